@@ -24,7 +24,7 @@ inline constexpr llvm::StringLiteral kModeAttr =
 inline constexpr llvm::StringLiteral kPhaseAttr =
     "tessera.phase"; // the last one that has run
 
-inline llvm::Error complain(const llvm::Twine &message) {
+inline llvm::Error makeError(const llvm::Twine &message) {
   return llvm::createStringError(llvm::inconvertibleErrorCode(), message);
 }
 

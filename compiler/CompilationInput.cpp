@@ -35,8 +35,8 @@ llvm::Error Compilation::resolvePhases() {
   mode = request.infer ? models::Mode::Infer : models::Mode::Train;
   for (const std::string *name : {&request.from, &request.to})
     if (!name->empty() && !positionInAnyMode(*name))
-      return complain("unknown phase '" + *name + "'; phases are " +
-                      phaseNames(mode));
+      return makeError("unknown phase '" + *name + "'; phases are " +
+                       phaseNames(mode));
   if (request.from.empty())
     if (llvm::Error error = checkPhaseOfMode(request.to))
       return error;
@@ -44,15 +44,15 @@ llvm::Error Compilation::resolvePhases() {
   last = request.to.empty() ? phases(mode).size() - 1
                             : *positionInAnyMode(request.to);
   if (last < first)
-    return complain("--to " + request.to + " comes before --from " +
-                    request.from + ": nothing would run");
+    return makeError("--to " + request.to + " comes before --from " +
+                     request.from + ": nothing would run");
   return llvm::Error::success();
 }
 
 llvm::Error Compilation::checkPhaseOfMode(llvm::StringRef name) const {
   if (name.empty() || findPhase(mode, name))
     return llvm::Error::success();
-  return complain(
+  return makeError(
       "--mode " +
       llvm::StringRef(mode == models::Mode::Train ? "train" : "infer") +
       " has no phase '" + name + "'; its phases are " + phaseNames(mode));
@@ -61,20 +61,20 @@ llvm::Error Compilation::checkPhaseOfMode(llvm::StringRef name) const {
 // What was decided before the dump was written cannot be changed after it.
 llvm::Error Compilation::checkContinuation() {
   if (!request.mesh.empty() && first >= *findPhase(mode, "shard"))
-    return complain("--mesh has no effect after phase 'shard': " +
-                    request.input + " is cut already");
+    return makeError("--mesh has no effect after phase 'shard': " +
+                     request.input + " is cut already");
   if (!request.recipe.empty())
-    return complain("--recipe has no effect with --from: " + request.input +
-                    " carries its recipe; --set changes what later phases and "
-                    "the run read");
+    return makeError("--recipe has no effect with --from: " + request.input +
+                     " carries its recipe; --set changes what later phases and "
+                     "the run read");
   for (const std::string &override : request.set)
     for (size_t i = 0; i <= first; ++i)
       for (llvm::StringRef key : phases(mode)[i].recipeKeys)
         if (llvm::StringRef(override).starts_with(key))
-          return complain("--set " + override + ": phase '" +
-                          phases(mode)[i].name + "' has compiled it into " +
-                          request.input +
-                          "; compile from the spec to change it");
+          return makeError("--set " + override + ": phase '" +
+                           phases(mode)[i].name + "' has compiled it into " +
+                           request.input +
+                           "; compile from the spec to change it");
   return llvm::Error::success();
 }
 
@@ -84,22 +84,22 @@ llvm::Error Compilation::readInputs() {
           ? models::loadHfConfig(request.spec)
           : models::loadedConfig(request.configText, request.spec);
   if (!loaded.ok())
-    return complain(loaded.message());
+    return makeError(loaded.message());
   config = loaded.take();
   StatusOr<models::Recipe> parsed =
       models::loadRecipe(request.recipe, request.set);
   if (!parsed.ok())
-    return complain(parsed.message());
+    return makeError(parsed.message());
   if (mode == models::Mode::Infer)
     parsed = models::withSentenceModel(
         parsed.take(), config.spec,
         llvm::sys::path::parent_path(config.file).str());
   if (!parsed.ok())
-    return complain(parsed.message());
+    return makeError(parsed.message());
   recipe = parsed.take();
   if (Status status = models::checkRecipe(recipe, config.spec, mode);
       !status.ok())
-    return complain(status.message());
+    return makeError(status.message());
   if (llvm::Error error = takeStoredWeights())
     return error;
   if (llvm::Error error = checkPrecision())
@@ -139,20 +139,22 @@ llvm::Error Compilation::takeStoredWeights() {
     if (recipe.inference.quant != models::Quant::None)
       return llvm::Error::success();
     if (isGiven(request, "inference.group"))
-      return complain("inference.group: the weights are not quantized, so they "
-                      "have no groups; give --quant int8, int4 or fp8, too, "
-                      "or leave --quant-group out");
+      return makeError(
+          "inference.group: the weights are not quantized, so they "
+          "have no groups; give --quant int8, int4 or fp8, too, "
+          "or leave --quant-group out");
     if (isGiven(request, "inference.zeros"))
-      return complain("inference.zeros: the weights are not quantized, so they "
-                      "have no zero points; give --quant int8 or int4, too, or "
-                      "leave --quant-zeros out");
+      return makeError(
+          "inference.zeros: the weights are not quantized, so they "
+          "have no zero points; give --quant int8 or int4, too, or "
+          "leave --quant-zeros out");
     return llvm::Error::success();
   }
   if (mode != models::Mode::Infer)
-    return complain(config.file + ": key 'quantization_config': weights of " +
-                    std::to_string(config.stored->bits) +
-                    " bits cannot be trained; give the model in full "
-                    "precision");
+    return makeError(config.file + ": key 'quantization_config': weights of " +
+                     std::to_string(config.stored->bits) +
+                     " bits cannot be trained; give the model in full "
+                     "precision");
   models::Recipe::Inference &inference = recipe.inference;
   const models::Recipe::Inference defaults;
   models::Quant quant =
@@ -169,11 +171,11 @@ llvm::Error Compilation::takeStoredWeights() {
       inference.zeros != zeros && (inference.zeros != defaults.zeros ||
                                    isGiven(request, "inference.zeros"));
   if (otherKind || otherGroup || otherZeros)
-    return complain("inference.quant: the weights are stored as " +
-                    std::string(models::name(quant)) + " in groups of " +
-                    std::to_string(config.stored->group) +
-                    (config.stored->zeros ? " with zero points" : "") +
-                    "; leave --quant, --quant-group and --quant-zeros out");
+    return makeError("inference.quant: the weights are stored as " +
+                     std::string(models::name(quant)) + " in groups of " +
+                     std::to_string(config.stored->group) +
+                     (config.stored->zeros ? " with zero points" : "") +
+                     "; leave --quant, --quant-group and --quant-zeros out");
   inference.quant = quant;
   inference.group = config.stored->group;
   inference.zeros = zeros;
@@ -184,28 +186,31 @@ llvm::Error Compilation::takeStoredWeights() {
 llvm::Error Compilation::checkPrecision() {
   if (mode == models::Mode::Train &&
       recipe.inference.quant != models::Quant::None)
-    return complain("inference.quant: programs that train are not quantized; "
-                    "add --mode infer, or set it to none");
+    return makeError("inference.quant: programs that train are not quantized; "
+                     "add --mode infer, or set it to none");
   if (recipe.inference.quant == models::Quant::Fp8 &&
       recipe.inference.zeros != recipe::ZeroPoints::None)
-    return complain("inference.zeros: weights of fp8 are floats, which have no "
-                    "zero points; leave --quant-zeros out, or choose int8 or "
-                    "int4");
+    return makeError(
+        "inference.zeros: weights of fp8 are floats, which have no "
+        "zero points; leave --quant-zeros out, or choose int8 or "
+        "int4");
   for (const DeviceKind &kind : kindsOf(targets))
     if (mode == models::Mode::Infer && !kind.isCpu() &&
-        recipe.inference.layout == recipe::WeightLayout::Strips)
-      return complain("inference.layout: there are no kernels of strips for " +
-                      kind.name + "; set it to rows, or leave the target out");
+        recipe.inference.layout == recipe::WeightLayout::Packed)
+      return makeError("inference.layout: no kernel reads packed weights on " +
+                       kind.name + "; set it to rows, or leave the target out");
   if (recipe.compute != models::Precision::Fp64)
     return llvm::Error::success();
   if (mode == models::Mode::Infer)
-    return complain("precision.compute: programs that generate compute in fp32 "
-                    "or bf16; choose one of them");
+    return makeError(
+        "precision.compute: programs that generate compute in fp32 "
+        "or bf16; choose one of them");
   for (const DeviceKind &kind : kindsOf(targets))
     if (!kind.isCpu())
-      return complain("precision.compute: " + kind.name +
-                      " computes in fp32 or bf16; choose one of them, or leave "
-                      "the target out");
+      return makeError(
+          "precision.compute: " + kind.name +
+          " computes in fp32 or bf16; choose one of them, or leave "
+          "the target out");
   return llvm::Error::success();
 }
 
@@ -214,7 +219,7 @@ static constexpr const char *kOneDevice =
 
 llvm::Error Compilation::chooseTargets() {
   if (request.infer && !request.mesh.empty())
-    return complain(kOneDevice);
+    return makeError(kOneDevice);
   if (llvm::Error error =
           parseMeshRequest(request.mesh, request.world).moveInto(mesh))
     return error;
@@ -224,18 +229,18 @@ llvm::Error Compilation::chooseTargets() {
               .moveInto(targets))
     return error;
   // CPU ranks have no links that work by themselves: nothing would be hidden.
-  if (mesh.async == Async::Auto &&
+  if (mesh.collectiveMatmul == CollectiveMatmulMode::Auto &&
       llvm::any_of(kindsOf(targets), std::mem_fn(&DeviceKind::isCpu)))
-    mesh.async = Async::Off;
+    mesh.collectiveMatmul = CollectiveMatmulMode::Off;
   std::string kinds;
   for (const DeviceKind &kind : kindsOf(targets))
     kinds += (kinds.empty() ? "" : " or ") + kind.name;
   if (!request.to.empty() && phases(mode)[last].forEachKind &&
       !phases(mode)[first].forEachKind && kindsOf(targets).size() > 1)
-    return complain("--to " + request.to +
-                    " gives a module for each kind of device; choose one: "
-                    "--target " +
-                    kinds);
+    return makeError("--to " + request.to +
+                     " gives a module for each kind of device; choose one: "
+                     "--target " +
+                     kinds);
   return llvm::Error::success();
 }
 
@@ -259,7 +264,7 @@ llvm::Error Compilation::importModel() {
   annotateForwardFlops(module);
   FirstError error(context.get());
   if (failed(verify(module)))
-    return complain("phase 'import' made an invalid module: " + error.text);
+    return makeError("phase 'import' made an invalid module: " + error.text);
   report("import", start);
   return dump(0, branch);
 }
@@ -268,15 +273,15 @@ llvm::Error Compilation::importModel() {
 llvm::Error Compilation::checkMode() const {
   bool infers = mode == models::Mode::Infer;
   if (infers && request.executable && request.to.empty())
-    return complain(request.input +
-                    ": its programs generate and do not train; use --mode "
-                    "infer");
+    return makeError(request.input +
+                     ": its programs generate and do not train; use --mode "
+                     "infer");
   if (infers && !request.mesh.empty())
-    return complain(kOneDevice);
+    return makeError(kOneDevice);
   if (!infers && request.infer)
-    return complain(request.input +
-                    ": its programs train a model; leave out --mode infer, "
-                    "which is for compiling from the spec");
+    return makeError(request.input +
+                     ": its programs train a model; leave out --mode infer, "
+                     "which is for compiling from the spec");
   return llvm::Error::success();
 }
 
@@ -285,22 +290,22 @@ llvm::Error Compilation::parseInput() {
   FirstError error(context.get());
   auto text = llvm::MemoryBuffer::getFile(request.input);
   if (!text)
-    return complain(request.input +
-                    ": cannot be read: " + text.getError().message());
+    return makeError(request.input +
+                     ": cannot be read: " + text.getError().message());
   Branch &branch = branches.emplace_back();
   branch.module = parseSourceString<ModuleOp>((*text)->getBuffer(),
                                               context.get(), request.input);
   if (!branch.module)
-    return complain(
+    return makeError(
         request.input + ": " +
         (error.text.empty() ? "cannot be read as MLIR" : error.text));
   ModuleOp module = *branch.module;
   auto configText = module->getAttrOfType<StringAttr>(kConfigAttr);
   auto recipeText = module->getAttrOfType<StringAttr>(kRecipeAttr);
   if (!configText || !recipeText)
-    return complain(request.input + ": the module has no " + kConfigAttr +
-                    " and " + kRecipeAttr +
-                    "; continue from a file that --dump-ir wrote");
+    return makeError(request.input + ": the module has no " + kConfigAttr +
+                     " and " + kRecipeAttr +
+                     "; continue from a file that --dump-ir wrote");
   auto modeText = module->getAttrOfType<StringAttr>(kModeAttr);
   if (modeText && modeText.getValue() == "infer")
     mode = models::Mode::Infer;
@@ -314,7 +319,7 @@ llvm::Error Compilation::parseInput() {
   StatusOr<models::Recipe> parsed =
       models::parseRecipe(recipeText.getValue(), request.input, request.set);
   if (!parsed.ok())
-    return complain(parsed.message());
+    return makeError(parsed.message());
   recipe = parsed.take();
   module->setAttr(
       kRecipeAttr,
@@ -342,10 +347,10 @@ llvm::Error Compilation::adoptDevices() {
   auto meshes = branch.module->getOps<dist::MeshOp>();
   int64_t all = meshes.empty() ? 1 : (*meshes.begin()).getDeviceCount();
   if (all != devices.size())
-    return complain(request.input + ": the program of " +
-                    llvm::Twine(devices.size()) + " of " + llvm::Twine(all) +
-                    " devices; the others have other shapes or stages, go on "
-                    "from --from=shard");
+    return makeError(request.input + ": the program of " +
+                     llvm::Twine(devices.size()) + " of " + llvm::Twine(all) +
+                     " devices; the others have other shapes or stages, go on "
+                     "from --from=shard");
   return llvm::Error::success();
 }
 
@@ -356,13 +361,13 @@ llvm::Error Compilation::adoptTargets() {
   std::vector<std::string> own = targetsOf(*branches.front().module);
   std::vector<DeviceKind> kinds = kindsOf(own);
   if (kinds.size() != 1)
-    return complain(
+    return makeError(
         request.input + ": the module has kernels for " +
         (kinds.empty() ? "no known target" : "more than one kind of device"));
   if (!request.targets.empty() && targets != own)
-    return complain("--target has no effect after phase '" + request.from +
-                    "': " + request.input + " has kernels for " +
-                    llvm::join(own, ", "));
+    return makeError("--target has no effect after phase '" + request.from +
+                     "': " + request.input + " has kernels for " +
+                     llvm::join(own, ", "));
   targets = own;
   branches.front().kind = kinds.front();
   return llvm::Error::success();
@@ -373,7 +378,7 @@ llvm::Error Compilation::verifyInput() {
   ModuleOp module = *branches.front().module;
   auto written = module->getAttrOfType<StringAttr>(kPhaseAttr);
   if (!written || written.getValue() != request.from)
-    return complain(
+    return makeError(
         request.input + " was written after phase '" +
         (written ? written.getValue() : "unknown") + "', not '" + request.from +
         "'; use --from=" + (written ? written.getValue() : "PHASE"));
@@ -383,8 +388,8 @@ llvm::Error Compilation::verifyInput() {
   phases(mode)[first].verify(verifier, optionsFor(branches.front()));
   FirstError error(context.get());
   if (failed(verifier.run(module)))
-    return complain(request.input + " is not what phase '" + request.from +
-                    "' may leave behind: " + error.text);
+    return makeError(request.input + " is not what phase '" + request.from +
+                     "' may leave behind: " + error.text);
   return llvm::Error::success();
 }
 
@@ -397,10 +402,10 @@ void Compilation::nameProgram(llvm::StringRef source) {
                      : mode == models::Mode::Infer ? "infer"
                                                    : "train";
   programHash = ArtifactCache::key({source, resolved, all, kind});
-  cacheKey = ArtifactCache::key({programHash, request.rebuildCommand,
-                                 request.embedSources ? "sources" : "",
-                                 request.emulate ? "emulated" : "", mesh.axes,
-                                 std::to_string(mesh.zero), mesh.schedule,
-                                 std::to_string(mesh.chunks),
-                                 std::to_string(static_cast<int>(mesh.async))});
+  cacheKey = ArtifactCache::key(
+      {programHash, request.rebuildCommand,
+       request.embedSources ? "sources" : "", request.emulate ? "emulated" : "",
+       mesh.axes, std::to_string(mesh.zero), mesh.schedule,
+       std::to_string(mesh.chunks),
+       std::to_string(static_cast<int>(mesh.collectiveMatmul))});
 }

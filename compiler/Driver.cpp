@@ -84,8 +84,8 @@ llvm::Error Compilation::agree(size_t i) {
     shares.push_back(*branch.module);
   FirstError error(context.get());
   if (failed(phases(mode)[i].agree(shares)))
-    return complain("phase '" + phases(mode)[i].name +
-                    "': devices do not agree: " + error.text);
+    return makeError("phase '" + phases(mode)[i].name +
+                     "': devices do not agree: " + error.text);
   return llvm::Error::success();
 }
 
@@ -95,7 +95,7 @@ llvm::Error Compilation::runPhaseOn(size_t i, Branch &branch) {
   const Phase &phase = phases(mode)[i];
   PassManager pipeline(context.get(), ModuleOp::getOperationName());
   if (failed(mlir::applyPassManagerCLOptions(pipeline)))
-    return complain("--mlir: the options contradict each other");
+    return makeError("--mlir: the options contradict each other");
   if (request.dumpPasses)
     pipeline.enableIRPrinting([](Pass *, Operation *) { return false; },
                               [](Pass *, Operation *) { return true; },
@@ -105,7 +105,7 @@ llvm::Error Compilation::runPhaseOn(size_t i, Branch &branch) {
   phase.build(pipeline, optionsFor(branch));
   FirstError error(context.get());
   if (failed(pipeline.run(module)))
-    return complain(
+    return makeError(
         "phase '" + phase.name + "' failed: " +
         (error.text.empty() ? "no diagnostic was given" : error.text) +
         "; --dump-ir=DIR shows what it was given");
@@ -144,7 +144,7 @@ llvm::Error Compilation::dump(size_t phase, Branch &branch) {
     return llvm::Error::success();
   if (std::error_code error =
           llvm::sys::fs::create_directories(request.dumpDir))
-    return complain(
+    return makeError(
         request.dumpDir +
         ": cannot create the directory for dumps: " + error.message());
   llvm::SmallString<128> path(request.dumpDir);
@@ -202,7 +202,7 @@ llvm::Error Compilation::write(llvm::StringRef artifact) {
   if (request.executable) {
     auto runtime = llvm::MemoryBuffer::getFile(request.runtime);
     if (!runtime)
-      return complain(
+      return makeError(
           request.runtime +
           ": cannot read the runtime that becomes the executable: " +
           runtime.getError().message() + "; build the target tessera-run");
@@ -288,8 +288,8 @@ static llvm::Error parseMlirOptions(const std::vector<std::string> &options) {
   if (!options.empty() &&
       !llvm::cl::ParseCommandLineOptions(int(arguments.size()),
                                          arguments.data(), "", &out))
-    return complain("--mlir: " +
-                    llvm::StringRef(problem).trim().split('\n').first);
+    return makeError("--mlir: " +
+                     llvm::StringRef(problem).trim().split('\n').first);
   return llvm::Error::success();
 }
 
@@ -297,8 +297,8 @@ static llvm::Error parseMlirOptions(const std::vector<std::string> &options) {
 llvm::Error Compilation::compile() {
   std::optional<CacheMode> cached = parseCacheMode(request.cache);
   if (!cached)
-    return complain("unknown cache mode '" + request.cache +
-                    "'; modes are on, off, redo, readonly");
+    return makeError("unknown cache mode '" + request.cache +
+                     "'; modes are on, off, redo, readonly");
   cacheMode = request.cacheBytes > 0 ? *cached : CacheMode::off;
   if (llvm::Error error = parseMlirOptions(request.mlirOptions))
     return error;

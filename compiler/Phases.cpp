@@ -26,10 +26,10 @@ static void noPasses(OpPassManager &, const PhaseOptions &) {}
 static void sharding(OpPassManager &pipeline, const PhaseOptions &options) {
   bool hasMesh = !options.mesh.axes.empty();
   if (hasMesh && options.fold)
-    pipeline.addPass(createFoldLayers());
+    pipeline.addPass(createDeduplicateLayers());
   buildShardingPipeline(pipeline, options.mesh);
   if (hasMesh && options.mesh.hasPipe())
-    pipeline.addPass(createUnfoldLayers());
+    pipeline.addPass(createRestoreLayers());
   buildStagesPipeline(pipeline, options.mesh);
 }
 
@@ -88,7 +88,7 @@ static void inference(OpPassManager &pipeline, const PhaseOptions &options) {
          .group = inference.group,
          .zeros = inference.zeros == recipe::ZeroPoints::Groups,
          .floats = inference.quant == models::Quant::Fp8}));
-  else if (inference.layout == recipe::WeightLayout::Strips &&
+  else if (inference.layout == recipe::WeightLayout::Packed &&
            options.recipe.compute == models::Precision::Bf16)
     pipeline.addPass(
         createQuantizeWeights({.bits = 16, .group = QuantizedLayout::kBlock}));
@@ -97,7 +97,7 @@ static void inference(OpPassManager &pipeline, const PhaseOptions &options) {
 }
 
 static void fusion(OpPassManager &pipeline, const PhaseOptions &) {
-  pipeline.addPass(createUnfoldLayers());
+  pipeline.addPass(createRestoreLayers());
   buildFusionPipeline(pipeline);
 }
 
@@ -124,7 +124,7 @@ static constexpr llvm::StringLiteral kImportKeys[] = {"batch.", "dropout.",
                                      kPrecisionKeys[] = {"precision."},
                                      kAutodiffKeys[] = {"recompute",
                                                         "optimizer.name",
-                                                        "schedule.name"};
+                                                        "lr_schedule.name"};
 
 static constexpr Phase
     kImport = {.name = "import",

@@ -8,7 +8,7 @@ using namespace mlir;
 using namespace tessera;
 namespace fb = tessera::artifact;
 
-static llvm::Error complain(const llvm::Twine &message) {
+static llvm::Error makeError(const llvm::Twine &message) {
   return llvm::createStringError(llvm::inconvertibleErrorCode(), message);
 }
 
@@ -62,12 +62,12 @@ static llvm::Error checkState(const DevicePart &first,
   for (auto [mine, yours] : llvm::zip(ours, theirs))
     if (mine->getAttrs() != yours->getAttrs() ||
         mine.getType() != yours.getType())
-      return complain("devices " + first.device + " and " + other.device +
-                      " have different plans for the state '" + mine.getName() +
-                      "'");
+      return makeError("devices " + first.device + " and " + other.device +
+                       " have different plans for the state '" +
+                       mine.getName() + "'");
   if (ours.size() != theirs.size())
-    return complain("devices " + first.device + " and " + other.device +
-                    " have different states");
+    return makeError("devices " + first.device + " and " + other.device +
+                     " have different states");
   return llvm::Error::success();
 }
 
@@ -99,7 +99,7 @@ static llvm::Error writeMesh(llvm::ArrayRef<SharePart> shares,
     for (const DevicePart &device : share.devices) {
       dist::MeshOp other = meshOf(device.module);
       if (!mesh != !other || (mesh && mesh.getAxes() != other.getAxes()))
-        return complain("the shares were compiled for different meshes");
+        return makeError("the shares were compiled for different meshes");
     }
   if (mesh)
     for (auto axis : mesh.getAxes().getAsRange<dist::AxisAttr>()) {

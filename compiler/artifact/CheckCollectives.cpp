@@ -63,8 +63,9 @@ static void collect(Block &block, std::vector<Entry> &entries) {
   }
 }
 
-static llvm::Error complain(StringRef program, size_t number, int64_t rank,
-                            StringRef one, int64_t otherRank, StringRef other) {
+static llvm::Error makeError(StringRef program, size_t number, int64_t rank,
+                             StringRef one, int64_t otherRank,
+                             StringRef other) {
   return llvm::createStringError(
       llvm::inconvertibleErrorCode(),
       "%s: collective %zu is %s for rank %lld and %s for rank %lld; ranks must "
@@ -115,8 +116,8 @@ static llvm::Error compare(StringRef program, ArrayRef<SharePart> shares,
   for (size_t i = 0; i < most; ++i) {
     for (size_t share = 1; share < all.size(); ++share)
       if (nameAt(share, i) != nameAt(0, i))
-        return complain(program, i, shares[0].ranks.front(), nameAt(0, i),
-                        shares[share].ranks.front(), nameAt(share, i));
+        return makeError(program, i, shares[0].ranks.front(), nameAt(0, i),
+                         shares[share].ranks.front(), nameAt(share, i));
     if (!all[0][i].axes)
       continue;
     std::map<sharding::Coordinates, std::pair<int64_t, StringRef>> sizes;
@@ -126,9 +127,9 @@ static llvm::Error compare(StringRef program, ArrayRef<SharePart> shares,
         auto [known, isNew] = sizes.try_emplace(
             groupOf(mesh, all[share][i].axes, rank), rank, size);
         if (known->second.second != size)
-          return complain(program, i, known->second.first,
-                          all[0][i].what + ", " + known->second.second.str(),
-                          rank, all[0][i].what + ", " + size.str());
+          return makeError(program, i, known->second.first,
+                           all[0][i].what + ", " + known->second.second.str(),
+                           rank, all[0][i].what + ", " + size.str());
       }
   }
   return llvm::Error::success();

@@ -11,7 +11,7 @@ namespace fb = tessera::artifact;
 
 namespace {
 
-llvm::Error complain(const llvm::Twine &message) {
+llvm::Error makeError(const llvm::Twine &message) {
   return llvm::createStringError(llvm::inconvertibleErrorCode(), message);
 }
 
@@ -146,8 +146,8 @@ llvm::Error DeviceWriter::collectKernels() {
         missing = name.str();
   });
   if (!missing.empty())
-    return complain("kernel '" + missing +
-                    "' is launched but no target has it");
+    return makeError("kernel '" + missing +
+                     "' is launched but no target has it");
   return llvm::Error::success();
 }
 
@@ -180,7 +180,7 @@ llvm::Error DeviceWriter::checkAlignment() {
         if (wrong.empty())
           wrong = misalignment(name, i % buffers, memory);
   });
-  return wrong.empty() ? llvm::Error::success() : complain(wrong);
+  return wrong.empty() ? llvm::Error::success() : makeError(wrong);
 }
 
 llvm::Error DeviceWriter::checkElementTypes() {
@@ -196,7 +196,7 @@ llvm::Error DeviceWriter::checkElementTypes() {
     check(cast<MemRefType>(op.getType()), op.getLoc());
   });
   if (!wrong.empty())
-    return complain("the artifact cannot hold a tensor of type " + wrong);
+    return makeError("the artifact cannot hold a tensor of type " + wrong);
   return llvm::Error::success();
 }
 

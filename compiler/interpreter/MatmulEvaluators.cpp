@@ -16,13 +16,13 @@ static ArrayRef<int64_t> resultShape(Operation *op) {
   return tensorType(op->getResult(0)).getShape();
 }
 
-// Steps in `tensor` from one value of each letter to the next; 0 for letters
+// Steps in `tensor` from one value of each label to the next; 0 for labels
 // that `term` does not have.
-static SmallVector<int64_t> stepsOf(StringRef letters, StringRef term,
+static SmallVector<int64_t> stepsOf(StringRef labels, StringRef term,
                                     const Tensor &tensor) {
   SmallVector<int64_t> strides = stridesOf(tensor.shape), steps;
-  for (char letter : letters)
-    steps.push_back(term.contains(letter) ? strides[term.find(letter)] : 0);
+  for (char label : labels)
+    steps.push_back(term.contains(label) ? strides[term.find(label)] : 0);
   return steps;
 }
 
@@ -38,8 +38,8 @@ static Result evaluateEinsum(EinsumOp op, Operands in) {
   Einsum eq = llvm::cantFail(Einsum::parse(op.getEquation()));
   std::string summed = eq.summed();
   SmallVector<int64_t> terms;
-  for (char letter : summed)
-    terms.push_back(Einsum::sizeOf(letter, eq.lhs, lhs.shape));
+  for (char label : summed)
+    terms.push_back(Einsum::sizeOf(label, eq.lhs, lhs.shape));
   SmallVector<int64_t> lhsOut = stepsOf(eq.out, eq.lhs, lhs),
                        rhsOut = stepsOf(eq.out, eq.rhs, rhs);
   SmallVector<int64_t> lhsSum = stepsOf(summed, eq.lhs, lhs),
@@ -111,24 +111,25 @@ static Result evaluateEmbedding(EmbeddingOp op, Operands in) {
 
 static Result evaluateDequantize(DequantizeOp op, Operands in) {
   tessera::QuantizedLayout layout = op.getLayout();
-  int64_t strip = tessera::QuantizedLayout::kStrip;
+  int64_t micropanel = tessera::QuantizedLayout::kMicropanel;
   Tensor result(resultShape(op));
   for (int64_t n = 0; n < layout.rows; ++n)
     for (int64_t k = 0; k < layout.columns; ++k) {
       double &to = // rows of a stack follow each other
           result.data[op.getTransposed() ? k * layout.rows + n
                                          : n * layout.columns + k];
-      if (!layout.hasScales()) { // in the order [strips, columns / 2, 16, 2]
+      if (!layout
+               .hasScales()) { // in the order [micropanels, columns / 2, 16, 2]
         int64_t depth = layout.words() * layout.perWord();
-        to = in[0]->data[n / strip * depth * strip + k / 2 * 2 * strip +
-                         n % strip * 2 + k % 2];
+        to = in[0]->data[n / micropanel * depth * micropanel + k / 2 * 2 * micropanel +
+                         n % micropanel * 2 + k % 2];
         continue;
       }
-      double word = in[0]->at({n / strip, k / layout.perWord(), n % strip});
+      double word = in[0]->at({n / micropanel, k / layout.perWord(), n % micropanel});
       int64_t scales = layout.scalesAt(k / layout.group);
-      double scale = in[1]->at({n / strip, scales, n % strip});
+      double scale = in[1]->at({n / micropanel, scales, n % micropanel});
       double zero =
-          layout.zeros ? in[1]->at({n / strip, scales + 1, n % strip}) : 0;
+          layout.zeros ? in[1]->at({n / micropanel, scales + 1, n % micropanel}) : 0;
       double q = quantizedAt(
           layout, static_cast<uint32_t>(static_cast<int64_t>(word)), k);
       to = scale * (q - zero);

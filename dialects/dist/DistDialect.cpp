@@ -1,5 +1,5 @@
+#include "dialects/dist/CollectiveMatmulAttr.h"
 #include "dialects/dist/DistOps.h"
-#include "dialects/dist/InPartsAttr.h"
 #include "mlir/IR/DialectImplementation.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -369,9 +369,10 @@ LogicalResult DistDialect::verifyOperationAttribute(Operation *op,
       return op->emitOpError("'dist.start' is a number, an i64 from 0 on");
     return success();
   }
-  if (attribute.getName() == kInPartsAttr) {
+  if (attribute.getName() == kCollectiveMatmulAttr) {
     if (!isa<ReshardOp>(op) || !isa<UnitAttr>(attribute.getValue()))
-      return op->emitOpError("'dist.in_parts' is a mark of a dist.reshard");
+      return op->emitOpError(
+          "'dist.collective_matmul' is a mark of a dist.reshard");
     return success();
   }
   if (attribute.getName() != kShardingsAttr)

@@ -69,9 +69,9 @@ int64_t deviceCount(MeshOp mesh, llvm::ArrayRef<AxisRefAttr> axes);
 
 /// Whether the sharding fits mesh and tensor: axes exist and are used once,
 /// sub-axes divide them, one entry a dimension, and no dimension is cut into
-/// more pieces than it has elements. Says what is wrong through `complain`.
+/// more pieces than it has elements. Says what is wrong through `emitError`.
 mlir::LogicalResult
 verifySharding(ShardingAttr sharding, MeshOp mesh, mlir::RankedTensorType type,
-               llvm::function_ref<mlir::InFlightDiagnostic()> complain);
+               llvm::function_ref<mlir::InFlightDiagnostic()> emitError);
 
 } // namespace tessera::dist

@@ -11,46 +11,46 @@ using namespace tessera::dist;
 //===--- attributes -------------------------------------------------------===//
 
 LogicalResult
-AxisAttr::verify(llvm::function_ref<InFlightDiagnostic()> complain,
+AxisAttr::verify(llvm::function_ref<InFlightDiagnostic()> emitError,
                  StringRef name, int64_t size, LinkTier) {
   if (name.empty())
-    return complain() << "an axis has a name";
+    return emitError() << "an axis has a name";
   if (size < 1)
-    return complain() << "axis size must be at least 1, got: " << size;
+    return emitError() << "axis size must be at least 1, got: " << size;
   return success();
 }
 
 LogicalResult
-AxisRefAttr::verify(llvm::function_ref<InFlightDiagnostic()> complain,
+AxisRefAttr::verify(llvm::function_ref<InFlightDiagnostic()> emitError,
                     StringRef name, int64_t pre, int64_t size) {
   if (name.empty())
-    return complain() << "an axis has a name";
+    return emitError() << "an axis has a name";
   if (pre < 1 || size < 0 || (size == 0 && pre != 1))
-    return complain() << "a sub-axis is (pre)size with both at least 1, got: ("
-                      << pre << ")" << size;
+    return emitError() << "a sub-axis is (pre)size with both at least 1, got: ("
+                       << pre << ")" << size;
   return success();
 }
 
 LogicalResult
-FactorAttr::verify(llvm::function_ref<InFlightDiagnostic()> complain,
+FactorAttr::verify(llvm::function_ref<InFlightDiagnostic()> emitError,
                    int64_t size, ArrayRef<AxisRefAttr>) {
   if (size < 0)
-    return complain() << "a factor's size must not be negative, got: " << size;
+    return emitError() << "a factor's size must not be negative, got: " << size;
   return success();
 }
 
 LogicalResult
-DimShardingAttr::verify(llvm::function_ref<InFlightDiagnostic()> complain,
+DimShardingAttr::verify(llvm::function_ref<InFlightDiagnostic()> emitError,
                         ArrayRef<FactorAttr> factors) {
   bool whole = llvm::any_of(
       factors, [](FactorAttr factor) { return factor.getSize() == 0; });
   if (whole && factors.size() != 1)
-    return complain() << "the whole dimension stands beside other factors";
+    return emitError() << "the whole dimension stands beside other factors";
   return success();
 }
 
 LogicalResult
-ShardingAttr::verify(llvm::function_ref<InFlightDiagnostic()> complain,
+ShardingAttr::verify(llvm::function_ref<InFlightDiagnostic()> emitError,
                      FlatSymbolRefAttr mesh, ArrayRef<DimShardingAttr> dims,
                      ReduceKind, ArrayRef<AxisRefAttr> partial,
                      ArrayRef<AxisRefAttr> own) {
@@ -64,8 +64,8 @@ ShardingAttr::verify(llvm::function_ref<InFlightDiagnostic()> complain,
           !axis.isWhole() && !other.isWhole() &&
           (to <= other.getPre() || other.getPre() * other.getSize() <= from);
       if (!apart)
-        return complain() << "axis \"" << axis.getName()
-                          << "\" is used twice in one sharding";
+        return emitError() << "axis \"" << axis.getName()
+                           << "\" is used twice in one sharding";
     }
     others.push_back(axis);
     return success();
@@ -81,8 +81,8 @@ ShardingAttr::verify(llvm::function_ref<InFlightDiagnostic()> complain,
   for (auto [i, axis] : llvm::enumerate(own))
     if (llvm::is_contained(partial, axis) ||
         llvm::is_contained(own.drop_front(i + 1), axis))
-      return complain() << "axis \"" << axis.getName()
-                        << "\" is used twice in one sharding";
+      return emitError() << "axis \"" << axis.getName()
+                         << "\" is used twice in one sharding";
   return success();
 }
 
@@ -117,15 +117,15 @@ LogicalResult MeshOp::verify() {
 // The axis must exist, and a sub-axis must divide it.
 static LogicalResult
 verifyAxis(MeshOp mesh, AxisRefAttr ref,
-           llvm::function_ref<InFlightDiagnostic()> complain) {
+           llvm::function_ref<InFlightDiagnostic()> emitError) {
   AxisAttr axis = mesh.getAxis(ref.getName());
   if (!axis)
-    return complain() << "mesh @" << mesh.getSymName() << " has no axis \""
-                      << ref.getName() << "\"";
+    return emitError() << "mesh @" << mesh.getSymName() << " has no axis \""
+                       << ref.getName() << "\"";
   if (!ref.isWhole() && axis.getSize() % (ref.getPre() * ref.getSize()))
-    return complain() << "sub-axis (" << ref.getPre() << ")" << ref.getSize()
-                      << " does not divide axis \"" << ref.getName()
-                      << "\" of size " << axis.getSize();
+    return emitError() << "sub-axis (" << ref.getPre() << ")" << ref.getSize()
+                       << " does not divide axis \"" << ref.getName()
+                       << "\" of size " << axis.getSize();
   return success();
 }
 
@@ -141,39 +141,39 @@ int64_t tessera::dist::deviceCount(MeshOp mesh, ArrayRef<AxisRefAttr> axes) {
 // than pieces.
 static LogicalResult
 verifyDim(DimShardingAttr dim, MeshOp mesh, int64_t size, size_t number,
-          llvm::function_ref<InFlightDiagnostic()> complain) {
+          llvm::function_ref<InFlightDiagnostic()> emitError) {
   int64_t product = 1;
   for (FactorAttr factor : dim.getFactors()) {
     for (AxisRefAttr axis : factor.getAxes())
-      if (failed(verifyAxis(mesh, axis, complain)))
+      if (failed(verifyAxis(mesh, axis, emitError)))
         return failure();
     int64_t elements = factor.getSize() ? factor.getSize() : size;
     int64_t pieces = deviceCount(mesh, factor.getAxes());
     if (pieces > 1 && pieces > elements)
-      return complain() << "dimension " << number << " of size " << elements
-                        << " cannot be cut into " << pieces << " pieces";
+      return emitError() << "dimension " << number << " of size " << elements
+                         << " cannot be cut into " << pieces << " pieces";
     if (llvm::MulOverflow(product, elements, product))
-      return complain() << "dimension " << number
-                        << " has factors beyond 63 bits";
+      return emitError() << "dimension " << number
+                         << " has factors beyond 63 bits";
   }
   if (!dim.getFactors().empty() && product != size)
-    return complain() << "dimension " << number << " of size " << size
-                      << " is not the product of its factors, " << product;
+    return emitError() << "dimension " << number << " of size " << size
+                       << " is not the product of its factors, " << product;
   return success();
 }
 
 LogicalResult tessera::dist::verifySharding(
     ShardingAttr sharding, MeshOp mesh, RankedTensorType type,
-    llvm::function_ref<InFlightDiagnostic()> complain) {
+    llvm::function_ref<InFlightDiagnostic()> emitError) {
   if (static_cast<int64_t>(sharding.getDims().size()) != type.getRank())
-    return complain() << "sharding has " << sharding.getDims().size()
-                      << " dimensions, the tensor has " << type.getRank();
+    return emitError() << "sharding has " << sharding.getDims().size()
+                       << " dimensions, the tensor has " << type.getRank();
   for (auto [i, dim] : llvm::enumerate(sharding.getDims()))
-    if (failed(verifyDim(dim, mesh, type.getDimSize(i), i, complain)))
+    if (failed(verifyDim(dim, mesh, type.getDimSize(i), i, emitError)))
       return failure();
   for (ArrayRef<AxisRefAttr> axes : {sharding.getPartial(), sharding.getOwn()})
     for (AxisRefAttr axis : axes)
-      if (failed(verifyAxis(mesh, axis, complain)))
+      if (failed(verifyAxis(mesh, axis, emitError)))
         return failure();
   return success();
 }

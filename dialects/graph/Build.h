@@ -87,12 +87,12 @@ public:
   mlir::Value rankInGroup(mlir::Value ids, mlir::Value scores, int64_t groups);
   GroupRowsOp groupRows(mlir::Value ids, int64_t groups);
   /// `weights` may be null.
-  mlir::Value dispatchRows(mlir::Value x, mlir::Value places,
+  mlir::Value dispatchRows(mlir::Value x, mlir::Value slots,
                            mlir::Value weights, int64_t rows);
-  mlir::Value combineRows(mlir::Value rows, mlir::Value places,
+  mlir::Value combineRows(mlir::Value rows, mlir::Value slots,
                           mlir::Value weights);
   /// Of the element type of `like`.
-  mlir::Value dotRows(mlir::Value x, mlir::Value rows, mlir::Value places,
+  mlir::Value dotRows(mlir::Value x, mlir::Value rows, mlir::Value slots,
                       mlir::Value like);
 
   mlir::Value layerNorm(mlir::Value x, mlir::Value weight, mlir::Value bias,

@@ -8,11 +8,11 @@
 
 namespace tessera::graph {
 
-/// "lhs,rhs->out": one lower-case letter a dimension.
+/// "lhs,rhs->out": one lower-case label a dimension.
 struct Einsum {
   std::string lhs, rhs, out;
 
-  /// Parses and checks the letters (see graph.einsum); the error says what is
+  /// Parses and checks the labels (see graph.einsum); the error says what is
   /// wrong.
   static llvm::Expected<Einsum> parse(llvm::StringRef equation);
 
@@ -24,10 +24,10 @@ struct Einsum {
   std::string columns() const; // rhs and out only (order of out)
   std::string summed() const;  // lhs and rhs only (order of lhs)
 
-  /// Size of the dimension named `letter`.
-  static int64_t sizeOf(char letter, llvm::StringRef term,
+  /// Size of the dimension named `label`.
+  static int64_t sizeOf(char label, llvm::StringRef term,
                         llvm::ArrayRef<int64_t> shape) {
-    return shape[term.find(letter)];
+    return shape[term.find(label)];
   }
 };
 

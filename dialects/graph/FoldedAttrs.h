@@ -11,7 +11,7 @@ namespace tessera::graph {
 inline constexpr llvm::StringLiteral kFoldedAttr = "graph.folded";
 /// On ops, arguments and results of the third unit, i64: for how many units it
 /// stands, itself included.
-inline constexpr llvm::StringLiteral kTimesAttr = "graph.times";
+inline constexpr llvm::StringLiteral kRepeatCountAttr = "graph.repeat_count";
 /// Layers that a module may have: more than any model, and few enough that a
 /// line of text makes no program that fills the memory.
 inline constexpr int64_t kMostLayers = 4096;

@@ -18,7 +18,7 @@ using namespace tessera::graph;
 #include "dialects/graph/GraphInterfaces.cpp.inc"
 
 namespace {
-// Everything may be inlined: values, no places.
+// Everything may be inlined: values, no slots.
 struct GraphInliner : DialectInlinerInterface {
   using DialectInlinerInterface::DialectInlinerInterface;
   bool isLegalToInline(Operation *, Region *, bool, IRMapping &) const final {

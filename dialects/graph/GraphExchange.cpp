@@ -15,16 +15,16 @@ using namespace tessera::graph::detail;
 template <typename Op>
 static LogicalResult verifyExchange(Op op, Value rowsOut) {
   RankedTensorType rows = tensorType(op.getRows()),
-                   places = tensorType(op.getPlaces()),
+                   slots = tensorType(op.getSlots()),
                    groups = tensorType(op.getGroups());
   if (failed(expectRank(op, "rows", rows, 2)) ||
-      failed(expectRank(op, "places", places, 2)) ||
+      failed(expectRank(op, "slots", slots, 2)) ||
       failed(expectRank(op, "groups", groups, 1)))
     return failure();
   if (groups.getDimSize(0) < 2)
     return op.emitOpError("expects at least one group");
   if (failed(expectShape(op, "rows", rows,
-                         {places.getNumElements(), rows.getDimSize(1)})) ||
+                         {slots.getNumElements(), rows.getDimSize(1)})) ||
       failed(expectShape(op, "a result", tensorType(rowsOut), rows.getShape())))
     return failure();
   return expectSameElement(op, "rows", rows, "result", tensorType(rowsOut));
@@ -52,7 +52,7 @@ SmallVector<Value> SendRowsOp::buildVjp(OpBuilder &builder,
   SmallVector<Value> result(getNumOperands());
   if (Value g = cotangents[0])
     result[0] = builder.create<ReturnRowsOp>(
-        getLoc(), g.getType(), g, getPlaces(), getGroups(), getAlways());
+        getLoc(), g.getType(), g, getSlots(), getGroups(), getAlways());
   return result;
 }
 
@@ -63,7 +63,7 @@ SmallVector<Value> ReturnRowsOp::buildVjp(OpBuilder &builder,
     result[0] =
         builder
             .create<SendRowsOp>(getLoc(), g.getType(), getGroups().getType(), g,
-                                getPlaces(), getGroups(), getAlways())
+                                getSlots(), getGroups(), getAlways())
             .getSent();
   return result;
 }

@@ -33,14 +33,14 @@ def Graph_TopKOp : Graph_RoutingOp<"top_k"> {
   let assemblyFormat = "$scores attr-dict `:` functional-type(operands, results)";
 }
 
-def Graph_PickOp : Graph_Op<"pick", [Graph_DecomposableOp, Graph_DifferentiableOp, Graph_CostedDefault]> {
+def Graph_TakeAlongAxisOp : Graph_Op<"take_along_axis", [Graph_DecomposableOp, Graph_DifferentiableOp, Graph_CostedDefault]> {
   let summary = "elements along the last dimension, by index";
   let description = [{
     result[..., j] = input[..., indices[..., j]]: `input` [..., n] and `indices` [..., k] with the same leading
     dimensions. An index outside of [0, n) gives zero.
 
     ```mlir
-    %w = graph.pick %p at %experts : (tensor<64x8xf32>, tensor<64x2xi32>) -> tensor<64x2xf32>
+    %w = graph.take_along_axis %p at %experts : (tensor<64x8xf32>, tensor<64x2xi32>) -> tensor<64x2xf32>
     ```
   }];
   let arguments = (ins Graph_FloatTensor:$input, Graph_Indices:$indices);
@@ -69,42 +69,42 @@ def Graph_RankInGroupOp : Graph_RoutingOp<"rank_in_group"> {
 }
 
 def Graph_GroupRowsOp : Graph_RoutingOp<"group_rows"> {
-  let summary = "places that put entries of one group in one run, in their order";
+  let summary = "slots that put entries of one group in one run, in their order";
   let description = [{
     A stable counting sort. `ids` of any shape name each entry's group, one of groups = (elements of `offsets`) − 1. Group g has
-    the places offsets[g] … offsets[g + 1] − 1, and its entries stand there in row-major order; these are the `groups` of
+    the slots offsets[g] … offsets[g + 1] − 1, and its entries stand there in row-major order; these are the `groups` of
     `graph.grouped_matmul`. An entry of no group (an id outside of [0, groups)) has the place −1: nowhere.
 
     ```mlir
-    %offsets, %places = graph.group_rows %experts : (tensor<64x2xi32>) -> (tensor<9xi32>, tensor<64x2xi32>)
+    %offsets, %slots = graph.group_rows %experts : (tensor<64x2xi32>) -> (tensor<9xi32>, tensor<64x2xi32>)
     ```
   }];
   let arguments = (ins Graph_Indices:$ids);
-  let results = (outs Graph_Indices:$offsets, Graph_Indices:$places);
+  let results = (outs Graph_Indices:$offsets, Graph_Indices:$slots);
   let assemblyFormat = "$ids attr-dict `:` functional-type(operands, results)";
 }
 
 class Graph_RowsOp<string mnemonic>
     : Graph_Op<mnemonic, [Graph_DecomposableOp, Graph_DifferentiableOp,
                           DeclareOpInterfaceMethods<Graph_Costed, ["getFlops"]>]> {
-  let arguments = (ins Graph_FloatTensor:$input, Graph_Indices:$places, Optional<Graph_FloatTensor>:$weights);
+  let arguments = (ins Graph_FloatTensor:$input, Graph_Indices:$slots, Optional<Graph_FloatTensor>:$weights);
   let results = (outs Graph_FloatTensor:$result);
-  let assemblyFormat = "$input `places` $places (`weights` $weights^)? attr-dict `:` functional-type(operands, results)";
+  let assemblyFormat = "$input `slots` $slots (`weights` $weights^)? attr-dict `:` functional-type(operands, results)";
   let hasVerifier = 1;
 }
 
 def Graph_DispatchRowsOp : Graph_RowsOp<"dispatch_rows"> {
-  let summary = "each row to its places";
+  let summary = "each row to its slots";
   let description = [{
-    `input` [tokens, width], `places` [tokens, k] and, if given, `weights` [tokens, k] give [rows, width]:
-    result[places[t, j]] = weights[t, j] × input[t]. A negative place is nowhere; no two others are equal and none
+    `input` [tokens, width], `slots` [tokens, k] and, if given, `weights` [tokens, k] give [rows, width]:
+    result[slots[t, j]] = weights[t, j] × input[t]. A negative place is nowhere; no two others are equal and none
     is `rows` or more, which `graph.group_rows` sees to. Rows that nothing goes to are zeros. Weights may be of a wider type than
     rows; what is computed is rounded once.
 
     The gradient for `input` is `combine_rows`, and the other way round.
 
     ```mlir
-    %rows = graph.dispatch_rows %x places %places : (tensor<64x32xf32>, tensor<64x2xi32>) -> tensor<128x32xf32>
+    %rows = graph.dispatch_rows %x slots %slots : (tensor<64x32xf32>, tensor<64x2xi32>) -> tensor<128x32xf32>
     ```
   }];
 }
@@ -112,12 +112,12 @@ def Graph_DispatchRowsOp : Graph_RowsOp<"dispatch_rows"> {
 def Graph_CombineRowsOp : Graph_RowsOp<"combine_rows"> {
   let summary = "for each token the sum of its rows";
   let description = [{
-    `input` [rows, width], `places` [tokens, k] and, if given, `weights` [tokens, k] give [tokens, width]:
-    result[t] = Σⱼ weights[t, j] × input[places[t, j]], summed in f32 (f64 for f64) in the order of j. A negative place adds nothing.
-    Places are those of a `dispatch_rows`: the gradient relies on it that none occurs twice.
+    `input` [rows, width], `slots` [tokens, k] and, if given, `weights` [tokens, k] give [tokens, width]:
+    result[t] = Σⱼ weights[t, j] × input[slots[t, j]], summed in f32 (f64 for f64) in the order of j. A negative place adds nothing.
+    Slots are those of a `dispatch_rows`: the gradient relies on it that none occurs twice.
 
     ```mlir
-    %y = graph.combine_rows %rows places %places weights %w : (tensor<128x32xf32>, tensor<64x2xi32>, tensor<64x2xf32>) -> tensor<64x32xf32>
+    %y = graph.combine_rows %rows slots %slots weights %w : (tensor<128x32xf32>, tensor<64x2xi32>, tensor<64x2xf32>) -> tensor<64x32xf32>
     ```
   }];
 }
@@ -125,17 +125,17 @@ def Graph_CombineRowsOp : Graph_RowsOp<"combine_rows"> {
 def Graph_DotRowsOp : Graph_Op<"dot_rows", [Graph_DecomposableOp, DeclareOpInterfaceMethods<Graph_Costed, ["getFlops"]>]> {
   let summary = "each token's row times each of its rows elsewhere";
   let description = [{
-    `input` [tokens, width], `rows` [rows, width] and `places` [tokens, k] give [tokens, k]:
-    result[t, j] = input[t] · rows[places[t, j]], summed in f32 (f64 for f64); zero where the place is negative. The gradient
+    `input` [tokens, width], `rows` [rows, width] and `slots` [tokens, k] give [tokens, k]:
+    result[t, j] = input[t] · rows[slots[t, j]], summed in f32 (f64 for f64); zero where the place is negative. The gradient
     for the weights of `dispatch_rows` and `combine_rows`.
 
     ```mlir
-    %dw = graph.dot_rows %dy, %rows places %places : (tensor<64x32xf32>, tensor<128x32xf32>, tensor<64x2xi32>) -> tensor<64x2xf32>
+    %dw = graph.dot_rows %dy, %rows slots %slots : (tensor<64x32xf32>, tensor<128x32xf32>, tensor<64x2xi32>) -> tensor<64x2xf32>
     ```
   }];
-  let arguments = (ins Graph_FloatTensor:$input, Graph_FloatTensor:$rows, Graph_Indices:$places);
+  let arguments = (ins Graph_FloatTensor:$input, Graph_FloatTensor:$rows, Graph_Indices:$slots);
   let results = (outs Graph_FloatTensor:$result);
-  let assemblyFormat = "$input `,` $rows `places` $places attr-dict `:` functional-type(operands, results)";
+  let assemblyFormat = "$input `,` $rows `slots` $slots attr-dict `:` functional-type(operands, results)";
   let hasVerifier = 1;
 }
 

@@ -37,9 +37,9 @@ inline constexpr llvm::StringLiteral kRoleAttr = "graph.role"; // RoleAttr
 inline constexpr llvm::StringLiteral kDecayAttr =
     "graph.decay"; // weight decay applies
 inline constexpr llvm::StringLiteral kFixedAttr =
-    "graph.fixed"; // a parameter without gradient and optimizer
+    "graph.frozen"; // a parameter without gradient and optimizer
 inline constexpr llvm::StringLiteral kWideAttr =
-    "graph.wide"; // f32, and what is computed of it, in any precision
+    "graph.keep_f32"; // f32, and what is computed of it, in any precision
 inline constexpr llvm::StringLiteral kMetricAttr =
     "graph.metric"; // a result that is looked at, not differentiated
 inline constexpr llvm::StringLiteral kInputAttr =

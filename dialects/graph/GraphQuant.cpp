@@ -17,12 +17,12 @@ RankedTensorType
 tessera::graph::quantizedValuesType(MLIRContext *context,
                                     const QuantizedLayout &layout) {
   if (layout.bits == 16)
-    return RankedTensorType::get({layout.strips(),
+    return RankedTensorType::get({layout.micropanels(),
                                   layout.words() * layout.perWord(),
-                                  QuantizedLayout::kStrip},
+                                  QuantizedLayout::kMicropanel},
                                  BFloat16Type::get(context));
   return RankedTensorType::get(
-      {layout.strips(), layout.words(), QuantizedLayout::kStrip},
+      {layout.micropanels(), layout.words(), QuantizedLayout::kMicropanel},
       IntegerType::get(context, 32));
 }
 
@@ -30,7 +30,7 @@ RankedTensorType
 tessera::graph::quantizedScalesType(MLIRContext *context,
                                     const QuantizedLayout &layout) {
   return RankedTensorType::get(
-      {layout.strips(), layout.scaleRows(), QuantizedLayout::kStrip},
+      {layout.micropanels(), layout.scaleRows(), QuantizedLayout::kMicropanel},
       Float16Type::get(context));
 }
 
@@ -97,7 +97,7 @@ std::optional<QuantizedOrigin> QuantizedOrigin::read(Attribute attribute) {
   fits &= !origin.layout.floats ||
           (origin.layout.bits == 8 && !origin.layout.zeros);
   fits &= stack == 0 ||
-          (matrix[0] % QuantizedLayout::kStrip == 0 && !origin.transposed);
+          (matrix[0] % QuantizedLayout::kMicropanel == 0 && !origin.transposed);
   return knows && fits ? std::optional(std::move(origin)) : std::nullopt;
 }
 
@@ -120,10 +120,10 @@ LogicalResult DequantizeOp::verify() {
            << shape.size() << ", expected a matrix or a stack of them";
   if (shape.size() == 3 && getTransposed())
     return emitOpError("has a stack of matrices that are transposed");
-  if (shape.size() == 3 && shape[1] % QuantizedLayout::kStrip)
+  if (shape.size() == 3 && shape[1] % QuantizedLayout::kMicropanel)
     return emitOpError("has a stack of matrices of ")
            << shape[1] << " rows, expected a multiple of "
-           << QuantizedLayout::kStrip;
+           << QuantizedLayout::kMicropanel;
   if (getBits() != 4 && getBits() != 8 && getBits() != 16)
     return emitOpError("has bits ") << getBits() << ", expected 4, 8 or 16";
   if (getFloats() && getBits() != 8)

@@ -12,12 +12,12 @@ def Graph_DequantizeOp : Graph_Op<"dequantize",
     `values` and `scales` lie as runtime/support/QuantizedLayout.h says: weight (n, k) of a matrix [n, k] is
     scale(n, k / group) × q(n, k), with q of `bits` = 8 or 4 bits; with `zeros` scale × (q - zero(n, k / group)), where
     `scales` holds a group's zero points behind its scales; with `floats` q of 8 bits is e4m3fn; or, of `bits` = 16, the
-    bf16 (n, k) that `values` has in strips, without scales. The result is that matrix, [n, k], or [k, n]
+    bf16 (n, k) that `values` has in micropanels, without scales. The result is that matrix, [n, k], or [k, n]
     where it is `transposed`, rounded to the result's element type at most. Or a stack of matrices, [matrices, n, k] with n a
-    multiple of 16: then strips are those of one matrix of all their rows.
+    multiple of 16: then micropanels are those of one matrix of all their rows.
 
     It never becomes a kernel: fusion repeats it in each contraction that reads it, which brings
-    values into registers, or multiplies strips as they are. Made by `quantize-weights`; nothing but an einsum or, of a
+    values into registers, or multiplies micropanels as they are. Made by `quantize-weights`; nothing but an einsum or, of a
     stack, a `graph.grouped_matmul` reads it.
 
     ```mlir

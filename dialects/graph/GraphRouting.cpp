@@ -1,4 +1,4 @@
-// Routing: choices, ranks and places. What is verified, and what it means in
+// Routing: choices, ranks and slots. What is verified, and what it means in
 // primitives.
 #include "dialects/graph/GraphDecompose.h"
 #include "dialects/graph/GraphVerify.h"
@@ -37,7 +37,7 @@ LogicalResult TopKOp::verify() {
   return success();
 }
 
-LogicalResult PickOp::verify() {
+LogicalResult TakeAlongAxisOp::verify() {
   RankedTensorType indices = tensorType(getIndices()),
                    result = tensorType(getResult());
   if (failed(expectSameRows(*this, "input", tensorType(getInput()), "indices",
@@ -68,8 +68,7 @@ LogicalResult GroupRowsOp::verify() {
     return failure();
   if (offsets.getDimSize(0) < 2)
     return emitOpError("expects at least one group");
-  return expectShape(*this, "places", tensorType(getPlaces()),
-                     shapeOf(getIds()));
+  return expectShape(*this, "slots", tensorType(getSlots()), shapeOf(getIds()));
 }
 
 //===--- order ------------------------------------------------------------===//
@@ -138,7 +137,7 @@ SmallVector<Value> TopKOp::decompose(OpBuilder &builder) {
   return {e.reshape(e.maxLast(index), shapeOf(getIndices()))};
 }
 
-SmallVector<Value> PickOp::decompose(OpBuilder &builder) {
+SmallVector<Value> TakeAlongAxisOp::decompose(OpBuilder &builder) {
   Emitter e(builder, getLoc());
   Value input = asRows(e, getInput()), indices = asRows(e, getIndices());
   SmallVector<int64_t> shape(shapeOf(indices));
@@ -152,7 +151,8 @@ SmallVector<Value> PickOp::decompose(OpBuilder &builder) {
 }
 
 // An element that several indices name gets all of theirs.
-SmallVector<Value> PickOp::buildVjp(OpBuilder &builder, ValueRange cotangents) {
+SmallVector<Value> TakeAlongAxisOp::buildVjp(OpBuilder &builder,
+                                             ValueRange cotangents) {
   if (!cotangents[0])
     return SmallVector<Value>(2);
   Emitter e(builder, getLoc());
@@ -272,7 +272,7 @@ SmallVector<Value> GroupRowsOp::decompose(OpBuilder &builder) {
       e.binary<AndOp>(e.compare(counted.ids, ComparePredicate::ge, zero),
                       e.compare(counted.ids, ComparePredicate::lt, bound));
   place = e.select(isMember, place, e.splatLike(-1, place));
-  return {offsets, e.reshape(withoutFill(e, place, n), shapeOf(getPlaces()))};
+  return {offsets, e.reshape(withoutFill(e, place, n), shapeOf(getSlots()))};
 }
 
 //===--- Emitter ----------------------------------------------------------===//
@@ -284,8 +284,8 @@ Value Emitter::topK(Value scores, int64_t k) {
 }
 
 Value Emitter::pick(Value x, Value indices) {
-  return b.create<PickOp>(loc, tensorType(x).clone(shapeOf(indices)), x,
-                          indices);
+  return b.create<TakeAlongAxisOp>(loc, tensorType(x).clone(shapeOf(indices)),
+                                   x, indices);
 }
 
 Value Emitter::rankInGroup(Value ids, Value scores, int64_t groups) {

@@ -1,4 +1,4 @@
-// Rows to their places and back: what is verified, what it means in primitives,
+// Rows to their slots and back: what is verified, what it means in primitives,
 // gradients and work.
 #include "dialects/graph/GraphDecompose.h"
 #include "dialects/graph/GraphVerify.h"
@@ -16,21 +16,21 @@ template <typename Op>
 static LogicalResult verifyMovedRows(Op op, StringRef tokensName, Value tokens,
                                      StringRef rowsName, Value rows) {
   RankedTensorType from = tensorType(op.getInput()),
-                   places = tensorType(op.getPlaces());
+                   slots = tensorType(op.getSlots());
   if (failed(expectRank(op, tokensName, tensorType(tokens), 2)) ||
       failed(expectRank(op, rowsName, tensorType(rows), 2)) ||
-      failed(expectRank(op, "places", places, 2)))
+      failed(expectRank(op, "slots", slots, 2)))
     return failure();
-  int64_t k = places.getDimSize(1);
+  int64_t k = slots.getDimSize(1);
   if (k < 1)
     return op.emitOpError("expects at least one place a token");
-  if (failed(expectShape(op, "places", places, {shapeOf(tokens)[0], k})) ||
+  if (failed(expectShape(op, "slots", slots, {shapeOf(tokens)[0], k})) ||
       failed(expectShape(op, rowsName, tensorType(rows),
                          {shapeOf(rows)[0], shapeOf(tokens)[1]})))
     return failure();
   if (op.getWeights() &&
       (failed(expectShape(op, "weights", tensorType(op.getWeights()),
-                          places.getShape())) ||
+                          slots.getShape())) ||
        failed(expectSameOrWider(op, "the input", from, "the weights",
                                 tensorType(op.getWeights())))))
     return failure();
@@ -50,16 +50,16 @@ LogicalResult CombineRowsOp::verify() {
 
 LogicalResult DotRowsOp::verify() {
   RankedTensorType input = tensorType(getInput()), rows = tensorType(getRows()),
-                   places = tensorType(getPlaces());
+                   slots = tensorType(getSlots());
   if (failed(expectRank(*this, "an input", input, 2)) ||
       failed(expectRank(*this, "rows", rows, 2)) ||
-      failed(expectRank(*this, "places", places, 2)) ||
-      failed(expectShape(*this, "places", places,
-                         {input.getDimSize(0), places.getDimSize(1)})) ||
+      failed(expectRank(*this, "slots", slots, 2)) ||
+      failed(expectShape(*this, "slots", slots,
+                         {input.getDimSize(0), slots.getDimSize(1)})) ||
       failed(expectShape(*this, "rows", rows,
                          {rows.getDimSize(0), input.getDimSize(1)})) ||
       failed(expectShape(*this, "the result", tensorType(getResult()),
-                         places.getShape())))
+                         slots.getShape())))
     return failure();
   return expectSameElement(*this, "input", input, "rows", rows);
 }
@@ -76,30 +76,30 @@ static Value weighted(Emitter &e, Value x, Value weights) {
 SmallVector<Value> DispatchRowsOp::decompose(OpBuilder &builder) {
   Emitter e(builder, getLoc());
   Value x = getInput();
-  SmallVector<int64_t> shape(shapeOf(getPlaces()));
+  SmallVector<int64_t> shape(shapeOf(getSlots()));
   shape.push_back(shapeOf(x)[1]);
   Value updates = e.broadcast(x, {0, 2}, shape);
   if (getWeights())
     updates = e.convert(weighted(e, updates, getWeights()),
                         tensorType(x).getElementType());
-  return {e.scatterRows(updates, getPlaces(), e.zeros(getResult().getType()))};
+  return {e.scatterRows(updates, getSlots(), e.zeros(getResult().getType()))};
 }
 
-static Value isPlace(Emitter &e, Value places) {
-  return e.compare(places, ComparePredicate::ge, e.zeros(tensorType(places)));
+static Value isPlace(Emitter &e, Value slots) {
+  return e.compare(slots, ComparePredicate::ge, e.zeros(tensorType(slots)));
 }
 
 // A row that exists for each place; what it holds where there is none is
 // masked.
-static Value safePlaces(Emitter &e, Value places) {
-  return e.max(places, e.zeros(tensorType(places)));
+static Value safeSlots(Emitter &e, Value slots) {
+  return e.max(slots, e.zeros(tensorType(slots)));
 }
 
 // Token by token, k rows each, so that one kernel picks and adds them.
 SmallVector<Value> CombineRowsOp::decompose(OpBuilder &builder) {
   Emitter e(builder, getLoc());
-  int64_t tokens = shapeOf(getPlaces())[0], k = shapeOf(getPlaces())[1];
-  Value safe = safePlaces(e, getPlaces());
+  int64_t tokens = shapeOf(getSlots())[0], k = shapeOf(getSlots())[1];
+  Value safe = safeSlots(e, getSlots());
   auto column = [&](Value x, int64_t j) {
     return e.reshape(e.slice(x, {0, j}, {tokens, 1}), {tokens});
   };
@@ -109,7 +109,7 @@ SmallVector<Value> CombineRowsOp::decompose(OpBuilder &builder) {
     row = getWeights() ? weighted(e, row, column(getWeights(), j))
                        : e.convert(row, statisticsType(row));
     // Spread before it is compared: the mask is then never stored.
-    Value place = e.broadcastFirst(column(getPlaces(), j), shapeOf(row));
+    Value place = e.broadcastFirst(column(getSlots(), j), shapeOf(row));
     row = e.select(isPlace(e, place), row, e.splatLike(0.0, row));
     sum = sum ? e.add(sum, row) : row;
   }
@@ -120,11 +120,11 @@ SmallVector<Value> DotRowsOp::decompose(OpBuilder &builder) {
   Emitter e(builder, getLoc());
   Type type = statisticsType(getInput());
   Value picked =
-      e.convert(e.embedding(getRows(), safePlaces(e, getPlaces())), type);
+      e.convert(e.embedding(getRows(), safeSlots(e, getSlots())), type);
   Value spread =
       e.broadcast(e.convert(getInput(), type), {0, 2}, shapeOf(picked));
   Value sum = e.sumLast(e.mul(spread, picked));
-  sum = e.select(isPlace(e, getPlaces()), sum, e.splatLike(0.0, sum));
+  sum = e.select(isPlace(e, getSlots()), sum, e.splatLike(0.0, sum));
   return {e.convert(sum, tensorType(getResult()).getElementType())};
 }
 
@@ -135,9 +135,9 @@ SmallVector<Value> DispatchRowsOp::buildVjp(OpBuilder &builder,
   if (!g)
     return result;
   Emitter e(builder, getLoc());
-  result[0] = e.combineRows(g, getPlaces(), getWeights());
+  result[0] = e.combineRows(g, getSlots(), getWeights());
   if (getWeights())
-    result[2] = e.dotRows(getInput(), g, getPlaces(), getWeights());
+    result[2] = e.dotRows(getInput(), g, getSlots(), getWeights());
   return result;
 }
 
@@ -149,44 +149,43 @@ SmallVector<Value> CombineRowsOp::buildVjp(OpBuilder &builder,
     return result;
   Emitter e(builder, getLoc());
   result[0] =
-      e.dispatchRows(g, getPlaces(), getWeights(), shapeOf(getInput())[0]);
+      e.dispatchRows(g, getSlots(), getWeights(), shapeOf(getInput())[0]);
   if (getWeights())
-    result[2] = e.dotRows(g, getInput(), getPlaces(), getWeights());
+    result[2] = e.dotRows(g, getInput(), getSlots(), getWeights());
   return result;
 }
 
 // Without weights rows are only moved, or added.
 int64_t DispatchRowsOp::getFlops() {
   return getWeights()
-             ? tensorType(getPlaces()).getNumElements() * shapeOf(getInput())[1]
+             ? tensorType(getSlots()).getNumElements() * shapeOf(getInput())[1]
              : 0;
 }
 
 int64_t CombineRowsOp::getFlops() {
-  return tensorType(getPlaces()).getNumElements() * shapeOf(getInput())[1] *
+  return tensorType(getSlots()).getNumElements() * shapeOf(getInput())[1] *
          (getWeights() ? 2 : 1);
 }
 
 int64_t DotRowsOp::getFlops() {
-  return 2 * tensorType(getPlaces()).getNumElements() * shapeOf(getInput())[1];
+  return 2 * tensorType(getSlots()).getNumElements() * shapeOf(getInput())[1];
 }
 
 //===--- Emitter ----------------------------------------------------------===//
 
-Value Emitter::dispatchRows(Value x, Value places, Value weights,
-                            int64_t rows) {
+Value Emitter::dispatchRows(Value x, Value slots, Value weights, int64_t rows) {
   return b.create<DispatchRowsOp>(
-      loc, tensorType(x).clone({rows, shapeOf(x)[1]}), x, places, weights);
+      loc, tensorType(x).clone({rows, shapeOf(x)[1]}), x, slots, weights);
 }
 
-Value Emitter::combineRows(Value rows, Value places, Value weights) {
+Value Emitter::combineRows(Value rows, Value slots, Value weights) {
   return b.create<CombineRowsOp>(
-      loc, tensorType(rows).clone({shapeOf(places)[0], shapeOf(rows)[1]}), rows,
-      places, weights);
+      loc, tensorType(rows).clone({shapeOf(slots)[0], shapeOf(rows)[1]}), rows,
+      slots, weights);
 }
 
-Value Emitter::dotRows(Value x, Value rows, Value places, Value like) {
+Value Emitter::dotRows(Value x, Value rows, Value slots, Value like) {
   return b.create<DotRowsOp>(
-      loc, tensorType(places).clone(tensorType(like).getElementType()), x, rows,
-      places);
+      loc, tensorType(slots).clone(tensorType(like).getElementType()), x, rows,
+      slots);
 }

@@ -309,7 +309,7 @@ static LogicalResult verifyFunctionAttr(Operation *op, NamedAttribute attr) {
                      << "expects {source, part = \"values\" or \"scales\", "
                         "bits, group, shape} in '"
                      << name << "'";
-  if (name == kTimesAttr) {
+  if (name == kRepeatCountAttr) {
     auto times = dyn_cast<IntegerAttr>(attr.getValue());
     return times && times.getType().isSignlessInteger(64) &&
                    times.getInt() >= 1 && times.getInt() <= kMostLayers

@@ -8,7 +8,7 @@ using namespace tessera::tile;
 #include "dialects/tile/TileQuantOps.cpp.inc"
 
 LogicalResult MmaQuantizedOp::verify() {
-  constexpr int64_t kStrip = QuantizedLayout::kStrip,
+  constexpr int64_t kMicropanel = QuantizedLayout::kMicropanel,
                     kBlock = QuantizedLayout::kBlock;
   auto shapeOf = [](Value value) {
     return cast<VectorType>(value.getType()).getShape();
@@ -31,12 +31,13 @@ LogicalResult MmaQuantizedOp::verify() {
   if (splits < 1 || terms % (splits * kBlock))
     return emitOpError("`splits` are parts of whole ")
            << kBlock << " terms, got " << splits << " of " << terms;
-  int64_t strips = sums[1] / kStrip,
-          ofScales = std::max<int64_t>(terms / group, 1) * kStrip *
+  int64_t micropanels = sums[1] / kMicropanel,
+          ofScales = std::max<int64_t>(terms / group, 1) * kMicropanel *
                      (getZeros() ? 2 : 1);
-  if (sums[0] != lhs[0] * splits || sums[1] % kStrip ||
-      words != ArrayRef<int64_t>{strips, terms * bits / 32 * kStrip} ||
-      scales != ArrayRef<int64_t>{strips, ofScales})
+  if (sums[0] != lhs[0] * splits || sums[1] % kMicropanel ||
+      words !=
+          ArrayRef<int64_t>{micropanels, terms * bits / 32 * kMicropanel} ||
+      scales != ArrayRef<int64_t>{micropanels, ofScales})
     return emitOpError("tile shapes do not fit: ")
            << getLhs().getType() << " × " << getWords().getType() << " with "
            << getScales().getType() << " into " << getAccumulator().getType();

@@ -1,6 +1,6 @@
 // Verifiers of the tile dialect. Debian's MLIR has assertions off, so that IR
 // that slips through here is undefined behaviour later.
-#include "dialects/tile/Beside.h"
+#include "dialects/tile/Interleave.h"
 #include "dialects/tile/TileVerifyRoles.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 
@@ -18,17 +18,17 @@ LogicalResult GemmAttr::verify(llvm::function_ref<InFlightDiagnostic()> error,
 }
 
 // Where nothing may be beside a product, nobody would look at the attribute.
-static LogicalResult verifyBeside(Operation *op) {
-  if (!op->hasAttr(kBesideAttr))
+static LogicalResult verifyInterleave(Operation *op) {
+  if (!op->hasAttr(kInterleaveAttr))
     return success();
   if (!isa<scf::ForOp>(op))
     return op->emitOpError("is no scf.for, which alone may carry `")
-           << kBesideAttr << "`";
+           << kInterleaveAttr << "`";
   for (Operation *at = op->getPrevNode(); at; at = at->getPrevNode())
     if (isa<MmaStagedOp>(at))
       return success();
   return op->emitOpError("carries `")
-         << kBesideAttr
+         << kInterleaveAttr
          << "` but stands behind no tile.mma_staged of its block";
 }
 
@@ -63,8 +63,8 @@ LogicalResult KernelOp::verify() {
              << i << " is no #tile<access ...>";
   }
   WalkResult walk = getBody().walk([](Operation *op) {
-    return failed(verifyBeside(op)) ? WalkResult::interrupt()
-                                    : WalkResult::advance();
+    return failed(verifyInterleave(op)) ? WalkResult::interrupt()
+                                        : WalkResult::advance();
   });
   return failure(walk.wasInterrupted());
 }

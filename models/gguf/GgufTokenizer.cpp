@@ -73,21 +73,21 @@ std::string jsonText(std::string_view text) {
 }
 
 void Reader::readTokens() {
-  const GgufValue *texts = keys.array(kKey + "tokens", GgufKind::Text);
+  const GgufValue *strings = keys.array(kKey + "tokens", GgufKind::Text);
   const GgufValue *types = keys.array(kKey + "token_type", GgufKind::I32);
-  if (keys.ok() && (!texts || texts->size() == 0))
+  if (keys.ok() && (!strings || strings->size() == 0))
     keys.fail(kKey + "tokens", "is missing");
-  if (keys.ok() && int64_t(texts->size()) > maxToken)
+  if (keys.ok() && int64_t(strings->size()) > maxToken)
     keys.fail(kKey + "tokens", "has {} tokens; up to {} are supported",
-              texts->size(), maxToken);
-  if (keys.ok() && types && types->size() != texts->size())
+              strings->size(), maxToken);
+  if (keys.ok() && types && types->size() != strings->size())
     keys.fail(kKey + "token_type", "has {} entries for {} tokens",
-              types->size(), texts->size());
+              types->size(), strings->size());
   if (!keys.ok())
     return;
-  tokens.resize(texts->size());
+  tokens.resize(strings->size());
   for (size_t id = 0; id < tokens.size(); ++id) {
-    texts->at(id).get(tokens[id].text);
+    strings->at(id).get(tokens[id].text);
     if (types)
       types->at(id).get(tokens[id].type);
     if (!isUtf8(tokens[id].text))
@@ -236,8 +236,9 @@ void Reader::readBytePairs() {
   if (!keys.get(kKey + "pre", given)) {
     given = "gpt-2";
     if (architecture != given && architecture != "gpt2")
-      keys.fail(kKey + "pre", "is missing, so that nobody knows how texts are "
-                              "cut; convert the model again");
+      keys.fail(kKey + "pre",
+                "is missing, so that nobody knows how strings are "
+                "cut; convert the model again");
   }
   const GgufCut *cut = findGgufCut(given);
   if (!cut)

@@ -17,9 +17,9 @@ struct GgufTokenizer {
 };
 
 /// Of `tokenizer.ggml.model` "gpt2", byte-level BPE whose
-/// `tokenizer.ggml.pre` names a way to cut texts that is known; and of "llama",
-/// SentencePiece's BPE with scores. Others are refused by name. `architecture`
-/// is general.architecture.
+/// `tokenizer.ggml.pre` names a way to cut strings that is known; and of
+/// "llama", SentencePiece's BPE with scores. Others are refused by name.
+/// `architecture` is general.architecture.
 StatusOr<GgufTokenizer> ggufTokenizer(GgufKeys &keys,
                                       std::string_view architecture);
 

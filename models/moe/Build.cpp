@@ -27,8 +27,8 @@ namespace {
 /// device. Of a recipe that gathers tokens nothing.
 class Sending {
 public:
-  Sending(const Scope &scope, Emitter &e, Value places, Value offsets)
-      : e(e), places(places), offsets(offsets) {
+  Sending(const Scope &scope, Emitter &e, Value slots, Value offsets)
+      : e(e), slots(slots), offsets(offsets) {
     if (!scope.router)
       return;
     recipe::RowDispatch dispatch = scope.router->recipe.dispatch;
@@ -41,7 +41,7 @@ public:
     if (!sends)
       return {rows, offsets};
     auto op = e.builder().create<graph::SendRowsOp>(
-        e.location(), rows.getType(), offsets.getType(), rows, places, offsets,
+        e.location(), rows.getType(), offsets.getType(), rows, slots, offsets,
         always);
     return {op.getSent(), op.getSentGroups()};
   }
@@ -50,12 +50,12 @@ public:
     if (!sends)
       return rows;
     return e.builder().create<graph::ReturnRowsOp>(
-        e.location(), rows.getType(), rows, places, offsets, always);
+        e.location(), rows.getType(), rows, slots, offsets, always);
   }
 
 private:
   Emitter &e;
-  Value places, offsets;
+  Value slots, offsets;
   bool sends = false, always = false;
 };
 } // namespace
@@ -68,18 +68,18 @@ static Value chosenExperts(const Scope &scope, Value x,
   // Where the modules of single experts would stand.
   Emitter e = scope.at(StringRef(names.experts).drop_back(2));
   graph::GroupRowsOp groups = e.groupRows(choice.experts, moe.experts);
-  Value places = groups.getPlaces(), offsets = groups.getOffsets();
+  Value slots = groups.getSlots(), offsets = groups.getOffsets();
   // One for each choice, also where some are dropped: so rows are cut with
   // their tokens, whichever sequences those are of.
-  Value rows = e.dispatchRows(x, places, {},
-                              tensorType(choice.experts).getNumElements());
-  Sending sending(scope, e, places, offsets);
+  Value rows =
+      e.dispatchRows(x, slots, {}, tensorType(choice.experts).getNumElements());
+  Sending sending(scope, e, slots, offsets);
   auto [sent, theirs] = sending.send(rows);
   Value gate = expertLinear(scope, e, sent, names.gate, theirs);
   Value up = expertLinear(scope, e, sent, names.up, theirs);
   Value inner = e.mul(activation(e, gate, scope.spec.activation), up);
   Value out = expertLinear(scope, e, inner, names.down, theirs);
-  return e.combineRows(sending.bringBack(out), places, choice.weights);
+  return e.combineRows(sending.bringBack(out), slots, choice.weights);
 }
 
 /// What the expert of all tokens makes of x [batch, tokens, hidden].

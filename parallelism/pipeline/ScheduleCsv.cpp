@@ -126,7 +126,7 @@ private:
   std::string_view text;
   const std::string &where;
   Schedule schedule;
-  std::vector<std::vector<Place>> places; ///< of each instruction
+  std::vector<std::vector<Place>> positions; ///< of each instruction
 };
 
 } // namespace
@@ -195,7 +195,7 @@ Status CsvReader::readRow(std::string_view row, uint32_t line) {
     start = end + 1;
   }
   schedule.lists.push_back(std::move(list));
-  places.push_back(std::move(listPlaces));
+  positions.push_back(std::move(listPlaces));
   return Status::success();
 }
 
@@ -277,7 +277,7 @@ Status CsvReader::inferPlacement() {
           continue;
         int &owner = schedule.placement[size_t(stage)];
         if (owner >= 0 && owner != int(rank))
-          return fail(places[rank][k],
+          return fail(positions[rank][k],
                       "stage {} stands in the rows of rank {} and {}; a stage "
                       "has one rank",
                       stage, owner, rank);
@@ -323,7 +323,7 @@ Status CsvReader::checkCells() const {
       const Instruction &each = schedule.lists[size_t(rank)][k];
       const std::string fault = instructionFault(schedule, rank, each);
       if (!fault.empty())
-        return fail(places[size_t(rank)][k], "{} {}", toString(each), fault);
+        return fail(positions[size_t(rank)][k], "{} {}", toString(each), fault);
     }
   return Status::success();
 }

@@ -182,7 +182,7 @@ private:
   }
 
   // What @finish_step makes of the sums: next values of fixed parameters in
-  // their places of `results`, and the metrics that it gives.
+  // their slots of `results`, and the metrics that it gives.
   SmallVector<Value> finish(MutableArrayRef<Value> results,
                             ArrayRef<Value> sums) {
     func::FuncOp function = hooks.finish();

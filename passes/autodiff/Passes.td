@@ -72,7 +72,7 @@ def BuildTrainStep : Pass<"build-train-step", "::mlir::ModuleOp"> {
     - Another sum that `@loss` gives has the cotangent 1 / (tokens of the step, masked or not).
     - A model may have functions of its own around all that, which end here: `@prepare_step`, run for every microbatch
       before the first gradient, gives sums that `@loss` takes as inputs; `@finish_step` makes metrics and the next
-      values of parameters with `graph.fixed`, which have no gradient, out of sums that `@loss` gives as `graph.metric`.
+      values of parameters with `graph.frozen`, which have no gradient, out of sums that `@loss` gives as `graph.metric`.
     - The learning rate follows from `step` (0 before the first step) and the schedule; the
       optimizer's formulas are those of `torch.optim.AdamW` and `torch.optim.SGD`. Weight decay
       applies to parameters with `graph.decay`.

@@ -12,7 +12,7 @@ void tessera::buildAutodiffPipeline(OpPassManager &pipeline,
   //===--- gradients ------------------------------------------------------===//
   pipeline.addPass(createDifferentiate({options.recompute}));
   // While the results of @gradients are the roots and nothing reads them yet.
-  pipeline.addPass(createWidenWeightGradients());
+  pipeline.addPass(createF32WeightGradients());
 
   //===--- programs -------------------------------------------------------===//
   pipeline.addPass(createBuildTrainStep(options.step));

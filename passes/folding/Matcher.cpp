@@ -58,7 +58,7 @@ bool Matcher::isAlike(unsigned number, Operation *op, unsigned unit) {
   return true;
 }
 
-// Gives places to what an op makes. What it reads of what loops carry is
+// Gives positions to what an op makes. What it reads of what loops carry is
 // thereby the unit's, as it is for the unit before.
 void Matcher::take(unsigned number, unsigned unit) {
   bool isFirst = unit == 1;
@@ -78,14 +78,14 @@ void Matcher::take(unsigned number, unsigned unit) {
     units.slots += op->getNumResults();
   }
   unsigned slot = slotsOfResults[number];
-  units.placesOfOps[op] = {unit, slot};
+  units.positionsOfOps[op] = {unit, slot};
   for (Value result : op->getResults())
     units.setValue(result, {unit, slot++});
 }
 
 bool Matcher::takeMiddle() {
   size_t count = units.ops[1].size();
-  units.placesOfOps.reserve(count * last());
+  units.positionsOfOps.reserve(count * last());
   for (unsigned unit = 1; unit <= last(); ++unit) {
     ArrayRef<Operation *> own = units.ops[unit];
     for (unsigned number = 0; number < own.size(); ++number) {
@@ -147,18 +147,18 @@ bool Matcher::correspond(Value one, std::optional<Place> place, Value other,
 
 // Op by op through all units, so that each operand is looked up once.
 bool Matcher::verifyOps() {
-  SmallVector<std::optional<Place>> places;
+  SmallVector<std::optional<Place>> positions;
   for (auto [number, first] : llvm::enumerate(units.ops[1])) {
     Operation *op = first;
-    places.clear();
+    positions.clear();
     for (Value operand : op->getOperands())
-      places.push_back(units.placeOf(operand));
+      positions.push_back(units.placeOf(operand));
     for (unsigned unit = 1; unit < last(); ++unit) {
       Operation *next = units.ops[unit + 1][number];
       if (op->getBlock() != next->getBlock())
         return differ(next, "is not where those of other layers are");
       for (auto [one, other, place] :
-           llvm::zip(op->getOperands(), next->getOperands(), places)) {
+           llvm::zip(op->getOperands(), next->getOperands(), positions)) {
         auto placeOfNext = units.placeOf(other);
         if (!correspond(one, place, other, placeOfNext, unit))
           return differ(next, "does not read what those of other layers do");

@@ -40,13 +40,14 @@ std::optional<int64_t> Repetition::unitOf(int64_t layer) const {
   return unit;
 }
 
-//===--- places -----------------------------------------------------------===//
+//===--- positions
+//-----------------------------------------------------------===//
 
 // All results of an op are of its unit, one slot behind another.
 std::optional<Units::Place> Units::placeOf(Value value) const {
   if (auto result = dyn_cast<OpResult>(value)) {
-    auto first = placesOfOps.find(result.getOwner());
-    if (first != placesOfOps.end())
+    auto first = positionsOfOps.find(result.getOwner());
+    if (first != positionsOfOps.end())
       return Place{first->second.unit,
                    first->second.slot + result.getResultNumber()};
   }

@@ -48,7 +48,9 @@ public:
   }
   unsigned slotCount() const { return slots; }
   /// Whether it is an op of a unit in the middle.
-  bool contains(mlir::Operation *op) const { return placesOfOps.contains(op); }
+  bool contains(mlir::Operation *op) const {
+    return positionsOfOps.contains(op);
+  }
   /// Puts another value in the place of one.
   void replace(mlir::Value value, mlir::Value with);
 
@@ -74,7 +76,7 @@ private:
   void place(mlir::Value value, Place place);
   void setValue(mlir::Value value, Place place);
 
-  llvm::DenseMap<mlir::Operation *, Place> placesOfOps; ///< first results'
+  llvm::DenseMap<mlir::Operation *, Place> positionsOfOps; ///< first results'
   /// Arguments of functions, and what loops carry.
   llvm::DenseMap<mlir::Value, Place> placesOfOthers;
   std::vector<std::vector<mlir::Value>> values; ///< by unit and slot

@@ -293,7 +293,7 @@ static bool isWritten(Value result, const FusionGroup &group) {
 }
 
 LogicalResult tessera::buildCluster(FusionGraph &graph, unsigned id,
-                                    OpPlaces &places) {
+                                    OpPositions &slots) {
   FusionGroup &group = graph.group(id);
   SmallVector<Operation *> members;
   SmallVector<Value> outputs;
@@ -318,13 +318,13 @@ LogicalResult tessera::buildCluster(FusionGraph &graph, unsigned id,
   }
   for (auto [output, result] : llvm::zip_equal(outputs, cluster.getResults()))
     output.replaceAllUsesWith(result);
-  places[cluster] = places.lookup(members.front());
+  slots[cluster] = slots.lookup(members.front());
   return success();
 }
 
-void tessera::buildCluster(Operation *op, OpPlaces &places) {
+void tessera::buildCluster(Operation *op, OpPositions &slots) {
   Value result = op->getResult(0);
   ClusterOp cluster = buildSingle(op, ClusterKind::elementwise, {}, {result});
   result.replaceAllUsesWith(cluster.getResult(0));
-  places[cluster] = places.lookup(op);
+  slots[cluster] = slots.lookup(op);
 }

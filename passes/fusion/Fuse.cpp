@@ -35,38 +35,38 @@ static bool staysOutside(Operation *op) {
 
 // Free ops whose results somebody else than a cluster needs, and tables: no
 // cluster computes them from nothing, a kernel of their own writes them.
-static void storeFreeOps(Block &block, OpPlaces &places) {
+static void storeFreeOps(Block &block, OpPositions &slots) {
   SmallVector<Operation *> ops;
   for (Operation &op : block)
     if ((isFree(&op) || isa<ConstantOp>(op)) && !staysOutside(&op))
       ops.push_back(&op);
   for (Operation *op : llvm::reverse(ops)) {
     if (!op->use_empty())
-      buildCluster(op, places);
+      buildCluster(op, slots);
     op->erase();
   }
 }
 
-static void buildClusters(FusionGraph &graph, OpPlaces &places) {
+static void buildClusters(FusionGraph &graph, OpPositions &slots) {
   for (unsigned id : graph.liveGroups()) {
-    if (!graph.group(id).kind || succeeded(buildCluster(graph, id, places)))
+    if (!graph.group(id).kind || succeeded(buildCluster(graph, id, slots)))
       continue;
     // Each op alone is always computable.
     for (unsigned single : graph.dissolve(id))
-      (void)buildCluster(graph, single, places);
+      (void)buildCluster(graph, single, slots);
   }
 }
 
 static void fuseBlock(Block &block) {
   eraseDead(block);
-  OpPlaces places = placesOf(block);
+  OpPositions slots = positionsOf(block);
   FusionGraph graph(block);
   applyFusionRules(graph);
-  buildClusters(graph, places);
+  buildClusters(graph, slots);
   eraseDead(block);
-  storeFreeOps(block, places);
+  storeFreeOps(block, slots);
   eraseDead(block);
-  orderByPlace(block, places);
+  orderByPosition(block, slots);
 }
 
 namespace {

@@ -17,6 +17,6 @@ void buildFusionPipeline(mlir::OpPassManager &pipeline);
 
 /// On an op that a composite was decomposed into: the composite's name, for
 /// the names of kernels.
-inline constexpr llvm::StringLiteral kOriginAttr = "origin";
+inline constexpr llvm::StringLiteral kOriginAttr = "graph.origin";
 
 } // namespace tessera

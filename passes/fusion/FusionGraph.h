@@ -2,7 +2,7 @@
 #pragma once
 #include "dialects/graph/GraphOps.h"
 #include "passes/fusion/GroupOrder.h"
-#include "passes/fusion/Schedule.h"
+#include "passes/fusion/TopologicalOrder.h"
 #include "llvm/ADT/BitVector.h"
 #include "llvm/ADT/DenseMap.h"
 #include <vector>
@@ -120,10 +120,10 @@ private:
 /// nobody reads them any more. Fails where the ops give no computable
 /// expression: then nothing changed. The ops themselves stay, without uses; the
 /// cluster may stand after its users until the block is sorted.
-/// `places` gains the cluster's: that of its first op.
+/// `positions` gains the cluster's: that of its first op.
 mlir::LogicalResult buildCluster(FusionGraph &graph, unsigned id,
-                                 OpPlaces &places);
+                                 OpPositions &positions);
 /// The same for a free op whose result must be stored.
-void buildCluster(mlir::Operation *op, OpPlaces &places);
+void buildCluster(mlir::Operation *op, OpPositions &positions);
 
 } // namespace tessera

@@ -24,7 +24,7 @@ private:
   std::optional<ClusterKind> intoElementwise(unsigned p, unsigned q);
   std::optional<ClusterKind> intoRow(unsigned p, unsigned q);
   std::optional<ClusterKind> intoScatter(unsigned p, unsigned q);
-  // Whether parts of its tensors come from different places.
+  // Whether parts of its tensors come from different positions.
   bool isJoined(const FusionGroup &group) const {
     return llvm::any_of(group.members, [&](unsigned node) {
       return isa<ConcatOp, PadOp>(graph.op(node));

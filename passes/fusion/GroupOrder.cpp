@@ -5,18 +5,18 @@
 using namespace tessera;
 
 void GroupOrder::append() {
-  places.push_back(ids.size());
-  ids.push_back(places.size() - 1);
+  positions.push_back(ids.size());
+  ids.push_back(positions.size() - 1);
 }
 
 void GroupOrder::place(unsigned id, size_t at) {
   ids[at] = id;
-  places[id] = at;
+  positions[id] = at;
 }
 
 void GroupOrder::merge(unsigned id, unsigned other, Producers producers) {
-  size_t low = std::min(places[id], places[other]),
-         high = std::max(places[id], places[other]);
+  size_t low = std::min(positions[id], positions[other]),
+         high = std::max(positions[id], positions[other]);
   // In order, so that producers are known before their users.
   llvm::DenseSet<unsigned> behind{ids[low]};
   llvm::SmallVector<unsigned> before, after;
@@ -39,18 +39,18 @@ void GroupOrder::merge(unsigned id, unsigned other, Producers producers) {
     place(each, at++);
   for (; at <= high; ++at)
     ids[at] = kNone;
-  places[other] = places[id];
+  positions[other] = positions[id];
 }
 
 void GroupOrder::replace(unsigned id, unsigned count) {
-  size_t at = places[id];
+  size_t at = positions[id];
   llvm::SmallVector<unsigned> fresh;
   for (unsigned i = 0; i < count; ++i)
-    fresh.push_back(places.size() + i);
-  places.resize(places.size() + count);
+    fresh.push_back(positions.size() + i);
+  positions.resize(positions.size() + count);
   ids[at] = kNone;
   ids.insert(ids.begin() + at, fresh.begin(), fresh.end());
   for (; at < ids.size(); ++at)
     if (ids[at] != kNone)
-      places[ids[at]] = at;
+      positions[ids[at]] = at;
 }

@@ -18,7 +18,7 @@ public:
   void append();
   /// Whether no path leads from b to a.
   bool mayPrecede(unsigned a, unsigned b) const {
-    return places[a] < places[b];
+    return positions[a] < positions[b];
   }
   /// `other` becomes a part of `id`; no path leads from one to the other
   /// through a third. What the earlier of them reaches and stands between them
@@ -30,8 +30,8 @@ public:
 private:
   void place(unsigned id, size_t at);
 
-  std::vector<unsigned> ids;  ///< by place; kNone where one was merged
-  std::vector<size_t> places; ///< by id
+  std::vector<unsigned> ids;     ///< by place; kNone where one was merged
+  std::vector<size_t> positions; ///< by id
   static constexpr unsigned kNone = ~0u;
 };
 

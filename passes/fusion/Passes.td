@@ -121,7 +121,7 @@ def SinkAccumulators : Pass<"sink-accumulators", "::mlir::func::FuncOp"> {
   }];
 }
 
-def MaterializeCounters : Pass<"materialize-counters", "::mlir::func::FuncOp"> {
+def MaterializeInductionVariables : Pass<"materialize-induction-variables", "::mlir::func::FuncOp"> {
   let summary = "puts the numbers of a loop's turns into memory, where kernels read them";
   let description = [{
     The induction value of a `graph.loop` is an index: it moves the addresses that a turn
@@ -146,7 +146,7 @@ def MaterializeCounters : Pass<"materialize-counters", "::mlir::func::FuncOp"> {
   let dependentDialects = ["::tessera::graph::GraphDialect"];
 }
 
-def ShareTables : Pass<"share-tables", "::mlir::func::FuncOp"> {
+def HoistInputInvariants : Pass<"hoist-input-invariants", "::mlir::func::FuncOp"> {
   let summary = "computes what depends on no input once, before everything else";
   let description = [{
     Ops whose operands are constants, the device's place in the mesh ("mesh.offsets") or other such ops (the angles of rope) move to the

@@ -25,9 +25,9 @@ void tessera::buildFusionPipeline(OpPassManager &pipeline) {
   pipeline.addNestedPass<func::FuncOp>(createCanonicalizerPass());
   // Microbatches and chunks of the head now stand inside each other.
   pipeline.addNestedPass<func::FuncOp>(createSinkAccumulators());
-  pipeline.addNestedPass<func::FuncOp>(createMaterializeCounters());
+  pipeline.addNestedPass<func::FuncOp>(createMaterializeInductionVariables());
   // So do all layers, each with its own table of angles.
-  pipeline.addNestedPass<func::FuncOp>(createShareTables());
+  pipeline.addNestedPass<func::FuncOp>(createHoistInputInvariants());
 
   //===--- clusters -------------------------------------------------------===//
   pipeline.addNestedPass<func::FuncOp>(createFuse());

@@ -1,7 +1,7 @@
 // Many small launches of one kernel become one with many instances.
 #include "dialects/tile/TileOps.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "passes/fusion/Schedule.h"
+#include "passes/fusion/TopologicalOrder.h"
 #include "passes/kernels/Passes.h"
 #include "llvm/ADT/MapVector.h"
 
@@ -103,7 +103,7 @@ llvm::MapVector<unsigned, Launches> Stretch::atDepths(StringRef kernel) const {
 
 // One launch in place of `launches`.
 static tile::LaunchOp merge(ArrayRef<tile::LaunchOp> launches,
-                            OpPlaces &places) {
+                            OpPositions &slots) {
   SmallVector<Value> inputs;
   SmallVector<Type> types;
   SmallVector<int64_t> blocks, sizes;
@@ -122,7 +122,7 @@ static tile::LaunchOp merge(ArrayRef<tile::LaunchOp> launches,
       builder.getDenseI64ArrayAttr(blocks), builder.getDenseI64ArrayAttr(sizes),
       last.getReuseAttr());
   // As soon as the last operand is there.
-  places[merged] = places.lookup(launches.front());
+  slots[merged] = slots.lookup(launches.front());
   unsigned next = 0;
   for (tile::LaunchOp launch : launches) {
     for (Value result : launch.getOutputs())
@@ -133,7 +133,7 @@ static tile::LaunchOp merge(ArrayRef<tile::LaunchOp> launches,
 }
 
 // Groups kernel after kernel: each merge changes what depends on what.
-static bool groupStretch(SmallVector<Operation *> &ops, OpPlaces &places) {
+static bool groupStretch(SmallVector<Operation *> &ops, OpPositions &slots) {
   bool changed = false;
   for (StringRef kernel : Stretch(ops).kernels())
     for (auto &[depth, launches] : Stretch(ops).atDepths(kernel)) {
@@ -142,7 +142,7 @@ static bool groupStretch(SmallVector<Operation *> &ops, OpPlaces &places) {
         continue;
       llvm::DenseSet<Operation *> gone(launches.begin(), launches.end());
       Operation *last = launches.back();
-      tile::LaunchOp merged = merge(launches, places);
+      tile::LaunchOp merged = merge(launches, slots);
       for (Operation *&op : ops)
         if (op == last)
           op = merged;
@@ -160,12 +160,12 @@ static void groupBlock(Block &block) {
     else
       regions.back().push_back(&op);
   }
-  OpPlaces places = placesOf(block);
+  OpPositions slots = positionsOf(block);
   bool changed = false;
   for (SmallVector<Operation *> &ops : regions)
-    changed |= groupStretch(ops, places);
+    changed |= groupStretch(ops, slots);
   if (changed)
-    orderByPlace(block, places);
+    orderByPosition(block, slots);
 }
 
 namespace {

@@ -2,7 +2,7 @@
 #include "dialects/dist/DistOps.h"
 #include "dialects/graph/GraphOps.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "passes/fusion/Schedule.h"
+#include "passes/fusion/TopologicalOrder.h"
 #include "passes/overlap/Costs.h"
 #include "llvm/ADT/SetVector.h"
 
@@ -130,15 +130,15 @@ SmallVector<llvm::BitVector> BlockGraph::itemsBefore() const {
   return before;
 }
 
-SmallVector<int64_t> BlockGraph::places() const {
-  SmallVector<int64_t> places(ops.size(), -1);
+SmallVector<int64_t> BlockGraph::positions() const {
+  SmallVector<int64_t> positions(ops.size(), -1);
   for (unsigned op = 0; op < ops.size(); ++op) {
     for (unsigned pred : preds[op])
-      places[op] = std::max(places[op], places[pred]);
+      positions[op] = std::max(positions[op], positions[pred]);
     if (kinds[op] == Kind::compute)
-      places[op] = op;
+      positions[op] = op;
   }
-  return places;
+  return positions;
 }
 
 SmallVector<unsigned> BlockGraph::firstUses() const {
@@ -150,8 +150,8 @@ SmallVector<unsigned> BlockGraph::firstUses() const {
   return first;
 }
 
-bool BlockGraph::isPrefetch(unsigned op, ArrayRef<int64_t> places) const {
-  return isa<dist::AllGatherOp>(ops[op]) && places[op] < 0 &&
+bool BlockGraph::isPrefetch(unsigned op, ArrayRef<int64_t> positions) const {
+  return isa<dist::AllGatherOp>(ops[op]) && positions[op] < 0 &&
          llvm::none_of(
              sources[op],
              [&](unsigned source) { return isCollective(source); });
@@ -167,7 +167,7 @@ static SmallVector<Value> tensorsOf(Operation *gather) {
 }
 
 int64_t BlockGraph::prefetchRoom() const {
-  SmallVector<int64_t> places = this->places();
+  SmallVector<int64_t> positions = this->positions();
   SmallVector<int64_t> change(ops.size() + 1, 0);
   DenseMap<Operation *, unsigned> numbers;
   SmallVector<unsigned> first = firstUses(), last(ops.size());
@@ -181,7 +181,7 @@ int64_t BlockGraph::prefetchRoom() const {
       last[op] = std::max(last[op], lastOf(user));
   }
   for (unsigned op : items) {
-    if (!isPrefetch(op, places))
+    if (!isPrefetch(op, positions))
       continue;
     for (Value tensor : tensorsOf(ops[op])) {
       unsigned from = ops.size(), to = 0;
@@ -206,14 +206,14 @@ int64_t BlockGraph::prefetchRoom() const {
 }
 
 SmallVector<unsigned> BlockGraph::prefetchStarts() const {
-  SmallVector<int64_t> places = this->places();
+  SmallVector<int64_t> positions = this->positions();
   SmallVector<unsigned> uses = firstUses(), starts(ops.size(), 0);
   SmallVector<double> time(ops.size() + 1, 0.0); // when an op begins
   for (unsigned op = 0; op < ops.size(); ++op)
     time[op + 1] = time[op] + computeSeconds(ops[op]);
   SmallVector<unsigned> gathers;
   for (unsigned op : items)
-    if (isPrefetch(op, places))
+    if (isPrefetch(op, positions))
       gathers.push_back(op);
   llvm::sort(gathers, [&](unsigned a, unsigned b) {
     return std::pair(uses[a], a) < std::pair(uses[b], b);

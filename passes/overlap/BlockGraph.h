@@ -39,12 +39,12 @@ public:
   llvm::SmallVector<llvm::BitVector> itemsBefore() const;
   /// The last op that computes of those that the op follows from, -1 if it
   /// follows from none, and collectives between do not count.
-  llvm::SmallVector<int64_t> places() const;
+  llvm::SmallVector<int64_t> positions() const;
   /// The first op that computes from a result of the op; the number of ops if
   /// none does.
   llvm::SmallVector<unsigned> firstUses() const;
   /// A gather of what was there before the block: of parameters.
-  bool isPrefetch(unsigned op, llvm::ArrayRef<int64_t> places) const;
+  bool isPrefetch(unsigned op, llvm::ArrayRef<int64_t> positions) const;
   /// Bytes that prefetched tensors may take before they are used: as many as
   /// the fullest moment of the block has of those that are in use.
   int64_t prefetchRoom() const;

@@ -28,7 +28,7 @@ class ListScheduler : Emitter {
 public:
   ListScheduler(const BlockGraph &graph, ArrayRef<unsigned> sequence)
       : Emitter(graph, sequence), work(computing(graph)),
-        places(graph.places()), uses(graph.firstUses()),
+        positions(graph.positions()), uses(graph.firstUses()),
         prefetch(graph.prefetchStarts()), finish(graph.ops.size(), -1.0),
         isWaited(graph.ops.size(), false) {
     for (unsigned op : graph.items)
@@ -129,7 +129,7 @@ private:
     });
   }
 
-  bool isPrefetch(unsigned op) const { return graph.isPrefetch(op, places); }
+  bool isPrefetch(unsigned op) const { return graph.isPrefetch(op, positions); }
 
   // The next of the sequence, as long as they are ready. A prefetch waits for
   // its time unless something else that is ready stands behind it.
@@ -214,7 +214,7 @@ private:
   }
 
   SmallVector<unsigned> work; ///< what computes, in the order of the block
-  SmallVector<int64_t> places;
+  SmallVector<int64_t> positions;
   SmallVector<unsigned> uses, prefetch;
   SmallVector<double> finish;
   SmallVector<bool> isWaited;

@@ -11,7 +11,8 @@ void tessera::buildOverlapPipeline(OpPassManager &pipeline) {
   // Then what travels together becomes one, before it is known how long it
   // takes.
   pipeline.addNestedPass<func::FuncOp>(createBucketCollectives());
-  // Within that order each program finds its own places for starts and waits.
+  // Within that order each program finds its own positions for starts and
+  // waits.
   pipeline.addNestedPass<func::FuncOp>(createOverlapCollectives());
   pipeline.addPass(createVerifyOverlap());
 }

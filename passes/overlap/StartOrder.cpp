@@ -92,10 +92,10 @@ static SmallVector<Item> join(ArrayRef<BlockGraph> graphs) {
   SmallVector<Item> items(graphs.front().items.size());
   for (const BlockGraph &graph : graphs) {
     SmallVector<llvm::BitVector> before = graph.itemsBefore();
-    SmallVector<int64_t> places = graph.places();
+    SmallVector<int64_t> positions = graph.positions();
     for (auto [item, op] : llvm::zip(items, graph.items)) {
       item.after |= before[op];
-      item.isPrefetch &= graph.isPrefetch(op, places);
+      item.isPrefetch &= graph.isPrefetch(op, positions);
       if (!graph.isCollective(op)) {
         item.isEven = false;
         continue;
@@ -117,7 +117,7 @@ static SmallVector<Item> join(ArrayRef<BlockGraph> graphs) {
 // Half steps of the first program's ops: a collective may start behind the last
 // op that computes what it takes; a prefetch starts before some op.
 static void setTimes(const BlockGraph &graph, SmallVectorImpl<Item> &items) {
-  SmallVector<int64_t> places = graph.places();
+  SmallVector<int64_t> positions = graph.positions();
   SmallVector<unsigned> uses = graph.firstUses(),
                         prefetch = graph.prefetchStarts();
   int64_t exchanges = -1;
@@ -125,7 +125,7 @@ static void setTimes(const BlockGraph &graph, SmallVectorImpl<Item> &items) {
     item.op = graph.ops[op];
     item.firstUse = uses[op];
     item.when =
-        item.isPrefetch ? 2 * int64_t(prefetch[op]) : 2 * places[op] + 1;
+        item.isPrefetch ? 2 * int64_t(prefetch[op]) : 2 * positions[op] + 1;
     if (keepsOrder(item.op))
       exchanges = item.when = std::max(exchanges, item.when);
   }

@@ -23,8 +23,8 @@ static LogicalResult verifyStarted(Operation *op) {
 }
 
 namespace {
-class VerifySchedulePass
-    : public tessera::impl::VerifyScheduleBase<VerifySchedulePass> {
+class VerifyOverlapPass
+    : public tessera::impl::VerifyOverlapBase<VerifyOverlapPass> {
   void runOnOperation() override {
     bool ok = true;
     getOperation().walk([&](Operation *op) {

@@ -159,7 +159,7 @@ LogicalResult ProgramPlanner::planCollective(Operation *op, size_t depth,
 
 LogicalResult ProgramPlanner::planWait(dist::WaitOp wait,
                                        std::vector<Step> &out) {
-  put(wait.getResult(), places.lookup(wait.getPending()));
+  put(wait.getResult(), locations.lookup(wait.getPending()));
   out.push_back(
       {Step::wait, wait.getLoc(), wait, started.lookup(wait.getPending()), {}});
   return success();

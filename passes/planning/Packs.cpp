@@ -68,8 +68,8 @@ LogicalResult ProgramPlanner::planPack(dist::PackOp pack, size_t depth,
   dist::Packing packing = dist::packingOf(pack.getInputs().getTypes(), pieces);
   for (auto [i, input] : llvm::enumerate(pack.getInputs())) {
     Runs runs(packing, i, tensorType(input));
-    if (auto made = places.find(input);
-        pieces == 1 && made != places.end() &&
+    if (auto made = locations.find(input);
+        pieces == 1 && made != locations.end() &&
         made->second == runs.inPack(place, 0).place)
       continue;
     FailureOr<Typed> from = read(input, pack, depth, out);

@@ -7,7 +7,7 @@ def PlanBuffers : Pass<"plan-buffers", "::mlir::ModuleOp"> {
   let summary = "gives every tensor bytes: step functions become plan programs";
   let description = [{
     Every public function whose body is launches, loops and contiguous views becomes a
-    `plan.program`. State tensors get places in the state region, shared by all programs;
+    `plan.program`. State tensors get locations in the state region, shared by all programs;
     inputs and outputs in io; everything else in the arena, where two buffers share
     bytes only if no step needs both.
 
@@ -38,7 +38,7 @@ def VerifyPlan : Pass<"verify-plan", "::mlir::ModuleOp"> {
   let description = [{
     Recomputes from the text alone: every buffer lies inside its region, every step that
     touches an arena buffer lies within the buffer's `lives`, buffers whose lives
-    overlap are disjoint, programs agree on the places of state, and no function with
+    overlap are disjoint, programs agree on the locations of state, and no function with
     tensors is left.
   }];
 }

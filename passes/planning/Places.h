@@ -173,7 +173,7 @@ private:
   const llvm::StringMap<Buffer *> &state;
   const llvm::StringMap<tile::KernelOp> &kernels;
   Order order;
-  llvm::DenseMap<mlir::Value, Place> places;
+  llvm::DenseMap<mlir::Value, Place> locations;
   /// Of started collectives, by what is waited for: from and to.
   llvm::DenseMap<mlir::Value, llvm::SmallVector<Typed>> started;
   llvm::DenseMap<mlir::Value, Buffer *> wanted;

@@ -1,4 +1,5 @@
-// The pass: state places, one program a function, offsets, and the plan's text.
+// The pass: state locations, one program a function, offsets, and the plan's
+// text.
 #include "dialects/graph/GraphQuantOps.h"
 #include "dialects/graph/PlainFunction.h"
 #include "passes/planning/Places.h"

@@ -27,7 +27,8 @@ LogicalResult ProgramPlanner::run() {
   return success();
 }
 
-//===--- places -----------------------------------------------------------===//
+//===--- locations
+//-----------------------------------------------------------===//
 
 Buffer *ProgramPlanner::newBuffer(RankedTensorType type, size_t depth) {
   Buffer &buffer = buffers.emplace_back();
@@ -52,7 +53,7 @@ Buffer *ProgramPlanner::newIo(StringRef name, plan::Role role,
 }
 
 void ProgramPlanner::put(Value value, const Place &place) {
-  places[value] = place;
+  locations[value] = place;
   place.buffer->values.push_back(value);
 }
 
@@ -117,16 +118,16 @@ bool ProgramPlanner::mayOverwrite(Buffer *buffer, Value output, Operation *at,
   if (!through)
     return true;
   int64_t operandsHere = llvm::count_if(at->getOperands(), [&](Value operand) {
-    auto place = places.find(operand);
-    return place != places.end() && place->second.buffer == buffer;
+    auto place = locations.find(operand);
+    return place != locations.end() && place->second.buffer == buffer;
   });
   return operandsHere == 1;
 }
 
 std::optional<Place> ProgramPlanner::placeOver(Operation *at, Value input,
                                                Value output) const {
-  auto place = places.find(input);
-  if (place == places.end() || place->second.offset != 0 ||
+  auto place = locations.find(input);
+  if (place == locations.end() || place->second.offset != 0 ||
       !place->second.advances.empty())
     return std::nullopt;
   Buffer *wish = wanted.lookup(output);
@@ -184,9 +185,9 @@ LogicalResult ProgramPlanner::plan(Block &block, size_t depth,
 LogicalResult ProgramPlanner::planView(Operation *op) {
   if (!isView(op))
     return op->emitOpError("cannot be planned: only launches, loops, "
-                           "collectives and contiguous views have places");
-  auto input = places.find(op->getOperand(0));
-  if (input == places.end())
+                           "collectives and contiguous views have locations");
+  auto input = locations.find(op->getOperand(0));
+  if (input == locations.end())
     return op->emitOpError("is a view of a constant or of an induction value, "
                            "which have no place; fold it");
   Place place = input->second;
@@ -208,7 +209,7 @@ LogicalResult ProgramPlanner::planView(Operation *op) {
 
 FailureOr<Typed> ProgramPlanner::read(Value value, Operation *user,
                                       size_t depth, std::vector<Step> &out) {
-  if (auto place = places.find(value); place != places.end())
+  if (auto place = locations.find(value); place != locations.end())
     return Typed{place->second, tensorType(value)};
   Place place{newBuffer(tensorType(value), depth), 0, {}};
   if (failed(initialize(value, place, user, out)))
@@ -231,10 +232,10 @@ LogicalResult ProgramPlanner::initialize(Value from, const Place &to,
     out.push_back({Step::fill, at->getLoc(), at, {{to, type}}, {}});
     return success();
   }
-  auto place = places.find(from);
-  if (place == places.end())
+  auto place = locations.find(from);
+  if (place == locations.end())
     return at->emitOpError("reads an induction value, which has no place; "
-                           "materialize-counters gives it one");
+                           "materialize-induction-variables gives it one");
   out.push_back(
       {Step::copy, at->getLoc(), at, {{place->second, type}, {to, type}}, {}});
   return success();
@@ -317,9 +318,9 @@ LogicalResult ProgramPlanner::planUpdate(graph::DynamicUpdateOp update,
     return update.emitOpError(
         "index must be the induction value of a graph.loop");
   Value input = update.getInput(), output = update.getResult();
-  auto place = places.find(input);
+  auto place = locations.find(input);
   Place target;
-  if (place != places.end() && place->second.offset == 0 &&
+  if (place != locations.end() && place->second.offset == 0 &&
       place->second.advances.empty() &&
       mayOverwrite(place->second.buffer, output, update, input)) {
     target = place->second;
@@ -340,8 +341,8 @@ LogicalResult ProgramPlanner::planLoop(graph::LoopOp loop, size_t depth,
   SmallVector<Buffer *> carried;
   for (auto [init, argument] : llvm::zip(loop.getInits(), loop.getCarried())) {
     // The initial value's own buffer will do if nobody else needs it.
-    auto place = places.find(init);
-    bool own = place != places.end() && place->second.offset == 0 &&
+    auto place = locations.find(init);
+    bool own = place != locations.end() && place->second.offset == 0 &&
                place->second.advances.empty() &&
                place->second.buffer->depth == depth &&
                !llvm::is_contained(carried, place->second.buffer) &&
@@ -411,15 +412,15 @@ LogicalResult ProgramPlanner::finishReturns(func::ReturnOp ret,
       return function.emitOpError("result ")
              << i << " is neither state nor output";
     }
-    auto place = places.find(value);
-    if (place != places.end() && place->second == Place{target, 0, {}})
+    auto place = locations.find(value);
+    if (place != locations.end() && place->second == Place{target, 0, {}})
       continue;
     // Old state under a new name would have to be saved before it is
     // overwritten. A value made here is final wherever it lies.
     Value source = value;
     while (source.getDefiningOp() && isView(source.getDefiningOp()))
       source = source.getDefiningOp()->getOperand(0);
-    if (place != places.end() && isa<BlockArgument>(source) &&
+    if (place != locations.end() && isa<BlockArgument>(source) &&
         place->second.buffer->space == plan::Space::state)
       return function.emitOpError("result ")
              << i << " returns state \""

@@ -156,7 +156,7 @@ struct Piece {
   int64_t begin, end, first, last;
 };
 
-LogicalResult complainOfShared(const Piece &a, const Piece &b) {
+LogicalResult emitSharedError(const Piece &a, const Piece &b) {
   bool ordered = a.buffer->isBeforeInBlock(b.buffer);
   plan::BufferOp one = ordered ? a.buffer : b.buffer,
                  other = ordered ? b.buffer : a.buffer;
@@ -190,7 +190,7 @@ LogicalResult verifyArena(plan::ProgramOp program) {
         living, [&](const Piece *other) { return other->last < piece.first; });
     for (const Piece *other : living)
       if (piece.begin < other->end && other->begin < piece.end)
-        return complainOfShared(*other, piece);
+        return emitSharedError(*other, piece);
     living.push_back(&piece);
   }
   return success();

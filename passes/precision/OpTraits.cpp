@@ -112,7 +112,7 @@ static OpClass computeClass(Operation *op) {
   if (isa<graph::DispatchRowsOp, graph::CombineRowsOp, graph::SendRowsOp,
           graph::ReturnRowsOp>(op))
     return OpClass::rows;
-  if (isa<graph::PickOp>(op))
+  if (isa<graph::TakeAlongAxisOp>(op))
     return OpClass::movement;
   // What only says where something goes compares numbers as they are.
   if (op->getNumResults() && llvm::none_of(op->getResults(), isFloatTensor))

@@ -32,8 +32,8 @@ public:
   /// Depends on an argument of the function by way of float values.
   bool isActive(mlir::Value value) const { return active.contains(value); }
 
-  /// Follows from arguments with graph.wide, and so stays f32: a product with
-  /// one, and what is computed from such values alone.
+  /// Follows from arguments with graph.keep_f32, and so stays f32: a product
+  /// with one, and what is computed from such values alone.
   bool isPinned(mlir::Value value) const { return pinned.contains(value); }
 
 private:

@@ -16,7 +16,7 @@ def ApplyPrecision : Pass<"apply-precision", "::mlir::ModuleOp"> {
     `@logits`; matrices are converted once at the function's start. What is stored between
     kernels is bf16; what is computed inside one is f32 (see README.md for the rules).
     Because the conversions are ops of the forward pass, the backward pass follows by the
-    gradient of `graph.convert`. `compute=fp32` changes nothing, nor does `compute=fp64`: `widen-programs` makes whole programs f64 once they
+    gradient of `graph.convert`. `compute=fp32` changes nothing, nor does `compute=fp64`: `convert-programs-to-f64` makes whole programs f64 once they
     are differentiated.
 
     Before:
@@ -71,11 +71,11 @@ def QuantizeWeights : Pass<"quantize-weights", "::mlir::ModuleOp"> {
     For inference. A parameter of rank 2 that einsums multiply becomes two, `NAME.values` and `NAME.scales`, and a
     `graph.dequantize` at the function's start. Blocks go on taking the matrix. What blocks
     multiply has `bits`, and with `zeros` zero points; what stands outside of them, the head, has 8 and none. With `floats` all
-    are e4m3fn instead of integers. A table from which rows are picked stays as it is for that, whatever else is done with it. A stack of matrices that a `graph.grouped_matmul` multiplies, as experts have, becomes one of strips, matrix behind
-    matrix. Matrices of fewer than 16 rows or 32 columns stay, stacks of such whose rows are no multiple of 16, and so does what `graph.wide` says. @init
+    are e4m3fn instead of integers. A table from which rows are picked stays as it is for that, whatever else is done with it. A stack of matrices that a `graph.grouped_matmul` multiplies, as experts have, becomes one of micropanels, matrix behind
+    matrix. Matrices of fewer than 16 rows or 32 columns stay, stacks of such whose rows are no multiple of 16, and so does what `graph.keep_f32` says. @init
     gives none of what was quantized: it comes out of a checkpoint.
 
-    With `bits` 16 nothing is quantized: matrices of bf16 become `NAME.values` alone, the same numbers in strips of 16
+    With `bits` 16 nothing is quantized: matrices of bf16 become `NAME.values` alone, the same numbers in micropanels of 16
     rows, which a CPU's products read as one run; stacks are those of one matrix of all their rows.
 
     Before:
@@ -93,13 +93,13 @@ def QuantizeWeights : Pass<"quantize-weights", "::mlir::ModuleOp"> {
   }];
   let dependentDialects = ["::tessera::graph::GraphDialect", "::mlir::func::FuncDialect"];
   let options = [
-    Option<"bits", "bits", "int64_t", "8", "Of a weight in a block: 8 or 4; 16: all are bf16 in strips">,
+    Option<"bits", "bits", "int64_t", "8", "Of a weight in a block: 8 or 4; 16: all are bf16 in micropanels">,
     Option<"group", "group", "int64_t", "32", "Columns that share a scale: a multiple of 32">,
     Option<"zeros", "zeros", "bool", "false", "Of a weight in a block: each scale has a zero point">,
     Option<"floats", "floats", "bool", "false", "Weights of 8 bits are e4m3fn, not integers">];
 }
 
-def WidenPrograms : Pass<"widen-programs", "::mlir::ModuleOp"> {
+def ConvertProgramsToF64 : Pass<"convert-programs-to-f64", "::mlir::ModuleOp"> {
   let summary = "computes in f64 what was written for f32";
   let description = [{
     Every f32 tensor of every function becomes f64: parameters, moments, activations, gradients and
@@ -132,7 +132,7 @@ def VerifyPrecision : Pass<"verify-precision", "::mlir::ModuleOp"> {
   let options = [Precision_ComputeOption];
 }
 
-def WidenWeightGradients : Pass<"widen-weight-gradients", "::mlir::ModuleOp"> {
+def F32WeightGradients : Pass<"f32-weight-gradients", "::mlir::ModuleOp"> {
   let summary = "lets f32 gradients come out of contractions in f32";
   let description = [{
     A master weight is f32, its bf16 copy has a bf16 cotangent, and the gradient of the

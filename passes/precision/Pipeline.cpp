@@ -15,6 +15,6 @@ void tessera::buildPrecisionPipeline(OpPassManager &pipeline,
 }
 
 void tessera::buildWideningPipeline(OpPassManager &pipeline) {
-  pipeline.addPass(createWidenPrograms());
+  pipeline.addPass(createConvertProgramsToF64());
   pipeline.addPass(createCanonicalizerPass());
 }

@@ -1,5 +1,5 @@
 // The pass: matrices of linear layers as integers or e4m3 with scales, or as
-// bf16 in the same strips.
+// bf16 in the same micropanels.
 #include "dialects/graph/Build.h"
 #include "dialects/graph/Einsum.h"
 #include "dialects/graph/GraphQuantOps.h"
@@ -14,8 +14,8 @@ namespace tessera {
 #include "passes/precision/Passes.h.inc"
 } // namespace tessera
 
-// Smaller matrices are few bytes, and mostly padding as strips.
-static constexpr int64_t kLeastRows = QuantizedLayout::kStrip,
+// Smaller matrices are few bytes, and mostly padding as micropanels.
+static constexpr int64_t kLeastRows = QuantizedLayout::kMicropanel,
                          kLeastColumns = QuantizedLayout::kBlock;
 
 namespace {
@@ -151,7 +151,7 @@ bool QuantizeWeights::replace(func::FuncOp function, unsigned index,
                          inBlocks && zeros,
                          floats};
   if (layout.rows < kLeastRows || layout.columns < kLeastColumns ||
-      (stack && layout.rows % QuantizedLayout::kStrip))
+      (stack && layout.rows % QuantizedLayout::kMicropanel))
     return false;
   layout.rows *= std::max<int64_t>(stack, 1);
   MLIRContext *context = &getContext();

@@ -156,7 +156,8 @@ static unsigned timesCarried(OpOperand &operand) {
   else if (isa<graph::YieldOp>(owner))
     yielded = operand.get();
   Operation *maker = yielded ? yielded.getDefiningOp() : nullptr;
-  return maker ? graph::timesOf(maker->getDiscardableAttr(graph::kTimesAttr))
+  return maker ? graph::timesOf(
+                     maker->getDiscardableAttr(graph::kRepeatCountAttr))
                : 1;
 }
 
@@ -168,7 +169,7 @@ void Congruence::addOp(Operation *op) {
   step.op = op;
   if (factors.computes(op)) {
     factors.appendKey(op, key);
-    // What gives rows their places is cut as its users are.
+    // What gives rows their positions is cut as its users are.
     if (!factors.of(op).rule.numbersRows)
       kind = kinds.try_emplace(key, kinds.size()).first->second;
   } else if (auto call = dyn_cast<func::CallOp>(op)) {
@@ -194,7 +195,7 @@ void Congruence::addOp(Operation *op) {
   }
   auto [known, isNew] = stepNumbers.try_emplace(key, steps.size());
   ops[op] = known->second;
-  step.count = graph::timesOf(op->getDiscardableAttr(graph::kTimesAttr));
+  step.count = graph::timesOf(op->getDiscardableAttr(graph::kRepeatCountAttr));
   if (!isNew) {
     steps[known->second].count += step.count;
     addResults(op, steps[known->second]);
@@ -231,7 +232,7 @@ void Congruence::addReturn(func::ReturnOp ret) {
                   : reinterpret_cast<uintptr_t>(name.getAsOpaquePointer()));
     }
     unsigned times =
-        graph::timesOf(attrs ? attrs.get(graph::kTimesAttr) : nullptr);
+        graph::timesOf(attrs ? attrs.get(graph::kRepeatCountAttr) : nullptr);
     auto [known, isNew] = seen.try_emplace(key, step.uses.size());
     if (isNew)
       step.uses.emplace_back(useOf(operand)).count = times;

@@ -6,7 +6,7 @@ namespace tessera::sharding {
 
 struct Shardings::Cut {
   Factors::Computation computation;
-  llvm::SmallVector<DimPlacement> letters; ///< a factor for each atom
+  llvm::SmallVector<DimPlacement> loops; ///< a factor for each atom
   /// Axes along which operands stay partial, and the set of operands that do.
   llvm::SmallVector<unsigned, 2> parts;
   std::optional<unsigned> linear;

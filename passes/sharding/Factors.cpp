@@ -25,7 +25,7 @@ FailureOr<OpRule> sharding::ruleOfComputation(Operation *op) {
   OpRule::Dims dims;
   auto shaped = llvm::find_if_not(op->getOperands(), isScalar);
   if (shaped != op->getOperands().end())
-    dims = rule.lettersOf(*shaped);
+    dims = rule.loopsOf(*shaped);
   for (Value operand : op->getOperands())
     rule.operands.push_back(isScalar(operand) ? OpRule::Dims() : dims);
   for (Value result : op->getResults())
@@ -166,14 +166,14 @@ LogicalResult Factors::connect(Operation *op) {
     return failure();
   const OpRule &rule = **found;
   unsigned first = nodes.size();
-  for (const Letter &letter : rule.letters)
-    create(letter.size);
+  for (const LoopDim &loopDim : rule.loops)
+    create(loopDim.size);
   auto connectValue = [&](Value value, const OpRule::Dims &dims) {
     auto &parts = dimsOf(value);
     for (auto [dim, names] : llvm::enumerate(dims)) {
       List list;
       for (unsigned name : names)
-        if (rule.letters[name].size != 1)
+        if (rule.loops[name].size != 1)
           list.push_back(first + name);
       unify(parts[dim], list);
     }
@@ -241,10 +241,10 @@ SmallVector<Factors::Atoms, 4> Factors::of(Value value) const {
 Factors::Computation Factors::of(Operation *op) const {
   auto [rule, first] = computations.at(op);
   Computation computation{*rule, {}};
-  for (auto [name, letter] : llvm::enumerate(rule->letters))
-    computation.letters.push_back(
-        letter.size == 1 ? Atoms()
-                         : atoms(static_cast<unsigned>(first + name)));
+  for (auto [name, loopDim] : llvm::enumerate(rule->loops))
+    computation.loops.push_back(
+        loopDim.size == 1 ? Atoms()
+                          : atoms(static_cast<unsigned>(first + name)));
   return computation;
 }
 
@@ -262,8 +262,8 @@ void Factors::appendKey(Value value, SmallVectorImpl<uint64_t> &key) const {
 void Factors::appendKey(Operation *op, SmallVectorImpl<uint64_t> &key) const {
   auto [rule, first] = computations.at(op);
   key.push_back(reinterpret_cast<uintptr_t>(rule));
-  for (auto [name, letter] : llvm::enumerate(rule->letters)) {
-    if (letter.size == 1)
+  for (auto [name, loopDim] : llvm::enumerate(rule->loops)) {
+    if (loopDim.size == 1)
       continue;
     List parts;
     expand(first + name, parts);

@@ -40,10 +40,10 @@ public:
   /// The finest factors of a dimension of a value, the slowest-varying first;
   /// none for size 1.
   llvm::SmallVector<Atoms, 4> of(mlir::Value value) const;
-  /// The finest factors of the letters of an op's rule.
+  /// The finest factors of the loops of an op's rule.
   struct Computation {
     const OpRule &rule;
-    llvm::SmallVector<Atoms> letters;
+    llvm::SmallVector<Atoms> loops;
   };
   Computation of(mlir::Operation *op) const;
   /// Whether it computes: a call does if it is of a pointwise function.
@@ -82,7 +82,7 @@ private:
   void connectGroups(mlir::Operation *op, const OpRule &rule, unsigned first);
   Atoms atoms(llvm::ArrayRef<unsigned> list) const;
 
-  /// An op's rule; its letters are consecutive nodes.
+  /// An op's rule; its loops are consecutive nodes.
   struct Loops {
     const OpRule *rule;
     unsigned first;

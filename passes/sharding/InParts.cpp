@@ -10,7 +10,7 @@ using graph::tensorType;
 // something to do.
 static constexpr StringLiteral kAxis = "tensor";
 
-graph::Einsum sharding::lettersOf(graph::EinsumOp op) {
+graph::Einsum sharding::einsumOf(graph::EinsumOp op) {
   return llvm::cantFail(graph::Einsum::parse(op.getEquation()));
 }
 
@@ -79,10 +79,10 @@ static bool replicatesSum(dist::ReshardOp op, const PartedReshard &how,
   return how.devices > 2 &&
          llvm::any_of(op.getResult().getUsers(), [&](Operation *user) {
            auto product = cast<graph::EinsumOp>(user);
-           graph::Einsum letters = lettersOf(product);
+           graph::Einsum equation = einsumOf(product);
            const std::string &term =
-               product.getLhs() == op.getResult() ? letters.lhs : letters.rhs;
-           return letters.out.find(term[how.dim]) == std::string::npos &&
+               product.getLhs() == op.getResult() ? equation.lhs : equation.rhs;
+           return equation.out.find(term[how.dim]) == std::string::npos &&
                   !reader.of(product.getResult()).uses(how.axis);
          });
 }

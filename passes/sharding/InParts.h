@@ -1,5 +1,5 @@
 // Which gathers and scatters can be done in parts beside the products that read
-// what comes, or make what goes: as DecomposeCollectives marks them and
+// what comes, or make what goes: as CollectiveMatmul marks them and
 // LocalProducts emits them.
 #pragma once
 #include "dialects/graph/Einsum.h"
@@ -28,7 +28,7 @@ std::optional<PartedReshard> partedReshard(dist::ReshardOp op,
 bool staysInParts(mlir::Operation *op, int64_t dim,
                   llvm::function_ref<bool(mlir::Value)> isInParts);
 
-/// The letters of a product; its equation was verified.
-graph::Einsum lettersOf(graph::EinsumOp op);
+/// The loops of a product; its equation was verified.
+graph::Einsum einsumOf(graph::EinsumOp op);
 
 } // namespace tessera::sharding

@@ -118,8 +118,8 @@ public:
       return;
     }
     before = share;
-    // Behind the window nobody sees anything, and what comes from places after
-    // a device's own is in its future.
+    // Behind the window nobody sees anything, and what comes from positions
+    // after a device's own is in its future.
     if (causal && window)
       rounds = std::min<int64_t>(
           devices,
@@ -131,7 +131,7 @@ public:
 
 private:
   Value of(Value whole) const { return local.map.lookup(whole); }
-  Value pass(Value block, int64_t places);
+  Value pass(Value block, int64_t positions);
   Value startOf(int64_t round);
   Value rows(Value ofHeads, Value like);
 
@@ -144,11 +144,11 @@ private:
 };
 } // namespace
 
-// To the device so many places on.
-Value Ring::pass(Value block, int64_t places) {
+// To the device so many positions on.
+Value Ring::pass(Value block, int64_t positions) {
   SmallVector<int64_t> targets;
   for (int64_t i = 0; i < devices; ++i)
-    targets.push_back((i + places + devices) % devices);
+    targets.push_back((i + positions + devices) % devices);
   OpBuilder &b = e.builder();
   Attribute ref = dist::AxisRefAttr::get(b.getContext(),
                                          local.mesh.axes[axis].getName(), 1, 0);

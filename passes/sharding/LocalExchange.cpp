@@ -126,20 +126,20 @@ const RowExchange &Exchange::order() {
   known.countsBack = e.concat({in, out}, 0);
   auto order =
       e.groupRows(e.reshape(groupsOfRows(arriving), {sentRows, 1}), all);
-  known.groups = order.getOffsets(), known.places = order.getPlaces();
+  known.groups = order.getOffsets(), known.slots = order.getSlots();
   return known;
 }
 
 void Exchange::send(graph::SendRowsOp op) {
   const RowExchange &way = order();
   Value rows = exchange(local.map.lookup(op.getRows()), way.counts, sentRows);
-  local.map.map(op.getSent(), e.dispatchRows(rows, way.places, {}, sentRows));
+  local.map.map(op.getSent(), e.dispatchRows(rows, way.slots, {}, sentRows));
   local.map.map(op.getSentGroups(), way.groups);
 }
 
 void Exchange::bringBack(graph::ReturnRowsOp op) {
   const RowExchange &way = order();
-  Value rows = e.combineRows(local.map.lookup(op.getRows()), way.places, {});
+  Value rows = e.combineRows(local.map.lookup(op.getRows()), way.slots, {});
   local.map.map(op.getResult(),
                 exchange(rows, way.countsBack,
                          local.localType(op.getResult()).getDimSize(0)));

@@ -148,7 +148,7 @@ static Factor ownGroups(const Placement &rows, int64_t groups) {
 // The device's groups are the first that its rows have, and all the others
 // empty: entries of the others have no place.
 static void emitGroupRows(LocalOp &local, graph::GroupRowsOp op) {
-  Factor groups = ownGroups(local.placementOf(op.getPlaces()),
+  Factor groups = ownGroups(local.placementOf(op.getSlots()),
                             tensorType(op.getOffsets()).getDimSize(0) - 1);
   if (!groups.axes.empty()) {
     graph::Emitter emit(local.builder, op.getLoc());

@@ -35,7 +35,7 @@ private:
 struct RowExchange {
   mlir::Value counts, countsBack; ///< of dist.exchange_rows, there and back
   mlir::Value groups;             ///< offsets of this device's groups
-  mlir::Value places;             ///< [rows, 1]: where each row that comes goes
+  mlir::Value slots;              ///< [rows, 1]: where each row that comes goes
 };
 /// Of rows in the order of some groups, in a block.
 using RowExchanges =

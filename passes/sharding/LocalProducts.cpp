@@ -5,7 +5,7 @@
 // and sums are taken as reduce_scatter takes them: of parts that were rounded
 // once, in f32.
 #include "passes/sharding/LocalProducts.h"
-#include "dialects/dist/InPartsAttr.h"
+#include "dialects/dist/CollectiveMatmulAttr.h"
 #include "passes/sharding/Resharder.h"
 
 using namespace mlir;
@@ -35,15 +35,16 @@ static int64_t timesOf(RankedTensorType type, int64_t dim) {
   return times;
 }
 
-//===--- into and out of places -------------------------------------------===//
+//===--- into and out of positions
+//-------------------------------------------===//
 
-// To the device so many places on along the axis.
+// To the device so many positions on along the axis.
 Value PartedProducts::pass(Emitter &e, Value part, unsigned axis,
-                           int64_t places) {
+                           int64_t positions) {
   int64_t n = devices(axis);
   SmallVector<int64_t> targets;
   for (int64_t i = 0; i < n; ++i)
-    targets.push_back((i + places + n) % n);
+    targets.push_back((i + positions + n) % n);
   OpBuilder &b = e.builder();
   return b.create<dist::PermuteOp>(
       e.location(), part.getType(), part, FlatSymbolRefAttr::get(mesh.name),
@@ -56,16 +57,16 @@ Value PartedProducts::owners(Emitter &e, unsigned axis) {
   int64_t n = devices(axis);
   Value own = Resharder(e, mesh, at).offsetOf(Factor{n, {axis}});
   auto type = RankedTensorType::get({n}, e.builder().getI32Type());
-  Value places = e.broadcastScalar(own, {n}), parts = e.iota(type, 0);
+  Value positions = e.broadcastScalar(own, {n}), parts = e.iota(type, 0);
   // Without a mask: what is computed of offsets alone is shared by all layers.
   Value isBefore =
-      e.min(e.max(e.sub(parts, places), e.zeros(type)), e.splat(1, type));
-  return e.add(e.sub(places, parts),
+      e.min(e.max(e.sub(parts, positions), e.zeros(type)), e.splat(1, type));
+  return e.add(e.sub(positions, parts),
                e.mul(isBefore, e.splat(static_cast<double>(n), type)));
 }
 
-// Rows that bring parts [n, outer] into their places [outer, n], or the other
-// way around.
+// Rows that bring parts [n, outer] into their positions [outer, n], or the
+// other way around.
 Value PartedProducts::rowsOf(Emitter &e, unsigned axis, int64_t outer,
                              bool together) {
   int64_t n = devices(axis);
@@ -145,8 +146,8 @@ const PartedProducts::Parts &PartedProducts::apart(Emitter &e, Value value,
 
 // What part k of a product reads of one of its operands.
 Value PartedProducts::operand(Emitter &e, Value value, StringRef term,
-                              char letter, unsigned axis, int64_t part) {
-  size_t dim = term.find(letter);
+                              char loopDim, unsigned axis, int64_t part) {
+  size_t dim = term.find(loopDim);
   if (dim == StringRef::npos)
     return whole(e, value);
   return apart(e, value, axis, static_cast<int64_t>(dim)).parts[part];
@@ -180,7 +181,7 @@ bool PartedProducts::emitProduct(graph::EinsumOp op, OpBuilder &builder) {
   // What is scattered behind it is computed there.
   if (op->hasOneUse())
     if (auto reshard = dyn_cast<dist::ReshardOp>(*op->user_begin());
-        reshard && reshard->hasAttr(dist::kInPartsAttr)) {
+        reshard && reshard->hasAttr(dist::kCollectiveMatmulAttr)) {
       std::string why;
       auto how = partedReshard(reshard, reader, why);
       if (how && !how->gathers)
@@ -190,23 +191,24 @@ bool PartedProducts::emitProduct(graph::EinsumOp op, OpBuilder &builder) {
   auto gathered = [&](Value value) {
     return value.getDefiningOp<dist::ReshardOp>() ? partsOf(value) : nullptr;
   };
-  graph::Einsum letters = lettersOf(op);
+  graph::Einsum equation = einsumOf(op);
   const Parts *lhs = gathered(op.getLhs());
   const Parts *lead = lhs ? lhs : gathered(op.getRhs());
   if (!lead)
     return false;
-  char letter = (lhs ? letters.lhs : letters.rhs)[lead->dim];
+  char loopDim = (lhs ? equation.lhs : equation.rhs)[lead->dim];
   unsigned axis = lead->axis;
   Emitter e(builder, op.getLoc());
   RankedTensorType type = shares.typeOf(op.getResult());
-  size_t dim = letters.out.find(letter);
+  size_t dim = equation.out.find(loopDim);
   bool isSum = dim == std::string::npos;
   Type element = isSum ? wideOf(type.getElementType()) : type.getElementType();
   Parts made{axis, static_cast<int64_t>(dim), {}};
   for (int64_t k = 0, n = devices(axis); k < n; ++k) {
     Value part = e.einsum(
-        op.getEquation(), operand(e, op.getLhs(), letters.lhs, letter, axis, k),
-        operand(e, op.getRhs(), letters.rhs, letter, axis, k), element);
+        op.getEquation(),
+        operand(e, op.getLhs(), equation.lhs, loopDim, axis, k),
+        operand(e, op.getRhs(), equation.rhs, loopDim, axis, k), element);
     made.parts.push_back(isSum && k ? e.add(made.parts.back(), part) : part);
   }
   if (isSum)
@@ -270,15 +272,15 @@ bool PartedProducts::emitElementwise(Operation *op, OpBuilder &builder) {
 void PartedProducts::emitScatter(dist::ReshardOp op, const PartedReshard &how,
                                  Emitter &e) {
   auto product = op.getInput().getDefiningOp<graph::EinsumOp>();
-  graph::Einsum letters = lettersOf(product);
-  char letter = letters.out[how.dim];
+  graph::Einsum equation = einsumOf(product);
+  char loopDim = equation.out[how.dim];
   Type element = tensorType(product.getResult()).getElementType(),
        wide = wideOf(element);
   auto compute = [&](int64_t k, Type type) {
     return e.einsum(
         product.getEquation(),
-        operand(e, product.getLhs(), letters.lhs, letter, how.axis, k),
-        operand(e, product.getRhs(), letters.rhs, letter, how.axis, k), type);
+        operand(e, product.getLhs(), equation.lhs, loopDim, how.axis, k),
+        operand(e, product.getRhs(), equation.rhs, loopDim, how.axis, k), type);
   };
   SmallVector<Value> came;
   for (int64_t k = 1; k < how.devices; ++k)
@@ -290,7 +292,7 @@ void PartedProducts::emitScatter(dist::ReshardOp op, const PartedReshard &how,
 }
 
 bool PartedProducts::emitReshard(dist::ReshardOp op, OpBuilder &builder) {
-  if (!op->hasAttr(dist::kInPartsAttr))
+  if (!op->hasAttr(dist::kCollectiveMatmulAttr))
     return false;
   std::string why;
   std::optional<PartedReshard> how = partedReshard(op, reader, why);

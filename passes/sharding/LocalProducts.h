@@ -10,8 +10,8 @@ namespace tessera::sharding {
 
 /// One device's program, as far as it is about tensors in parts. Of a dimension
 /// that n devices of an axis share, part k is what belongs to the device k
-/// places before this one: that is the order in which parts come and go, and
-/// only an index that is known at run time puts them into their places.
+/// positions before this one: that is the order in which parts come and go, and
+/// only an index that is known at run time puts them into their positions.
 class PartedProducts {
 public:
   PartedProducts(const Mesh &mesh, const Coordinates &at, const Shares &shares,
@@ -32,7 +32,7 @@ private:
 
   int64_t devices(unsigned axis) const { return mesh.size(axis); }
   mlir::Value pass(graph::Emitter &e, mlir::Value part, unsigned axis,
-                   int64_t places);
+                   int64_t positions);
   mlir::Value owners(graph::Emitter &e, unsigned axis);
   mlir::Value rowsOf(graph::Emitter &e, unsigned axis, int64_t outer,
                      bool together);
@@ -41,7 +41,7 @@ private:
   const Parts &apart(graph::Emitter &e, mlir::Value value, unsigned axis,
                      int64_t dim);
   mlir::Value operand(graph::Emitter &e, mlir::Value value,
-                      llvm::StringRef term, char letter, unsigned axis,
+                      llvm::StringRef term, char loopDim, unsigned axis,
                       int64_t part);
   const Parts *partsOf(mlir::Value value) const;
 

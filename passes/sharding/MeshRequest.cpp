@@ -13,7 +13,7 @@ static constexpr llvm::StringLiteral kAxes[] = {"pipe", "data", "expert",
                                                 "context", "tensor"};
 static constexpr int64_t kMostDevices = int64_t{1} << 20;
 
-static llvm::Error complain(llvm::StringRef text, const llvm::Twine &what) {
+static llvm::Error makeError(llvm::StringRef text, const llvm::Twine &what) {
   return llvm::createStringError(llvm::inconvertibleErrorCode(),
                                  "--mesh " + text + ": " + what);
 }
@@ -22,32 +22,35 @@ static llvm::Error complain(llvm::StringRef text, const llvm::Twine &what) {
 static llvm::Error readSchedule(llvm::StringRef text, llvm::StringRef value,
                                 std::string &schedule) {
   if (!schedule.empty() || value.empty())
-    return complain(text, value.empty()
-                              ? "schedule wants a name, such as 1f1b, "
-                                "or a FILE.csv"
-                              : "'schedule' stands there twice");
+    return makeError(text, value.empty()
+                               ? "schedule wants a name, such as 1f1b, "
+                                 "or a FILE.csv"
+                               : "duplicate option 'schedule'");
   schedule = value.str();
   if (!value.ends_with(".csv"))
     return llvm::Error::success();
   auto file = llvm::MemoryBuffer::getFile(value);
   if (!file)
-    return complain(text,
-                    "cannot read " + value + ": " + file.getError().message());
+    return makeError(text,
+                     "cannot read " + value + ": " + file.getError().message());
   schedule = (*file)->getBuffer().str();
   return llvm::Error::success();
 }
 
-static llvm::Error readAsync(llvm::StringRef text, llvm::StringRef value,
-                             std::optional<Async> &async) {
-  if (async)
-    return complain(text, "'async' stands there twice");
-  async = llvm::StringSwitch<std::optional<Async>>(value)
-              .Case("auto", Async::Auto)
-              .Case("on", Async::On)
-              .Case("off", Async::Off)
-              .Default(std::nullopt);
-  if (!async)
-    return complain(text, "async is auto, on or off, got '" + value + "'");
+static llvm::Error
+readCollectiveMatmul(llvm::StringRef text, llvm::StringRef value,
+                     std::optional<CollectiveMatmulMode> &collectiveMatmul) {
+  if (collectiveMatmul)
+    return makeError(text, "duplicate option 'collective_matmul'");
+  collectiveMatmul =
+      llvm::StringSwitch<std::optional<CollectiveMatmulMode>>(value)
+          .Case("auto", CollectiveMatmulMode::Auto)
+          .Case("on", CollectiveMatmulMode::On)
+          .Case("off", CollectiveMatmulMode::Off)
+          .Default(std::nullopt);
+  if (!collectiveMatmul)
+    return makeError(text, "collective_matmul is auto, on or off, got '" +
+                               value + "'");
   return llvm::Error::success();
 }
 
@@ -57,10 +60,10 @@ llvm::Expected<MeshRequest> tessera::parseMeshRequest(llvm::StringRef text,
   if (text.empty() && world <= 1)
     return request;
   if (text.empty())
-    return complain("data=" + std::to_string(world),
-                    "name the axes of " + llvm::Twine(world) + " devices");
+    return makeError("data=" + std::to_string(world),
+                     "name the axes of " + llvm::Twine(world) + " devices");
   llvm::StringMap<int64_t> values;
-  std::optional<Async> async;
+  std::optional<CollectiveMatmulMode> collectiveMatmul;
   llvm::SmallVector<llvm::StringRef> parts;
   text.split(parts, ',');
   for (llvm::StringRef part : parts) {
@@ -70,30 +73,32 @@ llvm::Expected<MeshRequest> tessera::parseMeshRequest(llvm::StringRef text,
         return std::move(error);
       continue;
     }
-    if (name == "async") {
-      if (llvm::Error error = readAsync(text, number, async))
+    if (name == "collective_matmul") {
+      if (llvm::Error error =
+              readCollectiveMatmul(text, number, collectiveMatmul))
         return std::move(error);
       continue;
     }
+    if (name == "async")
+      return makeError(text, "'async' was renamed to 'collective_matmul'");
     int64_t value = 0;
     if (number.getAsInteger(10, value))
-      return complain(text, "'" + part +
-                                "' is not of the form AXIS=SIZE, such as "
-                                "data=2");
+      return makeError(text, "'" + part +
+                                 "' is not of the form AXIS=SIZE, such as "
+                                 "data=2");
     bool zero = name == "zero";
     if (!zero && name != "chunks" && !llvm::is_contained(kAxes, name))
-      return complain(text, "unknown axis '" + name +
-                                "'; there are data, expert, context, tensor, "
-                                "pipe, zero=0, 1, 2 or 3 for what is cut over "
-                                "data, expert and context, schedule and chunks "
-                                "for what is done over pipe, async=auto, on or "
-                                "off for what is done over tensor");
+      return makeError(text,
+                       "unknown axis '" + name +
+                           "'; known axes: data, expert, context, tensor, "
+                           "pipe; known options: zero, schedule, chunks, "
+                           "collective_matmul");
     if (zero ? value < 0 || value > 3 : value < 1 || value > kMostDevices)
-      return complain(text, zero ? "zero is 0, 1, 2 or 3"
-                                 : "an axis has 1 to 1048576 devices, got '" +
-                                       part + "'");
+      return makeError(text, zero ? "zero is 0, 1, 2 or 3"
+                                  : "an axis has 1 to 1048576 devices, got '" +
+                                        part + "'");
     if (!values.try_emplace(name, value).second)
-      return complain(text, "'" + name + "' stands there twice");
+      return makeError(text, "duplicate axis '" + name + "'");
   }
   for (llvm::StringRef axis : kAxes) {
     auto size = values.find(axis);
@@ -101,27 +106,29 @@ llvm::Expected<MeshRequest> tessera::parseMeshRequest(llvm::StringRef text,
       continue;
     if (llvm::MulOverflow(request.devices, size->second, request.devices) ||
         request.devices > kMostDevices)
-      return complain(text, "more than 1048576 devices");
+      return makeError(text, "more than 1048576 devices");
     request.axes += (request.axes.empty() ? "" : ",") + axis.str() + "=" +
                     std::to_string(size->second);
   }
   if (world != 0 && world != request.devices)
-    return complain(text, "has " + llvm::Twine(request.devices) +
-                              " devices and --world says " +
-                              llvm::Twine(world));
+    return makeError(text, "has " + llvm::Twine(request.devices) +
+                               " devices and --world says " +
+                               llvm::Twine(world));
   if (auto zero = values.find("zero"); zero != values.end())
     request.zero = zero->second;
   if (request.zero > 0 && !values.count("data") && !values.count("expert") &&
       !values.count("context"))
-    return complain(text, "zero cuts state over the axes data, expert and "
-                          "context; name the size of one");
-  if (async && !values.count("tensor"))
-    return complain(text, "async is of the axis tensor; name its size");
-  request.async = async.value_or(Async::Auto);
+    return makeError(text, "zero cuts state over the axes data, expert and "
+                           "context; name the size of one");
+  if (collectiveMatmul && !values.count("tensor"))
+    return makeError(text,
+                     "collective_matmul needs the axis tensor; name its size");
+  request.collectiveMatmul =
+      collectiveMatmul.value_or(CollectiveMatmulMode::Auto);
   bool isPipe = values.count("pipe");
   if (!isPipe && (!request.schedule.empty() || values.count("chunks")))
-    return complain(text, "schedule and chunks are of the axis pipe; name its "
-                          "size");
+    return makeError(text, "schedule and chunks are of the axis pipe; name its "
+                           "size");
   if (isPipe && request.schedule.empty())
     request.schedule = "1f1b";
   if (auto chunks = values.find("chunks"); chunks != values.end())

@@ -61,7 +61,7 @@ bool OpSearch::isFixed(Operation *op, const Plan &plan) const {
     return llvm::is_contained(placement->own, axis);
   };
   const OpRule &rule = factors.of(op).rule;
-  return rule.letters.empty() || rule.numbersRows ||
+  return rule.loops.empty() || rule.numbersRows ||
          llvm::any_of(plan.wanted, isOwn) || llvm::any_of(plan.made, isOwn);
 }
 
@@ -85,9 +85,9 @@ int OpSearch::addNode(std::vector<Option> options, const Plan &incumbent) {
 std::vector<Cutting> OpSearch::cuttingsOf(Operation *op) const {
   Factors::Computation computation = factors.of(op);
   std::vector<Cutting> all{{}};
-  for (auto [name, letter] : llvm::enumerate(computation.rule.letters))
-    if (letter.kind == LetterKind::free || letter.kind == LetterKind::sum)
-      for (unsigned k = 0; k < computation.letters[name].size(); ++k)
+  for (auto [name, loopDim] : llvm::enumerate(computation.rule.loops))
+    if (loopDim.kind == LoopKind::free || loopDim.kind == LoopKind::sum)
+      for (unsigned k = 0; k < computation.loops[name].size(); ++k)
         all.push_back({Cutting::Kind::factor, static_cast<unsigned>(name), k});
   for (unsigned set = 0; set < computation.rule.linear.size(); ++set)
     all.push_back({Cutting::Kind::parts, set, 0});

@@ -52,12 +52,12 @@ private:
     Places places;
   };
   /// One who wants a value that cannot be made anywhere.
-  struct Wish {
+  struct Demand {
     mlir::Value value; ///< of those that are alike the first
     Place where;
     double times;
   };
-  using Wishes = llvm::MapVector<mlir::Value, llvm::SmallVector<Wish, 2>>;
+  using Demands = llvm::MapVector<mlir::Value, llvm::SmallVector<Demand, 2>>;
 
   int addNode(std::vector<Option> options, const Plan &incumbent);
   int addStep(unsigned number);
@@ -86,19 +86,20 @@ private:
   void addState(mlir::func::FuncOp program);
   void addFunction(mlir::func::FuncOp function, const Congruence::Step *call);
   void addBlock(mlir::Block &block);
-  void addCall(unsigned number, Wishes &wishes);
-  void addLoop(unsigned number, Wishes &wishes);
-  void addReturn(unsigned number, Wishes &wishes);
-  void addUses(unsigned number, llvm::ArrayRef<Place> wanted, Wishes &wishes);
+  void addCall(unsigned number, Demands &demands);
+  void addLoop(unsigned number, Demands &demands);
+  void addReturn(unsigned number, Demands &demands);
+  void addUses(unsigned number, llvm::ArrayRef<Place> wanted, Demands &demands);
   void addSettling(unsigned number);
   struct SharedMoves;
-  SharedMoves sharedMoves(const Place &from, llvm::ArrayRef<Wish> wishes) const;
-  void addShared(const Place &from, llvm::ArrayRef<Wish> wishes);
-  bool canMove(const Wish &wish, const Placement &from,
+  SharedMoves sharedMoves(const Place &from,
+                          llvm::ArrayRef<Demand> demands) const;
+  void addShared(const Place &from, llvm::ArrayRef<Demand> demands);
+  bool canMove(const Demand &demand, const Placement &from,
                const Placement &to) const;
-  double ofMove(const Wish &wish, const Placement &from,
+  double ofMove(const Demand &demand, const Placement &from,
                 const Placement &to) const;
-  void addMove(const Place &from, const Wish &wish);
+  void addMove(const Place &from, const Demand &demand);
   void addTo(int node, int other, size_t count, size_t others,
              llvm::function_ref<double(size_t, size_t)> of);
   void state();

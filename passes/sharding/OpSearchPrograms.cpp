@@ -65,43 +65,43 @@ void OpSearch::addFunction(func::FuncOp function,
 }
 
 void OpSearch::addBlock(Block &block) {
-  Wishes wishes;
+  Demands demands;
   for (unsigned number : classes.stepsOf(block)) {
     Operation *op = classes.step(number).op;
     if (isBlockCall(op, factors)) {
-      addCall(number, wishes);
+      addCall(number, demands);
     } else if (isa<graph::LoopOp>(op)) {
-      addLoop(number, wishes);
+      addLoop(number, demands);
     } else if (isa<func::ReturnOp>(op)) {
-      addReturn(number, wishes);
+      addReturn(number, demands);
     } else if (isa<graph::YieldOp>(op)) {
       auto loop = cast<graph::LoopOp>(op->getParentOp());
       SmallVector<Place> carried;
       for (Value value : loop.getCarried())
         carried.push_back(places[classes.of(value)]);
-      addUses(number, carried, wishes);
+      addUses(number, carried, demands);
     } else {
       int node = addStep(number);
       SmallVector<Place> wanted;
       for (unsigned use = 0; use < classes.step(number).uses.size(); ++use)
         wanted.push_back(wantedBy(node, use));
-      addUses(number, wanted, wishes);
+      addUses(number, wanted, demands);
       for (auto [i, value] : llvm::enumerate(classes.step(number).results))
         places[value] = madeBy(node, i);
     }
     addSettling(number);
   }
-  for (const auto &[value, all] : wishes) {
+  for (const auto &[value, all] : demands) {
     if (all.size() > 1 && sharesMoves(value)) {
       addShared(asUsed(value), all);
       continue;
     }
-    for (const Wish &wish : all)
-      addMove(asUsed(value), wish);
+    for (const Demand &demand : all)
+      addMove(asUsed(value), demand);
   }
 }
 
-void OpSearch::addCall(unsigned number, Wishes &wishes) {
+void OpSearch::addCall(unsigned number, Demands &demands) {
   const Congruence::Step &step = classes.step(number);
   func::FuncOp function = factors.functions().of(cast<func::CallOp>(step.op));
   if (callees.try_emplace(function).second)
@@ -109,14 +109,14 @@ void OpSearch::addCall(unsigned number, Wishes &wishes) {
   SmallVector<Place> wanted;
   for (BlockArgument argument : function.getArguments())
     wanted.push_back(places[classes.of(argument)]);
-  addUses(number, wanted, wishes);
+  addUses(number, wanted, demands);
   for (auto [value, place] : llvm::zip(step.results, callees[function]))
     places[value] = place;
 }
 
 // An accumulator that starts at zero is where what is first added to it wants
 // it.
-void OpSearch::addLoop(unsigned number, Wishes &wishes) {
+void OpSearch::addLoop(unsigned number, Demands &demands) {
   auto loop = cast<graph::LoopOp>(classes.step(number).op);
   Block &body = loop.getBody().front();
   auto firstWanted = [&](ValueClass value) -> std::optional<Place> {
@@ -131,7 +131,7 @@ void OpSearch::addLoop(unsigned number, Wishes &wishes) {
   };
   places[classes.of(loop.getInduction())] =
       fixed(shardings.of(loop.getInduction()));
-  SmallVector<Place> carriedPlaces;
+  SmallVector<Place> carriedSlots;
   for (auto [init, carried, result] :
        llvm::zip(loop.getInits(), loop.getCarried(), loop.getResults())) {
     auto target = classes.settledLike(classes.of(result));
@@ -144,17 +144,17 @@ void OpSearch::addLoop(unsigned number, Wishes &wishes) {
       place =
           addValue(carried, {},
                    isInteger(carried) || !shardings.of(carried).own.empty());
-    carriedPlaces.push_back(*place);
+    carriedSlots.push_back(*place);
     places[classes.of(carried)] = *place;
   }
   addBlock(body);
-  addUses(number, carriedPlaces, wishes);
+  addUses(number, carriedSlots, demands);
   for (auto [value, place] :
-       llvm::zip(classes.step(number).results, carriedPlaces))
+       llvm::zip(classes.step(number).results, carriedSlots))
     places[value] = place;
 }
 
-void OpSearch::addReturn(unsigned number, Wishes &wishes) {
+void OpSearch::addReturn(unsigned number, Demands &demands) {
   const Congruence::Step &step = classes.step(number);
   auto function = cast<func::FuncOp>(step.op->getParentOp());
   SmallVector<Place> wanted;
@@ -173,7 +173,7 @@ void OpSearch::addReturn(unsigned number, Wishes &wishes) {
                          ? places[*taken]
                          : fixed(*shardings.plan(number).wanted[i]));
   }
-  addUses(number, wanted, wishes);
+  addUses(number, wanted, demands);
   if (function.isPublic())
     return;
   SmallVector<Place> &results = callees[function];
@@ -184,13 +184,13 @@ void OpSearch::addReturn(unsigned number, Wishes &wishes) {
 //===--- moves ------------------------------------------------------------===//
 
 void OpSearch::addUses(unsigned number, ArrayRef<Place> wanted,
-                       Wishes &wishes) {
+                       Demands &demands) {
   const Congruence::Step &step = classes.step(number);
   double runs = times.lookup(step.op->getBlock()) * step.count;
   for (auto [use, place] : llvm::zip(step.uses, wanted))
     if (!use.isSplat) {
       Value value = step.op->getOperand(use.operand);
-      wishes[value].push_back({value, place, runs * use.count});
+      demands[value].push_back({value, place, runs * use.count});
     }
 }
 
@@ -204,12 +204,12 @@ void OpSearch::addSettling(unsigned number) {
 }
 
 // Nobody makes parts of a sum; integers come cut or are not.
-bool OpSearch::canMove(const Wish &wish, const Placement &from,
+bool OpSearch::canMove(const Demand &demand, const Placement &from,
                        const Placement &to) const {
   if (llvm::is_contained(to.partial, axis) &&
       !llvm::is_contained(from.partial, axis))
     return false;
-  if (!isInteger(wish.value))
+  if (!isInteger(demand.value))
     return true;
   for (auto [now, then] : llvm::zip(from.dims, to.dims))
     for (auto [one, other] : llvm::zip(now, then))
@@ -219,26 +219,26 @@ bool OpSearch::canMove(const Wish &wish, const Placement &from,
   return true;
 }
 
-double OpSearch::ofMove(const Wish &wish, const Placement &from,
+double OpSearch::ofMove(const Demand &demand, const Placement &from,
                         const Placement &to) const {
   if (&from == &to)
     return 0;
-  if (!canMove(wish, from, to))
+  if (!canMove(demand, from, to))
     return HUGE_VAL;
-  return price.weight * wish.times * costs.ofMoving(wish.value, from, to);
+  return price.weight * demand.times * costs.ofMoving(demand.value, from, to);
 }
 
-void OpSearch::addMove(const Place &from, const Wish &wish) {
-  const Place &to = wish.where;
+void OpSearch::addMove(const Place &from, const Demand &demand) {
+  const Place &to = demand.where;
   if (from.node == to.node) {
     for (auto [cost, now, then] :
          llvm::zip(nodes[from.node].costs, from.places, to.places))
-      cost += ofMove(wish, *now, *then);
+      cost += ofMove(demand, *now, *then);
     return;
   }
   addTo(from.node, to.node, from.places.size(), to.places.size(),
         [&](size_t i, size_t j) {
-          return ofMove(wish, *from.places[i], *to.places[j]);
+          return ofMove(demand, *from.places[i], *to.places[j]);
         });
 }
 
@@ -267,14 +267,14 @@ struct OpSearch::SharedMoves {
 };
 
 OpSearch::SharedMoves OpSearch::sharedMoves(const Place &from,
-                                            ArrayRef<Wish> wishes) const {
+                                            ArrayRef<Demand> demands) const {
   SharedMoves moves;
   moves.origins.insert(from.places.begin(), from.places.end());
-  for (const Wish &wish : wishes)
-    moves.all.insert(wish.where.places.begin(), wish.where.places.end());
+  for (const Demand &demand : demands)
+    moves.all.insert(demand.where.places.begin(), demand.where.places.end());
   moves.wanted = moves.all.size();
   moves.all.insert(moves.origins.begin(), moves.origins.end());
-  Wish once{wishes[0].value, {}, 1};
+  Demand once{demands[0].value, {}, 1};
   for (const Placement *origin : moves.origins)
     for (const Placement *place : moves.all)
       moves.seconds.push_back(ofMove(once, *origin, *place));
@@ -284,11 +284,11 @@ OpSearch::SharedMoves OpSearch::sharedMoves(const Place &from,
 // What several want at one place moves there once: a node of its own chooses
 // that place, beside where the value is. Who wants it elsewhere moves it by
 // itself.
-void OpSearch::addShared(const Place &from, ArrayRef<Wish> wishes) {
-  const SharedMoves moves = sharedMoves(from, wishes);
+void OpSearch::addShared(const Place &from, ArrayRef<Demand> demands) {
+  const SharedMoves moves = sharedMoves(from, demands);
   double most = 0;
-  for (const Wish &wish : wishes)
-    most = std::max(most, wish.times);
+  for (const Demand &demand : demands)
+    most = std::max(most, demand.times);
   // Options are pairs of an origin and a shared place.
   std::vector<Option> options;
   std::vector<size_t> originOf;
@@ -302,10 +302,10 @@ void OpSearch::addShared(const Place &from, ArrayRef<Wish> wishes) {
       double seconds = origin == from.places[nodes[from.node].incumbent]
                            ? most * moves.of(i, place)
                            : HUGE_VAL;
-      for (const Wish &wish : wishes) {
+      for (const Demand &demand : demands) {
         const Placement *to =
-            wish.where.places[nodes[wish.where.node].incumbent];
-        seconds += to == place ? 0 : wish.times * moves.of(i, to);
+            demand.where.places[nodes[demand.where.node].incumbent];
+        seconds += to == place ? 0 : demand.times * moves.of(i, to);
       }
       if (seconds < least)
         least = seconds, incumbent = options.size();
@@ -324,12 +324,12 @@ void OpSearch::addShared(const Place &from, ArrayRef<Wish> wishes) {
                      ? HUGE_VAL
                      : most * moves.of(originOf[option], plan.made[0]);
         });
-  for (const Wish &wish : wishes)
-    addTo(shared, wish.where.node, originOf.size(), wish.where.places.size(),
-          [&](size_t option, size_t to) {
-            const Placement *place = wish.where.places[to];
+  for (const Demand &demand : demands)
+    addTo(shared, demand.where.node, originOf.size(),
+          demand.where.places.size(), [&](size_t option, size_t to) {
+            const Placement *place = demand.where.places[to];
             return planOf(option).made[0] == place
                        ? 0
-                       : wish.times * moves.of(originOf[option], place);
+                       : demand.times * moves.of(originOf[option], place);
           });
 }

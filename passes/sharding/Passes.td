@@ -35,11 +35,11 @@ def AssignShardings : Pass<"assign-shardings", "::mlir::ModuleOp"> {
     Option<"explain", "explain", "bool", "false", "Remark what the solver changed of what colors say">];
 }
 
-def DecomposeCollectives : Pass<"decompose-collectives", "::mlir::ModuleOp"> {
+def CollectiveMatmul : Pass<"collective-matmul", "::mlir::ModuleOp"> {
   let summary = "decides which gathers and scatters go in parts, beside the products that need or make them";
   let description = [{
-    Marks with `dist.in_parts` what `partition-to-local` does in parts (Wang et al. 2023, collective matmul): a gather over
-    `tensor` of what products alone read, and a scatter over it of what one product makes. With `async=auto` those by which the
+    Marks with `dist.collective_matmul` what `partition-to-local` does in parts (Wang et al. 2023, collective matmul): a gather over
+    `tensor` of what products alone read, and a scatter over it of what one product makes. With `mode=auto` those by which the
     estimate of a step's time gains, with `on` all. What cannot go in parts, such as uneven shares, stays whole; `explain` remarks why.
 
     Before, tokens between layers being cut over `tensor`:
@@ -51,13 +51,13 @@ def DecomposeCollectives : Pass<"decompose-collectives", "::mlir::ModuleOp"> {
     ```
     After, the same with marks:
     ```mlir
-    %x = dist.reshard %n to <@mesh, [{}, {} ]> {dist.in_parts} : tensor<4x8xf32>
+    %x = dist.reshard %n to <@mesh, [{}, {} ]> {dist.collective_matmul} : tensor<4x8xf32>
     ...
-    %y = dist.reshard %o to <@mesh, [{"tensor"}, {} ]> {dist.in_parts} : tensor<4x8xf32>
+    %y = dist.reshard %o to <@mesh, [{"tensor"}, {} ]> {dist.collective_matmul} : tensor<4x8xf32>
     ```
   }];
   let options = [
-    Option<"async", "async", "std::string", "\"auto\"", "auto, on or off">,
+    Option<"mode", "mode", "std::string", "\"auto\"", "auto, on or off">,
     Option<"explain", "explain", "bool", "false", "Remark why gathers and scatters stay whole">];
 }
 
@@ -74,7 +74,7 @@ def PartitionToLocal : Pass<"partition-to-local", "::mlir::ModuleOp"> {
   let summary = "makes the program of one device: shares instead of tensors, collectives instead of reshardings";
   let description = [{
     Ops that need more than their shares of the vocabulary or of attention's tokens become several, with collectives among them.
-    What `decompose-collectives` marked becomes `dist.permute`s of parts, and products of parts.
+    What `collective-matmul` marked becomes `dist.permute`s of parts, and products of parts.
     Devices whose shares have equal shapes run one program; `device` is any of those. What still differs between them, where
     their shares begin, is an input that the runtime writes once: "mesh.offsets", as many numbers as the module's attribute
     `dist.offsets` describes.

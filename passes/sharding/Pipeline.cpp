@@ -13,11 +13,12 @@ void tessera::buildShardingPipeline(OpPassManager &pipeline,
   AssignShardingsOptions options;
   options.mesh = request.axes;
   options.zero = request.zero;
-  options.parts = request.async == Async::On;
+  options.parts = request.collectiveMatmul == CollectiveMatmulMode::On;
   pipeline.addPass(createAssignShardings(options));
-  if (request.async != Async::Off)
-    pipeline.addPass(createDecomposeCollectives(
-        {request.async == Async::On ? "on" : "auto", false}));
+  if (request.collectiveMatmul != CollectiveMatmulMode::Off)
+    pipeline.addPass(createCollectiveMatmul(
+        {request.collectiveMatmul == CollectiveMatmulMode::On ? "on" : "auto",
+         false}));
   pipeline.addPass(createVerifyShardings());
 }
 

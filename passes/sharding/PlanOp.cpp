@@ -7,13 +7,13 @@ using namespace tessera;
 using namespace tessera::sharding;
 using graph::tensorType;
 
-// The factor with that number among those of a dimension's letters.
+// The factor with that number among those of a dimension's loops.
 Factor *Shardings::factorOf(Cut &cut, const OpRule::Dim &names,
                             unsigned number) const {
   for (unsigned name : names) {
-    if (number < cut.letters[name].size())
-      return &cut.letters[name][number];
-    number -= cut.letters[name].size();
+    if (number < cut.loops[name].size())
+      return &cut.loops[name][number];
+    number -= cut.loops[name].size();
   }
   return nullptr;
 }
@@ -22,9 +22,9 @@ Factor *Shardings::factorOf(Cut &cut, const OpRule::Dim &names,
 
 // Integers are not cut on the device (see Resharder): a factor of one is cut by
 // axes by which it is cut already, in their order.
-bool Shardings::keepsIntegers(Operation *op, const Cut &cut, unsigned letter,
+bool Shardings::keepsIntegers(Operation *op, const Cut &cut, unsigned loopDim,
                               unsigned factor, unsigned axis) const {
-  SmallVector<unsigned, 2> axes = cut.letters[letter][factor].axes;
+  SmallVector<unsigned, 2> axes = cut.loops[loopDim][factor].axes;
   axes.push_back(axis);
   for (auto [operand, dims] :
        llvm::zip(op->getOperands(), cut.computation.rule.operands)) {
@@ -34,11 +34,11 @@ bool Shardings::keepsIntegers(Operation *op, const Cut &cut, unsigned letter,
     for (auto [dim, names] : llvm::zip(have.dims, dims)) {
       unsigned k = factor;
       for (unsigned name : names) {
-        if (name == letter &&
+        if (name == loopDim &&
             (k >= dim.size() ||
              ArrayRef(dim[k].axes).take_front(axes.size()) != ArrayRef(axes)))
           return false;
-        k += cut.letters[name].size();
+        k += cut.loops[name].size();
       }
     }
   }
@@ -57,11 +57,11 @@ void Shardings::inherit(Operation *op, unsigned axis, Cut &cut) const {
       continue;
     unsigned k = place->second;
     for (unsigned name : dims[place->first]) {
-      if (k >= cut.letters[name].size()) {
-        k -= cut.letters[name].size();
+      if (k >= cut.loops[name].size()) {
+        k -= cut.loops[name].size();
         continue;
       }
-      Factor &factor = cut.letters[name][k];
+      Factor &factor = cut.loops[name][k];
       auto hasCut = [&](auto pair) {
         auto [value, others] = pair;
         bool uses = llvm::any_of(others, [&](const OpRule::Dim &dim) {
@@ -69,10 +69,10 @@ void Shardings::inherit(Operation *op, unsigned axis, Cut &cut) const {
         });
         return !uses || asUsed(value).uses(axis);
       };
-      LetterKind kind = rule.letters[name].kind;
-      if (kind == LetterKind::whole || kind == LetterKind::own ||
+      LoopKind kind = rule.loops[name].kind;
+      if (kind == LoopKind::whole || kind == LoopKind::own ||
           !fits(factor, axis) || !keepsIntegers(op, cut, name, k, axis) ||
-          (kind == LetterKind::sum &&
+          (kind == LoopKind::sum &&
            (rule.addend ||
             !llvm::all_of(llvm::zip(op->getOperands(), rule.operands),
                           hasCut))))
@@ -93,10 +93,10 @@ std::optional<Cutting> Shardings::exceptionOf(Operation *op,
 
 void Shardings::chooseCuts(Operation *op, Cut &cut) const {
   const OpRule &rule = cut.computation.rule;
-  for (const Factors::Atoms &atoms : cut.computation.letters) {
-    DimPlacement &letter = cut.letters.emplace_back();
+  for (const Factors::Atoms &atoms : cut.computation.loops) {
+    DimPlacement &loopDim = cut.loops.emplace_back();
     for (Factors::Atom atom : atoms)
-      letter.push_back({atom.size, {}});
+      loopDim.push_back({atom.size, {}});
   }
   // Adding parts to a whole would add the whole on every device.
   auto mayAdd = [&](unsigned axis) {
@@ -107,19 +107,18 @@ void Shardings::chooseCuts(Operation *op, Cut &cut) const {
            llvm::is_contained(asUsed(base).partial, axis);
   };
   auto mayCut = [&](unsigned axis, unsigned name) {
-    LetterKind kind = rule.letters[name].kind;
-    return kind == LetterKind::free ||
-           (kind == LetterKind::sum && mayAdd(axis));
+    LoopKind kind = rule.loops[name].kind;
+    return kind == LoopKind::free || (kind == LoopKind::sum && mayAdd(axis));
   };
   auto cutFactor = [&](unsigned axis, unsigned name, unsigned k) {
-    Factor &factor = cut.letters[name][k];
+    Factor &factor = cut.loops[name][k];
     if (!fits(factor, axis) || !keepsIntegers(op, cut, name, k, axis))
       return false;
     factor.axes.push_back(axis);
     return true;
   };
   auto claim = [&](unsigned axis, Color color) {
-    for (auto [name, atoms] : llvm::enumerate(cut.computation.letters))
+    for (auto [name, atoms] : llvm::enumerate(cut.computation.loops))
       if (mayCut(axis, name))
         for (auto [k, atom] : llvm::enumerate(atoms))
           if (atom.color == color && cutFactor(axis, name, k))
@@ -146,9 +145,9 @@ void Shardings::chooseCuts(Operation *op, Cut &cut) const {
   }
 }
 
-static bool isCutAlong(ArrayRef<DimPlacement> letters, unsigned axis) {
-  return llvm::any_of(letters, [&](const DimPlacement &letter) {
-    return llvm::any_of(letter, [&](const Factor &factor) {
+static bool isCutAlong(ArrayRef<DimPlacement> loops, unsigned axis) {
+  return llvm::any_of(loops, [&](const DimPlacement &loopDim) {
+    return llvm::any_of(loopDim, [&](const Factor &factor) {
       return llvm::is_contained(factor.axes, axis);
     });
   });
@@ -177,7 +176,7 @@ void Shardings::keepParts(Operation *op, Cut &cut) const {
       // Sums over axes that cut the op anyway are scattered first.
       auto own = asUsed(operand).partial;
       llvm::erase_if(own, [&](unsigned axis) {
-        return isCutAlong(cut.letters, axis) || addsUp(axis);
+        return isCutAlong(cut.loops, axis) || addsUp(axis);
       });
       fitting &= !own.empty() && operand.hasOneUse() &&
                  (parts.empty() || parts == own);
@@ -198,7 +197,7 @@ Placement Shardings::assemble(const Cut &cut, const OpRule::Dims &dims) const {
   for (const OpRule::Dim &names : dims) {
     DimPlacement &dim = placement.dims.emplace_back();
     for (unsigned name : names)
-      llvm::append_range(dim, cut.letters[name]);
+      llvm::append_range(dim, cut.loops[name]);
   }
   return placement;
 }
@@ -217,25 +216,25 @@ Placement Shardings::placeRows(const Cut &cut, const OpRule::Dims &dims,
   return placement;
 }
 
-// The axes of letters that are summed over and not in `dims`.
+// The axes of loops that are summed over and not in `dims`.
 static SmallVector<unsigned, 2> summedAxes(const OpRule &rule,
-                                           ArrayRef<DimPlacement> letters,
+                                           ArrayRef<DimPlacement> loops,
                                            const OpRule::Dims &dims) {
   SmallVector<unsigned, 2> axes;
-  for (auto [name, letter] : llvm::enumerate(letters)) {
+  for (auto [name, loopDim] : llvm::enumerate(loops)) {
     bool inside = llvm::any_of(dims, [&](const OpRule::Dim &dim) {
       return llvm::is_contained(dim, name);
     });
-    if (rule.letters[name].kind != LetterKind::sum || inside)
+    if (rule.loops[name].kind != LoopKind::sum || inside)
       continue;
-    for (const Factor &factor : letter)
+    for (const Factor &factor : loopDim)
       llvm::append_range(axes, factor.axes);
   }
   return axes;
 }
 
 // Rows that are not numbered by device any more are sums over devices, but
-// for what a cut of their letters leaves apart.
+// for what a cut of their loops leaves apart.
 static SmallVector<unsigned, 2> endedAxes(ArrayRef<unsigned> own,
                                           const Placement &made) {
   SmallVector<unsigned, 2> axes;
@@ -267,7 +266,7 @@ void Shardings::complete(Operation *op, const Cut &cut, Plan &plan) {
     if (cut.linear && llvm::is_contained(rule.linear[*cut.linear], i))
       wanted.partial = cut.parts;
     if (rule.addend == i)
-      wanted.partial = summedAxes(rule, cut.letters, rule.operands[i]);
+      wanted.partial = summedAxes(rule, cut.loops, rule.operands[i]);
     llvm::sort(wanted.partial);
     if (!rule.numbersRows && takesOwnRows(operand, rule))
       wanted.own = cut.own;
@@ -276,7 +275,7 @@ void Shardings::complete(Operation *op, const Cut &cut, Plan &plan) {
   for (auto [i, result] : llvm::enumerate(op->getResults())) {
     const OpRule::Dims &dims = rule.results[i];
     Placement made = placeRows(cut, dims, rule.sentResult == i);
-    made.partial = summedAxes(rule, cut.letters, dims);
+    made.partial = summedAxes(rule, cut.loops, dims);
     if (rule.isPointwise || llvm::is_contained(rule.ownResults, i))
       made.own = cut.own;
     else
@@ -300,15 +299,14 @@ Placement Shardings::suiting(OpOperand &operand,
   if (cutting.kind == Cutting::Kind::parts) {
     adds = llvm::is_contained(rule.linear[cutting.name], i) && !isSplat(value);
   } else if (cutting.kind == Cutting::Kind::factor) {
-    adds =
-        rule.addend == i && rule.letters[cutting.name].kind == LetterKind::sum;
+    adds = rule.addend == i && rule.loops[cutting.name].kind == LoopKind::sum;
     if (isInteger(value) && !isSplat(value))
       for (auto [dim, names] : llvm::zip(placement.dims, rule.operands[i])) {
         unsigned k = cutting.factor;
         for (unsigned name : names) {
           if (name == cutting.name && k < dim.size())
             dim[k].axes.push_back(axis);
-          k += computation.letters[name].size();
+          k += computation.loops[name].size();
         }
       }
   }
@@ -341,7 +339,7 @@ std::optional<Plan> Shardings::planIf(unsigned number, unsigned axis,
   for (auto [value, placement] : llvm::reverse(before))
     values[value] = placement;
   ++decided;
-  bool isCut = isCutAlong(cut.letters, axis),
+  bool isCut = isCutAlong(cut.loops, axis),
        passes = llvm::is_contained(cut.parts, axis);
   if (isCut != (cutting.kind == Cutting::Kind::factor) ||
       passes != (cutting.kind == Cutting::Kind::parts))

@@ -27,7 +27,7 @@ bool Shardings::cutGroups(Cut &cut, unsigned axis,
                           std::optional<Color> color) const {
   unsigned groups = *cut.computation.rule.groups;
   for (auto [factor, atom] :
-       llvm::zip(cut.letters[groups], cut.computation.letters[groups]))
+       llvm::zip(cut.loops[groups], cut.computation.loops[groups]))
     if ((!color || atom.color == *color) && fits(factor, axis)) {
       factor.axes.push_back(axis);
       return true;
@@ -60,10 +60,10 @@ bool Shardings::followRows(Operation *op, unsigned axis, Cut &cut) const {
 
 bool Shardings::cutTokens(Operation *op, unsigned axis, Color color,
                           Cut &cut) const {
-  for (auto [name, letter] : llvm::enumerate(cut.computation.rule.letters))
+  for (auto [name, loopDim] : llvm::enumerate(cut.computation.rule.loops))
     for (auto [k, factor, atom] :
-         llvm::enumerate(cut.letters[name], cut.computation.letters[name]))
-      if (letter.kind == LetterKind::own &&
+         llvm::enumerate(cut.loops[name], cut.computation.loops[name]))
+      if (loopDim.kind == LoopKind::own &&
           name != cut.computation.rule.groups && atom.color == color &&
           fits(factor, axis) && keepsIntegers(op, cut, name, k, axis)) {
         factor.axes.push_back(axis);
@@ -75,7 +75,7 @@ bool Shardings::cutTokens(Operation *op, unsigned axis, Color color,
 // Rows that will be sent are those of the device's tokens. Every device must
 // have as many groups, and no other axis may cut those.
 bool Shardings::numberToSend(Operation *op, unsigned axis, Cut &cut) const {
-  const DimPlacement &groups = cut.letters[*cut.computation.rule.groups];
+  const DimPlacement &groups = cut.loops[*cut.computation.rule.groups];
   return llvm::is_contained(strategy->exchanged, axis) &&
          llvm::any_of(op->getUsers(), llvm::IsaPred<graph::SendRowsOp>) &&
          groups.size() == 1 && !groups[0].isCut() &&
@@ -105,11 +105,11 @@ void Shardings::numberRows(Operation *op, unsigned axis, Cut &cut) const {
   auto multipliesBy = [&](Operation *user, Color color) {
     Factors::Computation product = factors.of(user);
     return product.rule.groups &&
-           llvm::any_of(llvm::zip(product.rule.letters, product.letters),
+           llvm::any_of(llvm::zip(product.rule.loops, product.loops),
                         [&](const auto &pair) {
-                          const auto &[letter, atoms] = pair;
-                          return letter.kind != LetterKind::own &&
-                                 letter.kind != LetterKind::whole &&
+                          const auto &[loopDim, atoms] = pair;
+                          return loopDim.kind != LoopKind::own &&
+                                 loopDim.kind != LoopKind::whole &&
                                  hasColor(atoms, color);
                         });
   };

@@ -5,16 +5,16 @@ using namespace mlir;
 using namespace tessera;
 using namespace tessera::sharding;
 
-OpRule::Dims OpRule::lettersOf(Value value, LetterKind kind) {
+OpRule::Dims OpRule::loopsOf(Value value, LoopKind kind) {
   Dims dims;
   for (int64_t size : graph::tensorType(value).getShape())
-    dims.push_back({letter(size, kind)});
+    dims.push_back({loopDim(size, kind)});
   return dims;
 }
 
 OpRule sharding::pointwiseRule(Operation *op) {
   OpRule rule;
-  OpRule::Dims dims = rule.lettersOf(op->getResult(0));
+  OpRule::Dims dims = rule.loopsOf(op->getResult(0));
   rule.operands.assign(op->getNumOperands(), dims);
   rule.results.assign(op->getNumResults(), dims);
   rule.isPointwise = true;
@@ -24,9 +24,9 @@ OpRule sharding::pointwiseRule(Operation *op) {
 OpRule sharding::wholeRule(Operation *op) {
   OpRule rule;
   for (Value operand : op->getOperands())
-    rule.operands.push_back(rule.lettersOf(operand, LetterKind::whole));
+    rule.operands.push_back(rule.loopsOf(operand, LoopKind::whole));
   for (Value result : op->getResults())
-    rule.results.push_back(rule.lettersOf(result, LetterKind::whole));
+    rule.results.push_back(rule.loopsOf(result, LoopKind::whole));
   return rule;
 }
 

@@ -27,9 +27,10 @@ void addContractionRules(RuleTable &table);
 void addCompositeRules(RuleTable &table);
 void addRoutingRules(RuleTable &table);
 
-/// Every operand and result of the op's first result's shape, letter by letter.
+/// Every operand and result of the op's first result's shape, loopDim by
+/// loopDim.
 OpRule pointwiseRule(mlir::Operation *op);
-/// A rule without letters that may be cut: the op is computed everywhere.
+/// A rule without loops that may be cut: the op is computed everywhere.
 OpRule wholeRule(mlir::Operation *op);
 
 } // namespace tessera::sharding

@@ -9,8 +9,8 @@ using namespace tessera::sharding;
 // The last dimension is whole; further operands are vectors along it.
 static OpRule rowRule(Operation *op) {
   OpRule rule;
-  OpRule::Dims dims = rule.lettersOf(op->getResult(0));
-  rule.letters.back().kind = LetterKind::whole;
+  OpRule::Dims dims = rule.loopsOf(op->getResult(0));
+  rule.loops.back().kind = LoopKind::whole;
   rule.operands.push_back(dims);
   for (unsigned i = 1; i < op->getNumOperands(); ++i)
     rule.operands.push_back({dims.back()});
@@ -21,8 +21,8 @@ static OpRule rowRule(Operation *op) {
 // [..., n] and the scales [..., 1] of its rows, which are whole.
 static std::pair<OpRule::Dims, OpRule::Dims> rowsAndScales(OpRule &rule,
                                                            Value rows) {
-  OpRule::Dims dims = rule.lettersOf(rows), scales = dims;
-  rule.letters.back().kind = LetterKind::whole;
+  OpRule::Dims dims = rule.loopsOf(rows), scales = dims;
+  rule.loops.back().kind = LoopKind::whole;
   scales.back().clear();
   return {dims, scales};
 }
@@ -45,8 +45,8 @@ static OpRule dequantizeRowsRule(graph::DequantizeRowsOp op) {
 // from the place of a token (LocalPositions.cpp).
 static OpRule ropeRule(graph::RopeOp op) {
   OpRule rule;
-  OpRule::Dims dims = rule.lettersOf(op.getInput());
-  rule.letters[dims[3][0]].kind = LetterKind::whole;
+  OpRule::Dims dims = rule.loopsOf(op.getInput());
+  rule.loops[dims[3][0]].kind = LoopKind::whole;
   rule.operands = {dims};
   if (op.getPositions())
     rule.operands.push_back({dims[0], dims[1]});
@@ -60,7 +60,7 @@ static OpRule dropoutRule(graph::DropoutOp op) {
   OpRule rule = wholeRule(op);
   if (!rule.results[0].empty()) {
     rule.operands[0] = rule.results[0];
-    rule.letters[rule.results[0][0][0]].kind = LetterKind::free;
+    rule.loops[rule.results[0][0][0]].kind = LoopKind::free;
   }
   return rule;
 }
@@ -71,20 +71,20 @@ namespace {
 /// which is one loop: a device that has some of the queries has the same of the
 /// keys, and gets the others (LocalAttention.cpp). Where queries start
 /// somewhere, all keys are there.
-struct AttentionLetters {
-  AttentionLetters(OpRule &rule, Value query, Value key, Value start,
-                   LetterKind ofQueries) {
+struct AttentionLoops {
+  AttentionLoops(OpRule &rule, Value query, Value key, Value start,
+                 LoopKind ofQueries) {
     auto type = graph::tensorType(query);
     int64_t kvHeads = graph::tensorType(key).getDimSize(2);
-    batch = rule.letter(type.getDimSize(0));
+    batch = rule.loopDim(type.getDimSize(0));
     tokens = keys =
-        rule.letter(type.getDimSize(1), start ? ofQueries : LetterKind::free);
+        rule.loopDim(type.getDimSize(1), start ? ofQueries : LoopKind::free);
     if (start)
       keys =
-          rule.letter(graph::tensorType(key).getDimSize(1), LetterKind::whole);
-    heads = rule.letter(kvHeads);
-    shared = rule.letter(type.getDimSize(2) / kvHeads, LetterKind::whole);
-    width = rule.letter(type.getDimSize(3), LetterKind::whole);
+          rule.loopDim(graph::tensorType(key).getDimSize(1), LoopKind::whole);
+    heads = rule.loopDim(kvHeads);
+    shared = rule.loopDim(type.getDimSize(2) / kvHeads, LoopKind::whole);
+    width = rule.loopDim(type.getDimSize(3), LoopKind::whole);
   }
   OpRule::Dims query() const {
     return {{batch}, {tokens}, {heads, shared}, {width}};
@@ -98,8 +98,8 @@ struct AttentionLetters {
 
 static OpRule attentionRule(graph::AttentionOp op) {
   OpRule rule;
-  AttentionLetters l(rule, op.getQuery(), op.getKey(), op.getStart(),
-                     LetterKind::free);
+  AttentionLoops l(rule, op.getQuery(), op.getKey(), op.getStart(),
+                   LoopKind::free);
   rule.operands = {l.query(), l.key(), l.key()};
   if (op.getStart())
     rule.operands.emplace_back();
@@ -109,8 +109,8 @@ static OpRule attentionRule(graph::AttentionOp op) {
 
 static OpRule attentionGradRule(graph::AttentionGradOp op) {
   OpRule rule;
-  AttentionLetters l(rule, op.getQuery(), op.getKey(), op.getStart(),
-                     LetterKind::sum);
+  AttentionLoops l(rule, op.getQuery(), op.getKey(), op.getStart(),
+                   LoopKind::sum);
   rule.operands = {l.query(), l.key(), l.key(), l.query(), l.lse(), l.query()};
   if (op.getStart())
     rule.operands.emplace_back();
@@ -124,12 +124,12 @@ static OpRule attentionGradRule(graph::AttentionGradOp op) {
 // gradient of the input is a sum over logits (LocalHead.cpp).
 static OpRule crossEntropyRule(graph::LinearCrossEntropyOp op) {
   OpRule rule;
-  OpRule::Dims input = rule.lettersOf(op.getInput()),
-               weight = {{rule.letter(op.getWeight().getType().getDimSize(0),
-                                      LetterKind::sum)},
+  OpRule::Dims input = rule.loopsOf(op.getInput()),
+               weight = {{rule.loopDim(op.getWeight().getType().getDimSize(0),
+                                       LoopKind::sum)},
                          input[1]};
-  rule.letters[input[0][0]].kind = LetterKind::sum;
-  rule.letters[input[1][0]].kind = LetterKind::whole;
+  rule.loops[input[0][0]].kind = LoopKind::sum;
+  rule.loops[input[1][0]].kind = LoopKind::whole;
   rule.operands = {input, weight, {input[0]}};
   rule.results = {OpRule::Dims{}};
   return rule;
@@ -137,12 +137,12 @@ static OpRule crossEntropyRule(graph::LinearCrossEntropyOp op) {
 
 static OpRule crossEntropyGradRule(graph::LinearCrossEntropyGradOp op) {
   OpRule rule;
-  OpRule::Dims input = rule.lettersOf(op.getInput()),
-               weight = {{rule.letter(op.getWeight().getType().getDimSize(0),
-                                      LetterKind::sum)},
+  OpRule::Dims input = rule.loopsOf(op.getInput()),
+               weight = {{rule.loopDim(op.getWeight().getType().getDimSize(0),
+                                       LoopKind::sum)},
                          input[1]};
-  rule.letters[input[0][0]].kind = LetterKind::sum;
-  rule.letters[input[1][0]].kind = LetterKind::whole;
+  rule.loops[input[0][0]].kind = LoopKind::sum;
+  rule.loops[input[1][0]].kind = LoopKind::whole;
   rule.operands = {input, weight, {input[0]}, {}};
   rule.results = {{}, input, weight};
   return rule;

@@ -15,12 +15,12 @@ static OpRule einsumRule(graph::EinsumOp op) {
     OpRule::Dims dims;
     for (auto [name, size] :
          llvm::zip(term, graph::tensorType(value).getShape())) {
-      auto [letter, isNew] = known.try_emplace(name, 0u);
+      auto [loopDim, isNew] = known.try_emplace(name, 0u);
       if (isNew)
-        letter->second = rule.letter(
-            size, StringRef(equation.out).contains(name) ? LetterKind::free
-                                                         : LetterKind::sum);
-      dims.push_back({letter->second});
+        loopDim->second = rule.loopDim(
+            size, StringRef(equation.out).contains(name) ? LoopKind::free
+                                                         : LoopKind::sum);
+      dims.push_back({loopDim->second});
     }
     return dims;
   };
@@ -35,13 +35,13 @@ static OpRule einsumRule(graph::EinsumOp op) {
 
 static OpRule reduceRule(graph::ReduceOp op) {
   OpRule rule;
-  OpRule::Dims in = rule.lettersOf(op.getInput()), out;
+  OpRule::Dims in = rule.loopsOf(op.getInput()), out;
   bool sum = op.getKind() == graph::ReduceKind::sum;
-  for (auto [dim, letters] : llvm::enumerate(in))
+  for (auto [dim, loops] : llvm::enumerate(in))
     if (llvm::is_contained(op.getDims(), static_cast<int64_t>(dim)))
-      rule.letters[letters[0]].kind = sum ? LetterKind::sum : LetterKind::whole;
+      rule.loops[loops[0]].kind = sum ? LoopKind::sum : LoopKind::whole;
     else
-      out.push_back(letters);
+      out.push_back(loops);
   rule.operands = {in}, rule.results = {out};
   if (sum)
     rule.linear = {{0}};
@@ -51,9 +51,9 @@ static OpRule reduceRule(graph::ReduceOp op) {
 // Rows that another device has count as zeros: a cut of the table gives parts.
 static OpRule embeddingRule(graph::EmbeddingOp op) {
   OpRule rule;
-  OpRule::Dims table = rule.lettersOf(op.getTable()),
-               ids = rule.lettersOf(op.getIds()), out = ids;
-  rule.letters[table[0][0]].kind = LetterKind::sum;
+  OpRule::Dims table = rule.loopsOf(op.getTable()),
+               ids = rule.loopsOf(op.getIds()), out = ids;
+  rule.loops[table[0][0]].kind = LoopKind::sum;
   out.push_back(table[1]);
   rule.operands = {table, ids}, rule.results = {out}, rule.linear = {{0}};
   return rule;
@@ -63,9 +63,8 @@ static OpRule embeddingRule(graph::EmbeddingOp op) {
 // those that fall into its rows.
 static OpRule scatterAddRule(graph::ScatterAddOp op) {
   OpRule rule;
-  OpRule::Dims base = rule.lettersOf(op.getBase()),
-               ids = rule.lettersOf(op.getIds(), LetterKind::sum),
-               updates = ids;
+  OpRule::Dims base = rule.loopsOf(op.getBase()),
+               ids = rule.loopsOf(op.getIds(), LoopKind::sum), updates = ids;
   updates.push_back(base[1]);
   rule.operands = {base, ids, updates}, rule.results = {base};
   rule.linear = {{0, 2}};
@@ -75,23 +74,23 @@ static OpRule scatterAddRule(graph::ScatterAddOp op) {
 
 static OpRule groupedMatmulRule(graph::GroupedMatmulOp op) {
   OpRule rule;
-  OpRule::Dims rhs = rule.lettersOf(op.getRhs()), lhs, groups, out;
+  OpRule::Dims rhs = rule.loopsOf(op.getRhs()), lhs, groups, out;
   bool padded = op.isPadded();
   unsigned k = rhs[op.getTransposed() ? 2 : 1][0],
            n = rhs[op.getTransposed() ? 1 : 2][0];
-  rule.letters[k].kind = LetterKind::sum;
+  rule.loops[k].kind = LoopKind::sum;
   int64_t rows = op.getLhs().getType().getDimSize(padded ? 1 : 0);
-  unsigned row = rule.letter(rows, LetterKind::whole);
+  unsigned row = rule.loopDim(rows, LoopKind::whole);
   if (padded) {
     groups = {rhs[0]};
     lhs = {rhs[0], {row}, {k}};
     out = {rhs[0], {row}, {n}};
   } else {
     rule.groups = rhs[0][0];
-    rule.letters[*rule.groups].kind = rule.letters[row].kind = LetterKind::own;
+    rule.loops[*rule.groups].kind = rule.loops[row].kind = LoopKind::own;
     rule.ownOperands = {0, 2}, rule.ownResults = {0};
-    groups = {{rule.letter(op.getGroups().getType().getDimSize(0),
-                           LetterKind::whole)}};
+    groups = {{rule.loopDim(op.getGroups().getType().getDimSize(0),
+                            LoopKind::whole)}};
     lhs = {{row}, {k}};
     out = {{row}, {n}};
   }
@@ -101,20 +100,20 @@ static OpRule groupedMatmulRule(graph::GroupedMatmulOp op) {
 
 static OpRule groupedOuterRule(graph::GroupedOuterOp op) {
   OpRule rule;
-  OpRule::Dims out = rule.lettersOf(op.getResult()), lhs, rhs, groups;
+  OpRule::Dims out = rule.loopsOf(op.getResult()), lhs, rhs, groups;
   bool padded = op.isPadded();
   int64_t rows = op.getLhs().getType().getDimSize(padded ? 1 : 0);
-  unsigned row = rule.letter(rows, LetterKind::whole);
+  unsigned row = rule.loopDim(rows, LoopKind::whole);
   if (padded) {
     groups = {out[0]};
     lhs = {out[0], {row}, out[1]};
     rhs = {out[0], {row}, out[2]};
   } else {
     rule.groups = out[0][0];
-    rule.letters[*rule.groups].kind = rule.letters[row].kind = LetterKind::own;
+    rule.loops[*rule.groups].kind = rule.loops[row].kind = LoopKind::own;
     rule.ownOperands = {0, 1, 2};
-    groups = {{rule.letter(op.getGroups().getType().getDimSize(0),
-                           LetterKind::whole)}};
+    groups = {{rule.loopDim(op.getGroups().getType().getDimSize(0),
+                            LoopKind::whole)}};
     lhs = {{row}, out[1]};
     rhs = {{row}, out[2]};
   }
@@ -127,12 +126,12 @@ static OpRule groupedOuterRule(graph::GroupedOuterOp op) {
 static OpRule randomRule(graph::RandomOp op) {
   OpRule rule = wholeRule(op);
   if (!rule.results[0].empty())
-    rule.letters[rule.results[0][0][0]].kind = LetterKind::free;
+    rule.loops[rule.results[0][0][0]].kind = LoopKind::free;
   return rule;
 }
 
 void sharding::addContractionRules(RuleTable &table) {
-  // Strips and words are nothing that an axis divides: everywhere.
+  // Micropanels and words are nothing that an axis divides: everywhere.
   table.add<graph::DequantizeOp>(wholeRule);
   table.add<graph::EinsumOp>(einsumRule);
   table.add<graph::ReduceOp>(reduceRule);

@@ -11,20 +11,20 @@ using namespace tessera::sharding;
 // scores [..., n] → [..., k]
 static OpRule topKRule(graph::TopKOp op) {
   OpRule rule;
-  OpRule::Dims out = rule.lettersOf(op.getIndices()), in = out;
-  rule.letters[out.back()[0]].kind = LetterKind::whole;
+  OpRule::Dims out = rule.loopsOf(op.getIndices()), in = out;
+  rule.loops[out.back()[0]].kind = LoopKind::whole;
   int64_t n = graph::tensorType(op.getScores()).getShape().back();
-  in.back() = {rule.letter(n, LetterKind::whole)};
+  in.back() = {rule.loopDim(n, LoopKind::whole)};
   rule.operands = {in}, rule.results = {out};
   return rule;
 }
 
 // input [..., n] at indices [..., k]
-static OpRule pickRule(graph::PickOp op) {
+static OpRule pickRule(graph::TakeAlongAxisOp op) {
   OpRule rule;
-  OpRule::Dims out = rule.lettersOf(op.getResult()), in = out;
+  OpRule::Dims out = rule.loopsOf(op.getResult()), in = out;
   int64_t n = graph::tensorType(op.getInput()).getShape().back();
-  in.back() = {rule.letter(n, LetterKind::whole)};
+  in.back() = {rule.loopDim(n, LoopKind::whole)};
   rule.operands = {in, out}, rule.results = {out}, rule.linear = {{0}};
   return rule;
 }
@@ -33,70 +33,70 @@ static OpRule pickRule(graph::PickOp op) {
 static OpRule rankInGroupRule(graph::RankInGroupOp op) {
   OpRule rule = pointwiseRule(op);
   rule.isPointwise = false;
-  rule.letters.back().kind = LetterKind::whole;
+  rule.loops.back().kind = LoopKind::whole;
   return rule;
 }
 
-// ids [tokens, k] → offsets [groups + 1], places [tokens, k]. Places follow
+// ids [tokens, k] → offsets [groups + 1], slots [tokens, k]. Slots follow
 // from all entries before, unless rows are a device's own: those of its tokens,
 // or of its groups.
 static OpRule groupRowsRule(graph::GroupRowsOp op) {
   OpRule rule;
-  OpRule::Dims ids = rule.lettersOf(op.getIds(), LetterKind::whole),
-               offsets = rule.lettersOf(op.getOffsets(), LetterKind::whole);
-  rule.letters[ids[0][0]].kind = LetterKind::own;
-  rule.groups = rule.letter(
-      graph::tensorType(op.getOffsets()).getDimSize(0) - 1, LetterKind::own);
+  OpRule::Dims ids = rule.loopsOf(op.getIds(), LoopKind::whole),
+               offsets = rule.loopsOf(op.getOffsets(), LoopKind::whole);
+  rule.loops[ids[0][0]].kind = LoopKind::own;
+  rule.groups = rule.loopDim(
+      graph::tensorType(op.getOffsets()).getDimSize(0) - 1, LoopKind::own);
   rule.operands = {ids}, rule.results = {offsets, ids};
   rule.ownResults = {0, 1};
   rule.numbersRows = true;
   return rule;
 }
 
-// Whether `rows` has one for each of `places` [tokens, k], as group_rows makes
+// Whether `rows` has one for each of `slots` [tokens, k], as group_rows makes
 // them: then it is cut with its tokens, if rows are a device's own.
-static bool isPacked(Value rows, Value places) {
+static bool isPacked(Value rows, Value slots) {
   return graph::tensorType(rows).getDimSize(0) ==
-         graph::tensorType(places).getNumElements();
+         graph::tensorType(slots).getNumElements();
 }
 
-// Letters of places and of the first dimension of packed rows.
-static OpRule::Dims packedPlaces(OpRule &rule, Value places) {
-  OpRule::Dims dims = rule.lettersOf(places, LetterKind::whole);
-  rule.letters[dims[0][0]].kind = LetterKind::own;
+// Loops of slots and of the first dimension of packed rows.
+static OpRule::Dims packedSlots(OpRule &rule, Value slots) {
+  OpRule::Dims dims = rule.loopsOf(slots, LoopKind::whole);
+  rule.loops[dims[0][0]].kind = LoopKind::own;
   return dims;
 }
 
 static OpRule packedDispatchRule(graph::DispatchRowsOp op) {
   OpRule rule;
-  OpRule::Dims places = packedPlaces(rule, op.getPlaces());
-  unsigned width = rule.letter(graph::tensorType(op.getInput()).getDimSize(1));
-  rule.operands = {{places[0], {width}}, places};
+  OpRule::Dims slots = packedSlots(rule, op.getSlots());
+  unsigned width = rule.loopDim(graph::tensorType(op.getInput()).getDimSize(1));
+  rule.operands = {{slots[0], {width}}, slots};
   rule.linear = {{0}};
   if (op.getWeights()) {
-    rule.operands.push_back(places);
+    rule.operands.push_back(slots);
     rule.linear.push_back({2});
   }
-  rule.results = {{{places[0][0], places[1][0]}, {width}}};
+  rule.results = {{{slots[0][0], slots[1][0]}, {width}}};
   rule.ownOperands = {1}, rule.ownResults = {0};
   return rule;
 }
 
-// input [tokens, width], places and weights [tokens, k] → [rows, width]. What
+// input [tokens, width], slots and weights [tokens, k] → [rows, width]. What
 // some of the tokens give is zero in the rows of the others.
 static OpRule dispatchRule(graph::DispatchRowsOp op) {
-  if (isPacked(op.getResult(), op.getPlaces()))
+  if (isPacked(op.getResult(), op.getSlots()))
     return packedDispatchRule(op);
   OpRule rule;
-  OpRule::Dims places = rule.lettersOf(op.getPlaces()),
-               out = rule.lettersOf(op.getResult());
-  rule.letters[places[0][0]].kind = LetterKind::sum;
-  rule.letters[places[1][0]].kind = LetterKind::sum;
-  rule.letters[out[0][0]].kind = LetterKind::whole;
-  rule.operands = {{places[0], out[1]}, places};
+  OpRule::Dims slots = rule.loopsOf(op.getSlots()),
+               out = rule.loopsOf(op.getResult());
+  rule.loops[slots[0][0]].kind = LoopKind::sum;
+  rule.loops[slots[1][0]].kind = LoopKind::sum;
+  rule.loops[out[0][0]].kind = LoopKind::whole;
+  rule.operands = {{slots[0], out[1]}, slots};
   rule.linear = {{0}};
   if (op.getWeights()) {
-    rule.operands.push_back(places);
+    rule.operands.push_back(slots);
     rule.linear.push_back({2});
   }
   rule.results = {out};
@@ -114,27 +114,28 @@ static void passParts(OpRule &rule, graph::CombineRowsOp op) {
 
 static OpRule packedCombineRule(graph::CombineRowsOp op) {
   OpRule rule;
-  OpRule::Dims places = packedPlaces(rule, op.getPlaces());
-  unsigned width = rule.letter(graph::tensorType(op.getResult()).getDimSize(1));
-  rule.operands = {{{places[0][0], places[1][0]}, {width}}, places};
+  OpRule::Dims slots = packedSlots(rule, op.getSlots());
+  unsigned width =
+      rule.loopDim(graph::tensorType(op.getResult()).getDimSize(1));
+  rule.operands = {{{slots[0][0], slots[1][0]}, {width}}, slots};
   if (op.getWeights())
-    rule.operands.push_back(places);
+    rule.operands.push_back(slots);
   passParts(rule, op);
-  rule.results = {{places[0], {width}}};
+  rule.results = {{slots[0], {width}}};
   rule.ownOperands = {0, 1};
   return rule;
 }
 
-// rows [tokens × k, width], places [tokens, k], offsets [groups + 1] → the same
+// rows [tokens × k, width], slots [tokens, k], offsets [groups + 1] → the same
 // rows.
 template <typename Op> static OpRule exchangeRule(Op op) {
   OpRule rule;
-  OpRule::Dims places = packedPlaces(rule, op.getPlaces()),
-               groups = rule.lettersOf(op.getGroups(), LetterKind::whole);
+  OpRule::Dims slots = packedSlots(rule, op.getSlots()),
+               groups = rule.loopsOf(op.getGroups(), LoopKind::whole);
   OpRule::Dims rows{
-      {places[0][0], places[1][0]},
-      {rule.letter(graph::tensorType(op.getRows()).getDimSize(1))}};
-  rule.operands = {rows, places, groups};
+      {slots[0][0], slots[1][0]},
+      {rule.loopDim(graph::tensorType(op.getRows()).getDimSize(1))}};
+  rule.operands = {rows, slots, groups};
   rule.results = {rows};
   rule.ownOperands = {0, 1, 2}, rule.ownResults = {0};
   return rule;
@@ -155,54 +156,52 @@ static OpRule returnRowsRule(graph::ReturnRowsOp op) {
   return rule;
 }
 
-// input [tokens, width], rows [rows, width], places [tokens, k] → [tokens, k].
+// input [tokens, width], rows [rows, width], slots [tokens, k] → [tokens, k].
 static OpRule dotRowsRule(graph::DotRowsOp op) {
   OpRule rule;
-  OpRule::Dims places = packedPlaces(rule, op.getPlaces());
-  unsigned width = rule.letter(graph::tensorType(op.getInput()).getDimSize(1),
-                               LetterKind::sum);
-  OpRule::Dim rows = {places[0][0], places[1][0]};
-  if (isPacked(op.getRows(), op.getPlaces())) {
+  OpRule::Dims slots = packedSlots(rule, op.getSlots());
+  unsigned width = rule.loopDim(graph::tensorType(op.getInput()).getDimSize(1),
+                                LoopKind::sum);
+  OpRule::Dim rows = {slots[0][0], slots[1][0]};
+  if (isPacked(op.getRows(), op.getSlots())) {
     rule.ownOperands = {1, 2};
   } else {
-    rule.letters[places[0][0]].kind = LetterKind::free;
-    rows = {rule.letter(graph::tensorType(op.getRows()).getDimSize(0),
-                        LetterKind::whole)};
+    rule.loops[slots[0][0]].kind = LoopKind::free;
+    rows = {rule.loopDim(graph::tensorType(op.getRows()).getDimSize(0),
+                         LoopKind::whole)};
   }
-  rule.operands = {{places[0], {width}}, {rows, {width}}, places};
+  rule.operands = {{slots[0], {width}}, {rows, {width}}, slots};
   rule.linear = {{0}, {1}};
-  rule.results = {places};
+  rule.results = {slots};
   return rule;
 }
 
-// input [rows, width], places and weights [tokens, k] → [tokens, width]. Rows
+// input [rows, width], slots and weights [tokens, k] → [tokens, width]. Rows
 // of a token are summed before they are rounded.
 static OpRule combineRule(graph::CombineRowsOp op) {
-  if (isPacked(op.getInput(), op.getPlaces()))
+  if (isPacked(op.getInput(), op.getSlots()))
     return packedCombineRule(op);
   OpRule rule;
-  OpRule::Dims places = rule.lettersOf(op.getPlaces()),
-               in = rule.lettersOf(op.getInput());
+  OpRule::Dims slots = rule.loopsOf(op.getSlots()),
+               in = rule.loopsOf(op.getInput());
   bool rounds =
       op.getResult().getType().getElementType().getIntOrFloatBitWidth() < 32;
-  rule.letters[places[1][0]].kind =
-      rounds ? LetterKind::whole : LetterKind::sum;
-  rule.letters[in[0][0]].kind = LetterKind::whole;
-  rule.operands = {in, places};
+  rule.loops[slots[1][0]].kind = rounds ? LoopKind::whole : LoopKind::sum;
+  rule.loops[in[0][0]].kind = LoopKind::whole;
+  rule.operands = {in, slots};
   if (op.getWeights())
-    rule.operands.push_back(places);
+    rule.operands.push_back(slots);
   passParts(rule, op);
-  rule.results = {{places[0], in[1]}};
+  rule.results = {{slots[0], in[1]}};
   return rule;
 }
 
 // Rows take the place of others: base [rows, width], updates [ids, width].
 static OpRule scatterRowsRule(graph::ScatterRowsOp op) {
   OpRule rule;
-  OpRule::Dims base = rule.lettersOf(op.getBase()),
-               ids = rule.lettersOf(op.getIds(), LetterKind::whole),
-               updates = ids;
-  rule.letters[base[0][0]].kind = LetterKind::whole;
+  OpRule::Dims base = rule.loopsOf(op.getBase()),
+               ids = rule.loopsOf(op.getIds(), LoopKind::whole), updates = ids;
+  rule.loops[base[0][0]].kind = LoopKind::whole;
   updates.push_back(base[1]);
   rule.operands = {base, ids, updates}, rule.results = {base};
   rule.linear = {{0, 2}};
@@ -214,14 +213,14 @@ static OpRule scatterRowsRule(graph::ScatterRowsOp op) {
 // kv_heads × the rest, as in attention.
 static OpRule pagedAttentionRule(graph::PagedAttentionOp op) {
   OpRule rule;
-  OpRule::Dims keys = rule.lettersOf(op.getKeys(), LetterKind::whole),
-               table = rule.lettersOf(op.getTable(), LetterKind::whole);
+  OpRule::Dims keys = rule.loopsOf(op.getKeys(), LoopKind::whole),
+               table = rule.loopsOf(op.getTable(), LoopKind::whole);
   unsigned batch = table[0][0], heads = keys[2][0];
-  rule.letters[batch].kind = rule.letters[heads].kind = LetterKind::free;
+  rule.loops[batch].kind = rule.loops[heads].kind = LoopKind::free;
   ArrayRef<int64_t> query = graph::tensorType(op.getQuery()).getShape();
-  unsigned tokens = rule.letter(query[1], LetterKind::whole),
-           shared = rule.letter(query[2] / rule.letters[heads].size,
-                                LetterKind::whole);
+  unsigned tokens = rule.loopDim(query[1], LoopKind::whole),
+           shared =
+               rule.loopDim(query[2] / rule.loops[heads].size, LoopKind::whole);
   OpRule::Dims queries{{batch}, {tokens}, {heads, shared}, keys[3]};
   rule.operands = {queries, keys, keys, table, {{batch}}, {{batch}}};
   rule.results = {queries};
@@ -232,12 +231,12 @@ static OpRule pagedAttentionRule(graph::PagedAttentionOp op) {
 // [batch]. A row is chosen of as a whole.
 static OpRule sampleRule(graph::SampleOp op) {
   OpRule rule;
-  unsigned batch = rule.letter(graph::tensorType(op.getLogits()).getDimSize(0),
-                               LetterKind::free);
+  unsigned batch = rule.loopDim(graph::tensorType(op.getLogits()).getDimSize(0),
+                                LoopKind::free);
   for (Value operand : op->getOperands()) {
     OpRule::Dims dims{{batch}};
     for (int64_t size : graph::tensorType(operand).getShape().drop_front())
-      dims.push_back({rule.letter(size, LetterKind::whole)});
+      dims.push_back({rule.loopDim(size, LoopKind::whole)});
     rule.operands.push_back(dims);
   }
   rule.results = {{{batch}}};
@@ -246,7 +245,7 @@ static OpRule sampleRule(graph::SampleOp op) {
 
 void sharding::addRoutingRules(RuleTable &table) {
   table.add<graph::TopKOp>(topKRule);
-  table.add<graph::PickOp>(pickRule);
+  table.add<graph::TakeAlongAxisOp>(pickRule);
   table.add<graph::RankInGroupOp>(rankInGroupRule);
   table.add<graph::GroupRowsOp>(groupRowsRule);
   table.add<graph::DispatchRowsOp>(dispatchRule);

@@ -9,15 +9,15 @@ using namespace tessera::sharding;
 static OpRule constantRule(graph::ConstantOp op) {
   OpRule rule;
   bool splat = isa<SplatElementsAttr>(op.getValue());
-  rule.results = {rule.lettersOf(op.getResult(),
-                                 splat ? LetterKind::free : LetterKind::whole)};
+  rule.results = {
+      rule.loopsOf(op.getResult(), splat ? LoopKind::free : LoopKind::whole)};
   return rule;
 }
 
 // Counted along a dimension that is cut: LocalPositions.cpp.
 static OpRule iotaRule(graph::IotaOp op) {
   OpRule rule;
-  rule.results = {rule.lettersOf(op.getResult())};
+  rule.results = {rule.loopsOf(op.getResult())};
   return rule;
 }
 
@@ -30,7 +30,7 @@ static OpRule reshapeRule(graph::ReshapeOp op) {
   OpRule::Dims in(from.size()), out(to.size());
   auto whole = [&](ArrayRef<int64_t> shape, size_t i, OpRule::Dims &dims) {
     for (; i < shape.size(); ++i)
-      dims[i].push_back(rule.letter(shape[i], LetterKind::whole));
+      dims[i].push_back(rule.loopDim(shape[i], LoopKind::whole));
   };
   if (op.getInput().getType().getNumElements() == 0) {
     whole(from, 0, in), whole(to, 0, out);
@@ -45,16 +45,16 @@ static OpRule reshapeRule(graph::ReshapeOp op) {
     if (std::max(left, right) % common) {
       // 6 × 4 against 4 × 6: neither side's cut is one of the other.
       OpRule::Dim rest;
-      in[i].push_back(rule.letter(left, LetterKind::whole));
-      out[o].push_back(rule.letter(right, LetterKind::whole));
+      in[i].push_back(rule.loopDim(left, LoopKind::whole));
+      out[o].push_back(rule.loopDim(right, LoopKind::whole));
       whole(from, i + 1, in), whole(to, o + 1, out);
       rule.operands = {in}, rule.results = {out};
       return rule;
     }
     if (common > 1) {
-      unsigned letter = rule.letter(common);
-      in[i].push_back(letter);
-      out[o].push_back(letter);
+      unsigned loopDim = rule.loopDim(common);
+      in[i].push_back(loopDim);
+      out[o].push_back(loopDim);
     }
     left /= common, right /= common;
     if (left == 1 && ++i < from.size())
@@ -68,7 +68,7 @@ static OpRule reshapeRule(graph::ReshapeOp op) {
 
 static OpRule transposeRule(graph::TransposeOp op) {
   OpRule rule;
-  OpRule::Dims in = rule.lettersOf(op.getInput()), out;
+  OpRule::Dims in = rule.loopsOf(op.getInput()), out;
   for (int64_t dim : op.getPermutation())
     out.push_back(in[dim]);
   rule.operands = {in}, rule.results = {out}, rule.linear = {{0}};
@@ -77,7 +77,7 @@ static OpRule transposeRule(graph::TransposeOp op) {
 
 static OpRule broadcastRule(graph::BroadcastOp op) {
   OpRule rule;
-  OpRule::Dims out = rule.lettersOf(op.getResult()), in;
+  OpRule::Dims out = rule.loopsOf(op.getResult()), in;
   for (int64_t dim : op.getDims())
     in.push_back(out[dim]);
   rule.operands = {in}, rule.results = {out}, rule.linear = {{0}};
@@ -93,14 +93,14 @@ static OpRule sliceRule(graph::SliceOp op) {
        llvm::zip(op.getInput().getType().getShape(),
                  op.getResult().getType().getShape(), op.getStart())) {
     if (from == to) {
-      in.push_back({rule.letter(to)});
+      in.push_back({rule.loopDim(to)});
       out.push_back(in.back());
     } else if (to > 0 && from % to == 0 && start % to == 0) {
-      out.push_back({rule.letter(to)});
-      in.push_back({rule.letter(from / to, LetterKind::whole), out.back()[0]});
+      out.push_back({rule.loopDim(to)});
+      in.push_back({rule.loopDim(from / to, LoopKind::whole), out.back()[0]});
     } else {
-      in.push_back({rule.letter(from, LetterKind::whole)});
-      out.push_back({rule.letter(to, LetterKind::whole)});
+      in.push_back({rule.loopDim(from, LoopKind::whole)});
+      out.push_back({rule.loopDim(to, LoopKind::whole)});
     }
   }
   rule.operands = {in}, rule.results = {out}, rule.linear = {{0}};
@@ -110,7 +110,7 @@ static OpRule sliceRule(graph::SliceOp op) {
 // Equal inputs become a factor of the result; unequal ones are joined whole.
 static OpRule concatRule(graph::ConcatOp op) {
   OpRule rule;
-  OpRule::Dims out = rule.lettersOf(op.getResult());
+  OpRule::Dims out = rule.loopsOf(op.getResult());
   int64_t dim = op.getDim(), count = op.getInputs().size();
   auto sizeOf = [&](Value input) {
     return graph::tensorType(input).getDimSize(dim);
@@ -120,18 +120,18 @@ static OpRule concatRule(graph::ConcatOp op) {
                             [&](Value input) { return sizeOf(input) == each; });
   OpRule::Dims in = out;
   if (equal)
-    in[dim] = {rule.letter(each)};
+    in[dim] = {rule.loopDim(each)};
   for (Value input : op.getInputs()) {
     if (!equal)
-      in[dim] = {rule.letter(sizeOf(input), LetterKind::whole)};
+      in[dim] = {rule.loopDim(sizeOf(input), LoopKind::whole)};
     rule.operands.push_back(in);
   }
   unsigned joined = out[dim][0];
-  rule.letters[joined] = {equal ? count : count * each, LetterKind::whole};
+  rule.loops[joined] = {equal ? count : count * each, LoopKind::whole};
   if (equal)
     out[dim].push_back(in[dim][0]);
   else
-    rule.letters[joined].size = op.getResult().getType().getDimSize(dim);
+    rule.loops[joined].size = op.getResult().getType().getDimSize(dim);
   rule.results = {out};
   rule.linear = {llvm::to_vector<2>(llvm::seq<unsigned>(0, count))};
   return rule;
@@ -143,9 +143,9 @@ static OpRule padRule(graph::PadOp op) {
   for (auto [from, to] : llvm::zip(op.getInput().getType().getShape(),
                                    op.getResult().getType().getShape())) {
     bool same = from == to;
-    LetterKind kind = same ? LetterKind::free : LetterKind::whole;
-    out.push_back({rule.letter(to, kind)});
-    in.push_back(same ? out.back() : OpRule::Dim{rule.letter(from, kind)});
+    LoopKind kind = same ? LoopKind::free : LoopKind::whole;
+    out.push_back({rule.loopDim(to, kind)});
+    in.push_back(same ? out.back() : OpRule::Dim{rule.loopDim(from, kind)});
   }
   rule.operands = {in}, rule.results = {out}, rule.linear = {{0}};
   return rule;
@@ -153,9 +153,9 @@ static OpRule padRule(graph::PadOp op) {
 
 static OpRule dynamicSliceRule(graph::DynamicSliceOp op) {
   OpRule rule;
-  OpRule::Dims out = rule.lettersOf(op.getResult()), in;
+  OpRule::Dims out = rule.loopsOf(op.getResult()), in;
   in.push_back(
-      {rule.letter(op.getInput().getType().getDimSize(0), LetterKind::whole)});
+      {rule.loopDim(op.getInput().getType().getDimSize(0), LoopKind::whole)});
   llvm::append_range(in, out);
   rule.operands = {in, {}}, rule.results = {out}, rule.linear = {{0}};
   return rule;
@@ -163,9 +163,9 @@ static OpRule dynamicSliceRule(graph::DynamicSliceOp op) {
 
 static OpRule dynamicUpdateRule(graph::DynamicUpdateOp op) {
   OpRule rule;
-  OpRule::Dims update = rule.lettersOf(op.getUpdate()), in;
+  OpRule::Dims update = rule.loopsOf(op.getUpdate()), in;
   in.push_back(
-      {rule.letter(op.getInput().getType().getDimSize(0), LetterKind::whole)});
+      {rule.loopDim(op.getInput().getType().getDimSize(0), LoopKind::whole)});
   llvm::append_range(in, update);
   rule.operands = {in, update, {}}, rule.results = {in};
   rule.linear = {{0, 1}};

@@ -17,7 +17,7 @@ enum class ZeroStage { none, optimizer, gradients, parameters };
 struct Cutting {
   enum class Kind {
     none,
-    factor, ///< `factor` of the letter or dimension `name`
+    factor, ///< `factor` of the loopDim or dimension `name`
     parts   ///< not, but parts of sums along the axis pass through
   };
   Kind kind = Kind::none;
@@ -29,7 +29,7 @@ struct Cutting {
 /// What is cut along one axis otherwise than its colors say.
 struct Exceptions {
   unsigned axis = 0;
-  std::vector<std::optional<Cutting>> ofStep;  ///< letters of the op's rule
+  std::vector<std::optional<Cutting>> ofStep;  ///< loops of the op's rule
   std::vector<std::optional<Cutting>> ofValue; ///< dimensions, by class
 };
 
@@ -170,7 +170,7 @@ private:
   Factor *factorOf(Cut &cut, const OpRule::Dim &names, unsigned number) const;
   bool cutGroups(Cut &cut, unsigned axis, std::optional<Color> color) const;
   void chooseCuts(mlir::Operation *op, Cut &cut) const;
-  bool keepsIntegers(mlir::Operation *op, const Cut &cut, unsigned letter,
+  bool keepsIntegers(mlir::Operation *op, const Cut &cut, unsigned loopDim,
                      unsigned factor, unsigned axis) const;
   void inherit(mlir::Operation *op, unsigned axis, Cut &cut) const;
   void keepParts(mlir::Operation *op, Cut &cut) const;

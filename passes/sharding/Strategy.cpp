@@ -71,7 +71,7 @@ static void addExperts(ModuleOp module, const Factors &factors, Roles &roles) {
   module.walk([&](graph::GroupedMatmulOp op) {
     Factors::Computation computation = factors.of(op.getOperation());
     if (computation.rule.groups)
-      for (Factors::Atom atom : computation.letters[*computation.rule.groups])
+      for (Factors::Atom atom : computation.loops[*computation.rule.groups])
         if (!llvm::is_contained(roles.experts, atom.color))
           roles.experts.push_back(atom.color);
   });

@@ -16,16 +16,16 @@ namespace {
 class Computation {
 public:
   Computation(Operation *op, const OpRule &rule, const PlacementReader &reader)
-      : op(op), rule(rule), reader(reader), cuts(rule.letters.size()) {}
+      : op(op), rule(rule), reader(reader), cuts(rule.loops.size()) {}
 
   LogicalResult verify() {
     for (auto [i, operand] : llvm::enumerate(op->getOperands()))
-      if (failed(readLetters(operand, rule.operands[i], side("operand", i),
-                             rule.sentOperand == i)))
+      if (failed(readLoops(operand, rule.operands[i], side("operand", i),
+                           rule.sentOperand == i)))
         return failure();
     for (auto [i, result] : llvm::enumerate(op->getResults()))
-      if (failed(readLetters(result, rule.results[i], side("result", i),
-                             rule.sentResult == i)))
+      if (failed(readLoops(result, rule.results[i], side("result", i),
+                           rule.sentResult == i)))
         return failure();
     if (failed(readOwnRows()) || failed(verifyOwnCuts()) ||
         failed(verifySentRows()))
@@ -35,21 +35,21 @@ public:
   }
 
 private:
-  LogicalResult readLetters(Value value, const OpRule::Dims &dims,
-                            const std::string &name, bool isSent);
-  LogicalResult readLetter(unsigned letter, DimPlacement cut,
+  LogicalResult readLoops(Value value, const OpRule::Dims &dims,
+                          const std::string &name, bool isSent);
+  LogicalResult readLetter(unsigned loopDim, DimPlacement cut,
                            const std::string &name);
   LogicalResult readOwnRows();
   LogicalResult verifyOwnCuts() const;
   LogicalResult verifySentRows() const;
-  bool isCutAlong(unsigned axis, ArrayRef<unsigned> letters) const;
+  bool isCutAlong(unsigned axis, ArrayRef<unsigned> loops) const;
   Axes summedOutside(const OpRule::Dims &dims) const;
   FailureOr<SmallVector<Axes>> partsOfOperands() const;
   FailureOr<Axes> keptParts() const;
   LogicalResult requireUncut(const Axes &kept, unsigned operand) const;
   LogicalResult verifyResults(const Axes &kept) const;
 
-  /// How a letter is cut, and who said so first.
+  /// How a loopDim is cut, and who said so first.
   struct Cut {
     std::optional<DimPlacement> factors;
     std::string by;
@@ -65,15 +65,15 @@ private:
 
 //===--- loops ------------------------------------------------------------===//
 
-LogicalResult Computation::readLetter(unsigned letter, DimPlacement cut,
+LogicalResult Computation::readLetter(unsigned loopDim, DimPlacement cut,
                                       const std::string &name) {
   normalizeFactors(cut, reader.mesh);
   bool isCut = llvm::any_of(
       cut, [](const Factor &factor) { return !factor.axes.empty(); });
-  if (isCut && rule.letters[letter].kind == LetterKind::whole)
+  if (isCut && rule.loops[loopDim].kind == LoopKind::whole)
     return op->emitOpError() << name << " is cut as " << reader.text(cut)
                              << ", but the op needs all of it";
-  Cut &known = cuts[letter];
+  Cut &known = cuts[loopDim];
   if (!known.factors) {
     known = {std::move(cut), name};
     return success();
@@ -85,26 +85,26 @@ LogicalResult Computation::readLetter(unsigned letter, DimPlacement cut,
                            << reader.text(*known.factors);
 }
 
-// From the fastest-varying letter on; without rows that were sent, which are
+// From the fastest-varying loopDim on; without rows that were sent, which are
 // cut otherwise.
-LogicalResult Computation::readLetters(Value value, const OpRule::Dims &dims,
-                                       const std::string &name, bool isSent) {
+LogicalResult Computation::readLoops(Value value, const OpRule::Dims &dims,
+                                     const std::string &name, bool isSent) {
   const Placement &place = reader.of(value);
-  for (auto [d, letters] : llvm::enumerate(dims)) {
+  for (auto [d, loops] : llvm::enumerate(dims)) {
     if (isSent && d == 0)
       continue;
     std::string where = name + " dimension " + std::to_string(d);
     DimPlacement rest = place.dims[d];
-    for (size_t k = letters.size(); k-- > 0;) {
-      int64_t size = rule.letters[letters[k]].size;
+    for (size_t k = loops.size(); k-- > 0;) {
+      int64_t size = rule.loops[loops[k]].size;
       auto split = splitFactors(rest, size, reader.mesh);
       if (!split)
         return op->emitOpError()
                << where << " is cut as " << reader.text(place.dims[d])
                << ", which is no cut of its factor of " << size;
       rest = split->first;
-      if (failed(readLetter(letters[k], split->second,
-                            letters.size() == 1
+      if (failed(readLetter(loops[k], split->second,
+                            loops.size() == 1
                                 ? where
                                 : where + " factor " + std::to_string(k))))
         return failure();
@@ -141,10 +141,10 @@ LogicalResult Computation::readOwnRows() {
   return success();
 }
 
-bool Computation::isCutAlong(unsigned axis, ArrayRef<unsigned> letters) const {
-  return llvm::any_of(letters, [&](unsigned letter) {
-    return cuts[letter].factors &&
-           llvm::any_of(*cuts[letter].factors, [&](const Factor &factor) {
+bool Computation::isCutAlong(unsigned axis, ArrayRef<unsigned> loops) const {
+  return llvm::any_of(loops, [&](unsigned loopDim) {
+    return cuts[loopDim].factors &&
+           llvm::any_of(*cuts[loopDim].factors, [&](const Factor &factor) {
              return llvm::is_contained(factor.axes, axis);
            });
   });
@@ -152,8 +152,8 @@ bool Computation::isCutAlong(unsigned axis, ArrayRef<unsigned> letters) const {
 
 // What numbers by device may be cut by device, and must be where groups are.
 LogicalResult Computation::verifyOwnCuts() const {
-  for (auto [letter, cut] : llvm::enumerate(cuts)) {
-    if (rule.letters[letter].kind != LetterKind::own || !cut.factors)
+  for (auto [loopDim, cut] : llvm::enumerate(cuts)) {
+    if (rule.loops[loopDim].kind != LoopKind::own || !cut.factors)
       continue;
     for (const Factor &factor : *cut.factors)
       for (unsigned axis : factor.axes)
@@ -164,12 +164,12 @@ LogicalResult Computation::verifyOwnCuts() const {
   }
   if (!rule.groups || rule.numbersRows)
     return success();
-  SmallVector<unsigned> letters;
-  for (auto [letter, cut] : llvm::enumerate(cuts))
-    if (rule.letters[letter].kind == LetterKind::own)
-      letters.push_back(letter);
+  SmallVector<unsigned> loops;
+  for (auto [loopDim, cut] : llvm::enumerate(cuts))
+    if (rule.loops[loopDim].kind == LoopKind::own)
+      loops.push_back(loopDim);
   for (unsigned axis : own)
-    if (!isCutAlong(axis, letters))
+    if (!isCutAlong(axis, loops))
       return op->emitOpError("has rows of each device along ")
              << reader.text(axis) << ", which cuts neither rows nor groups";
   return success();
@@ -200,14 +200,14 @@ LogicalResult Computation::verifySentRows() const {
 
 //===--- parts of sums ----------------------------------------------------===//
 
-// The axes that cut sums over letters that `dims` does not have.
+// The axes that cut sums over loops that `dims` does not have.
 Axes Computation::summedOutside(const OpRule::Dims &dims) const {
   Axes axes;
-  for (auto [letter, cut] : llvm::enumerate(cuts)) {
+  for (auto [loopDim, cut] : llvm::enumerate(cuts)) {
     bool inside = llvm::any_of(dims, [&](const OpRule::Dim &dim) {
-      return llvm::is_contained(dim, letter);
+      return llvm::is_contained(dim, loopDim);
     });
-    if (rule.letters[letter].kind != LetterKind::sum || inside || !cut.factors)
+    if (rule.loops[loopDim].kind != LoopKind::sum || inside || !cut.factors)
       continue;
     for (const Factor &factor : *cut.factors)
       llvm::append_range(axes, factor.axes);

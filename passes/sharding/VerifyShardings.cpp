@@ -1,6 +1,6 @@
 // The postcondition of assign-shardings, from the attributes alone: of what
 // made them it uses the rules of ops and no decision.
-#include "dialects/dist/InPartsAttr.h"
+#include "dialects/dist/CollectiveMatmulAttr.h"
 #include "passes/sharding/Factors.h"
 #include "passes/sharding/InParts.h"
 #include "passes/sharding/PlacementReader.h"
@@ -276,7 +276,8 @@ LogicalResult Verifier::verifyReshard(dist::ReshardOp op) {
   const Placement &from = reader.of(op.getInput()),
                   &to = reader.of(op.getResult());
   if (std::string why = "it is no gather or scatter over 'tensor' alone";
-      op->hasAttr(dist::kInPartsAttr) && !partedReshard(op, reader, why))
+      op->hasAttr(dist::kCollectiveMatmulAttr) &&
+      !partedReshard(op, reader, why))
     return op.emitOpError("cannot go in parts: ") << why;
   bool kept = llvm::all_of(to.partial, [&](unsigned axis) {
     return llvm::is_contained(from.partial, axis) && from.kind == to.kind;

@@ -3,9 +3,9 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "parallelism/pipeline/Check.h"
 #include "parallelism/pipeline/Generate.h"
+#include "passes/sharding/Factors.h"
 #include "passes/stages/ProgramCut.h"
 #include "passes/stages/Stages.h"
-#include "passes/sharding/Factors.h"
 #include "llvm/ADT/StringMap.h"
 
 using namespace mlir;
@@ -112,24 +112,24 @@ static LogicalResult readBefore(ArrayRef<func::CallOp> calls, Layers &layers) {
   return success();
 }
 
-// Of the blocks that are called in several places the last ones are those of a
-// step, the others count something before it, as moe.balance: global does.
+// Of the blocks that are called in several locations the last ones are those of
+// a step, the others count something before it, as moe.balance: global does.
 static LogicalResult readProgram(func::FuncOp function, Layers &layers) {
-  llvm::MapVector<Block *, SmallVector<func::CallOp>> places;
+  llvm::MapVector<Block *, SmallVector<func::CallOp>> locations;
   function.walk([&](func::CallOp call) {
     if (!sharding::isPointwiseCall(call))
-      places[call->getBlock()].push_back(call);
+      locations[call->getBlock()].push_back(call);
   });
-  if (places.empty())
+  if (locations.empty())
     return success();
-  auto [step, calls] = places.back();
+  auto [step, calls] = locations.back();
   if (function.getName() == kTrainStep &&
       !isa<graph::LoopOp>(step->getParentOp()))
     return function.emitError("a pipeline wants several microbatches: set "
                               "batch.accumulate to the axis's size or more");
   if (failed(readLayers(calls, layers)))
     return failure();
-  for (auto &[body, others] : llvm::drop_end(places))
+  for (auto &[body, others] : llvm::drop_end(locations))
     if (failed(readBefore(others, layers)))
       return failure();
   bool behind = false;
@@ -138,7 +138,8 @@ static LogicalResult readProgram(func::FuncOp function, Layers &layers) {
     bool isBlock = call && !sharding::isPointwiseCall(call);
     behind |= isBlock && call->getBlock() == step;
     auto costed = dyn_cast<graph::Costed>(op);
-    bool isCounted = op->getBlock() == step || !places.contains(op->getBlock());
+    bool isCounted =
+        op->getBlock() == step || !locations.contains(op->getBlock());
     if (costed && isCounted && !isBlock)
       (behind ? layers.flopsBehind : layers.flopsBefore) += costed.getFlops();
   });

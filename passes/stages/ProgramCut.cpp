@@ -56,7 +56,7 @@ FailureOr<llvm::SetVector<Block *>> ProgramCut::findBodies() {
     if ((body != outer && !isLoop) || (back && body != back) ||
         (bodies.size() > 1 && bodies.contains(outer))) {
       call.emitError("the blocks of @")
-          << function.getName() << " are in several places; a pipeline has "
+          << function.getName() << " are in several locations; a pipeline has "
           << "one loop that goes backward, and before it loops that do not";
       return WalkResult::interrupt();
     }

@@ -1,9 +1,9 @@
 // One device's programs become those of its rank of the pipeline.
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Transforms/Passes.h"
+#include "passes/sharding/Placement.h"
 #include "passes/stages/StageEmitter.h"
 #include "passes/stages/Stages.h"
-#include "passes/sharding/Placement.h"
 
 using namespace mlir;
 using namespace tessera;
@@ -114,15 +114,15 @@ private:
     describe(cuts, text);
     // All programs find the state at one place.
     StateRanks all = state;
-    std::vector<ResultPlaces> places;
+    std::vector<ResultLocations> locations;
     for (auto &cut : cuts)
-      places.emplace_back(*cut, state, all);
+      locations.emplace_back(*cut, state, all);
     for (auto &cut : cuts)
       addUnused(cut->function, schedule.ranks, all);
     int rank = static_cast<int>(
         mesh.coordinatesOf(device)[*mesh.find(dist::kPipeAxis)]);
     RankView view{meshOp, rank, all};
-    for (auto [cut, place] : llvm::zip_equal(cuts, places)) {
+    for (auto [cut, place] : llvm::zip_equal(cuts, locations)) {
       place.finish(all);
       if (failed(StageEmitter(*cut, place, view).run()))
         return failure();

@@ -9,9 +9,9 @@ using graph::tensorType;
 /// Tells ops of a loop that counts before a step from equal ones of the step.
 static constexpr llvm::StringLiteral kCountsAttr = "counts_before";
 
-StageEmitter::StageEmitter(ProgramCut &cut, const ResultPlaces &places,
+StageEmitter::StageEmitter(ProgramCut &cut, const ResultLocations &locations,
                            const RankView &view)
-    : cut(cut), places(places), view(view), b(cut.function.getContext()),
+    : cut(cut), locations(locations), view(view), b(cut.function.getContext()),
       e(b, cut.function.getLoc()), body(new Block) {}
 
 LogicalResult StageEmitter::run() {
@@ -103,7 +103,7 @@ Value StageEmitter::get(Value value, int microbatch) {
   }
   Operation *def = value.getDefiningOp();
   bool isFree =
-      def && !places.placeOf(def) &&
+      def && !locations.placeOf(def) &&
       !(part && (part->cellOf(def) != LoopCut::kFree || part->sumOf(def)));
   if (!isFree) {
     emitError(value.getLoc()) << "is needed on rank " << view.rank
@@ -342,16 +342,16 @@ Value StageEmitter::addParts(const Ranks &ranks, Value own) {
 }
 
 LogicalResult StageEmitter::emitResults() {
-  for (int level = 0; level < places.levels(); ++level) {
+  for (int level = 0; level < locations.levels(); ++level) {
     for (Operation &op : cut.function.getBody().front().without_terminator()) {
-      const Place *place = places.placeOf(&op);
+      const Place *place = locations.placeOf(&op);
       if (!place || place->level != level || !place->ranks.test(view.rank))
         continue;
       LoopCut *loop = cut.loopOf(&op);
       if (loop ? failed(emitLoop(*loop)) : !clone(&op, -1))
         return failure();
     }
-    if (failed(share(places.sharedBehind(level))))
+    if (failed(share(locations.sharedBehind(level))))
       return failure();
   }
   return success();
@@ -375,7 +375,7 @@ LogicalResult StageEmitter::share(ArrayRef<Value> values) {
     if (tensorType(value).getRank() == 0)
       continue;
     Value own = e.zeros(tensorType(value));
-    bool isFirst = places.placeOf(value).ranks.find_first() == view.rank;
+    bool isFirst = locations.placeOf(value).ranks.find_first() == view.rank;
     if (isFirst && !(own = get(value, -1)))
       return failure();
     Value sum = addOverRanks(own);
@@ -396,7 +396,7 @@ LogicalResult StageEmitter::shareScalars(ArrayRef<Value> scalars) {
     zeros = 0;
   };
   for (Value scalar : scalars) {
-    if (places.placeOf(scalar).ranks.find_first() != view.rank) {
+    if (locations.placeOf(scalar).ranks.find_first() != view.rank) {
       ++zeros;
       continue;
     }

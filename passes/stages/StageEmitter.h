@@ -2,7 +2,7 @@
 #pragma once
 #include "dialects/dist/DistOps.h"
 #include "dialects/graph/Build.h"
-#include "passes/stages/ResultPlaces.h"
+#include "passes/stages/ResultLocations.h"
 
 namespace tessera::stages {
 
@@ -15,7 +15,7 @@ struct RankView {
 
 class StageEmitter {
 public:
-  StageEmitter(ProgramCut &cut, const ResultPlaces &places,
+  StageEmitter(ProgramCut &cut, const ResultLocations &locations,
                const RankView &view);
   /// Replaces the function's body, arguments and results.
   mlir::LogicalResult run();
@@ -57,7 +57,7 @@ private:
   mlir::FlatSymbolRefAttr meshName();
 
   ProgramCut &cut;
-  const ResultPlaces &places;
+  const ResultLocations &locations;
   RankView view;
   mlir::OpBuilder b;
   graph::Emitter e;

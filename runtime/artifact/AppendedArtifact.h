@@ -2,7 +2,7 @@
 // runtime that reads it. This header depends on nothing of either.
 //
 //   prefix    nothing (a .tsr file), the executable that will run it, or a
-//             model's weights and texts (runtime/generate/ShippedModel.h)
+//             model's weights and texts (runtime/generate/PackagedModel.h)
 //   padding   zero bytes up to a multiple of kArtifactAlignment
 //   artifact  the finished FlatBuffer of Artifact.fbs
 //   footer    the last kFooterBytes of the file

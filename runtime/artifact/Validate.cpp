@@ -55,7 +55,7 @@ std::string_view printable(std::string_view text) {
 
 namespace {
 
-Status checkTexts(Checker &checker) {
+Status checkInputs(Checker &checker) {
   const Artifact &artifact = checker.artifact;
   for (const auto &[text, what] :
        {std::pair(artifact.compiler_version(), "compiler_version"),
@@ -183,7 +183,7 @@ Status checkShare(Checker &checker, const Share &share) {
 
 Status checkArtifact(Checker &checker) {
   const Artifact &artifact = checker.artifact;
-  TESSERA_RETURN_IF_ERROR(checkTexts(checker));
+  TESSERA_RETURN_IF_ERROR(checkInputs(checker));
   if (artifact.schema_version() != kSchemaVersion)
     return checker.fail(&artifact,
                         "schema version {}, but this runtime reads {} "

@@ -79,7 +79,7 @@ Status checkQuantized(Checker &checker, const Tensor &tensor) {
                                from.group(), from.zeros(),   from.floats()};
   const std::int64_t stack = from.stack();
   if (stack > 0 && (from.transposed() || from.rows() % stack != 0 ||
-                    from.rows() / stack % QuantizedLayout::kStrip != 0 ||
+                    from.rows() / stack % QuantizedLayout::kMicropanel != 0 ||
                     toView(from.source()).find('*') == std::string_view::npos))
     return checker.fail(&tensor, "a stack of {} matrices of {} rows in all",
                         stack, from.rows());
@@ -92,11 +92,11 @@ Status checkQuantized(Checker &checker, const Tensor &tensor) {
     return checker.fail(&tensor, "floats of {} bits{}", layout.bits,
                         layout.zeros ? " with zero points" : "");
   const bool isBf16 = !layout.hasScales();
-  const std::int64_t wanted[] = {layout.strips(),
+  const std::int64_t wanted[] = {layout.micropanels(),
                                  isScales ? layout.scaleRows()
                                           : layout.words() *
                                                 (isBf16 ? layout.perWord() : 1),
-                                 QuantizedLayout::kStrip};
+                                 QuantizedLayout::kMicropanel};
   const ElementType type = isScales ? ElementType::f16
                            : isBf16 ? ElementType::bf16
                                     : ElementType::i32;

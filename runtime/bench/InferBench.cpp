@@ -87,13 +87,15 @@ private:
   }
   double peak();
   /// A token is chosen, as when text is generated, though another one follows.
-  Wanted wanted() const { return {.logits = false, .wishes = {&likeliest, 1}}; }
+  Wanted wanted() const {
+    return {.logits = false, .samplings = {&likeliest, 1}};
+  }
 
   Decoder &decoder;
   const InferCost &cost;
   const InferBenchOptions &options;
   std::vector<int32_t> tokens;
-  TokenWish likeliest;
+  TokenSampling likeliest;
   InferBenchResult result;
 };
 

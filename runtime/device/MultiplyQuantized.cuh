@@ -20,7 +20,7 @@ namespace tessera::device {
 
 //===--- words ------------------------------------------------------------===//
 
-inline constexpr int kQuantBlock = 32, kQuantStrip = 16;
+inline constexpr int kQuantBlock = 32, kQuantMicropanel = 16;
 
 /// What shared memory has there, in one access.
 template <typename T, typename U> TESSERA_DEVICE T readShared(const U *from) {
@@ -75,12 +75,13 @@ template <typename Number> struct QuantWords {
   uint32_t at[kCount];
 };
 
-/// Those of a strip's columns g and g + 8, where the block begins at word
+/// Those of a micropanel's columns g and g + 8, where the block begins at word
 /// `first`. Lanes take them in different orders, so that all banks are read.
-template <typename Number, int Strips, int Columns>
-TESSERA_DEVICE void loadWords(QuantWords<Number> (&to)[2],
-                              const SharedTile<int32_t, Strips, Columns> &words,
-                              int strip, int first) {
+template <typename Number, int Micropanels, int Columns>
+TESSERA_DEVICE void
+loadWords(QuantWords<Number> (&to)[2],
+          const SharedTile<int32_t, Micropanels, Columns> &words,
+          int micropanel, int first) {
   constexpr int kCount = QuantWords<Number>::kCount;
   int g = lane() / 4, q = lane() % 4, upper = q / 2, odd = q % 2;
   uint32_t loaded[2][kCount];
@@ -90,7 +91,7 @@ TESSERA_DEVICE void loadWords(QuantWords<Number> (&to)[2],
   for (int i = 0; i < kCount; ++i) {
     int word = first + kCount * q + (kCount == 2 ? i ^ odd : i);
     loaded[half][i] = readShared<uint32_t>(
-        words.at(strip, word * kQuantStrip + (half ^ upper) * 8 + g));
+        words.at(micropanel, word * kQuantMicropanel + (half ^ upper) * 8 + g));
   }
   TESSERA_UNROLL
   for (int half = 0; half < 2; ++half)
@@ -302,10 +303,10 @@ template <typename Layout, int Splits> struct QuantRows {
   }
 };
 
-/// sum + a × weights. A row of `words` has a strip's words of all columns of a,
-/// 16 in each; one of `scales` those of their groups, with `Zeros` 16 zero
-/// points behind each 16 scales. With `Splits` rows 16 s to 16 s + 15 are sums
-/// over part s of the columns of a, which has 16 rows.
+/// sum + a × weights. A row of `words` has a micropanel's words of all columns
+/// of a, 16 in each; one of `scales` those of their groups, with `Zeros` 16
+/// zero points behind each 16 scales. With `Splits` rows 16 s to 16 s + 15 are
+/// sums over part s of the columns of a, which has 16 rows.
 template <typename Number, int Group, bool Zeros, int Splits, typename Layout,
           typename A, typename Words, typename Scales>
 TESSERA_DEVICE Tile<float, Layout>
@@ -315,7 +316,7 @@ multiplyQuantized(const A &a, const Words &words, const Scales &scales,
   constexpr int kPart = Left::kColumns / Splits;
   constexpr int kBlocks = Left::kBlocks, kStep = kBlocks * kQuantBlock;
   static_assert(kPart % kStep == 0 && Layout::kAcross % 2 == 0,
-                "whole blocks and strips");
+                "whole blocks and micropanels");
   int g = lane() / 4, q = lane() % 4;
   int begin = Splits == 1 ? 0 : warp() / Layout::kWarpsN * kPart;
   TESSERA_UNROLL_BY(Layout::kDown == 1 ? 2 : 1)
@@ -326,21 +327,21 @@ multiplyQuantized(const A &a, const Words &words, const Scales &scales,
     TESSERA_UNROLL
     for (int block = 0; block < kBlocks; ++block) {
       int term = k + block * kQuantBlock,
-          group = term / Group * (Zeros ? 2 : 1) * kQuantStrip;
+          group = term / Group * (Zeros ? 2 : 1) * kQuantMicropanel;
       TESSERA_UNROLL
       for (int j = 0; j < Layout::kAcross; j += 2) {
-        int strip = Layout::firstColumn(j) / kQuantStrip;
+        int micropanel = Layout::firstColumn(j) / kQuantMicropanel;
         QuantWords<Number> loaded[2];
-        loadWords(loaded, words, strip, term * Number::kBits / 32);
+        loadWords(loaded, words, micropanel, term * Number::kBits / 32);
         TESSERA_UNROLL
         for (int half = 0; half < 2; ++half) {
           float zero = 0;
           if constexpr (Zeros)
-            zero = toFloat(readShared<f16>(
-                scales.at(strip, group + kQuantStrip + 8 * half + g)));
+            zero = toFloat(readShared<f16>(scales.at(
+                micropanel, group + kQuantMicropanel + 8 * half + g)));
           const typename Left::template Right<Zeros> right(loaded[half], zero);
           auto pair = readShared<Packet<f16, 2>>(
-              scales.at(strip, group + 8 * half + 2 * q));
+              scales.at(micropanel, group + 8 * half + 2 * q));
           float scale[] = {toFloat(pair.at[0]), toFloat(pair.at[1])};
           TESSERA_UNROLL
           for (int i = 0; i < Layout::kDown; ++i) {

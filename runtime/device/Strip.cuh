@@ -15,7 +15,7 @@ constexpr int vectorOf(int each, int size) {
                                           : 1;
 }
 
-template <int N, int Threads> struct Strip {
+template <int N, int Threads> struct Micropanel {
   static constexpr int kElements = N;
   static constexpr int kEach = (N + Threads - 1) / Threads;
   static constexpr int kVector = vectorOf(kEach, N);
@@ -31,12 +31,12 @@ template <int N, int Threads> struct Strip {
 };
 
 template <typename Layout>
-concept IsStrip = requires { Layout::kVector; };
+concept IsMicropanel = requires { Layout::kVector; };
 
 //===--- making -----------------------------------------------------------===//
 
 /// start, start + 1, …
-template <IsStrip Layout>
+template <IsMicropanel Layout>
 TESSERA_DEVICE Tile<int32_t, Layout> iota(int64_t start) {
   Tile<int32_t, Layout> result;
   TESSERA_UNROLL
@@ -46,7 +46,7 @@ TESSERA_DEVICE Tile<int32_t, Layout> iota(int64_t start) {
 }
 
 /// Element i of a table in the kernel's code.
-template <IsStrip Layout, typename T, int N>
+template <IsMicropanel Layout, typename T, int N>
 TESSERA_DEVICE Tile<T, Layout> fromTable(const T (&table)[N]) {
   Tile<T, Layout> result;
   TESSERA_UNROLL
@@ -59,7 +59,7 @@ TESSERA_DEVICE Tile<T, Layout> fromTable(const T (&table)[N]) {
 
 /// Elements from, from + stride, …; zeros from number `bound` on, which are
 /// not touched.
-template <IsStrip Layout, typename T>
+template <IsMicropanel Layout, typename T>
 TESSERA_DEVICE auto load(const T *from, int64_t stride = 1,
                          int64_t bound = Layout::kElements) {
   Tile<T, Layout> result;
@@ -91,9 +91,9 @@ TESSERA_DEVICE auto load(const T *from, int64_t stride = 1,
 }
 
 template <typename T, int N, int Threads>
-TESSERA_DEVICE void store(const Tile<T, Strip<N, Threads>> &strip, T *to,
-                          int64_t stride = 1, int64_t bound = N) {
-  using Layout = Strip<N, Threads>;
+TESSERA_DEVICE void store(const Tile<T, Micropanel<N, Threads>> &micropanel,
+                          T *to, int64_t stride = 1, int64_t bound = N) {
+  using Layout = Micropanel<N, Threads>;
   constexpr int V = Layout::kVector;
   bool packed = stride == 1 && isAligned<V>(to);
   TESSERA_UNROLL
@@ -105,7 +105,7 @@ TESSERA_DEVICE void store(const Tile<T, Strip<N, Threads>> &strip, T *to,
       Packet<T, V> packet;
       TESSERA_UNROLL
       for (int v = 0; v < V; ++v)
-        packet.at[v] = strip.at[r + v];
+        packet.at[v] = micropanel.at[r + v];
       *reinterpret_cast<Packet<T, V> *>(to + first) = packet;
       continue;
     }
@@ -114,7 +114,7 @@ TESSERA_DEVICE void store(const Tile<T, Strip<N, Threads>> &strip, T *to,
       if (first + v < end) {
         T *address = to + (first + v) * stride;
         checkWrite(address, 1);
-        *address = strip.at[r + v];
+        *address = micropanel.at[r + v];
       }
   }
 }
@@ -124,8 +124,8 @@ TESSERA_DEVICE void store(const Tile<T, Strip<N, Threads>> &strip, T *to,
 /// All N elements in one, in a fixed order; every thread gets it. The first
 /// warp always has one.
 template <typename Combine, typename T, int N, int Threads>
-TESSERA_DEVICE T reduce(const Tile<T, Strip<N, Threads>> &strip) {
-  using Layout = Strip<N, Threads>;
+TESSERA_DEVICE T reduce(const Tile<T, Micropanel<N, Threads>> &micropanel) {
+  using Layout = Micropanel<N, Threads>;
   constexpr int kWarps = Threads / 32;
   T *ofWarps = reinterpret_cast<T *>(sharedMemory());
   int *present = reinterpret_cast<int *>(sharedMemory() + kScratchBytes / 2);
@@ -134,7 +134,7 @@ TESSERA_DEVICE T reduce(const Tile<T, Strip<N, Threads>> &strip) {
   TESSERA_UNROLL
   for (int r = 0; r < Layout::kEach; ++r)
     if (Layout::holds(r))
-      value = count++ ? Combine::of(value, strip.at[r]) : strip.at[r];
+      value = count++ ? Combine::of(value, micropanel.at[r]) : micropanel.at[r];
   TESSERA_UNROLL
   for (int mask = 16; mask > 0; mask /= 2) {
     T other = shuffleXor(value, mask);
@@ -163,11 +163,11 @@ TESSERA_DEVICE T reduce(const Tile<T, Strip<N, Threads>> &strip) {
 
 /// even[0], odd[0], even[1], odd[1], …, by way of the scratch.
 template <typename T, int N, int Threads>
-TESSERA_DEVICE Tile<T, Strip<2 * N, Threads>>
-interleave(const Tile<T, Strip<N, Threads>> &even,
-           const Tile<T, Strip<N, Threads>> &odd) {
-  using From = Strip<N, Threads>;
-  using To = Strip<2 * N, Threads>;
+TESSERA_DEVICE Tile<T, Micropanel<2 * N, Threads>>
+interleave(const Tile<T, Micropanel<N, Threads>> &even,
+           const Tile<T, Micropanel<N, Threads>> &odd) {
+  using From = Micropanel<N, Threads>;
+  using To = Micropanel<2 * N, Threads>;
   Tile<T, To> result;
   // Where the registers fit, a thread has what it needs.
   if constexpr (To::kEach == 2 * From::kEach &&

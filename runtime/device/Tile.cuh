@@ -1,8 +1,8 @@
 // A tile in the registers of a block: elements, and a layout that says which of
-// them a thread holds. Layouts are Strip (Strip.cuh) for one dimension over all
-// threads, and Fragments, Rows and Columns (Fragments.cuh) for what tensor
-// cores work on. Here is what needs no more of a layout than kEach, the
-// elements that a thread holds.
+// them a thread holds. Layouts are Micropanel (Micropanel.cuh) for one
+// dimension over all threads, and Fragments, Rows and Columns (Fragments.cuh)
+// for what tensor cores work on. Here is what needs no more of a layout than
+// kEach, the elements that a thread holds.
 #pragma once
 #include "runtime/device/Math.cuh"
 

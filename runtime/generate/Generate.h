@@ -3,13 +3,13 @@
 // without, every token runs the whole logits program.
 #pragma once
 #include "runtime/data/tokenizer/Tokenizer.h"
+#include "runtime/generate/PackagedModel.h"
 #include "runtime/infer/Decoder.h"
 #include "runtime/infer/Sampler.h"
 #include "runtime/support/StartPhases.h"
-#include "runtime/weights/KeptWeights.h"
 #include "runtime/train/RunDirectory.h"
 #include "runtime/train/SessionModel.h"
-#include "runtime/generate/ShippedModel.h"
+#include "runtime/weights/WeightCache.h"
 #include "runtime/weights/WeightFactors.h"
 
 #include <functional>
@@ -24,9 +24,9 @@ struct WeightsCache {
   std::string folder; ///< the user's caches; empty: nowhere
   bool reads = false, writes = false;
   std::function<void(std::string_view)> note; ///< a line for people
-  /// Set where the weights were read and may be kept: KeptWeights::store, when
+  /// Set where the weights were read and may be kept: WeightCache::store, when
   /// there is time for it.
-  std::optional<KeptWeights> unkept = {};
+  std::optional<WeightCache> unkept = {};
   std::string mapped = {}; ///< set where they were kept: the file
 };
 
@@ -149,7 +149,7 @@ openModelDirectory(const std::string &directory,
 
 /// The model of one file, with the device and the threads of `options`.
 StatusOr<std::unique_ptr<SessionModel>>
-openShippedModel(const ShippedModel &shipped, const GenerateOptions &options);
+openPackagedModel(const PackagedModel &shipped, const GenerateOptions &options);
 
 /// generateText with an opened model: by programs that decode over a cache, or
 /// else by `logits`.

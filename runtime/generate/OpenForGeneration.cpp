@@ -1,9 +1,9 @@
 // Models that generate: of runs, whose checkpoints are found, and of Hugging
 // Face directories.
-#include "runtime/train/Checkpoint.h"
 #include "runtime/generate/Generate.h"
-#include "runtime/weights/ImportWeights.h"
+#include "runtime/train/Checkpoint.h"
 #include "runtime/train/RunDirectory.h"
+#include "runtime/weights/ImportWeights.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -82,7 +82,7 @@ bool loadKept(const std::string &directory, WeightsCache &cache,
               TrainModel &model) {
   if (!cache.reads && !cache.writes)
     return false;
-  auto kept = KeptWeights::of(cache.folder, directory, model);
+  auto kept = WeightCache::of(cache.folder, directory, model);
   if (!kept)
     return false;
   std::string note;
@@ -180,7 +180,8 @@ openModelDirectory(const std::string &directory,
 //===--- models in one file -----------------------------------------------===//
 
 StatusOr<std::unique_ptr<SessionModel>>
-openShippedModel(const ShippedModel &shipped, const GenerateOptions &options) {
+openPackagedModel(const PackagedModel &shipped,
+                  const GenerateOptions &options) {
   GenerateOptions own = options;
   own.program = shipped.path();
   auto model = openForGeneration(own.program, own);

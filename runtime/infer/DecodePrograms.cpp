@@ -31,18 +31,18 @@ Status notForInference(const hal::Session &session, std::string_view what) {
       what, session.artifact().rebuild_command()->string_view());
 }
 
-/// The bits of what the wish allows of `vocab` tokens; all are set before.
-void writeAllowed(const TokenWish &wish, int64_t vocab,
+/// The bits of what the sampling allows of `vocab` tokens; all are set before.
+void writeAllowed(const TokenSampling &sampling, int64_t vocab,
                   std::span<int32_t> words) {
   std::span runs(reinterpret_cast<uint32_t *>(words.data()), words.size());
-  if (wish.allowed)
-    return wish.allowed->writeRuns(runs);
-  if (wish.choices == vocab)
+  if (sampling.allowed)
+    return sampling.allowed->writeRuns(runs);
+  if (sampling.choices == vocab)
     return;
   // Run r has tokens from r × (number of words) on.
   for (size_t run = 0; run < 32; ++run) {
-    size_t first = std::min(run * runs.size(), size_t(wish.choices));
-    size_t count = std::min(runs.size(), size_t(wish.choices) - first);
+    size_t first = std::min(run * runs.size(), size_t(sampling.choices));
+    size_t count = std::min(runs.size(), size_t(sampling.choices) - first);
     for (uint32_t &word : runs.subspan(count))
       word &= ~(uint32_t(1) << run);
   }
@@ -224,16 +224,16 @@ Status DecodePrograms::writeBytes(const std::string &program,
   return Status::success();
 }
 
-Status DecodePrograms::writePlaces(const std::string &program,
-                                   std::span<const CachedText> texts,
-                                   int64_t bucket, int64_t added) {
+Status DecodePrograms::writeSlots(const std::string &program,
+                                  std::span<const CachedText> sequences,
+                                  int64_t bucket, int64_t added) {
   table.assign(bucket * tableColumns, 0);
   starts.assign(bucket, 0);
   lengths.assign(bucket, 0);
-  for (size_t i = 0; i < texts.size(); ++i) {
-    std::ranges::copy(texts[i].pages, table.begin() + i * tableColumns);
-    starts[i] = int32_t(texts[i].length);
-    lengths[i] = int32_t(texts[i].length + added);
+  for (size_t i = 0; i < sequences.size(); ++i) {
+    std::ranges::copy(sequences[i].pages, table.begin() + i * tableColumns);
+    starts[i] = int32_t(sequences[i].length);
+    lengths[i] = int32_t(sequences[i].length + added);
   }
   TESSERA_RETURN_IF_ERROR(write<int32_t>(program, "tokens", ids));
   TESSERA_RETURN_IF_ERROR(write<int32_t>(program, "slots", slots));
@@ -242,45 +242,46 @@ Status DecodePrograms::writePlaces(const std::string &program,
   return write<int32_t>(program, "lengths", lengths);
 }
 
-Status DecodePrograms::checkWishes(std::span<const TokenWish> wishes,
-                                   int64_t rows) const {
-  if (!wishes.empty() && int64_t(wishes.size()) != rows)
-    return Status::error("{} wishes for {} rows", wishes.size(), rows);
-  for (const TokenWish &wish : wishes)
-    if (!(wish.choice.temperature >= 0 && wish.choice.minP >= 0 &&
-          wish.choice.minP <= 1))
-      return Status::error("a wish has the temperature {} and the min-p {}",
-                           wish.choice.temperature, wish.choice.minP);
-    else if (int64_t(wish.changes.size()) > sizes.changes || wish.choices < 1 ||
-             wish.choices > sizes.vocab)
+Status DecodePrograms::checkSamplings(std::span<const TokenSampling> samplings,
+                                      int64_t rows) const {
+  if (!samplings.empty() && int64_t(samplings.size()) != rows)
+    return Status::error("{} requests {} rows", samplings.size(), rows);
+  for (const TokenSampling &sampling : samplings)
+    if (!(sampling.choice.temperature >= 0 && sampling.choice.minP >= 0 &&
+          sampling.choice.minP <= 1))
+      return Status::error("a sampling has the temperature {} and the min-p {}",
+                           sampling.choice.temperature, sampling.choice.minP);
+    else if (int64_t(sampling.changes.size()) > sizes.changes ||
+             sampling.choices < 1 || sampling.choices > sizes.vocab)
       return Status::error(
-          "a wish changes {} logits and has {} choices; {} and "
+          "a sampling changes {} logits and has {} choices; {} and "
           "{} are the most",
-          wish.changes.size(), wish.choices, sizes.changes, sizes.vocab);
+          sampling.changes.size(), sampling.choices, sizes.changes,
+          sizes.vocab);
   return Status::success();
 }
 
-Status DecodePrograms::writeWishes(const std::string &program,
-                                   std::span<const TokenWish> wishes,
-                                   int64_t bucket) {
+Status DecodePrograms::writeSamplings(const std::string &program,
+                                      std::span<const TokenSampling> samplings,
+                                      int64_t bucket) {
   allowed.assign(bucket * allowedWords, -1);
   changed.assign(bucket * sizes.changes, -1);
   changes.resize(4 * changed.size());
   options.assign(2 * bucket, 0);
   limits.assign(4 * bucket, 0);
-  for (size_t row = 0; row < wishes.size(); ++row) {
-    const TokenWish &wish = wishes[row];
-    writeAllowed(wish, sizes.vocab,
+  for (size_t row = 0; row < samplings.size(); ++row) {
+    const TokenSampling &sampling = samplings[row];
+    writeAllowed(sampling, sizes.vocab,
                  std::span(allowed).subspan(row * size_t(allowedWords),
                                             size_t(allowedWords)));
     size_t at = row * size_t(sizes.changes);
-    for (const auto &[token, change] : wish.changes) {
+    for (const auto &[token, change] : sampling.changes) {
       changed[at] = token;
       const float values[] = {change.added, change.above, change.below,
                               change.subtracted};
       std::ranges::copy(values, changes.begin() + long(4 * at++));
     }
-    const TokenChoice &choice = wish.choice;
+    const TokenChoice &choice = sampling.choice;
     options[2 * row] = choice.temperature, options[2 * row + 1] = choice.minP;
     const uint32_t words[] = {choice.topK, choice.topP, uint32_t(choice.random),
                               uint32_t(choice.random >> 32)};
@@ -295,9 +296,9 @@ Status DecodePrograms::writeWishes(const std::string &program,
 
 Status DecodePrograms::runFor(const std::string &program, int64_t bucket,
                               const Wanted &wanted) {
-  TESSERA_RETURN_IF_ERROR(writeWishes(program, wanted.wishes, bucket));
+  TESSERA_RETURN_IF_ERROR(writeSamplings(program, wanted.samplings, bucket));
   TESSERA_RETURN_IF_ERROR(session.run(program));
-  if (!wanted.wishes.empty())
+  if (!wanted.samplings.empty())
     TESSERA_RETURN_IF_ERROR(session.readOutput(
         program, "token",
         std::as_writable_bytes(std::span(chosen).first(size_t(bucket)))));
@@ -317,31 +318,31 @@ Status DecodePrograms::prefill(const CachedText &text,
                          sizes.chunk);
   TESSERA_RETURN_IF_ERROR(checkTokens(tokens));
   TESSERA_RETURN_IF_ERROR(checkText(text, count));
-  TESSERA_RETURN_IF_ERROR(checkWishes(wanted.wishes, 1));
+  TESSERA_RETURN_IF_ERROR(checkSamplings(wanted.samplings, 1));
   ids.assign(tokens.begin(), tokens.end());
   ids.resize(sizes.chunk, 0);
   slots.assign(sizes.chunk, -1);
   for (int64_t i = 0; i < count; ++i)
     slots[i] = slotOf(text, text.length + i);
   TESSERA_RETURN_IF_ERROR(
-      writePlaces(prefillProgram, std::span(&text, 1), 1, count));
+      writeSlots(prefillProgram, std::span(&text, 1), 1, count));
   int32_t last[] = {int32_t(count - 1)};
   TESSERA_RETURN_IF_ERROR(write<int32_t>(prefillProgram, "last", last));
   return runFor(prefillProgram, 1, wanted);
 }
 
-Status DecodePrograms::decode(std::span<const CachedText> texts,
+Status DecodePrograms::decode(std::span<const CachedText> sequences,
                               std::span<const int32_t> tokens,
                               const Wanted &wanted) {
-  auto count = int64_t(texts.size());
+  auto count = int64_t(sequences.size());
   if (count == 0 || count > sizes.buckets.back() ||
-      tokens.size() != texts.size())
+      tokens.size() != sequences.size())
     return Status::error("{} tokens for {} sequences; 1 to {} decode together",
                          tokens.size(), count, sizes.buckets.back());
   TESSERA_RETURN_IF_ERROR(checkTokens(tokens));
-  for (const CachedText &text : texts)
+  for (const CachedText &text : sequences)
     TESSERA_RETURN_IF_ERROR(checkText(text, 1));
-  TESSERA_RETURN_IF_ERROR(checkWishes(wanted.wishes, count));
+  TESSERA_RETURN_IF_ERROR(checkSamplings(wanted.samplings, count));
   int64_t bucket =
       *std::lower_bound(sizes.buckets.begin(), sizes.buckets.end(), count);
   std::string program = fmt::format("decode_{}", bucket);
@@ -349,8 +350,8 @@ Status DecodePrograms::decode(std::span<const CachedText> texts,
   ids.resize(bucket, 0);
   slots.assign(bucket, -1);
   for (int64_t i = 0; i < count; ++i)
-    slots[i] = slotOf(texts[i], texts[i].length);
-  TESSERA_RETURN_IF_ERROR(writePlaces(program, texts, bucket, 1));
+    slots[i] = slotOf(sequences[i], sequences[i].length);
+  TESSERA_RETURN_IF_ERROR(writeSlots(program, sequences, bucket, 1));
   return runFor(program, bucket, wanted);
 }
 

@@ -23,7 +23,7 @@ public:
   const DecoderShape &shape() const override { return sizes; }
   Status prefill(const CachedText &text, std::span<const int32_t> tokens,
                  const Wanted &wanted) override;
-  Status decode(std::span<const CachedText> texts,
+  Status decode(std::span<const CachedText> sequences,
                 std::span<const int32_t> tokens, const Wanted &wanted) override;
   std::span<const float> logits(int64_t row) const override {
     return std::span(scores).subspan(row * sizes.vocab, sizes.vocab);
@@ -38,11 +38,11 @@ private:
   Status checkText(const CachedText &text, int64_t added) const;
   Status checkTokens(std::span<const int32_t> tokens) const;
   int32_t slotOf(const CachedText &text, int64_t position) const;
-  /// Where the texts stand, each of which has `added` more tokens; those
+  /// Where the sequences stand, each of which has `added` more tokens; those
   /// behind the last one, up to `bucket`, are not there.
-  Status writePlaces(const std::string &program,
-                     std::span<const CachedText> texts, int64_t bucket,
-                     int64_t added);
+  Status writeSlots(const std::string &program,
+                    std::span<const CachedText> sequences, int64_t bucket,
+                    int64_t added);
   /// An input, unless it holds the values already.
   template <typename T>
   Status write(const std::string &program, std::string_view name,
@@ -51,11 +51,13 @@ private:
   }
   Status writeBytes(const std::string &program, std::string_view name,
                     std::span<const std::byte> bytes);
-  Status checkWishes(std::span<const TokenWish> wishes, int64_t rows) const;
+  Status checkSamplings(std::span<const TokenSampling> samplings,
+                        int64_t rows) const;
   /// What is to be chosen in each of `bucket` rows: anything where nothing is
-  /// wished for.
-  Status writeWishes(const std::string &program,
-                     std::span<const TokenWish> wishes, int64_t bucket);
+  /// requested.
+  Status writeSamplings(const std::string &program,
+                        std::span<const TokenSampling> samplings,
+                        int64_t bucket);
   Status runFor(const std::string &program, int64_t bucket,
                 const Wanted &wanted);
 

@@ -108,10 +108,10 @@ Status Decoder::step(std::span<Sequence *const> sequences,
                      std::span<const int32_t> tokens, const Wanted &wanted) {
   if (int64_t(sequences.size()) <= shape().buckets.back())
     TESSERA_RETURN_IF_ERROR(reserveAll(sequences));
-  std::vector<CachedText> texts;
+  std::vector<CachedText> sequences;
   for (const Sequence *each : sequences)
-    texts.push_back({each->pages, each->tokens});
-  TESSERA_RETURN_IF_ERROR(programs->decode(texts, tokens, wanted));
+    sequences.push_back({each->pages, each->tokens});
+  TESSERA_RETURN_IF_ERROR(programs->decode(sequences, tokens, wanted));
   for (Sequence *each : sequences)
     ++each->tokens;
   return Status::success();
@@ -121,14 +121,15 @@ StatusOr<int32_t> drawNext(const Decoder &decoder, Sampler &sampler,
                            int64_t choices, uint64_t draw,
                            const TokenMask *allowed,
                            const std::function<Status(const Wanted &)> &run) {
-  auto wish = sampler.wish(decoder.shape().changes, choices, draw, allowed);
-  if (!wish) {
+  auto sampling =
+      sampler.sampling(decoder.shape().changes, choices, draw, allowed);
+  if (!sampling) {
     TESSERA_RETURN_IF_ERROR(run({}));
     return sampler.sample(decoder.logits(0).first(size_t(choices)), draw,
                           allowed);
   }
-  TESSERA_RETURN_IF_ERROR(run({.logits = false, .wishes = {&*wish, 1}}));
-  return tokenOfWish(decoder.token(0));
+  TESSERA_RETURN_IF_ERROR(run({.logits = false, .samplings = {&*sampling, 1}}));
+  return sampledToken(decoder.token(0));
 }
 
 } // namespace tessera

@@ -35,15 +35,16 @@ std::optional<std::pair<int64_t, int64_t>> sizesOf(std::string_view name) {
 }
 
 Status notForTexts(const hal::Session &session, std::string_view what) {
-  return Status::error(
-      "this program does not embed texts: {}; compile an encoder with --mode "
-      "infer (it was made by: {})",
-      what, session.artifact().rebuild_command()->string_view());
+  return Status::error("this program does not embed sequences: {}; compile an "
+                       "encoder with --mode "
+                       "infer (it was made by: {})",
+                       what,
+                       session.artifact().rebuild_command()->string_view());
 }
 
 } // namespace
 
-Status checkText(const VectorShape &shape, TokenSpan text) {
+Status checkText(const EmbeddingShape &shape, TokenSpan text) {
   if (text.empty() || int64_t(text.size()) > shape.context)
     return Status::error("a text of {} tokens; the model takes 1 to {}",
                          text.size(), shape.context);
@@ -54,17 +55,17 @@ Status checkText(const VectorShape &shape, TokenSpan text) {
   return Status::success();
 }
 
-Status embedAll(VectorModel &model, std::span<const TokenSpan> texts,
+Status embedAll(EmbeddingModel &model, std::span<const TokenSpan> sequences,
                 std::span<float> vectors) {
-  const VectorShape &shape = model.shape();
-  if (vectors.size() != texts.size() * std::size_t(shape.width))
-    return Status::error("{} texts need {} numbers, got room for {}",
-                         texts.size(), texts.size() * shape.width,
+  const EmbeddingShape &shape = model.shape();
+  if (vectors.size() != sequences.size() * std::size_t(shape.width))
+    return Status::error("{} sequences need {} numbers, got room for {}",
+                         sequences.size(), sequences.size() * shape.width,
                          vectors.size());
   std::map<int64_t, std::vector<std::size_t>> byLength;
-  for (std::size_t i = 0; i < texts.size(); ++i) {
-    TESSERA_RETURN_IF_ERROR(checkText(shape, texts[i]));
-    byLength[shape.lengthFor(int64_t(texts[i].size()))].push_back(i);
+  for (std::size_t i = 0; i < sequences.size(); ++i) {
+    TESSERA_RETURN_IF_ERROR(checkText(shape, sequences[i]));
+    byLength[shape.lengthFor(int64_t(sequences[i].size()))].push_back(i);
   }
   std::vector<TokenSpan> some;
   std::vector<float> made(shape.batch * shape.width);
@@ -75,7 +76,7 @@ Status embedAll(VectorModel &model, std::span<const TokenSpan> texts,
       now = now.first(std::min(now.size(), std::size_t(shape.batch)));
       some.clear();
       for (std::size_t i : now)
-        some.push_back(texts[i]);
+        some.push_back(sequences[i]);
       TESSERA_RETURN_IF_ERROR(
           model.embed(some, std::span(made).first(now.size() * shape.width)));
       for (std::size_t i = 0; i < now.size(); ++i)
@@ -152,13 +153,14 @@ Status EmbedPrograms::checkPorts(int64_t batch, int64_t tokens) {
 
 //===--- running ----------------------------------------------------------===//
 
-Status EmbedPrograms::runOne(std::span<const TokenSpan> texts, int64_t batch,
-                             int64_t tokens, std::span<float> vectors) {
+Status EmbedPrograms::runOne(std::span<const TokenSpan> sequences,
+                             int64_t batch, int64_t tokens,
+                             std::span<float> vectors) {
   ids.assign(batch * tokens, 0);
   lengths.assign(batch, 0);
-  for (std::size_t i = 0; i < texts.size(); ++i) {
-    std::ranges::copy(texts[i], ids.begin() + long(i) * tokens);
-    lengths[i] = int32_t(texts[i].size());
+  for (std::size_t i = 0; i < sequences.size(); ++i) {
+    std::ranges::copy(sequences[i], ids.begin() + long(i) * tokens);
+    lengths[i] = int32_t(sequences[i].size());
   }
   const std::string program = programName(batch, tokens);
   TESSERA_RETURN_IF_ERROR(session.writeInput<int32_t>(program, "tokens", ids));
@@ -172,25 +174,26 @@ Status EmbedPrograms::runOne(std::span<const TokenSpan> texts, int64_t batch,
   return Status::success();
 }
 
-// A batch that is at most half full costs more than its texts one by one.
-Status EmbedPrograms::embed(std::span<const TokenSpan> texts,
+// A batch that is at most half full costs more than its sequences one by one.
+Status EmbedPrograms::embed(std::span<const TokenSpan> sequences,
                             std::span<float> vectors) {
-  const auto count = int64_t(texts.size());
+  const auto count = int64_t(sequences.size());
   if (count < 1 || count > sizes.batch ||
       int64_t(vectors.size()) != count * sizes.width)
-    return Status::error("{} texts with room for {} numbers; 1 to {} texts run "
-                         "together, {} numbers each",
-                         count, vectors.size(), sizes.batch, sizes.width);
+    return Status::error(
+        "{} sequences with room for {} numbers; 1 to {} sequences run "
+        "together, {} numbers each",
+        count, vectors.size(), sizes.batch, sizes.width);
   int64_t tokens = 0;
-  for (TokenSpan text : texts) {
+  for (TokenSpan text : sequences) {
     TESSERA_RETURN_IF_ERROR(checkText(sizes, text));
     tokens = std::max(tokens, sizes.lengthFor(int64_t(text.size())));
   }
   if (2 * count > sizes.batch)
-    return runOne(texts, sizes.batch, tokens, vectors);
+    return runOne(sequences, sizes.batch, tokens, vectors);
   for (int64_t i = 0; i < count; ++i)
     TESSERA_RETURN_IF_ERROR(
-        runOne(texts.subspan(i, 1), 1, tokens,
+        runOne(sequences.subspan(i, 1), 1, tokens,
                vectors.subspan(i * sizes.width, sizes.width)));
   return Status::success();
 }

@@ -2,13 +2,13 @@
 // --mode infer.
 #pragma once
 #include "runtime/hal/Session.h"
-#include "runtime/infer/VectorModel.h"
+#include "runtime/infer/EmbeddingModel.h"
 
 #include <memory>
 
 namespace tessera {
 
-class EmbedPrograms final : public VectorModel {
+class EmbedPrograms final : public EmbeddingModel {
 public:
   /// Proves that the session's programs have the inputs and outputs that
   /// embedding needs. The session must outlive this; whoever opened it has
@@ -16,8 +16,8 @@ public:
   static StatusOr<std::unique_ptr<EmbedPrograms>> create(hal::Session &session,
                                                          int64_t vocab);
 
-  const VectorShape &shape() const override { return sizes; }
-  Status embed(std::span<const TokenSpan> texts,
+  const EmbeddingShape &shape() const override { return sizes; }
+  Status embed(std::span<const TokenSpan> sequences,
                std::span<float> vectors) override;
 
 private:
@@ -25,11 +25,11 @@ private:
   Status readShape(int64_t vocab);
   Status checkPorts(int64_t batch, int64_t tokens);
   /// Texts in the program for `batch` of them; rows without a text are empty.
-  Status runOne(std::span<const TokenSpan> texts, int64_t batch, int64_t tokens,
-                std::span<float> vectors);
+  Status runOne(std::span<const TokenSpan> sequences, int64_t batch,
+                int64_t tokens, std::span<float> vectors);
 
   hal::Session &session;
-  VectorShape sizes;
+  EmbeddingShape sizes;
   std::vector<int32_t> ids, lengths;
   std::vector<float> results; ///< [batch, width]
 };

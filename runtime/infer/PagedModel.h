@@ -1,6 +1,6 @@
-// What appends tokens to texts whose keys and values stand in pages of a cache
-// (Kwon et al. 2023). Whoever calls owns the pages and says where each text
-// stands; DecodePrograms is the compiled model behind it.
+// What appends tokens to sequences whose keys and values stand in pages of a
+// cache (Kwon et al. 2023). Whoever calls owns the pages and says where each
+// text stands; DecodePrograms is the compiled model behind it.
 #pragma once
 #include "runtime/infer/TokenGuide.h"
 #include "runtime/support/Status.h"
@@ -20,8 +20,8 @@ struct DecoderShape {
   int64_t chunk = 0;   ///< tokens of a prompt that are read at once
   int64_t vocab = 0;
   std::vector<int64_t> buckets; ///< numbers of sequences of decode programs
-  /// Logits that a wish may change; -1: tokens are not chosen where the logits
-  /// are, so that wishes are not heard.
+  /// Logits that a sampling may change; -1: tokens are not chosen where the
+  /// logits are, so that samplings are not heard.
   int64_t changes = -1;
 };
 
@@ -32,7 +32,7 @@ struct ChangedLogit {
 
 /// A token that is to be chosen where its logits are, so that they need not be
 /// read.
-struct TokenWish {
+struct TokenSampling {
   TokenChoice choice = {};
   /// No token twice; of those that are no choice nothing comes.
   std::span<const ChangedLogit> changes = {};
@@ -43,7 +43,7 @@ struct TokenWish {
 /// What a call is to leave behind.
 struct Wanted {
   bool logits = true;
-  std::span<const TokenWish> wishes = {}; ///< none, or one for each row
+  std::span<const TokenSampling> samplings = {}; ///< none, or one for each row
 };
 
 /// A text's place in the cache: token i stands in pages[i / page]. There are
@@ -67,12 +67,12 @@ public:
   /// then what follows it. Texts that follow one another may be
   /// one text that grows, each with a length of one more and all with the same
   /// pages; otherwise none shares a page that is written.
-  virtual Status decode(std::span<const CachedText> texts,
+  virtual Status decode(std::span<const CachedText> sequences,
                         std::span<const int32_t> tokens,
                         const Wanted &wanted) = 0;
   /// [vocab], where they were wanted; valid until the next call.
   virtual std::span<const float> logits(int64_t row) const = 0;
-  /// What was wished for: a token, or what TokenChoice.h has in its place.
+  /// What was requested: a token, or what TokenChoice.h has in its place.
   virtual int32_t token(int64_t row) const = 0;
 };
 

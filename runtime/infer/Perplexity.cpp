@@ -30,9 +30,9 @@ public:
     int64_t perWindow = (longest + shape.page - 1) / shape.page;
     std::vector<int32_t> pages(perWindow * windows.size());
     std::iota(pages.begin(), pages.end(), 0);
-    std::vector<CachedText> texts(windows.size());
-    for (size_t i = 0; i < texts.size(); ++i)
-      texts[i].pages = std::span(pages).subspan(i * perWindow, perWindow);
+    std::vector<CachedText> sequences(windows.size());
+    for (size_t i = 0; i < sequences.size(); ++i)
+      sequences[i].pages = std::span(pages).subspan(i * perWindow, perWindow);
     auto tokenAt = [&](size_t i, int64_t at) {
       return at < ahead ? starts[at] : windows[i][at - ahead];
     };
@@ -46,9 +46,9 @@ public:
       for (size_t i = 0; i < open; ++i)
         fed.push_back(tokenAt(i, at));
       TESSERA_RETURN_IF_ERROR(
-          model.decode(std::span(texts).first(open), fed, {}));
+          model.decode(std::span(sequences).first(open), fed, {}));
       for (size_t i = 0; i < open; ++i) {
-        ++texts[i].length;
+        ++sequences[i].length;
         if (at + 1 < ahead)
           continue;
         sum += surprise(model.logits(int64_t(i)), tokenAt(i, at + 1));

@@ -141,18 +141,18 @@ StatusOr<int32_t> Sampler::sample(std::span<const float> logits, uint64_t draw,
   return token;
 }
 
-std::optional<TokenWish> Sampler::wish(int64_t mostChanges, int64_t choices,
-                                       uint64_t draw,
-                                       const TokenMask *allowed) {
+std::optional<TokenSampling> Sampler::sampling(int64_t mostChanges,
+                                               int64_t choices, uint64_t draw,
+                                               const TokenMask *allowed) {
   if (int64_t(std::max(seen.size(), biases.size())) > mostChanges)
     return std::nullopt;
   auto changed = findChanges();
   if (int64_t(changed.size()) > mostChanges)
     return std::nullopt;
-  return TokenWish{choiceOf(draw), changed, allowed, choices};
+  return TokenSampling{choiceOf(draw), changed, allowed, choices};
 }
 
-StatusOr<int32_t> tokenOfWish(int32_t token) {
+StatusOr<int32_t> sampledToken(int32_t token) {
   if (token >= 0)
     return token;
   return Status::error("{}; the weights are damaged or training diverged",

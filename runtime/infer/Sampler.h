@@ -46,10 +46,10 @@ public:
   StatusOr<int32_t> sample(std::span<const float> logits, uint64_t draw,
                            const TokenMask *allowed = nullptr);
   /// What makes a model draw the same token among the first `choices`, if
-  /// wishes may have so many changes; valid until the sampler sees a token.
-  std::optional<TokenWish> wish(int64_t mostChanges, int64_t choices,
-                                uint64_t draw,
-                                const TokenMask *allowed = nullptr);
+  /// samplings may have so many changes; valid until the sampler sees a token.
+  std::optional<TokenSampling> sampling(int64_t mostChanges, int64_t choices,
+                                        uint64_t draw,
+                                        const TokenMask *allowed = nullptr);
   /// Whether a token depends on those before it by more than the logits.
   bool remembers() const {
     return options.repetitionPenalty != 1 || options.presencePenalty != 0 ||
@@ -77,8 +77,8 @@ void adjustLogits(std::span<float> logits,
                   std::span<const ChangedLogit> changes,
                   const TokenMask *allowed);
 
-/// The token that a model gave for a wish; an error where it gave none.
-StatusOr<int32_t> tokenOfWish(int32_t token);
+/// The token that a model gave for a sampling; an error where it gave none.
+StatusOr<int32_t> sampledToken(int32_t token);
 
 /// Natural logarithms of probabilities at temperature 1, before any penalty.
 struct TokenLogprobs {

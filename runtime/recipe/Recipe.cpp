@@ -13,6 +13,15 @@ namespace {
 constexpr int64_t maxFileBytes = 1 << 16;
 constexpr int64_t maxBatchTokens = int64_t(1) << 31;
 
+// The present name of a key or section that older recipes have; empty if none.
+std::string renamedKey(std::string_view key) {
+  constexpr std::string_view old = "schedule", present = "lr_schedule";
+  if (!key.starts_with(old) ||
+      (key.size() > old.size() && key[old.size()] != '.'))
+    return "";
+  return std::string(present) + std::string(key.substr(old.size()));
+}
+
 /// Reads a document into the slots of the schema.
 class Reader {
 public:
@@ -39,6 +48,8 @@ public:
         return store(node, field.slot);
     if (isSection(key))
       return Status::error("is a section; give one of its keys");
+    if (std::string renamed = renamedKey(key); !renamed.empty())
+      return Status::error("was renamed to '{}'", renamed);
     return Status::error("is not a recipe key{}", nearest(key));
   }
 
@@ -107,9 +118,10 @@ Status parseDocument(std::string_view text, const std::string &file,
 // The error names the keys, not a line: either may be the one that is wrong.
 Status checkTogether(const Recipe &recipe) {
   if (recipe.schedule.warmup > recipe.schedule.total)
-    return Status::error("schedule.warmup = {} is more than schedule.total = "
-                         "{}; lower warmup or raise total",
-                         recipe.schedule.warmup, recipe.schedule.total);
+    return Status::error(
+        "lr_schedule.warmup = {} is more than lr_schedule.total = "
+        "{}; lower warmup or raise total",
+        recipe.schedule.warmup, recipe.schedule.total);
   if (recipe.optimizer.name == OptimizerKind::AdamW &&
       recipe.optimizer.momentum != 0)
     return Status::error("optimizer.momentum = {} has no meaning for adamw; "

@@ -23,7 +23,7 @@ enum class Quant { None, Int8, Int4, Fp8 };
 enum class KvKind { Auto, Int8 };
 /// Which weights have zero points beside their scales.
 enum class ZeroPoints { None, Groups };
-enum class WeightLayout { Rows, Strips };
+enum class WeightLayout { Rows, Packed };
 /// How the vectors of a text's tokens become one: their mean, that of the first
 /// token, the largest of each element, their sum over the root of their number.
 enum class Pooling { Model, Mean, Cls, Max, MeanSqrt };
@@ -129,9 +129,9 @@ struct Recipe {
     /// Groups: their integers are counted from a zero point of the group, which
     /// suits weights of mostly one sign. Never of the head, nor of fp8.
     ZeroPoints zeros = ZeroPoints::None;
-    /// How matrices of bf16 lie for CPUs, where they are not quantized: as
-    /// rows, or in strips of 16 rows (QuantizedLayout.h), which products read
-    /// as they are.
+    /// The layout in memory of bf16 matrices that are not quantized, on CPUs:
+    /// row-major, or packed in micropanels of 16 rows (QuantizedLayout.h),
+    /// which matmuls read without packing them at run time.
     WeightLayout layout = WeightLayout::Rows;
     /// Of encoders; Model: as modules.json beside the model says.
     Pooling pooling = Pooling::Model;

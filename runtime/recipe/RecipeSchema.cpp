@@ -28,7 +28,7 @@ constexpr std::array<std::string_view, 4> quants = {"none", "int8", "int4",
                                                     "fp8"};
 constexpr std::array<std::string_view, 2> kvKinds = {"auto", "int8"};
 constexpr std::array<std::string_view, 2> zeroPoints = {"none", "groups"};
-constexpr std::array<std::string_view, 2> layouts = {"rows", "strips"};
+constexpr std::array<std::string_view, 2> layouts = {"rows", "packed"};
 constexpr std::array<std::string_view, 5> poolings = {"model", "mean", "cls",
                                                       "max", "mean_sqrt"};
 constexpr std::array<std::string_view, 3> normalizes = {"model", "none", "l2"};
@@ -162,10 +162,10 @@ std::vector<Field> schema(Recipe &r) {
       {"optimizer.weight_decay", Real{&r.optimizer.weightDecay, 0, most}},
       {"optimizer.momentum", Real{&r.optimizer.momentum, 0, 1, true}},
       {"optimizer.clip", Real{&r.optimizer.clip, 0, most}},
-      {"schedule.name", choice(r.schedule.name, schedules)},
-      {"schedule.warmup", Integer{&r.schedule.warmup, 0, maxSteps}},
-      {"schedule.total", Integer{&r.schedule.total, 1, maxSteps}},
-      {"schedule.min_ratio", Real{&r.schedule.minRatio, 0, 1}},
+      {"lr_schedule.name", choice(r.schedule.name, schedules)},
+      {"lr_schedule.warmup", Integer{&r.schedule.warmup, 0, maxSteps}},
+      {"lr_schedule.total", Integer{&r.schedule.total, 1, maxSteps}},
+      {"lr_schedule.min_ratio", Real{&r.schedule.minRatio, 0, 1}},
       {"batch.micro", Integer{&r.batch.micro, 1, 1 << 16}},
       {"batch.accumulate", Integer{&r.batch.accumulate, 1, 1 << 16}},
       {"batch.sequence", Integer{&r.batch.sequence, 1, 1 << 27}},

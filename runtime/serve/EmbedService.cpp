@@ -9,7 +9,8 @@
 
 namespace tessera::serve {
 
-//===--- texts ------------------------------------------------------------===//
+//===--- inputs
+//------------------------------------------------------------===//
 
 Status TextEmbedder::check(std::span<const int32_t> tokens,
                            std::string_view advice) const {
@@ -145,7 +146,7 @@ EmbedService::makeWork(const EmbeddingsRequest &request) {
                         "shorten it, or let truncate_prompt_tokens do it");
     if (!tokens.ok())
       return invalid("input", fmt::format("input {}: {}", i, tokens.message()));
-    work.texts.push_back(tokens.take());
+    work.inputs.push_back(tokens.take());
   }
   return work;
 }
@@ -249,7 +250,7 @@ Status tryOnce(EmbedEngine &engine) {
 
 } // namespace
 
-Status serveEmbeddings(VectorModel &model,
+Status serveEmbeddings(EmbeddingModel &model,
                        const tokenizer::Tokenizer &tokenizer, EmbedFacts facts,
                        ServeOptions options) {
   options.engine.maxTokens =
@@ -262,10 +263,10 @@ Status serveEmbeddings(VectorModel &model,
     return server.status();
   service.attach(**server);
   TESSERA_RETURN_IF_ERROR(tryOnce(engine));
-  const VectorShape &shape = model.shape();
+  const EmbeddingShape &shape = model.shape();
   options.phases.end("first vector");
   sayReady(options, (*server)->port(),
-           fmt::format("vectors of {}, texts of up to {} tokens", shape.width,
+           fmt::format("vectors of {}, inputs of up to {} tokens", shape.width,
                        shape.context));
   return runUntilEnd(**server, service, engine,
                      std::chrono::seconds(options.drainSeconds));

@@ -14,13 +14,13 @@ struct EmbedFacts {
   bool unit = false;         ///< vectors have length 1, also when they are cut
 };
 
-/// From texts and requests to what an engine takes, and its vectors back: the
+/// From inputs and requests to what an engine takes, and its vectors back: the
 /// same for the server and the command line.
 class TextEmbedder {
 public:
   /// The tokenizer must outlive it.
-  TextEmbedder(const tokenizer::Tokenizer &tokenizer, const VectorShape &shape,
-               EmbedFacts facts)
+  TextEmbedder(const tokenizer::Tokenizer &tokenizer,
+               const EmbeddingShape &shape, EmbedFacts facts)
       : shape(shape), facts(std::move(facts)), encoder(tokenizer) {}
 
   /// The tokens of an input: those of a text with what stands before and after
@@ -34,7 +34,7 @@ public:
   /// The first `dimensions` elements of each.
   std::vector<float> cut(std::vector<float> vectors, int64_t dimensions) const;
 
-  const VectorShape &shape;
+  const EmbeddingShape &shape;
   const EmbedFacts facts;
 
 private:
@@ -45,7 +45,7 @@ private:
 
 /// serve() for an encoder: /v1/embeddings instead of what generates, which is
 /// answered with the reason why not.
-Status serveEmbeddings(VectorModel &model,
+Status serveEmbeddings(EmbeddingModel &model,
                        const tokenizer::Tokenizer &tokenizer, EmbedFacts facts,
                        ServeOptions options);
 

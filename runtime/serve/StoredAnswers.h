@@ -31,7 +31,7 @@ Problem checkRoom(const ApiRequest &request, const AnswerStore &store);
 /// Gives ids to items that have none.
 void numberItems(ApiRequest &request, std::string_view id);
 
-/// One that nobody guesses: of a server without keys it is all that an answer
+/// One that nobody drafts: of a server without keys it is all that an answer
 /// is kept by.
 std::string newAnswerId(Endpoint endpoint);
 

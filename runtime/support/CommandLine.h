@@ -25,11 +25,14 @@ inline std::string commandLineError(const CLI::App &app,
     for (const std::string &name : option->get_lnames())
       names.push_back("--" + name);
   const std::vector<std::string_view> known(names.begin(), names.end());
+  auto hint = [&](const std::string &flag) {
+    return flag == "--kept-weights" ? " was renamed to '--weight-cache'"
+                                    : suggestion(flag, known);
+  };
   for (const std::string &word : app.remaining())
-    shown.push_back(quote(word) +
-                    (word.starts_with("--")
-                         ? suggestion(word.substr(0, word.find('=')), known)
-                         : ""));
+    shown.push_back(quote(word) + (word.starts_with("--")
+                                       ? hint(word.substr(0, word.find('=')))
+                                       : ""));
   return fmt::format("not expected: {}", fmt::join(shown, ", "));
 }
 

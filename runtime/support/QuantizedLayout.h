@@ -13,22 +13,24 @@ namespace tessera {
 /// instead: e4m3fn, a sign, 4 bits of exponent and 3 of fraction, up to ±448
 /// and without infinities (Micikevicius et al. 2022, arxiv.org/abs/2209.05433).
 ///
-///   values  u32 [strips, words, 16]   lane n % 16 of a word holds the q of k
+///   values  u32 [micropanels, words, 16]   lane n % 16 of a word holds the q
+///   of k
 ///   ..
 ///                                     k + 32 / bits - 1, the first lowest
-///   scales  f16 [strips, groups, 16], or [strips, 2 × groups, 16], where 16
+///   scales  f16 [micropanels, groups, 16], or [micropanels, 2 × groups, 16],
+///   where 16
 ///                                     zero points follow 16 scales
 ///
 /// 16 bits are bf16 as they were, without scales: two in a word, of which the
-/// values are so many elements, bf16 [strips, columns, 16] in the order
-/// [strips, columns / 2, 16, 2].
+/// values are so many elements, bf16 [micropanels, columns, 16] in the order
+/// [micropanels, columns / 2, 16, 2].
 ///
-/// Strips of 16 rows are what vector lanes take, so that a product reads one
-/// run of memory and adds nothing up across lanes. Rows and columns that are
-/// not there have q = 0, in the last group and strip.
+/// Micropanels of 16 rows are what vector lanes take, so that a product reads
+/// one run of memory and adds nothing up across lanes. Rows and columns that
+/// are not there have q = 0, in the last group and micropanel.
 struct QuantizedLayout {
-  static constexpr int64_t kStrip = 16; ///< rows that are interleaved
-  static constexpr int64_t kBlock = 32; ///< columns are padded to so many
+  static constexpr int64_t kMicropanel = 16; ///< rows that are interleaved
+  static constexpr int64_t kBlock = 32;      ///< columns are padded to so many
 
   int64_t rows = 0, columns = 0;
   int64_t bits = 8;    ///< 16, 8 or 4
@@ -36,11 +38,11 @@ struct QuantizedLayout {
   bool zeros = false;  ///< groups have zero points; not of 16 bits, nor floats
   bool floats = false; ///< of 8 bits: q are e4m3fn
 
-  int64_t strips() const { return parts(rows, kStrip); }
+  int64_t micropanels() const { return parts(rows, kMicropanel); }
   int64_t blocks() const { return parts(columns, kBlock); }
   int64_t groups() const { return parts(columns, group); }
   bool hasScales() const { return bits != 16; }
-  /// What the scales have for each strip, times 16.
+  /// What the scales have for each micropanel, times 16.
   int64_t scaleRows() const { return groups() * scalesAt(1); }
   /// Where a group's scales are among those; its zero points are behind them.
   int64_t scalesAt(int64_t group) const { return zeros ? 2 * group : group; }

@@ -12,7 +12,7 @@ using recipe::ScheduleKind;
 
 /// Compiled into the program.
 constexpr std::string_view kCompiledKeys[] = {
-    "optimizer.name", "schedule.name",      "batch.micro",  "batch.accumulate",
+    "optimizer.name", "lr_schedule.name",   "batch.micro",  "batch.accumulate",
     "batch.sequence", "precision.compute",  "recompute",    "dropout.rate",
     "moe.balance",    "moe.balance_weight", "moe.z_weight", "moe.bias_rate",
     "moe.capacity",   "moe.drop",
@@ -27,7 +27,7 @@ std::string_view unreadBecause(const RunRecipe &recipe, std::string_view key) {
     return "its optimizer is not sgd";
   if (key == "optimizer.momentum" && !recipe.hasMomentum)
     return "it was compiled without a momentum buffer";
-  if (key == "schedule.min_ratio" &&
+  if (key == "lr_schedule.min_ratio" &&
       recipe.values.schedule.name == ScheduleKind::Constant)
     return "its schedule is constant";
   return {};

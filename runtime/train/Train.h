@@ -16,7 +16,7 @@ struct TrainOptions {
   std::string data;              ///< token directory; empty: the recipe's
   std::string evalData;          ///< empty: the recipe's, or data/eval
   std::string out = "run";       ///< run directory
-  std::optional<uint64_t> steps; ///< last step; default: schedule.total
+  std::optional<uint64_t> steps; ///< last step; default: lr_schedule.total
   bool resume = false;
   std::string initFrom;          ///< Hugging Face weights; empty: none
   std::vector<std::string> sets; ///< "optimizer.lr=3e-4"

@@ -39,7 +39,7 @@ void addOptions(CLI::App &app, TrainOptions &options) {
       ->type_name("DIR");
   app.add_option("--steps", options.steps,
                  "Last step, counted from the run's beginning (default: the "
-                 "recipe's schedule.total)")
+                 "recipe's lr_schedule.total)")
       ->check(checkNatural);
   app.add_option("--out", options.out, "Run directory")
       ->type_name("DIR")

@@ -1,5 +1,5 @@
 #include "runtime/weights/AwqWeights.h"
-#include "runtime/weights/MakeStrips.h"
+#include "runtime/weights/MakeMicropanels.h"
 #include "runtime/weights/PackedFields.h"
 
 #include <algorithm>
@@ -7,7 +7,7 @@
 
 namespace tessera {
 
-static constexpr int64_t kStrip = QuantizedLayout::kStrip, kRows = 8;
+static constexpr int64_t kMicropanel = QuantizedLayout::kMicropanel, kRows = 8;
 /// Which of eight rows each place of a word has, the lowest first.
 static constexpr std::array<int64_t, kRows> kOrder = {0, 2, 4, 6, 1, 3, 5, 7};
 
@@ -66,12 +66,12 @@ Status loadAwq(ModelState &model, const StateTensor &values,
                          {.ofGroup = width, .ofWord = 1, .rows = kOrder});
   if (!zeros.ok())
     return zeros.status();
-  return makeStrips(
+  return makeMicropanels(
       model, values, &scales,
-      [&](int64_t strip, std::span<uint32_t> packed,
+      [&](int64_t micropanel, std::span<uint32_t> packed,
           std::span<uint16_t> factors, unsigned) -> Status {
-        const int64_t first = strip * kStrip,
-                      count = std::min(kStrip, rows - first);
+        const int64_t first = micropanel * kMicropanel,
+                      count = std::min(kMicropanel, rows - first);
         std::array<uint32_t, kRows> words; // of eight columns, then eight rows
         for (int64_t row = 0; row < count; row += kRows)
           for (int64_t column = 0; column < layout.columns; column += kRows) {
@@ -79,9 +79,9 @@ Status loadAwq(ModelState &model, const StateTensor &values,
               words[i] = (*all)[(column + i) * width + (first + row) / kRows];
             transpose(words);
             for (int64_t i = 0; i < kRows; ++i)
-              packed[column / kRows * kStrip + row + kOrder[i]] = words[i];
+              packed[column / kRows * kMicropanel + row + kOrder[i]] = words[i];
           }
-        StripScales{layout, factors}.putAll(*factorsOfAll, *zeros, first);
+        MicropanelScales{layout, factors}.putAll(*factorsOfAll, *zeros, first);
         return Status::success();
       });
 }

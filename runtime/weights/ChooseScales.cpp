@@ -114,7 +114,8 @@ private:
                    std::vector<double> &errors) const {
     const auto rows = int64_t(reader.entry->shape[0]),
                columns = int64_t(reader.entry->shape[1]);
-    if (rows < QuantizedLayout::kStrip || columns < QuantizedLayout::kBlock)
+    if (rows < QuantizedLayout::kMicropanel ||
+        columns < QuantizedLayout::kBlock)
       return Status::success();
     const int64_t parts = (rows + kRowsAtOnce - 1) / kRowsAtOnce;
     std::vector<double> partial(parts * kExponents);

@@ -1,12 +1,12 @@
 #include "runtime/weights/GptqWeights.h"
-#include "runtime/weights/MakeStrips.h"
+#include "runtime/weights/MakeMicropanels.h"
 #include "runtime/weights/PackedFields.h"
 
 #include <algorithm>
 
 namespace tessera {
 
-static constexpr int64_t kStrip = QuantizedLayout::kStrip;
+static constexpr int64_t kMicropanel = QuantizedLayout::kMicropanel;
 
 /// Of symmetric weights, which config.json says that they are, all zero points
 /// are the middle. The first version of the format stores 1 less.
@@ -74,7 +74,7 @@ Status loadGptq(ModelState &model, const StateTensor &values,
   const QuantizedLayout &layout = values.quantized->layout;
   const int64_t rows = layout.rows, groups = layout.groups();
   const int64_t words = layout.columns / layout.perWord();
-  // [words, rows] and [groups, rows]: a strip has a few of each of them.
+  // [words, rows] and [groups, rows]: a micropanel has a few of each of them.
   auto all = readAll<uint32_t>(matrix.packed);
   if (!all.ok())
     return all.status();
@@ -88,17 +88,17 @@ Status loadGptq(ModelState &model, const StateTensor &values,
                 layout.bits == 4 ? 0x11111111u : 0x01010101u);
   if (!zeros.ok())
     return zeros.status();
-  return makeStrips(
+  return makeMicropanels(
       model, values, &scales,
-      [&](int64_t strip, std::span<uint32_t> packed,
+      [&](int64_t micropanel, std::span<uint32_t> packed,
           std::span<uint16_t> factors, unsigned) -> Status {
-        const int64_t first = strip * kStrip,
-                      count = std::min(kStrip, rows - first);
+        const int64_t first = micropanel * kMicropanel,
+                      count = std::min(kMicropanel, rows - first);
         for (int64_t word = 0; word < words; ++word)
           for (int64_t row = 0; row < count; ++row)
-            packed[word * kStrip + row] =
+            packed[word * kMicropanel + row] =
                 (*all)[word * rows + first + row] ^ packedBias(layout);
-        StripScales{layout, factors}.putAll(*factorsOfAll, *zeros, first);
+        MicropanelScales{layout, factors}.putAll(*factorsOfAll, *zeros, first);
         return Status::success();
       });
 }

@@ -1,6 +1,6 @@
 #include "runtime/weights/ImportWeights.h"
 #include "runtime/weights/CopyTensor.h"
-#include "runtime/weights/PackStrips.h"
+#include "runtime/weights/PackMicropanels.h"
 #include "runtime/weights/PackedWeights.h"
 #include "runtime/weights/QuantizeTensor.h"
 
@@ -114,7 +114,7 @@ StatusOr<ImportReport> importWeights(const std::string &path, ModelState &model,
 
   struct Quantization {
     StateTensor values;                 ///< of one matrix
-    std::optional<StateTensor> scales;  ///< none of bf16 in strips
+    std::optional<StateTensor> scales;  ///< none of bf16 in micropanels
     SafetensorsModel::Location from;    ///< to be rounded; unless
     std::optional<PackedMatrix> packed; ///< it is in integers already
   };
@@ -211,8 +211,8 @@ StatusOr<ImportReport> importWeights(const std::string &path, ModelState &model,
   TESSERA_RETURN_IF_ERROR(copyTensors(model, plan));
   for (const Quantization &each : quantizations)
     TESSERA_RETURN_IF_ERROR(
-        !each.scales
-            ? packStrips(model, each.values, *each.from.file, *each.from.entry)
+        !each.scales ? packMicropanels(model, each.values, *each.from.file,
+                                       *each.from.entry)
         : each.packed
             ? loadPacked(model, each.values, *each.scales, *each.packed)
             : quantizeTensor(

@@ -17,10 +17,11 @@ struct ImportReport {
 /// floats with scales as bf16 (runtime/data/Float8Weights.h), convert to the
 /// model's fp32, bf16 or fp64, and to integers or 8-bit floats with scales
 /// where the model keeps quantized weights (QuantizeTensor.h); those that a
-/// checkpoint has in the same form are kept (PackedWeights.h, Float8Strips.h).
-/// Every parameter of the model must be there with its shape: what is missing
-/// is an error that lists it, and the model is then unchanged. Tensors that
-/// `factors` names are multiplied with theirs, before they are rounded.
+/// checkpoint has in the same form are kept (PackedWeights.h,
+/// Float8Micropanels.h). Every parameter of the model must be there with its
+/// shape: what is missing is an error that lists it, and the model is then
+/// unchanged. Tensors that `factors` names are multiplied with theirs, before
+/// they are rounded.
 StatusOr<ImportReport> importWeights(const std::string &path, ModelState &model,
                                      const WeightFactors &factors = {});
 

@@ -23,9 +23,9 @@ struct QuantizedPart {
   QuantizedLayout layout;
   bool transposed; ///< the checkpoint has [columns, rows]
   /// Matrices of a stack (StateParts.h), whose rows follow each other; 0: one
-  /// matrix, whose strips are the tensor's from `firstStrip` on.
+  /// matrix, whose micropanels are the tensor's from `firstMicropanel` on.
   int64_t stack = 0;
-  int64_t firstStrip = 0;
+  int64_t firstMicropanel = 0;
 };
 
 struct StateTensor {

@@ -7,7 +7,7 @@
 
 namespace tessera {
 
-static constexpr int64_t kStrip = QuantizedLayout::kStrip;
+static constexpr int64_t kMicropanel = QuantizedLayout::kMicropanel;
 
 //===--- checks -----------------------------------------------------------===//
 
@@ -126,18 +126,19 @@ StatusOr<std::vector<uint16_t>> readZeros(const PackedMatrix &matrix,
   return unpackZeros(layout, *words, order);
 }
 
-void StripScales::put(int64_t row, int64_t group, uint16_t scale,
-                      std::span<const uint16_t> zeros, int64_t firstRow) const {
-  uint16_t *to = &values[layout.scalesAt(group) * kStrip + row];
+void MicropanelScales::put(int64_t row, int64_t group, uint16_t scale,
+                           std::span<const uint16_t> zeros,
+                           int64_t firstRow) const {
+  uint16_t *to = &values[layout.scalesAt(group) * kMicropanel + row];
   to[0] = scale;
   if (layout.zeros)
-    to[kStrip] = zeros[group * layout.rows + firstRow + row];
+    to[kMicropanel] = zeros[group * layout.rows + firstRow + row];
 }
 
-void StripScales::putAll(std::span<const uint16_t> scales,
-                         std::span<const uint16_t> zeros,
-                         int64_t firstRow) const {
-  const int64_t count = std::min(kStrip, layout.rows - firstRow);
+void MicropanelScales::putAll(std::span<const uint16_t> scales,
+                              std::span<const uint16_t> zeros,
+                              int64_t firstRow) const {
+  const int64_t count = std::min(kMicropanel, layout.rows - firstRow);
   for (int64_t group = 0; group < layout.groups(); ++group)
     for (int64_t row = 0; row < count; ++row)
       put(row, group, scales[group * layout.rows + firstRow + row], zeros,

@@ -59,16 +59,17 @@ StatusOr<std::vector<uint16_t>> readZeros(const PackedMatrix &matrix,
                                           const QuantizedLayout &layout,
                                           ZeroOrder order, uint32_t added = 0);
 
-/// The scales of one strip, `layout.scaleRows()` × 16, with its zero points
-/// where the layout has them.
-struct StripScales {
+/// The scales of one micropanel, `layout.scaleRows()` × 16, with its zero
+/// points where the layout has them.
+struct MicropanelScales {
   const QuantizedLayout &layout;
   std::span<uint16_t> values;
 
-  /// Of a row of the strip; `zeros` are those of the matrix, from readZeros.
+  /// Of a row of the micropanel; `zeros` are those of the matrix, from
+  /// readZeros.
   void put(int64_t row, int64_t group, uint16_t scale,
            std::span<const uint16_t> zeros, int64_t firstRow) const;
-  /// Of all rows of the strip, from those of the matrix, [groups, rows].
+  /// Of all rows of the micropanel, from those of the matrix, [groups, rows].
   void putAll(std::span<const uint16_t> scales, std::span<const uint16_t> zeros,
               int64_t firstRow) const;
 };

@@ -4,9 +4,9 @@
 #include "runtime/support/Text.h"
 #include "runtime/weights/AwqWeights.h"
 #include "runtime/weights/CopyTensor.h"
-#include "runtime/weights/Float8Strips.h"
+#include "runtime/weights/Float8Micropanels.h"
 #include "runtime/weights/GptqWeights.h"
-#include "runtime/weights/MakeStrips.h"
+#include "runtime/weights/MakeMicropanels.h"
 #include "runtime/weights/PackedFields.h"
 #include "runtime/weights/StateParts.h"
 
@@ -17,7 +17,7 @@
 namespace tessera {
 namespace {
 
-constexpr int64_t kStrip = QuantizedLayout::kStrip;
+constexpr int64_t kMicropanel = QuantizedLayout::kMicropanel;
 constexpr uint64_t kPieceBytes = uint64_t(1) << 22;
 constexpr int64_t kMostConfigBytes = 1 << 20;
 constexpr std::size_t kMostFileBytes = std::size_t(512) << 20;
@@ -60,13 +60,13 @@ StatusOr<std::optional<PackedMatrix>> findPacked(const QuantizedPart &part,
 
 namespace {
 
-/// Strips of one matrix, in both directions.
-struct Strips {
+/// Micropanels of one matrix, in both directions.
+struct Micropanels {
   const QuantizedLayout &layout;
   int64_t first = 0; ///< of the tensor's
 
-  int64_t rowsOf(int64_t strip) const {
-    return std::min(kStrip, layout.rows - strip * kStrip);
+  int64_t rowsOf(int64_t micropanel) const {
+    return std::min(kMicropanel, layout.rows - micropanel * kMicropanel);
   }
   /// Words of a row in a file.
   int64_t wordsInFile() const { return layout.columns / layout.perWord(); }
@@ -83,16 +83,17 @@ Status loadPacked(ModelState &model, const StateTensor &values,
   if (matrix.format == PackedFormat::float8)
     return loadFloat8(model, values, scales, matrix);
   const QuantizedLayout &layout = values.quantized->layout;
-  const Strips strips{layout};
-  const int64_t words = strips.wordsInFile(), groups = layout.groups();
+  const Micropanels micropanels{layout};
+  const int64_t words = micropanels.wordsInFile(), groups = layout.groups();
   auto zeros = readZeros(matrix, layout, {.ofGroup = 1, .ofWord = groups});
   if (!zeros.ok())
     return zeros.status();
-  return makeStrips(
+  return makeMicropanels(
       model, values, &scales,
-      [&](int64_t strip, std::span<uint32_t> packed,
+      [&](int64_t micropanel, std::span<uint32_t> packed,
           std::span<uint16_t> factors, unsigned) -> Status {
-        const int64_t first = strip * kStrip, count = strips.rowsOf(strip);
+        const int64_t first = micropanel * kMicropanel,
+                      count = micropanels.rowsOf(micropanel);
         std::vector<uint32_t> rows(count * words);
         TESSERA_RETURN_IF_ERROR(
             matrix.packed.file->read(*matrix.packed.entry, first * words * 4,
@@ -100,10 +101,10 @@ Status loadPacked(ModelState &model, const StateTensor &values,
         auto halves = readScales(matrix.scale, count * groups, first * groups);
         if (!halves.ok())
           return halves.status();
-        StripScales to{layout, factors};
+        MicropanelScales to{layout, factors};
         for (int64_t word = 0; word < words; ++word)
           for (int64_t row = 0; row < count; ++row)
-            packed[word * kStrip + row] =
+            packed[word * kMicropanel + row] =
                 rows[row * words + word] ^ packedBias(layout);
         for (int64_t group = 0; group < groups; ++group)
           for (int64_t row = 0; row < count; ++row)
@@ -169,24 +170,24 @@ public:
     const StateTensor &values = *found;
     const QuantizedLayout &of = values.quantized->layout;
     const StateTensor *scales = model.find(withoutEnd(values.name) + "scales");
-    const Strips strips{of, values.quantized->firstStrip};
+    const Micropanels micropanels{of, values.quantized->firstMicropanel};
     auto rows = uint64_t(of.rows);
-    const auto words = uint64_t(strips.wordsInFile());
+    const auto words = uint64_t(micropanels.wordsInFile());
     tensors.push_back(
         {from.entry->name + (of.floats ? "" : "_packed"),
          of.floats ? SafetensorsType::f8_e4m3 : SafetensorsType::i32,
          {rows, of.floats ? uint64_t(of.columns) : words},
          rows * words * 4,
-         [&, strips](SafetensorsSink &sink) {
-           return emit<uint32_t>(sink, values, strips, of.words(),
-                                 strips.wordsInFile(), packedBias(of));
+         [&, micropanels](SafetensorsSink &sink) {
+           return emit<uint32_t>(sink, values, micropanels, of.words(),
+                                 micropanels.wordsInFile(), packedBias(of));
          }});
     tensors.push_back({from.entry->name + "_scale",
                        SafetensorsType::f16,
                        {rows, uint64_t(of.groups())},
                        rows * uint64_t(of.groups()) * 2,
-                       [this, scales, strips, &of](SafetensorsSink &sink) {
-                         return emit<uint16_t>(sink, *scales, strips,
+                       [this, scales, micropanels, &of](SafetensorsSink &sink) {
+                         return emit<uint16_t>(sink, *scales, micropanels,
                                                of.scaleRows(), of.groups(), 0,
                                                of.scalesAt(1));
                        }});
@@ -195,8 +196,8 @@ public:
                          SafetensorsType::i32,
                          {uint64_t(rowWords(of)), uint64_t(of.groups())},
                          uint64_t(rowWords(of)) * uint64_t(of.groups()) * 4,
-                         [this, scales, strips](SafetensorsSink &sink) {
-                           return emitZeros(sink, *scales, strips);
+                         [this, scales, micropanels](SafetensorsSink &sink) {
+                           return emitZeros(sink, *scales, micropanels);
                          }});
     if (!of.floats)
       tensors.push_back({from.entry->name + "_shape",
@@ -286,19 +287,20 @@ private:
                        }});
   }
 
-  /// [strips, `words`, 16] as rows of `kept` words, each `step`-th of them.
+  /// [micropanels, `words`, 16] as rows of `kept` words, each `step`-th of
+  /// them.
   template <typename Word>
   Status emit(SafetensorsSink &sink, const StateTensor &tensor,
-              const Strips &strips, int64_t words, int64_t kept, Word flipped,
-              int64_t step = 1) {
-    std::vector<Word> strip(words * kStrip), row(kept);
-    for (int64_t i = 0; i < strips.layout.strips(); ++i) {
+              const Micropanels &micropanels, int64_t words, int64_t kept,
+              Word flipped, int64_t step = 1) {
+    std::vector<Word> micropanel(words * kMicropanel), row(kept);
+    for (int64_t i = 0; i < micropanels.layout.micropanels(); ++i) {
       TESSERA_RETURN_IF_ERROR(model.readState(
-          tensor, (strips.first + i) * strip.size() * sizeof(Word),
-          std::as_writable_bytes(std::span(strip))));
-      for (int64_t n = 0; n < strips.rowsOf(i); ++n) {
+          tensor, (micropanels.first + i) * micropanel.size() * sizeof(Word),
+          std::as_writable_bytes(std::span(micropanel))));
+      for (int64_t n = 0; n < micropanels.rowsOf(i); ++n) {
         for (int64_t word = 0; word < kept; ++word)
-          row[word] = strip[word * step * kStrip + n] ^ flipped;
+          row[word] = micropanel[word * step * kMicropanel + n] ^ flipped;
         TESSERA_RETURN_IF_ERROR(sink.write(std::as_bytes(std::span(row))));
       }
     }
@@ -307,18 +309,18 @@ private:
 
   /// Those of 32 / bits rows in a word.
   Status emitZeros(SafetensorsSink &sink, const StateTensor &scales,
-                   const Strips &strips) {
-    const QuantizedLayout &of = strips.layout;
-    std::vector<uint16_t> strip(of.scaleRows() * kStrip);
+                   const Micropanels &micropanels) {
+    const QuantizedLayout &of = micropanels.layout;
+    std::vector<uint16_t> micropanel(of.scaleRows() * kMicropanel);
     std::vector<uint32_t> words(of.groups());
-    for (int64_t i = 0; i < of.strips(); ++i) {
-      TESSERA_RETURN_IF_ERROR(
-          model.readState(scales, (strips.first + i) * strip.size() * 2,
-                          std::as_writable_bytes(std::span(strip))));
-      for (int64_t row = 0; row < strips.rowsOf(i); row += of.perWord()) {
+    for (int64_t i = 0; i < of.micropanels(); ++i) {
+      TESSERA_RETURN_IF_ERROR(model.readState(
+          scales, (micropanels.first + i) * micropanel.size() * 2,
+          std::as_writable_bytes(std::span(micropanel))));
+      for (int64_t row = 0; row < micropanels.rowsOf(i); row += of.perWord()) {
         for (int64_t group = 0; group < of.groups(); ++group)
-          words[group] =
-              wordOfZeros(of, &strip[(of.scalesAt(group) + 1) * kStrip + row]);
+          words[group] = wordOfZeros(
+              of, &micropanel[(of.scalesAt(group) + 1) * kMicropanel + row]);
         TESSERA_RETURN_IF_ERROR(sink.write(std::as_bytes(std::span(words))));
       }
     }

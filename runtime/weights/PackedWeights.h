@@ -28,7 +28,7 @@ using FindTensor = std::function<std::optional<SafetensorsModel::Location>(
     const std::string &name)>;
 
 /// Which tensors, and in which order they are: as above, or as GptqWeights.h,
-/// AwqWeights.h and Float8Strips.h say.
+/// AwqWeights.h and Float8Micropanels.h say.
 enum class PackedFormat : uint8_t { compressedTensors, gptq, awq, float8 };
 
 /// The tensors of a packed matrix.
@@ -46,7 +46,7 @@ struct PackedMatrix {
 StatusOr<std::optional<PackedMatrix>> findPacked(const QuantizedPart &part,
                                                  const FindTensor &find);
 
-/// Brings a packed matrix into strips. Scales that f16 does not hold are
+/// Brings a packed matrix into micropanels. Scales that f16 does not hold are
 /// errors.
 Status loadPacked(ModelState &model, const StateTensor &values,
                   const StateTensor &scales, const PackedMatrix &matrix);

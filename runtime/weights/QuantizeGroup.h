@@ -12,7 +12,7 @@ namespace tessera {
 constexpr std::size_t kMostGroups = 16;
 
 /// Weights of as many groups as `scales`, one behind another, as integers `q`
-/// of 8 or 4 bits, and the bits of their scales as f16, as quantizeStrip
+/// of 8 or 4 bits, and the bits of their scales as f16, as quantizeMicropanel
 /// (QuantizeTensor.h) says, and where `zeros` has as many, of their zero
 /// points. `group` is a multiple of 32, and so is the last one, which may be
 /// shorter; zeros at its end change nothing. False if a weight is not finite or

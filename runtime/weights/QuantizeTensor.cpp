@@ -1,7 +1,7 @@
 #include "runtime/weights/QuantizeTensor.h"
 #include "runtime/hal/cpu/ThreadPool.h"
 #include "runtime/weights/CopyTensor.h"
-#include "runtime/weights/MakeStrips.h"
+#include "runtime/weights/MakeMicropanels.h"
 #include "runtime/weights/QuantizeGroup.h"
 
 #include <algorithm>
@@ -11,8 +11,8 @@
 namespace tessera {
 namespace {
 
-constexpr int64_t kStrip = QuantizedLayout::kStrip;
-/// Of a row, so that what a strip makes of them stays in the first cache.
+constexpr int64_t kMicropanel = QuantizedLayout::kMicropanel;
+/// Of a row, so that what a micropanel makes of them stays in the first cache.
 constexpr int64_t kColumnsAtOnce = 512;
 
 constexpr int64_t roundedUp(int64_t count, int64_t multiple) {
@@ -40,15 +40,16 @@ void pack(const QuantizedLayout &layout, std::span<const int8_t> q,
       word = packed4(q.data() + i);
     else
       std::memcpy(&word, q.data() + i, sizeof word);
-    values[(begin + i) / perWord * kStrip] = word;
+    values[(begin + i) / perWord * kMicropanel] = word;
   }
 }
 
 } // namespace
 
-bool quantizeStrip(const QuantizedLayout &layout, SafetensorsType type,
-                   std::span<const std::byte> rows, std::span<uint32_t> values,
-                   std::span<uint16_t> scales) {
+bool quantizeMicropanel(const QuantizedLayout &layout, SafetensorsType type,
+                        std::span<const std::byte> rows,
+                        std::span<uint32_t> values,
+                        std::span<uint16_t> scales) {
   static const QuantizeGroups integers =
                                   quantizeGroupsFor(CpuFeatures::detect()),
                               floats = quantizeFloatsFor(CpuFeatures::detect());
@@ -58,7 +59,7 @@ bool quantizeStrip(const QuantizedLayout &layout, SafetensorsType type,
                 most = std::clamp<int64_t>(kColumnsAtOnce / layout.group, 1,
                                            kMostGroups) *
                        layout.group;
-  if (count < kStrip) {
+  if (count < kMicropanel) {
     std::ranges::fill(values, layout.bits == 4 ? 0x88888888u : 0u);
     std::ranges::fill(scales, uint16_t(0));
   }
@@ -80,10 +81,11 @@ bool quantizeStrip(const QuantizedLayout &layout, SafetensorsType type,
         return false;
       for (int64_t i = 0; i < groups; ++i) {
         uint16_t *to =
-            &scales[layout.scalesAt(first / layout.group + i) * kStrip + row];
+            &scales[layout.scalesAt(first / layout.group + i) * kMicropanel +
+                    row];
         to[0] = factors[i];
         if (layout.zeros)
-          to[kStrip] = zeros[i];
+          to[kMicropanel] = zeros[i];
       }
       pack(layout, std::span(q).first(padded), first, values.data() + row);
     }
@@ -130,22 +132,22 @@ public:
       whole.resize(layout.rows * layout.columns);
       toFloats(entry.type, bytes.data(), whole.size(), whole.data());
     }
-    return makeStrips(model, values, &scales,
-                      [this](int64_t strip, std::span<uint32_t> words,
-                             std::span<uint16_t> factors,
-                             unsigned thread) -> Status {
-                        std::vector<std::byte> &rows = rowsOf[thread];
-                        TESSERA_RETURN_IF_ERROR(readRows(strip * kStrip, rows));
-                        return quantizeStrip(layout, type, rows, words, factors)
-                                   ? Status::success()
-                                   : outOfReach(strip * kStrip, rows);
-                      });
+    return makeMicropanels(
+        model, values, &scales,
+        [this](int64_t micropanel, std::span<uint32_t> words,
+               std::span<uint16_t> factors, unsigned thread) -> Status {
+          std::vector<std::byte> &rows = rowsOf[thread];
+          TESSERA_RETURN_IF_ERROR(readRows(micropanel * kMicropanel, rows));
+          return quantizeMicropanel(layout, type, rows, words, factors)
+                     ? Status::success()
+                     : outOfReach(micropanel * kMicropanel, rows);
+        });
   }
 
 private:
-  /// Those of a strip, of `type`.
+  /// Those of a micropanel, of `type`.
   Status readRows(int64_t row, std::vector<std::byte> &to) const {
-    const int64_t rows = std::min(kStrip, layout.rows - row),
+    const int64_t rows = std::min(kMicropanel, layout.rows - row),
                   columns = layout.columns, size = safetensorsBits(type) / 8;
     if (factors) {
       auto scaled = readScaledRows({&file, &entry}, *factors, row, rows);

@@ -8,9 +8,9 @@
 
 namespace tessera {
 
-/// One strip: at most 16 rows of `layout.columns` weights of a float type,
+/// One micropanel: at most 16 rows of `layout.columns` weights of a float type,
 /// row-major, as `layout.words()` × 16 values and `layout.scaleRows()` × 16
-/// scales. False, with strips half made, if there is a weight that is not
+/// scales. False, with micropanels half made, if there is a weight that is not
 /// finite or beyond largestWeight (QuantizeGroup.h).
 ///
 /// A group's scale is, as f16, max |w| / 127 for 8 bits, rounded up where f16
@@ -30,19 +30,20 @@ namespace tessera {
 /// Of e4m3 the scale is max |w| / 448, rounded up where f16 is subnormal.
 /// Weights times the reciprocal are rounded to the nearest e4m3, ties to even,
 /// and clamped to ±448.
-bool quantizeStrip(const QuantizedLayout &layout, SafetensorsType type,
-                   std::span<const std::byte> rows, std::span<uint32_t> values,
-                   std::span<uint16_t> scales);
+bool quantizeMicropanel(const QuantizedLayout &layout, SafetensorsType type,
+                        std::span<const std::byte> rows,
+                        std::span<uint32_t> values, std::span<uint16_t> scales);
 
 /// Whether the file's matrix has the layout's shape and a float type.
 Status checkQuantizable(const QuantizedPart &part, const SafetensorsFile &file,
                         const SafetensorsEntry &entry);
 
 /// Quantizes a matrix that checkQuantizable has passed, on all processors, a
-/// few strips at a time; a transposed one is in memory meanwhile. The numbers
-/// do not depend on how many processors there are. Weights that are not finite,
-/// or beyond the range of scales, are errors. Where there are `factors`, they
-/// are multiplied with them first, in f32; not of a transposed one.
+/// few micropanels at a time; a transposed one is in memory meanwhile. The
+/// numbers do not depend on how many processors there are. Weights that are not
+/// finite, or beyond the range of scales, are errors. Where there are
+/// `factors`, they are multiplied with them first, in f32; not of a transposed
+/// one.
 Status quantizeTensor(ModelState &model, const StateTensor &values,
                       const StateTensor &scales, const SafetensorsFile &file,
                       const SafetensorsEntry &entry,

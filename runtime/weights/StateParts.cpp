@@ -34,7 +34,7 @@ std::vector<StateTensor> matricesOf(const StateTensor &quantized) {
     part.source = numbered(whole.source, star, uint64_t(i));
     part.layout.rows = whole.layout.rows / count;
     part.stack = 0;
-    part.firstStrip = i * part.layout.strips();
+    part.firstMicropanel = i * part.layout.micropanels();
   }
   return matrices;
 }

@@ -6,7 +6,7 @@
 //          weights, hashes; the key; XXH3-64 of every kImageChunk of the
 //          weights; XXH3-64 of all this
 //   2 MiB  the weights
-//   …      whatever else the file holds (ShippedModel.h)
+//   …      whatever else the file holds (PackagedModel.h)
 #pragma once
 #include "runtime/support/Status.h"
 

@@ -12,30 +12,30 @@ static int64_t product(ArrayRef<int64_t> sizes) {
                          std::multiplies<>());
 }
 
-static std::string shuffled(Generator &g, std::string letters) {
-  for (int64_t i = static_cast<int64_t>(letters.size()) - 1; i > 0; --i)
-    std::swap(letters[i], letters[g.below(i + 1)]);
-  return letters;
+static std::string shuffled(Generator &g, std::string labels) {
+  for (int64_t i = static_cast<int64_t>(labels.size()) - 1; i > 0; --i)
+    std::swap(labels[i], labels[g.below(i + 1)]);
+  return labels;
 }
 
-// x ∘ y with letters in random places and roles; null where too large.
+// x ∘ y with labels in random places and roles; null where too large.
 static Value contraction(Generator &g, const Entry &x, Interval &range) {
   std::string lhs, batch, rows, summed, columns;
   std::array<int64_t, 26> sizes{};
   for (int64_t dim = 0; dim < x.rank(); ++dim) {
-    char letter = static_cast<char>('a' + dim);
-    lhs += letter;
+    char label = static_cast<char>('a' + dim);
+    lhs += label;
     sizes[dim] = x.shape()[dim];
     int64_t role = g.below(100);
     // Most contractions sum over the last dimension.
     if (dim == x.rank() - 1)
       role = role / 2 + 50;
-    (role < 20 ? batch : role < 60 ? rows : summed) += letter;
+    (role < 20 ? batch : role < 60 ? rows : summed) += label;
   }
   for (int64_t i = g.chance(85) ? g.between(1, 2) : 0; i > 0; --i) {
-    char letter = static_cast<char>('n' + columns.size());
-    columns += letter;
-    sizes[letter - 'a'] = g.sizeUpTo(129);
+    char label = static_cast<char>('n' + columns.size());
+    columns += label;
+    sizes[label - 'a'] = g.sizeUpTo(129);
   }
   bool plain = g.chance(60);
   std::string rhs = batch + summed + columns, out = batch + rows + columns;
@@ -45,8 +45,8 @@ static Value contraction(Generator &g, const Entry &x, Interval &range) {
   }
   auto shapeOf = [&](StringRef term) {
     Shape shape;
-    for (char letter : term)
-      shape.push_back(sizes[letter - 'a']);
+    for (char label : term)
+      shape.push_back(sizes[label - 'a']);
     return shape;
   };
   int64_t work = product(shapeOf(lhs)) * product(shapeOf(columns));

@@ -53,7 +53,7 @@ static bool experts(Generator &g) {
   Entry ids = g.argument(g.tensor({tokens, k}, g.i32()),
                          {-1, static_cast<double>(groups)});
   GroupRowsOp order = g.e.groupRows(ids.value, groups);
-  Value places = order.getPlaces(), weights;
+  Value places = order.getSlots(), weights;
   if (g.chance(60))
     weights = g.argument(g.tensor({tokens, k}, element.isF64() || g.chance(40)
                                                    ? element

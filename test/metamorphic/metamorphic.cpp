@@ -31,7 +31,7 @@ struct Options {
 
 } // namespace
 
-static int complain(const llvm::Twine &message) {
+static int makeError(const llvm::Twine &message) {
   llvm::WithColor::error(llvm::errs(), "metamorphic") << message << "\n";
   return 1;
 }
@@ -82,9 +82,9 @@ static std::optional<Options> parseOptions(int argc, char **argv) {
   Options options{file,  seed,   count, std::vector<std::string>(targets),
                   print, reduce, spread};
   if (!shard.empty() && !takeShard(options, shard)) {
-    complain("--shard must be I/N with 1 <= I <= N and --count a multiple of "
-             "N, got '" +
-             shard + "'");
+    makeError("--shard must be I/N with 1 <= I <= N and --count a multiple of "
+              "N, got '" +
+              shard + "'");
     return std::nullopt;
   }
   return options;
@@ -106,8 +106,8 @@ chooseTargets(const std::vector<std::string> &wanted) {
     known.push_back(target.name);
   for (const std::string &target : wanted.empty() ? all : wanted) {
     if (!llvm::is_contained(known, target)) {
-      complain("unknown target '" + target + "'; there are " +
-               llvm::join(known, ", "));
+      makeError("unknown target '" + target + "'; there are " +
+                llvm::join(known, ", "));
       return std::nullopt;
     }
     std::string missing = tessera::cpu::missingFeatures(target);
@@ -150,7 +150,7 @@ static int reduceIt(mlir::ModuleOp module,
                     llvm::ArrayRef<std::string> targets) {
   std::string stage = stageOfFailure(module, targets);
   if (stage.empty())
-    return complain("nothing fails here");
+    return makeError("nothing fails here");
   auto smallest = reduceModule(module, [&](mlir::ModuleOp candidate) {
     return stageOfFailure(candidate, targets) == stage;
   });
@@ -163,8 +163,8 @@ static int checkIt(mlir::ModuleOp module, const std::string &name,
                    llvm::ArrayRef<std::string> targets) {
   Counts counts;
   if (auto failure = check(module, targets, counts))
-    return complain(name + ", " + failure->stage + ": " + failure->message +
-                    "\n" + failure->before + "\n" + failure->after);
+    return makeError(name + ", " + failure->stage + ": " + failure->message +
+                     "\n" + failure->before + "\n" + failure->after);
   llvm::outs() << describe(counts) << "\n";
   return 0;
 }
@@ -176,7 +176,7 @@ static int checkSeeds(mlir::MLIRContext &context, const Options &options,
   int failures = 0;
   auto report = [&](const Report &found) {
     ++failures;
-    complain(describe(found));
+    makeError(describe(found));
   };
   checkPassesOf(context, first, last, all, report);
   for (auto [i, target] : llvm::enumerate(targets)) {

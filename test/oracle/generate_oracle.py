@@ -2,7 +2,7 @@
 """Compares what is generated from Hugging Face directories with `transformers`.
 
     generate_oracle.py BIN FOLDER [--family NAME]... [--dtype fp32|bf16]...
-                       [--quant int8|int4|fp8 [--group N]] [--strips] [--kv]
+                       [--quant int8|int4|fp8 [--group N]] [--packed] [--kv]
 
 For each family a small model with random weights is saved, compiled by the path
 of `tessera generate` (programs that decode over a cache), and writes COUNT
@@ -14,8 +14,8 @@ reference is at most twice that of PyTorch's own twin. In bf16, where roundings
 choose among tokens that are nearly alike, only logits are judged. With
 --quant our program rounds the weights to integers as it reads them, and the
 reference computes with what quantization.py, which shares nothing with it,
-says that these stand for. With --strips tokens and logits of bf16 weights that
-lie in strips are compared with those of rows, bit by bit, and with nothing
+says that these stand for. With --packed tokens and logits of bf16 weights that
+are packed are compared with those of rows, bit by bit, and with nothing
 else. With --kv keys and values are kept as int8, and the reference's cache
 gives back what such a token of a head stands for. What is nearly between two
 integers falls to either side with the last bit of its sum, so that in fp32 logits are
@@ -39,12 +39,12 @@ from hf_oracle import Distance, Report
 import quantization
 from hf_tessera import ToolError, command, processor_targets
 
-# Experts whose rows are whole strips, so that all are quantized (of mixtral's 72
+# Experts whose rows are whole micropanels, so that all are quantized (of mixtral's 72
 # rows and qwen2_moe's 40 they are not), and so many of them that a router would
 # be, were it another matrix.
 EVERY = list(FAMILIES)
-FAMILIES["mixtral_strips"] = dict(FAMILIES["mixtral"], intermediate_size=96)
-FAMILIES["qwen2_moe_strips"] = dict(
+FAMILIES["mixtral_packed"] = dict(FAMILIES["mixtral"], intermediate_size=96)
+FAMILIES["qwen2_moe_packed"] = dict(
     FAMILIES["qwen2_moe"], moe_intermediate_size=48, num_experts=20)
 PROMPTS, COUNT, TOGETHER = 20, 64, 8
 CONTEXT = 128
@@ -154,7 +154,7 @@ def compare_kv(binaries, folder, report, family, dtype, target, twin, texts):
                 f"{moved.norms()['l2']:.2e})", part < 0.2)
 
 
-def compare(binaries, folder, report, family, dtype, target, quant, strips,
+def compare(binaries, folder, report, family, dtype, target, quant, packed,
             kv):
     twin = Twins(family, seed=4)
     twin.save(folder)
@@ -167,12 +167,12 @@ def compare(binaries, folder, report, family, dtype, target, quant, strips,
     made = lambda layout: generate(binaries, folder, target, dtype, texts,
                                    FAMILIES[family]["vocab_size"], quant, layout,
                                    # More rows than are streamed, too.
-                                   24 if quant or strips else 16)
+                                   24 if quant or packed else 16)
     alone, logits, together = made("rows")
-    if strips:
+    if packed:
         same = all(torch.equal(one, other) for one, other
-                   in zip((alone, logits, together), made("strips")))
-        report.fact(family, dtype, "strips as rows", "bit by bit", same)
+                   in zip((alone, logits, together), made("packed")))
+        report.fact(family, dtype, "packed as rows", "bit by bit", same)
         return
     reference = following(twin.fp64, texts, alone)
     other = following(getattr(twin, dtype), texts, alone)
@@ -197,7 +197,7 @@ def main():
     parser.add_argument("--quant", choices=["int8", "int4", "fp8"])
     parser.add_argument("--group", type=int, default=32)
     parser.add_argument("--zeros", action="store_true")
-    parser.add_argument("--strips", action="store_true")
+    parser.add_argument("--packed", action="store_true")
     parser.add_argument("--kv", action="store_true")
     options = parser.parse_args()
     quant = options.quant and quantization.Quantization(options.quant,
@@ -215,7 +215,7 @@ def main():
         print(f"# {family} {dtype} on {target}", flush=True)
         try:
             compare(options.binaries, options.folder / family, report, family,
-                    dtype, target, quant, options.strips, options.kv)
+                    dtype, target, quant, options.packed, options.kv)
         except ToolError as error:
             report.fact(family, dtype, "failed", error, False)
     print(f"{report.lines} comparisons, {report.failures} failed")

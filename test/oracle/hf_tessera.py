@@ -75,7 +75,7 @@ class Tessera:
         artifact = self._new(".tsr")
         settings = {"batch.sequence": sequence, "batch.accumulate": micro,
                     "batch.micro": rows, "precision.compute": compute,
-                    "recompute": recompute, "schedule.name": schedule,
+                    "recompute": recompute, "lr_schedule.name": schedule,
                     # The reference's loss is that of tokens alone.
                     "moe.balance_weight": 0, "moe.z_weight": 0}
         command([self.binaries / "tessera", "compile", model,

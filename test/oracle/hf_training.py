@@ -13,8 +13,8 @@ STEPS = 20
 # then up to 1e-5 away from its fp64. With this one eps counts, and shows.
 SETTINGS = {"optimizer.lr": 2e-3, "optimizer.betas": "[0.9, 0.95]",
             "optimizer.eps": 1e-5, "optimizer.weight_decay": 0.1,
-            "optimizer.clip": 1.0, "schedule.warmup": 5,
-            "schedule.total": STEPS, "schedule.min_ratio": 0.1}
+            "optimizer.clip": 1.0, "lr_schedule.warmup": 5,
+            "lr_schedule.total": STEPS, "lr_schedule.min_ratio": 0.1}
 
 
 def settings():
@@ -23,11 +23,11 @@ def settings():
 
 
 def learning_rate(step):
-    top, warmup = SETTINGS["optimizer.lr"], SETTINGS["schedule.warmup"]
+    top, warmup = SETTINGS["optimizer.lr"], SETTINGS["lr_schedule.warmup"]
     if step < warmup:
         return top * (step + 1) / warmup
-    progress = (step - warmup) / (SETTINGS["schedule.total"] - warmup)
-    end = SETTINGS["schedule.min_ratio"]
+    progress = (step - warmup) / (SETTINGS["lr_schedule.total"] - warmup)
+    end = SETTINGS["lr_schedule.min_ratio"]
     return top * (end + (1 - end) * (1 + math.cos(math.pi * progress)) / 2)
 
 

@@ -30,7 +30,7 @@ from hf_models import FAMILIES, Twins
 # As llama, but for columns that are whole groups; and experts in such.
 FAMILY = "llama_whole_groups"
 FAMILIES[FAMILY] = dict(FAMILIES["llama"], intermediate_size=160)
-EXPERTS = "mixtral_strips"
+EXPERTS = "mixtral_packed"
 MATRICES = {FAMILY: 14, EXPERTS: 2 * (4 + 3 * 5)}
 WINDOW, GROUP = 48, 32
 failed = 0

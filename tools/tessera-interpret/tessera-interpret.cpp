@@ -49,7 +49,7 @@ static cl::opt<bool> values("values",
                             cl::desc("Print all elements, not a summary alone"),
                             cl::cat(category));
 
-static int complain(const llvm::Twine &message) {
+static int makeError(const llvm::Twine &message) {
   llvm::WithColor::error(llvm::errs(), "tessera-interpret") << message << "\n";
   return 1;
 }
@@ -131,28 +131,28 @@ int main(int argc, char **argv) {
     return 1;
   // Folded layers are all that they stand for.
   mlir::PassManager pipeline(&context);
-  pipeline.addPass(tessera::createUnfoldLayers());
+  pipeline.addPass(tessera::createRestoreLayers());
   if (mlir::failed(pipeline.run(*module)))
     return 1;
   mlir::func::FuncOp function = findFunction(*module);
   if (!function)
-    return complain(name.empty() ? "the module has not exactly one public "
-                                   "function; name one by --function"
-                                 : "the module has no function @" + name);
+    return makeError(name.empty() ? "the module has not exactly one public "
+                                    "function; name one by --function"
+                                  : "the module has no function @" + name);
   llvm::Expected<Tensors> inputs = inputPath.empty()
                                        ? randomInputs(function)
                                        : readInputs(function, inputPath);
   if (!inputs)
-    return complain(llvm::toString(inputs.takeError()));
+    return makeError(llvm::toString(inputs.takeError()));
   llvm::Expected<Tensors> results =
       interpret(*module, function.getName(), *inputs, {roundToType});
   if (!results)
-    return complain(llvm::toString(results.takeError()));
+    return makeError(llvm::toString(results.takeError()));
   for (auto [resultName, type, tensor] : llvm::zip_equal(
            resultNames(function), function.getResultTypes(), *results))
     print(resultName, type, tensor);
   if (!outputPath.empty())
     if (llvm::Error error = writeResults(function, *results, outputPath))
-      return complain(llvm::toString(std::move(error)));
+      return makeError(llvm::toString(std::move(error)));
   return 0;
 }

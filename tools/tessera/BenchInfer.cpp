@@ -216,7 +216,7 @@ openWeights(const InferSettings &settings, const ModelSource &source,
   weights.device = settings.target.empty() ? "cpu" : settings.target;
   weights.threads = settings.threads;
   weights.profile = settings.profile;
-  return source.shipped ? openShippedModel(*source.shipped, weights)
+  return source.shipped ? openPackagedModel(*source.shipped, weights)
                         : openModelDirectory(source.files.place(), weights);
 }
 
@@ -287,7 +287,7 @@ static Status compilePrograms(const InferSettings &settings,
   decoding.cache = settings.cache;
   decoding.cacheBytes = settings.cacheGib << 30;
   decoding.command = "bench infer";
-  decoding.strips = true;
+  decoding.packed = true;
   if (llvm::Error error =
           compileModelDecoder(source.files.place(), source.spec, decoding,
                               settings.recipe, set, program.name()))

@@ -23,11 +23,11 @@ void tessera::addCacheOptions(CLI::App &command, std::string &mode,
       ->capture_default_str();
 }
 
-void tessera::addKeptWeightsOption(CLI::App &command, uint64_t &gib,
+void tessera::addWeightCacheOption(CLI::App &command, uint64_t &gib,
                                    const std::string &help) {
-  command.add_option("--kept-weights", gib, help)
+  command.add_option("--weight-cache", gib, help)
       ->type_name("GIB")
       ->check(gibibytes)
-      ->envname("TESSERA_KEPT_WEIGHTS")
+      ->envname("TESSERA_WEIGHT_CACHE")
       ->capture_default_str();
 }

@@ -2,7 +2,7 @@
 // reads weights: a flag, or the environment.
 #pragma once
 #include "compiler/Driver.h"
-#include "runtime/weights/KeptWeights.h"
+#include "runtime/weights/WeightCache.h"
 
 #include <cstdint>
 #include <string>
@@ -15,15 +15,15 @@ namespace tessera {
 
 /// Unless somebody says otherwise.
 constexpr uint64_t kCacheGib = CompileRequest::kMostCacheBytes >> 30,
-                   kKeptGib = KeptWeights::kMostBytes >> 30;
+                   kKeptGib = WeightCache::kMostBytes >> 30;
 
 /// Adds --cache (TESSERA_CACHE), of `what`, and --cache-size
 /// (TESSERA_CACHE_SIZE), what compiled programs may take there.
 void addCacheOptions(CLI::App &command, std::string &mode, uint64_t &gib,
                      const std::string &what = "of compiled programs");
 
-/// Adds --kept-weights (TESSERA_KEPT_WEIGHTS).
-void addKeptWeightsOption(CLI::App &command, uint64_t &gib,
+/// Adds --weight-cache (TESSERA_WEIGHT_CACHE).
+void addWeightCacheOption(CLI::App &command, uint64_t &gib,
                           const std::string &help);
 
 } // namespace tessera

@@ -99,7 +99,7 @@ static void runInfer(CompileRequest request, bool leavesWeights,
   using Clock = std::chrono::steady_clock;
   const auto begin = Clock::now();
   constexpr std::string_view alone = "programs without weights, ";
-  if (ShippedModel::isOne(request.spec))
+  if (PackagedModel::isOne(request.spec))
     return invocation.fail(
         fmt::format("'{}' is compiled already; tessera serve takes it",
                     request.spec)
@@ -211,10 +211,11 @@ static void addOptions(CLI::App &command, CompileRequest &request,
   addQuantOptions(command, request.set);
   addKvOption(command, request.set);
   command
-      .add_option("--mesh", request.mesh,
-                  "train on several devices: data=2,tensor=2,zero=1 has two "
-                  "groups of two, pipe=2 two stages, tensor=4,async=on "
-                  "products in parts; see docs/distributed.md")
+      .add_option(
+          "--mesh", request.mesh,
+          "train on several devices: data=2,tensor=2,zero=1 has two "
+          "groups of two, pipe=2 two stages, tensor=4,collective_matmul=on "
+          "products in parts; see docs/distributed.md")
       ->type_name("AXIS=N,...");
   command
       .add_option("--world", request.world,

@@ -99,14 +99,14 @@ llvm::Error tessera::compileDecoder(const RunPath &place,
 }
 
 std::vector<std::string> tessera::modelDefaults(const models::ModelSpec &spec,
-                                                bool precision, bool strips) {
+                                                bool precision, bool packed) {
   std::vector<std::string> set;
   if (precision)
     set.push_back(spec.checkpointDtype == "bfloat16"
                       ? "precision.compute=bf16"
                       : "precision.compute=fp32");
-  if (strips)
-    set.emplace_back("inference.layout=strips");
+  if (packed)
+    set.emplace_back("inference.layout=packed");
   return set;
 }
 
@@ -120,7 +120,7 @@ llvm::Error tessera::compileModelDecoder(const std::string &directory,
   request.spec = directory;
   request.recipe = recipe;
   const bool forCpus = request.targets == std::vector<std::string>{"cpu"};
-  request.set = modelDefaults(spec, recipe.empty(), settings.strips && forCpus);
+  request.set = modelDefaults(spec, recipe.empty(), settings.packed && forCpus);
   if (settings.batch)
     request.set.push_back(fmt::format("inference.batch={}", *settings.batch));
   if (settings.pages)

@@ -29,9 +29,9 @@ struct DecoderSettings {
   /// Sequences that decode together, and pages of the cache (0: enough for
   /// all); where nothing is said, the recipe's.
   std::optional<int64_t> batch, pages;
-  /// Matrices of a directory's bf16 in strips (inference.layout), where the
+  /// Matrices of a directory's bf16 packed (inference.layout), where the
   /// program is one for CPUs.
-  bool strips = false;
+  bool packed = false;
   bool calibrates = false;  ///< what linear layers read, instead of decoding
   std::string cache = "on"; ///< as of `tessera compile --cache`
   uint64_t cacheBytes = kCacheGib << 30; ///< that it may take
@@ -47,9 +47,9 @@ llvm::Error compileDecoder(const RunPath &place,
 
 /// What holds of a model directory's programs where nobody says anything:
 /// bf16 for weights that are kept so, else f32, and, in programs for CPUs
-/// alone, matrices in strips.
+/// alone, matrices packed.
 std::vector<std::string> modelDefaults(const models::ModelSpec &spec,
-                                       bool precision, bool strips);
+                                       bool precision, bool packed);
 
 /// The same for a Hugging Face directory, of which `spec` was read, by its
 /// defaults unless `recipe` (a file, or empty) or `set`

@@ -3,7 +3,7 @@
 #include "compiler/target/cuda/Cubin.h"
 #include "runtime/support/CpuFeatures.h"
 #include "runtime/support/PeakFlops.h"
-#include "runtime/weights/KeptWeights.h"
+#include "runtime/weights/WeightCache.h"
 #include "tools/tessera/Commands.h"
 #include <CLI/CLI.hpp>
 #include <dlfcn.h>
@@ -100,8 +100,8 @@ static void reportCache() {
   say("cache",
       fmt::format("{}: {:.1f} MiB of programs, {:.1f} MiB of weights", folder,
                   mib(bytesOf(compiledFiles(folder))),
-                  mib(bytesOf(KeptWeights::files(folder)))),
-      "bounded by --cache-size and --kept-weights; may be removed at any time");
+                  mib(bytesOf(WeightCache::files(folder)))),
+      "bounded by --cache-size and --weight-cache; may be removed at any time");
 }
 
 static void reportOptional() {

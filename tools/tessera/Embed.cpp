@@ -1,4 +1,4 @@
-// tessera embed: vectors of texts by an encoder.
+// tessera embed: vectors of inputs by an encoder.
 #include "runtime/support/Text.h"
 #include "tools/tessera/CacheOptions.h"
 #include "tools/tessera/Commands.h"
@@ -17,24 +17,25 @@ namespace {
 
 struct EmbedSettings {
   std::string place; ///< a model directory
-  std::vector<std::string> texts;
+  std::vector<std::string> inputs;
   ProgramOptions programs;
-  std::optional<int64_t> batch; ///< texts that run together
+  std::optional<int64_t> batch; ///< inputs that run together
   unsigned threads = 0;
   uint64_t cacheGib = kCacheGib;
   std::optional<int64_t> dimensions;
   bool truncate = false, quiet = false;
 };
 
-/// The texts of the command line, or the lines of stdin, some at a time.
+/// The inputs of the command line, or the lines of stdin, some at a time.
 class TextSource {
 public:
-  explicit TextSource(const std::vector<std::string> &texts) : texts(texts) {}
+  explicit TextSource(const std::vector<std::string> &inputs)
+      : inputs(inputs) {}
   std::vector<std::string> next(std::size_t most) {
     std::vector<std::string> some;
-    if (!texts.empty()) {
-      const std::size_t end = std::min(texts.size(), at + most);
-      some.assign(texts.begin() + long(at), texts.begin() + long(end));
+    if (!inputs.empty()) {
+      const std::size_t end = std::min(inputs.size(), at + most);
+      some.assign(inputs.begin() + long(at), inputs.begin() + long(end));
       at = end;
       return some;
     }
@@ -48,12 +49,12 @@ public:
   }
 
 private:
-  const std::vector<std::string> &texts;
+  const std::vector<std::string> &inputs;
   std::size_t at = 0;
 };
 
 struct Count {
-  std::size_t texts = 0;
+  std::size_t inputs = 0;
   int64_t tokens = 0;
 };
 
@@ -63,40 +64,40 @@ static void note(std::string_view line) {
   fmt::print(stderr, "tessera: {}\n", line);
 }
 
-static Status embedSome(const std::vector<std::string> &texts,
-                        const EmbedSettings &settings, VectorModel &model,
+static Status embedSome(const std::vector<std::string> &inputs,
+                        const EmbedSettings &settings, EmbeddingModel &model,
                         serve::TextEmbedder &embedder, Count &count) {
   std::vector<std::vector<int32_t>> tokens;
   std::optional<int64_t> truncate;
   if (settings.truncate)
     truncate = -1;
-  for (std::size_t i = 0; i < texts.size(); ++i) {
-    auto made = embedder.tokens(texts[i], truncate, "--truncate cuts it");
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    auto made = embedder.tokens(inputs[i], truncate, "--truncate cuts it");
     if (!made.ok())
-      return Status::error("text {}: {}", count.texts + i + 1, made.message());
+      return Status::error("text {}: {}", count.inputs + i + 1, made.message());
     tokens.push_back(made.take());
   }
   std::vector<TokenSpan> spans(tokens.begin(), tokens.end());
   const int64_t width = model.shape().width;
-  std::vector<float> vectors(texts.size() * std::size_t(width));
+  std::vector<float> vectors(inputs.size() * std::size_t(width));
   TESSERA_RETURN_IF_ERROR(embedAll(model, spans, vectors));
   const int64_t dimensions = settings.dimensions.value_or(width);
   vectors = embedder.cut(std::move(vectors), dimensions);
-  for (std::size_t i = 0; i < texts.size(); ++i) {
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
     auto vector = std::span(vectors).subspan(i * dimensions, dimensions);
     for (float each : vector)
       if (!std::isfinite(each))
         return Status::error("text {}: its vector has elements that are no "
                              "numbers; are the weights whole?",
-                             count.texts + 1);
+                             count.inputs + 1);
     fmt::print("{{\"index\":{},\"tokens\":{},\"embedding\":[{}]}}\n",
-               count.texts++, tokens[i].size(), fmt::join(vector, ","));
+               count.inputs++, tokens[i].size(), fmt::join(vector, ","));
     count.tokens += int64_t(tokens[i].size());
   }
   return Status::success();
 }
 
-static Status embedTexts(EmbedSettings &settings) {
+static Status embedInputs(EmbedSettings &settings) {
   auto source = findModel(settings.place);
   if (!source.ok())
     return source.status();
@@ -105,7 +106,7 @@ static Status embedTexts(EmbedSettings &settings) {
                          "config.json",
                          settings.place);
   if (!(*source)->spec.isEncoder())
-    return Status::error("{} generates text and has no vectors of texts; give "
+    return Status::error("{} generates text and has no vectors of inputs; give "
                          "an encoder, such as a BERT model",
                          name((*source)->spec.family));
   if ((*source)->shipped && settings.batch)
@@ -126,20 +127,20 @@ static Status embedTexts(EmbedSettings &settings) {
   auto opened = openEncoder(**source, settings.programs, options, say);
   if (!opened.ok())
     return opened.status();
-  VectorModel &model = *opened->programs;
+  EmbeddingModel &model = *opened->programs;
   serve::TextEmbedder embedder(opened->tokenizer, model.shape(), opened->facts);
   if (settings.dimensions)
     TESSERA_RETURN_IF_ERROR(embedder.checkDimensions(*settings.dimensions));
   // Of so many some have the same length and fill a batch.
   const auto most = std::size_t(8 * model.shape().batch);
-  TextSource texts(settings.texts);
+  TextSource inputs(settings.inputs);
   Count count;
   auto begin = std::chrono::steady_clock::now();
-  for (auto some = texts.next(most); !some.empty(); some = texts.next(most))
+  for (auto some = inputs.next(most); !some.empty(); some = inputs.next(most))
     TESSERA_RETURN_IF_ERROR(embedSome(some, settings, model, embedder, count));
   std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
-  say(fmt::format("{}: {} texts of {} tokens in {:.2f} s", settings.place,
-                  count.texts, count.tokens, took.count()));
+  say(fmt::format("{}: {} inputs of {} tokens in {:.2f} s", settings.place,
+                  count.inputs, count.tokens, took.count()));
   return Status::success();
 }
 
@@ -156,7 +157,7 @@ static void addProgramOptions(CLI::App &command, EmbedSettings &settings) {
       ->allow_extra_args(false);
   command
       .add_option("--batch", settings.batch,
-                  "texts that run together; default: 8")
+                  "inputs that run together; default: 8")
       ->check(CLI::Range(1, 4096));
   addCacheOptions(command, settings.programs.decoder.cache, settings.cacheGib);
   command
@@ -173,7 +174,7 @@ static void addProgramOptions(CLI::App &command, EmbedSettings &settings) {
 void tessera::addEmbedCommand(CLI::App &app, Invocation &invocation) {
   auto settings = std::make_shared<EmbedSettings>();
   CLI::App *command = app.add_subcommand(
-      "embed", "Print vectors of texts, one line of JSON each, by an encoder "
+      "embed", "Print vectors of inputs, one line of JSON each, by an encoder "
                "such as BERT or MiniLM");
   command
       ->add_option("DIR|FILE", settings->place,
@@ -182,14 +183,14 @@ void tessera::addEmbedCommand(CLI::App &app, Invocation &invocation) {
                    "the file that tessera compile DIR --mode infer made")
       ->required();
   command
-      ->add_option("--text", settings->texts,
+      ->add_option("--text", settings->inputs,
                    "may stand several times; without it every line of stdin is "
                    "a text")
       ->allow_extra_args(false);
   command->add_option("--dimensions", settings->dimensions,
                       "elements of a vector, where the model's may be cut");
   command->add_flag("--truncate", settings->truncate,
-                    "cut texts that are too long; without it they are errors");
+                    "cut inputs that are too long; without it they are errors");
   addProgramOptions(*command, *settings);
   command->add_flag("--quiet", settings->quiet,
                     "no lines about settings and speed");
@@ -198,7 +199,7 @@ void tessera::addEmbedCommand(CLI::App &app, Invocation &invocation) {
     decoder.command = "embed";
     decoder.batch = settings->batch.value_or(8);
     decoder.cacheBytes = settings->cacheGib << 30;
-    if (Status status = embedTexts(*settings); !status.ok())
+    if (Status status = embedInputs(*settings); !status.ok())
       invocation.fail(status.message().c_str());
   });
 }

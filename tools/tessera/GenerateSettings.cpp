@@ -94,7 +94,7 @@ void GenerateSettings::addTo(CLI::App &command,
   addCacheOptions(command, cache, cacheGib,
                   "of compiled programs, and of weights that tessera serve "
                   "kept");
-  addKeptWeightsOption(command, keptGib,
+  addWeightCacheOption(command, keptGib,
                        "0: weights that tessera serve kept are not read; more "
                        "is a bound for serve");
   command.add_flag("--quiet", quiet, "no lines about settings and speed");

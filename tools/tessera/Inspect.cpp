@@ -4,7 +4,7 @@
 #include "runtime/artifact/ElementTypes.h"
 #include "runtime/artifact/KernelTable.h"
 #include "runtime/artifact/Validate.h"
-#include "runtime/generate/ShippedModel.h"
+#include "runtime/generate/PackagedModel.h"
 #include "tools/tessera/Commands.h"
 #include "tools/tessera/InspectMesh.h"
 #include <CLI/CLI.hpp>
@@ -98,7 +98,7 @@ static Status showSource(const ArtifactReader &reader,
 
 // Of a file that is shipped, what it has beside the programs.
 static Status printShipped(const std::string &path) {
-  auto shipped = ShippedModel::open(path);
+  auto shipped = PackagedModel::open(path);
   if (!shipped.ok())
     return shipped.status();
   fmt::print("weights {:.1f} MB, {}\n",
@@ -115,8 +115,8 @@ static Status inspect(const InspectOptions &options) {
     return inspectMesh(*reader, options.pictures);
   if (!options.kernels && options.show.empty()) {
     printSummary(reader->root());
-    return ShippedModel::isOne(options.path) ? printShipped(options.path)
-                                             : Status::success();
+    return PackagedModel::isOne(options.path) ? printShipped(options.path)
+                                              : Status::success();
   }
   auto code = chooseDevice(*reader, options.device);
   if (!code.ok())

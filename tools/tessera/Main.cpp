@@ -41,11 +41,10 @@ static std::string explain(const CLI::App *app, const CLI::Error &error,
     return fmt::format("a subcommand is required: {}; see {} --help",
                        tessera::choices(names), typed);
   bool isOption = left.front().starts_with('-');
-  return fmt::format("{} is no {}: {}; see {} --help",
-                     tessera::quote(left.front()),
-                     isOption ? "option here, a subcommand is required"
-                              : "subcommand, choose one",
-                     tessera::choices(names), typed);
+  return fmt::format("unknown {} {}; expected one of {}; see {} --help",
+                     isOption ? "option" : "subcommand",
+                     tessera::quote(left.front()), tessera::choices(names),
+                     typed);
 }
 
 // That not all that was printed has arrived; empty if it has.

@@ -63,9 +63,9 @@ tessera::findModel(const std::string &place) {
   };
   std::error_code ignored;
   if (fs::exists(place, ignored) && !fs::is_directory(place, ignored)) {
-    if (!ShippedModel::isOne(place))
+    if (!PackagedModel::isOne(place))
       return notAModel(place);
-    auto shipped = ShippedModel::open(place);
+    auto shipped = PackagedModel::open(place);
     if (!shipped.ok())
       return shipped.status();
     auto source =
@@ -96,7 +96,7 @@ tessera::openModel(const ModelSource &source, const ProgramOptions &programs,
                    const GenerateOptions &options) {
   if (source.shipped) {
     endPhase(options.phases, "programs");
-    return openShippedModel(*source.shipped, options);
+    return openPackagedModel(*source.shipped, options);
   }
   const std::string &directory = source.files.place();
   // What cannot be read is said before anything is compiled.

@@ -3,11 +3,11 @@
 #include "models/HfConfig.h"
 #include "models/ScaledInputs.h"
 #include "runtime/data/NewDirectory.h"
+#include "runtime/generate/ModelDirectory.h"
 #include "runtime/recipe/Recipe.h"
 #include "runtime/support/Text.h"
-#include "runtime/generate/ModelDirectory.h"
-#include "runtime/weights/PackedWeights.h"
 #include "runtime/train/RunDirectory.h"
+#include "runtime/weights/PackedWeights.h"
 #include "tools/tessera/CalibrateScales.h"
 #include "tools/tessera/Commands.h"
 #include "tools/tessera/QuantOptions.h"
@@ -77,16 +77,16 @@ static Status checkWritable(const models::ModelSpec &spec,
                isStack = rank == 3;
     if (transposed)
       std::swap(layout.rows, layout.columns);
-    if (layout.rows < QuantizedLayout::kStrip ||
+    if (layout.rows < QuantizedLayout::kMicropanel ||
         layout.columns < QuantizedLayout::kBlock ||
-        (isStack && layout.rows % QuantizedLayout::kStrip != 0))
+        (isStack && layout.rows % QuantizedLayout::kMicropanel != 0))
       continue; // stays as it is
     TESSERA_RETURN_IF_ERROR(checkPackable(each.name, layout, transposed));
   }
   return Status::success();
 }
 
-// The texts' windows, which are read behind what begins a text.
+// The samples' windows, which are read behind what begins a text.
 static Status checkWindow(const QuantizeSettings &settings,
                           const models::ModelSpec &spec,
                           const TokenizedText &text) {
@@ -166,9 +166,9 @@ static Status checkModel(const QuantizeSettings &settings,
 static StatusOr<QuantizeTexts>
 readTexts(const QuantizeSettings &settings, const models::ModelSpec &spec,
           const std::array<std::string, 2> &contents) {
-  QuantizeTexts texts;
-  for (auto [content, to] :
-       {std::pair(&contents[0], &texts.text), {&contents[1], &texts.sample}}) {
+  QuantizeTexts samples;
+  for (auto [content, to] : {std::pair(&contents[0], &samples.text),
+                             {&contents[1], &samples.sample}}) {
     if (content->empty())
       continue;
     auto read = tokenize(settings, *content);
@@ -176,18 +176,18 @@ readTexts(const QuantizeSettings &settings, const models::ModelSpec &spec,
       return read.status();
     *to = read.take();
   }
-  if (texts.text && texts.text->tokens.size() < 2)
+  if (samples.text && samples.text->tokens.size() < 2)
     return Status::error("{}: is one token, which has none to foretell; give a "
                          "longer text",
                          settings.text);
-  if (texts.sample)
+  if (samples.sample)
     TESSERA_RETURN_IF_ERROR(
-        checkLength({texts.sample->tokens, texts.sample->starts,
+        checkLength({samples.sample->tokens, samples.sample->starts,
                      settings.calibrate, settings.window}));
-  for (const auto *each : {&texts.text, &texts.sample})
+  for (const auto *each : {&samples.text, &samples.sample})
     if (*each)
       TESSERA_RETURN_IF_ERROR(checkWindow(settings, spec, **each));
-  return texts;
+  return samples;
 }
 
 // What is refused is so before anything takes long.
@@ -210,10 +210,10 @@ static Status quantize(QuantizeSettings &settings) {
     return rounding.status();
   if (!settings.output.empty())
     TESSERA_RETURN_IF_ERROR(checkWritable(config->spec, *rounding));
-  auto texts = readTexts(settings, config->spec, *contents);
-  if (!texts.ok())
-    return texts.status();
-  return quantizeModel(settings, config->spec, *rounding, *texts);
+  auto samples = readTexts(settings, config->spec, *contents);
+  if (!samples.ok())
+    return samples.status();
+  return quantizeModel(settings, config->spec, *rounding, *samples);
 }
 
 static std::string isNamed(const std::string &place) {

@@ -1,7 +1,7 @@
 #include "tools/tessera/QuantizeModel.h"
+#include "runtime/generate/Generate.h"
 #include "runtime/infer/DecodePrograms.h"
 #include "runtime/infer/Perplexity.h"
-#include "runtime/generate/Generate.h"
 #include "runtime/weights/PackedWeights.h"
 #include "tools/tessera/CalibrateScales.h"
 
@@ -100,14 +100,14 @@ namespace {
 class Comparison {
 public:
   Comparison(const QuantizeSettings &settings, const models::ModelSpec &spec,
-             const QuantizeTexts &texts)
-      : settings(settings), spec(spec), texts(texts) {
-    const auto ahead = texts.text ? int64_t(texts.text->starts.size()) : 0;
+             const QuantizeTexts &samples)
+      : settings(settings), spec(spec), samples(samples) {
+    const auto ahead = samples.text ? int64_t(samples.text->starts.size()) : 0;
     set.push_back(fmt::format("inference.context={}", settings.window + ahead));
   }
 
   Status run(const WeightFactors &factors) {
-    if (texts.text)
+    if (samples.text)
       TESSERA_RETURN_IF_ERROR(measure("as it is", before));
     if (settings.onlyMeasures()) {
       fmt::print("over {} tokens, in windows of {}\n",
@@ -117,14 +117,14 @@ public:
     for (const std::string &each : settings.quant)
       if (each != "inference.quant=none") // which stored integers are not
         set.push_back(each);
-    if (texts.text && texts.sample)
+    if (samples.text && samples.sample)
       TESSERA_RETURN_IF_ERROR(measure("quantized without scales", plain));
     return quantize(factors);
   }
 
 private:
   Status measure(const char *what, Outcome &outcome) const {
-    auto run = runOnce(settings, spec, set, texts.text, {},
+    auto run = runOnce(settings, spec, set, samples.text, {},
                        [](SessionModel &) { return Status::success(); });
     if (!run.ok())
       return run.status();
@@ -135,7 +135,7 @@ private:
 
   Status quantize(const WeightFactors &factors) const {
     auto run = runOnce(
-        settings, spec, set, texts.text, factors, [&](SessionModel &model) {
+        settings, spec, set, samples.text, factors, [&](SessionModel &model) {
           return settings.output.empty()
                      ? Status::success()
                      : writePacked(settings.place, settings.output, model,
@@ -146,19 +146,19 @@ private:
     print(settings.asks("inference.quant=none") ? "keys and values as int8"
                                                 : "quantized",
           *run);
-    if (texts.text)
+    if (samples.text)
       fmt::print("perplexity {}{} over {} tokens, in windows of {}\n",
                  change(before, *run),
-                 texts.sample ? fmt::format(", without scales {},",
-                                            change(before, plain))
-                              : "",
+                 samples.sample ? fmt::format(", without scales {},",
+                                              change(before, plain))
+                                : "",
                  run->perplexity->counted, settings.window);
     return Status::success();
   }
 
   const QuantizeSettings &settings;
   const models::ModelSpec &spec;
-  const QuantizeTexts &texts;
+  const QuantizeTexts &samples;
   std::vector<std::string> set;
   Outcome before, plain;
 };
@@ -168,13 +168,13 @@ private:
 Status tessera::quantizeModel(const QuantizeSettings &settings,
                               const models::ModelSpec &spec,
                               const QuantizedLayout &rounding,
-                              const QuantizeTexts &texts) {
+                              const QuantizeTexts &samples) {
   WeightFactors factors;
-  if (texts.sample) {
-    auto chosen = calibrate(settings, spec, rounding, *texts.sample);
+  if (samples.sample) {
+    auto chosen = calibrate(settings, spec, rounding, *samples.sample);
     if (!chosen.ok())
       return chosen.status();
     factors = chosen.take();
   }
-  return Comparison(settings, spec, texts).run(factors);
+  return Comparison(settings, spec, samples).run(factors);
 }

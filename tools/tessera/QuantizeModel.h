@@ -50,6 +50,6 @@ struct QuantizeTexts {
 Status quantizeModel(const QuantizeSettings &settings,
                      const models::ModelSpec &spec,
                      const QuantizedLayout &rounding,
-                     const QuantizeTexts &texts);
+                     const QuantizeTexts &samples);
 
 } // namespace tessera

@@ -48,7 +48,7 @@ static void takeSampling(const GenerationConfig &config,
 }
 
 static Status serveEncoder(ServeSettings &settings, const ModelSource &source) {
-  if (settings.serve.engine.scheduler.guesses > 0 ||
+  if (settings.serve.engine.scheduler.drafts > 0 ||
       settings.choice.decoder.pages)
     return Status::error("--speculate and --kv-pages are for models that "
                          "generate; '{}' embeds",
@@ -186,7 +186,7 @@ static void addServingOptions(CLI::App &command, ServeSettings &settings) {
       ->check(CLI::Range(std::size_t(1) << 16, std::size_t(1) << 40))
       ->capture_default_str();
   command
-      .add_option("--speculate", settings.serve.engine.scheduler.guesses,
+      .add_option("--speculate", settings.serve.engine.scheduler.drafts,
                   "tokens to guess at a time from a text's own past; 0: none")
       ->check(CLI::Range(0, 64))
       ->capture_default_str();
@@ -245,7 +245,7 @@ void tessera::addServeCommand(CLI::App &app, Invocation &invocation) {
   addCacheOptions(*command, settings->choice.decoder.cache, settings->cacheGib,
                   "of compiled programs and, for CPUs, of a model directory's "
                   "weights");
-  addKeptWeightsOption(*command, settings->keptGib,
+  addWeightCacheOption(*command, settings->keptGib,
                        "GiB that the weights of models may take in the cache; "
                        "0: they are neither kept nor read from there");
   command

@@ -1,8 +1,8 @@
 #include "tools/tessera/ShipModel.h"
 #include "compiler/Files.h"
 #include "models/SentenceModel.h"
-#include "runtime/serve/ModelChat.h"
 #include "runtime/generate/ModelDirectory.h"
+#include "runtime/serve/ModelChat.h"
 #include <filesystem>
 
 using namespace tessera;
@@ -44,7 +44,7 @@ static StatusOr<ModelFiles::Texts> readTexts(const ModelSource &source) {
 }
 
 // That these texts are enough, as generate, serve and embed would find out.
-static Status checkTexts(const ModelSource &source, const ModelFiles &files) {
+static Status checkInputs(const ModelSource &source, const ModelFiles &files) {
   auto tokenizer = tokenizer::Tokenizer::of(files);
   if (!tokenizer.ok())
     return tokenizer.status();
@@ -75,7 +75,7 @@ static StatusOr<std::string> findOutput(const std::string &output,
                          "to; name one, or leave them out with --no-weights",
                          output);
   const fs::path folder = place.parent_path();
-  if (fs::exists(place, ignored) && !ShippedModel::isOne(place.string()) &&
+  if (fs::exists(place, ignored) && !PackagedModel::isOne(place.string()) &&
       fs::equivalent(folder.empty() ? "." : folder, source.files.place(),
                      ignored))
     return Status::error("'{}' is a file of the model's own directory; name "
@@ -97,7 +97,7 @@ StatusOr<CompileSummary> tessera::shipModel(const CompileRequest &request,
   auto texts = readTexts(source);
   if (!texts.ok())
     return texts.status();
-  TESSERA_RETURN_IF_ERROR(checkTexts(source, ModelFiles(directory, *texts)));
+  TESSERA_RETURN_IF_ERROR(checkInputs(source, ModelFiles(directory, *texts)));
   TemporaryFile program;
   if (llvm::Error error = program.create())
     return Status::error("{}", llvm::toString(std::move(error)));
@@ -108,6 +108,6 @@ StatusOr<CompileSummary> tessera::shipModel(const CompileRequest &request,
   if (!summary)
     return Status::error("{}", llvm::toString(summary.takeError()));
   TESSERA_RETURN_IF_ERROR(
-      writeShippedModel(*output, {program.name(), directory, texts.take()}));
+      writePackagedModel(*output, {program.name(), directory, texts.take()}));
   return *summary;
 }

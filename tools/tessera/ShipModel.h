@@ -15,9 +15,9 @@ StatusOr<std::optional<ModelSource>> findWeights(const std::string &spec);
 
 /// Compiles the programs of `request` and writes its output with them, with the
 /// weights, and with the files that texts and chats need
-/// (runtime/generate/ShippedModel.h). An output that cannot be written, files that
-/// are missing and checkpoints that cannot be read are errors before anything
-/// is compiled.
+/// (runtime/generate/PackagedModel.h). An output that cannot be written, files
+/// that are missing and checkpoints that cannot be read are errors before
+/// anything is compiled.
 StatusOr<CompileSummary> shipModel(const CompileRequest &request,
                                    const ModelSource &source);
 

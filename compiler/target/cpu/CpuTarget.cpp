@@ -211,11 +211,11 @@ compileKernels(llvm::ArrayRef<KernelModule> modules,
   }
   if (llvm::Error error = runJobs(jobs, options, threads))
     return std::move(error);
-  llvm::DenseMap<Operation *, size_t> places;
+  llvm::DenseMap<Operation *, size_t> slots;
   for (auto [i, job] : llvm::enumerate(jobs))
-    places[job.kernel] = i;
+    slots[job.kernel] = i;
   for (const Copy &copy : copies) {
-    Job job = jobs[places.at(copy.original)];
+    Job job = jobs[slots.at(copy.original)];
     job.kernel = copy.kernel;
     job.module = copy.module;
     jobs.push_back(std::move(job));

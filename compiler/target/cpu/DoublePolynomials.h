@@ -1,6 +1,6 @@
 // Elementary functions of f64 as straight-line arithmetic, for programs that
-// compute in fp64 (`widen-programs`). Every result is within 8 units in the
-// last place, those of pow within 2^-52 (2 + |y ln x|) of it
+// compute in fp64 (`convert-programs-to-f64`). Every result is within 8 units
+// in the last place, those of pow within 2^-52 (2 + |y ln x|) of it
 // (test/compiler/target/cpu/DoubleMathTest.cpp measures it); NaN gives NaN.
 #pragma once
 #include "compiler/target/cpu/Arithmetic.h"

@@ -81,7 +81,7 @@ void KernelLowering::copyTransposed(const Box &from, const Box &to,
                                     int64_t fromDim, int64_t toDim) {
   SmallVector<int64_t> trips = without(from.shape, {fromDim, toDim});
   int64_t m = from.shape[toDim], n = from.shape[fromDim], lanes = target.lanes;
-  auto stripOf = [&](int64_t size) { return std::min(size, lanes); };
+  auto micropanelOf = [&](int64_t size) { return std::min(size, lanes); };
   auto block = [&](Value source, Value sink, int64_t rows, int64_t columns) {
     Tile tile = loadBox(
         {source, from.element, {rows, columns}, {from.strides[toDim], 1}}, {});
@@ -98,7 +98,7 @@ void KernelLowering::copyTransposed(const Box &from, const Box &to,
          i += i == 0 && m >= lanes ? m / lanes * lanes : m)
       for (int64_t j = 0; j < n;
            j += j == 0 && n >= lanes ? n / lanes * lanes : n) {
-        int64_t rows = stripOf(m - i), columns = stripOf(n - j);
+        int64_t rows = micropanelOf(m - i), columns = micropanelOf(n - j);
         Value corner = step(source, from.element, i * from.strides[toDim] + j);
         Value place = step(sink, to.element, j * to.strides[fromDim] + i);
         loopNest({(m - i) / rows, (n - j) / columns}, [&](ValueRange tile) {
@@ -124,7 +124,7 @@ void KernelLowering::copyToPairs(const Box &from, const Box &to,
                        otherSource = without(from.strides, {kDim, nDim}),
                        otherTarget = without(to.strides, {kDim, nDim});
   Type element = from.element, word = b.getI32Type();
-  // The rows k and k + 1, a strip of up to `lanes` columns at a time.
+  // The rows k and k + 1, a micropanel of up to `lanes` columns at a time.
   auto row = [&](Value source, int64_t columns) -> Value {
     Tile tile = loadBox({source, element, {columns}, {nStep}}, {});
     Value piece = tile.pieces[0];
@@ -185,16 +185,16 @@ void KernelLowering::transposePairs(Value source, Value sink, Type element,
   };
   for (int64_t c = 0; c < n;
        c += c == 0 && n >= lanes ? n / lanes * lanes : n) {
-    int64_t rows = std::min(lanes, n - c), strips = (n - c) / rows;
+    int64_t rows = std::min(lanes, n - c), micropanels = (n - c) / rows;
     Value corner = step(source, element, c * nStep);
     Value place = step(sink, element, 2 * c);
-    loopNest({strips, whole}, [&](ValueRange i) {
+    loopNest({micropanels, whole}, [&](ValueRange i) {
       block(advance(corner, element, i, {rows * nStep, 2 * lanes}),
             advance(place, element, i, {2 * rows, lanes * rowStride}), rows,
             lanes);
     });
     if (halves % lanes) // once more, overlapping what is done
-      loopNest({strips}, [&](ValueRange i) {
+      loopNest({micropanels}, [&](ValueRange i) {
         int64_t first = halves - lanes;
         block(step(advance(corner, element, i, {rows * nStep}), element,
                    2 * first),

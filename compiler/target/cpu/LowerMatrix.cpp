@@ -14,8 +14,8 @@ namespace tessera::cpu {
 static constexpr int64_t kRows = kMatrixRows, kTerms = kMatrixTerms,
                          kRowBytes = 64;
 static constexpr int64_t kSums = 0, kLeft = 4, kRight = 6;
-// Tiles of rows that pass a panel of strips, at most: so many rows of packed
-// ones a block has (passes/kernels/contraction/ContractionGrid.cpp).
+// Tiles of rows that pass a panel of micropanels, at most: so many rows of
+// packed ones a block has (passes/kernels/contraction/ContractionGrid.cpp).
 static constexpr int64_t kPassing = 16;
 // How far ahead of its use memory that is far away is asked for.
 static constexpr int64_t kAheadBytes = 512;
@@ -129,10 +129,10 @@ void KernelLowering::prefetchMatrix(const Matrix &lhs, int64_t rows, Value k,
 }
 
 // Lines of rhs that come some turns later, far ahead into the second cache and
-// nearer into the first. A strip is one run; of a panel of two of them only a
-// chunk is read, and far ahead is the panel behind. What does not exist is not
-// brought.
-void KernelLowering::prefetchStrips(const Matrix &rhs, int64_t columns) {
+// nearer into the first. A micropanel is one run; of a panel of two of them
+// only a chunk is read, and far ahead is the panel behind. What does not exist
+// is not brought.
+void KernelLowering::prefetchMicropanels(const Matrix &rhs, int64_t columns) {
   int64_t far = columns > 1 ? columns * rhs.columnBytes : kFarBytes;
   for (int64_t j = 0; j < columns; ++j)
     for (int64_t row = 0; row < kRows; ++row)
@@ -145,9 +145,9 @@ void KernelLowering::prefetchStrips(const Matrix &rhs, int64_t columns) {
             b.getI32IntegerAttr(1));
 }
 
-// While rows pass by a panel of strips, each tile of rows brings its share of
-// the panel behind into the second cache: so many lines a block of terms that
-// `tiles` of them bring it all, one after another as they lie, so that the
+// While rows pass by a panel of micropanels, each tile of rows brings its share
+// of the panel behind into the second cache: so many lines a block of terms
+// that `tiles` of them bring it all, one after another as they lie, so that the
 // processor sees a stream.
 void KernelLowering::prefetchBehind(const Matrix &rhs, int64_t columns,
                                     Value firstRow, int64_t tiles,
@@ -172,10 +172,10 @@ void KernelLowering::prefetchBehind(const Matrix &rhs, int64_t columns,
   // Tiles behind the last share begin anew.
   tile = b.create<arith::RemUIOp>(loc, tile, number(columns * kRows / lines));
   Value parts = number(kRows / lines);
-  Value strip = b.create<arith::DivUIOp>(loc, tile, parts),
+  Value micropanel = b.create<arith::DivUIOp>(loc, tile, parts),
         part = b.create<arith::RemUIOp>(loc, tile, parts);
   Value done = sum(times(part, wide(terms.depth)), wide(terms.at));
-  Value bytes = sum(times(strip, number(rhs.columnBytes)),
+  Value bytes = sum(times(micropanel, number(rhs.columnBytes)),
                     times(done, number(lines * kRowBytes / kTerms)));
   Value start = b.create<LLVM::GEPOp>(loc, rhs.start.getType(), b.getI8Type(),
                                       rhs.start, ArrayRef<LLVM::GEPArg>{bytes});
@@ -255,7 +255,7 @@ void KernelLowering::loadRight(const Matrix &rhs, int64_t j) {
   moveMatrix("llvm.x86.tileloadd64", part, kRight + j, 1, 1, 0);
 }
 
-bool KernelLowering::meetsStrips(tile::MmaStagedOp op) {
+bool KernelLowering::meetsMicropanels(tile::MmaStagedOp op) {
   const Memory &columns = memories[op.getRhs()];
   return columns.pairs && columns.shape.size() > 2 &&
          columns.shape.back() == kRows;
@@ -275,7 +275,7 @@ KernelLowering::productOf(tile::MmaStagedOp op) {
   Product product{matrixOf(op.getLhs(), op.getLhsIndices(), 2),
                   matrixOf(op.getRhs(), op.getRhsIndices(), 2),
                   matrixOf(op.getSums(), op.getSumIndices(), 4)};
-  if (meetsStrips(op))
+  if (meetsMicropanels(op))
     product.rhs.columnBytes = 2 * memories[op.getRhs()].strides.end()[-3];
   return product;
 }
@@ -288,11 +288,11 @@ llvm::Error KernelLowering::lowerMmaStaged(tile::MmaStagedOp op,
   if (!product)
     return product.takeError();
   int64_t count = op.getShape()[0];
-  bool isStrips = meetsStrips(op);
+  bool isMicropanels = meetsMicropanels(op);
   bool isOther = setMatrixShape({std::min(count, 2 * kRows), op.getShape()[1]},
-                                isStrips && op.getFar());
+                                isMicropanels && op.getFar());
   if (count > 2 * kRows) {
-    if (llvm::Error error = lowerPanel(*product, op, isStrips, besides))
+    if (llvm::Error error = lowerPanel(*product, op, isMicropanels, besides))
       return error;
   } else {
     lowerOneTile(*product, op);
@@ -310,7 +310,7 @@ void KernelLowering::lowerOneTile(const Product &product,
   const auto &[lhs, rhs, sums] = product;
   int64_t rows = llvm::divideCeil(op.getShape()[0], kRows),
           columns = llvm::divideCeil(op.getShape()[1], kRows);
-  bool isStrips = meetsStrips(op);
+  bool isMicropanels = meetsMicropanels(op);
   int64_t rowsOfLhs = memories[op.getLhs()].shape.end()[-2];
   startSums(sums, rows, columns, scalarOf(op.getKeep()));
   Value depth = scalarOf(op.getDepth());
@@ -319,14 +319,14 @@ void KernelLowering::lowerOneTile(const Product &product,
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(loop.getBody());
     Value k = loop.getInductionVar();
-    if (op.getFar() && !isStrips)
+    if (op.getFar() && !isMicropanels)
       prefetchMatrix(lhs, op.getShape()[0], k, depth);
     Matrix left{advance(lhs.start, b.getI8Type(), k, {2}), lhs.rowBytes};
     Matrix right{advance(rhs.start, b.getI8Type(), k, {rhs.rowBytes / 2}),
                  rhs.rowBytes, rhs.columnBytes};
-    if (op.getFar() && isStrips)
-      prefetchStrips(right, columns);
-    if (!op.getFar() && isStrips)
+    if (op.getFar() && isMicropanels)
+      prefetchMicropanels(right, columns);
+    if (!op.getFar() && isMicropanels)
       prefetchBehind(rhs, columns, scalarsOf(op.getLhsIndices()).end()[-2],
                      llvm::divideCeil(rowsOfLhs, 2 * kRows), {k, depth});
     multiplyTile(left, right, op);
@@ -335,13 +335,14 @@ void KernelLowering::lowerOneTile(const Product &product,
 }
 
 // A block of terms. One operand stays in the first cache while the other passes
-// by, which the hint says: it is worth a tenth and more. Panels of strips stay
-// while rows pass, and so does rhs beside lhs that is far away; else rows stay.
+// by, which the hint says: it is worth a tenth and more. Panels of micropanels
+// stay while rows pass, and so does rhs beside lhs that is far away; else rows
+// stay.
 void KernelLowering::multiplyTile(const Matrix &left, const Matrix &right,
                                   tile::MmaStagedOp op) {
   int64_t rows = llvm::divideCeil(op.getShape()[0], kRows),
           columns = llvm::divideCeil(op.getShape()[1], kRows);
-  bool keepsRight = op.getFar() || meetsStrips(op);
+  bool keepsRight = op.getFar() || meetsMicropanels(op);
   StringRef stays = "llvm.x86.tileloadd64", passes = "llvm.x86.tileloaddt164";
   StringRef loadLeft = keepsRight && !op.getFar() ? passes : stays;
   moveMatrix(keepsRight ? stays : passes, right, kRight, 1, columns, 0);

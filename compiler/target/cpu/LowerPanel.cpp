@@ -1,7 +1,7 @@
 // tile.mma_staged of many rows: tiles of them pass by a panel, and loops that
-// may go beside products (dialects/tile/Beside.h) do.
+// may go beside products (dialects/tile/Interleave.h) do.
 #include "compiler/target/cpu/Lowering.h"
-#include "dialects/tile/Beside.h"
+#include "dialects/tile/Interleave.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 
@@ -14,12 +14,12 @@ static constexpr int64_t kRows = kMatrixRows, kTerms = kMatrixTerms;
 // Tiles of rows pass by a panel of rhs, which stays in the first cache. Behind
 // the last tile, what goes beside products has none to be beside of.
 llvm::Error KernelLowering::lowerPanel(const Product &product,
-                                       tile::MmaStagedOp op, bool isStrips,
+                                       tile::MmaStagedOp op, bool isMicropanels,
                                        ArrayRef<Beside> besides) {
   int64_t tiles = op.getShape()[0] / (2 * kRows);
   Value depth = scalarOf(op.getDepth());
   Value last = b.create<arith::SubIOp>(loc, depth, p.index(kTerms));
-  Panel panel{product, op, isStrips, besides, tiles, depth, last};
+  Panel panel{product, op, isMicropanels, besides, tiles, depth, last};
   for (int64_t i : {0, 1}) {
     loadRight(rightAt(panel, p.index(0)), i);
     loadLeft(leftAt(panel, p.index(0), p.index(0)), i);
@@ -64,7 +64,7 @@ llvm::Error KernelLowering::lowerPassingTile(const Panel &panel, Value tile) {
       loc, scalarsOf(op.getLhsIndices()).end()[-2],
       b.create<arith::MulIOp>(loc, tile, p.index(2 * kRows)));
   auto prefetch = [&](Value k) {
-    if (panel.isStrips)
+    if (panel.isMicropanels)
       prefetchBehind(panel.product.rhs, 2, row, panel.tiles, {k, panel.depth});
     prefetchSums(here, k);
   };
@@ -151,7 +151,7 @@ Value KernelLowering::tileBefore(Value tile) {
 // The loops behind a product that may go beside it, with turns for each of its
 // `tiles`; where there are none, or bounds say otherwise, nothing.
 SmallVector<KernelLowering::Beside>
-KernelLowering::loopsBeside(tile::MmaStagedOp op, int64_t tiles) {
+KernelLowering::interleavedLoops(tile::MmaStagedOp op, int64_t tiles) {
   SmallVector<Beside> loops;
   for (Operation *next = op->getNextNode(); next; next = next->getNextNode()) {
     auto loop = dyn_cast<scf::ForOp>(next);
@@ -164,7 +164,7 @@ KernelLowering::loopsBeside(tile::MmaStagedOp op, int64_t tiles) {
     auto begin = getConstantIntValue(loop.getLowerBound()),
          end = getConstantIntValue(loop.getUpperBound()),
          step = getConstantIntValue(loop.getStep());
-    if (!loop->hasAttr(tile::kBesideAttr) || loop.getNumResults() ||
+    if (!loop->hasAttr(tile::kInterleaveAttr) || loop.getNumResults() ||
         begin != 0 || step != 1 || !end || *end % tiles)
       break;
     loops.push_back({loop, *end / tiles});
@@ -178,7 +178,7 @@ llvm::Error KernelLowering::lowerWithLoops(tile::MmaStagedOp op) {
   int64_t tiles = op.getShape()[0] / (2 * kMatrixRows);
   SmallVector<Beside> loops;
   if (tiles > 1)
-    loops = loopsBeside(op, tiles);
+    loops = interleavedLoops(op, tiles);
   if (loops.empty())
     return lowerMmaStaged(op, {});
   Operation *last = loops.back().loop;

@@ -98,7 +98,7 @@ private:
   struct Panel {
     const Product &product;
     tile::MmaStagedOp op;
-    bool isStrips;
+    bool isMicropanels;
     llvm::ArrayRef<Beside> besides;
     int64_t tiles;
     mlir::Value depth, last; ///< where the last block of terms starts
@@ -196,7 +196,7 @@ private:
                              llvm::ArrayRef<Beside> besides);
   llvm::Expected<Product> productOf(tile::MmaStagedOp op);
   /// Whether rhs has panels of 16 columns that follow one another.
-  bool meetsStrips(tile::MmaStagedOp op);
+  bool meetsMicropanels(tile::MmaStagedOp op);
   void lowerOneTile(const Product &product, tile::MmaStagedOp op);
   void multiplyTile(const Matrix &left, const Matrix &right,
                     tile::MmaStagedOp op);
@@ -209,7 +209,7 @@ private:
   void loadLeft(const Matrix &lhs, int64_t i);
   void loadRight(const Matrix &rhs, int64_t j);
   void prefetchSums(const Matrix &sums, mlir::Value k);
-  void prefetchStrips(const Matrix &rhs, int64_t columns);
+  void prefetchMicropanels(const Matrix &rhs, int64_t columns);
   void prefetchBehind(const Matrix &rhs, int64_t columns, mlir::Value firstRow,
                       int64_t tiles, const Terms &terms);
   void moveMatrix(llvm::StringRef intrinsic, const Matrix &matrix,
@@ -219,9 +219,10 @@ private:
 
   // Many tiles of rows, and what is done beside them (LowerPanel.cpp).
   llvm::Error lowerWithLoops(tile::MmaStagedOp op);
-  llvm::SmallVector<Beside> loopsBeside(tile::MmaStagedOp op, int64_t tiles);
+  llvm::SmallVector<Beside> interleavedLoops(tile::MmaStagedOp op,
+                                             int64_t tiles);
   llvm::Error lowerPanel(const Product &product, tile::MmaStagedOp op,
-                         bool isStrips, llvm::ArrayRef<Beside> besides);
+                         bool isMicropanels, llvm::ArrayRef<Beside> besides);
   llvm::Error lowerPassingTile(const Panel &panel, mlir::Value tile);
   Matrix leftAt(const Panel &panel, mlir::Value tile, mlir::Value k);
   Matrix rightAt(const Panel &panel, mlir::Value k);

@@ -16,16 +16,16 @@ static llvm::Error failure(const llvm::Twine &message) {
 }
 
 // The number in "kernels.cu:12:" or "kernels.cu(12)"; 0 where there is none.
-static size_t lineNumber(llvm::StringRef complaint, llvm::StringRef source) {
+static size_t lineNumber(llvm::StringRef diagnostic, llvm::StringRef source) {
   size_t number = 0;
-  llvm::StringRef rest = complaint.split(source).second;
+  llvm::StringRef rest = diagnostic.split(source).second;
   if (!rest.consume_front(":"))
     rest.consume_front("(");
   return rest.consumeInteger(10, number) ? 0 : number;
 }
 
-static std::string firstComplaint(llvm::StringRef log, llvm::StringRef text,
-                                  llvm::StringRef source) {
+static std::string firstDiagnostic(llvm::StringRef log, llvm::StringRef text,
+                                   llvm::StringRef source) {
   llvm::SmallVector<llvm::StringRef> lines, written;
   log.split(lines, '\n');
   text.split(written, '\n');
@@ -90,7 +90,7 @@ llvm::Expected<CompilerOutput> runCompiler(const ExternalCompiler &compiler,
       compiler.kept.empty() ? "" : contentOf(inside(compiler.kept))};
   if (status != 0)
     return failure(compiler.program + " refuses generated kernels: " +
-                   firstComplaint(result.log, text, compiler.source));
+                   firstDiagnostic(result.log, text, compiler.source));
   return result;
 }
 

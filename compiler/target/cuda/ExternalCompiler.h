@@ -22,8 +22,8 @@ struct CompilerOutput {
   std::string kept;  ///< bytes of that file
 };
 
-/// An error holds the compiler's first complaint and the line of `text` that it
-/// is about.
+/// An error holds the compiler's first diagnostic and the line of `text` that
+/// it is about.
 llvm::Expected<CompilerOutput> runCompiler(const ExternalCompiler &compiler,
                                            llvm::StringRef text);
 

@@ -9,7 +9,7 @@ namespace tessera::cuda {
 
 /// A shared object in which kernel NAME is the symbol NAME_emulated of type
 /// emulated::KernelEntry. Uses $CXX or c++, which must know C++20. An error
-/// holds the first complaint of that compiler.
+/// holds the first diagnostic of that compiler.
 llvm::Expected<std::string> compileForHost(llvm::StringRef text);
 
 } // namespace tessera::cuda

@@ -87,7 +87,7 @@ std::string KernelPrinter::layoutOf(Type type, Slice slice) {
   std::string size = std::to_string(vector.getDimSize(0));
   std::optional<ArrayRef<int64_t>> warps = kernel.getWarps();
   if (!warps)
-    return use("Strip" + size, "Strip<" + size + ", kThreads>");
+    return use("Micropanel" + size, "Micropanel<" + size + ", kThreads>");
   std::string arranged = ", " + std::to_string((*warps)[0]) + ", " +
                          std::to_string((*warps)[1]) + ">";
   if (vector.getRank() == 1) {

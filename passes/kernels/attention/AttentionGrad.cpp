@@ -216,7 +216,8 @@ private:
 
 } // namespace
 
-static llvm::Error complain(graph::ClusterOp cluster, const llvm::Twine &what) {
+static llvm::Error makeError(graph::ClusterOp cluster,
+                             const llvm::Twine &what) {
   return llvm::createStringError(llvm::inconvertibleErrorCode(),
                                  "cluster '" + cluster.getName() +
                                      "': " + what);
@@ -234,12 +235,12 @@ static SmallVector<int64_t> denseStrides(ArrayRef<int64_t> shape) {
 static std::optional<View> partOf(Value yielded, Value gradient) {
   ArrayRef<int64_t> shape = graph::tensorType(gradient).getShape();
   View view{{}, 0, SmallVector<int64_t>(shape), {}};
-  auto strip = [](Value value) {
+  auto micropanel = [](Value value) {
     while (auto reshape = value.getDefiningOp<graph::ReshapeOp>())
       value = reshape.getInput();
     return value;
   };
-  Value source = strip(yielded);
+  Value source = micropanel(yielded);
   if (source == gradient) {
     view.strides = denseStrides(shape);
     return view;
@@ -253,7 +254,7 @@ static std::optional<View> partOf(Value yielded, Value gradient) {
   if (whole.size() != 3 || concat.getDim() != 2)
     return {};
   for (Value input : concat.getInputs()) {
-    if (strip(input) == gradient) {
+    if (micropanel(input) == gradient) {
       view.strides = {whole[1] * whole[2], whole[2], shape[3], 1};
       return view;
     }
@@ -267,7 +268,7 @@ static llvm::Expected<GradientPlace> findPlace(graph::ClusterOp cluster,
   for (auto [i, yielded] : llvm::enumerate(cluster.getYield().getValues()))
     if (std::optional<View> view = partOf(yielded, gradient))
       return GradientPlace{static_cast<unsigned>(i), *view};
-  return complain(cluster, "a gradient of attention is not among its results");
+  return makeError(cluster, "a gradient of attention is not among its results");
 }
 
 static llvm::Error findOperands(graph::ClusterOp cluster,
@@ -302,7 +303,7 @@ llvm::Expected<SmallVector<Value>>
 tessera::tileAttentionGrad(graph::ClusterOp cluster, TilingContext &context) {
   auto ops = cluster.getBody().getOps<graph::AttentionGradOp>();
   if (ops.empty())
-    return complain(cluster, "holds no attention_grad");
+    return makeError(cluster, "holds no attention_grad");
   graph::AttentionGradOp op = *ops.begin();
   BackwardOperands operands;
   if (llvm::Error error = findOperands(cluster, op, operands))

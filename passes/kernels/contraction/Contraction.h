@@ -1,4 +1,4 @@
-// How an einsum becomes a kernel: its letters as strided dimensions, a grid of
+// How an einsum becomes a kernel: its labels as strided dimensions, a grid of
 // blocks, and inside a block panels and register tiles.
 #pragma once
 #include "passes/fusion/ClusterExpression.h"
@@ -7,7 +7,7 @@
 
 namespace tessera {
 
-/// A run of letters with one stride in each operand; 0 where the operand lacks
+/// A run of labels with one stride in each operand; 0 where the operand lacks
 /// or repeats it.
 struct ContractionDim {
   int64_t size;
@@ -53,9 +53,9 @@ struct ContractionQuant {
   /// (IntegerRows); the kernel's first buffer has those.
   bool integers = false;
 
-  /// bf16, which needs neither scales nor widening: products read strips as
-  /// panels of 16 columns that have been staged already.
-  bool isStrips() const { return !layout.hasScales(); }
+  /// bf16, which needs neither scales nor widening: products read micropanels
+  /// as panels of 16 columns that have been staged already.
+  bool isMicropanels() const { return !layout.hasScales(); }
 };
 
 /// Rows as integers for products with quantized weights: i32 [rows, width()].
@@ -83,7 +83,7 @@ struct IntegerRows {
   }
 };
 
-/// Rows of lhs in chunks of the sum, for products with strips in matrix
+/// Rows of lhs in chunks of the sum, for products with micropanels in matrix
 /// registers: [chunks, rows, depth], padded.
 struct PackedRows {
   /// Rows of a tile in matrix registers, and terms that they add at once.
@@ -141,9 +141,9 @@ struct ContractionPlan {
   /// token meets a weight: a CPU then reads rhs once, as it comes, and what
   /// counts is the rate of its memory.
   bool streams() const;
-  /// Whether columns are bf16 in strips, and whether few rows meet them.
-  bool isStrips() const { return quant && quant->isStrips(); }
-  bool streamsStrips() const { return isStrips() && quant->streams; }
+  /// Whether columns are bf16 in micropanels, and whether few rows meet them.
+  bool isMicropanels() const { return quant && quant->isMicropanels(); }
+  bool streamsMicropanels() const { return isMicropanels() && quant->streams; }
   /// Whether registers that hold matrices can multiply it, however many rows
   /// there are: bf16 on both sides, all of it in memory or, of quantized
   /// weights, widened to it as many rows have them staged. Of groups, those
@@ -181,7 +181,7 @@ std::vector<ContractionPlan> otherGpuGrids(const ContractionPlan &plan,
                                            const TileTarget &target, bool all);
 
 /// The grid of a product with quantized weights. Fails where columns of the
-/// results do not lie as strips do.
+/// results do not lie as micropanels do.
 llvm::Error chooseQuantGrid(ContractionPlan &plan, const TileTarget &target);
 
 /// Whether the product of a grid with few rows is one of integers.
@@ -195,8 +195,8 @@ llvm::Expected<mlir::Value> launchIntegerRows(const ContractionPlan &plan,
                                               graph::ClusterOp cluster,
                                               TilingContext &context);
 
-/// How rows are packed where there are many and columns are strips; nullopt
-/// where they are not.
+/// How rows are packed where there are many and columns are micropanels;
+/// nullopt where they are not.
 std::optional<PackedRows> packedRows(const ContractionPlan &plan);
 /// The rows as `plan.packed` says, by a launch before the cluster or by an
 /// earlier one of the same.

@@ -49,8 +49,8 @@ void ContractionEmitter::chooseTiles() {
   // One step a turn: LLVM schedules the loads of several so early that sums
   // are spilled, and the loop costs nothing beside so many products.
   kStep = pairs ? 2 : 1;
-  if (plan.streamsStrips()) { // a strip, some lines at a time
-    width = std::min(QuantizedLayout::kStrip, plan.columnDim().size);
+  if (plan.streamsMicropanels()) { // a micropanel, some lines at a time
+    width = std::min(QuantizedLayout::kMicropanel, plan.columnDim().size);
     kStep = QuantizedLayout::kBlock;
   }
   // Columns of rhs side by side, a register of each at a time.
@@ -74,7 +74,7 @@ void ContractionEmitter::chooseStaging() {
   rhs.staged = plan.quant || pairs || plan.rhs.memory != compute ||
                rhs.repeatsTile || rhs.repeatsSum ||
                (column.size > 1 && column.rhs != 1) || !usedOnce;
-  if (plan.streams() || plan.streamsStrips())
+  if (plan.streams() || plan.streamsMicropanels())
     rhs.staged = false;
 }
 

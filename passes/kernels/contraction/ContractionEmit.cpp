@@ -23,8 +23,8 @@ ContractionEmitter::ContractionEmitter(const ContractionPlan &plan,
   chooseTiles();
   if (!plan.quant || !plan.quant->integers)
     lhs = makeSide(plan.lhs, arguments[plan.lhs.argument], true);
-  if (plan.isStrips())
-    makeStrips(arguments[plan.rhs.argument]);
+  if (plan.isMicropanels())
+    makeMicropanels(arguments[plan.rhs.argument]);
   else if (plan.quant)
     makeQuant(arguments);
   else
@@ -149,7 +149,7 @@ void ContractionEmitter::emit() {
   Operation *mark = index(0).getDefiningOp();
   top = std::make_unique<EmitScope>(epilogueTarget, b);
   top->builder.setInsertionPoint(mark);
-  bool streams = plan.quant && plan.quant->streams && !plan.isStrips();
+  bool streams = plan.quant && plan.quant->streams && !plan.isMicropanels();
   auto nest = [&] { streams ? emitStreamed() : emitChunks(); };
   plan.groups ? emitOwned(nest) : nest();
 }
@@ -194,7 +194,7 @@ void ContractionEmitter::emitIndices() {
 }
 
 void ContractionEmitter::emitAllocations() {
-  if (plan.quant && plan.quant->streams && !plan.isStrips())
+  if (plan.quant && plan.quant->streams && !plan.isMicropanels())
     return allocateStreamed();
   if (matrices)
     return allocateMatrices();
@@ -239,9 +239,9 @@ void ContractionEmitter::emitChunk() {
   }
   if (sumTerms)
     emitOwnedSum();
-  if (plan.isStrips()) {
+  if (plan.isMicropanels()) {
     if (rhs.staged)
-      stageStripColumns();
+      stageMicropanelColumns();
   } else if (plan.quant)
     stageQuantColumns();
   else if (rhs.staged)
@@ -313,10 +313,10 @@ void ContractionEmitter::emitRow(Value row, int64_t rows) {
 
 void ContractionEmitter::emitTile(const Place &place) {
   auto type = VectorType::get({place.rows, place.columns}, accumulate);
-  if (stripSums)
+  if (micropanelSums)
     return emitEpilogue(place,
                         b.create<tile::LoadOp>(
-                            loc, type, stripSums,
+                            loc, type, micropanelSums,
                             ValueRange{rowOf(place), mul(place.panel, width)},
                             ValueRange(), ArrayRef<int64_t>{0, 1}));
   auto zeros = [&]() -> Value {
@@ -384,12 +384,12 @@ Value ContractionEmitter::emitSteps(const Place &place, Value k, int64_t steps,
   if (plan.streams() && steps == kStep)
     prefetchColumns(column, k);
   Value left = loadSide(lhs, index(0), row, k, place.rows, steps, true);
-  if (plan.streamsStrips() && steps == kStep)
-    prefetchStrip(mul(place.panel, width), add(sumStart, k));
+  if (plan.streamsMicropanels() && steps == kStep)
+    prefetchMicropanel(mul(place.panel, width), add(sumStart, k));
   Value right =
-      rhs.strips && !rhs.staged
-          ? loadStrip(mul(place.panel, width), add(sumStart, k), place.columns,
-                      steps)
+      rhs.micropanels && !rhs.staged
+          ? loadMicropanel(mul(place.panel, width), add(sumStart, k),
+                           place.columns, steps)
           : loadSide(rhs, place.panel, column, k, place.columns, steps, false);
   return b.create<tile::MmaOp>(loc, left, right, accumulator);
 }

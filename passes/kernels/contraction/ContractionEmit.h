@@ -3,8 +3,8 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
-#include "passes/kernels/contraction/Contraction.h"
 #include "passes/kernels/TileEmitter.h"
+#include "passes/kernels/contraction/Contraction.h"
 
 namespace tessera {
 
@@ -18,7 +18,8 @@ struct ContractionSide {
   bool staged = false;
   bool sumFirst = false; ///< staged as [k, tile] rather than [tile, k]
   mlir::Value shared;    ///< where it is staged: [panels, ...]
-  mlir::Value strips; ///< of rhs, weights in memory: [strips, k, 16] in pairs
+  mlir::Value
+      micropanels; ///< of rhs, weights in memory: [micropanels, k, 16] in pairs
 };
 
 /// Emits one kernel. See Contraction.h for what is computed, and emitBlock for
@@ -119,9 +120,9 @@ private:
                      llvm::function_ref<void(mlir::Value, int64_t)> body);
 
   // Integers with scales (ContractionQuant.cpp).
-  // Few rows: lhs is staged in f32, then sums of strip after strip, then the
-  // epilogue of these. Many: panels of rhs are staged, widened.
-  /// Some rows of the block, that meet a strip at once.
+  // Few rows: lhs is staged in f32, then sums of micropanel after micropanel,
+  // then the epilogue of these. Many: panels of rhs are staged, widened.
+  /// Some rows of the block, that meet a micropanel at once.
   struct StreamedRows {
     mlir::Value first;
     int64_t count;
@@ -130,18 +131,20 @@ private:
   void makeQuant(llvm::ArrayRef<mlir::Value> arguments);
   void allocateStreamed();
   void emitStreamed();
-  mlir::Value stripOf(mlir::Value column);
+  mlir::Value micropanelOf(mlir::Value column);
   void stageStreamedRow(mlir::Value row);
   mlir::Value stageStreamed(mlir::Value row, mlir::Value k, int64_t count);
   void stageStreamedGroup(mlir::Value row, mlir::Value group, int64_t size);
-  void emitOwnedStrip(mlir::Value strip, mlir::Value slot, int64_t tall);
-  void emitStrip(mlir::Value strip, mlir::Value slot, const StreamedRows &rows);
-  mlir::Value emitStripGroup(mlir::Value strip, mlir::Value group,
-                             const StreamedRows &rows, int64_t size,
-                             mlir::Value sum);
-  void emitStripBlock(mlir::Value strip, mlir::Value block,
-                      const StreamedRows &rows,
-                      llvm::MutableArrayRef<mlir::Value> chains);
+  void emitOwnedMicropanel(mlir::Value micropanel, mlir::Value slot,
+                           int64_t tall);
+  void emitMicropanel(mlir::Value micropanel, mlir::Value slot,
+                      const StreamedRows &rows);
+  mlir::Value emitMicropanelGroup(mlir::Value micropanel, mlir::Value group,
+                                  const StreamedRows &rows, int64_t size,
+                                  mlir::Value sum);
+  void emitMicropanelBlock(mlir::Value micropanel, mlir::Value block,
+                           const StreamedRows &rows,
+                           llvm::MutableArrayRef<mlir::Value> chains);
   mlir::Value widenOne(mlir::Value word, int64_t place);
   struct Ahead {
     int64_t bytes;
@@ -153,20 +156,21 @@ private:
   // Few rows as integers (ContractionIntegers.cpp).
   mlir::Value packedRow();
   mlir::Value loadPacked(mlir::Value at, const StreamedRows &rows);
-  /// Of `memory` [strips, middle, 16], what comes after place `at` of a strip,
-  /// where one such place stands for so many lines of words.
-  void prefetchAhead(mlir::Value memory, mlir::Value strip, mlir::Value at,
+  /// Of `memory` [micropanels, middle, 16], what comes after place `at` of a
+  /// micropanel, where one such place stands for so many lines of words.
+  void prefetchAhead(mlir::Value memory, mlir::Value micropanel, mlir::Value at,
                      int64_t lines);
   /// `asks`: also for those that come later.
-  mlir::Value loadWords(mlir::Value strip, mlir::Value at, bool asks);
-  void prefetchScales(mlir::Value strip, mlir::Value group);
-  mlir::Value emitIntegerGroup(mlir::Value strip, mlir::Value group,
+  mlir::Value loadWords(mlir::Value micropanel, mlir::Value at, bool asks);
+  void prefetchScales(mlir::Value micropanel, mlir::Value group);
+  mlir::Value emitIntegerGroup(mlir::Value micropanel, mlir::Value group,
                                const StreamedRows &rows, int64_t size,
                                mlir::Value sum);
-  void emitIntegerBlock(mlir::Value strip, mlir::Value block,
+  void emitIntegerBlock(mlir::Value micropanel, mlir::Value block,
                         const StreamedRows &rows, mlir::Value &upper,
                         mlir::Value &lower);
-  mlir::Value takeZeros(mlir::Value sums, mlir::Value strip, mlir::Value group);
+  mlir::Value takeZeros(mlir::Value sums, mlir::Value micropanel,
+                        mlir::Value group);
 
   // Widened columns (ContractionWiden.cpp).
   /// Panels that are there at once where each is widened beside products.
@@ -175,30 +179,31 @@ private:
   struct QuantScales {
     mlir::Value scale, zeros;
   };
-  /// A strip of the weights and where it goes: a panel's slot, a column of it.
-  struct StagedStrip {
-    mlir::Value strip, slot, column;
+  /// A micropanel of the weights and where it goes: a panel's slot, a column of
+  /// it.
+  struct StagedMicropanel {
+    mlir::Value micropanel, slot, column;
   };
   bool widensBeside() const;
   void stageQuantColumns();
   void stageNextPanel(mlir::Value panel, mlir::Value blocks);
-  void stageQuantBlock(mlir::Value strip, mlir::Value panel, int64_t column,
-                       mlir::Value block);
-  QuantScales loadQuantScales(mlir::Value strip, mlir::Value block);
+  void stageQuantBlock(mlir::Value micropanel, mlir::Value panel,
+                       int64_t column, mlir::Value block);
+  QuantScales loadQuantScales(mlir::Value micropanel, mlir::Value block);
   /// `asks` for words some lines ahead.
-  void stageQuantWord(const StagedStrip &to, const QuantScales &scales,
+  void stageQuantWord(const StagedMicropanel &to, const QuantScales &scales,
                       mlir::Value block, mlir::Value i, bool asks);
 
-  // bf16 in strips (ContractionStrips.cpp).
-  void makeStrips(mlir::Value buffer);
+  // bf16 in micropanels (ContractionMicropanels.cpp).
+  void makeMicropanels(mlir::Value buffer);
   /// All panels of the chunk.
-  void stageStripColumns();
-  void prefetchStrip(mlir::Value strip, mlir::Value k);
-  mlir::Value loadStrip(mlir::Value column, mlir::Value k, int64_t columns,
-                        int64_t steps);
-  mlir::Value loadScale(mlir::Value strip, mlir::Value group);
-  mlir::Value loadZero(mlir::Value strip, mlir::Value group);
-  mlir::Value loadScales(mlir::Value strip, mlir::Value at);
+  void stageMicropanelColumns();
+  void prefetchMicropanel(mlir::Value micropanel, mlir::Value k);
+  mlir::Value loadMicropanel(mlir::Value column, mlir::Value k, int64_t columns,
+                             int64_t steps);
+  mlir::Value loadScale(mlir::Value micropanel, mlir::Value group);
+  mlir::Value loadZero(mlir::Value micropanel, mlir::Value group);
+  mlir::Value loadScales(mlir::Value micropanel, mlir::Value at);
 
   // Matrix registers (ContractionMatrix.cpp).
   bool keepsPanels() const;
@@ -305,13 +310,13 @@ private:
   mlir::Value tileSums; ///< of one tile, where one chunk is in matrix registers
 
   // Of quantized weights; null otherwise.
-  mlir::Value words, scales; ///< views of the layout's values and scales
-  mlir::Value streamed;      ///< [rows, columns padded]: lhs, scaled to words
-  mlir::Value negatedSums;   ///< [rows, groups]: of lhs
-  mlir::Value packedRows;    ///< IntegerRows instead of both
-  mlir::Value firstPacked;   ///< the block's first row of those
-  mlir::Value stripSums;     ///< [rows, columns of the block]
-  mlir::Value groupStrip;    ///< the first one of the group's matrix
+  mlir::Value words, scales;   ///< views of the layout's values and scales
+  mlir::Value streamed;        ///< [rows, columns padded]: lhs, scaled to words
+  mlir::Value negatedSums;     ///< [rows, groups]: of lhs
+  mlir::Value packedRows;      ///< IntegerRows instead of both
+  mlir::Value firstPacked;     ///< the block's first row of those
+  mlir::Value micropanelSums;  ///< [rows, columns of the block]
+  mlir::Value groupMicropanel; ///< the first one of the group's matrix
 
   // Where groups are rows; null otherwise.
   mlir::Value ownedRows, allRows; ///< rows of the block: the group's, to store

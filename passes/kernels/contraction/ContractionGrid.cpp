@@ -14,7 +14,7 @@ struct Costs {
   double partial; ///< loading and storing a partial sum between two chunks
   double multipliesPerCycle;
   /// Columns of a chunk stay in the second cache: elements.
-  int64_t stripElements;
+  int64_t micropanelElements;
   int64_t tile; ///< columns of a register tile
 };
 // Two FMAs of 16 lanes, elements of f32.
@@ -22,9 +22,9 @@ constexpr Costs kVectors{30, 24, 7, 25, 32, 768 * 1024 / 4, 48};
 // Matrix registers, elements of bf16: they multiply ten times as fast, and
 // memory is what it was.
 constexpr Costs kMatrices{116, 82, 82, 85, 340, 1024 * 1024 / 2, 32};
-// The same with weights in strips, which are not staged: a group of rows
+// The same with weights in micropanels, which are not staged: a group of rows
 // brings them from the last cache, or from memory.
-constexpr Costs kStrips{40, 82, 82, 0, 540, 1024 * 1024 / 2, 32};
+constexpr Costs kMicropanels{40, 82, 82, 0, 540, 1024 * 1024 / 2, 32};
 // And with packed rows: both operands come from the last cache, and partial
 // sums have their share of the second.
 constexpr Costs kPacked{40, 16, 16, 0, 340, 1024 * 1024 / 2, 32};
@@ -68,7 +68,7 @@ double Grid::lossOfBlock(int64_t rows, int64_t columns) const {
   double loss = costs.stageRhs / rows +
                 (lhsInPlace ? costs.readLhs : costs.stageLhs) / columns +
                 kDispatch / work;
-  if (int64_t chunk = costs.stripElements / columns; chunk < plan.sum.size)
+  if (int64_t chunk = costs.micropanelElements / columns; chunk < plan.sum.size)
     loss += costs.partial / chunk;
   return loss;
 }
@@ -122,7 +122,7 @@ static int64_t rowsOfUnequalGroups(const ContractionPlan &plan) {
 }
 
 void tessera::chooseGrid(ContractionPlan &plan) {
-  if (plan.streams() || plan.streamsStrips())
+  if (plan.streams() || plan.streamsMicropanels())
     return chooseStreamGrid(plan);
   Grid grid{plan,
             plan.typicalRows(),
@@ -131,10 +131,10 @@ void tessera::chooseGrid(ContractionPlan &plan) {
             plan.outerCount(),
             plan.lhs.memory.isF32() && plan.lhs.element.isF32() &&
                 plan.sum.lhs == 1,
-            !plan.fitsMatrices() ? kVectors
-            : plan.packed        ? kPacked
-            : plan.isStrips()    ? kStrips
-                                 : kMatrices};
+            !plan.fitsMatrices()   ? kVectors
+            : plan.packed          ? kPacked
+            : plan.isMicropanels() ? kMicropanels
+                                   : kMatrices};
   for (const ContractionDim &dim : plan.outerSums)
     grid.k *= dim.size;
   // Groups that are runs of the sum, as if all were equally long.

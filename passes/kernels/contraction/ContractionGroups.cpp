@@ -25,8 +25,9 @@ void ContractionEmitter::emitGroupIndices(Value rowBlock) {
     allRows = tile.all;
     ownedRows = tile.owned;
     if (plan.quant)
-      groupStrip = mul(tile.group, groups.matrix / plan.quant->layout.columns /
-                                       QuantizedLayout::kStrip);
+      groupMicropanel =
+          mul(tile.group, groups.matrix / plan.quant->layout.columns /
+                              QuantizedLayout::kMicropanel);
     else if (groups.matrix)
       rhs.fixed.insert(rhs.fixed.begin(), tile.group);
     return;
@@ -91,7 +92,7 @@ void ContractionEmitter::emitOwnedRows() {
   if (matrices)
     return emitOwnedMatrices();
   SmallVector<int64_t> sizes;
-  bool isStaged = lhs.staged && !stripSums; // sums are of rows that were
+  bool isStaged = lhs.staged && !micropanelSums; // sums are of rows that were
   if (isStaged)
     sizes.push_back(groupRows);
   sizes.push_back(height);
@@ -166,8 +167,8 @@ void ContractionEmitter::emitOwnedPanel(Value panel, int64_t columns,
                         ValueRange{at[0], add(at[1], row), at[2]}, isFar);
     };
     bool isOneTile = count <= PackedRows::kTile;
-    if (!rhs.strips || !isOneTile || plan.streamsStrips())
-      return product(isOneTile && rhs.strips);
+    if (!rhs.micropanels || !isOneTile || plan.streamsMicropanels())
+      return product(isOneTile && rhs.micropanels);
     // Those behind others find the panel in a cache.
     ifElse(isEqual(row, 0), [&] { product(true); }, [&] { product(false); });
   });

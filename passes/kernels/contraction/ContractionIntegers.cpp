@@ -1,7 +1,7 @@
 // Products of few rows with quantized weights, as products of integers: words
-// of a strip are multiplied byte by byte with those that IntegerRows.cpp makes,
-// a group's sum becomes f32 and is scaled at its end. Sums of integers are
-// exact, whatever their order.
+// of a micropanel are multiplied byte by byte with those that IntegerRows.cpp
+// makes, a group's sum becomes f32 and is scaled at its end. Sums of integers
+// are exact, whatever their order.
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "passes/kernels/ClusterLaunch.h"
 #include "passes/kernels/contraction/ContractionEmit.h"
@@ -9,9 +9,9 @@
 using namespace mlir;
 using namespace tessera;
 
-static constexpr int64_t kStrip = QuantizedLayout::kStrip,
+static constexpr int64_t kMicropanel = QuantizedLayout::kMicropanel,
                          kBlock = QuantizedLayout::kBlock,
-                         kWords = IntegerRows::kWords, kLine = 4 * kStrip;
+                         kWords = IntegerRows::kWords, kLine = 4 * kMicropanel;
 // Bytes of words that are asked for ahead into the first cache.
 static constexpr int64_t kNear = 4096;
 
@@ -19,8 +19,9 @@ static constexpr int64_t kNear = 4096;
 // end together, so many that asking for a block costs nothing.
 int64_t tessera::integerColumns(const QuantizedLayout &layout) {
   constexpr int64_t kBytes = 64 << 10, kMost = 256;
-  int64_t ofStrip = layout.words() * kStrip * 4;
-  return std::clamp<int64_t>(kBytes / ofStrip, 1, kMost / kStrip) * kStrip;
+  int64_t ofMicropanel = layout.words() * kMicropanel * 4;
+  return std::clamp<int64_t>(kBytes / ofMicropanel, 1, kMost / kMicropanel) *
+         kMicropanel;
 }
 
 // The row of the packed rows that the block's first row is.
@@ -40,43 +41,44 @@ Value ContractionEmitter::loadPacked(Value at, const StreamedRows &rows) {
       ArrayRef<int64_t>{0});
 }
 
-// Of a strip's tiles of rows the first asks; the others find it near.
-void ContractionEmitter::prefetchAhead(Value memory, Value strip, Value at,
+// Of a micropanel's tiles of rows the first asks; the others find it near.
+void ContractionEmitter::prefetchAhead(Value memory, Value micropanel, Value at,
                                        int64_t lines) {
   for (auto [bytes, locality] : distancesAhead(kNear))
     b.create<memref::PrefetchOp>(
         loc, memory,
         ValueRange{
-            strip,
+            micropanel,
             add(at, index(std::max<int64_t>(bytes / (lines * kLine), 1))),
             index(0)},
         /*isWrite=*/false, locality, /*isDataCache=*/true);
 }
 
 // Lines of zero points stand among those of scales.
-void ContractionEmitter::prefetchScales(Value strip, Value group) {
+void ContractionEmitter::prefetchScales(Value micropanel, Value group) {
   const QuantizedLayout &layout = plan.quant->layout;
   int64_t each = layout.scalesAt(1);
   for (int64_t line = 0; line < each; ++line)
-    prefetchAhead(scales, strip, add(mul(group, each), index(line)),
+    prefetchAhead(scales, micropanel, add(mul(group, each), index(line)),
                   layout.group / layout.perWord() / each);
 }
 
-// i32 [1, 16], of place `at` of a strip's words.
-Value ContractionEmitter::loadWords(Value strip, Value at, bool asks) {
+// i32 [1, 16], of place `at` of a micropanel's words.
+Value ContractionEmitter::loadWords(Value micropanel, Value at, bool asks) {
   if (asks)
-    prefetchAhead(words, strip, at, 1);
+    prefetchAhead(words, micropanel, at, 1);
   return b.create<tile::LoadOp>(
-      loc, VectorType::get({1, kStrip}, b.getI32Type()), words,
-      ValueRange{strip, at, index(0)}, ValueRange(), ArrayRef<int64_t>{1, 2});
+      loc, VectorType::get({1, kMicropanel}, b.getI32Type()), words,
+      ValueRange{micropanel, at, index(0)}, ValueRange(),
+      ArrayRef<int64_t>{1, 2});
 }
 
 // A block's words times the rows', onto the sums of upper and lower bytes.
-void ContractionEmitter::emitIntegerBlock(Value strip, Value block,
+void ContractionEmitter::emitIntegerBlock(Value micropanel, Value block,
                                           const StreamedRows &rows,
                                           Value &upper, Value &lower) {
   const QuantizedLayout &layout = plan.quant->layout;
-  auto wordType = VectorType::get({1, kStrip}, b.getI32Type());
+  auto wordType = VectorType::get({1, kMicropanel}, b.getI32Type());
   auto left = VectorType::get({rows.count, 1}, b.getI32Type());
   auto number = [&](uint32_t value) -> Value {
     return b.create<arith::ConstantOp>(
@@ -94,7 +96,8 @@ void ContractionEmitter::emitIntegerBlock(Value strip, Value block,
   };
   int64_t count = kBlock / layout.perWord();
   for (int64_t i = 0; i < count; ++i) {
-    Value word = loadWords(strip, add(mul(block, count), index(i)), rows.asks);
+    Value word =
+        loadWords(micropanel, add(mul(block, count), index(i)), rows.asks);
     if (layout.bits == 8) {
       multiply(b.create<arith::XOrIOp>(loc, word, number(0x80808080u)), i);
       continue;
@@ -109,10 +112,11 @@ void ContractionEmitter::emitIntegerBlock(Value strip, Value block,
 // Minus a group's `sums` of rows times what its weights are too large by: zero
 // points, and what was added to have bytes without signs. It may pass through
 // more than 32 bits hold, as long as the whole does not.
-Value ContractionEmitter::takeZeros(Value sums, Value strip, Value group) {
+Value ContractionEmitter::takeZeros(Value sums, Value micropanel, Value group) {
   auto type = cast<VectorType>(sums.getType());
-  auto lanes = VectorType::get({kStrip}, b.getI32Type());
-  Value zeros = b.create<arith::FPToSIOp>(loc, lanes, loadZero(strip, group));
+  auto lanes = VectorType::get({kMicropanel}, b.getI32Type());
+  Value zeros =
+      b.create<arith::FPToSIOp>(loc, lanes, loadZero(micropanel, group));
   Value offset = b.create<arith::ConstantOp>(
       loc, DenseElementsAttr::get(
                lanes, int32_t(IntegerRows::offset(plan.quant->layout))));
@@ -123,7 +127,7 @@ Value ContractionEmitter::takeZeros(Value sums, Value strip, Value group) {
 }
 
 // `sum` and what a group of `size` columns adds to it.
-Value ContractionEmitter::emitIntegerGroup(Value strip, Value group,
+Value ContractionEmitter::emitIntegerGroup(Value micropanel, Value group,
                                            const StreamedRows &rows,
                                            int64_t size, Value sum) {
   const QuantizedLayout &layout = plan.quant->layout;
@@ -135,22 +139,23 @@ Value ContractionEmitter::emitIntegerGroup(Value strip, Value group,
   IntegerRows packed = integerRows(plan);
   // Beside the words they are a stream of their own.
   if (rows.asks)
-    prefetchScales(strip, group);
+    prefetchScales(micropanel, group);
   Value upper = b.create<arith::ConstantOp>(loc, b.getZeroAttr(integers));
   Value lower =
       spread(loadPacked(add(index(packed.sums()), group), rows), integers);
   if (layout.zeros)
-    lower = takeZeros(lower, strip, group);
+    lower = takeZeros(lower, micropanel, group);
   Value first = mul(group, layout.group / kBlock);
   if (int64_t blocks = partsOf(size, kBlock); blocks == 1) {
-    emitIntegerBlock(strip, first, rows, upper, lower);
+    emitIntegerBlock(micropanel, first, rows, upper, lower);
   } else {
     auto loop = b.create<scf::ForOp>(loc, index(0), index(blocks), index(1),
                                      ValueRange{upper, lower});
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(loop.getBody());
     Value up = loop.getRegionIterArgs()[0], low = loop.getRegionIterArgs()[1];
-    emitIntegerBlock(strip, add(first, loop.getInductionVar()), rows, up, low);
+    emitIntegerBlock(micropanel, add(first, loop.getInductionVar()), rows, up,
+                     low);
     b.create<scf::YieldOp>(loc, ValueRange{up, low});
     upper = loop.getResult(0);
     lower = loop.getResult(1);
@@ -164,7 +169,7 @@ Value ContractionEmitter::emitIntegerGroup(Value strip, Value group,
   Value rowScale = b.create<arith::BitcastOp>(
       loc, VectorType::get({rows.count}, b.getF32Type()), bits);
   ofGroup = b.create<arith::MulFOp>(loc, ofGroup, spread(rowScale, type));
-  Value scale = b.create<tile::BroadcastOp>(loc, type, loadScale(strip, group),
-                                            ArrayRef<int64_t>{1});
+  Value scale = b.create<tile::BroadcastOp>(
+      loc, type, loadScale(micropanel, group), ArrayRef<int64_t>{1});
   return b.create<math::FmaOp>(loc, ofGroup, scale, sum);
 }

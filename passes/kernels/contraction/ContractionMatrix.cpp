@@ -1,12 +1,12 @@
 // Contractions of bf16 on targets whose registers hold matrices: both operands
 // are staged, tiles of 32 × 32 are multiplied by tile.mma_staged, and the
-// epilogue takes their sums from memory. Weights in strips stay where they lie
-// (ContractionStrips.cpp), and many rows that meet them, or quantized ones,
-// have been packed by a launch before (PackedRows.cpp).
+// epilogue takes their sums from memory. Weights in micropanels stay where they
+// lie (ContractionMicropanels.cpp), and many rows that meet them, or quantized
+// ones, have been packed by a launch before (PackedRows.cpp).
 //
 // What k lacks to a whole block of terms are zeros on both sides. Rows and
 // columns that a tile has too many hold anything, and nobody reads their sums.
-#include "dialects/tile/Beside.h"
+#include "dialects/tile/Interleave.h"
 #include "passes/kernels/ClusterLaunch.h"
 #include "passes/kernels/contraction/ContractionEmit.h"
 
@@ -17,9 +17,9 @@ using namespace tessera;
 // tile.mma_staged is a multiple of.
 static constexpr int64_t kTile = PackedRows::kTile, kTerms = PackedRows::kTerms,
                          kUnit = 16;
-// Rows of lhs that are staged at a time; beside weights in strips, of which
-// there are no staged copies, more.
-static constexpr int64_t kGroupRows = 128, kGroupRowsOfStrips = 512;
+// Rows of lhs that are staged at a time; beside weights in micropanels, of
+// which there are no staged copies, more.
+static constexpr int64_t kGroupRows = 128, kGroupRowsOfMicropanels = 512;
 // Rows that the epilogue has in a turn of its loop; beside products, as much as
 // is done in the time of one block of terms.
 static constexpr int64_t kEpilogueRows = 4, kRowsBeside = 2;
@@ -29,25 +29,25 @@ static constexpr int64_t kRowPadding = 32;
 
 // Whether rows pass by a panel of columns, and not panels by rows.
 bool ContractionEmitter::keepsPanels() const {
-  return plan.isStrips() || packed || plan.groups;
+  return plan.isMicropanels() || packed || plan.groups;
 }
 
 void ContractionEmitter::chooseMatrixTiles() {
   width = height = kTile;
   kStep = kTerms;
-  groupRows =
-      std::min(plan.blockRows,
-               plan.isStrips() || packed ? kGroupRowsOfStrips : kGroupRows);
-  if (plan.streamsStrips()) // one run of memory
-    width = QuantizedLayout::kStrip;
+  groupRows = std::min(plan.blockRows, plan.isMicropanels() || packed
+                                           ? kGroupRowsOfMicropanels
+                                           : kGroupRows);
+  if (plan.streamsMicropanels()) // one run of memory
+    width = QuantizedLayout::kMicropanel;
 }
 
 // Few rows meet rows of weights, which are a left operand as they lie: neither
 // copied nor turned.
 void ContractionEmitter::chooseMatrixStaging() {
-  if (plan.isStrips()) {
-    bool asItLies = plan.streamsStrips() && !plan.groups && plan.sum.lhs == 1 &&
-                    plan.sum.size % kTerms == 0;
+  if (plan.isMicropanels()) {
+    bool asItLies = plan.streamsMicropanels() && !plan.groups &&
+                    plan.sum.lhs == 1 && plan.sum.size % kTerms == 0;
     lhs.staged = !asItLies && !packed;
     return;
   }
@@ -149,8 +149,8 @@ void ContractionEmitter::emitMatrixGroup(Value start, int64_t rows) {
     forEachPart({}, rows, rows, kTile,
                 [&](Value i, int64_t here) { body(mul(i, kTile), here); });
   };
-  // Panels of strips come from beyond the second cache, once for all rows that
-  // are staged; beside packed rows a panel stays in the first one.
+  // Panels of micropanels come from beyond the second cache, once for all rows
+  // that are staged; beside packed rows a panel stays in the first one.
   if (keepsPanels())
     return forEachPanel([&](Value panel, int64_t columns) {
       int64_t whole = columns == kTile ? rows / kTile * kTile : 0;
@@ -187,12 +187,12 @@ void ContractionEmitter::emitMatrixProduct(const Place &place, Value sums,
     left = {chunkIndex, add(rowStart, rowOf(place)), index(0)};
   else if (!isStaged)
     left = indicesOf(lhs, add(rowStart, rowOf(place)), sumStart);
-  if (rhs.strips)
-    right = {stripOf(mul(place.panel, width)), sumStart, index(0)};
+  if (rhs.micropanels)
+    right = {micropanelOf(mul(place.panel, width)), sumStart, index(0)};
   Value rowsOf = packed ? packed : isStaged ? lhs.shared : lhs.memory;
-  b.create<tile::MmaStagedOp>(loc, rowsOf, left,
-                              rhs.strips ? rhs.strips : rhs.shared, right, sums,
-                              at, keepsSums(), matrixDepth(), shape, isFar);
+  b.create<tile::MmaStagedOp>(
+      loc, rowsOf, left, rhs.micropanels ? rhs.micropanels : rhs.shared, right,
+      sums, at, keepsSums(), matrixDepth(), shape, isFar);
 }
 
 Value ContractionEmitter::keepsSums() {
@@ -221,7 +221,7 @@ void ContractionEmitter::emitMatrixTile(const Place &place) {
     at = {place.panel, rowOf(place), index(0)};
   if (place.rows > kTile)
     return emitManyTiles(place, sums, at);
-  emitMatrixProduct(place, sums, at, plan.streamsStrips());
+  emitMatrixProduct(place, sums, at, plan.streamsMicropanels());
   emitAfterLast([&] {
     forEachPart({}, place.rows, place.rows, kEpilogueRows,
                 [&](Value i, int64_t rows) {
@@ -273,7 +273,7 @@ void ContractionEmitter::emitManyTiles(const Place &place, Value sums,
           one = index(1);
     products(true);
     auto loop = b.create<scf::ForOp>(loc, zero, turns, one);
-    loop->setAttr(tile::kBesideAttr, b.getUnitAttr());
+    loop->setAttr(tile::kInterleaveAttr, b.getUnitAttr());
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(loop.getBody());
     emitMatrixSums(place, sums, at, mul(loop.getInductionVar(), kRowsBeside),

@@ -52,7 +52,7 @@ bool ContractionPlan::fitsMatrices() const {
     return operand.memory.isBF16() && operand.element.isBF16();
   };
   bool sumsGroups = groups && groups->ofSum;
-  return !sumsGroups && (!quant || isStrips() || !quant->streams) &&
+  return !sumsGroups && (!quant || isMicropanels() || !quant->streams) &&
          isBf16(lhs) && isBf16(rhs) && !repeats(rowDim().size, rowDim().lhs) &&
          !repeats(columnDim().size, columnDim().rhs) &&
          !repeats(sum.size, sum.lhs) && !repeats(sum.size, sum.rhs);
@@ -108,9 +108,9 @@ namespace {
 struct Operand {
   ContractionOperand operand;
   View view;
-  StringRef letters;
-  int64_t strideOf(char letter) const {
-    size_t at = letters.find(letter);
+  StringRef labels;
+  int64_t strideOf(char label) const {
+    size_t at = labels.find(label);
     return at == StringRef::npos ? 0 : view.strides[at];
   }
 };
@@ -124,7 +124,7 @@ struct Run {
 } // namespace
 
 // As if the matrix were there; how its integers lie is the emitter's business.
-static std::optional<Operand> findQuantized(Value value, StringRef letters) {
+static std::optional<Operand> findQuantized(Value value, StringRef labels) {
   auto op = value.getDefiningOp<DequantizeOp>();
   if (!op)
     return std::nullopt;
@@ -141,12 +141,12 @@ static std::optional<Operand> findQuantized(Value value, StringRef letters) {
     std::swap(result.view.strides[0], result.view.strides[1]);
   if (shape.size() == 3) // a stack
     result.view.strides.insert(result.view.strides.begin(), shape[1] * columns);
-  result.letters = letters;
+  result.labels = labels;
   return result;
 }
 
-static llvm::Expected<Operand> findOperand(Value value, StringRef letters) {
-  if (std::optional<Operand> quantized = findQuantized(value, letters))
+static llvm::Expected<Operand> findOperand(Value value, StringRef labels) {
+  if (std::optional<Operand> quantized = findQuantized(value, labels))
     return std::move(*quantized);
   Value source = value;
   while (auto convert = source.getDefiningOp<ConvertOp>()) {
@@ -160,28 +160,28 @@ static llvm::Expected<Operand> findOperand(Value value, StringRef letters) {
   std::optional<View> view = traceView(source);
   if (!view)
     return llvm::createStringError(
-        "operand '" + letters +
+        "operand '" + labels +
         "' of the einsum is no strided view of an argument");
   Operand result;
   result.operand = {cast<BlockArgument>(view->base).getArgNumber(),
                     tensorType(view->base).getElementType(),
                     tensorType(value).getElementType(), view->offset};
   result.view = std::move(*view);
-  result.letters = letters;
+  result.labels = labels;
   return result;
 }
 
 //===--- dimensions -------------------------------------------------------===//
 
-// Runs of adjacent letters of one role that have one stride in both operands.
-static SmallVector<Run> findRuns(StringRef letters, const Operand &lhs,
+// Runs of adjacent labels of one role that have one stride in both operands.
+static SmallVector<Run> findRuns(StringRef labels, const Operand &lhs,
                                  const Operand &rhs,
                                  llvm::function_ref<int64_t(char)> sizeOf,
                                  llvm::function_ref<Run::Role(char)> roleOf) {
   SmallVector<Run> runs;
-  for (char letter : letters) {
-    Run next{roleOf(letter),
-             {sizeOf(letter), lhs.strideOf(letter), rhs.strideOf(letter)}};
+  for (char label : labels) {
+    Run next{roleOf(label),
+             {sizeOf(label), lhs.strideOf(label), rhs.strideOf(label)}};
     if (next.dim.size == 1)
       next.dim.lhs = next.dim.rhs = 0;
     if (!runs.empty() && runs.back().role == next.role) {
@@ -262,23 +262,23 @@ buildEpilogue(ClusterOp cluster, Value product, ArrayRef<Run> runs) {
 //===--- the product ------------------------------------------------------===//
 
 namespace {
-/// What a cluster multiplies, with a letter for each dimension. Of groups that
-/// no operand or result has as a dimension, the letter 'g' is missing there.
+/// What a cluster multiplies, with a label for each dimension. Of groups that
+/// no operand or result has as a dimension, the label 'g' is missing there.
 struct Product {
   Value result, left, right;
   Einsum equation;
   Value groups; ///< offsets or counts; null without groups
 
-  int64_t sizeOf(char letter) const {
-    for (auto [letters, value] :
+  int64_t sizeOf(char label) const {
+    for (auto [labels, value] :
          {std::pair(&equation.lhs, left), {&equation.rhs, right}})
-      if (size_t at = letters->find(letter); at != std::string::npos)
+      if (size_t at = labels->find(label); at != std::string::npos)
         return tensorType(value).getDimSize(at);
-    return tensorType(result).getDimSize(equation.out.find(letter));
+    return tensorType(result).getDimSize(equation.out.find(label));
   }
-  Run::Role roleOf(char letter) const {
-    bool inLeft = equation.lhs.find(letter) != std::string::npos,
-         inRight = equation.rhs.find(letter) != std::string::npos;
+  Run::Role roleOf(char label) const {
+    bool inLeft = equation.lhs.find(label) != std::string::npos,
+         inRight = equation.rhs.find(label) != std::string::npos;
     return inLeft == inRight ? Run::batch : inLeft ? Run::row : Run::column;
   }
 };
@@ -315,14 +315,14 @@ static llvm::Expected<Product> findProduct(ClusterOp cluster) {
   return notTileable("the cluster holds no product");
 }
 
-// Columns are what registers run along: the innermost letter is one. Rows of
+// Columns are what registers run along: the innermost label is one. Rows of
 // groups stay rows.
 static void orient(Product &product) {
   if (product.groups)
     return;
-  for (char letter : llvm::reverse(product.equation.out))
-    if (product.roleOf(letter) != Run::batch && product.sizeOf(letter) > 1) {
-      if (product.roleOf(letter) == Run::row) {
+  for (char label : llvm::reverse(product.equation.out))
+    if (product.roleOf(label) != Run::batch && product.sizeOf(label) > 1) {
+      if (product.roleOf(label) == Run::row) {
         std::swap(product.equation.lhs, product.equation.rhs);
         std::swap(product.left, product.right);
       }
@@ -337,9 +337,9 @@ describeQuant(const Product &product, const TileTarget &target) {
         "quantized weights are the columns of a product, never its rows");
   auto op = product.right.getDefiningOp<DequantizeOp>();
   ContractionQuant quant{op.getLayout(), {}};
-  if (target.gpu && quant.isStrips())
+  if (target.gpu && quant.isMicropanels())
     return llvm::createStringError(
-        "there are no kernels of strips for GPUs; compile for cpu");
+        "there are no kernels of micropanels for GPUs; compile for cpu");
   if (Value scales = op.getScales())
     quant.scales = cast<BlockArgument>(scales).getArgNumber();
   return quant;
@@ -371,8 +371,8 @@ tessera::planContraction(ClusterOp cluster, const TileTarget &target) {
       findOperand(product->right, product->equation.rhs);
   if (!rhs)
     return rhs.takeError();
-  auto sizeOf = [&](char letter) { return product->sizeOf(letter); };
-  auto roleOf = [&](char letter) { return product->roleOf(letter); };
+  auto sizeOf = [&](char label) { return product->sizeOf(label); };
+  auto roleOf = [&](char label) { return product->roleOf(label); };
 
   ContractionPlan plan;
   plan.lhs = lhs->operand;

@@ -2,7 +2,7 @@
 //
 // Few rows, as when tokens come one by one, are bound by memory. Those of bf16
 // that meet integers are multiplied as such (ContractionIntegers.cpp). Others:
-// a strip of 16 weights' rows has a lane for each, words are widened in
+// a micropanel of 16 weights' rows has a lane for each, words are widened in
 // registers and multiplied by elements of lhs, in f32, one splat after another.
 // Integers of 8 bits are shifted into sign; 4 bits are masked where they stand,
 // 16^i times too large, which lhs makes up for: it is staged divided by as
@@ -27,7 +27,7 @@
 using namespace mlir;
 using namespace tessera;
 
-static constexpr int64_t kStrip = QuantizedLayout::kStrip,
+static constexpr int64_t kMicropanel = QuantizedLayout::kMicropanel,
                          kBlock = QuantizedLayout::kBlock;
 // Up to so many rows the weights are streamed.
 static constexpr int64_t kStreamedRows = 16;
@@ -57,9 +57,9 @@ llvm::Error tessera::chooseQuantGrid(ContractionPlan &plan,
     return fail("the left operand repeats elements");
   bool isAligned = column.rhs == columns;
   for (unsigned dim : plan.outer)
-    isAligned &= plan.dims[dim].rhs / columns % kStrip == 0;
+    isAligned &= plan.dims[dim].rhs / columns % kMicropanel == 0;
   if (plan.groups)
-    isAligned &= plan.groups->matrix / columns % kStrip == 0;
+    isAligned &= plan.groups->matrix / columns % kMicropanel == 0;
   if (!isAligned)
     return fail("the epilogue cuts columns at no multiple of 16");
   if (target.gpu) {
@@ -67,7 +67,7 @@ llvm::Error tessera::chooseQuantGrid(ContractionPlan &plan,
     return llvm::Error::success();
   }
   plan.quant->streams = plan.typicalRows() <= kStreamedRows;
-  if (!plan.quant->streams || plan.isStrips()) {
+  if (!plan.quant->streams || plan.isMicropanels()) {
     chooseGrid(plan);
     return llvm::Error::success();
   }
@@ -102,8 +102,8 @@ void ContractionEmitter::makeQuant(ArrayRef<Value> arguments) {
     return emitView(b, loc, arguments[argument],
                     {{},
                      0,
-                     {layout.strips(), middle, kStrip},
-                     {middle * kStrip, kStrip, 1}});
+                     {layout.micropanels(), middle, kMicropanel},
+                     {middle * kMicropanel, kMicropanel, 1}});
   };
   words = view(plan.rhs.argument, layout.words());
   scales = view(*plan.quant->scales, layout.scaleRows());
@@ -116,32 +116,32 @@ ContractionEmitter::distancesAhead(int64_t near) const {
   return {{target.farAhead, 2}, {near, 3}};
 }
 
-// The strip in which a column of the block begins one.
-Value ContractionEmitter::stripOf(Value column) {
-  Value strip = b.createOrFold<arith::DivUIOp>(loc, add(columnStart, column),
-                                               index(kStrip));
-  if (groupStrip)
-    strip = add(strip, groupStrip);
+// The micropanel in which a column of the block begins one.
+Value ContractionEmitter::micropanelOf(Value column) {
+  Value micropanel = b.createOrFold<arith::DivUIOp>(
+      loc, add(columnStart, column), index(kMicropanel));
+  if (groupMicropanel)
+    micropanel = add(micropanel, groupMicropanel);
   for (unsigned dim : plan.outer)
     if (int64_t rows = plan.dims[dim].rhs / plan.quant->layout.columns)
-      strip = add(strip, mul(outerIndices[dim], rows / kStrip));
-  return strip;
+      micropanel = add(micropanel, mul(outerIndices[dim], rows / kMicropanel));
+  return micropanel;
 }
 
 // f32 [16].
-Value ContractionEmitter::loadScale(Value strip, Value group) {
-  return loadScales(strip, mul(group, plan.quant->layout.scalesAt(1)));
+Value ContractionEmitter::loadScale(Value micropanel, Value group) {
+  return loadScales(micropanel, mul(group, plan.quant->layout.scalesAt(1)));
 }
 
 // f32 [16], all of them integers.
-Value ContractionEmitter::loadZero(Value strip, Value group) {
-  return loadScales(strip, add(mul(group, 2), index(1)));
+Value ContractionEmitter::loadZero(Value micropanel, Value group) {
+  return loadScales(micropanel, add(mul(group, 2), index(1)));
 }
 
-Value ContractionEmitter::loadScales(Value strip, Value at) {
-  auto narrow = VectorType::get({kStrip}, b.getF16Type());
+Value ContractionEmitter::loadScales(Value micropanel, Value at) {
+  auto narrow = VectorType::get({kMicropanel}, b.getF16Type());
   Value loaded = b.create<tile::LoadOp>(loc, narrow, scales,
-                                        ValueRange{strip, at, index(0)},
+                                        ValueRange{micropanel, at, index(0)},
                                         ValueRange(), ArrayRef<int64_t>{2});
   return b.create<arith::ExtFOp>(loc, narrow.clone(b.getF32Type()), loaded);
 }
@@ -158,7 +158,8 @@ void ContractionEmitter::allocateStreamed() {
                  tile::SharedAttr::get(b.getContext(), tile::Layout::rows)));
   };
   int64_t rows = plan.blockRows;
-  stripSums = allocate({rows, partsOf(plan.blockColumns, kStrip) * kStrip});
+  micropanelSums =
+      allocate({rows, partsOf(plan.blockColumns, kMicropanel) * kMicropanel});
   if (plan.quant->integers)
     return;
   streamed = allocate({rows, layout.blocks() * kBlock});
@@ -180,18 +181,19 @@ void ContractionEmitter::emitStreamed() {
   }
   int64_t last =
       plan.columnDim().size - (plan.columnBlocks() - 1) * plan.blockColumns;
-  forEach(select(isLastColumns, partsOf(last, kStrip),
-                 partsOf(plan.blockColumns, kStrip)),
+  forEach(select(isLastColumns, partsOf(last, kMicropanel),
+                 partsOf(plan.blockColumns, kMicropanel)),
           [&](Value slot) {
-            Value strip = stripOf(mul(slot, kStrip));
+            Value micropanel = micropanelOf(mul(slot, kMicropanel));
             // Tiles of rows that leave registers for a sum's chains.
-            int64_t tall = target.lanes == kStrip ? 4 : 1;
+            int64_t tall = target.lanes == kMicropanel ? 4 : 1;
             if (ownedRows)
-              return emitOwnedStrip(strip, slot, std::min(tall, rows));
+              return emitOwnedMicropanel(micropanel, slot,
+                                         std::min(tall, rows));
             for (int64_t row = 0; row < rows; row += tall)
-              emitStrip(strip, slot,
-                        {index(row), std::min(tall, rows - row),
-                         /*asks=*/row == 0});
+              emitMicropanel(micropanel, slot,
+                             {index(row), std::min(tall, rows - row),
+                              /*asks=*/row == 0});
           });
   groupStart = index(0);
   sumStart = index(0);
@@ -199,14 +201,15 @@ void ContractionEmitter::emitStreamed() {
 }
 
 // As many rows as the group has; mostly there is but one tile of them.
-void ContractionEmitter::emitOwnedStrip(Value strip, Value slot, int64_t tall) {
+void ContractionEmitter::emitOwnedMicropanel(Value micropanel, Value slot,
+                                             int64_t tall) {
   SmallVector<int64_t> sizes;
   if (!llvm::isPowerOf2_64(tall))
     sizes.push_back(tall);
   for (int64_t size = llvm::bit_floor(uint64_t(tall)); size; size /= 2)
     sizes.push_back(size);
   forEachPartOf(ownedRows, sizes, [&](Value row, int64_t rows) {
-    emitStrip(strip, slot, {row, rows, /*asks=*/true});
+    emitMicropanel(micropanel, slot, {row, rows, /*asks=*/true});
   });
 }
 
@@ -294,15 +297,16 @@ void ContractionEmitter::stageStreamedGroup(Value row, Value group,
                               negatedSums, ValueRange{row, group});
 }
 
-// Sums of some rows with the weights of a strip, to place `slot`.
-void ContractionEmitter::emitStrip(Value strip, Value slot,
-                                   const StreamedRows &rows) {
+// Sums of some rows with the weights of a micropanel, to place `slot`.
+void ContractionEmitter::emitMicropanel(Value micropanel, Value slot,
+                                        const StreamedRows &rows) {
   const QuantizedLayout &layout = plan.quant->layout;
-  auto type = VectorType::get({rows.count, kStrip}, b.getF32Type());
+  auto type = VectorType::get({rows.count, kMicropanel}, b.getF32Type());
   Value sum = b.create<arith::ConstantOp>(loc, b.getZeroAttr(type));
   auto addGroup = [&](Value group, int64_t size, Value so) {
-    return plan.quant->integers ? emitIntegerGroup(strip, group, rows, size, so)
-                                : emitStripGroup(strip, group, rows, size, so);
+    return plan.quant->integers
+               ? emitIntegerGroup(micropanel, group, rows, size, so)
+               : emitMicropanelGroup(micropanel, group, rows, size, so);
   };
   int64_t whole = layout.columns / layout.group,
           rest = layout.columns % layout.group;
@@ -318,32 +322,33 @@ void ContractionEmitter::emitStrip(Value strip, Value slot,
   }
   if (rest)
     sum = addGroup(index(whole), rest, sum);
-  b.create<tile::StoreOp>(loc, sum, stripSums,
-                          ValueRange{rows.first, mul(slot, kStrip)},
+  b.create<tile::StoreOp>(loc, sum, micropanelSums,
+                          ValueRange{rows.first, mul(slot, kMicropanel)},
                           ValueRange(), ArrayRef<int64_t>{0, 1});
 }
 
 // `sum` and scale × what the group's blocks give.
-Value ContractionEmitter::emitStripGroup(Value strip, Value group,
-                                         const StreamedRows &rows, int64_t size,
-                                         Value sum) {
+Value ContractionEmitter::emitMicropanelGroup(Value micropanel, Value group,
+                                              const StreamedRows &rows,
+                                              int64_t size, Value sum) {
   const QuantizedLayout &layout = plan.quant->layout;
   auto type = cast<VectorType>(sum.getType());
   Value zeros = b.create<arith::ConstantOp>(loc, b.getZeroAttr(type));
   SmallVector<Value> chains(kChains, zeros);
   if (rows.asks)
-    prefetchScales(strip, group);
+    prefetchScales(micropanel, group);
   Value first = mul(group, layout.group / kBlock);
   int64_t blocks = partsOf(size, kBlock);
   if (blocks == 1) {
-    emitStripBlock(strip, first, rows, chains);
+    emitMicropanelBlock(micropanel, first, rows, chains);
   } else {
     auto loop =
         b.create<scf::ForOp>(loc, index(0), index(blocks), index(1), chains);
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(loop.getBody());
     SmallVector<Value> inner(loop.getRegionIterArgs());
-    emitStripBlock(strip, add(first, loop.getInductionVar()), rows, inner);
+    emitMicropanelBlock(micropanel, add(first, loop.getInductionVar()), rows,
+                        inner);
     b.create<scf::YieldOp>(loc, inner);
     chains.assign(loop.getResults().begin(), loop.getResults().end());
   }
@@ -353,7 +358,7 @@ Value ContractionEmitter::emitStripGroup(Value strip, Value group,
   Value ofGroup = plus(plus(chains[0], chains[1]), plus(chains[2], chains[3]));
   if (negatedSums) {
     auto left = VectorType::get({rows.count, 1}, b.getF32Type());
-    auto right = VectorType::get({1, kStrip}, b.getF32Type());
+    auto right = VectorType::get({1, kMicropanel}, b.getF32Type());
     Value sums = b.create<tile::LoadOp>(loc, left, negatedSums,
                                         ValueRange{rows.first, group},
                                         ValueRange(), ArrayRef<int64_t>{0, 1});
@@ -362,24 +367,25 @@ Value ContractionEmitter::emitStripGroup(Value strip, Value group,
     if (layout.zeros)
       offset = b.create<arith::AddFOp>(
           loc, offset,
-          b.create<tile::BroadcastOp>(loc, right, loadZero(strip, group),
+          b.create<tile::BroadcastOp>(loc, right, loadZero(micropanel, group),
                                       ArrayRef<int64_t>{1}));
     ofGroup = b.create<tile::MmaOp>(loc, sums, offset, ofGroup);
   }
-  Value scale = b.create<tile::BroadcastOp>(loc, type, loadScale(strip, group),
-                                            ArrayRef<int64_t>{1});
+  Value scale = b.create<tile::BroadcastOp>(
+      loc, type, loadScale(micropanel, group), ArrayRef<int64_t>{1});
   return b.create<math::FmaOp>(loc, ofGroup, scale, sum);
 }
 
 // A block's weights, times the elements of lhs, onto the chains in turn.
-void ContractionEmitter::emitStripBlock(Value strip, Value block,
-                                        const StreamedRows &rows,
-                                        MutableArrayRef<Value> chains) {
+void ContractionEmitter::emitMicropanelBlock(Value micropanel, Value block,
+                                             const StreamedRows &rows,
+                                             MutableArrayRef<Value> chains) {
   const QuantizedLayout &layout = plan.quant->layout;
   int64_t perWord = layout.perWord(), count = kBlock / perWord;
   auto left = VectorType::get({rows.count, 1}, b.getF32Type());
   for (int64_t i = 0; i < count; ++i) {
-    Value word = loadWords(strip, add(mul(block, count), index(i)), rows.asks);
+    Value word =
+        loadWords(micropanel, add(mul(block, count), index(i)), rows.asks);
     for (int64_t place = 0; place < perWord; ++place) {
       Value k = add(mul(block, kBlock), index(i * perWord + place));
       Value x =

@@ -50,9 +50,9 @@ ContractionSide ContractionEmitter::makeSide(const ContractionOperand &operand,
 void ContractionEmitter::allocateSide(ContractionSide &side, int64_t panels,
                                       int64_t tile) {
   int64_t depth = partsOf(chunk, 2) * 2;
-  if (plan.quant && &side == &rhs) { // whole blocks of whole strips
+  if (plan.quant && &side == &rhs) { // whole blocks of whole micropanels
     depth = llvm::alignTo(chunk, QuantizedLayout::kBlock);
-    tile = llvm::alignTo(tile, QuantizedLayout::kStrip);
+    tile = llvm::alignTo(tile, QuantizedLayout::kMicropanel);
   }
   SmallVector<int64_t> shape{panels, tile, depth + kRowPadding};
   auto layout = tile::Layout::rows;

@@ -4,14 +4,14 @@
 // processor's other units idle, that is done a panel at a time, beside the
 // products of the panel before: two panels are there at once, and both are in a
 // near cache.
-#include "dialects/tile/Beside.h"
+#include "dialects/tile/Interleave.h"
 #include "passes/kernels/ClusterLaunch.h"
 #include "passes/kernels/contraction/ContractionEmit.h"
 
 using namespace mlir;
 using namespace tessera;
 
-static constexpr int64_t kStrip = QuantizedLayout::kStrip,
+static constexpr int64_t kMicropanel = QuantizedLayout::kMicropanel,
                          kBlock = QuantizedLayout::kBlock;
 // How far ahead words are asked for: lines.
 static constexpr int64_t kWordsAhead = 32;
@@ -21,24 +21,24 @@ static constexpr int64_t kWordsAhead = 32;
 // group, and nothing comes back for it, be it with other rows or to pad its
 // terms (padColumns).
 bool ContractionEmitter::widensBeside() const {
-  return packed && !plan.isStrips() && !plan.groups &&
+  return packed && !plan.isMicropanels() && !plan.groups &&
          plan.blockRows <= groupRows &&
          plan.sum.size % PackedRows::kTerms == 0 &&
          plan.blockColumns % PackedRows::kTile == 0 &&
          plan.columnDim().size % plan.blockColumns == 0;
 }
 
-// All panels of the chunk, strip by strip; the first alone where those behind
-// it come later.
+// All panels of the chunk, micropanel by micropanel; the first alone where
+// those behind it come later.
 void ContractionEmitter::stageQuantColumns() {
   int64_t last = plan.sum.size - (chunksOfSum - 1) * chunk;
   Value blocks =
       select(isLastOfSum, partsOf(last, kBlock), partsOf(chunk, kBlock));
   auto stage = [&](Value panel, int64_t columns) {
-    for (int64_t column = 0; column < columns; column += kStrip) {
-      Value strip = stripOf(add(mul(panel, width), index(column)));
+    for (int64_t column = 0; column < columns; column += kMicropanel) {
+      Value micropanel = micropanelOf(add(mul(panel, width), index(column)));
       forEach(blocks, [&](Value block) {
-        stageQuantBlock(strip, panel, column, block);
+        stageQuantBlock(micropanel, panel, column, block);
       });
     }
   };
@@ -53,7 +53,7 @@ void ContractionEmitter::stageQuantColumns() {
 void ContractionEmitter::stageNextPanel(Value panel, Value blocks) {
   constexpr int64_t kPanel = PackedRows::kTile;
   int64_t count = kBlock / plan.quant->layout.perWord();
-  Value words = mul(blocks, count), turns = mul(words, kPanel / kStrip);
+  Value words = mul(blocks, count), turns = mul(words, kPanel / kMicropanel);
   Value zero = index(0), one = index(1), next = add(panel, one);
   Value isThere = b.create<arith::CmpIOp>(loc, arith::CmpIPredicate::ult, next,
                                           index(plan.blockColumns / kPanel));
@@ -62,58 +62,58 @@ void ContractionEmitter::stageNextPanel(Value panel, Value blocks) {
   };
   Value slot = remainder(next, index(kSlots));
   auto loop = b.create<scf::ForOp>(loc, zero, turns, one);
-  loop->setAttr(tile::kBesideAttr, b.getUnitAttr());
+  loop->setAttr(tile::kInterleaveAttr, b.getUnitAttr());
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(loop.getBody());
   ifElse(isThere, [&] {
     Value turn = loop.getInductionVar();
     Value column =
-        mul(b.createOrFold<arith::DivUIOp>(loc, turn, words), kStrip);
+        mul(b.createOrFold<arith::DivUIOp>(loc, turn, words), kMicropanel);
     Value word = remainder(turn, words);
     Value block = b.createOrFold<arith::DivUIOp>(loc, word, index(count));
-    Value strip = stripOf(add(mul(next, kPanel), column));
-    QuantScales scales = loadQuantScales(strip, block);
-    stageQuantWord({strip, slot, column}, scales, block,
+    Value micropanel = micropanelOf(add(mul(next, kPanel), column));
+    QuantScales scales = loadQuantScales(micropanel, block);
+    stageQuantWord({micropanel, slot, column}, scales, block,
                    remainder(word, index(count)), /*asks=*/true);
   });
 }
 
-// A block of the chunk and the strip at `column` of a panel.
-void ContractionEmitter::stageQuantBlock(Value strip, Value panel,
+// A block of the chunk and the micropanel at `column` of a panel.
+void ContractionEmitter::stageQuantBlock(Value micropanel, Value panel,
                                          int64_t column, Value block) {
-  QuantScales scales = loadQuantScales(strip, block);
+  QuantScales scales = loadQuantScales(micropanel, block);
   forEach(kBlock / plan.quant->layout.perWord(), [&](Value i) {
-    stageQuantWord({strip, panel, index(column)}, scales, block, i,
+    stageQuantWord({micropanel, panel, index(column)}, scales, block, i,
                    /*asks=*/false);
   });
 }
 
 // Of the weights of a block of the chunk, as f32 [terms of a word, columns].
 ContractionEmitter::QuantScales
-ContractionEmitter::loadQuantScales(Value strip, Value block) {
+ContractionEmitter::loadQuantScales(Value micropanel, Value block) {
   const QuantizedLayout &layout = plan.quant->layout;
-  auto wide = VectorType::get({layout.perWord(), kStrip}, b.getF32Type());
+  auto wide = VectorType::get({layout.perWord(), kMicropanel}, b.getF32Type());
   Value k = add(sumStart, mul(block, kBlock));
   Value group = b.createOrFold<arith::DivUIOp>(loc, k, index(layout.group));
   auto spread = [&](Value x) -> Value {
     return b.create<tile::BroadcastOp>(loc, wide, x, ArrayRef<int64_t>{1});
   };
-  Value scale = spread(loadScale(strip, group));
-  return {scale, layout.zeros ? spread(loadZero(strip, group)) : Value()};
+  Value scale = spread(loadScale(micropanel, group));
+  return {scale, layout.zeros ? spread(loadZero(micropanel, group)) : Value()};
 }
 
 // Word `i` of a block: scale × q, or scale × (q - zero).
-void ContractionEmitter::stageQuantWord(const StagedStrip &to,
+void ContractionEmitter::stageQuantWord(const StagedMicropanel &to,
                                         const QuantScales &scales, Value block,
                                         Value i, bool asks) {
   const QuantizedLayout &layout = plan.quant->layout;
   int64_t perWord = layout.perWord();
-  auto type = VectorType::get({perWord, kStrip}, b.getI32Type());
+  auto type = VectorType::get({perWord, kMicropanel}, b.getI32Type());
   VectorType wide = type.clone(b.getF32Type());
   auto perRow = [&](llvm::function_ref<int32_t(int64_t)> of) -> Value {
     SmallVector<int32_t> values;
     for (int64_t i = 0; i < perWord; ++i)
-      values.append(kStrip, of(i));
+      values.append(kMicropanel, of(i));
     return b.create<arith::ConstantOp>(
         loc, DenseElementsAttr::get(type, ArrayRef(values)));
   };
@@ -123,12 +123,12 @@ void ContractionEmitter::stageQuantWord(const StagedStrip &to,
   if (asks)
     b.create<memref::PrefetchOp>(
         loc, words,
-        ValueRange{to.strip, add(place, index(kWordsAhead)), index(0)},
+        ValueRange{to.micropanel, add(place, index(kWordsAhead)), index(0)},
         /*isWrite=*/false, /*localityHint=*/2, /*isDataCache=*/true);
-  Value loaded =
-      b.create<tile::LoadOp>(loc, VectorType::get({kStrip}, b.getI32Type()),
-                             words, ValueRange{to.strip, place, index(0)},
-                             ValueRange(), ArrayRef<int64_t>{2});
+  Value loaded = b.create<tile::LoadOp>(
+      loc, VectorType::get({kMicropanel}, b.getI32Type()), words,
+      ValueRange{to.micropanel, place, index(0)}, ValueRange(),
+      ArrayRef<int64_t>{2});
   Value word =
       b.create<tile::BroadcastOp>(loc, type, loaded, ArrayRef<int64_t>{1});
   Value value;

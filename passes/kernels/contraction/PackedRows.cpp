@@ -1,4 +1,4 @@
-// Many rows for products with weights in strips, of bf16 or quantized, as
+// Many rows for products with weights in micropanels, of bf16 or quantized, as
 // matrix registers want them.
 //
 // A chunk of a row's terms lies in one run, rows one behind another with a line

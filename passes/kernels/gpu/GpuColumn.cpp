@@ -1,34 +1,35 @@
-// Reductions down columns on a GPU, in two launches: one block for every strip
-// of columns and run of rows, whose partial results the second one combines in
-// order. A chip has more blocks to fill than a matrix has strips.
-#include "passes/kernels/reduction/Reductions.h"
+// Reductions down columns on a GPU, in two launches: one block for every
+// micropanel of columns and run of rows, whose partial results the second one
+// combines in order. A chip has more blocks to fill than a matrix has
+// micropanels.
 #include "passes/kernels/gpu/GpuTiles.h"
+#include "passes/kernels/reduction/Reductions.h"
 
 using namespace mlir;
 using namespace tessera;
 using namespace tessera::graph;
 using namespace tessera::gpu;
 
-// Columns of a strip: up to four of each thread.
-static constexpr int64_t kMaxStrip = 512;
+// Columns of a micropanel: up to four of each thread.
+static constexpr int64_t kMaxMicropanel = 512;
 // Rows of a block, about; of fewer than two such runs no partial results are
 // made.
 static constexpr int64_t kRun = 64;
 
 namespace {
 
-/// What both launches know: strips of the last kept dimension, for each index
-/// of the other kept ones, over runs of the reduced dimensions.
+/// What both launches know: micropanels of the last kept dimension, for each
+/// index of the other kept ones, over runs of the reduced dimensions.
 struct ColumnPlan {
   const ExprPiece &piece;
   unsigned firstReduced, last; ///< dimensions; `last` is the last kept one
-  int64_t outer = 1, columns, strip, rows = 1, run, runs;
+  int64_t outer = 1, columns, micropanel, rows = 1, run, runs;
   SmallVector<unsigned> reductions; ///< nodes
 
   explicit ColumnPlan(const ExprPiece &piece);
-  int64_t strips() const { return partsOf(columns, strip); }
+  int64_t micropanels() const { return partsOf(columns, micropanel); }
   /// Sets the kept dimensions of a level and its tile from a block's number.
-  void enter(EmitScope &level, const TileBuilder &e, Value strip,
+  void enter(EmitScope &level, const TileBuilder &e, Value micropanel,
              Value outerIndex) const;
   /// Place of a level's tile in the partial results of run `number`.
   Value placeOf(const TileBuilder &e, Value number, Value outerIndex,
@@ -91,9 +92,9 @@ ColumnPlan::ColumnPlan(const ExprPiece &piece)
     outer *= piece.sizes[dim];
   for (unsigned dim = firstReduced; dim < piece.rank(); ++dim)
     rows *= piece.sizes[dim];
-  strip = std::min<int64_t>(kMaxStrip, llvm::PowerOf2Ceil(columns));
+  micropanel = std::min<int64_t>(kMaxMicropanel, llvm::PowerOf2Ceil(columns));
   run = std::max<int64_t>(kRun, partsOf(rows, 256)); // the second launch is one
-  runs = partsOf(rows, run);                         // block a strip
+  runs = partsOf(rows, run);                         // block a micropanel
   for (auto [i, node] : llvm::enumerate(piece.nodes))
     if (node.kind == ExprNode::reduce)
       reductions.push_back(i);
@@ -105,14 +106,14 @@ void ColumnPlan::enter(EmitScope &level, const TileBuilder &e, Value number,
     level.setIndex(dim, e.rem(outerIndex, piece.sizes[dim]));
     outerIndex = e.div(outerIndex, piece.sizes[dim]);
   }
-  Value column = e.mul(number, strip);
+  Value column = e.mul(number, micropanel);
   level.setIndex(last, column);
   if (columns == 1)
     return;
   Value bound;
-  if (columns % strip)
+  if (columns % micropanel)
     bound = e.sub(e.index(columns), column);
-  level.setTile({{last, strip}}, bound);
+  level.setTile({{last, micropanel}}, bound);
 }
 
 Value ColumnPlan::placeOf(const TileBuilder &e, Value number, Value outerIndex,
@@ -169,8 +170,8 @@ void ColumnTiler::emitPartial(tile::KernelOp kernel, const ColumnLaunch &launch,
   Location loc = kernel.getLoc();
   EmitTarget target{plan.piece, launch.argumentBuffers(kernel), loc};
   TileBuilder e{b, loc};
-  SmallVector<Value> at = e.unravel(kernel.getBlockNumber(),
-                                    {plan.runs, plan.strips(), plan.outer});
+  SmallVector<Value> at = e.unravel(
+      kernel.getBlockNumber(), {plan.runs, plan.micropanels(), plan.outer});
   EmitScope level(target, b);
   plan.enter(level, e, at[1], at[2]);
   Value begin = e.mul(at[0], plan.run);
@@ -202,18 +203,19 @@ void ColumnTiler::emitPartial(tile::KernelOp kernel, const ColumnLaunch &launch,
   }
   row.builder.create<scf::YieldOp>(loc, next);
   b.setInsertionPointAfter(loop);
-  Value place = plan.placeOf(e, at[0], at[2], e.mul(at[1], plan.strip));
+  Value place = plan.placeOf(e, at[0], at[2], e.mul(at[1], plan.micropanel));
   for (auto [i, sum] : llvm::enumerate(loop.getResults())) {
     Value buffer = kernel.getBuffers()[firstResult + i];
     if (level.isScalar())
       b.create<memref::StoreOp>(loc, sum, buffer, place);
     else
-      b.create<tile::StoreOp>(loc, sum, buffer, ValueRange(place),
-                              plan.columns % plan.strip
-                                  ? ValueRange(e.sub(e.index(plan.columns),
-                                                     e.mul(at[1], plan.strip)))
-                                  : ValueRange(),
-                              ArrayRef<int64_t>{0});
+      b.create<tile::StoreOp>(
+          loc, sum, buffer, ValueRange(place),
+          plan.columns % plan.micropanel
+              ? ValueRange(
+                    e.sub(e.index(plan.columns), e.mul(at[1], plan.micropanel)))
+              : ValueRange(),
+          ArrayRef<int64_t>{0});
   }
 }
 
@@ -224,10 +226,10 @@ void ColumnTiler::emitFinal(tile::KernelOp kernel, const ColumnLaunch &launch,
   EmitTarget target{plan.piece, launch.argumentBuffers(kernel), loc};
   TileBuilder e{b, loc};
   SmallVector<Value> at =
-      e.unravel(kernel.getBlockNumber(), {plan.strips(), plan.outer});
+      e.unravel(kernel.getBlockNumber(), {plan.micropanels(), plan.outer});
   EmitScope level(target, b);
   plan.enter(level, e, at[0], at[1]);
-  Value column = e.mul(at[0], plan.strip);
+  Value column = e.mul(at[0], plan.micropanel);
   level.builder = b;
   SmallVector<Value> sums;
   for (unsigned node : plan.reductions)
@@ -244,7 +246,7 @@ void ColumnTiler::emitFinal(tile::KernelOp kernel, const ColumnLaunch &launch,
           else
             part = b.create<tile::LoadOp>(
                 loc, carried[i].getType(), buffer, ValueRange(place),
-                plan.columns % plan.strip
+                plan.columns % plan.micropanel
                     ? ValueRange(e.sub(e.index(plan.columns), column))
                     : ValueRange(),
                 ArrayRef<int64_t>{0});
@@ -282,7 +284,7 @@ llvm::Expected<SmallVector<Value>> ColumnTiler::launchPartial() {
   l.spec.summary = summarize(cluster);
   l.spec.flops = cluster.getFlops();
   l.spec.key = expression.key();
-  l.spec.blocks = plan.runs * plan.strips() * plan.outer;
+  l.spec.blocks = plan.runs * plan.micropanels() * plan.outer;
   l.spec.build = [&](tile::KernelOp kernel, const TileTarget &,
                      OpBuilder &b) -> llvm::Error {
     emitPartial(kernel, l, firstResult, b);
@@ -326,7 +328,7 @@ ColumnTiler::launchFinal(ValueRange partials) {
   l.spec.skeleton = tile::Skeleton::column;
   l.spec.summary = summarize(cluster) + ", of partial results";
   l.spec.key = expression.key() + "final";
-  l.spec.blocks = plan.strips() * plan.outer;
+  l.spec.blocks = plan.micropanels() * plan.outer;
   l.spec.build = [&](tile::KernelOp kernel, const TileTarget &,
                      OpBuilder &b) -> llvm::Error {
     emitFinal(kernel, l, partialBuffers, results, b);

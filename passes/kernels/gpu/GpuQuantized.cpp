@@ -12,7 +12,7 @@ using namespace tessera;
 using namespace tessera::graph;
 using namespace tessera::gpu;
 
-static constexpr int64_t kStrip = QuantizedLayout::kStrip,
+static constexpr int64_t kMicropanel = QuantizedLayout::kMicropanel,
                          kBlock = QuantizedLayout::kBlock;
 // Rows of the smallest tiles: weights are most of what they read, so that more
 // stages are on their way.
@@ -32,7 +32,7 @@ private:
   int64_t chooseTerms() const;
   int64_t chooseStages(const TileTarget &target) const;
   void makeColumns();
-  void locateStrips();
+  void locateMicropanels();
   Source partOf(Value memory, Value first, int64_t part, int64_t whole);
   void stageStep(Value step);
   Value multiply();
@@ -41,11 +41,11 @@ private:
   int64_t stages;
   int64_t splits;            ///< of a chunk's terms, among rows of warps
   Value parts;               ///< f32 [splits × rows, columns]: their sums
-  int64_t strips;            ///< of the block's columns
-  int64_t ofWords, ofScales; ///< elements of a strip in a stage
-  Value words, scales;       ///< [strips, elements of a strip]
+  int64_t micropanels;       ///< of the block's columns
+  int64_t ofWords, ofScales; ///< elements of a micropanel in a stage
+  Value words, scales;       ///< [micropanels, elements of a micropanel]
   Staged stagedWords, stagedScales;
-  Value firstStrip, stripLimit; ///< the limit may be null
+  Value firstMicropanel, micropanelLimit; ///< the limit may be null
 };
 
 } // namespace
@@ -66,7 +66,7 @@ int64_t GpuQuantized::chooseTerms() const {
 
 int64_t GpuQuantized::chooseStages(const TileTarget &target) const {
   int64_t bytes = plan.blockRows * chunk * element.getIntOrFloatBitWidth() / 8 +
-                  strips * (ofWords * 4 + ofScales * 2);
+                  micropanels * (ofWords * 4 + ofScales * 2);
   int64_t ofParts = splits > 1 ? tileRows * plan.blockColumns * 4 : 0;
   int64_t most = plan.blockRows > kFewRows ? kMaxStages : kMaxStagesOfFew;
   return std::clamp<int64_t>(
@@ -76,35 +76,36 @@ int64_t GpuQuantized::chooseStages(const TileTarget &target) const {
 void GpuQuantized::makeColumns() {
   auto view = [&](unsigned argument, int64_t elements) {
     return emitView(b, e.loc, epilogue.arguments[argument],
-                    {{}, 0, {layout().strips(), elements}, {elements, 1}});
+                    {{}, 0, {layout().micropanels(), elements}, {elements, 1}});
   };
-  words = view(plan.rhs.argument, layout().words() * kStrip);
-  scales = view(*plan.quant->scales, layout().scaleRows() * kStrip);
-  stagedWords = Staged::make(e, stages, strips, ofWords, b.getI32Type());
-  stagedScales = Staged::make(e, stages, strips, ofScales, b.getF16Type());
+  words = view(plan.rhs.argument, layout().words() * kMicropanel);
+  scales = view(*plan.quant->scales, layout().scaleRows() * kMicropanel);
+  stagedWords = Staged::make(e, stages, micropanels, ofWords, b.getI32Type());
+  stagedScales = Staged::make(e, stages, micropanels, ofScales, b.getF16Type());
 }
 
-// Where the columns' strips begin.
-void GpuQuantized::locateStrips() {
-  firstStrip = e.div(columnStart, kStrip);
-  auto stripsOf = [&](int64_t stride) {
-    return stride / layout().columns / kStrip;
+// Where the columns' micropanels begin.
+void GpuQuantized::locateMicropanels() {
+  firstMicropanel = e.div(columnStart, kMicropanel);
+  auto micropanelsOf = [&](int64_t stride) {
+    return stride / layout().columns / kMicropanel;
   };
   if (matrix)
-    firstStrip =
-        e.add(firstStrip, e.mul(matrix, stripsOf(plan.groups->matrix)));
+    firstMicropanel = e.add(firstMicropanel,
+                            e.mul(matrix, micropanelsOf(plan.groups->matrix)));
   for (unsigned dim : plan.outer)
-    if (int64_t each = stripsOf(plan.dims[dim].rhs))
-      firstStrip = e.add(firstStrip, e.mul(outerIndices[dim], each));
+    if (int64_t each = micropanelsOf(plan.dims[dim].rhs))
+      firstMicropanel = e.add(firstMicropanel, e.mul(outerIndices[dim], each));
   if (columnLimit)
-    stripLimit = e.div(e.add(columnLimit, kStrip - 1), kStrip);
+    micropanelLimit = e.div(e.add(columnLimit, kMicropanel - 1), kMicropanel);
 }
 
-// `part` elements of each strip from `first` on, of which there are `whole`.
+// `part` elements of each micropanel from `first` on, of which there are
+// `whole`.
 Source GpuQuantized::partOf(Value memory, Value first, int64_t part,
                             int64_t whole) {
   Value limit = whole % part ? e.sub(e.index(whole), first) : Value();
-  return {memory, {firstStrip, first}, 0, 1, stripLimit, limit};
+  return {memory, {firstMicropanel, first}, 0, 1, micropanelLimit, limit};
 }
 
 void GpuQuantized::stageStep(Value step) {
@@ -116,15 +117,16 @@ void GpuQuantized::stageStep(Value step) {
   } else {
     lhs.staged.copy(e, stage, rows);
   }
-  stagedWords.copy(
-      e, stage,
-      partOf(words, e.mul(step, ofWords), ofWords, layout().words() * kStrip));
+  stagedWords.copy(e, stage,
+                   partOf(words, e.mul(step, ofWords), ofWords,
+                          layout().words() * kMicropanel));
   Value group = e.mul(step, chunk / layout().group);
   if (chunk < layout().group)
     group = e.div(step, layout().group / chunk);
   stagedScales.copy(e, stage,
-                    partOf(scales, e.mul(group, layout().scalesAt(1) * kStrip),
-                           ofScales, layout().scaleRows() * kStrip));
+                    partOf(scales,
+                           e.mul(group, layout().scalesAt(1) * kMicropanel),
+                           ofScales, layout().scaleRows() * kMicropanel));
 }
 
 //===--- the loop ---------------------------------------------------------===//
@@ -188,15 +190,15 @@ void GpuQuantized::emit(const TileTarget &target) {
                    {tileRows, plan.blockColumns}, b.getF32Type(), AffineMap(),
                    tile::SharedAttr::get(b.getContext(), tile::Layout::rows)));
   }
-  strips = plan.blockColumns / kStrip;
-  ofWords = chunk / layout().perWord() * kStrip;
+  micropanels = plan.blockColumns / kMicropanel;
+  ofWords = chunk / layout().perWord() * kMicropanel;
   ofScales = std::max<int64_t>(chunk / layout().group, 1) *
-             layout().scalesAt(1) * kStrip;
+             layout().scalesAt(1) * kMicropanel;
   stages = chooseStages(target);
   locate(kernel.getBlockNumber());
   if (splits > 1 && !rowLimit)
     rowLimit = e.index(plan.blockRows);
-  locateStrips();
+  locateMicropanels();
   lhs = makeSide(plan.lhs, epilogue.arguments[plan.lhs.argument], stages, true);
   makeColumns();
   // What the epilogue needs outside of all tiles goes before the loop.

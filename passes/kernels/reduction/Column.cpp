@@ -1,7 +1,8 @@
-// Column clusters: reductions over leading dimensions. A block owns a strip of
-// neighbouring columns and walks down all rows in order, so that the result
-// does not depend on how work is divided. Partial sums of a few rows are added
-// up in a second accumulator, which keeps rounding errors small in tall sums.
+// Column clusters: reductions over leading dimensions. A block owns a
+// micropanel of neighbouring columns and walks down all rows in order, so that
+// the result does not depend on how work is divided. Partial sums of a few rows
+// are added up in a second accumulator, which keeps rounding errors small in
+// tall sums.
 #include "passes/kernels/reduction/Reductions.h"
 
 using namespace mlir;
@@ -9,7 +10,7 @@ using namespace tessera;
 using namespace tessera::graph;
 
 // Columns of a block: a multiple of every target's tile.
-static constexpr int64_t kStrip = 64;
+static constexpr int64_t kMicropanel = 64;
 // Rows whose partial sums are taken together.
 static constexpr int64_t kRun = 64;
 
@@ -24,7 +25,7 @@ struct ColumnKernel {
   SmallVector<unsigned> reductions;
 
   unsigned firstReduced() const { return piece.rank() - piece.groups.back(); }
-  void emitStrip(EmitScope &level);
+  void emitMicropanel(EmitScope &level);
   SmallVector<Value> combineAll(OpBuilder &b, Location loc, ValueRange xs,
                                 ValueRange ys);
   SmallVector<Value> inits(EmitScope &tile);
@@ -121,7 +122,7 @@ void ColumnKernel::store(EmitScope &tile) {
                results[i], root.address);
 }
 
-void ColumnKernel::emitStrip(EmitScope &tile) {
+void ColumnKernel::emitMicropanel(EmitScope &tile) {
   SmallVector<Value> sums = down(tile, firstReduced(), inits(tile));
   for (auto [node, sum] : llvm::zip_equal(reductions, sums))
     tile.set(node, sum);
@@ -132,10 +133,10 @@ void ColumnKernel::emitStrip(EmitScope &tile) {
 
 namespace {
 
-// Strips of the last kept dimension, times all other kept dimensions.
+// Micropanels of the last kept dimension, times all other kept dimensions.
 struct ColumnGrid {
   RowGrid rows;
-  int64_t strips;
+  int64_t micropanels;
 };
 
 } // namespace
@@ -145,7 +146,7 @@ static ColumnGrid planGrid(const ExprPiece &piece) {
   int64_t rows = 1;
   for (unsigned dim = 0; dim < last; ++dim)
     rows *= piece.sizes[dim];
-  return {{last, rows, 1}, partsOf(piece.sizes[last], kStrip)};
+  return {{last, rows, 1}, partsOf(piece.sizes[last], kMicropanel)};
 }
 
 static void buildPiece(tile::KernelOp kernel, const ClusterLaunch &launch,
@@ -159,19 +160,19 @@ static void buildPiece(tile::KernelOp kernel, const ClusterLaunch &launch,
   for (auto [i, node] : llvm::enumerate(piece.nodes))
     if (node.kind == ExprNode::reduce)
       columns.reductions.push_back(i);
-  Value strips = emitIndex(b, loc, grid.strips);
-  Value row = b.create<arith::DivUIOp>(loc, block, strips);
-  Value begin =
-      b.create<arith::MulIOp>(loc, b.create<arith::RemUIOp>(loc, block, strips),
-                              emitIndex(b, loc, kStrip));
+  Value micropanels = emitIndex(b, loc, grid.micropanels);
+  Value row = b.create<arith::DivUIOp>(loc, block, micropanels);
+  Value begin = b.create<arith::MulIOp>(
+      loc, b.create<arith::RemUIOp>(loc, block, micropanels),
+      emitIndex(b, loc, kMicropanel));
   EmitScope top(emitTarget, b);
   unsigned last = grid.rows.dims;
   forEachRow(top, grid.rows, row, [&](EmitScope &level) {
-    auto strip = [&](EmitScope &tile) { columns.emitStrip(tile); };
-    if (grid.strips == 1)
-      forEachTile(level, last, target, strip);
+    auto micropanel = [&](EmitScope &tile) { columns.emitMicropanel(tile); };
+    if (grid.micropanels == 1)
+      forEachTile(level, last, target, micropanel);
     else
-      forEachTileOfChunk(level, last, begin, kStrip, target, strip);
+      forEachTileOfChunk(level, last, begin, kMicropanel, target, micropanel);
   });
 }
 
@@ -188,7 +189,7 @@ llvm::Expected<SmallVector<Value>> tessera::tileColumn(ClusterOp cluster,
   SmallVector<int64_t> ends;
   for (const ExprPiece &piece : expression->pieces) {
     grids.push_back(planGrid(piece));
-    launch.spec.blocks += grids.back().rows.blocks() * grids.back().strips;
+    launch.spec.blocks += grids.back().rows.blocks() * grids.back().micropanels;
     ends.push_back(launch.spec.blocks);
   }
   launch.spec.build = [&](tile::KernelOp kernel, const TileTarget &target,

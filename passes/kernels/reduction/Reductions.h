@@ -29,7 +29,7 @@ reduceOver(EmitScope &level, llvm::ArrayRef<unsigned> nodes, unsigned dim,
            llvm::function_ref<void(EmitScope &)> leave);
 
 /// On a GPU: whether a column cluster reduces so many rows that several blocks
-/// share a strip, and the two launches that it becomes then
+/// share a micropanel, and the two launches that it becomes then
 /// (passes/kernels/gpu).
 bool isTallColumn(const ClusterExpression &expression);
 llvm::Expected<llvm::SmallVector<mlir::Value>>

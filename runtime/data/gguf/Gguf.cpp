@@ -98,7 +98,7 @@ bool GgufValue::get(double &to) const {
 bool GgufValue::get(std::string_view &to) const {
   if (kindOf != GgufKind::Text)
     return false;
-  to = texts[0];
+  to = strings[0];
   return true;
 }
 
@@ -106,7 +106,7 @@ GgufValue GgufValue::at(size_t i) const {
   GgufValue element;
   element.kindOf = elementOf;
   if (elementOf == GgufKind::Text)
-    element.texts.push_back(texts[i]);
+    element.strings.push_back(strings[i]);
   else
     element.bytes = bytes.subspan(i * widthOf(elementOf), widthOf(elementOf));
   return element;
@@ -203,8 +203,8 @@ Status GgufReader::array(std::string_view key, GgufValue &to) {
     position += count * width;
     return Status::success();
   }
-  to.texts.resize(count);
-  for (std::string_view &each : to.texts)
+  to.strings.resize(count);
+  for (std::string_view &each : to.strings)
     TESSERA_RETURN_IF_ERROR(text(each, "a string"));
   return Status::success();
 }
@@ -216,8 +216,8 @@ Status GgufReader::value(std::string_view key, GgufValue &to) {
   if (to.kindOf == GgufKind::Array)
     return array(key, to);
   if (to.kindOf == GgufKind::Text) {
-    to.texts.resize(1);
-    return text(to.texts[0], "a string");
+    to.strings.resize(1);
+    return text(to.strings[0], "a string");
   }
   size_t width = widthOf(to.kindOf);
   if (width == 0)

@@ -42,7 +42,7 @@ enum class GgufKind : uint32_t {
 };
 std::string_view name(GgufKind kind);
 
-/// A value of the metadata; texts point into the file.
+/// A value of the metadata; strings point into the file.
 class GgufValue {
 public:
   GgufKind kind() const { return kindOf; }
@@ -65,7 +65,7 @@ private:
   GgufKind kindOf = GgufKind::Bool, elementOf = GgufKind::Bool;
   std::size_t elements = 0;
   std::span<const std::byte> bytes; ///< of a number, or of an array of numbers
-  std::vector<std::string_view> texts; ///< of a text (one), or of an array
+  std::vector<std::string_view> strings; ///< of a text (one), or of an array
 };
 
 struct GgufTensor {

@@ -1,4 +1,4 @@
-// How the texts of tokens become text again: the decoders of tokenizer.json.
+// How the strings of tokens become text again: the decoders of tokenizer.json.
 #pragma once
 #include "runtime/data/tokenizer/regex/Regex.h"
 
@@ -30,7 +30,7 @@ struct DecoderStep {
 
 /// Constant; DecoderRun has the state of one text.
 struct Decoder {
-  /// The texts of tokens are bytes, which together are UTF-8.
+  /// The strings of tokens are bytes, which together are UTF-8.
   bool bytes = false;
   std::vector<DecoderStep> steps; // at most 32
   /// Characters that the whole text loses at its beginning.
@@ -38,7 +38,7 @@ struct Decoder {
   std::string leading;
 };
 
-/// Decodes texts of tokens one after another. The decoder outlives it.
+/// Decodes strings of tokens one after another. The decoder outlives it.
 class DecoderRun {
 public:
   explicit DecoderRun(const Decoder &decoder)

@@ -133,7 +133,7 @@ StatusOr<CharacterMap> CharacterMap::parse(std::string_view bytes) {
   CharacterMap map;
   map.units.resize(size / sizeof(uint32_t));
   std::memcpy(map.units.data(), bytes.data() + sizeof(size), size);
-  map.texts = bytes.substr(sizeof(size) + size);
+  map.strings = bytes.substr(sizeof(size) + size);
   return map;
 }
 
@@ -159,7 +159,7 @@ const char *CharacterMap::find(std::string_view text) const {
     if (node >= units.size())
       return nullptr;
     uint32_t offset = units[node] & ~(1u << 31);
-    return offset < texts.size() ? texts.c_str() + offset : nullptr;
+    return offset < strings.size() ? strings.c_str() + offset : nullptr;
   }
   return nullptr;
 }

@@ -44,10 +44,10 @@ std::string bertNormalized(std::string_view text,
                            const BertNormalizerOptions &options);
 
 /// SentencePiece's precompiled character map: a double array of UTF-8 keys (S.
-/// Yata's Darts-clone) whose values are offsets of texts.
+/// Yata's Darts-clone) whose values are offsets of strings.
 class CharacterMap {
 public:
-  /// `bytes`: u32 size of the array in bytes, the array (u32 units), texts
+  /// `bytes`: u32 size of the array in bytes, the array (u32 units), strings
   /// that end in NUL; all little-endian.
   static StatusOr<CharacterMap> parse(std::string_view bytes);
   /// Replaces grapheme clusters of fewer than 6 bytes that begin with a key,
@@ -60,7 +60,7 @@ private:
   void appendCluster(std::string_view cluster, std::string &out) const;
 
   std::vector<uint32_t> units;
-  std::string texts;
+  std::string strings;
 };
 
 } // namespace tessera::tokenizer

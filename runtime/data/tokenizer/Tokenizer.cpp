@@ -7,7 +7,7 @@ namespace tessera::tokenizer {
 
 const TokenText &Tokenizer::token(uint32_t id) const {
   static const TokenText absent;
-  return id < texts.size() ? texts[id] : absent;
+  return id < strings.size() ? strings[id] : absent;
 }
 
 std::optional<uint32_t> Tokenizer::addedToken(std::string_view content) const {

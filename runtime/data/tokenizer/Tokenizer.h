@@ -47,7 +47,7 @@ public:
                                    const std::string &where);
 
   /// The largest id + 1; some ids below may have no token.
-  uint32_t vocabSize() const { return static_cast<uint32_t>(texts.size()); }
+  uint32_t vocabSize() const { return static_cast<uint32_t>(strings.size()); }
   /// The token `id`; one that is not present for ids out of range.
   const TokenText &token(uint32_t id) const;
   /// The id of an added token, e.g. "<|endoftext|>".
@@ -76,7 +76,7 @@ private:
   Decoder decoder;
   /// What the post-processor puts before and after a text.
   std::vector<uint32_t> prefix, suffix;
-  std::vector<TokenText> texts; // by id
+  std::vector<TokenText> strings; // by id
   std::vector<AddedToken> added;
   AddedTokenMatcher rawMatcher, normalizedMatcher;
   uint64_t contentHash = 0;

@@ -137,8 +137,8 @@ Status TokenizerReader::readFrameToken(const JsonValue &part, const char *key,
                                        std::vector<uint32_t> &ids) {
   const JsonValue::Array &pair = part[key].elements();
   uint64_t id = 0;
-  if (pair.size() != 2 || !pair[1].get(id) || id >= result.texts.size() ||
-      !result.texts[id].present)
+  if (pair.size() != 2 || !pair[1].get(id) || id >= result.strings.size() ||
+      !result.strings[id].present)
     return error("the post-processor's \"{}\" must be a token and its id", key);
   ids.push_back(static_cast<uint32_t>(id));
   return Status::success();
@@ -154,8 +154,8 @@ Status TokenizerReader::readTemplateToken(const JsonValue &part,
                  quoteForError(name));
   for (const JsonValue &value : list.elements()) {
     uint64_t id = 0;
-    if (!value.get(id) || id >= result.texts.size() ||
-        !result.texts[id].present)
+    if (!value.get(id) || id >= result.strings.size() ||
+        !result.strings[id].present)
       return error("the post-processor's token {} has an id that no token has",
                    quoteForError(name));
     ids.push_back(static_cast<uint32_t>(id));

@@ -19,9 +19,9 @@ Status TokenizerReader::claimId(uint64_t id, std::string_view text) {
         "token {} has the id {}; ids up to {} are supported in a vocabulary "
         "of this size",
         quoteForError(text), id, idLimit - 1);
-  if (id >= result.texts.size())
-    result.texts.resize(id + 1);
-  TokenText &place = result.texts[id];
+  if (id >= result.strings.size())
+    result.strings.resize(id + 1);
+  TokenText &place = result.strings[id];
   if (place.present)
     return error("token {} has the id {}, which another token has already",
                  quoteForError(text), id);
@@ -315,7 +315,7 @@ Status TokenizerReader::readAddedToken(const JsonValue &fields, size_t index) {
   }
   token.id = static_cast<uint32_t>(id);
   token.content = content;
-  result.texts[token.id].special = token.special;
+  result.strings[token.id].special = token.special;
   if (token.normalized)
     result.normalizedMatcher.add(token, result.normalizer.apply(content));
   else

@@ -56,7 +56,7 @@ struct ProductAlignment {
 ///
 /// The library's matrices have columns without gaps. A result of rows without
 /// gaps is, to it, the transposed one: resultᵀ = rhs · lhsᵀ, so operands change
-/// places; and each is given as it lies or as transposed, whichever of its two
+/// slots; and each is given as it lies or as transposed, whichever of its two
 /// strides is 1.
 class Product {
 public:

@@ -19,17 +19,17 @@ StagedCollectives::prepare(const Commands &code, const MeshChannels *channels) {
 // loops meets all that are under way at once.
 void StagedCollectives::assignPlaces(const Commands &code) {
   constexpr std::uint64_t kAlignment = 64;
-  places.resize(code.collectives.size());
+  slots.resize(code.collectives.size());
   std::vector<std::uint64_t> sizes;
   std::vector<std::size_t> free;
   for (const Command &command : code.commands) {
     if (command.kind == Command::Kind::wait)
-      free.push_back(places[command.index].slot);
+      free.push_back(slots[command.index].slot);
     if (command.kind != Command::Kind::collective)
       continue;
     const artifact::Collective &source =
         *code.collectives[command.index].source;
-    Place &place = places[command.index];
+    Place &place = slots[command.index];
     place.fromBytes = source.from()->bytes();
     place.toBytes = source.to()->bytes();
     place.rowsBytes = source.rows() ? source.rows()->bytes() : 0;
@@ -64,7 +64,7 @@ Status StagedCollectives::bringBack(const Place &place, Gpu &gpu, Address to) {
 
 Status StagedCollectives::run(std::uint32_t index, Gpu &gpu, Address from,
                               Address to, Address counts) {
-  const Place &place = places[index];
+  const Place &place = slots[index];
   std::byte *staged = slots[place.slot].data();
   TESSERA_RETURN_IF_ERROR(gpu.download({staged, place.fromBytes}, from));
   rows.resize(place.rowsBytes);
@@ -77,7 +77,7 @@ Status StagedCollectives::run(std::uint32_t index, Gpu &gpu, Address from,
 
 Status StagedCollectives::wait(std::uint32_t index, Gpu &gpu, Address to) {
   TESSERA_RETURN_IF_ERROR(host.wait(index));
-  return bringBack(places[index], gpu, to);
+  return bringBack(slots[index], gpu, to);
 }
 
 } // namespace tessera::hal::cuda

@@ -15,7 +15,7 @@ public:
   /// An error if there are some, but no channels.
   static StatusOr<StagedCollectives> prepare(const Commands &code,
                                              const MeshChannels *channels);
-  bool empty() const { return places.empty(); }
+  bool empty() const { return slots.empty(); }
 
   /// Runs number `index` of Commands.collectives between these addresses of the
   /// GPU, after what its stream holds, or starts it if it has a ticket: then
@@ -40,7 +40,7 @@ private:
   Status bringBack(const Place &place, Gpu &gpu, Address to);
 
   HostCollectives host;
-  std::vector<Place> places; // as Commands.collectives
+  std::vector<Place> slots; // as Commands.collectives
   std::vector<std::vector<std::byte>> slots;
   std::vector<std::byte> rows; ///< counts of the exchange that starts
 };

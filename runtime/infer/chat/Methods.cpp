@@ -12,7 +12,7 @@ namespace tessera::chat {
 using Kind = Value::Kind;
 
 static constexpr std::array<std::string_view, 27> stringMethods = {
-    "strip",      "lstrip",     "rstrip",   "split",        "rsplit",
+    "strip", "lstrip",     "rstrip",   "split",        "rsplit",
     "splitlines", "startswith", "endswith", "upper",        "lower",
     "capitalize", "title",      "replace",  "find",         "rfind",
     "count",      "join",       "isdigit",  "isalpha",      "isalnum",

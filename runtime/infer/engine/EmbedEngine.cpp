@@ -10,7 +10,7 @@ struct EmbedEngine::Work {
   EmbedResult result;
   uint64_t id = 0;
   EngineClock::time_point arrived;
-  std::size_t left = 0; ///< texts without a vector
+  std::size_t left = 0; ///< sequences without a vector
   bool started = false, isClosed = false;
 };
 
@@ -18,7 +18,7 @@ static double seconds(EngineClock::duration time) {
   return std::chrono::duration<double>(time).count();
 }
 
-EmbedEngine::EmbedEngine(VectorModel &model, const EngineOptions &options)
+EmbedEngine::EmbedEngine(EmbeddingModel &model, const EngineOptions &options)
     : model(model), options(options) {
   start([this] { loop(); });
 }
@@ -30,12 +30,12 @@ EmbedEngine::~EmbedEngine() { drain(EngineClock::now()); }
 Submission EmbedEngine::submit(EmbedRequest request) {
   using Outcome = Submission::Outcome;
   auto work = std::make_shared<Work>();
-  for (const std::vector<int32_t> &text : request.texts) {
+  for (const std::vector<int32_t> &text : request.sequences) {
     if (Status status = checkText(model.shape(), text); !status.ok())
       return {Outcome::invalid, status.message(), {}};
     work->result.tokens += int64_t(text.size());
   }
-  if (request.texts.empty())
+  if (request.sequences.empty())
     return {Outcome::invalid, "there is no text", {}};
   const int64_t tokens = work->result.tokens;
   // What is too much for an empty queue is not to be tried again.
@@ -45,8 +45,8 @@ Submission EmbedEngine::submit(EmbedRequest request) {
                         "at a time",
                         tokens, options.maxTokens),
             {}};
-  work->left = request.texts.size();
-  work->result.vectors.resize(request.texts.size() * model.shape().width);
+  work->left = request.sequences.size();
+  work->result.vectors.resize(request.sequences.size() * model.shape().width);
   work->request = std::move(request);
   work->arrived = EngineClock::now();
   std::lock_guard lock(mutex);
@@ -65,7 +65,7 @@ Submission EmbedEngine::submit(EmbedRequest request) {
   heldTokens += tokens;
   open.emplace(work->id, work);
   for (std::size_t i = 0; i < work->left; ++i) {
-    auto length = int64_t(work->request.texts[i].size());
+    auto length = int64_t(work->request.sequences[i].size());
     queues[model.shape().lengthFor(length)].push_back({nextOrder++, work, i});
   }
   wake.notify_one();
@@ -191,12 +191,12 @@ std::vector<EmbedEngine::Item> EmbedEngine::nextBatch() {
 
 void EmbedEngine::run(const std::vector<Item> &batch) {
   const auto width = std::size_t(model.shape().width);
-  std::vector<TokenSpan> texts;
-  texts.reserve(batch.size());
+  std::vector<TokenSpan> sequences;
+  sequences.reserve(batch.size());
   for (const Item &item : batch)
-    texts.emplace_back(item.work->request.texts[item.index]);
+    sequences.emplace_back(item.work->request.sequences[item.index]);
   std::vector<float> vectors(batch.size() * width);
-  Status status = model.embed(texts, vectors);
+  Status status = model.embed(sequences, vectors);
   std::unique_lock lock(mutex);
   ++counters.iterations;
   if (!status.ok()) {

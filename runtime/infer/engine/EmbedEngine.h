@@ -1,8 +1,8 @@
-// A queue of texts before a model of vectors, on a thread of its own, which any
-// thread may ask. Requests share batches: with the text that has waited longest
-// run others of its length, whoever sent them.
+// A queue of sequences before a model of vectors, on a thread of its own, which
+// any thread may ask. Requests share batches: with the text that has waited
+// longest run others of its length, whoever sent them.
 #pragma once
-#include "runtime/infer/VectorModel.h"
+#include "runtime/infer/EmbeddingModel.h"
 #include "runtime/infer/engine/Engine.h"
 
 #include <deque>
@@ -15,12 +15,12 @@ namespace tessera {
 struct EmbedResult {
   FinishReason reason = FinishReason::stop; ///< stop: all is well
   std::string message;                      ///< of an error
-  int64_t tokens = 0;                       ///< of all texts
-  std::vector<float> vectors;               ///< [texts, width]
+  int64_t tokens = 0;                       ///< of all sequences
+  std::vector<float> vectors;               ///< [sequences, width]
 };
 
 struct EmbedRequest {
-  std::vector<std::vector<int32_t>> texts; ///< as checkText wants them
+  std::vector<std::vector<int32_t>> sequences; ///< as checkText wants them
   std::optional<EngineClock::time_point> deadline;
   /// Called once, on the engine's thread, which it must not block.
   std::function<void(EmbedResult)> done;
@@ -30,7 +30,7 @@ class EmbedEngine : public EngineThread {
 public:
   /// Starts the thread. The model must outlive the engine and is its own. Of
   /// the options those of requests and tokens matter.
-  EmbedEngine(VectorModel &model, const EngineOptions &options);
+  EmbedEngine(EmbeddingModel &model, const EngineOptions &options);
   /// Cancels what is left.
   ~EmbedEngine() override;
 
@@ -42,7 +42,7 @@ public:
   int64_t unfinished() const override;
   /// A batch.
   std::optional<EngineClock::time_point> lastComputed() const override;
-  const VectorShape &shape() const { return model.shape(); }
+  const EmbeddingShape &shape() const { return model.shape(); }
 
 private:
   struct Work;
@@ -64,7 +64,7 @@ private:
   void closeAll(FinishReason reason, const std::string &message = {});
   void callDone(std::unique_lock<std::mutex> &lock);
 
-  VectorModel &model;
+  EmbeddingModel &model;
   const EngineOptions options;
 
   // The mutex guards what follows.

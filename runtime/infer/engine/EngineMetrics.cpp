@@ -87,7 +87,7 @@ std::string EngineMetrics::print() const {
   printOne("generation_tokens_total", "counter", "Tokens generated.",
            double(generatedTokens), out);
   printOne("spec_decode_num_draft_tokens_total", "counter",
-           "Tokens guessed before they were computed.", double(guessedTokens),
+           "Tokens drafted before they were computed.", double(draftTokens),
            out);
   printOne("spec_decode_num_accepted_tokens_total", "counter",
            "Guessed tokens that came true.", double(acceptedTokens), out);

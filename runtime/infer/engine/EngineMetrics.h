@@ -39,7 +39,7 @@ struct EngineMetrics {
   uint64_t preemptions = 0;
   uint64_t promptTokens = 0, generatedTokens = 0;
   /// Of NgramDraft; each accepted one is a step of the model less.
-  uint64_t guessedTokens = 0, acceptedTokens = 0;
+  uint64_t draftTokens = 0, acceptedTokens = 0;
   uint64_t iterations = 0;
   /// When the model last computed a chunk of a prompt or a token.
   std::optional<std::chrono::steady_clock::time_point> lastComputed;

@@ -7,7 +7,7 @@ namespace {
 
 // A longer match foretells more; two tokens are the shortest that say anything.
 constexpr size_t kLongest = 4, kShortest = 2;
-// A text whose guesses fail is asked again after so many tokens.
+// A text whose drafts fail is asked again after so many tokens.
 constexpr int64_t kPause = 8;
 
 /// Where the tokens go on that stand before, as late as possible, like the last
@@ -24,9 +24,9 @@ size_t placeAfter(std::span<const int32_t> tokens, size_t length) {
 
 } // namespace
 
-std::span<const int32_t> NgramDraft::guess(std::span<const int32_t> tokens,
-                                           int64_t room) {
-  guesses.clear();
+std::span<const int32_t> NgramDraft::propose(std::span<const int32_t> tokens,
+                                             int64_t room) {
+  drafts.clear();
   room = std::min(room, reach);
   if (room < 1)
     return {};
@@ -42,14 +42,14 @@ std::span<const int32_t> NgramDraft::guess(std::span<const int32_t> tokens,
     // What repeats itself up to its end goes on with its own repetition.
     size_t period = tokens.size() - place;
     for (size_t i = 0; i < size_t(room); ++i)
-      guesses.push_back(i < period ? tokens[place + i] : guesses[i - period]);
+      drafts.push_back(i < period ? tokens[place + i] : drafts[i - period]);
     break;
   }
-  return guesses;
+  return drafts;
 }
 
 void NgramDraft::outcome(int64_t accepted) {
-  if (accepted == int64_t(guesses.size()))
+  if (accepted == int64_t(drafts.size()))
     reach = std::min(most, 2 * reach);
   else
     reach = std::max<int64_t>(1, accepted + 1);

@@ -1,6 +1,6 @@
-// The pages of a cache, shared by the texts that begin alike: each page counts
-// its users, and whole pages whose users have gone stay findable by their
-// tokens until their room is needed.
+// The pages of a cache, shared by the sequences that begin alike: each page
+// counts its users, and whole pages whose users have gone stay findable by
+// their tokens until their room is needed.
 #pragma once
 #include <cstdint>
 #include <list>

@@ -1,5 +1,5 @@
 #include "runtime/infer/engine/Scheduler.h"
-#include "runtime/infer/engine/ScheduledText.h"
+#include "runtime/infer/engine/ScheduledSequence.h"
 
 #include <algorithm>
 
@@ -59,13 +59,13 @@ Status Scheduler::check(const EngineRequest &request,
 void Scheduler::add(uint64_t id, EngineRequest request,
                     EngineClock::time_point arrived) {
   waiting.push_back(
-      std::make_unique<Text>(id, std::move(request), arrived, options.guesses));
+      std::make_unique<Text>(id, std::move(request), arrived, options.drafts));
 }
 
 int64_t Scheduler::unfinishedTokens() const {
   int64_t tokens = 0;
-  auto add = [&](const auto &texts) {
-    for (const auto &text : texts)
+  auto add = [&](const auto &sequences) {
+    for (const auto &text : sequences)
       tokens += text->result.promptTokens + text->request.maxTokens;
   };
   add(running);
@@ -97,8 +97,8 @@ void Scheduler::sweep() {
 }
 
 void Scheduler::cancel(uint64_t id) {
-  auto end = [&](auto &texts) {
-    for (auto &text : texts)
+  auto end = [&](auto &sequences) {
+    for (auto &text : sequences)
       if (text->id == id)
         finish(*text, FinishReason::cancelled);
   };
@@ -116,8 +116,8 @@ void Scheduler::finishAll(FinishReason reason, const std::string &message) {
 }
 
 void Scheduler::expire(EngineClock::time_point now) {
-  auto end = [&](auto &texts) {
-    for (auto &text : texts)
+  auto end = [&](auto &sequences) {
+    for (auto &text : sequences)
       if (text->request.deadline && *text->request.deadline <= now)
         finish(*text, FinishReason::deadline);
   };
@@ -218,7 +218,7 @@ Status Scheduler::prefill(Text &text) {
   int64_t count = std::min(text.toRead(), model.shape().chunk);
   bool last = count == text.unread();
   Text *one[] = {&text};
-  text.guesses = {};
+  text.drafts = {};
   TESSERA_RETURN_IF_ERROR(
       model.prefill({text.list.pages, text.computed},
                     std::span(text.tokens).subspan(text.computed, count),
@@ -241,7 +241,7 @@ Status Scheduler::score(Text &text) {
     places.push_back({text.list.pages, begin + i});
   TESSERA_RETURN_IF_ERROR(
       model.decode(places, std::span(text.tokens).subspan(begin, count), {}));
-  text.isWished = false;
+  text.isSampled = false;
   text.computed += count;
   counters.lastComputed = EngineClock::now();
   pool.publish(text.list, std::span(text.tokens).first(text.computed));
@@ -262,7 +262,7 @@ Status Scheduler::score(Text &text) {
 }
 
 std::vector<Scheduler::Text *> Scheduler::decodable() {
-  std::vector<Text *> texts;
+  std::vector<Text *> sequences;
   for (size_t i = 0; i < running.size(); ++i) {
     Text &text = *running[i];
     if (text.unread() > 1)
@@ -271,27 +271,27 @@ std::vector<Scheduler::Text *> Scheduler::decodable() {
            !pool.grow(text.list, int64_t(text.tokens.size())))
       preemptYoungest(); // perhaps this one
     if (i < running.size())
-      texts.push_back(&text);
+      sequences.push_back(&text);
   }
-  return texts;
+  return sequences;
 }
 
-// Guesses never take pages or rows that another text needs now.
-void Scheduler::addGuesses(std::span<Text *const> texts) {
-  int64_t rows = model.shape().buckets.back() - int64_t(texts.size());
-  auto left = int64_t(texts.size());
-  for (Text *text : texts) {
-    // What is left is shared among those that come; of a guess that holds
+// Drafts never take pages or rows that another text needs now.
+void Scheduler::addDrafts(std::span<Text *const> sequences) {
+  int64_t rows = model.shape().buckets.back() - int64_t(sequences.size());
+  auto left = int64_t(sequences.size());
+  for (Text *text : sequences) {
+    // What is left is shared among those that come; of a drafted that holds
     // another token follows, which maxTokens must allow.
     int64_t room =
         std::min((rows + left - 1) / left,
                  text->request.maxTokens - text->result.generatedTokens - 1);
     --left;
-    text->guesses = text->draft.guess(text->tokens, room);
-    auto guessed = int64_t(text->guesses.size());
-    if (!pool.grow(text->list, int64_t(text->tokens.size()) + guessed))
-      text->guesses = {};
-    rows -= int64_t(text->guesses.size());
+    text->drafts = text->draft.propose(text->tokens, room);
+    auto count = int64_t(text->drafts.size());
+    if (!pool.grow(text->list, int64_t(text->tokens.size()) + drafted))
+      text->drafts = {};
+    rows -= int64_t(text->drafts.size());
   }
 }
 
@@ -303,53 +303,53 @@ bool Scheduler::takeRow(Text &text, int64_t row) {
   return !text.finished;
 }
 
-// What cannot be wished for is drawn by logits: those of all texts are read
+// What cannot be requested is drawn by logits: those of all sequences are read
 // then, since an output is read as a whole.
-Wanted Scheduler::wantedOf(std::span<Text *const> texts) {
-  wishes.clear();
+Wanted Scheduler::wantedOf(std::span<Text *const> sequences) {
+  samplings.clear();
   bool isAny = false, needsLogits = false;
-  for (Text *text : texts) {
-    size_t before = wishes.size();
-    text->isWished =
-        text->addWishes(model.shape().changes, options.choices, wishes);
-    isAny |= text->isWished;
-    needsLogits |= !text->isWished || text->request.logprobs.has_value();
-    wishes.resize(before + text->guesses.size() + 1,
-                  TokenWish{.choices = options.choices});
+  for (Text *text : sequences) {
+    size_t before = samplings.size();
+    text->isSampled =
+        text->addSamplings(model.shape().changes, options.choices, samplings);
+    isAny |= text->isSampled;
+    needsLogits |= !text->isSampled || text->request.logprobs.has_value();
+    samplings.resize(before + text->drafts.size() + 1,
+                     TokenSampling{.choices = options.choices});
   }
   return {.logits = needsLogits,
-          .wishes = isAny ? std::span<const TokenWish>(wishes)
-                          : std::span<const TokenWish>()};
+          .samplings = isAny ? std::span<const TokenSampling>(samplings)
+                             : std::span<const TokenSampling>()};
 }
 
 Status Scheduler::decode() {
-  std::vector<Text *> texts = decodable();
-  if (texts.empty())
+  std::vector<Text *> sequences = decodable();
+  if (sequences.empty())
     return Status::success();
-  addGuesses(texts);
+  addDrafts(sequences);
   std::vector<CachedText> places;
   std::vector<int32_t> tokens;
-  for (const Text *text : texts) {
+  for (const Text *text : sequences) {
     places.push_back({text->list.pages, text->computed});
     tokens.push_back(text->tokens.back());
-    for (int32_t guess : text->guesses) {
+    for (int32_t drafted : text->drafts) {
       places.push_back({text->list.pages, places.back().length + 1});
-      tokens.push_back(guess);
+      tokens.push_back(drafted);
     }
   }
-  TESSERA_RETURN_IF_ERROR(model.decode(places, tokens, wantedOf(texts)));
+  TESSERA_RETURN_IF_ERROR(model.decode(places, tokens, wantedOf(sequences)));
   counters.lastComputed = EngineClock::now();
   int64_t row = 0;
-  for (Text *text : texts) {
+  for (Text *text : sequences) {
     int64_t first = row, held = 0;
-    auto guessed = int64_t(text->guesses.size());
-    row += guessed + 1;
-    while (takeRow(*text, first + held) && held < guessed &&
-           text->tokens.back() == text->guesses[size_t(held)])
+    auto count = int64_t(text->drafts.size());
+    row += drafted + 1;
+    while (takeRow(*text, first + held) && held < drafted &&
+           text->tokens.back() == text->drafts[size_t(held)])
       ++held;
-    counters.guessedTokens += uint64_t(guessed);
+    counters.draftTokens += uint64_t(drafted);
     counters.acceptedTokens += uint64_t(held);
-    if (guessed > 0)
+    if (drafted > 0)
       text->draft.outcome(held);
   }
   return Status::success();

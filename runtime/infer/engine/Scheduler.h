@@ -1,6 +1,6 @@
 // Who is in the next step: iteration-level batching (Yu et al., Orca, 2022)
-// over a paged cache, with prompts read in chunks between the steps of texts
-// that decode (Agrawal et al., Sarathi, 2023).
+// over a paged cache, with prompts read in chunks between the steps of
+// sequences that decode (Agrawal et al., Sarathi, 2023).
 //
 // One iteration reads at most one chunk of one prompt and then gives one token
 // to every text that is read. First come, first served: the oldest text that
@@ -9,11 +9,11 @@
 // the oldest always gets on, and no text depends on its neighbours for more
 // than its time.
 //
-// A text whose next tokens are guessed has a row of the batch for each of them.
+// A text whose next tokens are drafted has a row of the batch for each of them.
 // A guess holds if it is the token that is chosen before it (Leviathan et al.
 // 2023, with the text's own past as the draft), so what comes out is not only
 // as likely as token by token, it is the same. A prompt whose own tokens are
-// asked for their logprobs is read in the same rows, as guesses that all hold:
+// asked for their logprobs is read in the same rows, as drafts that all hold:
 // a chunk has logits behind its last token alone.
 #pragma once
 #include "runtime/infer/PagedModel.h"
@@ -28,7 +28,7 @@
 
 namespace tessera {
 
-struct ScheduledText;
+struct ScheduledSequence;
 
 struct SchedulerOptions {
   /// Texts that have pages at a time; 0: the largest bucket, which is the most.
@@ -36,9 +36,9 @@ struct SchedulerOptions {
   /// Tokens that may be chosen, from 0 on; 0: the whole vocabulary. (A
   /// vocabulary padded beyond the tokenizer's has tokens without text.)
   int64_t choices = 0;
-  /// Tokens that are guessed of a text at a time and proven together with the
+  /// Tokens that are drafted of a text at a time and proven together with the
   /// next one (NgramDraft.h), as far as the largest bucket has room; 0: none.
-  int64_t guesses = 0;
+  int64_t drafts = 0;
 };
 
 /// One thread at a time.
@@ -71,7 +71,7 @@ public:
   const EngineMetrics &metrics();
 
 private:
-  using Text = ScheduledText;
+  using Text = ScheduledSequence;
   using TextList = std::vector<std::unique_ptr<Text>>;
 
   void expire(EngineClock::time_point now);
@@ -82,12 +82,12 @@ private:
   Status score(Text &text);
   Status decode();
   std::vector<Text *> decodable();
-  void addGuesses(std::span<Text *const> texts);
+  void addDrafts(std::span<Text *const> sequences);
   bool takeRow(Text &text, int64_t row);
   void preemptYoungest();
-  /// What a model is asked for of the rows of these texts, a text's guesses'
+  /// What a model is asked for of the rows of these sequences, a text's drafts'
   /// behind its own. Valid until the next call.
-  Wanted wantedOf(std::span<Text *const> texts);
+  Wanted wantedOf(std::span<Text *const> sequences);
   /// Chooses the token behind row `row`; the text may then be finished.
   void choose(Text &text, int64_t row);
   void finish(Text &text, FinishReason reason, const std::string &message = {});
@@ -96,7 +96,7 @@ private:
   PagedModel &model;
   SchedulerOptions options;
   PagePool pool;
-  std::vector<TokenWish> wishes;             ///< of an iteration
+  std::vector<TokenSampling> samplings;      ///< of an iteration
   TextList running;                          ///< oldest first
   std::deque<std::unique_ptr<Text>> waiting; ///< oldest first
   EngineMetrics counters;

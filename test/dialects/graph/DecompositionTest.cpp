@@ -392,10 +392,12 @@ TEST(GraphDecomposition, VerifiesInEveryFloatType) {
       {"top_k", "func.func @f(%s: tensor<3x5x$T>) -> tensor<3x2xi32> { %i = "
                 "graph.top_k %s : (tensor<3x5x$T>) -> tensor<3x2xi32> return "
                 "%i : tensor<3x2xi32> }"},
-      {"pick", "func.func @f(%x: tensor<3x5x$T>, %i: tensor<3x2xi32>) -> "
-               "tensor<3x2x$T> { %y = graph.pick %x at %i : (tensor<3x5x$T>, "
-               "tensor<3x2xi32>) -> tensor<3x2x$T> return %y : tensor<3x2x$T> "
-               "}"},
+      {"take_along_axis",
+       "func.func @f(%x: tensor<3x5x$T>, %i: tensor<3x2xi32>) -> "
+       "tensor<3x2x$T> { %y = graph.take_along_axis %x at %i : "
+       "(tensor<3x5x$T>, "
+       "tensor<3x2xi32>) -> tensor<3x2x$T> return %y : tensor<3x2x$T> "
+       "}"},
       {"rank_in_group",
        "func.func @f(%i: tensor<2x6xi32>, %s: tensor<2x6x$T>) -> "
        "tensor<2x6xi32> { %r = graph.rank_in_group %i by %s groups 3 : "
@@ -407,28 +409,28 @@ TEST(GraphDecomposition, VerifiesInEveryFloatType) {
        "tensor<3x2xi32>) return %p : tensor<3x2xi32> }"},
       {"dispatch_rows",
        "func.func @f(%x: tensor<3x4x$T>, %p: tensor<3x2xi32>, %w: "
-       "tensor<3x2x$T>) -> tensor<6x4x$T> { %y = graph.dispatch_rows %x places "
+       "tensor<3x2x$T>) -> tensor<6x4x$T> { %y = graph.dispatch_rows %x slots "
        "%p weights %w : (tensor<3x4x$T>, tensor<3x2xi32>, tensor<3x2x$T>) -> "
        "tensor<6x4x$T> return %y : tensor<6x4x$T> }"},
       {"combine_rows",
        "func.func @f(%x: tensor<6x4x$T>, %p: tensor<3x2xi32>, %w: "
-       "tensor<3x2x$T>) -> tensor<3x4x$T> { %y = graph.combine_rows %x places "
+       "tensor<3x2x$T>) -> tensor<3x4x$T> { %y = graph.combine_rows %x slots "
        "%p weights %w : (tensor<6x4x$T>, tensor<3x2xi32>, tensor<3x2x$T>) -> "
        "tensor<3x4x$T> return %y : tensor<3x4x$T> }"},
       {"dot_rows",
        "func.func @f(%x: tensor<3x4x$T>, %r: tensor<6x4x$T>, %p: "
-       "tensor<3x2xi32>) -> tensor<3x2x$T> { %y = graph.dot_rows %x, %r places "
+       "tensor<3x2xi32>) -> tensor<3x2x$T> { %y = graph.dot_rows %x, %r slots "
        "%p : (tensor<3x4x$T>, tensor<6x4x$T>, tensor<3x2xi32>) -> "
        "tensor<3x2x$T> return %y : tensor<3x2x$T> }"},
       {"send_rows",
        "func.func @f(%x: tensor<6x4x$T>, %p: tensor<3x2xi32>, %g: "
        "tensor<3xi32>) -> (tensor<6x4x$T>, tensor<3xi32>) { %y:2 = "
-       "graph.send_rows %x places %p groups %g : (tensor<6x4x$T>, "
+       "graph.send_rows %x slots %p groups %g : (tensor<6x4x$T>, "
        "tensor<3x2xi32>, tensor<3xi32>) -> (tensor<6x4x$T>, tensor<3xi32>) "
        "return %y#0, %y#1 : tensor<6x4x$T>, tensor<3xi32> }"},
       {"return_rows",
        "func.func @f(%x: tensor<6x4x$T>, %p: tensor<3x2xi32>, %g: "
-       "tensor<3xi32>) -> tensor<6x4x$T> { %y = graph.return_rows %x places "
+       "tensor<3xi32>) -> tensor<6x4x$T> { %y = graph.return_rows %x slots "
        "%p groups %g : (tensor<6x4x$T>, tensor<3x2xi32>, tensor<3xi32>) -> "
        "tensor<6x4x$T> return %y : tensor<6x4x$T> }"},
       {"linear_cross_entropy",

@@ -71,7 +71,7 @@ std::string moved(const std::string &op, const std::string &from,
               comma = weights.empty() ? "" : ", ";
   return "func.func @f(%x: " + x + ", %p: tensor<3x2xi32>" +
          (weights.empty() ? "" : ", %w: " + weights) + ") -> " + y +
-         " { %y = graph." + op + " %x places %p " +
+         " { %y = graph." + op + " %x slots %p " +
          (weights.empty() ? "" : "weights %w ") + ": (" + x +
          ", tensor<3x2xi32>" + comma + weights + ") -> " + y +
          " return %y : " + y + " }";
@@ -195,9 +195,9 @@ const std::multimap<std::string, Case> &cases() {
       {"grouped_outer",
        {grouped("outer", "", "3x6x4x", "3x6x5x", "3x", "3x4x5x"), -1.5, 1.5,
         7}},
-      {"pick",
+      {"take_along_axis",
        {"func.func @f(%x: tensor<3x2x4x$T>, %i: tensor<3x2x3xi32>) -> "
-        "tensor<3x2x3x$T> { %z = graph.pick %x at %i : "
+        "tensor<3x2x3x$T> { %z = graph.take_along_axis %x at %i : "
         "(tensor<3x2x4x$T>, tensor<3x2x3xi32>) -> tensor<3x2x3x$T> return "
         "%z : tensor<3x2x3x$T> }",
         -1.5, 1.5, 5}},
@@ -221,7 +221,7 @@ const std::multimap<std::string, Case> &cases() {
       {"send_rows",
        {"func.func @f(%x: tensor<6x4x$T>, %p: tensor<3x2xi32>, %g: "
         "tensor<3xi32>) -> (tensor<6x4x$T>, tensor<3xi32>) { %z:2 = "
-        "graph.send_rows %x places %p groups %g : (tensor<6x4x$T>, "
+        "graph.send_rows %x slots %p groups %g : (tensor<6x4x$T>, "
         "tensor<3x2xi32>, tensor<3xi32>) -> (tensor<6x4x$T>, "
         "tensor<3xi32>) return %z#0, %z#1 : tensor<6x4x$T>, tensor<3xi32> "
         "}",
@@ -229,7 +229,7 @@ const std::multimap<std::string, Case> &cases() {
       {"return_rows",
        {"func.func @f(%x: tensor<6x4x$T>, %p: tensor<3x2xi32>, %g: "
         "tensor<3xi32>) -> tensor<6x4x$T> { %z = graph.return_rows %x "
-        "places %p groups %g : (tensor<6x4x$T>, tensor<3x2xi32>, "
+        "slots %p groups %g : (tensor<6x4x$T>, tensor<3x2xi32>, "
         "tensor<3xi32>) -> tensor<6x4x$T> return %z : tensor<6x4x$T> }",
         -1.5, 1.5, 5}},
   };

@@ -70,12 +70,13 @@ TEST(GraphRouting, TopKOfNoNumbersStaysInTheRow) {
 
 TEST(GraphRouting, PickTakesNothingFromOutside) {
   Tensor x = draw({3, 4}, 2), at({3, 2}, {0, 3, -1, 2, 4, 4});
-  Tensor y = evaluate("func.func @f(%x: tensor<3x4xf64>, %i: tensor<3x2xi32>) "
-                      "-> tensor<3x2xf64> { %y = graph.pick %x at %i : "
-                      "(tensor<3x4xf64>, tensor<3x2xi32>) -> tensor<3x2xf64> "
-                      "return %y : tensor<3x2xf64> }",
-                      {x, at})
-                 .at(0);
+  Tensor y =
+      evaluate("func.func @f(%x: tensor<3x4xf64>, %i: tensor<3x2xi32>) "
+               "-> tensor<3x2xf64> { %y = graph.take_along_axis %x at %i : "
+               "(tensor<3x4xf64>, tensor<3x2xi32>) -> tensor<3x2xf64> "
+               "return %y : tensor<3x2xf64> }",
+               {x, at})
+          .at(0);
   EXPECT_EQ(y.data,
             (std::vector<double>{x.data[0], x.data[3], 0, x.data[6], 0, 0}));
 }
@@ -139,16 +140,16 @@ TEST(GraphRouting, GroupsAreRunsInOrder) {
                       t),
         {ids});
     ASSERT_EQ(results.size(), 2u);
-    std::vector<double> offsets{0}, places(n, -1);
+    std::vector<double> offsets{0}, slots(n, -1);
     double next = 0;
     for (int64_t g = 0; g < kGroups; ++g) {
       for (int64_t i = 0; i < n; ++i)
         if (ids.data[i] == static_cast<double>(g))
-          places[i] = next++;
+          slots[i] = next++;
       offsets.push_back(next);
     }
     EXPECT_EQ(results[0].data, offsets) << n;
-    EXPECT_EQ(results[1].data, places) << n;
+    EXPECT_EQ(results[1].data, slots) << n;
   }
 }
 
@@ -165,7 +166,7 @@ TEST(GraphRouting, RowsGoToTheirPlaces) {
   Tensor y =
       evaluate("func.func @f(%x: tensor<3x4xf64>, %p: tensor<3x2xi32>, %w: "
                "tensor<3x2xf64>) -> tensor<7x4xf64> { %y = "
-               "graph.dispatch_rows %x places %p weights %w : "
+               "graph.dispatch_rows %x slots %p weights %w : "
                "(tensor<3x4xf64>, tensor<3x2xi32>, tensor<3x2xf64>) -> "
                "tensor<7x4xf64> return %y : tensor<7x4xf64> }",
                {x, kPlaces, w})
@@ -190,7 +191,7 @@ TEST(GraphRouting, RowsComeBackWithTheirWeights) {
   Tensor y =
       evaluate("func.func @f(%x: tensor<7x4xf64>, %p: tensor<3x2xi32>, %w: "
                "tensor<3x2xf64>) -> tensor<3x4xf64> { %y = "
-               "graph.combine_rows %x places %p weights %w : "
+               "graph.combine_rows %x slots %p weights %w : "
                "(tensor<7x4xf64>, tensor<3x2xi32>, tensor<3x2xf64>) -> "
                "tensor<3x4xf64> return %y : tensor<3x4xf64> }",
                {rows, kPlaces, w})

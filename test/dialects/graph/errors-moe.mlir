@@ -34,24 +34,24 @@ func.func @f(%s: tensor<4x8xf32>) {
 // -----
 
 func.func @f(%x: tensor<4x8xf32>, %i: tensor<3x2xi32>) {
-  // expected-error @+1 {{'graph.pick' op expects input and indices of the same rows, got 'tensor<4x8xf32>' and 'tensor<3x2xi32>'}}
-  %0 = graph.pick %x at %i : (tensor<4x8xf32>, tensor<3x2xi32>) -> tensor<3x2xf32>
+  // expected-error @+1 {{'graph.take_along_axis' op expects input and indices of the same rows, got 'tensor<4x8xf32>' and 'tensor<3x2xi32>'}}
+  %0 = graph.take_along_axis %x at %i : (tensor<4x8xf32>, tensor<3x2xi32>) -> tensor<3x2xf32>
   return
 }
 
 // -----
 
 func.func @f(%x: tensor<4x8xf32>, %i: tensor<4x2xi32>) {
-  // expected-error @+1 {{'graph.pick' op expects a result of shape [4, 2], got [4, 3]}}
-  %0 = graph.pick %x at %i : (tensor<4x8xf32>, tensor<4x2xi32>) -> tensor<4x3xf32>
+  // expected-error @+1 {{'graph.take_along_axis' op expects a result of shape [4, 2], got [4, 3]}}
+  %0 = graph.take_along_axis %x at %i : (tensor<4x8xf32>, tensor<4x2xi32>) -> tensor<4x3xf32>
   return
 }
 
 // -----
 
 func.func @f(%x: tensor<4x8xf32>, %i: tensor<4x2xi32>) {
-  // expected-error @+1 {{'graph.pick' op expects one element type for input and result, got 'f32' and 'bf16'}}
-  %0 = graph.pick %x at %i : (tensor<4x8xf32>, tensor<4x2xi32>) -> tensor<4x2xbf16>
+  // expected-error @+1 {{'graph.take_along_axis' op expects one element type for input and result, got 'f32' and 'bf16'}}
+  %0 = graph.take_along_axis %x at %i : (tensor<4x8xf32>, tensor<4x2xi32>) -> tensor<4x2xbf16>
   return
 }
 
@@ -106,7 +106,7 @@ func.func @f(%i: tensor<2x8xi32>) {
 // -----
 
 func.func @f(%i: tensor<2x8xi32>) {
-  // expected-error @+1 {{'graph.group_rows' op expects places of shape [2, 8], got [16]}}
+  // expected-error @+1 {{'graph.group_rows' op expects slots of shape [2, 8], got [16]}}
   %0, %1 = graph.group_rows %i : (tensor<2x8xi32>) -> (tensor<4xi32>, tensor<16xi32>)
   return
 }
@@ -115,7 +115,7 @@ func.func @f(%i: tensor<2x8xi32>) {
 
 func.func @f(%x: tensor<4x3x2xf32>, %p: tensor<4x2xi32>) {
   // expected-error @+1 {{'graph.dispatch_rows' op expects an input of rank 2, got 'tensor<4x3x2xf32>'}}
-  %0 = graph.dispatch_rows %x places %p : (tensor<4x3x2xf32>, tensor<4x2xi32>) -> tensor<8x3xf32>
+  %0 = graph.dispatch_rows %x slots %p : (tensor<4x3x2xf32>, tensor<4x2xi32>) -> tensor<8x3xf32>
   return
 }
 
@@ -123,15 +123,15 @@ func.func @f(%x: tensor<4x3x2xf32>, %p: tensor<4x2xi32>) {
 
 func.func @f(%x: tensor<4x3xf32>, %p: tensor<4x2xi32>) {
   // expected-error @+1 {{'graph.dispatch_rows' op expects a result of rank 2, got 'tensor<24xf32>'}}
-  %0 = graph.dispatch_rows %x places %p : (tensor<4x3xf32>, tensor<4x2xi32>) -> tensor<24xf32>
+  %0 = graph.dispatch_rows %x slots %p : (tensor<4x3xf32>, tensor<4x2xi32>) -> tensor<24xf32>
   return
 }
 
 // -----
 
 func.func @f(%x: tensor<4x3xf32>, %p: tensor<4xi32>) {
-  // expected-error @+1 {{'graph.dispatch_rows' op expects places of rank 2, got 'tensor<4xi32>'}}
-  %0 = graph.dispatch_rows %x places %p : (tensor<4x3xf32>, tensor<4xi32>) -> tensor<8x3xf32>
+  // expected-error @+1 {{'graph.dispatch_rows' op expects slots of rank 2, got 'tensor<4xi32>'}}
+  %0 = graph.dispatch_rows %x slots %p : (tensor<4x3xf32>, tensor<4xi32>) -> tensor<8x3xf32>
   return
 }
 
@@ -139,15 +139,15 @@ func.func @f(%x: tensor<4x3xf32>, %p: tensor<4xi32>) {
 
 func.func @f(%x: tensor<8x3xf32>, %p: tensor<4x0xi32>) {
   // expected-error @+1 {{'graph.combine_rows' op expects at least one place a token}}
-  %0 = graph.combine_rows %x places %p : (tensor<8x3xf32>, tensor<4x0xi32>) -> tensor<4x3xf32>
+  %0 = graph.combine_rows %x slots %p : (tensor<8x3xf32>, tensor<4x0xi32>) -> tensor<4x3xf32>
   return
 }
 
 // -----
 
 func.func @f(%x: tensor<8x3xf32>, %p: tensor<4x2xi32>) {
-  // expected-error @+1 {{'graph.combine_rows' op expects places of shape [5, 2], got [4, 2]}}
-  %0 = graph.combine_rows %x places %p : (tensor<8x3xf32>, tensor<4x2xi32>) -> tensor<5x3xf32>
+  // expected-error @+1 {{'graph.combine_rows' op expects slots of shape [5, 2], got [4, 2]}}
+  %0 = graph.combine_rows %x slots %p : (tensor<8x3xf32>, tensor<4x2xi32>) -> tensor<5x3xf32>
   return
 }
 
@@ -155,7 +155,7 @@ func.func @f(%x: tensor<8x3xf32>, %p: tensor<4x2xi32>) {
 
 func.func @f(%x: tensor<4x3xf32>, %p: tensor<4x2xi32>) {
   // expected-error @+1 {{'graph.dispatch_rows' op expects a result of shape [8, 3], got [8, 5]}}
-  %0 = graph.dispatch_rows %x places %p : (tensor<4x3xf32>, tensor<4x2xi32>) -> tensor<8x5xf32>
+  %0 = graph.dispatch_rows %x slots %p : (tensor<4x3xf32>, tensor<4x2xi32>) -> tensor<8x5xf32>
   return
 }
 
@@ -163,7 +163,7 @@ func.func @f(%x: tensor<4x3xf32>, %p: tensor<4x2xi32>) {
 
 func.func @f(%x: tensor<4x3xf32>, %p: tensor<4x2xi32>, %w: tensor<4xf32>) {
   // expected-error @+1 {{'graph.dispatch_rows' op expects weights of shape [4, 2], got [4]}}
-  %0 = graph.dispatch_rows %x places %p weights %w : (tensor<4x3xf32>, tensor<4x2xi32>, tensor<4xf32>) -> tensor<8x3xf32>
+  %0 = graph.dispatch_rows %x slots %p weights %w : (tensor<4x3xf32>, tensor<4x2xi32>, tensor<4xf32>) -> tensor<8x3xf32>
   return
 }
 
@@ -171,7 +171,7 @@ func.func @f(%x: tensor<4x3xf32>, %p: tensor<4x2xi32>, %w: tensor<4xf32>) {
 
 func.func @f(%x: tensor<4x3xf32>, %p: tensor<4x2xi32>, %w: tensor<4x2xbf16>) {
   // expected-error @+1 {{'graph.dispatch_rows' op expects the weights in the element type of the input or a wider one, got 'bf16' for 'f32'}}
-  %0 = graph.dispatch_rows %x places %p weights %w : (tensor<4x3xf32>, tensor<4x2xi32>, tensor<4x2xbf16>) -> tensor<8x3xf32>
+  %0 = graph.dispatch_rows %x slots %p weights %w : (tensor<4x3xf32>, tensor<4x2xi32>, tensor<4x2xbf16>) -> tensor<8x3xf32>
   return
 }
 
@@ -179,7 +179,7 @@ func.func @f(%x: tensor<4x3xf32>, %p: tensor<4x2xi32>, %w: tensor<4x2xbf16>) {
 
 func.func @f(%x: tensor<4x3xf32>, %p: tensor<4x2xi32>) {
   // expected-error @+1 {{'graph.dispatch_rows' op expects one element type for input and result, got 'f32' and 'bf16'}}
-  %0 = graph.dispatch_rows %x places %p : (tensor<4x3xf32>, tensor<4x2xi32>) -> tensor<8x3xbf16>
+  %0 = graph.dispatch_rows %x slots %p : (tensor<4x3xf32>, tensor<4x2xi32>) -> tensor<8x3xbf16>
   return
 }
 
@@ -187,15 +187,15 @@ func.func @f(%x: tensor<4x3xf32>, %p: tensor<4x2xi32>) {
 
 func.func @f(%x: tensor<8xf32>, %p: tensor<4x2xi32>, %o: tensor<4xi32>) {
   // expected-error @+1 {{'graph.return_rows' op expects rows of rank 2, got 'tensor<8xf32>'}}
-  %0 = graph.return_rows %x places %p groups %o : (tensor<8xf32>, tensor<4x2xi32>, tensor<4xi32>) -> tensor<8xf32>
+  %0 = graph.return_rows %x slots %p groups %o : (tensor<8xf32>, tensor<4x2xi32>, tensor<4xi32>) -> tensor<8xf32>
   return
 }
 
 // -----
 
 func.func @f(%x: tensor<8x3xf32>, %p: tensor<8xi32>, %o: tensor<4xi32>) {
-  // expected-error @+1 {{'graph.return_rows' op expects places of rank 2, got 'tensor<8xi32>'}}
-  %0 = graph.return_rows %x places %p groups %o : (tensor<8x3xf32>, tensor<8xi32>, tensor<4xi32>) -> tensor<8x3xf32>
+  // expected-error @+1 {{'graph.return_rows' op expects slots of rank 2, got 'tensor<8xi32>'}}
+  %0 = graph.return_rows %x slots %p groups %o : (tensor<8x3xf32>, tensor<8xi32>, tensor<4xi32>) -> tensor<8x3xf32>
   return
 }
 
@@ -203,7 +203,7 @@ func.func @f(%x: tensor<8x3xf32>, %p: tensor<8xi32>, %o: tensor<4xi32>) {
 
 func.func @f(%x: tensor<8x3xf32>, %p: tensor<4x2xi32>, %o: tensor<4x1xi32>) {
   // expected-error @+1 {{'graph.return_rows' op expects groups of rank 1, got 'tensor<4x1xi32>'}}
-  %0 = graph.return_rows %x places %p groups %o : (tensor<8x3xf32>, tensor<4x2xi32>, tensor<4x1xi32>) -> tensor<8x3xf32>
+  %0 = graph.return_rows %x slots %p groups %o : (tensor<8x3xf32>, tensor<4x2xi32>, tensor<4x1xi32>) -> tensor<8x3xf32>
   return
 }
 
@@ -211,7 +211,7 @@ func.func @f(%x: tensor<8x3xf32>, %p: tensor<4x2xi32>, %o: tensor<4x1xi32>) {
 
 func.func @f(%x: tensor<8x3xf32>, %p: tensor<4x2xi32>, %o: tensor<1xi32>) {
   // expected-error @+1 {{'graph.return_rows' op expects at least one group}}
-  %0 = graph.return_rows %x places %p groups %o : (tensor<8x3xf32>, tensor<4x2xi32>, tensor<1xi32>) -> tensor<8x3xf32>
+  %0 = graph.return_rows %x slots %p groups %o : (tensor<8x3xf32>, tensor<4x2xi32>, tensor<1xi32>) -> tensor<8x3xf32>
   return
 }
 
@@ -219,7 +219,7 @@ func.func @f(%x: tensor<8x3xf32>, %p: tensor<4x2xi32>, %o: tensor<1xi32>) {
 
 func.func @f(%x: tensor<9x3xf32>, %p: tensor<4x2xi32>, %o: tensor<4xi32>) {
   // expected-error @+1 {{'graph.return_rows' op expects rows of shape [8, 3], got [9, 3]}}
-  %0 = graph.return_rows %x places %p groups %o : (tensor<9x3xf32>, tensor<4x2xi32>, tensor<4xi32>) -> tensor<9x3xf32>
+  %0 = graph.return_rows %x slots %p groups %o : (tensor<9x3xf32>, tensor<4x2xi32>, tensor<4xi32>) -> tensor<9x3xf32>
   return
 }
 
@@ -227,7 +227,7 @@ func.func @f(%x: tensor<9x3xf32>, %p: tensor<4x2xi32>, %o: tensor<4xi32>) {
 
 func.func @f(%x: tensor<8x3xf32>, %p: tensor<4x2xi32>, %o: tensor<4xi32>) {
   // expected-error @+1 {{'graph.return_rows' op expects a result of shape [8, 3], got [8, 4]}}
-  %0 = graph.return_rows %x places %p groups %o : (tensor<8x3xf32>, tensor<4x2xi32>, tensor<4xi32>) -> tensor<8x4xf32>
+  %0 = graph.return_rows %x slots %p groups %o : (tensor<8x3xf32>, tensor<4x2xi32>, tensor<4xi32>) -> tensor<8x4xf32>
   return
 }
 
@@ -235,7 +235,7 @@ func.func @f(%x: tensor<8x3xf32>, %p: tensor<4x2xi32>, %o: tensor<4xi32>) {
 
 func.func @f(%x: tensor<8x3xf32>, %p: tensor<4x2xi32>, %o: tensor<4xi32>) {
   // expected-error @+1 {{'graph.return_rows' op expects one element type for rows and result, got 'f32' and 'bf16'}}
-  %0 = graph.return_rows %x places %p groups %o : (tensor<8x3xf32>, tensor<4x2xi32>, tensor<4xi32>) -> tensor<8x3xbf16>
+  %0 = graph.return_rows %x slots %p groups %o : (tensor<8x3xf32>, tensor<4x2xi32>, tensor<4xi32>) -> tensor<8x3xbf16>
   return
 }
 
@@ -243,6 +243,6 @@ func.func @f(%x: tensor<8x3xf32>, %p: tensor<4x2xi32>, %o: tensor<4xi32>) {
 
 func.func @f(%x: tensor<8x3xf32>, %p: tensor<4x2xi32>, %o: tensor<4xi32>) {
   // expected-error @+1 {{'graph.send_rows' op expects sent groups of shape [4], got [5]}}
-  %0, %1 = graph.send_rows %x places %p groups %o : (tensor<8x3xf32>, tensor<4x2xi32>, tensor<4xi32>) -> (tensor<8x3xf32>, tensor<5xi32>)
+  %0, %1 = graph.send_rows %x slots %p groups %o : (tensor<8x3xf32>, tensor<4x2xi32>, tensor<4xi32>) -> (tensor<8x3xf32>, tensor<5xi32>)
   return
 }

@@ -164,22 +164,22 @@ func.func @grouped(%x: tensor<10x4xbf16>, %w: tensor<3x4x5xbf16>, %offsets: tens
 func.func @routing(%s: tensor<4x8xf32>, %x: tensor<4x16xbf16>) {
   // CHECK: graph.top_k %{{.*}} : (tensor<4x8xf32>) -> tensor<4x2xi32>
   %ids = graph.top_k %s : (tensor<4x8xf32>) -> tensor<4x2xi32>
-  // CHECK: graph.pick %{{.*}} at %{{.*}} : (tensor<4x8xf32>, tensor<4x2xi32>) -> tensor<4x2xf32>
-  %w = graph.pick %s at %ids : (tensor<4x8xf32>, tensor<4x2xi32>) -> tensor<4x2xf32>
+  // CHECK: graph.take_along_axis %{{.*}} at %{{.*}} : (tensor<4x8xf32>, tensor<4x2xi32>) -> tensor<4x2xf32>
+  %w = graph.take_along_axis %s at %ids : (tensor<4x8xf32>, tensor<4x2xi32>) -> tensor<4x2xf32>
   // CHECK: graph.rank_in_group %{{.*}} groups 8 : (tensor<4x2xi32>) -> tensor<4x2xi32>
   %r = graph.rank_in_group %ids groups 8 : (tensor<4x2xi32>) -> tensor<4x2xi32>
   // CHECK: graph.rank_in_group %{{.*}} by %{{.*}} groups 8 : (tensor<4x2xi32>, tensor<4x2xf32>) -> tensor<4x2xi32>
   %q = graph.rank_in_group %ids by %w groups 8 : (tensor<4x2xi32>, tensor<4x2xf32>) -> tensor<4x2xi32>
   // CHECK: graph.group_rows %{{.*}} : (tensor<4x2xi32>) -> (tensor<9xi32>, tensor<4x2xi32>)
   %o, %p = graph.group_rows %ids : (tensor<4x2xi32>) -> (tensor<9xi32>, tensor<4x2xi32>)
-  // CHECK: graph.dispatch_rows %{{.*}} places %{{.*}} : (tensor<4x16xbf16>, tensor<4x2xi32>) -> tensor<8x16xbf16>
-  %rows = graph.dispatch_rows %x places %p : (tensor<4x16xbf16>, tensor<4x2xi32>) -> tensor<8x16xbf16>
-  // CHECK: graph.send_rows %{{.*}} places %{{.*}} groups %{{.*}} {always} : (tensor<8x16xbf16>, tensor<4x2xi32>, tensor<9xi32>) -> (tensor<8x16xbf16>, tensor<9xi32>)
-  %sent, %theirs = graph.send_rows %rows places %p groups %o {always} : (tensor<8x16xbf16>, tensor<4x2xi32>, tensor<9xi32>) -> (tensor<8x16xbf16>, tensor<9xi32>)
-  // CHECK: graph.return_rows %{{.*}} places %{{.*}} groups %{{.*}} : (tensor<8x16xbf16>, tensor<4x2xi32>, tensor<9xi32>) -> tensor<8x16xbf16>
-  %back = graph.return_rows %sent places %p groups %o : (tensor<8x16xbf16>, tensor<4x2xi32>, tensor<9xi32>) -> tensor<8x16xbf16>
-  // CHECK: graph.combine_rows %{{.*}} places %{{.*}} weights %{{.*}} : (tensor<8x16xbf16>, tensor<4x2xi32>, tensor<4x2xf32>) -> tensor<4x16xbf16>
-  %y = graph.combine_rows %rows places %p weights %w : (tensor<8x16xbf16>, tensor<4x2xi32>, tensor<4x2xf32>) -> tensor<4x16xbf16>
+  // CHECK: graph.dispatch_rows %{{.*}} slots %{{.*}} : (tensor<4x16xbf16>, tensor<4x2xi32>) -> tensor<8x16xbf16>
+  %rows = graph.dispatch_rows %x slots %p : (tensor<4x16xbf16>, tensor<4x2xi32>) -> tensor<8x16xbf16>
+  // CHECK: graph.send_rows %{{.*}} slots %{{.*}} groups %{{.*}} {always} : (tensor<8x16xbf16>, tensor<4x2xi32>, tensor<9xi32>) -> (tensor<8x16xbf16>, tensor<9xi32>)
+  %sent, %theirs = graph.send_rows %rows slots %p groups %o {always} : (tensor<8x16xbf16>, tensor<4x2xi32>, tensor<9xi32>) -> (tensor<8x16xbf16>, tensor<9xi32>)
+  // CHECK: graph.return_rows %{{.*}} slots %{{.*}} groups %{{.*}} : (tensor<8x16xbf16>, tensor<4x2xi32>, tensor<9xi32>) -> tensor<8x16xbf16>
+  %back = graph.return_rows %sent slots %p groups %o : (tensor<8x16xbf16>, tensor<4x2xi32>, tensor<9xi32>) -> tensor<8x16xbf16>
+  // CHECK: graph.combine_rows %{{.*}} slots %{{.*}} weights %{{.*}} : (tensor<8x16xbf16>, tensor<4x2xi32>, tensor<4x2xf32>) -> tensor<4x16xbf16>
+  %y = graph.combine_rows %rows slots %p weights %w : (tensor<8x16xbf16>, tensor<4x2xi32>, tensor<4x2xf32>) -> tensor<4x16xbf16>
   return
 }
 

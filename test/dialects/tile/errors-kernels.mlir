@@ -222,8 +222,8 @@ tile.kernel @beside_no_loop(%block: index, %x: memref<8xf32>)
     attributes {skeleton = #tile<skeleton row>, summary = "", access = [#tile<access write>]} {
   %c0 = arith.constant 0 : index
   %zero = arith.constant 0.0 : f32
-  // expected-error@+1 {{is no scf.for, which alone may carry `tile.beside`}}
-  memref.store %zero, %x[%c0] {tile.beside} : memref<8xf32>
+  // expected-error@+1 {{is no scf.for, which alone may carry `tile.interleave`}}
+  memref.store %zero, %x[%c0] {tile.interleave} : memref<8xf32>
   tile.return
 }
 
@@ -242,9 +242,9 @@ tile.kernel @beside_no_product(%block: index, %x: memref<8xf32>)
   tile.mma_staged %a[%c0, %c0], %b[%c0, %c0] onto %s[%c0, %c0] keep %keep depth %c64 shape [64, 32]
       : memref<64x64xbf16, #tile.shared<rows>>, memref<64x32xbf16, #tile.shared<pairs>>, memref<64x32xf32, #tile.shared<rows>>
   scf.for %i = %c0 to %c64 step %c1 {
-    // expected-error@+1 {{carries `tile.beside` but stands behind no tile.mma_staged of its block}}
+    // expected-error@+1 {{carries `tile.interleave` but stands behind no tile.mma_staged of its block}}
     scf.for %j = %c0 to %c64 step %c1 {
-    } {tile.beside}
+    } {tile.interleave}
   }
   tile.return
 }

@@ -6,7 +6,7 @@ tile.kernel @role_of_await(%block: index, %x: memref<256x512xbf16>)
   %c0 = arith.constant 0 : index
   %a = tile.alloc : memref<2x64x64xbf16, #tile.shared<swizzled>>
   %ring = tile.ring : <2 stages, 2 consumers>
-  tile.roles producer {
+  tile.warp_specialize producer {
     // expected-error@+1 {{must stand in the code of consumers}}
     %s = tile.await %ring : <2 stages, 2 consumers>
   } consumers { tile.barrier }
@@ -21,7 +21,7 @@ tile.kernel @role_of_acquire(%block: index, %x: memref<256x512xbf16>)
   %c0 = arith.constant 0 : index
   %a = tile.alloc : memref<2x64x64xbf16, #tile.shared<swizzled>>
   %ring = tile.ring : <2 stages, 2 consumers>
-  tile.roles producer { tile.barrier } consumers {
+  tile.warp_specialize producer { tile.barrier } consumers {
     // expected-error@+1 {{must stand in the code of a producer}}
     %s = tile.acquire %ring bytes 0 : <2 stages, 2 consumers>
   }
@@ -36,7 +36,7 @@ tile.kernel @bytes(%block: index, %x: memref<256x512xbf16>)
   %c0 = arith.constant 0 : index
   %a = tile.alloc : memref<2x64x64xbf16, #tile.shared<swizzled>>
   %ring = tile.ring : <2 stages, 2 consumers>
-  tile.roles producer {
+  tile.warp_specialize producer {
     // expected-error@+1 {{expects 100 bytes, but its copies bring 8192}}
     %s = tile.acquire %ring bytes 100 : <2 stages, 2 consumers>
     tile.bulk_copy %x[%c0, %c0] along [0, 1] to %a[%s] on %ring : memref<256x512xbf16> to memref<2x64x64xbf16, #tile.shared<swizzled>>, <2 stages, 2 consumers>
@@ -52,7 +52,7 @@ tile.kernel @columns(%block: index, %x: memref<256x512xbf16>)
   %c0 = arith.constant 0 : index
   %a = tile.alloc : memref<2x64x64xbf16, #tile.shared<swizzled>>
   %ring = tile.ring : <2 stages, 2 consumers>
-  tile.roles producer {
+  tile.warp_specialize producer {
     %s = tile.acquire %ring bytes 8192 : <2 stages, 2 consumers>
     // expected-error@+1 {{columns must be contiguous and other strides multiples of 16 bytes}}
     tile.bulk_copy %x[%c0, %c0] along [1, 0] to %a[%s] on %ring : memref<256x512xbf16> to memref<2x64x64xbf16, #tile.shared<swizzled>>, <2 stages, 2 consumers>
@@ -68,7 +68,7 @@ tile.kernel @strides(%block: index, %x: memref<256x12xbf16>)
   %c0 = arith.constant 0 : index
   %a = tile.alloc : memref<2x64x64xbf16, #tile.shared<swizzled>>
   %ring = tile.ring : <2 stages, 2 consumers>
-  tile.roles producer {
+  tile.warp_specialize producer {
     %s = tile.acquire %ring bytes 8192 : <2 stages, 2 consumers>
     // expected-error@+1 {{columns must be contiguous and other strides multiples of 16 bytes}}
     tile.bulk_copy %x[%c0, %c0] along [0, 1] to %a[%s] on %ring : memref<256x12xbf16> to memref<2x64x64xbf16, #tile.shared<swizzled>>, <2 stages, 2 consumers>
@@ -84,7 +84,7 @@ tile.kernel @box_indices(%block: index, %x: memref<256x512xbf16>)
   %c0 = arith.constant 0 : index
   %a = tile.alloc : memref<2x64x64xbf16, #tile.shared<swizzled>>
   %ring = tile.ring : <2 stages, 2 consumers>
-  tile.roles producer {
+  tile.warp_specialize producer {
     %s = tile.acquire %ring bytes 8192 : <2 stages, 2 consumers>
     // expected-error@+1 {{needs 2 indices, got 1}}
     tile.bulk_copy %x[%c0] along [0, 1] to %a[%s] on %ring : memref<256x512xbf16> to memref<2x64x64xbf16, #tile.shared<swizzled>>, <2 stages, 2 consumers>
@@ -100,7 +100,7 @@ tile.kernel @box_along(%block: index, %x: memref<256x512xbf16>)
   %c0 = arith.constant 0 : index
   %a = tile.alloc : memref<2x64x64xbf16, #tile.shared<swizzled>>
   %ring = tile.ring : <2 stages, 2 consumers>
-  tile.roles producer {
+  tile.warp_specialize producer {
     %s = tile.acquire %ring bytes 8192 : <2 stages, 2 consumers>
     // expected-error@+1 {{`along` names two dimensions of 'memref<256x512xbf16>'}}
     tile.bulk_copy %x[%c0, %c0] along [0, 2] to %a[%s] on %ring : memref<256x512xbf16> to memref<2x64x64xbf16, #tile.shared<swizzled>>, <2 stages, 2 consumers>
@@ -116,7 +116,7 @@ tile.kernel @box_type(%block: index, %x: memref<256x512xf16>)
   %c0 = arith.constant 0 : index
   %a = tile.alloc : memref<2x64x64xbf16, #tile.shared<swizzled>>
   %ring = tile.ring : <2 stages, 2 consumers>
-  tile.roles producer {
+  tile.warp_specialize producer {
     %s = tile.acquire %ring bytes 8192 : <2 stages, 2 consumers>
     // expected-error@+1 {{element types differ}}
     tile.bulk_copy %x[%c0, %c0] along [0, 1] to %a[%s] on %ring : memref<256x512xf16> to memref<2x64x64xbf16, #tile.shared<swizzled>>, <2 stages, 2 consumers>
@@ -133,7 +133,7 @@ tile.kernel @ring_stages(%block: index, %x: memref<256x512xbf16>)
   %a = tile.alloc : memref<2x64x64xbf16, #tile.shared<swizzled>>
   %ring = tile.ring : <2 stages, 2 consumers>
   %b = tile.alloc : memref<3x64x64xbf16, #tile.shared<swizzled>>
-  tile.roles producer {
+  tile.warp_specialize producer {
     %s = tile.acquire %ring bytes 8192 : <2 stages, 2 consumers>
     // expected-error@+1 {{whose stages are not those of}}
     tile.bulk_copy %x[%c0, %c0] along [0, 1] to %b[%s] on %ring : memref<256x512xbf16> to memref<3x64x64xbf16, #tile.shared<swizzled>>, <2 stages, 2 consumers>
@@ -150,7 +150,7 @@ tile.kernel @registers(%block: index, %x: memref<256x512xbf16>)
   %a = tile.alloc : memref<2x64x64xbf16, #tile.shared<swizzled>>
   %ring = tile.ring : <2 stages, 2 consumers>
   // expected-error@+1 {{registers of a thread are a multiple of 8 from 24 to 256, got 100}}
-  tile.roles registers [40, 100] producer { tile.barrier } consumers { tile.barrier }
+  tile.warp_specialize registers [40, 100] producer { tile.barrier } consumers { tile.barrier }
   tile.return
 }
 
@@ -163,7 +163,7 @@ tile.kernel @role_warps(%block: index, %x: memref<256x512xbf16>)
   %a = tile.alloc : memref<2x64x64xbf16, #tile.shared<swizzled>>
   %ring = tile.ring : <2 stages, 2 consumers>
   // expected-error@+1 {{needs a kernel whose `warps` are warpgroups}}
-  tile.roles producer { tile.barrier } consumers { tile.barrier }
+  tile.warp_specialize producer { tile.barrier } consumers { tile.barrier }
   tile.return
 }
 
@@ -176,7 +176,7 @@ tile.kernel @not_last(%block: index, %x: memref<256x512xbf16>)
   %a = tile.alloc : memref<2x64x64xbf16, #tile.shared<swizzled>>
   %ring = tile.ring : <2 stages, 2 consumers>
   // expected-error@+1 {{must be the last op of a kernel}}
-  tile.roles producer { tile.barrier } consumers { tile.barrier }
+  tile.warp_specialize producer { tile.barrier } consumers { tile.barrier }
   tile.barrier
   tile.return
 }
@@ -187,7 +187,7 @@ tile.kernel @registers(%block: index, %x: memref<256x512xbf16>)
     attributes {skeleton = #tile<skeleton contraction>, summary = "", warps = array<i64: 12, 1>,
                 access = [#tile<access read>]} {
   // expected-error@+1 {{takes 93184 registers, a block has at most 65536}}
-  tile.roles registers [32, 232] producer { tile.barrier } consumers { tile.barrier }
+  tile.warp_specialize registers [32, 232] producer { tile.barrier } consumers { tile.barrier }
   tile.return
 }
 
@@ -196,7 +196,7 @@ tile.kernel @registers(%block: index, %x: memref<256x512xbf16>)
 tile.kernel @reductions(%block: index, %x: memref<256x512xbf16>)
     attributes {skeleton = #tile<skeleton contraction>, summary = "", warps = array<i64: 8, 1>,
                 access = [#tile<access read>]} {
-  tile.roles producer { tile.barrier } consumers {
+  tile.warp_specialize producer { tile.barrier } consumers {
     %tile = arith.constant dense<1.0> : vector<128x64xf32>
     %rows = tile.reduce sum %tile dim 1 : vector<128x64xf32> -> vector<128xf32>
     // expected-error@+1 {{within roles runs along the rows of a tile}}

@@ -89,8 +89,8 @@ module {
     %b = tile.alloc : memref<4x64x128xbf16, #tile.shared<swizzled>>
     // CHECK: %[[RING:.*]] = tile.ring : <4 stages, 2 consumers>
     %ring = tile.ring : <4 stages, 2 consumers>
-    // CHECK: tile.roles registers [40, 232] producer {
-    tile.roles registers [40, 232] producer {
+    // CHECK: tile.warp_specialize registers [40, 232] producer {
+    tile.warp_specialize registers [40, 232] producer {
       scf.for %i = %c0 to %c8 step %c1 {
         // CHECK: %[[STAGE:.*]] = tile.acquire %[[RING]] bytes 32768 : <4 stages, 2 consumers>
         %stage = tile.acquire %ring bytes 32768 : <4 stages, 2 consumers>
@@ -118,10 +118,10 @@ module {
       %done = tile.mma_wait %sum : vector<128x128xf32> -> vector<128x128xf32>
       // CHECK: tile.release last %[[RING]] : <4 stages, 2 consumers>
       tile.release last %ring : <4 stages, 2 consumers>
-      // CHECK: tile.turn take
-      tile.turn take
-      // CHECK: tile.turn pass
-      tile.turn pass
+      // CHECK: tile.ping_pong take
+      tile.ping_pong take
+      // CHECK: tile.ping_pong pass
+      tile.ping_pong pass
       // CHECK: tile.mma_wait %{{.*}} pending 1 : vector<128x128xf32> -> vector<128x128xf32>
       %again = tile.mma_wait %done pending 1 : vector<128x128xf32> -> vector<128x128xf32>
       tile.store %again, %y[%row, %c0] along [0, 1] : vector<128x128xf32>, memref<256x128xf32>

@@ -23,7 +23,7 @@ FAMILIES = {
                        "tie_word_embeddings": False},
 }
 RECIPE = """optimizer: {lr: 2.0e-3}
-schedule: {warmup: 2, total: 100}
+lr_schedule: {warmup: 2, total: 100}
 batch: {micro: 2, accumulate: 2, sequence: 16}
 eval: {every: 100, batches: 1}
 checkpoint: {every: 5, keep: 4}

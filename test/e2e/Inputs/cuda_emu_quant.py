@@ -7,12 +7,12 @@ import shutil
 import struct
 import sys
 
-import kept_weights
+import weight_cache
 from harness import Prepared, check, run, write_safetensors
 
 PROMPT, TOKENS = "The command opens the file", 10
 EXPERTS, HIDDEN, INNER = 4, 64, 48
-MIXTURE = kept_weights.CONFIG | {
+MIXTURE = weight_cache.CONFIG | {
     "model_type": "mixtral", "architectures": ["MixtralForCausalLM"],
     "num_hidden_layers": 1, "intermediate_size": INNER, "sliding_window": None,
     "num_local_experts": EXPERTS, "num_experts_per_tok": 2,
@@ -66,7 +66,7 @@ def main():
     made = Prepared(*sys.argv[1:3])
     tokenizer = made.tokens().parent / "tokenizer.json"
     llama, mixture = made.scratch / "llama", made.scratch / "mixture"
-    kept_weights.write_model(llama, tokenizer, 1)
+    weight_cache.write_model(llama, tokenizer, 1)
     write_mixture(mixture, tokenizer)
     texts = {same_text(made, llama, "cuda-emu", flags)
              for flags in ("--quant none", "--quant int8", "--quant int4",

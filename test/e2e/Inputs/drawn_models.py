@@ -186,7 +186,7 @@ class Parted:
 
     def draw_meshes(self, draw, most, count=MESHES):
         drawn = super().draw_meshes(draw, most, count=40)
-        return [f"{mesh},async=on" for mesh in drawn if "tensor=1" not in mesh][:3]
+        return [f"{mesh},collective_matmul=on" for mesh in drawn if "tensor=1" not in mesh][:3]
 
 
 class PartedCase(Parted, Case):

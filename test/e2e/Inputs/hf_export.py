@@ -16,8 +16,8 @@ def main():
     env["XDG_CACHE_HOME"] = str(made.scratch / "cache")
     trained, out = made.scratch / "run", made.scratch / "exported"
     run(made.executable("fp32"), "--data", made.tokens(), "--out", trained,
-        "--steps", 20, "--set", "schedule.total=20", "--set",
-        "schedule.warmup=2", "--checkpoint-every", 20)
+        "--steps", 20, "--set", "lr_schedule.total=20", "--set",
+        "lr_schedule.warmup=2", "--checkpoint-every", 20)
     run(made.tessera, "export", trained, "-o", out)
     prompt = "The command reads"
     ours = run(made.tessera, "generate", trained, "--prompt", prompt, "--temperature", 0,

@@ -10,7 +10,7 @@ def main():
     tokens, train = made.tokens(), made.executable("fp32")
     out = made.scratch / "run"
     text = run(train, "--data", tokens, "--out", out, "--steps", 60,
-               "--set", "schedule.total=60", "--set", "schedule.warmup=5",
+               "--set", "lr_schedule.total=60", "--set", "lr_schedule.warmup=5",
                "--eval-every", 30, "--checkpoint-every", 30).stderr
     for part in ("planned peak memory:", "loss to beat: ln V = 8.31",
                  "unigram entropy", "step 60/60", "held-out loss",

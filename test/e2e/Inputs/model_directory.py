@@ -34,8 +34,8 @@ def rounded(content):
 
 def make_run(made, out):
     run(made.executable("fp32"), "--data", made.tokens(), "--out", out,
-        "--steps", 20, "--set", "schedule.total=20", "--set",
-        "schedule.warmup=2", "--checkpoint-every", 20)
+        "--steps", 20, "--set", "lr_schedule.total=20", "--set",
+        "lr_schedule.warmup=2", "--checkpoint-every", 20)
     return read_safetensors(out / "step-000020/model.safetensors")
 
 

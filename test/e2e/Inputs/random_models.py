@@ -64,13 +64,13 @@ class Runner:
         program = self.scratch / f"train-{name}"
         harness.run(self.tessera, "compile", *case.arguments(folder, mesh),
             "--target", "cpu:avx2", *(["--mesh", mesh] if mesh else []), "-o", program)
-        if "async=on" in mesh:
+        if "collective_matmul=on" in mesh:
             listed = harness.run(self.tessera, "inspect", program, "--mesh").stdout
             self.in_parts += bool(re.search(r"permute \S+ over tensor", listed))
         ranks = 1
         for part in mesh.split(",") if mesh else []:
             axis, size = part.split("=")
-            ranks *= 1 if axis in ("zero", "schedule", "chunks", "async") else int(size)
+            ranks *= 1 if axis in ("zero", "schedule", "chunks", "collective_matmul") else int(size)
         made = []
         for launcher in launchers:
             out = self.scratch / f"run-{name}-{launcher or 'alone'}"

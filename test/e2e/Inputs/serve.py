@@ -50,7 +50,7 @@ def main():
     made = Prepared(*sys.argv[1:3])
     out = made.scratch / "run"
     run(made.executable("fp32"), "--data", made.tokens(), "--out", out,
-        "--steps", 20, "--set", "schedule.total=20")
+        "--steps", 20, "--set", "lr_schedule.total=20")
     text = run(made.tessera, "generate", out, "--prompt", "The command",
                "--max-tokens", 24, "--temperature", 0, "--quiet").stdout
     forms(made, out)

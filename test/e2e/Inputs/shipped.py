@@ -6,7 +6,7 @@ import shutil
 import sys
 
 from harness import SOURCE, Prepared, check, refuses, run
-from kept_weights import write_model
+from weight_cache import write_model
 
 sys.path.insert(0, str(SOURCE / "test/runtime/serve"))
 from serving import Server  # noqa: E402

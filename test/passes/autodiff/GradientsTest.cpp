@@ -122,7 +122,7 @@ void expectEqualPolicies(ComputePrecision compute,
     runPasses(*module, [&](OpPassManager &pm) {
       buildPrecisionPipeline(pm, compute);
       pm.addPass(createDifferentiate({policy}));
-      pm.addPass(createWidenWeightGradients());
+      pm.addPass(createF32WeightGradients());
       pm.addPass(createCanonicalizerPass());
     });
     results.push_back(runProgram(

@@ -1,4 +1,4 @@
-// RUN: tessera-opt %s --split-input-file --fold-layers=explain --mlir-print-op-on-diagnostic=false 2>&1 | FileCheck %s
+// RUN: tessera-opt %s --split-input-file --deduplicate-layers=explain --mlir-print-op-on-diagnostic=false 2>&1 | FileCheck %s
 // Layers that do not do the same stay as they are.
 
 // One of them is read by something else, too.

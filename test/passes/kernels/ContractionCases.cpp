@@ -13,11 +13,11 @@ struct Product {
   std::string element = "f32", result = "f32";
 };
 
-std::string tensor(const std::string &letters, const Product &p,
+std::string tensor(const std::string &labels, const Product &p,
                    const std::string &element) {
   std::string shape;
-  for (char letter : letters)
-    shape += std::to_string(p.sizes.at(letter)) + "x";
+  for (char label : labels)
+    shape += std::to_string(p.sizes.at(label)) + "x";
   return "tensor<" + shape + element + ">";
 }
 
@@ -51,14 +51,14 @@ std::vector<KernelCase> products() {
       cases.push_back(make({fmt::format("Product{}Whole_{}", order, element),
                             equation, whole, element}));
     }
-  std::map<char, int> letters{{'b', 3},  {'t', 10}, {'h', 2},
-                              {'d', 18}, {'s', 19}, {'n', 35}};
+  std::map<char, int> labels{{'b', 3},  {'t', 10}, {'h', 2},
+                             {'d', 18}, {'s', 19}, {'n', 35}};
   number = 0;
   for (const char *equation :
        {"bthd,bshd->bhts", "bhts,bshd->bthd", "bthd,hdn->btn", "btd,bts->ds",
         "bthd,bthn->hdn", "bd,hd->bhd", "bd,bd->b", "bd,bd->", "b,d->bd"})
     cases.push_back(
-        make({fmt::format("Batches{}", number++), equation, letters}));
+        make({fmt::format("Batches{}", number++), equation, labels}));
   cases.push_back(make(
       {"FewRows", "mk,nk->mn", {{'m', 5}, {'n', 33}, {'k', 901}}, "bf16"}));
   cases.push_back(make({"NarrowResult",
@@ -90,12 +90,12 @@ std::vector<KernelCase> boxedProducts() {
                           equation,
                           {{'m', 72}, {'n', 200}, {'k', 136}},
                           "bf16"}));
-  std::map<char, int> letters{{'b', 3},  {'t', 24}, {'h', 2},
-                              {'d', 40}, {'s', 72}, {'n', 88}};
+  std::map<char, int> labels{{'b', 3},  {'t', 24}, {'h', 2},
+                             {'d', 40}, {'s', 72}, {'n', 88}};
   for (const char *equation : {"bthd,bshd->bhts", "bhts,bshd->bthd",
                                "bthd,hdn->btn", "bthd,bthn->hdn"})
     cases.push_back(make(
-        {fmt::format("Boxes{}", number++), equation, letters, "bf16", "bf16"}));
+        {fmt::format("Boxes{}", number++), equation, labels, "bf16", "bf16"}));
   cases.push_back(make({"BoxesManySteps",
                         "mk,nk->mn",
                         {{'m', 64}, {'n', 64}, {'k', 1000}},

@@ -17,7 +17,7 @@ namespace {
 
 constexpr int64_t kExperts = 4, kColumns = 80;
 
-/// Weights of bf16 in strips.
+/// Weights of bf16 in micropanels.
 std::string programOf(int64_t rows, int64_t terms) {
   QuantizedLayout layout{kExperts * kColumns, terms, 16};
   return fmt::format(
@@ -27,7 +27,7 @@ func.func @main(%x: tensor<{0}x{1}xbf16>, %q: tensor<{4}x{5}x16xbf16>, %g: tenso
   %y = graph.grouped_matmul %x, %w groups %g {{transposed}} : (tensor<{0}x{1}xbf16>, tensor<{3}x{2}x{1}xbf16>, tensor<{6}xi32>) -> tensor<{0}x{2}xf32>
   return %y : tensor<{0}x{2}xf32>
 }})",
-      rows, terms, kColumns, kExperts, layout.strips(),
+      rows, terms, kColumns, kExperts, layout.micropanels(),
       layout.words() * layout.perWord(), kExperts + 1);
 }
 
@@ -46,7 +46,7 @@ protected:
       GTEST_SKIP() << "this processor lacks" << missing;
     QuantizedLayout layout{kExperts * kColumns, terms(), 16};
     weights = Tensor(
-        {layout.strips(), layout.words() * layout.perWord(), int64_t(16)});
+        {layout.micropanels(), layout.words() * layout.perWord(), int64_t(16)});
     draw(weights, 1);
   }
   std::string target() const { return std::get<0>(GetParam()); }

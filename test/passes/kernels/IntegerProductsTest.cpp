@@ -19,8 +19,9 @@ using interpreter::Tensors;
 namespace {
 
 std::string programOf(const QuantizedLayout &layout, int64_t rows) {
-  auto strips = [&](int64_t middle, const char *type) {
-    return fmt::format("tensor<{}x{}x16x{}>", layout.strips(), middle, type);
+  auto micropanels = [&](int64_t middle, const char *type) {
+    return fmt::format("tensor<{}x{}x16x{}>", layout.micropanels(), middle,
+                       type);
   };
   return fmt::format(
       R"(
@@ -29,9 +30,9 @@ func.func @main(%x: tensor<1x{0}x{1}xbf16>, %q: {2}, %s: {3}) -> tensor<1x{0}x{4
   %p = graph.einsum "btk,nk->btn" %x, %w : (tensor<1x{0}x{1}xbf16>, tensor<{4}x{1}xbf16>) -> tensor<1x{0}x{4}xf32>
   return %p : tensor<1x{0}x{4}xf32>
 }})",
-      rows, layout.columns, strips(layout.words(), "i32"),
-      strips(layout.scaleRows(), "f16"), layout.rows, layout.bits, layout.group,
-      layout.zeros ? "zeros" : "");
+      rows, layout.columns, micropanels(layout.words(), "i32"),
+      micropanels(layout.scaleRows(), "f16"), layout.rows, layout.bits,
+      layout.group, layout.zeros ? "zeros" : "");
 }
 
 Tensor run(const QuantizedLayout &layout, const Tensors &inputs,
@@ -46,8 +47,8 @@ Tensors draw(const QuantizedLayout &layout, int64_t rows) {
   std::mt19937_64 engine(rows * 31 + layout.columns);
   std::normal_distribution<float> normal;
   Tensors inputs{Tensor({1, rows, layout.columns}),
-                 Tensor({layout.strips(), layout.words(), 16}),
-                 Tensor({layout.strips(), layout.scaleRows(), 16})};
+                 Tensor({layout.micropanels(), layout.words(), 16}),
+                 Tensor({layout.micropanels(), layout.scaleRows(), 16})};
   for (size_t i = 0; i < inputs[0].data.size(); ++i) {
     int64_t group = int64_t(i) % layout.columns / layout.group;
     float x = normal(engine) * std::ldexp(1.0f, int(engine() % 12));

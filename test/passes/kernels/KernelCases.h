@@ -30,12 +30,12 @@ const std::vector<KernelCase> &groupedCases();
 const std::vector<KernelCase> &routingCases();
 const std::vector<KernelCase> &sampleCases();
 const std::vector<KernelCase> &pagedInt8Cases();
-/// Strips among them, of CPUs alone.
+/// Micropanels among them, of CPUs alone.
 const std::vector<KernelCase> &quantCases();
 /// What of those GPUs multiply, and as closely as they do.
 std::vector<KernelCase> gpuQuantCases();
-/// Of these, bf16 in strips.
-std::vector<KernelCase> stripCases();
+/// Of these, bf16 in micropanels.
+std::vector<KernelCase> micropanelCases();
 /// Of the sizes of models: to be compiled, not run.
 const std::vector<KernelCase> &largeAttentionCases();
 const std::vector<KernelCase> &largePagedCases();

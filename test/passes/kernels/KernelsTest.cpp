@@ -90,7 +90,7 @@ TEST_P(KernelsTest, MatchesInterpreter) {
     expectClose((*results)[i], (*expected)[i], test.tolerance,
                 "result " + std::to_string(i));
 
-  // Other ranges of blocks, other places: the same bits.
+  // Other ranges of blocks, other slots: the same bits.
   for (RunOptions options : {RunOptions{1, false}, RunOptions{3, true}}) {
     auto again = (*program)->run("main", inputs, options);
     ASSERT_TRUE(bool(again)) << llvm::toString(again.takeError());

@@ -29,8 +29,8 @@ int64_t middleOf(const QuantizedLayout &layout) {
 }
 
 std::string shapes(const QuantizedLayout &layout, int64_t middle) {
-  return fmt::format("{}x{}x{}", layout.strips(), middle,
-                     QuantizedLayout::kStrip);
+  return fmt::format("{}x{}x{}", layout.micropanels(), middle,
+                     QuantizedLayout::kMicropanel);
 }
 
 // e4m3 whose exponent and fraction are all ones is no number.
@@ -69,7 +69,7 @@ KernelCase make(const Shape &shape, const char *element, bool transposed,
                               transposed ? shape.k : shape.n,
                               transposed ? shape.n : shape.k, element),
               y = fmt::format("tensor<1x{}x{}xf32>", shape.rows, shape.n);
-  bool isStrips = !layout.hasScales();
+  bool isMicropanels = !layout.hasScales();
   std::string text = fmt::format(
       R"(
 func.func @main(%x: {0}, %q: {1}, %s: {2}, %b: tensor<{3}xf32>) -> {4} {{
@@ -77,8 +77,8 @@ func.func @main(%x: {0}, %q: {1}, %s: {2}, %b: tensor<{3}xf32>) -> {4} {{
   %p = graph.einsum "{8}" %x, %w : ({0}, {7}) -> {4}
 )",
       x, q, s, shape.n, y, shape.attributes(), transposed ? "transposed" : "",
-      w, transposed ? "btk,kn->btn" : "btk,nk->btn", isStrips ? "" : ", %s",
-      isStrips ? "" : ", " + s);
+      w, transposed ? "btk,kn->btn" : "btk,nk->btn",
+      isMicropanels ? "" : ", %s", isMicropanels ? "" : ", " + s);
   if (epilogue)
     text += fmt::format("  %c = graph.broadcast %b dims [2] : tensor<{0}xf32> "
                         "-> {1}\n  %d = graph.add %p, %c : {1}\n  %e = "
@@ -89,12 +89,14 @@ func.func @main(%x: {0}, %q: {1}, %s: {2}, %b: tensor<{3}xf32>) -> {4} {{
   bool isExact = std::string(element) == "f32";
   // In bf16 panels hold weights that are rounded to it; few rows are integers
   // of 15 bits.
-  double tolerance = isExact || isStrips ? 1e-5 : shape.rows > 16 ? 1e-2 : 1e-4;
+  double tolerance = isExact || isMicropanels ? 1e-5
+                     : shape.rows > 16        ? 1e-2
+                                              : 1e-4;
   KernelCase made{fmt::format("{}_{}{}{}", shape.name, element,
                               transposed ? "_transposed" : "",
                               epilogue ? "_gelu" : ""),
                   text, -1, 1, tolerance};
-  if (isStrips)
+  if (isMicropanels)
     return made;
   made.prepare = [layout](std::vector<interpreter::Tensor> &inputs) {
     drawValues(layout, inputs[1], inputs[2]);
@@ -157,8 +159,8 @@ func.func @main(%x: {0}, %q: {1}, %s: {2}, %r: {1}, %t: {2}, %g: {3}) -> {4} {{
   return made;
 }
 
-// The same with weights of bf16 in strips.
-KernelCase makeStrips(const Experts &experts) {
+// The same with weights of bf16 in micropanels.
+KernelCase makeMicropanels(const Experts &experts) {
   const Shape &shape = experts.matrix;
   auto count = int64_t(experts.offsets.size()) - 1;
   QuantizedLayout layout{count * shape.n, shape.k, 16, shape.group};
@@ -180,8 +182,8 @@ func.func @main(%x: {0}, %q: {1}, %r: {1}, %g: {2}) -> {3} {{
   return %y : {3}
 }})",
       x, q, g, y, w, shape.group);
-  KernelCase made{fmt::format("Experts{}Strips{}", experts.name, shape.k), text,
-                  -1, 1, 1e-5};
+  KernelCase made{fmt::format("Experts{}Micropanels{}", experts.name, shape.k),
+                  text, -1, 1, 1e-5};
   made.prepare = [=](std::vector<interpreter::Tensor> &inputs) {
     inputs[3].data = experts.offsets;
     auto owned = size_t(experts.offsets.back()) * size_t(shape.k);
@@ -285,7 +287,7 @@ std::vector<KernelCase> all() {
     for (const Shape &shape : floats)
       cases.push_back(make(shape, element, false, shape.rows % 2));
   cases.push_back(make(floats[1], "f32", true, true));
-  for (KernelCase &made : stripCases())
+  for (KernelCase &made : micropanelCases())
     cases.push_back(std::move(made));
   addExperts(cases);
   cases.push_back(make(few[4], "f32", true, true));
@@ -295,24 +297,24 @@ std::vector<KernelCase> all() {
 
 } // namespace
 
-std::vector<KernelCase> stripCases() {
+std::vector<KernelCase> micropanelCases() {
   std::vector<KernelCase> cases;
   // The last one has several chunks of the sum.
-  const Shape strips[] = {{"StripsOne", 1, 64, 64, 16, 32},
-                          {"StripsOneRagged", 1, 75, 105, 16, 32},
-                          {"StripsOneDeep", 1, 52, 2048, 16, 32},
-                          {"StripsFiveRows", 5, 300, 96, 16, 32},
-                          {"StripsSixteenRows", 16, 280, 200, 16, 32},
-                          {"StripsMany", 45, 128, 128, 16, 32},
-                          {"StripsManyRagged", 37, 70, 105, 16, 32},
-                          {"StripsManyRows", 300, 52, 64, 16, 32},
-                          {"StripsManyDeep", 290, 52, 5230, 16, 32},
-                          {"StripsPacked", 100, 300, 1120, 16, 32},
-                          {"StripsPackedRows", 600, 70, 640, 16, 32}};
-  for (const Shape &shape : strips)
+  const Shape micropanels[] = {{"MicropanelsOne", 1, 64, 64, 16, 32},
+                               {"MicropanelsOneRagged", 1, 75, 105, 16, 32},
+                               {"MicropanelsOneDeep", 1, 52, 2048, 16, 32},
+                               {"MicropanelsFiveRows", 5, 300, 96, 16, 32},
+                               {"MicropanelsSixteenRows", 16, 280, 200, 16, 32},
+                               {"MicropanelsMany", 45, 128, 128, 16, 32},
+                               {"MicropanelsManyRagged", 37, 70, 105, 16, 32},
+                               {"MicropanelsManyRows", 300, 52, 64, 16, 32},
+                               {"MicropanelsManyDeep", 290, 52, 5230, 16, 32},
+                               {"MicropanelsPacked", 100, 300, 1120, 16, 32},
+                               {"MicropanelsPackedRows", 600, 70, 640, 16, 32}};
+  for (const Shape &shape : micropanels)
     cases.push_back(make(shape, "bf16", false, shape.rows % 2));
-  cases.push_back(make(strips[1], "bf16", true, false));
-  cases.push_back(make(strips[6], "bf16", true, true));
+  cases.push_back(make(micropanels[1], "bf16", true, false));
+  cases.push_back(make(micropanels[6], "bf16", true, true));
   const Shape small{"", 0, 48, 64, 16, 32}, odd{"", 0, 80, 105, 16, 32},
       deep{"", 0, 304, 1152, 16, 32};
   // Few rows each; many, which are packed or, where terms are no whole
@@ -327,7 +329,7 @@ std::vector<KernelCase> stripCases() {
                              {"Many", {0, 16, 33, 129, 250}, 252, deep},
                              {"All", {0, 0, 1200, 1200}, 1200, small}};
   for (const Experts &each : experts)
-    cases.push_back(makeStrips(each));
+    cases.push_back(makeMicropanels(each));
   return cases;
 }
 
@@ -370,7 +372,7 @@ std::vector<KernelCase> gpuQuantCases() {
     cases.push_back(make(shape, "bf16", false, shape.rows > 3));
   cases.push_back(deepExperts());
   for (const KernelCase &one : quantCases())
-    if (one.name.find("Strips") == std::string::npos)
+    if (one.name.find("Micropanels") == std::string::npos)
       cases.push_back(one);
   for (KernelCase &one : cases)
     one.tolerance = 1e-5;

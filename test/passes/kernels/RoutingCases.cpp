@@ -22,7 +22,7 @@ KernelCase topK(int rows, int n, int k, const std::string &element) {
           fmt::format(R"(
 func.func @main(%s: {0}) -> ({1}, {2}) {{
   %i = graph.top_k %s : ({0}) -> {1}
-  %y = graph.pick %s at %i : ({0}, {1}) -> {2}
+  %y = graph.take_along_axis %s at %i : ({0}, {1}) -> {2}
   return %i, %y : {1}, {2}
 }})",
                       s, i, y),
@@ -79,10 +79,10 @@ KernelCase rows(int tokens, int k, int width, const std::string &element) {
   return {fmt::format("Rows_{}x{}x{}_{}", tokens, k, width, element),
           fmt::format(R"(
 func.func @main(%x: {0}, %y: {1}, %p: {2}, %w: {3}) -> ({1}, {1}, {0}, {0}) {{
-  %a = graph.dispatch_rows %x places %p : ({0}, {2}) -> {1}
-  %b = graph.dispatch_rows %x places %p weights %w : ({0}, {2}, {3}) -> {1}
-  %c = graph.combine_rows %y places %p : ({1}, {2}) -> {0}
-  %d = graph.combine_rows %y places %p weights %w : ({1}, {2}, {3}) -> {0}
+  %a = graph.dispatch_rows %x slots %p : ({0}, {2}) -> {1}
+  %b = graph.dispatch_rows %x slots %p weights %w : ({0}, {2}, {3}) -> {1}
+  %c = graph.combine_rows %y slots %p : ({1}, {2}) -> {0}
+  %d = graph.combine_rows %y slots %p weights %w : ({1}, {2}, {3}) -> {0}
   return %a, %b, %c, %d : {1}, {1}, {0}, {0}
 }})",
                       x, y, p, w),
@@ -90,10 +90,10 @@ func.func @main(%x: {0}, %y: {1}, %p: {2}, %w: {3}) -> ({1}, {1}, {0}, {0}) {{
           2,
           element == "f32" ? 1e-6 : 1e-2,
           [=](auto &inputs) {
-            // Every fifth goes nowhere; places fall from the last but two.
-            auto &places = inputs[2].data;
-            for (size_t i = 0; i < places.size(); ++i)
-              places[i] = i % 5 == 4 ? -1 : all - 3 - static_cast<int>(i);
+            // Every fifth goes nowhere; slots fall from the last but two.
+            auto &slots = inputs[2].data;
+            for (size_t i = 0; i < slots.size(); ++i)
+              slots[i] = i % 5 == 4 ? -1 : all - 3 - static_cast<int>(i);
           }};
 }
 
@@ -103,11 +103,11 @@ func.func @main(%x: tensor<75x32xf32>, %r: tensor<6x32xf32>, %v: tensor<6x40x32x
   %s = graph.einsum "tk,ek->te" %x, %r : (tensor<75x32xf32>, tensor<6x32xf32>) -> tensor<75x6xf32>
   %q = graph.softmax %s : tensor<75x6xf32>
   %i = graph.top_k %q : (tensor<75x6xf32>) -> tensor<75x2xi32>
-  %w = graph.pick %q at %i : (tensor<75x6xf32>, tensor<75x2xi32>) -> tensor<75x2xf32>
+  %w = graph.take_along_axis %q at %i : (tensor<75x6xf32>, tensor<75x2xi32>) -> tensor<75x2xf32>
   %o, %p = graph.group_rows %i : (tensor<75x2xi32>) -> (tensor<7xi32>, tensor<75x2xi32>)
-  %a = graph.dispatch_rows %x places %p : (tensor<75x32xf32>, tensor<75x2xi32>) -> tensor<150x32xf32>
+  %a = graph.dispatch_rows %x slots %p : (tensor<75x32xf32>, tensor<75x2xi32>) -> tensor<150x32xf32>
   %b = graph.grouped_matmul %a, %v groups %o {transposed} : (tensor<150x32xf32>, tensor<6x40x32xf32>, tensor<7xi32>) -> tensor<150x40xf32>
-  %y = graph.combine_rows %b places %p weights %w : (tensor<150x40xf32>, tensor<75x2xi32>, tensor<75x2xf32>) -> tensor<75x40xf32>
+  %y = graph.combine_rows %b slots %p weights %w : (tensor<150x40xf32>, tensor<75x2xi32>, tensor<75x2xf32>) -> tensor<75x40xf32>
   return %y, %o : tensor<75x40xf32>, tensor<7xi32>
 })";
 

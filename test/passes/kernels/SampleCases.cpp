@@ -51,7 +51,7 @@ double word(uint64_t bits) { return int32_t(uint32_t(bits)); }
 
 /// Logits in steps of 1 / `steps`, so that many are equal; all allowed, none
 /// changed.
-void prepare(const Shape &s, const std::vector<Wish> &wishes, double steps,
+void prepare(const Shape &s, const std::vector<Wish> &samplings, double steps,
              Tensors &inputs) {
   for (double &logit : inputs[0].data)
     logit = float(std::round(logit * steps) / steps);
@@ -61,15 +61,15 @@ void prepare(const Shape &s, const std::vector<Wish> &wishes, double steps,
     token = -1;
   SplitMix64 random(s.vocab + 7);
   for (int b = 0; b < s.batch; ++b) {
-    const Wish &wish = wishes[b % wishes.size()];
+    const Wish &sampling = samplings[b % samplings.size()];
     double *options = &inputs[4].data[2 * b], *limits = &inputs[5].data[4 * b];
-    options[0] = wish.temperature, options[1] = wish.minP;
-    limits[0] = word(wish.topK), limits[1] = word(wish.topP * 0x1p32);
+    options[0] = sampling.temperature, options[1] = sampling.minP;
+    limits[0] = word(sampling.topK), limits[1] = word(sampling.topP * 0x1p32);
     limits[2] = word(random()), limits[3] = word(random());
   }
 }
 
-const std::vector<Wish> &wishes() {
+const std::vector<Wish> &samplings() {
   static const std::vector<Wish> all = {{0},
                                         {1},
                                         {0.7},
@@ -88,7 +88,7 @@ const std::vector<Wish> &wishes() {
 KernelCase drawing(const char *name, const Shape &s, double steps) {
   return {
       fmt::format("Sample{}", name), text(s), -6, 6, 0, [=](Tensors &inputs) {
-        prepare(s, wishes(), steps, inputs);
+        prepare(s, samplings(), steps, inputs);
       }};
 }
 
@@ -104,7 +104,7 @@ KernelCase changing() {
                     b == 4 ? (w == 3 ? word(1u << 8) : 0)
                            : word(b % 2 ? 0x5555aaaa : 0xffffffff);
               for (int i = 0; i < 4 * b; ++i) {
-                // Some places have no token.
+                // Some slots have no token.
                 inputs[2].data[b * s.entries + i] =
                     i == 5   ? -1
                     : i == 9 ? s.vocab

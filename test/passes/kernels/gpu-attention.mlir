@@ -9,7 +9,7 @@
 // CHECK-DAG:     %[[Q:.*]] = tile.ring : <1 stages, 2 consumers>
 // CHECK:         %[[K:.*]] = tile.ring : <2 stages, 2 consumers>
 // CHECK:         %[[V:.*]] = tile.ring : <2 stages, 2 consumers>
-// CHECK:         tile.roles registers [24, 240] producer {
+// CHECK:         tile.warp_specialize registers [24, 240] producer {
 // CHECK:           tile.acquire %[[Q]] bytes 32768
 // CHECK:           tile.bulk_copy %{{.*}} along [1, 3] to %[[QUERIES]]
 // CHECK:           scf.for
@@ -24,12 +24,12 @@
 // CHECK:           tile.mma_wait
 // CHECK:           tile.release last %[[K]]
 // CHECK:           scf.for
-// CHECK:             tile.turn take
+// CHECK:             tile.ping_pong take
 // CHECK:             tile.await %[[K]]
 // CHECK:             %[[SCORES:.*]] = tile.mma_async
 // CHECK:             tile.await %[[V]]
 // CHECK:             %[[OUTPUT:.*]] = tile.mma_async
-// CHECK:             tile.turn pass
+// CHECK:             tile.ping_pong pass
 // CHECK:             tile.mma_wait %[[SCORES]] pending 1
 // CHECK:             tile.release last %[[K]]
 // CHECK:             math.exp2
@@ -53,10 +53,10 @@ func.func @main(%q: tensor<2x300x4x128xbf16>, %k: tensor<2x300x2x128xbf16>, %v: 
 // Rows of 20 elements are no multiples of 16 bytes: all threads copy them.
 
 // CHECK-LABEL: tile.kernel @attention_1
-// CHECK-NOT:     tile.roles
+// CHECK-NOT:     tile.warp_specialize
 // CHECK:         tile.copy
 // CHECK:         tile.mma
-// CHECK-NOT:     tile.roles
+// CHECK-NOT:     tile.warp_specialize
 // CHECK:         tile.return
 func.func @heads_of_20(%q: tensor<2x300x4x20xbf16>, %k: tensor<2x300x2x20xbf16>, %v: tensor<2x300x2x20xbf16>) -> (tensor<2x300x4x20xbf16>, tensor<2x4x300xf32>) {
   %y:2 = graph.cluster attention "attention"(%q, %k, %v) : (tensor<2x300x4x20xbf16>, tensor<2x300x2x20xbf16>, tensor<2x300x2x20xbf16>) -> (tensor<2x300x4x20xbf16>, tensor<2x4x300xf32>) {

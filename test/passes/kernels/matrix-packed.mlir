@@ -21,7 +21,7 @@
 // CHECK-DAG: %[[SUMS:.*]] = tile.alloc : memref<1x64x32xf32, #tile.shared>
 // CHECK:     tile.mma_staged %[[X]]{{.*}} onto %[[SUMS]]{{.*}} keep %true depth %c448 shape [64,
 // CHECK:     tile.store {{.*}} : vector<2x32xf32>
-// CHECK:     } {tile.beside}
+// CHECK:     } {tile.interleave}
 // CHECK:     tile.mma_staged %[[X]]{{.*}} onto %[[SUMS]]{{.*}} shape [64,
 // CHECK:     tile.mma_staged %[[X]]{{.*}} onto %[[SUMS]]{{.*}} shape [32,
 
@@ -60,10 +60,10 @@ func.func @packed(%x: tensor<96x896xbf16>, %w: tensor<4x896x16xbf16>, %v: tensor
 // WIDE:      scf.for
 // WIDE:        memref.prefetch
 // WIDE:        tile.store {{.*}}, %[[PANELS]]
-// WIDE:      } {tile.beside}
+// WIDE:      } {tile.interleave}
 // WIDE:      scf.for
 // WIDE:        tile.store
-// WIDE:      } {tile.beside}
+// WIDE:      } {tile.interleave}
 
 func.func @wide(%x: tensor<96x896xbf16>, %w: tensor<8x224x16xi32>, %s: tensor<8x28x16xf16>) -> tensor<96x128xf32> {
   %r = graph.cluster contraction "wide"(%x, %w, %s) : (tensor<96x896xbf16>, tensor<8x224x16xi32>, tensor<8x28x16xf16>) -> tensor<96x128xf32> {

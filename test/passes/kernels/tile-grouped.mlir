@@ -27,7 +27,7 @@
 // CPU:           tile.mma {{.*}} vector<1x16xf32>
 // GPU:         %[[OWNED:.*]] = arith.cmpi sgt
 // GPU:         %[[USED:.*]] = arith.cmpi sgt
-// GPU:         tile.roles producer {
+// GPU:         tile.warp_specialize producer {
 // GPU-NEXT:      scf.if %[[OWNED]] {
 // GPU:             tile.bulk_copy %{{.*}} : memref<300x64xbf16
 // GPU:             tile.bulk_copy %{{.*}} : memref<3x96x64xbf16
@@ -63,7 +63,7 @@ func.func @padded(%x: tensor<3x40x64xbf16>, %w: tensor<3x96x64xbf16>, %g: tensor
 // CHECK:       %[[BEGIN:.*]] = memref.load %arg3
 // CHECK:       %[[END:.*]] = memref.load %arg3
 // CPU:         scf.if
-// GPU-NOT:     tile.roles
+// GPU-NOT:     tile.warp_specialize
 // GPU:         tile.copy {{.*}} bound
 // GPU:         scf.for
 // GPU:           tile.wait

@@ -1,5 +1,5 @@
 // Products in parts: of what is gathered and of what is scattered, a part is on its way while another is multiplied.
-// RUN: tessera-opt %s --decompose-collectives --partition-to-local --canonicalize --cse --fuse --verify-fused --order-collectives --bucket-collectives --overlap-collectives --verify-overlap | FileCheck %s
+// RUN: tessera-opt %s --collective-matmul --partition-to-local --canonicalize --cse --fuse --verify-fused --order-collectives --bucket-collectives --overlap-collectives --verify-overlap | FileCheck %s
 
 // CHECK-LABEL: func.func @feed_forward
 // CHECK: %[[P:.*]] = dist.permute %arg0 targets [1, 0] over {{.*}} -> !dist.pending

@@ -169,7 +169,7 @@ module @cpu attributes {tile.target = "cpu:avx2"} {
 }
 func.func @read_induction(%x: tensor<i32> {graph.input = "x"}) {
   %r = graph.loop 4 (%i, %k = %x) : (tensor<i32>) {
-    // expected-error@+1 {{reads an induction value, which has no place; materialize-counters gives it one}}
+    // expected-error@+1 {{reads an induction value, which has no place; materialize-induction-variables gives it one}}
     tile.launch @use(%i) blocks [1] sizes [] : (tensor<i32>) -> ()
     graph.yield %k : tensor<i32>
   }
@@ -186,7 +186,7 @@ module @cpu attributes {tile.target = "cpu:avx2"} {
 }
 func.func @overwrite_induction(%x: tensor<i32> {graph.input = "x"}) {
   %r = graph.loop 4 (%i, %k = %x) : (tensor<i32>) {
-    // expected-error@+1 {{reads an induction value, which has no place; materialize-counters gives it one}}
+    // expected-error@+1 {{reads an induction value, which has no place; materialize-induction-variables gives it one}}
     %n = tile.launch @add(%i) blocks [1] sizes [] : (tensor<i32>) -> tensor<i32>
     graph.yield %n : tensor<i32>
   }
@@ -197,7 +197,7 @@ func.func @overwrite_induction(%x: tensor<i32> {graph.input = "x"}) {
 
 func.func @carry_induction(%x: tensor<i32> {graph.input = "x"}) {
   %r = graph.loop 4 (%i, %k = %x) : (tensor<i32>) {
-    // expected-error@+1 {{reads an induction value, which has no place; materialize-counters gives it one}}
+    // expected-error@+1 {{reads an induction value, which has no place; materialize-induction-variables gives it one}}
     graph.yield %i : tensor<i32>
   }
   return
@@ -207,7 +207,7 @@ func.func @carry_induction(%x: tensor<i32> {graph.input = "x"}) {
 
 func.func @start_from_induction(%x: tensor<i32> {graph.input = "x"}) {
   %r = graph.loop 4 (%i, %k = %x) : (tensor<i32>) {
-    // expected-error@+1 {{reads an induction value, which has no place; materialize-counters gives it one}}
+    // expected-error@+1 {{reads an induction value, which has no place; materialize-induction-variables gives it one}}
     %s = graph.loop 4 (%j, %l = %i) : (tensor<i32>) {
       graph.yield %l : tensor<i32>
     }

@@ -10,7 +10,7 @@
 func.func @init(%seed: tensor<1xi64> {graph.input = "seed"}) -> (
     tensor<40x96xf32> {graph.role = #graph<role parameter>, graph.state = "table"}, tensor<96x130xf32> {graph.role = #graph<role parameter>, graph.state = "up"},
     tensor<96x130xf32> {graph.role = #graph<role parameter>, graph.state = "down"}, tensor<8x96xf32> {graph.role = #graph<role parameter>, graph.state = "small"},
-    tensor<40x96xf32> {graph.role = #graph<role parameter>, graph.state = "wide", graph.wide}, tensor<96xf32> {graph.role = #graph<role parameter>, graph.state = "norm"}) {
+    tensor<40x96xf32> {graph.role = #graph<role parameter>, graph.state = "wide", graph.keep_f32}, tensor<96xf32> {graph.role = #graph<role parameter>, graph.state = "norm"}) {
   %t = graph.constant dense<1.0> : tensor<40x96xf32>
   %u = graph.constant dense<1.0> : tensor<96x130xf32>
   %s = graph.constant dense<1.0> : tensor<8x96xf32>
@@ -50,7 +50,7 @@ func.func private @layer(%x: tensor<1x96xf32>, %u: tensor<96x130xf32>, %d: tenso
 func.func @decode_1(
     %t: tensor<40x96xf32> {graph.role = #graph<role parameter>, graph.state = "table"}, %u: tensor<96x130xf32> {graph.role = #graph<role parameter>, graph.state = "up"},
     %d: tensor<96x130xf32> {graph.role = #graph<role parameter>, graph.state = "down"}, %s: tensor<8x96xf32> {graph.role = #graph<role parameter>, graph.state = "small"},
-    %w: tensor<40x96xf32> {graph.role = #graph<role parameter>, graph.state = "wide", graph.wide}, %n: tensor<96xf32> {graph.role = #graph<role parameter>, graph.state = "norm"},
+    %w: tensor<40x96xf32> {graph.role = #graph<role parameter>, graph.state = "wide", graph.keep_f32}, %n: tensor<96xf32> {graph.role = #graph<role parameter>, graph.state = "norm"},
     %i: tensor<1xi32> {graph.input = "tokens"}) -> (tensor<1x40xf32> {graph.output = "logits"}, tensor<1x8xf32> {graph.output = "a"}, tensor<1x40xf32> {graph.output = "b"}) {
   %x = graph.embedding %t, %i : (tensor<40x96xf32>, tensor<1xi32>) -> tensor<1x96xf32>
   %y = call @layer(%x, %u, %d) : (tensor<1x96xf32>, tensor<96x130xf32>, tensor<96x130xf32>) -> tensor<1x96xf32>

@@ -74,7 +74,7 @@ OpCase moved(const std::string &op, const std::string &from,
   for (const std::string &type : types)
     all += (all.empty() ? "T<" : ", T<") + type + ">";
   OpCase made{function(types,
-                       op + " %a0 places %a1 " +
+                       op + " %a0 slots %a1 " +
                            (weighted ? "weights %a2 " : "") + ": (" + all +
                            ") -> T<" + to + ">",
                        {to})};
@@ -84,7 +84,7 @@ OpCase moved(const std::string &op, const std::string &from,
 
 OpCase dotRows(const std::string &rows) {
   OpCase made{function({"4x5xf64", rows, "4x2xi32"},
-                       "dot_rows %a0, %a1 places %a2 : (T<4x5xf64>, T<" + rows +
+                       "dot_rows %a0, %a1 slots %a2 : (T<4x5xf64>, T<" + rows +
                            ">, T<4x2xi32>) -> T<4x2xf64>",
                        {"4x2xf64"})};
   made.indices = {{4, 0, -1, 2, 5, -1, 1, 6}};
@@ -98,7 +98,7 @@ OpCase exchanged(const std::string &op, const std::vector<std::string> &out) {
     types += (types.empty() ? "T<" : ", T<") + type + ">";
   OpCase made{function({"8x5xf64", "4x2xi32", "3xi32"},
                        op +
-                           " %a0 places %a1 groups %a2 : (T<8x5xf64>, "
+                           " %a0 slots %a1 groups %a2 : (T<8x5xf64>, "
                            "T<4x2xi32>, T<3xi32>) -> (" +
                            types + ")",
                        out)};
@@ -359,7 +359,7 @@ std::multimap<std::string, OpCase> routing() {
       {"top_k",
        {function({"3x4x5xf64"}, "top_k %a0 : (T<3x4x5xf64>) -> T<3x4x2xi32>",
                  {"3x4x2xi32"})}},
-      {"pick",
+      {"take_along_axis",
        {function({"3x2x5xf64", "3x2x4xi32"},
                  "pick %a0 at %a1 : (T<3x2x5xf64>, T<3x2x4xi32>) -> "
                  "T<3x2x4xf64>",

@@ -18,10 +18,10 @@ namespace {
 
 using Axes = SmallVector<unsigned, 2>;
 
-/// Which axes cut each letter of a rule, and along which operands are parts.
+/// Which axes cut each loopDim of a rule, and along which operands are parts.
 struct Cut {
   SmallVector<int64_t, 2> mesh; ///< sizes of axes "a" and "b"
-  std::vector<Axes> letters;
+  std::vector<Axes> loops;
   Axes parts = {};
   SmallVector<unsigned, 2> linear = {}; ///< the operands that are
 };
@@ -30,9 +30,9 @@ std::string text(const Cut &cut) {
   std::string result = "mesh";
   for (int64_t size : cut.mesh)
     result += " " + std::to_string(size);
-  for (auto [letter, axes] : llvm::enumerate(cut.letters))
+  for (auto [loopDim, axes] : llvm::enumerate(cut.loops))
     for (unsigned axis : axes)
-      result += ", letter " + std::to_string(letter) + " along " + "ab"[axis];
+      result += ", loopDim " + std::to_string(loopDim) + " along " + "ab"[axis];
   for (unsigned axis : cut.parts)
     result += std::string(", parts along ") + "ab"[axis];
   return result;
@@ -113,19 +113,19 @@ private:
     for (const OpRule::Dim &names : dims) {
       DimPlacement &dim = placement.dims.emplace_back();
       for (unsigned name : names)
-        dim.push_back({rule.letters[name].size, cut.letters[name]});
+        dim.push_back({rule.loops[name].size, cut.loops[name]});
     }
     return placement;
   }
 
   Axes summedOutside(const OpRule::Dims &dims) const {
     Axes axes;
-    for (auto [name, letter] : llvm::enumerate(rule.letters)) {
+    for (auto [name, loopDim] : llvm::enumerate(rule.loops)) {
       bool inside = llvm::any_of(dims, [&](const OpRule::Dim &dim) {
         return llvm::is_contained(dim, name);
       });
-      if (letter.kind == LetterKind::sum && !inside)
-        llvm::append_range(axes, cut.letters[name]);
+      if (loopDim.kind == LoopKind::sum && !inside)
+        llvm::append_range(axes, cut.loops[name]);
     }
     return axes;
   }
@@ -233,24 +233,24 @@ bool check(const OpCase &from, const Cut &cut) {
 
 //===--- all cuts ---------------------------------------------------------===//
 
-// Of one letter along one axis and along two, of every two letters, and of
-// parts along an axis beside a letter.
+// Of one loopDim along one axis and along two, of every two loops, and of
+// parts along an axis beside a loopDim.
 std::vector<Cut> cutsOf(const OpRule &rule) {
   std::vector<Cut> cuts;
-  size_t count = rule.letters.size();
+  size_t count = rule.loops.size();
   auto add = [&](SmallVector<int64_t, 2> mesh,
-                 ArrayRef<std::pair<unsigned, Axes>> letters) -> Cut * {
+                 ArrayRef<std::pair<unsigned, Axes>> loops) -> Cut * {
     Cut cut{mesh, std::vector<Axes>(count)};
-    for (const auto &[letter, axes] : letters) {
+    for (const auto &[loopDim, axes] : loops) {
       int64_t pieces = 1;
       for (unsigned axis : axes)
         pieces *= mesh[axis];
       // Rows in each device's own order are only seen in whole models.
-      if (rule.letters[letter].kind == LetterKind::whole ||
-          rule.letters[letter].kind == LetterKind::own ||
-          rule.letters[letter].size < pieces)
+      if (rule.loops[loopDim].kind == LoopKind::whole ||
+          rule.loops[loopDim].kind == LoopKind::own ||
+          rule.loops[loopDim].size < pieces)
         return nullptr;
-      cut.letters[letter] = axes;
+      cut.loops[loopDim] = axes;
     }
     cuts.push_back(std::move(cut));
     return &cuts.back();
@@ -266,10 +266,10 @@ std::vector<Cut> cutsOf(const OpRule &rule) {
   }
   for (const auto &set : rule.linear)
     for (unsigned i = 0; i <= count; ++i) {
-      SmallVector<std::pair<unsigned, Axes>> letter;
+      SmallVector<std::pair<unsigned, Axes>> loopDim;
       if (i < count)
-        letter.push_back({i, {1}});
-      if (Cut *cut = add({2, 2}, letter))
+        loopDim.push_back({i, {1}});
+      if (Cut *cut = add({2, 2}, loopDim))
         cut->parts = {0}, cut->linear = set;
     }
   return cuts;
@@ -311,19 +311,19 @@ TEST_P(Ops, HaveRulesThatNameTheirLoops) {
     Parsed parsed(it->second);
     ASSERT_TRUE(parsed.module);
     OpRule rule = *ruleOf(parsed.op);
-    auto has = [](const OpRule::Dims &dims, unsigned letter) {
+    auto has = [](const OpRule::Dims &dims, unsigned loopDim) {
       return llvm::any_of(dims, [&](const OpRule::Dim &dim) {
-        return llvm::is_contained(dim, letter);
+        return llvm::is_contained(dim, loopDim);
       });
     };
-    for (auto [i, letter] : llvm::enumerate(rule.letters)) {
+    for (auto [i, loopDim] : llvm::enumerate(rule.loops)) {
       // Groups beside rows that are sent are those of all columns.
       for (auto [number, dims] : llvm::enumerate(rule.results))
-        EXPECT_TRUE(letter.kind != LetterKind::free || has(dims, i) ||
+        EXPECT_TRUE(loopDim.kind != LoopKind::free || has(dims, i) ||
                     (rule.sentResult && number != *rule.sentResult))
             << it->second.text << "\nletter " << i;
       EXPECT_TRUE(
-          letter.kind != LetterKind::sum ||
+          loopDim.kind != LoopKind::sum ||
           llvm::any_of(rule.operands,
                        [&](const OpRule::Dims &dims) { return has(dims, i); }))
           << it->second.text << "\nletter " << i;
@@ -334,7 +334,7 @@ TEST_P(Ops, HaveRulesThatNameTheirLoops) {
       for (auto [size, names] : llvm::zip(shape, dims)) {
         int64_t product = 1;
         for (unsigned name : names)
-          product *= rule.letters[name].size;
+          product *= rule.loops[name].size;
         EXPECT_EQ(product, size) << it->second.text;
       }
     };

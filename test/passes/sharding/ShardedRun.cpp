@@ -1,7 +1,7 @@
 #include "test/passes/sharding/ShardedRun.h"
 #include "compiler/interpreter/MeshGrid.h"
 #include "compiler/interpreter/MeshInterpreter.h"
-#include "dialects/dist/InPartsAttr.h"
+#include "dialects/dist/CollectiveMatmulAttr.h"
 #include "passes/sharding/OpSearch.h"
 #include "passes/sharding/Sharding.h"
 #include "passes/sharding/WriteShardings.h"
@@ -104,10 +104,11 @@ bool assignRandomCuts(ModuleOp module, int64_t data, int64_t tensor,
 int64_t decomposeCollectives(ModuleOp module) {
   int64_t marks = 0;
   if (runPipeline(module, [](OpPassManager &pipeline) {
-        pipeline.addPass(createDecomposeCollectives({"on", false}));
+        pipeline.addPass(createCollectiveMatmul({"on", false}));
       }))
-    module.walk(
-        [&](dist::ReshardOp op) { marks += op->hasAttr(dist::kInPartsAttr); });
+    module.walk([&](dist::ReshardOp op) {
+      marks += op->hasAttr(dist::kCollectiveMatmulAttr);
+    });
   return marks;
 }
 

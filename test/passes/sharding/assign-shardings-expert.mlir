@@ -14,7 +14,7 @@
 // EXPERT: %[[X:.*]] = dist.reshard %{{.*}} to <@mesh, [{}, {}]> : tensor<8x6xf32>
 // EXPERT: %[[IDS:.*]] = dist.reshard %{{.*}} to <@mesh, [{}, {}]> : tensor<8x2xi32>
 // EXPERT: %{{.*}}, %[[PLACES:.*]] = graph.group_rows %[[IDS]] {dist.shardings = [#dist.sharding<@mesh, [{}], own {"expert"}>, #dist.sharding<@mesh, [{}, {}], own {"expert"}>]}
-// EXPERT: graph.dispatch_rows %[[X]] places %[[PLACES]] {dist.shardings = [#dist.sharding<@mesh, [{}, {}], own {"expert"}>]}
+// EXPERT: graph.dispatch_rows %[[X]] slots %[[PLACES]] {dist.shardings = [#dist.sharding<@mesh, [{}, {}], own {"expert"}>]}
 // EXPERT: graph.silu {{.*}} {dist.shardings = [#dist.sharding<@mesh, [{}, {}], own {"expert"}>]}
 // EXPERT: %[[Y:.*]] = graph.combine_rows {{.*}} {dist.shardings = [#dist.sharding<@mesh, [{}, {}], partial sum {"expert"}>]}
 // EXPERT: dist.reshard %[[Y]] to <@mesh, [{"expert"}, {}]>

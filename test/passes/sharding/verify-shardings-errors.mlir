@@ -291,7 +291,7 @@ func.func @f(%x: tensor<4xf32> {dist.sharding = #dist.sharding<@mesh, [{}], own 
 dist.mesh @mesh [#dist.axis<"a" = 2 memory>]
 func.func @f(%ids: tensor<4x1xi32> {dist.sharding = #dist.sharding<@mesh, [{"a"}, {}]>}) {
   // expected-error @+1 {{operand 0 dimension 0 is cut along {"a"}, along which all devices have one order of rows}}
-  %offsets, %places = graph.group_rows %ids {dist.shardings = [#dist.sharding<@mesh, [{}]>, #dist.sharding<@mesh, [{"a"}, {}]>]} : (tensor<4x1xi32>) -> (tensor<3xi32>, tensor<4x1xi32>)
+  %offsets, %slots = graph.group_rows %ids {dist.shardings = [#dist.sharding<@mesh, [{}]>, #dist.sharding<@mesh, [{"a"}, {}]>]} : (tensor<4x1xi32>) -> (tensor<3xi32>, tensor<4x1xi32>)
   return
 }
 
@@ -300,8 +300,8 @@ func.func @f(%ids: tensor<4x1xi32> {dist.sharding = #dist.sharding<@mesh, [{"a"}
 // There is no order in which rows of several devices could stand together.
 dist.mesh @mesh [#dist.axis<"a" = 2 memory>]
 func.func @f(%ids: tensor<4x1xi32> {dist.sharding = #dist.sharding<@mesh, [{"a"}, {}]>}, %x: tensor<4x3xf32> {dist.sharding = #dist.sharding<@mesh, [{"a"}, {}]>}) {
-  %offsets, %places = graph.group_rows %ids {dist.shardings = [#dist.sharding<@mesh, [{}], own {"a"}>, #dist.sharding<@mesh, [{"a"}, {}], own {"a"}>]} : (tensor<4x1xi32>) -> (tensor<3xi32>, tensor<4x1xi32>)
-  %rows = graph.dispatch_rows %x places %places {dist.shardings = [#dist.sharding<@mesh, [{"a"}, {}], own {"a"}>]} : (tensor<4x3xf32>, tensor<4x1xi32>) -> tensor<4x3xf32>
+  %offsets, %slots = graph.group_rows %ids {dist.shardings = [#dist.sharding<@mesh, [{}], own {"a"}>, #dist.sharding<@mesh, [{"a"}, {}], own {"a"}>]} : (tensor<4x1xi32>) -> (tensor<3xi32>, tensor<4x1xi32>)
+  %rows = graph.dispatch_rows %x slots %slots {dist.shardings = [#dist.sharding<@mesh, [{"a"}, {}], own {"a"}>]} : (tensor<4x3xf32>, tensor<4x1xi32>) -> tensor<4x3xf32>
   // expected-error @+1 {{the input is [{"a"}, {}] own {"a"}, but its result is [{}, {}]}}
   %all = dist.reshard %rows to <@mesh, [{}, {}]> : tensor<4x3xf32>
   return
@@ -311,9 +311,9 @@ func.func @f(%ids: tensor<4x1xi32> {dist.sharding = #dist.sharding<@mesh, [{"a"}
 
 dist.mesh @mesh [#dist.axis<"a" = 2 memory>]
 func.func @f(%ids: tensor<4x1xi32> {dist.sharding = #dist.sharding<@mesh, [{"a"}, {}]>}, %x: tensor<4x3xf32> {dist.sharding = #dist.sharding<@mesh, [{"a"}, {}]>}) {
-  %offsets, %places = graph.group_rows %ids {dist.shardings = [#dist.sharding<@mesh, [{}], own {"a"}>, #dist.sharding<@mesh, [{"a"}, {}], own {"a"}>]} : (tensor<4x1xi32>) -> (tensor<3xi32>, tensor<4x1xi32>)
+  %offsets, %slots = graph.group_rows %ids {dist.shardings = [#dist.sharding<@mesh, [{}], own {"a"}>, #dist.sharding<@mesh, [{"a"}, {}], own {"a"}>]} : (tensor<4x1xi32>) -> (tensor<3xi32>, tensor<4x1xi32>)
   // expected-error @+1 {{result 0 is [{"a"}, {}], but the op makes rows of each device along {"a"}}}
-  %rows = graph.dispatch_rows %x places %places {dist.shardings = [#dist.sharding<@mesh, [{"a"}, {}]>]} : (tensor<4x3xf32>, tensor<4x1xi32>) -> tensor<4x3xf32>
+  %rows = graph.dispatch_rows %x slots %slots {dist.shardings = [#dist.sharding<@mesh, [{"a"}, {}]>]} : (tensor<4x3xf32>, tensor<4x1xi32>) -> tensor<4x3xf32>
   return
 }
 
@@ -321,9 +321,9 @@ func.func @f(%ids: tensor<4x1xi32> {dist.sharding = #dist.sharding<@mesh, [{"a"}
 
 dist.mesh @mesh [#dist.axis<"a" = 2 memory>]
 func.func @f(%ids: tensor<4x1xi32> {dist.sharding = #dist.sharding<@mesh, [{"a"}, {}]>}) {
-  %offsets, %places = graph.group_rows %ids {dist.shardings = [#dist.sharding<@mesh, [{}], own {"a"}>, #dist.sharding<@mesh, [{"a"}, {}], own {"a"}>]} : (tensor<4x1xi32>) -> (tensor<3xi32>, tensor<4x1xi32>)
+  %offsets, %slots = graph.group_rows %ids {dist.shardings = [#dist.sharding<@mesh, [{}], own {"a"}>, #dist.sharding<@mesh, [{"a"}, {}], own {"a"}>]} : (tensor<4x1xi32>) -> (tensor<3xi32>, tensor<4x1xi32>)
   // expected-error @+1 {{operand 0 is [{"a"}, {}] own {"a"}, but the op wants no rows that are numbered by device}}
-  %turned = graph.transpose %places [1, 0] {dist.shardings = [#dist.sharding<@mesh, [{}, {"a"}]>]} : tensor<4x1xi32> -> tensor<1x4xi32>
+  %turned = graph.transpose %slots [1, 0] {dist.shardings = [#dist.sharding<@mesh, [{}, {"a"}]>]} : tensor<4x1xi32> -> tensor<1x4xi32>
   return
 }
 
@@ -332,8 +332,8 @@ func.func @f(%ids: tensor<4x1xi32> {dist.sharding = #dist.sharding<@mesh, [{"a"}
 // All rows with half of the matrices.
 dist.mesh @mesh [#dist.axis<"a" = 2 memory>]
 func.func @f(%ids: tensor<4x1xi32>, %x: tensor<4x3xf32>, %w: tensor<2x3x3xf32>) {
-  %offsets, %places = graph.group_rows %ids {dist.shardings = [#dist.sharding<@mesh, [{}], own {"a"}>, #dist.sharding<@mesh, [{}, {}], own {"a"}>]} : (tensor<4x1xi32>) -> (tensor<3xi32>, tensor<4x1xi32>)
-  %rows = graph.dispatch_rows %x places %places {dist.shardings = [#dist.sharding<@mesh, [{}, {}], own {"a"}>]} : (tensor<4x3xf32>, tensor<4x1xi32>) -> tensor<4x3xf32>
+  %offsets, %slots = graph.group_rows %ids {dist.shardings = [#dist.sharding<@mesh, [{}], own {"a"}>, #dist.sharding<@mesh, [{}, {}], own {"a"}>]} : (tensor<4x1xi32>) -> (tensor<3xi32>, tensor<4x1xi32>)
+  %rows = graph.dispatch_rows %x slots %slots {dist.shardings = [#dist.sharding<@mesh, [{}, {}], own {"a"}>]} : (tensor<4x3xf32>, tensor<4x1xi32>) -> tensor<4x3xf32>
   // expected-error @+1 {{has rows of each device along {"a"}, which cuts neither rows nor groups}}
   %y = graph.grouped_matmul %rows, %w groups %offsets {dist.shardings = [#dist.sharding<@mesh, [{}, {}], own {"a"}>]} : (tensor<4x3xf32>, tensor<2x3x3xf32>, tensor<3xi32>) -> tensor<4x3xf32>
   return
@@ -346,7 +346,7 @@ func.func @f(%ids: tensor<4x1xi32>, %x: tensor<4x3xf32>, %w: tensor<2x3x3xf32>) 
 dist.mesh @mesh [#dist.axis<"tensor" = 2 memory>]
 func.func @f(%x: tensor<5x3xf32> {dist.sharding = #dist.sharding<@mesh, [{"tensor"}, {}]>}, %w: tensor<3x3xf32>) {
   // expected-error @+1 {{cannot go in parts: shares of 5 are not equal}}
-  %all = dist.reshard %x to <@mesh, [{}, {}]> {dist.in_parts} : tensor<5x3xf32>
+  %all = dist.reshard %x to <@mesh, [{}, {}]> {dist.collective_matmul} : tensor<5x3xf32>
   %y = graph.einsum "tk,kn->tn" %all, %w : (tensor<5x3xf32>, tensor<3x3xf32>) -> tensor<5x3xf32>
   return
 }
@@ -356,7 +356,7 @@ func.func @f(%x: tensor<5x3xf32> {dist.sharding = #dist.sharding<@mesh, [{"tenso
 dist.mesh @mesh [#dist.axis<"data" = 2 memory>]
 func.func @f(%x: tensor<4x3xf32> {dist.sharding = #dist.sharding<@mesh, [{"data"}, {}]>}, %w: tensor<3x3xf32>) {
   // expected-error @+1 {{cannot go in parts: it is no gather or scatter over 'tensor' alone}}
-  %all = dist.reshard %x to <@mesh, [{}, {}]> {dist.in_parts} : tensor<4x3xf32>
+  %all = dist.reshard %x to <@mesh, [{}, {}]> {dist.collective_matmul} : tensor<4x3xf32>
   %y = graph.einsum "tk,kn->tn" %all, %w : (tensor<4x3xf32>, tensor<3x3xf32>) -> tensor<4x3xf32>
   return
 }
@@ -366,7 +366,7 @@ func.func @f(%x: tensor<4x3xf32> {dist.sharding = #dist.sharding<@mesh, [{"data"
 dist.mesh @mesh [#dist.axis<"tensor" = 2 memory>]
 func.func @f(%x: tensor<4x3xf32> {dist.sharding = #dist.sharding<@mesh, [{"tensor"}, {}]>}) {
   // expected-error @+1 {{cannot go in parts: others than products read what is gathered}}
-  %all = dist.reshard %x to <@mesh, [{}, {}]> {dist.in_parts} : tensor<4x3xf32>
+  %all = dist.reshard %x to <@mesh, [{}, {}]> {dist.collective_matmul} : tensor<4x3xf32>
   %y = graph.neg %all : tensor<4x3xf32>
   return
 }
@@ -378,7 +378,7 @@ func.func @f(%x: tensor<4x8xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {"t
   %sum = graph.einsum "tn,nk->tk" %x, %w {dist.shardings = [#dist.sharding<@mesh, [{}, {}], partial sum {"tensor"}>]} : (tensor<4x8xf32>, tensor<8x3xf32>) -> tensor<4x3xf32>
   %all = dist.reshard %sum to <@mesh, [{}, {}]> : tensor<4x3xf32>
   // expected-error @+1 {{cannot go in parts: no product makes it, or others read that, too}}
-  %own = dist.reshard %sum to <@mesh, [{"tensor"}, {}]> {dist.in_parts} : tensor<4x3xf32>
+  %own = dist.reshard %sum to <@mesh, [{"tensor"}, {}]> {dist.collective_matmul} : tensor<4x3xf32>
   return
 }
 
@@ -387,7 +387,7 @@ func.func @f(%x: tensor<4x8xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {"t
 dist.mesh @mesh [#dist.axis<"tensor" = 4 memory>]
 func.func @f(%x: tensor<8x6xf32> {dist.sharding = #dist.sharding<@mesh, [{"tensor"}, {}]>}, %dy: tensor<8x16xf32>) {
   // expected-error @+1 {{cannot go in parts: devices would add up the same sum in different orders}}
-  %all = dist.reshard %x to <@mesh, [{}, {}]> {dist.in_parts} : tensor<8x6xf32>
+  %all = dist.reshard %x to <@mesh, [{}, {}]> {dist.collective_matmul} : tensor<8x6xf32>
   %dw = graph.einsum "tk,tn->kn" %all, %dy : (tensor<8x6xf32>, tensor<8x16xf32>) -> tensor<6x16xf32>
   return
 }
@@ -397,7 +397,7 @@ func.func @f(%x: tensor<8x6xf32> {dist.sharding = #dist.sharding<@mesh, [{"tenso
 dist.mesh @mesh [#dist.axis<"tensor" = 2 memory>, #dist.axis<"context" = 2 memory>]
 func.func @f(%x: tensor<8x6xf32> {dist.sharding = #dist.sharding<@mesh, [{4:"tensor", 2:"context"}, {}]>}, %w: tensor<6x16xf32>) {
   // expected-error @+1 {{cannot go in parts: its dimension is cut in stripes}}
-  %all = dist.reshard %x to <@mesh, [{4, 2:"context"}, {}]> {dist.in_parts} : tensor<8x6xf32>
+  %all = dist.reshard %x to <@mesh, [{4, 2:"context"}, {}]> {dist.collective_matmul} : tensor<8x6xf32>
   %y = graph.einsum "tk,kn->tn" %all, %w {dist.shardings = [#dist.sharding<@mesh, [{4, 2:"context"}, {}]>]} : (tensor<8x6xf32>, tensor<6x16xf32>) -> tensor<8x16xf32>
   return
 }
@@ -405,7 +405,7 @@ func.func @f(%x: tensor<8x6xf32> {dist.sharding = #dist.sharding<@mesh, [{4:"ten
 // -----
 
 dist.mesh @mesh [#dist.axis<"tensor" = 2 memory>]
-// expected-error @+1 {{'dist.in_parts' is a mark of a dist.reshard}}
-func.func @f() attributes {dist.in_parts} {
+// expected-error @+1 {{'dist.collective_matmul' is a mark of a dist.reshard}}
+func.func @f() attributes {dist.collective_matmul} {
   return
 }

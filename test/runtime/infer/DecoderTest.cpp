@@ -2,8 +2,8 @@
 // cache, in chunks, token by token, alone or beside others, in new pages or in
 // those of a text that ended, it has the same logits.
 #include "runtime/infer/Decoder.h"
-#include "runtime/infer/Sampler.h"
 #include "runtime/generate/Generate.h"
+#include "runtime/infer/Sampler.h"
 #include "test/runtime/infer/TinyDecoder.h"
 
 #include <algorithm>
@@ -235,9 +235,10 @@ TEST_P(DecoderTest, WritesInputsThatChange) {
   auto choose = [&](int64_t choices) {
     Sequence *one[] = {&sequence};
     const int32_t token[] = {3};
-    const TokenWish wish[] = {{.choices = choices}};
+    const TokenSampling sampling[] = {{.choices = choices}};
     EXPECT_TRUE(
-        decoder->step(one, token, {.logits = false, .wishes = wish}).ok());
+        decoder->step(one, token, {.logits = false, .samplings = sampling})
+            .ok());
     return decoder->token(0);
   };
   EXPECT_GE(choose(67), 0);
@@ -275,7 +276,7 @@ TEST_P(DecoderTest, ChoosesAsTheHostDoes) {
   std::set<int32_t> seen;
   for (uint64_t turn = 0; turn < 8; ++turn) {
     std::vector<Sampler> samplers;
-    std::vector<TokenWish> wishes;
+    std::vector<TokenSampling> samplings;
     std::vector<const TokenMask *> masks;
     for (size_t i = 0; i < 3; ++i) {
       samplers.emplace_back(all[(turn + i) % all.size()]);
@@ -284,14 +285,14 @@ TEST_P(DecoderTest, ChoosesAsTheHostDoes) {
         samplers.back().saw(token);
       masks.push_back((turn + i) % 4 == 0 ? &mask : nullptr);
     }
-    // One wish leaves out the last tokens of the vocabulary.
+    // One sampling leaves out the last tokens of the vocabulary.
     const int64_t choices[] = {67, 67, 50};
     for (size_t i = 0; i < 3; ++i)
-      wishes.push_back(
-          *samplers[i].wish(67, masks[i] ? 67 : choices[i], turn, masks[i]));
+      samplings.push_back(*samplers[i].sampling(67, masks[i] ? 67 : choices[i],
+                                                turn, masks[i]));
     Sequence *batch[] = {&sequences[0], &sequences[1], &sequences[2]};
     const int32_t next[] = {texts[0].back(), texts[1].back(), texts[2].back()};
-    const Wanted wanted{.logits = true, .wishes = wishes};
+    const Wanted wanted{.logits = true, .samplings = samplings};
     ASSERT_TRUE(decoder->step(batch, next, wanted).ok());
     for (size_t i = 0; i < 3; ++i) {
       auto logits =
@@ -307,19 +308,20 @@ TEST_P(DecoderTest, ChoosesAsTheHostDoes) {
     }
   }
   EXPECT_GT(seen.size(), 5u);
-  // A prompt's last token, and wishes that no program was made for.
+  // A prompt's last token, and samplings that no program was made for.
   Sampler sampler(all[1]);
   Sequence another;
   std::vector<ChangedLogit> many(68);
-  TokenWish wish = *sampler.wish(67, 67, 5);
+  TokenSampling sampling = *sampler.sampling(67, 67, 5);
   decoder->release(sequences[2]);
-  ASSERT_TRUE(decoder->read(another, text(17, 6), {.wishes = {&wish, 1}}).ok());
+  ASSERT_TRUE(
+      decoder->read(another, text(17, 6), {.samplings = {&sampling, 1}}).ok());
   EXPECT_EQ(decoder->token(0), *sampler.sample(decoder->logits(0), 5));
-  wish.changes = many;
+  sampling.changes = many;
   const int32_t one[] = {1};
-  EXPECT_NE(decoder->read(another, one, {.wishes = {&wish, 1}})
+  EXPECT_NE(decoder->read(another, one, {.samplings = {&sampling, 1}})
                 .message()
-                .find("a wish changes 68 logits"),
+                .find("a sampling changes 68 logits"),
             std::string::npos);
 }
 

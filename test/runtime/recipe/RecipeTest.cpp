@@ -36,13 +36,13 @@ TEST(Recipe, EveryKeyIsRead) {
   Recipe recipe = mustParse(R"(
 optimizer: {name: sgd, lr: 3e-4, betas: [0.8, 0.99], eps: 1e-6,
             weight_decay: 0, momentum: 0.9, clip: 0.5}
-schedule: {name: linear, warmup: 10, total: 20, min_ratio: 0}
+lr_schedule: {name: linear, warmup: 10, total: 20, min_ratio: 0}
 batch: {micro: 2, accumulate: 3, sequence: 64}
 precision: {compute: bf16}
 recompute: selective
 dropout: {rate: 0.25}
 inference: {context: 512, batch: 3, chunk: 32, page: 16, pages: 99,
-            kv: int8, zeros: groups, layout: strips,
+            kv: int8, zeros: groups, layout: packed,
             pooling: mean_sqrt, normalize: l2}
 seed: 7
 data: {train: tokens/train, eval: "tokens eval"}
@@ -66,7 +66,7 @@ checkpoint: {every: 6, keep: 0}
   EXPECT_EQ(recipe.dropout.rate, 0.25);
   EXPECT_EQ(recipe.inference,
             (Recipe::Inference{512, 3, 32, 16, 99, KvKind::Int8, Quant::None,
-                               32, ZeroPoints::Groups, WeightLayout::Strips,
+                               32, ZeroPoints::Groups, WeightLayout::Packed,
                                Pooling::MeanSqrt, Normalize::L2}));
   EXPECT_EQ(recipe.seed, 7);
   EXPECT_EQ(recipe.data.train, "tokens/train");
@@ -112,6 +112,10 @@ TEST(Recipe, UnknownKeysAreSuggestedFor) {
                               "you mean 'optimizer.lr'?");
   EXPECT_EQ(errorOf("zzzzzzzz: 1"),
             "r.yaml:1: key 'zzzzzzzz': is not a recipe key");
+  EXPECT_EQ(errorOf("schedule: {total: 10}"),
+            "r.yaml:1: key 'schedule': was renamed to 'lr_schedule'");
+  EXPECT_EQ(errorOf("", {"schedule.total=10"}),
+            "--set 'schedule.total=10': key 'schedule.total': was renamed to 'lr_schedule.total'");
 }
 
 TEST(Recipe, WrongValuesNameLineAndKey) {
@@ -195,9 +199,10 @@ TEST(Recipe, BrokenYamlNamesItsPlace) {
 }
 
 TEST(Recipe, KeysThatDisagree) {
-  EXPECT_EQ(errorOf("schedule: {warmup: 20, total: 10}"),
-            "r.yaml: schedule.warmup = 20 is more than schedule.total = 10; "
-            "lower warmup or raise total");
+  EXPECT_EQ(
+      errorOf("lr_schedule: {warmup: 20, total: 10}"),
+      "r.yaml: lr_schedule.warmup = 20 is more than lr_schedule.total = 10; "
+      "lower warmup or raise total");
   EXPECT_EQ(errorOf("optimizer: {momentum: 0.9}"),
             "r.yaml: optimizer.momentum = 0.9 has no meaning for adamw; set "
             "betas, or choose optimizer.name = sgd");
@@ -206,8 +211,9 @@ TEST(Recipe, KeysThatDisagree) {
             "1099511627776 tokens a step, more than 2147483648; lower one of "
             "them");
   // Only the outcome counts: an override may repair what the file broke.
-  EXPECT_EQ(errorOf("schedule: {warmup: 20, total: 10}", {"schedule.total=30"}),
-            "no error");
+  EXPECT_EQ(
+      errorOf("lr_schedule: {warmup: 20, total: 10}", {"lr_schedule.total=30"}),
+      "no error");
 }
 
 TEST(Recipe, OverrideErrors) {

@@ -53,11 +53,11 @@ private:
 };
 
 /// Of a text the sum of its tokens, and the same weighted by their places.
-class SumModel final : public VectorModel {
+class SumModel final : public EmbeddingModel {
 public:
-  SumModel(VectorShape shape, std::chrono::microseconds batch)
+  SumModel(EmbeddingShape shape, std::chrono::microseconds batch)
       : sizes(std::move(shape)), batch(batch) {}
-  const VectorShape &shape() const override { return sizes; }
+  const EmbeddingShape &shape() const override { return sizes; }
   Status embed(std::span<const TokenSpan> texts,
                std::span<float> vectors) override {
     std::this_thread::sleep_for(batch);
@@ -73,7 +73,7 @@ public:
   }
 
 private:
-  VectorShape sizes;
+  EmbeddingShape sizes;
   std::chrono::microseconds batch;
 };
 
@@ -125,7 +125,7 @@ void read(std::string_view name, const char *value, Settings &to) {
   else if (name == "--requests")
     to.serve.engine.maxRequests = number(value);
   else if (name == "--speculate")
-    to.serve.engine.scheduler.guesses = number(value);
+    to.serve.engine.scheduler.drafts = number(value);
   else if (name == "--unread")
     to.serve.http.unreadBytes = std::size_t(number(value));
   else if (name == "--stored")
@@ -142,8 +142,8 @@ void read(std::string_view name, const char *value, Settings &to) {
     to.embeds = number(value) != 0;
 }
 
-Status serveTexts(const tokenizer::Tokenizer &tokenizer,
-                  const Settings &settings) {
+Status serveInputs(const tokenizer::Tokenizer &tokenizer,
+                   const Settings &settings) {
   DecoderShape shape;
   shape.context = 1024;
   shape.page = 16;
@@ -191,7 +191,7 @@ int main(int argc, char **argv) {
   Status status = settings.serve.takeAddress();
   if (status.ok())
     status = settings.embeds ? serveVectors(*tokenizer, settings)
-                             : serveTexts(*tokenizer, settings);
+                             : serveInputs(*tokenizer, settings);
   if (!status.ok())
     std::fprintf(stderr, "serve-check: %s\n", status.message().c_str());
   return status.ok() ? 0 : 1;

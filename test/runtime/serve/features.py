@@ -214,7 +214,7 @@ def compare(plain, guessing, names, cells):
         wanted = answer(plain, endpoint, asked)
         check(wanted, pair, asked)
         effects |= effect(plain, endpoint, asked, wanted, pair)
-        # A stream says what the whole answer says, and guesses change nothing.
+        # A stream says what the whole answer says, and drafts change nothing.
         whole = {name: value for name, value in asked.items() if name != "stream"}
         assert answer(plain, endpoint, whole) == wanted, pair
         assert answer(guessing, endpoint, asked) == wanted, pair

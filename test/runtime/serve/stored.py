@@ -25,7 +25,7 @@ def responses(server):
     unstored = made(server.post(RESPONSES, input="hello", store=False, max_output_tokens=2))
     expect(unstored["store"], False)
     get(server, f"{RESPONSES}/{unstored['id']}", 404)
-    # Ids are not to be guessed.
+    # Ids are not to be drafted.
     ids = {made(server.post(RESPONSES, input="a", max_output_tokens=1))["id"] for _ in range(3)}
     assert len(ids) == 3 and all(len(each) == len("resp_") + 32 for each in ids), ids
 

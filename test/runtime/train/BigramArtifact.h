@@ -45,7 +45,7 @@ inline std::string bigramProgram(const std::string &configNote = "bigram") {
   artifact.model_config =
       "{\"vocab_size\": 257, \"note\": \"" + configNote + "\"}";
   artifact.recipe = "optimizer: {name: sgd, lr: 20}\n"
-                    "schedule: {name: constant, total: 60}\n"
+                    "lr_schedule: {name: constant, total: 60}\n"
                     "batch: {micro: 4, accumulate: 2, sequence: 16}\n"
                     "eval: {every: 20, batches: 2}\n"
                     "checkpoint: {every: 20, keep: 2}\n";

@@ -22,7 +22,7 @@ public:
     info.rebuildCommand = "tessera compile MODEL --mode train";
     info.modelConfig = std::move(config);
     info.recipe = "optimizer: {name: adamw, lr: 0.5, betas: [0.5, 0.95]}\n"
-                  "schedule: {total: 12}\n"
+                  "lr_schedule: {total: 12}\n"
                   "eval: {every: 5, batches: 2}\n"
                   "checkpoint: {every: 4, keep: 2}\n";
     info.microbatches = 2;

@@ -14,7 +14,7 @@ constexpr const char *kFull = R"(optimizer:
   weight_decay: 0.2
   momentum: 0.7
   clip: 0.5
-schedule: {name: linear, warmup: 7, total: 123, min_ratio: 0.25}
+lr_schedule: {name: linear, warmup: 7, total: 123, min_ratio: 0.25}
 batch: {micro: 4, accumulate: 2, sequence: 64}
 precision: {compute: bf16}
 recompute: none
@@ -54,7 +54,7 @@ TEST(RunRecipe, PrintedRecipeReadsBackTheSame) {
   ASSERT_TRUE(recipe.ok());
   for (const char *each :
        {"optimizer.lr=0.1", "optimizer.momentum=0.123456789",
-        "schedule.total=77", "data.eval=other dir", "data.train=null",
+        "lr_schedule.total=77", "data.eval=other dir", "data.train=null",
         "seed=9223372036854775807", "eval.every=0"})
     ASSERT_TRUE(setRecipeKey(*recipe, each, "").ok()) << each;
   EXPECT_EQ(recipe->values.seed, INT64_MAX);
@@ -77,10 +77,11 @@ TEST(RunRecipe, ValuesOutOfRangeAreRefused) {
         "optimizer.betas=0.9", "optimizer.betas=[0.9, 1.0]",
         "optimizer.betas=[0.9, 0.95, 0.99]",
         // What fp32 rounds to 1.
-        "optimizer.betas=[0.9, 0.99999999]", "schedule.total=0",
-        "schedule.total=1.5", "schedule.warmup=-1", "schedule.total=20000000",
-        "schedule.min_ratio=1.5", "eval.batches=0", "checkpoint.every=-1",
-        "checkpoint.keep=x", "seed=1.5", "seed=9223372036854775808"})
+        "optimizer.betas=[0.9, 0.99999999]", "lr_schedule.total=0",
+        "lr_schedule.total=1.5", "lr_schedule.warmup=-1",
+        "lr_schedule.total=20000000", "lr_schedule.min_ratio=1.5",
+        "eval.batches=0", "checkpoint.every=-1", "checkpoint.keep=x",
+        "seed=1.5", "seed=9223372036854775808"})
     EXPECT_NE(set(bad).find("must be"), std::string::npos) << bad;
   EXPECT_NE(set("optimizer.momentum=1", kFull).find("must be"),
             std::string::npos);
@@ -93,7 +94,7 @@ TEST(RunRecipe, UnknownAndCompiledKeysSayWhatToDo) {
             "key, did you mean 'optimizer.lr'?");
   for (const char *key : {"batch.micro", "batch.accumulate", "batch.sequence",
                           "precision.compute", "recompute", "dropout.rate",
-                          "optimizer.name", "schedule.name"})
+                          "optimizer.name", "lr_schedule.name"})
     EXPECT_EQ(set(std::string(key) + "=1"),
               "'" + std::string(key) +
                   "' is compiled into this program; change it in the recipe "
@@ -110,7 +111,8 @@ TEST(RunRecipe, KeysThatTheProgramDoesNotReadAreRefused) {
   EXPECT_TRUE(refused("optimizer.eps=1e-6", plainSgd));
   EXPECT_TRUE(refused("optimizer.momentum=0.9", plainSgd));
   EXPECT_TRUE(refused("optimizer.momentum=0.9", ""));
-  EXPECT_TRUE(refused("schedule.min_ratio=0", "schedule: {name: constant}"));
+  EXPECT_TRUE(
+      refused("lr_schedule.min_ratio=0", "lr_schedule: {name: constant}"));
   EXPECT_EQ(set("optimizer.momentum=0.9", kFull), "");
   EXPECT_EQ(set("optimizer.momentum=0", kFull), "");
   EXPECT_EQ(set("optimizer.betas=[0.9, 0.9]"), "");

@@ -150,7 +150,7 @@ TEST_F(TrainTest, HyperparametersTakeEffectAndSurviveResuming) {
   EXPECT_EQ(model.hyper[0], 0.25f) << "--set need not be repeated";
   EXPECT_NE(slurp(scratch / "slow/step-000012/model.safetensors"),
             slurp(scratch / "plain/step-000012/model.safetensors"));
-  slow.sets = {"optimizer.lr=0.125", "schedule.total=14"};
+  slow.sets = {"optimizer.lr=0.125", "lr_schedule.total=14"};
   slow.steps.reset();
   ASSERT_EQ(train(slow), "");
   EXPECT_EQ(model.hyper[0], 0.125f) << "--set wins over the checkpoint";

@@ -74,7 +74,7 @@ TEST(Gptq, BringsEachIntegerToItsLane) {
     ASSERT_TRUE(report.ok()) << report.message();
     EXPECT_TRUE(report->unexpected.empty());
     const uint32_t mask = (1u << bits) - 1;
-    for (int64_t n = 0; n < layout.strips() * 16; ++n)
+    for (int64_t n = 0; n < layout.micropanels() * 16; ++n)
       for (int64_t k = 0; k < layout.columns; ++k) {
         int64_t word = (n / 16 * layout.words() + k / layout.perWord()) * 16;
         uint32_t kept = model.at<uint32_t>("x.values", word + n % 16) >>
@@ -119,7 +119,7 @@ TEST(Gptq, BringsZeroPointsBesideScales) {
     OneMatrix model(layout);
     auto report = importWeights(folder / "model.safetensors", model);
     ASSERT_TRUE(report.ok()) << report.message();
-    for (int64_t n = 0; n < layout.strips() * 16; ++n)
+    for (int64_t n = 0; n < layout.micropanels() * 16; ++n)
       for (int64_t g = 0; g < layout.groups(); ++g) {
         bool isThere = n < layout.rows;
         int64_t at = (n / 16 * layout.scaleRows() + 2 * g) * 16 + n % 16;

@@ -270,8 +270,8 @@ TEST(ImportWeights, QuantizesEachMatrixOfAStack) {
     single.write(alone / "model.safetensors");
     OneMatrix one(each);
     ASSERT_TRUE(importWeights(alone.path, one).ok());
-    const int64_t words = each.strips() * each.words() * 16,
-                  scales = each.strips() * each.scaleRows() * 16;
+    const int64_t words = each.micropanels() * each.words() * 16,
+                  scales = each.micropanels() * each.scaleRows() * 16;
     for (int64_t at = 0; at < words; ++at)
       ASSERT_EQ(stack.at<uint32_t>("x.values", int64_t(i) * words + at),
                 one.at<uint32_t>("x.values", at));
@@ -318,10 +318,11 @@ TEST(ImportWeights, RoundsFloatsOf8BitsAsTheBf16TheyAre) {
   EXPECT_TRUE(report->unexpected.empty());
   reference.write(path);
   ASSERT_TRUE(importWeights(directory.path, other).ok());
-  for (int64_t at = 0; at < layout.strips() * layout.words() * 16; ++at)
+  for (int64_t at = 0; at < layout.micropanels() * layout.words() * 16; ++at)
     ASSERT_EQ(model.at<uint32_t>("x.values", at),
               other.at<uint32_t>("x.values", at));
-  for (int64_t at = 0; at < layout.strips() * layout.scaleRows() * 16; ++at)
+  for (int64_t at = 0; at < layout.micropanels() * layout.scaleRows() * 16;
+       ++at)
     ASSERT_EQ(model.at<uint16_t>("x.scales", at),
               other.at<uint16_t>("x.scales", at));
 

@@ -23,12 +23,12 @@ public:
                      const char *source = "x.weight", int64_t stack = 0) {
     auto add = [&](const char *name, bool isScales, SafetensorsType type,
                    uint64_t middle, uint64_t bytes) {
-      auto strips = static_cast<uint64_t>(layout.strips());
+      auto micropanels = static_cast<uint64_t>(layout.micropanels());
       parts.push_back({name,
                        type,
-                       {strips, middle, 16},
+                       {micropanels, middle, 16},
                        StateRole::parameter,
-                       strips * middle * 16 * bytes,
+                       micropanels * middle * 16 * bytes,
                        QuantizedPart{source, isScales, layout, false, stack}});
       held[name].resize(parts.back().size);
     };

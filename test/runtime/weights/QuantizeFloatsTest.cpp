@@ -155,14 +155,15 @@ TEST(QuantizeFloats, HaveNoScaleBeyondItsReach) {
   }
 }
 
-// As strips have them: lane n of a word holds four columns of row n.
-TEST(QuantizeFloats, LieInStrips) {
+// As micropanels have them: lane n of a word holds four columns of row n.
+TEST(QuantizeFloats, LieInMicropanels) {
   const QuantizedLayout layout{13, 200, 8, 64, false, true};
   const std::vector<float> weights = drawWeights(13 * 200, 0.02f);
   std::vector<uint32_t> values(layout.words() * 16, 0xffffffff);
   std::vector<uint16_t> scales(layout.scaleRows() * 16, 0xffff);
-  ASSERT_TRUE(quantizeStrip(layout, SafetensorsType::f32,
-                            std::as_bytes(std::span(weights)), values, scales));
+  ASSERT_TRUE(quantizeMicropanel(layout, SafetensorsType::f32,
+                                 std::as_bytes(std::span(weights)), values,
+                                 scales));
   for (int64_t n = 0; n < 16; ++n)
     for (int64_t k = 0; k < 224; ++k) {
       const float scale = f16ToFloat(scales[k / 64 * 16 + n]),

@@ -12,15 +12,15 @@ using namespace tessera;
 
 namespace {
 
-struct Strip {
+struct Micropanel {
   std::vector<uint32_t> values;
   std::vector<uint16_t> scales;
 
-  Strip(const QuantizedLayout &layout, std::span<const float> weights)
+  Micropanel(const QuantizedLayout &layout, std::span<const float> weights)
       : values(layout.words() * 16), scales(layout.scaleRows() * 16),
         of(layout) {
-    EXPECT_TRUE(quantizeStrip(layout, SafetensorsType::f32,
-                              std::as_bytes(weights), values, scales));
+    EXPECT_TRUE(quantizeMicropanel(layout, SafetensorsType::f32,
+                                   std::as_bytes(weights), values, scales));
   }
   int64_t q(int64_t row, int64_t k) const {
     uint32_t word = values[k / of.perWord() * 16 + row];
@@ -51,16 +51,16 @@ std::vector<float> randomWeights(size_t count) {
 
 } // namespace
 
-TEST(QuantizeStrip, IsNearTheWeights) {
+TEST(QuantizeMicropanel, IsNearTheWeights) {
   for (int64_t bits : {4, 8}) {
     QuantizedLayout layout{16, 75, bits, 32};
     std::vector<float> weights = randomWeights(16 * 75);
-    Strip strip(layout, weights);
+    Micropanel micropanel(layout, weights);
     double squares = 0;
     for (int64_t row = 0; row < 16; ++row)
       for (int64_t k = 0; k < 75; ++k) {
-        float scale = strip.scale(row, k), weight = weights[row * 75 + k];
-        double error = weight - double(strip.q(row, k)) * scale;
+        float scale = micropanel.scale(row, k), weight = weights[row * 75 + k];
+        double error = weight - double(micropanel.q(row, k)) * scale;
         squares += error * error;
         if (bits == 8)
           EXPECT_LE(std::fabs(error), std::fabs(scale) * 0.5001);
@@ -122,7 +122,7 @@ private:
 
 } // namespace
 
-TEST(QuantizeStrip, IsWhatPlainLoopsGive) {
+TEST(QuantizeMicropanel, IsWhatPlainLoopsGive) {
   for (int64_t bits : {4, 8})
     for (int64_t group : {32, 96})
       for (int64_t columns : {32, 64, 71, 100, 192, 1100}) {
@@ -133,16 +133,16 @@ TEST(QuantizeStrip, IsWhatPlainLoopsGive) {
           weights[2 * columns + k] = k % 2 ? 0.5f : -0.5f; // of both signs
           weights[3 * columns + k] = float(k % 9 - 4) * 0.5f; // halves
         }
-        Strip strip(layout, weights);
+        Micropanel micropanel(layout, weights);
         for (int64_t row = 0; row < 16; ++row)
           for (int64_t begin = 0; begin < columns; begin += group) {
             auto count = size_t(std::min(group, columns - begin));
             PlainGroup plain(
                 bits, std::span(weights).subspan(row * columns + begin, count));
-            ASSERT_EQ(strip.scale(row, begin), plain.scale)
+            ASSERT_EQ(micropanel.scale(row, begin), plain.scale)
                 << bits << " " << columns << " " << row;
             for (size_t k = 0; k < count; ++k)
-              ASSERT_EQ(strip.q(row, begin + int64_t(k)), plain.q[k])
+              ASSERT_EQ(micropanel.q(row, begin + int64_t(k)), plain.q[k])
                   << bits << " " << columns << " " << row << " " << begin + k;
           }
       }
@@ -214,7 +214,7 @@ TEST(QuantizeGroups, HaveNoScaleBeyondItsReach) {
 }
 
 // As floats and as bf16 the same, in more columns than go at once.
-TEST(QuantizeStrip, TakesEveryFloatType) {
+TEST(QuantizeMicropanel, TakesEveryFloatType) {
   for (int64_t bits : {4, 8})
     for (int64_t group : {32, 96}) {
       QuantizedLayout layout{13, 1100, bits, group};
@@ -224,33 +224,33 @@ TEST(QuantizeStrip, TakesEveryFloatType) {
         halves[i] = floatToBf16(weights[i]);
         weights[i] = bf16ToFloat(halves[i]);
       }
-      Strip strip(layout, weights);
-      std::vector<uint32_t> values(strip.values.size());
-      std::vector<uint16_t> scales(strip.scales.size());
-      EXPECT_TRUE(quantizeStrip(layout, SafetensorsType::bf16,
-                                std::as_bytes(std::span(halves)), values,
-                                scales));
-      EXPECT_EQ(values, strip.values);
-      EXPECT_EQ(scales, strip.scales);
+      Micropanel micropanel(layout, weights);
+      std::vector<uint32_t> values(micropanel.values.size());
+      std::vector<uint16_t> scales(micropanel.scales.size());
+      EXPECT_TRUE(quantizeMicropanel(layout, SafetensorsType::bf16,
+                                     std::as_bytes(std::span(halves)), values,
+                                     scales));
+      EXPECT_EQ(values, micropanel.values);
+      EXPECT_EQ(scales, micropanel.scales);
     }
 }
 
-TEST(QuantizeStrip, TakesFinerStepsWithZeroPoints) {
+TEST(QuantizeMicropanel, TakesFinerStepsWithZeroPoints) {
   for (int64_t bits : {4, 8}) {
     QuantizedLayout plain{16, 75, bits, 32}, layout = plain;
     layout.zeros = true;
     std::vector<float> weights = randomWeights(16 * 75);
     for (float &weight : weights) // mostly of one sign
       weight = std::fabs(weight) - 0.01f;
-    Strip strip(layout, weights), without(plain, weights);
+    Micropanel micropanel(layout, weights), without(plain, weights);
     double squares = 0, others = 0;
     for (int64_t row = 0; row < 16; ++row)
       for (int64_t k = 0; k < 75; ++k) {
-        float scale = strip.scale(row, k), weight = weights[row * 75 + k];
-        int64_t zero = strip.zero(row, k);
+        float scale = micropanel.scale(row, k), weight = weights[row * 75 + k];
+        int64_t zero = micropanel.zero(row, k);
         EXPECT_LE(zero, bits == 4 ? 7 : 127);
         EXPECT_GE(zero, bits == 4 ? -8 : -128);
-        double error = weight - double(strip.q(row, k) - zero) * scale;
+        double error = weight - double(micropanel.q(row, k) - zero) * scale;
         if (bits == 8)
           EXPECT_LE(std::fabs(error), scale * 1.01) << row << " " << k;
         squares += error * error;
@@ -261,54 +261,54 @@ TEST(QuantizeStrip, TakesFinerStepsWithZeroPoints) {
   }
 }
 
-TEST(QuantizeStrip, HasZerosWhereNothingIs) {
+TEST(QuantizeMicropanel, HasZerosWhereNothingIs) {
   for (int64_t bits : {4, 8}) {
     QuantizedLayout layout{3, 40, bits, 32};
     std::vector<float> weights = randomWeights(3 * 40);
     std::fill_n(weights.begin() + 40, 32, 0.0f); // a group of zeros
-    Strip strip(layout, weights);
+    Micropanel micropanel(layout, weights);
     for (int64_t row = 0; row < 16; ++row)
       for (int64_t k = row < 3 ? 40 : 0; k < 64; ++k)
-        EXPECT_EQ(strip.q(row, k), 0) << bits << " " << row << " " << k;
+        EXPECT_EQ(micropanel.q(row, k), 0) << bits << " " << row << " " << k;
     for (int64_t k = 0; k < 32; ++k)
-      EXPECT_EQ(strip.q(1, k) * strip.scale(1, k), 0);
-    EXPECT_EQ(strip.scale(1, 0), 0);
-    EXPECT_EQ(strip.scale(3, 0), 0);
+      EXPECT_EQ(micropanel.q(1, k) * micropanel.scale(1, k), 0);
+    EXPECT_EQ(micropanel.scale(1, 0), 0);
+    EXPECT_EQ(micropanel.scale(3, 0), 0);
   }
 }
 
-TEST(QuantizeStrip, KeepsWhatItCanHold) {
+TEST(QuantizeMicropanel, KeepsWhatItCanHold) {
   QuantizedLayout four{1, 32, 4, 32}, eight{1, 32, 8, 32};
   std::vector<float> weights(32);
   for (int i = 0; i < 32; ++i)
     weights[i] = float(i % 16 - 8) * 0.25f;
-  Strip strip(four, weights);
-  EXPECT_EQ(strip.scale(0, 0), 0.25f);
+  Micropanel micropanel(four, weights);
+  EXPECT_EQ(micropanel.scale(0, 0), 0.25f);
   for (int i = 0; i < 32; ++i)
-    EXPECT_EQ(strip.q(0, i), i % 16 - 8);
+    EXPECT_EQ(micropanel.q(0, i), i % 16 - 8);
   for (float &weight : weights) // the largest one is positive
     weight = -weight;
-  Strip turned(four, weights);
+  Micropanel turned(four, weights);
   EXPECT_EQ(turned.scale(0, 0), -0.25f);
   for (int i = 0; i < 32; ++i)
     weights[i] = float(i * 8 - 121) / 64;
   weights[31] = 127.0f / 64;
-  Strip whole(eight, weights);
+  Micropanel whole(eight, weights);
   for (int i = 0; i < 32; ++i)
     EXPECT_EQ(float(whole.q(0, i)) * whole.scale(0, i), weights[i]);
 }
 
-TEST(QuantizeStrip, ClipsNoneOfTheSmallestWeights) {
+TEST(QuantizeMicropanel, ClipsNoneOfTheSmallestWeights) {
   QuantizedLayout layout{1, 32, 8, 32};
   for (float largest : {0x1p-8f, 0x1.8p-9f, 0x1.01p-15f, 0x1p-17f, 0x1p-23f}) {
     std::vector<float> weights(32);
     for (int i = 0; i < 32; ++i)
       weights[i] = largest * float(i - 15) / 16;
-    Strip strip(layout, weights);
-    float scale = strip.scale(0, 0);
+    Micropanel micropanel(layout, weights);
+    float scale = micropanel.scale(0, 0);
     ASSERT_GT(scale, 0) << largest;
     for (int i = 0; i < 32; ++i)
-      EXPECT_LE(std::fabs(weights[i] - float(strip.q(0, i)) * scale),
+      EXPECT_LE(std::fabs(weights[i] - float(micropanel.q(0, i)) * scale),
                 scale * 0.501f)
           << largest << " " << i;
   }

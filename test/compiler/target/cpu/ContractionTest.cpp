@@ -1,5 +1,5 @@
 // Contraction clusters, tiled, compiled and run on every CPU target, against
-// sums in double precision over the einsum's letters.
+// sums in double precision over the einsum's labels.
 #include "compiler/InitAll.h"
 #include "dialects/graph/Einsum.h"
 #include "mlir/IR/DialectRegistry.h"
@@ -16,23 +16,23 @@
 namespace tessera::cpu::test {
 namespace {
 
-/// An einsum on dense operands; the sizes of its letters.
+/// An einsum on dense operands; the sizes of its labels.
 struct Case {
   std::string equation;
   std::map<char, int64_t> sizes;
   std::string type = "f32", resultType = "f32";
 
-  int64_t count(const std::string &letters) const {
+  int64_t count(const std::string &labels) const {
     int64_t product = 1;
-    for (char letter : letters)
-      product *= sizes.at(letter);
+    for (char label : labels)
+      product *= sizes.at(label);
     return product;
   }
-  std::string tensor(const std::string &letters,
+  std::string tensor(const std::string &labels,
                      const std::string &element) const {
     std::string text = "tensor<";
-    for (char letter : letters)
-      text += std::to_string(sizes.at(letter)) + "x";
+    for (char label : labels)
+      text += std::to_string(sizes.at(label)) + "x";
     return text + element + ">";
   }
 };
@@ -115,22 +115,22 @@ struct Data {
   std::vector<uint16_t> halves;
 };
 
-int64_t place(const std::string &letters, const Case &c,
+int64_t place(const std::string &labels, const Case &c,
               const std::map<char, int64_t> &at) {
   int64_t result = 0;
-  for (char letter : letters)
-    result = result * c.sizes.at(letter) + at.at(letter);
+  for (char label : labels)
+    result = result * c.sizes.at(label) + at.at(label);
   return result;
 }
 
-void forEachIndex(const std::string &letters, const Case &c,
+void forEachIndex(const std::string &labels, const Case &c,
                   std::map<char, int64_t> &at,
                   const std::function<void()> &body) {
-  if (letters.empty())
+  if (labels.empty())
     return body();
-  for (int64_t i = 0; i < c.sizes.at(letters[0]); ++i) {
-    at[letters[0]] = i;
-    forEachIndex(letters.substr(1), c, at, body);
+  for (int64_t i = 0; i < c.sizes.at(labels[0]); ++i) {
+    at[labels[0]] = i;
+    forEachIndex(labels.substr(1), c, at, body);
   }
 }
 

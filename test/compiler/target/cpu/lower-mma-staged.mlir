@@ -120,7 +120,7 @@ tile.kernel @beside(%block: index, %to: memref<96x32xf32>) attributes {
     %row = arith.muli %i, %c2 : index
     %sums = tile.load %s[%row, %c0] along [0, 1] : memref<96x32xf32, #tile.shared<rows>>, vector<1x16xf32>
     tile.store %sums, %to[%row, %c0] along [0, 1] : vector<1x16xf32>, memref<96x32xf32>
-  } {tile.beside}
+  } {tile.interleave}
   tile.return
 }
 
@@ -158,13 +158,13 @@ tile.kernel @beside_two(%block: index, %to: memref<96x32xf32>) attributes {
     %row = arith.muli %i, %c2 : index
     %sums = tile.load %s[%row, %c0] along [0, 1] : memref<96x32xf32, #tile.shared<rows>>, vector<1x16xf32>
     tile.store %sums, %to[%row, %c0] along [0, 1] : vector<1x16xf32>, memref<96x32xf32>
-  } {tile.beside}
+  } {tile.interleave}
   %c16 = arith.constant 16 : index
   scf.for %i = %c0 to %turns step %c1 {
     %row = arith.muli %i, %c2 : index
     %sums = tile.load %s[%row, %c16] along [0, 1] : memref<96x32xf32, #tile.shared<rows>>, vector<1x8xf32>
     tile.store %sums, %to[%row, %c16] along [0, 1] : vector<1x8xf32>, memref<96x32xf32>
-  } {tile.beside}
+  } {tile.interleave}
   tile.return
 }
 
@@ -194,7 +194,7 @@ tile.kernel @beside_ragged(%block: index, %to: memref<96x32xf32>) attributes {
     %row = arith.muli %i, %c2 : index
     %sums = tile.load %s[%row, %c0] along [0, 1] : memref<96x32xf32, #tile.shared<rows>>, vector<1x16xf32>
     tile.store %sums, %to[%row, %c0] along [0, 1] : vector<1x16xf32>, memref<96x32xf32>
-  } {tile.beside}
+  } {tile.interleave}
   tile.return
 }
 
@@ -227,7 +227,7 @@ tile.kernel @beside_dynamic(%block: index, %to: memref<96x32xf32>, %some: memref
     %row = arith.muli %i, %c2 : index
     %sums = tile.load %s[%row, %c0] along [0, 1] : memref<96x32xf32, #tile.shared<rows>>, vector<1x16xf32>
     tile.store %sums, %to[%row, %c0] along [0, 1] : vector<1x16xf32>, memref<96x32xf32>
-  } {tile.beside}
+  } {tile.interleave}
   tile.return
 }
 
@@ -259,6 +259,6 @@ tile.kernel @beside_effect(%block: index, %to: memref<96x32xf32>) attributes {
     %row = arith.muli %i, %c2 : index
     %sums = tile.load %s[%row, %c0] along [0, 1] : memref<96x32xf32, #tile.shared<rows>>, vector<1x16xf32>
     tile.store %sums, %to[%row, %c0] along [0, 1] : vector<1x16xf32>, memref<96x32xf32>
-  } {tile.beside}
+  } {tile.interleave}
   tile.return
 }

@@ -15,7 +15,7 @@ tile.kernel @boxes(%block: index, %y: memref<64x64xf32>, %x: memref<64x64xbf16>,
   %a = tile.alloc : memref<1x64x64xbf16, #tile.shared<swizzled>>
   %b = tile.alloc : memref<1x64x64xbf16, #tile.shared<swizzled>>
   %ring = tile.ring : <1 stages, 1 consumers>
-  tile.roles producer {
+  tile.warp_specialize producer {
     %stage = tile.acquire %ring bytes 16384 : <1 stages, 1 consumers>
     tile.bulk_copy %x[%c0, %c0] along [0, 1] to %a[%stage] on %ring
       : memref<64x64xbf16> to memref<1x64x64xbf16, #tile.shared<swizzled>>, <1 stages, 1 consumers>

@@ -40,8 +40,8 @@ def check_stages(whole):
     """A pipeline writes layers out before it cuts them into stages."""
     cut = ["--assign-shardings=mesh=pipe=2,data=2", "--verify-shardings"]
     stages = "--assign-stages=schedule=1f1b"
-    assert (run(BIN / "tessera-opt", whole, "--fold-layers", *cut,
-                "--unfold-layers", stages)
+    assert (run(BIN / "tessera-opt", whole, "--deduplicate-layers", *cut,
+                "--restore-layers", stages)
             == run(BIN / "tessera-opt", whole, *cut, stages)), (
         "a pipeline of folded layers is another one")
     print("ok: stages")
@@ -79,10 +79,10 @@ def main():
                "--verify-shardings", "--partition-to-local", "--canonicalize",
                "--cse"]
         folded = folder / "folded.mlir"
-        run(BIN / "tessera-opt", whole, "--fold-layers", *cut, "-o", folded)
+        run(BIN / "tessera-opt", whole, "--deduplicate-layers", *cut, "-o", folded)
         assert "graph.folded" in folded.read_text(), f"{name} is not folded"
         # Read again as text: what is folded is all there is.
-        unfolded = run(BIN / "tessera-opt", folded, "--unfold-layers")
+        unfolded = run(BIN / "tessera-opt", folded, "--restore-layers")
         assert unfolded == run(BIN / "tessera-opt", whole, *cut), (
             f"{name} on {mesh} is another program when it is folded")
         print(f"ok: {name}, {layers} layers on {mesh}")

@@ -6,12 +6,12 @@ func.func @eval_step(%x: tensor<4x256x64xf32> {graph.input = "x"}, %tokens: tens
   %weights = graph.reshape %p : tensor<4x256x1xf32> -> tensor<1024x1xf32>
   %all = graph.broadcast %tokens dims [0, 1] : tensor<4x256xi32> -> tensor<4x256x1xi32>
   %same = graph.add %all, %ids : tensor<4x256x1xi32>
-  %offsets, %places = graph.group_rows %flat : (tensor<1024x1xi32>) -> (tensor<9xi32>, tensor<1024x1xi32>)
-  %own = graph.dispatch_rows %rows places %places : (tensor<1024x64xf32>, tensor<1024x1xi32>) -> tensor<1024x64xf32>
-  %in, %theirs = graph.send_rows %own places %places groups %offsets : (tensor<1024x64xf32>, tensor<1024x1xi32>, tensor<9xi32>) -> (tensor<1024x64xf32>, tensor<9xi32>)
+  %offsets, %slots = graph.group_rows %flat : (tensor<1024x1xi32>) -> (tensor<9xi32>, tensor<1024x1xi32>)
+  %own = graph.dispatch_rows %rows slots %slots : (tensor<1024x64xf32>, tensor<1024x1xi32>) -> tensor<1024x64xf32>
+  %in, %theirs = graph.send_rows %own slots %slots groups %offsets : (tensor<1024x64xf32>, tensor<1024x1xi32>, tensor<9xi32>) -> (tensor<1024x64xf32>, tensor<9xi32>)
   %h = graph.grouped_matmul %in, %w groups %theirs {transposed} : (tensor<1024x64xf32>, tensor<8x64x64xf32>, tensor<9xi32>) -> tensor<1024x64xf32>
-  %back = graph.return_rows %h places %places groups %offsets : (tensor<1024x64xf32>, tensor<1024x1xi32>, tensor<9xi32>) -> tensor<1024x64xf32>
-  %out = graph.combine_rows %back places %places weights %weights : (tensor<1024x64xf32>, tensor<1024x1xi32>, tensor<1024x1xf32>) -> tensor<1024x64xf32>
+  %back = graph.return_rows %h slots %slots groups %offsets : (tensor<1024x64xf32>, tensor<1024x1xi32>, tensor<9xi32>) -> tensor<1024x64xf32>
+  %out = graph.combine_rows %back slots %slots weights %weights : (tensor<1024x64xf32>, tensor<1024x1xi32>, tensor<1024x1xf32>) -> tensor<1024x64xf32>
   %y = graph.reshape %out : tensor<1024x64xf32> -> tensor<4x256x64xf32>
   return %y : tensor<4x256x64xf32>
 }

@@ -6,13 +6,13 @@ func.func @eval_step(%x: tensor<2x4x6xf32> {graph.input = "x"}, %tokens: tensor<
   %weights = graph.reshape %p : tensor<2x4x2xf32> -> tensor<8x2xf32>
   %all = graph.broadcast %tokens dims [0, 1] : tensor<2x4xi32> -> tensor<2x4x2xi32>
   %same = graph.add %all, %ids : tensor<2x4x2xi32>
-  %offsets, %places = graph.group_rows %flat : (tensor<8x2xi32>) -> (tensor<5xi32>, tensor<8x2xi32>)
-  %own = graph.dispatch_rows %rows places %places : (tensor<8x6xf32>, tensor<8x2xi32>) -> tensor<16x6xf32>
-  %in, %theirs = graph.send_rows %own places %places groups %offsets {always} : (tensor<16x6xf32>, tensor<8x2xi32>, tensor<5xi32>) -> (tensor<16x6xf32>, tensor<5xi32>)
+  %offsets, %slots = graph.group_rows %flat : (tensor<8x2xi32>) -> (tensor<5xi32>, tensor<8x2xi32>)
+  %own = graph.dispatch_rows %rows slots %slots : (tensor<8x6xf32>, tensor<8x2xi32>) -> tensor<16x6xf32>
+  %in, %theirs = graph.send_rows %own slots %slots groups %offsets {always} : (tensor<16x6xf32>, tensor<8x2xi32>, tensor<5xi32>) -> (tensor<16x6xf32>, tensor<5xi32>)
   %h = graph.grouped_matmul %in, %w groups %theirs {transposed} : (tensor<16x6xf32>, tensor<4x6x6xf32>, tensor<5xi32>) -> tensor<16x6xf32>
   %a = graph.silu %h : tensor<16x6xf32>
-  %back = graph.return_rows %a places %places groups %offsets {always} : (tensor<16x6xf32>, tensor<8x2xi32>, tensor<5xi32>) -> tensor<16x6xf32>
-  %out = graph.combine_rows %back places %places weights %weights : (tensor<16x6xf32>, tensor<8x2xi32>, tensor<8x2xf32>) -> tensor<8x6xf32>
+  %back = graph.return_rows %a slots %slots groups %offsets {always} : (tensor<16x6xf32>, tensor<8x2xi32>, tensor<5xi32>) -> tensor<16x6xf32>
+  %out = graph.combine_rows %back slots %slots weights %weights : (tensor<16x6xf32>, tensor<8x2xi32>, tensor<8x2xf32>) -> tensor<8x6xf32>
   %y = graph.reshape %out : tensor<8x6xf32> -> tensor<2x4x6xf32>
   return %y : tensor<2x4x6xf32>
 }

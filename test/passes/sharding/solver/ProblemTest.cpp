@@ -46,34 +46,34 @@ TEST(Problem, CostsSaturate) {
 }
 
 /// What validate() says after a change to two good nodes.
-template <typename Change> std::string complaint(Change change) {
+template <typename Change> std::string diagnostic(Change change) {
   Problem problem = twoNodes();
   change(problem);
   return validate(problem).message();
 }
 
 TEST(Problem, InvalidOnesAreNamed) {
-  EXPECT_EQ(complaint([](Problem &p) { p.nodes[1].costs = {}; }),
+  EXPECT_EQ(diagnostic([](Problem &p) { p.nodes[1].costs = {}; }),
             "node 1 has no strategies");
-  EXPECT_EQ(complaint([](Problem &p) { p.nodes[1].usages.pop_back(); }),
+  EXPECT_EQ(diagnostic([](Problem &p) { p.nodes[1].usages.pop_back(); }),
             "node 1 has 3 costs and 2 usages; one of each is needed for a "
             "strategy");
-  EXPECT_EQ(complaint([](Problem &p) { p.nodes[0].end = -1; }),
+  EXPECT_EQ(diagnostic([](Problem &p) { p.nodes[0].end = -1; }),
             "node 0 is live from 0 to -1; times are natural numbers in order");
-  EXPECT_EQ(complaint([](Problem &p) { p.nodes[0].usages[0] = -1; }),
+  EXPECT_EQ(diagnostic([](Problem &p) { p.nodes[0].usages[0] = -1; }),
             "node 0 has a negative cost or usage");
-  EXPECT_EQ(complaint([](Problem &p) {
+  EXPECT_EQ(diagnostic([](Problem &p) {
               p.nodes[0].usages[0] = p.nodes[1].usages[0] = INT64_MAX / 2 + 1;
             }),
             "usages up to node 1 sum to more than 63 bits; count memory in a "
             "larger unit");
-  EXPECT_EQ(complaint([](Problem &p) { p.edges[0].to = 2; }),
+  EXPECT_EQ(diagnostic([](Problem &p) { p.edges[0].to = 2; }),
             "edge 0 names node 2, but there are 2 nodes");
-  EXPECT_EQ(complaint([](Problem &p) { p.edges[0].to = 0; }),
+  EXPECT_EQ(diagnostic([](Problem &p) { p.edges[0].to = 0; }),
             "edge 0 joins node 0 with itself; add its costs to the node's");
-  EXPECT_EQ(complaint([](Problem &p) { p.edges[0].costs.pop_back(); }),
+  EXPECT_EQ(diagnostic([](Problem &p) { p.edges[0].costs.pop_back(); }),
             "edge 0 has 5 costs; its nodes have 2 and 3 strategies");
-  EXPECT_EQ(complaint([](Problem &p) { p.edges[0].costs[0] = -1; }),
+  EXPECT_EQ(diagnostic([](Problem &p) { p.edges[0].costs[0] = -1; }),
             "edge 0 has a negative cost");
 }
 

@@ -38,36 +38,37 @@ TEST(ReadIopddl, ReadsWhatStandsThere) {
 }
 
 TEST(ReadIopddl, ErrorsNameThePlace) {
-  auto complaint = [](const std::string &text) {
+  auto diagnostic = [](const std::string &text) {
     return iopddl::parseProblem(text, "x.json").message();
   };
-  EXPECT_EQ(complaint("{\"problem\": {\"nodes\""),
+  EXPECT_EQ(diagnostic("{\"problem\": {\"nodes\""),
             "x.json: byte 21: not valid JSON");
-  EXPECT_EQ(complaint("[]"), "x.json: problem.nodes.costs is missing or empty");
-  EXPECT_EQ(complaint(replaced("[[1, 2], [3]]", "[[1, 2.5], [3]]")),
+  EXPECT_EQ(diagnostic("[]"),
+            "x.json: problem.nodes.costs is missing or empty");
+  EXPECT_EQ(diagnostic(replaced("[[1, 2], [3]]", "[[1, 2.5], [3]]")),
             "x.json: problem.nodes.costs holds a number with a fraction or of "
             "more than 64 bits");
-  EXPECT_EQ(complaint(replaced("[[1, 2], [3]]", "[[1, -2], [3]]")),
+  EXPECT_EQ(diagnostic(replaced("[[1, 2], [3]]", "[[1, -2], [3]]")),
             "x.json: problem.nodes.costs holds a negative number");
-  EXPECT_EQ(complaint(replaced("[[1, 2], [3]]", "[[1, [2]], [3]]")),
+  EXPECT_EQ(diagnostic(replaced("[[1, 2], [3]]", "[[1, [2]], [3]]")),
             "x.json: problem.nodes.costs holds a list three deep");
-  EXPECT_EQ(complaint(replaced("[[1, 2], [3]]", "[[1, 2], 3]")),
+  EXPECT_EQ(diagnostic(replaced("[[1, 2], [3]]", "[[1, 2], 3]")),
             "x.json: problem.nodes.costs holds a number");
-  EXPECT_EQ(complaint(replaced("[[0, 4], []]", "[[0, 4]]")),
+  EXPECT_EQ(diagnostic(replaced("[[0, 4], []]", "[[0, 4]]")),
             "x.json: problem.nodes has 1 intervals, 2 costs and 2 usages; they "
             "must be as many");
-  EXPECT_EQ(complaint(replaced("[[0, 4], []]", "[[0, 4], [1]]")),
+  EXPECT_EQ(diagnostic(replaced("[[0, 4], []]", "[[0, 4], [1]]")),
             "x.json: problem.nodes.intervals: node 1 has 1 numbers instead of "
             "two or none");
-  EXPECT_EQ(complaint(replaced("[[1, 0]]", "[[1, 2]]")),
+  EXPECT_EQ(diagnostic(replaced("[[1, 0]]", "[[1, 2]]")),
             "x.json: problem.edges.nodes: edge 0 is not two of 2 nodes");
-  EXPECT_EQ(complaint(replaced("[[1, 0]]", "[]")),
+  EXPECT_EQ(diagnostic(replaced("[[1, 0]]", "[]")),
             "x.json: problem.edges has 0 nodes and 1 costs; they must be as "
             "many");
-  EXPECT_EQ(complaint(replaced("[[1, 0]]", "[[1, 1]]")),
+  EXPECT_EQ(diagnostic(replaced("[[1, 0]]", "[[1, 1]]")),
             "x.json: edge 0 joins node 1 with itself; add its costs to the "
             "node's");
-  EXPECT_EQ(complaint(replaced("20", "\"20\"")),
+  EXPECT_EQ(diagnostic(replaced("20", "\"20\"")),
             "x.json: problem.usage_limit holds a text");
 }
 

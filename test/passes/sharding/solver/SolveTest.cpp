@@ -127,9 +127,9 @@ TEST(Solve, ChainsAreProvenOptimal) {
   EXPECT_TRUE(solution->optimal());
 }
 
-// A strip of three by twelve, too many choices to try: without a limit one
+// A micropanel of three by twelve, too many choices to try: without a limit one
 // elimination with small tables says the optimum before any step.
-TEST(Solve, StripsAreProvenOptimalWithoutAStep) {
+TEST(Solve, MicropanelsAreProvenOptimalWithoutAStep) {
   constexpr int kWidth = 3, kLength = 12, kStrategies = 5;
   Random random(11);
   auto draw = [&](std::vector<Cost> &costs, int count) {
@@ -151,7 +151,7 @@ TEST(Solve, StripsAreProvenOptimalWithoutAStep) {
   ASSERT_TRUE(solution.ok());
   EXPECT_TRUE(solution->optimal());
   EXPECT_EQ(evaluate(problem, solution->choice).cost, solution->cost);
-  // Row by row: the least cost down to each row of the strip.
+  // Row by row: the least cost down to each row of the micropanel.
   constexpr int kRow = kStrategies * kStrategies * kStrategies;
   auto strategy = [](int row, int k) {
     return row /

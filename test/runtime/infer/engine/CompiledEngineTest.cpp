@@ -29,14 +29,14 @@ protected:
     request.sampling.seed = uint64_t(i);
     request.logprobs = 3;
     if (i % 4 == 0)
-      request.sampling.bias = {{5, 1e6f}}; // what repeats can be guessed
+      request.sampling.bias = {{5, 1e6f}}; // what repeats can be drafted
     return request;
   }
 
   /// Twelve requests, so many together.
   std::vector<std::shared_ptr<Collected>> run(int together,
-                                              int64_t guesses = 0) {
-    Scheduler scheduler(*model, {.guesses = guesses});
+                                              int64_t drafts = 0) {
+    Scheduler scheduler(*model, {.drafts = drafts});
     std::vector<std::shared_ptr<Collected>> sinks;
     for (int i = 0; i < 12; ++i) {
       EngineRequest next = request(i);

@@ -14,53 +14,54 @@ namespace {
 
 using Outcome = Submission::Outcome;
 
-class SumModel final : public VectorModel {
+class SumModel final : public EmbeddingModel {
 public:
   SumModel() { sizes = {20, 2, 100, 4, {8, 16, 20}}; }
-  const VectorShape &shape() const override { return sizes; }
-  Status embed(std::span<const TokenSpan> texts,
+  const EmbeddingShape &shape() const override { return sizes; }
+  Status embed(std::span<const TokenSpan> sequences,
                std::span<float> vectors) override {
     if (gate)
       gate->acquire();
     if (broken)
       return Status::error("the device is gone");
-    EXPECT_TRUE(!texts.empty() && int64_t(texts.size()) <= sizes.batch);
-    EXPECT_EQ(vectors.size(), texts.size() * 2);
-    for (std::size_t i = 0; i < texts.size(); ++i) {
-      EXPECT_EQ(sizes.lengthFor(int64_t(texts[i].size())),
-                sizes.lengthFor(int64_t(texts[0].size())));
+    EXPECT_TRUE(!sequences.empty() && int64_t(sequences.size()) <= sizes.batch);
+    EXPECT_EQ(vectors.size(), sequences.size() * 2);
+    for (std::size_t i = 0; i < sequences.size(); ++i) {
+      EXPECT_EQ(sizes.lengthFor(int64_t(sequences[i].size())),
+                sizes.lengthFor(int64_t(sequences[0].size())));
       vectors[2 * i] = vectors[2 * i + 1] = 0;
-      for (std::size_t t = 0; t < texts[i].size(); ++t) {
-        vectors[2 * i] += float(texts[i][t]);
-        vectors[2 * i + 1] += float(t) * float(texts[i][t]);
+      for (std::size_t t = 0; t < sequences[i].size(); ++t) {
+        vectors[2 * i] += float(sequences[i][t]);
+        vectors[2 * i + 1] += float(t) * float(sequences[i][t]);
       }
     }
-    largest = std::max(largest.load(), texts.size());
+    largest = std::max(largest.load(), sequences.size());
     return Status::success();
   }
 
-  VectorShape sizes;
+  EmbeddingShape sizes;
   std::counting_semaphore<> *gate = nullptr; ///< one permit a batch
   std::atomic<bool> broken = false;
   std::atomic<std::size_t> largest = 0;
 };
 
-std::vector<float> expected(const std::vector<std::vector<int32_t>> &texts) {
+std::vector<float>
+expected(const std::vector<std::vector<int32_t>> &sequences) {
   SumModel model;
-  std::vector<TokenSpan> spans(texts.begin(), texts.end());
-  std::vector<float> vectors(texts.size() * 2);
+  std::vector<TokenSpan> spans(sequences.begin(), sequences.end());
+  std::vector<float> vectors(sequences.size() * 2);
   EXPECT_TRUE(embedAll(model, spans, vectors).ok());
   return vectors;
 }
 
 /// Of every text by itself, which is what all others are compared with.
 TEST(EmbedAll, PutsVectorsWhereTheirTextsAre) {
-  std::vector<std::vector<int32_t>> texts;
+  std::vector<std::vector<int32_t>> sequences;
   SplitMix64 random(4);
   for (int i = 0; i < 30; ++i)
-    texts.emplace_back(1 + random() % 20, int32_t(random() % 100));
-  std::vector<float> together = expected(texts), alone;
-  for (const auto &text : texts) {
+    sequences.emplace_back(1 + random() % 20, int32_t(random() % 100));
+  std::vector<float> together = expected(sequences), alone;
+  for (const auto &text : sequences) {
     auto one = expected({text});
     alone.insert(alone.end(), one.begin(), one.end());
   }
@@ -78,9 +79,9 @@ TEST(EmbedAll, RefusesWhatTheModelDoesNotTake) {
   }
 }
 
-EmbedRequest asking(std::vector<std::vector<int32_t>> texts,
+EmbedRequest asking(std::vector<std::vector<int32_t>> sequences,
                     std::promise<EmbedResult> &promise) {
-  return {std::move(texts), std::nullopt, [&promise](EmbedResult result) {
+  return {std::move(sequences), std::nullopt, [&promise](EmbedResult result) {
             promise.set_value(std::move(result));
           }};
 }
@@ -93,15 +94,15 @@ TEST(EmbedEngine, ManyThreadsGetTheirOwn) {
     clients.emplace_back([&engine, seed] {
       SplitMix64 random(seed);
       for (int turn = 0; turn < 50; ++turn) {
-        std::vector<std::vector<int32_t>> texts;
+        std::vector<std::vector<int32_t>> sequences;
         for (uint64_t i = 0; i <= random() % 6; ++i)
-          texts.emplace_back(1 + random() % 20, int32_t(random() % 100));
+          sequences.emplace_back(1 + random() % 20, int32_t(random() % 100));
         std::promise<EmbedResult> promise;
-        ASSERT_EQ(engine.submit(asking(texts, promise)).outcome,
+        ASSERT_EQ(engine.submit(asking(sequences, promise)).outcome,
                   Outcome::accepted);
         EmbedResult result = promise.get_future().get();
         ASSERT_EQ(result.reason, FinishReason::stop);
-        ASSERT_EQ(result.vectors, expected(texts));
+        ASSERT_EQ(result.vectors, expected(sequences));
       }
     });
   for (std::thread &each : clients)

@@ -37,19 +37,19 @@ public:
     return answer(wanted, 1);
   }
 
-  Status decode(std::span<const CachedText> texts,
+  Status decode(std::span<const CachedText> sequences,
                 std::span<const int32_t> tokens,
                 const Wanted &wanted) override {
     if (broken)
       return Status::error("the device is gone");
-    if (texts.empty() || int64_t(texts.size()) > sizes.buckets.back())
-      return Status::error("{} texts in a step", texts.size());
-    for (size_t i = 0; i < texts.size(); ++i)
-      write(texts[i], tokens[i]);
-    for (size_t i = 0; i < texts.size(); ++i)
-      score({texts[i].pages, texts[i].length + 1}, int64_t(i));
-    mostTogether = std::max(mostTogether, texts.size());
-    return answer(wanted, texts.size());
+    if (sequences.empty() || int64_t(sequences.size()) > sizes.buckets.back())
+      return Status::error("{} sequences in a step", sequences.size());
+    for (size_t i = 0; i < sequences.size(); ++i)
+      write(sequences[i], tokens[i]);
+    for (size_t i = 0; i < sequences.size(); ++i)
+      score({sequences[i].pages, sequences[i].length + 1}, int64_t(i));
+    mostTogether = std::max(mostTogether, sequences.size());
+    return answer(wanted, sequences.size());
   }
 
   std::span<const float> logits(int64_t i) const override {
@@ -79,18 +79,19 @@ private:
           float(mix64(sum + uint64_t(i)) >> 40) * 0x1p-22f;
   }
 
-  /// Chooses what is wished for; logits that nobody wants are lost.
+  /// Chooses what is requested; logits that nobody wants are lost.
   Status answer(const Wanted &wanted, size_t rows) {
-    if (!wanted.wishes.empty() && wanted.wishes.size() != rows)
-      return Status::error("{} wishes for {} rows", wanted.wishes.size(), rows);
+    if (!wanted.samplings.empty() && wanted.samplings.size() != rows)
+      return Status::error("{} requests {} rows", wanted.samplings.size(),
+                           rows);
     chosen.clear();
-    for (const TokenWish &wish : wanted.wishes) {
-      if (int64_t(wish.changes.size()) > sizes.changes)
-        return Status::error("{} changes", wish.changes.size());
-      auto row = logits(int64_t(chosen.size())).first(size_t(wish.choices));
+    for (const TokenSampling &sampling : wanted.samplings) {
+      if (int64_t(sampling.changes.size()) > sizes.changes)
+        return Status::error("{} changes", sampling.changes.size());
+      auto row = logits(int64_t(chosen.size())).first(size_t(sampling.choices));
       std::vector<float> adjusted(row.begin(), row.end());
-      adjustLogits(adjusted, wish.changes, wish.allowed);
-      chosen.push_back(chooseToken(adjusted, wish.choice));
+      adjustLogits(adjusted, sampling.changes, sampling.allowed);
+      chosen.push_back(chooseToken(adjusted, sampling.choice));
     }
     answered += !wanted.logits;
     if (!wanted.logits)

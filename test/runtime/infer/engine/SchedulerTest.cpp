@@ -53,7 +53,7 @@ EngineRequest randomRequest(Random &random) {
   sampling.seed = uint64_t(random(1000));
   if (random(2))
     request.stopTokens = {int32_t(random(61)), int32_t(random(61))};
-  if (random(4) == 0) // a text that repeats itself can be guessed
+  if (random(4) == 0) // a text that repeats itself can be drafted
     sampling.bias = {{int32_t(random(61)), 1e6f}};
   if (random(2))
     request.logprobs = random(4);
@@ -125,7 +125,7 @@ void expectAsAlone(const Planned &each) {
 }
 
 TEST(Scheduler, GivesEachWhatItGivesAlone) {
-  uint64_t preemptions = 0, hits = 0, batched = 0, guessed = 0, accepted = 0;
+  uint64_t preemptions = 0, hits = 0, batched = 0, drafted = 0, accepted = 0;
   int64_t unread = 0; // calls whose logits stayed where they were
   for (uint64_t seed = 0; seed < 3000; ++seed) {
     SCOPED_TRACE(seed);
@@ -136,7 +136,7 @@ TEST(Scheduler, GivesEachWhatItGivesAlone) {
     shape.changes = std::array{-1, 0, 3, 61}[seed / 4 % 4];
     FakeModel model(shape);
     SchedulerOptions options = {.maxBatch = random(5)};
-    options.guesses = int64_t(seed) % 4;
+    options.drafts = int64_t(seed) % 4;
     Scheduler scheduler(model, options);
     std::vector<Planned> plan = randomPlan(random);
     uint64_t id = 0;
@@ -161,7 +161,7 @@ TEST(Scheduler, GivesEachWhatItGivesAlone) {
     hits += metrics.prefixHits;
     batched += model.mostTogether > 2;
     unread += model.answered;
-    guessed += metrics.guessedTokens;
+    drafted += metrics.draftTokens;
     accepted += metrics.acceptedTokens;
     if (::testing::Test::HasFailure())
       return;
@@ -171,7 +171,7 @@ TEST(Scheduler, GivesEachWhatItGivesAlone) {
   EXPECT_GT(hits, 1000u);
   EXPECT_GT(batched, 500u);
   EXPECT_GT(unread, 10000);
-  EXPECT_GT(guessed, accepted);
+  EXPECT_GT(drafted, accepted);
   EXPECT_GT(accepted, 100u);
 }
 
@@ -182,9 +182,9 @@ TEST(Scheduler, GuessesSaveSteps) {
   request.maxTokens = 39;
   request.sampling.temperature = 0;
   request.sampling.bias = {{3, 1e6f}};
-  auto iterations = [&](int64_t guesses) {
+  auto iterations = [&](int64_t drafts) {
     FakeModel model(shapeOf(20));
-    Scheduler scheduler(model, {.guesses = guesses});
+    Scheduler scheduler(model, {.drafts = drafts});
     auto sink = std::make_shared<Collected>();
     request.sink = sink;
     scheduler.add(1, request, EngineClock::now());

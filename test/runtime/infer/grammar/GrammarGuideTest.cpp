@@ -155,8 +155,8 @@ TEST(GrammarGuide, GuidesAnEngine) {
   auto vocabulary = std::make_shared<const Vocabulary>(texts);
   auto grammar = grammarOf(kSchemas[4], vocabulary);
   auto end = int32_t(texts.size() - 1);
-  for (int64_t guesses : {0, 3}) {
-    Scheduler scheduler(model, {.guesses = guesses});
+  for (int64_t drafts : {0, 3}) {
+    Scheduler scheduler(model, {.drafts = drafts});
     for (uint64_t seed = 0; seed < 20; ++seed) {
       auto sink = std::make_shared<testing::Collected>();
       EngineRequest request;

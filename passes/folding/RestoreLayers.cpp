@@ -1,0 +1,440 @@
+#include "dialects/graph/FoldedAttrs.h"
+#include "passes/folding/Folding.h"
+#include "passes/folding/LayerNames.h"
+#include "passes/folding/Ports.h"
+#include "passes/folding/Units.h"
+
+using namespace mlir;
+using namespace tessera;
+using namespace tessera::folding;
+
+namespace tessera {
+#define GEN_PASS_DEF_UNFOLDLAYERS
+#include "passes/folding/Passes.h.inc"
+} // namespace tessera
+
+namespace {
+/// Writes the third of a function's four units out as often as it stands for
+/// others, behind itself.
+class Unfolder {
+public:
+  Unfolder(func::FuncOp function, Units &units, const Repetition &repetition)
+      : function(function), units(units), repetition(repetition),
+        copies(repetition.units - 4) {
+    for (std::vector<Value> &copy : copies)
+      copy.resize(units.slotCount());
+    // Those are made anew.
+    for (OpOperand *operand : units.leaving)
+      if (!isa<graph::LoopOp, func::ReturnOp>(operand->getOwner()))
+        leaving.push_back(operand);
+  }
+
+  void run() {
+    if (units.empty())
+      return;
+    findOrder();
+    insertArguments();
+    expand(function.getBody().front());
+    insertResults();
+    joinNeighbors();
+  }
+
+private:
+  //===--- what a copy reads ----------------------------------------------===//
+
+  // What copy `number` reads where the second unit reads `one` and the third
+  // `two`.
+  Value mapped(unsigned number, Value one, Value two) const {
+    auto before = units.placeOf(one), place = units.placeOf(two);
+    if (one == two)
+      return two;
+    if (place && place->unit == 2)
+      return copies[number][place->slot];
+    if (place)
+      return number == 0 ? units.at(2, place->slot)
+                         : copies[number - 1][place->slot];
+    // Of the unit behind: that is the next copy.
+    return before && number + 1 < copies.size()
+               ? copies[number + 1][before->slot]
+               : two;
+  }
+
+  // What the third unit reads of the one behind it is now the first copy's.
+  Value joined(Value one, Value two) const {
+    auto before = units.placeOf(one);
+    return one != two && before && before->unit == 2 && !units.placeOf(two)
+               ? copies.front()[before->slot]
+               : two;
+  }
+
+  // What reads of the last unit in the middle reads of the last copy.
+  Value left(Value value) const {
+    auto place = units.placeOf(value);
+    return place && place->unit == 2 ? copies.back()[place->slot] : value;
+  }
+
+  void joinNeighbors() {
+    for (auto [one, two] : llvm::zip(units.ops[1], units.ops[2]))
+      for (auto [value, operand] :
+           llvm::zip(one->getOperands(), two->getOpOperands()))
+        operand.set(joined(value, operand.get()));
+    for (OpOperand *operand : leaving)
+      operand->set(left(operand->get()));
+    for (const Units::Collector &table : units.collectors)
+      spread(table);
+  }
+
+  // What a table has several times of the third unit it has of each copy.
+  void spread(const Units::Collector &table) {
+    for (unsigned number = 0; number < copies.size(); ++number)
+      for (unsigned i = 0; i < table.size; ++i) {
+        unsigned at = table.begin + (number + 1) * table.size + i;
+        unsigned slot = units.placeOf(table.op->getOperand(at))->slot;
+        table.op->setOperand(at, copies[number][slot]);
+      }
+  }
+
+  //===--- ports ----------------------------------------------------------===//
+
+  /// Groups of neighbors, each to be followed by as many for every copy.
+  using Groups = SmallVector<std::pair<size_t, size_t>>; ///< begin, end
+  static Groups groupsOf(ArrayRef<unsigned> positions) {
+    Groups groups;
+    for (size_t i = 0; i < positions.size(); ++i)
+      if (i > 0 && positions[i] == positions[i - 1] + 1)
+        ++groups.back().second;
+      else
+        groups.emplace_back(i, i + 1);
+    return groups;
+  }
+
+  DictionaryAttr renamed(DictionaryAttr attrs, unsigned number) {
+    NamedAttrList list(attrs);
+    if (auto name =
+            dyn_cast_if_present<StringAttr>(list.get(graph::kStateAttr)))
+      if (auto layer = LayerName::parse(name.getValue()))
+        list.set(
+            graph::kStateAttr,
+            StringAttr::get(name.getContext(),
+                            layer->withLayer(layer->layer + distance(number))));
+    return list.getDictionary(function.getContext());
+  }
+
+  int64_t distance(unsigned number) const {
+    return (number + 1) * repetition.period;
+  }
+
+  void insertArguments() {
+    ArrayRef<unsigned> third = units.arguments[2];
+    SmallVector<unsigned> at;
+    SmallVector<Type> types;
+    SmallVector<DictionaryAttr> attrs;
+    SmallVector<Location> locations;
+    SmallVector<std::pair<unsigned, unsigned>> added; ///< copy, slot
+    for (auto [begin, end] : groupsOf(third))
+      for (unsigned number = 0; number < copies.size(); ++number)
+        for (size_t slot = begin; slot < end; ++slot) {
+          BlockArgument argument = function.getArgument(third[slot]);
+          at.push_back(third[end - 1] + 1);
+          types.push_back(argument.getType());
+          attrs.push_back(
+              renamed(function.getArgAttrDict(third[slot]), number));
+          locations.push_back(movedBy(argument.getLoc(), distance(number)));
+          added.emplace_back(number, slot);
+        }
+    function.insertArguments(at, types, attrs, locations);
+    for (size_t i = 0; i < at.size(); ++i)
+      copies[added[i].first][added[i].second] = function.getArgument(at[i] + i);
+  }
+
+  void insertResults() {
+    Operation *ret = function.getBody().front().getTerminator();
+    ArrayRef<unsigned> second = units.results[1], third = units.results[2];
+    SmallVector<unsigned> at;
+    SmallVector<Type> types;
+    SmallVector<DictionaryAttr> attrs;
+    SmallVector<Value> values;
+    for (auto [begin, end] : groupsOf(third))
+      for (unsigned number = 0; number < copies.size(); ++number)
+        for (size_t i = begin; i < end; ++i) {
+          at.push_back(third[end - 1] + 1);
+          types.push_back(function.getResultTypes()[third[i]]);
+          attrs.push_back(
+              renamed(function.getResultAttrDict(third[i]), number));
+          values.push_back(mapped(number, ret->getOperand(second[i]),
+                                  ret->getOperand(third[i])));
+        }
+    function.insertResults(at, types, attrs);
+    SmallVector<Value> own(ret->getOperands()), all;
+    for (auto [one, two] : llvm::zip(second, third))
+      own[two] = joined(own[one], own[two]);
+    size_t next = 0;
+    for (unsigned i = 0; i <= own.size(); ++i) {
+      for (; next < at.size() && at[next] == i; ++next)
+        all.push_back(values[next]);
+      if (i < own.size())
+        all.push_back(isOfMiddle(i) ? own[i] : left(own[i]));
+    }
+    ret->setOperands(all);
+  }
+
+  bool isOfMiddle(unsigned result) const {
+    return llvm::binary_search(units.results[1], result) ||
+           llvm::binary_search(units.results[2], result);
+  }
+
+  //===--- ops ------------------------------------------------------------===//
+
+  // Whether later layers stand behind, as on the way forward, or before. Found
+  // out while nothing is inserted.
+  void findOrder() {
+    for (auto [one, two] : llvm::zip(units.ops[1], units.ops[2])) {
+      numbers[two] = ascends.size();
+      ascends.push_back(one->isBeforeInBlock(two));
+    }
+  }
+
+  void expand(Block &block) {
+    for (Operation *op = &block.front(); op;) {
+      Operation *next = op->getNextNode();
+      auto number = numbers.find(op);
+      if (auto loop = dyn_cast<graph::LoopOp>(op))
+        expandLoop(loop);
+      else if (number != numbers.end())
+        next = expandRun(op, number->second);
+      op = next;
+    }
+  }
+
+  // Ops of the third unit one behind another, from `number` on; what comes
+  // behind all of them.
+  Operation *expandRun(Operation *first, unsigned number) {
+    ArrayRef<Operation *> own = units.ops[2];
+    unsigned end = number + 1;
+    while (end < own.size() && own[end - 1]->getNextNode() == own[end] &&
+           ascends[end] == ascends[number])
+      ++end;
+    Operation *behind = own[end - 1]->getNextNode();
+    OpBuilder builder(ascends[number] ? behind : first);
+    auto last = static_cast<unsigned>(copies.size());
+    for (unsigned copy = 0; copy < last; ++copy)
+      for (unsigned i = number; i < end; ++i)
+        expandOp(builder, i, ascends[number] ? copy : last - 1 - copy);
+    return behind;
+  }
+
+  void expandOp(OpBuilder &builder, unsigned i, unsigned number) {
+    Operation *one = units.ops[1][i], *two = units.ops[2][i];
+    Operation *made = builder.insert(two->cloneWithoutRegions());
+    made->setLoc(movedBy(two->getLoc(), distance(number)));
+    for (auto [value, operand] :
+         llvm::zip(one->getOperands(), made->getOpOperands()))
+      operand.set(mapped(number, value, operand.get()));
+    if (!haveEqualAttributes(one, two))
+      for (auto [a, b] :
+           llvm::zip(one->getAttrDictionary(), two->getAttrDictionary()))
+        made->setAttr(b.getName(),
+                      extrapolate(a.getValue(), b.getValue(), number + 2));
+    for (auto [from, to] : llvm::zip(two->getResults(), made->getResults()))
+      copies[number][units.placeOf(from)->slot] = to;
+  }
+
+  //===--- loops ----------------------------------------------------------===//
+
+  /// A value that a widened loop carries: that of a position, for a copy where
+  /// there is one.
+  struct Carried {
+    unsigned position;
+    std::optional<unsigned> copy = std::nullopt;
+    unsigned second = 0; ///< the position of the second unit's
+  };
+
+  // Behind each group of the third unit's values those of all copies.
+  SmallVector<Carried> widenedOrder(graph::LoopOp loop) const {
+    SmallVector<unsigned> third;
+    llvm::DenseMap<unsigned, unsigned> second; ///< by slot
+    for (auto [i, result] : llvm::enumerate(loop.getResults())) {
+      auto place = units.placeOf(result);
+      if (place && place->unit == 1)
+        second[place->slot] = i;
+      if (place && place->unit == 2)
+        third.push_back(i);
+    }
+    auto secondFor = [&](unsigned i) {
+      auto place = units.placeOf(loop.getResult(i));
+      return place ? second.lookup(place->slot) : 0;
+    };
+    SmallVector<Carried> order;
+    unsigned next = 0;
+    auto addUpTo = [&](unsigned position) {
+      for (; next <= position; ++next)
+        order.push_back({next, std::nullopt, secondFor(next)});
+    };
+    for (auto [begin, end] : groupsOf(third)) {
+      addUpTo(third[end - 1]);
+      for (unsigned number = 0; number < copies.size(); ++number)
+        for (unsigned i : ArrayRef(third).slice(begin, end - begin))
+          order.push_back({i, number, secondFor(i)});
+    }
+    if (loop.getNumResults() > 0)
+      addUpTo(loop.getNumResults() - 1);
+    return order;
+  }
+
+  Value yieldedFor(const Carried &entry, ValueRange values) const {
+    Value value = values[entry.position];
+    return entry.copy ? mapped(*entry.copy, values[entry.second], value)
+                      : value;
+  }
+
+  // Before copies of what stands behind exist: what a loop begins with was made
+  // before it.
+  Value initFor(graph::LoopOp loop, const Carried &entry) const {
+    ValueRange inits = loop.getInits();
+    Value init = inits[entry.position];
+    if (entry.copy)
+      return mapped(*entry.copy, inits[entry.second], init);
+    auto place = units.placeOf(loop.getResult(entry.position));
+    if (!place)
+      return left(init);
+    return place->unit == 2 ? joined(inits[entry.second], init) : init;
+  }
+
+  // What a loop carries of the third unit it then carries of every copy.
+  void expandLoop(graph::LoopOp loop) {
+    SmallVector<Carried> order = widenedOrder(loop);
+    Block &body = loop.getBody().front();
+    if (order.size() == loop.getNumResults()) {
+      for (OpOperand &init : loop->getOpOperands())
+        init.set(left(init.get()));
+      return expand(body);
+    }
+    SmallVector<BlockArgument> carried(loop.getCarried());
+    SmallVector<Value> inits, yielded;
+    for (auto [i, entry] : llvm::enumerate(order)) {
+      inits.push_back(initFor(loop, entry));
+      if (!entry.copy)
+        continue;
+      BlockArgument like = carried[entry.position];
+      Value made = body.insertArgument(1 + i, like.getType(), like.getLoc());
+      if (auto place = units.placeOf(like))
+        copies[*entry.copy][place->slot] = made;
+    }
+    expand(body);
+    for (const Carried &entry : order)
+      yielded.push_back(yieldedFor(entry, loop.getYield().getValues()));
+    loop.getYield()->setOperands(yielded);
+    OpBuilder builder(loop);
+    OperationState state(loop.getLoc(), loop->getName(), inits,
+                         TypeRange(ValueRange(inits)), loop->getAttrs());
+    state.addRegion()->takeBody(loop.getBody());
+    replaceLoop(loop, cast<graph::LoopOp>(builder.create(state)), order);
+  }
+
+  // A list with an entry for each result, such as where each is on a mesh.
+  static void widenLists(graph::LoopOp loop, graph::LoopOp made,
+                         ArrayRef<Carried> order) {
+    for (NamedAttribute attr : loop->getDiscardableAttrs()) {
+      auto list = dyn_cast<ArrayAttr>(attr.getValue());
+      if (!list || list.size() != loop.getNumResults())
+        continue;
+      SmallVector<Attribute> entries;
+      for (const Carried &entry : order)
+        entries.push_back(list[entry.position]);
+      made->setDiscardableAttr(attr.getName(),
+                               ArrayAttr::get(loop.getContext(), entries));
+    }
+  }
+
+  void replaceLoop(graph::LoopOp loop, graph::LoopOp made,
+                   ArrayRef<Carried> order) {
+    widenLists(loop, made, order);
+    for (auto [entry, result] : llvm::zip(order, made.getResults()))
+      if (entry.copy)
+        copies[*entry.copy]
+              [units.placeOf(loop.getResult(entry.position))->slot] = result;
+    for (auto [entry, result] : llvm::zip(order, made.getResults())) {
+      if (entry.copy)
+        continue;
+      Value old = loop.getResult(entry.position);
+      old.replaceAllUsesWith(result);
+      if (units.placeOf(old))
+        units.replace(old, result);
+    }
+    loop.erase();
+  }
+
+  func::FuncOp function;
+  Units &units;
+  const Repetition &repetition;
+  std::vector<std::vector<Value>> copies;        ///< by slot, as in Units
+  std::vector<OpOperand *> leaving;              ///< operands of other ops
+  std::vector<bool> ascends;                     ///< by op of a unit
+  llvm::DenseMap<Operation *, unsigned> numbers; ///< of the third unit's ops
+};
+
+struct RestoreLayers : tessera::impl::RestoreLayersBase<RestoreLayers> {
+  using Base::Base;
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    FailureOr<std::optional<Repetition>> repetition = Repetition::of(module);
+    if (failed(repetition))
+      return signalPassFailure();
+    if (!*repetition)
+      return markAllAnalysesPreserved();
+    for (auto function : module.getOps<func::FuncOp>())
+      if (function.isPublic() && failed(unfold(function, **repetition)))
+        return signalPassFailure();
+    module->removeAttr(graph::kFoldedAttr);
+  }
+
+private:
+  // What marks the third unit makes it no other program.
+  static void removeMarks(func::FuncOp function) {
+    auto without = [&](DictionaryAttr attrs) {
+      NamedAttrList list(attrs);
+      list.erase(graph::kRepeatCountAttr);
+      return list.getDictionary(function.getContext());
+    };
+    SmallVector<DictionaryAttr> arguments, results;
+    for (unsigned i = 0; i < function.getNumArguments(); ++i)
+      arguments.push_back(without(function.getArgAttrDict(i)));
+    for (unsigned i = 0; i < function.getNumResults(); ++i)
+      results.push_back(without(function.getResultAttrDict(i)));
+    function.setAllArgAttrs(arguments);
+    function.setAllResultAttrs(results);
+    function.walk(
+        [](Operation *op) { op->removeAttr(graph::kRepeatCountAttr); });
+  }
+
+  static LogicalResult unfold(func::FuncOp function,
+                              const Repetition &repetition) {
+    removeMarks(function);
+    std::string reason;
+    std::optional<Units> units =
+        Units::match(function, Ports(function), repetition,
+                     {0, 1, 2, repetition.units - 1}, reason);
+    if (!units)
+      return function.emitError("folded layers are not alike: ")
+             << reason << "; " << graph::kFoldedAttr
+             << " says that the third stands for others";
+    if (!units->empty() && failed(verifySteps(*units, repetition)))
+      return failure();
+    Unfolder(function, *units, repetition).run();
+    return success();
+  }
+
+  // That integers which grow from layer to layer do so up to the last copy.
+  static LogicalResult verifySteps(const Units &units,
+                                   const Repetition &repetition) {
+    for (auto [one, two] : llvm::zip(units.ops[1], units.ops[2]))
+      if (!haveEqualAttributes(one, two))
+        for (auto [a, b] :
+             llvm::zip(one->getAttrDictionary(), two->getAttrDictionary()))
+          if (!extrapolate(a.getValue(), b.getValue(), repetition.units - 3))
+            return two->emitError() << a.getName() << " grows too far over "
+                                    << repetition.units << " layers";
+    return success();
+  }
+};
+} // namespace

@@ -1,0 +1,68 @@
+#include "runtime/weights/MakeMicropanels.h"
+#include "runtime/weights/CopyTensor.h"
+
+#include <algorithm>
+
+namespace tessera {
+namespace {
+
+/// Words that are buffered at once: more than most micropanels have.
+constexpr int64_t kBufferedWords = int64_t(1) << 20;
+
+struct Maker {
+  const QuantizedLayout &layout;
+  int64_t words, scales; // of a micropanel
+  const MakeMicropanel &make;
+
+  /// Micropanels [first, first + count) to where they begin.
+  Status run(int64_t first, int64_t count, uint32_t *toWords,
+             uint16_t *toScales) const {
+    return inParallel(uint32_t(count), [&](uint32_t i, unsigned thread) {
+      const std::span micropanel(toWords + i * words, words);
+      const std::span factors(toScales + i * scales, scales);
+      if ((first + i + 1) * QuantizedLayout::kMicropanel > layout.rows) {
+        std::ranges::fill(micropanel, layout.bits == 4 ? 0x88888888u : 0u);
+        std::ranges::fill(factors, uint16_t(0));
+      }
+      return make(first + i, micropanel, factors, thread);
+    });
+  }
+};
+
+} // namespace
+
+Status makeMicropanels(ModelState &model, const StateTensor &values,
+                       const StateTensor *scales, const MakeMicropanel &make) {
+  const QuantizedLayout &layout = values.quantized->layout;
+  const Maker maker{
+      layout, layout.words() * QuantizedLayout::kMicropanel,
+      scales ? layout.scaleRows() * QuantizedLayout::kMicropanel : 0, make};
+  auto words = model.stateInMemory(values);
+  auto factors = scales ? model.stateInMemory(*scales) : std::span<std::byte>();
+  const int64_t before = values.quantized->firstMicropanel;
+  if (!words.empty() && (!scales || !factors.empty()))
+    return maker.run(
+        0, layout.micropanels(),
+        reinterpret_cast<uint32_t *>(words.data()) + before * maker.words,
+        reinterpret_cast<uint16_t *>(factors.data()) + before * maker.scales);
+  const int64_t most = std::max<int64_t>(1, kBufferedWords / maker.words);
+  std::vector<uint32_t> someWords;
+  std::vector<uint16_t> someScales;
+  for (int64_t first = 0; first < layout.micropanels(); first += most) {
+    const int64_t count = std::min(most, layout.micropanels() - first);
+    someWords.resize(count * maker.words);
+    someScales.resize(count * maker.scales);
+    TESSERA_RETURN_IF_ERROR(
+        maker.run(first, count, someWords.data(), someScales.data()));
+    TESSERA_RETURN_IF_ERROR(model.writeState(
+        values, (before + first) * maker.words * sizeof(uint32_t),
+        std::as_bytes(std::span(someWords))));
+    if (scales)
+      TESSERA_RETURN_IF_ERROR(model.writeState(
+          *scales, (before + first) * maker.scales * sizeof(uint16_t),
+          std::as_bytes(std::span(someScales))));
+  }
+  return Status::success();
+}
+
+} // namespace tessera

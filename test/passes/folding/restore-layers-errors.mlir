@@ -1,0 +1,72 @@
+// RUN: not tessera-opt %s --split-input-file --restore-layers --mlir-print-op-on-diagnostic=false 2>&1 | FileCheck %s
+// What a person may write into a dump that is folded.
+
+// CHECK: error: graph.folded is the first layer, how many are one unit, and how many units there are, 5 or more, got: array<i64: 0, 0, 6>
+module attributes {graph.folded = array<i64: 0, 0, 6>} {}
+
+// -----
+
+// CHECK: error: graph.folded is the first layer, {{.*}} got: array<i64: 0, 1, 9223372036854775807>
+module attributes {graph.folded = array<i64: 0, 1, 9223372036854775807>} {}
+
+// -----
+
+// CHECK: error: graph.folded is the first layer, {{.*}} got: "six"
+module attributes {graph.folded = "six"} {}
+
+// -----
+
+// The third layer is not the second.
+// CHECK: error: folded layers are not alike: 'graph.add' at {{.*}} is not in each of the layers, or not the same; graph.folded says that the third stands for others
+module attributes {graph.folded = array<i64: 0, 1, 6>} {
+  func.func @logits(
+      %w0: tensor<4xf32> {graph.state = "h.0.w"}, %w1: tensor<4xf32> {graph.state = "h.1.w"},
+      %w2: tensor<4xf32> {graph.state = "h.2.w", graph.repeat_count = 3}, %w5: tensor<4xf32> {graph.state = "h.5.w"},
+      %x: tensor<4xf32> {graph.input = "x"}) -> tensor<4xf32> {
+    %0 = graph.mul %x, %w0 : tensor<4xf32>
+    %1 = graph.mul %0, %w1 : tensor<4xf32>
+    %2 = graph.add %1, %w2 : tensor<4xf32>
+    %5 = graph.mul %2, %w5 : tensor<4xf32>
+    return %5 : tensor<4xf32>
+  }
+}
+
+// -----
+
+// A layer that is said to be folded away is there.
+// CHECK: error: folded layers are not alike: their state differs
+module attributes {graph.folded = array<i64: 0, 1, 6>} {
+  func.func @logits(
+      %w0: tensor<4xf32> {graph.state = "h.0.w"}, %w1: tensor<4xf32> {graph.state = "h.1.w"},
+      %w2: tensor<4xf32> {graph.state = "h.2.w", graph.repeat_count = 3}, %w3: tensor<4xf32> {graph.state = "h.3.w"},
+      %x: tensor<4xf32> {graph.input = "x"}) -> tensor<4xf32> {
+    %0 = graph.mul %x, %w0 : tensor<4xf32>
+    %1 = graph.mul %0, %w1 : tensor<4xf32>
+    %2 = graph.mul %1, %w2 : tensor<4xf32>
+    %3 = graph.mul %2, %w3 : tensor<4xf32>
+    return %3 : tensor<4xf32>
+  }
+}
+
+// -----
+
+// CHECK: error: "foo" grows too far over 6 layers
+module attributes {graph.folded = array<i64: 0, 1, 6>} {
+  func.func @logits(
+      %w0: tensor<4xf32> {graph.state = "h.0.w"}, %w1: tensor<4xf32> {graph.state = "h.1.w"},
+      %w2: tensor<4xf32> {graph.state = "h.2.w", graph.repeat_count = 3}, %w5: tensor<4xf32> {graph.state = "h.5.w"},
+      %x: tensor<4xf32> {graph.input = "x"}) -> tensor<4xf32> {
+    %0 = graph.mul %x, %w0 : tensor<4xf32>
+    %1 = graph.mul %0, %w1 {foo = array<i64: 0>} : tensor<4xf32>
+    %2 = graph.mul %1, %w2 {foo = array<i64: 4611686018427387904>} : tensor<4xf32>
+    %5 = graph.mul %2, %w5 : tensor<4xf32>
+    return %5 : tensor<4xf32>
+  }
+}
+
+// -----
+
+// CHECK: error: expects a number of layers, 1 to 4096, in 'graph.repeat_count'
+func.func @f(%x: tensor<4xf32> {graph.repeat_count = -1}) -> tensor<4xf32> {
+  return %x : tensor<4xf32>
+}
