@@ -1,11 +1,12 @@
 # make        build into build/, binaries in build/bin/
 # make demo   install, build, compile a spec, train on manual pages, generate
+# make check  build and run the tests that are quick
 # make test   build and run every test, including source formatting
 # make check-format, make check-tidy   clang-format, clang-tidy (half an hour)
 BUILD ?= build
 CMAKE_FLAGS ?=
 
-.PHONY: all deps demo test check-format check-tidy clean
+.PHONY: all deps demo check test check-format check-tidy clean
 all: $(BUILD)/build.ninja
 	@cmake --build $(BUILD)
 
@@ -20,6 +21,9 @@ deps:
 demo: $(BUILD)/build.ninja
 	@cmake --build $(BUILD) --target tessera
 	@scripts/demo.sh $(BUILD)
+
+check: all
+	@scripts/run-tests.sh $(BUILD) --fast
 
 test: all
 	@scripts/run-tests.sh $(BUILD)

@@ -1,1 +1,1 @@
-// Compiles cmake/Pch.h once for all compiler libraries.
+// A target that precompiles a header needs a source.

@@ -44,15 +44,36 @@ endif()
 find_package(Threads REQUIRED)
 find_package(fmt REQUIRED)
 
+# tessera_pch(name header): a target that only precompiles a header.
+# tessera_use_pch(target name): compiles the target with it. Both need the same
+# options for exceptions and run-time type information.
+function(tessera_pch name header)
+  add_library(${name} OBJECT ${CMAKE_SOURCE_DIR}/cmake/Pch.cpp)
+  target_link_libraries(${name} PUBLIC TesseraFmt)
+  target_precompile_headers(${name} PRIVATE ${CMAKE_SOURCE_DIR}/cmake/${header})
+  if(CMAKE_CXX_COMPILER_ID MATCHES Clang)
+    target_compile_options(${name} PRIVATE "SHELL:-Xclang -fno-pch-timestamp")
+  endif()
+endfunction()
+function(tessera_use_pch target name)
+  target_precompile_headers(${target} REUSE_FROM ${name})
+  if(CMAKE_CXX_COMPILER_ID MATCHES Clang)
+    target_compile_options(${target} PRIVATE "SHELL:-Xclang -fno-pch-timestamp")
+  endif()
+endfunction()
+
 # What ships depends on libc and the C++ library alone, so that it can be copied
 # to the machine that trains: other libraries are linked in (find_library(X.a)).
 add_library(TesseraFmt STATIC ${CMAKE_SOURCE_DIR}/cmake/Fmt.cpp)
 target_include_directories(TesseraFmt SYSTEM PUBLIC
   $<TARGET_PROPERTY:fmt::fmt,INTERFACE_INCLUDE_DIRECTORIES>)
 
+tessera_pch(TesseraRuntimePch RuntimePch.h)
+
 # tessera_runtime_library(name SOURCES ... LINK ...): no LLVM in sight.
 function(tessera_runtime_library name)
   cmake_parse_arguments(ARG "" "" "SOURCES;LINK" ${ARGN})
   add_library(${name} STATIC ${ARG_SOURCES})
   target_link_libraries(${name} PUBLIC TesseraFmt Threads::Threads ${ARG_LINK})
+  tessera_use_pch(${name} TesseraRuntimePch)
 endfunction()

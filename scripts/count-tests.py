@@ -1,11 +1,16 @@
 #!/usr/bin/env python3
-"""count-tests.py REPORT STATUS: summarizes a JSON report of lit in one line.
+"""count-tests.py REPORT STATUS [TIMES]: summarizes a JSON report of lit: the
+slowest tests, then one line of counts.
 
 STATUS is lit's exit status. Exits with 0 only if something passed, nothing
-failed and lit itself succeeded.
+failed and lit itself succeeded. TIMES is a file to write: the seconds of every
+test that took at least SLOW seconds, from which the fast tier is chosen.
 """
 import json
 import sys
+
+SHOWN = 20  # slowest tests
+SLOW = 1.0  # seconds
 
 KINDS = {
     "PASS": "passed",
@@ -14,6 +19,20 @@ KINDS = {
     "SKIPPED": "skipped",
     "EXCLUDED": None,
 }
+
+
+def slowest(tests):
+    """(seconds, name) of the tests that ran, the slowest first."""
+    return sorted(((test.get("elapsed") or 0, test["name"].split(" :: ", 1)[-1])
+                   for test in tests), reverse=True)
+
+
+def write_times(path, tests):
+    with open(path, "w", encoding="utf-8") as file:
+        file.write("# Seconds of tests, by scripts/run-tests.sh --record: see test/README.md.\n")
+        for seconds, name in slowest(tests):
+            if seconds >= SLOW:
+                file.write(f"{seconds:.1f} {name}\n")
 
 
 def main():
@@ -33,6 +52,11 @@ def main():
     if status != 0 and counts["failed"] == 0:
         # lit broke without a failing test: that is one failure.
         counts["failed"] = 1
+    print(f"slowest {SHOWN} of {sum(counts.values())} tests:")
+    for seconds, name in slowest(tests)[:SHOWN]:
+        print(f"{seconds:8.1f} s  {name}")
+    if len(sys.argv) > 3:
+        write_times(sys.argv[3], tests)
     line = f"{counts['passed']} passed, {counts['failed']} failed"
     if counts["skipped"]:
         line += f", {counts['skipped']} skipped"

@@ -1,11 +1,23 @@
 #!/bin/bash
-# run-tests.sh [BUILD] [LIT ARGUMENTS...]: runs every test of a finished build.
-# The last line is "N passed, N failed" (and ", N skipped"); the exit status is
-# 0 only if tests ran and none failed.
+# run-tests.sh [BUILD] [--fast] [--record] [LIT ARGUMENTS...]: runs the tests of
+# a finished build.
+#   --fast    leaves out tests that take long (test/README.md, "Tiers")
+#   --record  writes how long they took to test/times.txt
+# Prints the slowest tests; the last line is "N passed, N failed" (and
+# ", N skipped"). The exit status is 0 only if tests ran and none failed.
 set -u
 source_dir=$(cd "$(dirname "$0")/.." && pwd)
 build=$(cd "${1:-$source_dir/build}" && pwd) || exit 1
 shift
+times=()
+while :; do
+  case ${1:-} in
+  --fast) export TESSERA_TEST_TIER=fast ;;
+  --record) times=("$source_dir/test/times.txt") ;;
+  *) break ;;
+  esac
+  shift
+done
 lit=${LIT:-/usr/lib/llvm-19/build/utils/lit/lit.py}
 if [ ! -f "$lit" ]; then
   echo "run-tests.sh: no lit at $lit; install llvm-19-tools or set LIT" >&2
@@ -13,7 +25,11 @@ if [ ! -f "$lit" ]; then
 fi
 report=$(mktemp "$build/test/report-XXXXXX.json")
 trap 'rm -f "$report"' EXIT
+# lit starts with the tests that took longest in its last run; the first run
+# takes the recorded times.
+order="$build/test/.lit_test_times.txt"
+[ -e "$order" ] || grep -v '^#' "$source_dir/test/times.txt" >"$order"
 # No retries; skips are listed with the failures.
 python3 "$lit" -sv --show-unsupported --show-skipped --output "$report" "$@" "$build/test"
 status=$?
-python3 "$source_dir/scripts/count-tests.py" "$report" "$status"
+python3 "$source_dir/scripts/count-tests.py" "$report" "$status" ${times[@]+"${times[@]}"}

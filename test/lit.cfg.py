@@ -2,11 +2,15 @@
 # tools. Their tools come from build/bin and from LLVM.
 import os
 import shutil
+import sys
 
-import lit.formats
+sys.path.insert(0, os.path.dirname(__file__))
+import tiers
 
 config.name = "tessera"
-config.test_format = lit.formats.ShTest(execute_external=False)
+config.test_format = tiers.ShTest(config.tessera_source_dir)
+if not tiers.is_fast():
+    config.available_features.add("slow")
 config.suffixes = [".mlir", ".test"]
 # Inputs of other tests.
 config.excludes = ["Inputs", "corpus"]

@@ -108,10 +108,10 @@ Status Decoder::step(std::span<Sequence *const> sequences,
                      std::span<const int32_t> tokens, const Wanted &wanted) {
   if (int64_t(sequences.size()) <= shape().buckets.back())
     TESSERA_RETURN_IF_ERROR(reserveAll(sequences));
-  std::vector<CachedText> sequences;
+  std::vector<CachedText> cached;
   for (const Sequence *each : sequences)
-    sequences.push_back({each->pages, each->tokens});
-  TESSERA_RETURN_IF_ERROR(programs->decode(sequences, tokens, wanted));
+    cached.push_back({each->pages, each->tokens});
+  TESSERA_RETURN_IF_ERROR(programs->decode(cached, tokens, wanted));
   for (Sequence *each : sequences)
     ++each->tokens;
   return Status::success();

@@ -146,7 +146,7 @@ EmbedService::makeWork(const EmbeddingsRequest &request) {
                         "shorten it, or let truncate_prompt_tokens do it");
     if (!tokens.ok())
       return invalid("input", fmt::format("input {}: {}", i, tokens.message()));
-    work.inputs.push_back(tokens.take());
+    work.sequences.push_back(tokens.take());
   }
   return work;
 }

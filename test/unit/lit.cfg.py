@@ -1,7 +1,11 @@
 # The GoogleTest binaries of build/bin/unit, each of their tests counted as one.
 import os
+import sys
 
 import lit.formats
+
+sys.path.insert(0, os.path.join(config.tessera_source_dir, "test"))
+import tiers
 
 config.name = "tessera-unit"
 config.test_source_root = os.path.join(config.tessera_bin_dir, "unit")
@@ -12,3 +16,7 @@ config.environment["TESSERA_SOURCE_DIR"] = config.tessera_source_dir
 for name in ("HOME", "TMPDIR"):
     if name in os.environ:
         config.environment[name] = os.environ[name]
+if tiers.is_fast():
+    slow = sorted(name.split("/", 1)[1] for name in tiers.slow_tests(config.tessera_source_dir)
+                  if name.split("/", 1)[0].endswith("Tests"))
+    config.environment["GTEST_FILTER"] = "*-" + ":".join(slow)

@@ -11,34 +11,34 @@ StagedCollectives::prepare(const Commands &code, const MeshChannels *channels) {
   if (!host.ok())
     return host.status();
   result.host = host.take();
-  result.assignPlaces(code);
+  result.assignSlots(code);
   return result;
 }
 
 // A collective and its wait stand in one list, so one walk without turning
 // loops meets all that are under way at once.
-void StagedCollectives::assignPlaces(const Commands &code) {
+void StagedCollectives::assignSlots(const Commands &code) {
   constexpr std::uint64_t kAlignment = 64;
-  slots.resize(code.collectives.size());
+  stagings.resize(code.collectives.size());
   std::vector<std::uint64_t> sizes;
   std::vector<std::size_t> free;
   for (const Command &command : code.commands) {
     if (command.kind == Command::Kind::wait)
-      free.push_back(slots[command.index].slot);
+      free.push_back(stagings[command.index].slot);
     if (command.kind != Command::Kind::collective)
       continue;
     const artifact::Collective &source =
         *code.collectives[command.index].source;
-    Place &place = slots[command.index];
-    place.fromBytes = source.from()->bytes();
-    place.toBytes = source.to()->bytes();
-    place.rowsBytes = source.rows() ? source.rows()->bytes() : 0;
-    place.isStarted = source.ticket() != 0;
+    Staging &staging = stagings[command.index];
+    staging.fromBytes = source.from()->bytes();
+    staging.toBytes = source.to()->bytes();
+    staging.rowsBytes = source.rows() ? source.rows()->bytes() : 0;
+    staging.isStarted = source.ticket() != 0;
     const bool isInPlace =
         source.kind() == artifact::CollectiveKind::all_reduce;
-    place.toOffset = isInPlace ? 0
-                               : (place.fromBytes + kAlignment - 1) /
-                                     kAlignment * kAlignment;
+    staging.toOffset = isInPlace ? 0
+                                 : (staging.fromBytes + kAlignment - 1) /
+                                       kAlignment * kAlignment;
     if (free.empty()) {
       free.push_back(sizes.size());
       sizes.push_back(0);
@@ -47,37 +47,38 @@ void StagedCollectives::assignPlaces(const Commands &code) {
     const auto best = std::max_element(
         free.begin(), free.end(),
         [&](std::size_t a, std::size_t b) { return sizes[a] < sizes[b]; });
-    place.slot = *best;
-    sizes[place.slot] =
-        std::max(sizes[place.slot], place.toOffset + place.toBytes);
-    if (place.isStarted)
+    staging.slot = *best;
+    sizes[staging.slot] =
+        std::max(sizes[staging.slot], staging.toOffset + staging.toBytes);
+    if (staging.isStarted)
       free.erase(best);
   }
   for (const std::uint64_t bytes : sizes)
     slots.emplace_back(bytes);
 }
 
-Status StagedCollectives::bringBack(const Place &place, Gpu &gpu, Address to) {
-  return gpu.upload(
-      to, std::span(slots[place.slot]).subspan(place.toOffset, place.toBytes));
+Status StagedCollectives::bringBack(const Staging &staging, Gpu &gpu,
+                                    Address to) {
+  return gpu.upload(to, std::span(slots[staging.slot])
+                            .subspan(staging.toOffset, staging.toBytes));
 }
 
 Status StagedCollectives::run(std::uint32_t index, Gpu &gpu, Address from,
                               Address to, Address counts) {
-  const Place &place = slots[index];
-  std::byte *staged = slots[place.slot].data();
-  TESSERA_RETURN_IF_ERROR(gpu.download({staged, place.fromBytes}, from));
-  rows.resize(place.rowsBytes);
+  const Staging &staging = stagings[index];
+  std::byte *staged = slots[staging.slot].data();
+  TESSERA_RETURN_IF_ERROR(gpu.download({staged, staging.fromBytes}, from));
+  rows.resize(staging.rowsBytes);
   if (!rows.empty())
     TESSERA_RETURN_IF_ERROR(gpu.download(rows, counts));
   TESSERA_RETURN_IF_ERROR(
-      host.run(index, staged, staged + place.toOffset, rows.data()));
-  return place.isStarted ? Status::success() : bringBack(place, gpu, to);
+      host.run(index, staged, staged + staging.toOffset, rows.data()));
+  return staging.isStarted ? Status::success() : bringBack(staging, gpu, to);
 }
 
 Status StagedCollectives::wait(std::uint32_t index, Gpu &gpu, Address to) {
   TESSERA_RETURN_IF_ERROR(host.wait(index));
-  return bringBack(slots[index], gpu, to);
+  return bringBack(stagings[index], gpu, to);
 }
 
 } // namespace tessera::hal::cuda

@@ -15,7 +15,7 @@ public:
   /// An error if there are some, but no channels.
   static StatusOr<StagedCollectives> prepare(const Commands &code,
                                              const MeshChannels *channels);
-  bool empty() const { return slots.empty(); }
+  bool empty() const { return stagings.empty(); }
 
   /// Runs number `index` of Commands.collectives between these addresses of the
   /// GPU, after what its stream holds, or starts it if it has a ticket: then
@@ -30,17 +30,17 @@ public:
 
 private:
   /// Where a collective is staged: input and result, or both in one.
-  struct Place {
+  struct Staging {
     std::size_t slot;
     std::uint64_t fromBytes, toBytes, toOffset;
     std::uint64_t rowsBytes; ///< 0 but for exchange_rows
     bool isStarted;          ///< has a ticket: a wait brings the result
   };
-  void assignPlaces(const Commands &code);
-  Status bringBack(const Place &place, Gpu &gpu, Address to);
+  void assignSlots(const Commands &code);
+  Status bringBack(const Staging &staging, Gpu &gpu, Address to);
 
   HostCollectives host;
-  std::vector<Place> slots; // as Commands.collectives
+  std::vector<Staging> stagings; // as Commands.collectives
   std::vector<std::vector<std::byte>> slots;
   std::vector<std::byte> rows; ///< counts of the exchange that starts
 };

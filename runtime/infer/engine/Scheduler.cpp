@@ -281,7 +281,7 @@ void Scheduler::addDrafts(std::span<Text *const> sequences) {
   int64_t rows = model.shape().buckets.back() - int64_t(sequences.size());
   auto left = int64_t(sequences.size());
   for (Text *text : sequences) {
-    // What is left is shared among those that come; of a drafted that holds
+    // What is left is shared among those that come; of a draft token that holds
     // another token follows, which maxTokens must allow.
     int64_t room =
         std::min((rows + left - 1) / left,
@@ -289,7 +289,7 @@ void Scheduler::addDrafts(std::span<Text *const> sequences) {
     --left;
     text->drafts = text->draft.propose(text->tokens, room);
     auto count = int64_t(text->drafts.size());
-    if (!pool.grow(text->list, int64_t(text->tokens.size()) + drafted))
+    if (!pool.grow(text->list, int64_t(text->tokens.size()) + count))
       text->drafts = {};
     rows -= int64_t(text->drafts.size());
   }
@@ -343,13 +343,13 @@ Status Scheduler::decode() {
   for (Text *text : sequences) {
     int64_t first = row, held = 0;
     auto count = int64_t(text->drafts.size());
-    row += drafted + 1;
-    while (takeRow(*text, first + held) && held < drafted &&
+    row += count + 1;
+    while (takeRow(*text, first + held) && held < count &&
            text->tokens.back() == text->drafts[size_t(held)])
       ++held;
-    counters.draftTokens += uint64_t(drafted);
+    counters.draftTokens += uint64_t(count);
     counters.acceptedTokens += uint64_t(held);
-    if (drafted > 0)
+    if (count > 0)
       text->draft.outcome(held);
   }
   return Status::success();
