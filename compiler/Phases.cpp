@@ -38,6 +38,11 @@ static void partition(OpPassManager &pipeline, const PhaseOptions &options) {
   buildSplitPipeline(pipeline, options.device);
 }
 
+static void verifyPartition(OpPassManager &pipeline,
+                            const PhaseOptions &options) {
+  pipeline.addPass(createVerifyPartition({options.device}));
+}
+
 static ComputePrecision computeOf(const models::Recipe &recipe) {
   switch (recipe.compute) {
   case models::Precision::Fp32:
@@ -161,6 +166,7 @@ static constexpr Phase
                   .description = "on a mesh: the program of one device, over "
                                  "its shards, with collectives",
                   .build = partition,
+                  .verify = verifyPartition,
                   .forEachShare = true},
     kFusion = {.name = "fusion",
                .description = "fusion clusters, each of which becomes one "

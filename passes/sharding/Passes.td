@@ -95,4 +95,13 @@ def PartitionToLocal : Pass<"partition-to-local", "::mlir::ModuleOp"> {
   let options = [Option<"device", "device", "int64_t", "0", "The device whose shapes the program has">];
 }
 
+def VerifyPartition : Pass<"verify-partition", "::mlir::ModuleOp"> {
+  let summary = "verifies that the program is one device's, over its shards";
+  let description = [{
+    No sharding and no reshard remains in it. Each argument and result with `dist.sharding` and
+    `dist.global_shape` has the type of that device's shard of that shape.
+  }];
+  let options = [Option<"device", "device", "int64_t", "0", "The device whose shapes the program has">];
+}
+
 #endif

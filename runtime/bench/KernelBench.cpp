@@ -2,6 +2,7 @@
 #include "runtime/bench/CachedInputs.h"
 
 #include "runtime/artifact/ElementTypes.h"
+#include "runtime/artifact/KernelTable.h"
 #include "runtime/artifact/Validate.h"
 #include "runtime/bench/KernelPlan.h"
 #include "runtime/support/Floats.h"
