@@ -10,7 +10,7 @@ using namespace tessera;
 using namespace tessera::folding;
 
 namespace tessera {
-#define GEN_PASS_DEF_FOLDLAYERS
+#define GEN_PASS_DEF_DEDUPLICATELAYERS
 #include "passes/folding/Passes.h.inc"
 } // namespace tessera
 

@@ -9,7 +9,7 @@ using namespace tessera;
 using namespace tessera::folding;
 
 namespace tessera {
-#define GEN_PASS_DEF_UNFOLDLAYERS
+#define GEN_PASS_DEF_RESTORELAYERS
 #include "passes/folding/Passes.h.inc"
 } // namespace tessera
 

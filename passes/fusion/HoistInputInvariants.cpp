@@ -9,7 +9,7 @@ using namespace tessera;
 using namespace tessera::graph;
 
 namespace tessera {
-#define GEN_PASS_DEF_SHARETABLES
+#define GEN_PASS_DEF_HOISTINPUTINVARIANTS
 #include "passes/fusion/Passes.h.inc"
 } // namespace tessera
 

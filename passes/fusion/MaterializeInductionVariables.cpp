@@ -7,7 +7,7 @@ using namespace tessera;
 using namespace tessera::graph;
 
 namespace tessera {
-#define GEN_PASS_DEF_MATERIALIZECOUNTERS
+#define GEN_PASS_DEF_MATERIALIZEINDUCTIONVARIABLES
 #include "passes/fusion/Passes.h.inc"
 } // namespace tessera
 

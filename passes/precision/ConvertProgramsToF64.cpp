@@ -10,7 +10,7 @@ using namespace tessera;
 using namespace tessera::precision;
 
 namespace tessera {
-#define GEN_PASS_DEF_WIDENPROGRAMS
+#define GEN_PASS_DEF_CONVERTPROGRAMSTOF64
 #include "passes/precision/Passes.h.inc"
 } // namespace tessera
 

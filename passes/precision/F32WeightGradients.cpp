@@ -9,7 +9,7 @@ using namespace mlir;
 using namespace tessera;
 
 namespace tessera {
-#define GEN_PASS_DEF_WIDENWEIGHTGRADIENTS
+#define GEN_PASS_DEF_F32WEIGHTGRADIENTS
 #include "passes/precision/Passes.h.inc"
 } // namespace tessera
 

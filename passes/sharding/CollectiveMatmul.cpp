@@ -12,7 +12,7 @@ using namespace tessera::sharding;
 using graph::tensorType;
 
 namespace tessera {
-#define GEN_PASS_DEF_DECOMPOSECOLLECTIVES
+#define GEN_PASS_DEF_COLLECTIVEMATMUL
 #include "passes/sharding/Passes.h.inc"
 } // namespace tessera
 
