@@ -195,7 +195,7 @@ def Tile_MakeRingOp : Tile_Op<"ring", [MemoryEffects<[MemAlloc]>]> {
   let hasVerifier = 1;
 }
 
-def Tile_RolesOp : Tile_Op<"roles", [NoTerminator, NoRegionArguments, RecursiveMemoryEffects,
+def Tile_RolesOp : Tile_Op<"warp_specialize", [NoTerminator, NoRegionArguments, RecursiveMemoryEffects,
                                      HasParent<"KernelOp">]> {
   let summary = "different code for the thread that fills stages and the warpgroups that use them";
   let description = [{
@@ -261,7 +261,7 @@ def Tile_ReleaseOp : Tile_RingOp<"release"> {
   let hasVerifier = 1;
 }
 
-def Tile_TurnOp : Tile_RingOp<"turn"> {
+def Tile_TurnOp : Tile_RingOp<"ping_pong"> {
   let summary = "consumers: warpgroups start their products one after another";
   let description = [{
     `take` waits until the warpgroup before, for the first one the last, has come to its `pass`; the first warpgroup's
