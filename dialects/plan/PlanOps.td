@@ -11,46 +11,53 @@ class Plan_Op<string mnemonic, list<Trait> traits = []> : Op<Plan_Dialect, mnemo
 
 def Plan_Buffer : StaticShapeMemRefOf<[AnyType]>;
 
-// The enums of an included dialect would be generated again, so this names the class.
-def Plan_Cut : Attr<CPred<"::llvm::isa<::tessera::dist::ShardingAttr>($_self)">, "how a tensor is cut"> {
+// Including dist's .td would generate its enums again, so this names the class.
+def Plan_Cut : Attr<CPred<"::llvm::isa<::tessera::dist::ShardingAttr>($_self)">,
+                    "sharding of a tensor"> {
   let storageType = "::tessera::dist::ShardingAttr";
   let returnType = "::tessera::dist::ShardingAttr";
   let convertFromStorage = "$_self";
 }
 
 def Plan_StateOp : Plan_Op<"state", [HasParent<"::mlir::ModuleOp">]> {
-  let summary = "a tensor that persists, and its place in the state region";
+  let summary = "declares a persistent tensor and its offset in the state region";
   let description = [{
     One for each weight, optimizer moment and counter, shared by all programs of
-    the module. `name` is the checkpoint name. Where it is a share of a larger tensor,
-    `of` has that one's shape and `cut` how it is cut.
+    the module. `name` is the checkpoint name. If it is a shard, `of` has the global shape and
+    `cut` the sharding.
   }];
   let arguments = (ins StrAttr:$name, TypeAttrOf<Plan_Buffer>:$type, Plan_RoleAttr:$role,
                        ConfinedAttr<I64Attr, [IntNonNegative]>:$offset, UnitAttr:$decay,
                        OptionalAttr<DenseI64ArrayAttr>:$global, OptionalAttr<Plan_Cut>:$sharding);
-  let assemblyFormat = "$name `:` $type $role `at` $offset (`decay` $decay^)? (`of` $global^ `cut` $sharding)? attr-dict";
+  let assemblyFormat = [{
+    $name `:` $type $role `at` $offset (`decay` $decay^)? (`of` $global^ `cut` $sharding)?
+    attr-dict
+  }];
   let hasVerifier = 1;
 }
 
-def Plan_ProgramOp : Plan_Op<"program", [IsolatedFromAbove, Symbol, SingleBlock, NoTerminator, NoRegionArguments]> {
-  let summary = "one entry of the artifact: steps in order over state, arena and io";
+def Plan_ProgramOp : Plan_Op<"program", [IsolatedFromAbove, Symbol, SingleBlock, NoTerminator,
+                                         NoRegionArguments]> {
+  let summary = "defines an entry of the artifact: steps in order over state, arena and io";
   let description = [{
     `arena` and `io` are sizes in bytes, `flops` the useful floating-point
-    operations of one run. Made by planning, verified by `verify-plan`,
+    operations of one run. Made by `plan-buffers`, verified by `verify-plan`,
     serialized by compiler/artifact.
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, ConfinedAttr<I64Attr, [IntNonNegative]>:$arena,
                        ConfinedAttr<I64Attr, [IntNonNegative]>:$io,
                        DefaultValuedAttr<I64Attr, "0">:$flops);
   let regions = (region SizedRegion<1>:$body);
-  let assemblyFormat = "$sym_name `arena` $arena `io` $io (`flops` $flops^)? attr-dict-with-keyword $body";
+  let assemblyFormat = [{
+    $sym_name `arena` $arena `io` $io (`flops` $flops^)? attr-dict-with-keyword $body
+  }];
 }
 
 def Plan_BufferOp : Plan_Op<"buffer", [Pure]> {
-  let summary = "a range of bytes with a type";
+  let summary = "names a range of bytes with a type";
   let description = [{
     `name` is the state tensor's checkpoint name, or the name of an io tensor. `lives` is
-    the first and last step (positions in program order) that touch an arena buffer.
+    the live range of an arena buffer: the first and last step (in program order) that access it.
     `of` and `cut` are those of plan.state, for inputs and outputs.
   }];
   let arguments = (ins Plan_SpaceAttr:$space, ConfinedAttr<I64Attr, [IntNonNegative]>:$offset,
@@ -59,14 +66,14 @@ def Plan_BufferOp : Plan_Op<"buffer", [Pure]> {
                        OptionalAttr<DenseI64ArrayAttr>:$global, OptionalAttr<Plan_Cut>:$sharding);
   let results = (outs Plan_Buffer:$memory);
   let assemblyFormat = [{
-    $space `at` $offset ($name^)? (`as` $role^)? (`lives` $lives^)? (`of` $global^ `cut` $sharding)? attr-dict
-    `:` type($memory)
+    $space `at` $offset ($name^)? (`as` $role^)? (`lives` $lives^)?
+    (`of` $global^ `cut` $sharding)? attr-dict `:` type($memory)
   }];
   let hasVerifier = 1;
 }
 
 def Plan_ViewOp : Plan_Op<"view", [Pure]> {
-  let summary = "a part of a buffer, dense, that may advance with an enclosing loop";
+  let summary = "slices a buffer; the slice is dense and may advance with an enclosing loop";
   let description = [{
     Starts `offset` bytes into the buffer, plus `stride` bytes × the induction value of a
     loop when one is given.
@@ -74,25 +81,30 @@ def Plan_ViewOp : Plan_Op<"view", [Pure]> {
   let arguments = (ins Plan_Buffer:$source, ConfinedAttr<I64Attr, [IntNonNegative]>:$offset,
                        Optional<Index>:$induction, OptionalAttr<I64Attr>:$stride);
   let results = (outs Plan_Buffer:$memory);
-  let assemblyFormat = "$source `at` $offset (`plus` $induction^ `times` $stride)? attr-dict `:` type($source) `to` type($memory)";
+  let assemblyFormat = [{
+    $source `at` $offset (`plus` $induction^ `times` $stride)? attr-dict
+    `:` type($source) `to` type($memory)
+  }];
   let hasVerifier = 1;
 }
 
 def Plan_LaunchOp : Plan_Op<"launch", []> {
   let summary = "runs all blocks of a kernel on buffers";
   let description = [{
-    `buffers` are those of the kernel, instance by instance; `blocks` has one count an
+    `buffers` are those of the kernel, instance by instance; `blocks` has one count for each
     instance, `sizes` the dynamic sizes instance by instance. Steps are separated by a
     barrier: the next one starts when every block is done.
   }];
   let arguments = (ins FlatSymbolRefAttr:$kernel, Variadic<Plan_Buffer>:$buffers,
                        DenseI64ArrayAttr:$blocks, DenseI64ArrayAttr:$sizes);
-  let assemblyFormat = "$kernel `(` $buffers `)` `blocks` $blocks `sizes` $sizes attr-dict `:` type($buffers)";
+  let assemblyFormat = [{
+    $kernel `(` $buffers `)` `blocks` $blocks `sizes` $sizes attr-dict `:` type($buffers)
+  }];
   let hasVerifier = 1;
 }
 
 def Plan_LoopOp : Plan_Op<"loop", [SingleBlock, NoTerminator]> {
-  let summary = "the body `trip` times, in order";
+  let summary = "runs its body `trip` times, in order";
   let arguments = (ins ConfinedAttr<I64Attr, [IntPositive]>:$trip);
   let regions = (region SizedRegion<1>:$body);
   let hasCustomAssemblyFormat = 1;
@@ -117,38 +129,44 @@ def Plan_FillOp : Plan_Op<"fill", []> {
 }
 
 def Plan_CollectiveOp : Plan_Op<"collective", []> {
-  let summary = "something that the ranks which differ only along `axes` do together";
+  let summary = "runs a collective among the ranks that differ only along `axes`";
   let description = [{
-    Members are numbered by their coordinates along `axes`, the last one fastest. Buffers are dense; `counts` has
-    elements of each member: of all_gather what it brings, of reduce_scatter what it gets, of all_to_all, where all are
-    equal, what it gets from everybody. permute has `targets` instead: to whom each member sends, -1 for nobody; who
-    gets nothing gets zeros. all_reduce is in place, `from` and `to` are one buffer; of the others they do not overlap.
+    Members are numbered by their coordinates along `axes`, the last one fastest. Buffers are
+    dense. `counts` has a number of elements for each member: in all_gather those that it
+    contributes, in reduce_scatter those that it receives, in all_to_all, where all are equal,
+    those that it receives from each member. permute has `targets` instead: the member to which
+    each one sends, or -1; members that receive nothing get zeros. all_reduce is in place: `from`
+    and `to` are one buffer. In the others they do not overlap.
 
-    exchange_rows takes `rows` i32[2, members], how many rows go to each and how many come from each: `from` [n, width] has those
-    for each member behind one another, `to` [m, width] gets those of each, and zeros behind. It reads `rows` when it starts.
+    exchange_rows takes `rows` i32[2, members]: how many rows go to each member and come from each.
+    `from` [n, width] has the rows for each member consecutively. `to` [m, width] gets those of each
+    member, followed by zeros. `rows` is read when the collective starts.
 
-    With a ticket it is only started: until the plan.wait of that ticket, which stands in the same block, nobody
-    writes `from`, and nobody reads or writes `to`.
+    With a ticket it is only started. Until the plan.wait of that ticket, in the same block, `from`
+    must not be written, and `to` must be neither read nor written.
 
     ```mlir
     plan.collective all_reduce %a to %a by sum over ["tensor"] : memref<8x4xf32> to memref<8x4xf32>
-    %t = plan.collective all_gather %a to %b over ["data"] counts [32, 16] : memref<8x4xf32> to memref<12x4xf32> -> !plan.ticket
+    %t = plan.collective all_gather %a to %b over ["data"] counts [32, 16]
+      : memref<8x4xf32> to memref<12x4xf32> -> !plan.ticket
     plan.wait %t
     ```
   }];
   let arguments = (ins Plan_CollectiveKindAttr:$kind, OptionalAttr<Plan_ReductionAttr>:$reduction,
-                       Plan_Buffer:$from, Plan_Buffer:$to, Optional<Plan_Buffer>:$rows, StrArrayAttr:$axes,
-                       OptionalAttr<DenseI64ArrayAttr>:$counts, OptionalAttr<DenseI64ArrayAttr>:$targets);
+                       Plan_Buffer:$from, Plan_Buffer:$to, Optional<Plan_Buffer>:$rows,
+                       StrArrayAttr:$axes, OptionalAttr<DenseI64ArrayAttr>:$counts,
+                       OptionalAttr<DenseI64ArrayAttr>:$targets);
   let results = (outs Optional<Plan_TicketType>:$ticket);
   let assemblyFormat = [{
-    $kind $from `to` $to (`rows` $rows^ `:` type($rows))? (`by` $reduction^)? `over` $axes (`counts` $counts^)? (`targets` $targets^)? attr-dict
+    $kind $from `to` $to (`rows` $rows^ `:` type($rows))? (`by` $reduction^)? `over` $axes
+    (`counts` $counts^)? (`targets` $targets^)? attr-dict
     `:` type($from) `to` type($to) (`->` type($ticket)^)?
   }];
   let hasVerifier = 1;
 }
 
 def Plan_WaitOp : Plan_Op<"wait", []> {
-  let summary = "until a started collective is done";
+  let summary = "waits for a started collective";
   let arguments = (ins Plan_TicketType:$ticket);
   let assemblyFormat = "$ticket attr-dict";
   let hasVerifier = 1;

@@ -9,7 +9,7 @@ include "mlir/IR/AttrTypeBase.td"
 def Tile_Dialect : Dialect {
   let name = "tile";
   let cppNamespace = "::tessera::tile";
-  let summary = "How one kernel works: blocks over tiles in three memory spaces";
+  let summary = "how one kernel works: blocks over tiles in three memory spaces";
   let description = [{
     A kernel is a grid of independent blocks. Inside a block, register tiles are
     builtin vectors (`vector<8x32xf32>`), so that arith and math are the elementwise
@@ -18,7 +18,7 @@ def Tile_Dialect : Dialect {
     lack: moving tiles, multiplying them, and launching.
   }];
   let extraClassDeclaration = [{
-    /// On an scf.for: its turns are written out.
+    /// On an scf.for: fully unrolled.
     static constexpr ::llvm::StringLiteral kUnrollAttr = "tile.unroll";
   }];
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::math::MathDialect",
@@ -41,7 +41,7 @@ def Tile_Access : Tile_Enum<"Access", "what a kernel does to a buffer", [
   I32EnumAttrCase<"read", 0>, I32EnumAttrCase<"write", 1>, I32EnumAttrCase<"read_write", 2>]>;
 def Tile_AccessAttr : EnumAttr<Tile_Dialect, Tile_Access, "access">;
 
-def Tile_Skeleton : Tile_Enum<"Skeleton", "the plan that a kernel was built from", [
+def Tile_Skeleton : Tile_Enum<"Skeleton", "the skeleton that a kernel was built from", [
   I32EnumAttrCase<"elementwise", 0>, I32EnumAttrCase<"row", 1>, I32EnumAttrCase<"column", 2>,
   I32EnumAttrCase<"contraction", 3>, I32EnumAttrCase<"attention", 4>,
   I32EnumAttrCase<"attention_grad", 5>, I32EnumAttrCase<"gather", 6>,
@@ -50,33 +50,36 @@ def Tile_Skeleton : Tile_Enum<"Skeleton", "the plan that a kernel was built from
   I32EnumAttrCase<"sample", 11>]>;
 def Tile_SkeletonAttr : EnumAttr<Tile_Dialect, Tile_Skeleton, "skeleton">;
 
-def Tile_Turn : Tile_Enum<"Turn", "what a warpgroup does with its turn", [
+def Tile_Turn : Tile_Enum<"Turn", "whether a warpgroup waits for its turn or passes it on", [
   I32EnumAttrCase<"take", 0>, I32EnumAttrCase<"pass", 1>]>;
 def Tile_TurnAttr : EnumAttr<Tile_Dialect, Tile_Turn, "turn">;
 
-// How a staged copy lies in shared memory. Indices stay logical; the layout
-// says which bytes they name.
+// How a staged copy is laid out in shared memory. Indices stay logical; the
+// layout maps them to bytes.
 def Tile_Layout : Tile_Enum<"Layout", "the order of a staged tile's elements", [
   I32EnumAttrCase<"rows", 0>,    // row-major
-  I32EnumAttrCase<"pairs", 1>,   // [..., k, n] stored as [..., k/2, n, 2]: operands of two-way dot products (bf16)
-  I32EnumAttrCase<"swizzled", 2>]>; // row-major, chunks of 16 bytes exchanged within a row by its number: operands of tensor cores
+  // [..., k, n] stored as [..., k/2, n, 2]: operands of two-way dot products (bf16)
+  I32EnumAttrCase<"pairs", 1>,
+  // row-major, chunks of 16 bytes permuted within a row by its number: operands of tensor cores
+  I32EnumAttrCase<"swizzled", 2>]>;
 
 class Tile_Attr<string name, string mnemonic_> : AttrDef<Tile_Dialect, name> {
   let mnemonic = mnemonic_;
 }
 
 def Tile_SharedAttr : Tile_Attr<"Shared", "shared"> {
-  let summary = "memory space of one block: GPU shared memory, a CPU thread's cache-resident scratch";
-  let parameters = (ins DefaultValuedParameter<"::tessera::tile::Layout", "::tessera::tile::Layout::rows">:$layout);
+  let summary = "memory space of one block: GPU shared memory or a CPU thread's scratch in cache";
+  let parameters = (ins DefaultValuedParameter<"::tessera::tile::Layout",
+                                               "::tessera::tile::Layout::rows">:$layout);
   let assemblyFormat = "(`<` $layout^ `>`)?";
 }
 
 def Tile_RingType : TypeDef<Tile_Dialect, "Ring"> {
   let mnemonic = "ring";
-  let summary = "how stages of shared memory go round between a producer and consumers";
+  let summary = "a ring of shared-memory stages for software pipelining";
   let description = [{
-    For each stage a barrier that says it is full and one that says it is empty. `consumers` are the
-    warpgroups that give a stage back.
+    Each stage has two barriers: full and empty. `consumers` is the number of warpgroups that
+    release a stage.
   }];
   let parameters = (ins "int64_t":$stages, "int64_t":$consumers);
   let assemblyFormat = "`<` $stages `stages` `,` $consumers `consumers` `>`";
@@ -84,16 +87,19 @@ def Tile_RingType : TypeDef<Tile_Dialect, "Ring"> {
 }
 
 def Tile_GemmAttr : Tile_Attr<"Gemm", "gemm"> {
-  let summary = "what a kernel computes, where that is a plain product of matrices";
+  let summary = "describes a kernel that is a plain GEMM, so that a library may replace it";
   let description = [{
-    result[b] = lhs[b] × rhs[b], or += where it accumulates, and nothing else: a library's product
-    would do as well. `sizes` are [m, n, k, batches]. Each operand is [buffer, offset, stride along
-    the rows of lhs and result or the columns of rhs, stride along k or the columns of the result,
-    stride from one batch to the next], in elements; `buffer` counts the kernel's buffers.
+    result[b] = lhs[b] × rhs[b], or += if it accumulates, and nothing else: a library's GEMM
+    computes the same. `sizes` are [m, n, k, batches]. Each operand is [buffer, offset, stride
+    along the rows of lhs and result or the columns of rhs, stride along k or the columns of the
+    result, batch stride], in elements; `buffer` is an index among the kernel's buffers.
   }];
   let parameters = (ins ArrayRefParameter<"int64_t">:$sizes, ArrayRefParameter<"int64_t">:$lhs,
     ArrayRefParameter<"int64_t">:$rhs, ArrayRefParameter<"int64_t">:$result, "bool":$accumulates);
-  let assemblyFormat = "`<` `[` $sizes `]` `lhs` `[` $lhs `]` `rhs` `[` $rhs `]` `result` `[` $result `]` `accumulates` `=` $accumulates `>`";
+  let assemblyFormat = [{
+    `<` `[` $sizes `]` `lhs` `[` $lhs `]` `rhs` `[` $rhs `]` `result` `[` $result `]`
+    `accumulates` `=` $accumulates `>`
+  }];
   let genVerifyDecl = 1;
 }
 

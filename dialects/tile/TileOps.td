@@ -16,7 +16,7 @@ def Tile_Vector : VectorOfAnyRankOf<[AnyFloat, AnySignlessInteger, Index]>;
 //===--- kernels and launches ---------------------------------------------===//
 
 def Tile_KernelOp : Tile_Op<"kernel", [IsolatedFromAbove, FunctionOpInterface, Symbol]> {
-  let summary = "one kernel: what a single block does";
+  let summary = "defines a kernel: what a single block does";
   let description = [{
     Arguments, in this order: the block number (index, 0 ≤ block < the launch's count),
     `dynamic_sizes` sizes (index), then the buffers (memrefs, global, static or
@@ -24,13 +24,15 @@ def Tile_KernelOp : Tile_Op<"kernel", [IsolatedFromAbove, FunctionOpInterface, S
     and on any thread: a kernel never depends on how blocks are grouped.
 
     `warps`, on targets whose blocks are many threads: how they divide a two-dimensional tile,
-    as rows × columns of warps; absent from kernels whose tiles have one dimension. `gemm`: see that attribute.
+    as rows × columns of warps; absent from kernels whose tiles have one dimension. `gemm`: see
+    that attribute.
 
-    Made by tiling, one for every distinct cluster and target; consumed by the targets.
+    Made by `tile-clusters`, one for every distinct cluster and target; consumed by the targets.
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, TypeAttrOf<FunctionType>:$function_type,
     Tile_SkeletonAttr:$skeleton, DefaultValuedAttr<I64Attr, "0">:$dynamic_sizes,
-    ArrayAttr:$access, StrAttr:$summary, OptionalAttr<DenseI64ArrayAttr>:$warps, OptionalAttr<Tile_GemmAttr>:$gemm,
+    ArrayAttr:$access, StrAttr:$summary, OptionalAttr<DenseI64ArrayAttr>:$warps,
+    OptionalAttr<Tile_GemmAttr>:$gemm,
     OptionalAttr<DictArrayAttr>:$arg_attrs, OptionalAttr<DictArrayAttr>:$res_attrs);
   let regions = (region SizedRegion<1>:$body);
   let hasCustomAssemblyFormat = 1;
@@ -62,21 +64,24 @@ def Tile_ReturnOp : Tile_Op<"return", [Pure, Terminator, ReturnLike, HasParent<"
 }
 
 def Tile_LaunchOp : Tile_Op<"launch", [Pure, DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
-  let summary = "runs a kernel over all its blocks, on tensors";
+  let summary = "launches a kernel over all its blocks, on tensors";
   let description = [{
     A launch has one or more *instances*: the same kernel on other buffers, in one
     parallel region (all AdamW updates are one launch). Operands and results are
     instance by instance; each instance brings the kernel's read and read_write
     buffers as operands and its write and read_write buffers as results, both in
-    buffer order. `blocks` has one count an instance, `sizes` the kernel's dynamic
+    buffer order. `blocks` has one count for each instance, `sizes` the kernel's dynamic
     sizes for each instance. A read_write buffer's operand and result share memory.
     `reuse` lists (operand, result) pairs of one instance, by position within it, that may
-    share memory because the kernel reads an element before it writes the like-placed one.
+    share memory because the kernel reads an element before it writes the one at the same index.
   }];
   let arguments = (ins FlatSymbolRefAttr:$kernel, Variadic<AnyStaticShapeTensor>:$inputs,
     DenseI64ArrayAttr:$blocks, DenseI64ArrayAttr:$sizes, OptionalAttr<DenseI64ArrayAttr>:$reuse);
   let results = (outs Variadic<AnyStaticShapeTensor>:$outputs);
-  let assemblyFormat = "$kernel `(` $inputs `)` `blocks` $blocks `sizes` $sizes (`reuse` $reuse^)? attr-dict `:` functional-type($inputs, $outputs)";
+  let assemblyFormat = [{
+    $kernel `(` $inputs `)` `blocks` $blocks `sizes` $sizes (`reuse` $reuse^)? attr-dict
+    `:` functional-type($inputs, $outputs)
+  }];
   let hasVerifier = 1;
   let extraClassDeclaration = [{
     int64_t getNumInstances() { return getBlocks().size(); }
@@ -94,14 +99,14 @@ def Tile_LaunchOp : Tile_Op<"launch", [Pure, DeclareOpInterfaceMethods<SymbolUse
 //===--- moving tiles -----------------------------------------------------===//
 
 def Tile_LoadOp : Tile_Op<"load", [AttrSizedOperandSegments]> {
-  let summary = "a tile of memory into registers";
+  let summary = "loads a tile from memory into registers";
   let description = [{
     Reads the box that starts at `indices`; vector dimension d runs along memory
     dimension `along[d]` (distinct, in any order: [1, 0] reads transposed), every other
-    dimension stays at its index. The whole box must lie inside the memref, except
-    that `bound`, when given, is the number of valid elements from the start index on along
-    the last vector dimension, or with two the last two; beyond it the tile holds zeros and
-    memory is not touched. Two bounds are for targets with block-wide tiles.
+    dimension stays at its index. The whole box must be inside the memref, unless `bound` is given:
+    the number of valid elements from the start index on, along the last vector dimension, or with
+    two bounds along the last two. Elements beyond it are zero, and memory is not accessed. Two
+    bounds are for targets with block-wide tiles.
 
     ```mlir
     %a = tile.load %x[%i, %k] along [0, 1] : memref<256x768xf32>, vector<8x1xf32>
@@ -110,7 +115,10 @@ def Tile_LoadOp : Tile_Op<"load", [AttrSizedOperandSegments]> {
   let arguments = (ins Arg<AnyMemRef, "", [MemRead]>:$memory, Variadic<Index>:$indices,
                        Variadic<Index>:$bounds, DenseI64ArrayAttr:$along);
   let results = (outs Tile_Vector:$result);
-  let assemblyFormat = "$memory `[` $indices `]` `along` $along (`bound` $bounds^)? attr-dict `:` type($memory) `,` type($result)";
+  let assemblyFormat = [{
+    $memory `[` $indices `]` `along` $along (`bound` $bounds^)? attr-dict
+    `:` type($memory) `,` type($result)
+  }];
   let hasVerifier = 1;
   let extraClassDeclaration = [{
     /// The only bound; null where there is none.
@@ -119,10 +127,13 @@ def Tile_LoadOp : Tile_Op<"load", [AttrSizedOperandSegments]> {
 }
 
 def Tile_StoreOp : Tile_Op<"store", [AttrSizedOperandSegments]> {
-  let summary = "a register tile into memory; the mirror image of tile.load";
-  let arguments = (ins Tile_Vector:$value, Arg<AnyMemRef, "", [MemWrite]>:$memory, Variadic<Index>:$indices,
-                       Variadic<Index>:$bounds, DenseI64ArrayAttr:$along);
-  let assemblyFormat = "$value `,` $memory `[` $indices `]` `along` $along (`bound` $bounds^)? attr-dict `:` type($value) `,` type($memory)";
+  let summary = "stores a register tile to memory, as tile.load loads one";
+  let arguments = (ins Tile_Vector:$value, Arg<AnyMemRef, "", [MemWrite]>:$memory,
+                       Variadic<Index>:$indices, Variadic<Index>:$bounds, DenseI64ArrayAttr:$along);
+  let assemblyFormat = [{
+    $value `,` $memory `[` $indices `]` `along` $along (`bound` $bounds^)? attr-dict
+    `:` type($value) `,` type($memory)
+  }];
   let hasVerifier = 1;
   let extraClassDeclaration = [{
     /// The only bound; null where there is none.
@@ -131,10 +142,10 @@ def Tile_StoreOp : Tile_Op<"store", [AttrSizedOperandSegments]> {
 }
 
 def Tile_AllocOp : Tile_Op<"alloc", [MemoryEffects<[MemAlloc]>]> {
-  let summary = "a block's own memory, static, for the whole kernel";
+  let summary = "allocates static memory of a block for the whole kernel";
   let description = [{
-    Only at the top level of a kernel. All allocations of a kernel live together: their
-    sum is the shared memory (GPU) or the scratch (CPU) that a block needs. Contents are undefined.
+    Only at the top level of a kernel. All allocations are live throughout the kernel: their sum is
+    the shared memory (GPU) or the scratch (CPU) that a block needs. Contents are undefined.
   }];
   let results = (outs AnyMemRef:$memory);
   let assemblyFormat = "attr-dict `:` type($memory)";
@@ -142,22 +153,23 @@ def Tile_AllocOp : Tile_Op<"alloc", [MemoryEffects<[MemAlloc]>]> {
 }
 
 def Tile_CopyOp : Tile_Op<"copy", [AttrSizedOperandSegments]> {
-  let summary = "a staged copy to shared memory, asynchronous where the target can";
+  let summary = "copies a box to shared memory, asynchronously if the target can";
   let description = [{
     Copies a box of `shape` from `source` at `sourceIndices` to `target` at `targetIndices`; box
     dimension d runs along `sourceAlong[d]`, or repeats where that is -1, and along
-    `targetAlong[d]`. The bytes are there after a
-    `tile.wait` that covers the group closed by the next `tile.commit`. `bounds`, none or one a
-    box dimension, are the elements that are there from the source's start on; beyond them the
-    target gets zeros. Floats may become wider on the way, and int8 floats; where they do, the
-    source may be shared memory, too.
+    `targetAlong[d]`. The copy is complete after a `tile.wait` that covers the group closed by the
+    next `tile.commit`. `bounds`, none or one for each box dimension, are the valid elements from
+    the source's start on; beyond them the target gets zeros. The copy may upcast floats and
+    convert int8 to floats; then the source may be shared memory, too.
   }];
   let arguments = (ins Arg<AnyMemRef, "", [MemRead]>:$source, Variadic<Index>:$sourceIndices,
                        Arg<AnyMemRef, "", [MemWrite]>:$target, Variadic<Index>:$targetIndices,
-                       Variadic<Index>:$bounds, DenseI64ArrayAttr:$shape, DenseI64ArrayAttr:$sourceAlong, DenseI64ArrayAttr:$targetAlong);
+                       Variadic<Index>:$bounds, DenseI64ArrayAttr:$shape,
+                       DenseI64ArrayAttr:$sourceAlong, DenseI64ArrayAttr:$targetAlong);
   let assemblyFormat = [{
-    $source `[` $sourceIndices `]` `along` $sourceAlong `to` $target `[` $targetIndices `]` `along` $targetAlong
-    `shape` $shape (`bound` $bounds^)? attr-dict `:` type($source) `to` type($target)
+    $source `[` $sourceIndices `]` `along` $sourceAlong
+    `to` $target `[` $targetIndices `]` `along` $targetAlong `shape` $shape
+    (`bound` $bounds^)? attr-dict `:` type($source) `to` type($target)
   }];
   let hasVerifier = 1;
 }
@@ -168,50 +180,53 @@ def Tile_CommitOp : Tile_Op<"commit", [MemoryEffects<[MemRead, MemWrite]>]> {
 }
 
 def Tile_WaitOp : Tile_Op<"wait", [MemoryEffects<[MemRead, MemWrite]>]> {
-  let summary = "until at most `pending` groups of copies are in flight; then a barrier for the block";
+  let summary = "waits until at most `pending` groups of copies are in flight; a block barrier";
   let arguments = (ins I64Attr:$pending);
   let assemblyFormat = "$pending attr-dict";
   let hasVerifier = 1;
 }
 
 def Tile_BarrierOp : Tile_Op<"barrier", [MemoryEffects<[MemRead, MemWrite]>]> {
-  let summary = "all threads of the block have come here; what they stored to shared memory is visible";
+  let summary = "synchronizes the threads of a block and makes their shared memory visible";
   let assemblyFormat = "attr-dict";
 }
 
-//===--- roles ------------------------------------------------------------===//
+//===--- warp specialization ----------------------------------------------===//
 
-// On targets whose copy engine brings boxes of tensors and whose tensor cores
-// work while threads go on (sm_90a): one warp asks for boxes, warpgroups
-// multiply what has landed.
+// On targets with a tensor memory accelerator (TMA) and asynchronous tensor
+// cores (sm_90a): a producer warp starts copies, consumer warpgroups multiply
+// the stages that have arrived.
 
 class Tile_RingOp<string mnemonic> : Tile_Op<mnemonic, [MemoryEffects<[MemRead, MemWrite]>]>;
 
 def Tile_MakeRingOp : Tile_Op<"ring", [MemoryEffects<[MemAlloc]>]> {
-  let summary = "the barriers of a ring of stages; all stages are empty";
+  let summary = "creates the barriers of a ring of stages, all of them empty";
   let description = "Only at the top level of a kernel.";
   let results = (outs Tile_RingType:$ring);
   let assemblyFormat = "attr-dict `:` type($ring)";
   let hasVerifier = 1;
 }
 
-def Tile_RolesOp : Tile_Op<"roles", [NoTerminator, NoRegionArguments, RecursiveMemoryEffects,
-                                     HasParent<"KernelOp">]> {
-  let summary = "different code for the thread that fills stages and the warpgroups that use them";
+def Tile_RolesOp : Tile_Op<"warp_specialize", [NoTerminator, NoRegionArguments,
+                                               RecursiveMemoryEffects, HasParent<"KernelOp">]> {
+  let summary = "divides a block into a producer and consumer warpgroups (warp specialization)";
   let description = [{
-    The last op of a kernel. Its consumers are the kernel's `warps`, whole warpgroups; behind them come the
-    threads of the producer, one of which runs `producer`. `registers`: what a thread of the producer keeps and
-    what a consumer's has, where they are divided anew. Tiles live in `consumers` only.
+    The last op of a kernel. Its consumers are the kernel's `warps`, whole warpgroups. The
+    producer's threads follow them, and one of these runs `producer`. `registers`, if present,
+    reallocates registers (setmaxnreg): those of a producer thread and of a consumer thread. Tiles
+    are in `consumers` only.
   }];
   let arguments = (ins OptionalAttr<DenseI64ArrayAttr>:$registers);
   let regions = (region SizedRegion<1>:$producer, SizedRegion<1>:$consumers);
-  let assemblyFormat = "(`registers` $registers^)? `producer` $producer `consumers` $consumers attr-dict";
+  let assemblyFormat = [{
+    (`registers` $registers^)? `producer` $producer `consumers` $consumers attr-dict
+  }];
   let hasVerifier = 1;
 }
 
 def Tile_AcquireOp : Tile_RingOp<"acquire"> {
-  let summary = "producer: the next stage, once it is empty";
-  let description = "`bytes`: all that the stage's copies will bring, which makes it full.";
+  let summary = "producer: waits until the next stage is empty";
+  let description = "`bytes`: all bytes of the stage's copies; it is full once they arrived.";
   let arguments = (ins Tile_RingType:$ring, I64Attr:$bytes);
   let results = (outs Index:$stage);
   let assemblyFormat = "$ring `bytes` $bytes attr-dict `:` type($ring)";
@@ -219,16 +234,18 @@ def Tile_AcquireOp : Tile_RingOp<"acquire"> {
 }
 
 def Tile_BulkCopyOp : Tile_Op<"bulk_copy"> {
-  let summary = "producer: a box of a tensor into a stage, by the copy engine";
+  let summary = "producer: copies a box of a tensor into a stage by TMA (bulk tensor copy)";
   let description = [{
-    Fills `target`[stage], of memory [stages, rows, columns] in layout `swizzled`, with the box of `source` that
-    begins at `indices`; its rows run along source dimension `along[0]`, its columns along `along[1]`, whose
-    elements are contiguous. Elements outside of the source are zeros. `source` is a static view of one of the
-    kernel's buffers of at most five dimensions; its other strides and its offset are multiples of 16 bytes.
+    Fills `target`[stage], of memory [stages, rows, columns] in layout `swizzled`, with the box of
+    `source` that begins at `indices`. Its rows run along source dimension `along[0]`, its columns
+    along `along[1]`, whose elements are contiguous. Elements outside the source are zero. `source`
+    is a static view of one of the kernel's buffers, of at most five dimensions; its other strides
+    and its offset are multiples of 16 bytes.
 
     ```mlir
     tile.bulk_copy %x[%m, %k] along [0, 1] to %staged[%stage] on %ring
-      : memref<256x512xbf16> to memref<4x128x64xbf16, #tile.shared<swizzled>>, !tile.ring<4 stages, 2 consumers>
+      : memref<256x512xbf16> to memref<4x128x64xbf16, #tile.shared<swizzled>>,
+        !tile.ring<4 stages, 2 consumers>
     ```
   }];
   let arguments = (ins Arg<AnyMemRef, "", [MemRead]>:$source, Variadic<Index>:$indices,
@@ -242,7 +259,7 @@ def Tile_BulkCopyOp : Tile_Op<"bulk_copy"> {
 }
 
 def Tile_AwaitOp : Tile_RingOp<"await"> {
-  let summary = "consumers: the next stage, once it is full";
+  let summary = "consumers: waits until the next stage is full";
   let arguments = (ins Tile_RingType:$ring);
   let results = (outs Index:$stage);
   let assemblyFormat = "$ring attr-dict `:` type($ring)";
@@ -250,23 +267,23 @@ def Tile_AwaitOp : Tile_RingOp<"await"> {
 }
 
 def Tile_ReleaseOp : Tile_RingOp<"release"> {
-  let summary = "consumers: gives a stage back";
+  let summary = "consumers: releases a stage to the producer";
   let description = [{
-    Until the last `tile.mma_async` alone is in flight; then the stage that the `tile.await` before the last one
-    gave, if there was one, is empty again. With `last` it is the stage of the last `tile.await`, at once: what
-    reads it stands behind its `tile.mma_wait`.
+    Waits until only the last `tile.mma_async` is in flight, then releases the stage of the
+    `tile.await` before the last one, if there was one. With `last` it releases the stage of the
+    last `tile.await` at once; the `tile.mma_wait` of its readers must precede it.
   }];
   let arguments = (ins Tile_RingType:$ring, UnitAttr:$last);
   let assemblyFormat = "(`last` $last^)? $ring attr-dict `:` type($ring)";
   let hasVerifier = 1;
 }
 
-def Tile_TurnOp : Tile_RingOp<"turn"> {
-  let summary = "consumers: warpgroups start their products one after another";
+def Tile_TurnOp : Tile_RingOp<"ping_pong"> {
+  let summary = "consumers: orders the products of warpgroups (ping-pong)";
   let description = [{
-    `take` waits until the warpgroup before, for the first one the last, has come to its `pass`; the first warpgroup's
-    first turn waits for nobody. All warpgroups take and pass equally often, in turn. While one multiplies, the
-    others compute.
+    `take` waits until the previous warpgroup (for the first one, the last) has reached its `pass`;
+    the first `take` of the first warpgroup does not wait. All warpgroups take and pass alternately
+    and equally often. While one multiplies, the others compute.
   }];
   let arguments = (ins Tile_TurnAttr:$turn);
   let assemblyFormat = "$turn attr-dict";
@@ -276,32 +293,39 @@ def Tile_TurnOp : Tile_RingOp<"turn"> {
 //===--- computing on tiles -----------------------------------------------===//
 
 def Tile_MmaOp : Tile_Op<"mma", [Pure, AllTypesMatch<["accumulator", "result"]>]> {
-  let summary = "accumulator + lhs × rhs on tiles";
+  let summary = "multiplies tiles: accumulator + lhs × rhs";
   let description = [{
-    `lhs` m×k, `rhs` k×n, `accumulator` m×n of f32 (f64 for f64 inputs). Products of bf16 are
-    exact; the order of summation within one mma is the target's. Operands of i32 are words of four bytes, those of
-    `lhs` signed, those of `rhs` unsigned, and a product of words is the sum of the four products of bytes; `accumulator`
-    is i32 then, and wraps around.
+    `lhs` m×k, `rhs` k×n, `accumulator` m×n of f32 (f64 for f64 inputs). Each product of two bf16 is
+    exact; the target decides the order of summation within one mma. Operands of i32 are words of
+    four bytes, signed in `lhs` and unsigned in `rhs`; a product of words is the sum of the four
+    products of bytes. `accumulator` is i32 then, and wraps around.
   }];
   let arguments = (ins Tile_Vector:$lhs, Tile_Vector:$rhs, Tile_Vector:$accumulator);
   let results = (outs Tile_Vector:$result);
-  let assemblyFormat = "$lhs `,` $rhs `,` $accumulator attr-dict `:` type($lhs) `,` type($rhs) `,` type($accumulator)";
+  let assemblyFormat = [{
+    $lhs `,` $rhs `,` $accumulator attr-dict
+    `:` type($lhs) `,` type($rhs) `,` type($accumulator)
+  }];
   let hasVerifier = 1;
 }
 
 def Tile_MmaStagedOp : Tile_Op<"mma_staged", [AttrSizedOperandSegments]> {
-  let summary = "sums in memory + lhs × rhs, for processors whose matrix registers only memory fills";
+  let summary = "multiplies staged matrices onto sums in memory, in matrix registers (AMX)";
   let description = [{
-    `shape` = [m, n] sums at `sumIndices` become those there (zeros unless `keep`) plus the product of lhs [m, k] and
-    rhs [k, n] over the `depth` first k; matrices lie along the last two dimensions. Operands are bf16, rhs in
-    layout `pairs`; sums are f32. m is at most 32, n at most 16 or 32; `depth` is a multiple of 32. Where n is 32, m
-    may be any multiple of 32: rows then pass by rhs tile after tile, the next one's loads among the last one's products.
-    Terms are added in blocks of 32, each in its own order, whatever m and n are and whichever operand is which: so are
-    the bits of a sum. `far`: lhs has not been staged, and is asked for before it is needed.
+    Adds the product of lhs [m, k] and rhs [k, n] over the first `depth` k to the `shape` = [m, n]
+    sums at `sumIndices`, which count as zeros unless `keep`. Matrices are the last two dimensions
+    of their memory. Operands are bf16, rhs in layout `pairs`; sums are f32. m is at most 32, n at
+    most 16 or 32; `depth` is a multiple of 32. If n is 32, m may be any multiple of 32: tiles of
+    rows are then multiplied by rhs one after another, and the loads of the next tile overlap with
+    the last products of the current one. Terms are added in blocks of 32, in the same order for
+    all m and n and for exchanged operands, so that the bits of a sum are the same. `far`: lhs is
+    not staged and has to be prefetched.
 
     ```mlir
-    tile.mma_staged %a[%row, %k], %b[%k, %column] onto %s[%row, %column] keep %again depth %depth shape [32, 32]
-      : memref<128x544xbf16, #tile.shared<rows>>, memref<512x32xbf16, #tile.shared<pairs>>, memref<128x32xf32, #tile.shared<rows>>
+    tile.mma_staged %a[%row, %k], %b[%k, %column] onto %s[%row, %column]
+      keep %again depth %depth shape [32, 32]
+      : memref<128x544xbf16, #tile.shared<rows>>, memref<512x32xbf16, #tile.shared<pairs>>,
+        memref<128x32xf32, #tile.shared<rows>>
     ```
     Made by contractions for targets with `matrixTiles`.
   }];
@@ -310,27 +334,35 @@ def Tile_MmaStagedOp : Tile_Op<"mma_staged", [AttrSizedOperandSegments]> {
                        Arg<AnyMemRef, "", [MemRead, MemWrite]>:$sums, Variadic<Index>:$sumIndices,
                        I1:$keep, Index:$depth, DenseI64ArrayAttr:$shape, UnitAttr:$far);
   let assemblyFormat = [{
-    $lhs `[` $lhsIndices `]` (`far` $far^)? `,` $rhs `[` $rhsIndices `]` `onto` $sums `[` $sumIndices `]`
-    `keep` $keep `depth` $depth `shape` $shape attr-dict `:` type($lhs) `,` type($rhs) `,` type($sums)
+    $lhs `[` $lhsIndices `]` (`far` $far^)? `,` $rhs `[` $rhsIndices `]`
+    `onto` $sums `[` $sumIndices `]` `keep` $keep `depth` $depth `shape` $shape attr-dict
+    `:` type($lhs) `,` type($rhs) `,` type($sums)
   }];
   let hasVerifier = 1;
 }
 
 def Tile_MmaAsyncOp : Tile_RingOp<"mma_async"> {
-  let summary = "consumers: starts accumulator + lhs × rhs";
+  let summary = "consumers: starts accumulator + lhs × rhs asynchronously (wgmma)";
   let description = [{
-    As `tile.mma`, of operands in stages, the left one also in registers; the result takes the accumulator's place and
-    until `tile.mma_wait` is nothing but the accumulator of further products.
+    As `tile.mma`, on operands in stages; the left one may also be in registers. The result replaces
+    the accumulator. Until `tile.mma_wait` it may only be used as the accumulator of further
+    products.
   }];
   let arguments = (ins Tile_Vector:$lhs, Tile_Vector:$rhs, Tile_Vector:$accumulator);
   let results = (outs Tile_Vector:$result);
-  let assemblyFormat = "$lhs `,` $rhs `,` $accumulator attr-dict `:` type($lhs) `,` type($rhs) `,` type($accumulator) `->` type($result)";
+  let assemblyFormat = [{
+    $lhs `,` $rhs `,` $accumulator attr-dict
+    `:` type($lhs) `,` type($rhs) `,` type($accumulator) `->` type($result)
+  }];
   let hasVerifier = 1;
 }
 
 def Tile_MmaWaitOp : Tile_RingOp<"mma_wait"> {
-  let summary = "consumers: a sum, once its products are done";
-  let description = "Until at most the last `pending` of all `tile.mma_async` are in flight; those of `sum` are not among them.";
+  let summary = "consumers: waits for the products of a sum";
+  let description = [{
+    Waits until at most the last `pending` of all `tile.mma_async` are in flight; those of `sum` are
+    not among them.
+  }];
   let arguments = (ins Tile_Vector:$sum, DefaultValuedOptionalAttr<I64Attr, "0">:$pending);
   let results = (outs Tile_Vector:$result);
   let assemblyFormat = "$sum (`pending` $pending^)? attr-dict `:` type($sum) `->` type($result)";
@@ -338,7 +370,7 @@ def Tile_MmaWaitOp : Tile_RingOp<"mma_wait"> {
 }
 
 def Tile_ReduceOp : Tile_Op<"reduce", [Pure]> {
-  let summary = "reduces a tile along one dimension, which disappears";
+  let summary = "reduces a tile along one dimension, which is removed";
   let description = [{
     [m, n] along 1 gives [m]; a rank-1 tile gives a rank-0 vector. The order is fixed by the
     target (a tree over lanes) and does not depend on data.
@@ -350,7 +382,7 @@ def Tile_ReduceOp : Tile_Op<"reduce", [Pure]> {
 }
 
 def Tile_BroadcastOp : Tile_Op<"broadcast", [Pure]> {
-  let summary = "input dimension i becomes result dimension dims[i]; the others repeat";
+  let summary = "broadcasts a tile: input dimension i becomes result dimension dims[i]";
   let arguments = (ins AnyType:$input, DenseI64ArrayAttr:$dims);
   let results = (outs Tile_Vector:$result);
   let assemblyFormat = "$input `dims` $dims attr-dict `:` type($input) `->` type($result)";
@@ -358,7 +390,7 @@ def Tile_BroadcastOp : Tile_Op<"broadcast", [Pure]> {
 }
 
 def Tile_IotaOp : Tile_Op<"iota", [Pure]> {
-  let summary = "start + index along `dim`, as i32";
+  let summary = "makes a tile of start + index along `dim`, as i32";
   let arguments = (ins Index:$start, I64Attr:$dim);
   let results = (outs VectorOfAnyRankOf<[I32]>:$result);
   let assemblyFormat = "$start `dim` $dim attr-dict `:` type($result)";
@@ -366,14 +398,17 @@ def Tile_IotaOp : Tile_Op<"iota", [Pure]> {
 }
 
 def Tile_SliceOp : Tile_Op<"slice", [Pure]> {
-  let summary = "one of the smaller tiles that a tile is cut into";
+  let summary = "extracts one of the equal tiles that a tile consists of";
   let description = [{
-    Of a tile of rank 2 cut into tiles of the result's shape, that in row `row` and column `column`.
-    Loops whose induction values these are carry the attribute `tile.unroll`: registers have no addresses.
+    Of a tile of rank 2, divided into tiles of the result's shape, the one in row `row` and column
+    `column`. Loops with these induction variables carry `tile.unroll`, since registers have no
+    addresses.
   }];
   let arguments = (ins Tile_Vector:$input, Index:$row, Index:$column);
   let results = (outs Tile_Vector:$result);
-  let assemblyFormat = "$input `[` $row `,` $column `]` attr-dict `:` type($input) `->` type($result)";
+  let assemblyFormat = [{
+    $input `[` $row `,` $column `]` attr-dict `:` type($input) `->` type($result)
+  }];
   let hasVerifier = 1;
 }
 

@@ -1,24 +1,27 @@
-// Products with weights that are integers or e4m3 with scales. Apart from TileOps.td, whose header nearly everything in
-// tiling and the targets includes: few make or print these.
+// Matmuls with weights that are integers or e4m3 with scales. Apart from TileOps.td, whose header
+// most of passes/kernels and the targets include; few of them use these ops.
 #ifndef TESSERA_TILE_QUANT_OPS
 #define TESSERA_TILE_QUANT_OPS
 
 include "dialects/tile/TileDialect.td"
 include "mlir/Interfaces/SideEffectInterfaces.td"
 
-def Tile_MmaQuantizedOp : Op<Tile_Dialect, "mma_quantized", [Pure, AllTypesMatch<["accumulator", "result"]>]> {
-  let summary = "accumulator + lhs × weights, where weights are integers or e4m3 with scales";
+def Tile_MmaQuantizedOp : Op<Tile_Dialect, "mma_quantized",
+                             [Pure, AllTypesMatch<["accumulator", "result"]>]> {
+  let summary = "multiplies a tile by quantized weights (integers or e4m3 with scales)";
   let description = [{
-    `lhs` m×k of bf16 or f32, `accumulator` m×n of f32. The n weights of each of k terms lie as
-    runtime/support/QuantizedLayout.h says: `words` [n / 16, 16 k · bits / 32], and `scales` [n / 16, 16 · groups], twice as many
-    with `zeros`, where groups are those of k terms, or the one in which they all are. A weight is
+    `lhs` m×k of bf16 or f32, `accumulator` m×n of f32. The n weights of each of k terms are laid
+    out as in runtime/support/QuantizedLayout.h: `words` [n / 16, 16 k · bits / 32] and `scales`
+    [n / 16, 16 · groups], twice as many with `zeros`. `groups` counts those of the k terms, or is 1
+    if all terms are in one. A weight is
     scale × (q - zero), with q of `bits` = 8 or 4 bits; with `floats` scale × q, q of 8 bits e4m3fn.
 
-    With `splits` S the accumulator has S m rows: rows s m to s m + m - 1 are sums over part s of the terms. So there may
-    be more warps than tiles of columns; whoever reads the sums adds the parts up.
+    With `splits` S (split-K within a block) the accumulator has S m rows: rows s m to s m + m - 1
+    are sums over part s of the terms, which the reader adds up. So there may be more warps than
+    tiles of columns.
 
-    q - zero is exact in bf16, and in tf32. Sums of 32 terms, in the target's order, are multiplied by their scale
-    in f32 as they are added to the accumulator.
+    q - zero is exact in bf16 and in tf32. Sums of 32 terms, in the target's order, are multiplied
+    by their scale in f32 as they are added to the accumulator.
 
     ```mlir
     %s = tile.mma_quantized %x, %words, %scales, %sum bits 4 group 32 zeros
@@ -26,13 +29,16 @@ def Tile_MmaQuantizedOp : Op<Tile_Dialect, "mma_quantized", [Pure, AllTypesMatch
     ```
     Made by contractions with `graph.dequantize` for GPUs.
   }];
-  let arguments = (ins VectorOfRankAndType<[2], [BF16, F32]>:$lhs, VectorOfRankAndType<[2], [I32]>:$words,
-                       VectorOfRankAndType<[2], [F16]>:$scales, VectorOfRankAndType<[2], [F32]>:$accumulator,
+  let arguments = (ins VectorOfRankAndType<[2], [BF16, F32]>:$lhs,
+                       VectorOfRankAndType<[2], [I32]>:$words,
+                       VectorOfRankAndType<[2], [F16]>:$scales,
+                       VectorOfRankAndType<[2], [F32]>:$accumulator,
                        I64Attr:$bits, I64Attr:$group, UnitAttr:$zeros, UnitAttr:$floats,
                        DefaultValuedOptionalAttr<I64Attr, "1">:$splits);
   let results = (outs VectorOfRankAndType<[2], [F32]>:$result);
   let assemblyFormat = [{
-    $lhs `,` $words `,` $scales `,` $accumulator `bits` $bits `group` $group (`zeros` $zeros^)? (`floats` $floats^)? (`splits` $splits^)? attr-dict
+    $lhs `,` $words `,` $scales `,` $accumulator `bits` $bits `group` $group
+    (`zeros` $zeros^)? (`floats` $floats^)? (`splits` $splits^)? attr-dict
     `:` type($lhs) `,` type($words) `,` type($scales) `,` type($accumulator)
   }];
   let hasVerifier = 1;

@@ -215,16 +215,16 @@ LogicalResult AllocOp::verify() {
 LogicalResult CopyOp::verify() {
   MemRefType source = getSource().getType(), target = getTarget().getType();
   Type from = source.getElementType(), to = target.getElementType();
-  bool widens = (isa<FloatType>(from) || from.isInteger(8)) &&
-                isa<FloatType>(to) &&
-                from.getIntOrFloatBitWidth() < to.getIntOrFloatBitWidth();
-  if (from != to && !widens)
+  bool extends = (isa<FloatType>(from) || from.isInteger(8)) &&
+                 isa<FloatType>(to) &&
+                 from.getIntOrFloatBitWidth() < to.getIntOrFloatBitWidth();
+  if (from != to && !extends)
     return emitOpError("element types differ: ") << source << " and " << target;
   size_t bounds = getBounds().size();
   if (bounds && bounds != getShape().size())
     return emitOpError("needs no bounds or one for each of ")
            << getShape().size() << " dimensions, got " << bounds;
-  if ((source.getMemorySpace() && !widens) ||
+  if ((source.getMemorySpace() && !extends) ||
       !isa_and_nonnull<SharedAttr>(target.getMemorySpace()))
     return emitOpError("copies from global to #tile.shared memory, or widens "
                        "what lies in #tile.shared memory");

@@ -18,7 +18,7 @@ void GroupOrder::merge(unsigned id, unsigned other, Producers producers) {
   size_t low = std::min(positions[id], positions[other]),
          high = std::max(positions[id], positions[other]);
   // In order, so that producers are known before their users.
-  llvm::DenseSet<unsigned> behind{ids[low]};
+  llvm::DenseSet<unsigned> following{ids[low]};
   llvm::SmallVector<unsigned> before, after;
   for (size_t at = low + 1; at < high; ++at) {
     unsigned between = ids[at];
@@ -26,9 +26,9 @@ void GroupOrder::merge(unsigned id, unsigned other, Producers producers) {
       continue;
     bool follows = false;
     producers(between,
-              [&](unsigned from) { follows |= behind.contains(from); });
+              [&](unsigned from) { follows |= following.contains(from); });
     if (follows)
-      behind.insert(between);
+      following.insert(between);
     (follows ? after : before).push_back(between);
   }
   size_t at = low;

@@ -7,11 +7,11 @@ def ExpandLinearCrossEntropy : Pass<"expand-linear-cross-entropy", "::mlir::func
   let summary = "computes the head and its loss in chunks of tokens";
   let description = [{
     `graph.linear_cross_entropy` and its gradient become a `graph.loop` over chunks of tokens,
-    small enough that the logits of a chunk take at most `chunk-bytes`: by default 64 MiB, and with
-    a gradient as much as the weight's f32 gradient does, which every chunk reads and writes. The loss and the
-    gradient of the weight accumulate over the chunks in f32, the gradient of the
-    input is written chunk by chunk. Where one chunk holds all tokens the op stays, and
-    `decompose-composites` makes primitives of it.
+    small enough that the logits of a chunk take at most `chunk-bytes`. The default is 64 MiB, and
+    with a gradient the size of the weight's f32 gradient, which every chunk reads and writes. The
+    loss and the gradient of the weight accumulate over the chunks in f32, the gradient of the
+    input is written chunk by chunk. If one chunk holds all tokens the op stays, and
+    `decompose-composites` replaces it by primitives.
 
     Chunks run over tokens rather than over the vocabulary: each token's softmax is then
     complete within its chunk and nothing is computed twice, whereas chunks of the vocabulary
@@ -31,8 +31,8 @@ def ExpandLinearCrossEntropy : Pass<"expand-linear-cross-entropy", "::mlir::func
       ...
     }
     ```
-    Afterwards the logits of each linear_cross_entropy fit that, unless those of a
-    single token do not.
+    Afterwards the logits of each linear_cross_entropy are at most that large, unless those of a
+    single token are larger.
   }];
   let options = [Option<"chunkBytes", "chunk-bytes", "int64_t", "0",
     "largest size of one chunk's logits; 0: the default">];
@@ -62,12 +62,13 @@ def DecomposeComposites : Pass<"decompose-composites", "::mlir::func::FuncOp"> {
 }
 
 def NormalizeReductions : Pass<"normalize-reductions", "::mlir::func::FuncOp"> {
-  let summary = "brings every reduction into a form that a skeleton has, and removes empty tensors";
+  let summary = "rewrites reductions to the forms of the skeletons and removes empty tensors";
   let description = [{
     A reduction over all dimensions stays; one over the last few becomes one over a single last
-    dimension of a reshaped tensor; one over the last and others is done in two steps, in f32
-    between them where the tensor is narrower. A scatter onto a narrow tensor adds in f32, too. Ops whose results have no elements become
-    constants, contractions and sums over nothing become zeros.
+    dimension of a reshaped tensor; one over the last and others is done in two steps, with f32
+    between them if the tensor has fewer bits. A scatter to such a tensor adds in f32, too. Ops
+    whose results have no elements become constants; contractions and sums over empty dimensions
+    become zeros.
 
     Before:
     ```mlir
@@ -102,10 +103,10 @@ def InlineBlocks : Pass<"inline-blocks", "::mlir::ModuleOp"> {
 }
 
 def SinkAccumulators : Pass<"sink-accumulators", "::mlir::func::FuncOp"> {
-  let summary = "adds where the terms are made instead of to their sum";
+  let summary = "starts sums from the value to which they are added later";
   let description = [{
     A sum that starts from zero in a loop (the chunks of a head) or a scatter, and is then added
-    to a value from before, starts from that value: a weight's gradient accumulates over
+    to an earlier value, starts from that value instead: a weight's gradient accumulates over
     chunks and microbatches in one buffer.
 
     Before:
@@ -117,16 +118,17 @@ def SinkAccumulators : Pass<"sink-accumulators", "::mlir::func::FuncOp"> {
     ```mlir
     %r = graph.loop 4 (%i, %acc = %base) : (tensor<64x8xf32>) { ... graph.add %acc, %t ... }
     ```
-    Afterwards no graph.add joins such a sum, used once, with a value that was there before it.
+    Afterwards no graph.add adds such a sum, used once, to an earlier value.
   }];
 }
 
-def MaterializeInductionVariables : Pass<"materialize-induction-variables", "::mlir::func::FuncOp"> {
-  let summary = "puts the numbers of a loop's turns into memory, where kernels read them";
+def MaterializeInductionVariables
+    : Pass<"materialize-induction-variables", "::mlir::func::FuncOp"> {
+  let summary = "stores induction variables that kernels read in a table";
   let description = [{
-    The induction value of a `graph.loop` is an index: it moves the addresses that a turn
-    sees and has no memory of its own. Where it is also used as a number (it picks the
-    random numbers of a microbatch) it becomes an element of a table.
+    The induction variable of a `graph.loop` is an index: it advances addresses and is not stored.
+    If it is also used as a number (it selects the random numbers of a microbatch), it becomes an
+    element of a table, since kernels read tensors.
 
     Before:
     ```mlir
@@ -140,33 +142,34 @@ def MaterializeInductionVariables : Pass<"materialize-induction-variables", "::m
       %number = graph.dynamic_slice %numbers[%i] : tensor<2xi32>, tensor<i32> -> tensor<i32>
       %n = graph.convert %number : tensor<i32> -> tensor<i64>
     ```
-    Afterwards induction values are used as the index of `dynamic_slice` and
-    `dynamic_update` only.
+    Afterwards induction variables are only used as the index of `dynamic_slice` and
+    `dynamic_update`.
   }];
   let dependentDialects = ["::tessera::graph::GraphDialect"];
 }
 
 def HoistInputInvariants : Pass<"hoist-input-invariants", "::mlir::func::FuncOp"> {
-  let summary = "computes what depends on no input once, before everything else";
+  let summary = "hoists loop-invariant ops that depend on no input, and merges equal ones";
   let description = [{
-    Ops whose operands are constants, the device's place in the mesh ("mesh.offsets") or other such ops (the angles of rope) move to the
-    start of the function, out of all loops, and equal ones become one. Masks stay where they are:
-    to compare indices takes less than to load what came of it. Recomputation is not undone: what it
-    computes again depends on inputs.
+    Loop-invariant code motion and common-subexpression elimination for ops whose operands are
+    constants, the device's coordinates in the mesh ("mesh.offsets") or other such ops (the angles
+    of rope): they move to the start of the function, out of all loops, and equal ones become one.
+    Masks stay in place: comparing indices is cheaper than loading a mask. Recomputation is not
+    undone, since recomputed values depend on inputs.
 
     Before: `graph.cos` of a table of angles in every layer.
     After: one `graph.cos` at the start.
 
-    Afterwards no two ops of no input are equal, and none stands in a loop, but for masks.
+    Afterwards no two ops that depend on no input are equal, and none but masks is in a loop.
   }];
 }
 
 def Fuse : Pass<"fuse", "::mlir::func::FuncOp"> {
   let summary = "groups ops into clusters, each of which becomes one kernel";
   let description = [{
-    The rules stand in FusionRules.h, in the order of their worth. Views, splat constants,
-    iota, random numbers and conversions to a wider float are repeated in each cluster that
-    wants them; a contraction is never repeated; no cluster closes a cycle.
+    The rules are in FusionRules.h, the most profitable first. Views, splat constants, iota, random
+    numbers and upcasts are repeated in each cluster that uses them; a contraction is never
+    repeated; no cluster closes a cycle.
 
     Before:
     ```mlir
@@ -181,20 +184,20 @@ def Fuse : Pass<"fuse", "::mlir::func::FuncOp"> {
       ...
     }
     ```
-    Afterwards ops stand in clusters, except loops, returns, dynamic slices and
-    updates, constants, contiguous views and collectives, which are in the order in which they were.
+    Afterwards ops are in clusters, except loops, returns, dynamic slices and updates, constants,
+    contiguous views and collectives. Collectives keep their order.
   }];
   let dependentDialects = ["::tessera::graph::GraphDialect", "::mlir::arith::ArithDialect",
     "::mlir::math::MathDialect"];
 }
 
 def VerifyFused : Pass<"verify-fused", "::mlir::ModuleOp"> {
-  let summary = "proves that everything that computes stands in a cluster";
+  let summary = "verifies that every op that computes is in a cluster";
   let description = [{
     A function after fusion holds graph.cluster, graph.loop, graph.yield, graph.constant,
-    graph.reshape, a contiguous graph.slice, graph.dynamic_slice, graph.dynamic_update, collectives of dist, dist.pack and
-    func.return, nothing else. A cluster of kind contraction holds one einsum; one of kind
-    attention or attention_grad holds that op; the others hold neither.
+    graph.reshape, a contiguous graph.slice, graph.dynamic_slice, graph.dynamic_update, collectives
+    of dist, dist.pack and func.return, nothing else. A cluster of kind contraction holds one
+    einsum; one of kind attention or attention_grad holds that op; the others hold neither.
   }];
 }
 

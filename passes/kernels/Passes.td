@@ -4,14 +4,14 @@
 include "mlir/Pass/PassBase.td"
 
 def TileClusters : Pass<"tile-clusters", "::mlir::ModuleOp"> {
-  let summary = "turns every cluster into launches of kernels";
+  let summary = "converts every cluster to launches of kernels";
   let description = [{
     Each cluster goes through the skeleton of its kind. Clusters that compute the same on
     buffers of the same types share a kernel, elementwise ones over dense tensors even where
-    their sizes differ. Kernels stand in a nested module for each target, whose attribute
-    `tile.target` names it; launches name the kernel alone, so that the runtime may
-    choose among targets. Kernels of large products for a GPU list others that do the same with
-    other tiles, `tile.variants`, for the runtime to choose among, too.
+    their sizes differ. Kernels are in a nested module for each target, whose attribute
+    `tile.target` names it. Launches name only the kernel, so that the runtime may choose among
+    targets. Kernels of large matmuls for a GPU list kernel variants with other tiles
+    (`tile.variants`), among which the runtime chooses by timing.
 
     Before:
     ```mlir
@@ -23,7 +23,8 @@ def TileClusters : Pass<"tile-clusters", "::mlir::ModuleOp"> {
     ```
     After:
     ```mlir
-    %y = tile.launch @relu(%x) blocks [1] sizes [32] reuse [0, 0] : (tensor<8x4xf32>) -> tensor<8x4xf32>
+    %y = tile.launch @relu(%x) blocks [1] sizes [32] reuse [0, 0]
+      : (tensor<8x4xf32>) -> tensor<8x4xf32>
     ...
     module @cpu_avx2 attributes {tile.target = "cpu:avx2"} {
       tile.kernel @relu(%block: index, %n: index, %x: memref<?xf32>, %y: memref<?xf32>) ...
@@ -34,19 +35,19 @@ def TileClusters : Pass<"tile-clusters", "::mlir::ModuleOp"> {
   let options = [ListOption<"targets", "targets", "std::string",
     "targets to make kernels for; all CPU targets if empty">,
     Option<"allVariants", "all-variants", "bool", "false",
-    "on a GPU, a variant for every tile of every product, however slow: for tests">];
+    "on a GPU, a kernel variant for every tile of every matmul, however slow: for tests">];
   let dependentDialects = ["::tessera::tile::TileDialect", "::mlir::arith::ArithDialect",
     "::mlir::math::MathDialect", "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect",
     "::mlir::vector::VectorDialect"];
 }
 
 def GroupLaunches : Pass<"group-launches", "::mlir::func::FuncOp"> {
-  let summary = "makes independent launches of one kernel one launch with several instances";
+  let summary = "merges independent launches of one kernel into one launch with instances";
   let description = [{
     Launches of the same kernel, none of which depends on another, become one: a parallel
     region over many small tensors instead of many small regions. Only flat kernels take part,
     and only launches with no other kind of work between them: joining those of all layers
-    would keep tensors of all layers alive. The launch stands where its last operand is there.
+    would keep tensors of all layers alive. The launch is placed after its last operand.
 
     Before:
     ```mlir
@@ -64,9 +65,9 @@ def GroupLaunches : Pass<"group-launches", "::mlir::func::FuncOp"> {
 }
 
 def VerifyTiled : Pass<"verify-tiled", "::mlir::ModuleOp"> {
-  let summary = "proves that only launches, loops and contiguous views remain";
+  let summary = "verifies that only launches, loops and contiguous views remain";
   let description = [{
-    A function after tiling holds tile.launch, graph.loop, graph.yield, graph.constant,
+    A function after `tile-clusters` holds tile.launch, graph.loop, graph.yield, graph.constant,
     graph.reshape, a contiguous graph.slice, graph.dynamic_slice, graph.dynamic_update and
     func.return, nothing else; every launch names a kernel that each target's module has, with
     operands, results and sizes that fit it.

@@ -46,9 +46,9 @@ Value tessera::toMemory(OpBuilder &b, Location loc, Value value, Type element) {
   if (value.getType() == memory)
     return value;
   // What was just rounded to the type and widened again.
-  if (auto widened = value.getDefiningOp<arith::ExtFOp>();
-      widened && widened.getIn().getType() == memory)
-    return widened.getIn();
+  if (auto extended = value.getDefiningOp<arith::ExtFOp>();
+      extended && extended.getIn().getType() == memory)
+    return extended.getIn();
   if (isa<FloatType>(element))
     return b.create<arith::TruncFOp>(loc, memory, value);
   return b.create<arith::ExtUIOp>(loc, memory, value);

@@ -1,5 +1,5 @@
 // Collectives of dist: where their buffers lie, and what plan.collective says.
-#include "passes/planning/Places.h"
+#include "passes/planning/ProgramPlanner.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;

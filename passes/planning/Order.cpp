@@ -1,5 +1,5 @@
 // Positions: when a tensor is read last, and the steps that touch a buffer.
-#include "passes/planning/Places.h"
+#include "passes/planning/ProgramPlanner.h"
 
 using namespace mlir;
 using namespace tessera;

@@ -1,6 +1,6 @@
 // Packs of dist: tensors that travel together are made in one buffer, or copied
 // into it.
-#include "passes/planning/Places.h"
+#include "passes/planning/ProgramPlanner.h"
 
 using namespace mlir;
 using namespace tessera;

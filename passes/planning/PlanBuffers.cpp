@@ -2,8 +2,8 @@
 // text.
 #include "dialects/graph/GraphQuantOps.h"
 #include "dialects/graph/PlainFunction.h"
-#include "passes/planning/Places.h"
 #include "passes/planning/Planning.h"
+#include "passes/planning/ProgramPlanner.h"
 
 using namespace mlir;
 using namespace tessera;

@@ -1,5 +1,5 @@
 // Places for tensors, in program order: what may be overwritten is overwritten.
-#include "passes/planning/Places.h"
+#include "passes/planning/ProgramPlanner.h"
 
 using namespace mlir;
 using namespace tessera;
@@ -130,8 +130,9 @@ std::optional<Place> ProgramPlanner::placeOver(Operation *at, Value input,
   if (place == locations.end() || place->second.offset != 0 ||
       !place->second.advances.empty())
     return std::nullopt;
-  Buffer *wish = wanted.lookup(output);
-  if ((wish && wish != place->second.buffer) || parts.contains(output))
+  Buffer *preferred = wanted.lookup(output);
+  if ((preferred && preferred != place->second.buffer) ||
+      parts.contains(output))
     return std::nullopt;
   if (!mayOverwrite(place->second.buffer, output, at, input))
     return std::nullopt;
@@ -141,9 +142,9 @@ std::optional<Place> ProgramPlanner::placeOver(Operation *at, Value input,
 Place ProgramPlanner::placeFresh(Value output, size_t depth) {
   if (auto part = parts.find(output); part != parts.end())
     return {bufferOf(part->second.first, depth), part->second.second, {}};
-  Buffer *wish = wanted.lookup(output);
-  if (wish && mayOverwrite(wish, output, output.getDefiningOp(), {}))
-    return {wish, 0, {}};
+  Buffer *preferred = wanted.lookup(output);
+  if (preferred && mayOverwrite(preferred, output, output.getDefiningOp(), {}))
+    return {preferred, 0, {}};
   return {newBuffer(typeOf(output), depth), 0, {}};
 }
 

@@ -149,9 +149,9 @@ void KernelLowering::prefetchMicropanels(const Matrix &rhs, int64_t columns) {
 // of the panel behind into the second cache: so many lines a block of terms
 // that `tiles` of them bring it all, one after another as they lie, so that the
 // processor sees a stream.
-void KernelLowering::prefetchBehind(const Matrix &rhs, int64_t columns,
-                                    Value firstRow, int64_t tiles,
-                                    const Terms &terms) {
+void KernelLowering::prefetchNextPanel(const Matrix &rhs, int64_t columns,
+                                       Value firstRow, int64_t tiles,
+                                       const Terms &terms) {
   Type i64 = b.getI64Type();
   auto number = [&](int64_t value) {
     return p.constant(b.getI64IntegerAttr(value));
@@ -211,9 +211,9 @@ void KernelLowering::prefetchSums(const Matrix &sums, Value k) {
   constexpr int64_t kSumLines = 4;
   constexpr int64_t kRowsAtOnce = kSumLines / 2;
   Value block = b.create<arith::DivUIOp>(loc, k, p.index(kTerms));
-  Value behind = step(sums.start, b.getI8Type(), 2 * kRows * sums.rowBytes);
+  Value following = step(sums.start, b.getI8Type(), 2 * kRows * sums.rowBytes);
   Value at =
-      advance(behind, b.getI8Type(), block, {kRowsAtOnce * sums.rowBytes});
+      advance(following, b.getI8Type(), block, {kRowsAtOnce * sums.rowBytes});
   for (int64_t line = 0; line < kSumLines; ++line)
     b.create<LLVM::Prefetch>(
         loc,
@@ -280,8 +280,9 @@ KernelLowering::productOf(tile::MmaStagedOp op) {
   return product;
 }
 
-llvm::Error KernelLowering::lowerMmaStaged(tile::MmaStagedOp op,
-                                           ArrayRef<Beside> besides) {
+llvm::Error
+KernelLowering::lowerMmaStaged(tile::MmaStagedOp op,
+                               ArrayRef<InterleavedLoop> interleaved) {
   if (!target.matrixTiles)
     return error(op, "needs a target with matrix registers");
   llvm::Expected<Product> product = productOf(op);
@@ -292,7 +293,8 @@ llvm::Error KernelLowering::lowerMmaStaged(tile::MmaStagedOp op,
   bool isOther = setMatrixShape({std::min(count, 2 * kRows), op.getShape()[1]},
                                 isMicropanels && op.getFar());
   if (count > 2 * kRows) {
-    if (llvm::Error error = lowerPanel(*product, op, isMicropanels, besides))
+    if (llvm::Error error =
+            lowerPanel(*product, op, isMicropanels, interleaved))
       return error;
   } else {
     lowerOneTile(*product, op);
@@ -327,8 +329,8 @@ void KernelLowering::lowerOneTile(const Product &product,
     if (op.getFar() && isMicropanels)
       prefetchMicropanels(right, columns);
     if (!op.getFar() && isMicropanels)
-      prefetchBehind(rhs, columns, scalarsOf(op.getLhsIndices()).end()[-2],
-                     llvm::divideCeil(rowsOfLhs, 2 * kRows), {k, depth});
+      prefetchNextPanel(rhs, columns, scalarsOf(op.getLhsIndices()).end()[-2],
+                        llvm::divideCeil(rowsOfLhs, 2 * kRows), {k, depth});
     multiplyTile(left, right, op);
   }
   storeSums(sums, rows, columns);

@@ -471,13 +471,13 @@ llvm::Error KernelLowering::checkPairs(Operation *op, const Memory &memory,
                                        ArrayRef<int64_t> along, Value bound) {
   int64_t rank = memory.shape.size();
   // Turned, only as the left operand of a product.
-  bool turned = along.size() == 2 && along[0] == rank - 1 &&
-                along[1] == rank - 2 && target.bf16Dot &&
-                isa<tile::LoadOp>(op) &&
-                (feedsOnlyProducts(op->getResult(0), true) ||
-                 feedsOnlyProducts(op->getResult(0), true, /*single=*/true));
-  if (bound || (!turned && (along.size() != 2 || along[0] != rank - 2 ||
-                            along[1] != rank - 1)))
+  bool transposed =
+      along.size() == 2 && along[0] == rank - 1 && along[1] == rank - 2 &&
+      target.bf16Dot && isa<tile::LoadOp>(op) &&
+      (feedsOnlyProducts(op->getResult(0), true) ||
+       feedsOnlyProducts(op->getResult(0), true, /*single=*/true));
+  if (bound || (!transposed && (along.size() != 2 || along[0] != rank - 2 ||
+                                along[1] != rank - 1)))
     return error(op, "paired memory is read and written along its last two "
                      "dimensions, in order and without a bound");
   Value k = isa<tile::LoadOp>(op)

@@ -15,11 +15,11 @@ static constexpr int64_t kRows = kMatrixRows, kTerms = kMatrixTerms;
 // the last tile, what goes beside products has none to be beside of.
 llvm::Error KernelLowering::lowerPanel(const Product &product,
                                        tile::MmaStagedOp op, bool isMicropanels,
-                                       ArrayRef<Beside> besides) {
+                                       ArrayRef<InterleavedLoop> interleaved) {
   int64_t tiles = op.getShape()[0] / (2 * kRows);
   Value depth = scalarOf(op.getDepth());
   Value last = b.create<arith::SubIOp>(loc, depth, p.index(kTerms));
-  Panel panel{product, op, isMicropanels, besides, tiles, depth, last};
+  Panel panel{product, op, isMicropanels, interleaved, tiles, depth, last};
   for (int64_t i : {0, 1}) {
     loadRight(rightAt(panel, p.index(0)), i);
     loadLeft(leftAt(panel, p.index(0), p.index(0)), i);
@@ -31,8 +31,9 @@ llvm::Error KernelLowering::lowerPanel(const Product &product,
     if (llvm::Error error = lowerPassingTile(panel, loop.getInductionVar()))
       return error;
   }
-  for (const Beside &beside : besides)
-    if (llvm::Error error = lowerTurns(beside, p.index(tiles - 1), p.index(0)))
+  for (const InterleavedLoop &work : interleaved)
+    if (llvm::Error error =
+            lowerIterations(work, p.index(tiles - 1), p.index(0)))
       return error;
   return llvm::Error::success();
 }
@@ -65,7 +66,8 @@ llvm::Error KernelLowering::lowerPassingTile(const Panel &panel, Value tile) {
       b.create<arith::MulIOp>(loc, tile, p.index(2 * kRows)));
   auto prefetch = [&](Value k) {
     if (panel.isMicropanels)
-      prefetchBehind(panel.product.rhs, 2, row, panel.tiles, {k, panel.depth});
+      prefetchNextPanel(panel.product.rhs, 2, row, panel.tiles,
+                        {k, panel.depth});
     prefetchSums(here, k);
   };
   {
@@ -75,16 +77,16 @@ llvm::Error KernelLowering::lowerPassingTile(const Panel &panel, Value tile) {
     b.setInsertionPointToStart(inner.getBody());
     Value k = inner.getInductionVar();
     Value block = b.create<arith::DivUIOp>(loc, k, p.index(kTerms));
-    for (const Beside &beside : panel.besides)
-      if (llvm::Error error = lowerTurnOf(beside, tile, block))
+    for (const InterleavedLoop &work : panel.interleaved)
+      if (llvm::Error error = lowerIterationDuring(work, tile, block))
         return error;
     prefetch(k);
     Value next = b.create<arith::AddIOp>(loc, k, p.index(kTerms));
     multiplyBlock(leftAt(panel, tile, next), rightAt(panel, next));
   }
   Value blocks = b.create<arith::DivUIOp>(loc, panel.last, p.index(kTerms));
-  for (const Beside &beside : panel.besides)
-    if (llvm::Error error = lowerTurnsFrom(beside, tile, blocks))
+  for (const InterleavedLoop &work : panel.interleaved)
+    if (llvm::Error error = lowerRemainingIterations(work, tile, blocks))
       return error;
   prefetch(panel.last);
   // Behind the last tile there may be nothing: its own first block again.
@@ -100,47 +102,48 @@ llvm::Error KernelLowering::lowerPassingTile(const Panel &panel, Value tile) {
 //===--- work beside products ---------------------------------------------===//
 
 // Turn `turn` of those that belong to a tile of rows.
-llvm::Error KernelLowering::lowerTurn(const Beside &beside, Value tile,
-                                      Value turn) {
-  Value first = b.create<arith::MulIOp>(loc, tile, p.index(beside.turns));
-  Value number = b.create<arith::AddIOp>(loc, first, turn);
-  scf::ForOp loop = beside.loop;
+llvm::Error KernelLowering::lowerIteration(const InterleavedLoop &work,
+                                           Value tile, Value iteration) {
+  Value first = b.create<arith::MulIOp>(loc, tile, p.index(work.iterations));
+  Value number = b.create<arith::AddIOp>(loc, first, iteration);
+  scf::ForOp loop = work.loop;
   bind(loop.getInductionVar(), {{}, {number}, Form::vectors});
   return lowerBlock(*loop.getBody());
 }
 
 // All of them from `begin` on.
-llvm::Error KernelLowering::lowerTurns(const Beside &beside, Value tile,
-                                       Value begin) {
+llvm::Error KernelLowering::lowerIterations(const InterleavedLoop &work,
+                                            Value tile, Value begin) {
   auto loop =
-      b.create<scf::ForOp>(loc, begin, p.index(beside.turns), p.index(1));
+      b.create<scf::ForOp>(loc, begin, p.index(work.iterations), p.index(1));
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(loop.getBody());
-  return lowerTurn(beside, tile, loop.getInductionVar());
+  return lowerIteration(work, tile, loop.getInductionVar());
 }
 
 // While block `block` of tile `tile` is multiplied: a turn of the tile before.
-llvm::Error KernelLowering::lowerTurnOf(const Beside &beside, Value tile,
-                                        Value block) {
-  Value isTurn = b.create<arith::CmpIOp>(loc, arith::CmpIPredicate::ult, block,
-                                         p.index(beside.turns));
-  isTurn = b.create<arith::AndIOp>(loc, isTurn, isBehind(tile));
-  auto branch = b.create<scf::IfOp>(loc, isTurn, false);
+llvm::Error KernelLowering::lowerIterationDuring(const InterleavedLoop &work,
+                                                 Value tile, Value block) {
+  Value isDue = b.create<arith::CmpIOp>(loc, arith::CmpIPredicate::ult, block,
+                                        p.index(work.iterations));
+  isDue = b.create<arith::AndIOp>(loc, isDue, hasTileBefore(tile));
+  auto branch = b.create<scf::IfOp>(loc, isDue, false);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(branch.thenBlock());
-  return lowerTurn(beside, tileBefore(tile), block);
+  return lowerIteration(work, tileBefore(tile), block);
 }
 
 // Those for which the tile had too few blocks.
-llvm::Error KernelLowering::lowerTurnsFrom(const Beside &beside, Value tile,
-                                           Value begin) {
-  auto branch = b.create<scf::IfOp>(loc, isBehind(tile), false);
+llvm::Error
+KernelLowering::lowerRemainingIterations(const InterleavedLoop &work,
+                                         Value tile, Value begin) {
+  auto branch = b.create<scf::IfOp>(loc, hasTileBefore(tile), false);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(branch.thenBlock());
-  return lowerTurns(beside, tileBefore(tile), begin);
+  return lowerIterations(work, tileBefore(tile), begin);
 }
 
-Value KernelLowering::isBehind(Value tile) {
+Value KernelLowering::hasTileBefore(Value tile) {
   return b.create<arith::CmpIOp>(loc, arith::CmpIPredicate::ugt, tile,
                                  p.index(0));
 }
@@ -150,9 +153,9 @@ Value KernelLowering::tileBefore(Value tile) {
 
 // The loops behind a product that may go beside it, with turns for each of its
 // `tiles`; where there are none, or bounds say otherwise, nothing.
-SmallVector<KernelLowering::Beside>
+SmallVector<KernelLowering::InterleavedLoop>
 KernelLowering::interleavedLoops(tile::MmaStagedOp op, int64_t tiles) {
-  SmallVector<Beside> loops;
+  SmallVector<InterleavedLoop> loops;
   for (Operation *next = op->getNextNode(); next; next = next->getNextNode()) {
     auto loop = dyn_cast<scf::ForOp>(next);
     if (!loop) {
@@ -176,7 +179,7 @@ KernelLowering::interleavedLoops(tile::MmaStagedOp op, int64_t tiles) {
 // them go before all.
 llvm::Error KernelLowering::lowerWithLoops(tile::MmaStagedOp op) {
   int64_t tiles = op.getShape()[0] / (2 * kMatrixRows);
-  SmallVector<Beside> loops;
+  SmallVector<InterleavedLoop> loops;
   if (tiles > 1)
     loops = interleavedLoops(op, tiles);
   if (loops.empty())

@@ -90,16 +90,16 @@ private:
   };
   /// Turns of a loop that are done beside products, so many for each tile of
   /// rows, one a block of terms.
-  struct Beside {
+  struct InterleavedLoop {
     mlir::scf::ForOp loop;
-    int64_t turns;
+    int64_t iterations;
   };
   /// A product of many tiles of rows, which pass by a panel of rhs.
   struct Panel {
     const Product &product;
     tile::MmaStagedOp op;
     bool isMicropanels;
-    llvm::ArrayRef<Beside> besides;
+    llvm::ArrayRef<InterleavedLoop> interleaved;
     int64_t tiles;
     mlir::Value depth, last; ///< where the last block of terms starts
   };
@@ -193,7 +193,7 @@ private:
 
   // Matrix registers (LowerMatrix.cpp).
   llvm::Error lowerMmaStaged(tile::MmaStagedOp op,
-                             llvm::ArrayRef<Beside> besides);
+                             llvm::ArrayRef<InterleavedLoop> interleaved);
   llvm::Expected<Product> productOf(tile::MmaStagedOp op);
   /// Whether rhs has panels of 16 columns that follow one another.
   bool meetsMicropanels(tile::MmaStagedOp op);
@@ -210,8 +210,9 @@ private:
   void loadRight(const Matrix &rhs, int64_t j);
   void prefetchSums(const Matrix &sums, mlir::Value k);
   void prefetchMicropanels(const Matrix &rhs, int64_t columns);
-  void prefetchBehind(const Matrix &rhs, int64_t columns, mlir::Value firstRow,
-                      int64_t tiles, const Terms &terms);
+  void prefetchNextPanel(const Matrix &rhs, int64_t columns,
+                         mlir::Value firstRow, int64_t tiles,
+                         const Terms &terms);
   void moveMatrix(llvm::StringRef intrinsic, const Matrix &matrix,
                   int64_t first, int64_t rows, int64_t columns, int64_t pitch);
   void prefetchMatrix(const Matrix &lhs, int64_t rows, mlir::Value k,
@@ -219,22 +220,24 @@ private:
 
   // Many tiles of rows, and what is done beside them (LowerPanel.cpp).
   llvm::Error lowerWithLoops(tile::MmaStagedOp op);
-  llvm::SmallVector<Beside> interleavedLoops(tile::MmaStagedOp op,
-                                             int64_t tiles);
+  llvm::SmallVector<InterleavedLoop> interleavedLoops(tile::MmaStagedOp op,
+                                                      int64_t tiles);
   llvm::Error lowerPanel(const Product &product, tile::MmaStagedOp op,
-                         bool isMicropanels, llvm::ArrayRef<Beside> besides);
+                         bool isMicropanels,
+                         llvm::ArrayRef<InterleavedLoop> interleaved);
   llvm::Error lowerPassingTile(const Panel &panel, mlir::Value tile);
   Matrix leftAt(const Panel &panel, mlir::Value tile, mlir::Value k);
   Matrix rightAt(const Panel &panel, mlir::Value k);
-  llvm::Error lowerTurn(const Beside &beside, mlir::Value tile,
-                        mlir::Value turn);
-  llvm::Error lowerTurns(const Beside &beside, mlir::Value tile,
-                         mlir::Value begin);
-  llvm::Error lowerTurnOf(const Beside &beside, mlir::Value tile,
-                          mlir::Value block);
-  llvm::Error lowerTurnsFrom(const Beside &beside, mlir::Value tile,
-                             mlir::Value begin);
-  mlir::Value isBehind(mlir::Value tile); ///< whether there is one before it
+  llvm::Error lowerIteration(const InterleavedLoop &work, mlir::Value tile,
+                             mlir::Value iteration);
+  llvm::Error lowerIterations(const InterleavedLoop &work, mlir::Value tile,
+                              mlir::Value begin);
+  llvm::Error lowerIterationDuring(const InterleavedLoop &work,
+                                   mlir::Value tile, mlir::Value block);
+  llvm::Error lowerRemainingIterations(const InterleavedLoop &work,
+                                       mlir::Value tile, mlir::Value begin);
+  mlir::Value
+  hasTileBefore(mlir::Value tile); ///< whether there is one before it
   mlir::Value tileBefore(mlir::Value tile);
 
   Tile &tileOf(mlir::Value value) { return tiles[value]; }

@@ -4,12 +4,12 @@
 include "mlir/Pass/PassBase.td"
 
 def LowerTileToVector : Pass<"lower-tile-to-vector", "::mlir::ModuleOp"> {
-  let summary = "kernels become functions over machine vectors";
+  let summary = "lowers kernels to functions over machine vectors";
   let description = [{
-    Cuts every register tile into one-dimensional vectors of the target's `lanes`
-    elements (a tile one column wide becomes scalars), and spells out what a tile op
-    does to them: `mma` as a sequence of FMAs or two-way dot products, loads as
-    vector loads, transposes as shuffles, exp and its kin as polynomials.
+    Splits every register tile into one-dimensional vectors of the target's `lanes`
+    elements (a tile one column wide becomes scalars), and lowers tile ops to ops on
+    these: `mma` to a sequence of FMAs or two-way dot products, loads to vector
+    loads, transposes to shuffles, exp and other functions to polynomials.
     A kernel becomes a function with the kernel ABI that runs `@NAME.block` for
     each of its blocks; `tile.alloc` becomes an offset into the scratch argument.
 
@@ -38,9 +38,9 @@ def LowerTileToVector : Pass<"lower-tile-to-vector", "::mlir::ModuleOp"> {
 }
 
 def LowerVectorToLlvm : Pass<"lower-vector-to-llvm", "::mlir::ModuleOp"> {
-  let summary = "functions over machine vectors become the LLVM dialect";
+  let summary = "lowers functions over machine vectors to the LLVM dialect";
   let description = [{
-    One conversion for what `lower-tile-to-vector` leaves: structured control flow,
+    One conversion for the output of `lower-tile-to-vector`: structured control flow,
     arith, math, vector and func.
     Postcondition: every op is of the LLVM dialect.
 

@@ -206,7 +206,7 @@ Value Polynomials::rsqrt(Value x) {
   return div(number(x, 1.0), b.create<math::SqrtOp>(p.location(), x));
 }
 
-Value Polynomials::widen(Value x) {
+Value Polynomials::extend(Value x) {
   return b.create<arith::ExtFOp>(p.location(),
                                  retyped(x.getType(), b.getF64Type()), x);
 }
@@ -220,7 +220,7 @@ Value Polynomials::narrow(Value x) {
 Value Polynomials::sinusoid(Value x, int quadrant) {
   constexpr double kHalfPiHigh = 0x1.921fb54442d18p0,
                    kHalfPiLow = 0x1.1a62633145c07p-54;
-  Value wide = widen(x);
+  Value wide = extend(x);
   Value n = roundEven(mul(wide, number(wide, 0.63661977236758134)));
   Value remainder = fma(n, number(wide, -kHalfPiHigh), wide);
   Value r = narrow(fma(n, number(wide, -kHalfPiLow), remainder));
@@ -257,14 +257,14 @@ Value Polynomials::sinusoid(Value x, int quadrant) {
 // s = (m-1)/(m+1), atanh s = s + s³ A(s²), error 2^-52.
 Value Polynomials::pow(Value x, Value y) {
   auto [m, e] = mantissa(x);
-  Value wide = widen(m), one = number(wide, 1.0);
+  Value wide = extend(m), one = number(wide, 1.0);
   Value s = div(sub(wide, one), add(wide, one));
   Value square = mul(s, s);
   Value a = poly(square, {0.333333333333333, 0.200000000263, 0.14285708541,
                           0.111116877366, 0.0906175449744, 0.0841077359297});
   Value log = fma(mul(mul(s, square), a), number(wide, 2 * kLog2E),
                   mul(s, number(wide, 2 * kLog2E)));
-  Value exponent = mul(add(widen(e), log), widen(y));
+  Value exponent = mul(add(extend(e), log), extend(y));
   exponent = clamp(exponent, -200.0, 200.0);
   Value n = roundEven(exponent);
   Value f = narrow(sub(exponent, n));

@@ -48,7 +48,7 @@ private:
   /// log(1 + f) for 1 + f in [sqrt ½, sqrt 2): f - f²/2 + f³ P(f) without `f`
   mlir::Value logTail(mlir::Value f);
   mlir::Value logEdges(mlir::Value x, mlir::Value result);
-  mlir::Value widen(mlir::Value x);
+  mlir::Value extend(mlir::Value x);
   mlir::Value narrow(mlir::Value x);
 
   bool hasScale;

@@ -156,8 +156,8 @@ llvm::Error Compilation::compileOrFind(Job &job, bool &found) {
   constexpr char kEnd = '\0'; // of the figures, and of PTX
   if (options.cache)
     if (std::optional<std::string> entry = options.cache->find(key)) {
-      auto [figures, code] = llvm::StringRef(*entry).split(kEnd);
-      if (unpackResources(figures, job.resources)) {
+      auto [header, code] = llvm::StringRef(*entry).split(kEnd);
+      if (unpackResources(header, job.resources)) {
         auto [ptx, bytes] = code.split(kEnd);
         job.ptx = ptx.str();
         job.bytes = bytes.str();
@@ -238,13 +238,13 @@ std::vector<Job> makeJobs(llvm::ArrayRef<KernelShape> shapes,
     if (emulated ? !options.emulated : !options.cubins)
       continue;
     for (const std::vector<size_t> &unit : units) {
-      llvm::SmallVector<llvm::StringRef> texts;
+      llvm::SmallVector<llvm::StringRef> definitions;
       for (size_t kernel : unit)
-        texts.push_back(shapes[kernel].text);
+        definitions.push_back(shapes[kernel].text);
       jobs.push_back({emulated,
                       shapes[unit.front()].isVariant,
                       unit,
-                      translationUnit(texts, target),
+                      translationUnit(definitions, target),
                       {},
                       {},
                       {}});

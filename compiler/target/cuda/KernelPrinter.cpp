@@ -325,10 +325,10 @@ llvm::Expected<PrintedKernels> printKernels(ModuleOp module,
     printed.kernels.back().isVariant = variants.contains(kernel.getSymName());
     printed.kernels.back().text = std::move(printer.text);
   }
-  llvm::SmallVector<llvm::StringRef> texts;
+  llvm::SmallVector<llvm::StringRef> definitions;
   for (const KernelShape &kernel : printed.kernels)
-    texts.push_back(kernel.text);
-  printed.text = translationUnit(texts, target);
+    definitions.push_back(kernel.text);
+  printed.text = translationUnit(definitions, target);
   return printed;
 }
 

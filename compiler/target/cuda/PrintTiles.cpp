@@ -117,8 +117,8 @@ bool KernelPrinter::bindOperand(tile::LoadOp op) {
   ArrayRef<int64_t> along = op.getAlong();
   if (type.getRank() != 2 || !op.getBounds().empty())
     return false;
-  bool turned = along[0] == 2;
-  if (turned ? along[1] != 1 : along[0] != 1 || along[1] != 2)
+  bool isTransposed = along[0] == 2;
+  if (isTransposed ? along[1] != 1 : along[0] != 1 || along[1] != 2)
     return false;
   for (unsigned i : {0, 1})
     if (type.getDimSize(i) != memory.getDimSize(along[i]) ||
@@ -129,7 +129,7 @@ bool KernelPrinter::bindOperand(tile::LoadOp op) {
       return false;
   std::string stage = memories[op.getMemory()].base + "[" +
                       scalar(op.getIndices()[0]).text + "]";
-  values[op.getResult()] = {turned ? "transposed(" + stage + ")" : stage};
+  values[op.getResult()] = {isTransposed ? "transposed(" + stage + ")" : stage};
   return true;
 }
 

@@ -22,7 +22,7 @@ AttentionMatrices::AttentionMatrices(AttentionEmitter &e, bool scaled) : e(e) {
           count = e.shape.keyTile;
   queries = e.matrix(alloc({dim, tile}, tile::Layout::pairs));
   values = e.matrix(alloc({count, dim}, tile::Layout::pairs));
-  turned = e.matrix(alloc({tile, count + kRowPadding}, tile::Layout::rows));
+  transposed = e.matrix(alloc({tile, count + kRowPadding}, tile::Layout::rows));
   if (!scaled)
     return;
   keys = e.matrix(alloc({count, dim + kRowPadding}, tile::Layout::rows));
@@ -160,13 +160,13 @@ void AttentionMatrices::roundWeights(const Matrix &weights) {
                  if (valueScales)
                    block = scaleWeights(block, key);
                  block = e.b.create<tile::TransposeOp>(e.loc, blockType, block);
-                 e.store(block, turned, query, key);
+                 e.store(block, transposed, query, key);
                });
   });
 }
 
 void AttentionMatrices::addValues(const Matrix &weights, const Matrix &output) {
   roundWeights(weights);
-  multiply(turned, values, output, e.shape.queryTile(), e.shape.headDim,
+  multiply(transposed, values, output, e.shape.queryTile(), e.shape.headDim,
            e.shape.keyTile, /*accumulate=*/true);
 }

@@ -52,7 +52,7 @@ private:
                 int64_t cols, int64_t depth, bool accumulate);
 
   AttentionEmitter &e;
-  Matrix queries, values, turned;
+  Matrix queries, values, transposed;
   // Where keys and values are integers: keys, and [key × 1] of f32.
   std::optional<Matrix> keys, keyScales, valueScales;
 };

@@ -243,9 +243,9 @@ void AttentionEmitter::copyTransposed(const Matrix &from, const Matrix &to,
   forRows(rows, side, total, [&](Value row, int64_t height) {
     forColumns(cols, side, [&](int64_t col, int64_t width) {
       Value tile = load(from, row, index(col), height, width);
-      Value turned = b.create<tile::TransposeOp>(
+      Value transposed = b.create<tile::TransposeOp>(
           loc, VectorType::get({width, height}, b.getF32Type()), tile);
-      store(turned, to, index(col), row);
+      store(transposed, to, index(col), row);
     });
   });
 }

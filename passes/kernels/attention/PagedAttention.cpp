@@ -215,9 +215,9 @@ static PagedShape shapeOf(graph::PagedAttentionOp op) {
 
 static llvm::Expected<PagedOperands> operandsOf(graph::PagedAttentionOp op) {
   PagedOperands result;
-  AttentionOperand *places[] = {&result.query, &result.keys,   &result.values,
+  AttentionOperand *fields[] = {&result.query, &result.keys,   &result.values,
                                 &result.table, &result.starts, &result.lengths};
-  for (auto [value, place] : llvm::zip_equal(op->getOperands(), places)) {
+  for (auto [value, place] : llvm::zip_equal(op->getOperands(), fields)) {
     auto rows = value.getDefiningOp<graph::DequantizeRowsOp>();
     llvm::Expected<AttentionOperand> found =
         attentionOperand(op, rows ? Value(rows.getValues()) : value);

@@ -122,7 +122,7 @@ struct ContractionPlan {
   // multiple of 16 or covers all.
   int64_t blockRows, blockColumns;
   /// Of a GPU: so many blocks take tiles in turn; 0: each block has one.
-  int64_t residents = 0;
+  int64_t persistentBlocks = 0;
 
   ContractionDim rowDim() const { return row ? dims[*row] : kOne; }
   ContractionDim columnDim() const { return column ? dims[*column] : kOne; }
@@ -134,7 +134,9 @@ struct ContractionPlan {
   int64_t outerCount() const;
   int64_t typicalRows() const;
   int64_t tiles() const; ///< blockRows × blockColumns each
-  int64_t blocks() const { return residents ? residents : tiles(); }
+  int64_t blocks() const {
+    return persistentBlocks ? persistentBlocks : tiles();
+  }
   /// Products that each element of the result adds up.
   int64_t terms() const;
   /// Whether few rows meet columns of rhs that each lie in one run, as when one

@@ -251,7 +251,7 @@ void ContractionEmitter::emitChunk() {
   groupStart = index(0);
   if (ownedRows)
     emitOwnedRows();
-  else if (turned)
+  else if (transposed)
     emitTurnedTiles();
   else if (lhs.staged || matrices)
     emitGroups();

@@ -184,7 +184,7 @@ private:
   struct StagedMicropanel {
     mlir::Value micropanel, slot, column;
   };
-  bool widensBeside() const;
+  bool interleavesExtension() const;
   void stageQuantColumns();
   void stageNextPanel(mlir::Value panel, mlir::Value blocks);
   void stageQuantBlock(mlir::Value micropanel, mlir::Value panel,
@@ -290,10 +290,10 @@ private:
   mlir::Type compute, accumulate; ///< element types of operands and sums
   bool pairs = false;             ///< rhs is staged for products of pairs
   bool matrices = false;          ///< which matrix registers multiply
-  bool turned = false;   ///< and columns of the result are rows of theirs
-  int64_t height, width; ///< the largest register tile
-  int64_t groupRows;     ///< rows of lhs that are staged at a time
-  int64_t kStep;         ///< products between two turns of the loop
+  bool transposed = false; ///< and columns of the result are rows of theirs
+  int64_t height, width;   ///< the largest register tile
+  int64_t groupRows;       ///< rows of lhs that are staged at a time
+  int64_t kStep;           ///< products between two turns of the loop
   int64_t chunk, chunksOfSum, chunks; ///< of k: length, of `sum`, of all sums
 
   llvm::SmallVector<mlir::Value> outerIndices; ///< by position in plan.dims

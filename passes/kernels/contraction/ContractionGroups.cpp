@@ -122,10 +122,10 @@ void ContractionEmitter::emitZeroRows(Value begin, Value end) {
 
 // Rows pass by a panel of columns; where they are packed, no copies are made.
 void ContractionEmitter::emitOwnedMatrices() {
-  Value turns = b.create<arith::DivUIOp>(
+  Value iterations = b.create<arith::DivUIOp>(
       loc, add(ownedRows, index(groupRows - 1)), index(groupRows));
-  forEach(turns, [&](Value turn) {
-    groupStart = mul(turn, groupRows);
+  forEach(iterations, [&](Value iteration) {
+    groupStart = mul(iteration, groupRows);
     Value rows = b.create<arith::MinSIOp>(
         loc, b.create<arith::SubIOp>(loc, ownedRows, groupStart),
         index(groupRows));

@@ -22,7 +22,7 @@ static constexpr int64_t kTile = PackedRows::kTile, kTerms = PackedRows::kTerms,
 static constexpr int64_t kGroupRows = 128, kGroupRowsOfMicropanels = 512;
 // Rows that the epilogue has in a turn of its loop; beside products, as much as
 // is done in the time of one block of terms.
-static constexpr int64_t kEpilogueRows = 4, kRowsBeside = 2;
+static constexpr int64_t kEpilogueRows = 4, kInterleavedRows = 2;
 // Elements between two staged rows, so that they do not fall into one set of
 // the cache: a line.
 static constexpr int64_t kRowPadding = 32;
@@ -51,11 +51,11 @@ void ContractionEmitter::chooseMatrixStaging() {
     lhs.staged = !asItLies && !packed;
     return;
   }
-  turned = plan.streams() && plan.sum.size % kTerms == 0;
-  lhs.sumFirst = turned;
+  transposed = plan.streams() && plan.sum.size % kTerms == 0;
+  lhs.sumFirst = transposed;
   rhs.sumFirst = true;
   lhs.staged = !packed;
-  rhs.staged = !turned;
+  rhs.staged = !transposed;
 }
 
 void ContractionEmitter::allocateMatrices() {
@@ -67,7 +67,7 @@ void ContractionEmitter::allocateMatrices() {
   };
   int64_t depth = llvm::alignTo(chunk, kTerms),
           panels = partsOf(plan.blockColumns, kTile);
-  if (turned) {
+  if (transposed) {
     lhs.shared =
         allocate({1, depth, plan.blockRows}, compute, tile::Layout::pairs);
     Value sums = allocate({chunks > 1 ? panels * kTile : kTile, plan.blockRows},
@@ -80,8 +80,9 @@ void ContractionEmitter::allocateMatrices() {
         {1, int64_t(llvm::alignTo(groupRows, kTile)), depth + kRowPadding},
         compute, tile::Layout::rows);
   if (rhs.staged)
-    rhs.shared = allocate({widensBeside() ? kSlots : panels, depth, kTile},
-                          compute, tile::Layout::pairs);
+    rhs.shared =
+        allocate({interleavesExtension() ? kSlots : panels, depth, kTile},
+                 compute, tile::Layout::pairs);
   if (chunks > 1)
     partials =
         allocate({panels, int64_t(llvm::alignTo(plan.blockRows, kTile)), kTile},
@@ -116,7 +117,7 @@ void ContractionEmitter::storeZeros(Value memory, Value slot,
 }
 
 // Of all panels, which are all there at once: where only two are, terms are
-// whole blocks (widensBeside).
+// whole blocks (interleavesExtension).
 void ContractionEmitter::padColumns() {
   padSums([&](int64_t last) {
     int64_t first = llvm::alignTo(last, 2), // an odd last one has its zeros
@@ -161,7 +162,7 @@ void ContractionEmitter::emitMatrixGroup(Value start, int64_t rows) {
                     Value row = add(index(whole), mul(i, kTile));
                     emitMatrixTile({here, columns, row, panel});
                   });
-      if (widensBeside() && whole <= kTile) // nothing to be beside of
+      if (interleavesExtension() && whole <= kTile) // nothing to be beside of
         stageNextPanel(panel, blocksOfTerms());
     });
   forEachRow([&](Value row, int64_t here) {
@@ -181,7 +182,7 @@ void ContractionEmitter::emitMatrixProduct(const Place &place, Value sums,
                              int64_t(llvm::alignTo(place.columns, kUnit))};
   SmallVector<Value> left{index(0), place.row, index(0)},
       right{place.panel, index(0), index(0)};
-  if (widensBeside())
+  if (interleavesExtension())
     right[0] = b.createOrFold<arith::RemUIOp>(loc, place.panel, index(kSlots));
   if (packed)
     left = {chunkIndex, add(rowStart, rowOf(place)), index(0)};
@@ -233,24 +234,24 @@ void ContractionEmitter::emitMatrixTile(const Place &place) {
 // Of what an epilogue reads and writes of memory, rows are far apart, and the
 // processor sees no stream: those of the next tile are asked for. The first
 // cache belongs to the products. What does not exist is not brought.
-static void prefetchNextTile(OpBuilder b, scf::ForOp turns) {
+static void prefetchNextTile(OpBuilder b, scf::ForOp iterations) {
   constexpr int kSecondCache = 2;
-  Location loc = turns.getLoc();
-  b.setInsertionPoint(turns.getBody()->getTerminator());
+  Location loc = iterations.getLoc();
+  b.setInsertionPoint(iterations.getBody()->getTerminator());
   auto prefetch = [&](Value memory, ValueRange indices,
                       ArrayRef<int64_t> along) {
     if (cast<MemRefType>(memory.getType()).getMemorySpace() ||
         along.size() != 2)
       return;
     SmallVector<Value> at(indices);
-    for (int64_t i = 0; i < kRowsBeside; ++i) {
+    for (int64_t i = 0; i < kInterleavedRows; ++i) {
       at[along[0]] = b.createOrFold<arith::AddIOp>(
           loc, indices[along[0]], emitIndex(b, loc, kTile + i));
       b.create<memref::PrefetchOp>(loc, memory, at, /*isWrite=*/false,
                                    kSecondCache, /*isDataCache=*/true);
     }
   };
-  for (Operation &op : llvm::make_early_inc_range(*turns.getBody()))
+  for (Operation &op : llvm::make_early_inc_range(*iterations.getBody()))
     if (auto load = dyn_cast<tile::LoadOp>(op))
       prefetch(load.getMemory(), load.getIndices(), load.getAlong());
     else if (auto store = dyn_cast<tile::StoreOp>(op))
@@ -264,20 +265,21 @@ void ContractionEmitter::emitManyTiles(const Place &place, Value sums,
   auto products = [&](std::optional<bool> isLast) {
     inLastChunk = isLast;
     emitMatrixProduct(place, sums, at, /*isFar=*/false);
-    if (widensBeside())
+    if (interleavesExtension())
       stageNextPanel(place.panel, blocksOfTerms());
     inLastChunk.reset();
   };
   auto finish = [&] {
-    Value turns = index(place.rows / kRowsBeside), zero = index(0),
+    Value iterations = index(place.rows / kInterleavedRows), zero = index(0),
           one = index(1);
     products(true);
-    auto loop = b.create<scf::ForOp>(loc, zero, turns, one);
+    auto loop = b.create<scf::ForOp>(loc, zero, iterations, one);
     loop->setAttr(tile::kInterleaveAttr, b.getUnitAttr());
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(loop.getBody());
-    emitMatrixSums(place, sums, at, mul(loop.getInductionVar(), kRowsBeside),
-                   kRowsBeside);
+    emitMatrixSums(place, sums, at,
+                   mul(loop.getInductionVar(), kInterleavedRows),
+                   kInterleavedRows);
     prefetchNextTile(b, loop);
   };
   if (partials)
@@ -320,12 +322,12 @@ void ContractionEmitter::emitTurnedTiles() {
         SmallVector<int64_t>{columns, rows}, /*far=*/true);
     emitAfterLast([&] {
       auto type = VectorType::get({rows, columns}, accumulate);
-      auto turnedType = VectorType::get({columns, rows}, accumulate);
+      auto transposedType = VectorType::get({columns, rows}, accumulate);
       bool isRun = rows == 1;
-      Value sum = b.create<tile::LoadOp>(loc, isRun ? type : turnedType, sums,
-                                         ValueRange{at, index(0)}, ValueRange(),
-                                         isRun ? ArrayRef<int64_t>{1, 0}
-                                               : ArrayRef<int64_t>{0, 1});
+      Value sum = b.create<tile::LoadOp>(
+          loc, isRun ? type : transposedType, sums, ValueRange{at, index(0)},
+          ValueRange(),
+          isRun ? ArrayRef<int64_t>{1, 0} : ArrayRef<int64_t>{0, 1});
       if (!isRun)
         sum = b.create<tile::TransposeOp>(loc, type, sum);
       emitEpilogue({rows, columns, index(0), panel}, sum);

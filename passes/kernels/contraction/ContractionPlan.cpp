@@ -81,7 +81,7 @@ std::string ContractionPlan::key() const {
   addDim(sum);
   llvm::for_each(outerSums, addDim);
   for (int64_t value :
-       {blockRows, blockColumns, residents, int64_t(row ? *row : -1),
+       {blockRows, blockColumns, persistentBlocks, int64_t(row ? *row : -1),
         int64_t(column ? *column : -1)})
     add(value);
   if (groups)

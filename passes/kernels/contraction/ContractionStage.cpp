@@ -196,7 +196,7 @@ void ContractionEmitter::convertTile(const ContractionSide &side,
     loaded.push_back(shape[d]);
     dims.push_back(d);
   }
-  auto widen = [&](Value value) -> Value {
+  auto extend = [&](Value value) -> Value {
     if (memory == compute)
       return value;
     Type wide = compute;
@@ -206,11 +206,11 @@ void ContractionEmitter::convertTile(const ContractionSide &side,
   };
   Value value;
   if (loaded.empty())
-    value = widen(b.create<memref::LoadOp>(loc, side.memory, from));
+    value = extend(b.create<memref::LoadOp>(loc, side.memory, from));
   else
     value =
-        widen(b.create<tile::LoadOp>(loc, VectorType::get(loaded, memory),
-                                     side.memory, from, ValueRange(), along));
+        extend(b.create<tile::LoadOp>(loc, VectorType::get(loaded, memory),
+                                      side.memory, from, ValueRange(), along));
   if (value.getType() != whole)
     value = b.create<tile::BroadcastOp>(loc, whole, value, dims);
   b.create<tile::StoreOp>(loc, value, side.shared, to, ValueRange(),

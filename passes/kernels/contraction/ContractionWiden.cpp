@@ -20,7 +20,7 @@ static constexpr int64_t kWordsAhead = 32;
 // before it. A panel is there only once: all rows of the block meet it as one
 // group, and nothing comes back for it, be it with other rows or to pad its
 // terms (padColumns).
-bool ContractionEmitter::widensBeside() const {
+bool ContractionEmitter::interleavesExtension() const {
   return packed && !plan.isMicropanels() && !plan.groups &&
          plan.blockRows <= groupRows &&
          plan.sum.size % PackedRows::kTerms == 0 &&
@@ -42,7 +42,7 @@ void ContractionEmitter::stageQuantColumns() {
       });
     }
   };
-  if (widensBeside())
+  if (interleavesExtension())
     stage(index(0), PackedRows::kTile);
   else
     forEachPanel(stage);
@@ -53,7 +53,8 @@ void ContractionEmitter::stageQuantColumns() {
 void ContractionEmitter::stageNextPanel(Value panel, Value blocks) {
   constexpr int64_t kPanel = PackedRows::kTile;
   int64_t count = kBlock / plan.quant->layout.perWord();
-  Value words = mul(blocks, count), turns = mul(words, kPanel / kMicropanel);
+  Value words = mul(blocks, count),
+        iterations = mul(words, kPanel / kMicropanel);
   Value zero = index(0), one = index(1), next = add(panel, one);
   Value isThere = b.create<arith::CmpIOp>(loc, arith::CmpIPredicate::ult, next,
                                           index(plan.blockColumns / kPanel));
@@ -61,15 +62,15 @@ void ContractionEmitter::stageNextPanel(Value panel, Value blocks) {
     return b.createOrFold<arith::RemUIOp>(loc, x, y);
   };
   Value slot = remainder(next, index(kSlots));
-  auto loop = b.create<scf::ForOp>(loc, zero, turns, one);
+  auto loop = b.create<scf::ForOp>(loc, zero, iterations, one);
   loop->setAttr(tile::kInterleaveAttr, b.getUnitAttr());
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(loop.getBody());
   ifElse(isThere, [&] {
-    Value turn = loop.getInductionVar();
+    Value iteration = loop.getInductionVar();
     Value column =
-        mul(b.createOrFold<arith::DivUIOp>(loc, turn, words), kMicropanel);
-    Value word = remainder(turn, words);
+        mul(b.createOrFold<arith::DivUIOp>(loc, iteration, words), kMicropanel);
+    Value word = remainder(iteration, words);
     Value block = b.createOrFold<arith::DivUIOp>(loc, word, index(count));
     Value micropanel = micropanelOf(add(mul(next, kPanel), column));
     QuantScales scales = loadQuantScales(micropanel, block);

@@ -60,7 +60,7 @@ SlotRows tessera::emitSlotRows(OpBuilder &b, Location loc, Value offsets,
   // The last group whose first slot is not behind this one, in steps of powers
   // of two.
   int64_t step = llvm::bit_floor(static_cast<uint64_t>(groups));
-  int64_t turns = llvm::bit_width(static_cast<uint64_t>(groups));
+  int64_t iterations = llvm::bit_width(static_cast<uint64_t>(groups));
   auto word = [&](Value index) -> Value {
     return b.create<arith::IndexCastOp>(loc, b.getI32Type(), index);
   };
@@ -71,7 +71,7 @@ SlotRows tessera::emitSlotRows(OpBuilder &b, Location loc, Value offsets,
     return b.create<arith::ConstantOp>(loc, b.getI32IntegerAttr(value));
   };
   auto search =
-      b.create<scf::ForOp>(loc, a.index(0), a.index(turns), a.index(1),
+      b.create<scf::ForOp>(loc, a.index(0), a.index(iterations), a.index(1),
                            ValueRange{constant(0), constant(step)});
   {
     OpBuilder::InsertionGuard guard(b);

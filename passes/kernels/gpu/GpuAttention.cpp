@@ -119,7 +119,7 @@ static bool isWorthVariants(const AttentionShape &shape) {
 // "_128x176", "_128x128_free": rows, keys and order of a kernel.
 static std::string suffixOf(const PipelinedAttention &kernel) {
   return "_" + std::to_string(kernel.sizes.queries) + "x" +
-         std::to_string(kernel.sizes.keys) + (kernel.haveTurns ? "" : "_free");
+         std::to_string(kernel.sizes.keys) + (kernel.pingPong ? "" : "_free");
 }
 
 namespace {
@@ -162,7 +162,7 @@ private:
                          OpBuilder &builder) -> llvm::Error {
       GpuAttention common(builder, kernel.getLoc(), shape, which.sizes,
                           element);
-      emitPipelinedAttention(common, kernel, operands, inputs, which.haveTurns);
+      emitPipelinedAttention(common, kernel, operands, inputs, which.pingPong);
       return llvm::Error::success();
     };
   }
@@ -200,7 +200,7 @@ tessera::tileGpuAttention(graph::ClusterOp cluster,
     int64_t most = element.isBF16() ? (shape.headDim <= 128 ? 64 : 32)
                                     : (shape.headDim < 128 ? 32 : 16);
     std::optional<AttentionSizes> sizes = chooseAttentionSizes(
-        shape, element, 1, most, /*keysResident=*/false, target.sharedBytes);
+        shape, element, 1, most, /*keysStationary=*/false, target.sharedBytes);
     if (!sizes)
       return attentionTooLarge(shape);
     launch.take(*sizes);

@@ -95,7 +95,7 @@ private:
 /// (forward, dQ) or keys (dK, dV) and four of the other kind.
 std::optional<AttentionSizes>
 chooseAttentionSizes(const AttentionShape &shape, mlir::Type element,
-                     int64_t resident, int64_t most, bool keysResident,
+                     int64_t stationary, int64_t most, bool keysStationary,
                      int64_t sharedBytes);
 
 /// "the head dimension 512 is too large …".

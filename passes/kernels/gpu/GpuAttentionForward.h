@@ -40,7 +40,7 @@ protected:
 /// A kernel whose threads have roles.
 struct PipelinedAttention {
   AttentionSizes sizes;
-  bool haveTurns; ///< warpgroups start their products one after another
+  bool pingPong; ///< warpgroups start their products one after another
 };
 
 /// Such kernels, the likeliest to be fast first; none where the copy engine
@@ -52,6 +52,6 @@ choosePipelinedAttention(const AttentionShape &shape,
                          const TileTarget &target);
 void emitPipelinedAttention(GpuAttention &g, tile::KernelOp kernel,
                             const ForwardOperands &operands, unsigned inputs,
-                            bool haveTurns);
+                            bool pingPong);
 
 } // namespace tessera::gpu

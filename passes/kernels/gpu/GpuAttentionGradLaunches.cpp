@@ -78,7 +78,7 @@ struct GradLaunch {
   LaunchSpec spec;
   SmallVector<Value> inputs;
   SmallVector<Type> outputs;
-  SmallVector<std::pair<Field, unsigned>> places;
+  SmallVector<std::pair<Field, unsigned>> bindings;
   SmallVector<unsigned> written; ///< results of the cluster, in buffer order
 
   unsigned add(Value input, tile::Access access) {
@@ -144,7 +144,7 @@ void GradTiler::addOperands(GradLaunch &l, GradPart part) {
     auto [it, isNew] = ofArgument.try_emplace(argument);
     if (isNew)
       it->second = l.add(cluster.getInputs()[argument], tile::Access::read);
-    l.places.push_back({field, it->second});
+    l.bindings.push_back({field, it->second});
   };
   take(&GradBuffers::cotangent, o.cotangent.argument);
   if (part == GradPart::delta)
@@ -155,7 +155,7 @@ void GradTiler::addOperands(GradLaunch &l, GradPart part) {
   take(&GradBuffers::lse, o.lse.argument);
   if (o.start.isThere)
     take(&GradBuffers::start, o.start.argument);
-  l.places.push_back({&GradBuffers::delta, l.add(delta, tile::Access::read)});
+  l.bindings.push_back({&GradBuffers::delta, l.add(delta, tile::Access::read)});
 }
 
 // Where several gradients share a result, the launches that come later keep
@@ -164,7 +164,7 @@ void GradTiler::addResults(GradLaunch &l, GradPart part) {
   if (part == GradPart::delta) {
     auto type = RankedTensorType::get({shape.batch, shape.heads, shape.tokens},
                                       Float32Type::get(cluster.getContext()));
-    l.places.push_back({&GradBuffers::delta, l.addResult(type)});
+    l.bindings.push_back({&GradBuffers::delta, l.addResult(type)});
     return;
   }
   SmallVector<std::pair<GradLaunch::Field, unsigned>> gradients;
@@ -185,14 +185,14 @@ void GradTiler::addResults(GradLaunch &l, GradPart part) {
                             : l.addResult(cluster.getResult(result).getType());
         l.written.push_back(result);
       }
-      l.places.push_back({field, it->second});
+      l.bindings.push_back({field, it->second});
     }
 }
 
 void GradTiler::emit(GradPart part, const GradLaunch &l, tile::KernelOp kernel,
                      OpBuilder &builder) const {
   GradBuffers buffers;
-  for (auto [field, buffer] : l.places)
+  for (auto [field, buffer] : l.bindings)
     buffers.*field = kernel.getBuffers()[buffer];
   GpuAttention common(builder, kernel.getLoc(), shape, sizesOf(part), element);
   if (part == GradPart::delta)

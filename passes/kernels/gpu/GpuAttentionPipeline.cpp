@@ -25,7 +25,7 @@ constexpr int64_t kStages = 2;
 /// waiting for a turn would be lost.
 struct PipelinedSizes {
   int64_t dim, consumers, keys;
-  bool haveTurns;
+  bool pingPong;
 };
 constexpr PipelinedSizes kSizes[] = {{64, 3, 128, true},   {64, 2, 128, true},
                                      {128, 2, 128, true},  {128, 2, 176, true},
@@ -36,9 +36,9 @@ class PipelinedForward : GpuForward {
 public:
   PipelinedForward(GpuAttention &g, tile::KernelOp kernel,
                    const ForwardOperands &operands, unsigned inputs,
-                   bool haveTurns)
+                   bool pingPong)
       : GpuForward(g, kernel, operands, inputs),
-        roles(g, kernel, g.sizes.queries), haveTurns(haveTurns) {}
+        roles(g, kernel, g.sizes.queries), pingPong(pingPong) {}
   void emit();
 
 private:
@@ -47,7 +47,7 @@ private:
   SmallVector<Value> keyTile(Value key, ValueRange state);
 
   void turn(tile::Turn turn) {
-    if (haveTurns)
+    if (pingPong)
       roles.turn(turn);
   }
   /// The scores of the next tile of keys.
@@ -63,7 +63,7 @@ private:
   }
 
   GpuRoles roles;
-  bool haveTurns;
+  bool pingPong;
   Fed query, keys, values;
   Value queryTile;
 };
@@ -142,12 +142,12 @@ gpu::choosePipelinedAttention(const AttentionShape &shape,
         sizes.consumers <= most)
       kernels.push_back({{kRowsOfConsumer * sizes.consumers, sizes.keys,
                           paddedColumns(shape.headDim)},
-                         sizes.haveTurns});
+                         sizes.pingPong});
   return kernels;
 }
 
 void gpu::emitPipelinedAttention(GpuAttention &g, tile::KernelOp kernel,
                                  const ForwardOperands &operands,
-                                 unsigned inputs, bool haveTurns) {
-  PipelinedForward(g, kernel, operands, inputs, haveTurns).emit();
+                                 unsigned inputs, bool pingPong) {
+  PipelinedForward(g, kernel, operands, inputs, pingPong).emit();
 }

@@ -194,7 +194,7 @@ Value GpuAttention::maskTile(Value scores, Value query, Value key,
 
 std::optional<AttentionSizes>
 gpu::chooseAttentionSizes(const AttentionShape &shape, Type element,
-                          int64_t resident, int64_t most, bool keysResident,
+                          int64_t stationary, int64_t most, bool keysStationary,
                           int64_t sharedBytes) {
   int64_t dim = paddedColumns(shape.headDim);
   // A tile of sums takes dim / 2 registers of a thread; f32 operands, each of
@@ -204,9 +204,9 @@ gpu::chooseAttentionSizes(const AttentionShape &shape, Type element,
   int64_t row = dim * element.getIntOrFloatBitWidth() / 8;
   for (int64_t own : {64, 32, 16})
     for (int64_t other = most; other >= 16; other /= 2)
-      if ((resident * own + 4 * other) * row <= sharedBytes)
-        return keysResident ? AttentionSizes{other, own, dim}
-                            : AttentionSizes{own, other, dim};
+      if ((stationary * own + 4 * other) * row <= sharedBytes)
+        return keysStationary ? AttentionSizes{other, own, dim}
+                              : AttentionSizes{own, other, dim};
   return std::nullopt;
 }
 

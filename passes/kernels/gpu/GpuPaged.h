@@ -45,7 +45,7 @@ public:
                   int64_t count, const Source &from) const;
   /// Integers that have landed become what products read, which is one tile:
   /// theirs before must be over. It is there after a tile.wait.
-  void widen(const TileBuilder &e, mlir::Value stage) const;
+  void extend(const TileBuilder &e, mlir::Value stage) const;
   /// The operand of a product: keys × dimensions, or turned.
   mlir::Value load(const TileBuilder &e, mlir::Value stage) const {
     return tile.load(e, stageOf(e, stage));

@@ -187,8 +187,8 @@ private:
     b.create<tile::CommitOp>(e.loc);
     Value place = stageOf(key);
     if (tiles.areIntegers) {
-      keys.widen(e, place);
-      values.widen(e, place);
+      keys.extend(e, place);
+      values.extend(e, place);
       b.create<tile::WaitOp>(e.loc, 1); // the next tile's copies may go on
     }
     Value scores =

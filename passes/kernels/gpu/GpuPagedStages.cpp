@@ -42,7 +42,7 @@ void PagedStages::copyScales(const TileBuilder &e, Value stage, int64_t first,
                            ArrayRef<int64_t>{1});
 }
 
-void PagedStages::widen(const TileBuilder &e, Value stage) const {
+void PagedStages::extend(const TileBuilder &e, Value stage) const {
   Value zero = e.index(0);
   tile.copy(e, zero, {bytes->memory, {stage, zero, zero}, 1, 2, {}, {}});
 }

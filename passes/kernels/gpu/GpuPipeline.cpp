@@ -54,9 +54,10 @@ private:
 // While consumers compute one tile's epilogue, the producer is ahead with the
 // next one's stages.
 void PipelinedProduct::forTiles(llvm::function_ref<void()> body) {
-  if (!plan.residents)
+  if (!plan.persistentBlocks)
     return body();
-  e.forRange(kernel.getBlockNumber(), e.index(plan.tiles()), plan.residents, {},
+  e.forRange(kernel.getBlockNumber(), e.index(plan.tiles()),
+             plan.persistentBlocks, {},
              [&](Value number, ValueRange) -> SmallVector<Value> {
                locate(number);
                body();
@@ -104,11 +105,12 @@ void PipelinedProduct::emit() {
   kernel.setWarps(ArrayRef<int64_t>{4 * consumers, 1});
   int64_t room = (isAlone ? kStageBytesAlone : kStageBytesOfTwo) /
                  (2 * kChunk * (plan.blockRows + plan.blockColumns));
-  int64_t stages = plan.residents ? room : std::clamp<int64_t>(steps, 2, room);
+  int64_t stages =
+      plan.persistentBlocks ? room : std::clamp<int64_t>(steps, 2, room);
   makeSides(stages);
   ring = b.create<tile::MakeRingOp>(
       e.loc, tile::RingType::get(b.getContext(), stages, consumers));
-  if (!plan.residents)
+  if (!plan.persistentBlocks)
     locate(kernel.getBlockNumber());
   // What the epilogue needs outside of all tiles goes before the roles.
   Operation *mark = e.index(0).getDefiningOp();
@@ -194,7 +196,7 @@ static void take(ContractionPlan &plan, const PipelinedTile &tile,
                  int64_t multiprocessors) {
   plan.blockRows = tile.rows;
   plan.blockColumns = tile.columns;
-  plan.residents =
+  plan.persistentBlocks =
       plan.blockRows > kRowsOfConsumer && plan.tiles() > multiprocessors
           ? multiprocessors
           : 0;

@@ -172,7 +172,7 @@ Source GpuProduct::chunkOf(const ProductSide &side, Value step) {
   Source from{
       side.memory, indices, tileDim, sumDim, isLeft ? rows : columnLimit,
       sumLimit};
-  return side.sumInRows ? from.turned() : from;
+  return side.sumInRows ? from.transposed() : from;
 }
 
 Value GpuProduct::operand(const ProductSide &side, Value stage) {

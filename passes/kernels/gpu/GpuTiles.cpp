@@ -82,14 +82,14 @@ Value TileBuilder::toElement(Value tile, Type element) const {
 
 SmallVector<Value> TileBuilder::unravel(Value rest,
                                         ArrayRef<int64_t> counts) const {
-  SmallVector<Value> places;
+  SmallVector<Value> indices;
   for (auto [i, count] : llvm::enumerate(counts)) {
     bool isLast = i + 1 == counts.size();
-    places.push_back(count == 1 ? index(0) : isLast ? rest : rem(rest, count));
+    indices.push_back(count == 1 ? index(0) : isLast ? rest : rem(rest, count));
     if (count > 1 && !isLast)
       rest = div(rest, count);
   }
-  return places;
+  return indices;
 }
 
 //===--- softmax ----------------------------------------------------------===//

@@ -75,7 +75,7 @@ struct Source {
   /// Elements there from the first one on; null where the box is whole.
   mlir::Value rows, columns;
 
-  Source turned() const {
+  Source transposed() const {
     return {memory, indices, columnDim, rowDim, columns, rows};
   }
 };

@@ -50,7 +50,7 @@ struct SampleOps : KernelOps {
   /// To i32, i64, f32 or index: the same number, a lower part of it, or, of a
   /// word without a sign, the same number.
   mlir::Value cast(mlir::Value x, mlir::Type element) const;
-  mlir::Value widen(mlir::Value word) const;  ///< i32 → i64, without a sign
+  mlir::Value extend(mlir::Value word) const; ///< i32 → i64, without a sign
   mlir::Value bitsOf(mlir::Value real) const; ///< f32 → i32
   mlir::Value realOf(mlir::Value bits) const; ///< i32 → f32
 

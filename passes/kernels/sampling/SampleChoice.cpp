@@ -66,7 +66,7 @@ private:
     return e.load(buffer, e.add(e.mul(block, e.index(width)), e.index(i)));
   }
   /// A word of `limits` as i64.
-  Value limit(int64_t i) { return e.widen(entry(limits, 4, i)); }
+  Value limit(int64_t i) { return e.extend(entry(limits, 4, i)); }
   Value where(Value there, Value x, Value otherwise) {
     return there ? e.select(there, x, otherwise) : x;
   }
@@ -199,11 +199,11 @@ void SampleChoice::weigh(Value best, Value temperature) {
 Value SampleChoice::units(Value bits) {
   Value digits = e.make<arith::OrIOp>(
       e.make<arith::AndIOp>(bits, e.i32(0x7fffff)), e.i32(0x800000));
-  Value one = e.make<arith::ShLIOp>(e.widen(digits),
+  Value one = e.make<arith::ShLIOp>(e.extend(digits),
                                     e.i64(token_choice::kFraction - 23));
   Value exponent = e.make<arith::ShRUIOp>(bits, e.i32(23));
   Value down = e.min(e.sub(e.i32(127), exponent), e.i32(63));
-  return e.make<arith::ShRUIOp>(one, e.widen(down));
+  return e.make<arith::ShRUIOp>(one, e.extend(down));
 }
 
 //===--- what counts ------------------------------------------------------===//
@@ -215,7 +215,7 @@ Value SampleChoice::countAbove(Value key) {
         Value isAbove = e.compare(Compare::sgt, e.bitsOf(tile), key);
         return {e.add(carried[0], e.select(isAbove, e.i32(1), e.i32(0)))};
       })[0];
-  return e.widen(e.reduce(all, tile::ReduceKind::sum));
+  return e.extend(e.reduce(all, tile::ReduceKind::sum));
 }
 
 Value SampleChoice::sumAbove(Value key) {
@@ -263,7 +263,7 @@ Value SampleChoice::search(Value need, bool byWeight) {
         for (Value each : totals) {
           Value total = e.reduce(each, tile::ReduceKind::sum);
           Value isEnough =
-              e.compare(Compare::sge, byWeight ? total : e.widen(total), need);
+              e.compare(Compare::sge, byWeight ? total : e.extend(total), need);
           steps = e.add(steps, e.select(isEnough, e.i32(1), e.i32(0)));
         }
         return {e.add(found[0], e.mul(step, steps))};
@@ -331,7 +331,7 @@ SampleChoice::Sums SampleChoice::sumsOf(Value begin, Value end, int64_t most,
                 e.add(carried[1], e.select(isTie, e.i32(1), e.i32(0)))};
       });
   return {e.reduce(sums[0], tile::ReduceKind::sum),
-          e.widen(e.reduce(sums[1], tile::ReduceKind::sum))};
+          e.extend(e.reduce(sums[1], tile::ReduceKind::sum))};
 }
 
 // If `sought` is in the part of the vocabulary from `at` on, it has been found;

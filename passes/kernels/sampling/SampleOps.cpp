@@ -56,7 +56,7 @@ Value SampleOps::cast(Value x, Type element) const {
     return b.create<arith::FPToSIOp>(loc, to, x);
   return b.create<arith::TruncIOp>(loc, to, x);
 }
-Value SampleOps::widen(Value word) const {
+Value SampleOps::extend(Value word) const {
   return b.create<arith::ExtUIOp>(loc, withElement(word, b.getI64Type()), word);
 }
 Value SampleOps::bitsOf(Value real) const {
@@ -121,13 +121,13 @@ ValueRange SampleOps::forTiles(
     Value whole = sub(end, rest);
     state = forRange(begin, whole, index(together), init,
                      [&](Value first, ValueRange carried) {
-                       Values tiles, places, now(carried);
+                       Values tiles, offsets, now(carried);
                        for (int64_t i = 0; i < atOnce; ++i) {
-                         places.push_back(add(first, index(i * lanes)));
+                         offsets.push_back(add(first, index(i * lanes)));
                          tiles.push_back(
-                             loadTile(memory, add(row, places.back()), {}));
+                             loadTile(memory, add(row, offsets.back()), {}));
                        }
-                       for (auto [at, tile] : llvm::zip_equal(places, tiles))
+                       for (auto [at, tile] : llvm::zip_equal(offsets, tiles))
                          now = body({at, {}}, tile, now);
                        return now;
                      });
