@@ -110,6 +110,12 @@ static void overlap(OpPassManager &pipeline, const PhaseOptions &) {
   buildOverlapPipeline(pipeline);
 }
 
+static void selection(OpPassManager &pipeline, const PhaseOptions &options) {
+  PlanKernelsOptions plan;
+  plan.targets = options.targets;
+  pipeline.addPass(createPlanKernels(std::move(plan)));
+}
+
 static void kernels(OpPassManager &pipeline, const PhaseOptions &options) {
   buildKernelsPipeline(pipeline, options.targets);
 }
@@ -181,6 +187,12 @@ static constexpr Phase
                 .verify = verifyWith<createVerifyOverlap>,
                 .forEachShare = true,
                 .agree = orderCollectives},
+    kSelection = {.name = "selection",
+                  .description = "the kernel that each contraction takes, for "
+                                 "each target: engine, operand sources, tile",
+                  .build = selection,
+                  .forEachShare = true,
+                  .forEachKind = true},
     kKernels = {.name = "kernels",
                 .description = "launches, and the kernels that they run, for "
                                "each target",
@@ -199,12 +211,12 @@ static constexpr Phase
 
 // Both lists have a phase of whole programs at the same position, and are equal
 // elsewhere.
-static constexpr Phase kTrainingPhases[] = {kImport,  kPrecision, kAutodiff,
-                                            kShard,   kPartition, kFusion,
-                                            kOverlap, kKernels,   kPlanning};
-static constexpr Phase kInferencePhases[] = {kImport,  kPrecision, kInference,
-                                             kShard,   kPartition, kFusion,
-                                             kOverlap, kKernels,   kPlanning};
+static constexpr Phase kTrainingPhases[] = {
+    kImport, kPrecision, kAutodiff,  kShard,   kPartition,
+    kFusion, kOverlap,   kSelection, kKernels, kPlanning};
+static constexpr Phase kInferencePhases[] = {
+    kImport, kPrecision, kInference, kShard,   kPartition,
+    kFusion, kOverlap,   kSelection, kKernels, kPlanning};
 
 llvm::ArrayRef<Phase> tessera::phases(models::Mode mode) {
   if (mode == models::Mode::Train)
@@ -300,7 +312,7 @@ std::string tessera::phasesAsMarkdown() {
          "`planning` run once for each kind of\n"
          "device: all CPU variants are one kind, each CUDA target is one. "
          "With several kinds the dumps of\n"
-         "CUDA targets are named `07-kernels.cuda-sm_80.mlir`. After the last "
+         "CUDA targets are named `08-kernels.cuda-sm_80.mlir`. After the last "
          "phase, `compiler/target/`\n"
          "lowers each kernel to machine code by passes of its own, and "
          "`compiler/artifact/` writes the file.\n"

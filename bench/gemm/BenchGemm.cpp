@@ -89,9 +89,9 @@ llvm::Expected<Gemm> compile(const BenchGemmOptions &options,
       parseSourceString<ModuleOp>(moduleText(options, precision), &context);
   const std::string names[] = {target.name};
   PassManager manager(&context);
-  TileClustersOptions passOptions;
+  EmitKernelsOptions passOptions;
   passOptions.targets = names;
-  manager.addPass(createTileClusters(passOptions));
+  manager.addPass(createEmitKernels(passOptions));
   if (!module || failed(manager.run(*module)))
     return llvm::createStringError("the contraction cannot be compiled" +
                                    message);

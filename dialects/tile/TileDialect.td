@@ -20,6 +20,8 @@ def Tile_Dialect : Dialect {
   let extraClassDeclaration = [{
     /// On an scf.for: fully unrolled.
     static constexpr ::llvm::StringLiteral kUnrollAttr = "tile.unroll";
+    /// On a graph.cluster: the ContractionPlanAttr of its kernel.
+    static constexpr ::llvm::StringLiteral kPlanAttr = "tile.plan";
   }];
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::math::MathDialect",
     "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect"];
@@ -72,6 +74,32 @@ def Tile_SharedAttr : Tile_Attr<"Shared", "shared"> {
   let parameters = (ins DefaultValuedParameter<"::tessera::tile::Layout",
                                                "::tessera::tile::Layout::rows">:$layout);
   let assemblyFormat = "(`<` $layout^ `>`)?";
+}
+
+def Tile_Engine : Tile_Enum<"Engine", "what multiplies in the kernel of a contraction", [
+  I32EnumAttrCase<"vector", 0>,      // vector registers: FMA, dot products
+  I32EnumAttrCase<"matrix", 1>,      // AMX on targets that have it, vector registers elsewhere
+  I32EnumAttrCase<"tensor_core", 2>, // mma.sync
+  I32EnumAttrCase<"warpgroup", 3>,   // wgmma
+  I32EnumAttrCase<"warp_specialized", 4>]>; // wgmma, fed by a producer warpgroup
+def Tile_OperandSource : Tile_Enum<"OperandSource", "where a contraction's kernel reads an operand", [
+  I32EnumAttrCase<"memory", 0>,      // in place, or staged by the block
+  I32EnumAttrCase<"packed", 1>,      // packed by a launch before
+  I32EnumAttrCase<"integers", 2>,    // quantized to two bytes by a launch before
+  I32EnumAttrCase<"streamed", 3>]>;  // in place, each element once: few rows
+
+def Tile_ContractionPlanAttr : Tile_Attr<"ContractionPlan", "contraction_plan"> {
+  let summary = "the kernel of a contraction: engine, operand sources and the tile of a block";
+  let description = [{
+    `plan-kernels` writes it on a cluster as `tile.plan`; `emit-kernels` follows it. Without it
+    `emit-kernels` makes the same choice. `tile` is [rows, columns] of the result.
+  }];
+  let parameters = (ins "::tessera::tile::Engine":$engine, "::tessera::tile::OperandSource":$lhs,
+    "::tessera::tile::OperandSource":$rhs, "int64_t":$rows, "int64_t":$columns);
+  let assemblyFormat = [{
+    `<` $engine `,` `lhs` `=` $lhs `,` `rhs` `=` $rhs `,` `tile` `=` `[` $rows `,` $columns `]` `>`
+  }];
+  let genVerifyDecl = 1;
 }
 
 def Tile_RingType : TypeDef<Tile_Dialect, "Ring"> {

@@ -27,7 +27,7 @@ def Tile_KernelOp : Tile_Op<"kernel", [IsolatedFromAbove, FunctionOpInterface, S
     as rows × columns of warps; absent from kernels whose tiles have one dimension. `gemm`: see
     that attribute.
 
-    Made by `tile-clusters`, one for every distinct cluster and target; consumed by the targets.
+    Made by `emit-kernels`, one for every distinct cluster and target; consumed by the targets.
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, TypeAttrOf<FunctionType>:$function_type,
     Tile_SkeletonAttr:$skeleton, DefaultValuedAttr<I64Attr, "0">:$dynamic_sizes,

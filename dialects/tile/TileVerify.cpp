@@ -17,6 +17,15 @@ LogicalResult GemmAttr::verify(llvm::function_ref<InFlightDiagnostic()> error,
   return success();
 }
 
+LogicalResult
+ContractionPlanAttr::verify(llvm::function_ref<InFlightDiagnostic()> error,
+                            Engine, OperandSource, OperandSource, int64_t rows,
+                            int64_t columns) {
+  if (rows < 1 || columns < 1)
+    return error() << "a tile has at least one row and one column";
+  return success();
+}
+
 // Where nothing may be beside a product, nobody would look at the attribute.
 static LogicalResult verifyInterleave(Operation *op) {
   if (!op->hasAttr(kInterleaveAttr))

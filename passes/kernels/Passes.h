@@ -16,7 +16,7 @@ namespace tessera {
 /// modules of kernels out, one module a target ("cpu:avx512bf16"; all CPU
 /// targets if none is named). `allVariants` is for tests, see Passes.td.
 void buildKernelsPipeline(mlir::OpPassManager &pipeline,
-                         llvm::ArrayRef<std::string> targets = {},
-                         bool allVariants = false);
+                          llvm::ArrayRef<std::string> targets = {},
+                          bool allVariants = false);
 
 } // namespace tessera

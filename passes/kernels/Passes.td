@@ -3,7 +3,32 @@
 
 include "mlir/Pass/PassBase.td"
 
-def TileClusters : Pass<"tile-clusters", "::mlir::ModuleOp"> {
+def PlanKernels : Pass<"plan-kernels", "::mlir::ModuleOp"> {
+  let summary = "chooses the kernel of every contraction: engine, operand sources, tile";
+  let description = [{
+    Writes the choice as `tile.plan` on the cluster, where a person or a tuner may change it before
+    `emit-kernels`. A plan that is there already is kept, if there is such a kernel. Clusters of
+    other kinds have one kernel each.
+
+    ```mlir
+    %y = graph.cluster contraction "linear" (%x, %w) attributes {tile.plan =
+        #tile.contraction_plan<matrix, lhs = packed, rhs = streamed, tile = [64, 256]>} : ...
+    ```
+
+    With `print` a table goes to stderr: cluster, kind, engine, operands, tile, blocks.
+  }];
+  let options = [ListOption<"targets", "targets", "std::string",
+    "targets to choose kernels for; all CPU targets if empty">,
+    Option<"print", "print", "bool", "false", "print a table of the kernels">];
+  let statistics = [
+    Statistic<"numContractions", "num-contractions", "Contractions with a kernel">,
+    Statistic<"numVector", "num-vector", "Contractions by vector registers on all targets">,
+    Statistic<"numPacked", "num-packed", "Contractions whose rows a launch packs">,
+    Statistic<"numStreamed", "num-streamed", "Contractions that stream their columns">];
+  let dependentDialects = ["::tessera::tile::TileDialect"];
+}
+
+def EmitKernels : Pass<"emit-kernels", "::mlir::ModuleOp"> {
   let summary = "converts every cluster to launches of kernels";
   let description = [{
     Each cluster goes through the skeleton of its kind. Clusters that compute the same on
@@ -67,7 +92,7 @@ def GroupLaunches : Pass<"group-launches", "::mlir::func::FuncOp"> {
 def VerifyTiled : Pass<"verify-tiled", "::mlir::ModuleOp"> {
   let summary = "verifies that only launches, loops and contiguous views remain";
   let description = [{
-    A function after `tile-clusters` holds tile.launch, graph.loop, graph.yield, graph.constant,
+    A function after `emit-kernels` holds tile.launch, graph.loop, graph.yield, graph.constant,
     graph.reshape, a contiguous graph.slice, graph.dynamic_slice, graph.dynamic_update and
     func.return, nothing else; every launch names a kernel that each target's module has, with
     operands, results and sizes that fit it.

@@ -7,13 +7,13 @@
 using namespace mlir;
 
 void tessera::buildKernelsPipeline(OpPassManager &pipeline,
-                                  llvm::ArrayRef<std::string> targets,
-                                  bool allVariants) {
+                                   llvm::ArrayRef<std::string> targets,
+                                   bool allVariants) {
   //===--- kernels --------------------------------------------------------===//
-  TileClustersOptions options;
+  EmitKernelsOptions options;
   options.targets = targets;
   options.allVariants = allVariants;
-  pipeline.addPass(createTileClusters(std::move(options)));
+  pipeline.addPass(createEmitKernels(std::move(options)));
 
   //===--- launches -------------------------------------------------------===//
   // All updates of an optimizer are one parallel region.

@@ -50,6 +50,13 @@ struct LaunchSpec {
   int64_t terms = 0; ///< then: products that each element of the result adds up
 };
 
+/// Targets by name, all CPU targets if none is named. Fails, after a line on
+/// stderr that begins with the pass, on an unknown one, and on a GPU among
+/// others: a GPU's grids are its own, those of CPUs are common.
+mlir::LogicalResult lookupTargets(llvm::ArrayRef<std::string> names,
+                                  llvm::StringRef pass,
+                                  llvm::SmallVectorImpl<TileTarget> &targets);
+
 class TilingContext {
 public:
   /// With `allVariants`, products have them however small they are.

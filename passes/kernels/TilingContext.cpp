@@ -7,6 +7,28 @@
 using namespace mlir;
 using namespace tessera;
 
+LogicalResult tessera::lookupTargets(ArrayRef<std::string> names,
+                                     StringRef pass,
+                                     SmallVectorImpl<TileTarget> &targets) {
+  if (names.empty())
+    llvm::append_range(targets, cpuTileTargets());
+  for (const std::string &name : names) {
+    std::optional<TileTarget> target = lookupTileTarget(name);
+    if (!target) {
+      llvm::errs() << pass << ": unknown target '" << name << "'\n";
+      return failure();
+    }
+    targets.push_back(*target);
+  }
+  for (const TileTarget &target : targets)
+    if (targets.size() > 1 && target.gpu) {
+      llvm::errs() << pass << ": " << target.name
+                   << " is tiled by itself; give one target a run\n";
+      return failure();
+    }
+  return success();
+}
+
 TilingContext::TilingContext(ModuleOp module, ArrayRef<TileTarget> targets,
                              bool allVariants)
     : module(module), targets(targets), allVariants(allVariants) {}

@@ -1,7 +1,7 @@
 // Contraction and grouped clusters: one product, and the elementwise ops that
 // run on its accumulators.
-#include "passes/kernels/contraction/Contraction.h"
 #include "passes/kernels/ClusterLaunch.h"
+#include "passes/kernels/contraction/KernelChoice.h"
 #include "llvm/ADT/SmallBitVector.h"
 
 using namespace mlir;
@@ -45,13 +45,10 @@ static void forbidReuse(LaunchSpec &spec, const ContractionPlan &plan,
 
 llvm::Expected<SmallVector<Value>>
 tessera::tileContraction(ClusterOp cluster, TilingContext &context) {
-  llvm::Expected<ContractionPlan> plan =
-      planContraction(cluster, context.target());
-  if (!plan)
-    return plan.takeError();
-  if (context.hasMatrixTiles())
-    if ((plan->packed = packedRows(*plan)))
-      chooseGrid(*plan);
+  llvm::Expected<KernelChoice> choice = chooseContraction(cluster, context);
+  if (!choice)
+    return choice.takeError();
+  const ContractionPlan *plan = &choice->plan;
   Block &body = cluster.getBody().front();
   SmallVector<Value> operands{body.getArgument(plan->rhs.argument)};
   bool integers = plan->quant && plan->quant->integers;
@@ -90,7 +87,7 @@ tessera::tileContraction(ClusterOp cluster, TilingContext &context) {
   };
   launch.spec.build = buildOf(*plan);
   std::vector<ContractionPlan> others;
-  if (context.isGpu())
+  if (context.isGpu() && !choice->byHand)
     others = otherGpuGrids(*plan, context.target(), context.wantsAllVariants());
   for (const ContractionPlan &other : others)
     launch.spec.variants.push_back({"_" + std::to_string(other.blockRows) +

@@ -121,6 +121,9 @@ struct ContractionPlan {
   // groups of some), then columns, then the outer dimensions. blockColumns is a
   // multiple of 16 or covers all.
   int64_t blockRows, blockColumns;
+  /// False: vector registers multiply on every target, as the cluster's
+  /// tile.plan says.
+  bool usesMatrices = true;
   /// Of a GPU: so many blocks take tiles in turn; 0: each block has one.
   int64_t persistentBlocks = 0;
 

@@ -4,6 +4,7 @@
 // multiply the oldest; what the cluster computes of the product is computed on
 // the accumulators.
 #include "passes/kernels/gpu/GpuContraction.h"
+#include "passes/kernels/contraction/KernelChoice.h"
 
 using namespace mlir;
 using namespace tessera;
@@ -159,6 +160,19 @@ std::vector<ContractionPlan> tessera::otherGpuGrids(const ContractionPlan &plan,
   return others;
 }
 
+tile::Engine tessera::gpuEngine(const ContractionPlan &plan,
+                                const TileTarget &target) {
+  if (plan.quant)
+    return tile::Engine::tensor_core;
+  if (plan.blockRows > kTiles[2].rows && canPipeline(plan, target))
+    return tile::Engine::warp_specialized;
+  bool isBf16 = operandType(plan.lhs.memory, plan.rhs.memory).isBF16();
+  // Each warpgroup has 64 rows.
+  return target.warpgroups && isBf16 && plan.blockRows >= kTiles[1].rows
+             ? tile::Engine::warpgroup
+             : tile::Engine::tensor_core;
+}
+
 llvm::Error
 tessera::emitGpuContraction(const ContractionPlan &plan, ClusterOp cluster,
                             tile::KernelOp kernel, ArrayRef<Value> arguments,
@@ -175,7 +189,7 @@ tessera::emitGpuContraction(const ContractionPlan &plan, ClusterOp cluster,
     kernel.setWarps(tileOf(plan).warps);
     emitQuantizedProduct(plan, cluster, kernel, arguments, results, target,
                          builder);
-  } else if (plan.blockRows > kTiles[2].rows && canPipeline(plan, target)) {
+  } else if (gpuEngine(plan, target) == tile::Engine::warp_specialized) {
     emitPipelinedProduct(plan, cluster, kernel, arguments, results, builder);
   } else {
     GpuContraction(plan, cluster, kernel, arguments, results, builder)

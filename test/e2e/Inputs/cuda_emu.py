@@ -140,8 +140,8 @@ def without_nvcc(made, spec, architecture):
 def goes_on(made, ir, architecture):
     """From the dump of one kind of device, for that kind alone."""
     tiled, planned = (ir / f"{name}.cuda-{architecture}.mlir"
-                      for name in ("07-kernels", "08-planning"))
-    check({tiled.name, planned.name, "07-kernels.mlir", "08-planning.mlir"} <
+                      for name in ("08-kernels", "09-planning"))
+    check({tiled.name, planned.name, "08-kernels.mlir", "09-planning.mlir"} <
           {path.name for path in ir.iterdir()}, "each kind has its dumps")
     printed = run(made.tessera, "compile", "--from", "kernels", "--to",
                   "planning", tiled).stdout

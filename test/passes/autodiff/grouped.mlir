@@ -1,5 +1,5 @@
 // RUN: tessera-opt %s --apply-precision=compute=bf16 --verify-precision=compute=bf16 --differentiate --canonicalize --f32-weight-gradients --canonicalize | FileCheck %s
-// RUN: tessera-opt %s --apply-precision=compute=bf16 --differentiate --f32-weight-gradients --decompose-composites --normalize-reductions --inline-blocks --fuse --verify-fused --tile-clusters=targets=cuda:sm_90a --canonicalize --cse --verify-tiled | FileCheck %s --check-prefix=TILED
+// RUN: tessera-opt %s --apply-precision=compute=bf16 --differentiate --f32-weight-gradients --decompose-composites --normalize-reductions --inline-blocks --fuse --verify-fused --emit-kernels=targets=cuda:sm_90a --canonicalize --cse --verify-tiled | FileCheck %s --check-prefix=TILED
 
 // A layer of experts through all phases: bf16 factors, masters and gradients of weights in f32. What the gradients need
 // are the two grouped ops again, with nothing transposed.

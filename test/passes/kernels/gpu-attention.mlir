@@ -1,4 +1,4 @@
-// RUN: tessera-opt %s --tile-clusters=targets=cuda:sm_90a --canonicalize --cse | FileCheck %s
+// RUN: tessera-opt %s --emit-kernels=targets=cuda:sm_90a --canonicalize --cse | FileCheck %s
 
 // A producer brings queries once, then keys and values in turn. Consumers start
 // the next scores and the output of the last weights in turn, compute the

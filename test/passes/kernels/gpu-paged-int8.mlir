@@ -1,4 +1,4 @@
-// RUN: tessera-opt %s --tile-clusters=targets=cuda:sm_80 --canonicalize --cse | FileCheck %s
+// RUN: tessera-opt %s --emit-kernels=targets=cuda:sm_80 --canonicalize --cse | FileCheck %s
 
 // Pages of int8 land as bytes in two stages, their scales as f32 beside them.
 // What has landed is widened into the one tile that products read, while the

@@ -1,5 +1,5 @@
-// RUN: tessera-opt %s --tile-clusters=targets=cuda:sm_80 --canonicalize --cse | FileCheck %s
-// RUN: tessera-opt %s --tile-clusters=targets=cuda:sm_90a --canonicalize --cse | FileCheck %s
+// RUN: tessera-opt %s --emit-kernels=targets=cuda:sm_80 --canonicalize --cse | FileCheck %s
+// RUN: tessera-opt %s --emit-kernels=targets=cuda:sm_90a --canonicalize --cse | FileCheck %s
 
 // Integers and scales are staged as they lie in memory, eight groups a stage, beside the rows that meet them; of those no
 // more than there are. What is not there of the last block's strips is zeros. Four rows of warps have 64 terms of a stage

@@ -1,4 +1,4 @@
-// RUN: tessera-opt %s --tile-clusters=targets=cpu:amx,cpu:avx512 --canonicalize --cse | FileCheck %s
+// RUN: tessera-opt %s --emit-kernels=targets=cpu:amx,cpu:avx512 --canonicalize --cse | FileCheck %s
 
 // Pages of bf16 in matrix registers: keys as they lie, queries and values in pairs, weights turned and rounded. One token of a group of four heads has
 // a tile of sixteen queries.

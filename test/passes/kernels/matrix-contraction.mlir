@@ -1,6 +1,6 @@
-// RUN: tessera-opt %s --tile-clusters=targets=cpu:amx --canonicalize --cse | FileCheck %s
-// RUN: tessera-opt %s --tile-clusters=targets=cpu:amx,cpu:avx512 | FileCheck %s --check-prefix=BOTH
-// RUN: sed s/bf16/f32/g %s | tessera-opt --tile-clusters=targets=cpu:amx,cpu:avx512 | FileCheck %s --check-prefix=NARROW
+// RUN: tessera-opt %s --emit-kernels=targets=cpu:amx --canonicalize --cse | FileCheck %s
+// RUN: tessera-opt %s --emit-kernels=targets=cpu:amx,cpu:avx512 | FileCheck %s --check-prefix=BOTH
+// RUN: sed s/bf16/f32/g %s | tessera-opt --emit-kernels=targets=cpu:amx,cpu:avx512 | FileCheck %s --check-prefix=NARROW
 
 // BOTH-DAG: module @cpu_amx
 // BOTH-DAG: module @cpu_avx512

@@ -1,4 +1,4 @@
-// RUN: tessera-opt %s --fuse --tile-clusters=targets=cpu:amx --canonicalize --cse | FileCheck %s
+// RUN: tessera-opt %s --fuse --emit-kernels=targets=cpu:amx --canonicalize --cse | FileCheck %s
 
 // Experts' products in matrix registers. Many rows are packed, with a tile more behind the last; as many tiles at a time
 // as the group has rows pass by two strips, and what is left goes to a register: weights that no tile before it brought come from memory.

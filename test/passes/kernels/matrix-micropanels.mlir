@@ -1,6 +1,6 @@
-// RUN: tessera-opt %s --tile-clusters=targets=cpu:amx --canonicalize --cse | FileCheck %s
-// RUN: tessera-opt %s --tile-clusters=targets=cpu:avx512 --canonicalize --cse | FileCheck %s --check-prefix=VECTORS
-// RUN: tessera-opt %s --tile-clusters=targets=cpu:avx512bf16 --canonicalize --cse | FileCheck %s --check-prefix=DOTS
+// RUN: tessera-opt %s --emit-kernels=targets=cpu:amx --canonicalize --cse | FileCheck %s
+// RUN: tessera-opt %s --emit-kernels=targets=cpu:avx512 --canonicalize --cse | FileCheck %s --check-prefix=VECTORS
+// RUN: tessera-opt %s --emit-kernels=targets=cpu:avx512bf16 --canonicalize --cse | FileCheck %s --check-prefix=DOTS
 
 // Weights in strips are neither copied nor turned: two strips meet two registers of rows.
 

@@ -1,5 +1,5 @@
-// RUN: tessera-opt %s --tile-clusters=targets=cpu:amx,cpu:avx512 --canonicalize --cse | FileCheck %s
-// RUN: tessera-opt %s --tile-clusters=targets=cpu:amx --canonicalize --cse | FileCheck %s --check-prefix=WIDE
+// RUN: tessera-opt %s --emit-kernels=targets=cpu:amx,cpu:avx512 --canonicalize --cse | FileCheck %s
+// RUN: tessera-opt %s --emit-kernels=targets=cpu:amx --canonicalize --cse | FileCheck %s --check-prefix=WIDE
 
 // Many rows that meet weights in strips are copied first, once for both products: in chunks of the sum, with a line between rows.
 

@@ -1,6 +1,6 @@
-// RUN: tessera-opt %s --tile-clusters=targets=cpu:avx512 --canonicalize --cse | FileCheck %s
-// RUN: tessera-opt %s --tile-clusters=targets=cpu:amx --canonicalize --cse | FileCheck %s --check-prefix=MATRIX
-// RUN: tessera-opt %s --tile-clusters=targets=cpu:avx512bf16 --canonicalize --cse | FileCheck %s --check-prefix=DOTS
+// RUN: tessera-opt %s --emit-kernels=targets=cpu:avx512 --canonicalize --cse | FileCheck %s
+// RUN: tessera-opt %s --emit-kernels=targets=cpu:amx --canonicalize --cse | FileCheck %s --check-prefix=MATRIX
+// RUN: tessera-opt %s --emit-kernels=targets=cpu:avx512bf16 --canonicalize --cse | FileCheck %s --check-prefix=DOTS
 
 // Few rows read words and scales as two streams. Both are asked for ahead, as far and as near as each other: 32 groups
 // of scales stand for 128 lines of words, 16 groups for 64.

@@ -1,4 +1,4 @@
-// RUN: tessera-opt %s --tile-clusters=targets=cpu:avx512 --canonicalize --cse | FileCheck %s
+// RUN: tessera-opt %s --emit-kernels=targets=cpu:avx512 --canonicalize --cse | FileCheck %s
 
 // Two walks: the first keeps what is dear to compute in shared memory for the
 // second. 133 elements are two tiles of 64 and a rest of 5.

@@ -1,5 +1,5 @@
-// RUN: tessera-opt %s --fuse --tile-clusters=targets=cpu:avx512 --canonicalize --cse | FileCheck %s --check-prefixes=CHECK,CPU
-// RUN: tessera-opt %s --fuse --tile-clusters=targets=cuda:sm_80 --canonicalize --cse | FileCheck %s --check-prefixes=CHECK,GPU
+// RUN: tessera-opt %s --fuse --emit-kernels=targets=cpu:avx512 --canonicalize --cse | FileCheck %s --check-prefixes=CHECK,CPU
+// RUN: tessera-opt %s --fuse --emit-kernels=targets=cuda:sm_80 --canonicalize --cse | FileCheck %s --check-prefixes=CHECK,GPU
 
 // Three launches: 32 runs of each row hide what is not allowed, one block for every 16 changes, one block a row draws.
 // What is written by the second is no operand that it reads; the third has the weights for itself.

@@ -1,5 +1,5 @@
-// RUN: tessera-opt %s --fuse --tile-clusters=targets=cpu:avx2 --canonicalize --cse | FileCheck %s --check-prefixes=CHECK,CPU
-// RUN: tessera-opt %s --fuse --tile-clusters=targets=cuda:sm_90a --canonicalize --cse | FileCheck %s --check-prefixes=CHECK,GPU
+// RUN: tessera-opt %s --fuse --emit-kernels=targets=cpu:avx2 --canonicalize --cse | FileCheck %s --check-prefixes=CHECK,CPU
+// RUN: tessera-opt %s --fuse --emit-kernels=targets=cuda:sm_90a --canonicalize --cse | FileCheck %s --check-prefixes=CHECK,GPU
 
 // Packed rows: a slot for each tile that there may be, 300 / 64 + 3 + 1 on a GPU, by two tiles of columns. The kernel finds a
 // slot's group by bisection of the offsets.

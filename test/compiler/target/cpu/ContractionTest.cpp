@@ -48,10 +48,10 @@ public:
       return;
     }
     mlir::PassManager manager(&context);
-    TileClustersOptions options;
+    EmitKernelsOptions options;
     const std::string names[] = {target.name};
     options.targets = names;
-    manager.addPass(createTileClusters(options));
+    manager.addPass(createEmitKernels(options));
     if (failed(manager.run(*module))) {
       ADD_FAILURE() << "cannot be tiled:\n" << function;
       return;

@@ -1,4 +1,4 @@
-// RUN: tessera-opt %s --tile-clusters=targets=cpu:avx2 --split-input-file --verify-diagnostics
+// RUN: tessera-opt %s --emit-kernels=targets=cpu:avx2 --split-input-file --verify-diagnostics
 
 func.func @two(%x: tensor<4x8xf32>) -> (tensor<4xf32>, tensor<8xf32>) {
   // expected-error @+1 {{cluster 'two' cannot be tiled: graph.reduce at loc("}}

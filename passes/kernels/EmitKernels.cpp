@@ -12,7 +12,7 @@ using namespace tessera;
 using namespace tessera::graph;
 
 namespace tessera {
-#define GEN_PASS_DEF_TILECLUSTERS
+#define GEN_PASS_DEF_EMITKERNELS
 #include "passes/kernels/Passes.h.inc"
 } // namespace tessera
 
@@ -46,29 +46,11 @@ static Skeleton skeletonFor(ClusterKind kind) {
 
 namespace {
 
-class TileClustersPass
-    : public tessera::impl::TileClustersBase<TileClustersPass> {
-  using TileClustersBase::TileClustersBase;
+class EmitKernelsPass : public tessera::impl::EmitKernelsBase<EmitKernelsPass> {
+  using EmitKernelsBase::EmitKernelsBase;
 
   LogicalResult initialize(MLIRContext *) override {
-    if (targets.empty())
-      llvm::append_range(chosen, cpuTileTargets());
-    for (const std::string &name : targets) {
-      std::optional<TileTarget> target = lookupTileTarget(name);
-      if (!target) {
-        llvm::errs() << "tile-clusters: unknown target '" << name << "'\n";
-        return failure();
-      }
-      chosen.push_back(*target);
-    }
-    // Grids are those of all targets, and a GPU's are its own.
-    for (const TileTarget &target : chosen)
-      if (chosen.size() > 1 && target.gpu) {
-        llvm::errs() << "tile-clusters: " << target.name
-                     << " is tiled by itself; give one target a run\n";
-        return failure();
-      }
-    return success();
+    return lookupTargets(targets, "emit-kernels", chosen);
   }
 
   // Matrix registers that no kernel uses add nothing to the other targets.

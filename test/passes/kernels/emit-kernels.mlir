@@ -1,7 +1,7 @@
-// RUN: tessera-opt %s --tile-clusters=targets=cpu:avx512,cpu:avx2 --canonicalize --cse | FileCheck %s
-// RUN: not tessera-opt %s --tile-clusters=targets=abacus 2>&1 | FileCheck %s --check-prefix=UNKNOWN
+// RUN: tessera-opt %s --emit-kernels=targets=cpu:avx512,cpu:avx2 --canonicalize --cse | FileCheck %s
+// RUN: not tessera-opt %s --emit-kernels=targets=abacus 2>&1 | FileCheck %s --check-prefix=UNKNOWN
 
-// UNKNOWN: tile-clusters: unknown target 'abacus'
+// UNKNOWN: emit-kernels: unknown target 'abacus'
 
 // Dense tensors of any length share one flat kernel, whatever their shapes.
 

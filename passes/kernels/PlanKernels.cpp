@@ -1,0 +1,101 @@
+// The pass: which kernel each contraction takes, written on its cluster.
+#include "dialects/tile/TileOps.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "passes/kernels/Passes.h"
+#include "passes/kernels/Tiling.h"
+#include "passes/kernels/contraction/KernelChoice.h"
+#include "llvm/Support/FormatVariadic.h"
+
+using namespace mlir;
+using namespace tessera;
+using namespace tessera::graph;
+
+namespace tessera {
+#define GEN_PASS_DEF_PLANKERNELS
+#include "passes/kernels/Passes.h.inc"
+} // namespace tessera
+
+// "bf16 memory", "int4 streamed".
+static std::string operandText(Type element, const ContractionQuant *quant,
+                               tile::OperandSource source) {
+  std::string text;
+  llvm::raw_string_ostream out(text);
+  if (!quant)
+    out << element;
+  else if (quant->isMicropanels())
+    out << "bf16 micropanels";
+  else if (quant->layout.floats)
+    out << "fp8";
+  else
+    out << "int" << quant->layout.bits;
+  out << ' ' << tile::stringifyOperandSource(source);
+  return text;
+}
+
+namespace {
+class PlanKernelsPass : public tessera::impl::PlanKernelsBase<PlanKernelsPass> {
+  using PlanKernelsBase::PlanKernelsBase;
+
+  LogicalResult initialize(MLIRContext *) override {
+    return lookupTargets(targets, "plan-kernels", chosen);
+  }
+
+  void runOnOperation() override {
+    TilingContext context(getOperation(), chosen);
+    if (print)
+      row({"cluster", "kind", "engine", "lhs", "rhs", "tile", "blocks"});
+    bool ok = true;
+    getOperation().walk([&](ClusterOp cluster) {
+      if (cluster.getKind() == ClusterKind::contraction ||
+          cluster.getKind() == ClusterKind::grouped)
+        ok &= succeeded(plan(cluster, context));
+      else if (print)
+        row({cluster.getName(), stringifyClusterKind(cluster.getKind()), "-",
+             "-", "-", "-", "-"});
+    });
+    if (!ok)
+      signalPassFailure();
+  }
+
+  LogicalResult plan(ClusterOp cluster, const TilingContext &context) {
+    llvm::Expected<KernelChoice> choice = chooseContraction(cluster, context);
+    if (!choice)
+      return cluster.emitError()
+             << "cluster '" << cluster.getName()
+             << "' has no kernel: " << llvm::toString(choice.takeError());
+    const ContractionPlan &plan = choice->plan;
+    tile::ContractionPlanAttr attr =
+        choicesOf(plan, context, cluster.getContext());
+    cluster->setAttr(tile::TileDialect::kPlanAttr, attr);
+    count(attr);
+    if (print)
+      row({cluster.getName(), stringifyClusterKind(cluster.getKind()),
+           tile::stringifyEngine(attr.getEngine()),
+           operandText(plan.lhs.memory, nullptr, attr.getLhs()),
+           operandText(plan.rhs.memory, plan.quant ? &*plan.quant : nullptr,
+                       attr.getRhs()),
+           llvm::formatv("{0}x{1}", plan.blockRows, plan.blockColumns).str(),
+           std::to_string(plan.blocks())});
+    return success();
+  }
+
+  void count(tile::ContractionPlanAttr attr) {
+    ++numContractions;
+    numPacked += attr.getLhs() == tile::OperandSource::packed;
+    numStreamed += attr.getRhs() == tile::OperandSource::streamed;
+    numVector += attr.getEngine() == tile::Engine::vector;
+  }
+
+  static void row(const std::array<StringRef, 7> &cells) {
+    llvm::errs() << llvm::formatv(
+        "{0,-36} {1,-15} {2,-16} {3,-16} {4,-24} {5,9} {6,7}\n", cells[0],
+        cells[1], cells[2], cells[3], cells[4], cells[5], cells[6]);
+  }
+
+  SmallVector<TileTarget> chosen;
+};
+} // namespace
