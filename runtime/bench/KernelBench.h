@@ -20,12 +20,12 @@ struct KernelBenchOptions {
   std::uint64_t repeats = 20; ///< counted runs of each kernel
   unsigned threads = 0;       ///< of the device cpu; 0: all processors
   /// Written before each timed run, so that it finds the caches empty: several
-  /// times the largest cache. Twice as much is copied to measure the memory.
-  /// 0: as the kind of device wants it.
+  /// times the largest cache. Twice as much is copied to measure the memory. 0:
+  /// the default of the device kind.
   std::uint64_t flushBytes = 0;
 };
 
-/// One kernel at one size, all figures of one launch.
+/// One kernel at one size; every measurement is of one launch.
 struct KernelTime {
   std::string name, fused, origin;
   std::uint64_t launches = 0;  ///< in one run of the program

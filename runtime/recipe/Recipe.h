@@ -21,7 +21,7 @@ enum class DropPolicy { Position, Probability };
 enum class RowDispatch { Auto, Gather, Exchange };
 enum class Quant { None, Int8, Int4, Fp8 };
 enum class KvKind { Auto, Int8 };
-/// Which weights have zero points beside their scales.
+/// Which weights have zero points in addition to scales.
 enum class ZeroPoints { None, Groups };
 enum class WeightLayout { Rows, Packed };
 /// How the vectors of a text's tokens become one: their mean, that of the first
@@ -111,8 +111,8 @@ struct Recipe {
     bool operator==(const Moe &) const = default;
   } moe;
 
-  /// What programs that generate or that embed are made for. Chunk and pages
-  /// are about a cache, which those that embed have not.
+  /// Parameters of inference and embedding programs. `chunk` and `pages`
+  /// concern the KV cache, which embedding programs lack.
   struct Inference {
     int64_t context = 4096; ///< tokens of a sequence, at most the model's own
     int64_t batch = 8;      ///< sequences that run together
@@ -133,7 +133,7 @@ struct Recipe {
     /// row-major, or packed in micropanels of 16 rows (QuantizedLayout.h),
     /// which matmuls read without packing them at run time.
     WeightLayout layout = WeightLayout::Rows;
-    /// Of encoders; Model: as modules.json beside the model says.
+    /// Of encoders; Model: as the model's modules.json says.
     Pooling pooling = Pooling::Model;
     Normalize normalize = Normalize::Model;
     bool operator==(const Inference &) const = default;
@@ -175,7 +175,7 @@ StatusOr<Recipe> loadRecipe(const std::string &path,
 Status applyOverride(Recipe &recipe, std::string_view assignment);
 
 /// Rules between keys, such as warmup within total. parseRecipe has applied
-/// them; whoever changes a recipe afterwards applies them again.
+/// them; callers that change a recipe afterwards must call this again.
 Status checkTogether(const Recipe &recipe);
 
 /// Every key with its value as YAML; parseRecipe of it gives `recipe` again,

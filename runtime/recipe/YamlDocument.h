@@ -1,4 +1,4 @@
-// Hostile YAML: texts of one document.
+// Reads untrusted YAML that must hold exactly one document.
 #pragma once
 #include "runtime/support/Status.h"
 

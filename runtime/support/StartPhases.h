@@ -24,7 +24,7 @@ private:
   std::vector<std::pair<std::string, double>> phases; // seconds
 };
 
-/// The same where somebody wants to know.
+/// The same; does nothing if `phases` is null.
 inline void endPhase(StartPhases *phases, std::string name) {
   if (phases)
     phases->end(std::move(name));

@@ -14,7 +14,7 @@ using artifact::ShareRuns;
 /// Sessions number channels by the axes of their groups, from 1 on.
 constexpr int kEverybodyChannel = 0;
 
-/// What of a run lies in [begin, begin + count) of the whole tensor.
+/// The part of a run within [begin, begin + count) of the whole tensor.
 Run clip(Run run, uint64_t begin, uint64_t count) {
   uint64_t first = std::max(run.whole, begin),
            last = std::min(run.whole + run.count, begin + count);

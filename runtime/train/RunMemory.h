@@ -17,10 +17,11 @@ struct RunMemory {
   std::uint64_t loaded = 0;     ///< the kernels' code, artifact, data, batches
   std::uint64_t checkpoint = 0; ///< a buffer, still to come
 
-  /// Resident beside the plan. The largest peak of the run is planned and
-  /// outside together, but for a few pages of code that were not needed yet.
+  /// Resident in addition to the execution plan's memory. The run's largest
+  /// peak is the sum of both, except for a few pages of code that were not
+  /// needed yet.
   std::uint64_t outside() const { return program + loaded + checkpoint; }
-  /// Two lines for people.
+  /// Two lines for display.
   std::string describe() const;
 };
 
@@ -29,8 +30,8 @@ struct RunMemory {
 /// measured. All ranks call it at the same time; nothing for one.
 Status fillMessageBuffers(TrainModel &model);
 
-/// Measures this process: what is resident now and not of the plan.
-/// `baseBytes` were resident before the model was opened.
+/// Measures this process: what is resident now and not planned. `baseBytes`
+/// were resident before the model was opened.
 StatusOr<RunMemory> measureRunMemory(const TrainModel &model,
                                      std::uint64_t baseBytes);
 
@@ -44,8 +45,8 @@ struct RankMemory {
 StatusOr<std::vector<RankMemory>> gatherMemory(TrainModel &model,
                                                const RunMemory &own);
 
-/// A line about the rank that needs most, before the first step or, with
-/// `isOver`, behind the last one.
+/// A line about the rank that needs most memory, before the first step or, with
+/// `isOver`, after the last one.
 std::string describeRanks(std::span<const RankMemory> ranks, bool isOver);
 
 /// {"ranks":[{"planned":…,"outside":…,"peak":…},…]}

@@ -23,9 +23,9 @@ void toFloats(SafetensorsType type, const std::byte *from, std::size_t count,
 void toBf16(SafetensorsType type, const std::byte *from, std::size_t count,
             uint16_t *to);
 
-/// Calls task(i, thread) for every i < count on all processors, with thread
-/// less than their number, by one thread at a time. Of the errors it returns
-/// that of the least i; tasks behind an error may be left out.
+/// Calls task(i, thread) for every i < count on all processors. `thread` is
+/// below their number, and no two concurrent calls have the same. Returns the
+/// error of the least i; tasks after an error may be skipped.
 Status
 inParallel(uint32_t count,
            const std::function<Status(uint32_t i, unsigned thread)> &task);

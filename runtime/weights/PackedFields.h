@@ -41,9 +41,9 @@ StatusOr<std::vector<T>> readAll(const SafetensorsModel::Location &at) {
 /// Where zero points are in their words, which have those of 32 / bits rows
 /// that follow each other.
 struct ZeroOrder {
-  int64_t ofGroup, ofWord;            ///< from one to the next, in words
-  std::span<const int64_t> rows = {}; ///< of the places of a word, the lowest
-                                      ///< first; empty: in their order
+  int64_t ofGroup, ofWord; ///< from one to the next, in words
+  std::span<const int64_t> rows =
+      {}; ///< for each field of a word, from the lowest bits; empty: in order
 };
 
 /// Of zero points the words that hold those of all rows of a group.

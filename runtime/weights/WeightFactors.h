@@ -13,7 +13,7 @@ namespace tessera {
 struct TensorFactors {
   std::vector<float> rows;    ///< [rows], or a vector's [elements]; empty: 1
   std::vector<float> columns; ///< [columns] of a matrix; empty: 1
-  float offset = 0;           ///< offset + weight is what is multiplied
+  float offset = 0;           ///< the factors multiply offset + weight
 };
 
 /// By the model's parameter.

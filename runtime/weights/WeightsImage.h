@@ -1,6 +1,7 @@
-// Weights as they lie in memory, in a file that the next start maps instead of
-// reading and rounding them again: nothing is copied, and no new memory is
-// asked of the system, of which a virtual machine may have to find the pages.
+// A file with the memory image of a model's weights. The next start maps it
+// instead of converting the checkpoint again: nothing is copied and no new
+// memory is allocated, which is slow in a virtual machine whose host must
+// supply the pages.
 //
 //   0      "tessera weights\n", then as u64: version, bytes of the key, of the
 //          weights, hashes; the key; XXH3-64 of every kImageChunk of the
@@ -29,7 +30,7 @@ constexpr std::size_t kImageChunk = std::size_t(16) << 20;
 /// Whether the file begins as such files do.
 bool isImage(const std::string &path);
 
-/// All that stands before the weights.
+/// Everything before the weights.
 struct ImageHead {
   std::string key;
   uint64_t bytes = 0;           ///< of the weights
@@ -56,14 +57,14 @@ readImage(const std::string &path, const ImageHead &head,
 Status loadImage(const std::string &path, std::string_view key,
                  std::span<std::byte> memory);
 
-/// Writes the file, whole or not at all, also if the process ends meanwhile;
-/// one that is there is left. An error if `stop` wants it.
+/// Writes the file, whole or not at all, also if the process ends meanwhile; an
+/// existing file is kept. An error if `stop` is requested.
 Status storeImage(const std::string &path, std::string_view key,
                   std::span<const std::byte> memory, std::stop_token stop);
 
-/// A file whose weights are made where it has them, so that they need no memory
-/// of their own. It has no name before finish(); where the file system has no
-/// such files, that of a hidden one beside it.
+/// A file whose mapped weights are written in place, so that they need no other
+/// memory. It has no name before finish(), or that of a hidden file in the same
+/// directory if the file system does not support unnamed files.
 class NewImage {
 public:
   /// An error if the disk has no room.
@@ -84,13 +85,13 @@ public:
 
 private:
   NewImage(std::string path, std::span<std::byte> memory, int fd,
-           std::string beside);
+           std::string hidden);
 
-  std::string path, beside; // that and its hidden neighbour
+  std::string path, hidden; // the final and the hidden name
   std::span<std::byte> weights;
   int fd;
   uint64_t end;
-  bool isNamed = false; // `beside` is there
+  bool isNamed = false; // `hidden` exists
 };
 
 } // namespace tessera

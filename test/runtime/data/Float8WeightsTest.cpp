@@ -169,7 +169,7 @@ TEST(Float8Weights, HaveTheFormatsValues) {
   for (uint8_t byte : {127, 255}) {
     matrix.bytes[200] = byte;
     EXPECT_THAT(matrix.problem(), HasSubstr("'x.weight'"));
-    EXPECT_THAT(matrix.problem(), HasSubstr("is no number at [1, 73]"));
+    EXPECT_THAT(matrix.problem(), HasSubstr("is NaN at [1, 73]"));
   }
 }
 
