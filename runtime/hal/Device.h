@@ -62,7 +62,7 @@ struct Bindings {
   Buffer *state = nullptr;
   Buffer *arena = nullptr;
   Buffer *io = nullptr;
-  /// What the program's collectives go over (Mesh.h); null: there is nobody.
+  /// Channels for the program's collectives (Mesh.h); null: no other ranks.
   const MeshChannels *channels = nullptr;
 };
 
@@ -138,11 +138,11 @@ struct DeviceOptions {
   /// one; "step", waiting for each, so that errors name it. Empty: the
   /// environment variable TESSERA_CUDA, if it is set, otherwise "graph".
   std::string cudaMode = {};
-  /// Who computes products of matrices on a GPU, the generated kernel or
-  /// cuBLASLt: "on", the faster one by timing them for two seconds at most when
-  /// an artifact is loaded; a number, by so many seconds; "off", by their size;
-  /// "generated". Empty: the environment variable TESSERA_TUNE, if it is set,
-  /// otherwise "on".
+  /// Which implementation computes a matmul on a GPU, the generated kernel or
+  /// cuBLASLt. "on": the faster one, timed for at most two seconds when an
+  /// artifact is loaded. A number: the same, for at most so many seconds.
+  /// "off": chosen by size. "generated": always the generated kernel. Empty:
+  /// the environment variable TESSERA_TUNE if it is set, otherwise "on".
   std::string tune = {};
 };
 

@@ -8,7 +8,7 @@
 
 namespace tessera::hal {
 
-/// A step of the program as the profile shows it. The texts point into the
+/// A step of the program as the profile shows it. The strings point into the
 /// artifact.
 struct ProfiledStep {
   std::string_view what;   ///< the kernel's name, "copy", "all_reduce", …

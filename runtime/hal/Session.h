@@ -21,7 +21,7 @@
 namespace tessera::hal {
 
 /// A tensor of the state, or an input or output of a program, as this rank has
-/// it. Texts and shape point into the artifact.
+/// it. Strings and shape point into the artifact.
 struct TensorInfo {
   std::string_view name; ///< the checkpoint's name
   artifact::ElementType type;
@@ -76,23 +76,25 @@ public:
   /// The code object that was chosen.
   std::string_view target() const { return executable->target(); }
   MemoryPlan memory() const;
-  /// How much of memory().peak() this process has touched so far: what of its
-  /// resident memory is planned. Zero for memory that is not the host's.
+  /// How much of memory().peak() this process has touched so far, that is, the
+  /// planned part of its resident memory. Zero for device memory.
   StatusOr<std::uint64_t> residentBytes() const;
 
   bool hasProgram(std::string_view program) const;
   /// Runs a program to its end. The state is zero until "init" or writeState.
   Status run(std::string_view program);
 
-  /// In the artifact's order. An unknown program has none. Where the rank's
-  /// ranges start ("mesh.offsets") is no input: the session writes it.
+  /// In the artifact's order. An unknown program has none. The offsets of the
+  /// rank's shards ("mesh.offsets") are not among the inputs: the session
+  /// writes them.
   std::span<const TensorInfo> state() const { return stateTensors; }
   std::span<const TensorInfo> inputs(std::string_view program) const;
   std::span<const TensorInfo> outputs(std::string_view program) const;
-  /// Null where there is no such tensor.
+  /// Null if the tensor does not exist.
   const TensorInfo *findState(std::string_view name) const;
 
-  /// Part of a state tensor, from byte `offset` of it. The part must lie in it.
+  /// Part of a state tensor, from byte `offset` of it. The part must be within
+  /// the tensor.
   Status readState(std::string_view name, std::span<std::byte> to,
                    std::uint64_t offset = 0) const;
   Status writeState(std::string_view name, std::span<const std::byte> from,

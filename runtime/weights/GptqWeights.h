@@ -6,6 +6,7 @@
 //   X.qzeros   I32 [in / group, out × bits / 32]  the zero point, or (in the
 //                                                 first version) 1 less
 //   X.g_idx    I32 [in]                      which group a column is in
+//
 // Supported if groups are consecutive columns (`"desc_act": false`). If the
 // layout has no zero points (`"sym": true`), they must be the middle value.
 // Otherwise they are of the first version, and 1 is added to whole words, with

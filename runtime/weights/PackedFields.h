@@ -42,8 +42,8 @@ StatusOr<std::vector<T>> readAll(const SafetensorsModel::Location &at) {
 /// that follow each other.
 struct ZeroOrder {
   int64_t ofGroup, ofWord; ///< from one to the next, in words
-  std::span<const int64_t> rows =
-      {}; ///< for each field of a word, from the lowest bits; empty: in order
+  /// For each field of a word, from the lowest bits; empty: in order.
+  std::span<const int64_t> rows = {};
 };
 
 /// Of zero points the words that hold those of all rows of a group.

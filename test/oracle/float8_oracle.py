@@ -281,7 +281,7 @@ def check_refused(binaries, folder, checkpoint, family):
     scale = name + "_scale_inv"
     dtype, shape, data = whole[name]
     for what, words, tensors, more in [
-            ("missing", f"is F8_E4M3 and has no '{name}_scale'",
+            ("missing", f"is F8_E4M3 and lacks its scales, '{name}_scale'",
              {scale: None}, {}),
             ("nan", "is NaN at [0, 0]",
              {name: (dtype, shape, bytes([0x7F]) + data[1:])}, {}),

@@ -120,8 +120,8 @@ private:
 };
 
 template <typename T> Owned<T>::~Owned() {
-  // After an error that ended the context its things are gone; nobody is left
-  // to be told.
+  // After an error that destroyed the context, its objects are gone, too; a
+  // destructor cannot report that.
   if (gpu)
     (void)gpu->enter([&] { return (*destroy)(value); });
 }

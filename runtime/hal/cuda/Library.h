@@ -1,4 +1,4 @@
-// cuBLASLt, loaded while the program runs, and products of matrices by it.
+// cuBLASLt, loaded at run time, and matmuls by it.
 #pragma once
 #include "runtime/artifact/ArtifactReader.h"
 #include "runtime/hal/cuda/Gpu.h"
@@ -60,8 +60,8 @@ struct ProductAlignment {
 /// strides is 1.
 class Product {
 public:
-  /// Null if the library has no such product: operands of two types, fp32
-  /// operands with a result of bf16, elements that lie on each other.
+  /// Null if the library does not support the matmul: operands of two types,
+  /// fp32 operands with a bf16 result, elements that overlap.
   static StatusOr<std::unique_ptr<Product>>
   create(std::shared_ptr<const Library> library, const artifact::Kernel &kernel,
          const ProductAlignment &alignment);

@@ -121,7 +121,8 @@ public:
       say(toView(use.launch.kernel->name()), status.message());
   }
 
-  /// What people are told; `missing` is why there is no library, if so.
+  /// The summary for display; `missing` says why the library is absent, if it
+  /// is.
   std::string finish(std::string_view missing);
 
 private:
@@ -145,7 +146,7 @@ private:
   std::optional<double> timeOf(Trial &trial, const Contest &contest,
                                const Way &way, const Results &expected);
   Status take(const Way &way, const Contest &contest, bool hasRun);
-  /// The first thing that went wrong; people are told one line.
+  /// Records the first failure only; the summary has one line.
   void say(std::string_view what, std::string_view message) {
     if (trouble.empty())
       trouble = fmt::format("{}: {}", what, message);

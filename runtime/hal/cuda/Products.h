@@ -28,7 +28,8 @@ inline constexpr std::uint64_t kLibraryFlops = std::uint64_t(1) << 30;
 /// DeviceOptions.tune or TESSERA_TUNE.
 StatusOr<Tuning> parseTuning(const DeviceOptions &options);
 
-/// The library's products that an executable uses, and what people are told.
+/// The matmuls that the library computes for an executable, and a summary of
+/// the choices for display.
 class Products {
 public:
   /// For each kernel of `code` that is a product or has variants: leaves it as

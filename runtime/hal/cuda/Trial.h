@@ -26,8 +26,8 @@ using Results = std::vector<Written>;
 class Trial {
 public:
   /// Takes memory for the arguments of one instance of the launch, and for
-  /// pushing them out of the L2 cache. They hold random numbers in [-1, 1),
-  /// those that are no floats zeros.
+  /// pushing them out of the L2 cache. Float arguments hold random numbers in
+  /// [-1, 1), others zeros.
   /// `kernels` follows DeviceCode.kernels and outlives the trial.
   static StatusOr<Trial> create(const std::shared_ptr<Gpu> &gpu,
                                 const LaunchCommand &launch,

@@ -216,12 +216,12 @@ Status Block::findLeftovers() const {
   for (const auto &[offset, barrier] : barriers)
     if (!barrier.incoming.empty())
       return Status::error("{}ends while {} bulk copies are in flight for the "
-                           "mbarrier at offset {}, which nobody waits for",
+                           "mbarrier at offset {}, which no thread waits for",
                            where, barrier.incoming.size(), offset);
   for (std::size_t id = 0; id < named.size(); ++id)
     if (named[id].arrived)
       return Status::error("{}ends while {} of {} threads have come to barrier "
-                           "{}, which nobody waits at",
+                           "{}, at which no thread waits",
                            where, named[id].arrived, named[id].expected, id);
   for (std::size_t i = 0; i < warps.size(); ++i) {
     const Warp &warp = warps[i];

@@ -78,7 +78,7 @@ private:
   /// A bulk copy: one box of a tensor, or bytes that lie one after another.
   struct BulkCopy {
     std::size_t offset = 0, bytes = 0; ///< in shared memory
-    std::byte *global = nullptr;       ///< where there is no box
+    std::byte *global = nullptr;       ///< unless there are boxes
     std::optional<device::TensorBoxes> boxes;
     std::array<std::int32_t, 5> at{};
     bool adds = false;
@@ -154,7 +154,8 @@ private:
     unsigned number = 0;
     unsigned knows = 0;
     std::size_t offset = 0;
-    unsigned behind = 0; ///< threads that it woke and that have not run since
+    unsigned notResumed =
+        0;               ///< threads that it woke and that have not run since
     bool fenced = false; ///< the copy engine has seen it
     std::vector<unsigned> waiting;
     std::vector<BulkCopy> incoming;

@@ -97,8 +97,8 @@ void Block::issue(const std::byte *lanes) {
 
 //===--- operands ---------------------------------------------------------===//
 
-// Where the operands lie in shared memory; errors belong to the thread that
-// issues.
+// Finds the operands in shared memory; errors are attributed to the issuing
+// thread.
 void Block::findOperands(Product &product) {
   const auto &same = product.same;
   std::string what = describeProduct(same);

@@ -94,7 +94,7 @@ public:
   explicit Walk(Commands &code);
   /// From the start, wherever the last walk stopped.
   void restart();
-  /// The next command that is no loop's, null after the last one.
+  /// The next command other than a loop, null after the last one.
   const Command *next();
 
 private:

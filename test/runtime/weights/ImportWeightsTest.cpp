@@ -329,9 +329,8 @@ TEST(ImportWeights, RoundsFloatsOf8BitsAsTheBf16TheyAre) {
   alone.write(path);
   EXPECT_EQ(importWeights(directory.path, model).message(),
             "'x.weight' in '" + path +
-                "' is F8_E4M3 and has no 'x.weight_scale' or "
-                "'x.weight_scale_inv' beside it, without which it says "
-                "nothing; give a checkpoint that has them");
+                "' is F8_E4M3 and lacks its scales, 'x.weight_scale' or "
+                "'x.weight_scale_inv'; give a checkpoint that has them");
 }
 
 TEST(ImportWeights, Of8BitFloatsOnlyMatricesAreRead) {
