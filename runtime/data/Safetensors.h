@@ -74,7 +74,7 @@ struct SafetensorsEntry {
   std::vector<uint64_t> shape;
   uint64_t begin; ///< first byte, from the end of the header
   uint64_t end;   ///< one past the last byte
-  /// Null: they lie in the file. Otherwise only end - begin means something.
+  /// Null: the bytes are in the file. Otherwise only end - begin is meaningful.
   std::shared_ptr<const TensorSource> source = {};
 };
 
@@ -148,7 +148,7 @@ Status writeSafetensors(SafetensorsSink &sink,
 
 /// A model's weights: one .safetensors file, a directory with
 /// model.safetensors, or one with model.safetensors.index.json and its shards.
-/// Weights of F8_E4M3 with scales are there as the bf16 that they stand for
+/// Weights of F8_E4M3 with scales are presented dequantized to bf16
 /// (Float8Weights.h), without their scales.
 class SafetensorsModel {
 public:
@@ -171,9 +171,9 @@ public:
 private:
   Status addShards(const std::string &directory, const std::string &indexPath);
   /// Puts bf16 in the place of 8-bit floats.
-  Status widenFloat8(const std::string &directory);
+  Status dequantizeFloat8(const std::string &directory);
   std::vector<std::unique_ptr<SafetensorsFile>> opened;
-  std::vector<std::unique_ptr<SafetensorsEntry>> widened;
+  std::vector<std::unique_ptr<SafetensorsEntry>> dequantized;
   std::map<std::string, Location, std::less<>> byName;
   std::string readAs;
 };

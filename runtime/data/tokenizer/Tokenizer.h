@@ -24,7 +24,7 @@
 
 namespace tessera::tokenizer {
 
-/// What a token stands for.
+/// A token's content.
 struct TokenText {
   /// For a decoder of bytes those, otherwise the text in the file.
   std::string bytes;
@@ -107,8 +107,8 @@ public:
   /// beginning-of-text token, or BERT's [CLS] and [SEP].
   std::vector<uint32_t> encodeFramed(std::string_view text,
                                      SpecialText special = SpecialText::Parse);
-  /// Cuts what encodeFramed gave to `most` tokens: the text loses its end, and
-  /// keeps the tokens behind it. False: so few hold no text.
+  /// Truncates the result of encodeFramed to `most` tokens: the text loses its
+  /// end, the suffix stays. False if `most` leaves no room for text.
   bool cutFramed(std::vector<uint32_t> &ids, size_t most) const;
 
 private:
@@ -127,7 +127,7 @@ private:
 inline constexpr size_t maxPieceBytes = 16 << 20;
 
 /// The bytes of a sequence of ids, which need not be valid UTF-8 where tokens
-/// are bytes. Ids without a token stand for nothing.
+/// are bytes. Ids without a token are skipped.
 std::string decodeBytes(const Tokenizer &tokenizer,
                         std::span<const uint32_t> ids,
                         bool skipSpecial = false);

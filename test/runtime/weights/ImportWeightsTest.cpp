@@ -231,7 +231,7 @@ TEST(ImportWeights, ReadsShardedModels) {
   EXPECT_NE(index("model-00002-of-00002.safetensors",
                   "model-00002-of-00002.safetensors")
                 .message()
-                .find("does not hold it"),
+                .find("which does not have it"),
             std::string::npos);
   EXPECT_NE(index("absent.safetensors", "model-00002-of-00002.safetensors")
                 .message()
