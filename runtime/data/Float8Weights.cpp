@@ -106,8 +106,8 @@ private:
           std::min<uint64_t>(columns - column, bytes.size() - i);
       auto part = bytes.subspan(i, count);
       TESSERA_RETURN_IF_ERROR(
-          byTables ? widenByTables(part, row, column, to + 2 * i, tables)
-                   : widenEach(part, row, column, to + 2 * i));
+          byTables ? dequantizeByTables(part, row, column, to + 2 * i, tables)
+                   : dequantizeEach(part, row, column, to + 2 * i));
       i += count;
     }
     return Status::success();
@@ -127,8 +127,8 @@ private:
     }
   }
 
-  Status widenEach(std::span<const std::byte> bytes, uint64_t row,
-                   uint64_t column, std::byte *to) const {
+  Status dequantizeEach(std::span<const std::byte> bytes, uint64_t row,
+                        uint64_t column, std::byte *to) const {
     const uint64_t begin = column / blocks.columns,
                    end = (column + bytes.size() - 1) / blocks.columns + 1;
     auto read = readScales(row / blocks.rows, begin, end);
@@ -144,8 +144,9 @@ private:
     return Status::success();
   }
 
-  Status widenByTables(std::span<const std::byte> bytes, uint64_t row,
-                       uint64_t column, std::byte *to, Tables &tables) const {
+  Status dequantizeByTables(std::span<const std::byte> bytes, uint64_t row,
+                            uint64_t column, std::byte *to,
+                            Tables &tables) const {
     const uint64_t begin = column / blocks.columns,
                    end = (column + bytes.size() - 1) / blocks.columns + 1;
     if (!tables.have(row / blocks.rows, begin, end))

@@ -32,8 +32,9 @@ TESSERA_DEVICE void initBarrier(Barrier &barrier, int arrivals) {
 #endif
 }
 
-/// By the thread that made barriers, behind the last one: the copy engine sees
-/// them. Other threads do after a barrier of the block. fence.mbarrier_init
+/// Called by the thread that initialized mbarriers, after the last one: makes
+/// them visible to the copy engine. Other threads see them after a barrier of
+/// the block. fence.mbarrier_init
 TESSERA_DEVICE void fenceBarriers() {
 #if defined(__CUDACC__)
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");

@@ -61,10 +61,10 @@ template <int Stages, int Consumers> struct Pipeline {
       arrive(empty(held));
     held = taken;
   }
-  /// Between the start of a product on the last stage and the wait for it: what
-  /// stands before is computed while the product goes on. The stage is full
-  /// already, so nobody waits; but ptxas, which would move all of that behind
-  /// the product, moves nothing across the branch.
+  /// Called between the start of a matmul on the last stage and the wait for
+  /// it: the code before this call overlaps with the matmul. The stage is full
+  /// already, so this does not wait; but ptxas, which would otherwise move that
+  /// code after the matmul, moves nothing across the branch.
   TESSERA_DEVICE void meanwhile() const {
     tessera::device::await(full(taken), next.parity ^ (next.stage == 0));
   }
@@ -84,7 +84,7 @@ template <int Consumers> struct Turns {
   static constexpr int kFirst = 2, kThreads = 2 * 128;
   static_assert(Consumers > 1, "a turn is for somebody else, too");
 
-  /// Before the first turn and behind the last one.
+  /// Called before the first turn and after the last one.
   TESSERA_DEVICE static void begin() {
     if (warpgroup() == Consumers - 1)
       arrive(kFirst, kThreads);

@@ -1,11 +1,11 @@
 // The emulated GPU as a kernel sees it. Generated kernels, compiled for the
-// host, find here what CUDA gives them in hardware: who they are, barriers,
-// exchange between the lanes of a warp, shared memory, copies that land late.
-// The machine runs one block at a time; its threads are fibers, so between two
-// calls of this interface a thread runs alone.
+// host, get from it what CUDA provides in hardware: block and thread indices,
+// barriers, exchange between the lanes of a warp, shared memory, asynchronous
+// copies. The machine runs one block at a time; its threads are fibers, so
+// between two calls of this interface a thread runs alone.
 //
-// Its rules are stricter than a GPU's: memory that nobody wrote holds NaN, a
-// copy lands no earlier than it must, threads take turns at random. What works
+// Its rules are stricter than a GPU's: unwritten memory holds NaN, a copy lands
+// as late as possible, threads are scheduled at random. A kernel that works
 // here for several seeds waits for everything that it reads.
 #pragma once
 #include "runtime/device/TensorMap.h"
@@ -101,9 +101,9 @@ public:
 
   /// Bulk copies into shared memory: of one box of a tensor, whose first
   /// element is `at` (innermost dimension first; elements out of bounds are
-  /// zeros), or of `bytes` bytes. What was there is lost at once. They land
-  /// when a thread waits for the barrier, on which they complete their bytes;
-  /// never all at once, and none that nobody has to see yet.
+  /// zeros), or of `bytes` bytes. The previous contents are lost when the copy
+  /// is issued. Copies land when a thread waits for the barrier, on which they
+  /// complete their bytes: never all at once, and no more than that wait needs.
   virtual void loadBox(void *target, const TensorMap &map,
                        const std::int32_t *at, unsigned rank,
                        void *barrier) = 0;
