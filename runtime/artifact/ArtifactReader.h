@@ -24,8 +24,8 @@ public:
   static StatusOr<ArtifactReader> open(const std::string &path);
 
   /// Reads a bare FlatBuffer without footer, which must outlive the reader and
-  /// be aligned to 16 bytes. `name` stands for the path in errors. For tests
-  /// and for a compiler that checks its own output.
+  /// be aligned to 16 bytes. `name` replaces the path in errors. For tests and
+  /// for a compiler that checks its own output.
   static StatusOr<ArtifactReader> fromBytes(std::span<const std::byte> bytes,
                                             std::string name);
 

@@ -1,4 +1,4 @@
-// What the files of the validator share; nobody else includes this.
+// Shared by the files of the validator; nothing else includes this.
 #pragma once
 #include "runtime/artifact/Artifact_generated.h"
 #include "runtime/artifact/ElementTypes.h"
@@ -27,8 +27,8 @@ public:
     return Status::error(format, std::forward<Args>(args)...);
   }
 
-  /// What ranks of a share look at is bounded by this in all: nobody waits for
-  /// a hostile file. False once it is too much.
+  /// Bounds the work over all ranks of all shares, so that a hostile file
+  /// cannot make validation slow. False once the limit is exceeded.
   bool lookAtRanks(std::uint64_t ranks) {
     looks += ranks;
     return looks <= kMaxLooks;
@@ -93,9 +93,9 @@ template <typename Enum> bool isKnown(Enum value) {
   return value >= Enum::MIN && value <= Enum::MAX;
 }
 
-/// Whether the elements lie at multiples of their size. The FlatBuffers
-/// verifier (2.0.8) looks only at the alignment of a vector's length; its
-/// builder aligns no elements where there are none.
+/// Whether the elements are aligned to their size. The FlatBuffers verifier
+/// (2.0.8) looks only at the alignment of a vector's length; its builder aligns
+/// no elements where there are none.
 template <typename T> bool isAligned(const flatbuffers::Vector<T> *vector) {
   return !vector || vector->size() == 0 ||
          reinterpret_cast<std::uintptr_t>(vector->Data()) % sizeof(T) == 0;
@@ -106,7 +106,7 @@ std::uint64_t spaceBytes(const Share &share, const Program &program,
                          Space space);
 
 /// 1 to kMaxNameBytes graphic ASCII characters without quotes and backslashes:
-/// what can stand in any error line, JSON or file name unescaped.
+/// valid unescaped in error lines, JSON and file names.
 bool isName(std::string_view text);
 /// [A-Za-z_][A-Za-z0-9_]*, at most kMaxNameBytes.
 bool isIdentifier(std::string_view text);
@@ -117,7 +117,7 @@ bool isText(std::string_view text);
 /// A name for an error line: itself if it is fit to print.
 std::string_view printable(std::string_view text);
 
-/// A list of tensors that must lie in `space` with one of two roles.
+/// A list of tensors that must be in `space` with one of two roles.
 struct TensorList {
   const flatbuffers::Vector<flatbuffers::Offset<Tensor>> *tensors;
   std::string_view what; // "state tensor"
@@ -130,7 +130,7 @@ Status validateTensors(ShareChecker &share, const TensorList &list);
 Status validateCode(Checker &checker, const DeviceCode &code);
 Status validateProgram(ShareChecker &share, const DeviceCode &code,
                        const Program &program);
-/// All of it but its arguments' places.
+/// All of it except the offsets of its arguments.
 Status validateCollective(ShareChecker &share, const Collective &collective);
 /// The mesh, and that every rank is in exactly one share.
 Status validateMesh(Checker &checker);

@@ -24,7 +24,7 @@ struct ShardingRow {
   std::uint64_t rankBytes = 0;         ///< of the rank that has most of it
 };
 
-/// The state of all ranks, a parameter's optimizer state behind it.
+/// The state of all ranks; a parameter's optimizer state follows it.
 std::vector<ShardingRow> shardingRows(const Artifact &artifact);
 
 /// "[768, 3 x 4/tensor x 64]": the whole shape, each dimension with what it is

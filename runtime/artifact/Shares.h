@@ -1,6 +1,6 @@
-// Which elements of a tensor a rank has, and how they lie in its share: what
-// Artifact.mesh, Cut and DimCut mean. The compiler's
-// passes/sharding/Placement.h says the same.
+// Which elements of a tensor a rank has, and their order in its local tensor:
+// the meaning of Artifact.mesh, Cut and DimCut. The compiler's
+// passes/sharding/Placement.h defines the same.
 #pragma once
 #include "runtime/artifact/Artifact_generated.h"
 

@@ -93,8 +93,8 @@ Steps ringGather(std::byte *buffer, const Parts &parts, Traffic &traffic) {
   }
 }
 
-/// The same from `own` in ⌈log₂ n⌉ rounds, by way of staging, in which parts
-/// lie in the order me, me + 1, …: each round sends all that is there.
+/// The same from `own` in ⌈log₂ n⌉ rounds, by way of staging, which holds parts
+/// in the order me, me + 1, …: each round sends all parts received so far.
 Steps logarithmicGather(const std::byte *own, std::byte *buffer,
                         const Parts &parts, Traffic &traffic,
                         Staging &staging) {

@@ -40,8 +40,9 @@ public:
   int member() const;
   int id() const;
 
-  /// Takes the memory beside its buffers that the collective will need, so that
-  /// none is taken later. Not while a collective of the channel is under way.
+  /// Allocates the staging memory that the collective will need, so that none
+  /// is allocated later. Must not be called while a collective of the channel
+  /// is in flight.
   Status prepare(const Collective &collective);
   /// The collective and its buffers must stay as they are until wait(). An
   /// error says why it cannot be done, or why the world ended.

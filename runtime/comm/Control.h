@@ -1,5 +1,5 @@
-// Short messages beside the collectives: questions where somebody is, answers,
-// and the news that the world ends.
+// Short control messages between ranks: where another rank is, the answers, and
+// that the world ends.
 #pragma once
 #include "runtime/comm/Transport.h"
 
@@ -34,8 +34,8 @@ struct ControlMessage {
   std::string_view text() const;
 };
 
-/// Sends and receives them. Errors are left to the collectives that meet them
-/// too: who cannot be told is not told.
+/// Sends and receives them. Ignores errors, since the collectives meet and
+/// report the same errors.
 class ControlLine {
 public:
   explicit ControlLine(Transport &transport) : transport(transport) {}

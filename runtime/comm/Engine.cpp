@@ -73,7 +73,7 @@ StatusOr<Channel *> Engine::open(int id, Group group) {
   const std::optional<int> me = group.memberOf(myRank);
   if (!me)
     return Status::error("rank {} opens a channel of the group {}, of which it "
-                         "is no member",
+                         "is not a member",
                          myRank, group.text());
   std::lock_guard lock(mutex);
   auto [state, isNew] = states.try_emplace(id);
@@ -152,9 +152,9 @@ Status Engine::leave() {
   {
     std::lock_guard lock(mutex);
     if (!tickets.empty())
-      return Status::error("rank {} leaves with {} collectives that nobody "
-                           "waited for",
-                           myRank, tickets.size());
+      return Status::error(
+          "rank {} leaves with {} collectives that it did not wait for", myRank,
+          tickets.size());
   }
   // By a barrier, so that who is late or gone is named.
   const Collective last = Collective::barrier();
@@ -165,7 +165,7 @@ Status Engine::leave() {
   stopThread();
   TESSERA_RETURN_IF_ERROR(left);
   hasLeft = true;
-  control.close(); // answers that nobody waits for any more
+  control.close(); // answers that are no longer needed
   return transport->finish();
 }
 

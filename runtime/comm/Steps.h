@@ -6,8 +6,9 @@
 
 namespace tessera::comm {
 
-/// An algorithm under way. Does nothing until it is resumed or awaited. An
-/// exception (no memory) comes out of whoever resumed it, and ends it.
+/// A running algorithm, as a coroutine. Does nothing until it is resumed or
+/// awaited. An exception (out of memory) ends it and propagates to the caller
+/// that resumed it.
 class [[nodiscard]] Steps {
 public:
   struct promise_type {

@@ -1,7 +1,7 @@
 // The messages of one collective on one rank. The first message to each member
 // is preceded by a header that says which collective it belongs to, and the
-// header is compared before the bytes behind it are received: two members that
-// make different calls find out and no buffer is touched.
+// header is compared before the bytes after it are received: if two members
+// make different calls, both get an error and no buffer is written.
 #pragma once
 #include "runtime/comm/Collective.h"
 #include "runtime/comm/Transport.h"
@@ -16,7 +16,7 @@ namespace tessera::comm {
 struct Header {
   static constexpr std::uint64_t kMagic = 0x31'6d'6d'6f'63'73'73'74;
   std::uint64_t magic = kMagic;
-  std::uint64_t bytes = 0; ///< of the message behind it
+  std::uint64_t bytes = 0; ///< of the message after it
   Signature signature;
 };
 
@@ -68,7 +68,7 @@ public:
   /// Forgets what is under way; nothing is received any more.
   void abandon();
   bool isSettled() const { return transfers.empty(); }
-  /// Who waits for that; null if nobody does.
+  /// The coroutine that waits for that; null if none.
   std::coroutine_handle<> takeWaiting() {
     return std::exchange(waiting, nullptr);
   }

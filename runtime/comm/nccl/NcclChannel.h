@@ -8,9 +8,9 @@
 
 namespace tessera::comm::nccl {
 
-/// The same members as a host channel, which it needs beside it: NCCL's id goes
-/// round there, and there members compare what they call and are watched while
-/// the GPU works.
+/// The members of a host channel, which it needs as well: over that members
+/// exchange NCCL's id, compare their calls, and are watched while the GPU
+/// works.
 ///
 /// Sums of floats are in the order that NCCL chooses for a job's shape, not in
 /// that of members.
