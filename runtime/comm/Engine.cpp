@@ -165,7 +165,7 @@ Status Engine::leave() {
   stopThread();
   TESSERA_RETURN_IF_ERROR(left);
   hasLeft = true;
-  control.close(); // answers that are no longer needed
+  control.close(); // drops pending answers
   return transport->finish();
 }
 

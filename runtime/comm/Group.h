@@ -13,8 +13,8 @@ namespace tessera::comm {
 /// rankOf(m). All members must name the same ranks in the same order.
 class Group {
 public:
-  /// An error if there are no ranks, one is outside of [0, worldSize) or one is
-  /// duplicate.
+  /// An error if `ranks` is empty, has duplicates or has one outside of [0,
+  /// worldSize).
   static StatusOr<Group> of(std::vector<int> ranks, int worldSize);
   /// All ranks; rank r is member r.
   static Group world(int size);

@@ -24,7 +24,7 @@ public:
   virtual int size() const = 0;
 
   /// Starts sending a message of any length to another rank. The bytes must
-  /// stay until test() says that they are no longer needed. 0 <= tag < 32768.
+  /// stay until test() says that it has read them. 0 <= tag < 32768.
   virtual StatusOr<Request> send(int to, int tag,
                                  std::span<const std::byte> bytes) = 0;
   /// Expects a message of exactly this length from another rank.

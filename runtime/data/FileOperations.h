@@ -1,5 +1,5 @@
-// The file operations that make a run's files durable, behind an interface, so
-// that a test can inject a failure, a torn write or a power cut at each.
+// The file operations that make a run's files durable, as an interface, so that
+// a test can inject a failure, a torn write or a power cut at each.
 #pragma once
 #include "runtime/support/Status.h"
 

@@ -240,7 +240,7 @@ StatusOr<std::optional<Float8Blocks>> blocksAt(const std::string &path,
 }
 
 /// The block size in quantization_config of a directory's config.json; none if
-/// it has none, or if there is no such file.
+/// the setting or the file is absent.
 StatusOr<std::optional<Float8Blocks>>
 readFloat8Blocks(const std::string &directory) {
   const std::string path =

@@ -92,7 +92,7 @@ bool needs(const artifact::CodeObject &code, std::string_view feature) {
   return false;
 }
 
-/// If the bf16 dot-product instruction is slow and there are no matrix
+/// If the bf16 dot-product instruction is slow and the processor lacks matrix
 /// registers, a bf16 program runs faster with code that upcasts, if the
 /// artifact has it.
 StatusOr<const artifact::CodeObject *>
