@@ -8,8 +8,8 @@
 //   artifact  the finished FlatBuffer of Artifact.fbs
 //   footer    the last kFooterBytes of the file
 //
-// Both kinds of file end in the footer, so a cut or a flipped bit is found
-// before a single offset of the artifact is followed.
+// Both kinds of file end in the footer, so truncation and flipped bits are
+// found before any offset of the artifact is followed.
 #pragma once
 #include <bit>
 #include <cstddef>

@@ -37,7 +37,7 @@ public:
   const Artifact &artifact;
   const std::byte *at = nullptr;
   std::optional<Mesh> mesh; ///< once it was checked
-  /// Tensors of the state, and who has them, of the shares that were compared.
+  /// Tensors of the state of the shares compared so far, with their shares.
   std::map<std::string_view,
            std::vector<std::pair<const Tensor *, const Share *>>>
       stateByName;
@@ -47,7 +47,7 @@ private:
   std::uint64_t looks = 0;
 };
 
-/// A share whose ranks were checked, and what its ranks have in common.
+/// Checks what all ranks of a share, which were checked, have in common.
 class ShareChecker {
 public:
   ShareChecker(Checker &checker, const Share &share)
@@ -58,8 +58,8 @@ public:
   /// Sets `size` to the size of every rank's range of the factor, whose axes
   /// were checked. An error where they differ.
   Status sizeOf(const Cut &cut, std::uint64_t &size);
-  /// Sets `members` to the numbers that the share's ranks have among those who
-  /// differ along these axes alone, increasing.
+  /// Sets `members` to the member numbers of the share's ranks in groups along
+  /// these axes, increasing.
   Status membersOf(const flatbuffers::Vector<std::uint32_t> &axes,
                    const std::vector<std::uint32_t> *&members);
 
@@ -132,18 +132,18 @@ Status validateProgram(ShareChecker &share, const DeviceCode &code,
                        const Program &program);
 /// All of it except the offsets of its arguments.
 Status validateCollective(ShareChecker &share, const Collective &collective);
-/// The mesh, and that every rank is in exactly one share.
+/// Checks the mesh, and that every rank is in exactly one share.
 Status validateMesh(Checker &checker);
-/// What a share's ranks have to agree about: the factors of "mesh.offsets".
+/// Checks that a share's ranks agree on the factors of "mesh.offsets".
 Status validateOffsets(ShareChecker &share);
-/// That the programs of two shares differ in nothing but sizes, and what their
-/// states have in common neither.
+/// Checks that the programs of two shares, and their common state, differ only
+/// in sizes.
 Status validateAgreement(Checker &checker, const Share &first,
                          const Share &other);
-/// That the shares together have all of every tensor of the state, once all of
-/// them were compared.
+/// Checks that all shares together have every element of the state, once all
+/// were compared.
 Status validateWholeState(Checker &checker);
-/// Whether one is the other, of the same whole tensor.
+/// Whether both are shards of the same whole tensor.
 bool isSameTensor(const Tensor &a, const Tensor &b);
 
 /// Reports the second of two tables of equal names.

@@ -64,8 +64,8 @@ inline constexpr std::uint32_t kWarpThreads = 32, kMaxBlockThreads = 1024;
 /// Of a block, static and dynamic: sm_90 has the most.
 inline constexpr std::uint64_t kMaxSharedBytes = 227 << 10;
 inline constexpr std::uint32_t kMaxRegisters = 255;
-/// In which the blocks of a launch are counted. A CPU hands them out from a
-/// 32-bit counter; a grid of CUDA is an int.
+/// Bits of the block count of a launch. A CPU assigns blocks from a 32-bit
+/// counter; a CUDA grid is an int.
 inline constexpr unsigned kCpuBlockBits = 32, kGpuBlockBits = 31;
 
 /// Where the buffer was read, for errors.

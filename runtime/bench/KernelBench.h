@@ -39,9 +39,9 @@ struct KernelTime {
 
 struct KernelBenchResult {
   std::string device, target, program;
-  /// The emulated GPU's times say nothing of a GPU's.
+  /// Times of the emulated GPU are meaningless.
   bool emulated = false;
-  /// Of the whole program as people run it, the median; 0: not measured.
+  /// The median of whole, unmodified runs of the program; 0: not measured.
   double programSeconds = 0;
   /// Read and written, by the device's own copy; 0: not measured.
   double copyBytesPerSecond = 0;
@@ -50,12 +50,12 @@ struct KernelBenchResult {
   std::vector<KernelTime> kernels; ///< most of the program's time first
 };
 
-/// Runs `init` where the artifact has it, draws every other input at random,
-/// and measures. State and results are worth nothing afterwards.
+/// Runs `init` if the artifact has it, draws every other input at random, and
+/// measures. State and results are meaningless afterwards.
 StatusOr<KernelBenchResult> benchKernels(const ArtifactReader &artifact,
                                          const KernelBenchOptions &options);
 
-/// For people, and the same as one JSON object.
+/// A table for display, and the same as one JSON object.
 std::string kernelBenchTable(const KernelBenchResult &result);
 std::string kernelBenchJson(const KernelBenchResult &result);
 

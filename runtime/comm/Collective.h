@@ -25,12 +25,12 @@ enum class CollectiveKind : std::uint8_t {
   exchange, ///< point to point; the only one that not all members enter
 };
 
-/// How elements of several members become one: always in the order of members,
-/// ((m0 ∘ m1) ∘ m2) ∘ …, whatever the timing, the algorithm and the cut, so
-/// results are the same bits on every run and all_reduce equals reduce_scatter
-/// with all_gather. bf16 and f16 are accumulated in fp32 and rounded once;
-/// integers wrap around. max and min of a NaN are NaN; of equal ones
-/// (-0 and 0), the earlier member's.
+/// How elements of several members are reduced: always in the order of members,
+/// ((m0 ∘ m1) ∘ m2) ∘ …, for any timing, algorithm and segmentation, so results
+/// have the same bits in every run and all_reduce equals reduce_scatter with
+/// all_gather. bf16 and f16 are accumulated in fp32 and rounded once; integers
+/// wrap around. max and min of a NaN are NaN; of equal ones (-0 and 0), the
+/// earlier member's.
 enum class Reduction : std::uint8_t { sum, max, min };
 
 /// One collective, or this rank's part in an exchange. Owns nothing but its

@@ -1,4 +1,4 @@
-// Which rank this process is, and who started it.
+// Which rank this process is, and the launcher that started it.
 #pragma once
 #include "runtime/support/Status.h"
 

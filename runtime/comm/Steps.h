@@ -47,7 +47,7 @@ public:
   bool done() const { return handle.done(); }
   std::coroutine_handle<> start() const { return handle; }
 
-  // co_await: runs to the end of these before the caller goes on.
+  // co_await: runs these steps to their end before the caller resumes.
   bool await_ready() const noexcept { return false; }
   std::coroutine_handle<> await_suspend(std::coroutine_handle<> caller) {
     handle.promise().caller = caller;

@@ -12,7 +12,7 @@
 
 namespace tessera::comm {
 
-/// Goes over the wire as it is: ranks of one job run the same executable.
+/// Sent as these bytes: ranks of one job run the same executable.
 struct Header {
   static constexpr std::uint64_t kMagic = 0x31'6d'6d'6f'63'73'73'74;
   std::uint64_t magic = kMagic;
@@ -63,16 +63,16 @@ public:
     return Awaiter{*this};
   }
 
-  /// Moves what can be moved. True if anything was; errors are final.
+  /// Makes progress. True if anything moved; errors are final.
   StatusOr<bool> advance();
-  /// Forgets what is under way; nothing is received any more.
+  /// Cancels all transfers; nothing is received any more.
   void abandon();
   bool isSettled() const { return transfers.empty(); }
   /// The coroutine that waits for that; null if none.
   std::coroutine_handle<> takeWaiting() {
     return std::exchange(waiting, nullptr);
   }
-  /// Ranks from which, or to which, a message is not through.
+  /// Ranks with an incomplete message from or to them.
   std::vector<int> openPeers() const;
 
 private:
@@ -82,7 +82,7 @@ private:
     bool sends;
     bool hasHeader;
     Phase phase = Phase::header;
-    bool isPosted = false; ///< request is under way
+    bool isPosted = false; ///< request is pending
     Request request = 0;
     Request headerRequest = 0; ///< of a send, whose data follows at once
     bool headerPosted = false;

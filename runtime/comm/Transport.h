@@ -10,7 +10,7 @@
 
 namespace tessera::comm {
 
-/// A message under way, named by the transport that made it. Spent when test()
+/// A pending message, named by the transport that made it. Invalid once test()
 /// was true or an error, and after cancel().
 using Request = std::uint32_t;
 
@@ -30,7 +30,7 @@ public:
   /// Expects a message of exactly this length from another rank.
   virtual StatusOr<Request> receive(int from, int tag,
                                     std::span<std::byte> bytes) = 0;
-  /// Whether the message is through. An error names the peer.
+  /// Whether the message is complete. An error names the peer.
   virtual StatusOr<bool> test(Request request) = 0;
   /// Abandons a message whose end will not be waited for. A receive no longer
   /// writes; a sent message may arrive or not, and its bytes must stay until

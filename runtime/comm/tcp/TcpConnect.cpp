@@ -19,14 +19,14 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr std::uint64_t kMagic = 0x31'70'63'74'73'73'74'31;
-/// How long somebody who connected may take to say who he is.
+/// How long a new connection may take to send its greeting.
 constexpr milliseconds kGreeting{2000};
 /// Between two attempts to reach a rank that may not listen yet.
 constexpr milliseconds kRetry{50};
 
 using Token = std::array<std::uint64_t, 2>;
 
-/// What a rank says first. They go over the wire as they are.
+/// A rank's greeting, sent as these bytes.
 struct Hello {
   std::uint64_t magic = kMagic;
   std::uint32_t size = 0, rank = 0;

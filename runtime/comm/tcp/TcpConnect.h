@@ -1,5 +1,5 @@
-// How ranks find one another without an MPI: rank 0 listens where everybody
-// knows, and tells the others where they are.
+// How ranks connect without an MPI: rank 0 listens at a known address and sends
+// all ranks each other's addresses.
 #pragma once
 #include "runtime/comm/Launch.h"
 
