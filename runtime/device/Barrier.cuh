@@ -87,7 +87,7 @@ TESSERA_DEVICE void await(Barrier &barrier, int parity) {
 }
 
 /// Which of `Count` stages is next, and the parity of its phase. A consumer
-/// waits for full[stage] with `parity`; the producer, who is one round ahead,
+/// waits for full[stage] with `parity`; the producer, which is one round ahead,
 /// for empty[stage] with `parity ^ 1`.
 template <int Count> struct Ring {
   int stage = 0, parity = 0;

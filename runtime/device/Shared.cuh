@@ -78,7 +78,8 @@ TESSERA_DEVICE void stagePacked(To to, const T *from, int64_t rowStride,
                                 int64_t rows = To::kRows,
                                 int64_t columns = To::kColumns) {
   constexpr int kChunks = To::kRowBytes / 16, kAll = To::kRows * kChunks;
-  // Few threads take many turns: all of their addresses at once would spill.
+  // With few threads there are many iterations: all of their addresses at once
+  // would spill.
   TESSERA_UNROLL_BY(8)
   for (int first = 0; first < kAll; first += Threads) {
     int i = first + thread();
@@ -101,9 +102,8 @@ TESSERA_DEVICE void stage(To to, const From *from, int64_t rowStride,
                           int64_t columns = To::kColumns) {
   using T = typename To::Element;
   constexpr int Rows = To::kRows, Columns = To::kColumns;
-  // Neighbouring threads read along the dimension that is contiguous. All
-  // threads take every turn: loops that they leave at different turns cost
-  // registers for finding together again.
+  // Adjacent threads read along the contiguous dimension. All threads execute
+  // every iteration: divergent loop exits cost registers for reconvergence.
   constexpr int kAll = Rows * Columns;
   bool alongRows = rowStride == 1 && columnStride != 1;
   TESSERA_UNROLL_BY(4)

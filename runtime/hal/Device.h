@@ -56,7 +56,7 @@ public:
   virtual const Profile *profile() const { return nullptr; }
 };
 
-/// Where a program's three spaces lie; each buffer at least as large as the
+/// The buffers of a program's three spaces; each at least as large as the
 /// program says. A space of zero bytes may be null.
 struct Bindings {
   Buffer *state = nullptr;
@@ -98,7 +98,7 @@ public:
   virtual ~Device() = default;
   /// "cpu", "null", "cuda-emu", "cuda:0".
   virtual std::string_view name() const = 0;
-  /// One line for people: model, features, threads.
+  /// One line for display: model, features, threads.
   virtual std::string describe() const = 0;
   /// `what` names the buffer in errors.
   virtual StatusOr<std::unique_ptr<Buffer>> allocate(std::uint64_t bytes,
@@ -108,7 +108,7 @@ public:
   virtual Status checkFree(std::uint64_t /*bytes*/) const {
     return Status::success();
   }
-  /// The part of the rank's share that this device runs. An error says what the
+  /// The section of the rank's share for this device. An error says what the
   /// artifact has instead, and how to compile what is missing.
   virtual StatusOr<const artifact::DeviceCode *>
   choose(const ArtifactReader &artifact) const = 0;

@@ -1,4 +1,4 @@
-// Where a program's time goes: totals for each step, and a trace to look at.
+// Profiles of programs: totals for each step, and a trace.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -39,9 +39,9 @@ public:
   std::uint64_t droppedEvents() const { return dropped; }
   std::uint64_t nanoseconds() const;
 
-  /// A table for people, steps of one kernel together, slowest first: share of
-  /// the time, milliseconds, runs, GFLOP/s and GB/s where known, and the origin
-  /// that took most of it.
+  /// A table for display, steps of one kernel together, slowest first: fraction
+  /// of the time, milliseconds, runs, GFLOP/s and GB/s where known, and the
+  /// origin that took most of it.
   std::string table() const;
 
 private:

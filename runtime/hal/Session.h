@@ -25,13 +25,13 @@ namespace tessera::hal {
 struct TensorInfo {
   std::string_view name; ///< the checkpoint's name
   artifact::ElementType type;
-  /// Of this rank's share; row-major; empty: a scalar.
+  /// Of the local tensor; row-major; empty: a scalar.
   std::span<const std::int64_t> shape;
   artifact::Role role;
   std::uint64_t offset; ///< in its space
   std::uint64_t bytes;
   bool decay; ///< weight decay applies
-  /// What the artifact says of it. Its cuts (Shares.h) tell which elements of
+  /// The tensor in the artifact. Its cuts (Shares.h) define which elements of
   /// the whole tensor these are.
   const artifact::Tensor *source;
 
@@ -60,7 +60,7 @@ struct SessionOptions {
 
 /// One rank of an artifact. Owns device, memory and loaded code. One thread at
 /// a time. After open(), nothing below allocates memory unless it returns an
-/// error or a text.
+/// error or a string.
 class Session {
 public:
   static StatusOr<std::unique_ptr<Session>> open(const std::string &path,
@@ -128,9 +128,9 @@ public:
                                              std::string_view what) {
     return owner->allocate(bytes, what);
   }
-  /// Records a program that was made by hand from the steps of one of this
-  /// session's, over the session's state and arena. Neither `io` nor the
-  /// program may be gone before the list, nor the session.
+  /// Records a program that the caller made from the steps of one of this
+  /// session's, over the session's state and arena. `io`, the program and the
+  /// session must outlive the list.
   StatusOr<std::unique_ptr<CommandList>> record(const artifact::Program &made,
                                                 Buffer &io,
                                                 const RecordOptions &options);

@@ -1,4 +1,4 @@
-// What a run reports: metrics.jsonl for programs, a progress line for people.
+// Metrics of a run: metrics.jsonl for programs, a progress line for display.
 #pragma once
 #include "runtime/support/Status.h"
 

@@ -25,9 +25,9 @@ struct RunMemory {
   std::string describe() const;
 };
 
-/// Sends between all ranks what makes a message layer take its buffers, which
-/// it does at the first large messages: so they are there when memory is
-/// measured. All ranks call it at the same time; nothing for one.
+/// Sends large messages between all ranks, so that the message layer has
+/// allocated its buffers when memory is measured. All ranks must call it at the
+/// same time; does nothing for one rank.
 Status fillMessageBuffers(TrainModel &model);
 
 /// Measures this process: what is resident now and not planned. `baseBytes`
@@ -35,13 +35,14 @@ Status fillMessageBuffers(TrainModel &model);
 StatusOr<RunMemory> measureRunMemory(const TrainModel &model,
                                      std::uint64_t baseBytes);
 
-/// What each rank said before its first step and what it held, in bytes.
+/// Bytes that a rank predicted before its first step, and its peak.
 struct RankMemory {
   std::uint64_t planned = 0, outside = 0;
   std::uint64_t peak = 0; ///< the largest resident memory so far
 };
 
-/// That of all ranks, in their order; all of them call it at the same time.
+/// The memory of all ranks, in order; all of them must call it at the same
+/// time.
 StatusOr<std::vector<RankMemory>> gatherMemory(TrainModel &model,
                                                const RunMemory &own);
 

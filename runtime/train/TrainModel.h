@@ -1,6 +1,7 @@
 // What the training loop, checkpoints and generation need of a compiled model.
-// SessionModel gives it over the runtime's Session; tests give it over a few
-// lines of arithmetic, so that faults and restarts are tried in milliseconds.
+// SessionModel implements it over the runtime's Session; tests implement it in
+// a few lines of arithmetic, so that faults and restarts are tested in
+// milliseconds.
 #pragma once
 #include "runtime/support/Status.h"
 #include "runtime/weights/ModelState.h"

@@ -36,29 +36,30 @@ struct ImageHead {
   uint64_t bytes = 0;           ///< of the weights
   std::vector<uint64_t> hashes; ///< of every kImageChunk of them
 };
-/// Of a file that somebody else may have written: its sizes are right and the
-/// weights are as long as it says. An error is one line with the path.
+/// Reads and checks the head of an untrusted file: its sizes are valid and the
+/// file has as many bytes of weights. An error is one line with the path.
 StatusOr<ImageHead> readImageHead(const std::string &path);
-/// The same of the first bytes of a file that has `fileBytes`; errors go on
+/// The same from the first bytes of a file of `fileBytes`; errors continue
 /// after its name.
 StatusOr<ImageHead> parseImageHead(std::string_view text, uint64_t fileBytes);
 
-/// Gives away the weights chunk by chunk, each when its hash is right.
+/// Passes the weights to `take`, chunk by chunk, each after its hash was
+/// checked.
 Status
 readImage(const std::string &path, const ImageHead &head,
           const std::function<Status(uint64_t offset,
                                      std::span<const std::byte> bytes)> &take);
 
 /// Fills `memory`, which begins on a huge page of a mapping of its own, from
-/// the file, if it has a key and a size like these and all hashes are right:
-/// by mapping where that gives huge pages, otherwise by reading. Pages that are
-/// written later are this process's own. An error leaves memory of zeros; a
-/// file that is not there is one with an empty message.
+/// the file, if it has a key and a size like these and all hashes are right: by
+/// mapping if that gives huge pages, otherwise by reading. Pages that are
+/// written later are private. An error leaves memory of zeros; a missing file
+/// is an error with an empty message.
 Status loadImage(const std::string &path, std::string_view key,
                  std::span<std::byte> memory);
 
-/// Writes the file, whole or not at all, also if the process ends meanwhile; an
-/// existing file is kept. An error if `stop` is requested.
+/// Writes the file, completely or not at all, also if the process ends during
+/// it; an existing file is kept. An error if `stop` is requested.
 Status storeImage(const std::string &path, std::string_view key,
                   std::span<const std::byte> memory, std::stop_token stop);
 

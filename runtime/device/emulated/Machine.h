@@ -22,11 +22,12 @@ enum class Access : std::uint8_t { read, write, readWrite };
 
 inline constexpr unsigned kWarp = 32;
 
-/// What the tensor cores take: a product of 32 bytes of depth.
+/// Element types of the tensor cores; an instruction multiplies 32 bytes of
+/// depth.
 enum class MatrixElement : std::uint8_t { bf16, f16, tf32, e4m3, e5m2 };
 
-/// A wgmma.mma_async as one lane hands it in: m64, n, and k = 32 bytes. What
-/// `Same` holds is the same for all lanes of the warp, and of the warpgroup.
+/// A wgmma.mma_async of one lane: m64, n, and k = 32 bytes. `Same` must be
+/// equal for all lanes of the warp and of the warpgroup.
 struct WarpgroupProduct {
   struct Same {
     MatrixElement elementA, elementB;
@@ -58,18 +59,18 @@ public:
   /// Arrives without waiting (bar.arrive).
   virtual void arrive(unsigned id, unsigned threads) = 0;
 
-  /// All lanes of the warp that `mask` names hand in `bytes` each, the same
-  /// number, at most 256; returns those of all lanes, `bytes` apart, lane 0
-  /// first, valid until this thread's next exchange. `what` names the
-  /// collective: lanes that meet in different ones are an error.
+  /// All lanes of the warp in `mask` contribute the same number of `bytes`, at
+  /// most 256; returns those of all lanes, `bytes` apart, lane 0 first, valid
+  /// until this thread's next exchange. `what` names the collective: lanes that
+  /// meet in different ones are an error.
   virtual const std::byte *exchange(unsigned mask, const void *mine,
                                     std::size_t bytes, const char *what) = 0;
 
-  /// Ends the launch with an error unless [address, address + bytes) lies
-  /// within one buffer of the launch that may be accessed thus, aligned.
+  /// Ends the launch with an error unless [address, address + bytes) is aligned
+  /// and within one buffer of the launch that allows the access.
   virtual void checkGlobal(const void *address, std::size_t bytes,
                            std::size_t alignment, Access access) = 0;
-  /// The same for the block's shared memory. Other threads may run meanwhile.
+  /// The same for the block's shared memory. May run other threads.
   virtual void checkShared(const void *address, std::size_t bytes,
                            std::size_t alignment) = 0;
 
@@ -85,9 +86,9 @@ public:
   virtual void initBarrier(void *barrier, unsigned arrivals) = 0;
   /// Shows this thread's new mbarriers to the copy engine.
   virtual void fenceBarriers() = 0;
-  /// One arrival, which also announces `bytes` that copies will bring.
+  /// One arrival, which also expects `bytes` of copies.
   virtual void arriveBarrier(void *barrier, std::uint32_t bytes) = 0;
-  /// Announces or, by copies that land, completes bytes without arriving.
+  /// Expects bytes, or completes them when copies land, without arriving.
   virtual void expectBytes(void *barrier, std::uint32_t bytes) = 0;
   virtual void completeBytes(void *barrier, std::uint32_t bytes) = 0;
   /// Until the phase of that parity has completed.

@@ -26,7 +26,7 @@ public:
 
   /// Calls body(begin, end, thread) until [0, blocks) is covered, each block
   /// once, and returns when all calls have; thread < threads(). How the range
-  /// is cut depends on timing.
+  /// is split depends on timing.
   template <typename Body> void parallelFor(std::uint32_t blocks, Body &&body) {
     using Callee = std::remove_reference_t<Body>;
     run(

@@ -1,5 +1,5 @@
-// One GPU as everything that lives on it shares it: the driver, its primary
-// context, one stream, and pinned memory for bytes from and to the host.
+// One GPU, shared by everything that uses it: the driver, its primary context,
+// one stream, and pinned memory for copies from and to the host.
 #pragma once
 #include "runtime/hal/cuda/Driver.h"
 

@@ -41,8 +41,8 @@ public:
   /// world's timeout.
   Status begin();
   Status end();
-  /// After an error, once the kernels' stream is empty: nothing is under way
-  /// afterwards.
+  /// After an error, once the kernels' stream is empty: waits until no
+  /// collective is in flight.
   void settle(Gpu &gpu);
 
 private:

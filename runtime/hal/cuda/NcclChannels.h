@@ -11,9 +11,9 @@ namespace tessera::hal::cuda {
 
 class NcclChannels {
 public:
-  /// Every rank calls it for its channels, when nothing is under way in them. A
-  /// channel gets NCCL if all of its members have the library; they ask one
-  /// another. An error if NCCL refuses, as it does two ranks on one GPU.
+  /// Every rank calls it for its channels, while nothing is in flight in them.
+  /// A channel uses NCCL if all of its members have the library, which they
+  /// compare. An error if NCCL fails, as with two ranks on one GPU.
   static StatusOr<std::unique_ptr<NcclChannels>>
   open(const MeshChannels &channels, std::shared_ptr<Gpu> gpu);
   ~NcclChannels();

@@ -82,7 +82,8 @@ StatusOr<Tuning> parseTuning(const DeviceOptions &options) {
 
 namespace {
 
-/// One who can do a kernel's work: itself, a variant, or a library's way.
+/// A candidate for a kernel's work: itself, a variant, or an algorithm of the
+/// library.
 struct Way {
   std::string name; ///< in files of choices
   const artifact::Variant *variant = nullptr;
@@ -126,7 +127,7 @@ public:
   std::string finish(std::string_view missing);
 
 private:
-  /// A kernel and who can do its work.
+  /// A kernel and its candidates.
   struct Contest {
     const KernelUse &use;
     const Product *product; ///< may be null
@@ -186,7 +187,7 @@ Status ProductChooser::tryToChoose(const KernelUse &use) {
                         [&](const Way &way) { return way.name == choice; });
   };
   const bool isTimed = tuning.mode == Tuning::Mode::timed;
-  auto way = contest.ways.end(); // also if somebody else wrote the file
+  auto way = contest.ways.end(); // also if another program wrote the file
   if (isTimed)
     way = find(file.find(name));
   const bool isKnown = way != contest.ways.end();

@@ -101,8 +101,8 @@ void Block::waitBarrier(void *barrier, unsigned parity) {
   share(found);
 }
 
-// A bulk copy lands that somebody waits for, and completes its bytes. Which one
-// is left to chance. False if there is none.
+// Lands one bulk copy that a thread waits for, chosen at random, and completes
+// its bytes. False if there is none.
 bool Block::landOne() {
   for (auto &[offset, barrier] : barriers) {
     if (barrier.waiting.empty() || barrier.incoming.empty())

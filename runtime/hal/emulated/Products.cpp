@@ -11,8 +11,8 @@ using device::kWarp;
 using device::WarpgroupProduct;
 
 static constexpr unsigned kWarps = 4, kRows = 16; // of a warpgroup, of a warp
-// What accumulators hold meanwhile: a NaN that arithmetic does not leave as it
-// is (a signaling one).
+// What accumulators hold until the wait: a signaling NaN, which arithmetic
+// changes.
 static constexpr std::uint32_t kPoison = 0x7fadead5;
 
 //===--- issue ------------------------------------------------------------===//
