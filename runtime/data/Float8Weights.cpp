@@ -13,7 +13,7 @@ namespace tessera {
 namespace {
 
 constexpr std::size_t kMostConfigBytes = std::size_t(1) << 20;
-/// What is decoded by way of one buffer.
+/// Elements that are decoded through one buffer.
 constexpr uint64_t kElementsAtOnce = uint64_t(1) << 18;
 
 /// Of each byte; those of NaNs are of no use.
@@ -24,7 +24,7 @@ constexpr std::array<float, 256> kValues = [] {
   return values;
 }();
 
-/// Blocks that a dimension is cut into, the last of which may be shorter.
+/// The number of blocks of a dimension; the last may be shorter.
 constexpr uint64_t blocksIn(uint64_t size, uint64_t block) {
   return size / block + (size % block != 0);
 }
@@ -79,7 +79,7 @@ public:
   const Float8Parts *float8() const override { return &parts; }
 
 private:
-  /// Of neighbours in a row of blocks.
+  /// Of adjacent blocks in a row of blocks.
   struct Tables {
     uint64_t row = 0, first = 0;
     std::vector<Table> of;

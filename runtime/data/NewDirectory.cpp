@@ -167,7 +167,7 @@ Status checkNewDirectory(const std::string &directory) {
     return Status::error("'{}' cannot be made: directory '{}' does not exist; "
                          "create it first, or choose another",
                          directory, above.string());
-  // Only making one tells whether one can be made.
+  // Only creating one shows whether one can be created.
   const std::string partial = partialOf(place);
   const RemovedBySignals guard(partial);
   if (!fs::create_directory(partial, code))

@@ -128,9 +128,9 @@ public:
   virtual Status write(std::span<const std::byte> bytes) = 0;
 };
 
-/// One tensor to write. `emit` hands its `size` bytes (row-major,
-/// little-endian) to the sink, in pieces if it likes, so that a tensor which
-/// lives on a device needs no second copy in memory.
+/// One tensor to write. `emit` writes its `size` bytes (row-major,
+/// little-endian) to the sink, possibly in pieces, so that a tensor on a device
+/// needs no second copy in memory.
 struct SafetensorsTensor {
   std::string name;
   SafetensorsType type;
@@ -141,7 +141,7 @@ struct SafetensorsTensor {
 
 /// Writes the tensors sorted by (descending type, name), header padded with
 /// spaces to a multiple of 8: byte for byte what the reference writes. An emit
-/// that hands over more or less than its `size` is an error.
+/// that writes more or less than its `size` is an error.
 Status writeSafetensors(SafetensorsSink &sink,
                         std::vector<SafetensorsTensor> tensors,
                         const std::map<std::string, std::string> &metadata);
@@ -157,7 +157,7 @@ public:
     const SafetensorsFile *file;
     const SafetensorsEntry *entry;
   };
-  /// Name → place, over all shards.
+  /// Name → location, over all shards.
   const std::map<std::string, Location, std::less<>> &tensors() const {
     return byName;
   }

@@ -241,7 +241,7 @@ Status writeTokenShard(const std::string &folder, const std::string &name,
   if (status.ok())
     status = files.rename(temporary, path);
   if (!status.ok()) {
-    // The first error is the one to tell; a leftover is only untidy.
+    // Report the first error; a leftover file does no harm.
     (void)files.removeTree(temporary);
     return status;
   }

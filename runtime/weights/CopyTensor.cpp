@@ -10,7 +10,7 @@
 namespace tessera {
 namespace {
 
-/// What goes by way of a buffer goes in few.
+/// Elements of a piece: few through a buffer, many in place.
 constexpr uint64_t kFewElements = uint64_t(1) << 18;
 constexpr uint64_t kManyElements = uint64_t(1) << 21;
 

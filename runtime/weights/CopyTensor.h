@@ -1,4 +1,4 @@
-// From a file of tensors into a model.
+// Copies tensors of a file into a model, converted to its types.
 #pragma once
 #include "runtime/data/Safetensors.h"
 #include "runtime/weights/StateParts.h"
@@ -7,12 +7,12 @@
 
 namespace tessera {
 
-/// Whether elements become those of the model: the same type, or f16, bf16, f32
-/// and f64 as f32, bf16 (rounded to nearest even) or f64.
+/// Whether elements can be converted: the same type, or f16, bf16, f32 and f64
+/// to f32, bf16 (rounded to nearest even) or f64.
 bool converts(SafetensorsType from, SafetensorsType to);
 
-/// An error for 8-bit floats that lack scales (Float8Weights.h): those that
-/// have them are bf16 by now.
+/// An error for 8-bit floats that lack scales; those with scales are presented
+/// as bf16 (Float8Weights.h).
 Status checkScaled(const SafetensorsFile &file, const SafetensorsEntry &entry);
 
 /// `count` elements of a float type as f32.
@@ -38,8 +38,8 @@ struct TensorCopy {
   SafetensorsModel::Location from;
 };
 
-/// Piece by piece; on all processors and without a copy between where the state
-/// is in memory.
+/// Piece by piece; if the state is in host memory, on all processors and
+/// without an intermediate copy.
 Status copyTensors(ModelState &model, std::span<const TensorCopy> copies);
 
 } // namespace tessera

@@ -140,7 +140,7 @@ public:
   Writer(ModelState &model, const WeightFactors &factors)
       : model(model), factors(factors) {}
 
-  /// Heads and what is not quantized stay as they are.
+  /// Heads and unquantized tensors are copied unchanged.
   Status collect() {
     for (const StateTensor &tensor : model.state()) {
       if (!tensor.quantized || tensor.quantized->isScales ||

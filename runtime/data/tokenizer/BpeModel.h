@@ -36,7 +36,7 @@ struct BpeModel {
   bool bytes = true;
   std::array<uint32_t, 256> byteTokens{}; // where `bytes`
   PairMap<Merge> merges;
-  /// Take a piece that is a token as it is, whatever the merges say.
+  /// Keep a piece that is a token, regardless of the merges.
   bool ignoreMerges = false;
   /// Tokens by the part of a piece that they encode; with `bytes`, only for
   /// ignoreMerges.
@@ -50,7 +50,7 @@ struct BpeModel {
   std::array<uint32_t, 256> fallbackTokens{};
   /// The token of other characters; noToken: they are left out.
   uint32_t unknown = noToken;
-  bool fuseUnknown = false; // one token for neighbours that are unknown
+  bool fuseUnknown = false; // one token for adjacent unknown characters
   static constexpr uint32_t noToken = 0xFFFFFFFF;
 };
 

@@ -157,7 +157,7 @@ void Encoder::encodePlain(std::string_view text, bool plainSpecials, bool first,
                });
 }
 
-/// Where a piece that is too long is cut: between two characters.
+/// Where a piece that is too long is split: between two characters.
 static size_t cutLength(std::string_view piece) {
   size_t length = maxPieceBytes;
   while (length > maxPieceBytes - 4 &&
