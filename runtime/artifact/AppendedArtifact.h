@@ -1,14 +1,15 @@
-// How an artifact lies in a file, for the compiler that writes it and the
+// The file layout of an artifact, for the compiler that writes it and the
 // runtime that reads it. This header depends on nothing of either.
 //
 //   prefix    nothing (a .tsr file), the executable that will run it, or a
-//             model's weights and texts (runtime/generate/PackagedModel.h)
+//             model's weights and other files
+//             (runtime/generate/PackagedModel.h)
 //   padding   zero bytes up to a multiple of kArtifactAlignment
 //   artifact  the finished FlatBuffer of Artifact.fbs
 //   footer    the last kFooterBytes of the file
 //
-// Both kinds of file end in the footer, so a cut or a flipped bit is found
-// before a single offset of the artifact is followed.
+// Both kinds of file end in the footer, so truncation and flipped bits are
+// found before any offset of the artifact is followed.
 #pragma once
 #include <bit>
 #include <cstddef>
@@ -44,7 +45,7 @@ inline constexpr std::size_t kFooterBytes = sizeof(Footer);
 inline constexpr char kFooterMagic[9] = "TSRAFOOT";
 static_assert(kFooterBytes == 32);
 static_assert(std::endian::native == std::endian::little,
-              "the footer is written as it lies in memory");
+              "the footer is written in its memory layout");
 
 /// The footer of an artifact that starts at `offset` of its file.
 inline Footer makeFooter(std::uint64_t offset, std::string_view artifact) {

@@ -12,10 +12,10 @@
 namespace tessera {
 
 /// A verified artifact. After open() succeeds every offset, index, length and
-/// shape in root() may be followed without a further check (see Validate.h for
-/// the list of what was proven); what the machine code does is not proven.
-/// Copies share the mapping; root() lives as long as any copy. A reader speaks
-/// for one rank of the artifact's mesh, the first one unless forRank() made it.
+/// shape in root() may be followed without a further check (Validate.h lists
+/// the checks); machine code is not checked. Copies share the mapping; root()
+/// lives as long as any copy. A reader represents one rank of the artifact's
+/// mesh, the first one unless forRank() made it.
 class ArtifactReader {
 public:
   /// Opens a .tsr file, or an executable with an appended artifact. An error
@@ -24,8 +24,8 @@ public:
   static StatusOr<ArtifactReader> open(const std::string &path);
 
   /// Reads a bare FlatBuffer without footer, which must outlive the reader and
-  /// be aligned to 16 bytes. `name` stands for the path in errors. For tests
-  /// and for a compiler that checks its own output.
+  /// be aligned to 16 bytes. `name` replaces the path in errors. For tests and
+  /// for a compiler that checks its own output.
   static StatusOr<ArtifactReader> fromBytes(std::span<const std::byte> bytes,
                                             std::string name);
 

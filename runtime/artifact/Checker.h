@@ -1,4 +1,4 @@
-// What the files of the validator share; nobody else includes this.
+// Shared by the files of the validator; nothing else includes this.
 #pragma once
 #include "runtime/artifact/Artifact_generated.h"
 #include "runtime/artifact/ElementTypes.h"
@@ -27,8 +27,8 @@ public:
     return Status::error(format, std::forward<Args>(args)...);
   }
 
-  /// What ranks of a share look at is bounded by this in all: nobody waits for
-  /// a hostile file. False once it is too much.
+  /// Bounds the work over all ranks of all shares, so that a hostile file
+  /// cannot make validation slow. False once the limit is exceeded.
   bool lookAtRanks(std::uint64_t ranks) {
     looks += ranks;
     return looks <= kMaxLooks;
@@ -37,7 +37,7 @@ public:
   const Artifact &artifact;
   const std::byte *at = nullptr;
   std::optional<Mesh> mesh; ///< once it was checked
-  /// Tensors of the state, and who has them, of the shares that were compared.
+  /// Tensors of the state of the shares compared so far, with their shares.
   std::map<std::string_view,
            std::vector<std::pair<const Tensor *, const Share *>>>
       stateByName;
@@ -47,7 +47,7 @@ private:
   std::uint64_t looks = 0;
 };
 
-/// A share whose ranks were checked, and what its ranks have in common.
+/// Checks what all ranks of a share, which were checked, have in common.
 class ShareChecker {
 public:
   ShareChecker(Checker &checker, const Share &share)
@@ -58,8 +58,8 @@ public:
   /// Sets `size` to the size of every rank's range of the factor, whose axes
   /// were checked. An error where they differ.
   Status sizeOf(const Cut &cut, std::uint64_t &size);
-  /// Sets `members` to the numbers that the share's ranks have among those who
-  /// differ along these axes alone, increasing.
+  /// Sets `members` to the member numbers of the share's ranks in groups along
+  /// these axes, increasing.
   Status membersOf(const flatbuffers::Vector<std::uint32_t> &axes,
                    const std::vector<std::uint32_t> *&members);
 
@@ -93,9 +93,9 @@ template <typename Enum> bool isKnown(Enum value) {
   return value >= Enum::MIN && value <= Enum::MAX;
 }
 
-/// Whether the elements lie at multiples of their size. The FlatBuffers
-/// verifier (2.0.8) looks only at the alignment of a vector's length; its
-/// builder aligns no elements where there are none.
+/// Whether the elements are aligned to their size. The FlatBuffers verifier
+/// (2.0.8) looks only at the alignment of a vector's length; its builder aligns
+/// no elements where there are none.
 template <typename T> bool isAligned(const flatbuffers::Vector<T> *vector) {
   return !vector || vector->size() == 0 ||
          reinterpret_cast<std::uintptr_t>(vector->Data()) % sizeof(T) == 0;
@@ -106,7 +106,7 @@ std::uint64_t spaceBytes(const Share &share, const Program &program,
                          Space space);
 
 /// 1 to kMaxNameBytes graphic ASCII characters without quotes and backslashes:
-/// what can stand in any error line, JSON or file name unescaped.
+/// valid unescaped in error lines, JSON and file names.
 bool isName(std::string_view text);
 /// [A-Za-z_][A-Za-z0-9_]*, at most kMaxNameBytes.
 bool isIdentifier(std::string_view text);
@@ -117,7 +117,7 @@ bool isText(std::string_view text);
 /// A name for an error line: itself if it is fit to print.
 std::string_view printable(std::string_view text);
 
-/// A list of tensors that must lie in `space` with one of two roles.
+/// A list of tensors that must be in `space` with one of two roles.
 struct TensorList {
   const flatbuffers::Vector<flatbuffers::Offset<Tensor>> *tensors;
   std::string_view what; // "state tensor"
@@ -130,20 +130,20 @@ Status validateTensors(ShareChecker &share, const TensorList &list);
 Status validateCode(Checker &checker, const DeviceCode &code);
 Status validateProgram(ShareChecker &share, const DeviceCode &code,
                        const Program &program);
-/// All of it but its arguments' places.
+/// All of it except the offsets of its arguments.
 Status validateCollective(ShareChecker &share, const Collective &collective);
-/// The mesh, and that every rank is in exactly one share.
+/// Checks the mesh, and that every rank is in exactly one share.
 Status validateMesh(Checker &checker);
-/// What a share's ranks have to agree about: the factors of "mesh.offsets".
+/// Checks that a share's ranks agree on the factors of "mesh.offsets".
 Status validateOffsets(ShareChecker &share);
-/// That the programs of two shares differ in nothing but sizes, and what their
-/// states have in common neither.
+/// Checks that the programs of two shares, and their common state, differ only
+/// in sizes.
 Status validateAgreement(Checker &checker, const Share &first,
                          const Share &other);
-/// That the shares together have all of every tensor of the state, once all of
-/// them were compared.
+/// Checks that all shares together have every element of the state, once all
+/// were compared.
 Status validateWholeState(Checker &checker);
-/// Whether one is the other, of the same whole tensor.
+/// Whether both are shards of the same whole tensor.
 bool isSameTensor(const Tensor &a, const Tensor &b);
 
 /// Reports the second of two tables of equal names.

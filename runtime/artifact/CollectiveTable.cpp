@@ -50,8 +50,8 @@ public:
   std::vector<CollectiveRow> rows;
 
 private:
-  void add(const Collective &one, std::uint64_t times, Work beside);
-  static Work beside(const Nodes &nodes, flatbuffers::uoffset_t start);
+  void add(const Collective &one, std::uint64_t times, Work overlapped);
+  static Work overlappedWork(const Nodes &nodes, flatbuffers::uoffset_t start);
 
   const Artifact &artifact;
   std::map<std::string, std::size_t> rowOf;
@@ -63,30 +63,30 @@ void Counter::nodes(const Nodes &nodes, std::uint64_t times) {
     if (const Loop *loop = node.step_as_Loop())
       this->nodes(*loop->body(), times * loop->trip());
     else if (const Collective *one = node.step_as_Collective())
-      add(*one, times, beside(nodes, i));
+      add(*one, times, overlappedWork(nodes, i));
   }
 }
 
-// Of the steps between a collective and its wait, which the validator found in
-// the same list.
-Work Counter::beside(const Nodes &nodes, flatbuffers::uoffset_t start) {
+// The work of the steps between a collective and its wait, which the validator
+// has checked to be in the same list.
+Work Counter::overlappedWork(const Nodes &nodes, flatbuffers::uoffset_t
+// start) {
   Work work;
   const std::uint32_t ticket = nodes.Get(start)->step_as_Collective()->ticket();
   if (ticket == 0)
     return work;
   for (flatbuffers::uoffset_t i = start + 1; i < nodes.size(); ++i) {
-    const Node &node = *nodes.Get(i);
-    if (const Wait *wait = node.step_as_Wait();
-        wait && wait->ticket() == ticket)
-      break;
-    const Work one = workOf(node);
-    work.launches += one.launches;
-    work.bytes += one.bytes;
+  const Node &node = *nodes.Get(i);
+  if (const Wait *wait = node.step_as_Wait(); wait && wait->ticket() == ticket)
+    break;
+  const Work one = workOf(node);
+  work.launches += one.launches;
+  work.bytes += one.bytes;
   }
   return work;
 }
 
-void Counter::add(const Collective &one, std::uint64_t times, Work beside) {
+void Counter::add(const Collective &one, std::uint64_t times, Work overlapped) {
   const std::string key = fmt::format(
       "{} {} {} {} {} {} {}", static_cast<int>(one.kind()),
       static_cast<int>(one.reduction()), static_cast<int>(one.type()),
@@ -110,8 +110,8 @@ void Counter::add(const Collective &one, std::uint64_t times, Work beside) {
   }
   CollectiveRow &row = rows[entry->second];
   row.runs += times;
-  row.launches += times * beside.launches;
-  row.launchBytes += times * beside.bytes;
+  row.launches += times * overlapped.launches;
+  row.launchBytes += times * overlapped.bytes;
 }
 
 std::string megabytes(double bytes) {
@@ -123,7 +123,7 @@ std::string besideText(const CollectiveRow &row) {
   if (row.first->ticket() == 0)
     return "";
   const auto runs = static_cast<double>(row.runs);
-  return fmt::format(", beside {:.3g} launches over {} MB",
+  return fmt::format(", overlapped with {:.3g} launches over {} MB",
                      static_cast<double>(row.launches) / runs,
                      megabytes(static_cast<double>(row.launchBytes) / runs));
 }

@@ -1,4 +1,4 @@
-// What an artifact says of its ranks and of what they do together, for people.
+// The ranks and collectives of an artifact, for display.
 #pragma once
 #include "runtime/artifact/Artifact_generated.h"
 
@@ -8,20 +8,20 @@
 
 namespace tessera::artifact {
 
-/// Collectives of a program that differ in nothing but their place.
+/// Collectives of a program that differ only in their offsets.
 struct CollectiveRow {
   const Collective *first;
   std::uint64_t runs = 0;    ///< in one run of the program, loops unrolled
   std::uint64_t members = 1; ///< of a group
-  /// Of one: what all members have together of the tensor that is reduced,
-  /// gathered or scattered; of all_to_all and permute what one of them sends,
-  /// of exchange_rows what it has to send if no row is dropped.
+  /// Of one run: the whole tensor that is reduced, gathered or scattered; for
+  /// all_to_all and permute what one member sends; for exchange_rows what it
+  /// sends if no row is dropped.
   std::uint64_t bytes = 0;
-  /// That one member has to send in one of them: 2 (n - 1)/n of the bytes for
+  /// What one member has to send in one run: 2 (n - 1)/n of the bytes for
   /// all_reduce, (n - 1)/n for the others, all for permute.
   double sent = 0;
-  /// Between the start of one and the wait for it, in all runs together:
-  /// launches, loops unrolled, and bytes that their arguments span.
+  /// Overlapped work, between start and wait, in all runs together: launches,
+  /// with loops unrolled, and bytes that their arguments span.
   std::uint64_t launches = 0, launchBytes = 0;
 };
 

@@ -67,7 +67,7 @@ std::string shortly(double value) {
 }
 
 /// Of the row's kernel, or of `kernel`, a variant of it.
-std::string figures(const KernelRow &row, const Kernel &kernel) {
+std::string measurements(const KernelRow &row, const Kernel &kernel) {
   std::string text =
       fmt::format("{:>5} {:>7} {:>7}",
                   row.kernel == &kernel ? fmt::to_string(row.launches) : "or",
@@ -75,7 +75,7 @@ std::string figures(const KernelRow &row, const Kernel &kernel) {
   const GpuKernel *gpu = kernel.gpu();
   if (!gpu)
     return text;
-  // Without a cubin nobody has said how many registers it takes.
+  // Without a cubin the number of registers is unknown.
   const auto compiled = [&](std::uint32_t value) {
     return gpu->registers() ? fmt::to_string(value) : std::string("-");
   };
@@ -150,7 +150,7 @@ std::string kernelTable(const DeviceCode &code, const Program &program) {
     bytes += count * row.bytes;
     bound += count * row.boundMicroseconds;
     const auto line = [&](const Kernel &kernel, std::string_view what) {
-      lines += fmt::format("{}  {}: {}\n", figures(row, kernel),
+      lines += fmt::format("{}  {}: {}\n", measurements(row, kernel),
                            toView(kernel.name()), what);
     };
     line(*row.kernel, toView(row.kernel->summary()));

@@ -1,5 +1,5 @@
-// What an artifact says of its kernels, for people: how they are launched, what
-// their compiler made of them, and how fast a GPU could run them at best.
+// The kernels of an artifact, for display: launch parameters, the GPU
+// compiler's statistics, and roofline bounds.
 #pragma once
 #include "runtime/artifact/Artifact_generated.h"
 
@@ -38,8 +38,8 @@ std::vector<KernelRow> kernelRows(const DeviceCode &code,
 /// kernel's variants.
 std::string kernelTable(const DeviceCode &code, const Program &program);
 
-/// Kernel.bytes, or what the arguments say where it is unknown: bytes read and
-/// written by all instances, each once.
+/// Bytes read and written by all instances: Kernel.bytes, or, if that is
+/// unknown, the extents of the arguments.
 std::uint64_t launchBytes(const Launch &launch, const Kernel &kernel);
 
 /// The kernel of that name, or null.

@@ -61,8 +61,8 @@ private:
 
   const Artifact &artifact;
   std::map<Key, ShardingRow> rows;
-  /// In which order parameters were met.
-  std::map<std::string, std::size_t> places;
+  /// The order in which parameters were seen.
+  std::map<std::string, std::size_t> order;
 };
 
 ShardingRow &Counter::rowOf(const Tensor &tensor) {
@@ -73,7 +73,7 @@ ShardingRow &Counter::rowOf(const Tensor &tensor) {
       name = name.substr(0, dot);
     }
   const std::string pattern = withoutLayer(name);
-  const auto place = places.try_emplace(pattern, places.size()).first;
+  const auto place = order.try_emplace(pattern, order.size()).first;
   ShardingRow &row = rows[Key(place->second, tensor.role(), tensor.type(),
                               shardingText(artifact, tensor))];
   if (row.tensors.empty()) {

@@ -1,4 +1,4 @@
-// How the tensors of an artifact are cut over its mesh, for people.
+// How the tensors of an artifact are sharded over its mesh, for display.
 #pragma once
 #include "runtime/artifact/Artifact_generated.h"
 
@@ -10,8 +10,8 @@
 
 namespace tessera::artifact {
 
-/// Tensors of the state that differ in nothing but the number of their layer;
-/// of the optimizer's also those of one parameter that are alike.
+/// Tensors of the state that differ only in their layer; for optimizer state,
+/// also those of one parameter with equal shape and sharding.
 struct ShardingRow {
   const Tensor *first = nullptr;
   /// The name, with # for numbers of layers; of the optimizer's state that of
@@ -24,14 +24,14 @@ struct ShardingRow {
   std::uint64_t rankBytes = 0;         ///< of the rank that has most of it
 };
 
-/// The state of all ranks, a parameter's optimizer state behind it.
+/// The state of all ranks; a parameter's optimizer state follows it.
 std::vector<ShardingRow> shardingRows(const Artifact &artifact);
 
-/// "[768, 3 x 4/tensor x 64]": the whole shape, each dimension with what it is
-/// a product of where that matters, and over what it is cut.
+/// "[768, 3 x 4/tensor x 64]": the whole shape; dimensions with several factors
+/// as their product, and the axes along which each factor is sharded.
 std::string shardingText(const Artifact &artifact, const Tensor &tensor);
 
-/// The rows as a table, and how inputs and outputs of `program` are cut.
+/// The rows as a table, and the sharding of inputs and outputs of `program`.
 std::string shardingTable(const Artifact &artifact, const Program &program);
 
 } // namespace tessera::artifact

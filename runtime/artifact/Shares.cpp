@@ -136,15 +136,15 @@ ShareRuns::ShareRuns(const Tensor &tensor, const Mesh &mesh,
   }
 }
 
-// What the rank has all of joins what stands before it: a range of that, times
-// all of this, is one range.
+// A dimension that the rank has entirely is merged with the one before: a range
+// of that, times the whole of this, is one range.
 void ShareRuns::append(std::uint64_t size, Range range) {
   if (!levels.empty() && range.size == size) {
     Level &last = levels.back();
     last.size *= size;
     last.range = {last.range.start * size, last.range.size * size};
   } else if (!levels.empty() && levels.back().range.size == 1) {
-    // So does anything behind a single index.
+    // So is any dimension after a single index.
     Level &last = levels.back();
     last.range = {last.range.start * size + range.start, range.size};
     last.size *= size;

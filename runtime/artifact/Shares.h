@@ -1,6 +1,6 @@
-// Which elements of a tensor a rank has, and how they lie in its share: what
-// Artifact.mesh, Cut and DimCut mean. The compiler's
-// passes/sharding/Placement.h says the same.
+// Which elements of a tensor a rank has, and their order in its local tensor:
+// the meaning of Artifact.mesh, Cut and DimCut. The compiler's
+// passes/sharding/Placement.h defines the same.
 #pragma once
 #include "runtime/artifact/Artifact_generated.h"
 
@@ -12,12 +12,11 @@
 
 namespace tessera::artifact {
 
-/// What is bounded so that ranks can be counted: ranks of a mesh, and its axes.
+/// Limits of a mesh, so that ranks can be enumerated: ranks and axes.
 inline constexpr std::uint64_t kMaxRanks = std::uint64_t(1) << 20;
 inline constexpr std::size_t kMaxMeshAxes = 16;
 
-/// The input of programs in which a rank finds where its ranges start:
-/// Share.offsets.
+/// The input of programs with the starts of a rank's ranges: Share.offsets.
 inline constexpr std::string_view kOffsetsInput = "mesh.offsets";
 
 /// Indices [start, start + size).
@@ -25,14 +24,15 @@ struct Range {
   std::uint64_t start = 0, size = 0;
 };
 
-/// What device `device` of `devices` has of `size` elements: ⌈size/devices⌉ for
-/// the first size mod devices of them, ⌊size/devices⌋ for the others.
+/// The range of device `device` of `devices` out of `size` elements:
+/// ⌈size/devices⌉ for the first size mod devices of them, ⌊size/devices⌋ for
+/// the others.
 Range rangeOf(std::uint64_t size, std::uint64_t devices, std::uint64_t device);
 
-/// A rank's place along every axis.
+/// A rank's index along every axis.
 using Coordinates = std::vector<std::uint32_t>;
 
-/// Artifact.mesh of an artifact whose mesh is known to be in bounds.
+/// Artifact.mesh, of an artifact whose mesh was validated.
 class Mesh {
 public:
   explicit Mesh(const Artifact &artifact);
@@ -42,9 +42,8 @@ public:
   std::uint32_t ranks() const { return count; }
   Coordinates coordinatesOf(std::uint32_t rank) const;
   std::uint32_t rankAt(const Coordinates &at) const;
-  /// The ranks that differ from `rank` along `of` alone, itself among them, in
-  /// the order of their numbers as members. `of` names axes of the mesh, each
-  /// once.
+  /// The ranks that differ from `rank` only along `of`, including itself, in
+  /// the order of members. `of` names axes of the mesh, each once.
   std::vector<std::uint32_t> groupOf(std::uint32_t rank,
                                      std::span<const std::uint32_t> of) const;
 
@@ -56,27 +55,26 @@ private:
 /// The range of a factor at these coordinates.
 Range rangeAt(const Cut &cut, const Mesh &mesh, const Coordinates &at);
 
-/// The shape of all shares of `tensor` together.
+/// The shape of the whole tensor of which `tensor` is a shard.
 std::vector<std::uint64_t> globalShape(const Tensor &tensor);
 
-/// The ranks that write `tensor` for all: of those that have the same elements
-/// of it the first one, ascending. `isHolder[r]` says whether rank r has any.
+/// The ranks that write `tensor`: of those with the same elements the first
+/// one, ascending. `isHolder[r]`: whether rank r has any.
 std::vector<std::uint32_t> firstHolders(const Tensor &tensor, const Mesh &mesh,
                                         const std::vector<bool> &isHolder);
 
-/// Of the share of the rank at `at`.
+/// Elements of the local tensor of the rank at `at`.
 std::uint64_t elementsOfShare(const Tensor &tensor, const Mesh &mesh,
                               const Coordinates &at);
 
-/// Elements that lie next to each other both in the whole tensor and in a
-/// share: [whole, whole + count) and [part, part + count).
+/// Elements that are contiguous both in the whole tensor and in a local one:
+/// [whole, whole + count) and [part, part + count).
 struct Run {
   std::uint64_t whole = 0, part = 0, count = 0;
 };
 
-/// The share of a tensor that the rank at some coordinates has, as runs that
-/// are as long as they can be, in the order of the share. Both tensors are
-/// row-major. Allocates when it is made and not after.
+/// The local tensor of the rank at some coordinates, as runs of maximal length
+/// in its order. Both tensors are row-major. Allocates only in the constructor.
 ///
 ///   for (ShareRuns runs(tensor, mesh, at); const Run *run = runs.next();)
 ///
@@ -87,7 +85,7 @@ public:
   const Run *next();
 
 private:
-  /// A factor that is cut, or several that are not: what of it the rank has.
+  /// A sharded factor, or several unsharded ones, with the rank's range.
   struct Level {
     std::uint64_t size;
     Range range;
@@ -96,13 +94,13 @@ private:
   };
   void append(std::uint64_t size, Range range);
 
-  std::vector<Level> levels; ///< the last one is what a run is made of
+  std::vector<Level> levels; ///< a run is a range of the last one
   Run run;
   bool isDone = false;
 };
 
-/// Copies between a whole tensor and the share of the rank at `at`; both
-/// row-major and of the tensor's size.
+/// Copies between a whole tensor and the local tensor of the rank at `at`; both
+/// row-major and complete.
 void copyToShare(const Tensor &tensor, const Mesh &mesh, const Coordinates &at,
                  std::span<const std::byte> whole, std::span<std::byte> part);
 void copyFromShare(const Tensor &tensor, const Mesh &mesh,

@@ -98,7 +98,7 @@ Status checkPipelines(Checker &checker) {
   return Status::success();
 }
 
-/// Whoever feeds a program need not know on which device it runs.
+/// Callers that set a program's inputs need not know on which device it runs.
 Status checkAgreement(Checker &checker, const DeviceCode &first,
                       const DeviceCode &other) {
   const auto fail = [&](const void *where, std::string_view what) {

@@ -1,9 +1,9 @@
-// The proofs behind ArtifactReader: a FlatBuffer that its verifier accepted is
-// only well-formed; this makes it safe to execute.
+// The checks of ArtifactReader: a FlatBuffer that its verifier accepted is only
+// well-formed; these make it safe to execute.
 //
-// Proven here:
+// Checked here:
 //   - schema_version is kSchemaVersion (else the rebuild command is printed);
-//   - enums hold values of the schema; texts hold no control characters;
+//   - enums hold values of the schema; strings hold no control characters;
 //   - the mesh has at most kMaxRanks ranks, and each is in one share; shares
 //     have states and programs of the same names and of the same whole tensors;
 //     of every rank of a share, the ranges of a tensor's cuts multiply to its
@@ -20,7 +20,7 @@
 //   - a kernel's tensor maps are of bf16, within what drivers take, and inside
 //     of the argument that they name in every iteration; such a kernel has no
 //     sizes and is launched one instance at a time;
-//   - a tensor's shape × element size = its bytes; it lies inside its space,
+//   - a tensor's shape × element size = its bytes; it is inside its space,
 //     64-byte aligned, and overlaps no other tensor of its list; its role fits
 //     the list; decay only on parameters; counters are one i64 or a table of
 //     f32 (hyperparameters), metrics scalars;
@@ -31,12 +31,12 @@
 //   - loops nest at most kMaxLoopDepth deep and run at least once, a node at
 //     most kMaxRuns times in all;
 //   - an argument has one stride for each enclosing loop, is 64-byte aligned at
-//     the loops' start if a kernel sees it, and lies inside its space in every
+//     the loops' start if a kernel sees it, and is inside its space in every
 //     iteration; both sides of a copy have equal size;
 //   - a collective goes over axes of the mesh; counts and targets, one for each
-//     member, fit its arguments on every rank of the share; these are one place
-//     (all_reduce) or apart; one that is started is waited for once, later in
-//     the same list of steps.
+//     member, fit its arguments on every rank of the share; both arguments are
+//     the same (all_reduce) or disjoint; a started one is waited for once,
+//     later in the same list of steps.
 #pragma once
 #include "runtime/artifact/Artifact_generated.h"
 #include "runtime/support/Status.h"
@@ -64,8 +64,8 @@ inline constexpr std::uint32_t kWarpThreads = 32, kMaxBlockThreads = 1024;
 /// Of a block, static and dynamic: sm_90 has the most.
 inline constexpr std::uint64_t kMaxSharedBytes = 227 << 10;
 inline constexpr std::uint32_t kMaxRegisters = 255;
-/// In which the blocks of a launch are counted. A CPU hands them out from a
-/// 32-bit counter; a grid of CUDA is an int.
+/// Bits of the block count of a launch. A CPU assigns blocks from a 32-bit
+/// counter; a CUDA grid is an int.
 inline constexpr unsigned kCpuBlockBits = 32, kGpuBlockBits = 31;
 
 /// Where the buffer was read, for errors.

@@ -151,7 +151,7 @@ Status ProgramChecker::launch(const Launch &launch) {
   return Status::success();
 }
 
-// Every element of a library's product lies in the arguments that it is given.
+// Every element of a library's matmul is within the arguments that it gets.
 // validateCode has bounded the numbers.
 Status ProgramChecker::gemm(const Instance &instance, const Kernel &kernel) {
   const Gemm &gemm = *kernel.gemm();
@@ -175,9 +175,9 @@ Status ProgramChecker::gemm(const Instance &instance, const Kernel &kernel) {
   return check(*gemm.result(), gemm.m(), gemm.n());
 }
 
-// All of a tensor lies in the argument that it is a view of, and begins where
-// the copy engine can read in every iteration. validateCode has bounded the
-// numbers.
+// All of a tensor is within the argument that it is a view of, and begins at an
+// address that the copy engine can read in every iteration. validateCode has
+// bounded the numbers.
 Status ProgramChecker::map(const Instance &instance, const TensorMap &map) {
   constexpr std::uint64_t kAligned = 16;
   const Arg &arg = *instance.args()->Get(map.buffer());

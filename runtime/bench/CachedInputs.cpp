@@ -27,7 +27,7 @@ struct CacheSizes {
   }
   std::int64_t slotOf(std::int64_t sequence, std::int64_t token) const {
     const std::int64_t at = start() + token;
-    // A page that another sequence has too is written by nobody.
+    // A page that several sequences share is not written.
     if ((sequence + 1) * columns > pages)
       return -1;
     return pageOf(sequence, at / page) * page + at % page;

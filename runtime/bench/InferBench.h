@@ -1,6 +1,6 @@
-// Reading a prompt and decoding, in llama-bench's shape (pp512, tg128), beside
-// what the machine could do at most in the same run: the bandwidth of its
-// memory for decoding, the multiply-adds of its cores for prompts.
+// Prefill and decode speed at the sizes of llama-bench (pp512, tg128), next to
+// the machine's limits as measured in the same run: memory bandwidth for
+// decode, multiply-adds of the cores for prefill.
 #pragma once
 #include "runtime/infer/Decoder.h"
 #include "runtime/support/PeakFlops.h"
@@ -20,7 +20,8 @@ struct InferBenchOptions {
   PeakType peakType = PeakType::fp32;
 };
 
-/// What a model must move and multiply, whoever computes it.
+/// The bytes that a model must read and the FLOPs that it must execute, by any
+/// implementation.
 struct InferCost {
   double weightBytes = 0; ///< read by each decoded token
   double cacheBytes = 0;  ///< of one token's keys and values

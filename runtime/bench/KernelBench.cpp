@@ -116,7 +116,7 @@ private:
   std::span<const std::byte> inputFor(const hal::TensorInfo &tensor,
                                       RandomTensor &random);
 
-  std::vector<std::int32_t> places; ///< the last input over a cache
+  std::vector<std::int32_t> cached; ///< the last input over a cache
   const ArtifactReader &artifact;
   const KernelBenchOptions &options;
   std::unique_ptr<SessionModel> model;
@@ -183,12 +183,13 @@ Status Bench::fill() {
   return Status::success();
 }
 
-/// Where tokens stand in a cache is no matter of chance.
+/// Slots and block tables of a KV cache must be consistent, so they are not
+/// random.
 std::span<const std::byte> Bench::inputFor(const hal::TensorInfo &tensor,
                                            RandomTensor &random) {
-  places = cachedInput(*session, options.program, tensor);
-  return places.empty() ? random.fill(tensor)
-                        : std::as_bytes(std::span<const std::int32_t>(places));
+  cached = cachedInput(*session, options.program, tensor);
+  return cached.empty() ? random.fill(tensor)
+                        : std::as_bytes(std::span<const std::int32_t>(cached));
 }
 
 Status Bench::fillInputs(hal::Buffer &io) {

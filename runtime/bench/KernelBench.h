@@ -20,12 +20,12 @@ struct KernelBenchOptions {
   std::uint64_t repeats = 20; ///< counted runs of each kernel
   unsigned threads = 0;       ///< of the device cpu; 0: all processors
   /// Written before each timed run, so that it finds the caches empty: several
-  /// times the largest cache. Twice as much is copied to measure the memory.
-  /// 0: as the kind of device wants it.
+  /// times the largest cache. Twice as much is copied to measure the memory. 0:
+  /// the default of the device kind.
   std::uint64_t flushBytes = 0;
 };
 
-/// One kernel at one size, all figures of one launch.
+/// One kernel at one size; every measurement is of one launch.
 struct KernelTime {
   std::string name, fused, origin;
   std::uint64_t launches = 0;  ///< in one run of the program
@@ -39,9 +39,9 @@ struct KernelTime {
 
 struct KernelBenchResult {
   std::string device, target, program;
-  /// The emulated GPU's times say nothing of a GPU's.
+  /// Times of the emulated GPU are meaningless.
   bool emulated = false;
-  /// Of the whole program as people run it, the median; 0: not measured.
+  /// The median of whole, unmodified runs of the program; 0: not measured.
   double programSeconds = 0;
   /// Read and written, by the device's own copy; 0: not measured.
   double copyBytesPerSecond = 0;
@@ -50,12 +50,12 @@ struct KernelBenchResult {
   std::vector<KernelTime> kernels; ///< most of the program's time first
 };
 
-/// Runs `init` where the artifact has it, draws every other input at random,
-/// and measures. State and results are worth nothing afterwards.
+/// Runs `init` if the artifact has it, draws every other input at random, and
+/// measures. State and results are meaningless afterwards.
 StatusOr<KernelBenchResult> benchKernels(const ArtifactReader &artifact,
                                          const KernelBenchOptions &options);
 
-/// For people, and the same as one JSON object.
+/// A table for display, and the same as one JSON object.
 std::string kernelBenchTable(const KernelBenchResult &result);
 std::string kernelBenchJson(const KernelBenchResult &result);
 

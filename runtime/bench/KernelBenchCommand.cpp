@@ -115,8 +115,8 @@ void addOptions(CLI::App &app, CommandLine &line, bool hasArtifact) {
         ->required();
   app.add_option("--device", line.bench.device,
                  "cuda:0 and so on, a GPU; cpu; cuda-emu, where kernels run "
-                 "once and times mean nothing (default: cuda:0, or cpu where "
-                 "there are no kernels for GPUs)")
+                 "once and times are meaningless (default: cuda:0, or cpu if "
+                 "the artifact has no GPU kernels)")
       ->type_name("NAME");
   app.add_option("--program", line.bench.program,
                  "whose kernels (default: train_step, or decode_1 where there "
@@ -137,7 +137,7 @@ void addOptions(CLI::App &app, CommandLine &line, bool hasArtifact) {
                  "256 on a GPU, 64 on a CPU)")
       ->check(CLI::Range(1, 65536))
       ->type_name("MIB");
-  app.add_option("--json", line.json, "write all figures as JSON")
+  app.add_option("--json", line.json, "write all measurements as JSON")
       ->type_name("FILE");
 }
 

@@ -43,8 +43,8 @@ KernelPlan planKernels(const artifact::DeviceCode &code,
                        const artifact::Program &program,
                        const KernelPlanOptions &options);
 
-/// A program that copies `bytes` of its io `repeats` times: reads them at 0 and
-/// writes them behind that. Its only step is the copy.
+/// A program that copies `bytes` of its io `repeats` times: reads them at
+/// offset 0 and writes them at offset `bytes`. Its only step is the copy.
 KernelPlan planCopies(std::uint64_t bytes, std::uint64_t repeats);
 
 } // namespace tessera::bench

@@ -18,7 +18,8 @@ constexpr std::uint64_t kPiece = std::uint64_t(1) << 20;
 using Reader = void (*)(const std::byte *from, std::uint64_t bytes);
 
 #if defined(__x86_64__)
-// Eight loads in flight; assembly, because nobody wants what they bring.
+// Eight loads in flight; assembly, because the loaded values are unused and a
+// compiler would remove the loads.
 __attribute__((target("avx512f"))) void readZmm(const std::byte *from,
                                                 std::uint64_t bytes) {
   for (const std::byte *end = from + bytes; from != end; from += 512)
@@ -60,7 +61,7 @@ StatusOr<ReadBandwidth> ReadBandwidth::create(unsigned threads,
   auto memory = hal::HostMemory::allocate(bytes, "the bandwidth's buffer");
   if (!memory.ok())
     return memory.status();
-  // Pages that nobody wrote are all one page of zeros.
+  // Pages that were never written all map to the one zero page.
   std::memset(memory->data(), 1, bytes);
   return ReadBandwidth(pool.take(), memory.take());
 }

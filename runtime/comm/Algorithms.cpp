@@ -82,8 +82,7 @@ Steps runBroadcast(const Collective &collective, Traffic &traffic) {
   co_await traffic.settled();
 }
 
-/// Everybody's part is in the buffer of everybody afterwards; before, each
-/// member's own is in its own.
+/// Before, each member's buffer has its own part; afterwards it has all parts.
 Steps ringGather(std::byte *buffer, const Parts &parts, Traffic &traffic) {
   for (int step = 0; step + 1 < traffic.members(); ++step) {
     traffic.send(after(traffic, 1), parts.of(buffer, before(traffic, step)));
@@ -93,8 +92,8 @@ Steps ringGather(std::byte *buffer, const Parts &parts, Traffic &traffic) {
   }
 }
 
-/// The same from `own` in ⌈log₂ n⌉ rounds, by way of staging, in which parts
-/// lie in the order me, me + 1, …: each round sends all that is there.
+/// The same from `own` in ⌈log₂ n⌉ rounds, by way of staging, which holds parts
+/// in the order me, me + 1, …: each round sends all parts received so far.
 Steps logarithmicGather(const std::byte *own, std::byte *buffer,
                         const Parts &parts, Traffic &traffic,
                         Staging &staging) {
@@ -153,8 +152,8 @@ bool isSmallAllReduce(const Collective &collective, int members) {
                                      static_cast<std::uint64_t>(members);
 }
 
-/// Each member gets everybody's contribution to its part, a segment at a time,
-/// and adds it up in the order of members.
+/// Each member receives all contributions to its part, a segment at a time, and
+/// adds them in the order of members.
 Steps pairwiseReduce(const Collective &collective, const Parts &parts,
                      std::byte *output, Traffic &traffic, Staging &staging) {
   const int n = traffic.members(), me = traffic.me();

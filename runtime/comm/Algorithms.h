@@ -1,4 +1,4 @@
-// How each collective is done by messages between pairs of members.
+// The algorithm of each collective, over messages between pairs of members.
 #pragma once
 #include "runtime/comm/Collective.h"
 #include "runtime/comm/Steps.h"
@@ -15,10 +15,11 @@ using Staging = std::vector<std::byte>;
 /// Bytes of which smaller gathers and reductions are done in ⌈log₂ n⌉ rounds
 /// instead of n - 1, all members' together.
 inline constexpr std::uint64_t kSmallBytes = 64 << 10;
-/// Contributions to a reduction that wait together at most, of all members.
+/// Limit of the contributions to a reduction that are buffered, of all members.
 inline constexpr std::uint64_t kStagingBytes = 4 << 20;
 
-/// Does it, n members, V bytes in all (α messages in a row, traffic a member):
+/// The algorithms for n members, V bytes in all (messages in sequence, traffic
+/// of a member):
 ///   barrier         dissemination                         log₂ n, -
 ///   broadcast       binomial tree                         log₂ n, V log₂ n
 ///   all_gather      ring; small: Bruck                    n - 1, V (n - 1)/n
@@ -27,11 +28,11 @@ inline constexpr std::uint64_t kStagingBytes = 4 << 20;
 ///   all_to_all      pairwise, everybody's at once         1, V (n - 1)/n
 /// Any number of members. Bruck et al., "Efficient algorithms for all-to-all
 /// communications in multiport message-passing systems", 1997; Hensgen, Finkel,
-/// Manber, "Two algorithms for barrier synchronization", 1988.
-/// A reduction moves contributions as they are and adds them up where the
-/// result goes: a ring that adds on its way would round bf16 at every station.
+/// Manber, "Two algorithms for barrier synchronization", 1988. A reduction
+/// sends contributions unreduced and adds them at the destination: a ring that
+/// adds at every hop would round bf16 at each.
 ///
-/// Of staging that member `me` of so many needs for it.
+/// Bytes of staging that member `me` of `members` needs.
 std::uint64_t stagingBytes(const Collective &collective, int members, int me);
 
 /// The collective was checked; all arguments outlive the steps.

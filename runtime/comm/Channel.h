@@ -1,5 +1,5 @@
-// What programs see of communication: a world that a process joins, and the
-// channels in it.
+// The interface to communication: a world that a process joins, and its
+// channels.
 //
 //   auto launch = comm::readLaunch();              // Launch.h
 //   auto world = comm::World::join(*launch, {});
@@ -40,11 +40,12 @@ public:
   int member() const;
   int id() const;
 
-  /// Takes the memory beside its buffers that the collective will need, so that
-  /// none is taken later. Not while a collective of the channel is under way.
+  /// Allocates the staging memory that the collective will need, so that none
+  /// is allocated later. Must not be called while a collective of the channel
+  /// is in flight.
   Status prepare(const Collective &collective);
-  /// The collective and its buffers must stay as they are until wait(). An
-  /// error says why it cannot be done, or why the world ended.
+  /// The collective and its buffers must not change until wait(). An error says
+  /// why it cannot be done, or why the world ended.
   StatusOr<Ticket> start(const Collective &collective);
   /// Blocks until that one is done; once for each ticket.
   Status wait(Ticket ticket);
@@ -69,14 +70,13 @@ struct WorldOptions {
 /// The exit code of ranks that end because a collective cannot be finished.
 inline constexpr int kEndedExitCode = 70;
 
-/// The ranks of a job as one of them sees them. A thread of its own moves
-/// everything; the program's threads start collectives and wait.
+/// All ranks of a job, as seen by one of them. A background thread moves all
+/// data; the program's threads start collectives and wait.
 ///
 /// When a rank is missing for longer than the timeout, calls another collective
-/// than the others or ends without leave(), every rank that can still speak
-/// reports which rank and which collective that was, with what it did last
-/// itself; what is started or waited for fails with that line, and processes
-/// are ended with kEndedExitCode.
+/// than the others or ends without leave(), every surviving rank reports that
+/// rank and the collective, with its own latest ones. Started collectives and
+/// waits fail with that line, and processes end with kEndedExitCode.
 class World {
 public:
   /// Over what started this process: its MPI, or TCP if there is none. All

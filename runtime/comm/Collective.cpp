@@ -211,7 +211,7 @@ Status checkCollective(const Collective &collective, const Group &group,
                          received);
   const std::uint64_t width = artifact::elementBytes(collective.type);
   if (width == 0)
-    return Status::error("{}: there is no element type {}", name,
+    return Status::error("{}: unknown element type {}", name,
                          static_cast<int>(collective.type));
   const std::uint64_t most = std::numeric_limits<std::ptrdiff_t>::max() / width;
   if (sum(collective.counts) > most || sum(collective.receiveCounts) > most)

@@ -25,12 +25,12 @@ enum class CollectiveKind : std::uint8_t {
   exchange, ///< point to point; the only one that not all members enter
 };
 
-/// How elements of several members become one: always in the order of members,
-/// ((m0 ∘ m1) ∘ m2) ∘ …, whatever the timing, the algorithm and the cut, so
-/// results are the same bits on every run and all_reduce equals reduce_scatter
-/// with all_gather. bf16 and f16 are accumulated in fp32 and rounded once;
-/// integers wrap around. max and min of a NaN are NaN; of equal ones
-/// (-0 and 0), the earlier member's.
+/// How elements of several members are reduced: always in the order of members,
+/// ((m0 ∘ m1) ∘ m2) ∘ …, for any timing, algorithm and segmentation, so results
+/// have the same bits in every run and all_reduce equals reduce_scatter with
+/// all_gather. bf16 and f16 are accumulated in fp32 and rounded once; integers
+/// wrap around. max and min of a NaN are NaN; of equal ones (-0 and 0), the
+/// earlier member's.
 enum class Reduction : std::uint8_t { sum, max, min };
 
 /// One collective, or this rank's part in an exchange. Owns nothing but its
@@ -47,8 +47,8 @@ struct Collective {
   std::vector<std::uint64_t> counts = {};
   std::vector<std::uint64_t> receiveCounts = {}; ///< all_to_all, exchange
   int root = -1;                                 ///< broadcast: a member
-  int sendTo = -1, receiveFrom = -1; ///< exchange: members; -1: nobody
-  /// If set, somebody else moves the data (nccl/NcclChannel.h): the channel
+  int sendTo = -1, receiveFrom = -1; ///< exchange: members; -1: none
+  /// If set, another library moves the data (nccl/NcclChannel.h): the channel
   /// compares headers, and waits until this says that it is done.
   std::function<StatusOr<bool>()> isDone = {};
 
@@ -59,24 +59,25 @@ struct Collective {
   /// In place.
   static Collective allReduce(ElementType type, Reduction reduction,
                               void *buffer, std::uint64_t count);
-  /// input: [counts[me]]; output: the inputs one behind the other, in the order
-  /// of members. The input may lie at its place in the output, and nowhere else
-  /// in it.
+  /// input: [counts[me]]; output: the inputs of all members, concatenated in
+  /// order. The input may be this member's part of the output, but must not
+  /// overlap it otherwise.
   static Collective allGather(ElementType type, const void *input, void *output,
                               std::vector<std::uint64_t> counts);
-  /// input: [sum of counts]; output: [counts[me]], the reduction of everybody's
-  /// part for this member. The output may be that part of the input.
+  /// input: [sum of counts]; output: [counts[me]], the reduction of all
+  /// members' parts for this one. The output may be that part of the input.
   static Collective reduceScatter(ElementType type, Reduction reduction,
                                   const void *input, void *output,
                                   std::vector<std::uint64_t> counts);
-  /// Part m of the input, of sendCounts[m], goes to member m; part m of the
-  /// output, of receiveCounts[m], comes from it. Buffers must not overlap.
+  /// Part m of the input, of sendCounts[m], is sent to member m; part m of the
+  /// output, of receiveCounts[m], is received from it. Buffers must not
+  /// overlap.
   static Collective allToAll(ElementType type, const void *input, void *output,
                              std::vector<std::uint64_t> sendCounts,
                              std::vector<std::uint64_t> receiveCounts);
   /// Sends to one member and receives from one, the same or another, at the
-  /// same time. To oneself only if also from oneself. Exchanges between two
-  /// members match in the order in which each started them.
+  /// same time. If sendTo is this member, receiveFrom must be, too. Exchanges
+  /// between two members match in the order in which each started them.
   static Collective exchange(ElementType type, const void *input,
                              std::uint64_t sendCount, int sendTo, void *output,
                              std::uint64_t receiveCount, int receiveFrom);

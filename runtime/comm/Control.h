@@ -1,5 +1,5 @@
-// Short messages beside the collectives: questions where somebody is, answers,
-// and the news that the world ends.
+// Short control messages between ranks: where another rank is, the answers, and
+// that the world ends.
 #pragma once
 #include "runtime/comm/Transport.h"
 
@@ -16,7 +16,7 @@ enum class Counter : std::uint8_t {
   receives,    ///< that receive from the asker
 };
 
-/// Goes over the wire as it is.
+/// Sent as these bytes.
 struct ControlMessage {
   enum class Kind : std::uint8_t { question, answer, end };
   static constexpr std::uint32_t kMagic = 0x74'63'73'74;
@@ -26,7 +26,7 @@ struct ControlMessage {
   std::uint64_t entered = 0; ///< answer: so many
   Kind kind = Kind::question;
   Counter counter = Counter::collectives; ///< question, answer
-  std::uint8_t isWaiting = 0;             ///< answer: for somebody else
+  std::uint8_t isWaiting = 0;             ///< answer: for another rank
   std::uint8_t unused[5] = {};
   char line[1024] = {}; ///< answer: what it does; end: why. Ends in a zero.
 
@@ -34,8 +34,8 @@ struct ControlMessage {
   std::string_view text() const;
 };
 
-/// Sends and receives them. Errors are left to the collectives that meet them
-/// too: who cannot be told is not told.
+/// Sends and receives them. Ignores errors, since the collectives meet and
+/// report the same errors.
 class ControlLine {
 public:
   explicit ControlLine(Transport &transport) : transport(transport) {}
@@ -43,13 +43,12 @@ public:
   ControlLine(const ControlLine &) = delete;
   ControlLine &operator=(const ControlLine &) = delete;
 
-  /// Gives up what is under way, while the transport can.
+  /// Cancels all pending messages; must be called before the transport ends.
   void close();
   void send(int rank, const ControlMessage &message);
-  /// Moves what is under way; the next message that is whole, if there is one,
-  /// and from whom.
+  /// Makes progress. Returns the next complete message and its sender, if any.
   std::optional<std::pair<int, ControlMessage>> poll();
-  /// Whether all that was sent is through.
+  /// Whether all sends have completed.
   bool isQuiet() const { return outgoing.empty(); }
 
 private:

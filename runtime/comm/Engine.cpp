@@ -12,8 +12,8 @@ namespace {
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
-/// How long the thread turns before it sleeps between looks, and how long it
-/// sleeps then. Ranks often share processors with those they wait for.
+/// How long the thread spins before it sleeps between polls, and how long it
+/// sleeps. Ranks often share processors with those that they wait for.
 constexpr microseconds kTurning{200};
 constexpr microseconds kFirstSleep{20}, kLongestSleep{500};
 /// Between two looks for control messages, and at what does not move.
@@ -73,7 +73,7 @@ StatusOr<Channel *> Engine::open(int id, Group group) {
   const std::optional<int> me = group.memberOf(myRank);
   if (!me)
     return Status::error("rank {} opens a channel of the group {}, of which it "
-                         "is no member",
+                         "is not a member",
                          myRank, group.text());
   std::lock_guard lock(mutex);
   auto [state, isNew] = states.try_emplace(id);
@@ -140,7 +140,7 @@ Status Engine::wait(Ticket ticket) {
     return Status::error("nothing that was started has ticket {}: wait once "
                          "for each",
                          ticket);
-  // Others start and wait meanwhile, which moves iterators.
+  // Other threads start and wait in the meantime, which invalidates iterators.
   const bool &done = found->second;
   finished.wait(lock, [&] { return done || !failure.ok(); });
   const bool isDone = done;
@@ -152,11 +152,11 @@ Status Engine::leave() {
   {
     std::lock_guard lock(mutex);
     if (!tickets.empty())
-      return Status::error("rank {} leaves with {} collectives that nobody "
-                           "waited for",
-                           myRank, tickets.size());
+      return Status::error(
+          "rank {} leaves with {} collectives that it did not wait for", myRank,
+          tickets.size());
   }
-  // By a barrier, so that who is late or gone is named.
+  // A barrier, so that an error names a late or missing rank.
   const Collective last = Collective::barrier();
   StatusOr<Ticket> ticket = start(*everybody, last);
   if (!ticket.ok())
@@ -165,7 +165,7 @@ Status Engine::leave() {
   stopThread();
   TESSERA_RETURN_IF_ERROR(left);
   hasLeft = true;
-  control.close(); // answers that nobody waits for any more
+  control.close(); // drops pending answers
   return transport->finish();
 }
 
@@ -373,7 +373,7 @@ void Engine::end(const std::string &line, bool isOurs) {
         control.send(rank, news);
   }
   for (const std::unique_ptr<Operation> &operation : active)
-    operation->traffic.abandon(); // who waits may take the buffers back
+    operation->traffic.abandon(); // waiting callers may reuse the buffers
   {
     std::lock_guard lock(mutex);
     failure = Status::error("{}", line);

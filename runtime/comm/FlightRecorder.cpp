@@ -9,7 +9,7 @@
 namespace tessera::comm {
 namespace {
 
-/// Collectives that ended, of which people are told.
+/// How many ended collectives a report lists.
 constexpr int kShownEnded = 3;
 
 double secondsSince(Clock::time_point then) {

@@ -35,14 +35,15 @@ class FlightRecorder {
 public:
   static constexpr std::size_t kRecords = 64;
 
-  /// Returns a number by which it can be changed as long as it is there.
+  /// Returns an id for start() and end(), valid until the record is
+  /// overwritten.
   std::uint64_t add(const Record &record);
   void start(std::uint64_t id, Clock::time_point when);
   void end(std::uint64_t id, Clock::time_point when);
   /// Oldest first.
   std::vector<Record> records() const;
 
-  /// Lines for people: the last ones that ended, and all that have not.
+  /// Lines for display: the last ones that ended, and all that have not.
   std::string describe() const;
   /// Writes all as JSON: rank, size, reason, time; of each collective its name,
   /// sequence, type, elements, channel, group, peers, state, and seconds ago

@@ -13,17 +13,17 @@ namespace tessera::comm {
 /// rankOf(m). All members must name the same ranks in the same order.
 class Group {
 public:
-  /// An error unless there is a rank, all lie in [0, worldSize) and none stands
-  /// twice.
+  /// An error if `ranks` is empty, has duplicates or has one outside of [0,
+  /// worldSize).
   static StatusOr<Group> of(std::vector<int> ranks, int worldSize);
-  /// All ranks, each being the member of its number.
+  /// All ranks; rank r is member r.
   static Group world(int size);
 
   int size() const { return static_cast<int>(ranks.size()); }
   int rankOf(int member) const {
     return ranks[static_cast<std::size_t>(member)];
   }
-  /// Nothing if the rank is no member.
+  /// Empty if the rank is not a member.
   std::optional<int> memberOf(int rank) const;
   /// Equal for equal groups; of the ranks and their order.
   std::uint64_t hash() const { return digest; }

@@ -33,7 +33,7 @@ constexpr Names kSlurm = {Starter::slurm, "SLURM_PROCID",
 const char *starterName(Starter starter) {
   switch (starter) {
   case Starter::alone:
-    return "nobody";
+    return "no launcher";
   case Starter::openMpi:
     return "mpirun of Open MPI";
   case Starter::mpich:

@@ -1,4 +1,4 @@
-// Which rank this process is, and who started it.
+// Which rank this process is, and the launcher that started it.
 #pragma once
 #include "runtime/support/Status.h"
 
@@ -9,7 +9,7 @@ namespace tessera::comm {
 
 struct Launch {
   enum class Starter : std::uint8_t {
-    alone,   ///< nobody: one rank
+    alone,   ///< no launcher: one rank
     openMpi, ///< mpirun of Open MPI, or srun --mpi=pmix
     mpich,   ///< mpirun of MPICH and its kin, or srun --mpi=pmi2
     address, ///< RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT, as torchrun

@@ -60,9 +60,10 @@ struct Operation {
   Clock::time_point lastMoved; ///< once it runs
   Inquiry inquiry;
 
-  /// Whether `later` of the same rank must not run beside this.
+  /// Whether `later` of the same rank must wait for this.
   bool isBefore(const Operation &later) const {
-    // What somebody else moves sends nothing more once headers were compared.
+    // If another library moves the data, nothing is sent here after the headers
+    // were compared.
     if (what.isDone && steps && steps->done())
       return false;
     if (&channel != &later.channel ||

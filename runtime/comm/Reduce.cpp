@@ -16,19 +16,19 @@ constexpr std::uint64_t kBlock = 1024;
 template <typename T> struct Plain {
   using Stored = T;
   using Sum = T;
-  static Sum widen(Stored value) { return value; }
+  static Sum upcast(Stored value) { return value; }
   static Stored narrow(Sum value) { return value; }
 };
 struct Bf16 {
   using Stored = std::uint16_t;
   using Sum = float;
-  static Sum widen(Stored value) { return bf16ToFloat(value); }
+  static Sum upcast(Stored value) { return bf16ToFloat(value); }
   static Stored narrow(Sum value) { return floatToBf16(value); }
 };
 struct F16 {
   using Stored = std::uint16_t;
   using Sum = float;
-  static Sum widen(Stored value) { return f16ToFloat(value); }
+  static Sum upcast(Stored value) { return f16ToFloat(value); }
   static Stored narrow(Sum value) { return floatToF16(value); }
 };
 
@@ -67,7 +67,7 @@ void reduceAs(std::span<const std::byte *const> contributions,
     for (std::size_t c = 0; c < contributions.size(); ++c) {
       std::memcpy(block, contributions[c] + offset, length * sizeof(Stored));
       for (std::uint64_t i = 0; i < length; ++i) {
-        const auto value = Format::widen(block[i]);
+        const auto value = Format::upcast(block[i]);
         sums[i] = c == 0 ? value : combine(sums[i], value);
       }
     }

@@ -6,8 +6,9 @@
 
 namespace tessera::comm {
 
-/// An algorithm under way. Does nothing until it is resumed or awaited. An
-/// exception (no memory) comes out of whoever resumed it, and ends it.
+/// A running algorithm, as a coroutine. Does nothing until it is resumed or
+/// awaited. An exception (out of memory) ends it and propagates to the caller
+/// that resumed it.
 class [[nodiscard]] Steps {
 public:
   struct promise_type {
@@ -46,7 +47,7 @@ public:
   bool done() const { return handle.done(); }
   std::coroutine_handle<> start() const { return handle; }
 
-  // co_await: runs to the end of these before the caller goes on.
+  // co_await: runs these steps to their end before the caller resumes.
   bool await_ready() const noexcept { return false; }
   std::coroutine_handle<> await_suspend(std::coroutine_handle<> caller) {
     handle.promise().caller = caller;

@@ -8,8 +8,8 @@
 namespace tessera::comm {
 
 struct ThreadTransportOptions {
-  /// Longer messages are not through before somebody receives them, as it is
-  /// with an MPI beyond some length.
+  /// Longer messages complete only when they are received, as with an MPI
+  /// beyond some length.
   std::size_t eagerBytes = 4096;
 };
 

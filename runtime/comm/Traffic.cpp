@@ -142,10 +142,11 @@ Status Traffic::broken(const Status &status) const {
 Status Traffic::check(const Transfer &transfer) const {
   const int from = group.rankOf(transfer.member), to = group.rankOf(self);
   if (transfer.header.magic != Header::kMagic)
-    return Status::error("rank {} got something from rank {} that is no header "
-                         "of a collective: start the same executable on all "
-                         "ranks",
-                         to, from);
+    return Status::error(
+        "rank {} received a message from rank {} that is not a collective's "
+        "header: start the same executable on all "
+        "ranks",
+        to, from);
   const Signature &theirs = transfer.header.signature;
   if (expected.kind == CollectiveKind::exchange &&
       theirs.kind == CollectiveKind::exchange &&

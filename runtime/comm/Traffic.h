@@ -1,7 +1,7 @@
 // The messages of one collective on one rank. The first message to each member
 // is preceded by a header that says which collective it belongs to, and the
-// header is compared before the bytes behind it are received: two members that
-// make different calls find out and no buffer is touched.
+// header is compared before the bytes after it are received: if two members
+// make different calls, both get an error and no buffer is written.
 #pragma once
 #include "runtime/comm/Collective.h"
 #include "runtime/comm/Transport.h"
@@ -12,11 +12,11 @@
 
 namespace tessera::comm {
 
-/// Goes over the wire as it is: ranks of one job run the same executable.
+/// Sent as these bytes: ranks of one job run the same executable.
 struct Header {
   static constexpr std::uint64_t kMagic = 0x31'6d'6d'6f'63'73'73'74;
   std::uint64_t magic = kMagic;
-  std::uint64_t bytes = 0; ///< of the message behind it
+  std::uint64_t bytes = 0; ///< of the message after it
   Signature signature;
 };
 
@@ -63,16 +63,16 @@ public:
     return Awaiter{*this};
   }
 
-  /// Moves what can be moved. True if anything was; errors are final.
+  /// Makes progress. True if anything moved; errors are final.
   StatusOr<bool> advance();
-  /// Forgets what is under way; nothing is received any more.
+  /// Cancels all transfers; nothing is received any more.
   void abandon();
   bool isSettled() const { return transfers.empty(); }
-  /// Who waits for that; null if nobody does.
+  /// The coroutine that waits for that; null if none.
   std::coroutine_handle<> takeWaiting() {
     return std::exchange(waiting, nullptr);
   }
-  /// Ranks from which, or to which, a message is not through.
+  /// Ranks with an incomplete message from or to them.
   std::vector<int> openPeers() const;
 
 private:
@@ -82,7 +82,7 @@ private:
     bool sends;
     bool hasHeader;
     Phase phase = Phase::header;
-    bool isPosted = false; ///< request is under way
+    bool isPosted = false; ///< request is pending
     Request request = 0;
     Request headerRequest = 0; ///< of a send, whose data follows at once
     bool headerPosted = false;

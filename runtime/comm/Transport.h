@@ -10,7 +10,7 @@
 
 namespace tessera::comm {
 
-/// A message under way, named by the transport that made it. Spent when test()
+/// A pending message, named by the transport that made it. Invalid once test()
 /// was true or an error, and after cancel().
 using Request = std::uint32_t;
 
@@ -23,19 +23,20 @@ public:
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
-  /// Starts a message to another rank. The bytes must stay until test() says
-  /// that they are no longer needed. Of any length; 0 <= tag < 32768.
+  /// Starts sending a message of any length to another rank. The bytes must
+  /// stay until test() says that it has read them. 0 <= tag < 32768.
   virtual StatusOr<Request> send(int to, int tag,
                                  std::span<const std::byte> bytes) = 0;
   /// Expects a message of exactly this length from another rank.
   virtual StatusOr<Request> receive(int from, int tag,
                                     std::span<std::byte> bytes) = 0;
-  /// Whether the message is through. An error names the peer.
+  /// Whether the message is complete. An error names the peer.
   virtual StatusOr<bool> test(Request request) = 0;
-  /// Forgets a message whose end nobody waits for. A receive no longer writes;
-  /// what was sent may arrive or not, and its bytes must stay until finish().
+  /// Abandons a message whose end will not be waited for. A receive no longer
+  /// writes; a sent message may arrive or not, and its bytes must stay until
+  /// finish().
   virtual void cancel(Request request) = 0;
-  /// A rank of which a message with this tag has come that nobody receives.
+  /// A rank from which a message with this tag has arrived without a receive.
   virtual StatusOr<std::optional<int>> probe(int tag) = 0;
 
   /// An orderly end, called on all ranks, none of which has messages left.

@@ -1,5 +1,5 @@
-// Finds out who is missing when a collective does not move: asks the others
-// where they are, and puts the answers into one line.
+// Finds out which rank is missing when a collective makes no progress: asks the
+// other ranks for their progress, and reports the answers in one line.
 #pragma once
 #include "runtime/comm/Operation.h"
 
@@ -7,26 +7,26 @@
 
 namespace tessera::comm {
 
-/// Used by the engine's thread alone.
+/// Used only by the engine's thread.
 ///
-/// An operation that has not moved for half of the timeout asks everybody it
-/// could wait for how far they are, again and again. After the timeout those
-/// who are not there, or do not answer, are named. A rank that is late only
-/// because it waits for somebody else, and says so, has a quarter of the
-/// timeout more: the one that is closer to the cause shall speak first.
+/// An operation without progress for half of the timeout repeatedly asks all
+/// ranks that it could wait for. After the timeout the report names ranks that
+/// have not reached the operation or do not answer. A rank that is late because
+/// it waits for another one, and says so, has a quarter of the timeout more, so
+/// that the rank closest to the cause reports first.
 class Watchdog {
 public:
   Watchdog(ControlLine &control, int rank, std::chrono::milliseconds timeout)
       : control(control), rank(rank), timeout(timeout) {}
 
-  /// Asks what is to be asked. An error is the end of the world: who is missing
-  /// in which collective.
+  /// Sends the questions that are due. An error ends the world: which rank is
+  /// missing in which collective.
   Status check(std::span<Operation *const> running);
-  /// From now on for a moment, operations that wait at all ask at once: the
-  /// process was told to end, perhaps because another rank died, and what is
-  /// known should be written before it is killed.
+  /// For a short time, all waiting operations ask immediately: the process got
+  /// a signal to end, perhaps because another rank died, and should report
+  /// before it is killed.
   void hurry();
-  /// After hurry(), once: who is missing in what, if anybody is.
+  /// After hurry(), once: which rank is missing in which collective, if any.
   std::optional<std::string> hurriedReport(std::span<Operation *const> running);
 
   static void take(std::span<Operation *const> running, int from,
@@ -35,10 +35,10 @@ public:
 private:
   struct Diagnosis {
     std::string line;
-    bool isSomebodyElse; ///< all who are missing wait for others themselves
+    bool isSomebodyElse; ///< all missing ranks wait for other ranks
   };
   void ask(Operation &operation);
-  /// Whose last answer is older than that does not answer.
+  /// A rank whose last answer is older than that counts as silent.
   Diagnosis diagnose(const Operation &operation,
                      Clock::time_point silentBefore) const;
   Clock::duration interval() const;

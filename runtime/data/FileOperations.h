@@ -1,5 +1,5 @@
-// The few operations by which a run makes its files durable, behind one seam:
-// a test replaces them to fail, tear or cut the power at every single one.
+// The file operations that make a run's files durable, as an interface, so that
+// a test can inject a failure, a torn write or a power cut at each.
 #pragma once
 #include "runtime/support/Status.h"
 

@@ -1,5 +1,5 @@
-// What config.json says of blocks of 8-bit floats with one scale each, for the
-// reader of configurations and for that of weights.
+// The block size of 8-bit float weights in config.json, for the reader of
+// configurations and that of weights.
 #pragma once
 #include <charconv>
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace tessera {
 
-/// What a scale is for: rows × columns of a matrix.
+/// The block of one scale: rows × columns of a matrix.
 struct Float8Blocks {
   uint64_t rows, columns;
 };

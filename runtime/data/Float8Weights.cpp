@@ -13,7 +13,7 @@ namespace tessera {
 namespace {
 
 constexpr std::size_t kMostConfigBytes = std::size_t(1) << 20;
-/// What is decoded by way of one buffer.
+/// Elements that are decoded through one buffer.
 constexpr uint64_t kElementsAtOnce = uint64_t(1) << 18;
 
 /// Of each byte; those of NaNs are of no use.
@@ -24,7 +24,7 @@ constexpr std::array<float, 256> kValues = [] {
   return values;
 }();
 
-/// Blocks that a dimension is cut into, the last of which may be shorter.
+/// The number of blocks of a dimension; the last may be shorter.
 constexpr uint64_t blocksIn(uint64_t size, uint64_t block) {
   return size / block + (size % block != 0);
 }
@@ -41,7 +41,7 @@ uint16_t toBf16(double exact) {
   return floatToBf16(std::bit_cast<float>(bits));
 }
 
-/// What all bytes stand for with one scale.
+/// The bf16 value of every byte with one scale.
 using Table = std::array<uint16_t, 256>;
 
 void fill(Table &table, float scale) {
@@ -49,10 +49,10 @@ void fill(Table &table, float scale) {
     table[i] = toBf16(double(kValues[i]) * double(scale));
 }
 
-class Widened final : public TensorSource {
+class Dequantized final : public TensorSource {
 public:
-  Widened(const SafetensorsModel::Location &weights,
-          const SafetensorsModel::Location &scales, Float8Blocks blocks)
+  Dequantized(const SafetensorsModel::Location &weights,
+              const SafetensorsModel::Location &scales, Float8Blocks blocks)
       : parts{weights, scales, blocks}, weights(parts.weights),
         scales(parts.scales), blocks(parts.blocks),
         columns(weights.entry->shape[1]),
@@ -70,7 +70,8 @@ public:
       bytes.resize(std::min(kElementsAtOnce, out.size() / 2 - at));
       TESSERA_RETURN_IF_ERROR(
           weights.file->read(*weights.entry, first + at, bytes));
-      TESSERA_RETURN_IF_ERROR(widen(bytes, first + at, &out[2 * at], tables));
+      TESSERA_RETURN_IF_ERROR(
+          dequantize(bytes, first + at, &out[2 * at], tables));
     }
     return Status::success();
   }
@@ -78,7 +79,7 @@ public:
   const Float8Parts *float8() const override { return &parts; }
 
 private:
-  /// Of neighbours in a row of blocks.
+  /// Of adjacent blocks in a row of blocks.
   struct Tables {
     uint64_t row = 0, first = 0;
     std::vector<Table> of;
@@ -87,9 +88,9 @@ private:
     }
   };
 
-  /// Elements one behind another, row by row.
-  Status widen(std::span<const std::byte> bytes, uint64_t first, std::byte *to,
-               Tables &tables) const {
+  /// Consecutive elements in row-major order.
+  Status dequantize(std::span<const std::byte> bytes, uint64_t first,
+                    std::byte *to, Tables &tables) const {
     auto isNan = [](std::byte bits) { return isE4m3Nan(uint8_t(bits)); };
     if (auto found = std::ranges::find_if(bytes, isNan); found != bytes.end())
       return notANumber(first + uint64_t(found - bytes.begin()));
@@ -105,8 +106,8 @@ private:
           std::min<uint64_t>(columns - column, bytes.size() - i);
       auto part = bytes.subspan(i, count);
       TESSERA_RETURN_IF_ERROR(
-          byTables ? widenByTables(part, row, column, to + 2 * i, tables)
-                   : widenEach(part, row, column, to + 2 * i));
+          byTables ? dequantizeByTables(part, row, column, to + 2 * i, tables)
+                   : dequantizeEach(part, row, column, to + 2 * i));
       i += count;
     }
     return Status::success();
@@ -126,8 +127,8 @@ private:
     }
   }
 
-  Status widenEach(std::span<const std::byte> bytes, uint64_t row,
-                   uint64_t column, std::byte *to) const {
+  Status dequantizeEach(std::span<const std::byte> bytes, uint64_t row,
+                        uint64_t column, std::byte *to) const {
     const uint64_t begin = column / blocks.columns,
                    end = (column + bytes.size() - 1) / blocks.columns + 1;
     auto read = readScales(row / blocks.rows, begin, end);
@@ -143,8 +144,9 @@ private:
     return Status::success();
   }
 
-  Status widenByTables(std::span<const std::byte> bytes, uint64_t row,
-                       uint64_t column, std::byte *to, Tables &tables) const {
+  Status dequantizeByTables(std::span<const std::byte> bytes, uint64_t row,
+                            uint64_t column, std::byte *to,
+                            Tables &tables) const {
     const uint64_t begin = column / blocks.columns,
                    end = (column + bytes.size() - 1) / blocks.columns + 1;
     if (!tables.have(row / blocks.rows, begin, end))
@@ -208,7 +210,7 @@ private:
   }
 
   Status notANumber(uint64_t element) const {
-    return Status::error("{} in '{}' is no number at [{}, {}]; the file is "
+    return Status::error("{} in '{}' is NaN at [{}, {}]; the file is "
                          "damaged, give another copy of it",
                          shownName(weights.entry->name), weights.file->path(),
                          element / columns, element % columns);
@@ -237,8 +239,8 @@ StatusOr<std::optional<Float8Blocks>> blocksAt(const std::string &path,
                        kFloat8BlocksWanted);
 }
 
-/// What the quantization_config of config.json in a directory says of blocks;
-/// none where it says nothing, or there is no such file.
+/// The block size in quantization_config of a directory's config.json; none if
+/// the setting or the file is absent.
 StatusOr<std::optional<Float8Blocks>>
 readFloat8Blocks(const std::string &directory) {
   const std::string path =
@@ -307,15 +309,15 @@ StatusOr<Float8Blocks> blocksBy(const SafetensorsModel::Location &weights,
                            blocksIn(rows, blocks->rows),
                            blocksIn(columns, blocks->columns), blocks->rows,
                            blocks->columns)
-             : "what config.json beside it says of blocks (weight_block_size "
-               "of quantization_config), which says nothing");
+             : "that of the blocks of config.json (weight_block_size of "
+               "quantization_config), which is absent");
 }
 
 /// The weights as bf16. The files must outlive it.
 StatusOr<SafetensorsEntry>
-widenedFloat8(const SafetensorsModel::Location &weights,
-              const SafetensorsModel::Location &scales,
-              const std::optional<Float8Blocks> &blocks) {
+dequantizedFloat8(const SafetensorsModel::Location &weights,
+                  const SafetensorsModel::Location &scales,
+                  const std::optional<Float8Blocks> &blocks) {
   const SafetensorsType type = scales.entry->type;
   if (type != SafetensorsType::f32 && type != SafetensorsType::bf16 &&
       type != SafetensorsType::f16)
@@ -328,15 +330,15 @@ widenedFloat8(const SafetensorsModel::Location &weights,
   SafetensorsEntry entry = *weights.entry;
   entry.type = SafetensorsType::bf16;
   entry.end = entry.begin + 2 * (entry.end - entry.begin);
-  entry.source = std::make_shared<Widened>(weights, scales, *by);
+  entry.source = std::make_shared<Dequantized>(weights, scales, *by);
   return entry;
 }
 
 } // namespace
 
-Status SafetensorsModel::widenFloat8(const std::string &directory) {
+Status SafetensorsModel::dequantizeFloat8(const std::string &directory) {
   std::optional<Float8Blocks> blocks;
-  std::vector<std::string> beside;
+  std::vector<std::string> scaleNames;
   for (auto &[name, location] : byName) {
     if (!isFloat8Matrix(*location.entry))
       continue;
@@ -344,8 +346,8 @@ Status SafetensorsModel::widenFloat8(const std::string &directory) {
     if (scales == byName.end())
       scales = byName.find(name + "_scale");
     if (scales == byName.end())
-      continue; // nobody may ask for it
-    if (beside.empty()) {
+      continue; // an error only if it is read
+    if (scaleNames.empty()) {
       auto read = readFloat8Blocks(directory);
       if (!read.ok())
         return read.status();
@@ -354,18 +356,18 @@ Status SafetensorsModel::widenFloat8(const std::string &directory) {
         readAs =
             fmt::format("blocks of {} x {}", blocks->rows, blocks->columns);
     }
-    auto entry = widenedFloat8(location, scales->second, blocks);
+    auto entry = dequantizedFloat8(location, scales->second, blocks);
     if (!entry.ok())
       return entry.status();
-    widened.push_back(std::make_unique<SafetensorsEntry>(entry.take()));
-    location.entry = widened.back().get();
-    beside.push_back(scales->first);
+    dequantized.push_back(std::make_unique<SafetensorsEntry>(entry.take()));
+    location.entry = dequantized.back().get();
+    scaleNames.push_back(scales->first);
     // Those of activations, which are not rounded here.
     const std::string module = name.substr(0, name.rfind('.') + 1);
     for (const char *of : {"input_scale", "activation_scale", "input_scale_ub"})
-      beside.push_back(module + of);
+      scaleNames.push_back(module + of);
   }
-  for (const std::string &each : beside)
+  for (const std::string &each : scaleNames)
     byName.erase(each);
   return Status::success();
 }

@@ -1,9 +1,9 @@
-// Weights of 8-bit floats with scales, as Hugging Face checkpoints have them:
-// beside X [rows, columns] of F8_E4M3 (four bits of exponent with bias 7, three
-// of mantissa, no infinity) stand scales,
+// Weights of 8-bit floats with scales, as in Hugging Face checkpoints: for X
+// [rows, columns] of F8_E4M3 (four bits of exponent with bias 7, three of
+// mantissa, no infinity) there are scales,
 //
 //   X_scale_inv  DeepSeek-V3 and others with quant_method fp8, despite its name
-//                multiplied with (transformers, finegrained_fp8)
+//                a factor (transformers, finegrained_fp8)
 //   X_scale      compressed-tensors' float-quantized, fbgemm_fp8, and fp8 as
 //                AutoFP8 writes it
 //

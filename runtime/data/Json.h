@@ -11,7 +11,7 @@
 
 namespace tessera {
 
-/// A value of a document; the document owns all texts.
+/// A value of a document; the document owns all strings.
 class JsonValue {
 public:
   struct Member;

@@ -42,8 +42,8 @@ fs::path folderAbove(const fs::path &place) {
   return place.has_parent_path() ? place.parent_path() : ".";
 }
 
-/// What is written is here until it is whole. Numbers of processes repeat where
-/// containers share a volume: no one else draws these digits, too.
+/// The temporary directory that is written and then renamed. Process ids repeat
+/// if containers share a volume, so the name has random digits, too.
 std::string partialOf(const fs::path &place) {
   return (folderAbove(place) / fmt::format("{}{}-{}-{:08x}", kPartial,
                                            place.filename().string(),
@@ -103,7 +103,7 @@ void onSignal(int signal) {
     if (kEndings[i] == signal)
       ::sigaction(signal, &before[i], nullptr);
   --handlers;
-  ::raise(signal); // for whoever had it before, when this handler returns
+  ::raise(signal); // for the previous handler, when this one returns
   errno = error;
 }
 
@@ -164,10 +164,10 @@ Status checkNewDirectory(const std::string &directory) {
                          directory);
   const fs::path above = folderAbove(place);
   if (!fs::is_directory(above, code))
-    return Status::error("'{}' cannot be made: there is no directory '{}'; "
-                         "make that first, or choose another",
+    return Status::error("'{}' cannot be made: directory '{}' does not exist; "
+                         "create it first, or choose another",
                          directory, above.string());
-  // Only making one tells whether one can be made.
+  // Only creating one shows whether one can be created.
   const std::string partial = partialOf(place);
   const RemovedBySignals guard(partial);
   if (!fs::create_directory(partial, code))
@@ -200,7 +200,7 @@ makeNewDirectory(const std::string &directory,
   if (!isNamed) {
     (void)files.removeTree(partial); // the error that counts is the first one
     removeDoomed(partial);
-    if (interrupted) // and whoever handled the signal goes on
+    if (interrupted) // and the signal's handler returned
       return Status::error("'{}' is not made: a signal came meanwhile",
                            directory);
     return status;

@@ -1,4 +1,4 @@
-// Directories that other programs read: there whole or not at all.
+// Directories that other programs read: they appear completely or not at all.
 #pragma once
 #include "runtime/data/Safetensors.h"
 
@@ -8,16 +8,16 @@
 
 namespace tessera {
 
-/// An error if `directory` is there already, or cannot be made where it is to
-/// be: for commands that work long before they make it.
+/// An error if `directory` exists, or cannot be created: for commands that work
+/// long before they create it.
 Status checkNewDirectory(const std::string &directory);
 
-/// Makes `directory`, which must not be there: `fill` writes files into the
-/// folder that it is given, which then takes the name; it makes no folders in
-/// it. After an error, or a SIGINT, SIGTERM or SIGHUP on whichever thread,
-/// nothing is left, unless the directory has its name already: then it is
-/// whole. Where others handle such a signal and the process goes on, what was
-/// not named is an error. One at a time in a process.
+/// Creates `directory`, which must not exist: `fill` writes files, but no
+/// folders, into a temporary folder, which is then renamed. After an error, or
+/// a SIGINT, SIGTERM or SIGHUP on any thread, either nothing is left or the
+/// directory is complete. If another handler takes such a signal and the
+/// process continues, an unfinished directory is an error. One call at a time
+/// in a process.
 Status
 makeNewDirectory(const std::string &directory,
                  const std::function<Status(const std::string &folder)> &fill);

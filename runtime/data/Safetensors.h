@@ -74,7 +74,7 @@ struct SafetensorsEntry {
   std::vector<uint64_t> shape;
   uint64_t begin; ///< first byte, from the end of the header
   uint64_t end;   ///< one past the last byte
-  /// Null: they lie in the file. Otherwise only end - begin means something.
+  /// Null: the bytes are in the file. Otherwise only end - begin is meaningful.
   std::shared_ptr<const TensorSource> source = {};
 };
 
@@ -128,9 +128,9 @@ public:
   virtual Status write(std::span<const std::byte> bytes) = 0;
 };
 
-/// One tensor to write. `emit` hands its `size` bytes (row-major,
-/// little-endian) to the sink, in pieces if it likes, so that a tensor which
-/// lives on a device needs no second copy in memory.
+/// One tensor to write. `emit` writes its `size` bytes (row-major,
+/// little-endian) to the sink, possibly in pieces, so that a tensor on a device
+/// needs no second copy in memory.
 struct SafetensorsTensor {
   std::string name;
   SafetensorsType type;
@@ -141,14 +141,14 @@ struct SafetensorsTensor {
 
 /// Writes the tensors sorted by (descending type, name), header padded with
 /// spaces to a multiple of 8: byte for byte what the reference writes. An emit
-/// that hands over more or less than its `size` is an error.
+/// that writes more or less than its `size` is an error.
 Status writeSafetensors(SafetensorsSink &sink,
                         std::vector<SafetensorsTensor> tensors,
                         const std::map<std::string, std::string> &metadata);
 
 /// A model's weights: one .safetensors file, a directory with
 /// model.safetensors, or one with model.safetensors.index.json and its shards.
-/// Weights of F8_E4M3 with scales are there as the bf16 that they stand for
+/// Weights of F8_E4M3 with scales are presented dequantized to bf16
 /// (Float8Weights.h), without their scales.
 class SafetensorsModel {
 public:
@@ -157,7 +157,7 @@ public:
     const SafetensorsFile *file;
     const SafetensorsEntry *entry;
   };
-  /// Name → place, over all shards.
+  /// Name → location, over all shards.
   const std::map<std::string, Location, std::less<>> &tensors() const {
     return byName;
   }
@@ -171,9 +171,9 @@ public:
 private:
   Status addShards(const std::string &directory, const std::string &indexPath);
   /// Puts bf16 in the place of 8-bit floats.
-  Status widenFloat8(const std::string &directory);
+  Status dequantizeFloat8(const std::string &directory);
   std::vector<std::unique_ptr<SafetensorsFile>> opened;
-  std::vector<std::unique_ptr<SafetensorsEntry>> widened;
+  std::vector<std::unique_ptr<SafetensorsEntry>> dequantized;
   std::map<std::string, Location, std::less<>> byName;
   std::string readAs;
 };

@@ -220,7 +220,7 @@ StatusOr<SafetensorsModel> SafetensorsModel::open(const std::string &path) {
     std::string index = path + "/model.safetensors.index.json";
     if (fs::exists(index, code)) {
       TESSERA_RETURN_IF_ERROR(model.addShards(path, index));
-      TESSERA_RETURN_IF_ERROR(model.widenFloat8(directory));
+      TESSERA_RETURN_IF_ERROR(model.dequantizeFloat8(directory));
       return model;
     }
     single = path + "/model.safetensors";
@@ -235,7 +235,7 @@ StatusOr<SafetensorsModel> SafetensorsModel::open(const std::string &path) {
   model.opened.push_back(std::make_unique<SafetensorsFile>(file.take()));
   for (const SafetensorsEntry &entry : model.opened[0]->header().tensors)
     model.byName[entry.name] = {model.opened[0].get(), &entry};
-  TESSERA_RETURN_IF_ERROR(model.widenFloat8(directory));
+  TESSERA_RETURN_IF_ERROR(model.dequantizeFloat8(directory));
   return model;
 }
 
@@ -255,7 +255,7 @@ Status SafetensorsModel::addShards(const std::string &directory,
         !isPlainName(shard.get_ref<const std::string &>()))
       return Status::error(
           "'{}': weight_map.{} must be a plain file name "
-          "beside the index, got: {}",
+          "in the index's directory, got: {}",
           indexPath, tensor,
           shard.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace));
     const std::string &name = shard.get_ref<const std::string &>();
@@ -270,7 +270,7 @@ Status SafetensorsModel::addShards(const std::string &directory,
     }
     const SafetensorsEntry *entry = file->header().find(tensor);
     if (!entry)
-      return Status::error("'{}' places '{}' in '{}', which does not hold it",
+      return Status::error("'{}' lists '{}' in '{}', which does not have it",
                            indexPath, tensor, name);
     byName[tensor] = {file, entry};
   }

@@ -108,8 +108,8 @@ public:
     leave();
     if (ignoring)
       return endIgnored();
-    Place ended = places.back();
-    places.pop_back();
+    Place ended = stack.back();
+    stack.pop_back();
     if (ended == Place::entry)
       return endEntry();
     if (ended == Place::typeMap)
@@ -134,8 +134,8 @@ public:
     leave();
     if (ignoring)
       return endIgnored();
-    Place ended = places.back();
-    places.pop_back();
+    Place ended = stack.back();
+    stack.pop_back();
     if (ended == Place::list) {
       if (currentField() == offsetsField && offsetCount != 2)
         return fail("{}: data_offsets needs 2 numbers, got: {}",
@@ -153,9 +153,9 @@ public:
 private:
   enum class Place { outside, top, metadata, entry, list, typeMap };
 
-  Place place() const { return places.back(); }
+  Place place() const { return stack.back(); }
   bool push(Place next) {
-    places.push_back(next);
+    stack.push_back(next);
     return true;
   }
   template <typename... Args>
@@ -267,7 +267,7 @@ private:
     return true;
   }
 
-  std::vector<Place> places = {Place::outside};
+  std::vector<Place> stack = {Place::outside};
   unsigned depth = 0;
   bool ignoring = false;
   unsigned ignoreDepth = 0;
@@ -321,7 +321,7 @@ Status checkOffsets(const SafetensorsHeader &header, uint64_t fileSize) {
   for (const SafetensorsEntry &entry : header.tensors) {
     if (entry.begin != position || entry.end < entry.begin)
       return Status::error(
-          "{} lies at bytes {} to {}, but the tensor before it ends at {}",
+          "{} is at bytes {} to {}, but the tensor before it ends at {}",
           shownName(entry.name), entry.begin, entry.end, position);
     uint64_t bytes = 0;
     TESSERA_RETURN_IF_ERROR(tensorBytes(entry, bytes));

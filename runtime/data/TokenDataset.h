@@ -30,10 +30,10 @@ private:
   unsigned halfBits;
 };
 
-/// The split read as one stream of tokens and cut into windows of T + 1 tokens
-/// that overlap by one, so that every token but the first is a target once an
-/// epoch: window i is tokens [iT, iT + T]. What is left at the end, fewer than
-/// T tokens, is not used.
+/// A split as one stream of tokens, divided into windows of T + 1 tokens that
+/// overlap by one, so that every token but the first is a target once an epoch:
+/// window i is tokens [iT, iT + T]. A rest of fewer than T tokens at the end is
+/// unused.
 class TokenDataset {
 public:
   /// Opens `folder` (index.json and its shards) for a model of `vocabSize`

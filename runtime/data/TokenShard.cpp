@@ -14,7 +14,7 @@ static_assert(std::endian::native == std::endian::little,
               "shards are read in place, so the machine is little-endian");
 
 namespace {
-/// The header as it lies in the file.
+/// The header's layout in the file.
 struct RawHeader {
   char magic[8];
   uint32_t version;
@@ -235,13 +235,13 @@ Status writeTokenShard(const std::string &folder, const std::string &name,
 
   FileOperations &files = systemFiles();
   std::string temporary = folder + "/.tmp-" + name;
-  // What a killed run left behind.
+  // Left by a killed run.
   TESSERA_RETURN_IF_ERROR(files.removeTree(temporary));
   Status status = writeParts(files, temporary, raw, *payload);
   if (status.ok())
     status = files.rename(temporary, path);
   if (!status.ok()) {
-    // The first error is the one to tell; a leftover is only untidy.
+    // Report the first error; a leftover file does no harm.
     (void)files.removeTree(temporary);
     return status;
   }

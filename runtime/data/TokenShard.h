@@ -57,9 +57,9 @@ public:
   const std::string &path() const { return name; }
   uint64_t size() const { return head.tokenCount; }
 
-  /// Copies tokens [begin, begin + out.size()) to `out`; the range must lie
+  /// Copies tokens [begin, begin + out.size()) to `out`; the range must be
   /// within size(). Fails, naming the position, on a token that is not below
-  /// the vocabulary's size. The pages read do not stay resident.
+  /// the vocabulary's size. The pages read are released.
   Status read(uint64_t begin, std::span<int32_t> out) const;
 
   /// Reads the whole payload: proves its hash and that every token is below

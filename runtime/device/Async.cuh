@@ -1,5 +1,5 @@
 // Asynchronous copies from global into shared memory (cp.async, sm_80), and how
-// rows of shared memory are swizzled so that columns of 16-byte chunks lie in
+// rows of shared memory are swizzled so that a column of 16-byte chunks is in
 // different banks.
 #pragma once
 #include "runtime/device/Types.cuh"

@@ -32,8 +32,9 @@ TESSERA_DEVICE void initBarrier(Barrier &barrier, int arrivals) {
 #endif
 }
 
-/// By the thread that made barriers, behind the last one: the copy engine sees
-/// them. Other threads do after a barrier of the block. fence.mbarrier_init
+/// Called by the thread that initialized mbarriers, after the last one: makes
+/// them visible to the copy engine. Other threads see them after a barrier of
+/// the block. fence.mbarrier_init
 TESSERA_DEVICE void fenceBarriers() {
 #if defined(__CUDACC__)
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
@@ -86,7 +87,7 @@ TESSERA_DEVICE void await(Barrier &barrier, int parity) {
 }
 
 /// Which of `Count` stages is next, and the parity of its phase. A consumer
-/// waits for full[stage] with `parity`; the producer, who is one round ahead,
+/// waits for full[stage] with `parity`; the producer, which is one round ahead,
 /// for empty[stage] with `parity ^ 1`.
 template <int Count> struct Ring {
   int stage = 0, parity = 0;

@@ -12,10 +12,10 @@ inline constexpr Swizzle kWidestSwizzle = RowBytes % 128 == 0  ? Swizzle::b128
                                           : RowBytes % 32 == 0 ? Swizzle::b32
                                                                : Swizzle::none;
 
-/// Rows × Columns elements; columns are neighbours in global memory. They are
-/// cut into boxes of kWidth columns, one span of the swizzle wide, each with
-/// all rows, one behind the other. `base` is a multiple of 1024 behind the
-/// start of shared memory.
+/// Rows × Columns elements; columns are contiguous in global memory. They are
+/// split into consecutive boxes of kWidth columns, one span of the swizzle
+/// wide, each with all rows. `base` is a multiple of 1024 from the start of
+/// shared memory.
 ///
 /// As an operand of wgmma it is K-major where its columns are depth, and its
 /// rows those of A or columns of B; it is MN-major where its rows are depth.

@@ -1,13 +1,13 @@
-// Two-dimensional tiles in the layout in which mma.sync leaves its results, and
-// their one-dimensional slices.
+// Two-dimensional tiles in the layout of mma.sync's accumulators, and their
+// one-dimensional slices.
 //
-// A tile is cut into blocks of 16 × 16, which the block's WarpsM × WarpsN warps
-// take in turn along both dimensions, warps of one row of warps numbered
-// consecutively. Of each half of a block, 16 × 8, a thread holds, with
-// g = lane / 4 and q = lane % 4, elements (g, 2q), (g, 2q+1), (g+8, 2q),
-// (g+8, 2q+1): "Matrix Fragments for mma.m16n8k16" in the PTX ISA. Since warps
-// take turns, neighbouring rows or columns of a tile are a smaller tile of all
-// warps: see `slice`.
+// A tile is divided into blocks of 16 × 16, which are assigned round-robin
+// along both dimensions to the block's WarpsM × WarpsN warps; warps of one row
+// of warps are numbered consecutively. Of each half of a block, 16 × 8, a
+// thread holds, with g = lane / 4 and q = lane % 4, elements (g, 2q), (g,
+// 2q+1), (g+8, 2q), (g+8, 2q+1): "Matrix Fragments for mma.m16n8k16" in the PTX
+// ISA. Because of the round-robin order, adjacent rows or columns of a tile
+// form a smaller tile of all warps: see `slice`.
 #pragma once
 #include "runtime/device/Tile.cuh"
 
@@ -98,8 +98,8 @@ struct Element<Fragments<M, N, WarpsM, WarpsN>,
   }
 };
 
-/// Of a tile cut into tiles of `To`, that in row i and column j; both are known
-/// when the loops around it are unrolled.
+/// Row i, column j of a tile divided into tiles of `To`; both are known when
+/// the enclosing loops are unrolled.
 template <typename To, typename T, typename From>
 TESSERA_DEVICE Tile<T, To> slice(const Tile<T, From> &tile, int i, int j) {
   static_assert(To::kWarpsM == From::kWarpsM && To::kWarpsN == From::kWarpsN,
@@ -266,8 +266,8 @@ TESSERA_DEVICE void reduceWarps(Tile<T, Layout> &slice, int part) {
 /// fixed order; every thread gets what it holds of the slice.
 template <typename Combine, int Dim, typename T, IsFragments Layout>
 TESSERA_DEVICE auto reduce(const Tile<T, Layout> &tile) {
-  // Who holds parts of a row differs in the lower part of lane and warp number,
-  // who holds parts of a column in the upper part.
+  // Threads with parts of one row differ in the lower bits of lane and warp
+  // number, those with parts of one column in the upper bits.
   constexpr bool kAlongRow = Dim == 1;
   constexpr int kFirst = kAlongRow ? 1 : 4, kEnd = kAlongRow ? 4 : 32,
                 kWarps = kAlongRow ? Layout::kWarpsN : Layout::kWarpsM;

@@ -1,3 +1,3 @@
-// What kernels for sm_90a include beside Device.cuh.
+// What kernels for sm_90a include in addition to Device.cuh.
 #pragma once
 #include "runtime/device/Pipeline.cuh"

@@ -1,7 +1,7 @@
 // How a kernel gets its arguments. A launch has one or more instances: the same
-// kernel on other buffers. The first one travels with the launch; the others
-// lie in a table in global memory, which is written once, since addresses are
-// planned.
+// kernel on other buffers. The first instance is passed with the launch; the
+// others are in a table in global memory, which is written once, since
+// addresses are planned.
 #pragma once
 #include "runtime/device/Types.cuh"
 

@@ -46,7 +46,7 @@ TESSERA_DEVICE double fma(double x, double y, double z) {
   return ::fma(x, y, z);
 }
 
-/// 2^x within two units in the last place; 0 where that is no normal number.
+/// 2^x within two units in the last place; 0 if the result would be subnormal.
 TESSERA_DEVICE float exp2Approximate(float x) {
 #if defined(__CUDACC__)
   float result;

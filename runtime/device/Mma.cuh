@@ -99,13 +99,13 @@ void accumulate(FragmentC &c, Product product) {
   }
 }
 
-/// c += A × B for 16-bit operands, each turned into a float by `widen`.
-template <typename Widen>
+/// c += A × B for 16-bit operands, each converted to float by `upcast`.
+template <typename Upcast>
 void multiply16(FragmentC &c, const FragmentA &a, const FragmentB &b,
-                Widen widen, const char *what) {
+                Upcast upcast, const char *what) {
   MmaWarp warp(a, b, what);
   auto half = [&](uint32_t pair, int k) {
-    return widen(static_cast<uint16_t>(k % 2 ? pair >> 16 : pair));
+    return upcast(static_cast<uint16_t>(k % 2 ? pair >> 16 : pair));
   };
   accumulate<16>(c, [&](int row, int column, int k) {
     const MmaOperands &left = warp.lanes[row % 8 * 4 + k % 8 / 2],

@@ -1,9 +1,9 @@
-// Products of tiles by mma.sync: operands in shared memory as they lie there or
-// transposed, the left one also in registers, as a product left it.
+// Matmuls of tiles by mma.sync. Operands are in shared memory, as stored or
+// transposed; the left one may be in registers, as the result of a matmul.
 //
-// bf16 is multiplied as it is. Floats are split into two tf32 each, of which
-// three of the four products are added ("3xTF32", Ootomo & Yokota 2022): close
-// to fp32 at several times the speed of the scalar units.
+// bf16 operands are multiplied directly. Each fp32 operand is split into two
+// tf32 values, and three of the four products are added ("3xTF32", Ootomo &
+// Yokota 2022): close to fp32 at several times the speed of the scalar units.
 #pragma once
 #include "runtime/device/Fragments.cuh"
 #include "runtime/device/Mma.cuh"
@@ -38,16 +38,17 @@ template <int M, int K> struct Operand<SharedTile<bf16, M, K>> {
 template <int M, int K> struct Operand<Transposed<SharedTile<bf16, K, M>>> {
   using Type = bf16;
   static constexpr int kRows = M, kColumns = K, kUnrolled = 2;
-  Transposed<SharedTile<bf16, K, M>> turned;
+  Transposed<SharedTile<bf16, K, M>> transposed;
 
   TESSERA_DEVICE void left(FragmentA &a, int row, int k, int) const {
-    loadMatrices<true>(a.at, turned.tile.at(k + lane() / 16 * 8 + lane() % 8,
-                                            row + lane() / 8 % 2 * 8));
+    loadMatrices<true>(a.at,
+                       transposed.tile.at(k + lane() / 16 * 8 + lane() % 8,
+                                          row + lane() / 8 % 2 * 8));
   }
   TESSERA_DEVICE void right(FragmentB (&b)[2], int k, int column) const {
     uint32_t at[4];
-    loadMatrices(at, turned.tile.at(column + lane() / 16 * 8 + lane() % 8,
-                                    k + lane() / 8 % 2 * 8));
+    loadMatrices(at, transposed.tile.at(column + lane() / 16 * 8 + lane() % 8,
+                                        k + lane() / 8 % 2 * 8));
     b[0] = {{at[0], at[1]}};
     b[1] = {{at[2], at[3]}};
   }
@@ -102,10 +103,10 @@ template <int M, int K> struct FloatOperand<SharedTile<float, M, K>> {
 template <int M, int K>
 struct FloatOperand<Transposed<SharedTile<float, K, M>>> {
   static constexpr int kRows = M, kColumns = K, kUnrolled = 1;
-  Transposed<SharedTile<float, K, M>> turned;
+  Transposed<SharedTile<float, K, M>> transposed;
   TESSERA_DEVICE float get(int row, int column) const {
-    checkShared(turned.tile.at(column, row), 1);
-    return *turned.tile.at(column, row);
+    checkShared(transposed.tile.at(column, row), 1);
+    return *transposed.tile.at(column, row);
   }
   TESSERA_DEVICE void left(Split<FragmentA> &a, int row, int k, int) const {
     int g = lane() / 4, q = lane() % 4;

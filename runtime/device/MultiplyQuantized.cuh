@@ -1,18 +1,18 @@
-// Products with weights that are integers or e4m3 with scales, in the words of
-// runtime/support/QuantizedLayout.h: bytes or nibbles go from shared memory to
-// registers and there into the operands of mma.sync.
+// Matmuls with weights that are integers or e4m3 with scales, in the layout of
+// runtime/support/QuantizedLayout.h: bytes or nibbles are loaded from shared
+// memory into registers and dequantized there into the operands of mma.sync.
 //
-// Any order of terms will do, if both sides have it. Of each block of 32 a
-// thread with q = lane % 4 has terms 8q to 8q + 7: of a column one word of
-// nibbles or two of bytes, of a row one access to 16 bytes of bf16. Halves of
-// a pair are terms that lie 16 bits apart in a word, so that one shift and one
-// mask widen two of them.
+// Any order of terms is possible if both operands use it. Of each block of 32,
+// a thread with q = lane % 4 has terms 8q to 8q + 7: of a column one word of
+// nibbles or two of bytes, of a row one access to 16 bytes of bf16. The halves
+// of a pair are terms 16 bits apart in a word, so that one shift and one mask
+// convert two of them.
 //
-// What is multiplied is q - zero, which bf16 and tf32 hold exactly; a block's
-// sum is scaled as it is added. So it is with e4m3: processors that convert or
-// multiply it have it from sm_89 on, and rows would have to be of 8 bits, too,
-// or f16, whose range is not that of bf16. What widens it here is as little as
-// what widens integers, and the same for all.
+// The operand is q - zero, which bf16 and tf32 hold exactly; a block's sum is
+// scaled when it is added. Likewise for e4m3: only sm_89 and later convert or
+// multiply it in hardware, and then rows would have to be of 8 bits, too, or of
+// f16, whose range is smaller than that of bf16. The conversion here costs as
+// little as that of integers and works on all GPUs.
 #pragma once
 #include "runtime/device/Multiply.cuh"
 
@@ -109,8 +109,9 @@ loadWords(QuantWords<Number> (&to)[2],
 /// `zeros`, a pair. Seven bits are the mantissa of 128 to 255, of which the
 /// sign takes 128 or 256.
 template <bool Zeros>
-TESSERA_DEVICE void widenPairs(uint32_t (&pairs)[4],
-                               const QuantWords<Int8> &words, uint32_t zeros) {
+TESSERA_DEVICE void dequantizePairs(uint32_t (&pairs)[4],
+                                    const QuantWords<Int8> &words,
+                                    uint32_t zeros) {
   TESSERA_UNROLL
   for (int i = 0; i < 4; ++i) {
     uint32_t word = words.at[i / 2] >> i % 2 * 8,
@@ -125,8 +126,9 @@ TESSERA_DEVICE void widenPairs(uint32_t (&pairs)[4],
 /// Of 4 bits, with 8 added: terms (0, 4), (1, 5), (2, 6), (3, 7), less `zeros`.
 /// With the exponent of 128 in front they are the last bits of a mantissa.
 template <bool Zeros>
-TESSERA_DEVICE void widenPairs(uint32_t (&pairs)[4],
-                               const QuantWords<Int4> &words, uint32_t zeros) {
+TESSERA_DEVICE void dequantizePairs(uint32_t (&pairs)[4],
+                                    const QuantWords<Int4> &words,
+                                    uint32_t zeros) {
   constexpr uint32_t kMinusOffset = 0xc308c308; // -136
   uint32_t less =
       Zeros ? fmaPairs(zeros, 0xbf80bf80, kMinusOffset) : kMinusOffset;
@@ -140,31 +142,31 @@ TESSERA_DEVICE void widenPairs(uint32_t (&pairs)[4],
 /// Bytes 0 and 2 of a word as a pair of bf16. Exponent and fraction, three bits
 /// to the right of where bf16 has theirs, are a number 2^120 times too small,
 /// subnormal ones too; the product is exact.
-TESSERA_DEVICE uint32_t widenE4m3(uint32_t word) {
+TESSERA_DEVICE uint32_t e4m3ToBf16(uint32_t word) {
   uint32_t sign = word << 8 & 0x80008000, rest = word << 4 & 0x07f007f0;
   return fmaPairs(sign | rest, 0x7b807b80, 0x80008000);
 }
 
 /// Of e4m3, which has no zero points, in the order of 8 bits.
 template <bool Zeros>
-TESSERA_DEVICE void widenPairs(uint32_t (&pairs)[4],
-                               const QuantWords<E4m3> &words, uint32_t) {
+TESSERA_DEVICE void dequantizePairs(uint32_t (&pairs)[4],
+                                    const QuantWords<E4m3> &words, uint32_t) {
   static_assert(!Zeros, "floats have no zero points");
   TESSERA_UNROLL
   for (int i = 0; i < 4; ++i)
-    pairs[i] = widenE4m3(words.at[i / 2] >> i % 2 * 8);
+    pairs[i] = e4m3ToBf16(words.at[i / 2] >> i % 2 * 8);
 }
 
 /// Term `i` of a thread's eight, as a float.
-TESSERA_DEVICE float widenOne(const QuantWords<Int8> &words, int i) {
+TESSERA_DEVICE float dequantizeOne(const QuantWords<Int8> &words, int i) {
   return static_cast<float>(
       static_cast<int8_t>(words.at[i / 4] >> i % 4 * 8 & 0xff));
 }
-TESSERA_DEVICE float widenOne(const QuantWords<Int4> &words, int i) {
+TESSERA_DEVICE float dequantizeOne(const QuantWords<Int4> &words, int i) {
   return static_cast<float>(static_cast<int>(words.at[0] >> 4 * i & 15) - 8);
 }
-TESSERA_DEVICE float widenOne(const QuantWords<E4m3> &words, int i) {
-  return bitsToFloat(widenE4m3(words.at[i / 4] >> i % 4 * 8) << 16);
+TESSERA_DEVICE float dequantizeOne(const QuantWords<E4m3> &words, int i) {
+  return bitsToFloat(e4m3ToBf16(words.at[i / 4] >> i % 4 * 8) << 16);
 }
 
 //===--- rows of lhs ------------------------------------------------------===//
@@ -231,7 +233,7 @@ struct QuantLeft<SharedTile<bf16, M, K>, Number, Layout> {
     FragmentB at[2];
     TESSERA_DEVICE Right(const QuantWords<Number> &words, float zero) {
       uint32_t pairs[4];
-      widenPairs<Zeros>(pairs, words, Zeros ? toBf16Pair(zero, zero) : 0);
+      dequantizePairs<Zeros>(pairs, words, Zeros ? toBf16Pair(zero, zero) : 0);
       TESSERA_UNROLL
       for (int i = 0; i < 4; ++i)
         at[i / 2].at[i % 2] = pairs[i];
@@ -275,7 +277,7 @@ struct QuantLeft<SharedTile<float, M, K>, Number, Layout> {
       TESSERA_UNROLL
       for (int i = 0; i < 8; ++i)
         at[i / 2].at[i % 2] =
-            floatToBits(widenOne(words, i) - (Zeros ? zero : 0.0f));
+            floatToBits(dequantizeOne(words, i) - (Zeros ? zero : 0.0f));
     }
   };
   template <bool Zeros>
@@ -304,8 +306,8 @@ template <typename Layout, int Splits> struct QuantRows {
 };
 
 /// sum + a × weights. A row of `words` has a micropanel's words of all columns
-/// of a, 16 in each; one of `scales` those of their groups, with `Zeros` 16
-/// zero points behind each 16 scales. With `Splits` rows 16 s to 16 s + 15 are
+/// of a, 16 in each; one of `scales` those of their groups; with `Zeros`, 16
+/// zero points follow each 16 scales. With `Splits` rows 16 s to 16 s + 15 are
 /// sums over part s of the columns of a, which has 16 rows.
 template <typename Number, int Group, bool Zeros, int Splits, typename Layout,
           typename A, typename Words, typename Scales>

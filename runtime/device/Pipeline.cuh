@@ -1,13 +1,14 @@
-// A ring of stages in shared memory: one thread has boxes of tensors brought
-// into them, warpgroups multiply what has landed and give the stages back.
+// A ring of stages in shared memory: a producer thread issues copies of boxes
+// of tensors into stages, and consumer warpgroups multiply and then release
+// them.
 #pragma once
 #include "runtime/device/WarpgroupMultiply.cuh"
 
 namespace tessera::device {
 
-/// Where one side of a ring is, in registers. A producer calls acquire, `bring`
-/// for all parts of the stage, acquire, …; consumers await, multiplyAsync,
-/// release, await, …
+/// The state of one side of a ring, in registers. A producer calls acquire,
+/// `bring` for all parts of the stage, acquire, …; consumers await,
+/// multiplyAsync, release, await, …
 template <int Stages, int Consumers> struct Pipeline {
   static constexpr int kBytes = 2 * Stages * static_cast<int>(sizeof(Barrier));
 
@@ -18,7 +19,7 @@ template <int Stages, int Consumers> struct Pipeline {
   TESSERA_DEVICE explicit Pipeline(unsigned char *shared)
       : barriers(reinterpret_cast<Barrier *>(shared)) {}
 
-  /// Before the roles part, by all threads of the block.
+  /// Called by all threads of the block, before warps specialize.
   TESSERA_DEVICE void make() const {
     if (thread() == 0) {
       TESSERA_UNROLL
@@ -53,38 +54,37 @@ template <int Stages, int Consumers> struct Pipeline {
     return taken;
   }
 
-  /// After the product of the last stage was started: once it alone is in
-  /// flight, the stage before is empty.
+  /// Called after the matmul of the last stage was started: once no other is in
+  /// flight, releases the stage before.
   TESSERA_DEVICE void release() {
     wgmmaWait<1>();
     if (held >= 0 && lane() == 0)
       arrive(empty(held));
     held = taken;
   }
-  /// Between the start of a product on the last stage and the wait for it: what
-  /// stands before is computed while the product goes on. The stage is full
-  /// already, so nobody waits; but ptxas, which would move all of that behind
-  /// the product, moves nothing across the branch.
+  /// Called between the start of a matmul on the last stage and the wait for
+  /// it: the code before this call overlaps with the matmul. The stage is full
+  /// already, so this does not wait; but ptxas, which would otherwise move that
+  /// code after the matmul, moves nothing across the branch.
   TESSERA_DEVICE void meanwhile() const {
     tessera::device::await(full(taken), next.parity ^ (next.stage == 0));
   }
 
-  /// The last stage is empty: all products that read it are done.
+  /// Releases the last stage, after all matmuls that read it have completed.
   TESSERA_DEVICE void releaseLast() const {
     if (lane() == 0)
       arrive(empty(taken));
   }
 };
 
-/// Warpgroups of consumers go one after another: while one multiplies, the
-/// others compute. The turn passes from each to the next, from the last to the
-/// first; all take and pass it equally often. Named barriers from 2 on are its
-/// own.
+/// Ping-pong order of consumer warpgroups: while one multiplies, the others
+/// compute. Each passes the turn to the next, the last to the first; all take
+/// and pass it equally often. Uses named barriers from 2 on.
 template <int Consumers> struct Turns {
   static constexpr int kFirst = 2, kThreads = 2 * 128;
-  static_assert(Consumers > 1, "a turn is for somebody else, too");
+  static_assert(Consumers > 1, "ping-pong needs two consumers");
 
-  /// Before the first turn and behind the last one.
+  /// Called before the first turn and after the last one.
   TESSERA_DEVICE static void begin() {
     if (warpgroup() == Consumers - 1)
       arrive(kFirst, kThreads);
@@ -99,8 +99,9 @@ template <int Consumers> struct Turns {
   }
 };
 
-/// Has a stage filled from column `column` on and the further coordinates, rows
-/// first. The map's boxes are its rows × one span of its swizzle.
+/// Issues the copies that fill a stage, from column `column` and the further
+/// coordinates, rows first. The map's boxes are its rows × one span of its
+/// swizzle.
 template <typename T, int Rows, int Columns, typename... Outer>
 TESSERA_DEVICE void bring(SharedTile<T, Rows, Columns> to, const TensorMap &map,
                           Barrier &full, int64_t column, Outer... outer) {

@@ -5,10 +5,10 @@
 
 namespace tessera::device {
 
-/// Rows × Columns elements in panels one behind the other: each has all rows of
-/// 128, 64 or 32 bytes' worth of columns, whose 16-byte chunks are swizzled.
-/// That is what ldmatrix reads without conflicts, what wgmma takes and what TMA
-/// brings. `base` is aligned to eight rows of a panel.
+/// Rows × Columns elements in consecutive panels. Each has all rows of 128, 64
+/// or 32 bytes of columns, with swizzled 16-byte chunks: the layout that
+/// ldmatrix reads without bank conflicts, that wgmma requires and that TMA
+/// writes. `base` is aligned to eight rows of a panel.
 template <typename T, int Rows, int Columns> struct SharedTile {
   using Element = T;
   static constexpr int kRows = Rows, kColumns = Columns;
@@ -51,7 +51,7 @@ TESSERA_DEVICE SharedRows<Tile, Count> rowsOf(Tile tile, int first) {
   return {tile, first};
 }
 
-/// Count such tiles, one behind the other.
+/// `Count` consecutive tiles.
 template <typename T, int Count, int Rows, int Columns> struct SharedTiles {
   using One = SharedTile<T, Rows, Columns>;
   unsigned char *base;
@@ -78,7 +78,8 @@ TESSERA_DEVICE void stagePacked(To to, const T *from, int64_t rowStride,
                                 int64_t rows = To::kRows,
                                 int64_t columns = To::kColumns) {
   constexpr int kChunks = To::kRowBytes / 16, kAll = To::kRows * kChunks;
-  // Few threads take many turns: all of their addresses at once would spill.
+  // With few threads there are many iterations: all of their addresses at once
+  // would spill.
   TESSERA_UNROLL_BY(8)
   for (int first = 0; first < kAll; first += Threads) {
     int i = first + thread();
@@ -101,9 +102,8 @@ TESSERA_DEVICE void stage(To to, const From *from, int64_t rowStride,
                           int64_t columns = To::kColumns) {
   using T = typename To::Element;
   constexpr int Rows = To::kRows, Columns = To::kColumns;
-  // Neighbouring threads read along the dimension that is contiguous. All
-  // threads take every turn: loops that they leave at different turns cost
-  // registers for finding together again.
+  // Adjacent threads read along the contiguous dimension. All threads execute
+  // every iteration: divergent loop exits cost registers for reconvergence.
   constexpr int kAll = Rows * Columns;
   bool alongRows = rowStride == 1 && columnStride != 1;
   TESSERA_UNROLL_BY(4)
@@ -150,7 +150,7 @@ TESSERA_DEVICE void stageRow(To *to, const From *from, int64_t stride,
 //===--- integers to floats -----------------------------------------------===//
 
 /// Four integers, the lowest byte first, as the words of so many floats; exact.
-TESSERA_DEVICE Packet<uint32_t, 2> widenBytes(uint32_t bytes, bf16) {
+TESSERA_DEVICE Packet<uint32_t, 2> bytesToFloats(uint32_t bytes, bf16) {
 #if defined(__CUDACC__)
   // From 128 to 256 the last place of bf16 is 1: x is 128 with the low seven
   // bits, less 128 or, of a negative number, 256.
@@ -170,7 +170,7 @@ TESSERA_DEVICE Packet<uint32_t, 2> widenBytes(uint32_t bytes, bf16) {
   return {{toBf16Pair(number(0), number(1)), toBf16Pair(number(2), number(3))}};
 #endif
 }
-TESSERA_DEVICE Packet<uint32_t, 4> widenBytes(uint32_t bytes, float) {
+TESSERA_DEVICE Packet<uint32_t, 4> bytesToFloats(uint32_t bytes, float) {
   Packet<uint32_t, 4> result;
   TESSERA_UNROLL
   for (int i = 0; i < 4; ++i)
@@ -199,7 +199,7 @@ TESSERA_DEVICE void widen(SharedTile<T, Rows, Columns> to,
     Packet<uint32_t, static_cast<int>(sizeof(T))> words[4];
     TESSERA_UNROLL
     for (int word = 0; word < 4; ++word)
-      words[word] = widenBytes(bytes->at[word], T{});
+      words[word] = bytesToFloats(bytes->at[word], T{});
     TESSERA_UNROLL
     for (int chunk = 0; chunk < static_cast<int>(sizeof(T)); ++chunk) {
       auto *place =

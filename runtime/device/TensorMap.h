@@ -1,5 +1,5 @@
-// Tensor maps: what the copy engine of sm_90 (TMA) is told of a tensor in
-// global memory and of the boxes that it is cut into.
+// Tensor maps: descriptors by which the copy engine of sm_90 (TMA) finds boxes
+// of a tensor in global memory.
 #pragma once
 #include <stdint.h>
 

@@ -100,8 +100,8 @@ template <typename T> TESSERA_DEVICE void write(T value, T *to) {
 
 //===--- reductions -------------------------------------------------------===//
 
-/// Of the block's dynamic shared memory the first bytes are for the functions
-/// that exchange between warps; a kernel's own begins behind them.
+/// The first bytes of a block's dynamic shared memory are reserved for
+/// exchanges between warps; a kernel's own begins after them.
 inline constexpr int kScratchBytes = 4096;
 
 struct Add {

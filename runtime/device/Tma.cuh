@@ -1,12 +1,12 @@
-// The copy engine of sm_90 (TMA): one thread asks for a box of a tensor, or for
-// bytes, and goes on. What comes into shared memory completes its bytes on an
-// mbarrier; what goes out is waited for in groups.
+// The copy engine of sm_90 (TMA): one thread issues the copy of a box of a
+// tensor, or of bytes, and continues. A copy into shared memory completes its
+// bytes on an mbarrier; copies to global memory are waited for in groups.
 //
-// A box lies in shared memory densely, innermost dimension first, its 16-byte
-// chunks exchanged by the map's swizzle; it starts at a multiple of 128 bytes,
-// of 1024 for what wgmma reads. Coordinates are elements, innermost first, and
-// may be negative. Elements outside of the tensor are zeros when they come in
-// (their bytes count) and are left out when they go out.
+// A box is stored densely in shared memory, innermost dimension first, its
+// 16-byte chunks permuted by the map's swizzle; it starts at a multiple of 128
+// bytes, of 1024 for what wgmma reads. Coordinates are elements, innermost
+// first, and may be negative. Elements outside of the tensor are zeros when
+// they come in (their bytes count) and are left out when they go out.
 #pragma once
 #include "runtime/device/Barrier.cuh"
 #include "runtime/device/TensorMap.h"
@@ -119,8 +119,8 @@ TESSERA_DEVICE void prefetch(const TensorMap &map) {
 
 //===--- out of shared memory ---------------------------------------------===//
 
-// Whoever wrote `shared` has called fenceAsync since, and a barrier lies
-// between that and these. One thread issues, commits and waits.
+// Threads that wrote `shared` must have called fenceAsync, and then a barrier,
+// before these. One thread issues, commits and waits.
 
 /// Starts the copy of a box to the tensor. cp.async.bulk.tensor
 template <typename... Coordinates>

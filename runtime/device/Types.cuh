@@ -6,7 +6,7 @@
 
 namespace tessera::device {
 
-/// Sixteen bits of a float, as they lie in memory.
+/// The upper sixteen bits of a float, as stored.
 struct bf16 {
   uint16_t bits;
 };

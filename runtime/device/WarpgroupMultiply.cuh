@@ -6,8 +6,8 @@
 
 namespace tessera::device {
 
-// WarpgroupOperand<X>: how wgmma is told of an operand for step `step` of 16
-// along the sum. left: 64 rows from `row` on; right: all columns.
+// WarpgroupOperand<X>: the descriptor of an operand for wgmma, for step `step`
+// of 16 along the reduction. left: 64 rows from `row` on; right: all columns.
 template <typename X> struct WarpgroupOperand;
 
 template <int M, int K> struct WarpgroupOperand<SharedTile<bf16, M, K>> {
@@ -28,13 +28,13 @@ template <int M, int K>
 struct WarpgroupOperand<Transposed<SharedTile<bf16, K, M>>> {
   static constexpr int kSteps = K / 16;
   static constexpr Major kLeft = Major::mn, kRight = Major::k;
-  Transposed<SharedTile<bf16, K, M>> turned;
+  Transposed<SharedTile<bf16, K, M>> transposed;
 
   TESSERA_DEVICE uint64_t left(int row, int step) const {
-    return BoxTile<bf16, K, M>{turned.tile.base}.mnMajor(step, row);
+    return BoxTile<bf16, K, M>{transposed.tile.base}.mnMajor(step, row);
   }
   TESSERA_DEVICE uint64_t right(int step) const {
-    return BoxTile<bf16, K, M>{turned.tile.base}.kMajor(step);
+    return BoxTile<bf16, K, M>{transposed.tile.base}.kMajor(step);
   }
 };
 
@@ -58,8 +58,8 @@ template <typename T, typename Layout>
 inline constexpr bool kIsRegisters<Tile<T, Layout>> = true;
 
 /// Starts sum += a × b, or sum = a × b where it does not accumulate; `sum`
-/// stays untouched until wgmmaWait. What was written to shared memory lies
-/// behind a fenceAsync of its writers and a barrier, or was brought by the copy
+/// stays untouched until wgmmaWait. Data in shared memory must have been
+/// written before a fenceAsync of its writers and a barrier, or by the copy
 /// engine.
 template <bool Accumulates = true, typename Layout, typename A, typename B>
 TESSERA_DEVICE void multiplyAsync(const A &a, const B &b,

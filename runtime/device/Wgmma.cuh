@@ -17,7 +17,7 @@
 //                 a.at[2], a.at[3]  bytes 16 + 4q to 16 + 4q + 3
 //
 // so that for 16-bit inputs A is FragmentA of Mma.cuh, and D's registers are
-// those of its FragmentC, one behind the other.
+// those of its FragmentC, concatenated.
 //
 // The order of calls:
 //   wgmmaFence(d)               registers are ready
@@ -43,8 +43,8 @@ enum class Major { k, mn };
 
 //===--- operands in shared memory ----------------------------------------===//
 
-/// What wgmma is told of an operand. With a span of W bytes, which the swizzle
-/// exchanges chunks within:
+/// The descriptor of an operand for wgmma. With a span of W bytes, within which
+/// the swizzle permutes chunks:
 ///   K-major     rows of one span, eight to a group; `stride` from one group to
 ///               the next. `leading` does not count.
 ///   MN-major    spans of neighbouring rows of A (columns of B), one for each
@@ -55,10 +55,10 @@ enum class Major { k, mn };
 ///               bytes of depth.
 ///   MN-major    `stride` to the next 16 bytes of rows, `leading` to the next
 ///               eight depths.
-/// `shared` is a multiple of 8 W behind the start of shared memory; what is
-/// added for steps in depth, see `advance`, does not count.
-/// Bits 0-13 address, 16-29 leading, 32-45 stride, all in units of 16 bytes;
-/// 62-63 swizzle: 0 none, 1 128, 2 64, 3 32 bytes.
+/// `shared` is a multiple of 8 W from the start of shared memory, not counting
+/// what `advance` adds for steps in depth. Bits 0-13 address, 16-29 leading,
+/// 32-45 stride, all in units of 16 bytes; 62-63 swizzle: 0 none, 1 128, 2 64,
+/// 3 32 bytes.
 TESSERA_DEVICE uint64_t matrixDescriptor(const void *shared, int leading,
                                          int stride, Swizzle swizzle) {
 #if defined(__CUDACC__)

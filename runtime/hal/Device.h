@@ -56,13 +56,13 @@ public:
   virtual const Profile *profile() const { return nullptr; }
 };
 
-/// Where a program's three spaces lie; each buffer at least as large as the
+/// The buffers of a program's three spaces; each at least as large as the
 /// program says. A space of zero bytes may be null.
 struct Bindings {
   Buffer *state = nullptr;
   Buffer *arena = nullptr;
   Buffer *io = nullptr;
-  /// What the program's collectives go over (Mesh.h); null: there is nobody.
+  /// Channels for the program's collectives (Mesh.h); null: no other ranks.
   const MeshChannels *channels = nullptr;
 };
 
@@ -98,7 +98,7 @@ public:
   virtual ~Device() = default;
   /// "cpu", "null", "cuda-emu", "cuda:0".
   virtual std::string_view name() const = 0;
-  /// One line for people: model, features, threads.
+  /// One line for display: model, features, threads.
   virtual std::string describe() const = 0;
   /// `what` names the buffer in errors.
   virtual StatusOr<std::unique_ptr<Buffer>> allocate(std::uint64_t bytes,
@@ -108,7 +108,7 @@ public:
   virtual Status checkFree(std::uint64_t /*bytes*/) const {
     return Status::success();
   }
-  /// The part of the rank's share that this device runs. An error says what the
+  /// The section of the rank's share for this device. An error says what the
   /// artifact has instead, and how to compile what is missing.
   virtual StatusOr<const artifact::DeviceCode *>
   choose(const ArtifactReader &artifact) const = 0;
@@ -138,11 +138,11 @@ struct DeviceOptions {
   /// one; "step", waiting for each, so that errors name it. Empty: the
   /// environment variable TESSERA_CUDA, if it is set, otherwise "graph".
   std::string cudaMode = {};
-  /// Who computes products of matrices on a GPU, the generated kernel or
-  /// cuBLASLt: "on", the faster one by timing them for two seconds at most when
-  /// an artifact is loaded; a number, by so many seconds; "off", by their size;
-  /// "generated". Empty: the environment variable TESSERA_TUNE, if it is set,
-  /// otherwise "on".
+  /// Which implementation computes a matmul on a GPU, the generated kernel or
+  /// cuBLASLt. "on": the faster one, timed for at most two seconds when an
+  /// artifact is loaded. A number: the same, for at most so many seconds.
+  /// "off": chosen by size. "generated": always the generated kernel. Empty:
+  /// the environment variable TESSERA_TUNE if it is set, otherwise "on".
   std::string tune = {};
 };
 

@@ -1,4 +1,4 @@
-// Where a program's time goes: totals for each step, and a trace to look at.
+// Profiles of programs: totals for each step, and a trace.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -8,7 +8,7 @@
 
 namespace tessera::hal {
 
-/// A step of the program as the profile shows it. The texts point into the
+/// A step of the program as the profile shows it. The strings point into the
 /// artifact.
 struct ProfiledStep {
   std::string_view what;   ///< the kernel's name, "copy", "all_reduce", …
@@ -39,9 +39,9 @@ public:
   std::uint64_t droppedEvents() const { return dropped; }
   std::uint64_t nanoseconds() const;
 
-  /// A table for people, steps of one kernel together, slowest first: share of
-  /// the time, milliseconds, runs, GFLOP/s and GB/s where known, and the origin
-  /// that took most of it.
+  /// A table for display, steps of one kernel together, slowest first: fraction
+  /// of the time, milliseconds, runs, GFLOP/s and GB/s where known, and the
+  /// origin that took most of it.
   std::string table() const;
 
 private:

@@ -21,17 +21,17 @@
 namespace tessera::hal {
 
 /// A tensor of the state, or an input or output of a program, as this rank has
-/// it. Texts and shape point into the artifact.
+/// it. Strings and shape point into the artifact.
 struct TensorInfo {
   std::string_view name; ///< the checkpoint's name
   artifact::ElementType type;
-  /// Of this rank's share; row-major; empty: a scalar.
+  /// Of the local tensor; row-major; empty: a scalar.
   std::span<const std::int64_t> shape;
   artifact::Role role;
   std::uint64_t offset; ///< in its space
   std::uint64_t bytes;
   bool decay; ///< weight decay applies
-  /// What the artifact says of it. Its cuts (Shares.h) tell which elements of
+  /// The tensor in the artifact. Its cuts (Shares.h) define which elements of
   /// the whole tensor these are.
   const artifact::Tensor *source;
 
@@ -60,7 +60,7 @@ struct SessionOptions {
 
 /// One rank of an artifact. Owns device, memory and loaded code. One thread at
 /// a time. After open(), nothing below allocates memory unless it returns an
-/// error or a text.
+/// error or a string.
 class Session {
 public:
   static StatusOr<std::unique_ptr<Session>> open(const std::string &path,
@@ -76,23 +76,25 @@ public:
   /// The code object that was chosen.
   std::string_view target() const { return executable->target(); }
   MemoryPlan memory() const;
-  /// How much of memory().peak() this process has touched so far: what of its
-  /// resident memory is planned. Zero for memory that is not the host's.
+  /// How much of memory().peak() this process has touched so far, that is, the
+  /// planned part of its resident memory. Zero for device memory.
   StatusOr<std::uint64_t> residentBytes() const;
 
   bool hasProgram(std::string_view program) const;
   /// Runs a program to its end. The state is zero until "init" or writeState.
   Status run(std::string_view program);
 
-  /// In the artifact's order. An unknown program has none. Where the rank's
-  /// ranges start ("mesh.offsets") is no input: the session writes it.
+  /// In the artifact's order. An unknown program has none. The offsets of the
+  /// rank's shards ("mesh.offsets") are not among the inputs: the session
+  /// writes them.
   std::span<const TensorInfo> state() const { return stateTensors; }
   std::span<const TensorInfo> inputs(std::string_view program) const;
   std::span<const TensorInfo> outputs(std::string_view program) const;
-  /// Null where there is no such tensor.
+  /// Null if the tensor does not exist.
   const TensorInfo *findState(std::string_view name) const;
 
-  /// Part of a state tensor, from byte `offset` of it. The part must lie in it.
+  /// Part of a state tensor, from byte `offset` of it. The part must be within
+  /// the tensor.
   Status readState(std::string_view name, std::span<std::byte> to,
                    std::uint64_t offset = 0) const;
   Status writeState(std::string_view name, std::span<const std::byte> from,
@@ -126,9 +128,9 @@ public:
                                              std::string_view what) {
     return owner->allocate(bytes, what);
   }
-  /// Records a program that was made by hand from the steps of one of this
-  /// session's, over the session's state and arena. Neither `io` nor the
-  /// program may be gone before the list, nor the session.
+  /// Records a program that the caller made from the steps of one of this
+  /// session's, over the session's state and arena. `io`, the program and the
+  /// session must outlive the list.
   StatusOr<std::unique_ptr<CommandList>> record(const artifact::Program &made,
                                                 Buffer &io,
                                                 const RecordOptions &options);

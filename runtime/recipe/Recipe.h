@@ -21,7 +21,7 @@ enum class DropPolicy { Position, Probability };
 enum class RowDispatch { Auto, Gather, Exchange };
 enum class Quant { None, Int8, Int4, Fp8 };
 enum class KvKind { Auto, Int8 };
-/// Which weights have zero points beside their scales.
+/// Which weights have zero points in addition to scales.
 enum class ZeroPoints { None, Groups };
 enum class WeightLayout { Rows, Packed };
 /// How the vectors of a text's tokens become one: their mean, that of the first
@@ -85,9 +85,9 @@ struct Recipe {
     bool operator==(const Dropout &) const = default;
   } dropout;
 
-  /// How routers are trained; of models with experts only. With f the share of
-  /// the choices that go to an expert and p the mean of its probability, both
-  /// over the tokens of the scope:
+  /// How routers are trained; of models with experts only. With f the fraction
+  /// of the choices that go to an expert and p the mean of its probability,
+  /// both over the tokens of the scope:
   ///   balance loss = experts × Σ f p (1 if balanced; Fedus et al. 2021)
   ///   z loss = mean of (log Σ exp of the logits)² (Zoph et al. 2022)
   /// A layer's are added to the loss with their weights, as means over the
@@ -100,29 +100,29 @@ struct Recipe {
     /// that have such biases.
     double biasRate = 0.001;
     /// An expert takes ⌈capacity × tokens × chosen / experts⌉ tokens of a
-    /// sequence; those beyond go on without it. 0: all.
+    /// sequence; the rest skip the expert. 0: all.
     double capacity = 0;
     DropPolicy drop =
-        DropPolicy::Position; ///< who is beyond: the last ones, or
-                              ///< those of the least probability
-    /// How tokens reach experts that are cut over a mesh: all tokens go to all
-    /// devices, or each row to its expert's. Auto: what the estimate prefers.
+        DropPolicy::Position; ///< which are dropped: the last, or ///< those
+                              ///< with the least probability
+    /// How tokens reach experts that are sharded over a mesh: all tokens go to
+    /// all devices, or each row to its expert's. Auto: by the estimate.
     RowDispatch dispatch = RowDispatch::Auto;
     bool operator==(const Moe &) const = default;
   } moe;
 
-  /// What programs that generate or that embed are made for. Chunk and pages
-  /// are about a cache, which those that embed have not.
+  /// Parameters of inference and embedding programs. `chunk` and `pages`
+  /// concern the KV cache, which embedding programs lack.
   struct Inference {
     int64_t context = 4096; ///< tokens of a sequence, at most the model's own
     int64_t batch = 8;      ///< sequences that run together
     int64_t chunk = 256;    ///< tokens of a prompt that are read at once
     int64_t page = 64;      ///< tokens of a page of keys
     int64_t pages = 0;      ///< of the cache; 0: enough for a full batch
-    /// What a cache's keys and values are kept as. Auto: as they are computed;
-    /// int8: with a scale for each token and head, of keys and of values.
+    /// The type of a cache's keys and values. Auto: as they are computed; int8:
+    /// with a scale for each token and head, of keys and of values.
     KvKind kv = KvKind::Auto;
-    /// What matrices of linear layers are kept as; of int4 the head is int8.
+    /// The type of the matrices of linear layers; with int4 the head is int8.
     /// Fp8: e4m3, with scales as integers have them.
     Quant quant = Quant::None;
     int64_t group = 32; ///< their columns with one scale: 32, 64 or 128
@@ -133,7 +133,7 @@ struct Recipe {
     /// row-major, or packed in micropanels of 16 rows (QuantizedLayout.h),
     /// which matmuls read without packing them at run time.
     WeightLayout layout = WeightLayout::Rows;
-    /// Of encoders; Model: as modules.json beside the model says.
+    /// Of encoders; Model: as the model's modules.json says.
     Pooling pooling = Pooling::Model;
     Normalize normalize = Normalize::Model;
     bool operator==(const Inference &) const = default;
@@ -175,7 +175,7 @@ StatusOr<Recipe> loadRecipe(const std::string &path,
 Status applyOverride(Recipe &recipe, std::string_view assignment);
 
 /// Rules between keys, such as warmup within total. parseRecipe has applied
-/// them; whoever changes a recipe afterwards applies them again.
+/// them; callers that change a recipe afterwards must call this again.
 Status checkTogether(const Recipe &recipe);
 
 /// Every key with its value as YAML; parseRecipe of it gives `recipe` again,

@@ -56,7 +56,7 @@ Status store(const YAML::Node &node, const Slot &slot);
 /// The slot's value as YAML on one line.
 std::string printed(const Slot &slot);
 
-/// A node as it may stand in an error.
+/// A node as an error message quotes it.
 std::string shown(const YAML::Node &node);
 
 } // namespace tessera::recipe

@@ -28,8 +28,8 @@ public:
 
 } // namespace
 
-// YAML::Load is silent about what follows a document, and YAML::LoadAll never
-// ends on some texts (",@"), making documents of nothing.
+// YAML::Load ignores what follows the first document, and YAML::LoadAll never
+// returns on some inputs (",@"): it keeps producing empty documents.
 YAML::Node loadOne(const std::string &text) {
   std::istringstream stream(text);
   YAML::Parser parser(stream);

@@ -1,4 +1,4 @@
-// Hostile YAML: texts of one document.
+// Reads untrusted YAML that must hold exactly one document.
 #pragma once
 #include "runtime/support/Status.h"
 
@@ -14,8 +14,8 @@ namespace tessera::recipe {
 /// or if anything follows it.
 YAML::Node loadOne(const std::string &text);
 
-/// What `read` says of the one document of `text`; exceptions, its own too, are
-/// errors of one line with `file` and the place.
+/// The result of `read` on the one document of `text`; exceptions, including
+/// those of `read`, become one-line errors with `file` and the position.
 Status readYaml(std::string_view text, const std::string &file,
                 const std::function<Status(const YAML::Node &)> &read);
 

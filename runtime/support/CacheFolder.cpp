@@ -24,7 +24,7 @@ static bool isHexadecimal(std::string_view text) {
          text.find_first_not_of("0123456789abcdef") == text.npos;
 }
 
-// Names that a cache gives: what else lies in its folder is somebody's.
+// Whether the cache made this name; other files in its folder are not ours.
 static bool isKey(std::string_view name, std::string_view ending) {
   return name.ends_with(ending) &&
          isHexadecimal(name.substr(0, name.size() - ending.size()));
@@ -39,14 +39,15 @@ static bool isAside(std::string_view name, std::string_view ending) {
          isKey(name.substr(0, dot), ending);
 }
 
-/// The files of `folder` whose names the caller wants.
-template <typename Wants>
-static std::vector<CachedFile> filesOf(const std::string &folder, Wants wants) {
+/// The files of `folder` whose names satisfy `matches`.
+template <typename Matches>
+static std::vector<CachedFile> filesOf(const std::string &folder,
+                                       Matches matches) {
   std::vector<CachedFile> files;
   std::error_code error;
   std::filesystem::directory_iterator entry(folder, error), end;
   for (; !error && entry != end; entry.increment(error)) {
-    if (!wants(entry->path().filename().native()))
+    if (!matches(entry->path().filename().native()))
       continue;
     std::error_code gone; // others use the folder, too
     CachedFile each{entry->path().string(), entry->file_size(gone),

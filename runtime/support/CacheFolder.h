@@ -10,9 +10,9 @@
 
 namespace tessera {
 
-/// $XDG_CACHE_HOME/tessera, or $HOME/.cache/tessera where that variable is
-/// unset or, as its specification wants, not absolute; empty where $HOME is
-/// neither. Nothing is created.
+/// $XDG_CACHE_HOME/tessera, or $HOME/.cache/tessera if that variable is unset
+/// or, as its specification requires, ignored because it is not absolute; empty
+/// if $HOME is unset or relative, too. Nothing is created.
 std::string userCacheFolder();
 
 /// A file that a cache may forget.
@@ -22,8 +22,8 @@ struct CachedFile {
   std::filesystem::file_time_type used; ///< when it was written, or read last
 };
 
-/// The files of `folder` whose names are a key in hexadecimal digits and then
-/// this; none where there is no folder.
+/// The files of `folder` whose names are a key in hexadecimal digits, then
+/// `ending`; empty if the folder does not exist.
 std::vector<CachedFile> cachedFiles(const std::string &folder,
                                     std::string_view ending);
 

@@ -1,5 +1,5 @@
-// What is wrong with a command line, for whoever typed it. Of no library: those
-// that include it have CLI11.
+// Error messages for a command line that does not parse. Header-only, so that
+// only the libraries that include it need CLI11.
 #pragma once
 #include "runtime/support/Text.h"
 

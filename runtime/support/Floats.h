@@ -1,6 +1,6 @@
 // Conversions of the storage formats bf16 and f16 (IEEE 754 binary16), round to
-// nearest even; a NaN stays a NaN, made quiet, with its sign. And what e4m3fn
-// (arxiv.org/abs/2209.05433) stands for.
+// nearest even; a NaN becomes a quiet NaN with the same sign. Also the values
+// of e4m3fn (arxiv.org/abs/2209.05433).
 #pragma once
 #include <bit>
 #include <cstdint>

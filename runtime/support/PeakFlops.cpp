@@ -174,8 +174,8 @@ bool hasBf16Matrices() { return CpuFeatures::detect().has("amx_bf16"); }
 PeakFlops measureFastestPeak(PeakType type, unsigned threads) {
   if (type == PeakType::bf16 && hasBf16Matrices())
     return measurePeakFlops(PeakType::bf16Matrix, threads);
-  bool widens = type == PeakType::bf16 && !bf16DotPays();
-  return measurePeakFlops(widens ? PeakType::fp32 : type, threads);
+  bool upcasts = type == PeakType::bf16 && !bf16DotPays();
+  return measurePeakFlops(upcasts ? PeakType::fp32 : type, threads);
 }
 
 } // namespace tessera

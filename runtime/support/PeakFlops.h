@@ -6,7 +6,7 @@
 
 namespace tessera {
 
-/// What is multiplied, and by what; the accumulators are fp32.
+/// The type of the operands and the instruction; the accumulators are fp32.
 enum class PeakType : uint8_t {
   fp32,
   bf16,       ///< by dot products of vectors
@@ -29,11 +29,10 @@ struct PeakFlops {
 PeakFlops measurePeakFlops(PeakType type, unsigned threads,
                            unsigned vectorBits = 512);
 
-/// Whether dot products of bf16 are faster than widening bf16 and multiplying
-/// in fp32, by a quarter at least: there are processors that have the
-/// instruction at half the rate of an fp32 multiply-add, and others at four
-/// times that. Measured once a process, about 100 ms; false without the
-/// instruction.
+/// Whether the bf16 dot-product instruction is at least a quarter faster than
+/// upcasting bf16 and multiplying in fp32. Some processors execute it at half
+/// the rate of an fp32 multiply-add, others at four times that. Measured once
+/// per process, in about 100 ms; false without the instruction.
 bool bf16DotPays();
 
 /// Whether matrix registers multiply bf16 here: many times as fast as anything

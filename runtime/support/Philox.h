@@ -1,6 +1,6 @@
-// Philox4x32-10, the counter-based generator behind initialization and dropout
+// Philox4x32-10, the counter-based generator of initialization and dropout
 // (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3",
-// SC 2011). This is the host twin of what generated kernels compute.
+// SC 2011). The same function as generated kernels compute, on the host.
 #pragma once
 #include <array>
 #include <cstdint>

@@ -1,4 +1,4 @@
-// How a quantized matrix lies in memory: what kernels are compiled for and what
+// Memory layout of a quantized matrix: what kernels are compiled for and what
 // weights are packed into.
 #pragma once
 #include <cstdint>
@@ -44,7 +44,7 @@ struct QuantizedLayout {
   bool hasScales() const { return bits != 16; }
   /// What the scales have for each micropanel, times 16.
   int64_t scaleRows() const { return groups() * scalesAt(1); }
-  /// Where a group's scales are among those; its zero points are behind them.
+  /// Index of a group's scales; its zero points follow them.
   int64_t scalesAt(int64_t group) const { return zeros ? 2 * group : group; }
   int64_t perWord() const { return 32 / bits; }
   int64_t words() const { return blocks() * (kBlock / perWord()); }

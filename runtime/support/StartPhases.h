@@ -7,12 +7,12 @@
 
 namespace tessera {
 
-/// Time is counted from the start of the process, as far as /proc tells it (in
-/// hundredths of a second), otherwise from the making of this object.
+/// Times the phases of a start, from the start of the process if /proc has it
+/// (in hundredths of a second), otherwise from the construction of this object.
 class StartPhases {
 public:
   StartPhases();
-  /// Ends what has been under way since the last end, and names it.
+  /// Ends the current phase and names it.
   void end(std::string name);
   /// "1.42 s (program 0.20, weights 1.10, first token 0.12)": all of it, then
   /// the phases in their order.
@@ -24,7 +24,7 @@ private:
   std::vector<std::pair<std::string, double>> phases; // seconds
 };
 
-/// The same where somebody wants to know.
+/// The same; does nothing if `phases` is null.
 inline void endPhase(StartPhases *phases, std::string name) {
   if (phases)
     phases->end(std::move(name));

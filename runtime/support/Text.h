@@ -1,5 +1,4 @@
-// Small things that both readers (config.json, recipe.yaml) need to speak well
-// of hostile text.
+// Helpers for error messages about untrusted files (config.json, recipe.yaml).
 #pragma once
 #include <cstdint>
 #include <span>
@@ -14,7 +13,7 @@ namespace tessera {
 /// `maxBytes`.
 StatusOr<std::string> readTextFile(const std::string &path, int64_t maxBytes);
 
-/// `text` on one line: control bytes escaped, cut after `limit` bytes.
+/// `text` on one line: control bytes escaped, truncated after `limit` bytes.
 std::string oneLine(std::string_view text, std::size_t limit = 60);
 
 /// oneLine in single quotes.

@@ -1,7 +1,7 @@
-// How a token is drawn from its logits: what graph.sample means, and what the
-// host does where a device's choice does not serve. From the weights on all
-// numbers are integers, so that no order of adding changes them: a processor,
-// a GPU and this code draw the same token of the same logits.
+// How a token is drawn from its logits: the semantics of graph.sample, and what
+// the host does if it samples itself. From the weights on, all numbers are
+// integers, so that the order of addition does not matter: a CPU, a GPU and
+// this code draw the same token from the same logits.
 //
 // The weight of a logit l is the float 2^((l - best) / T × log2 e), which
 // counts in whole units of 2^-40. Of tokens of one weight the lower is the
@@ -22,7 +22,7 @@ struct TokenChoice {
   uint64_t random = 0; ///< which of them: its part of 2^64
 };
 
-/// What is done to a token's logit before.
+/// Changes to a token's logit before it is sampled.
 struct LogitChange {
   float added = 0;
   float above = 1, below = 1; ///< divisors of what is positive, and is not
@@ -37,7 +37,7 @@ struct LogitChange {
 /// Logits of a row, so that the sum of their weights is below 2^63.
 inline constexpr int64_t kMostChoices = (int64_t(1) << 23) - 1;
 
-/// In the place of a token.
+/// Results other than a token.
 inline constexpr int32_t kNotANumber = -1, ///< one of the logits is none
     kNoToken = -2; ///< the largest logit is infinite: none is left, as a rule
 

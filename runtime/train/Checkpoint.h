@@ -1,15 +1,16 @@
 // Checkpoints: RUN/step-000100/ with
 //   model.safetensors      parameters under their Hugging Face names, stacks of
-//                          experts taken apart (runtime/weights/StateParts.h)
+//                          experts split (runtime/weights/StateParts.h)
 //   optimizer.safetensors  moments, counters, hyperparameters
 //   config.json            of the model, so that others can load the weights
-//   manifest.json          what the above must be, and where the run stands
+//   manifest.json          sizes, hashes and the run's progress
 //
-// A checkpoint is written beside its final name, every file and then the
-// directory synced, renamed into place, and the parent synced: at any moment a
-// power cut leaves whole checkpoints and at most a directory ".tmp-…" that the
-// next save removes. The manifest names size and XXH3-64 of every file and of
-// itself, so a torn or flipped byte is found before anything is loaded.
+// A checkpoint is written under a temporary name in the same directory. Every
+// file and then the directory is synced, the directory renamed, and the parent
+// synced. After a power cut there are only complete checkpoints and at most one
+// directory ".tmp-…", which the next save removes. The manifest has the size
+// and XXH3-64 of every file and of itself, so corruption is found before
+// anything is loaded.
 #pragma once
 #include "runtime/data/FileOperations.h"
 #include "runtime/train/TrainModel.h"

@@ -2,8 +2,8 @@
 #include "runtime/data/ShallowJson.h"
 #include "runtime/support/Hash.h"
 #include "runtime/train/Checkpoint.h"
-#include "runtime/weights/CopyTensor.h"
 #include "runtime/train/Manifest.h"
+#include "runtime/weights/CopyTensor.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -121,10 +121,10 @@ Status checkPart(const std::string &directory, const StateTensor &tensor,
   return Status::success();
 }
 
-/// Proves that every tensor of the model is there with its type and shape.
+/// Checks that every tensor of the model is present with its type and shape.
 Status checkTensors(const std::string &directory, const TrainModel &model,
                     const OpenedFiles &files) {
-  // Whoever goes on training goes on with the very same bits.
+  // Resuming training requires exactly the saved bits.
   bool exact = files.optimizer != nullptr;
   for (const StateTensor &tensor : model.state())
     if (SafetensorsFile *file = files.of(tensor))
@@ -145,7 +145,7 @@ StatusOr<std::vector<std::string>> listCheckpoints(const std::string &run) {
     return std::vector<std::string>();
   for (; !code && entries != end; entries.increment(code)) {
     std::string name = entries->path().filename().string();
-    std::error_code ignored; // what cannot be examined is no checkpoint
+    std::error_code ignored; // what cannot be examined is not a checkpoint
     if (std::optional<uint64_t> step = stepOf(name);
         step && entries->is_directory(ignored))
       found.emplace_back(*step, name);

@@ -14,7 +14,7 @@ using artifact::ShareRuns;
 /// Sessions number channels by the axes of their groups, from 1 on.
 constexpr int kEverybodyChannel = 0;
 
-/// What of a run lies in [begin, begin + count) of the whole tensor.
+/// The part of a run within [begin, begin + count) of the whole tensor.
 Run clip(Run run, uint64_t begin, uint64_t count) {
   uint64_t first = std::max(run.whole, begin),
            last = std::min(run.whole + run.count, begin + count);
@@ -23,8 +23,8 @@ Run clip(Run run, uint64_t begin, uint64_t count) {
   return {first, run.part + (first - run.whole), last - first};
 }
 
-/// Calls `use` for each part of the share at `at` in elements [begin, begin +
-/// count) of the whole, in the order of the share.
+/// Calls `use` for each part of the shard at `at` in elements [begin, begin +
+/// count) of the whole, in the shard's order.
 template <typename Use>
 Status forEachPart(const artifact::Tensor &tensor, const artifact::Mesh &mesh,
                    const artifact::Coordinates &at, uint64_t begin,
@@ -36,7 +36,7 @@ Status forEachPart(const artifact::Tensor &tensor, const artifact::Mesh &mesh,
   return Status::success();
 }
 
-/// Elements of the share in that range.
+/// Elements of the shard in that range.
 uint64_t countParts(const artifact::Tensor &tensor, const artifact::Mesh &mesh,
                     const artifact::Coordinates &at, uint64_t begin,
                     uint64_t count) {
@@ -178,8 +178,8 @@ StatusOr<std::span<const float>> MeshModel::logits(std::span<const int32_t>) {
   return Status::error("a program of {} ranks gives no scores", world.size());
 }
 
-// Rank 0 asks the others in order; who has the same as an earlier rank is not
-// asked.
+// Rank 0 receives from the others in order, except from ranks with the same
+// elements as an earlier one.
 Status MeshModel::collect(const Shared &state, uint64_t offset,
                           std::span<std::byte> out) {
   const artifact::Tensor &tensor = *state.tensor;

@@ -1,7 +1,7 @@
-// A model that several ranks hold together, seen as one: state of whole
-// tensors, batches of all sequences. Each rank has one of these, and all of
-// them make the same calls in the same order; what a rank has no share of goes
-// through rank 0. Of a pipeline's state a rank has the tensors of its stages.
+// A sharded model as one TrainModel: state of whole tensors, batches of all
+// sequences. Each rank has an instance, and all make the same calls in the same
+// order; tensors that a rank has no shard of go through rank 0. With a pipeline
+// a rank has the tensors of its stages.
 #pragma once
 #include "runtime/artifact/Shares.h"
 #include "runtime/comm/Channel.h"
@@ -18,10 +18,10 @@ public:
   /// A, B and T of all ranks together; memory of this rank.
   const ModelFacts &facts() const override { return info; }
   const std::vector<StateTensor> &state() const override { return tensors; }
-  /// `out` is filled on rank 0 alone; on the others only what they have of it.
+  /// Fills all of `out` only on rank 0; on other ranks, only their shards.
   Status readState(const StateTensor &tensor, uint64_t offset,
                    std::span<std::byte> out) override;
-  /// Every rank keeps what it has a share of.
+  /// Every rank stores its shard.
   Status writeState(const StateTensor &tensor, uint64_t offset,
                     std::span<const std::byte> bytes) override;
   Status initialize(int64_t seed) override { return share->initialize(seed); }
@@ -47,16 +47,16 @@ public:
   SessionModel &get() { return *share; }
 
 private:
-  /// Tokens of a program, cut as its input is.
+  /// Tokens of a program, sharded as its input.
   struct Batch {
     const artifact::Tensor *tokens = nullptr, *targets = nullptr;
     std::vector<int32_t> ownTokens, ownTargets;
   };
   /// A tensor of the state, as the artifact has it.
   struct Shared {
-    const artifact::Tensor *tensor; ///< that of some share
-    bool isOwn;                     ///< whether this rank has a share
-    /// Who has which part first: ranks that bring it together.
+    const artifact::Tensor *tensor; ///< of any one share
+    bool isOwn;                     ///< whether this rank has a shard
+    /// The first ranks with each part, from which it is gathered.
     std::vector<uint32_t> holders;
   };
   MeshModel(std::unique_ptr<SessionModel> share, comm::World &world,
@@ -81,7 +81,7 @@ private:
   std::vector<StateTensor> tensors; ///< whole, of all shares
   std::vector<Shared> shared;       ///< of each of them
   Batch step, eval;
-  std::vector<std::byte> packed; ///< of one rank, on its way
+  std::vector<std::byte> packed; ///< of one rank, in transit
 };
 
 } // namespace tessera

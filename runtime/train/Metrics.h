@@ -1,4 +1,4 @@
-// What a run reports: metrics.jsonl for programs, a progress line for people.
+// Metrics of a run: metrics.jsonl for programs, a progress line for display.
 #pragma once
 #include "runtime/support/Status.h"
 
@@ -40,8 +40,9 @@ std::string printExactMetrics(const MetricsRecord &record);
 /// RUN/metrics.jsonl, appended to line by line.
 class MetricsLog {
 public:
-  /// Opens the log of a run that stands at `step`: lines of later steps, which
-  /// a crash left behind the last checkpoint, and a torn last line are cut off.
+  /// Opens the log of a run at step `step`. Removes lines of later steps, which
+  /// remain if a crash followed the last checkpoint, and an incomplete last
+  /// line.
   static StatusOr<MetricsLog> open(const std::string &run, uint64_t step);
   MetricsLog(MetricsLog &&other) noexcept
       : path(std::move(other.path)), fd(other.fd) {

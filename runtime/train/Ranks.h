@@ -1,5 +1,5 @@
-// Training as one of several ranks: who writes, when all stop, how a run of
-// ranks begins and ends.
+// Training as one of several ranks: which rank writes, when all stop, how such
+// a run begins and ends.
 #pragma once
 #include "runtime/train/MeshModel.h"
 #include "runtime/train/Train.h"
@@ -14,8 +14,8 @@ FileOperations &noFiles();
 /// for; the error says how to start them.
 Status checkLaunch(const comm::Launch &launch, const std::string &path);
 
-/// runTraining of all ranks: rank 0 writes the run directory and speaks, and
-/// all stop after the same step when one is asked to.
+/// runTraining of all ranks: rank 0 writes the run directory and prints, and
+/// all stop after the same step when one gets a signal.
 StatusOr<TrainSummary> runTrainingOnRanks(MeshModel &model,
                                           const comm::Launch &launch,
                                           TrainOptions options);

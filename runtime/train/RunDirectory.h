@@ -1,6 +1,6 @@
-// What a run leaves behind: RUN/ holds checkpoints, metrics.jsonl, and copies
-// of all that generation or a resume elsewhere needs: program.tsr, recipe.yaml
-// and tokenizer.json; and memory.json once it has ended.
+// The run directory RUN/: checkpoints, metrics.jsonl, and copies of what
+// generation or resuming elsewhere needs (program.tsr, recipe.yaml and
+// tokenizer.json); memory.json once the run has ended.
 #pragma once
 #include "runtime/data/FileOperations.h"
 
@@ -15,7 +15,7 @@ inline constexpr const char *kTokenizerFile = "tokenizer.json";
 inline constexpr const char *kMemoryFile = "memory.json";
 
 /// The directory while a process trains in it: created if absent, locked
-/// against a second trainer, rid of what a crashed save left half-written.
+/// against a second trainer, without what an interrupted save left.
 class RunDirectory {
 public:
   static StatusOr<RunDirectory> open(const std::string &path);
@@ -32,7 +32,7 @@ private:
 };
 
 /// Where the parts of a token directory are: `data` has train/ and eval/, or is
-/// itself a split. tokenizer.json is looked for in `data` and beside it.
+/// itself a split. tokenizer.json is looked for in `data` and in its parent.
 struct DataLayout {
   std::string train;
   std::string eval;      ///< empty: none

@@ -48,10 +48,10 @@ StatusOr<RunMemory> measureRunMemory(const TrainModel &model,
   StatusOr<std::uint64_t> touched = model.residentPlannedBytes();
   if (!touched.ok())
     return touched.status();
-  std::uint64_t beside =
+  std::uint64_t outside =
       process->residentBytes - std::min(*touched, process->residentBytes);
-  memory.program = std::min(baseBytes, beside);
-  memory.loaded = beside - memory.program;
+  memory.program = std::min(baseBytes, outside);
+  memory.loaded = outside - memory.program;
   return memory;
 }
 

@@ -17,35 +17,37 @@ struct RunMemory {
   std::uint64_t loaded = 0;     ///< the kernels' code, artifact, data, batches
   std::uint64_t checkpoint = 0; ///< a buffer, still to come
 
-  /// Resident beside the plan. The largest peak of the run is planned and
-  /// outside together, but for a few pages of code that were not needed yet.
+  /// Resident in addition to the execution plan's memory. The run's largest
+  /// peak is the sum of both, except for a few pages of code that were not
+  /// needed yet.
   std::uint64_t outside() const { return program + loaded + checkpoint; }
-  /// Two lines for people.
+  /// Two lines for display.
   std::string describe() const;
 };
 
-/// Sends between all ranks what makes a message layer take its buffers, which
-/// it does at the first large messages: so they are there when memory is
-/// measured. All ranks call it at the same time; nothing for one.
+/// Sends large messages between all ranks, so that the message layer has
+/// allocated its buffers when memory is measured. All ranks must call it at the
+/// same time; does nothing for one rank.
 Status fillMessageBuffers(TrainModel &model);
 
-/// Measures this process: what is resident now and not of the plan.
-/// `baseBytes` were resident before the model was opened.
+/// Measures this process: what is resident now and not planned. `baseBytes`
+/// were resident before the model was opened.
 StatusOr<RunMemory> measureRunMemory(const TrainModel &model,
                                      std::uint64_t baseBytes);
 
-/// What each rank said before its first step and what it held, in bytes.
+/// Bytes that a rank predicted before its first step, and its peak.
 struct RankMemory {
   std::uint64_t planned = 0, outside = 0;
   std::uint64_t peak = 0; ///< the largest resident memory so far
 };
 
-/// That of all ranks, in their order; all of them call it at the same time.
+/// The memory of all ranks, in order; all of them must call it at the same
+/// time.
 StatusOr<std::vector<RankMemory>> gatherMemory(TrainModel &model,
                                                const RunMemory &own);
 
-/// A line about the rank that needs most, before the first step or, with
-/// `isOver`, behind the last one.
+/// A line about the rank that needs most memory, before the first step or, with
+/// `isOver`, after the last one.
 std::string describeRanks(std::span<const RankMemory> ranks, bool isOver);
 
 /// {"ranks":[{"planned":…,"outside":…,"peak":…},…]}

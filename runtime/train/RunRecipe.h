@@ -1,5 +1,5 @@
-// The recipe that an artifact carries, as a run sees it: what was compiled into
-// the program is fixed, hyperparameters and cadences can be set.
+// The artifact's recipe during a run: keys that were compiled into the program
+// are fixed; hyperparameters and intervals can be set.
 #pragma once
 #include "runtime/recipe/Recipe.h"
 #include "runtime/train/Hyper.h"

@@ -1,4 +1,4 @@
-// A compiled model behind the runtime's Session.
+// A TrainModel that runs a compiled model in a Session of the HAL.
 #pragma once
 #include "runtime/hal/Session.h"
 #include "runtime/train/TrainModel.h"
@@ -22,9 +22,9 @@ StatusOr<StateTensor> stateTensorOf(const artifact::Tensor &tensor);
 
 class SessionModel : public TrainModel {
 public:
-  /// Proves that the artifact's programs have the inputs, outputs and state
-  /// that training needs, and from their shapes learns A, B, T and V. Programs
-  /// that the session does not have are no error here but where they are used.
+  /// Checks that the artifact's programs have the inputs, outputs and state
+  /// that training needs, and derives A, B, T and V from their shapes. A
+  /// program that the session lacks is an error only where it is used.
   static StatusOr<std::unique_ptr<SessionModel>>
   create(std::unique_ptr<hal::Session> session);
   /// That of a session opened as `options` say.

@@ -32,8 +32,8 @@ struct TrainOptions {
   unsigned threads = 0;  ///< 0: all processors
   int64_t timeout = 600; ///< seconds that ranks wait for one another
 
-  /// Whether this process writes the run directory; of several ranks one does,
-  /// and the others go the same way with files that lead nowhere.
+  /// Whether this process writes the run directory. Of several ranks one does;
+  /// the others execute the same code with file operations that do nothing.
   bool writesRun = true;
   /// Where the artifact is, for the copy in the run directory; empty: none.
   std::string program;
@@ -53,9 +53,9 @@ struct TrainSummary {
 };
 
 /// Trains to step `options.steps` in total (a resumed run does the steps that
-/// are left). On a signal the step under way is finished and checkpointed, and
-/// that is a success. On an error no checkpoint of before is touched; a loss
-/// that is not finite is an error.
+/// are left). On a signal it finishes the current step, writes a checkpoint and
+/// succeeds. An error leaves earlier checkpoints untouched; a loss that is not
+/// finite is an error.
 StatusOr<TrainSummary> runTraining(TrainModel &model,
                                    const TrainOptions &options,
                                    FileOperations &files = systemFiles());

@@ -154,8 +154,8 @@ Status checkPlan(hal::Session &session, bool quiet) {
   }
   if (!quiet)
     fmt::print(stderr,
-               "the plan of {} for {} is right: nothing reads bytes that "
-               "nobody wrote, no instances race\n",
+               "the plan of {} for {} is valid: no reads of unwritten bytes, "
+               "no races between instances\n",
                checked, artifact::toView(session.code().device()));
   return Status::success();
 }
@@ -247,7 +247,7 @@ Status trainOnRanks(const std::string &path, const comm::Launch &launch,
   if (!world.ok())
     return world.status();
   Status status = trainInWorld(path, launch, **world, std::move(options));
-  // A world that nobody left takes the process with it.
+  // Destroying a world that was not left ends the process.
   if (!status.ok())
     fmt::print(stderr, "error: rank {}: {}\n", launch.rank, status.message());
   return status;

@@ -1,6 +1,7 @@
 // What the training loop, checkpoints and generation need of a compiled model.
-// SessionModel gives it over the runtime's Session; tests give it over a few
-// lines of arithmetic, so that faults and restarts are tried in milliseconds.
+// SessionModel implements it over the runtime's Session; tests implement it in
+// a few lines of arithmetic, so that faults and restarts are tested in
+// milliseconds.
 #pragma once
 #include "runtime/support/Status.h"
 #include "runtime/weights/ModelState.h"
@@ -67,14 +68,14 @@ public:
   virtual StatusOr<std::span<const float>>
   logits(std::span<const int32_t> tokens) = 0;
 
-  /// What readState() of a piece of that size takes beside the piece.
+  /// Memory that readState() of a piece of that size takes in addition to it.
   virtual uint64_t bytesBesidePiece(uint64_t) const { return 0; }
 
   /// How much of facts().plannedBytes is in this process's resident memory.
   virtual StatusOr<uint64_t> residentPlannedBytes() const { return 0; }
 
-  /// `own` of every rank, one behind the other in the order of ranks; all ranks
-  /// ask at the same time, for as many numbers.
+  /// `own` of every rank, concatenated in the order of ranks. All ranks must
+  /// call this at the same time, with as many numbers.
   virtual StatusOr<std::vector<uint64_t>>
   fromEveryRank(std::span<const uint64_t> own) {
     return std::vector<uint64_t>(own.begin(), own.end());

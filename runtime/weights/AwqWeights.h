@@ -5,15 +5,15 @@
 //   X.qzeros   I32 [in / group, out / 8]  zero points + 8, of the same rows
 //   X.scales   F16 [in / group, out]
 //
-// In a word rows are, from the lowest place on, 0, 2, 4, 6, 1, 3, 5, 7
+// The rows of a word are, from the lowest bits, 0, 2, 4, 6, 1, 3, 5, 7
 // (github.com/casper-hansen/AutoAWQ, awq/modules/linear/gemm.py).
 #pragma once
 #include "runtime/weights/PackedWeights.h"
 
 namespace tessera {
 
-/// As findPacked and loadPacked (PackedWeights.h), of such matrices, which are
-/// told from GPTQ's of the same names by the shape of qweight.
+/// As findPacked and loadPacked (PackedWeights.h), of such matrices, which
+/// differ from GPTQ's of the same names in the shape of qweight.
 StatusOr<std::optional<PackedMatrix>> findAwq(const QuantizedPart &part,
                                               const FindTensor &find);
 Status loadAwq(ModelState &model, const StateTensor &values,

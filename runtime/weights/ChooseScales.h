@@ -1,7 +1,7 @@
-// Scales of input channels by what activations are like (Lin et al., AWQ,
-// 2306.00978): a channel that matters is scaled up before its weights are
-// rounded, so that their error is a smaller part of them, and its inputs are
-// divided by as much.
+// Scales of input channels chosen by measured activations (Lin et al., AWQ,
+// 2306.00978): a salient channel is scaled up before its weights are rounded,
+// which reduces their relative error, and its inputs are divided by the same
+// factor.
 #pragma once
 #include "runtime/support/QuantizedLayout.h"
 #include "runtime/weights/WeightFactors.h"
@@ -11,20 +11,21 @@
 
 namespace tessera {
 
-/// What was measured of a layer's input: the means of |x| and x² over tokens,
+/// Statistics of a layer's input: the means of |x| and x² over tokens,
 /// [channels].
 struct InputStatistics {
   std::vector<float> magnitude, square;
 };
 
-/// An input that linear layers share.
+/// An input of one or several linear layers.
 struct ScaledInput {
   std::vector<SafetensorsModel::Location> readers; ///< [out, channels]
-  /// Which element of what comes before makes a channel: [channels]. One that
-  /// makes several gives them one scale.
+  /// The element of the preceding tensor that produces each channel:
+  /// [channels]. Channels from the same element have the same scale.
   std::vector<int64_t> sources;
-  /// Where they are a norm's weights: scales are such that what their type
-  /// rounds changes nothing. `offset` is added to them where they are used.
+  /// If the sources are a norm's weights: scales are chosen such that rounding
+  /// to their type changes nothing. `offset` is added to them when they are
+  /// used.
   std::optional<SafetensorsModel::Location> norm = {};
   float offset = 0;
 };
@@ -43,8 +44,8 @@ struct ChosenScales {
 /// comes to where rounding errors of different channels are independent of each
 /// other and have no mean. `rounding` says bits, group and zero points; `count`
 /// elements come before. Matrices that are too small to be quantized have no
-/// error. The result does not depend on how many processors there are. Weights
-/// that cannot be rounded, as they are not finite, are errors.
+/// error. The result does not depend on the number of processors. Weights that
+/// are not finite are errors.
 StatusOr<ChosenScales> chooseScales(const ScaledInput &input,
                                     const InputStatistics &statistics,
                                     const QuantizedLayout &rounding,

@@ -10,7 +10,7 @@
 namespace tessera {
 namespace {
 
-/// What goes by way of a buffer goes in few.
+/// Elements of a piece: few through a buffer, many in place.
 constexpr uint64_t kFewElements = uint64_t(1) << 18;
 constexpr uint64_t kManyElements = uint64_t(1) << 21;
 
@@ -131,9 +131,8 @@ Status checkScaled(const SafetensorsFile &file, const SafetensorsEntry &entry) {
                          "matrices are read; give it in bf16",
                          entry.name, file.path(), safetensorsName(entry.type),
                          entry.shape.size());
-  return Status::error("'{}' in '{}' is {} and has no '{}_scale' or "
-                       "'{}_scale_inv' beside it, without which it says "
-                       "nothing; give a checkpoint that has them",
+  return Status::error("'{}' in '{}' is {} and lacks its scales, '{}_scale' or "
+                       "'{}_scale_inv'; give a checkpoint that has them",
                        entry.name, file.path(), safetensorsName(entry.type),
                        entry.name, entry.name);
 }

@@ -1,4 +1,4 @@
-// From a file of tensors into a model.
+// Copies tensors of a file into a model, converted to its types.
 #pragma once
 #include "runtime/data/Safetensors.h"
 #include "runtime/weights/StateParts.h"
@@ -7,12 +7,12 @@
 
 namespace tessera {
 
-/// Whether elements become those of the model: the same type, or f16, bf16, f32
-/// and f64 as f32, bf16 (rounded to nearest even) or f64.
+/// Whether elements can be converted: the same type, or f16, bf16, f32 and f64
+/// to f32, bf16 (rounded to nearest even) or f64.
 bool converts(SafetensorsType from, SafetensorsType to);
 
-/// An error for 8-bit floats that lack scales (Float8Weights.h): those that
-/// have them are bf16 by now.
+/// An error for 8-bit floats that lack scales; those with scales are presented
+/// as bf16 (Float8Weights.h).
 Status checkScaled(const SafetensorsFile &file, const SafetensorsEntry &entry);
 
 /// `count` elements of a float type as f32.
@@ -23,9 +23,9 @@ void toFloats(SafetensorsType type, const std::byte *from, std::size_t count,
 void toBf16(SafetensorsType type, const std::byte *from, std::size_t count,
             uint16_t *to);
 
-/// Calls task(i, thread) for every i < count on all processors, with thread
-/// less than their number, by one thread at a time. Of the errors it returns
-/// that of the least i; tasks behind an error may be left out.
+/// Calls task(i, thread) for every i < count on all processors. `thread` is
+/// below their number, and no two concurrent calls have the same. Returns the
+/// error of the least i; tasks after an error may be skipped.
 Status
 inParallel(uint32_t count,
            const std::function<Status(uint32_t i, unsigned thread)> &task);
@@ -38,8 +38,8 @@ struct TensorCopy {
   SafetensorsModel::Location from;
 };
 
-/// Piece by piece; on all processors and without a copy between where the state
-/// is in memory.
+/// Piece by piece; if the state is in host memory, on all processors and
+/// without an intermediate copy.
 Status copyTensors(ModelState &model, std::span<const TensorCopy> copies);
 
 } // namespace tessera

@@ -1,7 +1,7 @@
+#include "runtime/weights/Float8Micropanels.h"
 #include "runtime/data/Float8Weights.h"
 #include "runtime/support/Floats.h"
 #include "runtime/weights/CopyTensor.h"
-#include "runtime/weights/Float8Micropanels.h"
 #include "runtime/weights/MakeMicropanels.h"
 #include "runtime/weights/PackedFields.h"
 
@@ -81,8 +81,8 @@ Status loadFloat8(ModelState &model, const StateTensor &values,
             matrix.packed.file->read(*matrix.packed.entry, first * columns,
                                      std::as_writable_bytes(std::span(rows))));
         if (auto nan = std::ranges::find_if(rows, isE4m3Nan); nan != rows.end())
-          return Status::error("'{}' in '{}' is no number at [{}, {}]; the "
-                               "file is damaged, give another copy of it",
+          return Status::error("'{}' in '{}' is NaN at [{}, {}]; the file is "
+                               "damaged, give another copy of it",
                                matrix.packed.entry->name,
                                matrix.packed.file->path(),
                                first + (nan - rows.begin()) / columns,

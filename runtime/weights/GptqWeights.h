@@ -7,19 +7,18 @@
 //                                                 first version) 1 less
 //   X.g_idx    I32 [in]                      which group a column is in
 //
-// Read where groups are columns one behind another, as `"desc_act": false` has
-// them. Where the layout has no zero points (`"sym": true`) they are the
-// middle; where it has, they are of the first version, and 1 is given back to
-// whole words, with carries, as GPTQModel takes it. AutoGPTQ's kernels add it
-// to each zero point, which differs where one was 0.
+// Supported if groups are consecutive columns (`"desc_act": false`). If the
+// layout has no zero points (`"sym": true`), they must be the middle value.
+// Otherwise they are of the first version, and 1 is added to whole words, with
+// carries, which is how GPTQModel subtracts it. AutoGPTQ's kernels add it to
+// each zero point, which differs where one was 0.
 #pragma once
 #include "runtime/weights/PackedWeights.h"
 
 namespace tessera {
 
-/// As findPacked and loadPacked (PackedWeights.h), of such matrices. Errors
-/// beside theirs: zero points that the layout does not have, groups in another
-/// order.
+/// As findPacked and loadPacked (PackedWeights.h), of such matrices. Additional
+/// errors: zero points that the layout does not have, groups in another order.
 StatusOr<std::optional<PackedMatrix>> findGptq(const QuantizedPart &part,
                                                const FindTensor &find);
 Status loadGptq(ModelState &model, const StateTensor &values,

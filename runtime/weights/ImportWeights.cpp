@@ -29,8 +29,8 @@ std::string coreName(std::string_view name) {
   return core;
 }
 
-/// What stands behind BERT's last layer, of which the vector of a text has
-/// nothing, and a buffer that older versions saved.
+/// Tensors that embeddings do not use: those after BERT's last layer, and a
+/// buffer that older versions saved.
 bool isBesideEncoder(std::string_view name) {
   std::string core = coreName(name);
   return core.starts_with("pooler.dense.") || core.starts_with("cls.") ||

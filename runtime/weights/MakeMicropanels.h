@@ -1,5 +1,5 @@
-// Micropanels of a model's weights (runtime/support/QuantizedLayout.h), from
-// whatever a file has.
+// Builds micropanels of a model's weights (runtime/support/QuantizedLayout.h)
+// from any format of a file.
 #pragma once
 #include "runtime/weights/ModelState.h"
 
@@ -9,17 +9,17 @@
 namespace tessera {
 
 /// Fills one micropanel: `layout.words()` × 16 words and, where there are
-/// scales, `layout.scaleRows()` × 16 of them. Of a micropanel that lacks rows
-/// all are q = 0 with scales of 0 before; of others what is there is not said.
-/// Called by several threads, each with its own number, which is less than
+/// scales, `layout.scaleRows()` × 16 of them. A micropanel that lacks rows is
+/// passed with q = 0 and scales of 0; the contents of others are undefined.
+/// Called by several threads, each with its own number below
 /// hal::availableProcessors().
 using MakeMicropanel =
     std::function<Status(int64_t micropanel, std::span<uint32_t> words,
                          std::span<uint16_t> scales, unsigned thread)>;
 
-/// All micropanels of a matrix on all processors, to where they stay if the
-/// state is in memory, otherwise by way of a buffer for a few of them. `scales`
-/// is null where the layout has none. Of a stack's matrix (matricesOf)
+/// Makes all micropanels of a matrix on all processors: in place if the state
+/// is in host memory, otherwise through a buffer for a few of them. `scales` is
+/// null if the layout has none. For a matrix of a stack (matricesOf),
 /// `micropanel` counts from its own first one.
 Status makeMicropanels(ModelState &model, const StateTensor &values,
                        const StateTensor *scales, const MakeMicropanel &make);

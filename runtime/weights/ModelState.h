@@ -1,5 +1,5 @@
-// The state of a compiled model, tensor by tensor: what readers and writers of
-// weights need of it, and no more.
+// The interface to a compiled model's state, tensor by tensor, for readers and
+// writers of weights.
 #pragma once
 #include "runtime/data/Safetensors.h"
 #include "runtime/support/QuantizedLayout.h"
@@ -50,8 +50,8 @@ public:
   virtual Status writeState(const StateTensor &tensor, uint64_t offset,
                             std::span<const std::byte> bytes) = 0;
 
-  /// The bytes of a tensor of state() where they are in the host's memory, to
-  /// be written by several threads at once; otherwise none.
+  /// The bytes of a tensor of state() if they are in host memory, writable by
+  /// several threads at once; otherwise empty.
   virtual std::span<std::byte> stateInMemory(const StateTensor &) { return {}; }
 
   /// The tensor of that name, or null.

@@ -87,9 +87,8 @@ Status checkZeroPoints(const PackedMatrix &matrix,
                        const QuantizedLayout &layout) {
   if (matrix.zeros)
     return checkPacked(*matrix.zeros, shape, layout);
-  return Status::error("'{}' in '{}' has no zero points beside it, which "
-                       "config.json says that it has; give a complete "
-                       "checkpoint",
+  return Status::error("'{}' in '{}' lacks the zero points that config.json "
+                       "declares; give a complete checkpoint",
                        matrix.packed.entry->name, matrix.packed.file->path());
 }
 

@@ -1,6 +1,6 @@
-// What formats of quantized weights share: how their tensors are checked, and
-// what becomes of scales and zero points. Internal to PackedWeights,
-// GptqWeights and AwqWeights.
+// Shared by the formats of quantized weights: checks of their tensors,
+// conversion of scales and zero points. Internal to PackedWeights, GptqWeights
+// and AwqWeights.
 #pragma once
 #include "runtime/weights/PackedWeights.h"
 
@@ -8,8 +8,8 @@
 
 namespace tessera {
 
-/// What turns our words into a file's, and back: to integers of 8 bits there is
-/// 128 added, which ours of 4 bits have, too.
+/// Converts our words to a file's and back, by exclusive or: files add 128 to
+/// 8-bit integers; for 4 bits both add 8.
 inline uint32_t packedBias(const QuantizedLayout &layout) {
   return layout.bits == 8 && !layout.floats ? 0x80808080u : 0u;
 }
@@ -24,8 +24,8 @@ Status checkScales(const SafetensorsModel::Location &at,
                    std::initializer_list<uint64_t> shape,
                    const QuantizedLayout &layout);
 
-/// `count` scales from a place in the tensor on, as f16; one that f16 does not
-/// come near is an error.
+/// `count` scales from index `first` of the tensor, as f16; one out of f16's
+/// range is an error.
 StatusOr<std::vector<uint16_t>> readScales(const SafetensorsModel::Location &at,
                                            int64_t count, int64_t first = 0);
 
@@ -38,23 +38,21 @@ StatusOr<std::vector<T>> readAll(const SafetensorsModel::Location &at) {
   return values;
 }
 
-/// Where zero points are in their words, which have those of 32 / bits rows
-/// that follow each other.
+/// The layout of zero points in words of 32 / bits consecutive rows.
 struct ZeroOrder {
-  int64_t ofGroup, ofWord;            ///< from one to the next, in words
-  std::span<const int64_t> rows = {}; ///< of the places of a word, the lowest
-                                      ///< first; empty: in their order
+  int64_t ofGroup, ofWord; ///< from one to the next, in words
+  /// For each field of a word, from the lowest bits; empty: in order.
+  std::span<const int64_t> rows = {};
 };
 
-/// Of zero points the words that hold those of all rows of a group.
+/// The number of words with the zero points of all rows of a group.
 int64_t rowWords(const QuantizedLayout &layout);
 /// I32 of that shape; an error where a matrix has none.
 Status checkZeroPoints(const PackedMatrix &matrix,
                        std::initializer_list<uint64_t> shape,
                        const QuantizedLayout &layout);
-/// Zero points as our scales have them, f16 [groups, rows]; none of a layout
-/// without. Files have 2^(bits - 1) added; `added` is what to add to a word
-/// before.
+/// Zero points as f16 [groups, rows]; empty for a layout without. Files add
+/// 2^(bits - 1); `added` is added to each word first.
 StatusOr<std::vector<uint16_t>> readZeros(const PackedMatrix &matrix,
                                           const QuantizedLayout &layout,
                                           ZeroOrder order, uint32_t added = 0);

@@ -140,7 +140,7 @@ public:
   Writer(ModelState &model, const WeightFactors &factors)
       : model(model), factors(factors) {}
 
-  /// Heads and what is not quantized stay as they are.
+  /// Heads and unquantized tensors are copied unchanged.
   Status collect() {
     for (const StateTensor &tensor : model.state()) {
       if (!tensor.quantized || tensor.quantized->isScales ||
@@ -242,7 +242,8 @@ private:
   static std::string withoutEnd(const std::string &name) {
     return name.substr(0, name.rfind('.') + 1);
   }
-  /// A head that is tied to the table has it beside.
+  /// A tied head is quantized from the embedding table, which the model also
+  /// holds unquantized.
   bool isHead(const std::string &source) const {
     return source == "lm_head.weight" || model.find(source);
   }
@@ -349,7 +350,7 @@ StatusOr<std::string> configWith(const std::string &from, nlohmann::json how) {
   return config.dump(2) + "\n";
 }
 
-/// What stands beside the weights, as it is.
+/// Copies all files other than the weights.
 Status copyRest(const std::filesystem::path &from,
                 const std::filesystem::path &to) {
   for (const char *name :

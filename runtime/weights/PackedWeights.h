@@ -57,11 +57,12 @@ Status checkPackable(const std::string &name, const QuantizedLayout &layout,
                      bool transposed);
 
 /// Writes the Hugging Face directory `from` to `to`, a new directory that
-/// appears whole or not at all, with those matrices packed that `model` (of its
-/// program, with its weights) keeps quantized, but for heads, which are
-/// quantized again whenever they are read. `factors` are those with which the
-/// model's weights were read. Errors: a matrix that the checkpoint has as [in,
-/// out]; one whose columns are no whole groups; one that the checkpoint lacks.
+/// appears whole or not at all, packing the matrices that `model` (with its
+/// program and weights loaded) keeps quantized, except heads, which are
+/// quantized whenever they are read. `factors` are those with which the model's
+/// weights were read. Errors: a matrix that the checkpoint stores as [in, out];
+/// one whose columns are not a multiple of the group; one that the checkpoint
+/// lacks.
 Status writePacked(const std::string &from, const std::string &to,
                    ModelState &model, const WeightFactors &factors = {});
 

@@ -130,8 +130,8 @@ TESSERA_INLINE Range endsOf(std::span<const float> weights) {
   return {low, high};
 }
 
-/// Scales of a group, and what `least` stands for, as an integer: with them
-/// weights become integers from `lowest` on. A lane is a candidate.
+/// Candidate scales of a group, one for each lane, and the integer that the
+/// least weight becomes (`lowest`).
 struct Candidates {
   Floats scales, inverses, lowest;
 };

@@ -11,12 +11,12 @@ namespace tessera {
 /// Groups that are quantized at once, at most.
 constexpr std::size_t kMostGroups = 16;
 
-/// Weights of as many groups as `scales`, one behind another, as integers `q`
-/// of 8 or 4 bits, and the bits of their scales as f16, as quantizeMicropanel
-/// (QuantizeTensor.h) says, and where `zeros` has as many, of their zero
+/// Quantizes consecutive groups, as many as `scales` has, to integers `q` of 8
+/// or 4 bits. Writes the bits of their scales as f16 (see quantizeMicropanel in
+/// QuantizeTensor.h) and, if `zeros` has as many elements, of their zero
 /// points. `group` is a multiple of 32, and so is the last one, which may be
-/// shorter; zeros at its end change nothing. False if a weight is not finite or
-/// beyond largestWeight.
+/// shorter; zeros at its end change nothing. Returns false if a weight is not
+/// finite or beyond largestWeight.
 using QuantizeGroups = bool (*)(int64_t bits, std::size_t group,
                                 std::span<const float> weights,
                                 std::span<int8_t> q, std::span<uint16_t> scales,

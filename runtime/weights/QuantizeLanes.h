@@ -1,5 +1,5 @@
-// What quantizing integers (QuantizeGroup.cpp) and e4m3 (QuantizeFloats.cpp)
-// share: vectors of weights, groups of them, and scales that are f16.
+// Shared by the quantization to integers (QuantizeGroup.cpp) and e4m3
+// (QuantizeFloats.cpp): vectors of weights, groups of them, and f16 scales.
 #pragma once
 #include "runtime/support/Floats.h"
 

@@ -1,4 +1,5 @@
-// Weights of a file as integers or e4m3 with scales, without calibration.
+// Quantizes weights of a file to integers or e4m3 with scales, without
+// calibration.
 #pragma once
 #include "runtime/data/Safetensors.h"
 #include "runtime/weights/ModelState.h"
@@ -39,11 +40,10 @@ Status checkQuantizable(const QuantizedPart &part, const SafetensorsFile &file,
                         const SafetensorsEntry &entry);
 
 /// Quantizes a matrix that checkQuantizable has passed, on all processors, a
-/// few micropanels at a time; a transposed one is in memory meanwhile. The
-/// numbers do not depend on how many processors there are. Weights that are not
-/// finite, or beyond the range of scales, are errors. Where there are
-/// `factors`, they are multiplied with them first, in f32; not of a transposed
-/// one.
+/// few micropanels at a time; a transposed one is read into memory. The result
+/// does not depend on the number of processors. Weights that are not finite, or
+/// beyond the range of scales, are errors. If `factors` is set, weights are
+/// multiplied by them first, in f32; not supported for a transposed one.
 Status quantizeTensor(ModelState &model, const StateTensor &values,
                       const StateTensor &scales, const SafetensorsFile &file,
                       const SafetensorsEntry &entry,

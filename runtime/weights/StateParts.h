@@ -1,8 +1,8 @@
-// How a tensor of the state stands in files. A name with a '*' is a stack, such
-// as "mlp.experts.*.up_proj.weight" [experts, out, in]: in files there is a
-// tensor for each entry of its first dimension, with the entry's number in the
-// star's place, "mlp.experts.3.up_proj.weight" [out, in]. All other tensors are
-// there as they are.
+// How files store a tensor of the state. A name with a '*' is a stack, such as
+// "mlp.experts.*.up_proj.weight" [experts, out, in]: files have one tensor for
+// each index of its first dimension, with the index instead of the star, such
+// as "mlp.experts.3.up_proj.weight" [out, in]. All other tensors are stored
+// under their own names.
 #pragma once
 #include "runtime/weights/ModelState.h"
 

@@ -28,8 +28,8 @@ std::string identityOf(const std::string &path) {
                      info.st_ctim.tv_sec, info.st_ctim.tv_nsec);
 }
 
-/// A line for each of the checkpoint's files, whose headers' hashes stand for
-/// names, types and places of their tensors; empty if there is none.
+/// A line for each of the checkpoint's files, with the hash of its header
+/// (names, types and offsets of its tensors); empty if there are none.
 std::string describeFiles(const std::string &checkpoint) {
   auto source = SafetensorsModel::open(checkpoint);
   if (!source.ok())

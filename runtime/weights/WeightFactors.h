@@ -1,5 +1,6 @@
 // Scales of channels that are folded into a checkpoint's weights as they are
-// read: a layer's input is divided by them, and what reads it is multiplied.
+// read: the producer of a layer's input is divided by them, and the weights
+// that read it are multiplied.
 #pragma once
 #include "runtime/data/Safetensors.h"
 
@@ -9,11 +10,11 @@
 
 namespace tessera {
 
-/// What a tensor is multiplied with, in f32.
+/// The factors of a tensor, applied in f32.
 struct TensorFactors {
   std::vector<float> rows;    ///< [rows], or a vector's [elements]; empty: 1
   std::vector<float> columns; ///< [columns] of a matrix; empty: 1
-  float offset = 0;           ///< offset + weight is what is multiplied
+  float offset = 0;           ///< the factors multiply offset + weight
 };
 
 /// By the model's parameter.

@@ -165,7 +165,7 @@ StatusOr<std::vector<uint64_t>> readHead(int fd, std::string_view key,
   return hashes;
 }
 
-/// Maps whole huge pages, and reads what is behind the last one.
+/// Maps whole huge pages, and reads the rest.
 Status fill(int fd, std::span<std::byte> memory,
             std::span<const uint64_t> hashes) {
   const std::size_t whole = memory.size() / kHugePage * kHugePage;
@@ -188,7 +188,8 @@ Status fill(int fd, std::span<std::byte> memory,
         TESSERA_RETURN_IF_ERROR(
             readFrom(fd, kHugePage + at,
                      pages.subspan(at, std::min(kImageChunk, whole - at))));
-        // The last chunk ends behind the pages, with what was read above.
+        // The last chunk ends after the pages, with the rest that was read
+        // above.
         const auto chunk =
             memory.subspan(at, std::min(kImageChunk, memory.size() - at));
         return hash64(chunk) == hashes[i] ? Status::success()
@@ -196,7 +197,7 @@ Status fill(int fd, std::span<std::byte> memory,
       });
 }
 
-/// What stands before the key.
+/// The fields that precede the key.
 struct HeadSizes {
   uint64_t version, keyBytes, bytes, hashes;
 };
@@ -341,8 +342,8 @@ Status storeImage(const std::string &path, std::string_view key,
 }
 
 NewImage::NewImage(std::string path, std::span<std::byte> memory, int fd,
-                   std::string beside)
-    : path(std::move(path)), beside(std::move(beside)), weights(memory), fd(fd),
+                   std::string hidden)
+    : path(std::move(path)), hidden(std::move(hidden)), weights(memory), fd(fd),
       end(kHugePage + memory.size()) {}
 
 StatusOr<std::unique_ptr<NewImage>>
@@ -351,7 +352,7 @@ NewImage::create(const std::string &path, uint64_t bytes, bool mayBeUnnamed) {
   const std::string folder =
       place.has_parent_path() ? place.parent_path().string() : ".";
   std::random_device random;
-  std::string beside =
+  std::string hidden =
       fmt::format("{}/.{}.{:08x}{:08x}", folder, place.filename().string(),
                   random(), random());
   // A file without a name: nothing is left of it if the process ends.
@@ -360,11 +361,11 @@ NewImage::create(const std::string &path, uint64_t bytes, bool mayBeUnnamed) {
     fd = ::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0666);
   const bool isNamed = fd < 0; // some file systems have no such files
   if (isNamed)
-    fd = ::open(beside.c_str(), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0666);
+    fd = ::open(hidden.c_str(), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0666);
   if (fd < 0)
     return Status::error("'{}' cannot be made: {}", path, std::strerror(errno));
   std::unique_ptr<NewImage> image(
-      new NewImage(path, {}, fd, std::move(beside)));
+      new NewImage(path, {}, fd, std::move(hidden)));
   image->isNamed = isNamed;
   // Or a full disk would be a signal when the memory is written.
   if (int error = ::posix_fallocate(fd, 0, off_t(kHugePage + bytes)))
@@ -384,7 +385,7 @@ NewImage::~NewImage() {
   if (!weights.empty())
     ::munmap(weights.data(), weights.size());
   if (isNamed)
-    ::unlink(beside.c_str());
+    ::unlink(hidden.c_str());
   ::close(fd);
 }
 
@@ -412,15 +413,15 @@ Status NewImage::finish(std::string_view key) {
     return failed("cannot be written");
   const std::string self = fmt::format("/proc/self/fd/{}", fd);
   if (!isNamed) {
-    if (::linkat(AT_FDCWD, self.c_str(), AT_FDCWD, beside.c_str(),
+    if (::linkat(AT_FDCWD, self.c_str(), AT_FDCWD, hidden.c_str(),
                  AT_SYMLINK_FOLLOW) != 0)
       return failed("cannot be named");
     isNamed = true;
   }
-  if (::rename(beside.c_str(), path.c_str()) != 0)
+  if (::rename(hidden.c_str(), path.c_str()) != 0)
     return failed("cannot be named");
   isNamed = false;
-  return systemFiles().syncDirectory(beside.substr(0, beside.rfind('/')));
+  return systemFiles().syncDirectory(hidden.substr(0, hidden.rfind('/')));
 }
 
 } // namespace tessera

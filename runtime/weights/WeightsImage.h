@@ -1,6 +1,7 @@
-// Weights as they lie in memory, in a file that the next start maps instead of
-// reading and rounding them again: nothing is copied, and no new memory is
-// asked of the system, of which a virtual machine may have to find the pages.
+// A file with the memory image of a model's weights. The next start maps it
+// instead of converting the checkpoint again: nothing is copied and no new
+// memory is allocated, which is slow in a virtual machine whose host must
+// supply the pages.
 //
 //   0      "tessera weights\n", then as u64: version, bytes of the key, of the
 //          weights, hashes; the key; XXH3-64 of every kImageChunk of the
@@ -29,41 +30,42 @@ constexpr std::size_t kImageChunk = std::size_t(16) << 20;
 /// Whether the file begins as such files do.
 bool isImage(const std::string &path);
 
-/// All that stands before the weights.
+/// Everything before the weights.
 struct ImageHead {
   std::string key;
   uint64_t bytes = 0;           ///< of the weights
   std::vector<uint64_t> hashes; ///< of every kImageChunk of them
 };
-/// Of a file that somebody else may have written: its sizes are right and the
-/// weights are as long as it says. An error is one line with the path.
+/// Reads and checks the head of an untrusted file: its sizes are valid and the
+/// file has as many bytes of weights. An error is one line with the path.
 StatusOr<ImageHead> readImageHead(const std::string &path);
-/// The same of the first bytes of a file that has `fileBytes`; errors go on
+/// The same from the first bytes of a file of `fileBytes`; errors continue
 /// after its name.
 StatusOr<ImageHead> parseImageHead(std::string_view text, uint64_t fileBytes);
 
-/// Gives away the weights chunk by chunk, each when its hash is right.
+/// Passes the weights to `take`, chunk by chunk, each after its hash was
+/// checked.
 Status
 readImage(const std::string &path, const ImageHead &head,
           const std::function<Status(uint64_t offset,
                                      std::span<const std::byte> bytes)> &take);
 
 /// Fills `memory`, which begins on a huge page of a mapping of its own, from
-/// the file, if it has a key and a size like these and all hashes are right:
-/// by mapping where that gives huge pages, otherwise by reading. Pages that are
-/// written later are this process's own. An error leaves memory of zeros; a
-/// file that is not there is one with an empty message.
+/// the file, if it has a key and a size like these and all hashes are right: by
+/// mapping if that gives huge pages, otherwise by reading. Pages that are
+/// written later are private. An error leaves memory of zeros; a missing file
+/// is an error with an empty message.
 Status loadImage(const std::string &path, std::string_view key,
                  std::span<std::byte> memory);
 
-/// Writes the file, whole or not at all, also if the process ends meanwhile;
-/// one that is there is left. An error if `stop` wants it.
+/// Writes the file, completely or not at all, also if the process ends during
+/// it; an existing file is kept. An error if `stop` is requested.
 Status storeImage(const std::string &path, std::string_view key,
                   std::span<const std::byte> memory, std::stop_token stop);
 
-/// A file whose weights are made where it has them, so that they need no memory
-/// of their own. It has no name before finish(); where the file system has no
-/// such files, that of a hidden one beside it.
+/// A file whose mapped weights are written in place, so that they need no other
+/// memory. It has no name before finish(), or that of a hidden file in the same
+/// directory if the file system does not support unnamed files.
 class NewImage {
 public:
   /// An error if the disk has no room.
@@ -84,13 +86,13 @@ public:
 
 private:
   NewImage(std::string path, std::span<std::byte> memory, int fd,
-           std::string beside);
+           std::string hidden);
 
-  std::string path, beside; // that and its hidden neighbour
+  std::string path, hidden; // the final and the hidden name
   std::span<std::byte> weights;
   int fd;
   uint64_t end;
-  bool isNamed = false; // `beside` is there
+  bool isNamed = false; // `hidden` exists
 };
 
 } // namespace tessera

@@ -281,9 +281,9 @@ def check_refused(binaries, folder, checkpoint, family):
     scale = name + "_scale_inv"
     dtype, shape, data = whole[name]
     for what, words, tensors, more in [
-            ("missing", f"is F8_E4M3 and has no '{name}_scale'",
+            ("missing", f"is F8_E4M3 and lacks its scales, '{name}_scale'",
              {scale: None}, {}),
-            ("nan", "is no number at [0, 0]",
+            ("nan", "is NaN at [0, 0]",
              {name: (dtype, shape, bytes([0x7F]) + data[1:])}, {}),
             ("shape", "as config.json says that blocks are 64 x 32", {},
              {"weight_block_size": [64, 32]}),

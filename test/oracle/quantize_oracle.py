@@ -409,7 +409,7 @@ def check_awq(binaries, folder, source):
         name: tensor for name, tensor in tensors.items()
         if not name.endswith("qzeros")})
     refused(tessera(binaries, "generate", without, "--prompt", "a"),
-            "has no zero points beside it")
+            "lacks the zero points")
 
 
 def refused(result, words):

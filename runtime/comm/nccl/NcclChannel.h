@@ -8,33 +8,34 @@
 
 namespace tessera::comm::nccl {
 
-/// The same members as a host channel, which it needs beside it: NCCL's id goes
-/// round there, and there members compare what they call and are watched while
-/// the GPU works.
+/// The members of a host channel, which it needs as well: over that members
+/// exchange NCCL's id, compare their calls, and are watched while the GPU
+/// works.
 ///
 /// Sums of floats are in the order that NCCL chooses for a job's shape, not in
 /// that of members.
 class NcclChannel {
 public:
   /// All members call it, each with the context of its GPU current. Nothing
-  /// else may be under way in the host channel.
+  /// else may be in flight in the host channel.
   static StatusOr<std::unique_ptr<NcclChannel>>
   create(Channel &host, std::shared_ptr<const Library> library);
-  /// Ends NCCL's part, after what is under way or the end of the world.
+  /// Destroys the communicator, after its collectives or at the end of the
+  /// world.
   ~NcclChannel();
 
   /// Puts a collective on the stream; buffers are the device's. `isDone` says
   /// when the stream has passed it (it asks an event), from another thread. A
-  /// call that differs from what the other members call, or that lasts longer
-  /// than the world's timeout, ends the world with the name of who is at fault,
-  /// rather than before the GPU starts: compare programs first where no byte
-  /// may move.
+  /// call that differs from the other members' calls, or that lasts longer than
+  /// the world's timeout, ends the world with an error that names the rank.
+  /// This may be after the GPU started: if no byte may move, compare programs
+  /// first.
   StatusOr<Ticket> start(const Collective &collective, Stream stream,
                          std::function<bool()> isDone);
   /// Blocks until that one is done; once for each ticket.
   Status wait(Ticket ticket);
   /// Only puts it on the stream, also one that is being captured: comparing and
-  /// watching are the caller's affair (start() a barrier for each replay).
+  /// watching are left to the caller (start() a barrier for each replay).
   Status enqueue(const Collective &collective, Stream stream) const;
 
 private:

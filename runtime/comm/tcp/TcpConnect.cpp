@@ -19,14 +19,14 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr std::uint64_t kMagic = 0x31'70'63'74'73'73'74'31;
-/// How long somebody who connected may take to say who he is.
+/// How long a new connection may take to send its greeting.
 constexpr milliseconds kGreeting{2000};
 /// Between two attempts to reach a rank that may not listen yet.
 constexpr milliseconds kRetry{50};
 
 using Token = std::array<std::uint64_t, 2>;
 
-/// What a rank says first. They go over the wire as they are.
+/// A rank's greeting, sent as these bytes.
 struct Hello {
   std::uint64_t magic = kMagic;
   std::uint32_t size = 0, rank = 0;
@@ -121,7 +121,7 @@ private:
   milliseconds timeout;
   Clock::time_point deadline;
   std::vector<Socket> links;
-  std::vector<Place> places;
+  std::vector<Place> addresses;
   Socket listener;
   std::uint32_t port = 0;
   Token token{};
@@ -176,8 +176,8 @@ Place placeOf(int fd, std::uint32_t port) {
   return place;
 }
 
-/// Takes connections until every rank that has to come is there: all others at
-/// rank 0, later ranks at the rest. Others are turned away.
+/// Accepts connections until every expected rank has connected: all others at
+/// rank 0, later ranks at the rest. Rejects all other connections.
 Status Meeting::acceptUntilComplete(bool isIntroduction) {
   for (;;) {
     std::vector<int> missing;
@@ -209,13 +209,13 @@ Status Meeting::acceptUntilComplete(bool isIntroduction) {
                            "its own RANK",
                            theirs.rank);
     if (isIntroduction)
-      places[theirs.rank] = placeOf(guest.get(), theirs.port);
+      addresses[theirs.rank] = placeOf(guest.get(), theirs.port);
     links[theirs.rank] = std::move(guest);
   }
 }
 
 Status Meeting::introduce() {
-  places.resize(links.size());
+  addresses.resize(links.size());
   std::random_device random;
   for (std::uint64_t &part : token)
     part = std::uint64_t(random()) << 32 | random();
@@ -224,7 +224,7 @@ Status Meeting::introduce() {
   for (int rank = 1; rank < launch.size; ++rank) {
     const int fd = links[static_cast<std::size_t>(rank)].get();
     if (!writeAll(fd, std::span<const Hello>(&mine, 1), deadline) ||
-        !writeAll(fd, std::span<const Place>(places), deadline))
+        !writeAll(fd, std::span<const Place>(addresses), deadline))
       return Status::error("rank {} went away while ranks met", rank);
   }
   return Status::success();
@@ -236,13 +236,13 @@ Status Meeting::getIntroduced() {
     return master.status();
   const Hello mine = hello();
   Hello theirs;
-  places.resize(links.size());
+  addresses.resize(links.size());
   if (!writeAll(master->get(), std::span<const Hello>(&mine, 1), deadline) ||
       !readAll(master->get(), std::span(&theirs, 1), deadline) ||
       theirs.magic != kMagic || theirs.size != mine.size ||
-      !readAll(master->get(), std::span(places), deadline))
-    return Status::error("rank {} waited in vain for rank 0 at {} port {}: see "
-                         "what that says",
+      !readAll(master->get(), std::span(addresses), deadline))
+    return Status::error("rank {} got no answer from rank 0 at {} port {}: see "
+                         "the output of rank 0",
                          launch.rank, launch.masterAddress, launch.masterPort);
   token = theirs.token;
   links[0] = master.take();
@@ -280,7 +280,7 @@ StatusOr<Socket> Meeting::connectToMaster() const {
       ::getaddrinfo(launch.masterAddress.c_str(),
                     std::to_string(launch.masterPort).c_str(), &hints, &found);
   if (failure != 0)
-    return Status::error("MASTER_ADDR={} is no address: {}",
+    return Status::error("MASTER_ADDR={} is not a valid address: {}",
                          launch.masterAddress, ::gai_strerror(failure));
   StatusOr<Socket> socket = connect(*found, 0);
   ::freeaddrinfo(found);
@@ -291,7 +291,7 @@ StatusOr<Socket> Meeting::connectToMaster() const {
 }
 
 StatusOr<Socket> Meeting::connectToPlace(int rank) const {
-  const Place &place = places[static_cast<std::size_t>(rank)];
+  const Place &place = addresses[static_cast<std::size_t>(rank)];
   sockaddr_in6 six{};
   sockaddr_in four{};
   addrinfo address{};
@@ -325,10 +325,11 @@ Socket::~Socket() {
 StatusOr<std::vector<Socket>> connectRanks(const Launch &launch,
                                            milliseconds timeout) {
   if (launch.masterAddress.empty() || launch.masterPort == 0)
-    return Status::error("{}, and nobody says where rank 0 is: set MASTER_ADDR "
-                         "and MASTER_PORT, or start with an MPI (mpirun, srun "
-                         "--mpi=pmix)",
-                         launch.describe());
+    return Status::error(
+        "{}, but the address of rank 0 is unknown: set MASTER_ADDR "
+        "and MASTER_PORT, or start with an MPI (mpirun, srun "
+        "--mpi=pmix)",
+        launch.describe());
   return Meeting(launch, timeout).hold();
 }
 

@@ -1,5 +1,5 @@
-// How ranks find one another without an MPI: rank 0 listens where everybody
-// knows, and tells the others where they are.
+// How ranks connect without an MPI: rank 0 listens at a known address and sends
+// all ranks each other's addresses.
 #pragma once
 #include "runtime/comm/Launch.h"
 
@@ -31,9 +31,9 @@ private:
 /// launch.masterPort, all ranks reach it by launch.masterAddress and one
 /// another by the addresses from which they came.
 ///
-/// Whoever else connects is turned away: by a wrong greeting, or without the
-/// number that rank 0 made up for this job. An error names the rank that could
-/// not be reached, or did not come, within the time.
+/// Rejects any other connection: one with a wrong greeting, or without the
+/// random number that rank 0 drew for this job. An error names the rank that
+/// could not be reached, or did not come, within the time.
 StatusOr<std::vector<Socket>> connectRanks(const Launch &launch,
                                            std::chrono::milliseconds timeout);
 

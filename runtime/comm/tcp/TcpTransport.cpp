@@ -19,7 +19,7 @@ namespace tessera::comm {
 namespace {
 
 /// Longer messages are announced, and sent when the other side expects them:
-/// what nobody expects yet is kept in memory.
+/// what no receive expects yet is kept in memory.
 constexpr std::size_t kEagerBytes = 64 << 10;
 
 /// How long the others may take to finish after this rank.
@@ -302,7 +302,7 @@ void TcpTransport::read(int rank) {
                          : fmt::format("is cut off: {}", std::strerror(errno)));
     peer.read += static_cast<std::size_t>(got);
     if (peer.read == frame.size() && !beginBytes(rank))
-      return close(peer, "sends what is no message of this job");
+      return close(peer, "sent something that is not a message of this job");
     if (peer.read == frame.size() + peer.to.size() && peer.read >= frame.size())
       endBytes(rank);
   }

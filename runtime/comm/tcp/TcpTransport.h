@@ -8,7 +8,7 @@
 namespace tessera::comm {
 
 /// Over stream sockets to all other ranks, by rank, none for this one. A rank
-/// that ends or dies closes its socket, so whoever waits for it knows at once.
+/// that ends or dies closes its socket, so ranks that wait for it know at once.
 /// abort() ends the process if the rank is one.
 StatusOr<std::unique_ptr<Transport>> overSockets(std::vector<Socket> links,
                                                  int rank, bool isProcess);

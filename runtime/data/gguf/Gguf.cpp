@@ -118,8 +118,8 @@ const GgufValue *GgufFile::find(std::string_view key) const {
 }
 
 const GgufTensor *GgufFile::tensor(std::string_view name) const {
-  auto found = places.find(name);
-  return found == places.end() ? nullptr : &found->second;
+  auto found = byName.find(name);
+  return found == byName.end() ? nullptr : &found->second;
 }
 
 //===--- reading ----------------------------------------------------------===//
@@ -236,7 +236,7 @@ Status GgufReader::pair() {
   TESSERA_RETURN_IF_ERROR(named(key, "a key"));
   auto [place, isNew] = file.values.try_emplace(key);
   if (!isNew)
-    return error("key {} is there twice", quote(key));
+    return error("duplicate key {}", quote(key));
   return value(key, place->second);
 }
 
@@ -257,8 +257,8 @@ Status GgufReader::sizeOf(GgufTensor &tensor) const {
   if (overflow)
     return error("the size of tensor {} overflows 64 bits", quote(tensor.name));
   if (tensor.shape.back() % info->block != 0)
-    return error("tensor {} has rows of {} elements, which are no whole blocks "
-                 "of {} ({})",
+    return error("tensor {} has rows of {} elements, which is not a multiple "
+                 "of the block of {} ({})",
                  quote(tensor.name), tensor.shape.back(), info->name,
                  info->block);
   return Status::success();
@@ -281,13 +281,13 @@ Status GgufReader::tensor() {
   tensor.type = GgufType(type);
   TESSERA_RETURN_IF_ERROR(sizeOf(tensor));
   std::string_view name = tensor.name;
-  if (!file.places.try_emplace(name, std::move(tensor)).second)
-    return error("tensor {} is there twice", quote(name));
+  if (!file.byName.try_emplace(name, std::move(tensor)).second)
+    return error("duplicate tensor {}", quote(name));
   return Status::success();
 }
 
-/// Makes offsets those of the file, and proves that the tensors lie in it side
-/// by side.
+/// Converts offsets to offsets of the file, and checks that tensors are within
+/// it and do not overlap.
 Status GgufReader::place() {
   uint64_t alignment = 32;
   if (const GgufValue *given = file.find("general.alignment"))
@@ -297,15 +297,15 @@ Status GgufReader::place() {
                    maxAlignment);
   uint64_t start = (position + alignment - 1) / alignment * alignment;
   std::vector<const GgufTensor *> ordered;
-  for (auto &[name, tensor] : file.places) {
+  for (auto &[name, tensor] : file.byName) {
     uint64_t end = 0;
     if (tensor.offset % alignment != 0)
-      return error("tensor {} lies at {}, which is no multiple of {}",
+      return error("tensor {} is at {}, which is not a multiple of {}",
                    quote(name), tensor.offset, alignment);
     if (__builtin_add_overflow(tensor.offset, start, &tensor.offset) ||
         __builtin_add_overflow(tensor.offset, tensor.size, &end) ||
         end > bytes.size())
-      return error("tensor {} ends behind the file's {} bytes; it is truncated "
+      return error("tensor {} ends after the file's {} bytes; it is truncated "
                    "or damaged",
                    quote(name), bytes.size());
     ordered.push_back(&tensor);
@@ -322,7 +322,7 @@ Status GgufReader::read() {
   uint32_t magic = 0;
   constexpr uint32_t expected = 0x46554747; // "GGUF"
   if (left() < sizeof magic || load<uint32_t>(bytes) != expected)
-    return error("is no GGUF file: it does not begin with \"GGUF\"");
+    return error("is not a GGUF file: it does not begin with \"GGUF\"");
   position = sizeof magic;
   TESSERA_RETURN_IF_ERROR(number(file.fileVersion, "the header"));
   if (file.fileVersion != 2 && file.fileVersion != 3)

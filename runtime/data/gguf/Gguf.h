@@ -91,7 +91,7 @@ public:
     return values;
   }
   const std::map<std::string_view, GgufTensor> &tensors() const {
-    return places;
+    return byName;
   }
   /// Null if there is none of that name.
   const GgufValue *find(std::string_view key) const;
@@ -112,7 +112,7 @@ private:
   MappedFile mapping; // empty after parse()
   std::span<const std::byte> contents;
   std::map<std::string_view, GgufValue> values;
-  std::map<std::string_view, GgufTensor> places;
+  std::map<std::string_view, GgufTensor> byName;
 };
 
 } // namespace tessera

@@ -15,7 +15,7 @@ struct AddedToken {
   uint32_t id = 0;
   std::string content;
   bool special = false;    // part of a format, not of the text
-  bool singleWord = false; // only where no word character stands beside it
+  bool singleWord = false; // only if no word character is adjacent
   bool normalized = false; // sought in the normalized text
   bool stripLeft = false;  // takes the white space before it
   bool stripRight = false; // takes the white space after it
@@ -44,7 +44,7 @@ private:
   const Entry *longestAt(std::string_view text) const;
 
   std::vector<Entry> tokens;
-  ByteTrie trie; // numbers are places in `tokens`
+  ByteTrie trie; // numbers are indices into `tokens`
   bool firstBytes[256] = {};
 };
 

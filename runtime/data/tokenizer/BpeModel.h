@@ -36,21 +36,21 @@ struct BpeModel {
   bool bytes = true;
   std::array<uint32_t, 256> byteTokens{}; // where `bytes`
   PairMap<Merge> merges;
-  /// Take a piece that is a token as it is, whatever the merges say.
+  /// Keep a piece that is a token, regardless of the merges.
   bool ignoreMerges = false;
-  /// Tokens by what they stand for in a piece; of `bytes` only for
+  /// Tokens by the part of a piece that they encode; with `bytes`, only for
   /// ignoreMerges.
   StringMap<uint32_t> tokens;
 
   // What follows is only for pieces of UTF-8.
   std::string continuingPrefix; // before every character but the first
   std::string endSuffix;        // after the last character
-  /// Tokens for the bytes of a character that is no token; noToken for none.
+  /// Tokens for the bytes of a character without a token; noToken: none.
   bool byteFallback = false;
   std::array<uint32_t, 256> fallbackTokens{};
   /// The token of other characters; noToken: they are left out.
   uint32_t unknown = noToken;
-  bool fuseUnknown = false; // one token for neighbours that are unknown
+  bool fuseUnknown = false; // one token for adjacent unknown characters
   static constexpr uint32_t noToken = 0xFFFFFFFF;
 };
 

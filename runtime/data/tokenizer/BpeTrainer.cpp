@@ -42,7 +42,7 @@ private:
   };
   struct PairState {
     int64_t count = 0;
-    std::vector<uint32_t> words; // in which this round made the pair anew
+    std::vector<uint32_t> words; // in which this round created the pair
   };
 
   void addAlphabet();

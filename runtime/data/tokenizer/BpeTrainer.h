@@ -1,6 +1,6 @@
-// Learning byte-pair merges from word counts: again and again the most
-// frequent pair of neighbours becomes a token (Sennrich et al. 2016). Counts
-// are kept up to date by the words that a merge changes, never recounted.
+// Learning byte-pair merges from word counts: again and again the most frequent
+// adjacent pair becomes a token (Sennrich et al. 2016). Counts are kept up to
+// date by the words that a merge changes, never recounted.
 //
 // The result is that of `tokenizers`' BpeTrainer with ByteLevel.alphabet() as
 // initial alphabet: special tokens take the first ids, then the 256 bytes in

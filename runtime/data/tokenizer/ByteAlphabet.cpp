@@ -19,7 +19,7 @@ const std::array<uint16_t, 256> &byteCharacters() {
   return characters;
 }
 
-/// The byte that each code point below 0x144 stands for, -1 for none.
+/// The byte that each code point below 0x144 represents; -1: none.
 static const std::array<int16_t, 0x144> &characterBytes() {
   static const std::array<int16_t, 0x144> bytes = [] {
     std::array<int16_t, 0x144> table;

@@ -1,8 +1,8 @@
 // The visible alphabet of byte-level BPE: each of the 256 bytes has one
-// printable character, so that any bytes can stand in a JSON string. Printable
-// Latin-1 stands for itself, the other bytes take U+0100, U+0101, … in order
-// (A. Radford et al., "Language Models are Unsupervised Multitask Learners",
-// 2019, and its published encoder).
+// printable character, so that a JSON string can hold any bytes. Printable
+// Latin-1 represents itself, the other bytes are U+0100, U+0101, … in order (A.
+// Radford et al., "Language Models are Unsupervised Multitask Learners", 2019,
+// and its published encoder).
 #pragma once
 #include <array>
 #include <cstdint>
@@ -12,11 +12,11 @@
 
 namespace tessera::tokenizer {
 
-/// The code point that stands for each byte; all are below 0x144.
+/// The code point that represents each byte; all are below 0x144.
 const std::array<uint16_t, 256> &byteCharacters();
 
-/// The bytes that `text` stands for, or nothing where one of its characters is
-/// not in the alphabet.
+/// The bytes that `text` represents, or nothing if one of its characters is not
+/// in the alphabet.
 std::optional<std::string> bytesFromVisible(std::string_view text);
 
 /// The characters for `bytes`, as UTF-8.

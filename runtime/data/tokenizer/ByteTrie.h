@@ -1,5 +1,5 @@
-// Texts by their bytes, each with a number: what finds the longest token at a
-// place, or all of them.
+// A trie of byte strings, each with a number: finds the longest token at a
+// position, or all tokens there.
 #pragma once
 #include "runtime/data/tokenizer/PairMap.h"
 

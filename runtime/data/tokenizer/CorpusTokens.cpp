@@ -201,7 +201,7 @@ StatusOr<CorpusResult> tokenizeCorpus(const CorpusOptions &options) {
   TESSERA_RETURN_IF_ERROR(checkInputs(options.evalInputs));
   std::string train = options.out + "/train", eval = options.out + "/eval";
   TESSERA_RETURN_IF_ERROR(prepareSplit(train, options.replace));
-  // An eval split of other tokens must not stand beside the new train split.
+  // An old eval split must not remain next to the new train split.
   std::error_code code;
   if (!options.evalInputs.empty() || fs::exists(eval, code))
     TESSERA_RETURN_IF_ERROR(prepareSplit(eval, options.replace));

@@ -18,7 +18,7 @@ struct CorpusOptions {
   std::optional<std::string> separator;
   uint64_t shardTokens = 32 << 20; // in every shard but the last
   unsigned threads = 1;            // changes nothing but the time
-  bool replace = false;            // tokens that stand in `out` already
+  bool replace = false;            // overwrite existing tokens in `out`
 };
 
 struct CorpusResult {

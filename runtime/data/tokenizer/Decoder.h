@@ -61,8 +61,8 @@ private:
   uint64_t dropped = 0; // of the leading characters
 };
 
-/// The bytes that a token with this text adds inside of a text: of a byte's
-/// token that byte, though it is no character.
+/// The bytes that a token with this string adds within a text; for a byte token
+/// that byte, which need not be a character.
 std::string addedBytes(const Decoder &decoder, std::string_view token);
 
 } // namespace tessera::tokenizer

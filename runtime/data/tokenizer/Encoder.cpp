@@ -131,11 +131,12 @@ std::vector<uint32_t> Encoder::encodeFramed(std::string_view text,
 }
 
 bool Encoder::cutFramed(std::vector<uint32_t> &ids, size_t most) const {
-  const size_t behind = tokenizer.suffix.size();
-  if (most <= tokenizer.prefix.size() + behind)
+  const size_t suffixSize = tokenizer.suffix.size();
+  if (most <= tokenizer.prefix.size() + suffixSize)
     return false;
   if (ids.size() > most)
-    ids.erase(ids.begin() + long(most - behind), ids.end() - long(behind));
+    ids.erase(ids.begin() + long(most - suffixSize),
+              ids.end() - long(suffixSize));
   return true;
 }
 
@@ -156,7 +157,7 @@ void Encoder::encodePlain(std::string_view text, bool plainSpecials, bool first,
                });
 }
 
-/// Where a piece that is too long is cut: between two characters.
+/// Where a piece that is too long is split: between two characters.
 static size_t cutLength(std::string_view piece) {
   size_t length = maxPieceBytes;
   while (length > maxPieceBytes - 4 &&

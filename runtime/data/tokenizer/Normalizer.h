@@ -33,7 +33,7 @@ std::string stripped(std::string_view text, bool left, bool right);
 std::string replaced(std::string_view text, const Regex &regex,
                      std::string_view content);
 
-/// What BERT does before it cuts words (J. Devlin et al., 2019).
+/// BERT's normalization (J. Devlin et al., 2019).
 struct BertNormalizerOptions {
   bool cleanText = true; // no control characters, white space is a space
   bool chineseCharacters = true; // spaces around each

@@ -50,7 +50,7 @@ struct PreTokenizerStep {
   bool prefixSpace = false; // before a text that does not begin with one
   bool visible = true;      // bytes become their visible characters
   // Metaspace
-  std::string mark; // stands for a space
+  std::string mark; // represents a space
   PrependScheme prepend = PrependScheme::Always;
   bool split = true; // before every mark
 };

@@ -24,7 +24,7 @@
 
 namespace tessera::tokenizer {
 
-/// What a token stands for.
+/// A token's content.
 struct TokenText {
   /// For a decoder of bytes those, otherwise the text in the file.
   std::string bytes;
@@ -36,9 +36,9 @@ struct TokenText {
 /// may share it.
 class Tokenizer {
 public:
-  /// Reads tokenizer.json. Refused, by name: parts that README.md does not
-  /// list, dropout, and regular expressions that Regex refuses. Truncation and
-  /// padding are the caller's business: what the file says of them is not read.
+  /// Reads tokenizer.json. Errors name what is unsupported: components that
+  /// README.md does not list, dropout, and regular expressions that Regex
+  /// rejects. Truncation and padding settings are ignored.
   static StatusOr<Tokenizer> load(const std::string &path);
   /// The tokenizer.json of a model.
   static StatusOr<Tokenizer> of(const ModelFiles &files);
@@ -74,7 +74,7 @@ private:
   /// The model's pieces must be valid UTF-8, so that the text must be.
   bool validText = false;
   Decoder decoder;
-  /// What the post-processor puts before and after a text.
+  /// The tokens that the post-processor puts before and after a sequence.
   std::vector<uint32_t> prefix, suffix;
   std::vector<TokenText> strings; // by id
   std::vector<AddedToken> added;
@@ -82,10 +82,10 @@ private:
   uint64_t contentHash = 0;
 };
 
-/// How the text of special tokens in the input is read.
+/// How special tokens in the input are treated.
 enum class SpecialText : uint8_t {
   Parse, // "<|endoftext|>" is that token: for prompts
-  Plain, // it is text like any other: for training data and what users say
+  Plain, // it is plain text: for training data and user input
 };
 
 /// Turns text into ids. Holds a cache and working memory: one a thread. The
@@ -103,12 +103,12 @@ public:
               std::vector<uint32_t> &out);
   std::vector<uint32_t> encode(std::string_view text,
                                SpecialText special = SpecialText::Parse);
-  /// The same between the tokens that the post-processor adds to one text: a
-  /// beginning-of-text token, or BERT's [CLS] and [SEP].
+  /// The same between the tokens that the post-processor adds to one sequence:
+  /// a beginning-of-text token, or BERT's [CLS] and [SEP].
   std::vector<uint32_t> encodeFramed(std::string_view text,
                                      SpecialText special = SpecialText::Parse);
-  /// Cuts what encodeFramed gave to `most` tokens: the text loses its end, and
-  /// keeps the tokens behind it. False: so few hold no text.
+  /// Truncates the result of encodeFramed to `most` tokens: the text loses its
+  /// end, the suffix stays. False if `most` leaves no room for text.
   bool cutFramed(std::vector<uint32_t> &ids, size_t most) const;
 
 private:
@@ -123,26 +123,26 @@ private:
   std::unique_ptr<PieceCache> cache;
 };
 
-/// A longer piece of text is cut there, so that memory stays bounded.
+/// Longer pieces are split, so that memory stays bounded.
 inline constexpr size_t maxPieceBytes = 16 << 20;
 
 /// The bytes of a sequence of ids, which need not be valid UTF-8 where tokens
-/// are bytes. Ids without a token stand for nothing.
+/// are bytes. Ids without a token are skipped.
 std::string decodeBytes(const Tokenizer &tokenizer,
                         std::span<const uint32_t> ids,
                         bool skipSpecial = false);
 
-/// The bytes that a token adds to a text that has begun; none for a special
-/// token and for ids without a token.
+/// The bytes that a token adds to a nonempty text; none for special tokens and
+/// ids without a token.
 std::string addedBytes(const Tokenizer &tokenizer, uint32_t id);
 
 /// The text of a sequence of ids; what is not valid UTF-8 becomes U+FFFD.
 std::string decode(const Tokenizer &tokenizer, std::span<const uint32_t> ids,
                    bool skipSpecial = false);
 
-/// Decodes ids as they come: each call returns the text that is certain by
-/// then, always valid UTF-8; a character that several tokens share appears
-/// with the last of them. The tokenizer must outlive it.
+/// Decodes ids incrementally: each call returns the text that is certain by
+/// then, always valid UTF-8; a character that spans several tokens appears with
+/// the last of them. The tokenizer must outlive it.
 class StreamDecoder {
 public:
   explicit StreamDecoder(const Tokenizer &tokenizer, bool skipSpecial = false)

@@ -1,4 +1,5 @@
-// The reader behind Tokenizer::parse, split by the parts of tokenizer.json.
+// The implementation of Tokenizer::parse; one source file for each group of
+// sections of tokenizer.json.
 #pragma once
 #include "runtime/data/Json.h"
 #include "runtime/data/tokenizer/Tokenizer.h"

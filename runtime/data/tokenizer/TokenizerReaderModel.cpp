@@ -26,7 +26,8 @@ Status TokenizerReader::claimId(uint64_t id, std::string_view text) {
     return error("token {} has the id {}, which another token has already",
                  quoteForError(text), id);
   place.present = true;
-  // A text outside the alphabet stands for itself; an added token may have one.
+  // A string outside the alphabet, as an added token may have, represents
+  // itself.
   std::optional<std::string> bytes;
   if (result.decoder.bytes)
     bytes = bytesFromVisible(text);
@@ -161,7 +162,7 @@ Status TokenizerReader::readUnigram(const JsonValue &model) {
   uint64_t unknown = 0;
   if (!model["unk_id"].get(unknown) || unknown >= id)
     return error("the model's \"unk_id\" must be the id of a token, which "
-                 "stands for what has none");
+                 "represents unknown characters");
   unigram.unknown = static_cast<uint32_t>(unknown);
   TESSERA_RETURN_IF_ERROR(
       readFlag(model, "byte_fallback", unigram.byteFallback));

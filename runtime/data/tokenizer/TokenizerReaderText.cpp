@@ -306,8 +306,8 @@ Status TokenizerReader::readStripDecoder(const JsonValue &part) {
     return Status::success();
   }
   if (step.right != 0 || result.decoder.leadingCount != 0)
-    return error("the decoder Strip after Fuse may stand once and strip only "
-                 "the start");
+    return error("the decoder Strip may follow Fuse only once, and only with "
+                 "\"stop\": 0");
   result.decoder.leading = std::move(step.text);
   result.decoder.leadingCount = step.left;
   return Status::success();

@@ -143,7 +143,7 @@ size_t appendValidUtf8(std::string_view bytes, bool final, std::string &out) {
 }
 
 /// Puts runs of combining marks into canonical order. utf8proc does it by
-/// exchanging neighbours, which hostile text turns quadratic.
+/// exchanging adjacent ones, which is quadratic on hostile input.
 static void orderMarks(std::vector<utf8proc_int32_t> &text) {
   auto combiningClass = [](utf8proc_int32_t c) {
     return utf8proc_get_property(c)->combining_class;

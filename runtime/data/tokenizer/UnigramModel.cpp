@@ -9,14 +9,14 @@ static constexpr double unknownPenalty = 10;
 void UnigramSegmenter::encode(std::string_view piece,
                               std::vector<uint32_t> &out) {
   auto size = static_cast<uint32_t>(piece.size());
-  places.assign(size_t{size} + 1, Place{});
+  positions.assign(size_t{size} + 1, Place{});
   const char *text = piece.data(), *end = text + size;
   for (uint32_t begin = 0; begin < size;) {
-    double before = places[begin].score;
+    double before = positions[begin].score;
     auto offer = [&](uint32_t at, double score, uint32_t token) {
-      if (places[at].begin == UnigramModel::noToken ||
-          before + score > places[at].score)
-        places[at] = {before + score, begin, token};
+      if (positions[at].begin == UnigramModel::noToken ||
+          before + score > positions[at].score)
+        positions[at] = {before + score, begin, token};
     };
     uint32_t length = decodeUtf8(text + begin, end).length;
     bool single = false; // a token of just this character
@@ -37,8 +37,8 @@ void UnigramSegmenter::encode(std::string_view piece,
   }
 
   path.clear();
-  for (uint32_t at = size; at > 0; at = places[at].begin) {
-    const Place &place = places[at];
+  for (uint32_t at = size; at > 0; at = positions[at].begin) {
+    const Place &place = positions[at];
     // Neighbours that are unknown become one; `score` is not needed any more.
     if (place.token == model.unknown && !path.empty() &&
         path.back().token == model.unknown)

@@ -16,7 +16,7 @@ struct UnigramModel {
   ByteTrie trie;              // tokens by text; numbers are ids
   std::vector<double> scores; // log probability, by id
   double lowestScore = 0;
-  uint32_t unknown = 0; // for characters that are no token
+  uint32_t unknown = 0; // for characters without a token
   /// Tokens of single bytes, used where all of an unknown stretch's bytes have
   /// one.
   bool byteFallback = false;
@@ -41,7 +41,7 @@ private:
     uint32_t token = 0;
   };
   const UnigramModel &model;
-  std::vector<Place> places;
+  std::vector<Place> positions;
   std::vector<Place> path;
 };
 

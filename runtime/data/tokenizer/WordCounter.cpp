@@ -68,7 +68,7 @@ std::vector<WordTable::Word> WordTable::sorted() const {
 }
 
 /// The longest part of `piece` of at most maxWordBytes that ends between two
-/// characters (or anywhere, where the text is no UTF-8).
+/// characters (or anywhere, if the text is not UTF-8).
 static size_t wordLength(std::string_view piece) {
   if (piece.size() <= maxWordBytes)
     return piece.size();

@@ -36,8 +36,8 @@ private:
   size_t used = 0;
 };
 
-/// Longer pieces are counted in parts, cut between characters: one endless
-/// piece must not make every merge walk through it.
+/// Longer pieces are split between characters before they are counted, so that
+/// no merge has to walk through one very long piece.
 inline constexpr size_t maxWordBytes = 4096;
 
 /// Cuts documents into pieces and counts them, on several threads; the result

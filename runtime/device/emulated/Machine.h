@@ -1,11 +1,11 @@
 // The emulated GPU as a kernel sees it. Generated kernels, compiled for the
-// host, find here what CUDA gives them in hardware: who they are, barriers,
-// exchange between the lanes of a warp, shared memory, copies that land late.
-// The machine runs one block at a time; its threads are fibers, so between two
-// calls of this interface a thread runs alone.
+// host, get from it what CUDA provides in hardware: block and thread indices,
+// barriers, exchange between the lanes of a warp, shared memory, asynchronous
+// copies. The machine runs one block at a time; its threads are fibers, so
+// between two calls of this interface a thread runs alone.
 //
-// Its rules are stricter than a GPU's: memory that nobody wrote holds NaN, a
-// copy lands no earlier than it must, threads take turns at random. What works
+// Its rules are stricter than a GPU's: unwritten memory holds NaN, a copy lands
+// as late as possible, threads are scheduled at random. A kernel that works
 // here for several seeds waits for everything that it reads.
 #pragma once
 #include "runtime/device/TensorMap.h"
@@ -22,11 +22,12 @@ enum class Access : std::uint8_t { read, write, readWrite };
 
 inline constexpr unsigned kWarp = 32;
 
-/// What the tensor cores take: a product of 32 bytes of depth.
+/// Element types of the tensor cores; an instruction multiplies 32 bytes of
+/// depth.
 enum class MatrixElement : std::uint8_t { bf16, f16, tf32, e4m3, e5m2 };
 
-/// A wgmma.mma_async as one lane hands it in: m64, n, and k = 32 bytes. What
-/// `Same` holds is the same for all lanes of the warp, and of the warpgroup.
+/// A wgmma.mma_async of one lane: m64, n, and k = 32 bytes. `Same` must be
+/// equal for all lanes of the warp and of the warpgroup.
 struct WarpgroupProduct {
   struct Same {
     MatrixElement elementA, elementB;
@@ -58,18 +59,18 @@ public:
   /// Arrives without waiting (bar.arrive).
   virtual void arrive(unsigned id, unsigned threads) = 0;
 
-  /// All lanes of the warp that `mask` names hand in `bytes` each, the same
-  /// number, at most 256; returns those of all lanes, `bytes` apart, lane 0
-  /// first, valid until this thread's next exchange. `what` names the
-  /// collective: lanes that meet in different ones are an error.
+  /// All lanes of the warp in `mask` contribute the same number of `bytes`, at
+  /// most 256; returns those of all lanes, `bytes` apart, lane 0 first, valid
+  /// until this thread's next exchange. `what` names the collective: lanes that
+  /// meet in different ones are an error.
   virtual const std::byte *exchange(unsigned mask, const void *mine,
                                     std::size_t bytes, const char *what) = 0;
 
-  /// Ends the launch with an error unless [address, address + bytes) lies
-  /// within one buffer of the launch that may be accessed thus, aligned.
+  /// Ends the launch with an error unless [address, address + bytes) is aligned
+  /// and within one buffer of the launch that allows the access.
   virtual void checkGlobal(const void *address, std::size_t bytes,
                            std::size_t alignment, Access access) = 0;
-  /// The same for the block's shared memory. Other threads may run meanwhile.
+  /// The same for the block's shared memory. May run other threads.
   virtual void checkShared(const void *address, std::size_t bytes,
                            std::size_t alignment) = 0;
 
@@ -85,9 +86,9 @@ public:
   virtual void initBarrier(void *barrier, unsigned arrivals) = 0;
   /// Shows this thread's new mbarriers to the copy engine.
   virtual void fenceBarriers() = 0;
-  /// One arrival, which also announces `bytes` that copies will bring.
+  /// One arrival, which also expects `bytes` of copies.
   virtual void arriveBarrier(void *barrier, std::uint32_t bytes) = 0;
-  /// Announces or, by copies that land, completes bytes without arriving.
+  /// Expects bytes, or completes them when copies land, without arriving.
   virtual void expectBytes(void *barrier, std::uint32_t bytes) = 0;
   virtual void completeBytes(void *barrier, std::uint32_t bytes) = 0;
   /// Until the phase of that parity has completed.
@@ -101,9 +102,9 @@ public:
 
   /// Bulk copies into shared memory: of one box of a tensor, whose first
   /// element is `at` (innermost dimension first; elements out of bounds are
-  /// zeros), or of `bytes` bytes. What was there is lost at once. They land
-  /// when a thread waits for the barrier, on which they complete their bytes;
-  /// never all at once, and none that nobody has to see yet.
+  /// zeros), or of `bytes` bytes. The previous contents are lost when the copy
+  /// is issued. Copies land when a thread waits for the barrier, on which they
+  /// complete their bytes: never all at once, and no more than that wait needs.
   virtual void loadBox(void *target, const TensorMap &map,
                        const std::int32_t *at, unsigned rank,
                        void *barrier) = 0;

@@ -6,7 +6,8 @@
 namespace tessera::hal {
 namespace {
 
-/// Copies and fills are cut into blocks of this size: a few microseconds each.
+/// Copies and fills are split into blocks of this size: a few microseconds
+/// each.
 constexpr std::uint64_t kMemoryBlock = std::uint64_t(256) << 10;
 
 /// Calls body(offset, bytes) over `bytes` in blocks, on all threads.

@@ -68,7 +68,7 @@ std::string CpuDevice::describe() const {
                      fmt::join(names, " "));
 }
 
-/// Every thread gets its share on pages of its own.
+/// Bytes of scratch for each thread, a multiple of the page size.
 std::uint64_t scratchShare(const artifact::DeviceCode &code) {
   std::uint64_t most = 0;
   for (const artifact::Kernel *kernel : *code.kernels())
@@ -92,8 +92,9 @@ bool needs(const artifact::CodeObject &code, std::string_view feature) {
   return false;
 }
 
-/// Where dot products of bf16 are slow, a program of bf16 does better with the
-/// code that widens, if there is any, unless registers hold matrices.
+/// If the bf16 dot-product instruction is slow and the processor lacks matrix
+/// registers, a bf16 program runs faster with code that upcasts, if the
+/// artifact has it.
 StatusOr<const artifact::CodeObject *>
 chooseFastest(const ArtifactReader &artifact, const artifact::DeviceCode &code,
               const CpuFeatures &cpu) {
@@ -101,9 +102,10 @@ chooseFastest(const ArtifactReader &artifact, const artifact::DeviceCode &code,
   auto best = chooseCodeObject(artifact, code, cpu, "");
   if (best.ok() && needs(**best, kDot) && !needs(**best, kMatrices) &&
       holdsBf16(code) && !bf16DotPays())
-    if (auto widening = chooseCodeObject(artifact, code, cpu.without(kDot), "");
-        widening.ok())
-      return widening;
+    if (auto upcasting =
+            chooseCodeObject(artifact, code, cpu.without(kDot), "");
+        upcasting.ok())
+      return upcasting;
   return best;
 }
 

@@ -13,8 +13,8 @@
 namespace tessera::hal {
 namespace {
 
-// Longer than the gap between two launches, shorter than what anybody would
-// notice of a processor that spins for nothing.
+// Longer than the gap between two launches, too short for a spinning processor
+// to be noticed.
 constexpr std::chrono::microseconds kSpin{200};
 
 static_assert(sizeof(std::atomic<std::uint32_t>) == sizeof(std::uint32_t));

@@ -26,7 +26,7 @@ public:
 
   /// Calls body(begin, end, thread) until [0, blocks) is covered, each block
   /// once, and returns when all calls have; thread < threads(). How the range
-  /// is cut depends on timing.
+  /// is split depends on timing.
   template <typename Body> void parallelFor(std::uint32_t blocks, Body &&body) {
     using Callee = std::remove_reference_t<Body>;
     run(
@@ -44,26 +44,28 @@ private:
   ThreadPool() = default;
   void run(std::uint32_t blocks, Call call, void *context);
   void workerMain(unsigned thread);
-  /// Takes and runs chunks of launch `generation` while there are any: of the
-  /// thread's own share, then of the others'.
+  /// Takes and runs chunks of launch `generation` while there are any: first
+  /// those assigned to this thread, then those of others.
   void work(std::uint32_t generation, unsigned thread);
   void workShare(std::uint32_t generation, unsigned owner, unsigned thread);
-  /// The first block of a thread's share; of the one behind the last, `blocks`.
+  /// The first block assigned to a thread; `blocks` for the end of the last
+  /// thread's.
   std::uint32_t shareBegin(std::uint32_t blocks, unsigned owner) const;
   /// Returns the generation that follows `seen`.
   std::uint32_t awaitLaunch(std::uint32_t seen);
   void awaitFinish(std::uint32_t blocks);
 
-  // The launch: written while no block is claimed, read by whoever claimed one.
+  // The launch: written while no block is claimed, read by threads that claimed
+  // one.
   std::atomic<Call> launchCall{nullptr};
   std::atomic<void *> launchContext{nullptr};
   std::atomic<std::uint32_t> launchBlocks{0};
-  // For each thread generation (high half) and unclaimed blocks (low half) of
-  // its share of the launch, a run of blocks of which the first are claimed
-  // first: blocks that follow each other mostly read what follows in memory,
-  // which a processor is then asked for ahead. A late thread's claim fails,
-  // because its generation has passed or nothing is left: so nobody waits for
-  // threads that never came.
+  // For each thread, the generation (high half) and the number of unclaimed
+  // blocks (low half) of its range of the launch. Blocks are claimed in
+  // ascending order: consecutive blocks mostly read consecutive memory, which
+  // the hardware prefetches. A late thread's claim fails because its generation
+  // has passed or nothing is left, so a launch never waits for threads that did
+  // not start.
   struct alignas(64) Share {
     std::atomic<std::uint64_t> ticket{0};
   };

@@ -21,7 +21,7 @@ using Event = struct EventTag *;
 using Graph = struct GraphTag *;
 using GraphRun = struct GraphRunTag *; // CUgraphExec
 
-/// Results that are told apart.
+/// Results that are handled differently.
 enum : Result {
   kSuccess = 0,
   kOutOfMemory = 2,
@@ -49,7 +49,7 @@ enum : Result {
 };
 
 enum DeviceAttribute : int {
-  kMultiprocessors = 16,
+  kMultiprocessorCount = 16,
   kL2Bytes = 38,
   kCapabilityMajor = 75,
   kCapabilityMinor = 76,

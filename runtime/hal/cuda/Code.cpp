@@ -34,7 +34,7 @@ std::string_view bestTarget(const DeviceCode &code, unsigned capability) {
   return best;
 }
 
-/// What the compiler is told to compile for this GPU.
+/// The compiler's target for this GPU, as errors suggest it.
 std::string wantedTarget(unsigned capability) {
   return capability == 90 ? "cuda:sm_90a" : "cuda:sm_80";
 }

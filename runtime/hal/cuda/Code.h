@@ -38,11 +38,11 @@ chooseCode(const ArtifactReader &artifact, const Gpu &gpu);
 struct LoadedKernel {
   Kernel function = nullptr;
   unsigned threads = 0, sharedBytes = 0; ///< of a block; dynamic shared memory
-  /// Where a library does its work, in that way; otherwise null.
+  /// Set if the library computes it, with algorithm `way`; otherwise null.
   const Product *product = nullptr;
   std::size_t way = 0;
   std::string label = {}; ///< then what profiles and errors call it
-  /// Which is launched in its place; otherwise null. In the artifact.
+  /// The variant that is launched instead; otherwise null. In the artifact.
   const artifact::Variant *variant = nullptr;
 };
 

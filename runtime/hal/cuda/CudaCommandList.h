@@ -35,9 +35,9 @@ public:
          std::shared_ptr<Gpu> gpu, std::span<const std::byte> arena, Mode mode,
          const RecordOptions &options);
   Status run() override;
-  /// Puts every step on the stream, in whatever form the program is; nothing is
-  /// allocated and, unless collectives need the host, nobody waits, so all of
-  /// it can be captured, calls of a library too. The context is current.
+  /// Enqueues every step on the stream. Allocates nothing and, unless
+  /// collectives need the host, waits for nothing, so all of it can be
+  /// captured, including library calls. The context must be current.
   Status enqueueAll();
   const Profile *profile() const override { return measured.get(); }
 

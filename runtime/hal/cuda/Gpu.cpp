@@ -65,7 +65,7 @@ Status Gpu::find(int ordinal) {
   TESSERA_RETURN_IF_ERROR(attribute(kCapabilityMajor, major));
   TESSERA_RETURN_IF_ERROR(attribute(kCapabilityMinor, minor));
   TESSERA_RETURN_IF_ERROR(attribute(kMaxSharedBytesOptIn, shared));
-  TESSERA_RETURN_IF_ERROR(attribute(kMultiprocessors, multiprocessors));
+  TESSERA_RETURN_IF_ERROR(attribute(kMultiprocessorCount, multiprocessors));
   TESSERA_RETURN_IF_ERROR(attribute(kL2Bytes, cache));
   computeCapability = static_cast<unsigned>(10 * major + minor);
   sharedBytes = static_cast<std::uint64_t>(shared);

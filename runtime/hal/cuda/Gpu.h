@@ -1,5 +1,5 @@
-// One GPU as everything that lives on it shares it: the driver, its primary
-// context, one stream, and pinned memory for bytes from and to the host.
+// One GPU, shared by everything that uses it: the driver, its primary context,
+// one stream, and pinned memory for copies from and to the host.
 #pragma once
 #include "runtime/hal/cuda/Driver.h"
 
@@ -120,8 +120,8 @@ private:
 };
 
 template <typename T> Owned<T>::~Owned() {
-  // After an error that ended the context its things are gone; nobody is left
-  // to be told.
+  // After an error that destroyed the context, its objects are gone, too; a
+  // destructor cannot report that.
   if (gpu)
     (void)gpu->enter([&] { return (*destroy)(value); });
 }

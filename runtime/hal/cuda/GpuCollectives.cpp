@@ -25,7 +25,7 @@ GpuCollectives::prepare(const Commands &code, const MeshChannels *channels,
   GpuCollectives result;
   bool stages = false;
   if (nccl)
-    result.beside = nccl->stream();
+    result.collectiveStream = nccl->stream();
   for (const CollectiveCommand &command : code.collectives) {
     if (!channels)
       break; // StagedCollectives refuses
@@ -69,8 +69,8 @@ std::string GpuCollectives::describe() const {
                      : "; collectives by NCCL";
 }
 
-// Communicators want one order of their collectives, so all of them are on one
-// stream, also those that nothing runs beside.
+// NCCL requires one order of all collectives of a communicator, so all are on
+// one stream, including those that nothing overlaps with.
 Status GpuCollectives::run(std::uint32_t index, Gpu &gpu, Address from,
                            Address to, Address rows) {
   One &one = list[index];
@@ -78,9 +78,10 @@ Status GpuCollectives::run(std::uint32_t index, Gpu &gpu, Address from,
     return staged.run(index, gpu, from, to, rows);
   const Driver &driver = gpu.driver();
   TESSERA_RETURN_IF_ERROR(driver.eventRecord(one.begun.get(), gpu.stream()));
-  TESSERA_RETURN_IF_ERROR(driver.streamWait(beside, one.begun.get(), 0));
+  TESSERA_RETURN_IF_ERROR(
+      driver.streamWait(collectiveStream, one.begun.get(), 0));
   TESSERA_RETURN_IF_ERROR(onStream(one, gpu, from, to));
-  TESSERA_RETURN_IF_ERROR(driver.eventRecord(one.done.get(), beside));
+  TESSERA_RETURN_IF_ERROR(driver.eventRecord(one.done.get(), collectiveStream));
   return one.source->ticket() != 0 ? Status::success() : wait(index, gpu, to);
 }
 
@@ -88,14 +89,14 @@ Status GpuCollectives::onStream(One &one, Gpu &gpu, Address from,
                                 Address to) const {
   if (one.what.isExchange() && one.what.receiveFrom < 0) {
     TESSERA_RETURN_IF_ERROR(
-        gpu.driver().fill(to, 0, one.source->to()->bytes(), beside));
+        gpu.driver().fill(to, 0, one.source->to()->bytes(), collectiveStream));
     if (one.what.sendTo < 0)
       return Status::success(); // a permutation that leaves this rank out
   }
   one.what.input = reinterpret_cast<const std::byte *>(from);
   one.what.output = reinterpret_cast<std::byte *>(to);
-  return one.channel->enqueue(one.what,
-                              reinterpret_cast<comm::nccl::Stream>(beside));
+  return one.channel->enqueue(
+      one.what, reinterpret_cast<comm::nccl::Stream>(collectiveStream));
 }
 
 Status GpuCollectives::wait(std::uint32_t index, Gpu &gpu, Address to) {
@@ -136,7 +137,7 @@ Status GpuCollectives::end() {
 void GpuCollectives::settle(Gpu &gpu) {
   staged.settle();
   if (!watches.empty())
-    (void)gpu.driver().streamSynchronize.result(beside);
+    (void)gpu.driver().streamSynchronize.result(collectiveStream);
   (void)end();
 }
 

@@ -1,7 +1,6 @@
-// A program's collectives between GPUs: on a stream beside that of the kernels,
-// by NCCL, where all members of a group have it, and otherwise through the
-// host. Exchanges of experts' rows always go through the host, which has to
-// know how many there are.
+// A program's collectives between GPUs: by NCCL on a second stream if all
+// members of a group have it, otherwise through the host. Exchanges of experts'
+// rows always go through the host, which has to know their counts.
 #pragma once
 #include "runtime/hal/cuda/NcclChannels.h"
 #include "runtime/hal/cuda/StagedCollectives.h"
@@ -37,13 +36,13 @@ public:
   /// What follows on the kernels' stream sees its result at `to`.
   Status wait(std::uint32_t index, Gpu &gpu, Address to);
 
-  /// Around a run of the program, whose stream is empty before and after:
-  /// members tell one another, and whoever is missing for the world's timeout
-  /// is named.
+  /// Called before and after a run of the program, while its stream is empty:
+  /// members synchronize, and an error names a member that is missing for the
+  /// world's timeout.
   Status begin();
   Status end();
-  /// After an error, once the kernels' stream is empty: nothing is under way
-  /// afterwards.
+  /// After an error, once the kernels' stream is empty: waits until no
+  /// collective is in flight.
   void settle(Gpu &gpu);
 
 private:
@@ -63,7 +62,7 @@ private:
   Status onStream(One &one, Gpu &gpu, Address from, Address to) const;
 
   std::vector<One> list; // as Commands.collectives
-  Stream beside = nullptr;
+  Stream collectiveStream = nullptr;
   StagedCollectives staged;
   std::vector<Watch> watches; // one a channel
   /// Whether the stream has passed the run that is watched.

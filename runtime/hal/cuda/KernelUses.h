@@ -1,6 +1,5 @@
-// What the programs of an artifact do with the kernels of which there is
-// something to choose: products that a library could compute, and kernels with
-// variants.
+// How the programs of an artifact use kernels with a choice of implementations:
+// matmuls that a library could compute, and kernels with variants.
 #pragma once
 #include "runtime/hal/cuda/Code.h"
 #include "runtime/hal/host/Commands.h"
@@ -9,8 +8,8 @@
 
 namespace tessera::hal::cuda {
 
-/// An instance of a kernel, and how a product's arguments are aligned in all of
-/// them.
+/// An instance of a kernel, and the alignment of a matmul's arguments that
+/// holds for all instances.
 struct KernelUse {
   LaunchCommand launch{}; ///< of that instance alone
   LaunchInstance instance{};

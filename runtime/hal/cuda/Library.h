@@ -1,4 +1,4 @@
-// cuBLASLt, loaded while the program runs, and products of matrices by it.
+// cuBLASLt, loaded at run time, and matmuls by it.
 #pragma once
 #include "runtime/artifact/ArtifactReader.h"
 #include "runtime/hal/cuda/Gpu.h"
@@ -51,17 +51,17 @@ struct ProductAlignment {
   std::uint32_t lhs = 256, rhs = 256, result = 256;
 };
 
-/// One artifact::Gemm by the library: sums in fp32, without TF32, in the ways
-/// that the library thinks best.
+/// One artifact::Gemm by the library: sums in fp32, without TF32, with the
+/// algorithms that the library ranks best.
 ///
 /// The library's matrices have columns without gaps. A result of rows without
-/// gaps is, to it, the transposed one: resultᵀ = rhs · lhsᵀ, so operands change
-/// slots; and each is given as it lies or as transposed, whichever of its two
-/// strides is 1.
+/// gaps is, to it, the transposed one: resultᵀ = rhs · lhsᵀ, so operands are
+/// exchanged; and each is passed as stored or as transposed, depending on which
+/// of its two strides is 1.
 class Product {
 public:
-  /// Null if the library has no such product: operands of two types, fp32
-  /// operands with a result of bf16, elements that lie on each other.
+  /// Null if the library does not support the matmul: operands of two types,
+  /// fp32 operands with a bf16 result, elements that overlap.
   static StatusOr<std::unique_ptr<Product>>
   create(std::shared_ptr<const Library> library, const artifact::Kernel &kernel,
          const ProductAlignment &alignment);
@@ -69,7 +69,7 @@ public:
   Product(const Product &) = delete;
   Product &operator=(const Product &) = delete;
 
-  /// Ways to compute it, at most kMost, what should be fastest first.
+  /// Algorithms to compute it, at most kMost, by estimated time.
   std::size_t ways() const { return algorithms.size(); }
   static constexpr std::size_t kMost = 4;
   /// Puts it on the GPU's stream. The addresses are those of the kernel's

@@ -5,8 +5,8 @@ namespace tessera::hal::cuda {
 using comm::nccl::Library;
 using comm::nccl::NcclChannel;
 
-// Ranks go through the lists of axes in one order, so whoever waits in a group
-// waits for members that come to it in the end.
+// All ranks open the groups in the same order, so a rank that waits in a group
+// waits for members that will reach it.
 StatusOr<std::unique_ptr<NcclChannels>>
 NcclChannels::open(const MeshChannels &channels, std::shared_ptr<Gpu> gpu) {
   std::unique_ptr<NcclChannels> result(new NcclChannels(std::move(gpu)));
@@ -17,7 +17,8 @@ NcclChannels::open(const MeshChannels &channels, std::shared_ptr<Gpu> gpu) {
     const Driver &driver = result->gpu->driver();
     Stream made = nullptr;
     TESSERA_RETURN_IF_ERROR(driver.streamCreate(&made, kStreamNonBlocking));
-    result->beside = Owned<Stream>(result->gpu, made, driver.streamDestroy);
+    result->collectiveStream =
+        Owned<Stream>(result->gpu, made, driver.streamDestroy);
     for (comm::Channel *channel : channels.inOrder())
       TESSERA_RETURN_IF_ERROR(result->add(*channel, library));
     return Status::success();

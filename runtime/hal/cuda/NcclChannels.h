@@ -1,4 +1,4 @@
-// NCCL beside the channels of a mesh, for one GPU of each rank.
+// NCCL communicators for the channels of a mesh, with one GPU for each rank.
 #pragma once
 #include "runtime/comm/nccl/NcclChannel.h"
 #include "runtime/hal/Mesh.h"
@@ -11,17 +11,17 @@ namespace tessera::hal::cuda {
 
 class NcclChannels {
 public:
-  /// Every rank calls it for its channels, when nothing is under way in them. A
-  /// channel gets NCCL if all of its members have the library; they ask one
-  /// another. An error if NCCL refuses, as it does two ranks on one GPU.
+  /// Every rank calls it for its channels, while nothing is in flight in them.
+  /// A channel uses NCCL if all of its members have the library, which they
+  /// compare. An error if NCCL fails, as with two ranks on one GPU.
   static StatusOr<std::unique_ptr<NcclChannels>>
   open(const MeshChannels &channels, std::shared_ptr<Gpu> gpu);
   ~NcclChannels();
 
   /// Null: its collectives go another way.
   comm::nccl::NcclChannel *of(const comm::Channel &channel) const;
-  /// The stream of all their collectives, beside that of the kernels.
-  Stream stream() const { return beside.get(); }
+  /// The stream of all their collectives, which is not the kernels' stream.
+  Stream stream() const { return collectiveStream.get(); }
 
 private:
   explicit NcclChannels(std::shared_ptr<Gpu> gpu) : gpu(std::move(gpu)) {}
@@ -29,7 +29,7 @@ private:
              const std::shared_ptr<const comm::nccl::Library> &library);
 
   std::shared_ptr<Gpu> gpu;
-  Owned<Stream> beside;
+  Owned<Stream> collectiveStream;
   std::map<const comm::Channel *, std::unique_ptr<comm::nccl::NcclChannel>>
       channels;
 };

@@ -1,4 +1,4 @@
-// Products of matrices by cuBLASLt: class Product of Library.h.
+// Matmuls by cuBLASLt: class Product of Library.h.
 #include "runtime/artifact/ElementTypes.h"
 #include "runtime/hal/cuda/Library.h"
 
@@ -15,16 +15,16 @@ int libraryType(ElementType type) {
   return type == ElementType::bf16 ? kLtBfloat16 : kLtFloat;
 }
 
-/// How a matrix lies, of which `major` is the stride along its `rows` and
-/// `minor` along its `columns`; one of them is 1: its transposed one with
-/// columns without gaps, or itself. Nothing if elements lie on each other.
+/// The column-major layout of a matrix with stride `major` along its `rows` and
+/// `minor` along its `columns`, of which one must be 1: transposed if `minor`
+/// is 1. Empty if elements overlap.
 struct Lying {
-  std::uint64_t rows = 0, columns = 0, leading = 0; ///< as it lies
+  std::uint64_t rows = 0, columns = 0, leading = 0; ///< as stored
   bool isTransposed = false;
 };
 std::optional<Lying> lies(std::uint64_t rows, std::uint64_t columns,
                           std::uint64_t major, std::uint64_t minor) {
-  // The stride along an extent of 1 says nothing.
+  // The stride along an extent of 1 is irrelevant.
   if (minor == 1 && (major >= columns || rows == 1))
     return Lying{columns, rows, std::max(major, columns), true};
   if (major == 1 && (minor >= rows || columns == 1))

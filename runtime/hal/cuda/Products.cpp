@@ -82,7 +82,8 @@ StatusOr<Tuning> parseTuning(const DeviceOptions &options) {
 
 namespace {
 
-/// One who can do a kernel's work: itself, a variant, or a library's way.
+/// A candidate for a kernel's work: itself, a variant, or an algorithm of the
+/// library.
 struct Way {
   std::string name; ///< in files of choices
   const artifact::Variant *variant = nullptr;
@@ -121,11 +122,12 @@ public:
       say(toView(use.launch.kernel->name()), status.message());
   }
 
-  /// What people are told; `missing` is why there is no library, if so.
+  /// The summary for display; `missing` says why the library is absent, if it
+  /// is.
   std::string finish(std::string_view missing);
 
 private:
-  /// A kernel and who can do its work.
+  /// A kernel and its candidates.
   struct Contest {
     const KernelUse &use;
     const Product *product; ///< may be null
@@ -145,7 +147,7 @@ private:
   std::optional<double> timeOf(Trial &trial, const Contest &contest,
                                const Way &way, const Results &expected);
   Status take(const Way &way, const Contest &contest, bool hasRun);
-  /// The first thing that went wrong; people are told one line.
+  /// Records the first failure only; the summary has one line.
   void say(std::string_view what, std::string_view message) {
     if (trouble.empty())
       trouble = fmt::format("{}: {}", what, message);
@@ -185,7 +187,7 @@ Status ProductChooser::tryToChoose(const KernelUse &use) {
                         [&](const Way &way) { return way.name == choice; });
   };
   const bool isTimed = tuning.mode == Tuning::Mode::timed;
-  auto way = contest.ways.end(); // also if somebody else wrote the file
+  auto way = contest.ways.end(); // also if another program wrote the file
   if (isTimed)
     way = find(file.find(name));
   const bool isKnown = way != contest.ways.end();

@@ -1,5 +1,5 @@
-// Who does the work of each kernel of an executable: the kernel itself, one of
-// its variants, or, where it is a product of matrices, a library.
+// Chooses the implementation of each kernel of an executable: the kernel
+// itself, one of its variants, or, for a matmul, a library.
 #pragma once
 #include "runtime/hal/Device.h"
 #include "runtime/hal/cuda/Code.h"
@@ -28,16 +28,16 @@ inline constexpr std::uint64_t kLibraryFlops = std::uint64_t(1) << 30;
 /// DeviceOptions.tune or TESSERA_TUNE.
 StatusOr<Tuning> parseTuning(const DeviceOptions &options);
 
-/// The library's products that an executable uses, and what people are told.
+/// The matmuls that the library computes for an executable, and a summary of
+/// the choices for display.
 class Products {
 public:
-  /// For each kernel of `code` that is a product or has variants: leaves it as
-  /// it is or takes a variant, by LoadedKernel.variant, or the library's
-  /// product, by LoadedKernel.product. Times them if nothing is known from an
-  /// earlier start, and leaves out what computes anything else than the kernel
-  /// itself. Every product that is chosen has run once, so capturing it loads
-  /// nothing. What fails is said in describe(), and that kernel stays as it is:
-  /// no start fails by this.
+  /// For each kernel of `code` that is a matmul or has variants: keeps it, or
+  /// sets LoadedKernel.variant, or, for the library's matmul,
+  /// LoadedKernel.product. Times them if an earlier start has not, and excludes
+  /// candidates whose results differ from the kernel's. Every chosen library
+  /// matmul has run once, so capturing it loads nothing. Failures are reported
+  /// by describe() and leave the kernel unchanged: no start fails by this.
   static Products choose(const ArtifactReader &artifact,
                          const artifact::DeviceCode &code,
                          LoadedModules &modules,

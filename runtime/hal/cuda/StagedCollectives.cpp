@@ -15,8 +15,8 @@ StagedCollectives::prepare(const Commands &code, const MeshChannels *channels) {
   return result;
 }
 
-// A collective and its wait stand in one list, so one walk without turning
-// loops meets all that are under way at once.
+// A collective and its wait are in the same list, so one walk that enters each
+// loop once sees all that are in flight at the same time.
 void StagedCollectives::assignSlots(const Commands &code) {
   constexpr std::uint64_t kAlignment = 64;
   stagings.resize(code.collectives.size());

@@ -11,19 +11,18 @@ namespace tessera::hal::cuda {
 class StagedCollectives {
 public:
   StagedCollectives() = default; ///< of a program that has none
-  /// Takes memory of the host for as many collectives as are under way at once.
-  /// An error if there are some, but no channels.
+  /// Allocates host memory for as many collectives as are in flight at once. An
+  /// error if there are some, but no channels.
   static StatusOr<StagedCollectives> prepare(const Commands &code,
                                              const MeshChannels *channels);
   bool empty() const { return stagings.empty(); }
 
   /// Runs number `index` of Commands.collectives between these addresses of the
   /// GPU, after what its stream holds, or starts it if it has a ticket: then
-  /// the stream may go on meanwhile. `counts`: of exchange_rows, how many go
-  /// where.
+  /// the stream may continue. `counts`: for exchange_rows, the row counts.
   Status run(std::uint32_t index, Gpu &gpu, Address from, Address to,
              Address counts);
-  /// Until that one, which was started, is done; its result is at `to` then.
+  /// Waits for a started one; its result is then at `to`.
   Status wait(std::uint32_t index, Gpu &gpu, Address to);
   /// As HostCollectives::settle.
   void settle() { host.settle(); }

@@ -9,9 +9,10 @@
 
 namespace tessera::hal::cuda {
 
-/// The maps of every launch whose kernel has some, in device memory, one behind
-/// the other. They hold addresses, which are planned: they are made once, for
-/// a launch in a loop once for each iteration in which its addresses differ.
+/// The tensor maps of every launch whose kernel has some, consecutive in device
+/// memory. They hold addresses, which are planned, so they are encoded once;
+/// for a launch in a loop, once for each iteration in which its addresses
+/// differ.
 class TensorMaps {
 public:
   /// Launches in the order of their execution, each with its iteration's

@@ -1,5 +1,5 @@
-// Runs a kernel on memory of its own, before the program does: to time it and
-// whatever else could do its work, and to compare what they compute.
+// Runs a kernel on separate memory, before the program does: to time it and its
+// alternatives, and to compare their results.
 #pragma once
 #include "runtime/hal/cuda/CudaCommandList.h"
 
@@ -26,8 +26,8 @@ using Results = std::vector<Written>;
 class Trial {
 public:
   /// Takes memory for the arguments of one instance of the launch, and for
-  /// pushing them out of the L2 cache. They hold random numbers in [-1, 1),
-  /// those that are no floats zeros.
+  /// pushing them out of the L2 cache. Float arguments hold random numbers in
+  /// [-1, 1), others zeros.
   /// `kernels` follows DeviceCode.kernels and outlives the trial.
   static StatusOr<Trial> create(const std::shared_ptr<Gpu> &gpu,
                                 const LaunchCommand &launch,
@@ -51,7 +51,8 @@ private:
   Status makeEvents();
   StatusOr<std::vector<float>> sample(std::uint32_t argument);
   Status fill(std::uint32_t argument);
-  /// Calls `body` with the context current; nothing is under way afterwards.
+  /// Calls `body` with the context current, then waits until nothing is in
+  /// flight.
   Status settle(const std::function<Status()> &body);
 
   std::shared_ptr<Gpu> gpu;
@@ -67,9 +68,9 @@ private:
   Owned<Event> start, end;
 };
 
-/// Whether two ways of adding up k products of numbers in [-1, 1) may differ as
-/// `a` and `b` do: each rounds its sums, of about √k, some √k times to fp32,
-/// and then to the type of the result.
+/// Whether `a` and `b` differ by no more than two orders of adding k products
+/// of numbers in [-1, 1) may: each rounds its sums, of about √k, some √k times
+/// to fp32, and then to the type of the result.
 bool agree(const Results &a, const Results &b, std::uint64_t k);
 
 } // namespace tessera::hal::cuda

@@ -1,4 +1,4 @@
-// What was chosen by timing, kept for the next start.
+// Choices made by timing, stored for the next start.
 #pragma once
 #include "runtime/support/Status.h"
 
@@ -10,7 +10,7 @@
 
 namespace tessera::hal::cuda {
 
-/// A small text in tuning/ of the user's caches (CacheFolder.h): "tessera
+/// A small file in tuning/ of the user's caches (CacheFolder.h): "tessera
 /// tuning 1", "key KEY", then a line "KERNEL CHOICE" each. One that is anything
 /// else, or of another key, counts as absent and is overwritten.
 class TuningFile {
@@ -21,8 +21,8 @@ public:
   std::optional<std::string> find(std::string_view kernel) const;
   /// Neither may hold white space.
   void set(std::string_view kernel, std::string_view choice);
-  /// If something was set that was not known. Others see the old file or the
-  /// new one. Without a place for caches it does nothing.
+  /// Writes the file if anything new was set. Other processes see the old file
+  /// or the new one. Does nothing without a cache folder.
   Status write() const;
 
 private:

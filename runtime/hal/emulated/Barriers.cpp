@@ -10,13 +10,14 @@ Block::MemoryBarrier &Block::find(void *barrier) {
     error("no mbarrier was initialized at offset {} of shared memory",
           offsetOf(barrier));
   if (threads[current].knows < it->second.number)
-    error("the mbarrier at offset {} is used with no barrier behind its "
+    error("the mbarrier at offset {} is used without a barrier after its "
           "initialization by thread {}",
           offsetOf(barrier), it->second.maker);
   return it->second;
 }
 
-// The same for a copy, which sees a barrier only behind its maker's fence.
+// The same for a copy, which sees a barrier only after a fence of the thread
+// that initialized it.
 Block::MemoryBarrier &Block::findForCopy(void *barrier) {
   MemoryBarrier &found = find(barrier);
   if (!found.fenced)
@@ -38,12 +39,12 @@ void Block::announce(MemoryBarrier &barrier, std::int64_t bytes) {
 void Block::settle(MemoryBarrier &barrier) {
   if (barrier.pending || barrier.bytes)
     return;
-  if (barrier.behind)
+  if (barrier.notResumed)
     report(fmt::format("a phase of the mbarrier at offset {} ends before {} "
                        "threads have seen the end of the one before",
-                       barrier.offset, barrier.behind));
+                       barrier.offset, barrier.notResumed));
   ++counts.barriers;
-  barrier.behind = static_cast<unsigned>(barrier.waiting.size());
+  barrier.notResumed = static_cast<unsigned>(barrier.waiting.size());
   barrier.pending = barrier.arrivals;
   ++barrier.phase;
   wake(barrier.waiting);
@@ -95,13 +96,13 @@ void Block::waitBarrier(void *barrier, unsigned parity) {
   MemoryBarrier &found = find(barrier);
   while (found.phase % 2 == parity) {
     wait(found.waiting, {Awaited::Kind::parity, parity, found.offset});
-    --found.behind;
+    --found.notResumed;
   }
   share(found);
 }
 
-// A bulk copy lands that somebody waits for, and completes its bytes. Which one
-// is left to chance. False if there is none.
+// Lands one bulk copy that a thread waits for, chosen at random, and completes
+// its bytes. False if there is none.
 bool Block::landOne() {
   for (auto &[offset, barrier] : barriers) {
     if (barrier.waiting.empty() || barrier.incoming.empty())

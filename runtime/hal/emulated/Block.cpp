@@ -9,10 +9,10 @@ namespace tessera::emulated {
 using device::Access;
 using device::kWarp;
 
-// Of 1 in so many accesses to shared memory, another thread runs first.
+// Before 1 in so many accesses to shared memory, another thread runs.
 static constexpr unsigned kYieldEvery = 32;
-// Of 1 in so many turns, something moves that no thread does; of 1 in so many
-// of these, a wgmma reads its operands.
+// In 1 of so many scheduling steps, an asynchronous operation progresses; in 1
+// of so many of these, a wgmma reads its operands.
 static constexpr unsigned kProgressEvery = 8, kTakeEvery = 32;
 // Of a multiprocessor.
 static constexpr unsigned kRegisters = 65536;
@@ -35,8 +35,8 @@ Block::~Block() = default;
 
 //===--- scheduling -------------------------------------------------------===//
 
-// A fiber serves all blocks of a launch: it runs the kernel, hands back, and
-// runs it again when it is resumed for the next block.
+// A fiber serves all blocks of a launch: it runs the kernel, yields, and runs
+// it again when it is resumed for the next block.
 void Block::start(unsigned thread) {
   threads[thread].context =
       boost::context::fiber([this, thread](boost::context::fiber &&scheduler) {
@@ -121,9 +121,9 @@ Status Block::run(device::Index3 index) {
   return findLeftovers();
 }
 
-// In one block of four, threads take turns evenly. In the others some hurry and
-// some lag, warp by warp or each by itself: what needs a thread to be late is
-// seldom seen otherwise.
+// In one block of four, threads are scheduled evenly. In the others some run
+// early and some late, by warp or by thread, since defects that need a late
+// thread are rarely seen otherwise.
 void Block::drawTurns() {
   ranks.clear();
   unsigned kind = random() % 4;
@@ -216,12 +216,12 @@ Status Block::findLeftovers() const {
   for (const auto &[offset, barrier] : barriers)
     if (!barrier.incoming.empty())
       return Status::error("{}ends while {} bulk copies are in flight for the "
-                           "mbarrier at offset {}, which nobody waits for",
+                           "mbarrier at offset {}, which no thread waits for",
                            where, barrier.incoming.size(), offset);
   for (std::size_t id = 0; id < named.size(); ++id)
     if (named[id].arrived)
       return Status::error("{}ends while {} of {} threads have come to barrier "
-                           "{}, which nobody waits at",
+                           "{}, at which no thread waits",
                            where, named[id].arrived, named[id].expected, id);
   for (std::size_t i = 0; i < warps.size(); ++i) {
     const Warp &warp = warps[i];
@@ -259,8 +259,7 @@ void Block::checkThreadsEnd() {
   me.storeGroups.clear();
 }
 
-// The launch ends when the running thread hands back, or at once where none
-// runs.
+// The launch ends when the running thread yields, or at once if none runs.
 void Block::report(const std::string &message) {
   if (!failure)
     failure = Status::error("kernel '{}', block ({}, {}, {}), thread {}: {}",

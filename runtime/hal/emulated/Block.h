@@ -1,7 +1,6 @@
-// One block of the emulated GPU: its threads as fibers, and what they share.
-// Block.cpp has their turns and memory, Collectives.cpp where they meet,
-// Barriers.cpp mbarriers, Copies.cpp what moves to and from shared memory by
-// itself, Products.cpp wgmma.
+// One block of the emulated GPU: its threads as fibers, and their shared state.
+// Block.cpp has scheduling and memory, Collectives.cpp barriers and exchanges,
+// Barriers.cpp mbarriers, Copies.cpp asynchronous copies, Products.cpp wgmma.
 #pragma once
 #include "runtime/hal/emulated/BlockMachine.h"
 #include "runtime/hal/emulated/TensorMap.h"
@@ -78,7 +77,7 @@ private:
   /// A bulk copy: one box of a tensor, or bytes that lie one after another.
   struct BulkCopy {
     std::size_t offset = 0, bytes = 0; ///< in shared memory
-    std::byte *global = nullptr;       ///< where there is no box
+    std::byte *global = nullptr;       ///< unless there are boxes
     std::optional<device::TensorBoxes> boxes;
     std::array<std::int32_t, 5> at{};
     bool adds = false;
@@ -149,12 +148,14 @@ private:
     unsigned arrivals = 0, pending = 0, phase = 0;
     std::int64_t bytes = 0; ///< announced and not landed
     unsigned maker = 0;
-    /// Its number among those made. A thread may use it that has met, by
-    /// barriers, exchanges or mbarriers, somebody who knows of it.
+    /// Its number among those made. Only threads may use it that have
+    /// synchronized, by barriers, exchanges or mbarriers, with one that knows
+    /// of it.
     unsigned number = 0;
     unsigned knows = 0;
     std::size_t offset = 0;
-    unsigned behind = 0; ///< threads that it woke and that have not run since
+    unsigned notResumed =
+        0;               ///< threads that it woke and that have not run since
     bool fenced = false; ///< the copy engine has seen it
     std::vector<unsigned> waiting;
     std::vector<BulkCopy> incoming;
@@ -228,8 +229,8 @@ private:
   std::vector<Warpgroup> warpgroups;
   std::array<NamedBarrier, 16> named;
   std::map<std::size_t, MemoryBarrier> barriers; ///< by offset in shared memory
-  /// For every two bytes of shared memory, who wrote them last (thread + 1)
-  /// and after how many fences; copies and tensor cores write 0.
+  /// For every two bytes of shared memory, the thread that wrote them last (+
+  /// 1) and after how many fences; copies and tensor cores write 0.
   struct Writer {
     std::uint32_t thread = 0, fences = 0;
   };

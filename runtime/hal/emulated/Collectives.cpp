@@ -45,8 +45,8 @@ const std::byte *Block::exchange(unsigned mask, const void *mine,
   return meet(mask, mine, bytes, what, nullptr);
 }
 
-// The same; the last lane to come runs `last` before the others go on, when
-// their parts lie in slots[generation % 2].
+// The same; the last lane to arrive runs `last` before the others continue.
+// Their contributions are then in slots[generation % 2].
 const std::byte *Block::meet(unsigned mask, const void *mine, std::size_t bytes,
                              const char *what,
                              const std::function<void()> &last) {

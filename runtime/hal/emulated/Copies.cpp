@@ -44,7 +44,7 @@ void Block::waitCopies(unsigned pending) {
   }
 }
 
-//===--- ordinary writes and the fence behind them ------------------------===//
+//===--- ordinary writes and the fence after them -------------------------===//
 
 void Block::writeShared(const void *address, std::size_t bytes,
                         std::size_t alignment) {
@@ -66,7 +66,7 @@ void Block::fenceAsync() {
   fenceBarriers();
 }
 
-// What copies and tensor cores read must lie behind its writer's fence.
+// What copies and tensor cores read must be fenced by its writer first.
 void Block::checkFenced(std::size_t offset, std::size_t bytes,
                         const char *what) {
   if (!anyWritten)
@@ -84,7 +84,7 @@ void Block::checkFenced(std::size_t offset, std::size_t bytes,
 namespace {
 /// One row of a box, that is, its innermost dimension.
 struct BoxRow {
-  std::size_t offset = 0;       ///< in the box as it lies in shared memory
+  std::size_t offset = 0;       ///< in the box, as laid out in shared memory
   std::size_t bytes = 0;        ///< of the whole row
   std::size_t from = 0, to = 0; ///< the bytes of it that are in bounds
   std::byte *global = nullptr;  ///< of byte `from`; null where there is none
@@ -136,7 +136,7 @@ static std::size_t bytesOfBox(const TensorBoxes &boxes) {
   return bytes;
 }
 
-// A checked copy of one box. Every row of it that is in bounds must lie in a
+// A checked copy of one box. Every row that is in bounds must be within a
 // buffer of the launch.
 Block::BulkCopy Block::describe(const device::TensorMap &map,
                                 const std::int32_t *at, unsigned rank,
@@ -160,7 +160,7 @@ Block::BulkCopy Block::describe(const device::TensorMap &map,
   return copy;
 }
 
-// Where byte `offset` of a box that begins at `start` lies in shared memory.
+// The shared-memory offset of byte `offset` of a box that begins at `start`.
 static std::size_t placeOf(const TensorBoxes &boxes, std::size_t start,
                            std::size_t offset) {
   return swizzled(static_cast<std::uint32_t>(start + offset), boxes.swizzle);

@@ -53,7 +53,8 @@ private:
   std::uint64_t seed;
 };
 
-/// "cuda-emu:sm_80" for the kind "cuda:sm_80"; empty for kinds that are no GPU.
+/// "cuda-emu:sm_80" for the kind "cuda:sm_80"; empty for device kinds other
+/// than GPUs.
 std::string emulatedTarget(const artifact::DeviceCode &device) {
   std::string_view kind = artifact::toView(device.device());
   if (!kind.starts_with(artifact::kCudaPrefix))
@@ -146,9 +147,9 @@ createEmulatedDevice(std::string_view which, const DeviceOptions &options) {
     const char *end = environment + std::strlen(environment);
     const auto [stopped, error] = std::from_chars(environment, end, seed);
     if (error != std::errc() || stopped != end)
-      return Status::error("TESSERA_EMU_SEED is '{}', which is no number of 64 "
-                           "bits",
-                           environment);
+      return Status::error(
+          "TESSERA_EMU_SEED is '{}'; expected an integer of at most 64 bits",
+          environment);
   }
   return std::unique_ptr<Device>(std::make_unique<EmulatedDevice>(which, seed));
 }

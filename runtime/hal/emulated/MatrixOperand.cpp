@@ -59,11 +59,11 @@ static Status check(const MatrixDescriptor &d, bool mnMajor, unsigned rows) {
   unsigned span = spanOf(d.swizzle), inside = d.start % (8 * span);
   if (inside && (mnMajor || inside + kDepthBytes > span))
     return Status::error("a descriptor with a swizzle of {} bytes starts at "
-                         "address {}, {} bytes behind a multiple of {}",
+                         "address {}, {} bytes after a multiple of {}",
                          span, d.start, inside, 8 * span);
   if (mnMajor && rows % (span / 2))
-    return Status::error("an operand of {} rows lies in blocks of {}", rows,
-                         span / 2);
+    return Status::error("an operand of {} rows is stored in blocks of {}",
+                         rows, span / 2);
   return Status::success();
 }
 

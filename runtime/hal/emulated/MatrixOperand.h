@@ -33,7 +33,7 @@ chunksOf(const MatrixDescriptor &descriptor, bool mnMajor, unsigned rows);
 
 unsigned bytesOf(device::MatrixElement element);
 const char *nameOf(device::MatrixElement element);
-/// The number that lies at `bytes`; of tf32 the low 13 bits do not count.
+/// The number stored at `bytes`; of tf32 the low 13 bits are ignored.
 float readElement(device::MatrixElement element, const std::byte *bytes);
 
 /// The operand itself, by depth: element (row, k) at [k · rows + row].

@@ -11,8 +11,8 @@ using device::kWarp;
 using device::WarpgroupProduct;
 
 static constexpr unsigned kWarps = 4, kRows = 16; // of a warpgroup, of a warp
-// What accumulators hold meanwhile: a NaN that arithmetic does not leave as it
-// is (a signaling one).
+// What accumulators hold until the wait: a signaling NaN, which arithmetic
+// changes.
 static constexpr std::uint32_t kPoison = 0x7fadead5;
 
 //===--- issue ------------------------------------------------------------===//
@@ -97,8 +97,8 @@ void Block::issue(const std::byte *lanes) {
 
 //===--- operands ---------------------------------------------------------===//
 
-// Where the operands lie in shared memory; errors belong to the thread that
-// issues.
+// Finds the operands in shared memory; errors are attributed to the issuing
+// thread.
 void Block::findOperands(Product &product) {
   const auto &same = product.same;
   std::string what = describeProduct(same);

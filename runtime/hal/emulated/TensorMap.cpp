@@ -97,7 +97,7 @@ StatusOr<TensorBoxes> readTensorMap(const TensorMap &map) {
   Content content;
   std::memcpy(static_cast<void *>(&content), &map, sizeof content);
   if (content.mark != kMark)
-    return Status::error("these 128 bytes are no tensor map");
+    return Status::error("these 128 bytes are not a tensor map");
   if (Status status = check(content.boxes); !status.ok())
     return status;
   return content.boxes;

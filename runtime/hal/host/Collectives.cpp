@@ -16,7 +16,7 @@ static_assert(static_cast<int>(comm::Reduction::sum) ==
 static_assert(static_cast<int>(comm::Reduction::max) ==
               static_cast<int>(artifact::Reduction::max));
 
-/// Who sends to member `me`, -1 if nobody does.
+/// The member that sends to member `me`; -1: none.
 int senderTo(const artifact::Collective &source, int me) {
   const auto &targets = *source.targets();
   const auto found = std::find(targets.begin(), targets.end(), me);
@@ -79,7 +79,8 @@ Status readRows(const std::int32_t *rows, const artifact::Collective &source,
   return Status::success();
 }
 
-/// What the counts of rows say, and zeros behind the rows that come.
+/// Sets the row counts of an exchange, and zeros the rows of `to` after those
+/// that will be received.
 Status setRows(comm::Collective &what, const artifact::Collective &source,
                const std::byte *counts, std::byte *to) {
   const auto *rows = reinterpret_cast<const std::int32_t *>(counts);
@@ -101,8 +102,9 @@ StatusOr<HostCollectives>
 HostCollectives::prepare(const Commands &code, const MeshChannels *channels) {
   HostCollectives result;
   if (!code.collectives.empty() && !channels)
-    return Status::error("has collectives and nobody to do them with: start as "
-                         "many ranks as it was compiled for, as by mpirun");
+    return Status::error(
+        "has collectives but there is only one rank: start as many ranks as it "
+        "was compiled for, for example with mpirun");
   for (const CollectiveCommand &command : code.collectives) {
     comm::Channel &channel = channels->channelOf(*command.source);
     result.list.push_back(

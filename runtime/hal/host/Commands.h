@@ -85,16 +85,16 @@ struct Commands {
   std::vector<ProfiledStep> steps;
 };
 
-/// Goes through a program's commands in the order of their execution. Moves the
-/// addresses in Commands.pointers as loops go on. Allocates when it is made and
-/// not after.
+/// Goes through a program's commands in the order of their execution. Advances
+/// the addresses in Commands.pointers with the iterations. Allocates only in
+/// the constructor.
 class Walk {
 public:
   /// `code` is not copied and must have its pointers as flatten() left them.
   explicit Walk(Commands &code);
-  /// From the start, wherever the last walk stopped.
+  /// Restarts from the beginning, wherever the last walk stopped.
   void restart();
-  /// The next command that is no loop's, null after the last one.
+  /// The next command other than a loop, null after the last one.
   const Command *next();
 
 private:

@@ -102,7 +102,7 @@ StatusOr<void *> LoadedCode::symbol(const std::string &name) const {
   void *found = ::dlsym(handle, name.c_str());
   link_map *map = nullptr;
   Dl_info info;
-  // dlsym also searches what the object depends on: "memcpy" is no kernel.
+  // dlsym also searches the object's dependencies: "memcpy" is not a kernel.
   if (!found ||
       ::dlinfo(handle, RTLD_DI_LINKMAP, static_cast<void *>(&map)) != 0 ||
       !::dladdr(found, &info) ||

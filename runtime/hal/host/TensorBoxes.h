@@ -8,8 +8,8 @@
 
 namespace tessera::hal {
 
-/// What a driver is told of `map`, of a validated artifact, where the kernel's
-/// buffer lies at `buffer`.
+/// The boxes of `map`, from a validated artifact, for a kernel's buffer at
+/// address `buffer`.
 inline device::TensorBoxes boxesOf(const artifact::TensorMap &map,
                                    std::uint64_t buffer) {
   device::TensorBoxes boxes;

@@ -1,5 +1,5 @@
-// Proves of a program what its validated tables cannot show: the order of its
-// steps makes sense.
+// Verifies what validation of the tables cannot: that the order of a program's
+// steps is correct.
 #pragma once
 #include "runtime/artifact/ArtifactReader.h"
 #include "runtime/support/Status.h"
@@ -14,8 +14,8 @@ inline constexpr std::uint64_t kMaxCheckedSteps = 20'000'000;
 ///     this run (the state and the inputs count as written),
 ///   - pair of instances of one launch of which one writes bytes that the other
 ///     touches: they run at the same time,
-///   - step that touches what a collective under way writes, or writes what it
-///     reads,
+///   - step that touches what a collective in flight writes, or writes what it
+///   reads,
 ///   - output that is not completely written at the end.
 /// An argument's whole extent counts as read or written. Programs of more than
 /// `maxSteps` steps are refused.

@@ -245,8 +245,7 @@ TEST(Shares, ATableOfCollectives) {
   EXPECT_DOUBLE_EQ(rows[4].sent, 96);
   const std::string table = collectiveTable(reader->root(), step);
   EXPECT_NE(table.find("step: 11 collectives, a rank sends"), table.npos);
-  EXPECT_NE(
-      table.find(
-          "all_reduce max f32 over data (3), beside 0 launches over 0 MB"),
-      table.npos);
+  EXPECT_NE(table.find("all_reduce max f32 over data (3), overlapped with 0 "
+                       "launches over 0 MB"),
+            table.npos);
 }

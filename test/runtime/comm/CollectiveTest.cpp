@@ -73,7 +73,7 @@ TEST(Collective, RefusesWhatCannotBeDone) {
             "all_gather: has more elements than memory can hold");
   EXPECT_EQ(refusal(Collective::allReduce(static_cast<ElementType>(99),
                                           Reduction::sum, bytes, 1)),
-            "all_reduce: there is no element type 99");
+            "all_reduce: unknown element type 99");
 }
 
 /// What rank 2 is told when rank 0 calls `theirs`.

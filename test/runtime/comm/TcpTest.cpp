@@ -137,8 +137,8 @@ TEST(TcpConnect, RefusesJobsThatDoNotMatch) {
       "two processes say that they are rank 1: give each its own RANK");
   Launch lost = launchOf(1, 2, 0);
   EXPECT_EQ(connectRanks(lost, milliseconds(100)).message(),
-            "rank 1 of 2, started by RANK and WORLD_SIZE, and nobody says "
-            "where rank 0 is: set MASTER_ADDR and MASTER_PORT, or start with "
+            "rank 1 of 2, started by RANK and WORLD_SIZE, but the address of "
+            "rank 0 is unknown: set MASTER_ADDR and MASTER_PORT, or start with "
             "an MPI (mpirun, srun --mpi=pmix)");
 }
 
@@ -196,7 +196,8 @@ TEST(TcpTransport, RefusesWhatIsNoMessage) {
     return saidOf(std::as_bytes(std::span(words)));
   };
   constexpr std::uint32_t magic = 0x70637374;
-  const char *nonsense = "rank 1 sends what is no message of this job";
+  const char *nonsense =
+      "rank 1 sent something that is not a message of this job";
   EXPECT_EQ(frame(magic + 1, 0, 0, 0), nonsense);
   EXPECT_EQ(frame(magic, 4, 0, 0), nonsense);
   EXPECT_EQ(frame(magic, 0, 0, std::uint64_t(1) << 60), nonsense);

@@ -148,7 +148,7 @@ TEST(World, RefusesMisuse) {
     const int other = 1 - world.rank();
     EXPECT_EQ(world.open(1, Group::of({other}, 2).take()).message(),
               fmt::format("rank {} opens a channel of the group {{{}}}, of "
-                          "which it is no member",
+                          "which it is not a member",
                           world.rank(), other));
     EXPECT_EQ(channel.run(Collective::broadcast(kF32, nullptr, 0, 2)).message(),
               "broadcast: the root is member 2, but the group {0,1} has "
@@ -156,9 +156,9 @@ TEST(World, RefusesMisuse) {
     const Collective barrier = Collective::barrier();
     const Ticket ticket = *channel.start(barrier);
     EXPECT_EQ(world.leave().message(),
-              fmt::format("rank {} leaves with 1 collectives that nobody "
-                          "waited for",
-                          world.rank()));
+              fmt::format(
+                  "rank {} leaves with 1 collectives that it did not wait for",
+                  world.rank()));
     expectOk(channel.wait(ticket));
     EXPECT_EQ(channel.wait(ticket).message(),
               fmt::format("nothing that was started has ticket {}: wait once "

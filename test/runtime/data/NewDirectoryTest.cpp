@@ -58,10 +58,9 @@ TEST(NewDirectory, SaysBeforehandThatItCannotBeMade) {
   std::ofstream(scratch / "file") << "text";
   for (const char *above : {"absent", "file"})
     EXPECT_EQ(checkNewDirectory(scratch / above + "/made").message(),
-              "'" + (scratch / above) +
-                  "/made' cannot be made: there is no "
-                  "directory '" +
-                  (scratch / above) + "'; make that first, or choose another");
+              "'" + (scratch / above) + "/made' cannot be made: directory '" +
+                  (scratch / above) +
+                  "' does not exist; create it first, or choose another");
   // Where not even root makes one.
   std::string message = checkNewDirectory("/proc/made").message();
   EXPECT_TRUE(message.starts_with("'/proc/made' cannot be made in '/proc': "))

@@ -121,11 +121,11 @@ std::vector<Case> cases() {
        "overflows 64 bits"},
       {"half a byte", entry("\"F4\"", "[3]", "[0,4]"), "whole bytes"},
       {"hole", entry(f32, "[0]", "[1,1]"), "the tensor before it ends at 0"},
-      {"reversed", entry(f32, "[1]", "[4,0]"), "lies at bytes 4 to 0"},
+      {"reversed", entry(f32, "[1]", "[4,0]"), "is at bytes 4 to 0"},
       {"overlap",
        R"({"a":)" + kEntry + R"(,"b":{"dtype":"F32","shape":[1],)" +
            R"("data_offsets":[2,6]}})",
-       "'b' lies at bytes 2 to 6"},
+       "'b' is at bytes 2 to 6"},
       {"bytes left over", "{}",
        "need 0 bytes after the header, but the file "
        "has 4"},

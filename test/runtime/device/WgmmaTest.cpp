@@ -271,7 +271,7 @@ TEST(MatrixDescriptor, RefusesLayoutsThatAreNotDocumented) {
             std::string::npos);
   EXPECT_NE(message(wide | 2, true, 64).find("32 bytes behind"),
             std::string::npos);
-  EXPECT_NE(message(wide, true, 96).find("96 rows lies in blocks of 64"),
+  EXPECT_NE(message(wide, true, 96).find("96 rows is stored in blocks of 64"),
             std::string::npos);
   EXPECT_NE(
       message(wide | std::uint64_t(1) << 49, false, 64).find("base offset 1"),

@@ -176,7 +176,7 @@ TEST(EmulatedDevice, TheSeedComesFromTheEnvironment) {
     ::setenv("TESSERA_EMU_SEED", wrong, 1);
     EXPECT_EQ(Runner(artifact, emulated()).message(),
               "TESSERA_EMU_SEED is '" + std::string(wrong) +
-                  "', which is no number of 64 bits");
+                  "'; expected an integer of at most 64 bits");
   }
   ::unsetenv("TESSERA_EMU_SEED");
 }

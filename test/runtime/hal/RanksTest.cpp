@@ -232,8 +232,8 @@ TEST(Ranks, RefusedWithoutAWorld) {
   ASSERT_TRUE(reader.ok()) << reader.message();
   const auto alone = hal::Session::open(*reader, optionsOf(1, nullptr));
   EXPECT_EQ(alone.message(),
-            "program 'step': has collectives and nobody to do them with: start "
-            "as many ranks as it was compiled for, as by mpirun");
+            "program 'step': has collectives but there is only one rank: start "
+            "as many ranks as it was compiled for, for example with mpirun");
   const auto beyond = hal::Session::open(*reader, optionsOf(3, nullptr));
   EXPECT_EQ(beyond.message(),
             "mesh.tsr: rank 3 is not among the 3 that it was compiled for");

@@ -92,7 +92,7 @@ TEST(Awq, RefusesWhatIsNotWhole) {
   };
   using ::testing::HasSubstr;
   EXPECT_THAT(problemOf([](Matrix &m) { m.hasZeros = false; }),
-              HasSubstr("has no zero points beside it"));
+              HasSubstr("lacks the zero points"));
   EXPECT_THAT(problemOf([](Matrix &m) { m.zeroShape = {3, 2}; }),
               HasSubstr("'x.qzeros'"));
   EXPECT_THAT(problemOf([](Matrix &m) { m.scaleShape = {1, 48}; }),

@@ -163,7 +163,7 @@ TEST(Float8Micropanels, SayWhatIsNoNumber) {
   nan.fill();
   nan.bytes[17 * 150 + 5] = 0xff;
   OneMatrix model(layout);
-  EXPECT_NE(nan.load(model).find("is no number at [17, 5]; the file is "
+  EXPECT_NE(nan.load(model).find("is NaN at [17, 5]; the file is "
                                  "damaged, give another copy of it"),
             std::string::npos);
   large.fill();

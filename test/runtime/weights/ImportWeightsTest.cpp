@@ -231,7 +231,7 @@ TEST(ImportWeights, ReadsShardedModels) {
   EXPECT_NE(index("model-00002-of-00002.safetensors",
                   "model-00002-of-00002.safetensors")
                 .message()
-                .find("does not hold it"),
+                .find("which does not have it"),
             std::string::npos);
   EXPECT_NE(index("absent.safetensors", "model-00002-of-00002.safetensors")
                 .message()
@@ -329,9 +329,8 @@ TEST(ImportWeights, RoundsFloatsOf8BitsAsTheBf16TheyAre) {
   alone.write(path);
   EXPECT_EQ(importWeights(directory.path, model).message(),
             "'x.weight' in '" + path +
-                "' is F8_E4M3 and has no 'x.weight_scale' or "
-                "'x.weight_scale_inv' beside it, without which it says "
-                "nothing; give a checkpoint that has them");
+                "' is F8_E4M3 and lacks its scales, 'x.weight_scale' or "
+                "'x.weight_scale_inv'; give a checkpoint that has them");
 }
 
 TEST(ImportWeights, Of8BitFloatsOnlyMatricesAreRead) {

@@ -44,8 +44,8 @@ bool CodePointSet::contains(uint32_t c) const {
   return after != sorted.begin() && std::prev(after)->second >= c;
 }
 
-/// All cased letters by what is common to their cases: the lower case of the
-/// upper case, which takes ſ and K to s and k as well.
+/// All cased characters by their case class: the lower case of the upper case,
+/// which maps ſ and K to s and k as well.
 static const std::multimap<uint32_t, uint32_t> &caseClasses() {
   static const std::multimap<uint32_t, uint32_t> classes = [] {
     std::multimap<uint32_t, uint32_t> byFold;

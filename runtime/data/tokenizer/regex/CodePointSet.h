@@ -29,7 +29,7 @@ public:
   bool contains(uint32_t c) const;
   bool empty() const { return sorted.empty(); }
   bool operator==(const CodePointSet &) const = default;
-  /// Ascending, without neighbours that touch.
+  /// Ascending and not adjacent.
   const std::vector<Range> &ranges() const { return sorted; }
 
 private:

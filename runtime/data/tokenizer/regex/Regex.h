@@ -3,10 +3,10 @@
 // of those the one that the order of alternatives and the greed of quantifiers
 // prefer.
 //
-// The automaton's states are lists of the places where a backtracking engine
-// could be, in the order in which it would try them (R. Cox, "Regular
-// Expression Matching in the Wild", 2010). All are made in advance, so that any
-// number of threads may share them.
+// The automaton's states are ordered lists of the positions in the pattern that
+// a backtracking engine would try (R. Cox, "Regular Expression Matching in the
+// Wild", 2010). All are built in advance, so that any number of threads may
+// share them.
 #pragma once
 #include "runtime/support/Status.h"
 
@@ -70,7 +70,7 @@ private:
   const Regex &regex;
   std::string_view text;
   size_t from = 0;
-  // Places (offset and state) from which no match is reached, kept every 64
+  // Pairs of offset and state from which no match is reached, kept every 64
   // bytes: a scan that runs far past the end of its match would otherwise be
   // repeated from each match (T. Reps, "Maximal-Munch Tokenization in Linear
   // Time", 1998).

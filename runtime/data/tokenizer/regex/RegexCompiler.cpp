@@ -190,10 +190,10 @@ void RegexCompiler::tabulateClasses(
   }
 }
 
-/// Appends the places that `from` leads to without a character, in the order
-/// of trying. Conditions on the next character are places themselves as long
-/// as it is not known, and are decided by it where `kind` tells. True where a
-/// match was among them, which no later place can beat.
+/// Appends the positions that are reachable from `from` without a character, in
+/// the order of trying. A condition on the next character is kept as a position
+/// until that character is known; `kind`, if set, decides it. Returns true if a
+/// match was among them, which no later position can beat.
 bool RegexCompiler::follow(uint32_t from, std::optional<uint32_t> kind,
                            List &out, std::vector<uint32_t> &marks,
                            uint32_t mark) {

@@ -16,7 +16,7 @@ struct RegexNode {
     Repeat,     // `children[0]`, `least` to `most` times
     FollowedBy, // takes nothing; the next character is in `set`, or the text
                 // ends and `orEnd`
-    Begin,      // takes nothing; nothing stands before it. Of ecma alone
+    Begin,      // takes nothing; only at the beginning (ECMA only)
   };
   static constexpr uint32_t unbounded = ~uint32_t{0};
 
@@ -37,8 +37,8 @@ RegexNode notFollowedBy(const CodePointSet &set);
 /// Whether it matches the empty text.
 bool mayBeEmpty(const RegexNode &node);
 
-/// Adds what may stand at the next place; false where more than one character
-/// would have to be looked at.
+/// Adds the characters that may come next; false if that depends on more than
+/// one character.
 bool collectNext(const RegexNode &node, CodePointSet &set, bool &end);
 
 } // namespace tessera::tokenizer

@@ -87,7 +87,7 @@ uint32_t RegexWords::hexadecimal() {
   }
   bool surrogate = value >= 0xD800 && value < 0xE000;
   if (count == 0 || (braces && !take("}")) || value >= invalidByte || surrogate)
-    wrong("a hexadecimal escape that is no character");
+    wrong("a hexadecimal escape that is not a character");
   return value;
 }
 

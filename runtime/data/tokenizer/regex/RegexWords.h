@@ -17,8 +17,8 @@ namespace tessera::tokenizer {
 /// ^ is an anchor, and $ is the end of the text alone.
 enum class RegexSyntax : uint8_t { oniguruma, ecma };
 
-/// Where a reader stands in a pattern, and what it takes from there; the first
-/// error counts, and nothing is seen behind it.
+/// A cursor in a pattern and what it consumes. Only the first error counts;
+/// reading ends there.
 class RegexWords {
 protected:
   RegexWords(std::string_view pattern, RegexSyntax syntax)
@@ -52,7 +52,7 @@ protected:
 
   /// The character at `at`, which it passes.
   uint32_t character();
-  /// What a backslash and this letter, which is passed, stand for.
+  /// The character of a backslash followed by `letter`, which is consumed.
   uint32_t escapedCharacter(char letter);
   /// The set of \s, \p{…} and their like after the backslash.
   std::optional<CodePointSet> namedSet(char letter);

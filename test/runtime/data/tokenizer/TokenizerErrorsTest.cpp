@@ -105,8 +105,8 @@ TEST(TokenizerErrors, Decoders) {
   EXPECT_EQ(sequence({strip, {{"type", "ByteLevel"}}}),
             "test.json: decoder \"ByteLevel\" after others is not supported");
   EXPECT_EQ(sequence({fuse, strip, strip}),
-            "test.json: the decoder Strip after Fuse may stand once and strip "
-            "only the start");
+            "test.json: the decoder Strip may follow Fuse only once, and only "
+            "with \"stop\": 0");
   strip.erase("stop");
   EXPECT_EQ(sequence({strip}),
             "test.json: the decoder Strip must have a \"content\", a \"start\" "
@@ -139,7 +139,7 @@ TEST(TokenizerErrors, OtherModels) {
   EXPECT_EQ(refuse({{"type", "Unigram"},
                     {"vocab", json::array({json::array({"a", 0.5})})}}),
             "test.json: the model's \"unk_id\" must be the id of a token, "
-            "which stands for what has none");
+            "which represents unknown characters");
   EXPECT_EQ(refuse({{"type", "Unigram"},
                     {"vocab", json::array({json::array({"a"})})}}),
             "test.json: entry 0 of the vocabulary must be a token and its "

@@ -116,7 +116,7 @@ Result cuDeviceGetName(char *name, int bytes, DeviceNumber) {
 Result cuDeviceGetAttribute(int *value, int attribute, DeviceNumber) {
   FAKE_ENTER(cuDeviceGetAttribute, kInitialized);
   switch (attribute) {
-  case kMultiprocessors:
+  case kMultiprocessorCount:
     *value = 108;
     return kSuccess;
   case kL2Bytes:
