@@ -58,7 +58,7 @@ Problem readFields(std::span<const FieldOf<Request>> fields, Endpoint endpoint,
     for (const FieldOf<Request> &field : fields)
       known |= field.name == member.name && isOf(field);
     if (!known)
-      return problem(oneLine(member.name), "the field {} is not served",
+      return problem(oneLine(member.name), "the field {} is not supported",
                      quote(member.name));
   }
   for (const FieldOf<Request> &field : fields) {

@@ -72,7 +72,7 @@ Problem checkMembers(std::string_view name, const JsonValue &message,
   std::string_view text;
   for (const JsonValue::Member &member : message.members())
     if (std::ranges::count(known, member.name) == 0 && !member.value.isNull())
-      return problem(name, "the field {} of a message is not served",
+      return problem(name, "the field {} of a message is not supported",
                      quote(member.name));
     else if (member.name != "content" && member.name != "tool_calls" &&
              member.name != "function_call" && !member.value.isNull() &&
@@ -111,7 +111,7 @@ Problem readOlderCall(std::string_view name, const JsonValue &message,
                          "function_call");
   for (const JsonValue::Member &member : call.members())
     if (std::ranges::count(known, member.name) == 0 && !member.value.isNull())
-      return problem(name, "the field {} of function_call is not served",
+      return problem(name, "the field {} of function_call is not supported",
                      quote(member.name));
   auto id = JsonValue::parse('"' + idOf(at) + '"', "id");
   size_t left = kMaxCallValues;
@@ -269,7 +269,7 @@ Problem checkItem(std::string_view name, const JsonValue &item,
                   std::span<const std::string_view> known) {
   for (const JsonValue::Member &member : item.members())
     if (std::ranges::count(known, member.name) == 0 && !member.value.isNull())
-      return problem(name, "the field {} of an item is not served",
+      return problem(name, "the field {} of an item is not supported",
                      quote(member.name));
   return std::nullopt;
 }

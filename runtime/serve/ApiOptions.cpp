@@ -145,7 +145,7 @@ Problem readStreamOptions(const Field &field, const JsonValue &value,
     if (readObfuscation(member, request))
       continue;
     if (member.name != "include_usage")
-      return problem(field.name, "the stream option {} is not served",
+      return problem(field.name, "the stream option {} is not supported",
                      quote(member.name));
     if (Problem found = readBool("stream_options.include_usage", member.value,
                                  request.includeUsage))
@@ -159,7 +159,7 @@ Problem readResponseStreamOptions(const Field &field, const JsonValue &value,
                                   ApiRequest &request) {
   for (const JsonValue::Member &member : value.members())
     if (!readObfuscation(member, request))
-      return problem(field.name, "the stream option {} is not served",
+      return problem(field.name, "the stream option {} is not supported",
                      quote(member.name));
   if (!value.isObject())
     return problem(field.name, "stream_options must be an object");

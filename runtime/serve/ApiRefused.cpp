@@ -25,14 +25,14 @@ Problem readEmpty(const Field &field, const JsonValue &value, ApiRequest &) {
       (value.isArray() && value.elements().empty()) ||
       (value.isObject() && value.members().empty()))
     return std::nullopt;
-  return problem(field.name, "{} is not served: {}", field.name, field.about);
+  return problem(field.name, "{} is not supported: {}", field.name, field.about);
 }
 
 Problem readZero(const Field &field, const JsonValue &value, ApiRequest &) {
   int64_t number = 1;
   if (getWhole(value, number) && number == 0)
     return std::nullopt;
-  return problem(field.name, "{} is not served: {}", field.name, field.about);
+  return problem(field.name, "{} is not supported: {}", field.name, field.about);
 }
 
 Problem readFalse(const Field &field, const JsonValue &value, ApiRequest &) {
@@ -49,7 +49,7 @@ Problem readBestOf(const Field &field, const JsonValue &value,
   int64_t best = -1;
   if (!getWhole(value, best) || (best != 0 && best != request.n))
     return problem(field.name,
-                   "best_of is not served; leave it out, or give it 0 or the "
+                   "best_of is not supported; leave it out, or give it 0 or the "
                    "value of n");
   return std::nullopt;
 }
@@ -166,7 +166,7 @@ Problem readInclude(const Field &field, const JsonValue &value, ApiRequest &) {
 }
 
 Problem refuseAny(const Field &field, const JsonValue &, ApiRequest &) {
-  return problem(field.name, "{} is not served: {}", field.name, field.about);
+  return problem(field.name, "{} is not supported: {}", field.name, field.about);
 }
 
 } // namespace tessera::serve

@@ -22,7 +22,7 @@ Problem checkMembers(std::string_view field, const JsonValue &value,
                      std::span<const std::string_view> known) {
   for (const JsonValue::Member &member : value.members())
     if (std::ranges::count(known, member.name) == 0 && !member.value.isNull())
-      return problem(field, "the field {} of {} is not served",
+      return problem(field, "the field {} of {} is not supported",
                      quote(member.name), field);
   return std::nullopt;
 }

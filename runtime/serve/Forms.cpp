@@ -1,7 +1,7 @@
 #include "runtime/serve/Forms.h"
 #include "runtime/infer/grammar/Gbnf.h"
 #include "runtime/infer/grammar/JsonSchema.h"
-#include "runtime/infer/grammar/TextForm.h"
+#include "runtime/infer/grammar/PlainTextGrammar.h"
 #include "runtime/serve/ApiFields.h"
 
 #include <algorithm>
@@ -224,7 +224,7 @@ Problem readTextFormat(const Field &field, const JsonValue &value,
     if (member.name == "format" || member.value.isNull())
       continue;
     if (member.name != "verbosity")
-      return problem(field.name, "text.{} is not served", oneLine(member.name));
+      return problem(field.name, "text.{} is not supported", oneLine(member.name));
     if (Problem found = readVerbosity(field, member.value, request))
       return found;
   }
@@ -258,7 +258,7 @@ Problem readStructuredOutputs(const Field &field, const JsonValue &value,
       continue;
     }
     if (std::ranges::count(kKinds, member.name) == 0)
-      return problem(field.name, "{} is not served", name);
+      return problem(field.name, "{} is not supported", name);
     if (Problem found = takeForm(
             field, name, parseTextForm(member.name, member.value), request))
       return found;

@@ -25,7 +25,7 @@ struct AnswerForm {
 
 /// Reads {"type": "json_object"} and {"type": "json_schema", "json_schema":
 /// {"name", "schema", …}}; null for {"type": "text"}. An error says what is
-/// wrong, or which keyword of a schema is not served.
+/// wrong, or which keyword of a schema is not supported.
 StatusOr<std::shared_ptr<const AnswerForm>>
 parseAnswerForm(const JsonValue &format);
 

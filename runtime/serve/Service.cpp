@@ -170,7 +170,7 @@ std::optional<ApiError> Service::prepareTools(ApiRequest &request) const {
   if ((request.mayCall() || hasCalls) && !format)
     return ApiError{400,
                     "the model's chat template knows no tools, or writes their "
-                    "calls in a way that is not served",
+                    "calls in a way that is not supported",
                     param, "not_supported"};
   if (!needsToolForm(request))
     return std::nullopt;

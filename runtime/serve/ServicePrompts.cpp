@@ -46,7 +46,7 @@ std::optional<ApiError> Service::makeTokens(const PromptInput &prompt,
     fill = fillInTokens(tokenizer);
   if (!request.suffix.empty() && !fill)
     return ApiError{400,
-                    "suffix is not served: the model's tokenizer has no tokens "
+                    "suffix is not supported: the model's tokenizer has no tokens "
                     "around gaps; leave it out",
                     "suffix", "not_supported"};
   if (const auto *tokens = std::get_if<std::vector<int32_t>>(&prompt)) {
@@ -63,7 +63,7 @@ std::optional<ApiError> Service::makeTokens(const PromptInput &prompt,
           echoOf(text, to.tokens, request.suffix.empty() ? nullptr : &*fill);
       if (!echo)
         return ApiError{400,
-                        "echo is not served of this prompt: framed by the "
+                        "echo is not supported of this prompt: framed by the "
                         "tokenizer its tokens are others; give the prompt as "
                         "tokens",
                         "echo", "not_supported"};

@@ -96,7 +96,7 @@ Answered updateChat(std::string_view body, KeptAnswer &kept,
   const auto &object = std::get<JsonValue>(root);
   for (const JsonValue::Member &member : object.members())
     if (member.name != "metadata")
-      return problem(oneLine(member.name), "the field {} is not served",
+      return problem(oneLine(member.name), "the field {} is not supported",
                      quote(member.name));
   if (object.members().empty())
     return problem("metadata", "metadata is missing");

@@ -156,7 +156,7 @@ std::variant<StoredQuery, ApiError> parseQuery(RouteId route,
       return (field.routes & bitOf(route)) != 0 && isName(name, field, inside);
     });
     if (found == std::end(kFields))
-      return problem(oneLine(name), "the parameter {} is not served",
+      return problem(oneLine(name), "the parameter {} is not supported",
                      quote(name));
     if (Problem wrong = found->read(*found, inside, value, to))
       return *wrong;

@@ -303,7 +303,7 @@ def refused(client):
          lambda: create(model="minilm", input=[])),
         (openai.BadRequestError, "outside the vocabulary",
          lambda: create(model="minilm", input=[[9999]])),
-        (openai.BadRequestError, "'embedding_types' is not served",
+        (openai.BadRequestError, "'embedding_types' is not supported",
          lambda: create(model="minilm", input="a",
                         extra_body={"embedding_types": ["int8"]})),
         (openai.BadRequestError, "generates none",

@@ -45,7 +45,7 @@ REFUSED = [
     ("test_models.py::*_delete*", 405, "this path takes GET",
      "what is served is not a client's to delete"),
     ("test_responses.py::*create_with_all_params*", 400,
-     "conversation is not served",
+     "conversation is not supported",
      "a conversation beside a response before, which OpenAI refuses too, and a "
      "prompt that the server should keep"),
     ("chat/test_completions.py::*create_with_all_params*", 400,

@@ -141,7 +141,7 @@ def refused(client, name):
     for part, fields in (
         ("tool_choice needs tools", {"tool_choice": "required"}),
         ("no tool with the name 'other'", {"tools": tools, "tool_choice": {"type": "function", "function": {"name": "other"}}}),
-        ('the parameters of f: #/properties/a: the keyword "uniqueItems" is not served', {"tools": [unserved], "tool_choice": "required"}),
+        ('the parameters of f: #/properties/a: the keyword "uniqueItems" is not supported', {"tools": [unserved], "tool_choice": "required"}),
         ("leave out response_format or tools", {"tools": tools, "response_format": {"type": "json_object"}}),
         ("two tools with the name clock", {"tools": [tools[1], tools[1]]}),
         ("must have a name of up to 64", {"tools": [{"type": "function", "function": {"name": "a b"}}]}),

@@ -381,7 +381,7 @@ def exact_forms(server):
             ({"structured_outputs": {"grammar": "root ::= root \"a\" |"}}, "structured_outputs", "begins with itself"),
             ({"ebnf": "root ::= a"}, "ebnf", "line 1, column 10"), ({"grammar": "(" * 60_000}, "grammar", "line 1, column 1"),
             ({"structured_outputs": {"choice": []}}, "structured_outputs", "1 to 20000"),
-            ({"structured_outputs": {"structural_tag": "a"}}, "structured_outputs", "structural_tag is not served"),
+            ({"structured_outputs": {"structural_tag": "a"}}, "structured_outputs", "structural_tag is not supported"),
             ({"structured_outputs": {"regex": "a", "choice": ["a"]}}, "structured_outputs",
              "structured_outputs.regex and structured_outputs.choice both ask for a form"),
             ({"structured_outputs": {"regex": "a", "disable_any_whitespace": True}}, "structured_outputs",

@@ -22,13 +22,13 @@ bool matches(const Grammar &grammar, std::string_view text) {
   Matcher matcher(grammar);
   Reached reached = matcher.start();
   for (char byte : text)
-    reached = matcher.step(reached.places, uint8_t(byte));
+    reached = matcher.step(reached.positions, uint8_t(byte));
   return reached.ends;
 }
 
 TEST(JsonSchema, SaysWhatItDoesNotServe) {
   EXPECT_EQ(problem(R"({"type": "array", "uniqueItems": true})"),
-            "#: the keyword \"uniqueItems\" is not served");
+            "#: the keyword \"uniqueItems\" is not supported");
   EXPECT_EQ(problem(R"({"properties": {"a": {"properties": {"b": 3}}}})"),
             "#/properties/a/properties/b: a schema must be an object or true");
   EXPECT_EQ(problem(R"({"type": "text"})"),
@@ -36,7 +36,7 @@ TEST(JsonSchema, SaysWhatItDoesNotServe) {
   EXPECT_EQ(problem(R"({"properties": {}, "required": ["a"]})"),
             "#: \"required\" names \"a\", which is none of \"properties\"");
   EXPECT_EQ(problem(R"({"anyOf": [{"type": "null"}], "type": "null"})"),
-            "#: \"type\" beside \"anyOf\" is not served");
+            "#: \"type\" beside \"anyOf\" is not supported");
   EXPECT_EQ(problem(R"({"$ref": "#/$defs/a"})"),
             "#: \"$ref\" points to \"#/$defs/a\", where nothing is");
   EXPECT_EQ(problem(R"({"$ref": "https://example.org/a.json"})"),
@@ -180,7 +180,7 @@ TEST(JsonSchema, PatternsMatchAnywhereButForAnchors) {
 TEST(JsonSchema, SaysWhatItDoesNotServeOfPatterns) {
   EXPECT_EQ(problem(R"({"pattern": 1})"), "#: \"pattern\" must be a text");
   EXPECT_EQ(problem(R"({"pattern": "a", "maxLength": 3})"),
-            "#: \"maxLength\" beside \"pattern\" is not served");
+            "#: \"maxLength\" beside \"pattern\" is not supported");
   EXPECT_EQ(problem(R"({"pattern": "a(^b)c"
 })"),
             "#: the pattern 'a(^b)c' has lookahead, or an anchor that is not "
@@ -253,7 +253,7 @@ TEST(Frames, ReferToTheirOwnSchemas) {
   auto bad = JsonValue::parse(R"({"not": {}})", "bad");
   const SchemaFrame wrong[] = {{"a: ", "", &*bad, ""}};
   EXPECT_EQ(grammarOfFrames(wrong, {"[", "", "]"}).message(),
-            "a: #: the keyword \"not\" is not served");
+            "a: #: the keyword \"not\" is not supported");
   EXPECT_FALSE(grammarOfFrames(frames, {"", "", "", true}).ok());
 }
 

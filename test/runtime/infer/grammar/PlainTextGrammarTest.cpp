@@ -1,5 +1,5 @@
 // Forms that are no JSON: what they allow, and what is said of wrong ones.
-#include "runtime/infer/grammar/TextForm.h"
+#include "runtime/infer/grammar/PlainTextGrammar.h"
 #include "runtime/infer/grammar/Gbnf.h"
 #include "runtime/infer/grammar/Matcher.h"
 
@@ -13,7 +13,7 @@ bool matches(const Grammar &grammar, std::string_view text) {
   Matcher matcher(grammar);
   Reached reached = matcher.start();
   for (char byte : text)
-    reached = matcher.step(reached.places, uint8_t(byte));
+    reached = matcher.step(reached.positions, uint8_t(byte));
   EXPECT_FALSE(matcher.overflowed()) << text;
   return reached.ends;
 }
@@ -108,7 +108,7 @@ TEST(RegexForm, IsBoundedInStatesAndTime) {
     return std::string(grammarOfRegex(pattern).message());
   };
   EXPECT_EQ(problem(std::string(60'000, '(')),
-            "the pattern has 60000 bytes, at most 4096 are served");
+            "the pattern has 60000 bytes, at most 4096 are supported");
   EXPECT_NE(problem(std::string(4000, '(')).find("nested too deeply"),
             std::string::npos);
   EXPECT_EQ(problem("((a{1000}){1000}){1000}"),
@@ -247,8 +247,8 @@ TEST(Gbnf, SaysWhereItIsWrong) {
       {"root ::= \"a\"{2", "line 1, column 15: a } is missing"},
       {"root ::= \"a\"{99999999999999999999}",
        "line 1, column 14: more than 131072 repetitions"},
-      {"root ::= <think>", "line 1, column 10: tokens are not served"},
-      {"root ::= !<[1]>", "line 1, column 10: tokens are not served"},
+      {"root ::= <think>", "line 1, column 10: tokens are not supported"},
+      {"root ::= !<[1]>", "line 1, column 10: tokens are not supported"},
       {"root ::= /a/", "line 1, column 10: no text, class, group or name of a "
                        "rule"},
       {R"(root ::= "\q")",
@@ -289,7 +289,7 @@ TEST(Gbnf, IsBoundedInStatesAndTime) {
   EXPECT_EQ(grammarOfGbnf("root ::= " + std::string(60'000, '(')).message(),
             "line 1, column 110: groups nested too deeply");
   EXPECT_EQ(grammarOfGbnf(std::string(200'000, ' ')).message(),
-            "the grammar has 200000 bytes, at most 131072 are served");
+            "the grammar has 200000 bytes, at most 131072 are supported");
   // Copies of copies are a sum, not a product.
   auto nested = grammarOfGbnf("root ::= (((\"a\"{1000}){1000}){1000})?");
   ASSERT_TRUE(nested.ok()) << nested.message();
@@ -323,7 +323,7 @@ TEST(Gbnf, HasManyAlternatives) {
 }
 
 // As decoders need it that drop a text's first space.
-TEST(TextForm, MayBeginWithASpace) {
+TEST(PlainTextGrammar, MayBeginWithASpace) {
   auto regex = grammarOfRegex("a*");
   auto rules = grammarOfGbnf("root ::= \"a\" root | \" \"");
   auto nothing = grammarOfChoice({""});
