@@ -297,7 +297,7 @@ def refused(client):
          lambda: create(model="other", input="a")),
         (openai.BadRequestError, "not made to be cut",
          lambda: create(model="minilm", input="a", dimensions=32)),
-        (openai.BadRequestError, "input 1: a text of 302 tokens",
+        (openai.BadRequestError, "input 1: a sequence of 302 tokens",
          lambda: create(model="minilm", input=["a", long])),
         (openai.BadRequestError, "and not empty",
          lambda: create(model="minilm", input=[])),

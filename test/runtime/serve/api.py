@@ -94,7 +94,7 @@ def encoder():
         status, made = server.post("/v1/embeddings", input=[tokens, [7]])
         expect([each["embedding"] for each in made["data"]], [[12, 14], [7, 0]])
         # The advice is about what is wrong.
-        for wrong, says, advised in (([[1] * 65], "input 0: a text of 65 tokens", True), (["a", "b" * 65], "input 1: a text of", True),
+        for wrong, says, advised in (([[1] * 65], "input 0: a sequence of 65 tokens", True), (["a", "b" * 65], "input 1: a sequence of", True),
                                      ([[256]], "", False), ([[257]], "input 0: token 257 is outside the vocabulary of 257", False)):
             status, answer = server.post("/v1/embeddings", input=wrong)
             text = answer["error"]["message"] if status == 400 else ""
