@@ -282,7 +282,7 @@ constexpr Field kFields[] = {
     {"audio", kChat, readAudio, R"({"type": "object"})", 0, 0,
      "how sounds are to be, of which there are none: modalities are text"},
     {"web_search_options", kChat, refuseAny, kNever, 0, 0,
-     "the server has no moderation"},
+     "the server does not search the web"},
     {"previous_response_id", kResponses, readPrevious,
      R"({"type": "string", "minLength": 1})", 0, 0,
      "of a stored response, whose input and output come before"},
