@@ -21,9 +21,9 @@ promptTokens(const TextModel &model, const tokenizer::Tokenizer &tokenizer,
     if (!start && options.startToken)
       start = uint32_t(*options.startToken);
     if (!start)
-      return Status::error("the prompt is empty, and neither the tokenizer nor "
-                           "the model has a token that begins a text; give a "
-                           "prompt");
+      return Status::error(
+          "the prompt is empty, and neither the tokenizer nor "
+          "the model has a beginning-of-sequence token; give a prompt");
     ids.push_back(*start);
   }
   int64_t vocab = model.vocab;

@@ -280,7 +280,7 @@ constexpr Field kFields[] = {
              "type": {"const": "text"}, "text": {"type": "string"}}}}]}}})",
      0, 0, "a hint that would make the same answer faster, and is not used"},
     {"audio", kChat, readAudio, R"({"type": "object"})", 0, 0,
-     "how sounds are to be, of which there are none: modalities are text"},
+     "settings of audio output, which is not supported"},
     {"web_search_options", kChat, refuseAny, kNever, 0, 0,
      "the server does not search the web"},
     {"previous_response_id", kResponses, readPrevious,

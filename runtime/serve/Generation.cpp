@@ -127,8 +127,8 @@ void Service::Generation::take(Delta delta) {
     finish();
 }
 
-/// Nine alphanumeric characters: templates of Mistral's models expect ids of nine
-/// characters.
+/// Nine alphanumeric characters: templates of Mistral's models expect ids of
+/// nine characters.
 static std::string newCallId() {
   static constexpr std::string_view digits =
       "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
