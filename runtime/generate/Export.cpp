@@ -42,7 +42,7 @@ StatusOr<Chosen> chooseCheckpoint(const RunPath &place, const TextSink &note) {
 
 //===--- weights ----------------------------------------------------------===//
 
-/// Elements of `from` as those of `to`; false if one does not fit.
+/// Converts the elements of `from` to the type of `to`; false if one overflows.
 bool convert(std::span<const std::byte> in, Type from, Type to,
              std::vector<std::byte> &out) {
   size_t width = safetensorsBits(from) / 8, toWidth = safetensorsBits(to) / 8;
@@ -88,7 +88,7 @@ bool isConvertible(Type type) {
   return type == Type::f32 || type == Type::bf16 || type == Type::f16;
 }
 
-/// The tensors of the file as they are to be written.
+/// The tensors of the file in the type to write.
 StatusOr<std::vector<SafetensorsTensor>> tensorsOf(const SafetensorsFile &file,
                                                    std::optional<Type> type) {
   std::vector<SafetensorsTensor> tensors;
@@ -125,7 +125,7 @@ std::string_view dtypeName(Type type) {
   }
 }
 
-/// The type of most elements: routers may be in another.
+/// The type of most elements; routers may have another.
 Type mainType(const std::vector<SafetensorsTensor> &tensors) {
   std::map<Type, uint64_t> bytes;
   for (const SafetensorsTensor &tensor : tensors)
@@ -135,8 +135,8 @@ Type mainType(const std::vector<SafetensorsTensor> &tensors) {
   return most == bytes.end() ? Type::f32 : most->first;
 }
 
-/// Texts of the small files; what a run's config leaves open is the
-/// tokenizer's end of a document.
+/// Contents of the small files. Where the run's config has no end-of-sequence
+/// token, it is the tokenizer's end-of-document token.
 struct SmallFiles {
   std::string config, generation, tokenizerConfig;
 };
@@ -144,7 +144,7 @@ struct SmallFiles {
 StatusOr<SmallFiles> smallFiles(const std::string &modelConfig, Type type,
                                 const tokenizer::Tokenizer &tokenizer) {
   if (!parseShallowJson(modelConfig).is_object())
-    return Status::error("the checkpoint's config.json is no object");
+    return Status::error("the checkpoint's config.json must be a JSON object");
   Json config = Json::parse(modelConfig);
   for (const char *key : {"dtype", "torch_dtype"})
     if (type == Type::f64)
@@ -186,19 +186,19 @@ StatusOr<std::string> exportRun(const RunPath &place,
   auto tensors = tensorsOf(*file, type);
   if (!tensors.ok())
     return tensors.status();
-  auto texts =
+  auto small =
       smallFiles(chosen->manifest.modelConfig, mainType(*tensors), *tokenizer);
-  if (!texts.ok())
-    return texts.status();
+  if (!small.ok())
+    return small.status();
   auto words = readFile(place.run + "/" + kTokenizerFile, size_t(512) << 20);
   if (!words.ok())
     return words.status();
   Status status =
       makeNewDirectory(directory, [&](const std::string &folder) -> Status {
         for (auto [name, text] :
-             {std::pair("config.json", &texts->config),
-              std::pair("generation_config.json", &texts->generation),
-              std::pair("tokenizer_config.json", &texts->tokenizerConfig),
+             {std::pair("config.json", &small->config),
+              std::pair("generation_config.json", &small->generation),
+              std::pair("tokenizer_config.json", &small->tokenizerConfig),
               std::pair("tokenizer.json", &*words)})
           TESSERA_RETURN_IF_ERROR(writeNewFile(folder + "/" + name, *text));
         return writeNewSafetensors(folder + "/model.safetensors",

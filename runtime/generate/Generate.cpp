@@ -21,9 +21,9 @@ promptTokens(const TextModel &model, const tokenizer::Tokenizer &tokenizer,
     if (!start && options.startToken)
       start = uint32_t(*options.startToken);
     if (!start)
-      return Status::error("the prompt is empty, and neither the tokenizer nor "
-                           "the model has a token that begins a text; give a "
-                           "prompt");
+      return Status::error(
+          "the prompt is empty, and neither the tokenizer nor "
+          "the model has a beginning-of-sequence token; give a prompt");
     ids.push_back(*start);
   }
   int64_t vocab = model.vocab;
@@ -39,8 +39,8 @@ promptTokens(const TextModel &model, const tokenizer::Tokenizer &tokenizer,
   return tokens;
 }
 
-/// Logits of the token after `tokens`, of which the last T are seen. What
-/// stands right of them is padding that a causal model does not look at.
+/// Logits of the token after `tokens`, of which the model reads the last T. The
+/// tokens right of them are padding, which a causal model ignores.
 StatusOr<std::span<const float>> nextLogits(TrainModel &model,
                                             std::span<const int32_t> tokens,
                                             std::vector<int32_t> &window) {
@@ -72,10 +72,10 @@ TextModel scoringModel(TrainModel &model) {
 
 namespace {
 
-/// What is read again when the context is full.
+/// Tokens that are read again when the context is full.
 int64_t halfOf(int64_t context) { return std::max<int64_t>(context / 2, 1); }
 
-/// One sequence, and how much of the text it has seen.
+/// One sequence of the decoder, and how many tokens it has read.
 class DecodedText {
 public:
   explicit DecodedText(Decoder &decoder) : decoder(decoder) {}
@@ -133,7 +133,7 @@ TextModel decodingModel(Decoder &decoder) {
       }};
 }
 
-/// The token after `text`, chosen by the model where it can.
+/// The token after `text`, sampled by the model where it can.
 static StatusOr<int32_t> nextToken(const TextModel &model,
                                    std::span<const int32_t> text,
                                    Sampler &sampler, int64_t choices,
@@ -148,7 +148,7 @@ static StatusOr<int32_t> nextToken(const TextModel &model,
 
 namespace {
 
-/// A text while it is generated.
+/// The output while it is generated.
 class Generation {
 public:
   Generation(const TextModel &model, const tokenizer::Tokenizer &tokenizer,
@@ -187,9 +187,9 @@ private:
   const TextSink &sink;
   Sampler sampler;
   tokenizer::StreamDecoder decoder;
-  std::vector<int32_t> tokens; ///< the prompt's and the generated
+  std::vector<int32_t> tokens; ///< prompt and generated tokens
   std::vector<int32_t> ends;
-  /// A vocabulary padded beyond the tokenizer's has tokens without text.
+  /// A vocabulary padded beyond the tokenizer's has ids without a token.
   int64_t choices;
   GenerateResult result;
 };
@@ -217,7 +217,8 @@ Status Generation::addToken() {
     TESSERA_RETURN_IF_ERROR(options.guide->accept(*token));
     result.ended = options.guide->isComplete();
   }
-  // What ends a text is none of it, whether tokenizer.json calls it special.
+  // A token that ends the output is not part of it, special in tokenizer.json
+  // or not.
   if (!isEnd || !result.ended)
     tell(decoder.push(uint32_t(*token)));
   return Status::success();

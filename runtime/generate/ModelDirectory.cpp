@@ -79,8 +79,8 @@ StatusOr<JsonValue> parseObject(std::string_view text,
   return value;
 }
 
-/// What else the reference's generation_config.json may ask for, with the
-/// value that asks for nothing.
+/// Other options of the reference's generation_config.json, with the values
+/// that disable them.
 struct OtherKey {
   std::string_view name;
   double neutral;
@@ -129,7 +129,7 @@ static bool isModelDirectory(const fs::path &path) {
          !fs::exists(path / "manifest.json", code);
 }
 
-/// Where the hub's client keeps models; empty where nothing says.
+/// Where the hub's client caches models; empty if no variable says.
 static fs::path hubCache() {
   auto variable = [](const char *name) -> fs::path {
     const char *value = std::getenv(name);
@@ -145,7 +145,7 @@ static fs::path hubCache() {
   return home.empty() ? home : home / ".cache/huggingface/hub";
 }
 
-/// One part of a name or of a path, and none that leads elsewhere.
+/// A single path component that does not leave its folder.
 static bool isPlainName(std::string_view name) {
   return !name.empty() && name.front() != '.' &&
          name.find_first_not_of("abcdefghijklmnopqrstuvwxyz"

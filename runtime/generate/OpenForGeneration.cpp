@@ -1,5 +1,5 @@
-// Models that generate: of runs, whose checkpoints are found, and of Hugging
-// Face directories.
+// Opens models for generation: from runs, with their checkpoints, and from
+// Hugging Face directories.
 #include "runtime/generate/Generate.h"
 #include "runtime/train/Checkpoint.h"
 #include "runtime/train/RunDirectory.h"
@@ -59,9 +59,9 @@ StatusOr<std::string> loadWeights(const RunPath &place, TrainModel &model,
   return newest->name;
 }
 
-/// That `run`, a run directory, has not that checkpoint.
+/// The error of a run directory without that checkpoint.
 Status missingCheckpoint(const std::string &run, const std::string &name) {
-  constexpr std::size_t kShown = 8; // a line is to be read
+  constexpr std::size_t kShown = 8; // keeps the line short
   auto names = listCheckpoints(run);
   if (!names.ok())
     return names.status();
@@ -77,7 +77,7 @@ Status missingCheckpoint(const std::string &run, const std::string &name) {
                        list);
 }
 
-/// Whether the weights were kept, and are in the model now.
+/// Loads cached weights; false if there are none.
 bool loadKept(const std::string &directory, WeightsCache &cache,
               TrainModel &model) {
   if (!cache.reads && !cache.writes)
@@ -160,9 +160,8 @@ StatusOr<std::unique_ptr<SessionModel>>
 openModelDirectory(const std::string &directory,
                    const GenerateOptions &options) {
   if (options.weights && options.factors)
-    return Status::error("weights that are multiplied with factors are "
-                         "nobody else's: they are neither kept nor taken from "
-                         "what is kept");
+    return Status::error("weights that are multiplied with factors cannot use "
+                         "the weight cache");
   auto model = openForGeneration(options.program, options);
   if (!model.ok())
     return model;
@@ -180,14 +179,14 @@ openModelDirectory(const std::string &directory,
 //===--- models in one file -----------------------------------------------===//
 
 StatusOr<std::unique_ptr<SessionModel>>
-openPackagedModel(const PackagedModel &shipped,
+openPackagedModel(const PackagedModel &package,
                   const GenerateOptions &options) {
   GenerateOptions own = options;
-  own.program = shipped.path();
+  own.program = package.path();
   auto model = openForGeneration(own.program, own);
   if (!model.ok())
     return model;
-  TESSERA_RETURN_IF_ERROR(shipped.load(**model));
+  TESSERA_RETURN_IF_ERROR(package.load(**model));
   endPhase(options.phases, "weights");
   return model;
 }

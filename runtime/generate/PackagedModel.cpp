@@ -15,7 +15,7 @@ namespace {
 constexpr std::string_view kAdvice = "copy or compile it again";
 constexpr std::size_t kMostFiles = 64;
 
-/// Of damage, and not of a full memory or a missing permission.
+/// Adds advice to errors of damage, not to those of memory or permissions.
 Status advised(Status status) {
   const std::string &text = status.message();
   if (!text.ends_with("is damaged") && !text.ends_with("is too short"))
@@ -27,7 +27,7 @@ std::string hexHash(std::string_view text) {
   return fmt::format("{:016x}", hash64(std::as_bytes(std::span(text))));
 }
 
-/// Of a state, the bytes from its first parameter to its last.
+/// The bytes of a state from its first parameter to its last.
 struct ParameterRange {
   uint64_t begin = UINT64_MAX, end = 0;
   void add(uint64_t offset, uint64_t bytes) {
@@ -45,7 +45,7 @@ ParameterRange parametersOf(const artifact::Share &share) {
   return range;
 }
 
-/// Whether the programs behind the weights are those they were made for.
+/// Whether the programs at the end of the file are those of the weights.
 Status checkProgram(const std::string &path, const ImageHead &head) {
   auto program = ArtifactReader::open(path);
   if (!program.ok())
@@ -79,7 +79,7 @@ public:
       auto known = stateTensorOf(*tensor);
       if (!known.ok())
         return known.status();
-      model->places[known->name] =
+      model->memoryOf[known->name] =
           memory.subspan(tensor->offset() - begin, tensor->bytes());
       model->tensors.push_back(known.take());
     }
@@ -89,7 +89,7 @@ public:
   std::string_view rebuildCommand() const override { return rebuild; }
   const std::vector<StateTensor> &state() const override { return tensors; }
   std::span<std::byte> stateInMemory(const StateTensor &tensor) override {
-    return places.at(tensor.name);
+    return memoryOf.at(tensor.name);
   }
   Status readState(const StateTensor &tensor, uint64_t offset,
                    std::span<std::byte> out) override {
@@ -106,7 +106,7 @@ public:
 private:
   std::string rebuild;
   std::vector<StateTensor> tensors;
-  std::map<std::string, std::span<std::byte>> places;
+  std::map<std::string, std::span<std::byte>> memoryOf;
 };
 
 } // namespace
@@ -118,7 +118,7 @@ StatusOr<ModelFiles::Texts> PackagedModel::readTexts(std::string_view key,
   auto object = JsonValue::parse(key, "key");
   if (!object.ok())
     return Status::error("is damaged: {}", object.message());
-  ModelFiles::Texts texts;
+  ModelFiles::Texts found;
   const auto &files = (*object)["files"].members();
   if (files.size() > kMostFiles)
     return Status::error("has {} files, which no model has", files.size());
@@ -134,10 +134,10 @@ StatusOr<ModelFiles::Texts> PackagedModel::readTexts(std::string_view key,
     if (hexHash(text) != hash)
       return Status::error("has a damaged {}; {}", quote(name), kAdvice);
     left -= size;
-    if (!texts.emplace(name, text).second || quote(name) != '\'' + name + '\'')
+    if (!found.emplace(name, text).second || quote(name) != '\'' + name + '\'')
       return Status::error("has a file {}, which no model has", quote(name));
   }
-  return texts;
+  return found;
 }
 
 StatusOr<PackagedModel> PackagedModel::open(const std::string &path) {
@@ -147,12 +147,12 @@ StatusOr<PackagedModel> PackagedModel::open(const std::string &path) {
   auto file = MappedFile::open(path);
   if (!file.ok())
     return file.status();
-  auto texts = readTexts(head->key, file->text());
-  if (!texts.ok())
-    return Status::error("'{}' {}", path, texts.message());
+  auto files = readTexts(head->key, file->text());
+  if (!files.ok())
+    return Status::error("'{}' {}", path, files.message());
   TESSERA_RETURN_IF_ERROR(checkProgram(path, *head));
   PackagedModel model(path, head.take());
-  model.texts = ModelFiles(path, texts.take());
+  model.modelFiles = ModelFiles(path, files.take());
   return model;
 }
 
@@ -170,7 +170,7 @@ Status PackagedModel::load(SessionModel &model) const {
   else
     status = copyTo(model.get(), range.begin);
   if (!status.ok() && status.message().empty())
-    return Status::error("'{}' is not there any more", file);
+    return Status::error("'{}' no longer exists", file);
   return status.ok() ? status : advised(status);
 }
 

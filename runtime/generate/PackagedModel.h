@@ -1,13 +1,14 @@
-// A model in one file, which `tessera compile DIR --mode infer -o FILE` makes
-// and `tessera generate`, `chat`, `embed` and `serve` take: programs, weights
-// as the programs have them in memory, and the texts that came with them.
+// A packaged model: one file with programs, weights as the programs have them
+// in memory, and the small files of the model's folder. `tessera compile DIR
+// --mode infer -o FILE` writes it; `tessera generate`, `chat`, `embed` and
+// `serve` open it.
 //
 //   0   an image of the weights (WeightsImage.h); its key is the JSON object
 //       {"program": hash, "files": {"config.json": {"offset", "bytes",
 //       "hash"}}}
 //   …   the files' bytes, hash: XXH3-64 in hex
-//   …   the artifact and its footer (AppendedArtifact.h), so that the file is
-//       an artifact to whoever asks for no more
+//   …   the artifact and its footer (AppendedArtifact.h), so that the
+//       file can also be opened as an artifact
 #pragma once
 #include "runtime/support/ModelFiles.h"
 #include "runtime/train/SessionModel.h"
@@ -17,59 +18,59 @@
 
 namespace tessera {
 
-/// Bytes of all texts together, at most.
+/// Most bytes of all small files together.
 inline constexpr int64_t kMostShippedTextBytes = int64_t(512) << 20;
 
 class PackagedModel {
 public:
-  /// Whether the file begins as such files do.
+  /// Whether the file begins like a packaged model.
   static bool isOne(const std::string &path) { return isImage(path); }
-  /// Proves all but the weights, which load() does. An error is one line.
+  /// Checks all but the weights, which load() checks. An error is one line.
   static StatusOr<PackagedModel> open(const std::string &path);
 
   const std::string &path() const { return file; }
-  const ModelFiles &files() const { return texts; }
+  const ModelFiles &files() const { return modelFiles; }
   uint64_t weightBytes() const { return head.bytes; }
 
-  /// The texts of a file of these `bytes` whose image has that key; errors go
-  /// on after its name.
+  /// The small files in the `bytes` of a file whose image has that key. Errors
+  /// continue a sentence that begins with its name.
   static StatusOr<ModelFiles::Texts> readTexts(std::string_view key,
                                                std::string_view bytes);
 
-  /// Fills the parameters of a model that was opened from this file: by
-  /// mapping them where they are in memory as the file has them.
+  /// Fills the parameters of a model that was opened from this file: by mapping
+  /// them where their layout in memory is that of the file.
   Status load(SessionModel &model) const;
 
 private:
-  /// The same by way of copies, for memory that is a device's; `begin`: of the
-  /// parameters in the state.
+  /// The same by copying, for device memory; `begin`: offset of the parameters
+  /// in the state.
   Status copyTo(hal::Session &session, uint64_t begin) const;
   PackagedModel(std::string path, ImageHead head)
-      : file(std::move(path)), head(std::move(head)), texts(file) {}
+      : file(std::move(path)), head(std::move(head)), modelFiles(file) {}
 
   std::string file;
   ImageHead head;
-  ModelFiles texts;
+  ModelFiles modelFiles;
 };
 
-/// What of a tensor is in a chunk of the state.
+/// The bytes of a tensor in a chunk of the state.
 struct TensorPiece {
   std::string_view name;
   uint64_t inTensor, inChunk, bytes;
 };
-/// Of the parameters, what bytes [offset, offset + bytes) of the state have.
+/// The parameters' bytes in [offset, offset + bytes) of the state.
 std::vector<TensorPiece> piecesOf(std::span<const hal::TensorInfo> state,
                                   uint64_t offset, uint64_t bytes);
 
-/// Of what such a file is made.
+/// The inputs of a packaged model.
 struct ShippedParts {
   std::string program;    ///< a .tsr file of programs for one device
-  std::string checkpoint; ///< whose tensors are just the programs' parameters
+  std::string checkpoint; ///< its tensors are exactly the programs' parameters
   ModelFiles::Texts files;
 };
 
-/// Writes the file, whole or not at all. Weights are converted and rounded
-/// where the file has them.
+/// Writes the file, complete or not at all. Weights are converted and rounded
+/// in the mapped file.
 Status writePackagedModel(const std::string &path, const ShippedParts &parts);
 
 } // namespace tessera

@@ -31,7 +31,8 @@ Status notForInference(const hal::Session &session, std::string_view what) {
       what, session.artifact().rebuild_command()->string_view());
 }
 
-/// The bits of what the sampling allows of `vocab` tokens; all are set before.
+/// Writes the bits of the tokens that the sampling allows, of `vocab` tokens;
+/// all are set before.
 void writeAllowed(const TokenSampling &sampling, int64_t vocab,
                   std::span<int32_t> words) {
   std::span runs(reinterpret_cast<uint32_t *>(words.data()), words.size());
@@ -39,7 +40,7 @@ void writeAllowed(const TokenSampling &sampling, int64_t vocab,
     return sampling.allowed->writeRuns(runs);
   if (sampling.choices == vocab)
     return;
-  // Run r has tokens from r × (number of words) on.
+  // Run r starts at token r × (number of words).
   for (size_t run = 0; run < 32; ++run) {
     size_t first = std::min(run * runs.size(), size_t(sampling.choices));
     size_t count = std::min(runs.size(), size_t(sampling.choices) - first);
@@ -91,14 +92,14 @@ Status DecodePrograms::readShape() {
       else if (tensor.name == "changed")
         sizes.changes = tensor.shape[1];
     }
-  // The table's bytes and the logits' are in the artifact's arena, proven by
-  // its reader; what is multiplied here stays far below 2^63.
+  // The artifact's reader has checked that the block table and the logits fit
+  // its arena, so the products below stay far under 2^63.
   if (sizes.vocab < 1 || sizes.vocab > INT32_MAX || tableColumns < 1 ||
       tableColumns > INT32_MAX)
-    return notForInference(session, "it has no table or no logits");
+    return notForInference(session, "it has no block table or no logits");
   if (sizes.changes < 1 || sizes.vocab > kMostChoices ||
       allowedWords < (sizes.vocab + 31) / 32)
-    return notForInference(session, "it does not choose tokens");
+    return notForInference(session, "it does not sample tokens");
   TESSERA_RETURN_IF_ERROR(checkPorts(prefillProgram, 1, sizes.chunk));
   for (int64_t batch : sizes.buckets)
     TESSERA_RETURN_IF_ERROR(
@@ -118,17 +119,17 @@ Status DecodePrograms::readCaches() {
       continue;
     if (tensor.shape.size() != 4 || tensor.elements() == 0)
       return notForInference(
-          session, fmt::format("{} is no cache of pages", tensor.name));
+          session, fmt::format("{} is not a paged KV cache", tensor.name));
     if (sizes.pages == 0) {
       sizes.pages = tensor.shape[0];
       sizes.page = tensor.shape[1];
     }
     if (tensor.shape[0] != sizes.pages || tensor.shape[1] != sizes.page)
-      return notForInference(session, "its caches have different pages");
+      return notForInference(session, "its KV caches differ in their pages");
   }
   // Slots are 32-bit numbers.
   if (sizes.pages < 1 || sizes.page > INT32_MAX / sizes.pages)
-    return notForInference(session, "it has no cache, or one of more than "
+    return notForInference(session, "it has no KV cache, or one of more than "
                                     "2^31 tokens");
   return Status::success();
 }
@@ -161,8 +162,9 @@ Status DecodePrograms::checkPorts(const std::string &program, int64_t batch,
     if (found == inputs.end() || found->type != port.type ||
         !std::ranges::equal(found->shape, port.shape))
       return notForInference(
-          session, fmt::format("the input {} of {} is not as expected",
-                               port.name, program));
+          session,
+          fmt::format("the input {} of {} has an unexpected type or shape",
+                      port.name, program));
   }
   const Port results[] = {{"logits", f32, {batch, sizes.vocab}},
                           {"token", i32, {batch}}};
@@ -172,8 +174,8 @@ Status DecodePrograms::checkPorts(const std::string &program, int64_t batch,
               return each.name == port.name && each.type == port.type &&
                      std::ranges::equal(each.shape, port.shape);
             }))
-      return notForInference(session,
-                             fmt::format("{} gives no {}", program, port.name));
+      return notForInference(
+          session, fmt::format("{} has no output {}", program, port.name));
   return Status::success();
 }
 
@@ -191,12 +193,12 @@ Status DecodePrograms::checkText(const CachedText &text, int64_t added) const {
   int64_t tokens = text.length + added;
   if (tokens > sizes.context)
     return Status::error("a sequence of {} tokens is longer than the context "
-                         "of {}; of a model directory it is raised by --set "
+                         "of {}; for a model directory, raise it by --set "
                          "inference.context=N, up to the model's own limit",
                          tokens, sizes.context);
   auto held = int64_t(text.pages.size());
   if (held * sizes.page < tokens || held > tableColumns)
-    return Status::error("{} pages of {} tokens do not hold a sequence of {}",
+    return Status::error("{} pages of {} tokens cannot hold a sequence of {}",
                          held, sizes.page, tokens);
   return Status::success();
 }
@@ -206,8 +208,8 @@ int32_t DecodePrograms::slotOf(const CachedText &text, int64_t position) const {
                  position % sizes.page);
 }
 
-// Programs read their inputs and leave them as they are. A GPU is waited for at
-// every write.
+// Programs do not change their inputs, so an unchanged input is not written
+// again: on a GPU every write waits.
 Status DecodePrograms::writeBytes(const std::string &program,
                                   std::string_view name,
                                   std::span<const std::byte> bytes) {
@@ -218,7 +220,7 @@ Status DecodePrograms::writeBytes(const std::string &program,
   std::vector<std::byte> &before = found->second;
   if (std::ranges::equal(before, bytes))
     return Status::success();
-  before.clear(); // after an error nobody knows what is there
+  before.clear(); // after an error the contents are unknown
   TESSERA_RETURN_IF_ERROR(session.writeInput(program, name, bytes));
   before.assign(bytes.begin(), bytes.end());
   return Status::success();
@@ -249,13 +251,13 @@ Status DecodePrograms::checkSamplings(std::span<const TokenSampling> samplings,
   for (const TokenSampling &sampling : samplings)
     if (!(sampling.choice.temperature >= 0 && sampling.choice.minP >= 0 &&
           sampling.choice.minP <= 1))
-      return Status::error("a sampling has the temperature {} and the min-p {}",
+      return Status::error("invalid sampling: temperature {}, min-p {}",
                            sampling.choice.temperature, sampling.choice.minP);
     else if (int64_t(sampling.changes.size()) > sizes.changes ||
              sampling.choices < 1 || sampling.choices > sizes.vocab)
       return Status::error(
-          "a sampling changes {} logits and has {} choices; {} and "
-          "{} are the most",
+          "a sampling changes {} logits and has {} choices; the "
+          "limits are {} and {}",
           sampling.changes.size(), sampling.choices, sizes.changes,
           sizes.vocab);
   return Status::success();
@@ -314,8 +316,8 @@ Status DecodePrograms::prefill(const CachedText &text,
                                const Wanted &wanted) {
   auto count = int64_t(tokens.size());
   if (count < 1 || count > sizes.chunk)
-    return Status::error("{} tokens to read; 1 to {} are read at once", count,
-                         sizes.chunk);
+    return Status::error("a prefill chunk of {} tokens; it must have 1 to {}",
+                         count, sizes.chunk);
   TESSERA_RETURN_IF_ERROR(checkTokens(tokens));
   TESSERA_RETURN_IF_ERROR(checkText(text, count));
   TESSERA_RETURN_IF_ERROR(checkSamplings(wanted.samplings, 1));
@@ -337,8 +339,9 @@ Status DecodePrograms::decode(std::span<const CachedText> sequences,
   auto count = int64_t(sequences.size());
   if (count == 0 || count > sizes.buckets.back() ||
       tokens.size() != sequences.size())
-    return Status::error("{} tokens for {} sequences; 1 to {} decode together",
-                         tokens.size(), count, sizes.buckets.back());
+    return Status::error(
+        "{} tokens for {} sequences; 1 to {} sequences decode together",
+        tokens.size(), count, sizes.buckets.back());
   TESSERA_RETURN_IF_ERROR(checkTokens(tokens));
   for (const CachedText &text : sequences)
     TESSERA_RETURN_IF_ERROR(checkText(text, 1));

@@ -1,5 +1,5 @@
-// The programs `prefill_T` and `decode_B` of an artifact that was compiled with
-// --mode infer, over pages that the caller hands out.
+// The compiled model of a PagedModel: the programs `prefill_T` and `decode_B`
+// of an artifact that was compiled with --mode infer.
 #pragma once
 #include "runtime/hal/Session.h"
 #include "runtime/infer/PagedModel.h"
@@ -13,10 +13,10 @@ namespace tessera {
 
 class DecodePrograms final : public PagedModel {
 public:
-  /// Proves that the session's programs have the inputs, outputs and caches
-  /// that decoding needs. The session must outlive this, and nobody else writes
-  /// inputs of these programs; whoever opened it has filled its weights before
-  /// the first token is read.
+  /// Checks that the session's programs have the inputs, outputs and KV caches
+  /// that decoding needs. The session must outlive this, and nothing else may
+  /// write inputs of these programs. The caller fills the weights before the
+  /// first token is read.
   static StatusOr<std::unique_ptr<DecodePrograms>>
   create(hal::Session &session);
 
@@ -38,12 +38,13 @@ private:
   Status checkText(const CachedText &text, int64_t added) const;
   Status checkTokens(std::span<const int32_t> tokens) const;
   int32_t slotOf(const CachedText &text, int64_t position) const;
-  /// Where the sequences stand, each of which has `added` more tokens; those
-  /// behind the last one, up to `bucket`, are not there.
+  /// Writes the slots and the block tables of the sequences, each of which has
+  /// `added` more tokens. Rows after the last sequence, up to `bucket`, are
+  /// padding.
   Status writeSlots(const std::string &program,
                     std::span<const CachedText> sequences, int64_t bucket,
                     int64_t added);
-  /// An input, unless it holds the values already.
+  /// Writes an input unless it holds the values already.
   template <typename T>
   Status write(const std::string &program, std::string_view name,
                std::span<const T> values) {
@@ -53,8 +54,8 @@ private:
                     std::span<const std::byte> bytes);
   Status checkSamplings(std::span<const TokenSampling> samplings,
                         int64_t rows) const;
-  /// What is to be chosen in each of `bucket` rows: anything where nothing is
-  /// requested.
+  /// Writes what to sample in each of `bucket` rows; rows without a request may
+  /// sample any token.
   Status writeSamplings(const std::string &program,
                         std::span<const TokenSampling> samplings,
                         int64_t bucket);
@@ -65,13 +66,13 @@ private:
   DecoderShape sizes;
   int64_t tableColumns = 0, allowedWords = 0;
   std::string prefillProgram;
-  /// What programs' inputs hold, by their names.
+  /// The last values written to each input, by program and name.
   std::map<std::string,
            std::map<std::string, std::vector<std::byte>, std::less<>>>
       written;
   std::vector<float> scores; ///< [sequences, vocab]
   std::vector<int32_t> ids, slots, table, starts, lengths;
-  /// A row of each: as graph.sample has them, and its result.
+  /// One row per sequence: the inputs of graph.sample, and its result.
   std::vector<int32_t> allowed, changed, limits, chosen;
   std::vector<float> changes, options;
 };

@@ -27,7 +27,7 @@ bool Decoder::hasRoom(const Sequence &sequence, int64_t count) const {
 
 Status Decoder::noContext(int64_t tokens) const {
   return Status::error("a sequence of {} tokens is longer than the context of "
-                       "{}; of a model directory it is raised by "
+                       "{}; for a model directory, raise it by "
                        "--set inference.context=N, up to the model's own limit",
                        tokens, shape().context);
 }
@@ -37,7 +37,7 @@ Status Decoder::reserve(Sequence &sequence, int64_t count) {
   if (tokens > shape().context)
     return noContext(tokens);
   if (!hasRoom(sequence, count))
-    return Status::error("the cache has no page left for a sequence of {} "
+    return Status::error("the KV cache has no page left for a sequence of {} "
                          "tokens; end another one, or raise inference.pages "
                          "when compiling (now {} pages of {} tokens)",
                          tokens, shape().pages, shape().page);
@@ -48,19 +48,19 @@ Status Decoder::reserve(Sequence &sequence, int64_t count) {
   return Status::success();
 }
 
-// One more token for each, or nothing.
+// One more token for each sequence, or none for any.
 Status Decoder::reserveAll(std::span<Sequence *const> sequences) {
   int64_t needed = 0;
   for (size_t i = 0; i < sequences.size(); ++i) {
     const Sequence &each = *sequences[i];
     if (std::ranges::count(sequences.first(i), sequences[i]))
-      return Status::error("a sequence is twice in one step");
+      return Status::error("a step holds the same sequence twice");
     if (each.tokens + 1 > shape().context)
       return noContext(each.tokens + 1);
     needed += each.tokens == int64_t(each.pages.size()) * shape().page;
   }
   if (needed > freePages())
-    return Status::error("the cache has {} pages left and {} sequences need "
+    return Status::error("the KV cache has {} pages left and {} sequences need "
                          "one each; end another one, or raise inference.pages "
                          "when compiling (now {} pages of {} tokens)",
                          freePages(), needed, shape().pages, shape().page);
@@ -87,7 +87,7 @@ void Decoder::release(Sequence &sequence) {
 Status Decoder::read(Sequence &sequence, std::span<const int32_t> tokens,
                      const Wanted &wanted) {
   if (tokens.empty())
-    return Status::error("there is no token to read");
+    return Status::error("no token to read");
   for (int32_t token : tokens)
     if (token < 0 || token >= shape().vocab)
       return Status::error("token {} is outside the vocabulary of {}", token,

@@ -1,6 +1,6 @@
-// Sequences that grow token by token over a paged cache of keys and values
-// (Kwon et al. 2023): the programs `prefill_T` and `decode_B` of an artifact
-// that was compiled with --mode infer, and the pages that they write.
+// Sequences that grow token by token over a paged KV cache (Kwon et al. 2023):
+// the programs `prefill_T` and `decode_B` of an artifact that was compiled with
+// --mode infer, and the pages that they write.
 #pragma once
 #include "runtime/infer/DecodePrograms.h"
 #include "runtime/infer/Sampler.h"
@@ -15,8 +15,7 @@
 
 namespace tessera {
 
-/// A text's tokens in the cache. It gives its pages back to the decoder only by
-/// Decoder::release.
+/// A sequence in the KV cache. Decoder::release alone returns its pages.
 class Sequence {
 public:
   Sequence() = default;
@@ -31,37 +30,38 @@ private:
   int64_t tokens = 0;
 };
 
-/// Owns the pages of a session's cache. One thread at a time.
+/// Owns the pages of a session's KV cache. Not thread-safe.
 class Decoder {
 public:
-  /// Proves that the session's programs have the inputs, outputs and caches
-  /// that decoding needs. The session must outlive the decoder; whoever opened
-  /// it has filled its weights before the first token is read.
+  /// Checks that the session's programs have the inputs, outputs and KV caches
+  /// that decoding needs. The session must outlive the decoder. The caller
+  /// fills the weights before the first token is read.
   static StatusOr<std::unique_ptr<Decoder>> create(hal::Session &session);
 
   const DecoderShape &shape() const { return programs->shape(); }
   int64_t freePages() const { return int64_t(unused.size()); }
-  /// Whether the context and the pages that are left hold `count` more tokens.
+  /// Whether the context and the free pages hold `count` more tokens.
   bool hasRoom(const Sequence &sequence, int64_t count) const;
 
-  /// Appends at least one token; row 0 is then what follows the last one.
-  /// Ids must be inside the vocabulary. What does not fit changes nothing; an
-  /// error of the device may leave the sequence in part, to be released.
+  /// Appends at least one token; row 0 then predicts the token after the last
+  /// one. Ids must be inside the vocabulary. Tokens that do not fit change
+  /// nothing; after an error of the device the sequence may be incomplete and
+  /// should be released.
   Status read(Sequence &sequence, std::span<const int32_t> tokens,
               const Wanted &wanted = {});
-  /// Appends token i to sequence i, all of them different sequences, at most
-  /// as many as the largest bucket; row i is then what follows it.
+  /// Appends token i to sequence i. The sequences are distinct, at most as many
+  /// as the largest bucket; row i then predicts the next token of sequence i.
   Status step(std::span<Sequence *const> sequences,
               std::span<const int32_t> tokens, const Wanted &wanted = {});
-  /// As those of a PagedModel; valid until the next read or step.
+  /// See PagedModel; valid until the next read or step.
   std::span<const float> logits(int64_t row) const {
     return programs->logits(row);
   }
   int32_t token(int64_t row) const { return programs->token(row); }
-  /// Forgets all but the first `length` tokens and gives back the pages that
-  /// only others had.
+  /// Drops all but the first `length` tokens and frees the pages that only the
+  /// others used.
   void truncate(Sequence &sequence, int64_t length);
-  /// Gives the pages back; the sequence is empty again.
+  /// Frees the pages; the sequence is empty again.
   void release(Sequence &sequence);
 
 private:
@@ -71,12 +71,12 @@ private:
   Status reserveAll(std::span<Sequence *const> sequences);
 
   std::unique_ptr<DecodePrograms> programs;
-  std::vector<int32_t> unused; ///< pages, the next one last
+  std::vector<int32_t> unused; ///< free pages; the last one is taken next
 };
 
-/// Draw number `draw` of the sampler among the first `choices` tokens, of those
-/// that are `allowed` (null: all): `run` leaves row 0 of the decoder as it is
-/// asked to, which chooses where it can.
+/// Draw number `draw` of the sampler among the first `choices` tokens that are
+/// `allowed` (null: all). `run` computes row 0 of the decoder with the given
+/// sampling, which the model applies itself where it can.
 StatusOr<int32_t> drawNext(const Decoder &decoder, Sampler &sampler,
                            int64_t choices, uint64_t draw,
                            const TokenMask *allowed,

@@ -34,7 +34,7 @@ std::optional<std::pair<int64_t, int64_t>> sizesOf(std::string_view name) {
   return std::pair(batch, tokens);
 }
 
-Status notForTexts(const hal::Session &session, std::string_view what) {
+Status notForEmbedding(const hal::Session &session, std::string_view what) {
   return Status::error("this program does not embed sequences: {}; compile an "
                        "encoder with --mode "
                        "infer (it was made by: {})",
@@ -46,7 +46,7 @@ Status notForTexts(const hal::Session &session, std::string_view what) {
 
 Status checkText(const EmbeddingShape &shape, TokenSpan text) {
   if (text.empty() || int64_t(text.size()) > shape.context)
-    return Status::error("a text of {} tokens; the model takes 1 to {}",
+    return Status::error("a sequence of {} tokens; the model accepts 1 to {}",
                          text.size(), shape.context);
   for (int32_t token : text)
     if (token < 0 || token >= shape.vocab)
@@ -59,7 +59,7 @@ Status embedAll(EmbeddingModel &model, std::span<const TokenSpan> sequences,
                 std::span<float> vectors) {
   const EmbeddingShape &shape = model.shape();
   if (vectors.size() != sequences.size() * std::size_t(shape.width))
-    return Status::error("{} sequences need {} numbers, got room for {}",
+    return Status::error("{} sequences need {} floats, got a buffer of {}",
                          sequences.size(), sequences.size() * shape.width,
                          vectors.size());
   std::map<int64_t, std::vector<std::size_t>> byLength;
@@ -99,26 +99,26 @@ Status EmbedPrograms::readShape(int64_t vocab) {
     if (auto bucket = sizesOf(program->name()->string_view()))
       buckets.push_back(*bucket);
   if (buckets.empty())
-    return notForTexts(session, "it has no embed programs");
+    return notForEmbedding(session, "it has no embed programs");
   for (auto [batch, tokens] : buckets) {
     sizes.batch = std::max(sizes.batch, batch);
     if (batch == 1)
       sizes.lengths.push_back(tokens);
   }
   std::ranges::sort(sizes.lengths);
-  // One text alone and a full batch, for each length.
+  // For each length: a single sequence, and a full batch.
   for (int64_t tokens : sizes.lengths)
     if (!session.hasProgram(programName(sizes.batch, tokens)))
-      return notForTexts(session,
-                         "it lacks " + programName(sizes.batch, tokens));
+      return notForEmbedding(session,
+                             "it lacks " + programName(sizes.batch, tokens));
   if (sizes.lengths.empty())
-    return notForTexts(session, "it has no program for one text");
+    return notForEmbedding(session, "it has no program for a batch of one");
   for (const hal::TensorInfo &tensor :
        session.outputs(programName(1, sizes.lengths.front())))
     if (tensor.name == "embeddings" && tensor.shape.size() == 2)
       sizes.width = tensor.shape[1];
   if (sizes.width < 1)
-    return notForTexts(session, "it gives no embeddings");
+    return notForEmbedding(session, "it has no output of embeddings");
   for (int64_t tokens : sizes.lengths)
     for (int64_t batch : {int64_t(1), sizes.batch})
       TESSERA_RETURN_IF_ERROR(checkPorts(batch, tokens));
@@ -147,8 +147,8 @@ Status EmbedPrograms::checkPorts(int64_t batch, int64_t tokens) {
       has(outputs, "embeddings", ElementType::f32,
           std::array{batch, sizes.width}))
     return Status::success();
-  return notForTexts(session, "the inputs and outputs of " + program +
-                                  " are not as expected");
+  return notForEmbedding(session, "the inputs and outputs of " + program +
+                                      " have unexpected types or shapes");
 }
 
 //===--- running ----------------------------------------------------------===//
@@ -181,8 +181,8 @@ Status EmbedPrograms::embed(std::span<const TokenSpan> sequences,
   if (count < 1 || count > sizes.batch ||
       int64_t(vectors.size()) != count * sizes.width)
     return Status::error(
-        "{} sequences with room for {} numbers; 1 to {} sequences run "
-        "together, {} numbers each",
+        "{} sequences with a buffer of {} floats; 1 to {} sequences run "
+        "together, {} floats each",
         count, vectors.size(), sizes.batch, sizes.width);
   int64_t tokens = 0;
   for (TokenSpan text : sequences) {

@@ -1,5 +1,5 @@
-// The programs `embed_BxT` of an artifact that was made of an encoder with
-// --mode infer.
+// The programs `embed_BxT` of an artifact that was compiled from an encoder
+// with --mode infer.
 #pragma once
 #include "runtime/hal/Session.h"
 #include "runtime/infer/EmbeddingModel.h"
@@ -10,9 +10,10 @@ namespace tessera {
 
 class EmbedPrograms final : public EmbeddingModel {
 public:
-  /// Proves that the session's programs have the inputs and outputs that
-  /// embedding needs. The session must outlive this; whoever opened it has
-  /// filled its weights before the first text, and knows the vocabulary.
+  /// Checks that the session's programs have the inputs and outputs that
+  /// embedding needs. The session must outlive this. The caller fills the
+  /// weights before the first sequence, and checks tokens against the
+  /// vocabulary.
   static StatusOr<std::unique_ptr<EmbedPrograms>> create(hal::Session &session,
                                                          int64_t vocab);
 
@@ -24,7 +25,8 @@ private:
   explicit EmbedPrograms(hal::Session &session) : session(session) {}
   Status readShape(int64_t vocab);
   Status checkPorts(int64_t batch, int64_t tokens);
-  /// Texts in the program for `batch` of them; rows without a text are empty.
+  /// Runs the program for a batch of `batch`; rows without a sequence are
+  /// empty.
   Status runOne(std::span<const TokenSpan> sequences, int64_t batch,
                 int64_t tokens, std::span<float> vectors);
 

@@ -1,5 +1,5 @@
-// What turns sequences into vectors, several at a time: EmbedPrograms is the
-// compiled encoder behind it.
+// Computes embeddings of sequences, several at a time. EmbedPrograms implements
+// it with a compiled encoder.
 #pragma once
 #include "runtime/support/Status.h"
 
@@ -9,18 +9,17 @@
 
 namespace tessera {
 
-/// What the programs of an artifact were made for.
+/// The sizes that the programs were compiled for.
 struct EmbeddingShape {
-  int64_t context = 0; ///< tokens of a text at most
-  int64_t width = 0;   ///< elements of a vector
+  int64_t context = 0; ///< tokens of a sequence at most
+  int64_t width = 0;   ///< elements of an embedding
   int64_t vocab = 0;
   int64_t batch = 0; ///< sequences that run together at most
-  /// Ascending: sequences of up to so many tokens run together. A longer text
-  /// never makes a shorter one wait for it, nor changes what is computed for
-  /// it.
+  /// Ascending: sequences of up to so many tokens run together. A longer
+  /// sequence never delays a shorter one, nor changes its embedding.
   std::vector<int64_t> lengths;
 
-  /// Of a text of 1 to `context` tokens: the first of `lengths` that it fits.
+  /// The smallest of `lengths` that holds a sequence of 1 to `context` tokens.
   int64_t lengthFor(int64_t tokens) const {
     for (int64_t each : lengths)
       if (tokens <= each)
@@ -29,25 +28,25 @@ struct EmbeddingShape {
   }
 };
 
-/// A text's tokens.
+/// A sequence's tokens.
 using TokenSpan = std::span<const int32_t>;
 
-/// One thread at a time.
+/// Not thread-safe.
 class EmbeddingModel {
 public:
   virtual ~EmbeddingModel() = default;
   virtual const EmbeddingShape &shape() const = 0;
   /// 1 to shape().batch sequences, each of 1 to shape().context tokens inside
   /// the vocabulary, all with the same lengthFor; `vectors` [sequences, width].
-  /// A text's vector does not depend on the others.
+  /// An embedding does not depend on the other sequences of the batch.
   virtual Status embed(std::span<const TokenSpan> sequences,
                        std::span<float> vectors) = 0;
 };
 
-/// "… tokens; …" if a text is none that the model takes.
+/// "a sequence of … tokens; …" if the model does not accept its length.
 Status checkText(const EmbeddingShape &shape, TokenSpan text);
 
-/// Any number of sequences, in any order; `vectors` [sequences, width].
+/// Embeds any number of sequences, in any order; `vectors` [sequences, width].
 Status embedAll(EmbeddingModel &model, std::span<const TokenSpan> sequences,
                 std::span<float> vectors);
 

@@ -7,7 +7,7 @@
 namespace tessera {
 namespace {
 
-/// -log of the probability that `logits` give `token`.
+/// -log of the probability that `logits` give to `token`.
 double surprise(std::span<const float> logits, int32_t token) {
   double most = *std::ranges::max_element(logits), sum = 0;
   for (float logit : logits)
@@ -38,7 +38,7 @@ public:
     };
     std::vector<int32_t> fed;
     for (int64_t at = 0; at + 1 < longest; ++at) {
-      // Shorter windows, which stand last, are done first.
+      // Shorter windows come last and finish first.
       size_t open = windows.size();
       while (at + 1 >= ahead + int64_t(windows[open - 1].size()))
         --open;
@@ -72,19 +72,20 @@ StatusOr<Perplexity> measurePerplexity(PagedModel &model,
   const DecoderShape &shape = model.shape();
   int64_t longest = window + int64_t(starts.size());
   if (window < 2 || longest > shape.context)
-    return Status::error("windows of {} tokens behind {} do not fit a context "
+    return Status::error("windows of {} tokens after {} do not fit a context "
                          "of {}",
                          window, starts.size(), shape.context);
   if (tokens.size() < 2)
-    return Status::error("a text of {} tokens has none to foretell; give a "
+    return Status::error("a text of {} tokens has none to predict; give a "
                          "longer one",
                          tokens.size());
   int64_t perWindow = (longest + shape.page - 1) / shape.page;
   int64_t together = std::min(shape.buckets.back(), shape.pages / perWindow);
   if (together < 1)
-    return Status::error("a cache of {} pages has no room for a window of {} "
-                         "tokens; raise inference.pages",
-                         shape.pages, longest);
+    return Status::error(
+        "a KV cache of {} pages has no room for a window of {} "
+        "tokens; raise inference.pages",
+        shape.pages, longest);
   std::vector<std::span<const int32_t>> windows;
   for (size_t at = 0; at + 1 < tokens.size(); at += size_t(window))
     windows.push_back(

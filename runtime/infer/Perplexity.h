@@ -1,4 +1,4 @@
-// How well a model foretells a text.
+// Perplexity of a model on a text.
 #pragma once
 #include "runtime/infer/PagedModel.h"
 
@@ -6,16 +6,17 @@ namespace tessera {
 
 struct Perplexity {
   double value;    ///< exp of the mean negative log-likelihood of a token
-  int64_t counted; ///< tokens that were foretold
+  int64_t counted; ///< tokens that were predicted
 };
 
-/// Cuts `tokens` into windows of `window` tokens (and a rest, if it has two),
-/// each read from its beginning behind `starts`, such as <s>; all tokens but
-/// each window's first are foretold from those before them in the window (the
-/// first, too, where there are `starts`). Windows decode together, as many as
-/// the model's largest bucket has, over all pages of the cache. Errors: a
-/// window with its starts is longer than the context, or than the pages that
-/// there are for it; fewer than two tokens.
+/// Splits `tokens` into windows of `window` tokens (the last one may be
+/// shorter, but has at least two). Each window is read from its beginning,
+/// after `starts`, such as <s>. The model predicts all tokens but each window's
+/// first from those before them in the window; with `starts` it predicts the
+/// first one too. Windows decode together, as many as the model's largest
+/// bucket has, over all pages of the KV cache. Errors: a window with its starts
+/// is longer than the context or than the available pages; fewer than two
+/// tokens.
 StatusOr<Perplexity> measurePerplexity(PagedModel &model,
                                        std::span<const int32_t> tokens,
                                        std::span<const int32_t> starts,

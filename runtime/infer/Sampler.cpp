@@ -15,7 +15,7 @@ bool likelier(const std::pair<float, int32_t> &a,
   return a.first != b.first ? a.first > b.first : a.second < b.second;
 }
 
-/// Why no token can be chosen of these.
+/// Why no token can be chosen from these logits.
 Status noChoice(std::span<const float> logits) {
   for (std::size_t i = 0; i < logits.size(); ++i)
     if (std::isnan(logits[i]))
@@ -55,7 +55,7 @@ Status checkSampling(const SamplingOptions &options) {
 }
 
 Sampler::Sampler(SamplingOptions given) : options(std::move(given)) {
-  std::map<int32_t, float> sums; // a token may stand there twice
+  std::map<int32_t, float> sums; // a token may occur twice
   for (const auto &[token, bias] : options.bias)
     sums[token] += bias;
   for (const auto &[token, bias] : sums)
@@ -87,8 +87,7 @@ void Sampler::saw(int32_t token) {
   ++seen[token];
 }
 
-// Of each token once, what its bias and its having been there make of its
-// logit.
+// One entry per token: its bias, and the penalties for its earlier occurrences.
 std::span<const ChangedLogit> Sampler::findChanges() {
   if (!std::exchange(isStale, false))
     return changes;
@@ -174,7 +173,7 @@ TokenLogprobs logprobsOf(std::span<const float> logits, int32_t chosen,
     sum += std::exp(double(logit) - best);
   double log = best + std::log(sum);
   TokenLogprobs result;
-  // A prompt may have tokens that are never chosen.
+  // Prompts may contain tokens that are never chosen.
   result.chosen = std::size_t(chosen) < logits.size()
                       ? float(double(logits[chosen]) - log)
                       : -std::numeric_limits<float>::infinity();

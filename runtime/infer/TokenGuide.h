@@ -1,4 +1,4 @@
-// What may come next in a text that must have a form.
+// The tokens that may come next in structured output (guided decoding).
 #pragma once
 #include "runtime/support/Status.h"
 
@@ -28,8 +28,8 @@ public:
     return true;
   }
   void clear() { words.assign(words.size(), 0); }
-  /// Bit r of word w becomes that of token r × (number of words) + w, as
-  /// graph.sample has them. The words have a bit for every token.
+  /// Bit r of word w becomes that of token r × (number of words) + w, the
+  /// layout of graph.sample. The words have a bit for every token.
   void writeRuns(std::span<uint32_t> runs) const {
     std::ranges::fill(runs, 0);
     for (size_t run = 0; run < 32; ++run) {
@@ -51,18 +51,18 @@ private:
   std::vector<uint64_t> words;
 };
 
-/// Follows one text token by token. One thread at a time.
+/// Follows one sequence token by token. Not thread-safe.
 class TokenGuide {
 public:
   virtual ~TokenGuide() = default;
-  /// The tokens that may come next, those that end the text among them if it
+  /// The tokens that may come next, including those that end the sequence if it
   /// may end here. Valid until the next call. An error ends the request.
   virtual StatusOr<const TokenMask *> allowed() = 0;
-  /// One of them came.
+  /// Advances by the chosen token.
   virtual Status accept(int32_t token) = 0;
-  /// The text may end here.
+  /// Whether the output may end here.
   virtual bool mayEnd() const = 0;
-  /// Nothing but the end may follow.
+  /// Whether the output must end here.
   virtual bool isComplete() const = 0;
 };
 

@@ -5,7 +5,7 @@
 
 namespace tessera::serve {
 
-// What an entry and its places in the three lists have besides texts.
+// Overhead of an entry in the three indices, besides its strings.
 static constexpr std::size_t kEntryBytes = 512, kItemBytes = 64;
 
 std::size_t KeptAnswer::bytes() const {

@@ -1,5 +1,5 @@
-// Finished answers that may be asked for again, in memory and in bounds: those
-// that nobody asked for longest make room.
+// Stored responses and chats that clients may retrieve: in memory, within
+// limits; the least recently used are evicted.
 #pragma once
 #include "runtime/serve/Api.h"
 #include "runtime/serve/Responses.h"
@@ -12,12 +12,12 @@
 
 namespace tessera::serve {
 
-/// A response that is still made, in the background.
+/// A response that is still generated, in the background.
 class RunningResponse {
 public:
   virtual ~RunningResponse() = default;
   virtual void cancel() = 0;
-  /// Events with numbers above `after`, to the last. `obfuscate`: pieces are
+  /// Events with numbers above `after`, to the last. `obfuscate`: deltas are
   /// padded.
   virtual void follow(std::shared_ptr<HttpReply> reply, int64_t after,
                       bool obfuscate) = 0;
@@ -26,10 +26,10 @@ public:
 struct KeptAnswer {
   std::string id;
   std::vector<InputItem> input;
-  std::string chat; ///< of a chat its JSON, without metadata
+  std::string chat; ///< JSON of a chat, without metadata
   Metadata metadata;
   std::shared_ptr<ResponseRecord> response;      ///< else null
-  std::shared_ptr<RunningResponse> running = {}; ///< until it is done
+  std::shared_ptr<RunningResponse> running = {}; ///< while it runs
   std::size_t bytes() const;
 };
 
@@ -38,30 +38,31 @@ struct StoreLimits {
   std::size_t bytes = std::size_t(64) << 20;
 };
 
-/// For one thread. What is finished and what still runs are weighed apart: what
-/// runs pushes out nothing, and whoever puts it asks first whether it fits.
+/// Not thread-safe. Finished and running responses are counted separately:
+/// running ones evict nothing, and callers check their size before put().
 class AnswerStore {
 public:
   explicit AnswerStore(StoreLimits limits) : limits(limits) {}
   AnswerStore(const AnswerStore &) = delete;
   AnswerStore &operator=(const AnswerStore &) = delete;
-  /// What alone is too large is not kept. Those that run never make room.
+  /// An answer that exceeds the limits alone is not kept. Running ones are
+  /// never evicted.
   void put(KeptAnswer answer);
-  /// Null if it is not there; else it is the latest that was asked for. Until
-  /// the next put() or erase().
+  /// Null if it is not stored; else it becomes the most recently used. Valid
+  /// until the next put() or erase().
   KeptAnswer *find(const std::string &id);
   void erase(const std::string &id);
-  /// After one was changed.
+  /// Call after an answer was changed.
   void weigh(const std::string &id);
 
-  /// In the order in which they were put, the oldest first.
+  /// In insertion order, the oldest first.
   template <typename Visit> void forEach(const Visit &visit) const {
     for (const auto &[serial, entry] : entries)
       visit(entry.answer);
   }
   std::size_t count() const { return entries.size(); }
   std::size_t bytes() const { return finished.bytes + running.bytes; }
-  /// Of what runs, which has as much room as what is finished.
+  /// Of running responses, whose limit equals that of finished ones.
   std::size_t runningBytes() const { return running.bytes; }
   std::size_t room() const { return limits.bytes; }
   uint64_t evicted() const { return gone; }
@@ -72,7 +73,7 @@ private:
     KeptAnswer answer;
     std::size_t bytes;
     std::list<uint64_t>::iterator use;
-    bool runs; ///< when it was weighed
+    bool runs; ///< when its size was counted
   };
   struct Sum {
     std::size_t count = 0, bytes = 0;
@@ -85,9 +86,9 @@ private:
   void remove(Entries::iterator at);
 
   const StoreLimits limits;
-  Entries entries; ///< by their number
+  Entries entries; ///< by number
   std::unordered_map<std::string, uint64_t> numbers;
-  std::list<uint64_t> used; ///< the latest first
+  std::list<uint64_t> used; ///< most recent first
   Sum finished, running;
   uint64_t last = 0, gone = 0;
 };

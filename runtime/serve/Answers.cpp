@@ -66,7 +66,7 @@ Json callsJson(std::span<const CallPiece> pieces) {
   return list;
 }
 
-/// The piece of the only call.
+/// The delta of the only call.
 Json functionJson(const CallPiece &piece) {
   Json one = Json::object();
   if (!piece.name.empty())
@@ -75,7 +75,7 @@ Json functionJson(const CallPiece &piece) {
   return one;
 }
 
-/// Of completions and chats: choices.
+/// Completions and chats, which have choices.
 class ChoicesAnswer final : public Answer {
 public:
   ChoicesAnswer(const ApiRequest &request, AnswerHead head,
@@ -175,7 +175,7 @@ private:
     return print(text);
   }
 
-  /// Whoever asks for the usage finds null in every chunk but the last.
+  /// With include_usage, `usage` is null in every chunk but the last.
   std::string chunk(const std::string &choice, std::size_t length = 0) const {
     std::string text =
         withMember(headText(/*chunk=*/true), "choices", "[" + choice + "]");

@@ -9,7 +9,8 @@ namespace tessera::serve {
 
 static Problem checkTogether(const ApiRequest &request) {
   std::string_view input = inputField(request.endpoint);
-  // OpenAI has these optional of responses: a prompt that it keeps says them.
+  // OpenAI has these optional in responses, since a stored prompt may contain
+  // them.
   bool mayLack = request.endpoint == Endpoint::responses;
   if (request.model.empty() && !mayLack)
     return problem("model", "model is missing");
@@ -21,18 +22,19 @@ static Problem checkTogether(const ApiRequest &request) {
     return std::holds_alternative<std::string>(prompt);
   };
   if (!request.suffix.empty() && !std::ranges::all_of(request.prompts, isText))
-    return problem("suffix", "a suffix needs prompts that are texts");
+    return problem("suffix", "suffix requires prompts that are strings");
   if (request.tools.empty() && request.toolUse == ToolUse::required)
     return request.usesFunctions
-               ? problem("function_call", "function_call needs functions")
-               : problem("tool_choice", "tool_choice needs tools");
+               ? problem("function_call", "function_call requires functions")
+               : problem("tool_choice", "tool_choice requires tools");
   if (request.background && !request.store)
-    return problem("background", "background needs store: true");
+    return problem("background", "background requires store: true");
   if (request.mayCall() && request.form) {
-    return problem(request.formField,
-                   "an answer of a form has no calls: leave out {} or tools, "
-                   "or say tool_choice: none",
-                   request.formField);
+    return problem(
+        request.formField,
+        "structured output cannot contain tool calls: leave out {} or tools, "
+        "or set tool_choice: none",
+        request.formField);
   }
   return std::nullopt;
 }
@@ -62,7 +64,7 @@ std::string ApiError::json() const {
                           {"type", type},
                           {"param", orNull(param)},
                           {"code", orNull(code)}};
-  // What the client sent may stand in a message.
+  // Messages may quote input of the client.
   return nlohmann::json{{"error", error}}.dump(
       -1, ' ', false, nlohmann::json::error_handler_t::replace);
 }

@@ -3,7 +3,7 @@
 namespace tessera::serve {
 namespace {
 
-/// A reader of one number of the request: readOf<&ApiRequest::n>.
+/// Reads a number into a member of the request: readOf<&ApiRequest::n>.
 template <auto Member>
 Problem readOf(const Field &field, const JsonValue &value,
                ApiRequest &request) {
@@ -29,10 +29,10 @@ constexpr std::string_view kText = R"({"type": "string"})",
                            kBoolean = R"({"type": "boolean"})",
                            kNothing = R"({"enum": ["", [], {}]})",
                            kNever = R"({"type": "null"})";
-constexpr std::string_view kOfOthers = "not OpenAI's, as other servers have it",
-                           kNoReasoning = "the model does not reason aside",
-                           kNoTokens =
-                               "0: the prompt is read, and nothing generated";
+constexpr std::string_view
+    kOfOthers = "an extension, as in other servers",
+    kNoReasoning = "the model has no separate reasoning",
+    kNoTokens = "0: the prompt is computed, and nothing generated";
 
 constexpr std::string_view kFormSchema = R"({"anyOf": [
   {"type": "object", "required": ["type"], "properties":
@@ -50,7 +50,7 @@ constexpr std::string_view kTextSchema = R"({"type": "object",
     {"type": "object", "required": ["type", "schema"], "properties":
       {"type": {"const": "json_schema"}, "schema": {"type": "object"}}}]}}})";
 
-// A schema, or its text.
+// A schema as an object or as a string.
 constexpr std::string_view kSchemaSchema =
                                R"({"anyOf": [{"type": "object"},
   {"type": "string"}]})",
@@ -77,9 +77,9 @@ constexpr std::string_view kStructuredSchema = R"({"type": "object",
       "properties": {"choice": {"type": "array", "items": {}}}},
     {"type": "object", "required": ["grammar"],
       "properties": {"grammar": {"type": "string"}}}]})";
-constexpr std::string_view kGuided = "an older name for structured_outputs",
+constexpr std::string_view kGuided = "a deprecated name of structured_outputs",
                            kOtherGuided =
-                               "another server's name for structured_outputs";
+                               "another server's name of structured_outputs";
 
 constexpr std::string_view kToolsSchema = R"({"type": "array", "maxItems": 128,
   "items": {"type": "object", "required": ["type", "function"],
@@ -117,9 +117,9 @@ constexpr std::string_view kToolChoiceSchema = R"({"anyOf": [
 constexpr Field kFields[] = {
     // Read before what is then kept.
     {"store", kChat | kResponses, readOf<&ApiRequest::store>, kBoolean, 0, 0,
-     "whether the answer may be asked for again; of responses by default"},
+     "whether the response can be retrieved later; default of responses: true"},
     {"model", kAll, readModel, R"({"type": "string", "minLength": 1})", 0, 0,
-     "the name of what is served"},
+     "the name of the served model"},
     {"prompt", kCompletions, readPrompt,
      R"({"anyOf": [{"type": "string"},
          {"type": "array", "minItems": 1, "maxItems": 128,
@@ -129,15 +129,15 @@ constexpr Field kFields[] = {
          {"type": "array", "minItems": 1, "maxItems": 128,
           "items": {"type": "array", "items":
             {"type": "integer", "minimum": 0, "maximum": 2147483647}}}]})",
-     0, 0, "a text, texts, tokens, or lists of tokens"},
+     0, 0, "a string, strings, tokens, or lists of tokens"},
     {"messages", kChat, readMessages,
      R"({"$ref": "#/components/schemas/Messages"})"},
     {"input", kResponses, readInput,
      R"({"anyOf": [{"type": "string"},
          {"$ref": "#/components/schemas/InputMessages"}]})",
-     0, 0, "what a user says, or messages; without it the model goes on"},
+     0, 0, "a user message, or a list of items; default: the model begins"},
     {"instructions", kResponses, readInstructions, kText, 0, 0,
-     "a system message before all others"},
+     "the system prompt"},
     {"max_tokens", kBoth, readMaxTokens, kWhole, 0, kMost, kNoTokens},
     {"max_completion_tokens", kChat, readMaxTokens, kWhole, 0, kMost,
      kNoTokens},
@@ -145,7 +145,7 @@ constexpr Field kFields[] = {
      kNoTokens},
     {"temperature", kAll, readOf<&SamplingOptions::temperature>, kNumber, 0, 2,
      "0: the likeliest token"},
-    // Below this nothing but the likeliest token is left, as with it.
+    // Below this only the likeliest token is left, as with 0.
     {"top_p", kAll, readOf<&SamplingOptions::topP>, kNumber, 1e-6, 1},
     {"n", kBoth, readOf<&ApiRequest::n>, kWhole, 1, kMaxChoices},
     {"best_of", kCompletions, readBestOf, kWhole, 0, kMaxChoices,
@@ -154,7 +154,7 @@ constexpr Field kFields[] = {
      R"({"anyOf": [{"type": "string", "minLength": 1, "maxLength": 1024},
          {"type": "array", "maxItems": 16, "items":
           {"type": "string", "minLength": 1, "maxLength": 1024}}]})",
-     0, 0, "the text ends before one of these"},
+     0, 0, "stop strings: the output ends before one of these"},
     {"seed", kAll, readSeed, kWhole, -0x1p63, 0x1p64},
     {"stream", kAll, readOf<&ApiRequest::stream>, kBoolean},
     {"stream_options", kBoth, readStreamOptions,
@@ -177,7 +177,7 @@ constexpr Field kFields[] = {
     {"logprobs", kCompletions, readCompletionLogprobs, kWhole, 0, 20},
     {"logprobs", kChat, readChatLogprobs, kBoolean},
     {"top_logprobs", kChat, readTopLogprobs, kWhole, 0, 20,
-     "needs logprobs: true"},
+     "requires logprobs: true"},
     {"top_k", kAll, readOf<&SamplingOptions::topK>, kWhole, 0, kMost,
      kOfOthers},
     {"min_p", kAll, readOf<&SamplingOptions::minP>, kNumber, 0, 1, kOfOthers},
@@ -185,27 +185,28 @@ constexpr Field kFields[] = {
      kNumber, 0.01, 100, kOfOthers},
     {"ignore_eos", kAll, readOf<&ApiRequest::ignoreEnd>, kBoolean, 0, 0,
      kOfOthers},
-    // Only about how OpenAI bills and routes, but for what is stored.
+    // Fields about billing and routing at OpenAI, which only stored answers
+    // repeat.
     {"metadata", kAll, readMetadata,
      R"({"type": "object", "maxProperties": 16,
          "propertyNames": {"maxLength": 64},
          "additionalProperties": {"type": "string", "maxLength": 512}})"},
     {"user", kAll, ignoreText, kText},
     {"service_tier", kChat | kResponses, readServiceTier, kText, 0, 0,
-     "there is one tier, which the answer calls default"},
+     "there is one tier; the response calls it default"},
     {"safety_identifier", kAll, ignoreText, kText},
     {"prompt_cache_key", kAll, ignoreText, kText},
     {"parallel_tool_calls", kChat | kResponses,
      readOf<&ApiRequest::parallelCalls>, kBoolean, 0, 0,
-     "whether an answer may have several calls"},
+     "whether a response may have several tool calls"},
     {"max_tool_calls", kResponses, ignoreWhole, kWhole, 0, kMost,
-     "of tools that the server runs, of which it has none"},
+     "only for tools that the server runs; there are none"},
     {"response_format", kChat, readResponseFormat, kFormSchema, 0, 0,
-     "a form that the answer must have"},
+     "structured output"},
     {"text", kResponses, readTextFormat, kTextSchema, 0, 0,
-     "with format, a form that the answer must have"},
+     "with format: structured output"},
     {"structured_outputs", kAll, readStructuredOutputs, kStructuredSchema, 0, 0,
-     "a form that the answer must have, as vLLM names them; one of them"},
+     "structured output, by one of the names of vLLM"},
     {"guided_json", kAll, readGuided, kSchemaSchema, 0, 0, kGuided},
     {"guided_regex", kAll, readGuided, kText, 0, 0, kGuided},
     {"guided_choice", kAll, readGuided, kChoiceSchema, 0, 0, kGuided},
@@ -216,26 +217,26 @@ constexpr Field kFields[] = {
     {"modalities", kChat, readModalities, R"({"const": ["text"]})"},
     {"truncation", kResponses, readTruncation,
      R"({"enum": ["auto", "disabled"]})", 0, 0,
-     "auto: the oldest messages that do not fit are left out"},
+     "auto: drops the oldest messages if they do not fit"},
     {"echo", kCompletions, readOf<&ApiRequest::echo>, kBoolean, 0, 0,
-     "the prompt stands before what follows it; with logprobs, also its own"},
+     "the output begins with the prompt; with logprobs, also its logprobs"},
     {"background", kResponses, readOf<&ApiRequest::background>, kBoolean, 0, 0,
-     "the response is answered at once and asked for later; needs store"},
+     "returns at once; the response is retrieved later; requires store"},
     {"suffix", kCompletions, readSuffix, kText, 0, 0,
-     "what stands behind the gap that is filled, if the model knows of gaps"},
+     "the text after the gap to fill in, if the model supports it"},
     {"tools", kChat, readTools, kToolsSchema, 0, 0,
-     "functions that the model may call, if its template knows of tools"},
+     "functions that the model may call, if its chat template supports tools"},
     {"tool_choice", kChat, readToolChoice, kToolChoiceSchema},
     {"functions", kChat, readFunctions, kFunctionsSchema, 0, 0,
-     "the older name of tools"},
+     "the deprecated name of tools"},
     {"function_call", kChat, readFunctionCall,
      R"({"anyOf": [{"enum": ["none", "auto"]},
          {"type": "object", "required": ["name"],
           "additionalProperties": false,
           "properties": {"name": {"type": "string"}}}]})",
-     0, 0, "the older name of tool_choice"},
+     0, 0, "the deprecated name of tool_choice"},
     {"tools", kResponses, readResponseTools, kResponseToolsSchema, 0, 0,
-     "functions that the model may call, if its template knows of tools"},
+     "functions that the model may call, if its chat template supports tools"},
     {"tool_choice", kResponses, readToolChoice,
      R"({"anyOf": [{"enum": ["none", "auto", "required"]},
          {"type": "object", "required": ["type", "name"],
@@ -244,12 +245,12 @@ constexpr Field kFields[] = {
     {"chat_template_kwargs", kChat, readTemplateVariables,
      R"({"type": "object", "properties": {"messages": false, "tools": false,
          "add_generation_prompt": false}})",
-     0, 0, "variables of the model's chat template, as vLLM has them"},
+     0, 0, "variables of the model's chat template, as in vLLM"},
     {"add_generation_prompt", kChat, readGenerationPrompt, kBoolean, 0, 0,
-     "false: the prompt ends with the last message, not where an answer "
-     "begins"},
+     "false: the prompt ends with the last message, without a generation "
+     "prompt"},
     {"continue_final_message", kChat, readFalse, R"({"const": false})", 0, 0,
-     "an answer is a message of its own; /v1/completions goes on with a text"},
+     "a response is a new message; /v1/completions continues a string"},
     {"include", kResponses, readInclude,
      R"({"type": "array", "items": {"enum": [
          "code_interpreter_call.outputs",
@@ -279,9 +280,9 @@ constexpr Field kFields[] = {
              "type": {"const": "text"}, "text": {"type": "string"}}}}]}}})",
      0, 0, "a hint that would make the same answer faster, and is not used"},
     {"audio", kChat, readAudio, R"({"type": "object"})", 0, 0,
-     "how sounds are to be, of which there are none: modalities are text"},
+     "settings of audio output, which is not supported"},
     {"web_search_options", kChat, refuseAny, kNever, 0, 0,
-     "the server asks nobody"},
+     "the server does not search the web"},
     {"previous_response_id", kResponses, readPrevious,
      R"({"type": "string", "minLength": 1})", 0, 0,
      "of a stored response, whose input and output come before"},

@@ -1,4 +1,5 @@
-// The one list of fields: what reads a body, and what /openapi.json says of it.
+// The list of request fields, from which bodies are read and /openapi.json is
+// written.
 #pragma once
 #include "runtime/data/Json.h"
 #include "runtime/serve/Api.h"
@@ -30,23 +31,23 @@ template <typename Request> struct FieldOf {
   using Reader = Problem (*)(const FieldOf &, const JsonValue &, Request &);
 
   std::string_view name;
-  unsigned endpoints; ///< that know it
+  unsigned endpoints; ///< that accept it
   Reader read;
   /// A JSON schema without bounds, such as {"type": "number"}.
   std::string_view schema;
-  /// Bounds of a number, which both the reader and the schema take from here.
+  /// Bounds of a number, for the reader and the schema.
   double least = 0, most = 0;
-  std::string_view about = {}; ///< one line for /openapi.json
+  std::string_view about = {}; ///< description in /openapi.json
 };
 
 using Field = FieldOf<ApiRequest>;
 
-/// Of POST /v1/completions, /v1/chat/completions and /v1/responses, in the
-/// order in which they are read.
+/// The fields of POST /v1/completions, /v1/chat/completions and /v1/responses,
+/// in the order in which they are read.
 std::span<const Field> apiFields();
 
-/// Reads what an endpoint knows of a body into the request; a field that it
-/// does not know is an error that names it.
+/// Reads the fields of an endpoint into the request; an unknown field is an
+/// error that names it.
 template <typename Request>
 Problem readFields(std::span<const FieldOf<Request>> fields, Endpoint endpoint,
                    const JsonValue &root, Request &request) {
@@ -58,7 +59,7 @@ Problem readFields(std::span<const FieldOf<Request>> fields, Endpoint endpoint,
     for (const FieldOf<Request> &field : fields)
       known |= field.name == member.name && isOf(field);
     if (!known)
-      return problem(oneLine(member.name), "the field {} is not served",
+      return problem(oneLine(member.name), "the field {} is not supported",
                      quote(member.name));
   }
   for (const FieldOf<Request> &field : fields) {
@@ -71,15 +72,15 @@ Problem readFields(std::span<const FieldOf<Request>> fields, Endpoint endpoint,
   return std::nullopt;
 }
 
-/// The value as JSON again, in one line.
+/// The value as JSON in one line.
 std::string jsonOf(const JsonValue &value);
 
-/// The object that a body is, or an error.
+/// The object in a body, or an error.
 std::variant<JsonValue, ApiError> parseBody(std::string_view body);
 
 //===--- readers ----------------------------------------------------------===//
 
-/// One that stands in a field as a whole number, also below zero.
+/// A whole number in a field, which may be negative.
 bool getWhole(const JsonValue &value, int64_t &to);
 Problem readWhole(std::string_view name, int64_t least, int64_t most,
                   const JsonValue &value, int64_t &to);
@@ -94,7 +95,7 @@ Problem readBool(std::string_view name, const JsonValue &value, bool &to);
 Problem readText(std::string_view name, const JsonValue &value,
                  std::string &to);
 
-// How to answer (ApiOptions.cpp).
+// Sampling and output (ApiOptions.cpp).
 Problem readModel(const Field &field, const JsonValue &value,
                   ApiRequest &request);
 Problem readSuffix(const Field &field, const JsonValue &value,
@@ -127,18 +128,18 @@ Problem readPrevious(const Field &field, const JsonValue &value,
 Problem readMetadata(std::string_view name, const JsonValue &value,
                      Metadata &to);
 
-// What to continue (ApiInput.cpp).
+// Prompts, messages and items (ApiInput.cpp).
 Problem readPrompt(const Field &field, const JsonValue &value,
                    ApiRequest &request);
 Problem readMessages(const Field &field, const JsonValue &value,
                      ApiRequest &request);
 Problem readInput(const Field &field, const JsonValue &value,
                   ApiRequest &request);
-/// A list of items of a response, behind those that the request has.
+/// Appends a list of items to the request's.
 Problem readItems(std::string_view name, const JsonValue &value,
                   ApiRequest &request);
 
-// Functions that may be called (ApiTools.cpp).
+// Tools (ApiTools.cpp).
 Problem readTools(const Field &field, const JsonValue &value,
                   ApiRequest &request);
 Problem readToolChoice(const Field &field, const JsonValue &value,
@@ -158,14 +159,14 @@ Problem readCall(std::string_view name, const JsonValue &id,
                  const JsonValue &called, std::size_t &left,
                  std::vector<ToolCall> &to);
 inline constexpr std::size_t kMaxCallValues = 10'000;
-/// Of a request's tools, which stand in every answer as well, and of the
-/// variables of its template.
+/// Limits of a request's tools, which every response repeats, and of its
+/// template variables.
 inline constexpr std::size_t kMaxToolBytes = std::size_t(1) << 20;
-/// An assistant's message's.
+/// Limits of an assistant message.
 Problem readCalls(std::string_view name, const JsonValue &value,
                   std::vector<ToolCall> &to);
 
-// The form of an answer (Forms.cpp).
+// Structured output (Forms.cpp).
 Problem readResponseFormat(const Field &field, const JsonValue &value,
                            ApiRequest &request);
 Problem readTextFormat(const Field &field, const JsonValue &value,
@@ -175,7 +176,8 @@ Problem readStructuredOutputs(const Field &field, const JsonValue &value,
 Problem readGuided(const Field &field, const JsonValue &value,
                    ApiRequest &request);
 
-// What is refused unless it changes nothing (ApiRefused.cpp).
+// Unsupported fields, which are accepted only with values that change nothing
+// (ApiRefused.cpp).
 Problem ignoreText(const Field &field, const JsonValue &value,
                    ApiRequest &request);
 Problem ignoreWhole(const Field &field, const JsonValue &value,

@@ -1,4 +1,4 @@
-// Prompts, messages, and the items of a response's input.
+// Reads prompts, messages, and the items of a response's input.
 #include "runtime/serve/ApiFields.h"
 #include "runtime/support/Text.h"
 
@@ -17,20 +17,21 @@ Problem readTokens(std::string_view name, const JsonValue::Array &values,
   for (const JsonValue &value : values) {
     int64_t token = 0;
     if (!getWhole(value, token) || token < 0 || token > INT32_MAX)
-      return problem(name, "a token of a prompt must be a natural number");
+      return problem(name,
+                     "a token of a prompt must be a non-negative integer");
     tokens.push_back(int32_t(token));
   }
   to = std::move(tokens);
   return std::nullopt;
 }
 
-/// `hasTools`: the endpoint knows the role tool.
+/// `hasTools`: the endpoint has the role tool.
 Problem readRole(std::string_view name, const JsonValue &message, bool hasTools,
                  std::string &to) {
   std::string_view role;
   if (!message["role"].get(role))
     return problem(name, "a message must have a role");
-  if (role == "developer") // OpenAI's newer word for it
+  if (role == "developer") // OpenAI's newer name of it
     role = "system";
   if (role != "system" && role != "user" && role != "assistant" &&
       ((role != "tool" && role != "function") || !hasTools))
@@ -42,7 +43,7 @@ Problem readRole(std::string_view name, const JsonValue &message, bool hasTools,
   return std::nullopt;
 }
 
-/// A text, or parts of these types.
+/// A string, or parts of these types.
 Problem readContent(std::string_view name, const JsonValue &content,
                     std::span<const std::string_view> types, std::string &to) {
   std::string_view text, type;
@@ -51,14 +52,14 @@ Problem readContent(std::string_view name, const JsonValue &content,
     return std::nullopt;
   }
   if (!content.isArray())
-    return problem(name, "a message's content must be a text or a list "
+    return problem(name, "a message's content must be a string or a list "
                          "of parts");
   for (const JsonValue &part : content.elements()) {
     if (!part["type"].get(type) || std::ranges::count(types, type) == 0 ||
         !part["text"].get(text))
       return problem(name,
                      "a part of a message must be {{\"type\": \"{}\", "
-                     "\"text\": ...}}; this model reads no images, sounds or "
+                     "\"text\": ...}}; this model accepts no images, audio or "
                      "files",
                      types.front());
     to += text;
@@ -66,31 +67,30 @@ Problem readContent(std::string_view name, const JsonValue &content,
   return std::nullopt;
 }
 
-/// Everything else that a message has would be a wish that nobody hears.
+/// Any other member of a message is an error, so that none is ignored.
 Problem checkMembers(std::string_view name, const JsonValue &message,
                      std::span<const std::string_view> known) {
   std::string_view text;
   for (const JsonValue::Member &member : message.members())
     if (std::ranges::count(known, member.name) == 0 && !member.value.isNull())
-      return problem(name, "the field {} of a message is not served",
+      return problem(name, "the field {} of a message is not supported",
                      quote(member.name));
     else if (member.name != "content" && member.name != "tool_calls" &&
              member.name != "function_call" && !member.value.isNull() &&
              !member.value.get(text))
-      return problem(name, "the {} of a message must be a text", member.name);
+      return problem(name, "the {} of a message must be a string", member.name);
   return std::nullopt;
 }
 
-/// The messages that made the latest call of each function, by its name.
+/// The messages with the latest call of each function, by name.
 using OlderCalls = std::map<std::string, size_t, std::less<>>;
 
-/// What stood for `tool_calls` before there were tools: one call, which has no
-/// id, and behind it a message with its function's name. `at`: the message's
-/// number.
+/// The predecessor of `tool_calls`: one call without an id, followed by a
+/// message with its function's name. `at`: the index of the message.
 Problem readOlderCall(std::string_view name, const JsonValue &message,
                       size_t at, OlderCalls &calls, ChatMessage &read) {
   static constexpr std::string_view known[] = {"name", "arguments"};
-  // Nine digits, as the templates of Mistral's models want ids.
+  // Nine digits: templates of Mistral's models expect ids of nine characters.
   auto idOf = [](size_t number) { return fmt::format("{:09}", number); };
   if (read.role == "function") {
     std::string_view called;
@@ -111,7 +111,7 @@ Problem readOlderCall(std::string_view name, const JsonValue &message,
                          "function_call");
   for (const JsonValue::Member &member : call.members())
     if (std::ranges::count(known, member.name) == 0 && !member.value.isNull())
-      return problem(name, "the field {} of function_call is not served",
+      return problem(name, "the field {} of function_call is not supported",
                      quote(member.name));
   auto id = JsonValue::parse('"' + idOf(at) + '"', "id");
   size_t left = kMaxCallValues;
@@ -121,7 +121,7 @@ Problem readOlderCall(std::string_view name, const JsonValue &message,
   return std::nullopt;
 }
 
-/// Whose call, or which calls.
+/// Reads the call that a message answers, or its calls.
 Problem readToolParts(std::string_view name, const JsonValue &message,
                       ChatMessage &read) {
   std::string_view id;
@@ -138,7 +138,7 @@ Problem readToolParts(std::string_view name, const JsonValue &message,
   return readCalls(name, calls, read.calls);
 }
 
-/// Of the members `known`, with contents of the `types`.
+/// Reads the members `known`, with contents of the `types`.
 Problem readMessage(std::string_view name, const JsonValue &message,
                     std::span<const std::string_view> known,
                     std::span<const std::string_view> types, OlderCalls &calls,
@@ -168,7 +168,7 @@ using Json = nlohmann::ordered_json;
 
 Json jsonAgain(const JsonValue &value) { return Json::parse(jsonOf(value)); }
 
-/// As GET /v1/chat/completions/ID/messages lists it.
+/// In the format of GET /v1/chat/completions/ID/messages.
 InputItem keptMessage(const JsonValue &message, const ChatMessage &read) {
   const JsonValue &content = message["content"];
   Json kept = {
@@ -182,7 +182,7 @@ InputItem keptMessage(const JsonValue &message, const ChatMessage &read) {
   return {"", kept.dump()};
 }
 
-/// As GET /v1/responses/ID/input_items lists it.
+/// In the format of GET /v1/responses/ID/input_items.
 InputItem keptItem(std::string_view role, const JsonValue &content) {
   Json parts = Json::array();
   auto add = [&](std::string_view text) {
@@ -222,20 +222,21 @@ Problem readPrompt(const Field &field, const JsonValue &value,
   }
   const JsonValue::Array &parts = value.elements();
   if (parts.empty())
-    return problem(field.name, "prompt must be a text, texts, tokens, or lists "
-                               "of tokens, and not empty");
+    return problem(field.name,
+                   "prompt must be a string, strings, tokens, or lists "
+                   "of tokens, and not empty");
   double token = 0;
   if (parts.front().get(token))
     return readTokens(field.name, parts, request.prompts.emplace_back());
   if (int64_t(parts.size()) > kMaxChoices)
-    return problem(field.name, "at most {} prompts are read at once",
-                   kMaxChoices);
+    return problem(field.name, "there may be at most {} prompts", kMaxChoices);
   for (const JsonValue &part : parts) {
     PromptInput &prompt = request.prompts.emplace_back();
     if (part.get(text))
       prompt = std::string(text);
     else if (!part.isArray())
-      return problem(field.name, "a prompt must be a text or a list of tokens");
+      return problem(field.name,
+                     "a prompt must be a string or a list of tokens");
     else if (Problem found = readTokens(field.name, part.elements(), prompt))
       return found;
   }
@@ -269,12 +270,12 @@ Problem checkItem(std::string_view name, const JsonValue &item,
                   std::span<const std::string_view> known) {
   for (const JsonValue::Member &member : item.members())
     if (std::ranges::count(known, member.name) == 0 && !member.value.isNull())
-      return problem(name, "the field {} of an item is not served",
+      return problem(name, "the field {} of an item is not supported",
                      quote(member.name));
   return std::nullopt;
 }
 
-/// Calls stand in the assistant's message before them.
+/// Adds calls to the preceding message of the assistant.
 Problem readCallItem(std::string_view name, const JsonValue &item, size_t &left,
                      ApiRequest &request) {
   static constexpr std::string_view known[] = {"type",    "id",   "status",
@@ -328,7 +329,7 @@ Problem readMessageItem(std::string_view name, const JsonValue &item,
   static constexpr std::string_view types[] = {"input_text", "output_text"};
   static constexpr std::string_view known[] = {"type", "role", "content", "id",
                                                "status"};
-  OlderCalls none; // items have other types for calls
+  OlderCalls none; // calls are items of their own type
   if (Problem found =
           readMessage(name, item, known, types, none, request.messages))
     return found;
@@ -341,8 +342,8 @@ Problem readMessageItem(std::string_view name, const JsonValue &item,
 
 } // namespace
 
-// Items of other types (reasoning, references to what OpenAI keeps) are refused
-// by their type.
+// Items of other types (reasoning, references to items stored by OpenAI) are
+// rejected by their type.
 Problem readItems(std::string_view name, const JsonValue &value,
                   ApiRequest &request) {
   size_t left = kMaxCallValues;
@@ -360,7 +361,7 @@ Problem readItems(std::string_view name, const JsonValue &value,
       found = problem(name,
                       "an item of the input must be a message, a "
                       "function_call or a function_call_output, got: {}",
-                      hasType ? quote(type) : "no text");
+                      hasType ? quote(type) : "no string");
     if (found)
       return found;
   }
@@ -377,7 +378,7 @@ Problem readInput(const Field &field, const JsonValue &value,
   }
   if (value.elements().empty())
     return problem(field.name,
-                   "input must be a text, or a list of at least one message");
+                   "input must be a string, or a list of at least one item");
   return readItems(field.name, value, request);
 }
 

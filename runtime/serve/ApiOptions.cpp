@@ -1,4 +1,4 @@
-// Values, and the fields that say how to answer.
+// Readers of values, and of the fields of sampling and output.
 #include "runtime/serve/ApiFields.h"
 #include "runtime/serve/Choice.h"
 #include "runtime/support/Text.h"
@@ -13,7 +13,7 @@ namespace tessera::serve {
 bool getWhole(const JsonValue &value, int64_t &to) {
   if (value.get(to))
     return true;
-  // 3.0 is a whole number too, as far as a double tells them apart.
+  // 3.0 is a whole number too, as far as a double can tell.
   double number = 0;
   if (!value.get(number) || std::trunc(number) != number ||
       std::abs(number) > 0x1p53)
@@ -49,7 +49,7 @@ Problem readText(std::string_view name, const JsonValue &value,
                  std::string &to) {
   std::string_view text;
   if (!value.get(text))
-    return problem(name, "{} must be a text", name);
+    return problem(name, "{} must be a string", name);
   to = text;
   return std::nullopt;
 }
@@ -61,7 +61,7 @@ Problem readModel(const Field &field, const JsonValue &value,
   if (Problem found = readText(field.name, value, request.model))
     return found;
   if (request.model.empty())
-    return problem(field.name, "model must be a name, and not empty");
+    return problem(field.name, "model must be a string that is not empty");
   return std::nullopt;
 }
 
@@ -80,7 +80,7 @@ Problem readStop(const Field &field, const JsonValue &value,
   auto add = [&](const JsonValue &each) -> Problem {
     std::string_view text;
     if (!each.get(text) || text.empty() || charactersOf(text) > kMaxStopLength)
-      return problem(field.name, "a stop must be a text of 1 to {} characters",
+      return problem(field.name, "a stop string must have 1 to {} characters",
                      kMaxStopLength);
     request.stop.emplace_back(text);
     return std::nullopt;
@@ -88,7 +88,8 @@ Problem readStop(const Field &field, const JsonValue &value,
   if (!value.isArray())
     return add(value);
   if (int64_t(value.elements().size()) > kMaxStops)
-    return problem(field.name, "there may be at most {} stops", kMaxStops);
+    return problem(field.name, "there may be at most {} stop strings",
+                   kMaxStops);
   for (const JsonValue &each : value.elements())
     if (Problem found = add(each))
       return found;
@@ -104,13 +105,13 @@ Problem readBias(const Field &field, const JsonValue &value,
     float bias = 0;
     if (Problem found = readNumber(field, member.value, bias))
       return found;
-    if (bias == 0) // which asks for nothing, whatever the name
+    if (bias == 0) // has no effect, whatever the name
       continue;
     int32_t token = -1;
     const char *end = member.name.data() + member.name.size();
     auto [stop, code] = std::from_chars(member.name.data(), end, token);
     if (code != std::errc() || stop != end || token < 0)
-      return problem(field.name, "{} is no token", quote(member.name));
+      return problem(field.name, "{} is not a token id", quote(member.name));
     request.sampling.bias.emplace_back(token, bias);
   }
   return std::nullopt;
@@ -125,12 +126,12 @@ Problem readSeed(const Field &field, const JsonValue &value,
   else if (getWhole(value, seed))
     request.seed = uint64_t(seed);
   else
-    return problem(field.name, "seed must be a whole number");
+    return problem(field.name, "seed must be an integer");
   return std::nullopt;
 }
 
-/// Obfuscation pads events against whoever measures encrypted traffic; OpenAI
-/// does so unless it is told not to, here it is the other way round.
+/// Obfuscation pads events against analysis of encrypted traffic. OpenAI does
+/// so by default; here it is off by default.
 static bool readObfuscation(const JsonValue::Member &option,
                             ApiRequest &request) {
   return option.name == "include_obfuscation" &&
@@ -145,7 +146,7 @@ Problem readStreamOptions(const Field &field, const JsonValue &value,
     if (readObfuscation(member, request))
       continue;
     if (member.name != "include_usage")
-      return problem(field.name, "the stream option {} is not served",
+      return problem(field.name, "the stream option {} is not supported",
                      quote(member.name));
     if (Problem found = readBool("stream_options.include_usage", member.value,
                                  request.includeUsage))
@@ -154,12 +155,12 @@ Problem readStreamOptions(const Field &field, const JsonValue &value,
   return std::nullopt;
 }
 
-/// Of responses, whose usage is always told.
+/// Of responses, whose usage is always reported.
 Problem readResponseStreamOptions(const Field &field, const JsonValue &value,
                                   ApiRequest &request) {
   for (const JsonValue::Member &member : value.members())
     if (!readObfuscation(member, request))
-      return problem(field.name, "the stream option {} is not served",
+      return problem(field.name, "the stream option {} is not supported",
                      quote(member.name));
   if (!value.isObject())
     return problem(field.name, "stream_options must be an object");
@@ -186,11 +187,11 @@ Problem readChatLogprobs(const Field &field, const JsonValue &value,
   return std::nullopt;
 }
 
-/// Read after `logprobs`, without which it means nothing.
+/// Read after `logprobs`, which it requires.
 Problem readTopLogprobs(const Field &field, const JsonValue &value,
                         ApiRequest &request) {
   if (!request.logprobs)
-    return problem(field.name, "top_logprobs needs logprobs: true");
+    return problem(field.name, "top_logprobs requires logprobs: true");
   return readWhole(field, value, *request.logprobs);
 }
 
@@ -205,12 +206,12 @@ Problem readMetadata(std::string_view name, const JsonValue &value,
       to.emplace_back(member.name, text);
   }
   if (!good)
-    return problem(name, "metadata must have at most 16 texts, of 512 "
+    return problem(name, "metadata must have at most 16 strings, of 512 "
                          "characters with names of 64");
   return std::nullopt;
 }
 
-/// Nothing is done with it, but what is stored has it again.
+/// Has no effect, but stored answers repeat it.
 Problem readMetadata(const Field &field, const JsonValue &value,
                      ApiRequest &request) {
   return readMetadata(field.name, value, request.metadata);

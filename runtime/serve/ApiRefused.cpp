@@ -1,12 +1,13 @@
-// Fields that OpenAI has and this server has not: read where they say nothing,
-// refused where they ask for something, so that no wish is lost in silence.
+// Fields of OpenAI's API that this server does not support: accepted with
+// values that change nothing, otherwise an error, so that no setting is
+// ignored.
 #include "runtime/serve/ApiFields.h"
 
 #include <algorithm>
 
 namespace tessera::serve {
 
-// Only about how OpenAI keeps, bills and routes, or about tools.
+// Only for storage, billing and routing at OpenAI, or for tools.
 
 Problem ignoreText(const Field &field, const JsonValue &value, ApiRequest &) {
   std::string ignored;
@@ -25,14 +26,16 @@ Problem readEmpty(const Field &field, const JsonValue &value, ApiRequest &) {
       (value.isArray() && value.elements().empty()) ||
       (value.isObject() && value.members().empty()))
     return std::nullopt;
-  return problem(field.name, "{} is not served: {}", field.name, field.about);
+  return problem(field.name, "{} is not supported: {}", field.name,
+                 field.about);
 }
 
 Problem readZero(const Field &field, const JsonValue &value, ApiRequest &) {
   int64_t number = 1;
   if (getWhole(value, number) && number == 0)
     return std::nullopt;
-  return problem(field.name, "{} is not served: {}", field.name, field.about);
+  return problem(field.name, "{} is not supported: {}", field.name,
+                 field.about);
 }
 
 Problem readFalse(const Field &field, const JsonValue &value, ApiRequest &) {
@@ -48,13 +51,14 @@ Problem readBestOf(const Field &field, const JsonValue &value,
                    ApiRequest &request) {
   int64_t best = -1;
   if (!getWhole(value, best) || (best != 0 && best != request.n))
-    return problem(field.name,
-                   "best_of is not served; leave it out, or give it 0 or the "
-                   "value of n");
+    return problem(
+        field.name,
+        "best_of is not supported; leave it out, or give it 0 or the "
+        "value of n");
   return std::nullopt;
 }
 
-/// How sounds are to be, which modalities ask for, and they can not.
+/// Audio settings, which require a modality that is not supported.
 Problem readAudio(const Field &field, const JsonValue &value, ApiRequest &) {
   if (!value.isObject())
     return problem(field.name, "audio must be an object");
@@ -79,7 +83,7 @@ Problem readTruncation(const Field &field, const JsonValue &value,
   return std::nullopt;
 }
 
-/// A text that the answer may have, by which OpenAI makes it faster.
+/// Predicted output, with which OpenAI speeds up a response.
 Problem readPrediction(const Field &field, const JsonValue &value,
                        ApiRequest &) {
   std::string_view type, text;
@@ -91,7 +95,7 @@ Problem readPrediction(const Field &field, const JsonValue &value,
            part["text"].get(text);
   if (!good)
     return problem(field.name, "prediction must be {{\"type\": \"content\", "
-                               "\"content\": a text or parts of type text}}");
+                               "\"content\": a string or parts of type text}}");
   return std::nullopt;
 }
 
@@ -102,9 +106,9 @@ Problem readServiceTier(const Field &field, const JsonValue &value,
 }
 
 static bool isOneOf(const JsonValue &value,
-                    std::initializer_list<std::string_view> texts) {
+                    std::initializer_list<std::string_view> allowed) {
   std::string_view text;
-  return value.get(text) && std::ranges::count(texts, text) != 0;
+  return value.get(text) && std::ranges::count(allowed, text) != 0;
 }
 
 static bool isLeastEffort(const JsonValue &value) {
@@ -125,7 +129,7 @@ Problem readReasoning(const Field &field, const JsonValue &value,
     good = good &&
            (member.value.isNull() ||
             (member.name == "effort" && isLeastEffort(member.value)) ||
-            // Of reasoning that there is not.
+            // Reasoning settings are accepted only where they change nothing.
             ((member.name == "summary" || member.name == "generate_summary") &&
              isOneOf(member.value, {"auto", "concise", "detailed"})));
   if (good)
@@ -143,7 +147,7 @@ Problem readVerbosity(const Field &field, const JsonValue &value,
   return problem(field.name, "verbosity must be low, medium or high");
 }
 
-// Each adds to items of a kind that responses never have here.
+// Each extends items of a type that responses never have here.
 std::span<const std::string_view> includables() {
   static constexpr std::string_view list[] = {
       "code_interpreter_call.outputs", "computer_call_output.output.image_url",
@@ -166,7 +170,8 @@ Problem readInclude(const Field &field, const JsonValue &value, ApiRequest &) {
 }
 
 Problem refuseAny(const Field &field, const JsonValue &, ApiRequest &) {
-  return problem(field.name, "{} is not served: {}", field.name, field.about);
+  return problem(field.name, "{} is not supported: {}", field.name,
+                 field.about);
 }
 
 } // namespace tessera::serve

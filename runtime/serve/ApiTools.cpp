@@ -1,5 +1,5 @@
-// Tools: functions that may be called, and calls that were made; and what else
-// the model's template sees of a request.
+// Reads tools: functions that may be called, and earlier calls; also the
+// template's variables.
 #include "runtime/serve/ApiFields.h"
 
 #include <algorithm>
@@ -17,17 +17,17 @@ bool isToolName(std::string_view name) {
   return !name.empty() && name.size() <= 64 && std::ranges::all_of(name, fits);
 }
 
-/// Every other member would be a wish that nobody hears.
+/// Any other member is an error, so that none is ignored.
 Problem checkMembers(std::string_view field, const JsonValue &value,
                      std::span<const std::string_view> known) {
   for (const JsonValue::Member &member : value.members())
     if (std::ranges::count(known, member.name) == 0 && !member.value.isNull())
-      return problem(field, "the field {} of {} is not served",
+      return problem(field, "the field {} of {} is not supported",
                      quote(member.name), field);
   return std::nullopt;
 }
 
-/// Of members that were checked.
+/// Reads members that were checked.
 Problem readFunction(std::string_view field, const JsonValue &value, Tool &to) {
   std::string_view text;
   if (!value["name"].get(text) || !isToolName(text))
@@ -35,7 +35,7 @@ Problem readFunction(std::string_view field, const JsonValue &value, Tool &to) {
                           "digits, _ and -");
   to.name = text;
   if (!value["description"].isNull() && !value["description"].get(text))
-    return problem(field, "the description of {} must be a text", to.name);
+    return problem(field, "the description of {} must be a string", to.name);
   to.parameters = value["parameters"];
   if (!to.parameters.isNull() && !to.parameters.isObject())
     return problem(field, "the parameters of {} must be a JSON schema",
@@ -49,11 +49,11 @@ Problem readFunction(std::string_view field, const JsonValue &value, Tool &to) {
   return std::nullopt;
 }
 
-// Templates look members up one by one, so that an object of very many would
-// take long to hand over.
+// Templates search members linearly, so an object of very many is slow to
+// convert.
 constexpr size_t kMaxMembers = 1000, kMaxToolValues = 50'000;
 
-/// Takes what a value has from `left`; false if that is not enough.
+/// Takes a value's size from `left`; false if that is not enough.
 bool isModest(const JsonValue &value, size_t &left) {
   size_t own = value.elements().size() + value.members().size();
   if (value.members().size() > kMaxMembers || own > left)
@@ -84,14 +84,14 @@ Problem readTool(std::string_view field, const JsonValue &value, Tool &to) {
   return readFunction(field, value["function"], to);
 }
 
-/// Of responses: {"type": "function", "name", …}.
+/// The format of responses: {"type": "function", "name", …}.
 Problem readFlatTool(std::string_view field, const JsonValue &value, Tool &to) {
   static constexpr std::string_view known[] = {"type", "name", "description",
                                                "parameters", "strict"};
   std::string_view type;
   if (!value["type"].get(type) || type != "function")
     return problem(field, "a tool must be {{\"type\": \"function\", "
-                          "\"name\": ...}}; no other is served");
+                          "\"name\": ...}}; no other type is supported");
   if (Problem found = checkMembers(field, value, known))
     return found;
   nlohmann::ordered_json function = nlohmann::ordered_json::object();
@@ -106,7 +106,7 @@ Problem readFlatTool(std::string_view field, const JsonValue &value, Tool &to) {
   return readFunction(field, value, to);
 }
 
-/// {"name", "description", "parameters"}, as they were before there were tools.
+/// The deprecated `functions`: {"name", "description", "parameters"}.
 Problem readOlderTool(std::string_view field, const JsonValue &value,
                       Tool &to) {
   static constexpr std::string_view known[] = {"name", "description",
@@ -140,19 +140,18 @@ Problem readList(const Field &field, const JsonValue &value, ToolReader read,
       return problem(field.name, "{} must have at most {} bytes", field.name,
                      kMaxToolBytes);
     if (std::ranges::count(request.tools, tool.name, &Tool::name) != 0)
-      return problem(field.name, "there are two tools with the name {}",
-                     tool.name);
+      return problem(field.name, "duplicate tool {}", tool.name);
     request.tools.push_back(std::move(tool));
   }
   return std::nullopt;
 }
 
-/// Of the tools that were read before.
+/// A tool of the request, which was read before.
 Problem chooseTool(std::string_view field, std::string_view name,
                    ApiRequest &request) {
   if (!request.tools.empty() &&
       std::ranges::count(request.tools, name, &Tool::name) == 0)
-    return problem(field, "there is no tool with the name {}", quote(name));
+    return problem(field, "unknown tool {}", quote(name));
   request.toolUse = ToolUse::required;
   request.onlyTool = name;
   return std::nullopt;
@@ -174,8 +173,9 @@ Problem readResponseTools(const Field &field, const JsonValue &value,
 Problem readFunctions(const Field &field, const JsonValue &value,
                       ApiRequest &request) {
   if (!request.tools.empty())
-    return problem(field.name, "functions are the older name of tools: leave "
-                               "out one of them");
+    return problem(field.name,
+                   "functions is the deprecated name of tools: leave "
+                   "out one of them");
   if (Problem found = readList(field, value, readOlderTool, request))
     return found;
   request.usesFunctions = !request.tools.empty();
@@ -231,7 +231,7 @@ Problem readFunctionCall(const Field &field, const JsonValue &value,
   if (Problem found = checkMembers(field.name, value, known))
     return found;
   if (!request.tools.empty() && !request.usesFunctions)
-    return problem(field.name, "of tools tool_choice says which is called");
+    return problem(field.name, "use tool_choice with tools");
   request.usesFunctions = true;
   return chooseTool(field.name, text, request);
 }
@@ -243,8 +243,8 @@ Problem readCall(std::string_view name, const JsonValue &id,
   if (!id.get(given) || !called["name"].get(function) ||
       !called["arguments"].get(arguments))
     return problem(name, "a call must have an id, the name of a function, and "
-                         "arguments, a text");
-  // Templates want them as a value.
+                         "arguments, a string");
+  // Templates expect them as a value.
   auto parsed = JsonValue::parse(arguments, "arguments");
   if (!parsed.ok() || !parsed->isObject())
     return problem(name, "the arguments of a call must be the JSON of an "
@@ -270,7 +270,7 @@ Problem readCalls(std::string_view name, const JsonValue &value,
     if (!each["type"].get(type) || type != "function")
       return problem(name, "a call must be {{\"id\": ..., \"type\": "
                            "\"function\", \"function\": {{\"name\": ..., "
-                           "\"arguments\": a text}}}}");
+                           "\"arguments\": a string}}}}");
     if (Problem found = checkMembers(name, each, known))
       return found;
     if (Problem found = checkMembers(name, called, inside))

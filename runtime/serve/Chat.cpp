@@ -26,8 +26,8 @@ public:
 } // namespace
 
 Status ChatRenderer::checkVariables(std::string_view /*json*/) const {
-  return Status::error("the model brings no chat template, whose variables "
-                       "chat_template_kwargs would be; leave it out");
+  return Status::error("chat_template_kwargs sets variables of a chat "
+                       "template, which this model lacks; leave it out");
 }
 
 StatusOr<std::vector<int32_t>>
@@ -44,7 +44,7 @@ chatTokens(const ChatRenderer &chat, std::span<const ChatMessage> messages,
                    part.isUsers ? tokenizer::SpecialText::Plain
                                 : tokenizer::SpecialText::Parse,
                    ids);
-    // Some models have special tokens among their ordinary pieces.
+    // Some models list special tokens among their ordinary ones.
     if (part.isUsers &&
         std::any_of(ids.begin() + long(begin), ids.end(),
                     [&](uint32_t id) { return tokenizer.token(id).special; }))
@@ -58,12 +58,12 @@ chatTokens(const ChatRenderer &chat, std::span<const ChatMessage> messages,
 void addChatStops(const ChatRenderer &chat,
                   const tokenizer::Tokenizer &tokenizer,
                   std::vector<int32_t> &tokens,
-                  std::vector<std::string> &texts) {
+                  std::vector<std::string> &strings) {
   for (const std::string &stop : chat.stops()) {
     if (auto token = tokenizer.addedToken(stop))
       tokens.push_back(int32_t(*token));
     else
-      texts.push_back(stop);
+      strings.push_back(stop);
   }
 }
 

@@ -1,4 +1,4 @@
-// From the messages of a chat to the text that a model continues.
+// Renders the messages of a chat as a prompt.
 #pragma once
 #include "runtime/data/tokenizer/Tokenizer.h"
 #include "runtime/serve/Api.h"
@@ -8,8 +8,8 @@
 
 namespace tessera::serve {
 
-/// A part of a prompt. What a user wrote has no special tokens: their text in
-/// it stays text.
+/// A part of a prompt. Special tokens are not recognized in content of the
+/// user.
 struct PromptPart {
   std::string text;
   bool isUsers = false;
@@ -18,35 +18,36 @@ struct PromptPart {
 class ChatRenderer {
 public:
   virtual ~ChatRenderer() = default;
-  /// The messages, and the beginning of the assistant's answer, which may call
-  /// `tools`. Only with a toolFormat() there may be tools and calls, and only
-  /// such variables as checkVariables() takes.
+  /// The messages, and the generation prompt; the assistant may call `tools`.
+  /// Tools and calls require toolFormat(), and variables require
+  /// checkVariables().
   virtual StatusOr<std::vector<PromptPart>>
   render(std::span<const ChatMessage> messages, std::span<const Tool> tools,
          const TemplateSettings &settings) const = 0;
-  /// Whether the template may see these variables, a JSON object's members.
+  /// Whether the template may use these variables, the members of a JSON
+  /// object.
   virtual Status checkVariables(std::string_view json) const;
-  /// How the model writes calls; null: it was taught none.
+  /// How the model writes tool calls; null: not at all.
   virtual const ToolFormat *toolFormat() const { return nullptr; }
-  /// Texts, perhaps of special tokens, that end an answer.
+  /// Stop strings, which may be special tokens.
   virtual std::vector<std::string> stops() const = 0;
 };
 
-/// The tokens of a prompt for the assistant's answer. A message whose text
-/// would become a special token is refused.
+/// The tokens of the prompt. A message whose content would become a special
+/// token is an error.
 StatusOr<std::vector<int32_t>>
 chatTokens(const ChatRenderer &chat, std::span<const ChatMessage> messages,
            std::span<const Tool> tools, const tokenizer::Tokenizer &tokenizer,
            tokenizer::Encoder &encoder, const TemplateSettings &settings = {});
 
-/// Adds what ends an answer of the template: tokens, or texts that are none.
+/// Adds the template's stops: as tokens, or as strings that are not tokens.
 void addChatStops(const ChatRenderer &chat,
                   const tokenizer::Tokenizer &tokenizer,
                   std::vector<int32_t> &tokens,
-                  std::vector<std::string> &texts);
+                  std::vector<std::string> &strings);
 
 /// ChatML (OpenAI 2023, as Qwen writes it): <|im_start|>ROLE\nTEXT<|im_end|>\n.
-/// For models that bring no template.
+/// For models without a template.
 const ChatRenderer &chatMl();
 
 } // namespace tessera::serve

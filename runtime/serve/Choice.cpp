@@ -11,14 +11,15 @@ std::string StopMatcher::push(std::string_view text) {
   held += text;
   std::size_t first = std::string::npos, end = first, keep = 0;
   for (const std::string &stop : stops) {
-    // The one that ends first, so that the pieces do not matter.
+    // The stop string that ends first, so that the result does not depend on
+    // the pieces.
     std::size_t at = held.find(stop);
     if (at != std::string::npos &&
         std::pair(at + stop.size(), at) < std::pair(end, first)) {
       first = at;
       end = at + stop.size();
     }
-    // The longest end of the text with which this stop begins.
+    // The longest suffix of the text that is a prefix of this stop string.
     std::size_t most = std::min(stop.size() - 1, held.size());
     for (std::size_t length = most; length > keep; --length)
       if (held.compare(held.size() - length, length, stop, 0, length) == 0)
@@ -39,8 +40,7 @@ int64_t charactersOf(std::string_view text) {
       text, [](char byte) { return (uint8_t(byte) & 0xC0) != 0x80; });
 }
 
-/// Of the token's text behind another token: decoders drop the space that
-/// begins a text.
+/// The token's length after another token: decoders drop a leading space.
 int64_t Choice::ownLength(const TokenEvent &event) const {
   const uint32_t twice[] = {uint32_t(event.token), uint32_t(event.token)};
   auto length = [&](std::size_t count) {
@@ -59,8 +59,8 @@ std::string Choice::textOf(int32_t token) {
 void Choice::note(const TokenEvent &event, std::string_view decoded,
                   bool hasScore) {
   int64_t added = charactersOf(decoded);
-  // What more comes than the token has was held back of those before it; a
-  // special token is not decoded, and holds nothing back.
+  // Characters beyond the token's own were held back by earlier tokens. A
+  // special token is not decoded and holds nothing back.
   bool isSpecial = tokenizer.token(uint32_t(event.token)).special;
   int64_t before = isSpecial ? 0 : added - ownLength(event);
   if (logprobs)
@@ -81,7 +81,7 @@ std::string Choice::echoed(const TokenEvent &event, bool hasScore) {
   return text;
 }
 
-/// Those that nobody scored. Stops are not looked for in them.
+/// Echoes tokens without a logprob. They are not searched for stop strings.
 void Choice::echoUpTo(std::size_t end) {
   std::string text;
   while (nextEcho < end) {
@@ -96,7 +96,7 @@ void Choice::echoUpTo(std::size_t end) {
 void Choice::scored(std::size_t place, const TokenEvent &event) {
   std::size_t own = place - echo.begin;
   if (place < echo.begin || own >= echo.tokens.size())
-    return; // it frames the text, or is what a suffix adds
+    return; // added by the tokenizer or for a suffix
   echoUpTo(own);
   std::string text = echoed(event, /*hasScore=*/true);
   if (!text.empty())

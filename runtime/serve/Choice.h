@@ -1,4 +1,4 @@
-// From a request's tokens to the text of one choice.
+// Turns a request's tokens into the text of one choice.
 #pragma once
 #include "runtime/data/tokenizer/Tokenizer.h"
 #include "runtime/infer/engine/Request.h"
@@ -11,15 +11,16 @@
 
 namespace tessera::serve {
 
-/// Cuts a text that comes in pieces where a stop begins, of several the one
-/// that is complete first.
+/// Truncates streamed text at a stop string; of several, at the one that ends
+/// first.
 class StopMatcher {
 public:
   explicit StopMatcher(std::vector<std::string> stops)
       : stops(std::move(stops)) {}
-  /// What is certain to stand before any stop.
+  /// Returns the text that certainly precedes any stop string.
   std::string push(std::string_view text);
-  /// What was held back because a stop could have begun there.
+  /// Returns the text that was held back because a stop string could begin
+  /// there.
   std::string finish();
   bool found() const { return hasFound; }
 
@@ -29,40 +30,39 @@ private:
   bool hasFound = false;
 };
 
-/// A token with its place.
+/// A token and its offset.
 struct ChoiceToken {
   TokenEvent event;
-  int64_t offset = 0; ///< characters of the choice before it
-  bool hasScore =
-      true; ///< false: nothing stands before it that says how likely
+  int64_t offset = 0;   ///< in characters of the choice
+  bool hasScore = true; ///< false: the first token, which has no logprob
 };
 
-/// What of the prompt a choice begins with.
+/// The part of the prompt that a choice begins with.
 struct Echo {
   std::vector<int32_t> tokens;
-  std::size_t begin = 0; ///< the place of the first in the prompt
-  /// The text had those of special tokens, and has them again.
+  std::size_t begin = 0; ///< index of the first in the prompt
+  /// Special tokens were part of the text, and are shown.
   bool showsSpecial = false;
 };
 
-/// What is new of a choice.
+/// New output of a choice.
 struct Delta {
   std::size_t choice = 0;
   std::string text;
-  std::vector<ChoiceToken> tokens; ///< that made it; if logprobs are wanted
+  std::vector<ChoiceToken> tokens; ///< with logprobs: its tokens
   std::optional<EngineResult> end;
-  std::vector<CallPiece> calls = {}; ///< that were found in the text
-  bool hasCalls = false;             ///< in all of the choice so far
+  std::vector<CallPiece> calls = {}; ///< tool calls in the text
+  bool hasCalls = false;             ///< whether the choice has had any
 };
 
 /// Code points of UTF-8.
 int64_t charactersOf(std::string_view text);
 
-/// Runs on the engine's thread and hands out what is new.
+/// Runs on the engine's thread and passes new output to `take`.
 class Choice final : public RequestSink {
 public:
-  /// The tokenizer must outlive it. `shown` are special tokens whose text the
-  /// choice has, unlike that of others.
+  /// The tokenizer must outlive it. `shown` are special tokens that are part of
+  /// the text; others are left out.
   Choice(const tokenizer::Tokenizer &tokenizer, std::vector<std::string> stops,
          std::size_t number, bool logprobs, std::vector<int32_t> shown,
          std::function<void(Delta)> take, Echo echo = {})
@@ -87,10 +87,10 @@ private:
   bool logprobs;
   std::vector<int32_t> shown;
   std::function<void(Delta)> take;
-  std::vector<ChoiceToken> pending; ///< whose text is not certain yet
-  int64_t characters = 0;           ///< of all tokens' text
+  std::vector<ChoiceToken> pending; ///< whose text is held back
+  int64_t characters = 0;           ///< of all tokens
   Echo echo;
-  std::size_t nextEcho = 0; ///< of its tokens
+  std::size_t nextEcho = 0; ///< index of the next echoed token
 };
 
 } // namespace tessera::serve

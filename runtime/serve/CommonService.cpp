@@ -15,7 +15,7 @@ namespace tessera::serve {
 //===--- keys -------------------------------------------------------------===//
 
 bool equalSecrets(std::string_view given, std::string_view secret) {
-  // The given text is walked through whatever it is.
+  // Constant time: the whole given key is compared.
   auto apart = unsigned(given.size() != secret.size());
   for (std::size_t i = 0; i < given.size(); ++i)
     apart |= unsigned(static_cast<unsigned char>(
@@ -23,8 +23,8 @@ bool equalSecrets(std::string_view given, std::string_view secret) {
   return apart == 0;
 }
 
-/// What follows "Bearer", or the password of "Basic", which is how a browser
-/// asks its user.
+/// The credentials of "Bearer", or the password of "Basic", for which browsers
+/// ask their user.
 static std::string secretOf(std::string_view authorization) {
   constexpr std::string_view bearer = "Bearer ", basic = "Basic ";
   if (authorization.starts_with(bearer))
@@ -36,12 +36,12 @@ static std::string secretOf(std::string_view authorization) {
   return colon == std::string::npos ? std::string() : pair.substr(colon + 1);
 }
 
-/// The number of the key that is given; as many as there are: none of them.
+/// The index of the given key; the number of keys if it is none of them.
 static std::size_t findKey(const HttpRequest &head,
                            const std::vector<std::string> &keys) {
   std::string given = secretOf(head.authorization);
   std::size_t known = keys.size();
-  for (std::size_t i = 0; i < keys.size(); ++i) // all of them, always
+  for (std::size_t i = 0; i < keys.size(); ++i) // always all of them
     if (equalSecrets(given, keys[i]))
       known = i;
   return known;
@@ -55,7 +55,7 @@ std::string CommonService::refuse(const HttpRequest &head) {
   if (options.apiKeys.empty() || keyOf(head) < options.apiKeys.size())
     return {};
   ++answers[401];
-  return ApiError{401, "an API key is needed: Authorization: Bearer KEY", "",
+  return ApiError{401, "an API key is required: Authorization: Bearer KEY", "",
                   "invalid_api_key"}
       .json();
 }
@@ -99,7 +99,7 @@ bool CommonService::isServed(std::string_view model) const {
 
 ApiError CommonService::otherModel() const {
   return {404,
-          fmt::format("there is no such model; the one that is served is {}",
+          fmt::format("unknown model; this server has {}",
                       fmt::join(options.models, " or ")),
           "model", "model_not_found"};
 }
@@ -125,35 +125,37 @@ void CommonService::checkHealth(const Reply &reply) {
 
 //===--- routes -----------------------------------------------------------===//
 
-/// What a model answers for an endpoint of the other kind.
+/// The error for an endpoint that the model does not support.
 static ApiError otherKind(ModelKind kind) {
   const char *message =
       kind == ModelKind::embeds
-          ? "this model is an encoder: it embeds texts (/v1/embeddings) and "
-            "generates none"
+          ? "this model is an encoder: it computes embeddings (/v1/embeddings) "
+            "and "
+            "generates no text"
           : "this model generates text and has no embeddings; serve an "
             "encoder, such as a BERT model";
   return {400, message, "model", "not_supported"};
 }
 
 void CommonService::handle(HttpRequest request, Reply reply) {
-  // All but the body, which the connection leaves out.
+  // HEAD is GET; the connection omits the body.
   bool isHead = request.method == "HEAD";
   RouteMatch match = findRoute(isHead ? "GET" : request.method, request.path);
   if (!match.route && !match.allowed.empty())
     return sendError(reply,
-                     {405, fmt::format("this path takes {}", match.allowed), "",
-                      "method_not_allowed"},
+                     {405, fmt::format("this path supports {}", match.allowed),
+                      "", "method_not_allowed"},
                      fmt::format("Allow: {}\r\n", match.allowed));
   if (!match.route)
-    return sendError(reply, {404, "there is no such path", "", "not_found"});
+    return sendError(reply, {404, "unknown path", "", "not_found"});
   bool isStored = isAboutStored(*match.route);
   if (!match.route->body && !isStored)
     return get(match, reply);
-  // A browser sends along what its user once typed, whoever's page asks.
+  // Browsers send saved credentials with requests from any site's page.
   if (request.isForeign)
-    return sendError(
-        reply, {403, "a page of another site may not ask", "", "cross_site"});
+    return sendError(reply,
+                     {403, "requests from pages of other sites are rejected",
+                      "", "cross_site"});
   if (!serve::isServed(*match.route, kind))
     return sendError(reply, otherKind(kind));
   if (isStored)
@@ -220,7 +222,7 @@ std::string CommonService::modelJson(const std::string &name) const {
                                   {"created", started},
                                   {"owned_by", "tessera"},
                                   {"max_model_len", context()}};
-  // A folder's name need not be UTF-8.
+  // A folder's name may not be UTF-8.
   return model.dump(-1, ' ', false,
                     nlohmann::ordered_json::error_handler_t::replace);
 }

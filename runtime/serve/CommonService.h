@@ -1,5 +1,5 @@
-// What every model's server does, whatever the model does with texts: keys,
-// paths, the routes that tell about the server, errors.
+// The part that servers of all models share: keys, paths, routes about the
+// server, errors.
 #pragma once
 #include "runtime/serve/AnswerStore.h"
 #include "runtime/serve/Api.h"
@@ -15,31 +15,31 @@
 namespace tessera::serve {
 
 struct ServiceOptions {
-  /// The names that clients may give, at least one; answers have the first.
+  /// The names that clients may use, at least one; responses have the first.
   std::vector<std::string> models;
-  std::string version;              ///< of the program
-  std::vector<std::string> apiKeys; ///< none: whoever can connect is served
-  std::chrono::seconds requestTime{600}; ///< until a request is given up
-  /// What ends a text; none: the tokenizer's end-of-text token.
+  std::string version;                   ///< of the program
+  std::vector<std::string> apiKeys;      ///< empty: no key is required
+  std::chrono::seconds requestTime{600}; ///< after which a request is cancelled
+  /// Tokens that end the output; empty: the tokenizer's end-of-text token.
   std::vector<int32_t> endTokens;
-  /// What an empty prompt begins with where the tokenizer has no token for it.
+  /// First token of an empty prompt if the tokenizer has none.
   std::optional<int32_t> startToken;
-  SamplingOptions sampling = usualSampling(); ///< where a request says nothing
+  SamplingOptions sampling = usualSampling(); ///< defaults of requests
   HealthTimes health;
-  StoreLimits store; ///< of answers, of all keys together
+  StoreLimits store; ///< of stored answers, for all keys together
 };
 
 class CommonService : public HttpHandler {
 public:
-  /// Whether it is healthy, `engine` and what `probe` sends it say.
+  /// `engine` and the result of `probe` decide whether it is healthy.
   CommonService(ModelKind kind, const EngineThread &engine, HealthProbe probe,
                 ServiceOptions options);
-  /// Before the server runs; the server must outlive the last request.
+  /// Call before the server runs; the server must outlive the last request.
   void attach(HttpServer &to) { server = &to; }
-  /// From here on nothing should be compiled; /metrics says so.
+  /// Marks the end of start-up; /metrics counts kernels compiled later.
   void markReady();
-  /// In the server's thread: /health says from here on that the server ends,
-  /// to those who wait for it, too.
+  /// In the server's thread: from here on /health reports the shutdown, also to
+  /// waiting clients.
   void markEnding();
 
   std::string refuse(const HttpRequest &head) override;
@@ -51,10 +51,10 @@ public:
 
 protected:
   using Reply = std::shared_ptr<HttpReply>;
-  /// A body for an endpoint that models of this kind have.
+  /// Handles a body for an endpoint of this kind of model.
   virtual void post(const HttpRequest &request, Endpoint endpoint,
                     const Reply &reply) = 0;
-  /// About an answer that may be stored.
+  /// Handles a route about stored answers.
   virtual void askStored(const RouteMatch &match, const HttpRequest &request,
                          const Reply &reply);
   virtual std::string engineMetrics() const = 0;
@@ -65,17 +65,17 @@ protected:
   void sendError(const Reply &reply, const ApiError &error,
                  std::string headers = {});
   bool isServed(std::string_view model) const;
-  ApiError otherModel() const; ///< where it is not
+  ApiError otherModel() const; ///< the error for another name
   static ApiError shuttingDown();
   const std::string &name() const { return options.models.front(); }
-  /// The number of the key that a request gives; 0 if none is needed.
+  /// The index of a request's API key; 0 if none is required.
   std::size_t keyOf(const HttpRequest &request) const;
 
   const ModelKind kind;
   const ServiceOptions options;
   HttpServer *server = nullptr;
   const int64_t started;           ///< seconds since 1970
-  std::map<int, uint64_t> answers; ///< by status
+  std::map<int, uint64_t> answers; ///< number by status
 
 private:
   void get(const RouteMatch &match, const Reply &reply);
@@ -88,7 +88,7 @@ private:
   Health health;
 };
 
-/// Compares in a time that depends on the lengths alone.
+/// Compares in a time that depends only on the lengths.
 bool equalSecrets(std::string_view given, std::string_view secret);
 
 } // namespace tessera::serve

@@ -36,8 +36,8 @@ TextEmbedder::tokens(const PromptInput &input, std::optional<int64_t> truncate,
       encoder.encodeFramed(facts.prompt + std::get<std::string>(input));
   if (truncate && int64_t(ids.size()) > most &&
       !encoder.cutFramed(ids, std::size_t(most)))
-    return Status::error("{} tokens hold no text beside the model's own; allow "
-                         "more",
+    return Status::error("truncated to {} tokens, an input has only the "
+                         "model's special tokens; allow more",
                          most);
   std::vector<int32_t> tokens(ids.begin(), ids.end());
   TESSERA_RETURN_IF_ERROR(check(tokens, advice));
@@ -53,9 +53,10 @@ Status TextEmbedder::checkDimensions(int64_t dimensions) const {
   if (facts.cutsAnywhere)
     return Status::error("dimensions must be from 1 to {}", shape.width);
   if (facts.cuts.empty())
-    return Status::error("this model's vectors have {} elements and were not "
-                         "made to be cut; leave dimensions out",
-                         shape.width);
+    return Status::error(
+        "this model's embeddings have {} elements and were not "
+        "trained to be truncated; leave dimensions out",
+        shape.width);
   return Status::error("dimensions must be {} or {}",
                        fmt::join(facts.cuts, ", "), shape.width);
 }
@@ -83,7 +84,7 @@ namespace {
 
 using Clock = EngineClock;
 
-/// A text of one token, which shows whether the engine works.
+/// An input of one token, which shows whether the engine works.
 EmbedRequest probeRequest(std::function<void(EmbedResult)> done) {
   return {{{0}}, std::nullopt, std::move(done)};
 }
@@ -107,12 +108,12 @@ public:
         engine(engine), embedder(tokenizer, engine.shape(), std::move(facts)) {}
 
 private:
-  /// A request on its way.
+  /// A request in progress.
   struct Call {
     EmbeddingsRequest request;
     Reply reply;
     Clock::time_point arrived = Clock::now();
-    bool isGone = false; ///< its client
+    bool isGone = false; ///< the client has disconnected
   };
   void post(const HttpRequest &request, Endpoint endpoint,
             const Reply &reply) override;
@@ -120,7 +121,7 @@ private:
     return engine.metrics().print();
   }
   int64_t context() const override { return engine.shape().context; }
-  /// The tokens of all inputs, or what is wrong with one.
+  /// The tokens of all inputs, or the error of one.
   std::variant<EmbedRequest, ApiError>
   makeWork(const EmbeddingsRequest &request);
   void submit(EmbedRequest work, const std::shared_ptr<Call> &call);
@@ -141,9 +142,8 @@ std::variant<EmbedRequest, ApiError>
 EmbedService::makeWork(const EmbeddingsRequest &request) {
   EmbedRequest work;
   for (std::size_t i = 0; i < request.inputs.size(); ++i) {
-    auto tokens =
-        embedder.tokens(request.inputs[i], request.truncate,
-                        "shorten it, or let truncate_prompt_tokens do it");
+    auto tokens = embedder.tokens(request.inputs[i], request.truncate,
+                                  "shorten it, or set truncate_prompt_tokens");
     if (!tokens.ok())
       return invalid("input", fmt::format("input {}: {}", i, tokens.message()));
     work.sequences.push_back(tokens.take());
@@ -202,13 +202,14 @@ void EmbedService::submit(EmbedRequest work,
 
 void EmbedService::finish(const Call &call, EmbedResult result) {
   if (call.isGone)
-    return log(499, call, result.tokens); // nginx's number for it
+    return log(499, call,
+               result.tokens); // nginx's status of a client that disconnected
   auto fail = [&](int status, const std::string &message, const char *code) {
     log(status, call, result.tokens);
     sendError(call.reply, {status, message, "", code});
   };
   if (result.reason == FinishReason::deadline)
-    return fail(504, "the request took too long and was given up", "timeout");
+    return fail(504, "the request timed out", "timeout");
   if (result.reason == FinishReason::cancelled)
     return fail(503, "the server is shutting down", "shutting_down");
   if (result.reason != FinishReason::stop)
@@ -217,7 +218,8 @@ void EmbedService::finish(const Call &call, EmbedResult result) {
   std::vector<float> vectors =
       embedder.cut(std::move(result.vectors), *request.dimensions);
   if (!std::ranges::all_of(vectors, [](float x) { return std::isfinite(x); }))
-    return fail(500, "a vector has elements that are no numbers", "not_finite");
+    return fail(500, "an embedding has elements that are not finite",
+                "not_finite");
   log(200, call, result.tokens);
   sendJson(call.reply, embeddingsAnswer(name(), vectors, *request.dimensions,
                                         request.base64, result.tokens));
@@ -235,7 +237,7 @@ void EmbedService::log(int status, const Call &call, int64_t tokens) {
   std::fprintf(stderr, "%s\n", line.dump().c_str());
 }
 
-/// Ready is an engine from which a vector came.
+/// The engine is ready when it has computed an embedding.
 Status tryOnce(EmbedEngine &engine) {
   std::promise<EmbedResult> came;
   Submission submission = engine.submit(probeRequest(
@@ -264,10 +266,10 @@ Status serveEmbeddings(EmbeddingModel &model,
   service.attach(**server);
   TESSERA_RETURN_IF_ERROR(tryOnce(engine));
   const EmbeddingShape &shape = model.shape();
-  options.phases.end("first vector");
+  options.phases.end("first embedding");
   sayReady(options, (*server)->port(),
-           fmt::format("vectors of {}, inputs of up to {} tokens", shape.width,
-                       shape.context));
+           fmt::format("embeddings of {}, inputs of up to {} tokens",
+                       shape.width, shape.context));
   return runUntilEnd(**server, service, engine,
                      std::chrono::seconds(options.drainSeconds));
 }

@@ -1,4 +1,4 @@
-// An encoder behind the OpenAI API.
+// An encoder served by the OpenAI API.
 #pragma once
 #include "runtime/infer/engine/EmbedEngine.h"
 #include "runtime/serve/Embeddings.h"
@@ -6,16 +6,16 @@
 
 namespace tessera::serve {
 
-/// What is known of an encoder's vectors besides their width.
+/// An encoder's properties besides the width of its embeddings.
 struct EmbedFacts {
-  std::string prompt;        ///< before every text
-  std::vector<int64_t> cuts; ///< `dimensions` that may be asked for
-  bool cutsAnywhere = false; ///< any may
-  bool unit = false;         ///< vectors have length 1, also when they are cut
+  std::string prompt;        ///< prefix of every input
+  std::vector<int64_t> cuts; ///< supported values of `dimensions`
+  bool cutsAnywhere = false; ///< any value is supported
+  bool unit = false;         ///< embeddings have norm 1, also truncated ones
 };
 
-/// From inputs and requests to what an engine takes, and its vectors back: the
-/// same for the server and the command line.
+/// Tokenizes inputs and truncates embeddings, for the server and the command
+/// line.
 class TextEmbedder {
 public:
   /// The tokenizer must outlive it.
@@ -23,13 +23,13 @@ public:
                const EmbeddingShape &shape, EmbedFacts facts)
       : shape(shape), facts(std::move(facts)), encoder(tokenizer) {}
 
-  /// The tokens of an input: those of a text with what stands before and after
-  /// it, or those that are given. Errors are for the client; that of one that
-  /// is too long ends with `advice`.
+  /// The tokens of an input: a string is framed by the tokenizer, tokens are
+  /// taken as they are. Errors are for the client; that of a long input ends
+  /// with `advice`.
   StatusOr<std::vector<int32_t>> tokens(const PromptInput &input,
                                         std::optional<int64_t> truncate,
                                         std::string_view advice);
-  /// Whether vectors of so many elements can be had.
+  /// Whether embeddings may have so many elements.
   Status checkDimensions(int64_t dimensions) const;
   /// The first `dimensions` elements of each.
   std::vector<float> cut(std::vector<float> vectors, int64_t dimensions) const;
@@ -43,8 +43,8 @@ private:
   tokenizer::Encoder encoder;
 };
 
-/// serve() for an encoder: /v1/embeddings instead of what generates, which is
-/// answered with the reason why not.
+/// serve() for an encoder: it has /v1/embeddings, and the endpoints of
+/// generation return an error.
 Status serveEmbeddings(EmbeddingModel &model,
                        const tokenizer::Tokenizer &tokenizer, EmbedFacts facts,
                        ServeOptions options);

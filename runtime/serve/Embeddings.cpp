@@ -16,7 +16,8 @@ Problem readTokens(const JsonValue::Array &values, PromptInput &to) {
   for (const JsonValue &value : values) {
     uint64_t token = 0;
     if (!value.get(token) || token > uint64_t(INT32_MAX))
-      return problem("input", "a token of an input must be a natural number");
+      return problem("input",
+                     "a token of an input must be a non-negative integer");
     tokens.push_back(int32_t(token));
   }
   if (tokens.empty())
@@ -35,20 +36,20 @@ Problem readInput(const EmbeddingsField &field, const JsonValue &value,
   const JsonValue::Array &parts = value.elements();
   if (parts.empty())
     return problem(field.name,
-                   "input must be a text, texts, tokens, or lists of "
+                   "input must be a string, strings, tokens, or lists of "
                    "tokens, and not empty");
   uint64_t token = 0;
   if (parts.front().get(token))
     return readTokens(parts, request.inputs.emplace_back());
   if (parts.size() > kMaxInputs)
-    return problem(field.name, "at most {} inputs are read at once",
-                   kMaxInputs);
+    return problem(field.name, "there may be at most {} inputs", kMaxInputs);
   for (const JsonValue &part : parts) {
     PromptInput &input = request.inputs.emplace_back();
     if (part.get(text))
       input = std::string(text);
     else if (!part.isArray())
-      return problem(field.name, "an input must be a text or a list of tokens");
+      return problem(field.name,
+                     "an input must be a string or a list of tokens");
     else if (Problem found = readTokens(part.elements(), input))
       return found;
   }
@@ -79,8 +80,8 @@ Problem readTruncate(const EmbeddingsField &field, const JsonValue &value,
   int64_t &most = request.truncate.emplace();
   if (!getWhole(value, most) || (most < 1 && most != -1))
     return problem(field.name,
-                   "truncate_prompt_tokens must be a whole number from 1 on, "
-                   "or -1 for as many as the model takes");
+                   "truncate_prompt_tokens must be an integer of at least 1, "
+                   "or -1 for the context of the model");
   return std::nullopt;
 }
 
@@ -92,23 +93,24 @@ Problem ignoreUser(const EmbeddingsField &field, const JsonValue &value,
 
 constexpr EmbeddingsField kFields[] = {
     {"model", kEmbeddings, readModel, R"({"type": "string", "minLength": 1})",
-     0, 0, "the name of what is served"},
+     0, 0, "the name of the served model"},
     {"input", kEmbeddings, readInput,
      R"({"anyOf": [{"type": "string"},
          {"type": "array", "minItems": 1, "maxItems": 2048,
           "items": {"anyOf": [{"type": "string"},
             {"$ref": "#/components/schemas/Tokens"}]}},
          {"$ref": "#/components/schemas/Tokens"}]})",
-     0, 0, "a text, texts, tokens, or lists of tokens"},
+     0, 0, "a string, strings, tokens, or lists of tokens"},
     {"encoding_format", kEmbeddings, readEncoding,
      R"({"enum": ["float", "base64"]})", 0, 0,
-     "base64: of little-endian 32-bit floats"},
+     "base64: little-endian 32-bit floats"},
     {"dimensions", kEmbeddings, readDimensions, R"({"type": "integer"})", 1,
-     INT32_MAX, "the model's own, or fewer if it was made for that"},
+     INT32_MAX, "the width of the model, or less if it supports that"},
     {"truncate_prompt_tokens", kEmbeddings, readTruncate,
      R"({"anyOf": [{"type": "integer", "minimum": 1}, {"const": -1}]})", 0, 0,
-     "not OpenAI's: a longer input is cut to so many tokens, -1: to as many as "
-     "the model takes"},
+     "an extension: truncates longer inputs to so many tokens; -1: to the "
+     "context "
+     "of the model"},
     {"user", kEmbeddings, ignoreUser, R"({"type": "string"})"},
 };
 
@@ -148,8 +150,8 @@ std::string base64Of(std::span<const std::byte> bytes) {
   return out;
 }
 
-// Vectors are most of the answer, and a number's shortest text that reads back
-// as the same float is half as long as that of the same double.
+// Embeddings are most of the response: the shortest decimals that read back as
+// the same float are half as long as a double's.
 std::string embeddingsAnswer(std::string_view model,
                              std::span<const float> vectors, int64_t width,
                              bool base64, int64_t tokens) {
@@ -167,7 +169,7 @@ std::string embeddingsAnswer(std::string_view model,
     else
       fmt::format_to(to, "[{}]}}", fmt::join(vector, ","));
   }
-  // A folder's name need not be UTF-8.
+  // A folder's name may not be UTF-8.
   std::string name = nlohmann::json(model).dump(
       -1, ' ', false, nlohmann::json::error_handler_t::replace);
   fmt::format_to(to,

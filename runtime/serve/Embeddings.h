@@ -1,4 +1,4 @@
-// POST /v1/embeddings: its request as a value, and its answer.
+// POST /v1/embeddings: its request as a value, and its response.
 #pragma once
 #include "runtime/serve/ApiFields.h"
 
@@ -11,8 +11,8 @@ struct EmbeddingsRequest {
   std::vector<PromptInput> inputs; ///< at least one
   bool base64 = false;
   std::optional<int64_t> dimensions;
-  /// A longer text is cut to so many tokens; nothing: it is refused. -1: as
-  /// many as the model takes.
+  /// Longer inputs are truncated to so many tokens; nothing: they are an error.
+  /// -1: to the model's context.
   std::optional<int64_t> truncate;
 };
 
@@ -21,12 +21,12 @@ inline constexpr std::size_t kMaxInputs = 2048;
 /// In the order in which they are read.
 std::span<const FieldOf<EmbeddingsRequest>> embeddingsFields();
 
-/// Reads a body. Fields that are not known are errors that name them
-/// (docs/embeddings.md has the list).
+/// Reads a body. Unknown fields are errors that name them (docs/embeddings.md
+/// lists the fields).
 std::variant<EmbeddingsRequest, ApiError>
 parseEmbeddingsRequest(std::string_view body);
 
-/// The answer's JSON; `vectors` [texts, width], all of them numbers.
+/// The response's JSON; `vectors` [inputs, width], all of them finite.
 std::string embeddingsAnswer(std::string_view model,
                              std::span<const float> vectors, int64_t width,
                              bool base64, int64_t tokens);

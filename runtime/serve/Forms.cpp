@@ -1,7 +1,7 @@
 #include "runtime/serve/Forms.h"
 #include "runtime/infer/grammar/Gbnf.h"
 #include "runtime/infer/grammar/JsonSchema.h"
-#include "runtime/infer/grammar/TextForm.h"
+#include "runtime/infer/grammar/PlainTextGrammar.h"
 #include "runtime/serve/ApiFields.h"
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace {
 // Each has up to 64 MiB of masks.
 constexpr size_t kKeptForms = 16;
 
-/// One text for one value; no two values have the same.
+/// Appends a unique key of a value.
 void appendKey(const JsonValue &value, std::string &out) {
   bool truth;
   uint64_t natural;
@@ -80,7 +80,7 @@ nlohmann::ordered_json copied(const JsonValue &value) {
 
 std::string jsonOf(const JsonValue &value) { return copied(value).dump(); }
 
-/// Any object.
+/// Any JSON object.
 static std::shared_ptr<AnswerForm> objectForm() {
   auto form = std::make_shared<AnswerForm>();
   form->key = "object";
@@ -116,7 +116,7 @@ parseAnswerForm(const JsonValue &format) {
     return Status::error("type must be text, json_object or json_schema, got: "
                          "{}",
                          type);
-  // Chats have the schema one deeper than responses.
+  // In chats the schema is one level deeper than in responses.
   const JsonValue &holder =
       format["json_schema"].isObject() ? format["json_schema"] : format;
   const JsonValue &schema = holder["schema"];
@@ -142,25 +142,26 @@ exactForm(std::string key, StatusOr<grammar::Grammar> grammar) {
 
 static StatusOr<std::shared_ptr<const AnswerForm>>
 parseChoice(const JsonValue &value) {
-  std::vector<std::string> texts;
+  std::vector<std::string> choices;
   std::string key = "choice ";
   std::string_view text;
   if (!value.isArray())
-    return Status::error("a choice must be a list of texts");
+    return Status::error("choice must be a list of strings");
   for (const JsonValue &each : value.elements()) {
     if (!each.get(text))
-      return Status::error("a choice must be of texts");
-    texts.emplace_back(text);
+      return Status::error("choice must be a list of strings");
+    choices.emplace_back(text);
   }
   appendKey(value, key);
-  return exactForm(std::move(key), grammar::grammarOfChoice(std::move(texts)));
+  return exactForm(std::move(key),
+                   grammar::grammarOfChoice(std::move(choices)));
 }
 
-/// What responses do not say again: they know a schema by its own field only.
+/// A schema without `response_format`, which responses therefore do not repeat.
 static StatusOr<std::shared_ptr<const AnswerForm>>
 bareSchemaForm(const JsonValue &schema) {
   if (!schema.isObject())
-    return Status::error("a schema must be an object, or its text");
+    return Status::error("a schema must be an object, or a string of JSON");
   auto form = schemaForm(schema);
   if (!form.ok())
     return form.status();
@@ -191,11 +192,11 @@ parseTextForm(std::string_view kind, const JsonValue &value) {
     return parseTextForm(kind, text);
   if (kind == "json")
     return bareSchemaForm(value);
-  return Status::error("a {} must be a text",
+  return Status::error("a {} must be a string",
                        kind == "regex" ? "regular expression" : "grammar");
 }
 
-/// An answer has one form; one that says nothing is none.
+/// Sets the structured output of the request; at most one field may set it.
 static Problem takeForm(const Field &field, std::string_view name,
                         StatusOr<std::shared_ptr<const AnswerForm>> form,
                         ApiRequest &request) {
@@ -204,7 +205,7 @@ static Problem takeForm(const Field &field, std::string_view name,
   if (!*form)
     return std::nullopt;
   if (request.form)
-    return problem(field.name, "{} and {} both ask for a form",
+    return problem(field.name, "{} and {} both request structured output",
                    request.formName, name);
   request.form = form.take();
   request.formField = field.name;
@@ -217,14 +218,15 @@ Problem readResponseFormat(const Field &field, const JsonValue &value,
   return takeForm(field, field.name, parseAnswerForm(value), request);
 }
 
-// Where the newer API has its response_format.
+// The field of /v1/responses that holds its response_format.
 Problem readTextFormat(const Field &field, const JsonValue &value,
                        ApiRequest &request) {
   for (const JsonValue::Member &member : value.members()) {
     if (member.name == "format" || member.value.isNull())
       continue;
     if (member.name != "verbosity")
-      return problem(field.name, "text.{} is not served", oneLine(member.name));
+      return problem(field.name, "text.{} is not supported",
+                     oneLine(member.name));
     if (Problem found = readVerbosity(field, member.value, request))
       return found;
   }
@@ -236,12 +238,12 @@ Problem readTextFormat(const Field &field, const JsonValue &value,
                   request);
 }
 
-// vLLM's.
+// An extension of vLLM.
 Problem readStructuredOutputs(const Field &field, const JsonValue &value,
                               ApiRequest &request) {
   static constexpr std::array<std::string_view, 5> kKinds = {
       "json", "regex", "choice", "grammar", "json_object"};
-  // What clients write out though it changes nothing.
+  // Switches that clients may send with their defaults.
   static constexpr std::array<std::string_view, 3> kSwitches = {
       "disable_fallback", "disable_any_whitespace",
       "disable_additional_properties"};
@@ -254,11 +256,11 @@ Problem readStructuredOutputs(const Field &field, const JsonValue &value,
     std::string name = fmt::format("{}.{}", field.name, oneLine(member.name));
     if (std::ranges::count(kSwitches, member.name) > 0) {
       if (bool on = true; !member.value.get(on) || on)
-        return problem(field.name, "{} is served as false only", name);
+        return problem(field.name, "{} must be false", name);
       continue;
     }
     if (std::ranges::count(kKinds, member.name) == 0)
-      return problem(field.name, "{} is not served", name);
+      return problem(field.name, "{} is not supported", name);
     if (Problem found = takeForm(
             field, name, parseTextForm(member.name, member.value), request))
       return found;
@@ -266,14 +268,14 @@ Problem readStructuredOutputs(const Field &field, const JsonValue &value,
   }
   if (!isGiven)
     return problem(field.name,
-                   "{} must have one of {}; leave it out for any "
-                   "text",
+                   "{} must have one of {}; leave it out for "
+                   "unconstrained output",
                    field.name, fmt::join(kKinds, ", "));
   return std::nullopt;
 }
 
-// guided_regex and so on, as vLLM had it before; regex and ebnf, as SGLang has
-// it; grammar, as llama.cpp has it.
+// The older guided_regex and so on of vLLM; regex and ebnf of SGLang; grammar
+// of llama.cpp.
 Problem readGuided(const Field &field, const JsonValue &value,
                    ApiRequest &request) {
   std::string_view kind = field.name;
@@ -297,10 +299,10 @@ bool AnswerForms::dropsSpace() const {
 std::shared_ptr<TokenGuide> AnswerForms::guide(const AnswerForm &form,
                                                std::vector<int32_t> ends) {
   if (!vocabulary) {
-    std::vector<std::string> texts;
+    std::vector<std::string> tokens;
     for (uint32_t id = 0; id < tokenizer.vocabSize(); ++id)
-      texts.push_back(tokenizer::addedBytes(tokenizer, id));
-    vocabulary = std::make_shared<const grammar::Vocabulary>(texts);
+      tokens.push_back(tokenizer::addedBytes(tokenizer, id));
+    vocabulary = std::make_shared<const grammar::Vocabulary>(tokens);
     beginsWithSpace = dropsSpace();
   }
   auto found = std::ranges::find(kept, form.key, &Kept::key);

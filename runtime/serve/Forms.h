@@ -1,5 +1,5 @@
-// Answers that must have a form: `response_format` of chats, regular
-// expressions and grammars, calls of tools.
+// Structured output: `response_format`, regular expressions, grammars, and tool
+// calls.
 #pragma once
 #include "runtime/data/Json.h"
 #include "runtime/data/tokenizer/Tokenizer.h"
@@ -14,50 +14,50 @@
 
 namespace tessera::serve {
 
-/// A form as a request asks for it.
+/// The structured output of a request.
 struct AnswerForm {
   std::shared_ptr<const grammar::Grammar> grammar;
-  std::string key;  ///< equal for equal forms
-  std::string json; ///< as `response_format` asked for it; empty: otherwise
-  /// Nothing but the form's text is allowed, no space before it either.
+  std::string key;  ///< equal for equal constraints
+  std::string json; ///< `response_format`; empty: set by another field
+  /// The output must match exactly, without a leading space.
   bool isExact = false;
 };
 
 /// Reads {"type": "json_object"} and {"type": "json_schema", "json_schema":
 /// {"name", "schema", …}}; null for {"type": "text"}. An error says what is
-/// wrong, or which keyword of a schema is not served.
+/// wrong, or which keyword of a schema is not supported.
 StatusOr<std::shared_ptr<const AnswerForm>>
 parseAnswerForm(const JsonValue &format);
 
-/// Reads what other servers have beside `response_format`, by its name: "json"
-/// (a schema, or its text), "json_object" (true), "regex", "choice" (texts) or
+/// Reads the constraints of other servers by their names: "json" (a schema, or
+/// a string of one), "json_object" (true), "regex", "choice" (strings) or
 /// "grammar" (GBNF).
 StatusOr<std::shared_ptr<const AnswerForm>>
 parseTextForm(std::string_view kind, const JsonValue &value);
 
-/// The same of "json", "regex" or "grammar" as a text.
+/// The same for "json", "regex" or "grammar" as a string.
 StatusOr<std::shared_ptr<const AnswerForm>>
 parseTextForm(std::string_view kind, std::string_view text);
 
-/// Whether the answer must keep a form to call tools as it was asked for.
+/// Whether tool calls of this request need guided decoding.
 bool needsToolForm(const ApiRequest &request);
-/// The form of answers with calls. `hasTag`: the text before a call can be
-/// told by the guide, which knows no special tokens.
+/// The structured output of tool calls. `hasTag`: the tag of a call is visible
+/// to the guide, which sees no special tokens.
 StatusOr<std::shared_ptr<const AnswerForm>>
 makeToolForm(const ApiRequest &request, const ToolFormat &format, bool hasTag);
 
-/// Makes guides. Keeps the forms that were asked for last, with the masks that
-/// were found out for them. One thread at a time; the tokenizer outlives it.
+/// Makes guides. Caches the latest grammars with their masks. Not thread-safe;
+/// the tokenizer must outlive it.
 class AnswerForms {
 public:
   explicit AnswerForms(const tokenizer::Tokenizer &tokenizer)
       : tokenizer(tokenizer) {}
-  /// For one text, which `ends` may end.
+  /// A guide for one sequence, which `ends` may end.
   std::shared_ptr<TokenGuide> guide(const AnswerForm &form,
                                     std::vector<int32_t> ends);
 
 private:
-  /// Whether decoding drops the space that begins a text.
+  /// Whether decoding drops a leading space.
   bool dropsSpace() const;
   struct Kept {
     std::string key;
@@ -65,8 +65,8 @@ private:
   };
   const tokenizer::Tokenizer &tokenizer;
   std::shared_ptr<const grammar::Vocabulary> vocabulary; ///< on first use
-  bool beginsWithSpace = false; ///< what must decode to an exact form
-  std::list<Kept> kept;         ///< the latest first
+  bool beginsWithSpace = false; ///< of tokens whose decoding must match exactly
+  std::list<Kept> kept;         ///< most recent first
 };
 
 } // namespace tessera::serve

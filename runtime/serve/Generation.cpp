@@ -19,11 +19,11 @@ void Service::Generation::start(std::vector<uint64_t> given) {
     if (!self || self->closed)
       return;
     self->cancelAll();
-    self->close(499); // nginx's number for a client that left
+    self->close(499); // nginx's status of a client that disconnected
   };
   if (!request.stream)
     return;
-  // However long nothing comes, a stream says that it is there.
+  // Comments keep a silent stream alive.
   service.server->after(service.server->pingTime(), [weak = weak_from_this()] {
     auto self = weak.lock();
     if (self && !self->closed)
@@ -65,7 +65,7 @@ void Service::Generation::follow(std::shared_ptr<HttpReply> to, int64_t after,
 }
 
 void Service::Generation::cancel() {
-  auto self = shared_from_this(); // which the store may hold alone
+  auto self = shared_from_this(); // the store may have the only reference
   if (closed)
     return;
   answer->record()->status = ResponseStatus::cancelled;
@@ -81,7 +81,7 @@ void Service::Generation::keep(std::string chat) {
                std::move(request.metadata), answer->record()});
 }
 
-/// What was made in the background is like any other from here on.
+/// From here on a background response is like any other.
 void Service::Generation::settle() {
   if (KeptAnswer *kept = store.find(id)) {
     kept->running.reset();
@@ -97,7 +97,7 @@ void Service::Generation::cancelAll() {
 void Service::Generation::take(Delta delta) {
   if (delta.end)
     count(delta.choice, *delta.end);
-  if (closed) // what was cancelled ends as well
+  if (closed) // cancelled choices end as well
     return logOnceOver();
   if (delta.end && delta.end->reason != FinishReason::stop &&
       delta.end->reason != FinishReason::length)
@@ -111,7 +111,7 @@ void Service::Generation::take(Delta delta) {
   } else if (isNews) {
     beginStream();
     answer->delta(*reply, delta);
-    if (closed) // a reader that is too slow
+    if (closed) // the reader was too slow
       return;
   }
   WholeChoice &choice = choices[delta.choice];
@@ -127,7 +127,8 @@ void Service::Generation::take(Delta delta) {
     finish();
 }
 
-/// Nine letters and digits, as the templates of Mistral's models want them.
+/// Nine alphanumeric characters: templates of Mistral's models expect ids of
+/// nine characters.
 static std::string newCallId() {
   static constexpr std::string_view digits =
       "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
@@ -190,7 +191,7 @@ void Service::Generation::fail(const EngineResult &result) {
   cancelAll();
   ApiError error{500, result.message, "", "engine_error"};
   if (result.reason == FinishReason::deadline)
-    error = {504, "the request took too long and was given up", "", "timeout"};
+    error = {504, "the request timed out", "", "timeout"};
   else if (result.reason == FinishReason::cancelled)
     error = {503, "the server is shutting down", "", "shutting_down"};
   else if (result.reason == FinishReason::form) {

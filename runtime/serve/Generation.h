@@ -1,12 +1,12 @@
-// One call of the API on its way: collects what its choices become and answers.
+// One request in progress: collects its choices and writes the response.
 #pragma once
 #include "runtime/serve/Answers.h"
 #include "runtime/serve/Service.h"
 
 namespace tessera::serve {
 
-/// For the server's thread. Held by what its choices post, and by the reply; in
-/// the background also by the store.
+/// Used in the server's thread. Its choices and its reply hold it; in the
+/// background the store does too.
 class Service::Generation final
     : public RunningResponse,
       public std::enable_shared_from_this<Generation> {
@@ -26,12 +26,12 @@ public:
       readers.assign(choices, ToolCallReader(*service.chat.toolFormat(), names,
                                              this->request.usesFunctions));
     }
-    // What the answer needs of them stands in it.
+    // The answer has copies of what it needs.
     this->request.tools = {};
     this->request.form.reset();
     this->request.instructions.reset();
   }
-  /// The engine has them: their numbers, for cancelling.
+  /// Called when the engine has accepted them: their numbers, for cancelling.
   void start(std::vector<uint64_t> ids);
   void take(Delta delta);
   void cancel() override;
@@ -48,8 +48,8 @@ private:
   void finish();
   void fail(const EngineResult &result);
   void cancelAll();
-  /// Nothing more is answered; the line of the log waits for the counts of
-  /// what was cancelled.
+  /// Sends nothing more; the log line waits for the counts of cancelled
+  /// requests.
   void close(int status);
   void logOnceOver() const;
 
@@ -58,16 +58,16 @@ private:
   ApiRequest request;
   std::string id;
   std::unique_ptr<Answer> answer;
-  std::shared_ptr<HttpReply> reply; ///< in the background the followers
+  std::shared_ptr<HttpReply> reply; ///< in the background: its followers
   std::shared_ptr<Followers> followers;
   std::vector<WholeChoice> choices;
   std::vector<ToolCallReader> readers; ///< of choices that may call tools
   std::vector<uint64_t> ids;
   std::size_t ended = 0;
   bool begun = false, closed = false;
-  int status = 200; ///< of the log, once it is closed
+  int status = 200; ///< for the log, once closed
   Usage usage;
-  int64_t read = 0; ///< of the prompts, also where the request was cut off
+  int64_t read = 0; ///< tokens of the prompts, also of cancelled requests
   EngineClock::time_point arrived = EngineClock::now();
 };
 

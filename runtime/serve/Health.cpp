@@ -17,7 +17,7 @@ void Health::probe() {
   auto ended = std::make_shared<std::atomic<bool>>(false);
   done = ended;
   if (!send(EngineClock::now() + times.patience, [ended] { *ended = true; }))
-    done.reset(); // drains or died, or requests came meanwhile
+    done.reset(); // draining, stopped, or busy with requests
 }
 
 void Health::ask(HttpServer &server,
@@ -47,7 +47,7 @@ void Health::look(HttpServer &server) {
     else if (cause)
       each.tell("the engine has stopped: " + *cause);
     else if (each.since < late)
-      each.tell("the model computes nothing");
+      each.tell("the model makes no progress");
     else
       waiting.push_back(std::move(each));
   if (!waiting.empty())

@@ -1,4 +1,4 @@
-// Whether the engine does what it is for: a model that computed lately.
+// Health of the engine: whether the model has computed something lately.
 #pragma once
 #include "runtime/infer/engine/EngineThread.h"
 #include "runtime/serve/HttpServer.h"
@@ -10,26 +10,27 @@
 
 namespace tessera::serve {
 
-/// Sends one token through an engine, which gives up at `deadline`; whether it
-/// took it. `done` is called when that ended, on any thread.
+/// Sends one token through an engine, with a `deadline`; returns whether it was
+/// accepted. `done` is called at its end, on any thread.
 using HealthProbe = std::function<bool(EngineClock::time_point deadline,
                                        std::function<void()> done)>;
 
 struct HealthTimes {
-  std::chrono::milliseconds recent{5000};    ///< that is still now
-  std::chrono::milliseconds patience{10000}; ///< that whoever asks waits
+  std::chrono::milliseconds recent{
+      5000}; ///< how long a computation counts as recent
+  std::chrono::milliseconds patience{10000}; ///< how long a caller waits
 };
 
-/// For the server's thread. However many ask at once, at most one probe is in
-/// the engine, and none while requests are: what they get says the same.
+/// For the server's thread. At most one probe is in the engine, and none while
+/// requests run, since their progress shows the same.
 class Health {
 public:
   Health(const EngineThread &engine, HealthProbe send, HealthTimes times)
       : engine(engine), send(std::move(send)), times(times) {}
-  /// Calls `tell` with an empty text if the model computed lately, or does so
-  /// while one can wait; else with what is wrong.
+  /// Calls `tell` with an empty string if the model computed something lately
+  /// or does so before `patience` ends; else with an error.
   void ask(HttpServer &server, std::function<void(const std::string &)> tell);
-  /// Tells all who wait kEnding: nothing is computed for them any more.
+  /// Tells all waiting callers kEnding.
   void end();
   static constexpr std::string_view kEnding = "the server is shutting down";
 

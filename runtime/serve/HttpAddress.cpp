@@ -14,7 +14,7 @@ namespace tessera::serve {
 
 using Tcp = boost::asio::ip::tcp;
 
-/// For so many connections, and for what else a process opens.
+/// Open files for the connections and the rest of the process.
 static Status allowFiles(std::size_t connections) {
   const rlim_t needed = connections + 64;
   rlimit limit{};
@@ -26,7 +26,7 @@ static Status allowFiles(std::size_t connections) {
       return Status::success();
   }
   return Status::error("--max-connections {} needs {} open files, and the "
-                       "system allows {}; ask for fewer, or raise ulimit -n",
+                       "system allows {}; lower it, or raise ulimit -n",
                        connections, needed, limit.rlim_max);
 }
 
@@ -36,8 +36,8 @@ static Status cannotListen(const std::string &host, uint16_t port, int error) {
                        error == EADDRNOTAVAIL ? "--host" : "--port");
 }
 
-// Connections that ended a moment ago keep a port from others, but not from
-// whoever says that it may be used again.
+// Connections that ended a moment ago (TIME_WAIT) block a port unless
+// SO_REUSEADDR is set.
 static int reuse(int descriptor) {
   const int on = 1;
   return ::setsockopt(descriptor, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
@@ -63,8 +63,8 @@ HttpAddress::take(const std::string &host, uint16_t port,
   auto bind = [&] {
     return ::bind(descriptor, endpoint.data(), socklen_t(endpoint.size()));
   };
-  // Without reuse first: of two that allow it both would have the address until
-  // one listens.
+  // Bind without SO_REUSEADDR first: two sockets with it could share the
+  // address until one listens.
   if (bind() != 0 &&
       (errno != EADDRINUSE || reuse(descriptor) != 0 || bind() != 0))
     return cannotListen(host, port, errno);
@@ -85,7 +85,7 @@ uint16_t HttpAddress::port() const {
 }
 
 StatusOr<int> HttpAddress::listen() {
-  // Connections inherit it, for whoever has the port after us.
+  // Connections inherit it, for the next owner of the port.
   if (reuse(descriptor) != 0 || ::listen(descriptor, SOMAXCONN) != 0)
     return cannotListen(host, port(), errno);
   return std::exchange(descriptor, -1);

@@ -1,4 +1,4 @@
-// An address of this machine that is taken for a server before there is one.
+// Reserves the address of a server before the server exists.
 #pragma once
 #include "runtime/support/Status.h"
 
@@ -9,23 +9,23 @@
 
 namespace tessera::serve {
 
-/// A model may take minutes to load: that its port is another's is known
-/// before. As long as the address is only held nobody else gets it, and whoever
-/// connects is refused by the system, as where there is no server.
+/// Loading a model may take minutes; an address in use is an error before that.
+/// While the address is only reserved, no other process can bind it, and
+/// connections are refused as if there were no server.
 class HttpAddress {
 public:
-  /// `port` 0: one that is free. Lets the process open as many files as so many
-  /// connections take.
+  /// `port` 0: any free one. Raises the process's limit of open files for so
+  /// many connections.
   static StatusOr<std::shared_ptr<HttpAddress>>
   take(const std::string &host, uint16_t port, std::size_t connections);
   HttpAddress(const HttpAddress &) = delete;
   HttpAddress &operator=(const HttpAddress &) = delete;
   ~HttpAddress();
 
-  /// What was bound, also if 0 was asked for.
+  /// The bound port, also for `port` 0.
   uint16_t port() const;
   bool isIpv6() const { return ipv6; }
-  /// From here on the system takes connections. The socket, which the caller
+  /// Listens. The caller closes the socket; call once.
   /// closes; once.
   StatusOr<int> listen();
 
@@ -33,7 +33,7 @@ private:
   HttpAddress(std::string host, int descriptor, bool ipv6)
       : host(std::move(host)), descriptor(descriptor), ipv6(ipv6) {}
   const std::string host;
-  int descriptor; ///< -1: it is the caller's
+  int descriptor; ///< -1: passed to the caller
   const bool ipv6;
 };
 

@@ -14,12 +14,12 @@ namespace tessera::serve {
 namespace http = boost::beast::http;
 namespace net = boost::asio;
 
-/// Boost 1.74 has a string_view of its own.
+/// Boost 1.74 has its own string_view.
 static std::string_view viewOf(boost::beast::string_view text) {
   return {text.data(), text.size()};
 }
 
-/// Holds its connection until it is answered.
+/// Keeps its connection alive until the reply ends.
 class HttpConnection::Reply final : public HttpReply,
                                     public std::enable_shared_from_this<Reply> {
 public:
@@ -39,13 +39,13 @@ public:
   void begin(std::span<const ServerEvent> first) override {
     bool chunked = connection && connection->version >= 11;
     if (connection && !chunked)
-      connection->keepAlive = false; // the end of the connection is the text's
+      connection->keepAlive = false; // the body ends with the connection
     isChunked = chunked;
     std::string text =
         start(200, "text/event-stream", "Cache-Control: no-store\r\n") +
         (chunked ? "Transfer-Encoding: chunked\r\n\r\n" : "\r\n");
     if (isHead)
-      return finish(std::move(text)); // and no event comes
+      return finish(std::move(text)); // without events
     for (const ServerEvent &each : first)
       text += framed(eventText(each.data, each.name));
     if (connection)
@@ -62,7 +62,7 @@ public:
     finish(text + (isChunked ? "0\r\n\r\n" : ""));
   }
 
-  /// The peer has gone.
+  /// Called when the peer has disconnected.
   void lose() {
     ping.cancel();
     connection.reset();
@@ -116,7 +116,7 @@ private:
 
   std::shared_ptr<HttpConnection> connection;
   net::steady_timer ping;
-  const bool isHead; ///< asked for all but the body
+  const bool isHead; ///< the body is omitted
   bool isChunked = false, wasQuiet = true;
 };
 
@@ -143,7 +143,7 @@ void HttpConnection::readHead() {
   parser.emplace();
   parser->header_limit(std::uint32_t(shared.limits.headerBytes));
   parser->body_limit(shared.limits.bodyBytes);
-  // One time for the whole head: a byte now and then does not extend it.
+  // One timeout for the whole head: single bytes do not extend it.
   stream.expires_after(shared.limits.idleTime);
   http::async_read_header(
       stream, buffer, *parser,
@@ -177,12 +177,12 @@ void HttpConnection::readBody() {
                         "WWW-Authenticate: Basic realm=\"the API key is "
                         "the password\"\r\n");
   }
-  group = shared.handler.groupOf(head); // all before it has been sent
+  group = shared.handler.groupOf(head); // everything before it has been sent
   stream.expires_after(shared.limits.requestTime);
-  // Clients that ask first whether they may send a body are told to.
+  // Answer "Expect: 100-continue".
   if (boost::beast::iequals(message[http::field::expect], "100-continue")) {
     static constexpr std::string_view go = "HTTP/1.1 100 Continue\r\n\r\n";
-    Error ignored; // a peer that is not there fails in the next read
+    Error ignored; // if the peer has gone, the next read fails
     stream.socket().send(net::buffer(go.data(), go.size()), 0, ignored);
   }
   http::async_read(stream, buffer, *parser,
@@ -203,22 +203,22 @@ void HttpConnection::onRequest() {
   shared.handler.handle(std::move(head), std::move(answer));
 }
 
-/// For 413 and 431 the limit, and how large a body was to be if that was said.
+/// The error of 413 and 431: the limit, and the announced size if known.
 std::string HttpConnection::problemOf(Error error, int status) const {
   const HttpLimits &limits = shared.limits;
   if (status == 431)
-    return fmt::format("the head of the request is too large: it may have at "
-                       "most {} bytes",
+    return fmt::format("the head of the request is too large: the limit is "
+                       "{} bytes",
                        limits.headerBytes);
   if (status != 413)
-    return "not a request that can be read: " + error.message();
+    return "malformed request: " + error.message();
   std::string_view length = viewOf(parser->get()[http::field::content_length]);
   return fmt::format(
-      "the body is too large: it may have at most {} bytes{}", limits.bodyBytes,
+      "the body is too large: the limit is {} bytes{}", limits.bodyBytes,
       length.empty() ? std::string() : fmt::format(", got {}", length));
 }
 
-// What was sent is no request, or not all of one.
+// The input was malformed or incomplete.
 void HttpConnection::fail(Error error) {
   int status = 400;
   if (error == http::error::body_limit)
@@ -238,7 +238,7 @@ void HttpConnection::fail(Error error) {
                shared.handler.describe(status, problemOf(error, status)), {});
 }
 
-// A peer that closes while its answer is computed is to cost nothing more.
+// Cancels the work for a peer that disconnects.
 void HttpConnection::watchPeer() {
   stream.socket().async_wait(
       net::ip::tcp::socket::wait_read, [self = weak_from_this()](Error error) {
@@ -247,7 +247,7 @@ void HttpConnection::watchPeer() {
           return;
         char byte = 0;
         int descriptor = connection->stream.socket().native_handle();
-        // More than nothing is the next request, which waits for its turn.
+        // Any input is the next request, which is read later.
         if (::recv(descriptor, &byte, 1, MSG_PEEK | MSG_DONTWAIT) <= 0)
           connection->drop();
       });
@@ -264,7 +264,7 @@ void HttpConnection::write(std::string bytes, bool isLast, bool isFree) {
   if (isFree)
     freeBytes += bytes.size();
   unsent.push_back(std::move(bytes));
-  // An answer that is sent at once is as large as it is.
+  // A response that is sent at once may be of any size.
   if (!isLast && unsentBytes > shared.limits.unsentBytes + freeBytes)
     return drop();
   if (!writing)
@@ -280,7 +280,7 @@ void HttpConnection::writeNext() {
     return;
   }
   writing = true;
-  // The time is for a part: a reader who is slow but reads is waited for.
+  // The timeout is per write: a slow reader that makes progress is kept.
   constexpr std::size_t kPart = std::size_t(64) << 10;
   stream.expires_after(shared.limits.writeTime);
   net::async_write(stream,
@@ -306,7 +306,7 @@ void HttpConnection::answered() {
   answering = false;
   stream.socket().cancel(); // watchPeer
   if (!keepAlive || shared.closing) {
-    Error ignored; // the peer may have closed before
+    Error ignored; // the peer may have closed already
     stream.socket().shutdown(net::ip::tcp::socket::shutdown_send, ignored);
     stream.expires_after(std::chrono::seconds(1));
     return discard();
@@ -315,8 +315,8 @@ void HttpConnection::answered() {
             [self = shared_from_this()] { self->readHead(); });
 }
 
-// A socket that is closed before all was read resets the connection, and the
-// peer may never see the answer.
+// Closing a socket with unread input resets the connection, and the peer may
+// lose the response. So read the rest first.
 void HttpConnection::discard() {
   buffer.consume(buffer.size());
   stream.async_read_some(
@@ -338,7 +338,7 @@ void HttpConnection::drop() {
   if (std::exchange(gone, true))
     return;
   idle.reset();
-  Error ignored; // there is nothing more to do about it
+  Error ignored; // nothing more can be done
   stream.socket().close(ignored);
   if (auto answer = reply.lock())
     answer->lose();

@@ -1,5 +1,5 @@
-// One connection of HttpServer: request, answer, request, ... Everything runs
-// in the server's thread.
+// One connection of HttpServer: request, response, request, ... Runs in the
+// server's thread.
 #pragma once
 #include "runtime/serve/HttpServer.h"
 
@@ -18,14 +18,14 @@
 
 namespace tessera::serve {
 
-/// What the connections of a server share.
+/// State that the connections of a server share.
 struct HttpShared {
   HttpLimits limits;
   HttpHandler &handler;
   std::size_t open = 0;                      ///< connections
-  std::map<std::size_t, std::size_t> unsent; ///< bytes, by their group
-  bool closing = false;           ///< each answer is its connection's last
-  std::function<void()> onClosed; ///< after a connection has gone
+  std::map<std::size_t, std::size_t> unsent; ///< bytes, by group
+  bool closing = false;           ///< close each connection after its response
+  std::function<void()> onClosed; ///< after a connection has closed
 };
 
 class HttpConnection final
@@ -34,9 +34,10 @@ public:
   HttpConnection(boost::asio::ip::tcp::socket socket, HttpShared &shared);
   ~HttpConnection();
   void start() { readHead(); }
-  /// Closes it unless an answer is on its way.
+  /// Closes it unless a response is in progress.
   void closeIfIdle();
-  /// Since when it waits for the head of a request; nothing: it has one.
+  /// Since when it has waited for the head of a request; nothing: it does not
+  /// wait.
   std::optional<std::chrono::steady_clock::time_point> idleSince() const {
     return idle;
   }
@@ -55,7 +56,7 @@ private:
   std::string problemOf(Error error, int status) const;
   void watchPeer();
 
-  /// `isFree`: however much it is, the reader is not too slow for it.
+  /// `isFree`: exempt from the limit of unsent bytes.
   void write(std::string bytes, bool isLast, bool isFree = false);
   void writeNext();
   void answered();
@@ -69,9 +70,9 @@ private:
   HttpRequest head;
   std::weak_ptr<Reply> reply;
   std::deque<std::string> unsent;
-  std::size_t unsentAt = 0; ///< how far the first of them is written
+  std::size_t unsentAt = 0; ///< bytes of the first that are written
   std::size_t unsentBytes = 0, freeBytes = 0, discarded = 0;
-  std::size_t group = kNoGroup; ///< that its unsent bytes count in
+  std::size_t group = kNoGroup; ///< of its unsent bytes
   bool writing = false, answering = false, lastQueued = false;
   bool keepAlive = false, gone = false;
   std::optional<std::chrono::steady_clock::time_point> idle;

@@ -39,7 +39,7 @@ public:
     if (!error)
       return Status::success();
     ::close(*socket);
-    return Status::error("the address cannot be used: {}", error.message());
+    return Status::error("cannot use the address: {}", error.message());
   }
 
   uint16_t port() const override {
@@ -53,7 +53,7 @@ public:
     signals.async_wait([this, onSignal](Error error, int) {
       if (error)
         return;
-      signals.clear(); // the next one is not ours to catch
+      signals.clear(); // the next one has its default action
       onSignal();
     });
     accept();
@@ -109,7 +109,7 @@ private:
     acceptor.async_accept([this](Error error, Tcp::socket socket) {
       if (!acceptor.is_open())
         return;
-      if (error) // no descriptors, perhaps: not a reason to spin
+      if (error) // perhaps out of descriptors: do not spin
         return after(std::chrono::milliseconds(100), [this] { accept(); });
       take(std::move(socket));
       accept();
@@ -122,9 +122,9 @@ private:
     if (shared.open >= shared.limits.connections && !makeRoom()) {
       return refuse(socket);
     }
-    Error ignored; // slower without, that is all
+    Error ignored; // only slower without
     socket.set_option(Tcp::no_delay(true), ignored);
-    // What Beast sends by itself (100 Continue) must not wait for a reader.
+    // What Beast sends by itself (100 Continue) must not block.
     socket.non_blocking(true, ignored);
     auto connection =
         std::make_shared<HttpConnection>(std::move(socket), shared);
@@ -142,16 +142,17 @@ private:
         "\r\nRetry-After: 1\r\nConnection: close\r\nContent-Length: {}"
         "\r\n\r\n{}",
         body.size(), body);
-    Error ignored; // a courtesy
+    Error ignored; // best effort
     socket.non_blocking(true, ignored);
     socket.send(net::buffer(busy), 0, ignored);
     socket.shutdown(Tcp::socket::shutdown_send, ignored);
-    // What was sent and not read would reset the connection, answer and all.
+    // Unread input would reset the connection and lose the response.
     std::array<char, 16 << 10> request;
     socket.receive(net::buffer(request), 0, ignored);
   }
 
-  /// Whoever only holds connections keeps nobody out.
+  /// Closes the longest idle connection, so that idle ones cannot block new
+  /// ones.
   bool makeRoom() {
     std::shared_ptr<HttpConnection> longest;
     for (const auto &each : connections)
@@ -163,7 +164,8 @@ private:
     return longest != nullptr;
   }
 
-  HttpShared shared; ///< outlives the context, whose handlers hold connections
+  HttpShared
+      shared; ///< must outlive the context, whose handlers hold connections
   net::io_context context{1};
   Tcp::acceptor acceptor;
   net::signal_set signals;

@@ -17,7 +17,7 @@ std::string textOf(int32_t token, const tokenizer::Tokenizer &tokenizer) {
   return quoted(tokenizer::decode(tokenizer, id));
 }
 
-/// The members of a chat's token, without braces.
+/// The members of a token in a chat, without braces.
 std::string chatToken(int32_t token, float logprob,
                       const tokenizer::Tokenizer &tokenizer) {
   const uint32_t id[] = {uint32_t(token)};
@@ -46,8 +46,8 @@ std::string chatElement(const TokenEvent &event,
          R"(,"top_logprobs":[)" + top + "]}";
 }
 
-/// Of tokens with the same text the likeliest, which comes first, stands for
-/// all: a name stands once in an object.
+/// Of tokens with the same text only the likeliest, which comes first, is
+/// listed: names in an object are unique.
 std::string likeliest(const TokenEvent &event,
                       const tokenizer::Tokenizer &tokenizer) {
   nlohmann::ordered_json object = nlohmann::ordered_json::object();

@@ -12,16 +12,16 @@
 namespace tessera::serve {
 namespace {
 
-// Around what a user wrote where it has the text of a special token, so that it
-// is found again in what the template makes of it. Noncharacters of Unicode,
-// which no text that is interchanged has.
+// Marks around content of the user that contains the text of a special token,
+// to find it again in the rendered prompt. They are noncharacters of Unicode,
+// which no interchanged text has.
 constexpr std::string_view kBegin = "\uFDD0", kEnd = "\uFDD1";
 
 bool hasMark(std::string_view text) {
   return text.find(kBegin) != text.npos || text.find(kEnd) != text.npos;
 }
 
-/// As JSON and Python write them in ASCII.
+/// Whether the text has a mark as JSON and Python escape it in ASCII.
 bool hasEscapedMark(std::string_view text) {
   for (std::string_view mark : {"\\ufdd0", "\\ufdd1", "\\uFDD0", "\\uFDD1"})
     if (text.find(mark) != text.npos)
@@ -43,8 +43,8 @@ public:
          const TemplateSettings &settings) const override {
     for (const ChatMessage &message : messages)
       if (hasMark(message.content))
-        return Status::error("a message has the noncharacter U+FDD0 or U+FDD1, "
-                             "which no text has; remove it");
+        return Status::error("a message has the noncharacter U+FDD0 or U+FDD1; "
+                             "remove it");
     TESSERA_RETURN_IF_ERROR(checkTools(messages, tools));
     Rendered request{messages, tools, settings};
     auto text = renderWith(request, [&](const ChatMessage &message) {
@@ -57,14 +57,14 @@ public:
     auto parts = split(*text);
     if (!parts.ok())
       return parts;
-    // A template may change a text before it stands in the prompt, and so make
-    // a special token of what was none.
+    // A template may rewrite content so that it becomes a special token.
     auto neutral = renderWith(request, [](const ChatMessage &message) {
       return std::string(message.content.empty() ? "" : "x");
     });
     if (neutral.ok() && countSpecial(*parts) > countSpecial({{*neutral}}))
-      return Status::error("a message has a text of which the model's template "
-                           "makes a special token; change it");
+      return Status::error(
+          "the model's template turns a part of a message into a "
+          "special token; change it");
     return parts;
   }
 
@@ -75,23 +75,23 @@ public:
                                "token; change it");
   }
 
-  // What ends a text of the model is among its tokens.
+  // Models' end tokens are given as tokens.
   std::vector<std::string> stops() const override { return {}; }
 
 private:
-  /// What the template sees.
+  /// Input of the template.
   struct Rendered {
     std::span<const ChatMessage> messages;
     std::span<const Tool> tools;
     const TemplateSettings &settings;
   };
 
-  /// Of what is not told apart from the template's own text.
+  /// Whether a string may be mixed with the template's own text.
   bool isPlain(const std::string &text) const {
     return !hasMark(text) && !hasEscapedMark(text) && !isSuspect(text);
   }
 
-  /// Names and texts, however deep: a template may print each of them.
+  /// Checks names and strings at any depth, since a template may print each.
   bool hasOnlyPlain(const nlohmann::json &value) const {
     if (value.is_string())
       return isPlain(value.get_ref<const std::string &>());
@@ -102,7 +102,7 @@ private:
     return true;
   }
 
-  /// What templates print of tools is not told apart from their own text.
+  /// Tools and calls are printed unmarked.
   Status checkTools(std::span<const ChatMessage> messages,
                     std::span<const Tool> tools) const {
     bool good = std::ranges::all_of(
@@ -170,7 +170,7 @@ private:
                                [&](uint32_t id) { return isSpecial(id); });
   }
 
-  /// Special tokens of what no user wrote.
+  /// Counts special tokens outside of content of the user.
   std::ptrdiff_t countSpecial(const std::vector<PromptPart> &parts) const {
     std::lock_guard lock(mutex);
     std::ptrdiff_t count = 0;
@@ -182,8 +182,8 @@ private:
     return count;
   }
 
-  // Marks that do not stand in pairs, or that were printed as escapes, say that
-  // the template cut a text apart, and then nobody knows which part is whose.
+  // If marks are unpaired or escaped, the template has split or rewritten the
+  // content, and its parts cannot be attributed.
   static StatusOr<std::vector<PromptPart>> split(std::string_view text) {
     std::vector<PromptPart> parts;
     auto refused = [] {
@@ -211,11 +211,11 @@ private:
 
   chat::ChatTemplate source;
   const tokenizer::Tokenizer &tokenizer;
-  mutable std::mutex mutex; ///< of the encoder, which has working memory
+  mutable std::mutex mutex; ///< guards the encoder, which has working memory
   mutable tokenizer::Encoder encoder;
 };
 
-/// Of a model that was trained on no chats.
+/// For a model that was not trained on chats.
 class NoChat final : public ChatRenderer {
 public:
   StatusOr<std::vector<PromptPart>>
@@ -247,7 +247,7 @@ loadModelChat(const ModelFiles &files, const tokenizer::Tokenizer &tokenizer,
   if (!has.ok())
     return has.status();
   if (!*has) {
-    note = files.place() + " has no chat template: chats are refused";
+    note = files.place() + " has no chat template: chats are rejected";
     return std::unique_ptr<ChatRenderer>(std::make_unique<NoChat>());
   }
   auto loaded = chat::ChatTemplate::load(files);

@@ -33,14 +33,14 @@ template <typename Request>
 Json schemaOf(const FieldOf<Request> &field, Endpoint endpoint,
               std::span<const std::string> models) {
   Json schema = Json::parse(field.schema);
-  // Bounds of what stands inside of the value are in the schema itself.
+  // Bounds of nested values are in the schema itself.
   bool isNumber = schema.value("type", "") == "integer" ||
                   schema.value("type", "") == "number";
   if (isNumber && field.least < field.most) {
     schema["minimum"] = boundOf(field, field.least);
     schema["maximum"] = boundOf(field, field.most);
   }
-  // A null is a field that is not there, except of those that must be.
+  // null means a missing field, except in required ones.
   bool isNeeded = std::ranges::count(requiredOf(endpoint), field.name) != 0;
   if (field.name == "model")
     schema["enum"] = models;
@@ -90,24 +90,25 @@ Json answersOf(const Route &route) {
     content["text/event-stream"] = {{"schema", reference("Event")}};
   Json answers = {
       {"200", {{"description", route.summary}, {"content", content}}},
-      {"400", errorAnswer("What can never be served")},
-      {"401", errorAnswer("A key is needed")}};
+      {"400", errorAnswer("The request is invalid")},
+      {"401", errorAnswer("An API key is required")}};
   bool isNamed = route.path.find('{') != route.path.npos;
   if (route.body || isNamed)
-    answers["404"] = errorAnswer(isAboutStored(route) ? "It is not stored"
-                                                      : "There is no such "
+    answers["404"] = errorAnswer(isAboutStored(route) ? "Not stored"
+                                                      : "Unknown "
                                                         "model");
   if (isAboutStored(route))
-    answers["429"] = errorAnswer("Too much is not read");
+    answers["429"] = errorAnswer("Too many unread bytes");
   if (route.method == "POST")
     answers["413"] = errorAnswer("The body is too large");
   if (route.body) {
-    answers["429"] = errorAnswer("Too much is waiting");
+    answers["429"] = errorAnswer("The queue is full");
     answers["500"] = errorAnswer("The engine failed");
-    answers["504"] = errorAnswer("The request took too long");
+    answers["504"] = errorAnswer("The request timed out");
   }
   if (route.body || route.id == RouteId::health)
-    answers["503"] = errorAnswer("The server ends, or its engine does nothing");
+    answers["503"] =
+        errorAnswer("The server is shutting down, or its engine has stopped");
   return answers;
 }
 
@@ -184,7 +185,7 @@ std::string openApiJson(const std::string &version,
         {"securitySchemes",
          {{"key", {{"type", "http"}, {"scheme", "bearer"}}}}}}},
       {"security", Json::array({Json::object(), {{"key", Json::array()}}})}};
-  // A folder's name need not be UTF-8.
+  // A folder's name may not be UTF-8.
   return document.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 

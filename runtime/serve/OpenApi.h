@@ -1,5 +1,5 @@
-// The description of the API that /openapi.json gives, made from the lists that
-// requests are read by: routes(), apiFields() and embeddingsFields().
+// Writes /openapi.json from the lists by which requests are read: routes(),
+// apiFields() and embeddingsFields().
 #pragma once
 #include "runtime/serve/Routes.h"
 
@@ -8,10 +8,10 @@
 
 namespace tessera::serve {
 
-/// JSON of what requests and answers have besides lists of fields.
+/// JSON schemas of requests and responses besides the lists of fields.
 std::string_view openApiSchemas();
 
-/// An OpenAPI 3.1 document of a server of a model with these names.
+/// An OpenAPI 3.1 document for a model with these names.
 std::string openApiJson(const std::string &version,
                         std::span<const std::string> models, ModelKind kind);
 

@@ -2,7 +2,7 @@
 
 namespace tessera::serve {
 
-// What every answer has; clients are to expect more members.
+// Members of every response; clients must expect more members.
 std::string_view openApiSchemas() {
   return R"({
 "Content": {"anyOf": [{"type": "string"}, {"type": "array", "items": {

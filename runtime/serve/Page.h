@@ -1,5 +1,5 @@
-// The page at `/`: a chat and live metrics in one file without anything from
-// elsewhere (page/index.html, which the build puts into the program).
+// The page at `/`: a chat and live metrics in one file without external
+// resources (page/index.html, which the build embeds).
 #pragma once
 #include <string_view>
 

@@ -24,18 +24,18 @@ std::string processMetrics(const std::string &version,
   print("tessera:compilations_total", "counter",
         "Kernels that this process compiled since it started.", "", compiled);
   print("tessera:compilations_after_ready_total", "counter",
-        "Those of them since the server was ready.", "",
+        "Kernels compiled since the server was ready.", "",
         compiled - compiledBefore);
   auto memory = readProcessMemory();
   if (!memory.ok())
-    return out; // without /proc there is no figure, and none is made up
+    return out; // unknown without /proc
   print("process_resident_memory_bytes", "gauge",
-        "What the process holds in memory.", "", memory->residentBytes);
+        "Memory of the process (RSS).", "", memory->residentBytes);
   return out;
 }
 
 std::string answerMetrics(const std::map<int, std::uint64_t> &answers) {
-  std::string out = "# HELP tessera:http_responses_total Answers by status.\n"
+  std::string out = "# HELP tessera:http_responses_total Responses by status.\n"
                     "# TYPE tessera:http_responses_total counter\n";
   for (const auto &[status, count] : answers)
     out += fmt::format("tessera:http_responses_total{{code=\"{}\"}} {}\n",

@@ -1,5 +1,5 @@
-// What /metrics says of the process: which build it is, how much memory it
-// has, and whether it compiles.
+// Metrics of the process: its build, its memory, and the kernels that it
+// compiled.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -11,7 +11,7 @@ namespace tessera::serve {
 std::string processMetrics(const std::string &version,
                            std::uint64_t compiledBefore);
 
-/// Answers by their status.
+/// Number of responses by status.
 std::string answerMetrics(const std::map<int, std::uint64_t> &answers);
 
 } // namespace tessera::serve

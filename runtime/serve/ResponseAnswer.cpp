@@ -1,5 +1,4 @@
-// POST /v1/responses: a record that is filled, and what stands in it from the
-// beginning.
+// POST /v1/responses: fills a record, starting with the constant members.
 #include "runtime/serve/Answers.h"
 #include "runtime/serve/Forms.h"
 
@@ -13,7 +12,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// The number that was asked for, not what a float makes of it.
+/// The number as given, without rounding to a float.
 double shortest(float value) { return std::stod(fmt::to_string(value)); }
 
 Json toolsJson(const ApiRequest &request) {
@@ -77,7 +76,7 @@ class ResponseAnswer final : public Answer {
 public:
   ResponseAnswer(const ApiRequest &request, const AnswerHead &head)
       : made(std::make_shared<ResponseRecord>()),
-        // Of one in the background each who follows it says (Followers).
+        // In the background each follower decides (Followers).
         writer(*made, request.obfuscate || request.background) {
     made->id = head.id;
     made->constants = constantsOf(request, head);
@@ -120,7 +119,7 @@ private:
     if (!std::exchange(begun, true))
       writer.begin(reply);
   }
-  /// Once, and after that it is as it is.
+  /// Set once.
   void finish(HttpReply *reply, const WholeChoice &choice, const Usage &usage) {
     if (made->isFinished())
       return;

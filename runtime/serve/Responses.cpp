@@ -41,7 +41,7 @@ Json part(std::string_view text) {
           {"logprobs", Json::array()}};
 }
 
-/// Of an item that has only begun the text is not told.
+/// An item that has only begun has no text.
 Json jsonOfItem(const OutputItem &item, bool isWhole = true) {
   std::string_view status = !isWhole     ? "in_progress"
                             : item.isCut ? "incomplete"
@@ -63,7 +63,7 @@ Json jsonOfItem(const OutputItem &item, bool isWhole = true) {
           {"content", std::move(content)}};
 }
 
-/// Keeps what it is told.
+/// Collects events.
 class Collector final : public HttpReply {
 public:
   using HttpReply::begin;
@@ -80,11 +80,11 @@ public:
 
 } // namespace
 
-// By hand: what never changes may be long, and is many times as long while it
-// is read.
+// Spliced by hand: the constant part may be long, and parsing would multiply
+// its size.
 std::string responseJson(const ResponseRecord &record) {
   std::string_view head = record.constants;
-  head.remove_suffix(1); // its brace
+  head.remove_suffix(1); // the closing brace
   Json error, incomplete, usage;
   if (record.status == ResponseStatus::failed)
     error = {{"code", record.isAtFault ? "server_error" : "invalid_prompt"},
@@ -132,7 +132,7 @@ std::string paddingFor(std::size_t length) {
 
 //===--- events -----------------------------------------------------------===//
 
-/// Events count themselves. `members`: JSON of an object.
+/// Numbers the event. `members`: JSON of an object.
 ServerEvent ResponseWriter::event(std::string_view type,
                                   std::string_view members) {
   return {std::string(type),
@@ -151,7 +151,7 @@ void ResponseWriter::send(HttpReply *reply, std::string_view type,
   reply->event(made.data, made.name);
 }
 
-/// Of an event about the whole response.
+/// An event about the whole response.
 std::string ResponseWriter::whole() const {
   return fmt::format(R"({{"response":{}}})", responseJson(record));
 }
@@ -192,7 +192,7 @@ void ResponseWriter::open(HttpReply *reply, OutputItem item) {
   record.output.push_back(std::move(item));
 }
 
-/// Without a reply, only counts them.
+/// Without a reply, events are only counted.
 std::vector<ServerEvent> ResponseWriter::closing(bool isTold) {
   std::vector<ServerEvent> events;
   if (!std::exchange(isOpen, false))
@@ -257,7 +257,7 @@ void ResponseWriter::grow(HttpReply *reply, std::string_view type,
   OutputItem &item = record.output.back();
   item.text += piece;
   item.ends.push_back(uint32_t(item.text.size()));
-  // By hand: there is one for every token.
+  // Written by hand: there is one for every token.
   send(reply, type, [&] {
     return fmt::format(
         R"({{"item_id":"{}","output_index":{}{},"delta":{}{}{}}})", item.id,
@@ -283,7 +283,7 @@ void ResponseWriter::arguments(HttpReply *reply, std::string_view piece) {
 }
 
 void ResponseWriter::piece(HttpReply *reply, const Delta &delta) {
-  // What goes on with a call stands before what follows it.
+  // Arguments of the open call come before new content.
   auto isNew = [](const CallPiece &each) { return !each.name.empty(); };
   for (const CallPiece &each : delta.calls)
     if (!isNew(each))
@@ -306,7 +306,7 @@ void ResponseWriter::end(HttpReply *reply) {
   bool isGood = status == ResponseStatus::completed ||
                 status == ResponseStatus::incomplete;
   if (record.output.empty() && isGood) {
-    // As if it had begun.
+    // Reported as begun.
     record.status =
         record.background ? ResponseStatus::queued : ResponseStatus::inProgress;
     openMessage(reply);
@@ -360,8 +360,8 @@ std::vector<ServerEvent> eventsOf(const ResponseRecord &record, bool obfuscate,
 
 //===--- followers --------------------------------------------------------===//
 
-/// A padding is the last member of an event with a piece, and no text has such
-/// quotes in it.
+/// Padding is the last member of an event with a delta, and strings cannot
+/// contain such quotes.
 static std::string unpadded(std::string_view data, std::string_view name) {
   if (!name.ends_with(".delta"))
     return std::string(data);
@@ -375,7 +375,7 @@ void Followers::event(std::string_view data, std::string_view name) {
   if (followers.empty())
     return;
   std::string plain = unpadded(data, name);
-  // A reader that is too slow is lost in event(), and leaves the list.
+  // A reader that is too slow is dropped in event(), and removed here.
   for (const Follower &each : std::vector<Follower>(followers))
     if (number > each.after)
       each.reply->event(each.obfuscate ? data : plain, name);

@@ -1,6 +1,5 @@
-// A response of /v1/responses as it grows and as it is kept: its items, the
-// events in which they come, and its JSON. The events are made from the items
-// alone, so that they can be told again as they were.
+// A response of /v1/responses, growing or stored: its items, its events, and
+// its JSON. Events are derived from the items alone, so they can be replayed.
 #pragma once
 #include "runtime/serve/Choice.h"
 #include "runtime/serve/HttpServer.h"
@@ -17,14 +16,14 @@ struct Usage {
   int64_t prompt = 0, cached = 0, generated = 0;
 };
 
-/// A message, or a call of a function.
+/// A message, or a function call.
 struct OutputItem {
   bool isCall = false;
   std::string id;
   std::string callId, name;   ///< of a call
   std::string text;           ///< or a call's arguments
-  std::vector<uint32_t> ends; ///< of the pieces in which it came
-  bool isCut = false;         ///< the last one, by a limit or an error
+  std::vector<uint32_t> ends; ///< offsets at which its deltas end
+  bool isCut = false;         ///< truncated by a limit or an error
 };
 
 enum class ResponseStatus : uint8_t {
@@ -38,11 +37,11 @@ enum class ResponseStatus : uint8_t {
 
 struct ResponseRecord {
   std::string id;
-  std::string constants = "{}"; ///< JSON with what never changes
+  std::string constants = "{}"; ///< JSON of the constant members
   bool background = false;
   ResponseStatus status = ResponseStatus::inProgress;
   std::string error;     ///< why it failed
-  bool isAtFault = true; ///< the server, not the request
+  bool isAtFault = true; ///< caused by the server, not the request
   std::vector<OutputItem> output;
   std::optional<Usage> usage;
 
@@ -53,25 +52,25 @@ struct ResponseRecord {
   std::size_t bytes() const;
 };
 
-/// The object; items only of one that is finished.
+/// The JSON object; with items only if it is finished.
 std::string responseJson(const ResponseRecord &record);
 std::string itemJson(const OutputItem &item);
 
-/// Letters that make few lengths of many.
+/// Random padding that rounds lengths up to a few values.
 std::string paddingFor(std::size_t length);
 
-/// Fills a record and says so in events. For one thread.
+/// Fills a record and emits its events. Not thread-safe.
 class ResponseWriter {
 public:
   /// The record must outlive it, and has no output yet. `obfuscate`: events
-  /// with pieces are padded to few lengths. Events with numbers up to `after`
+  /// with deltas are padded to few lengths. Events with numbers up to `after`
   /// are counted and not made.
   ResponseWriter(ResponseRecord &record, bool obfuscate, int64_t after = -1)
       : record(record), after(after), obfuscate(obfuscate) {}
   // Without a reply nothing is sent.
   void begin(HttpReply *reply);
   void piece(HttpReply *reply, const Delta &delta);
-  /// The record has the end's status and its usage; `isOver`: nothing follows.
+  /// Call when the record has its final status and usage.
   void end(HttpReply *reply);
 
   void text(HttpReply *reply, std::string_view piece);
@@ -79,8 +78,10 @@ public:
   void arguments(HttpReply *reply, std::string_view piece);
 
 private:
-  bool isWanted() const { return sequence > after; } ///< the next event
-  /// `members` prints them, if the event is made.
+  bool isWanted() const {
+    return sequence > after;
+  } ///< whether the next event is sent
+  /// `members` prints the members, if the event is made.
   template <typename Print>
   void send(HttpReply *reply, std::string_view type, const Print &members);
   std::string whole() const;
@@ -98,13 +99,13 @@ private:
   int64_t sequence = 0;
 };
 
-/// The events so far with numbers above `after`, numbered as they were.
+/// The events so far with numbers above `after`, with their original numbers.
 std::vector<ServerEvent> eventsOf(const ResponseRecord &record, bool obfuscate,
                                   int64_t after);
 
-/// Whoever listens to a response that is made in the background: they may come
-/// late and leave early. Pieces come padded, and lose that for those who did
-/// not ask for it.
+/// Clients that follow a background response: they may join late and leave
+/// early. Events arrive padded; the padding is removed for clients that did not
+/// request it.
 class Followers final : public HttpReply,
                         public std::enable_shared_from_this<Followers> {
 public:
@@ -113,8 +114,7 @@ public:
   void begin(std::span<const ServerEvent>) override {}
   void event(std::string_view data, std::string_view name) override;
   void end(std::span<const ServerEvent> last) override;
-  /// Events with numbers above `after` are sent; `past` are those of them so
-  /// far.
+  /// Sends events with numbers above `after`; `past` are those so far.
   void add(const std::shared_ptr<HttpReply> &reply, int64_t after,
            bool obfuscate, std::span<const ServerEvent> past);
 
@@ -125,7 +125,7 @@ private:
     bool obfuscate;
   };
   std::vector<Follower> followers;
-  int64_t next = 0; ///< event's number
+  int64_t next = 0; ///< number of the next event
 };
 
 } // namespace tessera::serve

@@ -8,49 +8,52 @@ std::span<const Route> routes() {
   constexpr std::string_view json = "application/json";
   static constexpr Route list[] = {
       {RouteId::completions, kGenerates, "POST", "/v1/completions",
-       "Continue a text or several", json, "Completion", Endpoint::completions},
+       "Complete prompts", json, "Completion", Endpoint::completions},
       {RouteId::chat, kGenerates, "POST", "/v1/chat/completions",
-       "Answer a chat", json, "ChatCompletion", Endpoint::chat},
+       "Complete a chat", json, "ChatCompletion", Endpoint::chat},
       {RouteId::responses, kGenerates, "POST", "/v1/responses",
-       "Answer a text or a chat", json, "Response", Endpoint::responses},
+       "Create a response", json, "Response", Endpoint::responses},
       {RouteId::response, kGenerates, "GET", "/v1/responses/{response_id}",
-       "A stored response, also as its events", json, "Response"},
+       "Get a stored response, or stream its events", json, "Response"},
       {RouteId::deleteResponse, kGenerates, "DELETE",
-       "/v1/responses/{response_id}", "Forget it", json, "Deleted"},
+       "/v1/responses/{response_id}", "Delete a stored response", json,
+       "Deleted"},
       {RouteId::cancelResponse, kGenerates, "POST",
-       "/v1/responses/{response_id}/cancel",
-       "End what is made in the background", json, "Response"},
+       "/v1/responses/{response_id}/cancel", "Cancel a background response",
+       json, "Response"},
       {RouteId::inputItems, kGenerates, "GET",
-       "/v1/responses/{response_id}/input_items", "What it answers", json,
-       "InputItems"},
+       "/v1/responses/{response_id}/input_items",
+       "List the input items of a response", json, "InputItems"},
       {RouteId::listChats, kGenerates, "GET", "/v1/chat/completions",
-       "Stored chats", json, "ChatCompletions"},
+       "List stored chats", json, "ChatCompletions"},
       {RouteId::storedChat, kGenerates, "GET",
-       "/v1/chat/completions/{completion_id}", "One of them", json,
+       "/v1/chat/completions/{completion_id}", "Get a stored chat", json,
        "StoredChatCompletion"},
       {RouteId::updateChat, kGenerates, "POST",
-       "/v1/chat/completions/{completion_id}", "Replace its metadata", json,
-       "StoredChatCompletion", std::nullopt, "MetadataRequest"},
+       "/v1/chat/completions/{completion_id}",
+       "Replace the metadata of a stored chat", json, "StoredChatCompletion",
+       std::nullopt, "MetadataRequest"},
       {RouteId::deleteChat, kGenerates, "DELETE",
-       "/v1/chat/completions/{completion_id}", "Forget it", json, "Deleted"},
+       "/v1/chat/completions/{completion_id}", "Delete a stored chat", json,
+       "Deleted"},
       {RouteId::chatMessages, kGenerates, "GET",
        "/v1/chat/completions/{completion_id}/messages",
-       "The messages that it answers", json, "StoredMessages"},
+       "List the messages of a stored chat", json, "StoredMessages"},
       {RouteId::embeddings, kEmbeds, "POST", "/v1/embeddings",
-       "The vectors of texts", json, "Embeddings", Endpoint::embeddings},
+       "Compute embeddings", json, "Embeddings", Endpoint::embeddings},
       {RouteId::models, kAnyKind, "GET", "/v1/models",
-       "The model under each of its names", json, "Models"},
-      {RouteId::model, kAnyKind, "GET", "/v1/models/{model}", "One of them",
+       "List the names of the model", json, "Models"},
+      {RouteId::model, kAnyKind, "GET", "/v1/models/{model}", "Get the model",
        json, "Model"},
-      {RouteId::health, kAnyKind, "GET", "/health",
-       "Whether the engine does its work", json, "Health"},
-      {RouteId::metrics, kAnyKind, "GET", "/metrics", "Prometheus' text",
+      {RouteId::health, kAnyKind, "GET", "/health", "Health of the engine",
+       json, "Health"},
+      {RouteId::metrics, kAnyKind, "GET", "/metrics", "Prometheus metrics",
        "text/plain; version=0.0.4", ""},
-      {RouteId::version, kAnyKind, "GET", "/version", "Of the program", json,
-       "Version"},
+      {RouteId::version, kAnyKind, "GET", "/version", "Version of the program",
+       json, "Version"},
       {RouteId::openApi, kAnyKind, "GET", "/openapi.json", "This description",
        json, "Description"},
-      {RouteId::page, kAnyKind, "GET", "/", "A page to try the model",
+      {RouteId::page, kAnyKind, "GET", "/", "Web page to try the model",
        "text/html; charset=utf-8", ""},
   };
   return list;
@@ -60,20 +63,19 @@ bool isAboutStored(const Route &route) {
   return route.id >= RouteId::response && route.id <= RouteId::chatMessages;
 }
 
-/// Whether a path is of that form; then `rest` is what stands for the name.
+/// Whether a path matches a pattern; `rest` is then the value of its {name}.
 static bool isOf(std::string_view own, std::string_view path,
                  std::string_view &rest) {
   std::size_t brace = own.find('{');
   if (brace == own.npos)
     return own == path;
   std::string_view before = own.substr(0, brace),
-                   behind = own.substr(own.find('}') + 1);
+                   after = own.substr(own.find('}') + 1);
   bool hasSlashes = own.ends_with("{model}");
-  if (!path.starts_with(before) || !path.ends_with(behind) ||
-      path.size() <= before.size() + behind.size())
+  if (!path.starts_with(before) || !path.ends_with(after) ||
+      path.size() <= before.size() + after.size())
     return false;
-  rest =
-      path.substr(before.size(), path.size() - before.size() - behind.size());
+  rest = path.substr(before.size(), path.size() - before.size() - after.size());
   return hasSlashes || rest.find('/') == rest.npos;
 }
 

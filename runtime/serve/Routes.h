@@ -1,5 +1,4 @@
-// The paths that the server answers: what dispatches requests, and what
-// /openapi.json lists.
+// The server's paths, for dispatching requests and for /openapi.json.
 #pragma once
 #include "runtime/serve/Api.h"
 
@@ -32,7 +31,7 @@ enum class RouteId : uint8_t {
   openApi,
 };
 
-/// What a model does with a text.
+/// What a model computes.
 enum class ModelKind : uint8_t { generates = 1, embeds = 2 };
 inline constexpr unsigned kGenerates = unsigned(ModelKind::generates),
                           kEmbeds = unsigned(ModelKind::embeds),
@@ -40,16 +39,16 @@ inline constexpr unsigned kGenerates = unsigned(ModelKind::generates),
 
 struct Route {
   RouteId id;
-  unsigned kinds; ///< of models that answer it; others say why they do not
+  unsigned kinds; ///< of models that support it; others return an error
   std::string_view method;
-  /// An end "{model}" stands for anything, slashes included, any other name in
-  /// braces for anything without.
+  /// "{model}" at the end matches anything, including slashes; any other name
+  /// in braces matches anything without slashes.
   std::string_view path;
   std::string_view summary;
-  std::string_view type;   ///< of what it answers with 200
-  std::string_view schema; ///< its name in /openapi.json; none: a text
-  std::optional<Endpoint> body = {}; ///< whose fields a POST has
-  std::string_view asks = {};        ///< the name of another body's schema
+  std::string_view type;   ///< of the body of a 200
+  std::string_view schema; ///< its name in /openapi.json; empty: plain text
+  std::optional<Endpoint> body = {}; ///< the fields of a POST
+  std::string_view asks = {}; ///< name of the schema of another request body
 };
 
 std::span<const Route> routes();
@@ -58,20 +57,21 @@ inline bool isServed(const Route &route, ModelKind kind) {
   return (route.kinds & unsigned(kind)) != 0;
 }
 
-/// Whether it is about answers that were stored.
+/// Whether it is about stored answers.
 bool isAboutStored(const Route &route);
 
-/// What a path asks for.
+/// The route of a path.
 struct RouteMatch {
   const Route *route = nullptr;
-  std::string_view rest; ///< what stands for the name, still encoded
-  std::string allowed;   ///< the path's methods where it is another one
+  std::string_view rest; ///< value of {name}, still encoded
+  std::string allowed;   ///< the path's methods, if the method is another one
 };
 RouteMatch findRoute(std::string_view method, std::string_view path);
 
-/// Bytes for their %XX; what is no such code stays.
+/// Decodes %XX; invalid codes stay as they are.
 std::string percentDecoded(std::string_view text);
-/// Up to the first byte that is none of its 64, or to the padding.
+/// Decodes base64 up to the first byte that is not in its alphabet, or to the
+/// padding.
 std::string base64Decoded(std::string_view text);
 
 } // namespace tessera::serve

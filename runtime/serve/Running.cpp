@@ -6,7 +6,8 @@
 namespace tessera::serve {
 namespace {
 
-/// Ends the server when requests have had their time, or the engine has died.
+/// Ends the server when requests have had time to finish, or the engine has
+/// stopped.
 class Ending {
 public:
   Ending(EngineThread &engine, HttpServer &server, std::chrono::seconds time)
@@ -38,14 +39,14 @@ private:
   std::thread drainer;
 };
 
-/// For who asked for the end and sees that the process is still there. The
-/// server catches one signal: the next ends the process as the system does.
+/// Tells the user why the process still runs after a signal. The server catches
+/// one signal; the next has its default action.
 void sayDraining(int64_t requests, std::chrono::seconds time) {
   if (requests == 0)
-    std::fprintf(stderr, "tessera: ending: no text is unfinished\n");
+    std::fprintf(stderr, "tessera: ending: no request is unfinished\n");
   else
     std::fprintf(stderr,
-                 "tessera: draining: %lld unfinished text%s up to %lld s; a "
+                 "tessera: draining: %lld unfinished request%s up to %lld s; a "
                  "second signal ends at once\n",
                  static_cast<long long>(requests),
                  requests == 1 ? " has" : "s have",
@@ -74,7 +75,7 @@ Status runUntilEnd(HttpServer &server, CommonService &service,
       service.markEnding();
       ending.begin();
     });
-    // However it ended, nothing may be posted from here on.
+    // Nothing may be posted from here on.
     engine.drain(EngineClock::now());
   }
   if (auto cause = engine.deathCause())

@@ -1,4 +1,4 @@
-// A server from its first token, or vector, to its end.
+// Runs a server from its first token, or embedding, to its end.
 #pragma once
 #include "runtime/infer/engine/EngineThread.h"
 #include "runtime/serve/CommonService.h"
@@ -9,14 +9,14 @@
 
 namespace tessera::serve {
 
-/// The lines that scripts wait for: where the time went, and the address with
-/// `what` there is behind it.
+/// The "ready" lines that scripts wait for: the time of the start, and the
+/// address followed by `what`.
 void sayReady(const ServeOptions &options, uint16_t port,
               const std::string &what);
 
-/// Answers until SIGINT or SIGTERM, or until the engine dies; what runs then
-/// has so much time to finish. An error is what the engine died of. Nothing of
-/// the engine is left to do when this returns.
+/// Serves until SIGINT or SIGTERM, or until the engine stops; running requests
+/// then have so much time to finish. Returns the engine's error. The engine is
+/// idle afterwards.
 Status runUntilEnd(HttpServer &server, CommonService &service,
                    EngineThread &engine, std::chrono::seconds time);
 

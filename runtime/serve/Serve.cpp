@@ -19,20 +19,21 @@ public:
     if (has)
       promise.set_value({});
     else
-      promise.set_value(result.message.empty() ? "no token came in time"
-                                               : result.message);
+      promise.set_value(result.message.empty()
+                            ? "no token was generated in time"
+                            : result.message);
   }
-  std::promise<std::string> promise; ///< empty: one came
+  std::promise<std::string> promise; ///< empty: success
 
 private:
   bool has = false;
 };
 
-/// Ready is an engine from which a token came.
+/// The engine is ready when it has generated a token.
 Status tryOnce(Engine &engine) {
   auto sink = std::make_shared<FirstToken>();
   std::future<std::string> came = sink->promise.get_future();
-  // No deadline: a large model's first token may take its time.
+  // No deadline: a large model's first token may take long.
   EngineRequest request = probeRequest(sink);
   Submission submission = engine.submit({std::move(request)});
   if (submission.outcome != Submission::Outcome::accepted)
@@ -43,7 +44,7 @@ Status tryOnce(Engine &engine) {
   return Status::success();
 }
 
-/// Less urgent than what answers requests; signals are for the other threads.
+/// Lower priority than requests; signals are for the other threads.
 std::jthread inBackground(const std::function<void(std::stop_token)> &work) {
   if (!work)
     return {};
@@ -70,9 +71,9 @@ Status ServeOptions::takeAddress() {
 
 Status serve(PagedModel &model, const tokenizer::Tokenizer &tokenizer,
              const ChatRenderer &chat, ServeOptions options) {
-  // What is padded behind the tokenizer's vocabulary has no text.
+  // Padding of the vocabulary has ids without a token.
   options.engine.scheduler.choices = tokenizer.vocabSize();
-  // A chat may ask for all of its context.
+  // A chat may use its whole context.
   options.engine.maxTokens =
       std::max(options.engine.maxTokens, 64 * model.shape().context);
   options.service.requestTime = std::chrono::seconds(options.requestSeconds);
@@ -86,7 +87,7 @@ Status serve(PagedModel &model, const tokenizer::Tokenizer &tokenizer,
   const DecoderShape &shape = model.shape();
   options.phases.end("first token");
   sayReady(options, (*server)->port(),
-           fmt::format("context {}, {} tokens of cache in {:.1f} MiB",
+           fmt::format("context {}, {} tokens of KV cache in {:.1f} MiB",
                        shape.context, shape.pages * shape.page,
                        double(options.cacheBytes) / (1 << 20)));
   const std::jthread background = inBackground(options.whenReady);

@@ -20,7 +20,8 @@ EngineRequest probeRequest(std::shared_ptr<RequestSink> sink) {
 
 namespace {
 
-/// Only waits for its end; that a token came is seen in the engine's metrics.
+/// Only waits for the end; the engine's metrics show whether a token was
+/// generated.
 class Probe final : public RequestSink {
 public:
   explicit Probe(std::function<void()> done) : done(std::move(done)) {}
@@ -50,7 +51,8 @@ Service::Service(Engine &engine, const tokenizer::Tokenizer &tokenizer,
                     std::move(options)),
       engine(engine), tokenizer(tokenizer), chat(chat), encoder(tokenizer),
       forms(tokenizer) {
-  // Each key has its share, so that none can have another's answers forgotten.
+  // Each key has its own part of the limits, so no key can evict another's
+  // answers.
   const std::size_t keys =
       std::max<std::size_t>(1, this->options.apiKeys.size());
   StoreLimits share = this->options.store;
@@ -75,10 +77,10 @@ std::optional<ApiError> Service::checkStore(ApiRequest &request,
   if (store.keepsAny() || !request.store)
     return std::nullopt;
   if (request.endpoint == Endpoint::responses && !request.background) {
-    request.store = false; // nobody asked for more than the default
+    request.store = false; // `store` is only the default
     return std::nullopt;
   }
-  return ApiError{400, "the server stores no answers (--stored-answers 0)",
+  return ApiError{400, "the server stores no responses (--stored-answers 0)",
                   request.background ? "background" : "store", "not_supported"};
 }
 
@@ -96,7 +98,7 @@ void Service::sendEvents(KeptAnswer &kept, const StoredQuery &query,
 
 bool Service::isTooMuch(RouteId route, const std::string &id,
                         const HttpRequest &request) {
-  // What is asked for again and again and never read.
+  // For clients that request a stored answer repeatedly and never read it.
   if (!server->isPiledUp(keyOf(request), stores.size()))
     return false;
   if (route == RouteId::deleteResponse || route == RouteId::deleteChat)
@@ -112,8 +114,8 @@ void Service::askStored(const RouteMatch &match, const HttpRequest &request,
   RouteId route = match.route->id;
   std::string id = percentDecoded(match.rest);
   if (isTooMuch(route, id, request))
-    return sendError(reply, {429, "too much that was sent is not read", "",
-                             "unread_answers"});
+    return sendError(
+        reply, {429, "too many sent bytes are unread", "", "unread_answers"});
   auto query = parseQuery(route, request.query);
   if (const auto *error = std::get_if<ApiError>(&query))
     return sendError(reply, *error);
@@ -141,7 +143,7 @@ std::vector<std::string> Service::stopsOf(const ApiRequest &request,
   tokens = options.endTokens;
   if (auto end = tokenizer.documentEnd(); end && tokens.empty())
     tokens.push_back(int32_t(*end));
-  // A gap that is filled ends where the model would begin another.
+  // Filling a gap ends where the model would begin another.
   if (auto fill = fillInTokens(tokenizer); fill && !request.suffix.empty())
     for (std::string_view each : {fill->open, fill->gap, fill->close})
       tokens.push_back(int32_t(*tokenizer.addedToken(each)));
@@ -169,8 +171,8 @@ std::optional<ApiError> Service::prepareTools(ApiRequest &request) const {
       hasCalls ? std::string(inputField(request.endpoint)) : "tools";
   if ((request.mayCall() || hasCalls) && !format)
     return ApiError{400,
-                    "the model's chat template knows no tools, or writes their "
-                    "calls in a way that is not served",
+                    "the model's chat template has no tools, or writes their "
+                    "calls in a way that is not supported",
                     param, "not_supported"};
   if (!needsToolForm(request))
     return std::nullopt;
@@ -202,7 +204,7 @@ void Service::post(const HttpRequest &http, Endpoint endpoint,
   std::vector<Echo> echoes;
   if (auto error = makeRequests(request, requests, echoes))
     return sendError(reply, *error);
-  // It may run for long, and nobody reads these again.
+  // Generation may take long, and these are not read again.
   request.messages = {};
   request.prompts = {};
   std::vector<int32_t> stopTokens;

@@ -1,5 +1,5 @@
-// The routes: what is asked over HTTP becomes requests of the engine, and
-// their tokens answers.
+// Turns API requests into requests of the engine, and their tokens into
+// responses.
 #pragma once
 #include "runtime/data/tokenizer/Tokenizer.h"
 #include "runtime/infer/engine/Engine.h"
@@ -17,16 +17,15 @@
 
 namespace tessera::serve {
 
-/// A request of one token, to see whether one goes round.
+/// A request of one token, to check the engine.
 EngineRequest probeRequest(std::shared_ptr<RequestSink> sink);
 
 class Service final : public CommonService {
 public:
-  /// All of them must outlive the service.
+  /// All arguments must outlive the service.
   Service(Engine &engine, const tokenizer::Tokenizer &tokenizer,
           const ChatRenderer &chat, ServiceOptions options);
-  /// Forgets what is stored and what runs in the background, before the server
-  /// goes.
+  /// Drops stored and background responses, before the server is destroyed.
   void forget() { stores.clear(); }
 
 private:
@@ -36,23 +35,23 @@ private:
   void askStored(const RouteMatch &match, const HttpRequest &request,
                  const Reply &reply) override;
   std::string engineMetrics() const override;
-  /// Whether the model's template has the request's tools; the form that calls
-  /// must have.
+  /// Checks that the model's template supports the request's tools, and sets
+  /// the structured output of calls.
   std::optional<ApiError> prepareTools(ApiRequest &request) const;
-  /// Special tokens that stand around calls.
+  /// Special tokens around tool calls.
   std::vector<int32_t> callTags() const;
   int64_t context() const override { return engine.shape().context; }
   AnswerStore &storeOf(const HttpRequest &request);
-  /// What adds to an answer that is not read, unless it makes room.
+  /// Whether the reply would exceed the limit of unread bytes.
   bool isTooMuch(RouteId route, const std::string &id,
                  const HttpRequest &request);
   void sendEvents(KeptAnswer &kept, const StoredQuery &query,
                   const Reply &reply);
-  /// What the server does not keep cannot be stored.
+  /// Storing is an error if the server stores nothing.
   std::optional<ApiError> checkStore(ApiRequest &request,
                                      const AnswerStore &store) const;
   StatusOr<std::vector<int32_t>> chatPrompt(const ApiRequest &request);
-  /// A prompt's tokens, and what of them a completion may begin with.
+  /// A prompt, and the part that a completion echoes.
   struct Prompt {
     std::vector<int32_t> tokens;
     Echo echo;
@@ -64,11 +63,12 @@ private:
   std::optional<Echo> echoOf(const std::string &text,
                              std::span<const int32_t> tokens,
                              const FillInTokens *fill);
-  /// `echoes`: of each request what it begins with.
+  /// `echoes`: the echo of each request.
   std::optional<ApiError> makeRequests(const ApiRequest &request,
                                        std::vector<EngineRequest> &to,
                                        std::vector<Echo> &echoes);
-  /// Stops of the chat's template and of the client, and tokens that end.
+  /// Stop strings of the chat template and of the client; adds end tokens to
+  /// `tokens`.
   std::vector<std::string> stopsOf(const ApiRequest &request,
                                    std::vector<int32_t> &tokens) const;
 
@@ -77,7 +77,7 @@ private:
   const ChatRenderer &chat;
   tokenizer::Encoder encoder;
   AnswerForms forms;
-  std::deque<AnswerStore> stores; ///< of each key
+  std::deque<AnswerStore> stores; ///< one per key
 };
 
 } // namespace tessera::serve

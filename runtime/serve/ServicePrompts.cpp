@@ -1,4 +1,5 @@
-// From requests to prompts: texts and messages become tokens that fit.
+// Turns requests into prompts: strings and messages become tokens that fit the
+// context.
 #include "runtime/serve/FillIn.h"
 #include "runtime/serve/Logprobs.h"
 #include "runtime/serve/Service.h"
@@ -10,8 +11,8 @@
 
 namespace tessera::serve {
 
-/// What stands in the text itself, not what frames it; of a text with a gap
-/// what is between the tokens `fill`. Nothing if the tokens do not show it.
+/// The tokens of the prompt itself without the frame of the tokenizer; with a
+/// suffix, those between the tokens of `fill`. Nothing if they cannot be found.
 std::optional<Echo> Service::echoOf(const std::string &text,
                                     std::span<const int32_t> tokens,
                                     const FillInTokens *fill) {
@@ -45,10 +46,11 @@ std::optional<ApiError> Service::makeTokens(const PromptInput &prompt,
   if (!request.suffix.empty())
     fill = fillInTokens(tokenizer);
   if (!request.suffix.empty() && !fill)
-    return ApiError{400,
-                    "suffix is not served: the model's tokenizer has no tokens "
-                    "around gaps; leave it out",
-                    "suffix", "not_supported"};
+    return ApiError{
+        400,
+        "suffix is not supported: the model's tokenizer has no tokens "
+        "for fill-in-the-middle; leave it out",
+        "suffix", "not_supported"};
   if (const auto *tokens = std::get_if<std::vector<int32_t>>(&prompt)) {
     to.tokens = *tokens;
     if (request.echo)
@@ -63,9 +65,9 @@ std::optional<ApiError> Service::makeTokens(const PromptInput &prompt,
           echoOf(text, to.tokens, request.suffix.empty() ? nullptr : &*fill);
       if (!echo)
         return ApiError{400,
-                        "echo is not served of this prompt: framed by the "
-                        "tokenizer its tokens are others; give the prompt as "
-                        "tokens",
+                        "echo is not supported for this prompt: its tokens "
+                        "change when the tokenizer frames it; give the prompt "
+                        "as tokens",
                         "echo", "not_supported"};
       to.echo = std::move(*echo);
     }
@@ -79,14 +81,14 @@ std::optional<ApiError> Service::makeTokens(const PromptInput &prompt,
   if (!start)
     return ApiError{400,
                     "the prompt is empty, and neither the tokenizer nor the "
-                    "model has a token that begins a text",
+                    "model has a beginning-of-sequence token",
                     "prompt", "invalid_value"};
   to.tokens.push_back(*start);
   return std::nullopt;
 }
 
-/// Where the oldest messages may be left out: the instructions and, beginning
-/// with a user's message, as many of the last ones as fit.
+/// With `dropsOldest`: the instructions and as many of the last messages as
+/// fit, beginning with a user's message.
 StatusOr<std::vector<int32_t>> Service::chatPrompt(const ApiRequest &request) {
   std::span<const Tool> tools;
   if (request.mayCall())
@@ -103,13 +105,14 @@ StatusOr<std::vector<int32_t>> Service::chatPrompt(const ApiRequest &request) {
       starts.push_back(i);
   const int64_t most = engine.shape().context - request.maxTokens.value_or(1);
   auto isTooLong = [&] { return int64_t(tokens->size()) > most; };
-  // The fewest that are left out stand in [low, high). Texts that alone are too
-  // many are not rendered: a talk may be far longer than the context.
+  // Binary search of the fewest dropped messages in [low, high). Messages that
+  // alone exceed the context are not rendered: a chat may be far longer than
+  // the context.
   std::size_t low = starts.size(), high = low;
-  std::vector<uint32_t> texts;
+  std::vector<uint32_t> content;
   for (std::size_t i = messages.size(); isTooLong() && i-- > first + 1;) {
-    encoder.encode(messages[i].content, tokenizer::SpecialText::Plain, texts);
-    if (int64_t(texts.size()) > most)
+    encoder.encode(messages[i].content, tokenizer::SpecialText::Plain, content);
+    if (int64_t(content.size()) > most)
       break;
     if (low > 0 && starts[low - 1] == i)
       --low;
@@ -153,7 +156,7 @@ std::optional<ApiError> Service::makePrompts(const ApiRequest &request,
   return std::nullopt;
 }
 
-/// An answer that is no stream, or is stored, stands in memory as a whole.
+/// A response without streaming, or a stored one, is in memory as a whole.
 static std::optional<ApiError>
 checkLogprobs(const ApiRequest &request,
               std::span<const EngineRequest> requests) {
@@ -167,8 +170,8 @@ checkLogprobs(const ApiRequest &request,
     return std::nullopt;
   return ApiError{400,
                   fmt::format("logprobs of {} tokens with {} likeliest each "
-                              "are more than the {} of one answer; ask for "
-                              "fewer tokens, or for a stream that is not "
+                              "exceed the limit of {} per response; request "
+                              "fewer tokens, or a stream that is not "
                               "stored",
                               tokens, *request.logprobs, kMaxLogprobs),
                   "logprobs", "invalid_value"};
@@ -189,8 +192,7 @@ std::optional<ApiError> Service::makeRequests(const ApiRequest &request,
   std::random_device device;
   uint64_t seed = request.seed.value_or(uint64_t(device()) << 32 | device());
   for (const auto &[prompt, echo] : prompts) {
-    // OpenAI's default for completions is 16; a chat's answer may fill the
-    // context.
+    // OpenAI's default for completions is 16; a chat may fill the context.
     int64_t room = engine.shape().context - int64_t(prompt.size());
     Status fits = Scheduler::checkLength(
         int64_t(prompt.size()), request.maxTokens.value_or(1), engine.shape());

@@ -19,12 +19,12 @@ std::string chatJson(const KeptAnswer &kept) {
   return withMember(kept.chat, "metadata", metadataJson(kept.metadata));
 }
 
-/// `{"id": …, ` and what else an item has.
+/// `{"id": …, ` and the rest of an item.
 std::string itemJsonOf(const InputItem &item) {
   return fmt::format(R"({{"id":"{}",{})", item.id, item.json.substr(1));
 }
 
-/// What is listed by time, and whether it is what was asked for.
+/// An answer in a list, and whether it matches the query.
 struct Listed {
   std::string_view id;
   std::function<std::string()> print;
@@ -39,7 +39,7 @@ Answered pageOf(std::vector<Listed> all, const StoredQuery &query,
   if (!query.after.empty()) {
     next = std::ranges::find(all, query.after, &Listed::id);
     if (next == all.end())
-      return problem("after", "the list has nothing with the id {}",
+      return problem("after", "the list has no item with the id {}",
                      quote(query.after));
     ++next;
   }
@@ -96,7 +96,7 @@ Answered updateChat(std::string_view body, KeptAnswer &kept,
   const auto &object = std::get<JsonValue>(root);
   for (const JsonValue::Member &member : object.members())
     if (member.name != "metadata")
-      return problem(oneLine(member.name), "the field {} is not served",
+      return problem(oneLine(member.name), "the field {} is not supported",
                      quote(member.name));
   if (object.members().empty())
     return problem("metadata", "metadata is missing");
@@ -106,7 +106,7 @@ Answered updateChat(std::string_view body, KeptAnswer &kept,
       return *found;
   kept.metadata = std::move(metadata);
   std::string answer = chatJson(kept);
-  store.weigh(std::string(kept.id)); // which may forget it
+  store.weigh(std::string(kept.id)); // may evict it
   return answer;
 }
 
@@ -133,8 +133,8 @@ Answered cancelResponse(KeptAnswer &kept) {
 ApiError notStored(RouteId route, const std::string &id) {
   bool isResponse = isAboutResponses(route);
   return {404,
-          fmt::format("there is no stored {} with the id {}: they are in "
-                      "memory, and the oldest make room",
+          fmt::format("no stored {} has the id {}: they are kept in "
+                      "memory, and the oldest are evicted",
                       isResponse ? "response" : "chat", quote(id)),
           isResponse ? "response_id" : "completion_id", "not_found"};
 }
@@ -182,7 +182,8 @@ Problem goOn(ApiRequest &request, AnswerStore &store) {
   const ResponseRecord &before = *kept->response;
   if (before.status != ResponseStatus::completed &&
       before.status != ResponseStatus::incomplete)
-    return problem(param, "the response {} has no end to go on from",
+    return problem(param,
+                   "the response {} is not complete and cannot be continued",
                    quote(request.previousId));
   std::vector<InputItem> items = kept->input;
   std::string list;
@@ -191,22 +192,23 @@ Problem goOn(ApiRequest &request, AnswerStore &store) {
   for (const OutputItem &item : before.output) {
     std::string json = itemJson(item);
     list += (list.empty() ? "" : ",") + json;
-    // Without its id, which stands in `InputItem` by itself.
+    // Without its id, which `InputItem` holds.
     Json bare = Json::parse(json);
     bare.erase("id");
     items.push_back({item.id, bare.dump()});
   }
   if (list.size() > kMaxTalkBytes)
-    return problem(param, "the talk has more than {} bytes: begin another",
+    return problem(param,
+                   "the conversation has more than {} bytes: begin a new one",
                    kMaxTalkBytes);
   auto parsed = JsonValue::parse("[" + list + "]", "stored items");
   if (!parsed.ok())
     return problem(param, "{}", parsed.message());
-  ApiRequest earlier; // which stores nothing of its own
+  ApiRequest earlier; // stores nothing
   if (Problem found = readItems(param, *parsed, earlier))
     return found;
   auto own = request.messages.begin() + (request.instructions ? 1 : 0);
-  // A call's output may stand behind the call, and a call behind its message.
+  // The output of a call may follow it, and a call its message.
   request.messages.insert(own, earlier.messages.begin(),
                           earlier.messages.end());
   if (request.store)
@@ -214,7 +216,7 @@ Problem goOn(ApiRequest &request, AnswerStore &store) {
   return std::nullopt;
 }
 
-/// What a request takes until it is finished, roughly and rather too much.
+/// A rough upper bound of the bytes of a request until it is finished.
 static std::size_t bytesOf(const ApiRequest &request) {
   std::size_t sum = 4096 + request.instructions.value_or("").size();
   for (const InputItem &item : request.items)
@@ -237,13 +239,13 @@ Problem checkRoom(const ApiRequest &request, const AnswerStore &store) {
   std::size_t bytes = bytesOf(request);
   if (bytes > store.room())
     return problem("background",
-                   "a response of {} bytes is larger than all of the room for "
-                   "those that are made in the background (--stored-bytes)",
+                   "a response of {} bytes exceeds the limit of all "
+                   "background responses (--stored-bytes)",
                    bytes);
   if (bytes <= store.room() - std::min(store.room(), store.runningBytes()))
     return std::nullopt;
   return ApiError{429,
-                  fmt::format("{} bytes of responses are made in the "
+                  fmt::format("{} bytes of responses run in the "
                               "background, of at most {} (--stored-bytes); "
                               "wait for one, or cancel it",
                               store.runningBytes(), store.room()),
@@ -296,11 +298,12 @@ std::string storeMetrics(const std::deque<AnswerStore> &stores) {
                        "tessera:{0} {3}\n",
                        name, help, type, value);
   };
-  return print("stored_answers", "gauge",
-               "Responses and chats that may be asked for again.", count) +
-         print("stored_answer_bytes", "gauge", "What they take.", bytes) +
+  return print("stored_answers", "gauge", "Stored responses and chats.",
+               count) +
+         print("stored_answer_bytes", "gauge",
+               "Bytes of stored responses and chats.", bytes) +
          print("stored_answer_evictions_total", "counter",
-               "Those that made room for others.", evicted);
+               "Stored responses and chats that were evicted.", evicted);
 }
 
 } // namespace tessera::serve

@@ -1,5 +1,5 @@
-// Answers that were stored: how they are asked for again, listed, changed,
-// forgotten and gone on from.
+// Stored responses and chats: retrieving, listing, changing, deleting and
+// continuing them.
 #pragma once
 #include "runtime/serve/AnswerStore.h"
 #include "runtime/serve/StoredQuery.h"
@@ -8,31 +8,29 @@
 
 namespace tessera::serve {
 
-/// The JSON of an answer to a route about what is stored. `id` is the path's,
-/// `isModel` whether a name is one of the server's. The store loses what is to
-/// be forgotten.
+/// The JSON for a route about stored answers. `id` is the path's; `isModel`
+/// checks a name of the model. Deletes from the store where the route says so.
 std::variant<std::string, ApiError>
 answerStored(RouteId route, const std::string &id, const StoredQuery &query,
              std::string_view body, bool isModel, AnswerStore &store);
 
-/// What is not there.
+/// The error of a missing answer.
 ApiError notStored(RouteId route, const std::string &id);
 
-/// What is read again for every response that goes on from another: as much as
-/// a body has.
+/// The limit of a conversation that is continued: that of a body.
 inline constexpr std::size_t kMaxTalkBytes = std::size_t(4) << 20;
 
-/// Puts what `previousId` names before the request's own messages and items.
+/// Puts the messages and items of `previousId` before the request's own.
 Problem goOn(ApiRequest &request, AnswerStore &store);
 
-/// Whether what is to run in the background fits beside what runs already.
+/// Whether a background response fits next to those that run already.
 Problem checkRoom(const ApiRequest &request, const AnswerStore &store);
 
-/// Gives ids to items that have none.
+/// Gives ids to items without one.
 void numberItems(ApiRequest &request, std::string_view id);
 
-/// One that nobody drafts: of a server without keys it is all that an answer
-/// is kept by.
+/// A random id that cannot be predicted: on a server without keys it alone
+/// protects an answer.
 std::string newAnswerId(Endpoint endpoint);
 
 std::string storeMetrics(const std::deque<AnswerStore> &stores);

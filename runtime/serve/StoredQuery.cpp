@@ -54,7 +54,7 @@ Problem readMetadata(const QueryField &field, std::string_view inside,
                      const std::string &value, StoredQuery &query) {
   if (inside.empty() || query.metadata.size() == 16 ||
       charactersOf(inside) > 64 || charactersOf(value) > 512)
-    return problem(field.name, "metadata must be metadata[NAME]=TEXT, at most "
+    return problem(field.name, "metadata must be metadata[NAME]=VALUE, at most "
                                "16, of 512 characters with names of 64");
   query.metadata.emplace_back(inside, value);
   return std::nullopt;
@@ -94,27 +94,28 @@ constexpr std::string_view kWhole = R"({"type": "integer"})",
 
 constexpr QueryField kFields[] = {
     {"limit", kPages | kItems, readLimit, kWhole, 0, 100,
-     "how many; default: 20"},
+     "most items of a page; default: 20"},
     {"order", kPages | kItems, readOrder, R"({"enum": ["asc", "desc"]})", 0, 0,
-     "by time; default: asc of chats and their messages, desc of input items"},
+     "by time; default: asc for chats and their messages, desc for input "
+     "items"},
     {"after", kPages | kItems, readAfter, kText, 0, 0,
-     "the id of the last one of the page before"},
+     "the id of the last item of the previous page"},
     {"model", bitOf(RouteId::listChats), readModel, kText},
     {"metadata", bitOf(RouteId::listChats), readMetadata,
      R"({"type": "object", "maxProperties": 16,
          "propertyNames": {"minLength": 1, "maxLength": 64},
          "additionalProperties": {"type": "string", "maxLength": 512}})",
-     0, 0, "that a chat must have, each as metadata[NAME]=TEXT"},
+     0, 0, "filters chats, each as metadata[NAME]=VALUE"},
     {"stream", kOne, readStream, kTruth, 0, 0,
-     "as the events in which it came"},
+     "streams the events of the response"},
     {"starting_after", kOne, readStart, kWhole, 0, 0x1p53,
-     "the number of the last event that is left out"},
+     "the number of the last event to skip"},
     {"include_obfuscation", kOne, readObfuscation, kTruth},
     {"include", kOne | kItems, readIncluded, R"({"type": "array"})", 0, 0,
-     "adds to items of a kind that no response has here"},
+     "extends items of a type that no response has here"},
 };
 
-/// "metadata[a]" of "metadata" has "a" inside, "include[]" of "include" "".
+/// The part of a name in brackets: "a" of "metadata[a]", "" of "include[]".
 bool isName(std::string_view asked, const QueryField &field,
             std::string_view &inside) {
   if (!asked.starts_with(field.name))
@@ -156,7 +157,7 @@ std::variant<StoredQuery, ApiError> parseQuery(RouteId route,
       return (field.routes & bitOf(route)) != 0 && isName(name, field, inside);
     });
     if (found == std::end(kFields))
-      return problem(oneLine(name), "the parameter {} is not served",
+      return problem(oneLine(name), "the parameter {} is not supported",
                      quote(name));
     if (Problem wrong = found->read(*found, inside, value, to))
       return *wrong;

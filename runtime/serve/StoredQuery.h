@@ -1,5 +1,5 @@
-// What stands behind the '?' of the routes of stored answers: the one list of
-// parameters, by which they are read and described.
+// Query parameters of the routes of stored answers: the list by which they are
+// read and described.
 #pragma once
 #include "runtime/serve/ApiFields.h"
 #include "runtime/serve/Routes.h"
@@ -17,7 +17,7 @@ struct StoredQuery {
 };
 
 struct QueryField {
-  /// Reads a decoded value; `inside` stands in brackets behind the name.
+  /// Reads a decoded value; `inside` is the part of the name in brackets.
   using Reader = Problem (*)(const QueryField &, std::string_view inside,
                              const std::string &value, StoredQuery &);
   std::string_view name;
@@ -32,7 +32,7 @@ inline constexpr unsigned bitOf(RouteId id) { return 1u << unsigned(id); }
 
 std::span<const QueryField> queryFields();
 
-/// A parameter that the route does not know is an error that names it.
+/// An unknown parameter of the route is an error that names it.
 std::variant<StoredQuery, ApiError> parseQuery(RouteId route,
                                                std::string_view query);
 

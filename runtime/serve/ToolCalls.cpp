@@ -9,13 +9,13 @@ namespace tessera::serve {
 
 //===--- formats ----------------------------------------------------------===//
 
-// Hermes 2 Pro (NousResearch 2024), as Qwen 2.5 and 3 write it, too.
+// Hermes 2 Pro (NousResearch 2024); Qwen 2.5 and 3 write it, too.
 static constexpr ToolFormat kHermes = {"Hermes", "<tool_call>", "</tool_call>",
                                        "arguments"};
 // Mistral's instruct models of 2024: one list for all calls.
 static constexpr ToolFormat kMistral = {"Mistral", "[TOOL_CALLS]", "",
                                         "arguments", /*isList=*/true};
-// Llama 3.1 and 3.2 (Meta 2024): the whole answer is the call.
+// Llama 3.1 and 3.2 (Meta 2024): the whole output is the call.
 static constexpr ToolFormat kLlama = {"Llama 3",        "<|python_tag|>",  "",
                                       "parameters",
                                       /*isList=*/false, /*mayBeBare=*/true};
@@ -36,7 +36,7 @@ const ToolFormat *toolFormatOf(std::string_view chatTemplate) {
   return nullptr;
 }
 
-//===--- texts ------------------------------------------------------------===//
+//===--- content ----------------------------------------------------------===//
 
 static constexpr std::string_view kSpaces = " \n\r\t";
 
@@ -54,13 +54,13 @@ ToolPieces ToolCallReader::finish() {
   ToolPieces out;
   if (isOver)
     return out;
-  // Spaces behind calls are no part of an answer.
+  // White space after calls is not part of the output.
   bool isBlank = held.find_first_not_of(kSpaces) == held.npos;
   if (place == Place::content && (count == 0 || hasContent || !isBlank))
     emitContent(std::exchange(held, {}), out);
   else if (place == Place::between
                ? count == 0
-               : place != Place::content && place != Place::behind && !isSent)
+               : place != Place::content && place != Place::after && !isSent)
     giveUp(out);
   return out;
 }
@@ -78,8 +78,8 @@ void ToolCallReader::take(char byte, ToolPieces &out) {
     return takeKey(byte, out);
   case Place::value:
     return takeValue(byte, out);
-  case Place::behind:
-    return takeBehind(byte, out);
+  case Place::after:
+    return takeAfter(byte, out);
   }
 }
 
@@ -88,11 +88,11 @@ void ToolCallReader::emitContent(std::string_view text, ToolPieces &out) {
   out.content += text;
 }
 
-// More spaces than stand before any tag: to look through them again for every
-// byte would take too long.
+// More white space than precedes any tag: searching more again for every byte
+// would be quadratic.
 static constexpr std::size_t kMostHeld = 100;
 
-/// `held` is always spaces, and then a beginning of the tag.
+/// `held` is always white space followed by a prefix of the tag.
 void ToolCallReader::takeContent(char byte, ToolPieces &out) {
   if (format->mayBeBare && byte == '{' && !hasContent && count == 0 &&
       held.find_first_not_of(kSpaces) == held.npos) {
@@ -100,7 +100,7 @@ void ToolCallReader::takeContent(char byte, ToolPieces &out) {
     return beginCall();
   }
   held += byte;
-  // The longest end of what is held that is spaces and a beginning of the tag.
+  // The longest suffix of `held` that is white space and a prefix of the tag.
   for (std::size_t from = 0;; ++from) {
     std::size_t tag = held.find_first_not_of(kSpaces, from);
     std::string_view rest =
@@ -124,8 +124,8 @@ void ToolCallReader::takeBetween(char byte, ToolPieces &out) {
     return beginCall();
   if (isSpace(byte) || separates)
     return;
-  // What stands behind the tag may begin another, behind which there is a call.
-  // It is too little for a whole one, and so is read again only once.
+  // The bytes after the tag may begin another tag that is followed by a call.
+  // They are too short for a complete tag, so they are read again only once.
   std::size_t tag = raw.find(format->open);
   std::string rest =
       raw.substr(tag == raw.npos ? 0 : tag + format->open.size());
@@ -145,7 +145,7 @@ void ToolCallReader::beginCall() {
   depth = 0;
 }
 
-/// It was no call: what was read of it is content, but for what was sent.
+/// It was not a call: the bytes since the tag, except those sent, are content.
 void ToolCallReader::giveUp(ToolPieces &out) {
   place = Place::content;
   emitContent(raw, out);
@@ -155,15 +155,15 @@ void ToolCallReader::giveUp(ToolPieces &out) {
   isSent = false;
 }
 
-/// A call exists once its name is known and its arguments have begun, or it has
-/// none: until then it may turn out to be content.
+/// A call exists once its name is known and its arguments have begun or are
+/// absent; until then it may be content.
 void ToolCallReader::sendCall(std::string arguments, ToolPieces &out) {
   isSent = true;
   raw.clear();
   out.calls.push_back({count++, {}, callName, std::move(arguments)});
 }
 
-/// The members' names, and what stands around them.
+/// Reads member names and the punctuation around them.
 void ToolCallReader::takeKey(char byte, ToolPieces &out) {
   if (inString) {
     key += byte;
@@ -253,7 +253,7 @@ void ToolCallReader::endValue(ToolPieces &out) {
       sendCall(std::exchange(waiting, {}), out);
   } else if (key == '"' + std::string(format->arguments) + '"' &&
              !hasArguments) {
-    // Some write the arguments as a text of JSON, or say that there are none.
+    // Some write the arguments as a string of JSON, or as null.
     if (parsed.is_string()) {
       text = parsed.get<std::string>();
       parsed = nlohmann::json::parse(text, nullptr, /*exceptions=*/false);
@@ -279,12 +279,12 @@ void ToolCallReader::endCall(ToolPieces &out) {
   callName.clear();
   isSent = false;
   isOver = onlyOne;
-  place = format->close.empty() ? Place::between : Place::behind;
+  place = format->close.empty() ? Place::between : Place::after;
   held.clear();
   hasContent = false;
 }
 
-void ToolCallReader::takeBehind(char byte, ToolPieces &out) {
+void ToolCallReader::takeAfter(char byte, ToolPieces &out) {
   held += byte;
   std::size_t tag = held.find_first_not_of(kSpaces);
   if (tag == held.npos)

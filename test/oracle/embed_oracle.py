@@ -293,25 +293,25 @@ def refused(client):
     long = "day " * 300
     create = client.embeddings.create
     for error, part, call in (
-        (openai.NotFoundError, "no such model",
+        (openai.NotFoundError, "unknown model",
          lambda: create(model="other", input="a")),
-        (openai.BadRequestError, "not made to be cut",
+        (openai.BadRequestError, "not trained to be truncated",
          lambda: create(model="minilm", input="a", dimensions=32)),
-        (openai.BadRequestError, "input 1: a text of 302 tokens",
+        (openai.BadRequestError, "input 1: a sequence of 302 tokens",
          lambda: create(model="minilm", input=["a", long])),
         (openai.BadRequestError, "and not empty",
          lambda: create(model="minilm", input=[])),
         (openai.BadRequestError, "outside the vocabulary",
          lambda: create(model="minilm", input=[[9999]])),
-        (openai.BadRequestError, "'embedding_types' is not served",
+        (openai.BadRequestError, "'embedding_types' is not supported",
          lambda: create(model="minilm", input="a",
                         extra_body={"embedding_types": ["int8"]})),
-        (openai.BadRequestError, "generates none",
+        (openai.BadRequestError, "generates no text",
          lambda: client.chat.completions.create(model="minilm",
                                                 messages=message)),
-        (openai.BadRequestError, "generates none",
+        (openai.BadRequestError, "generates no text",
          lambda: client.completions.create(model="minilm", prompt="a")),
-        (openai.NotFoundError, "no such path",
+        (openai.NotFoundError, "unknown path",
          lambda: client.files.list()),
     ):
         try:

@@ -42,14 +42,14 @@ FILES = {"chat": GENERATOR, "test_completions.py": GENERATOR,
 
 # Names of tests, the answer's status, what its message has, and why it is so.
 REFUSED = [
-    ("test_models.py::*_delete*", 405, "this path takes GET",
+    ("test_models.py::*_delete*", 405, "this path supports GET",
      "what is served is not a client's to delete"),
     ("test_responses.py::*create_with_all_params*", 400,
-     "conversation is not served",
+     "conversation is not supported",
      "a conversation beside a response before, which OpenAI refuses too, and a "
      "prompt that the server should keep"),
     ("chat/test_completions.py::*create_with_all_params*", 400,
-     "functions are the older name of tools",
+     "functions is the deprecated name of tools",
      "functions beside tools, and a search of the web"),
 ]
 # The client asks for base64 by itself and then, if it is strict, finds that
@@ -65,7 +65,7 @@ FIELDS = {
     "/v1/completions": {},
     "/v1/chat/completions": {
         "tools": "the parameters of name: .*foo",
-        "web_search_options": "asks nobody"},
+        "web_search_options": "does not search the web"},
     "/v1/responses": {
         "conversation": "use previous_response_id",
         "previous_response_id": "no stored response",

@@ -139,17 +139,17 @@ def refused(client, name):
     exact = [{"type": "function", "function": tools[0]["function"] | {"strict": True}}]
     ask = {"model": "fake", "messages": [USER]}
     for part, fields in (
-        ("tool_choice needs tools", {"tool_choice": "required"}),
-        ("no tool with the name 'other'", {"tools": tools, "tool_choice": {"type": "function", "function": {"name": "other"}}}),
-        ('the parameters of f: #/properties/a: the keyword "uniqueItems" is not served', {"tools": [unserved], "tool_choice": "required"}),
+        ("tool_choice requires tools", {"tool_choice": "required"}),
+        ("unknown tool 'other'", {"tools": tools, "tool_choice": {"type": "function", "function": {"name": "other"}}}),
+        ('the parameters of f: #/properties/a: the keyword "uniqueItems" is not supported', {"tools": [unserved], "tool_choice": "required"}),
         ("leave out response_format or tools", {"tools": tools, "response_format": {"type": "json_object"}}),
-        ("two tools with the name clock", {"tools": [tools[1], tools[1]]}),
+        ("duplicate tool clock", {"tools": [tools[1], tools[1]]}),
         ("must have a name of up to 64", {"tools": [{"type": "function", "function": {"name": "a b"}}]}),
         ("a tool must be", {"tools": [{"type": "web_search"}]}),
         ("must have a tool_call_id", {"messages": [{"role": "tool", "content": "x"}]}),
         ("only an assistant's", {"messages": [USER | {"tool_calls": [call(1, "clock", "{}")]}]}),
         ("JSON of an object", {"messages": [{"role": "assistant", "tool_calls": [call(1, "clock", "[1]")]}]}),
-        ("served with tool_choice: required" if name == "llama3" else None, {"tools": exact, "max_tokens": 5}),
+        ("require tool_choice: required" if name == "llama3" else None, {"tools": exact, "max_tokens": 5}),
     ):
         try:
             create(**(ask | fields))
@@ -173,7 +173,7 @@ def main():
         print(f"ok: {name}", flush=True)
     with Server([sys.argv[1]]) as server:
         status, answer = server.post("/v1/chat/completions", messages=[USER], tools=SHOWN)
-        assert status == 400 and "knows no tools" in answer["error"]["message"], answer
+        assert status == 400 and "has no tools" in answer["error"]["message"], answer
         assert server.post("/v1/chat/completions", messages=[USER], tools=SHOWN, tool_choice="none", max_tokens=3)[0] == 200
     print("ok: a template without tools")
 

@@ -267,7 +267,7 @@ def main():
             except (KeyError, RecursionError):
                 continue
         texts = [written(each, draw) for each in values]
-        # Escaped halves of pairs are not served, nor escapes in further names.
+        # Escaped halves of pairs are not supported, nor escapes in further names.
         texts = [t for t in texts if "\\ud8" not in t and "\\u" not in t]
         wrong = [mistaken(t, draw) for t in texts for _ in range(3)]
         answer = ask(schema=schema, texts=texts + wrong, samples=5, seed=case)

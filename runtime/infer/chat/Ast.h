@@ -31,7 +31,7 @@ struct Expression {
   using Pointer = std::unique_ptr<Expression>;
   Kind kind = Kind::Constant;
   uint32_t line = 0;
-  uint32_t height = 1; // of the tree below
+  uint32_t height = 1; // of the subtree
   std::string text;
   Value value;
   std::vector<Pointer> arguments;
@@ -63,8 +63,8 @@ struct Statement {
 
 using Block = std::vector<Statement>;
 
-/// Parses a template. Statements, filters and tests that are not known, and
-/// nesting deeper than maxNesting, are errors. Throws TemplateError.
+/// Parses a template. Unknown statements, filters and tests, and nesting deeper
+/// than maxNesting, are errors. Throws TemplateError.
 Block parseTemplate(std::string_view source);
 
 inline constexpr size_t maxNesting = 200;

@@ -53,7 +53,7 @@ static const JsonValue &namedTemplate(const JsonValue &list,
   return none;
 }
 
-/// Special tokens are texts, or objects with their "content".
+/// Special tokens are strings, or objects with their "content".
 static void readSpecialTokens(const JsonValue &config, Dict &tokens) {
   for (const auto &[name, value] : config.members()) {
     std::string_view text;
@@ -64,7 +64,7 @@ static void readSpecialTokens(const JsonValue &config, Dict &tokens) {
 }
 
 namespace {
-/// What a model folder says of a template.
+/// A model folder's template and tokenizer config.
 struct Found {
   std::string source, where;
   JsonValue config; ///< tokenizer_config.json, null without one

@@ -1,9 +1,10 @@
-// Chat templates: how a conversation becomes the text that a model was trained
-// on. The language is the part of Jinja that models on the Hugging Face hub
-// use, rendered as `transformers` renders it (jinja2's immutable sandbox with
-// trim_blocks and lstrip_blocks); README.md lists it.
+// Chat templates: they render a conversation as the prompt that a model was
+// trained on. The language is the part of Jinja that models on the Hugging Face
+// hub use, rendered as `transformers` renders it (jinja2's immutable sandbox
+// with trim_blocks and lstrip_blocks); README.md lists it.
 //
-// A template comes with the model and is never taken from a request; what a
+// A template comes with the model and never from a request; a request only
+// brings data. Neither is trusted: rendering is bounded.
 // request brings is data. Neither is trusted: rendering is bounded.
 #pragma once
 #include "runtime/data/Json.h"
@@ -17,11 +18,11 @@
 
 namespace tessera::chat {
 
-/// What one rendering may cost; an error says which limit was met.
+/// Limits of one rendering; an error names the limit that was exceeded.
 struct Budget {
-  uint64_t steps = 2'000'000;        ///< operations and loop rounds
-  uint64_t outputBytes = 16 << 20;   ///< of the text
-  uint64_t workingBytes = 256 << 20; ///< of all strings and lists on the way
+  uint64_t steps = 2'000'000;        ///< operations and iterations
+  uint64_t outputBytes = 16 << 20;   ///< of the result
+  uint64_t workingBytes = 256 << 20; ///< of all intermediate strings and lists
   uint32_t depth = 1000; ///< of expressions, statements and macro calls
 };
 
@@ -31,28 +32,28 @@ struct RenderOptions {
   std::time_t now = 0;
 };
 
-/// A parsed template; constant, so that any number of threads may share it.
+/// A parsed template; immutable, so threads may share it.
 class ChatTemplate {
 public:
-  /// `where` begins errors. At most 1 MiB of UTF-8.
+  /// `where` prefixes errors. At most 1 MiB of UTF-8.
   static StatusOr<ChatTemplate> parse(std::string_view source,
                                       std::string where);
-  /// The template of a model: chat_template.jinja, else the
-  /// "chat_template" of tokenizer_config.json, which is a text or a list of
-  /// {"name", "template"}; of those the one called `name`.
+  /// The template of a model: chat_template.jinja, else the "chat_template" of
+  /// tokenizer_config.json, which is a string or a list of {"name",
+  /// "template"}; of a list, the one called `name`.
   static StatusOr<ChatTemplate> load(const ModelFiles &files,
                                      std::string_view name = "default");
-  /// Whether there is one called "default".
+  /// Whether there is a template called "default".
   static StatusOr<bool> isIn(const ModelFiles &files);
 
   /// Renders with the members of the JSON object `variables`: "messages",
-  /// "tools", "add_generation_prompt" and whatever else the template asks for.
-  /// Texts of special tokens that a tokenizer_config.json names ("bos_token",
-  /// …) are there as well where they were loaded and `variables` has none.
+  /// "tools", "add_generation_prompt" and others that the template uses.
+  /// Special tokens that tokenizer_config.json names ("bos_token", …) are added
+  /// unless `variables` has them.
   StatusOr<std::string> render(const JsonValue &variables,
                                const RenderOptions &options = {}) const;
 
-  /// As it was parsed.
+  /// The source as it was parsed.
   std::string_view source() const;
 
   ~ChatTemplate();

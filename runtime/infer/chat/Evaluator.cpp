@@ -55,7 +55,7 @@ void Evaluator::chargeWalk(const Value &value, uint64_t times) {
 }
 
 std::string Evaluator::text(const Value &value) {
-  // Texts were paid for when they were made, and numbers are short.
+  // Strings were charged when they were made, and numbers are short.
   if (value.isList() || value.is(Kind::Dict))
     chargeBytes(std::min(value.weight(), options.budget.workingBytes + 1));
   return toText(value);
@@ -82,7 +82,7 @@ std::string Evaluator::render(const Block &block, const Dict &variables) {
   scope = std::make_shared<Scope>();
   for (const auto &[name, value] : variables.members)
     scope->set(name, value);
-  // What a template defines is apart from what it is given.
+  // Variables of the template must not overwrite those that it is given.
   auto inner = std::make_shared<Scope>();
   inner->outer = std::move(scope);
   scope = std::move(inner);
@@ -97,7 +97,7 @@ Evaluator::Flow Evaluator::run(const Block &block) {
   return Flow::Next;
 }
 
-// Statements nest as expressions do: a macro may call itself inside of many.
+// Statements nest as expressions do: a macro may call itself within many.
 Evaluator::Flow Evaluator::run(const Statement &statement) {
   chargeSteps();
   enter(statement.line);
@@ -152,7 +152,7 @@ Evaluator::Flow Evaluator::runInside(const Statement &statement) {
   return Flow::Next;
 }
 
-/// Gives `value`, or its elements, to the targets.
+/// Assigns `value`, or its elements, to the targets.
 void Evaluator::assign(const Statement &statement, const Value &value) {
   if (!statement.unpacks) {
     scope->set(statement.targets[0], value);
@@ -172,7 +172,7 @@ void Evaluator::runSet(const Statement &statement) {
     return assign(statement, value);
   Value target = lookUp(statement.targets[0]);
   if (!target.is(Kind::Namespace))
-    throw TemplateError{fmt::format("{} is not a namespace, so that it has no "
+    throw TemplateError{fmt::format("{} is not a namespace, so it has no "
                                     "members to set",
                                     statement.targets[0])};
   if (value.is(Kind::Namespace))
@@ -180,7 +180,7 @@ void Evaluator::runSet(const Statement &statement) {
   target.dict().set(statement.text, std::move(value));
 }
 
-/// What a loop knows of itself.
+/// The members of `loop`.
 static Value loopVariable(const List &items, size_t i, uint64_t depth) {
   auto loop = std::make_shared<Dict>();
   auto count = static_cast<int64_t>(items.size());
@@ -227,7 +227,7 @@ Evaluator::Flow Evaluator::runFor(const Statement &statement) {
   ++loops;
   for (size_t i = 0; i < items.size() && flow != Flow::Break; ++i) {
     enter(items[i]);
-    chargeSteps(8); // for what the loop says of itself
+    chargeSteps(8); // for the members of `loop`
     scope->set("loop", loopVariable(items, i, loops));
     flow = run(statement.body);
   }
@@ -269,8 +269,8 @@ bool Evaluator::contains(const Value &container, const Value &element) {
     return container.text().find(element.text()) != std::string::npos;
   }
   if (container.is(Kind::Dict) && (element.isList() || element.is(Kind::Dict)))
-    throw TemplateError{
-        fmt::format("a {} is no name in a dictionary", element.typeName())};
+    throw TemplateError{fmt::format("a {} is not a valid key of a dictionary",
+                                    element.typeName())};
   if (container.is(Kind::Dict))
     return element.is(Kind::String) && container.dict().find(element.text());
   if (container.isList()) {
@@ -278,7 +278,7 @@ bool Evaluator::contains(const Value &container, const Value &element) {
     return std::find(container.list().begin(), container.list().end(),
                      element) != container.list().end();
   }
-  return !elements(container).empty(); // an error, or nothing
+  return !elements(container).empty(); // an error, or false
 }
 
 Value Evaluator::lookUp(const std::string &name) {
@@ -299,8 +299,8 @@ Value Evaluator::dictionary(const Expression &node) {
   for (size_t i = 0; i < node.arguments.size(); i += 2) {
     Value name = evaluate(*node.arguments[i]);
     if (!name.is(Kind::String))
-      throw TemplateError{fmt::format("a {} as a name in a dictionary is not "
-                                      "supported; a string is",
+      throw TemplateError{fmt::format("keys of a dictionary must be strings, "
+                                      "got a {}",
                                       name.typeName())};
     dict->set(name.text(), evaluate(*node.arguments[i + 1]));
   }

@@ -10,7 +10,7 @@
 
 namespace tessera::chat {
 
-/// Variables of a block; the innermost that has a name counts.
+/// Variables of a block; the innermost definition of a name counts.
 struct Scope {
   std::shared_ptr<Scope> outer;
   std::vector<std::pair<std::string, Value>> variables;
@@ -28,11 +28,11 @@ struct Function {
   std::weak_ptr<Scope> scope;       // Macro: where it was defined
 };
 
-/// The values that a call was given.
+/// Arguments of a call.
 struct Arguments {
   std::vector<Value> positional;
   std::vector<std::pair<std::string, Value>> named;
-  /// The argument at `place` or called `name`; null if there is none.
+  /// The argument at `position` or called `name`; null if there is none.
   const Value *find(size_t place, std::string_view name) const;
 };
 
@@ -42,10 +42,10 @@ public:
   explicit Evaluator(const RenderOptions &options) : options(options) {}
   std::string render(const Block &block, const Dict &variables);
 
-  /// Pays for a container or a string of that size.
+  /// Charges a container or a string of that size.
   void chargeBytes(size_t bytes);
   void chargeSteps(uint64_t count = 1);
-  /// A string that was paid for.
+  /// A string, charged.
   Value make(std::string text) {
     chargeBytes(text.size());
     return text;
@@ -55,21 +55,21 @@ public:
     return {std::move(list), kind};
   }
 
-  /// Pays for looking through a value, `times` as often.
+  /// Charges a traversal of a value, `times` as often.
   void chargeWalk(const Value &value, uint64_t times = 1);
-  /// str(value), paid for.
+  /// str(value), charged.
   std::string text(const Value &value);
-  /// left == right and their order, paid for.
+  /// left == right and their order, charged.
   bool equal(const Value &left, const Value &right);
   int order(const Value &left, const Value &right);
 
-  /// The elements of a list, characters of a string, names of a dictionary;
-  /// nothing for undefined values.
+  /// The elements of a list, characters of a string, keys of a dictionary; none
+  /// for undefined values.
   List elements(const Value &value);
   bool contains(const Value &container, const Value &element);
-  /// value.name by Python's attributes, then by member.
+  /// value.name: Python's attributes first, then members.
   Value attribute(const Value &value, const std::string &name);
-  /// value[index], undefined where there is none.
+  /// value[index]; undefined if there is none.
   Value item(const Value &value, const Value &index);
 
   // Filters.cpp, Tests.cpp and Methods.cpp
@@ -85,7 +85,7 @@ private:
   Flow run(const Block &block);
   Flow run(const Statement &statement);
   Flow runInside(const Statement &statement);
-  /// Charges a level of depth, which whoever enters gives back.
+  /// Charges a level of depth, which the caller releases.
   void enter(uint64_t line);
   Flow runFor(const Statement &statement);
   void runSet(const Statement &statement);
@@ -102,7 +102,7 @@ private:
   Value dictionary(const Expression &node);
   Value call(const Expression &node);
   Value callMacro(const Function &macro, const Arguments &arguments);
-  /// Those of `node` from the argument `first` on.
+  /// The arguments of `node` from `first` on.
   Arguments arguments(const Expression &node, size_t first);
   Value lookUp(const std::string &name);
 

@@ -6,7 +6,7 @@
 
 namespace tessera::chat {
 
-/// Of a tree that is walked by recursion.
+/// Limits the height of a tree that is walked by recursion.
 static constexpr uint32_t maxHeight = 400;
 
 //===--- nodes ------------------------------------------------------------===//
@@ -25,8 +25,8 @@ ExpressionParser::Pointer ExpressionParser::make(Expression::Kind kind,
   return node;
 }
 
-// Left-associative chains grow trees without recursion here, but whoever walks
-// them recurses.
+// Left-associative chains grow trees without recursion here, but the evaluator
+// recurses over them.
 void ExpressionParser::add(Expression &node, Pointer argument) const {
   if (argument && argument->height >= maxHeight)
     fail("an expression nested too deeply");
@@ -157,7 +157,7 @@ ExpressionParser::Pointer ExpressionParser::product() {
 
 ExpressionParser::Pointer ExpressionParser::power() {
   Pointer node = unary(true);
-  while (takeOperator("**")) // from left to right, as Jinja has it
+  while (takeOperator("**")) // left-associative, as in Jinja
     node = binary(std::move(node), unary(true), "**");
   return node;
 }
@@ -258,7 +258,7 @@ void ExpressionParser::callArguments(Expression &call) {
       call.names.push_back(name());
       ++at;
     } else if (!call.names.empty()) {
-      fail("an argument without name after one that has it");
+      fail("a positional argument after a named one");
     }
     add(call, conditional());
     if (!isOperator(")"))
@@ -291,7 +291,7 @@ ExpressionParser::Pointer ExpressionParser::subscript(Pointer node) {
 }
 
 ExpressionParser::Pointer ExpressionParser::postfix(Pointer node) {
-  // A long chain is as deep a tree as brackets within brackets.
+  // A long chain is as deep a tree as nested brackets.
   for (size_t length = 0;; ++length) {
     if (length > maxNesting)
       fail("nested too deeply");

@@ -1,5 +1,5 @@
-// Expressions of a template, by recursive descent over its tokens. Parser.cpp
-// has the statements around them.
+// Parses expressions of a template by recursive descent over its tokens.
+// Parser.cpp parses statements.
 #pragma once
 #include "runtime/infer/chat/Ast.h"
 #include "runtime/infer/chat/Lexer.h"
@@ -11,7 +11,7 @@
 
 namespace tessera::chat {
 
-/// Reads expressions with Jinja's precedence, and holds the place among the
+/// Parses expressions with Jinja's precedence, and holds the position among the
 /// tokens. Throws TemplateError.
 class ExpressionParser {
 protected:
@@ -20,12 +20,12 @@ protected:
   explicit ExpressionParser(std::string_view source)
       : tokens(tokenize(source)) {}
 
-  /// Expressions with commas between them are a tuple; those of `withCondition`
-  /// may be of the form `a if b else c`.
+  /// Expressions separated by commas are a tuple; with `withCondition` they may
+  /// be `a if b else c`.
   Pointer tuple(bool withCondition);
   Pointer conditional();
 
-  /// A level of nesting, for as long as it lives.
+  /// A level of nesting during its lifetime.
   struct Nested {
     explicit Nested(ExpressionParser &parser) : parser(parser) {
       if (++parser.depth > maxNesting)
@@ -75,7 +75,7 @@ protected:
   size_t at = 0;
 
 private:
-  // From the loosest binding to the tightest.
+  // From the loosest to the tightest binding.
   Pointer either();
   Pointer both();
   Pointer negation();

@@ -1,4 +1,4 @@
-// What a filter of a template is called with.
+// The input and arguments of a filter.
 #pragma once
 #include "runtime/infer/chat/Evaluator.h"
 #include "runtime/infer/chat/Strings.h"
@@ -9,7 +9,7 @@
 
 namespace tessera::chat {
 
-/// One filter with its arguments; errors name it.
+/// A call of a filter; errors name it.
 struct FilterCall {
   Evaluator &evaluator;
   const std::string &name;
@@ -43,7 +43,7 @@ struct FilterCall {
       input.failUndefined();
     throw TemplateError{fmt::format("the filter {} {}", name, what)};
   }
-  /// `attribute` of `value`, through dots as well; numbers are indices.
+  /// `attribute` of `value`; dots nest, and numbers are indices.
   Value attributeOf(Value value, const std::string &attribute) const {
     for (const std::string &part : splitText(attribute, ".", -1)) {
       int64_t index = 0;
@@ -58,7 +58,7 @@ struct FilterCall {
 using Filter = Value (*)(const FilterCall &);
 using FilterTable = std::map<std::string, Filter, std::less<>>;
 
-/// Filters of the elements that the input has.
+/// Filters of the elements of the input.
 FilterTable listFilters();
 
 } // namespace tessera::chat

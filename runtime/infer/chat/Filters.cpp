@@ -1,5 +1,5 @@
-// Jinja's filters, as far as templates of models use them: of texts, numbers
-// and whatever there is. Those of elements are in ListFilters.cpp.
+// Jinja's filters, as far as models' templates use them: of strings, numbers
+// and any value. ListFilters.cpp has those of lists.
 #include "runtime/infer/chat/FilterCall.h"
 #include "runtime/infer/chat/Strings.h"
 
@@ -125,13 +125,13 @@ static Value roundFilter(const FilterCall &call) {
   double scale = std::pow(10.0, static_cast<double>(precision));
   double value = call.input.number() * scale;
   if (method == "common")
-    value = std::nearbyint(value); // halves to even, as Python has it
+    value = std::nearbyint(value); // halves to even, as in Python
   else if (method == "ceil")
     value = std::ceil(value);
   else if (method == "floor")
     value = std::floor(value);
   else
-    call.fail("knows common, ceil and floor");
+    call.fail("supports the methods common, ceil and floor");
   return value / scale;
 }
 
@@ -169,7 +169,7 @@ static Value indentFilter(const FilterCall &call) {
   return Value(std::move(out));
 }
 
-/// Filters that are functions of the input's text.
+/// Filters that are functions of the input as a string.
 template <std::string (*function)(std::string_view)>
 static Value textFilter(const FilterCall &call) {
   return call.evaluator.make(function(call.evaluator.text(call.input)));

@@ -46,12 +46,12 @@ private:
   std::string source;
   size_t at = 0;
   uint32_t line = 1;
-  bool lineStarts = true; // the last tag took its line break
+  bool lineStarts = true; // the last tag removed its line break
   std::vector<Token> tokens;
 };
 } // namespace
 
-/// The text before a tag, without what the tag takes of it.
+/// The text before a tag, without the white space that the tag trims.
 void Lexer::textBefore(size_t begin, size_t end, char sign, bool block) {
   std::string_view text = std::string_view(source).substr(begin, end - begin);
   if (sign == '-') {
@@ -65,7 +65,7 @@ void Lexer::textBefore(size_t begin, size_t end, char sign, bool block) {
   push(Kind::Text, std::string(text));
 }
 
-/// What a tag takes of the text after it.
+/// Trims the text after a tag.
 void Lexer::afterTag(char sign, bool block) {
   lineStarts = false;
   if (sign == '-') {
@@ -88,7 +88,7 @@ void Lexer::comment() {
   afterTag(sign, true);
 }
 
-/// {% raw %} … {% endraw %}, whose inside is text.
+/// {% raw %} … {% endraw %}, whose contents are text.
 bool Lexer::rawBlock() {
   auto skipSpace = [&](size_t place) {
     while (place < source.size() &&
@@ -160,12 +160,12 @@ void Lexer::string(char quote) {
       text.push_back(source[i]);
       continue;
     }
-    static constexpr std::string_view letters = "ntrbfav0\\'\"";
+    static constexpr std::string_view escapes = "ntrbfav0\\'\"";
     char c = source[++i];
-    size_t place = letters.find(c);
+    size_t escape = escapes.find(c);
     size_t digits = c == 'x' ? 2 : c == 'u' ? 4 : c == 'U' ? 8 : 0;
-    if (place != letters.npos) {
-      text.push_back("\n\t\r\b\f\a\v\0\\'\""[place]);
+    if (escape != escapes.npos) {
+      text.push_back("\n\t\r\b\f\a\v\0\\'\""[escape]);
     } else if (digits != 0) {
       uint64_t value = 0;
       for (size_t j = 0; j < digits; ++j) {
@@ -177,7 +177,7 @@ void Lexer::string(char quote) {
                                                    : (digit | 0x20) - 'a' + 10);
       }
       if (value > 0x10FFFF || (value >= 0xD800 && value < 0xE000))
-        fail("an escape that is no character");
+        fail("an escape that is not a valid character");
       tokenizer::appendUtf8(static_cast<uint32_t>(value), text);
     } else if (c != '\n') {
       text.append("\\").push_back(c);
@@ -217,9 +217,9 @@ void Lexer::number() {
   pass(i - at);
 }
 
-/// The tokens up to the end of a tag.
+/// Reads the tokens up to the end of a tag.
 void Lexer::inside(char kind) {
-  size_t open = 0; // brackets, within which nothing ends the tag
+  size_t open = 0; // brackets, within which the tag cannot end
   while (at < source.size()) {
     auto c = static_cast<uint8_t>(source[at]);
     if (open == 0 && endsTag(kind))
@@ -264,7 +264,7 @@ void Lexer::inside(char kind) {
 }
 
 std::vector<Token> Lexer::run() {
-  std::string plain; // line breaks are \n, and the last one is not there
+  std::string plain; // line breaks are \n, and the last one is removed
   for (size_t i = 0; i < source.size(); ++i) {
     if (source[i] == '\r' && i + 1 < source.size() && source[i + 1] == '\n')
       continue;

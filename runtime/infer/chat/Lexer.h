@@ -1,4 +1,4 @@
-// A template's text as tokens: what stands between tags, and what is in them.
+// Tokens of a template: text between tags, and the contents of tags.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -15,7 +15,7 @@ struct Token {
     PrintBegin, // {{
     PrintEnd,
     Name,
-    String, // `text` is what it stands for
+    String, // `text` is its value
     Int,
     Float,
     Operator, // one of == != <= >= // ** and single characters
@@ -26,10 +26,10 @@ struct Token {
   uint32_t line = 1;
 };
 
-/// Cuts `source` under Jinja's trim_blocks and lstrip_blocks, by which chat
-/// templates are written: the line break after a block tag and the white space
-/// of its line before it are left out; - takes all white space on its side and
-/// + none. Throws TemplateError.
+/// Splits `source` into tokens, with Jinja's trim_blocks and lstrip_blocks,
+/// which chat templates assume: the line break after a block tag and the white
+/// space before it on its line are removed. A - in the tag removes all white
+/// space on its side, a + none. Throws TemplateError.
 std::vector<Token> tokenize(std::string_view source);
 
 } // namespace tessera::chat

@@ -1,4 +1,4 @@
-// Jinja's filters of elements: they choose, order, change or join them.
+// Jinja's filters of lists: they select, order, change or join elements.
 #include "runtime/infer/chat/FilterCall.h"
 
 #include <algorithm>
@@ -34,7 +34,7 @@ static Arguments rest(const Arguments &arguments, size_t first) {
 
 static Value mapFilter(const FilterCall &call) {
   List mapped;
-  if (!call.input.truthy()) // whatever it is
+  if (!call.input.truthy()) // of any type
     return mapped;
   const Value *attribute = nullptr, *otherwise = nullptr;
   for (const auto &[name, value] : call.arguments.named)
@@ -61,7 +61,7 @@ static Value mapFilter(const FilterCall &call) {
 
 /// select, reject, selectattr and rejectattr.
 static Value selectFilter(const FilterCall &call) {
-  if (!call.input.truthy()) // whatever it is
+  if (!call.input.truthy()) // of any type
     return List{};
   bool attribute = call.name.ends_with("attr");
   bool wanted = call.name.starts_with("select");
@@ -99,7 +99,7 @@ static Value itemsFilter(const FilterCall &call) {
   return call.evaluator.make(std::move(list));
 }
 
-/// What values are sorted by: strings without case unless told otherwise.
+/// Sort keys: strings are compared without case unless told otherwise.
 static Value sortKey(const Value &value, bool caseSensitive) {
   return value.is(Kind::String) && !caseSensitive
              ? Value(lowerText(value.text()))
@@ -110,8 +110,8 @@ static Value sortFilter(const FilterCall &call) {
   bool reverse = call.flag(0, "reverse");
   bool caseSensitive = call.flag(1, "case_sensitive");
   const Value *attribute = call.find(2, "attribute");
-  // A list's sort merges: it keeps the order of equals, and values without an
-  // order among them (nan) do it no harm.
+  // A list's sort merges: it is stable, and values without an order (nan)
+  // cannot break it.
   std::list<std::pair<Value, Value>> keyed;
   for (const Value &element : call.evaluator.elements(call.input)) {
     call.evaluator.chargeSteps(20);

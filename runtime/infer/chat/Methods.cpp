@@ -12,7 +12,7 @@ namespace tessera::chat {
 using Kind = Value::Kind;
 
 static constexpr std::array<std::string_view, 27> stringMethods = {
-    "strip", "lstrip",     "rstrip",   "split",        "rsplit",
+    "strip",      "lstrip",     "rstrip",   "split",        "rsplit",
     "splitlines", "startswith", "endswith", "upper",        "lower",
     "capitalize", "title",      "replace",  "find",         "rfind",
     "count",      "join",       "isdigit",  "isalpha",      "isalnum",
@@ -35,10 +35,10 @@ bool isMethod(const Value &value, const std::string &name) {
   }
 }
 
-/// The string argument at `place`, empty where it is absent or none.
-static std::string textArgument(const Arguments &arguments, size_t place,
+/// The string argument at `position`, empty where it is absent or none.
+static std::string textArgument(const Arguments &arguments, size_t position,
                                 std::string_view name) {
-  const Value *value = arguments.find(place, name);
+  const Value *value = arguments.find(position, name);
   if (!value || value->is(Kind::None))
     return {};
   if (value->is(Kind::Undefined))
@@ -49,9 +49,9 @@ static std::string textArgument(const Arguments &arguments, size_t place,
   return value->text();
 }
 
-static int64_t integerArgument(const Arguments &arguments, size_t place,
+static int64_t integerArgument(const Arguments &arguments, size_t position,
                                std::string_view name, int64_t otherwise) {
-  const Value *value = arguments.find(place, name);
+  const Value *value = arguments.find(position, name);
   if (!value)
     return otherwise;
   if (!value->isNumber() || value->is(Kind::Float))
@@ -60,14 +60,14 @@ static int64_t integerArgument(const Arguments &arguments, size_t place,
   return value->integer();
 }
 
-static List valuesOf(Evaluator &evaluator, std::vector<std::string> texts) {
+static List valuesOf(Evaluator &evaluator, std::vector<std::string> strings) {
   List list;
-  for (std::string &text : texts)
-    list.push_back(evaluator.make(std::move(text)));
+  for (std::string &string : strings)
+    list.push_back(evaluator.make(std::move(string)));
   return list;
 }
 
-/// startswith and endswith take one text or a tuple of them.
+/// startswith and endswith accept a string or a tuple of strings.
 static bool hasAffix(const std::string &text, const Arguments &arguments,
                      bool atStart) {
   const Value *given = arguments.find(0, "prefix");
@@ -85,7 +85,7 @@ static bool hasAffix(const std::string &text, const Arguments &arguments,
   return matches(*given);
 }
 
-/// isdigit, isalpha, …: every character is of that kind, and there is one.
+/// isdigit, isalpha, …: not empty, and every character is of that kind.
 static bool isAll(const std::string &name, const std::string &text) {
   std::u32string points = codePoints(text);
   bool cased = false;
@@ -110,7 +110,7 @@ static bool isAll(const std::string &name, const std::string &text) {
   return name == "isupper" || name == "islower" ? cased : !points.empty();
 }
 
-/// The offset of a found text in characters.
+/// The offset of a match in characters.
 static int64_t foundAt(const std::string &text, size_t place) {
   if (place == std::string::npos)
     return -1;
@@ -228,7 +228,7 @@ static Value stringMethod(Evaluator &evaluator, const std::string &name,
     return foundAt(text, text.rfind(what));
   if (name == "index") {
     if (text.find(what) == text.npos)
-      throw TemplateError{"index of a text that is not there"};
+      throw TemplateError{"index of a substring that was not found"};
     return foundAt(text, text.find(what));
   }
   if (name == "count")
@@ -282,7 +282,7 @@ Value Evaluator::callMethod(const Function &method,
 }
 
 static Value range(Evaluator &evaluator, const Arguments &arguments) {
-  static constexpr int64_t maxRange = 100'000; // the sandbox's own bound
+  static constexpr int64_t maxRange = 100'000; // the bound of Jinja's sandbox
   size_t count = arguments.positional.size();
   if (count == 0 || count > 3 || !arguments.named.empty())
     throw TemplateError{"range needs one to three numbers"};

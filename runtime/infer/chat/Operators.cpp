@@ -1,4 +1,4 @@
-// What Evaluator does with operators, attributes and indices.
+// The Evaluator's operators, attributes and indices.
 #include "runtime/infer/chat/Evaluator.h"
 #include "runtime/infer/chat/Methods.h"
 
@@ -14,7 +14,7 @@ using Kind = Value::Kind;
   for (const Value *value : {&left, &right})
     if (value->is(Kind::Undefined))
       value->failUndefined();
-  throw TemplateError{fmt::format("{} {} {} has no meaning", left.typeName(),
+  throw TemplateError{fmt::format("{} {} {} is not supported", left.typeName(),
                                   operation, right.typeName())};
 }
 
@@ -26,14 +26,14 @@ Value Evaluator::unary(const Expression &node) {
     value.failUndefined();
   if (!value.isNumber())
     throw TemplateError{
-        fmt::format("{}{} has no meaning", node.text, value.typeName())};
+        fmt::format("{}{} is not supported", node.text, value.typeName())};
   if (value.is(Kind::Float))
     return node.text == "-" ? -value.number() : value.number();
   return node.text == "-" ? integers('-', 0, value.integer())
                           : Value(value.integer());
 }
 
-/// Python's floor division and remainder, whose sign is the divisor's.
+/// Python's floor division and remainder, which has the sign of the divisor.
 static int64_t floorDivide(int64_t left, int64_t right) {
   int64_t quotient = left / right;
   return left % right != 0 && (left < 0) != (right < 0) ? quotient - 1
@@ -73,7 +73,7 @@ static Value powerOf(Evaluator &evaluator, const Value &base,
       exponent.integer() < 0) {
     double result = std::pow(base.number(), exponent.number());
     if (!std::isfinite(result))
-      throw TemplateError{"a power that is no number"};
+      throw TemplateError{"a power that is not a finite number"};
     return result;
   }
   int64_t result = 1;
@@ -138,7 +138,7 @@ Value Evaluator::binary(const Expression &node) {
     size_t size = left.is(Kind::String) ? left.text().size()
                                         : left.list().size() * sizeof(Value);
     count = size == 0 ? 0 : std::min<uint64_t>(count, UINT32_MAX);
-    chargeSteps(count); // before anything of that size is made
+    chargeSteps(count); // before anything of that size is allocated
     chargeBytes(size * count);
     std::string repeated;
     List list;
@@ -261,7 +261,8 @@ Value Evaluator::slice(const Expression &node) {
   };
   int64_t begin = bound(bounds[0], step < 0 ? size - 1 : 0);
   int64_t end = bound(bounds[1], step < 0 ? -1 : size);
-  step = std::clamp(step, -size - 1, size + 1); // further leads out as well
+  step = std::clamp(step, -size - 1,
+                    size + 1); // larger steps leave the range as well
   List list;
   std::u32string part;
   for (int64_t i = begin; step > 0 ? i < end : i > end; i += step)

@@ -1,4 +1,4 @@
-// Statements of a template, by Jinja's grammar.
+// Parses statements of a template by Jinja's grammar.
 #include "runtime/infer/chat/ExpressionParser.h"
 
 #include <algorithm>
@@ -27,11 +27,12 @@ private:
   std::vector<std::string> targetNames(bool &unpacks);
   void endBlock(std::string_view name);
 
-  size_t loops = 0; ///< around the statement, in its macro
+  size_t loops = 0; ///< around the statement, within its macro
 };
 } // namespace
 
-/// Statements up to a tag whose name is in `ends`, which is not passed.
+/// Parses statements up to a tag whose name is in `ends`, which is not
+/// consumed.
 Block Parser::statements(std::initializer_list<std::string_view> ends) {
   Nested nested(*this);
   Block block;
@@ -60,7 +61,7 @@ Block Parser::statements(std::initializer_list<std::string_view> ends) {
   return block;
 }
 
-/// Passes the end tag `name`.
+/// Consumes the end tag `name`.
 void Parser::endBlock(std::string_view name) {
   ++at;
   if (!takeName(name))
@@ -192,7 +193,7 @@ Statement Parser::macro() {
     if (takeOperator("="))
       node.defaults.push_back(conditional());
     else if (!node.defaults.empty())
-      fail("a parameter without default after one that has it");
+      fail("a parameter without default after one with a default");
     if (!isOperator(")"))
       expectOperator(",");
   }

@@ -116,7 +116,7 @@ std::vector<std::string> splitLines(std::string_view text) {
 std::string upperText(std::string_view text) {
   std::string out;
   for (char32_t c : codePoints(text))
-    if (c == U'ß') // the common letter whose upper case is two
+    if (c == U'ß') // the common letter with two upper-case characters
       out += "SS";
     else
       tokenizer::appendUtf8(tokenizer::upperCase(c), out);

@@ -1,4 +1,4 @@
-// Jinja's tests: what stands after `is`.
+// Jinja's tests: the names after `is`.
 #include "runtime/infer/chat/Evaluator.h"
 #include "runtime/infer/chat/Strings.h"
 
@@ -27,14 +27,14 @@ bool isDivisible(const Value &value, const Value &divisor) {
     if (operand->is(Kind::Undefined))
       operand->failUndefined();
     if (!operand->isNumber())
-      throw TemplateError{
-          fmt::format("a test of numbers was given a {}", operand->typeName())};
+      throw TemplateError{fmt::format("a test of numbers cannot take a {}",
+                                      operand->typeName())};
   }
   if (divisor.number() == 0)
     throw TemplateError{"division by zero"};
   if (value.is(Kind::Float) || divisor.is(Kind::Float))
     return std::fmod(value.number(), divisor.number()) == 0;
-  // -1 divides everything, and the smallest integer by it is no integer.
+  // -1 divides everything, and the smallest integer divided by -1 overflows.
   return divisor.integer() == -1 || value.integer() % divisor.integer() == 0;
 }
 

@@ -9,12 +9,12 @@ namespace tessera::chat {
 using Kind = Value::Kind;
 
 const Value *Dict::find(const std::string &name) const {
-  auto found = places.find(name);
-  return found == places.end() ? nullptr : &members[found->second].second;
+  auto found = indices.find(name);
+  return found == indices.end() ? nullptr : &members[found->second].second;
 }
 
 void Dict::set(const std::string &name, Value value) {
-  auto [place, isNew] = places.emplace(name, members.size());
+  auto [place, isNew] = indices.emplace(name, members.size());
   if (isNew)
     members.emplace_back(name, std::move(value));
   else
@@ -60,7 +60,7 @@ void Value::include(const Value &element) {
     throw TemplateError{"a namespace within another value is not supported"};
   if (element.depthOf >= maxValueDepth)
     throw TemplateError{
-        fmt::format("values within more than {} others", maxValueDepth)};
+        fmt::format("values nested more than {} deep", maxValueDepth)};
   depthOf = std::max<uint16_t>(depthOf, element.depthOf + 1);
   containedOf = saturatedSum(containedOf, element.weight());
 }

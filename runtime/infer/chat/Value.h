@@ -1,5 +1,5 @@
-// What a chat template computes with: Python's values, as far as templates use
-// them, with Python's rules for printing, equality and order.
+// The values of chat templates: Python's, as far as templates use them, with
+// Python's rules for printing, equality and order.
 #pragma once
 #include "runtime/data/Json.h"
 
@@ -14,7 +14,7 @@
 
 namespace tessera::chat {
 
-/// Ends the rendering; never leaves this folder.
+/// Ends the rendering; never leaves this library.
 struct TemplateError {
   std::string message;
 };
@@ -24,7 +24,7 @@ struct Dict;
 struct Function;
 using List = std::vector<Value>;
 
-/// Copies are cheap: strings and containers are shared, and constant but for
+/// Copies are cheap: strings and containers are shared, and immutable except
 /// namespaces.
 class Value {
 public:
@@ -50,9 +50,9 @@ public:
       : kindOf(Kind::String),
         data(std::make_shared<const std::string>(std::move(text))) {}
   Value(const char *) = delete; // would be a bool
-  // These throw where values would be nested more than maxValueDepth deep, so
-  // that nothing that walks them, not even their end, needs a deep stack.
-  // Namespaces stand in variables alone: one within itself would never end.
+  // These throw if values would be nested more than maxValueDepth deep, so that
+  // traversal and destruction need no deep stack. Only variables may hold a
+  // namespace: one within itself would never be freed.
   Value(List list, Kind kind = Kind::List);
   Value(std::shared_ptr<Dict> dict, Kind kind = Kind::Dict);
   Value(std::shared_ptr<const Function> function);
@@ -91,9 +91,9 @@ public:
     return *std::get<std::shared_ptr<const Function>>(data);
   }
 
-  /// About as many bytes as the value would take if nothing in it were shared:
-  /// what walking it costs. Lists that have lists several times may have a
-  /// weight beyond all memory.
+  /// About as many bytes as the value would take without sharing: the cost of
+  /// traversing it. Lists that contain lists several times may have a weight
+  /// beyond all memory.
   uint64_t weight() const;
   size_t depth() const { return depthOf; }
   bool truthy() const;
@@ -106,37 +106,37 @@ public:
 private:
   void include(const Value &element);
   Kind kindOf = Kind::Undefined;
-  uint16_t depthOf = 0;     ///< containers within containers
-  uint64_t containedOf = 0; ///< weight of what is in it
+  uint16_t depthOf = 0;     ///< of nested containers
+  uint64_t containedOf = 0; ///< weight of the contents
   std::variant<std::monostate, bool, int64_t, double,
                std::shared_ptr<const std::string>, std::shared_ptr<const List>,
                std::shared_ptr<Dict>, std::shared_ptr<const Function>>
       data;
 };
 
-/// Members in the order in which they came; names are strings.
+/// Members in insertion order; names are strings.
 struct Dict {
   std::vector<std::pair<std::string, Value>> members;
   const Value *find(const std::string &name) const;
   void set(const std::string &name, Value value);
 
 private:
-  std::unordered_map<std::string, size_t> places;
+  std::unordered_map<std::string, size_t> indices;
 };
 
 /// Less than zero, zero or more: the order of numbers, strings and lists.
-/// Throws where Python has none.
+/// Throws where Python does.
 int compare(const Value &left, const Value &right);
 
-/// How deep containers may be within each other.
+/// Limit of nested containers.
 inline constexpr size_t maxValueDepth = 300;
 
 /// str(value) and repr(value).
 std::string toText(const Value &value);
 std::string toRepr(const Value &value);
 
-/// json.dumps(value, …), as transformers gives it to templates: characters
-/// stay as they are unless `ascii`.
+/// json.dumps(value, …), as transformers offers it to templates: characters are
+/// not escaped unless `ascii`.
 struct JsonStyle {
   bool ascii = false;
   int64_t indent = -1; // below 0: on one line
@@ -145,9 +145,9 @@ struct JsonStyle {
 };
 std::string toJson(const Value &value, const JsonStyle &style);
 
-/// What a text in a list takes besides its bytes.
+/// Bytes of a string in a list besides its contents.
 inline constexpr size_t perText = 128;
-/// How many code points valid UTF-8 has.
+/// The number of code points of valid UTF-8.
 size_t characters(std::string_view text);
 /// The code points of valid UTF-8.
 std::u32string codePoints(std::string_view text);

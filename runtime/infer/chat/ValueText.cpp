@@ -223,7 +223,7 @@ void JsonPrinter::print(const Value &value, size_t depth) {
     value.failUndefined();
   default:
     throw TemplateError{
-        fmt::format("a {} has no form in JSON", value.typeName())};
+        fmt::format("a {} cannot be written as JSON", value.typeName())};
   }
 }
 

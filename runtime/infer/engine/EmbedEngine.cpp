@@ -10,7 +10,7 @@ struct EmbedEngine::Work {
   EmbedResult result;
   uint64_t id = 0;
   EngineClock::time_point arrived;
-  std::size_t left = 0; ///< sequences without a vector
+  std::size_t left = 0; ///< sequences without an embedding
   bool started = false, isClosed = false;
 };
 
@@ -36,13 +36,12 @@ Submission EmbedEngine::submit(EmbedRequest request) {
     work->result.tokens += int64_t(text.size());
   }
   if (request.sequences.empty())
-    return {Outcome::invalid, "there is no text", {}};
+    return {Outcome::invalid, "the request has no sequence", {}};
   const int64_t tokens = work->result.tokens;
-  // What is too much for an empty queue is not to be tried again.
+  // A request that exceeds an empty queue can never run.
   if (tokens > options.maxTokens)
     return {Outcome::invalid,
-            fmt::format("{} tokens in all are more than the {} that are taken "
-                        "at a time",
+            fmt::format("{} tokens in total exceed the queue's limit of {}",
                         tokens, options.maxTokens),
             {}};
   work->left = request.sequences.size();
@@ -57,7 +56,7 @@ Submission EmbedEngine::submit(EmbedRequest request) {
   if (int64_t(open.size()) >= options.maxRequests ||
       heldTokens + tokens > options.maxTokens)
     return {Outcome::full,
-            fmt::format("{} requests of {} tokens in all are not done yet; try "
+            fmt::format("{} requests of {} tokens are unfinished; try "
                         "again later",
                         open.size(), heldTokens),
             {}};
@@ -100,7 +99,7 @@ std::optional<EngineClock::time_point> EmbedEngine::lastComputed() const {
 
 //===--- with the lock held -----------------------------------------------===//
 
-// Texts that still stand in a queue are passed over when their turn comes.
+// Sequences of a closed request that are still queued are skipped later.
 void EmbedEngine::close(const std::shared_ptr<Work> &work, FinishReason reason,
                         const std::string &message) {
   if (work->isClosed)
@@ -133,7 +132,7 @@ void EmbedEngine::callDone(std::unique_lock<std::mutex> &lock) {
   }
 }
 
-// The text that has waited longest, and those of its length behind it.
+// The sequence that has waited longest, and the following ones of its length.
 std::vector<EmbedEngine::Item>
 EmbedEngine::takeBatch(EngineClock::time_point now) {
   for (auto it = queues.begin(); it != queues.end();) {
@@ -207,7 +206,7 @@ void EmbedEngine::run(const std::vector<Item> &batch) {
   computed = EngineClock::now();
   for (std::size_t i = 0; i < batch.size(); ++i) {
     Work &work = *batch[i].work;
-    if (work.isClosed) // its vectors are gone
+    if (work.isClosed) // its results are gone
       continue;
     std::copy_n(vectors.begin() + long(i * width), width,
                 work.result.vectors.begin() + long(batch[i].index * width));

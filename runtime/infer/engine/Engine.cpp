@@ -28,12 +28,12 @@ Submission Engine::submit(std::vector<EngineRequest> requests) {
       return {Outcome::invalid, status.message(), {}};
     tokens += tokensOf(request);
   }
-  // What is too much for an empty queue is not to be tried again.
+  // Requests that exceed an empty queue can never run.
   if (int64_t(requests.size()) > options.maxRequests ||
       tokens > options.maxTokens)
     return {Outcome::invalid,
-            fmt::format("{} requests of {} tokens in all are more than the {} "
-                        "and {} that are taken at a time",
+            fmt::format("{} requests of {} tokens in total exceed the queue's "
+                        "limits of {} and {}",
                         requests.size(), tokens, options.maxRequests,
                         options.maxTokens),
             {}};
@@ -47,7 +47,7 @@ Submission Engine::submit(std::vector<EngineRequest> requests) {
   if (unfinished + int64_t(requests.size()) > options.maxRequests ||
       queuedTokens + heldTokens + tokens > options.maxTokens)
     return {Outcome::full,
-            fmt::format("{} requests of {} tokens in all are not done yet; try "
+            fmt::format("{} requests of {} tokens are unfinished; try "
                         "again later",
                         unfinished, queuedTokens + heldTokens),
             {}};
@@ -101,7 +101,7 @@ bool Engine::nextCommands(std::vector<Command> &commands) {
   });
   commands.clear();
   std::swap(commands, inbox);
-  // The scheduler has them from here on.
+  // From here on the scheduler counts them.
   heldTokens += std::exchange(queuedTokens, 0);
   heldRequests += int64_t(commands.size());
   if (cancelling) {

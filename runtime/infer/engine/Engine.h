@@ -1,4 +1,4 @@
-// A scheduler on a thread of its own, which any thread may ask.
+// A scheduler on a thread of its own; all methods are thread-safe.
 #pragma once
 #include "runtime/infer/engine/EngineThread.h"
 #include "runtime/infer/engine/Scheduler.h"
@@ -11,40 +11,40 @@ namespace tessera {
 
 struct EngineOptions {
   SchedulerOptions scheduler;
-  int64_t maxRequests = 256; ///< unfinished ones, those that run included
-  /// Tokens of prompts and to be generated of unfinished requests: what there
-  /// is to compute before a new request is done.
+  int64_t maxRequests = 256; ///< unfinished, including the running ones
+  /// Tokens of unfinished requests, of prompts and still to be generated: the
+  /// work ahead of a new request.
   int64_t maxTokens = 1 << 20;
 };
 
-/// What became of a submission.
+/// The outcome of a submission.
 struct Submission {
   enum class Outcome : uint8_t {
     accepted,
-    invalid, ///< it can never run; `message` says why
+    invalid, ///< can never run; `message` says why
     full,    ///< try again later
-    closed,  ///< the engine drains, or has died of `message`
+    closed,  ///< draining, or stopped by the error `message`
   };
   Outcome outcome = Outcome::accepted;
   std::string message;
-  std::vector<uint64_t> ids; ///< for cancel(), one a request
+  std::vector<uint64_t> ids; ///< for cancel(), one per request
 };
 
 class Engine : public EngineThread {
 public:
-  /// Starts the thread. The model must outlive the engine and is its own.
+  /// Starts the thread. The model must outlive the engine, which alone uses it.
   Engine(PagedModel &model, const EngineOptions &options);
-  /// Cancels what is left.
+  /// Cancels unfinished requests.
   ~Engine() override;
 
-  /// All of the requests, or none.
+  /// Accepts all of the requests, or none.
   Submission submit(std::vector<EngineRequest> requests);
-  /// The request's sink hears of it unless it has finished meanwhile.
+  /// The request's sink is notified unless it has finished before.
   void cancel(uint64_t id);
 
   EngineMetrics metrics() const;
   int64_t unfinished() const override;
-  /// A chunk of a prompt or a token.
+  /// When the last prefill chunk or token was computed.
   std::optional<EngineClock::time_point> lastComputed() const override;
   const DecoderShape &shape() const { return model.shape(); }
 
@@ -55,16 +55,16 @@ private:
     EngineClock::time_point arrived;
   };
   void loop();
-  /// Waits for something to do; false: there is nothing more.
+  /// Waits for commands; false: the engine is to stop.
   bool nextCommands(std::vector<Command> &commands);
   void apply(std::vector<Command> &commands);
   void die(const std::string &cause);
 
   PagedModel &model;
   const EngineOptions options;
-  Scheduler scheduler; ///< the thread's
+  Scheduler scheduler; ///< used by the thread alone
 
-  // The mutex guards what follows.
+  // The mutex guards the members below.
   std::vector<Command> inbox;
   int64_t queuedTokens = 0;                 ///< of the inbox
   int64_t heldRequests = 0, heldTokens = 0; ///< the scheduler's

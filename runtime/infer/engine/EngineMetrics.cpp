@@ -66,31 +66,28 @@ std::string EngineMetrics::print() const {
   printOne("num_requests_waiting", "gauge", "Requests in the queue.",
            double(waiting), out);
   printOne("kv_cache_usage_perc", "gauge",
-           "Part of the cache's pages in use, 0 to 1.",
+           "Fraction of the KV cache's pages in use, 0 to 1.",
            pages ? double(pagesUsed) / double(pages) : 0, out);
-  printOne("kv_pages", "gauge", "Pages of the cache.", double(pages), out);
+  printOne("kv_pages", "gauge", "Pages of the KV cache.", double(pages), out);
   printOne("kv_pages_used", "gauge", "Pages of unfinished requests.",
            double(pagesUsed), out);
-  printOne("kv_pages_kept", "gauge",
-           "Pages without a request, kept for prompts that begin alike.",
+  printOne("kv_pages_kept", "gauge", "Unused pages kept in the prefix cache.",
            double(pagesKept), out);
   printOne("prefix_cache_queries_total", "counter",
-           "Prompt tokens looked for in the prefix cache.",
+           "Prompt tokens looked up in the prefix cache.",
            double(prefixQueries), out);
   printOne("prefix_cache_hits_total", "counter",
            "Prompt tokens found in the prefix cache.", double(prefixHits), out);
   printOne("num_preemptions_total", "counter",
-           "Times a request gave its pages to an older one.",
-           double(preemptions), out);
+           "Preemptions of running requests.", double(preemptions), out);
   printOne("prompt_tokens_total", "counter",
            "Prompt tokens of started requests.", double(promptTokens), out);
   printOne("generation_tokens_total", "counter", "Tokens generated.",
            double(generatedTokens), out);
   printOne("spec_decode_num_draft_tokens_total", "counter",
-           "Tokens drafted before they were computed.", double(draftTokens),
-           out);
+           "Draft tokens of speculative decoding.", double(draftTokens), out);
   printOne("spec_decode_num_accepted_tokens_total", "counter",
-           "Guessed tokens that came true.", double(acceptedTokens), out);
+           "Draft tokens that were accepted.", double(acceptedTokens), out);
   printOne("engine_iterations_total", "counter", "Iterations of the engine.",
            double(iterations), out);
   out +=
@@ -102,17 +99,17 @@ std::string EngineMetrics::print() const {
         "tessera:request_success_total{{finished_reason=\"{}\"}} {}\n",
         name(FinishReason(i)), finished[i]);
   firstToken.print("time_to_first_token_seconds",
-                   "From arrival to the first token.", out);
+                   "Seconds from arrival to the first token.", out);
   interToken.print("inter_token_latency_seconds",
-                   "From one token of a request to its next.", out);
-  endToEnd.print("e2e_request_latency_seconds", "From arrival to the end.",
-                 out);
-  queue.print("request_queue_time_seconds", "From arrival to the first page.",
-              out);
+                   "Seconds from one token of a request to its next.", out);
+  endToEnd.print("e2e_request_latency_seconds",
+                 "Seconds from arrival to the end.", out);
+  queue.print("request_queue_time_seconds",
+              "Seconds from arrival to admission.", out);
   prefill.print("request_prefill_time_seconds",
-                "From the first page to the first token.", out);
+                "Seconds from admission to the first token.", out);
   decode.print("request_decode_time_seconds",
-               "From the first token to the end.", out);
+               "Seconds from the first token to the end.", out);
   return out;
 }
 

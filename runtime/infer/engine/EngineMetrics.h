@@ -1,4 +1,4 @@
-// What an engine counts, under the names that servers' dashboards know
+// An engine's metrics, under the names that dashboards of other servers use
 // (docs/serving.md lists them).
 #pragma once
 #include <chrono>
@@ -10,7 +10,7 @@
 
 namespace tessera {
 
-/// A distribution as Prometheus has it: how many values were at most a bound.
+/// A Prometheus histogram: counts of values up to each bound.
 class Histogram {
 public:
   explicit Histogram(std::span<const double> bounds)
@@ -27,21 +27,22 @@ private:
   double sum = 0;
 };
 
-/// Seconds, from a fast token to a slow request.
+/// Seconds, from the latency of a token to that of a slow request.
 std::span<const double> tokenSeconds();
 std::span<const double> requestSeconds();
 
 struct EngineMetrics {
   int64_t running = 0, waiting = 0; ///< now
-  int64_t pagesUsed = 0, pages = 0; ///< now; kept pages without users are free
-  int64_t pagesKept = 0; ///< now; without users, for prompts that begin alike
+  int64_t pagesUsed = 0,
+          pages = 0; ///< now; unused pages of the prefix cache count as free
+  int64_t pagesKept = 0; ///< now; unused pages kept in the prefix cache
   uint64_t prefixQueries = 0, prefixHits = 0; ///< tokens
   uint64_t preemptions = 0;
   uint64_t promptTokens = 0, generatedTokens = 0;
-  /// Of NgramDraft; each accepted one is a step of the model less.
+  /// Of NgramDraft; each accepted token saves a step of the model.
   uint64_t draftTokens = 0, acceptedTokens = 0;
   uint64_t iterations = 0;
-  /// When the model last computed a chunk of a prompt or a token.
+  /// When the last prefill chunk or token was computed.
   std::optional<std::chrono::steady_clock::time_point> lastComputed;
   /// By FinishReason.
   std::vector<uint64_t> finished = std::vector<uint64_t>(6);
@@ -49,7 +50,8 @@ struct EngineMetrics {
   Histogram endToEnd{requestSeconds()}, queue{requestSeconds()};
   Histogram prefill{requestSeconds()}, decode{requestSeconds()};
 
-  /// All of it as Prometheus' text, every name with the prefix `tessera:`.
+  /// All metrics in Prometheus' text format, every name with the prefix
+  /// `tessera:`.
   std::string print() const;
 };
 

@@ -1,5 +1,5 @@
-// What every engine is besides what it computes: a thread of its own, which any
-// other may ask how it does, and end.
+// The common part of the engines: a thread that other threads can query and
+// stop.
 #pragma once
 #include "runtime/infer/engine/Request.h"
 
@@ -18,9 +18,9 @@ public:
   EngineThread &operator=(const EngineThread &) = delete;
   virtual ~EngineThread() = default;
 
-  /// Takes no more requests, and returns when all have finished; at `deadline`
-  /// those that are left are cancelled. Then the thread ends. Several threads
-  /// may call it; each returns when all is over.
+  /// Accepts no more requests, and returns when all have finished; at
+  /// `deadline` the remaining ones are cancelled. Then the thread ends. May be
+  /// called from several threads; each call returns when the thread has ended.
   void drain(EngineClock::time_point deadline);
 
   /// Requests that wait or run.
@@ -28,23 +28,23 @@ public:
   bool isBusy() const { return unfinished() > 0; }
   /// When the model last computed something; nothing if it never did.
   virtual std::optional<EngineClock::time_point> lastComputed() const = 0;
-  /// The error of the device that ended the engine.
+  /// The device error that stopped the engine.
   std::optional<std::string> deathCause() const;
 
 protected:
   EngineThread() = default;
   /// `loop` returns when it drains and nothing is left, when it cancels, or
-  /// after death. Whoever starts it drains before it is destroyed.
+  /// after `death` is set. Call drain() before the destructor.
   void start(std::function<void()> loop);
 
-  mutable std::mutex mutex; ///< guards what follows
-  /// Of the loop, when there is something to do.
+  mutable std::mutex mutex; ///< guards the members below
+  /// Wakes the loop when there is work.
   std::condition_variable wake;
   bool draining = false, cancelling = false, ended = false;
   std::optional<std::string> death;
 
 private:
-  std::condition_variable quiet; ///< when it has ended
+  std::condition_variable quiet; ///< notified when the loop has ended
   std::once_flag joined;
   std::thread thread;
 };

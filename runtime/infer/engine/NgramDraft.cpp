@@ -5,16 +5,16 @@
 namespace tessera {
 namespace {
 
-// A longer match foretells more; two tokens are the shortest that say anything.
+// A longer match predicts better; a single token says too little.
 constexpr size_t kLongest = 4, kShortest = 2;
-// A text whose drafts fail is asked again after so many tokens.
+// Calls of propose() to skip after drafts that all failed.
 constexpr int64_t kPause = 8;
 
-/// Where the tokens go on that stand before, as late as possible, like the last
-/// `length`; tokens.size() if they stand nowhere.
-size_t placeAfter(std::span<const int32_t> tokens, size_t length) {
+/// The offset after the last earlier occurrence of the final `length` tokens;
+/// tokens.size() if they occur nowhere else.
+size_t offsetAfterMatch(std::span<const int32_t> tokens, size_t length) {
   auto end = tokens.last(length);
-  // The last token may not be compared with itself.
+  // The end must not match itself.
   auto before = tokens.first(tokens.size() - 1);
   auto found = std::ranges::find_end(before, end);
   if (found.empty())
@@ -36,13 +36,13 @@ std::span<const int32_t> NgramDraft::propose(std::span<const int32_t> tokens,
   }
   for (size_t length = std::min(kLongest, tokens.size() - 1);
        length >= kShortest; --length) {
-    size_t place = placeAfter(tokens, length);
-    if (place == tokens.size())
+    size_t match = offsetAfterMatch(tokens, length);
+    if (match == tokens.size())
       continue;
-    // What repeats itself up to its end goes on with its own repetition.
-    size_t period = tokens.size() - place;
+    // A match that reaches the end is a repetition, which the drafts continue.
+    size_t period = tokens.size() - match;
     for (size_t i = 0; i < size_t(room); ++i)
-      drafts.push_back(i < period ? tokens[place + i] : drafts[i - period]);
+      drafts.push_back(i < period ? tokens[match + i] : drafts[i - period]);
     break;
   }
   return drafts;

@@ -1,5 +1,6 @@
-// Drafts of the tokens that come next: what followed the last time that the
-// text ended in the same few tokens (Saxena, prompt lookup decoding, 2023).
+// Prompt-lookup (n-gram) speculative decoding: the draft tokens are those that
+// followed the last time that the sequence ended in the same few tokens
+// (Saxena, prompt lookup decoding, 2023).
 #pragma once
 #include <cstdint>
 #include <span>
@@ -7,23 +8,23 @@
 
 namespace tessera {
 
-/// The drafts of one text. How many it makes follows how many came true, so
-/// that a text which repeats nothing costs nothing.
+/// Drafts of one sequence. The number of drafts follows how many were accepted,
+/// so a sequence that repeats nothing costs nothing.
 class NgramDraft {
 public:
   /// At most `most` drafts at a time; 0: none.
   explicit NgramDraft(int64_t most) : most(most), reach(most) {}
 
-  /// The next drafts after `tokens`, at most `room`; none if the text has not
-  /// ended like this before. Time is linear in the text's length.
+  /// The next drafts after `tokens`, at most `room`; none if the sequence has
+  /// not ended like this before. Time is linear in the length of the sequence.
   std::span<const int32_t> propose(std::span<const int32_t> tokens,
                                    int64_t room);
-  /// So many of the last drafts came true, of which there was one at least.
+  /// Reports how many of the last drafts, at least one, were accepted.
   void outcome(int64_t accepted);
 
 private:
   int64_t most, reach;
-  int64_t pause = 0; ///< calls to wait after drafts that all failed
+  int64_t pause = 0; ///< calls to skip after drafts that all failed
   std::vector<int32_t> drafts;
 };
 

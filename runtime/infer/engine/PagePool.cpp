@@ -75,7 +75,8 @@ void PagePool::publish(PageList &list, std::span<const int32_t> tokens) {
       ++nodes;
       all[own].node = place;
     }
-    // Where another text has published the same, this one's page stays its own.
+    // If another sequence has published the same tokens, this page stays
+    // private.
     list.node = place->second.id;
     ++list.published;
   }

@@ -8,16 +8,16 @@ StatusOr<const TokenMask *> ScheduledSequence::allowed() {
   return request.guide->allowed();
 }
 
-// A guess is a token that has not been chosen yet: what comes behind it may
-// depend on it through its logits alone.
+// A draft token has not been chosen yet. The rows after it can be sampled by
+// the model only if they depend on it through their logits alone.
 bool ScheduledSequence::addSamplings(int64_t changes, int64_t choices,
                                      std::vector<TokenSampling> &samplings) {
   if (!drafts.empty() && (request.guide || sampler.remembers()))
     return false;
-  if (hasItsForm()) // nothing will be chosen
+  if (isComplete()) // nothing will be chosen
     return false;
   auto mask = allowed();
-  if (!mask.ok()) // draw() comes to the same end
+  if (!mask.ok()) // draw() reports it
     return false;
   for (size_t row = 0; row <= drafts.size(); ++row) {
     auto sampling = sampler.sampling(

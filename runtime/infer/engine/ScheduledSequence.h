@@ -1,5 +1,5 @@
-// A request on its way through a scheduler: its tokens, its pages, and which
-// token may come next.
+// A request in the scheduler: its tokens, its pages, and the constraints on its
+// next token.
 #pragma once
 #include "runtime/infer/PagedModel.h"
 #include "runtime/infer/engine/NgramDraft.h"
@@ -23,34 +23,35 @@ struct ScheduledSequence {
     result.promptTokens = int64_t(tokens.size());
   }
 
-  /// Tokens that are not in the cache yet; at least the last one.
+  /// Tokens that are not in the KV cache yet; at least the last one.
   int64_t unread() const { return int64_t(tokens.size()) - computed; }
   bool generates() const { return request.maxTokens > 0; }
-  /// Of those, what is to be read before the text goes on: the last token only
-  /// for what follows it.
+  /// Of these, the tokens to compute before decoding: the last one is needed
+  /// only to predict the next.
   int64_t toRead() const { return unread() - int64_t(!generates()); }
-  /// Tokens of the prompt whose logprobs nobody has yet.
+  /// Whether prompt tokens still lack their requested logprobs.
   bool scores() const {
     return request.scoresPrompt && scored < result.promptTokens;
   }
 
-  /// Before what is in the cache is given back.
+  /// Call before the pages are released.
   void noteRead() {
     result.readTokens =
         std::max(result.readTokens, std::min(computed, result.promptTokens));
   }
-  /// The tokens that may come next, null for all of them.
+  /// The tokens that may come next; null: all of them.
   StatusOr<const TokenMask *> allowed();
-  /// Adds a wish for each of its next rows; false if one of them cannot be
-  /// told before the rows are computed.
+  /// Adds a sampling for each of its next rows; false if one of them depends on
+  /// rows that are not computed yet.
   bool addSamplings(int64_t changes, int64_t choices,
                     std::vector<TokenSampling> &samplings);
-  /// The next token, which then is part of the text: what `model` has been
-  /// asked for in this row, or by its logits. `failure` is what an error is of.
+  /// Chooses the next token and appends it: the model's sample of this row if
+  /// it was requested, else a draw from its logits. On an error, `failure` is
+  /// the reason.
   StatusOr<int32_t> draw(const PagedModel &model, int64_t row, int64_t choices,
                          FinishReason &failure);
-  /// Nothing more may follow.
-  bool hasItsForm() const {
+  /// Whether structured output must end here.
+  bool isComplete() const {
     return request.guide && request.guide->isComplete();
   }
   bool stopsAt(int32_t token) const {
@@ -61,12 +62,12 @@ struct ScheduledSequence {
   EngineRequest request;
   Sampler sampler;
   NgramDraft draft;
-  std::span<const int32_t> drafts; ///< of this iteration
-  bool isSampled = false;          ///< so are its tokens
-  std::vector<int32_t> tokens;     ///< the prompt's and the generated
+  std::span<const int32_t> drafts; ///< draft tokens of this iteration
+  bool isSampled = false;          ///< whether the model samples this iteration
+  std::vector<int32_t> tokens;     ///< prompt and generated tokens
   PageList list;
-  int64_t computed = 0; ///< tokens in the cache
-  int64_t scored = 1;   ///< the next of the prompt; the first has no logprob
+  int64_t computed = 0; ///< tokens in the KV cache
+  int64_t scored = 1; ///< next prompt token to score; the first has no logprob
   EngineResult result;
   bool finished = false;
   EngineClock::time_point arrived;

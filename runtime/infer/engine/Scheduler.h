@@ -1,20 +1,20 @@
-// Who is in the next step: iteration-level batching (Yu et al., Orca, 2022)
-// over a paged cache, with prompts read in chunks between the steps of
-// sequences that decode (Agrawal et al., Sarathi, 2023).
+// Chooses the sequences of each step: continuous batching (iteration-level
+// scheduling: Yu et al., Orca, 2022) over a paged KV cache, with chunked
+// prefill between decode steps (Agrawal et al., Sarathi, 2023).
 //
-// One iteration reads at most one chunk of one prompt and then gives one token
-// to every text that is read. First come, first served: the oldest text that
-// waits is the next to have pages, and where pages run out the youngest text
-// gives up its own and waits again; what it has is then computed once more. So
-// the oldest always gets on, and no text depends on its neighbours for more
-// than its time.
+// One iteration computes at most one chunk of one prompt, then one token for
+// every sequence whose prompt is computed. First come, first served: the oldest
+// waiting sequence is the next to get pages. If pages run out, the youngest
+// sequence is preempted: it releases its pages and waits, and its tokens are
+// recomputed later. So the oldest always makes progress, and a sequence's
+// neighbours affect nothing but its latency.
 //
-// A text whose next tokens are drafted has a row of the batch for each of them.
-// A guess holds if it is the token that is chosen before it (Leviathan et al.
-// 2023, with the text's own past as the draft), so what comes out is not only
-// as likely as token by token, it is the same. A prompt whose own tokens are
-// asked for their logprobs is read in the same rows, as drafts that all hold:
-// a chunk has logits behind its last token alone.
+// A sequence with draft tokens has a row of the batch for each of them. A draft
+// is accepted if it equals the token chosen before it (Leviathan et al. 2023,
+// with the sequence's own past as the draft model), so the output is not only
+// as likely as without drafts, it is the same. A prompt that is scored by
+// logprobs is computed in such rows too, as drafts that are always accepted: a
+// prefill chunk has logits after its last token only.
 #pragma once
 #include "runtime/infer/PagedModel.h"
 #include "runtime/infer/engine/EngineMetrics.h"
@@ -31,74 +31,75 @@ namespace tessera {
 struct ScheduledSequence;
 
 struct SchedulerOptions {
-  /// Texts that have pages at a time; 0: the largest bucket, which is the most.
+  /// Most running sequences; 0: the largest bucket, which is the maximum.
   int64_t maxBatch = 0;
   /// Tokens that may be chosen, from 0 on; 0: the whole vocabulary. (A
-  /// vocabulary padded beyond the tokenizer's has tokens without text.)
+  /// vocabulary padded beyond the tokenizer's has ids without a token.)
   int64_t choices = 0;
-  /// Tokens that are drafted of a text at a time and proven together with the
-  /// next one (NgramDraft.h), as far as the largest bucket has room; 0: none.
+  /// Draft tokens of a sequence that one step verifies (NgramDraft.h), as far
+  /// as the largest bucket has room; 0: none.
   int64_t drafts = 0;
 };
 
-/// One thread at a time.
+/// Not thread-safe.
 class Scheduler {
 public:
   /// The model must outlive it.
   Scheduler(PagedModel &model, const SchedulerOptions &options);
   ~Scheduler();
 
-  /// Whether the request could run if it were alone, and if not, why.
+  /// Whether the request could run alone; if not, why.
   static Status check(const EngineRequest &request, const DecoderShape &shape);
   /// Whether so many tokens of a prompt and after it fit the context: a part of
   /// check().
   static Status checkLength(int64_t prompt, int64_t tokens,
                             const DecoderShape &shape);
 
-  /// Takes a request that check() has passed. Ids ascend.
+  /// Adds a request that has passed check(). Ids ascend.
   void add(uint64_t id, EngineRequest request, EngineClock::time_point arrived);
   /// Ends a request at once, if there is one with this id.
   void cancel(uint64_t id);
   void finishAll(FinishReason reason, const std::string &message);
   bool idle() const { return running.empty() && waiting.empty(); }
-  /// Of prompts and to be generated, of all requests that it has.
+  /// Tokens of prompts and still to be generated, of all its requests.
   int64_t unfinishedTokens() const;
 
-  /// One iteration. An error is the device's, of which nothing is to be
-  /// expected any more: finishAll() is what is left to do.
+  /// One iteration. An error is one of the device, after which only finishAll()
+  /// is useful.
   Status step();
 
   const EngineMetrics &metrics();
 
 private:
-  using Text = ScheduledSequence;
-  using TextList = std::vector<std::unique_ptr<Text>>;
+  using Sequence = ScheduledSequence;
+  using SequenceList = std::vector<std::unique_ptr<Sequence>>;
 
   void expire(EngineClock::time_point now);
   void admit(EngineClock::time_point now);
-  bool givePages(Text &text);
+  bool givePages(Sequence &sequence);
   Status readChunk();
-  Status prefill(Text &text);
-  Status score(Text &text);
+  Status prefill(Sequence &sequence);
+  Status score(Sequence &sequence);
   Status decode();
-  std::vector<Text *> decodable();
-  void addDrafts(std::span<Text *const> sequences);
-  bool takeRow(Text &text, int64_t row);
+  std::vector<Sequence *> decodable();
+  void addDrafts(std::span<Sequence *const> sequences);
+  bool takeRow(Sequence &sequence, int64_t row);
   void preemptYoungest();
-  /// What a model is asked for of the rows of these sequences, a text's drafts'
-  /// behind its own. Valid until the next call.
-  Wanted wantedOf(std::span<Text *const> sequences);
-  /// Chooses the token behind row `row`; the text may then be finished.
-  void choose(Text &text, int64_t row);
-  void finish(Text &text, FinishReason reason, const std::string &message = {});
+  /// What to request from the model for the rows of these sequences; a
+  /// sequence's drafts follow its own row. Valid until the next call.
+  Wanted requestRows(std::span<Sequence *const> sequences);
+  /// Chooses the token after row `row`; the sequence may then be finished.
+  void choose(Sequence &sequence, int64_t row);
+  void finish(Sequence &sequence, FinishReason reason,
+              const std::string &message = {});
   void sweep();
 
   PagedModel &model;
   SchedulerOptions options;
   PagePool pool;
-  std::vector<TokenSampling> samplings;      ///< of an iteration
-  TextList running;                          ///< oldest first
-  std::deque<std::unique_ptr<Text>> waiting; ///< oldest first
+  std::vector<TokenSampling> samplings;          ///< of an iteration
+  SequenceList running;                          ///< oldest first
+  std::deque<std::unique_ptr<Sequence>> waiting; ///< oldest first
   EngineMetrics counters;
 };
 

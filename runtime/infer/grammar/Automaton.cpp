@@ -27,7 +27,7 @@ uint32_t Automaton::step(uint32_t state, uint8_t byte) {
     return next;
   next = overflowed()
              ? kDead
-             : stateOf(matcher.step(states[state].reached->places, byte));
+             : stateOf(matcher.step(states[state].reached->positions, byte));
   states[state].next[byte] = next;
   return next;
 }

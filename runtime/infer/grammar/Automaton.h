@@ -1,5 +1,5 @@
-// Sets of places as the states of a machine that is made while it runs: a step
-// that was taken once is a look into a table.
+// A deterministic automaton over sets of positions, built lazily: a step that
+// was taken once is a table lookup.
 #pragma once
 #include "runtime/infer/grammar/Matcher.h"
 
@@ -8,19 +8,19 @@
 
 namespace tessera::grammar {
 
-/// One thread at a time. The grammar must outlive it.
+/// Not thread-safe. The grammar must outlive it.
 class Automaton {
 public:
   explicit Automaton(const Grammar &grammar) : matcher(grammar) { reset(); }
 
-  /// Where nothing can follow and nothing ends.
+  /// The state from which nothing can follow and nothing ends.
   static constexpr uint32_t kDead = 0;
   uint32_t stateOf(Reached reached);
   uint32_t step(uint32_t state, uint8_t byte);
   const Reached &at(uint32_t state) const { return *states[state].reached; }
-  Matcher &places() { return matcher; }
+  Matcher &positions() { return matcher; }
 
-  /// Forgets all states if there are many; numbers of states are void then.
+  /// Drops all states if there are many, which invalidates their numbers.
   void trim() {
     if (states.size() > kManyStates)
       reset();

@@ -14,10 +14,10 @@ using tokenizer::CodePointSet;
 
 namespace {
 
-constexpr size_t kMaxDepth = 100; // of groups, each some stack
+constexpr size_t kMaxDepth = 100; // of groups; bounds the recursion
 
-/// Recursive descent, which adds what it reads at once; the first error ends
-/// it.
+/// A recursive-descent parser that adds what it reads to the grammar at once;
+/// the first error ends it.
 class GbnfReader : GbnfWords {
 public:
   explicit GbnfReader(std::string_view text) : GbnfWords(text) {}
@@ -72,7 +72,7 @@ uint32_t GbnfReader::literal(uint32_t from) {
     from = grammar.addText(from, bytes);
   }
   if (!take("\""))
-    fail(begin, "a text without its second quote");
+    fail(begin, "a string without its closing quote");
   return from;
 }
 
@@ -96,7 +96,7 @@ uint32_t GbnfReader::characterClass(uint32_t from) {
   if (!take("]"))
     fail(begin, "a class without its ]");
   else if (ranges.empty())
-    fail(begin, "a class of nothing");
+    fail(begin, "an empty class");
   if (!problem.ok())
     return from;
   CodePointSet set(std::move(ranges));
@@ -129,11 +129,11 @@ uint32_t GbnfReader::atom(uint32_t from) {
   case '+':
   case '?':
   case '{':
-    fail("a repetition of nothing");
+    fail("a repetition without an operand");
     return from;
   case '<':
   case '!':
-    fail("tokens are not served");
+    fail("tokens are not supported");
     return from;
   default:
     break;
@@ -141,7 +141,7 @@ uint32_t GbnfReader::atom(uint32_t from) {
   size_t begin = at;
   std::string_view name = nameHere();
   if (name.empty()) {
-    fail("no text, class, group or name of a rule");
+    fail("expected a string, class, group or name of a rule");
     return from;
   }
   at += name.size();
@@ -150,8 +150,8 @@ uint32_t GbnfReader::atom(uint32_t from) {
   return to;
 }
 
-/// {n}, {n,} or {n,m} of what leads from `begin` to `end`, which becomes a rule
-/// of its own: so copies of copies cost no more than their sum.
+/// {n}, {n,} or {n,m} of the nodes from `begin` to `end`, which become a rule
+/// of their own, so the cost of nested repetitions is the sum of their counts.
 uint32_t GbnfReader::counted(uint32_t from, uint32_t begin, uint32_t end) {
   size_t place = at++;
   skipSpace();
@@ -217,7 +217,8 @@ uint32_t GbnfReader::repeated(uint32_t from, uint32_t begin, uint32_t end) {
 
 uint32_t GbnfReader::element(uint32_t from) {
   uint32_t begin = grammar.addNode(), end = atom(begin);
-  // What adds nothing ends where it begins; what repeats needs two nodes.
+  // An operand that adds nothing ends where it begins; a repetition needs two
+  // nodes.
   if (end == begin)
     grammar.addSkip(begin, end = grammar.addNode());
   skipSpace();
@@ -256,7 +257,7 @@ void GbnfReader::definition() {
   at = text.find("::=", at) + 3;
   Rule &rule = ruleOf(name, begin);
   if (rule.isDefined)
-    return fail(begin, fmt::format("a second rule {}", quote(name)));
+    return fail(begin, fmt::format("duplicate rule {}", quote(name)));
   rule.isDefined = true;
   rule.seenAt = begin;
   grammar.setFinal(alternatives(grammar.startOf(rule.number)));
@@ -275,8 +276,7 @@ Status GbnfReader::finish() {
       missing = &each;
   }
   if (missing)
-    return Status::error("{}: there is no rule {}",
-                         placeOf(missing->second.seenAt),
+    return Status::error("{}: unknown rule {}", placeOf(missing->second.seenAt),
                          quote(missing->first));
   return grammar.finish([&](uint32_t number) {
     const Named *rule = byNumber[number];
@@ -288,11 +288,11 @@ Status GbnfReader::finish() {
 
 StatusOr<Grammar> GbnfReader::read() {
   if (text.size() > Grammar::kMaxNodes)
-    return Status::error("the grammar has {} bytes, at most {} are served",
+    return Status::error("the grammar has {} bytes, at most {} are supported",
                          text.size(), Grammar::kMaxNodes);
   if (!isUtf8(text))
     return Status::error("the grammar is not UTF-8");
-  // The text as a whole; root may call itself.
+  // Rule 0 calls root, since root may call itself.
   uint32_t start = grammar.startOf(grammar.addRule());
   uint32_t first = grammar.addNode(), last = grammar.addNode();
   grammar.addSkip(start, first);
@@ -301,7 +301,7 @@ StatusOr<Grammar> GbnfReader::read() {
   for (skipSpace(); !done(); skipSpace())
     definition();
   if (grammar.isFull())
-    return grammar.finish(); // which says so
+    return grammar.finish(); // reports it
   if (!problem.ok())
     return problem;
   TESSERA_RETURN_IF_ERROR(finish());

@@ -10,19 +10,18 @@
 
 namespace tessera::grammar {
 
-/// Served: rules `name ::= …` in any order, of which `root` is the text; texts
-/// in quotes; classes [a-z], [^\n] and . for any character, all of Unicode;
+/// Supports rules `name ::= …` in any order, of which `root` is the start;
+/// strings in quotes; classes [a-z], [^\n] and . for any Unicode character;
 /// names, groups, |, empty alternatives, ? * + {n} {n,} {n,m}; the escapes \n
-/// \r \t \\ \" \[ \] \- \^ \xHH \uHHHH \UHHHHHHHH; comments. A rule goes on
-/// over lines until the next begins, as in xgrammar; llama.cpp wants a | or
+/// \r \t \\ \" \[ \] \- \^ \xHH \uHHHH \UHHHHHHHH; comments. A rule continues
+/// over lines until the next begins, as in xgrammar; llama.cpp requires a | or
 /// parentheses there.
 ///
-/// An error begins with its place, "line 2, column 7: …", unless it is of the
-/// text as a whole: too large, or no UTF-8. Refused are names
-/// without a rule, two rules of one name, rules that begin with themselves,
-/// a root without a finite text, tokens (<…>), and more than 131,072 bytes or
-/// states. Rules that end with themselves are lists of any length; nested
-/// otherwise they are followed to Stacks::kMaxDepth.
+/// Errors begin with a position, "line 2, column 7: …", unless they concern the
+/// whole source: too large, or not UTF-8. Errors are names without a rule,
+/// duplicate rules, left recursion, a root that matches no finite string,
+/// tokens (<…>), and more than 131,072 bytes or states. Right recursion is a
+/// list of any length; other nesting is followed to Stacks::kMaxDepth.
 StatusOr<Grammar> grammarOfGbnf(std::string_view text);
 
 } // namespace tessera::grammar

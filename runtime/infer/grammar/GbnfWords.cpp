@@ -57,14 +57,14 @@ uint32_t GbnfWords::hexadecimal(size_t digits) {
     fail(begin, fmt::format("an escape of {} hexadecimal digits", digits));
   else if (value >= tokenizer::invalidByte ||
            (value >= 0xD800 && value < 0xE000))
-    fail(begin, "an escape that is no character");
+    fail(begin, "an escape that is not a valid character");
   return value;
 }
 
 uint32_t GbnfWords::character() {
   if (take("\\")) {
     if (done()) {
-      fail("a backslash and nothing after it");
+      fail("a backslash at the end");
       return 0;
     }
     char letter = text[at++];
@@ -89,12 +89,12 @@ uint32_t GbnfWords::character() {
     case '^':
       return uint8_t(letter);
     default:
-      fail(at - 1, "an escape that GBNF does not have");
+      fail(at - 1, "an unknown escape");
       return 0;
     }
   }
   auto c = tokenizer::decodeUtf8(text.data() + at, text.data() + text.size());
-  at += c.length; // the text is UTF-8
+  at += c.length; // the source is UTF-8
   return c.codePoint;
 }
 

@@ -1,4 +1,4 @@
-// The words of GBNF, llama.cpp's notation of grammars: names, numbers,
+// The lexer of GBNF, llama.cpp's notation of grammars: names, numbers,
 // characters and their escapes.
 #pragma once
 #include "runtime/support/Status.h"
@@ -10,8 +10,8 @@
 
 namespace tessera::grammar {
 
-/// Where a reader stands in a grammar's text, which is UTF-8, and what it takes
-/// from there; the first error counts, and nothing is seen behind it.
+/// A position in a grammar's source, which is UTF-8, and the tokens from there
+/// on. After the first error nothing more is read.
 class GbnfWords {
 protected:
   explicit GbnfWords(std::string_view text) : text(text) {}
@@ -25,14 +25,14 @@ protected:
     at += found ? what.size() : 0;
     return found;
   }
-  /// Passes comments, too.
+  /// Skips comments, too.
   void skipSpace();
-  /// A name at `at`, which it does not pass; empty if there is none.
+  /// The name at `at`, which is not consumed; empty if there is none.
   std::string_view nameHere() const;
   /// Whether `NAME ::=` is here.
   bool beginsDefinition() const;
   uint32_t number();
-  /// The character at `at`, which it passes, or what an escape says.
+  /// Consumes a character or an escape and returns the character.
   uint32_t character();
 
   /// "line 2, column 7"

@@ -48,8 +48,9 @@ uint32_t Grammar::addText(uint32_t from, std::string_view text) {
   return from;
 }
 
-/// The rules that have a text of edges of these kinds, calls among them if what
-/// they call has one. Every node belongs to one rule, so each is seen once.
+/// The rules that match some string over edges of these kinds; calls count if
+/// the called rule does. Every node belongs to one rule, so each is visited
+/// once.
 std::vector<bool> Grammar::rulesThatEnd(bool withBytes) const {
   struct Place {
     uint32_t node, rule;
@@ -79,10 +80,10 @@ std::vector<bool> Grammar::rulesThatEnd(bool withBytes) const {
   return known;
 }
 
-/// Rules of one circle of "begins with"; none if there is none.
+/// The rules of one cycle of "begins with"; empty if there is none.
 static std::vector<uint32_t>
 rulesInCycles(const std::vector<std::vector<uint32_t>> &begins) {
-  // Kahn's order exists where no rule begins with itself.
+  // A topological order (Kahn) exists if no rule begins with itself.
   std::vector<size_t> users(begins.size());
   for (const auto &each : begins)
     for (uint32_t rule : each)
@@ -98,7 +99,7 @@ rulesInCycles(const std::vector<std::vector<uint32_t>> &begins) {
       if (--users[next] == 0)
         todo.push_back(next);
   }
-  // What is left has a user that is left, so going back comes to a circle.
+  // Every remaining rule has a remaining user, so walking back reaches a cycle.
   std::vector<uint32_t> user(begins.size(), UINT32_MAX);
   uint32_t at = UINT32_MAX;
   for (uint32_t rule = 0; rule < begins.size(); ++rule)
@@ -144,18 +145,19 @@ Status Grammar::checkBeginnings(const RuleName &nameOf) const {
   std::vector<uint32_t> left = rulesInCycles(begins);
   if (left.empty())
     return Status::success();
-  // The first of them that has a name.
+  // Report the first of them that has a name.
   for (uint32_t rule : left)
     if (std::string name = nameOf ? nameOf(rule) : ""; !name.empty())
-      return Status::error("{} begins with itself, before any text; write left "
-                           "recursion as a repetition",
-                           name);
-  return Status::error("it refers to itself before any text");
+      return Status::error(
+          "{} begins with itself (left recursion); write it as a "
+          "repetition",
+          name);
+  return Status::error("it refers to itself before any character");
 }
 
-/// What only skips to an end, or to nothing, becomes that: then the last call
-/// of a rule is known to be the last, and lists that are written as rules that
-/// end with themselves do not nest (Matcher::follow).
+/// Nodes that only skip to an end, or to nothing, become that. The last call of
+/// a rule is then known to be the last, and lists written as right recursion do
+/// not nest (Matcher::follow).
 void Grammar::shortenEnds() {
   std::vector<std::vector<uint32_t>> skippedFrom(nodes.size());
   std::vector<uint32_t> ending, going;
@@ -189,8 +191,8 @@ void Grammar::shortenEnds() {
       nodes[at] = {{}, ends[at]};
 }
 
-/// Edges to what only skips lead to where that skips to: places are counted.
-/// To be called behind shortenEnds(), which leaves no circle of such nodes.
+/// Redirects edges to nodes that only skip, since the number of positions is
+/// bounded. Call after shortenEnds(), which leaves no cycle of such nodes.
 void Grammar::passOverSkips() {
   std::vector<uint32_t> to(nodes.size());
   auto skips = [&](uint32_t at) {
@@ -222,13 +224,13 @@ Status Grammar::finish(const RuleName &nameOf) {
     return Status::error("it is too large: more than {} states", kMaxNodes);
   std::vector<bool> finite = rulesThatEnd(/*withBytes=*/true);
   if (!finite[0]) {
-    // Of what has names the reason can be told.
+    // A rule with a name has a better error.
     if (nameOf)
       TESSERA_RETURN_IF_ERROR(checkBeginnings(nameOf));
     for (uint32_t rule = 0; nameOf && rule < starts.size(); ++rule)
       if (std::string name = finite[rule] ? "" : nameOf(rule); !name.empty())
-        return Status::error("{} has no finite text", name);
-    return Status::error("no finite text satisfies it");
+        return Status::error("{} matches no finite string", name);
+    return Status::error("no finite string matches it");
   }
   for (Node &node : nodes)
     std::erase_if(node.edges, [&](const Edge &edge) {

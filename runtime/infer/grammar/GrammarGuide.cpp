@@ -5,20 +5,20 @@
 namespace tessera::grammar {
 namespace {
 
-// Of all Continuations of a grammar; more are forgotten and found out again.
+// Of all Continuations of a grammar; beyond this the cache is cleared.
 constexpr size_t kCacheBytes = size_t(64) << 20;
-// Of walks for one token: ten times through a large vocabulary, which others
-// wait for.
+// Steps for one token: about ten passes over a large vocabulary, since other
+// requests wait.
 constexpr size_t kMaxSteps = size_t(4) << 20;
 
 Status tooAmbiguous() {
-  return Status::error("the form that is asked for is too ambiguous: too many "
-                       "alternatives go on in the same way");
+  return Status::error("the requested structured output is too ambiguous: "
+                       "too many alternatives continue alike");
 }
 
-/// Follows the tokens of the subtree behind `from` in which the automaton is in
-/// `state`. visit(node of the trie, state there) for each node that is reached.
-/// Stops where `steps` are used up.
+/// Follows the tokens of the subtree at `from`, with the automaton in `state`.
+/// Calls visit(trie node, state) for each node that is reached. Stops when
+/// `steps` are used up.
 template <typename Visit>
 void walk(const Vocabulary &vocabulary, Automaton &automaton, uint32_t from,
           uint32_t state, size_t &steps, const Visit &visit) {
@@ -50,9 +50,9 @@ TokenGrammar::after(uint32_t node) {
   auto made = std::make_shared<Continuations>();
   made->allowed = TokenMask(tokens->size());
   uint32_t start = automaton.stateOf({{{node, Stacks::kEmpty}}, false});
-  size_t steps = tokens->trie().size(); // enough for all of it
+  size_t steps = tokens->trie().size(); // enough for the whole trie
   walk(*tokens, automaton, 0, start, steps, [&](uint32_t at, uint32_t state) {
-    if (!automaton.at(state).places.empty())
+    if (!automaton.at(state).positions.empty())
       for (uint32_t token : tokens->endingAt(tokens->trie()[at]))
         made->allowed.insert(token);
     if (automaton.at(state).ends)
@@ -73,10 +73,10 @@ TokenGrammar::after(uint32_t node) {
 GrammarGuide::GrammarGuide(std::shared_ptr<TokenGrammar> given,
                            std::vector<int32_t> ends)
     : grammar(std::move(given)), ends(std::move(ends)),
-      automaton(grammar->grammar()), reached(automaton.places().start()),
+      automaton(grammar->grammar()), reached(automaton.positions().start()),
       mask(grammar->vocabulary().size()) {}
 
-/// The tokens that end at the node or behind it.
+/// Allows the tokens that end at the node or below it.
 void GrammarGuide::allowFrom(uint32_t trieNode, uint32_t state) {
   const Vocabulary &vocabulary = grammar->vocabulary();
   auto allow = [&](uint32_t node, uint32_t) {
@@ -89,22 +89,23 @@ void GrammarGuide::allowFrom(uint32_t trieNode, uint32_t state) {
   walk(vocabulary, automaton, trieNode, state, steps, allow);
 }
 
-Status GrammarGuide::allowAfter(const Place &place) {
-  // Where calls may become too deep it matters what stands around.
-  const Stacks &calls = automaton.places().calls();
-  if (calls.top(place.stack).depth + grammar->vocabulary().longest() >
+Status GrammarGuide::allowAfter(const Position &position) {
+  // Near the depth limit the calls around the position matter.
+  const Stacks &calls = automaton.positions().calls();
+  if (calls.top(position.stack).depth + grammar->vocabulary().longest() >
       Stacks::kMaxDepth) {
-    allowFrom(0, automaton.stateOf({{place}, false}));
+    allowFrom(0, automaton.stateOf({{position}, false}));
     return Status::success();
   }
-  auto found = grammar->after(place.node);
+  auto found = grammar->after(position.node);
   if (!found.ok())
     return found.status();
   const TokenGrammar::Continuations &after = **found;
   mask.insertAll(after.allowed);
   if (after.leaving.empty())
     return Status::success();
-  uint32_t outside = automaton.stateOf(automaton.places().leave(place.stack));
+  uint32_t outside =
+      automaton.stateOf(automaton.positions().leave(position.stack));
   for (uint32_t node : after.leaving)
     allowFrom(node, outside);
   return Status::success();
@@ -114,31 +115,32 @@ StatusOr<const TokenMask *> GrammarGuide::allowed() {
   mask.clear();
   automaton.trim();
   steps = kMaxSteps;
-  for (const Place &place : reached.places)
-    TESSERA_RETURN_IF_ERROR(allowAfter(place));
+  for (const Position &position : reached.positions)
+    TESSERA_RETURN_IF_ERROR(allowAfter(position));
   if (automaton.overflowed() || steps == 0)
     return tooAmbiguous();
-  // One that ends the text may have text of its own, which does not count.
+  // A token that ends the output may have bytes of its own, which are ignored.
   for (int32_t token : ends)
     if (reached.ends)
       mask.insert(size_t(token));
     else
       mask.erase(size_t(token));
   if (mask.empty())
-    return Status::error("no token goes on with the form here: it nests deeper "
-                         "than {}, or the model has no token for what follows",
+    return Status::error("no token continues the structured output: it nests "
+                         "deeper than {}, or the model has no token for what "
+                         "follows",
                          Stacks::kMaxDepth);
   return &mask;
 }
 
 Status GrammarGuide::accept(int32_t token) {
   for (char byte : grammar->vocabulary().text(uint32_t(token)))
-    reached = automaton.places().step(reached.places, uint8_t(byte));
+    reached = automaton.positions().step(reached.positions, uint8_t(byte));
   if (automaton.overflowed())
     return tooAmbiguous();
   if (reached.empty())
-    return Status::error("the text is nested deeper than {}, further than its "
-                         "form is followed",
+    return Status::error("the output is nested deeper than {}, the limit of "
+                         "structured output",
                          Stacks::kMaxDepth);
   return Status::success();
 }

@@ -5,7 +5,8 @@
 
 namespace tessera::grammar {
 
-/// Values in all, itself among them, and bytes of texts.
+/// The number of values, including itself; adds the bytes of strings to
+/// `bytes`.
 static size_t sizeOf(const JsonValue &value, size_t &bytes) {
   size_t size = 1;
   if (std::string_view text; value.get(text))
@@ -19,20 +20,20 @@ static size_t sizeOf(const JsonValue &value, size_t &bytes) {
   return size;
 }
 
-/// `size` and `bytes` are those of schemas before it, of the same grammar.
+/// `size` and `bytes` are those of earlier schemas of the same grammar.
 static Status checkSize(const JsonValue &schema, size_t &size, size_t &bytes) {
-  // Names are looked for one after another.
+  // Names are searched linearly.
   constexpr size_t kMaxValues = 20'000;
   size += sizeOf(schema, bytes);
   if (size > kMaxValues || bytes > Grammar::kMaxNodes)
     return Status::error("#: the schema is too large: {} values with {} bytes "
-                         "of text, at most {} with {}",
+                         "of strings; the limits are {} and {}",
                          size, bytes, kMaxValues, Grammar::kMaxNodes);
   return Status::success();
 }
 
-/// Where the text begins: tokenizers whose first token of a text has a space
-/// need one there.
+/// The beginning of the output: an optional space, which tokenizers need whose
+/// first token begins with one.
 static uint32_t addBeginning(Grammar &grammar) {
   uint32_t start = grammar.startOf(grammar.addRule());
   uint32_t first = grammar.addNode();
@@ -53,8 +54,9 @@ StatusOr<Grammar> grammarOfJsonSchema(const JsonValue &schema) {
   return grammar;
 }
 
-/// Any text, which may end everywhere, up to the first `tag`; where that leads.
-/// (Knuth, Morris and Pratt 1977: node i has read i bytes of the tag.)
+/// Any string, which may end anywhere, up to the first `tag`; returns the node
+/// after it. (Knuth, Morris and Pratt 1977: node i has matched i bytes of the
+/// tag.)
 static uint32_t addAnythingUntil(Grammar &grammar, uint32_t from,
                                  std::string_view tag) {
   std::vector<uint32_t> nodes = {grammar.addNode()};
@@ -64,7 +66,7 @@ static uint32_t addAnythingUntil(Grammar &grammar, uint32_t from,
   for (size_t i = 0; i < tag.size(); ++i) {
     grammar.setFinal(nodes[i]);
     for (unsigned byte = 0; byte < 256; ++byte) {
-      // The longest end of what was read that begins the tag.
+      // The longest suffix of the input that is a prefix of the tag.
       std::string read(tag.substr(0, i));
       read += char(byte);
       while (!tag.starts_with(read))
@@ -80,7 +82,7 @@ StatusOr<Grammar> grammarOfFrames(std::span<const SchemaFrame> frames,
                                   const FramesAround &around) {
   Grammar grammar;
   if (around.isOptional && around.before.empty())
-    return Status::error("texts that may be left out need a beginning");
+    return Status::error("optional frames need a string before them");
   uint32_t start = addBeginning(grammar);
   uint32_t first = around.isOptional
                        ? addAnythingUntil(grammar, start, around.before)
@@ -110,7 +112,7 @@ Grammar grammarOfJsonObject() {
   JsonText json(grammar);
   grammar.addCall(value, json.anyObject(), end);
   if (Status status = grammar.finish(); !status.ok())
-    std::abort(); // the same grammar each time, which has finite texts
+    std::abort(); // a constant grammar
   return grammar;
 }
 

@@ -1,7 +1,7 @@
-// What JSON Schema (draft 2020-12) allows, as a grammar of the texts that it
-// allows. Objects have their properties in the schema's order and further ones
-// behind them, whose names may repeat; between tokens stands nothing, a space,
-// or a new line with up to 64 spaces.
+// JSON Schema (draft 2020-12) as a grammar of the JSON that it allows. Objects
+// have their properties in the schema's order, then additional ones, whose
+// names may repeat. Between JSON tokens comes nothing, a space, or a new line
+// with up to 64 spaces.
 #pragma once
 #include "runtime/data/Json.h"
 #include "runtime/infer/grammar/Grammar.h"
@@ -12,36 +12,36 @@
 
 namespace tessera::grammar {
 
-/// Served: true, {}, type (one or a list), properties, required,
+/// Supported: true, {}, type (one or a list), properties, required,
 /// additionalProperties, items, prefixItems, minItems, maxItems, minLength,
 /// maxLength, pattern (StringPattern.h), minimum and maximum, also exclusive,
-/// enum, const, anyOf, allOf of one, $ref into the schema itself; of
-/// strings without lengths or pattern format, if it is one that StringPattern
-/// knows. Read over: title, description, default, examples, deprecated,
-/// readOnly, writeOnly, any other format, $schema, $id, $comment, $defs,
-/// definitions. Any other keyword is an error that names it and its place
-/// ("#/properties/a: …"): what is asked for is kept, or refused.
+/// enum, const, anyOf, allOf of one, $ref into the schema itself; of strings
+/// without lengths or pattern also format, if StringPattern supports it.
+/// Ignored: title, description, default, examples, deprecated, readOnly,
+/// writeOnly, any other format, $schema, $id, $comment, $defs, definitions. Any
+/// other keyword is an error that names it and its location ("#/properties/a:
+/// …"): a constraint is enforced or rejected.
 StatusOr<Grammar> grammarOfJsonSchema(const JsonValue &schema);
 
-/// A value of a schema with texts around it.
+/// A value of a schema with fixed strings around it.
 struct SchemaFrame {
-  std::string name; ///< begins errors, whose paths begin in the schema
+  std::string name; ///< prefix of errors, before the path in the schema
   std::string before;
-  const JsonValue *schema; ///< as of grammarOfJsonSchema
+  const JsonValue *schema; ///< see grammarOfJsonSchema
   std::string after;
 };
 
-/// Around all frames, and, unless it is empty, between two.
+/// Strings around all frames, and, unless it is empty, between two.
 struct FramesAround {
   std::string before, between, after;
-  /// Any text may stand before `before`, or instead of all of it; behind
-  /// `before` nothing else than the rest may.
+  /// Any string may precede `before`, or replace the whole output; after
+  /// `before` only the rest may follow.
   bool isOptional = false;
-  std::string opening = {}; ///< once, behind `before`
+  std::string opening = {}; ///< once, after `before`
 };
 
-/// One of the frames; with `between` any number of them, from one on. What is
-/// optional must not begin with nothing.
+/// One of the frames; with `between`, one or more of them. If they are
+/// optional, `before` must not be empty.
 StatusOr<Grammar> grammarOfFrames(std::span<const SchemaFrame> frames,
                                   const FramesAround &around);
 

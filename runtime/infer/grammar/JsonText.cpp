@@ -52,7 +52,8 @@ void JsonText::addEscape(uint32_t from, uint32_t to) {
   uint32_t letter = grammar.addText(from, "\\");
   for (char each : {'"', '\\', '/', 'b', 'f', 'n', 'r', 't'})
     grammar.addBytes(letter, uint8_t(each), uint8_t(each), to);
-  // \uXXXX of what is no surrogate: a character beyond those is written itself.
+  // \uXXXX only of characters that are not surrogates: those beyond the BMP are
+  // written directly.
   uint32_t first = grammar.addText(letter, "u");
   uint32_t second = grammar.addNode(), third = grammar.addNode(),
            fourth = grammar.addNode(), afterD = grammar.addNode();
@@ -91,10 +92,10 @@ uint32_t JsonText::string() {
   return stringRule;
 }
 
-uint32_t JsonText::oneOf(uint32_t from, std::vector<std::string> texts) {
+uint32_t JsonText::oneOf(uint32_t from, std::vector<std::string> strings) {
   uint32_t to = grammar.addNode();
   std::map<std::pair<uint32_t, char>, uint32_t> trie;
-  for (const std::string &text : texts) {
+  for (const std::string &text : strings) {
     uint32_t at = from;
     for (char byte : text) {
       auto [found, isNew] = trie.try_emplace({at, byte}, 0);
@@ -120,7 +121,8 @@ uint32_t JsonText::otherName(uint32_t from,
     grammar.addCall(from, string(), to);
     return to;
   }
-  // A trie of the names, as far as they are ASCII; whoever leaves it is free.
+  // A trie of the names as far as they are ASCII; after leaving it, anything
+  // may follow.
   struct Branch {
     std::map<uint8_t, size_t> next;
     uint32_t node = 0;
@@ -150,7 +152,7 @@ uint32_t JsonText::otherName(uint32_t from,
       break;
     for (auto [byte, next] : branch.next)
       grammar.addBytes(branch.node, byte, byte, trie[next].node);
-    // Runs of the bytes that no name goes on with.
+    // Ranges of the bytes with which no name continues.
     for (unsigned first = ' '; first < 0x80; ++first) {
       auto leaves = [&](unsigned byte) {
         return byte < 0x80 && needsNoEscape(char(byte)) &&
@@ -174,7 +176,7 @@ uint32_t JsonText::otherName(uint32_t from,
 
 //===--- numbers and words ------------------------------------------------===//
 
-/// One or more.
+/// One or more digits.
 uint32_t JsonText::digits(uint32_t from) {
   uint32_t to = grammar.addNode();
   grammar.addBytes(from, '0', '9', to);
@@ -203,7 +205,7 @@ uint32_t JsonText::integer() {
   return integerRule;
 }
 
-// Digit by digit; the bounds matter as long as all digits were theirs.
+// Digit by digit; a bound matters while all digits so far equal its own.
 void JsonText::addDigitsBetween(uint32_t from, const std::string &low,
                                 const std::string &high, uint32_t to) {
   struct State {
@@ -240,7 +242,7 @@ void JsonText::addMagnitude(uint32_t from, uint64_t least,
         length == high.size() ? high : std::string(length, '9'), to);
   if (most)
     return;
-  // Any number that is longer.
+  // Any number with more digits.
   uint32_t at = grammar.addNode();
   grammar.addBytes(from, '1', '9', at);
   for (size_t i = 0; i < low.size(); ++i) {
@@ -306,7 +308,7 @@ uint32_t JsonText::null() {
 
 //===--- space and nesting ------------------------------------------------===//
 
-// A bound, or a model that is fond of spaces never comes back from them.
+// Bounded, or a model that likes spaces would never stop writing them.
 uint32_t JsonText::indentation() {
   if (indentRule == kNone) {
     indentRule = grammar.addRule();
@@ -365,7 +367,7 @@ uint32_t JsonText::anyArray() {
 
 uint32_t JsonText::anyValue() {
   if (valueRule == kNone) {
-    // Known before its parts, which are made of it.
+    // The rule is known before its parts, which refer to it.
     valueRule = grammar.addRule();
     uint32_t from = grammar.startOf(valueRule), to = grammar.addNode();
     for (uint32_t rule :

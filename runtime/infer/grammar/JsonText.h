@@ -1,4 +1,4 @@
-// The parts of JSON's own grammar (RFC 8259).
+// Rules of JSON itself (RFC 8259).
 #pragma once
 #include "runtime/infer/grammar/Grammar.h"
 
@@ -10,7 +10,8 @@
 
 namespace tessera::grammar {
 
-/// Adds rules to a grammar, each once. The grammar must outlive it.
+/// Adds rules to a grammar, each once. Functions with `from` return the node
+/// after what they add. The grammar must outlive it.
 class JsonText {
 public:
   explicit JsonText(Grammar &grammar) : grammar(grammar) {}
@@ -25,17 +26,16 @@ public:
   uint32_t anyObject();
   uint32_t anyArray();
 
-  /// An integer of these bounds, each included; where that leads to.
+  /// An integer within these bounds, inclusive.
   uint32_t integerWithin(uint32_t from, std::optional<int64_t> least,
                          std::optional<int64_t> most);
-  /// Nothing, a space, or a new line with spaces; where that leads to.
+  /// Nothing, a space, or a new line with spaces.
   uint32_t space(uint32_t from);
-  /// One of the texts, which have no order; where that leads to. Texts that
-  /// begin alike share that beginning.
-  uint32_t oneOf(uint32_t from, std::vector<std::string> texts);
-  /// A property's name in quotes that is none of `names`; where that leads to.
-  /// With names to be kept apart it has no escapes, which could spell one of
-  /// them, and no character beyond ASCII where one of them has one.
+  /// One of the strings, in any order. Common prefixes are shared.
+  uint32_t oneOf(uint32_t from, std::vector<std::string> strings);
+  /// A property's name in quotes that is not in `names`. Unless `names` is
+  /// empty, it has no escapes, which could spell one of them, and no character
+  /// beyond ASCII at a position where one of them has one.
   uint32_t otherName(uint32_t from,
                      const std::set<std::string, std::less<>> &names);
 
@@ -53,7 +53,7 @@ private:
                     uint32_t to);
   void addDigitsBetween(uint32_t from, const std::string &low,
                         const std::string &high, uint32_t to);
-  /// Members or elements between commas and space.
+  /// Members or elements with commas and space.
   void addList(uint32_t rule, char open, char close, bool named);
 
   Grammar &grammar;

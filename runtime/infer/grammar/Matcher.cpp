@@ -16,12 +16,12 @@ uint32_t Stacks::push(uint32_t back, uint32_t below) {
   return found->second;
 }
 
-Reached Matcher::follow(std::vector<Place> todo) {
+Reached Matcher::follow(std::vector<Position> todo) {
   Reached reached;
-  std::set<Place> seen;
-  auto visit = [&](Place place) {
-    if (seen.insert(place).second)
-      todo.push_back(place);
+  std::set<Position> seen;
+  auto visit = [&](Position position) {
+    if (seen.insert(position).second)
+      todo.push_back(position);
   };
   while (!todo.empty()) {
     auto [at, stack] = todo.back();
@@ -40,32 +40,33 @@ Reached Matcher::follow(std::vector<Place> todo) {
       } else if (edge.kind == Edge::Kind::skip) {
         visit({edge.target, stack});
       } else if (grammar.isEnd(edge.target)) {
-        // Nothing comes after the call: coming back from it is coming back.
+        // Tail call: nothing comes after it, so its return is the return of the
+        // caller.
         visit({grammar.startOf(edge.rule), stack});
       } else if (uint32_t inner = stacks.push(edge.target, stack)) {
         visit({grammar.startOf(edge.rule), inner});
       }
     }
     if (hasBytes)
-      reached.places.push_back({at, stack});
-    if (seen.size() > kMaxPlaces || stacks.size() > kMaxFrames) {
+      reached.positions.push_back({at, stack});
+    if (seen.size() > kMaxPositions || stacks.size() > kMaxFrames) {
       hasOverflowed = true;
       return {};
     }
   }
-  std::ranges::sort(reached.places);
-  auto doubled = std::ranges::unique(reached.places);
-  reached.places.erase(doubled.begin(), doubled.end());
+  std::ranges::sort(reached.positions);
+  auto doubled = std::ranges::unique(reached.positions);
+  reached.positions.erase(doubled.begin(), doubled.end());
   return reached;
 }
 
-Reached Matcher::step(const PlaceSet &from, uint8_t byte) {
-  std::vector<Place> next;
-  for (const Place &place : from)
-    for (const Edge &edge : grammar.node(place.node).edges)
+Reached Matcher::step(const PositionSet &from, uint8_t byte) {
+  std::vector<Position> next;
+  for (const Position &position : from)
+    for (const Edge &edge : grammar.node(position.node).edges)
       if (edge.kind == Edge::Kind::bytes && edge.first <= byte &&
           byte <= edge.last)
-        next.push_back({edge.target, place.stack});
+        next.push_back({edge.target, position.stack});
   return next.empty() ? Reached() : follow(std::move(next));
 }
 

@@ -1,5 +1,5 @@
-// Where a text that is read byte by byte stands in a grammar: everywhere that
-// it may stand, each place with the calls that it has to come back from.
+// Matches a string byte by byte against a grammar: keeps all positions that are
+// possible, each with the stack of calls to return from.
 #pragma once
 #include "runtime/infer/grammar/Grammar.h"
 
@@ -8,29 +8,29 @@
 
 namespace tessera::grammar {
 
-/// A place: a node with an edge of bytes, and the calls around it.
-struct Place {
+/// A position: a node with an edge of bytes, and the calls around it.
+struct Position {
   uint32_t node = 0, stack = 0;
-  auto operator<=>(const Place &) const = default;
+  auto operator<=>(const Position &) const = default;
 };
 
-/// Ascending, each once.
-using PlaceSet = std::vector<Place>;
+/// Ascending, without duplicates.
+using PositionSet = std::vector<Position>;
 
-/// What a byte leads to.
+/// The result of a byte.
 struct Reached {
-  PlaceSet places;
+  PositionSet positions;
   bool ends = false; ///< the outermost rule may end here
-  bool empty() const { return places.empty() && !ends; }
+  bool empty() const { return positions.empty() && !ends; }
   auto operator<=>(const Reached &) const = default;
 };
 
-/// Stacks of calls. Equal stacks are one number, so that a set of places has no
-/// place twice.
+/// Stacks of calls. Equal stacks have one number, so a set of positions has no
+/// duplicates.
 class Stacks {
 public:
   static constexpr uint32_t kEmpty = 0;
-  /// JSON that is nested deeper is read by few; what a text may be ends there.
+  /// JSON that is nested deeper is rare; the output must end there.
   static constexpr uint32_t kMaxDepth = 256;
 
   struct Frame {
@@ -48,26 +48,26 @@ private:
   std::unordered_map<uint64_t, uint32_t> known;
 };
 
-/// Reads bytes. The grammar must outlive it.
+/// Matches bytes. The grammar must outlive it.
 class Matcher {
 public:
   explicit Matcher(const Grammar &grammar) : grammar(grammar) {}
 
   Reached start() { return follow({{grammar.startOf(0), Stacks::kEmpty}}); }
-  Reached step(const PlaceSet &from, uint8_t byte);
-  /// After the rule at which the stack stands has ended.
+  Reached step(const PositionSet &from, uint8_t byte);
+  /// The result of the end of the stack's innermost rule.
   Reached leave(uint32_t stack) { return follow({{kLeaving, stack}}); }
 
-  /// Of frames in all and of places at a time. Beyond that the grammar is
-  /// ambiguous without measure, and no answer is right any more.
-  static constexpr size_t kMaxFrames = size_t(1) << 20, kMaxPlaces = 1024;
+  /// Limits of frames in total and of positions at a time. Beyond them the
+  /// grammar is too ambiguous, and results are invalid.
+  static constexpr size_t kMaxFrames = size_t(1) << 20, kMaxPositions = 1024;
   bool overflowed() const { return hasOverflowed; }
   const Stacks &calls() const { return stacks; }
 
 private:
   static constexpr uint32_t kLeaving = UINT32_MAX;
-  /// From everywhere in `todo` on along what takes no byte.
-  Reached follow(std::vector<Place> todo);
+  /// Follows all edges from `todo` that consume no byte.
+  Reached follow(std::vector<Position> todo);
 
   const Grammar &grammar;
   Stacks stacks;

@@ -24,12 +24,12 @@ void NumberRange::lowerMost(Bound bound) {
 
 namespace {
 
-constexpr size_t kDigits = 15; ///< decimals that differ are different doubles
+constexpr size_t kDigits = 15; ///< different decimals are different doubles
 
 /// A bound without its sign.
 struct Magnitude {
   int64_t whole = 0;
-  std::string fraction; ///< digits behind the point, without zeros at the end
+  std::string fraction; ///< digits after the point, without trailing zeros
   bool isExcluded = false;
 
   bool isLess(const Magnitude &other) const {
@@ -41,13 +41,13 @@ struct Magnitude {
   }
 };
 
-/// What stands behind the digits of a whole number: nothing, or a point and up
-/// to `places` digits, between those of the bounds that are there.
+/// The end of a number after its integer digits: nothing, or a point and up to
+/// `maxDecimals` digits, between those of the given bounds.
 class Fraction {
 public:
   Fraction(Grammar &grammar, const Magnitude *low, const Magnitude *high,
-           size_t places)
-      : grammar(grammar), low(low), high(high), places(places) {}
+           size_t maxDecimals)
+      : grammar(grammar), low(low), high(high), maxDecimals(maxDecimals) {}
 
   bool isPossible() { return leads(start()); }
 
@@ -57,7 +57,7 @@ public:
     uint32_t point = grammar.addNode();
     std::map<State, uint32_t> nodes = {{start(), point}};
     bool goesOn = false;
-    for (size_t i = 0; i < places; ++i) {
+    for (size_t i = 0; i < maxDecimals; ++i) {
       std::map<State, uint32_t> next;
       for (auto [state, node] : nodes)
         for (auto [digit, after] : stepsFrom(state)) {
@@ -79,7 +79,7 @@ public:
   }
 
 private:
-  /// How many digits there are, and whether all were those of a bound.
+  /// The number of decimals, and whether all were those of a bound.
   struct State {
     size_t count;
     bool isLow, isHigh;
@@ -91,7 +91,7 @@ private:
     return at < bound.fraction.size() ? bound.fraction[at] : '0';
   }
 
-  // What is missing are zeros.
+  // Missing decimals are zeros.
   bool canEnd(State state) const {
     bool isAbove = !state.isLow ||
                    (state.count >= low->fraction.size() && !low->isExcluded);
@@ -102,7 +102,7 @@ private:
 
   std::vector<std::pair<char, State>> stepsFrom(State state) const {
     std::vector<std::pair<char, State>> steps;
-    if (state.count == places)
+    if (state.count == maxDecimals)
       return steps;
     char first = state.isLow ? digitOf(*low, state.count) : '0',
          last = state.isHigh ? digitOf(*high, state.count) : '9';
@@ -113,7 +113,7 @@ private:
     return steps;
   }
 
-  /// Whether something ends there or behind it.
+  /// Whether some number ends there or later.
   bool leads(State state) {
     if (auto found = known.find(state); found != known.end())
       return found->second;
@@ -125,16 +125,16 @@ private:
 
   Grammar &grammar;
   const Magnitude *low, *high;
-  size_t places;
+  size_t maxDecimals;
   std::map<State, bool> known;
 };
 
 class RangeWriter {
 public:
-  RangeWriter(Grammar &grammar, JsonText &json, uint32_t to, size_t places)
-      : grammar(grammar), json(json), to(to), places(places) {}
+  RangeWriter(Grammar &grammar, JsonText &json, uint32_t to, size_t maxDecimals)
+      : grammar(grammar), json(json), to(to), maxDecimals(maxDecimals) {}
 
-  /// Adds the magnitudes from `low` to `high`; whether there are any.
+  /// Adds the magnitudes from `low` to `high`; returns whether there are any.
   bool add(uint32_t from, const Magnitude &low, const Magnitude *high) {
     bool isOne = high && low.whole == high->whole;
     bool any = addWhole(from, low.whole, &low, isOne ? high : nullptr);
@@ -142,7 +142,7 @@ public:
       return any;
     if (!high || low.whole + 1 < high->whole) {
       auto last = high ? std::optional(high->whole - 1) : std::nullopt;
-      Fraction(grammar, nullptr, nullptr, places)
+      Fraction(grammar, nullptr, nullptr, maxDecimals)
           .add(json.integerWithin(from, low.whole + 1, last), to);
       any = true;
     }
@@ -152,7 +152,7 @@ public:
 private:
   bool addWhole(uint32_t from, int64_t whole, const Magnitude *low,
                 const Magnitude *high) {
-    Fraction fraction(grammar, low, high, places);
+    Fraction fraction(grammar, low, high, maxDecimals);
     if (!fraction.isPossible())
       return false;
     fraction.add(grammar.addText(from, std::to_string(whole)), to);
@@ -162,7 +162,7 @@ private:
   Grammar &grammar;
   JsonText &json;
   uint32_t to;
-  size_t places;
+  size_t maxDecimals;
 };
 
 } // namespace
@@ -199,13 +199,13 @@ StatusOr<uint32_t> addNumberWithin(Grammar &grammar, JsonText &json,
       *magnitude = *read;
       wholeDigits = std::max(wholeDigits, std::to_string(read->whole).size());
     }
-  const size_t places = kDigits - wholeDigits;
-  if (std::max(least.fraction.size(), most.fraction.size()) > places)
+  const size_t maxDecimals = kDigits - wholeDigits;
+  if (std::max(least.fraction.size(), most.fraction.size()) > maxDecimals)
     return Status::error("the bounds {} and {} have more than {} digits "
                          "together",
                          range.least->value, range.most->value, kDigits);
   uint32_t to = grammar.addNode();
-  RangeWriter writer(grammar, json, to, places);
+  RangeWriter writer(grammar, json, to, maxDecimals);
   bool leastIsNegative = !range.least || range.least->value < 0,
        mostIsNegative = range.most && range.most->value < 0, any = false;
   auto isEmpty = [](const Magnitude &low, const Magnitude *high) {
@@ -218,7 +218,7 @@ StatusOr<uint32_t> addNumberWithin(Grammar &grammar, JsonText &json,
     const Magnitude *high = range.most ? &most : nullptr;
     any |= !isEmpty(low, high) && writer.add(from, low, high);
   }
-  if (leastIsNegative) { // -0, too, where 0 is in the range
+  if (leastIsNegative) { // also -0, if 0 is in the range
     const Magnitude &low =
         mostIsNegative || (range.most && most.isSame(zero)) ? most : zero;
     const Magnitude *high = range.least ? &least : nullptr;

@@ -1,10 +1,10 @@
-// Numbers of JSON between bounds, as their digits say.
+// JSON numbers between bounds, compared digit by digit.
 #pragma once
 #include "runtime/infer/grammar/JsonText.h"
 
 namespace tessera::grammar {
 
-/// A bound that is not there bounds nothing.
+/// A missing bound is unbounded.
 struct NumberRange {
   struct Bound {
     double value = 0;
@@ -12,16 +12,15 @@ struct NumberRange {
   };
   std::optional<Bound> least, most;
 
-  /// Makes the range smaller; of two equal bounds the one that excludes its
-  /// value.
+  /// Narrows the range; of two equal bounds the exclusive one counts.
   void raiseLeast(Bound bound);
   void lowerMost(Bound bound);
 };
 
-/// The numbers of the range, without exponents and with so few digits behind
-/// the point that none is rounded to a bound; where they lead. An error says
-/// that no number is in the range, or that a bound has too many digits: 15 are
-/// served, as a double keeps them.
+/// Adds the numbers of the range, without exponents and with so few decimals
+/// that none is rounded to a bound; returns the node after them. Errors: no
+/// number is in the range, or a bound has more than 15 digits, the precision of
+/// a double.
 StatusOr<uint32_t> addNumberWithin(Grammar &grammar, JsonText &json,
                                    uint32_t from, const NumberRange &range);
 

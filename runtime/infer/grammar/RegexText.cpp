@@ -15,13 +15,13 @@ using Kind = RegexNode::Kind;
 //===--- characters -------------------------------------------------------===//
 
 namespace {
-/// Adds code points as bytes.
+/// Adds code points as UTF-8.
 class Utf8Ranges {
 public:
   Utf8Ranges(Grammar &grammar, uint32_t from, uint32_t to)
       : grammar(grammar), from(from), to(to) {}
 
-  /// Of those that have the same number of bytes, which are 1 to 4.
+  /// Code points with the same number of bytes, which is 1 to 4.
   void add(uint32_t first, uint32_t last, unsigned length) {
     std::array<uint8_t, 4> low{}, high{};
     encode(first, length, low);
@@ -31,7 +31,8 @@ public:
 
 private:
   using Bytes = std::span<const uint8_t>;
-  static constexpr uint8_t kFirst = 0x80, kLast = 0xBF; ///< of those behind
+  static constexpr uint8_t kFirst = 0x80,
+                           kLast = 0xBF; ///< of continuation bytes
 
   static void encode(uint32_t code, unsigned length,
                      std::array<uint8_t, 4> &bytes) {
@@ -41,9 +42,9 @@ private:
     bytes[0] = static_cast<uint8_t>(kLead[length] | code);
   }
 
-  /// All from `low` to `high`, byte by byte: where both begin alike what is
-  /// behind is between them, and else the ends are special and the middle is
-  /// not.
+  /// All from `low` to `high`, byte by byte. If both begin alike, the bound
+  /// applies to the remaining bytes; otherwise the first bytes at both ends are
+  /// special and those between allow any remaining bytes.
   void add(uint32_t at, Bytes low, Bytes high) {
     if (low.size() == 1)
       return grammar.addBytes(at, low[0], high[0], to);
@@ -77,12 +78,12 @@ private:
       grammar.addBytes(at, uint8_t(first), uint8_t(last), any(lowRest.size()));
   }
 
-  /// Where `count` bytes lead to the end, whatever they are.
+  /// Adds any `count` continuation bytes before the end.
   uint32_t any(size_t count) {
     if (count == 0)
       return to;
     uint32_t &node = tails[count - 1];
-    if (node == 0) { // which begins another rule
+    if (node == 0) { // the start of another rule
       node = grammar.addNode();
       grammar.addBytes(node, kFirst, kLast, any(count - 1));
     }
@@ -95,21 +96,21 @@ private:
 };
 } // namespace
 
-// What has a letter of its own is escaped by that, as writers of JSON do.
+// Characters with a short escape use it, as writers of JSON do.
 static void addEscaped(Grammar &grammar, uint32_t code, uint32_t from,
                        uint32_t to) {
   std::string text = quotedJson(std::string(1, static_cast<char>(code)));
   grammar.addSkip(grammar.addText(from, text.substr(1, text.size() - 2)), to);
 }
 
-/// The first code point that JSON escapes, `code` or behind it.
+/// The first code point from `code` on that JSON escapes.
 static uint32_t nextEscaped(uint32_t code) {
   if (code < ' ')
     return code;
   return code <= '"' ? '"' : code <= '\\' ? '\\' : UINT32_MAX;
 }
 
-/// From `first` to `last`, in ranges between what needs an escape.
+/// From `first` to `last`, in ranges between characters that need an escape.
 static void addJsonAscii(Grammar &grammar, Utf8Ranges &utf8, uint32_t first,
                          uint32_t last, uint32_t from, uint32_t to) {
   while (first <= last) {
@@ -126,7 +127,8 @@ static void addJsonAscii(Grammar &grammar, Utf8Ranges &utf8, uint32_t first,
 
 void RegexText::addRanges(uint32_t from, const CodePointSet &set, uint32_t to) {
   Utf8Ranges utf8(grammar, from, to);
-  // Where sequences get longer, and around surrogates, which are no characters.
+  // Boundaries of the number of bytes, and of surrogates, which are not
+  // characters.
   struct Span {
     uint32_t first, last;
     unsigned length;
@@ -149,8 +151,8 @@ void RegexText::addRanges(uint32_t from, const CodePointSet &set, uint32_t to) {
     }
 }
 
-/// Whether an edge for each range is all that the set is: what is more is a
-/// rule, which costs its edges once however often the set stands in a pattern.
+/// Whether the set needs only one edge per range. Larger sets become a rule,
+/// whose edges are added once however often the pattern contains the set.
 bool RegexText::isSmall(const CodePointSet &set) const {
   constexpr size_t kMaxInline = 4;
   const auto &ranges = set.ranges();
@@ -262,7 +264,7 @@ RegexText::add(uint32_t from, std::string_view pattern,
                const std::function<uint32_t(uint32_t)> &around) {
   constexpr size_t kMaxBytes = 4096;
   if (pattern.size() > kMaxBytes)
-    return Status::error("the pattern has {} bytes, at most {} are served",
+    return Status::error("the pattern has {} bytes, at most {} are supported",
                          pattern.size(), kMaxBytes);
   StatusOr<Node> root =
       tokenizer::parseRegex(pattern, tokenizer::RegexSyntax::ecma);

@@ -1,4 +1,4 @@
-// Texts that match a regular expression, and characters of a set.
+// Regular expressions and sets of characters as grammars.
 #pragma once
 #include "runtime/data/tokenizer/regex/RegexParser.h"
 #include "runtime/infer/grammar/Grammar.h"
@@ -8,23 +8,23 @@
 
 namespace tessera::grammar {
 
-/// Adds such texts to a grammar, which must outlive it.
+/// Adds strings that match to a grammar, which must outlive it.
 class RegexText {
 public:
-  /// How a character stands in the text: as it is, or as in a string of JSON,
-  /// with an escape where JSON needs one.
+  /// How characters are written: as they are, or as in a JSON string, with
+  /// escapes where JSON needs them.
   enum class Spelling : uint8_t { plain, json };
   RegexText(Grammar &grammar, Spelling spelling)
       : grammar(grammar), spelling(spelling) {}
 
-  /// One character of the set; where that leads to.
+  /// One character of the set; returns the node after it.
   uint32_t addSet(uint32_t from, const tokenizer::CodePointSet &set);
 
-  /// The texts that match `pattern` (ECMA-262, as parseRegex reads it); where
-  /// they lead. Served are ^ and $ at the ends of the pattern or of its
-  /// alternatives; an error names any other anchor, and lookahead. Where an
-  /// alternative has no ^ or $, `around` adds what may stand there instead;
-  /// without it nothing may.
+  /// The strings that match `pattern` (ECMA-262, as parseRegex reads it);
+  /// returns the node after them. Supports ^ and $ at the ends of the pattern
+  /// or of its alternatives; an error names any other anchor, and lookahead.
+  /// Where an alternative lacks ^ or $, `around` adds what may precede or
+  /// follow the match; without it nothing may.
   StatusOr<uint32_t>
   add(uint32_t from, std::string_view pattern,
       const std::function<uint32_t(uint32_t from)> &around = {});

@@ -7,7 +7,7 @@ namespace tessera::grammar {
 
 //===--- nesting ----------------------------------------------------------===//
 
-/// What a keyword says of the rest of an array or object; without it anything.
+/// The rule for the rest of an array or object; without the keyword any value.
 SchemaReader::Rule SchemaReader::ruleOfRest(const SchemaPlace &place,
                                             std::string_view keyword,
                                             bool &allowed) {
@@ -17,7 +17,7 @@ SchemaReader::Rule SchemaReader::ruleOfRest(const SchemaPlace &place,
   const JsonValue &rest = place.schema[keyword];
   if (bool truth = false; rest.get(truth) && !truth) {
     allowed = false;
-    return json.null(); // which is not called
+    return json.null(); // which is unused
   }
   return ruleOf({rest, fmt::format("{}/{}", place.path, keyword)});
 }
@@ -43,7 +43,7 @@ Status SchemaReader::addArray(const SchemaPlace &place, uint32_t from,
   bool endless = more && !*most;
 
   uint32_t open = json.space(grammar.addText(from, "["));
-  uint32_t at = open; // before the comma, if there is an element before
+  uint32_t at = open; // before the comma, if an element precedes it
   auto close = [&](uint32_t node) {
     grammar.addBytes(node == open ? node : json.space(node), ']', ']', to);
   };
@@ -87,7 +87,7 @@ Status SchemaReader::addObject(const SchemaPlace &place, uint32_t from,
   std::set<std::string, std::less<>> names, required;
   for (const auto &[name, schema] : properties.members())
     if (!names.insert(name).second)
-      return problem(place, "the property \"{}\" stands twice", name);
+      return problem(place, "duplicate property \"{}\"", name);
   TESSERA_RETURN_IF_ERROR(checkList(place, "required"));
   for (const JsonValue &each : place.schema["required"].elements()) {
     std::string_view name;
@@ -105,7 +105,7 @@ Status SchemaReader::addObject(const SchemaPlace &place, uint32_t from,
   if (!rest.ok())
     return rest.status();
 
-  // `none`: nothing was written yet; `some`: a comma comes first.
+  // `none`: no member was written yet; `some`: a comma comes first.
   uint32_t none = json.space(grammar.addText(from, "{"));
   uint32_t some = grammar.addNode();
   bool canBeEmpty = true, canHaveSome = false;
@@ -178,7 +178,7 @@ StatusOr<uint32_t> SchemaReader::referred(const SchemaPlace &place,
     size_t end = std::min(left.find('/'), left.size());
     std::string name = unescaped(left.substr(0, end));
     if (!at->isObject() || !has(*at, name))
-      return problem(place, "\"$ref\" points to \"{}\", where nothing is",
+      return problem(place, "\"$ref\" points to \"{}\", which does not exist",
                      pointer);
     at = &(*at)[name];
     left.remove_prefix(end);

@@ -36,8 +36,7 @@ std::string scalarText(const JsonValue &value) {
   return "null";
 }
 
-/// Keywords that say nothing of what is allowed, or are read where they are
-/// referred to.
+/// Keywords without a constraint, or read through a $ref.
 constexpr std::array<std::string_view, 13> kReadOver = {
     "title",   "description", "default",   "examples", "deprecated",
     "$schema", "readOnly",    "writeOnly", "format",   "$comment",
@@ -57,13 +56,13 @@ StatusOr<uint32_t> SchemaReader::addTo(uint32_t from) {
     return rule.status();
   uint32_t end = grammar.addNode();
   grammar.addCall(from, *rule, end);
-  // Of those that are referred to, which may refer to others.
+  // Define the rules that were referred to, which may refer to others.
   while (!pending.empty()) {
     auto [schema, path, rule] = pending.back();
     pending.pop_back();
     TESSERA_RETURN_IF_ERROR(define({*schema, path}, rule));
     if (grammar.isFull())
-      break; // finish() says it
+      break; // finish() reports it
   }
   return end;
 }
@@ -72,7 +71,7 @@ SchemaReader::Rule SchemaReader::ruleOf(const SchemaPlace &place) {
   auto [found, isNew] = rules.try_emplace(&place.schema, 0);
   if (isNew) {
     found->second = grammar.addRule();
-    // Of a path that is long its beginning says enough.
+    // The beginning of a long path says enough.
     pending.push_back(
         {&place.schema,
          place.path.size() > 300 ? place.path.substr(0, 300) + "…" : place.path,
@@ -108,8 +107,8 @@ Status SchemaReader::checkKeywords(const SchemaPlace &place) const {
   for (const auto &[name, value] : place.schema.members())
     if (std::ranges::find(kServed, name) == kServed.end() &&
         std::ranges::find(kReadOver, name) == kReadOver.end())
-      return problem(place, "the keyword \"{}\" is not served", name);
-  // What stands beside these would have to hold as well.
+      return problem(place, "the keyword \"{}\" is not supported", name);
+  // Keywords next to these would have to hold as well.
   for (std::string_view alone : {"$ref", "anyOf", "allOf", "enum", "const"}) {
     if (!has(place.schema, alone))
       continue;
@@ -117,7 +116,7 @@ Status SchemaReader::checkKeywords(const SchemaPlace &place) const {
       bool literal = alone == "enum" || alone == "const";
       if (name != alone && !(literal && name == "type") &&
           std::ranges::find(kReadOver, name) == kReadOver.end())
-        return problem(place, "\"{}\" beside \"{}\" is not served", name,
+        return problem(place, "\"{}\" next to \"{}\" is not supported", name,
                        alone);
     }
   }
@@ -139,7 +138,7 @@ Status SchemaReader::define(const SchemaPlace &place, uint32_t rule) {
   std::string_view pointer;
   if (has(schema, "$ref")) {
     if (!schema["$ref"].get(pointer))
-      return problem(place, "\"$ref\" must be a text");
+      return problem(place, "\"$ref\" must be a string");
     auto target = referred(place, pointer);
     if (target.ok())
       grammar.addCall(from, *target, to);
@@ -160,7 +159,7 @@ Status SchemaReader::addAlternatives(const SchemaPlace &place,
   if (alternatives.empty())
     return problem(place, "\"{}\" must be a list of schemas", keyword);
   if (keyword == "allOf" && alternatives.size() != 1)
-    return problem(place, "\"allOf\" of several schemas is not served");
+    return problem(place, "\"allOf\" of several schemas is not supported");
   for (size_t i = 0; i < alternatives.size(); ++i) {
     Rule rule = ruleOf(
         {alternatives[i], fmt::format("{}/{}/{}", place.path, keyword, i)});
@@ -171,7 +170,7 @@ Status SchemaReader::addAlternatives(const SchemaPlace &place,
   return Status::success();
 }
 
-/// Of one of the types that are asked for, if any are.
+/// Whether the value has one of the types, if there are any.
 static bool isOfType(const JsonValue &value, const JsonValue &asked) {
   if (asked.isNull())
     return true;
@@ -193,7 +192,7 @@ static bool isOfType(const JsonValue &value, const JsonValue &asked) {
 
 Status SchemaReader::addLiterals(const SchemaPlace &place, uint32_t from,
                                  uint32_t to) {
-  std::vector<std::string> texts;
+  std::vector<std::string> scalars;
   std::vector<const JsonValue *> values;
   if (has(place.schema, "const"))
     values.push_back(&place.schema["const"]);
@@ -208,12 +207,12 @@ Status SchemaReader::addLiterals(const SchemaPlace &place, uint32_t from,
     else if (value->isArray() || value->isObject())
       grammar.addSkip(addLiteral(*value, from), to);
     else
-      texts.push_back(scalarText(*value));
-  grammar.addSkip(json.oneOf(from, std::move(texts)), to);
+      scalars.push_back(scalarText(*value));
+  grammar.addSkip(json.oneOf(from, std::move(scalars)), to);
   return Status::success();
 }
 
-/// The value itself, with space where JSON may have some.
+/// The value itself, with optional space where JSON allows it.
 uint32_t SchemaReader::addLiteral(const JsonValue &value, uint32_t from) {
   if (!value.isArray() && !value.isObject())
     return grammar.addText(from, scalarText(value));
@@ -236,8 +235,8 @@ uint32_t SchemaReader::addLiteral(const JsonValue &value, uint32_t from) {
                          value.isArray() ? "]" : "}");
 }
 
-// Without a type, what the keywords are about; they would hold only where the
-// value has that type, but nobody means that.
+// Without "type", the type that the keywords are about. JSON Schema would allow
+// all other types as well, but schemas rarely mean that.
 Status SchemaReader::defineTypes(const SchemaPlace &place, uint32_t from,
                                  uint32_t to) {
   const JsonValue &schema = place.schema, &type = schema["type"];
@@ -250,7 +249,7 @@ Status SchemaReader::defineTypes(const SchemaPlace &place, uint32_t from,
       if (!each.get(name))
         return problem(place, "\"type\" must be a name or a list of names");
       if (!seen.insert(name).second)
-        return problem(place, "the type \"{}\" stands twice", name);
+        return problem(place, "duplicate type \"{}\"", name);
       TESSERA_RETURN_IF_ERROR(addType(place, name, from, to));
     }
     return Status::success();
@@ -298,7 +297,7 @@ Status SchemaReader::addType(const SchemaPlace &place, std::string_view type,
   if (type == "number" && bounded)
     return addNumber(place, from, to);
   if (std::ranges::find(kTypes, type) == kTypes.end())
-    return problem(place, "the type \"{}\" does not exist", type);
+    return problem(place, "unknown type \"{}\"", type);
   grammar.addCall(from,
                   type == "number"    ? json.number()
                   : type == "integer" ? json.integer()
@@ -326,7 +325,7 @@ Status SchemaReader::addInteger(const SchemaPlace &place, uint32_t from,
     int64_t value = 0;
     if (!has(place.schema, bound))
       continue;
-    // One of room, so that a bound which is excluded has a neighbour.
+    // One value of room, so that an exclusive bound has a neighbour.
     if (!place.schema[bound].get(value) || value == INT64_MIN ||
         value == INT64_MAX)
       return problem(place, "\"{}\" must be an integer of 64 bits", bound);
@@ -367,10 +366,11 @@ Status SchemaReader::addPattern(const SchemaPlace &place, uint32_t from,
                                 uint32_t to) {
   std::string_view pattern;
   if (!place.schema["pattern"].get(pattern))
-    return problem(place, "\"pattern\" must be a text");
+    return problem(place, "\"pattern\" must be a string");
   for (std::string_view other : {"minLength", "maxLength"})
     if (has(place.schema, other))
-      return problem(place, "\"{}\" beside \"pattern\" is not served", other);
+      return problem(place, "\"{}\" next to \"pattern\" is not supported",
+                     other);
   auto end = patterns.add(from, pattern);
   if (!end.ok())
     return problem(place, "{}", end.message());

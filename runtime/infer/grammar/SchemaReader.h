@@ -1,4 +1,4 @@
-// How JsonSchema.h's schemas are read.
+// Reads the schemas of JsonSchema.h.
 #pragma once
 #include "runtime/data/Json.h"
 #include "runtime/infer/grammar/StringPattern.h"
@@ -13,27 +13,27 @@ namespace tessera::grammar {
 /// Whether the object has a member of that name, null or not.
 bool has(const JsonValue &schema, std::string_view name);
 
-/// A schema, and where it stands.
+/// A schema, and its location.
 struct SchemaPlace {
   const JsonValue &schema;
   std::string path; ///< "#/properties/a"
 };
 
-/// Reads one schema after another into rules of a grammar; the schema and the
-/// grammar must outlive it.
+/// Reads schemas into rules of a grammar; the schema and the grammar must
+/// outlive it.
 class SchemaReader {
 public:
   SchemaReader(const JsonValue &root, Grammar &grammar)
       : root(root), grammar(grammar), json(grammar), patterns(grammar, json) {}
 
-  /// Adds the schema's texts, and all rules that they need; where they lead.
+  /// Adds the schema and all rules that it needs; returns the node after it.
   StatusOr<uint32_t> addTo(uint32_t from);
 
 private:
   using Rule = StatusOr<uint32_t>;
 
-  /// The rule of a schema, which is defined later: so schemas may refer to
-  /// themselves, and nothing here nests as deep as they do.
+  /// The rule of a schema, which is defined later, so schemas may refer to
+  /// themselves and the reader does not recurse into them.
   Rule ruleOf(const SchemaPlace &place);
 
   Status define(const SchemaPlace &place, uint32_t rule);

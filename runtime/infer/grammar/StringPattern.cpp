@@ -5,14 +5,14 @@ namespace tessera::grammar {
 
 StatusOr<uint32_t> StringPattern::add(uint32_t from, std::string_view pattern) {
   uint32_t open = grammar.addText(from, "\"");
-  // Around what matches stands anything, unless anchors say otherwise.
+  // Any characters may surround the match, unless anchors forbid it.
   auto anything = [&](uint32_t before) {
     uint32_t at = grammar.addNode();
     grammar.addSkip(before, at);
     grammar.addCall(at, json.character(), at);
     return at;
   };
-  auto close = texts.add(open, pattern, anything);
+  auto close = regex.add(open, pattern, anything);
   if (!close.ok())
     return close.status();
   return grammar.addText(*close, "\"");
@@ -21,8 +21,8 @@ StatusOr<uint32_t> StringPattern::add(uint32_t from, std::string_view pattern) {
 //===--- formats ----------------------------------------------------------===//
 
 std::optional<std::string> StringPattern::ofFormat(std::string_view format) {
-  // February has a 29th in years that four divides, but for most centuries; the
-  // year 0 is none to those who check dates.
+  // February has a 29th in years divisible by four, except most centuries;
+  // validators reject the year 0.
   const std::string year = R"((\d{3}[1-9]|\d\d[1-9]0|\d[1-9]00|[1-9]000))",
                     leap = R"((\d\d(0[48]|[2468][048]|[13579][26])|)"
                            R"((0[48]|[2468][048]|[13579][26])00))",
@@ -56,12 +56,12 @@ std::optional<std::string> StringPattern::ofFormat(std::string_view format) {
     const std::string group = "[0-9a-fA-F]{1,4}";
     pattern = "(" + group + ":){7}" + group + "|::";
     for (int before = 0; before < 8; ++before)
-      for (int behind = before == 0 ? 1 : 0; before + behind < 8; ++behind) {
+      for (int after = before == 0 ? 1 : 0; before + after < 8; ++after) {
         pattern += "|";
         for (int i = 0; i < before; ++i)
           pattern += (i > 0 ? ":" : "") + group;
         pattern += "::";
-        for (int i = 0; i < behind; ++i)
+        for (int i = 0; i < after; ++i)
           pattern += (i > 0 ? ":" : "") + group;
       }
   } else if (format == "uuid")

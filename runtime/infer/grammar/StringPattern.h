@@ -1,4 +1,4 @@
-// Strings of JSON whose values match a regular expression.
+// JSON strings whose values match a regular expression.
 #pragma once
 #include "runtime/infer/grammar/JsonText.h"
 #include "runtime/infer/grammar/RegexText.h"
@@ -10,13 +10,13 @@ class StringPattern {
 public:
   StringPattern(Grammar &grammar, JsonText &json)
       : grammar(grammar), json(json),
-        texts(grammar, RegexText::Spelling::json) {}
+        regex(grammar, RegexText::Spelling::json) {}
 
-  /// The strings, with their quotes, in whose value something matches `pattern`
-  /// (ECMA-262, as parseRegex reads it); where they lead. What matches is
-  /// written with an escape only where JSON needs one. Served are ^ and $ at
-  /// the ends of the pattern or of its alternatives; an error names any other
-  /// anchor, and lookahead.
+  /// The strings, with their quotes, in whose value some part matches `pattern`
+  /// (ECMA-262, as parseRegex reads it); returns the node after them. The match
+  /// uses escapes only where JSON needs them. Supports ^ and $ at the ends of
+  /// the pattern or of its alternatives; an error names any other anchor, and
+  /// lookahead.
   StatusOr<uint32_t> add(uint32_t from, std::string_view pattern);
 
   /// The pattern of a value of "format", or nothing: date, time, date-time,
@@ -26,7 +26,7 @@ public:
 private:
   Grammar &grammar;
   JsonText &json;
-  RegexText texts;
+  RegexText regex;
 };
 
 } // namespace tessera::grammar

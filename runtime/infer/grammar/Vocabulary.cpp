@@ -5,8 +5,8 @@
 
 namespace tessera::grammar {
 
-Vocabulary::Vocabulary(std::span<const std::string> texts)
-    : tokens(texts.begin(), texts.end()) {
+Vocabulary::Vocabulary(std::span<const std::string> strings)
+    : tokens(strings.begin(), strings.end()) {
   for (uint32_t i = 0; i < tokens.size(); ++i)
     if (!tokens[i].empty())
       order.push_back(i);
@@ -14,7 +14,8 @@ Vocabulary::Vocabulary(std::span<const std::string> texts)
     return std::tie(tokens[a], a) < std::tie(tokens[b], b);
   });
   nodes.emplace_back();
-  std::vector<uint32_t> path = {0}; // from the root to the last text's end
+  std::vector<uint32_t> path = {
+      0}; // from the root to the end of the last token
   for (uint32_t i = 0; i < order.size(); ++i) {
     const std::string &text = tokens[order[i]];
     const std::string &last = i ? tokens[order[i - 1]] : std::string();

@@ -1,4 +1,4 @@
-// A vocabulary's tokens by the bytes that they add to a text.
+// A vocabulary's tokens by the bytes that they decode to.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -7,20 +7,20 @@
 
 namespace tessera::grammar {
 
-/// A trie in the order in which a walk meets its nodes: a subtree is a range.
+/// A trie in depth-first order: a subtree is a range.
 class Vocabulary {
 public:
   struct TrieNode {
-    uint32_t end = 0;   ///< the node behind the subtree
+    uint32_t end = 0;   ///< the node after the subtree
     uint32_t depth = 0; ///< bytes from the root, whose depth is 0
     /// The tokens that end here: a range of `order`.
     uint32_t firstToken = 0, lastToken = 0;
-    uint8_t byte = 0; ///< that leads here
+    uint8_t byte = 0; ///< of the edge from the parent
   };
 
-  /// Token i adds texts[i]; one that adds nothing, such as a special token, is
+  /// Token i decodes to strings[i]; empty ones, such as special tokens, are
   /// never in a mask.
-  explicit Vocabulary(std::span<const std::string> texts);
+  explicit Vocabulary(std::span<const std::string> strings);
 
   size_t size() const { return tokens.size(); }
   const std::string &text(uint32_t token) const { return tokens[token]; }
@@ -35,7 +35,8 @@ public:
 
 private:
   std::vector<std::string> tokens;
-  std::vector<uint32_t> order; ///< tokens with text, by their bytes
+  std::vector<uint32_t>
+      order; ///< tokens that are not empty, sorted by their bytes
   std::vector<TrieNode> nodes;
   uint32_t deepest = 0;
 };

@@ -41,7 +41,7 @@ def forms(made, out):
     text, said = written_of("", 4)
     check(text == "The\n", f"the empty form is the empty text: {text}")
     grammar.write_text("root ::= item")
-    refuses("a wrong grammar", "list.gbnf: line 1, column 10: there is no rule 'item'")(
+    refuses("a wrong grammar", "list.gbnf: line 1, column 10: unknown rule 'item'")(
         made.tessera, "generate", out, "--grammar", grammar)
     refuses("two forms", "--grammar")(made.tessera, "generate", out, "--grammar", grammar, "--regex", "a")
 

@@ -88,7 +88,7 @@ def begins_a_text(shipped):
     """An empty prompt, where only config.json names a token that begins one."""
     words, config = shipped.folder / "tokenizer.json", shipped.folder / "config.json"
     words.write_text(words.read_text().replace("<|endoftext|>", "<|other|>"))
-    refuses("nothing begins a text", "token that begins a text")(
+    refuses("nothing begins a text", "beginning-of-sequence token")(
         shipped.tessera, "generate", shipped.folder, "--prompt", "", "--quiet", "--cache", "off")
     config.write_text(json.dumps({**json.loads(config.read_text()), "bos_token_id": 37}))
     path = shipped.compile("begins.tsr")

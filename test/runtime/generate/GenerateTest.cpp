@@ -233,7 +233,7 @@ TEST(Generate, AnEmptyPromptBeginsWithWhatBeginsATextHere) {
                         [](std::string_view) {});
   };
   options.framed = true;
-  EXPECT_NE(generate().message().find("a token that begins a text"),
+  EXPECT_NE(generate().message().find("a beginning-of-sequence token"),
             std::string::npos);
   options.startToken = 7;
   auto result = generate();

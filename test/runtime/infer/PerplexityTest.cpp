@@ -78,11 +78,11 @@ TEST(Perplexity, SaysWhatDoesNotFit) {
   Counting model;
   std::vector<int32_t> tokens = {1, 2, 3}, one = {1};
   EXPECT_EQ(measurePerplexity(model, tokens, one, 8).message(),
-            "windows of 8 tokens behind 1 do not fit a context of 8");
+            "windows of 8 tokens after 1 do not fit a context of 8");
   EXPECT_EQ(measurePerplexity(model, one, {}, 4).message(),
-            "a text of 1 tokens has none to foretell; give a longer one");
+            "a text of 1 tokens has none to predict; give a longer one");
   model.sizes.pages = 3;
   EXPECT_EQ(measurePerplexity(model, tokens, {}, 8).message(),
-            "a cache of 3 pages has no room for a window of 8 tokens; raise "
+            "a KV cache of 3 pages has no room for a window of 8 tokens; raise "
             "inference.pages");
 }

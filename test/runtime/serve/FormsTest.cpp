@@ -53,9 +53,9 @@ TEST(AnswerForms, AreWhatDecodingLeaves) {
 
 TEST(AnswerForms, TextFormsNameWhatIsWrong) {
   EXPECT_EQ(parseTextForm("grammar", std::string_view("root ::= a")).message(),
-            "line 1, column 10: there is no rule 'a'");
+            "line 1, column 10: unknown rule 'a'");
   EXPECT_EQ(parseTextForm("json", std::string_view("[]")).message(),
-            "a schema must be an object, or its text");
+            "a schema must be an object, or a string of JSON");
 }
 
 } // namespace

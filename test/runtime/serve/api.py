@@ -35,7 +35,7 @@ def routes(server):
     expect(server.call("GET", "/v1/models/%66ake")[2]["id"], "fake")
     status, headers, body = server.call("PUT", RESPONSES + "/resp_1")
     expect((status, headers["Allow"]), (405, "GET, HEAD, DELETE"))
-    expect(body["error"]["message"], "this path takes GET, HEAD, DELETE")
+    expect(body["error"]["message"], "this path supports GET, HEAD, DELETE")
     status, headers, _ = server.call("GET", COMPLETIONS)
     expect((status, headers["Allow"]), (405, "POST"))
     # HEAD is GET without the body, and the connection goes on.
@@ -85,7 +85,7 @@ def encoder():
         for path in (COMPLETIONS, CHAT, RESPONSES):
             status, _, refused = server.call("POST", path, {"model": "vectors"})
             expect((status, refused["error"]["code"]), (400, "not_supported"))
-            assert "generates none" in refused["error"]["message"], refused
+            assert "generates no text" in refused["error"]["message"], refused
         status, headers, _ = server.call("GET", "/v1/embeddings")
         expect((status, headers["Allow"]), (405, "POST"))
         foreign = {"Sec-Fetch-Site": "cross-site"}
@@ -94,12 +94,12 @@ def encoder():
         status, made = server.post("/v1/embeddings", input=[tokens, [7]])
         expect([each["embedding"] for each in made["data"]], [[12, 14], [7, 0]])
         # The advice is about what is wrong.
-        for wrong, says, advised in (([[1] * 65], "input 0: a text of 65 tokens", True), (["a", "b" * 65], "input 1: a text of", True),
+        for wrong, says, advised in (([[1] * 65], "input 0: a sequence of 65 tokens", True), (["a", "b" * 65], "input 1: a sequence of", True),
                                      ([[256]], "", False), ([[257]], "input 0: token 257 is outside the vocabulary of 257", False)):
             status, answer = server.post("/v1/embeddings", input=wrong)
             text = answer["error"]["message"] if status == 400 else ""
             assert text.startswith(says) and bool(says) == (status == 400), answer
-            expect("; shorten it, or let truncate_prompt_tokens do it" in text, advised)
+            expect("; shorten it, or set truncate_prompt_tokens" in text, advised)
         expect(server.post("/v1/embeddings", input="b" * 65, truncate_prompt_tokens=-1)[1]["usage"]["prompt_tokens"], 64)
 
 
@@ -335,7 +335,7 @@ def forms(server):
     status, error = server.post(CHAT, messages=USER, response_format={
         "type": "json_schema", "json_schema": {"schema": {"properties": {"a": {"$ref": "#"}}, "required": ["a"]}}})
     expect((status, error["error"]["param"]), (400, "response_format"))
-    assert "no finite text" in error["error"]["message"], error
+    assert "no finite string" in error["error"]["message"], error
 
 
 def exact_forms(server):
@@ -377,20 +377,20 @@ def exact_forms(server):
                 assert reason != "stop" or right(text), (asked, text)
     assert whole > tried / 2, (whole, tried)
     for asked, param, message in [
-            ({"guided_regex": "b(a"}, "guided_regex", "is wrong at byte 1: a group without its )"), ({"regex": 1}, "regex", "must be a text"),
+            ({"guided_regex": "b(a"}, "guided_regex", "is wrong at byte 1: a group without its )"), ({"regex": 1}, "regex", "must be a string"),
             ({"structured_outputs": {"grammar": "root ::= root \"a\" |"}}, "structured_outputs", "begins with itself"),
             ({"ebnf": "root ::= a"}, "ebnf", "line 1, column 10"), ({"grammar": "(" * 60_000}, "grammar", "line 1, column 1"),
             ({"structured_outputs": {"choice": []}}, "structured_outputs", "1 to 20000"),
-            ({"structured_outputs": {"structural_tag": "a"}}, "structured_outputs", "structural_tag is not served"),
+            ({"structured_outputs": {"structural_tag": "a"}}, "structured_outputs", "structural_tag is not supported"),
             ({"structured_outputs": {"regex": "a", "choice": ["a"]}}, "structured_outputs",
-             "structured_outputs.regex and structured_outputs.choice both ask for a form"),
+             "structured_outputs.regex and structured_outputs.choice both request structured output"),
             ({"structured_outputs": {"regex": "a", "disable_any_whitespace": True}}, "structured_outputs",
-             "disable_any_whitespace is served as false only"),
+             "disable_any_whitespace must be false"),
             ({"structured_outputs": {"choice": 1}}, "structured_outputs", "must be a list"),
             ({"structured_outputs": {"json_object": False}}, "structured_outputs", "json_object must be true, or left out"),
             ({"structured_outputs": {}}, "structured_outputs", "must have one of json, regex, choice, grammar, json_object"),
             ({"structured_outputs": {"regex": None, "disable_fallback": False}}, "structured_outputs", "must have one of"),
-            ({"grammar": "root ::= \"a\"", "regex": "b"}, "grammar", "both ask"),
+            ({"grammar": "root ::= \"a\"", "regex": "b"}, "grammar", "both request"),
             ({"regex": "a(?=b)"}, "regex", "lookahead"), ({"structured_outputs": []}, "structured_outputs", "must be an object")]:
         for path in (COMPLETIONS, CHAT):
             given = {"prompt": "a"} if path == COMPLETIONS else {"messages": USER}
@@ -548,10 +548,10 @@ def hostile_bytes(server):
 
     large = f"POST {CHAT} HTTP/1.1\r\nContent-Length: 99999999\r\n\r\n".encode()
     expect(status(large), 413)
-    expect(message(large), "the body is too large: it may have at most 4194304 bytes, got 99999999")
+    expect(message(large), "the body is too large: the limit is 4194304 bytes, got 99999999")
     chunked = f"POST {CHAT} HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n".encode()
     expect(status(chunked + (b"10\r\n" + b"x" * 16 + b"\r\n") * 280_000), 413)
-    expect(message(chunked + (b"10\r\n" + b"x" * 16 + b"\r\n") * 280_000), "the body is too large: it may have at most 4194304 bytes")
+    expect(message(chunked + (b"10\r\n" + b"x" * 16 + b"\r\n") * 280_000), "the body is too large: the limit is 4194304 bytes")
     expect(status(chunked + b"zz\r\n"), 400)
     for body in ("[" * 3000, '{"a":' * 3000, "", "[]", "null", '{"model": "\xff', '{"messages": [NaN]}', "\0" * 100):
         expect(status(post(body, "Connection: close\r\n")), 400)
@@ -738,7 +738,7 @@ def pings_and_log():
         server.terminate()
         expect(server.process.wait(30), 0)
         *lines, last = server.log
-        expect(last, "tessera: ending: no text is unfinished\n")
+        expect(last, "tessera: ending: no request is unfinished\n")
         lines = [json.loads(line) for line in lines]
         expect([(line["event"], line["status"], line["stream"], line["generated_tokens"]) for line in lines],
                [("request", 200, True, 3), ("request", 200, False, 1)])
@@ -792,7 +792,7 @@ def busy_and_end():
         for thread in threads:
             thread.join()
         expect(server.process.wait(30), 0)
-        assert any(re.fullmatch("tessera: draining: 3 unfinished texts have up to 30 s; a second signal ends at once\n", line)
+        assert any(re.fullmatch("tessera: draining: 3 unfinished requests have up to 30 s; a second signal ends at once\n", line)
                    for line in server.log)
         expect(len(answers), 3)  # all three to their end
         expect(len({json.dumps([e["choices"] for e in answer]) for answer in answers}), 1)

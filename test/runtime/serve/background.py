@@ -269,7 +269,7 @@ def variables():
                 refused(server, kwargs, value)
             for value in ({"note": "<|endoftext|>"}, {"x": ["a <|endoftext|>"]}, {"x": {"<|endoftext|>": 1}}, {"<|endoftext|>": 1}, {"x": "\ufdd0"}):
                 refused(server, kwargs, value, "special token")
-            refused(server, "continue_final_message", True, "a message of its own")
+            refused(server, "continue_final_message", True, "a new message")
     with Server([CHECK]) as server:  # ChatML, which has no variables
         refused(server, kwargs, {"enable_thinking": False}, "no chat template")
         expect(length(server, chat_template_kwargs={}), length(server))

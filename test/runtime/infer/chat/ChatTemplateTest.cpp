@@ -188,7 +188,7 @@ TEST(ChatTemplate, ValuesAreNotNestedWithoutEnd) {
                            ? "{% set ns.a = [ns.a] %}"
                            : "") +
                       "{% endfor %}"),
-              "t: values within more than 300 others")
+              "t: values nested more than 300 deep")
         << deeper;
   constexpr const char *refused =
       "t: a namespace within another value is not supported";

@@ -340,22 +340,24 @@ TEST(Scheduler, RefusesWhatCanNeverRun) {
   DecoderShape shape = shapeOf(3);
   EngineRequest request;
   auto message = [&] { return Scheduler::check(request, shape).message(); };
-  EXPECT_EQ(message(), "the prompt has no token");
+  EXPECT_EQ(message(), "the prompt is empty");
   request.prompt = {61};
   EXPECT_EQ(message(), "token 61 of the prompt is outside the vocabulary of "
                        "61");
   request.prompt = {1};
   request.maxTokens = -1;
-  EXPECT_EQ(message(), "no fewer than 0 tokens can be asked for, got: -1");
+  EXPECT_EQ(message(),
+            "the number of tokens to generate must be at least 0, got: -1");
   request.maxTokens = INT64_MAX;
   EXPECT_NE(message().find("at most the context of 40"), std::string::npos);
   request.maxTokens = 12;
-  EXPECT_EQ(message(), "13 tokens need 4 pages of 4 tokens, the cache has 3");
+  EXPECT_EQ(message(),
+            "13 tokens need 4 pages of 4 tokens, the KV cache has 3");
   request.maxTokens = 11;
   EXPECT_EQ(message(), "");
   request.scoresPrompt = true;
-  EXPECT_EQ(message(), "a prompt is scored by logprobs, which are not asked "
-                       "for");
+  EXPECT_EQ(message(),
+            "a prompt is scored by logprobs, which are not requested");
   request.scoresPrompt = false;
   request.sampling.minP = 2;
   EXPECT_NE(message().find("min-p"), std::string::npos);

@@ -4,7 +4,7 @@
 #include "runtime/infer/engine/Scheduler.h"
 #include "runtime/infer/grammar/Gbnf.h"
 #include "runtime/infer/grammar/JsonSchema.h"
-#include "runtime/infer/grammar/TextForm.h"
+#include "runtime/infer/grammar/PlainTextGrammar.h"
 #include "runtime/support/SplitMix64.h"
 #include "test/runtime/infer/engine/FakeModel.h"
 
@@ -76,7 +76,7 @@ TEST(GrammarGuide, MasksAreWhatTheBytesSay) {
         for (uint32_t token = 0; token < texts.size(); ++token) {
           Reached after = reached;
           for (char byte : texts[token])
-            after = matcher.step(after.places, uint8_t(byte));
+            after = matcher.step(after.positions, uint8_t(byte));
           bool right = texts[token].empty() ? reached.ends : !after.empty();
           ASSERT_EQ((*mask)->contains(token), right)
               << step << " '" << texts[token] << "'";
@@ -88,7 +88,7 @@ TEST(GrammarGuide, MasksAreWhatTheBytesSay) {
         uint32_t token = choices[random() % choices.size()];
         ASSERT_TRUE(guide.accept(int32_t(token)).ok());
         for (char byte : texts[token])
-          reached = matcher.step(reached.places, uint8_t(byte));
+          reached = matcher.step(reached.positions, uint8_t(byte));
       }
     }
   }

@@ -22,23 +22,22 @@ bool matches(const Grammar &grammar, std::string_view text) {
   Matcher matcher(grammar);
   Reached reached = matcher.start();
   for (char byte : text)
-    reached = matcher.step(reached.places, uint8_t(byte));
+    reached = matcher.step(reached.positions, uint8_t(byte));
   return reached.ends;
 }
 
 TEST(JsonSchema, SaysWhatItDoesNotServe) {
   EXPECT_EQ(problem(R"({"type": "array", "uniqueItems": true})"),
-            "#: the keyword \"uniqueItems\" is not served");
+            "#: the keyword \"uniqueItems\" is not supported");
   EXPECT_EQ(problem(R"({"properties": {"a": {"properties": {"b": 3}}}})"),
             "#/properties/a/properties/b: a schema must be an object or true");
-  EXPECT_EQ(problem(R"({"type": "text"})"),
-            "#: the type \"text\" does not exist");
+  EXPECT_EQ(problem(R"({"type": "text"})"), "#: unknown type \"text\"");
   EXPECT_EQ(problem(R"({"properties": {}, "required": ["a"]})"),
             "#: \"required\" names \"a\", which is none of \"properties\"");
   EXPECT_EQ(problem(R"({"anyOf": [{"type": "null"}], "type": "null"})"),
-            "#: \"type\" beside \"anyOf\" is not served");
+            "#: \"type\" next to \"anyOf\" is not supported");
   EXPECT_EQ(problem(R"({"$ref": "#/$defs/a"})"),
-            "#: \"$ref\" points to \"#/$defs/a\", where nothing is");
+            "#: \"$ref\" points to \"#/$defs/a\", which does not exist");
   EXPECT_EQ(problem(R"({"$ref": "https://example.org/a.json"})"),
             "#: \"$ref\" must point into the schema itself, such as "
             "\"#/$defs/name\"");
@@ -47,12 +46,12 @@ TEST(JsonSchema, SaysWhatItDoesNotServe) {
 }
 
 TEST(JsonSchema, RefusesWhatHasNoEnd) {
-  EXPECT_EQ(problem(R"({"$ref": "#"})"), "no finite text satisfies it");
+  EXPECT_EQ(problem(R"({"$ref": "#"})"), "no finite string matches it");
   EXPECT_EQ(problem(R"({"properties": {"a": {"$ref": "#"}},
                         "required": ["a"]})"),
-            "no finite text satisfies it");
+            "no finite string matches it");
   EXPECT_EQ(problem(R"({"anyOf": [{"$ref": "#"}, {"type": "null"}]})"),
-            "it refers to itself before any text");
+            "it refers to itself before any character");
   EXPECT_EQ(problem(R"({"type": "string", "maxLength": 131072})"),
             "it is too large: more than 131072 states");
 }
@@ -75,7 +74,7 @@ TEST(JsonSchema, KeepsOrRefusesWhatIsAskedFor) {
   EXPECT_EQ(problem(R"({"type": "integer", "enum": [1, "a"]})"),
             "#: a value of \"enum\" or \"const\" is not of \"type\"");
   EXPECT_EQ(problem(R"({"type": ["null", "null"]})"),
-            "#: the type \"null\" stands twice");
+            "#: duplicate type \"null\"");
 }
 
 // In time and memory that follow the schema's size.
@@ -178,9 +177,9 @@ TEST(JsonSchema, PatternsMatchAnywhereButForAnchors) {
 }
 
 TEST(JsonSchema, SaysWhatItDoesNotServeOfPatterns) {
-  EXPECT_EQ(problem(R"({"pattern": 1})"), "#: \"pattern\" must be a text");
+  EXPECT_EQ(problem(R"({"pattern": 1})"), "#: \"pattern\" must be a string");
   EXPECT_EQ(problem(R"({"pattern": "a", "maxLength": 3})"),
-            "#: \"maxLength\" beside \"pattern\" is not served");
+            "#: \"maxLength\" next to \"pattern\" is not supported");
   EXPECT_EQ(problem(R"({"pattern": "a(^b)c"
 })"),
             "#: the pattern 'a(^b)c' has lookahead, or an anchor that is not "
@@ -253,7 +252,7 @@ TEST(Frames, ReferToTheirOwnSchemas) {
   auto bad = JsonValue::parse(R"({"not": {}})", "bad");
   const SchemaFrame wrong[] = {{"a: ", "", &*bad, ""}};
   EXPECT_EQ(grammarOfFrames(wrong, {"[", "", "]"}).message(),
-            "a: #: the keyword \"not\" is not served");
+            "a: #: the keyword \"not\" is not supported");
   EXPECT_FALSE(grammarOfFrames(frames, {"", "", "", true}).ok());
 }
 

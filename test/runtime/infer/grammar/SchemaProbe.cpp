@@ -5,7 +5,7 @@
 #include "runtime/infer/grammar/Gbnf.h"
 #include "runtime/infer/grammar/GrammarGuide.h"
 #include "runtime/infer/grammar/JsonSchema.h"
-#include "runtime/infer/grammar/TextForm.h"
+#include "runtime/infer/grammar/PlainTextGrammar.h"
 #include "runtime/support/SplitMix64.h"
 
 #include <iostream>
@@ -20,7 +20,7 @@ static bool matches(const Grammar &grammar, const std::string &text) {
   Matcher matcher(grammar);
   Reached reached = matcher.start();
   for (char byte : text)
-    reached = matcher.step(reached.places, uint8_t(byte));
+    reached = matcher.step(reached.positions, uint8_t(byte));
   return reached.ends && !matcher.overflowed();
 }
 
@@ -70,7 +70,7 @@ static std::string sample(const std::shared_ptr<TokenGrammar> &grammar,
     if (Status status = guide.accept(token); !status.ok())
       return "error: " + status.message();
     for (char byte : grammar->vocabulary().text(uint32_t(token)))
-      reached = matcher.step(reached.places, uint8_t(byte));
+      reached = matcher.step(reached.positions, uint8_t(byte));
     text += grammar->vocabulary().text(uint32_t(token));
   }
   return {};

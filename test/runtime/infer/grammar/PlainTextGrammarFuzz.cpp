@@ -1,7 +1,7 @@
 // Any regular expression ("/…") and any grammar is read in bounded time and
 // memory, and what its masks allow can be taken.
 #include "runtime/infer/grammar/Gbnf.h"
-#include "runtime/infer/grammar/TextForm.h"
+#include "runtime/infer/grammar/PlainTextGrammar.h"
 #include "test/runtime/infer/grammar/WalkForm.h"
 
 using namespace tessera;

@@ -1,4 +1,4 @@
-#include "runtime/infer/grammar/TextForm.h"
+#include "runtime/infer/grammar/PlainTextGrammar.h"
 #include "runtime/infer/grammar/JsonText.h"
 #include "runtime/infer/grammar/RegexText.h"
 #include "runtime/support/Text.h"
@@ -14,8 +14,8 @@ static uint32_t addBeginning(Grammar &grammar) {
 StatusOr<Grammar> grammarOfRegex(std::string_view pattern) {
   Grammar grammar;
   uint32_t from = addBeginning(grammar);
-  RegexText texts(grammar, RegexText::Spelling::plain);
-  auto end = texts.add(from, pattern);
+  RegexText regex(grammar, RegexText::Spelling::plain);
+  auto end = regex.add(from, pattern);
   if (!end.ok())
     return end.status();
   grammar.setFinal(*end);
@@ -23,17 +23,17 @@ StatusOr<Grammar> grammarOfRegex(std::string_view pattern) {
   return grammar;
 }
 
-StatusOr<Grammar> grammarOfChoice(std::vector<std::string> texts) {
-  constexpr size_t kMaxTexts = 20'000; // as values of schemas
-  if (texts.empty() || texts.size() > kMaxTexts)
-    return Status::error("a choice has {} texts, it must have 1 to {}",
-                         texts.size(), kMaxTexts);
-  for (const std::string &text : texts)
-    if (!isUtf8(text))
-      return Status::error("a text of the choice is not UTF-8");
+StatusOr<Grammar> grammarOfChoice(std::vector<std::string> choices) {
+  constexpr size_t kMaxChoices = 20'000; // the limit of values of a schema
+  if (choices.empty() || choices.size() > kMaxChoices)
+    return Status::error("a choice has {} strings, it must have 1 to {}",
+                         choices.size(), kMaxChoices);
+  for (const std::string &choice : choices)
+    if (!isUtf8(choice))
+      return Status::error("a string of the choice is not UTF-8");
   Grammar grammar;
   uint32_t from = addBeginning(grammar);
-  grammar.setFinal(JsonText(grammar).oneOf(from, std::move(texts)));
+  grammar.setFinal(JsonText(grammar).oneOf(from, std::move(choices)));
   TESSERA_RETURN_IF_ERROR(grammar.finish());
   return grammar;
 }

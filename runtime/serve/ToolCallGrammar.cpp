@@ -1,4 +1,4 @@
-// The forms of answers that call tools.
+// Grammars of structured output that calls tools.
 #include "runtime/infer/grammar/JsonSchema.h"
 #include "runtime/serve/Forms.h"
 
@@ -18,14 +18,14 @@ const JsonValue &schemaOf(std::string_view text) {
   return text == "anything" ? anything : nothing;
 }
 
-/// What the arguments must be. Where the model decides whether to call, only
-/// strict tools are held to their schemas.
+/// The schema of the arguments. If the model decides whether to call, only
+/// strict tools are constrained by their schemas.
 const JsonValue &argumentsOf(const Tool &tool, ToolUse use) {
   if (use == ToolUse::automatic && !tool.strict)
     return schemaOf("anything");
   if (tool.parameters.isNull())
     return schemaOf("nothing");
-  // A schema that asks for nothing still means an object.
+  // An empty schema still means an object.
   return tool.parameters.members().empty() ? schemaOf("anything")
                                            : tool.parameters;
 }
@@ -36,8 +36,8 @@ grammar::FramesAround aroundOf(const ApiRequest &request,
                  !request.usesFunctions;
   grammar::FramesAround around;
   around.isOptional = request.toolUse == ToolUse::automatic;
-  // Whatever stands behind the tag is read as calls, and so the text that may
-  // stand before them ends with the tag alone.
+  // Everything after the tag is parsed as calls, so only the tag ends the
+  // content before them.
   if (format.isList) {
     around.before = format.open;
     around.opening = " [";
@@ -74,9 +74,10 @@ StatusOr<std::shared_ptr<const AnswerForm>>
 makeToolForm(const ApiRequest &request, const ToolFormat &format, bool hasTag) {
   bool isFree = request.toolUse == ToolUse::automatic;
   if (isFree && (format.mayBeBare || !hasTag))
-    return Status::error("of this model strict tools, and parallel_tool_calls: "
-                         "false, are served with tool_choice: required, or of "
-                         "one function");
+    return Status::error(
+        "for this model, strict tools and parallel_tool_calls: "
+        "false require tool_choice: required, or that of one "
+        "function");
   auto form = std::make_shared<AnswerForm>();
   form->key =
       fmt::format("tools {} {} {} {} ", format.name, int(request.toolUse),

@@ -1,5 +1,5 @@
 // Forms that are no JSON: what they allow, and what is said of wrong ones.
-#include "runtime/infer/grammar/TextForm.h"
+#include "runtime/infer/grammar/PlainTextGrammar.h"
 #include "runtime/infer/grammar/Gbnf.h"
 #include "runtime/infer/grammar/Matcher.h"
 
@@ -13,7 +13,7 @@ bool matches(const Grammar &grammar, std::string_view text) {
   Matcher matcher(grammar);
   Reached reached = matcher.start();
   for (char byte : text)
-    reached = matcher.step(reached.places, uint8_t(byte));
+    reached = matcher.step(reached.positions, uint8_t(byte));
   EXPECT_FALSE(matcher.overflowed()) << text;
   return reached.ends;
 }
@@ -108,7 +108,7 @@ TEST(RegexForm, IsBoundedInStatesAndTime) {
     return std::string(grammarOfRegex(pattern).message());
   };
   EXPECT_EQ(problem(std::string(60'000, '(')),
-            "the pattern has 60000 bytes, at most 4096 are served");
+            "the pattern has 60000 bytes, at most 4096 are supported");
   EXPECT_NE(problem(std::string(4000, '(')).find("nested too deeply"),
             std::string::npos);
   EXPECT_EQ(problem("((a{1000}){1000}){1000}"),
@@ -225,56 +225,56 @@ TEST(Gbnf, IsTheWholeText) {
 
 TEST(Gbnf, SaysWhereItIsWrong) {
   const std::pair<const char *, const char *> cases[] = {
-      {"", "line 1, column 1: there is no rule 'root'"},
-      {"x ::= \"a\"", "line 1, column 1: there is no rule 'root'"},
-      {"root ::= \"é\" a", "line 1, column 14: there is no rule 'a'"},
-      {"root ::= a b\n\nb ::= c a", "line 1, column 10: there is no rule 'a'"},
+      {"", "line 1, column 1: unknown rule 'root'"},
+      {"x ::= \"a\"", "line 1, column 1: unknown rule 'root'"},
+      {"root ::= \"é\" a", "line 1, column 14: unknown rule 'a'"},
+      {"root ::= a b\n\nb ::= c a", "line 1, column 10: unknown rule 'a'"},
       {"root ::= \"a\"\nroot ::= \"b\"",
-       "line 2, column 1: a second rule 'root'"},
+       "line 2, column 1: duplicate rule 'root'"},
       {"root = \"a\"", "line 1, column 1: no rule: NAME ::= …"},
-      {"root ::= \"a\" \"b", "line 1, column 14: a text without its second "
-                             "quote"},
+      {"root ::= \"a\" \"b",
+       "line 1, column 14: a string without its closing quote"},
       {"root ::= [a", "line 1, column 10: a class without its ]"},
-      {"root ::= []", "line 1, column 10: a class of nothing"},
+      {"root ::= []", "line 1, column 10: an empty class"},
       {"root ::= [b-a]", "line 1, column 11: a descending range"},
       {"root ::= (\n  (\"a\"\n)", "line 1, column 10: a group without its )"},
       {"root ::= \"a\"\n)", "line 2, column 1: a ) without its group"},
-      {"root ::= *", "line 1, column 10: a repetition of nothing"},
-      {"root ::= \"a\"?+", "line 1, column 14: a repetition of nothing"},
+      {"root ::= *", "line 1, column 10: a repetition without an operand"},
+      {"root ::= \"a\"?+",
+       "line 1, column 14: a repetition without an operand"},
       {"root ::= \"a\"{2,1}", "line 1, column 13: a descending range of "
                               "repetitions"},
       {"root ::= \"a\"{,2}", "line 1, column 14: a number is missing"},
       {"root ::= \"a\"{2", "line 1, column 15: a } is missing"},
       {"root ::= \"a\"{99999999999999999999}",
        "line 1, column 14: more than 131072 repetitions"},
-      {"root ::= <think>", "line 1, column 10: tokens are not served"},
-      {"root ::= !<[1]>", "line 1, column 10: tokens are not served"},
-      {"root ::= /a/", "line 1, column 10: no text, class, group or name of a "
-                       "rule"},
-      {R"(root ::= "\q")",
-       "line 1, column 12: an escape that GBNF does not have"},
+      {"root ::= <think>", "line 1, column 10: tokens are not supported"},
+      {"root ::= !<[1]>", "line 1, column 10: tokens are not supported"},
+      {"root ::= /a/",
+       "line 1, column 10: expected a string, class, group or name of a rule"},
+      {R"(root ::= "\q")", "line 1, column 12: an unknown escape"},
       {R"(root ::= "\x4")", "line 1, column 13: an escape of 2 hexadecimal "
                             "digits"},
-      {R"(root ::= "\ud800")", "line 1, column 13: an escape that is no "
-                               "character"},
-      {"root ::= \"\\", "line 1, column 12: a backslash and nothing after it"},
+      {R"(root ::= "\ud800")",
+       "line 1, column 13: an escape that is not a valid character"},
+      {"root ::= \"\\", "line 1, column 12: a backslash at the end"},
       {"root ::= root \"a\" | \"b\"",
-       "line 1, column 1: the rule 'root' begins with itself, before any text; "
-       "write left recursion as a repetition"},
+       "line 1, column 1: the rule 'root' begins with itself (left recursion); "
+       "write it as a repetition"},
       {"root ::= \"x\" | sum\nsum ::= n sum \"+\" n | n\nn ::= [0-9]*",
-       "line 2, column 1: the rule 'sum' begins with itself, before any text; "
-       "write left recursion as a repetition"},
+       "line 2, column 1: the rule 'sum' begins with itself (left recursion); "
+       "write it as a repetition"},
       {"root ::= a{2}\na ::= (b | \"x\")*\nb ::= \"\" (a{0,3} \"y\")",
-       "line 2, column 1: the rule 'a' begins with itself, before any text; "
-       "write left recursion as a repetition"},
+       "line 2, column 1: the rule 'a' begins with itself (left recursion); "
+       "write it as a repetition"},
       {"root ::= \"a\" root",
-       "line 1, column 1: the rule 'root' has no finite text"},
+       "line 1, column 1: the rule 'root' matches no finite string"},
       {"root ::= \"a\" x\n\nx ::= x \"b\"",
-       "line 3, column 1: the rule 'x' begins with itself, before any text; "
-       "write left recursion as a repetition"},
+       "line 3, column 1: the rule 'x' begins with itself (left recursion); "
+       "write it as a repetition"},
       {"root ::= root \"a\"",
-       "line 1, column 1: the rule 'root' begins with itself, before any text; "
-       "write left recursion as a repetition"},
+       "line 1, column 1: the rule 'root' begins with itself (left recursion); "
+       "write it as a repetition"},
       {"root ::= \"a\"{131072}", "it is too large: more than 131072 states"},
       {"root ::= (\"a\"{131072} (", "it is too large: more than 131072 states"},
       {"root ::= \"\xFF\"", "the grammar is not UTF-8"},
@@ -289,7 +289,7 @@ TEST(Gbnf, IsBoundedInStatesAndTime) {
   EXPECT_EQ(grammarOfGbnf("root ::= " + std::string(60'000, '(')).message(),
             "line 1, column 110: groups nested too deeply");
   EXPECT_EQ(grammarOfGbnf(std::string(200'000, ' ')).message(),
-            "the grammar has 200000 bytes, at most 131072 are served");
+            "the grammar has 200000 bytes, at most 131072 are supported");
   // Copies of copies are a sum, not a product.
   auto nested = grammarOfGbnf("root ::= (((\"a\"{1000}){1000}){1000})?");
   ASSERT_TRUE(nested.ok()) << nested.message();
@@ -302,8 +302,8 @@ TEST(Gbnf, IsBoundedInStatesAndTime) {
   for (int i = 0; i < 5000; ++i)
     ring += fmt::format("r{} ::= r{}|\"\"\n", i, (i + 1) % 5000);
   EXPECT_EQ(grammarOfGbnf(ring).message(),
-            "line 2, column 1: the rule 'r0' begins with itself, before any "
-            "text; write left recursion as a repetition");
+            "line 2, column 1: the rule 'r0' begins with itself (left "
+            "recursion); write it as a repetition");
   // Of nested repetitions of nothing no text has an end, but each has a bound.
   auto nothing = grammarOfGbnf("root ::= (((\"\"{1000}){1000}){1000}) \"a\"");
   ASSERT_TRUE(nothing.ok()) << nothing.message();
@@ -323,7 +323,7 @@ TEST(Gbnf, HasManyAlternatives) {
 }
 
 // As decoders need it that drop a text's first space.
-TEST(TextForm, MayBeginWithASpace) {
+TEST(PlainTextGrammar, MayBeginWithASpace) {
   auto regex = grammarOfRegex("a*");
   auto rules = grammarOfGbnf("root ::= \"a\" root | \" \"");
   auto nothing = grammarOfChoice({""});
