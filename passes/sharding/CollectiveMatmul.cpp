@@ -3,7 +3,7 @@
 // of their shares.
 #include "dialects/dist/CollectiveMatmulAttr.h"
 #include "hardware/Roofline.h"
-#include "passes/sharding/InParts.h"
+#include "passes/sharding/DecomposedReshard.h"
 #include "passes/sharding/Sharding.h"
 
 using namespace mlir;
@@ -12,7 +12,7 @@ using namespace tessera::sharding;
 using graph::tensorType;
 
 namespace tessera {
-#define GEN_PASS_DEF_DECOMPOSECOLLECTIVES
+#define GEN_PASS_DEF_COLLECTIVEMATMUL
 #include "passes/sharding/Passes.h.inc"
 } // namespace tessera
 
@@ -30,7 +30,7 @@ using InParts = llvm::DenseMap<Value, int64_t>;
 class Estimate {
 public:
   Estimate(const PlacementReader &reader, dist::ReshardOp op,
-           const PartedReshard &how, const InParts &known)
+           const DecomposedReshard &how, const InParts &known)
       : reader(reader), known(known), at(reader.mesh.coordinatesOf(0)),
         input(op.getInput()), result(op.getResult()), how(how),
         parts(static_cast<double>(how.devices)) {
@@ -179,7 +179,7 @@ private:
   const InParts &known;
   Coordinates at;
   Value input, result; ///< of the reshard
-  const PartedReshard &how;
+  const DecomposedReshard &how;
   double parts;
   double send; ///< of one share
 };
@@ -211,7 +211,8 @@ private:
   void decide(dist::ReshardOp op, const PlacementReader &reader) {
     op->removeAttr(dist::kCollectiveMatmulAttr); // of an earlier decision
     std::string why;
-    std::optional<PartedReshard> how = partedReshard(op, reader, why);
+    std::optional<DecomposedReshard> how =
+        matchDecomposedReshard(op, reader, why);
     if (how && mode == "auto" &&
         Estimate(reader, op, *how, known).gain() <= 0) {
       how.reset();
@@ -244,7 +245,7 @@ private:
     }
     for (Value operand : op->getOperands())
       if (auto dim = dimOf(operand)) {
-        if (staysInParts(op, *dim,
+        if (staysChunked(op, *dim,
                          [&](Value value) { return dimOf(value) == dim; }))
           known[op->getResult(0)] = *dim;
         return;

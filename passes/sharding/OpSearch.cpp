@@ -15,7 +15,7 @@ OpSearch::OpSearch(ModuleOp module, const Congruence &classes, const Mesh &mesh,
                    LinkPrice price, bool mayUndo)
     : classes(classes), factors(classes.factors), mesh(mesh),
       shardings(shardings), axis(axis), tokens(tokens), price(price),
-      mayUndo(mayUndo), costs(mesh, price), places(classes.valueCount()),
+      mayUndo(mayUndo), costs(mesh, price), choices(classes.valueCount()),
       nodeOfStep(classes.stepCount(), -1) {
   SmallVector<func::FuncOp> programs;
   for (auto function : module.getOps<func::FuncOp>())
@@ -86,7 +86,7 @@ std::vector<Cutting> OpSearch::cuttingsOf(Operation *op) const {
   Factors::Computation computation = factors.of(op);
   std::vector<Cutting> all{{}};
   for (auto [name, loopDim] : llvm::enumerate(computation.rule.loops))
-    if (loopDim.kind == LoopKind::free || loopDim.kind == LoopKind::sum)
+    if (loopDim.kind == LoopKind::parallel || loopDim.kind == LoopKind::sum)
       for (unsigned k = 0; k < computation.loops[name].size(); ++k)
         all.push_back({Cutting::Kind::factor, static_cast<unsigned>(name), k});
   for (unsigned set = 0; set < computation.rule.linear.size(); ++set)
@@ -155,8 +155,8 @@ int OpSearch::addStep(unsigned number) {
   return nodeOfStep[number] = added;
 }
 
-OpSearch::Place OpSearch::addValue(Value value, DictionaryAttr attrs,
-                                   bool isFixed) {
+OpSearch::PlacementChoice OpSearch::addValue(Value value, DictionaryAttr attrs,
+                                             bool isFixed) {
   Plan now{{}, {&shardings.of(value)}};
   std::vector<Option> options;
   bool isState = attrs && attrs.contains(graph::kRoleAttr);
@@ -180,26 +180,26 @@ OpSearch::Place OpSearch::addValue(Value value, DictionaryAttr attrs,
   return madeBy(added, 0);
 }
 
-OpSearch::Place OpSearch::fixed(const Placement &placement) {
+OpSearch::PlacementChoice OpSearch::fixed(const Placement &placement) {
   return madeBy(addNode({}, Plan{{}, {&placement}}), 0);
 }
 
-OpSearch::Place OpSearch::madeBy(int node, unsigned result) const {
-  Place place{node, {}};
+OpSearch::PlacementChoice OpSearch::madeBy(int node, unsigned result) const {
+  PlacementChoice place{node, {}};
   for (const Option &option : nodes[node].options)
-    place.places.push_back(option.plan.made[result]);
+    place.placements.push_back(option.plan.made[result]);
   return place;
 }
 
-OpSearch::Place OpSearch::wantedBy(int node, unsigned use) const {
-  Place place{node, {}};
+OpSearch::PlacementChoice OpSearch::wantedBy(int node, unsigned use) const {
+  PlacementChoice place{node, {}};
   for (const Option &option : nodes[node].options)
-    place.places.push_back(option.plan.wanted[use]);
+    place.placements.push_back(option.plan.wanted[use]);
   return place;
 }
 
-OpSearch::Place OpSearch::withoutPartial(Place place) {
-  for (const Placement *&one : place.places)
+OpSearch::PlacementChoice OpSearch::withoutPartial(PlacementChoice place) {
+  for (const Placement *&one : place.placements)
     if (!one->partial.empty())
       one = shardings.intern(one->withoutPartial());
   return place;

@@ -2,7 +2,7 @@
 #include "dialects/graph/Build.h"
 #include "mlir/IR/IRMapping.h"
 #include "passes/sharding/Factors.h"
-#include "passes/sharding/LocalProducts.h"
+#include "passes/sharding/LocalCollectiveMatmul.h"
 #include "passes/sharding/Resharder.h"
 #include "passes/sharding/Sharding.h"
 #include "llvm/ADT/StringExtras.h"
@@ -218,7 +218,7 @@ private:
   Shares shares;
   IRMapping map;
   RowExchanges exchanges;
-  PartedProducts products;
+  LocalCollectiveMatmul products;
   llvm::DenseSet<Operation *> used; ///< pointwise functions of local code
   /// Those for shares, by what they are for whole tensors and the type.
   llvm::DenseMap<std::pair<Operation *, Type>, func::FuncOp> local;

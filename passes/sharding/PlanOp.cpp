@@ -108,7 +108,8 @@ void Shardings::chooseCuts(Operation *op, Cut &cut) const {
   };
   auto mayCut = [&](unsigned axis, unsigned name) {
     LoopKind kind = rule.loops[name].kind;
-    return kind == LoopKind::free || (kind == LoopKind::sum && mayAdd(axis));
+    return kind == LoopKind::parallel ||
+           (kind == LoopKind::sum && mayAdd(axis));
   };
   auto cutFactor = [&](unsigned axis, unsigned name, unsigned k) {
     Factor &factor = cut.loops[name][k];

@@ -60,7 +60,7 @@ static OpRule dropoutRule(graph::DropoutOp op) {
   OpRule rule = wholeRule(op);
   if (!rule.results[0].empty()) {
     rule.operands[0] = rule.results[0];
-    rule.loops[rule.results[0][0][0]].kind = LoopKind::free;
+    rule.loops[rule.results[0][0][0]].kind = LoopKind::parallel;
   }
   return rule;
 }
@@ -77,8 +77,8 @@ struct AttentionLoops {
     auto type = graph::tensorType(query);
     int64_t kvHeads = graph::tensorType(key).getDimSize(2);
     batch = rule.loopDim(type.getDimSize(0));
-    tokens = keys =
-        rule.loopDim(type.getDimSize(1), start ? ofQueries : LoopKind::free);
+    tokens = keys = rule.loopDim(type.getDimSize(1),
+                                 start ? ofQueries : LoopKind::parallel);
     if (start)
       keys =
           rule.loopDim(graph::tensorType(key).getDimSize(1), LoopKind::whole);
@@ -99,7 +99,7 @@ struct AttentionLoops {
 static OpRule attentionRule(graph::AttentionOp op) {
   OpRule rule;
   AttentionLoops l(rule, op.getQuery(), op.getKey(), op.getStart(),
-                   LoopKind::free);
+                   LoopKind::parallel);
   rule.operands = {l.query(), l.key(), l.key()};
   if (op.getStart())
     rule.operands.emplace_back();

@@ -18,7 +18,7 @@ static OpRule einsumRule(graph::EinsumOp op) {
       auto [loopDim, isNew] = known.try_emplace(name, 0u);
       if (isNew)
         loopDim->second = rule.loopDim(
-            size, StringRef(equation.out).contains(name) ? LoopKind::free
+            size, StringRef(equation.out).contains(name) ? LoopKind::parallel
                                                          : LoopKind::sum);
       dims.push_back({loopDim->second});
     }
@@ -126,7 +126,7 @@ static OpRule groupedOuterRule(graph::GroupedOuterOp op) {
 static OpRule randomRule(graph::RandomOp op) {
   OpRule rule = wholeRule(op);
   if (!rule.results[0].empty())
-    rule.loops[rule.results[0][0][0]].kind = LoopKind::free;
+    rule.loops[rule.results[0][0][0]].kind = LoopKind::parallel;
   return rule;
 }
 

@@ -166,7 +166,7 @@ static OpRule dotRowsRule(graph::DotRowsOp op) {
   if (isPacked(op.getRows(), op.getSlots())) {
     rule.ownOperands = {1, 2};
   } else {
-    rule.loops[slots[0][0]].kind = LoopKind::free;
+    rule.loops[slots[0][0]].kind = LoopKind::parallel;
     rows = {rule.loopDim(graph::tensorType(op.getRows()).getDimSize(0),
                          LoopKind::whole)};
   }
@@ -216,7 +216,7 @@ static OpRule pagedAttentionRule(graph::PagedAttentionOp op) {
   OpRule::Dims keys = rule.loopsOf(op.getKeys(), LoopKind::whole),
                table = rule.loopsOf(op.getTable(), LoopKind::whole);
   unsigned batch = table[0][0], heads = keys[2][0];
-  rule.loops[batch].kind = rule.loops[heads].kind = LoopKind::free;
+  rule.loops[batch].kind = rule.loops[heads].kind = LoopKind::parallel;
   ArrayRef<int64_t> query = graph::tensorType(op.getQuery()).getShape();
   unsigned tokens = rule.loopDim(query[1], LoopKind::whole),
            shared =
@@ -232,7 +232,7 @@ static OpRule pagedAttentionRule(graph::PagedAttentionOp op) {
 static OpRule sampleRule(graph::SampleOp op) {
   OpRule rule;
   unsigned batch = rule.loopDim(graph::tensorType(op.getLogits()).getDimSize(0),
-                                LoopKind::free);
+                                LoopKind::parallel);
   for (Value operand : op->getOperands()) {
     OpRule::Dims dims{{batch}};
     for (int64_t size : graph::tensorType(operand).getShape().drop_front())

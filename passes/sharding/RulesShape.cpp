@@ -9,8 +9,8 @@ using namespace tessera::sharding;
 static OpRule constantRule(graph::ConstantOp op) {
   OpRule rule;
   bool splat = isa<SplatElementsAttr>(op.getValue());
-  rule.results = {
-      rule.loopsOf(op.getResult(), splat ? LoopKind::free : LoopKind::whole)};
+  rule.results = {rule.loopsOf(op.getResult(),
+                               splat ? LoopKind::parallel : LoopKind::whole)};
   return rule;
 }
 
@@ -143,7 +143,7 @@ static OpRule padRule(graph::PadOp op) {
   for (auto [from, to] : llvm::zip(op.getInput().getType().getShape(),
                                    op.getResult().getType().getShape())) {
     bool same = from == to;
-    LoopKind kind = same ? LoopKind::free : LoopKind::whole;
+    LoopKind kind = same ? LoopKind::parallel : LoopKind::whole;
     out.push_back({rule.loopDim(to, kind)});
     in.push_back(same ? out.back() : OpRule::Dim{rule.loopDim(from, kind)});
   }

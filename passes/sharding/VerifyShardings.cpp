@@ -1,8 +1,8 @@
 // The postcondition of assign-shardings, from the attributes alone: of what
 // made them it uses the rules of ops and no decision.
 #include "dialects/dist/CollectiveMatmulAttr.h"
+#include "passes/sharding/DecomposedReshard.h"
 #include "passes/sharding/Factors.h"
-#include "passes/sharding/InParts.h"
 #include "passes/sharding/PlacementReader.h"
 #include "passes/sharding/Sharding.h"
 #include "passes/sharding/VerifyComputation.h"
@@ -277,7 +277,7 @@ LogicalResult Verifier::verifyReshard(dist::ReshardOp op) {
                   &to = reader.of(op.getResult());
   if (std::string why = "it is no gather or scatter over 'tensor' alone";
       op->hasAttr(dist::kCollectiveMatmulAttr) &&
-      !partedReshard(op, reader, why))
+      !matchDecomposedReshard(op, reader, why))
     return op.emitOpError("cannot go in parts: ") << why;
   bool kept = llvm::all_of(to.partial, [&](unsigned axis) {
     return llvm::is_contained(from.partial, axis) && from.kind == to.kind;

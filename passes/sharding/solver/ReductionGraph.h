@@ -55,7 +55,7 @@ public:
   std::vector<Variable> variables; // as many as nodes
   std::vector<Decision> decisions; // undone from the last to the first
   /// Times at which memory may run out, and what may still be used then.
-  std::vector<std::int64_t> times, capacity;
+  std::vector<std::int64_t> timePoints, capacity;
   /// What is used in any case and not yet out of the capacity: changes from
   /// time to time, one more than there are times.
   std::vector<std::int64_t> certain;

@@ -4,7 +4,7 @@
 // whom it belongs to, who adds up what came. So a send waits for no other one,
 // and sums are taken as reduce_scatter takes them: of parts that were rounded
 // once, in f32.
-#include "passes/sharding/LocalProducts.h"
+#include "passes/sharding/LocalCollectiveMatmul.h"
 #include "dialects/dist/CollectiveMatmulAttr.h"
 #include "passes/sharding/Resharder.h"
 
@@ -39,8 +39,8 @@ static int64_t timesOf(RankedTensorType type, int64_t dim) {
 //-------------------------------------------===//
 
 // To the device so many positions on along the axis.
-Value PartedProducts::pass(Emitter &e, Value part, unsigned axis,
-                           int64_t positions) {
+Value LocalCollectiveMatmul::pass(Emitter &e, Value part, unsigned axis,
+                                  int64_t positions) {
   int64_t n = devices(axis);
   SmallVector<int64_t> targets;
   for (int64_t i = 0; i < n; ++i)
@@ -53,7 +53,7 @@ Value PartedProducts::pass(Emitter &e, Value part, unsigned axis,
 
 // To whom part k belongs; as well the number of the part that belongs to k: of
 // device r both are (r - k) mod n.
-Value PartedProducts::owners(Emitter &e, unsigned axis) {
+Value LocalCollectiveMatmul::owners(Emitter &e, unsigned axis) {
   int64_t n = devices(axis);
   Value own = Resharder(e, mesh, at).offsetOf(Factor{n, {axis}});
   auto type = RankedTensorType::get({n}, e.builder().getI32Type());
@@ -67,8 +67,8 @@ Value PartedProducts::owners(Emitter &e, unsigned axis) {
 
 // Rows that bring parts [n, outer] into their positions [outer, n], or the
 // other way around.
-Value PartedProducts::rowsOf(Emitter &e, unsigned axis, int64_t outer,
-                             bool together) {
+Value LocalCollectiveMatmul::rowsOf(Emitter &e, unsigned axis, int64_t outer,
+                                    bool together) {
   int64_t n = devices(axis);
   SmallVector<int64_t> shape = together ? SmallVector<int64_t>{outer, n}
                                         : SmallVector<int64_t>{n, outer};
@@ -85,7 +85,8 @@ Value PartedProducts::rowsOf(Emitter &e, unsigned axis, int64_t outer,
                   : e.add(times(rows, n), parts);
 }
 
-Value PartedProducts::together(Emitter &e, const Parts &from, Type type) {
+Value LocalCollectiveMatmul::together(Emitter &e, const Parts &from,
+                                      Type type) {
   auto part = tensorType(from.parts.front());
   auto n = static_cast<int64_t>(from.parts.size());
   int64_t outer = timesOf(part, from.dim);
@@ -108,21 +109,24 @@ Value PartedProducts::together(Emitter &e, const Parts &from, Type type) {
   return e.reshape(placed, cast<RankedTensorType>(type).getShape());
 }
 
-const PartedProducts::Parts *PartedProducts::partsOf(Value value) const {
+const LocalCollectiveMatmul::Parts *
+LocalCollectiveMatmul::partsOf(Value value) const {
   auto found = inParts.find(value);
   return found == inParts.end() ? nullptr : &found->second;
 }
 
 // The device's share of a value, put together if need be.
-Value PartedProducts::whole(Emitter &e, Value value) {
+Value LocalCollectiveMatmul::whole(Emitter &e, Value value) {
   if (const Parts *parts = partsOf(value); parts && !map.contains(value))
     map.map(value, together(e, *parts, shares.typeOf(value)));
   return map.lookup(value);
 }
 
 // The parts of a value along a dimension of which the device has all.
-const PartedProducts::Parts &PartedProducts::apart(Emitter &e, Value value,
-                                                   unsigned axis, int64_t dim) {
+const LocalCollectiveMatmul::Parts &LocalCollectiveMatmul::apart(Emitter &e,
+                                                                 Value value,
+                                                                 unsigned axis,
+                                                                 int64_t dim) {
   if (const Parts *known = partsOf(value);
       known && known->axis == axis && known->dim == dim)
     return *known;
@@ -145,15 +149,16 @@ const PartedProducts::Parts &PartedProducts::apart(Emitter &e, Value value,
 }
 
 // What part k of a product reads of one of its operands.
-Value PartedProducts::operand(Emitter &e, Value value, StringRef term,
-                              char loopDim, unsigned axis, int64_t part) {
+Value LocalCollectiveMatmul::operand(Emitter &e, Value value, StringRef term,
+                                     char loopDim, unsigned axis,
+                                     int64_t part) {
   size_t dim = term.find(loopDim);
   if (dim == StringRef::npos)
     return whole(e, value);
   return apart(e, value, axis, static_cast<int64_t>(dim)).parts[part];
 }
 
-void PartedProducts::settle(Operation *op, OpBuilder &builder) {
+void LocalCollectiveMatmul::settle(Operation *op, OpBuilder &builder) {
   if (inParts.empty())
     return;
   op->walk([&](Operation *inner) {
@@ -167,8 +172,9 @@ void PartedProducts::settle(Operation *op, OpBuilder &builder) {
 
 //===--- gathers ----------------------------------------------------------===//
 
-void PartedProducts::emitGather(dist::ReshardOp op, const PartedReshard &how,
-                                Emitter &e) {
+void LocalCollectiveMatmul::emitGather(dist::ReshardOp op,
+                                       const DecomposedReshard &how,
+                                       Emitter &e) {
   Parts made{how.axis, how.dim, {whole(e, op.getInput())}};
   Value own = made.parts.front();
   for (int64_t k = 1; k < how.devices; ++k)
@@ -177,13 +183,14 @@ void PartedProducts::emitGather(dist::ReshardOp op, const PartedReshard &how,
 }
 
 // A product of something in parts: in parts, too, or the sum of all of them.
-bool PartedProducts::emitProduct(graph::EinsumOp op, OpBuilder &builder) {
+bool LocalCollectiveMatmul::emitProduct(graph::EinsumOp op,
+                                        OpBuilder &builder) {
   // What is scattered behind it is computed there.
   if (op->hasOneUse())
     if (auto reshard = dyn_cast<dist::ReshardOp>(*op->user_begin());
         reshard && reshard->hasAttr(dist::kCollectiveMatmulAttr)) {
       std::string why;
-      auto how = partedReshard(reshard, reader, why);
+      auto how = matchDecomposedReshard(reshard, reader, why);
       if (how && !how->gathers)
         return true;
     }
@@ -221,7 +228,7 @@ bool PartedProducts::emitProduct(graph::EinsumOp op, OpBuilder &builder) {
 
 // What is computed element by element of tensors in parts, and of what is the
 // same in all parts, stays in parts: a product takes it along.
-bool PartedProducts::emitElementwise(Operation *op, OpBuilder &builder) {
+bool LocalCollectiveMatmul::emitElementwise(Operation *op, OpBuilder &builder) {
   if (!isa<graph::Elementwise>(op))
     return false;
   const Parts *lead = nullptr;
@@ -232,7 +239,7 @@ bool PartedProducts::emitElementwise(Operation *op, OpBuilder &builder) {
     return false;
   Parts made{lead->axis, lead->dim, {}};
   SmallVector<Value> like(lead->parts); // emitting may move what is known
-  if (!staysInParts(op, made.dim, [&](Value value) {
+  if (!staysChunked(op, made.dim, [&](Value value) {
         const Parts *parts = partsOf(value);
         return parts && parts->axis == made.axis && parts->dim == made.dim;
       }))
@@ -269,8 +276,9 @@ bool PartedProducts::emitElementwise(Operation *op, OpBuilder &builder) {
 
 //===--- scatters ---------------------------------------------------------===//
 
-void PartedProducts::emitScatter(dist::ReshardOp op, const PartedReshard &how,
-                                 Emitter &e) {
+void LocalCollectiveMatmul::emitScatter(dist::ReshardOp op,
+                                        const DecomposedReshard &how,
+                                        Emitter &e) {
   auto product = op.getInput().getDefiningOp<graph::EinsumOp>();
   graph::Einsum equation = einsumOf(product);
   char loopDim = equation.out[how.dim];
@@ -291,11 +299,13 @@ void PartedProducts::emitScatter(dist::ReshardOp op, const PartedReshard &how,
   map.map(op.getResult(), e.convert(sum, element));
 }
 
-bool PartedProducts::emitReshard(dist::ReshardOp op, OpBuilder &builder) {
+bool LocalCollectiveMatmul::emitReshard(dist::ReshardOp op,
+                                        OpBuilder &builder) {
   if (!op->hasAttr(dist::kCollectiveMatmulAttr))
     return false;
   std::string why;
-  std::optional<PartedReshard> how = partedReshard(op, reader, why);
+  std::optional<DecomposedReshard> how =
+      matchDecomposedReshard(op, reader, why);
   if (!how)
     return false;
   Emitter e(builder, op.getLoc());
@@ -306,7 +316,7 @@ bool PartedProducts::emitReshard(dist::ReshardOp op, OpBuilder &builder) {
   return true;
 }
 
-bool PartedProducts::emit(Operation *op, OpBuilder &builder) {
+bool LocalCollectiveMatmul::emit(Operation *op, OpBuilder &builder) {
   if (auto reshard = dyn_cast<dist::ReshardOp>(op))
     return emitReshard(reshard, builder);
   if (auto product = dyn_cast<graph::EinsumOp>(op))

@@ -1,4 +1,4 @@
-#include "passes/sharding/InParts.h"
+#include "passes/sharding/DecomposedReshard.h"
 
 using namespace mlir;
 using namespace tessera;
@@ -14,7 +14,7 @@ graph::Einsum sharding::einsumOf(graph::EinsumOp op) {
   return llvm::cantFail(graph::Einsum::parse(op.getEquation()));
 }
 
-bool sharding::staysInParts(Operation *op, int64_t dim,
+bool sharding::staysChunked(Operation *op, int64_t dim,
                             llvm::function_ref<bool(Value)> isInParts) {
   if (!isa<graph::Elementwise>(op) || op->getNumResults() != 1 ||
       !isa<FloatType>(tensorType(op->getResult(0)).getElementType()))
@@ -74,7 +74,7 @@ static bool isMadeByProduct(dist::ReshardOp op, int64_t dim) {
 // Whether a product adds up what comes, so that each device would add in
 // another order, and all of them are to have the same sum. Of two numbers the
 // order is nothing.
-static bool replicatesSum(dist::ReshardOp op, const PartedReshard &how,
+static bool replicatesSum(dist::ReshardOp op, const DecomposedReshard &how,
                           const PlacementReader &reader) {
   return how.devices > 2 &&
          llvm::any_of(op.getResult().getUsers(), [&](Operation *user) {
@@ -87,12 +87,11 @@ static bool replicatesSum(dist::ReshardOp op, const PartedReshard &how,
          });
 }
 
-std::optional<PartedReshard>
-sharding::partedReshard(dist::ReshardOp op, const PlacementReader &reader,
-                        std::string &why) {
+std::optional<DecomposedReshard> sharding::matchDecomposedReshard(
+    dist::ReshardOp op, const PlacementReader &reader, std::string &why) {
   const Placement &from = reader.of(op.getInput()),
                   &to = reader.of(op.getResult());
-  PartedReshard made;
+  DecomposedReshard made;
   made.gathers = from.partial == to.partial;
   SmallVector<unsigned, 2> settled;
   for (unsigned axis : from.partial)
