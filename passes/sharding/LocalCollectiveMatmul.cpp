@@ -1,9 +1,9 @@
-// In parts a gather is n - 1 sends, each straight to who needs it, and the
-// products go through the parts as they come, the device's own first. A scatter
-// is the products of the parts, the device's own last; each goes straight to
-// whom it belongs to, who adds up what came. So a send waits for no other one,
-// and sums are taken as reduce_scatter takes them: of parts that were rounded
-// once, in f32.
+// A decomposed all-gather is n - 1 sends, each directly to its receiver;
+// matmuls read the chunks as they arrive, the device's own first. A decomposed
+// reduce-scatter is matmuls of the chunks, the device's own last; each result
+// is sent directly to its owner, which adds all of them. So no send waits for
+// another, and chunks are rounded once and added in f32, as reduce_scatter
+// does.
 #include "passes/sharding/LocalCollectiveMatmul.h"
 #include "dialects/dist/CollectiveMatmulAttr.h"
 #include "passes/sharding/Resharder.h"
@@ -27,7 +27,7 @@ static RankedTensorType withSize(RankedTensorType type, int64_t dim,
   return type.clone(shape);
 }
 
-// How often a dimension is there, by those before it.
+// The product of the dimensions before this one.
 static int64_t timesOf(RankedTensorType type, int64_t dim) {
   int64_t times = 1;
   for (int64_t size : type.getShape().take_front(dim))
@@ -35,10 +35,9 @@ static int64_t timesOf(RankedTensorType type, int64_t dim) {
   return times;
 }
 
-//===--- into and out of positions
-//-------------------------------------------===//
+//===--- chunk order and positions ----------------------------------------===//
 
-// To the device so many positions on along the axis.
+// Sends to the device that many positions after this one along the axis.
 Value LocalCollectiveMatmul::pass(Emitter &e, Value part, unsigned axis,
                                   int64_t positions) {
   int64_t n = devices(axis);
@@ -51,22 +50,21 @@ Value LocalCollectiveMatmul::pass(Emitter &e, Value part, unsigned axis,
       Resharder(e, mesh, at).refs(axis), b.getDenseI64ArrayAttr(targets));
 }
 
-// To whom part k belongs; as well the number of the part that belongs to k: of
-// device r both are (r - k) mod n.
+// The owner of chunk k; also the number of the chunk that belongs to device k:
+// both are (r - k) mod n on device r.
 Value LocalCollectiveMatmul::owners(Emitter &e, unsigned axis) {
   int64_t n = devices(axis);
   Value own = Resharder(e, mesh, at).offsetOf(Factor{n, {axis}});
   auto type = RankedTensorType::get({n}, e.builder().getI32Type());
   Value positions = e.broadcastScalar(own, {n}), parts = e.iota(type, 0);
-  // Without a mask: what is computed of offsets alone is shared by all layers.
+  // Without a mask, so that it depends only on offsets: all layers share it.
   Value isBefore =
       e.min(e.max(e.sub(parts, positions), e.zeros(type)), e.splat(1, type));
   return e.add(e.sub(positions, parts),
                e.mul(isBefore, e.splat(static_cast<double>(n), type)));
 }
 
-// Rows that bring parts [n, outer] into their positions [outer, n], or the
-// other way around.
+// The rows that reorder chunks [n, outer] to positions [outer, n], or back.
 Value LocalCollectiveMatmul::rowsOf(Emitter &e, unsigned axis, int64_t outer,
                                     bool together) {
   int64_t n = devices(axis);
@@ -91,7 +89,7 @@ Value LocalCollectiveMatmul::together(Emitter &e, const Parts &from,
   auto n = static_cast<int64_t>(from.parts.size());
   int64_t outer = timesOf(part, from.dim);
   int64_t inner = part.getNumElements() / outer;
-  // Products write where the pack has them, if there are no gaps.
+  // Matmuls write into the pack if it has no gaps.
   auto all =
       RankedTensorType::get({n * part.getNumElements()}, part.getElementType());
   SmallVector<Type> types(n, part);
@@ -115,14 +113,14 @@ LocalCollectiveMatmul::partsOf(Value value) const {
   return found == inParts.end() ? nullptr : &found->second;
 }
 
-// The device's share of a value, put together if need be.
+// The device's shard of a value; joins its chunks if necessary.
 Value LocalCollectiveMatmul::whole(Emitter &e, Value value) {
   if (const Parts *parts = partsOf(value); parts && !map.contains(value))
     map.map(value, together(e, *parts, shares.typeOf(value)));
   return map.lookup(value);
 }
 
-// The parts of a value along a dimension of which the device has all.
+// The chunks of a value along a dimension that the device has whole.
 const LocalCollectiveMatmul::Parts &LocalCollectiveMatmul::apart(Emitter &e,
                                                                  Value value,
                                                                  unsigned axis,
@@ -148,7 +146,7 @@ const LocalCollectiveMatmul::Parts &LocalCollectiveMatmul::apart(Emitter &e,
   return made;
 }
 
-// What part k of a product reads of one of its operands.
+// The operand of a matmul of chunk k.
 Value LocalCollectiveMatmul::operand(Emitter &e, Value value, StringRef term,
                                      char loopDim, unsigned axis,
                                      int64_t part) {
@@ -182,10 +180,11 @@ void LocalCollectiveMatmul::emitGather(dist::ReshardOp op,
   inParts[op.getResult()] = std::move(made);
 }
 
-// A product of something in parts: in parts, too, or the sum of all of them.
+// A matmul on a chunked tensor gives a chunked tensor, or the sum of all
+// chunks.
 bool LocalCollectiveMatmul::emitProduct(graph::EinsumOp op,
                                         OpBuilder &builder) {
-  // What is scattered behind it is computed there.
+  // The decomposed reduce-scatter after it computes it.
   if (op->hasOneUse())
     if (auto reshard = dyn_cast<dist::ReshardOp>(*op->user_begin());
         reshard && reshard->hasAttr(dist::kCollectiveMatmulAttr)) {
@@ -194,7 +193,8 @@ bool LocalCollectiveMatmul::emitProduct(graph::EinsumOp op,
       if (how && !how->gathers)
         return true;
     }
-  // Of what is computed of gathered tensors nothing more comes: all at once.
+  // Only gathered tensors arrive in chunks: a matmul on tensors computed from
+  // them has nothing to overlap with.
   auto gathered = [&](Value value) {
     return value.getDefiningOp<dist::ReshardOp>() ? partsOf(value) : nullptr;
   };
@@ -226,8 +226,8 @@ bool LocalCollectiveMatmul::emitProduct(graph::EinsumOp op,
   return true;
 }
 
-// What is computed element by element of tensors in parts, and of what is the
-// same in all parts, stays in parts: a product takes it along.
+// Elementwise ops of chunked tensors, and of operands that are the same for all
+// chunks, are chunked.
 bool LocalCollectiveMatmul::emitElementwise(Operation *op, OpBuilder &builder) {
   if (!isa<graph::Elementwise>(op))
     return false;
@@ -238,7 +238,7 @@ bool LocalCollectiveMatmul::emitElementwise(Operation *op, OpBuilder &builder) {
   if (!lead)
     return false;
   Parts made{lead->axis, lead->dim, {}};
-  SmallVector<Value> like(lead->parts); // emitting may move what is known
+  SmallVector<Value> like(lead->parts); // emitting may invalidate `lead`
   if (!staysChunked(op, made.dim, [&](Value value) {
         const Parts *parts = partsOf(value);
         return parts && parts->axis == made.axis && parts->dim == made.dim;

@@ -41,7 +41,7 @@ bool OpSearch::cuts(const Plan &plan) const {
   return llvm::any_of(plan.wanted, isCut) || llvm::any_of(plan.made, isCut);
 }
 
-// Shares are priced as if all were as large.
+// The estimate prices all shards as if they had one size.
 bool OpSearch::isEven(const Plan &plan) const {
   auto isEven = [&](const Placement *placement) {
     return llvm::all_of(placement->dims, [&](const DimPlacement &dim) {
@@ -54,8 +54,8 @@ bool OpSearch::isEven(const Plan &plan) const {
   return llvm::all_of(plan.wanted, isEven) && llvm::all_of(plan.made, isEven);
 }
 
-// Rows that are a device's own are where they are. Sums of numbers say nothing
-// of tensors, and there are more of them the more layers there are.
+// Rows in device-local order cannot be moved. Sums of scalars do not affect
+// tensors, and their number grows with the number of layers.
 bool OpSearch::isFixed(Operation *op, const Plan &plan) const {
   auto isOwn = [&](const Placement *placement) {
     return llvm::is_contained(placement->own, axis);
@@ -130,8 +130,8 @@ bool OpSearch::keepsWeights(Operation *op, const Plan &now,
          llvm::all_of(llvm::zip(op->getResults(), now.made, then.made), keeps);
 }
 
-// Work that is divided among devices stays divided: how long it takes beside a
-// message is not known well enough.
+// Sharded ops stay sharded: how long their work takes relative to a message is
+// not known well enough.
 int OpSearch::addStep(unsigned number) {
   if (nodeOfStep[number] >= 0)
     return nodeOfStep[number];
@@ -207,10 +207,10 @@ OpSearch::PlacementChoice OpSearch::withoutPartial(PlacementChoice place) {
 
 //===--- the problem ------------------------------------------------------===//
 
-// In about billionths of what the incumbent costs; nothing better has a part
-// that costs more than that. Of two choices that cost the same the one that is
-// more like the incumbent costs a little less. Powers of two, so that a problem
-// with a little more in it is rounded the same way.
+// The unit is about a billionth of the incumbent's cost; a node or edge that
+// costs more than the incumbent is not allowed. Of two choices with equal costs
+// the one closer to the incumbent costs a little less. The unit is a power of
+// two, so that a slightly larger problem is rounded the same way.
 void OpSearch::state() {
   double total = 0;
   for (const Node &node : nodes) {

@@ -1,5 +1,5 @@
-// What of a module OpSearch's nodes and edges are: blocks in the order in which
-// Shardings goes through them, and the moves between who makes and who wants.
+// Builds OpSearch's nodes and edges from a module: blocks in the order in which
+// Shardings plans them, and reshards between producers and consumers.
 #include "passes/sharding/OpSearch.h"
 #include <cmath>
 
@@ -13,7 +13,7 @@ static bool isBlockCall(Operation *op, const Factors &factors) {
 
 //===--- programs ---------------------------------------------------------===//
 
-// How often a block runs in all programs together.
+// Counts how often a block runs in all programs together.
 void OpSearch::count(Block &block, double runs) {
   times[&block] += runs;
   for (unsigned number : classes.stepsOf(block)) {
@@ -27,8 +27,8 @@ void OpSearch::count(Block &block, double runs) {
   }
 }
 
-// Weights and what the optimizer keeps of them may be elsewhere. What the host
-// gives is where colors say, tokens and targets alike.
+// Weights and their optimizer state may be sharded differently. Inputs from the
+// host follow their sharding groups, tokens and targets alike.
 void OpSearch::addState(func::FuncOp program) {
   for (BlockArgument argument : classes.argumentsOf(program)) {
     ValueClass number = classes.of(argument);
@@ -114,8 +114,8 @@ void OpSearch::addCall(unsigned number, Demands &demands) {
     choices[value] = place;
 }
 
-// An accumulator that starts at zero is where what is first added to it wants
-// it.
+// An accumulator that starts at zero has the placement that the first op on it
+// requires.
 void OpSearch::addLoop(unsigned number, Demands &demands) {
   auto loop = cast<graph::LoopOp>(classes.step(number).op);
   Block &body = loop.getBody().front();
@@ -203,7 +203,7 @@ void OpSearch::addSettling(unsigned number) {
                                runs * step.countOf(i)});
 }
 
-// Nobody makes parts of a sum; integers come cut or are not.
+// No reshard makes partial values, or shards integers.
 bool OpSearch::canMove(const Demand &demand, const Placement &from,
                        const Placement &to) const {
   if (llvm::is_contained(to.partial, axis) &&
@@ -253,8 +253,9 @@ void OpSearch::addTo(int node, int other, size_t count, size_t others,
       matrix[forward ? i * others + j : j * count + i] += of(i, j);
 }
 
-/// A value that several want: where it may be, where they want it (and, behind
-/// that, where it may stay), and the seconds of one move.
+/// The reshards of a value with several uses: the placements that it may have,
+/// those that its uses require (and, after those, the ones in which it may
+/// stay), and the seconds of one reshard.
 struct OpSearch::SharedMoves {
   llvm::SetVector<const Placement *> origins, all;
   size_t wanted = 0;
@@ -282,16 +283,16 @@ OpSearch::SharedMoves OpSearch::sharedMoves(const PlacementChoice &from,
   return moves;
 }
 
-// What several want at one place moves there once: a node of its own chooses
-// that place, beside where the value is. Who wants it elsewhere moves it by
-// itself.
+// Uses that require one placement share a reshard: a further node chooses that
+// placement, next to the node of the value. Uses that require another placement
+// have their own reshard.
 void OpSearch::addShared(const PlacementChoice &from,
                          ArrayRef<Demand> demands) {
   const SharedMoves moves = sharedMoves(from, demands);
   double most = 0;
   for (const Demand &demand : demands)
     most = std::max(most, demand.times);
-  // Options are pairs of an origin and a shared place.
+  // Options are pairs of an origin and a shared placement.
   std::vector<Option> options;
   std::vector<size_t> originOf;
   int incumbent = 0;
