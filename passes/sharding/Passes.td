@@ -52,7 +52,7 @@ def AssignShardings : Pass<"assign-shardings", "::mlir::ModuleOp"> {
 }
 
 def CollectiveMatmul : Pass<"collective-matmul", "::mlir::ModuleOp"> {
-  let summary = "decides which all-gathers and reduce-scatters are decomposed to overlap with matmuls";
+  let summary = "decides which all-gathers and reduce-scatters to overlap with their matmuls";
   let description = [{
     Marks with `dist.collective_matmul` the reshards that `partition-to-local` decomposes into
     chunks (Wang et al. 2023, collective matmul): an all-gather over `tensor` that only matmuls
@@ -82,7 +82,7 @@ def CollectiveMatmul : Pass<"collective-matmul", "::mlir::ModuleOp"> {
 }
 
 def VerifyShardings : Pass<"verify-shardings", "::mlir::ModuleOp"> {
-  let summary = "verifies that the shardings of operands and results follow the sharding rules of ops";
+  let summary = "verifies that operands and results are sharded as the ops' sharding rules require";
   let description = [{
     For every op: dimensions of one loop dimension are sharded alike, dimensions that are not
     shardable are not sharded, operands are partial only where the op is linear in them, and results
@@ -92,7 +92,7 @@ def VerifyShardings : Pass<"verify-shardings", "::mlir::ModuleOp"> {
 }
 
 def PartitionToLocal : Pass<"partition-to-local", "::mlir::ModuleOp"> {
-  let summary = "makes the program of one device: local shards, and collectives instead of reshards";
+  let summary = "makes one device's program: local shards, and collectives instead of reshards";
   let description = [{
     Ops that need more than their shard of the vocabulary or of attention's tokens become several
     ops and collectives. Reshards that `collective-matmul` marked become `dist.permute`s and matmuls

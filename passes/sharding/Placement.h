@@ -52,8 +52,8 @@ struct Placement {
   /// Along these axes, ascending, every device has a partial value.
   llvm::SmallVector<unsigned, 2> partial;
   dist::ReduceKind kind = dist::ReduceKind::sum;
-  /// Along these axes, ascending, each device has its own rows in its own order
-  /// (device-local row order).
+  /// Axes of device-local row order, ascending: each device has other rows, in
+  /// an order of its own.
   llvm::SmallVector<unsigned, 2> own = {};
 
   bool operator==(const Placement &) const = default;

@@ -30,7 +30,7 @@ void loadTimes(const Problem &problem, ReductionGraph &graph) {
   }
 }
 
-/// The usages of one variable, one time after the other.
+/// The usages of one variable, in order of time.
 class UsageSweep {
 public:
   UsageSweep(const std::vector<UsagePart> &parts, std::size_t values)
@@ -41,7 +41,7 @@ public:
     }
     std::ranges::sort(bounds);
   }
-  /// Goes on to the next stretch without a change; false behind the last.
+  /// Advances to the next interval without a change; false after the last.
   bool next() {
     if (at == bounds.size())
       return false;
