@@ -405,7 +405,7 @@ func.func @f(%x: tensor<8x6xf32> {dist.sharding = #dist.sharding<@mesh, [{4:"ten
 // -----
 
 dist.mesh @mesh [#dist.axis<"tensor" = 2 memory>]
-// expected-error @+1 {{'dist.collective_matmul' is a mark of a dist.reshard}}
+// expected-error @+1 {{'dist.collective_matmul' is only allowed on a dist.reshard}}
 func.func @f() attributes {dist.collective_matmul} {
   return
 }
