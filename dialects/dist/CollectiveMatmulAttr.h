@@ -1,11 +1,12 @@
-// What reshards may say of how they are done.
+// The attribute of reshards that are decomposed.
 #pragma once
 #include "llvm/ADT/StringRef.h"
 
 namespace tessera::dist {
 
-/// A reshard that gathers what products read, or scatters what one makes: it is
-/// done in parts, each of which travels beside a part of the products.
+/// On a reshard: an all-gather that matmuls read, or a reduce-scatter of a
+/// matmul's result. It is decomposed into chunks, each of which is sent while
+/// another chunk is multiplied (collective matmul).
 inline constexpr llvm::StringLiteral kCollectiveMatmulAttr =
     "dist.collective_matmul";
 

@@ -37,7 +37,7 @@ static void printAxis(AsmPrinter &printer, AxisRefAttr axis) {
     printer << ":(" << axis.getPre() << ")" << axis.getSize();
 }
 
-// Null where there is no name.
+// Null without a name.
 static FailureOr<AxisRefAttr> parseOptionalAxis(AsmParser &parser) {
   std::string name;
   int64_t pre = 1, size = 0;
@@ -297,7 +297,8 @@ static LogicalResult verifyAttached(Operation *op, Attribute attribute,
                         [&] { return op->emitOpError(); });
 }
 
-// Of one loop over microbatches: a table, and as much work of stages each way.
+// For one loop over microbatches: a schedule, and the FLOPs of each stage
+// forward and backward.
 static bool isPipeline(Attribute attribute, unsigned size) {
   auto parts = dyn_cast<DictionaryAttr>(attribute);
   bool isGood =
@@ -322,9 +323,10 @@ static LogicalResult verifyPipeline(Operation *op, Attribute attribute) {
                           [](Attribute each) { return isPipeline(each, 4); });
   return isGood ? success()
                 : op->emitOpError(
-                      "'dist.pipeline' is a schedule and the forward, "
-                      "backward and weights work of its stages, of a module; "
-                      "'before' lists the same of loops before that");
+                      "'dist.pipeline' must be on a module and have "
+                      "'schedule', and the work of its stages as 'forward', "
+                      "'backward' and 'weights'; "
+                      "'before' lists the same for earlier loops");
 }
 
 LogicalResult DistDialect::verifyOperationAttribute(Operation *op,
@@ -334,7 +336,7 @@ LogicalResult DistDialect::verifyOperationAttribute(Operation *op,
     if (!isa<ModuleOp>(op) || !devices || devices.empty() ||
         !llvm::is_sorted(devices.asArrayRef()) || devices[0] < 0)
       return op->emitOpError(
-          "'dist.devices' are ascending numbers of devices, of a module");
+          "'dist.devices' must be on a module: device numbers, ascending");
     return success();
   }
   if (attribute.getName() == kOffsetsAttr) {
@@ -342,7 +344,7 @@ LogicalResult DistDialect::verifyOperationAttribute(Operation *op,
     if (!isa<ModuleOp>(op) || !offsets ||
         !llvm::all_of(offsets, llvm::IsaPred<FactorAttr>))
       return op->emitOpError(
-          "'dist.offsets' is a list of factors, of a module");
+          "'dist.offsets' must be on a module: a list of #dist.factor");
     return success();
   }
   if (attribute.getName() == kScheduleAttr) {
@@ -350,7 +352,8 @@ LogicalResult DistDialect::verifyOperationAttribute(Operation *op,
         isa<ModuleOp>(op) || op->getName().getStringRef() == "graph.loop";
     if (!hasTable || !isa<StringAttr>(attribute.getValue()))
       return op->emitOpError(
-          "'dist.schedule' is a table as text, of a module or a graph.loop");
+          "'dist.schedule' must be on a module or a graph.loop: a pipeline "
+          "schedule as CSV");
     return success();
   }
   if (attribute.getName() == kPipelineAttr)
@@ -360,19 +363,19 @@ LogicalResult DistDialect::verifyOperationAttribute(Operation *op,
     auto stage = dyn_cast<IntegerAttr>(attribute.getValue());
     if (!stage || stage.getInt() < 0)
       return op->emitOpError("'")
-             << attribute.getName().getValue() << "' is the number of a stage";
+             << attribute.getName().getValue() << "' must be a stage number";
     return success();
   }
   if (attribute.getName() == kStartAttr) {
     auto start = dyn_cast<IntegerAttr>(attribute.getValue());
     if (!start || !start.getType().isInteger(64) || start.getInt() < 0)
-      return op->emitOpError("'dist.start' is a number, an i64 from 0 on");
+      return op->emitOpError("'dist.start' must be a non-negative i64");
     return success();
   }
   if (attribute.getName() == kCollectiveMatmulAttr) {
     if (!isa<ReshardOp>(op) || !isa<UnitAttr>(attribute.getValue()))
       return op->emitOpError(
-          "'dist.collective_matmul' is a mark of a dist.reshard");
+          "'dist.collective_matmul' is only allowed on a dist.reshard");
     return success();
   }
   if (attribute.getName() != kShardingsAttr)
@@ -380,7 +383,7 @@ LogicalResult DistDialect::verifyOperationAttribute(Operation *op,
            << attribute.getName().getValue() << "'";
   auto shardings = dyn_cast<ArrayAttr>(attribute.getValue());
   if (!shardings || shardings.size() != op->getNumResults())
-    return op->emitOpError("'dist.shardings' has one entry for each of ")
+    return op->emitOpError("'dist.shardings' must have one entry for each of ")
            << op->getNumResults() << " results";
   for (auto [sharding, type] : llvm::zip(shardings, op->getResultTypes()))
     if (failed(verifyAttached(op, sharding, type)))
@@ -388,8 +391,8 @@ LogicalResult DistDialect::verifyOperationAttribute(Operation *op,
   return success();
 }
 
-// The whole tensor of an argument or result: its own type, or in a local
-// program, whose types are those of shares, the shape that an attribute says.
+// The global type of an argument or result: its own type, or in a local program
+// the shape of the attribute dist.global_shape.
 static LogicalResult verifyPort(Operation *op, NamedAttribute attribute,
                                 Attribute globalShape, Type type,
                                 const Twine &port) {
@@ -400,7 +403,7 @@ static LogicalResult verifyPort(Operation *op, NamedAttribute attribute,
        static_cast<int64_t>(shape.size()) != tensor.getRank() ||
        llvm::any_of(shape.asArrayRef(), [](int64_t size) { return size < 0; })))
     return op->emitOpError(port)
-           << " has a global shape that is none of a " << type;
+           << " has a global shape that does not fit " << type;
   if (attribute.getName() == kGlobalShapeAttr)
     return success();
   if (attribute.getName() != kShardingAttr)

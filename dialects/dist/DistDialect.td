@@ -1,4 +1,4 @@
-// The dist dialect: where things are computed. See README.md in this folder.
+// The dist dialect: meshes, shardings, collectives. See README.md in this folder.
 #ifndef TESSERA_DIST_DIALECT
 #define TESSERA_DIST_DIALECT
 
@@ -9,15 +9,15 @@ include "mlir/IR/AttrTypeBase.td"
 def Dist_Dialect : Dialect {
   let name = "dist";
   let cppNamespace = "::tessera::dist";
-  let summary = "Where it is computed: meshes, shardings, collectives";
+  let summary = "Distributed programs: meshes, shardings, collectives";
   let description = [{
-    A mesh names the axes of the device grid; a sharding says for a tensor, dimension by
-    dimension, along which axes it is cut, and along which axes each device holds only a
-    *part of a sum* (or of a maximum). `dist.sharding` on a function argument or result and
-    `dist.shardings` (one entry a result) on an operation attach them.
+    A mesh names the axes of the device grid. A sharding says for a tensor, dimension by
+    dimension, along which axes it is sharded, and along which axes each device holds only a
+    *partial value* of a sum (or of a maximum). `dist.sharding` on a function argument or result and
+    `dist.shardings` (one entry for each result) on an operation attach them.
 
-    Before partitioning tensors are global and shardings are attributes; afterwards
-    tensors are one device's share and collectives stand between them.
+    Before partitioning tensors are global and shardings are attributes. Afterwards tensors are one
+    device's local shards, with collectives between them.
   }];
   let useDefaultAttributePrinterParser = 1;
   let useDefaultTypePrinterParser = 1;
@@ -32,7 +32,7 @@ class Dist_Enum<string name, string summary, list<I32EnumAttrCase> cases>
   let cppNamespace = "::tessera::dist";
 }
 
-// Slower ones are later. A planner prices an axis by its tier.
+// Slower links come later. Costs of an axis follow from its tier.
 def Dist_LinkTier : Dist_Enum<"LinkTier", "the slowest link that a step along an axis crosses", [
   I32EnumAttrCase<"memory", 0>,   // processes of one machine
   I32EnumAttrCase<"nvlink", 1>,   // one NVLink domain
@@ -40,7 +40,7 @@ def Dist_LinkTier : Dist_Enum<"LinkTier", "the slowest link that a step along an
   I32EnumAttrCase<"spine", 3>]>;  // through the spine
 def Dist_LinkTierAttr : EnumAttr<Dist_Dialect, Dist_LinkTier, "link">;
 
-def Dist_ReduceKind : Dist_Enum<"ReduceKind", "how parts combine into the whole", [
+def Dist_ReduceKind : Dist_Enum<"ReduceKind", "how partial values are reduced", [
   I32EnumAttrCase<"sum", 0>, I32EnumAttrCase<"max", 1>]>;
 def Dist_ReduceKindAttr : EnumAttr<Dist_Dialect, Dist_ReduceKind, "reduce_kind">;
 
@@ -57,7 +57,7 @@ def Dist_AxisAttr : Dist_Attr<"Axis", "axis"> {
 }
 
 def Dist_AxisRefAttr : Dist_Attr<"AxisRef", "axis_ref"> {
-  let summary = "a mesh axis, or a part of one";
+  let summary = "a mesh axis, or a sub-axis of one";
   let description = [{
     A sub-axis is `name:(pre)size`: of the axis split into pre × size × rest, the
     middle factor (major to minor). `size` 0 means the whole axis.
@@ -70,23 +70,24 @@ def Dist_AxisRefAttr : Dist_Attr<"AxisRef", "axis_ref"> {
 }
 
 def Dist_FactorAttr : Dist_Attr<"Factor", "factor"> {
-  let summary = "one factor of a dimension's size, and the axes along which it is cut, major first";
+  let summary = "one factor of a dimension's size, and the axes that shard it, major first";
   let description = [{`size` 0 means the whole dimension.}];
-  let parameters = (ins "int64_t":$size, OptionalArrayRefParameter<"::tessera::dist::AxisRefAttr">:$axes);
+  let parameters = (ins "int64_t":$size,
+                        OptionalArrayRefParameter<"::tessera::dist::AxisRefAttr">:$axes);
   let hasCustomAssemblyFormat = 1;
   let genVerifyDecl = 1;
 }
 
 def Dist_DimShardingAttr : Dist_Attr<"DimSharding", "dim"> {
-  let summary = "how one dimension is cut";
+  let summary = "how one dimension is sharded";
   let description = [{
-    A dimension is cut along axes as it is, or is a product of factors, the slowest-varying first, of which some
-    are cut: the columns of a fused projection of query, key and value are `{3, 128:"tensor"}`, rows that are
-    sequences × tokens `{4:"data", 256:"context"}`. A share has the elements whose index in every factor is in its
-    range, in the same order.
+    A dimension is sharded as a whole, or is a product of factors, the slowest-varying first, of
+    which some are sharded: the columns of a fused projection of query, key and value are
+    `{3, 128:"tensor"}`, rows that are sequences × tokens `{4:"data", 256:"context"}`. A shard has
+    the elements whose index in every factor is in its range, in the same order.
 
-    A factor of size N along an axis of n devices is cut into ranges of ⌈N/n⌉ for the first N mod n devices and ⌊N/n⌋
-    for the others; the next axis cuts such a range again.
+    A factor of size N along an axis of n devices has ranges of ⌈N/n⌉ for the first N mod n devices
+    and ⌊N/n⌋ for the others; the next axis splits such a range again.
   }];
   let parameters = (ins OptionalArrayRefParameter<"::tessera::dist::FactorAttr">:$factors);
   let hasCustomAssemblyFormat = 1;
@@ -95,18 +96,19 @@ def Dist_DimShardingAttr : Dist_Attr<"DimSharding", "dim"> {
     return $_get($_ctxt, ::tessera::dist::FactorAttr::get($_ctxt, 0, axes));
   }]>];
   let extraClassDeclaration = [{
-    /// All axes along which the dimension is cut, factor by factor.
+    /// All axes that shard the dimension, factor by factor.
     ::llvm::SmallVector<::tessera::dist::AxisRefAttr> getAxes() const;
   }];
 }
 
 def Dist_ShardingAttr : Dist_Attr<"Sharding", "sharding"> {
-  let summary = "where the elements of a tensor are";
+  let summary = "how a tensor is distributed over a mesh";
   let description = [{
-    `dims` has one entry a dimension; an axis that stands nowhere replicates. Along the axes
-    of `partial` every device holds a part, and the tensor is their sum or maximum. Along the axes of `own` every device
-    has rows of its own, grouped in an order of its own (`graph.group_rows` of some tokens, or for some groups): there is no
-    common order in which they could be moved, only sums over them.
+    `dims` has one entry for each dimension; along an axis that is not named the tensor is
+    replicated. Along the axes of `partial` every device holds a partial value, and the tensor is
+    their sum or maximum. Along the axes of `own` rows are in device-local order: every device has
+    other rows, grouped in its own order (`graph.group_rows` of some tokens, or for some groups).
+    They cannot be moved, because they lack a common order; only sums over them can.
 
     ```mlir
     #dist.sharding<@mesh, [{"data"}, {}, {"tensor"} ]>
@@ -117,7 +119,8 @@ def Dist_ShardingAttr : Dist_Attr<"Sharding", "sharding"> {
   }];
   let parameters = (ins "::mlir::FlatSymbolRefAttr":$mesh,
                         OptionalArrayRefParameter<"::tessera::dist::DimShardingAttr">:$dims,
-                        DefaultValuedParameter<"::tessera::dist::ReduceKind", "::tessera::dist::ReduceKind::sum">:$kind,
+                        DefaultValuedParameter<"::tessera::dist::ReduceKind",
+                                               "::tessera::dist::ReduceKind::sum">:$kind,
                         OptionalArrayRefParameter<"::tessera::dist::AxisRefAttr">:$partial,
                         OptionalArrayRefParameter<"::tessera::dist::AxisRefAttr">:$own);
   let hasCustomAssemblyFormat = 1;
@@ -130,7 +133,7 @@ class Dist_Type<string name, string mnemonic_> : TypeDef<Dist_Dialect, name> {
 }
 
 def Dist_PendingType : Dist_Type<"Pending", "pending"> {
-  let summary = "a tensor that is on its way: the result of a collective that was started";
+  let summary = "the result of a collective that was started but not waited for";
   let parameters = (ins "::mlir::RankedTensorType":$tensor);
   let assemblyFormat = "`<` $tensor `>`";
 }

@@ -1,4 +1,5 @@
-// The dist dialect: where things are computed. See README.md in this folder.
+// The dist dialect: meshes, shardings and collectives. See README.md in this
+// folder.
 #pragma once
 #include "mlir/Bytecode/BytecodeOpInterface.h"
 #include "mlir/IR/Builders.h"
@@ -25,12 +26,12 @@ namespace tessera::dist {
 inline constexpr llvm::StringLiteral kShardingAttr =
     "dist.sharding"; // argument or result of a function
 inline constexpr llvm::StringLiteral kShardingsAttr =
-    "dist.shardings"; // op: array, one a result
-/// A local program's argument or result: the shape of all shares together, to
-/// which its sharding refers.
+    "dist.shardings"; // op: array, one for each result
+/// A local program's argument or result: the global shape, to which its
+/// sharding refers.
 inline constexpr llvm::StringLiteral kGlobalShapeAttr = "dist.global_shape";
-/// A local program's module: the factors of whose ranges the input
-/// "mesh.offsets" has the starts, an array of #dist.factor.
+/// A local program's module: an array of #dist.factor. The input "mesh.offsets"
+/// has for each the index of this device's first element.
 inline constexpr llvm::StringLiteral kOffsetsAttr = "dist.offsets";
 inline constexpr llvm::StringLiteral kOffsetsInput = "mesh.offsets";
 /// A local program's module: the devices that run it, ascending.
@@ -38,38 +39,37 @@ inline constexpr llvm::StringLiteral kDevicesAttr = "dist.devices";
 
 /// The axis along which devices are the ranks of a pipeline.
 inline constexpr llvm::StringLiteral kPipeAxis = "pipe";
-/// A module on a mesh with that axis: what each rank does in a step, as a table
-/// of passes/stages. A graph.loop over the microbatches that only goes
-/// forward: its own.
+/// A module on a mesh with that axis: the pipeline schedule of a step, as CSV
+/// (passes/stages). Also on a graph.loop over microbatches without a backward
+/// pass.
 inline constexpr llvm::StringLiteral kScheduleAttr = "dist.schedule";
-/// A rank's module, once its programs do what the table says of the rank: a
-/// dictionary of the table, `schedule`, and of the work of each stage in FLOPs
-/// of one microbatch, `forward`, `backward` and, of the latter, `weights`; of
-/// loops before the step's, a list of such dictionaries, `before`.
+/// A rank's module after split-stages: a dictionary of the schedule
+/// (`schedule`) and the FLOPs of each stage for one microbatch: `forward`,
+/// `backward` and, as part of the latter, `weights`; `before` is a list of such
+/// dictionaries for loops before the step's.
 inline constexpr llvm::StringLiteral kPipelineAttr = "dist.pipeline";
 /// A call of a block: the stage that computes it, forward or backward.
 inline constexpr llvm::StringLiteral kForwardStageAttr = "dist.forward_stage";
 inline constexpr llvm::StringLiteral kBackwardStageAttr = "dist.backward_stage";
 
-/// A collective, while passes/overlap works on it: the number of its start
-/// among those of its block, the same on all devices. Those of one number
-/// become one.
+/// A collective, during passes/overlap: its position in the order of starts of
+/// its block, the same on all devices. Collectives with one number are merged.
 inline constexpr llvm::StringLiteral kStartAttr = "dist.start";
 
-/// Where tensors lie in each piece of a dist.pack of them, in elements.
+/// The layout of tensors in each piece of a dist.pack, in elements.
 struct Packing {
-  llvm::SmallVector<int64_t> offsets, sizes; ///< of each tensor's part
+  llvm::SmallVector<int64_t> offsets, sizes; ///< of each tensor in a piece
   int64_t pieceSize = 0;
 };
 /// `types`: tensors of one element type, whose elements divide by `pieces`.
 Packing packingOf(mlir::TypeRange types, int64_t pieces);
 
-/// Devices along these axes together; the axes must be those of the mesh.
+/// The number of devices along these axes, which must be those of the mesh.
 int64_t deviceCount(MeshOp mesh, llvm::ArrayRef<AxisRefAttr> axes);
 
-/// Whether the sharding fits mesh and tensor: axes exist and are used once,
-/// sub-axes divide them, one entry a dimension, and no dimension is cut into
-/// more pieces than it has elements. Says what is wrong through `emitError`.
+/// Verifies that the sharding fits mesh and tensor: axes exist and are used
+/// once, sub-axes divide them, there is one entry for each dimension, and no
+/// dimension has more shards than elements. Errors through `emitError`.
 mlir::LogicalResult
 verifySharding(ShardingAttr sharding, MeshOp mesh, mlir::RankedTensorType type,
                llvm::function_ref<mlir::InFlightDiagnostic()> emitError);

@@ -45,7 +45,8 @@ DimShardingAttr::verify(llvm::function_ref<InFlightDiagnostic()> emitError,
   bool whole = llvm::any_of(
       factors, [](FactorAttr factor) { return factor.getSize() == 0; });
   if (whole && factors.size() != 1)
-    return emitError() << "the whole dimension stands beside other factors";
+    return emitError() << "a factor of the whole dimension must be the only "
+                          "factor";
   return success();
 }
 
@@ -54,7 +55,8 @@ ShardingAttr::verify(llvm::function_ref<InFlightDiagnostic()> emitError,
                      FlatSymbolRefAttr mesh, ArrayRef<DimShardingAttr> dims,
                      ReduceKind, ArrayRef<AxisRefAttr> partial,
                      ArrayRef<AxisRefAttr> own) {
-  // One axis, one use; parts of one axis may stand in several places.
+  // Each axis is used once; disjoint sub-axes of one axis may be used once
+  // each.
   llvm::StringMap<SmallVector<AxisRefAttr>> used;
   auto use = [&](AxisRefAttr axis) -> LogicalResult {
     auto &others = used[axis.getName()];
@@ -77,7 +79,7 @@ ShardingAttr::verify(llvm::function_ref<InFlightDiagnostic()> emitError,
   for (AxisRefAttr axis : partial)
     if (failed(use(axis)))
       return failure();
-  // Those may cut dimensions too, but make no parts of sums.
+  // Axes of device-local row order may shard dimensions, but not be partial.
   for (auto [i, axis] : llvm::enumerate(own))
     if (llvm::is_contained(partial, axis) ||
         llvm::is_contained(own.drop_front(i + 1), axis))
@@ -107,7 +109,7 @@ LogicalResult MeshOp::verify() {
   int64_t devices = 1;
   for (auto axis : getAxes().getAsRange<AxisAttr>()) {
     if (!seen.try_emplace(axis.getName(), true).second)
-      return emitOpError("has two axes \"") << axis.getName() << "\"";
+      return emitOpError("has duplicate axis \"") << axis.getName() << "\"";
     if (llvm::MulOverflow(devices, axis.getSize(), devices))
       return emitOpError("has more devices than fit 63 bits");
   }
@@ -137,8 +139,8 @@ int64_t tessera::dist::deviceCount(MeshOp mesh, ArrayRef<AxisRefAttr> axes) {
   return count;
 }
 
-// Axes exist, factors multiply to the dimension, no factor has fewer elements
-// than pieces.
+// Axes exist, factors multiply to the dimension, no factor has more shards than
+// elements.
 static LogicalResult
 verifyDim(DimShardingAttr dim, MeshOp mesh, int64_t size, size_t number,
           llvm::function_ref<InFlightDiagnostic()> emitError) {
@@ -151,7 +153,7 @@ verifyDim(DimShardingAttr dim, MeshOp mesh, int64_t size, size_t number,
     int64_t pieces = deviceCount(mesh, factor.getAxes());
     if (pieces > 1 && pieces > elements)
       return emitError() << "dimension " << number << " of size " << elements
-                         << " cannot be cut into " << pieces << " pieces";
+                         << " cannot be split into " << pieces << " shards";
     if (llvm::MulOverflow(product, elements, product))
       return emitError() << "dimension " << number
                          << " has factors beyond 63 bits";
@@ -180,7 +182,7 @@ LogicalResult tessera::dist::verifySharding(
 
 //===--- resharding and collectives ---------------------------------------===//
 
-// As the op says that makes the value.
+// From the op that produces the value.
 static bool isPartialAlong(Value value, AxisRefAttr axis) {
   Operation *op = value.getDefiningOp();
   if (auto reshard = dyn_cast_if_present<ReshardOp>(op))
@@ -222,7 +224,7 @@ static LogicalResult verifyDim(Operation *op, int64_t dim,
   return success();
 }
 
-// Mesh and axes exist; the result has the shape that `expected` says for n
+// Mesh and axes exist; the result has the shape that `expected` computes for n
 // devices.
 template <typename Op>
 static LogicalResult verifyCollective(
@@ -270,7 +272,7 @@ LogicalResult AllReduceOp::verifySymbolUses(SymbolTableCollection &symbols) {
       [](int64_t, SmallVectorImpl<int64_t> &) { return success(); });
 }
 
-// One share for each device, not negative; what they add up to.
+// The sum of shard sizes: one for each device, none negative.
 static FailureOr<int64_t> sumOfShares(Operation *op, ArrayRef<int64_t> shares,
                                       int64_t devices) {
   if (static_cast<int64_t>(shares.size()) != devices)
@@ -279,15 +281,15 @@ static FailureOr<int64_t> sumOfShares(Operation *op, ArrayRef<int64_t> shares,
   int64_t sum = 0;
   for (int64_t share : shares)
     if (share < 0 || llvm::AddOverflow(sum, share, sum))
-      return op->emitOpError("has shares that are no sizes");
+      return op->emitOpError("has a negative entry in shares");
   return sum;
 }
 
 static LogicalResult verifyIsShare(Operation *op, ArrayRef<int64_t> shares,
                                    int64_t size) {
   if (!llvm::is_contained(shares, size))
-    return op->emitOpError("has a share of ")
-           << size << ", which is none of its shares";
+    return op->emitOpError("has a shard of size ")
+           << size << ", which is not in shares";
   return success();
 }
 
@@ -380,7 +382,7 @@ LogicalResult ExchangeRowsOp::verifySymbolUses(SymbolTableCollection &symbols) {
       [&](int64_t devices, SmallVectorImpl<int64_t> &shape) -> LogicalResult {
         ArrayRef<int64_t> counts = getCounts().getType().getShape();
         if (counts != ArrayRef<int64_t>{2, devices})
-          return emitOpError("wants counts of type tensor<2x")
+          return emitOpError("expects counts of type tensor<2x")
                  << devices << "xi32>, got " << getCounts().getType();
         shape[0] = resultTensor(getResult().getType()).getDimSize(0);
         return success();
@@ -404,8 +406,8 @@ LogicalResult PermuteOp::verifySymbolUses(SymbolTableCollection &symbols) {
       *this, symbols,
       [&](int64_t devices, SmallVectorImpl<int64_t> &) -> LogicalResult {
         if (devices != static_cast<int64_t>(getTargets().size()))
-          return emitOpError("names targets for ")
-                 << getTargets().size() << " of " << devices << " devices";
+          return emitOpError("has ") << getTargets().size() << " targets for "
+                                     << devices << " devices";
         return success();
       });
 }
@@ -437,18 +439,18 @@ static LogicalResult verifyPacking(Operation *op, TypeRange parts, Type packed,
                                    int64_t pieces) {
   auto whole = cast<RankedTensorType>(packed);
   if (parts.empty())
-    return op->emitOpError("is of no tensor");
+    return op->emitOpError("requires at least one tensor");
   for (Type part : parts) {
     auto type = cast<RankedTensorType>(part);
     if (type.getElementType() != whole.getElementType())
-      return op->emitOpError("puts ") << type << " together with " << whole;
+      return op->emitOpError("cannot pack ") << type << " into " << whole;
     if (type.getNumElements() % pieces)
-      return op->emitOpError("cuts ")
-             << type << " into " << pieces << " pieces, which are not equal";
+      return op->emitOpError("cannot split ")
+             << type << " into " << pieces << " equal pieces";
   }
   int64_t size = packingOf(parts, pieces).pieceSize * pieces;
   if (whole.getRank() != 1 || whole.getNumElements() != size)
-    return op->emitOpError("is of ")
+    return op->emitOpError("expects ")
            << RankedTensorType::get(size, whole.getElementType()) << ", got "
            << whole;
   return success();

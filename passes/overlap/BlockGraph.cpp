@@ -66,7 +66,7 @@ static bool isLight(Operation *op) {
              graph::ConstantOp, dist::PackOp, dist::UnpackOp>(op);
 }
 
-// Nothing but where elements stand.
+// Clusters that only move or convert elements.
 static bool onlyMoves(Operation *op) {
   auto cluster = dyn_cast<graph::ClusterOp>(op);
   return cluster &&
@@ -79,7 +79,7 @@ static bool onlyMoves(Operation *op) {
 
 void BlockGraph::classify() {
   kinds.resize(ops.size());
-  // What came by a collective alone, in whatever form.
+  // Reads only results of collectives.
   SmallVector<bool> onlyCame(ops.size());
   for (unsigned op = 0; op < ops.size(); ++op)
     onlyCame[op] =
@@ -113,7 +113,7 @@ void BlockGraph::classify() {
   }
 }
 
-//===--- what follows from them -------------------------------------------===//
+//===--- derived properties -----------------------------------------------===//
 
 SmallVector<llvm::BitVector> BlockGraph::itemsBefore() const {
   DenseMap<unsigned, unsigned> numbers;
@@ -157,7 +157,7 @@ bool BlockGraph::isPrefetch(unsigned op, ArrayRef<int64_t> positions) const {
              [&](unsigned source) { return isCollective(source); });
 }
 
-// Tensors that a gather brings: its own, or those of a pack.
+// The tensors of a gather: its result, or those of a pack.
 static SmallVector<Value> tensorsOf(Operation *gather) {
   Value result = gather->getResult(0);
   if (result.hasOneUse())
@@ -171,7 +171,7 @@ int64_t BlockGraph::prefetchRoom() const {
   SmallVector<int64_t> change(ops.size() + 1, 0);
   DenseMap<Operation *, unsigned> numbers;
   SmallVector<unsigned> first = firstUses(), last(ops.size());
-  // Where a reader that is a view is read itself.
+  // A view counts as read where its own readers are.
   auto lastOf = [&](unsigned user) {
     return kinds[user] == Kind::compute ? user : std::max(user, last[user]);
   };
@@ -218,7 +218,7 @@ SmallVector<unsigned> BlockGraph::prefetchStarts() const {
   llvm::sort(gathers, [&](unsigned a, unsigned b) {
     return std::pair(uses[a], a) < std::pair(uses[b], b);
   });
-  // Latest starts, from the last one: links are busy with one at a time.
+  // Latest starts, from the last one on: links carry one at a time.
   DenseMap<Attribute, double> busyFrom;
   for (unsigned op : llvm::reverse(gathers)) {
     auto [link, isNew] =
@@ -230,7 +230,7 @@ SmallVector<unsigned> BlockGraph::prefetchStarts() const {
     starts[op] = llvm::upper_bound(time, start) - time.begin();
     starts[op] = std::min(starts[op] ? starts[op] - 1 : 0, uses[op]);
   }
-  // And no earlier than there is room.
+  // And not before there is room.
   int64_t limit = prefetchRoom(), held = 0;
   size_t oldest = 0;
   for (auto [i, op] : llvm::enumerate(gathers)) {

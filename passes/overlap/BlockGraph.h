@@ -1,5 +1,5 @@
-// A block as a scheduler sees it: what computes, what travels, and what of both
-// waits for what.
+// The dependence graph of a block for scheduling: computation, collectives, and
+// the dependences between them.
 #pragma once
 #include "mlir/IR/Block.h"
 #include "mlir/IR/Operation.h"
@@ -9,16 +9,17 @@
 
 namespace tessera::schedule {
 
-/// The start of something that ranks do together, blocking or not.
+/// Whether the op is a collective, or the start of one.
 bool isStart(mlir::Operation *op);
-/// A function or a loop whose own block, not that of a loop inside, has some.
+/// Whether the block of a function or loop has collectives, without those of
+/// loops inside.
 bool hasStarts(mlir::Operation *op);
 
 class BlockGraph {
 public:
-  /// `light` ops take no time where they stand: views, constants, packs. A
-  /// `feeder` is a small cluster that only brings into form what travels, or
-  /// what came. Both stand right before who needs them.
+  /// `light` ops take no time: views, constants, packs. A `feeder` is a small
+  /// cluster that only converts or copies the operand or result of a
+  /// collective. Both are placed right before their users.
   enum class Kind { compute, light, feeder, collective };
 
   explicit BlockGraph(mlir::Block &block);
@@ -26,31 +27,30 @@ public:
   mlir::Block &block;
   llvm::SmallVector<mlir::Operation *> ops; ///< without the terminator
   llvm::SmallVector<Kind> kinds;
-  /// By SSA, regions included, each once.
+  /// The ops that an op depends on by SSA, regions included, each once.
   llvm::SmallVector<llvm::SmallVector<unsigned, 4>> preds, succs;
-  /// What an op waits for behind light ops and feeders: ops that compute, and
-  /// collectives.
+  /// The ops that an op waits for through light ops and feeders: computation
+  /// and collectives.
   llvm::SmallVector<llvm::SmallVector<unsigned, 4>> sources;
-  /// The collectives and the loops that hold some, in program order.
+  /// The collectives, and the loops that contain some, in program order.
   llvm::SmallVector<unsigned> items;
 
   bool isCollective(unsigned op) const { return kinds[op] == Kind::collective; }
-  /// Numbers in `items` of those that the op waits for, directly or not.
+  /// The items that the op waits for, directly or not, as indices of `items`.
   llvm::SmallVector<llvm::BitVector> itemsBefore() const;
-  /// The last op that computes of those that the op follows from, -1 if it
-  /// follows from none, and collectives between do not count.
+  /// The last computing op that the op depends on, not through collectives; -1
+  /// if there is none.
   llvm::SmallVector<int64_t> positions() const;
-  /// The first op that computes from a result of the op; the number of ops if
-  /// none does.
+  /// The first computing op that reads a result of the op; the number of ops if
+  /// there is none.
   llvm::SmallVector<unsigned> firstUses() const;
-  /// A gather of what was there before the block: of parameters.
+  /// Whether the op gathers a value from before the block: a parameter.
   bool isPrefetch(unsigned op, llvm::ArrayRef<int64_t> positions) const;
-  /// Bytes that prefetched tensors may take before they are used: as many as
-  /// the fullest moment of the block has of those that are in use.
+  /// Bytes that prefetched tensors may take before they are used: the largest
+  /// size of gathered tensors that are in use at one time.
   int64_t prefetchRoom() const;
-  /// For each op: before which op a prefetch starts. So early that by the
-  /// estimate it is done when it is needed, with as much time again, as far as
-  /// there is room.
+  /// For each op: before which op a prefetch starts. Early enough to finish in
+  /// time by estimate, with a margin as long as the gather, within the room.
   llvm::SmallVector<unsigned> prefetchStarts() const;
 
 private:
@@ -58,28 +58,28 @@ private:
   void classify();
 };
 
-/// Puts the block's ops into an order in which each follows what it waits for
-/// and the items of `sequence` follow one another; otherwise that of `wanted`,
-/// which may name only some of them. False if there is no such order; the block
-/// is then as it was.
+/// Reorders the block: each op follows the ops that it waits for, the items of
+/// `sequence` follow one another, and otherwise the order is that of `wanted`,
+/// which may name only some ops. False, and the block unchanged, if that is
+/// impossible.
 bool reorder(const BlockGraph &graph, llvm::ArrayRef<unsigned> sequence,
              llvm::ArrayRef<unsigned> wanted);
 
-/// Puts ops into order one by one, each behind what it waits for.
+/// Appends ops to an order one by one, each after the ops that it waits for.
 class Emitter {
 public:
   Emitter(const BlockGraph &graph, llvm::ArrayRef<unsigned> sequence);
   virtual ~Emitter() = default;
 
-  /// Appends the op, and before it whatever has to stand there. False if it
-  /// waits for itself.
+  /// Appends the op, after the ops that must precede it. False if it waits for
+  /// itself.
   bool emit(unsigned op);
   bool isEmitted(unsigned op) const { return state[op] == State::done; }
 
 protected:
-  /// The op was appended.
+  /// Whether the op was appended.
   virtual void appended(unsigned op) = 0;
-  /// The op needs the collective's result next.
+  /// Whether the op needs the collective's result next.
   virtual void needs(unsigned collective) { (void)collective; }
 
   const BlockGraph &graph;

@@ -35,8 +35,8 @@ static Value createPacked(OpBuilder &builder, Location loc, Operation *like,
   return op->getResult(0);
 }
 
-// One collective of a pack in place of several: built at the end of the block,
-// whose order is made afterwards.
+// Replaces several collectives by one of a pack. It is built at the end of the
+// block, which is reordered afterwards.
 static Operation *merge(ArrayRef<Operation *> group) {
   Operation *first = group.front();
   OpBuilder builder(first->getBlock()->getTerminator());
@@ -71,7 +71,7 @@ static LogicalResult bucketBlock(Block &block) {
       groups[start.getInt()].push_back(&op);
     else if (isStart(&op))
       return op.emitError("has no ")
-             << dist::kStartAttr << ", which order-collectives gives it";
+             << dist::kStartAttr << "; run order-collectives before";
     else
       wanted.push_back(&op);
   }
@@ -80,7 +80,7 @@ static LogicalResult bucketBlock(Block &block) {
       continue;
     if (!llvm::all_of(group, isStart))
       return group.front()->emitError(
-          "starts together with a loop, which holds collectives of its own");
+          "has the same dist.start as a loop that contains collectives");
     merge(group);
     for (Operation *op : group)
       op->erase();

@@ -37,7 +37,7 @@ int64_t tessera::schedule::bytesOf(Value tensor) {
 int64_t tessera::schedule::bytesOf(Operation *collective) {
   int64_t input = bytesOf(collective->getOperand(0)),
           result = bytesOf(Value(collective->getResult(0)));
-  // The other side is as large as if all rows met at one device.
+  // The other buffer has room for the rows of all devices.
   return isa<dist::ExchangeRowsOp>(collective) ? std::min(input, result)
                                                : std::max(input, result);
 }
@@ -64,9 +64,9 @@ double Links::seconds(Operation *collective, int64_t bytes) const {
 }
 
 int64_t Links::bucketBytes(int64_t total) const {
-  // What the links carry in the time that a ring's messages need anyway: a
-  // collective of so many bytes is half latency, one of four times as many a
-  // fifth. More than a few dozen MB would only start late.
+  // The bytes that links carry in the latency of a ring: a collective of that
+  // size is half latency, one of four times the size a fifth. A bucket of more
+  // than a few dozen MB would only start late.
   const hardware::Link &link = hardware::defaultLink(tier);
   double carried = static_cast<double>(members) * link.latency * link.bytes;
   int64_t least = std::min<int64_t>(static_cast<int64_t>(carried), 6 << 20);

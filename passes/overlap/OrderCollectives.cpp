@@ -16,8 +16,8 @@ namespace tessera {
 #include "passes/overlap/Passes.h.inc"
 } // namespace tessera
 
-// Of loops and functions that hold collectives, in program order: the same list
-// for all programs that do the same together.
+// The blocks of loops and functions that contain collectives, in program order:
+// equal for all programs with the same collectives.
 static SmallVector<Block *> blocksOf(ModuleOp module) {
   SmallVector<Block *> blocks;
   module.walk<WalkOrder::PreOrder>([&](Operation *op) {
@@ -36,7 +36,7 @@ static bool isDecided(ModuleOp module) {
       .wasInterrupted();
 }
 
-// Where the module's devices stand along the axis of pipelines.
+// The index of the module's devices along the axis pipe.
 static int64_t stageOf(ModuleOp module) {
   auto devices = module->getAttrOfType<DenseI64ArrayAttr>(dist::kDevicesAttr);
   auto meshes = module.getOps<dist::MeshOp>();
@@ -47,7 +47,7 @@ static int64_t stageOf(ModuleOp module) {
   return pipe ? mesh.coordinatesOf(devices[0])[*pipe] : 0;
 }
 
-// Of devices that do the same together.
+// Orders the collectives of devices of one pipeline rank.
 static LogicalResult orderAlike(ArrayRef<ModuleOp> shares) {
   SmallVector<SmallVector<Block *>> blocks;
   for (ModuleOp module : shares)
@@ -57,7 +57,8 @@ static LogicalResult orderAlike(ArrayRef<ModuleOp> shares) {
       return ModuleOp(shares.front())
           .emitError(
               "has collectives in other functions or loops than the program of "
-              "other devices; all of them must do the same in one order");
+              "other devices; all programs must have the same collectives in "
+              "one order");
   for (size_t i = 0; i < blocks.front().size(); ++i) {
     SmallVector<Block *> same;
     for (ArrayRef<Block *> other : blocks)
@@ -82,7 +83,7 @@ namespace {
 class OrderCollectivesPass
     : public tessera::impl::OrderCollectivesBase<OrderCollectivesPass> {
   void runOnOperation() override {
-    // Where there are several programs, the driver asked for all of them.
+    // With several programs the driver has called orderCollectives on all.
     if (!isDecided(getOperation()) && failed(orderCollectives(getOperation())))
       signalPassFailure();
   }

@@ -1,6 +1,6 @@
 // A list scheduler: one engine computes, one for each set of axes moves data.
-// What computes keeps its order but for two reasons to leave it: something
-// would wait, or something that is soon needed could already travel.
+// Computing ops keep their order except to avoid a wait, or to start a
+// collective earlier that is needed soon.
 #include "dialects/dist/DistOps.h"
 #include "dialects/graph/GraphOps.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -18,8 +18,8 @@ namespace tessera {
 #include "passes/overlap/Passes.h.inc"
 } // namespace tessera
 
-// Ops that compute among which the next one is chosen. More of them would hide
-// little more and keep more tensors alive.
+// The window of computing ops from which the next one is chosen. A larger one
+// would overlap little more and keep more tensors alive.
 static constexpr size_t kWindow = 12;
 
 namespace {
@@ -89,8 +89,8 @@ private:
     order.push_back({collective, true});
   }
 
-  // What is under way keeps what it reads and what it writes. Links do one
-  // thing after another, so of the one before the last nothing is left to hide.
+  // A pending collective keeps its operand and result alive. Links carry one
+  // after another, so two pending ones over the same axes are enough.
   // all_reduce is in place and keeps nothing.
   void makeRoom(unsigned op) {
     if (isa<dist::AllReduceOp>(graph.ops[op]))
@@ -101,9 +101,9 @@ private:
     before.push_back(op);
   }
 
-  // Whether a part of what goes in parts would have to wait for another one to
-  // arrive: what computes meanwhile goes first. Other devices of a pipeline
-  // want theirs as soon as can be.
+  // Whether a chunk of a collective matmul would have to wait for another one
+  // to arrive: computation goes first then. Not over `pipe`: other stages need
+  // their tensors as soon as possible.
   bool wantsRoom(unsigned op) const {
     auto permute = dyn_cast<dist::PermuteOp>(graph.ops[op]);
     if (!permute ||
@@ -122,7 +122,7 @@ private:
            (isEmitted(collective) && finish[collective] <= clock);
   }
 
-  // Whether the collective could start now, but for those before it.
+  // Whether the collective could start now if all before it had started.
   bool isReady(unsigned op) const {
     return llvm::all_of(graph.sources[op], [&](unsigned source) {
       return graph.isCollective(source) ? isThere(source) : isEmitted(source);
@@ -131,8 +131,8 @@ private:
 
   bool isPrefetch(unsigned op) const { return graph.isPrefetch(op, positions); }
 
-  // The next of the sequence, as long as they are ready. A prefetch waits for
-  // its time unless something else that is ready stands behind it.
+  // Starts the next collectives of the sequence as long as they are ready. A
+  // prefetch waits for its time, unless a ready collective follows it.
   bool startWhatIsReady() {
     unsigned now = first < work.size() ? work[first] : graph.ops.size();
     while (next < sequence.size()) {
@@ -150,8 +150,8 @@ private:
     return true;
   }
 
-  // What has to compute before the next exchange that is needed soon can start,
-  // if little has to.
+  // The ops that must run before the next collective that is needed soon can
+  // start, if they are few.
   SmallVector<unsigned> urgent(size_t end) const {
     size_t item = next;
     while (item < sequence.size() && graph.isCollective(sequence[item]) &&
@@ -213,7 +213,7 @@ private:
     return {runs ? *runs : waits.value_or(window.front()), runs.has_value()};
   }
 
-  SmallVector<unsigned> work; ///< what computes, in the order of the block
+  SmallVector<unsigned> work; ///< computing ops, in program order
   SmallVector<int64_t> positions;
   SmallVector<unsigned> uses, prefetch;
   SmallVector<double> finish;
@@ -228,7 +228,7 @@ private:
 
 } // namespace
 
-// A collective behind which nothing runs until its wait stays blocking.
+// A collective stays blocking if nothing runs between it and its wait.
 static bool hidesNothing(const BlockGraph &graph,
                          ArrayRef<ListScheduler::Entry> order, size_t start) {
   for (ListScheduler::Entry entry : order.drop_front(start + 1)) {

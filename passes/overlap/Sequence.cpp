@@ -14,11 +14,11 @@ tessera::schedule::sequenceOf(const BlockGraph &graph) {
     auto start = graph.ops[op]->getAttrOfType<IntegerAttr>(dist::kStartAttr);
     if (!start)
       return graph.ops[op]->emitError("has no ")
-             << dist::kStartAttr << ", which order-collectives gives it";
+             << dist::kStartAttr << "; run order-collectives before";
     if (!byStart.try_emplace(start.getInt(), op).second)
-      return graph.ops[op]->emitError("starts as number ")
-             << start.getInt() << " of its block, as another does; "
-             << "bucket-collectives makes one of them";
+      return graph.ops[op]->emitError("has the same ")
+             << dist::kStartAttr << ", " << start.getInt()
+             << ", as another op of its block; run bucket-collectives before";
   }
   SmallVector<unsigned> sequence;
   for (auto [start, op] : byStart)

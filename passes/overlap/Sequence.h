@@ -1,19 +1,19 @@
-// The order of starts that dist.start says.
+// The order of starts, from dist.start.
 #pragma once
 #include "mlir/Support/LogicalResult.h"
 #include "passes/overlap/BlockGraph.h"
 
 namespace tessera::schedule {
 
-/// The items of the block by dist.start. Fails where one has none, or two have
-/// the same.
+/// The items of the block ordered by dist.start. An error if one has none or
+/// two have the same.
 mlir::FailureOr<llvm::SmallVector<unsigned>>
 sequenceOf(const BlockGraph &graph);
 
-/// The ops that compute, in the order in which they stand.
+/// The ops that compute, in program order.
 llvm::SmallVector<unsigned> computing(const BlockGraph &graph);
 
-/// An error: no order of the block has its collectives in this one.
+/// Emits the error that the block cannot be reordered to this sequence.
 mlir::LogicalResult contradiction(const BlockGraph &graph,
                                   llvm::ArrayRef<unsigned> sequence);
 

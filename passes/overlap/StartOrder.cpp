@@ -1,6 +1,6 @@
 // One decision for all groups of devices. Ranks must start collectives in one
-// order, but groups whose shares differ in shape fuse and are priced otherwise.
-// So what each program requires is joined, and only the first one is priced.
+// order, but groups with other local shapes have other clusters and costs. So
+// the dependences of all programs count, and the costs of the first.
 #include "passes/overlap/StartOrder.h"
 #include "dialects/dist/DistOps.h"
 #include "dialects/graph/GraphOps.h"
@@ -13,15 +13,15 @@ using namespace mlir;
 using namespace tessera;
 using namespace tessera::schedule;
 
-//===--- what all programs say --------------------------------------------===//
+//===--- constraints of all programs --------------------------------------===//
 
 namespace {
-/// A collective, or a loop that holds some, in all programs.
+/// A collective, or a loop that contains some, in all programs.
 struct Item {
   llvm::BitVector after;   ///< items that it waits for in any of them
   int64_t bytes = 0;       ///< the most of any of them
   bool isPrefetch = true;  ///< in all of them
-  bool isEven = true;      ///< likewise: all shares have one size
+  bool isEven = true;      ///< likewise: all shards have one size
   int64_t when = 0;        ///< key: when it may start, by the first program
   unsigned firstUse = 0;   ///< in the first program
   Operation *op = nullptr; ///< in the first program
@@ -46,20 +46,22 @@ static LogicalResult verifySame(const BlockGraph &first,
   for (size_t i = 0; i < common; ++i) {
     Operation *a = first.ops[first.items[i]], *b = other.ops[other.items[i]];
     if (!isSame(a, b))
-      return a->emitError("is number ")
-             << i << " of what ranks do together here, where others do '"
-             << b->getName() << "'; all of them must do the same in one order";
+      return a->emitError("is collective ")
+             << i << " of this block, where the program of other devices has '"
+             << b->getName()
+             << "'; all programs must have the same collectives in one order";
   }
   if (first.items.size() == other.items.size())
     return success();
   const BlockGraph &longer = first.items.size() > common ? first : other;
-  return longer.ops[longer.items[common]]->emitError("is number ")
-         << common << " of what ranks do together here, and others do only "
-         << common << "; all of them must do the same in one order";
+  return longer.ops[longer.items[common]]->emitError("is collective ")
+         << common << " of this block, but the program of other devices has "
+         << "only " << common
+         << "; all programs must have the same collectives in one order";
 }
 
-// Equal shares along the first dimension with more than one entry: then a share
-// is one run in each piece of a pack.
+// Even shards along the first dimension with more than one entry: then a shard
+// is contiguous in each piece of a pack.
 static bool isEven(Operation *op) {
   auto isRun = [](auto collective, RankedTensorType whole) {
     int64_t dim = collective.getDim();
@@ -74,9 +76,9 @@ static bool isEven(Operation *op) {
   return isa<dist::AllReduceOp>(op);
 }
 
-// Who sends to whom follows from the order: of pipelines, of experts. Stages of
-// a pipeline are other programs, so that no order but the one that they were
-// given is the same for all.
+// Exchanges (pipelines, experts) keep their order. Stages of a pipeline are
+// different programs, so only the order that they were given is the same for
+// all.
 static bool keepsOrder(Operation *op) {
   if (isa<dist::PermuteOp, dist::AllToAllOp, dist::ExchangeRowsOp,
           graph::LoopOp>(op))
@@ -104,7 +106,8 @@ static SmallVector<Item> join(ArrayRef<BlockGraph> graphs) {
       item.bytes = std::max(item.bytes, bytesOf(graph.ops[op]));
     }
   }
-  // What an item waits for waits in turn, perhaps in another program only.
+  // Transitively: an item may wait in one program and its predecessor in
+  // another.
   for (Item &item : items)
     for (unsigned i = 0; i < items.size(); ++i)
       if (item.after.test(i))
@@ -112,10 +115,10 @@ static SmallVector<Item> join(ArrayRef<BlockGraph> graphs) {
   return items;
 }
 
-//===--- in which order ---------------------------------------------------===//
+//===--- order ------------------------------------------------------------===//
 
-// Half steps of the first program's ops: a collective may start behind the last
-// op that computes what it takes; a prefetch starts before some op.
+// Half steps of the first program's ops: a collective may start after the last
+// op that computes its operand; a prefetch starts before some op.
 static void setTimes(const BlockGraph &graph, SmallVectorImpl<Item> &items) {
   SmallVector<int64_t> positions = graph.positions();
   SmallVector<unsigned> uses = graph.firstUses(),
@@ -133,7 +136,7 @@ static void setTimes(const BlockGraph &graph, SmallVectorImpl<Item> &items) {
 
 static SmallVector<unsigned> sorted(ArrayRef<Item> items) {
   SmallVector<unsigned> order, missing;
-  // Exchanges among themselves keep the order in which they stand.
+  // Exchanges keep their order among themselves.
   SmallVector<llvm::BitVector> after;
   std::optional<unsigned> exchange;
   for (auto [i, item] : llvm::enumerate(items)) {
@@ -164,12 +167,12 @@ static SmallVector<unsigned> sorted(ArrayRef<Item> items) {
   return order;
 }
 
-//===--- what travels together --------------------------------------------===//
+//===--- buckets ----------------------------------------------------------===//
 
 namespace {
 /// Groups items of a start order. A group of prefetches starts with its first
-/// item: parameters are there. Any other starts with its last one, and is
-/// closed before anything that needs one of its items.
+/// item, because parameters are available. Any other starts with its last item,
+/// and is closed before any op that needs one of its items.
 class Buckets {
 public:
   Buckets(ArrayRef<Item> items, int64_t prefetchRoom)
@@ -214,7 +217,7 @@ private:
     return open.erase(bucket);
   }
 
-  // Before the item: whatever it needs is under way.
+  // Closes the groups that the item needs.
   void closeFor(unsigned item) {
     for (auto bucket = open.begin(); bucket != open.end();) {
       bool needed = llvm::any_of(bucket->second.members, [&](unsigned member) {
@@ -224,7 +227,7 @@ private:
     }
   }
 
-  // A computation between the items' starts that needs the first one would wait
+  // A computing op between the items' starts that needs the first would wait
   // for the last.
   bool mayJoin(const Bucket &bucket, const Item &item) const {
     if (item.isPrefetch)
@@ -259,7 +262,7 @@ private:
     bucket->second.bytes += item.bytes;
   }
 
-  // Half of the room is for what is not gathered yet.
+  // Half of the room is for gathers that have not started.
   int64_t bucketBytes(const Item &item) const {
     int64_t bytes =
         Links::of(item.op).bucketBytes(totals.find(keyOf(item))->second);
@@ -286,7 +289,8 @@ LogicalResult tessera::schedule::decideStarts(ArrayRef<Block *> blocks) {
       if (graph.isCollective(op) &&
           isa<dist::PendingType>(graph.ops[op]->getResult(0).getType()))
         return graph.ops[op]->emitError(
-            "is started already; scheduling takes collectives that block");
+            "is started already; order-collectives expects blocking "
+            "collectives");
   SmallVector<Item> items = join(graphs);
   setTimes(graphs.front(), items);
   Builder builder(blocks.front()->getParentOp()->getContext());

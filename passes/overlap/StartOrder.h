@@ -1,4 +1,4 @@
-// In which order the collectives of a block start, and which travel together.
+// The order in which the collectives of a block start, and which are merged.
 #pragma once
 #include "mlir/IR/Block.h"
 #include "mlir/Support/LogicalResult.h"
@@ -7,9 +7,9 @@
 namespace tessera::schedule {
 
 /// `blocks` is the same block in the program of each group of devices. Sets
-/// dist.start on its collectives and on loops that hold some; decided by the
-/// first of them within what all of them allow. An error where they do not hold
-/// the same collectives.
+/// dist.start on its collectives and on loops that contain some, by the costs
+/// of the first and the dependences of all. An error if their collectives
+/// differ.
 mlir::LogicalResult decideStarts(llvm::ArrayRef<mlir::Block *> blocks);
 
 } // namespace tessera::schedule

@@ -1,4 +1,4 @@
-// The postcondition of scheduling.
+// Verifies the postcondition of the phase `overlap`.
 #include "dialects/dist/DistOps.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "passes/overlap/BlockGraph.h"
@@ -15,10 +15,10 @@ namespace tessera {
 static LogicalResult verifyStarted(Operation *op) {
   auto pending = cast<TypedValue<dist::PendingType>>(op->getResult(0));
   if (!pending.hasOneUse() || !isa<dist::WaitOp>(*pending.user_begin()))
-    return op->emitError("is started and not waited for once");
+    return op->emitError("is started, but not waited for exactly once");
   if ((*pending.user_begin())->getBlock() != op->getBlock())
     return op->emitError(
-        "is waited for in another block than that where it starts");
+        "is waited for in another block than the one that starts it");
   return success();
 }
 
@@ -30,7 +30,7 @@ class VerifyOverlapPass
     getOperation().walk([&](Operation *op) {
       if (op->hasAttr(dist::kStartAttr)) {
         op->emitError("still has ")
-            << dist::kStartAttr << ": overlap-collectives did not see it";
+            << dist::kStartAttr << "; run overlap-collectives before";
         ok = false;
       }
       if (schedule::isStart(op) &&

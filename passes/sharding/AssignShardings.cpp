@@ -1,5 +1,5 @@
-// The mesh as it was asked for; the rest is decided by Strategy and Shardings
-// and written down by WriteShardings.
+// The pass assign-shardings: Strategy and Shardings decide, WriteShardings
+// writes the result into the IR.
 #include "dialects/graph/GraphExchangeOps.h"
 #include "passes/sharding/LocalOps.h"
 #include "passes/sharding/Sharding.h"
@@ -36,7 +36,7 @@ static FailureOr<Mesh> parseMesh(ModuleOp module, StringRef text) {
   return Mesh(StringAttr::get(module.getContext(), "mesh"), axes);
 }
 
-// Who asks for an exchange of rows gets it, or is told why not.
+// An error if the model requires an exchange of rows that is not possible.
 static LogicalResult verifyExchanged(ModuleOp module, const Mesh &mesh,
                                      const Shardings &shardings) {
   std::optional<unsigned> axis = mesh.find("expert");
@@ -52,9 +52,9 @@ static LogicalResult verifyExchanged(ModuleOp module, const Mesh &mesh,
               return WalkResult::advance();
             op.emitOpError("cannot exchange rows along the axis 'expert' of ")
                 << mesh.size(*axis)
-                << ": experts have to divide among its devices, and each "
-                   "needs a sequence; change the mesh, or set moe.dispatch "
-                   "to auto";
+                << ": experts must divide evenly among its devices, and each "
+                   "device needs a sequence; change the mesh, or set "
+                   "moe.dispatch to auto";
             return WalkResult::interrupt();
           })
           .wasInterrupted());
@@ -62,25 +62,26 @@ static LogicalResult verifyExchanged(ModuleOp module, const Mesh &mesh,
 
 static void remark(ModuleOp module, const SearchEffort &effort) {
   InFlightDiagnostic remark = module.emitRemark("shardings: ");
-  remark << effort.strategies << " strategies by colors";
+  remark << effort.strategies << " strategies by sharding groups";
   if (!effort.solved) {
-    remark << "; op by op nothing was looked for";
+    remark << "; no search op by op";
     return;
   }
   const auto &solved = *effort.solved;
   auto microseconds = [](double seconds) {
     return llvm::formatv("{0:f3} us", seconds * 1e6).str();
   };
-  remark << "; the best of them " << microseconds(solved.before)
-         << " a step by the estimate; op by op ";
+  remark << "; the best has an estimated step of "
+         << microseconds(solved.before) << "; op by op ";
   if (solved.failed)
-    remark << "nothing that can be built, of " << solved.nodes
+    remark << "no strategy that can be built, for " << solved.nodes
            << " classes of ops and values";
   else if (solved.changed)
     remark << microseconds(solved.after) << ", with " << solved.changed
-           << " of " << solved.nodes << " classes of ops and values elsewhere";
+           << " of " << solved.nodes
+           << " classes of ops and values sharded differently";
   else
-    remark << "no gain, of " << solved.nodes << " classes of ops and values";
+    remark << "no gain, for " << solved.nodes << " classes of ops and values";
   remark << (solved.isOptimal ? " (optimal among its choices)"
                               : " (not proven optimal)");
 }
@@ -93,7 +94,7 @@ struct AssignShardings : tessera::impl::AssignShardingsBase<AssignShardings> {
     if (mesh.empty())
       return;
     if (zero < 0 || zero > 3) {
-      module.emitError("zero is 0, 1, 2 or 3, got: ") << zero;
+      module.emitError("zero must be 0, 1, 2 or 3, got: ") << zero;
       return signalPassFailure();
     }
     Factors factors(module);

@@ -1,5 +1,5 @@
-// What calls are of. A module looks for a function by going through all that it
-// has; here that is done once.
+// The functions that calls refer to. A module searches all its functions for
+// each lookup; this does it once.
 #pragma once
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/BuiltinOps.h"
@@ -8,8 +8,8 @@
 
 namespace tessera::sharding {
 
-/// One function of elementwise ops over tensors of one shape and scalars, such
-/// as an optimizer's update: a call of it is cut like one elementwise op.
+/// A function of elementwise ops over tensors of one shape and scalars, such as
+/// an optimizer's update: a call of it is sharded like one elementwise op.
 bool isPointwise(mlir::func::FuncOp function);
 /// A call of such a function.
 bool isPointwiseCall(mlir::Operation *op);
@@ -19,7 +19,7 @@ class Callees {
 public:
   explicit Callees(mlir::ModuleOp module);
 
-  /// Null where the module has none of the name.
+  /// Null if the module has no function of that name.
   mlir::func::FuncOp of(mlir::func::CallOp call) const {
     return functions.lookup(call.getCalleeAttr().getAttr());
   }

@@ -1,9 +1,9 @@
-// Which gathers and scatters are done in parts. Decided once for all devices,
-// while tensors are whole: they must do the same together, whatever the shapes
-// of their shares.
+// The pass collective-matmul: which gathers and scatters are decomposed. It
+// decides once for all devices, while tensors are whole, because all must do
+// the same, whatever the shapes of their shards.
 #include "dialects/dist/CollectiveMatmulAttr.h"
 #include "hardware/Roofline.h"
-#include "passes/sharding/InParts.h"
+#include "passes/sharding/DecomposedReshard.h"
 #include "passes/sharding/Sharding.h"
 
 using namespace mlir;
@@ -16,21 +16,21 @@ namespace tessera {
 #include "passes/sharding/Passes.h.inc"
 } // namespace tessera
 
-// A kernel more, in seconds: a round figure of a GPU.
+// The launch of a kernel on a GPU in seconds, rounded.
 static constexpr double kLaunch = 3e-6;
 
 namespace {
 
-/// Values that are there in parts, and in which dimension, once what is marked
-/// goes in parts.
-using InParts = llvm::DenseMap<Value, int64_t>;
+/// Values that are chunked if the marked reshards are decomposed, and the
+/// dimension of their chunks.
+using ChunkedDims = llvm::DenseMap<Value, int64_t>;
 
-/// Seconds of the first device, with the whole and in parts. Only what differs
+/// Seconds of the first device, whole and decomposed. Only the difference
 /// counts.
 class Estimate {
 public:
   Estimate(const PlacementReader &reader, dist::ReshardOp op,
-           const PartedReshard &how, const InParts &known)
+           const DecomposedReshard &how, const ChunkedDims &known)
       : reader(reader), known(known), at(reader.mesh.coordinatesOf(0)),
         input(op.getInput()), result(op.getResult()), how(how),
         parts(static_cast<double>(how.devices)) {
@@ -39,11 +39,11 @@ public:
                .seconds(share);
   }
 
-  /// What is gained by doing it in parts; negative if that loses.
+  /// The seconds that decomposing saves; negative if it is slower.
   double gain() const {
     double travels = (parts - 1) * send;
-    double exposed = std::max(0.0, travels - beside());
-    return exposed + wholeProducts() - inParts();
+    double exposed = std::max(0.0, travels - overlapping());
+    return exposed + wholeProducts() - decomposed();
   }
 
 private:
@@ -98,7 +98,7 @@ private:
     return seconds;
   }
 
-  // The loopDim along which a product is cut into parts.
+  // The loop dimension along which a matmul is split into chunks.
   char loopDimOf(graph::EinsumOp product) const {
     graph::Einsum equation = einsumOf(product);
     if (!how.gathers)
@@ -107,8 +107,8 @@ private:
     return (isLeft ? equation.lhs : equation.rhs)[how.dim];
   }
 
-  // Of one part: what has the loopDim is as much smaller; other operands are
-  // read, and sums are read and written, as a whole each time.
+  // Of the matmul of one chunk. Tensors with the loop dimension are smaller;
+  // the other operand is read, and a sum is read and written, as a whole.
   double partOf(graph::EinsumOp product) const {
     graph::Einsum equation = einsumOf(product);
     char loopDim = loopDimOf(product);
@@ -124,8 +124,8 @@ private:
     return roofline(flopsOf(product) / parts, traffic);
   }
 
-  // Read and written once: results that are put together, operands that are
-  // taken apart; and what came of a sum, which is added up.
+  // Reads and writes of joined results, of split operands, and of received
+  // chunks that are added.
   double copiesOf(graph::EinsumOp product) const {
     graph::Einsum equation = einsumOf(product);
     char loopDim = loopDimOf(product);
@@ -147,7 +147,7 @@ private:
     return copied / hardware::kDefaultDevice.bytes + kLaunch;
   }
 
-  double inParts() const {
+  double decomposed() const {
     double part = 0, more = 0;
     for (graph::EinsumOp product : products()) {
       part += partOf(product);
@@ -156,10 +156,10 @@ private:
     return part + (parts - 1) * std::max(part, send) + more;
   }
 
-  // Products beside which it travels as a whole: they stand before the first
-  // one that needs it. If only weights' gradients do, there is the whole
-  // backward pass.
-  double beside() const {
+  // The matmuls that overlap with the whole collective: those before its first
+  // user. If only gradients of weights read it, the rest of the backward pass
+  // overlaps.
+  double overlapping() const {
     if (how.gathers && llvm::all_of(products(), [&](graph::EinsumOp product) {
           return einsumOf(product).out.find(loopDimOf(product)) ==
                  std::string::npos;
@@ -176,12 +176,12 @@ private:
   }
 
   const PlacementReader &reader;
-  const InParts &known;
+  const ChunkedDims &known;
   Coordinates at;
   Value input, result; ///< of the reshard
-  const PartedReshard &how;
+  const DecomposedReshard &how;
   double parts;
-  double send; ///< of one share
+  double send; ///< of one shard
 };
 
 struct CollectiveMatmul
@@ -190,7 +190,8 @@ struct CollectiveMatmul
   void runOnOperation() override {
     ModuleOp module = getOperation();
     if (mode != "auto" && mode != "on" && mode != "off") {
-      module.emitError("mode is auto, on or off, got: ") << mode.getValue();
+      module.emitError("mode must be auto, on or off, got: ")
+          << mode.getValue();
       return signalPassFailure();
     }
     auto meshes = module.getOps<dist::MeshOp>();
@@ -211,18 +212,19 @@ private:
   void decide(dist::ReshardOp op, const PlacementReader &reader) {
     op->removeAttr(dist::kCollectiveMatmulAttr); // of an earlier decision
     std::string why;
-    std::optional<PartedReshard> how = partedReshard(op, reader, why);
+    std::optional<DecomposedReshard> how =
+        matchDecomposedReshard(op, reader, why);
     if (how && mode == "auto" &&
         Estimate(reader, op, *how, known).gain() <= 0) {
       how.reset();
-      why = "by the estimate it would take longer in parts";
+      why = "decomposed it would be slower by estimate";
     }
     if (how && how->gathers)
       known[op.getResult()] = how->dim;
     if (how)
       op->setAttr(dist::kCollectiveMatmulAttr, UnitAttr::get(op->getContext()));
     else if (explain && !why.empty())
-      op.emitRemark("stays whole: ") << why;
+      op.emitRemark("not decomposed: ") << why;
   }
 
   // As partition-to-local does.
@@ -244,13 +246,13 @@ private:
     }
     for (Value operand : op->getOperands())
       if (auto dim = dimOf(operand)) {
-        if (staysInParts(op, *dim,
+        if (staysChunked(op, *dim,
                          [&](Value value) { return dimOf(value) == dim; }))
           known[op->getResult(0)] = *dim;
         return;
       }
   }
 
-  InParts known;
+  ChunkedDims known;
 };
 } // namespace

@@ -51,8 +51,8 @@ void Congruence::addNames(func::FuncOp function) {
     add(function.getResultAttrDict(i));
 }
 
-// State is where its role says. A name of which programs say several is like no
-// other.
+// The placement of state follows from its role. A name with several roles is in
+// a class of its own.
 void Congruence::appendPort(DictionaryAttr attrs, Key &key) const {
   auto role = attrs ? attrs.getAs<graph::RoleAttr>(graph::kRoleAttr)
                     : graph::RoleAttr();
@@ -62,7 +62,7 @@ void Congruence::appendPort(DictionaryAttr attrs, Key &key) const {
     key.push_back(reinterpret_cast<uintptr_t>(name.getAsOpaquePointer()));
 }
 
-// What a block is given is where its first caller says.
+// A block's arguments have the placements of its first call.
 void Congruence::addArguments(func::FuncOp function) {
   std::vector<BlockArgument> &first = arguments[function];
   llvm::DenseSet<ValueClass> seen;
@@ -88,7 +88,7 @@ void Congruence::addArguments(func::FuncOp function) {
   }
 }
 
-// What a pointwise call takes beside optimizer state is a gradient.
+// The operands of a pointwise call on optimizer state are gradients.
 void Congruence::addGradients(func::FuncOp function) {
   llvm::BitVector moments(function.getNumArguments());
   for (unsigned i = 0; i < function.getNumArguments(); ++i)
@@ -125,8 +125,8 @@ Congruence::Use Congruence::useOf(OpOperand &operand) const {
           splat && graph::isZero(value), value.hasOneUse()};
 }
 
-// A block's results are where the block hands them out; those of another op are
-// as alike as the ops.
+// Results of calls of one block are equivalent; those of other ops are if the
+// ops are.
 void Congruence::addResults(Operation *op, Step &step) {
   auto call = dyn_cast<func::CallOp>(op);
   bool ofBlock = call && !factors.computes(op);
@@ -145,8 +145,7 @@ void Congruence::addResults(Operation *op, Step &step) {
   }
 }
 
-// What a loop carries, and what its body hands on, stand for as many as what
-// the body makes of them.
+// A loop-carried value counts as often as the op that yields it.
 static unsigned timesCarried(OpOperand &operand) {
   Operation *owner = operand.getOwner();
   unsigned i = operand.getOperandNumber();
@@ -169,7 +168,7 @@ void Congruence::addOp(Operation *op) {
   step.op = op;
   if (factors.computes(op)) {
     factors.appendKey(op, key);
-    // What gives rows their positions is cut as its users are.
+    // How a group_rows is sharded depends on its users.
     if (!factors.of(op).rule.numbersRows)
       kind = kinds.try_emplace(key, kinds.size()).first->second;
   } else if (auto call = dyn_cast<func::CallOp>(op)) {
@@ -187,7 +186,8 @@ void Congruence::addOp(Operation *op) {
     key.push_back(uint64_t(use.value) << 1 | use.hasOneUse);
     step.uses.push_back(use);
   }
-  // Results that settle elsewhere are not alike, nor are then their ops.
+  // Ops whose results take the placements of different states are not
+  // equivalent.
   for (Value result : op->getResults()) {
     auto gradient = gradients.find(result);
     key.push_back(gradient == gradients.end() ? 0
@@ -207,8 +207,8 @@ void Congruence::addOp(Operation *op) {
   steps.push_back(std::move(step));
 }
 
-// Programs hand out all state at once: as it comes in where a program takes it,
-// whatever is known of the value.
+// Programs return all state in one op, with the placement in which a program
+// takes it.
 void Congruence::addReturn(func::ReturnOp ret) {
   auto function = cast<func::FuncOp>(ret->getParentOp());
   Step step;

@@ -1,7 +1,7 @@
-// Which values and ops are alike, so that what is decided for one of them holds
-// for all: however many layers call a block, a search looks at one. What a call
-// of a block hands out is where the block says, whatever it was given, so that
-// layers are alike though each reads the one before.
+// Classes of equivalent values and ops: a decision for one holds for all, so a
+// search plans one layer, however many call the same block. The results of a
+// call are placed as the block returns them, whatever its operands, so layers
+// are equivalent although each reads the one before.
 #pragma once
 #include "passes/sharding/Factors.h"
 #include "llvm/ADT/Hashing.h"
@@ -14,8 +14,8 @@ using ValueClass = unsigned;
 
 class Congruence {
 public:
-  /// Of a module whose factors are connected. Both live longer than this, and
-  /// the module does not change.
+  /// For a module whose factors are connected. Both must outlive this, and the
+  /// module must not change.
   Congruence(mlir::ModuleOp module, const Factors &factors);
 
   /// An operand of a step.
@@ -23,21 +23,21 @@ public:
     unsigned operand; ///< its number
     ValueClass value;
     bool isSplat, isZero, hasOneUse;
-    unsigned count = 1; ///< how many operands of the op are like it
+    unsigned count = 1; ///< how many operands of the op are equivalent to it
   };
-  /// Ops of one block that are alike.
+  /// Equivalent ops of one block.
   struct Step {
     mlir::Operation *op; ///< the first of them
     unsigned count = 1;
-    /// Equal for ops that Shardings decides alike if operands are placed alike;
-    /// none where that depends on more.
+    /// Equal for ops that Shardings plans alike if their operands have equal
+    /// placements; none if the plan depends on more.
     std::optional<unsigned> kind;
-    llvm::SmallVector<Use, 2> uses; ///< one each of those that are alike
+    llvm::SmallVector<Use, 2> uses; ///< one for each class of operands
     llvm::SmallVector<ValueClass, 2> results;
-    /// The use of each operand; empty where there is one for each.
+    /// The use of each operand; empty if each operand has its own.
     std::vector<unsigned> useOf;
 
-    /// How many results are like this one, in all ops of the step.
+    /// How many results are equivalent to this one, in all ops of the step.
     unsigned countOf(unsigned result) const {
       return mlir::isa<graph::LoopOp>(op) ? count * uses[result].count : count;
     }
@@ -49,25 +49,25 @@ public:
   const Factors &factors;
 
   ValueClass of(mlir::Value value) const { return values.at(value); }
-  /// How many classes of values there are, and of ops.
+  /// The number of classes of values, and of ops.
   size_t valueCount() const { return settlements.size(); }
   size_t stepCount() const { return steps.size(); }
   const Step &step(unsigned number) const { return steps[number]; }
   unsigned stepOf(mlir::Operation *op) const { return ops.at(op); }
-  /// Those of a block, in the order of the text.
+  /// The steps of a block, in program order.
   llvm::ArrayRef<unsigned> stepsOf(mlir::Block &block) const {
     return blocks.at(&block);
   }
-  /// Of arguments of a function that are alike one each.
+  /// One argument of a function for each class.
   llvm::ArrayRef<mlir::BlockArgument> argumentsOf(mlir::func::FuncOp f) const {
     return arguments.at(f);
   }
-  /// What programs take under the name of state, in the first that does.
+  /// The argument of a tensor of state in the first program that takes it.
   std::optional<ValueClass> stateOf(mlir::Attribute name) const {
     auto known = state.find(name);
     return known == state.end() ? std::nullopt : std::optional(known->second);
   }
-  /// For a gradient the state of the optimizer with which it is used.
+  /// For a gradient, the optimizer state whose placement it takes.
   std::optional<ValueClass> settledLike(ValueClass value) const {
     return settlements[value];
   }
@@ -95,7 +95,7 @@ private:
 
   Numbers valueNumbers, stepNumbers, kinds;
   llvm::DenseMap<mlir::Value, ValueClass> values;
-  llvm::DenseMap<mlir::Value, ValueClass> gradients;  ///< of which state
+  llvm::DenseMap<mlir::Value, ValueClass> gradients;  ///< to their state
   std::vector<std::optional<ValueClass>> settlements; ///< by class
   llvm::DenseMap<mlir::Operation *, unsigned> ops;
   std::vector<Step> steps;

@@ -1,4 +1,5 @@
-// How one op is cut, while that is decided. Internal to PlanOp and PlanRows.
+// How one op is sharded, while that is decided. Internal to PlanOp and
+// PlanRows.
 #pragma once
 #include "passes/sharding/Shardings.h"
 
@@ -10,10 +11,10 @@ struct Shardings::Cut {
   /// Axes along which operands stay partial, and the set of operands that do.
   llvm::SmallVector<unsigned, 2> parts;
   std::optional<unsigned> linear;
-  llvm::SmallVector<unsigned, 2> own; ///< axes along which rows are own
+  llvm::SmallVector<unsigned, 2> own; ///< axes of device-local row order
 };
 
-/// Where the axis cuts the value, as (dimension, factor).
+/// The dimension and factor that the axis shards.
 inline std::optional<std::pair<unsigned, unsigned>>
 findCut(const Placement &placement, unsigned axis) {
   for (auto [i, dim] : llvm::enumerate(placement.dims))

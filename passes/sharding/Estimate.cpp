@@ -36,8 +36,8 @@ double OpCosts::ofOp(Operation *op, const Plan &plan) const {
          ofExchanging(op, plan);
 }
 
-// Roofline of one device's share; work is divided by how often the op's loops
-// are cut, which is seen in operands and results together.
+// Roofline of one device's shard; work is divided by the sizes of the axes that
+// shard the op's loops, which operands and results show together.
 double OpCosts::ofComputing(Operation *op, const Plan &plan) const {
   llvm::SmallDenseSet<unsigned> axes;
   double traffic = 0;
@@ -62,10 +62,10 @@ double OpCosts::ofComputing(Operation *op, const Plan &plan) const {
 }
 
 namespace {
-/// Where an axis cuts a value.
+/// Where an axis shards a value.
 struct Site {
   unsigned dim, factor;
-  SmallVector<unsigned, 2> before; ///< axes that cut the factor, outside of it
+  SmallVector<unsigned, 2> before; ///< axes that shard the factor before it
   bool isLast, isEven;
   bool operator==(const Site &other) const {
     return dim == other.dim && factor == other.factor && before == other.before;
@@ -88,10 +88,10 @@ static std::optional<Site> siteOf(const Placement &placement, unsigned axis,
   return std::nullopt;
 }
 
-// Rings: a gather or a scatter moves the whole once, a reduction twice. Where
-// the axis leaves one factor for another, everybody sends a piece to everybody,
-// if pieces are equal (Resharder). Shares are read and written by the way, also
-// where they are only sliced.
+// Rings: an all-gather or a reduce-scatter moves the tensor once, an all-reduce
+// twice. An axis that moves from one factor to another is an all-to-all, if
+// pieces are equal (Resharder). Shards are read and written once, also where
+// they are only sliced.
 double OpCosts::ofMoving(Value value, const Placement &from,
                          const Placement &to) const {
   if (&from == &to)
@@ -110,7 +110,7 @@ double OpCosts::ofMoving(Value value, const Placement &from,
                                                                  : 0;
     if (rounds == 0)
       continue;
-    // Without the cut along the axis.
+    // Not sharded along the axis.
     double share =
         bytesOf(value) /
         std::min(pieces(from) * (now ? 1.0 / n : 1.0),
@@ -123,8 +123,8 @@ double OpCosts::ofMoving(Value value, const Placement &from,
   return seconds;
 }
 
-// Attention whose tokens are cut: shares of keys and values go around, in the
-// gradient with those of their gradients, which are wider (LocalAttention).
+// Attention over sharded tokens: shards of keys and values go around the ring,
+// in the gradient with their own gradients, which are in f32 (LocalAttention).
 double OpCosts::ofPassingKeys(Operation *op, const Plan &plan) const {
   if (!isa<graph::AttentionOp, graph::AttentionGradOp>(op))
     return 0;
@@ -138,8 +138,8 @@ double OpCosts::ofPassingKeys(Operation *op, const Plan &plan) const {
   return seconds;
 }
 
-// Counts and then rows, of which those of other devices' groups leave; and
-// what comes is put in order, written and read once more.
+// Row counts, then the rows of other devices' groups; received rows are written
+// and read once more to order them by group.
 double OpCosts::ofExchanging(Operation *op, const Plan &plan) const {
   bool sends = isa<graph::SendRowsOp>(op);
   if (!sends && !isa<graph::ReturnRowsOp>(op))
@@ -194,8 +194,8 @@ private:
     return seconds;
   }
 
-  // A value that several ops want at one place moves there once; constants are
-  // made there.
+  // A value that several ops need in one placement is moved once; constants are
+  // not moved.
   double ofMoves(const Congruence::Step &step, const Plan &plan,
                  Moved &moved) const {
     double seconds = 0;
@@ -215,7 +215,7 @@ private:
       if (times > once)
         seconds += (times - once) * costs.ofMoving(value, from, *wanted);
     }
-    // What settles where state is.
+    // Gradients take the placement of their state.
     if (price.coarse)
       return price.weight * seconds;
     for (auto [i, number] : llvm::enumerate(step.results)) {
@@ -226,7 +226,7 @@ private:
     return price.weight * seconds;
   }
 
-  // Of one of the ops that are alike.
+  // Of one op of a class.
   double ofStep(const Congruence::Step &step, const Plan &plan) {
     Operation *op = step.op;
     if (auto call = dyn_cast<func::CallOp>(op);
@@ -236,7 +236,7 @@ private:
       return loop.getTrip() * ofBlock(loop.getBody().front());
     if (op->hasTrait<OpTrait::IsTerminator>())
       return 0;
-    // A plan is of ops of one kind.
+    // Ops with one plan are of one kind.
     auto [known, isNew] = plans.try_emplace(&plan, 0.0);
     if (isNew)
       known->second = costs.ofOp(op, plan);

@@ -1,27 +1,28 @@
-// What placements cost: seconds of one step, of which only ratios between
-// strategies of one module mean anything.
+// The cost of placements: seconds of one step. Only ratios between strategies
+// of one module mean anything.
 #pragma once
 #include "passes/sharding/Shardings.h"
 
 namespace tessera::sharding {
 
-/// How communication is priced beside computing.
+/// The price of communication relative to computing.
 struct LinkPrice {
   double weight = 1.0;
-  bool latency = true; ///< whether messages cost time whatever their size
-  /// Only what colors differ in: collectives, one for each use of a value. Not
-  /// the copies beside them, nor what settles or enters and leaves loops.
+  bool latency = true; ///< whether a message has a cost without bytes
+  /// Only what differs between sharding groups: collectives, one for each use
+  /// of a value. No copies, no reshards of gradients to their state, none of
+  /// values that enter or leave loops.
   bool coarse = false;
 };
 
-/// Seconds of single ops and moves.
+/// Seconds of single ops and reshards.
 class OpCosts {
 public:
   OpCosts(const Mesh &mesh, LinkPrice price) : mesh(mesh), price(price) {}
 
-  /// Of one op cut so, and of the collectives that it is made of.
+  /// Of one op under a plan, including the collectives inside it.
   double ofOp(mlir::Operation *op, const Plan &plan) const;
-  /// Of a value that is wanted elsewhere than it is.
+  /// Of a reshard.
   double ofMoving(mlir::Value value, const Placement &from,
                   const Placement &to) const;
 
@@ -36,11 +37,11 @@ private:
   LinkPrice price;
 };
 
-/// Whether users of the value share what moves it: all but those of a program's
-/// arguments do (WriteShardings).
+/// Whether the uses of a value share one reshard: all do except those of a
+/// program's arguments (WriteShardings).
 bool sharesMoves(mlir::Value value);
 
-/// Of all programs but @init.
+/// The estimate of all programs except @init.
 double estimate(mlir::ModuleOp module, const Mesh &mesh,
                 const Shardings &shardings, LinkPrice price);
 

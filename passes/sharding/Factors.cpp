@@ -33,7 +33,7 @@ FailureOr<OpRule> sharding::ruleOfComputation(Operation *op) {
   return rule;
 }
 
-//===--- factors that are one ---------------------------------------------===//
+//===--- unification ------------------------------------------------------===//
 
 unsigned Factors::create(int64_t size) {
   nodes.push_back({size, static_cast<unsigned>(nodes.size()), {}});
@@ -66,8 +66,8 @@ void Factors::split(unsigned node, int64_t inner) {
   nodes[node].parts = {outer, rest};
 }
 
-// From the fastest-varying factor on. Where sizes do not divide one another,
-// the rest stays apart: both sides then have factors that nothing connects.
+// From the fastest-varying factor on. If sizes do not divide one another, the
+// remaining factors stay unconnected.
 void Factors::unify(ArrayRef<unsigned> a, ArrayRef<unsigned> b) {
   List left = expand(a), right = expand(b);
   while (!left.empty() && !right.empty()) {
@@ -75,7 +75,7 @@ void Factors::unify(ArrayRef<unsigned> a, ArrayRef<unsigned> b) {
     if (x == y)
       continue;
     if (nodes[x].size == nodes[y].size) {
-      // A sibling may have split one of them meanwhile.
+      // Unifying a sibling may have split one of them.
       if (!nodes[x].parts.empty() || !nodes[y].parts.empty()) {
         expand(x, left), expand(y, right);
         continue;
@@ -109,7 +109,7 @@ void Factors::unify(Value a, Value b) {
     unify(x, y);
 }
 
-//===--- what connects ----------------------------------------------------===//
+//===--- connections ------------------------------------------------------===//
 
 LogicalResult Factors::connectCall(func::CallOp call) {
   func::FuncOp callee = callees.of(call);
@@ -126,8 +126,8 @@ LogicalResult Factors::connectCall(func::CallOp call) {
   return success();
 }
 
-// Of n groups rows have n + 1 offsets, so that no dimension says whose groups
-// they are.
+// Rows of n groups have n + 1 offsets, so no dimension connects them to their
+// groups.
 void Factors::connectGroups(Operation *op, const OpRule &rule, unsigned first) {
   if (!rule.groups)
     return;
@@ -189,7 +189,7 @@ LogicalResult Factors::connect(Operation *op) {
 }
 
 LogicalResult Factors::build() {
-  // A state tensor is one, whichever program reads or gives it.
+  // A tensor of state is the same in all programs.
   llvm::StringMap<Value> state;
   auto connectState = [&](StringAttr name, Value value) {
     if (!name)
@@ -220,7 +220,7 @@ LogicalResult Factors::build() {
   return success();
 }
 
-//===--- answers ----------------------------------------------------------===//
+//===--- queries ----------------------------------------------------------===//
 
 Factors::Atoms Factors::atoms(ArrayRef<unsigned> list) const {
   Atoms out;

@@ -1,7 +1,7 @@
-// Which dimensions of a module are the same one: rules of ops, calls and loops
-// connect the factors of their operands and results. What is connected has one
-// number, a *color*, such as "heads" or "tokens of a sequence"; a mesh axis is
-// put on a color, not on a tensor.
+// Sharding groups: rules of ops, calls and loops connect the factors of the
+// dimensions of their operands and results. All connected factors are one
+// *sharding group*, such as "heads" or "tokens of a sequence", and shard alike.
+// A mesh axis shards groups, not tensors. `Color` is the number of a group.
 #pragma once
 #include "passes/sharding/Callees.h"
 #include "passes/sharding/RuleCache.h"
@@ -9,28 +9,27 @@
 namespace tessera::sharding {
 
 using Color = unsigned;
-/// Of a value that nothing computes with.
+/// The group of a value that no op reads.
 inline constexpr Color kNoColor = ~0u;
 
-/// A constant of one number: it can be made wherever it is wanted, so that it
-/// connects no dimensions of those that use it.
+/// A constant of one number. It can be made anywhere, so it does not connect
+/// the dimensions of its users.
 bool isSplat(mlir::Value value);
 
-/// The rule of an op or of a pointwise call. Ops of structure (calls, loops,
-/// returns) have none: callers look at them first.
+/// The rule of an op or of a pointwise call. Calls, loops and returns have
+/// none: callers handle them first.
 mlir::FailureOr<OpRule> ruleOfComputation(mlir::Operation *op);
 
-/// As long as the module does not change.
+/// Valid as long as the module does not change.
 class Factors {
 public:
   explicit Factors(mlir::ModuleOp module) : module(module), callees(module) {}
 
-  /// Connects everything in the module. Fails after an error where an op has no
-  /// rule.
+  /// Connects everything in the module. An error if an op has no rule.
   mlir::LogicalResult build();
   const Callees &functions() const { return callees; }
 
-  /// A factor, its size and its color.
+  /// A factor: its size and its sharding group.
   struct Atom {
     int64_t size;
     Color color;
@@ -46,16 +45,16 @@ public:
     llvm::SmallVector<Atoms> loops;
   };
   Computation of(mlir::Operation *op) const;
-  /// Whether it computes: a call does if it is of a pointwise function.
+  /// Whether the op has a rule; a call does if it is of a pointwise function.
   bool computes(mlir::Operation *op) const { return computations.contains(op); }
 
-  /// Appends numbers to `key`: where they are equal for two values of one type,
-  /// or for two ops, so are the answers of `of`, before a split and after it.
+  /// Appends numbers to `key` that are equal for two values of one type, or for
+  /// two ops, only if `of` is, before and after any split.
   void appendKey(mlir::Value value, llvm::SmallVectorImpl<uint64_t> &key) const;
   void appendKey(mlir::Operation *op,
                  llvm::SmallVectorImpl<uint64_t> &key) const;
 
-  /// Makes two factors of one, the inner of the given size, and says its color.
+  /// Splits a factor in two, the inner of the given size; returns its group.
   Color splitColor(Color color, int64_t inner) {
     split(color, inner);
     return nodes[color].parts.back();

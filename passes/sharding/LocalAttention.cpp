@@ -1,12 +1,12 @@
-// Attention with the tokens of each sequence cut. Every device has the queries
-// of its tokens and needs the keys and values of all. Where shares are equal
-// they go around in a ring (Liu et al. 2023, Ring Attention): in each round a
-// device attends to the share that it holds and hands it on, and what the
-// rounds give is merged by log-sum-exp, so that nobody ever has more than two
-// shares. Shares are runs of tokens, or every n-th of them (Brandon et al.
-// 2023, Striped Attention). Where runs are not equal, keys and values are
-// gathered. The gradients of keys travel with them, or are parts of sums that
-// are scattered. Any other cut is undone before and made again behind.
+// Attention over sharded tokens. Every device has the queries of its tokens and
+// needs the keys and values of all. Even shards go around in a ring (Liu et al.
+// 2023, Ring Attention): in each round a device attends to the keys that it
+// holds and passes them on, and the results of rounds are merged by
+// log-sum-exp, so that a device never holds more than two shards. Shards are
+// contiguous tokens, or every n-th token (Brandon et al. 2023, Striped
+// Attention). With uneven shards keys and values are gathered. The gradients of
+// keys go around with them, or are reduce-scattered. Any other sharding is
+// undone before the op and restored after it.
 #include "passes/sharding/LocalOps.h"
 #include "passes/sharding/Resharder.h"
 #include <functional>
@@ -23,7 +23,7 @@ static Type wideOf(Emitter &e, Value x) {
   return element.isF64() ? element : e.builder().getF32Type();
 }
 
-// Of values with tokens in dimension `dim`, the placement with all of them.
+// The placement of a value with all tokens, which are in dimension `dim`.
 static Placement withAllTokens(const LocalOp &local, Value value,
                                unsigned dim) {
   Placement whole = local.placementOf(value);
@@ -41,7 +41,7 @@ static Value scalar(Emitter &e, int64_t value) {
 //===--- keys gathered ----------------------------------------------------===//
 
 namespace {
-/// Attention, or its gradient, over keys and values that are there whole.
+/// Attention, or its gradient, over gathered keys and values.
 class Gathered {
 public:
   Gathered(LocalOp &local, const Factor &tokens)
@@ -101,25 +101,24 @@ private:
 //===--- a ring -----------------------------------------------------------===//
 
 namespace {
-/// In round i the device at place r of the ring holds the keys of place r - i.
+/// In round i device r of the ring holds the keys of device r - i.
 class Ring {
 public:
-  /// `tokens` is the factor that is cut: all tokens, which are runs then, or
-  /// with `striped` the inner one, of as many as there are devices.
+  /// `tokens` is the sharded factor: all tokens (contiguous shards), or with
+  /// `striped` the inner factor, whose size is the number of devices.
   Ring(LocalOp &local, const Factor &tokens, bool striped, bool causal,
        std::optional<uint64_t> window)
       : local(local), e(local.builder, local.op->getLoc()),
         axis(tokens.axes[0]), devices(local.mesh.size(axis)),
         share(tokens.size / devices), rounds(devices),
         offset(Resharder(e, local.mesh, local.at).offsetOf(tokens)) {
-    behind = share * devices;
-    if (striped) { // Of two devices' tokens number t, the later one is behind.
-      before = 0, behind = 1;
+    after = share * devices;
+    if (striped) { // Token t of a later device is one position after.
+      before = 0, after = 1;
       return;
     }
     before = share;
-    // Behind the window nobody sees anything, and what comes from positions
-    // after a device's own is in its future.
+    // Keys before the window, and keys of later devices, are not visible.
     if (causal && window)
       rounds = std::min<int64_t>(
           devices,
@@ -139,12 +138,12 @@ private:
   Emitter e;
   unsigned axis;
   int64_t devices, share, rounds;
-  int64_t before, behind; ///< as startOf has them
-  Value offset;           ///< of this device's first token
+  int64_t before, after; ///< see startOf
+  Value offset;          ///< of this device's first token
 };
 } // namespace
 
-// To the device so many positions on.
+// Sends to the device that many positions after this one.
 Value Ring::pass(Value block, int64_t positions) {
   SmallVector<int64_t> targets;
   for (int64_t i = 0; i < devices; ++i)
@@ -158,17 +157,18 @@ Value Ring::pass(Value block, int64_t positions) {
                                    b.getDenseI64ArrayAttr(targets));
 }
 
-// Where the first query stands from the first key that is held. In runs, keys
-// of an earlier place begin a share before for each round, others so much less
-// all tokens: causal kernels skip those. In stripes, query t sees the keys up
-// to t of an earlier place, and up to t - 1 of a later one.
+// The position of the first query relative to the first key that is held. With
+// contiguous shards, keys of an earlier device begin one shard earlier for each
+// round; those of a later device are in the future, and causal kernels skip
+// them. With stripes, query t sees the keys up to t of an earlier device, and
+// up to t - 1 of a later one.
 Value Ring::startOf(int64_t round) {
   if (round == 0)
     return {};
   int64_t start = round * before;
   Value isEarlier =
       e.compare(offset, graph::ComparePredicate::ge, scalar(e, round * share));
-  return e.select(isEarlier, scalar(e, start), scalar(e, start - behind));
+  return e.select(isEarlier, scalar(e, start), scalar(e, start - after));
 }
 
 // [batch, heads, tokens] → [batch, tokens, heads, head_dim]
@@ -197,7 +197,7 @@ void Ring::emit(graph::AttentionOp op) {
       result = own, lse = ownLse;
       continue;
     }
-    // A row that has seen nothing has lse -inf; the least finite maximum gives
+    // A row without visible keys has lse -inf; the least finite maximum gives
     // it weight zero.
     Value top = e.max(e.max(lse, ownLse),
                       e.splatLike(std::numeric_limits<float>::lowest(), lse));
@@ -214,7 +214,8 @@ void Ring::emit(graph::AttentionOp op) {
   local.map.map(op.getLse(), e.convert(lse, lseType.getElementType()));
 }
 
-// Gradients of keys and values travel with them, in f32, and home at the end.
+// Gradients of keys and values go around with them, in f32, and home at the
+// end.
 void Ring::emit(graph::AttentionGradOp op) {
   Value query = of(op.getQuery()), key = of(op.getKey()),
         value = of(op.getValue()), dQuery, dKey, dValue;
@@ -247,9 +248,9 @@ void Ring::emit(graph::AttentionGradOp op) {
   local.map.map(op.getDValue(), e.convert(dValue, narrow));
 }
 
-//===--- which ------------------------------------------------------------===//
+//===--- ring or gather ---------------------------------------------------===//
 
-// On all tokens, as if none were cut.
+// On all tokens, as if they were not sharded.
 static void emitWhole(LocalOp &local) {
   Emitter e(local.builder, local.op->getLoc());
   Resharder resharder(e, local.mesh, local.at);

@@ -1,8 +1,8 @@
-// Rows of experts from the devices of their tokens to those of their groups,
-// and back (the all-to-all of Lepikhin et al. 2021, GShard, without capacity):
-// first how many, then the rows. What arrives is in runs by device and in each
-// by group; a place for every row puts it in order of groups. There is room for
-// all rows of all devices, as if all went to one, so none is ever dropped here.
+// Sends rows of experts from the devices of their tokens to those of their
+// groups, and back (the all-to-all of Lepikhin et al. 2021, GShard, without
+// capacity): first the counts, then the rows. Received rows are ordered by
+// device, then by group; a slot for every row orders them by group. The buffer
+// has room for the rows of all devices, so none is ever dropped here.
 #include "dialects/graph/GraphExchangeOps.h"
 #include "passes/sharding/LocalOps.h"
 #include "passes/sharding/Resharder.h"
@@ -49,12 +49,12 @@ private:
   Placement home;
   RankedTensorType homeType; ///< of the whole tensor
   SmallVector<unsigned, 2> axes;
-  int64_t sentRows; ///< that a device has room for
+  int64_t sentRows; ///< rows for which a device has room
   Value groups;     ///< of this device's own tokens
 };
 } // namespace
 
-// Shares of several axes need not add up where they are uneven.
+// Uneven shards over several axes need not add up to all rows.
 LogicalResult Exchange::verifyRoom() const {
   int64_t rows = 0;
   for (const Coordinates &place : membersOf(local.mesh, local.at, axes))
@@ -63,8 +63,8 @@ LogicalResult Exchange::verifyRoom() const {
     return success();
   return local.op->emitOpError("has room for ")
          << sentRows << " of " << rows
-         << " rows that may meet at a device, as shares are uneven; choose a "
-            "batch that divides, or moe.dispatch 'gather'";
+         << " rows that a device may receive, because shards are uneven; "
+            "choose a batch that divides evenly, or moe.dispatch 'gather'";
 }
 
 Value Exchange::exchange(Value rows, Value counts, int64_t most) {
@@ -83,8 +83,8 @@ Value Exchange::countUpTo(Value ends) {
   return e.sumLast(e.convert(passed, type.getElementType()));
 }
 
-// arriving: i32[devices, groups of this device]. Of each row the group, −1
-// behind the last: i32[rows].
+// arriving: i32[devices, groups of this device]. Returns the group of each row,
+// −1 after the last: i32[rows].
 Value Exchange::groupsOfRows(Value arriving) {
   int64_t devices = tensorType(arriving).getDimSize(0),
           own = tensorType(arriving).getDimSize(1), runs = devices * own;
@@ -104,7 +104,7 @@ Value Exchange::groupsOfRows(Value arriving) {
   return e.select(isRow, group, e.splatLike(-1, group));
 }
 
-// Once for all exchanges of a block whose rows have that order.
+// Computed once for all exchanges of a block whose rows have this order.
 const RowExchange &Exchange::order() {
   RowExchange &known =
       local.exchanges[{groups, local.builder.getInsertionBlock()}];

@@ -1,7 +1,7 @@
-// The head and its loss with the vocabulary cut (Shoeybi et al. 2019, section
-// 3): every device has the logits of its rows; the maximum, the sum of
-// exponentials and nothing larger go around. In chunks of tokens, like the
-// uncut head.
+// The head and its loss over a sharded vocabulary (Shoeybi et al. 2019, section
+// 3): every device computes the logits of its rows, and devices exchange only
+// the maximum and the sum of exponentials. In chunks of tokens, like the head
+// over a whole vocabulary.
 #include "dialects/graph/HeadChunks.h"
 #include "passes/sharding/LocalOps.h"
 #include "passes/sharding/Resharder.h"
@@ -13,9 +13,9 @@ using graph::Emitter;
 using graph::tensorType;
 
 namespace {
-/// What one chunk of tokens gives.
+/// The results of one chunk of tokens.
 struct Chunk {
-  Value loss;            ///< []: of the tokens whose target is here
+  Value loss;            ///< []: of the tokens whose target is on this device
   Value dInput, dWeight; ///< null without gradients
 };
 
@@ -73,7 +73,7 @@ Value Head::reduceOver(Emitter &e, Value part, dist::ReduceKind kind) const {
       dist::ReduceKindAttr::get(context, kind));
 }
 
-// x: [tokens, width], logits: [tokens, own rows of the vocabulary]
+// x: [tokens, width], logits: [tokens, local vocabulary]
 Chunk Head::emitChunk(Emitter &e, Value x, Value chunkTargets) const {
   Type compute = tensorType(x).getElementType();
   Type wide = compute.isF64() ? compute : e.builder().getF32Type();
@@ -157,7 +157,7 @@ void Head::emit() {
   offset = Resharder(e, local.mesh, local.at).offsetOf(rows);
   if (tensorType(targets).getElementTypeBitWidth() < 32)
     targets = e.convert(targets, e.builder().getI32Type());
-  // The first device has the largest share: all must agree on the number.
+  // From the first device, which has the largest shard: all must agree.
   int64_t most =
       rows.rangeAt(local.mesh, Coordinates(local.mesh.rank(), 0)).size;
   int64_t width = tensorType(weight).getDimSize(1);

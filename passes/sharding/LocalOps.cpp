@@ -16,7 +16,7 @@ RankedTensorType Shares::typeOf(Value value) const {
   return type;
 }
 
-// Of a program's ops most are only made again.
+// Most ops are cloned with local types.
 Operation *Shares::clone(Operation *op, OpBuilder &builder,
                          IRMapping &map) const {
   DictionaryAttr &attrs = stripped[op->getDiscardableAttrDictionary()];
@@ -43,12 +43,12 @@ ElementsAttr sharding::resizeSplat(ElementsAttr splat, RankedTensorType type) {
   return dense.resizeSplat(type);
 }
 
-// The same op, its results as large as their shares.
+// The same op with local result types.
 static Operation *cloneLocal(LocalOp &local) {
   return local.shares.clone(local.op, local.builder, local.map);
 }
 
-// Of an equal part of a dimension the share starts at as many shares.
+// A slice of one of n equal parts starts at a multiple of the local size.
 static void emitSlice(LocalOp &local, graph::SliceOp op) {
   auto clone = cast<graph::SliceOp>(cloneLocal(local));
   SmallVector<int64_t> start(op.getStart());
@@ -56,7 +56,7 @@ static void emitSlice(LocalOp &local, graph::SliceOp op) {
     if (from > 0)
       from = from / op.getResult().getType().getDimSize(i) *
              clone.getResult().getType().getDimSize(i);
-  // An unaligned start belongs to a dimension that is whole.
+  // An unaligned start is along a dimension that is not sharded.
   for (auto [i, from] : llvm::enumerate(start))
     if (op.getStart()[i] %
         std::max<int64_t>(1, op.getResult().getType().getDimSize(i)))
@@ -72,7 +72,7 @@ FailureOr<std::optional<Factor>> sharding::cutRows(LocalOp &local,
     return std::optional<Factor>();
   if (rows.size() != 1)
     return local.op->emitOpError(
-        "has a table whose rows are cut by one of several factors");
+        "has a table whose rows are sharded along one of several factors");
   return std::optional<Factor>(rows.front());
 }
 
@@ -145,8 +145,8 @@ static Factor ownGroups(const Placement &rows, int64_t groups) {
   return factor;
 }
 
-// The device's groups are the first that its rows have, and all the others
-// empty: entries of the others have no place.
+// The device's groups come first, and all others are empty: entries of other
+// groups get no slot.
 static void emitGroupRows(LocalOp &local, graph::GroupRowsOp op) {
   Factor groups = ownGroups(local.placementOf(op.getSlots()),
                             tensorType(op.getOffsets()).getDimSize(0) - 1);
@@ -165,7 +165,7 @@ static void emitGroupRows(LocalOp &local, graph::GroupRowsOp op) {
   cloneLocal(local);
 }
 
-// Of as many groups as the device has matrices.
+// The op on as many groups as the device has matrices.
 template <typename Op> static void emitGrouped(LocalOp &local, Op op) {
   Value all = local.map.lookup(op.getGroups());
   int64_t groups =
@@ -180,8 +180,8 @@ template <typename Op> static void emitGrouped(LocalOp &local, Op op) {
   local.map.map(op.getGroups(), all);
 }
 
-// How many entries of the first dimension one of its first factor is; nothing
-// where a share is not one range of entries.
+// How many entries of the first dimension one index of its first factor is;
+// nothing if a shard is not one range of entries.
 static std::optional<int64_t> entriesOfRange(const DimPlacement &entries) {
   int64_t each = 1;
   for (const Factor &factor : llvm::drop_begin(entries)) {
@@ -192,8 +192,8 @@ static std::optional<int64_t> entriesOfRange(const DimPlacement &entries) {
   return each;
 }
 
-// A share counts its entries from where it begins. Where that would not do all
-// is drawn, of dropout what ones become, and then cut.
+// A shard numbers its entries from its offset. If it is not one range, the
+// whole tensor is drawn (for dropout, of ones) and then sliced.
 template <typename Op> static LogicalResult emitRandom(LocalOp &local, Op op) {
   Placement place = local.placementOf(op.getResult());
   bool isCut = !place.dims.empty() && !place.dims[0].empty() &&

@@ -1,5 +1,5 @@
-// What an op becomes on one device: itself on shares, or itself and what makes
-// up for what the share does not have.
+// What an op becomes on one device: the same op on local shards, or several ops
+// with the communication that they need.
 #pragma once
 #include "dialects/graph/Build.h"
 #include "dialects/graph/GraphExchangeOps.h"
@@ -8,7 +8,7 @@
 
 namespace tessera::sharding {
 
-/// What one device has of every value, as attributes say.
+/// The local type and placement of every value, from attributes.
 class Shares {
 public:
   Shares(const Mesh &mesh, const Coordinates &at) : reader(mesh), at(at) {}
@@ -17,7 +17,7 @@ public:
     return reader.of(value);
   }
   mlir::RankedTensorType typeOf(mlir::Value value) const;
-  /// The op on shares: the same, with its results as large as these are.
+  /// The same op on local shards, with local result types.
   mlir::Operation *clone(mlir::Operation *op, mlir::OpBuilder &builder,
                          mlir::IRMapping &map) const;
 
@@ -31,20 +31,20 @@ private:
   mutable llvm::DenseMap<mlir::DictionaryAttr, mlir::DictionaryAttr> stripped;
 };
 
-/// How rows go from the devices of their tokens to those of their groups.
+/// How rows are sent from the devices of their tokens to those of their groups.
 struct RowExchange {
   mlir::Value counts, countsBack; ///< of dist.exchange_rows, there and back
   mlir::Value groups;             ///< offsets of this device's groups
-  mlir::Value slots;              ///< [rows, 1]: where each row that comes goes
+  mlir::Value slots;              ///< [rows, 1]: the slot of each received row
 };
-/// Of rows in the order of some groups, in a block.
+/// By the order of groups that the rows have, and by block.
 using RowExchanges =
     llvm::DenseMap<std::pair<mlir::Value, mlir::Block *>, RowExchange>;
 
 struct LocalOp {
   mlir::Operation *op;      ///< on whole tensors
-  mlir::OpBuilder &builder; ///< where its share is computed
-  mlir::IRMapping &map;     ///< from whole values to shares
+  mlir::OpBuilder &builder; ///< inserts the local ops
+  mlir::IRMapping &map;     ///< from whole values to local shards
   const Mesh &mesh;
   const Coordinates &at;
   const Shares &shares;
@@ -58,42 +58,42 @@ struct LocalOp {
   }
 };
 
-/// Emits the op on shares and maps its results.
+/// Emits the op on local shards and maps its results.
 mlir::LogicalResult emitLocal(LocalOp &local);
 
-/// The head and its loss where the vocabulary is cut: false where it is not,
-/// and the op stays what it is.
+/// The head and its loss over a sharded vocabulary. False if the vocabulary is
+/// not sharded: then the op stays as it is.
 mlir::FailureOr<bool> emitLocalHead(LocalOp &local);
 
-/// Attention where tokens are cut, rope whose positions follow from them, and
-/// iota along a dimension that is cut: false where they are not, and the op
-/// stays what it is.
+/// Attention over sharded tokens, rope whose positions follow from them, and
+/// iota along a sharded dimension. False if it is not sharded: then the op
+/// stays as it is.
 mlir::FailureOr<bool> emitLocalAttention(LocalOp &local);
 mlir::FailureOr<bool> emitLocalRope(LocalOp &local);
 mlir::FailureOr<bool> emitLocalIota(LocalOp &local);
 
-/// The axes along which rows leave the devices of their tokens, `home`, and are
-/// with their groups as `sent`.
+/// The axes along which rows are exchanged: from the devices of their tokens
+/// (`home`) to those of their groups (`sent`).
 llvm::SmallVector<unsigned, 2> exchangedAxes(const Placement &home,
                                              const Placement &sent);
-/// Rows to their groups and back; nothing where no axis says so. Fails, with an
-/// error at the op, where shares leave no room for all rows.
+/// Sends rows to the devices of their groups, and back; does nothing without
+/// such an axis. An error at the op if shards have no room for all rows.
 mlir::LogicalResult emitLocalSend(LocalOp &local, graph::SendRowsOp op);
 mlir::LogicalResult emitLocalReturn(LocalOp &local, graph::ReturnRowsOp op);
 
-/// The one factor of a table's rows that is cut, if any is; failure after an
-/// error where several factors make up the rows.
+/// The factor of a table's rows that is sharded, if any is; an error if the
+/// rows have several factors.
 mlir::FailureOr<std::optional<Factor>> cutRows(LocalOp &local,
                                                mlir::Value table);
 
-/// Row numbers of a whole table as those of a share.
+/// Row numbers of a whole table as those of its local shard.
 struct OwnRows {
   OwnRows(graph::Emitter &emit, mlir::Value ids, mlir::Value offset,
           int64_t rows);
-  /// `rows` [shape of ids, width] with zeros for rows that are elsewhere.
+  /// `rows` [shape of ids, width] with zeros for rows of other devices.
   mlir::Value masked(graph::Emitter &emit, mlir::Value rows) const;
-  mlir::Value mask;    ///< which are in the share, i1
-  mlir::Value numbers; ///< in the share; 0 for the others
+  mlir::Value mask;    ///< which rows are in the shard, i1
+  mlir::Value numbers; ///< in the shard; 0 for the others
 };
 
 /// A splat of another shape.

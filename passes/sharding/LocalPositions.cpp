@@ -1,5 +1,5 @@
-// What follows from the place of an element, where that dimension is cut: the
-// positions of a share are those of its elements in the whole tensor.
+// Ops that depend on the position of an element, along a sharded dimension: the
+// positions of a shard are those of its elements in the whole tensor.
 #include "passes/sharding/LocalOps.h"
 #include "passes/sharding/Resharder.h"
 #include <functional>
@@ -10,7 +10,8 @@ using namespace tessera::sharding;
 using graph::Emitter;
 using graph::tensorType;
 
-// Of a share's part of a dimension: i32[size of the part].
+// The global positions of a shard's elements along a dimension: i32[local
+// size].
 static Value positionsOf(Emitter &e, const LocalOp &local,
                          const DimPlacement &dim) {
   Resharder resharder(e, local.mesh, local.at);

@@ -8,7 +8,7 @@
 
 using namespace tessera;
 
-// The slowest-varying first: neighbours along the last axis talk most.
+// The slowest-varying first: neighbors along the last axis communicate most.
 static constexpr llvm::StringLiteral kAxes[] = {"pipe", "data", "expert",
                                                 "context", "tensor"};
 static constexpr int64_t kMostDevices = int64_t{1} << 20;
@@ -18,12 +18,12 @@ static llvm::Error makeError(llvm::StringRef text, const llvm::Twine &what) {
                                  "--mesh " + text + ": " + what);
 }
 
-// A name as it is, a file as what stands in it.
+// A schedule's name, or the contents of a file.
 static llvm::Error readSchedule(llvm::StringRef text, llvm::StringRef value,
                                 std::string &schedule) {
   if (!schedule.empty() || value.empty())
     return makeError(text, value.empty()
-                               ? "schedule wants a name, such as 1f1b, "
+                               ? "schedule expects a name, such as 1f1b, "
                                  "or a FILE.csv"
                                : "duplicate option 'schedule'");
   schedule = value.str();
@@ -49,7 +49,7 @@ readCollectiveMatmul(llvm::StringRef text, llvm::StringRef value,
           .Case("off", CollectiveMatmulMode::Off)
           .Default(std::nullopt);
   if (!collectiveMatmul)
-    return makeError(text, "collective_matmul is auto, on or off, got '" +
+    return makeError(text, "collective_matmul must be auto, on or off, got '" +
                                value + "'");
   return llvm::Error::success();
 }
@@ -61,7 +61,7 @@ llvm::Expected<MeshRequest> tessera::parseMeshRequest(llvm::StringRef text,
     return request;
   if (text.empty())
     return makeError("data=" + std::to_string(world),
-                     "name the axes of " + llvm::Twine(world) + " devices");
+                     "give the axes of " + llvm::Twine(world) + " devices");
   llvm::StringMap<int64_t> values;
   std::optional<CollectiveMatmulMode> collectiveMatmul;
   llvm::SmallVector<llvm::StringRef> parts;
@@ -94,7 +94,7 @@ llvm::Expected<MeshRequest> tessera::parseMeshRequest(llvm::StringRef text,
                            "pipe; known options: zero, schedule, chunks, "
                            "collective_matmul");
     if (zero ? value < 0 || value > 3 : value < 1 || value > kMostDevices)
-      return makeError(text, zero ? "zero is 0, 1, 2 or 3"
+      return makeError(text, zero ? "zero must be 0, 1, 2 or 3"
                                   : "an axis has 1 to 1048576 devices, got '" +
                                         part + "'");
     if (!values.try_emplace(name, value).second)
@@ -118,17 +118,18 @@ llvm::Expected<MeshRequest> tessera::parseMeshRequest(llvm::StringRef text,
     request.zero = zero->second;
   if (request.zero > 0 && !values.count("data") && !values.count("expert") &&
       !values.count("context"))
-    return makeError(text, "zero cuts state over the axes data, expert and "
-                           "context; name the size of one");
+    return makeError(text, "zero shards state over data, expert and context; "
+                           "give the size of one of these axes");
   if (collectiveMatmul && !values.count("tensor"))
     return makeError(text,
-                     "collective_matmul needs the axis tensor; name its size");
+                     "collective_matmul requires the axis tensor; give its "
+                     "size");
   request.collectiveMatmul =
       collectiveMatmul.value_or(CollectiveMatmulMode::Auto);
   bool isPipe = values.count("pipe");
   if (!isPipe && (!request.schedule.empty() || values.count("chunks")))
-    return makeError(text, "schedule and chunks are of the axis pipe; name its "
-                           "size");
+    return makeError(text, "schedule and chunks require the axis pipe; give "
+                           "its size");
   if (isPipe && request.schedule.empty())
     request.schedule = "1f1b";
   if (auto chunks = values.find("chunks"); chunks != values.end())

@@ -1,4 +1,4 @@
-// What a user says of a mesh: --mesh data=2,tensor=2,zero=1.
+// The mesh that a user requests: --mesh data=2,tensor=2,zero=1.
 #pragma once
 #include "llvm/ADT/StringRef.h"
 #include "llvm/Support/Error.h"
@@ -6,29 +6,29 @@
 
 namespace tessera {
 
-/// Whether products take gathers and scatters apart (collective-matmul).
-/// `Auto`: where an estimate gains by it.
+/// Whether gathers and scatters are decomposed to overlap with matmuls
+/// (collective-matmul). `Auto`: where it is faster by estimate.
 enum class CollectiveMatmulMode { Auto, On, Off };
 
 struct MeshRequest {
   /// "data=2,tensor=2", slowest-varying first; empty: one device
   std::string axes;
-  int64_t zero = 0; ///< what is cut over the data axis, see assign-shardings
+  int64_t zero = 0; ///< ZeRO stage, see assign-shardings
   int64_t devices = 1;
-  /// Of the axis pipe: a schedule's name, or a table (passes/stages). Empty
-  /// without that axis.
+  /// For the axis pipe: a pipeline schedule's name, or its CSV (passes/stages).
+  /// Empty without that axis.
   std::string schedule;
-  int64_t chunks = 0; ///< stages of a rank of the pipeline; 0: the least
+  int64_t chunks = 0; ///< stages per rank of the pipeline; 0: the fewest
   CollectiveMatmulMode collectiveMatmul =
       CollectiveMatmulMode::Auto; ///< of the axis tensor
 
   bool hasPipe() const { return llvm::StringRef(axes).contains("pipe="); }
 };
 
-/// Axes in any order, each at most once, zero=0…3, schedule=NAME or FILE.csv,
-/// which is read, chunks=N, and collective_matmul=auto, on or off. A `world`
-/// that is not 0 must be what the axes multiply to. An error says what is wrong
-/// and what is known.
+/// Parses axes in any order, each at most once, zero=0…3, schedule=NAME or
+/// FILE.csv, which is read, chunks=N, and collective_matmul=auto, on or off. If
+/// `world` is not 0, it must equal the product of the axes. An error says what
+/// is wrong and what is allowed.
 llvm::Expected<MeshRequest> parseMeshRequest(llvm::StringRef text,
                                              int64_t world = 0);
 

@@ -15,7 +15,7 @@ OpSearch::OpSearch(ModuleOp module, const Congruence &classes, const Mesh &mesh,
                    LinkPrice price, bool mayUndo)
     : classes(classes), factors(classes.factors), mesh(mesh),
       shardings(shardings), axis(axis), tokens(tokens), price(price),
-      mayUndo(mayUndo), costs(mesh, price), places(classes.valueCount()),
+      mayUndo(mayUndo), costs(mesh, price), choices(classes.valueCount()),
       nodeOfStep(classes.stepCount(), -1) {
   SmallVector<func::FuncOp> programs;
   for (auto function : module.getOps<func::FuncOp>())
@@ -41,7 +41,7 @@ bool OpSearch::cuts(const Plan &plan) const {
   return llvm::any_of(plan.wanted, isCut) || llvm::any_of(plan.made, isCut);
 }
 
-// Shares are priced as if all were as large.
+// The estimate prices all shards as if they had one size.
 bool OpSearch::isEven(const Plan &plan) const {
   auto isEven = [&](const Placement *placement) {
     return llvm::all_of(placement->dims, [&](const DimPlacement &dim) {
@@ -54,8 +54,8 @@ bool OpSearch::isEven(const Plan &plan) const {
   return llvm::all_of(plan.wanted, isEven) && llvm::all_of(plan.made, isEven);
 }
 
-// Rows that are a device's own are where they are. Sums of numbers say nothing
-// of tensors, and there are more of them the more layers there are.
+// Rows in device-local order cannot be moved. Sums of scalars do not affect
+// tensors, and their number grows with the number of layers.
 bool OpSearch::isFixed(Operation *op, const Plan &plan) const {
   auto isOwn = [&](const Placement *placement) {
     return llvm::is_contained(placement->own, axis);
@@ -86,7 +86,7 @@ std::vector<Cutting> OpSearch::cuttingsOf(Operation *op) const {
   Factors::Computation computation = factors.of(op);
   std::vector<Cutting> all{{}};
   for (auto [name, loopDim] : llvm::enumerate(computation.rule.loops))
-    if (loopDim.kind == LoopKind::free || loopDim.kind == LoopKind::sum)
+    if (loopDim.kind == LoopKind::parallel || loopDim.kind == LoopKind::sum)
       for (unsigned k = 0; k < computation.loops[name].size(); ++k)
         all.push_back({Cutting::Kind::factor, static_cast<unsigned>(name), k});
   for (unsigned set = 0; set < computation.rule.linear.size(); ++set)
@@ -130,8 +130,8 @@ bool OpSearch::keepsWeights(Operation *op, const Plan &now,
          llvm::all_of(llvm::zip(op->getResults(), now.made, then.made), keeps);
 }
 
-// Work that is divided among devices stays divided: how long it takes beside a
-// message is not known well enough.
+// Sharded ops stay sharded: how long their work takes relative to a message is
+// not known well enough.
 int OpSearch::addStep(unsigned number) {
   if (nodeOfStep[number] >= 0)
     return nodeOfStep[number];
@@ -155,8 +155,8 @@ int OpSearch::addStep(unsigned number) {
   return nodeOfStep[number] = added;
 }
 
-OpSearch::Place OpSearch::addValue(Value value, DictionaryAttr attrs,
-                                   bool isFixed) {
+OpSearch::PlacementChoice OpSearch::addValue(Value value, DictionaryAttr attrs,
+                                             bool isFixed) {
   Plan now{{}, {&shardings.of(value)}};
   std::vector<Option> options;
   bool isState = attrs && attrs.contains(graph::kRoleAttr);
@@ -180,26 +180,26 @@ OpSearch::Place OpSearch::addValue(Value value, DictionaryAttr attrs,
   return madeBy(added, 0);
 }
 
-OpSearch::Place OpSearch::fixed(const Placement &placement) {
+OpSearch::PlacementChoice OpSearch::fixed(const Placement &placement) {
   return madeBy(addNode({}, Plan{{}, {&placement}}), 0);
 }
 
-OpSearch::Place OpSearch::madeBy(int node, unsigned result) const {
-  Place place{node, {}};
+OpSearch::PlacementChoice OpSearch::madeBy(int node, unsigned result) const {
+  PlacementChoice place{node, {}};
   for (const Option &option : nodes[node].options)
-    place.places.push_back(option.plan.made[result]);
+    place.placements.push_back(option.plan.made[result]);
   return place;
 }
 
-OpSearch::Place OpSearch::wantedBy(int node, unsigned use) const {
-  Place place{node, {}};
+OpSearch::PlacementChoice OpSearch::wantedBy(int node, unsigned use) const {
+  PlacementChoice place{node, {}};
   for (const Option &option : nodes[node].options)
-    place.places.push_back(option.plan.wanted[use]);
+    place.placements.push_back(option.plan.wanted[use]);
   return place;
 }
 
-OpSearch::Place OpSearch::withoutPartial(Place place) {
-  for (const Placement *&one : place.places)
+OpSearch::PlacementChoice OpSearch::withoutPartial(PlacementChoice place) {
+  for (const Placement *&one : place.placements)
     if (!one->partial.empty())
       one = shardings.intern(one->withoutPartial());
   return place;
@@ -207,10 +207,10 @@ OpSearch::Place OpSearch::withoutPartial(Place place) {
 
 //===--- the problem ------------------------------------------------------===//
 
-// In about billionths of what the incumbent costs; nothing better has a part
-// that costs more than that. Of two choices that cost the same the one that is
-// more like the incumbent costs a little less. Powers of two, so that a problem
-// with a little more in it is rounded the same way.
+// The unit is about a billionth of the incumbent's cost; a node or edge that
+// costs more than the incumbent is not allowed. Of two choices with equal costs
+// the one closer to the incumbent costs a little less. The unit is a power of
+// two, so that a slightly larger problem is rounded the same way.
 void OpSearch::state() {
   double total = 0;
   for (const Node &node : nodes) {

@@ -1,8 +1,8 @@
-// What colors cannot say: how an axis cuts each op by itself. All ops and
-// arguments of the programs become one problem of the solver, as in Alpa's
-// pass inside operators (Zheng et al. 2022): a node chooses among the ways to
-// be cut along the axis, an edge is what moving a value between two of them
-// costs.
+// Chooses for each op by itself how an axis shards it, which sharding groups
+// cannot express. All ops and arguments of the programs become one problem of
+// the solver, as in Alpa's intra-operator pass (Zheng et al. 2022): a node
+// chooses a sharding along the axis, an edge is the cost of moving a value
+// between two of them.
 #pragma once
 #include "passes/sharding/Estimate.h"
 #include "passes/sharding/solver/Problem.h"
@@ -12,31 +12,31 @@ namespace tessera::sharding {
 
 class OpSearch {
 public:
-  /// For an axis of `shardings`, which are built: along other axes all stays as
-  /// it is there. Of what is cut along the axis there, values without a color
-  /// of `tokens` stay so wherever they are used: weights and their gradients
-  /// are not gathered. And who multiplies stays cut, one way or another.
-  /// `mayUndo`, for tests, lifts both.
+  /// For an axis of `shardings`, which are built; other axes stay as they are
+  /// there. Values that the axis shards there and that have no group of
+  /// `tokens` stay sharded wherever they are used: weights and their gradients
+  /// are not gathered. Ops that it shards stay sharded in some way. `mayUndo`,
+  /// for tests, lifts both restrictions.
   OpSearch(mlir::ModuleOp module, const Congruence &classes, const Mesh &mesh,
            Shardings &shardings, unsigned axis, llvm::ArrayRef<Color> tokens,
            LinkPrice price, bool mayUndo = false);
 
-  /// Costs are in parts of what `shardings` cost.
+  /// Costs are relative to the cost of `shardings`.
   const solver::Problem &problem() const { return stated; }
-  /// What `shardings` say.
+  /// The choice that equals `shardings`.
   const std::vector<int> &incumbent() const { return incumbents; }
-  /// Seconds of a cost of the problem.
+  /// A cost of the problem in seconds.
   double seconds(solver::Cost cost) const { return cost * unit; }
-  /// How a choice for each node cuts single ops.
+  /// The exceptions that a choice for each node means.
   Exceptions exceptions(llvm::ArrayRef<int> choice) const;
   /// In how many nodes it differs from the incumbent.
   unsigned changes(llvm::ArrayRef<int> choice) const;
 
 private:
-  /// One way to cut a step or an argument.
+  /// One way to shard a step or an argument.
   struct Option {
-    std::optional<Cutting> cutting; ///< none: as colors say
-    Plan plan;                      ///< of an argument: made, one
+    std::optional<Cutting> cutting; ///< none: by sharding groups
+    Plan plan;                      ///< of an argument: one `made`
   };
   struct Node {
     std::vector<Option> options;
@@ -45,31 +45,31 @@ private:
     std::optional<unsigned> step;
     std::optional<ValueClass> value;
   };
-  using Places = llvm::SmallVector<const Placement *, 6>;
-  /// Where something is, for each option of a node.
-  struct Place {
+  /// The placement of a value for each option of a node.
+  struct PlacementChoice {
     int node = -1;
-    Places places;
+    llvm::SmallVector<const Placement *, 6> placements;
   };
-  /// One who wants a value that cannot be made anywhere.
+  /// A use of a value that is not a splat.
   struct Demand {
-    mlir::Value value; ///< of those that are alike the first
-    Place where;
+    mlir::Value value; ///< the first of its class
+    PlacementChoice where;
     double times;
   };
   using Demands = llvm::MapVector<mlir::Value, llvm::SmallVector<Demand, 2>>;
 
   int addNode(std::vector<Option> options, const Plan &incumbent);
   int addStep(unsigned number);
-  Place addValue(mlir::Value value, mlir::DictionaryAttr attrs, bool isFixed);
-  Place fixed(const Placement &placement);
-  Place madeBy(int node, unsigned result) const;
-  Place wantedBy(int node, unsigned use) const;
-  Place withoutPartial(Place place);
-  const Place &asUsed(ValueClass value) const {
-    return places[classes.settledLike(value).value_or(value)];
+  PlacementChoice addValue(mlir::Value value, mlir::DictionaryAttr attrs,
+                           bool isFixed);
+  PlacementChoice fixed(const Placement &placement);
+  PlacementChoice madeBy(int node, unsigned result) const;
+  PlacementChoice wantedBy(int node, unsigned use) const;
+  PlacementChoice withoutPartial(PlacementChoice place);
+  const PlacementChoice &asUsed(ValueClass value) const {
+    return choices[classes.settledLike(value).value_or(value)];
   }
-  const Place &asUsed(mlir::Value value) const {
+  const PlacementChoice &asUsed(mlir::Value value) const {
     return asUsed(classes.of(value));
   }
   std::vector<Cutting> cuttingsOf(mlir::Operation *op) const;
@@ -89,17 +89,18 @@ private:
   void addCall(unsigned number, Demands &demands);
   void addLoop(unsigned number, Demands &demands);
   void addReturn(unsigned number, Demands &demands);
-  void addUses(unsigned number, llvm::ArrayRef<Place> wanted, Demands &demands);
+  void addUses(unsigned number, llvm::ArrayRef<PlacementChoice> wanted,
+               Demands &demands);
   void addSettling(unsigned number);
   struct SharedMoves;
-  SharedMoves sharedMoves(const Place &from,
+  SharedMoves sharedMoves(const PlacementChoice &from,
                           llvm::ArrayRef<Demand> demands) const;
-  void addShared(const Place &from, llvm::ArrayRef<Demand> demands);
+  void addShared(const PlacementChoice &from, llvm::ArrayRef<Demand> demands);
   bool canMove(const Demand &demand, const Placement &from,
                const Placement &to) const;
   double ofMove(const Demand &demand, const Placement &from,
                 const Placement &to) const;
-  void addMove(const Place &from, const Demand &demand);
+  void addMove(const PlacementChoice &from, const Demand &demand);
   void addTo(int node, int other, size_t count, size_t others,
              llvm::function_ref<double(size_t, size_t)> of);
   void state();
@@ -116,12 +117,13 @@ private:
 
   std::vector<Node> nodes;
   std::map<std::pair<int, int>, std::vector<double>> edges;
-  std::vector<Place> places; ///< by class of values, as made
+  std::vector<PlacementChoice>
+      choices; ///< of results as produced, by class of values
   std::vector<int> nodeOfStep;
   llvm::DenseMap<mlir::Block *, double> times;
-  /// What blocks that were met hand out.
-  llvm::DenseMap<mlir::Operation *, llvm::SmallVector<Place>> callees;
-  /// Of ops of one kind whose operands are alike along other axes.
+  /// The results of the blocks that were visited.
+  llvm::DenseMap<mlir::Operation *, llvm::SmallVector<PlacementChoice>> callees;
+  /// By kind of op and the placements of its operands along other axes.
   std::map<std::vector<uintptr_t>, std::vector<Option>> knownOptions;
 
   solver::Problem stated;

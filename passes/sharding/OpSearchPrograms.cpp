@@ -1,5 +1,5 @@
-// What of a module OpSearch's nodes and edges are: blocks in the order in which
-// Shardings goes through them, and the moves between who makes and who wants.
+// Builds OpSearch's nodes and edges from a module: blocks in the order in which
+// Shardings plans them, and reshards between producers and consumers.
 #include "passes/sharding/OpSearch.h"
 #include <cmath>
 
@@ -13,7 +13,7 @@ static bool isBlockCall(Operation *op, const Factors &factors) {
 
 //===--- programs ---------------------------------------------------------===//
 
-// How often a block runs in all programs together.
+// Counts how often a block runs in all programs together.
 void OpSearch::count(Block &block, double runs) {
   times[&block] += runs;
   for (unsigned number : classes.stepsOf(block)) {
@@ -27,25 +27,25 @@ void OpSearch::count(Block &block, double runs) {
   }
 }
 
-// Weights and what the optimizer keeps of them may be elsewhere. What the host
-// gives is where colors say, tokens and targets alike.
+// Weights and their optimizer state may be sharded differently. Inputs from the
+// host follow their sharding groups, tokens and targets alike.
 void OpSearch::addState(func::FuncOp program) {
   for (BlockArgument argument : classes.argumentsOf(program)) {
     ValueClass number = classes.of(argument);
-    if (places[number].node >= 0)
+    if (choices[number].node >= 0)
       continue;
     DictionaryAttr attrs = program.getArgAttrDict(argument.getArgNumber());
     auto role = attrs ? attrs.getAs<graph::RoleAttr>(graph::kRoleAttr)
                       : graph::RoleAttr();
     auto name = role ? attrs.get(graph::kStateAttr) : Attribute();
     if (auto first = name ? classes.stateOf(name) : std::nullopt;
-        first && places[*first].node >= 0) {
-      places[number] = places[*first];
+        first && choices[*first].node >= 0) {
+      choices[number] = choices[*first];
       continue;
     }
     bool moves = role && (role.getValue() == graph::Role::parameter ||
                           role.getValue() == graph::Role::optimizer);
-    places[number] = addValue(argument, attrs, !moves);
+    choices[number] = addValue(argument, attrs, !moves);
   }
 }
 
@@ -54,7 +54,7 @@ void OpSearch::addFunction(func::FuncOp function,
   if (call)
     for (BlockArgument argument : function.getArguments()) {
       unsigned i = argument.getArgNumber();
-      Place &place = places[classes.of(argument)];
+      PlacementChoice &place = choices[classes.of(argument)];
       if (isInteger(argument))
         place = withoutPartial(asUsed(call->uses[i].value));
       else
@@ -76,18 +76,18 @@ void OpSearch::addBlock(Block &block) {
       addReturn(number, demands);
     } else if (isa<graph::YieldOp>(op)) {
       auto loop = cast<graph::LoopOp>(op->getParentOp());
-      SmallVector<Place> carried;
+      SmallVector<PlacementChoice> carried;
       for (Value value : loop.getCarried())
-        carried.push_back(places[classes.of(value)]);
+        carried.push_back(choices[classes.of(value)]);
       addUses(number, carried, demands);
     } else {
       int node = addStep(number);
-      SmallVector<Place> wanted;
+      SmallVector<PlacementChoice> wanted;
       for (unsigned use = 0; use < classes.step(number).uses.size(); ++use)
         wanted.push_back(wantedBy(node, use));
       addUses(number, wanted, demands);
       for (auto [i, value] : llvm::enumerate(classes.step(number).results))
-        places[value] = madeBy(node, i);
+        choices[value] = madeBy(node, i);
     }
     addSettling(number);
   }
@@ -106,20 +106,20 @@ void OpSearch::addCall(unsigned number, Demands &demands) {
   func::FuncOp function = factors.functions().of(cast<func::CallOp>(step.op));
   if (callees.try_emplace(function).second)
     addFunction(function, &step);
-  SmallVector<Place> wanted;
+  SmallVector<PlacementChoice> wanted;
   for (BlockArgument argument : function.getArguments())
-    wanted.push_back(places[classes.of(argument)]);
+    wanted.push_back(choices[classes.of(argument)]);
   addUses(number, wanted, demands);
   for (auto [value, place] : llvm::zip(step.results, callees[function]))
-    places[value] = place;
+    choices[value] = place;
 }
 
-// An accumulator that starts at zero is where what is first added to it wants
-// it.
+// An accumulator that starts at zero has the placement that the first op on it
+// requires.
 void OpSearch::addLoop(unsigned number, Demands &demands) {
   auto loop = cast<graph::LoopOp>(classes.step(number).op);
   Block &body = loop.getBody().front();
-  auto firstWanted = [&](ValueClass value) -> std::optional<Place> {
+  auto firstWanted = [&](ValueClass value) -> std::optional<PlacementChoice> {
     for (unsigned inner : classes.stepsOf(body)) {
       const Congruence::Step &step = classes.step(inner);
       if (factors.computes(step.op))
@@ -129,15 +129,15 @@ void OpSearch::addLoop(unsigned number, Demands &demands) {
     }
     return std::nullopt;
   };
-  places[classes.of(loop.getInduction())] =
+  choices[classes.of(loop.getInduction())] =
       fixed(shardings.of(loop.getInduction()));
-  SmallVector<Place> carriedSlots;
+  SmallVector<PlacementChoice> carriedSlots;
   for (auto [init, carried, result] :
        llvm::zip(loop.getInits(), loop.getCarried(), loop.getResults())) {
     auto target = classes.settledLike(classes.of(result));
-    std::optional<Place> place;
+    std::optional<PlacementChoice> place;
     if (target && shardings.accumulatesSettled())
-      place = places[*target];
+      place = choices[*target];
     else if (isZero(init))
       place = firstWanted(classes.of(carried));
     if (!place)
@@ -145,22 +145,22 @@ void OpSearch::addLoop(unsigned number, Demands &demands) {
           addValue(carried, {},
                    isInteger(carried) || !shardings.of(carried).own.empty());
     carriedSlots.push_back(*place);
-    places[classes.of(carried)] = *place;
+    choices[classes.of(carried)] = *place;
   }
   addBlock(body);
   addUses(number, carriedSlots, demands);
   for (auto [value, place] :
        llvm::zip(classes.step(number).results, carriedSlots))
-    places[value] = place;
+    choices[value] = place;
 }
 
 void OpSearch::addReturn(unsigned number, Demands &demands) {
   const Congruence::Step &step = classes.step(number);
   auto function = cast<func::FuncOp>(step.op->getParentOp());
-  SmallVector<Place> wanted;
+  SmallVector<PlacementChoice> wanted;
   for (auto [i, use] : llvm::enumerate(step.uses)) {
     if (!function.isPublic()) {
-      const Place &made = asUsed(use.value);
+      const PlacementChoice &made = asUsed(use.value);
       wanted.push_back(use.hasOneUse ? made : withoutPartial(made));
       continue;
     }
@@ -169,21 +169,21 @@ void OpSearch::addReturn(unsigned number, Demands &demands) {
                     ? attrs.get(graph::kStateAttr)
                     : Attribute();
     auto taken = name ? classes.stateOf(name) : std::nullopt;
-    wanted.push_back(taken && places[*taken].node >= 0
-                         ? places[*taken]
+    wanted.push_back(taken && choices[*taken].node >= 0
+                         ? choices[*taken]
                          : fixed(*shardings.plan(number).wanted[i]));
   }
   addUses(number, wanted, demands);
   if (function.isPublic())
     return;
-  SmallVector<Place> &results = callees[function];
+  SmallVector<PlacementChoice> &results = callees[function];
   for (unsigned i = 0; i < step.op->getNumOperands(); ++i)
     results.push_back(wanted[step.useFor(i)]);
 }
 
 //===--- moves ------------------------------------------------------------===//
 
-void OpSearch::addUses(unsigned number, ArrayRef<Place> wanted,
+void OpSearch::addUses(unsigned number, ArrayRef<PlacementChoice> wanted,
                        Demands &demands) {
   const Congruence::Step &step = classes.step(number);
   double runs = times.lookup(step.op->getBlock()) * step.count;
@@ -199,11 +199,11 @@ void OpSearch::addSettling(unsigned number) {
   double runs = times.lookup(step.op->getBlock());
   for (auto [i, value] : llvm::enumerate(step.results))
     if (auto target = classes.settledLike(value))
-      addMove(places[value],
-              {step.op->getResult(i), places[*target], runs * step.countOf(i)});
+      addMove(choices[value], {step.op->getResult(i), choices[*target],
+                               runs * step.countOf(i)});
 }
 
-// Nobody makes parts of a sum; integers come cut or are not.
+// No reshard makes partial values, or shards integers.
 bool OpSearch::canMove(const Demand &demand, const Placement &from,
                        const Placement &to) const {
   if (llvm::is_contained(to.partial, axis) &&
@@ -228,17 +228,17 @@ double OpSearch::ofMove(const Demand &demand, const Placement &from,
   return price.weight * demand.times * costs.ofMoving(demand.value, from, to);
 }
 
-void OpSearch::addMove(const Place &from, const Demand &demand) {
-  const Place &to = demand.where;
+void OpSearch::addMove(const PlacementChoice &from, const Demand &demand) {
+  const PlacementChoice &to = demand.where;
   if (from.node == to.node) {
     for (auto [cost, now, then] :
-         llvm::zip(nodes[from.node].costs, from.places, to.places))
+         llvm::zip(nodes[from.node].costs, from.placements, to.placements))
       cost += ofMove(demand, *now, *then);
     return;
   }
-  addTo(from.node, to.node, from.places.size(), to.places.size(),
+  addTo(from.node, to.node, from.placements.size(), to.placements.size(),
         [&](size_t i, size_t j) {
-          return ofMove(demand, *from.places[i], *to.places[j]);
+          return ofMove(demand, *from.placements[i], *to.placements[j]);
         });
 }
 
@@ -253,8 +253,9 @@ void OpSearch::addTo(int node, int other, size_t count, size_t others,
       matrix[forward ? i * others + j : j * count + i] += of(i, j);
 }
 
-/// A value that several want: where it may be, where they want it (and, behind
-/// that, where it may stay), and the seconds of one move.
+/// The reshards of a value with several uses: the placements that it may have,
+/// those that its uses require (and, after those, the ones in which it may
+/// stay), and the seconds of one reshard.
 struct OpSearch::SharedMoves {
   llvm::SetVector<const Placement *> origins, all;
   size_t wanted = 0;
@@ -266,12 +267,13 @@ struct OpSearch::SharedMoves {
   }
 };
 
-OpSearch::SharedMoves OpSearch::sharedMoves(const Place &from,
+OpSearch::SharedMoves OpSearch::sharedMoves(const PlacementChoice &from,
                                             ArrayRef<Demand> demands) const {
   SharedMoves moves;
-  moves.origins.insert(from.places.begin(), from.places.end());
+  moves.origins.insert(from.placements.begin(), from.placements.end());
   for (const Demand &demand : demands)
-    moves.all.insert(demand.where.places.begin(), demand.where.places.end());
+    moves.all.insert(demand.where.placements.begin(),
+                     demand.where.placements.end());
   moves.wanted = moves.all.size();
   moves.all.insert(moves.origins.begin(), moves.origins.end());
   Demand once{demands[0].value, {}, 1};
@@ -281,15 +283,16 @@ OpSearch::SharedMoves OpSearch::sharedMoves(const Place &from,
   return moves;
 }
 
-// What several want at one place moves there once: a node of its own chooses
-// that place, beside where the value is. Who wants it elsewhere moves it by
-// itself.
-void OpSearch::addShared(const Place &from, ArrayRef<Demand> demands) {
+// Uses that require one placement share a reshard: a further node chooses that
+// placement, next to the node of the value. Uses that require another placement
+// have their own reshard.
+void OpSearch::addShared(const PlacementChoice &from,
+                         ArrayRef<Demand> demands) {
   const SharedMoves moves = sharedMoves(from, demands);
   double most = 0;
   for (const Demand &demand : demands)
     most = std::max(most, demand.times);
-  // Options are pairs of an origin and a shared place.
+  // Options are pairs of an origin and a shared placement.
   std::vector<Option> options;
   std::vector<size_t> originOf;
   int incumbent = 0;
@@ -299,12 +302,12 @@ void OpSearch::addShared(const Place &from, ArrayRef<Demand> demands) {
       if (moves.seconds[i * moves.all.size() + j] == HUGE_VAL ||
           (j >= moves.wanted && place != origin))
         continue;
-      double seconds = origin == from.places[nodes[from.node].incumbent]
+      double seconds = origin == from.placements[nodes[from.node].incumbent]
                            ? most * moves.of(i, place)
                            : HUGE_VAL;
       for (const Demand &demand : demands) {
         const Placement *to =
-            demand.where.places[nodes[demand.where.node].incumbent];
+            demand.where.placements[nodes[demand.where.node].incumbent];
         seconds += to == place ? 0 : demand.times * moves.of(i, to);
       }
       if (seconds < least)
@@ -317,17 +320,17 @@ void OpSearch::addShared(const Place &from, ArrayRef<Demand> demands) {
   auto planOf = [&](size_t option) -> const Plan & {
     return nodes[shared].options[option].plan;
   };
-  addTo(shared, from.node, originOf.size(), from.places.size(),
+  addTo(shared, from.node, originOf.size(), from.placements.size(),
         [&](size_t option, size_t is) {
           const Plan &plan = planOf(option);
-          return plan.wanted[0] != from.places[is]
+          return plan.wanted[0] != from.placements[is]
                      ? HUGE_VAL
                      : most * moves.of(originOf[option], plan.made[0]);
         });
   for (const Demand &demand : demands)
     addTo(shared, demand.where.node, originOf.size(),
-          demand.where.places.size(), [&](size_t option, size_t to) {
-            const Placement *place = demand.where.places[to];
+          demand.where.placements.size(), [&](size_t option, size_t to) {
+            const Placement *place = demand.where.placements[to];
             return planOf(option).made[0] == place
                        ? 0
                        : demand.times * moves.of(originOf[option], place);

@@ -1,8 +1,9 @@
-// One device's program, function by function: every value becomes its share.
+// Makes one device's program, function by function: every value becomes its
+// local shard.
 #include "dialects/graph/Build.h"
 #include "mlir/IR/IRMapping.h"
 #include "passes/sharding/Factors.h"
-#include "passes/sharding/LocalProducts.h"
+#include "passes/sharding/LocalCollectiveMatmul.h"
 #include "passes/sharding/Resharder.h"
 #include "passes/sharding/Sharding.h"
 #include "llvm/ADT/StringExtras.h"
@@ -26,7 +27,7 @@ public:
         products(mesh, at, shares, map) {}
 
   LogicalResult run() {
-    // Before anything changes: a share of a program may be pointwise.
+    // Before anything changes: a local program may look pointwise.
     SmallVector<func::FuncOp> programs, updates;
     for (auto function : module.getOps<func::FuncOp>())
       (callees.isPointwise(function) ? updates : programs).push_back(function);
@@ -64,8 +65,8 @@ private:
     return success();
   }
 
-  // What the host needs to know of state and inputs: their shape all together.
-  // All of a function at once: its attributes are one.
+  // The host needs the global shapes of state and inputs. Sets all attributes
+  // of a function at once, because each change copies them.
   void annotate(func::FuncOp function, Block &global) {
     SmallVector<DictionaryAttr> arguments, results;
     for (BlockArgument argument : global.getArguments())
@@ -143,14 +144,15 @@ private:
             map.map(from, to);
           done = partition(loop.getBody().front(), inner);
         });
-    // Which rank of a pipeline does what in it is the same for all shares.
+    // The pipeline schedule is the same for all devices.
     if (Attribute table = loop->getAttr(dist::kScheduleAttr))
       local->setAttr(dist::kScheduleAttr, table);
     map.map(loop.getResults(), local.getResults());
     return done;
   }
 
-  // Equal calls of an update share one function, named by the shape.
+  // Calls of an update with equal shapes share one function, named by the
+  // shape.
   LogicalResult partitionPointwise(func::CallOp call, OpBuilder &builder) {
     SmallVector<Value> operands;
     std::optional<RankedTensorType> shaped;
@@ -212,19 +214,19 @@ private:
   }
 
   ModuleOp module;
-  Callees callees; ///< as they were
+  Callees callees; ///< before partitioning
   Mesh mesh;
   Coordinates at;
   Shares shares;
   IRMapping map;
   RowExchanges exchanges;
-  PartedProducts products;
+  LocalCollectiveMatmul products;
   llvm::DenseSet<Operation *> used; ///< pointwise functions of local code
-  /// Those for shares, by what they are for whole tensors and the type.
+  /// Local functions, by the original function and the local type.
   llvm::DenseMap<std::pair<Operation *, Type>, func::FuncOp> local;
 };
 
-/// The offsets that programs ask for, as one input of each.
+/// Replaces dist.offset by slices of the input mesh.offsets.
 class OffsetBinder {
 public:
   explicit OffsetBinder(ModuleOp module) : module(module) {}

@@ -4,49 +4,69 @@
 include "mlir/Pass/PassBase.td"
 
 def AssignShardings : Pass<"assign-shardings", "::mlir::ModuleOp"> {
-  let summary = "decides for every value where its elements are, and inserts what moves them";
+  let summary = "chooses a sharding for every value, and inserts reshards between different ones";
   let description = [{
-    Puts axes of the mesh on dimensions of the model: `data` on the sequences of a batch, `context` on their tokens, `tensor` on what its
-    cost model finds best (heads, the width of the feed-forward layer, the vocabulary, tokens between them), and on every op along the
-    first of those that it has. State is cut over `data` and `context` as `zero` says. See README.md for the rules.
+    Shards dimensions of the model over axes of the mesh: `data` the sequences of a batch, `context`
+    their tokens, `tensor` what the cost model finds best (heads, feed-forward width, vocabulary,
+    tokens between blocks). An op is sharded along the first of an axis's sharding groups that it
+    has. `zero` says which state is also sharded over `data`, `expert` and `context`. See README.md.
 
     Before, for `mesh=data=2,tensor=4`:
     ```mlir
-    func.func private @mlp(%x: tensor<8x64xf32>, %up: tensor<64x256xf32>, %down: tensor<256x64xf32>) -> tensor<8x64xf32> {
+    func.func private @mlp(%x: tensor<8x64xf32>, %up: tensor<64x256xf32>,
+                           %down: tensor<256x64xf32>) -> tensor<8x64xf32> {
       %h = graph.einsum "bk,kn->bn" %x, %up : (...) -> tensor<8x256xf32>
       %y = graph.einsum "bk,kn->bn" %h, %down : (...) -> tensor<8x64xf32>
     ```
     After:
     ```mlir
     dist.mesh @mesh [#dist.axis<"data" = 2 memory>, #dist.axis<"tensor" = 4 memory>]
-    func.func private @mlp(%x: tensor<8x64xf32> {dist.sharding = #dist.sharding<@mesh, [{"data"}, {} ]>}, ...) -> tensor<8x64xf32> {
-      %h = graph.einsum "bk,kn->bn" %x, %up {dist.shardings = [#dist.sharding<@mesh, [{"data"}, {"tensor"} ]>]} : ...
-      %y = graph.einsum "bk,kn->bn" %h, %down {dist.shardings = [#dist.sharding<@mesh, [{"data"}, {} ], partial sum {"tensor"}>]} : ...
+    func.func private @mlp(
+        %x: tensor<8x64xf32> {dist.sharding = #dist.sharding<@mesh, [{"data"}, {} ]>}, ...)
+        -> tensor<8x64xf32> {
+      %h = graph.einsum "bk,kn->bn" %x, %up
+          {dist.shardings = [#dist.sharding<@mesh, [{"data"}, {"tensor"} ]>]} : ...
+      %y = graph.einsum "bk,kn->bn" %h, %down
+          {dist.shardings = [#dist.sharding<@mesh, [{"data"}, {} ], partial sum {"tensor"}>]} : ...
       %z = dist.reshard %y to <@mesh, [{"data"}, {} ]> : tensor<8x64xf32>
     ```
-    Tensors keep their global shapes. Afterwards every operand is placed as its op needs it, which `verify-shardings` proves.
+    Tensors keep their global shapes. Afterwards every operand has the placement that its op
+    requires, which `verify-shardings` checks.
   }];
-  let dependentDialects = ["::tessera::graph::GraphDialect", "::tessera::dist::DistDialect", "::mlir::func::FuncDialect"];
+  let dependentDialects = ["::tessera::graph::GraphDialect", "::tessera::dist::DistDialect",
+                           "::mlir::func::FuncDialect"];
   let options = [
-    Option<"mesh", "mesh", "std::string", "\"\"", "Axes and their sizes, the slowest-varying first: data=2,tensor=4">,
-    Option<"zero", "zero", "int64_t", "0", "What is cut over data and context: 1 optimizer state, 2 gradients too, 3 parameters too">,
-    Option<"parts", "parts", "bool", "false", "Whether what products gather and scatter goes in parts whatever it costs, so that tokens may be cut over tensor; then the solver looks at no single ops">,
-    Option<"solver", "solver", "bool", "true", "Let the solver cut single ops otherwise than colors say, where the estimate gains by it">,
-    Option<"explain", "explain", "bool", "false", "Remark what the solver changed of what colors say">];
+    Option<"mesh", "mesh", "std::string", "\"\"",
+           "Axes and their sizes, the slowest-varying first: data=2,tensor=4">,
+    Option<"zero", "zero", "int64_t", "0",
+           "ZeRO stage over data, expert and context: 1 shards optimizer state, 2 gradients too, "
+           "3 parameters too">,
+    Option<"parts", "parts", "bool", "false",
+           "Assume that all-gathers and reduce-scatters overlap with matmuls (collective matmul), "
+           "so that tokens may be sharded over tensor; no search op by op">,
+    Option<"solver", "solver", "bool", "true",
+           "Let the solver shard single ops differently from their sharding groups, where the "
+           "estimated step time decreases">,
+    Option<"explain", "explain", "bool", "false",
+           "Remark how many strategies were tried, and what the solver changed">];
 }
 
 def CollectiveMatmul : Pass<"collective-matmul", "::mlir::ModuleOp"> {
-  let summary = "decides which gathers and scatters go in parts, beside the products that need or make them";
+  let summary = "decides which all-gathers and reduce-scatters to overlap with their matmuls";
   let description = [{
-    Marks with `dist.collective_matmul` what `partition-to-local` does in parts (Wang et al. 2023, collective matmul): a gather over
-    `tensor` of what products alone read, and a scatter over it of what one product makes. With `mode=auto` those by which the
-    estimate of a step's time gains, with `on` all. What cannot go in parts, such as uneven shares, stays whole; `explain` remarks why.
+    Marks with `dist.collective_matmul` the reshards that `partition-to-local` decomposes into
+    chunks (Wang et al. 2023, collective matmul): an all-gather over `tensor` that only matmuls
+    read, and a reduce-scatter over it of a matmul's result. `mode=auto` marks those that decrease
+    the estimated step time, `on` all. Reshards that cannot be decomposed, such as uneven shards,
+    stay whole; `explain` remarks why.
 
-    Before, tokens between layers being cut over `tensor`:
+    Before, with tokens between layers sharded over `tensor`:
     ```mlir
     %x = dist.reshard %n to <@mesh, [{}, {} ]> : tensor<4x8xf32>
-    %h = graph.einsum "tk,kn->tn" %x, %up {dist.shardings = [#dist.sharding<@mesh, [{}, {"tensor"} ]>]} : ...
-    %o = graph.einsum "tn,nk->tk" %h, %down {dist.shardings = [#dist.sharding<@mesh, [{}, {} ], partial sum {"tensor"}>]} : ...
+    %h = graph.einsum "tk,kn->tn" %x, %up
+        {dist.shardings = [#dist.sharding<@mesh, [{}, {"tensor"} ]>]} : ...
+    %o = graph.einsum "tn,nk->tk" %h, %down
+        {dist.shardings = [#dist.sharding<@mesh, [{}, {} ], partial sum {"tensor"}>]} : ...
     %y = dist.reshard %o to <@mesh, [{"tensor"}, {} ]> : tensor<4x8xf32>
     ```
     After, the same with marks:
@@ -58,41 +78,49 @@ def CollectiveMatmul : Pass<"collective-matmul", "::mlir::ModuleOp"> {
   }];
   let options = [
     Option<"mode", "mode", "std::string", "\"auto\"", "auto, on or off">,
-    Option<"explain", "explain", "bool", "false", "Remark why gathers and scatters stay whole">];
+    Option<"explain", "explain", "bool", "false", "Remark why a reshard is not decomposed">];
 }
 
 def VerifyShardings : Pass<"verify-shardings", "::mlir::ModuleOp"> {
-  let summary = "proves that operands are placed as their ops need them";
+  let summary = "verifies that operands and results are sharded as the ops' sharding rules require";
   let description = [{
-    Of every op: dimensions that are one loop are cut alike, none that must be whole is cut, operands are parts of sums only
-    where the op is linear in them, and the results are placed as follows from that. A part of a sum that enters
-    anything else would be a wrong number on every device; here it is an error.
+    For every op: dimensions of one loop dimension are sharded alike, dimensions that are not
+    shardable are not sharded, operands are partial only where the op is linear in them, and results
+    have the placement that follows. A partial value in any other op would give wrong numbers on
+    every device; here it is an error.
   }];
 }
 
 def PartitionToLocal : Pass<"partition-to-local", "::mlir::ModuleOp"> {
-  let summary = "makes the program of one device: shares instead of tensors, collectives instead of reshardings";
+  let summary = "makes one device's program: local shards, and collectives instead of reshards";
   let description = [{
-    Ops that need more than their shares of the vocabulary or of attention's tokens become several, with collectives among them.
-    What `collective-matmul` marked becomes `dist.permute`s of parts, and products of parts.
-    Devices whose shares have equal shapes run one program; `device` is any of those. What still differs between them, where
-    their shares begin, is an input that the runtime writes once: "mesh.offsets", as many numbers as the module's attribute
-    `dist.offsets` describes.
+    Ops that need more than their shard of the vocabulary or of attention's tokens become several
+    ops and collectives. Reshards that `collective-matmul` marked become `dist.permute`s and matmuls
+    of chunks. Devices with equal local shapes run one program; `device` is any of them. Where their
+    shards begin differs between them and is an input that the runtime writes once:
+    "mesh.offsets", with the numbers that the module's attribute `dist.offsets` describes.
 
     Before:
     ```mlir
-    %y = graph.einsum "bk,kn->bn" %h, %down {dist.shardings = [#dist.sharding<@mesh, [{"data"}, {} ], partial sum {"tensor"}>]} : (tensor<8x256xf32>, tensor<256x64xf32>) -> tensor<8x64xf32>
+    %y = graph.einsum "bk,kn->bn" %h, %down
+        {dist.shardings = [#dist.sharding<@mesh, [{"data"}, {} ], partial sum {"tensor"}>]}
+        : (tensor<8x256xf32>, tensor<256x64xf32>) -> tensor<8x64xf32>
     %z = dist.reshard %y to <@mesh, [{"data"}, {} ]> : tensor<8x64xf32>
     ```
     After:
     ```mlir
-    %y = graph.einsum "bk,kn->bn" %h, %down : (tensor<4x64xf32>, tensor<64x64xf32>) -> tensor<4x64xf32>
-    %z = dist.all_reduce sum %y over @mesh [#dist.axis_ref<"tensor">] : tensor<4x64xf32> -> tensor<4x64xf32>
+    %y = graph.einsum "bk,kn->bn" %h, %down
+        : (tensor<4x64xf32>, tensor<64x64xf32>) -> tensor<4x64xf32>
+    %z = dist.all_reduce sum %y over @mesh [#dist.axis_ref<"tensor">]
+        : tensor<4x64xf32> -> tensor<4x64xf32>
     ```
-    Afterwards no sharding and no reshard remains but the shardings of state and inputs, as attributes with their global shapes.
+    Afterwards no reshard is left, and no shardings except those of state and inputs, as attributes
+    with their global shapes.
   }];
-  let dependentDialects = ["::tessera::graph::GraphDialect", "::tessera::dist::DistDialect", "::mlir::func::FuncDialect"];
-  let options = [Option<"device", "device", "int64_t", "0", "The device whose shapes the program has">];
+  let dependentDialects = ["::tessera::graph::GraphDialect", "::tessera::dist::DistDialect",
+                           "::mlir::func::FuncDialect"];
+  let options = [Option<"device", "device", "int64_t", "0",
+                        "The device for whose local shapes the program is made">];
 }
 
 def VerifyPartition : Pass<"verify-partition", "::mlir::ModuleOp"> {

@@ -1,4 +1,4 @@
-// The order of the phases, and which devices share a program.
+// The pass pipelines, and which devices share a program.
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Transforms/Passes.h"
 #include "passes/sharding/Placement.h"
@@ -26,12 +26,12 @@ void tessera::buildPartitionPipeline(OpPassManager &pipeline, int64_t device) {
   PartitionToLocalOptions options;
   options.device = device;
   pipeline.addPass(createPartitionToLocal(options));
-  // Views there and back between collectives go.
+  // Removes views between collectives that undo one another.
   pipeline.addPass(createCanonicalizerPass());
   pipeline.addPass(createCSEPass());
 }
 
-// Every cut factor of the module, once.
+// Every sharded factor of the module, once.
 static llvm::SetVector<dist::FactorAttr> cutFactors(ModuleOp module) {
   llvm::SetVector<dist::FactorAttr> factors;
   auto add = [&](dist::ShardingAttr sharding, Type type) {

@@ -57,7 +57,7 @@ Range Factor::rangeAt(const Mesh &mesh, const Coordinates &at) const {
   return range;
 }
 
-// Whether every device has as much, so that the cut may move into the next
+// Whether all shards have one size, so that the axes may move into the next
 // factor.
 static bool isEven(const Factor &factor, const Mesh &mesh) {
   return factor.size % mesh.size(factor.axes) == 0;
@@ -91,7 +91,7 @@ sharding::splitFactors(const DimPlacement &dim, int64_t inner,
     }
     if (last.size % inner)
       return std::nullopt;
-    // The cut goes to the outer half if that has as even pieces.
+    // The axes go to the outer half if its shards are even too.
     Factor major{last.size / inner, last.axes};
     if (!last.axes.empty() && !isEven(major, mesh))
       return std::nullopt;

@@ -1,12 +1,12 @@
-// Where the elements of a tensor are, as passes compute with it: the same as
-// #dist.sharding, with axes by number and sizes of shares.
+// Where the elements of a tensor are: #dist.sharding in the form in which
+// passes compute with it, with axes by number and the sizes of shards.
 #pragma once
 #include "dialects/dist/DistOps.h"
 #include <functional>
 
 namespace tessera::sharding {
 
-/// One device's place along every axis of the mesh.
+/// One device's index along every axis of the mesh.
 using Coordinates = llvm::SmallVector<int64_t, 4>;
 
 /// A mesh with its axes by number.
@@ -26,15 +26,15 @@ struct Mesh {
   Coordinates coordinatesOf(int64_t device) const;
 };
 
-/// The first index and the number of those that a device has of `size`
-/// elements cut along one axis of n devices: ⌈size/n⌉ for the first size mod n
-/// of them, ⌊size/n⌋ for the others (runtime/artifact says the same).
+/// The elements that a device has of `size` elements sharded over n devices:
+/// ⌈size/n⌉ for the first size mod n devices, ⌊size/n⌋ for the others
+/// (runtime/artifact must agree).
 struct Range {
   int64_t start, size;
 };
 Range rangeOf(int64_t size, int64_t devices, int64_t device);
 
-/// A factor of a dimension's size, cut along axes, major first.
+/// A factor of a dimension's size, sharded along axes, major first.
 struct Factor {
   int64_t size;
   llvm::SmallVector<unsigned, 2> axes;
@@ -49,32 +49,34 @@ using DimPlacement = llvm::SmallVector<Factor, 2>;
 
 struct Placement {
   llvm::SmallVector<DimPlacement, 4> dims;
-  /// Every device along these axes, ascending, has a part.
+  /// Along these axes, ascending, every device has a partial value.
   llvm::SmallVector<unsigned, 2> partial;
   dist::ReduceKind kind = dist::ReduceKind::sum;
-  /// Along these axes, ascending, rows are each device's own, in its own order.
+  /// Axes of device-local row order, ascending: each device has other rows, in
+  /// an order of its own.
   llvm::SmallVector<unsigned, 2> own = {};
 
   bool operator==(const Placement &) const = default;
 
-  /// Every device has all of it.
+  /// Replicated.
   static Placement whole(mlir::RankedTensorType type);
   static Placement fromAttr(dist::ShardingAttr attr,
                             mlir::RankedTensorType type, const Mesh &mesh);
   dist::ShardingAttr toAttr(mlir::MLIRContext *context, const Mesh &mesh) const;
 
   bool isWhole() const;
-  /// Cut along no axis, though it may be partial.
+  /// Sharded along no axis; it may be partial.
   bool isUncut() const;
   bool uses(unsigned axis) const;
   Placement withoutPartial() const;
-  /// The same, neither cut nor partial along the axis.
+  /// The same, neither sharded nor partial along the axis.
   Placement without(unsigned axis) const;
-  /// As short as it can be: factors that are not cut joined, evenly cut ones
-  /// joined with what follows. Equal placements are equal only so.
+  /// Brings it into normal form, in which equal placements compare equal:
+  /// factors that are not sharded are joined, evenly sharded ones are joined
+  /// with the factor after them.
   void normalize(const Mesh &mesh);
 
-  /// Sizes of the share that the device there has.
+  /// The shape of the shard of the device at these coordinates.
   llvm::SmallVector<int64_t> localShape(const Mesh &mesh,
                                         const Coordinates &at) const;
   mlir::RankedTensorType localType(mlir::RankedTensorType type,
@@ -83,7 +85,7 @@ struct Placement {
 };
 
 /// Splits a dimension's factors such that the last ones multiply to `inner`;
-/// nullopt where a cut factor would have to be split between its pieces.
+/// nullopt if a sharded factor would have to be split inside a shard.
 std::optional<std::pair<DimPlacement, DimPlacement>>
 splitFactors(const DimPlacement &dim, int64_t inner, const Mesh &mesh);
 

@@ -1,5 +1,5 @@
-// Equal placements at one address: to compare two, to remember one, or to look
-// up what was found out about it is then a matter of pointers.
+// Equal placements at one address, so that comparison, hashing and caching work
+// on pointers.
 #pragma once
 #include "passes/sharding/Placement.h"
 #include <unordered_set>

@@ -46,7 +46,7 @@ const Placement &PlacementReader::of(Value value) const {
     Operation *parent = argument.getOwner()->getParentOp();
     if (auto function = dyn_cast<func::FuncOp>(parent))
       return ofArgument(function, i);
-    // The first argument of a loop's body counts its turns.
+    // The first argument of a loop's body is the induction variable.
     return i ? made(parent, i - 1) : of(dist::ShardingAttr(), type);
   }
   if (auto reshard = value.getDefiningOp<dist::ReshardOp>())
@@ -54,7 +54,7 @@ const Placement &PlacementReader::of(Value value) const {
   return made(value.getDefiningOp(), cast<OpResult>(value).getResultNumber());
 }
 
-//===--- words ------------------------------------------------------------===//
+//===--- printing ---------------------------------------------------------===//
 
 std::string PlacementReader::text(ArrayRef<unsigned> axes) const {
   auto names = llvm::map_range(axes, [&](unsigned axis) {

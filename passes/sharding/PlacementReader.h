@@ -1,4 +1,4 @@
-// What attributes say of placements, and placements in words.
+// Reads placements from attributes, and prints them.
 #pragma once
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "passes/sharding/PlacementPool.h"
@@ -6,17 +6,17 @@
 
 namespace tessera::sharding {
 
-/// Reads a module whose shardings are those of one mesh. Equal placements are
-/// one object, which lives as long as the reader.
+/// For a module whose shardings are on one mesh. Equal placements are one
+/// object, which lives as long as the reader.
 class PlacementReader {
 public:
   explicit PlacementReader(const Mesh &mesh) : mesh(mesh) {}
 
-  /// As the attribute says of whoever makes the value; whole without one.
+  /// From the attribute of the value's producer; replicated without one.
   const Placement &of(mlir::Value value) const;
-  /// Null: whole.
+  /// Null means replicated.
   const Placement &of(dist::ShardingAttr attr, mlir::Type type) const;
-  /// Of a function's argument or result, as its signature says.
+  /// From a function's signature.
   const Placement &ofArgument(mlir::func::FuncOp function, unsigned i) const;
   const Placement &ofResult(mlir::func::FuncOp function, unsigned i) const;
 

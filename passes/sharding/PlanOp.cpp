@@ -1,5 +1,6 @@
-// An op is cut along the most important colors that it has, and along what its
-// operands are cut anyway; one of rows that are a device's own as they are.
+// Plans one op: it is sharded along the most important sharding groups that it
+// has, and otherwise as its operands are; an op on rows in device-local order
+// follows its rows.
 #include "passes/sharding/Cut.h"
 
 using namespace mlir;
@@ -20,8 +21,8 @@ Factor *Shardings::factorOf(Cut &cut, const OpRule::Dim &names,
 
 //===--- cuts -------------------------------------------------------------===//
 
-// Integers are not cut on the device (see Resharder): a factor of one is cut by
-// axes by which it is cut already, in their order.
+// Integers are not sharded on the device (see Resharder): a factor of an
+// integer operand keeps the axes that shard it already, in their order.
 bool Shardings::keepsIntegers(Operation *op, const Cut &cut, unsigned loopDim,
                               unsigned factor, unsigned axis) const {
   SmallVector<unsigned, 2> axes = cut.loops[loopDim][factor].axes;
@@ -45,8 +46,8 @@ bool Shardings::keepsIntegers(Operation *op, const Cut &cut, unsigned loopDim,
   return true;
 }
 
-// A cut that an operand has already costs nothing; one of a sum only where all
-// factors of the products have it.
+// Keeps a sharding that an operand already has, which costs nothing; along a
+// reduction only if all operands with the loop dimension have it.
 void Shardings::inherit(Operation *op, unsigned axis, Cut &cut) const {
   const OpRule &rule = cut.computation.rule;
   for (auto [operand, dims] : llvm::zip(op->getOperands(), rule.operands)) {
@@ -98,7 +99,7 @@ void Shardings::chooseCuts(Operation *op, Cut &cut) const {
     for (Factors::Atom atom : atoms)
       loopDim.push_back({atom.size, {}});
   }
-  // Adding parts to a whole would add the whole on every device.
+  // Adding partial values to a whole base would add the base on every device.
   auto mayAdd = [&](unsigned axis) {
     if (!rule.addend)
       return true;
@@ -108,7 +109,8 @@ void Shardings::chooseCuts(Operation *op, Cut &cut) const {
   };
   auto mayCut = [&](unsigned axis, unsigned name) {
     LoopKind kind = rule.loops[name].kind;
-    return kind == LoopKind::free || (kind == LoopKind::sum && mayAdd(axis));
+    return kind == LoopKind::parallel ||
+           (kind == LoopKind::sum && mayAdd(axis));
   };
   auto cutFactor = [&](unsigned axis, unsigned name, unsigned k) {
     Factor &factor = cut.loops[name][k];
@@ -153,13 +155,13 @@ static bool isCutAlong(ArrayRef<DimPlacement> loops, unsigned axis) {
   });
 }
 
-// Parts of sums pass through what is linear in them, as long as that makes
-// nothing larger and nobody else needs the sum.
+// Partial values pass through ops that are linear in them, as long as the
+// result is not larger and the op is the only user.
 void Shardings::keepParts(Operation *op, Cut &cut) const {
   const OpRule &rule = cut.computation.rule;
   if (isa<graph::EinsumOp>(op) || rule.addend)
     return;
-  // An exception that does not say so adds them up.
+  // An exception other than `parts` requires reduced operands.
   auto addsUp = [&](unsigned axis) {
     auto cutting = exceptionOf(op, axis);
     return cutting && cutting->kind != Cutting::Kind::parts;
@@ -173,7 +175,7 @@ void Shardings::keepParts(Operation *op, Cut &cut) const {
       largest = std::max(largest, tensorType(operand).getNumElements());
       if (isZero(operand) || isOpen(operand))
         continue;
-      // Sums over axes that cut the op anyway are scattered first.
+      // Partial values along axes that shard the op are reduce-scattered first.
       auto own = asUsed(operand).partial;
       llvm::erase_if(own, [&](unsigned axis) {
         return isCutAlong(cut.loops, axis) || addsUp(axis);
@@ -202,7 +204,8 @@ Placement Shardings::assemble(const Cut &cut, const OpRule::Dims &dims) const {
   return placement;
 }
 
-// Rows with their groups are cut along no axis along which they were sent.
+// Rows on the devices of their groups are not sharded along the axes along
+// which they were sent.
 Placement Shardings::placeRows(const Cut &cut, const OpRule::Dims &dims,
                                bool isSent) const {
   Placement placement = assemble(cut, dims);
@@ -216,7 +219,7 @@ Placement Shardings::placeRows(const Cut &cut, const OpRule::Dims &dims,
   return placement;
 }
 
-// The axes of loops that are summed over and not in `dims`.
+// The axes of reductions over loop dimensions that are not in `dims`.
 static SmallVector<unsigned, 2> summedAxes(const OpRule &rule,
                                            ArrayRef<DimPlacement> loops,
                                            const OpRule::Dims &dims) {
@@ -233,8 +236,8 @@ static SmallVector<unsigned, 2> summedAxes(const OpRule &rule,
   return axes;
 }
 
-// Rows that are not numbered by device any more are sums over devices, but
-// for what a cut of their loops leaves apart.
+// A result without device-local order is partial along the axes of that order,
+// except those that shard it.
 static SmallVector<unsigned, 2> endedAxes(ArrayRef<unsigned> own,
                                           const Placement &made) {
   SmallVector<unsigned, 2> axes;
@@ -244,7 +247,7 @@ static SmallVector<unsigned, 2> endedAxes(ArrayRef<unsigned> own,
   return axes;
 }
 
-// How the op is cut, where operands are as they are.
+// Decides how the op is sharded, given the placements of its operands.
 LogicalResult Shardings::decide(const Step &step, Plan &plan) {
   Operation *op = step.op;
   Cut cut{factors.of(op), {}, {}, {}, {}};
@@ -286,8 +289,8 @@ void Shardings::complete(Operation *op, const Cut &cut, Plan &plan) {
   }
 }
 
-// The operand as it is along other axes. Parts of sums, and integers that are
-// cut, have to come so.
+// The operand's placement along other axes, plus what `cutting` requires of it:
+// partial values, and integers that are already sharded.
 Placement Shardings::suiting(OpOperand &operand,
                              const Factors::Computation &computation,
                              unsigned axis, const Cutting &cutting) const {

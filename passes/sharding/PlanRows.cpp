@@ -1,4 +1,4 @@
-// Ops of rows that are a device's own, in an order of its own: experts'.
+// Plans the ops on rows of experts, which are in device-local order.
 #include "dialects/graph/GraphExchangeOps.h"
 #include "passes/sharding/Cut.h"
 
@@ -16,13 +16,14 @@ bool Shardings::takesOwnRows(OpOperand &operand, const OpRule &rule) const {
 LogicalResult Shardings::checkOwnRows(Operation *op, const OpRule &rule) const {
   for (OpOperand &operand : op->getOpOperands())
     if (!asUsed(operand.get()).own.empty() && !takesOwnRows(operand, rule))
-      return op->emitOpError("has no rule for rows that are numbered by "
-                             "device, as operand ")
-             << operand.getOperandNumber() << " has them";
+      return op->emitOpError("has no sharding rule for rows in device-local "
+                             "order, but operand ")
+             << operand.getOperandNumber() << " has such rows";
   return success();
 }
 
-// Cuts groups: the factor of the color, or the first that is large enough.
+// Shards groups along the factor with this sharding group, or the first factor
+// that is large enough.
 bool Shardings::cutGroups(Cut &cut, unsigned axis,
                           std::optional<Color> color) const {
   unsigned groups = *cut.computation.rule.groups;
@@ -35,7 +36,8 @@ bool Shardings::cutGroups(Cut &cut, unsigned axis,
   return false;
 }
 
-// An op of own rows is cut as they are: with their tokens, or by their groups.
+// An op on rows in device-local order is sharded as they are: with their
+// tokens, or by their groups.
 bool Shardings::followRows(Operation *op, unsigned axis, Cut &cut) const {
   const OpRule &rule = cut.computation.rule;
   bool follows = false;
@@ -72,8 +74,8 @@ bool Shardings::cutTokens(Operation *op, unsigned axis, Color color,
   return false;
 }
 
-// Rows that will be sent are those of the device's tokens. Every device must
-// have as many groups, and no other axis may cut those.
+// Rows that will be sent are those of the device's tokens. Groups must divide
+// evenly among devices, and no other axis may shard them.
 bool Shardings::numberToSend(Operation *op, unsigned axis, Cut &cut) const {
   const DimPlacement &groups = cut.loops[*cut.computation.rule.groups];
   return llvm::is_contained(strategy->exchanged, axis) &&
@@ -85,8 +87,7 @@ bool Shardings::numberToSend(Operation *op, unsigned axis, Cut &cut) const {
          });
 }
 
-// Of what a group_rows gives, also where the rows are by then with their
-// groups.
+// The users of a group_rows, including those of rows that were sent.
 static SmallVector<Operation *> usersOfRows(Operation *op) {
   SmallVector<Operation *> users(op->getUsers());
   for (Operation *user : op->getUsers())
@@ -95,8 +96,8 @@ static SmallVector<Operation *> usersOfRows(Operation *op) {
   return users;
 }
 
-// The most important color among those of the groups, of the tokens, and of
-// what is multiplied with rows: then rows are whole.
+// Follows the most important sharding group among those of the groups, of the
+// tokens, and of the other operands of matmuls on rows: then rows are whole.
 void Shardings::numberRows(Operation *op, unsigned axis, Cut &cut) const {
   auto hasColor = [](ArrayRef<Factors::Atom> atoms, Color color) {
     return llvm::any_of(
@@ -117,8 +118,8 @@ void Shardings::numberRows(Operation *op, unsigned axis, Cut &cut) const {
     cut.own.push_back(axis);
     return;
   }
-  // An axis along which rows are sent numbers no tokens that stay, and leaves
-  // no groups to others.
+  // An axis along which rows are sent shards no tokens of rows that stay; and
+  // if there is one, no other axis shards groups.
   auto isSent = [&](unsigned one) {
     return llvm::is_contained(strategy->exchanged, one);
   };

@@ -38,7 +38,7 @@ ArrayRef<unsigned> Resharder::Cell::coming() const {
   return ArrayRef(then).drop_front(kept());
 }
 
-// Splits off the last factors of both dimensions that have one size.
+// Splits both placements into common factors, from the last one on.
 bool Resharder::refine(const Placement &from, const Placement &to) {
   cells.clear();
   for (unsigned d = from.dims.size(); d-- > 0;) {
@@ -69,8 +69,8 @@ SmallVector<int64_t> Resharder::shape() const {
                              [&](const Cell &cell) { return sizeOf(cell); });
 }
 
-// Sizes of the shares of all devices along `over` when the cell is cut by
-// `cut`, in their order.
+// Sizes of the shards of all devices along `over`, in their order, if the axes
+// `cut` shard the cell.
 SmallVector<int64_t> Resharder::shares(const Cell &cell, ArrayRef<unsigned> cut,
                                        ArrayRef<unsigned> over) const {
   SmallVector<int64_t> sizes;
@@ -103,7 +103,7 @@ Value Resharder::offsetOf(const Factor &factor) {
       builder.getI64IntegerAttr(factor.size));
 }
 
-// [cell, all others]: what a collective sends and gets is then one run.
+// [cell, all others]: collectives send and receive contiguous memory.
 void Resharder::toFront(const Cell &cell) {
   int64_t at = &cell - cells.data();
   SmallVector<int64_t> order{at};
@@ -152,8 +152,8 @@ void Resharder::scatter(Cell &cell, ArrayRef<unsigned> axes,
   fromFront(cell);
 }
 
-// Parts become sums: a share of them where the result is cut along the same
-// axes, all of them otherwise.
+// Reduces partial values: a reduce-scatter if the result is sharded along the
+// same axes, otherwise an all-reduce.
 void Resharder::reduce(Axes parts, dist::ReduceKind kind) {
   for (Cell &cell : cells) {
     ArrayRef<unsigned> coming = cell.coming();
@@ -176,9 +176,8 @@ void Resharder::reduce(Axes parts, dist::ReduceKind kind) {
       dist::ReduceKindAttr::get(builder.getContext(), kind));
 }
 
-// An axis that leaves one cell for another: everybody sends a piece to
-// everybody. Only where all pieces are equal; otherwise it is gathered and
-// sliced.
+// An axis that moves from one cell to another is an all-to-all if all pieces
+// are equal; otherwise the tensor is gathered and sliced.
 void Resharder::exchange() {
   for (Cell &from : cells)
     for (Cell &to : cells) {
@@ -188,7 +187,7 @@ void Resharder::exchange() {
         continue;
       unsigned axis = leaving.front();
       int64_t n = mesh.size(axis), size = sizeOf(to);
-      // Of all devices: those with other shares take the same way.
+      // On all devices: those with other local shapes must do the same.
       auto divides = [&](int64_t share) { return share % n == 0; };
       if (!llvm::all_of(shares(to, to.now, to.now), divides) ||
           !llvm::all_equal(shares(from, from.now, from.now)))
@@ -236,7 +235,8 @@ void Resharder::gather(Cell &cell) {
   fromFront(cell);
 }
 
-// The rows of this device, found at run time: one program for all of them.
+// The rows of this device, by an offset that is known at run time, so that all
+// devices run one program.
 void Resharder::slice(Cell &cell) {
   Factor before{cell.size, cell.now}, after{cell.size, cell.then};
   int64_t rows = after.rangeAt(mesh, at).size;
@@ -252,9 +252,9 @@ void Resharder::slice(Cell &cell) {
   fromFront(cell);
 }
 
-//===--- the way ----------------------------------------------------------===//
+//===--- order of steps ---------------------------------------------------===//
 
-// Over the whole tensor, where cuts of both are not those of common factors.
+// Through the whole tensor, if the placements have no common factors.
 Value Resharder::viaWhole(Value local, const Placement &from,
                           const Placement &to) {
   Placement whole = from;
@@ -288,16 +288,16 @@ Value Resharder::reshard(Value local, const Placement &from,
     });
   });
   if (slices && !isa<FloatType>(type.getElementType())) {
-    emitError(emit.location(), "integers are not cut on the device; reshard ")
-        << type << " where it is made";
+    emitError(emit.location(), "cannot shard integers on the device; shard ")
+        << type << " where it is produced";
     return {};
   }
   value = emit.reshape(local, shape());
   if (!parts.empty())
     reduce(parts, from.kind);
   exchange();
-  // What is sliced first need not be gathered, but devices that gather must
-  // have the same slice: no axis of it may cut another cell still.
+  // Slicing first makes gathers smaller, but devices that gather together must
+  // have the same slice: none of its axes may shard another cell at that time.
   auto isFree = [&](unsigned axis) {
     return llvm::none_of(cells, [&](const Cell &cell) {
       return llvm::is_contained(cell.now, axis);

@@ -1,13 +1,12 @@
-// From one placement of a tensor to another: the collectives and re-indexings
-// that a reshard becomes on one device.
+// The collectives, slices and copies that a reshard becomes on one device.
 #pragma once
 #include "dialects/graph/Build.h"
 #include "passes/sharding/Placement.h"
 
 namespace tessera::sharding {
 
-/// Where the devices are that differ from the one at `at` along `axes` alone,
-/// in the order of the members of a collective.
+/// The coordinates of the devices that differ from the one at `at` only along
+/// `axes`, in the order of the members of a collective.
 llvm::SmallVector<Coordinates> membersOf(const Mesh &mesh,
                                          const Coordinates &at,
                                          llvm::ArrayRef<unsigned> axes);
@@ -18,24 +17,24 @@ public:
   Resharder(graph::Emitter &emit, const Mesh &mesh, const Coordinates &at)
       : emit(emit), mesh(mesh), at(at) {}
 
-  /// The share under `to` of what `local` is the share of under `from`. Null
-  /// after an error at the emitter's location.
+  /// Turns `local`, a shard under `from`, into the shard under `to`. Null after
+  /// an error at the emitter's location.
   mlir::Value reshard(mlir::Value local, const Placement &from,
                       const Placement &to);
 
   /// The index of this device's first element of `factor`: i32[].
   mlir::Value offsetOf(const Factor &factor);
 
-  /// Axes as collectives name them.
+  /// Axes as the attributes of collectives.
   mlir::ArrayAttr refs(llvm::ArrayRef<unsigned> axes) const;
 
 private:
-  /// A factor that neither placement cuts finer, with what cuts it now and
-  /// then.
+  /// A common factor of both placements, with the axes that shard it before
+  /// (`now`) and after (`then`).
   struct Cell {
     int64_t size;
     llvm::SmallVector<unsigned, 2> now, then;
-    /// Axes that both have, slowest first: they stay.
+    /// The number of leading axes that both have: they stay.
     size_t kept() const;
     llvm::ArrayRef<unsigned> leaving() const;
     llvm::ArrayRef<unsigned> coming() const;

@@ -1,63 +1,66 @@
-// How an op may be cut: a name for every loop that it stands for, and where
-// those names are in its operands and results. See README.md in this folder.
+// The sharding rule of an op: the op as a loop nest. A rule has one *loop
+// dimension* (`loopDim`) for each loop, and says of which loop dimensions each
+// dimension of an operand or result consists. The kind of a loop dimension
+// (LoopKind) says what sharding it means. See README.md in this folder.
 #pragma once
 #include "dialects/graph/GraphOps.h"
 #include "llvm/ADT/SmallVector.h"
 
 namespace tessera::sharding {
 
-/// What a cut along a loopDim means.
+/// What sharding a loop dimension means.
 enum class LoopKind {
-  free,  ///< each device computes its part of the results
-  sum,   ///< each device computes parts of sums: results are partial
-  whole, ///< cannot be cut
-  own,   ///< cut only along axes along which rows are a device's own
+  parallel, ///< each device computes its shard of the results
+  sum,      ///< reduction: the results are partial values
+  whole,    ///< not shardable
+  own,      ///< only along axes with device-local row order
 };
 
 struct LoopDim {
   int64_t size;
-  LoopKind kind = LoopKind::free;
+  LoopKind kind = LoopKind::parallel;
 };
 
-/// An op as a nest of loops. `operands` and `results` have for each dimension
-/// the loops whose product it is, the slowest-varying first.
+/// `operands` and `results` have for each dimension the loop dimensions whose
+/// product it is, the slowest-varying first.
 struct OpRule {
   using Dim = llvm::SmallVector<unsigned, 2>;
   using Dims = llvm::SmallVector<Dim, 4>;
 
   llvm::SmallVector<LoopDim> loops;
   llvm::SmallVector<Dims> operands, results;
-  /// Sets of operands in which the op is linear together: where all of a set
-  /// are parts of sums, and no other operand is, so are the results.
+  /// Sets of operands in which the op is linear together: if all of a set are
+  /// partial, and no other operand is, the results are partial too.
   llvm::SmallVector<llvm::SmallVector<unsigned, 2>> linear;
-  /// An operand to which a cut along a `sum` loopDim adds: it must be partial
-  /// along the same axes (graph.scatter_add's base).
+  /// An operand to which the op adds: it must be partial along the axes that
+  /// shard a `sum` loop dimension (graph.scatter_add's base).
   std::optional<unsigned> addend;
-  /// Operands and results that hold rows, or say where rows are: along the same
-  /// axes they are each device's own. A cut of those axes along loops that a
-  /// result without own rows does not have makes it parts of sums.
+  /// Operands and results that hold rows, or the positions of rows: all have
+  /// device-local order along the same axes. If such an axis shards loop
+  /// dimensions that another result lacks, that result is partial along it.
   llvm::SmallVector<unsigned, 2> ownOperands, ownResults;
-  /// The operand or result that is rows with their groups where another is the
-  /// same rows with their tokens (graph.return_rows, graph.send_rows): axes of
-  /// own rows may cut it less.
+  /// The operand or result whose rows are on the devices of their groups, where
+  /// another has the same rows on the devices of their tokens
+  /// (graph.return_rows, graph.send_rows): axes of device-local order need not
+  /// shard it.
   std::optional<unsigned> sentOperand, sentResult;
-  /// Groups of rows. An axis of own rows that does not cut rows cuts these.
+  /// Groups of rows. An axis of device-local order shards these or the rows.
   std::optional<unsigned> groups;
   /// Whether the op gives rows their positions (graph.group_rows): its results
-  /// are own along all axes that cut its loops.
+  /// are in device-local order along all axes that shard its loops.
   bool numbersRows = false;
-  /// Elementwise: where one operand has own rows, all and the results do.
+  /// Elementwise: all operands and results have the same row order.
   bool isPointwise = false;
 
-  unsigned loopDim(int64_t size, LoopKind kind = LoopKind::free) {
+  unsigned loopDim(int64_t size, LoopKind kind = LoopKind::parallel) {
     loops.push_back({size, kind});
     return loops.size() - 1;
   }
-  /// A loopDim for each dimension of `type`, of operand or result alike.
-  Dims loopsOf(mlir::Value value, LoopKind kind = LoopKind::free);
+  /// Adds a loop dimension for each dimension of `value`.
+  Dims loopsOf(mlir::Value value, LoopKind kind = LoopKind::parallel);
 };
 
-/// The rule of an op that computes; failure after an error where it has none.
+/// The rule of an op that computes; an error and failure if it has none.
 mlir::FailureOr<OpRule> ruleOf(mlir::Operation *op);
 
 } // namespace tessera::sharding

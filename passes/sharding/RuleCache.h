@@ -1,5 +1,5 @@
-// Rules of ops, one for all that are alike: of one name, with the same
-// attributes, over operands and results of the same types.
+// Sharding rules of ops. Ops of one name with equal attributes and types share
+// a rule.
 #pragma once
 #include "mlir/IR/OperationSupport.h"
 #include "passes/sharding/Rule.h"
@@ -7,12 +7,11 @@
 
 namespace tessera::sharding {
 
-/// As long as no op changes that a rule was asked for.
+/// Valid as long as no op changes whose rule was requested.
 class RuleCache {
 public:
   /// The rule of an op or of a pointwise call, which lives as long as the
-  /// cache; ops that are alike have one. Failure after an error where there is
-  /// none.
+  /// cache. An error if the op has none.
   mlir::FailureOr<const OpRule *> of(mlir::Operation *op);
 
 private:

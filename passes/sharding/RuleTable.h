@@ -1,5 +1,4 @@
-// The rules of op families, each in a file of its own; nobody but Rule.cpp and
-// those files includes this.
+// The sharding rules of each op family. Internal to Rule.cpp and Rules*.cpp.
 #pragma once
 #include "passes/sharding/Rule.h"
 #include "llvm/ADT/DenseMap.h"
@@ -27,10 +26,9 @@ void addContractionRules(RuleTable &table);
 void addCompositeRules(RuleTable &table);
 void addRoutingRules(RuleTable &table);
 
-/// Every operand and result of the op's first result's shape, loopDim by
-/// loopDim.
+/// Every operand and result has the loop dimensions of the first result.
 OpRule pointwiseRule(mlir::Operation *op);
-/// A rule without loops that may be cut: the op is computed everywhere.
+/// A rule without shardable loop dimensions: every device computes the op.
 OpRule wholeRule(mlir::Operation *op);
 
 } // namespace tessera::sharding

@@ -1,4 +1,5 @@
-// Composites: cut along everything but what their rows or windows need whole.
+// Composites: parallel along all dimensions except those that their rows or
+// windows need whole.
 #include "dialects/graph/GraphQuantOps.h"
 #include "passes/sharding/RuleTable.h"
 
@@ -42,7 +43,7 @@ static OpRule dequantizeRowsRule(graph::DequantizeRowsOp op) {
 }
 
 // input [batch, tokens, heads, head_dim]. Positions are a tensor, or follow
-// from the place of a token (LocalPositions.cpp).
+// from the token's index (LocalPositions.cpp).
 static OpRule ropeRule(graph::RopeOp op) {
   OpRule rule;
   OpRule::Dims dims = rule.loopsOf(op.getInput());
@@ -54,31 +55,30 @@ static OpRule ropeRule(graph::RopeOp op) {
   return rule;
 }
 
-// Masks are numbered through the whole tensor.
-// As random: of the first dimension a share says where it begins.
+// Random masks are numbered through the whole tensor. As for graph.random, only
+// the first dimension is shardable, because a shard has one offset.
 static OpRule dropoutRule(graph::DropoutOp op) {
   OpRule rule = wholeRule(op);
   if (!rule.results[0].empty()) {
     rule.operands[0] = rule.results[0];
-    rule.loops[rule.results[0][0][0]].kind = LoopKind::free;
+    rule.loops[rule.results[0][0][0]].kind = LoopKind::parallel;
   }
   return rule;
 }
 
 namespace {
 /// The loops of attention. Query head h reads kv head h / (heads / kv_heads),
-/// so query heads are kv_heads × the rest. Keys are those of the same tokens,
-/// which is one loop: a device that has some of the queries has the same of the
-/// keys, and gets the others (LocalAttention.cpp). Where queries start
-/// somewhere, all keys are there.
+/// so query heads are kv_heads × the rest. Queries and keys of a token are one
+/// loop: a device has both or neither, and receives the other keys
+/// (LocalAttention.cpp). With a `start`, every device has all keys.
 struct AttentionLoops {
   AttentionLoops(OpRule &rule, Value query, Value key, Value start,
                  LoopKind ofQueries) {
     auto type = graph::tensorType(query);
     int64_t kvHeads = graph::tensorType(key).getDimSize(2);
     batch = rule.loopDim(type.getDimSize(0));
-    tokens = keys =
-        rule.loopDim(type.getDimSize(1), start ? ofQueries : LoopKind::free);
+    tokens = keys = rule.loopDim(type.getDimSize(1),
+                                 start ? ofQueries : LoopKind::parallel);
     if (start)
       keys =
           rule.loopDim(graph::tensorType(key).getDimSize(1), LoopKind::whole);
@@ -99,7 +99,7 @@ struct AttentionLoops {
 static OpRule attentionRule(graph::AttentionOp op) {
   OpRule rule;
   AttentionLoops l(rule, op.getQuery(), op.getKey(), op.getStart(),
-                   LoopKind::free);
+                   LoopKind::parallel);
   rule.operands = {l.query(), l.key(), l.key()};
   if (op.getStart())
     rule.operands.emplace_back();
@@ -119,9 +119,9 @@ static OpRule attentionGradRule(graph::AttentionGradOp op) {
 }
 
 // input [tokens, width], weight [vocab, width], targets [tokens]: the loss is a
-// sum over tokens, and so is the gradient of the weight. Cut along the
-// vocabulary, a token's loss belongs to the device that has its target, and the
-// gradient of the input is a sum over logits (LocalHead.cpp).
+// sum over tokens, and so is the gradient of the weight. With a sharded
+// vocabulary, a token's loss is computed on the device that has its target, and
+// the gradient of the input is a sum over logits (LocalHead.cpp).
 static OpRule crossEntropyRule(graph::LinearCrossEntropyOp op) {
   OpRule rule;
   OpRule::Dims input = rule.loopsOf(op.getInput()),

@@ -18,7 +18,7 @@ static OpRule einsumRule(graph::EinsumOp op) {
       auto [loopDim, isNew] = known.try_emplace(name, 0u);
       if (isNew)
         loopDim->second = rule.loopDim(
-            size, StringRef(equation.out).contains(name) ? LoopKind::free
+            size, StringRef(equation.out).contains(name) ? LoopKind::parallel
                                                          : LoopKind::sum);
       dims.push_back({loopDim->second});
     }
@@ -27,7 +27,7 @@ static OpRule einsumRule(graph::EinsumOp op) {
   rule.operands = {dimsOf(equation.lhs, op.getLhs()),
                    dimsOf(equation.rhs, op.getRhs())};
   rule.results = {dimsOf(equation.out, op.getResult())};
-  // A product is rounded once: parts in a narrow type would be rounded each.
+  // A matmul rounds once; partial values in a narrow type would round each.
   if (op.getResult().getType().getElementType().getIntOrFloatBitWidth() >= 32)
     rule.linear = {{0}, {1}};
   return rule;
@@ -48,7 +48,7 @@ static OpRule reduceRule(graph::ReduceOp op) {
   return rule;
 }
 
-// Rows that another device has count as zeros: a cut of the table gives parts.
+// Rows of other devices count as zeros: a sharded table gives partial values.
 static OpRule embeddingRule(graph::EmbeddingOp op) {
   OpRule rule;
   OpRule::Dims table = rule.loopsOf(op.getTable()),
@@ -59,8 +59,8 @@ static OpRule embeddingRule(graph::EmbeddingOp op) {
   return rule;
 }
 
-// A cut of the updates adds parts, so the base must be one; each device takes
-// those that fall into its rows.
+// Sharded updates add partial values, so the base must be partial too. With a
+// sharded base, each device adds the updates of its rows.
 static OpRule scatterAddRule(graph::ScatterAddOp op) {
   OpRule rule;
   OpRule::Dims base = rule.loopsOf(op.getBase()),
@@ -121,17 +121,17 @@ static OpRule groupedOuterRule(graph::GroupedOuterOp op) {
   return rule;
 }
 
-// A number follows from its place among all elements: entries of the first
-// dimension are counted from `offset` on.
+// A random number follows from its index in the whole tensor: entries of the
+// first dimension are counted from `offset` on.
 static OpRule randomRule(graph::RandomOp op) {
   OpRule rule = wholeRule(op);
   if (!rule.results[0].empty())
-    rule.loops[rule.results[0][0][0]].kind = LoopKind::free;
+    rule.loops[rule.results[0][0][0]].kind = LoopKind::parallel;
   return rule;
 }
 
 void sharding::addContractionRules(RuleTable &table) {
-  // Micropanels and words are nothing that an axis divides: everywhere.
+  // Packed layouts (micropanels, words) are not shardable.
   table.add<graph::DequantizeOp>(wholeRule);
   table.add<graph::EinsumOp>(einsumRule);
   table.add<graph::ReduceOp>(reduceRule);

@@ -1,11 +1,12 @@
-// Elementwise ops share one rule; here is in which operands they are linear.
+// Elementwise ops share one rule; this file says in which operands they are
+// linear.
 #include "passes/sharding/RuleTable.h"
 
 using namespace mlir;
 using namespace tessera;
 using namespace tessera::sharding;
 
-// Sums of parts: both sides are parts.
+// Sums: both operands are partial.
 static OpRule linearTogether(Operation *op) {
   OpRule rule = pointwiseRule(op);
   rule.linear = {{0, 1}};
@@ -24,7 +25,7 @@ static OpRule linearInFirst(Operation *op) {
   return rule;
 }
 
-// Rounding a sum is not the sum of what is rounded.
+// Rounding is not linear: only conversions to a wider type are.
 static OpRule convertRule(graph::ConvertOp op) {
   OpRule rule = pointwiseRule(op);
   Type from = op.getInput().getType().getElementType(),

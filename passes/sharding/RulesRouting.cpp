@@ -1,5 +1,5 @@
-// Routing of experts, and caches. Experts and pages are numbered through the
-// whole tensor, so what numbers refer to is whole; rows of tokens are not.
+// Routing of experts, and KV caches. Expert and page numbers refer to the whole
+// tensor, so those dimensions are not shardable; rows of tokens are.
 #include "dialects/graph/GraphExchangeOps.h"
 #include "dialects/graph/GraphSamplingOps.h"
 #include "passes/sharding/RuleTable.h"
@@ -37,9 +37,9 @@ static OpRule rankInGroupRule(graph::RankInGroupOp op) {
   return rule;
 }
 
-// ids [tokens, k] → offsets [groups + 1], slots [tokens, k]. Slots follow
-// from all entries before, unless rows are a device's own: those of its tokens,
-// or of its groups.
+// ids [tokens, k] → offsets [groups + 1], slots [tokens, k]. A slot depends on
+// all entries before it, except in device-local row order: then on those of the
+// device's tokens or groups.
 static OpRule groupRowsRule(graph::GroupRowsOp op) {
   OpRule rule;
   OpRule::Dims ids = rule.loopsOf(op.getIds(), LoopKind::whole),
@@ -53,8 +53,8 @@ static OpRule groupRowsRule(graph::GroupRowsOp op) {
   return rule;
 }
 
-// Whether `rows` has one for each of `slots` [tokens, k], as group_rows makes
-// them: then it is cut with its tokens, if rows are a device's own.
+// Whether `rows` has one row for each of `slots` [tokens, k], as group_rows
+// makes them: then, in device-local row order, it is sharded with its tokens.
 static bool isPacked(Value rows, Value slots) {
   return graph::tensorType(rows).getDimSize(0) ==
          graph::tensorType(slots).getNumElements();
@@ -82,8 +82,8 @@ static OpRule packedDispatchRule(graph::DispatchRowsOp op) {
   return rule;
 }
 
-// input [tokens, width], slots and weights [tokens, k] → [rows, width]. What
-// some of the tokens give is zero in the rows of the others.
+// input [tokens, width], slots and weights [tokens, k] → [rows, width]. The
+// rows of other devices' tokens are zero.
 static OpRule dispatchRule(graph::DispatchRowsOp op) {
   if (isPacked(op.getResult(), op.getSlots()))
     return packedDispatchRule(op);
@@ -103,7 +103,7 @@ static OpRule dispatchRule(graph::DispatchRowsOp op) {
   return rule;
 }
 
-// Parts of sums pass where they are not rounded.
+// Partial values pass through if the result is not rounded.
 static void passParts(OpRule &rule, graph::CombineRowsOp op) {
   if (op.getResult().getType().getElementType().getIntOrFloatBitWidth() < 32)
     return;
@@ -166,7 +166,7 @@ static OpRule dotRowsRule(graph::DotRowsOp op) {
   if (isPacked(op.getRows(), op.getSlots())) {
     rule.ownOperands = {1, 2};
   } else {
-    rule.loops[slots[0][0]].kind = LoopKind::free;
+    rule.loops[slots[0][0]].kind = LoopKind::parallel;
     rows = {rule.loopDim(graph::tensorType(op.getRows()).getDimSize(0),
                          LoopKind::whole)};
   }
@@ -196,7 +196,7 @@ static OpRule combineRule(graph::CombineRowsOp op) {
   return rule;
 }
 
-// Rows take the place of others: base [rows, width], updates [ids, width].
+// Overwrites rows: base [rows, width], updates [ids, width].
 static OpRule scatterRowsRule(graph::ScatterRowsOp op) {
   OpRule rule;
   OpRule::Dims base = rule.loopsOf(op.getBase()),
@@ -216,7 +216,7 @@ static OpRule pagedAttentionRule(graph::PagedAttentionOp op) {
   OpRule::Dims keys = rule.loopsOf(op.getKeys(), LoopKind::whole),
                table = rule.loopsOf(op.getTable(), LoopKind::whole);
   unsigned batch = table[0][0], heads = keys[2][0];
-  rule.loops[batch].kind = rule.loops[heads].kind = LoopKind::free;
+  rule.loops[batch].kind = rule.loops[heads].kind = LoopKind::parallel;
   ArrayRef<int64_t> query = graph::tensorType(op.getQuery()).getShape();
   unsigned tokens = rule.loopDim(query[1], LoopKind::whole),
            shared =
@@ -227,12 +227,12 @@ static OpRule pagedAttentionRule(graph::PagedAttentionOp op) {
   return rule;
 }
 
-// logits [batch, vocab] and what says which token of a row is chosen → token
-// [batch]. A row is chosen of as a whole.
+// logits [batch, vocab] and sampling parameters → token [batch]. Sampling reads
+// whole rows.
 static OpRule sampleRule(graph::SampleOp op) {
   OpRule rule;
   unsigned batch = rule.loopDim(graph::tensorType(op.getLogits()).getDimSize(0),
-                                LoopKind::free);
+                                LoopKind::parallel);
   for (Value operand : op->getOperands()) {
     OpRule::Dims dims{{batch}};
     for (int64_t size : graph::tensorType(operand).getShape().drop_front())

@@ -5,24 +5,24 @@ using namespace mlir;
 using namespace tessera;
 using namespace tessera::sharding;
 
-// Elements of one value can be made anywhere; others would have to be sliced.
+// A splat can be made anywhere; other constants would have to be sliced.
 static OpRule constantRule(graph::ConstantOp op) {
   OpRule rule;
   bool splat = isa<SplatElementsAttr>(op.getValue());
-  rule.results = {
-      rule.loopsOf(op.getResult(), splat ? LoopKind::free : LoopKind::whole)};
+  rule.results = {rule.loopsOf(op.getResult(),
+                               splat ? LoopKind::parallel : LoopKind::whole)};
   return rule;
 }
 
-// Counted along a dimension that is cut: LocalPositions.cpp.
+// Along a sharded dimension: LocalPositions.cpp.
 static OpRule iotaRule(graph::IotaOp op) {
   OpRule rule;
   rule.results = {rule.loopsOf(op.getResult())};
   return rule;
 }
 
-// Both shapes are products of the same factors, as far as their sizes divide
-// one another; where they do not, a run of dimensions is whole.
+// Both shapes are products of common factors as long as their sizes divide one
+// another; where they do not, a range of dimensions is not shardable.
 static OpRule reshapeRule(graph::ReshapeOp op) {
   OpRule rule;
   ArrayRef<int64_t> from = op.getInput().getType().getShape(),
@@ -39,11 +39,12 @@ static OpRule reshapeRule(graph::ReshapeOp op) {
   }
   size_t i = 0, o = 0;
   int64_t left = from.empty() ? 1 : from[0], right = to.empty() ? 1 : to[0];
-  // From the slowest-varying on: what both sides still need of a dimension.
+  // From the slowest-varying on: the remaining size of a dimension on each
+  // side.
   while (i < from.size() && o < to.size()) {
     int64_t common = std::min(left, right);
     if (std::max(left, right) % common) {
-      // 6 × 4 against 4 × 6: neither side's cut is one of the other.
+      // 6 × 4 against 4 × 6: a shard of one side is not a shard of the other.
       OpRule::Dim rest;
       in[i].push_back(rule.loopDim(left, LoopKind::whole));
       out[o].push_back(rule.loopDim(right, LoopKind::whole));
@@ -84,8 +85,8 @@ static OpRule broadcastRule(graph::BroadcastOp op) {
   return rule;
 }
 
-// One of n equal parts leaves the factor n behind; any other cut of a dimension
-// needs all of it.
+// A slice that is one of n equal parts drops the factor n; any other slice of a
+// dimension needs all of it.
 static OpRule sliceRule(graph::SliceOp op) {
   OpRule rule;
   OpRule::Dims in, out;
@@ -107,7 +108,8 @@ static OpRule sliceRule(graph::SliceOp op) {
   return rule;
 }
 
-// Equal inputs become a factor of the result; unequal ones are joined whole.
+// The number of equal inputs is a factor of the result; unequal inputs are not
+// shardable along the dimension.
 static OpRule concatRule(graph::ConcatOp op) {
   OpRule rule;
   OpRule::Dims out = rule.loopsOf(op.getResult());
@@ -143,7 +145,7 @@ static OpRule padRule(graph::PadOp op) {
   for (auto [from, to] : llvm::zip(op.getInput().getType().getShape(),
                                    op.getResult().getType().getShape())) {
     bool same = from == to;
-    LoopKind kind = same ? LoopKind::free : LoopKind::whole;
+    LoopKind kind = same ? LoopKind::parallel : LoopKind::whole;
     out.push_back({rule.loopDim(to, kind)});
     in.push_back(same ? out.back() : OpRule::Dim{rule.loopDim(from, kind)});
   }

@@ -1,5 +1,5 @@
-// Where a program is computed: from one program for all devices to one device's
-// own. See README.md in this folder.
+// From a program over whole tensors to one device's program over its shards.
+// See README.md in this folder.
 #pragma once
 #include "dialects/dist/DistOps.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -13,15 +13,15 @@ namespace tessera {
 #define GEN_PASS_REGISTRATION
 #include "passes/sharding/Passes.h.inc"
 
-/// Shardings, and the proof that they fit.
+/// Assigns shardings and verifies them.
 void buildShardingPipeline(mlir::OpPassManager &pipeline,
                            const MeshRequest &request);
-/// The program of `device` and those like it.
+/// Makes the program of `device`, which all devices with equal shapes run.
 void buildPartitionPipeline(mlir::OpPassManager &pipeline, int64_t device);
 
-/// Devices that run one program, as they are the same rank of a pipeline and
-/// their shares have equal shapes: groups in the order of their first device,
-/// ascending inside.
+/// Groups of devices that run one program: they are the same rank of a pipeline
+/// and their shards have equal shapes. Groups are in the order of their first
+/// device, devices ascending.
 std::vector<std::vector<int64_t>> devicesByProgram(mlir::ModuleOp module);
 
 } // namespace tessera

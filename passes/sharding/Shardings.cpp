@@ -1,5 +1,5 @@
-// Decides block by block, in program order: where arguments, state and what
-// functions hand on are. PlanOp.cpp has the ops.
+// Plans block by block, in program order: the placements of arguments, state
+// and the results of functions. PlanOp.cpp plans ops.
 #include "passes/sharding/Shardings.h"
 
 using namespace mlir;
@@ -27,7 +27,7 @@ bool Shardings::fits(const Factor &factor, unsigned axis) const {
   return factor.size >= mesh.size(factor.axes) * mesh.size(axis);
 }
 
-// Cuts the first factor of the color that is large enough.
+// Shards the first factor of the sharding group that is large enough.
 static bool cutColor(Placement &placement, ArrayRef<Factors::Atoms> atoms,
                      Color color, unsigned axis,
                      llvm::function_ref<bool(const Factor &)> fits) {
@@ -77,7 +77,7 @@ bool Shardings::cutByZero(graph::Role role) const {
          strategy->zero >= ZeroStage::parameters;
 }
 
-// Over the largest factor, one that divides evenly if there is any.
+// ZeRO shards the largest factor, one that divides evenly if there is any.
 Placement Shardings::ofState(Value value, graph::Role role) const {
   Placement placement = byColors(value);
   if (!cutByZero(role))
@@ -101,8 +101,8 @@ Placement Shardings::ofState(Value value, graph::Role role) const {
   return placement;
 }
 
-// State is where the first program has it, which takes it as an argument if any
-// does: what @init makes of one number says nothing of where it is used.
+// State has the placement of the first program that takes it as an argument, if
+// any does: a splat in @init says nothing about its uses.
 Placement Shardings::ofPort(Value value, DictionaryAttr attrs) {
   auto role = attrs ? attrs.getAs<graph::RoleAttr>(graph::kRoleAttr)
                     : graph::RoleAttr();
@@ -173,7 +173,7 @@ LogicalResult Shardings::build(ModuleOp module, StringRef except) {
 LogicalResult Shardings::planFunction(func::FuncOp function,
                                       func::CallOp call) {
   placeArguments(function);
-  // A block takes integers as they are made.
+  // A block takes integers as they are produced.
   if (call)
     for (auto [argument, operand] :
          llvm::zip(function.getArguments(), call.getOperands()))
@@ -200,12 +200,12 @@ LogicalResult Shardings::planBlock(Block &block) {
   return success();
 }
 
-// All calls of a block are alike.
+// All calls of a block have one plan.
 LogicalResult Shardings::planCall(func::CallOp call, unsigned step) {
   func::FuncOp callee = factors.functions().of(call);
   const Plan *&ofBlock = blocks[callee];
   if (!ofBlock) {
-    // What nobody can move stays as it is.
+    // Rows in device-local order cannot be moved.
     for (auto [operand, argument] :
          llvm::zip(call.getOperands(), callee.getArguments()))
       if (!asUsed(operand).own.empty())
@@ -227,8 +227,8 @@ LogicalResult Shardings::planCall(func::CallOp call, unsigned step) {
   return success();
 }
 
-// State goes back as it came; what the host reads is whole. A block hands out
-// parts of sums, unless it needs the sum itself.
+// Programs return state with the placement of the argument, and other results
+// replicated. A block may return partial values, unless it also reads the sum.
 void Shardings::planReturn(func::ReturnOp ret, unsigned step) {
   auto function = cast<func::FuncOp>(ret->getParentOp());
   Plan &plan = remember(step);
@@ -248,8 +248,8 @@ void Shardings::planReturn(func::ReturnOp ret, unsigned step) {
   }
 }
 
-// Where the body adds up the parts of an accumulator on the way, it takes and
-// hands on sums: nothing makes parts of them again.
+// If the body reduces an accumulator, the loop carries the sum: no op makes
+// partial values of it again.
 bool Shardings::dropLostParts(graph::LoopOp loop) {
   bool lost = false;
   for (auto [carried, yielded] :
@@ -266,8 +266,8 @@ bool Shardings::dropLostParts(graph::LoopOp loop) {
   return lost;
 }
 
-// An accumulator that starts at zero takes the placement of what is added to
-// it; twice through the body, since the first time finds that out.
+// An accumulator that starts at zero takes the placement of the values that are
+// added to it. The first pass over the body finds it, the second uses it.
 LogicalResult Shardings::planLoop(graph::LoopOp loop, unsigned step) {
   for (auto [init, carried, result] :
        llvm::zip(loop.getInits(), loop.getCarried(), loop.getResults())) {

@@ -1,7 +1,7 @@
-// Where everything is computed: a placement for every value, and for every
-// operand the placement in which its op wants it. Found without touching the
-// IR, so that a search can ask for many, and for one each of values and ops
-// that are alike.
+// The placements of a module under a strategy: of every value, and of every
+// operand as its op requires it. Computed without touching the IR, so that a
+// search can evaluate many strategies, and once for each class of equivalent
+// values and ops.
 #pragma once
 #include "dialects/graph/Constants.h"
 #include "passes/sharding/Congruence.h"
@@ -10,15 +10,15 @@
 
 namespace tessera::sharding {
 
-/// What of the step is kept cut over the data axis (Rajbhandari et al. 2020).
+/// What ZeRO keeps sharded over the data axis (Rajbhandari et al. 2020).
 enum class ZeroStage { none, optimizer, gradients, parameters };
 
-/// How one axis cuts a single op or value.
+/// How one axis shards a single op or value.
 struct Cutting {
   enum class Kind {
     none,
-    factor, ///< `factor` of the loopDim or dimension `name`
-    parts   ///< not, but parts of sums along the axis pass through
+    factor, ///< along `factor` of the loopDim or dimension `name`
+    parts   ///< not sharded, but partial values along the axis pass through
   };
   Kind kind = Kind::none;
   unsigned name = 0, factor = 0;
@@ -26,29 +26,30 @@ struct Cutting {
   bool operator==(const Cutting &) const = default;
 };
 
-/// What is cut along one axis otherwise than its colors say.
+/// The ops and values that one axis shards differently from its groups.
 struct Exceptions {
   unsigned axis = 0;
   std::vector<std::optional<Cutting>> ofStep;  ///< loops of the op's rule
   std::vector<std::optional<Cutting>> ofValue; ///< dimensions, by class
 };
 
-/// What decides a module's placements.
+/// Determines a module's placements.
 struct Strategy {
-  /// For each axis of the mesh the colors that it cuts, the most important
-  /// first: an op or a value is cut along the first that it has.
+  /// For each axis of the mesh the sharding groups that it shards, the most
+  /// important first: an op or a value is sharded along the first that it has.
   llvm::SmallVector<llvm::SmallVector<Color, 8>, 4> colors;
   ZeroStage zero = ZeroStage::none;
-  /// The axes over which state is cut by `zero`.
+  /// The axes over which `zero` shards state.
   llvm::SmallVector<unsigned, 2> zeroAxes;
-  /// The axes along which rows of experts are exchanged where they can be: each
-  /// device numbers those of its own tokens and sends them to their groups.
+  /// The axes along which experts' rows are exchanged (all-to-all) where
+  /// possible: each device numbers the rows of its tokens and sends them to the
+  /// devices of their groups.
   llvm::SmallVector<unsigned, 1> exchanged = {};
   /// Found op by op (OpSearch).
   std::optional<Exceptions> exceptions = {};
 };
 
-/// How an op takes its operands, by uses of its step, and makes its results.
+/// The placements of an op's operands, by uses of its step, and its results.
 struct Plan {
   llvm::SmallVector<const Placement *, 4> wanted;
   llvm::SmallVector<const Placement *, 2> made;
@@ -64,24 +65,24 @@ public:
 
   const Congruence &classes;
 
-  /// Decides for all public functions of the module, but for the one of the
-  /// name `except`, and what they call.
+  /// Plans all public functions of the module except the one named `except`,
+  /// and the functions that they call.
   mlir::LogicalResult build(mlir::ModuleOp module, llvm::StringRef except = {});
-  /// As new, by another strategy. A search that asks for many keeps the memory.
+  /// Starts over with another strategy, and reuses the memory.
   void restart(const Strategy &other);
-  /// Whether the op is a call of a pointwise function: as sharding says it, but
-  /// without looking for the callee.
+  /// Whether the op is a call of a pointwise function; does not look up the
+  /// callee.
   bool isPointwiseCall(mlir::Operation *op) const {
     return mlir::isa<mlir::func::CallOp>(op) && factors.computes(op);
   }
 
-  /// Of a result as its op makes it, or of an argument.
+  /// The placement of a result as its op produces it, or of an argument.
   const Placement &of(mlir::Value value) const {
     return *values[classes.of(value)];
   }
-  /// In which all uses find the value: gradients as the optimizer's state is
-  /// cut, which may be otherwise than they are made. Equal placements of one
-  /// Shardings are one object, here and in plans.
+  /// The placement in which all uses find the value: that of the optimizer's
+  /// state for a gradient, which may differ from how it is produced. Equal
+  /// placements of one Shardings are one object, here and in plans.
   const Placement &asUsed(ValueClass value) const {
     auto like = classes.settledLike(value);
     return *values[like ? *like : value];
@@ -89,32 +90,32 @@ public:
   const Placement &asUsed(mlir::Value value) const {
     return asUsed(classes.of(value));
   }
-  /// What is decided of a step of `classes`; one object for equal decisions.
+  /// The plan of a step of `classes`; equal plans are one object.
   const Plan &plan(unsigned step) const { return *plans[step]; }
-  /// In which the owner of the operand takes it.
+  /// The placement that the operand's owner requires.
   const Placement &wanted(mlir::OpOperand &operand) const {
     unsigned step = classes.stepOf(operand.getOwner());
     return *plan(step)
                 .wanted[classes.step(step).useFor(operand.getOperandNumber())];
   }
-  /// A plan of the step if `cutting` were how the axis cuts it and operands
-  /// were cut, or parts of sums, along the axis as that needs; along other axes
-  /// they are as decided. None where the axis cannot cut it so.
+  /// The plan of the step if the axis sharded it as `cutting` says and operands
+  /// had the sharding along the axis, or partial values, that this requires;
+  /// along other axes they are as decided. None if that is not possible.
   std::optional<Plan> planIf(unsigned step, unsigned axis,
                              const Cutting &cutting);
-  /// Where an argument or what a loop carries would be, likewise.
+  /// Likewise the placement of an argument or a loop-carried value.
   const Placement *placeIf(mlir::Value value, mlir::DictionaryAttr attrs,
                            unsigned axis, const Cutting &cutting);
-  /// Whether loops add up gradients where the optimizer's state is.
+  /// Whether loops accumulate gradients in the optimizer state's placement.
   bool accumulatesSettled() const {
     return strategy->zero >= ZeroStage::gradients;
   }
-  /// One object for equal ones.
+  /// One object for equal placements.
   const Placement *intern(Placement placement) {
     return pool.intern(std::move(placement));
   }
-  /// For how many ops it was found out how they are cut, since the beginning:
-  /// as many, however often a block is called.
+  /// How many ops were planned so far; a block counts once, however often it is
+  /// called.
   uint64_t decisions() const { return decided; }
 
 private:
@@ -134,7 +135,7 @@ private:
   Placement ofPort(mlir::Value value, mlir::DictionaryAttr attrs);
   bool cutByZero(graph::Role role) const;
   bool fits(const Factor &factor, unsigned axis) const;
-  /// Null where single ops follow colors along the axis.
+  /// Null if all ops follow the axis's sharding groups.
   const Exceptions *exceptionsAlong(unsigned axis) const {
     const auto &all = strategy->exceptions;
     return all && all->axis == axis ? &*all : nullptr;
@@ -176,8 +177,8 @@ private:
   void keepParts(mlir::Operation *op, Cut &cut) const;
   Placement assemble(const Cut &cut, const OpRule::Dims &dims) const;
 
-  /// What a decision depends on: a kind of op, and of every operand where it is
-  /// and what else is known of it.
+  /// What a decision depends on: the kind of op, and for every operand its
+  /// placement and the properties that planOp reads.
   using Situation = llvm::SmallVector<uintptr_t, 32>;
   struct Hash {
     size_t operator()(const Situation &key) const {
@@ -188,7 +189,7 @@ private:
   const Factors &factors;
   const Mesh &mesh;
   const Strategy *strategy;
-  /// What planIf and placeIf ask for, along an axis.
+  /// The cutting along an axis that planIf or placeIf evaluates.
   std::optional<std::pair<unsigned, Cutting>> trial;
   PlacementPool pool;
   std::deque<Plan> planStore;
@@ -199,10 +200,10 @@ private:
   llvm::DenseMap<mlir::Operation *, const Plan *> blocks; ///< of calls of them
   /// By name, in all programs.
   llvm::DenseMap<mlir::Attribute, const Placement *> state;
-  /// Arguments of blocks that are rows as their first caller has them.
+  /// Block arguments in device-local row order, as their first caller has them.
   llvm::DenseMap<mlir::Value, const Placement *> ownRows;
-  /// Accumulators that start at zero and have no placement yet: they take that
-  /// of what is first added to them.
+  /// Accumulators that start at zero and have no placement yet: they take the
+  /// placement of the first value that is added to them.
   llvm::DenseSet<ValueClass> open;
 };
 

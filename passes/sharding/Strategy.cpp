@@ -1,6 +1,6 @@
-// A greedy search over colors. An axis takes the color that lowers the estimate
-// most, then the next one behind it, until none does. What colors cannot say is
-// left to the solver.
+// A greedy search over sharding groups. An axis takes the group that decreases
+// the estimate most, then the next, until none does. The solver then chooses
+// for single ops.
 #include "passes/sharding/Strategy.h"
 #include "dialects/graph/GraphExchangeOps.h"
 #include "passes/sharding/OpSearch.h"
@@ -11,7 +11,7 @@ using namespace tessera;
 using namespace tessera::sharding;
 using graph::tensorType;
 
-//===--- which colors an axis may cut -------------------------------------===//
+//===--- the groups that an axis may shard --------------------------------===//
 
 using Colors = SmallVector<Color, 8>;
 
@@ -23,13 +23,13 @@ static void addColors(Value value, const Factors &factors, Colors &colors) {
 }
 
 namespace {
-/// What the colors of a model are: from the inputs of its programs, and from
-/// what goes from one block to the next.
+/// The meaning of sharding groups, from the inputs of programs and from the
+/// tensors between blocks.
 struct Roles {
   Colors sequences;                      ///< of a batch
   Colors tokens;                         ///< of a sequence
   SmallVector<Factors::Atoms> tokenDims; ///< the same, of each input
-  Colors stream;     ///< of what blocks hand on, such as the model's width
+  Colors stream;     ///< of tensors between blocks, such as the model's width
   Colors parameters; ///< of weights
   Colors experts;    ///< of weights, one group of rows for each
 };
@@ -57,8 +57,8 @@ static void addInputs(func::FuncOp function, const Congruence &classes,
   }
 }
 
-// A program that is not differentiated hands its blocks nothing but the stream
-// and weights.
+// In a program without a backward pass, blocks read only the stream and
+// weights.
 static void addStream(func::FuncOp function, const Factors &factors,
                       Roles &roles) {
   for (auto call : function.getOps<func::CallOp>())
@@ -92,9 +92,9 @@ static Roles rolesOf(ModuleOp module, const Congruence &classes) {
 
 //===--- the search -------------------------------------------------------===//
 
-// Who asks for tensor parallelism wants weights and work divided even where the
-// model is too small to gain from it: communication only decides between ways
-// to do so.
+// A user who requests tensor parallelism expects weights and work to be divided
+// even if the model is too small to gain by it: communication only decides
+// between ways to do so.
 static constexpr LinkPrice kLinksWhenAsked{0.01, false, /*coarse=*/true};
 static constexpr LinkPrice kLinksOfColors{1.0, true, /*coarse=*/true};
 
@@ -106,8 +106,8 @@ public:
       : module(module), mesh(mesh), strategy(strategy), effort(effort),
         classes(classes), shardings(classes, mesh, strategy) {}
 
-  /// Appends to the axis the color of `from` that lowers the estimate most, as
-  /// long as one does.
+  /// Appends to the axis the group of `from` that decreases the estimate most,
+  /// as long as one does.
   LogicalResult add(unsigned axis, Colors from, LinkPrice price) {
     FailureOr<double> best = measure(strategy, price);
     for (bool better = true; better && succeeded(best);) {
@@ -130,8 +130,8 @@ public:
     return best;
   }
 
-  /// Rows of experts are exchanged along the axis if that lowers the estimate,
-  /// or if the model says that they always are.
+  /// Exchanges rows of experts along the axis if that decreases the estimate,
+  /// or if the model requires it.
   LogicalResult exchangeRows(unsigned axis) {
     bool any = false, always = false;
     module.walk([&](graph::SendRowsOp op) {
@@ -151,8 +151,8 @@ public:
     return success();
   }
 
-  /// Cuts single ops along the axis otherwise than its colors say, if that
-  /// lowers the estimate.
+  /// Shards single ops differently from the axis's groups, if that decreases
+  /// the estimate.
   LogicalResult solve(unsigned axis, ArrayRef<Color> tokens) {
     FailureOr<double> before = measure(strategy, {});
     if (failed(before))
@@ -163,7 +163,7 @@ public:
     auto &solved = effort.solved.emplace();
     solved.nodes = problem.problem().nodes.size();
     solved.before = solved.after = *before;
-    // So few steps that they take about as long as the search over colors.
+    // So few steps that they take about as long as the search over groups.
     auto solution = solver::solve(problem.problem(), {.steps = 31});
     solved.failed = !solution.ok();
     if (solved.failed)
@@ -184,7 +184,7 @@ public:
   }
 
 private:
-  /// What is less of a gain is none.
+  /// A smaller gain does not count.
   static constexpr double kWorthwhile = 0.9999;
 
   FailureOr<double> measure(const Strategy &attempt, LinkPrice price) {
@@ -202,13 +202,13 @@ private:
   Strategy &strategy;
   SearchEffort &effort;
   const Congruence &classes;
-  Shardings shardings; ///< of what was measured last
+  Shardings shardings; ///< of the strategy measured last
 };
 } // namespace
 
 //===--- tokens -----------------------------------------------------------===//
 
-// Whether every attention sees all earlier tokens, and no others.
+// Whether every attention reads all earlier tokens, and no others.
 static bool isPlainlyCausal(ModuleOp module) {
   return !module
               .walk([](Operation *op) {
@@ -221,9 +221,9 @@ static bool isPlainlyCausal(ModuleOp module) {
               .wasInterrupted();
 }
 
-// Of causal attention the device with the last tokens would do most, if each
-// had a run of them. With every n-th token all do the same (Brandon et al.
-// 2023, Striped Attention). None where that is not to be had.
+// With contiguous tokens the device with the last ones would have most of the
+// work of causal attention. With every n-th token all devices have the same
+// (Brandon et al. 2023, Striped Attention). Empty if that is not possible.
 static Colors stripeTokens(ModuleOp module, Factors &factors,
                            const Congruence &classes, int64_t devices) {
   Colors stripes;
@@ -268,7 +268,7 @@ FailureOr<Strategy> sharding::chooseStrategy(ModuleOp module, Factors &factors,
       strategy.colors[axis] = roles.sequences;
       strategy.zeroAxes.push_back(axis);
     } else if (name == "expert") {
-      // Where there are no experts it cuts what data does.
+      // Ops without experts are sharded as by `data`.
       if (roles.experts.empty() && mesh.size(axis) > 1)
         return module.emitError("mesh axis 'expert': the model has no experts");
       strategy.colors[axis] = roles.experts;
@@ -282,24 +282,24 @@ FailureOr<Strategy> sharding::chooseStrategy(ModuleOp module, Factors &factors,
       for (Color color : roles.parameters)
         if (!llvm::is_contained(roles.stream, color))
           inner.push_back(color);
-      // Then tokens: between blocks nothing of the others is left to cut.
+      // Then tokens: between blocks tensors have none of the other groups.
       if (mesh.size(axis) > 1 &&
           (failed(search.add(axis, inner, kLinksWhenAsked)) ||
            failed(search.add(axis, roles.tokens, links))))
         return failure();
     } else if (name == dist::kPipeAxis) {
-      // Cuts programs, not tensors: passes/stages.
+      // Splits programs, not tensors: passes/stages.
     } else {
-      return module.emitError("mesh axis '")
+      return module.emitError("unknown mesh axis '")
              << name
-             << "' is none of those that exist: pipe, data, expert, context, "
-                "tensor";
+             << "'; expected one of: pipe, data, expert, context, tensor";
     }
   }
   if (auto expert = mesh.find("expert"); expert && mesh.size(*expert) > 1)
     if (failed(search.exchangeRows(*expert)))
       return failure();
-  // What travels beside products costs too little for single ops to weigh it.
+  // Collectives that overlap with matmuls cost too little to decide between
+  // single ops.
   if (auto tensor = mesh.find("tensor");
       options.opByOp && !options.parts && tensor && mesh.size(*tensor) > 1) {
     Colors tokens = roles.sequences;

@@ -1,40 +1,40 @@
-// From a mesh to a strategy: which colors its axes cut.
+// From a mesh to a strategy: which sharding groups its axes shard.
 #pragma once
 #include "passes/sharding/Shardings.h"
 #include "llvm/Support/Error.h"
 
 namespace tessera::sharding {
 
-/// What the solver did to the strategy that colors gave.
+/// What the solver changed in the strategy by sharding groups.
 struct SolverEffect {
-  unsigned nodes = 0;   ///< ops and arguments among which it chose
-  unsigned changed = 0; ///< of them cut otherwise; 0 where that gains nothing
-  /// Of a step by the estimate, in seconds.
+  unsigned nodes = 0;   ///< ops and arguments for which it chose
+  unsigned changed = 0; ///< of them sharded otherwise; 0 if nothing is gained
+  /// Estimated seconds of a step.
   double before = 0, after = 0;
-  bool isOptimal = false; ///< of the problem; proven
+  bool isOptimal = false; ///< proven optimal for the solver's problem
   bool failed = false;    ///< no choice, or one that cannot be built
 };
 
 struct SearchOptions {
   ZeroStage zero = ZeroStage::none;
-  bool opByOp = true; ///< the solver may cut single ops otherwise
-  /// What products gather and scatter over `tensor` is about to travel beside
-  /// them, and is priced next to nothing.
+  bool opByOp = true; ///< the solver may shard single ops differently
+  /// Collective matmul will overlap collectives over `tensor` with matmuls: the
+  /// search gives them almost no cost.
   bool parts = false;
 };
 
-/// What a search looked at.
+/// How much a search evaluated.
 struct SearchEffort {
   uint64_t strategies = 0;
-  /// Ops of which it was found out how a strategy cuts them.
+  /// How many times the plan of an op was computed.
   uint64_t decisions = 0;
   std::optional<SolverEffect> solved = {};
 };
 
-/// `data` on sequences, `context` on tokens, `tensor` on what the estimate
-/// likes best, one color after another, and then op by op where that is
-/// cheaper. Tokens may become two factors, so that a device has every n-th of
-/// them. `classes` are those of `factors`. Adds to `effort`.
+/// `data` shards sequences, `context` tokens, `tensor` the groups that decrease
+/// the estimate most, one after another, and then single ops where that is
+/// cheaper. Tokens may be split into two factors, so that a device has every
+/// n-th of them. `classes` are those of `factors`. Adds to `effort`.
 mlir::FailureOr<Strategy>
 chooseStrategy(mlir::ModuleOp module, Factors &factors,
                const Congruence &classes, const Mesh &mesh,

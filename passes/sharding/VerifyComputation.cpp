@@ -37,8 +37,8 @@ public:
 private:
   LogicalResult readLoops(Value value, const OpRule::Dims &dims,
                           const std::string &name, bool isSent);
-  LogicalResult readLetter(unsigned loopDim, DimPlacement cut,
-                           const std::string &name);
+  LogicalResult readLoopDim(unsigned loopDim, DimPlacement cut,
+                            const std::string &name);
   LogicalResult readOwnRows();
   LogicalResult verifyOwnCuts() const;
   LogicalResult verifySentRows() const;
@@ -49,7 +49,7 @@ private:
   LogicalResult requireUncut(const Axes &kept, unsigned operand) const;
   LogicalResult verifyResults(const Axes &kept) const;
 
-  /// How a loopDim is cut, and who said so first.
+  /// How a loopDim is sharded, and the operand or result that said so first.
   struct Cut {
     std::optional<DimPlacement> factors;
     std::string by;
@@ -59,20 +59,20 @@ private:
   const OpRule &rule;
   const PlacementReader &reader;
   std::vector<Cut> cuts;
-  Axes own; ///< along which rows are each device's own
+  Axes own; ///< of device-local row order
 };
 } // namespace
 
 //===--- loops ------------------------------------------------------------===//
 
-LogicalResult Computation::readLetter(unsigned loopDim, DimPlacement cut,
-                                      const std::string &name) {
+LogicalResult Computation::readLoopDim(unsigned loopDim, DimPlacement cut,
+                                       const std::string &name) {
   normalizeFactors(cut, reader.mesh);
   bool isCut = llvm::any_of(
       cut, [](const Factor &factor) { return !factor.axes.empty(); });
   if (isCut && rule.loops[loopDim].kind == LoopKind::whole)
-    return op->emitOpError() << name << " is cut as " << reader.text(cut)
-                             << ", but the op needs all of it";
+    return op->emitOpError() << name << " is sharded as " << reader.text(cut)
+                             << ", but the op requires all of it";
   Cut &known = cuts[loopDim];
   if (!known.factors) {
     known = {std::move(cut), name};
@@ -80,13 +80,13 @@ LogicalResult Computation::readLetter(unsigned loopDim, DimPlacement cut,
   }
   if (*known.factors == cut)
     return success();
-  return op->emitOpError() << name << " is cut as " << reader.text(cut)
+  return op->emitOpError() << name << " is sharded as " << reader.text(cut)
                            << ", but " << known.by << ", the same loop, as "
                            << reader.text(*known.factors);
 }
 
-// From the fastest-varying loopDim on; without rows that were sent, which are
-// cut otherwise.
+// From the fastest-varying loop dimension on. Skips rows that were sent, which
+// are sharded differently.
 LogicalResult Computation::readLoops(Value value, const OpRule::Dims &dims,
                                      const std::string &name, bool isSent) {
   const Placement &place = reader.of(value);
@@ -100,22 +100,22 @@ LogicalResult Computation::readLoops(Value value, const OpRule::Dims &dims,
       auto split = splitFactors(rest, size, reader.mesh);
       if (!split)
         return op->emitOpError()
-               << where << " is cut as " << reader.text(place.dims[d])
-               << ", which is no cut of its factor of " << size;
+               << where << " is sharded as " << reader.text(place.dims[d])
+               << ", which does not shard its factor of " << size;
       rest = split->first;
-      if (failed(readLetter(loops[k], split->second,
-                            loops.size() == 1
-                                ? where
-                                : where + " factor " + std::to_string(k))))
+      if (failed(readLoopDim(loops[k], split->second,
+                             loops.size() == 1
+                                 ? where
+                                 : where + " factor " + std::to_string(k))))
         return failure();
     }
   }
   return success();
 }
 
-//===--- rows that are a device's own -------------------------------------===//
+//===--- device-local row order -------------------------------------------===//
 
-// Along which axes, of which all operands with rows say the same.
+// The axes of device-local row order, equal for all operands with rows.
 LogicalResult Computation::readOwnRows() {
   if (rule.numbersRows)
     own = reader.of(op->getResult(0)).own;
@@ -127,13 +127,13 @@ LogicalResult Computation::readOwnRows() {
     if (!takes && !place.own.empty())
       return op->emitOpError()
              << side("operand", i) << " is " << reader.text(place)
-             << ", but the op wants no rows that are numbered by device";
+             << ", but the op requires rows in one order for all devices";
     if (!takes)
       continue;
     if (first && place.own != own)
       return op->emitOpError()
              << side("operand", i) << " is " << reader.text(place) << ", but "
-             << side("operand", *first) << " has rows of its own along "
+             << side("operand", *first) << " has device-local row order along "
              << reader.text(own);
     if (!first)
       first = i, own = place.own;
@@ -150,7 +150,8 @@ bool Computation::isCutAlong(unsigned axis, ArrayRef<unsigned> loops) const {
   });
 }
 
-// What numbers by device may be cut by device, and must be where groups are.
+// Axes of device-local row order may shard `own` loop dimensions, and must if
+// the op has groups; no other axis may.
 LogicalResult Computation::verifyOwnCuts() const {
   for (auto [loopDim, cut] : llvm::enumerate(cuts)) {
     if (rule.loops[loopDim].kind != LoopKind::own || !cut.factors)
@@ -159,8 +160,8 @@ LogicalResult Computation::verifyOwnCuts() const {
       for (unsigned axis : factor.axes)
         if (!llvm::is_contained(own, axis))
           return op->emitOpError()
-                 << cut.by << " is cut along " << reader.text(axis)
-                 << ", along which all devices have one order of rows";
+                 << cut.by << " is sharded along " << reader.text(axis)
+                 << ", along which all devices have one row order";
   }
   if (!rule.groups || rule.numbersRows)
     return success();
@@ -170,13 +171,13 @@ LogicalResult Computation::verifyOwnCuts() const {
       loops.push_back(loopDim);
   for (unsigned axis : own)
     if (!isCutAlong(axis, loops))
-      return op->emitOpError("has rows of each device along ")
-             << reader.text(axis) << ", which cuts neither rows nor groups";
+      return op->emitOpError("has device-local row order along ")
+             << reader.text(axis) << ", which shards neither rows nor groups";
   return success();
 }
 
-// Rows with their groups are cut like those with their tokens, but for axes
-// along which every device has rows of its own.
+// Rows on the devices of their groups are sharded like those on the devices of
+// their tokens, except along axes of device-local order.
 LogicalResult Computation::verifySentRows() const {
   if (!rule.sentOperand && !rule.sentResult)
     return success();
@@ -193,14 +194,15 @@ LogicalResult Computation::verifySentRows() const {
   normalizeFactors(found, reader.mesh);
   if (found == expected)
     return success();
-  return op->emitOpError("has rows cut as ")
-         << reader.text(there.dims[0]) << " with their groups and as "
-         << reader.text(here.dims[0]) << " with their tokens";
+  return op->emitOpError("has rows sharded as ")
+         << reader.text(there.dims[0]) << " on the devices of their groups, "
+         << "but as " << reader.text(here.dims[0])
+         << " on those of their tokens";
 }
 
-//===--- parts of sums ----------------------------------------------------===//
+//===--- partial values ---------------------------------------------------===//
 
-// The axes that cut sums over loops that `dims` does not have.
+// The axes that shard reductions over loop dimensions that `dims` lacks.
 Axes Computation::summedOutside(const OpRule::Dims &dims) const {
   Axes axes;
   for (auto [loopDim, cut] : llvm::enumerate(cuts)) {
@@ -216,7 +218,8 @@ Axes Computation::summedOutside(const OpRule::Dims &dims) const {
   return axes;
 }
 
-// Of each operand, but for the parts that an addend must be.
+// The axes along which each operand is partial, except those along which an
+// addend must be.
 FailureOr<SmallVector<Axes>> Computation::partsOfOperands() const {
   SmallVector<Axes> parts;
   for (auto [i, operand] : llvm::enumerate(op->getOperands())) {
@@ -224,7 +227,7 @@ FailureOr<SmallVector<Axes>> Computation::partsOfOperands() const {
     if (!place.partial.empty() && place.kind != dist::ReduceKind::sum)
       return op->emitOpError()
              << side("operand", i) << " is " << reader.text(place)
-             << ", but ops take parts of sums only";
+             << ", but an operand can only be partial with kind sum";
     Axes &own = parts.emplace_back(place.partial);
     if (rule.addend != i)
       continue;
@@ -233,14 +236,14 @@ FailureOr<SmallVector<Axes>> Computation::partsOfOperands() const {
         return op->emitOpError()
                << side("operand", i) << " is " << reader.text(place)
                << ", but every device along " << reader.text(axis)
-               << " adds its part of a sum to it";
+               << " adds a partial value to it";
       llvm::erase(own, axis);
     }
   }
   return parts;
 }
 
-// The other operands of a product with parts must be whole along their axes.
+// No operand may be sharded along the axes of partial values that the op keeps.
 LogicalResult Computation::requireUncut(const Axes &kept,
                                         unsigned operand) const {
   for (const Cut &cut : cuts)
@@ -249,13 +252,13 @@ LogicalResult Computation::requireUncut(const Axes &kept,
         for (unsigned axis : factor.axes)
           if (llvm::is_contained(kept, axis))
             return op->emitOpError()
-                   << side("operand", operand) << " is a part of a sum along "
+                   << side("operand", operand) << " is partial along "
                    << reader.text(axis) << ", but " << cut.by
-                   << " is cut along it";
+                   << " is sharded along it";
   return success();
 }
 
-// The axes along which operands are parts that the op hands on.
+// The axes along which partial values pass through the op.
 FailureOr<Axes> Computation::keptParts() const {
   FailureOr<SmallVector<Axes>> parts = partsOfOperands();
   if (failed(parts))
@@ -278,7 +281,7 @@ FailureOr<Axes> Computation::keptParts() const {
   for (auto [i, operand] : llvm::enumerate(op->getOperands()))
     error << (i ? ", " : "") << side("operand", i) << " is "
           << reader.text(reader.of(operand));
-  return error << "; the op is not linear in such parts";
+  return error << "; the op is not linear in such partial values";
 }
 
 LogicalResult Computation::verifyResults(const Axes &kept) const {
@@ -296,16 +299,16 @@ LogicalResult Computation::verifyResults(const Axes &kept) const {
     if (place.own != (ownRows ? own : Axes()))
       return op->emitOpError()
              << side("result", i) << " is " << reader.text(place)
-             << ", but the op makes rows of each device along "
+             << ", but the op produces device-local row order along "
              << reader.text(ownRows ? own : Axes());
     llvm::sort(expected);
     if (place.partial != expected || place.kind != dist::ReduceKind::sum)
       return op->emitOpError()
              << side("result", i) << " is " << reader.text(place)
-             << ", but the op makes "
+             << ", but the op produces "
              << (expected.empty()
-                     ? "no part of a sum"
-                     : "parts of a sum along " + reader.text(expected));
+                     ? "no partial value"
+                     : "partial values along " + reader.text(expected));
   }
   return success();
 }

@@ -1,14 +1,13 @@
-// Whether one op's operands and results are placed as its rule allows.
+// Verifies the placements of one op's operands and results against its rule.
 #pragma once
 #include "passes/sharding/PlacementReader.h"
 #include "passes/sharding/Rule.h"
 
 namespace tessera::sharding {
 
-/// Dimensions that are one loop are cut alike, those that must be whole are not
-/// cut, operands are parts of sums only where the op is linear in them, and
-/// results are parts of exactly those sums that follow. Errors at `op` name
-/// both sides.
+/// Dimensions of one loop are sharded alike, `whole` ones are not sharded,
+/// operands are partial only where the op is linear in them, and results are
+/// partial along exactly the axes that follow. Errors at `op` name both sides.
 mlir::LogicalResult verifyComputation(mlir::Operation *op, const OpRule &rule,
                                       const PlacementReader &reader);
 

@@ -1,8 +1,8 @@
-// The postcondition of assign-shardings, from the attributes alone: of what
-// made them it uses the rules of ops and no decision.
+// Verifies the postcondition of assign-shardings from attributes and the rules
+// of ops, without the strategy that made them.
 #include "dialects/dist/CollectiveMatmulAttr.h"
+#include "passes/sharding/DecomposedReshard.h"
 #include "passes/sharding/Factors.h"
-#include "passes/sharding/InParts.h"
 #include "passes/sharding/PlacementReader.h"
 #include "passes/sharding/Sharding.h"
 #include "passes/sharding/VerifyComputation.h"
@@ -28,14 +28,14 @@ static LogicalResult verifyAttr(Operation *op, dist::ShardingAttr attr,
   for (dist::DimShardingAttr dim : attr.getDims())
     parts |= llvm::any_of(dim.getAxes(), isPart);
   if (parts)
-    return op->emitOpError("has a sharding along a part of an axis; make that "
-                           "part an axis of the mesh");
+    return op->emitOpError("has a sharding along a sub-axis; make that "
+                           "sub-axis an axis of the mesh");
   return success();
 }
 
 // All placements are on one mesh and along whole axes.
 static LogicalResult verifyAttrs(ModuleOp module, const Mesh &mesh) {
-  // The walker looks once at each attribute that several ops have.
+  // The walker visits an attribute once, however many ops have it.
   Operation *owner = nullptr;
   AttrTypeWalker walker;
   walker.addWalk([&](dist::ShardingAttr sharding) {
@@ -44,7 +44,7 @@ static LogicalResult verifyAttrs(ModuleOp module, const Mesh &mesh) {
   });
   WalkResult walked = module->walk([&](Operation *op) {
     owner = op;
-    // What an op of the graph itself has is no sharding.
+    // The inherent attributes of graph ops are not shardings.
     bool own =
         isa<func::FuncOp>(op) || isa<dist::DistDialect>(op->getDialect());
     return walker.walk(own ? op->getAttrDictionary()
@@ -98,7 +98,7 @@ private:
   LogicalResult verifyReturn(func::ReturnOp op);
   LogicalResult verifyReshard(dist::ReshardOp op);
 
-  /// Nothing stands between the two that would move elements.
+  /// No reshard is between the two, so they must be equal.
   LogicalResult requireSame(Operation *op, const Twine &nameOfA,
                             const Placement &a, const Twine &nameOfB,
                             const Placement &b) const {
@@ -113,7 +113,7 @@ private:
                         : requireSame(op, text(a), ofA, nameOfB, ofB);
   }
 
-  /// Where a function has its arguments and results.
+  /// The placements of a function's arguments and results.
   struct Signature {
     SmallVector<const Placement *> arguments, results;
   };
@@ -139,7 +139,7 @@ private:
   Callees callees;
   PlacementReader reader;
   RuleCache rules;
-  /// Ops that were right: alike, with operands placed alike.
+  /// Rules and operand placements that were verified.
   std::unordered_set<Situation, Hash> verified;
   llvm::DenseMap<Operation *, Signature> signatures;
   /// State by name: its placement, and the first program that has it.
@@ -147,18 +147,19 @@ private:
 };
 } // namespace
 
-// The host gives and takes numbers, not parts of them, and finds state at one
-// place whichever program ran last.
+// Inputs and outputs of programs are not partial, and state has one placement
+// in all programs.
 LogicalResult Verifier::verifyPort(func::FuncOp function, DictionaryAttr attrs,
                                    Side port, const Placement &place) {
   if (!place.partial.empty())
     return function.emitOpError()
            << text(port) << " is " << reader.text(place)
-           << ", but programs take and give no parts of sums";
+           << ", but arguments and results of programs cannot be partial";
   if (!place.own.empty())
     return function.emitOpError()
            << text(port) << " is " << reader.text(place)
-           << ", but what programs take and give is in one order";
+           << ", but arguments and results of programs have one row order for "
+              "all devices";
   auto name = attrs ? attrs.getAs<StringAttr>(graph::kStateAttr) : StringAttr();
   if (!name)
     return success();
@@ -205,13 +206,13 @@ LogicalResult Verifier::verifyOp(Operation *op) {
   if (isa<graph::YieldOp>(op)) // with its loop
     return success();
   if (isa<dist::DistDialect>(op->getDialect()))
-    return op->emitOpError("is for programs of one device; this one has "
+    return op->emitOpError("is only allowed in local programs; this one has "
                            "shardings");
   return verifyComputing(op);
 }
 
-// Ops that have one rule have the same attributes, and so their results the
-// same placements.
+// Ops that share a rule have equal attributes, so their results have equal
+// placements.
 LogicalResult Verifier::verifyComputing(Operation *op) {
   FailureOr<const OpRule *> rule = rules.of(op);
   if (failed(rule))
@@ -252,9 +253,9 @@ LogicalResult Verifier::verifyLoop(graph::LoopOp loop) {
        llvm::enumerate(loop.getInits(), yield.getValues(), loop.getCarried())) {
     const Placement &place = reader.of(carried);
     if (failed(requireSame(loop, Side{"init", i}, reader.of(init),
-                           "what it carries", place)) ||
+                           "the loop-carried value", place)) ||
         failed(requireSame(yield, Side{"operand", i}, reader.of(yielded),
-                           "what the loop carries", place)))
+                           "the loop-carried value", place)))
       return failure();
   }
   return verifyBlock(loop.getBody().front());
@@ -270,15 +271,16 @@ LogicalResult Verifier::verifyReturn(func::ReturnOp ret) {
   return success();
 }
 
-// The op's own verifier sees where parts come from, but for arguments and for
-// how they combine.
+// The op's own verifier checks that partial values come from the input, except
+// for arguments and for the kind of reduction.
 LogicalResult Verifier::verifyReshard(dist::ReshardOp op) {
   const Placement &from = reader.of(op.getInput()),
                   &to = reader.of(op.getResult());
-  if (std::string why = "it is no gather or scatter over 'tensor' alone";
+  if (std::string why = "only gathers and scatters over 'tensor' can be";
       op->hasAttr(dist::kCollectiveMatmulAttr) &&
-      !partedReshard(op, reader, why))
-    return op.emitOpError("cannot go in parts: ") << why;
+      !matchDecomposedReshard(op, reader, why))
+    return op.emitOpError("cannot be decomposed (dist.collective_matmul): ")
+           << why;
   bool kept = llvm::all_of(to.partial, [&](unsigned axis) {
     return llvm::is_contained(from.partial, axis) && from.kind == to.kind;
   });

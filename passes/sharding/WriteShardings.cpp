@@ -5,7 +5,7 @@ using namespace tessera;
 using namespace tessera::sharding;
 
 namespace {
-/// Attributes, and a reshard wherever an op wants a value otherwise than it is.
+/// Writes attributes, and a reshard wherever an op requires another placement.
 class Writer {
 public:
   Writer(const Shardings &shardings, const Mesh &mesh, MLIRContext *context)
@@ -15,7 +15,7 @@ public:
 
   void write(func::FuncOp function) {
     writeBlock(function.getBody().front(), function.isPublic());
-    // All of a function at once: its attributes are one.
+    // Sets all attributes of a function at once: each change copies them.
     SmallVector<DictionaryAttr> arguments, results;
     for (BlockArgument argument : function.getArguments())
       arguments.push_back(with(function.getArgAttrDict(argument.getArgNumber()),
@@ -38,7 +38,7 @@ private:
     return list.getDictionary(context);
   }
 
-  /// Null where nothing is cut.
+  /// Null if the value is replicated.
   dist::ShardingAttr attrOf(const Placement &placement) {
     dist::ShardingAttr full = fullAttr(placement);
     return placement.isWhole() ? dist::ShardingAttr() : full;
@@ -70,7 +70,7 @@ private:
     }
   }
 
-  /// Null where no result is cut.
+  /// Null if all results are replicated.
   ArrayAttr resultsAttr(const Plan &plan) {
     auto [known, isNew] = plans.try_emplace(&plan);
     if (!isNew)
@@ -101,8 +101,8 @@ private:
     }
   }
 
-  // Gathered parameters live from one use to the next block's: those of a
-  // program's arguments are gathered for each use.
+  // A shared gather would keep a parameter alive from its first use to its
+  // last, so arguments of programs are gathered for each use.
   void place(OpOperand &operand, const Placement &wanted, bool atEachUse) {
     Value value = operand.get();
     auto settled = current.find(value);
@@ -130,8 +130,7 @@ private:
     operand.set(known);
   }
 
-  // A constant of one number is made where it is wanted; of zeros it is also
-  // the sum.
+  // A splat is created with the required placement; zeros may also be partial.
   Value made(OpBuilder &builder, Value like, dist::ShardingAttr attr) const {
     Operation *copy = builder.clone(*like.getDefiningOp());
     copy->setAttr(dist::kShardingsAttr,
@@ -143,7 +142,7 @@ private:
   const Mesh &mesh;
   MLIRContext *context;
   StringAttr shardingName, shardingsName;
-  llvm::DenseMap<Value, Value> current; ///< settled results
+  llvm::DenseMap<Value, Value> current; ///< results resharded to `asUsed`
   llvm::DenseMap<std::tuple<Value, Attribute, Block *>, Value> moved;
   llvm::DenseMap<const Placement *, dist::ShardingAttr> attrs;
   llvm::DenseMap<const Plan *, ArrayAttr> plans;

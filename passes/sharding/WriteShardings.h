@@ -1,11 +1,11 @@
-// Decided placements as attributes and reshards.
+// Writes placements into the IR as attributes and reshards.
 #pragma once
 #include "passes/sharding/Shardings.h"
 
 namespace tessera::sharding {
 
-/// Puts the mesh into the module, attributes on whatever is not whole, and a
-/// dist.reshard wherever an op wants a value otherwise than it is.
+/// Inserts the mesh, attributes on all values that are not replicated, and a
+/// dist.reshard wherever an op requires another placement than a value has.
 void writeShardings(mlir::ModuleOp module, const Shardings &shardings,
                     const Mesh &mesh);
 

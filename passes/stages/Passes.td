@@ -4,12 +4,14 @@
 include "mlir/Pass/PassBase.td"
 
 def AssignStages : Pass<"assign-stages", "::mlir::ModuleOp"> {
-  let summary = "on a mesh with the axis pipe: a schedule, and which stage computes which block";
+  let summary = "chooses a pipeline schedule and the stage of each block (mesh axis pipe)";
   let description = [{
-    Cuts the blocks into as many stages as the schedule has, in their order and such that the longest stage is as short as it can be; what
-    stands before the first block counts with the first stage, what stands behind the last one with the last. Microbatches are
-    those of the last loop of `@train_step` that calls blocks. Loops before that have the same microbatches and go forward alone: each gets
-    the forwards of the schedule as its own, and its blocks the stages of the layers whose parameters they read.
+    Partitions the blocks, in their order, into as many stages as the schedule has, so that the
+    longest stage is as short as possible. Ops before the first block count with the first stage,
+    ops after the last block with the last. Microbatches are those of the last loop of `@train_step`
+    that calls blocks. Earlier loops have the same microbatches and only go forward: each gets the
+    forwards of the schedule as its own, and its blocks get the stages of the layers whose
+    parameters they read.
 
     Before, on `dist.mesh @mesh [#dist.axis<"pipe" = 2 memory>]`:
     ```mlir
@@ -18,44 +20,56 @@ def AssignStages : Pass<"assign-stages", "::mlir::ModuleOp"> {
     ```
     After, in a module with `dist.schedule = "0F0,0F1,0B0,0B1\0A1F0,1B0,1F1,1B1\0A"`:
     ```mlir
-    %y = call @layer(%x, %w0) {dist.forward_stage = 0 : i64} : (tensor<4x8xf32>, tensor<8x8xf32>) -> tensor<4x8xf32>
-    %z = call @layer(%y, %w1) {dist.forward_stage = 1 : i64} : (tensor<4x8xf32>, tensor<8x8xf32>) -> tensor<4x8xf32>
+    %y = call @layer(%x, %w0) {dist.forward_stage = 0 : i64}
+        : (tensor<4x8xf32>, tensor<8x8xf32>) -> tensor<4x8xf32>
+    %z = call @layer(%y, %w1) {dist.forward_stage = 1 : i64}
+        : (tensor<4x8xf32>, tensor<8x8xf32>) -> tensor<4x8xf32>
     ```
-    Afterwards every block's call names its stage. Both the table and the stages can be edited: `split-stages` checks them.
+    Afterwards every block's call names its stage. Both the schedule and the stages can be edited:
+    `split-stages` checks them.
   }];
   let dependentDialects = ["::tessera::dist::DistDialect"];
   let options = [
-    Option<"schedule", "schedule", "std::string", "\"1f1b\"", "A schedule's name, or a table of it">,
-    Option<"chunks", "chunks", "int64_t", "0", "Stages of a rank; 0: the least that the schedule has">];
+    Option<"schedule", "schedule", "std::string", "\"1f1b\"",
+           "A pipeline schedule's name, or its CSV">,
+    Option<"chunks", "chunks", "int64_t", "0",
+           "Stages per rank; 0: the fewest that the schedule allows">];
 }
 
 def SplitStages : Pass<"split-stages", "::mlir::ModuleOp"> {
-  let summary = "keeps of one device's programs what its rank of the pipeline does, and sends what the others need";
+  let summary = "reduces a device's programs to its pipeline rank, with sends and receives";
   let description = [{
-    Each loop over microbatches becomes the list of the rank's actions, in the order of its schedule: forward and backward of a
-    stage, or halves of backwards, and a `dist.permute` for each tensor that goes to or comes from the stage beside. What depends on inputs alone is
-    computed wherever it is used. Between and behind loops, tensors stay where they are; scalars that others need, such as squares of
-    gradients, are exchanged by all-reduces over the axis, in which all but one rank have zeros, so that every
-    rank computes the same numbers as one device. Parameters live where their block is, those that several stages use on each
+    Each loop over microbatches becomes the list of the rank's actions, in the order of its
+    schedule: forward and backward of a stage, or halves of backwards, and a `dist.permute` for each
+    tensor that is sent to or received from a neighboring stage. Ops that depend only on inputs are
+    computed wherever they are used. Between and after loops, tensors stay on their rank. Scalars
+    that other ranks need, such as sums of squares of gradients, are exchanged by all-reduces over
+    the axis, in which all but one rank have zeros, so that every rank computes the same numbers as
+    one device. Parameters are on the rank of their block; those that several stages use are on each
     of them, with gradients added up.
 
     Before, for a device whose rank is 1 of 2:
     ```mlir
-    %y = call @layer(%x, %w0) {dist.forward_stage = 0 : i64} : (tensor<4x8xf32>, tensor<8x8xf32>) -> tensor<4x8xf32>
-    %z = call @layer(%y, %w1) {dist.forward_stage = 1 : i64} : (tensor<4x8xf32>, tensor<8x8xf32>) -> tensor<4x8xf32>
+    %y = call @layer(%x, %w0) {dist.forward_stage = 0 : i64}
+        : (tensor<4x8xf32>, tensor<8x8xf32>) -> tensor<4x8xf32>
+    %z = call @layer(%y, %w1) {dist.forward_stage = 1 : i64}
+        : (tensor<4x8xf32>, tensor<8x8xf32>) -> tensor<4x8xf32>
     ```
     After:
     ```mlir
     %zeros = graph.constant dense<0.0> : tensor<4x8xf32>
-    %y = dist.permute %zeros targets [1, -1] over @mesh [#dist.axis_ref<"pipe">] : tensor<4x8xf32> -> tensor<4x8xf32>
+    %y = dist.permute %zeros targets [1, -1] over @mesh [#dist.axis_ref<"pipe">]
+        : tensor<4x8xf32> -> tensor<4x8xf32>
     %z = call @layer(%y, %w1) : (tensor<4x8xf32>, tensor<8x8xf32>) -> tensor<4x8xf32>
     ```
-    Afterwards programs have the state of their rank alone, and no stage is named any more; `dist.pipeline` of the module keeps the table,
-    and the FLOPs of each stage, for whoever wants to see it. What microbatches share was made for
-    each of them, and is then made once: `canonicalize` and `cse` run where there was anything to split.
+    Afterwards programs have only the state of their rank, and no op names a stage. `dist.pipeline`
+    of the module keeps the schedule and the FLOPs of each stage, for `tessera inspect`. Ops that
+    microbatches share were emitted for each of them; `canonicalize` and `cse` merge them.
   }];
-  let dependentDialects = ["::tessera::graph::GraphDialect", "::tessera::dist::DistDialect", "::mlir::func::FuncDialect"];
-  let options = [Option<"device", "device", "int64_t", "0", "The device whose part the programs become">];
+  let dependentDialects = ["::tessera::graph::GraphDialect", "::tessera::dist::DistDialect",
+                           "::mlir::func::FuncDialect"];
+  let options = [Option<"device", "device", "int64_t", "0",
+                        "The device whose rank the programs are for">];
 }
 
 #endif

@@ -214,9 +214,9 @@ void Elimination::runRelaxed(std::span<const double> unary,
   relaxed = false;
 }
 
-/// The first row of `partial`: what each value costs beside the variables that
-/// keep theirs. A relaxed variable takes its best value beside each, and shares
-/// its own cost among its neighbours.
+/// The first row of `partial`: the cost of each value given the variables that
+/// keep theirs. A relaxed variable takes its best value for each neighbour, and
+/// divides its own cost among its neighbours.
 void Elimination::loadUnary(const Step &step, std::span<const double> unary,
                             std::span<const int> values) {
   const int v = step.variable, size = model.sizes[v];

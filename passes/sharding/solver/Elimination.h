@@ -9,20 +9,20 @@ namespace tessera::solver {
 class Elimination {
 public:
   /// Finds an order for `candidates` in which no table has more than `limit`
-  /// entries. Where there is none, variables with many neighbours are left out,
-  /// by chance: they keep their values.
+  /// entries. If there is none, random variables with many neighbours are left
+  /// out: they keep their values.
   Elimination(const Model &model, std::span<const int> candidates,
               std::size_t limit, Random &random);
 
-  /// Gives the variables the values that cost the least with `unary` in the
-  /// place of the model's, and returns that cost: of what touches a variable.
+  /// Gives the variables the cheapest values, with `unary` instead of the
+  /// model's costs. Returns the cost of all terms that touch a variable.
   double run(std::span<const double> unary, std::span<int> values);
 
-  /// The same where candidates that were left out may take another value beside
-  /// each neighbour: a first choice that owes nothing to their values.
+  /// The same, but candidates that were left out may take a different value for
+  /// each neighbour: a first choice that does not depend on their values.
   void runRelaxed(std::span<const double> unary, std::span<int> values);
 
-  /// What is chosen, in the order of elimination.
+  /// The eliminated variables, in order.
   const std::vector<int> &variables() const { return order; }
   /// Whether no candidate was left out.
   bool complete() const { return leftOut == 0; }

@@ -11,15 +11,15 @@ void loadTimes(const Problem &problem, ReductionGraph &graph) {
     return;
   for (const Node &node : problem.nodes)
     if (node.begin < node.end)
-      graph.times.push_back(node.begin);
-  std::ranges::sort(graph.times);
-  graph.times.erase(std::ranges::unique(graph.times).begin(),
-                    graph.times.end());
-  graph.capacity.assign(graph.times.size(), problem.usageLimit);
-  graph.certain.assign(graph.times.size() + 1, 0);
+      graph.timePoints.push_back(node.begin);
+  std::ranges::sort(graph.timePoints);
+  graph.timePoints.erase(std::ranges::unique(graph.timePoints).begin(),
+                         graph.timePoints.end());
+  graph.capacity.assign(graph.timePoints.size(), problem.usageLimit);
+  graph.certain.assign(graph.timePoints.size() + 1, 0);
   auto position = [&](std::int64_t time) {
-    return static_cast<int>(std::ranges::lower_bound(graph.times, time) -
-                            graph.times.begin());
+    return static_cast<int>(std::ranges::lower_bound(graph.timePoints, time) -
+                            graph.timePoints.begin());
   };
   for (std::size_t i = 0; i < problem.nodes.size(); ++i) {
     const Node &node = problem.nodes[i];
@@ -30,7 +30,7 @@ void loadTimes(const Problem &problem, ReductionGraph &graph) {
   }
 }
 
-/// The usages of one variable, one time after the other.
+/// The usages of one variable, in order of time.
 class UsageSweep {
 public:
   UsageSweep(const std::vector<UsagePart> &parts, std::size_t values)
@@ -41,7 +41,7 @@ public:
     }
     std::ranges::sort(bounds);
   }
-  /// Goes on to the next stretch without a change; false behind the last.
+  /// Advances to the next interval without a change; false after the last.
   bool next() {
     if (at == bounds.size())
       return false;
@@ -136,8 +136,8 @@ struct Changes {
 };
 
 static Changes findChanges(const ReductionGraph &graph) {
-  Changes changes{std::vector<bool>(graph.times.size() + 1),
-                  std::vector<bool>(graph.times.size() + 1)};
+  Changes changes{std::vector<bool>(graph.timePoints.size() + 1),
+                  std::vector<bool>(graph.timePoints.size() + 1)};
   for (const ReductionGraph::Variable &variable : graph.variables) {
     const UsagePart *before = nullptr;
     for (const UsagePart &part : variable.parts) {
@@ -165,7 +165,7 @@ static Changes findChanges(const ReductionGraph &graph) {
 /// Which times must be kept: where usage can exceed the capacity, unless it
 /// then does so as well at the time kept before or after.
 static std::vector<bool> timesThatMatter(const ReductionGraph &graph) {
-  const std::size_t count = graph.times.size();
+  const std::size_t count = graph.timePoints.size();
   std::vector<std::int64_t> most(count + 1);
   for (const ReductionGraph::Variable &variable : graph.variables)
     for (const UsagePart &part : variable.parts) {
@@ -202,12 +202,12 @@ static void keepTimes(ReductionGraph &graph, const std::vector<bool> &kept,
   for (std::size_t t = 0; t < kept.size(); ++t) {
     position[t] = static_cast<int>(count);
     if (kept[t]) {
-      graph.times[count] = graph.times[t];
+      graph.timePoints[count] = graph.timePoints[t];
       graph.capacity[count++] = graph.capacity[t];
     }
   }
   position[kept.size()] = static_cast<int>(count);
-  graph.times.resize(count);
+  graph.timePoints.resize(count);
   graph.capacity.resize(count);
   graph.certain.assign(count + 1, 0);
   for (std::size_t v = 0; v < graph.variables.size(); ++v) {
@@ -223,19 +223,20 @@ static void keepTimes(ReductionGraph &graph, const std::vector<bool> &kept,
 }
 
 Status tightenTimes(ReductionGraph &graph, std::vector<int> &changed) {
-  if (graph.times.empty())
+  if (graph.timePoints.empty())
     return Status::success();
   for (std::size_t v = 0; v < graph.variables.size(); ++v)
     if (graph.variables[v].partsStale)
       normalizeParts(graph, static_cast<int>(v));
   std::int64_t certain = 0;
-  for (std::size_t t = 0; t < graph.times.size(); ++t)
+  for (std::size_t t = 0; t < graph.timePoints.size(); ++t)
     graph.capacity[t] -= (certain += graph.certain[t]);
   const auto least = std::ranges::min_element(graph.capacity);
   if (*least < 0)
     return Status::error("at time {} at least {} more than the usage limit is "
                          "in use, whatever is chosen; raise the limit",
-                         graph.times[least - graph.capacity.begin()], -*least);
+                         graph.timePoints[least - graph.capacity.begin()],
+                         -*least);
   forbidWhatNeverFits(graph, changed);
   keepTimes(graph, timesThatMatter(graph), changed);
   return Status::success();

@@ -5,7 +5,8 @@
 namespace tessera::solver {
 
 Model::Model(const ReductionGraph &graph)
-    : capacity(graph.capacity), time(graph.times), constant(graph.constant) {
+    : capacity(graph.capacity), time(graph.timePoints),
+      constant(graph.constant) {
   std::vector<int> index(graph.variables.size(), -1);
   for (std::size_t v = 0; v < graph.variables.size(); ++v)
     if (graph.variables[v].alive) {

@@ -1,4 +1,5 @@
-// The core that reductions leave, laid out for search. Internal to the solver.
+// The core that remains after reductions, in arrays for the search. Internal to
+// the solver.
 #pragma once
 #include "passes/sharding/solver/ReductionGraph.h"
 
@@ -46,9 +47,10 @@ public:
                      static_cast<std::size_t>(value) * sizes[v]];
   }
 
-  /// Of a value for each variable; kForbidden or more if some are not allowed.
+  /// The cost of a choice; kForbidden or more if it is not allowed.
   double cost(std::span<const int> values) const;
-  /// What changing variables costs more; `changed` has their indices once each.
+  /// The cost of `after` less that of `before`, which differ in `changed`: each
+  /// index once.
   double difference(std::span<const int> changed, std::span<const int> before,
                     std::span<const int> after) const;
 
@@ -56,7 +58,7 @@ public:
   std::vector<int> sizes;
   std::vector<std::size_t> first; // where a variable's values start in `unary`
   std::vector<double> unary;
-  std::vector<int> strategy; // of the node, behind each value
+  std::vector<int> strategy; // the node's strategy for each value
   std::vector<std::vector<Neighbour>> neighbours;
   std::vector<double> matrices;
   std::vector<std::vector<Part>> parts; // disjoint and in order
@@ -66,7 +68,7 @@ public:
   double constant = 0;
 };
 
-/// What a choice of values uses at each time.
+/// The memory that a choice of values uses at each time.
 class UsageProfile {
 public:
   UsageProfile(const Model &model, std::span<const int> values);

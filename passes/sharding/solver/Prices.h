@@ -1,5 +1,5 @@
-// Lagrange multipliers of the memory limit: what a unit of memory costs at each
-// time. Internal to the solver.
+// Lagrange multipliers of the memory limit: the price of a unit of memory at
+// each time. Internal to the solver.
 #pragma once
 #include "passes/sharding/solver/Model.h"
 
@@ -13,20 +13,20 @@ public:
   /// Takes over the prices of a model with all of these times, and more.
   void adopt(const Prices &other);
 
-  /// Adds `step` times what is used above the capacity, or below it; a price
-  /// is never negative.
+  /// Adds `step` times the usage above the capacity, which may be negative; a
+  /// price is never negative.
   void move(const UsageProfile &profile, double step);
-  /// The squared length of the direction in which move() goes.
+  /// The squared length of move()'s direction.
   double slope(const UsageProfile &profile) const;
   void scale(double factor);
   /// The price of the capacity: cost at these prices less this is a lower
   /// bound.
   double ofCapacity() const;
-  /// The price of what is used.
+  /// The price of the memory in use.
   double ofUsage(const UsageProfile &profile) const;
 
-  /// The costs of a variable's values with what they use, into its place in
-  /// `unary`.
+  /// Writes the costs of a variable's values, with the price of their memory,
+  /// into `unary`.
   void apply(int variable, std::span<double> unary) const;
 
 private:

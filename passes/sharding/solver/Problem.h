@@ -1,5 +1,5 @@
-// What the solver solves: one strategy a node, the least sum of node and edge
-// costs, and never more memory in use than a limit (the problem of
+// The solver's problem: one strategy for each node, at the least sum of node
+// and edge costs, with memory in use below a limit at all times (the problem of
 // google/iopddl and of the sharding search).
 #pragma once
 #include "runtime/support/Status.h"
@@ -11,9 +11,9 @@
 
 namespace tessera::solver {
 
-/// In whatever unit the caller counts, never negative. kInfinite and above mean
-/// "not allowed"; what is allowed should sum to less than half of that, and to
-/// less than 2^53 to be told apart to the last unit.
+/// In the caller's unit, never negative. kInfinite and above mean "not
+/// allowed". Sums of allowed costs must be less than half of that; they are
+/// exact below 2^53.
 using Cost = std::int64_t;
 inline constexpr Cost kInfinite = 1'000'000'000'000'000'000;
 
@@ -22,7 +22,7 @@ constexpr Cost saturatingAdd(Cost a, Cost b) {
   return a >= kInfinite - b ? kInfinite : a + b;
 }
 
-/// Something that is done in one of several ways.
+/// A choice among strategies.
 struct Node {
   /// Live at the times begin <= t < end; never live if the two are equal.
   std::int64_t begin = 0, end = 0;
@@ -32,7 +32,7 @@ struct Node {
   std::vector<std::int64_t> usages;
 };
 
-/// What the strategies of two nodes cost together.
+/// The cost of pairs of strategies of two nodes.
 struct Edge {
   /// Indices of two different nodes. Edges between the same two add up.
   int from = 0, to = 0;
@@ -48,7 +48,7 @@ struct Problem {
   std::int64_t usageLimit = -1;
 };
 
-/// What a choice costs and uses.
+/// The cost and memory of a choice.
 struct Evaluation {
   /// kInfinite if a strategy or a pair is chosen that is not allowed.
   Cost cost = 0;
@@ -58,7 +58,7 @@ struct Evaluation {
   bool feasible = false;
 };
 
-/// Whether sizes, indices and signs are as the comments above say, and sums of
+/// Checks sizes, indices and signs as the comments above say, and that sums of
 /// usages cannot overflow. Errors name the node or edge.
 Status validate(const Problem &problem);
 

@@ -9,7 +9,7 @@ namespace tessera::solver {
 
 namespace {
 
-/// Those that have followed, and what the others would pay beside them.
+/// The variables that have followed, and the costs of the others given them.
 class Spread {
 public:
   Spread(const Model &model, std::span<const double> unary,
@@ -18,7 +18,7 @@ public:
         followed(model.count()), regret(model.count(), -1) {}
 
   void follow(int v, int value);
-  /// The most urgent of those beside one that has followed; -1: nobody.
+  /// The most urgent neighbour of those that have followed; -1: none.
   int next();
   int bestValue(int v) const;
   std::vector<int> order;
@@ -95,8 +95,8 @@ std::vector<int> spread(const Model &model, std::span<const double> unary,
   return std::move(state.order);
 }
 
-/// The variables in which two choices differ, with two values each; what the
-/// others cost beside them is in `unary`.
+/// The variables in which two choices differ, with two values each; their costs
+/// given the other variables are in `unary`.
 static Model differenceModel(const Model &model, std::span<const double> unary,
                              std::span<const int> values,
                              std::span<const int> other) {

@@ -6,10 +6,9 @@
 namespace tessera::solver {
 
 /// Gives `seed` the value `value` and lets others follow, at most `most` in
-/// all: always the variable to which it matters the most, by what its best
-/// value saves over the second beside the neighbours that have followed.
-/// Changes `values`; `unary` stands in the place of the model's. Returns who
-/// followed.
+/// all. The next is always the variable whose best value saves most over the
+/// second best, given the neighbours that have followed. Changes `values`, with
+/// `unary` instead of the model's costs. Returns the variables that followed.
 std::vector<int> spread(const Model &model, std::span<const double> unary,
                         int seed, int value, std::size_t most,
                         std::span<int> values);

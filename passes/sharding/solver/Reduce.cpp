@@ -34,7 +34,7 @@ private:
     for (auto [u, edge] : graph.variables[v].edges)
       touch(u);
   }
-  /// Does what it can at `v`; whoever may profit is touched.
+  /// Applies all reductions to `v`, and touches variables that may profit.
   Status visit(int v);
   bool dropForbidden(int v);
   void normalizeEdges(int v);
@@ -92,8 +92,8 @@ Status Reducer::visit(int v) {
   return Status::success();
 }
 
-/// Moves what every value of a neighbour costs in any case into the cost of
-/// v's value: edges that only did that vanish.
+/// Moves the least cost over a neighbour's values into the cost of v's value:
+/// edges without any other cost vanish.
 void Reducer::normalizeEdges(int v) {
   Variable &variable = graph.variables[v];
   std::vector<int> separable;
@@ -125,8 +125,8 @@ void Reducer::normalizeEdges(int v) {
   }
 }
 
-/// Forbids what costs more than the ceiling together with what everything costs
-/// in any case.
+/// Forbids values and pairs that, with the least cost of everything else, cost
+/// more than the ceiling.
 bool Reducer::forbidAbove(int v) {
   if (isForbidden(ceiling))
     return false;
@@ -225,8 +225,8 @@ void Reducer::dropDominated(int v) {
   touchNeighbours(v);
 }
 
-/// For each value of u the only value of v that is allowed beside it, if there
-/// is only one each.
+/// For each value of u the only value of v that is allowed with it, if there is
+/// exactly one each.
 static std::optional<std::vector<int>> onlyAllowed(const ReductionGraph &graph,
                                                    int edge, int v, int u) {
   std::vector<int> follows(graph.variables[u].size(), -1);
@@ -269,8 +269,8 @@ bool Reducer::mergeIntoNeighbour(int v) {
   return false;
 }
 
-/// A variable with one neighbour follows from it if beside every value of it
-/// the cheapest value also uses the least memory.
+/// A variable with one neighbour follows from it if for every value of the
+/// neighbour its cheapest value also uses the least memory.
 bool Reducer::mergeLeaf(int v) {
   const Variable &variable = graph.variables[v];
   if (variable.edges.size() != 1)
@@ -329,7 +329,7 @@ Status reduceBelow(ReductionGraph &graph, double ceiling,
     TESSERA_RETURN_IF_ERROR(tightenTimes(graph, changed));
     if (graph.constant > ceiling)
       return Status::error("nothing costs at most {}", ceiling);
-    // What is spent in any case rises a little with every round.
+    // Each round raises the certain cost a little.
     const bool risen = !isForbidden(ceiling) &&
                        graph.constant - before > 1e-4 * (ceiling - before);
     if ((changed.empty() && !risen) || stop())

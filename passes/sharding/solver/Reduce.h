@@ -7,16 +7,16 @@
 
 namespace tessera::solver {
 
-/// Applies, until none does or `stop` says so: values that are not allowed,
-/// never fit or are dominated go; variables with one value are fixed; variables
-/// that follow from a neighbour are merged into it; variables without memory
-/// and with at most two neighbours are eliminated. `problem` is valid; its
-/// limit counts if `limited`. An error says that nothing is feasible, and why.
+/// Reduces until nothing applies or `stop` says so: drops values that are not
+/// allowed, never fit or are dominated; fixes variables with one value; merges
+/// variables into a neighbour from which they follow; eliminates variables
+/// without memory and with at most two neighbours. `problem` is valid; its
+/// limit counts if `limited`. An error if nothing is feasible, with the reason.
 StatusOr<ReductionGraph> reduce(const Problem &problem, bool limited,
                                 const std::function<bool()> &stop);
 
-/// Goes on with `graph`, where only what costs at most `ceiling` is wanted: of
-/// the cheapest such solutions one stays. An error says that there is none.
+/// Continues with `graph`, for solutions that cost at most `ceiling`: one of
+/// the cheapest of them is kept. An error if there is none.
 Status reduceBelow(ReductionGraph &graph, double ceiling,
                    const std::function<bool()> &stop);
 

@@ -1,5 +1,5 @@
-// A problem while it is made smaller: variables with values, matrices between
-// them, and what was decided on the way. Internal to the solver.
+// A problem while it is reduced: variables with values, matrices between them,
+// and the decisions so far. Internal to the solver.
 #pragma once
 #include "passes/sharding/solver/Problem.h"
 
@@ -10,9 +10,8 @@
 
 namespace tessera::solver {
 
-/// Costs as they are searched with: sums below 2^53 are exact. What is not
-/// allowed costs kForbidden, and any sum that holds it is at least kForbidden
-/// / 2.
+/// Costs during the search: sums below 2^53 are exact. A forbidden choice costs
+/// kForbidden, and any sum with it is at least kForbidden / 2.
 inline constexpr double kForbidden = 1e18;
 constexpr bool isForbidden(double cost) { return cost >= kForbidden / 2; }
 
@@ -39,7 +38,7 @@ public:
   struct Variable {
     bool alive = true;
     std::vector<double> cost;
-    /// The node's strategy behind each value.
+    /// The node's strategy for each value.
     std::vector<int> strategy;
     /// May overlap: usages at a time add up.
     std::vector<UsagePart> parts;
@@ -54,12 +53,12 @@ public:
 
   std::vector<Variable> variables; // as many as nodes
   std::vector<Decision> decisions; // undone from the last to the first
-  /// Times at which memory may run out, and what may still be used then.
-  std::vector<std::int64_t> times, capacity;
-  /// What is used in any case and not yet out of the capacity: changes from
+  /// Times at which memory may run out, and the free memory at each.
+  std::vector<std::int64_t> timePoints, capacity;
+  /// Certain usage that is not yet subtracted from the capacity: changes from
   /// time to time, one more than there are times.
   std::vector<std::int64_t> certain;
-  /// Of everything that is decided.
+  /// The cost of all decisions.
   double constant = 0;
 
   /// The cost of value `i` of `v` with value `j` of its neighbour `u`.
@@ -72,14 +71,14 @@ public:
     return matrix.costs[matrix.index(v, i, j)];
   }
 
-  /// Adds [values of v][values of u], to the edge that is there if one is.
+  /// Adds [values of v][values of u] to an edge, which it creates if necessary.
   void addEdge(int v, int u, std::span<const double> costs);
   void removeEdge(int v, int u);
   /// Keeps the values at these positions, in this order.
   void keepValues(int v, std::span<const int> kept);
 
-  /// `v` has one value left: its costs go to its neighbours, its usage out of
-  /// the capacity.
+  /// `v` has one value left: adds its costs to its neighbours and subtracts its
+  /// usage from the capacity.
   void fix(int v);
   /// `v` follows from its neighbour `u`: value i of u takes value follows[i] of
   /// v. Costs, usages and edges of v become u's.

@@ -73,8 +73,7 @@ void Search::enumerate() {
   bound = found ? found->cost : kForbidden;
 }
 
-/// One elimination says it all where no memory is in play and its tables are
-/// small.
+/// One elimination solves a core without memory limits if its tables are small.
 void Search::eliminateAll() {
   constexpr std::size_t kTable = 1 << 14;
   if (model.times() > 0)
@@ -126,8 +125,8 @@ void Search::advance(std::uint64_t steps, const std::function<bool()> &stop) {
   }
 }
 
-/// By turns the search roams, where prices alone keep memory in bounds, and
-/// improves the best choice, where everything must fit.
+/// The search alternates between roaming, where only prices limit memory, and
+/// improving the best choice, where everything must fit.
 bool Search::roams() const {
   constexpr std::uint64_t kTurn = 100;
   return !found || !settled || taken / kTurn % 2 == 0;
@@ -157,7 +156,7 @@ void Search::passStep() {
   offer(now);
 }
 
-/// Takes a choice that owes nothing to the start, if it is cheaper.
+/// Takes a choice that does not depend on the start, if it is cheaper.
 void Search::startAfresh(std::size_t limit) {
   std::vector<int> fresh = now.values;
   Elimination(model, all, limit, random).runRelaxed(unary, fresh);
@@ -167,7 +166,7 @@ void Search::startAfresh(std::size_t limit) {
     now = at(std::move(fresh));
 }
 
-/// Large tables where a pass over the core is cheap all the same.
+/// Large tables if a pass over the core is cheap nevertheless.
 std::size_t Search::tableLimit() {
   return randomSize(64, std::clamp(1.5e7 / model.count(), 4096.0, 65536.0));
 }
@@ -249,7 +248,7 @@ std::vector<int> Search::proposeWide(std::size_t limit,
   return region;
 }
 
-/// A region is chosen anew, whatever it holds now.
+/// Chooses a region from scratch, whatever its values are now.
 std::vector<int> Search::proposeFresh(std::size_t limit,
                                       std::vector<int> &other) {
   std::vector<int> region = pickRegion();
@@ -261,7 +260,7 @@ std::vector<int> Search::proposeFresh(std::size_t limit,
 
 void Search::look(State &state) const {
   const std::vector<int> changed = differences(state.values);
-  // Beside what is forbidden, a sum has lost the digits of what is not.
+  // A sum with a forbidden cost has lost the digits of the other costs.
   state.cost =
       isForbidden(now.cost)
           ? model.cost(state.values)

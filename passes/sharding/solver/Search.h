@@ -18,7 +18,7 @@ struct Incumbent {
 class Search {
 public:
   Search(const Model &model, std::uint64_t seed, std::vector<int> start);
-  /// Goes on where `other` stands; `model` is a reduction of the other's.
+  /// Continues from the state of `other`; `model` is a reduction of its model.
   Search(const Model &model, const Search &other);
 
   /// Takes that many steps, or fewer if `stop` says so between two. A step is
@@ -27,7 +27,7 @@ public:
 
   /// The best choice that fits; none is known at first.
   const std::optional<Incumbent> &best() const { return found; }
-  /// Goes on from somebody else's choice if that is better.
+  /// Continues from another searcher's choice if that is better.
   void adopt(const Incumbent &other);
   /// Tries every choice if there are few, or if one elimination does that.
   void enumerate();
@@ -37,14 +37,14 @@ public:
   bool optimal() const { return found && found->cost - bound < 0.5; }
 
 private:
-  /// Where the search stands or may go.
+  /// A state of the search.
   struct State {
     std::vector<int> values;
     double cost;
     UsageProfile profile;
   };
   State at(std::vector<int> values) const;
-  /// Brings cost and profile in line with changed values, from those of `now`.
+  /// Updates cost and profile of changed values, starting from those of `now`.
   void look(State &state) const;
   /// Remembers a choice that fits and costs less than the best.
   void offer(const State &state);

@@ -18,10 +18,10 @@ static bool isLate(const Options &options) {
 
 namespace {
 
-/// Searchers with seeds of their own that tell each other the best choice after
-/// every round. Rounds are counted in steps, so that the same happens each
-/// time. Whenever the best has become cheaper, the core is reduced to what may
-/// be cheaper still.
+/// Searchers with different seeds that share the best choice after every round.
+/// Rounds are counted in steps, so that results are reproducible. Whenever the
+/// best has become cheaper, the core is reduced to values that may be cheaper
+/// still.
 class Team {
 public:
   /// Searchers begin at the strategies of `start`, if it has any.
@@ -84,8 +84,8 @@ Team::Team(const Problem &problem, ReductionGraph reduced,
 }
 
 void Team::run() {
-  // Without a limit the first rounds are short: a core that a good choice makes
-  // small is soon done.
+  // Without a limit the first rounds are short: a good choice may soon reduce
+  // the core to nothing.
   constexpr std::uint64_t kRound = 32;
   std::uint64_t round = problem.usageLimit < 0 ? 1 : kRound, reduced = 0;
   for (std::uint64_t done = 0;
@@ -95,7 +95,7 @@ void Team::run() {
     advanceAll(round);
     share();
     done += round;
-    // A little is not worth the work at once.
+    // A small improvement is not worth a reduction now.
     constexpr double kShare = 0.01;
     constexpr std::uint64_t kWait = 16 * kRound;
     const bool much = cost < ceiling - kShare * (ceiling - graph.constant);
@@ -157,7 +157,7 @@ void Team::reduceAgain() {
   share();
 }
 
-/// A share of the steps and of the time.
+/// A fraction of the steps and of the time.
 static Options forRelaxation(const Options &options) {
   constexpr int kShare = 6;
   Options part = options;
@@ -171,8 +171,8 @@ static Options forRelaxation(const Options &options) {
 StatusOr<Solution> solve(const Problem &problem, const Options &options,
                          const Progress &progress) {
   TESSERA_RETURN_IF_ERROR(validate(problem));
-  // Without the limit much more is reduced. What is found there is where the
-  // search begins, and what is proven there holds with the limit as well.
+  // Without the limit much more is reduced. Its choice is where the search
+  // begins, and its bound holds with the limit as well.
   auto stop = [&] { return isLate(options); };
   StatusOr<ReductionGraph> unlimited = reduce(problem, /*limited=*/false, stop);
   if (!unlimited.ok())

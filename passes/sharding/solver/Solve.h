@@ -17,8 +17,8 @@ struct Options {
   /// Steps of each thread at the most. One solves a part of the problem that is
   /// as large as the core, or small, a few times: 0.1 to 100 ms.
   std::uint64_t steps = 1000;
-  /// When to return with the best that was found. Looked at between steps,
-  /// after the reductions; the solution comes a few passes over the core later.
+  /// When to return with the best choice so far. Checked between steps, after
+  /// the reductions; the solution comes a few passes over the core later.
   std::optional<std::chrono::steady_clock::time_point> deadline = {};
   unsigned threads = 1;
 };

@@ -5,7 +5,7 @@ dist.mesh @zero [#dist.axis<"data" = 0 rail>]
 
 // -----
 
-// expected-error@+1 {{has two axes "data"}}
+// expected-error@+1 {{has duplicate axis "data"}}
 dist.mesh @twice [#dist.axis<"data" = 2 rail>, #dist.axis<"data" = 2 rail>]
 
 // -----
@@ -33,7 +33,7 @@ func.func @rank(%x: tensor<8x8xf32> {dist.sharding = #dist.sharding<@mesh, [{"da
 // -----
 
 dist.mesh @mesh [#dist.axis<"data" = 8 rail>]
-// expected-error@+1 {{dimension 0 of size 4 cannot be cut into 8 pieces}}
+// expected-error@+1 {{dimension 0 of size 4 cannot be split into 8 shards}}
 func.func @too_many(%x: tensor<4xf32> {dist.sharding = #dist.sharding<@mesh, [{"data"}]>}) { return }
 
 // -----
@@ -62,7 +62,7 @@ func.func @scalar(%x: f32 {dist.sharding = #dist.sharding<@mesh, []>}) { return 
 
 dist.mesh @mesh [#dist.axis<"data" = 2 rail>]
 func.func @results(%x: tensor<8xf32>) {
-  // expected-error@+1 {{'dist.shardings' has one entry for each of 1 results}}
+  // expected-error@+1 {{'dist.shardings' must have one entry for each of 1 results}}
   %0 = graph.neg %x {dist.shardings = []} : tensor<8xf32>
   return
 }
@@ -212,7 +212,7 @@ func.func @reshard_mesh(%x: tensor<8xf32>) {
 
 dist.mesh @mesh [#dist.axis<"data" = 16 rail>]
 func.func @reshard_pieces(%x: tensor<8xf32>) {
-  // expected-error@+1 {{dimension 0 of size 8 cannot be cut into 16 pieces}}
+  // expected-error@+1 {{dimension 0 of size 8 cannot be split into 16 shards}}
   %0 = dist.reshard %x to <@mesh, [{"data"}]> : tensor<8xf32>
   return
 }
@@ -301,7 +301,7 @@ func.func @rows_of_rank(%x: tensor<8xf32>, %c: tensor<2x2xi32>) {
 
 dist.mesh @mesh [#dist.axis<"data" = 2 rail>]
 func.func @rows_counts(%x: tensor<8x4xf32>, %c: tensor<2x3xi32>) {
-  // expected-error@+1 {{wants counts of type tensor<2x2xi32>, got 'tensor<2x3xi32>'}}
+  // expected-error@+1 {{expects counts of type tensor<2x2xi32>, got 'tensor<2x3xi32>'}}
   %0 = dist.exchange_rows %x counts %c over @mesh [#dist.axis_ref<"data">] : tensor<8x4xf32>, tensor<2x3xi32> -> tensor<16x4xf32>
   return
 }
@@ -337,7 +337,7 @@ func.func @permute_negative(%x: tensor<8xf32>) {
 
 dist.mesh @mesh [#dist.axis<"data" = 2 rail>]
 func.func @permute_count(%x: tensor<8xf32>) {
-  // expected-error@+1 {{names targets for 3 of 2 devices}}
+  // expected-error@+1 {{has 3 targets for 2 devices}}
   %0 = dist.permute %x targets [1, 0, -1] over @mesh [#dist.axis_ref<"data">] : tensor<8xf32> -> tensor<8xf32>
   return
 }
@@ -345,7 +345,7 @@ func.func @permute_count(%x: tensor<8xf32>) {
 // -----
 
 func.func @pack(%x: tensor<4xf32>, %y: tensor<4xi32>) {
-  // expected-error@+1 {{puts 'tensor<4xi32>' together with 'tensor<32xf32>'}}
+  // expected-error@+1 {{cannot pack 'tensor<4xi32>' into 'tensor<32xf32>'}}
   %0 = dist.pack(%x, %y) pieces 1 : (tensor<4xf32>, tensor<4xi32>) -> tensor<32xf32>
   return
 }
@@ -353,7 +353,7 @@ func.func @pack(%x: tensor<4xf32>, %y: tensor<4xi32>) {
 // -----
 
 func.func @pack(%x: tensor<5xf32>) {
-  // expected-error@+1 {{cuts 'tensor<5xf32>' into 2 pieces, which are not equal}}
+  // expected-error@+1 {{cannot split 'tensor<5xf32>' into 2 equal pieces}}
   %0 = dist.pack(%x) pieces 2 : (tensor<5xf32>) -> tensor<32xf32>
   return
 }
@@ -361,7 +361,7 @@ func.func @pack(%x: tensor<5xf32>) {
 // -----
 
 func.func @pack(%x: tensor<5xf32>) {
-  // expected-error@+1 {{is of 'tensor<16xf32>', got 'tensor<5xf32>'}}
+  // expected-error@+1 {{expects 'tensor<16xf32>', got 'tensor<5xf32>'}}
   %0 = dist.pack(%x) pieces 1 : (tensor<5xf32>) -> tensor<5xf32>
   return
 }
@@ -369,7 +369,7 @@ func.func @pack(%x: tensor<5xf32>) {
 // -----
 
 func.func @pack() {
-  // expected-error@+1 {{is of no tensor}}
+  // expected-error@+1 {{requires at least one tensor}}
   %0 = dist.pack() pieces 1 : () -> tensor<0xf32>
   return
 }
@@ -377,7 +377,7 @@ func.func @pack() {
 // -----
 
 func.func @unpack(%x: tensor<16xf32>) {
-  // expected-error@+1 {{is of 'tensor<32xf32>', got 'tensor<16xf32>'}}
+  // expected-error@+1 {{expects 'tensor<32xf32>', got 'tensor<16xf32>'}}
   %0 = dist.unpack %x pieces 2 : (tensor<16xf32>) -> tensor<4xf32>
   return
 }

@@ -3,7 +3,7 @@
 module {
   dist.mesh @mesh [#dist.axis<"data" = 2 memory>]
   func.func @no_number(%x: tensor<4xf32>) -> tensor<4xf32> {
-    // expected-error @below {{has no dist.start, which order-collectives gives it}}
+    // expected-error @below {{has no dist.start; run order-collectives before}}
     %y = dist.all_reduce sum %x over @mesh [#dist.axis_ref<"data">] : tensor<4xf32> -> tensor<4xf32>
     return %y : tensor<4xf32>
   }
@@ -15,7 +15,7 @@ module {
   dist.mesh @mesh [#dist.axis<"data" = 2 memory>]
   func.func @twice(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
     %y = dist.all_reduce sum %x over @mesh [#dist.axis_ref<"data">] {dist.start = 0 : i64} : tensor<4xf32> -> tensor<4xf32>
-    // expected-error @below {{starts as number 0 of its block, as another does; bucket-collectives makes one of them}}
+    // expected-error @below {{has the same dist.start, 0, as another op of its block; run bucket-collectives before}}
     %z = dist.all_reduce sum %x over @mesh [#dist.axis_ref<"data">] {dist.start = 0 : i64} : tensor<4xf32> -> tensor<4xf32>
     return %y, %z : tensor<4xf32>, tensor<4xf32>
   }
@@ -36,7 +36,7 @@ module {
 // -----
 
 module {
-  // expected-error @below {{'dist.start' is a number, an i64 from 0 on}}
+  // expected-error @below {{'dist.start' must be a non-negative i64}}
   func.func @negative() attributes {dist.start = -1 : i64} {
     return
   }

@@ -3,7 +3,7 @@
 module {
   dist.mesh @mesh [#dist.axis<"data" = 2 memory>]
   func.func @left(%x: tensor<4xf32>) -> tensor<4xf32> {
-    // expected-error @below {{still has dist.start: overlap-collectives did not see it}}
+    // expected-error @below {{still has dist.start; run overlap-collectives before}}
     %y = dist.all_reduce sum %x over @mesh [#dist.axis_ref<"data">] {dist.start = 0 : i64} : tensor<4xf32> -> tensor<4xf32>
     return %y : tensor<4xf32>
   }
@@ -14,7 +14,7 @@ module {
 module {
   dist.mesh @mesh [#dist.axis<"data" = 2 memory>]
   func.func @lost(%x: tensor<4xf32>) -> tensor<4xf32> {
-    // expected-error @below {{is started and not waited for once}}
+    // expected-error @below {{is started, but not waited for exactly once}}
     %y = dist.all_reduce sum %x over @mesh [#dist.axis_ref<"data">] : tensor<4xf32> -> !dist.pending<tensor<4xf32>>
     return %x : tensor<4xf32>
   }
@@ -25,7 +25,7 @@ module {
 module {
   dist.mesh @mesh [#dist.axis<"data" = 2 memory>]
   func.func @elsewhere(%x: tensor<4xf32>) -> tensor<4xf32> {
-    // expected-error @below {{is waited for in another block than that where it starts}}
+    // expected-error @below {{is waited for in another block than the one that starts it}}
     %t = dist.all_reduce sum %x over @mesh [#dist.axis_ref<"data">] : tensor<4xf32> -> !dist.pending<tensor<4xf32>>
     %r = graph.loop 2 (%i, %acc = %x) : (tensor<4xf32>) {
       %y = dist.wait %t : <tensor<4xf32>> -> tensor<4xf32>

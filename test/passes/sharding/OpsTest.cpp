@@ -319,7 +319,7 @@ TEST_P(Ops, HaveRulesThatNameTheirLoops) {
     for (auto [i, loopDim] : llvm::enumerate(rule.loops)) {
       // Groups beside rows that are sent are those of all columns.
       for (auto [number, dims] : llvm::enumerate(rule.results))
-        EXPECT_TRUE(loopDim.kind != LoopKind::free || has(dims, i) ||
+        EXPECT_TRUE(loopDim.kind != LoopKind::parallel || has(dims, i) ||
                     (rule.sentResult && number != *rule.sentResult))
             << it->second.text << "\nletter " << i;
       EXPECT_TRUE(

@@ -25,5 +25,5 @@
 // LOCAL: graph.attention {{.*}} tensor<2x16384x4x64xf32>
 // LOCAL-NOT: dist.permute
 
-// EXPLAIN: remark: shardings: {{[0-9]+}} strategies by colors; the best of them {{[0-9.]+}} us a step by the estimate; op by op {{[0-9.]+}} us, with {{[0-9]+}} of {{[0-9]+}} classes of ops and values elsewhere (optimal among its choices)
-// DATA: remark: shardings: {{[0-9]+}} strategies by colors; op by op nothing was looked for
+// EXPLAIN: remark: shardings: {{[0-9]+}} strategies by sharding groups; the best has an estimated step of {{[0-9.]+}} us; op by op {{[0-9.]+}} us, with {{[0-9]+}} of {{[0-9]+}} classes of ops and values sharded differently (optimal among its choices)
+// DATA: remark: shardings: {{[0-9]+}} strategies by sharding groups; no search op by op

@@ -46,7 +46,7 @@ func.func @feed_forward(%x: tensor<8x6xf32> {dist.sharding = #dist.sharding<@mes
 // CHECK: dist.all_gather {{.*}} shares [5, 4]
 dist.mesh @mesh [#dist.axis<"tensor" = 2 memory>]
 func.func @uneven(%x: tensor<9x6xf32> {dist.sharding = #dist.sharding<@mesh, [{"tensor"}, {}]>}, %w: tensor<6x16xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {"tensor"}]>}) -> (tensor<9x16xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {"tensor"}]>}) {
-  // expected-remark @below {{stays whole: shares of 9 are not equal}}
+  // expected-remark @below {{not decomposed: shards of 9 are uneven}}
   %all = dist.reshard %x to <@mesh, [{}, {}]> : tensor<9x6xf32>
   %h = graph.einsum "tk,kn->tn" %all, %w {dist.shardings = [#dist.sharding<@mesh, [{}, {"tensor"}]>]} : (tensor<9x6xf32>, tensor<6x16xf32>) -> tensor<9x16xf32>
   return %h : tensor<9x16xf32>
@@ -59,7 +59,7 @@ func.func @uneven(%x: tensor<9x6xf32> {dist.sharding = #dist.sharding<@mesh, [{"
 // CHECK: dist.all_gather
 dist.mesh @mesh [#dist.axis<"tensor" = 2 memory>]
 func.func @others(%x: tensor<8x6xf32> {dist.sharding = #dist.sharding<@mesh, [{"tensor"}, {}]>}, %w: tensor<6x16xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {"tensor"}]>}) -> (tensor<8x6xf32>, tensor<8x16xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {"tensor"}]>}) {
-  // expected-remark @below {{stays whole: others than products read what is gathered}}
+  // expected-remark @below {{not decomposed: not all users of the gathered tensor are matmuls}}
   %all = dist.reshard %x to <@mesh, [{}, {}]> : tensor<8x6xf32>
   %h = graph.einsum "tk,kn->tn" %all, %w {dist.shardings = [#dist.sharding<@mesh, [{}, {"tensor"}]>]} : (tensor<8x6xf32>, tensor<6x16xf32>) -> tensor<8x16xf32>
   return %all, %h : tensor<8x6xf32>, tensor<8x16xf32>

@@ -11,7 +11,7 @@ func.func @f(%x: tensor<4xf32> {dist.sharding = #dist.sharding<@other, [{"a"}]>}
 // -----
 
 dist.mesh @mesh [#dist.axis<"a" = 4 memory>]
-// expected-error @+1 {{has a sharding along a part of an axis; make that part an axis of the mesh}}
+// expected-error @+1 {{has a sharding along a sub-axis; make that sub-axis an axis of the mesh}}
 func.func @f(%x: tensor<4xf32> {dist.sharding = #dist.sharding<@mesh, [{"a":(1)2}]>}) {
   return
 }
@@ -27,7 +27,7 @@ func.func private @g(tensor<4xf32>) -> tensor<4xf32>
 //===--- what goes in and out of programs ---------------------------------===//
 
 dist.mesh @mesh [#dist.axis<"a" = 2 memory>]
-// expected-error @+1 {{argument 0 is [{}] partial sum {"a"}, but programs take and give no parts of sums}}
+// expected-error @+1 {{argument 0 is [{}] partial sum {"a"}, but arguments and results of programs cannot be partial}}
 func.func @f(%x: tensor<4xf32> {dist.sharding = #dist.sharding<@mesh, [{}], partial sum {"a"}>}) {
   return
 }
@@ -35,7 +35,7 @@ func.func @f(%x: tensor<4xf32> {dist.sharding = #dist.sharding<@mesh, [{}], part
 // -----
 
 dist.mesh @mesh [#dist.axis<"a" = 2 memory>]
-// expected-error @+1 {{result 0 is [] partial sum {"a"}, but programs take and give no parts of sums}}
+// expected-error @+1 {{result 0 is [] partial sum {"a"}, but arguments and results of programs cannot be partial}}
 func.func @f(%x: tensor<4xf32> {dist.sharding = #dist.sharding<@mesh, [{"a"}]>}) -> (tensor<f32> {dist.sharding = #dist.sharding<@mesh, [], partial sum {"a"}>}) {
   %s = graph.reduce %x sum dims [0] {dist.shardings = [#dist.sharding<@mesh, [], partial sum {"a"}>]} : tensor<4xf32> -> tensor<f32>
   return %s : tensor<f32>
@@ -95,7 +95,7 @@ func.func @f(%x: tensor<4x2xf32> {dist.sharding = #dist.sharding<@mesh, [{"a"}, 
 
 dist.mesh @mesh [#dist.axis<"a" = 2 memory>]
 func.func @f(%x: tensor<4xf32>) {
-  // expected-error @+1 {{init 0 is [{}], but what it carries is [{"a"}]}}
+  // expected-error @+1 {{init 0 is [{}], but the loop-carried value is [{"a"}]}}
   %y = graph.loop 2 (%i, %c = %x) : (tensor<4xf32>) attributes {dist.shardings = [#dist.sharding<@mesh, [{"a"}]>]} {
     graph.yield %c : tensor<4xf32>
   }
@@ -108,7 +108,7 @@ func.func @f(%x: tensor<4xf32>) {
 dist.mesh @mesh [#dist.axis<"a" = 2 memory>]
 func.func @f(%x: tensor<4xf32>, %d: tensor<4xf32> {dist.sharding = #dist.sharding<@mesh, [{"a"}]>}) {
   %y = graph.loop 2 (%i, %c = %x) : (tensor<4xf32>) {
-    // expected-error @+1 {{operand 0 is [{"a"}], but what the loop carries is [{}]}}
+    // expected-error @+1 {{operand 0 is [{"a"}], but the loop-carried value is [{}]}}
     graph.yield %d : tensor<4xf32>
   }
   return
@@ -126,7 +126,7 @@ func.func @f(%x: tensor<4xf32> {dist.sharding = #dist.sharding<@mesh, [{"a"}]>})
 
 dist.mesh @mesh [#dist.axis<"a" = 2 memory>]
 func.func @f(%x: tensor<4xf32>) {
-  // expected-error @+1 {{is for programs of one device; this one has shardings}}
+  // expected-error @+1 {{is only allowed in local programs; this one has shardings}}
   %y = dist.all_reduce sum %x over @mesh [#dist.axis_ref<"a">] : tensor<4xf32> -> tensor<4xf32>
   return
 }
@@ -147,7 +147,7 @@ func.func @f(%x: tensor<4x4xf32> {dist.sharding = #dist.sharding<@mesh, [{"a"}, 
 
 dist.mesh @mesh [#dist.axis<"a" = 2 memory>]
 func.func @f(%x: tensor<6x4xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {"a"}]>}) {
-  // expected-error @+1 {{operand 0 dimension 1 is cut as {"a"}, but the op needs all of it}}
+  // expected-error @+1 {{operand 0 dimension 1 is sharded as {"a"}, but the op requires all of it}}
   %y = graph.softmax %x : tensor<6x4xf32>
   return
 }
@@ -156,7 +156,7 @@ func.func @f(%x: tensor<6x4xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {"a
 
 dist.mesh @mesh [#dist.axis<"a" = 2 memory>]
 func.func @f(%x: tensor<6x4xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {"a"}]>}, %w: tensor<4x8xf32>) {
-  // expected-error @+1 {{operand 1 dimension 0 is cut as {}, but operand 0 dimension 1, the same loop, as {"a"}}}
+  // expected-error @+1 {{operand 1 dimension 0 is sharded as {}, but operand 0 dimension 1, the same loop, as {"a"}}}
   %y = graph.einsum "bk,kn->bn" %x, %w : (tensor<6x4xf32>, tensor<4x8xf32>) -> tensor<6x8xf32>
   return
 }
@@ -166,7 +166,7 @@ func.func @f(%x: tensor<6x4xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {"a
 // The result of rows that are cut is cut.
 dist.mesh @mesh [#dist.axis<"a" = 2 memory>]
 func.func @f(%x: tensor<6x4xf32> {dist.sharding = #dist.sharding<@mesh, [{"a"}, {}]>}) {
-  // expected-error @+1 {{result 0 dimension 0 is cut as {}, but operand 0 dimension 0, the same loop, as {"a"}}}
+  // expected-error @+1 {{result 0 dimension 0 is sharded as {}, but operand 0 dimension 0, the same loop, as {"a"}}}
   %y = graph.softmax %x : tensor<6x4xf32>
   return
 }
@@ -176,7 +176,7 @@ func.func @f(%x: tensor<6x4xf32> {dist.sharding = #dist.sharding<@mesh, [{"a"}, 
 // Three projections side by side: a half of all columns is no half of each.
 dist.mesh @mesh [#dist.axis<"a" = 2 memory>]
 func.func @f(%x: tensor<12xf32> {dist.sharding = #dist.sharding<@mesh, [{"a"}]>}) {
-  // expected-error @+1 {{operand 0 dimension 0 is cut as {"a"}, which is no cut of its factor of 4}}
+  // expected-error @+1 {{operand 0 dimension 0 is sharded as {"a"}, which does not shard its factor of 4}}
   %y = graph.slice %x [4] {dist.shardings = [#dist.sharding<@mesh, [{"a"}]>]} : tensor<12xf32> -> tensor<4xf32>
   return
 }
@@ -185,7 +185,7 @@ func.func @f(%x: tensor<12xf32> {dist.sharding = #dist.sharding<@mesh, [{"a"}]>}
 
 dist.mesh @mesh [#dist.axis<"a" = 2 memory>]
 func.func @f(%x: tensor<12xf32> {dist.sharding = #dist.sharding<@mesh, [{3, 4:"a"}]>}) {
-  // expected-error @+1 {{result 0 dimension 0 is cut as {}, but operand 0 dimension 0 factor 1, the same loop, as {"a"}}}
+  // expected-error @+1 {{result 0 dimension 0 is sharded as {}, but operand 0 dimension 0 factor 1, the same loop, as {"a"}}}
   %y = graph.slice %x [4] : tensor<12xf32> -> tensor<4xf32>
   return
 }
@@ -198,7 +198,7 @@ func.func @f(%x: tensor<12xf32> {dist.sharding = #dist.sharding<@mesh, [{3, 4:"a
 dist.mesh @mesh [#dist.axis<"tensor" = 2 memory>]
 func.func @mlp(%h: tensor<6x8xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {"tensor"}]>}, %down: tensor<8x4xf32> {dist.sharding = #dist.sharding<@mesh, [{"tensor"}, {}]>}) {
   %y = graph.einsum "bk,kn->bn" %h, %down {dist.shardings = [#dist.sharding<@mesh, [{}, {}], partial sum {"tensor"}>]} : (tensor<6x8xf32>, tensor<8x4xf32>) -> tensor<6x4xf32>
-  // expected-error @+1 {{operand 0 is [{}, {}] partial sum {"tensor"}; the op is not linear in such parts}}
+  // expected-error @+1 {{operand 0 is [{}, {}] partial sum {"tensor"}; the op is not linear in such partial values}}
   %z = graph.gelu %y tanh {dist.shardings = [#dist.sharding<@mesh, [{}, {}], partial sum {"tensor"}>]} : tensor<6x4xf32>
   return
 }
@@ -208,7 +208,7 @@ func.func @mlp(%h: tensor<6x8xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {
 // Nobody says that they are parts.
 dist.mesh @mesh [#dist.axis<"tensor" = 2 memory>]
 func.func @mlp(%h: tensor<6x8xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {"tensor"}]>}, %down: tensor<8x4xf32> {dist.sharding = #dist.sharding<@mesh, [{"tensor"}, {}]>}) {
-  // expected-error @+1 {{result 0 is [{}, {}], but the op makes parts of a sum along {"tensor"}}}
+  // expected-error @+1 {{result 0 is [{}, {}], but the op produces partial values along {"tensor"}}}
   %y = graph.einsum "bk,kn->bn" %h, %down : (tensor<6x8xf32>, tensor<8x4xf32>) -> tensor<6x4xf32>
   return
 }
@@ -217,7 +217,7 @@ func.func @mlp(%h: tensor<6x8xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {
 
 dist.mesh @mesh [#dist.axis<"a" = 2 memory>]
 func.func @f(%x: tensor<4xf32>) {
-  // expected-error @+1 {{result 0 is [{}] partial sum {"a"}, but the op makes no part of a sum}}
+  // expected-error @+1 {{result 0 is [{}] partial sum {"a"}, but the op produces no partial value}}
   %y = graph.neg %x {dist.shardings = [#dist.sharding<@mesh, [{}], partial sum {"a"}>]} : tensor<4xf32>
   return
 }
@@ -228,7 +228,7 @@ func.func @f(%x: tensor<4xf32>) {
 dist.mesh @mesh [#dist.axis<"a" = 2 memory>]
 func.func @f(%x: tensor<4xf32>, %s: tensor<2x4xf32> {dist.sharding = #dist.sharding<@mesh, [{"a"}, {}]>}) {
   %p = graph.reduce %s sum dims [0] {dist.shardings = [#dist.sharding<@mesh, [{}], partial sum {"a"}>]} : tensor<2x4xf32> -> tensor<4xf32>
-  // expected-error @+1 {{operand 0 is [{}], operand 1 is [{}] partial sum {"a"}; the op is not linear in such parts}}
+  // expected-error @+1 {{operand 0 is [{}], operand 1 is [{}] partial sum {"a"}; the op is not linear in such partial values}}
   %y = graph.add %x, %p {dist.shardings = [#dist.sharding<@mesh, [{}], partial sum {"a"}>]} : tensor<4xf32>
   return
 }
@@ -239,7 +239,7 @@ func.func @f(%x: tensor<4xf32>, %s: tensor<2x4xf32> {dist.sharding = #dist.shard
 dist.mesh @mesh [#dist.axis<"a" = 2 memory>]
 func.func @f(%s: tensor<2x4xf32> {dist.sharding = #dist.sharding<@mesh, [{"a"}, {}]>}) {
   %p = graph.reduce %s sum dims [0] {dist.shardings = [#dist.sharding<@mesh, [{}], partial sum {"a"}>]} : tensor<2x4xf32> -> tensor<4xf32>
-  // expected-error @+1 {{operand 0 is [{}] partial sum {"a"}, operand 1 is [{}] partial sum {"a"}; the op is not linear in such parts}}
+  // expected-error @+1 {{operand 0 is [{}] partial sum {"a"}, operand 1 is [{}] partial sum {"a"}; the op is not linear in such partial values}}
   %y = graph.mul %p, %p {dist.shardings = [#dist.sharding<@mesh, [{}], partial sum {"a"}>]} : tensor<4xf32>
   return
 }
@@ -248,7 +248,7 @@ func.func @f(%s: tensor<2x4xf32> {dist.sharding = #dist.sharding<@mesh, [{"a"}, 
 
 dist.mesh @mesh [#dist.axis<"a" = 2 memory>]
 func.func private @f(%m: tensor<4xf32> {dist.sharding = #dist.sharding<@mesh, [{}], partial max {"a"}>}) {
-  // expected-error @+1 {{operand 0 is [{}] partial max {"a"}, but ops take parts of sums only}}
+  // expected-error @+1 {{operand 0 is [{}] partial max {"a"}, but an operand can only be partial with kind sum}}
   %y = graph.neg %m {dist.shardings = [#dist.sharding<@mesh, [{}], partial max {"a"}>]} : tensor<4xf32>
   %z = graph.softmax %y : tensor<4xf32>
   return
@@ -260,7 +260,7 @@ func.func private @f(%m: tensor<4xf32> {dist.sharding = #dist.sharding<@mesh, [{
 dist.mesh @mesh [#dist.axis<"a" = 2 memory>]
 func.func @f(%s: tensor<2x4xf32> {dist.sharding = #dist.sharding<@mesh, [{"a"}, {}]>}, %w: tensor<6x4xf32> {dist.sharding = #dist.sharding<@mesh, [{"a"}, {}]>}) {
   %p = graph.reduce %s sum dims [0] {dist.shardings = [#dist.sharding<@mesh, [{}], partial sum {"a"}>]} : tensor<2x4xf32> -> tensor<4xf32>
-  // expected-error @+1 {{operand 0 is a part of a sum along {"a"}, but operand 1 dimension 0 is cut along it}}
+  // expected-error @+1 {{operand 0 is partial along {"a"}, but operand 1 dimension 0 is sharded along it}}
   %y = graph.einsum "k,nk->n" %p, %w {dist.shardings = [#dist.sharding<@mesh, [{"a"}]>]} : (tensor<4xf32>, tensor<6x4xf32>) -> tensor<6xf32>
   return
 }
@@ -270,7 +270,7 @@ func.func @f(%s: tensor<2x4xf32> {dist.sharding = #dist.sharding<@mesh, [{"a"}, 
 // Every device would add the whole base.
 dist.mesh @mesh [#dist.axis<"data" = 2 memory>]
 func.func @f(%base: tensor<8x4xf32>, %ids: tensor<6xi32> {dist.sharding = #dist.sharding<@mesh, [{"data"}]>}, %rows: tensor<6x4xf32> {dist.sharding = #dist.sharding<@mesh, [{"data"}, {}]>}) {
-  // expected-error @+1 {{operand 0 is [{}, {}], but every device along {"data"} adds its part of a sum to it}}
+  // expected-error @+1 {{operand 0 is [{}, {}], but every device along {"data"} adds a partial value to it}}
   %y = graph.scatter_add %rows at %ids onto %base {dist.shardings = [#dist.sharding<@mesh, [{}, {}], partial sum {"data"}>]} : tensor<6x4xf32>, tensor<6xi32>, tensor<8x4xf32>
   return
 }
@@ -280,7 +280,7 @@ func.func @f(%base: tensor<8x4xf32>, %ids: tensor<6xi32> {dist.sharding = #dist.
 //===--- rows in an order of each device's own ----------------------------===//
 
 dist.mesh @mesh [#dist.axis<"a" = 2 memory>]
-// expected-error @+1 {{argument 0 is [{}] own {"a"}, but what programs take and give is in one order}}
+// expected-error @+1 {{argument 0 is [{}] own {"a"}, but arguments and results of programs have one row order for all devices}}
 func.func @f(%x: tensor<4xf32> {dist.sharding = #dist.sharding<@mesh, [{}], own {"a"}>}) {
   return
 }
@@ -290,7 +290,7 @@ func.func @f(%x: tensor<4xf32> {dist.sharding = #dist.sharding<@mesh, [{}], own 
 // A cut of entries that are numbered through all devices.
 dist.mesh @mesh [#dist.axis<"a" = 2 memory>]
 func.func @f(%ids: tensor<4x1xi32> {dist.sharding = #dist.sharding<@mesh, [{"a"}, {}]>}) {
-  // expected-error @+1 {{operand 0 dimension 0 is cut along {"a"}, along which all devices have one order of rows}}
+  // expected-error @+1 {{operand 0 dimension 0 is sharded along {"a"}, along which all devices have one row order}}
   %offsets, %slots = graph.group_rows %ids {dist.shardings = [#dist.sharding<@mesh, [{}]>, #dist.sharding<@mesh, [{"a"}, {}]>]} : (tensor<4x1xi32>) -> (tensor<3xi32>, tensor<4x1xi32>)
   return
 }
@@ -312,7 +312,7 @@ func.func @f(%ids: tensor<4x1xi32> {dist.sharding = #dist.sharding<@mesh, [{"a"}
 dist.mesh @mesh [#dist.axis<"a" = 2 memory>]
 func.func @f(%ids: tensor<4x1xi32> {dist.sharding = #dist.sharding<@mesh, [{"a"}, {}]>}, %x: tensor<4x3xf32> {dist.sharding = #dist.sharding<@mesh, [{"a"}, {}]>}) {
   %offsets, %slots = graph.group_rows %ids {dist.shardings = [#dist.sharding<@mesh, [{}], own {"a"}>, #dist.sharding<@mesh, [{"a"}, {}], own {"a"}>]} : (tensor<4x1xi32>) -> (tensor<3xi32>, tensor<4x1xi32>)
-  // expected-error @+1 {{result 0 is [{"a"}, {}], but the op makes rows of each device along {"a"}}}
+  // expected-error @+1 {{result 0 is [{"a"}, {}], but the op produces device-local row order along {"a"}}}
   %rows = graph.dispatch_rows %x slots %slots {dist.shardings = [#dist.sharding<@mesh, [{"a"}, {}]>]} : (tensor<4x3xf32>, tensor<4x1xi32>) -> tensor<4x3xf32>
   return
 }
@@ -322,7 +322,7 @@ func.func @f(%ids: tensor<4x1xi32> {dist.sharding = #dist.sharding<@mesh, [{"a"}
 dist.mesh @mesh [#dist.axis<"a" = 2 memory>]
 func.func @f(%ids: tensor<4x1xi32> {dist.sharding = #dist.sharding<@mesh, [{"a"}, {}]>}) {
   %offsets, %slots = graph.group_rows %ids {dist.shardings = [#dist.sharding<@mesh, [{}], own {"a"}>, #dist.sharding<@mesh, [{"a"}, {}], own {"a"}>]} : (tensor<4x1xi32>) -> (tensor<3xi32>, tensor<4x1xi32>)
-  // expected-error @+1 {{operand 0 is [{"a"}, {}] own {"a"}, but the op wants no rows that are numbered by device}}
+  // expected-error @+1 {{operand 0 is [{"a"}, {}] own {"a"}, but the op requires rows in one order for all devices}}
   %turned = graph.transpose %slots [1, 0] {dist.shardings = [#dist.sharding<@mesh, [{}, {"a"}]>]} : tensor<4x1xi32> -> tensor<1x4xi32>
   return
 }
@@ -334,7 +334,7 @@ dist.mesh @mesh [#dist.axis<"a" = 2 memory>]
 func.func @f(%ids: tensor<4x1xi32>, %x: tensor<4x3xf32>, %w: tensor<2x3x3xf32>) {
   %offsets, %slots = graph.group_rows %ids {dist.shardings = [#dist.sharding<@mesh, [{}], own {"a"}>, #dist.sharding<@mesh, [{}, {}], own {"a"}>]} : (tensor<4x1xi32>) -> (tensor<3xi32>, tensor<4x1xi32>)
   %rows = graph.dispatch_rows %x slots %slots {dist.shardings = [#dist.sharding<@mesh, [{}, {}], own {"a"}>]} : (tensor<4x3xf32>, tensor<4x1xi32>) -> tensor<4x3xf32>
-  // expected-error @+1 {{has rows of each device along {"a"}, which cuts neither rows nor groups}}
+  // expected-error @+1 {{has device-local row order along {"a"}, which shards neither rows nor groups}}
   %y = graph.grouped_matmul %rows, %w groups %offsets {dist.shardings = [#dist.sharding<@mesh, [{}, {}], own {"a"}>]} : (tensor<4x3xf32>, tensor<2x3x3xf32>, tensor<3xi32>) -> tensor<4x3xf32>
   return
 }
@@ -345,7 +345,7 @@ func.func @f(%ids: tensor<4x1xi32>, %x: tensor<4x3xf32>, %w: tensor<2x3x3xf32>) 
 
 dist.mesh @mesh [#dist.axis<"tensor" = 2 memory>]
 func.func @f(%x: tensor<5x3xf32> {dist.sharding = #dist.sharding<@mesh, [{"tensor"}, {}]>}, %w: tensor<3x3xf32>) {
-  // expected-error @+1 {{cannot go in parts: shares of 5 are not equal}}
+  // expected-error @+1 {{cannot be decomposed (dist.collective_matmul): shards of 5 are uneven}}
   %all = dist.reshard %x to <@mesh, [{}, {}]> {dist.collective_matmul} : tensor<5x3xf32>
   %y = graph.einsum "tk,kn->tn" %all, %w : (tensor<5x3xf32>, tensor<3x3xf32>) -> tensor<5x3xf32>
   return
@@ -355,7 +355,7 @@ func.func @f(%x: tensor<5x3xf32> {dist.sharding = #dist.sharding<@mesh, [{"tenso
 
 dist.mesh @mesh [#dist.axis<"data" = 2 memory>]
 func.func @f(%x: tensor<4x3xf32> {dist.sharding = #dist.sharding<@mesh, [{"data"}, {}]>}, %w: tensor<3x3xf32>) {
-  // expected-error @+1 {{cannot go in parts: it is no gather or scatter over 'tensor' alone}}
+  // expected-error @+1 {{cannot be decomposed (dist.collective_matmul): only gathers and scatters over 'tensor' can be}}
   %all = dist.reshard %x to <@mesh, [{}, {}]> {dist.collective_matmul} : tensor<4x3xf32>
   %y = graph.einsum "tk,kn->tn" %all, %w : (tensor<4x3xf32>, tensor<3x3xf32>) -> tensor<4x3xf32>
   return
@@ -365,7 +365,7 @@ func.func @f(%x: tensor<4x3xf32> {dist.sharding = #dist.sharding<@mesh, [{"data"
 
 dist.mesh @mesh [#dist.axis<"tensor" = 2 memory>]
 func.func @f(%x: tensor<4x3xf32> {dist.sharding = #dist.sharding<@mesh, [{"tensor"}, {}]>}) {
-  // expected-error @+1 {{cannot go in parts: others than products read what is gathered}}
+  // expected-error @+1 {{cannot be decomposed (dist.collective_matmul): not all users of the gathered tensor are matmuls}}
   %all = dist.reshard %x to <@mesh, [{}, {}]> {dist.collective_matmul} : tensor<4x3xf32>
   %y = graph.neg %all : tensor<4x3xf32>
   return
@@ -377,7 +377,7 @@ dist.mesh @mesh [#dist.axis<"tensor" = 2 memory>]
 func.func @f(%x: tensor<4x8xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {"tensor"}]>}, %w: tensor<8x3xf32> {dist.sharding = #dist.sharding<@mesh, [{"tensor"}, {}]>}) {
   %sum = graph.einsum "tn,nk->tk" %x, %w {dist.shardings = [#dist.sharding<@mesh, [{}, {}], partial sum {"tensor"}>]} : (tensor<4x8xf32>, tensor<8x3xf32>) -> tensor<4x3xf32>
   %all = dist.reshard %sum to <@mesh, [{}, {}]> : tensor<4x3xf32>
-  // expected-error @+1 {{cannot go in parts: no product makes it, or others read that, too}}
+  // expected-error @+1 {{cannot be decomposed (dist.collective_matmul): its input is not a matmul that only it reads}}
   %own = dist.reshard %sum to <@mesh, [{"tensor"}, {}]> {dist.collective_matmul} : tensor<4x3xf32>
   return
 }
@@ -386,7 +386,7 @@ func.func @f(%x: tensor<4x8xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {"t
 
 dist.mesh @mesh [#dist.axis<"tensor" = 4 memory>]
 func.func @f(%x: tensor<8x6xf32> {dist.sharding = #dist.sharding<@mesh, [{"tensor"}, {}]>}, %dy: tensor<8x16xf32>) {
-  // expected-error @+1 {{cannot go in parts: devices would add up the same sum in different orders}}
+  // expected-error @+1 {{cannot be decomposed (dist.collective_matmul): devices would add the chunks of one sum in different orders}}
   %all = dist.reshard %x to <@mesh, [{}, {}]> {dist.collective_matmul} : tensor<8x6xf32>
   %dw = graph.einsum "tk,tn->kn" %all, %dy : (tensor<8x6xf32>, tensor<8x16xf32>) -> tensor<6x16xf32>
   return
@@ -396,7 +396,7 @@ func.func @f(%x: tensor<8x6xf32> {dist.sharding = #dist.sharding<@mesh, [{"tenso
 
 dist.mesh @mesh [#dist.axis<"tensor" = 2 memory>, #dist.axis<"context" = 2 memory>]
 func.func @f(%x: tensor<8x6xf32> {dist.sharding = #dist.sharding<@mesh, [{4:"tensor", 2:"context"}, {}]>}, %w: tensor<6x16xf32>) {
-  // expected-error @+1 {{cannot go in parts: its dimension is cut in stripes}}
+  // expected-error @+1 {{cannot be decomposed (dist.collective_matmul): its dimension is sharded in stripes}}
   %all = dist.reshard %x to <@mesh, [{4, 2:"context"}, {}]> {dist.collective_matmul} : tensor<8x6xf32>
   %y = graph.einsum "tk,kn->tn" %all, %w {dist.shardings = [#dist.sharding<@mesh, [{4, 2:"context"}, {}]>]} : (tensor<8x6xf32>, tensor<6x16xf32>) -> tensor<8x16xf32>
   return
@@ -405,7 +405,7 @@ func.func @f(%x: tensor<8x6xf32> {dist.sharding = #dist.sharding<@mesh, [{4:"ten
 // -----
 
 dist.mesh @mesh [#dist.axis<"tensor" = 2 memory>]
-// expected-error @+1 {{'dist.collective_matmul' is a mark of a dist.reshard}}
+// expected-error @+1 {{'dist.collective_matmul' is only allowed on a dist.reshard}}
 func.func @f() attributes {dist.collective_matmul} {
   return
 }

@@ -72,30 +72,30 @@ func.func private @layer(%x: tensor<2xf32>) -> tensor<2xf32> {
 
 // -----
 
-// expected-error@+1 {{'dist.pipeline' is a schedule and the forward, backward and weights work of its stages, of a module}}
+// expected-error@+1 {{'dist.pipeline' must be on a module and have 'schedule', and the work of its stages as 'forward', 'backward' and 'weights'}}
 module attributes {dist.pipeline = {schedule = "", forward = array<i64: 1, 2>, backward = array<i64: 1>, weights = array<i64: 0, 0>}} {
 }
 
 // -----
 
-// expected-error@+1 {{'dist.pipeline' is a schedule}}
+// expected-error@+1 {{'dist.pipeline' must be on a module and have 'schedule'}}
 module attributes {dist.pipeline = {schedule = "", forward = array<i64: 1>, backward = array<i64: -1>, weights = array<i64: 0>}} {
 }
 
 // -----
 
-// expected-error@+1 {{'dist.schedule' is a table as text, of a module or a graph.loop}}
+// expected-error@+1 {{'dist.schedule' must be on a module or a graph.loop: a pipeline schedule as CSV}}
 module attributes {dist.schedule = 3 : i64} {
 }
 
 // -----
 
-// expected-error@+1 {{'dist.schedule' is a table as text, of a module or a graph.loop}}
+// expected-error@+1 {{'dist.schedule' must be on a module or a graph.loop: a pipeline schedule as CSV}}
 func.func private @layer(tensor<2xf32>) -> tensor<2xf32> attributes {dist.schedule = "0F0,0B0\0A1F0,1B0\0A"}
 
 // -----
 
-// expected-error@+1 {{'before' lists the same of loops before that}}
+// expected-error@+1 {{'before' lists the same for earlier loops}}
 module attributes {dist.pipeline = {schedule = "", forward = array<i64: 1>, backward = array<i64: 1>, weights = array<i64: 0>, before = [{schedule = "", forward = array<i64: 1, 2>, backward = array<i64: 1>, weights = array<i64: 0>}]}} {
 }
 
@@ -182,7 +182,7 @@ func.func private @layer(%x: tensor<2xf32>) -> tensor<2xf32> {
   return %x : tensor<2xf32>
 }
 func.func @eval_step(%x: tensor<2xf32>) -> tensor<2xf32> {
-  // expected-error@+1 {{'dist.forward_stage' is the number of a stage}}
+  // expected-error@+1 {{'dist.forward_stage' must be a stage number}}
   %y = call @layer(%x) {dist.forward_stage = -1 : i64} : (tensor<2xf32>) -> tensor<2xf32>
   return %y : tensor<2xf32>
 }

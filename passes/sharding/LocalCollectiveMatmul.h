@@ -1,26 +1,27 @@
-// Products of what is gathered, and of which the result is scattered, in parts
-// that are computed while others travel (Wang et al., ASPLOS 2023).
+// Collective matmul: matmuls on gathered operands, or with reduce-scattered
+// results, in chunks that are computed while other chunks are sent (Wang et
+// al., ASPLOS 2023).
 #pragma once
 #include "dialects/graph/Build.h"
-#include "passes/sharding/InParts.h"
+#include "passes/sharding/DecomposedReshard.h"
 #include "passes/sharding/LocalOps.h"
 #include <map>
 
 namespace tessera::sharding {
 
-/// One device's program, as far as it is about tensors in parts. Of a dimension
-/// that n devices of an axis share, part k is what belongs to the device k
-/// positions before this one: that is the order in which parts come and go, and
-/// only an index that is known at run time puts them into their positions.
-class PartedProducts {
+/// Emits one device's ops on chunked tensors. Of a dimension sharded over n
+/// devices of an axis, chunk k belongs to the device k positions before this
+/// one. Chunks are sent and received in that order; their positions in the
+/// tensor follow from an index that is known at run time.
+class LocalCollectiveMatmul {
 public:
-  PartedProducts(const Mesh &mesh, const Coordinates &at, const Shares &shares,
-                 mlir::IRMapping &map)
+  LocalCollectiveMatmul(const Mesh &mesh, const Coordinates &at,
+                        const Shares &shares, mlir::IRMapping &map)
       : mesh(mesh), at(at), shares(shares), reader(mesh), map(map) {}
 
-  /// Emits an op that is done in parts; false for any other.
+  /// Emits an op that is decomposed; false for any other.
   bool emit(mlir::Operation *op, mlir::OpBuilder &builder);
-  /// Puts together what the op reads, if it is there in parts only.
+  /// Joins the operands of the op that exist only as chunks.
   void settle(mlir::Operation *op, mlir::OpBuilder &builder);
 
 private:
@@ -46,9 +47,9 @@ private:
   const Parts *partsOf(mlir::Value value) const;
 
   bool emitReshard(dist::ReshardOp op, mlir::OpBuilder &builder);
-  void emitGather(dist::ReshardOp op, const PartedReshard &how,
+  void emitGather(dist::ReshardOp op, const DecomposedReshard &how,
                   graph::Emitter &e);
-  void emitScatter(dist::ReshardOp op, const PartedReshard &how,
+  void emitScatter(dist::ReshardOp op, const DecomposedReshard &how,
                    graph::Emitter &e);
   bool emitProduct(graph::EinsumOp op, mlir::OpBuilder &builder);
   bool emitElementwise(mlir::Operation *op, mlir::OpBuilder &builder);
@@ -59,7 +60,7 @@ private:
   PlacementReader reader;
   mlir::IRMapping &map;
   llvm::DenseMap<mlir::Value, Parts> inParts; ///< by whole value
-  /// Whole values that were taken apart, by dimension, where that was emitted.
+  /// Whole values that were split, by dimension and block of the split.
   std::map<std::tuple<void *, int64_t, mlir::Block *>, Parts> takenApart;
 };
 

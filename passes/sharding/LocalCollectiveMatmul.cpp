@@ -1,10 +1,10 @@
-// In parts a gather is n - 1 sends, each straight to who needs it, and the
-// products go through the parts as they come, the device's own first. A scatter
-// is the products of the parts, the device's own last; each goes straight to
-// whom it belongs to, who adds up what came. So a send waits for no other one,
-// and sums are taken as reduce_scatter takes them: of parts that were rounded
-// once, in f32.
-#include "passes/sharding/LocalProducts.h"
+// A decomposed all-gather is n - 1 sends, each directly to its receiver;
+// matmuls read the chunks as they arrive, the device's own first. A decomposed
+// reduce-scatter is matmuls of the chunks, the device's own last; each result
+// is sent directly to its owner, which adds all of them. So no send waits for
+// another, and chunks are rounded once and added in f32, as reduce_scatter
+// does.
+#include "passes/sharding/LocalCollectiveMatmul.h"
 #include "dialects/dist/CollectiveMatmulAttr.h"
 #include "passes/sharding/Resharder.h"
 
@@ -27,7 +27,7 @@ static RankedTensorType withSize(RankedTensorType type, int64_t dim,
   return type.clone(shape);
 }
 
-// How often a dimension is there, by those before it.
+// The product of the dimensions before this one.
 static int64_t timesOf(RankedTensorType type, int64_t dim) {
   int64_t times = 1;
   for (int64_t size : type.getShape().take_front(dim))
@@ -35,12 +35,11 @@ static int64_t timesOf(RankedTensorType type, int64_t dim) {
   return times;
 }
 
-//===--- into and out of positions
-//-------------------------------------------===//
+//===--- chunk order and positions ----------------------------------------===//
 
-// To the device so many positions on along the axis.
-Value PartedProducts::pass(Emitter &e, Value part, unsigned axis,
-                           int64_t positions) {
+// Sends to the device that many positions after this one along the axis.
+Value LocalCollectiveMatmul::pass(Emitter &e, Value part, unsigned axis,
+                                  int64_t positions) {
   int64_t n = devices(axis);
   SmallVector<int64_t> targets;
   for (int64_t i = 0; i < n; ++i)
@@ -51,24 +50,23 @@ Value PartedProducts::pass(Emitter &e, Value part, unsigned axis,
       Resharder(e, mesh, at).refs(axis), b.getDenseI64ArrayAttr(targets));
 }
 
-// To whom part k belongs; as well the number of the part that belongs to k: of
-// device r both are (r - k) mod n.
-Value PartedProducts::owners(Emitter &e, unsigned axis) {
+// The owner of chunk k; also the number of the chunk that belongs to device k:
+// both are (r - k) mod n on device r.
+Value LocalCollectiveMatmul::owners(Emitter &e, unsigned axis) {
   int64_t n = devices(axis);
   Value own = Resharder(e, mesh, at).offsetOf(Factor{n, {axis}});
   auto type = RankedTensorType::get({n}, e.builder().getI32Type());
   Value positions = e.broadcastScalar(own, {n}), parts = e.iota(type, 0);
-  // Without a mask: what is computed of offsets alone is shared by all layers.
+  // Without a mask, so that it depends only on offsets: all layers share it.
   Value isBefore =
       e.min(e.max(e.sub(parts, positions), e.zeros(type)), e.splat(1, type));
   return e.add(e.sub(positions, parts),
                e.mul(isBefore, e.splat(static_cast<double>(n), type)));
 }
 
-// Rows that bring parts [n, outer] into their positions [outer, n], or the
-// other way around.
-Value PartedProducts::rowsOf(Emitter &e, unsigned axis, int64_t outer,
-                             bool together) {
+// The rows that reorder chunks [n, outer] to positions [outer, n], or back.
+Value LocalCollectiveMatmul::rowsOf(Emitter &e, unsigned axis, int64_t outer,
+                                    bool together) {
   int64_t n = devices(axis);
   SmallVector<int64_t> shape = together ? SmallVector<int64_t>{outer, n}
                                         : SmallVector<int64_t>{n, outer};
@@ -85,12 +83,13 @@ Value PartedProducts::rowsOf(Emitter &e, unsigned axis, int64_t outer,
                   : e.add(times(rows, n), parts);
 }
 
-Value PartedProducts::together(Emitter &e, const Parts &from, Type type) {
+Value LocalCollectiveMatmul::together(Emitter &e, const Parts &from,
+                                      Type type) {
   auto part = tensorType(from.parts.front());
   auto n = static_cast<int64_t>(from.parts.size());
   int64_t outer = timesOf(part, from.dim);
   int64_t inner = part.getNumElements() / outer;
-  // Products write where the pack has them, if there are no gaps.
+  // Matmuls write into the pack if it has no gaps.
   auto all =
       RankedTensorType::get({n * part.getNumElements()}, part.getElementType());
   SmallVector<Type> types(n, part);
@@ -108,21 +107,24 @@ Value PartedProducts::together(Emitter &e, const Parts &from, Type type) {
   return e.reshape(placed, cast<RankedTensorType>(type).getShape());
 }
 
-const PartedProducts::Parts *PartedProducts::partsOf(Value value) const {
+const LocalCollectiveMatmul::Parts *
+LocalCollectiveMatmul::partsOf(Value value) const {
   auto found = inParts.find(value);
   return found == inParts.end() ? nullptr : &found->second;
 }
 
-// The device's share of a value, put together if need be.
-Value PartedProducts::whole(Emitter &e, Value value) {
+// The device's shard of a value; joins its chunks if necessary.
+Value LocalCollectiveMatmul::whole(Emitter &e, Value value) {
   if (const Parts *parts = partsOf(value); parts && !map.contains(value))
     map.map(value, together(e, *parts, shares.typeOf(value)));
   return map.lookup(value);
 }
 
-// The parts of a value along a dimension of which the device has all.
-const PartedProducts::Parts &PartedProducts::apart(Emitter &e, Value value,
-                                                   unsigned axis, int64_t dim) {
+// The chunks of a value along a dimension that the device has whole.
+const LocalCollectiveMatmul::Parts &LocalCollectiveMatmul::apart(Emitter &e,
+                                                                 Value value,
+                                                                 unsigned axis,
+                                                                 int64_t dim) {
   if (const Parts *known = partsOf(value);
       known && known->axis == axis && known->dim == dim)
     return *known;
@@ -144,16 +146,17 @@ const PartedProducts::Parts &PartedProducts::apart(Emitter &e, Value value,
   return made;
 }
 
-// What part k of a product reads of one of its operands.
-Value PartedProducts::operand(Emitter &e, Value value, StringRef term,
-                              char loopDim, unsigned axis, int64_t part) {
+// The operand of a matmul of chunk k.
+Value LocalCollectiveMatmul::operand(Emitter &e, Value value, StringRef term,
+                                     char loopDim, unsigned axis,
+                                     int64_t part) {
   size_t dim = term.find(loopDim);
   if (dim == StringRef::npos)
     return whole(e, value);
   return apart(e, value, axis, static_cast<int64_t>(dim)).parts[part];
 }
 
-void PartedProducts::settle(Operation *op, OpBuilder &builder) {
+void LocalCollectiveMatmul::settle(Operation *op, OpBuilder &builder) {
   if (inParts.empty())
     return;
   op->walk([&](Operation *inner) {
@@ -167,8 +170,9 @@ void PartedProducts::settle(Operation *op, OpBuilder &builder) {
 
 //===--- gathers ----------------------------------------------------------===//
 
-void PartedProducts::emitGather(dist::ReshardOp op, const PartedReshard &how,
-                                Emitter &e) {
+void LocalCollectiveMatmul::emitGather(dist::ReshardOp op,
+                                       const DecomposedReshard &how,
+                                       Emitter &e) {
   Parts made{how.axis, how.dim, {whole(e, op.getInput())}};
   Value own = made.parts.front();
   for (int64_t k = 1; k < how.devices; ++k)
@@ -176,18 +180,21 @@ void PartedProducts::emitGather(dist::ReshardOp op, const PartedReshard &how,
   inParts[op.getResult()] = std::move(made);
 }
 
-// A product of something in parts: in parts, too, or the sum of all of them.
-bool PartedProducts::emitProduct(graph::EinsumOp op, OpBuilder &builder) {
-  // What is scattered behind it is computed there.
+// A matmul on a chunked tensor gives a chunked tensor, or the sum of all
+// chunks.
+bool LocalCollectiveMatmul::emitProduct(graph::EinsumOp op,
+                                        OpBuilder &builder) {
+  // The decomposed reduce-scatter after it computes it.
   if (op->hasOneUse())
     if (auto reshard = dyn_cast<dist::ReshardOp>(*op->user_begin());
         reshard && reshard->hasAttr(dist::kCollectiveMatmulAttr)) {
       std::string why;
-      auto how = partedReshard(reshard, reader, why);
+      auto how = matchDecomposedReshard(reshard, reader, why);
       if (how && !how->gathers)
         return true;
     }
-  // Of what is computed of gathered tensors nothing more comes: all at once.
+  // Only gathered tensors arrive in chunks: a matmul on tensors computed from
+  // them has nothing to overlap with.
   auto gathered = [&](Value value) {
     return value.getDefiningOp<dist::ReshardOp>() ? partsOf(value) : nullptr;
   };
@@ -219,9 +226,9 @@ bool PartedProducts::emitProduct(graph::EinsumOp op, OpBuilder &builder) {
   return true;
 }
 
-// What is computed element by element of tensors in parts, and of what is the
-// same in all parts, stays in parts: a product takes it along.
-bool PartedProducts::emitElementwise(Operation *op, OpBuilder &builder) {
+// Elementwise ops of chunked tensors, and of operands that are the same for all
+// chunks, are chunked.
+bool LocalCollectiveMatmul::emitElementwise(Operation *op, OpBuilder &builder) {
   if (!isa<graph::Elementwise>(op))
     return false;
   const Parts *lead = nullptr;
@@ -231,8 +238,8 @@ bool PartedProducts::emitElementwise(Operation *op, OpBuilder &builder) {
   if (!lead)
     return false;
   Parts made{lead->axis, lead->dim, {}};
-  SmallVector<Value> like(lead->parts); // emitting may move what is known
-  if (!staysInParts(op, made.dim, [&](Value value) {
+  SmallVector<Value> like(lead->parts); // emitting may invalidate `lead`
+  if (!staysChunked(op, made.dim, [&](Value value) {
         const Parts *parts = partsOf(value);
         return parts && parts->axis == made.axis && parts->dim == made.dim;
       }))
@@ -269,8 +276,9 @@ bool PartedProducts::emitElementwise(Operation *op, OpBuilder &builder) {
 
 //===--- scatters ---------------------------------------------------------===//
 
-void PartedProducts::emitScatter(dist::ReshardOp op, const PartedReshard &how,
-                                 Emitter &e) {
+void LocalCollectiveMatmul::emitScatter(dist::ReshardOp op,
+                                        const DecomposedReshard &how,
+                                        Emitter &e) {
   auto product = op.getInput().getDefiningOp<graph::EinsumOp>();
   graph::Einsum equation = einsumOf(product);
   char loopDim = equation.out[how.dim];
@@ -291,11 +299,13 @@ void PartedProducts::emitScatter(dist::ReshardOp op, const PartedReshard &how,
   map.map(op.getResult(), e.convert(sum, element));
 }
 
-bool PartedProducts::emitReshard(dist::ReshardOp op, OpBuilder &builder) {
+bool LocalCollectiveMatmul::emitReshard(dist::ReshardOp op,
+                                        OpBuilder &builder) {
   if (!op->hasAttr(dist::kCollectiveMatmulAttr))
     return false;
   std::string why;
-  std::optional<PartedReshard> how = partedReshard(op, reader, why);
+  std::optional<DecomposedReshard> how =
+      matchDecomposedReshard(op, reader, why);
   if (!how)
     return false;
   Emitter e(builder, op.getLoc());
@@ -306,7 +316,7 @@ bool PartedProducts::emitReshard(dist::ReshardOp op, OpBuilder &builder) {
   return true;
 }
 
-bool PartedProducts::emit(Operation *op, OpBuilder &builder) {
+bool LocalCollectiveMatmul::emit(Operation *op, OpBuilder &builder) {
   if (auto reshard = dyn_cast<dist::ReshardOp>(op))
     return emitReshard(reshard, builder);
   if (auto product = dyn_cast<graph::EinsumOp>(op))

@@ -1,20 +1,19 @@
-#include "passes/sharding/InParts.h"
+#include "passes/sharding/DecomposedReshard.h"
 
 using namespace mlir;
 using namespace tessera;
 using namespace tessera::sharding;
 using graph::tensorType;
 
-// Between the devices of this axis links are fast, and what travels is needed
-// at once: others move gradients and parameters, beside which there is always
-// something to do.
+// Collectives over this axis are needed at once. Collectives over other axes
+// move gradients and parameters, and overlap with other work anyway.
 static constexpr StringLiteral kAxis = "tensor";
 
 graph::Einsum sharding::einsumOf(graph::EinsumOp op) {
   return llvm::cantFail(graph::Einsum::parse(op.getEquation()));
 }
 
-bool sharding::staysInParts(Operation *op, int64_t dim,
+bool sharding::staysChunked(Operation *op, int64_t dim,
                             llvm::function_ref<bool(Value)> isInParts) {
   if (!isa<graph::Elementwise>(op) || op->getNumResults() != 1 ||
       !isa<FloatType>(tensorType(op->getResult(0)).getElementType()))
@@ -29,7 +28,7 @@ bool sharding::staysInParts(Operation *op, int64_t dim,
   });
 }
 
-// The one dimension in which placements differ.
+// The only dimension in which the placements differ.
 static std::optional<int64_t> otherDim(const Placement &from,
                                        const Placement &to) {
   std::optional<int64_t> found;
@@ -43,7 +42,7 @@ static std::optional<int64_t> otherDim(const Placement &from,
   return found;
 }
 
-// The axis that cuts `fine` behind those that cut `coarse`, too.
+// The axis that shards `fine` after the axes that also shard `coarse`.
 static std::optional<unsigned> addedAxis(const DimPlacement &coarse,
                                          const DimPlacement &fine) {
   if (coarse.size() != 1 || fine.size() != 1 ||
@@ -53,7 +52,7 @@ static std::optional<unsigned> addedAxis(const DimPlacement &coarse,
   return fine[0].axes.back();
 }
 
-// Products in the reshard's own block, each of which reads it once.
+// Whether all users are matmuls in the reshard's block that read it once.
 static bool onlyProductsRead(dist::ReshardOp op) {
   Value value = op.getResult();
   return !value.use_empty() &&
@@ -71,10 +70,10 @@ static bool isMadeByProduct(dist::ReshardOp op, int64_t dim) {
          dim < tensorType(product.getResult()).getRank();
 }
 
-// Whether a product adds up what comes, so that each device would add in
-// another order, and all of them are to have the same sum. Of two numbers the
-// order is nothing.
-static bool replicatesSum(dist::ReshardOp op, const PartedReshard &how,
+// Whether a matmul reduces over the gathered dimension and its result is
+// replicated: each device would add chunks in another order, but all must get
+// the same sum. For two devices the order does not matter.
+static bool replicatesSum(dist::ReshardOp op, const DecomposedReshard &how,
                           const PlacementReader &reader) {
   return how.devices > 2 &&
          llvm::any_of(op.getResult().getUsers(), [&](Operation *user) {
@@ -87,12 +86,11 @@ static bool replicatesSum(dist::ReshardOp op, const PartedReshard &how,
          });
 }
 
-std::optional<PartedReshard>
-sharding::partedReshard(dist::ReshardOp op, const PlacementReader &reader,
-                        std::string &why) {
+std::optional<DecomposedReshard> sharding::matchDecomposedReshard(
+    dist::ReshardOp op, const PlacementReader &reader, std::string &why) {
   const Placement &from = reader.of(op.getInput()),
                   &to = reader.of(op.getResult());
-  PartedReshard made;
+  DecomposedReshard made;
   made.gathers = from.partial == to.partial;
   SmallVector<unsigned, 2> settled;
   for (unsigned axis : from.partial)
@@ -110,7 +108,7 @@ sharding::partedReshard(dist::ReshardOp op, const PlacementReader &reader,
           return reader.mesh.axes[each].getName() == kAxis;
         });
       }))
-    why = "its dimension is cut in stripes";
+    why = "its dimension is sharded in stripes";
   if (!axis || (!made.gathers && settled.front() != *axis))
     return std::nullopt;
   made.axis = *axis, made.dim = *dim;
@@ -118,17 +116,17 @@ sharding::partedReshard(dist::ReshardOp op, const PlacementReader &reader,
   if (reader.mesh.axes[*axis].getName() != kAxis || made.devices < 2)
     return std::nullopt;
   if (made.gathers ? !onlyProductsRead(op) : !isMadeByProduct(op, *dim)) {
-    why = made.gathers ? "others than products read what is gathered"
-                       : "no product makes it, or others read that, too";
+    why = made.gathers ? "not all users of the gathered tensor are matmuls"
+                       : "its input is not a matmul that only it reads";
     return std::nullopt;
   }
   if (made.gathers && replicatesSum(op, made, reader)) {
-    why = "devices would add up the same sum in different orders";
+    why = "devices would add the chunks of one sum in different orders";
     return std::nullopt;
   }
   if (fine[0].size % reader.mesh.size(fine[0].axes) ||
       tensorType(op.getResult()).getNumElements() == 0) {
-    why = "shares of " + std::to_string(fine[0].size) + " are not equal";
+    why = "shards of " + std::to_string(fine[0].size) + " are uneven";
     return std::nullopt;
   }
   return made;
