@@ -96,14 +96,14 @@ static Status showSource(const ArtifactReader &reader,
   return Status::success();
 }
 
-// Of a file that is shipped, what it has beside the programs.
-static Status printShipped(const std::string &path) {
-  auto shipped = PackagedModel::open(path);
-  if (!shipped.ok())
-    return shipped.status();
+// Of a file that is packaged, what it has beside the programs.
+static Status printPackaged(const std::string &path) {
+  auto packaged = PackagedModel::open(path);
+  if (!packaged.ok())
+    return packaged.status();
   fmt::print("weights {:.1f} MB, {}\n",
-             static_cast<double>(shipped->weightBytes()) / 1e6,
-             fmt::join(shipped->files().names(), ", "));
+             static_cast<double>(packaged->weightBytes()) / 1e6,
+             fmt::join(packaged->files().names(), ", "));
   return Status::success();
 }
 
@@ -115,7 +115,7 @@ static Status inspect(const InspectOptions &options) {
     return inspectMesh(*reader, options.pictures);
   if (!options.kernels && options.show.empty()) {
     printSummary(reader->root());
-    return PackagedModel::isOne(options.path) ? printShipped(options.path)
+    return PackagedModel::isOne(options.path) ? printPackaged(options.path)
                                               : Status::success();
   }
   auto code = chooseDevice(*reader, options.device);

@@ -65,13 +65,13 @@ tessera::findModel(const std::string &place) {
   if (fs::exists(place, ignored) && !fs::is_directory(place, ignored)) {
     if (!PackagedModel::isOne(place))
       return notAModel(place);
-    auto shipped = PackagedModel::open(place);
-    if (!shipped.ok())
-      return shipped.status();
+    auto packaged = PackagedModel::open(place);
+    if (!packaged.ok())
+      return packaged.status();
     auto source =
-        found(readSource(fs::path(place).stem().string(), shipped->files()));
+        found(readSource(fs::path(place).stem().string(), packaged->files()));
     if (source.ok())
-      (*source)->shipped = shipped.take();
+      (*source)->packaged = packaged.take();
     return source;
   }
   auto directory = findModelDirectory(place);
@@ -83,7 +83,7 @@ tessera::findModel(const std::string &place) {
 
 Status tessera::checkProgramOptions(const ModelSource &source,
                                     const ProgramOptions &programs) {
-  if (!source.shipped || (programs.recipe.empty() && programs.set.empty()))
+  if (!source.packaged || (programs.recipe.empty() && programs.set.empty()))
     return Status::success();
   return Status::error("'{}' is compiled already: --recipe, --set, --quant, "
                        "--kv and --max-context (--set inference.context=N) are "
@@ -94,9 +94,9 @@ Status tessera::checkProgramOptions(const ModelSource &source,
 StatusOr<std::unique_ptr<SessionModel>>
 tessera::openModel(const ModelSource &source, const ProgramOptions &programs,
                    const GenerateOptions &options) {
-  if (source.shipped) {
+  if (source.packaged) {
     endPhase(options.phases, "programs");
-    return openPackagedModel(*source.shipped, options);
+    return openPackagedModel(*source.packaged, options);
   }
   const std::string &directory = source.files.place();
   // What cannot be read is said before anything is compiled.

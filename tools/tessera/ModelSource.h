@@ -16,7 +16,7 @@ struct ModelSource {
   std::string name; ///< for people
   ModelFiles files; ///< of the directory `files.place()`, or of the file
   models::ModelSpec spec;
-  std::optional<PackagedModel> shipped; ///< nothing: a directory
+  std::optional<PackagedModel> packaged; ///< nothing: a directory
 };
 
 /// What a command says of the programs.

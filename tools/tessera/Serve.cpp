@@ -125,7 +125,7 @@ static Status serveModel(ServeSettings &settings) {
     return found.status();
   const std::optional<ModelSource> source = found.take();
   const DecoderSettings &decoder = settings.choice.decoder;
-  if (source && source->shipped && (decoder.batch || decoder.pages))
+  if (source && source->packaged && (decoder.batch || decoder.pages))
     return Status::error("'{}' is compiled already: --max-batch and --kv-pages "
                          "are inference.batch and inference.pages of tessera "
                          "compile --set",

@@ -1,4 +1,4 @@
-#include "tools/tessera/ShipModel.h"
+#include "tools/tessera/PackageModel.h"
 #include "compiler/Files.h"
 #include "models/SentenceModel.h"
 #include "runtime/generate/ModelDirectory.h"
@@ -19,8 +19,8 @@ tessera::findWeights(const std::string &spec) {
   return findModel(spec);
 }
 
-// The texts that texts and chats, or vectors, may need.
-static StatusOr<ModelFiles::Texts> readTexts(const ModelSource &source) {
+// The contents that contents and chats, or vectors, may need.
+static StatusOr<ModelFiles::Texts> readModelFiles(const ModelSource &source) {
   std::vector<std::string> names{
       "config.json", kTokenizerFile, "generation_config.json",
       "tokenizer_config.json", "chat_template.jinja"};
@@ -31,19 +31,19 @@ static StatusOr<ModelFiles::Texts> readTexts(const ModelSource &source) {
     for (std::string &name : sentenceModelFiles(*sentence))
       names.push_back(std::move(name));
   }
-  ModelFiles::Texts texts;
+  ModelFiles::Texts contents;
   for (const std::string &name : names) {
     if (!source.files.has(name))
       continue;
     auto text = source.files.read(name, kMostShippedTextBytes);
     if (!text.ok())
       return text.status();
-    texts.emplace(name, text.take());
+    contents.emplace(name, text.take());
   }
-  return texts;
+  return contents;
 }
 
-// That these texts are enough, as generate, serve and embed would find out.
+// That these contents are enough, as generate, serve and embed would find out.
 static Status checkInputs(const ModelSource &source, const ModelFiles &files) {
   auto tokenizer = tokenizer::Tokenizer::of(files);
   if (!tokenizer.ok())
@@ -86,7 +86,7 @@ static StatusOr<std::string> findOutput(const std::string &output,
   return place.string();
 }
 
-StatusOr<CompileSummary> tessera::shipModel(const CompileRequest &request,
+StatusOr<CompileSummary> tessera::packageModel(const CompileRequest &request,
                                             const ModelSource &source) {
   const std::string &directory = source.files.place();
   auto output = findOutput(request.output, source);
@@ -94,10 +94,10 @@ StatusOr<CompileSummary> tessera::shipModel(const CompileRequest &request,
     return output.status();
   if (auto weights = SafetensorsModel::open(directory); !weights.ok())
     return weights.status();
-  auto texts = readTexts(source);
-  if (!texts.ok())
-    return texts.status();
-  TESSERA_RETURN_IF_ERROR(checkInputs(source, ModelFiles(directory, *texts)));
+  auto contents = readModelFiles(source);
+  if (!contents.ok())
+    return contents.status();
+  TESSERA_RETURN_IF_ERROR(checkInputs(source, ModelFiles(directory, *contents)));
   TemporaryFile program;
   if (llvm::Error error = program.create())
     return Status::error("{}", llvm::toString(std::move(error)));
@@ -108,6 +108,6 @@ StatusOr<CompileSummary> tessera::shipModel(const CompileRequest &request,
   if (!summary)
     return Status::error("{}", llvm::toString(summary.takeError()));
   TESSERA_RETURN_IF_ERROR(
-      writePackagedModel(*output, {program.name(), directory, texts.take()}));
+      writePackagedModel(*output, {program.name(), directory, contents.take()}));
   return *summary;
 }

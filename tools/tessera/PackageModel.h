@@ -18,7 +18,7 @@ StatusOr<std::optional<ModelSource>> findWeights(const std::string &spec);
 /// (runtime/generate/PackagedModel.h). An output that cannot be written, files
 /// that are missing and checkpoints that cannot be read are errors before
 /// anything is compiled.
-StatusOr<CompileSummary> shipModel(const CompileRequest &request,
+StatusOr<CompileSummary> packageModel(const CompileRequest &request,
                                    const ModelSource &source);
 
 } // namespace tessera
