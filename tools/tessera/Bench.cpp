@@ -10,7 +10,7 @@
 
 using namespace tessera;
 
-//===--- options shared by the benchmarks --------------------===//
+//===--- options shared by the benchmarks -------------------------------===//
 
 // Errors of CLI::PositiveNumber print the largest double in full.
 static const CLI::Validator atLeastOne(
@@ -47,7 +47,7 @@ static void addJson(CLI::App &command, bool &json) {
   command.add_flag("--json", json, "print one JSON object per line");
 }
 
-//===--- train ------------------------------------------------------------===//
+//===--- train ----------------------------------------------------------===//
 
 static void addTrain(CLI::App &bench, Invocation &invocation) {
   auto options = std::make_shared<BenchTrainOptions>();
@@ -93,7 +93,7 @@ static void addTrain(CLI::App &bench, Invocation &invocation) {
   });
 }
 
-//===--- gemm -------------------------------------------------------------===//
+//===--- gemm -----------------------------------------------------------===//
 
 static void addGemm(CLI::App &bench, Invocation &invocation) {
   static const CLI::Range sizes(1, 1 << 20);
@@ -134,7 +134,7 @@ static void addGemm(CLI::App &bench, Invocation &invocation) {
   });
 }
 
-//===--- kernels ----------------------------------------------------------===//
+//===--- kernels --------------------------------------------------------===//
 
 // Implemented in the runtime, so that training executables have it as well.
 static void addKernels(CLI::App &bench, Invocation &invocation) {
@@ -154,7 +154,7 @@ static void addKernels(CLI::App &bench, Invocation &invocation) {
   });
 }
 
-//===--- serve ------------------------------------------------------------===//
+//===--- serve ----------------------------------------------------------===//
 
 static void addServe(CLI::App &bench, Invocation &invocation) {
   auto options = std::make_shared<bench::BenchServeOptions>();

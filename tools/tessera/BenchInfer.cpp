@@ -222,7 +222,7 @@ openWeights(const InferSettings &settings, const ModelSource &source,
                          : openModelDirectory(source.files.place(), weights);
 }
 
-//===--- lines ------------------------------------------------------------===//
+//===--- lines ----------------------------------------------------------===//
 
 static void printTable(const InferSettings &settings, const InferModel &model,
                        const bench::InferBenchResult &result) {
@@ -273,7 +273,7 @@ static void printJson(const InferSettings &settings, const InferModel &model,
   }
 }
 
-//===--- the command ------------------------------------------------------===//
+//===--- the command ----------------------------------------------------===//
 
 // The chunk size of llama-bench, and a context that fits both tests.
 static Status compilePrograms(const InferSettings &settings,

@@ -28,7 +28,7 @@ static void note(std::string_view text) {
                text.data());
 }
 
-//===--- the terminal -----------------------------------------------------===//
+//===--- the terminal ---------------------------------------------------===//
 
 static volatile std::sig_atomic_t interrupted = 0;
 
@@ -82,7 +82,7 @@ Lines::Result Lines::next(std::string &line) {
   }
 }
 
-//===--- the conversation -------------------------------------------------===//
+//===--- the conversation -----------------------------------------------===//
 
 namespace {
 class Terminal {

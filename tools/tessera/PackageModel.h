@@ -1,4 +1,4 @@
-// What `tessera compile DIR --mode infer` makes of a directory with weights.
+// Writes the packaged model of `tessera compile DIR --mode infer`.
 #pragma once
 #include "compiler/Driver.h"
 #include "runtime/support/Status.h"
@@ -9,16 +9,15 @@
 
 namespace tessera {
 
-/// The directory that `spec` is, or is the hub's name of, if it has weights in
-/// safetensors.
+/// The model directory that `spec` names (a path, or a name in the Hugging Face
+/// cache), if it has weights in safetensors.
 StatusOr<std::optional<ModelSource>> findWeights(const std::string &spec);
 
-/// Compiles the programs of `request` and writes its output with them, with the
-/// weights, and with the files that texts and chats need
-/// (runtime/generate/PackagedModel.h). An output that cannot be written, files
-/// that are missing and checkpoints that cannot be read are errors before
-/// anything is compiled.
+/// Compiles the programs of `request` and writes them to its output, with the
+/// weights and the files that generation and chats need
+/// (runtime/generate/PackagedModel.h). An output that cannot be written,
+/// missing files and unreadable checkpoints are reported before compilation.
 StatusOr<CompileSummary> packageModel(const CompileRequest &request,
-                                   const ModelSource &source);
+                                      const ModelSource &source);
 
 } // namespace tessera
