@@ -389,7 +389,7 @@ def commands_refuse(binaries, folder, report):
     tool = binaries / "tessera"
     for part, command in (
         ("is an encoder and generates no text", ["generate", folder, "--prompt", "a"]),
-        ("is an encoder, which is not trained", ["compile", folder, "-o", "x"]),
+        ("is an encoder, whose training is not supported", ["compile", folder, "-o", "x"]),
         ("generates text", ["embed", gpt2, "--text", "a"]),
         ("--truncate shortens", ["embed", folder, "--quiet", "--text", "a " * 999]),
         ("has no config.json", ["embed", folder / "none", "--text", "a"]),
