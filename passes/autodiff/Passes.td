@@ -18,7 +18,8 @@ def Differentiate : Pass<"differentiate", "::mlir::ModuleOp"> {
 
     Before:
     ```mlir
-    func.func private @layer(%x: tensor<4x8xf32>, %w: tensor<8x8xf32>) -> tensor<4x8xf32> attributes {graph.block} {
+    func.func private @layer(%x: tensor<4x8xf32>, %w: tensor<8x8xf32>)
+      -> tensor<4x8xf32> attributes {graph.block} {
       %y = graph.einsum "mk,kn->mn" %x, %w : ...
       %z = graph.gelu %y erf : tensor<4x8xf32>
       return %z : tensor<4x8xf32>
@@ -82,7 +83,8 @@ def BuildTrainStep : Pass<"build-train-step", "::mlir::ModuleOp"> {
 
     After:
     ```mlir
-    func.func @train_step(%w: tensor<8x8xf32> {graph.state = "w", ...}, %m: ... {graph.state = "w.exp_avg"}, ...,
+    func.func @train_step(%w: tensor<8x8xf32> {graph.state = "w", ...},
+      %m: ... {graph.state = "w.exp_avg"}, ...,
         %step: tensor<1xi64> {graph.state = "step"}, %hyper: tensor<16xf32> {graph.state = "hyper"},
         %tokens: tensor<4x2x64xi32> {graph.input = "tokens"}, %targets: ..., %seed: tensor<1xi64>)
       -> (tensor<8x8xf32> {graph.state = "w"}, ..., tensor<f32> {graph.output = "loss"},
@@ -129,7 +131,8 @@ def SimplifyGradientSums : Pass<"simplify-gradient-sums", "::mlir::ModuleOp"> {
 
     Before:
     ```mlir
-    %d = graph.scatter_add %rows at %ids onto %zero : tensor<8x16xf32>, tensor<8xi32>, tensor<512x16xf32>
+    %d = graph.scatter_add %rows at %ids onto %zero : tensor<8x16xf32>, tensor<8xi32>,
+      tensor<512x16xf32>
     %next = graph.add %sum, %d : tensor<512x16xf32>
     %p = graph.pad %dq low [0, 0] : tensor<8x16xf32> -> tensor<8x32xf32>
     %q = graph.pad %dk low [0, 16] : tensor<8x16xf32> -> tensor<8x32xf32>
@@ -137,7 +140,8 @@ def SimplifyGradientSums : Pass<"simplify-gradient-sums", "::mlir::ModuleOp"> {
     ```
     After:
     ```mlir
-    %next = graph.scatter_add %rows at %ids onto %sum : tensor<8x16xf32>, tensor<8xi32>, tensor<512x16xf32>
+    %next = graph.scatter_add %rows at %ids onto %sum : tensor<8x16xf32>, tensor<8xi32>,
+      tensor<512x16xf32>
     %r = graph.concat %dq, %dk dim 1 : (tensor<8x16xf32>, tensor<8x16xf32>) -> tensor<8x32xf32>
     ```
     Afterwards no sum reads a scatter that nobody else reads, or two pads that meet.
@@ -159,7 +163,8 @@ def BuildEvalStep : Pass<"build-eval-step", "::mlir::ModuleOp"> {
     ```
     After:
     ```mlir
-    func.func @eval_step(%w: ..., %tokens, %targets) -> (tensor<f32> {graph.output = "loss_sum"}, tensor<i64> {graph.output = "tokens"}) {
+    func.func @eval_step(%w: ..., %tokens, %targets) -> (tensor<f32> {graph.output = "loss_sum"},
+      tensor<i64> {graph.output = "tokens"}) {
       %h = call @layer.eval(%x, %w, %zero, %zero, %zero) : ...
     ```
     Afterwards `@loss` is gone.
@@ -181,7 +186,8 @@ def VerifyStepProgram : Pass<"verify-step-program", "::mlir::ModuleOp"> {
     Without `training` there is no `@train_step`, but at least one program besides `@init`; caches, which training
     has none of, need no start, and every one that a program takes comes back.
   }];
-  let options = [Option<"training", "training", "bool", "true", "Whether the programs train a model">];
+  let options = [Option<"training", "training", "bool", "true",
+  "Whether the programs train a model">];
 }
 
 #endif

@@ -14,7 +14,8 @@ def DeduplicateLayers : Pass<"deduplicate-layers", "::mlir::ModuleOp"> {
 
     Before:
     ```mlir
-    func.func @logits(%w0 {graph.state = "h.0.w"}, %w1 {graph.state = "h.1.w"}, …, %w79 {graph.state = "h.79.w"}, %x) {
+    func.func @logits(%w0 {graph.state = "h.0.w"}, %w1 {graph.state = "h.1.w"}, …,
+      %w79 {graph.state = "h.79.w"}, %x) {
       %1 = call @layer(%x, %w0)
       %2 = call @layer(%1, %w1)
       …
@@ -23,7 +24,8 @@ def DeduplicateLayers : Pass<"deduplicate-layers", "::mlir::ModuleOp"> {
     After:
     ```mlir
     module attributes {graph.folded = array<i64: 0, 1, 80>} {
-    func.func @logits(%w0 {graph.state = "h.0.w"}, %w1 …, %w2 {graph.state = "h.2.w", graph.repeat_count = 77 : i64}, %w79 {graph.state = "h.79.w"}, %x) {
+    func.func @logits(%w0 {graph.state = "h.0.w"}, %w1 …, %w2 {graph.state = "h.2.w",
+      graph.repeat_count = 77 : i64}, %w79 {graph.state = "h.79.w"}, %x) {
       %1 = call @layer(%x, %w0)
       %2 = call @layer(%1, %w1)
       %3 = call @layer(%2, %w2) {graph.repeat_count = 77 : i64}
@@ -31,7 +33,8 @@ def DeduplicateLayers : Pass<"deduplicate-layers", "::mlir::ModuleOp"> {
     ```
     `graph.folded` lists the first layer, how many layers are repeated as one, and how often they stand in the whole program.
   }];
-  let options = [Option<"explain", "explain", "bool", "false", "Remark why layers stay as they are">];
+  let options = [Option<"explain", "explain", "bool", "false",
+  "Remark why layers stay as they are">];
 }
 
 def RestoreLayers : Pass<"restore-layers", "::mlir::ModuleOp"> {

@@ -29,7 +29,8 @@ def ApplyPrecision : Pass<"apply-precision", "::mlir::ModuleOp"> {
     After:
     ```mlir
       %w16 = graph.convert %w : tensor<8x16xf32> -> tensor<8x16xbf16>
-      %y = graph.einsum "mk,kn->mn" %x, %w16 : (tensor<4x8xbf16>, tensor<8x16xbf16>) -> tensor<4x16xf32>
+      %y = graph.einsum "mk,kn->mn" %x, %w16 : (tensor<4x8xbf16>, tensor<8x16xbf16>)
+        -> tensor<4x16xf32>
       %z = graph.add %y, %bias : tensor<4x16xf32>
       %z16 = graph.convert %z : tensor<4x16xf32> -> tensor<4x16xbf16>
       %z32 = graph.convert %z16 : tensor<4x16xbf16> -> tensor<4x16xf32>
@@ -53,12 +54,14 @@ def NarrowState : Pass<"narrow-state", "::mlir::ModuleOp"> {
     ```mlir
     func.func @decode_1(%w: tensor<8x16xf32> {graph.state = "w", ...}, ...) {
       %w16 = graph.convert %w : tensor<8x16xf32> -> tensor<8x16xbf16>
-      %y = graph.einsum "mk,kn->mn" %x, %w16 : (tensor<4x8xbf16>, tensor<8x16xbf16>) -> tensor<4x16xbf16>
+      %y = graph.einsum "mk,kn->mn" %x, %w16 : (tensor<4x8xbf16>, tensor<8x16xbf16>)
+        -> tensor<4x16xbf16>
     ```
     After:
     ```mlir
     func.func @decode_1(%w: tensor<8x16xbf16> {graph.state = "w", ...}, ...) {
-      %y = graph.einsum "mk,kn->mn" %x, %w : (tensor<4x8xbf16>, tensor<8x16xbf16>) -> tensor<4x16xbf16>
+      %y = graph.einsum "mk,kn->mn" %x, %w : (tensor<4x8xbf16>, tensor<8x16xbf16>)
+        -> tensor<4x16xbf16>
     ```
     Afterwards no parameter or cache of rank 2 or more is f32.
   }];
@@ -85,17 +88,21 @@ def QuantizeWeights : Pass<"quantize-weights", "::mlir::ModuleOp"> {
     ```
     After:
     ```mlir
-    func.func @decode_1(%q: tensor<4x12x16xi32> {graph.state = "w.values", ...}, %s: tensor<4x3x16xf16> {graph.state = "w.scales", ...}, ...) {
-      %w = graph.dequantize %q, %s bits 4 group 32 : tensor<4x12x16xi32>, tensor<4x3x16xf16> -> tensor<64x96xbf16>
+    func.func @decode_1(%q: tensor<4x12x16xi32> {graph.state = "w.values", ...},
+      %s: tensor<4x3x16xf16> {graph.state = "w.scales", ...}, ...) {
+      %w = graph.dequantize %q, %s bits 4 group 32 : tensor<4x12x16xi32>, tensor<4x3x16xf16>
+        -> tensor<64x96xbf16>
       %y = call @layer(%x, %w) : (tensor<1x1x96xbf16>, tensor<64x96xbf16>) -> tensor<1x1x64xbf16>
     ```
     Afterwards every einsum over a parameter of that size reads a `graph.dequantize`.
   }];
   let dependentDialects = ["::tessera::graph::GraphDialect", "::mlir::func::FuncDialect"];
   let options = [
-    Option<"bits", "bits", "int64_t", "8", "Of a weight in a block: 8 or 4; 16: all are bf16 in micropanels">,
+    Option<"bits", "bits", "int64_t", "8",
+    "Of a weight in a block: 8 or 4; 16: all are bf16 in micropanels">,
     Option<"group", "group", "int64_t", "32", "Columns that share a scale: a multiple of 32">,
-    Option<"zeros", "zeros", "bool", "false", "Of a weight in a block: each scale has a zero point">,
+    Option<"zeros", "zeros", "bool", "false",
+    "Of a weight in a block: each scale has a zero point">,
     Option<"floats", "floats", "bool", "false", "Weights of 8 bits are e4m3fn, not integers">];
 }
 
@@ -108,12 +115,14 @@ def ConvertProgramsToF64 : Pass<"convert-programs-to-f64", "::mlir::ModuleOp"> {
 
     Before:
     ```mlir
-    func.func @train_step(%w: tensor<8xf32> {graph.state = "w", ...}, %h: tensor<12xf32> {graph.state = "hyper", ...}, ...) {
+    func.func @train_step(%w: tensor<8xf32> {graph.state = "w", ...},
+      %h: tensor<12xf32> {graph.state = "hyper", ...}, ...) {
       %lr = graph.slice %h [0] : tensor<12xf32> -> tensor<1xf32>
     ```
     After:
     ```mlir
-    func.func @train_step(%w: tensor<8xf64> {graph.state = "w", ...}, %h: tensor<12xf32> {graph.state = "hyper", ...}, ...) {
+    func.func @train_step(%w: tensor<8xf64> {graph.state = "w", ...},
+      %h: tensor<12xf32> {graph.state = "hyper", ...}, ...) {
       %h64 = graph.convert %h : tensor<12xf32> -> tensor<12xf64>
       %lr = graph.slice %h64 [0] : tensor<12xf64> -> tensor<1xf64>
     ```
@@ -143,12 +152,14 @@ def F32WeightGradients : Pass<"f32-weight-gradients", "::mlir::ModuleOp"> {
 
     Before:
     ```mlir
-    %d16 = graph.einsum "mk,mn->kn" %x, %dy : (tensor<4x8xbf16>, tensor<4x16xbf16>) -> tensor<8x16xbf16>
+    %d16 = graph.einsum "mk,mn->kn" %x, %dy : (tensor<4x8xbf16>, tensor<4x16xbf16>)
+      -> tensor<8x16xbf16>
     %d = graph.convert %d16 : tensor<8x16xbf16> -> tensor<8x16xf32>
     ```
     After:
     ```mlir
-    %d = graph.einsum "mk,mn->kn" %x, %dy : (tensor<4x8xbf16>, tensor<4x16xbf16>) -> tensor<8x16xf32>
+    %d = graph.einsum "mk,mn->kn" %x, %dy : (tensor<4x8xbf16>, tensor<4x16xbf16>)
+      -> tensor<8x16xf32>
     ```
     Afterwards no returned gradient is the widening of a contraction that nobody else reads.
   }];
