@@ -34,7 +34,8 @@ def Graph_DequantizeOp : Graph_Op<"dequantize",
   let results = (outs Graph_FloatTensor:$result);
   let assemblyFormat = [{
     $values (`,` $scales^)? `bits` $bits `group` $group (`zeros` $zeros^)? (`floats` $floats^)?
-    (`transposed` $transposed^)? attr-dict `:` type($values) (`,` type($scales)^)? `->` type($result)
+    (`transposed` $transposed^)? attr-dict `:` type($values) (`,` type($scales)^)? `->`
+    type($result)
   }];
   let hasVerifier = 1;
   let extraClassDeclaration = [{
