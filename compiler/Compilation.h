@@ -1,5 +1,4 @@
-// One compilation on its way: what the files of the driver share. Nobody else
-// includes this.
+// The state of one compilation, private to the files of the driver.
 #pragma once
 #include "compiler/CompileDevice.h"
 #include "compiler/DeviceKinds.h"
@@ -110,10 +109,10 @@ private:
   std::vector<Branch> branches; ///< one, until kinds of devices part
   std::vector<std::pair<std::string, std::string>> sources;
   bool fold = true;           ///< whether equal layers are sharded as one
-  size_t first = 0, last = 0; ///< phases: after which, up to which
+  size_t first = 0, last = 0; ///< indices of the phases to run
   CacheMode cacheMode = CacheMode::on;
-  std::string programHash; ///< of what the program computes
-  std::string cacheKey;    ///< of all that stands in the artifact
+  std::string programHash; ///< hash of the program's meaning
+  std::string cacheKey;    ///< hash of the whole artifact
   CompileSummary summary;
 };
 

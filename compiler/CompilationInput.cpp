@@ -62,7 +62,7 @@ llvm::Error Compilation::checkPhaseOfMode(llvm::StringRef name) const {
 llvm::Error Compilation::checkContinuation() {
   if (!request.mesh.empty() && first >= *findPhase(mode, "shard"))
     return makeError("--mesh has no effect after phase 'shard': " +
-                     request.input + " is cut already");
+                     request.input + "  is sharded already");
   if (!request.recipe.empty())
     return makeError("--recipe has no effect with --from: " + request.input +
                      " carries its recipe; --set changes what later phases and "
@@ -141,20 +141,20 @@ llvm::Error Compilation::takeStoredWeights() {
     if (isGiven(request, "inference.group"))
       return makeError(
           "inference.group: the weights are not quantized, so they "
-          "have no groups; give --quant int8, int4 or fp8, too, "
-          "or leave --quant-group out");
+          "have no groups; add --quant int8, int4 or fp8, or omit "
+          "--quant-group");
     if (isGiven(request, "inference.zeros"))
       return makeError(
           "inference.zeros: the weights are not quantized, so they "
-          "have no zero points; give --quant int8 or int4, too, or "
-          "leave --quant-zeros out");
+          "have no zero points; add --quant int8 or int4, or omit "
+          "--quant-zeros");
     return llvm::Error::success();
   }
   if (mode != models::Mode::Infer)
-    return makeError(config.file + ": key 'quantization_config': weights of " +
-                     std::to_string(config.stored->bits) +
-                     " bits cannot be trained; give the model in full "
-                     "precision");
+    return makeError(
+        config.file + ": key 'quantization_config': weights of " +
+        std::to_string(config.stored->bits) +
+        "  bits cannot be trained; use the model in full precision");
   models::Recipe::Inference &inference = recipe.inference;
   const models::Recipe::Inference defaults;
   models::Quant quant =
@@ -175,7 +175,7 @@ llvm::Error Compilation::takeStoredWeights() {
                      std::string(models::name(quant)) + " in groups of " +
                      std::to_string(config.stored->group) +
                      (config.stored->zeros ? " with zero points" : "") +
-                     "; leave --quant, --quant-group and --quant-zeros out");
+                     "; omit --quant, --quant-group and --quant-zeros");
   inference.quant = quant;
   inference.group = config.stored->group;
   inference.zeros = zeros;
@@ -186,36 +186,32 @@ llvm::Error Compilation::takeStoredWeights() {
 llvm::Error Compilation::checkPrecision() {
   if (mode == models::Mode::Train &&
       recipe.inference.quant != models::Quant::None)
-    return makeError("inference.quant: programs that train are not quantized; "
+    return makeError("inference.quant: training programs are not quantized; "
                      "add --mode infer, or set it to none");
   if (recipe.inference.quant == models::Quant::Fp8 &&
       recipe.inference.zeros != recipe::ZeroPoints::None)
-    return makeError(
-        "inference.zeros: weights of fp8 are floats, which have no "
-        "zero points; leave --quant-zeros out, or choose int8 or "
-        "int4");
+    return makeError("inference.zeros: fp8 has no zero points; omit "
+                     "--quant-zeros, or choose int8 or int4");
   for (const DeviceKind &kind : kindsOf(targets))
     if (mode == models::Mode::Infer && !kind.isCpu() &&
         recipe.inference.layout == recipe::WeightLayout::Packed)
       return makeError("inference.layout: no kernel reads packed weights on " +
-                       kind.name + "; set it to rows, or leave the target out");
+                       kind.name + "; set it to rows, or omit the target");
   if (recipe.compute != models::Precision::Fp64)
     return llvm::Error::success();
   if (mode == models::Mode::Infer)
-    return makeError(
-        "precision.compute: programs that generate compute in fp32 "
-        "or bf16; choose one of them");
+    return makeError("precision.compute: inference programs support fp32 and "
+                     "bf16; choose one of them");
   for (const DeviceKind &kind : kindsOf(targets))
     if (!kind.isCpu())
       return makeError(
           "precision.compute: " + kind.name +
-          " computes in fp32 or bf16; choose one of them, or leave "
-          "the target out");
+          "  supports fp32 and bf16; choose one of them, or omit the target");
   return llvm::Error::success();
 }
 
 static constexpr const char *kOneDevice =
-    "--mesh: programs that generate are for one device; leave it out";
+    "--mesh: inference programs are for one device; omit it";
 
 llvm::Error Compilation::chooseTargets() {
   if (request.infer && !request.mesh.empty())
@@ -237,10 +233,10 @@ llvm::Error Compilation::chooseTargets() {
     kinds += (kinds.empty() ? "" : " or ") + kind.name;
   if (!request.to.empty() && phases(mode)[last].forEachKind &&
       !phases(mode)[first].forEachKind && kindsOf(targets).size() > 1)
-    return makeError("--to " + request.to +
-                     " gives a module for each kind of device; choose one: "
-                     "--target " +
-                     kinds);
+    return makeError(
+        "--to " + request.to +
+        "  prints the module of one kind of device; choose one:  --target " +
+        kinds);
   return llvm::Error::success();
 }
 
@@ -274,14 +270,12 @@ llvm::Error Compilation::checkMode() const {
   bool infers = mode == models::Mode::Infer;
   if (infers && request.executable && request.to.empty())
     return makeError(request.input +
-                     ": its programs generate and do not train; use --mode "
-                     "infer");
+                     ": it has inference programs; use --mode infer");
   if (infers && !request.mesh.empty())
     return makeError(kOneDevice);
   if (!infers && request.infer)
-    return makeError(request.input +
-                     ": its programs train a model; leave out --mode infer, "
-                     "which is for compiling from the spec");
+    return makeError(request.input + ": it has training programs; omit --mode "
+                                     "infer, or compile from the spec");
   return llvm::Error::success();
 }
 
@@ -349,8 +343,8 @@ llvm::Error Compilation::adoptDevices() {
   if (all != devices.size())
     return makeError(request.input + ": the program of " +
                      llvm::Twine(devices.size()) + " of " + llvm::Twine(all) +
-                     " devices; the others have other shapes or stages, go on "
-                     "from --from=shard");
+                     " devices; the others have other shapes or stages, "
+                     "continue from --from=shard");
   return llvm::Error::success();
 }
 
@@ -389,12 +383,12 @@ llvm::Error Compilation::verifyInput() {
   FirstError error(context.get());
   if (failed(verifier.run(module)))
     return makeError(request.input + " is not what phase '" + request.from +
-                     "' may leave behind: " + error.text);
+                     "' produces:  " + error.text);
   return llvm::Error::success();
 }
 
-// `source` is what the recipe is applied to: config.json, or the IR that a
-// compilation goes on from. Checkpoints are known by this name.
+// `source` is config.json, or the IR that compilation continues from. Its hash
+// with the recipe identifies the program of a checkpoint.
 void Compilation::nameProgram(llvm::StringRef source) {
   std::string resolved = models::printRecipe(recipe),
               all = llvm::join(targets, ",");

@@ -68,12 +68,12 @@ static llvm::Error compileForCuda(ModuleOp kernels, const TileTarget &target,
   if (!cudaOptions.cubins && !cudaOptions.emulated)
     return llvm::createStringError(
         llvm::inconvertibleErrorCode(),
-        target.name + ": without nvcc there is code for the emulated GPU "
-                      "alone, which --no-emulate leaves out; install the CUDA "
-                      "toolkit, set CUDACXX, or leave --no-emulate out");
+        target.name + ": nvcc was not found, so only the emulated GPU is "
+                      "supported, which --no-emulate excludes; install the "
+                      "CUDA toolkit, set CUDACXX, or omit --no-emulate");
   if (!cudaOptions.cubins && options.note)
-    options.note("no nvcc on this machine: " + target.name +
-                 " gets code for the emulated GPU alone; install the CUDA "
+    options.note("nvcc was not found:  " + target.name +
+                 "  is compiled only for the emulated GPU; install the CUDA "
                  "toolkit or set CUDACXX, and compile again");
   llvm::Expected<cuda::CompiledKernels> compiled =
       cuda::compileKernels(kernels, target, cudaOptions);

@@ -9,19 +9,19 @@ namespace tessera {
 
 struct CompileDeviceOptions {
   KernelCache *cache = nullptr;
-  /// Also code for the emulated GPU, where the kind is one.
+  /// For CUDA: also compile code for the emulated GPU.
   bool emulate = true;
-  /// A line for people, such as that there is no nvcc.
+  /// Receives messages, such as that nvcc was not found.
   std::function<void(llvm::StringRef line)> note;
-  /// Called for everything that is compiled by itself.
+  /// Called for each separately compiled unit.
   std::function<void(llvm::StringRef what, llvm::StringRef target,
                      double seconds, bool cached)>
       progress;
 };
 
-/// Compiles the kernels of `module` for all targets of `kind`, the best first,
-/// as the runtime will choose. For CUDA: cubins where there is nvcc, and the
-/// emulated GPU's code if it is asked for or if there is no nvcc.
+/// Compiles the kernels of `module` for all targets of `kind`, in the runtime's
+/// order of preference. For CUDA: cubins if nvcc is found, and the emulated
+/// GPU's code if requested or without nvcc.
 llvm::Expected<DevicePart> compileDevice(mlir::ModuleOp module,
                                          const DeviceKind &kind,
                                          const CompileDeviceOptions &options);

@@ -16,8 +16,8 @@ struct DeviceKind {
   bool isCpu() const { return name == "cpu"; }
 };
 
-/// What people call targets, resolved: "cpu" stands for all CPU variants. An
-/// error lists the targets that there are.
+/// Resolves names of targets: "cpu" means all CPU variants. An error lists the
+/// known targets.
 llvm::Expected<std::vector<std::string>>
 resolveTargets(llvm::ArrayRef<std::string> names);
 

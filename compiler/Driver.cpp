@@ -108,7 +108,7 @@ llvm::Error Compilation::runPhaseOn(size_t i, Branch &branch) {
     return makeError(
         "phase '" + phase.name + "' failed: " +
         (error.text.empty() ? "no diagnostic was given" : error.text) +
-        "; --dump-ir=DIR shows what it was given");
+        "; --dump-ir=DIR writes its input");
   annotateProgramFlops(module); // nothing to do but once, after autodiff
   module->setAttr(kPhaseAttr, StringAttr::get(context.get(), phase.name));
   report(phase.name.str() + suffixOf(branch), start);
@@ -213,8 +213,7 @@ llvm::Error Compilation::write(llvm::StringRef artifact) {
                    request.executable);
 }
 
-// The cache serves whole compilations that leave nothing behind but the
-// artifact.
+// The cache is used only if the artifact is the compilation's sole output.
 llvm::Expected<bool> Compilation::serveFromCache(const ArtifactCache &cache) {
   if (!request.dumpDir.empty() || request.dumpPasses ||
       !request.mlirOptions.empty())
@@ -243,7 +242,8 @@ llvm::Error Compilation::runPhases() {
   cpu::registerCpuTarget(registry);
   context = std::make_unique<MLIRContext>(registry);
   context->loadAllAvailableDialects();
-  // Whole modules are printed between passes, so none may run beside another.
+  // Whole modules are printed between passes, so passes must not run in
+  // parallel.
   if (request.dumpPasses || !request.mlirOptions.empty())
     context->disableMultithreading();
   llvm::Error error = tryPhases();

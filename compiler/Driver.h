@@ -17,17 +17,17 @@ struct CompileRequest {
   std::vector<std::string> set; ///< recipe overrides, "optimizer.lr=3e-4"
   std::string output;           ///< path to write
   bool executable = true; ///< append to a copy of the runtime, or a bare .tsr
-  bool infer = false;     ///< programs that generate instead of ones that train
-  /// With `infer`: @calibrate (models/Build.h) in place of these.
+  bool infer = false;     ///< inference programs instead of training programs
+  /// With `infer`: @calibrate (models/Build.h) instead of these.
   bool calibrate = false;
   std::string runtime; ///< the prebuilt runtime to copy
   std::string mesh;    ///< "data=2,tensor=2,zero=1"; empty: one device
-  int64_t world = 0;   ///< what the axes multiply to; 0: whatever that is
+  int64_t world = 0;   ///< product of the axes; 0: any
   std::vector<std::string>
       targets;             ///< as resolveTargets takes them; empty: cpu
-  bool emulate = true;     ///< code for the emulated GPU beside that for CUDA
-  std::string dumpDir;     ///< one file a phase; empty: none
-  bool dumpPasses = false; ///< also after every pass that changed something
+  bool emulate = true;     ///< also compile for the emulated GPU
+  std::string dumpDir;     ///< one file per phase; empty: none
+  bool dumpPasses = false; ///< also after each pass that changes the module
   /// Options of MLIR's pass manager: "--mlir-timing",
   /// "--mlir-pass-statistics", "--mlir-print-ir-after=fuse" and so on.
   std::vector<std::string> mlirOptions;
@@ -41,11 +41,11 @@ struct CompileRequest {
   static constexpr uint64_t kMostCacheBytes = uint64_t(8) << 30;
   bool embedSources = false;  ///< keep the IR of every phase in the artifact
   bool timing = false;        ///< time of each phase to stderr
-  std::string rebuildCommand; ///< what the artifact says when it is refused
-  /// Is told, in a line for people, that the cache had nothing and phases run,
-  /// and that the cache cannot keep what they made; may be empty.
+  std::string rebuildCommand; ///< stored in the artifact, for error messages
+  /// Receives messages: that the program was not cached and is compiled, and
+  /// that the result cannot be cached; may be empty.
   std::function<void(std::string_view)> note;
-  /// The same for what is not as it was asked for.
+  /// Receives warnings that a request was changed.
   std::function<void(std::string_view)> warning;
 };
 

@@ -52,8 +52,9 @@ llvm::Error tessera::checkWritable(llvm::StringRef path) {
     return llvm::Error::success();
   llvm::StringRef folder = llvm::sys::path::parent_path(path);
   if (!folder.empty() && !fs::is_directory(folder))
-    return failure(path, "there is no directory '" + folder +
-                             "'; make it first, or choose another");
+    return failure(path,
+                   "directory '" + folder +
+                       "' does not exist; create it first, or choose another");
   auto temp = fs::TempFile::create(path + ".%%%%%%");
   if (!temp)
     return failure(path,

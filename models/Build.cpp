@@ -1,5 +1,5 @@
-// The functions of a module, the same for every family: what a family adds is
-// a FamilyBuilder.
+// Builds the functions of a module, which are the same for every family. A
+// FamilyBuilder supplies what differs.
 #include "models/ModelBuilder.h"
 #include "models/moe/Routing.h"
 
@@ -41,7 +41,8 @@ std::vector<Port> ModelBuilder::parameterPorts() {
   return ports;
 }
 
-/// An empty function at the end of the module; the builder goes into it.
+/// Adds an empty function at the end of the module and moves the builder into
+/// it.
 func::FuncOp ModelBuilder::function(StringRef name, ArrayRef<Port> arguments,
                                     ArrayRef<Port> results) {
   SmallVector<Type> argumentTypes, resultTypes;
@@ -65,7 +66,7 @@ func::FuncOp ModelBuilder::function(StringRef name, ArrayRef<Port> arguments,
 
 LayerKind ModelBuilder::kindOf(int64_t layer, int64_t tokens) const {
   int64_t window = spec.window(layer);
-  // A window at least as long as the sequence hides nothing.
+  // A window at least as long as the sequence has no effect.
   return {window < tokens ? window : 0, spec.attentionScale(layer),
           spec.isSparse(layer), spec.localRope && window > 0};
 }
@@ -115,10 +116,10 @@ void ModelBuilder::defineLayer(Scope &scope, const LayerKind &kind,
     scope.define(each.name, block.getArgument(i + 1));
 }
 
-/// The block's function: what it takes besides activations and parameters is
-/// random numbers' state, if it drops anything, and the loads of its experts,
-/// if its balance loss compares more than it sees; what it gives are its
-/// router's penalty, loads and sums, as far as they are wanted.
+/// The block's function. Arguments after activations and parameters: the state
+/// of random numbers, if it has dropout, and the loads of its experts, if its
+/// balance loss covers more than its own tokens. Results after activations: the
+/// router's penalty, loads and sums, as far as requested.
 func::FuncOp ModelBuilder::startBlock(StringRef name, const LayerKind &kind,
                                       ArrayRef<int64_t> shape, Purpose purpose,
                                       bool dropping) {
@@ -174,8 +175,8 @@ func::FuncOp ModelBuilder::block(const LayerKind &kind, ArrayRef<int64_t> shape,
   return result;
 }
 
-/// Layers share a block and with it the streams of their random numbers; what
-/// tells them apart is the high word of the seed.
+/// Layers share a block and its random streams; the high word of the seed
+/// distinguishes them.
 Value ModelBuilder::layerSeed(Value seed, int64_t layer) {
   auto type = scalar(b.getI64Type());
   Value high = b.create<graph::ConstantOp>(
@@ -184,7 +185,7 @@ Value ModelBuilder::layerSeed(Value seed, int64_t layer) {
   return Emitter(b, seed.getLoc()).add(seed, high);
 }
 
-/// tokens → what the head reads. `loads` [layers with experts, experts] where
+/// tokens → the input of the head. `loads` [layers with experts, experts] if
 /// the blocks take them.
 Value ModelBuilder::trunk(Scope &scope, Value tokens, RandomState random,
                           Purpose purpose, Value loads, Routed &routed) {
@@ -223,7 +224,7 @@ Value ModelBuilder::trunk(Scope &scope, Value tokens, RandomState random,
   return family.finish(scope, x);
 }
 
-/// What @loss takes besides parameters.
+/// The arguments of @loss after the parameters.
 std::vector<Port> ModelBuilder::batchPorts() {
   auto ids =
       tensor({recipe.batch.micro, recipe.batch.sequence}, b.getI32Type());
@@ -312,10 +313,10 @@ Value ModelBuilder::initial(Emitter &e, const Parameter &parameter, Value seed,
   return e.mul(normal, parameter.deviation);
 }
 
-// A parameter's seed is the run's plus its place in the list times 2^32, so
-// that the numbers do not depend on how the work is divided. The seeds are
-// data, not constants, each at the start of a row of 64 bytes where a buffer
-// may begin: all parameters of one deviation then share one kernel.
+// A parameter's seed is the run's plus its index in the list times 2^32, so
+// that initial values do not depend on how the work is divided. Seeds are data,
+// not constants, each in its own row of 64 bytes (the alignment of a buffer),
+// so that all parameters with one deviation share a kernel.
 void ModelBuilder::buildInit() {
   Port seedPort = port(graph::kInputAttr, "seed", tensor({1}, b.getI64Type()));
   func::FuncOp init = function("init", seedPort, parameterPorts());

@@ -1,4 +1,5 @@
-// From a model spec and a recipe to the module that the compiler starts from.
+// Builds the module that compilation starts from, given a model spec and a
+// recipe.
 #pragma once
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/OwningOpRef.h"
@@ -9,19 +10,18 @@
 
 namespace tessera::models {
 
-/// Makes `@init` and, for training, `@loss` and `@logits` with B = batch.micro
+/// Builds `@init` and, for training, `@loss` and `@logits` with B = batch.micro
 /// and T = batch.sequence; for inference `@prefill_T` with T = inference.chunk
-/// and `@decode_B` for each bucket B up to inference.batch, or of an encoder
-/// `@embed_BxT` for each of encodeBuckets; to calibrate `@calibrate`, which
-/// takes tokens [1, T] with T = inference.context and gives of what each linear
-/// layer MODULE reads "MODULE.magnitude" and "MODULE.square" [channels], Σ |x|
-/// and Σ x² over the tokens (one that reads what the layer before it did has
-/// none); and their blocks:
-/// as dialects/graph/README.md describes them, all in f32. The recipe's dropout
-/// takes the place of the model's.
+/// and `@decode_B` for each bucket B up to inference.batch, or for an encoder
+/// `@embed_BxT` for each of encodeBuckets; for calibration `@calibrate`, which
+/// takes tokens [1, T] with T = inference.context and returns, for the input x
+/// of each linear layer MODULE, "MODULE.magnitude" and "MODULE.square"
+/// [channels]: Σ |x| and Σ x² over the tokens. Layers that share an input have
+/// one pair. Also builds their blocks, as dialects/graph/README.md describes
+/// them. All is in f32. The recipe's dropout replaces the model's.
 ///
-/// Layers of one kind (the same attention window and scale) share one block.
-/// A block's operations are located by their module path inside the layer
+/// Layers of one kind (the same attention window and scale) share one block. A
+/// block's operations are located by their module path inside the layer
 /// ("attn"), its calls by the layer ("transformer.h.3").
 ///
 /// `context` must have the func and graph dialects loaded. Errors: the recipe

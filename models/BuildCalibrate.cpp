@@ -1,5 +1,5 @@
-// The function that measures what linear layers read, for scales of their
-// channels (runtime/weights/ChooseScales.h).
+// Builds @calibrate, which measures the inputs of linear layers to choose
+// scales of their channels (runtime/weights/ChooseScales.h).
 #include "models/ModelBuilder.h"
 
 using namespace mlir;
@@ -12,7 +12,7 @@ static std::pair<Value, Value> sums(Emitter &e, Value x) {
   return {e.sum(e.unary<graph::AbsOp>(x), {0, 1}), e.sum(e.mul(x, x), {0, 1})};
 }
 
-/// The block gives both of each of `modules` behind activations.
+/// The block returns both sums for each of `modules`, after the activations.
 func::FuncOp ModelBuilder::calibratedBlock(const LayerKind &kind,
                                            int64_t tokens,
                                            ArrayRef<std::string> &modules) {

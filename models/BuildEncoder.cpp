@@ -1,5 +1,4 @@
-// Functions of an encoder: several texts, each of them whole, to one vector
-// each.
+// Functions of an encoder: a batch of whole sequences to one embedding each.
 #include "models/ModelBuilder.h"
 
 #include <limits>
@@ -14,7 +13,7 @@ static int64_t pageOf(const Recipe &recipe, const EncodeBucket &bucket) {
   return std::min(recipe.inference.page, bucket.tokens);
 }
 
-/// The block of `owner`'s layers, which takes the texts' lengths besides
+/// The block of `owner`'s layers, which takes the sequences' lengths after
 /// activations and parameters.
 func::FuncOp ModelBuilder::encoderBlock(StringRef owner,
                                         const EncodeBucket &bucket) {
@@ -26,16 +25,17 @@ func::FuncOp ModelBuilder::encoderBlock(StringRef owner,
   Port lengths{tensor({bucket.batch}, b.getI32Type()), {}, "lengths"};
   func::FuncOp result = newBlock(
       name, kind, {bucket.batch, bucket.tokens, spec.hidden}, lengths, {});
-  WholeTexts texts{result.getArguments().back(), pageOf(recipe, bucket)};
+  WholeSequences whole{result.getArguments().back(), pageOf(recipe, bucket)};
   Scope scope(b, spec, {});
-  scope.texts = &texts;
+  scope.whole = &whole;
   defineLayer(scope, kind, result);
   b.create<func::ReturnOp>(result.getLoc(),
                            family.layer(scope, result.getArgument(0), kind));
   return result;
 }
 
-/// Which tokens are a text's, i1 in the shape of `x` [batch, tokens, hidden].
+/// Mask of tokens that are not padding, i1 in the shape of `x` [batch, tokens,
+/// hidden].
 static Value present(Emitter &e, Value x, Value lengths) {
   ArrayRef<int64_t> shape = tensorType(x).getShape();
   auto ids = RankedTensorType::get(shape.drop_back(), e.builder().getI32Type());
@@ -45,8 +45,8 @@ static Value present(Emitter &e, Value x, Value lengths) {
   return e.broadcast(mask, {0, 1}, shape);
 }
 
-/// How many tokens each text has, in the shape of `sums` [batch, hidden]; 1
-/// where there is no text, so that nothing is divided by zero.
+/// The number of tokens of each sequence, in the shape of `sums` [batch,
+/// hidden]; 1 for empty rows, to avoid dividing by zero.
 static Value counts(Emitter &e, Value sums, Value lengths) {
   Value count = e.convert(lengths, tensorType(sums).getElementType());
   count = e.max(count, e.splatLike(1, count));
@@ -70,7 +70,7 @@ static Value pool(Emitter &e, Value x, Value lengths, Pooling pooling) {
   return e.div(sums, count);
 }
 
-/// As torch.nn.functional.normalize: a vector of zeros stays one.
+/// Like torch.nn.functional.normalize: a zero vector stays zero.
 static Value unit(Emitter &e, Value x) {
   Value length = e.unary<graph::SqrtOp>(e.sumLast(e.mul(x, x)));
   length = e.max(length, e.splatLike(1e-12, length));
@@ -83,7 +83,7 @@ Value ModelBuilder::pooled(Emitter &e, Value x, Value lengths) {
 }
 
 /// tokens i32 [batch, tokens], of which row b has lengths[b] → embeddings f32
-/// [batch, hidden]. What stands in a row of length 0 means nothing.
+/// [batch, hidden]. Rows of length 0 have undefined results.
 void ModelBuilder::buildEmbed(const EncodeBucket &bucket) {
   Type i32 = b.getI32Type();
   std::vector<Port> arguments = parameterPorts();

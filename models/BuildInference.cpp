@@ -1,5 +1,5 @@
-// Functions that go on from what a cache of keys and values holds: a chunk of a
-// prompt, and one token for each sequence of a batch.
+// Functions over a KV cache: prefill of a chunk of a prompt, and decode of one
+// token for each sequence of a batch.
 #include "dialects/graph/GraphSamplingOps.h"
 #include "models/ModelBuilder.h"
 
@@ -9,8 +9,7 @@ using tessera::graph::tensorType;
 
 namespace tessera::models {
 
-/// What one layer keeps: keys and values, behind them the scales of those of
-/// int8.
+/// The cache of one layer: keys and values, then their scales if they are int8.
 std::vector<Port> ModelBuilder::layerCaches(const CacheShape &shape) {
   auto type = [&](int64_t width, Type element) {
     return tensor({shape.pages, recipe.inference.page, spec.kvHeads, width},
@@ -26,7 +25,7 @@ std::vector<Port> ModelBuilder::layerCaches(const CacheShape &shape) {
   return ports;
 }
 
-/// The caches of all layers, one layer's after another's.
+/// The caches of all layers, in order.
 std::vector<Port> ModelBuilder::cachePorts(const CacheShape &shape) {
   std::vector<Port> ports;
   for (int64_t layer = 0; layer < spec.layers; ++layer)
@@ -40,7 +39,7 @@ std::vector<Port> ModelBuilder::cachePorts(const CacheShape &shape) {
   return ports;
 }
 
-/// What says where the tokens of a run stand: slots, table, starts, lengths.
+/// The positions of the tokens of a run: slots, table, starts, lengths.
 std::vector<Port> ModelBuilder::cacheInputs(const CacheShape &shape) {
   Type i32 = b.getI32Type();
   int64_t pages = llvm::divideCeil(shape.context, recipe.inference.page);
@@ -51,14 +50,14 @@ std::vector<Port> ModelBuilder::cacheInputs(const CacheShape &shape) {
           port(graph::kInputAttr, "lengths", tensor({shape.batch}, i32))};
 }
 
-/// Logits of a row that a request may change: by a bias, or for having been
-/// there. Who changes more has the logits come to the host.
+/// Logits per row that a request may change on the device, by a bias or a
+/// penalty. A request that changes more samples on the host.
 static constexpr int64_t kMostChanges = 1024;
 
-/// What says which token is chosen of each row's logits, as graph.sample.
+/// Inputs that determine the token sampled for each row, as in graph.sample.
 std::vector<Port> ModelBuilder::choiceInputs(int64_t batch) {
   Type i32 = b.getI32Type(), f32 = b.getF32Type();
-  // Whole vectors of words.
+  // Rounded up to whole vectors of words.
   int64_t words = llvm::alignTo(llvm::divideCeil(spec.vocab, 32), 16);
   int64_t changes = std::min(spec.vocab, kMostChanges);
   auto input = [&](const char *name, SmallVector<int64_t> shape, Type element) {
@@ -70,11 +69,11 @@ std::vector<Port> ModelBuilder::choiceInputs(int64_t batch) {
           input("options", {batch, 2}, f32), input("limits", {batch, 4}, i32)};
 }
 
-/// A cache that is told where a run's tokens stand, as cacheInputs has it.
-static KvCache at(ValueRange places, int64_t context) {
+/// A cache with the positions of a run's tokens, in the order of cacheInputs.
+static KvCache at(ValueRange inputs, int64_t context) {
   KvCache cache;
-  cache.slots = places[0], cache.table = places[1];
-  cache.starts = places[2], cache.lengths = places[3];
+  cache.slots = inputs[0], cache.table = inputs[1];
+  cache.starts = inputs[2], cache.lengths = inputs[3];
   cache.context = context;
   return cache;
 }
@@ -84,8 +83,8 @@ static Value positionsFrom(Emitter &e, Value starts, RankedTensorType type) {
   return e.add(e.broadcast(starts, {0}, type.getShape()), e.iota(type, 1));
 }
 
-/// The block of `owner`'s layers: besides activations and parameters it takes
-/// and gives keys and values, and takes what cacheInputs has.
+/// The block of `owner`'s layers. After activations and parameters it takes and
+/// returns keys and values, and takes the cacheInputs.
 func::FuncOp ModelBuilder::cachedBlock(StringRef owner, const LayerKind &kind,
                                        const CacheShape &shape) {
   std::string name = blockName("layer." + owner, kind);
@@ -98,8 +97,8 @@ func::FuncOp ModelBuilder::cachedBlock(StringRef owner, const LayerKind &kind,
   func::FuncOp result = newBlock(
       name, kind, {shape.batch, shape.tokens, spec.hidden}, more, caches);
   auto last = result.getArguments().take_back(more.size());
-  auto places = last.drop_front(caches.size());
-  KvCache cache = at(places, shape.context);
+  auto inputs = last.drop_front(caches.size());
+  KvCache cache = at(inputs, shape.context);
   cache.keys = last[0], cache.values = last[1];
   if (hasScales())
     cache.keyScales = last[2], cache.valueScales = last[3];
@@ -117,7 +116,7 @@ func::FuncOp ModelBuilder::cachedBlock(StringRef owner, const LayerKind &kind,
   return result;
 }
 
-/// tokens → what the head reads; `caches` become what the layers make of them.
+/// tokens → the input of the head; `caches` are replaced by the updated ones.
 Value ModelBuilder::cachedTrunk(Scope &scope, StringRef owner,
                                 const CacheShape &shape, Value tokens,
                                 MutableArrayRef<Value> caches) {
@@ -142,9 +141,9 @@ Value ModelBuilder::cachedTrunk(Scope &scope, StringRef owner,
   return family.finish(scope, x);
 }
 
-/// tokens i32 [batch, tokens] and where they stand → logits f32 [batch, vocab]
-/// of one token of each sequence: row `last` of all tokens, if there are
-/// several; and the token i32 [batch] that is chosen by them.
+/// tokens i32 [batch, tokens] and their positions → logits f32 [batch, vocab]
+/// of one token of each sequence (row `last` if there are several), and the
+/// sampled token i32 [batch].
 void ModelBuilder::buildCached(StringRef name, const CacheShape &shape) {
   Type i32 = b.getI32Type();
   std::vector<Port> arguments = parameterPorts(), caches = cachePorts(shape);
@@ -173,8 +172,8 @@ void ModelBuilder::buildCached(StringRef name, const CacheShape &shape) {
   auto inputs = result.getArguments().take_front(choiceAt).drop_front(
       all.size() + caches.size());
   KvCache cache = at(inputs.drop_front(), shape.context);
-  Emitter places = scope.at("positions");
-  cache.positions = positionsFrom(places, cache.starts,
+  Emitter positions = scope.at("positions");
+  cache.positions = positionsFrom(positions, cache.starts,
                                   cast<RankedTensorType>(inputs[0].getType()));
   scope.cache = &cache;
   Value x = cachedTrunk(scope, name, shape, inputs[0], state);

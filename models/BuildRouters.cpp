@@ -1,5 +1,6 @@
-// Functions around @loss that only models with experts have: loads before the
-// step's gradients, and what a step does with them when they are summed.
+// Functions that only models with experts have: the loads before the step's
+// gradients, and the update of selection biases and the metrics at the end of a
+// step.
 #include "models/ModelBuilder.h"
 #include "models/moe/Routing.h"
 #include "runtime/train/Router.h"
@@ -18,7 +19,7 @@ Value ModelBuilder::stacked(Emitter &e, ArrayRef<Value> rows) {
 }
 
 /// (parameters, tokens, targets, seed, step, offset) → the loads of all
-/// routers, as @loss would give them.
+/// routers, as @loss would return them.
 void ModelBuilder::buildLoads() {
   std::vector<Port> arguments = parameterPorts();
   llvm::append_range(arguments, batchPorts());
@@ -36,7 +37,7 @@ void ModelBuilder::buildLoads() {
   b.create<func::ReturnOp>(loads.getLoc(), stacked(e, routed.counts));
 }
 
-/// (fixed parameters, what @loss sums up) → (fixed parameters, metrics).
+/// (frozen parameters, sums of @loss) → (frozen parameters, metrics).
 void ModelBuilder::buildFinishStep() {
   const MoeSpec &moe = *spec.moe;
   std::vector<Port> arguments;
@@ -49,7 +50,7 @@ void ModelBuilder::buildFinishStep() {
       port(graph::kInputAttr, routerLoads, routerType(moe.experts)));
   arguments.push_back(
       port(graph::kInputAttr, routerSumsName, routerType(routerSums)));
-  // None of it loses bits in any precision.
+  // These stay in f32 in any precision.
   for (Port &each : arguments)
     if (llvm::none_of(each.attributes, [](NamedAttribute attribute) {
           return attribute.getName() == graph::kWideAttr;
@@ -62,7 +63,7 @@ void ModelBuilder::buildFinishStep() {
   Value loads = finish.getArgument(fixed);
   Emitter e(b, named("router"));
   SmallVector<Value> returned;
-  // Where one layer with experts has a bias, all have.
+  // Either all layers with experts have a bias, or none.
   for (size_t row = 0; row < fixed; ++row) {
     Value load = e.reshape(
         e.slice(loads, {static_cast<int64_t>(row), 0}, {1, moe.experts}),

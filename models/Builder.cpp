@@ -1,4 +1,4 @@
-// Sub-layers that more than one family is made of.
+// Sub-layers that several families share.
 #include "models/Builder.h"
 #include "dialects/graph/GraphQuantOps.h"
 
@@ -10,12 +10,13 @@ using tessera::graph::tensorType;
 
 namespace tessera::models {
 
-// Streams of random numbers: @init counts from 0, dropout from here.
+// Random streams: @init uses those from 0, dropout those from here.
 constexpr int64_t dropoutStream = int64_t(1) << 30;
 
 Value Scope::parameter(const Twine &name) const {
   auto found = values.find(name.str());
-  assert(found != values.end() && "a builder asks for what parameters() lists");
+  assert(found != values.end() &&
+         "a builder may only use parameters that parameters() lists");
   return found->second;
 }
 
@@ -104,7 +105,8 @@ Value activation(Emitter &e, Value x, Activation kind) {
   llvm_unreachable("every activation is built");
 }
 
-/// Which keys s each query t sees, i1 in the shape of `scores` [b, k, g, t, s].
+/// Mask of keys s that each query t attends to, i1 in the shape of `scores` [b,
+/// k, g, t, s].
 static Value visible(Emitter &e, Value scores, int64_t window) {
   ArrayRef<int64_t> shape = tensorType(scores).getShape();
   auto type =
@@ -119,8 +121,8 @@ static Value visible(Emitter &e, Value scores, int64_t window) {
   return e.broadcast(mask, {3, 4}, shape);
 }
 
-/// Attention in primitives: the tiled op has no place for dropout of the
-/// probabilities. Letters: k kv head, g query head of its group.
+/// Attention in primitives, because the tiled op does not support dropout of
+/// the probabilities. Dimensions: k kv head, g query head of its group.
 static Value droppedAttention(const Scope &scope, Emitter &e, Value query,
                               Value key, Value value, const LayerKind &kind) {
   const ModelSpec &spec = scope.spec;
@@ -141,7 +143,8 @@ static FloatAttr capOf(const Scope &scope) {
   return cap ? scope.builder.getF64FloatAttr(*cap) : FloatAttr();
 }
 
-/// `cache` with rows of [batch, tokens, kv_heads, head_dim] put into its slots.
+/// `cache` with rows of [batch, tokens, kv_heads, head_dim] written to their
+/// slots.
 static Value append(Emitter &e, Value cache, Value rows, Value slots) {
   ArrayRef<int64_t> pages = tensorType(cache).getShape(),
                     shape = tensorType(rows).getShape();
@@ -151,9 +154,9 @@ static Value append(Emitter &e, Value cache, Value rows, Value slots) {
   return e.reshape(e.scatterRows(rows, slots, flat), pages);
 }
 
-/// Puts rows into `cache`, rounded where it is of int8 and has `scales`, and
-/// gives what all of it stands for: a token's own rows are read back as they
-/// are kept, too.
+/// Writes rows into `cache`, quantized if it is int8 and has `scales`, and
+/// returns the dequantized cache. So attention reads the new rows with the same
+/// rounding as cached ones.
 static Value appendRows(Emitter &e, Value &cache, Value &scales, Value rows,
                         Value slots) {
   if (!scales) {
@@ -187,22 +190,23 @@ static Value cachedAttention(const Scope &scope, Emitter &e, Value query,
       capOf(scope));
 }
 
-/// A text sees all of its keys where its queries stand behind the last of them,
-/// so attention over pages is attention of whole texts: the pages are those of
-/// the keys themselves, one text's after another's.
-static Value textAttention(const Scope &scope, Emitter &e, Value query,
-                           Value key, Value value, const LayerKind &kind) {
-  const WholeTexts &texts = *scope.texts;
+/// Bidirectional attention as paged attention: queries are positioned after the
+/// last key, so they attend to all keys of their sequence. The pages are those
+/// of the keys themselves, sequence after sequence.
+static Value encoderAttention(const Scope &scope, Emitter &e, Value query,
+                              Value key, Value value, const LayerKind &kind) {
+  const WholeSequences &whole = *scope.whole;
   ArrayRef<int64_t> shape = tensorType(key).getShape();
-  const int64_t perText = shape[1] / texts.page, pages = shape[0] * perText;
-  SmallVector<int64_t> paged = {pages, texts.page, shape[2], shape[3]};
+  const int64_t perSequence = shape[1] / whole.page,
+                pages = shape[0] * perSequence;
+  SmallVector<int64_t> paged = {pages, whole.page, shape[2], shape[3]};
   OpBuilder &b = scope.builder;
   Value table = e.iota(RankedTensorType::get({pages}, b.getI32Type()), 0);
-  Value starts = e.splatLike(double(shape[1]), texts.lengths);
+  Value starts = e.splatLike(double(shape[1]), whole.lengths);
   return b.create<graph::PagedAttentionOp>(
       e.location(), query.getType(), query, e.reshape(key, paged),
-      e.reshape(value, paged), e.reshape(table, {shape[0], perText}), starts,
-      texts.lengths, b.getF64FloatAttr(kind.scale), IntegerAttr(),
+      e.reshape(value, paged), e.reshape(table, {shape[0], perSequence}),
+      starts, whole.lengths, b.getF64FloatAttr(kind.scale), IntegerAttr(),
       capOf(scope));
 }
 
@@ -212,8 +216,9 @@ Value attention(const Scope &scope, Value query, Value key, Value value,
   OpBuilder &b = scope.builder;
   ArrayRef<int64_t> shape = tensorType(query).getShape();
   SmallVector<int64_t> merged = {shape[0], shape[1], scope.spec.queryWidth()};
-  if (scope.texts)
-    return e.reshape(textAttention(scope, e, query, key, value, kind), merged);
+  if (scope.whole)
+    return e.reshape(encoderAttention(scope, e, query, key, value, kind),
+                     merged);
   if (scope.cache)
     return e.reshape(cachedAttention(scope, e, query, key, value, kind),
                      merged);

@@ -1,4 +1,4 @@
-// What the builders of all families are made of.
+// Building blocks shared by the builders of all families.
 #pragma once
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/StringMap.h"
@@ -9,64 +9,64 @@
 
 namespace tessera::models {
 
-/// What makes one layer's block differ from another's.
+/// Properties by which layers differ; layers of equal kind share a block.
 struct LayerKind {
   int64_t window = 0;  ///< tokens; 0: the whole past
   double scale = 1.0;  ///< of attention scores
-  bool sparse = false; ///< experts in place of the MLP
-  bool local = false;  ///< turns queries and keys by spec.localRope
+  bool sparse = false; ///< experts instead of an MLP
+  bool local = false;  ///< rotates queries and keys by spec.localRope
   bool operator==(const LayerKind &) const = default;
 };
 
-/// Where random numbers come from; null values where nothing is dropped.
+/// The state of random numbers; null values without dropout.
 struct RandomState {
-  mlir::Value seed;   ///< i64[], one a layer
+  mlir::Value seed;   ///< i64[], one per layer
   mlir::Value step;   ///< i64[]
   mlir::Value offset; ///< i64[], index of the microbatch's first sequence
 };
 
-/// One layer's keys and values of earlier tokens, and where the tokens of this
-/// run stand. In a function without cache all of it is null.
+/// One layer's KV cache, and the positions of the tokens of this run. All null
+/// in a function without a cache.
 struct KvCache {
   mlir::Value keys, values; ///< [pages, page, kv_heads, head_dim]
-  /// [pages, page, kv_heads, 1], where keys and values are int8.
+  /// [pages, page, kv_heads, 1], if keys and values are int8.
   mlir::Value keyScales, valueScales;
   mlir::Value positions; ///< i32 [batch, tokens]
-  mlir::Value slots;     ///< i32 [batch, tokens]: page × slot, −1: nowhere
+  mlir::Value slots;     ///< i32 [batch, tokens]: page × slot, −1: not stored
   mlir::Value table;     ///< i32 [batch, pages of a sequence]
-  mlir::Value starts, lengths; ///< i32 [batch], as graph.paged_attention
-  int64_t context = 0;         ///< tokens of a sequence at most
+  mlir::Value starts, lengths; ///< i32 [batch], as in graph.paged_attention
+  int64_t context = 0;         ///< maximum tokens of a sequence
 };
 
-/// Whole texts, padded at their ends, each token of which sees all of its own
-/// text and nothing else. In a function of a decoder it is null.
-struct WholeTexts {
+/// Whole sequences, padded at their ends. Each token attends to all tokens of
+/// its sequence. Null in a function of a decoder.
+struct WholeSequences {
   mlir::Value lengths; ///< i32 [batch]
-  int64_t page = 0;    ///< keys that attention walks over at a time
+  int64_t page = 0;    ///< keys per step of attention
 };
 
-/// What the linear layers of a block read, each value once, by the path of the
-/// first module that does.
+/// The inputs of the linear layers of a block, each once, by the path of the
+/// first module that reads it.
 using LinearInputs = llvm::SmallVector<std::pair<std::string, mlir::Value>>;
 
-/// What training wants of a layer's router. In a function that only looks at
-/// logits there is none, and nothing is dropped.
+/// Requests of training to a layer's router, and its results. Absent in a
+/// function that only computes logits; then no choice is dropped.
 struct RouterScope {
   const recipe::Recipe::Moe &recipe;
-  /// Choices of each expert among `loadTokens` tokens, f32 [experts], where the
-  /// balance loss compares more than this function sees; else null.
+  /// Choices of each expert among `loadTokens` tokens, f32 [experts], if the
+  /// balance loss covers more tokens than this function; else null.
   mlir::Value load;
   int64_t loadTokens = 0;
   bool countsOnly = false;
 
-  // What the layer leaves here.
+  // Results of the layer.
   mlir::Value penalty = {}; ///< f32[]: to be added to the loss; null: nothing
   mlir::Value counts = {};  ///< f32 [experts]: choices before any are dropped
   mlir::Value sums = {};    ///< f32 [routerSums] (models/moe/Routing.h)
 };
 
-/// A function while its body is written: its parameters by name, emitters by
-/// module path, and what the body may depend on.
+/// A function whose body is being built: its parameters by name, emitters by
+/// module path, and optional inputs.
 class Scope {
 public:
   Scope(mlir::OpBuilder &builder, const ModelSpec &spec, RandomState random)
@@ -80,35 +80,36 @@ public:
   /// Emits operations that are located at the module `path`.
   graph::Emitter at(llvm::StringRef path) const;
 
-  /// Whether anything random happens here: not in @logits.
+  /// Whether dropout applies; not in @logits.
   bool drops() const { return bool(random.seed); }
-  /// Drops elements of `x` at `rate`; `site` tells the uses in one scope apart.
+  /// Drops elements of `x` at `rate`; `site` distinguishes the uses in one
+  /// scope.
   mlir::Value dropout(graph::Emitter &e, mlir::Value x, double rate,
                       int64_t site) const;
 
   mlir::OpBuilder &builder;
   const ModelSpec &spec;
-  /// Null unless tokens follow on what a cache holds. `attention` puts its keys
-  /// and values into it and leaves here what it has become.
+  /// Null in a function without a KV cache. `attention` appends keys and values
+  /// and replaces the values here by the updated cache.
   KvCache *cache = nullptr;
-  const WholeTexts *texts = nullptr; ///< of an encoder
-  RouterScope *router = nullptr;     ///< of the layer that is written
-  LinearInputs *inputs = nullptr;    ///< where they are measured
+  const WholeSequences *whole = nullptr; ///< for an encoder
+  RouterScope *router = nullptr;         ///< of the current layer
+  LinearInputs *inputs = nullptr;        ///< filled for @calibrate
 
 private:
   RandomState random;
   llvm::StringMap<mlir::Value> values;
 };
 
-/// How a family becomes graph ops. All activations are [batch, tokens, hidden].
+/// Builds a family's graph ops. All activations are [batch, tokens, hidden].
 struct FamilyBuilder {
   /// tokens i32[batch, tokens] → activations.
   mlir::Value (*embed)(const Scope &, mlir::Value tokens);
   /// One layer; parameters without the layer's prefix.
   mlir::Value (*layer)(const Scope &, mlir::Value x, const LayerKind &kind);
-  /// What stands between the last layer and the head.
+  /// The final norm, between the last layer and the head.
   mlir::Value (*finish)(const Scope &, mlir::Value x);
-  const char *embedding; ///< name of the table, which a tied head reads too
+  const char *embedding; ///< name of the table; a tied head reads it as well
 };
 
 const FamilyBuilder &gpt2Builder();  // models/gpt2/Build.cpp
@@ -133,11 +134,10 @@ mlir::Value columns(graph::Emitter &e, mlir::Value x, int64_t begin,
 /// The norm of the spec's kind, along the last dimension.
 mlir::Value norm(const Scope &scope, mlir::Value x, llvm::StringRef name);
 mlir::Value activation(graph::Emitter &e, mlir::Value x, Activation kind);
-/// Causal attention, over the scope's cache if there is one, or that of whole
-/// texts in an encoder. query [batch,
-/// tokens, heads, head_dim], key and value with kv_heads → [batch, tokens,
-/// heads * head_dim]. With attention dropout the probabilities are
-/// materialized.
+/// Causal attention, over the scope's KV cache if there is one; bidirectional
+/// attention over whole sequences in an encoder. query [batch, tokens, heads,
+/// head_dim], key and value with kv_heads → [batch, tokens, heads * head_dim].
+/// With attention dropout the probabilities are materialized.
 mlir::Value attention(const Scope &scope, mlir::Value query, mlir::Value key,
                       mlir::Value value, const LayerKind &kind,
                       llvm::StringRef path);

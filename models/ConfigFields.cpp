@@ -30,7 +30,7 @@ public:
   bool key(string_t &value) override {
     Frame &top = frames.back();
     if (top.value.contains(value)) {
-      problem = fmt::format("key {} is given twice; keep one", quote(value));
+      problem = fmt::format("duplicate key {}; keep one", quote(value));
       return false;
     }
     top.key = std::move(value);
@@ -286,7 +286,7 @@ std::vector<int64_t> ConfigFields::integers(Key key, bool list) {
   return result;
 }
 
-std::vector<std::string> ConfigFields::texts(Key key) {
+std::vector<std::string> ConfigFields::strings(Key key) {
   std::vector<std::string> result;
   const Json *value = find(key);
   if (!value)

@@ -1,5 +1,5 @@
-// A JSON object that is read key by key and remembers which keys were
-// understood, so that nothing that could change a model passes unseen.
+// A JSON object that is read key by key and remembers which keys were read, so
+// that no key that could change a model is ignored silently.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -18,15 +18,14 @@ namespace tessera::models {
 using Json = nlohmann::json;
 
 /// Parses `text` with its nesting bounded, strict UTF-8, no duplicate keys and
-/// nothing but one object. Errors name `file` and where one can be told, line
-/// and column.
+/// nothing but one object. Errors name `file` and, if known, line and column.
 StatusOr<Json> parseConfigObject(std::string_view text,
                                  const std::string &file);
-/// The same of nothing but one list.
+/// The same for exactly one list.
 StatusOr<Json> parseConfigList(std::string_view text, const std::string &file);
 
-/// A key and, where the dialects differ, its other name. Giving both is fine
-/// as long as they agree.
+/// A key and its alternative name, if the dialects differ. Both may be given if
+/// they agree.
 struct Key {
   std::string_view name;
   std::string_view other = {};
@@ -36,11 +35,11 @@ struct Key {
 };
 
 /// Typed, bounded access. The first error sticks and is what status() returns;
-/// after it, getters return their fallback (sizes: 1), so that a reader may run
-/// on without a check a line. Null counts as absent.
+/// after it, getters return their fallback (sizes: 1), so that a reader needs
+/// no check after each key. Null counts as absent.
 class ConfigFields {
 public:
-  /// `object` must outlive this; `prefix` is put before keys in errors
+  /// `object` must outlive this; `prefix` precedes keys in errors
   /// ("rope_scaling.").
   ConfigFields(const Json &object, std::string file, std::string prefix = "");
 
@@ -51,7 +50,7 @@ public:
   /// Marks the key as understood; null if absent or null, or if two names of it
   /// disagree (an error).
   const Json *find(Key key);
-  /// Whether the key stands in the object, be it as null.
+  /// Whether the object has the key, even as null.
   bool written(std::string_view key) const { return object.contains(key); }
 
   /// An integer in [1, most]; required unless there is a fallback.
@@ -65,17 +64,17 @@ public:
   std::vector<double> numbers(Key key, double least, double most);
   /// An integer or, if `list`, a list of integers; empty when absent.
   std::vector<int64_t> integers(Key key, bool list);
-  std::vector<std::string> texts(Key key);
+  std::vector<std::string> strings(Key key);
   /// A nested object, null when absent.
   const Json *section(Key key);
 
   /// Keys that cannot change the mathematics.
   void ignore(std::span<const std::string_view> keys);
-  /// A key that may be there only with the value that does nothing.
+  /// A key that is accepted only with its neutral value.
   void requireNeutral(std::string_view key, const Json &neutral,
                       std::string_view why);
-  /// Refuses every key that was not asked for: "is unknown" and the key that
-  /// was probably meant, or else `advice`.
+  /// Rejects every key that was not read: "is unknown", with the closest known
+  /// key or else `advice`.
   void finish(std::string_view advice);
 
   /// Records "FILE: key 'PREFIXkey': ..." unless an error is there already.
@@ -95,7 +94,7 @@ private:
   Status error;
 };
 
-/// A JSON value as it may stand in an error: one line, cut when long.
+/// A JSON value for an error message: one line, truncated.
 std::string shown(const Json &value);
 
 } // namespace tessera::models

@@ -7,26 +7,26 @@
 namespace tessera::models {
 namespace {
 
-/// Of the pooler and of classifying heads, which no vector of a text uses.
+/// Keys of the pooler and of classification heads, which embeddings do not use.
 constexpr std::string_view ofHeads[] = {
     "classifier_dropout",   "directionality",
     "pooler_fc_size",       "pooler_num_attention_heads",
     "pooler_num_fc_layers", "pooler_size_per_head",
     "pooler_type"};
 
-/// Not of the reference, but of those who publish encoders whose vectors may be
-/// cut.
+/// A key of published encoders whose embeddings may be truncated; not in the
+/// reference.
 void readCuts(ConfigFields &fields, ModelSpec &spec) {
   spec.cutsAnywhere = fields.flag("is_matryoshka", false);
   for (int64_t width : fields.integers("matryoshka_dimensions", true)) {
     if (width < 1 || width > spec.hidden)
       return fields.fail(
           "matryoshka_dimensions",
-          fmt::format("{} is no width of a vector of {}", width, spec.hidden));
+          fmt::format("{} is not a width in [1, {}]", width, spec.hidden));
     spec.vectorCuts.push_back(width);
   }
   std::ranges::sort(spec.vectorCuts);
-  // A list says more than "any".
+  // A list takes precedence over "any".
   spec.cutsAnywhere &= spec.vectorCuts.empty();
 }
 
@@ -52,7 +52,7 @@ void readBert(ConfigFields &fields, ModelSpec &spec) {
   spec.activation = readActivation(fields, "hidden_act", "gelu");
   spec.gatedMlp = false;
   spec.qkvBias = spec.outputBias = spec.mlpBias = true;
-  // Of the head of masked words, which is not built.
+  // A key of the masked-language-model head, which is not built.
   spec.tieWordEmbeddings = fields.flag("tie_word_embeddings", true);
   spec.residualDropout = readDropout(fields, "hidden_dropout_prob", 0.1);
   spec.embeddingDropout = spec.residualDropout;

@@ -1,4 +1,5 @@
-// One reader for each shape of config.json, and what every one has in common.
+// Selects the reader for a config.json, and reads the keys that all families
+// share.
 #include "models/HfConfig.h"
 
 #include <algorithm>
@@ -65,8 +66,8 @@ constexpr FamilyInfo families[] = {
     {Family::Bert, {"BertModel", "BertForMaskedLM", "BertForPreTraining"}, {}},
 };
 
-/// Keys of the reference's base classes and of common writers that say nothing
-/// about the mathematics of a forward or backward pass.
+/// Keys of the reference's base classes and of common writers that do not
+/// change a forward or backward pass.
 constexpr std::string_view irrelevant[] = {"_attn_implementation",
                                            "_attn_implementation_autoset",
                                            "_name_or_path",
@@ -123,7 +124,8 @@ constexpr std::string_view irrelevant[] = {"_attn_implementation",
                                            "use_bfloat16",
                                            "use_cache"};
 
-/// Of GPT-2's classification heads, which are not part of the language model.
+/// Keys of GPT-2's classification heads, which are not part of the language
+/// model.
 constexpr std::string_view summaries[] = {
     "summary_type", "summary_use_proj", "summary_activation",
     "summary_proj_to_labels", "summary_first_dropout"};
@@ -141,7 +143,7 @@ const FamilyInfo *readFamily(ConfigFields &fields) {
     fields.fail("model_type",
                 fmt::format("architecture {} is not supported; use {}",
                             quote(type), choices(names)));
-  for (const std::string &given : fields.texts("architectures")) {
+  for (const std::string &given : fields.strings("architectures")) {
     const FamilyInfo *found = nullptr;
     for (const FamilyInfo &each : families)
       if (!given.empty() && std::ranges::count(each.architectures, given))
@@ -149,7 +151,7 @@ const FamilyInfo *readFamily(ConfigFields &fields) {
     if (!found)
       fields.fail("architectures",
                   fmt::format("{} is not supported; use the causal language "
-                              "model, or of BERT the encoder, of {}",
+                              "model of {} (for BERT, the encoder)",
                               quote(given), choices(names)));
     else if ((byType && found != byType) || (byClass && found != byClass))
       fields.fail("architectures",
@@ -164,7 +166,7 @@ const FamilyInfo *readFamily(ConfigFields &fields) {
   return byType ? byType : byClass;
 }
 
-/// What does not depend on the family.
+/// Keys that all families share.
 void readCommon(ConfigFields &fields, ModelSpec &spec) {
   spec.bosToken.reset();
   if (auto bos = fields.integers("bos_token_id", false); !bos.empty())
@@ -184,9 +186,8 @@ void readCommon(ConfigFields &fields, ModelSpec &spec) {
 
   if (spec.family != Family::Phi3)
     fields.requireNeutral("auto_map", nullptr,
-                          "the model brings its own code, which cannot be "
-                          "known to compute the same; remove the key if it "
-                          "does");
+                          "the model has its own code, which may compute "
+                          "something else; remove the key if it does not");
   const char *only = spec.isEncoder() ? "encoder only" : "decoder only";
   for (const char *each :
        {"is_encoder_decoder", "add_cross_attention", "tie_encoder_decoder"})
@@ -222,7 +223,7 @@ void readGpt2(ConfigFields &fields, ModelSpec &spec) {
   spec.scaleAttention = fields.flag("scale_attn_weights", true);
   spec.scaleAttentionByInverseLayer =
       fields.flag("scale_attn_by_inverse_layer_idx", false);
-  // Scores are always accumulated in fp32 here, which is all that it asks for.
+  // Attention scores are always accumulated in fp32, as this key requests.
   fields.flag("reorder_and_upcast_attn", false);
   spec.embeddingDropout = readDropout(fields, "embd_pdrop", 0.1);
   spec.attentionDropout = readDropout(fields, "attn_pdrop", 0.1);
@@ -257,7 +258,7 @@ Activation readActivation(ConfigFields &fields, Key key, const char *absent) {
   return Activation::Gelu;
 }
 
-/// Dropout of 1 would leave nothing to train.
+/// A dropout of 1 would drop everything.
 double readDropout(ConfigFields &fields, Key key, double absent) {
   double rate = fields.number(key, 0, 1, absent);
   if (rate == 1)

@@ -11,17 +11,18 @@
 
 namespace tessera::models {
 
-/// Reads the text of a config.json as transformers 4 or 5 write it. Defaults
-/// of absent keys are those of the reference's configuration classes; sizes
-/// that every checkpoint states (vocabulary, widths, layers, heads) have none.
+/// Reads the contents of a config.json in the format of transformers 4 or 5.
+/// Absent keys have the defaults of the reference's configuration classes;
+/// sizes that every checkpoint states (vocabulary, widths, layers, heads) are
+/// required.
 ///
 /// Every key is either understood, known not to change the mathematics, or
-/// refused. Errors are one line: `file`, the key, what is wrong, what to do.
+/// rejected. Errors are one line: `file`, the key, what is wrong, what to do.
 StatusOr<ModelSpec> parseHfConfig(std::string_view text,
                                   const std::string &file);
 
-/// How a checkpoint has the matrices of its linear layers, where they are
-/// integers with scales (runtime/weights/PackedWeights.h).
+/// The layout of a checkpoint's linear layers if they are integers with scales
+/// (runtime/weights/PackedWeights.h).
 struct StoredWeights {
   int64_t bits = 0;   ///< 4 or 8
   int64_t group = 0;  ///< 32, 64 or 128 columns
@@ -31,12 +32,12 @@ struct StoredWeights {
 /// A model as found on disk.
 struct LoadedConfig {
   std::string file; ///< path of the config.json
-  std::string text; ///< as given
+  std::string text; ///< its contents
   ModelSpec spec;
   std::optional<StoredWeights> stored;
 };
 
-/// A config.json that is at hand; `file` names it in errors.
+/// Reads a config.json in memory; `file` names it in errors.
 StatusOr<LoadedConfig> loadedConfig(std::string text, const std::string &file);
 
 /// The config.json of a model.

@@ -1,5 +1,5 @@
-// What single members of the Llama family have of their own. Sources: the
-// configuration and modeling files of each in transformers.
+// Keys of single members of the Llama family. Sources: the configuration and
+// modeling files of each in transformers.
 #include <cmath>
 
 #include "models/HfReaders.h"
@@ -10,8 +10,7 @@ namespace {
 
 constexpr double maxCap = 1e6;
 
-/// A cap, with the reference's default where the key is not written; null is
-/// none.
+/// A soft cap; an absent key has the reference's default, null means none.
 std::optional<double> readCap(ConfigFields &fields, const char *key,
                               std::optional<double> absent) {
   if (!fields.written(key))
@@ -20,7 +19,7 @@ std::optional<double> readCap(ConfigFields &fields, const char *key,
 }
 
 /// Early Gemma configs say "gelu" and mean its tanh form; `hidden_activation`
-/// came to settle it.
+/// was added to resolve it.
 void readGemmaActivation(ConfigFields &fields, ModelSpec &spec) {
   constexpr const char *meant = "gelu_pytorch_tanh";
   std::string old = fields.text("hidden_act", meant);
@@ -57,15 +56,15 @@ void readPhi3(ConfigFields &fields, ModelSpec &spec) {
       "only attention_dropout is supported in this architecture";
   fields.requireNeutral("embd_pdrop", 0.0, noDropout);
   fields.requireNeutral("resid_pdrop", 0.0, noDropout);
-  constexpr const char *ofOthers = "no model of this architecture has it";
+  constexpr const char *ofOthers = "this architecture has no such setting";
   fields.requireNeutral("lm_head_bias", false, ofOthers);
   fields.requireNeutral("full_attn_mod", 1, ofOthers);
   fields.requireNeutral("interpolate_factor", 1, ofOthers);
-  // Published before the reference had the architecture; it now takes its own
-  // code over what is named here.
+  // Models published before the reference supported the architecture name their
+  // own code; the reference now ignores it.
   constexpr std::string_view ownCode[] = {"auto_map"};
   fields.ignore(ownCode);
-  // v4 has the share beside what v5 has it in.
+  // v4 has the fraction outside the section in which v5 has it.
   const bool isWritten = fields.find("partial_rotary_factor") != nullptr;
   double share = fields.number("partial_rotary_factor", 1e-6, 1, 1.0);
   for (const char *name : {"rope_parameters", "rope_scaling"}) {

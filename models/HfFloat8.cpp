@@ -1,6 +1,6 @@
-// quantization_config of 8-bit floats. Which weights are such, and which are
-// left out, the tensors say themselves; so what is refused here is only what
-// would make other numbers of them.
+// Reads quantization_config of 8-bit floats. The tensors themselves tell which
+// weights are quantized, so only settings that change the values are rejected
+// here.
 #include "models/HfReaders.h"
 #include "runtime/data/Float8Blocks.h"
 
@@ -8,23 +8,22 @@
 
 namespace tessera::models {
 
-static constexpr const char *kAdvice =
-    ", so it may change what the weights are";
+static constexpr const char *kAdvice = ", so it may change the weights";
 
-// Rows and columns of a block, which the reader of the weights takes from the
-// same place (runtime/data/Float8Weights.h).
+// Rows and columns of a block, from the header that the reader of weights uses
+// (runtime/data/Float8Weights.h).
 static void checkBlocks(ConfigFields &fields, std::string_view key,
                         const Json &blocks) {
   if (!float8BlocksOf(blocks))
     fields.fail(key, kFloat8BlocksWanted);
 }
 
-// Of DeepSeek-V3, Qwen3-FP8 and others, and what AutoFP8 writes. How the model
-// would round activations is passed over: they stay in the program's precision.
+// The format of DeepSeek-V3, Qwen3-FP8, AutoFP8 and others. Settings for
+// quantized activations are ignored: they stay in the program's precision.
 static void readFp8(ConfigFields &fields) {
   if (fields.text("fmt", "e4m3") != "e4m3")
-    fields.fail("fmt", "must be e4m3; other 8-bit floats are not read, give "
-                       "the model in full precision");
+    fields.fail("fmt", "must be e4m3, the only supported 8-bit float; use the "
+                       "model in full precision");
   if (const Json *size = fields.find("weight_block_size"))
     checkBlocks(fields, "weight_block_size", *size);
   constexpr std::array<std::string_view, 5> about = {
@@ -34,7 +33,7 @@ static void readFp8(ConfigFields &fields) {
   fields.finish(kAdvice);
 }
 
-// A scale a row; the bound is one of activations.
+// One scale per row; the bound applies to activations.
 static void readFbgemm(ConfigFields &fields) {
   constexpr std::array<std::string_view, 2> about = {"activation_scale_ub",
                                                      "modules_to_not_convert"};
@@ -71,11 +70,11 @@ static void readFloatGroup(ConfigFields &fields, const Json &group) {
     const Json *structure = values.find("block_structure"),
                *group = values.find("group_size");
     if (strategy == "block" && !structure)
-      values.fail("strategy", "is block, which needs a block_structure");
+      values.fail("strategy", "is block, which requires a block_structure");
     else if (strategy == "block")
       checkBlocks(values, "block_structure", *structure);
     else if (strategy == "group" && !group)
-      values.fail("strategy", "is group, which needs a group_size");
+      values.fail("strategy", "is group, which requires a group_size");
     else if (strategy == "group")
       checkBlocks(values, "group_size", {1u, *group});
     else if (strategy != "tensor" && strategy != "channel")

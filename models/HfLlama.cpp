@@ -15,7 +15,7 @@ std::vector<bool> readSlidingLayers(ConfigFields &fields,
   std::vector<bool> slides(size_t(spec.layers), enabled);
   bool last = traits.window == LlamaTraits::LastLayers;
   if (last || traits.window == LlamaTraits::UpperLayers) {
-    // The first so many layers see everything; the name says the opposite.
+    // The first max_window_layers layers have no window, despite the name.
     int64_t full = last ? 62 : 28;
     if (const Json *given = fields.find("max_window_layers");
         given && *given == Json(0))
@@ -33,7 +33,7 @@ std::vector<bool> readSlidingLayers(ConfigFields &fields,
     for (size_t layer = every - 1; layer < slides.size(); layer += every)
       slides[layer] = false;
   }
-  std::vector<std::string> types = fields.texts("layer_types");
+  std::vector<std::string> types = fields.strings("layer_types");
   if (types.empty())
     return slides;
   if (types.size() != slides.size()) {
@@ -65,7 +65,7 @@ std::vector<bool> readSlidingLayers(ConfigFields &fields,
 
 void readWindows(ConfigFields &fields, const LlamaTraits &traits,
                  ModelSpec &spec) {
-  // Where the key is absent there may be a default; null means none.
+  // An absent key may have a default; null means none.
   bool absent = !fields.written("sliding_window");
   const Json *given = fields.find("sliding_window");
   bool enabled = given || (absent && traits.windowDefault);
@@ -77,7 +77,7 @@ void readWindows(ConfigFields &fields, const LlamaTraits &traits,
                           "layers slide");
   else
     fields.requireNeutral("use_sliding_window", false,
-                          "this architecture has no such switch");
+                          "this architecture has no such setting");
   int64_t window = traits.windowDefault;
   if (traits.window == LlamaTraits::Off) {
     enabled = false;
@@ -109,8 +109,8 @@ void readLlamaHeads(ConfigFields &fields, const LlamaTraits &traits,
     fields.fail("num_attention_heads",
                 fmt::format("{} is not a multiple of num_key_value_heads = {}",
                             spec.heads, spec.kvHeads));
-  // Where it is given, it is the truth: Mistral-Nemo and Qwen3 have heads *
-  // head_dim != hidden.
+  // If given, it is used as is: Mistral-Nemo and Qwen3 have heads * head_dim !=
+  // hidden.
   bool given = fields.find("head_dim") != nullptr;
   if (!given && traits.headDimDefault == 0 && spec.hidden % spec.heads != 0)
     fields.fail("hidden_size",
@@ -164,7 +164,7 @@ void readLlama(ConfigFields &fields, const LlamaTraits &traits,
     fields.requireNeutral("mlp_bias", false, noKey);
   spec.attentionDropout = readDropout(fields, "attention_dropout", 0.0);
   if (!fields.ok())
-    return; // the rest divides by and allocates for what was read
+    return; // the rest divides by these values and allocates by them
   if (isGemma)
     readGemma(fields, spec);
   if (traits.kin == LlamaTraits::Phi3)

@@ -54,8 +54,8 @@ void readGroups(ConfigFields &fields, MoeSpec &moe) {
   moe.chosenGroups = fields.size("topk_group", maxExperts, 1);
   if (moe.experts % moe.groups != 0 || moe.experts / moe.groups < 2)
     fields.fail("n_group",
-                fmt::format("{} groups of {} experts; each has the same number "
-                            "of experts, two at least",
+                fmt::format("{} groups of {} experts; each must have the same "
+                            "number of experts, at least two",
                             moe.groups, moe.experts));
   else if (moe.chosenGroups > moe.groups ||
            moe.chosen > moe.chosenGroups * (moe.experts / moe.groups))
@@ -88,14 +88,13 @@ void readDots(ConfigFields &fields, const ModelSpec &spec, MoeSpec &moe) {
   moe.sparse.assign(static_cast<size_t>(spec.layers), true);
   std::fill_n(moe.sparse.begin(), std::min(dense, spec.layers), false);
   fields.requireNeutral("moe_layer_freq", 1,
-                        "every layer behind the dense "
-                        "ones has experts");
+                        "every layer after the dense ones has experts");
   std::string scoring = fields.text("scoring_func", "sigmoid");
   if (scoring != "sigmoid" && scoring != "noaux_tc")
     fields.fail("scoring_func", fmt::format("{} is not supported; use sigmoid",
                                             quote(scoring)));
   fields.requireNeutral("topk_method", "noaux_tc",
-                        "this architecture chooses by noaux_tc");
+                        "this architecture uses noaux_tc");
 }
 
 } // namespace
@@ -113,7 +112,7 @@ void readMoe(ConfigFields &fields, ModelSpec &spec) {
   default:
     readQwen(fields, spec, moe);
   }
-  // How a router is kept in balance is the recipe's affair (moe.balance).
+  // Load balancing is configured by the recipe (moe.balance).
   fields.flag("output_router_logits", false);
   fields.number("router_aux_loss_coef", 0, 1e6, 0.0);
   if (!fields.ok())

@@ -1,4 +1,4 @@
-// The parts that the config.json reader is made of; private to it.
+// Private parts of the config.json reader.
 #pragma once
 #include "models/ConfigFields.h"
 #include "models/HfConfig.h"
@@ -6,8 +6,8 @@
 
 namespace tessera::models {
 
-// Bounds beyond any model of these families; with them no product of sizes
-// below overflows 63 bits.
+// Bounds larger than any model of these families. They keep products of sizes
+// within 63 bits.
 constexpr int64_t maxVocab = int64_t(1) << 24;
 constexpr int64_t maxWidth = int64_t(1) << 20;
 constexpr int64_t maxHeads = int64_t(1) << 14;
@@ -21,17 +21,17 @@ constexpr int64_t maxPositionCount = int64_t(1) << 27;
 /// and modeling files of each in transformers.
 struct LlamaTraits {
   int64_t maxPositions;
-  bool kvHeadsDefault;    ///< absent kv heads mean as many as heads
+  bool kvHeadsDefault;    ///< absent kv heads default to heads
   int64_t headDimDefault; ///< 0: hidden / heads
   bool qkvBias;           ///< always, without a key
   bool attentionBiasKey;  ///< attention_bias gives q, k, v and o a bias
   bool mlpBiasKey;
   bool qkNorm;
-  /// UpperLayers: those from max_window_layers on, where use_sliding_window
-  /// says so; LastLayers: without being asked. Off: there is a sliding_window,
-  /// and use_sliding_window must be false, since versions of the reference
-  /// disagree about which layers slide. EvenLayers: the first one, the third
-  /// and so on; Pattern: all but every n-th, 6th unless a key says otherwise.
+  /// UpperLayers: those from max_window_layers on, if use_sliding_window is
+  /// set; LastLayers: always those. Off: there is a sliding_window, and
+  /// use_sliding_window must be false, since versions of the reference disagree
+  /// about which layers slide. EvenLayers: the first one, the third and so on;
+  /// Pattern: all but every n-th, 6th unless a key says otherwise.
   enum {
     NoWindow,
     EveryLayer,
@@ -44,10 +44,10 @@ struct LlamaTraits {
   bool experts = false;
   double normEps = 1e-6;
   double ropeTheta = RopeSpec().theta;
-  /// sliding_window, where the key is absent; 0: none.
+  /// Default of sliding_window; 0: none.
   int64_t windowDefault = 4096;
   /// Gemma: activation, norms, scales and caps of its own; Phi3: fused matrices
-  /// and heads that turn in part.
+  /// and partial rotary heads.
   enum { Plain, Gemma, Phi3 } kin = Plain;
 };
 
@@ -59,34 +59,34 @@ std::optional<StoredWeights> readStoredWeights(ConfigFields &fields,
 /// null with an error for others.
 const Json *onlyGroup(ConfigFields &fields);
 
-/// Reads the rest of a quantization_config of 8-bit floats, which the
-/// checkpoint's tensors have as bf16 (runtime/data/Float8Weights.h). `format`
-/// is its quant_method, fp8 or fbgemm_fp8, or compressed-tensors' format,
-/// float-quantized; false, with nothing read, for others.
+/// Reads the rest of a quantization_config of 8-bit floats; the tensors are
+/// read as bf16 (runtime/data/Float8Weights.h). `format` is its quant_method,
+/// fp8 or fbgemm_fp8, or compressed-tensors' format, float-quantized. Returns
+/// false, without reading, for others.
 bool readFloat8(ConfigFields &fields, std::string_view format);
 
 /// Reads a member of the Llama family into `spec`; errors go to `fields`.
 void readLlama(ConfigFields &fields, const LlamaTraits &traits,
                ModelSpec &spec);
 
-/// What the Gemma family has of its own.
+/// Keys of the Gemma family.
 void readGemma(ConfigFields &fields, ModelSpec &spec);
-/// What Phi-3 has of its own; needs spec.headDim.
+/// Keys of Phi-3; requires spec.headDim.
 void readPhi3(ConfigFields &fields, ModelSpec &spec);
 
 /// Reads an encoder of the BERT family into `spec`; errors go to `fields`.
 void readBert(ConfigFields &fields, ModelSpec &spec);
 
-/// Reads the experts of a family that has them into spec.moe; needs the sizes
-/// of `spec`. None where all layers are listed as dense.
+/// Reads the experts of a family that has them into spec.moe; requires the
+/// sizes of `spec`. None if all layers are listed as dense.
 void readMoe(ConfigFields &fields, ModelSpec &spec);
 
-/// Reads v5's `rope_parameters` or v4's `rope_theta` + `rope_scaling`; needs
-/// spec.headDim and spec.maxPositions. `theta`: where no key gives it.
+/// Reads v5's `rope_parameters` or v4's `rope_theta` + `rope_scaling`; requires
+/// spec.headDim and spec.maxPositions. `theta`: default if no key gives it.
 RopeSpec readRope(ConfigFields &fields, const ModelSpec &spec, double theta);
 
-/// The same for Gemma 3, whose layers with a window turn by a rope of their
-/// own: into spec.rope and spec.localRope. Needs spec.windows.
+/// The same for Gemma 3, whose layers with a window have a separate rope: fills
+/// spec.rope and spec.localRope. Requires spec.windows.
 void readLayerRopes(ConfigFields &fields, double theta, ModelSpec &spec);
 
 /// An activation by the reference's name for it.

@@ -1,5 +1,5 @@
-// Two dialects of the same facts. v5 has one section with everything in it;
-// v4 has theta at the top and a section only where frequencies are scaled.
+// Reads rotary settings in two dialects. v5 has one section with all of them;
+// v4 has theta at the top level, and a section only if frequencies are scaled.
 #include "models/HfReaders.h"
 
 #include <array>
@@ -31,8 +31,8 @@ RopeType readType(ConfigFields &fields) {
   return RopeType::Default;
 }
 
-/// The length that the model was trained at; a v4 config may state it beside
-/// the section instead of in it.
+/// The sequence length of training; a v4 config may state it outside the
+/// section.
 int64_t readOriginal(ConfigFields &section, std::optional<int64_t> outer,
                      std::optional<int64_t> fallback) {
   constexpr const char *key = "original_max_position_embeddings";
@@ -47,9 +47,9 @@ int64_t readOriginal(ConfigFields &section, std::optional<int64_t> outer,
 void readYarn(ConfigFields &section, const ModelSpec &spec,
               std::optional<int64_t> outer, RopeSpec &rope) {
   rope.originalMaxPosition = readOriginal(section, outer, spec.maxPositions);
-  // The stated factor rules; the ratio of lengths only stands in for it. (Some
-  // 4.x releases of the reference let the ratio win, which makes the published
-  // long-context settings of Qwen2 a no-op.)
+  // A stated factor takes precedence; the ratio of lengths is only its default.
+  // (In some 4.x releases of the reference the ratio took precedence, which
+  // makes the published long-context settings of Qwen2 a no-op.)
   rope.factor = section.number("factor", 1, maxFactor,
                                double(spec.maxPositions) /
                                    double(rope.originalMaxPosition));
@@ -75,7 +75,7 @@ void readLongRope(ConfigFields &section, const ModelSpec &spec,
   auto checkLength = [&](const char *key, const std::vector<double> &list) {
     if (int64_t(list.size()) != spec.rotaryWidth() / 2)
       section.fail(key, fmt::format("has {} entries, {} is {}", list.size(),
-                                    spec.rotaryDim ? "the turning part / 2"
+                                    spec.rotaryDim ? "the rotated part / 2"
                                                    : "head_dim / 2",
                                     spec.rotaryWidth() / 2));
   };
@@ -113,8 +113,8 @@ RopeSpec readSection(ConfigFields &section, const ModelSpec &spec, double theta,
   case RopeType::Dynamic:
     rope.factor = section.number("factor", 1, maxFactor);
     if (rope.type == RopeType::Dynamic && spec.rotaryWidth() < 4)
-      section.fail("rope_type", "'dynamic' needs at least 4 elements of a head "
-                                "that turn");
+      section.fail("rope_type",
+                   "'dynamic' requires at least 4 rotated elements of a head");
     break;
   case RopeType::Yarn:
     readYarn(section, spec, outer, rope);
@@ -205,7 +205,7 @@ RopeSpec readRope(ConfigFields &fields, const ModelSpec &spec,
                             v5 ? "'rope_parameters.rope_theta'"
                                : "'rope_scaling.rope_theta'",
                             rope.theta));
-  // Phi-3's configs have it whatever their rope.
+  // Phi-3's configs have this key for any rope type.
   if (outer && rope.originalMaxPosition == 0 && spec.family != Family::Phi3)
     fields.fail("original_max_position_embeddings",
                 fmt::format("has no meaning for rope type '{}'; remove it",

@@ -1,4 +1,4 @@
-// quantization_config: which stored weights are understood.
+// Reads quantization_config: the supported formats of quantized weights.
 #include "models/HfReaders.h"
 
 #include <algorithm>
@@ -6,9 +6,8 @@
 
 namespace tessera::models {
 
-// Whether nothing is left out of what is quantized but the head and, of models
-// with experts, routers, which are not quantized anyway: as modules, or as
-// patterns of their names.
+// Whether the ignore list (modules, or patterns of names) contains only the
+// head and, for models with experts, routers, which are not quantized anyway.
 static bool leavesOutNoMatrix(const std::vector<std::string> &modules,
                               bool hasExperts) {
   return std::ranges::all_of(modules, [&](std::string_view name) {
@@ -28,13 +27,13 @@ static void checkSizes(ConfigFields &fields, const StoredWeights &stored,
     fields.fail("group_size", "must be 32, 64 or 128");
 }
 
-// Keys that only say how it came about are passed over; what would round
-// activations, or change the order of columns, is refused.
+// Ignores keys that only describe how values were found. Rejects quantized
+// activations and other orders of columns.
 static void readGroup(ConfigFields &fields, const Json &group,
                       StoredWeights &stored) {
   ConfigFields inner(group, fields.file(),
                      "quantization_config.config_groups.group_0.");
-  if (auto targets = inner.texts("targets");
+  if (auto targets = inner.strings("targets");
       targets != std::vector<std::string>{"Linear"})
     inner.fail("targets", "must be [\"Linear\"]");
   inner.requireNeutral("input_activations", nullptr, "weights only");
@@ -66,8 +65,8 @@ static void readGroup(ConfigFields &fields, const Json &group,
   fields.adopt(inner.status());
 }
 
-// What AutoGPTQ, GPTQModel and Optimum write. How the values were found says
-// nothing of what they are.
+// The format of AutoGPTQ, GPTQModel and Optimum. Keys that describe how values
+// were found are ignored.
 static void readGptq(ConfigFields &fields, StoredWeights &stored) {
   stored.bits = fields.size("bits", 8);
   stored.group = fields.size("group_size", 1 << 16);
@@ -79,9 +78,8 @@ static void readGptq(ConfigFields &fields, StoredWeights &stored) {
       format != "gptq" && format != "gptq_v2")
     fields.fail("checkpoint_format", "must be gptq or gptq_v2");
   else if (stored.zeros && format != "gptq")
-    fields.fail("checkpoint_format",
-                "must be gptq where sym is false: in gptq_v2 zero points are "
-                "others");
+    fields.fail("checkpoint_format", "must be gptq if sym is false: gptq_v2 "
+                                     "encodes zero points differently");
   constexpr std::array<std::string_view, 22> made = {
       "damp_percent",
       "damp_auto_increment",
@@ -109,8 +107,8 @@ static void readGptq(ConfigFields &fields, StoredWeights &stored) {
   fields.finish(", so it may change what the weights are");
 }
 
-// What AutoAWQ writes for products with matrices ("gemm"); those for one row
-// ("gemv") lie in another order.
+// AutoAWQ's format for matrices ("gemm"). Its format for one row ("gemv") has
+// another order.
 static void readAwq(ConfigFields &fields, bool isMixtral,
                     StoredWeights &stored) {
   stored.bits = fields.size("bits", 8);
@@ -122,22 +120,22 @@ static void readAwq(ConfigFields &fields, bool isMixtral,
   fields.requireNeutral("zero_point", true, "with zero points only");
   if (std::string version = fields.text("version", "gemm");
       version != "gemm" && version != "GEMM")
-    fields.fail("version", "must be gemm; other orders are not read");
+    fields.fail("version", "must be gemm; other orders are not supported");
   if (fields.text("backend", "autoawq") != "autoawq")
-    fields.fail("backend", "must be autoawq; other orders are not read");
-  // Parts of names; of Mixtral's only those of routers have a "gate".
-  auto kept = fields.texts("modules_to_not_convert");
+    fields.fail("backend", "must be autoawq; other orders are not supported");
+  // Substrings of names; in Mixtral only routers contain "gate".
+  auto kept = fields.strings("modules_to_not_convert");
   if (isMixtral)
     std::erase(kept, "gate");
   if (!kept.empty() && kept != std::vector<std::string>{"lm_head"})
-    fields.fail("modules_to_not_convert", "must be [\"lm_head\"], or nothing");
+    fields.fail("modules_to_not_convert", "must be [\"lm_head\"] or empty");
   constexpr std::array<std::string_view, 4> runs = {
       "do_fuse", "fuse_max_seq_len", "modules_to_fuse", "exllama_config"};
   fields.ignore(runs);
   fields.finish(", so it may change what the weights are");
 }
 
-// What stands around compressed-tensors' groups, whatever numbers these have.
+// Keys of compressed-tensors outside the groups, for integers and floats.
 static void readCompressed(ConfigFields &fields) {
   fields.requireNeutral("kv_cache_scheme", nullptr, "weights only");
   if (const Json *sparsity = fields.section("sparsity_config");
@@ -154,22 +152,20 @@ static void readCompressed(ConfigFields &fields) {
 // compressed-tensors' integers.
 static void readPackQuantized(ConfigFields &fields, ConfigFields &outer,
                               const ModelSpec &spec, StoredWeights &stored) {
-  // Heads are kept in 8 bits, whether they are stored so or unpacked.
-  auto ignored = fields.texts("ignore");
+  // Heads are stored in 8 bits or full precision.
+  auto ignored = fields.strings("ignore");
   if (!leavesOutNoMatrix(ignored, spec.moe.has_value()))
-    fields.fail("ignore", spec.moe
-                              ? "must be [\"lm_head\"], or nothing, beside "
-                                "routers"
-                              : "must be [\"lm_head\"], or nothing");
+    fields.fail("ignore",
+                spec.moe ? "must be [\"lm_head\"] or empty, apart from routers"
+                         : "must be [\"lm_head\"] or empty");
   if (const Json *group = onlyGroup(fields))
     readGroup(fields, *group, stored);
-  // A head that is not tied is then among the matrices of 4 bits, or with zero
-  // points.
+  // Otherwise an untied head has 4 bits, or zero points.
   if ((stored.bits == 4 || stored.zeros) &&
       std::ranges::find(ignored, "lm_head") == ignored.end() &&
       !outer.flag("tie_word_embeddings", false))
-    fields.fail("ignore", "lm_head must be in it: heads are read in 8 bits "
-                          "without zero points, or unpacked");
+    fields.fail("ignore", "must contain lm_head: heads are supported in 8 bits "
+                          "without zero points, or in full precision");
   fields.finish(", so it may change what the weights are");
 }
 
@@ -186,7 +182,7 @@ std::optional<StoredWeights> readStoredWeights(ConfigFields &outer,
     readCompressed(fields);
   if (readFloat8(fields, format)) {
     outer.adopt(fields.status());
-    return std::nullopt; // bf16 for all who read them
+    return std::nullopt; // read as bf16
   }
   StoredWeights stored;
   if (method == "gptq")
@@ -195,9 +191,8 @@ std::optional<StoredWeights> readStoredWeights(ConfigFields &outer,
     readAwq(fields, outer.text("model_type", "") == "mixtral", stored);
   else if (!isCompressed)
     fields.fail("quant_method",
-                "must be compressed-tensors, gptq, awq, fp8 or fbgemm_fp8; "
-                "other formats are not read, give the model in full "
-                "precision");
+                "must be compressed-tensors, gptq, awq, fp8 or fbgemm_fp8; for "
+                "other formats use the model in full precision");
   else if (format != "pack-quantized")
     fields.fail("format", "must be pack-quantized or float-quantized");
   else

@@ -1,13 +1,13 @@
-// Writes the functions of a model's module. Build.cpp has what training needs,
-// BuildInference.cpp what generating needs, BuildEncoder.cpp what embedding
-// needs, BuildCalibrate.cpp what quantizing needs.
+// Builds the functions of a model's module: for training in Build.cpp,
+// inference in BuildInference.cpp, embedding in BuildEncoder.cpp and
+// calibration in BuildCalibrate.cpp.
 #pragma once
 #include "models/Build.h"
 #include "models/Builder.h"
 
 namespace tessera::models {
 
-// What @loss tells @finish_step, and @prepare_step tells @loss.
+// Values that @loss passes to @finish_step, and @prepare_step to @loss.
 inline constexpr const char *routerLoads = "router_loads";
 inline constexpr const char *routerSumsName = "router_sums";
 
@@ -59,8 +59,8 @@ private:
   void buildLoads();
   void buildFinishStep();
 
-  /// What a function runs the layers for. Only where there are experts does a
-  /// loss differ from their loads, which are counted alone.
+  /// The purpose of running the layers. Loads (computed alone, before a loss)
+  /// exist only with experts.
   enum class Purpose { Logits, Loss, Loads };
   std::string blockName(const llvm::Twine &base, const LayerKind &kind) const;
   mlir::func::FuncOp newBlock(llvm::StringRef name, const LayerKind &kind,
@@ -84,8 +84,8 @@ private:
   // Functions over a cache (BuildInference.cpp).
   struct CacheShape {
     int64_t batch, tokens;
-    int64_t context; ///< tokens of a sequence at most
-    int64_t pages;   ///< of the cache
+    int64_t context; ///< maximum tokens of a sequence
+    int64_t pages;   ///< of the KV cache
   };
   void buildInference();
   void buildCached(llvm::StringRef name, const CacheShape &shape);
@@ -100,14 +100,14 @@ private:
                           const CacheShape &shape, mlir::Value tokens,
                           llvm::MutableArrayRef<mlir::Value> caches);
 
-  // What linear layers read (BuildCalibrate.cpp).
+  // Inputs of linear layers (BuildCalibrate.cpp).
   void buildCalibrate();
   mlir::func::FuncOp calibratedBlock(const LayerKind &kind, int64_t tokens,
                                      llvm::ArrayRef<std::string> &modules);
   /// Of the blocks, by their names.
   llvm::StringMap<llvm::SmallVector<std::string>> measured;
 
-  // Functions over whole texts (BuildEncoder.cpp).
+  // Functions over whole sequences (BuildEncoder.cpp).
   void buildEncoder();
   void buildEmbed(const EncodeBucket &bucket);
   mlir::func::FuncOp encoderBlock(llvm::StringRef owner,
@@ -116,21 +116,21 @@ private:
 
   // Pieces of @loss and @logits.
   std::vector<Port> parameterPorts();
-  /// Of sequences of `tokens` at most.
+  /// For sequences of at most `tokens`.
   LayerKind kindOf(int64_t layer, int64_t tokens) const;
   bool drops() const {
     return spec.embeddingDropout > 0 || spec.attentionDropout > 0 ||
            spec.residualDropout > 0;
   }
-  /// What routers leave, layer by layer.
+  /// Results of routers, layer by layer.
   struct Routed {
     llvm::SmallVector<mlir::Value> penalties, counts, sums;
   };
   mlir::Value trunk(Scope &scope, mlir::Value tokens, RandomState random,
                     Purpose purpose, mlir::Value loads, Routed &routed);
-  /// Rows [layers with experts, …] of what each layer left.
+  /// Rows [layers with experts, …] with the results of each layer.
   mlir::Value stacked(graph::Emitter &e, llvm::ArrayRef<mlir::Value> rows);
-  /// Whether the balance loss compares loads that no single @loss sees.
+  /// Whether the balance loss covers more tokens than one @loss.
   bool needsLoads() const {
     return spec.moe && recipe.batch.accumulate > 1 &&
            recipe.moe.balance == recipe::BalanceScope::Global &&

@@ -46,7 +46,7 @@ public:
   void zeros(std::string name, int64_t size) {
     items.push_back({std::move(name), {size}, Initializer::Zeros});
   }
-  /// Such that it multiplies with 1.
+  /// Initial value for which the norm multiplies by 1.
   void rmsNorm(const std::string &name, int64_t size) {
     if (spec.normPlusOne)
       zeros(name + ".weight", size);
@@ -77,8 +77,8 @@ private:
 };
 
 std::vector<Parameter> gpt2Layer(const ModelSpec &spec) {
-  // Radford et al. 2019, 2.3: what is added to the residual stream starts
-  // smaller by the square root of the number of additions.
+  // Radford et al. 2019, 2.3: initial values of residual projections are
+  // divided by the square root of the number of additions.
   double residual =
       spec.initializerRange / std::sqrt(2.0 * double(spec.layers));
   List list(spec);
@@ -186,7 +186,7 @@ std::vector<Parameter> bertLayer(const ModelSpec &spec) {
   return std::move(list.items);
 }
 
-/// What stands before the layers.
+/// Parameters before the layers.
 void addEmbeddings(List &list, const ModelSpec &spec) {
   switch (spec.family) {
   case Family::Gpt2:
@@ -279,7 +279,7 @@ static int64_t countElements(const std::vector<Parameter> &parameters) {
 }
 
 int64_t parameterCount(const ModelSpec &spec) {
-  // By arithmetic over one layer of a kind, so that a hostile layer count costs
+  // Computed from one layer of each kind, so that a hostile layer count costs
   // nothing.
   ModelSpec outside = spec;
   outside.layers = 0;
@@ -295,7 +295,7 @@ int64_t parameterCount(const ModelSpec &spec) {
 int64_t activeParameterCount(const ModelSpec &spec) {
   if (!spec.moe)
     return parameterCount(spec);
-  // All experts but the chosen ones, three matrices each.
+  // Subtracts all experts but the chosen ones, three matrices each.
   const MoeSpec &moe = *spec.moe;
   return parameterCount(spec) - moe.sparseLayers() *
                                     (moe.experts - moe.chosen) * 3 *

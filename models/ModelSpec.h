@@ -1,7 +1,6 @@
-// What a transformer is, as plain data: a decoder of the GPT-2 and Llama
-// families, dense or with mixtures of experts, or an encoder of the BERT
-// family. Everything that changes the mathematics of the model and nothing
-// else.
+// A transformer as plain data: a decoder of the GPT-2 and Llama families, dense
+// or with experts, or an encoder of the BERT family. Holds exactly what changes
+// the mathematics of the model.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -47,8 +46,8 @@ enum class Activation {
 enum class RopeType { Default, Linear, Dynamic, Yarn, LongRope, Llama3 };
 
 /// Rotary position embedding over the head's first elements (rotate-half
-/// layout: of d that turn, element i is paired with i + d / 2). Fields that a
-/// type does not use keep their defaults; models/Rope.h turns this into
+/// layout: of d rotated elements, element i is paired with i + d / 2). Fields
+/// that a type does not use keep their defaults; models/Rope.h turns this into
 /// frequencies.
 struct RopeSpec {
   RopeType type = RopeType::Default;
@@ -59,8 +58,8 @@ struct RopeSpec {
   int64_t originalMaxPosition = 0; ///< yarn, longrope, llama3; in tokens
   double betaFast = 32.0;          ///< yarn: rotations kept as trained
   double betaSlow = 1.0;           ///< yarn: rotations fully interpolated
-  bool truncate = true;            ///< yarn: correction range cut to integers
-  /// Given scaling of cos and sin; absent: by the type's own rule.
+  bool truncate = true; ///< yarn: correction range rounded to integers
+  /// Scaling of cos and sin; absent: by the type's rule.
   std::optional<double> attentionFactor; ///< yarn, longrope
   std::optional<double> mscale;          ///< yarn
   std::optional<double> mscaleAllDim;    ///< yarn
@@ -76,22 +75,22 @@ enum class RouterScore {
 };
 
 /// Experts in place of the MLP of some layers. With p the scores of all
-/// experts, a token goes to the `chosen` experts of the greatest p; it gets the
-/// sum of what they make of it, times their p, times `scale`.
+/// experts, a token goes to the `chosen` experts of the greatest p; its result
+/// is the sum of their outputs times p, times `scale`.
 struct MoeSpec {
   int64_t experts = 0;
   int64_t chosen = 0;             ///< experts of a token, in [1, experts]
   int64_t intermediate = 0;       ///< width of an expert
-  int64_t sharedIntermediate = 0; ///< of the expert of all tokens; 0: none
-  bool sharedGate = false;        ///< what that one makes × sigmoid(gate x)
+  int64_t sharedIntermediate = 0; ///< of the shared expert; 0: none
+  bool sharedGate = false;        ///< its output × sigmoid(gate x)
   RouterScore score = RouterScore::Softmax;
   bool normalize = false; ///< p of the chosen over their sum
   double scale = 1.0;
   /// Experts are chosen from the `chosenGroups` best of `groups` groups of
-  /// neighbours; a group is as good as the sum of its two best (the same).
+  /// neighbours; a group's score is the sum of its two best (section 2.1.2).
   int64_t groups = 1, chosenGroups = 1;
-  /// Experts are chosen by p + bias, a parameter that follows the load of the
-  /// experts and no gradient (2408.15664).
+  /// Experts are chosen by p + bias, a parameter that is updated from the
+  /// experts' loads, not by a gradient (2408.15664).
   bool selectionBias = false;
   /// [layers]: whether the layer has experts, or an MLP.
   std::vector<bool> sparse;
@@ -99,9 +98,9 @@ struct MoeSpec {
   bool operator==(const MoeSpec &) const = default;
 };
 
-/// A validated model: readHfConfig (models/HfConfig.h) promises that sizes are
-/// positive, that heads is a multiple of kvHeads, that headDim is even where
-/// rope is used and that the parameter count fits 63 bits.
+/// A validated model. The reader (models/HfConfig.h) guarantees that sizes are
+/// positive, heads is a multiple of kvHeads, headDim is even if rope is used,
+/// and the parameter count fits 63 bits.
 struct ModelSpec {
   Family family = Family::Gpt2;
   int64_t vocab = 0;
@@ -116,12 +115,13 @@ struct ModelSpec {
 
   NormKind norm = NormKind::LayerNorm;
   double normEps = 1e-5;
-  bool normPlusOne = false; ///< norms multiply with 1 + weight
-  /// Norms behind attention and MLP too, before what they give is added.
+  bool normPlusOne = false; ///< norms multiply by 1 + weight
+  /// Also norms on the outputs of attention and MLP, before the residual
+  /// addition.
   bool postNorms = false;
   double embeddingScale = 1.0; ///< of a token's row of the table
   Activation activation = Activation::GeluTanh;
-  bool gatedMlp = false; ///< down(act(gate(x)) * up(x)) instead of one way in
+  bool gatedMlp = false; ///< down(act(gate(x)) * up(x))
   bool tieWordEmbeddings = true;
   bool qkvBias = false;
   bool outputBias = false; ///< of the attention's output projection
@@ -130,13 +130,13 @@ struct ModelSpec {
   /// Queries, keys and values come from one matrix, gate and up from another.
   bool fusedProjections = false;
 
-  /// Widths to which an encoder's vectors may be cut (Kusupati et al.,
+  /// Widths to which an encoder's embeddings may be truncated (Kusupati et al.,
   /// Matryoshka, 2022): these, or any if `cutsAnywhere`.
   std::vector<int64_t> vectorCuts;
   bool cutsAnywhere = false;
 
-  /// Every token sees all of its text, and what is wanted is a vector of the
-  /// text. A decoder's tokens see those before them.
+  /// Whether attention is bidirectional and the output is an embedding. A
+  /// decoder's attention is causal.
   bool isEncoder() const { return family == Family::Bert; }
 
   std::optional<MoeSpec> moe;
@@ -147,16 +147,16 @@ struct ModelSpec {
 
   /// Absent: positions are a learned table (GPT-2, BERT).
   std::optional<RopeSpec> rope;
-  /// Of layers with a window, where they have their own.
+  /// The rope of layers with a window, if it differs.
   std::optional<RopeSpec> localRope;
-  /// Elements of a head that turn, an even number; 0: all.
+  /// Rotated elements of a head, an even number; 0: all.
   int64_t rotaryDim = 0;
   /// [layers], or empty when every layer sees the whole past. Entry w > 0: a
   /// query at position q sees keys k with q - w < k <= q; 0: all k <= q.
   std::vector<int64_t> windows;
 
   bool scaleAttention = true; ///< scores / sqrt(head_dim)
-  /// In head_dim's place there.
+  /// Replaces head_dim in that formula.
   std::optional<double> queryScalar;
   bool scaleAttentionByInverseLayer = false; ///< scores / (layer + 1) too
 
@@ -165,7 +165,7 @@ struct ModelSpec {
 
   double embeddingDropout = 0.0;
   double attentionDropout = 0.0; ///< on the attention probabilities
-  double residualDropout = 0.0;  ///< on what a sub-layer adds to the residual
+  double residualDropout = 0.0;  ///< on outputs of sub-layers
   double initializerRange = 0.02;
 
   /// Hints that do not change the mathematics.
@@ -178,11 +178,11 @@ struct ModelSpec {
   int64_t window(int64_t layer) const {
     return windows.empty() ? 0 : windows[static_cast<size_t>(layer)];
   }
-  /// What attention scores of `layer` are multiplied with.
+  /// The factor of attention scores of `layer`.
   double attentionScale(int64_t layer) const;
-  /// Elements of a head that turn.
+  /// Number of rotated elements of a head.
   int64_t rotaryWidth() const { return rotaryDim ? rotaryDim : headDim; }
-  /// The rotary frequencies of `layer`; needs rope.
+  /// The rotary frequencies of `layer`; requires rope.
   const RopeSpec &ropeOf(int64_t layer) const {
     return localRope && window(layer) > 0 ? *localRope : *rope;
   }
@@ -192,23 +192,22 @@ struct ModelSpec {
   bool operator==(const ModelSpec &) const = default;
 };
 
-/// How a parameter starts a training run.
+/// How a parameter is initialized.
 enum class Initializer { Normal, Ones, Zeros };
 
 /// One tensor of the checkpoint, in the checkpoint's own name and shape.
 struct Parameter {
-  /// As the reference's class saves it. A name with a '*' is a stack: the
-  /// checkpoint has a tensor for each entry of the first dimension, with its
-  /// number in the star's place (runtime/weights/StateParts.h).
+  /// The name that the reference's class saves. A name with '*' is a stack: the
+  /// checkpoint has one tensor for each entry of the first dimension, with its
+  /// number instead of '*' (runtime/weights/StateParts.h).
   std::string name;
   /// GPT-2 projections are Conv1D: [in, out]; all others [out, in].
   std::vector<int64_t> shape;
   Initializer initializer = Initializer::Normal;
   double deviation = 0.0; ///< standard deviation when Normal
   int64_t layer = -1;     ///< -1: outside the layers
-  bool fixed = false;     ///< no gradient and no optimizer: a rule of its own
-  bool wide = false;      ///< f32 in any precision, and what it is multiplied
-                          ///< with: a router's
+  bool fixed = false;     ///< frozen: no gradient; has its own update
+  bool wide = false;      ///< a router's: kept in f32, like its matmul
   int64_t elements() const;
   bool operator==(const Parameter &) const = default;
 };
@@ -222,8 +221,8 @@ std::vector<Parameter> parameters(const ModelSpec &spec);
 /// with experts if `sparse`.
 std::vector<Parameter> layerParameters(const ModelSpec &spec, bool sparse);
 
-/// What a family calls the tensors of a layer with experts. Without its last
-/// part: the router's has ".weight", the expert's the names of its matrices.
+/// Names of the tensors of a layer with experts, without the last part:
+/// ".weight" for the router, the names of the matrices for the experts.
 struct ExpertNames {
   std::string_view router;         ///< "mlp.gate"
   std::string_view experts;        ///< "mlp.experts.*"
@@ -235,15 +234,15 @@ ExpertNames expertNames(const ModelSpec &spec);
 /// "transformer.h.3.", "model.layers.3." or "encoder.layer.3.".
 std::string layerPrefix(const ModelSpec &spec, int64_t layer);
 
-/// The names under which a checkpoint may hold `name`: itself first; GPT-2's
-/// early checkpoints were saved without "transformer.", BERT's with heads
-/// (masked words, sentence pairs) have "bert." before it.
+/// The names that a checkpoint may use for `name`, itself first. Early GPT-2
+/// checkpoints lack "transformer."; BERT checkpoints with heads (masked words,
+/// sentence pairs) prepend "bert.".
 std::vector<std::string> checkpointNames(const ModelSpec &spec,
                                          std::string_view name);
 
 /// Number of values of all parameters.
 int64_t parameterCount(const ModelSpec &spec);
-/// Of those, how many a token meets: of the experts only the chosen ones.
+/// The number of values that a token uses: of the experts only the chosen ones.
 int64_t activeParameterCount(const ModelSpec &spec);
 
 /// The config's own words: "gpt2", "gelu_new", "llama3".
@@ -251,7 +250,7 @@ std::string_view name(Family family);
 std::string_view name(Activation activation);
 std::string_view name(RopeType type);
 
-/// One line for people: family, sizes, parameter count.
+/// One line for messages: family, sizes, parameter count.
 std::string describe(const ModelSpec &spec);
 
 } // namespace tessera::models

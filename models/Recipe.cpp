@@ -1,4 +1,4 @@
-// What a recipe and a model have to do with each other.
+// Checks a recipe against a model, and derives buckets from both.
 #include "models/Recipe.h"
 
 namespace tessera::models {
@@ -9,15 +9,14 @@ static Status checkInference(const Recipe &recipe, const ModelSpec &spec) {
   int64_t pages = recipe.inference.pages ? recipe.inference.pages
                                          : needed * recipe.inference.batch;
   if (pages > INT32_MAX / page)
-    return Status::error("a cache of {} pages of {} tokens has more than 2^31; "
-                         "lower inference.pages, inference.batch or "
-                         "inference.context",
-                         pages, page);
+    return Status::error(
+        "a KV cache of {} pages of {} tokens exceeds 2^31 tokens; lower "
+        "inference.pages, inference.batch or inference.context",
+        pages, page);
   if (pages < needed)
     return Status::error(
-        "inference.pages = {} are fewer than the {} pages that "
-        "one sequence of {} tokens takes; raise it, or lower "
-        "inference.context",
+        "inference.pages = {} is less than the {} pages of one sequence of {} "
+        "tokens; raise it, or lower inference.context",
         recipe.inference.pages, needed, inferenceContext(spec, recipe));
   return Status::success();
 }
@@ -25,18 +24,17 @@ static Status checkInference(const Recipe &recipe, const ModelSpec &spec) {
 static Status checkEncoder(const Recipe &recipe, const ModelSpec &spec,
                            Mode mode) {
   if (recipe.inference.kv != KvKind::Auto)
-    return Status::error("inference.kv: {} is an encoder, which keeps no keys "
-                         "and values",
-                         name(spec.family));
+    return Status::error(
+        "inference.kv: {} is an encoder, which has no KV cache",
+        name(spec.family));
   if (mode == Mode::Train)
-    return Status::error("{} is an encoder, which is not trained here; embed "
-                         "texts with it: tessera embed, or compile with "
-                         "--mode infer",
+    return Status::error("{} is an encoder, whose training is not supported; "
+                         "use tessera embed, or compile with --mode infer",
                          name(spec.family));
   if (recipe.inference.pooling == Pooling::Model ||
       recipe.inference.normalize == Normalize::Model)
-    return Status::error("inference.pooling and inference.normalize are not "
-                         "known without the model's directory; set them");
+    return Status::error("inference.pooling and inference.normalize have no "
+                         "default without the model's directory; set them");
   return Status::success();
 }
 
@@ -45,8 +43,8 @@ Status checkRecipe(const Recipe &recipe, const ModelSpec &spec, Mode mode) {
     return checkEncoder(recipe, spec, mode);
   if (recipe.inference.pooling != Pooling::Model ||
       recipe.inference.normalize != Normalize::Model)
-    return Status::error("inference.pooling and inference.normalize are for "
-                         "encoders; {} is none",
+    return Status::error("inference.pooling and inference.normalize apply only "
+                         "to encoders; {} is a decoder",
                          name(spec.family));
   if (mode != Mode::Train)
     return checkInference(recipe, spec);
@@ -64,8 +62,8 @@ ModelSpec withRecipe(ModelSpec spec, const Recipe &recipe) {
   if (recipe.dropout.rate) {
     double rate = *recipe.dropout.rate;
     spec.attentionDropout = rate;
-    // The reference drops only attention probabilities in the Llama family;
-    // asking for a rate is asking for it where the architecture has a place.
+    // In the Llama family the reference drops only attention probabilities; a
+    // rate in the recipe applies to every dropout of the architecture.
     if (spec.family == Family::Gpt2)
       spec.embeddingDropout = spec.residualDropout = rate;
   }

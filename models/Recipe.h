@@ -1,5 +1,5 @@
 // The recipe (runtime/recipe/Recipe.h, which the training executable reads too)
-// as the compiler sees it, and what it has to do with a model.
+// in the compiler, and its relation to a model.
 #pragma once
 #include "models/ModelSpec.h"
 #include "runtime/recipe/Recipe.h"
@@ -20,35 +20,33 @@ using recipe::Recipe;
 using recipe::Recompute;
 using recipe::ScheduleKind;
 
-/// What a module is for: training, or generating from a cache of keys and
-/// values (of an encoder, embedding), or measuring what linear layers read.
+/// The purpose of a module: training; inference (generation with a KV cache, or
+/// embedding); or calibration (measuring inputs of linear layers).
 enum class Mode { Train, Infer, Calibrate };
 
-/// What a recipe asks must be possible with the model: the sequence fits its
-/// positions; the cache has pages for one sequence. Errors name both sides.
+/// Checks that the recipe fits the model: the sequence fits its positions, and
+/// the KV cache has pages for one sequence. Errors name both sides.
 Status checkRecipe(const Recipe &recipe, const ModelSpec &spec,
                    Mode mode = Mode::Train);
 
-/// Tokens that a sequence may have in inference: inference.context, or fewer
-/// where the model has fewer positions.
+/// Maximum tokens of a sequence in inference: inference.context, limited by the
+/// model's positions.
 int64_t inferenceContext(const ModelSpec &spec, const Recipe &recipe);
-/// Numbers of sequences that a decode program is made for, ascending, up to
-/// `most` itself: those between are padded, beyond eight by a half at
-/// most.
+/// Batch sizes of the decode programs, ascending, up to `most`. Other sizes are
+/// padded to the next; padding above eight is at most a half.
 std::vector<int64_t> decodeBuckets(int64_t most);
 
-/// What an encoder's program is made for: texts of up to `tokens`, of which
-/// `batch` run together.
+/// The shape of an encoder's program: `batch` sequences of up to `tokens`.
 struct EncodeBucket {
   int64_t batch, tokens;
   bool operator==(const EncodeBucket &) const = default;
 };
-/// One text and inference.batch of them, for 32 tokens, 64 and so on up to the
-/// context; what is more than a page is whole pages.
+/// Batches of 1 and inference.batch, for 32 tokens, 64 and so on up to the
+/// context; sizes above a page are multiples of a page.
 std::vector<EncodeBucket> encodeBuckets(const ModelSpec &spec,
                                         const Recipe &recipe);
 
-/// The model with the recipe's dropout in place of its own.
+/// The model with the recipe's dropout instead of its own.
 ModelSpec withRecipe(ModelSpec spec, const Recipe &recipe);
 
 } // namespace tessera::models

@@ -1,4 +1,4 @@
-// The six ways in which public checkpoints stretch rotary frequencies.
+// The six methods by which public checkpoints scale rotary frequencies.
 #include "models/Rope.h"
 
 #include <algorithm>
@@ -16,8 +16,9 @@ std::vector<double> plain(double theta, int64_t headDim) {
   return inverse;
 }
 
-/// Llama 3.1: long wavelengths are stretched by factor, short ones kept, those
-/// between blended by how many turns fit the original context.
+/// Llama 3.1: long wavelengths are multiplied by factor, short ones are kept,
+/// and those in between are interpolated by their rotations within the original
+/// context.
 void scaleLlama3(std::vector<double> &inverse, const RopeSpec &rope) {
   double context = double(rope.originalMaxPosition);
   for (double &frequency : inverse) {
@@ -29,8 +30,8 @@ void scaleLlama3(std::vector<double> &inverse, const RopeSpec &rope) {
   }
 }
 
-/// YaRN eq. 23's bounds: the (real-valued) pair that turns `rotations` times
-/// over the original context.
+/// YaRN eq. 23's bounds: the (real-valued) index of the pair with `rotations`
+/// rotations over the original context.
 double correctionPair(double rotations, const RopeSpec &rope, int64_t headDim) {
   double wavelength =
       double(rope.originalMaxPosition) / (rotations * 2 * std::numbers::pi);
@@ -48,7 +49,7 @@ void scaleYarn(std::vector<double> &inverse, const RopeSpec &rope,
   low = std::max(low, 0.0);
   high = std::min(high, double(headDim - 1));
   if (low == high)
-    high += 0.001; // the reference's guard against a ramp of no width
+    high += 0.001; // as in the reference: avoids a ramp of zero width
   for (size_t i = 0; i < inverse.size(); ++i) {
     double ramp = std::clamp((double(i) - low) / (high - low), 0.0, 1.0);
     inverse[i] *= ramp / rope.factor + (1 - ramp);

@@ -5,7 +5,7 @@
 namespace tessera::models {
 namespace {
 
-/// [count] from `first` on.
+/// `count` consecutive numbers from `first`.
 std::vector<int64_t> range(int64_t first, int64_t count) {
   std::vector<int64_t> result(count);
   std::iota(result.begin(), result.end(), first);
@@ -86,9 +86,9 @@ StatusOr<std::vector<InputOfLinears>> scaledInputs(const ModelSpec &spec) {
                     : spec.moe         ? "has experts"
                                        : nullptr;
   if (why)
-    return Status::error("--calibrate: {} {}, for which scales of channels are "
-                         "not there yet; leave --calibrate out",
-                         name(spec.family), why);
+    return Status::error(
+        "--calibrate: {} {}, which --calibrate does not support; omit it",
+        name(spec.family), why);
   std::vector<InputOfLinears> all;
   for (int64_t layer = 0; layer < spec.layers; ++layer)
     Layer(spec, layer).addTo(all);

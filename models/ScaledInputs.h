@@ -1,5 +1,6 @@
-// Which linear layers share an input, and what makes it: where scales of
-// channels can be folded without a change of what the model computes.
+// Finds linear layers that share an input, and the parameters that produce it,
+// so that scales of its channels can be folded into both without changing the
+// model's results.
 #pragma once
 #include "models/ModelSpec.h"
 #include "runtime/support/Status.h"
@@ -13,21 +14,21 @@ namespace tessera::models {
 /// vector `before[0]`, a norm's weight, or the rows of the matrix there; others
 /// of `before` are biases of the same elements.
 struct InputOfLinears {
-  std::string measured; ///< the module of which @calibrate has the sums
+  std::string measured; ///< the module whose sums @calibrate returns
   std::vector<std::string> readers; ///< parameters [out, channels]
   std::vector<std::string> before;
   bool isNorm = false;
   int64_t elements = 0; ///< of `before`
-  /// [channels]: the element that makes each. Heads that share keys and values
-  /// share these.
+  /// [channels]: the element that produces each channel. Heads that share keys
+  /// and values share elements.
   std::vector<int64_t> sources;
 };
 
-/// All of a model, from the first layer to the last: that of queries, keys and
-/// values, which a norm makes; that of the output projection, which is made of
-/// values; that of gate and up, which a norm makes; and that of down, a product
-/// with what up gives. Errors: a family whose matrices are [in, out], that
-/// generates nothing, or that has experts.
+/// All such inputs, from the first layer to the last: the input of queries,
+/// keys and values (from a norm), of the output projection (from values), of
+/// gate and up (from a norm), and of down (a product with the output of up).
+/// Errors: a family with [in, out] matrices, an encoder, or a model with
+/// experts.
 StatusOr<std::vector<InputOfLinears>> scaledInputs(const ModelSpec &spec);
 
 } // namespace tessera::models

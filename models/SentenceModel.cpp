@@ -13,9 +13,9 @@ constexpr std::string_view kModulesFile = "modules.json",
 constexpr int64_t maxFileBytes = 1 << 20;
 constexpr size_t maxModules = 16;
 constexpr const char *advice =
-    ", so it may change the vectors; remove it if it does not";
+    ", so it may change the embeddings; remove it if it does not";
 
-/// The object in one of the files; nothing where there is no such file.
+/// The JSON object of one of the files; nothing if the file does not exist.
 StatusOr<std::optional<Json>> readObject(const ModelFiles &files,
                                          std::string_view name) {
   if (!files.has(name))
@@ -29,11 +29,12 @@ StatusOr<std::optional<Json>> readObject(const ModelFiles &files,
   return std::optional<Json>(object.take());
 }
 
-//===--- the pooling ------------------------------------------------------===//
+//===--- the pooling ----------------------------------------------------===//
 
 struct Mode {
-  std::string_view key;  ///< one flag each, as all versions write it
-  std::string_view word; ///< of `pooling_mode`, which some write instead
+  std::string_view key; ///< a flag, as all versions write it
+  std::string_view
+      word; ///< value of `pooling_mode`, which some versions write instead
   std::optional<Pooling> pooling;
 };
 constexpr Mode modes[] = {
@@ -49,7 +50,7 @@ const Mode *readMode(ConfigFields &fields) {
   const Mode *chosen = nullptr;
   auto choose = [&](const Mode &mode, std::string_view key) {
     if (chosen && chosen != &mode)
-      fields.fail(key, fmt::format("a second pooling beside {} is not "
+      fields.fail(key, fmt::format("a second pooling in addition to {} is not "
                                    "supported; export the model with one",
                                    chosen->word));
     else if (!mode.pooling)
@@ -66,8 +67,8 @@ const Mode *readMode(ConfigFields &fields) {
       choose(mode, "pooling_mode");
   }
   if (!chosen)
-    fields.fail("pooling_mode", "names no pooling that is known; use cls, "
-                                "mean, max or mean_sqrt_len_tokens");
+    fields.fail("pooling_mode",
+                "must be cls, mean, max or mean_sqrt_len_tokens");
   return chosen;
 }
 
@@ -78,12 +79,11 @@ Status readPooling(const ModelFiles &files, SentenceModel &model,
   if (!object.ok())
     return object.status();
   if (!*object)
-    return Status::error("{}: is missing; it says how vectors are pooled",
-                         path);
+    return Status::error("{}: is missing; it configures the pooling", path);
   ConfigFields fields(**object, path);
   const Mode *mode = readMode(fields);
   includesPrompt = fields.flag("include_prompt", true);
-  // The model's width is known from its own config.json.
+  // The model's width is in its config.json.
   constexpr std::string_view widths[] = {"word_embedding_dimension",
                                          "embedding_dimension"};
   fields.ignore(widths);
@@ -93,15 +93,15 @@ Status readPooling(const ModelFiles &files, SentenceModel &model,
   return fields.status();
 }
 
-//===--- the list of modules ----------------------------------------------===//
+//===--- the list of modules --------------------------------------------===//
 
-/// One folder inside of the model's, or the model's own.
+/// A direct subfolder of the model's folder, or the folder itself.
 bool isFolder(const std::string &path) {
   return path.find_first_of("/\\") == path.npos && path != "." &&
          path != ".." && path.find('\0') == path.npos;
 }
 
-/// What comes after the last dot of "sentence_transformers.models.Pooling".
+/// The part after the last dot of "sentence_transformers.models.Pooling".
 std::string_view lastPart(std::string_view type) {
   return type.substr(type.rfind('.') + 1);
 }
@@ -126,7 +126,7 @@ StatusOr<Modules> readModules(const std::string &file, std::string_view text) {
     fields.ignore(names);
     fields.finish(advice);
     if (!isFolder(modules.paths.back()))
-      fields.fail("path", fmt::format("{} is no folder of the model's",
+      fields.fail("path", fmt::format("{} is not a subfolder of the model",
                                       quote(modules.paths.back())));
     if (!fields.ok())
       return fields.status();
@@ -138,24 +138,24 @@ Status checkModules(const std::string &file, const Modules &modules) {
   constexpr std::string_view order[] = {"Transformer", "Pooling", "Normalize"};
   for (const std::string &kind : modules.kinds)
     if (!std::ranges::count(order, kind))
-      return Status::error("{}: a module {} is not supported; supported are {}",
-                           file, quote(kind), choices(order));
+      return Status::error("{}: the module {} is not supported; use {}", file,
+                           quote(kind), choices(order));
   const size_t count = modules.kinds.size();
   if (count < 2 || count > 3 ||
       !std::equal(modules.kinds.begin(), modules.kinds.end(), order))
     return Status::error("{}: the modules must be Transformer, Pooling and "
-                         "perhaps Normalize, in this order",
+                         "optionally Normalize, in this order",
                          file);
   if (!modules.paths[0].empty())
-    return Status::error("{}: the transformer's files are in {}; move them "
-                         "beside modules.json",
+    return Status::error("{}: the transformer's files are in {}; move them to "
+                         "the folder of modules.json",
                          file, quote(modules.paths[0]));
   return Status::success();
 }
 
-//===--- the files beside it ----------------------------------------------===//
+//===--- the other files ------------------------------------------------===//
 
-/// Lower case and the like are the tokenizer's business.
+/// Lower-casing must be done by the tokenizer.
 Status readTransformer(const ModelFiles &files, SentenceModel &model) {
   StatusOr<std::optional<Json>> object = readObject(files, kTransformerFile);
   if (!object.ok() || !*object)
@@ -164,7 +164,7 @@ Status readTransformer(const ModelFiles &files, SentenceModel &model) {
   if (fields.find("max_seq_length"))
     model.maxTokens = fields.size("max_seq_length", maxPositionCount);
   fields.requireNeutral("do_lower_case", false,
-                        "let the normalizer of tokenizer.json do it");
+                        "use the normalizer of tokenizer.json");
   fields.finish(advice);
   return fields.status();
 }
@@ -175,7 +175,7 @@ Status readPrompt(const ModelFiles &files, SentenceModel &model) {
   if (!object.ok() || !*object)
     return object.status();
   ConfigFields fields(**object, path);
-  // Versions, and how vectors are to be compared.
+  // Versions, and the similarity function.
   constexpr std::string_view others[] = {"__version__", "similarity_fn_name",
                                          "model_type"};
   fields.ignore(others);
@@ -183,15 +183,15 @@ Status readPrompt(const ModelFiles &files, SentenceModel &model) {
   const Json *prompts = fields.section("prompts");
   if (!name.empty() && (!prompts || !prompts->contains(name))) {
     fields.fail("default_prompt_name",
-                fmt::format("there is no prompt {}", quote(name)));
+                fmt::format("unknown prompt {}", quote(name)));
   } else if (!name.empty()) {
     ConfigFields inner(*prompts, path, "prompts.");
     model.prompt = inner.text(std::string_view(name), "");
     fields.adopt(inner.status());
   }
   if (fields.find("truncate_dim"))
-    fields.fail("truncate_dim", "vectors that are cut are not supported; ask "
-                                "the server for `dimensions`");
+    fields.fail("truncate_dim", "truncated embeddings are not supported here; "
+                                "use `dimensions` of a request");
   fields.finish(advice);
   return fields.status();
 }
@@ -214,15 +214,15 @@ StatusOr<SentenceModel> loadSentenceModel(const ModelFiles &files) {
   if (modules->kinds.size() == 3)
     model.normalize = Normalize::L2;
   bool includesPrompt = true;
-  const std::string &pooling = modules->paths[1]; // empty: beside the model's
+  const std::string &pooling = modules->paths[1]; // empty: the model's folder
   model.poolingFile = pooling + (pooling.empty() ? "" : "/") + "config.json";
   TESSERA_RETURN_IF_ERROR(readPooling(files, model, includesPrompt));
   TESSERA_RETURN_IF_ERROR(readTransformer(files, model));
   TESSERA_RETURN_IF_ERROR(readPrompt(files, model));
   if (!includesPrompt && !model.prompt.empty())
-    return Status::error("{}: a pooling that leaves the prompt {} out is not "
-                         "supported",
-                         file, quote(model.prompt));
+    return Status::error(
+        "{}: a pooling that excludes the prompt {} is not supported", file,
+        quote(model.prompt));
   return model;
 }
 

@@ -1,5 +1,5 @@
-// What the files beside a config.json say of an encoder's vectors, as
-// sentence-transformers writes them: modules.json, the pooling's config.json,
+// Reads the files of sentence-transformers that define an encoder's embeddings,
+// in addition to its config.json: modules.json, the pooling's config.json,
 // sentence_bert_config.json, config_sentence_transformers.json.
 #pragma once
 #include "models/Recipe.h"
@@ -14,28 +14,28 @@
 namespace tessera::models {
 
 struct SentenceModel {
-  /// Whether there is a modules.json. What stands below then is what it says;
-  /// otherwise it is what sentence-transformers does with a bare model.
+  /// Whether there is a modules.json. Without it, the fields below are the
+  /// defaults of sentence-transformers for a bare model.
   bool given = false;
   Pooling pooling = Pooling::Mean;
   Normalize normalize = Normalize::None;
-  std::optional<int64_t> maxTokens; ///< of a text, its special tokens included
-  std::string prompt;               ///< stands before every text
+  std::optional<int64_t> maxTokens; ///< of a text, special tokens included
+  std::string prompt;               ///< prepended to every text
   std::string poolingFile;          ///< "1_Pooling/config.json"
   bool operator==(const SentenceModel &) const = default;
 };
 
-/// Reads what of these files a model has. As of config.json, every key is
-/// understood, known not to change a vector, or refused; modules that are no
-/// transformer, pooling or normalization are refused by name.
+/// Reads those of these files that a model has. As in config.json, every key is
+/// understood, known not to change an embedding, or rejected. Modules other
+/// than transformer, pooling and normalization are rejected by name.
 StatusOr<SentenceModel> loadSentenceModel(const ModelFiles &files);
 
-/// The files that loadSentenceModel read of the model, or would have.
+/// The files that loadSentenceModel reads for the model.
 std::vector<std::string> sentenceModelFiles(const SentenceModel &model);
 
-/// The recipe with what the directory of an encoder's config.json says where
-/// the recipe leaves it to the model: pooling, normalization, longest text.
-/// Any other recipe is given back as it is.
+/// The recipe with settings that it leaves to the model (pooling,
+/// normalization, longest text) filled in from an encoder's directory. The
+/// recipe of a decoder is returned unchanged.
 StatusOr<Recipe> withSentenceModel(Recipe recipe, const ModelSpec &spec,
                                    const std::string &directory);
 

@@ -52,8 +52,8 @@ static dist::MeshOp meshOf(ModuleOp module) {
   return meshes.empty() ? dist::MeshOp() : *meshes.begin();
 }
 
-// A checkpoint belongs to all kinds of devices, so they keep the same state in
-// the same places.
+// Checkpoints are shared by all kinds of devices, so their state must have the
+// same layout.
 static llvm::Error checkState(const DevicePart &first,
                               const DevicePart &other) {
   auto a = first.module, b = other.module;
@@ -63,7 +63,7 @@ static llvm::Error checkState(const DevicePart &first,
     if (mine->getAttrs() != yours->getAttrs() ||
         mine.getType() != yours.getType())
       return makeError("devices " + first.device + " and " + other.device +
-                       " have different plans for the state '" +
+                       " have different layouts of the state '" +
                        mine.getName() + "'");
   if (ours.size() != theirs.size())
     return makeError("devices " + first.device + " and " + other.device +
@@ -99,7 +99,8 @@ static llvm::Error writeMesh(llvm::ArrayRef<SharePart> shares,
     for (const DevicePart &device : share.devices) {
       dist::MeshOp other = meshOf(device.module);
       if (!mesh != !other || (mesh && mesh.getAxes() != other.getAxes()))
-        return makeError("the shares were compiled for different meshes");
+        return makeError(
+            "the modules of the ranks were compiled for different meshes");
     }
   if (mesh)
     for (auto axis : mesh.getAxes().getAsRange<dist::AxisAttr>()) {

@@ -47,8 +47,8 @@ std::optional<fb::ElementType> tessera::elementType(Type type) {
 
 namespace {
 
-/// The place that a memref value stands for: bytes of a space, and how far the
-/// address moves with each enclosing loop.
+/// The address of a memref value: bytes in a space, and the stride of each
+/// enclosing loop.
 struct Address {
   plan::BufferOp root;
   int64_t offset = 0;
@@ -165,7 +165,7 @@ std::string DeviceWriter::misalignment(StringRef kernel, unsigned buffer,
     return "";
   return ("kernel '" + kernel + "' copies 16 bytes at a time from buffer " +
           llvm::Twine(buffer) + ", which a launch lets begin " +
-          llvm::Twine(by) + " bytes behind a multiple of that")
+          llvm::Twine(by) + "  bytes after a multiple of 16")
       .str();
 }
 
@@ -361,7 +361,7 @@ DeviceWriter::codeObject(const CodeObject &object) {
   result->features = object.features;
   result->elf.assign(object.elf.begin(), object.elf.end());
   for (const std::string &kernel : object.kernels)
-    if (kernels.contains(kernel)) // others are launched by nobody
+    if (kernels.contains(kernel)) // others are never launched
       result->kernels.push_back(indexOf(kernel));
   if (result->kernels.empty() != object.kernels.empty())
     return nullptr;

@@ -1,5 +1,4 @@
-// One kind of device's part of an artifact; nobody but the writer includes
-// this.
+// Writes one device kind's part of an artifact; private to the writer.
 #pragma once
 #include "compiler/artifact/ArtifactWriter.h"
 #include "dialects/plan/PlanOps.h"

@@ -64,7 +64,7 @@ std::string ArtifactCache::store(llvm::StringRef key, llvm::StringRef bytes,
   if (!writesCache(mode))
     return {};
   if (directory.empty())
-    return "there is no home folder for a cache";
+    return "neither XDG_CACHE_HOME nor HOME is set";
   auto problem = [&](const std::string &why) {
     return "'" + directory + "': " + why;
   };

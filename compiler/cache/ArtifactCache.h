@@ -19,9 +19,9 @@ public:
   /// The stored bytes; nullopt where there are none or the mode forbids to
   /// look.
   std::optional<std::string> load(llvm::StringRef key) const;
-  /// Stores atomically, and makes room: artifacts and kernels have at most
-  /// `most` bytes then. A cache that cannot be written is no error: compiling
-  /// works without one. Returns why it is not stored, unless the mode says so.
+  /// Stores atomically, and evicts until artifacts and kernels have at most
+  /// `most` bytes. Failure to write is not an error: compilation works without
+  /// a cache. Returns why nothing was stored, unless the mode disables storing.
   std::string store(llvm::StringRef key, llvm::StringRef bytes,
                     uint64_t most) const;
 

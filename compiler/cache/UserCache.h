@@ -1,5 +1,5 @@
-// What the two caches share: when they are used, and the part of every key that
-// stands for the compiler itself.
+// Shared by the two caches: their modes, and the part of every key that
+// identifies the compiler.
 #pragma once
 #include "runtime/support/CacheFolder.h"
 #include "llvm/ADT/StringRef.h"

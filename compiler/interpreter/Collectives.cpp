@@ -10,7 +10,7 @@ using namespace tessera::interpreter;
 using Inputs = ArrayRef<const Tensor *>;
 using Results = llvm::Expected<Tensors>;
 
-//===--- cutting and joining ----------------------------------------------===//
+//===--- cutting and joining --------------------------------------------===//
 
 static Tensor cut(const Tensor &from, int64_t dim, int64_t start,
                   int64_t size) {
@@ -59,7 +59,7 @@ static Tensor combined(ReduceKind kind, Inputs inputs) {
   return result;
 }
 
-//===--- collectives ------------------------------------------------------===//
+//===--- collectives ----------------------------------------------------===//
 
 static Results allReduce(AllReduceOp op, Inputs inputs) {
   if (llvm::Error error = requireOneShape(op, inputs))
@@ -75,7 +75,7 @@ static Results allGather(AllGatherOp op, Inputs inputs) {
     if (input->shape[op.getDim()] != expected)
       return fail(op, "device " + llvm::Twine(i) + " comes with " +
                           llvm::Twine(input->shape[op.getDim()]) +
-                          " entries, its share is " + llvm::Twine(expected));
+                          "  entries, its shard has  " + llvm::Twine(expected));
     pieces.push_back(*input);
   }
   return Tensors(inputs.size(), joined(pieces, op.getDim()));
@@ -201,5 +201,5 @@ Results tessera::interpreter::collect(ArrayRef<Operation *> ops,
       .Case([&](AllToAllOp op) { return allToAll(op, inputs); })
       .Case([&](PermuteOp op) { return permute(op, inputs); })
       .Case([&](ExchangeRowsOp) { return exchangeRows(ops, inputs, all(1)); })
-      .Default([](Operation *op) { return fail(op, "is no collective"); });
+      .Default([](Operation *op) { return fail(op, "is not a collective"); });
 }

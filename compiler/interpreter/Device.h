@@ -14,8 +14,8 @@ public:
   virtual ~Device() = default;
 
   /// The result of a collective or of dist.offset, which has no operands. A
-  /// collective that is started ends at once: its result stands for the
-  /// pending tensor. Errors: what the other devices do does not fit.
+  /// started collective completes at once: its result replaces the pending
+  /// tensor. Errors: the devices do not execute matching collectives.
   virtual llvm::Expected<Tensor> execute(mlir::Operation *op,
                                          Operands operands) = 0;
 };

@@ -44,7 +44,7 @@ bool tessera::interpreter::isInterpretable(Type type) {
   return true;
 }
 
-//===--- rounding ---------------------------------------------------------===//
+//===--- rounding -------------------------------------------------------===//
 
 static void roundTo(Type element, Tensor &tensor) {
   auto type = dyn_cast<FloatType>(element);
@@ -63,7 +63,7 @@ static void roundTo(Type element, Tensor &tensor) {
   }
 }
 
-//===--- execution --------------------------------------------------------===//
+//===--- execution ------------------------------------------------------===//
 
 namespace {
 
@@ -142,8 +142,8 @@ llvm::Expected<std::vector<TensorPtr>> Interpreter::run(Block &block,
     if (!llvm::all_of(op.getResultTypes(), [](Type type) {
           return isInterpretable(resultTensor(type));
         }))
-      return fail(&op, "a result is no tensor of static shape, or too large "
-                       "for the reference");
+      return fail(&op, "a result is not a tensor of static shape, or is too "
+                       "large for the interpreter");
     llvm::Expected<Tensors> results = execute(op, operands, frame);
     if (!results)
       return results.takeError();
@@ -321,7 +321,7 @@ Tensor Interpreter::executeElementwise(Elementwise op,
   return result;
 }
 
-//===--- entry ------------------------------------------------------------===//
+//===--- entry ----------------------------------------------------------===//
 
 static std::string shapeText(ArrayRef<int64_t> shape) {
   std::string text = "[";
@@ -336,10 +336,9 @@ static llvm::Error checkInputs(func::FuncOp function, ArrayRef<Tensor> inputs) {
                               " inputs, got " + llvm::Twine(inputs.size()));
   for (auto [i, input] : llvm::enumerate(inputs)) {
     if (!isInterpretable(function.getArgument(i).getType()))
-      return fail(
-          function,
-          "argument " + llvm::Twine(i) +
-              " is no tensor of static shape, or too large for the reference");
+      return fail(function, "argument " + llvm::Twine(i) +
+                                "  is not a tensor of static shape, or is too "
+                                "large for the interpreter");
     RankedTensorType type = tensorType(function.getArgument(i));
     if (type.getShape() != ArrayRef(input.shape) ||
         type.getNumElements() != input.size())

@@ -6,7 +6,7 @@ using namespace mlir;
 using namespace tessera::dist;
 using namespace tessera::interpreter;
 
-//===--- devices ----------------------------------------------------------===//
+//===--- devices --------------------------------------------------------===//
 
 MeshGrid::Part MeshGrid::partOf(AxisRefAttr ref) const {
   // Devices per step along the axis: those of all later axes.
@@ -50,7 +50,7 @@ MeshGrid::Range MeshGrid::rangeOf(int64_t device, int64_t size,
   return range;
 }
 
-//===--- shares -----------------------------------------------------------===//
+//===--- shares ---------------------------------------------------------===//
 
 std::vector<std::vector<int64_t>>
 MeshGrid::indicesOf(int64_t device, ShardingAttr sharding,

@@ -34,9 +34,8 @@ public:
   Tensor shareOf(const Tensor &whole, dist::ShardingAttr sharding,
                  int64_t device) const;
 
-  /// The tensor of `shape` of which each device has its share. Errors: a share
-  /// of another shape; two devices that should have the same elements have
-  /// different bits.
+  /// Joins the shards of all devices to a tensor of `shape`. Errors: a shard of
+  /// another shape; replicas with different bits.
   llvm::Expected<Tensor> join(llvm::ArrayRef<const Tensor *> shares,
                               dist::ShardingAttr sharding,
                               llvm::ArrayRef<int64_t> shape) const;

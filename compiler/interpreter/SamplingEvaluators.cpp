@@ -19,7 +19,7 @@ struct Row {
       : size(tensor.size() / tensor.shape[0]) {
     data = tensor.data.data() + number * size;
   }
-  /// A word that a signed integer stands for.
+  /// The word with the bits of a signed integer.
   uint32_t word(int64_t i) const {
     return static_cast<uint32_t>(static_cast<int64_t>(data[i]));
   }

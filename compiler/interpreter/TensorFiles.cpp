@@ -15,7 +15,7 @@ static llvm::Error failure(const llvm::Twine &message) {
   return llvm::createStringError(llvm::inconvertibleErrorCode(), message);
 }
 
-//===--- names ------------------------------------------------------------===//
+//===--- names ----------------------------------------------------------===//
 
 // The first of `keys` that `attrs` has as a string, else prefix + index.
 static std::string nameOf(DictionaryAttr attrs, ArrayRef<StringRef> keys,
@@ -46,7 +46,7 @@ tessera::interpreter::resultNames(func::FuncOp function) {
   return names;
 }
 
-//===--- reading ----------------------------------------------------------===//
+//===--- reading --------------------------------------------------------===//
 
 template <typename T> static double load(const std::byte *at) {
   T value;
@@ -124,9 +124,9 @@ tessera::interpreter::readInputs(func::FuncOp function,
       return failure(path + ": has no tensor '" + name + "', an argument of @" +
                      function.getName());
     if (!isInterpretable(type))
-      return failure(
-          "argument '" + name + "' of @" + function.getName() +
-          " is no tensor of static shape, or too large for the reference");
+      return failure("argument '" + name + "' of @" + function.getName() +
+                     "  is not a tensor of static shape, or is too large for "
+                     "the interpreter");
     auto ranked = cast<RankedTensorType>(type);
     llvm::Expected<Tensor> tensor = readTensor(*file, *entry, ranked);
     if (!tensor)
@@ -136,7 +136,7 @@ tessera::interpreter::readInputs(func::FuncOp function,
   return inputs;
 }
 
-//===--- writing ----------------------------------------------------------===//
+//===--- writing --------------------------------------------------------===//
 
 namespace {
 class StreamSink : public SafetensorsSink {

@@ -13,9 +13,9 @@ namespace tessera::interpreter {
 std::vector<std::string> argumentNames(mlir::func::FuncOp function);
 std::vector<std::string> resultNames(mlir::func::FuncOp function);
 
-/// The tensors that `function` takes, by their names from the file. Any number
-/// type is read; more tensors than needed are no error. Errors: a tensor that
-/// is missing or of another shape than the argument.
+/// Reads the arguments of `function` by name from the file. Any number type is
+/// accepted; extra tensors are ignored. Errors: a tensor that is missing or
+/// whose shape differs from the argument's.
 llvm::Expected<Tensors> readInputs(mlir::func::FuncOp function,
                                    const std::string &path);
 

@@ -100,7 +100,7 @@ public:
   mlir::Value rmsNorm(mlir::Value x, mlir::Value weight, double eps,
                       double offset = 0);
 
-  /// cap × tanh(x / cap); `x` where there is no cap.
+  /// cap × tanh(x / cap), or `x` without a cap.
   mlir::Value softCap(mlir::Value x, std::optional<double> cap);
   /// The cotangent of x from that of its capped value.
   mlir::Value softCapGradient(mlir::Value cotangent, mlir::Value capped,

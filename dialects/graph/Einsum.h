@@ -1,4 +1,4 @@
-// The equation of a graph.einsum, taken apart.
+// The parsed equation of a graph.einsum.
 #pragma once
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/SmallVector.h"
@@ -18,7 +18,7 @@ struct Einsum {
 
   std::string str() const { return lhs + "," + rhs + "->" + out; }
 
-  // Letters by role, in the order of the term that is named first.
+  // Dimensions by role, in the order of the first term named.
   std::string batch() const;   // lhs, rhs and out (order of out)
   std::string rows() const;    // lhs and out only (order of out)
   std::string columns() const; // rhs and out only (order of out)

@@ -1,4 +1,4 @@
-// How a module says that some of its layers stand for others (passes/folding).
+// Attributes of a module whose equal layers are folded (passes/folding).
 #pragma once
 #include "mlir/IR/BuiltinAttributes.h"
 #include "llvm/ADT/StringRef.h"

@@ -1,5 +1,5 @@
-// What inference needs beside the model itself: keys and values of earlier
-// tokens, kept in pages that sequences own one by one (Kwon et al. 2023).
+// Ops of the paged KV cache: keys and values of earlier tokens, in pages that
+// are allocated to sequences one by one (Kwon et al. 2023).
 #ifndef TESSERA_GRAPH_CACHE_OPS
 #define TESSERA_GRAPH_CACHE_OPS
 
@@ -7,16 +7,18 @@ include "dialects/graph/GraphCompositeOps.td"
 
 def Graph_ScatterRowsOp : Graph_Op<"scatter_rows", [AllTypesMatch<["base", "result"]>,
     Graph_DifferentiableOp, Graph_CostedDefault, Graph_FusableOp, Graph_RowScatter]> {
-  let summary = "`base` with rows of `updates` in the place of rows `ids`";
+  let summary = "replaces rows `ids` of `base` by rows of `updates`";
   let description = [{
     `base` is [rows, width], `ids` any shape of integers, `updates` has the shape of `ids` with
-    `width` appended. A row whose id is negative is written nowhere: that is how a bucket's
-    padding leaves a cache alone. No two ids that are not negative are equal, and none is
-    `rows` or more; whoever hands out pages sees to it.
+    `width` appended. A row with a negative id is not written, so that padding of a bucket does not
+    change a cache. Nonnegative ids must be distinct and less than `rows`; the allocator of pages
+    guarantees this.
   }];
   let arguments = (ins Graph_NumberTensor:$base, Graph_IntTensor:$ids, Graph_NumberTensor:$updates);
   let results = (outs Graph_NumberTensor:$result);
-  let assemblyFormat = "$updates `at` $ids `into` $base attr-dict `:` type($updates) `,` type($ids) `,` type($base)";
+  let assemblyFormat = [{
+    $updates `at` $ids `into` $base attr-dict `:` type($updates) `,` type($ids) `,` type($base)
+  }];
   let hasVerifier = 1;
   let extraClassDeclaration = [{
     ::tessera::graph::ClusterKind getClusterKind() {
@@ -31,28 +33,32 @@ def Graph_ScatterRowsOp : Graph_Op<"scatter_rows", [AllTypesMatch<["base", "resu
   }];
 }
 
-def Graph_PagedAttentionOp : Graph_Op<"paged_attention", [Graph_DecomposableOp, Graph_DifferentiableOp,
+def Graph_PagedAttentionOp : Graph_Op<"paged_attention", [Graph_DecomposableOp,
+    Graph_DifferentiableOp,
     DeclareOpInterfaceMethods<Graph_Costed, ["getFlops"]>, Graph_FusableOp,
-    AllTypesMatch<["query", "result"]>, AllTypesMatch<["keys", "values"]>, AllTypesMatch<["starts", "lengths"]>]> {
-  let summary = "attention over keys and values that lie in the pages of a cache";
+    AllTypesMatch<["query", "result"]>, AllTypesMatch<["keys", "values"]>,
+    AllTypesMatch<["starts", "lengths"]>]> {
+  let summary = "attention over keys and values in the pages of a KV cache";
   let description = [{
-    `query` [batch, tokens, heads, head_dim] are the newest tokens of `batch` sequences. `keys` and `values`
-    [pages, page, kv_heads, head_dim] hold all sequences: key s of sequence b is row s mod page of page
-    `table`[b, s / page]. Query t of sequence b stands at position `starts`[b] + t and sees key s if
-    s <= starts[b] + t, s < `lengths`[b] and, when given, starts[b] + t - s < `window`. A query that sees no key, such as those of
-    a sequence of length 0, gives zeros. Rows from a sequence's length on and pages in which nothing is
-    seen do not matter, not-a-number included.
+    `query` [batch, tokens, heads, head_dim] are the newest tokens of `batch` sequences. `keys` and
+    `values` [pages, page, kv_heads, head_dim] hold all sequences: key s of sequence b is row s mod
+    page of page `table`[b, s / page]. Query t of sequence b has position `starts`[b] + t and
+    attends to key s if s <= starts[b] + t, s < `lengths`[b] and, when given, starts[b] + t - s <
+    `window`. A query without visible keys, such as in a sequence of length 0, gives zeros. Rows
+    from a sequence's length on and pages without visible keys are never used, even if they hold
+    NaN.
 
-    lengths[b] is at most (columns of `table`) × page; entries of the table that hold seen keys are
-    inside [0, pages). heads is a multiple of kv_heads, and `cap` bounds scores, as in `attention`.
+    lengths[b] is at most (columns of `table`) × page; entries of the table with visible keys are in
+    [0, pages). heads is a multiple of kv_heads, and `cap` bounds scores, as in `attention`.
   }];
   let arguments = (ins Graph_FloatTensor:$query, Graph_FloatTensor:$keys, Graph_FloatTensor:$values,
-                       StaticShapeTensorOf<[I32]>:$table, StaticShapeTensorOf<[I32]>:$starts, StaticShapeTensorOf<[I32]>:$lengths,
+                       StaticShapeTensorOf<[I32]>:$table, StaticShapeTensorOf<[I32]>:$starts,
+                       StaticShapeTensorOf<[I32]>:$lengths,
                        F64Attr:$scale, OptionalAttr<I64Attr>:$window, OptionalAttr<F64Attr>:$cap);
   let results = (outs Graph_FloatTensor:$result);
   let assemblyFormat = [{
-    $query `,` $keys `,` $values `pages` $table `starts` $starts `lengths` $lengths `scale` $scale attr-dict
-    `:` type($query) `,` type($keys) `,` type($table) `,` type($starts)
+    $query `,` $keys `,` $values `pages` $table `starts` $starts `lengths` $lengths `scale` $scale
+    attr-dict `:` type($query) `,` type($keys) `,` type($table) `,` type($starts)
   }];
   let hasVerifier = 1;
   let extraClassDeclaration = [{

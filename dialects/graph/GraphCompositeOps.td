@@ -1,12 +1,13 @@
-// Composites: ops that carry meaning worth keeping. Each has a decomposition
-// into primitives, which is its definition.
+// Composites: ops that passes handle as a whole. The decomposition of each into
+// primitives is its definition.
 #ifndef TESSERA_GRAPH_COMPOSITE_OPS
 #define TESSERA_GRAPH_COMPOSITE_OPS
 
 include "dialects/graph/GraphOpBase.td"
 
 class Graph_CompositeOp<string mnemonic, list<Trait> traits = []>
-    : Graph_Op<mnemonic, !listconcat([Graph_DecomposableOp, Graph_DifferentiableOp, Graph_CostedDefault], traits)>;
+    : Graph_Op<mnemonic, !listconcat([Graph_DecomposableOp, Graph_DifferentiableOp,
+    Graph_CostedDefault], traits)>;
 
 def Graph_SoftmaxOp : Graph_CompositeOp<"softmax", [SameOperandsAndResultType]> {
   let summary = "softmax along the last dimension; a row of -inf gives zeros";
@@ -22,15 +23,18 @@ def Graph_LayerNormOp : Graph_CompositeOp<"layer_norm", [AllTypesMatch<["input",
   let arguments = (ins Graph_FloatTensor:$input, Graph_FloatTensor:$weight,
                        Optional<Graph_FloatTensor>:$bias, F64Attr:$eps);
   let results = (outs Graph_FloatTensor:$result);
-  let assemblyFormat = "$input `,` $weight (`,` $bias^)? `eps` $eps attr-dict `:` type($input) `,` type($weight) (`,` type($bias)^)?";
+  let assemblyFormat = [{
+    $input `,` $weight (`,` $bias^)? `eps` $eps attr-dict `:` type($input) `,` type($weight) (`,`
+    type($bias)^)?
+  }];
   let hasVerifier = 1;
 }
 
 def Graph_RmsNormOp : Graph_CompositeOp<"rms_norm", [AllTypesMatch<["input", "result"]>]> {
   let summary = "x / sqrt(mean(x²) + eps) × (offset + weight) along the last dimension";
   let description = [{
-    Statistics, and the sum with `offset`, in f32: weights that are kept as their distance from 1 are small, and
-    bf16 has eight bits.
+    Statistics, and the sum with `offset`, are in f32: weights stored as their difference from 1 are
+    small, and bf16 has eight bits of precision.
   }];
   let arguments = (ins Graph_FloatTensor:$input, Graph_FloatTensor:$weight, F64Attr:$eps,
                        DefaultValuedAttr<F64Attr, "0.0">:$offset);
@@ -42,34 +46,36 @@ def Graph_RmsNormOp : Graph_CompositeOp<"rms_norm", [AllTypesMatch<["input", "re
 def Graph_RopeOp : Graph_CompositeOp<"rope", [AllTypesMatch<["input", "result"]>]> {
   let summary = "rotary position embedding in the half-split form";
   let description = [{
-    `input` is [batch, tokens, heads, head_dim]; position t is the token's index in its
-    sequence, or what `positions` [batch, tokens] says. With h = head_dim/2 and angle a(t,i) = t × frequencies[i]:
-    out[i] = x[i] cos a - x[i+h] sin a, out[i+h] = x[i+h] cos a + x[i] sin a, both
-    × `scaling` (attention factor of yarn and longrope, 1 otherwise). `inverse` turns
-    the other way, by -a: the gradient of the op without it.
-    The frequencies are in the attribute, so that every rope type is one op.
+    `input` is [batch, tokens, heads, head_dim]; position t is the token's index in its sequence, or
+    given by `positions` [batch, tokens]. With h = head_dim/2 and angle a(t,i) = t × frequencies[i]:
+    out[i] = x[i] cos a - x[i+h] sin a, out[i+h] = x[i+h] cos a + x[i] sin a, both × `scaling`
+    (attention factor of yarn and longrope, 1 otherwise). `inverse` rotates by -a: the gradient of
+    the op without it. Frequencies are an attribute, so that one op covers every rope type.
   }];
   let arguments = (ins Graph_FloatTensor:$input, Optional<Graph_IntTensor>:$positions,
                        DenseF64ArrayAttr:$frequencies,
                        DefaultValuedAttr<F64Attr, "1.0">:$scaling,
                        UnitAttr:$inverse);
   let results = (outs Graph_FloatTensor:$result);
-  let assemblyFormat = "$input (`at` $positions^)? attr-dict `:` type($input) (`,` type($positions)^)?";
+  let assemblyFormat = [{
+    $input (`at` $positions^)? attr-dict `:` type($input) (`,` type($positions)^)?
+  }];
   let hasVerifier = 1;
 }
 
 def Graph_DropoutOp : Graph_CompositeOp<"dropout", [AllTypesMatch<["input", "result"]>]> {
-  let summary = "zero with probability `rate`, the rest scaled by 1/(1-rate); Philox, never stored";
+  let summary = "zeroes elements with probability `rate` and scales the rest by 1/(1-rate); the "
+                "Philox mask is never stored";
   let description = [{
-    An element is kept where `graph.random uniform` of the same stream, seed, step,
-    offset and shape is >= `rate`. `offset` counts entries of the first dimension.
+    An element is kept if `graph.random uniform` of the same stream, seed, step, offset and shape is
+    >= `rate`. `offset` counts entries of the first dimension.
   }];
   let arguments = (ins Graph_FloatTensor:$input, Graph_ScalarInt:$seed, Graph_ScalarInt:$step,
                        Optional<Graph_ScalarInt>:$offset, F64Attr:$rate, I64Attr:$stream);
   let results = (outs Graph_FloatTensor:$result);
   let assemblyFormat = [{
-    $input `rate` $rate `stream` $stream `seed` $seed `step` $step (`offset` $offset^)? attr-dict `:`
-    type($input) `,` type($seed) `,` type($step) (`,` type($offset)^)?
+    $input `rate` $rate `stream` $stream `seed` $seed `step` $step (`offset` $offset^)? attr-dict
+    `:` type($input) `,` type($seed) `,` type($step) (`,` type($offset)^)?
   }];
   let hasVerifier = 1;
 }
@@ -79,19 +85,25 @@ def Graph_AttentionOp : Graph_Op<"attention", [Graph_DecomposableOp, Graph_Diffe
   let summary = "softmax(scale × q kᵀ + mask) v, with its log-sum-exp";
   let description = [{
     `query` [batch, tokens, heads, head_dim]; `key`, `value` [batch, keys, kv_heads, head_dim],
-    heads a multiple of kv_heads (GQA; query head h reads kv head h / (heads / kv_heads)).
-    Query t stands at position p = t, or `start` + t, of the keys; `start` may be negative. Key s is visible to it if
-    s <= p when `causal`, and p - s < `window` when given. There are as many keys as tokens unless `start` is given: made by
-    `partition-to-local`, whose queries are a share of a sequence (passes/sharding).
-    With `cap`, a scaled score x is cap × tanh(x / cap) (Gemma 2, 2408.00118, section 2). A row that sees no key gives zeros. `lse` [batch, heads, tokens] f32 (f64 in f64) is the natural
-    log of the sum of exponentials of scaled scores, kept for the backward pass; where no key is seen, it is so far
-    below all others that exp(lse - another) is zero.
+    heads a multiple of kv_heads (GQA; query head h reads kv head h / (heads / kv_heads)). Query t
+    has position p = t, or `start` + t, among the keys; `start` may be negative. Key s is visible if
+    s <= p when `causal`, and p - s < `window` when given. The numbers of keys and tokens are equal
+    unless `start` is given: `partition-to-local` creates it for queries that are a shard of a
+    sequence (passes/sharding). With `cap`, a scaled score x is cap × tanh(x / cap) (Gemma 2,
+    2408.00118, section 2). A query without visible keys gives zeros. `lse` [batch, heads, tokens]
+    f32 (f64 in f64) is the natural log of the sum of exponentials of scaled scores, saved for the
+    backward pass. Without visible keys it is so far below all others that exp(lse - another) is
+    zero.
   }];
   let arguments = (ins Graph_FloatTensor:$query, Graph_FloatTensor:$key, Graph_FloatTensor:$value,
                        Optional<0DTensorOf<[I32]>>:$start,
-                       F64Attr:$scale, UnitAttr:$causal, OptionalAttr<I64Attr>:$window, OptionalAttr<F64Attr>:$cap);
+                       F64Attr:$scale, UnitAttr:$causal, OptionalAttr<I64Attr>:$window,
+                       OptionalAttr<F64Attr>:$cap);
   let results = (outs Graph_FloatTensor:$result, StaticShapeTensorOf<[Graph_Statistic]>:$lse);
-  let assemblyFormat = "$query `,` $key `,` $value (`start` $start^)? `scale` $scale attr-dict `:` type($query) `,` type($key) `,` type($value) (`,` type($start)^)? `->` type($result) `,` type($lse)";
+  let assemblyFormat = [{
+    $query `,` $key `,` $value (`start` $start^)? `scale` $scale attr-dict `:` type($query) `,`
+    type($key) `,` type($value) (`,` type($start)^)? `->` type($result) `,` type($lse)
+  }];
   let hasVerifier = 1;
   let extraClassDeclaration = [{
     ::tessera::graph::ClusterKind getClusterKind() {
@@ -100,21 +112,31 @@ def Graph_AttentionOp : Graph_Op<"attention", [Graph_DecomposableOp, Graph_Diffe
   }];
 }
 
-def Graph_AttentionGradOp : Graph_Op<"attention_grad", [Graph_DecomposableOp, Graph_DifferentiableOp,
+def Graph_AttentionGradOp : Graph_Op<"attention_grad", [Graph_DecomposableOp,
+    Graph_DifferentiableOp,
     DeclareOpInterfaceMethods<Graph_Costed, ["getFlops"]>, Graph_FusableOp,
-    AllTypesMatch<["query", "dQuery"]>, AllTypesMatch<["key", "dKey"]>, AllTypesMatch<["value", "dValue"]>]> {
+    AllTypesMatch<["query", "dQuery"]>, AllTypesMatch<["key", "dKey"]>,
+    AllTypesMatch<["value", "dValue"]>]> {
   let summary = "gradients of attention for query, key and value";
   let description = [{
-    Recomputes the probabilities from `lse` (Dao et al. 2022); `output` and its
-    cotangent give the row sums of dP ∘ P. Made by autodiff, never by a user. `output` and `lse` may be those of
-    attention over more keys, of which these are some: the gradients are then those of these keys' part.
+    Recomputes the probabilities from `lse` (Dao et al. 2022); `output` and its cotangent give the
+    row sums of dP ∘ P. Created by autodiff, never by a user. `output` and `lse` may be those of
+    attention over more keys, of which these are a subset: the result is then the contribution of
+    these keys to the gradients.
   }];
   let arguments = (ins Graph_FloatTensor:$query, Graph_FloatTensor:$key, Graph_FloatTensor:$value,
-                       Graph_FloatTensor:$output, StaticShapeTensorOf<[Graph_Statistic]>:$lse, Graph_FloatTensor:$cotangent,
+                       Graph_FloatTensor:$output, StaticShapeTensorOf<[Graph_Statistic]>:$lse,
+                       Graph_FloatTensor:$cotangent,
                        Optional<0DTensorOf<[I32]>>:$start,
-                       F64Attr:$scale, UnitAttr:$causal, OptionalAttr<I64Attr>:$window, OptionalAttr<F64Attr>:$cap);
-  let results = (outs Graph_FloatTensor:$dQuery, Graph_FloatTensor:$dKey, Graph_FloatTensor:$dValue);
-  let assemblyFormat = "$query `,` $key `,` $value `,` $output `,` $lse `,` $cotangent (`start` $start^)? `scale` $scale attr-dict `:` type($query) `,` type($key) `,` type($value) `,` type($output) `,` type($lse) `,` type($cotangent) (`,` type($start)^)?";
+                       F64Attr:$scale, UnitAttr:$causal, OptionalAttr<I64Attr>:$window,
+                       OptionalAttr<F64Attr>:$cap);
+  let results = (outs Graph_FloatTensor:$dQuery, Graph_FloatTensor:$dKey,
+                      Graph_FloatTensor:$dValue);
+  let assemblyFormat = [{
+    $query `,` $key `,` $value `,` $output `,` $lse `,` $cotangent (`start` $start^)? `scale`
+    $scale attr-dict `:` type($query) `,` type($key) `,` type($value) `,` type($output) `,`
+    type($lse) `,` type($cotangent) (`,` type($start)^)?
+  }];
   let hasVerifier = 1;
   let extraClassDeclaration = [{
     ::tessera::graph::ClusterKind getClusterKind() {
@@ -124,17 +146,21 @@ def Graph_AttentionGradOp : Graph_Op<"attention_grad", [Graph_DecomposableOp, Gr
 }
 
 def Graph_LinearCrossEntropyOp : Graph_CompositeOp<"linear_cross_entropy"> {
-  let summary = "sum over tokens of -log softmax(x wᵀ)[target]; the head and its loss in one";
+  let summary = "sum over tokens of -log softmax(x wᵀ)[target]: the head and its loss";
   let description = [{
-    `input` [tokens, width], `weight` [vocab, width], `targets` [tokens]; a target equal to
-    `ignore` (-100 by default) contributes nothing. The loss is a *sum* in f32 (f64 in f64): whoever
-    knows the global count of unmasked tokens divides. With `cap`, a logit x is cap × tanh(x / cap), as in
-    `attention`. Never materializes all logits.
+    `input` [tokens, width], `weight` [vocab, width], `targets` [tokens]; a target equal to `ignore`
+    (-100 by default) contributes nothing. The loss is a *sum* in f32 (f64 in f64); the step program
+    divides by the global count of unmasked tokens. With `cap`, a logit x is cap × tanh(x / cap), as
+    in `attention`. All logits are never materialized at once.
   }];
-  let arguments = (ins Graph_FloatTensor:$input, Graph_FloatTensor:$weight, Graph_IntTensor:$targets,
+  let arguments = (ins Graph_FloatTensor:$input, Graph_FloatTensor:$weight,
+                       Graph_IntTensor:$targets,
                        DefaultValuedAttr<I64Attr, "-100">:$ignore, OptionalAttr<F64Attr>:$cap);
   let results = (outs 0DTensorOf<[Graph_Statistic]>:$loss);
-  let assemblyFormat = "$input `,` $weight `,` $targets attr-dict `:` type($input) `,` type($weight) `,` type($targets) `->` type($loss)";
+  let assemblyFormat = [{
+    $input `,` $weight `,` $targets attr-dict `:` type($input) `,` type($weight) `,` type($targets)
+    `->` type($loss)
+  }];
   let hasVerifier = 1;
   let extraClassDeclaration = [{ int64_t getFlops(); }];
 }
@@ -143,16 +169,21 @@ def Graph_LinearCrossEntropyGradOp : Graph_Op<"linear_cross_entropy_grad", [Grap
     Graph_DifferentiableOp, Graph_CostedDefault]> {
   let summary = "loss and gradients of linear_cross_entropy in one pass";
   let description = [{
-    `dInput` and `dWeight` are the gradients of cotangent × loss. Made by autodiff in
-    place of the forward op (whose loss it also gives), and expanded by
-    `expand-linear-cross-entropy` into a loop over chunks of tokens.
-    `dWeight` may be wider than `weight` (f32 gradients of bf16 weights).
+    `dInput` and `dWeight` are the gradients of cotangent × loss. Created by autodiff instead of the
+    forward op (whose loss it also returns), and expanded by `expand-linear-cross-entropy` into a
+    loop over chunks of tokens. `dWeight` may have a type of more bits than `weight` (f32 gradients
+    of bf16 weights).
   }];
-  let arguments = (ins Graph_FloatTensor:$input, Graph_FloatTensor:$weight, Graph_IntTensor:$targets,
-                       0DTensorOf<[Graph_Statistic]>:$cotangent, DefaultValuedAttr<I64Attr, "-100">:$ignore,
+  let arguments = (ins Graph_FloatTensor:$input, Graph_FloatTensor:$weight,
+                       Graph_IntTensor:$targets,
+                       0DTensorOf<[Graph_Statistic]>:$cotangent,
+                       DefaultValuedAttr<I64Attr, "-100">:$ignore,
                        OptionalAttr<F64Attr>:$cap);
-  let results = (outs 0DTensorOf<[Graph_Statistic]>:$loss, Graph_FloatTensor:$dInput, Graph_FloatTensor:$dWeight);
-  let assemblyFormat = "$input `,` $weight `,` $targets `,` $cotangent attr-dict `:` functional-type(operands, results)";
+  let results = (outs 0DTensorOf<[Graph_Statistic]>:$loss, Graph_FloatTensor:$dInput,
+                      Graph_FloatTensor:$dWeight);
+  let assemblyFormat = [{
+    $input `,` $weight `,` $targets `,` $cotangent attr-dict `:` functional-type(operands, results)
+  }];
   let hasVerifier = 1;
   let extraClassDeclaration = [{ int64_t getFlops(); }];
 }

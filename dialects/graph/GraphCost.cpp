@@ -40,7 +40,7 @@ static int64_t countVisibleFromAnywhere(int64_t tokens, int64_t keys,
   return tokens * static_cast<int64_t>(std::min(window.value_or(most), most));
 }
 
-// The same where query t stands at key t.
+// The same if query t has the position of key t.
 static int64_t countVisible(int64_t tokens, bool causal,
                             std::optional<uint64_t> window) {
   int64_t visible = 0;

@@ -15,7 +15,7 @@ static ArrayRef<int64_t> shapeOf(Value x) { return tensorType(x).getShape(); }
 
 static int64_t lastSize(Value x) { return shapeOf(x).back(); }
 
-//===--- norms ------------------------------------------------------------===//
+//===--- norms ----------------------------------------------------------===//
 
 static Value meanLast(Emitter &e, Value x) {
   return e.mul(e.sumLast(x), 1.0 / static_cast<double>(lastSize(x)));
@@ -63,7 +63,7 @@ SmallVector<Value> RmsNormOp::decompose(OpBuilder &builder) {
                         {}, getInput())};
 }
 
-//===--- softmax ----------------------------------------------------------===//
+//===--- softmax --------------------------------------------------------===//
 
 Exponentials tessera::graph::detail::exponentials(Emitter &e, Value x) {
   // A row of -inf would give -inf - -inf; the least finite maximum gives 0.
@@ -88,7 +88,7 @@ SmallVector<Value> SoftmaxOp::decompose(OpBuilder &builder) {
                     tensorType(getInput()).getElementType())};
 }
 
-//===--- rope -------------------------------------------------------------===//
+//===--- rope -----------------------------------------------------------===//
 
 // `Op`(angle) × scaling.
 template <typename Op>
@@ -139,13 +139,13 @@ SmallVector<Value> RopeOp::decompose(OpBuilder &builder) {
   sin = e.broadcast(sin, dims, half);
   Value low = e.slice(x, {0, 0, 0, 0}, half);
   Value high = e.slice(x, {0, 0, 0, half[3]}, half);
-  Value turned = e.concat({e.sub(e.mul(low, cos), e.mul(high, sin)),
-                           e.add(e.mul(high, cos), e.mul(low, sin))},
-                          3);
-  return {e.convert(turned, tensorType(getInput()).getElementType())};
+  Value rotated = e.concat({e.sub(e.mul(low, cos), e.mul(high, sin)),
+                            e.add(e.mul(high, cos), e.mul(low, sin))},
+                           3);
+  return {e.convert(rotated, tensorType(getInput()).getElementType())};
 }
 
-//===--- dropout ----------------------------------------------------------===//
+//===--- dropout --------------------------------------------------------===//
 
 SmallVector<Value> DropoutOp::decompose(OpBuilder &builder) {
   Emitter e(builder, getLoc());
@@ -165,7 +165,7 @@ SmallVector<Value> DropoutOp::decompose(OpBuilder &builder) {
   return {e.convert(scaled, tensorType(getInput()).getElementType())};
 }
 
-//===--- linear cross-entropy ---------------------------------------------===//
+//===--- linear cross-entropy -------------------------------------------===//
 
 namespace {
 // What the loss and its gradients are made of. Shapes: [tokens, vocab], also of
@@ -176,8 +176,8 @@ struct Head {
 };
 } // namespace
 
-// Whether the column is the row's target. Made anew at each use: comparing
-// costs less than storing [tokens, vocab] of anything.
+// Whether the column is the row's target. Recomputed at each use: comparing
+// costs less than storing a tensor [tokens, vocab].
 static Value emitIsTarget(Emitter &e, Value targets, ArrayRef<int64_t> shape) {
   Type index = tensorType(targets).getElementType();
   return e.compare(e.iota(RankedTensorType::get(shape, index), 1),

@@ -1,6 +1,6 @@
-// Attention and its gradient in primitives. Letters of the equations: b batch,
-// t query token, s key token, k kv head, g query head of a kv head's group,
-// d head_dim.
+// Attention and its gradient in primitives. Dimensions of the equations: b
+// batch, t query token, s key token, k kv head, g query head of a kv head's
+// group, d head_dim.
 #include "dialects/graph/GraphDecompose.h"
 #include <limits>
 
@@ -108,7 +108,7 @@ SmallVector<Value> AttentionGradOp::decompose(OpBuilder &builder) {
                             getCotangent());
 }
 
-//===--- paged ------------------------------------------------------------===//
+//===--- paged ----------------------------------------------------------===//
 
 // Which (b, t, s) are visible in paged attention over `context` keys.
 static Value visibleInPages(Emitter &e, PagedAttentionOp op, int64_t context) {
@@ -128,9 +128,9 @@ static Value visibleInPages(Emitter &e, PagedAttentionOp op, int64_t context) {
   return e.binary<AndOp>(seen, near);
 }
 
-// The pages of each sequence one after another: [batch, context, kv_heads,
-// head_dim]. Entries of the table behind a sequence's last page may be
-// anything.
+// The pages of each sequence, concatenated: [batch, context, kv_heads,
+// head_dim]. Entries of the table after a sequence's last page may have any
+// value.
 static Value gatherPages(Emitter &e, Value cache, Value table) {
   ArrayRef<int64_t> pages = shapeOf(cache);
   Value ids = e.max(table, e.splatLike(0, table));
@@ -154,7 +154,7 @@ SmallVector<Value> PagedAttentionOp::decompose(OpBuilder &builder) {
   scores =
       e.select(mask, scores,
                e.splatLike(-std::numeric_limits<double>::infinity(), scores));
-  // What nobody sees may be no number, of which zero times is no zero.
+  // Values that no query attends to may be NaN, and 0 × NaN is not 0.
   Value seen =
       e.reduce(e.convert(visible, builder.getI32Type()), ReduceKind::max, {1});
   seen = e.compare(seen, ComparePredicate::ne, e.splatLike(0, seen));

@@ -1,4 +1,4 @@
-// The graph dialect: what is computed. See README.md in this folder.
+// The graph dialect: the computation, independent of devices and memory. See README.md.
 #ifndef TESSERA_GRAPH_DIALECT
 #define TESSERA_GRAPH_DIALECT
 
@@ -7,16 +7,15 @@ include "mlir/IR/OpBase.td"
 def Graph_Dialect : Dialect {
   let name = "graph";
   let cppNamespace = "::tessera::graph";
-  let summary = "What is computed: static-shape tensors with value semantics";
+  let summary = "the computation: static-shape tensors with value semantics";
   let description = [{
-    Operations on ranked, statically shaped tensors. Nothing here has a place,
-    an order beyond data flow, or a side effect. Layers are private functions
-    with the attribute `graph.block`, called once a layer.
+    Operations on ranked, statically shaped tensors. Ops have no device, no memory location, no
+    order beyond data flow, and no side effects. Layers are private functions with the attribute
+    `graph.block`, called once per layer.
 
-    Function arguments and results carry what they stand for:
-    `graph.state = "NAME"` (a tensor that persists across steps; NAME is the
-    checkpoint name), `graph.role` (a `#graph.role`), `graph.input = "NAME"`,
-    `graph.output = "NAME"`.
+    Attributes of function arguments and results give their meaning: `graph.state = "NAME"` (a
+    tensor that persists across steps; NAME is the checkpoint name), `graph.role` (a `#graph.role`),
+    `graph.input = "NAME"`, `graph.output = "NAME"`.
   }];
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::math::MathDialect"];
   let useDefaultAttributePrinterParser = 1;

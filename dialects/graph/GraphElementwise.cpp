@@ -10,7 +10,7 @@
 using namespace mlir;
 using namespace tessera::graph;
 
-//===--- emission ---------------------------------------------------------===//
+//===--- emission -------------------------------------------------------===//
 
 namespace {
 
@@ -94,7 +94,7 @@ static double wrap(int64_t value, Type type) {
   return static_cast<double>(APInt(64, value).trunc(width).getSExtValue());
 }
 
-//===--- unary ------------------------------------------------------------===//
+//===--- unary ----------------------------------------------------------===//
 
 // `FORMULA` in x, over Scalar and over double.
 #define TESSERA_UNARY(OP, FORMULA)                                             \
@@ -175,7 +175,7 @@ double GeluGradOp::evaluateScalar(ArrayRef<double> operands) {
   return operands[1] * geluSlope(operands[0], getKind());
 }
 
-//===--- binary -----------------------------------------------------------===//
+//===--- binary ---------------------------------------------------------===//
 
 // `FORMULA` in x and y, over Scalar and over double; `INTEGER` is the
 // reference over int64_t, before wrapping around.
@@ -229,7 +229,7 @@ double OrOp::evaluateScalar(ArrayRef<double> operands) {
                              static_cast<int64_t>(operands[1]));
 }
 
-//===--- comparison, selection --------------------------------------------===//
+//===--- comparison, selection ------------------------------------------===//
 
 Value CompareOp::emitScalar(OpBuilder &b, ValueRange operands) {
   using F = arith::CmpFPredicate;
@@ -272,7 +272,7 @@ double SelectOp::evaluateScalar(ArrayRef<double> operands) {
   return operands[0] != 0.0 ? operands[1] : operands[2];
 }
 
-//===--- conversion -------------------------------------------------------===//
+//===--- conversion -----------------------------------------------------===//
 
 // The shape of `like` (a scalar or a vector) with another element type.
 static Type withElement(Type like, Type element) {

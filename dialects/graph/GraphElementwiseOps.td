@@ -57,10 +57,10 @@ def Graph_GeluOp : Graph_ElementwiseOp<"gelu", [SameOperandsAndResultType]> {
 
 def Graph_GeluGradOp : Graph_ElementwiseOp<"gelu_grad",
     [AllTypesMatch<["input", "cotangent", "result"]>]> {
-  let summary = "cotangent × d gelu(x)/dx; made by autodiff, absorbed by fusion";
+  let summary = "cotangent × d gelu(x)/dx; created by autodiff, absorbed by fusion";
   let description = [{
-    One op rather than a dozen, so that a dump of a backward pass stays readable.
-    It is its own last stop: it has no gradient (no second derivatives in training).
+    One op rather than a dozen, so that dumps of a backward pass stay readable. It has no gradient:
+    second derivatives are not supported.
   }];
   let arguments = (ins Graph_FloatTensor:$input, Graph_FloatTensor:$cotangent,
                        Graph_GeluKindAttr:$kind);
@@ -81,8 +81,9 @@ def Graph_OrOp : Graph_BinaryOp<"or", "bitwise or of integers, logical or of i1"
                                 [Commutative], Graph_IntOrBoolTensor>;
 
 def Graph_CompareOp : Graph_ElementwiseOp<"compare", [AllTypesMatch<["lhs", "rhs"]>]> {
-  let summary = "elementwise comparison; false where a NaN takes part, except `ne`";
-  let arguments = (ins Graph_NumberTensor:$lhs, Graph_NumberTensor:$rhs, Graph_ComparePredicateAttr:$predicate);
+  let summary = "elementwise comparison; false if an operand is NaN, except `ne`";
+  let arguments = (ins Graph_NumberTensor:$lhs, Graph_NumberTensor:$rhs,
+                       Graph_ComparePredicateAttr:$predicate);
   let results = (outs Graph_BoolTensor:$result);
   let assemblyFormat = "$lhs `` $predicate $rhs attr-dict `:` type($lhs) `->` type($result)";
 }
@@ -92,14 +93,16 @@ def Graph_SelectOp : Graph_ElementwiseOp<"select",
   let summary = "condition ? onTrue : onFalse";
   let arguments = (ins Graph_BoolTensor:$condition, Graph_Tensor:$onTrue, Graph_Tensor:$onFalse);
   let results = (outs Graph_Tensor:$result);
-  let assemblyFormat = "$condition `,` $onTrue `,` $onFalse attr-dict `:` type($condition) `,` type($result)";
+  let assemblyFormat = [{
+    $condition `,` $onTrue `,` $onFalse attr-dict `:` type($condition) `,` type($result)
+  }];
 }
 
 def Graph_ConvertOp : Graph_ElementwiseOp<"convert"> {
   let summary = "change of element type; floats round to nearest even, float to integer truncates";
   let description = [{
-    Booleans become 0 and 1. Nothing converts to a boolean: `graph.compare` says what is meant.
-    A float outside the integer type's range gives an unspecified integer.
+    Booleans become 0 and 1. Conversion to a boolean is not supported; use `graph.compare`. A float
+    outside the integer type's range gives an unspecified integer.
   }];
   let arguments = (ins Graph_Tensor:$input);
   let results = (outs Graph_Tensor:$result);

@@ -8,7 +8,7 @@ using namespace tessera::graph;
 
 OpFoldResult ConstantOp::fold(FoldAdaptor) { return getValue(); }
 
-//===--- conversion -------------------------------------------------------===//
+//===--- conversion -----------------------------------------------------===//
 
 static APFloat toFloat(const APFloat &value, FloatType type) {
   APFloat result = value;
@@ -61,7 +61,7 @@ static Attribute convertElements(DenseElementsAttr elements, Type to) {
 }
 
 // Whether every value of `narrow` is one of `wide`.
-static bool widens(Type narrow, Type wide) {
+static bool isLossless(Type narrow, Type wide) {
   if (isa<FloatType>(narrow) && isa<FloatType>(wide))
     return cast<FloatType>(wide).getFPMantissaWidth() >=
                cast<FloatType>(narrow).getFPMantissaWidth() &&
@@ -78,15 +78,15 @@ OpFoldResult ConvertOp::fold(FoldAdaptor adaptor) {
   if (auto elements =
           dyn_cast_if_present<DenseElementsAttr>(adaptor.getInput()))
     return convertElements(elements, to);
-  // There and back through a wider type.
+  // A round trip through a type of more bits.
   if (auto inner = getInput().getDefiningOp<ConvertOp>())
     if (inner.getInput().getType() == getResult().getType() &&
-        widens(to, tensorType(getInput()).getElementType()))
+        isLossless(to, tensorType(getInput()).getElementType()))
       return inner.getInput();
   return {};
 }
 
-//===--- views ------------------------------------------------------------===//
+//===--- views ----------------------------------------------------------===//
 
 // A splat under another shape; nothing for what is not a splat.
 static OpFoldResult foldSplat(Attribute input, Value result) {
@@ -157,7 +157,7 @@ OpFoldResult SliceOp::fold(FoldAdaptor adaptor) {
   return {};
 }
 
-//===--- neutral constants ------------------------------------------------===//
+//===--- neutral constants ----------------------------------------------===//
 
 static bool isSplat(Value value, double number) {
   DenseElementsAttr elements;

@@ -16,7 +16,7 @@ static bool isFloat(Value x) {
   return isa<FloatType>(tensorType(x).getElementType());
 }
 
-//===--- elementwise ------------------------------------------------------===//
+//===--- elementwise ----------------------------------------------------===//
 
 // `GRADIENTS` in the emitter e, the cotangent g, the operands x and y (of unary
 // ops both are x) and the result z. Integers have no gradient.
@@ -103,7 +103,7 @@ TESSERA_GRADIENT(ConvertOp, isFloat(x)
                                 ? e.convert(g, tensorType(x).getElementType())
                                 : Value())
 
-//===--- constants and re-indexing ----------------------------------------===//
+//===--- constants and re-indexing --------------------------------------===//
 
 static ArrayRef<int64_t> shapeOf(Value x) { return tensorType(x).getShape(); }
 
@@ -156,7 +156,7 @@ SmallVector<Value> ConcatOp::buildVjp(OpBuilder &builder,
   return result;
 }
 
-//===--- contractions, reductions, gather ---------------------------------===//
+//===--- contractions, reductions, gather -------------------------------===//
 
 SmallVector<Value> EinsumOp::buildVjp(OpBuilder &builder,
                                       ValueRange cotangents) {
@@ -200,7 +200,7 @@ TESSERA_GRADIENT(ScatterAddOp, g, Value(),
                  e.convert(e.embedding(g, getIds()),
                            tensorType(getUpdates()).getElementType()))
 
-// A cache is no place that a loss looks through.
+// The loss does not depend on a KV cache.
 SmallVector<Value> ScatterRowsOp::buildVjp(OpBuilder &, ValueRange) {
   return none(*this);
 }

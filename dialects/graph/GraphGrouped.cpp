@@ -9,9 +9,10 @@ using namespace tessera::graph::detail;
 
 static ArrayRef<int64_t> shapeOf(Value x) { return tensorType(x).getShape(); }
 
-//===--- verifiers --------------------------------------------------------===//
+//===--- verifiers ------------------------------------------------------===//
 
-// The rows of `x` lie in one of the two layouts, by `groups` groups.
+// Verifies that the rows of `x` have one of the two layouts, with `groups`
+// groups.
 static LogicalResult verifyRows(Operation *op, StringRef what, Value x,
                                 Value sizes, int64_t groups) {
   RankedTensorType type = tensorType(x);
@@ -74,7 +75,7 @@ LogicalResult GroupedOuterOp::verify() {
   return verifyElements(*this, getLhs(), getRhs(), getResult());
 }
 
-//===--- meaning ----------------------------------------------------------===//
+//===--- meaning --------------------------------------------------------===//
 
 // Which rows are whose, as i1 [groups, rows]: of all packed rows, or of the
 // group's own padded ones.
@@ -128,7 +129,7 @@ SmallVector<Value> GroupedOuterOp::decompose(OpBuilder &builder) {
                    tensorType(getResult()).getElementType())};
 }
 
-//===--- gradients --------------------------------------------------------===//
+//===--- gradients ------------------------------------------------------===//
 
 static Value emitMatmul(Emitter &e, Value lhs, Value rhs, Value groups,
                         bool transposed) {
@@ -164,7 +165,7 @@ SmallVector<Value> GroupedOuterOp::buildVjp(OpBuilder &builder,
           Value()};
 }
 
-//===--- work -------------------------------------------------------------===//
+//===--- work -----------------------------------------------------------===//
 
 // As if every row belonged to a group: how many do is data.
 int64_t GroupedMatmulOp::getFlops() {

@@ -1,5 +1,5 @@
-// What passes ask of an op that computes. Each is a short entry an op; passes know only structural ops by name
-// (passes/README.md).
+// Interfaces by which passes query ops. Each is a short entry per op; passes know only structural
+// ops by name (passes/README.md).
 #ifndef TESSERA_GRAPH_INTERFACES
 #define TESSERA_GRAPH_INTERFACES
 
@@ -12,11 +12,10 @@ def Graph_Differentiable : OpInterface<"Differentiable"> {
     ops whose gradient is zero everywhere (comparisons, iota) return nulls.
   }];
   let methods = [InterfaceMethod<[{
-      Emits the vector-Jacobian product at `builder`'s insertion point. `cotangents`
-      has one value a result (null where that result has no influence on the loss),
-      each of the result's type. Returns one value an operand, of the operand's
-      type, null where the operand gets no gradient. May use operands and results
-      of the op itself: the caller saves or recomputes them.
+      Emits the vector-Jacobian product at `builder`'s insertion point. `cotangents` has one value
+      per result, of the result's type, null if the result has no influence on the loss. Returns one
+      value per operand, of the operand's type, null if the operand has no gradient. May use
+      operands and results of the op itself: the caller saves or recomputes them.
     }],
     "::llvm::SmallVector<::mlir::Value>", "buildVjp",
     (ins "::mlir::OpBuilder &":$builder, "::mlir::ValueRange":$cotangents)>];
@@ -25,30 +24,30 @@ def Graph_Differentiable : OpInterface<"Differentiable"> {
 def Graph_Elementwise : OpInterface<"Elementwise"> {
   let cppNamespace = "::tessera::graph";
   let description = [{
-    An op whose result element depends only on the like-placed operand elements.
-    All operands and the result have one shape; element types may differ.
+    An op whose result element depends only on operand elements at the same index. All operands and
+    the result have the same shape; element types may differ.
   }];
   let methods = [
     InterfaceMethod<[{
-      Emits the op on scalars or on vectors of any shape, in arith and math ops.
-      Float operands and results are f32 (f64 operands stay f64), a conversion to
-      a narrower float rounds; i1 and integers are as in the tensor, but signless
-      (ui8 is held in i8). `operands` are in operand order.
+      Emits the op on scalars or on vectors of any shape, in arith and math ops. Float operands and
+      results are f32 (f64 operands stay f64), a conversion to a float of fewer bits rounds; i1 and
+      integers are as in the tensor, but signless (ui8 is held in i8). `operands` are in operand
+      order.
     }], "::mlir::Value", "emitScalar",
     (ins "::mlir::OpBuilder &":$builder, "::mlir::ValueRange":$operands)>,
     InterfaceMethod<[{
-      The reference: one element in double precision (booleans are 0 and 1).
+      Reference evaluation of one element in double precision (booleans are 0 and 1).
     }], "double", "evaluateScalar", (ins "::llvm::ArrayRef<double>":$operands)>];
 }
 
 def Graph_Decomposable : OpInterface<"Decomposable"> {
   let cppNamespace = "::tessera::graph";
   let description = [{
-    A composite: an op that carries meaning worth keeping. Its decomposition
-    into primitives is its definition, and the twin it is tested against.
+    A composite: an op that passes handle as a whole. Its decomposition into primitives is its
+    definition, and the reference of its tests.
   }];
   let methods = [InterfaceMethod<[{
-      Emits the primitives at `builder`'s insertion point and returns one value a result.
+      Emits the primitives at `builder`'s insertion point and returns one value per result.
     }], "::llvm::SmallVector<::mlir::Value>", "decompose",
     (ins "::mlir::OpBuilder &":$builder)>];
 }
@@ -71,11 +70,11 @@ def Graph_Costed : OpInterface<"Costed"> {
 def Graph_Fusable : OpInterface<"Fusable"> {
   let cppNamespace = "::tessera::graph";
   let description = [{
-    The part that an op plays in a cluster. A *view* only re-indexes and never
-    becomes a kernel of its own unless its result must be materialized.
+    How fusion treats an op. A *view* only re-indexes its input; it becomes a kernel only if its
+    result must be materialized.
   }];
   let methods = [
-    InterfaceMethod<[{The skeleton this op alone would need.}],
+    InterfaceMethod<[{The skeleton for a kernel of this op alone.}],
       "::tessera::graph::ClusterKind", "getClusterKind", (ins)>,
     InterfaceMethod<[{Whether the op only re-indexes its (single) input.}],
       "bool", "isView", (ins), "", [{ return false; }]>];
@@ -84,14 +83,16 @@ def Graph_Fusable : OpInterface<"Fusable"> {
 def Graph_RowScatter : OpInterface<"RowScatter"> {
   let cppNamespace = "::tessera::graph";
   let description = [{
-    Rows of `updates` go to the rows `ids` of `base`, [rows, width], and the rest of it stays: the
-    result takes the base's place in memory.
+    Writes rows of `updates` to the rows `ids` of `base`, [rows, width]; other rows are unchanged.
+    The result is stored in the base's memory.
   }];
   let methods = [
-    InterfaceMethod<"What is scattered onto; operand 0.", "::mlir::Value", "getBase", (ins)>,
+    InterfaceMethod<"The tensor whose rows are updated; operand 0.", "::mlir::Value", "getBase",
+    (ins)>,
     InterfaceMethod<"Integers of any shape.", "::mlir::Value", "getIds", (ins)>,
     InterfaceMethod<"[shape of ids, width].", "::mlir::Value", "getUpdates", (ins)>,
-    InterfaceMethod<"Whether rows are added to those of the base instead of replacing them.", "bool", "adds", (ins)>];
+    InterfaceMethod<"Whether rows are added to those of the base instead of replacing them.",
+    "bool", "adds", (ins)>];
 }
 
 #endif

@@ -8,14 +8,15 @@ def Graph_EinsumOp : Graph_Op<"einsum", [Graph_DifferentiableOp,
     DeclareOpInterfaceMethods<Graph_Costed, ["getFlops"]>, Graph_FusableOp]> {
   let summary = "contraction of two tensors, written as an einsum equation";
   let description = [{
-    `equation` is `lhs,rhs->out` with one lower-case letter a dimension. A letter
-    in both inputs and the output is a batch dimension; in both inputs only, it is
-    summed; no letter repeats within a term and none stands in one input alone.
-    Both inputs have one element type. Products are accumulated in f32 (f64 for f64) and rounded once to the result's
-    element type, which may be wider than the inputs'.
+    `equation` is `lhs,rhs->out` with one lower-case letter per dimension. A letter in both inputs
+    and the output is a batch dimension; one in both inputs only is summed. No letter repeats within
+    a term, and none occurs in one input only. Both inputs have the same element type. Accumulates
+    in f32 (f64 for f64) and rounds once to the result's element type, which may have more bits than
+    the inputs'.
 
     ```mlir
-    %y = graph.einsum "btk,kn->btn" %x, %w : (tensor<4x64x768xf32>, tensor<768x3072xf32>) -> tensor<4x64x3072xf32>
+    %y = graph.einsum "btk,kn->btn" %x, %w : (tensor<4x64x768xf32>, tensor<768x3072xf32>)
+      -> tensor<4x64x3072xf32>
     ```
   }];
   let arguments = (ins Graph_FloatTensor:$lhs, Graph_FloatTensor:$rhs, StrAttr:$equation);
@@ -29,14 +30,15 @@ def Graph_EinsumOp : Graph_Op<"einsum", [Graph_DifferentiableOp,
   }];
 }
 
-def Graph_ReduceOp : Graph_Op<"reduce", [Graph_DifferentiableOp, Graph_CostedDefault, Graph_FusableOp]> {
-  let summary = "sum, max or min over `dims`, which disappear";
+def Graph_ReduceOp : Graph_Op<"reduce", [Graph_DifferentiableOp, Graph_CostedDefault,
+    Graph_FusableOp]> {
+  let summary = "sum, max or min over `dims`, which are removed";
   let description = [{
-    `dims` is strictly increasing and not empty. Sums of f32, bf16 and f16
-    accumulate in f32. The gradient of a maximum (minimum) goes to every element
-    that equals it, in equal shares.
+    `dims` is strictly increasing and not empty. Sums of f32, bf16 and f16 accumulate in f32. The
+    gradient of a maximum (minimum) is divided equally among the elements that equal it.
   }];
-  let arguments = (ins Graph_NumberTensor:$input, Graph_ReduceKindAttr:$kind, DenseI64ArrayAttr:$dims);
+  let arguments = (ins Graph_NumberTensor:$input, Graph_ReduceKindAttr:$kind,
+                       DenseI64ArrayAttr:$dims);
   let results = (outs Graph_NumberTensor:$result);
   let assemblyFormat = "$input `` $kind `dims` $dims attr-dict `:` type($input) `->` type($result)";
   let hasVerifier = 1;
@@ -46,11 +48,12 @@ def Graph_ReduceOp : Graph_Op<"reduce", [Graph_DifferentiableOp, Graph_CostedDef
   }];
 }
 
-def Graph_EmbeddingOp : Graph_Op<"embedding", [Graph_DifferentiableOp, Graph_CostedDefault, Graph_FusableOp]> {
-  let summary = "rows of `table` picked by `ids`";
+def Graph_EmbeddingOp : Graph_Op<"embedding", [Graph_DifferentiableOp, Graph_CostedDefault,
+    Graph_FusableOp]> {
+  let summary = "gathers rows `ids` of `table`";
   let description = [{
-    `table` is [rows, width], `ids` any shape of integers in [0, rows); the result
-    has the shape of `ids` with `width` appended. The data reader proves the range.
+    `table` is [rows, width], `ids` any shape of integers in [0, rows); the result has the shape of
+    `ids` with `width` appended. The data loader checks the range.
   }];
   let arguments = (ins Graph_FloatTensor:$table, Graph_IntTensor:$ids);
   let results = (outs Graph_FloatTensor:$result);
@@ -66,15 +69,17 @@ def Graph_EmbeddingOp : Graph_Op<"embedding", [Graph_DifferentiableOp, Graph_Cos
 
 def Graph_ScatterAddOp : Graph_Op<"scatter_add", [AllTypesMatch<["base", "result"]>,
     Graph_DifferentiableOp, Graph_CostedDefault, Graph_FusableOp, Graph_RowScatter]> {
-  let summary = "`base` with rows of `updates` added at rows `ids`";
+  let summary = "adds rows of `updates` to rows `ids` of `base`";
   let description = [{
-    The gradient of `embedding`. Rows are added in the order of `ids`, so the
-    result does not depend on how the work is divided. Accumulates in f32; `base`
-    may be wider than `updates` (f32 gradients of bf16 tables).
+    The gradient of `embedding`. Rows are added in the order of `ids`, so the result does not depend
+    on how the work is divided. Accumulates in f32; `base` may have a type of more bits than
+    `updates` (f32 gradients of bf16 tables).
   }];
   let arguments = (ins Graph_FloatTensor:$base, Graph_IntTensor:$ids, Graph_FloatTensor:$updates);
   let results = (outs Graph_FloatTensor:$result);
-  let assemblyFormat = "$updates `at` $ids `onto` $base attr-dict `:` type($updates) `,` type($ids) `,` type($base)";
+  let assemblyFormat = [{
+    $updates `at` $ids `onto` $base attr-dict `:` type($updates) `,` type($ids) `,` type($base)
+  }];
   let hasVerifier = 1;
   let extraClassDeclaration = [{
     ::tessera::graph::ClusterKind getClusterKind() {
@@ -99,10 +104,9 @@ def Graph_RandomOp : Graph_Op<"random", [Graph_DifferentiableOp, Graph_FusableOp
     Box–Muller, r = sqrt(-2 ln(((u >> 8) + 1) × 2^-24)), a = 2π (v >> 8) × 2^-24: the element with
     even index gets r cos a, the odd one r sin a.
 
-    The same numbers under any sharding, microbatching or recomputation: `offset`
-    (0 when absent) is the place of the result's first entry in the global batch,
-    counted in entries of the first dimension. `stream` tells the uses of one
-    seed apart; it fits 32 bits.
+    The numbers are the same under any sharding, microbatching or recomputation: `offset` (0 if
+    absent) is the index of the result's first entry in the global batch, along the first dimension.
+    `stream` distinguishes the uses of a seed; it fits 32 bits.
   }];
   let arguments = (ins Graph_ScalarInt:$seed, Graph_ScalarInt:$step,
                        Optional<Graph_ScalarInt>:$offset,

@@ -10,7 +10,7 @@ using namespace tessera::graph;
 #define GET_OP_CLASSES
 #include "dialects/graph/GraphOps.cpp.inc"
 
-//===--- loop -------------------------------------------------------------===//
+//===--- loop -----------------------------------------------------------===//
 
 void LoopOp::build(
     OpBuilder &builder, OperationState &state, int64_t trip, ValueRange inits,
@@ -78,7 +78,7 @@ ParseResult LoopOp::parse(OpAsmParser &parser, OperationState &state) {
                  parser.parseRegion(*state.addRegion(), arguments));
 }
 
-//===--- small methods ----------------------------------------------------===//
+//===--- small methods --------------------------------------------------===//
 
 YieldOp LoopOp::getYield() {
   return cast<YieldOp>(getBody().front().getTerminator());
@@ -97,7 +97,7 @@ ClusterKind ReduceOp::getClusterKind() {
                                                  : ClusterKind::column;
 }
 
-//===--- Emitter ----------------------------------------------------------===//
+//===--- Emitter --------------------------------------------------------===//
 
 static RankedTensorType withShape(Value x, ArrayRef<int64_t> shape) {
   return RankedTensorType::get(shape, tensorType(x).getElementType());

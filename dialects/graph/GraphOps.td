@@ -13,7 +13,7 @@ include "mlir/Interfaces/ControlFlowInterfaces.td"
 
 def Graph_YieldOp : Graph_Op<"yield", [Terminator, ReturnLike,
     ParentOneOf<["LoopOp", "ClusterOp"]>]> {
-  let summary = "the values that a loop body or a cluster hands out";
+  let summary = "returns the values of a loop body or a cluster";
   let arguments = (ins Variadic<Graph_Tensor>:$values);
   let assemblyFormat = "($values^ `:` type($values))? attr-dict";
   let builders = [OpBuilder<(ins), [{}]>];
@@ -21,12 +21,12 @@ def Graph_YieldOp : Graph_Op<"yield", [Terminator, ReturnLike,
 
 def Graph_LoopOp : Graph_Op<"loop", [SingleBlock, AutomaticAllocationScope,
     AllTypesMatch<["inits", "results"]>]> {
-  let summary = "runs its body `trip` times, carrying values from one turn to the next";
+  let summary = "runs its body `trip` times with loop-carried values";
   let description = [{
-    The body's arguments are the induction value (a tensor<i32>, 0 … trip-1) and one
-    value for each init; it yields the next ones. Values from outside may be used
-    inside. Made by autodiff (microbatches) and by `expand-linear-cross-entropy`
-    (chunks of tokens); planning turns it into `plan.loop`.
+    The body's arguments are the induction variable (a tensor<i32>, 0 … trip-1) and one value for
+    each init; it yields the values of the next iteration. Values from outside may be used inside.
+    Created by autodiff (microbatches) and by `expand-linear-cross-entropy` (chunks of tokens);
+    planning replaces it by `plan.loop`.
 
     ```mlir
     %sum = graph.loop 4 (%i, %acc = %zero) : (tensor<f32>) {
@@ -42,7 +42,8 @@ def Graph_LoopOp : Graph_Op<"loop", [SingleBlock, AutomaticAllocationScope,
   let hasVerifier = 1;
   let skipDefaultBuilders = 1;
   let builders = [OpBuilder<(ins "int64_t":$trip, "::mlir::ValueRange":$inits,
-    "::llvm::function_ref<void(::mlir::OpBuilder &, ::mlir::Location, ::mlir::Value, ::mlir::ValueRange)>":$body)>];
+    "::llvm::function_ref<void(::mlir::OpBuilder &, ::mlir::Location, "
+    "::mlir::Value, ::mlir::ValueRange)>":$body)>];
   let extraClassDeclaration = [{
     ::mlir::Value getInduction() { return getBody().front().getArgument(0); }
     ::mlir::Block::BlockArgListType getCarried() {
@@ -55,10 +56,10 @@ def Graph_LoopOp : Graph_Op<"loop", [SingleBlock, AutomaticAllocationScope,
 def Graph_ClusterOp : Graph_Op<"cluster", [SingleBlock, IsolatedFromAbove, Graph_CostedDefault]> {
   let summary = "ops that become one kernel";
   let description = [{
-    Made by fusion, consumed by tiling. Isolated from above, so that equal clusters
-    are equal text and share one kernel. The body holds graph ops only, no other
-    cluster. `accumulates` lists pairs (input, output) that share memory: the
-    kernel reads the input only where it writes the output.
+    Created by fusion, consumed by `passes/kernels`. Isolated from above, so that equal clusters
+    print alike and share one kernel. The body has only graph ops and no nested cluster.
+    `accumulates` lists pairs (input, output) that share memory: the kernel reads the input only at
+    elements of the output that it writes.
 
     ```mlir
     %y = graph.cluster contraction "linear_gelu" (%x, %w, %b) : (...) -> tensor<...> {
@@ -72,7 +73,10 @@ def Graph_ClusterOp : Graph_Op<"cluster", [SingleBlock, IsolatedFromAbove, Graph
                        OptionalAttr<DenseI64ArrayAttr>:$accumulates);
   let results = (outs Variadic<Graph_Tensor>:$results);
   let regions = (region SizedRegion<1>:$body);
-  let assemblyFormat = "`` $kind $name `(` $inputs `)` attr-dict-with-keyword `:` functional-type($inputs, $results) $body";
+  let assemblyFormat = [{
+    `` $kind $name `(` $inputs `)` attr-dict-with-keyword `:` functional-type($inputs, $results)
+    $body
+  }];
   let hasVerifier = 1;
   let extraClassDeclaration = [{
     int64_t getFlops();

@@ -129,7 +129,7 @@ LogicalResult DequantizeOp::verify() {
   if (getFloats() && getBits() != 8)
     return emitOpError("has floats of ") << getBits() << " bits, expected 8";
   if (getFloats() && getZeros())
-    return emitOpError("has zero points beside floats");
+    return emitOpError("has zero points, which floats do not support");
   if (getGroup() < 1 || getGroup() % QuantizedLayout::kBlock)
     return emitOpError("has groups of ")
            << getGroup() << ", expected a multiple of "
@@ -144,10 +144,11 @@ LogicalResult DequantizeOp::verify() {
            << tensorType(getValues()).getElementType() << ", expected "
            << values.getElementType();
   if (layout.hasScales() != bool(getScales()))
-    return emitOpError(layout.hasScales() ? "lacks scales"
-                                          : "has scales beside bf16");
+    return emitOpError(layout.hasScales()
+                           ? "lacks scales"
+                           : "has scales, which bf16 does not support");
   if (!layout.hasScales() && layout.zeros)
-    return emitOpError("has zero points beside bf16");
+    return emitOpError("has zero points, which bf16 does not support");
   if (!layout.hasScales())
     return success();
   return expectShape(*this, "scales", tensorType(getScales()),
@@ -159,7 +160,7 @@ LogicalResult DequantizeOp::verify() {
 int64_t DequantizeOp::getFlops() { return 0; }
 int64_t DequantizeOp::getBytes() { return countBytes(getOperands()); }
 
-//===--- rows -------------------------------------------------------------===//
+//===--- rows -----------------------------------------------------------===//
 
 // [..., 1] of [..., n].
 static SmallVector<int64_t> scalesShape(Value rows) {

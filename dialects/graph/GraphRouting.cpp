@@ -9,7 +9,7 @@ using namespace tessera::graph::detail;
 
 static ArrayRef<int64_t> shapeOf(Value x) { return tensorType(x).getShape(); }
 
-//===--- verifiers --------------------------------------------------------===//
+//===--- verifiers ------------------------------------------------------===//
 
 // Both have the same dimensions before the last, which both have.
 static LogicalResult expectSameRows(Operation *op, StringRef firstName,
@@ -71,7 +71,7 @@ LogicalResult GroupRowsOp::verify() {
   return expectShape(*this, "slots", tensorType(getSlots()), shapeOf(getIds()));
 }
 
-//===--- order ------------------------------------------------------------===//
+//===--- order ----------------------------------------------------------===//
 
 namespace {
 
@@ -168,7 +168,7 @@ SmallVector<Value> TakeAlongAxisOp::buildVjp(OpBuilder &builder,
   return {e.reshape(sum, shapeOf(getInput())), Value()};
 }
 
-//===--- counting sort ----------------------------------------------------===//
+//===--- counting sort --------------------------------------------------===//
 
 namespace {
 
@@ -275,7 +275,7 @@ SmallVector<Value> GroupRowsOp::decompose(OpBuilder &builder) {
   return {offsets, e.reshape(withoutFill(e, place, n), shapeOf(getSlots()))};
 }
 
-//===--- Emitter ----------------------------------------------------------===//
+//===--- Emitter --------------------------------------------------------===//
 
 Value Emitter::topK(Value scores, int64_t k) {
   SmallVector<int64_t> shape(shapeOf(scores));

@@ -9,7 +9,7 @@ using namespace tessera::graph::detail;
 
 static ArrayRef<int64_t> shapeOf(Value x) { return tensorType(x).getShape(); }
 
-//===--- verifiers --------------------------------------------------------===//
+//===--- verifiers ------------------------------------------------------===//
 
 // `tokens` [tokens, width] go to `rows` [rows, width] or come from there.
 template <typename Op>
@@ -64,7 +64,7 @@ LogicalResult DotRowsOp::verify() {
   return expectSameElement(*this, "input", input, "rows", rows);
 }
 
-//===--- meaning ----------------------------------------------------------===//
+//===--- meaning --------------------------------------------------------===//
 
 // x × weights, [tokens, k, width], in the statistics type.
 static Value weighted(Emitter &e, Value x, Value weights) {
@@ -171,7 +171,7 @@ int64_t DotRowsOp::getFlops() {
   return 2 * tensorType(getSlots()).getNumElements() * shapeOf(getInput())[1];
 }
 
-//===--- Emitter ----------------------------------------------------------===//
+//===--- Emitter --------------------------------------------------------===//
 
 Value Emitter::dispatchRows(Value x, Value slots, Value weights, int64_t rows) {
   return b.create<DispatchRowsOp>(

@@ -1,12 +1,13 @@
-// Constants and re-indexing. Apart from pad and dynamic slices these are views:
-// fusion turns them into offsets and strides.
+// Constants and re-indexing. All but pad and dynamic slices are views: fusion
+// replaces them by offsets and strides.
 #ifndef TESSERA_GRAPH_SHAPE_OPS
 #define TESSERA_GRAPH_SHAPE_OPS
 
 include "dialects/graph/GraphOpBase.td"
 
 class Graph_ViewOp<string mnemonic, list<Trait> traits = []>
-    : Graph_Op<mnemonic, !listconcat([Graph_DifferentiableOp, Graph_CostedDefault, Graph_FusableOp], traits)> {
+    : Graph_Op<mnemonic, !listconcat([Graph_DifferentiableOp, Graph_CostedDefault,
+    Graph_FusableOp], traits)> {
   let extraClassDeclaration = [{
     ::tessera::graph::ClusterKind getClusterKind() {
       return ::tessera::graph::ClusterKind::elementwise;
@@ -76,7 +77,7 @@ def Graph_BroadcastOp : Graph_ViewOp<"broadcast"> {
 }
 
 def Graph_SliceOp : Graph_ViewOp<"slice"> {
-  let summary = "the box [start, start + result shape) of the input, unit stride";
+  let summary = "slice [start, start + result shape) of the input with unit stride";
   let arguments = (ins Graph_Tensor:$input, DenseI64ArrayAttr:$start);
   let results = (outs Graph_Tensor:$result);
   let assemblyFormat = "$input $start attr-dict `:` type($input) `->` type($result)";
@@ -84,8 +85,9 @@ def Graph_SliceOp : Graph_ViewOp<"slice"> {
   let hasFolder = 1;
 }
 
-def Graph_ConcatOp : Graph_Op<"concat", [Graph_DifferentiableOp, Graph_CostedDefault, Graph_FusableOp]> {
-  let summary = "inputs one after another along `dim`";
+def Graph_ConcatOp : Graph_Op<"concat", [Graph_DifferentiableOp, Graph_CostedDefault,
+    Graph_FusableOp]> {
+  let summary = "concatenates inputs along `dim`";
   let arguments = (ins Variadic<Graph_Tensor>:$inputs, I64Attr:$dim);
   let results = (outs Graph_Tensor:$result);
   let assemblyFormat = "$inputs `dim` $dim attr-dict `:` functional-type($inputs, $result)";
@@ -99,7 +101,7 @@ def Graph_ConcatOp : Graph_Op<"concat", [Graph_DifferentiableOp, Graph_CostedDef
 }
 
 def Graph_PadOp : Graph_Op<"pad", [Graph_DifferentiableOp, Graph_CostedDefault, Graph_FusableOp]> {
-  let summary = "zeros around the input: `low` before each dimension, the rest after";
+  let summary = "pads with zeros: `low` before each dimension, the rest after";
   let arguments = (ins Graph_Tensor:$input, DenseI64ArrayAttr:$low);
   let results = (outs Graph_Tensor:$result);
   let assemblyFormat = "$input `low` $low attr-dict `:` type($input) `->` type($result)";
@@ -112,15 +114,18 @@ def Graph_PadOp : Graph_Op<"pad", [Graph_DifferentiableOp, Graph_CostedDefault, 
   }];
 }
 
-def Graph_DynamicSliceOp : Graph_Op<"dynamic_slice", [Graph_DifferentiableOp, Graph_CostedDefault, Graph_FusableOp]> {
-  let summary = "entry `index` of the first dimension (which disappears)";
+def Graph_DynamicSliceOp : Graph_Op<"dynamic_slice", [Graph_DifferentiableOp, Graph_CostedDefault,
+    Graph_FusableOp]> {
+  let summary = "entry `index` of the first dimension, which is removed";
   let description = [{
-    The index is the induction value of an enclosing `graph.loop` and lies inside
-    the dimension; planning turns the op into an address that advances with the loop.
+    The index is the induction variable of an enclosing `graph.loop`, within the dimension. Planning
+    replaces the op by an address that advances with the loop.
   }];
   let arguments = (ins Graph_Tensor:$input, Graph_ScalarInt:$index);
   let results = (outs Graph_Tensor:$result);
-  let assemblyFormat = "$input `[` $index `]` attr-dict `:` type($input) `,` type($index) `->` type($result)";
+  let assemblyFormat = [{
+    $input `[` $index `]` attr-dict `:` type($input) `,` type($index) `->` type($result)
+  }];
   let hasVerifier = 1;
   let extraClassDeclaration = [{
     ::tessera::graph::ClusterKind getClusterKind() {
@@ -131,13 +136,18 @@ def Graph_DynamicSliceOp : Graph_Op<"dynamic_slice", [Graph_DifferentiableOp, Gr
   }];
 }
 
-def Graph_DynamicUpdateOp : Graph_Op<"dynamic_update", [AllTypesMatch<["input", "result"]>, Graph_DifferentiableOp, Graph_CostedDefault, Graph_FusableOp]> {
-  let summary = "the input with entry `index` of the first dimension replaced";
+def Graph_DynamicUpdateOp : Graph_Op<"dynamic_update", [AllTypesMatch<["input", "result"]>,
+    Graph_DifferentiableOp, Graph_CostedDefault, Graph_FusableOp]> {
+  let summary = "replaces entry `index` of the first dimension";
   let arguments = (ins Graph_Tensor:$input, Graph_Tensor:$update, Graph_ScalarInt:$index);
   let results = (outs Graph_Tensor:$result);
-  let assemblyFormat = "$update `into` $input `[` $index `]` attr-dict `:` type($update) `,` type($index) `->` type($result)";
+  let assemblyFormat = [{
+    $update `into` $input `[` $index `]` attr-dict `:` type($update) `,` type($index) `->`
+    type($result)
+  }];
   let hasVerifier = 1;
-  let builders = [OpBuilder<(ins "::mlir::Value":$input, "::mlir::Value":$update, "::mlir::Value":$index), [{
+  let builders = [OpBuilder<(ins "::mlir::Value":$input, "::mlir::Value":$update,
+                                 "::mlir::Value":$index), [{
     build($_builder, $_state, input.getType(), input, update, index);
   }]>];
   let extraClassDeclaration = [{

@@ -7,7 +7,7 @@ using namespace mlir;
 using namespace tessera::graph;
 using namespace tessera::graph::detail;
 
-//===--- shared checks ----------------------------------------------------===//
+//===--- shared checks --------------------------------------------------===//
 
 static std::string text(ArrayRef<int64_t> shape) {
   std::string result = "[";
@@ -79,7 +79,7 @@ static LogicalResult expectDims(Operation *op, ArrayRef<int64_t> dims,
   return success();
 }
 
-//===--- constants and conversion -----------------------------------------===//
+//===--- constants and conversion ---------------------------------------===//
 
 LogicalResult ConstantOp::verify() {
   if (!isa<DenseIntOrFPElementsAttr>(getValue()))
@@ -101,7 +101,7 @@ LogicalResult ConvertOp::verify() {
   return success();
 }
 
-//===--- re-indexing ------------------------------------------------------===//
+//===--- re-indexing ----------------------------------------------------===//
 
 // Views keep the element type.
 static LogicalResult expectElement(Operation *op, Value input, Value result) {
@@ -229,7 +229,7 @@ LogicalResult DynamicUpdateOp::verify() {
                      tensorType(getUpdate()));
 }
 
-//===--- contraction and reduction ----------------------------------------===//
+//===--- contraction and reduction --------------------------------------===//
 
 LogicalResult EinsumOp::verify() {
   llvm::Expected<Einsum> equation = Einsum::parse(getEquation());
@@ -280,9 +280,9 @@ LogicalResult ReduceOp::verify() {
   return expectElement(*this, getInput(), getResult());
 }
 
-//===--- gather, scatter, random ------------------------------------------===//
+//===--- gather, scatter, random ----------------------------------------===//
 
-// Rows of `table` ([rows, width]) picked by `ids` stand in `rows`.
+// Verifies that `rows` has the shape of rows `ids` of `table` [rows, width].
 static LogicalResult expectRows(Operation *op, StringRef tableName,
                                 RankedTensorType table, RankedTensorType ids,
                                 StringRef rowsName, RankedTensorType rows) {

@@ -9,7 +9,7 @@ using namespace mlir;
 using namespace tessera::graph;
 using namespace tessera::graph::detail;
 
-//===--- norms, rope, dropout ---------------------------------------------===//
+//===--- norms, rope, dropout -------------------------------------------===//
 
 // A norm works along the last dimension with one parameter an element.
 static LogicalResult verifyNorm(Operation *op, Value input, Value weight,
@@ -78,7 +78,7 @@ LogicalResult DropoutOp::verify() {
   return expectStream(*this, getStream());
 }
 
-//===--- attention --------------------------------------------------------===//
+//===--- attention ------------------------------------------------------===//
 
 // A bound of what goes through tanh.
 template <typename Op> static LogicalResult verifyCap(Op op) {
@@ -177,7 +177,7 @@ LogicalResult PagedAttentionOp::verify() {
   return verifyScores(*this);
 }
 
-//===--- linear cross-entropy ---------------------------------------------===//
+//===--- linear cross-entropy -------------------------------------------===//
 
 static LogicalResult verifyHead(Operation *op, RankedTensorType input,
                                 RankedTensorType weight,
@@ -217,7 +217,7 @@ LogicalResult LinearCrossEntropyGradOp::verify() {
   return expectSameOrWider(*this, "the weight", weight, "dWeight", dWeight);
 }
 
-//===--- loops and clusters -----------------------------------------------===//
+//===--- loops and clusters ---------------------------------------------===//
 
 // Error unless the body ends in a graph.yield of `types`. Called before the
 // body itself is verified, so nothing about it is known but that it has an op.
@@ -287,7 +287,7 @@ LogicalResult ClusterOp::verify() {
                            getAccumulates().value_or(ArrayRef<int64_t>()));
 }
 
-//===--- attributes of arguments and results ------------------------------===//
+//===--- attributes of arguments and results ----------------------------===//
 
 static LogicalResult verifyFunctionAttr(Operation *op, NamedAttribute attr) {
   StringRef name = attr.getName();

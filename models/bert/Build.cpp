@@ -1,6 +1,6 @@
-// BERT (Devlin et al. 2018): layers that normalize what they have added, over
-// token, position and token type embeddings. Module names are those of
-// transformers' BertModel, without its pooler.
+// BERT (Devlin et al. 2018): post-norm layers over token, position and token
+// type embeddings. Module names are those of transformers' BertModel, without
+// its pooler.
 #include "models/Builder.h"
 
 using namespace mlir;
@@ -13,7 +13,7 @@ namespace {
 constexpr const char *embeddingTable = "embeddings.word_embeddings.weight";
 
 /// Position t is row t of the table: [batch, tokens, hidden]. A bucket may be
-/// longer than the table; no text is.
+/// longer than the table; sequences are not.
 Value positions(const Scope &scope, ArrayRef<int64_t> shape) {
   Emitter e = scope.at("embeddings.position_embeddings");
   Value table = scope.parameter("embeddings.position_embeddings.weight");
@@ -29,7 +29,7 @@ Value positions(const Scope &scope, ArrayRef<int64_t> shape) {
   return e.embedding(table, at);
 }
 
-/// A single text is of type 0.
+/// All tokens have type 0: there is a single text.
 Value embed(const Scope &scope, Value tokens) {
   Emitter words = scope.at("embeddings.word_embeddings");
   Value x = words.embedding(scope.parameter(embeddingTable), tokens);

@@ -1,6 +1,5 @@
-// Keys: gguf-py/gguf/constants.py; what converters write into them, and what
-// they leave to the reader to know: convert_hf_to_gguf.py and llama-model.cpp,
-// all of ggml-org/llama.cpp.
+// Keys: gguf-py/gguf/constants.py. Their contents, and facts that only readers
+// know: convert_hf_to_gguf.py and llama-model.cpp. All in ggml-org/llama.cpp.
 #include "models/gguf/GgufConfig.h"
 #include "runtime/support/Text.h"
 
@@ -72,8 +71,8 @@ private:
   int64_t hidden = 1, layers = 1, heads = 1, headDim = 1, context = 1;
 };
 
-/// Whether the head is the token table: it is not there, or, as GPT-2's
-/// converter leaves it, the same again.
+/// Whether the head is tied: its tensor is absent or, as GPT-2's converter
+/// writes it, a copy of the token table.
 bool Config::isTied() const {
   const GgufTensor *head = keys.of().tensor("output.weight"),
                    *table = keys.of().tensor("token_embd.weight");
@@ -82,12 +81,12 @@ bool Config::isTied() const {
           std::ranges::equal(keys.of().bytes(*head), keys.of().bytes(*table)));
 }
 
-/// Rows of the token table, which is what a vocabulary is padded to.
+/// Rows of the token table: the padded vocabulary.
 void Config::readTokens() {
   const GgufTensor *table = keys.of().tensor("token_embd.weight");
   if (!table || table->shape.size() != 2)
-    keys.fail("general.architecture", "the tensor 'token_embd.weight' with two "
-                                      "dimensions is missing");
+    keys.fail("general.architecture",
+              "a two-dimensional tensor 'token_embd.weight' is missing");
   else
     config["vocab_size"] = table->shape[0];
   int64_t ignored = 0;
@@ -128,7 +127,7 @@ void Config::readHeads() {
               valueDim, headDim);
   config["num_attention_heads"] = heads;
   config["num_key_value_heads"] = keyValue;
-  // Where it follows from the others, old readers expect that it is not there.
+  // Omitted if it follows from the other keys, as old readers expect.
   if (isGemma() || kind == Kind::Qwen3 || headDim * heads != hidden)
     config["head_dim"] = headDim;
 }
@@ -148,8 +147,9 @@ void Config::readExperts() {
   config["num_experts_per_tok"] = chosen;
 }
 
-// What llama.cpp knows without being told: queries are scaled by the width of a
-// head, but for the largest Gemma 2 and 3, which it tells by their layers.
+// Not in the file, as in llama.cpp: queries are scaled by the width of a head,
+// except in the largest Gemma 2 and 3, which are recognized by their number of
+// layers.
 void Config::readGemma() {
   constexpr const char *gelu = "gelu_pytorch_tanh";
   config["hidden_act"] = config["hidden_activation"] = gelu;
@@ -220,7 +220,7 @@ void Config::readLlama() {
     config["hidden_act"] = "silu";
   config["attention_bias"] = kind == Kind::Llama && has("blk.0.attn_q.bias");
   if (kind == Kind::Qwen2)
-    config.erase("attention_bias"); // it is in the architecture
+    config.erase("attention_bias"); // implied by the architecture
   readExperts();
   if (isGemma())
     readGemma();
@@ -228,7 +228,7 @@ void Config::readLlama() {
   readRope();
 }
 
-//===--- rotary positions -------------------------------------------------===//
+//===--- rotary positions -----------------------------------------------===//
 
 void Config::readRope() {
   double theta = 10000;
@@ -239,14 +239,15 @@ void Config::readRope() {
   if (kind == Kind::Phi3 && turning != headDim)
     config["partial_rotary_factor"] = double(turning) / double(headDim);
   else if (turning != headDim)
-    keys.fail(key("rope.dimension_count"),
-              "{} of {} elements of a head turn, which '{}' has not", turning,
-              headDim, architecture.name);
+    keys.fail(
+        key("rope.dimension_count"),
+        "{} of {} elements of a head are rotated, which '{}' does not support",
+        turning, headDim, architecture.name);
   double linear = 1;
   keys.get(key("rope.scale_linear"), linear);
   if (linear != 1)
-    keys.fail(key("rope.scale_linear"), "files this old are not supported; "
-                                        "convert the model again");
+    keys.fail(key("rope.scale_linear"),
+              "files this old are not supported; reconvert the model");
   readScaling();
 }
 
@@ -258,7 +259,7 @@ void Config::readScaling() {
   int64_t original = 0;
   keys.get(key("rope.scaling.original_context_length"), original, most);
   bool finetuned = false;
-  keys.get(key("rope.scaling.finetuned"), finetuned); // a remark
+  keys.get(key("rope.scaling.finetuned"), finetuned); // informational
   if (has(kLongFactors) || has(kShortFactors) || type == "longrope") {
     if (original > 0)
       config["original_max_position_embeddings"] = original;
@@ -274,8 +275,8 @@ void Config::readScaling() {
     return;
   if (type != "yarn" || !scaled)
     return keys.fail(key("rope.scaling.type"),
-                     "{} without or with a factor of {} is not supported; "
-                     "linear and yarn with one are, and longrope",
+                     "{} with a factor of {} is not supported; use longrope, "
+                     "or linear or yarn with a factor",
                      quote(type), factor);
   if (original > 0)
     scaling["original_max_position_embeddings"] = original;
@@ -287,8 +288,8 @@ std::vector<float> Config::factors(std::string_view name) {
   std::vector<float> values;
   if (!tensor || tensor->shape.size() != 1 || tensor->type != GgufType::F32 ||
       tensor->shape[0] > 1 << 16) {
-    keys.fail("general.architecture",
-              "the tensor {} must be there, a list of F32", quote(name));
+    keys.fail("general.architecture", "the tensor {} must exist, a list of F32",
+              quote(name));
     return values;
   }
   values.resize(tensor->shape[0]);
@@ -296,8 +297,8 @@ std::vector<float> Config::factors(std::string_view name) {
   return values;
 }
 
-// Llama 3.1 and later have nothing but the result in the file. The parameters
-// are those among the published ones that give it.
+// For Llama 3.1 and later the file has only the resulting divisors. The
+// parameters are recovered from the published ones that produce them.
 void Config::readLlama3Scaling() {
   std::vector<float> given = factors(kRopeFactors);
   constexpr double low = 1, high = 4, original = 8192;
@@ -318,8 +319,8 @@ void Config::readLlama3Scaling() {
   }
   if (!same)
     keys.fail("general.architecture",
-              "the tensor 'rope_freqs.weight' is not that of Llama 3.1 to 3.3, "
-              "whose rope_scaling alone is known");
+              "the tensor 'rope_freqs.weight' differs from that of Llama 3.1 "
+              "to 3.3, the only supported rope_scaling");
   else if (factor > 1)
     config["rope_scaling"] = {
         {"rope_type", "llama3"},
@@ -345,8 +346,7 @@ void Config::readLongScaling() {
   double scale = 0;
   if (!keys.get(key("rope.scaling.attn_factor"), scale))
     return;
-  // What readers compute by themselves need not be said, and in old ones must
-  // not.
+  // Values that readers derive are omitted; old readers reject them.
   double original = config.value("original_max_position_embeddings", 4096.0);
   double ratio = double(context) / original;
   double usual =
@@ -365,7 +365,7 @@ StatusOr<Json> Config::read() {
     keys.fail(key("block_count"), "{} layers have only {} tensors", layers,
               keys.of().tensors().size());
   if (!keys.ok())
-    return keys.status(); // what follows takes time by the number of layers
+    return keys.status(); // the rest takes time proportional to the layers
   readTokens();
   if (kind == Kind::Gpt2)
     readGpt2();
@@ -388,7 +388,7 @@ StatusOr<Json> ggufConfig(GgufKeys &keys) {
   std::string_view given, type;
   std::vector<std::string_view> names;
   if (keys.get("general.type", type) && type != "model")
-    keys.fail("general.type", "{} is no model", quote(type));
+    keys.fail("general.type", "must be 'model', got {}", quote(type));
   int64_t parts = 1;
   if (keys.get("split.count", parts, 1 << 16) && parts > 1)
     keys.fail("split.count",

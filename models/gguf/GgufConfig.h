@@ -9,10 +9,10 @@ namespace tessera::models {
 
 /// The config.json without `dtype`, for general.architecture llama (Llama,
 /// Mistral, Mixtral), qwen2, qwen3, gemma, gemma2, gemma3, phi3 and gpt2. Every
-/// key of the architecture is understood or refused by name.
+/// key of the architecture is understood or rejected by name.
 StatusOr<nlohmann::ordered_json> ggufConfig(GgufKeys &keys);
 
-/// Tensors that say what config.json has: they are no parameters.
+/// Tensors that hold hyperparameters, not weights.
 bool isConfigTensor(std::string_view name);
 
 } // namespace tessera::models

@@ -1,6 +1,5 @@
-// What the names mean: llama-vocab.cpp of ggml-org/llama.cpp; here as the
-// regular expressions of the tokenizer.json that the models were published
-// with.
+// Names: llama-vocab.cpp of ggml-org/llama.cpp. The regular expressions are
+// those of the published models' tokenizer.json.
 #include "models/gguf/GgufCuts.h"
 #include "runtime/data/tokenizer/PreTokenizer.h"
 #include "runtime/support/Text.h"
@@ -59,7 +58,7 @@ std::string_view regexOf(Pattern pattern) {
   case Pattern::Digits:
     break;
   }
-  return {}; // ByteLevel has it
+  return {}; // built into ByteLevel
 }
 
 } // namespace

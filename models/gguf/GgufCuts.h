@@ -1,4 +1,4 @@
-// How byte-level tokenizers cut texts, by the names that llama.cpp has for it.
+// Pre-tokenizers of byte-level BPE, by llama.cpp's names.
 #pragma once
 #include <nlohmann/json.hpp>
 
@@ -8,22 +8,22 @@
 
 namespace tessera::models {
 
-/// What a value of `tokenizer.ggml.pre` stands for.
+/// The meaning of a value of `tokenizer.ggml.pre`.
 struct GgufCut {
   enum class Pattern : uint8_t { Gpt2, Digits, Cl100k, Qwen2, Tekken, O200k };
   std::string_view name;
   Pattern pattern;
   bool nfc = false;           ///< the published tokenizer normalizes
   bool ignoresMerges = false; ///< words that are tokens are not merged
-  bool begins = false; ///< a token begins texts unless the file says otherwise
+  bool begins = false;        ///< a start token is added by default
 };
 
-/// Null for names that are not known.
+/// Null for unknown names.
 const GgufCut *findGgufCut(std::string_view name);
 /// "gpt-2, … or gpt-4o".
 std::string ggufCutNames();
 
-/// As parts of a tokenizer.json.
+/// The corresponding parts of a tokenizer.json.
 nlohmann::ordered_json preTokenizerOf(const GgufCut &cut);
 nlohmann::ordered_json byteLevelPart(bool useRegex);
 

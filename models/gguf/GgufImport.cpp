@@ -19,7 +19,7 @@ std::string_view dtypeName(SafetensorsType type) {
                                         : "bfloat16";
 }
 
-/// What the file says of sampling, beside the tokens that begin and end.
+/// Sampling parameters, start token and end tokens of the file.
 std::string generationConfig(GgufKeys &keys, const Json &config,
                              const GgufTokenizer &tokenizer) {
   Json generation = Json::object();
@@ -70,8 +70,7 @@ StatusOr<std::string> importGguf(const std::string &path,
                                  SafetensorsType type) {
   std::error_code code;
   if (fs::exists(directory, code))
-    return Status::error("'{}' is there already; choose another "
-                         "directory",
+    return Status::error("'{}' exists already; choose another directory",
                          directory);
   auto file = GgufFile::open(path);
   if (!file.ok())
@@ -93,9 +92,9 @@ StatusOr<std::string> importGguf(const std::string &path,
     return tokenizer.status();
   all.tokenizer = tokenizer.take();
   if (int64_t(all.tokenizer.size) > spec->vocab)
-    return Status::error("{}: the tokenizer has {} tokens, the model's "
-                         "vocabulary ends at {}",
-                         path, all.tokenizer.size, spec->vocab);
+    return Status::error(
+        "{}: the tokenizer has {} tokens, but the model's vocabulary only {}",
+        path, all.tokenizer.size, spec->vocab);
   all.generation = generationConfig(keys, *config, all.tokenizer);
   if (!keys.ok())
     return keys.status();

@@ -16,13 +16,13 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr int64_t maxToken = 1 << 24;
-/// Bytes of a token of SentencePiece, each of whose cuts may be a merge.
+/// Maximum bytes of a SentencePiece token; each split of it may be a merge.
 constexpr size_t maxPieceBytes = 512;
 const std::string kKey = "tokenizer.ggml.";
 
 enum Type : int64_t { Normal = 1, Unknown, Control, UserDefined, Unused, Byte };
 
-//===--- what both kinds share --------------------------------------------===//
+//===--- shared by both kinds -------------------------------------------===//
 
 struct Token {
   std::string_view text;
@@ -49,7 +49,7 @@ private:
     return type == Control || type == UserDefined ||
            (type == Unknown && !isBytePairs);
   }
-  /// Of published files these have no tokens: they fill the vocabulary up.
+  /// Unused entries that pad the vocabulary in published files.
   bool isFiller(size_t id) const {
     return isBytePairs && tokens[id].type == Unused;
   }
@@ -104,7 +104,7 @@ std::optional<int64_t> Reader::tokenOf(const char *name) {
   std::string key = fmt::format("{}{}_token_id", kKey, name);
   if (!keys.get(key, id, UINT32_MAX))
     return std::nullopt;
-  if (id == UINT32_MAX) // as some writers say that there is none
+  if (id == UINT32_MAX) // some writers use this for "none"
     return std::nullopt;
   if (id >= int64_t(tokens.size())) {
     keys.fail(key, "{} is not below the vocabulary's {}", id, tokens.size());
@@ -140,7 +140,7 @@ void Reader::readSpecials() {
     result.chatTemplate = text;
 }
 
-/// What stands around a text.
+/// Tokens added at the start and end of a text.
 Json Reader::frame() const {
   if (!begins && !ends)
     return isBytePairs ? byteLevelPart(true) : Json();
@@ -167,9 +167,9 @@ Json Reader::frame() const {
 
 Json Reader::addedTokens() const {
   Json list = Json::array();
-  // Phi-3's tokens of chats take the space behind them, which the file has no
-  // place for; llama.cpp knows it of the model.
-  auto strips = [&](std::string_view text) {
+  // Phi-3's chat tokens include the following space. The file cannot express
+  // it; llama.cpp knows it by the model's name.
+  auto takesSpace = [&](std::string_view text) {
     return architecture == "phi3" && !isBytePairs && text != "<unk>" &&
            text != "<s>" && text != "<|endoftext|>";
   };
@@ -179,15 +179,15 @@ Json Reader::addedTokens() const {
                       {"content", tokens[id].text},
                       {"single_word", false},
                       {"lstrip", false},
-                      {"rstrip", strips(tokens[id].text)},
+                      {"rstrip", takesSpace(tokens[id].text)},
                       {"normalized", false},
                       {"special", tokens[id].type != UserDefined}});
   return list;
 }
 
-/// With the added tokens: `tokenizers` numbers those that are not in it anew.
-/// By hand: an ordered JSON object of nlohmann's is a list, in which adding n
-/// members takes n² steps.
+/// The vocabulary, including added tokens: `tokenizers` would renumber missing
+/// ones. Written by hand, because adding n members to nlohmann's ordered JSON
+/// object takes n² steps.
 std::string Reader::vocabulary() const {
   std::string text;
   for (size_t id = 0; id < tokens.size(); ++id)
@@ -229,16 +229,17 @@ void Reader::assemble(const Json &normalizer, const Json &preTokenizer,
       frame().dump(), decoder.dump(), fields, vocabulary(), merges);
 }
 
-//===--- the two kinds ----------------------------------------------------===//
+//===--- byte-level BPE and SentencePiece
+//----------------------------------------------------===//
 
 void Reader::readBytePairs() {
   std::string_view given;
   if (!keys.get(kKey + "pre", given)) {
     given = "gpt-2";
     if (architecture != given && architecture != "gpt2")
-      keys.fail(kKey + "pre",
-                "is missing, so that nobody knows how strings are "
-                "cut; convert the model again");
+      keys.fail(
+          kKey + "pre",
+          "is missing, so the pre-tokenizer is unknown; reconvert the model");
   }
   const GgufCut *cut = findGgufCut(given);
   if (!cut)
@@ -280,15 +281,14 @@ void Reader::readScores() {
     double score = 0;
     list->at(i).get(score);
     if (!std::isfinite(score))
-      return keys.fail(kKey + "scores", "the score of token {} is no number",
+      return keys.fail(kKey + "scores", "the score of token {} is not a number",
                        i);
     scores.push_back(float(score));
   }
 }
 
-/// Each way to put a piece together of two others is a merge; pieces of higher
-/// score come first. The order of those with the same score is that in which
-/// `transformers` converts such models.
+/// Each split of a piece into two pieces is a merge; pieces with higher scores
+/// come first. Ties are ordered as in `transformers`.
 std::string Reader::merges() const {
   struct Merge {
     uint32_t whole, left, right;
@@ -326,8 +326,8 @@ std::string Reader::merges() const {
                                  std::tuple(b.whole, b.left, b.right)
                            : first > second;
   });
-  // Old releases of `tokenizers` read a merge as one text only, new ones as
-  // two, too, which a piece with a space needs.
+  // Old releases of `tokenizers` only read a merge as one string. New ones also
+  // read two, which pieces with spaces require.
   bool spaced = std::ranges::any_of(all, [&](const Merge &merge) {
     return tokens[merge.whole].text.find(' ') != std::string_view::npos;
   });
@@ -348,7 +348,7 @@ void Reader::readSentencePiece() {
   readScores();
   bool prefix = true, trims = false;
   keys.get(kKey + "add_space_prefix", prefix);
-  keys.get(kKey + "remove_extra_whitespaces", trims); // as llama.cpp, unused
+  keys.get(kKey + "remove_extra_whitespaces", trims); // unused, as in llama.cpp
   for (size_t id = 0; id < tokens.size() && keys.ok(); ++id)
     if (tokens[id].text.size() > maxPieceBytes)
       keys.fail(kKey + "tokens",
@@ -401,7 +401,7 @@ StatusOr<GgufTokenizer> Reader::read() {
     readSentencePiece();
   if (!keys.ok())
     return keys.status();
-  // What is written is what will be read.
+  // Checks that the result can be read.
   auto check = tokenizer::Tokenizer::parse(
       result.json, keys.of().where() + ": the tokenizer made of it");
   if (!check.ok())

@@ -12,14 +12,13 @@ struct GgufTokenizer {
   std::string config;        ///< tokenizer_config.json: special tokens' names
   std::string chatTemplate;  ///< chat_template.jinja; empty: none
   std::vector<int64_t> ends; ///< tokens that end an answer
-  std::string shape;         ///< for people: "llama-bpe", "SentencePiece"
+  std::string shape;         ///< for messages: "llama-bpe", "SentencePiece"
   size_t size = 0;           ///< tokens
 };
 
-/// Of `tokenizer.ggml.model` "gpt2", byte-level BPE whose
-/// `tokenizer.ggml.pre` names a way to cut strings that is known; and of
-/// "llama", SentencePiece's BPE with scores. Others are refused by name.
-/// `architecture` is general.architecture.
+/// Supports `tokenizer.ggml.model` "gpt2", byte-level BPE with a known
+/// pre-tokenizer `tokenizer.ggml.pre`, and "llama", SentencePiece's BPE with
+/// scores. Others are rejected by name. `architecture` is general.architecture.
 StatusOr<GgufTokenizer> ggufTokenizer(GgufKeys &keys,
                                       std::string_view architecture);
 

@@ -12,7 +12,7 @@
 namespace tessera::models {
 namespace {
 
-constexpr size_t kPiece = 1 << 20; // bytes that are written at a time
+constexpr size_t kPiece = 1 << 20; // bytes per write
 
 struct Name {
   std::string_view ours, gguf;
@@ -56,7 +56,8 @@ std::string_view lookUp(const Name (&names)[N], std::string_view ours) {
   return {};
 }
 
-/// The file's name of a parameter, "blk.3.attn_q.weight"; empty if it has none.
+/// The GGUF name of a parameter, such as "blk.3.attn_q.weight"; empty if there
+/// is none.
 std::string ggufName(const ModelSpec &spec, const Parameter &parameter) {
   std::string_view name = parameter.name;
   size_t dot = name.rfind('.');
@@ -76,17 +77,17 @@ std::string ggufName(const ModelSpec &spec, const Parameter &parameter) {
              : fmt::format("blk.{}.{}{}", parameter.layer, found, suffix);
 }
 
-/// A part of a tensor of the file, and what is to be done with it.
+/// A part of a tensor of the file, and how to convert it.
 struct Source {
   const GgufFile *file = nullptr;
   const GgufTensor *tensor = nullptr;
   uint64_t firstRow = 0, rows = 1, columns = 1; ///< of the part
-  int64_t heads = 0; ///< rows are in the order of interleaved pairs of so many
+  int64_t heads = 0; ///< if > 0: rows are interleaved pairs of this many heads
   bool transposed = false, plusOne = false;
 };
 
-/// Where row `row` of the result stands: of a head's rows, the first halves of
-/// its pairs come first there, while in the file pairs are together.
+/// The index in the file of row `row` of the result. In the result the first
+/// halves of a head's pairs come first; in the file pairs are adjacent.
 uint64_t sourceRow(const Source &source, uint64_t row) {
   if (source.heads == 0)
     return row;
@@ -105,7 +106,7 @@ void readRows(const Source &source, uint64_t first, uint64_t count,
              out);
 }
 
-/// Numbers on their way to the file.
+/// A buffer of converted numbers for the output file.
 class Writer {
 public:
   Writer(SafetensorsSink &sink, SafetensorsType type)
@@ -206,12 +207,13 @@ Status Weights::find(const Parameter &parameter, const std::string &from,
                      const GgufTensor *&tensor) {
   tensor = file.tensor(from);
   if (!tensor)
-    return error("the tensor {} is missing, the model's {}", quote(from),
+    return error("the tensor {} is missing (the model's {})", quote(from),
                  parameter.name);
   if (tensor->shape != shape)
-    return error("tensor {} has the shape [{}], the model's {} needs [{}]",
-                 quote(from), fmt::join(tensor->shape, ", "), parameter.name,
-                 fmt::join(shape, ", "));
+    return error(
+        "tensor {} has the shape [{}], but the model's {} requires [{}]",
+        quote(from), fmt::join(tensor->shape, ", "), parameter.name,
+        fmt::join(shape, ", "));
   if (!isDequantized(tensor->type))
     return error("tensor {} is {}, which is not supported; use a file with {}",
                  quote(from), ggufTypeInfo(tensor->type)->name,
@@ -237,7 +239,7 @@ Source Weights::sourceOf(const Parameter &parameter,
     source.heads = spec.heads;
   if (isLlama && name.find("self_attn.k_proj.") != name.npos)
     source.heads = spec.kvHeads;
-  // A bias has rows of one number; numbers that are read one by one are plain.
+  // A bias has rows of one number, so its type must not be quantized.
   if (source.heads && tensor.shape.size() == 1)
     std::swap(source.rows, source.columns);
   source.plusOne = spec.normPlusOne && name.ends_with("norm.weight");
@@ -255,7 +257,7 @@ void Weights::put(std::string name, std::vector<uint64_t> shape,
                             }});
 }
 
-/// Experts are one tensor; in files of 2024 and before, each has its own.
+/// Experts are one tensor; in files of 2024 and before, one tensor each.
 Status Weights::addStack(const Parameter &parameter, const std::string &from) {
   std::vector<uint64_t> shape(parameter.shape.begin(), parameter.shape.end());
   std::vector<uint64_t> one(shape.begin() + 1, shape.end());

@@ -9,7 +9,7 @@ using tessera::graph::tensorType;
 namespace tessera::models {
 namespace {
 
-// Sites of dropout; 0 is attention's own.
+// Dropout sites; 0 is that of attention.
 enum : int64_t { attentionSite = 1, mlpSite, embeddingSite };
 
 constexpr const char *embeddingTable = "transformer.wte.weight";
@@ -21,17 +21,18 @@ Value embed(const Scope &scope, Value tokens) {
   ArrayRef<int64_t> shape = tensorType(x).getShape();
 
   // Position t is row t of the table. [tokens, hidden] → [batch, tokens,
-  // hidden]. Tokens that only fill a bucket may stand behind its end.
-  Emitter places = scope.at("transformer.wpe");
+  // hidden]. Positions of padding in a bucket may exceed the table.
+  Emitter positions = scope.at("transformer.wpe");
   Value table = scope.parameter("transformer.wpe.weight");
   if (scope.cache) {
     Value at = scope.cache->positions;
-    at = places.min(at, places.splatLike(double(spec.maxPositions - 1), at));
-    x = places.add(x, places.embedding(table, at));
+    at = positions.min(at,
+                       positions.splatLike(double(spec.maxPositions - 1), at));
+    x = positions.add(x, positions.embedding(table, at));
   } else {
     if (shape[1] < spec.maxPositions)
-      table = places.slice(table, {0, 0}, shape.drop_front());
-    x = places.add(x, places.broadcast(table, {1, 2}, shape));
+      table = positions.slice(table, {0, 0}, shape.drop_front());
+    x = positions.add(x, positions.broadcast(table, {1, 2}, shape));
   }
   Emitter drop = scope.at("transformer.drop");
   return scope.dropout(drop, x, spec.embeddingDropout, embeddingSite);

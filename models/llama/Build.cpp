@@ -1,8 +1,8 @@
-// Llama (2302.13971, 2307.09288) and its kin: RMS norms, rotary positions,
-// gated MLP, grouped queries. Mistral adds windows, Qwen2 biases, Qwen3 norms
-// on queries and keys, Gemma norms behind sub-layers and caps, Phi-3 fused
-// matrices, others experts: all of it data in the spec. Module names are those
-// of transformers' LlamaForCausalLM.
+// Llama (2302.13971, 2307.09288) and related families: RMS norms, rotary
+// positions, gated MLP, grouped queries. Mistral adds windows, Qwen2 biases,
+// Qwen3 norms on queries and keys, Gemma norms after sub-layers and soft caps,
+// Phi-3 fused matrices, others experts. All of these are data in the spec.
+// Module names are those of transformers' LlamaForCausalLM.
 #include "models/Builder.h"
 #include "models/Rope.h"
 #include "models/moe/Routing.h"
@@ -57,11 +57,11 @@ Value rotate(const Scope &scope, Value x, const RopeFrequencies &frequencies) {
   SmallVector<int64_t> shape(tensorType(x).getShape());
   int64_t turning = scope.spec.rotaryWidth(), rest = shape[3] - turning;
   if (rest > 0) {
-    Value still =
+    Value unrotated =
         e.slice(x, {0, 0, 0, turning}, {shape[0], shape[1], shape[2], rest});
     shape[3] = turning;
-    Value turned = rotate(scope, e.slice(x, {0, 0, 0, 0}, shape), frequencies);
-    return e.concat({turned, still}, 3);
+    Value rotated = rotate(scope, e.slice(x, {0, 0, 0, 0}, shape), frequencies);
+    return e.concat({rotated, unrotated}, 3);
   }
   return b.create<graph::RopeOp>(
       e.location(), x.getType(), x,

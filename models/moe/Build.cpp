@@ -1,4 +1,5 @@
-// A layer's experts: rows to them, their matrices, and back.
+// A layer's experts: dispatches rows to them, applies their matrices, and
+// combines the results.
 #include "dialects/graph/GraphExchangeOps.h"
 #include "models/moe/Router.h"
 #include "models/moe/Routing.h"
@@ -11,7 +12,7 @@ namespace tessera::models {
 
 static ArrayRef<int64_t> shapeOf(Value x) { return tensorType(x).getShape(); }
 
-/// Each row times its expert's matrix, of a stack [experts, out, in].
+/// Multiplies each row by its expert's matrix, of a stack [experts, out, in].
 static Value expertLinear(const Scope &scope, Emitter &e, Value rows,
                           StringRef matrix, Value offsets) {
   ExpertNames names = expertNames(scope.spec);
@@ -23,8 +24,9 @@ static Value expertLinear(const Scope &scope, Emitter &e, Value rows,
 }
 
 namespace {
-/// Where rows may change devices, in training; programs that only run have one
-/// device. Of a recipe that gathers tokens nothing.
+/// send_rows and return_rows, in training, where rows may be exchanged among
+/// devices. Inference programs have one device; with moe.dispatch = gather
+/// nothing is exchanged.
 class Sending {
 public:
   Sending(const Scope &scope, Emitter &e, Value slots, Value offsets)
@@ -36,7 +38,7 @@ public:
     always = dispatch == recipe::RowDispatch::Exchange;
   }
 
-  /// Rows and offsets as the experts find them.
+  /// Rows and offsets as the experts receive them.
   std::pair<Value, Value> send(Value rows) {
     if (!sends)
       return {rows, offsets};
@@ -60,17 +62,17 @@ private:
 };
 } // namespace
 
-/// What the chosen experts make of tokens x [tokens, hidden].
+/// The output of the chosen experts for tokens x [tokens, hidden].
 static Value chosenExperts(const Scope &scope, Value x,
                            const RouterChoice &choice) {
   const MoeSpec &moe = *scope.spec.moe;
   ExpertNames names = expertNames(scope.spec);
-  // Where the modules of single experts would stand.
+  // The path of the modules of single experts.
   Emitter e = scope.at(StringRef(names.experts).drop_back(2));
   graph::GroupRowsOp groups = e.groupRows(choice.experts, moe.experts);
   Value slots = groups.getSlots(), offsets = groups.getOffsets();
-  // One for each choice, also where some are dropped: so rows are cut with
-  // their tokens, whichever sequences those are of.
+  // One row for each choice, including dropped ones, so that rows are sharded
+  // with their tokens.
   Value rows =
       e.dispatchRows(x, slots, {}, tensorType(choice.experts).getNumElements());
   Sending sending(scope, e, slots, offsets);
@@ -82,7 +84,7 @@ static Value chosenExperts(const Scope &scope, Value x,
   return e.combineRows(sending.bringBack(out), slots, choice.weights);
 }
 
-/// What the expert of all tokens makes of x [batch, tokens, hidden].
+/// The output of the shared expert for x [batch, tokens, hidden].
 static Value sharedExpert(const Scope &scope, Value x) {
   std::string name(expertNames(scope.spec).shared);
   Value y = gatedMlp(scope, x, name, /*bias=*/false);

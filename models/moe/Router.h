@@ -1,10 +1,10 @@
-// The parts that a layer with experts is made of; private to models/moe.
+// Private parts of a layer with experts.
 #pragma once
 #include "models/Builder.h"
 
 namespace tessera::models {
 
-/// What a router makes of tokens [tokens, hidden]; all floats are f32.
+/// The outputs of a router for tokens [tokens, hidden]; all floats are f32.
 struct RouterChoice {
   mlir::Value logits, scores; ///< [tokens, experts]
   mlir::Value chosen;         ///< i32 [tokens, chosen], before any is dropped
@@ -15,13 +15,12 @@ struct RouterChoice {
 RouterChoice chooseExperts(const Scope &scope, mlir::Value x);
 
 /// Drops choices beyond each expert's capacity, sequence by sequence, so that
-/// what is dropped does not depend on how a batch is divided. f32[]: how many
-/// were.
+/// drops do not depend on how a batch is divided. Returns their number, f32[].
 mlir::Value keepWithinCapacity(graph::Emitter &e, const MoeSpec &moe,
                                const recipe::Recipe::Moe &recipe,
                                int64_t sequences, RouterChoice &choice);
 
-/// Fills what `router` wants to know.
+/// Fills the results that `router` requests.
 void judge(graph::Emitter &e, const MoeSpec &moe, const RouterChoice &choice,
            mlir::Value dropped, int64_t sequences, RouterScope &router);
 

@@ -1,4 +1,4 @@
-// Routers: scores, choices, and what is added to the loss to keep experts busy.
+// Routers: scores, choices and auxiliary losses.
 #include "models/moe/Routing.h"
 
 #include "models/moe/Router.h"
@@ -19,9 +19,9 @@ static RankedTensorType i32Tensor(Emitter &e, ArrayRef<int64_t> shape) {
   return RankedTensorType::get(shape, e.builder().getI32Type());
 }
 
-/// [..., n] → [..., n] over its sums along the last dimension.
+/// Divides [..., n] by its sums along the last dimension.
 static Value overSum(Emitter &e, Value x) {
-  // As the reference has it; only a sum of sigmoids that are all zero notices.
+  // As in the reference; it only matters if all sigmoids are zero.
   constexpr double nothing = 1e-20;
   Value sum = e.add(e.sumLast(x), nothing);
   return e.div(x, e.broadcastFirst(sum, shapeOf(x)));
@@ -79,7 +79,7 @@ Value keepWithinCapacity(Emitter &e, const MoeSpec &moe,
   auto f32 = RankedTensorType::get({}, e.builder().getF32Type());
   auto even = static_cast<double>(entries) / static_cast<double>(moe.experts);
   double room = std::ceil(recipe.capacity * even);
-  // A token has an expert once at most.
+  // A token chooses an expert at most once.
   if (recipe.capacity == 0 || room >= static_cast<double>(tokens))
     return e.zeros(f32);
   Value ids = e.reshape(choice.experts, {sequences, entries});
@@ -94,10 +94,9 @@ Value keepWithinCapacity(Emitter &e, const MoeSpec &moe,
   return e.sumAll(e.convert(out, f32.getElementType()));
 }
 
-//===--- losses -----------------------------------------------------------===//
+//===--- losses ---------------------------------------------------------===//
 
-/// How often each expert was chosen, in each sequence: f32 [sequences,
-/// experts].
+/// Choices of each expert in each sequence: f32 [sequences, experts].
 static Value loads(Emitter &e, const MoeSpec &moe, Value experts,
                    int64_t sequences) {
   int64_t entries = tensorType(experts).getNumElements() / sequences;
@@ -173,7 +172,7 @@ void judge(Emitter &e, const MoeSpec &moe, const RouterChoice &choice,
   router.sums = e.concat(sums, 0);
 }
 
-//===--- the end of a step ------------------------------------------------===//
+//===--- the end of a step ----------------------------------------------===//
 
 Value routerTable(Emitter &e, const MoeSpec &moe, Value loads, Value sums) {
   ArrayRef<int64_t> shape = shapeOf(loads);

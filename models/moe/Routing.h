@@ -1,22 +1,21 @@
-// Mixtures of experts as graph ops: which experts a token goes to, what they
-// make of it, and what a router is judged by.
+// Mixtures of experts as graph ops: routing, the experts' outputs, and the
+// router's losses and metrics.
 #pragma once
 #include "models/Builder.h"
 
 namespace tessera::models {
 
-/// Columns of what a layer's router leaves for the end of a step: sums over
-/// tokens, f32.
+/// Columns of a router's sums for the end of a step: sums over tokens, f32.
 enum RouterSum : int64_t {
-  droppedSum, ///< choices that found no room
+  droppedSum, ///< choices beyond the capacity
   entropySum,
   zSum,       ///< (log Σ exp of the logits)²
   balanceSum, ///< the balance loss, once for each token
   routerSums
 };
 
-/// x [batch, tokens, hidden] → what the layer's experts make of it, the shared
-/// one included. Follows scope.router if there is one, and fills it.
+/// x [batch, tokens, hidden] → the output of the layer's experts, including the
+/// shared one. Follows scope.router if there is one, and fills its results.
 mlir::Value moeLayer(const Scope &scope, mlir::Value x);
 
 /// The table that runtime/train/Router.h describes, of loads f32

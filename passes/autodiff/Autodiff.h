@@ -1,5 +1,4 @@
-// From a loss to programs that train and evaluate. See README.md in this
-// folder.
+// Builds training and evaluation programs from a loss. See README.md.
 #pragma once
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/BuiltinOps.h"
@@ -18,8 +17,8 @@ enum class ScheduleRule { cosine, linear, constant };
 #define GEN_PASS_REGISTRATION
 #include "passes/autodiff/Passes.h.inc"
 
-/// All that the phase has to be told: which program to make, and the numbers
-/// that `@init` writes into its `hyper` state.
+/// Options of the phase: which program to build, and the hyperparameters that
+/// `@init` writes to the state `hyper`.
 struct AutodiffOptions {
   RecomputePolicy recompute = RecomputePolicy::none;
   BuildTrainStepOptions step;

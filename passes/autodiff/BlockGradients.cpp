@@ -53,7 +53,7 @@ LogicalResult BlockGradients::analyze(func::FuncOp root,
   return success();
 }
 
-//===--- calls ------------------------------------------------------------===//
+//===--- calls ----------------------------------------------------------===//
 
 LogicalResult BlockGradients::replaceCall(func::CallOp call,
                                           Operation *&replacement) {
@@ -122,7 +122,7 @@ FailureOr<BlockGradient *> BlockGradients::gradientOf(func::FuncOp function) {
   return (gradients[function] = std::move(gradient)).get();
 }
 
-//===--- the joint function -----------------------------------------------===//
+//===--- the joint function ---------------------------------------------===//
 
 // What buildVjp made for operands that need no gradient.
 static void eraseDead(Block &block, ArrayRef<Operation *> forward,

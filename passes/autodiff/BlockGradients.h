@@ -18,7 +18,7 @@ struct JointFunction {
   llvm::SmallVector<mlir::Value> gradients;   ///< of the wanted arguments
 };
 
-/// The two functions that stand for a block in a differentiated caller.
+/// The two functions that replace a block in a differentiated caller.
 struct BlockGradient {
   /// An operand of `backward`: an operand or a result of the call to `forward`.
   struct Residual {
@@ -42,8 +42,8 @@ public:
   mlir::LogicalResult analyze(mlir::func::FuncOp root,
                               llvm::ArrayRef<unsigned> wanted);
 
-  /// A copy of `function` (analyzed before) in which calls are calls to
-  /// `.forward` functions, with the ops of the gradient behind.
+  /// A copy of `function` (already analyzed) in which calls are calls to
+  /// `.forward` functions, followed by the ops of the gradient.
   mlir::FailureOr<JointFunction> makeJoint(mlir::func::FuncOp function,
                                            llvm::StringRef name);
 

@@ -4,27 +4,27 @@
 include "mlir/Pass/PassBase.td"
 
 def Differentiate : Pass<"differentiate", "::mlir::ModuleOp"> {
-  let summary = "makes @gradients from @loss, and each block's forward and backward function";
+  let summary = "builds @gradients from @loss, and each block's forward and backward function";
   let description = [{
-    Reverse-mode differentiation with respect to the parameters of `@loss`, through the
-    interface `Differentiable`. Each distinct block function that a gradient passes through
-    gets, once, `@block.forward` (its results, then the values it saves) and
-    `@block.backward` (saved values and cotangents of the float results, to cotangents of
-    the arguments that need one). A value with several uses gets its cotangents added in
-    the reverse order of the uses.
+    Reverse-mode differentiation with respect to the parameters of `@loss`, through the interface
+    `Differentiable`. For each distinct block function on the path of a gradient it builds
+    `@block.forward` (the block's results, then saved values) and `@block.backward` (saved values
+    and cotangents of the float results, to cotangents of the arguments that need one). Cotangents
+    of a value with several uses are added in the reverse order of the uses.
 
-    `recompute` says what a block saves. The gradients are the same bits under every
-    policy: a recomputed value is the same op on the same operands.
+    `recompute` selects what a block saves. Gradients are bitwise equal under every policy: a
+    recomputed value is the same op on the same operands.
 
     Before:
     ```mlir
-    func.func private @layer(%x: tensor<4x8xf32>, %w: tensor<8x8xf32>) -> tensor<4x8xf32> attributes {graph.block} {
+    func.func private @layer(%x: tensor<4x8xf32>, %w: tensor<8x8xf32>)
+      -> tensor<4x8xf32> attributes {graph.block} {
       %y = graph.einsum "mk,kn->mn" %x, %w : ...
       %z = graph.gelu %y erf : tensor<4x8xf32>
       return %z : tensor<4x8xf32>
     }
     ```
-    After, beside it:
+    After, in addition:
     ```mlir
     func.func private @layer.forward(%x, %w) -> (tensor<4x8xf32>, tensor<4x8xf32>) {
       ...
@@ -38,58 +38,61 @@ def Differentiate : Pass<"differentiate", "::mlir::ModuleOp"> {
     }
     ```
 
-    `@gradients` takes the arguments of `@loss` and the cotangent of the loss; it returns
-    the loss and one gradient a parameter, in the order of the parameters.
+    `@gradients` takes the arguments of `@loss` and the cotangent of the loss. It returns the loss
+    and one gradient for each parameter, in the order of the parameters.
 
-    Afterwards `@gradients` exists, calls only `.forward` and `.backward` functions of blocks
-    that a gradient passes through, and `@loss` is unchanged.
+    Afterwards `@gradients` exists and calls only `.forward` and `.backward` functions of blocks on
+    the path of a gradient. `@loss` is unchanged.
   }];
   let dependentDialects = ["::tessera::graph::GraphDialect", "::mlir::func::FuncDialect"];
   let options = [
     Option<"recompute", "recompute", "::tessera::RecomputePolicy",
-      "::tessera::RecomputePolicy::none", "What a block computes again in its backward function",
+      "::tessera::RecomputePolicy::none", "What a block recomputes in its backward function",
       [{::llvm::cl::values(
         clEnumValN(::tessera::RecomputePolicy::none, "none",
-                   "nothing but what is free: views, constants, widened values"),
+                   "only free values: views, constants, upcasts"),
         clEnumValN(::tessera::RecomputePolicy::selective, "selective",
                    "all but contractions and attention with their epilogues"),
         clEnumValN(::tessera::RecomputePolicy::full, "full",
-                   "everything; a block saves its arguments only"))}]>];
+                   "everything; a block saves only its arguments"))}]>];
 }
 
 def BuildTrainStep : Pass<"build-train-step", "::mlir::ModuleOp"> {
-  let summary = "makes @train_step from @gradients: accumulation, clipping, schedule, optimizer";
+  let summary = "builds @train_step from @gradients: accumulation, clipping, learning-rate "
+                "schedule, optimizer";
   let description = [{
-    One training step is one program. State comes in and goes out under the same
-    `graph.state` name; the host reads four metrics and steers nothing in between.
+    A training step is one program. State is an argument and a result with the same `graph.state`
+    name. The host reads four metrics and does not control the step in between.
 
     - N counts the targets that are not `ignore` over all microbatches. The cotangent of each
-      microbatch's loss sum is 1/N (0 if N is 0): accumulating equals the big batch.
-    - Gradients are added in f32 over a `graph.loop`; with one microbatch there is no loop.
+      microbatch's loss sum is 1/N (0 if N is 0): accumulating microbatches equals one large batch.
+    - Gradients are added in f32 over a `graph.loop`; a single microbatch needs no loop.
       The bf16 copies of the weights are made once, before the loop.
-    - Gradients are scaled by min(1, clip / (norm + 1e-6)) with their global norm in f32;
-      a clip of 0 means that they are not.
-    - Another sum that `@loss` gives has the cotangent 1 / (tokens of the step, masked or not).
-    - A model may have functions of its own around all that, which end here: `@prepare_step`, run for every microbatch
-      before the first gradient, gives sums that `@loss` takes as inputs; `@finish_step` makes metrics and the next
-      values of parameters with `graph.frozen`, which have no gradient, out of sums that `@loss` gives as `graph.metric`.
+    - Gradients are scaled by min(1, clip / (norm + 1e-6)) with their global norm in f32; with a
+      clip of 0 they are not scaled.
+    - Other sums that `@loss` returns have the cotangent 1 / (tokens of the step, masked or not).
+    - A model may have functions that are inlined here: `@prepare_step`, called for every microbatch
+      before the first gradient, returns sums that `@loss` takes as inputs; `@finish_step` computes
+      metrics and the next values of parameters with `graph.frozen`, which have no gradient, from
+      sums that `@loss` returns as `graph.metric`.
     - The learning rate follows from `step` (0 before the first step) and the schedule; the
       optimizer's formulas are those of `torch.optim.AdamW` and `torch.optim.SGD`. Weight decay
       applies to parameters with `graph.decay`.
 
-    The numbers are read from the state tensor `hyper` at run time; the options `lr` to
-    `min-ratio` are what `@init` writes there. `@init` also gains zero moments and a zero step.
+    Hyperparameters are read from the state tensor `hyper` at run time; `@init` writes the options
+    `lr` to `min-ratio` there. `@init` also returns zero moments and a zero step.
 
     After:
     ```mlir
-    func.func @train_step(%w: tensor<8x8xf32> {graph.state = "w", ...}, %m: ... {graph.state = "w.exp_avg"}, ...,
+    func.func @train_step(%w: tensor<8x8xf32> {graph.state = "w", ...},
+      %m: ... {graph.state = "w.exp_avg"}, ...,
         %step: tensor<1xi64> {graph.state = "step"}, %hyper: tensor<16xf32> {graph.state = "hyper"},
         %tokens: tensor<4x2x64xi32> {graph.input = "tokens"}, %targets: ..., %seed: tensor<1xi64>)
       -> (tensor<8x8xf32> {graph.state = "w"}, ..., tensor<f32> {graph.output = "loss"},
           tensor<f32> {graph.output = "grad_norm"}, tensor<f32> {graph.output = "lr"},
           tensor<i64> {graph.output = "tokens"})
     ```
-    Afterwards `@gradients` is gone.
+    Afterwards `@gradients` is removed.
   }];
   let dependentDialects = ["::tessera::graph::GraphDialect", "::mlir::func::FuncDialect"];
   let options = [
@@ -101,9 +104,9 @@ def BuildTrainStep : Pass<"build-train-step", "::mlir::ModuleOp"> {
       "The learning rate after warmup", [{::llvm::cl::values(
         clEnumValN(::tessera::ScheduleRule::cosine, "cosine", "half a cosine down to min-ratio"),
         clEnumValN(::tessera::ScheduleRule::linear, "linear", "a line down to min-ratio"),
-        clEnumValN(::tessera::ScheduleRule::constant, "constant", "stays"))}]>,
+        clEnumValN(::tessera::ScheduleRule::constant, "constant", "constant at lr"))}]>,
     Option<"accumulate", "accumulate", "int64_t", "1", "Microbatches in a step">,
-    Option<"lr", "lr", "double", "3.0e-4", "Learning rate at the top of the schedule">,
+    Option<"lr", "lr", "double", "3.0e-4", "Peak learning rate">,
     Option<"beta1", "beta1", "double", "0.9", "AdamW's decay of the first moment">,
     Option<"beta2", "beta2", "double", "0.95", "AdamW's decay of the second moment">,
     Option<"eps", "eps", "double", "1.0e-8", "Added to the root of AdamW's second moment">,
@@ -113,23 +116,25 @@ def BuildTrainStep : Pass<"build-train-step", "::mlir::ModuleOp"> {
       "SGD's momentum; 0 compiles a program without momentum buffers">,
     Option<"warmup", "warmup", "int64_t", "0", "Steps from 0 to lr">,
     Option<"total", "total", "int64_t", "1000", "Step at which lr has fallen to min-ratio">,
-    Option<"minRatio", "min-ratio", "double", "0.1", "Learning rate at the end, as a part of lr">,
+    Option<"minRatio", "min-ratio", "double", "0.1",
+      "Learning rate at the end, as a fraction of lr">,
     Option<"alwaysLoop", "always-loop", "bool", "false",
-      "A single microbatch is a loop, too: pipelines take the stages' work from its body">];
+      "Build a loop even for a single microbatch: pipeline stages are made from its body">];
 }
 
 def SimplifyGradientSums : Pass<"simplify-gradient-sums", "::mlir::ModuleOp"> {
   let summary = "adds gradients of rows and slices in place instead of adding tensors of zeros";
   let description = [{
-    The gradient of an embedding touches as many rows as there are tokens, and stands in a
-    tensor as large as the table: zeros, a scatter, a sum with what the head or an earlier
-    microbatch gave. The gradients of a fused projection's slices are padded with zeros and
-    added. This pass scatters onto the sum, and concatenates the slices. Rows are added in
-    another order than before, the same under all recomputation policies.
+    The gradient of an embedding changes as many rows as there are tokens, but is a tensor as large
+    as the table: zeros, a scatter, and a sum with the gradient from the head or an earlier
+    microbatch. The gradients of a fused projection's slices are padded with zeros and added. This
+    pass scatters onto the sum, and concatenates the slices. It changes the order in which rows are
+    added, in the same way under all recomputation policies.
 
     Before:
     ```mlir
-    %d = graph.scatter_add %rows at %ids onto %zero : tensor<8x16xf32>, tensor<8xi32>, tensor<512x16xf32>
+    %d = graph.scatter_add %rows at %ids onto %zero : tensor<8x16xf32>, tensor<8xi32>,
+      tensor<512x16xf32>
     %next = graph.add %sum, %d : tensor<512x16xf32>
     %p = graph.pad %dq low [0, 0] : tensor<8x16xf32> -> tensor<8x32xf32>
     %q = graph.pad %dk low [0, 16] : tensor<8x16xf32> -> tensor<8x32xf32>
@@ -137,20 +142,22 @@ def SimplifyGradientSums : Pass<"simplify-gradient-sums", "::mlir::ModuleOp"> {
     ```
     After:
     ```mlir
-    %next = graph.scatter_add %rows at %ids onto %sum : tensor<8x16xf32>, tensor<8xi32>, tensor<512x16xf32>
+    %next = graph.scatter_add %rows at %ids onto %sum : tensor<8x16xf32>, tensor<8xi32>,
+      tensor<512x16xf32>
     %r = graph.concat %dq, %dk dim 1 : (tensor<8x16xf32>, tensor<8x16xf32>) -> tensor<8x32xf32>
     ```
-    Afterwards no sum reads a scatter that nobody else reads, or two pads that meet.
+    Afterwards no sum has an operand that is a scatter without other uses, or two pads that are
+    adjacent slices.
   }];
   let dependentDialects = ["::tessera::graph::GraphDialect"];
 }
 
 def BuildEvalStep : Pass<"build-eval-step", "::mlir::ModuleOp"> {
-  let summary = "makes @eval_step from @loss, without dropout";
+  let summary = "builds @eval_step from @loss, without dropout";
   let description = [{
     `@eval_step` takes the parameters, `tokens` and `targets` i32[B,T] and returns `loss_sum` f32[]
-    and the number of targets that are not ignored, `tokens` i64[]. Blocks that hold dropout
-    are called as `@block.eval`, a copy without it; the others are shared.
+    and the number of targets that are not ignored, `tokens` i64[]. Blocks with dropout are replaced
+    by `@block.eval`, a copy without it; other blocks are shared.
 
     Before:
     ```mlir
@@ -159,29 +166,33 @@ def BuildEvalStep : Pass<"build-eval-step", "::mlir::ModuleOp"> {
     ```
     After:
     ```mlir
-    func.func @eval_step(%w: ..., %tokens, %targets) -> (tensor<f32> {graph.output = "loss_sum"}, tensor<i64> {graph.output = "tokens"}) {
+    func.func @eval_step(%w: ..., %tokens, %targets) -> (tensor<f32> {graph.output = "loss_sum"},
+      tensor<i64> {graph.output = "tokens"}) {
       %h = call @layer.eval(%x, %w, %zero, %zero, %zero) : ...
     ```
-    Afterwards `@loss` is gone.
+    Afterwards `@loss` is removed.
   }];
   let dependentDialects = ["::tessera::graph::GraphDialect", "::mlir::func::FuncDialect"];
 }
 
 def VerifyStepProgram : Pass<"verify-step-program", "::mlir::ModuleOp"> {
-  let summary = "proves that the module holds complete step programs";
+  let summary = "verifies that the module has complete step programs";
   let description = [{
-    The end of the phase. Errors unless
+    Ends the phase. It is an error unless
     - `@init` and `@train_step` exist, and neither `@loss` nor `@gradients` does;
     - state of one name has one type and one role in all functions;
     - `@train_step` returns every parameter, every optimizer state and `step` that it takes;
-    - `@init` gives every state that any program takes;
-    - a program that returns a state takes it too (`@init` excepted), and no name is returned twice;
-    - `@train_step` returns `loss`, `grad_norm`, `lr` (f32) and `tokens` (i64), and nothing else beside state.
+    - `@init` returns every state tensor that any program takes;
+    - a program that returns a state tensor also takes it (except `@init`), and names are distinct;
+    - `@train_step` returns `loss`, `grad_norm`, `lr` (f32) and `tokens` (i64), and nothing else in
+      addition to state.
 
-    Without `training` there is no `@train_step`, but at least one program besides `@init`; caches, which training
-    has none of, need no start, and every one that a program takes comes back.
+    Without `training` there is no `@train_step`, but at least one program in addition to `@init`.
+    Caches, which only inference has, need no initial value, and a program returns every cache that
+    it takes.
   }];
-  let options = [Option<"training", "training", "bool", "true", "Whether the programs train a model">];
+  let options = [Option<"training", "training", "bool", "true",
+  "Whether the programs train a model">];
 }
 
 #endif

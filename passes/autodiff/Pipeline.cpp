@@ -22,8 +22,8 @@ void tessera::buildAutodiffPipeline(OpPassManager &pipeline,
   pipeline.addPass(createBuildEvalStep());
   // Blocks that only @loss called.
   pipeline.addPass(createSymbolDCEPass());
-  // Sums of one term, conversions there and back. No CSE: in programs it would
-  // join forward and backward ops and so keep alive what is made anew.
+  // Removes sums of one term and round-trip conversions. No CSE: in programs it
+  // would merge forward and recomputed ops, and keep the forward values alive.
   pipeline.addPass(createCanonicalizerPass());
 
   pipeline.addPass(createVerifyStepProgram());

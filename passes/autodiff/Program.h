@@ -1,4 +1,4 @@
-// What functions of the module are called, and what their arguments stand for.
+// Names of the module's functions, and the meaning of their arguments.
 #pragma once
 #include "dialects/graph/GraphOps.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"

@@ -35,19 +35,18 @@ static bool isFree(Operation *op) {
          isWidening(op) || isGenerated(op);
 }
 
-// Whether `value` is computed elementwise from widened values, arguments,
-// constants and smaller values; `widened` tells whether there was one of the
-// first.
-static bool comesFromNarrow(Value value, int64_t elements, bool &widened) {
+// Whether `value` is computed elementwise from upcasts, arguments, constants
+// and smaller values; `sawUpcast` is set if there was an upcast.
+static bool comesFromNarrow(Value value, int64_t elements, bool &sawUpcast) {
   Operation *op = value.getDefiningOp();
   if (!op || op->getNumOperands() == 0)
     return true;
   if (isWidening(op))
-    return widened = true;
+    return sawUpcast = true;
   if (!isa<graph::Elementwise>(op) && !isView(op))
     return graph::tensorType(value).getNumElements() < elements;
   return llvm::all_of(op->getOperands(), [&](Value operand) {
-    return comesFromNarrow(operand, elements, widened);
+    return comesFromNarrow(operand, elements, sawUpcast);
   });
 }
 
@@ -55,16 +54,16 @@ static bool comesFromNarrow(Value value, int64_t elements, bool &widened) {
 // The forward kernel never stores it, and storing it would cost more than twice
 // the bytes of what it comes from.
 static bool isWideOfNarrow(Value value) {
-  bool widened = false;
+  bool sawUpcast = false;
   return isa<graph::Elementwise>(value.getDefiningOp()) &&
          graph::tensorType(value).getElementTypeBitWidth() >= 32 &&
          comesFromNarrow(value, graph::tensorType(value).getNumElements(),
-                         widened) &&
-         widened;
+                         sawUpcast) &&
+         sawUpcast;
 }
 
-// A contraction or attention, or what is computed from one that nobody else
-// uses: saving it costs no more, and less is computed again.
+// A contraction or attention, or a value computed from one without other uses:
+// saving it costs no more, and less is recomputed.
 static bool endsContraction(Value value) {
   Operation *op = value.getDefiningOp();
   if (!op)

@@ -12,7 +12,7 @@ namespace tessera::autodiff {
 ///
 ///  none      saves what is needed; computes again only what is free
 ///  (constants,
-///            views, random numbers, widening conversions) and wide elementwise
+///            views, random numbers, upcasts) and wide elementwise
 ///            functions of narrow values: those the bf16 values replace.
 ///  selective saves contractions and attention, each with what is computed from
 ///            it alone (a bias, the residual sum); computes the rest again.

@@ -12,7 +12,7 @@ namespace tessera {
 #include "passes/autodiff/Passes.h.inc"
 } // namespace tessera
 
-//===--- scatters ---------------------------------------------------------===//
+//===--- scatters -------------------------------------------------------===//
 
 // x + (base with rows added) = (x + base) with rows added
 static LogicalResult sinkScatter(graph::AddOp add, PatternRewriter &rewriter) {
@@ -32,7 +32,7 @@ static LogicalResult sinkScatter(graph::AddOp add, PatternRewriter &rewriter) {
   return failure();
 }
 
-//===--- pads -------------------------------------------------------------===//
+//===--- pads -----------------------------------------------------------===//
 
 static ArrayRef<int64_t> shapeOf(Value x) {
   return graph::tensorType(x).getShape();
@@ -55,7 +55,7 @@ static std::optional<int64_t> meetingDim(graph::PadOp first,
   return dim;
 }
 
-// The parts of a concatenation along `dim` that nobody else reads.
+// The operands of a concatenation along `dim` without other uses.
 static SmallVector<Value> partsOf(Value value, int64_t dim) {
   auto concat = value.getDefiningOp<graph::ConcatOp>();
   if (concat && concat->hasOneUse() &&

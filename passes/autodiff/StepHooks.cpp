@@ -27,7 +27,7 @@ static LogicalResult checkTaken(func::FuncOp function, func::FuncOp gradients) {
         }))
       return function.emitOpError()
              << "takes '" << each.name.getValue() << "' of type " << each.type
-             << ", which is no parameter of the loss";
+             << ", which is not a parameter of the loss";
   for (unsigned i = 0; i < function.getNumArguments(); ++i)
     if (!function.getArgAttr(i, graph::kStateAttr) &&
         !function.getArgAttr(i, graph::kInputAttr))
@@ -55,7 +55,7 @@ LogicalResult StepHooks::checkPrepare() {
     if (!input || input.getType() != type)
       return prepareStep.emitOpError()
              << "result " << i << " of type " << type
-             << " is no input of the loss of its name and type";
+             << "  is not an input of the loss of that name and type";
   }
   return success();
 }

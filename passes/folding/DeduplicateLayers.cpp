@@ -18,11 +18,10 @@ namespace tessera {
 // restore-layers that a third one would be the same, and both ends.
 static constexpr int64_t kKept = 4;
 
-//===--- which layers -----------------------------------------------------===//
+//===--- which layers ---------------------------------------------------===//
 
 namespace {
-/// What can be told of each layer at a glance: its state and the blocks that
-/// take it.
+/// A summary of each layer: its state and the blocks that take it.
 class Kinds {
 public:
   void add(func::FuncOp function, const Ports &ports) {
@@ -81,7 +80,7 @@ private:
   std::vector<std::optional<llvm::hash_code>> kinds; ///< by layer
 };
 
-//===--- one function -----------------------------------------------------===//
+//===--- one function ---------------------------------------------------===//
 
 /// Takes the units between the third and the last out of a function.
 class Folder {
@@ -99,13 +98,12 @@ public:
     for (OpOperand *operand : units.leaving)
       operand->set(units.at(2, units.placeOf(operand->get())->slot));
     for (auto [op, from] : llvm::zip(units.ops[2], units.ops[last]))
-      for (auto [operand, behind] :
+      for (auto [operand, following] :
            llvm::zip(op->getOpOperands(), from->getOperands()))
-        join(operand, behind);
+        join(operand, following);
     for (auto [i, from] : llvm::zip(units.results[2], units.results[last]))
       join(ret->getOpOperand(i), ret->getOperand(from));
-    // Tables have what stands for others as often as it does, and keep their
-    // shapes.
+    // Tables repeat the value of the third unit, and keep their shapes.
     for (const Units::Collector &table : units.collectors)
       for (OpOperand &operand : table.op->getOpOperands())
         if (auto place = units.placeOf(operand.get()); isRemoved(place))
@@ -122,11 +120,11 @@ private:
     return place && place->unit > 2;
   }
 
-  // What the third unit reads of the one behind it becomes what the last one in
-  // the middle reads.
-  void join(OpOperand &operand, Value behind) {
+  // Operands of the third unit from the following unit become those of the last
+  // unit in the middle.
+  void join(OpOperand &operand, Value following) {
     if (isRemoved(units.placeOf(operand.get())))
-      operand.set(behind);
+      operand.set(following);
   }
 
   void eraseResults(Operation *ret) {

@@ -20,7 +20,7 @@ bool Matcher::differ(Operation *op, StringRef how) {
   return false;
 }
 
-//===--- taking -----------------------------------------------------------===//
+//===--- taking ---------------------------------------------------------===//
 
 void Matcher::placeArguments(func::FuncOp function) {
   units.slots = units.arguments[1].size();
@@ -118,11 +118,11 @@ bool Matcher::placeCarried(graph::LoopOp loop) {
   return true;
 }
 
-//===--- proving ----------------------------------------------------------===//
+//===--- proving --------------------------------------------------------===//
 
-// Whether what a unit reads is to it what `other` is to the next one: the same
-// for both; its own; or the neighbor's, where the first and the last have
-// whatever stands before and behind all units.
+// Whether an operand of a unit corresponds to `other` in the next unit: the
+// same value; a value of its own unit; or one of the neighbor. The first and
+// the last unit may read any value before and after all units.
 bool Matcher::correspond(Value one, std::optional<Place> place, Value other,
                          std::optional<Place> next, unsigned unit) {
   if (one == other)
@@ -220,8 +220,8 @@ bool Matcher::isChained(Value value) const {
          (place->unit == 1 && fromBehind.contains(place->slot));
 }
 
-// Whether an op reads of each unit the same, one behind another; of a unit that
-// stands for others as often as it does.
+// Whether an op reads corresponding values of all units in order; those of a
+// unit that represents others are repeated.
 bool Matcher::collects(Operation *op) {
   auto placeAt = [&](size_t i) {
     return i < op->getNumOperands() ? units.placeOf(op->getOperand(i))
@@ -256,7 +256,7 @@ bool Matcher::collects(Operation *op) {
   return true;
 }
 
-// What belongs to no unit, with what loops and programs hand out beside them.
+// Verifies ops outside all units, and other results of loops and programs.
 bool Matcher::verifyOthers(func::FuncOp function) {
   llvm::BitVector resultsOfUnits(function.getNumResults());
   for (unsigned unit = 1; unit <= last(); ++unit)

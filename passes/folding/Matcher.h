@@ -50,7 +50,7 @@ private:
   /// the same attributes, and the slot of its first result.
   std::vector<bool> areEqual;
   std::vector<unsigned> slotsOfResults;
-  /// Slots of which a unit reads that of the unit before, or behind it.
+  /// Slots that a unit reads of the preceding unit, or of the following one.
   llvm::SmallDenseSet<unsigned> fromBefore, fromBehind;
 };
 

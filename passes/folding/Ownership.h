@@ -1,4 +1,4 @@
-// Which layer an op most likely belongs to: a guess that Units proves or drops.
+// Estimates which layer an op belongs to; Units verifies the estimate.
 #pragma once
 #include "dialects/graph/GraphOps.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"

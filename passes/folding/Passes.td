@@ -4,17 +4,19 @@
 include "mlir/Pass/PassBase.td"
 
 def DeduplicateLayers : Pass<"deduplicate-layers", "::mlir::ModuleOp"> {
-  let summary = "keeps four of many equal layers; one of them stands for all that go";
+  let summary = "keeps four of many equal layers; one of them represents the removed ones";
   let description = [{
-    Layers, or groups of layers such as one with a window and one without, that are the same program but for their state become
-    four: the first, the second, the third, which stands for all behind it, and the last. What belongs to the third says for how
-    many (`graph.repeat_count`), the module which they are (`graph.folded`). State, gradients, updates, initial values and positions of
-    loops go with their layer. Nothing changes where fewer than five are alike, or where a program does anything else with them than
-    the same for each.
+    Layers (or groups of layers, such as one with a window and one without) that are the same
+    program except for their state become four: the first, the second, the third, which represents
+    all following ones, and the last. `graph.repeat_count` on ops of the third layer gives how many
+    layers it represents; `graph.folded` on the module gives which. State, gradients, updates,
+    initial values and loop-carried values are folded with their layer. Nothing changes if fewer
+    than five layers are equal, or if a program does not treat them alike.
 
     Before:
     ```mlir
-    func.func @logits(%w0 {graph.state = "h.0.w"}, %w1 {graph.state = "h.1.w"}, …, %w79 {graph.state = "h.79.w"}, %x) {
+    func.func @logits(%w0 {graph.state = "h.0.w"}, %w1 {graph.state = "h.1.w"}, …,
+      %w79 {graph.state = "h.79.w"}, %x) {
       %1 = call @layer(%x, %w0)
       %2 = call @layer(%1, %w1)
       …
@@ -23,22 +25,26 @@ def DeduplicateLayers : Pass<"deduplicate-layers", "::mlir::ModuleOp"> {
     After:
     ```mlir
     module attributes {graph.folded = array<i64: 0, 1, 80>} {
-    func.func @logits(%w0 {graph.state = "h.0.w"}, %w1 …, %w2 {graph.state = "h.2.w", graph.repeat_count = 77 : i64}, %w79 {graph.state = "h.79.w"}, %x) {
+    func.func @logits(%w0 {graph.state = "h.0.w"}, %w1 …, %w2 {graph.state = "h.2.w",
+      graph.repeat_count = 77 : i64}, %w79 {graph.state = "h.79.w"}, %x) {
       %1 = call @layer(%x, %w0)
       %2 = call @layer(%1, %w1)
       %3 = call @layer(%2, %w2) {graph.repeat_count = 77 : i64}
       %80 = call @layer(%3, %w79)
     ```
-    `graph.folded` lists the first layer, how many layers are repeated as one, and how often they stand in the whole program.
+    `graph.folded` lists the first layer, the number of layers in a unit, and the number of units in
+    the whole program.
   }];
-  let options = [Option<"explain", "explain", "bool", "false", "Remark why layers stay as they are">];
+  let options = [Option<"explain", "explain", "bool", "false",
+  "Emit a remark that says why layers were not folded">];
 }
 
 def RestoreLayers : Pass<"restore-layers", "::mlir::ModuleOp"> {
-  let summary = "writes all layers out again";
+  let summary = "restores the layers that deduplicate-layers removed";
   let description = [{
-    The inverse of `deduplicate-layers`, for any program whose second and third layer are still the same. It fails if they are not, and
-    names the first op where they differ; so what is decided for the third layer holds for all that it stands for.
+    The inverse of `deduplicate-layers`, for any program whose second and third layer are still
+    equal. It fails if they are not, and names the first op that differs; so decisions about the
+    third layer hold for all layers that it represents.
   }];
 }
 

@@ -14,8 +14,8 @@ namespace tessera {
 } // namespace tessera
 
 namespace {
-/// Writes the third of a function's four units out as often as it stands for
-/// others, behind itself.
+/// Copies the third of a function's four units for each unit that it
+/// represents, after itself.
 class Unfolder {
 public:
   Unfolder(func::FuncOp function, Units &units, const Repetition &repetition)
@@ -23,7 +23,7 @@ public:
         copies(repetition.units - 4) {
     for (std::vector<Value> &copy : copies)
       copy.resize(units.slotCount());
-    // Those are made anew.
+    // Loops and returns are rebuilt.
     for (OpOperand *operand : units.leaving)
       if (!isa<graph::LoopOp, func::ReturnOp>(operand->getOwner()))
         leaving.push_back(operand);
@@ -53,13 +53,14 @@ private:
     if (place)
       return number == 0 ? units.at(2, place->slot)
                          : copies[number - 1][place->slot];
-    // Of the unit behind: that is the next copy.
+    // A value of the following unit, which is the next copy.
     return before && number + 1 < copies.size()
                ? copies[number + 1][before->slot]
                : two;
   }
 
-  // What the third unit reads of the one behind it is now the first copy's.
+  // Operands of the third unit from the following unit are now those of the
+  // first copy.
   Value joined(Value one, Value two) const {
     auto before = units.placeOf(one);
     return one != two && before && before->unit == 2 && !units.placeOf(two)
@@ -185,8 +186,8 @@ private:
 
   //===--- ops ------------------------------------------------------------===//
 
-  // Whether later layers stand behind, as on the way forward, or before. Found
-  // out while nothing is inserted.
+  // Whether later layers come after, as in the forward pass, or before.
+  // Computed before anything is inserted.
   void findOrder() {
     for (auto [one, two] : llvm::zip(units.ops[1], units.ops[2])) {
       numbers[two] = ascends.size();
@@ -206,21 +207,21 @@ private:
     }
   }
 
-  // Ops of the third unit one behind another, from `number` on; what comes
-  // behind all of them.
+  // Copies a run of consecutive ops of the third unit, from `number` on;
+  // returns the op after the run.
   Operation *expandRun(Operation *first, unsigned number) {
     ArrayRef<Operation *> own = units.ops[2];
     unsigned end = number + 1;
     while (end < own.size() && own[end - 1]->getNextNode() == own[end] &&
            ascends[end] == ascends[number])
       ++end;
-    Operation *behind = own[end - 1]->getNextNode();
-    OpBuilder builder(ascends[number] ? behind : first);
+    Operation *following = own[end - 1]->getNextNode();
+    OpBuilder builder(ascends[number] ? following : first);
     auto last = static_cast<unsigned>(copies.size());
     for (unsigned copy = 0; copy < last; ++copy)
       for (unsigned i = number; i < end; ++i)
         expandOp(builder, i, ascends[number] ? copy : last - 1 - copy);
-    return behind;
+    return following;
   }
 
   void expandOp(OpBuilder &builder, unsigned i, unsigned number) {
@@ -241,15 +242,14 @@ private:
 
   //===--- loops ----------------------------------------------------------===//
 
-  /// A value that a widened loop carries: that of a position, for a copy where
-  /// there is one.
+  /// A value that an extended loop carries: that of a position, or its copy.
   struct Carried {
     unsigned position;
     std::optional<unsigned> copy = std::nullopt;
     unsigned second = 0; ///< the position of the second unit's
   };
 
-  // Behind each group of the third unit's values those of all copies.
+  // The values of all copies follow each group of the third unit's values.
   SmallVector<Carried> widenedOrder(graph::LoopOp loop) const {
     SmallVector<unsigned> third;
     llvm::DenseMap<unsigned, unsigned> second; ///< by slot
@@ -287,8 +287,8 @@ private:
                       : value;
   }
 
-  // Before copies of what stands behind exist: what a loop begins with was made
-  // before it.
+  // Called before copies of later ops exist: a loop's initial values precede
+  // it.
   Value initFor(graph::LoopOp loop, const Carried &entry) const {
     ValueRange inits = loop.getInits();
     Value init = inits[entry.position];
@@ -417,7 +417,7 @@ private:
     if (!units)
       return function.emitError("folded layers are not alike: ")
              << reason << "; " << graph::kFoldedAttr
-             << " says that the third stands for others";
+             << "  says that the third represents others";
     if (!units->empty() && failed(verifySteps(*units, repetition)))
       return failure();
     Unfolder(function, *units, repetition).run();

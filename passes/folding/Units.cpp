@@ -8,7 +8,7 @@ using namespace mlir;
 using namespace tessera;
 using namespace tessera::folding;
 
-//===--- which layers -----------------------------------------------------===//
+//===--- which layers ---------------------------------------------------===//
 
 FailureOr<std::optional<Repetition>> Repetition::of(ModuleOp module) {
   Attribute attr = module->getAttr(graph::kFoldedAttr);
@@ -43,7 +43,7 @@ std::optional<int64_t> Repetition::unitOf(int64_t layer) const {
 //===--- positions
 //-----------------------------------------------------------===//
 
-// All results of an op are of its unit, one slot behind another.
+// All results of an op belong to its unit, in consecutive slots.
 std::optional<Units::Place> Units::placeOf(Value value) const {
   if (auto result = dyn_cast<OpResult>(value)) {
     auto first = positionsOfOps.find(result.getOwner());
@@ -75,7 +75,7 @@ void Units::replace(Value value, Value with) {
   place(with, known);
 }
 
-//===--- attributes -------------------------------------------------------===//
+//===--- attributes -----------------------------------------------------===//
 
 Attribute folding::extrapolate(Attribute one, Attribute two, int64_t steps) {
   if (one == two)
@@ -122,7 +122,7 @@ bool folding::haveEqualAttributes(Operation *one, Operation *other) {
                                             other->getPropertiesStorage());
 }
 
-//===--- state ------------------------------------------------------------===//
+//===--- state ----------------------------------------------------------===//
 
 namespace {
 /// The arguments, or the results, of a function: which unit each belongs to.

@@ -20,11 +20,11 @@ struct Repetition {
 };
 
 /// The units of one function. Those in the middle, all but the first and the
-/// last, do the same: ops one by one, operands, and what they take of the unit
-/// before and behind. Of the other two only state is known.
+/// last, are equal: ops one by one, operands, and values of the preceding and
+/// following unit. Of the other two only state is known.
 class Units {
 public:
-  /// Where a value stands in a unit of the middle. Values of one slot
+  /// The unit and slot of a value in the middle. Values with equal slots
   /// correspond.
   struct Place {
     unsigned unit, slot;
@@ -59,9 +59,10 @@ public:
   std::vector<std::vector<mlir::Operation *>> ops;
   std::vector<std::vector<unsigned>> arguments, results;
   std::vector<graph::LoopOp> loops; ///< inner ones first
-  /// Ops of no unit that read a value of every one, as a table of all layers
-  /// does: where the third unit's operands begin, and how many each has. If the
-  /// third stands for others, its operands are there as often.
+  /// Ops outside all units that read a value of every unit, such as a table of
+  /// all layers: the index of the third unit's first operand, and the number of
+  /// operands per unit. If the third represents others, its operands are
+  /// repeated.
   struct Collector {
     mlir::Operation *op;
     unsigned begin, size;
@@ -83,8 +84,8 @@ private:
   unsigned slots = 0;
 };
 
-/// The attribute `steps` units behind that of `one`, if `two` has that of the
-/// next: equal, or integers that grow with the unit. Null for anything else.
+/// The attribute `steps` units after that of `one`, if `two` has that of the
+/// next: equal, or integers that increase linearly. Null for anything else.
 mlir::Attribute extrapolate(mlir::Attribute one, mlir::Attribute two,
                             int64_t steps);
 

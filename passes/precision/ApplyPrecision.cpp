@@ -62,7 +62,7 @@ private:
     if (isa<func::ReturnOp>(op)) {
       for (OpOperand &operand : op->getOpOperands())
         if (!isBlock || !narrowLarge(operand))
-          widen(operand);
+          upcast(operand);
       return success();
     }
     if (isa<graph::ConvertOp>(op) || op->getNumOperands() == 0)
@@ -107,11 +107,11 @@ private:
 
   void computeWide(Operation *op) {
     for (OpOperand &operand : op->getOpOperands())
-      widen(operand);
+      upcast(operand);
   }
 
-  // The element type passes through; a conversion, if any, stands before the
-  // move unless everything behind it computes in f32.
+  // The element type is preserved; a conversion, if any, precedes the move
+  // unless all its users compute in f32.
   void move(Operation *op) {
     Value result = op->getResult(0);
     bool wide =
@@ -125,7 +125,7 @@ private:
          wantsWide(result, isCheapResult(op)));
     for (OpOperand &operand : op->getOpOperands())
       if (wide)
-        widen(operand);
+        upcast(operand);
       else
         narrow(operand);
     if (!wide)
@@ -145,7 +145,7 @@ private:
     narrow(op->getOpOperand(0));
     setElement(op->getResult(0), narrowType);
     if (op->getNumOperands() > 2)
-      widen(op->getOpOperand(2));
+      upcast(op->getOpOperand(2));
   }
 
   // A result of an operand's type follows it; statistics keep theirs.
@@ -153,7 +153,7 @@ private:
     for (OpOperand &operand : op->getOpOperands()) {
       Type before = operand.get().getType();
       if (!narrowLarge(operand)) {
-        widen(operand);
+        upcast(operand);
         continue;
       }
       for (Value result : op->getResults())
@@ -168,7 +168,7 @@ private:
     for (OpOperand &operand : call->getOpOperands())
       if (callee &&
           callee.getArgAttr(operand.getOperandNumber(), graph::kWideAttr))
-        widen(operand);
+        upcast(operand);
       else
         narrowLarge(operand);
     for (Value result : call->getResults())
@@ -222,8 +222,8 @@ private:
     });
   }
 
-  // Whether nobody has to store the value: all that read it compute in f32 in
-  // the same kernel, and no gradient keeps it.
+  // Whether the value need not be stored: all its readers compute in f32 in the
+  // same kernel, and no gradient saves it.
   bool wantsWide(Value value, bool isCheap) const {
     return !value.use_empty() &&
            llvm::all_of(value.getUsers(), [&](Operation *user) {
@@ -257,7 +257,7 @@ private:
     return copy ? copy : value;
   }
 
-  // Behind the definition, so that all later ops share one copy.
+  // Inserted after the definition, so that all later ops share one copy.
   Value narrowCopy(Value value) {
     Value &copy = copies[value];
     if (copy)
@@ -287,8 +287,8 @@ private:
            narrow(operand);
   }
 
-  // One widening for each reader: it is part of the reader's kernel.
-  void widen(OpOperand &operand) {
+  // One upcast for each reader: it is part of the reader's kernel.
+  void upcast(OpOperand &operand) {
     Value value = current(operand.get());
     if (isFloatTensor(value) &&
         graph::tensorType(value).getElementType() == narrowType) {

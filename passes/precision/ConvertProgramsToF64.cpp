@@ -19,7 +19,7 @@ static bool isF32(Type type) {
   return tensor && tensor.getElementType().isF32();
 }
 
-static Type widened(Type type) {
+static Type toF64(Type type) {
   return isF32(type) ? cast<RankedTensorType>(type).clone(
                            Float64Type::get(type.getContext()))
                      : type;
@@ -66,11 +66,11 @@ struct ConvertProgramsToF64
     : tessera::impl::ConvertProgramsToF64Base<ConvertProgramsToF64> {
   void runOnOperation() override {
     for (auto function : getOperation().getOps<func::FuncOp>())
-      if (failed(widen(function)))
+      if (failed(convertFunction(function)))
         return signalPassFailure();
   }
 
-  static LogicalResult widen(func::FuncOp function) {
+  static LogicalResult convertFunction(func::FuncOp function) {
     if (function.isExternal())
       return function.emitOpError("has no body to be computed in f64");
     OpBuilder builder(function.getContext());
@@ -91,7 +91,7 @@ struct ConvertProgramsToF64
     for (Region &region : op->getRegions())
       for (Block &block : region)
         for (BlockArgument argument : block.getArguments())
-          argument.setType(widened(argument.getType()));
+          argument.setType(toF64(argument.getType()));
     if (isa<graph::RandomOp>(op)) {
       builder.setInsertionPointAfter(op);
       convertBehind(op->getResult(0), builder);
@@ -102,7 +102,7 @@ struct ConvertProgramsToF64
         failed(widenConstant(constant)))
       return failure();
     for (Value result : op->getResults())
-      result.setType(widened(result.getType()));
+      result.setType(toF64(result.getType()));
     return success();
   }
 
@@ -111,7 +111,7 @@ struct ConvertProgramsToF64
     for (BlockArgument argument : function.getArguments())
       if (!staysNarrow(argument.getType(),
                        function.getArgAttrDict(argument.getArgNumber())))
-        argument.setType(widened(argument.getType()));
+        argument.setType(toF64(argument.getType()));
       else if (isF32(argument.getType()))
         convertBehind(argument, builder);
   }

@@ -1,5 +1,4 @@
-// The pass: takes the widening of a weight's gradient back to where the number
-// is made.
+// The pass: moves the upcast of a weight's gradient to the op that computes it.
 #include "dialects/graph/Build.h"
 #include "dialects/graph/PlainFunction.h"
 #include "mlir/IR/SymbolTable.h"
@@ -33,18 +32,18 @@ bool isView(Operation *op) {
 
 class GradientWidener {
 public:
-  /// Widens what returned value number `index` of `function` is made of.
+  /// Upcasts the producers of returned value number `index` of `function`.
   void widenResult(func::FuncOp function, unsigned index) {
     OpOperand &operand = function.front().getTerminator()->getOpOperand(index);
-    operand.set(widened(operand.get()));
+    operand.set(upcast(operand.get()));
   }
 
   /// Conversions of call results that stopped at the border of a function.
   llvm::DenseSet<Operation *> atBorder;
 
 private:
-  // The value in f32; not rounded on the way where nobody else sees it narrow.
-  Value widened(Value value) {
+  // The value in f32, without intermediate rounding if it has one use.
+  Value upcast(Value value) {
     if (isWide(value))
       return descend(value);
     if (value.hasOneUse())
@@ -91,15 +90,15 @@ private:
     return convert.getResult();
   }
 
-  // A scatter widens the rows that it adds by itself.
+  // A scatter upcasts the rows that it adds.
   static void addNarrowRows(graph::ScatterAddOp scatter) {
     auto convert = scatter.getUpdates().getDefiningOp<graph::ConvertOp>();
     if (convert && isNarrowFloat(convert.getInput()))
       scatter.getUpdatesMutable().assign(convert.getInput());
   }
 
-  // The op that makes `value` (which nobody else reads), with an f32 result.
-  // Null where the op has none.
+  // The op that computes `value` (which has no other uses), with an f32 result.
+  // Null if the op does not support it.
   Value makeWide(Value value) {
     Operation *op = value.getDefiningOp();
     if (!op)
@@ -111,7 +110,7 @@ private:
     if (isa<graph::EinsumOp, graph::GroupedMatmulOp, graph::GroupedOuterOp>(op))
       return retyped(value);
     if (auto scatter = dyn_cast<graph::ScatterAddOp>(op)) {
-      scatter.getBaseMutable().assign(widened(scatter.getBase()));
+      scatter.getBaseMutable().assign(upcast(scatter.getBase()));
       return retyped(value);
     }
     auto reduce = dyn_cast<graph::ReduceOp>(op);
@@ -119,7 +118,7 @@ private:
         (reduce && reduce.getKind() == graph::ReduceKind::sum)) {
       for (OpOperand &operand : op->getOpOperands())
         if (isNarrowFloat(operand.get()))
-          operand.set(widened(operand.get()));
+          operand.set(upcast(operand.get()));
       return retyped(value);
     }
     return {};
@@ -131,7 +130,7 @@ private:
   }
 };
 
-/// Results of a function that every caller wants in f32 are returned so.
+/// Results of a function that every caller upcasts are returned in f32.
 class Borders {
 public:
   explicit Borders(ModuleOp module) : module(module), symbols(module) {

@@ -22,8 +22,8 @@ static bool isNarrowed(Type type, DictionaryAttr attributes) {
           role.getValue() == graph::Role::cache);
 }
 
-// Makes the argument bf16. Whoever wants f32 gets it converted, rows of a table
-// after they were picked.
+// Makes the argument bf16. Readers of f32 get a conversion; rows of a table are
+// converted after they are gathered.
 static void narrowArgument(BlockArgument argument, OpBuilder &builder) {
   RankedTensorType wide = graph::tensorType(argument);
   Type narrow = builder.getBF16Type();

@@ -19,7 +19,7 @@ bool tessera::precision::hasPrecision(func::FuncOp function) {
   return false;
 }
 
-// Ops that `build` makes behind `op`; they are erased again.
+// Inspects the ops that `build` inserts after `op`, then erases them.
 template <typename Build, typename Inspect>
 static auto tryOut(Operation *op, Build build, Inspect inspect) {
   Operation *end = op->getNextNode();
@@ -65,7 +65,7 @@ static bool computeLinear(graph::Differentiable op,
         for (Value result : op->getResults())
           cotangents.push_back(e.zeros(graph::tensorType(result)));
         SmallVector<Value> gradients = op.buildVjp(builder, cotangents);
-        // Gradients that nobody will ask for do not count.
+        // Gradients of inactive operands do not count.
         for (auto [gradient, operand] :
              llvm::zip_equal(gradients, op->getOperands()))
           if (!active.contains(operand))
@@ -106,7 +106,7 @@ static OpClass computeClass(Operation *op) {
     return OpClass::elementwise;
   if (isa<graph::GroupedMatmulOp, graph::GroupedOuterOp>(op))
     return OpClass::contraction;
-  // What a cache's integers stand for is as what else is read beside it.
+  // Dequantized rows of a cache are treated like other operands of attention.
   if (isa<graph::DequantizeRowsOp>(op))
     return OpClass::contraction;
   if (isa<graph::DispatchRowsOp, graph::CombineRowsOp, graph::SendRowsOp,

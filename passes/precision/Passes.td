@@ -7,17 +7,17 @@ def Precision_ComputeOption : Option<"compute", "compute", "::tessera::ComputePr
     "::tessera::ComputePrecision::fp32", "The element type of contractions", [{::llvm::cl::values(
       clEnumValN(::tessera::ComputePrecision::fp32, "fp32", "f32 throughout"),
       clEnumValN(::tessera::ComputePrecision::bf16, "bf16", "bf16, accumulated in f32"),
-      clEnumValN(::tessera::ComputePrecision::fp64, "fp64", "f64, once programs are whole"))}]>;
+      clEnumValN(::tessera::ComputePrecision::fp64, "fp64", "f64, after differentiation"))}]>;
 
 def ApplyPrecision : Pass<"apply-precision", "::mlir::ModuleOp"> {
-  let summary = "gives matrices and activations the compute type, before differentiation";
+  let summary = "converts matrices and activations to the compute type, before differentiation";
   let description = [{
     With `compute=bf16`, parameters stay f32 arguments (the master weights) of `@loss` and
-    `@logits`; matrices are converted once at the function's start. What is stored between
-    kernels is bf16; what is computed inside one is f32 (see README.md for the rules).
-    Because the conversions are ops of the forward pass, the backward pass follows by the
-    gradient of `graph.convert`. `compute=fp32` changes nothing, nor does `compute=fp64`: `convert-programs-to-f64` makes whole programs f64 once they
-    are differentiated.
+    `@logits`; matrices are converted once at the function's start. Values stored between kernels
+    are bf16; arithmetic inside a kernel is f32 (README.md has the rules). Conversions are ops of
+    the forward pass, so the backward pass follows from the gradient of `graph.convert`.
+    `compute=fp32` changes nothing, nor does `compute=fp64`: `convert-programs-to-f64` converts
+    whole programs after differentiation.
 
     Before:
     ```mlir
@@ -29,36 +29,39 @@ def ApplyPrecision : Pass<"apply-precision", "::mlir::ModuleOp"> {
     After:
     ```mlir
       %w16 = graph.convert %w : tensor<8x16xf32> -> tensor<8x16xbf16>
-      %y = graph.einsum "mk,kn->mn" %x, %w16 : (tensor<4x8xbf16>, tensor<8x16xbf16>) -> tensor<4x16xf32>
+      %y = graph.einsum "mk,kn->mn" %x, %w16 : (tensor<4x8xbf16>, tensor<8x16xbf16>)
+        -> tensor<4x16xf32>
       %z = graph.add %y, %bias : tensor<4x16xf32>
       %z16 = graph.convert %z : tensor<4x16xf32> -> tensor<4x16xbf16>
       %z32 = graph.convert %z16 : tensor<4x16xbf16> -> tensor<4x16xf32>
       %g = graph.gelu %z32 erf : tensor<4x16xf32>
     ```
-    Afterwards no contraction, attention or norm has an f32 operand of rank 2 or more, and blocks
-    exchange no such value.
+    Afterwards no contraction, attention or norm has an f32 operand of rank 2 or more, and no block
+    takes or returns such a value.
   }];
   let dependentDialects = ["::tessera::graph::GraphDialect", "::mlir::func::FuncDialect"];
   let options = [Precision_ComputeOption];
 }
 
 def NarrowState : Pass<"narrow-state", "::mlir::ModuleOp"> {
-  let summary = "keeps weights and caches in the type in which they are read";
+  let summary = "stores weights and caches in the type in which they are read";
   let description = [{
-    For inference, where nothing updates weights: parameters and caches of rank 2 or more become bf16 in
-    all programs, and the conversions go that stood between state and what reads it. Rows of a
-    table are widened after they were picked.
+    For inference, where weights are never updated: parameters and caches of rank 2 or more become
+    bf16 in all programs, and the conversions of state are removed. Rows of a table are upcast after
+    they are gathered.
 
     Before:
     ```mlir
     func.func @decode_1(%w: tensor<8x16xf32> {graph.state = "w", ...}, ...) {
       %w16 = graph.convert %w : tensor<8x16xf32> -> tensor<8x16xbf16>
-      %y = graph.einsum "mk,kn->mn" %x, %w16 : (tensor<4x8xbf16>, tensor<8x16xbf16>) -> tensor<4x16xbf16>
+      %y = graph.einsum "mk,kn->mn" %x, %w16 : (tensor<4x8xbf16>, tensor<8x16xbf16>)
+        -> tensor<4x16xbf16>
     ```
     After:
     ```mlir
     func.func @decode_1(%w: tensor<8x16xbf16> {graph.state = "w", ...}, ...) {
-      %y = graph.einsum "mk,kn->mn" %x, %w : (tensor<4x8xbf16>, tensor<8x16xbf16>) -> tensor<4x16xbf16>
+      %y = graph.einsum "mk,kn->mn" %x, %w : (tensor<4x8xbf16>, tensor<8x16xbf16>)
+        -> tensor<4x16xbf16>
     ```
     Afterwards no parameter or cache of rank 2 or more is f32.
   }];
@@ -66,17 +69,21 @@ def NarrowState : Pass<"narrow-state", "::mlir::ModuleOp"> {
 }
 
 def QuantizeWeights : Pass<"quantize-weights", "::mlir::ModuleOp"> {
-  let summary = "keeps the matrices of linear layers as integers or floats of 8 bits, with scales";
+  let summary = "quantizes the matrices of linear layers to integers or 8-bit floats with scales";
   let description = [{
-    For inference. A parameter of rank 2 that einsums multiply becomes two, `NAME.values` and `NAME.scales`, and a
-    `graph.dequantize` at the function's start. Blocks go on taking the matrix. What blocks
-    multiply has `bits`, and with `zeros` zero points; what stands outside of them, the head, has 8 and none. With `floats` all
-    are e4m3fn instead of integers. A table from which rows are picked stays as it is for that, whatever else is done with it. A stack of matrices that a `graph.grouped_matmul` multiplies, as experts have, becomes one of micropanels, matrix behind
-    matrix. Matrices of fewer than 16 rows or 32 columns stay, stacks of such whose rows are no multiple of 16, and so does what `graph.keep_f32` says. @init
-    gives none of what was quantized: it comes out of a checkpoint.
+    For inference. A parameter of rank 2 that is an operand of einsums is replaced by two,
+    `NAME.values` and `NAME.scales`, and a `graph.dequantize` at the function's start. Blocks still
+    take the matrix. Matrices used in blocks have `bits`, and zero points with `zeros`; the head,
+    used outside blocks, has 8 bits and no zero points. With `floats` all are e4m3fn instead of
+    integers. A table whose rows are gathered is kept for that, even if it is also quantized. A
+    stack of matrices of a `graph.grouped_matmul`, as in experts, becomes a stack of micropanels,
+    matrix after matrix. Not quantized are matrices with fewer than 16 rows or 32 columns, stacks
+    whose rows are not a multiple of 16, and parameters with `graph.keep_f32`. `@init` does not
+    return quantized parameters; they come from a checkpoint.
 
-    With `bits` 16 nothing is quantized: matrices of bf16 become `NAME.values` alone, the same numbers in micropanels of 16
-    rows, which a CPU's products read as one run; stacks are those of one matrix of all their rows.
+    With `bits` 16 nothing is quantized: bf16 matrices become `NAME.values` alone, the same numbers
+    in micropanels of 16 rows, which matmuls on CPUs read contiguously. The micropanels of a stack
+    are those of one matrix with all rows.
 
     Before:
     ```mlir
@@ -85,72 +92,81 @@ def QuantizeWeights : Pass<"quantize-weights", "::mlir::ModuleOp"> {
     ```
     After:
     ```mlir
-    func.func @decode_1(%q: tensor<4x12x16xi32> {graph.state = "w.values", ...}, %s: tensor<4x3x16xf16> {graph.state = "w.scales", ...}, ...) {
-      %w = graph.dequantize %q, %s bits 4 group 32 : tensor<4x12x16xi32>, tensor<4x3x16xf16> -> tensor<64x96xbf16>
+    func.func @decode_1(%q: tensor<4x12x16xi32> {graph.state = "w.values", ...},
+      %s: tensor<4x3x16xf16> {graph.state = "w.scales", ...}, ...) {
+      %w = graph.dequantize %q, %s bits 4 group 32 : tensor<4x12x16xi32>, tensor<4x3x16xf16>
+        -> tensor<64x96xbf16>
       %y = call @layer(%x, %w) : (tensor<1x1x96xbf16>, tensor<64x96xbf16>) -> tensor<1x1x64xbf16>
     ```
     Afterwards every einsum over a parameter of that size reads a `graph.dequantize`.
   }];
   let dependentDialects = ["::tessera::graph::GraphDialect", "::mlir::func::FuncDialect"];
   let options = [
-    Option<"bits", "bits", "int64_t", "8", "Of a weight in a block: 8 or 4; 16: all are bf16 in micropanels">,
-    Option<"group", "group", "int64_t", "32", "Columns that share a scale: a multiple of 32">,
-    Option<"zeros", "zeros", "bool", "false", "Of a weight in a block: each scale has a zero point">,
-    Option<"floats", "floats", "bool", "false", "Weights of 8 bits are e4m3fn, not integers">];
+    Option<"bits", "bits", "int64_t", "8",
+    "Bits of weights in blocks: 8 or 4; 16: all are bf16 in micropanels">,
+    Option<"group", "group", "int64_t", "32", "Columns per scale: a multiple of 32">,
+    Option<"zeros", "zeros", "bool", "false",
+    "Each scale of weights in blocks has a zero point">,
+    Option<"floats", "floats", "bool", "false", "8-bit weights are e4m3fn instead of integers">];
 }
 
 def ConvertProgramsToF64 : Pass<"convert-programs-to-f64", "::mlir::ModuleOp"> {
-  let summary = "computes in f64 what was written for f32";
+  let summary = "converts programs from f32 to f64";
   let description = [{
     Every f32 tensor of every function becomes f64: parameters, moments, activations, gradients and
-    scalars that the host reads. f32 stay: the hyperparameters, which the host writes; random numbers, which are
-    f32 by definition; outputs of rank 1 or more, which are tables for people and scores.
+    scalars that the host reads. Still f32 are the hyperparameters, which the host writes; random
+    numbers, which are f32 by definition; and outputs of rank 1 or more, which are metrics and
+    scores.
 
     Before:
     ```mlir
-    func.func @train_step(%w: tensor<8xf32> {graph.state = "w", ...}, %h: tensor<12xf32> {graph.state = "hyper", ...}, ...) {
+    func.func @train_step(%w: tensor<8xf32> {graph.state = "w", ...},
+      %h: tensor<12xf32> {graph.state = "hyper", ...}, ...) {
       %lr = graph.slice %h [0] : tensor<12xf32> -> tensor<1xf32>
     ```
     After:
     ```mlir
-    func.func @train_step(%w: tensor<8xf64> {graph.state = "w", ...}, %h: tensor<12xf32> {graph.state = "hyper", ...}, ...) {
+    func.func @train_step(%w: tensor<8xf64> {graph.state = "w", ...},
+      %h: tensor<12xf32> {graph.state = "hyper", ...}, ...) {
       %h64 = graph.convert %h : tensor<12xf32> -> tensor<12xf64>
       %lr = graph.slice %h64 [0] : tensor<12xf64> -> tensor<1xf64>
     ```
-    Afterwards no op but conversions and `graph.random` has an f32 result.
+    Afterwards only conversions and `graph.random` have f32 results.
   }];
   let dependentDialects = ["::tessera::graph::GraphDialect", "::mlir::func::FuncDialect"];
 }
 
 def VerifyPrecision : Pass<"verify-precision", "::mlir::ModuleOp"> {
-  let summary = "proves that contractions, composites and blocks have the compute type";
+  let summary = "verifies that contractions, composites and blocks have the compute type";
   let description = [{
-    With `compute=fp32` or `fp64`: every float is f32. With `compute=bf16`, in blocks and in programs that take
-    parameters: parameters are f32; no contraction, attention, norm or head has an f32 operand of rank 2
-    or more; no block takes or returns an f32 tensor of rank 2 or more.
+    With `compute=fp32` or `fp64`: every float is f32. With `compute=bf16`, in blocks and in
+    programs with parameters: parameters are f32; no contraction, attention, norm or head has an f32
+    operand of rank 2 or more; no block takes or returns an f32 tensor of rank 2 or more.
   }];
   let options = [Precision_ComputeOption];
 }
 
 def F32WeightGradients : Pass<"f32-weight-gradients", "::mlir::ModuleOp"> {
-  let summary = "lets f32 gradients come out of contractions in f32";
+  let summary = "makes contractions return f32 gradients of f32 parameters";
   let description = [{
-    A master weight is f32, its bf16 copy has a bf16 cotangent, and the gradient of the
-    conversion widens that: one rounding too many. From each gradient that `@gradients`
-    returns, this pass takes the widening back to where the number is made: through sums,
-    views and block functions to the contraction, `scatter_add` or
-    `linear_cross_entropy_grad` that then writes its f32 accumulator as it is.
+    A master weight is f32, its bf16 copy has a bf16 cotangent, and the gradient of the conversion
+    upcasts that: one rounding too many. From each gradient that `@gradients` returns, this pass
+    moves the upcast to the producer: through sums, views and block functions to the contraction,
+    `scatter_add` or `linear_cross_entropy_grad`, which then stores its f32 accumulator without
+    rounding.
 
     Before:
     ```mlir
-    %d16 = graph.einsum "mk,mn->kn" %x, %dy : (tensor<4x8xbf16>, tensor<4x16xbf16>) -> tensor<8x16xbf16>
+    %d16 = graph.einsum "mk,mn->kn" %x, %dy : (tensor<4x8xbf16>, tensor<4x16xbf16>)
+      -> tensor<8x16xbf16>
     %d = graph.convert %d16 : tensor<8x16xbf16> -> tensor<8x16xf32>
     ```
     After:
     ```mlir
-    %d = graph.einsum "mk,mn->kn" %x, %dy : (tensor<4x8xbf16>, tensor<4x16xbf16>) -> tensor<8x16xf32>
+    %d = graph.einsum "mk,mn->kn" %x, %dy : (tensor<4x8xbf16>, tensor<4x16xbf16>)
+      -> tensor<8x16xf32>
     ```
-    Afterwards no returned gradient is the widening of a contraction that nobody else reads.
+    Afterwards no returned gradient is the upcast of a contraction without other uses.
   }];
   let dependentDialects = ["::tessera::graph::GraphDialect", "::mlir::func::FuncDialect"];
 }

@@ -13,13 +13,13 @@ enum class ComputePrecision { fp32, bf16, fp64 };
 #define GEN_PASS_REGISTRATION
 #include "passes/precision/Passes.h.inc"
 
-/// The precision phase: apply-precision, conversions of constants done, and the
-/// proof.
+/// The precision phase: apply-precision, folding of constants, and the
+/// verifier.
 void buildPrecisionPipeline(mlir::OpPassManager &pipeline,
                             ComputePrecision compute);
 
-/// Whole programs in f64, behind autodiff; conversions to the type that a value
-/// has by then are gone.
+/// Converts whole programs to f64, after autodiff, and removes redundant
+/// conversions.
 void buildWideningPipeline(mlir::OpPassManager &pipeline);
 
 } // namespace tessera

@@ -51,9 +51,9 @@ private:
 
 } // namespace
 
-// Whether the product sums over the matrix's first dimension, so that it is
-// [columns, rows]; nothing where it is no product of one dimension that is
-// summed over and one that stays.
+// Whether the matmul sums over the matrix's first dimension, so that the matrix
+// is [columns, rows]; nothing if it does not have exactly one reduction
+// dimension and one free dimension.
 std::optional<bool> QuantizeWeights::sumsFirst(graph::EinsumOp einsum,
                                                OpOperand &use) {
   if (graph::tensorType(use.get()).getRank() != 2)
@@ -130,8 +130,8 @@ void QuantizeWeights::quantize(func::FuncOp function, llvm::StringSet<> &gone) {
   }
 }
 
-// Two arguments and what they stand for instead of argument `index`; whether
-// nothing reads that any more, and it went.
+// Replaces argument `index` by two arguments and their dequantization. Returns
+// whether the argument is unused now and was removed.
 bool QuantizeWeights::replace(func::FuncOp function, unsigned index,
                               ArrayRef<OpOperand *> products, bool transposed) {
   BlockArgument weight = function.getArgument(index);

@@ -55,21 +55,21 @@ TEST(HfConfigErrors, Architecture) {
       {"llama",
        {{"architectures", {"LlamaForSequenceClassification"}}},
        "key 'architectures': 'LlamaForSequenceClassification' is not "
-       "supported; use the causal language model, or of BERT the encoder, of "
-       "gpt2, llama, mistral, qwen2, qwen3, mixtral, qwen2_moe, qwen3_moe, "
-       "dots1, gemma, gemma2, gemma3_text, phi3 or bert"},
+       "supported; use the causal language model of gpt2, llama, mistral, "
+       "qwen2, qwen3, mixtral, qwen2_moe, qwen3_moe, dots1, gemma, gemma2, "
+       "gemma3_text, phi3 or bert (for BERT, the encoder)"},
       {"bert",
        {{"architectures", {"BertForSequenceClassification"}}},
        "key 'architectures': 'BertForSequenceClassification' is not "
-       "supported; use the causal language model, or of BERT the encoder, of "
-       "gpt2, llama, mistral, qwen2, qwen3, mixtral, qwen2_moe, qwen3_moe, "
-       "dots1, gemma, gemma2, gemma3_text, phi3 or bert"},
+       "supported; use the causal language model of gpt2, llama, mistral, "
+       "qwen2, qwen3, mixtral, qwen2_moe, qwen3_moe, dots1, gemma, gemma2, "
+       "gemma3_text, phi3 or bert (for BERT, the encoder)"},
       {"gpt2",
        {{"architectures", {""}}},
        "key 'architectures': '' is not "
-       "supported; use the causal language model, or of BERT the encoder, of "
-       "gpt2, llama, mistral, qwen2, qwen3, mixtral, qwen2_moe, qwen3_moe, "
-       "dots1, gemma, gemma2, gemma3_text, phi3 or bert"},
+       "supported; use the causal language model of gpt2, llama, mistral, "
+       "qwen2, qwen3, mixtral, qwen2_moe, qwen3_moe, dots1, gemma, gemma2, "
+       "gemma3_text, phi3 or bert (for BERT, the encoder)"},
       {"llama",
        {{"architectures", {"MistralForCausalLM"}}},
        "key 'architectures': 'MistralForCausalLM' conflicts with model_type "
@@ -108,7 +108,7 @@ TEST(HfConfigErrors, Bert) {
        "key 'type_vocab_size': must be between 1 and 1048576, got 0"},
       {"bert",
        {{"matryoshka_dimensions", {8, 25}}},
-       "key 'matryoshka_dimensions': 25 is no width of a vector of 24"},
+       "key 'matryoshka_dimensions': 25 is not a width in [1, 24]"},
       {"bert",
        {{"rope_theta", 1e4}},
        "key 'rope_theta': is unknown, so it may change the model; remove it if "
@@ -193,9 +193,9 @@ TEST(HfConfigErrors, ValuesThatChangeTheModel) {
        "key 'rms_norm_eps': must be a number, got '1e-5'"},
       {"llama",
        {{"auto_map", {{"AutoModel", "x.Y"}}}},
-       "key 'auto_map': a section of 1 is not supported: the model brings its "
-       "own code, which cannot be known to compute the same; remove the key "
-       "if it does"},
+       "key 'auto_map': a section of 1 is not supported: the model has its "
+       "own code, which may compute something else; remove the key if it does "
+       "not"},
       {"llama",
        {{"partial_rotary_factor", 0.5}},
        "key 'partial_rotary_factor': 0.5 is not supported: rope covers the "
@@ -242,7 +242,7 @@ TEST(HfConfigErrors, Windows) {
       {"mistral",
        {{"use_sliding_window", true}},
        "key 'use_sliding_window': true is not supported: this architecture "
-       "has no such switch"},
+       "has no such setting"},
       {"qwen2",
        {{"layer_types", {"full_attention"}}},
        "key 'layer_types': has 1 entries for 4 layers"},
@@ -331,8 +331,8 @@ TEST(HfConfigErrors, Rope) {
   expectAll({{"llama",
               {{"head_dim", 2},
                {"rope_scaling", {{"type", "dynamic"}, {"factor", 2}}}},
-              "key 'rope_scaling.rope_type': 'dynamic' needs at least 4 "
-              "elements of a head that turn"}});
+              "key 'rope_scaling.rope_type': 'dynamic' requires at least "
+              "4 rotated elements of a head"}});
 }
 
 TEST(HfConfigErrors, DialectsThatDisagree) {
@@ -361,7 +361,7 @@ std::string parseError(std::string_view text) {
 TEST(HfConfigErrors, Text) {
   EXPECT_EQ(parseError("{\"model_type\": \"gpt2\",\n \"n_head\": 3,\n "
                        "\"n_head\": 4}"),
-            "config.json: key 'n_head' is given twice; keep one");
+            "config.json: duplicate key 'n_head'; keep one");
   EXPECT_EQ(parseError("[1, 2]"),
             "config.json: is a list of 2, expected a JSON object {...}");
   EXPECT_EQ(parseError("7"), "config.json: is 7, expected a JSON object {...}");
@@ -430,12 +430,12 @@ TEST(HfConfigErrors, Experts) {
        "key 'decoder_sparse_step': must be between 1 and 4096, got 0"},
       {"dots1",
        {{"n_group", 3}},
-       "key 'n_group': 3 groups of 8 experts; each has the same number of "
-       "experts, two at least"},
+       "key 'n_group': 3 groups of 8 experts; each must have the same number "
+       "of experts, at least two"},
       {"dots1",
        {{"n_group", 8}},
-       "key 'n_group': 8 groups of 8 experts; each has the same number of "
-       "experts, two at least"},
+       "key 'n_group': 8 groups of 8 experts; each must have the same number "
+       "of experts, at least two"},
       {"dots1",
        {{"topk_group", 5}},
        "key 'topk_group': 5 of 4 groups do not have the 2 experts of a token"},
@@ -452,7 +452,7 @@ TEST(HfConfigErrors, Experts) {
       {"dots1",
        {{"topk_method", "greedy"}},
        "key 'topk_method': 'greedy' is not supported: this architecture "
-       "chooses by noaux_tc"},
+       "uses noaux_tc"},
   });
 }
 

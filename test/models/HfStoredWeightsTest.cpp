@@ -41,8 +41,8 @@ TEST(HfStoredWeights, WhatIsNotRead) {
       {"llama",
        {{"quantization_config", {{"quant_method", "hqq"}}}},
        "key 'quantization_config.quant_method': must be compressed-tensors, "
-       "gptq, awq, fp8 or fbgemm_fp8; other formats are not read, give the "
-       "model in full precision"},
+       "gptq, awq, fp8 or fbgemm_fp8; for other formats use the model "
+       "in full precision"},
       {"llama",
        {{"quantization_config", awq({{"bits", 8}})}},
        "key 'quantization_config.bits': must be 4"},
@@ -57,16 +57,16 @@ TEST(HfStoredWeights, WhatIsNotRead) {
       {"llama",
        {{"quantization_config", awq({{"version", "gemv"}})}},
        "key 'quantization_config.version': must be gemm; other orders are not "
-       "read"},
+       "supported"},
       {"llama",
        {{"quantization_config", awq({{"backend", "llm-awq"}})}},
        "key 'quantization_config.backend': must be autoawq; other orders are "
-       "not read"},
+       "not supported"},
       {"llama",
        {{"quantization_config",
          awq({{"modules_to_not_convert", {"lm_head", "gate"}}})}},
        "key 'quantization_config.modules_to_not_convert': must be "
-       "[\"lm_head\"], or nothing"},
+       "[\"lm_head\"] or empty"},
       {"mixtral", // whose routers alone have such names
        {{"quantization_config", awq({{"modules_to_not_convert", {"gate"}}})},
         {"no_such_key", 1}},
@@ -87,8 +87,8 @@ TEST(HfStoredWeights, WhatIsNotRead) {
           {"group_size", 128},
           {"sym", false},
           {"checkpoint_format", "gptq_v2"}}}},
-       "key 'quantization_config.checkpoint_format': must be gptq where sym is "
-       "false: in gptq_v2 zero points are others"},
+       "key 'quantization_config.checkpoint_format': must be gptq if sym is "
+       "false: gptq_v2 encodes zero points differently"},
       {"llama",
        {{"quantization_config",
          {{"quant_method", "gptq"}, {"bits", 3}, {"group_size", 128}}}},
@@ -124,27 +124,27 @@ TEST(HfStoredWeights, WhatIsNotRead) {
       {"llama",
        {{"quantization_config",
          stored({}, {{"ignore", {"lm_head", "model.layers.0.mlp"}}})}},
-       "key 'quantization_config.ignore': must be [\"lm_head\"], or nothing"},
+       "key 'quantization_config.ignore': must be [\"lm_head\"] or empty"},
       {"llama", // has no routers
        {{"quantization_config",
          stored({}, {{"ignore", {"lm_head", "model.layers.0.mlp.gate"}}})}},
-       "key 'quantization_config.ignore': must be [\"lm_head\"], or nothing"},
+       "key 'quantization_config.ignore': must be [\"lm_head\"] or empty"},
       {"mixtral",
        {{"quantization_config",
          stored({}, {{"ignore", {"lm_head", "re:.*self_attn"}}})}},
-       "key 'quantization_config.ignore': must be [\"lm_head\"], or nothing, "
-       "beside routers"},
+       "key 'quantization_config.ignore': must be [\"lm_head\"] or empty, "
+       "apart from routers"},
       {"llama",
        {{"tie_word_embeddings", false},
         {"quantization_config", stored({}, {{"ignore", json::array()}})}},
-       "key 'quantization_config.ignore': lm_head must be in it: heads are "
-       "read in 8 bits without zero points, or unpacked"},
+       "key 'quantization_config.ignore': must contain lm_head: heads are "
+       "supported in 8 bits without zero points, or in full precision"},
       {"llama",
        {{"tie_word_embeddings", false},
         {"quantization_config", stored({{"num_bits", 8}, {"symmetric", false}},
                                        {{"ignore", json::array()}})}},
-       "key 'quantization_config.ignore': lm_head must be in it: heads are "
-       "read in 8 bits without zero points, or unpacked"},
+       "key 'quantization_config.ignore': must contain lm_head: heads are "
+       "supported in 8 bits without zero points, or in full precision"},
       {"llama",
        {{"quantization_config",
          stored({}, {{"config_groups", nlohmann::json::object()}})}},
@@ -225,8 +225,8 @@ TEST(HfStoredWeights, WhichFloatsAreNotRead) {
   expectAll({
       {"llama",
        {{"quantization_config", fp8({{"fmt", "e5m2"}})}},
-       "key 'quantization_config.fmt': must be e4m3; other 8-bit floats are "
-       "not read, give the model in full precision"},
+       "key 'quantization_config.fmt': must be e4m3, the only supported "
+       "8-bit float; use the model in full precision"},
       {"llama",
        {{"quantization_config", fp8({{"weight_block_size", {128, 0}}})}},
        "key 'quantization_config.weight_block_size': must be rows and columns "

@@ -112,7 +112,8 @@ TEST_F(SentenceFiles, WhatIsNotKnownIsRefused) {
               "'Dense' is not supported");
   expectError("modules.json", with("models.Pooling", "models.Normalize"),
               "in this order");
-  expectError("modules.json", with("1_Pooling", "../1_Pooling"), "no folder");
+  expectError("modules.json", with("1_Pooling", "../1_Pooling"),
+              "not a subfolder");
   expectError("modules.json", with(R"("path": "")", R"("path": "0_BERT")"),
               "'0_BERT'");
   expectError("modules.json", "{}", "expected a JSON list");
@@ -120,7 +121,7 @@ TEST_F(SentenceFiles, WhatIsNotKnownIsRefused) {
   expectError("modules.json", text.substr(0, 40), "not valid JSON");
   expectError("1_Pooling/config.json", R"({"pooling_mode_lasttoken": true})",
               "lasttoken is not supported");
-  expectError("1_Pooling/config.json", "{}", "no pooling");
+  expectError("1_Pooling/config.json", "{}", "must be cls, mean");
   expectError(
       "1_Pooling/config.json",
       R"({"pooling_mode_mean_tokens": true, "pooling_mode_cls_token": true})",

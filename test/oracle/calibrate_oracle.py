@@ -319,9 +319,9 @@ def refusals(binaries, folder):
     place = folder / "model-llama_groups-int4"
     for more, words in (
             (["--calibrate", short],
-             "has 1000 tokens, and at least 1024 are needed"),
+             "has 1000 tokens; at least 1024 are required"),
             (["--calibrate", text, "--window", 1101],
-             "has 1100 tokens, and at least 1101 are needed"),
+             "has 1100 tokens; at least 1101 are required"),
             (["--calibrate", text, "--window", 512],
              "do not fit the model's 256 positions"),
             (["--calibrate", folder / "none.txt"], "none.txt")):

@@ -388,10 +388,10 @@ def commands_refuse(binaries, folder, report):
     gpt2 = pathlib.Path(__file__).resolve().parents[2] / "models/specs/tiny-gpt2"
     tool = binaries / "tessera"
     for part, command in (
-        ("embed texts with it", ["generate", folder, "--prompt", "a"]),
-        ("is an encoder, which is not trained", ["compile", folder, "-o", "x"]),
+        ("is an encoder and generates no text", ["generate", folder, "--prompt", "a"]),
+        ("is an encoder, whose training is not supported", ["compile", folder, "-o", "x"]),
         ("generates text", ["embed", gpt2, "--text", "a"]),
-        ("--truncate cuts", ["embed", folder, "--quiet", "--text", "a " * 999]),
+        ("--truncate shortens", ["embed", folder, "--quiet", "--text", "a " * 999]),
         ("has no config.json", ["embed", folder / "none", "--text", "a"]),
         ("'inference.pooling': must be",
          ["embed", folder, "--quiet", "--text", "a", "--set",

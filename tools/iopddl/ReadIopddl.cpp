@@ -26,7 +26,7 @@ public:
   std::int64_t usageLimit = -1;
 
   bool null() override { return expectSkipped("null"); }
-  bool boolean(bool) override { return expectSkipped("a truth value"); }
+  bool boolean(bool) override { return expectSkipped("a boolean"); }
   bool number_integer(number_integer_t) override {
     return expectSkipped("a negative number");
   }
@@ -48,7 +48,7 @@ public:
     if (listDepth == 0 && path == "problem.name")
       name = value;
     else
-      return expectSkipped("a text");
+      return expectSkipped("a string");
     return true;
   }
   bool binary(binary_t &) override { return false; }
@@ -62,7 +62,7 @@ public:
     return true;
   }
   bool key(string_t &name) override {
-    // An array outside of every list of ours may hold objects.
+    // An array outside the known lists may hold objects.
     path.resize(lengths.back());
     if (name.size() > kMaxName)
       return refuse("a member with a long name");
@@ -127,11 +127,12 @@ private:
     return false;
   }
 
-  /// Names from the root, joined by dots, and how long it was outside of each
-  /// object that is open.
+  /// Member names from the root, joined by dots, and the length of that path
+  /// outside each open object.
   std::string path;
   std::vector<std::size_t> lengths;
-  /// The list being read, null outside of ours, and how many arrays are open.
+  /// The list being read (null outside the known lists) and the number of open
+  /// arrays.
   std::vector<std::vector<std::int64_t>> *list = nullptr;
   std::size_t listDepth = 0;
 };
@@ -145,13 +146,13 @@ static StatusOr<Problem> buildProblem(Reader &read) {
   if (read.intervals.size() != read.nodeCosts.size() ||
       read.usages.size() != read.nodeCosts.size())
     return Status::error("problem.nodes has {} intervals, {} costs and {} "
-                         "usages; they must be as many",
+                         "usages; the numbers must be equal",
                          read.intervals.size(), read.nodeCosts.size(),
                          read.usages.size());
   if (read.edgeNodes.size() != read.edgeCosts.size())
-    return Status::error("problem.edges has {} nodes and {} costs; they must "
-                         "be as many",
-                         read.edgeNodes.size(), read.edgeCosts.size());
+    return Status::error(
+        "problem.edges has {} nodes and {} costs; the numbers must be equal",
+        read.edgeNodes.size(), read.edgeCosts.size());
   problem.name = std::move(read.name);
   problem.usageLimit = read.usageLimit;
   for (std::size_t i = 0; i < read.nodeCosts.size(); ++i) {
@@ -193,7 +194,7 @@ StatusOr<Problem> parseProblem(std::string_view text, std::string_view where) {
   return problem;
 }
 
-/// zlib passes what is not compressed through as it is.
+/// zlib returns uncompressed input unchanged.
 static StatusOr<std::string> readText(const std::string &path) {
   constexpr std::size_t kMaxText = std::size_t(4) << 30;
   std::unique_ptr<gzFile_s, int (*)(gzFile)> file(gzopen(path.c_str(), "rb"),
@@ -205,15 +206,17 @@ static StatusOr<std::string> readText(const std::string &path) {
   static thread_local std::array<char, 1 << 18> buffer;
   while (int count = gzread(file.get(), buffer.data(), buffer.size())) {
     if (count < 0)
-      return Status::error("{}: cannot be read, or is cut or damaged", path);
+      return Status::error("{}: cannot be read, or is truncated or damaged",
+                           path);
     if (text.size() + count > kMaxText)
-      return Status::error("{}: more than 4 GiB of text", path);
+      return Status::error("{}: more than 4 GiB of JSON", path);
     text.append(buffer.data(), count);
   }
   int code = Z_OK;
   gzerror(file.get(), &code);
   if (code != Z_OK)
-    return Status::error("{}: cannot be read, or is cut or damaged", path);
+    return Status::error("{}: cannot be read, or is truncated or damaged",
+                         path);
   return text;
 }
 

@@ -10,8 +10,8 @@
 
 namespace tessera::iopddl {
 
-/// A valid problem from JSON; `where` begins errors. Members with other names
-/// are skipped. What is allocated is bounded by the length of `text`.
+/// A valid problem from JSON; `where` begins errors. Unknown members are
+/// skipped. Memory use is bounded by the length of `text`.
 StatusOr<solver::Problem> parseProblem(std::string_view text,
                                        std::string_view where);
 

@@ -15,8 +15,8 @@ using Clock = std::chrono::steady_clock;
 
 int main(int argc, char **argv) {
   const Clock::time_point start = Clock::now();
-  CLI::App app("Chooses one strategy a node at the least cost within a memory "
-               "limit; prints [i0, i1, ...] as the last line.");
+  CLI::App app("Chooses one strategy for each node at the lowest cost within a "
+               "memory limit; prints [i0, i1, ...] as the last line.");
   std::string instance;
   double seconds = 0;
   solver::Options options;
@@ -25,7 +25,7 @@ int main(int argc, char **argv) {
   bool progress = false;
   app.add_option("INSTANCE", instance, "problem in JSON, plain or gzip'd")
       ->required();
-  app.add_option("SECONDS", seconds, "time in all, reading included")
+  app.add_option("SECONDS", seconds, "time limit, reading included")
       ->required()
       ->check(CLI::Range(0.1, 1e6));
   app.add_option("--threads", options.threads)
@@ -33,13 +33,13 @@ int main(int argc, char **argv) {
       ->capture_default_str();
   app.add_option("--seed", options.seed)->capture_default_str();
   app.add_option("--steps", options.steps,
-                 "steps of each thread at the most; with SECONDS to spare the "
-                 "answer depends on seed, steps and threads alone");
+                 "maximum steps of each thread; if they end before SECONDS, "
+                 "the answer depends only on seed, steps and threads");
   app.add_flag("--progress", progress,
-               "seconds and cost of each better answer on standard error");
+               "print the time and cost of each better answer to stderr");
   CLI11_PARSE(app, argc, argv);
 
-  // The last steps, taking the answer back to all nodes and printing it.
+  // Time reserved for mapping the answer back to all nodes and printing it.
   const double margin = std::clamp(0.03 * seconds, 0.05, 1.0);
   options.deadline =
       start + std::chrono::duration_cast<Clock::duration>(

@@ -1,4 +1,4 @@
-// Runs a function of graph IR in double precision and says what came out.
+// Runs a function of graph IR in double precision and prints its results.
 #include "compiler/interpreter/Interpreter.h"
 #include "compiler/interpreter/TensorFiles.h"
 #include "dialects/graph/GraphOps.h"
@@ -23,30 +23,31 @@ static cl::opt<std::string> file(cl::Positional,
                                  cl::desc("FILE.mlir ('-': standard input)"),
                                  cl::init("-"), cl::cat(category));
 static cl::opt<std::string>
-    name("function",
-         cl::desc("The function to run; the only public one if not given"),
+    name("function", cl::desc("function to run (default: the only public one)"),
          cl::value_desc("NAME"), cl::cat(category));
 static cl::opt<std::string> inputPath(
     "inputs",
-    cl::desc("Inputs by name: graph.state, graph.input, or arg0, arg1 ..."),
-    cl::value_desc("FILE.safetensors"), cl::cat(category));
-static cl::opt<std::string> outputPath(
-    "outputs",
     cl::desc(
-        "Writes results: graph.state, graph.output, or result0, result1 ..."),
+        "read inputs by name: graph.state, graph.input, or arg0, arg1, ..."),
     cl::value_desc("FILE.safetensors"), cl::cat(category));
+static cl::opt<std::string>
+    outputPath("outputs",
+               cl::desc("write results by name: graph.state, graph.output, or "
+                        "result0, result1, ..."),
+               cl::value_desc("FILE.safetensors"), cl::cat(category));
 static cl::opt<uint64_t>
     seed("seed",
-         cl::desc("Of random inputs where no file is given (default 0)"),
+         cl::desc("seed of random inputs, without --inputs (default: 0)"),
          cl::init(0), cl::cat(category));
 static cl::opt<int64_t>
-    integers("integers", cl::desc("Random integers are in [0, N) (default 2)"),
+    integers("integers",
+             cl::desc("draw random integers from [0, N) (default: 2)"),
              cl::init(2), cl::value_desc("N"), cl::cat(category));
 static cl::opt<bool>
-    roundToType("round", cl::desc("Round every result to its element type"),
+    roundToType("round", cl::desc("round every result to its element type"),
                 cl::cat(category));
 static cl::opt<bool> values("values",
-                            cl::desc("Print all elements, not a summary alone"),
+                            cl::desc("print all elements, not only a summary"),
                             cl::cat(category));
 
 static int makeError(const llvm::Twine &message) {
@@ -70,9 +71,10 @@ static llvm::Expected<Tensors> randomInputs(mlir::func::FuncOp function) {
   Tensors inputs;
   for (mlir::Type type : function.getArgumentTypes()) {
     if (!isInterpretable(type))
-      return llvm::createStringError(llvm::inconvertibleErrorCode(),
-                                     "an argument is no tensor of static "
-                                     "shape, or too large for the reference");
+      return llvm::createStringError(
+          llvm::inconvertibleErrorCode(),
+          "an argument is not a tensor of static shape, or is too large for "
+          "the interpreter");
     auto ranked = mlir::cast<mlir::RankedTensorType>(type);
     Tensor tensor(ranked.getShape());
     for (double &value : tensor.data) {
@@ -121,24 +123,24 @@ int main(int argc, char **argv) {
   cl::HideUnrelatedOptions(category);
   cl::ParseCommandLineOptions(
       argc, argv,
-      "runs a function of graph IR in double precision: the reference\n");
-  // Nothing below the graph has a reference: it must compute what the graph
-  // says.
+      "runs a function of graph IR in double precision, as a reference\n");
+  // Only graph IR is interpreted: lower levels must compute the same values.
   mlir::MLIRContext context;
   context.loadDialect<tessera::graph::GraphDialect, mlir::func::FuncDialect>();
   auto module = mlir::parseSourceFile<mlir::ModuleOp>(file, &context);
   if (!module)
     return 1;
-  // Folded layers are all that they stand for.
+  // Restore deduplicated layers: a folded layer represents several.
   mlir::PassManager pipeline(&context);
   pipeline.addPass(tessera::createRestoreLayers());
   if (mlir::failed(pipeline.run(*module)))
     return 1;
   mlir::func::FuncOp function = findFunction(*module);
   if (!function)
-    return makeError(name.empty() ? "the module has not exactly one public "
-                                    "function; name one by --function"
-                                  : "the module has no function @" + name);
+    return makeError(name.empty()
+                         ? "the module does not have exactly one public "
+                           "function; choose one with --function"
+                         : "the module has no function @" + name);
   llvm::Expected<Tensors> inputs = inputPath.empty()
                                        ? randomInputs(function)
                                        : readInputs(function, inputPath);

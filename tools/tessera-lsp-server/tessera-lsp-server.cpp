@@ -1,5 +1,5 @@
-// Lets an editor understand .mlir files with our dialects: errors as one types,
-// definitions, uses, and the text of ops under the cursor.
+// Language server for .mlir files with Tessera's dialects: diagnostics,
+// definitions, references, and documentation of ops.
 #include "compiler/InitAll.h"
 #include "mlir/IR/DialectRegistry.h"
 #include "mlir/Tools/mlir-lsp-server/MlirLspServerMain.h"

@@ -1,13 +1,13 @@
-// Reads MLIR with all our dialects, runs the passes that are asked for, and
-// prints what comes out. Any dump of `tessera compile --dump-ir` goes in here.
+// Reads MLIR with all of Tessera's dialects, runs passes, and prints the
+// result. Dumps of `tessera compile --dump-ir` are valid input.
 #include "compiler/InitAll.h"
 #include "compiler/Phases.h"
 #include "mlir/IR/DialectRegistry.h"
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
 #include "llvm/Support/CommandLine.h"
 
-// The linked libraries bring hundreds of options of code generators, which a
-// reader of --help must not wade through. MLIR's own come later, in its main.
+// Hides the hundreds of code-generator options of the linked libraries from
+// --help. MLIR's own options are added later, by MlirOptMain.
 static void hideOptionsOfLibraries() {
   for (auto &[name, option] : llvm::cl::getRegisteredOptions())
     option->setHiddenFlag(llvm::cl::Hidden);
@@ -21,7 +21,7 @@ int main(int argc, char **argv) {
   tessera::registerPhasePipelines();
   return mlir::asMainReturnCode(
       mlir::MlirOptMain(argc, argv,
-                        "runs passes on MLIR text\n\n"
+                        "runs passes on a file of MLIR\n\n"
                         "  tessera-opt FILE --fuse "
                         "--verify-fused\n"
                         "  tessera-opt FILE "

@@ -1,6 +1,6 @@
-// Makes a module that shows a defect smaller while it still shows it:
-// tessera-reduce FILE --reduction-tree='traversal-mode=0 test=SCRIPT', where
-// SCRIPT exits with 1 for a module that is interesting.
+// Reduces a module while it still shows a defect: tessera-reduce FILE
+// --reduction-tree='traversal-mode=0 test=SCRIPT', where SCRIPT exits with 1 if
+// its argument still shows the defect.
 #include "compiler/InitAll.h"
 #include "mlir/IR/MLIRContext.h"
 #include "mlir/Reducer/Passes.h"

@@ -1,9 +1,9 @@
 #include "tools/tessera-run/RunProgram.h"
 #include "runtime/support/CommandLine.h"
 #include "runtime/train/Checkpoint.h"
-#include "runtime/weights/ImportWeights.h"
 #include "runtime/train/RunRecipe.h"
 #include "runtime/train/SessionModel.h"
+#include "runtime/weights/ImportWeights.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -15,14 +15,14 @@
 namespace tessera {
 namespace {
 
-/// Of one output over all runs; kept in memory until they are written.
+/// One output over all runs, kept in memory until it is written.
 constexpr uint64_t kMostOutputBytes = uint64_t(1) << 36;
 
 std::string describe(SafetensorsType type, std::span<const uint64_t> shape) {
   return fmt::format("{}[{}]", safetensorsName(type), fmt::join(shape, ", "));
 }
 
-/// A tensor of the session as a file would hold it.
+/// The file entry that corresponds to a tensor of the session.
 struct FileForm {
   SafetensorsType type;
   std::vector<uint64_t> shape;
@@ -31,12 +31,12 @@ struct FileForm {
 StatusOr<FileForm> fileForm(const hal::TensorInfo &tensor) {
   std::optional<SafetensorsType> type = safetensorsTypeOf(tensor.type);
   if (!type)
-    return Status::error("'{}' has a type that safetensors do not store",
+    return Status::error("'{}' has a type that safetensors cannot store",
                          tensor.name);
   return FileForm{*type, {tensor.shape.begin(), tensor.shape.end()}};
 }
 
-/// A tensor on its way to a file.
+/// A tensor to be written to a file.
 struct Kept {
   std::string name;
   FileForm form;
@@ -54,8 +54,8 @@ private:
   DurableFile &file;
 };
 
-/// Writes beside the final name and renames, so that a reader never meets a
-/// part.
+/// Writes to a temporary name in the same directory and renames it, so that
+/// readers never see a partial file.
 Status writeFile(const std::string &path, const std::vector<Kept> &kept) {
   FileOperations &files = systemFiles();
   std::vector<SafetensorsTensor> tensors;
@@ -76,11 +76,11 @@ Status writeFile(const std::string &path, const std::vector<Kept> &kept) {
   };
   Status status = fill();
   if (!status.ok())
-    (void)files.removeTree(partial); // the error that counts is the first one
+    (void)files.removeTree(partial); // report the first error
   return status;
 }
 
-/// One use of the tool; the members are set in the order of run().
+/// One invocation; the members are set in the order of run().
 class ProgramRun {
 public:
   explicit ProgramRun(const RunProgramOptions &options) : options(options) {}
@@ -90,7 +90,7 @@ private:
   struct Input {
     const hal::TensorInfo *tensor;
     const SafetensorsEntry *entry;
-    uint64_t stride; // bytes from one run's value to the next one's
+    uint64_t stride; // bytes between the values of consecutive runs
   };
   Status open();
   Status fillState();
@@ -116,7 +116,7 @@ Status ProgramRun::open() {
   if (!reader.ok())
     return reader.status();
   if (options.init && !reader->hasProgram("init"))
-    return Status::error("'{}' has no program 'init'; leave --init out",
+    return Status::error("'{}' has no program 'init'; omit --init",
                          options.artifact);
   hal::SessionOptions wanted;
   wanted.device = options.device;
@@ -148,9 +148,9 @@ Status ProgramRun::writeHyper(const std::string &recipeText) {
   const std::array<float, kHyperSlots> hyper = recipe->hyper();
   auto bytes = std::as_bytes(std::span(hyper));
   if (!tensor || tensor->size != bytes.size())
-    return Status::error("'{}' has no state tensor '{}' of {} bytes, so --set "
-                         "changes nothing",
-                         options.artifact, kHyperTensor, bytes.size());
+    return Status::error(
+        "'{}' has no state tensor '{}' of {} bytes, so --set has no effect",
+        options.artifact, kHyperTensor, bytes.size());
   return model->writeState(*tensor, 0, bytes);
 }
 
@@ -162,15 +162,15 @@ Status ProgramRun::readStateFile(const std::string &path) {
   for (const SafetensorsEntry &entry : source->header().tensors) {
     const hal::TensorInfo *tensor = session->findState(entry.name);
     if (!tensor)
-      return Status::error("'{}' in '{}' is no tensor of the state; --weights "
-                           "takes Hugging Face names",
+      return Status::error("'{}' in '{}' is not a tensor of the state; "
+                           "--weights expects Hugging Face names",
                            entry.name, path);
     StatusOr<FileForm> form = fileForm(*tensor);
     if (!form.ok())
       return form.status();
     if (form->type != entry.type || form->shape != entry.shape)
-      return Status::error("'{}' in '{}' is {}, the state's is {}", entry.name,
-                           path, describe(entry.type, entry.shape),
+      return Status::error("'{}' in '{}' is {}, but the state's is {}",
+                           entry.name, path, describe(entry.type, entry.shape),
                            form->describe());
     bytes.resize(tensor->bytes);
     TESSERA_RETURN_IF_ERROR(source->read(entry, 0, bytes));
@@ -212,10 +212,10 @@ Status ProgramRun::bindInput(const hal::TensorInfo &tensor) {
   series.insert(series.begin(), options.runs);
   bool isSeries = entry->shape == series;
   if (entry->type != form->type || (entry->shape != form->shape && !isSeries))
-    return Status::error("'{}' in '{}' is {}, the input of program '{}' is {}",
-                         tensor.name, options.inputs,
-                         describe(entry->type, entry->shape), options.program,
-                         form->describe());
+    return Status::error(
+        "'{}' in '{}' is {}, but the input of program '{}' is {}", tensor.name,
+        options.inputs, describe(entry->type, entry->shape), options.program,
+        form->describe());
   inputs.push_back({&tensor, entry, isSeries ? tensor.bytes : 0});
   value.resize(std::max<std::size_t>(value.size(), tensor.bytes));
   return Status::success();
@@ -238,13 +238,13 @@ Status ProgramRun::bindInputs() {
       if (std::none_of(wanted.begin(), wanted.end(), [&](const auto &tensor) {
             return tensor.name == entry.name;
           }))
-        return Status::error("'{}' in '{}' is no input of program '{}'",
+        return Status::error("'{}' in '{}' is not an input of program '{}'",
                              entry.name, options.inputs, options.program);
   }
   return Status::success();
 }
 
-/// Without --outputs nothing is kept.
+/// Without --outputs no output is kept.
 Status ProgramRun::bindOutputs() {
   if (options.outputs.empty())
     return Status::success();
@@ -253,9 +253,9 @@ Status ProgramRun::bindOutputs() {
     if (!form.ok())
       return form.status();
     if (tensor.bytes > kMostOutputBytes / options.runs)
-      return Status::error("output '{}' of {} runs takes more than {} GiB; ask "
-                           "for fewer --runs",
-                           tensor.name, options.runs, kMostOutputBytes >> 30);
+      return Status::error(
+          "output '{}' of {} runs takes more than {} GiB; lower --runs",
+          tensor.name, options.runs, kMostOutputBytes >> 30);
     if (options.runs > 1)
       form->shape.insert(form->shape.begin(), options.runs);
     outputs.push_back({std::string(tensor.name), form.take(),
@@ -313,51 +313,51 @@ Status ProgramRun::run() {
 
 void addOptions(CLI::App &app, RunProgramOptions &options) {
   app.add_option("--program", options.program,
-                 "Program to run: logits, train_step, eval_step, init")
+                 "program to run: logits, train_step, eval_step, init")
       ->required();
   app.add_option("--init", options.init,
-                 "Fill the state by the program init with this seed; without "
-                 "it the state is zero")
+                 "initialize the state by the program init with this seed "
+                 "(default: zeros)")
       ->type_name("SEED");
   app.add_option("--weights", options.weights,
-                 "Load Hugging Face safetensors: a file or a directory")
+                 "load Hugging Face safetensors: a file or a directory")
       ->type_name("PATH");
   app.add_option("--checkpoint", options.checkpoint,
-                 "Load a checkpoint, such as run/step-000100")
+                 "load a checkpoint, such as run/step-000100")
       ->type_name("DIR");
-  app.add_option("--set", options.sets,
-                 "Change a hyperparameter, e.g. optimizer.lr=3e-4; may be "
-                 "repeated")
+  app.add_option(
+         "--set", options.sets,
+         "change a hyperparameter, such as optimizer.lr=3e-4; repeatable")
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
   app.add_option("--state", options.states,
-                 "Load tensors by the state's own names, such as an earlier "
-                 "--dump-state; may be repeated")
+                 "load tensors by their names in the state, such as a file of "
+                 "--dump-state; repeatable")
       ->type_name("FILE")
       ->allow_extra_args(false);
   app.add_option("--inputs", options.inputs,
-                 "Safetensors with the program's inputs")
+                 "read the program's inputs from safetensors")
       ->type_name("FILE");
   app.add_option("--outputs", options.outputs,
-                 "Write the program's outputs as safetensors")
+                 "write the program's outputs as safetensors")
       ->type_name("FILE");
   app.add_option("--dump-state", options.dumpState,
-                 "Write the state after the last run as safetensors")
+                 "write the state after the last run as safetensors")
       ->type_name("FILE");
   app.add_option("--runs", options.runs,
-                 "Run it so often; inputs and outputs may have, and do have, "
-                 "that dimension in front")
+                 "number of runs; outputs get it as their leading dimension, "
+                 "inputs may have it")
       ->check(CLI::Range(uint64_t(1), uint64_t(1) << 32))
       ->capture_default_str();
-  app.add_flag("--check-finite", options.checkFinite,
-               "After every kernel, look for NaN and infinity in what it "
-               "wrote, and stop at the first; slow");
+  app.add_flag(
+      "--check-finite", options.checkFinite,
+      "stop at the first kernel whose outputs contain NaN or infinity; slow");
   app.add_option("--device", options.device,
-                 "where to run: cpu, cuda:0, cuda-emu")
+                 "device to run on: cpu, cuda:0, cuda-emu")
       ->type_name("NAME")
       ->capture_default_str();
   app.add_option("--threads", options.threads,
-                 "Threads that run kernels (default: all processors)")
+                 "threads that run kernels (default: all processors)")
       ->check(CLI::Range(0, 1024));
 }
 

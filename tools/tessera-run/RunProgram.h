@@ -1,5 +1,5 @@
-// One program of an artifact, run on tensors from files: how tests, oracles and
-// the curious look at what a compiled model computes.
+// Runs one program of an artifact on tensors from files. Tests and oracles
+// check what a compiled model computes this way.
 #pragma once
 #include "runtime/support/Status.h"
 
@@ -10,7 +10,7 @@
 
 namespace tessera {
 
-/// The state is zero, then changed in the order of the members below.
+/// The state starts as zeros and is changed in the order of the members below.
 struct RunProgramOptions {
   std::string artifact; ///< a .tsr file, or an executable that carries one
   std::string program;  ///< "logits", "train_step", …
@@ -19,11 +19,13 @@ struct RunProgramOptions {
   std::string weights;         ///< Hugging Face safetensors: file or directory
   std::string checkpoint;      ///< RUN/step-000100, hyperparameters included
   std::vector<std::string> sets; ///< "optimizer.lr=3e-4"
-  /// Safetensors with any of the state's tensors under the state's own names.
+  /// Safetensors with any of the state's tensors, under their names in the
+  /// state.
   std::vector<std::string> states;
 
-  /// Safetensors with exactly the program's inputs. One that has a dimension
-  /// of `runs` in front gives a run its own value, others are the same in all.
+  /// Safetensors with exactly the program's inputs. A tensor with a leading
+  /// dimension of `runs` has one value for each run; others are the same in all
+  /// runs.
   std::string inputs;
   std::string outputs;   ///< written: with runs > 1, [runs, …] each
   std::string dumpState; ///< written: the whole state after the last run
@@ -34,11 +36,11 @@ struct RunProgramOptions {
   bool checkFinite = false;   ///< stop at the first kernel that writes NaN
 };
 
-/// Runs it. Files are written last and whole, so an error leaves none behind.
+/// Runs the program. Files are written last and atomically, so an error leaves
+/// no partial file.
 Status runProgram(const RunProgramOptions &options);
 
-/// Whether the arguments after the artifact ask for a program, not for
-/// training.
+/// Whether the arguments after the artifact contain --program.
 bool asksForProgram(int argc, const char *const *argv);
 
 /// The command line: returns the exit code, as trainMain does.

@@ -1,7 +1,7 @@
 // tessera-run: the runtime alone. `tessera compile` appends an artifact to a
-// copy of it, and the copy is a training executable; without one it takes the
-// artifact as its first argument and trains, runs one program of it, or times
-// its kernels.
+// copy of it, and the copy is a training executable. Without an appended
+// artifact, the first argument names one; it trains, runs one program, or times
+// the kernels.
 #include "runtime/artifact/AppendedArtifact.h"
 #include "runtime/bench/KernelBench.h"
 #include "runtime/train/TrainCommand.h"
@@ -27,7 +27,7 @@ static bool hasArtifact() {
                      sizeof(footer.magic)) == 0;
 }
 
-// The name by which errors call it; the link works even where that is gone.
+// The name in error messages; /proc/self/exe works even if that path is gone.
 static std::string ownPath() {
   std::error_code error;
   std::filesystem::path path = std::filesystem::read_symlink(kSelf, error);

@@ -1,9 +1,9 @@
 #include "tools/tessera/AutoMesh.h"
 #include "compiler/DeviceKinds.h"
-#include "parallelism/planner/MeshChoice.h"
 #include "hardware/Quantity.h"
 #include "models/HfConfig.h"
 #include "models/Recipe.h"
+#include "parallelism/planner/MeshChoice.h"
 #include <algorithm>
 #include <fmt/format.h>
 #include <unistd.h>
@@ -11,7 +11,7 @@
 using namespace tessera;
 using namespace tessera::planner;
 
-// Bytes of the machine, which all ranks on it share.
+// Memory of the machine in bytes; all its ranks share it.
 static double machineMemory() {
   return static_cast<double>(sysconf(_SC_PHYS_PAGES)) *
          static_cast<double>(sysconf(_SC_PAGESIZE));
@@ -22,13 +22,14 @@ static StatusOr<Cluster> readCluster(const std::string &file, int64_t world) {
   if (!cluster.ok())
     return cluster;
   if (world > cluster->gpusPerNode && world % cluster->gpusPerNode != 0)
-    return Status::error("--world {}: {} has nodes of {}; give a multiple",
+    return Status::error("--world {}: must be a multiple of the devices of a "
+                         "node, which {} gives as {}",
                          world, cluster->name, cluster->gpusPerNode);
   TESSERA_RETURN_IF_ERROR(resize(*cluster, world));
   for (const LinkTier &tier : cluster->links)
     if (!tier.perGpu)
-      return Status::error("{}: {} between nodes may be a GPU's or a whole "
-                           "node's; say in the file what one GPU gets",
+      return Status::error("{}: {} between nodes may be per GPU or per node; "
+                           "give the value per GPU in the file",
                            file, tier.ambiguous);
   return cluster;
 }
@@ -42,13 +43,13 @@ static StatusOr<Cluster> devicesOf(const CompileRequest &request,
     return Status::error("{}", llvm::toString(targets.takeError()));
   bool onGpus = !std::ranges::all_of(kindsOf(*targets), &DeviceKind::isCpu);
   if (onGpus && devices.cluster.empty())
-    return Status::error("--mesh auto for CUDA devices wants --cluster FILE, "
-                         "which has their memory and links; see "
-                         "hardware/clusters");
+    return Status::error(
+        "--mesh auto for CUDA devices requires --cluster FILE, which describes "
+        "their memory and links; see hardware/clusters");
   if (!onGpus && !devices.cluster.empty())
-    return Status::error("--cluster {} describes GPUs; leave it out for "
-                         "--target cpu",
-                         devices.cluster);
+    return Status::error(
+        "--cluster {} describes GPUs; omit it for --target cpu",
+        devices.cluster);
   StatusOr<Cluster> cluster = onGpus
                                   ? readCluster(devices.cluster, request.world)
                                   : hostCluster(request.world, machineMemory());
@@ -81,9 +82,10 @@ static StatusOr<MeshQuestion> questionOf(const CompileRequest &request,
   if (devices.cluster.empty())
     question.libraryBytes = hostLibraryBytes;
   else if (question.recipe.compute != models::Precision::Bf16)
-    return Status::error("--mesh auto --cluster {}: costs of GPUs are those of "
-                         "bf16; set precision.compute=bf16, or name the axes",
-                         devices.cluster);
+    return Status::error(
+        "--mesh auto --cluster {}: costs of GPUs are known for bf16 only; set "
+        "precision.compute=bf16, or name the axes",
+        devices.cluster);
   return question;
 }
 
@@ -93,14 +95,15 @@ Status tessera::resolveMesh(CompileRequest &request,
       request.mesh == "auto" || (request.mesh.empty() && request.world > 1);
   if (!chooses) {
     if (!devices.cluster.empty() || !devices.memory.empty())
-      return Status::error("--cluster and --device-memory are for --mesh auto");
+      return Status::error("--cluster and --device-memory require --mesh auto");
     return Status::success();
   }
   if (request.world < 1)
-    return Status::error("--mesh auto: say how many devices: --world 8");
+    return Status::error(
+        "--mesh auto: requires the number of devices, such as --world 8");
   if (!request.from.empty() || request.infer)
-    return Status::error("--mesh auto: is for training from a SPEC; name the "
-                         "axes, such as data={}",
+    return Status::error("--mesh auto: is supported only for training from a "
+                         "SPEC; name the axes, such as data={}",
                          request.world);
   StatusOr<MeshQuestion> question = questionOf(request, devices);
   if (!question.ok())

@@ -1,5 +1,5 @@
-// --mesh auto: the axes are chosen before anything is compiled, so that an
-// executable says by which mesh it was made.
+// --mesh auto: chooses the axes before anything is compiled, so that the
+// executable records the mesh that it was compiled for.
 #pragma once
 #include "compiler/Driver.h"
 #include "runtime/support/Status.h"
@@ -7,15 +7,16 @@
 
 namespace tessera {
 
-/// What the devices of a mesh are, for choosing its axes.
+/// The devices of a mesh, for choosing its axes.
 struct MeshDevices {
-  std::string cluster; ///< file as of `tessera plan`; empty: this machine's CPU
-  std::string memory;  ///< of one device, "24GiB"; empty: what it has
+  std::string
+      cluster; ///< file, as for `tessera plan`; empty: this machine's CPU
+  std::string memory; ///< of one device, "24GiB"; empty: what it has
 };
 
-/// Where a request asks for a choice (--mesh auto, or --world alone), puts the
-/// axes in its place and prints them, the reason and what else was near to
-/// stderr. Otherwise checks that nothing was said of devices.
+/// For --mesh auto, or --world alone, replaces the request's mesh by the chosen
+/// axes and prints them, the reason and the closest alternatives to stderr.
+/// Otherwise checks that no option describes devices.
 Status resolveMesh(CompileRequest &request, const MeshDevices &devices);
 
 } // namespace tessera

@@ -10,9 +10,9 @@
 
 using namespace tessera;
 
-//===--- options that mean the same in every benchmark --------------------===//
+//===--- options shared by the benchmarks -------------------------------===//
 
-// CLI::PositiveNumber answers with the largest double in full.
+// Errors of CLI::PositiveNumber print the largest double in full.
 static const CLI::Validator atLeastOne(
     [](std::string &text) {
       int64_t value = 0;
@@ -22,7 +22,7 @@ static const CLI::Validator atLeastOne(
     },
     "COUNT");
 
-// More threads than any machine has processors are a slip of the hand.
+// More threads than any machine has processors are a typing error.
 static const CLI::Range threadCounts(1, 1024);
 
 static void addPrecision(CLI::App &command,
@@ -44,15 +44,15 @@ static void addTarget(CLI::App &command, std::string &target,
 }
 
 static void addJson(CLI::App &command, bool &json) {
-  command.add_flag("--json", json, "one JSON object a line");
+  command.add_flag("--json", json, "print one JSON object per line");
 }
 
-//===--- train ------------------------------------------------------------===//
+//===--- train ----------------------------------------------------------===//
 
 static void addTrain(CLI::App &bench, Invocation &invocation) {
   auto options = std::make_shared<BenchTrainOptions>();
   CLI::App *command = bench.add_subcommand(
-      "train", "A whole training step against the machine's peak");
+      "train", "Measure a training step against the machine's peak");
   command
       ->add_option("--spec", options->spec,
                    "model (default: models/specs/gpt2-124m of the source tree)")
@@ -60,14 +60,14 @@ static void addTrain(CLI::App &bench, Invocation &invocation) {
   command
       ->add_option(
           "--recipe", options->recipe,
-          "recipe.yaml; batch and precision come from the options below")
+          "recipe.yaml; batch and precision are given by the options below")
       ->type_name("FILE.yaml");
-  command->add_option("--batch", options->micro, "sequences in a step")
+  command->add_option("--batch", options->micro, "sequences per step")
       ->check(atLeastOne)
       ->capture_default_str();
   command
       ->add_option("--sequence", options->sequences,
-                   "tokens in a sequence; several make several cases")
+                   "tokens per sequence; several values: one case each")
       ->delimiter(',')
       ->check(atLeastOne)
       ->capture_default_str();
@@ -75,14 +75,14 @@ static void addTrain(CLI::App &bench, Invocation &invocation) {
   command->add_option("--threads", options->threads)
       ->check(threadCounts)
       ->capture_default_str();
-  command->add_option("--steps", options->steps, "counted steps of each case")
+  command->add_option("--steps", options->steps, "measured steps of each case")
       ->check(atLeastOne)
       ->capture_default_str();
-  addTarget(*command, options->target, "the best that runs here");
+  addTarget(*command, options->target, "the best supported here");
   command
       ->add_option("--pytorch", options->python,
                    "Python interpreter with torch, to measure the same step of "
-                   "a GPT-2 with")
+                   "GPT-2 in PyTorch")
       ->type_name("PROGRAM");
   command->add_flag("--profile", options->profile,
                     "print the time of every kernel to stderr");
@@ -93,13 +93,13 @@ static void addTrain(CLI::App &bench, Invocation &invocation) {
   });
 }
 
-//===--- gemm -------------------------------------------------------------===//
+//===--- gemm -----------------------------------------------------------===//
 
 static void addGemm(CLI::App &bench, Invocation &invocation) {
   static const CLI::Range sizes(1, 1 << 20);
   auto options = std::make_shared<BenchGemmOptions>();
   CLI::App *command = bench.add_subcommand(
-      "gemm", "One contraction against the register-loop peak");
+      "gemm", "Measure one matmul against the register-loop peak");
   command->add_option("--m", options->m, "rows")
       ->check(sizes)
       ->capture_default_str();
@@ -111,20 +111,20 @@ static void addGemm(CLI::App &bench, Invocation &invocation) {
       ->capture_default_str();
   command
       ->add_option("--trans", options->trans,
-                   "t is an operand that is stored turned")
+                   "for each operand, n or t: stored as is, or transposed")
       ->check(CLI::IsMember({"nn", "nt", "tn", "tt"}))
       ->capture_default_str();
   addPrecision(*command, options->precisions);
   command
       ->add_option("--threads", options->threads,
-                   "several make several measurements")
+                   "several values: one measurement each")
       ->delimiter(',')
       ->check(threadCounts)
       ->capture_default_str();
-  addTarget(*command, options->target, "all that run here");
+  addTarget(*command, options->target, "all supported here");
   command
       ->add_option("--pairs", options->pairs,
-                   "measurements, each with the peak beside it")
+                   "measurements, each paired with one of the peak")
       ->check(atLeastOne)
       ->capture_default_str();
   addJson(*command, options->json);
@@ -134,14 +134,13 @@ static void addGemm(CLI::App &bench, Invocation &invocation) {
   });
 }
 
-//===--- kernels ----------------------------------------------------------===//
+//===--- kernels --------------------------------------------------------===//
 
-// The runtime's own, which training executables have too: they run where there
-// is no compiler.
+// Implemented in the runtime, so that training executables have it as well.
 static void addKernels(CLI::App &bench, Invocation &invocation) {
   CLI::App *command = bench.add_subcommand(
-      "kernels", "Every kernel of a compiled program against the roofline; "
-                 "kernels --help lists the options");
+      "kernels", "Measure every kernel of a compiled program against the "
+                 "roofline; `kernels --help` lists the options");
   command->set_help_flag();
   command->prefix_command();
   command->callback([=, &invocation] {
@@ -155,48 +154,51 @@ static void addKernels(CLI::App &bench, Invocation &invocation) {
   });
 }
 
-//===--- serve ------------------------------------------------------------===//
+//===--- serve ----------------------------------------------------------===//
 
 static void addServe(CLI::App &bench, Invocation &invocation) {
   auto options = std::make_shared<bench::BenchServeOptions>();
   CLI::App *command = bench.add_subcommand(
-      "serve", "A server of OpenAI's API under load: time to the first token, "
-               "between tokens, throughput");
-  command->add_option("URL", options->url, "such as http://127.0.0.1:8000")
+      "serve", "Load-test a server of the OpenAI API: time to first token, "
+               "time between tokens, throughput");
+  command
+      ->add_option("URL", options->url,
+                   "address of the server, such as http://127.0.0.1:8000")
       ->required();
   command
       ->add_option("--rate", options->rate,
-                   "requests a second, at random times (a Poisson process); "
-                   "0: all at once")
+                   "requests per second, as a Poisson process; 0: all at once")
       ->check(CLI::Range(0.0, 1e6))
       ->capture_default_str();
-  command->add_option("--num", options->requests, "requests in all")
+  command->add_option("--num", options->requests, "number of requests")
       ->check(CLI::Range(1, 1 << 24))
       ->capture_default_str();
   command
       ->add_option("--concurrency", options->concurrency,
-                   "requests at a time, at most")
+                   "maximum number of concurrent requests")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
-  command->add_option("--words", options->words, "of each prompt")
+  command->add_option("--words", options->words, "words of each prompt")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
   command
       ->add_option("--max-tokens", options->maxTokens,
-                   "generated for each; texts do not end before")
+                   "tokens to generate per request, ignoring end tokens")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
-  command->add_flag("--chat", options->chat,
-                    "ask /v1/chat/completions instead of /v1/completions");
+  command->add_flag(
+      "--chat", options->chat,
+      "send requests to /v1/chat/completions instead of /v1/completions");
   command->add_option("--model", options->model,
-                      "name (default: the first that the server has)");
+                      "model name (default: the server's first)");
   command->add_option("--api-key", options->key,
-                      "that the server wants; also TESSERA_API_KEY");
-  command->add_option("--seed", options->seed, "of prompts and times")
+                      "key that the server requires; also TESSERA_API_KEY");
+  command
+      ->add_option("--seed", options->seed, "seed of prompts and arrival times")
       ->capture_default_str();
   command
       ->add_option("--timeout", options->timeoutSeconds,
-                   "seconds until a request has failed")
+                   "seconds after which a request counts as failed")
       ->check(CLI::Range(1, 86400))
       ->capture_default_str();
   addJson(*command, options->json);
@@ -212,7 +214,7 @@ static void addServe(CLI::App &bench, Invocation &invocation) {
 void tessera::addBenchCommand(CLI::App &app, Invocation &invocation) {
   CLI::App *bench = app.add_subcommand(
       "bench",
-      "Measure speed, as a ratio to the peak measured in the same run");
+      "Measure speed against the machine's peak, measured in the same run");
   bench->require_subcommand(1);
   addGemm(*bench, invocation);
   addBenchInfer(*bench, invocation);

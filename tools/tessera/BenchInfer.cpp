@@ -1,4 +1,4 @@
-// tessera bench infer: prompts and decoding, in llama-bench's shape.
+// tessera bench infer: prefill and decode, in the format of llama-bench.
 #include "runtime/bench/InferBench.h"
 #include "runtime/hal/cpu/ThreadPool.h"
 #include "runtime/recipe/Recipe.h"
@@ -21,20 +21,20 @@ namespace {
 
 struct InferSettings {
   std::string place;            ///< a directory with config.json
-  std::string recipe;           ///< of its programs
-  std::vector<std::string> set; ///< on top of it
+  std::string recipe;           ///< of the inference programs
+  std::vector<std::string> set; ///< overrides of the recipe
   std::string cache = "on";
   uint64_t cacheGib = kCacheGib;
-  std::string target;   ///< "cpu:avx512"; empty: what the runtime chooses
+  std::string target;   ///< "cpu:avx512"; empty: chosen by the runtime
   bool random = false;  ///< weights drawn by the model's own initializer
-  int64_t seed = 1337;  ///< of those
+  int64_t seed = 1337;  ///< of random weights
   unsigned threads = 0; ///< 0: all processors
   bool json = false;
   bool profile = false; ///< time each step of the programs
   bench::InferBenchOptions bench;
 };
 
-/// What lines are printed of besides the tests.
+/// The model's columns of the printed table.
 struct InferModel {
   std::string name;
   uint64_t bytes = 0; ///< of all weights
@@ -43,7 +43,7 @@ struct InferModel {
   std::string kept; ///< the type of keys and values in the cache
 };
 
-/// Tables of which a token reads one row.
+/// Embedding tables: a token reads one row.
 bool isOnlyGathered(const models::ModelSpec &spec, std::string_view name) {
   return name.ends_with("wpe.weight") ||
          (!spec.tieWordEmbeddings && (name.ends_with("embed_tokens.weight") ||
@@ -58,13 +58,14 @@ bool isHead(const models::ModelSpec &spec, std::string_view name) {
 
 } // namespace
 
-// Each matrix is read once a token and multiplies each token of a prompt, of
-// experts those that a token has; the head multiplies only the prompt's last.
+// Each matrix is read once per decoded token, and is applied to every token of
+// a prompt. Of experts only the routed ones count; the head is applied only to
+// the prompt's last token.
 static bench::InferCost costOf(const models::ModelSpec &spec,
                                const SessionModel &model,
                                const DecoderShape &shape, int64_t prompt) {
   bench::InferCost cost;
-  // A tied table that the head has a copy of in integers is only gathered.
+  // A tied table is only gathered if the head has a quantized copy of it.
   std::set<std::string, std::less<>> copied;
   for (const StateTensor &tensor : model.state())
     if (tensor.quantized)
@@ -88,7 +89,8 @@ static bench::InferCost costOf(const models::ModelSpec &spec,
     if (each.shape.size() > 1 && !isOnlyGathered(spec, each.name))
       cost.promptFlops += 2 * shareOf(each.name) * double(each.elements()) *
                           (isHead(spec, each.name) ? 1 : tokens);
-  // Scores and their products with values, of keys at or before each token.
+  // Attention scores and their matmul with values, for keys at or before each
+  // token.
   for (int64_t layer = 0; layer < spec.layers; ++layer) {
     double seen = tokens * (tokens + 1) / 2;
     if (int64_t window = spec.window(layer); window > 0 && window < prompt)
@@ -98,7 +100,7 @@ static bench::InferCost costOf(const models::ModelSpec &spec,
   return cost;
 }
 
-// Packed weights are words to the program.
+// In the program, packed weights are words of several weights each.
 static std::string keptAs(const StateTensor &tensor, ElementType type) {
   if (!tensor.quantized)
     return artifact::EnumNameElementType(type);
@@ -127,7 +129,7 @@ static InferModel describe(const models::ModelSpec &spec,
               : keptAs(*known, tensor.type)] += tensor.bytes;
     model.bytes += tensor.bytes;
   }
-  // What is quantized the model is known for, however large its tables are.
+  // A model is named after its quantized type, even if its tables are larger.
   auto rank = [](const auto &each) {
     return std::pair(each.first.starts_with("int") || each.first == "fp8",
                      each.second);
@@ -140,7 +142,7 @@ static InferModel describe(const models::ModelSpec &spec,
   return model;
 }
 
-// Of as many scales as fit, as f16.
+// As many f16 scales as fit into a word.
 static uint64_t scalesOf(const QuantizedLayout &layout) {
   const uint64_t each = layout.floats      ? 0x2800  // 2^-5
                         : layout.bits == 8 ? 0x0c00  // 2^-12
@@ -156,9 +158,9 @@ static uint64_t valuesOf(const QuantizedLayout &layout, uint64_t drawn) {
   return layout.bits == 8 ? drawn | 0x0101'0101'0101'0101 : drawn; // no -128
 }
 
-// What is quantized has no initializer: without it its pages would all be one
-// page of zeros, which is read faster than any weights are. About as large as
-// what initializers draw.
+// Quantized weights have no initializer. Unwritten, their pages would all map
+// to one page of zeros, which is read faster than real weights. The values are
+// about as large as those of initializers.
 static Status drawQuantized(SessionModel &model, int64_t seed) {
   constexpr uint64_t kPiece = uint64_t(1) << 22;
   std::mt19937_64 draw{uint64_t(seed)};
@@ -185,7 +187,7 @@ static Status drawQuantized(SessionModel &model, int64_t seed) {
   return Status::success();
 }
 
-// The precision that products of prompts are in, whatever weights are kept as.
+// The compute precision of prefill, whatever type the weights are stored in.
 static StatusOr<recipe::Precision> computeOf(const SessionModel &model) {
   auto told = recipe::parseRecipe(model.facts().recipe, "the program's recipe");
   if (!told.ok())
@@ -216,11 +218,11 @@ openWeights(const InferSettings &settings, const ModelSource &source,
   weights.device = settings.target.empty() ? "cpu" : settings.target;
   weights.threads = settings.threads;
   weights.profile = settings.profile;
-  return source.shipped ? openPackagedModel(*source.shipped, weights)
-                        : openModelDirectory(source.files.place(), weights);
+  return source.packaged ? openPackagedModel(*source.packaged, weights)
+                         : openModelDirectory(source.files.place(), weights);
 }
 
-//===--- lines ------------------------------------------------------------===//
+//===--- lines ----------------------------------------------------------===//
 
 static void printTable(const InferSettings &settings, const InferModel &model,
                        const bench::InferBenchResult &result) {
@@ -271,9 +273,9 @@ static void printJson(const InferSettings &settings, const InferModel &model,
   }
 }
 
-//===--- the command ------------------------------------------------------===//
+//===--- the command ----------------------------------------------------===//
 
-// As many tokens at once as llama-bench takes, and room for both tests.
+// The chunk size of llama-bench, and a context that fits both tests.
 static Status compilePrograms(const InferSettings &settings,
                               const ModelSource &source,
                               const TemporaryFile &program) {
@@ -295,23 +297,24 @@ static Status compilePrograms(const InferSettings &settings,
   return Status::success();
 }
 
-/// With random weights a directory needs no more than its config.json.
+/// With random weights a directory needs only config.json.
 static StatusOr<ModelSource> findBenched(const InferSettings &settings) {
   auto found = findModel(settings.place);
   if (!found.ok())
     return found.status();
   if (!*found)
-    return Status::error("'{}' is no model's directory: it has no config.json",
+    return Status::error("'{}' is not a model directory: it has no config.json",
                          settings.place);
   TESSERA_RETURN_IF_ERROR(
       checkProgramOptions(**found, {{}, settings.recipe, settings.set}));
-  if ((*found)->shipped && settings.random)
-    return Status::error("'{}' has weights; --random is for directories",
-                         settings.place);
+  if ((*found)->packaged && settings.random)
+    return Status::error(
+        "'{}' is a packaged model with weights; --random requires a directory",
+        settings.place);
   return std::move(**found);
 }
 
-/// Against which peak the products of prompts are measured.
+/// The peak that prefill is measured against.
 static Status choosePeak(const SessionModel &opened, const InferModel &model,
                          bench::InferBenchOptions &bench) {
   auto compute = computeOf(opened);
@@ -337,7 +340,7 @@ static void print(const InferSettings &settings, const InferModel &model,
 
 static Status benchModel(InferSettings &settings) {
   if (settings.bench.prompt == 0 && settings.bench.generate == 0)
-    return Status::error("--pp 0 and --tg 0 leave nothing to measure");
+    return Status::error("nothing to measure: --pp and --tg are both 0");
   auto found = findBenched(settings);
   if (!found.ok())
     return found.status();
@@ -348,7 +351,7 @@ static Status benchModel(InferSettings &settings) {
   TemporaryFile program;
   if (llvm::Error error = program.create())
     return Status::error("{}", llvm::toString(std::move(error)));
-  if (!source.shipped)
+  if (!source.packaged)
     TESSERA_RETURN_IF_ERROR(compilePrograms(settings, source, program));
   auto opened = openWeights(settings, source, program.name());
   if (!opened.ok())
@@ -359,9 +362,8 @@ static Status benchModel(InferSettings &settings) {
     return decoder.status();
   if (int64_t most = (*decoder)->shape().context;
       std::max(settings.bench.prompt, settings.bench.generate) > most)
-    return Status::error("the programs have a context of {} tokens; give --pp "
-                         "and --tg of at most so many",
-                         most);
+    return Status::error(
+        "the programs have a context of {} tokens; lower --pp or --tg", most);
   const InferModel model = describe(source.spec, **opened);
   TESSERA_RETURN_IF_ERROR(choosePeak(**opened, model, settings.bench));
   auto result = bench::benchInfer(
@@ -378,50 +380,48 @@ static void addMeasureOptions(CLI::App *command,
                               const std::shared_ptr<InferSettings> &settings) {
   command
       ->add_option("DIR|FILE", settings->place,
-                   "Hugging Face model: its directory, or its name where the "
-                   "hub's cache has it; with --random a directory with "
-                   "config.json is enough; or the file that tessera compile "
-                   "DIR --mode infer made")
+                   "model directory (Hugging Face), name of a model in the "
+                   "Hugging Face cache, or packaged model (tessera compile DIR "
+                   "--mode infer); with --random, config.json is enough")
       ->required();
   command
       ->add_option("--pp", settings->bench.prompt,
-                   "tokens of the prompt; 0: no such test")
+                   "tokens of the prompt; 0: skip this test")
       ->check(CLI::Range(0, 1 << 20))
       ->capture_default_str();
   command
       ->add_option("--tg", settings->bench.generate,
-                   "tokens that are decoded, one sequence; 0: no such test")
+                   "tokens to decode for one sequence; 0: skip this test")
       ->check(CLI::Range(0, 1 << 20))
       ->capture_default_str();
   command
       ->add_option("--repeat", settings->bench.repeat,
-                   "repetitions of each test, after one that is not counted")
+                   "repetitions of each test, after one warm-up")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
   command->add_option("--threads", settings->threads, "0: all processors")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();
   command
-      ->add_option(
-          "--target", settings->target,
-          "cpu:amx, cpu:avx512bf16, cpu:avx512 or cpu:avx2 (default: the best "
-          "that runs here)")
+      ->add_option("--target", settings->target,
+                   "cpu:amx, cpu:avx512bf16, cpu:avx512 or cpu:avx2 (default: "
+                   "the best supported here)")
       ->type_name("NAME");
 }
 
 static void addProgramOptions(CLI::App *command,
                               const std::shared_ptr<InferSettings> &settings) {
   command->add_flag("--random", settings->random,
-                    "weights as the model's own initializer draws them");
-  command->add_option("--seed", settings->seed, "of random weights")
+                    "random weights, drawn by the model's initializers");
+  command->add_option("--seed", settings->seed, "seed of --random")
       ->capture_default_str();
   command
       ->add_option("--recipe", settings->recipe,
-                   "what the programs are made for")
+                   "recipe.yaml of the inference programs")
       ->type_name("FILE");
   command
       ->add_option("--set", settings->set,
-                   "on top of the recipe, such as inference.chunk=256; "
+                   "override a key of the recipe, such as inference.chunk=256; "
                    "repeatable")
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
@@ -433,15 +433,15 @@ static void addProgramOptions(CLI::App *command,
 void tessera::addBenchInfer(CLI::App &bench, Invocation &invocation) {
   auto settings = std::make_shared<InferSettings>();
   CLI::App *command = bench.add_subcommand(
-      "infer", "Reading prompts and decoding on this machine's processors, as "
-               "llama-bench shows it, against the peak of its cores and the "
-               "bandwidth of its memory");
+      "infer",
+      "Measure prefill and decode on this machine's CPUs, in the format of "
+      "llama-bench, against their peak FLOP/s and memory bandwidth");
   addMeasureOptions(command, settings);
   addProgramOptions(command, settings);
-  command->add_flag("--json", settings->json, "one JSON object a line");
+  command->add_flag("--json", settings->json, "print one JSON object per line");
   command->add_flag("--profile", settings->profile,
-                    "and a table of where the programs' time went, all "
-                    "repetitions together, on stderr");
+                    "also print the time of each step of the programs, summed "
+                    "over repetitions, to stderr");
   command->callback([=, &invocation] {
     if (Status status = benchModel(*settings); !status.ok())
       invocation.fail(status.message().c_str());

@@ -8,15 +8,15 @@ void tessera::addCacheOptions(CLI::App &command, std::string &mode,
   command
       .add_option("--cache", mode,
                   what + ": on; off; redo: write, don't read; readonly: read, "
-                         "don't write. It is in $XDG_CACHE_HOME/tessera")
+                         "don't write. Stored in $XDG_CACHE_HOME/tessera")
       ->type_name("MODE")
       ->check(CLI::IsMember({"on", "off", "redo", "readonly"}))
       ->envname("TESSERA_CACHE")
       ->capture_default_str();
   command
       .add_option("--cache-size", gib,
-                  "GiB that compiled programs may take there; those that were "
-                  "used longest ago make room. 0: --cache off for them")
+                  "size limit of cached programs in GiB; the least recently "
+                  "used are evicted. 0: do not cache them")
       ->type_name("GIB")
       ->check(gibibytes)
       ->envname("TESSERA_CACHE_SIZE")

@@ -1,5 +1,5 @@
-// The user's caches as every command asks for them that compiles programs or
-// reads weights: a flag, or the environment.
+// Options of the user's caches, shared by all commands that compile programs or
+// read weights. Each is a flag or an environment variable.
 #pragma once
 #include "compiler/Driver.h"
 #include "runtime/weights/WeightCache.h"
@@ -13,12 +13,12 @@ class App;
 
 namespace tessera {
 
-/// Unless somebody says otherwise.
+/// The default size limit of the cache.
 constexpr uint64_t kCacheGib = CompileRequest::kMostCacheBytes >> 30,
                    kKeptGib = WeightCache::kMostBytes >> 30;
 
-/// Adds --cache (TESSERA_CACHE), of `what`, and --cache-size
-/// (TESSERA_CACHE_SIZE), what compiled programs may take there.
+/// Adds --cache (TESSERA_CACHE), described as "cache of `what`", and
+/// --cache-size (TESSERA_CACHE_SIZE), the size limit of compiled programs.
 void addCacheOptions(CLI::App &command, std::string &mode, uint64_t &gib,
                      const std::string &what = "of compiled programs");
 

@@ -1,7 +1,7 @@
 #include "tools/tessera/CalibrateScales.h"
 #include "models/ScaledInputs.h"
-#include "runtime/weights/ChooseScales.h"
 #include "runtime/generate/Generate.h"
+#include "runtime/weights/ChooseScales.h"
 #include <algorithm>
 #include <cmath>
 #include <fmt/format.h>
@@ -14,10 +14,10 @@ namespace {
 constexpr int64_t kLeastTokens = 1024, kMostWindows = 128;
 constexpr const char *kProgram = "calibrate";
 
-/// Sums over tokens, by the outputs of @calibrate.
+/// Sums over tokens, by output of @calibrate.
 using Sums = std::map<std::string, std::vector<double>>;
 
-/// One line that is written again, where somebody looks at it.
+/// Progress in one line, rewritten in place on a terminal.
 void progress(const char *what, int64_t done, int64_t all) {
   static const bool isTerminal = ::isatty(STDERR_FILENO);
   if (isTerminal)
@@ -29,7 +29,7 @@ void progress(const char *what, int64_t done, int64_t all) {
 
 } // namespace
 
-/// Adds what the program gives of one window.
+/// Adds the program's outputs for one window.
 static Status addSums(hal::Session &session, std::span<const int32_t> tokens,
                       Sums &sums) {
   TESSERA_RETURN_IF_ERROR(session.writeInput(kProgram, "tokens", tokens));
@@ -47,7 +47,7 @@ static Status addSums(hal::Session &session, std::span<const int32_t> tokens,
   return Status::success();
 }
 
-/// Reads `windows` windows, the first at the text's beginning.
+/// Reads `windows` windows, the first at the beginning of the text.
 static StatusOr<Sums> measure(const std::string &directory,
                               const models::ModelSpec &spec,
                               const DecoderSettings &settings,
@@ -73,8 +73,8 @@ static StatusOr<Sums> measure(const std::string &directory,
   hal::Session &session = (*model)->get();
   if (session.inputs(kProgram).empty() ||
       session.inputs(kProgram).front().elements() != uint64_t(length))
-    return Status::error("windows of {} tokens behind {} do not fit the "
-                         "model's {} positions; lower --window",
+    return Status::error("windows of {} tokens after {} start tokens do not "
+                         "fit the model's {} positions; lower --window",
                          text.window, text.starts.size(), spec.maxPositions);
   const int64_t whole = int64_t(text.tokens.size()) / text.window;
   Sums sums;
@@ -98,12 +98,12 @@ static StatusOr<InputStatistics> statisticsOf(const std::string &module,
                          {".square", &statistics.square}}) {
     auto found = sums.find(module + end);
     if (found == sums.end())
-      return Status::error("the program did not measure what '{}' reads",
+      return Status::error("the program did not measure the input of '{}'",
                            module);
     for (double sum : found->second) {
       to->push_back(float(sum / tokens));
       if (!std::isfinite(to->back()))
-        return Status::error("what '{}' reads of the text is not finite",
+        return Status::error("the input of '{}' is not finite on this text",
                              module);
     }
   }
@@ -125,7 +125,7 @@ locate(const SafetensorsModel &file, const models::ModelSpec &spec,
   return Status::error("the checkpoint lacks '{}'", parameter);
 }
 
-/// What the readers, and what comes before, are multiplied with.
+/// The factors of the readers and of the producers of the input.
 static void fold(const models::InputOfLinears &input, float offset,
                  const ChosenScales &chosen, WeightFactors &factors) {
   for (const std::string &reader : input.readers)
@@ -142,9 +142,9 @@ Status tessera::checkLength(const CalibrationText &text) {
              least = std::max(kLeastTokens, text.window);
   if (tokens >= least)
     return Status::success();
-  return Status::error("--calibrate {}: has {} tokens, and at least {} are "
-                       "needed; give a longer text",
-                       text.file, tokens, least);
+  return Status::error(
+      "--calibrate {}: has {} tokens; at least {} are required", text.file,
+      tokens, least);
 }
 
 StatusOr<Calibration> tessera::calibrateScales(const std::string &directory,

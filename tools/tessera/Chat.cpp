@@ -1,4 +1,4 @@
-// tessera chat: a conversation at the terminal, or of lines from a pipe.
+// tessera chat: a conversation at the terminal, or with lines from a pipe.
 #include "tools/tessera/ChatSession.h"
 #include "tools/tessera/Commands.h"
 #include "tools/tessera/GenerateSettings.h"
@@ -15,24 +15,24 @@ using namespace tessera;
 
 static constexpr size_t maxLineBytes = 1 << 20;
 static constexpr const char *help =
-    "/reset        begins anew\n"
-    "/system TEXT  begins anew with this text of the system; without one: "
-    "none\n"
-    "/set NAME VALUE, /set   changes a setting, or says what they are\n"
-    "/help         says all this\n"
-    "/exit         ends, as Ctrl-D does; Ctrl-C stops an answer\n"
-    "//TEXT        says /TEXT\n";
+    "/reset        starts a new conversation\n"
+    "/system TEXT  starts a new conversation with this system prompt; without "
+    "TEXT: with none\n"
+    "/set NAME VALUE  changes a setting; /set alone lists the settings\n"
+    "/help         lists these commands\n"
+    "/exit         ends the program, as Ctrl-D does; Ctrl-C stops an answer\n"
+    "//TEXT        sends /TEXT\n";
 
 static void note(std::string_view text) {
   std::fprintf(stderr, "tessera: %.*s\n", static_cast<int>(text.size()),
                text.data());
 }
 
-//===--- the terminal -----------------------------------------------------===//
+//===--- the terminal ---------------------------------------------------===//
 
 static volatile std::sig_atomic_t interrupted = 0;
 
-// Without SA_RESTART, so that waiting for a line ends as well.
+// Without SA_RESTART, so that a read of stdin is interrupted as well.
 static void catchInterrupts() {
   struct sigaction action = {};
   action.sa_handler = [](int) { interrupted = 1; };
@@ -41,7 +41,7 @@ static void catchInterrupts() {
 }
 
 namespace {
-/// Lines of the standard input.
+/// Lines of stdin.
 class Lines {
 public:
   enum class Result : uint8_t { Line, End, Interrupted, TooLong, Failed };
@@ -74,7 +74,7 @@ Lines::Result Lines::next(std::string &line) {
       return Result::Interrupted;
     if (count < 0)
       return Result::Failed;
-    if (count == 0) { // a last line may lack its end
+    if (count == 0) { // the last line may lack a newline
       line = std::exchange(held, {});
       return line.empty() ? Result::End : Result::Line;
     }
@@ -82,7 +82,7 @@ Lines::Result Lines::next(std::string &line) {
   }
 }
 
-//===--- the conversation -------------------------------------------------===//
+//===--- the conversation -----------------------------------------------===//
 
 namespace {
 class Terminal {
@@ -90,7 +90,8 @@ public:
   Terminal(ChatSession &session, ChatCommand &command,
            std::vector<int32_t> endTokens)
       : session(session), command(command), endTokens(std::move(endTokens)) {}
-  /// Until the input ends; the last error, where nobody is there to see it.
+  /// Runs until the input ends; returns the last error if stdin is not a
+  /// terminal.
   Status run();
 
 private:
@@ -118,10 +119,11 @@ Status Terminal::answer(const std::string &message) {
       session.say(message, {endTokens, options.maxTokens, options.sampling},
                   show, [] { return interrupted != 0; });
   if (!done.ok())
-    return Status::error("{}; /reset begins anew", done.message());
+    return Status::error("{}; /reset starts a new conversation",
+                         done.message());
   show("\n");
   if (done->full)
-    note("the context is full; /reset begins anew");
+    note("the context is full; /reset starts a new conversation");
   if (!command.settings.quiet)
     std::fprintf(stderr, "%lld tokens kept, %lld read, %lld generated\n",
                  (long long)done->kept, (long long)done->read,
@@ -136,8 +138,8 @@ Status Terminal::set(std::string_view words) {
     return Status::success();
   }
   if (space == words.npos)
-    return Status::error("/set needs a name and a value, such as /set "
-                         "temperature 0.5");
+    return Status::error(
+        "/set expects a name and a value, such as /set temperature 0.5");
   return command.settings.change(std::string(words.substr(0, space)),
                                  std::string(words.substr(space + 1)));
 }
@@ -157,8 +159,7 @@ Status Terminal::obey(const std::string &line) {
   else if (name == "/help")
     std::fputs(help, stderr);
   else
-    return Status::error("there is no command {}; /help says which there are",
-                         name);
+    return Status::error("unknown command {}; /help lists the commands", name);
   return Status::success();
 }
 
@@ -188,7 +189,7 @@ Status Terminal::run() {
     case Lines::Result::TooLong:
       return Status::error("a line of more than {} bytes", maxLineBytes);
     case Lines::Result::Failed:
-      return Status::error("the standard input cannot be read");
+      return Status::error("stdin cannot be read");
     case Lines::Result::Line:
       break;
     }
@@ -198,7 +199,7 @@ Status Terminal::run() {
     if (isTerminal)
       note(status.message());
     else
-      return status; // the lines behind it were written for another answer
+      return status; // the following lines were written for another answer
   }
   return last;
 }
@@ -211,10 +212,10 @@ static Status chat(ChatCommand &command) {
   std::string lacks;
   TESSERA_RETURN_IF_ERROR(opened.readChat(lacks));
   if (!lacks.empty())
-    return Status::error("{} has no chat template; a model for chats has a "
-                         "chat_template.jinja or a \"chat_template\" in its "
-                         "tokenizer_config.json; tessera generate writes text",
-                         opened.folder);
+    return Status::error(
+        "{} has no chat template (chat_template.jinja, or \"chat_template\" in "
+        "tokenizer_config.json); use tessera generate instead",
+        opened.folder);
   if (opened.isRun)
     settings.take({});
   else
@@ -225,21 +226,20 @@ static Status chat(ChatCommand &command) {
     return decoder.status();
   ChatSession session(**decoder, *opened.tokenizer, opened.chat());
   session.reset(command.system);
-  if (::isatty(STDIN_FILENO)) // or an interrupt is for the whole pipe
+  if (::isatty(STDIN_FILENO)) // in a pipe, an interrupt ends the whole pipe
     catchInterrupts();
   return Terminal(session, command, opened.ends()).run();
 }
 
 void tessera::addChatCommand(CLI::App &app, Invocation &invocation) {
-  CLI::App *subcommand = app.add_subcommand(
-      "chat",
-      "Talk to a Hugging Face model or a trained run, a line a message");
+  CLI::App *subcommand =
+      app.add_subcommand("chat", "Chat with a Hugging Face model or a trained "
+                                 "run; each line is a message");
   auto command = std::make_shared<ChatCommand>();
   command->settings.options.maxTokens = 2048;
   command->settings.addTo(*subcommand, invocation.words);
-  subcommand->add_option("--system", command->system,
-                         "text of the system, before all others");
-  subcommand->footer(std::string("While it runs:\n") + help);
+  subcommand->add_option("--system", command->system, "system prompt");
+  subcommand->footer(std::string("Commands in the conversation:\n") + help);
   subcommand->callback([command, &invocation] {
     if (Status status = chat(*command); !status.ok())
       invocation.fail(status.message().c_str());

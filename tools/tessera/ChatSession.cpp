@@ -10,8 +10,8 @@ void ChatSession::reset(const std::string &system) {
     messages.push_back({"system", system});
 }
 
-// Templates may write earlier turns anew: what is the same so far is kept, the
-// last token is read again for its logits.
+// Templates may render earlier turns differently: the common prefix of the
+// cache is kept. The last token is always recomputed for its logits.
 Status ChatSession::readPrompt(std::span<const int32_t> prompt,
                                const Wanted &wanted, Answer &answer) {
   auto [mine, theirs] = std::ranges::mismatch(cached, prompt);
@@ -22,7 +22,7 @@ Status ChatSession::readPrompt(std::span<const int32_t> prompt,
   answer.read = int64_t(prompt.size() - kept);
   Status status = decoder.read(sequence, prompt.subspan(kept), wanted);
   if (!status.ok()) {
-    decoder.release(sequence); // it may be there in part
+    decoder.release(sequence); // it may be partially cached
     cached.clear();
     return status;
   }
@@ -36,10 +36,10 @@ Status ChatSession::generate(std::span<const int32_t> prompt,
                              const std::function<bool()> &stop,
                              Answer &answer) {
   std::vector<int32_t> ends = limits.endTokens;
-  std::vector<std::string> texts;
-  serve::addChatStops(chat, tokenizer, ends, texts);
+  std::vector<std::string> stops;
+  serve::addChatStops(chat, tokenizer, ends, stops);
   tokenizer::StreamDecoder stream(tokenizer, /*skipSpecial=*/true);
-  serve::StopMatcher matcher(texts);
+  serve::StopMatcher matcher(stops);
   Sampler sampler(limits.sampling);
   sampler.sawPrompt(prompt);
   auto choices =
@@ -49,7 +49,8 @@ Status ChatSession::generate(std::span<const int32_t> prompt,
       show(text);
     answer.text += text;
   };
-  // The first token follows the prompt, each other one the one before.
+  // The first token is drawn after the prompt, each later one after the token
+  // before.
   std::optional<int32_t> last;
   while (uint64_t(answer.generated) < limits.maxTokens && !matcher.found()) {
     auto run = [&](const Wanted &wanted) {
@@ -88,7 +89,8 @@ ChatSession::say(const std::string &message, const AnswerLimits &limits,
   Status status = prompt.status();
   Answer answer;
   if (status.ok() && prompt->empty())
-    status = Status::error("the model's template makes nothing of the chat");
+    status = Status::error(
+        "the model's chat template renders the conversation as empty");
   if (status.ok())
     status = generate(*prompt, limits, show, stop, answer);
   if (!status.ok()) {

@@ -1,5 +1,5 @@
-// A conversation with a model: what was said, and what of it stands in the
-// cache of keys and values, so that a turn reads only what is new.
+// A conversation with a model: its messages and the tokens of the KV cache, so
+// that a turn computes only the new tokens.
 #pragma once
 #include "runtime/infer/Decoder.h"
 #include "runtime/infer/Sampler.h"
@@ -11,7 +11,7 @@
 
 namespace tessera {
 
-/// What ends an answer, beside `stop()`.
+/// Conditions that end an answer, in addition to `stop()`.
 struct AnswerLimits {
   std::vector<int32_t> endTokens;
   uint64_t maxTokens = 0;
@@ -20,11 +20,11 @@ struct AnswerLimits {
 
 struct Answer {
   std::string text;
-  int64_t kept = 0; ///< tokens of the prompt that the cache had
-  int64_t read = 0; ///< and those that it had not
+  int64_t kept = 0; ///< tokens of the prompt that were cached
+  int64_t read = 0; ///< tokens of the prompt that were computed
   int64_t generated = 0;
-  bool ended = false; ///< by the model
-  bool full = false;  ///< the context is
+  bool ended = false; ///< the model ended the answer
+  bool full = false;  ///< the context is full
 };
 
 /// The arguments must outlive it.
@@ -37,18 +37,17 @@ public:
   ~ChatSession() { decoder.release(sequence); }
   ChatSession(const ChatSession &) = delete;
 
-  /// The model's answer to `message`; `show` receives its text as it becomes
-  /// certain, `stop` is asked after each token. An answer that was stopped
-  /// counts as it is; after an error the message was not said.
+  /// The model's answer to `message`. `show` receives text as it is generated;
+  /// `stop` is called after each token. A stopped answer stays in the
+  /// conversation; after an error the message does not.
   StatusOr<Answer> say(const std::string &message, const AnswerLimits &limits,
                        const std::function<void(std::string_view)> &show,
                        const std::function<bool()> &stop);
-  /// Forgets what was said, and begins with this text of the system; empty:
-  /// none.
+  /// Starts a new conversation with this system prompt; empty: none.
   void reset(const std::string &system);
 
 private:
-  /// Row 0 is then as `wanted`.
+  /// Makes row 0 of the cache hold `wanted`.
   Status readPrompt(std::span<const int32_t> prompt, const Wanted &wanted,
                     Answer &answer);
   Status generate(std::span<const int32_t> prompt, const AnswerLimits &limits,
@@ -62,7 +61,7 @@ private:
   std::vector<serve::ChatMessage> messages;
   Sequence sequence;
   std::vector<int32_t> cached; ///< the sequence's tokens
-  uint64_t draws = 0;          ///< so far
+  uint64_t draws = 0;          ///< number of draws so far
 };
 
 } // namespace tessera

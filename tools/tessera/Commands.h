@@ -1,5 +1,5 @@
-// The subcommands of `tessera`, one file each. Each adds itself to the
-// application and sets `exitCode` when it ran.
+// The subcommands of `tessera`, one file each. Each function adds its
+// subcommand to the application and sets `exitCode` when it ran.
 #pragma once
 #include <string>
 #include <string_view>
@@ -14,12 +14,12 @@ namespace tessera {
 /// Global state of one invocation: what main() returns.
 struct Invocation {
   int exitCode = 0;
-  std::vector<std::string> words; ///< what was typed, without "tessera"
+  std::vector<std::string> words; ///< arguments, without "tessera"
   /// Prints "tessera: MESSAGE" to stderr and makes the exit code 1.
   void fail(const char *message);
 };
 
-/// The argument as a shell takes it.
+/// Quotes the argument for a shell.
 std::string shellQuoted(std::string_view argument);
 
 void addCompileCommand(CLI::App &app, Invocation &invocation);

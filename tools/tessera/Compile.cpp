@@ -1,12 +1,12 @@
-// tessera compile: a model spec and a recipe become an executable.
+// tessera compile: compiles a model spec and a recipe into an executable.
 #include "compiler/DeviceKinds.h"
 #include "compiler/Driver.h"
 #include "compiler/Phases.h"
 #include "tools/tessera/AutoMesh.h"
 #include "tools/tessera/CacheOptions.h"
 #include "tools/tessera/Commands.h"
+#include "tools/tessera/PackageModel.h"
 #include "tools/tessera/QuantOptions.h"
-#include "tools/tessera/ShipModel.h"
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
@@ -20,10 +20,11 @@ static std::string phaseNames() {
   std::string names;
   for (const Phase &phase : phases(models::Mode::Train))
     names += (names.empty() ? "" : ", ") + phase.name.str();
-  return names + "; of --mode infer, inference in place of autodiff";
+  return names + "; with --mode infer, inference instead of autodiff";
 }
 
-// The runtime that becomes the executable stands beside this program.
+// tessera-run, which becomes the executable, is in the directory of this
+// program.
 static std::string besideThisProgram(const char *name) {
   std::error_code error;
   std::filesystem::path self =
@@ -31,7 +32,7 @@ static std::string besideThisProgram(const char *name) {
   return (self.parent_path() / name).string();
 }
 
-// As a shell would take it.
+// Quoted for a shell.
 std::string tessera::shellQuoted(std::string_view argument) {
   constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyz"
                                       "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -45,8 +46,7 @@ std::string tessera::shellQuoted(std::string_view argument) {
   return text + "'";
 }
 
-// What makes this artifact again, whatever it was called and wherever the
-// output went.
+// The command that rebuilds this artifact, with a placeholder as the output.
 static std::string rebuildCommand(const CompileRequest &request,
                                   bool leavesWeights) {
   std::string line = "tessera compile ";
@@ -87,13 +87,12 @@ static void runCompile(const CompileRequest &request, Invocation &invocation,
 }
 
 static double sizeOf(const std::string &path) {
-  std::error_code moved; // meanwhile
+  std::error_code moved; // the file may have been moved
   const auto bytes = std::filesystem::file_size(path, moved);
   return moved ? 0 : double(bytes) / 1e6;
 }
 
-// Programs that generate, or embed, with the weights of a directory that has
-// some.
+// Inference programs, packaged with the weights if the directory has them.
 static void runInfer(CompileRequest request, bool leavesWeights,
                      Invocation &invocation) {
   using Clock = std::chrono::steady_clock;
@@ -101,7 +100,7 @@ static void runInfer(CompileRequest request, bool leavesWeights,
   constexpr std::string_view alone = "programs without weights, ";
   if (PackagedModel::isOne(request.spec))
     return invocation.fail(
-        fmt::format("'{}' is compiled already; tessera serve takes it",
+        fmt::format("'{}' is compiled already; pass it to tessera serve",
                     request.spec)
             .c_str());
   auto source = findWeights(request.spec);
@@ -109,54 +108,56 @@ static void runInfer(CompileRequest request, bool leavesWeights,
     return invocation.fail(source.message().c_str());
   if (!*source)
     return leavesWeights
-               ? invocation.fail("--no-weights: there are none, no "
-                                 "model.safetensors and no index of several")
+               ? invocation.fail(
+                     "--no-weights: there are none (no model.safetensors, no "
+                     "model.safetensors.index.json)")
                : runCompile(request, invocation, alone);
   const models::ModelSpec &spec = (*source)->spec;
   request.spec = (*source)->files.place();
   const bool forCpus = std::ranges::all_of(
       request.targets, [](auto &each) { return each.starts_with("cpu"); });
-  // An encoder reads its weights for many tokens at once, and not again.
+  // Packed weights help decode. An encoder reads its weights once for many
+  // tokens.
   const auto defaults =
       modelDefaults(spec, request.recipe.empty(), forCpus && !spec.isEncoder());
   request.set.insert(request.set.begin(), defaults.begin(), defaults.end());
   if (leavesWeights || !request.to.empty())
     return runCompile(request, invocation, alone);
-  auto summary = shipModel(request, **source);
+  auto summary = packageModel(request, **source);
   if (!summary.ok())
     return invocation.fail(summary.message().c_str());
   const std::chrono::duration<double> took = Clock::now() - begin;
-  fmt::print(stderr,
-             "{}: {:.1f} MB in {:.2f} s, programs of them {:.1f} MB in {:.2f} "
-             "s{}\n",
-             request.output, sizeOf(request.output), took.count(),
-             double(summary->artifactBytes) / 1e6, summary->seconds,
-             summary->fromCache ? " (from cache)" : "");
+  fmt::print(
+      stderr,
+      "{}: {:.1f} MB in {:.2f} s, of which programs {:.1f} MB in {:.2f} s{}\n",
+      request.output, sizeOf(request.output), took.count(),
+      double(summary->artifactBytes) / 1e6, summary->seconds,
+      summary->fromCache ? " (from cache)" : "");
 }
 
 static void addIrOptions(CLI::App &command, CompileRequest &request) {
   const char *group = "Intermediate representation";
   command
       .add_option("--dump-ir", request.dumpDir,
-                  "write DIR/00-import.mlir and so on, one file a phase")
+                  "write the module after each phase: DIR/00-import.mlir, ...")
       ->type_name("DIR")
       ->group(group);
   command
       .add_flag("--dump-passes", request.dumpPasses,
-                "print the module to stderr after every pass that changed it")
+                "print the module to stderr after each pass that changes it")
       ->group(group);
   command
       .add_option("--mlir", request.mlirOptions,
-                  "an option of MLIR's pass manager, such as "
+                  "pass an option to MLIR's pass manager, such as "
                   "--mlir=--mlir-timing, --mlir=--mlir-pass-statistics or "
-                  "--mlir=--mlir-print-ir-after=fuse; may be repeated")
+                  "--mlir=--mlir-print-ir-after=fuse; repeatable")
       ->type_name("OPTION")
       ->allow_extra_args(false)
       ->group(group);
   command
-      .add_option("--from", request.from,
-                  "SPEC is a file that --dump-ir wrote after PHASE; go on from "
-                  "there")
+      .add_option(
+          "--from", request.from,
+          "SPEC is a file that --dump-ir wrote after PHASE; continue from it")
       ->type_name("PHASE")
       ->group(group);
   command
@@ -167,7 +168,7 @@ static void addIrOptions(CLI::App &command, CompileRequest &request) {
       ->group(group);
   command
       .add_flag("--embed-sources", request.embedSources,
-                "keep the IR of every phase in the artifact")
+                "store the IR of every phase in the artifact")
       ->group(group);
   command
       .add_flag_callback(
@@ -186,68 +187,68 @@ static void addOptions(CLI::App &command, CompileRequest &request,
                        bool &leavesWeights, MeshDevices &devices) {
   command
       .add_option("SPEC", request.spec,
-                  "directory with a Hugging Face config.json, or the file")
+                  "model spec: a Hugging Face config.json, or its directory")
       ->type_name("");
   command
-      .add_option(
-          "--mode", mode,
-          "train: an executable that trains; artifact: its bare .tsr "
-          "file; infer: a .tsr file of the programs that generate, or of an "
-          "encoder embed, and of a directory with weights all that tessera "
-          "serve, chat, generate and embed need")
+      .add_option("--mode", mode,
+                  "train: a training executable; artifact: the same as a bare "
+                  ".tsr file; infer: a .tsr file of the inference programs; if "
+                  "SPEC is a directory with weights, a packaged model for "
+                  "tessera serve, chat, generate and embed")
       ->type_name("MODE")
       ->check(CLI::IsMember({"train", "artifact", "infer"}))
       ->capture_default_str();
   command
-      .add_option("--recipe", request.recipe,
-                  "how it is trained (default: recipes/default.yaml)")
+      .add_option(
+          "--recipe", request.recipe,
+          "recipe.yaml: how to train or infer (default: recipes/default.yaml)")
       ->type_name("FILE.yaml");
   command
-      .add_option("--set", request.set,
-                  "change a key of the recipe: --set batch.sequence=512; may "
-                  "be repeated")
+      .add_option(
+          "--set", request.set,
+          "change a key of the recipe: --set batch.sequence=512; repeatable")
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
   addQuantOptions(command, request.set);
   addKvOption(command, request.set);
   command
-      .add_option(
-          "--mesh", request.mesh,
-          "train on several devices: data=2,tensor=2,zero=1 has two "
-          "groups of two, pipe=2 two stages, tensor=4,collective_matmul=on "
-          "products in parts; see docs/distributed.md")
+      .add_option("--mesh", request.mesh,
+                  "device mesh: data=2,tensor=2,zero=1 for two data-parallel "
+                  "groups of two, pipe=2 for two pipeline stages, "
+                  "tensor=4,collective_matmul=on for collective matmuls; auto: "
+                  "chosen by the cost model; see docs/distributed.md")
       ->type_name("AXIS=N,...");
   command
       .add_option("--world", request.world,
-                  "how many devices; with --mesh auto, or without --mesh, the "
-                  "axes are chosen by the cost model of `tessera plan`")
+                  "number of devices; with --mesh auto, or without --mesh, the "
+                  "cost model of `tessera plan` chooses the axes")
       ->check(CLI::Range(1, 1 << 20))
       ->type_name("N");
   command
       .add_option("--cluster", devices.cluster,
-                  "for --mesh auto and CUDA targets: the machines; "
-                  "hardware/clusters has some")
+                  "for --mesh auto and CUDA targets: description of the "
+                  "machines; examples are in hardware/clusters")
       ->type_name("FILE");
   command
-      .add_option("--device-memory", devices.memory,
-                  "for --mesh auto: what one device has, such as 24GiB "
-                  "(default: its share of this machine, or the cluster's)")
+      .add_option(
+          "--device-memory", devices.memory,
+          "for --mesh auto: memory of one device, such as 24GiB (default: an "
+          "equal part of this machine's, or the cluster's)")
       ->type_name("SIZE");
-  command.add_option("-o,--output", request.output, "what to write")
+  command.add_option("-o,--output", request.output, "file to write")
       ->type_name("FILE");
   command
       .add_option("--target", request.targets,
-                  "what it can run on: some of " + knownTargets() +
-                      " (default: cpu)")
+                  "targets: any of " + knownTargets() + " (default: cpu)")
       ->type_name("NAME,...")
       ->delimiter(',');
   command.add_flag_callback(
       "--no-emulate", [&] { request.emulate = false; },
-      "for CUDA targets, leave out the kernels for --device cuda-emu, which "
-      "executes them on the host");
+      "for CUDA targets, omit the kernels for --device cuda-emu, the emulated "
+      "GPU");
   addCacheOptions(command, request.cache, cacheGib);
   command.add_flag("--no-weights", leavesWeights,
-                   "of --mode infer: the programs alone");
+                   "for --mode infer: write the programs without weights");
   command.add_flag("--timing", request.timing,
                    "print the time of each phase and kernel to stderr");
   addIrOptions(command, request);
@@ -257,8 +258,8 @@ void tessera::addCompileCommand(CLI::App &app, Invocation &invocation) {
   auto request = std::make_shared<CompileRequest>();
   auto mode = std::make_shared<std::string>("train");
   CLI::App *command = app.add_subcommand(
-      "compile", "Compile a model spec into an executable that trains it, or a "
-                 "model with its weights into a file that serve takes");
+      "compile", "Compile a model spec into a training executable, or a model "
+                 "with weights into a packaged model for inference");
   auto cacheGib = std::make_shared<uint64_t>(kCacheGib);
   auto devices = std::make_shared<MeshDevices>();
   auto leavesWeights = std::make_shared<bool>(false);
@@ -274,21 +275,21 @@ void tessera::addCompileCommand(CLI::App &app, Invocation &invocation) {
     request->runtime = besideThisProgram("tessera-run");
     if (request->spec.empty())
       return invocation.fail(
-          "compile needs a SPEC: a directory with config.json");
+          "compile requires SPEC, a directory with config.json");
     if (!request->from.empty())
       std::swap(request->input, request->spec);
     if (Status status = resolveMesh(*request, *devices); !status.ok())
       return invocation.fail(status.message().c_str());
     request->rebuildCommand = rebuildCommand(*request, *leavesWeights);
     if (request->output.empty() && request->to.empty())
-      return invocation.fail("compile needs -o FILE");
+      return invocation.fail("compile requires -o FILE");
     if (!request->infer &&
         std::ranges::count(request->set, "inference.kv=int8"))
-      request->warning("--kv int8 changes nothing of the training; tessera "
-                       "generate, chat and serve of its runs keep keys and "
-                       "values so");
+      request->warning("--kv int8 has no effect on training; tessera generate, "
+                       "chat and serve use it for runs of this program");
     if (*leavesWeights && (!request->infer || !request->from.empty()))
-      return invocation.fail("--no-weights is for --mode infer of a directory");
+      return invocation.fail(
+          "--no-weights requires --mode infer and a directory");
     request->infer && request->from.empty()
         ? runInfer(*request, *leavesWeights, invocation)
         : runCompile(*request, invocation);

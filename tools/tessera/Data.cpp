@@ -17,8 +17,8 @@ namespace tessera {
 using namespace tokenizer;
 
 static constexpr const char *inputHelp =
-    "folders (of .txt and .jsonl), .jsonl files ({\"text\": ...} a line), or "
-    "files of one document each";
+    "folders of .txt and .jsonl files, .jsonl files (one {\"text\": ...} per "
+    "line), or files of one document each";
 
 static unsigned machineThreads() {
   return std::max(1u, std::thread::hardware_concurrency());
@@ -41,7 +41,7 @@ static SplitPattern patternNamed(const std::string &name) {
 }
 
 static Status trainTokenizer(TrainArguments &arguments) {
-  // Before hours of text are counted.
+  // Checked before hours of counting.
   if (llvm::Error error = checkWritable(arguments.out))
     return Status::error("{}", llvm::toString(std::move(error)));
   arguments.training.pattern = patternNamed(arguments.pattern);
@@ -72,7 +72,7 @@ static Status trainTokenizer(TrainArguments &arguments) {
              arguments.out, trained->tokens.size(), trained->merges.size(),
              documents, static_cast<double>(bytes) / 1e6, seconds.count());
   if (trained->tokens.size() < arguments.training.vocabSize)
-    fmt::print("the text has no more pairs that occur {} times: {} tokens "
+    fmt::print("no more pairs occur {} times: the vocabulary has {} tokens "
                "instead of {}\n",
                arguments.training.minFrequency, trained->tokens.size(),
                arguments.training.vocabSize);
@@ -85,26 +85,28 @@ static void addTokenizerCommand(CLI::App &data, Invocation &invocation) {
       "tokenizer", "Train a byte-level BPE tokenizer and write tokenizer.json");
   command->add_option("--input", arguments->inputs, inputHelp)->required();
   command
-      ->add_option("--vocab", arguments->training.vocabSize,
-                   "tokens, the 256 bytes and the special tokens included")
+      ->add_option(
+          "--vocab", arguments->training.vocabSize,
+          "size of the vocabulary, including 256 bytes and the special tokens")
       ->capture_default_str();
   command
       ->add_option("--min-frequency", arguments->training.minFrequency,
-                   "merge no pair that occurs less often")
+                   "merge only pairs that occur at least this often")
       ->capture_default_str();
   command
       ->add_option("--special", arguments->training.specialTokens,
-                   "special tokens, which take the first ids")
+                   "special tokens; they get the first ids")
       ->capture_default_str();
   command
       ->add_option("--pattern", arguments->pattern,
-                   "whose way to cut text before merging")
+                   "pre-tokenizer: how text is split before merging")
       ->check(CLI::IsMember({"gpt2", "llama3", "qwen2"}))
       ->capture_default_str();
   command
-      ->add_option("--threads", arguments->threads, "that read and count words")
+      ->add_option("--threads", arguments->threads,
+                   "threads that read and count words")
       ->capture_default_str();
-  command->add_option("-o,--out", arguments->out, "the tokenizer.json to write")
+  command->add_option("-o,--out", arguments->out, "tokenizer.json to write")
       ->required();
   command->callback([arguments, &invocation] {
     if (Status status = trainTokenizer(*arguments); !status.ok())
@@ -126,25 +128,24 @@ static void addTokenizeCommand(CLI::App &data, Invocation &invocation) {
   auto options = std::make_shared<CorpusOptions>();
   options->threads = machineThreads();
   CLI::App *command = data.add_subcommand(
-      "tokenize", "Turn text into token shards for training and evaluation");
+      "tokenize",
+      "Tokenize text into token shards for training and evaluation");
   command->add_option("--tokenizer", options->tokenizerPath, "a tokenizer.json")
       ->required();
   command->add_option("--input", options->trainInputs, inputHelp)->required();
   command->add_option("--eval-input", options->evalInputs,
-                      "the same, for the eval split");
+                      "documents of the eval split, as for training");
   command->add_option("--separator", options->separator,
-                      "the special token that ends a document (default: "
+                      "special token that ends a document (default: "
                       "<|endoftext|> or <|end_of_text|>)");
   command
-      ->add_option("--shard-tokens", options->shardTokens, "tokens in a shard")
+      ->add_option("--shard-tokens", options->shardTokens, "tokens per shard")
       ->capture_default_str();
-  command
-      ->add_option("--threads", options->threads, "that turn text into tokens")
+  command->add_option("--threads", options->threads, "threads that tokenize")
       ->capture_default_str();
   command->add_flag("--force", options->replace,
-                    "replace the tokens that the folder holds");
-  command->add_option("-o,--out", options->out, "the folder to write")
-      ->required();
+                    "replace token shards already in the folder");
+  command->add_option("-o,--out", options->out, "folder to write")->required();
   command->callback([options, &invocation] {
     StatusOr<CorpusResult> result = tokenizeCorpus(*options);
     if (!result.ok())
@@ -156,8 +157,8 @@ static void addTokenizeCommand(CLI::App &data, Invocation &invocation) {
 }
 
 void addDataCommand(CLI::App &app, Invocation &invocation) {
-  CLI::App *data = app.add_subcommand(
-      "data", "Train tokenizers, turn text into token shards");
+  CLI::App *data =
+      app.add_subcommand("data", "Train tokenizers and tokenize text");
   data->require_subcommand(1);
   addTokenizerCommand(*data, invocation);
   addTokenizeCommand(*data, invocation);

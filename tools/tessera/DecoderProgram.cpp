@@ -25,7 +25,7 @@ TemporaryFile::~TemporaryFile() {
     ::close(descriptor);
 }
 
-// The targets of a device; those of a GPU that is not known yet are all.
+// The targets of a device; all CUDA targets if the GPU is not known yet.
 static std::vector<std::string> targetsOf(llvm::StringRef device) {
   if (device.consume_front("cuda-emu"))
     return {device.consume_front(":") ? ("cuda:" + device).str()
@@ -63,7 +63,8 @@ llvm::Error tessera::compileDecoder(const RunPath &place,
                                     place.program());
   if (!recipe.ok())
     return llvm::createStringError(recipe.message());
-  // What the run was told, which may be more than its program was made with.
+  // The run's recipe may override the recipe that its program was compiled
+  // with.
   auto told = recipe::loadRecipe(place.run + "/" + kRecipeFile);
   if (!told.ok())
     return llvm::createStringError(told.message());
@@ -72,14 +73,14 @@ llvm::Error tessera::compileDecoder(const RunPath &place,
     return llvm::createStringError(place.run + "/" + kRecipeFile +
                                    ": inference.quant: weights of a run are "
                                    "not quantized; set it to none");
-  // Of places behind the trained ones the model knows nothing.
+  // Positions after the trained ones are undefined for the model.
   int64_t context = std::min(inference.context, recipe->batch.sequence);
   if (context < inference.context && settings.note &&
       inference.context != recipe::Recipe::Inference().context)
-    settings.note(fmt::format("inference.context: {} tokens are more than the "
-                              "{} that were trained; the context is {}",
+    settings.note(fmt::format("inference.context: {} tokens exceed the {} that "
+                              "the model was trained with; using {}",
                               inference.context, context, context));
-  // Programs that generate know no fp64; weights are rounded as they are read.
+  // Inference programs do not support fp64; weights are rounded when loaded.
   recipe::Precision compute = recipe->compute == recipe::Precision::Fp64
                                   ? recipe::Precision::Fp32
                                   : recipe->compute;

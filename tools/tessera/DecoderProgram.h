@@ -1,4 +1,4 @@
-// What decodes the model of a run or of a directory: compiled for `tessera
+// Compiles the inference programs of a run or a model directory for `tessera
 // generate`, `tessera chat` and `tessera serve`.
 #pragma once
 #include "models/ModelSpec.h"
@@ -8,8 +8,8 @@
 
 namespace tessera {
 
-/// A file in memory that has a name for this process only: it goes with the
-/// process, however that ends.
+/// A file in memory, with a name that is valid in this process. It vanishes
+/// with the process, even after a crash.
 class TemporaryFile {
 public:
   TemporaryFile() = default;
@@ -23,37 +23,38 @@ private:
   int descriptor = -1;
 };
 
-/// What of a decoding program is not the model's.
+/// Settings of inference programs that do not depend on the model.
 struct DecoderSettings {
   std::string device = "cpu";
-  /// Sequences that decode together, and pages of the cache (0: enough for
-  /// all); where nothing is said, the recipe's.
+  /// Sequences that decode together, and pages of the KV cache (0: enough for
+  /// all). Default: the recipe's.
   std::optional<int64_t> batch, pages;
-  /// Matrices of a directory's bf16 packed (inference.layout), where the
-  /// program is one for CPUs.
+  /// For CPUs: store bf16 matrices of a directory in the packed layout
+  /// (inference.layout).
   bool packed = false;
-  bool calibrates = false;  ///< what linear layers read, instead of decoding
+  bool calibrates = false;  ///< measure inputs of linear layers instead
   std::string cache = "on"; ///< as of `tessera compile --cache`
-  uint64_t cacheBytes = kCacheGib << 30; ///< that it may take
-  std::string command = "generate";      ///< of tessera, to make it again
-  /// A line for people, such as that a compilation begins; may be empty.
+  uint64_t cacheBytes = kCacheGib << 30; ///< size limit of the cache
+  std::string command = "generate";      ///< for the rebuild command
+  /// Receives messages for the user, such as that compilation starts; may be
+  /// empty.
   std::function<void(std::string_view)> note = {};
 };
 
-/// Compiles into a file of its own; the cache keeps it for the next time.
+/// Compiles into `output`; the cache keeps the program for the next start.
 llvm::Error compileDecoder(const RunPath &place,
                            const DecoderSettings &settings,
                            const std::string &output);
 
-/// What holds of a model directory's programs where nobody says anything:
-/// bf16 for weights that are kept so, else f32, and, in programs for CPUs
-/// alone, matrices packed.
+/// Default recipe keys of a model directory: compute in bf16 if its weights are
+/// stored in bf16, else in f32; packed matrices if `packed` (programs for CPUs
+/// only).
 std::vector<std::string> modelDefaults(const models::ModelSpec &spec,
                                        bool precision, bool packed);
 
-/// The same for a Hugging Face directory, of which `spec` was read, by its
-/// defaults unless `recipe` (a file, or empty) or `set`
-/// ("inference.context=512") say otherwise.
+/// The same for a Hugging Face directory with this `spec`, using its defaults
+/// unless `recipe` (a file, or empty) or `set` ("inference.context=512")
+/// override them.
 llvm::Error compileModelDecoder(const std::string &directory,
                                 const models::ModelSpec &spec,
                                 const DecoderSettings &settings,

@@ -1,4 +1,4 @@
-// tessera doctor: what this machine has, with one line of advice each.
+// tessera doctor: reports what this machine has, with one line of advice each.
 #include "compiler/cache/UserCache.h"
 #include "compiler/target/cuda/Cubin.h"
 #include "runtime/support/CpuFeatures.h"
@@ -29,7 +29,7 @@ static std::string firstLine(const char *path) {
   return line;
 }
 
-// Whether the loader finds a library, as the runtime would when it needs it.
+// Whether the dynamic loader finds a library, as the runtime would.
 static bool canLoad(std::initializer_list<const char *> names) {
   for (const char *name : names)
     if (void *handle = dlopen(name, RTLD_LAZY | RTLD_LOCAL)) {
@@ -47,7 +47,7 @@ static void say(const char *what, const std::string &found,
 static void reportProcessor() {
   CpuFeatures cpu = CpuFeatures::detect();
   say("processor", CpuFeatures::brand(),
-      hasBf16Matrices()        ? "runs all kernels, amx among them"
+      hasBf16Matrices()        ? "runs all kernels, including amx"
       : cpu.has("avx512_bf16") ? "runs the avx512bf16 kernels"
       : cpu.has("avx512f")     ? "runs the avx512 kernels"
       : cpu.has("avx2")
@@ -64,30 +64,29 @@ static void reportProcessor() {
                   fp32.perSecond / 1e9, fp32.instruction, bf16.perSecond / 1e9,
                   bf16.instruction),
       hasBf16Matrices() || bf16DotPays()
-          ? "bf16 multiplies faster than fp32: precision.compute: bf16 is "
-            "worth trying"
-          : "bf16 does not multiply faster than fp32: it is widened first, and "
-            "saves memory, not time");
+          ? "bf16 matmuls are faster than fp32: try precision.compute: bf16"
+          : "bf16 matmuls are not faster than fp32: operands are upcast first. "
+            "bf16 saves memory, not time");
   say("threads", std::to_string(threads),
       threads == 1 ? "one thread only; training is sequential"
-                   : "used by default; --threads N takes fewer");
+                   : "all used by default; --threads N uses fewer");
 }
 
 static void reportMemory() {
   double total = memInfo("MemTotal"), available = memInfo("MemAvailable");
-  constexpr double kBytesAParameter = 4 * 4; // itself, gradient, two moments
+  constexpr double kBytesAParameter = 4 * 4; // value, gradient, two moments
   constexpr double kShareOfState = 0.8;      // the rest is for activations
   double parameters = available * (1 << 30) * kShareOfState / kBytesAParameter;
   say("memory",
       fmt::format("{:.1f} GiB, {:.1f} GiB available", total, available),
-      fmt::format("AdamW in fp32 needs 16 bytes a parameter and activations: "
-                  "about {:.1f}B parameters fit",
+      fmt::format("AdamW in fp32 needs 16 bytes per parameter, plus "
+                  "activations: about {:.1f}B parameters fit",
                   parameters / 1e9));
   std::string pages = firstLine("/sys/kernel/mm/transparent_hugepage/enabled");
   bool huge = pages.find("[always]") != std::string::npos ||
               pages.find("[madvise]") != std::string::npos;
   say("huge pages", pages.empty() ? "unknown" : pages,
-      huge ? "good: the arena asks for them"
+      huge ? "good: the arena requests them"
            : "set /sys/kernel/mm/transparent_hugepage/enabled to madvise");
 }
 
@@ -96,28 +95,29 @@ static void reportCache() {
   auto mib = [](uint64_t bytes) { return double(bytes) / (1 << 20); };
   if (folder.empty())
     return say("cache", "none: neither XDG_CACHE_HOME nor HOME names a folder",
-               "every start compiles; set one of them");
+               "every start compiles; set one of them to enable the cache");
   say("cache",
       fmt::format("{}: {:.1f} MiB of programs, {:.1f} MiB of weights", folder,
                   mib(bytesOf(compiledFiles(folder))),
                   mib(bytesOf(WeightCache::files(folder)))),
-      "bounded by --cache-size and --weight-cache; may be removed at any time");
+      "limited by --cache-size and --weight-cache; may be deleted at any time");
 }
 
 static void reportOptional() {
   bool mpi = canLoad({"libmpi.so.40", "libmpi.so.12", "libmpi.so"});
   say("MPI", mpi ? "found" : "not found",
-      mpi ? "programs for --mesh run under mpirun"
-          : "only programs for --mesh need it, or TCP (docs/distributed.md)");
+      mpi ? "programs compiled with --mesh run under mpirun"
+          : "needed only by programs compiled with --mesh, which can use TCP "
+            "instead (docs/distributed.md)");
   bool cuda = canLoad({"libcuda.so.1"});
   say("CUDA", cuda ? "driver found" : "no driver",
-      cuda ? "programs for --target cuda:… run on it, --device cuda:0"
-           : "not needed on a CPU; kernels for GPUs run on --device cuda-emu");
+      cuda ? "programs compiled with --target cuda:… run on it: --device cuda:0"
+           : "needed only for GPUs; --device cuda-emu emulates one");
   std::string nvcc = cuda::findNvcc();
   say("nvcc", nvcc.empty() ? "not found" : nvcc.c_str(),
-      nvcc.empty() ? "only --target cuda:… needs it: install the CUDA Toolkit, "
-                     "or set CUDACXX"
-                   : "compiles kernels for --target cuda:…");
+      nvcc.empty() ? "needed only by --target cuda:…: install the CUDA "
+                     "Toolkit, or set CUDACXX"
+                   : "used to compile kernels for --target cuda:…");
 }
 
 void tessera::addDoctorCommand(CLI::App &app, Invocation &) {

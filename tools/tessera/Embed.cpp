@@ -1,4 +1,4 @@
-// tessera embed: vectors of inputs by an encoder.
+// tessera embed: computes embeddings of inputs with an encoder.
 #include "runtime/support/Text.h"
 #include "tools/tessera/CacheOptions.h"
 #include "tools/tessera/Commands.h"
@@ -19,14 +19,14 @@ struct EmbedSettings {
   std::string place; ///< a model directory
   std::vector<std::string> inputs;
   ProgramOptions programs;
-  std::optional<int64_t> batch; ///< inputs that run together
+  std::optional<int64_t> batch; ///< inputs per batch
   unsigned threads = 0;
   uint64_t cacheGib = kCacheGib;
   std::optional<int64_t> dimensions;
   bool truncate = false, quiet = false;
 };
 
-/// The inputs of the command line, or the lines of stdin, some at a time.
+/// The inputs of the command line, or the lines of stdin, read in chunks.
 class TextSource {
 public:
   explicit TextSource(const std::vector<std::string> &inputs)
@@ -72,7 +72,7 @@ static Status embedSome(const std::vector<std::string> &inputs,
   if (settings.truncate)
     truncate = -1;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
-    auto made = embedder.tokens(inputs[i], truncate, "--truncate cuts it");
+    auto made = embedder.tokens(inputs[i], truncate, "--truncate shortens it");
     if (!made.ok())
       return Status::error("text {}: {}", count.inputs + i + 1, made.message());
     tokens.push_back(made.take());
@@ -87,8 +87,8 @@ static Status embedSome(const std::vector<std::string> &inputs,
     auto vector = std::span(vectors).subspan(i * dimensions, dimensions);
     for (float each : vector)
       if (!std::isfinite(each))
-        return Status::error("text {}: its vector has elements that are no "
-                             "numbers; are the weights whole?",
+        return Status::error("text {}: its embedding has elements that are not "
+                             "finite; check the weights",
                              count.inputs + 1);
     fmt::print("{{\"index\":{},\"tokens\":{},\"embedding\":[{}]}}\n",
                count.inputs++, tokens[i].size(), fmt::join(vector, ","));
@@ -102,16 +102,15 @@ static Status embedInputs(EmbedSettings &settings) {
   if (!source.ok())
     return source.status();
   if (!*source)
-    return Status::error("'{}' is not a model's directory: it has no "
-                         "config.json",
+    return Status::error("'{}' is not a model directory: it has no config.json",
                          settings.place);
   if (!(*source)->spec.isEncoder())
-    return Status::error("{} generates text and has no vectors of inputs; give "
-                         "an encoder, such as a BERT model",
+    return Status::error("{} generates text and has no embeddings; give an "
+                         "encoder, such as a BERT model",
                          name((*source)->spec.family));
-  if ((*source)->shipped && settings.batch)
-    return Status::error("'{}' is compiled already: --batch is "
-                         "inference.batch of tessera compile --set",
+  if ((*source)->packaged && settings.batch)
+    return Status::error("'{}' is compiled already: set --batch when compiling "
+                         "it (tessera compile --set inference.batch=N)",
                          settings.place);
   TemporaryFile program;
   if (llvm::Error error = program.create())
@@ -131,7 +130,7 @@ static Status embedInputs(EmbedSettings &settings) {
   serve::TextEmbedder embedder(opened->tokenizer, model.shape(), opened->facts);
   if (settings.dimensions)
     TESSERA_RETURN_IF_ERROR(embedder.checkDimensions(*settings.dimensions));
-  // Of so many some have the same length and fill a batch.
+  // Enough inputs that some have equal lengths and fill a batch.
   const auto most = std::size_t(8 * model.shape().batch);
   TextSource inputs(settings.inputs);
   Count count;
@@ -147,22 +146,21 @@ static Status embedInputs(EmbedSettings &settings) {
 static void addProgramOptions(CLI::App &command, EmbedSettings &settings) {
   command
       .add_option("--recipe", settings.programs.recipe,
-                  "what programs are made for")
+                  "recipe.yaml of the inference programs")
       ->type_name("FILE");
   command
       .add_option("--set", settings.programs.set,
-                  "on top of the recipe, such as inference.pooling=cls or "
-                  "precision.compute=bf16; repeatable")
+                  "override a key of the recipe, such as inference.pooling=cls "
+                  "or precision.compute=bf16; repeatable")
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
   command
-      .add_option("--batch", settings.batch,
-                  "inputs that run together; default: 8")
+      .add_option("--batch", settings.batch, "inputs per batch (default: 8)")
       ->check(CLI::Range(1, 4096));
   addCacheOptions(command, settings.programs.decoder.cache, settings.cacheGib);
   command
       .add_option("--device", settings.programs.decoder.device,
-                  "where to run: cpu, cuda:0, cuda-emu")
+                  "device to run on: cpu, cuda:0, cuda-emu")
       ->type_name("NAME")
       ->envname("TESSERA_DEVICE")
       ->capture_default_str();
@@ -174,26 +172,26 @@ static void addProgramOptions(CLI::App &command, EmbedSettings &settings) {
 void tessera::addEmbedCommand(CLI::App &app, Invocation &invocation) {
   auto settings = std::make_shared<EmbedSettings>();
   CLI::App *command = app.add_subcommand(
-      "embed", "Print vectors of inputs, one line of JSON each, by an encoder "
-               "such as BERT or MiniLM");
+      "embed", "Print embeddings of inputs, one JSON object per line, computed "
+               "by an encoder such as BERT or MiniLM");
   command
       ->add_option("DIR|FILE", settings->place,
-                   "a Hugging Face or sentence-transformers model: its "
-                   "directory, or its name where the hub's cache has it; or "
-                   "the file that tessera compile DIR --mode infer made")
+                   "model directory (Hugging Face or sentence-transformers), "
+                   "name of a model in the Hugging Face cache, or packaged "
+                   "model (tessera compile DIR --mode infer)")
       ->required();
   command
       ->add_option("--text", settings->inputs,
-                   "may stand several times; without it every line of stdin is "
-                   "a text")
+                   "text to embed; repeatable (default: every line of stdin)")
       ->allow_extra_args(false);
-  command->add_option("--dimensions", settings->dimensions,
-                      "elements of a vector, where the model's may be cut");
+  command->add_option(
+      "--dimensions", settings->dimensions,
+      "elements per embedding, if the model's may be shortened");
   command->add_flag("--truncate", settings->truncate,
-                    "cut inputs that are too long; without it they are errors");
+                    "truncate inputs that are too long instead of failing");
   addProgramOptions(*command, *settings);
   command->add_flag("--quiet", settings->quiet,
-                    "no lines about settings and speed");
+                    "do not print settings and speed");
   command->callback([settings, &invocation] {
     DecoderSettings &decoder = settings->programs.decoder;
     decoder.command = "embed";

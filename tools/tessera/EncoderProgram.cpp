@@ -6,13 +6,12 @@
 using namespace tessera;
 
 Status tessera::encoderGeneratesNothing(const models::ModelSpec &spec) {
-  return Status::error("{} is an encoder and generates no text; embed texts "
-                       "with it: tessera embed, or tessera serve and "
-                       "/v1/embeddings",
+  return Status::error("{} is an encoder and generates no text; use tessera "
+                       "embed, or tessera serve and /v1/embeddings",
                        name(spec.family));
 }
 
-// What the program was made for is in its recipe.
+// The program's recipe holds its batch, context and pooling.
 static StatusOr<serve::EmbedFacts> factsOf(const OpenedEncoder &opened,
                                            const models::ModelSpec &spec,
                                            const std::string &prompt) {
@@ -31,20 +30,19 @@ tessera::openEncoder(const ModelSource &source, const ProgramOptions &asked,
                      const std::function<void(std::string_view)> &note) {
   TESSERA_RETURN_IF_ERROR(hal::checkDevice(options.device));
   TESSERA_RETURN_IF_ERROR(checkProgramOptions(source, asked));
-  // What can be said at once is said before anything is compiled.
+  // Checks that need no program come before compilation.
   auto sentence = models::loadSentenceModel(source.files);
   if (!sentence.ok())
     return sentence.status();
   auto tokenizer = tokenizer::Tokenizer::of(source.files);
   if (!tokenizer.ok())
     return tokenizer.status();
-  if (!sentence->given && !source.shipped)
-    note(fmt::format("{} has no modules.json: the mean of the tokens' vectors "
-                     "unless --set inference.pooling and inference.normalize "
-                     "say otherwise",
+  if (!sentence->given && !source.packaged)
+    note(fmt::format("{} has no modules.json: pooling by mean; change it with "
+                     "--set inference.pooling and inference.normalize",
                      source.files.place()));
   if (!sentence->prompt.empty())
-    note(fmt::format("every text begins with the model's prompt {}",
+    note(fmt::format("the model's prompt {} is prepended to every text",
                      quote(sentence->prompt)));
   endPhase(options.phases, "tokenizer");
   auto model = openModel(source, asked, options);

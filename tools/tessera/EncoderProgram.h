@@ -1,5 +1,4 @@
-// An encoder, compiled and with its weights: for `tessera embed` and `tessera
-// serve`.
+// A compiled encoder with its weights, for `tessera embed` and `tessera serve`.
 #pragma once
 #include "runtime/infer/EmbedPrograms.h"
 #include "runtime/serve/EmbedService.h"
@@ -16,14 +15,14 @@ struct OpenedEncoder {
   serve::EmbedFacts facts;
 };
 
-/// As openModel. `note` receives a line for each thing that the model's files
-/// leave open and that was decided here.
+/// Like openModel. `note` receives a line for each default chosen here because
+/// the model's files do not specify it.
 StatusOr<OpenedEncoder>
 openEncoder(const ModelSource &source, const ProgramOptions &asked,
             const GenerateOptions &options,
             const std::function<void(std::string_view)> &note);
 
-/// That the model generates no text, and what it is for.
+/// The error that the model generates no text, with what to use instead.
 Status encoderGeneratesNothing(const models::ModelSpec &spec);
 
 } // namespace tessera

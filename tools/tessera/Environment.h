@@ -1,6 +1,7 @@
-// Who gave an option its value. A flag comes before the environment, and what
-// the environment says is looked at where the command that runs has that option
-// and nobody gave the flag: a wrong value harms no other command.
+// Tells whether an option's value came from a flag or the environment. A flag
+// takes precedence. An environment variable is read only if the running command
+// has its option and the flag was not given, so that a wrong value affects no
+// other command.
 #pragma once
 #include <span>
 #include <string>
@@ -13,18 +14,18 @@ class Option;
 
 namespace tessera {
 
-/// What was typed, behind the name of the program.
+/// The arguments after the program's name.
 using Words = std::span<const std::string>;
 
-/// Takes the environment's names from the options of all subcommands but the
-/// one that `words` begin with. CLI11 would read values for all of them.
+/// Removes the environment names from the options of all subcommands except the
+/// one that `words` begin with. CLI11 would read the variables of all of them.
 void forgetOtherEnvironments(CLI::App &app, Words words);
 
-/// Whether the option has a value and none of `words` gave it.
+/// Whether the option's value came from the environment, not from `words`.
 bool isFromEnvironment(const CLI::Option &option, Words words);
 
-/// "TESSERA_TOP_K in the environment: " where the error is about the value of
-/// an option of `command` that the environment gave, else nothing.
+/// "TESSERA_TOP_K in the environment: " if the error is about an option of
+/// `command` whose value came from the environment, else empty.
 std::string environmentOf(const CLI::App &command, const CLI::Error &error,
                           Words words);
 

@@ -1,4 +1,4 @@
-// tessera export: a trained run as a Hugging Face directory.
+// tessera export: writes a trained run as a Hugging Face directory.
 #include "runtime/generate/Export.h"
 #include "tools/tessera/Commands.h"
 #include "tools/tessera/WeightType.h"
@@ -21,8 +21,8 @@ static Status exportPlace(const ExportSettings &settings) {
   if (!place.ok())
     return place.status();
   if (!std::filesystem::exists(place->program()))
-    return Status::error("'{}' is no run: it has no {}", place->run,
-                         kProgramFile);
+    return Status::error("'{}' is not a run directory: it has no {}",
+                         place->run, kProgramFile);
   auto name = exportRun(
       *place, settings.output, settings.dtype, [](std::string_view line) {
         std::fprintf(stderr, "tessera: %.*s\n", static_cast<int>(line.size()),
@@ -37,19 +37,19 @@ static Status exportPlace(const ExportSettings &settings) {
 void tessera::addExportCommand(CLI::App &app, Invocation &invocation) {
   auto settings = std::make_shared<ExportSettings>();
   CLI::App *command = app.add_subcommand(
-      "export", "Turn a trained run into a Hugging Face directory");
+      "export", "Export a trained run as a Hugging Face directory");
   command
       ->add_option("RUN", settings->place,
                    "run directory, or one checkpoint of it (RUN/step-000100)")
       ->required();
   command
       ->add_option("-o,--output", settings->output,
-                   "the directory, which must not be there yet")
+                   "directory to create; must not exist")
       ->type_name("DIR")
       ->required();
   command
       ->add_option("--dtype", settings->dtype,
-                   "of the weights; default: as the run keeps them")
+                   "type of the weights (default: the run's)")
       ->type_name("TYPE")
       ->transform(weightTypes());
   command->callback([=, &invocation] {

@@ -22,15 +22,15 @@ static void note(std::string_view text) {
 }
 
 namespace {
-/// What the text must be; at most one is given. An empty expression is one,
-/// too: of the empty text.
+/// Structured output: at most one is given. An empty regular expression is
+/// valid and matches the empty text.
 struct FormSettings {
   std::string regex, grammar, schema; ///< an expression, and files
   CLI::Option *hasRegex = nullptr, *hasGrammar = nullptr, *hasSchema = nullptr;
 };
 } // namespace
 
-// The form of --regex, --grammar or --json-schema; null: none is given.
+// The constraint of --regex, --grammar or --json-schema; null: none is given.
 static StatusOr<std::shared_ptr<const serve::AnswerForm>>
 readForm(const FormSettings &settings) {
   constexpr int64_t kMaxBytes = 4 << 20; // of the file
@@ -42,7 +42,7 @@ readForm(const FormSettings &settings) {
   std::string text = settings.regex;
   if (!isRegex) {
     if (file.empty())
-      return Status::error("{}: '' is no file",
+      return Status::error("{}: the file name is empty",
                            isGrammar ? "--grammar" : "--json-schema");
     auto read = readTextFile(file, kMaxBytes);
     if (!read.ok())
@@ -56,7 +56,7 @@ readForm(const FormSettings &settings) {
   return form;
 }
 
-// Prints the prompt and what the model makes of it.
+// Prints the prompt and the generated text.
 static Status printGenerated(const GenerateSettings &settings,
                              OpenedModel &opened) {
   bool begun = false;
@@ -76,12 +76,12 @@ static Status printGenerated(const GenerateSettings &settings,
     return result.status();
   if (const auto &guide = settings.options.guide;
       guide && !result->ended && !guide->mayEnd())
-    note(fmt::format("the text is cut off at --max-tokens {}, before its form "
-                     "is complete; raise it",
+    note(fmt::format("the text is cut off at --max-tokens {}, before it "
+                     "matches its constraint; raise --max-tokens",
                      settings.options.maxTokens));
   if (result->droppedTokens > 0 && !settings.quiet)
     note(fmt::format("the prompt has {} tokens, more than the context of {}: "
-                     "the first {} of them were dropped",
+                     "its first {} were dropped",
                      result->promptTokens, result->context,
                      result->droppedTokens));
   if (!settings.quiet)
@@ -95,7 +95,7 @@ static Status generate(GenerateSettings &settings,
                        const FormSettings &formSettings, bool hasPrompt) {
   GenerateOptions &options = settings.options;
   if (!isUtf8(options.prompt))
-    return Status::error("--prompt: is no text in UTF-8; give one");
+    return Status::error("--prompt: is not valid UTF-8");
   auto form = readForm(formSettings);
   if (!form.ok())
     return form.status();
@@ -108,7 +108,7 @@ static Status generate(GenerateSettings &settings,
   options.framed = !opened.isRun;
   options.startToken = opened.startToken;
   if (!hasPrompt && !settings.quiet)
-    note("there is no --prompt: the model begins a text of its own");
+    note("no --prompt is given: the model starts a new document");
   options.endTokens = opened.endTokens;
   serve::AnswerForms forms(*opened.tokenizer);
   if (*form)
@@ -122,26 +122,28 @@ void tessera::addGenerateCommand(CLI::App &app, Invocation &invocation) {
   auto settings = std::make_shared<GenerateSettings>();
   auto form = std::make_shared<FormSettings>();
   settings->addTo(*command, invocation.words);
-  form->hasRegex = command->add_option(
-      "--regex", form->regex,
-      "all of the generated text matches this expression (docs/serving.md has "
-      "what is served), unless --max-tokens cuts it off");
-  form->hasGrammar = command
-                         ->add_option("--grammar", form->grammar,
-                                      "it is a text of this grammar, in GBNF")
-                         ->type_name("FILE")
-                         ->excludes(form->hasRegex);
-  form->hasSchema = command
-                        ->add_option("--json-schema", form->schema,
-                                     "it is JSON of this schema")
-                        ->type_name("FILE")
-                        ->excludes(form->hasRegex)
-                        ->excludes(form->hasGrammar);
+  form->hasRegex =
+      command->add_option("--regex", form->regex,
+                          "constrain the output to this regular expression "
+                          "(supported syntax: docs/serving.md)");
+  form->hasGrammar =
+      command
+          ->add_option("--grammar", form->grammar,
+                       "constrain the output to the GBNF grammar of this file")
+          ->type_name("FILE")
+          ->excludes(form->hasRegex);
+  form->hasSchema =
+      command
+          ->add_option("--json-schema", form->schema,
+                       "constrain the output to the JSON schema of this file")
+          ->type_name("FILE")
+          ->excludes(form->hasRegex)
+          ->excludes(form->hasGrammar);
   CLI::Option *prompt =
       command->add_option("--prompt", settings->options.prompt,
-                          "text to continue; empty starts a document");
+                          "text to continue; empty: start a new document");
   command->add_flag("--ignore-end", settings->options.ignoreEnd,
-                    "go on after the end of the text");
+                    "continue after end tokens");
   command->callback([settings, form, prompt, &invocation] {
     Status status = generate(*settings, *form, prompt->count() > 0);
     if (!status.ok())

@@ -9,7 +9,7 @@
 
 using namespace tessera;
 
-// CLI11 lets negative numbers wrap around where an option is unsigned.
+// CLI11 lets negative numbers wrap around in unsigned options.
 static CLI::Validator wholeNumber(uint64_t least) {
   return CLI::Validator(
       [least](const std::string &text) {
@@ -18,8 +18,9 @@ static CLI::Validator wholeNumber(uint64_t least) {
         auto [stop, code] = std::from_chars(text.data(), end, number);
         return code == std::errc() && stop == end && number >= least
                    ? std::string()
-                   : fmt::format("must be a whole number from {} on, got '{}'",
-                                 least, text);
+                   : fmt::format(
+                         "must be a whole number of at least {}, got '{}'",
+                         least, text);
       },
       "");
 }
@@ -46,58 +47,64 @@ void GenerateSettings::addSampling(CLI::App &command) {
     return shared(command.add_option(std::string("--") + name, value, help),
                   name);
   };
-  add("max-tokens", options.maxTokens, "tokens to generate at most")
+  add("max-tokens", options.maxTokens, "maximum number of tokens to generate")
       ->check(wholeNumber(1));
-  add("temperature", sampling.temperature, "0 takes the most likely token");
-  add("top-k", sampling.topK, "only the k most likely tokens; 0: all");
-  add("top-p", sampling.topP, "only the fewest tokens with this probability");
+  add("temperature", sampling.temperature,
+      "sampling temperature; 0: always the most likely token");
+  add("top-k", sampling.topK, "sample from the k most likely tokens; 0: all");
+  add("top-p", sampling.topP,
+      "sample from the smallest set of tokens with this total probability");
   add("min-p", sampling.minP,
-      "only tokens at least this times as likely as the most likely one");
+      "sample from tokens at least this times as likely as the most likely "
+      "one");
   add("repetition-penalty", sampling.repetitionPenalty,
-      "divides the logits of tokens that the text has");
+      "divide the logits of tokens that are in the prompt or the output by "
+      "this");
   add("presence-penalty", sampling.presencePenalty,
-      "taken from the logits of tokens that were generated");
+      "subtract this from the logits of tokens that are in the output");
   add("frequency-penalty", sampling.frequencyPenalty,
-      "the same, for each time that one was generated");
-  add("seed", sampling.seed, "of the draws")->check(wholeNumber(0));
+      "subtract this from a token's logit for each time that it is in the "
+      "output");
+  add("seed", sampling.seed, "seed of sampling")->check(wholeNumber(0));
 }
 
 void GenerateSettings::addTo(CLI::App &command,
                              const std::vector<std::string> &words) {
   typed = &words;
   command
-      .add_option("RUN|DIR|FILE", place,
-                  "run directory, one checkpoint of it (RUN/step-000100), a "
-                  "Hugging Face model: its directory, or its name where the "
-                  "hub's cache has it; or the file that tessera compile DIR "
-                  "--mode infer made")
+      .add_option(
+          "RUN|DIR|FILE", place,
+          "run directory, checkpoint (RUN/step-000100), model directory "
+          "(Hugging Face), name of a model in the Hugging Face cache, or "
+          "packaged model (tessera compile DIR --mode infer)")
       ->required();
   addSampling(command);
   shared(command.add_option("--device", options.device,
-                            "where to run: cpu, cuda:0, cuda-emu"),
+                            "device to run on: cpu, cuda:0, cuda-emu"),
          "device")
       ->type_name("NAME");
   shared(command.add_option("--threads", options.threads, "0: all processors"),
          "threads");
   command
-      .add_option("--recipe", recipe,
-                  "of a model directory: what its programs are made for")
+      .add_option(
+          "--recipe", recipe,
+          "recipe.yaml of the inference programs, for a model directory")
       ->type_name("FILE");
   command
       .add_option("--set", set,
-                  "on top of the recipe, such as inference.context=512 or "
-                  "precision.compute=fp32; repeatable")
+                  "override a key of the recipe, such as inference.context=512 "
+                  "or precision.compute=fp32; repeatable")
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
   addQuantOptions(command, set);
   addKvOption(command, set);
-  addCacheOptions(command, cache, cacheGib,
-                  "of compiled programs, and of weights that tessera serve "
-                  "kept");
+  addCacheOptions(
+      command, cache, cacheGib,
+      "of compiled programs, and of weights that tessera serve stored");
   addWeightCacheOption(command, keptGib,
-                       "0: weights that tessera serve kept are not read; more "
-                       "is a bound for serve");
-  command.add_flag("--quiet", quiet, "no lines about settings and speed");
+                       "0: do not read weights that tessera serve stored; "
+                       "other values only affect serve");
+  command.add_flag("--quiet", quiet, "do not print settings and speed");
 }
 
 template <typename T>
@@ -132,8 +139,7 @@ Status GenerateSettings::takeAndSay(const GenerationConfig &config,
   take(config);
   TESSERA_RETURN_IF_ERROR(checkSampling(options.sampling));
   if (!config.unused.empty())
-    note(fmt::format("generation_config.json: not supported and passed over: "
-                     "{}",
+    note(fmt::format("generation_config.json: ignored unsupported keys: {}",
                      fmt::join(config.unused, ", ")));
   if (!quiet)
     note(describe());
@@ -147,7 +153,7 @@ std::vector<std::string_view> GenerateSettings::names() const {
 Status GenerateSettings::change(const std::string &name,
                                 const std::string &value) {
   if (std::ranges::count(sampled, name) == 0)
-    return Status::error("there is no setting {}; choose {}", quote(name),
+    return Status::error("unknown setting {}; expected one of {}", quote(name),
                          choices(names()));
   SamplingOptions before = options.sampling;
   uint64_t tokens = options.maxTokens;
@@ -194,8 +200,7 @@ std::string GenerateSettings::describe() const {
   std::string line;
   for (const auto &[name, source] : sources)
     line += fmt::format("{} {} ({}), ", name, values.at(name)(), source);
-  return line + (line.empty() ? "all settings by default"
-                              : "other settings by default");
+  return line + (line.empty() ? "default settings" : "defaults otherwise");
 }
 
 std::string GenerateSettings::list() const {

@@ -1,4 +1,4 @@
-// tessera import: a GGUF file as a Hugging Face directory.
+// tessera import: converts a GGUF file to a Hugging Face directory.
 #include "models/gguf/GgufImport.h"
 #include "runtime/generate/ModelDirectory.h"
 #include "tools/tessera/Commands.h"
@@ -17,35 +17,35 @@ struct ImportSettings {
 };
 } // namespace
 
-// Who gives what generate, chat and serve read needs no import.
+// Models that generate, chat and serve read directly need no import.
 static Status checkIsFile(const std::string &place) {
   namespace fs = std::filesystem;
   std::error_code code;
   if (!fs::is_regular_file(place, code) && findModelDirectory(place))
-    return Status::error("'{}' is a Hugging Face model, which is used as it "
-                         "is: tessera generate {}; import is for GGUF files",
+    return Status::error("'{}' is a Hugging Face model, which needs no import: "
+                         "tessera generate {}",
                          place, place);
   if (fs::is_directory(place, code))
-    return Status::error("'{}' is a directory; import reads one GGUF file, "
-                         "such as {}",
-                         place, (fs::path(place) / "model.gguf").string());
-  return Status::success(); // what else is wrong, the reader says
+    return Status::error(
+        "'{}' is a directory; import expects one GGUF file, such as {}", place,
+        (fs::path(place) / "model.gguf").string());
+  return Status::success(); // the reader reports other errors
 }
 
 void tessera::addImportCommand(CLI::App &app, Invocation &invocation) {
   auto settings = std::make_shared<ImportSettings>();
-  CLI::App *command = app.add_subcommand(
-      "import", "Turn a GGUF file into a Hugging Face directory, which "
-                "generate, chat and serve read");
+  CLI::App *command =
+      app.add_subcommand("import", "Convert a GGUF file to a Hugging Face "
+                                   "directory for generate, chat and serve");
   command->add_option("FILE", settings->file, "model.gguf")->required();
   command
       ->add_option("-o,--output", settings->output,
-                   "the directory, which must not be there yet")
+                   "directory to create; must not exist")
       ->type_name("DIR")
       ->required();
   command
       ->add_option("--dtype", settings->dtype,
-                   "of the weights; quantized ones are unpacked")
+                   "type of the weights; quantized ones are dequantized to it")
       ->type_name("TYPE")
       ->transform(weightTypes())
       ->default_str("bf16");

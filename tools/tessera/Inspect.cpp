@@ -1,4 +1,4 @@
-// tessera inspect: what stands in an artifact.
+// tessera inspect: prints the contents of an artifact.
 #include "runtime/artifact/ArtifactReader.h"
 #include "runtime/artifact/CollectiveTable.h"
 #include "runtime/artifact/ElementTypes.h"
@@ -27,7 +27,8 @@ struct InspectOptions {
 } // namespace
 
 static std::string targetsOf(const artifact::DeviceCode &code) {
-  std::vector<std::string_view> targets; // several objects may be for one
+  std::vector<std::string_view>
+      targets; // several objects may have the same target
   for (const artifact::CodeObject *object : *code.code())
     if (std::find(targets.begin(), targets.end(), toView(object->target())) ==
         targets.end())
@@ -54,7 +55,7 @@ static void printSummary(const artifact::Artifact &root) {
   fmt::print("compiler {}, program {}\n", toView(root.compiler_version()),
              toView(root.program_hash()));
   if (root.mesh())
-    fmt::print("mesh {}; --mesh shows what they do together\n",
+    fmt::print("mesh {}; --mesh shows shards, collectives and stages\n",
                artifact::meshText(root));
   for (const artifact::Share *share : *root.shares()) {
     if (root.shares()->size() > 1)
@@ -64,15 +65,15 @@ static void printSummary(const artifact::Artifact &root) {
   fmt::print("made by: {}\n", toView(root.rebuild_command()));
 }
 
-// The kind asked for; otherwise the first GPU, whose kernels say most.
+// The requested kind; by default the first GPU, which has the most details.
 static StatusOr<const artifact::DeviceCode *>
 chooseDevice(const ArtifactReader &reader, const std::string &wanted) {
   const auto &devices = *reader.share().devices();
   if (!wanted.empty()) {
     if (const artifact::DeviceCode *code = reader.device(wanted))
       return code;
-    return Status::error("{}: no code for '{}': it has {}", reader.path(),
-                         wanted, reader.deviceKinds());
+    return Status::error("{}: no code for '{}'; it has code for {}",
+                         reader.path(), wanted, reader.deviceKinds());
   }
   for (const artifact::DeviceCode *code : devices)
     if (toView(code->device()).starts_with(artifact::kCudaPrefix))
@@ -88,22 +89,22 @@ static Status showSource(const ArtifactReader &reader,
     return Status::error("{}: no kernel '{}' for {}; --kernels lists them",
                          reader.path(), name, toView(code.device()));
   if (!kernel->gpu() || !kernel->gpu()->source())
-    return Status::error("{}: kernels for {} have no source; --device=KIND "
-                         "takes another kind of {}",
+    return Status::error("{}: kernels for {} have no source; choose another "
+                         "device with --device=KIND: {}",
                          reader.path(), toView(code.device()),
                          reader.deviceKinds());
   fmt::print("{}", toView(kernel->gpu()->source()));
   return Status::success();
 }
 
-// Of a file that is shipped, what it has beside the programs.
-static Status printShipped(const std::string &path) {
-  auto shipped = PackagedModel::open(path);
-  if (!shipped.ok())
-    return shipped.status();
+// Prints the contents of a packaged model in addition to the programs.
+static Status printPackaged(const std::string &path) {
+  auto packaged = PackagedModel::open(path);
+  if (!packaged.ok())
+    return packaged.status();
   fmt::print("weights {:.1f} MB, {}\n",
-             static_cast<double>(shipped->weightBytes()) / 1e6,
-             fmt::join(shipped->files().names(), ", "));
+             static_cast<double>(packaged->weightBytes()) / 1e6,
+             fmt::join(packaged->files().names(), ", "));
   return Status::success();
 }
 
@@ -115,7 +116,7 @@ static Status inspect(const InspectOptions &options) {
     return inspectMesh(*reader, options.pictures);
   if (!options.kernels && options.show.empty()) {
     printSummary(reader->root());
-    return PackagedModel::isOne(options.path) ? printShipped(options.path)
+    return PackagedModel::isOne(options.path) ? printPackaged(options.path)
                                               : Status::success();
   }
   auto code = chooseDevice(*reader, options.device);
@@ -124,12 +125,11 @@ static Status inspect(const InspectOptions &options) {
   if (!options.show.empty())
     return showSource(*reader, **code, options.show);
   std::string name = options.program;
-  if (name.empty()) // what it is for
+  if (name.empty()) // the program that the artifact is for
     name = reader->hasProgram("train_step") ? "train_step" : "decode_1";
   const artifact::Program *program = artifact::findProgram(**code, name);
   if (!program)
-    return Status::error("{}: no program '{}': it has {}; choose with "
-                         "--program",
+    return Status::error("{}: no program '{}'; choose with --program: {}",
                          options.path, name, reader->programNames());
   fmt::print("{}", artifact::kernelTable(**code, *program));
   return Status::success();
@@ -138,26 +138,27 @@ static Status inspect(const InspectOptions &options) {
 void tessera::addInspectCommand(CLI::App &app, Invocation &invocation) {
   auto options = std::make_shared<InspectOptions>();
   CLI::App *command = app.add_subcommand(
-      "inspect", "Show what stands in an artifact or training executable");
-  command->add_option("ARTIFACT", options->path, "what compile wrote")
+      "inspect", "Print the contents of an artifact or training executable");
+  command->add_option("ARTIFACT", options->path, "output of tessera compile")
       ->type_name("")
       ->required();
   command->add_flag("--kernels", options->kernels,
-                    "a table: work, bytes and bound of each kernel's launch, "
-                    "threads, registers and shared memory of a block, spilled "
-                    "bytes, tensor-core instructions");
+                    "print a table of kernels: FLOPs, bytes and roofline bound "
+                    "of each launch; threads, registers and shared memory of a "
+                    "block; spilled bytes; tensor-core instructions");
   CLI::Option *mesh = command->add_flag(
       "--mesh", options->mesh,
-      "how tensors are cut over the ranks, what each group of ranks does "
-      "together with others, and when the stages of a pipeline work");
+      "print how tensors are sharded over the ranks, the collectives of each "
+      "group of ranks, and the pipeline schedule");
   command
       ->add_option("--svg", options->pictures.svg,
-                   "draw the pipeline of a step into this file")
+                   "draw the pipeline schedule of a step into this SVG file")
       ->needs(mesh)
       ->type_name("FILE");
   command
-      ->add_option("--html", options->pictures.html,
-                   "a page of all that --mesh says, with the picture")
+      ->add_option(
+          "--html", options->pictures.html,
+          "write all that --mesh prints, with the drawing, as an HTML page")
       ->needs(mesh)
       ->type_name("FILE");
   command
@@ -165,12 +166,14 @@ void tessera::addInspectCommand(CLI::App &app, Invocation &invocation) {
                    "print the CUDA source of this kernel")
       ->type_name("NAME");
   command
-      ->add_option("--device", options->device,
-                   "kernels for this kind of device (default: the first GPU)")
+      ->add_option(
+          "--device", options->device,
+          "device kind whose kernels are printed (default: the first GPU)")
       ->type_name("KIND");
   command
-      ->add_option("--program", options->program,
-                   "kernels of this program (default: train_step or decode_1)")
+      ->add_option(
+          "--program", options->program,
+          "program whose kernels are printed (default: train_step or decode_1)")
       ->type_name("NAME");
   command->callback([=, &invocation] {
     if (Status status = inspect(*options); !status.ok())

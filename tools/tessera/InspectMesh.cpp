@@ -39,7 +39,7 @@ static std::string collectivesText(const artifact::Artifact &root) {
 
 using pipeline::Timeline;
 
-// In GFLOP of a rank, so that the picture does not depend on a machine.
+// In GFLOP of a rank, so that the drawing does not depend on the machine.
 static pipeline::Costs costsOf(const artifact::Pipeline &stages) {
   pipeline::Costs costs;
   costs.stages.resize(stages.forward()->size());
@@ -69,7 +69,7 @@ static StatusOr<Timeline> timelineOf(const artifact::Pipeline &stages) {
   return timeline;
 }
 
-// Of all loops of a step, one behind the other.
+// The timeline of all loops of a step, concatenated.
 static StatusOr<std::optional<Timeline>>
 timelineOf(const artifact::Artifact &root) {
   if (!root.pipeline())
@@ -102,7 +102,7 @@ static Status write(const std::string &path, const std::string &text) {
 }
 
 static constexpr std::string_view kTimelineNote =
-    "pipeline of a step; time in GFLOP of a rank, transfers take none\n";
+    "pipeline of a step; time in GFLOP of a rank; transfers are not counted\n";
 
 static std::string page(const std::string &title, const std::string &tables,
                         const std::optional<Timeline> &timeline) {
@@ -141,7 +141,7 @@ Status tessera::inspectMesh(const ArtifactReader &reader,
   if (!pictures.svg.empty()) {
     if (!*timeline)
       return Status::error("--svg {}: {} has no pipeline to draw; compile with "
-                           "--mesh pipe=N, or use --html for its tables",
+                           "--mesh pipe=N, or use --html for the tables",
                            pictures.svg, reader.path());
     TESSERA_RETURN_IF_ERROR(
         write(pictures.svg,

@@ -1,19 +1,19 @@
-// What `tessera inspect --mesh` says: who has what, what ranks do together,
-// and when stages of a pipeline work.
+// Prints `tessera inspect --mesh`: the shards of each rank, collectives, and
+// the pipeline schedule.
 #pragma once
 #include "runtime/artifact/ArtifactReader.h"
 #include <string>
 
 namespace tessera {
 
-/// Files to draw into besides; empty: none.
+/// Additional files to write; empty: none.
 struct MeshPictures {
   std::string svg;  ///< the pipeline's timeline
-  std::string html; ///< all of it, in one page
+  std::string html; ///< the whole report as one page
 };
 
-/// Prints to stdout. Errors: a file that cannot be written, a picture of a
-/// pipeline that is not there, an artifact whose schedule is none.
+/// Prints to stdout. Errors: a file that cannot be written, --svg of an
+/// artifact without a pipeline, an invalid schedule in the artifact.
 Status inspectMesh(const ArtifactReader &reader, const MeshPictures &pictures);
 
 /// "rank 0", "ranks 0 to 3", "ranks 0, 2 and 5 more"

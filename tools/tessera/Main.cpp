@@ -1,4 +1,4 @@
-// tessera: the one command a user types.
+// tessera: the command line of the compiler and runtime.
 #include "runtime/support/CommandLine.h"
 #include "tools/tessera/Commands.h"
 #include "tools/tessera/Environment.h"
@@ -16,7 +16,7 @@ void tessera::Invocation::fail(const char *message) {
   exitCode = 1;
 }
 
-// CLI11 misses a subcommand before it looks at words that are none.
+// CLI11 reports a missing subcommand before it checks for unknown words.
 static std::string explain(const CLI::App *app, const CLI::Error &error,
                            tessera::Words words) {
   std::string typed = "tessera";
@@ -47,13 +47,13 @@ static std::string explain(const CLI::App *app, const CLI::Error &error,
                      typed);
 }
 
-// That not all that was printed has arrived; empty if it has.
+// The error of writing stdout; empty if all output was written.
 static std::string outputError() {
   const std::string failed = "stdout: writing failed";
   std::string message;
   if (std::fflush(stdout) != 0)
     message = fmt::format("{}: {}", failed, std::strerror(errno));
-  else if (std::ferror(stdout)) // of some time ago
+  else if (std::ferror(stdout)) // an earlier write
     message = failed;
   llvm::outs().flush();
   if (llvm::outs().has_error()) {
@@ -64,8 +64,9 @@ static std::string outputError() {
 }
 
 int main(int argc, char **argv) {
-  CLI::App app{"Compiles a model spec into an executable that trains it, and "
-               "what goes with that.",
+  CLI::App app{"Compiles a model spec into a training executable or inference "
+               "programs; also generates, chats, serves, embeds, quantizes, "
+               "imports, exports, benchmarks and plans.",
                "tessera"};
   app.require_subcommand(1);
   app.set_version_flag("--version", TESSERA_VERSION);
@@ -88,9 +89,9 @@ int main(int argc, char **argv) {
   tessera::addExportCommand(app, invocation);
   tessera::addInspectCommand(app, invocation);
   tessera::addDoctorCommand(app, invocation);
-  // Behind the subcommands, which would have it as well.
+  // After adding the subcommands, which would inherit the footer.
   app.footer(R"(
-From text to a model that writes some:
+From text to a trained model:
   tessera data tokenizer --input corpus/train --vocab 4096 -o tokenizer.json
   tessera data tokenize --tokenizer tokenizer.json --input corpus/train --eval-input corpus/eval -o tokens
   tessera compile models/specs/gpt2-demo --recipe recipes/demo.yaml -o train_demo
@@ -104,12 +105,12 @@ SUBCOMMAND --help says more of each.)");
   try {
     tessera::parseCommandLine(app, argc, argv);
   } catch (const CLI::ParseError &error) {
-    // CLI11 has a code for each kind of error; as a training executable, we
-    // have one for all.
+    // CLI11 has an exit code for each kind of error; we use one for all, like
+    // training executables.
     invocation.exitCode = app.exit(error) == 0 ? 0 : 2;
   } catch (const std::system_error &) {
     if (!std::ferror(stdout))
-      throw; // fmt's has been noticed
+      throw; // errors of fmt are already reported
   }
   if (std::string message = outputError();
       !message.empty() && invocation.exitCode == 0)

@@ -16,7 +16,7 @@ std::string tessera::lastNameOf(const std::string &path) {
                                : folder.parent_path().filename().string();
 }
 
-// What to do with a file that has no model's weights.
+// The error for a file that is not a model, with what to do about it.
 static Status notAModel(const std::string &place) {
   if (::access(place.c_str(), R_OK) != 0)
     return Status::error("'{}' cannot be read: {}", place,
@@ -24,28 +24,28 @@ static Status notAModel(const std::string &place) {
   const fs::path path = fs::path(place).lexically_normal();
   const std::string extension = path.extension().string();
   if (extension == ".gguf")
-    return Status::error("'{}' is a GGUF file; make a model's directory of it: "
-                         "tessera import {} -o DIR",
-                         place, place);
+    return Status::error(
+        "'{}' is a GGUF file; convert it first: tessera import {} -o DIR",
+        place, place);
   if (path.filename() == "config.json" || extension == ".safetensors")
     return Status::error(
-        "'{}' is one file of a model; give its directory, {}", place,
+        "'{}' is one file of a model; give its directory: {}", place,
         path.has_parent_path() ? path.parent_path().string() : ".");
   auto artifact = ArtifactReader::open(place);
   if (!artifact.ok())
-    return Status::error("'{}' is neither a directory nor a file that `tessera "
-                         "compile DIR --mode infer` has made",
+    return Status::error("'{}' is neither a directory nor a packaged model "
+                         "(tessera compile DIR --mode infer)",
                          place);
   if (artifact->hasProgram("train_step"))
-    return Status::error("'{}' trains a model; run it with --out RUN and give "
-                         "RUN",
-                         place);
-  return Status::error("'{}' has programs and no weights; compile a directory "
-                       "that has them: tessera compile DIR --mode infer -o {}",
+    return Status::error(
+        "'{}' is a training executable; run it with --out RUN and give RUN",
+        place);
+  return Status::error("'{}' has programs but no weights; compile a directory "
+                       "with weights: tessera compile DIR --mode infer -o {}",
                        place, place);
 }
 
-// As a hub's client has it, "Qwen/Qwen3-0.6B" is the name already.
+// A name such as "Qwen/Qwen3-0.6B" in the Hugging Face cache is used as is.
 static StatusOr<ModelSource> readSource(std::string name, ModelFiles files) {
   auto loaded = models::loadedConfig(files);
   if (!loaded.ok())
@@ -65,13 +65,13 @@ tessera::findModel(const std::string &place) {
   if (fs::exists(place, ignored) && !fs::is_directory(place, ignored)) {
     if (!PackagedModel::isOne(place))
       return notAModel(place);
-    auto shipped = PackagedModel::open(place);
-    if (!shipped.ok())
-      return shipped.status();
+    auto packaged = PackagedModel::open(place);
+    if (!packaged.ok())
+      return packaged.status();
     auto source =
-        found(readSource(fs::path(place).stem().string(), shipped->files()));
+        found(readSource(fs::path(place).stem().string(), packaged->files()));
     if (source.ok())
-      (*source)->shipped = shipped.take();
+      (*source)->packaged = packaged.take();
     return source;
   }
   auto directory = findModelDirectory(place);
@@ -83,23 +83,23 @@ tessera::findModel(const std::string &place) {
 
 Status tessera::checkProgramOptions(const ModelSource &source,
                                     const ProgramOptions &programs) {
-  if (!source.shipped || (programs.recipe.empty() && programs.set.empty()))
+  if (!source.packaged || (programs.recipe.empty() && programs.set.empty()))
     return Status::success();
   return Status::error("'{}' is compiled already: --recipe, --set, --quant, "
-                       "--kv and --max-context (--set inference.context=N) are "
-                       "for model directories and for tessera compile",
+                       "--kv and --max-context (--set inference.context=N) "
+                       "apply only to model directories and tessera compile",
                        source.files.place());
 }
 
 StatusOr<std::unique_ptr<SessionModel>>
 tessera::openModel(const ModelSource &source, const ProgramOptions &programs,
                    const GenerateOptions &options) {
-  if (source.shipped) {
+  if (source.packaged) {
     endPhase(options.phases, "programs");
-    return openPackagedModel(*source.shipped, options);
+    return openPackagedModel(*source.packaged, options);
   }
   const std::string &directory = source.files.place();
-  // What cannot be read is said before anything is compiled.
+  // Reports files that cannot be read before compiling.
   if (auto weights = SafetensorsModel::open(directory); !weights.ok())
     return weights.status();
   if (llvm::Error error =

@@ -15,7 +15,7 @@ static Status statusOf(llvm::Error error) {
   return Status::error("{}", llvm::toString(std::move(error)));
 }
 
-//===--- what is read before anything is compiled -------------------------===//
+//===--- checks before compilation --------------------------------------===//
 
 Status OpenedModel::read(const ModelChoice &given) {
   auto model = findModel(given.place);
@@ -36,14 +36,15 @@ Status OpenedModel::readRun() {
     return place.status();
   run = place.take();
   if (!std::filesystem::exists(run.program()))
-    return Status::error("'{}' is neither a run, it has no {}, nor a model's "
-                         "directory, it has no config.json",
+    return Status::error("'{}' is neither a run directory (no {}) nor a model "
+                         "directory (no config.json)",
                          run.run, kProgramFile);
   folder = run.run;
   name = lastNameOf(folder);
   if (!choice.recipe.empty() || !choice.set.empty())
-    return Status::error("--recipe, --set, --quant, --kv and --max-context "
-                         "are for model directories; a run has its recipe");
+    return Status::error(
+        "--recipe, --set, --quant, --kv and --max-context apply only to model "
+        "directories; a run has its own recipe");
   TESSERA_RETURN_IF_ERROR(checkGenerate(run, options()));
   TESSERA_RETURN_IF_ERROR(hal::checkDevice(choice.decoder.device));
   auto read = tokenizer::Tokenizer::load(folder + "/" + kTokenizerFile);
@@ -91,7 +92,7 @@ std::vector<int32_t> OpenedModel::ends() const {
   return endTokens;
 }
 
-//===--- programs and weights ---------------------------------------------===//
+//===--- programs and weights -------------------------------------------===//
 
 GenerateOptions OpenedModel::options() const {
   GenerateOptions options;
@@ -115,8 +116,8 @@ Status OpenedModel::openRun(bool mayScore, const TextSink &note) {
   if (!compiled.ok()) {
     if (!mayScore || !lacksCompiler)
       return compiled;
-    note(fmt::format("{}; without a program that decodes, every token computes "
-                     "its whole context",
+    note(fmt::format("{}; without a decode program, every token recomputes its "
+                     "whole context",
                      compiled.message()));
     decodes = false;
   }

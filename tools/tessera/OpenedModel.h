@@ -1,9 +1,9 @@
-// A run or another model, ready to write text: what `tessera generate`, `chat`
-// and `serve` have in common.
+// A run or another model, ready to generate text. Shared by `tessera generate`,
+// `chat` and `serve`.
 #pragma once
-#include "runtime/serve/Chat.h"
 #include "runtime/generate/Generate.h"
 #include "runtime/generate/ModelDirectory.h"
+#include "runtime/serve/Chat.h"
 #include "tools/tessera/ModelSource.h"
 
 #include <memory>
@@ -13,44 +13,44 @@
 
 namespace tessera {
 
-/// What the command line says of the model.
+/// Options of the command line for the model.
 struct ModelChoice : ProgramOptions {
   std::string place; ///< a run, a model's directory, the hub's name or its file
   unsigned threads = 0;          ///< 0: all processors
-  StartPhases *phases = nullptr; ///< told how far it is; may be null
+  StartPhases *phases = nullptr; ///< receives progress; may be null
   bool keepsWeights = true;      ///< of a directory, where the cache does
 };
 
 class OpenedModel {
 public:
-  /// Everything but programs and weights, in the order in which errors are
-  /// cheap.
+  /// Reads everything but programs and weights; the cheapest checks come first.
   Status read(const ModelChoice &choice);
-  /// The same where it is known already whether `place` is a model.
+  /// The same if `place` is already known to be a model or a run.
   Status read(const ModelChoice &choice, std::optional<ModelSource> model);
-  /// Reads the model's template for chats; a run's is ChatML. `note`: a line
-  /// that says that there is none.
+  /// Reads the model's chat template; a run's is ChatML. `note` receives a
+  /// message if there is none.
   Status readChat(std::string &note);
-  /// Compiles what decodes, or takes it from the cache, and fills in weights.
-  /// `mayScore`: where a run's device has no compiler here, its own program
-  /// does, and `program` stays empty; `note` then says so.
+  /// Compiles inference programs, or takes them from the cache, and loads
+  /// weights. `mayScore`: if programs cannot be compiled here for a run's
+  /// device, its own program is used; `program` then stays empty and `note`
+  /// receives a message.
   Status open(bool mayScore, const TextSink &note);
 
   bool isRun = false;
-  std::string name;                  ///< for people
-  std::string folder;                ///< the run or the directory, or the file
-  std::string source;                ///< "step-000100", or as `folder`
-  GenerationConfig config;           ///< not of a run
-  std::vector<int32_t> endTokens;    ///< the same; may be none
-  std::optional<int32_t> startToken; ///< the same: what begins a text
+  std::string name;                  ///< for messages
+  std::string folder;                ///< run, model directory or file
+  std::string source;                ///< "step-000100", or `folder`
+  GenerationConfig config;           ///< not for a run
+  std::vector<int32_t> endTokens;    ///< not for a run; may be empty
+  std::optional<int32_t> startToken; ///< not for a run: first token of a text
   std::optional<tokenizer::Tokenizer> tokenizer;
   const serve::ChatRenderer &chat() const {
     return ownChat ? *ownChat : serve::chatMl();
   }
-  /// Tokens that end a text, the tokenizer's own where the model names none.
+  /// Tokens that end a text; the tokenizer's if the model names none.
   std::vector<int32_t> ends() const;
   std::unique_ptr<SessionModel> model;
-  bool decodes = true;  ///< by a program that keeps keys and values
+  bool decodes = true;  ///< by inference programs with a KV cache
   WeightsCache weights; ///< of a directory
 
 private:
@@ -62,7 +62,7 @@ private:
 
   ModelChoice choice;
   RunPath run;
-  std::optional<ModelSource> known; ///< nothing of a run
+  std::optional<ModelSource> known; ///< nothing for a run
   TemporaryFile program;
   std::unique_ptr<serve::ChatRenderer> ownChat;
 };

@@ -1,9 +1,9 @@
-// tessera plan: how to spread a training over a cluster, and what it costs.
+// tessera plan: how to parallelize training on a cluster, and what it costs.
 #include "compiler/Files.h"
 #include "hardware/Quantity.h"
+#include "parallelism/pipeline/Timeline.h"
 #include "parallelism/planner/Replay.h"
 #include "parallelism/planner/Report.h"
-#include "parallelism/pipeline/Timeline.h"
 #include "runtime/support/Text.h"
 #include "tools/tessera/Commands.h"
 #include <CLI/CLI.hpp>
@@ -31,9 +31,9 @@ struct PlanOptions {
 
 } // namespace
 
-// Tokens of a step where no batch is given: 4 Mi, usual for large models.
+// Default tokens per step: 4 Mi, usual for large models.
 static constexpr int64_t kStepTokens = int64_t(1) << 22;
-// What a plan for fewer GPUs is held against.
+// The reference for plans with fewer GPUs.
 static constexpr int64_t kManyGpus = 1024;
 
 static StatusOr<double> quantity(const std::string &text, Unit unit,
@@ -81,10 +81,9 @@ static Status readOverlap(std::string_view text, Overlap &overlap) {
     auto found =
         std::ranges::find(kinds, part, [](auto &kind) { return kind.first; });
     if (found == std::end(kinds))
-      return Status::error(
-          "--overlap: {} is none of all, none, tensor, expert, "
-          "data, pipe",
-          quote(part));
+      return Status::error("--overlap: unknown kind {}; expected all, none, or "
+                           "any of tensor, expert, data, pipe",
+                           quote(part));
     *found->second = true;
   }
   return Status::success();
@@ -115,7 +114,7 @@ static StatusOr<Question> readQuestion(const PlanOptions &options) {
                                        : std::min(workload.sequence,
                                                   question.model.maxPositions);
   if (workload.sequence > question.model.maxPositions)
-    return Status::error("--sequence {}: the model was made for {} tokens",
+    return Status::error("--sequence {}: the model supports {} tokens",
                          workload.sequence, question.model.maxPositions);
   workload.globalBatch =
       options.globalBatch
@@ -124,7 +123,7 @@ static StatusOr<Question> readQuestion(const PlanOptions &options) {
   workload.imbalance = options.imbalance;
   workload.fp8 = options.precision == "fp8";
   if (workload.fp8 && question.cluster.gpu.fp8 == 0)
-    return Status::error("--precision fp8: {} has none; use bf16",
+    return Status::error("--precision fp8: {} does not support fp8; use bf16",
                          question.cluster.gpu.name);
   TESSERA_RETURN_IF_ERROR(readOverlap(options.overlap, workload.overlap));
   return question;
@@ -149,17 +148,17 @@ static StatusOr<Answer> answer(const PlanOptions &options,
     result.search = search(question.model, question.cluster, question.workload);
   if (options.fix.empty()) {
     if (!result.search->chosen)
-      return Status::error("no plan of {} fits {} GPUs of {}; give more GPUs "
-                           "(--gpus) or another --global-batch, and see --why",
-                           question.modelName, question.cluster.gpus(),
-                           question.cluster.name);
+      return Status::error(
+          "no plan of {} fits {} GPUs of {}; use more GPUs (--gpus) or another "
+          "--global-batch; --why prints the reasons",
+          question.modelName, question.cluster.gpus(), question.cluster.name);
     result.chosen = *result.search->chosen;
   }
   result.scaleOut = scaleOut(question, result.chosen, kManyGpus);
   return result;
 }
 
-/// "3=1.2": the pipeline's rank 3 takes 1.2 times as long.
+/// "3=1.2": pipeline rank 3 takes 1.2 times as long.
 static Status readStraggler(std::string_view text, std::vector<double> &ranks) {
   constexpr size_t most = 1 << 16;
   size_t rank = 0;
@@ -183,12 +182,12 @@ static Status readStraggler(std::string_view text, std::vector<double> &ranks) {
   return Status::success();
 }
 
-// Before anything is planned.
+// Checked before the search.
 static Status checkTimeline(const std::string &path) {
   if (path.empty() || path.ends_with(".json") || path.ends_with(".svg") ||
       path.ends_with(".html"))
     return Status::success();
-  return Status::error("--timeline {}: the name must end in .json (Chrome "
+  return Status::error("--timeline {}: expected a name ending in .json (Chrome "
                        "trace), .svg or .html",
                        quote(path));
 }
@@ -219,12 +218,11 @@ static Status simulatePlan(const PlanOptions &options, const Question &question,
   if (!result.ok())
     return result.status();
   const pipeline::Simulation &run = result->simulation;
-  fmt::print(
-      "\nreplayed: {} for all microbatches, ranks idle {:.1f} %; {} by the "
-      "cost model, undisturbed\n{}",
-      formatSeconds(run.makespan), 100 * run.bubbleFraction,
-      formatSeconds(result->modelled),
-      pipeline::timelineText(result->schedule, run));
+  fmt::print("\nsimulated: {} for all microbatches, ranks idle {:.1f} %; the "
+             "cost model predicts {} without disturbances\n{}",
+             formatSeconds(run.makespan), 100 * run.bubbleFraction,
+             formatSeconds(result->modelled),
+             pipeline::timelineText(result->schedule, run));
   if (!options.timeline.empty())
     return writeTimeline(options.timeline, *result);
   return Status::success();
@@ -257,35 +255,39 @@ static Status plan(const PlanOptions &options) {
   return Status::success();
 }
 
-static void addFigures(CLI::App &command, PlanOptions &options) {
+static void addParameters(CLI::App &command, PlanOptions &options) {
   command
       .add_option("--tokens", options.tokens,
-                  "of the whole training, such as 1e12: days and cost")
+                  "tokens of the whole training, such as 1e12, to estimate "
+                  "days and cost")
       ->type_name("COUNT");
   command
       .add_option("--internode-per-gpu", options.perGpu,
-                  "what one GPU gets between nodes, such as 25GB/s")
+                  "bandwidth of one GPU between nodes, such as 25GB/s")
       ->type_name("RATE");
   command
       .add_option("--internode-per-node", options.perNode,
-                  "what all GPUs of a node get together between nodes")
+                  "bandwidth of a node, all its GPUs together, to other nodes")
       ->type_name("RATE");
-  command.add_option("--gpus", options.gpus, "instead of the cluster's number")
+  command
+      .add_option("--gpus", options.gpus,
+                  "number of GPUs (default: the cluster's)")
       ->check(CLI::Range(1, 1 << 20))
       ->type_name("N");
   command
       .add_option("--global-batch", options.globalBatch,
-                  "sequences of a step (default: 4 Mi tokens)")
+                  "sequences per step (default: 4 Mi tokens)")
       ->check(CLI::Range(1, 1 << 24))
       ->type_name("N");
   command
       .add_option("--sequence", options.sequence,
-                  "tokens of a sequence (default: 4096, or what the model has)")
+                  "tokens per sequence (default: 4096, at most the model's)")
       ->check(CLI::Range(1, 1 << 24))
       ->type_name("N");
   command
       .add_option("--imbalance", options.imbalance,
-                  "tokens of the fullest expert over the mean (default: 1.3)")
+                  "tokens of the most loaded expert relative to the mean "
+                  "(default: 1.3)")
       ->check(CLI::Range(1.0, 64.0))
       ->type_name("X");
   command.add_option("--precision", options.precision, "bf16 or fp8")
@@ -293,42 +295,48 @@ static void addFigures(CLI::App &command, PlanOptions &options) {
       ->type_name("TYPE");
   command
       .add_option("--overlap", options.overlap,
-                  "what hides beside computation: all, none, or of tensor, "
-                  "expert, data, pipe, with commas")
+                  "communication that overlaps with computation: all, none, or "
+                  "a comma-separated list of tensor, expert, data, pipe")
       ->type_name("KINDS");
 }
 
 void tessera::addPlanCommand(CLI::App &app, Invocation &invocation) {
   auto options = std::make_shared<PlanOptions>();
   CLI::App *command = app.add_subcommand(
-      "plan", "Plan a training on many GPUs: parallelism, memory, time, cost");
-  command->add_option("SPEC", options->spec, "config.json, or its folder")
+      "plan", "Plan training on many GPUs: parallelism, memory, time, cost");
+  command
+      ->add_option("SPEC", options->spec,
+                   "model spec: config.json, or its directory")
       ->type_name("")
       ->required();
   command
-      ->add_option("--cluster", options->cluster,
-                   "the machines; hardware/clusters has some")
+      ->add_option(
+          "--cluster", options->cluster,
+          "description of the machines; examples are in hardware/clusters")
       ->type_name("FILE")
       ->required();
-  addFigures(*command, *options);
+  addParameters(*command, *options);
   command
       ->add_option("--fix", options->fix,
                    "evaluate this plan: pipe=8,interleave=5,expert=8,...")
       ->type_name("PLAN");
-  command->add_flag("--compare", options->compare, "the ten fastest plans");
-  command->add_flag("--why", options->why,
-                    "what ruled plans out, and what other degrees would cost");
-  CLI::Option *simulate = command->add_flag(
-      "--simulate", options->simulate,
-      "replay the pipeline in a simulator and draw its timeline");
+  command->add_flag("--compare", options->compare,
+                    "print the ten fastest plans");
+  command->add_flag(
+      "--why", options->why,
+      "print why plans were rejected, and what other degrees would cost");
+  CLI::Option *simulate =
+      command->add_flag("--simulate", options->simulate,
+                        "simulate the pipeline schedule and draw its timeline");
   command
       ->add_option("--straggler", options->stragglers,
-                   "a slow rank of the pipeline: RANK=FACTOR; may be repeated")
+                   "a slow rank of the pipeline: RANK=FACTOR; repeatable")
       ->needs(simulate)
       ->type_name("RANK=X");
   command
       ->add_option("--spread", options->spread,
-                   "microbatches take 1-X to 1+X times their usual time")
+                   "random slowdown: microbatches take 1-X to 1+X times their "
+                   "usual time")
       ->needs(simulate)
       ->check(CLI::Range(0.0, 0.99))
       ->type_name("X");

@@ -12,17 +12,19 @@ void tessera::addQuantOptions(CLI::App &command,
         help);
   };
   add("--quant", "inference.quant",
-      "keep the matrices of linear layers as int8, int4 (the head is int8 "
-      "then) or fp8 (e4m3) with scales; none: as computed")
+      "quantize the matrices of linear layers to int8, int4 (with an int8 "
+      "head) or fp8 (e4m3) with scales; none: store them in the compute "
+      "precision")
       ->check(CLI::IsMember({"none", "int8", "int4", "fp8"}))
       ->type_name("KIND");
   add("--quant-group", "inference.group",
-      "weights of a row that share a scale (default: 32)")
+      "weights of a row per scale (default: 32)")
       ->check(CLI::IsMember({"32", "64", "128"}))
       ->type_name("N");
   command.add_flag_callback(
       "--quant-zeros", [&set] { set.push_back("inference.zeros=groups"); },
-      "such weights share a zero point, too (not of the head, nor of fp8)");
+      "one zero point per group in addition to the scale (not for the head, "
+      "nor for fp8)");
 }
 
 void tessera::addKvOption(CLI::App &command, std::vector<std::string> &set) {
@@ -32,8 +34,8 @@ void tessera::addKvOption(CLI::App &command, std::vector<std::string> &set) {
           [&set](const std::string &kind) {
             set.push_back("inference.kv=" + kind);
           },
-          "keep the cache's keys and values as int8, with a scale for each "
-          "token and head; auto: as computed")
+          "type of the KV cache: int8, with a scale for each token and head; "
+          "auto: the compute precision")
       ->check(CLI::IsMember({"auto", "int8"}))
       ->type_name("KIND");
 }

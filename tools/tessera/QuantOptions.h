@@ -1,5 +1,5 @@
-// How weights, keys and values are kept, as the commands that compile programs
-// ask for it.
+// Options for quantized weights and the KV cache, shared by the commands that
+// compile programs.
 #pragma once
 #include <string>
 #include <vector>
@@ -15,7 +15,7 @@ namespace tessera {
 /// --set; `set` gains "inference.quant=int4" and must outlive the command.
 void addQuantOptions(CLI::App &command, std::vector<std::string> &set);
 
-/// Adds --kv, which is inference.kv of the recipe, in the same way.
+/// Likewise adds --kv, which is inference.kv of the recipe.
 void addKvOption(CLI::App &command, std::vector<std::string> &set);
 
 } // namespace tessera

@@ -1,5 +1,5 @@
-// tessera quantize: a Hugging Face model with weights as integers or floats of
-// 8 bits, and what that costs in perplexity.
+// tessera quantize: quantizes the weights of a Hugging Face model to integers
+// or fp8, and measures the perplexity.
 #include "models/HfConfig.h"
 #include "models/ScaledInputs.h"
 #include "runtime/data/NewDirectory.h"
@@ -26,15 +26,15 @@ constexpr int64_t kMostTextBytes = int64_t(64) << 20;
 
 } // namespace
 
-// Before the model is looked at, whose tokenizer would make tokens of anything.
+// Checked before loading the tokenizer, which would accept any bytes.
 static StatusOr<std::string> readContent(const std::string &file) {
   auto content = readTextFile(file, kMostTextBytes);
   if (!content.ok())
     return content;
   if (content->empty())
-    return Status::error("{}: is empty; give a file with a text", file);
+    return Status::error("{}: is empty; give a file with text", file);
   if (!isUtf8(*content) || content->find('\0') != std::string::npos)
-    return Status::error("{}: is no text in UTF-8; give one", file);
+    return Status::error("{}: is not UTF-8 text", file);
   return content;
 }
 
@@ -64,7 +64,7 @@ readRounding(const QuantizeSettings &settings) {
                          .floats = inference.quant == recipe::Quant::Fp8};
 }
 
-// Whether the model's matrices can be written, by their shapes alone.
+// Whether the model's matrices can be written, judged by their shapes.
 static Status checkWritable(const models::ModelSpec &spec,
                             QuantizedLayout layout) {
   for (const models::Parameter &each : models::parameters(spec)) {
@@ -80,61 +80,59 @@ static Status checkWritable(const models::ModelSpec &spec,
     if (layout.rows < QuantizedLayout::kMicropanel ||
         layout.columns < QuantizedLayout::kBlock ||
         (isStack && layout.rows % QuantizedLayout::kMicropanel != 0))
-      continue; // stays as it is
+      continue; // is not quantized
     TESSERA_RETURN_IF_ERROR(checkPackable(each.name, layout, transposed));
   }
   return Status::success();
 }
 
-// The samples' windows, which are read behind what begins a text.
+// The windows of the samples, which follow the start tokens.
 static Status checkWindow(const QuantizeSettings &settings,
                           const models::ModelSpec &spec,
                           const TokenizedText &text) {
   if (settings.window + int64_t(text.starts.size()) <= spec.maxPositions)
     return Status::success();
-  return Status::error("windows of {} tokens behind {} do not fit the model's "
-                       "{} positions; lower --window",
+  return Status::error("windows of {} tokens after {} start tokens do not fit "
+                       "the model's {} positions; lower --window",
                        settings.window, text.starts.size(), spec.maxPositions);
 }
 
-// What is asked for, without a look at the model.
+// Checks the options without reading the model.
 static Status checkAsked(const QuantizeSettings &settings) {
   const bool isNone = settings.asks("inference.quant=none"),
              isCache = settings.asks("inference.kv=int8");
   if (isNone && !settings.output.empty())
-    return Status::error("--quant none changes no weights; leave -o out");
+    return Status::error("--quant none does not change weights; omit -o");
   if (isNone && !settings.calibrate.empty())
-    return Status::error("--quant none rounds no weights, for which scales "
-                         "would be; leave --calibrate out");
+    return Status::error("--quant none does not quantize weights, so there are "
+                         "no scales to calibrate; omit --calibrate");
   if (isNone && std::ranges::any_of(settings.quant, [](const auto &each) {
         return each.starts_with("inference.group=") ||
                each.starts_with("inference.zeros=");
       }))
-    return Status::error("--quant none rounds no weights; leave --quant-group "
-                         "and --quant-zeros out");
+    return Status::error("--quant none does not quantize weights; omit "
+                         "--quant-group and --quant-zeros");
   if (isNone && settings.text.empty())
-    return Status::error("--quant none only measures the weights as they are, "
-                         "with --kv int8 also the cache as integers; give "
-                         "--text FILE, or --quant int8, int4 or fp8");
+    return Status::error("--quant none only measures perplexity; give --text "
+                         "FILE, or choose --quant int8, int4 or fp8");
   if (settings.asks("inference.quant=fp8") && !settings.calibrate.empty())
     return Status::error(
-        "--calibrate chooses scales for integers, all of whose "
-        "steps are alike; those of fp8 grow with the weights, "
-        "so leave it out, or choose int8 or int4");
+        "--calibrate chooses scales for integers, whose steps are uniform; "
+        "those of fp8 grow with the weights. Omit it, or choose int8 or int4");
   if (settings.asks("inference.quant=fp8") &&
       settings.asks("inference.zeros=groups"))
-    return Status::error("--quant fp8 are floats, which have no zero points; "
-                         "leave --quant-zeros out, or choose int8 or int4");
+    return Status::error("--quant fp8 has no zero points; omit --quant-zeros, "
+                         "or choose int8 or int4");
   if (isCache && settings.text.empty())
-    return Status::error("--kv concerns only what is measured, and is not "
-                         "written; give --text FILE, or leave --kv out");
+    return Status::error("--kv only affects the measurement and is not "
+                         "written; give --text FILE, or omit --kv");
   if (settings.output.empty() && settings.text.empty())
     return Status::error("nothing to do: give -o DIR2, --text FILE or both");
   return settings.output.empty() ? Status::success()
                                  : checkNewDirectory(settings.output);
 }
 
-// Of the text to foretell and that to choose scales by; empty where not asked.
+// The contents of --text and --calibrate; empty if not given.
 static StatusOr<std::array<std::string, 2>>
 readContents(const QuantizeSettings &settings) {
   std::array<std::string, 2> contents;
@@ -150,23 +148,23 @@ readContents(const QuantizeSettings &settings) {
   return contents;
 }
 
-// Whether the model can be rounded, and scales be chosen for it.
+// Whether the model can be quantized, and calibrated if requested.
 static Status checkModel(const QuantizeSettings &settings,
                          const models::LoadedConfig &config) {
   if (config.stored && !settings.asks("inference.quant=none"))
-    return Status::error("the weights of '{}' are quantized already; measure "
-                         "them by --quant none --text FILE, or quantize the "
-                         "model that they were made of",
-                         settings.place);
+    return Status::error(
+        "the weights of '{}' are quantized already; measure them with --quant "
+        "none --text FILE, or quantize the original model",
+        settings.place);
   if (settings.calibrate.empty())
     return Status::success();
   return models::scaledInputs(config.spec).status();
 }
 
-static StatusOr<QuantizeTexts>
-readTexts(const QuantizeSettings &settings, const models::ModelSpec &spec,
-          const std::array<std::string, 2> &contents) {
-  QuantizeTexts samples;
+static StatusOr<QuantizeSamples>
+tokenizeSamples(const QuantizeSettings &settings, const models::ModelSpec &spec,
+                const std::array<std::string, 2> &contents) {
+  QuantizeSamples samples;
   for (auto [content, to] : {std::pair(&contents[0], &samples.text),
                              {&contents[1], &samples.sample}}) {
     if (content->empty())
@@ -177,9 +175,9 @@ readTexts(const QuantizeSettings &settings, const models::ModelSpec &spec,
     *to = read.take();
   }
   if (samples.text && samples.text->tokens.size() < 2)
-    return Status::error("{}: is one token, which has none to foretell; give a "
-                         "longer text",
-                         settings.text);
+    return Status::error(
+        "{}: has one token, which leaves none to predict; give a longer text",
+        settings.text);
   if (samples.sample)
     TESSERA_RETURN_IF_ERROR(
         checkLength({samples.sample->tokens, samples.sample->starts,
@@ -190,7 +188,7 @@ readTexts(const QuantizeSettings &settings, const models::ModelSpec &spec,
   return samples;
 }
 
-// What is refused is so before anything takes long.
+// All checks come before the long work.
 static Status quantize(QuantizeSettings &settings) {
   TESSERA_RETURN_IF_ERROR(checkAsked(settings));
   auto contents = readContents(settings);
@@ -198,7 +196,7 @@ static Status quantize(QuantizeSettings &settings) {
     return contents.status();
   auto directory = findModelDirectory(settings.place);
   if (!directory)
-    return Status::error("'{}' is no model directory: it has no config.json",
+    return Status::error("'{}' is not a model directory: it has no config.json",
                          settings.place);
   settings.place = *directory;
   auto config = models::loadHfConfig(settings.place);
@@ -210,31 +208,32 @@ static Status quantize(QuantizeSettings &settings) {
     return rounding.status();
   if (!settings.output.empty())
     TESSERA_RETURN_IF_ERROR(checkWritable(config->spec, *rounding));
-  auto samples = readTexts(settings, config->spec, *contents);
+  auto samples = tokenizeSamples(settings, config->spec, *contents);
   if (!samples.ok())
     return samples.status();
   return quantizeModel(settings, config->spec, *rounding, *samples);
 }
 
 static std::string isNamed(const std::string &place) {
-  return place.empty() ? "'' is no name" : "";
+  return place.empty() ? "must not be empty" : "";
 }
 
 static void addTextOptions(CLI::App &command, QuantizeSettings &settings) {
   command
-      .add_option("--text", settings.text,
-                  "measure the perplexity of this file, before and after")
+      .add_option(
+          "--text", settings.text,
+          "measure the perplexity on this file, before and after quantization")
       ->type_name("FILE")
       ->check(isNamed);
   command
       .add_option("--calibrate", settings.calibrate,
-                  "choose scales of channels by what the model's layers read "
-                  "of this file (AWQ), some thousand tokens")
+                  "choose scales of input channels from activations on this "
+                  "file (AWQ); a few thousand tokens suffice")
       ->type_name("FILE")
       ->check(isNamed);
   command
       .add_option("--window", settings.window,
-                  "tokens of these files that are read together")
+                  "tokens per window of --text and --calibrate")
       ->check(CLI::Range(2, 1 << 16))
       ->capture_default_str();
 }
@@ -242,29 +241,28 @@ static void addTextOptions(CLI::App &command, QuantizeSettings &settings) {
 void tessera::addQuantizeCommand(CLI::App &app, Invocation &invocation) {
   auto settings = std::make_shared<QuantizeSettings>();
   CLI::App *command = app.add_subcommand(
-      "quantize", "Round a Hugging Face model's weights to integers or fp8: "
-                  "write them, and measure what it costs");
+      "quantize", "Quantize a Hugging Face model's weights to integers or fp8; "
+                  "write them, and measure the perplexity");
   command
       ->add_option("DIR", settings->place,
-                   "a Hugging Face model: its directory, or its name where the "
-                   "hub's cache has it")
+                   "model directory (Hugging Face), or name of a model in the "
+                   "Hugging Face cache")
       ->required();
   command
-      ->add_option(
-          "-o,--output", settings->output,
-          "a new directory for config.json and safetensors in the "
-          "format of compressed-tensors, which generate and serve take")
+      ->add_option("-o,--output", settings->output,
+                   "directory to create, with config.json and safetensors in "
+                   "the format of compressed-tensors, for generate and serve")
       ->type_name("DIR2")
       ->check(isNamed);
   addQuantOptions(*command, settings->quant);
   addKvOption(*command, settings->quant);
   command->get_option("--kv")->description(
-      "measure --text with the cache's keys and values as int8, with a scale "
-      "for each token and head; changes nothing of what -o writes");
+      "measure --text with an int8 KV cache, with a scale for each token and "
+      "head; no effect on -o");
   command->get_option("--quant")
-      ->description("round the matrices of linear layers to int8, int4 (the "
-                    "head to int8 then) or fp8 (e4m3) with scales; none: "
-                    "measure --text with the weights as they are")
+      ->description("quantize the matrices of linear layers to int8, int4 "
+                    "(with an int8 head) or fp8 (e4m3) with scales; none: "
+                    "measure --text with the original weights")
       ->required();
   addTextOptions(*command, *settings);
   addCacheOptions(*command, settings->decoder.cache, settings->cacheGib);

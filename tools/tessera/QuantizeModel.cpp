@@ -11,7 +11,7 @@ using namespace tessera;
 
 namespace {
 
-/// What one form of the weights comes to.
+/// The measurements for one form of the weights.
 struct Outcome {
   uint64_t weightBytes = 0;
   std::optional<Perplexity> perplexity;
@@ -19,8 +19,8 @@ struct Outcome {
 
 } // namespace
 
-// The model in a program of its own, its weights times `factors`; `finish` gets
-// it with these.
+// Compiles and loads the model with its weights multiplied by `factors`,
+// measures it, and passes it to `finish`.
 static StatusOr<Outcome>
 runOnce(const QuantizeSettings &settings, const models::ModelSpec &spec,
         const std::vector<std::string> &set,
@@ -58,7 +58,7 @@ runOnce(const QuantizeSettings &settings, const models::ModelSpec &spec,
   return outcome;
 }
 
-// Scales by what the model's layers read of the text for it.
+// Scales by the activations on the calibration text.
 static StatusOr<WeightFactors> calibrate(const QuantizeSettings &settings,
                                          const models::ModelSpec &spec,
                                          const QuantizedLayout &rounding,
@@ -69,7 +69,7 @@ static StatusOr<WeightFactors> calibrate(const QuantizeSettings &settings,
       settings.threads);
   if (!calibration.ok())
     return calibration.status();
-  fmt::print("calibrated: {} tokens, errors of outputs {:.1f} % of those "
+  fmt::print("calibrated: {} tokens; output errors are {:.1f} % of those "
              "without scales (mean of {} inputs)\n",
              calibration->tokens, 100 * calibration->error,
              calibration->inputs);
@@ -85,7 +85,7 @@ static void print(const char *what, const Outcome &outcome) {
   std::fflush(stdout);
 }
 
-/// "+1.23 %"; what rounds to nothing has no sign.
+/// "+1.23 %"; zero has no sign.
 static std::string change(const Outcome &from, const Outcome &to) {
   std::string text = fmt::format(
       "{:+.2f}", 100 * (to.perplexity->value / from.perplexity->value - 1));
@@ -100,7 +100,7 @@ namespace {
 class Comparison {
 public:
   Comparison(const QuantizeSettings &settings, const models::ModelSpec &spec,
-             const QuantizeTexts &samples)
+             const QuantizeSamples &samples)
       : settings(settings), spec(spec), samples(samples) {
     const auto ahead = samples.text ? int64_t(samples.text->starts.size()) : 0;
     set.push_back(fmt::format("inference.context={}", settings.window + ahead));
@@ -108,14 +108,14 @@ public:
 
   Status run(const WeightFactors &factors) {
     if (samples.text)
-      TESSERA_RETURN_IF_ERROR(measure("as it is", before));
+      TESSERA_RETURN_IF_ERROR(measure("original", before));
     if (settings.onlyMeasures()) {
       fmt::print("over {} tokens, in windows of {}\n",
                  before.perplexity->counted, settings.window);
       return Status::success();
     }
     for (const std::string &each : settings.quant)
-      if (each != "inference.quant=none") // which stored integers are not
+      if (each != "inference.quant=none") // stored integers remain quantized
         set.push_back(each);
     if (samples.text && samples.sample)
       TESSERA_RETURN_IF_ERROR(measure("quantized without scales", plain));
@@ -158,7 +158,7 @@ private:
 
   const QuantizeSettings &settings;
   const models::ModelSpec &spec;
-  const QuantizeTexts &samples;
+  const QuantizeSamples &samples;
   std::vector<std::string> set;
   Outcome before, plain;
 };
@@ -168,7 +168,7 @@ private:
 Status tessera::quantizeModel(const QuantizeSettings &settings,
                               const models::ModelSpec &spec,
                               const QuantizedLayout &rounding,
-                              const QuantizeTexts &samples) {
+                              const QuantizeSamples &samples) {
   WeightFactors factors;
   if (samples.sample) {
     auto chosen = calibrate(settings, spec, rounding, *samples.sample);

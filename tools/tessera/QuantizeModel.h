@@ -1,4 +1,4 @@
-// What tessera quantize does once all that is asked for has been checked.
+// tessera quantize, after its options have been checked.
 #pragma once
 #include "models/ModelSpec.h"
 #include "runtime/support/QuantizedLayout.h"
@@ -16,12 +16,12 @@
 namespace tessera {
 
 struct QuantizeSettings {
-  std::string place;              ///< a model directory
-  std::string output;             ///< one that is to be; empty: none
-  std::string text;               ///< a file to foretell; empty: none
-  std::string calibrate;          ///< one to choose scales by; empty: none
-  int64_t window = 512;           ///< its tokens that are read together
-  std::vector<std::string> quant; ///< of the recipe
+  std::string place;     ///< a model directory
+  std::string output;    ///< directory to create; empty: none
+  std::string text;      ///< file to measure perplexity on; empty: none
+  std::string calibrate; ///< file to calibrate on; empty: none
+  int64_t window = 512;  ///< tokens per window
+  std::vector<std::string> quant; ///< keys of the recipe
   DecoderSettings decoder{.batch = 8, .pages = {}, .command = "quantize"};
   unsigned threads = 0;
   uint64_t cacheGib = kCacheGib;
@@ -29,27 +29,27 @@ struct QuantizeSettings {
   bool asks(std::string_view assignment) const {
     return std::ranges::find(quant, assignment) != quant.end();
   }
-  /// The weights as they are, and nothing else.
+  /// Whether only the original weights are measured.
   bool onlyMeasures() const {
     return asks("inference.quant=none") && !asks("inference.kv=int8");
   }
 };
 
-/// A file's tokens, and those that begin a text of the model.
+/// A file's tokens, and the model's start tokens.
 struct TokenizedText {
   std::vector<int32_t> tokens, starts;
 };
 
-/// Of what perplexity is measured, and by what scales are chosen.
-struct QuantizeTexts {
+/// The text for perplexity and the sample for calibration.
+struct QuantizeSamples {
   std::optional<TokenizedText> text, sample;
 };
 
-/// Calibrates, measures and writes, and prints what came of each. `rounding`
-/// says bits, group and zero points.
+/// Calibrates, measures and writes, and prints the results. `rounding` gives
+/// bits, group and zero points.
 Status quantizeModel(const QuantizeSettings &settings,
                      const models::ModelSpec &spec,
                      const QuantizedLayout &rounding,
-                     const QuantizeTexts &samples);
+                     const QuantizeSamples &samples);
 
 } // namespace tessera

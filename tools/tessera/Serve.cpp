@@ -1,4 +1,4 @@
-// tessera serve: a trained run or another model behind the OpenAI API.
+// tessera serve: serves a trained run or another model over the OpenAI API.
 #include "runtime/serve/Serve.h"
 #include "runtime/infer/DecodePrograms.h"
 #include "tools/tessera/CacheOptions.h"
@@ -23,20 +23,20 @@ struct ServeSettings {
 
 } // namespace
 
-// A key on the command line can be read by every user of the machine.
+// A key on the command line is visible to every user of the machine.
 static void readKeyFromEnvironment(ServeSettings &settings) {
   const char *key = std::getenv("TESSERA_API_KEY");
   if (key && *key && settings.serve.service.apiKeys.empty())
     settings.serve.service.apiKeys.emplace_back(key);
 }
 
-//===--- what is served ---------------------------------------------------===//
+//===--- the model ------------------------------------------------------===//
 
 static void note(std::string_view line) {
   fmt::print(stderr, "tessera: {}\n", line);
 }
 
-// Draws as generation_config.json says where a request says nothing.
+// generation_config.json gives the default sampling parameters of requests.
 static void takeSampling(const GenerationConfig &config,
                          SamplingOptions &sampling) {
   sampling.temperature = config.temperature.value_or(sampling.temperature);
@@ -50,8 +50,8 @@ static void takeSampling(const GenerationConfig &config,
 static Status serveEncoder(ServeSettings &settings, const ModelSource &source) {
   if (settings.serve.engine.scheduler.drafts > 0 ||
       settings.choice.decoder.pages)
-    return Status::error("--speculate and --kv-pages are for models that "
-                         "generate; '{}' embeds",
+    return Status::error("--speculate and --kv-pages apply only to models that "
+                         "generate text; '{}' is an encoder",
                          settings.choice.place);
   TemporaryFile program;
   if (llvm::Error error = program.create())
@@ -101,12 +101,12 @@ static Status serveText(ServeSettings &settings,
   if (opened.weights.unkept)
     settings.serve.whenReady = [&kept = *opened.weights.unkept,
                                 most = settings.keptGib << 30](auto stop) {
-      kept.remove(); // with --cache redo there may be some
+      kept.remove(); // --cache redo leaves older ones
       Status status = kept.store(std::move(stop), most);
-      note(status.ok() ? fmt::format("weights are kept in {} for the next "
-                                     "start",
-                                     kept.path())
-                       : "weights are not kept: " + status.message());
+      note(status.ok()
+               ? fmt::format("weights are stored in {} for the next start",
+                             kept.path())
+               : "weights are not stored:  " + status.message());
     };
   return serve::serve(**programs, *opened.tokenizer, opened.chat(),
                       settings.serve);
@@ -125,16 +125,16 @@ static Status serveModel(ServeSettings &settings) {
     return found.status();
   const std::optional<ModelSource> source = found.take();
   const DecoderSettings &decoder = settings.choice.decoder;
-  if (source && source->shipped && (decoder.batch || decoder.pages))
-    return Status::error("'{}' is compiled already: --max-batch and --kv-pages "
-                         "are inference.batch and inference.pages of tessera "
-                         "compile --set",
+  if (source && source->packaged && (decoder.batch || decoder.pages))
+    return Status::error("'{}' is compiled already: set --max-batch and "
+                         "--kv-pages when compiling it (tessera compile --set "
+                         "inference.batch=N --set inference.pages=N)",
                          settings.choice.place);
   return source && source->spec.isEncoder() ? serveEncoder(settings, *source)
                                             : serveText(settings, source);
 }
 
-//===--- the command ------------------------------------------------------===//
+//===--- the command ----------------------------------------------------===//
 
 static std::string isName(const std::string &text) {
   return text.empty() ? "must not be empty" : "";
@@ -143,61 +143,65 @@ static std::string isName(const std::string &text) {
 static void addServingOptions(CLI::App &command, ServeSettings &settings) {
   command
       .add_option("--host", settings.serve.host,
-                  "address to listen on; 0.0.0.0: all of the machine's")
+                  "address to listen on; 0.0.0.0: all interfaces")
       ->capture_default_str();
-  command.add_option("--port", settings.serve.port, "0: one that is free")
+  command
+      .add_option("--port", settings.serve.port,
+                  "port to listen on; 0: any free port")
       ->check(CLI::Range(0, 65535))
       ->capture_default_str();
   command
-      .add_option("--api-key", settings.serve.service.apiKeys,
-                  "that clients must give, may stand several times; also "
-                  "TESSERA_API_KEY")
-      ->allow_extra_args(false) // or it takes RUN as well
+      .add_option(
+          "--api-key", settings.serve.service.apiKeys,
+          "key that clients must send; repeatable; also TESSERA_API_KEY")
+      ->allow_extra_args(false) // or it consumes RUN as well
       ->check(isName);
   command
       .add_option(
           "--served-model-name", settings.serve.service.models,
-          "that clients may ask for, may stand several times; answers "
-          "have the first; default: the folder's, or the file's without .tsr")
+          "model name that clients may request; repeatable; responses use the "
+          "first (default: name of the directory, or of the file without .tsr)")
       ->allow_extra_args(false)
       ->check(isName);
   command
-      .add_option("--max-queue", settings.serve.engine.maxRequests,
-                  "unfinished requests; more are answered 429")
+      .add_option(
+          "--max-queue", settings.serve.engine.maxRequests,
+          "maximum number of unfinished requests; further ones get status 429")
       ->check(CLI::Range(1, 1 << 16))
       ->capture_default_str();
   command
-      .add_option("--max-connections", settings.serve.http.connections,
-                  "of clients; with more, one that waits for its next request "
-                  "is closed")
+      .add_option(
+          "--max-connections", settings.serve.http.connections,
+          "maximum number of connections; beyond it, an idle one is closed")
       ->check(CLI::Range(1, 1 << 16))
       ->capture_default_str();
   command
       .add_option("--stored-answers", settings.serve.service.store.count,
-                  "responses, and chats with store: true, that are kept in "
-                  "memory to be asked for again; 0: none")
+                  "maximum number of stored responses and chats (with store: "
+                  "true); 0: none")
       ->check(CLI::Range(0, 1 << 24))
       ->capture_default_str();
   command
       .add_option("--stored-bytes", settings.serve.service.store.bytes,
-                  "memory for them; those that nobody asked for longest make "
-                  "room. Responses that are made in the background have as "
-                  "much beside it, until they are done")
+                  "memory limit of stored responses; the least recently used "
+                  "are evicted. Background responses in progress have a "
+                  "separate limit of the same size")
       ->check(CLI::Range(std::size_t(1) << 16, std::size_t(1) << 40))
       ->capture_default_str();
   command
       .add_option("--speculate", settings.serve.engine.scheduler.drafts,
-                  "tokens to guess at a time from a text's own past; 0: none")
+                  "draft tokens per step for prompt-lookup (n-gram) "
+                  "speculative decoding; 0: off")
       ->check(CLI::Range(0, 64))
       ->capture_default_str();
   command
       .add_option("--request-timeout", settings.serve.requestSeconds,
-                  "seconds until a request is given up")
+                  "seconds after which a request is aborted")
       ->check(CLI::Range(1, 86400))
       ->capture_default_str();
   command
       .add_option("--drain-timeout", settings.serve.drainSeconds,
-                  "seconds that requests have to finish after SIGTERM")
+                  "seconds for requests to finish after SIGTERM")
       ->check(CLI::Range(0, 86400))
       ->capture_default_str();
 }
@@ -209,9 +213,8 @@ static void addContextOption(CLI::App &command, std::vector<std::string> &set) {
           [&set](int64_t tokens) {
             set.push_back(fmt::format("inference.context={}", tokens));
           },
-          "of a model directory: tokens of a prompt and its answer together, "
-          "at most the model's own; default: the recipe's inference.context, "
-          "or 4096")
+          "maximum tokens of a prompt and its answer together, for a model "
+          "directory (default: the recipe's inference.context, or 4096)")
       ->check(CLI::Range(int64_t(1), int64_t(1) << 24))
       ->type_name("N");
 }
@@ -219,24 +222,25 @@ static void addContextOption(CLI::App &command, std::vector<std::string> &set) {
 void tessera::addServeCommand(CLI::App &app, Invocation &invocation) {
   auto settings = std::make_shared<ServeSettings>();
   settings->choice.decoder.command = "serve";
-  CLI::App *command = app.add_subcommand(
-      "serve", "Serve a trained run or a Hugging Face model over HTTP, as "
-               "OpenAI's API has it");
+  CLI::App *command =
+      app.add_subcommand("serve", "Serve a trained run or a Hugging Face model "
+                                  "over HTTP with the OpenAI API");
   command
-      ->add_option("RUN|DIR|FILE", settings->choice.place,
-                   "run directory, one checkpoint of it (RUN/step-000100), a "
-                   "Hugging Face model: its directory, or its name where the "
-                   "hub's cache has it; or the file that tessera compile DIR "
-                   "--mode infer made")
+      ->add_option(
+          "RUN|DIR|FILE", settings->choice.place,
+          "run directory, checkpoint (RUN/step-000100), model directory "
+          "(Hugging Face), name of a model in the Hugging Face cache, or "
+          "packaged model (tessera compile DIR --mode infer)")
       ->required();
   command
-      ->add_option("--recipe", settings->choice.recipe,
-                   "of a model directory: what its programs are made for")
+      ->add_option(
+          "--recipe", settings->choice.recipe,
+          "recipe.yaml of the inference programs, for a model directory")
       ->type_name("FILE");
   command
       ->add_option("--set", settings->choice.set,
-                   "on top of the recipe, such as inference.context=512; "
-                   "repeatable")
+                   "override a key of the recipe, such as "
+                   "inference.context=512; repeatable")
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
   addQuantOptions(*command, settings->choice.set);
@@ -245,22 +249,23 @@ void tessera::addServeCommand(CLI::App &app, Invocation &invocation) {
   addCacheOptions(*command, settings->choice.decoder.cache, settings->cacheGib,
                   "of compiled programs and, for CPUs, of a model directory's "
                   "weights");
-  addWeightCacheOption(*command, settings->keptGib,
-                       "GiB that the weights of models may take in the cache; "
-                       "0: they are neither kept nor read from there");
+  addWeightCacheOption(
+      *command, settings->keptGib,
+      "size limit of the weight cache in GiB; 0: neither read nor write it");
   command
-      ->add_option("--max-batch", settings->choice.decoder.batch,
-                   "sequences that decode together, or texts that are embedded "
-                   "together; default: the recipe's inference.batch, or 8")
+      ->add_option(
+          "--max-batch", settings->choice.decoder.batch,
+          "maximum batch: sequences that decode together, or inputs that are "
+          "embedded together (default: the recipe's inference.batch, or 8)")
       ->check(CLI::Range(1, 4096));
   command
       ->add_option("--kv-pages", settings->choice.decoder.pages,
-                   "pages of the cache, 0: enough for a full batch; default: "
-                   "the recipe's inference.pages, or 0")
+                   "pages of the KV cache; 0: enough for a full batch "
+                   "(default: the recipe's inference.pages, or 0)")
       ->check(CLI::Range(0, 1 << 26));
   command
       ->add_option("--device", settings->choice.decoder.device,
-                   "where to run: cpu, cuda:0, cuda-emu")
+                   "device to run on: cpu, cuda:0, cuda-emu")
       ->type_name("NAME")
       ->envname("TESSERA_DEVICE")
       ->capture_default_str();

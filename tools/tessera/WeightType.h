@@ -7,7 +7,7 @@
 
 namespace tessera {
 
-/// To what CLI11 reads as a value of the enumeration: its number.
+/// Maps names to numbers, which CLI11 reads as values of the enumeration.
 inline CLI::Validator weightTypes() {
   return CLI::Validator(
       [](std::string &text) {

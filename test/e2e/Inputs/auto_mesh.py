@@ -60,7 +60,7 @@ def main():
         harness.refuses(what, *parts)(run.binaries / "tessera", "compile", dense,
             *[word for each in SETS for word in ("--set", each)], *words,
             "-o", run.scratch / "refused")
-    refuse("no world", "--mesh", "auto", parts=["say how many devices"])
+    refuse("no world", "--mesh", "auto", parts=["requires the number of devices"])
     refuse("a world of nothing", "--world", 0, parts=["--world"])
     refuse("seven of an awkward model", "--world", 7,
            parts=["--world 7", "4 layers", "batch.micro 2"])
@@ -71,7 +71,7 @@ def main():
     refuse("GPUs that nobody described", "--world", 4, "--target", "cuda:sm_80",
            parts=["--cluster"])
     refuse("memory of a mesh with names", "--mesh", "data=2", "--device-memory",
-           "1GiB", parts=["for --mesh auto"])
+           "1GiB", parts=["require --mesh auto"])
 
 
 main()

@@ -123,9 +123,9 @@ def talk(made, folder, env):
           and int(counts[2][2]) <= 3, "turns keep what the cache has")
     done = chat(["/system Be brief", "//set", "/exit", "never"], "--quiet")
     check(len(done.stdout) > 1 and "never" not in done.stdout, "commands are obeyed")
-    for line, *parts in (["/shout", "there is no command /shout"],
+    for line, *parts in (["/shout", "unknown command /shout"],
                          ["/set top-k many", "top-k"], ["/set temperature -1", "temperature"],
-                         ["/set volume 3", "there is no setting 'volume'"]):
+                         ["/set volume 3", "unknown setting 'volume'"]):
         done = chat([line, "The"], "--quiet", code=1)
         last = done.stderr.strip().splitlines()[-1]
         check(all(p in last for p in parts) and not done.stdout, f"{line}: {last}")

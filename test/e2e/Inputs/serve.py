@@ -35,7 +35,7 @@ def forms(made, out):
                    "--regex", expression)
         return done.stdout, done.stderr
     text, said = written_of("a{3}b{50}", 1)
-    check("--max-tokens 1, before its form is complete; raise it" in said, f"a form that is cut off: {said}")
+    check("--max-tokens 1, before it matches its constraint; raise --max-tokens" in said, f"a form that is cut off: {said}")
     text, said = written_of("a*", 1)
     check("complete" not in said, f"what is cut off is a text of the form: {said}")
     text, said = written_of("", 4)

@@ -109,14 +109,14 @@ def refusals(shipped, path):
     refuses("not an encoder", "generates text")(tessera, "embed", path, "--text", "a")
     programs = shipped.compile("programs.tsr", "--no-weights")
     check(programs.stat().st_size < path.stat().st_size, "--no-weights leaves them out")
-    refuses("programs alone", "has programs and no weights", "tessera compile DIR")(tessera, "generate", programs)
+    refuses("programs alone", "has programs but no weights", "tessera compile DIR")(tessera, "generate", programs)
     refuses("one file of a directory", "give its directory", str(folder))(tessera, "chat", folder / "config.json")
     refuses("another one", "give its directory")(tessera, "serve", folder / "model.safetensors", "--port", 0)
     other = shipped.scratch / "a.gguf"
     other.write_text("GGUF")
     refuses("a GGUF file", "tessera import")(tessera, "generate", other)
     other.rename(other.with_suffix(".txt"))
-    refuses("any file", "neither a directory nor a file")(tessera, "generate", other.with_suffix(".txt"))
+    refuses("any file", "neither a directory nor a packaged model")(tessera, "generate", other.with_suffix(".txt"))
     damaged = bytearray(path.read_bytes())
     damaged[(2 << 20) + 5] ^= 1
     (shipped.scratch / "damaged.tsr").write_bytes(damaged)
@@ -124,10 +124,10 @@ def refusals(shipped, path):
 
     compile = (tessera, "compile", folder, "--mode", "infer", "-o")
     refuses("a folder that is not there", "nowhere")(*compile, shipped.scratch / "nowhere/a.tsr")
-    refuses("stdout", "'-' is no file", "--no-weights")(*compile, "-")
+    refuses("stdout", "'-' is not a regular file", "--no-weights")(*compile, "-")
     pipe = shipped.scratch / "pipe"
     os.mkfifo(pipe)
-    refuses("a pipe", "pipe' is no file")(*compile, pipe)
+    refuses("a pipe", "pipe' is not a regular file")(*compile, pipe)
     check(pipe.is_fifo(), "and it is there still")
     refuses("the model's own file", "config.json", "own directory")(*compile, folder / "config.json")
     (shipped.scratch / "current.tsr").symlink_to("shipped/linked.tsr")

@@ -70,7 +70,7 @@ class Starts:
 def keeps(starts, *flags):
     """The first start keeps weights, the second has them, and so has generate."""
     before = set(starts.files())
-    text = starts.text(*flags, expects="weights are kept in")
+    text = starts.text(*flags, expects="weights are stored in")
     (kept,) = set(starts.files()) - before
     check(len(text) > 20 and starts.text(*flags, "--cache", "off") == text,
           f"{flags}: keeping changes no text")
@@ -106,18 +106,18 @@ def main():
     kept.write_bytes(content)
     check(starts.text(*flags, "--cache", "readonly") == text and "is damaged" in starts.said
           and kept.read_bytes() == content, "a damaged file is not believed")
-    check(starts.text(*flags, expects="weights are kept in") == text and kept.read_bytes() != content,
+    check(starts.text(*flags, expects="weights are stored in") == text and kept.read_bytes() != content,
           "and is made anew")
 
     write_model(folder, tokenizer, 2)
-    changed = starts.text(*flags, expects="weights are kept in")
+    changed = starts.text(*flags, expects="weights are stored in")
     check(changed != text and changed == starts.text(*flags, "--cache", "off") == starts.text(*flags),
           "a changed checkpoint is read anew")
 
     other = Starts(made, folder, made.scratch / "full")
     (other.cache / "tessera").mkdir(parents=True)
     (other.cache / "tessera/weights").write_text("not a folder")
-    check(other.text(*flags, expects="weights are not kept: ") == changed, "a cache that cannot be written is no error")
+    check(other.text(*flags, expects="weights are not stored: ") == changed, "a cache that cannot be written is no error")
 
 
 if __name__ == "__main__":

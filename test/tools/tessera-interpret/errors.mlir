@@ -11,7 +11,7 @@
 // RUN: not tessera-interpret %t.missing.mlir 2>&1 | FileCheck %s --check-prefix=MISSING
 // RUN: not tessera-interpret %s --function=huge 2>&1 | FileCheck %s --check-prefix=HUGE
 
-// WHICH: tessera-interpret: error: the module has not exactly one public function; name one by --function
+// WHICH: tessera-interpret: error: the module does not have exactly one public function; choose one with --function
 // NONE: tessera-interpret: error: the module has no function @h
 // FILE: tessera-interpret: error: cannot open '{{.*}}.nothing': No such file or directory
 // NAME: error: {{.*}}.safetensors: has no tensor 'arg0', an argument of @f
@@ -19,7 +19,7 @@
 // WRITE: error: {{.*}}folder: cannot be written:
 // PARSE: error:
 // MISSING: error: {{.*}}.missing.mlir
-// HUGE: error: an argument is no tensor of static shape, or too large for the reference
+// HUGE: error: an argument is not a tensor of static shape, or is too large for the interpreter
 func.func @f(%x: tensor<2xf32>) -> tensor<2xf32> {
   return %x : tensor<2xf32>
 }

@@ -202,7 +202,8 @@ TEST_F(RunProgram, RefusesWhatDoesNotFitTheProgram) {
   write(inputs, {tokens({1, T}, 0, "token")});
   expectError("lacks the input 'tokens' of program 'logits': I32[1, 16]");
   write(inputs, {tokens({1, T}), tokens({1, T}, 0, "targets")});
-  expectError("'targets' in '" + inputs + "' is no input of program 'logits'");
+  expectError("'targets' in '" + inputs +
+              "' is not an input of program 'logits'");
   write(inputs, {tokens({2, T})});
   expectError("is I32[2, 16], the input of program 'logits' is I32[1, 16]");
   write(inputs, {fileTensor<int64_t>("tokens", SafetensorsType::i64, {1, T},
@@ -219,7 +220,7 @@ TEST_F(RunProgram, RefusesWhatDoesNotFitTheState) {
   write(options.states[0],
         {fileTensor<float>("table.weight", SafetensorsType::f32, {1}, {0})});
   expectError("'table.weight' in '" + options.states[0] +
-              "' is no tensor of the state");
+              "' is not a tensor of the state");
   write(options.states[0],
         {fileTensor<float>("step", SafetensorsType::f32, {1}, {0})});
   expectError("is F32[1], the state's is I64[1]");
@@ -236,7 +237,7 @@ TEST_F(RunProgram, RefusesUnknownProgramsAndHugeOutputs) {
   expectError("logit");
   options.program = "logits";
   options.runs = uint64_t(1) << 32;
-  expectError("ask for fewer --runs");
+  expectError("lower --runs");
 }
 
 TEST_F(RunProgram, AnUnwritablePathIsAnError) {

@@ -55,8 +55,8 @@ TEST(ReadIopddl, ErrorsNameThePlace) {
   EXPECT_EQ(diagnostic(replaced("[[1, 2], [3]]", "[[1, 2], 3]")),
             "x.json: problem.nodes.costs holds a number");
   EXPECT_EQ(diagnostic(replaced("[[0, 4], []]", "[[0, 4]]")),
-            "x.json: problem.nodes has 1 intervals, 2 costs and 2 usages; they "
-            "must be as many");
+            "x.json: problem.nodes has 1 intervals, 2 costs and 2 usages; the "
+            "numbers must be equal");
   EXPECT_EQ(diagnostic(replaced("[[0, 4], []]", "[[0, 4], [1]]")),
             "x.json: problem.nodes.intervals: node 1 has 1 numbers instead of "
             "two or none");
@@ -69,7 +69,7 @@ TEST(ReadIopddl, ErrorsNameThePlace) {
             "x.json: edge 0 joins node 1 with itself; add its costs to the "
             "node's");
   EXPECT_EQ(diagnostic(replaced("20", "\"20\"")),
-            "x.json: problem.usage_limit holds a text");
+            "x.json: problem.usage_limit holds a string");
 }
 
 TEST(ReadIopddl, PlainAndCompressedFiles) {
@@ -87,7 +87,7 @@ TEST(ReadIopddl, PlainAndCompressedFiles) {
   std::string bytes{std::istreambuf_iterator<char>(whole), {}};
   std::ofstream(packed, std::ios::binary) << bytes.substr(0, bytes.size() / 2);
   EXPECT_EQ(iopddl::readProblem(packed).message(),
-            packed + ": cannot be read, or is cut or damaged");
+            packed + ": cannot be read, or is truncated or damaged");
   EXPECT_EQ(iopddl::readProblem("/nowhere").message(),
             "/nowhere: cannot be opened");
 }

@@ -1,4 +1,4 @@
-#include "tools/tessera/ShipModel.h"
+#include "tools/tessera/PackageModel.h"
 #include "compiler/Files.h"
 #include "models/SentenceModel.h"
 #include "runtime/generate/ModelDirectory.h"
@@ -19,8 +19,8 @@ tessera::findWeights(const std::string &spec) {
   return findModel(spec);
 }
 
-// The texts that texts and chats, or vectors, may need.
-static StatusOr<ModelFiles::Texts> readTexts(const ModelSource &source) {
+// Reads the files other than weights that generation, chats or embeddings need.
+static StatusOr<ModelFiles::Texts> readModelFiles(const ModelSource &source) {
   std::vector<std::string> names{
       "config.json", kTokenizerFile, "generation_config.json",
       "tokenizer_config.json", "chat_template.jinja"};
@@ -31,19 +31,20 @@ static StatusOr<ModelFiles::Texts> readTexts(const ModelSource &source) {
     for (std::string &name : sentenceModelFiles(*sentence))
       names.push_back(std::move(name));
   }
-  ModelFiles::Texts texts;
+  ModelFiles::Texts contents;
   for (const std::string &name : names) {
     if (!source.files.has(name))
       continue;
     auto text = source.files.read(name, kMostShippedTextBytes);
     if (!text.ok())
       return text.status();
-    texts.emplace(name, text.take());
+    contents.emplace(name, text.take());
   }
-  return texts;
+  return contents;
 }
 
-// That these texts are enough, as generate, serve and embed would find out.
+// Checks that these files are sufficient and valid for generate, serve and
+// embed.
 static Status checkInputs(const ModelSource &source, const ModelFiles &files) {
   auto tokenizer = tokenizer::Tokenizer::of(files);
   if (!tokenizer.ok())
@@ -55,59 +56,61 @@ static Status checkInputs(const ModelSource &source, const ModelFiles &files) {
     return config.status();
   if (auto ends = endTokensOf(files, *config); !ends.ok())
     return ends.status();
-  std::string lacks; // what is no chat's model is one all the same
+  std::string lacks; // a model without a chat template is valid
   return serve::loadModelChat(files, *tokenizer, lacks).status();
 }
 
-// Where the output is to be: behind a link, where that points. A regular file,
-// as it is renamed over what is there, and none that it is made of.
+// The path of the output, with links resolved. It must be a regular file, as it
+// is replaced by a rename, and not a file of the model itself.
 static StatusOr<std::string> findOutput(const std::string &output,
                                         const ModelSource &source) {
   namespace fs = std::filesystem;
-  std::error_code ignored; // what cannot be looked at cannot be written either
+  std::error_code ignored; // checkWritable reports these errors
   fs::path place = output;
   for (int links = 0; links < 40 && fs::is_symlink(place, ignored); ++links)
     place = place.parent_path() / fs::read_symlink(place, ignored);
   if (output == "-" ||
       (fs::exists(place, ignored) && !fs::is_regular_file(place, ignored) &&
        !fs::is_directory(place, ignored)))
-    return Status::error("'{}' is no file to write a model with its weights "
-                         "to; name one, or leave them out with --no-weights",
-                         output);
+    return Status::error(
+        "'{}' is not a regular file, which a packaged model requires; name "
+        "one, or omit the weights with --no-weights",
+        output);
   const fs::path folder = place.parent_path();
   if (fs::exists(place, ignored) && !PackagedModel::isOne(place.string()) &&
       fs::equivalent(folder.empty() ? "." : folder, source.files.place(),
                      ignored))
-    return Status::error("'{}' is a file of the model's own directory; name "
-                         "another",
-                         output);
+    return Status::error(
+        "'{}' is a file of the model's own directory; choose another output",
+        output);
   if (llvm::Error failure = checkWritable(place.string()))
     return Status::error("{}", llvm::toString(std::move(failure)));
   return place.string();
 }
 
-StatusOr<CompileSummary> tessera::shipModel(const CompileRequest &request,
-                                            const ModelSource &source) {
+StatusOr<CompileSummary> tessera::packageModel(const CompileRequest &request,
+                                               const ModelSource &source) {
   const std::string &directory = source.files.place();
   auto output = findOutput(request.output, source);
   if (!output.ok())
     return output.status();
   if (auto weights = SafetensorsModel::open(directory); !weights.ok())
     return weights.status();
-  auto texts = readTexts(source);
-  if (!texts.ok())
-    return texts.status();
-  TESSERA_RETURN_IF_ERROR(checkInputs(source, ModelFiles(directory, *texts)));
+  auto contents = readModelFiles(source);
+  if (!contents.ok())
+    return contents.status();
+  TESSERA_RETURN_IF_ERROR(
+      checkInputs(source, ModelFiles(directory, *contents)));
   TemporaryFile program;
   if (llvm::Error error = program.create())
     return Status::error("{}", llvm::toString(std::move(error)));
   CompileRequest own = request;
   own.output = program.name();
-  own.note = own.warning; // it takes a while
+  own.note = own.warning; // report progress
   auto summary = compile(own);
   if (!summary)
     return Status::error("{}", llvm::toString(summary.takeError()));
-  TESSERA_RETURN_IF_ERROR(
-      writePackagedModel(*output, {program.name(), directory, texts.take()}));
+  TESSERA_RETURN_IF_ERROR(writePackagedModel(
+      *output, {program.name(), directory, contents.take()}));
   return *summary;
 }
