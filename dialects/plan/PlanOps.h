@@ -1,4 +1,4 @@
-// The plan dialect: when, and in which bytes. See README.md in this folder.
+// The plan dialect: the execution plan. See README.md in this folder.
 #pragma once
 #include "dialects/dist/DistOps.h"
 #include "mlir/Bytecode/BytecodeOpInterface.h"
@@ -24,10 +24,11 @@
 
 namespace tessera::plan {
 
-/// Every buffer starts at a multiple of this, in bytes.
+/// Alignment of buffers in bytes.
 inline constexpr int64_t kAlignment = 64;
 
-/// Size of a dense tensor or memref in bytes; i1 takes one byte an element.
+/// Size of a dense tensor or memref in bytes; i1 takes one byte for each
+/// element.
 int64_t byteSize(mlir::ShapedType type);
 
 } // namespace tessera::plan

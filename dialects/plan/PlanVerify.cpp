@@ -3,16 +3,17 @@
 using namespace mlir;
 using namespace tessera::plan;
 
-//===--- places -----------------------------------------------------------===//
+//===--- buffers ----------------------------------------------------------===//
 
 LogicalResult LoopOp::verify() {
   Block &body = getBody().front();
   if (body.getNumArguments() != 1 || !body.getArgument(0).getType().isIndex())
-    return emitOpError("body takes one index, the induction value");
+    return emitOpError(
+        "body must have one index argument, the induction variable");
   return success();
 }
 
-// What is a share says of what, or nothing of either.
+// A shard has both a global shape and a sharding.
 template <typename Op> static LogicalResult verifyCut(Op op, MemRefType type) {
   if (op.getGlobal().has_value() != op.getSharding().has_value())
     return op.emitOpError("has one of `of` and `cut` without the other");
@@ -21,12 +22,13 @@ template <typename Op> static LogicalResult verifyCut(Op op, MemRefType type) {
   auto rank = static_cast<size_t>(type.getRank());
   if (op.getGlobal()->size() != rank ||
       op.getSharding()->getDims().size() != rank)
-    return op.emitOpError("is a share of rank ")
+    return op.emitOpError("is a shard of rank ")
            << rank << " of a tensor of rank " << op.getGlobal()->size()
-           << " that is cut in " << op.getSharding()->getDims().size()
+           << " that is sharded in " << op.getSharding()->getDims().size()
            << " dimensions";
   if (op.getSharding()->isPartial())
-    return op.emitOpError("is a part of a sum, which nobody keeps");
+    return op.emitOpError(
+        "is a partial (unreduced) value, which cannot be stored");
   return success();
 }
 
@@ -37,17 +39,17 @@ LogicalResult StateOp::verify() {
 LogicalResult BufferOp::verify() {
   if (getOffset() % kAlignment)
     return emitOpError("offset ")
-           << getOffset() << " is no multiple of " << kAlignment;
+           << getOffset() << " is not a multiple of " << kAlignment;
   if (getSpace() != Space::arena && !getName())
     return emitOpError("a buffer in ")
-           << stringifySpace(getSpace()) << " has a name";
+           << stringifySpace(getSpace()) << " must have a name";
   if (getLives() &&
       (getLives()->size() != 2 || (*getLives())[0] > (*getLives())[1]))
-    return emitOpError("`lives` is a first and a last step");
+    return emitOpError("`lives` must be a first and a last step");
   return verifyCut(*this, cast<MemRefType>(getMemory().getType()));
 }
 
-// The part must lie inside its buffer even in the last turn of the loop.
+// The view must be inside its buffer even in the last iteration of the loop.
 LogicalResult ViewOp::verify() {
   int64_t last = 0;
   if (Value induction = getInduction()) {
@@ -56,9 +58,9 @@ LogicalResult ViewOp::verify() {
                          : LoopOp();
     if (!loop)
       return emitOpError(
-          "advances with the induction value of a plan.loop only");
+          "may only advance with the induction variable of a plan.loop");
     if (!getStride() || static_cast<int64_t>(*getStride()) < 0)
-      return emitOpError("needs a stride that is not negative");
+      return emitOpError("requires a stride that is not negative");
     last = static_cast<int64_t>(*getStride()) *
            (static_cast<int64_t>(loop.getTrip()) - 1);
   }
@@ -86,11 +88,11 @@ static FailureOr<int64_t> sumOfCounts(CollectiveOp op) {
   ArrayRef<int64_t> counts = *op.getCounts();
   for (int64_t count : counts)
     if (count < 0 || llvm::AddOverflow(sum, count, sum))
-      return op.emitOpError("has counts that are no sizes");
+      return op.emitOpError("requires counts that are not negative");
   return sum;
 }
 
-// The side with the elements of all members, and the one with a member's.
+// The side with the elements of all members, and that with the elements of one.
 static LogicalResult verifyCounts(CollectiveOp op, int64_t all, int64_t mine) {
   FailureOr<int64_t> sum = sumOfCounts(op);
   if (failed(sum))
@@ -100,7 +102,7 @@ static LogicalResult verifyCounts(CollectiveOp op, int64_t all, int64_t mine) {
            << *sum << " elements for a buffer of " << all;
   if (!llvm::is_contained(*op.getCounts(), mine))
     return op.emitOpError("has a buffer of ")
-           << mine << " elements, which is none of its counts";
+           << mine << " elements, which is not one of its counts";
   return success();
 }
 
@@ -113,7 +115,8 @@ static LogicalResult verifyRows(CollectiveOp op, MemRefType from,
   auto rows = cast<MemRefType>(op.getRows().getType());
   if (!rows.getElementType().isInteger(32) || rows.getRank() != 2 ||
       rows.getDimSize(0) != 2)
-    return op.emitOpError("wants counts of type memref<2xNxi32>, got ") << rows;
+    return op.emitOpError("expects counts of type memref<2xNxi32>, got ")
+           << rows;
   return success();
 }
 
@@ -126,25 +129,25 @@ LogicalResult CollectiveOp::verify() {
   bool reduces = kind == CollectiveKind::all_reduce ||
                  kind == CollectiveKind::reduce_scatter;
   if (reduces != getReduction().has_value())
-    return emitOpError(reduces ? "says not how parts combine"
-                               : "combines nothing");
+    return emitOpError(reduces ? "lacks the reduction (`by`)"
+                               : "has a reduction, but does not reduce");
   bool moves = kind == CollectiveKind::permute;
   bool exchanges = kind == CollectiveKind::exchange_rows;
   bool counts = kind != CollectiveKind::all_reduce && !moves && !exchanges;
   if (counts != getCounts().has_value() || moves != getTargets().has_value())
-    return emitOpError("has counts or targets that it does not take, or lacks "
-                       "those that it does");
+    return emitOpError("has counts or targets that it does not use, or lacks "
+                       "those that it requires");
   if (exchanges != (getRows() != nullptr))
-    return emitOpError(exchanges ? "says not how many rows go where"
-                                 : "has counts of rows, but moves none");
+    return emitOpError(exchanges ? "lacks counts of rows (`rows`)"
+                                 : "has counts of rows, but exchanges none");
   if (getTicket() &&
       (!getTicket().hasOneUse() ||
        (*getTicket().user_begin())->getBlock() != getOperation()->getBlock()))
-    return emitOpError("is waited for once, in the block where it starts");
+    return emitOpError("must be waited for once, in the block where it starts");
   switch (kind) {
   case CollectiveKind::all_reduce:
     if (getFrom() != getTo())
-      return emitOpError("all_reduce is in place");
+      return emitOpError("all_reduce must be in place");
     return success();
   case CollectiveKind::all_gather:
     return verifyCounts(*this, to.getNumElements(), from.getNumElements());
@@ -171,6 +174,6 @@ LogicalResult CollectiveOp::verify() {
 
 LogicalResult WaitOp::verify() {
   if (!getCollective())
-    return emitOpError("waits for nothing that was started");
+    return emitOpError("must wait for a started collective");
   return success();
 }

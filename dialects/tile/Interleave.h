@@ -1,16 +1,16 @@
-// Work that may be done while matrix registers multiply.
+// Loops that may be interleaved with products in matrix registers.
 #pragma once
 #include "llvm/ADT/StringRef.h"
 
 namespace tessera::tile {
 
-/// A unit attribute on an scf.for behind a tile.mma_staged, or behind another
-/// such loop: turn i of n reads at most the sums of the i-th n-th of its rows,
-/// and no turn touches what the products read or what another turn writes. So a
-/// target may run a turn as soon as its rows have their sums, beside the
-/// products of rows behind them; where rows are few or bounds no constants, it
-/// may as well run the loop where it stands. Without it the loop means the
-/// same.
+/// A unit attribute on an scf.for after a tile.mma_staged, or after another
+/// such loop. Iteration i of n reads at most the sums of the i-th n-th of its
+/// rows, and no iteration touches what the products read or what another
+/// iteration writes. So a target may run an iteration as soon as its rows have
+/// their sums, interleaved with the products of later rows. If rows are few or
+/// bounds not constant, it may run the loop in place. The attribute does not
+/// change what the loop computes.
 inline constexpr llvm::StringLiteral kInterleaveAttr = "tile.interleave";
 
 } // namespace tessera::tile

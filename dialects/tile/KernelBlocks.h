@@ -4,12 +4,13 @@
 
 namespace tessera::tile {
 
-/// On a kernel without dynamic sizes: the blocks that its arithmetic is for.
-/// With others it would leave its buffers, or not fill them.
+/// On a kernel without dynamic sizes: the number of blocks that its arithmetic
+/// is for. With other counts it would access memory outside its buffers, or not
+/// fill them.
 inline constexpr llvm::StringLiteral kBlocksAttr = "tile.blocks";
 
-/// On a GPU's kernel without warps: the threads of a block, where they are not
-/// the target's `lanes`.
+/// On a GPU's kernel without warps: the threads of a block, if not the target's
+/// `lanes`.
 inline constexpr llvm::StringLiteral kThreadsAttr = "tile.threads";
 
 /// An error at `launch`, one of the kernel @`name` of each nested module of

@@ -18,18 +18,18 @@ LogicalResult MmaQuantizedOp::verify() {
                     sums = shapeOf(getAccumulator());
   int64_t bits = getBits(), group = getGroup(), terms = lhs[1];
   if (bits != 4 && bits != 8)
-    return emitOpError("`bits` are 4 or 8, got ") << bits;
+    return emitOpError("`bits` must be 4 or 8, got ") << bits;
   if (getFloats() && (bits != 8 || getZeros()))
-    return emitOpError("`floats` are of 8 bits and have no zero points");
+    return emitOpError("`floats` must have 8 bits and no zero points");
   if (group < kBlock || group % kBlock || terms % kBlock)
-    return emitOpError("terms and groups are multiples of ")
+    return emitOpError("terms and groups must be multiples of ")
            << kBlock << ", got " << terms << " and " << group;
   if (terms % group && group % terms)
-    return emitOpError("terms are whole groups or lie in one, got ")
+    return emitOpError("terms must be whole groups or within one, got ")
            << terms << " of groups of " << group;
   int64_t splits = getSplits();
   if (splits < 1 || terms % (splits * kBlock))
-    return emitOpError("`splits` are parts of whole ")
+    return emitOpError("`splits` must be parts of whole ")
            << kBlock << " terms, got " << splits << " of " << terms;
   int64_t micropanels = sums[1] / kMicropanel,
           ofScales = std::max<int64_t>(terms / group, 1) * kMicropanel *

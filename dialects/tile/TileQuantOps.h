@@ -1,4 +1,4 @@
-// Products with weights that are integers or e4m3 with scales:
+// Matmuls with quantized weights (integers or e4m3 with scales):
 // tile.mma_quantized.
 #pragma once
 #include "dialects/tile/TileOps.h"

@@ -1,5 +1,5 @@
-// Verifiers of the tile dialect. Debian's MLIR has assertions off, so that IR
-// that slips through here is undefined behaviour later.
+// Verifiers of the tile dialect. Debian's MLIR has assertions off, so invalid
+// IR that passes is undefined behaviour later.
 #include "dialects/tile/Interleave.h"
 #include "dialects/tile/TileVerifyRoles.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -13,7 +13,8 @@ LogicalResult GemmAttr::verify(llvm::function_ref<InFlightDiagnostic()> error,
                                bool) {
   if (sizes.size() != 4 || lhs.size() != 5 || rhs.size() != 5 ||
       result.size() != 5)
-    return error() << "a gemm has four sizes and five numbers an operand";
+    return error()
+           << "a gemm must have four sizes and five numbers for each operand";
   return success();
 }
 
@@ -26,19 +27,19 @@ ContractionPlanAttr::verify(llvm::function_ref<InFlightDiagnostic()> error,
   return success();
 }
 
-// Where nothing may be beside a product, nobody would look at the attribute.
+// The attribute is only valid on a loop after a product; elsewhere it would be
+// ignored.
 static LogicalResult verifyInterleave(Operation *op) {
   if (!op->hasAttr(kInterleaveAttr))
     return success();
   if (!isa<scf::ForOp>(op))
-    return op->emitOpError("is no scf.for, which alone may carry `")
+    return op->emitOpError("only an scf.for may carry `")
            << kInterleaveAttr << "`";
   for (Operation *at = op->getPrevNode(); at; at = at->getPrevNode())
     if (isa<MmaStagedOp>(at))
       return success();
   return op->emitOpError("carries `")
-         << kInterleaveAttr
-         << "` but stands behind no tile.mma_staged of its block";
+         << kInterleaveAttr << "` but follows no tile.mma_staged of its block";
 }
 
 LogicalResult KernelOp::verify() {
@@ -69,7 +70,7 @@ LogicalResult KernelOp::verify() {
              << i << " must be a dense memref in global memory, got " << buffer;
     if (!isa<AccessAttr>(getAccess()[i]))
       return emitOpError("access of buffer ")
-             << i << " is no #tile<access ...>";
+             << i << " is not a #tile<access ...>";
   }
   WalkResult walk = getBody().walk([](Operation *op) {
     return failed(verifyInterleave(op)) ? WalkResult::interrupt()
@@ -88,7 +89,7 @@ LogicalResult LaunchOp::verify() {
            << n << " instances";
   for (int64_t blocks : getBlocks())
     if (blocks < 0)
-      return emitOpError("block counts are not negative, got ") << blocks;
+      return emitOpError("block counts must not be negative, got ") << blocks;
   if (std::optional<ArrayRef<int64_t>> reuse = getReuse()) {
     int64_t inputs = getInputs().size() / n, outputs = getOutputs().size() / n;
     if (reuse->size() % 2)
@@ -97,7 +98,8 @@ LogicalResult LaunchOp::verify() {
       if ((*reuse)[i] < 0 || (*reuse)[i] >= inputs || (*reuse)[i + 1] < 0 ||
           (*reuse)[i + 1] >= outputs)
         return emitOpError("`reuse` pair ")
-               << i / 2 << " names no operand and result of an instance";
+               << i / 2
+               << " does not name an operand and a result of an instance";
   }
   return success();
 }
@@ -147,8 +149,9 @@ LogicalResult LaunchOp::verifySymbolUses(SymbolTableCollection &symbols) {
   return success();
 }
 
-// What tile.load and tile.store share: one index a dimension, `along` distinct
-// and in range, element types equal, the box no larger than the memory.
+// Shared by tile.load and tile.store: one index for each dimension, `along`
+// distinct and in range, element types equal, the box no larger than the
+// memory.
 static LogicalResult verifyBox(Operation *op, MemRefType memory, size_t indices,
                                ArrayRef<int64_t> along, ArrayRef<int64_t> box,
                                size_t bounds, bool mayRepeat = false) {
@@ -203,10 +206,10 @@ LogicalResult AllocOp::verify() {
   MemRefType memory = getMemory().getType();
   if (!memory.hasStaticShape() ||
       !isa_and_nonnull<SharedAttr>(memory.getMemorySpace()))
-    return emitOpError("allocates a static memref in #tile.shared, got ")
+    return emitOpError("must allocate a static memref in #tile.shared, got ")
            << memory;
   if (!isa<KernelOp>((*this)->getParentOp()))
-    return emitOpError("must stand at the top level of a kernel");
+    return emitOpError("must be at the top level of a kernel");
   Layout layout = cast<SharedAttr>(memory.getMemorySpace()).getLayout();
   if (layout == Layout::swizzled &&
       (memory.getRank() < 2 || !memory.getElementType().isIntOrFloat() ||
@@ -235,8 +238,9 @@ LogicalResult CopyOp::verify() {
            << getShape().size() << " dimensions, got " << bounds;
   if ((source.getMemorySpace() && !extends) ||
       !isa_and_nonnull<SharedAttr>(target.getMemorySpace()))
-    return emitOpError("copies from global to #tile.shared memory, or widens "
-                       "what lies in #tile.shared memory");
+    return emitOpError(
+        "must copy from global to #tile.shared memory, or extend "
+        "elements in #tile.shared memory");
   if (failed(verifyBox(*this, source, getSourceIndices().size(),
                        getSourceAlong(), getShape(), bounds,
                        /*mayRepeat=*/true)))
@@ -251,23 +255,23 @@ LogicalResult WaitOp::verify() {
   return success();
 }
 
-// What all products share.
+// Checks of all products.
 static LogicalResult verifyProduct(Operation *op, VectorType lhs,
                                    VectorType rhs, VectorType acc) {
   if (lhs.getRank() != 2 || rhs.getRank() != 2 || acc.getRank() != 2)
-    return op->emitOpError("multiplies tiles of rank 2");
+    return op->emitOpError("requires tiles of rank 2");
   if (lhs.getDimSize(1) != rhs.getDimSize(0) ||
       lhs.getDimSize(0) != acc.getDimSize(0) ||
       rhs.getDimSize(1) != acc.getDimSize(1))
     return op->emitOpError("tile shapes do not fit: ")
            << lhs << " × " << rhs << " into " << acc;
   if (lhs.getElementType() != rhs.getElementType())
-    return op->emitOpError("operands have one element type, got ")
+    return op->emitOpError("operands must have one element type, got ")
            << lhs << " and " << rhs;
   if (lhs.getElementType().isInteger(32) && isa<MmaOp>(op))
     return acc.getElementType().isInteger(32)
                ? success()
-               : op->emitOpError("words of bytes accumulate in i32, got ")
+               : op->emitOpError("words of bytes must accumulate in i32, got ")
                      << acc;
   bool isDouble = lhs.getElementType().isF64();
   if (!(isDouble ? acc.getElementType().isF64() : acc.getElementType().isF32()))
@@ -294,7 +298,7 @@ LogicalResult MmaStagedOp::verify() {
              << memory << ", got " << indices.size();
   if (!lhs.getElementType().isBF16() || !rhs.getElementType().isBF16() ||
       !sums.getElementType().isF32())
-    return emitOpError("multiplies bf16 onto f32, got ")
+    return emitOpError("requires bf16 operands and f32 sums, got ")
            << lhs << " and " << rhs << " onto " << sums;
   auto isIn = [](MemRefType memory, Layout layout) {
     auto shared = dyn_cast_or_null<SharedAttr>(memory.getMemorySpace());
@@ -302,22 +306,24 @@ LogicalResult MmaStagedOp::verify() {
   };
   if (!isIn(rhs, Layout::pairs) || !isIn(sums, Layout::rows) ||
       isIn(lhs, Layout::pairs))
-    return emitOpError("wants rhs in layout `pairs`, sums in `rows` and lhs in "
-                       "rows, got ")
+    return emitOpError(
+               "expects rhs in layout `pairs`, sums in `rows` and lhs in "
+               "rows, got ")
            << lhs << ", " << rhs << " and " << sums;
   ArrayRef<int64_t> shape = getShape();
   if (shape.size() != 2 || shape[0] < 1 || shape[1] < 1 ||
       (shape[1] > 16 && shape[1] != 32))
-    return emitOpError("`shape` is rows and 1 to 16 or 32 columns");
+    return emitOpError("`shape` must be rows and 1 to 16 or 32 columns");
   if (shape[0] > 32 && (shape[0] % 32 || shape[1] != 32 || getFar()))
-    return emitOpError("of more than 32 rows has a multiple of them, all 32 "
-                       "columns, and nothing that is far");
+    return emitOpError(
+        "of more than 32 rows requires a multiple of 32 rows, 32 "
+        "columns, and no `far`");
   return success();
 }
 
 LogicalResult MmaAsyncOp::verify() {
   if (getResult().getType() != getAccumulator().getType())
-    return emitOpError("has the accumulator's type, got ")
+    return emitOpError("must have the accumulator's type, got ")
            << getResult().getType();
   if (failed(verifyProduct(*this, cast<VectorType>(getLhs().getType()),
                            cast<VectorType>(getRhs().getType()),

@@ -1,4 +1,4 @@
-// Verifiers of rings, roles, and what stands in them.
+// Verifiers of rings and of warp-specialized code.
 #include "dialects/tile/TileVerifyRoles.h"
 #include "dialects/tile/TileOps.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -9,31 +9,33 @@ using namespace tessera::tile;
 LogicalResult RingType::verify(function_ref<InFlightDiagnostic()> emitError,
                                int64_t stages, int64_t consumers) {
   if (stages < 1 || stages > 64)
-    return emitError() << "a ring has 1 to 64 stages, not " << stages;
+    return emitError() << "a ring must have 1 to 64 stages, got " << stages;
   if (consumers < 1 || consumers > 7)
-    return emitError() << "a ring has 1 to 7 warpgroups of consumers, not "
-                       << consumers;
+    return emitError()
+           << "a ring must have 1 to 7 warpgroups of consumers, got "
+           << consumers;
   return success();
 }
 
 LogicalResult MakeRingOp::verify() {
   if (!isa<KernelOp>((*this)->getParentOp()))
-    return emitOpError("must stand at the top level of a kernel");
+    return emitOpError("must be at the top level of a kernel");
   return success();
 }
 
 constexpr static int64_t kWarpgroup = 128;        // threads
-constexpr static int64_t kBlockRegisters = 65536; // of a multiprocessor, too
+constexpr static int64_t kBlockRegisters = 65536; // as many as an SM has
 
-// Sums across warps wait for all threads of the block, which roles are not.
-// Rows of a tile lie within warps.
+// Sums across warps wait for all threads of the block, which warp-specialized
+// code must not do. Rows of a tile are within warps.
 static LogicalResult verifyReductions(RolesOp roles) {
   WalkResult result = roles.walk([&](ReduceOp op) {
     bool alongRows = cast<VectorType>(op.getInput().getType()).getRank() == 2 &&
                      op.getDim() == 1;
     if (alongRows)
       return WalkResult::advance();
-    op.emitOpError("within roles runs along the rows of a tile");
+    op.emitOpError(
+        "in warp-specialized code must reduce along the rows of a tile");
     return WalkResult::interrupt();
   });
   return failure(result.wasInterrupted());
@@ -43,17 +45,20 @@ LogicalResult RolesOp::verify() {
   auto kernel = cast<KernelOp>((*this)->getParentOp());
   std::optional<ArrayRef<int64_t>> warps = kernel.getWarps();
   if (!warps || (*warps)[0] % 4 || (*warps)[1] != 1)
-    return emitOpError("needs a kernel whose `warps` are warpgroups, one below "
-                       "the other");
+    return emitOpError(
+        "requires a kernel whose `warps` are warpgroups, one below "
+        "the other");
   if ((*this)->getNextNode() != kernel.getBody().front().getTerminator())
     return emitOpError("must be the last op of a kernel");
   if (std::optional<ArrayRef<int64_t>> registers = getRegisters()) {
     if (registers->size() != 2)
-      return emitOpError("`registers` are the producer's and the consumers'");
+      return emitOpError(
+          "`registers` must be the producer's and the consumers'");
     for (int64_t count : *registers)
       if (count < 24 || count > 256 || count % 8)
-        return emitOpError("registers of a thread are a multiple of 8 from 24 "
-                           "to 256, got ")
+        return emitOpError(
+                   "registers of a thread must be a multiple of 8 from 24 "
+                   "to 256, got ")
                << count;
     int64_t all =
         kWarpgroup * ((*registers)[0] + (*warps)[0] / 4 * (*registers)[1]);
@@ -70,7 +75,7 @@ LogicalResult tessera::tile::verifyRole(Operation *op, bool isConsumer) {
     if (auto roles = dyn_cast<RolesOp>(region->getParentOp()))
       if (region == (isConsumer ? &roles.getConsumers() : &roles.getProducer()))
         return success();
-  return op->emitOpError("must stand in the code of ")
+  return op->emitOpError("must be in the code of ")
          << (isConsumer ? "consumers" : "a producer");
 }
 
@@ -85,7 +90,7 @@ LogicalResult AcquireOp::verify() {
   for (Operation *user : getStage().getUsers())
     if (auto copy = dyn_cast<BulkCopyOp>(user)) {
       if (copy.getRing() != getRing())
-        return emitOpError("gives a stage that is filled on another ring");
+        return emitOpError("releases a stage that is filled on another ring");
       bytes += stageBytes(copy.getTarget().getType());
     }
   if (bytes != static_cast<int64_t>(getBytes()))
@@ -99,7 +104,7 @@ LogicalResult BulkCopyOp::verify() {
   auto shared = dyn_cast_or_null<SharedAttr>(target.getMemorySpace());
   if (!shared || shared.getLayout() != Layout::swizzled ||
       target.getRank() != 3 || !target.hasStaticShape())
-    return emitOpError("fills [stages, rows, columns] of "
+    return emitOpError("must fill [stages, rows, columns] of "
                        "#tile.shared<swizzled>, got ")
            << target;
   if (target.getDimSize(0) != getRing().getType().getStages())
@@ -110,7 +115,7 @@ LogicalResult BulkCopyOp::verify() {
   int64_t rank = source.getRank();
   ArrayRef<int64_t> along = getAlong();
   if (source.getMemorySpace() || !source.hasStaticShape() || rank > 5)
-    return emitOpError("copies from a static view of global memory with at "
+    return emitOpError("must copy from a static view of global memory with at "
                        "most five dimensions, got ")
            << source;
   if (static_cast<int64_t>(getIndices().size()) != rank)
@@ -125,7 +130,7 @@ LogicalResult BulkCopyOp::verify() {
       ShapedType::isDynamic(offset) || offset * bits % 128)
     return emitOpError("needs a source at a multiple of 16 bytes, got ")
            << source;
-  // The stride of a single element says nothing.
+  // The stride of a single element does not matter.
   for (auto [dim, stride] : llvm::enumerate(strides))
     if (static_cast<int64_t>(dim) == along[1]
             ? stride != 1
@@ -136,7 +141,7 @@ LogicalResult BulkCopyOp::verify() {
                          "multiples of 16 bytes, got ")
              << source;
   if (target.getDimSize(1) > 256)
-    return emitOpError("brings at most 256 rows, got ") << target;
+    return emitOpError("copies at most 256 rows, got ") << target;
   return verifyRole(*this, /*isConsumer=*/false);
 }
 
@@ -156,6 +161,7 @@ LogicalResult MmaWaitOp::verify() {
   if (static_cast<int64_t>(getPending()) < 0)
     return emitOpError("`pending` is not negative");
   if (getSum().getType() != getResult().getType())
-    return emitOpError("has its operand's type, got ") << getResult().getType();
+    return emitOpError("must have its operand's type, got ")
+           << getResult().getType();
   return verifyRole(*this, /*isConsumer=*/true);
 }

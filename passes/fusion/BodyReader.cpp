@@ -159,7 +159,8 @@ std::optional<unsigned> BodyReader::visit(EmbeddingOp op, const Linear &at) {
   auto index = delinearize(at, ids, piece.sizes, wanted);
   if (!index)
     return {};
-  // All lanes of a tile read one row: of one element, tiles are that narrow.
+  // All lanes of a tile read one row; a row of one element makes such tiles
+  // narrow.
   unsigned last = piece.rank() - 1;
   if (piece.sizes[last] > 1 && (*index)[0].dependsOn(last)) {
     if (width == 1)

@@ -1,13 +1,13 @@
-// From values back to the arguments that they are computed from, within one box
-// of an iteration space.
+// Traces values back to the arguments that they are computed from, within one
+// box of an iteration space.
 #pragma once
 #include "passes/fusion/ClusterExpression.h"
 #include <map>
 
 namespace tessera {
 
-/// Adds to the nodes of `piece` what a value at a place is computed from. Where
-/// that is no linear form, `wanted` says how the box must be divided first, or
+/// Adds to the nodes of `piece` the computation of a value at an index. If that
+/// is not a linear form, `wanted` says how the box must be divided first, or
 /// `culprit` names the op that fits no expression.
 class BodyReader {
 public:

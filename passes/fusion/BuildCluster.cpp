@@ -1,4 +1,4 @@
-// From a group of ops to a graph.cluster.
+// Makes a graph.cluster of a group of ops.
 #include "dialects/graph/GraphQuantOps.h"
 #include "dialects/graph/GraphSamplingOps.h"
 #include "mlir/IR/IRMapping.h"
@@ -13,7 +13,7 @@ using namespace tessera::graph;
 
 namespace {
 
-// The body of one cluster while it is made.
+// The body of a cluster under construction.
 class ClusterBuilder {
 public:
   ClusterBuilder(ArrayRef<Operation *> members, ClusterKind kind,
@@ -23,8 +23,8 @@ public:
   }
   ClusterOp build(ArrayRef<Value> outputs);
 
-  /// Members read their operands from memory, views too, instead of computing
-  /// them again.
+  /// Members read their operands, including views, from memory instead of
+  /// recomputing them.
   bool storesOperands = false;
 
 private:
@@ -46,9 +46,9 @@ private:
 
 } // namespace
 
-// Whether the skeleton reads the operand from memory as it lies there, through
-// a strided view at most. What a contraction or an attention computes with, it
-// reads tile by tile; a gathered table is whole.
+// Whether the skeleton reads the operand directly from memory, through a
+// strided view at most. Contractions and attention read their operands tile by
+// tile; a gathered table is whole.
 static bool isReadAsStored(OpOperand &operand) {
   Operation *op = operand.getOwner();
   if (isa<SampleOp>(op))
@@ -61,12 +61,12 @@ static bool isReadAsStored(OpOperand &operand) {
   if (isProduct(op) && operand.getOperandNumber() == 2) // where groups begin
     return true;
   Value value = operand.get();
-  // Contractions bring integers into registers themselves, attention into its
+  // Contractions load integers into registers themselves, attention into its
   // tiles.
   if ((isProduct(op) && value.getDefiningOp<DequantizeOp>()) ||
       (isAttention && value.getDefiningOp<DequantizeRowsOp>()))
     return false;
-  // Contractions widen what they stage.
+  // Contractions upcast operands as they stage them.
   while (auto convert = value.getDefiningOp<ConvertOp>()) {
     if (isAttention || !isFree(convert))
       break;
@@ -79,15 +79,15 @@ static bool isReadAsStored(OpOperand &operand) {
     return true;
   if (!isAttention)
     return false;
-  // Attention has a tile of each head in one run of memory, and no repeats.
+  // Attention reads each tile of a head as one run of memory, without repeats.
   for (auto [size, stride] : llvm::zip_equal(view->shape, view->strides))
     if (size != 1 && stride == 0)
       return true;
   return view->strides.back() != 1 && view->shape.back() != 1;
 }
 
-// Whether the op's result takes the operand's place in memory: an argument of
-// its own, because the kernel writes there while it reads the others.
+// Whether the op's result replaces the operand in memory: it is a separate
+// argument, because the kernel writes there while it reads the others.
 static bool isAccumulated(OpOperand &operand) {
   return isa<RowScatter>(operand.getOwner()) && operand.getOperandNumber() == 0;
 }
@@ -97,8 +97,8 @@ Value ClusterBuilder::addInput(Value outer) {
   return body->addArgument(outer.getType(), outer.getLoc());
 }
 
-// The value inside the body that stands for `outer`: computed by a copy of its
-// op where that is a member, free or repeated, else an argument.
+// The value inside the body that corresponds to `outer`: computed by a copy of
+// its op if that is a member, free or repeated; else an argument.
 Value ClusterBuilder::inner(Value outer, bool mayRepeat) {
   if (Value known = mapping.lookupOrNull(outer))
     return known;
@@ -138,8 +138,8 @@ void ClusterBuilder::findNeeded(Value value,
     findNeeded(operand, needed);
 }
 
-// What a person would call it: the composites it came from, else its
-// contraction or reduction and the ops that surround it.
+// The cluster's name for readers: the composites it came from, else its
+// contraction or reduction and the ops around it.
 std::string ClusterBuilder::name() const {
   llvm::SmallSetVector<StringRef, 8> parts;
   for (Operation *op : members) {
@@ -168,8 +168,8 @@ std::string ClusterBuilder::name() const {
   return text + llvm::join(list, "_");
 }
 
-// Pairs (input, output) of a sum with a contraction or a column reduction,
-// where the summand is dead afterwards.
+// Pairs (input, output) of an addition to a contraction or a column reduction,
+// if the summand is dead afterwards.
 DenseI64ArrayAttr ClusterBuilder::accumulates(ArrayRef<Value> outputs,
                                               OpBuilder &b) const {
   SmallVector<int64_t> pairs;
@@ -201,8 +201,8 @@ ClusterOp ClusterBuilder::build(ArrayRef<Value> outputs) {
   auto region = std::make_unique<Region>();
   body = new Block();
   region->push_back(body);
-  // Only what the results need (others may have repeated a member's work), in
-  // program order.
+  // Only the ops that the results need (others may have repeated a member's
+  // work), in program order.
   llvm::DenseSet<Operation *> needed;
   for (Value output : outputs)
     findNeeded(output, needed);
@@ -226,9 +226,9 @@ ClusterOp ClusterBuilder::build(ArrayRef<Value> outputs) {
   return cluster;
 }
 
-// Whether a contraction's accumulators hold what each epilogue op wants: the
-// element that it computes. Rows of groups stay dimensions of their own, as do
-// all `undivided` ones of such a product.
+// Whether a contraction's accumulators hold the element that each epilogue op
+// reads: the one that it computes. Rows of groups stay separate dimensions, as
+// do all `undivided` ones of such a product.
 static bool isEpilogue(const ClusterExpression &expression, size_t undivided) {
   if (expression.pieces.size() != 1)
     return false;
@@ -270,8 +270,8 @@ static bool isComputable(ClusterOp cluster) {
   return false;
 }
 
-// A cluster of one op, always computable: an op alone is, but views that lead
-// to it may want to walk its space in ways that do not fit together.
+// A cluster of one op is always computable. With the views that lead to it, it
+// may need to divide its space in ways that do not fit together.
 static ClusterOp buildSingle(Operation *op, ClusterKind kind,
                              const llvm::DenseSet<Operation *> &repeats,
                              ArrayRef<Value> outputs) {
@@ -284,7 +284,7 @@ static ClusterOp buildSingle(Operation *op, ClusterKind kind,
   return builder.build(outputs);
 }
 
-// Results that a kernel of attention writes whether or not somebody reads them.
+// Results that an attention kernel writes even if they are unused.
 static bool isWritten(Value result, const FusionGroup &group) {
   Operation *op = result.getDefiningOp();
   return isa<AttentionGradOp>(op)

@@ -1,4 +1,4 @@
-// The space that a cluster's expression runs over.
+// The iteration space of a cluster's expression.
 #include "passes/fusion/ClusterExpression.h"
 #include "passes/fusion/BodyReader.h"
 #include "llvm/Support/raw_ostream.h"
@@ -7,7 +7,7 @@ using namespace mlir;
 using namespace tessera;
 using namespace tessera::graph;
 
-// More boxes than this are a sign of a cluster that should be several.
+// More boxes than this indicate a cluster that should be several.
 static constexpr size_t kMaxPieces = 64;
 static constexpr size_t kMaxRank = 64;
 
@@ -63,7 +63,7 @@ static llvm::Expected<Extent> findExtent(ClusterOp cluster,
   return extent;
 }
 
-// Divides `box` as `division` says; parts go back to the work list.
+// Divides `box` as `division` says; the parts return to the work list.
 static void divideBox(const Box &box, const Division &division,
                       SmallVectorImpl<Box> &work) {
   int parts = division.kind == Division::cut ? 2 : 1;
@@ -81,7 +81,7 @@ static void divideBox(const Box &box, const Division &division,
   }
 }
 
-// Whether `division` cuts the reduced group, which must stay whole.
+// Whether `division` divides the reduced group, which must stay whole.
 static bool cutsReduced(const Box &box, const Division &division,
                         bool hasReduced) {
   return hasReduced && division.kind == Division::cut &&
@@ -110,7 +110,7 @@ static bool mergeDims(ExprPiece &piece, unsigned dim) {
     return false;
   forEachForm(piece, [&](Linear &form) {
     auto *at = form.coefficients.begin() + dim;
-    // The merged step is that of the dimension which really advances.
+    // The merged step is that of the dimension that advances.
     at[1] = inner == 1 ? at[0] : at[1];
     form.coefficients.erase(at);
   });
@@ -145,8 +145,9 @@ static void findDims(ExprPiece &piece) {
         node.dims |= uint64_t(1) << k;
     for (unsigned operand : node.operands)
       node.dims |= piece.nodes[operand].dims;
-    // A reduction's result belongs to the level of its row, and what a skeleton
-    // gives to the level where it has it, even if all dimensions have size 1.
+    // A reduction's result belongs to the level of its row, and a given value
+    // to the level at which the skeleton has it, even if all dimensions have
+    // size 1.
     if (node.kind == ExprNode::reduce)
       node.dims = keptDims;
     else if (node.kind == ExprNode::given)
@@ -170,7 +171,7 @@ static Box wholeBox(const Extent &extent, const ExpressionOptions &options) {
   return box;
 }
 
-// The place of a value with so many elements: an index over the first groups.
+// The index of a value with so many elements, over the first groups.
 static std::optional<Linear> placeOf(int64_t elements, const Box &box,
                                      ArrayRef<int64_t> groupSizes) {
   Linear at = Linear::zero(box.sizes.size());

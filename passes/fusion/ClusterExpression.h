@@ -10,14 +10,14 @@
 
 namespace tessera {
 
-/// One node of an expression: an element of a tensor at a place that follows
-/// from the place in the iteration space.
+/// One node of an expression: an element of a tensor at an index that is a
+/// function of the iteration space.
 struct ExprNode {
   enum Kind {
     load,        ///< element `address` of the cluster's argument `argument`
-    given,       ///< element `address` of a value that the skeleton has at hand
+    given,       ///< element `address` of a value that the skeleton provides
     constant,    ///< `op`: a splat graph.constant
-    zero,        ///< what surrounds the input of a pad
+    zero,        ///< padding
     index,       ///< `address` itself: graph.iota
     random,      ///< `op` at row-major index `address`; operands: seed, step[,
                  ///< offset]
@@ -30,7 +30,7 @@ struct ExprNode {
   unsigned argument = 0;                   ///< load, given
   Linear address;
   /// load of a gathered row: operand 0 is the row, each of `rowStride`
-  /// elements; `address` is the place within it. 0 otherwise.
+  /// elements; `address` is the index within it. 0 otherwise.
   int64_t rowStride = 0;
   uint64_t dims =
       0; ///< the dimensions of the space that it depends on, as bits
@@ -43,8 +43,8 @@ struct ExprNode {
         address(std::move(address)), rowStride(rowStride) {}
 };
 
-/// A box of the iteration space and what is computed there. Dimensions come in
-/// groups (rows, columns); the last group is reduced if there are reductions.
+/// A box of the iteration space and its computations. Dimensions come in groups
+/// (rows, columns); the last group is reduced if there are reductions.
 struct ExprPiece {
   llvm::SmallVector<int64_t> sizes;
   llvm::SmallVector<unsigned> groups; ///< dimensions of each group
@@ -62,17 +62,17 @@ struct ExprPiece {
 };
 
 struct ClusterExpression {
-  /// Disjoint boxes that cover the space: one unless concats or pads cut it.
+  /// Disjoint boxes that cover the space: one unless concats or pads divide it.
   llvm::SmallVector<ExprPiece, 1> pieces;
   int64_t reduced = 0; ///< elements of each reduction; 0: there are none
 
-  /// Equal texts mean equal computations, within one MLIRContext.
+  /// Equal keys mean equal computations, within one MLIRContext.
   std::string key() const;
 };
 
 struct ExpressionOptions {
-  /// Values that the skeleton has at hand (a contraction's result), in the
-  /// order of ExprNode::argument.
+  /// Values that the skeleton provides (a contraction's result), in the order
+  /// of ExprNode::argument.
   llvm::SmallVector<mlir::Value> given;
   /// Sizes of the groups of kept dimensions; their product is the number of
   /// elements of the results (of a reduction: of its result). One group if
@@ -82,8 +82,8 @@ struct ExpressionOptions {
   llvm::SmallVector<mlir::Value> roots;
 };
 
-/// What a scatter computes before it adds: its updates and their rows, over a
-/// space of [updates, width].
+/// The values of a scatter before the addition: its updates and their rows,
+/// over a space of [updates, width].
 ExpressionOptions scatterExpression(graph::RowScatter scatter);
 
 /// The expression of a cluster's body. Each result has as many elements as the
@@ -94,11 +94,12 @@ llvm::Expected<ClusterExpression>
 buildExpression(graph::ClusterOp cluster,
                 const ExpressionOptions &options = {});
 
-/// Whether the attribute changes what an op computes, rather than tell people
-/// or passes where it came from.
+/// Whether the attribute changes what an op computes, rather than recording its
+/// origin.
 bool saysWhatIsComputed(mlir::Operation *op, mlir::NamedAttribute attr);
 
-/// Work of one element of a node alone, in additions: what recomputing costs.
+/// Cost of one element of a node alone, in additions: the cost of
+/// recomputation.
 int64_t nodeCost(const ExprNode &node);
 
 } // namespace tessera

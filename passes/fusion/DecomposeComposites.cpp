@@ -12,7 +12,7 @@ namespace tessera {
 #include "passes/fusion/Passes.h.inc"
 } // namespace tessera
 
-// A product of one row has no rows to be divided among groups.
+// A product of one row has no rows to divide among groups.
 template <typename Op> static bool hasRows(Op op) {
   ArrayRef<int64_t> shape = tensorType(op.getLhs()).getShape();
   return shape[shape.size() - 2] > 1;

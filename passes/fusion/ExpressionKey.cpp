@@ -1,4 +1,4 @@
-// What expressions say of themselves: keys and costs.
+// Keys and costs of expressions.
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "passes/fusion/ClusterExpression.h"
@@ -22,7 +22,7 @@ static void print(llvm::raw_ostream &os, const Linear &form) {
     os << '+' << c;
 }
 
-// Types and attributes are unique in their context: their addresses stand for
+// Types and attributes are unique in their context, so their addresses identify
 // them, at a hundredth of the cost of printing.
 static void print(llvm::raw_ostream &os, const ExprNode &node) {
   os << node.kind << ':' << node.element.getAsOpaquePointer() << ' ';
@@ -34,7 +34,7 @@ static void print(llvm::raw_ostream &os, const ExprNode &node) {
       if (node.kind != ExprNode::constant && saysWhatIsComputed(node.op, attr))
         os << ' ' << attr.getName().getAsOpaquePointer() << '='
            << attr.getValue().getAsOpaquePointer();
-    // With an offset, an element's place within the batch depends on the shape.
+    // With an offset, an element's index within the batch depends on the shape.
     if (node.kind == ExprNode::random && node.operands.size() > 2)
       os << ' ' << node.op->getResult(0).getType().getAsOpaquePointer();
     if (node.kind == ExprNode::constant)
@@ -97,7 +97,7 @@ static int64_t formulaCost(Elementwise op) {
     else if (!it.hasTrait<OpTrait::ConstantLike>())
       ++cost;
   }
-  // A polynomial hides most of what surrounds it.
+  // A polynomial hides most of the ops around it.
   return std::clamp<int64_t>(cost, 1, kPolynomialCost);
 }
 

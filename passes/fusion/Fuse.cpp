@@ -33,8 +33,8 @@ static bool staysOutside(Operation *op) {
   return slice && hasAddress(slice);
 }
 
-// Free ops whose results somebody else than a cluster needs, and tables: no
-// cluster computes them from nothing, a kernel of their own writes them.
+// Free ops whose results are used outside clusters, and tables: a kernel of
+// their own writes them.
 static void storeFreeOps(Block &block, OpPositions &slots) {
   SmallVector<Operation *> ops;
   for (Operation &op : block)
@@ -73,7 +73,7 @@ namespace {
 
 class FusePass : public tessera::impl::FuseBase<FusePass> {
   void runOnOperation() override {
-    // Innermost loops first: what they read from outside is then final.
+    // Innermost loops first: their inputs are then final.
     SmallVector<Block *> blocks;
     getOperation()->walk(
         [&](LoopOp loop) { blocks.push_back(&loop.getBody().front()); });

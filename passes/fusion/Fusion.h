@@ -1,5 +1,5 @@
-// From graph ops to clusters, each of which becomes one kernel. See README.md
-// in this folder.
+// Groups graph ops into clusters, each of which becomes one kernel. See
+// README.md in this folder.
 #pragma once
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Pass/Pass.h"

@@ -6,14 +6,14 @@ using namespace mlir;
 using namespace tessera;
 using namespace tessera::graph;
 
-// Limits of what a group computes again, in ops and in additions an element.
+// Limits of recomputation in a group, in ops and in additions for each element.
 static constexpr size_t kMaxConeOps = 24;
 static constexpr int64_t kMaxConeCost = 48;
 
-//===--- behind accumulators ----------------------------------------------===//
+//===--- epilogues --------------------------------------------------------===//
 
-// Whether an elementwise op waits for nothing else that the group feeds,
-// such as the statistics of its rows.
+// Whether an elementwise op reads nothing else that depends on the group, such
+// as the statistics of its rows.
 bool Epilogue::follows(unsigned node, unsigned depth) {
   return depth && isa<Elementwise>(graph.op(node)) &&
          llvm::all_of(graph.producers(node), [&](unsigned producer) {
@@ -22,8 +22,8 @@ bool Epilogue::follows(unsigned node, unsigned depth) {
          });
 }
 
-// Whether the result has to be in memory: somebody reads it who is neither a
-// reduction nor elementwise beside one. Those compute it from what is stored.
+// Whether the result has to be in memory: it has a reader that is neither a
+// reduction nor elementwise next to one. Those compute it from stored values.
 bool Epilogue::mustBeStored(unsigned node, unsigned depth) {
   return depth && llvm::any_of(graph.users(node), [&](unsigned user) {
            if (isa<ReduceOp>(graph.op(user)))
@@ -35,9 +35,9 @@ bool Epilogue::mustBeStored(unsigned node, unsigned depth) {
          });
 }
 
-// A sum of products is added up by the last of them: if the first one took
-// the additions, all others would be kept until they are there, such as the
-// gradients of a weight for each microbatch of a pipeline.
+// In a sum of products the last one performs the additions. If the first one
+// did, all others would be live until then, such as the gradients of a weight
+// for each microbatch of a pipeline.
 bool Epilogue::waitsForProduct(unsigned node) const {
   if (!isa<AddOp>(graph.op(node)))
     return false;
@@ -54,9 +54,8 @@ bool Epilogue::waitsForProduct(unsigned node) const {
          });
 }
 
-// What other devices made of their parts of a product comes while this device
-// makes its own: who adds that up must not be the product itself, which would
-// wait for it.
+// Partial values of other devices arrive while this device computes its own
+// product. The product itself must not add them, since it would wait for them.
 bool Epilogue::waitsForPermute(unsigned node) const {
   return llvm::any_of(graph.producers(node), [&](unsigned producer) {
     auto permute = dyn_cast<dist::PermuteOp>(graph.op(producer));
@@ -80,7 +79,7 @@ bool Epilogue::takes(unsigned node) {
   return replaces || mustBeStored(node, kDepth);
 }
 
-//===--- computing again --------------------------------------------------===//
+//===--- recomputation ----------------------------------------------------===//
 
 static int64_t bytesOf(Value value) {
   RankedTensorType type = tensorType(value);

@@ -1,19 +1,19 @@
-// Two questions that the rules of fusion ask about bytes: what may follow a
-// contraction, and what is better computed again than stored.
+// Two questions of the fusion rules about bytes: what may follow a contraction
+// as its epilogue, and what is better recomputed than stored.
 #pragma once
 #include "passes/fusion/FusionGraph.h"
 
 namespace tessera {
 
-/// What may follow a contraction, or a reduction of columns, on its
-/// accumulators.
+/// The epilogue of a contraction, or of a reduction of columns: what may run on
+/// its accumulators.
 class Epilogue {
 public:
   Epilogue(FusionGraph &graph, unsigned id)
       : graph(graph), id(id), fed(graph.reachableFrom(id)) {}
 
-  /// Whether an elementwise op costs no traffic there: it takes the place of
-  /// what it reads, or is stored in any case.
+  /// Whether an elementwise op costs no traffic there: it replaces what it
+  /// reads, or is stored in any case.
   bool takes(unsigned node);
 
 private:
@@ -28,13 +28,13 @@ private:
   llvm::BitVector fed; ///< nodes that the group feeds
 };
 
-/// What a group reads of others and could compute itself, back to tensors that
-/// are stored in any case.
+/// Values that a group reads from others and could recompute, back to tensors
+/// that are stored in any case.
 class Cone {
 public:
   Cone(FusionGraph &graph, unsigned id);
-  /// Whether computing it again moves no more bytes than storing and reading
-  /// what the group reads now.
+  /// Whether recomputing it moves no more bytes than storing and reading what
+  /// the group reads now.
   bool isWorthwhile() const;
 
   llvm::SmallSetVector<unsigned, 8> nodes;

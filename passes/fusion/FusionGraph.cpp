@@ -42,8 +42,8 @@ bool tessera::hasAddress(SliceOp slice) {
          isContiguous(slice);
 }
 
-// One element that has an address is left outside: clusters that differ in
-// nothing else then share a kernel.
+// A scalar with an address is not fused: clusters that differ only in it then
+// share a kernel.
 static bool isAddress(Operation *op) {
   auto slice = dyn_cast<SliceOp>(op);
   return slice && tensorType(slice.getResult()).getNumElements() == 1 &&
@@ -202,8 +202,8 @@ SmallVector<unsigned> FusionGraph::dissolve(unsigned id) {
   return singles;
 }
 
-// Whether a path leads from group `from` to group `to` through a third group,
-// which stands between them.
+// Whether a path leads from group `from` to group `to` through a third group
+// between them.
 bool FusionGraph::pathOutside(unsigned from, unsigned to) const {
   if (!order.mayPrecede(from, to))
     return false;
@@ -266,7 +266,7 @@ bool FusionGraph::isRead(Value value, unsigned id) const {
         return true;
       continue;
     }
-    // A cluster that is already built is no node.
+    // A finished cluster is not a node.
     auto it = numbers.find(here);
     if (it == numbers.end())
       return true;

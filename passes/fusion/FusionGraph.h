@@ -1,4 +1,4 @@
-// The ops of one block and the groups that fusion makes of them.
+// The ops of one block and the groups of a fusion.
 #pragma once
 #include "dialects/graph/GraphOps.h"
 #include "passes/fusion/GroupOrder.h"
@@ -10,13 +10,13 @@
 namespace tessera {
 
 /// Whether fusion repeats the op at each use instead of storing its result:
-/// views, splat constants, iota, random numbers, conversions to a wider float.
+/// views, splat constants, iota, random numbers, upcasts.
 bool isFree(mlir::Operation *op);
 /// Views that keep the row-major order of elements, and free conversions.
 bool keepsOrder(mlir::Operation *op);
 
-/// Products of matrices, whose sums a kernel holds in accumulators: what
-/// follows elementwise is computed there.
+/// Matmuls, whose sums a kernel holds in accumulators: elementwise ops that
+/// follow are computed there.
 inline bool isProduct(mlir::Operation *op) {
   return mlir::isa<graph::EinsumOp, graph::GroupedMatmulOp,
                    graph::GroupedOuterOp>(op);
@@ -27,7 +27,7 @@ inline bool isProduct(mlir::Operation *op) {
 bool hasAddress(graph::SliceOp slice);
 
 /// Ops that will become one kernel. An op that no cluster may hold (a loop, a
-/// return) is a group of its own without a kind.
+/// return) is in a group without a kind.
 struct FusionGroup {
   std::optional<graph::ClusterKind> kind;
   llvm::SmallVector<unsigned> members; ///< node numbers, increasing
@@ -36,14 +36,14 @@ struct FusionGroup {
   /// Elements of each reduction, 0 without: members have kept or kept ×
   /// reduced elements.
   int64_t reduced = 0;
-  /// Ops of other groups that this one computes again for itself.
+  /// Ops of other groups that this one recomputes.
   llvm::DenseSet<mlir::Operation *> repeats;
 };
 
 /// How a producer's result reaches a user.
 struct FusionEdge {
-  bool inOrder; ///< through nothing but order-keeping views
-  bool repeats; ///< through a broadcast that makes elements of few
+  bool inOrder; ///< only through views that keep the order of elements
+  bool repeats; ///< through a broadcast
   /// Where it repeats: along the last dimensions only, as a row's statistic
   /// does.
   bool repeatsLast = true;
@@ -68,7 +68,7 @@ public:
 
   /// Moves the members of `other` into `id`, which becomes one of `kind`.
   void merge(unsigned id, unsigned other, graph::ClusterKind kind);
-  /// Each member a group of its own again; their numbers.
+  /// Makes each member a separate group again; returns their numbers.
   llvm::SmallVector<unsigned> dissolve(unsigned id);
   /// Whether merging would make a cycle: a path from one to the other through
   /// a third.
@@ -83,8 +83,8 @@ public:
   /// Whether a result of the node is stored: used outside of its group other
   /// than by `except`.
   bool isStored(unsigned node, unsigned except) const;
-  /// Group `id` computes `cone` (node numbers) again; it then reads what these
-  /// read and not their results.
+  /// Group `id` recomputes `cone` (node numbers); it then reads the inputs of
+  /// these nodes and not their results.
   void repeat(unsigned id, llvm::ArrayRef<unsigned> cone);
   /// The tensors that a group reads from outside, through free and repeated
   /// ops.
@@ -95,7 +95,8 @@ public:
   bool isRead(mlir::Value value, unsigned id) const;
   /// The node that `value` is a result of, if it is one of this block's.
   std::optional<unsigned> nodeOf(mlir::Value value) const;
-  /// Distinct tensors that the members of both read from outside and hand out.
+  /// Distinct tensors that the members of both read from outside and pass to
+  /// others.
   unsigned countOperands(unsigned a, unsigned b) const;
 
 private:
@@ -115,12 +116,12 @@ private:
   llvm::DenseMap<mlir::Operation *, llvm::SmallVector<unsigned, 2>> repeaters;
 };
 
-/// Makes a cluster of the group's ops, free ones and those that it repeats
-/// inside, and replaces their results where they are used elsewhere; none if
-/// nobody reads them any more. Fails where the ops give no computable
-/// expression: then nothing changed. The ops themselves stay, without uses; the
-/// cluster may stand after its users until the block is sorted.
-/// `positions` gains the cluster's: that of its first op.
+/// Makes a cluster of the group's ops, free ones and repeated ones, and
+/// replaces their results where they are used elsewhere; none if all of them
+/// are unused. Fails if the ops give no computable expression: then nothing
+/// changed. The ops themselves stay, without uses; the cluster may be after its
+/// users until the block is sorted. `positions` gains the cluster's: that of
+/// its first op.
 mlir::LogicalResult buildCluster(FusionGraph &graph, unsigned id,
                                  OpPositions &positions);
 /// The same for a free op whose result must be stored.

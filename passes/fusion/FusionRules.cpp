@@ -6,8 +6,8 @@ using namespace mlir;
 using namespace tessera;
 using namespace tessera::graph;
 
-// More tensors than this in one kernel: streams that no core follows, and
-// dumps that nobody reads.
+// More tensors than this in one kernel: more streams than a core prefetches,
+// and unreadable dumps.
 static constexpr unsigned kMaxOperands = 24;
 
 namespace {
@@ -18,8 +18,8 @@ public:
   void run();
 
 private:
-  // What a merge of producer `p` into or with consumer `q` becomes, by the
-  // kinds of both; none if they do not fit.
+  // The kind of a merge of producer `p` into or with consumer `q`, by the kinds
+  // of both; none if they do not fit.
   std::optional<ClusterKind> fit(unsigned p, unsigned q);
   std::optional<ClusterKind> intoElementwise(unsigned p, unsigned q);
   std::optional<ClusterKind> intoRow(unsigned p, unsigned q);
@@ -62,8 +62,8 @@ static bool isElementwise(const FusionGroup &group) {
 
 //===--- fitting ----------------------------------------------------------===//
 
-// An elementwise group takes another of as many elements; where the order of
-// elements changes on the way, or their number, only if nobody else needs them.
+// An elementwise group absorbs another of as many elements; if the order or the
+// number of elements changes in between, only if it has no other reader.
 std::optional<ClusterKind> Rules::intoElementwise(unsigned p, unsigned q) {
   FusionGroup &from = graph.group(p), &into = graph.group(q);
   FusionEdge edge = graph.edgeBetween(p, q);
@@ -118,7 +118,7 @@ std::optional<ClusterKind> Rules::fit(unsigned p, unsigned q) {
   FusionGroup &from = graph.group(p), &into = graph.group(q);
   if (!from.kind || !into.kind)
     return {};
-  // Rows are picked from whole tables by finished indices.
+  // Rows are gathered from whole tables by finished indices.
   for (unsigned node : into.members)
     if (isa<EmbeddingOp>(graph.op(node)) &&
         llvm::any_of(graph.producers(node), [&](unsigned producer) {
@@ -206,7 +206,7 @@ void Rules::absorbProducers(unsigned node,
   }
 }
 
-// What is computed of the product or sum, element by element.
+// The elementwise epilogue of the product or sum.
 void Rules::absorbEpilogue(unsigned node) {
   Epilogue epilogue(graph, graph.groupOf(node));
   absorbConsumers(node, [&](FusionGroup &group) {
@@ -256,9 +256,9 @@ void Rules::repeatProducers(unsigned node) {
     graph.repeat(id, cone.nodes.getArrayRef());
 }
 
-// Whether a collective that waits for the first group stands before the other:
-// of both together it would wait for the other, too. In a pipeline that may be
-// a later microbatch.
+// Whether a collective that waits for the first group precedes the other:
+// merged, it would wait for the other, too. In a pipeline that may be a later
+// microbatch.
 bool Rules::delaysCollective(unsigned first, unsigned other,
                              ArrayRef<unsigned> collectives) const {
   const unsigned *from = llvm::upper_bound(collectives,

@@ -13,7 +13,7 @@ namespace tessera {
 #include "passes/fusion/Passes.h.inc"
 } // namespace tessera
 
-// A mask of indices takes fewer instructions than its load.
+// A mask of indices takes fewer instructions than loading it.
 static bool isMask(Operation *op) {
   return llvm::all_of(op->getResults(), [](Value result) {
     return tensorType(result).getElementType().isInteger(1);
@@ -42,7 +42,7 @@ struct SameTable : llvm::DenseMapInfo<Operation *> {
 
 class HoistInputInvariantsPass
     : public tessera::impl::HoistInputInvariantsBase<HoistInputInvariantsPass> {
-  // Written once, before the first step.
+  // Frozen state: written once, before the first step.
   bool isPlace(Value value) {
     auto argument = dyn_cast<BlockArgument>(value);
     if (!argument || argument.getOwner()->getParentOp() != getOperation())
@@ -54,8 +54,8 @@ class HoistInputInvariantsPass
 
   void runOnOperation() override {
     Block &entry = getOperation().getBody().front();
-    // Ops of no input but the device's place in the mesh, in program order:
-    // operands come first.
+    // Loop-invariant ops that depend on no input but the device's coordinates
+    // in the mesh, in program order: operands come first.
     SmallVector<Operation *> tables;
     llvm::DenseSet<Operation *> known;
     getOperation()->walk([&](Operation *op) {

@@ -92,8 +92,8 @@ static bool divideForm(const Linear &form, int64_t period,
   return remainder.max(sizes) < period;
 }
 
-// What makes `remainder` stay below `period`: its largest step is split where
-// it comes round, or cut where that is not possible.
+// The division that makes `remainder` stay below `period`: its largest step is
+// split where it wraps around, or the space is divided there.
 static std::optional<Division>
 divisionFor(const Linear &remainder, int64_t period, ArrayRef<int64_t> sizes) {
   std::optional<unsigned> largest;

@@ -9,7 +9,8 @@
 namespace tessera {
 
 /// constant + Σ coefficients[k] · i_k, where i_k is the index along dimension k
-/// of an iteration space. Nothing is negative: views never run backwards.
+/// of an iteration space. Nothing is negative: views never have negative
+/// strides.
 struct Linear {
   int64_t constant = 0;
   llvm::SmallVector<int64_t, 4> coefficients;
@@ -28,8 +29,7 @@ struct Linear {
   int64_t max(llvm::ArrayRef<int64_t> sizes) const;
 };
 
-/// How an iteration space must be divided before an index can be written as a
-/// linear form.
+/// How an iteration space must be divided before an index is a linear form.
 struct Division {
   enum Kind { split, cut } kind;
   unsigned dim;
@@ -38,8 +38,7 @@ struct Division {
   int64_t at;
 };
 
-/// The forms of `form` once `division` is applied; `part` is 0 or 1 and says
-/// which part of a cut is meant.
+/// The forms of `form` after `division`; `part` is 0 or 1, the part of a cut.
 Linear divide(const Linear &form, const Division &division, int part);
 /// The same for the sizes of the space.
 llvm::SmallVector<int64_t> divide(llvm::ArrayRef<int64_t> sizes,
@@ -50,15 +49,15 @@ Linear linearize(llvm::ArrayRef<Linear> indices, llvm::ArrayRef<int64_t> shape,
                  unsigned rank);
 
 /// The indices along each dimension of `shape` of the element with row-major
-/// index `form`. Nullopt where that is no linear form over a space of `sizes`:
-/// then `wanted` is the division that helps, or nothing if none does.
+/// index `form`. Nullopt if they are not linear forms over a space of `sizes`:
+/// then `wanted` is the division that helps, if any.
 std::optional<llvm::SmallVector<Linear>>
 delinearize(const Linear &form, llvm::ArrayRef<int64_t> shape,
             llvm::ArrayRef<int64_t> sizes, std::optional<Division> &wanted);
 
 /// The part of [0, boundaries.back()) that `form` always falls into, where part
-/// p ends at boundaries[p]. Nullopt where it crosses a boundary: then `wanted`
-/// is the cut that helps.
+/// p ends at boundaries[p]. Nullopt if it crosses a boundary: then `wanted` is
+/// the division that helps.
 std::optional<unsigned> findPart(const Linear &form,
                                  llvm::ArrayRef<int64_t> boundaries,
                                  llvm::ArrayRef<int64_t> sizes,

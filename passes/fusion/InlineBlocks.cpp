@@ -10,7 +10,8 @@ namespace tessera {
 #include "passes/fusion/Passes.h.inc"
 } // namespace tessera
 
-// The body of `callee` in place of `call`. Locations: what in which call.
+// Inlines the body of `callee` at `call`. Locations: the op's own, within the
+// call's.
 static void inlineCall(func::CallOp call, func::FuncOp callee) {
   OpBuilder builder(call);
   Block &body = callee.getBody().front();
@@ -36,8 +37,8 @@ class InlineBlocksPass
   void runOnOperation() override {
     ModuleOp module = getOperation();
     SymbolTable symbols(module);
-    // A block that calls another brings new calls along; `chain` finds a
-    // function that comes to call itself.
+    // Inlining a block that calls another adds calls; `chain` detects
+    // recursion.
     for (auto function : module.getOps<func::FuncOp>()) {
       if (function.isPrivate())
         continue;

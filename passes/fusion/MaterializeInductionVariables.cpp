@@ -11,7 +11,7 @@ namespace tessera {
 #include "passes/fusion/Passes.h.inc"
 } // namespace tessera
 
-// Uses of the counter as a number; as an index it needs no memory.
+// Uses of the induction variable as a number; as an index it is not stored.
 static SmallVector<OpOperand *> numberUses(LoopOp loop) {
   SmallVector<OpOperand *> uses;
   for (OpOperand &use : loop.getInduction().getUses()) {

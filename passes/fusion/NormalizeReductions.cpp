@@ -55,7 +55,7 @@ static LogicalResult splitReduction(ReduceOp op, PatternRewriter &rewriter) {
   return success();
 }
 
-// A scatter adds in memory, so memory must be as wide as its sums.
+// A scatter adds in memory, so memory must have the type of its sums.
 static LogicalResult widenScatter(ScatterAddOp op, PatternRewriter &rewriter) {
   Type element = tensorType(op.getBase()).getElementType();
   if (accumulatorType(element) == element || isEmpty(op.getUpdates()))
@@ -76,8 +76,7 @@ static bool isZeros(Operation *op) {
   return matchPattern(op, m_Zero()) || matchPattern(op, m_PosZeroFloat());
 }
 
-// A tensor without elements needs no op to make it: it is zeros, which no
-// kernel has to write.
+// An empty tensor is replaced by zeros, which no kernel has to write.
 static LogicalResult dropEmpty(Operation *op, PatternRewriter &rewriter) {
   if (op->getNumResults() == 0 || !isMemoryEffectFree(op) || isa<LoopOp>(op) ||
       isZeros(op) || !llvm::all_of(op->getResults(), isEmpty))

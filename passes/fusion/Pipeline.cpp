@@ -9,24 +9,23 @@ using namespace mlir;
 void tessera::buildFusionPipeline(OpPassManager &pipeline) {
   //===--- primitives, while a layer is still one function ----------------===//
   OpPassManager &functions = pipeline.nest<func::FuncOp>();
-  // The loops that chunks need exist before what runs inside them is taken
-  // apart.
+  // The loops over chunks exist before their bodies are decomposed.
   functions.addPass(createExpandLinearCrossEntropy());
   functions.addPass(createDecomposeComposites());
-  // Gradients ask for shapes of reductions that no skeleton has.
+  // Gradients contain reductions that no skeleton has.
   functions.addPass(createNormalizeReductions());
   functions.addPass(createCanonicalizerPass());
   // Within a block only: across them it would undo recomputation.
   functions.addPass(createCSEPass());
 
   //===--- one flat program -----------------------------------------------===//
-  // Producers and consumers meet only when nothing stands between layers.
+  // Producers and consumers fuse only if they are in one function.
   pipeline.addPass(createInlineBlocks());
   pipeline.addNestedPass<func::FuncOp>(createCanonicalizerPass());
-  // Microbatches and chunks of the head now stand inside each other.
+  // Microbatches and chunks of the head are now nested.
   pipeline.addNestedPass<func::FuncOp>(createSinkAccumulators());
   pipeline.addNestedPass<func::FuncOp>(createMaterializeInductionVariables());
-  // So do all layers, each with its own table of angles.
+  // All layers are now in one function, each with its own table of angles.
   pipeline.addNestedPass<func::FuncOp>(createHoistInputInvariants());
 
   //===--- clusters -------------------------------------------------------===//

@@ -12,7 +12,7 @@ namespace tessera {
 #include "passes/fusion/Passes.h.inc"
 } // namespace tessera
 
-// Whether each turn of the loop only adds to carried value `i`.
+// Whether each iteration of the loop only adds to carried value `i`.
 static bool onlyAdds(LoopOp loop, unsigned i) {
   Value carried = loop.getCarried()[i];
   Value next = loop.getYield().getValues()[i];
@@ -60,7 +60,7 @@ namespace {
 class SinkAccumulatorsPass
     : public tessera::impl::SinkAccumulatorsBase<SinkAccumulatorsPass> {
   void runOnOperation() override {
-    // An inner loop takes over an outer sum before the outer one is looked at.
+    // An inner loop absorbs an outer sum before the outer one is visited.
     for (bool changed = true; changed;) {
       changed = false;
       DominanceInfo dominance(getOperation());

@@ -15,9 +15,9 @@ static View denseView(Value base) {
   return view;
 }
 
-// The strides of `view` under another shape: each run of new dimensions must
-// lie within a run of old ones that is evenly strided. Dimensions of size 1
-// take no part.
+// The strides of `view` under another shape: each run of new dimensions must be
+// within a run of old ones that is evenly strided. Dimensions of size 1 do not
+// matter.
 static std::optional<View> reshapeView(const View &view,
                                        ArrayRef<int64_t> shape) {
   View result{view.base, view.offset, SmallVector<int64_t>(shape),

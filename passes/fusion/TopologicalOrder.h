@@ -1,5 +1,5 @@
-// The order of ops in a block, once clusters or launches took the place of ops
-// from different positions.
+// The order of ops in a block after clusters or launches replaced ops from
+// different positions.
 #pragma once
 #include "mlir/IR/Block.h"
 #include "mlir/IR/Operation.h"
@@ -7,24 +7,24 @@
 
 namespace tessera {
 
-/// Where each op would stand if nothing held it back.
+/// The position that each op would have without dependences.
 using OpPositions = llvm::DenseMap<mlir::Operation *, unsigned>;
 
 /// The positions of a block's ops as they are.
 OpPositions positionsOf(mlir::Block &block);
 
-/// A collective, or the wait for one that was started. Ranks whose shares
-/// differ in size have programs of their own, compiled apart, and yet all of
-/// them must do the same together in the same order: so these stay in the order
-/// in which partitioning made them, here and wherever ops are merged.
+/// A collective, or the wait for one that was started. Ranks whose shards
+/// differ in size have programs of their own, compiled separately, and yet all
+/// of them must run the same collectives in the same order. So these keep the
+/// order in which partitioning made them, here and wherever ops are merged.
 bool isCollective(mlir::Operation *op);
 /// Whether the op is one, or holds one.
 bool hasCollective(mlir::Operation *op);
 
-/// Reorders the block so that operands come first: always the op with the
-/// smallest place among those that are ready. What was in order stays in order;
-/// an op that waited runs as soon as it can, so that tensors die early.
-/// Collectives keep their order. Every op needs a place.
+/// Reorders the block so that operands come first: always the ready op with the
+/// smallest position. Ops that were in order stay in order; an op that waited
+/// runs as soon as it can, so that tensors die early. Collectives keep their
+/// order. Every op must have a position.
 void orderByPosition(mlir::Block &block, const OpPositions &positions);
 
 } // namespace tessera

@@ -47,13 +47,14 @@ static LogicalResult verifyOp(Operation *op) {
   if (auto cluster = dyn_cast<ClusterOp>(op))
     return verifyCluster(cluster);
   if (auto slice = dyn_cast<SliceOp>(op); slice && !hasAddress(slice))
-    return op->emitError("slice has gaps or starts at no multiple of 64 bytes, "
-                         "and stands in no cluster");
+    return op->emitError(
+        "slice has gaps or does not start at a multiple of 64 bytes, "
+        "but is not in a cluster");
   if (isa<LoopOp, YieldOp, ConstantOp, ReshapeOp, SliceOp, DynamicSliceOp,
           DynamicUpdateOp, dist::PackOp, func::ReturnOp>(op) ||
       isCollective(op))
     return success();
-  return op->emitError() << "'" << op->getName() << "' stands in no cluster";
+  return op->emitError() << "'" << op->getName() << "' is not in a cluster";
 }
 
 namespace {

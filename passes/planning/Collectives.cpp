@@ -1,4 +1,4 @@
-// Collectives of dist: where their buffers lie, and what plan.collective says.
+// Collectives of dist: their buffers and their plan.collective.
 #include "passes/planning/ProgramPlanner.h"
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -13,20 +13,20 @@ RankedTensorType tessera::planning::typeOf(Value value) {
   return tensorType(value);
 }
 
-//===--- what it says -----------------------------------------------------===//
+//===--- attributes -------------------------------------------------------===//
 
 static plan::Reduction toPlan(dist::ReduceKind kind) {
   return kind == dist::ReduceKind::sum ? plan::Reduction::sum
                                        : plan::Reduction::max;
 }
 
-// What is sent to whom is one run of memory only along the first dimension that
-// has more than one entry.
+// The rows for one member are one run of memory only along the first dimension
+// that has more than one entry.
 static LogicalResult requireFirst(Operation *op, int64_t dim,
                                   RankedTensorType type) {
   for (int64_t size : type.getShape().take_front(dim))
     if (size != 1)
-      return op->emitOpError("goes along dimension ")
+      return op->emitOpError("runs along dimension ")
              << dim << " of " << type
              << "; buffers are dense, transpose it to the front";
   return success();
@@ -109,7 +109,7 @@ FailureOr<CollectiveSpec> tessera::planning::specOf(Operation *collective) {
             for (auto axis :
                  op.getAxes().template getAsRange<dist::AxisRefAttr>()) {
               if (!axis.isWhole())
-                return op->emitOpError("goes along a part of the axis '")
+                return op->emitOpError("runs along a part of the axis '")
                        << axis.getName()
                        << "'; give the mesh an axis for each part";
               spec->axes.push_back(axis.getName());
@@ -118,7 +118,7 @@ FailureOr<CollectiveSpec> tessera::planning::specOf(Operation *collective) {
           });
 }
 
-//===--- where its buffers are --------------------------------------------===//
+//===--- buffers ----------------------------------------------------------===//
 
 LogicalResult ProgramPlanner::planCollective(Operation *op, size_t depth,
                                              std::vector<Step> &out) {
@@ -141,7 +141,7 @@ LogicalResult ProgramPlanner::planCollective(Operation *op, size_t depth,
         return failure();
     }
   } else {
-    for (Value operand : op->getOperands()) { // counts of rows behind the rows
+    for (Value operand : op->getOperands()) { // counts of rows follow the rows
       FailureOr<Typed> from = read(operand, op, depth, out);
       if (failed(from))
         return failure();

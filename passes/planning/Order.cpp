@@ -1,4 +1,4 @@
-// Positions: when a tensor is read last, and the steps that touch a buffer.
+// Liveness: when a tensor is read last, and the steps that access a buffer.
 #include "passes/planning/ProgramPlanner.h"
 
 using namespace mlir;
@@ -31,18 +31,18 @@ int64_t Order::lastRead(Value value) const {
   for (OpOperand &use : value.getUses()) {
     Operation *user = use.getOwner();
     Operation *here = home->findAncestorOpInBlock(*user);
-    // A loop reads its initial values before its first turn, and whatever its
-    // body reads until its last.
+    // A loop reads its initial values before its first iteration, and whatever
+    // its body reads until its last.
     int64_t position =
         here == user && isa<graph::LoopOp>(user) ? begin(user) : end(here);
-    // So are the tensors of a pack where they are.
+    // Likewise the tensors of a pack.
     if (auto unpack = dyn_cast<dist::UnpackOp>(user);
         unpack && here == user && unpack.getPieces() == 1)
       for (Value part : unpack.getOutputs())
         position = std::max(position, lastRead(part));
     if (isView(user))
       position = here == user ? lastRead(user->getResult(0)) : end(here);
-    // What is under way is read and written until the wait for it; all_reduce
+    // The buffers of a started collective are live until its wait; all_reduce
     // is in place, or on a copy.
     if (here == user && isa<dist::WaitOp>(user))
       position = std::max(position, lastRead(user->getResult(0)));
@@ -98,7 +98,7 @@ void ProgramPlanner::touch(std::vector<Step> &list,
   for (Step &step : list) {
     for (Typed &operand : step.operands) {
       Buffer *buffer = operand.place.buffer;
-      // What was made outside a loop must last until its last turn.
+      // A value from outside a loop is live until the loop's last iteration.
       const Step &extent =
           buffer->depth < loops.size() ? *loops[buffer->depth] : step;
       buffer->first = buffer->first < 0 ? extent.begin

@@ -1,5 +1,5 @@
-// Packs of dist: tensors that travel together are made in one buffer, or copied
-// into it.
+// Packs of dist: tensors that are communicated together are written into one
+// buffer, or copied into it.
 #include "passes/planning/ProgramPlanner.h"
 
 using namespace mlir;
@@ -11,8 +11,8 @@ static int64_t elementBytes(RankedTensorType type) {
   return plan::byteSize(RankedTensorType::get({1}, type.getElementType()));
 }
 
-// Of one piece only: a tensor is one run of it then. A launch whose result has
-// no other reader may as well write there.
+// Only of one piece: a tensor is then one run of it, and a launch whose result
+// has no other reader may write there.
 void ProgramPlanner::wantParts() {
   function.walk([&](dist::PackOp pack) {
     if (pack.getPieces() != 1)

@@ -5,8 +5,8 @@
 using namespace mlir;
 
 void tessera::buildPlanningPipeline(OpPassManager &pipeline) {
-  // Bytes for every tensor: from here on nothing is a value any more.
+  // Assigns bytes to every tensor; afterwards no tensor values remain.
   pipeline.addPass(createPlanBuffers());
-  // The proof that it is right does not share code with what it proves.
+  // The verifier shares no code with the planner.
   pipeline.addPass(createVerifyPlan());
 }

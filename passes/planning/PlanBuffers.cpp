@@ -1,5 +1,5 @@
-// The pass: state locations, one program a function, offsets, and the plan's
-// text.
+// The pass: locations of state, a program for each function, offsets, and the
+// plan's IR.
 #include "dialects/graph/GraphQuantOps.h"
 #include "dialects/graph/PlainFunction.h"
 #include "passes/planning/Planning.h"
@@ -34,7 +34,7 @@ MemRefType memoryType(RankedTensorType type) {
   return MemRefType::get(type.getShape(), type.getElementType());
 }
 
-/// The state tensors of all programs, each with one place.
+/// The state tensors of all programs, each with one location.
 class StateTable {
 public:
   LogicalResult collect(ModuleOp module) {
@@ -101,7 +101,7 @@ private:
           known->global !=
               attrs.getAs<DenseI64ArrayAttr>(dist::kGlobalShapeAttr))
         return function.emitOpError("state \"")
-               << name.getValue() << "\" is cut otherwise elsewhere";
+               << name.getValue() << "\" is sharded differently elsewhere";
       return success();
     }
     Buffer &buffer = storage.emplace_back();
@@ -200,7 +200,7 @@ private:
   }
 
   plan::CollectiveOp collective(const Step &step, ArrayRef<Value> memories) {
-    CollectiveSpec spec = *specOf(step.source); // planning has asked before
+    CollectiveSpec spec = *specOf(step.source); // checked by the planner
     MLIRContext *context = b.getContext();
     auto sizes = [&](const std::optional<SmallVector<int64_t>> &list) {
       return list ? b.getDenseI64ArrayAttr(*list) : DenseI64ArrayAttr();

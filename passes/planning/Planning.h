@@ -1,4 +1,4 @@
-// From launches on tensors to a program over bytes. See README.md in this
+// Converts launches on tensors to a program over bytes. See README.md in this
 // folder.
 #pragma once
 #include "mlir/IR/BuiltinOps.h"
@@ -15,16 +15,17 @@ namespace tessera {
 /// The planning phase: plan-buffers, then verify-plan.
 void buildPlanningPipeline(mlir::OpPassManager &pipeline);
 
-/// A request for bytes from step `first` to step `last`, both included.
+/// A request for bytes with the live range from step `first` to step `last`,
+/// both included.
 struct ArenaRequest {
   int64_t bytes, first, last;
   int64_t offset = 0; ///< the answer
 };
 
-/// Chooses offsets such that requests with overlapping lives do not overlap in
-/// bytes; returns the size of the arena. Largest first, lowest gap that fits:
-/// within a few percent of the lower bound (the fullest step) on training
-/// programs.
+/// Chooses offsets such that requests with overlapping live ranges do not
+/// overlap in bytes; returns the size of the arena. Largest first, lowest gap
+/// that fits: within a few percent of the lower bound (the fullest step) on
+/// training programs.
 int64_t assignOffsets(llvm::MutableArrayRef<ArenaRequest> requests);
 
 } // namespace tessera

@@ -1,4 +1,5 @@
-// Places for tensors, in program order: what may be overwritten is overwritten.
+// Assigns locations to tensors in program order, in place wherever that is
+// safe.
 #include "passes/planning/ProgramPlanner.h"
 
 using namespace mlir;
@@ -12,7 +13,7 @@ ProgramPlanner::ProgramPlanner(func::FuncOp function,
     : function(function), state(state), kernels(kernels), order(function) {}
 
 LogicalResult ProgramPlanner::run() {
-  for (auto &entry : state) // of the program before
+  for (auto &entry : state) // of the previous program
     entry.second->values.clear();
   if (failed(bindArguments()))
     return failure();
@@ -27,8 +28,7 @@ LogicalResult ProgramPlanner::run() {
   return success();
 }
 
-//===--- locations
-//-----------------------------------------------------------===//
+//===--- locations --------------------------------------------------------===//
 
 Buffer *ProgramPlanner::newBuffer(RankedTensorType type, size_t depth) {
   Buffer &buffer = buffers.emplace_back();
@@ -76,8 +76,8 @@ LogicalResult ProgramPlanner::bindArguments() {
   return success();
 }
 
-// Returned state is best made where it lives, outputs where the host reads
-// them.
+// Returned state is preferably written at its own location, outputs where the
+// host reads them.
 void ProgramPlanner::wantReturns() {
   Operation *ret = function.getBody().front().getTerminator();
   for (auto [i, value] : llvm::enumerate(ret->getOperands())) {
@@ -95,15 +95,15 @@ void ProgramPlanner::want(Value value, Buffer *buffer) {
   while (isa_and_nonnull<graph::ReshapeOp, dist::WaitOp>(value.getDefiningOp()))
     value = value.getDefiningOp()->getOperand(0);
   wanted.try_emplace(value, buffer);
-  // A sum over ranks is made where its part lies.
+  // An all-reduce is done in place of its operand.
   if (auto sum = value.getDefiningOp<dist::AllReduceOp>();
       sum && sum.getInput().hasOneUse())
     want(sum.getInput(), buffer);
 }
 
-// Whether `output`, made by `at`, may take the bytes of `buffer`: everybody who
-// reads what is there has done so. `through` is the operand that the kernel
-// reads before it overwrites it, element by element; null if there is none.
+// Whether `output`, made by `at`, may overwrite `buffer`: all readers of its
+// present value precede it. `through` is the operand that the kernel reads
+// before it overwrites it, element by element; null if there is none.
 bool ProgramPlanner::mayOverwrite(Buffer *buffer, Value output, Operation *at,
                                   Value through) const {
   if (buffer->reserved && wanted.lookup(output) != buffer)
@@ -189,8 +189,9 @@ LogicalResult ProgramPlanner::planView(Operation *op) {
                            "collectives and contiguous views have locations");
   auto input = locations.find(op->getOperand(0));
   if (input == locations.end())
-    return op->emitOpError("is a view of a constant or of an induction value, "
-                           "which have no place; fold it");
+    return op->emitOpError(
+        "is a view of a constant or of an induction variable, "
+        "which have no location; fold it");
   Place place = input->second;
   if (auto slice = dyn_cast<graph::SliceOp>(op))
     place.offset += *contiguousOffset(slice);
@@ -218,7 +219,7 @@ FailureOr<Typed> ProgramPlanner::read(Value value, Operation *user,
   return Typed{place, tensorType(value)};
 }
 
-// Brings the contents of `from` to `to`: a fill for a constant, a copy
+// Copies the contents of `from` to `to`: a fill for a constant, a copy
 // otherwise.
 LogicalResult ProgramPlanner::initialize(Value from, const Place &to,
                                          Operation *at,
@@ -229,14 +230,15 @@ LogicalResult ProgramPlanner::initialize(Value from, const Place &to,
     if (!dense || !dense.isSplat() ||
         llvm::any_of(dense.getRawData(), [](char byte) { return byte != 0; }))
       return at->emitOpError(
-          "needs a constant that is not zero; only kernels can make one");
+          "requires a constant that is not zero, which only kernels can write");
     out.push_back({Step::fill, at->getLoc(), at, {{to, type}}, {}});
     return success();
   }
   auto place = locations.find(from);
   if (place == locations.end())
-    return at->emitOpError("reads an induction value, which has no place; "
-                           "materialize-induction-variables gives it one");
+    return at->emitOpError(
+        "reads an induction variable, which has no location; "
+        "run materialize-induction-variables");
   out.push_back(
       {Step::copy, at->getLoc(), at, {{place->second, type}, {to, type}}, {}});
   return success();
@@ -289,7 +291,7 @@ LogicalResult ProgramPlanner::planLaunch(tile::LaunchOp launch, size_t depth,
   tile::KernelOp kernel = kernels.lookup(launch.getKernel());
   if (!kernel)
     return launch.emitOpError("launches @")
-           << launch.getKernel() << ", which no target has";
+           << launch.getKernel() << ", which no target defines";
   auto count = [&](tile::Access other) { // buffers that are not only `other`
     return llvm::count_if(
         llvm::seq<size_t>(0, kernel.getAccess().size()),
@@ -300,7 +302,7 @@ LogicalResult ProgramPlanner::planLaunch(tile::LaunchOp launch, size_t depth,
           count(tile::Access::write) * instances ||
       static_cast<int64_t>(launch.getOutputs().size()) !=
           count(tile::Access::read) * instances)
-    return launch.emitOpError("operands and results are not those of kernel @")
+    return launch.emitOpError("operands and results do not match kernel @")
            << launch.getKernel();
   Step step{Step::launch, launch.getLoc(), launch, {}, {}};
   for (int64_t instance = 0; instance < instances; ++instance)
@@ -341,7 +343,7 @@ LogicalResult ProgramPlanner::planLoop(graph::LoopOp loop, size_t depth,
                                        std::vector<Step> &out) {
   SmallVector<Buffer *> carried;
   for (auto [init, argument] : llvm::zip(loop.getInits(), loop.getCarried())) {
-    // The initial value's own buffer will do if nobody else needs it.
+    // The initial value's own buffer is used if it has no other reader.
     auto place = locations.find(init);
     bool own = place != locations.end() && place->second.offset == 0 &&
                place->second.advances.empty() &&
@@ -372,8 +374,9 @@ LogicalResult ProgramPlanner::planLoop(graph::LoopOp loop, size_t depth,
   return success();
 }
 
-// What is not yet where the next turn expects it is copied there. A value that
-// lies in another carried buffer goes by way of a temporary: copies may swap.
+// Values that are not where the next iteration expects them are copied there. A
+// value in another carried buffer is copied through a temporary, since copies
+// may swap.
 LogicalResult ProgramPlanner::finishBody(graph::LoopOp loop,
                                          ArrayRef<Buffer *> carried,
                                          size_t depth, std::vector<Step> &out) {
@@ -417,7 +420,7 @@ LogicalResult ProgramPlanner::finishReturns(func::ReturnOp ret,
     if (place != locations.end() && place->second == Place{target, 0, {}})
       continue;
     // Old state under a new name would have to be saved before it is
-    // overwritten. A value made here is final wherever it lies.
+    // overwritten. A value made here is final wherever it is.
     Value source = value;
     while (source.getDefiningOp() && isView(source.getDefiningOp()))
       source = source.getDefiningOp()->getOperand(0);

@@ -1,5 +1,4 @@
-// Where tensors live while a program is being planned, and the steps it will
-// have.
+// The locations of tensors while a program is planned, and its steps.
 #pragma once
 #include "dialects/dist/DistOps.h"
 #include "dialects/graph/GraphOps.h"
@@ -21,17 +20,17 @@ struct Buffer {
   mlir::StringAttr name; ///< state and io
   std::optional<plan::Role> role;
   mlir::RankedTensorType type; ///< of the first tensor placed here
-  /// State and io that are a share: of a tensor of this shape, cut so.
+  /// For state and io that are shards: the global shape and the sharding.
   mlir::DenseI64ArrayAttr global = {};
   dist::ShardingAttr sharding = {};
   size_t depth = 0; ///< loops around the block that made it
   bool reserved =
-      false; ///< state, io, loop-carried: only who is wanted here may overwrite
-  int64_t first = -1, last = -1;         ///< steps that touch it
+      false; ///< state, io, loop-carried: only its own value may overwrite it
+  int64_t first = -1, last = -1;         ///< live range in steps
   llvm::SmallVector<mlir::Value> values; ///< tensors placed here so far
 };
 
-/// The place of a tensor: part of a buffer, which may advance with loops.
+/// The location of a tensor: part of a buffer, which may advance with loops.
 struct Place {
   Buffer *buffer = nullptr;
   int64_t offset = 0;
@@ -43,19 +42,19 @@ struct Place {
   }
 };
 
-/// A place seen as a tensor of some type.
+/// A location seen as a tensor of some type.
 struct Typed {
   Place place;
   mlir::RankedTensorType type;
 };
 
-/// One step of the program to be.
+/// One step of the program.
 struct Step {
   enum Kind { launch, loop, copy, fill, collective, wait } kind;
   mlir::Location loc;
   mlir::Operation *source = nullptr; ///< tile.launch, graph.loop, an op of dist
   /// launch: all buffers; copy: from, to; fill: to; collective: from, to, or
-  /// the one buffer that it is done in; wait: those of the collective
+  /// the one buffer of an in-place collective; wait: those of the collective
   llvm::SmallVector<Typed> operands;
   std::vector<Step> body; ///< loop
   int64_t begin = 0,
@@ -70,9 +69,9 @@ public:
     return positions.lookup(op).first;
   }
   int64_t end(mlir::Operation *op) const { return positions.lookup(op).second; }
-  /// Where the value, or a view of it, is read last: a position at the level of
-  /// the value's own block. A value that leaves its block is read at the very
-  /// end.
+  /// The last read of the value or of a view of it (liveness): a position at
+  /// the level of the value's own block. A value that leaves its block is read
+  /// at the very end.
   int64_t lastRead(mlir::Value value) const;
 
 private:
@@ -84,22 +83,22 @@ private:
 bool isView(mlir::Operation *op);
 
 /// Bytes from the input's start to the result's, for a contiguous slice;
-/// nullopt where it has gaps.
+/// nullopt if it has gaps.
 std::optional<int64_t> contiguousOffset(graph::SliceOp slice);
 
-/// The tensor that the value is, now or once it was waited for.
+/// The tensor of the value, now or after the wait for it.
 mlir::RankedTensorType typeOf(mlir::Value value);
 
-/// What plan.collective says of an op of dist: its elements and to whom they
-/// go.
+/// The attributes of plan.collective for an op of dist: its elements and the
+/// members that they go to.
 struct CollectiveSpec {
   plan::CollectiveKind kind;
   std::optional<plan::Reduction> reduction = {};
   llvm::SmallVector<llvm::StringRef> axes = {};
   std::optional<llvm::SmallVector<int64_t>> counts = {}, targets = {};
 };
-/// Fails, with an error at the op, where it is along another dimension than
-/// the first, or along a part of an axis.
+/// Fails, with an error at the op, if it runs along another dimension than the
+/// first, or along a part of an axis.
 mlir::FailureOr<CollectiveSpec> specOf(mlir::Operation *collective);
 
 /// Plans one function. `state` maps checkpoint names to their buffers,
@@ -117,7 +116,7 @@ public:
   int64_t ioBytes = 0;
 
 private:
-  // Places.
+  // Locations.
   Buffer *newBuffer(mlir::RankedTensorType type, size_t depth);
   Buffer *newIo(llvm::StringRef name, plan::Role role,
                 mlir::RankedTensorType type, mlir::DictionaryAttr attrs);
@@ -143,7 +142,7 @@ private:
   mlir::LogicalResult planCollective(mlir::Operation *op, size_t depth,
                                      std::vector<Step> &out);
   mlir::LogicalResult planWait(dist::WaitOp wait, std::vector<Step> &out);
-  // Packs: what is made for one is made there.
+  // Packs: tensors of a pack are written there directly.
   void wantParts();
   Buffer *bufferOf(dist::PackOp pack, size_t depth);
   mlir::LogicalResult planPack(dist::PackOp pack, size_t depth,
@@ -164,7 +163,7 @@ private:
   mlir::LogicalResult initialize(mlir::Value from, const Place &to,
                                  mlir::Operation *at, std::vector<Step> &out);
 
-  // Lifetimes, once all steps are known.
+  // Live ranges, once all steps are known.
   void number(std::vector<Step> &list, int64_t &position);
   void touch(std::vector<Step> &list,
              llvm::SmallVectorImpl<const Step *> &loops);
@@ -174,10 +173,11 @@ private:
   const llvm::StringMap<tile::KernelOp> &kernels;
   Order order;
   llvm::DenseMap<mlir::Value, Place> locations;
-  /// Of started collectives, by what is waited for: from and to.
+  /// Buffers of started collectives (from and to), by the value that is waited
+  /// for.
   llvm::DenseMap<mlir::Value, llvm::SmallVector<Typed>> started;
   llvm::DenseMap<mlir::Value, Buffer *> wanted;
-  /// Values that are made in a pack, and where: a number of bytes.
+  /// Values that are written in a pack, and their offsets in bytes.
   llvm::DenseMap<mlir::Value, std::pair<dist::PackOp, int64_t>> parts;
   llvm::DenseMap<mlir::Operation *, Buffer *> packs;
 };

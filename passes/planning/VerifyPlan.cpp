@@ -1,4 +1,4 @@
-// Proves a plan from its text alone.
+// Verifies a plan from its IR alone.
 #include "dialects/plan/PlanOps.h"
 #include "dialects/tile/KernelBlocks.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -28,13 +28,13 @@ plan::BufferOp rootOf(Value memory) {
   return memory.getDefiningOp<plan::BufferOp>();
 }
 
-/// Numbers steps as plan-buffers does and checks each against its buffers'
-/// lives.
+/// Numbers steps as plan-buffers does and checks each against its buffers' live
+/// ranges.
 struct Numbering {
   int64_t next = 0;
 
   LogicalResult check(Operation &step, int64_t at) {
-    // A wait touches what its collective does.
+    // A wait accesses the buffers of its collective.
     auto wait = dyn_cast<plan::WaitOp>(step);
     for (Value operand :
          wait ? wait.getCollective()->getOperands() : step.getOperands()) {
@@ -46,8 +46,8 @@ struct Numbering {
         return buffer.emitOpError("in the arena has no `lives`");
       if (at < (*lives)[0] || at > (*lives)[1])
         return step.emitOpError("is step ")
-               << at << " but touches a buffer that lives from " << (*lives)[0]
-               << " to " << (*lives)[1];
+               << at << " but accesses a buffer that is live from "
+               << (*lives)[0] << " to " << (*lives)[1];
     }
     return success();
   }
@@ -82,8 +82,9 @@ public:
       WalkResult walk = op->walk([&](Operation *step) {
         for (OpOperand &operand : step->getOpOperands())
           if (interferes(operand)) {
-            InFlightDiagnostic diagnostic = step->emitOpError(
-                "touches bytes of a collective that is under way");
+            InFlightDiagnostic diagnostic =
+                step->emitOpError("accesses bytes of a collective that was "
+                                  "started and not yet waited for");
             diagnostic.attachNote(collective.getLoc()) << "the collective";
             return WalkResult::interrupt();
           }
@@ -139,8 +140,8 @@ LogicalResult verifyCollectives(ModuleOp module) {
   WalkResult walk = module.walk([&](plan::CollectiveOp collective) {
     for (auto axis : collective.getAxes().getAsRange<StringAttr>())
       if (meshes.empty() || !(*meshes.begin()).getAxis(axis.getValue())) {
-        collective.emitOpError("goes over ")
-            << axis << ", which is no axis of the module's mesh";
+        collective.emitOpError("runs over ")
+            << axis << ", which is not an axis of the module's mesh";
         return WalkResult::interrupt();
       }
     if (collective.getTicket())
@@ -160,8 +161,8 @@ LogicalResult emitSharedError(const Piece &a, const Piece &b) {
   bool ordered = a.buffer->isBeforeInBlock(b.buffer);
   plan::BufferOp one = ordered ? a.buffer : b.buffer,
                  other = ordered ? b.buffer : a.buffer;
-  InFlightDiagnostic diagnostic =
-      one.emitOpError("shares bytes with a buffer that lives at the same time");
+  InFlightDiagnostic diagnostic = one.emitOpError(
+      "shares bytes with a buffer that is live at the same time");
   diagnostic.attachNote(other.getLoc()) << "the other buffer";
   return diagnostic;
 }
@@ -180,7 +181,7 @@ LogicalResult verifyArena(plan::ProgramOp program) {
     arena.push_back({buffer, int64_t(buffer.getOffset()), endOf(buffer),
                      lives[0], lives[1]});
   }
-  // Step by step, against those that live then.
+  // Step by step, against the buffers that are live then.
   llvm::sort(arena, [](const Piece &a, const Piece &b) {
     return std::pair(a.first, a.begin) < std::pair(b.first, b.begin);
   });
@@ -222,7 +223,7 @@ struct VerifyPlan : tessera::impl::VerifyPlanBase<VerifyPlan> {
     if (launches.wasInterrupted() || failed(verifyCollectives(module)))
       return signalPassFailure();
     for (auto function : module.getOps<func::FuncOp>()) {
-      function.emitOpError("is still on tensors after planning");
+      function.emitOpError("still has tensors after planning");
       return signalPassFailure();
     }
     llvm::StringMap<plan::StateOp> state;

@@ -1,5 +1,5 @@
-// What expansions of functions are written with: arithmetic on one piece, a
-// scalar or a vector of floats.
+// Arithmetic on one piece (a scalar or a vector of floats), used by the
+// expansions of elementary functions.
 #pragma once
 #include "compiler/target/cpu/Pieces.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -44,7 +44,7 @@ protected:
                       mlir::Value y) {
     return b.create<mlir::arith::CmpFOp>(p.location(), predicate, x, y);
   }
-  /// A comparison with NaN is false, so that NaN passes.
+  /// A comparison with NaN is false, so NaN is passed through.
   mlir::Value clamp(mlir::Value x, double low, double high);
   /// Σ coefficients[i] x^i by Horner's rule.
   mlir::Value poly(mlir::Value x, llvm::ArrayRef<double> coefficients);

@@ -19,9 +19,9 @@ namespace tessera::cpu {
 
 static constexpr StringLiteral kTriple = "x86_64-unknown-linux-gnu";
 
-// Kernels come as they should run: tiles are unrolled, loops are few and no
-// function wants inlining. What is left to do is to fold, to hoist and to turn
-// loops over; a full O3 pipeline takes four times as long for the same code.
+// Kernels arrive in their final form: tiles are unrolled, loops are few and
+// nothing is left to inline. What remains is folding, hoisting and loop
+// rotation; a full O3 pipeline takes four times as long for the same code.
 static constexpr StringLiteral kPipeline =
     "function(early-cse,simplifycfg,instcombine<no-verify-fixpoint>,"
     "loop-mssa(loop-rotate,licm),early-cse<memssa>,"
@@ -78,7 +78,7 @@ Expected<std::string> emitObject(Module &module, const TileTarget &target) {
   std::string message;
   const Target *x86 = TargetRegistry::lookupTarget(kTriple.str(), message);
   if (!x86)
-    return createStringError("LLVM has no x86 target: " + message);
+    return createStringError("cannot find LLVM's x86 target: " + message);
   Machine model = machineOf(target);
   std::unique_ptr<TargetMachine> machine(x86->createTargetMachine(
       kTriple, model.cpu, model.features, TargetOptions(), Reloc::PIC_,
@@ -102,7 +102,7 @@ Expected<std::string> emitObject(Module &module, const TileTarget &target) {
   legacy::PassManager emission;
   if (machine->addPassesToEmitFile(emission, stream, nullptr,
                                    CodeGenFileType::ObjectFile))
-    return createStringError("LLVM cannot emit objects for " + kTriple);
+    return createStringError("cannot emit objects for " + kTriple);
   emission.run(module);
   ++compilationCount;
   return std::string(object.begin(), object.end());

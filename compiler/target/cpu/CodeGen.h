@@ -15,8 +15,8 @@ namespace tessera::cpu {
 llvm::Expected<std::string> emitObject(llvm::Module &module,
                                        const TileTarget &target);
 
-/// Changes whenever emitObject may give other code for equal input: part of
-/// every cache key.
+/// A version: changes whenever emitObject may produce other code for equal
+/// input. Part of every cache key.
 std::string codeGenVersion(const TileTarget &target);
 
 } // namespace tessera::cpu

@@ -62,16 +62,17 @@ std::string missingFeatures(llvm::StringRef target) {
 
 namespace {
 
-/// One kernel on its way to an object.
+/// One kernel to be compiled.
 struct Job {
   tile::KernelOp kernel;
   const TileTarget *target;
-  size_t module, size; // index of the code object; ops, as a guess of the cost
+  size_t module, size; // index of the code object; ops, an estimate of the cost
   std::string object;
   uint64_t scratchBytes = 0;
 };
 
-// All that an object follows from; the compiler's own file stands for how.
+// Everything that determines an object; the compiler's own executable
+// represents its code.
 std::string cacheKey(const Job &job) {
   std::string text;
   llvm::raw_string_ostream stream(text);
@@ -105,7 +106,7 @@ llvm::Error compile(Job &job) {
   return emitObject(*code, *job.target).moveInto(job.object);
 }
 
-// A cached object stands after its kernel's scratch size.
+// In the cache, the scratch size precedes the object.
 llvm::Error compileOrFind(Job &job, KernelCache *cache, bool &found) {
   using namespace llvm::support;
   std::string key = cache ? cacheKey(job) : std::string();
@@ -157,14 +158,14 @@ llvm::Error runJobs(std::vector<Job> &jobs, const CompileOptions &options,
   return errors;
 }
 
-/// A kernel without matrix registers of a target that has them: what another
-/// target's has become is its code, too.
+/// A kernel without matrix registers, of a target that has them: reuses the
+/// code of the same kernel of another target.
 struct Copy {
   tile::KernelOp kernel, original;
   size_t module;
 };
 
-// The same kernel for a target of the same vectors and no matrix registers.
+// The same kernel for a target with the same vectors and no matrix registers.
 tile::KernelOp originalOf(tile::KernelOp kernel, const TileTarget &target,
                           llvm::ArrayRef<KernelModule> modules) {
   if (!target.matrixTiles)
@@ -199,7 +200,7 @@ compileKernels(llvm::ArrayRef<KernelModule> modules,
       kernel->walk([&](Operation *) { ++size; });
       jobs.push_back({kernel, &entry.target, i, size, {}, 0});
     }
-  // The largest first, so that no thread ends on one alone.
+  // The largest first, so that no thread finishes late on one of them.
   llvm::sort(jobs, [](Job &x, Job &y) { return x.size > y.size; });
   unsigned threads =
       options.threads ? options.threads : std::thread::hardware_concurrency();
@@ -220,7 +221,7 @@ compileKernels(llvm::ArrayRef<KernelModule> modules,
     job.module = copy.module;
     jobs.push_back(std::move(job));
   }
-  // Objects in a fixed order, whatever the threads did.
+  // Objects in a fixed order, independent of the threads.
   llvm::sort(jobs, [](Job &x, Job &y) {
     return x.kernel.getSymName() < y.kernel.getSymName();
   });

@@ -1,4 +1,4 @@
-// From kernels to machine code: the CPU target's front door.
+// The entry of the CPU target: kernels to machine code.
 #pragma once
 #include "compiler/cache/KernelCache.h"
 #include "hardware/Targets.h"
@@ -22,21 +22,22 @@ struct KernelModule {
 
 /// Machine code of the kernels of one target.
 struct CodeObject {
-  std::string elf; ///< shared object, one symbol a kernel, no dependencies
+  std::string elf; ///< shared object, a symbol for each kernel, no dependencies
   llvm::StringMap<uint64_t> scratchBytes; ///< by kernel: per thread
 };
 
 struct CompileOptions {
-  unsigned threads = 0;         ///< 0: as many as the machine has
+  unsigned threads = 0;         ///< 0: one for each core
   KernelCache *cache = nullptr; ///< null: compile everything
-  /// Called once a kernel, from the thread that compiled it, one at a time.
+  /// Called once for each kernel, from the thread that compiled it, never
+  /// concurrently.
   std::function<void(llvm::StringRef kernel, llvm::StringRef target,
                      double seconds, bool cached)>
       progress;
 };
 
-/// What translation to LLVM needs registered in the context. To be called
-/// before the context is used by several threads.
+/// Registers the translations to LLVM in the context. Call it before several
+/// threads use the context.
 void registerCpuTarget(mlir::DialectRegistry &registry);
 
 /// Compiles all kernels of all modules, which must share one context with the
@@ -46,11 +47,11 @@ llvm::Expected<std::vector<CodeObject>>
 compileKernels(llvm::ArrayRef<KernelModule> modules,
                const CompileOptions &options);
 
-/// The features that a processor must have to run the target's code, as
-/// /proc/cpuinfo spells them; empty for an unknown target.
+/// The processor features that the target's code requires, as /proc/cpuinfo
+/// spells them; empty for an unknown target.
 std::vector<std::string> requiredFeatures(llvm::StringRef target);
-/// Those of them that the running processor lacks, " avx512f avx512bw"; empty
-/// where it can run the target's code.
+/// The required features that the running processor lacks, such as " avx512f
+/// avx512bw"; empty if it can run the target's code.
 std::string missingFeatures(llvm::StringRef target);
 
 } // namespace tessera::cpu

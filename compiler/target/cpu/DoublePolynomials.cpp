@@ -1,5 +1,6 @@
-// Taylor series where their intervals are short enough for them, else fits by
-// fit_polynomials.py in this folder; what is left out stands at each use.
+// Taylor series where their intervals are short enough, else fits by
+// fit_polynomials.py in this folder. Comments state the truncation error at
+// each use.
 #include "compiler/target/cpu/DoublePolynomials.h"
 #include <array>
 #include <cmath>
@@ -47,8 +48,8 @@ static constexpr double kLn2 = 0.69314718055994531,
                         kLn2High = 0x1.62e42feep-1, // n × it is exact
     kLn2Low = 0x1.a39ef35793c76p-33, kLog2E = 1.4426950408889634;
 
-// 1/2!, 1/3! … 1/13!: the first term that is missing is below 2^-57 of
-// e^r - 1 on |r| ≤ ln2/2.
+// 1/2!, 1/3! … 1/13!: the first omitted term is below 2^-57 of e^r - 1 on |r| ≤
+// ln2/2.
 static std::array<double, 12> exponentialSeries() {
   std::array<double, 12> series{};
   double factorial = 1;
@@ -97,7 +98,7 @@ Value DoublePolynomials::tanh(Value x) {
 //===--- logarithms -------------------------------------------------------===//
 
 std::pair<Value, Value> DoublePolynomials::mantissa(Value x) {
-  // Denormals are brought up by 2^54 first.
+  // Denormals are first multiplied by 2^54.
   Value tiny = compare(CmpFPredicate::OLT, x, number(x, 0x1p-1022));
   x = select(tiny, mul(x, number(x, 0x1p54)), x);
   constexpr uint64_t kSqrtHalf = 0x3fe6a09e667f3bcd;
@@ -114,7 +115,7 @@ std::pair<Value, Value> DoublePolynomials::mantissa(Value x) {
 }
 
 // With s = f / (2 + f), log(1 + f) = 2 atanh s = f - f²/2 + s (f²/2 + R), where
-// R = Σ 2 s^2k / (2k + 1); s² < 0.0295, so what is missing is below 2^-60.
+// R = Σ 2 s^2k / (2k + 1); s² < 0.0295, so the truncation error is below 2^-60.
 Value DoublePolynomials::logTail(Value f) {
   std::array<double, 11> series{};
   for (size_t k = 1; k < series.size(); ++k)
@@ -165,9 +166,9 @@ Value DoublePolynomials::log1p(Value x) {
 
 //===--- the others -------------------------------------------------------===//
 
-// |x| < 0.9: the series 2/√π Σ (-1)^k x^(2k+1) / (k! (2k + 1)), 2^-58 is
-// missing. Above: 1 - erfc with erfc x = e^(-x²) G(u) / (1 + 2x), u = (x - 4) /
-// (x + 4); error 2^-60 of G. 1 from 6.1 on.
+// |x| < 0.9: the series 2/√π Σ (-1)^k x^(2k+1) / (k! (2k + 1)), truncation
+// error 2^-58. Above: 1 - erfc with erfc x = e^(-x²) G(u) / (1 + 2x), u = (x -
+// 4) / (x + 4); error 2^-60 of G. 1 from 6.1 on.
 Value DoublePolynomials::erf(Value x) {
   std::array<double, 18> series{};
   double factor = 2 / std::sqrt(M_PI);
@@ -197,8 +198,8 @@ Value DoublePolynomials::rsqrt(Value x) {
   return div(number(x, 1.0), b.create<math::SqrtOp>(p.location(), x));
 }
 
-// x = n π/2 + r, |r| ≤ π/4, with π/2 in three parts. `quadrant` 1 shifts sine
-// to cosine.
+// x = n π/2 + r, |r| ≤ π/4, with π/2 split into three parts. `quadrant` 1
+// shifts sine to cosine.
 Value DoublePolynomials::sinusoid(Value x, int quadrant) {
   Value n = roundEven(mul(x, number(x, 0.63661977236758134)));
   Value r = fma(n, number(x, -0x1.921fb54442d18p0), x);

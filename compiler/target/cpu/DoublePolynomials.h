@@ -20,7 +20,7 @@ public:
   mlir::Value log1p(mlir::Value x);
   mlir::Value tanh(mlir::Value x);
   mlir::Value erf(mlir::Value x);
-  /// Good for |x| up to 2^20 radians.
+  /// Accurate for |x| up to 2^20 radians.
   mlir::Value sin(mlir::Value x) { return sinusoid(x, 0); }
   mlir::Value cos(mlir::Value x) { return sinusoid(x, 1); }
   mlir::Value rsqrt(mlir::Value x);
@@ -31,11 +31,11 @@ private:
   mlir::Value integer(mlir::Value x);                 // same shape, as i64 bits
   mlir::Value real(mlir::Value bits);                 // same shape, as f64
   mlir::Value word(mlir::Value like, uint64_t value); // i64 constant
-  /// The integer that f64 n, |n| < 2^51, holds.
+  /// Converts an integral f64 n, |n| < 2^51, to an integer.
   mlir::Value toInteger(mlir::Value n);
   /// y × 2^n for integral n in [-2000, 2000], rounded once.
   mlir::Value scale(mlir::Value y, mlir::Value n);
-  /// x = n ln 2 + r; gives (n, e^r - 1) for |x| ≤ 750.
+  /// x = n ln 2 + r; returns (n, e^r - 1) for |x| ≤ 750.
   std::pair<mlir::Value, mlir::Value> reduceExp(mlir::Value x);
   /// x = m 2^e with m in [sqrt ½, sqrt 2), x positive, normal or not.
   std::pair<mlir::Value, mlir::Value> mantissa(mlir::Value x);

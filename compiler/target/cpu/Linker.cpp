@@ -80,7 +80,7 @@ Expected<std::string> linkSharedObject(ArrayRef<StringRef> objects) {
                                       /*RequiresNullTerminator=*/false);
   if (!linked)
     return createStringError(linked.getError(),
-                             "cannot read what the linker wrote: " +
+                             "cannot read the linker's output: " +
                                  linked.getError().message());
   return (*linked)->getBuffer().str();
 }

@@ -1,4 +1,4 @@
-// Objects to one ELF shared object, by lld as a library.
+// Links objects to one ELF shared object, with lld as a library.
 #pragma once
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/Support/Error.h"
@@ -6,9 +6,9 @@
 
 namespace tessera::cpu {
 
-/// Links relocatable objects (their bytes) into a shared object that depends on
-/// nothing: an undefined symbol is an error, which names it. One link at a time
-/// runs in a process; the call is safe from any thread.
+/// Links relocatable objects (their bytes) into a shared object without
+/// dependencies: an undefined symbol is an error, which names it. Thread-safe;
+/// a process runs one link at a time.
 llvm::Expected<std::string>
 linkSharedObject(llvm::ArrayRef<llvm::StringRef> objects);
 

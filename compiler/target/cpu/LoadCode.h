@@ -1,5 +1,5 @@
-// Runs compiled kernels inside the compiler's own process: for tests and
-// benchmarks. Training executables have the runtime's device for this.
+// Runs compiled kernels inside the compiler's own process, for tests and
+// benchmarks. Training executables use the runtime's device instead.
 #pragma once
 #include "llvm/Support/Error.h"
 #include <memory>
@@ -19,7 +19,7 @@ public:
   ~LoadedCode();
   LoadedCode(const LoadedCode &) = delete;
 
-  /// Null where no kernel has this name.
+  /// The kernel of this name, or null.
   KernelEntry find(const std::string &kernel) const {
     return reinterpret_cast<KernelEntry>(address(kernel));
   }

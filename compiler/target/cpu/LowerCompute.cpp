@@ -1,4 +1,5 @@
-// Products, reductions, broadcasts and the few vector ops that skeletons use.
+// Lowers products, reductions, broadcasts and the vector ops that skeletons
+// use.
 #include "compiler/target/cpu/Lowering.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -25,7 +26,8 @@ Value KernelLowering::leftElement(const Tile &lhs, int64_t i, int64_t k,
   return p.like(element, type);
 }
 
-// Elements (i, k) and (i, k + 1) as one i32; zero beside a last odd one.
+// Elements (i, k) and (i, k + 1) as one i32; a last odd element is paired with
+// zero.
 Value KernelLowering::leftPair(const Tile &lhs, int64_t i, int64_t k) {
   if (lhs.form == Form::scalars)
     return lhs.pieces[i * ((lhs.shape[1] + 1) / 2) + k / 2];
@@ -45,7 +47,7 @@ Value KernelLowering::rightPair(const Tile &rhs, int64_t k, int64_t chunk) {
   return isa<VectorType>(words.getType()) ? words : p.gatherLanes(words);
 }
 
-// Row k of a right operand, widened where it is bf16.
+// Row k of a right operand; bf16 is extended to f32.
 Value KernelLowering::rightRow(const Tile &rhs, int64_t k, int64_t chunk,
                                bool isBf16) {
   int64_t n = rhs.shape[1], chunks = p.chunks(n);
@@ -55,9 +57,9 @@ Value KernelLowering::rightRow(const Tile &rhs, int64_t k, int64_t chunk,
   return isBf16 ? p.extendBf16(value) : value;
 }
 
-// The sum and four products of bytes, of `left` signed and of `right` unsigned.
-// Without an instruction that multiplies bytes of both kinds exactly, halves
-// hold them, even ones and odd ones.
+// Adds four products of bytes, `left` signed and `right` unsigned. Without an
+// instruction that multiplies signed by unsigned bytes exactly, even and odd
+// bytes are extended to 16 bits.
 Value KernelLowering::multiplyBytes(Value sum, Value left, Value right) {
   auto call = [&](const char *name, Type type, ValueRange operands) -> Value {
     return b
@@ -87,8 +89,8 @@ Value KernelLowering::multiplyBytes(Value sum, Value left, Value right) {
   return sum;
 }
 
-// One splat of A and a row of accumulators at a time, so that no more than
-// the accumulators, a row of B and one splat are alive.
+// One splat of A and a row of accumulators at a time, so that only the
+// accumulators, a row of B and one splat are live.
 llvm::Error KernelLowering::lowerMma(tile::MmaOp op) {
   Tile lhs = tileOf(op.getLhs()), rhs = tileOf(op.getRhs()),
        acc = tileOf(op.getAccumulator());
@@ -98,10 +100,10 @@ llvm::Error KernelLowering::lowerMma(tile::MmaOp op) {
   bool isBf16 = getElementTypeOrSelf(op.getLhs().getType()).isBF16();
   bool dot = isBf16 && target.bf16Dot && isa<VectorType>(piece);
   if (getElementTypeOrSelf(op.getLhs().getType()).isF16())
-    return error(op, "multiplies f32, f64, bf16 and words on the CPU");
+    return error(op, "supports f32, f64, bf16 and words of bytes on the CPU");
   bool bytes = isa<IntegerType>(getElementTypeOrSelf(op.getLhs().getType()));
   if (bytes && !isa<VectorType>(piece))
-    return error(op, "multiplies words of more than one column");
+    return error(op, "requires words of one column");
   Type halves = VectorType::get({2 * target.lanes}, b.getBF16Type());
   for (int64_t kk = 0; kk < k; kk += dot ? 2 : 1) {
     SmallVector<Value> right;
@@ -171,20 +173,20 @@ static TypedAttr identityOf(OpBuilder &b, ReduceKind kind, Type element) {
 }
 
 // Along the last dimension: pieces one after another, then a tree over lanes,
-// the lanes beyond the last column replaced by the identity. Along another:
-// piece by piece.
+// with the lanes after the last column replaced by the identity. Along another
+// dimension: piece by piece.
 llvm::Error KernelLowering::lowerReduce(tile::ReduceOp op) {
   Tile input = tileOf(op.getInput());
   ReduceKind kind = op.getKind();
   Type element = getElementTypeOrSelf(op.getInput().getType());
   if (element.isBF16() || element.isF16())
-    return error(op, "reduces f32, f64 and integers; extend first");
+    return error(op, "supports f32, f64 and integers; extend first");
   int64_t rank = input.shape.size(), dim = op.getDim();
   Tile result{llvm::to_vector(shapeOf(op.getResult())), {}, Form::vectors};
   auto fold = [&](Value x, Value y) { return combine(kind, x, y); };
   int64_t columns = input.shape.back(), chunks = p.chunks(columns);
   if (dim == rank - 1) {
-    SmallVector<Value> sums; // one a row
+    SmallVector<Value> sums; // one for each row
     for (size_t row = 0; row < input.pieces.size(); row += chunks) {
       Value sum = input.pieces[row];
       for (int64_t c = 0; c < chunks; ++c) {
@@ -315,10 +317,10 @@ void KernelLowering::castShape(const Tile &input, Tile &result) {
     }
 }
 
-// Elements of two vectors in turn.
+// Interleaves the elements of two vectors.
 void KernelLowering::interleave(const Tile &x, const Tile &y, Tile &result) {
   int64_t lanes = target.lanes;
-  // Of one element each, they are scalars.
+  // Vectors of one element are scalars.
   if (result.shape.back() == 2) {
     result.pieces = {p.gatherLanes({x.pieces[0], y.pieces[0]})};
     return;
@@ -331,7 +333,7 @@ void KernelLowering::interleave(const Tile &x, const Tile &y, Tile &result) {
   }
 }
 
-// Whole rows out of a matrix.
+// Extracts whole rows of a matrix.
 llvm::Error KernelLowering::sliceTile(vector::ExtractStridedSliceOp op,
                                       Tile &result) {
   const Tile &input = tileOf(op.getVector());
@@ -348,7 +350,7 @@ llvm::Error KernelLowering::sliceTile(vector::ExtractStridedSliceOp op,
   return llvm::Error::success();
 }
 
-// The ops of the vector dialect by which scalars enter and leave tiles.
+// The ops of the vector dialect that convert between scalars and tiles.
 llvm::Error KernelLowering::lowerVector(Operation *op) {
   Tile result;
   if (op->getNumResults() == 1)

@@ -1,5 +1,5 @@
-// tile.copy: staged copies as loops of vector moves, done when they return.
-// Copying an odd number of rows into `pairs` writes zeros beside the last one.
+// tile.copy: staged copies as loops of vector moves, complete when they return.
+// Copying an odd number of rows into `pairs` writes zeros next to the last one.
 #include "compiler/target/cpu/Lowering.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 
@@ -7,7 +7,7 @@ using namespace mlir;
 
 namespace tessera::cpu {
 
-// Rows of a run that are copied without a loop.
+// Runs of at most this many rows are copied without a loop.
 static constexpr int64_t kStraightPieces = 8;
 
 void KernelLowering::loopNest(ArrayRef<int64_t> trips,
@@ -75,8 +75,8 @@ void KernelLowering::copyRuns(const Box &from, const Box &to, int64_t dim) {
   });
 }
 
-// The source is contiguous along `fromDim`, the target along `toDim`: blocks of
-// lanes × lanes through registers, then the ragged rest.
+// The source is contiguous along `fromDim`, the target along `toDim`:
+// transposes blocks of lanes × lanes in registers, then the ragged remainder.
 void KernelLowering::copyTransposed(const Box &from, const Box &to,
                                     int64_t fromDim, int64_t toDim) {
   SmallVector<int64_t> trips = without(from.shape, {fromDim, toDim});
@@ -112,8 +112,8 @@ void KernelLowering::copyTransposed(const Box &from, const Box &to,
   });
 }
 
-// Into [..., k/2, n, 2]: `start` is the target's first element. Where n is
-// contiguous at the source, rows are zipped; where k is, pairs are transposed
+// Into [..., k/2, n, 2]; `start` is the target's first element. If n is
+// contiguous in the source, rows are interleaved; if k is, pairs are transposed
 // as i32.
 void KernelLowering::copyToPairs(const Box &from, const Box &to,
                                  int64_t rowStride, int64_t kDim,
@@ -166,8 +166,8 @@ void KernelLowering::copyToPairs(const Box &from, const Box &to,
     zipAll(k / 2, 1, false);
 }
 
-// [n, halves] words of two k's → [halves, n]. Steps are in elements of bf16,
-// whose rows may begin at any of them.
+// Transposes [n, halves] words of two k's to [halves, n]. Steps are in elements
+// of bf16; rows may begin at any element.
 void KernelLowering::transposePairs(Value source, Value sink, Type element,
                                     int64_t nStep, int64_t rowStride,
                                     int64_t halves, int64_t n) {
@@ -193,7 +193,7 @@ void KernelLowering::transposePairs(Value source, Value sink, Type element,
             advance(place, element, i, {2 * rows, lanes * rowStride}), rows,
             lanes);
     });
-    if (halves % lanes) // once more, overlapping what is done
+    if (halves % lanes) // once more, overlapping the previous block
       loopNest({micropanels}, [&](ValueRange i) {
         int64_t first = halves - lanes;
         block(step(advance(corner, element, i, {rows * nStep}), element,
@@ -208,7 +208,9 @@ void KernelLowering::transposePairs(Value source, Value sink, Type element,
 llvm::Error KernelLowering::lowerCopy(tile::CopyOp op) {
   if (!op.getBounds().empty() || op.getSource().getType().getElementType() !=
                                      op.getTarget().getType().getElementType())
-    return error(op, "with bounds, repetition or a conversion has no CPU form");
+    return error(
+        op,
+        "with bounds, repetition or a conversion is not supported on the CPU");
   const Memory &source = memories[op.getSource()],
                &sink = memories[op.getTarget()];
   Box from =
@@ -223,7 +225,7 @@ llvm::Error KernelLowering::lowerCopy(tile::CopyOp op) {
     int64_t kDim = dimOf(rank - 2), nDim = dimOf(rank - 1);
     if (kDim >= boxRank || nDim >= boxRank)
       return error(op, "paired memory is filled along its last two dimensions");
-    // A single column lies as it does anywhere.
+    // A single column has the same layout as elsewhere.
     if (sink.shape[rank - 1] == 1 && from.strides[kDim] == 1 &&
         from.shape[kDim] % 2 == 0) {
       to.strides[kDim] = 1;

@@ -1,8 +1,8 @@
-// tile.mma_staged: products in the matrix registers of AMX.
+// tile.mma_staged: products in the tile registers of AMX.
 //
 // Eight registers of 16 rows of 64 bytes: four hold sums, two rows of lhs, two
-// columns of rhs. They are named by number, and nothing but this file uses
-// them, so that LLVM has none to assign.
+// columns of rhs. They are addressed by number and used only in this file, so
+// that LLVM does not have to allocate them.
 #include "compiler/target/cpu/Lowering.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 
@@ -10,14 +10,14 @@ using namespace mlir;
 
 namespace tessera::cpu {
 
-// Rows of a register, products that one instruction adds up, bytes of a row.
+// Rows of a register, products that one instruction adds, bytes of a row.
 static constexpr int64_t kRows = kMatrixRows, kTerms = kMatrixTerms,
                          kRowBytes = 64;
 static constexpr int64_t kSums = 0, kLeft = 4, kRight = 6;
-// Tiles of rows that pass a panel of micropanels, at most: so many rows of
-// packed ones a block has (passes/kernels/contraction/ContractionGrid.cpp).
+// Tiles of rows that are multiplied by a panel of micropanels, at most: the
+// packed rows of a block (passes/kernels/contraction/ContractionGrid.cpp).
 static constexpr int64_t kPassing = 16;
-// How far ahead of its use memory that is far away is asked for.
+// Prefetch distance of memory outside the caches.
 static constexpr int64_t kAheadBytes = 512;
 static constexpr int64_t kFarBytes = 8192, kNearBytes = 2048;
 
@@ -69,7 +69,7 @@ void releaseMatrixRegisters(OpBuilder &b, Location loc) {
 }
 
 // The kernel's own shape is that of its first product, with whole registers of
-// rows unless it `isExact`; another one holds for a product alone.
+// rows unless it `isExact`; another shape is configured for one product.
 bool KernelLowering::setMatrixShape(const MatrixShape &shape, bool isExact) {
   if (!configuration) {
     int64_t rows = isExact ? shape.rows : 2 * kRows;
@@ -87,7 +87,7 @@ bool KernelLowering::setMatrixShape(const MatrixShape &shape, bool isExact) {
 }
 
 // Loads or stores registers [first, first + rows × columns) at tiles of a
-// matrix with `rowBytes` from row to row.
+// matrix with `rowBytes` between rows.
 void KernelLowering::moveMatrix(StringRef intrinsic, const Matrix &matrix,
                                 int64_t first, int64_t rows, int64_t columns,
                                 int64_t pitch) {
@@ -101,8 +101,8 @@ void KernelLowering::moveMatrix(StringRef intrinsic, const Matrix &matrix,
     }
 }
 
-// Lines of lhs that come some turns later; behind the last of a row the next
-// rows' first. What does not exist is not brought.
+// Prefetches lines of lhs some iterations ahead; after the last of a row, the
+// first of the next rows. Lines outside the operand are not prefetched.
 void KernelLowering::prefetchMatrix(const Matrix &lhs, int64_t rows, Value k,
                                     Value depth) {
   Type i64 = b.getI64Type();
@@ -128,10 +128,10 @@ void KernelLowering::prefetchMatrix(const Matrix &lhs, int64_t rows, Value k,
         b.getI32IntegerAttr(0), b.getI32IntegerAttr(3), b.getI32IntegerAttr(1));
 }
 
-// Lines of rhs that come some turns later, far ahead into the second cache and
-// nearer into the first. A micropanel is one run; of a panel of two of them
-// only a chunk is read, and far ahead is the panel behind. What does not exist
-// is not brought.
+// Prefetches lines of rhs with two prefetch distances: far, into L2, and near,
+// into L1. A micropanel is one run. Of a panel of two micropanels only a chunk
+// is read, and the far prefetch is of the next panel. Lines outside the operand
+// are not prefetched.
 void KernelLowering::prefetchMicropanels(const Matrix &rhs, int64_t columns) {
   int64_t far = columns > 1 ? columns * rhs.columnBytes : kFarBytes;
   for (int64_t j = 0; j < columns; ++j)
@@ -145,10 +145,10 @@ void KernelLowering::prefetchMicropanels(const Matrix &rhs, int64_t columns) {
             b.getI32IntegerAttr(1));
 }
 
-// While rows pass by a panel of micropanels, each tile of rows brings its share
-// of the panel behind into the second cache: so many lines a block of terms
-// that `tiles` of them bring it all, one after another as they lie, so that the
-// processor sees a stream.
+// While tiles of rows are multiplied by a panel of micropanels, each tile
+// prefetches part of the next panel into L2: as many lines in each block of
+// terms as it takes for `tiles` tiles to fetch all of it. Lines are
+// consecutive, so that the processor detects a stream.
 void KernelLowering::prefetchNextPanel(const Matrix &rhs, int64_t columns,
                                        Value firstRow, int64_t tiles,
                                        const Terms &terms) {
@@ -169,7 +169,7 @@ void KernelLowering::prefetchNextPanel(const Matrix &rhs, int64_t columns,
   int64_t lines = std::min<int64_t>(
       llvm::PowerOf2Ceil(llvm::divideCeil(columns * kRows, tiles)), kRows);
   Value tile = b.create<arith::DivUIOp>(loc, wide(firstRow), number(2 * kRows));
-  // Tiles behind the last share begin anew.
+  // Tiles after the last part start again.
   tile = b.create<arith::RemUIOp>(loc, tile, number(columns * kRows / lines));
   Value parts = number(kRows / lines);
   Value micropanel = b.create<arith::DivUIOp>(loc, tile, parts),
@@ -187,7 +187,7 @@ void KernelLowering::prefetchNextPanel(const Matrix &rhs, int64_t columns,
                              b.getI32IntegerAttr(1));
 }
 
-// Zeros, or what `keep` says is there already.
+// Zeros, or the sums in memory if `keep`.
 void KernelLowering::startSums(const Matrix &sums, int64_t rows,
                                int64_t columns, Value keep) {
   auto branch = b.create<scf::IfOp>(loc, keep, true);
@@ -206,7 +206,8 @@ void KernelLowering::storeSums(const Matrix &sums, int64_t rows,
   moveMatrix("llvm.x86.tilestored64", sums, kSums, rows, columns, 2);
 }
 
-// Lines of the sums of the rows behind: kSumLines a block of terms.
+// Prefetches lines of the sums of the following rows: kSumLines in each block
+// of terms.
 void KernelLowering::prefetchSums(const Matrix &sums, Value k) {
   constexpr int64_t kSumLines = 4;
   constexpr int64_t kRowsAtOnce = kSumLines / 2;
@@ -223,8 +224,8 @@ void KernelLowering::prefetchSums(const Matrix &sums, Value k) {
 }
 
 // The four products of a block of terms. As soon as a register has been read
-// for the last time it is filled with what the next block wants: a load from
-// the second cache then has three products' time.
+// for the last time, it is loaded for the next block; a load from L2 then has
+// the time of three products.
 void KernelLowering::multiplyBlock(const Matrix &nextLeft,
                                    const Matrix &nextRight) {
   auto product = [&](int64_t i, int64_t j) {
@@ -261,7 +262,7 @@ bool KernelLowering::meetsMicropanels(tile::MmaStagedOp op) {
          columns.shape.back() == kRows;
 }
 
-// The operands where they start.
+// The start addresses of the operands.
 llvm::Expected<KernelLowering::Product>
 KernelLowering::productOf(tile::MmaStagedOp op) {
   auto matrixOf = [&](Value value, ValueRange indices, int64_t bytes) {
@@ -271,7 +272,7 @@ KernelLowering::productOf(tile::MmaStagedOp op) {
                   pitch * bytes * (memory.pairs ? 2 : 1)};
   };
   if (memories[op.getLhs()].strides.back() != 1)
-    return error(op, "the left operand's rows must be contiguous");
+    return error(op, "requires contiguous rows of the left operand");
   Product product{matrixOf(op.getLhs(), op.getLhsIndices(), 2),
                   matrixOf(op.getRhs(), op.getRhsIndices(), 2),
                   matrixOf(op.getSums(), op.getSumIndices(), 4)};
@@ -284,7 +285,7 @@ llvm::Error
 KernelLowering::lowerMmaStaged(tile::MmaStagedOp op,
                                ArrayRef<InterleavedLoop> interleaved) {
   if (!target.matrixTiles)
-    return error(op, "needs a target with matrix registers");
+    return error(op, "requires a target with matrix registers");
   llvm::Expected<Product> product = productOf(op);
   if (!product)
     return product.takeError();
@@ -336,10 +337,9 @@ void KernelLowering::lowerOneTile(const Product &product,
   storeSums(sums, rows, columns);
 }
 
-// A block of terms. One operand stays in the first cache while the other passes
-// by, which the hint says: it is worth a tenth and more. Panels of micropanels
-// stay while rows pass, and so does rhs beside lhs that is far away; else rows
-// stay.
+// A block of terms. One operand stays in L1 while the other is streamed, which
+// the hint says; this gains a tenth and more. Panels of micropanels stay while
+// rows are streamed, and so does rhs if lhs is far away; otherwise rows stay.
 void KernelLowering::multiplyTile(const Matrix &left, const Matrix &right,
                                   tile::MmaStagedOp op) {
   int64_t rows = llvm::divideCeil(op.getShape()[0], kRows),

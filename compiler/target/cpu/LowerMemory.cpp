@@ -10,7 +10,7 @@ using tessera::tile::Layout;
 
 namespace tessera::cpu {
 
-// How an element lies in memory: bf16 as its bits, i1 as a byte.
+// The type of an element in memory: bf16 as its bits, i1 as a byte.
 static Type inMemory(Type element) {
   if (element.isInteger(1))
     return IntegerType::get(element.getContext(), 8);
@@ -35,7 +35,7 @@ KernelLowering::describe(Operation *op, MemRefType type, Value pointer) {
       llvm::is_contained(memory.strides, ShapedType::kDynamic))
     return error(op, "strides must be static");
   if (memory.fixedOffset == ShapedType::kDynamic)
-    memory.fixedOffset = 0; // the view's operand says it
+    memory.fixedOffset = 0; // it is the view's operand
   auto shared = dyn_cast_or_null<tile::SharedAttr>(type.getMemorySpace());
   memory.pairs = shared && shared.getLayout() == Layout::pairs;
   return memory;
@@ -64,17 +64,17 @@ llvm::Error KernelLowering::lowerMemory(Operation *op) {
     if (!memory)
       return memory.takeError();
     if (source.pairs)
-      return error(op, "a view of paired memory has no strides");
+      return error(op, "views of paired memory are not supported");
     if (!view.getOffsets().empty())
       memory->offset = scalarOf(view.getOffsets()[0]);
     memories[view.getResult()] = std::move(*memory);
     return llvm::Error::success();
   }
-  // The same memory, told to have another layout.
+  // The same memory with another layout.
   if (auto view = dyn_cast<memref::MemorySpaceCastOp>(op)) {
     Memory source = memories[view.getSource()];
     if (source.offset || source.fixedOffset || source.pairs)
-      return error(op, "only whole buffers have another layout");
+      return error(op, "only whole buffers may change their layout");
     llvm::Expected<Memory> memory =
         describe(op, cast<MemRefType>(view.getType()), source.pointer);
     if (!memory)
@@ -176,8 +176,8 @@ void KernelLowering::storeScalar(Value value, Value pointer, Type element) {
 }
 
 // Whether `count` elements fill an xmm or a ymm register: these are loaded and
-// stored without a mask. Masked stores are slow on Zen 4, and no load is
-// forwarded from them.
+// stored without a mask. Masked stores are slow on Zen 4 and not forwarded to
+// loads.
 static bool fillsRegister(int64_t count, Type element) {
   constexpr int64_t kXmmBytes = 16, kYmmBytes = 32;
   int64_t bytes = count * bytesOf(element);
@@ -194,7 +194,7 @@ Value KernelLowering::loadPiece(Value pointer, Type element, int64_t count,
     loaded = b.create<LLVM::LoadOp>(loc, type, pointer, alignment);
   } else if (!mask && fillsRegister(count, type.getElementType())) {
     auto part = VectorType::get({count}, type.getElementType());
-    SmallVector<int64_t> lanes; // zeros behind
+    SmallVector<int64_t> lanes; // followed by zeros
     for (int64_t i : llvm::seq<int64_t>(0, target.lanes))
       lanes.push_back(std::min(i, count));
     loaded = p.shuffle(b.create<LLVM::LoadOp>(loc, part, pointer, alignment),
@@ -262,7 +262,7 @@ Tile KernelLowering::loadBox(const Box &box, Value bound) {
   if (box.shape.empty())
     return {{}, {loadScalar(box.start, box.element)}, Form::vectors};
   int64_t columns = box.shape.back(), stride = box.strides.back();
-  // The rows of a transposed box are contiguous: load it lying down.
+  // The rows of a transposed box are contiguous: load it transposed.
   if (!bound && stride != 1 && stride != 0 && columns > 1 &&
       box.shape.size() == 2 && box.strides[0] == 1 && box.shape[0] > 1) {
     Box lying = box;
@@ -288,7 +288,7 @@ Tile KernelLowering::loadBox(const Box &box, Value bound) {
   return tile;
 }
 
-// One element at a time, for steps that no vector load takes.
+// One element at a time, for strides that no vector load supports.
 Tile KernelLowering::loadElements(const Box &box, Value bound) {
   Tile tile{box.shape, {}, Form::vectors};
   int64_t columns = box.shape.back();
@@ -371,7 +371,7 @@ void KernelLowering::storeElements(const Tile &tile, const Box &box,
 //===--- tile.load and tile.store -----------------------------------------===//
 
 // Whether every use is the left (right) operand of a product with more than one
-// column, or with a `single` one: that is summed in scalars, without pairs.
+// column, or with a `single` one, which is summed in scalars, without pairs.
 static bool feedsOnlyProducts(Value tile, bool left, bool single = false) {
   return !tile.use_empty() && llvm::all_of(tile.getUses(), [&](OpOperand &use) {
     auto mma = dyn_cast<tile::MmaOp>(use.getOwner());
@@ -381,7 +381,7 @@ static bool feedsOnlyProducts(Value tile, bool left, bool single = false) {
   });
 }
 
-// The same through a widening: what multiplies takes pairs apart itself.
+// The same through an upcast: the products unpack pairs themselves.
 static bool feedsOnlyRightOperands(Value tile) {
   if (feedsOnlyProducts(tile, false))
     return true;
@@ -389,15 +389,14 @@ static bool feedsOnlyRightOperands(Value tile) {
          feedsOnlyProducts(tile.user_begin()->getResult(0), false);
 }
 
-// Whether a box of [k, n] holds whole pairs of bf16 one after another along k.
+// Whether a box of [k, n] holds whole pairs of bf16, consecutive along k.
 static bool isOfTurnedPairs(Type element, ArrayRef<int64_t> shape,
                             ArrayRef<int64_t> strides) {
   return element.isBF16() && shape.size() == 2 && strides[0] == 1 &&
          shape[0] % 2 == 0 && shape[1] > 1;
 }
 
-// Such a box: words of two elements are turned, half as many as elements would
-// be.
+// Such a box: words of two elements are transposed, half as many as elements.
 Tile KernelLowering::loadTurnedPairs(const Box &box) {
   int64_t words = box.shape[0] / 2, n = box.shape[1], chunks = p.chunks(n);
   Tile tile{box.shape, {}, Form::pairs};
@@ -424,8 +423,8 @@ Tile KernelLowering::loadTurnedPairs(const Box &box) {
   return tile;
 }
 
-// [m, k] as scalars; pairs of bf16 as i32 where k is contiguous, the last of an
-// odd count beside a zero.
+// [m, k] as scalars; pairs of bf16 as i32 if k is contiguous, the last of an
+// odd count paired with zero.
 Tile KernelLowering::loadScalars(const Box &box) {
   Tile tile{box.shape, {}, Form::scalars};
   bool pairs = box.element.isBF16() && target.bf16Dot;
@@ -450,7 +449,7 @@ Tile KernelLowering::loadScalars(const Box &box) {
   return tile;
 }
 
-// Whether a value of the kernel is even for certain.
+// Whether a value of the kernel is known to be even.
 static bool isEven(Value value) {
   APInt constant;
   if (matchPattern(value, m_ConstantInt(&constant)))
@@ -470,7 +469,7 @@ static bool isEven(Value value) {
 llvm::Error KernelLowering::checkPairs(Operation *op, const Memory &memory,
                                        ArrayRef<int64_t> along, Value bound) {
   int64_t rank = memory.shape.size();
-  // Turned, only as the left operand of a product.
+  // Transposed only as the left operand of a product.
   bool transposed =
       along.size() == 2 && along[0] == rank - 1 && along[1] == rank - 2 &&
       target.bf16Dot && isa<tile::LoadOp>(op) &&
@@ -478,8 +477,8 @@ llvm::Error KernelLowering::checkPairs(Operation *op, const Memory &memory,
        feedsOnlyProducts(op->getResult(0), true, /*single=*/true));
   if (bound || (!transposed && (along.size() != 2 || along[0] != rank - 2 ||
                                 along[1] != rank - 1)))
-    return error(op, "paired memory is read and written along its last two "
-                     "dimensions, in order and without a bound");
+    return error(op, "accesses paired memory other than along its last two "
+                     "dimensions in order, without a bound");
   Value k = isa<tile::LoadOp>(op)
                 ? cast<tile::LoadOp>(op).getIndices()[rank - 2]
                 : cast<tile::StoreOp>(op).getIndices()[rank - 2];
@@ -540,7 +539,7 @@ llvm::Expected<Tile> KernelLowering::loadPairs(tile::LoadOp op,
 
 llvm::Error KernelLowering::lowerLoad(tile::LoadOp op) {
   if (op.getBounds().size() > 1)
-    return error(op, "has more than one bound, which CPU kernels cannot have");
+    return error(op, "has more than one bound; CPU kernels support one");
   const Memory &memory = memories[op.getMemory()];
   if (memory.pairs) {
     llvm::Expected<Tile> tile = loadPairs(op, memory);
@@ -565,7 +564,7 @@ llvm::Error KernelLowering::lowerLoad(tile::LoadOp op) {
 
 llvm::Error KernelLowering::lowerStore(tile::StoreOp op) {
   if (op.getBounds().size() > 1)
-    return error(op, "has more than one bound, which CPU kernels cannot have");
+    return error(op, "has more than one bound; CPU kernels support one");
   const Memory &memory = memories[op.getMemory()];
   Tile tile = tileOf(op.getValue());
   Value bound = op.getBound() ? scalarOf(op.getBound()) : Value();

@@ -1,5 +1,6 @@
-// tile.mma_staged of many rows: tiles of them pass by a panel, and loops that
-// may go beside products (dialects/tile/Interleave.h) do.
+// tile.mma_staged of many rows: tiles of rows are streamed past a panel, and
+// loops with `tile.interleave` (dialects/tile/Interleave.h) are interleaved
+// with the products.
 #include "compiler/target/cpu/Lowering.h"
 #include "dialects/tile/Interleave.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
@@ -11,8 +12,8 @@ namespace tessera::cpu {
 
 static constexpr int64_t kRows = kMatrixRows, kTerms = kMatrixTerms;
 
-// Tiles of rows pass by a panel of rhs, which stays in the first cache. Behind
-// the last tile, what goes beside products has none to be beside of.
+// Tiles of rows are multiplied by a panel of rhs, which stays in L1. The
+// interleaved iterations of the last tile follow all products.
 llvm::Error KernelLowering::lowerPanel(const Product &product,
                                        tile::MmaStagedOp op, bool isMicropanels,
                                        ArrayRef<InterleavedLoop> interleaved) {
@@ -52,8 +53,8 @@ KernelLowering::Matrix KernelLowering::rightAt(const Panel &panel, Value k) {
           rhs.rowBytes, rhs.columnBytes};
 }
 
-// The products of a tile, whose first block is in registers, and beside them
-// turns of the tile before.
+// The products of a tile, whose first block is in registers, interleaved with
+// iterations of the previous tile.
 llvm::Error KernelLowering::lowerPassingTile(const Panel &panel, Value tile) {
   const Matrix &sums = panel.product.sums;
   tile::MmaStagedOp op = panel.op;
@@ -89,7 +90,7 @@ llvm::Error KernelLowering::lowerPassingTile(const Panel &panel, Value tile) {
     if (llvm::Error error = lowerRemainingIterations(work, tile, blocks))
       return error;
   prefetch(panel.last);
-  // Behind the last tile there may be nothing: its own first block again.
+  // There may be no memory after the last tile: reload its own first block.
   Value following = b.create<arith::MinUIOp>(
       loc, b.create<arith::AddIOp>(loc, tile, p.index(1)),
       p.index(panel.tiles - 1));
@@ -99,9 +100,9 @@ llvm::Error KernelLowering::lowerPassingTile(const Panel &panel, Value tile) {
   return llvm::Error::success();
 }
 
-//===--- work beside products ---------------------------------------------===//
+//===--- interleaved loops ------------------------------------------------===//
 
-// Turn `turn` of those that belong to a tile of rows.
+// Iteration `iteration` of those that belong to a tile of rows.
 llvm::Error KernelLowering::lowerIteration(const InterleavedLoop &work,
                                            Value tile, Value iteration) {
   Value first = b.create<arith::MulIOp>(loc, tile, p.index(work.iterations));
@@ -121,7 +122,7 @@ llvm::Error KernelLowering::lowerIterations(const InterleavedLoop &work,
   return lowerIteration(work, tile, loop.getInductionVar());
 }
 
-// While block `block` of tile `tile` is multiplied: a turn of the tile before.
+// In block `block` of tile `tile`: an iteration of the previous tile.
 llvm::Error KernelLowering::lowerIterationDuring(const InterleavedLoop &work,
                                                  Value tile, Value block) {
   Value isDue = b.create<arith::CmpIOp>(loc, arith::CmpIPredicate::ult, block,
@@ -133,7 +134,7 @@ llvm::Error KernelLowering::lowerIterationDuring(const InterleavedLoop &work,
   return lowerIteration(work, tileBefore(tile), block);
 }
 
-// Those for which the tile had too few blocks.
+// The iterations for which the tile had too few blocks.
 llvm::Error
 KernelLowering::lowerRemainingIterations(const InterleavedLoop &work,
                                          Value tile, Value begin) {
@@ -151,8 +152,8 @@ Value KernelLowering::tileBefore(Value tile) {
   return b.create<arith::SubIOp>(loc, tile, p.index(1));
 }
 
-// The loops behind a product that may go beside it, with turns for each of its
-// `tiles`; where there are none, or bounds say otherwise, nothing.
+// The loops after a product that may be interleaved with it, with iterations
+// for each of its `tiles`; empty if there are none, or their bounds do not fit.
 SmallVector<KernelLowering::InterleavedLoop>
 KernelLowering::interleavedLoops(tile::MmaStagedOp op, int64_t tiles) {
   SmallVector<InterleavedLoop> loops;
@@ -175,8 +176,8 @@ KernelLowering::interleavedLoops(tile::MmaStagedOp op, int64_t tiles) {
   return loops;
 }
 
-// A product and the loops beside it. Indices and constants that stand between
-// them go before all.
+// A product and the loops interleaved with it. Index arithmetic and constants
+// between them are emitted first.
 llvm::Error KernelLowering::lowerWithLoops(tile::MmaStagedOp op) {
   int64_t tiles = op.getShape()[0] / (2 * kMatrixRows);
   SmallVector<InterleavedLoop> loops;

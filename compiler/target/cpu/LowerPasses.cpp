@@ -49,9 +49,9 @@ struct LowerTileToVectorPass
   void runOnOperation() override {
     std::optional<TileTarget> machine = lookupTileTarget(target);
     if (!machine) {
-      getOperation().emitError("no CPU target is named '")
+      getOperation().emitError("unknown CPU target '")
           << target
-          << "'; give cpu:amx, cpu:avx512bf16, cpu:avx512 or cpu:avx2";
+          << "'; expected one of cpu:amx, cpu:avx512bf16, cpu:avx512, cpu:avx2";
       return signalPassFailure();
     }
     for (auto kernel :
@@ -86,7 +86,7 @@ void registerPasses() {
   registerLowerTileToVector();
   registerLowerVectorToLlvm();
   PassPipelineRegistration<PipelineOptions>(
-      "lower-tile-to-llvm", "kernels become functions of the LLVM dialect",
+      "lower-tile-to-llvm", "lowers kernels to functions of the LLVM dialect",
       [](OpPassManager &manager, const PipelineOptions &options) {
         LowerTileToVectorOptions first;
         first.target = options.target;

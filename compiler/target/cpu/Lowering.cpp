@@ -33,7 +33,7 @@ SmallVector<Value> KernelLowering::scalarsOf(ValueRange values) {
 //===--- functions --------------------------------------------------------===//
 
 // fn(buffers, sizes, begin, end, scratch): for each block, call `block`. Matrix
-// registers are the kernel's from the first block to the last.
+// registers stay configured from the first block to the last.
 static void emitEntry(OpBuilder &b, Location loc, func::FuncOp entry,
                       func::FuncOp block,
                       const std::optional<MatrixConfiguration> &matrices) {
@@ -109,7 +109,8 @@ llvm::Error KernelLowering::lowerBody(tile::KernelOp kernel,
                                       ValueRange arguments,
                                       Value scratchPointer) {
   scratch = scratchPointer;
-  // A kernel without matrix registers is that of a target without them.
+  // A kernel without matrix registers is identical to that of a target without
+  // them.
   auto holdsMatrices = [&] {
     return kernel
         ->walk([](tile::MmaStagedOp) { return WalkResult::interrupt(); })
@@ -134,7 +135,7 @@ llvm::Error KernelLowering::lowerBody(tile::KernelOp kernel,
 llvm::Error KernelLowering::lowerBlock(Block &block) {
   for (Operation &op : block) {
     if (op.hasTrait<OpTrait::IsTerminator>())
-      break; // the parent's business
+      break; // lowered with the parent
     if (done.erase(&op))
       continue;
     loc = op.getLoc();
@@ -162,7 +163,7 @@ llvm::Error KernelLowering::lowerOp(Operation *op) {
         bind(o.getResult(), p.transpose(tileOf(o.getInput())));
         return llvm::Error::success();
       })
-      // One thread runs a block, and its copies are done when they return.
+      // One thread runs a block, and its copies are complete when they return.
       .Case<tile::CommitOp, tile::WaitOp, tile::BarrierOp>(
           [](auto) { return llvm::Error::success(); })
       .Case([&](arith::ConstantOp o) { return lowerConstant(o); })
@@ -212,7 +213,7 @@ void KernelLowering::yield(Operation *terminator) {
 llvm::Error KernelLowering::lowerFor(scf::ForOp loop) {
   for (Type type : loop.getResultTypes())
     if (isa<MemRefType>(type))
-      return error(loop, "a memref can't be carried from turn to turn");
+      return error(loop, "a memref cannot be loop-carried");
   SmallVector<Value> inits;
   for (Value init : loop.getInitArgs())
     llvm::append_range(inits, tileOf(init).pieces);
@@ -237,7 +238,7 @@ llvm::Error KernelLowering::lowerFor(scf::ForOp loop) {
 llvm::Error KernelLowering::lowerIf(scf::IfOp branch) {
   for (Type type : branch.getResultTypes())
     if (isa<MemRefType>(type))
-      return error(branch, "a memref can't be chosen by a branch");
+      return error(branch, "a memref cannot be the result of a branch");
   bool hasElse = !branch.getElseRegion().empty();
   auto lowered =
       b.create<scf::IfOp>(branch.getLoc(), expandTypes(branch.getResultTypes()),
@@ -264,7 +265,7 @@ llvm::Error KernelLowering::lowerIf(scf::IfOp branch) {
 
 //===--- elementwise ------------------------------------------------------===//
 
-// An element as its stored form: bf16 by its bits.
+// The stored form of an element: bf16 as its bits.
 static TypedAttr storedAttr(OpBuilder &b, Attribute value) {
   auto real = dyn_cast<FloatAttr>(value);
   if (real && real.getType().isBF16())
@@ -331,7 +332,7 @@ llvm::Error KernelLowering::lowerElementwise(Operation *op) {
         !isa<math::FmaOp, math::SqrtOp, math::AbsFOp, math::AbsIOp,
              math::FloorOp, math::CeilOp, math::TruncOp, math::RoundEvenOp,
              math::CopySignOp>(op))
-      return error(op, "is not among the functions that the CPU target expands "
+      return error(op, "is not a function that the CPU target expands "
                        "(see Polynomials.h)");
     Operation *copy = b.insert(op->cloneWithoutRegions());
     copy->setOperands(operands);
@@ -342,7 +343,7 @@ llvm::Error KernelLowering::lowerElementwise(Operation *op) {
   return llvm::Error::success();
 }
 
-// The functions that LLVM would take from libm, one element at a time. Null for
+// The functions for which LLVM would call libm, one element at a time. Null for
 // any other op.
 template <typename Functions>
 static Value expandMath(Functions &math, Operation *op, ValueRange x) {
@@ -380,9 +381,9 @@ llvm::Error KernelLowering::lowerConversion(Operation *op) {
   if (!from.isBF16() && !to.isBF16())
     return lowerElementwise(op);
   if (from.isF16() || to.isF16())
-    return error(op, "converts between bf16 and f16 only by way of f32");
+    return error(op, "converts between bf16 and f16; extend to f32 first");
   Tile result = tileOf(input);
-  // Pairs stay what they are: whoever multiplies them takes them apart.
+  // Pairs stay packed: the products that use them unpack them.
   if (!isa<arith::BitcastOp>(op) && result.form != Form::pairs)
     for (Value &piece : result.pieces) {
       bool wide = from.isF64() || to.isF64();

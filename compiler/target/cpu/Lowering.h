@@ -23,28 +23,28 @@ inline constexpr llvm::StringLiteral kScratchAttr = "tessera.scratch_bytes";
 llvm::Error lowerKernel(tile::KernelOp kernel, const TileTarget &target,
                         mlir::ModuleOp module);
 
-/// Rows of a matrix register, and products that one instruction adds up.
+/// Rows of a matrix register, and terms that one instruction adds.
 inline constexpr int64_t kMatrixRows = 16, kMatrixTerms = 32;
 
 /// Rows of lhs and columns of rhs that the matrix registers hold.
 struct MatrixShape {
   int64_t rows, columns;
 };
-/// What a kernel's matrix registers are shaped for, and where in its scratch 64
-/// bytes say so.
+/// The shapes of a kernel's matrix registers, and the offset in its scratch of
+/// the 64 bytes that describe them.
 struct MatrixConfiguration {
   MatrixShape shape;
   int64_t place;
 };
 
-/// Shapes the matrix registers, by way of 64 aligned bytes of memory; all of
-/// them are then zero.
+/// Configures the matrix registers (ldtilecfg), using 64 aligned bytes of
+/// memory; all of them are then zero.
 void configureMatrixRegisters(mlir::OpBuilder &b, mlir::Location loc,
                               mlir::Value memory, const MatrixShape &shape);
-/// Gives them back: the system has less to save then.
+/// Releases them (tilerelease), so that the system has less state to save.
 void releaseMatrixRegisters(mlir::OpBuilder &b, mlir::Location loc);
 
-/// Walks a kernel's body and emits it anew, every tile as its pieces.
+/// Walks a kernel's body and lowers it, every tile to its pieces.
 class KernelLowering {
 public:
   KernelLowering(const TileTarget &target, mlir::OpBuilder &builder,
@@ -55,13 +55,13 @@ public:
   llvm::Error lowerBody(tile::KernelOp kernel, mlir::ValueRange arguments,
                         mlir::Value scratch);
   int64_t scratchBytes() const { return scratchUsed; }
-  /// Absent where the kernel uses no matrix registers.
+  /// Absent if the kernel uses no matrix registers.
   const std::optional<MatrixConfiguration> &matrixConfiguration() const {
     return configuration;
   }
 
 private:
-  /// A memref: element (i0, i1, …) lies at pointer[offset + Σ i·stride].
+  /// A memref: element (i0, i1, …) is at pointer[offset + Σ i·stride].
   struct Memory {
     mlir::Value pointer;
     mlir::Value offset; // in elements; may be null
@@ -77,8 +77,8 @@ private:
     llvm::SmallVector<int64_t> shape, strides;
   };
 
-  /// Where a matrix that registers of AMX are filled from starts, and how far
-  /// its rows are apart.
+  /// A matrix that AMX registers are loaded from: its start, and the distance
+  /// of its rows.
   struct Matrix {
     mlir::Value start;
     int64_t rowBytes;
@@ -88,13 +88,13 @@ private:
   struct Product {
     Matrix lhs, rhs, sums;
   };
-  /// Turns of a loop that are done beside products, so many for each tile of
-  /// rows, one a block of terms.
+  /// A loop whose iterations are interleaved with products: so many for each
+  /// tile of rows, one in each block of terms.
   struct InterleavedLoop {
     mlir::scf::ForOp loop;
     int64_t iterations;
   };
-  /// A product of many tiles of rows, which pass by a panel of rhs.
+  /// A product of many tiles of rows by one panel of rhs.
   struct Panel {
     const Product &product;
     tile::MmaStagedOp op;
@@ -103,7 +103,7 @@ private:
     int64_t tiles;
     mlir::Value depth, last; ///< where the last block of terms starts
   };
-  /// Where a product is among its terms, as an index, and how many they are.
+  /// The term at which a product is, as an index, and their number.
   struct Terms {
     mlir::Value at, depth;
   };
@@ -195,12 +195,12 @@ private:
   llvm::Error lowerMmaStaged(tile::MmaStagedOp op,
                              llvm::ArrayRef<InterleavedLoop> interleaved);
   llvm::Expected<Product> productOf(tile::MmaStagedOp op);
-  /// Whether rhs has panels of 16 columns that follow one another.
+  /// Whether rhs has consecutive panels of 16 columns.
   bool meetsMicropanels(tile::MmaStagedOp op);
   void lowerOneTile(const Product &product, tile::MmaStagedOp op);
   void multiplyTile(const Matrix &left, const Matrix &right,
                     tile::MmaStagedOp op);
-  /// Whether the registers have been shaped anew, and have to be again.
+  /// Whether the registers were reconfigured and must be restored.
   bool setMatrixShape(const MatrixShape &shape, bool isExact);
   void startSums(const Matrix &sums, int64_t rows, int64_t columns,
                  mlir::Value keep);
@@ -218,7 +218,7 @@ private:
   void prefetchMatrix(const Matrix &lhs, int64_t rows, mlir::Value k,
                       mlir::Value depth);
 
-  // Many tiles of rows, and what is done beside them (LowerPanel.cpp).
+  // Many tiles of rows, and interleaved loops (LowerPanel.cpp).
   llvm::Error lowerWithLoops(tile::MmaStagedOp op);
   llvm::SmallVector<InterleavedLoop> interleavedLoops(tile::MmaStagedOp op,
                                                       int64_t tiles);
@@ -236,8 +236,7 @@ private:
                                    mlir::Value tile, mlir::Value block);
   llvm::Error lowerRemainingIterations(const InterleavedLoop &work,
                                        mlir::Value tile, mlir::Value begin);
-  mlir::Value
-  hasTileBefore(mlir::Value tile); ///< whether there is one before it
+  mlir::Value hasTileBefore(mlir::Value tile); ///< whether it is not the first
   mlir::Value tileBefore(mlir::Value tile);
 
   Tile &tileOf(mlir::Value value) { return tiles[value]; }
@@ -255,7 +254,7 @@ private:
   int64_t scratchUsed = 0;
   std::optional<MatrixConfiguration> configuration;
   bool roundsAtOnce = false; ///< to bf16, by an instruction
-  /// What has been lowered already, beside what stood before it.
+  /// Ops that were lowered earlier than in program order.
   llvm::SmallPtrSet<mlir::Operation *, 8> done;
   llvm::DenseMap<mlir::Value, Tile> tiles;
   llvm::DenseMap<mlir::Value, Memory> memories;

@@ -12,7 +12,7 @@ namespace tessera::cpu {
 #include "compiler/target/cpu/Passes.h.inc"
 
 /// Converts a module of machine-vector functions to the LLVM dialect in place.
-/// Says nothing on failure: the conversion has emitted a diagnostic.
+/// On failure the conversion has already emitted a diagnostic.
 mlir::LogicalResult convertToLlvmDialect(mlir::ModuleOp module);
 
 /// Registers both passes and the pipeline lower-tile-to-llvm (one after the

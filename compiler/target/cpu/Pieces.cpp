@@ -188,8 +188,8 @@ SmallVector<Value> PieceBuilder::transpose32(SmallVector<Value> rows) {
   return columns;
 }
 
-// Narrow elements travel as i32: shuffles of 16-bit lanes across a register
-// are slow or missing on all three targets.
+// Elements of fewer than 32 bits are shuffled as i32: shuffles of 16-bit lanes
+// across a register are slow or missing on all three targets.
 SmallVector<Value> PieceBuilder::transpose(ArrayRef<Value> rows) {
   Type element = cast<VectorType>(rows.front().getType()).getElementType();
   SmallVector<Value> work(rows);
@@ -284,7 +284,7 @@ Value PieceBuilder::extendBf16(Value piece) {
 
 // Round to nearest even by adding 0x7fff and the last kept bit; a NaN keeps its
 // upper bits with the quiet bit set. The instruction does the same except that
-// it takes f32 denormals for zeros.
+// it treats f32 denormals as zeros.
 Value PieceBuilder::truncateToBf16(Value piece, bool hasInstruction) {
   Type halves = withElement(piece.getType(), b.getI16Type());
   if (hasInstruction && isa<VectorType>(piece.getType())) {

@@ -1,4 +1,5 @@
-// Register tiles cut into what a core has: one-dimensional vectors and scalars.
+// Splits register tiles into machine values: one-dimensional vectors and
+// scalars.
 #pragma once
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/IR/Builders.h"
@@ -8,8 +9,8 @@
 
 namespace tessera::cpu {
 
-/// How the elements of a tile lie in its pieces. bf16 elements are i16 in all
-/// of them.
+/// How the elements of a tile are distributed over its pieces. bf16 elements
+/// are i16 in all forms.
 enum class Form {
   /// For every index of the leading dimensions, row-major, ceil(C / lanes)
   /// vectors of `lanes` elements along the last dimension C, the excess lanes
@@ -29,7 +30,7 @@ struct Tile {
   Form form = Form::vectors;
 };
 
-/// Emits what every lowering step needs of vectors. Constants are made once a
+/// Vector helpers for all lowering steps. Constants are made once for each
 /// function, at its entry.
 class PieceBuilder {
 public:
@@ -66,7 +67,7 @@ public:
                       llvm::ArrayRef<int64_t> mask);
   /// A vector of these scalars; at most `lanes`, the rest zero.
   mlir::Value gatherLanes(llvm::ArrayRef<mlir::Value> scalars);
-  /// `scalar` as it is where the target of the operation is scalar, else splat.
+  /// `scalar` itself if the operation's target is scalar, else its splat.
   mlir::Value like(mlir::Value scalar, mlir::Type type);
 
   /// Element `column` of the row that starts at piece `row` × chunks.
@@ -82,7 +83,7 @@ public:
   /// Rows k and k+1 of bf16 as pairs; a null `odd` counts as zeros.
   mlir::Value pairRows(mlir::Value even, mlir::Value odd);
 
-  /// The even or the odd rows of pairs, widened to f32.
+  /// The even or the odd rows of pairs, extended to f32.
   mlir::Value halfOfPair(mlir::Value words, bool odd);
 
   // Conversions of bf16 bits (i16 pieces); round to nearest even.

@@ -1,5 +1,5 @@
 // Coefficients are minimax fits by fit_polynomials.py in this folder, which
-// prints them with the error reached; intervals and forms stand at each use.
+// prints them with their error; comments state interval and form at each use.
 #include "compiler/target/cpu/Polynomials.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include <cmath>
@@ -36,8 +36,8 @@ bool Polynomials::scalesAtOnce(Value y) const {
 }
 
 // Powers whose result is a denormal or rounds to zero cost vscalefps and
-// multiplications some hundred cycles, which masked scores would all pay. From
-// 2^-512 on the instruction has its zero at once; 2^-254 is the product of two
+// multiplications some hundred cycles, which every masked score would pay. From
+// 2^-512 on the instruction gives zero at once; 2^-254 is the product of two
 // factors whose bits are zeros.
 double Polynomials::leastExponent(Value y) const {
   return scalesAtOnce(y) ? -1024.0 : -254.0;
@@ -116,7 +116,7 @@ Value Polynomials::tanh(Value x) {
 //===--- logarithms -------------------------------------------------------===//
 
 std::pair<Value, Value> Polynomials::mantissa(Value x) {
-  // Denormals are brought up by 2^25 first.
+  // Denormals are first multiplied by 2^25.
   Value tiny = compare(CmpFPredicate::OLT, x, number(x, 0x1p-126));
   x = select(tiny, mul(x, number(x, 0x1p25)), x);
   constexpr uint32_t kSqrtHalf = 0x3f3504f3;

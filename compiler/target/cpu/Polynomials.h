@@ -21,7 +21,7 @@ public:
   mlir::Value log1p(mlir::Value x);
   mlir::Value tanh(mlir::Value x);
   mlir::Value erf(mlir::Value x);
-  /// Reduced in f64: good for |x| up to 2^30 radians.
+  /// Reduced in f64: accurate for |x| up to 2^30 radians.
   mlir::Value sin(mlir::Value x) { return sinusoid(x, 0); }
   mlir::Value cos(mlir::Value x) { return sinusoid(x, 1); }
   mlir::Value rsqrt(mlir::Value x);
@@ -32,16 +32,16 @@ private:
   mlir::Value integer(mlir::Value x);                 // same shape, as i32 bits
   mlir::Value real(mlir::Value bits);                 // same shape, as f32
   mlir::Value word(mlir::Value like, uint32_t value); // i32 constant
-  /// Whether the scaling of such a value is one instruction.
+  /// Whether such a value is scaled by one instruction.
   bool scalesAtOnce(mlir::Value y) const;
-  /// Of a power of two that is zero, and is so without delay.
+  /// An exponent whose power of two is zero, computed without a denormal.
   double leastExponent(mlir::Value y) const;
   /// y × 2^n for integral n from leastExponent on, up to 300, rounded once.
   mlir::Value scale(mlir::Value y, mlir::Value n);
   mlir::Value toInteger(mlir::Value n); // n integral
   mlir::Value sinusoid(mlir::Value x, int quadrant);
-  /// x = n ln 2 + r; gives (n, e^r - 1); where 2^n is no zero,
-  /// as exact as everything here.
+  /// x = n ln 2 + r; returns (n, e^r - 1), with full accuracy unless 2^n is
+  /// zero.
   std::pair<mlir::Value, mlir::Value> reduceExp(mlir::Value x);
   /// x = m 2^e with m in [sqrt ½, sqrt 2), x positive, normal or not.
   std::pair<mlir::Value, mlir::Value> mantissa(mlir::Value x);

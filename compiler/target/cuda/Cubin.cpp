@@ -18,7 +18,8 @@ std::string findNvcc() {
   using llvm::sys::Process;
   if (auto named = Process::GetEnv("CUDACXX"); named) {
     auto found = llvm::sys::findProgramByName(*named);
-    return found ? *found : *named; // empty: none; otherwise its user complains
+    return found ? *found
+                 : *named; // empty: none; a wrong path is an error of its user
   }
   if (auto found = llvm::sys::findProgramByName("nvcc"))
     return *found;
@@ -39,7 +40,7 @@ static int64_t numberBefore(llvm::StringRef line, llvm::StringRef unit) {
   return number;
 }
 
-// A kernel's name without what TESSERA_KERNEL puts before it.
+// A kernel's name without the prefix that TESSERA_KERNEL adds.
 static llvm::StringRef kernelOf(llvm::StringRef symbol) {
   symbol.consume_front("tessera_");
   return symbol;
@@ -125,14 +126,14 @@ char GateFailure::ID = 0;
 llvm::Expected<Cubin> compileCubin(llvm::StringRef text, llvm::StringRef arch) {
   std::string nvcc = findNvcc();
   if (nvcc.empty())
-    return failure("device code needs nvcc, and there is none on the path or "
+    return failure("device code needs nvcc, which is neither on the path nor "
                    "in /usr/local/cuda; install the CUDA toolkit or set "
                    "CUDACXX");
   std::string architecture = ("-arch=" + arch).str();
   llvm::SmallVector<llvm::StringRef> arguments{"-std=c++20", architecture,
                                                "-cubin", "-Xptxas", "-v"};
-  // ptxas may spill a word where it saves registers for more blocks at a time;
-  // told not to save, it has enough. What spills then does so for want of them.
+  // ptxas may spill a word to save registers for more blocks at a time. Without
+  // that option, a kernel that still spills lacks registers.
   for (bool isFirst : {true, false}) {
     if (!isFirst)
       arguments.append({"-Xptxas", "--register-usage-level=0"});
@@ -153,7 +154,7 @@ llvm::Expected<Cubin> compileCubin(llvm::StringRef text, llvm::StringRef arch) {
       return std::move(error);
     return cubin;
   }
-  llvm_unreachable("the second turn returns");
+  llvm_unreachable("the second iteration returns");
 }
 
 } // namespace tessera::cuda

@@ -1,4 +1,4 @@
-// Device code by nvcc, and the gates that it has to pass.
+// Device code by nvcc, and the checks that it has to pass.
 #pragma once
 #include "llvm/ADT/StringRef.h"
 #include "llvm/Support/Error.h"
@@ -8,7 +8,7 @@
 
 namespace tessera::cuda {
 
-/// What ptxas says of one kernel.
+/// What ptxas reports about one kernel.
 struct KernelResources {
   std::string name;
   int64_t registers = 0;   ///< of a thread
@@ -21,38 +21,38 @@ struct KernelResources {
 
 struct Cubin {
   std::string bytes;
-  std::string ptx; ///< what it was assembled from, for chips that come later
+  std::string ptx; ///< its source, for later chips
   std::vector<KernelResources> kernels;
 };
 
 /// $CUDACXX, nvcc on the path, or the one of $CUDA_HOME or /usr/local/cuda;
-/// empty where there is none.
+/// empty if there is none.
 std::string findNvcc();
 
-/// What `log`, the output of ptxas -v, says of kernels; in its order.
+/// What `log`, the output of ptxas -v, reports about kernels, in its order.
 std::vector<KernelResources> readResources(llvm::StringRef log);
 
 /// Counts the tensor-core instructions of each kernel in the cubin's code, by
 /// the opcode in the low twelve bits of its instructions of sixteen bytes. The
-/// opcodes are not documented; a test compiles a known number of them. An error
-/// where the bytes are no ELF.
+/// opcodes are not documented; a test compiles a known number of them. Fails if
+/// the bytes are not ELF.
 llvm::Error countTensorInstructions(Cubin &cubin);
 
-/// Why a cubin must not ship: a kernel that spills registers, a warning C7510
-/// to C7519, by which ptxas says that it had to serialize tensor-core
-/// instructions, or C7508, by which it says that registers are not divided as
-/// the kernel asks. Empty where there is no reason.
+/// Why a cubin is rejected: a kernel that spills registers, a warning C7510 to
+/// C7519, by which ptxas reports serialized tensor-core instructions, or C7508,
+/// by which it reports that registers are not divided as the kernel requests.
+/// Empty if it is accepted.
 std::string findGateFailure(const Cubin &cubin, llvm::StringRef log);
 
-/// A gate that fails.
+/// A check that failed.
 class GateFailure : public llvm::ErrorInfo<GateFailure, llvm::StringError> {
 public:
   using ErrorInfo::ErrorInfo;
   static char ID;
 };
 
-/// Compiles `text` for `arch` ("sm_80"). Errors: no nvcc, what nvcc complains
-/// of, GateFailure.
+/// Compiles `text` for `arch` ("sm_80"). Errors: no nvcc, nvcc's diagnostics,
+/// GateFailure.
 llvm::Expected<Cubin> compileCubin(llvm::StringRef text, llvm::StringRef arch);
 
 } // namespace tessera::cuda

@@ -1,5 +1,5 @@
-// From kernels to CUDA C++ that reads like a person's: one call of the device
-// library (runtime/device) for each tile op, named after what was fused.
+// Prints kernels as readable CUDA C++: one call of the device library
+// (runtime/device) for each tile op, named after what was fused.
 #pragma once
 #include "dialects/tile/TileOps.h"
 #include "hardware/Targets.h"
@@ -13,8 +13,8 @@
 
 namespace tessera::cuda {
 
-/// What a tensor map of a kernel says; its launch brings the address of one
-/// behind those of the buffers.
+/// A tensor map of a kernel; its launch passes the address of one after those
+/// of the buffers.
 struct KernelMap {
   unsigned buffer;           ///< of the kernel
   device::TensorBoxes boxes; ///< `base`: bytes from the buffer's start on
@@ -28,8 +28,9 @@ struct KernelShape {
   std::vector<KernelMap> maps; ///< in the order of their addresses
   std::string text;            ///< its definition, for translationUnit
   bool isVariant = false;      ///< of another one of the module
-  /// Buffers that it copies 16 bytes at a time or sees through a tensor map,
-  /// which is proven as long as they begin at such multiples.
+  /// Buffers that it copies 16 bytes at a time or accesses through a tensor
+  /// map. Such accesses are aligned if these buffers begin at multiples of 16
+  /// bytes.
   std::set<unsigned> aligned = {};
 };
 

@@ -16,10 +16,10 @@ namespace tessera::cuda {
 
 namespace {
 
-/// One translation unit on its way to one object.
+/// One translation unit to be compiled to one object.
 struct Job {
   bool emulated;
-  bool ofVariants;             ///< without which there is code, too
+  bool ofVariants;             ///< optional: there is code without them, too
   std::vector<size_t> kernels; ///< into the shapes
   std::string text;
   std::string bytes;
@@ -27,7 +27,7 @@ struct Job {
   std::string ptx;
 };
 
-// Another compiler at the same place gives other code.
+// Another compiler at the same path produces other code.
 std::string identityOf(llvm::StringRef program) {
   llvm::sys::fs::file_status status;
   if (llvm::sys::fs::status(program, status))
@@ -66,8 +66,8 @@ private:
   std::string compilers[2]; ///< of cubins and of code for the emulated GPU
 };
 
-// All that an object follows from; the compiler's own file stands for how and
-// for the device library.
+// Everything that determines an object; the compiler's own executable
+// represents its code and the device library.
 std::string Compilation::cacheKey(const Job &job) const {
   std::string text = job.text + "\n" + (job.emulated ? "host" : arch) + "\n" +
                      compilers[job.emulated] + "\n" +
@@ -76,8 +76,8 @@ std::string Compilation::cacheKey(const Job &job) const {
                      /*LowerCase=*/true);
 }
 
-// Those of the job's kernels that pass the gates by themselves, if `failure` is
-// that of a gate.
+// The job's kernels that pass the checks one by one, if `failure` is a failed
+// check.
 llvm::Expected<Cubin> Compilation::compileGood(const Job &job,
                                                llvm::Error failure) {
   if (!failure.isA<GateFailure>())
@@ -110,14 +110,14 @@ llvm::Error Compilation::compile(Job &job) {
     return cubin.takeError();
   job.bytes = std::move(cubin->bytes);
   job.resources = std::move(cubin->kernels);
-  // That of sm_90a is for no other chip.
+  // PTX of sm_90a runs on no other chip.
   if (llvm::isDigit(arch.back()))
     job.ptx = std::move(cubin->ptx);
   return llvm::Error::success();
 }
 
-// What stands before a cubin in the cache: for each kernel its name and
-// figures.
+// What precedes a cubin in the cache: the name and the resources of each
+// kernel.
 std::string packResources(llvm::ArrayRef<KernelResources> kernels) {
   std::string text;
   for (const KernelResources &kernel : kernels)
@@ -128,7 +128,7 @@ std::string packResources(llvm::ArrayRef<KernelResources> kernels) {
   return text;
 }
 
-// False where the text is not what packResources writes.
+// False if the text was not written by packResources.
 bool unpackResources(llvm::StringRef text,
                      std::vector<KernelResources> &kernels) {
   llvm::SmallVector<llvm::StringRef> lines, words;
@@ -153,7 +153,7 @@ bool unpackResources(llvm::StringRef text,
 llvm::Error Compilation::compileOrFind(Job &job, bool &found) {
   found = false;
   std::string key = options.cache ? cacheKey(job) : std::string();
-  constexpr char kEnd = '\0'; // of the figures, and of PTX
+  constexpr char kEnd = '\0'; // of the resources, and of PTX
   if (options.cache)
     if (std::optional<std::string> entry = options.cache->find(key)) {
       auto [header, code] = llvm::StringRef(*entry).split(kEnd);
@@ -212,8 +212,8 @@ llvm::Error Compilation::run(std::vector<Job> &jobs) {
   return first;
 }
 
-// What one translation unit holds: starting a compiler and reading the device
-// library costs as much as a few kernels do.
+// The kernels of one translation unit: starting a compiler and reading the
+// device library costs as much as a few kernels.
 constexpr size_t kUnitBytes = 20 << 10;
 
 std::vector<Job> makeJobs(llvm::ArrayRef<KernelShape> shapes,
@@ -289,12 +289,12 @@ llvm::Expected<CompiledKernels> compileKernels(mlir::ModuleOp module,
   if (options.cubins)
     for (const KernelShape &shape : result.shapes) {
       result.resources.push_back(resources.lookup(shape.name));
-      // Gates that saw nothing have not passed.
+      // A check without data has not passed.
       if (result.resources.back().registers == 0)
         return llvm::createStringError(
             "kernel '" + shape.name +
-            "': nvcc's log says nothing of its registers and spills; its "
-            "format may be new");
+            "': nvcc's log does not report its registers and spills; its "
+            "format may have changed");
     }
   return result;
 }

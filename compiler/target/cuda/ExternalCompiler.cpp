@@ -50,7 +50,7 @@ llvm::Expected<CompilerOutput> runCompiler(const ExternalCompiler &compiler,
   ++compilationCount;
   llvm::SmallString<128> directory;
   if (llvm::sys::fs::createUniqueDirectory("tessera-kernels", directory))
-    return failure("no temporary directory can be made; set TMPDIR");
+    return failure("cannot create a temporary directory; set TMPDIR");
   auto cleanup = llvm::make_scope_exit(
       [&] { llvm::sys::fs::remove_directories(directory); });
   if (llvm::Error error = writeDeviceFiles(directory))
@@ -89,7 +89,7 @@ llvm::Expected<CompilerOutput> runCompiler(const ExternalCompiler &compiler,
       contentOf(output), contentOf(log),
       compiler.kept.empty() ? "" : contentOf(inside(compiler.kept))};
   if (status != 0)
-    return failure(compiler.program + " refuses generated kernels: " +
+    return failure(compiler.program + " rejects generated kernels: " +
                    firstDiagnostic(result.log, text, compiler.source));
   return result;
 }

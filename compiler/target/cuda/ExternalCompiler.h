@@ -1,5 +1,5 @@
-// Runs a compiler that is not ours on generated text, in a directory of its own
-// with the device library beside it.
+// Runs an external compiler on generated code, in a temporary directory with
+// the device library.
 #pragma once
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/StringRef.h"
@@ -10,10 +10,10 @@ namespace tessera::cuda {
 
 struct ExternalCompiler {
   std::string program; ///< an absolute path
-  std::string source;  ///< what the text is called: "kernels.cu"
-  std::string output;  ///< what the compiler is told to write
-  llvm::ArrayRef<llvm::StringRef> arguments; ///< but for -I, source and -o
-  std::string kept = {}; ///< a file between the two that nvcc is to keep
+  std::string source;  ///< file name of the source: "kernels.cu"
+  std::string output;  ///< file name of the compiler's output
+  llvm::ArrayRef<llvm::StringRef> arguments; ///< without -I, source and -o
+  std::string kept = {}; ///< an intermediate file that nvcc keeps
 };
 
 struct CompilerOutput {
@@ -23,7 +23,7 @@ struct CompilerOutput {
 };
 
 /// An error holds the compiler's first diagnostic and the line of `text` that
-/// it is about.
+/// it refers to.
 llvm::Expected<CompilerOutput> runCompiler(const ExternalCompiler &compiler,
                                            llvm::StringRef text);
 

@@ -11,9 +11,10 @@ llvm::Expected<std::string> compileForHost(llvm::StringRef text) {
   if (!compiler)
     return llvm::createStringError(
         llvm::inconvertibleErrorCode(),
-        "the emulated GPU's kernels need a C++ compiler, and there is no " +
-            name + "; install one or set CXX");
-  // Without contraction, so that the bits do not depend on this compiler.
+        "the emulated GPU needs a C++ compiler, but there is no " + name +
+            "; install one or set CXX");
+  // Without contraction of floating-point operations, so that the bits do not
+  // depend on this compiler.
   const llvm::StringRef arguments[] = {
       "-std=c++20", "-O1", "-ffp-contract=off", "-fPIC", "-shared", "-w"};
   auto output =

@@ -1,5 +1,5 @@
-// The host twin of printed kernels: the same text, compiled by the host's C++
-// compiler against the emulated side of the device library.
+// Printed kernels for the emulated GPU: the same source, compiled by the host's
+// C++ compiler against the emulated side of the device library.
 #pragma once
 #include "llvm/ADT/StringRef.h"
 #include "llvm/Support/Error.h"

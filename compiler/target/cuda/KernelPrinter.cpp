@@ -53,8 +53,8 @@ bool KernelPrinter::isElementwise(Operation *op) const {
          (isa<arith::ConstantOp>(op) && op->getNumResults() == 1);
 }
 
-// Part of its user's expression: constants, broadcasts, and what is used once,
-// by arithmetic of the same loop level.
+// Whether the op is printed within its user's expression: constants,
+// broadcasts, and arithmetic of the same loop level with one use.
 bool KernelPrinter::isInlined(Operation *op) const {
   if (!isElementwise(op) || op->getNumResults() != 1)
     return false;
@@ -116,7 +116,7 @@ Expression KernelPrinter::element(Value value, Lambda &lambda, bool isRoot) {
   return printed ? *printed : Expression{};
 }
 
-// The text of a tile: its name, or the map that computes it.
+// The C++ of a tile: its name, or the map that computes it.
 std::string KernelPrinter::tile(Value value, llvm::StringRef name) {
   if (auto it = values.find(value); it != values.end())
     return it->second.text;
@@ -138,7 +138,7 @@ std::string KernelPrinter::tile(Value value, llvm::StringRef name) {
          llvm::join(lambda.arguments, ", ") + ")";
 }
 
-// A tile that becomes a product's operand: pairs take half the registers.
+// A tile that becomes a product's operand: bf16 pairs take half the registers.
 static bool becomesPairs(Operation *op) {
   auto truncate = dyn_cast<arith::TruncFOp>(op);
   return truncate && isa<VectorType>(truncate.getType()) &&
@@ -189,8 +189,8 @@ unsigned KernelPrinter::alignBuffer(BlockArgument buffer) {
   return number;
 }
 
-// What a buffer is called here. Names come from models, too, where one may be
-// C++'s or the device library's: none of those ends so.
+// The name of a buffer. Names come from models, and may be keywords of C++ or
+// names of the device library; none of those ends with an underscore.
 std::string KernelPrinter::nameBuffer(unsigned i) {
   auto given = kernel.getArgAttrOfType<StringAttr>(
       1 + kernel.getDynamicSizes() + i, kBufferNameAttr);
@@ -213,7 +213,7 @@ llvm::Error KernelPrinter::printBuffer(unsigned i, const std::string &name) {
       typeName(cast<MemRefType>(buffer.getType()).getElementType());
   if (element.empty())
     return unsupported(kernel, "has a buffer of a type that CUDA kernels do "
-                               "not hold");
+                               "not support");
   bool isRead = kernel.getBufferAccess(i) == tile::Access::read;
   std::string type = (isRead ? "const " + element : element).str();
   line(type + " *" + name + " = instance.buffer<" + type + ">(" +
@@ -222,8 +222,8 @@ llvm::Error KernelPrinter::printBuffer(unsigned i, const std::string &name) {
   return llvm::Error::success();
 }
 
-// Whose stages take nearly all shared memory, so that two blocks would hardly
-// be together: registers need not be few for it.
+// Kernels whose stages take nearly all shared memory, so that two blocks hardly
+// fit on an SM: registers need not be few for it.
 static bool splitsTerms(tile::KernelOp kernel) {
   return kernel
       ->walk([](tile::MmaQuantizedOp op) {
@@ -248,8 +248,8 @@ llvm::Error KernelPrinter::printHeader() {
           ", " + std::to_string(buffers + shape.maps.size()) + ", " +
           std::to_string(kernel.getDynamicSizes()) + ") {\n";
   line("constexpr int kThreads = " + llvm::Twine(shape.threads) + ";");
-  // Only launches of kernels with sizes are grouped (GroupLaunches.cpp). An
-  // instance that is a parameter is known to be the same for all threads.
+  // Only launches of kernels with sizes are grouped (GroupLaunches.cpp). A
+  // parameter is known to be the same for all threads.
   bool isGrouped = kernel.getDynamicSizes() > 0;
   line(std::string("const auto &instance = launch.") +
        (isGrouped ? "instance();" : "first;"));

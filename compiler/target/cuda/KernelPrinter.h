@@ -24,14 +24,13 @@ struct Expression {
   Binding binding = atom;
 };
 
-/// `text` in parentheses unless it binds at least as tightly as `limit`.
+/// `text`, in parentheses unless it binds at least as tightly as `limit`.
 std::string within(const Expression &expression, Expression::Binding limit);
 
 /// "float", "int64_t", … of a scalar type.
 llvm::StringRef typeName(mlir::Type element);
 
-/// What a pure op on scalars computes of its operands' texts; nullopt where
-/// there is no such form.
+/// The C++ of a pure op on scalars, given its operands; nullopt if it has none.
 std::optional<Expression> printScalar(mlir::Operation *op,
                                       llvm::ArrayRef<Expression> operands,
                                       unsigned result);
@@ -53,7 +52,7 @@ public:
   KernelShape shape;
 
 private:
-  /// Where a memref's elements lie: base + offset + Σ index · stride.
+  /// The location of a memref's elements: base + offset + Σ index · stride.
   struct Memory {
     std::string base;
     Expression offset;
@@ -64,8 +63,8 @@ private:
 
   // The kernel's head.
   llvm::Error printHeader();
-  /// Asks for launches where the buffer begins at a multiple of 16 bytes;
-  /// returns its number.
+  /// Requires that launches pass a buffer that begins at a multiple of 16
+  /// bytes; returns its number.
   unsigned alignBuffer(mlir::BlockArgument buffer);
   std::string nameBuffer(unsigned i);
   std::string describeBuffer(unsigned i);
@@ -121,7 +120,7 @@ private:
   void findSlices();
   bool unify(llvm::ArrayRef<mlir::Value> values);
   llvm::Error checkLayout(mlir::Type type, mlir::Operation *op);
-  /// The layout of a tile, by the name that it has in this kernel.
+  /// The name of a tile's layout in this kernel.
   std::string layoutOf(mlir::Value value);
   std::string layoutOf(mlir::Type type, Slice slice);
 
@@ -129,7 +128,8 @@ private:
   bool isElementwise(mlir::Operation *op) const;
   bool isInlined(mlir::Operation *op) const;
   Expression scalar(mlir::Value value);
-  /// What map is given: a function of elements and the tiles to take them of.
+  /// The arguments of map: a function of elements and the tiles to take them
+  /// from.
   struct Lambda {
     llvm::SmallVector<std::string> parameters, arguments;
     llvm::DenseMap<mlir::Value, std::string> seen; ///< parameter by value
@@ -164,8 +164,8 @@ private:
   bool hasWarpgroups = false;      ///< products of warpgroups
   tile::RolesOp roles;             ///< null in most kernels
   std::string barrier = "sync();"; ///< of the threads that have tiles
-  std::string turns;               ///< the type of the consumers' turns
-  std::vector<std::string> maps;   ///< names, as shape.maps
+  std::string turns; ///< the type of the consumers' ping-pong barriers
+  std::vector<std::string> maps;                     ///< names, as shape.maps
   llvm::DenseMap<mlir::Operation *, unsigned> mapOf; ///< by bulk copy
   llvm::DenseMap<mlir::Value, Slice> slices;
   std::map<std::string, std::string> layouts; ///< name → definition

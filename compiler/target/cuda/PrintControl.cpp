@@ -86,8 +86,8 @@ llvm::Error KernelPrinter::printExtract(Operation *op) {
 
 //===--- loops and branches -----------------------------------------------===//
 
-// `to` = what the terminator yields; by way of copies where one new value is
-// computed from another's old one.
+// `to` = what the terminator yields; through copies if a new value is computed
+// from another old one.
 llvm::Error KernelPrinter::assign(Operation *terminator,
                                   ArrayRef<std::string> to) {
   SmallVector<std::string> from;
@@ -134,7 +134,7 @@ llvm::Error KernelPrinter::printFor(scf::ForOp loop) {
        "; " + i + " += " + scalar(loop.getStep()).text + ") {");
   ++depth;
   synchronizeLoop(loop);
-  llvm::DenseSet<Value> before = written; // no turn may be taken
+  llvm::DenseSet<Value> before = written; // there may be no iterations
   if (llvm::Error error = printBlock(*loop.getBody()))
     return error;
   written.insert(before.begin(), before.end());
@@ -153,7 +153,7 @@ llvm::Error KernelPrinter::printIf(scf::IfOp branch) {
     line(typeOf(result) + " " + results.back() + ";");
   }
   line("if (" + scalar(branch.getCondition()).text + ") {");
-  // A barrier in one branch is none for who takes the other.
+  // A barrier in one branch does not count for threads that take the other.
   llvm::DenseSet<Value> before = written, after = written;
   for (Region *region : {&branch.getThenRegion(), &branch.getElseRegion()}) {
     if (region->empty())

@@ -27,8 +27,8 @@ std::string KernelPrinter::address(const Memory &memory, ValueRange indices) {
   return text;
 }
 
-// An address and how a tile lies there: "x + i * 256", its strides unless it
-// has one of 1, its bounds where there are any.
+// An address and the layout of a tile there: "x + i * 256", its strides unless
+// one of them is 1, its bounds if it has any.
 std::string KernelPrinter::access(const Memory &memory, ValueRange indices,
                                   ArrayRef<int64_t> along, ValueRange bounds) {
   std::string text = address(memory, indices);
@@ -61,11 +61,12 @@ llvm::Error KernelPrinter::printAlloc(tile::AllocOp op) {
   auto type = cast<MemRefType>(op.getType());
   llvm::StringRef element = typeName(type.getElementType());
   if (element.empty())
-    return unsupported(op, "of a type that CUDA kernels do not hold");
+    return unsupported(op, "of a type that CUDA kernels do not support");
   bool swizzled = cast<tile::SharedAttr>(type.getMemorySpace()).getLayout() ==
                   tile::Layout::swizzled;
   if (swizzled && type.getRank() != 3)
-    return unsupported(op, "of swizzled memory is [stages, rows, columns]");
+    return unsupported(op,
+                       "of swizzled memory must be [stages, rows, columns]");
   std::string name = fresh(swizzled ? "staged" : "kept");
   if (swizzled) // eight rows of 128 bytes, after which swizzles repeat
     shape.sharedBytes = llvm::alignTo(shape.sharedBytes, 1024);
@@ -93,7 +94,7 @@ llvm::Error KernelPrinter::printAlloc(tile::AllocOp op) {
 
 //===--- barriers ---------------------------------------------------------===//
 
-// What one thread wrote another may read only after a barrier.
+// What one thread wrote, another may read only after a barrier.
 void KernelPrinter::synchronize(Value root, bool writes) {
   if (writes)
     written.insert(root);
@@ -114,14 +115,14 @@ llvm::Error KernelPrinter::printSynchronization(Operation *op) {
   }
   if (auto wait = dyn_cast<tile::WaitOp>(op)) {
     line("waitCopies<" + llvm::Twine(wait.getPending()) + ">();");
-    if (hasWarpgroups) // wgmma reads by another way than copies write
+    if (hasWarpgroups) // wgmma reads through another proxy than copies write
       line("fenceAsync();");
   }
   printBarrier();
   return llvm::Error::success();
 }
 
-// A loop that writes and reads one memory does so across its turns too.
+// A loop that writes and reads one memory does so across its iterations too.
 void KernelPrinter::synchronizeLoop(scf::ForOp loop) {
   llvm::DenseSet<Value> reads, writes;
   auto rootOf = [&](Value memory) {
@@ -172,7 +173,7 @@ llvm::Error KernelPrinter::printLoad(tile::LoadOp op) {
   Memory &memory = memories[op.getMemory()];
   if (memory.swizzled)
     return bindOperand(op) ? llvm::Error::success()
-                           : unsupported(op, "of swizzled memory takes one "
+                           : unsupported(op, "of swizzled memory must be one "
                                              "whole stage, for a product");
   synchronize(memory.root, false);
   define(op.getResult(), memory.base + "Tile",

@@ -1,5 +1,5 @@
-// Kernels whose threads have roles: a ring of stages, the thread that fills
-// them, the warpgroups that use them.
+// Warp-specialized kernels: a ring of stages, the producer thread that fills
+// them, the consumer warpgroups that use them.
 #include "compiler/target/cuda/KernelPrinter.h"
 
 using namespace mlir;
@@ -10,15 +10,15 @@ static constexpr int64_t kWarpgroup = 128; // threads
 
 //===--- tensor maps ------------------------------------------------------===//
 
-// The map by which the copy engine finds the boxes of a copy: dimensions
-// innermost first, which are columns, rows, and the others from the last one.
+// The tensor map of a copy: dimensions innermost first, which are columns,
+// rows, and the others from the last one.
 static device::TensorBoxes boxesOf(tile::BulkCopyOp op) {
   MemRefType source = op.getSource().getType(),
              target = op.getTarget().getType();
   uint64_t bytes = source.getElementTypeBitWidth() / 8;
   SmallVector<int64_t> strides;
   int64_t offset;
-  // The verifier has seen to it that they are numbers.
+  // The verifier has checked that they are constants.
   (void)getStridesAndOffset(source, strides, offset);
   device::TensorBoxes boxes;
   boxes.element = device::MapElement::bf16;
@@ -28,13 +28,13 @@ static device::TensorBoxes boxesOf(tile::BulkCopyOp op) {
     uint32_t i = boxes.rank++;
     boxes.sizes[i] = static_cast<uint64_t>(source.getDimSize(dim));
     boxes.box[i] = static_cast<uint32_t>(box);
-    constexpr uint64_t kLeast = 16; // of a single element, which needs none
+    constexpr uint64_t kLeast = 16; // stride of a single element: any
     if (i)
       boxes.strides[i - 1] = source.getDimSize(dim) == 1
                                  ? kLeast
                                  : static_cast<uint64_t>(strides[dim]) * bytes;
   };
-  // As SharedTile (Shared.cuh) cuts its columns into panels.
+  // As SharedTile (Shared.cuh) divides its columns into panels.
   int64_t row = target.getDimSize(2) * static_cast<int64_t>(bytes),
           span = row % 128 == 0  ? 128
                  : row % 64 == 0 ? 64
@@ -51,7 +51,7 @@ static device::TensorBoxes boxesOf(tile::BulkCopyOp op) {
   return boxes;
 }
 
-// Copies of equal boxes out of one view share a map.
+// Copies of equal boxes from one view share a map.
 void KernelPrinter::findMaps() {
   kernel.walk([&](tile::RolesOp op) { roles = op; });
   if (roles)
@@ -93,7 +93,7 @@ llvm::Error KernelPrinter::printRing(tile::MakeRingOp op) {
 
 llvm::Error KernelPrinter::printBulkCopy(tile::BulkCopyOp op) {
   if (!op.getSource().getType().getElementType().isBF16())
-    return unsupported(op, "brings nothing but bf16");
+    return unsupported(op, "copies only bf16");
   std::string stage = scalar(op.getStage()).text,
               text = "bring(" + memories[op.getTarget()].base + "[" + stage +
                      "], " + maps[mapOf[op]] + ", " +
@@ -111,13 +111,13 @@ llvm::Error KernelPrinter::printBulkCopy(tile::BulkCopyOp op) {
   return llvm::Error::success();
 }
 
-//===--- roles ------------------------------------------------------------===//
+//===--- warp specialization ----------------------------------------------===//
 
 llvm::Error KernelPrinter::printRoles(tile::RolesOp op) {
   int64_t consumers = (*kernel.getWarps())[0] / 4;
   std::optional<ArrayRef<int64_t>> registers = op.getRegisters();
   std::string mine = "electLane()";
-  if (registers) // a whole warpgroup, of which one warp works
+  if (registers) // a whole warpgroup, of which one warp is active
     mine = "warp() == " + std::to_string(4 * consumers) + " && " + mine;
   line("if (warpgroup() == " + llvm::Twine(consumers) + ") {");
   ++depth;
@@ -153,15 +153,15 @@ llvm::Error KernelPrinter::printRoles(tile::RolesOp op) {
   return llvm::Error::success();
 }
 
-// In place: registers of a product in flight have no other name.
+// In place: registers of a product in flight must keep their name.
 llvm::Error KernelPrinter::printMmaAsync(tile::MmaAsyncOp op) {
   auto type = cast<VectorType>(op.getResult().getType());
   ArrayRef<int64_t> warps = *kernel.getWarps();
   if (type.getDimSize(0) != 16 * warps[0] || type.getDimSize(1) > 256 ||
       !cast<VectorType>(op.getLhs().getType()).getElementType().isBF16())
-    return unsupported(op, "is of bf16, 64 rows for each warpgroup, and at "
+    return unsupported(op, "requires bf16, 64 rows for each warpgroup, and at "
                            "most 256 columns");
-  // A loop's variable, or that of the product before; otherwise a new one.
+  // A loop's variable, or that of the previous product; otherwise a new one.
   Value from = op.getAccumulator();
   std::string sum, function = "multiplyAsync(";
   if (isa<BlockArgument>(from) || from.getDefiningOp<tile::MmaAsyncOp>()) {
@@ -180,7 +180,7 @@ llvm::Error KernelPrinter::printMmaAsync(tile::MmaAsyncOp op) {
 }
 
 // The ring whose stage a sum's last product reads, if work on another sum,
-// waited for behind its start, stands before the wait for it; otherwise null.
+// waited for after its start, precedes the wait for it; otherwise null.
 static Value ringOfWorkBefore(tile::MmaWaitOp wait) {
   auto start = wait.getSum().getDefiningOp<tile::MmaAsyncOp>();
   if (!start || start->getBlock() != wait->getBlock())
@@ -199,7 +199,7 @@ static Value ringOfWorkBefore(tile::MmaWaitOp wait) {
   return stage ? stage.getRing() : Value();
 }
 
-// What needs little more than a line.
+// Ops that print as about one line.
 llvm::Error KernelPrinter::printInRole(Operation *op) {
   auto ring = [&](Value of) { return scalar(of).text; };
   if (auto acquire = dyn_cast<tile::AcquireOp>(op)) {

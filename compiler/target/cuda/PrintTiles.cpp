@@ -1,8 +1,9 @@
-// Layouts of tiles, products and what feeds them.
+// Layouts of tiles, products and their operands.
 //
 // In a kernel of warps, tiles of two dimensions are fragments, and those of one
-// are slices: one value a row or one a column. Which of the two follows from
-// the reductions that make slices and the broadcasts that take them.
+// are slices: one value for each row or for each column. Which of the two
+// follows from the reductions that make slices and the broadcasts that use
+// them.
 #include "compiler/target/cuda/KernelPrinter.h"
 #include "dialects/tile/TileQuantOps.h"
 #include "runtime/support/QuantizedLayout.h"
@@ -103,14 +104,15 @@ llvm::Error KernelPrinter::checkLayout(Type type, Operation *op) {
   auto vector = cast<VectorType>(type);
   std::optional<ArrayRef<int64_t>> warps = kernel.getWarps();
   if (vector.getRank() > 2 || (vector.getRank() == 2 && !warps))
-    return unsupported(op, "on tiles of so many dimensions has no CUDA form "
+    return unsupported(op, "on tiles of this rank has no CUDA form "
                            "in a kernel without warps");
   return llvm::Error::success();
 }
 
 //===--- staged operands --------------------------------------------------===//
 
-// The operand of a product: a stage of swizzled memory as it lies, or turned.
+// The operand of a product: a stage of swizzled memory as stored, or
+// transposed.
 bool KernelPrinter::bindOperand(tile::LoadOp op) {
   auto memory = op.getMemory().getType();
   auto type = cast<VectorType>(op.getResult().getType());
@@ -133,7 +135,7 @@ bool KernelPrinter::bindOperand(tile::LoadOp op) {
   return true;
 }
 
-// A number that divides the value, as far as its arithmetic tells.
+// A number that divides the value, as far as its arithmetic shows.
 static int64_t divisorOf(Value value) {
   if (std::optional<int64_t> number = getConstantIntValue(value))
     return *number;
@@ -171,13 +173,13 @@ int64_t KernelPrinter::alignmentOf(MemRefType type, ValueRange indices) {
   return alignment; // 0: the buffer's first element
 }
 
-// Elements of a dimension into a row of shared memory that lies as it is.
+// Copies elements of a dimension to a row of unswizzled shared memory.
 llvm::Error KernelPrinter::printCopyOfRow(tile::CopyOp op) {
   MemRefType to = op.getTarget().getType();
   int64_t last = to.getRank() - 1;
   if (op.getShape().size() != 1 || op.getSource().getType().getMemorySpace() ||
       op.getTargetAlong()[0] != last || op.getSourceAlong()[0] < 0)
-    return unsupported(op, "must fill swizzled memory, or a part of a row");
+    return unsupported(op, "must fill swizzled memory, or part of a row");
   const Memory &source = memories[op.getSource()];
   std::string place = address(source, op.getSourceIndices()) + ", " +
                       source.strides[op.getSourceAlong()[0]].text;
@@ -189,7 +191,7 @@ llvm::Error KernelPrinter::printCopyOfRow(tile::CopyOp op) {
   return llvm::Error::success();
 }
 
-// All of a stage of integers, as floats in another one.
+// Converts a stage of integers to floats in another one.
 llvm::Error KernelPrinter::printWidening(tile::CopyOp op) {
   MemRefType from = op.getSource().getType(), to = op.getTarget().getType();
   const Memory &source = memories[op.getSource()],
@@ -205,7 +207,8 @@ llvm::Error KernelPrinter::printWidening(tile::CopyOp op) {
       !from.getElementType().isInteger(8) ||
       !isWhole(op.getSourceIndices(), op.getSourceAlong()) ||
       !isWhole(op.getTargetIndices(), op.getTargetAlong()))
-    return unsupported(op, "within shared memory widens a whole stage of int8");
+    return unsupported(
+        op, "within shared memory must extend a whole stage of int8");
   line("widen<kThreads>(" + target.base + "[" +
        scalar(op.getTargetIndices()[0]).text + "], " + source.base + "[" +
        scalar(op.getSourceIndices()[0]).text + "]);");
@@ -225,14 +228,14 @@ llvm::Error KernelPrinter::printCopy(tile::CopyOp op) {
       op.getTargetAlong() != ArrayRef<int64_t>{1, 2} ||
       getConstantIntValue(op.getTargetIndices()[2]) != 0)
     return unsupported(op, "must fill whole rows of one stage of swizzled "
-                           "memory, at a constant place");
+                           "memory, at a constant row");
   std::string stage =
       target.base + "[" + scalar(op.getTargetIndices()[0]).text + "]";
   if (shape[0] != to.getDimSize(1))
     stage = llvm::formatv("rowsOf<{0}>({1}, {2})", shape[0], stage, *row);
   std::string place =
       access(source, op.getSourceIndices(), along, op.getBounds());
-  // By cp.async where every chunk of 16 bytes is contiguous and aligned.
+  // By cp.async if every chunk of 16 bytes is contiguous and aligned.
   int64_t chunk = 128 / from.getElementTypeBitWidth();
   SmallVector<int64_t> strides;
   int64_t offset;
@@ -256,7 +259,7 @@ llvm::Error KernelPrinter::printCopy(tile::CopyOp op) {
 
 //===--- tiles ------------------------------------------------------------===//
 
-// Whether wgmma makes this product: bf16, and every warpgroup has 64 whole
+// Whether wgmma computes this product: bf16, and every warpgroup has 64 whole
 // rows.
 bool KernelPrinter::isOfWarpgroups(tile::MmaOp op) {
   auto type = cast<VectorType>(op.getResult().getType());
@@ -272,7 +275,8 @@ llvm::Error KernelPrinter::checkFragments(Operation *op) {
   std::optional<ArrayRef<int64_t>> warps = kernel.getWarps();
   if (!warps || type.getDimSize(0) % (16 * (*warps)[0]) ||
       type.getDimSize(1) % (16 * (*warps)[1]))
-    return unsupported(op, "needs whole fragments of 16 × 16 for every warp");
+    return unsupported(op,
+                       "requires whole fragments of 16 × 16 for every warp");
   return llvm::Error::success();
 }
 
@@ -295,18 +299,19 @@ llvm::Error KernelPrinter::printMmaQuantized(tile::MmaQuantizedOp op) {
   if (splits > 1 &&
       (splits != (*kernel.getWarps())[0] ||
        cast<VectorType>(op.getType()).getDimSize(0) != 16 * splits))
-    return unsupported(op, "needs 16 rows and a row of warps for each split");
+    return unsupported(op,
+                       "requires 16 rows and a row of warps for each split");
   // Panels of 128 bytes are read two blocks at a time.
   auto rows = cast<VectorType>(op.getLhs().getType());
   constexpr int64_t kPair = 2 * QuantizedLayout::kBlock;
   if (rows.getElementType().isBF16() && rows.getDimSize(1) % kPair == 0 &&
       rows.getDimSize(1) / splits % kPair)
-    return unsupported(op,
-                       "needs parts of whole 64 terms where rows have them");
+    return unsupported(
+        op, "requires splits of a multiple of 64 terms if rows have as many");
   for (Value operand : {op.getLhs(), op.getWords(), op.getScales()})
     if (auto load = operand.getDefiningOp<tile::LoadOp>();
         !load || load.getAlong()[0] != 1)
-      return unsupported(op, "takes stages of swizzled memory as they lie");
+      return unsupported(op, "requires stages of swizzled memory as operands");
   const char *number = op.getFloats()      ? "E4m3"
                        : op.getBits() == 4 ? "Int4"
                                            : "Int8";

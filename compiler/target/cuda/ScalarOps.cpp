@@ -1,4 +1,4 @@
-// The forms of pure ops on scalars; on tiles they stand inside of map.
+// C++ of pure ops on scalars; for tiles it is used inside map.
 #include "compiler/target/cuda/KernelPrinter.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "llvm/ADT/StringSwitch.h"
@@ -65,7 +65,7 @@ Expression printNumber(Attribute value) {
   auto number = cast<IntegerAttr>(value);
   if (number.getType().isInteger(1))
     return {number.getValue().isZero() ? "false" : "true"};
-  // The least numbers have no literal: their digits alone overflow.
+  // The least integers have no literal: their digits alone overflow.
   if (number.getValue().isMinSignedValue() &&
       (number.getType().isInteger(32) || number.getType().isInteger(64)))
     return {number.getType().isInteger(32) ? "INT32_MIN" : "INT64_MIN"};
@@ -73,7 +73,7 @@ Expression printNumber(Attribute value) {
   std::string text = std::to_string(integer);
   if (number.getType().isInteger(32) || number.getType().isIndex())
     return {text, integer < 0 ? Expression::product : Expression::atom};
-  // Said, since a literal of C++ would be an int.
+  // Explicit, since a C++ literal would be an int.
   if (number.getType().isInteger(64))
     text += "ll";
   return {(typeName(number.getType()) + "(" + text + ")").str()};
@@ -154,7 +154,7 @@ static Expression call(llvm::StringRef function,
   return {text + ")"};
 }
 
-// In parentheses where C++ would want none but a reader does: a & (b < c).
+// In parentheses for readers where C++ does not need them: a & (b < c).
 static Expression infix(const Operator &op, const Expression &x,
                         const Expression &y) {
   bool isBitwise =

@@ -1,21 +1,21 @@
 // RUN: tessera-opt %s --split-input-file --verify-diagnostics
 
 plan.program @alignment arena 128 io 0 {
-  // expected-error@+1 {{offset 4 is no multiple of 64}}
+  // expected-error@+1 {{offset 4 is not a multiple of 64}}
   %a = plan.buffer arena at 4 lives [0, 0] : memref<16xf32>
 }
 
 // -----
 
 plan.program @nameless arena 0 io 64 {
-  // expected-error@+1 {{a buffer in io has a name}}
+  // expected-error@+1 {{a buffer in io must have a name}}
   %a = plan.buffer io at 0 : memref<16xf32>
 }
 
 // -----
 
 plan.program @lives arena 64 io 0 {
-  // expected-error@+1 {{`lives` is a first and a last step}}
+  // expected-error@+1 {{`lives` must be a first and a last step}}
   %a = plan.buffer arena at 0 lives [2, 1] : memref<16xf32>
 }
 
@@ -64,14 +64,14 @@ plan.program @odd_sizes arena 64 io 0 {
 // -----
 
 plan.program @one_life arena 64 io 0 {
-  // expected-error@+1 {{`lives` is a first and a last step}}
+  // expected-error@+1 {{`lives` must be a first and a last step}}
   %a = plan.buffer arena at 0 lives [2] : memref<16xf32>
 }
 
 // -----
 
 plan.program @no_induction arena 64 io 0 {
-  // expected-error@+1 {{body takes one index, the induction value}}
+  // expected-error@+1 {{body must have one index argument, the induction variable}}
   "plan.loop"() <{trip = 2 : i64}> ({
   ^bb0:
   }) : () -> ()
@@ -80,7 +80,7 @@ plan.program @no_induction arena 64 io 0 {
 // -----
 
 plan.program @float_induction arena 64 io 0 {
-  // expected-error@+1 {{body takes one index, the induction value}}
+  // expected-error@+1 {{body must have one index argument, the induction variable}}
   "plan.loop"() <{trip = 2 : i64}> ({
   ^bb0(%i: f32):
   }) : () -> ()
@@ -91,7 +91,7 @@ plan.program @float_induction arena 64 io 0 {
 plan.program @foreign_induction arena 64 io 0 {
   %a = plan.buffer arena at 0 lives [0, 0] : memref<16xf32>
   %i = arith.constant 0 : index
-  // expected-error@+1 {{advances with the induction value of a plan.loop only}}
+  // expected-error@+1 {{may only advance with the induction variable of a plan.loop}}
   %b = plan.view %a at 0 plus %i times 4 : memref<16xf32> to memref<8xf32>
 }
 
@@ -100,7 +100,7 @@ plan.program @foreign_induction arena 64 io 0 {
 plan.program @no_stride arena 64 io 0 {
   %a = plan.buffer arena at 0 lives [0, 0] : memref<16xf32>
   plan.loop %i to 3 {
-    // expected-error@+1 {{needs a stride that is not negative}}
+    // expected-error@+1 {{requires a stride that is not negative}}
     %b = "plan.view"(%a, %i) <{offset = 0 : i64}> : (memref<16xf32>, index) -> memref<8xf32>
   }
 }
@@ -110,7 +110,7 @@ plan.program @no_stride arena 64 io 0 {
 plan.program @backwards arena 64 io 0 {
   %a = plan.buffer arena at 0 lives [0, 0] : memref<16xf32>
   plan.loop %i to 3 {
-    // expected-error@+1 {{needs a stride that is not negative}}
+    // expected-error@+1 {{requires a stride that is not negative}}
     %b = plan.view %a at 32 plus %i times -4 : memref<16xf32> to memref<8xf32>
   }
 }
@@ -130,7 +130,7 @@ plan.program @element_types arena 192 io 0 {
 plan.program @no_reduction arena 192 io 0 {
   %a = plan.buffer arena at 0 lives [0, 9] : memref<8xf32>
   %b = plan.buffer arena at 64 lives [0, 9] : memref<16xf32>
-  // expected-error@+1 {{says not how parts combine}}
+  // expected-error@+1 {{lacks the reduction (`by`)}}
   plan.collective all_reduce %a to %a over ["x"] : memref<8xf32> to memref<8xf32>
 }
 
@@ -139,7 +139,7 @@ plan.program @no_reduction arena 192 io 0 {
 plan.program @reduction arena 192 io 0 {
   %a = plan.buffer arena at 0 lives [0, 9] : memref<8xf32>
   %b = plan.buffer arena at 64 lives [0, 9] : memref<16xf32>
-  // expected-error@+1 {{combines nothing}}
+  // expected-error@+1 {{has a reduction, but does not reduce}}
   plan.collective all_gather %a to %b by sum over ["x"] counts [8, 8] : memref<8xf32> to memref<16xf32>
 }
 
@@ -157,7 +157,7 @@ plan.program @no_counts arena 192 io 0 {
 plan.program @apart arena 192 io 0 {
   %a = plan.buffer arena at 0 lives [0, 9] : memref<8xf32>
   %b = plan.buffer arena at 64 lives [0, 9] : memref<16xf32>
-  // expected-error@+1 {{all_reduce is in place}}
+  // expected-error@+1 {{all_reduce must be in place}}
   plan.collective all_reduce %a to %b by sum over ["x"] : memref<8xf32> to memref<16xf32>
 }
 
@@ -166,7 +166,7 @@ plan.program @apart arena 192 io 0 {
 plan.program @negative arena 192 io 0 {
   %a = plan.buffer arena at 0 lives [0, 9] : memref<8xf32>
   %b = plan.buffer arena at 64 lives [0, 9] : memref<16xf32>
-  // expected-error@+1 {{has counts that are no sizes}}
+  // expected-error@+1 {{requires counts that are not negative}}
   plan.collective all_gather %a to %b over ["x"] counts [17, -1] : memref<8xf32> to memref<16xf32>
 }
 
@@ -184,7 +184,7 @@ plan.program @sum arena 192 io 0 {
 plan.program @none_of_them arena 192 io 0 {
   %a = plan.buffer arena at 0 lives [0, 9] : memref<8xf32>
   %b = plan.buffer arena at 64 lives [0, 9] : memref<16xf32>
-  // expected-error@+1 {{has a buffer of 8 elements, which is none of its counts}}
+  // expected-error@+1 {{has a buffer of 8 elements, which is not one of its counts}}
   plan.collective reduce_scatter %b to %a by sum over ["x"] counts [9, 7] : memref<16xf32> to memref<8xf32>
 }
 
@@ -203,7 +203,7 @@ plan.program @unequal arena 192 io 0 {
 plan.program @rows_of_whom arena 192 io 0 {
   %a = plan.buffer arena at 0 lives [0, 9] : memref<2x4xf32>
   %b = plan.buffer arena at 64 lives [0, 9] : memref<4x4xf32>
-  // expected-error@+1 {{says not how many rows go where}}
+  // expected-error@+1 {{lacks counts of rows (`rows`)}}
   plan.collective exchange_rows %a to %b over ["x"] : memref<2x4xf32> to memref<4x4xf32>
 }
 
@@ -211,7 +211,7 @@ plan.program @rows_of_whom arena 192 io 0 {
 
 plan.program @rows_of_none arena 192 io 0 {
   %a = plan.buffer arena at 0 lives [0, 9] : memref<2x2xi32>
-  // expected-error@+1 {{has counts of rows, but moves none}}
+  // expected-error@+1 {{has counts of rows, but exchanges none}}
   plan.collective all_reduce %a to %a rows %a : memref<2x2xi32> by sum over ["x"] : memref<2x2xi32> to memref<2x2xi32>
 }
 
@@ -231,7 +231,7 @@ plan.program @rows_counted_wrong arena 192 io 0 {
   %a = plan.buffer arena at 0 lives [0, 9] : memref<2x4xf32>
   %b = plan.buffer arena at 64 lives [0, 9] : memref<4x4xf32>
   %c = plan.buffer arena at 128 lives [0, 9] : memref<4xi32>
-  // expected-error@+1 {{wants counts of type memref<2xNxi32>, got 'memref<4xi32>'}}
+  // expected-error@+1 {{expects counts of type memref<2xNxi32>, got 'memref<4xi32>'}}
   plan.collective exchange_rows %a to %b rows %c : memref<4xi32> over ["x"] : memref<2x4xf32> to memref<4x4xf32>
 }
 
@@ -249,18 +249,18 @@ plan.program @permuted arena 192 io 0 {
 plan.program @never_awaited arena 192 io 0 {
   %a = plan.buffer arena at 0 lives [0, 9] : memref<8xf32>
   %b = plan.buffer arena at 64 lives [0, 9] : memref<16xf32>
-  // expected-error@+1 {{is waited for once, in the block where it starts}}
+  // expected-error@+1 {{must be waited for once, in the block where it starts}}
   %t = plan.collective all_gather %a to %b over ["x"] counts [8, 8] : memref<8xf32> to memref<16xf32> -> !plan.ticket
 }
 
 // -----
 
-// expected-error@+1 {{is a share of rank 1 of a tensor of rank 2 that is cut in 1 dimensions}}
+// expected-error@+1 {{is a shard of rank 1 of a tensor of rank 2 that is sharded in 1 dimensions}}
 plan.state "w" : memref<4xf32> parameter at 0 of [8, 1] cut <@mesh, [{"data"}]>
 
 // -----
 
-// expected-error@+1 {{is a part of a sum, which nobody keeps}}
+// expected-error@+1 {{is a partial (unreduced) value, which cannot be stored}}
 plan.state "w" : memref<4xf32> parameter at 0 of [4] cut <@mesh, [{}], partial sum {"data"}>
 
 // -----

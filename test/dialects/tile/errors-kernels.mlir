@@ -69,7 +69,7 @@ tile.kernel @strided(%block: index, %x: memref<8xf32, strided<[2]>>)
 
 // -----
 
-// expected-error@+1 {{access of buffer 0 is no #tile<access ...>}}
+// expected-error@+1 {{access of buffer 0 is not a #tile<access ...>}}
 tile.kernel @access(%block: index, %x: memref<8xf32>)
     attributes {skeleton = #tile<skeleton row>, summary = "", access = ["read"]} {
   tile.return
@@ -112,7 +112,7 @@ func.func @sizes() {
 // -----
 
 func.func @blocks(%x: tensor<8xf32>) {
-  // expected-error@+1 {{block counts are not negative, got -1}}
+  // expected-error@+1 {{block counts must not be negative, got -1}}
   tile.launch @k(%x) blocks [-1] sizes [] : (tensor<8xf32>) -> ()
   return
 }
@@ -130,7 +130,7 @@ func.func @odd_reuse(%x: tensor<8xf32>) {
 // Positions are those within an instance: of two operands, the second one
 // belongs to instance 1.
 func.func @reuse_operand(%x: tensor<8xf32>) {
-  // expected-error@+1 {{`reuse` pair 1 names no operand and result of an instance}}
+  // expected-error@+1 {{`reuse` pair 1 does not name an operand and a result of an instance}}
   %0:2 = tile.launch @k(%x, %x) blocks [1, 1] sizes [] reuse [0, 0, 1, 0] : (tensor<8xf32>, tensor<8xf32>) -> (tensor<8xf32>, tensor<8xf32>)
   return
 }
@@ -138,7 +138,7 @@ func.func @reuse_operand(%x: tensor<8xf32>) {
 // -----
 
 func.func @reuse_result(%x: tensor<8xf32>) {
-  // expected-error@+1 {{`reuse` pair 0 names no operand and result of an instance}}
+  // expected-error@+1 {{`reuse` pair 0 does not name an operand and a result of an instance}}
   %0 = tile.launch @k(%x) blocks [1] sizes [] reuse [0, 1] : (tensor<8xf32>) -> tensor<8xf32>
   return
 }
@@ -146,7 +146,7 @@ func.func @reuse_result(%x: tensor<8xf32>) {
 // -----
 
 func.func @reuse_negative(%x: tensor<8xf32>) {
-  // expected-error@+1 {{`reuse` pair 0 names no operand and result of an instance}}
+  // expected-error@+1 {{`reuse` pair 0 does not name an operand and a result of an instance}}
   %0 = tile.launch @k(%x) blocks [1] sizes [] reuse [-1, 0] : (tensor<8xf32>) -> tensor<8xf32>
   return
 }
@@ -222,7 +222,7 @@ tile.kernel @beside_no_loop(%block: index, %x: memref<8xf32>)
     attributes {skeleton = #tile<skeleton row>, summary = "", access = [#tile<access write>]} {
   %c0 = arith.constant 0 : index
   %zero = arith.constant 0.0 : f32
-  // expected-error@+1 {{is no scf.for, which alone may carry `tile.interleave`}}
+  // expected-error@+1 {{only an scf.for may carry `tile.interleave`}}
   memref.store %zero, %x[%c0] {tile.interleave} : memref<8xf32>
   tile.return
 }
@@ -242,7 +242,7 @@ tile.kernel @beside_no_product(%block: index, %x: memref<8xf32>)
   tile.mma_staged %a[%c0, %c0], %b[%c0, %c0] onto %s[%c0, %c0] keep %keep depth %c64 shape [64, 32]
       : memref<64x64xbf16, #tile.shared<rows>>, memref<64x32xbf16, #tile.shared<pairs>>, memref<64x32xf32, #tile.shared<rows>>
   scf.for %i = %c0 to %c64 step %c1 {
-    // expected-error@+1 {{carries `tile.interleave` but stands behind no tile.mma_staged of its block}}
+    // expected-error@+1 {{carries `tile.interleave` but follows no tile.mma_staged of its block}}
     scf.for %j = %c0 to %c64 step %c1 {
     } {tile.interleave}
   }

@@ -7,7 +7,7 @@ tile.kernel @role_of_await(%block: index, %x: memref<256x512xbf16>)
   %a = tile.alloc : memref<2x64x64xbf16, #tile.shared<swizzled>>
   %ring = tile.ring : <2 stages, 2 consumers>
   tile.warp_specialize producer {
-    // expected-error@+1 {{must stand in the code of consumers}}
+    // expected-error@+1 {{must be in the code of consumers}}
     %s = tile.await %ring : <2 stages, 2 consumers>
   } consumers { tile.barrier }
   tile.return
@@ -22,7 +22,7 @@ tile.kernel @role_of_acquire(%block: index, %x: memref<256x512xbf16>)
   %a = tile.alloc : memref<2x64x64xbf16, #tile.shared<swizzled>>
   %ring = tile.ring : <2 stages, 2 consumers>
   tile.warp_specialize producer { tile.barrier } consumers {
-    // expected-error@+1 {{must stand in the code of a producer}}
+    // expected-error@+1 {{must be in the code of a producer}}
     %s = tile.acquire %ring bytes 0 : <2 stages, 2 consumers>
   }
   tile.return
@@ -149,7 +149,7 @@ tile.kernel @registers(%block: index, %x: memref<256x512xbf16>)
   %c0 = arith.constant 0 : index
   %a = tile.alloc : memref<2x64x64xbf16, #tile.shared<swizzled>>
   %ring = tile.ring : <2 stages, 2 consumers>
-  // expected-error@+1 {{registers of a thread are a multiple of 8 from 24 to 256, got 100}}
+  // expected-error@+1 {{registers of a thread must be a multiple of 8 from 24 to 256, got 100}}
   tile.warp_specialize registers [40, 100] producer { tile.barrier } consumers { tile.barrier }
   tile.return
 }
@@ -199,7 +199,7 @@ tile.kernel @reductions(%block: index, %x: memref<256x512xbf16>)
   tile.warp_specialize producer { tile.barrier } consumers {
     %tile = arith.constant dense<1.0> : vector<128x64xf32>
     %rows = tile.reduce sum %tile dim 1 : vector<128x64xf32> -> vector<128xf32>
-    // expected-error@+1 {{within roles runs along the rows of a tile}}
+    // expected-error@+1 {{in warp-specialized code must reduce along the rows of a tile}}
     %columns = tile.reduce sum %tile dim 0 : vector<128x64xf32> -> vector<64xf32>
   }
   tile.return

@@ -87,7 +87,7 @@ func.func @store_box(%x: memref<8x4xf32>, %tile: vector<8xf32>, %i: index) {
 //===--- tile.alloc, tile.copy, tile.wait ---------------------------------===//
 
 tile.kernel @global(%block: index) attributes {skeleton = #tile<skeleton row>, summary = "", access = []} {
-  // expected-error@+1 {{allocates a static memref in #tile.shared, got 'memref<8xf32>'}}
+  // expected-error@+1 {{must allocate a static memref in #tile.shared, got 'memref<8xf32>'}}
   %0 = tile.alloc : memref<8xf32>
   tile.return
 }
@@ -95,7 +95,7 @@ tile.kernel @global(%block: index) attributes {skeleton = #tile<skeleton row>, s
 // -----
 
 tile.kernel @dynamic(%block: index) attributes {skeleton = #tile<skeleton row>, summary = "", access = []} {
-  // expected-error@+1 {{allocates a static memref in #tile.shared, got 'memref<?xf32, #tile.shared>'}}
+  // expected-error@+1 {{must allocate a static memref in #tile.shared, got 'memref<?xf32, #tile.shared>'}}
   %0 = tile.alloc : memref<?xf32, #tile.shared>
   tile.return
 }
@@ -104,7 +104,7 @@ tile.kernel @dynamic(%block: index) attributes {skeleton = #tile<skeleton row>, 
 
 tile.kernel @nested(%block: index) attributes {skeleton = #tile<skeleton row>, summary = "", access = []} {
   scf.for %i = %block to %block step %block {
-    // expected-error@+1 {{must stand at the top level of a kernel}}
+    // expected-error@+1 {{must be at the top level of a kernel}}
     %0 = tile.alloc : memref<8xf32, #tile.shared>
   }
   tile.return
@@ -179,7 +179,7 @@ func.func @wait() {
 //===--- computing on tiles -----------------------------------------------===//
 
 func.func @mma_rank(%a: vector<8xf32>, %b: vector<8x8xf32>) {
-  // expected-error@+1 {{multiplies tiles of rank 2}}
+  // expected-error@+1 {{requires tiles of rank 2}}
   %0 = tile.mma %a, %b, %b : vector<8xf32>, vector<8x8xf32>, vector<8x8xf32>
   return
 }
@@ -195,7 +195,7 @@ func.func @mma_shape(%a: vector<8x4xf32>, %b: vector<8x16xf32>, %c: vector<8x16x
 // -----
 
 func.func @mma_types(%a: vector<8x8xbf16>, %b: vector<8x8xf32>) {
-  // expected-error@+1 {{operands have one element type, got 'vector<8x8xbf16>' and 'vector<8x8xf32>'}}
+  // expected-error@+1 {{operands must have one element type, got 'vector<8x8xbf16>' and 'vector<8x8xf32>'}}
   %0 = tile.mma %a, %b, %b : vector<8x8xbf16>, vector<8x8xf32>, vector<8x8xf32>
   return
 }
@@ -211,7 +211,7 @@ func.func @mma_accumulator(%a: vector<8x8xbf16>) {
 // -----
 
 func.func @mma_words(%a: vector<8x1xi32>, %b: vector<1x8xi32>, %c: vector<8x8xf32>) {
-  // expected-error@+1 {{words of bytes accumulate in i32, got 'vector<8x8xf32>'}}
+  // expected-error@+1 {{words of bytes must accumulate in i32, got 'vector<8x8xf32>'}}
   %0 = tile.mma %a, %b, %c : vector<8x1xi32>, vector<1x8xi32>, vector<8x8xf32>
   return
 }
@@ -312,7 +312,7 @@ func.func @staged_indices(%x: memref<16x64xbf16>, %y: memref<64x16xbf16, #tile.s
 
 func.func @staged_types(%x: memref<16x64xf32>, %y: memref<64x16xbf16, #tile.shared<pairs>>,
                         %s: memref<16x16xf32, #tile.shared<rows>>, %i: index, %b: i1) {
-  // expected-error@+1 {{multiplies bf16 onto f32, got 'memref<16x64xf32>'}}
+  // expected-error@+1 {{requires bf16 operands and f32 sums, got 'memref<16x64xf32>'}}
   tile.mma_staged %x[%i, %i], %y[%i, %i] onto %s[%i, %i] keep %b depth %i shape [16, 16]
       : memref<16x64xf32>, memref<64x16xbf16, #tile.shared<pairs>>, memref<16x16xf32, #tile.shared<rows>>
   return
@@ -322,7 +322,7 @@ func.func @staged_types(%x: memref<16x64xf32>, %y: memref<64x16xbf16, #tile.shar
 
 func.func @staged_layout(%x: memref<16x64xbf16>, %y: memref<64x16xbf16, #tile.shared<rows>>,
                          %s: memref<16x16xf32, #tile.shared<rows>>, %i: index, %b: i1) {
-  // expected-error@+1 {{wants rhs in layout `pairs`, sums in `rows` and lhs in rows, got}}
+  // expected-error@+1 {{expects rhs in layout `pairs`, sums in `rows` and lhs in rows, got}}
   tile.mma_staged %x[%i, %i], %y[%i, %i] onto %s[%i, %i] keep %b depth %i shape [16, 16]
       : memref<16x64xbf16>, memref<64x16xbf16, #tile.shared<rows>>, memref<16x16xf32, #tile.shared<rows>>
   return
@@ -332,7 +332,7 @@ func.func @staged_layout(%x: memref<16x64xbf16>, %y: memref<64x16xbf16, #tile.sh
 
 func.func @staged_shape(%x: memref<16x64xbf16>, %y: memref<64x32xbf16, #tile.shared<pairs>>,
                         %s: memref<16x32xf32, #tile.shared<rows>>, %i: index, %b: i1) {
-  // expected-error@+1 {{`shape` is rows and 1 to 16 or 32 columns}}
+  // expected-error@+1 {{`shape` must be rows and 1 to 16 or 32 columns}}
   tile.mma_staged %x[%i, %i], %y[%i, %i] onto %s[%i, %i] keep %b depth %i shape [16, 24]
       : memref<16x64xbf16>, memref<64x32xbf16, #tile.shared<pairs>>, memref<16x32xf32, #tile.shared<rows>>
   return
@@ -342,7 +342,7 @@ func.func @staged_shape(%x: memref<16x64xbf16>, %y: memref<64x32xbf16, #tile.sha
 
 func.func @staged_panel(%x: memref<64x64xbf16>, %y: memref<64x32xbf16, #tile.shared<pairs>>,
                         %s: memref<64x32xf32, #tile.shared<rows>>, %i: index, %b: i1) {
-  // expected-error@+1 {{of more than 32 rows has a multiple of them, all 32 columns, and nothing that is far}}
+  // expected-error@+1 {{of more than 32 rows requires a multiple of 32 rows, 32 columns, and no `far`}}
   tile.mma_staged %x[%i, %i], %y[%i, %i] onto %s[%i, %i] keep %b depth %i shape [48, 32]
       : memref<64x64xbf16>, memref<64x32xbf16, #tile.shared<pairs>>, memref<64x32xf32, #tile.shared<rows>>
   return
@@ -353,7 +353,7 @@ func.func @staged_panel(%x: memref<64x64xbf16>, %y: memref<64x32xbf16, #tile.sha
 //===--- tile.mma_quantized -----------------------------------------------===//
 
 func.func @quantized_bits(%x: vector<16x32xbf16>, %w: vector<4x64xi32>, %s: vector<4x16xf16>, %sum: vector<16x64xf32>) {
-  // expected-error@+1 {{`bits` are 4 or 8, got 5}}
+  // expected-error@+1 {{`bits` must be 4 or 8, got 5}}
   %0 = tile.mma_quantized %x, %w, %s, %sum bits 5 group 32 : vector<16x32xbf16>, vector<4x64xi32>, vector<4x16xf16>, vector<16x64xf32>
   return
 }
@@ -361,7 +361,7 @@ func.func @quantized_bits(%x: vector<16x32xbf16>, %w: vector<4x64xi32>, %s: vect
 // -----
 
 func.func @quantized_floats(%x: vector<16x32xbf16>, %w: vector<4x128xi32>, %s: vector<4x32xf16>, %sum: vector<16x64xf32>) {
-  // expected-error@+1 {{`floats` are of 8 bits and have no zero points}}
+  // expected-error@+1 {{`floats` must have 8 bits and no zero points}}
   %0 = tile.mma_quantized %x, %w, %s, %sum bits 8 group 32 zeros floats : vector<16x32xbf16>, vector<4x128xi32>, vector<4x32xf16>, vector<16x64xf32>
   return
 }
@@ -369,7 +369,7 @@ func.func @quantized_floats(%x: vector<16x32xbf16>, %w: vector<4x128xi32>, %s: v
 // -----
 
 func.func @quantized_terms(%x: vector<16x48xbf16>, %w: vector<4x96xi32>, %s: vector<4x16xf16>, %sum: vector<16x64xf32>) {
-  // expected-error@+1 {{terms and groups are multiples of 32, got 48 and 32}}
+  // expected-error@+1 {{terms and groups must be multiples of 32, got 48 and 32}}
   %0 = tile.mma_quantized %x, %w, %s, %sum bits 4 group 32 : vector<16x48xbf16>, vector<4x96xi32>, vector<4x16xf16>, vector<16x64xf32>
   return
 }
@@ -377,7 +377,7 @@ func.func @quantized_terms(%x: vector<16x48xbf16>, %w: vector<4x96xi32>, %s: vec
 // -----
 
 func.func @quantized_groups(%x: vector<16x96xbf16>, %w: vector<4x192xi32>, %s: vector<4x16xf16>, %sum: vector<16x64xf32>) {
-  // expected-error@+1 {{terms are whole groups or lie in one, got 96 of groups of 64}}
+  // expected-error@+1 {{terms must be whole groups or within one, got 96 of groups of 64}}
   %0 = tile.mma_quantized %x, %w, %s, %sum bits 4 group 64 : vector<16x96xbf16>, vector<4x192xi32>, vector<4x16xf16>, vector<16x64xf32>
   return
 }
@@ -401,7 +401,7 @@ func.func @quantized_words(%x: vector<16x32xbf16>, %w: vector<4x64xi32>, %s: vec
 // -----
 
 func.func @quantized_splits(%x: vector<16x96xbf16>, %w: vector<4x192xi32>, %s: vector<4x48xf16>, %sum: vector<32x64xf32>) {
-  // expected-error@+1 {{`splits` are parts of whole 32 terms, got 2 of 96}}
+  // expected-error@+1 {{`splits` must be parts of whole 32 terms, got 2 of 96}}
   %0 = tile.mma_quantized %x, %w, %s, %sum bits 4 group 32 splits 2 : vector<16x96xbf16>, vector<4x192xi32>, vector<4x48xf16>, vector<32x64xf32>
   return
 }

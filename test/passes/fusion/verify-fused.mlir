@@ -1,7 +1,7 @@
 // RUN: tessera-opt %s --verify-fused --split-input-file --verify-diagnostics
 
 func.func @outside(%x: tensor<4xf32>) -> tensor<4xf32> {
-  // expected-error @+1 {{'graph.exp' stands in no cluster}}
+  // expected-error @+1 {{'graph.exp' is not in a cluster}}
   %y = graph.exp %x : tensor<4xf32>
   return %y : tensor<4xf32>
 }
@@ -9,7 +9,7 @@ func.func @outside(%x: tensor<4xf32>) -> tensor<4xf32> {
 // -----
 
 func.func @gap(%x: tensor<4x4xf32>) -> tensor<4x2xf32> {
-  // expected-error @+1 {{slice has gaps or starts at no multiple of 64 bytes, and stands in no cluster}}
+  // expected-error @+1 {{slice has gaps or does not start at a multiple of 64 bytes, but is not in a cluster}}
   %y = graph.slice %x [0, 1] : tensor<4x4xf32> -> tensor<4x2xf32>
   return %y : tensor<4x2xf32>
 }

@@ -75,7 +75,7 @@ func.func @gaps(%x: tensor<4x4xf32> {graph.input = "x"}) -> (tensor<4x2xf32> {gr
 
 func.func @view_of_constant() -> (tensor<2x2xf32> {graph.output = "y"}) {
   %zero = graph.constant dense<0.0> : tensor<4xf32>
-  // expected-error@+1 {{is a view of a constant or of an induction value, which have no place; fold it}}
+  // expected-error@+1 {{is a view of a constant or of an induction variable, which have no location; fold it}}
   %y = graph.reshape %zero : tensor<4xf32> -> tensor<2x2xf32>
   return %y : tensor<2x2xf32>
 }
@@ -84,14 +84,14 @@ func.func @view_of_constant() -> (tensor<2x2xf32> {graph.output = "y"}) {
 
 func.func @constant() -> (tensor<4xf32> {graph.output = "y"}) {
   %one = graph.constant dense<1.0> : tensor<4xf32>
-  // expected-error@+1 {{needs a constant that is not zero; only kernels can make one}}
+  // expected-error@+1 {{requires a constant that is not zero, which only kernels can write}}
   return %one : tensor<4xf32>
 }
 
 // -----
 
 func.func @no_kernel(%x: tensor<4xf32> {graph.input = "x"}) {
-  // expected-error@+1 {{launches @missing, which no target has}}
+  // expected-error@+1 {{launches @missing, which no target defines}}
   tile.launch @missing(%x) blocks [1] sizes [] : (tensor<4xf32>) -> ()
   return
 }
@@ -106,7 +106,7 @@ module @cpu attributes {tile.target = "cpu:avx2"} {
   }
 }
 func.func @no_operand() -> (tensor<4xf32> {graph.output = "y"}) {
-  // expected-error@+1 {{operands and results are not those of kernel @k}}
+  // expected-error@+1 {{operands and results do not match kernel @k}}
   %y = tile.launch @k() blocks [1] sizes [] : () -> tensor<4xf32>
   return %y : tensor<4xf32>
 }
@@ -121,7 +121,7 @@ module @cpu attributes {tile.target = "cpu:avx2"} {
   }
 }
 func.func @no_result(%x: tensor<4xf32> {graph.input = "x"}) {
-  // expected-error@+1 {{operands and results are not those of kernel @k}}
+  // expected-error@+1 {{operands and results do not match kernel @k}}
   tile.launch @k(%x, %x) blocks [1] sizes [] : (tensor<4xf32>, tensor<4xf32>) -> ()
   return
 }
@@ -169,7 +169,7 @@ module @cpu attributes {tile.target = "cpu:avx2"} {
 }
 func.func @read_induction(%x: tensor<i32> {graph.input = "x"}) {
   %r = graph.loop 4 (%i, %k = %x) : (tensor<i32>) {
-    // expected-error@+1 {{reads an induction value, which has no place; materialize-induction-variables gives it one}}
+    // expected-error@+1 {{reads an induction variable, which has no location; run materialize-induction-variables}}
     tile.launch @use(%i) blocks [1] sizes [] : (tensor<i32>) -> ()
     graph.yield %k : tensor<i32>
   }
@@ -186,7 +186,7 @@ module @cpu attributes {tile.target = "cpu:avx2"} {
 }
 func.func @overwrite_induction(%x: tensor<i32> {graph.input = "x"}) {
   %r = graph.loop 4 (%i, %k = %x) : (tensor<i32>) {
-    // expected-error@+1 {{reads an induction value, which has no place; materialize-induction-variables gives it one}}
+    // expected-error@+1 {{reads an induction variable, which has no location; run materialize-induction-variables}}
     %n = tile.launch @add(%i) blocks [1] sizes [] : (tensor<i32>) -> tensor<i32>
     graph.yield %n : tensor<i32>
   }
@@ -197,7 +197,7 @@ func.func @overwrite_induction(%x: tensor<i32> {graph.input = "x"}) {
 
 func.func @carry_induction(%x: tensor<i32> {graph.input = "x"}) {
   %r = graph.loop 4 (%i, %k = %x) : (tensor<i32>) {
-    // expected-error@+1 {{reads an induction value, which has no place; materialize-induction-variables gives it one}}
+    // expected-error@+1 {{reads an induction variable, which has no location; run materialize-induction-variables}}
     graph.yield %i : tensor<i32>
   }
   return
@@ -207,7 +207,7 @@ func.func @carry_induction(%x: tensor<i32> {graph.input = "x"}) {
 
 func.func @start_from_induction(%x: tensor<i32> {graph.input = "x"}) {
   %r = graph.loop 4 (%i, %k = %x) : (tensor<i32>) {
-    // expected-error@+1 {{reads an induction value, which has no place; materialize-induction-variables gives it one}}
+    // expected-error@+1 {{reads an induction variable, which has no location; run materialize-induction-variables}}
     %s = graph.loop 4 (%j, %l = %i) : (tensor<i32>) {
       graph.yield %l : tensor<i32>
     }
@@ -221,7 +221,7 @@ func.func @start_from_induction(%x: tensor<i32> {graph.input = "x"}) {
 module {
   dist.mesh @mesh [#dist.axis<"data" = 2 memory>]
   func.func @dimension(%x: tensor<4x8xf32> {graph.input = "x"}) -> (tensor<4x16xf32> {graph.output = "y"}) {
-    // expected-error@+1 {{goes along dimension 1 of 'tensor<4x8xf32>'; buffers are dense, transpose it to the front}}
+    // expected-error@+1 {{runs along dimension 1 of 'tensor<4x8xf32>'; buffers are dense, transpose it to the front}}
     %y = dist.all_gather %x dim 1 over @mesh [#dist.axis_ref<"data">] : tensor<4x8xf32> -> tensor<4x16xf32>
     return %y : tensor<4x16xf32>
   }
@@ -232,7 +232,7 @@ module {
 module {
   dist.mesh @mesh [#dist.axis<"data" = 4 memory>]
   func.func @part(%x: tensor<4xf32> {graph.input = "x"}) -> (tensor<4xf32> {graph.output = "y"}) {
-    // expected-error@+1 {{goes along a part of the axis 'data'; give the mesh an axis for each part}}
+    // expected-error@+1 {{runs along a part of the axis 'data'; give the mesh an axis for each part}}
     %y = dist.all_reduce sum %x over @mesh [#dist.axis_ref<"data":(2)2>] : tensor<4xf32> -> tensor<4xf32>
     return %y : tensor<4xf32>
   }
@@ -256,7 +256,7 @@ module {
   func.func @a(%w: tensor<4xf32> {graph.state = "w", graph.role = #graph<role parameter>, dist.sharding = #dist.sharding<@mesh, [{"data"}]>, dist.global_shape = array<i64: 8>}) {
     return
   }
-  // expected-error@+1 {{state "w" is cut otherwise elsewhere}}
+  // expected-error@+1 {{state "w" is sharded differently elsewhere}}
   func.func @b(%w: tensor<4xf32> {graph.state = "w", graph.role = #graph<role parameter>}) {
     return
   }

@@ -2,7 +2,7 @@
 
 module {
   plan.program @overlap arena 128 io 0 {
-    // expected-error@+1 {{shares bytes with a buffer that lives at the same time}}
+    // expected-error@+1 {{shares bytes with a buffer that is live at the same time}}
     %a = plan.buffer arena at 0 lives [0, 1] : memref<32xf32>
     // expected-note@+1 {{the other buffer}}
     %b = plan.buffer arena at 64 lives [1, 1] : memref<16xf32>
@@ -17,7 +17,7 @@ module {
   plan.program @late arena 64 io 0 {
     %a = plan.buffer arena at 0 lives [0, 0] : memref<16xf32>
     plan.fill %a with 0 : memref<16xf32>
-    // expected-error@+1 {{is step 1 but touches a buffer that lives from 0 to 0}}
+    // expected-error@+1 {{is step 1 but accesses a buffer that is live from 0 to 0}}
     plan.fill %a with 0 : memref<16xf32>
   }
 }
@@ -56,7 +56,7 @@ module {
 // -----
 
 module {
-  // expected-error@+1 {{is still on tensors after planning}}
+  // expected-error@+1 {{still has tensors after planning}}
   func.func @left() {
     return
   }
@@ -83,7 +83,7 @@ module {
   dist.mesh @mesh [#dist.axis<"data" = 2 memory>]
   plan.program @axis arena 64 io 0 {
     %a = plan.buffer arena at 0 lives [0, 0] : memref<16xf32>
-    // expected-error@+1 {{goes over "tensor", which is no axis of the module's mesh}}
+    // expected-error@+1 {{runs over "tensor", which is not an axis of the module's mesh}}
     plan.collective all_reduce %a to %a by sum over ["tensor"] : memref<16xf32> to memref<16xf32>
   }
 }
@@ -93,7 +93,7 @@ module {
 module {
   plan.program @alone arena 64 io 0 {
     %a = plan.buffer arena at 0 lives [0, 0] : memref<16xf32>
-    // expected-error@+1 {{goes over "data", which is no axis of the module's mesh}}
+    // expected-error@+1 {{runs over "data", which is not an axis of the module's mesh}}
     plan.collective all_reduce %a to %a by sum over ["data"] : memref<16xf32> to memref<16xf32>
   }
 }
@@ -106,7 +106,7 @@ module {
   plan.program @short arena 64 io 0 {
     %a = plan.buffer arena at 0 lives [0, 0] : memref<16xf32>
     %t = plan.collective all_reduce %a to %a by sum over ["data"] : memref<16xf32> to memref<16xf32> -> !plan.ticket
-    // expected-error@+1 {{is step 1 but touches a buffer that lives from 0 to 0}}
+    // expected-error@+1 {{is step 1 but accesses a buffer that is live from 0 to 0}}
     plan.wait %t
   }
 }
@@ -123,7 +123,7 @@ module {
     // expected-note@+1 {{the collective}}
     %t = plan.collective all_gather %a to %b over ["data"] counts [16, 16] : memref<16xf32> to memref<32xf32> -> !plan.ticket
     plan.copy %a to %c : memref<16xf32>
-    // expected-error@+1 {{touches bytes of a collective that is under way}}
+    // expected-error@+1 {{accesses bytes of a collective that was started and not yet waited for}}
     plan.copy %v to %c : memref<16xf32>
     plan.wait %t
   }
@@ -149,7 +149,7 @@ module {
     %t = plan.collective all_gather %a to %b over ["data"] counts [16, 16] : memref<16xf32> to memref<32xf32> -> !plan.ticket
     plan.loop %i to 2 {
       plan.launch @double(%a, %c) blocks [1] sizes [] : memref<16xf32>, memref<16xf32>
-      // expected-error@+1 {{touches bytes of a collective that is under way}}
+      // expected-error@+1 {{accesses bytes of a collective that was started and not yet waited for}}
       plan.launch @double(%c, %a) blocks [1] sizes [] : memref<16xf32>, memref<16xf32>
     }
     plan.wait %t

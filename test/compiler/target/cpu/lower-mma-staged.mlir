@@ -2,7 +2,7 @@
 // RUN: tessera-opt %s --lower-tile-to-llvm=target=cpu:amx | FileCheck %s --check-prefix=LLVM
 // RUN: not tessera-opt %s --lower-tile-to-vector=target=cpu:avx512 2>&1 | FileCheck %s --check-prefix=ERROR
 
-// ERROR: tile.mma_staged: needs a target with matrix registers
+// ERROR: tile.mma_staged: requires a target with matrix registers
 
 // Registers are shaped once for all blocks and given back behind them. A tile of
 // fewer rows has a shape of its own, and the kernel's again behind it.

@@ -1,9 +1,9 @@
 // RUN: tessera-opt %s --lower-tile-to-vector -split-input-file -verify-diagnostics
 // RUN: not tessera-opt %s --lower-tile-to-vector=target=gpu -split-input-file 2>&1 | FileCheck %s --check-prefix=TARGET
 
-// TARGET: no CPU target is named 'gpu'; give cpu:amx, cpu:avx512bf16, cpu:avx512 or cpu:avx2
+// TARGET: unknown CPU target 'gpu'; expected one of cpu:amx, cpu:avx512bf16, cpu:avx512, cpu:avx2
 
-// expected-error @below {{kernel @atan: math.atan: is not among the functions that the CPU target expands}}
+// expected-error @below {{kernel @atan: math.atan: is not a function that the CPU target expands}}
 tile.kernel @atan(%block: index, %x: memref<16xf32>) attributes {
     skeleton = #tile<skeleton elementwise>, access = [#tile<access read_write>], summary = "atan"} {
   %c0 = arith.constant 0 : index
@@ -39,7 +39,7 @@ tile.kernel @remainder(%block: index, %x: memref<16xf32>) attributes {
 
 // -----
 
-// expected-error @below {{kernel @narrow: tile.reduce: reduces f32, f64 and integers; extend first}}
+// expected-error @below {{kernel @narrow: tile.reduce: supports f32, f64 and integers; extend first}}
 tile.kernel @narrow(%block: index, %x: memref<16xbf16>, %y: memref<1xbf16>) attributes {
     skeleton = #tile<skeleton elementwise>, access = [#tile<access read>, #tile<access write>], summary = "reduce"} {
   %c0 = arith.constant 0 : index
@@ -60,7 +60,7 @@ tile.kernel @strides(%block: index, %x: memref<16xindex>) attributes {
 
 // -----
 
-// expected-error @below {{kernel @one_word: tile.mma: multiplies words of more than one column}}
+// expected-error @below {{kernel @one_word: tile.mma: requires words of one column}}
 tile.kernel @one_word(%block: index, %x: memref<1x1xi32>) attributes {
     skeleton = #tile<skeleton elementwise>, access = [#tile<access read_write>], summary = "none"} {
   %c0 = arith.constant 0 : index
