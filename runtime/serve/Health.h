@@ -16,8 +16,7 @@ using HealthProbe = std::function<bool(EngineClock::time_point deadline,
                                        std::function<void()> done)>;
 
 struct HealthTimes {
-  std::chrono::milliseconds recent{
-      5000}; ///< how long a computation counts as recent
+  std::chrono::milliseconds recent{5000};    ///< maximal age of a computation
   std::chrono::milliseconds patience{10000}; ///< how long a caller waits
 };
 

@@ -164,8 +164,7 @@ private:
     return longest != nullptr;
   }
 
-  HttpShared
-      shared; ///< must outlive the context, whose handlers hold connections
+  HttpShared shared; ///< outlives the context, whose handlers hold connections
   net::io_context context{1};
   Tcp::acceptor acceptor;
   net::signal_set signals;

@@ -20,16 +20,14 @@ struct HttpLimits {
   /// Above this the longest idle connection is closed; if none is idle, the new
   /// one gets a 503.
   std::size_t connections = 512;
-  std::size_t unsentBytes =
-      1 << 20; ///< of a stream, after which its slow reader is closed
+  std::size_t unsentBytes = 1 << 20; ///< of a stream before it is closed
   /// Of all connections; beyond it, stored answers are not sent. Each group
   /// (HttpHandler) may use an equal part.
   std::size_t unreadBytes = std::size_t(256) << 20;
   std::chrono::milliseconds requestTime{30000}; ///< to receive a request
   std::chrono::milliseconds idleTime{60000};    ///< between two requests
   std::chrono::milliseconds writeTime{30000};   ///< without progress
-  std::chrono::milliseconds pingTime{
-      15000}; ///< of silence in a stream, then a comment
+  std::chrono::milliseconds pingTime{15000};    ///< of silence, then a comment
 };
 
 struct HttpRequest {

@@ -78,9 +78,7 @@ public:
   void arguments(HttpReply *reply, std::string_view piece);
 
 private:
-  bool isWanted() const {
-    return sequence > after;
-  } ///< whether the next event is sent
+  bool isWanted() const { return sequence > after; } ///< send the next event
   /// `members` prints the members, if the event is made.
   template <typename Print>
   void send(HttpReply *reply, std::string_view type, const Print &members);

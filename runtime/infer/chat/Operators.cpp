@@ -261,8 +261,8 @@ Value Evaluator::slice(const Expression &node) {
   };
   int64_t begin = bound(bounds[0], step < 0 ? size - 1 : 0);
   int64_t end = bound(bounds[1], step < 0 ? -1 : size);
-  step = std::clamp(step, -size - 1,
-                    size + 1); // larger steps leave the range as well
+  // Larger steps leave the range as well.
+  step = std::clamp(step, -size - 1, size + 1);
   List list;
   std::u32string part;
   for (int64_t i = begin; step > 0 ? i < end : i > end; i += step)

@@ -33,8 +33,7 @@ std::span<const double> requestSeconds();
 
 struct EngineMetrics {
   int64_t running = 0, waiting = 0; ///< now
-  int64_t pagesUsed = 0,
-          pages = 0; ///< now; unused pages of the prefix cache count as free
+  int64_t pagesUsed = 0, pages = 0; ///< now; cached unused pages are free
   int64_t pagesKept = 0; ///< now; unused pages kept in the prefix cache
   uint64_t prefixQueries = 0, prefixHits = 0; ///< tokens
   uint64_t preemptions = 0;

@@ -14,8 +14,7 @@ Vocabulary::Vocabulary(std::span<const std::string> strings)
     return std::tie(tokens[a], a) < std::tie(tokens[b], b);
   });
   nodes.emplace_back();
-  std::vector<uint32_t> path = {
-      0}; // from the root to the end of the last token
+  std::vector<uint32_t> path = {0}; // from the root to the last token
   for (uint32_t i = 0; i < order.size(); ++i) {
     const std::string &text = tokens[order[i]];
     const std::string &last = i ? tokens[order[i - 1]] : std::string();

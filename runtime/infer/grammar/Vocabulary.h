@@ -35,8 +35,7 @@ public:
 
 private:
   std::vector<std::string> tokens;
-  std::vector<uint32_t>
-      order; ///< tokens that are not empty, sorted by their bytes
+  std::vector<uint32_t> order; ///< nonempty tokens, sorted by bytes
   std::vector<TrieNode> nodes;
   uint32_t deepest = 0;
 };
