@@ -69,19 +69,19 @@ void Counter::nodes(const Nodes &nodes, std::uint64_t times) {
 
 // The work of the steps between a collective and its wait, which the validator
 // has checked to be in the same list.
-Work Counter::overlappedWork(const Nodes &nodes, flatbuffers::uoffset_t
-// start) {
+Work Counter::overlappedWork(const Nodes &nodes, flatbuffers::uoffset_t start) {
   Work work;
   const std::uint32_t ticket = nodes.Get(start)->step_as_Collective()->ticket();
   if (ticket == 0)
     return work;
   for (flatbuffers::uoffset_t i = start + 1; i < nodes.size(); ++i) {
-  const Node &node = *nodes.Get(i);
-  if (const Wait *wait = node.step_as_Wait(); wait && wait->ticket() == ticket)
-    break;
-  const Work one = workOf(node);
-  work.launches += one.launches;
-  work.bytes += one.bytes;
+    const Node &node = *nodes.Get(i);
+    if (const Wait *wait = node.step_as_Wait();
+        wait && wait->ticket() == ticket)
+      break;
+    const Work one = workOf(node);
+    work.launches += one.launches;
+    work.bytes += one.bytes;
   }
   return work;
 }

@@ -2,10 +2,10 @@
 #include "runtime/data/TokenDataset.h"
 #include "runtime/support/StopSignals.h"
 #include "runtime/train/Checkpoint.h"
-#include "runtime/weights/ImportWeights.h"
 #include "runtime/train/RunDirectory.h"
 #include "runtime/train/RunMemory.h"
 #include "runtime/train/RunRecipe.h"
+#include "runtime/weights/ImportWeights.h"
 
 #include <chrono>
 #include <cmath>
