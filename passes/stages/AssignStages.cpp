@@ -1,4 +1,4 @@
-// Which stage computes which block, and in which order ranks do it.
+// The pass assign-stages: the stage of each block, and the pipeline schedule.
 #include "dialects/graph/GraphOps.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "parallelism/pipeline/Check.h"
@@ -19,18 +19,18 @@ namespace tessera {
 //===--- the blocks of a program ------------------------------------------===//
 
 namespace {
-/// The calls of one program's blocks, in order, and what stands around them.
+/// The calls of one program's blocks, in order, and the ops around them.
 struct Layers {
   SmallVector<func::CallOp> forward, backward; ///< of each layer; or null
-  /// In loops over the microbatches before that: calls, and whose layer's
+  /// Calls in earlier loops over the microbatches, and the layer whose
   /// parameters they read.
   SmallVector<std::pair<func::CallOp, size_t>> before;
-  llvm::DenseMap<StringAttr, size_t> owner; ///< of a parameter: its layer
-  int64_t flopsBefore = 0, flopsBehind = 0;
+  llvm::DenseMap<StringAttr, size_t> owner; ///< the layer of a parameter
+  int64_t flopsBefore = 0, flopsAfter = 0;
 };
 } // namespace
 
-// Parameters that a value is made of without a block.
+// The parameters on which a value depends without a block.
 static void addParameters(Value value, llvm::SetVector<StringAttr> &names,
                           llvm::DenseSet<Value> &seen) {
   if (!seen.insert(value).second)
@@ -60,8 +60,8 @@ static llvm::SetVector<StringAttr> parametersOf(func::CallOp call) {
 
 static constexpr StringRef kTrainStep = "train_step";
 
-// The layer that most of the parameters belong to: embeddings come with the
-// first block and the loss's gradient alike.
+// The layer to which most of the parameters belong. Embeddings also come with
+// the first block and with the loss's gradient.
 static std::optional<size_t> layerOf(const llvm::SetVector<StringAttr> &names,
                                      const Layers &layers) {
   SmallVector<size_t> matches(layers.forward.size());
@@ -74,7 +74,7 @@ static std::optional<size_t> layerOf(const llvm::SetVector<StringAttr> &names,
   return best - matches.begin();
 }
 
-// A block's backward is the call that reads parameters of a forward call again.
+// A block's backward is the second call that reads its parameters.
 static LogicalResult readLayers(ArrayRef<func::CallOp> calls, Layers &layers) {
   for (func::CallOp call : calls) {
     llvm::SetVector<StringAttr> names = parametersOf(call);
@@ -87,33 +87,33 @@ static LogicalResult readLayers(ArrayRef<func::CallOp> calls, Layers &layers) {
       continue;
     }
     if (layers.backward[*layer])
-      return call.emitError("a third block reads the parameters of one; a "
-                            "pipeline cuts models whose blocks have "
-                            "parameters of their own");
+      return call.emitError("a third call reads the parameters of one block; "
+                            "pipeline parallelism requires blocks that do not "
+                            "share parameters");
     layers.backward[*layer] = call;
   }
   return success();
 }
 
-// Blocks that a loop calls before the one that has the layers: only forward,
-// and each on the stage of its layer.
+// Blocks that an earlier loop calls: only forward, each on the stage of its
+// layer.
 static LogicalResult readBefore(ArrayRef<func::CallOp> calls, Layers &layers) {
   if (!isa<graph::LoopOp>(calls.front()->getParentOp()))
     return calls.front()->emitError(
-        "a block stands in no loop over microbatches, but others of its "
-        "program do; set batch.accumulate to 2 or more");
+        "a block is outside of loops over microbatches, but others of its "
+        "program are inside; set batch.accumulate to 2 or more");
   for (func::CallOp call : calls) {
     std::optional<size_t> layer = layerOf(parametersOf(call), layers);
     if (!layer)
-      return call.emitError("reads parameters of no block that the last loop "
-                            "calls; a pipeline finds its stage by them");
+      return call.emitError("reads no parameters of a block that the last loop "
+                            "calls, which would give its pipeline stage");
     layers.before.emplace_back(call, *layer);
   }
   return success();
 }
 
-// Of the blocks that are called in several locations the last ones are those of
-// a step, the others count something before it, as moe.balance: global does.
+// If several loops call blocks, the last one is the step's. The others count
+// something before it, as moe.balance: global does.
 static LogicalResult readProgram(func::FuncOp function, Layers &layers) {
   llvm::MapVector<Block *, SmallVector<func::CallOp>> locations;
   function.walk([&](func::CallOp call) {
@@ -125,31 +125,32 @@ static LogicalResult readProgram(func::FuncOp function, Layers &layers) {
   auto [step, calls] = locations.back();
   if (function.getName() == kTrainStep &&
       !isa<graph::LoopOp>(step->getParentOp()))
-    return function.emitError("a pipeline wants several microbatches: set "
+    return function.emitError("a pipeline requires several microbatches: set "
                               "batch.accumulate to the axis's size or more");
   if (failed(readLayers(calls, layers)))
     return failure();
   for (auto &[body, others] : llvm::drop_end(locations))
     if (failed(readBefore(others, layers)))
       return failure();
-  bool behind = false;
+  bool afterBlock = false;
   function.walk([&](Operation *op) {
     auto call = dyn_cast<func::CallOp>(op);
     bool isBlock = call && !sharding::isPointwiseCall(call);
-    behind |= isBlock && call->getBlock() == step;
+    afterBlock |= isBlock && call->getBlock() == step;
     auto costed = dyn_cast<graph::Costed>(op);
     bool isCounted =
         op->getBlock() == step || !locations.contains(op->getBlock());
     if (costed && isCounted && !isBlock)
-      (behind ? layers.flopsBehind : layers.flopsBefore) += costed.getFlops();
+      (afterBlock ? layers.flopsAfter : layers.flopsBefore) +=
+          costed.getFlops();
   });
   return success();
 }
 
-//===--- the cut ----------------------------------------------------------===//
+//===--- stages -----------------------------------------------------------===//
 
-// How many layers each stage has: contiguous, at least one, the longest stage
-// as short as possible and then all as equal as possible.
+// How many layers each stage has: contiguous, at least one; the longest stage
+// is as short as possible, and then all as equal as possible.
 static SmallVector<size_t> cutEvenly(ArrayRef<double> costs, size_t stages) {
   size_t layers = costs.size();
   auto sum = [&](size_t from, size_t to) {
@@ -216,8 +217,7 @@ private:
         programs.emplace_back(function, std::move(layers));
     }
     if (programs.empty())
-      return getOperation().emitError(
-          "has no blocks that a pipeline could cut");
+      return getOperation().emitError("has no blocks for pipeline stages");
     size_t count = programs.front().second.forward.size();
     for (auto &[function, layers] : programs)
       if (layers.forward.size() != count)
@@ -227,7 +227,7 @@ private:
     return success();
   }
 
-  // Turns of the loop around the blocks of @train_step.
+  // Iterations of the loop with the blocks of @train_step.
   int64_t microbatches() {
     for (auto &[function, layers] : programs)
       if (function.getName() == kTrainStep)
@@ -244,26 +244,25 @@ private:
     plan = found.take();
     if (plan.forwardOnly)
       return getOperation().emitError("schedule: ")
-             << plan.name << " has forwards alone; a step goes backward too";
+             << plan.name << " has only forwards, but a step has backwards too";
     if (plan.ranks != ranks || plan.microbatches != count)
-      return getOperation().emitError("schedule: the table is for ")
+      return getOperation().emitError("schedule: it is for ")
              << plan.ranks << " ranks and " << plan.microbatches
-             << " microbatches; the axis pipe has " << ranks
+             << " microbatches, but the axis pipe has " << ranks
              << " and batch.accumulate is " << count;
     if (plan.replicas != 1)
       return getOperation().emitError("schedule: ")
-             << plan.name << " keeps two copies of the parameters, which no "
-             << "program does";
+             << plan.name
+             << " keeps two copies of the parameters, which is not supported";
     for (const pipeline::InstructionList &list : plan.lists)
       for (const pipeline::Instruction &each : list)
         if (each.op == pipeline::Op::Overlap)
           return getOperation().emitError("schedule: ")
-                 << pipeline::toString(each)
-                 << ": programs do one thing after the other";
+                 << pipeline::toString(each) << " is not supported in programs";
     return success();
   }
 
-  // A table has several lines, a name none.
+  // CSV has newlines, a name has none.
   StatusOr<pipeline::Schedule> make(int64_t ranks, int64_t microbatches) const {
     if (StringRef(schedule).contains('\n')) {
       StatusOr<pipeline::Schedule> table =
@@ -285,7 +284,8 @@ private:
     return pipeline::generate(StringRef(schedule), shape);
   }
 
-  // The first program says what layers cost: it has them in one direction.
+  // Costs of layers are from the first program, which has them in one
+  // direction.
   LogicalResult mark() {
     Layers &first = programs.front().second;
     SmallVector<double> costs;
@@ -294,10 +294,11 @@ private:
                       static_cast<double>(stages::flopsOf(
                           getOperation().lookupSymbol(call.getCallee()))));
     costs.front() += static_cast<double>(first.flopsBefore);
-    costs.back() += static_cast<double>(first.flopsBehind);
+    costs.back() += static_cast<double>(first.flopsAfter);
     if (costs.size() < static_cast<size_t>(plan.stages))
       return getOperation().emitError("a pipeline of ")
-             << plan.stages << " stages wants as many blocks, the model has "
+             << plan.stages
+             << " stages requires at least as many blocks, the model has "
              << costs.size();
     SmallVector<size_t> sizes = cutEvenly(costs, plan.stages);
     SmallVector<int64_t> stageOf; // of each layer
@@ -316,7 +317,7 @@ private:
     return markBefore(stageOf);
   }
 
-  // Loops before a step's have its forwards, in its order.
+  // Earlier loops have the forwards of the step's schedule, in its order.
   LogicalResult markBefore(ArrayRef<int64_t> stageOf) {
     Builder builder(&getContext());
     auto table =
@@ -326,7 +327,7 @@ private:
         auto loop = cast<graph::LoopOp>(call->getParentOp());
         if (loop.getTrip() != static_cast<uint64_t>(plan.microbatches))
           return loop.emitError("runs ")
-                 << loop.getTrip() << " microbatches, a step has "
+                 << loop.getTrip() << " microbatches, but a step has "
                  << plan.microbatches;
         call->setAttr(dist::kForwardStageAttr,
                       builder.getI64IntegerAttr(stageOf[layer]));

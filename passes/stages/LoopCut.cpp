@@ -40,7 +40,7 @@ LoopCut::LoopCut(Block &body, pipeline::Schedule lowered)
 LogicalResult LoopCut::build() {
   if (loop && loop.getTrip() != static_cast<uint64_t>(schedule.microbatches))
     return loop.emitError("runs ")
-           << loop.getTrip() << " microbatches, the schedule has "
+           << loop.getTrip() << " microbatches, but the schedule has "
            << schedule.microbatches;
   isHalved = loop && halvesBackwards(schedule);
   if (isHalved)
@@ -57,7 +57,8 @@ LogicalResult LoopCut::build() {
 
 //===--- sums -------------------------------------------------------------===//
 
-// From the carried value to the yielded one, if nothing happens but additions.
+// The additions from the carried value to the yielded one, if all ops between
+// are additions.
 SmallVector<Operation *> LoopCut::additionsTo(unsigned i) {
   Value value = loop.getCarried()[i], last = loop.getYield().getValues()[i];
   SmallVector<Operation *> additions;
@@ -74,8 +75,8 @@ SmallVector<Operation *> LoopCut::additionsTo(unsigned i) {
   return additions;
 }
 
-// All that is made of the carried value, if nobody else reads it: with ZeRO 2
-// a sum may be cut otherwise than what is added to it.
+// All ops that depend on the carried value. With ZeRO 2 a sum may be sharded
+// differently from its terms, so these need not be additions.
 SmallVector<Operation *> LoopCut::usersOf(unsigned i) {
   SmallVector<Operation *> users;
   llvm::DenseSet<Value> made{loop.getCarried()[i]};
@@ -109,8 +110,8 @@ LogicalResult LoopCut::findSums() {
         sum.terms, [&](Operation *op) { return sumByTerm.contains(op); });
     if (sum.terms.empty() || !isOwn || !graph::isZero(loop.getInits()[i]))
       return loop.emitError("carries value ")
-             << i << ", which is no sum over microbatches; a pipeline carries "
-             << "nothing else from one to the next";
+             << i << ", which is not a sum over microbatches; a pipeline "
+             << "cannot carry other values from one to the next";
     for (Operation *op : sum.terms)
       sumByTerm[op] = i;
   }
@@ -131,16 +132,16 @@ FailureOr<int> LoopCut::placeCall(Operation *op, int earliest) {
     return earliest;
   if (stage >= stageCount)
     return op->emitError("is of stage ")
-           << stage << ", the schedule has " << stageCount;
+           << stage << ", but the schedule has " << stageCount;
   if (backward != kFree && schedule.forwardOnly)
-    return op->emitError("goes backward in a loop whose schedule has forwards "
-                         "alone");
+    return op->emitError("is a backward in a loop whose schedule has only "
+                         "forwards");
   int cell =
       static_cast<int>(forward != kFree ? forward : 2 * stageCount - 1 - stage);
   if (cell < earliest)
     return op->emitError("is ")
            << (forward != kFree ? "the forward" : "the backward")
-           << " of stage " << stage << ", but needs what stage "
+           << " of stage " << stage << ", but needs a value that stage "
            << stageOf(earliest) << " computes after that";
   return cell;
 }
@@ -169,7 +170,7 @@ LogicalResult LoopCut::placeOps() {
   return success();
 }
 
-// Each addition where its term is.
+// Each addition is in the cell of its term.
 void LoopCut::placeSums() {
   for (Sum &sum : sums) {
     int last = 0;
@@ -185,9 +186,9 @@ void LoopCut::placeSums() {
   }
 }
 
-//===--- what crosses -----------------------------------------------------===//
+//===--- values that cross stages -----------------------------------------===//
 
-// Along the way of a microbatch: forward from stage to stage, and back.
+// Sends a value along the stages of its microbatch, forward and back.
 void LoopCut::route(Value value, int from, int to) {
   int a = stageOf(from), b = stageOf(to);
   if (schedule.rankOf(a) == schedule.rankOf(b))
@@ -238,7 +239,7 @@ const Values &LoopCut::outsideOf(Value value) {
 
 //===--- halves of backwards ----------------------------------------------===//
 
-// A call gives all gradients at once; its ops do not.
+// A call returns all gradients at once; its inlined ops do not.
 void LoopCut::inlineBackwards() {
   SmallVector<func::CallOp> calls;
   for (auto call : body().getOps<func::CallOp>())
@@ -276,7 +277,7 @@ void LoopCut::halveBackwards() {
   }
 }
 
-//===--- what it takes ----------------------------------------------------===//
+//===--- FLOPs ------------------------------------------------------------===//
 
 int64_t stages::flopsOf(Operation *root) {
   int64_t flops = 0;

@@ -1,6 +1,6 @@
-// What of one loop over microbatches, or of a program without one, belongs to
-// which stage: nothing of it depends on the rank whose program is made, so that
-// all ranks agree on what they send.
+// Which ops of one loop over microbatches, or of a program without one, belong
+// to which stage. Nothing here depends on the rank whose program is emitted, so
+// all ranks agree on their transfers.
 #pragma once
 #include "dialects/graph/GraphOps.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -12,34 +12,33 @@ namespace tessera::stages {
 using Ranks = llvm::SmallBitVector;
 using Values = llvm::SetVector<mlir::Value>;
 
-/// Operands, and what regions use of what stands outside of them.
+/// Operands, and the values from outside that regions use.
 Values inputsOf(mlir::Operation *op);
 
-/// FLOPs of an op, what it calls and what stands in its regions included.
+/// FLOPs of an op, including its callees and its regions.
 int64_t flopsOf(mlir::Operation *root);
 
-/// One value that the loop over microbatches carries: a sum that starts at
-/// zero, whose terms are made by one stage or several.
+/// A value that the loop over microbatches carries: a sum that starts at zero,
+/// with terms from one stage or several.
 struct Sum {
-  mlir::SmallVector<mlir::Operation *> terms; ///< what adds, in order
-  /// The terms are what one stage does with the value, addition or not.
+  mlir::SmallVector<mlir::Operation *> terms; ///< the additions, in order
+  /// The terms are all ops on the value, additions or not, of one stage.
   bool isWhole = false;
-  Ranks ranks; ///< who has a part of it
+  Ranks ranks; ///< those with terms
 };
 
-/// Blocks in one loop, or in a function's body, and their surroundings as
-/// cells: 0 … S-1 is the forward of a stage, 2S-1-s its backward, and values go
-/// from a cell to the same or a later one. An op is in the first cell where it
-/// can be; free of them where it needs no block: it is computed wherever it is
-/// used.
+/// Assigns the ops of one loop, or of a function's body, to cells. Cell s, for
+/// s from 0 to S-1, is the forward of stage s, cell 2S-1-s its backward; values
+/// go from a cell to the same or a later one. An op is in the first cell in
+/// which its operands are available. An op that does not depend on a block is
+/// free: it is computed wherever it is used.
 class LoopCut {
 public:
   static constexpr int kFree = -1;
 
-  /// `body` is a loop's or a function's, `schedule` the lowered one that the
-  /// loop follows.
+  /// `body` is a loop's or a function's; `schedule` is the loop's, lowered.
   LoopCut(mlir::Block &body, pipeline::Schedule schedule);
-  /// Errors at what no pipeline can compute.
+  /// An error at the first op that a pipeline cannot compute.
   mlir::LogicalResult build();
 
   int cellOf(mlir::Operation *op) const;
@@ -52,30 +51,30 @@ public:
   bool isOfMicrobatch(mlir::Value value) const {
     return loop && value.getParentBlock() == block;
   }
-  /// Whether no other cell needs what the op computes in a backward: where a
-  /// schedule halves it, this is the half for the gradients of weights.
+  /// Whether no other cell needs the op's results: if the schedule splits
+  /// backwards, it belongs to W, the gradients of weights.
   bool isForWeights(mlir::Operation *op) const {
     return !forInputs.contains(op);
   }
-  /// FLOPs of a turn of the loop, or of the program, by stage.
+  /// FLOPs of one iteration of the loop, or of the program, by stage.
   struct Work {
     mlir::SmallVector<int64_t> forward, backward;
-    /// The part of `backward` that is for weights, where a schedule halves it.
+    /// The part of `backward` for weights, if the schedule splits backwards.
     mlir::SmallVector<int64_t> weights;
   };
   Work workOfStages() const;
-  /// The number of the sum that the op adds to.
+  /// The index of the sum to which the op adds.
   std::optional<unsigned> sumOf(mlir::Operation *op) const;
 
   const pipeline::Schedule schedule;
   const int stageCount;
   graph::LoopOp loop;    ///< null: the program runs each stage once, forward
-  std::vector<Sum> sums; ///< of each carried value
+  std::vector<Sum> sums; ///< one for each carried value
   /// Values that stage s sends to s + 1 in its forward, and to s - 1 in its
   /// backward.
   std::vector<Values> toNext, toPrevious;
-  /// Values from outside (of a function's body: its arguments), and who needs
-  /// them in a cell.
+  /// Values from outside (for a function's body its arguments), and the ranks
+  /// whose cells use them.
   llvm::MapVector<mlir::Value, Ranks> users;
 
 private:
@@ -96,8 +95,8 @@ private:
   llvm::DenseMap<mlir::Operation *, int> cells;
   llvm::DenseMap<mlir::Operation *, unsigned> sumByTerm;
   llvm::DenseSet<mlir::Operation *> forInputs;
-  bool isHalved = false; ///< whether the schedule halves backwards
-  /// What free values of the body are made of.
+  bool isHalved = false; ///< whether the schedule splits backwards into I and W
+  /// The values from outside on which free values of the body depend.
   llvm::DenseMap<mlir::Value, Values> outside;
 };
 

@@ -1,4 +1,4 @@
-// The order of the passes about stages, at the ends of two phases.
+// The passes about stages, at the ends of two phases.
 #include "mlir/Pass/PassManager.h"
 #include "passes/stages/Stages.h"
 

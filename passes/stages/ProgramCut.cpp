@@ -10,7 +10,7 @@ FailureOr<pipeline::Schedule> stages::lowerTable(Operation *op,
                                                  StringRef text) {
   StatusOr<pipeline::Schedule> compute =
       pipeline::parseCsv(text, "dist.schedule");
-  // A permute ends when both have done it.
+  // A permute ends when both ranks have executed it.
   pipeline::LowerOptions options;
   options.costs.asyncTransfers = false;
   StatusOr<pipeline::Schedule> lowered =
@@ -33,8 +33,8 @@ LogicalResult ProgramCut::build() {
   return success();
 }
 
-// Where blocks are called: in loops over microbatches of which the last may go
-// backward, or all outside of loops and forward.
+// Where blocks are called: in loops over microbatches, of which the last may
+// have backwards, or all outside of loops, without backwards.
 FailureOr<llvm::SetVector<Block *>> ProgramCut::findBodies() {
   Block *outer = &function.getBody().front();
   llvm::SetVector<Block *> bodies;
@@ -45,7 +45,7 @@ FailureOr<llvm::SetVector<Block *>> ProgramCut::findBodies() {
       return WalkResult::advance();
     Block *body = call->getBlock();
     if (backward && body == outer) {
-      call.emitError("goes backward outside of a loop over microbatches");
+      call.emitError("is a backward outside of a loop over microbatches");
       return WalkResult::interrupt();
     }
     bodies.insert(body);
@@ -56,8 +56,8 @@ FailureOr<llvm::SetVector<Block *>> ProgramCut::findBodies() {
     if ((body != outer && !isLoop) || (back && body != back) ||
         (bodies.size() > 1 && bodies.contains(outer))) {
       call.emitError("the blocks of @")
-          << function.getName() << " are in several locations; a pipeline has "
-          << "one loop that goes backward, and before it loops that do not";
+          << function.getName() << " are in several locations; expected one "
+          << "loop with backwards, and before it only loops without";
       return WalkResult::interrupt();
     }
     return WalkResult::advance();
@@ -77,8 +77,8 @@ LogicalResult ProgramCut::addLoop(Block &body) {
       return failure();
     if (table->ranks != schedule.ranks || table->stages != schedule.stages ||
         table->placement != schedule.placement)
-      return parent->emitError("schedule: has stages on other ranks than the "
-                               "module's");
+      return parent->emitError("schedule: its stages are on other ranks than "
+                               "those of the module's schedule");
   }
   return loops.emplace_back(std::make_unique<LoopCut>(body, std::move(*table)))
       ->build();

@@ -1,41 +1,40 @@
-// What of one program belongs to which stage: the loops that have blocks, and
-// what stands around them.
+// Which ops of one program belong to which stage: the loops with blocks, and
+// the ops around them.
 #pragma once
 #include "passes/stages/LoopCut.h"
 
 namespace tessera::stages {
 
-/// A program with blocks in loops over microbatches, or in none. A loop that
-/// goes backward follows the module's schedule, one that only counts before it
-/// a table of its own; both have each stage on the same rank.
+/// A program with blocks in loops over microbatches, or in none. A loop with a
+/// backward pass follows the module's schedule, an earlier loop without one has
+/// its own schedule; both have each stage on the same rank.
 class ProgramCut {
 public:
   ProgramCut(mlir::func::FuncOp function, const pipeline::Schedule &schedule)
       : function(function), schedule(schedule) {}
-  /// Errors at what no pipeline can compute.
+  /// An error at the first op that a pipeline cannot compute.
   mlir::LogicalResult build();
 
-  /// Null: the op is no loop with blocks.
+  /// Null if the op is not a loop with blocks.
   LoopCut *loopOf(mlir::Operation *op) const;
-  /// Blocks that stand in no loop, and all else of such a program; or null.
+  /// The whole program, if its blocks are outside of loops; otherwise null.
   LoopCut *whole() const;
-  /// Whether the op, outside of the loops with blocks, is one of them or made
-  /// of what they give.
+  /// Whether the op is a loop with blocks, or depends on the results of one.
   bool isOfLoops(mlir::Operation *op) const {
     return loopOf(op) || ofLoops.contains(op);
   }
   bool isOfLoops(mlir::Value value) const {
     return isOfLoops(value.getDefiningOp());
   }
-  /// Numbers of arguments of the function that a value outside of cells and
-  /// loops is made of, if it is made of no loop.
+  /// The indices of the function's arguments on which a value outside of cells
+  /// and loops depends, if it does not depend on a loop.
   const llvm::SmallBitVector &argumentsOf(mlir::Value value);
 
   mlir::func::FuncOp function;
   const pipeline::Schedule &schedule; ///< of the module, lowered
-  /// In their order; the last one goes backward, if any does.
+  /// In program order; only the last one may have a backward pass.
   std::vector<std::unique_ptr<LoopCut>> loops;
-  /// Of each argument: who needs it in a cell.
+  /// For each argument, the ranks whose cells use it.
   std::vector<Ranks> users;
 
 private:
@@ -48,8 +47,8 @@ private:
   llvm::DenseMap<mlir::Value, llvm::SmallBitVector> arguments;
 };
 
-/// A table as text, lowered for programs, in which ranks stand still until a
-/// transfer is done. Errors at `op`.
+/// Reads a schedule's CSV and lowers it for programs, in which ranks wait until
+/// a transfer is done. Errors at `op`.
 mlir::FailureOr<pipeline::Schedule> lowerTable(mlir::Operation *op,
                                                llvm::StringRef text);
 

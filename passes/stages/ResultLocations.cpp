@@ -6,15 +6,15 @@ using namespace tessera::stages;
 
 ResultLocations::ResultLocations(ProgramCut &cut, const StateRanks &blocks,
                                  StateRanks &state)
-    : cut(cut), everybody(cut.schedule.ranks, true), blocks(blocks) {
+    : cut(cut), allRanks(cut.schedule.ranks, true), blocks(blocks) {
   Block &block = cut.function.getBody().front();
   size_t ahead = cut.whole() ? 0 : cut.loops.size();
-  bool behind = false;
+  bool afterLoops = false;
   for (Operation &op : block.without_terminator()) {
     if (const LoopCut *loop = cut.loopOf(&op)) {
       placeLoop(*loop);
-      behind = --ahead == 0;
-    } else if (behind || cut.isOfLoops(&op)) {
+      afterLoops = --ahead == 0;
+    } else if (afterLoops || cut.isOfLoops(&op)) {
       place(&op, state);
     }
   }
@@ -26,9 +26,9 @@ const Place *ResultLocations::placeOf(Operation *op) const {
   return place == locations.end() ? nullptr : &place->second;
 }
 
-// Of arguments alone: where blocks want those of the state.
+// A value of arguments only: the ranks whose blocks use its state.
 Place ResultLocations::placeFree(Value value) const {
-  Place place{true, everybody, 0};
+  Place place{true, allRanks, 0};
   for (unsigned i : cut.argumentsOf(value).set_bits()) {
     auto name = cut.function.getArgAttrOfType<StringAttr>(i, graph::kStateAttr);
     auto ranks = name ? blocks.find(name.getValue()) : blocks.end();
@@ -65,15 +65,15 @@ int ResultLocations::share(Value value) {
   return level + 1;
 }
 
-ArrayRef<Value> ResultLocations::sharedBehind(int level) const {
+ArrayRef<Value> ResultLocations::sharedAfter(int level) const {
   auto values = shared.find(level);
   return values == shared.end() ? ArrayRef<Value>()
                                 : values->second.getArrayRef();
 }
 
-// Of what stands before it a loop needs on each rank what the rank's cells do.
+// A loop needs on each rank the earlier values that the rank's cells use.
 void ResultLocations::placeLoop(const LoopCut &loop) {
-  Place where{false, everybody, 0};
+  Place where{false, allRanks, 0};
   for (const auto &[value, ranks] : loop.users) {
     if (!cut.isOfLoops(value))
       continue;
@@ -90,11 +90,12 @@ void ResultLocations::placeLoop(const LoopCut &loop) {
   locations[op] = where;
 }
 
-// Tensors stay where they are and draw the op there; scalars go to who needs
-// them. Where tensors of one op have no rank in common, all of them go.
+// Tensors stay on their ranks, and the op runs there; scalars are sent to the
+// ranks that need them. If the tensors of an op have no rank in common, it runs
+// on all ranks.
 void ResultLocations::place(Operation *op, StateRanks &state) {
   Values inputs = inputsOf(op);
-  Ranks common = everybody;
+  Ranks common = allRanks;
   bool isFree = true, isDrawn = false;
   for (Value input : inputs) {
     Place place = placeOf(input);
@@ -108,7 +109,7 @@ void ResultLocations::place(Operation *op, StateRanks &state) {
   }
   if (isFree)
     return;
-  Place where{false, isDrawn && common.any() ? common : everybody, 0};
+  Place where{false, isDrawn && common.any() ? common : allRanks, 0};
   for (Value input : inputs) {
     Place place = placeOf(input);
     if (place.isFree)
@@ -124,7 +125,7 @@ void ResultLocations::place(Operation *op, StateRanks &state) {
   locations[op] = where;
 }
 
-// State that no block wants lives where it is used here.
+// State that no block uses is on the ranks that use it here.
 void ResultLocations::use(Value value, const Ranks &where, StateRanks &state) {
   if (cut.loopOf(value.getDefiningOp()) || !placeOf(value).isFree)
     return;
@@ -132,16 +133,16 @@ void ResultLocations::use(Value value, const Ranks &where, StateRanks &state) {
     if (auto name =
             cut.function.getArgAttrOfType<StringAttr>(i, graph::kStateAttr);
         name && !blocks.contains(name.getValue()))
-      state.try_emplace(name.getValue(), everybody.size()).first->second |=
+      state.try_emplace(name.getValue(), allRanks.size()).first->second |=
           where;
 }
 
-// All ranks give all outputs.
+// All ranks return all outputs.
 void ResultLocations::useOnAll(Operation *terminator, StateRanks &state) {
   for (OpOperand &operand : terminator->getOpOperands())
     if (!cut.function.getResultAttr(operand.getOperandNumber(),
                                     graph::kStateAttr))
-      use(operand.get(), everybody, state);
+      use(operand.get(), allRanks, state);
 }
 
 void ResultLocations::finish(const StateRanks &state) {
@@ -150,7 +151,7 @@ void ResultLocations::finish(const StateRanks &state) {
     Place place = placeOf(operand.get());
     if (place.isFree)
       continue;
-    Ranks missing = everybody;
+    Ranks missing = allRanks;
     if (auto name = cut.function.getResultAttrOfType<StringAttr>(
             operand.getOperandNumber(), graph::kStateAttr))
       missing = state.lookup(name.getValue());

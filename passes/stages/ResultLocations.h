@@ -1,5 +1,5 @@
-// When loops over microbatches run, where the ops behind and between them do,
-// and which of their values ranks have to give each other.
+// When loops over microbatches run, on which ranks the ops between and after
+// them run, and which values ranks exchange there.
 #pragma once
 #include "passes/stages/ProgramCut.h"
 #include "llvm/ADT/StringMap.h"
@@ -7,47 +7,46 @@
 
 namespace tessera::stages {
 
-/// Who has a tensor of the state, by its name.
+/// The ranks that have a tensor of state, by its name.
 using StateRanks = llvm::StringMap<Ranks>;
 
 /// Where a value is, or a loop runs. Levels count exchanges between ranks: a
-/// value of level n is there when the n-th one is done, and so is what a loop
-/// of level n reads.
+/// value of level n, and all operands of a loop of level n, are available after
+/// the n-th exchange.
 struct Place {
-  bool isFree = false; ///< of inputs alone: everywhere, if somebody asks
+  bool isFree = false; ///< depends only on inputs: computed where it is used
   Ranks ranks;         ///< otherwise
   int level = 0;
 };
 
 class ResultLocations {
 public:
-  /// Follows the ops from the first loop on. `blocks` says where those of any
-  /// program want state; what they do not want, `state` learns to be where it
-  /// is used.
+  /// Visits the ops from the first loop on. `blocks` has the ranks whose blocks
+  /// use a tensor of state, in any program; for other state, adds the ranks
+  /// that use it here to `state`.
   ResultLocations(ProgramCut &cut, const StateRanks &blocks, StateRanks &state);
-  /// Makes the function's results be where all of them want them; `state` is
-  /// known now.
+  /// Moves the function's results to the ranks that return them; `state` is
+  /// complete now.
   void finish(const StateRanks &state);
 
-  /// Null: free.
+  /// Null if the op is free.
   const Place *placeOf(mlir::Operation *op) const;
   Place placeOf(mlir::Value value) const;
   int levels() const { return last + 1; }
-  /// Values of this level that ranks without them get, once all of that level
-  /// is computed.
-  llvm::ArrayRef<mlir::Value> sharedBehind(int level) const;
+  /// The values that are exchanged after this level is computed.
+  llvm::ArrayRef<mlir::Value> sharedAfter(int level) const;
 
 private:
   void place(mlir::Operation *op, StateRanks &state);
   void placeLoop(const LoopCut &loop);
   Place placeFree(mlir::Value value) const;
-  /// The level at which everybody has it.
+  /// The level at which all ranks have the value.
   int share(mlir::Value value);
   void use(mlir::Value value, const Ranks &where, StateRanks &state);
   void useOnAll(mlir::Operation *terminator, StateRanks &state);
 
   ProgramCut &cut;
-  Ranks everybody;
+  Ranks allRanks;
   const StateRanks &blocks;
   llvm::DenseMap<mlir::Operation *, Place> locations;
   std::map<int, Values> shared; ///< by level

@@ -1,4 +1,5 @@
-// One device's programs become those of its rank of the pipeline.
+// The pass split-stages: one device's programs become those of its pipeline
+// rank.
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Transforms/Passes.h"
 #include "passes/sharding/Placement.h"
@@ -31,7 +32,7 @@ struct SplitStages : tessera::impl::SplitStagesBase<SplitStages> {
     module->removeAttr(dist::kScheduleAttr);
     module->setAttr(dist::kPipelineAttr, described);
     eraseUnused();
-    // What microbatches share was made for each of them.
+    // Ops that microbatches share were emitted for each of them.
     OpPassManager cleanup(ModuleOp::getOperationName());
     cleanup.addPass(createCanonicalizerPass());
     cleanup.addPass(createCSEPass());
@@ -47,18 +48,18 @@ private:
     if (failed(lowered))
       return failure();
     if (lowered->forwardOnly)
-      return getOperation().emitError("schedule: has forwards alone, which is "
-                                      "for loops that count before a step");
+      return getOperation().emitError("schedule: has only forwards, which is "
+                                      "for loops before the step's");
     dist::AxisAttr axis = mesh.getAxis(dist::kPipeAxis);
     if (!axis || axis.getSize() != lowered->ranks)
-      return getOperation().emitError("schedule: the table is for ")
+      return getOperation().emitError("schedule: it is for ")
              << lowered->ranks << " ranks, but the mesh has no axis pipe of "
              << "that size";
     return lowered;
   }
 
-  // What stages take in a step, loop after loop; without training, what they
-  // take forward.
+  // FLOPs of the stages in a step, loop after loop; without training, of their
+  // forwards.
   void describe(ArrayRef<std::unique_ptr<ProgramCut>> cuts, StringAttr module) {
     const ProgramCut *step = nullptr;
     for (const auto &cut : cuts)
@@ -112,7 +113,7 @@ private:
       addState(cut, state);
     }
     describe(cuts, text);
-    // All programs find the state at one place.
+    // State is on the same ranks in all programs.
     StateRanks all = state;
     std::vector<ResultLocations> locations;
     for (auto &cut : cuts)
@@ -138,7 +139,7 @@ private:
         state.try_emplace(name.getValue(), ranks.size()).first->second |= ranks;
   }
 
-  // State that no stage uses, such as the number of steps, is everywhere.
+  // State that no stage uses, such as the step count, is on all ranks.
   static void addUnused(func::FuncOp function, int ranks, StateRanks &state) {
     auto add = [&](StringAttr name) {
       if (name)
@@ -150,7 +151,7 @@ private:
       add(function.getResultAttrOfType<StringAttr>(i, graph::kStateAttr));
   }
 
-  // Blocks of other stages, and updates of their parameters.
+  // Erases blocks of other stages, and updates of their parameters.
   void eraseUnused() {
     for (bool erased = true; erased;) {
       erased = false;
@@ -162,6 +163,6 @@ private:
     }
   }
 
-  DictionaryAttr described; ///< what the module says of the pipeline
+  DictionaryAttr described; ///< the attribute dist.pipeline
 };
 } // namespace

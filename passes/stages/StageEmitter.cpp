@@ -6,7 +6,7 @@ using namespace tessera;
 using namespace tessera::stages;
 using graph::tensorType;
 
-/// Tells ops of a loop that counts before a step from equal ones of the step.
+/// Distinguishes ops of an earlier loop from equal ops of the step's loop.
 static constexpr llvm::StringLiteral kCountsAttr = "counts_before";
 
 StageEmitter::StageEmitter(ProgramCut &cut, const ResultLocations &locations,
@@ -24,7 +24,7 @@ LogicalResult StageEmitter::run() {
 
 //===--- arguments and results --------------------------------------------===//
 
-// All ranks have all inputs and outputs, but the state of their own stages.
+// All ranks have all inputs and outputs, and the state of their stages.
 bool StageEmitter::keepsState(DictionaryAttr attrs) const {
   auto name = attrs ? attrs.getAs<StringAttr>(graph::kStateAttr) : StringAttr();
   return !name || view.state.lookup(name.getValue()).test(view.rank);
@@ -80,7 +80,7 @@ StageEmitter::Map &StageEmitter::mapOf(Value value, int microbatch) {
   return part && part->isOfMicrobatch(value) ? microbatches[microbatch] : step;
 }
 
-// Of a loop's result that no stage adds to: what it starts with.
+// The result of a loop to which no stage adds: its initial value.
 Value StageEmitter::initOf(Value value) const {
   const LoopCut *loop = cut.loopOf(value.getDefiningOp());
   if (!loop)
@@ -90,7 +90,7 @@ Value StageEmitter::initOf(Value value) const {
   return loop->sums[number].ranks.none() ? op.getInits()[number] : Value();
 }
 
-// What is free is computed when it is first asked for.
+// Free values are emitted at their first use.
 Value StageEmitter::get(Value value, int microbatch) {
   Map &map = mapOf(value, microbatch);
   if (auto known = map.find(value); known != map.end())
@@ -107,7 +107,7 @@ Value StageEmitter::get(Value value, int microbatch) {
       !(part && (part->cellOf(def) != LoopCut::kFree || part->sumOf(def)));
   if (!isFree) {
     emitError(value.getLoc()) << "is needed on rank " << view.rank
-                              << " of the pipeline, which does not have it";
+                              << " of the pipeline, but is on other ranks";
     return {};
   }
   return clone(def, microbatch) ? map.lookup(value) : Value();
@@ -127,8 +127,8 @@ Operation *StageEmitter::clone(Operation *op, int microbatch, Value replaced,
       slice.getIndex() == part->loop.getInduction())
     return sliceAt(slice, map.lookup(slice.getInput()), microbatch);
   Operation *copy = b.clone(*op, map);
-  // What two loops compute alike is not kept from one to the other, which would
-  // be as much as all microbatches have.
+  // Equal ops of two loops must not be merged: their results would be kept for
+  // all microbatches.
   if (part && part->schedule.forwardOnly && microbatch >= 0 && isPure(copy) &&
       !isa<func::CallOp>(copy))
     copy->setAttr(kCountsAttr, b.getUnitAttr());
@@ -139,7 +139,7 @@ Operation *StageEmitter::clone(Operation *op, int microbatch, Value replaced,
   return copy;
 }
 
-// The index is known where there is no loop any more.
+// The index is a constant, because the loop is unrolled.
 Operation *StageEmitter::sliceAt(graph::DynamicSliceOp op, Value input,
                                  int microbatch) {
   SmallVector<int64_t> start(tensorType(input).getRank(), 0),
@@ -198,7 +198,7 @@ LogicalResult StageEmitter::emitCell(int cell, int microbatch, Half half) {
   return success();
 }
 
-// The same op on what was added up so far.
+// The same op on the sum so far.
 LogicalResult StageEmitter::addToSum(Operation *op, unsigned number,
                                      int microbatch) {
   const Sum &sum = part->sums[number];
@@ -208,7 +208,7 @@ LogicalResult StageEmitter::addToSum(Operation *op, unsigned number,
     sums[number] = get(part->loop.getInits()[number], microbatch);
   if (!sums[number])
     return failure();
-  // What is no chain of additions is done all at once.
+  // Ops that are not a chain of additions are emitted all at once.
   if (sum.isWhole && place == 0)
     mapOf(carried, microbatch)[carried] = sums[number];
   Value before = sum.isWhole ? Value()
@@ -283,7 +283,8 @@ LogicalResult StageEmitter::emitSchedule() {
       break;
     default:
       return part->loop.emitError("the schedule does ")
-             << pipeline::toString(each) << ", which no program does yet";
+             << pipeline::toString(each)
+             << ", which is not supported in programs";
     }
     if (failed(done))
       return failure();
@@ -305,7 +306,7 @@ LogicalResult StageEmitter::emitWhole() {
   return success();
 }
 
-//===--- behind loops -----------------------------------------------------===//
+//===--- after loops ------------------------------------------------------===//
 
 void StageEmitter::emitSums() {
   for (auto [i, sum] : llvm::enumerate(part->sums)) {
@@ -317,8 +318,8 @@ void StageEmitter::emitSums() {
   }
 }
 
-// Parts in the order of ranks on each of them, so that all have the same bits:
-// each sends its own to the next, and the one after that, ….
+// Adds the terms in the order of ranks on each rank, so that all have the same
+// bits: each rank sends its own to the next, to the one after that, and so on.
 Value StageEmitter::addParts(const Ranks &ranks, Value own) {
   if (ranks.all())
     return addOverRanks(own);
@@ -351,16 +352,16 @@ LogicalResult StageEmitter::emitResults() {
       if (loop ? failed(emitLoop(*loop)) : !clone(&op, -1))
         return failure();
     }
-    if (failed(share(locations.sharedBehind(level))))
+    if (failed(share(locations.sharedAfter(level))))
       return failure();
   }
   return success();
 }
 
-// As many scalars as one kernel puts beside each other.
+// The most scalars that one kernel concatenates.
 static constexpr size_t kMostScalars = 24;
 
-// Scalars of one type go together.
+// Scalars of one type are exchanged together.
 LogicalResult StageEmitter::share(ArrayRef<Value> values) {
   llvm::MapVector<Type, SmallVector<Value>> scalars;
   for (Value value : values)
@@ -384,7 +385,7 @@ LogicalResult StageEmitter::share(ArrayRef<Value> values) {
   return success();
 }
 
-// [count]: who has a scalar first puts it in its place, all others zeros.
+// [count]: the first rank that has a scalar contributes it, all others zero.
 LogicalResult StageEmitter::shareScalars(ArrayRef<Value> scalars) {
   Type type = tensorType(scalars.front()).getElementType();
   Type sent = type.isInteger(1) ? b.getI32Type() : type;

@@ -6,7 +6,7 @@
 
 namespace tessera::stages {
 
-/// What a rank is told besides the cut, which is the same for all.
+/// The parameters of one rank; the cut is the same for all.
 struct RankView {
   dist::MeshOp mesh;
   int rank;
@@ -44,7 +44,7 @@ private:
   mlir::LogicalResult emitReturn();
 
   mlir::Value initOf(mlir::Value value) const;
-  /// Values of the program so far: of the whole step, or of a microbatch.
+  /// The emitted values: of the whole step, or of a microbatch.
   Map &mapOf(mlir::Value value, int microbatch);
   mlir::Value get(mlir::Value value, int microbatch);
   mlir::Operation *clone(mlir::Operation *op, int microbatch,
@@ -65,7 +65,7 @@ private:
   Map step;
   LoopCut *part = nullptr;             ///< whose cells are emitted
   std::vector<Map> microbatches;       ///< of that loop
-  mlir::SmallVector<mlir::Value> sums; ///< of it, so far; null: nothing yet
+  mlir::SmallVector<mlir::Value> sums; ///< of that loop so far; null: no term
 };
 
 } // namespace tessera::stages

@@ -1,5 +1,5 @@
-// Pipelines in programs: from one device's program to that of its rank of the
-// pipeline. See README.md in this folder.
+// Pipeline parallelism: from one device's program to that of its pipeline rank.
+// See README.md in this folder.
 #pragma once
 #include "dialects/dist/DistOps.h"
 #include "mlir/IR/BuiltinOps.h"
@@ -13,10 +13,11 @@ namespace tessera {
 #define GEN_PASS_REGISTRATION
 #include "passes/stages/Passes.h.inc"
 
-/// On whole tensors: which stage computes what. Nothing without the axis pipe.
+/// On whole tensors: assigns blocks to stages. Does nothing without the axis
+/// pipe.
 void buildStagesPipeline(mlir::OpPassManager &pipeline,
                          const MeshRequest &request);
-/// On shares: the program of the rank that `device` is.
+/// On local shards: the program of the pipeline rank of `device`.
 void buildSplitPipeline(mlir::OpPassManager &pipeline, int64_t device);
 
 } // namespace tessera

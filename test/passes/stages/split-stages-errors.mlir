@@ -5,7 +5,7 @@ module attributes {dist.schedule = "0F0,0B0\0A1F0,1B0\0A"} {
 dist.mesh @mesh [#dist.axis<"pipe" = 2 memory>]
 func.func @eval_step(%x: tensor<2xf32>) -> tensor<2xf32> {
   %y = call @layer(%x) {dist.forward_stage = 1 : i64} : (tensor<2xf32>) -> tensor<2xf32>
-  // expected-error@+1 {{is the forward of stage 0, but needs what stage 1 computes after that}}
+  // expected-error@+1 {{is the forward of stage 0, but needs a value that stage 1 computes after that}}
   %z = call @layer(%y) {dist.forward_stage = 0 : i64} : (tensor<2xf32>) -> tensor<2xf32>
   return %z : tensor<2xf32>
 }
@@ -19,7 +19,7 @@ func.func private @layer(%x: tensor<2xf32>) -> tensor<2xf32> {
 module attributes {dist.schedule = "0F0,0B0\0A1F0,1B0\0A"} {
 dist.mesh @mesh [#dist.axis<"pipe" = 2 memory>]
 func.func @eval_step(%x: tensor<2xf32>) -> tensor<2xf32> {
-  // expected-error@+1 {{is of stage 2, the schedule has 2}}
+  // expected-error@+1 {{is of stage 2, but the schedule has 2}}
   %y = call @layer(%x) {dist.forward_stage = 2 : i64} : (tensor<2xf32>) -> tensor<2xf32>
   return %y : tensor<2xf32>
 }
@@ -30,7 +30,7 @@ func.func private @layer(%x: tensor<2xf32>) -> tensor<2xf32> {
 
 // -----
 
-// expected-error@+1 {{schedule: the table is for 3 ranks, but the mesh has no axis pipe of that size}}
+// expected-error@+1 {{schedule: it is for 3 ranks, but the mesh has no axis pipe of that size}}
 module attributes {dist.schedule = "0F0,0B0\0A1F0,1B0\0A2F0,2B0\0A"} {
 dist.mesh @mesh [#dist.axis<"pipe" = 2 memory>]
 }
@@ -40,7 +40,7 @@ dist.mesh @mesh [#dist.axis<"pipe" = 2 memory>]
 module attributes {dist.schedule = "0F0,0B0\0A1F0,1B0\0A"} {
 dist.mesh @mesh [#dist.axis<"pipe" = 2 memory>]
 func.func @train_step(%x: tensor<2xf32>) -> tensor<2xf32> {
-  // expected-error@+1 {{runs 2 microbatches, the schedule has 1}}
+  // expected-error@+1 {{runs 2 microbatches, but the schedule has 1}}
   %y = graph.loop 2 (%i, %a = %x) : (tensor<2xf32>) {
     %z = func.call @layer(%a) {dist.forward_stage = 1 : i64} : (tensor<2xf32>) -> tensor<2xf32>
     graph.yield %z : tensor<2xf32>
@@ -58,7 +58,7 @@ func.func private @layer(%x: tensor<2xf32>) -> tensor<2xf32> {
 module attributes {dist.schedule = "0F0,0F1,0B0,0B1\0A1F0,1F1,1B0,1B1\0A"} {
 dist.mesh @mesh [#dist.axis<"pipe" = 2 memory>]
 func.func @train_step(%x: tensor<2xf32>) -> tensor<2xf32> {
-  // expected-error@+1 {{carries value 0, which is no sum over microbatches}}
+  // expected-error@+1 {{carries value 0, which is not a sum over microbatches}}
   %y = graph.loop 2 (%i, %a = %x) : (tensor<2xf32>) {
     %z = func.call @layer(%a) {dist.forward_stage = 1 : i64} : (tensor<2xf32>) -> tensor<2xf32>
     graph.yield %z : tensor<2xf32>
@@ -101,7 +101,7 @@ module attributes {dist.pipeline = {schedule = "", forward = array<i64: 1>, back
 
 // -----
 
-// expected-error@+1 {{schedule: has forwards alone, which is for loops that count before a step}}
+// expected-error@+1 {{schedule: has only forwards, which is for loops before the step's}}
 module attributes {dist.schedule = "# tessera-schedule pass=forward\0A0F0\0A1F0\0A"} {
 dist.mesh @mesh [#dist.axis<"pipe" = 2 memory>]
 }
@@ -111,7 +111,7 @@ dist.mesh @mesh [#dist.axis<"pipe" = 2 memory>]
 module attributes {dist.schedule = "0F0,0B0\0A1F0,1B0\0A"} {
 dist.mesh @mesh [#dist.axis<"pipe" = 2 memory>]
 func.func @train_step(%x: tensor<2xf32>) -> tensor<2xf32> {
-  // expected-error@+1 {{schedule: has stages on other ranks than the module's}}
+  // expected-error@+1 {{schedule: its stages are on other ranks than those of the module's schedule}}
   %y = graph.loop 1 (%i, %a = %x) : (tensor<2xf32>) attributes {dist.schedule = "# tessera-schedule pass=forward\0A1F0\0A0F0\0A"} {
     %z = func.call @layer(%a) {dist.forward_stage = 1 : i64} : (tensor<2xf32>) -> tensor<2xf32>
     graph.yield %z : tensor<2xf32>
@@ -130,7 +130,7 @@ dist.mesh @mesh [#dist.axis<"pipe" = 2 memory>]
 func.func @train_step(%x: tensor<2xf32>) -> tensor<2xf32> {
   %zero = graph.constant dense<0.0> : tensor<2xf32>
   %y = graph.loop 1 (%i, %a = %zero) : (tensor<2xf32>) attributes {dist.schedule = "# tessera-schedule pass=forward\0A0F0\0A1F0\0A"} {
-    // expected-error@+1 {{goes backward in a loop whose schedule has forwards alone}}
+    // expected-error@+1 {{is a backward in a loop whose schedule has only forwards}}
     %z = func.call @layer(%x) {dist.backward_stage = 1 : i64} : (tensor<2xf32>) -> tensor<2xf32>
     %b = graph.add %a, %z : tensor<2xf32>
     graph.yield %b : tensor<2xf32>
@@ -153,7 +153,7 @@ func.func @train_step(%x: tensor<2xf32>) -> tensor<2xf32> {
     %b = graph.add %a, %z : tensor<2xf32>
     graph.yield %b : tensor<2xf32>
   }
-  // expected-error@+1 {{the blocks of @train_step are in several places; a pipeline has one loop that goes backward, and before it loops that do not}}
+  // expected-error@+1 {{the blocks of @train_step are in several locations; expected one loop with backwards, and before it only loops without}}
   %t = func.call @layer(%y) {dist.forward_stage = 1 : i64} : (tensor<2xf32>) -> tensor<2xf32>
   return %t : tensor<2xf32>
 }
@@ -167,7 +167,7 @@ func.func private @layer(%x: tensor<2xf32>) -> tensor<2xf32> {
 module attributes {dist.schedule = "0F0,0B0\0A1F0,1B0\0A"} {
 dist.mesh @mesh [#dist.axis<"pipe" = 2 memory>]
 func.func @train_step(%x: tensor<2xf32>) -> tensor<2xf32> {
-  // expected-error@+1 {{goes backward outside of a loop over microbatches}}
+  // expected-error@+1 {{is a backward outside of a loop over microbatches}}
   %t = func.call @layer(%x) {dist.backward_stage = 1 : i64} : (tensor<2xf32>) -> tensor<2xf32>
   return %t : tensor<2xf32>
 }

@@ -1,6 +1,6 @@
 // RUN: tessera-opt %s --assign-stages --split-input-file --verify-diagnostics
 
-// expected-error@+1 {{has no blocks that a pipeline could cut}}
+// expected-error@+1 {{has no blocks for pipeline stages}}
 module {
 dist.mesh @mesh [#dist.axis<"pipe" = 2 memory>]
 func.func @eval_step(%x: tensor<2xf32>) -> tensor<2xf32> {
@@ -11,7 +11,7 @@ func.func @eval_step(%x: tensor<2xf32>) -> tensor<2xf32> {
 // -----
 
 dist.mesh @mesh [#dist.axis<"pipe" = 2 memory>]
-// expected-error@+1 {{a pipeline wants several microbatches: set batch.accumulate to the axis's size or more}}
+// expected-error@+1 {{a pipeline requires several microbatches: set batch.accumulate to the axis's size or more}}
 func.func @train_step(%x: tensor<2x8xf32>, %a: tensor<8x8xf32> {graph.role = #graph<role parameter>, graph.state = "a"}) -> tensor<2x8xf32> {
   %y = call @layer(%x, %a) : (tensor<2x8xf32>, tensor<8x8xf32>) -> tensor<2x8xf32>
   return %y : tensor<2x8xf32>
@@ -23,7 +23,7 @@ func.func private @layer(%x: tensor<2x8xf32>, %w: tensor<8x8xf32>) -> tensor<2x8
 
 // -----
 
-// expected-error@+1 {{a pipeline of 2 stages wants as many blocks, the model has 1}}
+// expected-error@+1 {{a pipeline of 2 stages requires at least as many blocks, the model has 1}}
 module {
 dist.mesh @mesh [#dist.axis<"pipe" = 2 memory>]
 func.func @eval_step(%x: tensor<2x8xf32>, %a: tensor<8x8xf32> {graph.role = #graph<role parameter>, graph.state = "a"}) -> tensor<2x8xf32> {
@@ -42,7 +42,7 @@ dist.mesh @mesh [#dist.axis<"pipe" = 2 memory>]
 func.func @eval_step(%x: tensor<2x8xf32>, %a: tensor<8x8xf32> {graph.role = #graph<role parameter>, graph.state = "a"}) -> tensor<2x8xf32> {
   %y = call @layer(%x, %a) : (tensor<2x8xf32>, tensor<8x8xf32>) -> tensor<2x8xf32>
   %z = call @layer(%y, %a) : (tensor<2x8xf32>, tensor<8x8xf32>) -> tensor<2x8xf32>
-  // expected-error@+1 {{a third block reads the parameters of one}}
+  // expected-error@+1 {{a third call reads the parameters of one block}}
   %t = call @layer(%z, %a) : (tensor<2x8xf32>, tensor<8x8xf32>) -> tensor<2x8xf32>
   return %t : tensor<2x8xf32>
 }
@@ -55,7 +55,7 @@ func.func private @layer(%x: tensor<2x8xf32>, %w: tensor<8x8xf32>) -> tensor<2x8
 
 // The loop of a step is the last one that calls blocks.
 dist.mesh @mesh [#dist.axis<"pipe" = 2 memory>]
-// expected-error@+1 {{a pipeline wants several microbatches: set batch.accumulate to the axis's size or more}}
+// expected-error@+1 {{a pipeline requires several microbatches: set batch.accumulate to the axis's size or more}}
 func.func @train_step(%x: tensor<2x8xf32>, %a: tensor<8x8xf32> {graph.role = #graph<role parameter>, graph.state = "a"}) -> tensor<2x8xf32> {
   %y = graph.loop 2 (%i, %acc = %x) : (tensor<2x8xf32>) {
     %z = func.call @layer(%acc, %a) : (tensor<2x8xf32>, tensor<8x8xf32>) -> tensor<2x8xf32>
@@ -73,7 +73,7 @@ func.func private @layer(%x: tensor<2x8xf32>, %w: tensor<8x8xf32>) -> tensor<2x8
 
 dist.mesh @mesh [#dist.axis<"pipe" = 2 memory>]
 func.func @train_step(%x: tensor<2x8xf32>, %a: tensor<8x8xf32> {graph.role = #graph<role parameter>, graph.state = "a"}) -> tensor<2x8xf32> {
-  // expected-error@+1 {{a block stands in no loop over microbatches, but others of its program do}}
+  // expected-error@+1 {{a block is outside of loops over microbatches, but others of its program are inside}}
   %y = call @layer(%x, %a) : (tensor<2x8xf32>, tensor<8x8xf32>) -> tensor<2x8xf32>
   %t = graph.loop 2 (%i, %acc = %y) : (tensor<2x8xf32>) {
     %z = func.call @layer(%acc, %a) : (tensor<2x8xf32>, tensor<8x8xf32>) -> tensor<2x8xf32>
@@ -91,7 +91,7 @@ func.func private @layer(%x: tensor<2x8xf32>, %w: tensor<8x8xf32>) -> tensor<2x8
 dist.mesh @mesh [#dist.axis<"pipe" = 2 memory>]
 func.func @train_step(%x: tensor<2x8xf32>, %a: tensor<8x8xf32> {graph.role = #graph<role parameter>, graph.state = "a"}, %b: tensor<8x8xf32> {graph.role = #graph<role parameter>, graph.state = "b"}) -> tensor<2x8xf32> {
   %y = graph.loop 2 (%i, %acc = %x) : (tensor<2x8xf32>) {
-    // expected-error@+1 {{reads parameters of no block that the last loop calls; a pipeline finds its stage by them}}
+    // expected-error@+1 {{reads no parameters of a block that the last loop calls, which would give its pipeline stage}}
     %z = func.call @layer(%acc, %b) : (tensor<2x8xf32>, tensor<8x8xf32>) -> tensor<2x8xf32>
     graph.yield %z : tensor<2x8xf32>
   }
@@ -110,7 +110,7 @@ func.func private @layer(%x: tensor<2x8xf32>, %w: tensor<8x8xf32>) -> tensor<2x8
 
 dist.mesh @mesh [#dist.axis<"pipe" = 2 memory>]
 func.func @train_step(%x: tensor<2x8xf32>, %a: tensor<8x8xf32> {graph.role = #graph<role parameter>, graph.state = "a"}, %b: tensor<8x8xf32> {graph.role = #graph<role parameter>, graph.state = "b"}) -> tensor<2x8xf32> {
-  // expected-error@+1 {{runs 3 microbatches, a step has 2}}
+  // expected-error@+1 {{runs 3 microbatches, but a step has 2}}
   %y = graph.loop 3 (%i, %acc = %x) : (tensor<2x8xf32>) {
     %z = func.call @layer(%acc, %b) : (tensor<2x8xf32>, tensor<8x8xf32>) -> tensor<2x8xf32>
     graph.yield %z : tensor<2x8xf32>
