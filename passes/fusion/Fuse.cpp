@@ -80,6 +80,10 @@ class FusePass : public tessera::impl::FuseBase<FusePass> {
     blocks.push_back(&getOperation().getBody().front());
     for (Block *block : blocks)
       fuseBlock(*block);
+    getOperation()->walk([&](ClusterOp cluster) {
+      ++numClusters;
+      numFused += llvm::size(cluster.getBody().front().without_terminator());
+    });
   }
 };
 

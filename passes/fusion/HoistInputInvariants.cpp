@@ -79,8 +79,10 @@ class HoistInputInvariantsPass
         else
           op->moveBefore(&entry, entry.begin());
         last = op;
+        ++numHoisted;
         continue;
       }
+      ++numMerged;
       op->replaceAllUsesWith(it->second);
       op->erase();
     }

@@ -103,7 +103,8 @@ class BucketCollectivesPass
                            : WalkResult::advance();
     });
     if (walk.wasInterrupted())
-      signalPassFailure();
+      return signalPassFailure();
+    getOperation()->walk([&](dist::PackOp) { ++numBuckets; });
   }
 };
 } // namespace

@@ -287,7 +287,8 @@ class OverlapCollectivesPass
                            : WalkResult::advance();
     });
     if (walk.wasInterrupted())
-      signalPassFailure();
+      return signalPassFailure();
+    getOperation()->walk([&](dist::WaitOp) { ++numStarted; });
   }
 };
 } // namespace

@@ -125,8 +125,10 @@ void QuantizeWeights::quantize(func::FuncOp function, llvm::StringSet<> &gone) {
     }
     std::string name =
         function.getArgAttrOfType<StringAttr>(index, graph::kStateAttr).str();
-    if (transposed && replace(function, index, products, *transposed))
+    if (transposed && replace(function, index, products, *transposed)) {
+      ++numQuantized;
       gone.insert(name);
+    }
   }
 }
 
