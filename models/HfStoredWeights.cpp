@@ -58,10 +58,10 @@ static void readGroup(ConfigFields &fields, const Json &group,
         "observer", "observer_kwargs", "scale_dtype", "zp_dtype"};
     values.ignore(made);
     checkSizes(values, stored, "num_bits");
-    values.finish(", so it may change what the weights are");
+    values.finish(", so it may change the weights");
     inner.adopt(values.status());
   }
-  inner.finish(", so it may change what the weights are");
+  inner.finish(", so it may change the weights");
   fields.adopt(inner.status());
 }
 
@@ -104,7 +104,7 @@ static void readGptq(ConfigFields &fields, StoredWeights &stored) {
       "cache_block_outputs",
       "module_name_preceding_first_block"};
   fields.ignore(made);
-  fields.finish(", so it may change what the weights are");
+  fields.finish(", so it may change the weights");
 }
 
 // AutoAWQ's format for matrices ("gemm"). Its format for one row ("gemv") has
@@ -132,7 +132,7 @@ static void readAwq(ConfigFields &fields, bool isMixtral,
   constexpr std::array<std::string_view, 4> runs = {
       "do_fuse", "fuse_max_seq_len", "modules_to_fuse", "exllama_config"};
   fields.ignore(runs);
-  fields.finish(", so it may change what the weights are");
+  fields.finish(", so it may change the weights");
 }
 
 // Keys of compressed-tensors outside the groups, for integers and floats.
@@ -166,7 +166,7 @@ static void readPackQuantized(ConfigFields &fields, ConfigFields &outer,
       !outer.flag("tie_word_embeddings", false))
     fields.fail("ignore", "must contain lm_head: heads are supported in 8 bits "
                           "without zero points, or in full precision");
-  fields.finish(", so it may change what the weights are");
+  fields.finish(", so it may change the weights");
 }
 
 std::optional<StoredWeights> readStoredWeights(ConfigFields &outer,

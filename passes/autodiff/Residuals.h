@@ -10,13 +10,12 @@ namespace tessera::autodiff {
 /// of the block are never computed, so they are always saved; saving one costs
 /// nothing that the caller does not hold anyway.
 ///
-///  none      saves what is needed; computes again only what is free
-///  (constants,
-///            views, random numbers, upcasts) and wide elementwise
-///            functions of narrow values: those the bf16 values replace.
-///  selective saves contractions and attention, each with what is computed from
-///            it alone (a bias, the residual sum); computes the rest again.
-///  full      saves the arguments only.
+/// - none: saves all that is needed; recomputes only free values (constants,
+///   views, random numbers, upcasts) and f32 elementwise functions of bf16
+///   values, which are saved instead.
+/// - selective: saves contractions and attention, each with what is computed
+///   from it alone (a bias, the residual sum); recomputes the rest.
+/// - full: saves only the arguments.
 class ResidualPlan {
 public:
   ResidualPlan(RecomputePolicy policy,

@@ -248,13 +248,13 @@ TEST(HfStoredWeights, WhichFloatsAreNotRead) {
        noGroup.c_str()},
       {"llama",
        {{"quantization_config", fp8({{"rotated", true}})}},
-       "key 'quantization_config.rotated': is unknown, so it may change what "
-       "the weights are"},
+       "key 'quantization_config.rotated': is unknown, so it may change the "
+       "weights"},
       {"llama",
        {{"quantization_config",
          {{"quant_method", "fbgemm_fp8"}, {"rotated", true}}}},
-       "key 'quantization_config.rotated': is unknown, so it may change what "
-       "the weights are"},
+       "key 'quantization_config.rotated': is unknown, so it may change the "
+       "weights"},
       {"llama",
        {{"quantization_config", floats({{"num_bits", 4}})}},
        bits.c_str()},

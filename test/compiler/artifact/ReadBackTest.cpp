@@ -177,7 +177,7 @@ TEST(ReadBack, SharesOfDifferentMeshes) {
       writeArtifact(llvm::ArrayRef<SharePart>(shares), {});
   ASSERT_FALSE(bool(written));
   EXPECT_EQ(llvm::toString(written.takeError()),
-            "the shares were compiled for different meshes");
+            "the modules of the ranks were compiled for different meshes");
 }
 
 // Ranks 2 and 5 are compiled apart, with `from` in their text become `to`.

@@ -391,13 +391,13 @@ TEST(Interpreter, Errors) {
   says(failure(identity, {Tensor({2}, Values{1})}),
        "expects input 0 of shape [2], got [2] with 1 elements");
   says(failure("func.func @f(%x: i32) { return }", {Tensor({}, 0.0)}),
-       "argument 0 is no tensor of static shape");
+       "argument 0 is not a tensor of static shape");
   says(failure("func.func @f() { %x = graph.iota dim 0 : "
                "tensor<9999999999xi32> return }"),
-       "too large for the reference");
+       "too large for the interpreter");
   says(failure("func.func @f() { %x = graph.iota dim 0 : "
                "tensor<4294967296x4294967296xi32> return }"),
-       "too large for the reference");
+       "too large for the interpreter");
   says(failure("func.func @f() -> tensor<f32> { %x = arith.constant dense<1.0> "
                ": tensor<f32> return %x : tensor<f32> }"),
        "arith.constant at loc(");

@@ -110,7 +110,7 @@ TEST_F(OnMesh, SharesMayDiffer) {
   // Devices that have the other's share.
   std::swap(modules[0], modules[1]);
   EXPECT_EQ(run(modules), Values());
-  EXPECT_NE(error.find("comes with 1 entries, its share is 2"),
+  EXPECT_NE(error.find("comes with 1 entries, its shard has 2"),
             std::string::npos)
       << error;
 }

@@ -26,7 +26,7 @@ func.func @f(%q: tensor<4x16x16xi32>, %s: tensor<4x4x16xf16>) {
 // -----
 
 func.func @f(%q: tensor<4x32x16xi32>, %s: tensor<4x8x16xf16>) {
-  // expected-error @+1 {{'graph.dequantize' op has zero points beside floats}}
+  // expected-error @+1 {{'graph.dequantize' op has zero points, which floats do not support}}
   %0 = graph.dequantize %q, %s bits 8 group 32 zeros floats : tensor<4x32x16xi32>, tensor<4x8x16xf16> -> tensor<64x128xf32>
   return
 }
@@ -72,7 +72,7 @@ func.func @f(%q: tensor<4x16x16xi32> {graph.quantized = {source = "w", part = "v
 // -----
 
 func.func @f(%q: tensor<4x128x16xbf16>, %s: tensor<4x4x16xf16>) {
-  // expected-error @+1 {{'graph.dequantize' op has scales beside bf16}}
+  // expected-error @+1 {{'graph.dequantize' op has scales, which bf16 does not support}}
   %0 = graph.dequantize %q, %s bits 16 group 32 : tensor<4x128x16xbf16>, tensor<4x4x16xf16> -> tensor<64x128xbf16>
   return
 }
@@ -120,7 +120,7 @@ func.func @f(%q: tensor<4x16x16xi32>, %s: tensor<4x4x16xf16>) {
 // -----
 
 func.func @f(%q: tensor<4x128x16xbf16>) {
-  // expected-error @+1 {{'graph.dequantize' op has zero points beside bf16}}
+  // expected-error @+1 {{'graph.dequantize' op has zero points, which bf16 does not support}}
   %0 = graph.dequantize %q bits 16 group 32 zeros : tensor<4x128x16xbf16> -> tensor<64x128xbf16>
   return
 }

@@ -123,10 +123,10 @@ def without_nvcc(made, spec, architecture):
                  f"cuda:{architecture}", "--cache", "off", "-o", program)
     none = os.environ | {"CUDACXX": ""}
     refuses("nothing would be left", f"cuda:{architecture}",
-            "which --no-emulate leaves out", env=none)(*arguments,
+            "which --no-emulate excludes", env=none)(*arguments,
                                                        "--no-emulate")
     said = run(*arguments, env=none).stderr
-    check("no nvcc on this machine" in said, said.splitlines()[0])
+    check("nvcc was not found" in said, said.splitlines()[0])
     summary = run(made.tessera, "inspect", program).stdout
     check(f"code for cuda-emu:{architecture}\n" in summary,
           "there is code for the emulated GPU alone")

@@ -30,7 +30,7 @@ func.func @gradients(%w: tensor<8xf32> {graph.state = "w", graph.role = #graph<r
   %2 = graph.add %0, %1 : tensor<8xf32>
   return %c, %d, %n, %2 : tensor<f32>, tensor<f32>, tensor<4xf32>, tensor<8xf32>
 }
-// expected-error @+1 {{takes 'v' of type 'tensor<8xf32>', which is no parameter of the loss}}
+// expected-error @+1 {{takes 'v' of type 'tensor<8xf32>', which is not a parameter of the loss}}
 func.func @finish_step(%v: tensor<8xf32> {graph.state = "v", graph.role = #graph<role parameter>}) {
   return
 }
@@ -114,7 +114,7 @@ func.func @gradients(%w: tensor<8xf32> {graph.state = "w", graph.role = #graph<r
   %2 = graph.add %0, %1 : tensor<8xf32>
   return %c, %d, %n, %2 : tensor<f32>, tensor<f32>, tensor<4xf32>, tensor<8xf32>
 }
-// expected-error @+1 {{result 0 of type 'tensor<2x4xi32>' is no input of the loss of its name and type}}
+// expected-error @+1 {{result 0 of type 'tensor<2x4xi32>' is not an input of the loss of that name and type}}
 func.func @prepare_step(%v: tensor<2x4xi32> {graph.input = "tokens"}) -> (tensor<2x4xi32> {graph.output = "loads"}) {
   return %v : tensor<2x4xi32>
 }

@@ -17,7 +17,7 @@ module attributes {graph.folded = "six"} {}
 // -----
 
 // The third layer is not the second.
-// CHECK: error: folded layers are not alike: 'graph.add' at {{.*}} is not in each of the layers, or not the same; graph.folded says that the third stands for others
+// CHECK: error: folded layers are not alike: 'graph.add' at {{.*}} is not in each of the layers, or not the same; graph.folded says that the third represents others
 module attributes {graph.folded = array<i64: 0, 1, 6>} {
   func.func @logits(
       %w0: tensor<4xf32> {graph.state = "h.0.w"}, %w1: tensor<4xf32> {graph.state = "h.1.w"},

@@ -3,7 +3,7 @@
 // elements they are aligned.
 // REQUIRES: compiler
 // RUN: not tessera compile --from partition %s --mode artifact --target cuda:sm_80 --cache off -o %t.tsr 2>&1 | FileCheck %s
-// CHECK: copies 16 bytes at a time from buffer {{[0-9]}}, which a launch lets begin 8 bytes behind a multiple of that
+// CHECK: copies 16 bytes at a time from buffer {{[0-9]}}, which a launch lets begin 8 bytes after a multiple of 16
 // RUN: sed 's/x20x/x24x/g; s/<20x/<24x/g' %s >%t.mlir
 // RUN: tessera compile --from partition %t.mlir --mode artifact --target cuda:sm_80 --cache off -o %t.tsr
 module attributes {
