@@ -17,6 +17,7 @@
 #include "passes/autodiff/Autodiff.h"
 #include "passes/folding/Folding.h"
 #include "passes/fusion/Fusion.h"
+#include "passes/inference/Inference.h"
 #include "passes/kernels/Passes.h"
 #include "passes/overlap/Overlap.h"
 #include "passes/planning/Planning.h"
@@ -42,6 +43,7 @@ void tessera::registerAllPasses() {
   mlir::registerPrintIRPass();
   mlir::registerStripDebugInfo();
   registerPrecisionPasses();
+  registerInferencePasses();
   registerAutodiffPasses();
   registerFoldingPasses();
   registerShardingPasses();

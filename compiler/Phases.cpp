@@ -7,6 +7,7 @@
 #include "passes/autodiff/Autodiff.h"
 #include "passes/folding/Folding.h"
 #include "passes/fusion/Fusion.h"
+#include "passes/inference/Inference.h"
 #include "passes/kernels/Passes.h"
 #include "passes/overlap/Overlap.h"
 #include "passes/planning/Planning.h"
@@ -84,20 +85,17 @@ static void autodiff(OpPassManager &pipeline, const PhaseOptions &options) {
 // Inference programs have nothing to differentiate, and nothing updates their
 // weights.
 static void inference(OpPassManager &pipeline, const PhaseOptions &options) {
-  if (options.recipe.compute == models::Precision::Bf16)
-    pipeline.addPass(createNarrowState());
-  const models::Recipe::Inference &inference = options.recipe.inference;
-  if (inference.quant != models::Quant::None)
-    pipeline.addPass(createQuantizeWeights(
-        {.bits = inference.quant == models::Quant::Int4 ? 4 : 8,
-         .group = inference.group,
-         .zeros = inference.zeros == recipe::ZeroPoints::Groups,
-         .floats = inference.quant == models::Quant::Fp8}));
-  else if (inference.layout == recipe::WeightLayout::Packed &&
-           options.recipe.compute == models::Precision::Bf16)
-    pipeline.addPass(
-        createQuantizeWeights({.bits = 16, .group = QuantizedLayout::kBlock}));
-  pipeline.addPass(mlir::createCanonicalizerPass());
+  const models::Recipe::Inference &from = options.recipe.inference;
+  bool isBf16 = options.recipe.compute == models::Precision::Bf16;
+  InferenceOptions inference{.narrow = isBf16};
+  if (from.quant != models::Quant::None)
+    inference.quantize = {.bits = from.quant == models::Quant::Int4 ? 4 : 8,
+                          .group = from.group,
+                          .zeros = from.zeros == recipe::ZeroPoints::Groups,
+                          .floats = from.quant == models::Quant::Fp8};
+  else if (from.layout == recipe::WeightLayout::Packed && isBf16)
+    inference.quantize = {.bits = 16, .group = QuantizedLayout::kBlock};
+  buildInferencePipeline(pipeline, inference);
   verifyPrograms(pipeline, options);
 }
 

@@ -1,7 +1,7 @@
 // The pass: state that only inference reads, in the type in which it is read.
 #include "dialects/graph/Build.h"
+#include "passes/inference/Inference.h"
 #include "passes/precision/OpTraits.h"
-#include "passes/precision/Precision.h"
 
 using namespace mlir;
 using namespace tessera;
@@ -9,7 +9,7 @@ using namespace tessera::precision;
 
 namespace tessera {
 #define GEN_PASS_DEF_NARROWSTATE
-#include "passes/precision/Passes.h.inc"
+#include "passes/inference/Passes.h.inc"
 } // namespace tessera
 
 static bool isNarrowed(Type type, DictionaryAttr attributes) {

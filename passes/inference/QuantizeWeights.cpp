@@ -3,7 +3,7 @@
 #include "dialects/graph/Build.h"
 #include "dialects/graph/Einsum.h"
 #include "dialects/graph/GraphQuantOps.h"
-#include "passes/precision/Precision.h"
+#include "passes/inference/Inference.h"
 #include "llvm/ADT/StringSet.h"
 
 using namespace mlir;
@@ -11,7 +11,7 @@ using namespace tessera;
 
 namespace tessera {
 #define GEN_PASS_DEF_QUANTIZEWEIGHTS
-#include "passes/precision/Passes.h.inc"
+#include "passes/inference/Passes.h.inc"
 } // namespace tessera
 
 // Smaller matrices are few bytes, and mostly padding as micropanels.
