@@ -62,8 +62,8 @@ function(tessera_use_pch target name)
   endif()
 endfunction()
 
-# What ships depends on libc and the C++ library alone, so that it can be copied
-# to the machine that trains: other libraries are linked in (find_library(X.a)).
+# Training executables and the runtime depend on libc and the C++ library alone,
+# so that they can be copied to another machine: other libraries are linked in (find_library(X.a)).
 add_library(TesseraFmt STATIC ${CMAKE_SOURCE_DIR}/cmake/Fmt.cpp)
 target_include_directories(TesseraFmt SYSTEM PUBLIC
   $<TARGET_PROPERTY:fmt::fmt,INTERFACE_INCLUDE_DIRECTORIES>)

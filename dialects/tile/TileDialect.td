@@ -82,7 +82,8 @@ def Tile_Engine : Tile_Enum<"Engine", "what multiplies in the kernel of a contra
   I32EnumAttrCase<"tensor_core", 2>, // mma.sync
   I32EnumAttrCase<"warpgroup", 3>,   // wgmma
   I32EnumAttrCase<"warp_specialized", 4>]>; // wgmma, fed by a producer warpgroup
-def Tile_OperandSource : Tile_Enum<"OperandSource", "where a contraction's kernel reads an operand", [
+def Tile_OperandSource : Tile_Enum<"OperandSource",
+    "where the kernel of a contraction reads an operand", [
   I32EnumAttrCase<"memory", 0>,      // in place, or staged by the block
   I32EnumAttrCase<"packed", 1>,      // packed by a launch before
   I32EnumAttrCase<"integers", 2>,    // quantized to two bytes by a launch before

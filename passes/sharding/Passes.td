@@ -136,7 +136,8 @@ def VerifyPartition : Pass<"verify-partition", "::mlir::ModuleOp"> {
     No sharding and no reshard remains in it. Each argument and result with `dist.sharding` and
     `dist.global_shape` has the type of that device's shard of that shape.
   }];
-  let options = [Option<"device", "device", "int64_t", "0", "The device whose shapes the program has">];
+  let options = [
+    Option<"device", "device", "int64_t", "0", "The device whose shapes the program has">];
 }
 
 #endif
