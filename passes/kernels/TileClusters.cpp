@@ -61,17 +61,17 @@ class TileClustersPass
       }
       chosen.push_back(*target);
     }
-    // Grids are those of all targets, and a GPU's are its own.
+    // All CPU targets share one grid; a GPU has its own.
     for (const TileTarget &target : chosen)
       if (chosen.size() > 1 && target.gpu) {
         llvm::errs() << "tile-clusters: " << target.name
-                     << " is tiled by itself; give one target a run\n";
+                     << " must be the only target of a run\n";
         return failure();
       }
     return success();
   }
 
-  // Matrix registers that no kernel uses add nothing to the other targets.
+  // Drops the modules of targets with matrix registers that no kernel uses.
   void dropIdleModules() {
     bool hasOthers = llvm::any_of(
         chosen, [](const TileTarget &t) { return !t.gpu && !t.matrixTiles; });

@@ -31,7 +31,7 @@ ModuleOp TilingContext::kernelModule(const TileTarget &target) {
   return nested;
 }
 
-// What tells one kernel from another.
+// Identifies a kernel.
 static std::string fullKey(const LaunchSpec &spec) {
   std::string key;
   llvm::raw_string_ostream os(key);
@@ -42,8 +42,8 @@ static std::string fullKey(const LaunchSpec &spec) {
   return key;
 }
 
-// "transformer.h.0.attn.c_proj.weight" → "c_proj_weight"; what a kernel has
-// made is named after it.
+// "transformer.h.0.attn.c_proj.weight" → "c_proj_weight"; results are named
+// after their kernel.
 static std::string nameOf(Value value) {
   if (auto launch = value.getDefiningOp<tile::LaunchOp>()) {
     StringRef kernel = launch.getKernel();
