@@ -24,8 +24,7 @@ Fed GpuRoles::feed(int64_t stages, int64_t rows) const {
   return {tiles, ring};
 }
 
-// Registers of a thread of the producer and of consumers: all of a
-// multiprocessor's are 65536.
+// Registers of a thread of the producer and of consumers; an SM has 65536.
 static ArrayRef<int64_t> registersFor(int64_t consumers) {
   static constexpr int64_t kOfTwo[] = {24, 240}, kOfThree[] = {32, 160};
   return consumers == 2 ? ArrayRef(kOfTwo) : ArrayRef(kOfThree);
