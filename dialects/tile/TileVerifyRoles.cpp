@@ -95,7 +95,7 @@ LogicalResult AcquireOp::verify() {
     }
   if (bytes != static_cast<int64_t>(getBytes()))
     return emitOpError("expects ")
-           << getBytes() << " bytes, but its copies bring " << bytes;
+           << getBytes() << " bytes, but its copies have " << bytes;
   return verifyRole(*this, /*isConsumer=*/false);
 }
 

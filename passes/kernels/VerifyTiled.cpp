@@ -34,7 +34,7 @@ static LogicalResult verifyOp(Operation *op) {
             "a contiguous view: fusion or tile-clusters missed it";
 }
 
-// The memref types of the buffers that the launch must bring.
+// The memref types of the buffers that the launch must pass.
 static LogicalResult verifyBuffers(tile::LaunchOp launch, tile::KernelOp kernel,
                                    bool inputs, TypeRange given) {
   auto wanted = inputs ? tile::Access::write : tile::Access::read;

@@ -33,8 +33,8 @@ public:
   /// returns the keys as multiplyKeys takes them.
   Matrix takeIntegers(const Matrix &key, const Matrix &value, mlir::Value rows,
                       const Matrix &keyScales, const Matrix &valueScales);
-  /// scores[key × query] of a whole tile of keys, whose rows lie along the last
-  /// but one dimension of their memory.
+  /// scores[key × query] of a whole tile of keys, whose rows are the last but
+  /// one dimension of their memory.
   void multiplyKeys(const Matrix &key, const Matrix &scores);
   /// output[query × head_dim] += weightsᵀ × values; weights are rounded to
   /// bf16.

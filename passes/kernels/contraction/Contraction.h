@@ -49,8 +49,8 @@ struct ContractionQuant {
   /// register tile of rows. Otherwise a block dequantizes its columns once, as
   /// it stages them.
   bool streams = false;
-  /// If so: rows are multiplied as integers, which an earlier launch makes of
-  /// them (IntegerRows); they are the kernel's first buffer.
+  /// If so: rows are multiplied as integers, to which an earlier launch
+  /// converts them (IntegerRows); they are the kernel's first buffer.
   bool integers = false;
 
   /// bf16 in the packed layout, which has no scales: products read micropanels

@@ -201,9 +201,9 @@ Value IntegerRowsEmitter::emitBlock(Value k, int64_t count, Value inverse) {
   return fold(integer, tile::ReduceKind::sum);
 }
 
-// Byte i of a word meets byte i of the weights' words: of 8 bits four columns
-// that follow each other; of 4 bits the lower (upper) halves of eight columns'
-// bytes, every other column.
+// Byte i of a word is multiplied by byte i of the weights' words: with 8 bits
+// four consecutive columns; with 4 bits the lower (upper) halves of eight
+// columns' bytes, every other column.
 void IntegerRowsEmitter::storeWords(Value block) {
   int64_t sets = layout.bits == 4 ? 2 : 1, words = kWords / sets;
   SmallVector<int64_t> shape{words, 4, sets}, strides{4 * sets, sets, 1};

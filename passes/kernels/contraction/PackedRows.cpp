@@ -127,7 +127,7 @@ llvm::Expected<Value> tessera::launchPackedRows(const ContractionPlan &plan,
   LaunchSpec spec;
   spec.name = "packed_rows";
   spec.skeleton = tile::Skeleton::row;
-  spec.summary = "rows in chunks, as matrix registers want them";
+  spec.summary = "rows packed in chunks for matrix registers";
   spec.buffers = {bufferType(input.getType()), bufferType(type)};
   spec.access = {tile::Access::read, tile::Access::write};
   spec.blocks = rows.chunks() * partsOf(rows.rows, kRowsAtOnce);

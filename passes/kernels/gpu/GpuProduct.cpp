@@ -304,8 +304,7 @@ void GpuProduct::emitPart(Value sum, std::pair<int64_t, int64_t> shape,
   b = scope.builder;
 }
 
-//===--- plain GEMMs
-//--------------------------------------------------------===//
+//===--- plain GEMMs ------------------------------------------------------===//
 
 // Whether the epilogue stores the product unchanged, or adds it to memory; and
 // the addresses of its elements. Rounded once, as a library would.
