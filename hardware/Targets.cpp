@@ -22,7 +22,7 @@ std::span<const TileTarget> cpuTileTargets() {
        .sharedBytes = 768 << 10,
        // On Zen 4 asking for the second cache, too, costs a tenth to a sixth of
        // what one thread reads (bench/results/2026-11-23-zen4.md).
-       .farAhead = 0},
+       .prefetchDistance = 0},
       {.name = "cpu:avx512",
        .lanes = 16,
        .rows = 8,

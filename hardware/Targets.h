@@ -29,7 +29,7 @@ struct TileTarget {
   bool matrixTiles = false;
   /// How many bytes ahead few rows ask for streams of weights into the second
   /// cache, besides those that they ask for into the first; 0: not.
-  int64_t farAhead = 8192;
+  int64_t prefetchDistance = 8192;
   /// Streaming multiprocessors of the GPU that grids are chosen for; 0: a CPU.
   int64_t multiprocessors = 0;
 };

@@ -111,7 +111,7 @@ static LogicalResult verifyRows(CollectiveOp op, MemRefType from,
                                 MemRefType to) {
   if (from.getRank() != 2 || to.getRank() != 2 ||
       from.getDimSize(1) != to.getDimSize(1))
-    return op.emitOpError("sends ") << from << " and gets " << to;
+    return op.emitOpError("sends ") << from << " and receives " << to;
   auto rows = cast<MemRefType>(op.getRows().getType());
   if (!rows.getElementType().isInteger(32) || rows.getRank() != 2 ||
       rows.getDimSize(0) != 2)
@@ -124,7 +124,7 @@ LogicalResult CollectiveOp::verify() {
   auto from = cast<MemRefType>(getFrom().getType()),
        to = cast<MemRefType>(getTo().getType());
   if (from.getElementType() != to.getElementType())
-    return emitOpError("sends ") << from << " and gets " << to;
+    return emitOpError("sends ") << from << " and receives " << to;
   CollectiveKind kind = getKind();
   bool reduces = kind == CollectiveKind::all_reduce ||
                  kind == CollectiveKind::reduce_scatter;
@@ -160,7 +160,7 @@ LogicalResult CollectiveOp::verify() {
     break;
   }
   if (from.getNumElements() != to.getNumElements())
-    return emitOpError("sends ") << from << " and gets " << to;
+    return emitOpError("sends ") << from << " and receives " << to;
   if (kind == CollectiveKind::permute)
     return success();
   FailureOr<int64_t> sum = sumOfCounts(*this);

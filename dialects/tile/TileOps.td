@@ -207,7 +207,7 @@ def Tile_MakeRingOp : Tile_Op<"ring", [MemoryEffects<[MemAlloc]>]> {
   let hasVerifier = 1;
 }
 
-def Tile_RolesOp : Tile_Op<"warp_specialize", [NoTerminator, NoRegionArguments,
+def Tile_WarpSpecializeOp : Tile_Op<"warp_specialize", [NoTerminator, NoRegionArguments,
                                                RecursiveMemoryEffects, HasParent<"KernelOp">]> {
   let summary = "divides a block into a producer and consumer warpgroups (warp specialization)";
   let description = [{
@@ -278,7 +278,7 @@ def Tile_ReleaseOp : Tile_RingOp<"release"> {
   let hasVerifier = 1;
 }
 
-def Tile_TurnOp : Tile_RingOp<"ping_pong"> {
+def Tile_PingPongOp : Tile_RingOp<"ping_pong"> {
   let summary = "consumers: orders the products of warpgroups (ping-pong)";
   let description = [{
     `take` waits until the previous warpgroup (for the first one, the last) has reached its `pass`;

@@ -28,7 +28,7 @@ constexpr static int64_t kBlockRegisters = 65536; // as many as an SM has
 
 // Sums across warps wait for all threads of the block, which warp-specialized
 // code must not do. Rows of a tile are within warps.
-static LogicalResult verifyReductions(RolesOp roles) {
+static LogicalResult verifyReductions(WarpSpecializeOp roles) {
   WalkResult result = roles.walk([&](ReduceOp op) {
     bool alongRows = cast<VectorType>(op.getInput().getType()).getRank() == 2 &&
                      op.getDim() == 1;
@@ -41,7 +41,7 @@ static LogicalResult verifyReductions(RolesOp roles) {
   return failure(result.wasInterrupted());
 }
 
-LogicalResult RolesOp::verify() {
+LogicalResult WarpSpecializeOp::verify() {
   auto kernel = cast<KernelOp>((*this)->getParentOp());
   std::optional<ArrayRef<int64_t>> warps = kernel.getWarps();
   if (!warps || (*warps)[0] % 4 || (*warps)[1] != 1)
@@ -72,7 +72,7 @@ LogicalResult RolesOp::verify() {
 LogicalResult tessera::tile::verifyRole(Operation *op, bool isConsumer) {
   for (Region *region = op->getParentRegion(); region;
        region = region->getParentRegion())
-    if (auto roles = dyn_cast<RolesOp>(region->getParentOp()))
+    if (auto roles = dyn_cast<WarpSpecializeOp>(region->getParentOp()))
       if (region == (isConsumer ? &roles.getConsumers() : &roles.getProducer()))
         return success();
   return op->emitOpError("must be in the code of ")
@@ -95,7 +95,7 @@ LogicalResult AcquireOp::verify() {
     }
   if (bytes != static_cast<int64_t>(getBytes()))
     return emitOpError("expects ")
-           << getBytes() << " bytes, but its copies bring " << bytes;
+           << getBytes() << " bytes, but its copies have " << bytes;
   return verifyRole(*this, /*isConsumer=*/false);
 }
 
@@ -153,7 +153,7 @@ LogicalResult ReleaseOp::verify() {
   return verifyRole(*this, /*isConsumer=*/true);
 }
 
-LogicalResult TurnOp::verify() {
+LogicalResult PingPongOp::verify() {
   return verifyRole(*this, /*isConsumer=*/true);
 }
 

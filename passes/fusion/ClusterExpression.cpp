@@ -238,7 +238,7 @@ tessera::buildExpression(ClusterOp cluster, const ExpressionOptions &options) {
     if (cutsReduced(box, *builder.wanted, extent->reduced) ||
         expression.pieces.size() + work.size() >= kMaxPieces ||
         box.sizes.size() >= kMaxRank)
-      return notTileable(culprit, "cuts its cluster into too many pieces");
+      return notTileable(culprit, "divides its cluster into too many pieces");
     divideBox(box, *builder.wanted, work);
   }
   return expression;

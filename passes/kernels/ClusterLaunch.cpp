@@ -82,14 +82,14 @@ ClusterLaunch::ClusterLaunch(ClusterOp cluster,
   findReuse();
 }
 
-// Every load of the argument is at the place where the result is written, so
-// that an element is read for the last time before it is overwritten.
+// Every load of the argument is at the index of the result's store, so that an
+// element is read for the last time before it is overwritten.
 bool ClusterLaunch::mayReuse(unsigned argument, unsigned result) const {
   auto from =
       cast<MemRefType>(bufferType(cluster.getInputs()[argument].getType()));
   auto to = cast<MemRefType>(bufferType(results[result]));
-  // Indices are few bytes, and places: a benchmark that runs a kernel again
-  // must find what it reads, or the next one reads outside of its tensors.
+  // Integers are few bytes, and may be indices. A benchmark that runs a kernel
+  // again must find them unchanged, or it reads outside its tensors.
   if (!isa<FloatType>(to.getElementType()))
     return false;
   if (from.getNumElements() != to.getNumElements() ||

@@ -1,13 +1,13 @@
-// The launch that a whole cluster becomes: buffers from its arguments and
-// results, and the loops that skeletons fill with register tiles.
+// The launch of a whole cluster: its buffers, from arguments and results, and
+// the loops that skeletons fill with register tiles.
 #pragma once
 #include "passes/kernels/TileEmitter.h"
 #include "passes/kernels/Tiling.h"
 
 namespace tessera {
 
-/// Elements that one block is worth: some ten microseconds of a CPU's core, or
-/// enough blocks to fill a GPU.
+/// Elements of one block: some ten microseconds of a CPU's core, or enough
+/// blocks to fill a GPU.
 inline int64_t blockElements(const TileTarget &target) {
   return target.gpu ? 4096 : 16384;
 }
@@ -16,16 +16,17 @@ inline int64_t blockElements(const TileTarget &target) {
 /// that are loaded first, then results that have no accumulating argument.
 class ClusterLaunch {
 public:
-  /// `results` are the types of what the launch hands out, the cluster's own
-  /// unless it is one of several launches; arguments of the body in `whole`
-  /// have a buffer though no node loads them.
+  /// `results` are the types of the launch's results: the cluster's own unless
+  /// it is one of several launches. Arguments of the body in `whole` have a
+  /// buffer even if no node loads them.
   ClusterLaunch(graph::ClusterOp cluster, const ClusterExpression &expression,
                 tile::Skeleton skeleton, mlir::TypeRange results,
                 llvm::ArrayRef<mlir::Value> whole = {});
 
-  /// Makes every buffer of so many elements dynamic; the kernel has one size.
+  /// Makes every buffer of so many elements dynamic; the kernel has one dynamic
+  /// size.
   void makeFlat(int64_t elements);
-  /// What another launch has made, as the kernel's first buffer.
+  /// The result of another launch, as the kernel's first buffer.
   void addInput(mlir::Value value);
   /// Makes the buffers of all results dynamic.
   void makeResultsDynamic();
@@ -50,16 +51,16 @@ private:
   llvm::SmallVector<unsigned> bufferOfResult;
 };
 
-/// Launches what hands out `results`, the i-th in the buffer bufferOfResult[i];
-/// a launch has them in the order of buffers, the values come in that of
+/// Emits a launch with `results`, the i-th in the buffer bufferOfResult[i]. Its
+/// own results are in the order of buffers; the returned values are in that of
 /// `results`.
 llvm::Expected<llvm::SmallVector<mlir::Value>>
 launchResults(TilingContext &context, graph::ClusterOp cluster,
               const LaunchSpec &spec, llvm::ArrayRef<mlir::Value> inputs,
               mlir::TypeRange results, llvm::ArrayRef<unsigned> bufferOfResult);
 
-/// Launches what makes one value of another, unless an earlier launch has made
-/// the same.
+/// Emits a launch that computes one value from another, unless an earlier
+/// launch has computed the same.
 llvm::Expected<mlir::Value> launchOnce(TilingContext &context,
                                        graph::ClusterOp cluster,
                                        const LaunchSpec &spec,
@@ -71,12 +72,12 @@ inline int64_t partsOf(int64_t count, int64_t size) {
 }
 
 /// The widths of the register tiles that cover `count` elements after the full
-/// ones of `width`: a multiple of `lanes`, then what is left.
+/// ones of `width`: a multiple of `lanes`, then the remainder.
 llvm::SmallVector<int64_t> remainderTiles(int64_t count, int64_t width,
                                           int64_t lanes);
-/// Elements of the register tiles of a piece: four registers' worth to hide
-/// latencies, fewer where the expression is long enough to hide its own and
-/// four copies of it would only be code to compile.
+/// Elements of the register tiles of a piece: four registers to hide latencies,
+/// fewer if the expression is long enough to hide its own and four copies of it
+/// would only be code to compile.
 int64_t tileWidth(const TileTarget &target, const ExprPiece &piece);
 
 /// One tile of `width` elements from `index` on, at a level of its own.
@@ -86,8 +87,8 @@ void oneTile(EmitScope &level, unsigned dim, mlir::Value index, int64_t width,
 /// and peeled remainders.
 void forEachTile(EmitScope &level, unsigned dim, const TileTarget &target,
                  llvm::function_ref<void(EmitScope &)> body);
-/// The same for `count` elements (an index value) from `begin`, of which all
-/// dimension ends in the same remainder (`size` mod the tile width).
+/// The same for `count` elements (an index value) from `begin`, all with the
+/// same remainder (`size` mod the tile width).
 void forEachTileOfChunk(EmitScope &level, unsigned dim, mlir::Value begin,
                         int64_t chunk, const TileTarget &target,
                         llvm::function_ref<void(EmitScope &)> body);
@@ -95,7 +96,8 @@ void forEachTileOfChunk(EmitScope &level, unsigned dim, mlir::Value begin,
 void forEachIndex(EmitScope &level, unsigned dim,
                   llvm::function_ref<void(EmitScope &)> body);
 
-/// Rows of a piece: some leading dimensions, cut into blocks of equal counts.
+/// Rows of a piece: some leading dimensions, divided into blocks of equal
+/// counts.
 struct RowGrid {
   unsigned dims;    ///< leading dimensions that are counted together
   int64_t rows;     ///< their product
@@ -119,7 +121,7 @@ void forPieceOfBlock(
 /// Equal for bodies that compute the same; within one MLIRContext.
 std::string bodyKey(graph::ClusterOp cluster);
 
-/// The distinct ops of a cluster, for people: "mul, add, rsqrt".
+/// The distinct ops of a cluster, for readers: "mul, add, rsqrt".
 std::string summarize(graph::ClusterOp cluster);
 
 /// Whether every load of the piece is dense, at the index along `dim` itself,

@@ -70,9 +70,9 @@ static void buildFlat(tile::KernelOp kernel, const ClusterLaunch &launch,
 
 namespace {
 
-// How a piece is walked: blocks of rows over the leading dimensions, loops over
-// the middle ones, register tiles along the last, which is cut into chunks
-// where it is long.
+// How a piece is traversed: blocks of rows over the leading dimensions, loops
+// over the middle ones, register tiles along the last, which is divided into
+// chunks if it is long.
 struct StridedGrid {
   RowGrid rows;
   int64_t chunk = 0; ///< 0: the last dimension is walked whole
@@ -110,7 +110,8 @@ static void buildStrided(tile::KernelOp kernel, const ClusterLaunch &launch,
   EmitTarget emitTarget{piece, launch.argumentBuffers(kernel), kernel.getLoc()};
   SmallVector<Value> results = launch.resultBuffers(kernel);
   Location loc = kernel.getLoc();
-  // Two levels at the top: what depends on the block comes after what does not.
+  // Two levels at the top: values that depend on the block come after those
+  // that do not.
   Value row = block, begin;
   if (grid.chunk) {
     Value chunks = emitIndex(b, loc, grid.chunks);
@@ -138,7 +139,7 @@ static void buildStrided(tile::KernelOp kernel, const ClusterLaunch &launch,
 
 //===--- tables -----------------------------------------------------------===//
 
-// A constant of several values, which stands in the kernel's code.
+// A constant of several values, which is embedded in the kernel's code.
 static std::optional<ConstantOp> asTable(ClusterOp cluster) {
   auto constant = cluster.getYield().getValues()[0].getDefiningOp<ConstantOp>();
   if (!constant || cast<DenseElementsAttr>(constant.getValue()).isSplat())

@@ -53,7 +53,7 @@ class EmitKernelsPass : public tessera::impl::EmitKernelsBase<EmitKernelsPass> {
     return lookupTargets(targets, "emit-kernels", chosen);
   }
 
-  // Matrix registers that no kernel uses add nothing to the other targets.
+  // Drops the modules of targets with matrix registers that no kernel uses.
   void dropIdleModules() {
     bool hasOthers = llvm::any_of(
         chosen, [](const TileTarget &t) { return !t.gpu && !t.matrixTiles; });

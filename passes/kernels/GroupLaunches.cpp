@@ -13,15 +13,15 @@ namespace tessera {
 #include "passes/kernels/Passes.h.inc"
 } // namespace tessera
 
-// A launch of a flat kernel. Others have one size, and a kernel that is
-// launched once a layer would only be delayed until the last layer.
+// A launch of a flat kernel. Others have one size, and merging the launches of
+// all layers would only delay them until the last layer.
 static bool isGroupable(Operation *op) {
   auto launch = dyn_cast<tile::LaunchOp>(op);
   return launch && launch.getNumInstances() == 1 && !launch.getSizes().empty();
 }
 
-// What a group may reach across: not the work that fills a step, or tensors
-// of all layers would be alive at once.
+// Ops that a group may span: not the bulk of a step's work, or tensors of all
+// layers would be live at once.
 static bool endsStretch(Operation *op) {
   if (op->getNumRegions())
     return true;
@@ -33,8 +33,9 @@ namespace {
 
 using Launches = SmallVector<tile::LaunchOp>;
 
-// The launches of one kernel between two ops that end a stretch, by how many of
-// them stand before each other: those at one depth do not depend on each other.
+// The launches of one kernel between two ops that end a stretch, by depth: the
+// number of them on a path to each. Those of one depth do not depend on each
+// other.
 class Stretch {
 public:
   explicit Stretch(ArrayRef<Operation *> ops);
@@ -74,8 +75,8 @@ SmallVector<StringRef> Stretch::kernels() const {
   return names.takeVector();
 }
 
-// Merged launches may stand after their users, so that depths follow operands
-// and not the order of ops.
+// Merged launches may be after their users, so depths follow operands and not
+// the order of ops.
 unsigned Stretch::depthBelow(Operation *op, StringRef kernel,
                              DenseMap<Operation *, unsigned> &known) const {
   if (auto it = known.find(op); it != known.end())
@@ -132,7 +133,7 @@ static tile::LaunchOp merge(ArrayRef<tile::LaunchOp> launches,
   return merged;
 }
 
-// Groups kernel after kernel: each merge changes what depends on what.
+// Groups one kernel after another: each merge changes the dependences.
 static bool groupStretch(SmallVector<Operation *> &ops, OpPositions &slots) {
   bool changed = false;
   for (StringRef kernel : Stretch(ops).kernels())

@@ -1,5 +1,4 @@
-// Indices and control flow of a kernel, for skeletons that write their loops
-// out; what they compute in them is their own.
+// Index arithmetic and control flow for skeletons that emit their own loops.
 #pragma once
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"

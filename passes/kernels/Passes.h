@@ -1,4 +1,4 @@
-// The passes of the tiling phase. See README.md in this folder.
+// The passes of the kernels phase. See README.md in this folder.
 #pragma once
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Pass/Pass.h"
@@ -12,9 +12,9 @@ namespace tessera {
 #define GEN_PASS_REGISTRATION
 #include "passes/kernels/Passes.h.inc"
 
-/// The tiling phase: functions of clusters in, functions of launches and
-/// modules of kernels out, one module a target ("cpu:avx512bf16"; all CPU
-/// targets if none is named). `allVariants` is for tests, see Passes.td.
+/// The kernels phase: functions of clusters in, functions of launches and
+/// modules of kernels out, one module for each target ("cpu:avx512bf16"; all
+/// CPU targets if none is named). `allVariants` is for tests, see Passes.td.
 void buildKernelsPipeline(mlir::OpPassManager &pipeline,
                           llvm::ArrayRef<std::string> targets = {},
                           bool allVariants = false);

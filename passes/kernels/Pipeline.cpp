@@ -1,4 +1,4 @@
-// The order of the tiling phase.
+// The order of the kernels phase.
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Transforms/Passes.h"
@@ -20,7 +20,7 @@ void tessera::buildKernelsPipeline(OpPassManager &pipeline,
   pipeline.addNestedPass<func::FuncOp>(createGroupLaunches());
 
   //===--- kernels that read well -----------------------------------------===//
-  // Skeletons write every index as it comes.
+  // Skeletons emit unsimplified index arithmetic.
   pipeline.addPass(createCanonicalizerPass());
   pipeline.addPass(createCSEPass());
 

@@ -10,7 +10,7 @@ using namespace tessera;
 
 namespace {
 
-// Emits on values of one shape.
+// Emits Philox on values of one shape.
 struct Words {
   OpBuilder &b;
   Location loc;

@@ -1,16 +1,16 @@
 // Rows written by index. Rows are added without atomics: a block owns a range
-// of the table's rows, walks over all indices and adds the updates that fall
-// into its range in their order. The result does not depend on how work is
-// divided. Where rows are replaced no two updates meet, and a block owns some
-// of the updates.
+// of the table's rows, walks over all indices and adds the updates of its range
+// in order, so the result does not depend on the number of blocks. If rows are
+// replaced no two updates have the same row, and a block owns some of the
+// updates.
 #include "passes/kernels/ClusterLaunch.h"
 
 using namespace mlir;
 using namespace tessera;
 using namespace tessera::graph;
 
-// Rows of a block: few enough to feed all threads, so many that walking over
-// the indices is cheap beside the adding.
+// Rows of a block: few enough to occupy all threads, so many that walking over
+// the indices is cheap compared with the additions.
 static int64_t rowsPerBlock(int64_t rows) {
   return std::max<int64_t>(partsOf(rows, 64), 16);
 }

@@ -45,7 +45,7 @@ Value tessera::toMemory(OpBuilder &b, Location loc, Value value, Type element) {
   Type memory = withElement(value.getType(), memoryElement(element));
   if (value.getType() == memory)
     return value;
-  // What was just rounded to the type and widened again.
+  // Values that were just rounded to the type and extended again.
   if (auto extended = value.getDefiningOp<arith::ExtFOp>();
       extended && extended.getIn().getType() == memory)
     return extended.getIn();
@@ -130,7 +130,7 @@ Value EmitScope::emitTile(unsigned index) {
   return spread(index, value);
 }
 
-// Repeats a scalar over the tile, at the level where the scalar is known.
+// Broadcasts a scalar over the tile, at the level where the scalar is known.
 Value EmitScope::spread(unsigned index, Value scalar) {
   VectorType type = tileType(scalar.getType());
   EmitScope &scope = owner(target.piece.nodes[index]);
@@ -244,8 +244,8 @@ Value EmitScope::makeIndex(const Linear &form, Type type) {
   return result;
 }
 
-// How many groups of four consecutive elements the tile consists of, if it
-// does.
+// The number of groups of four consecutive elements in the tile, if it consists
+// of such groups.
 std::optional<int64_t> EmitScope::randomGroups(const ExprNode &node) const {
   if (tile.size() != 1 || tile[0].size % 4 ||
       node.address.coefficients[tile[0].dim] != 1 || node.address.constant % 4)
@@ -290,7 +290,7 @@ Value EmitScope::makeRandom(const ExprNode &node) {
 Value EmitScope::view(Value buffer, const Linear &address,
                       ArrayRef<unsigned> dims, int64_t rowStride) {
   auto dense = cast<MemRefType>(buffer.getType());
-  // A flat buffer is addressed by the index, a single element by its place.
+  // A flat buffer is addressed by the index.
   if (dense.isDynamicDim(0) || (dims.empty() && !rowStride))
     return buffer;
   SmallVector<int64_t> sizes, strides;

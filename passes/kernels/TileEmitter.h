@@ -45,9 +45,9 @@ struct EmitTarget {
 };
 
 /// A loop level. A node is emitted at the outermost level that knows the
-/// indices it depends on; at the innermost level those along the tile are
-/// vectors. While a level's child is being filled, its insertion point stands
-/// before the child's loop.
+/// indices it depends on (loop-invariant code stays outside); at the innermost
+/// level those along the tile are vectors. While a level's child is being
+/// filled, its insertion point is before the child's loop.
 class EmitScope {
 public:
   EmitScope(const EmitTarget &target, mlir::OpBuilder builder)
@@ -61,7 +61,7 @@ public:
   /// Makes this the innermost level, on tiles of these sizes. `bound`: number
   /// of valid elements along the last dimension (flat kernels).
   void setTile(llvm::ArrayRef<TileDim> dims, mlir::Value bound = {});
-  /// With one bound a dimension, null where the tile is whole along it.
+  /// With one bound for each dimension, null if the tile is whole along it.
   void setTile(llvm::ArrayRef<TileDim> dims,
                llvm::ArrayRef<mlir::Value> bounds);
   /// The tile of an outer level (reductions down columns).
@@ -75,10 +75,10 @@ public:
 
   /// A scalar, or a vector of the tile's shape where the node varies along it.
   mlir::Value emit(unsigned node);
-  /// Always of the tile's shape; a scalar if there is no tile.
+  /// Always of the tile's shape; a scalar without a tile.
   mlir::Value emitTile(unsigned node);
-  /// The held value at `address` of a buffer of `element`s; of row `row` (an
-  /// index) where rows of `rowStride` elements are gathered.
+  /// The value, in register form, at `address` of a buffer of `element`s; of
+  /// row `row` (an index) if rows of `rowStride` elements are gathered.
   mlir::Value load(mlir::Value buffer, mlir::Type element,
                    const Linear &address, mlir::Value row = {},
                    int64_t rowStride = 0);
@@ -99,8 +99,8 @@ private:
     mlir::Value memory;
     llvm::SmallVector<mlir::Value> indices;
     llvm::SmallVector<int64_t> along, shape; ///< of the tile's varying part
-    llvm::SmallVector<int64_t> dims;         ///< their places within the tile
-    llvm::SmallVector<mlir::Value> bounds;   ///< as tile.load takes them
+    llvm::SmallVector<int64_t> dims;       ///< their positions within the tile
+    llvm::SmallVector<mlir::Value> bounds; ///< as tile.load takes them
   };
   EmitScope &owner(const ExprNode &node);
   EmitScope &outermost();
@@ -127,7 +127,7 @@ private:
   std::map<std::vector<int64_t>, mlir::Value> views;
 };
 
-/// What a graph.random's numbers depend on besides their place: scalars;
+/// What a graph.random's numbers depend on besides their index: scalars;
 /// `offset` may be null.
 struct RandomOperands {
   mlir::Value seed, step, offset;

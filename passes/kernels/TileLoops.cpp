@@ -56,7 +56,7 @@ void tessera::oneTile(EmitScope &level, unsigned dim, Value index,
   // A dimension of one element has no tile: its values are scalars.
   if (level.target.piece.sizes[dim] > 1)
     inner.setTile({{dim, width}});
-  // What the tile needs of the outer level goes before it.
+  // Values of the outer level that the tile needs are emitted before it.
   Operation *mark =
       level.builder.create<arith::ConstantIndexOp>(level.loc(), 0);
   inner.builder.setInsertionPointAfter(mark);

@@ -1,5 +1,6 @@
-// From clusters to kernels. A skeleton turns one graph.cluster into one or more
-// launches; the TilingContext makes each distinct kernel once for each target.
+// Converts clusters to kernels. A skeleton turns one graph.cluster into one or
+// more launches; the TilingContext makes each distinct kernel once for each
+// target.
 #pragma once
 #include "dialects/graph/GraphOps.h"
 #include "dialects/tile/TileOps.h"
@@ -13,14 +14,14 @@
 namespace tessera {
 
 /// A launch, as a skeleton describes it. Block counts and sizes are those of
-/// the plan: they may depend on whether the targets are GPUs, which have a plan
-/// of their own, and on nothing else of a target.
-/// Fills a kernel's body for one target; the builder stands in its block,
-/// before the terminator that the context adds.
+/// the execution plan: they may depend on whether the targets are GPUs, which
+/// have a plan of their own, and on no other property of a target. Fills a
+/// kernel's body for one target; the builder is in its block, before the
+/// terminator that the context adds.
 using BuildKernel = std::function<llvm::Error(
     tile::KernelOp, const TileTarget &, mlir::OpBuilder &)>;
 
-/// Another kernel that does what a launch's own does.
+/// A kernel variant: another kernel that computes the same.
 struct KernelVariant {
   std::string suffix; ///< of its name
   int64_t blocks;
@@ -30,10 +31,10 @@ struct KernelVariant {
 struct LaunchSpec {
   std::string name; ///< base of the kernel's name, e.g. "linear_gelu"
   tile::Skeleton skeleton;
-  std::string summary; ///< what was fused, for people
+  std::string summary; ///< what was fused, for readers
   int64_t flops = 0;   ///< of all blocks, as graph::Costed counts; 0: unknown
-  /// Bytes that all blocks read at places that are data, at most; they may be
-  /// less than the buffer, of which others have other parts.
+  /// Bytes that all blocks read at data-dependent indices, at most; they may be
+  /// fewer than the buffer has, since other launches read other parts.
   int64_t gatheredBytes = 0;
   llvm::SmallVector<mlir::Type> buffers;  ///< memrefs, inputs and outputs
   llvm::SmallVector<tile::Access> access; ///< one for each buffer
@@ -44,10 +45,10 @@ struct LaunchSpec {
   /// kernels.
   std::string key;
   BuildKernel build;
-  /// Of a GPU's kernel without sizes that multiplies matrices: others that a
-  /// device may measure and take instead, the likeliest to be faster first.
+  /// Of a GPU's matmul kernel without sizes: kernel variants that a device may
+  /// time and use instead, the likeliest to be faster first.
   llvm::SmallVector<KernelVariant> variants;
-  int64_t terms = 0; ///< then: products that each element of the result adds up
+  int64_t terms = 0; ///< then: terms of each sum
 };
 
 /// Targets by name, all CPU targets if none is named. Fails, after a line on
@@ -59,7 +60,7 @@ mlir::LogicalResult lookupTargets(llvm::ArrayRef<std::string> names,
 
 class TilingContext {
 public:
-  /// With `allVariants`, products have them however small they are.
+  /// With `allVariants`, matmuls have variants however small they are.
   TilingContext(mlir::ModuleOp module, llvm::ArrayRef<TileTarget> targets,
                 bool allVariants = false);
 
@@ -72,7 +73,7 @@ public:
          mlir::TypeRange outputs);
   /// Whether the targets are GPUs; they are all of one kind.
   bool isGpu() const { return !targets.empty() && targets.front().gpu; }
-  /// Whether a target's registers hold matrices.
+  /// Whether a target has matrix registers.
   bool hasMatrixTiles() const;
   bool wantsAllVariants() const { return allVariants; }
   /// The only target of a GPU, the first of CPUs.
@@ -108,8 +109,8 @@ inline constexpr llvm::StringLiteral kGatheredBytesAttr = "tile.gathered_bytes";
 /// tile::kBlocksAttr.
 inline constexpr llvm::StringLiteral kKernelVariantsAttr = "tile.variants",
                                      kKernelTermsAttr = "tile.terms";
-/// On buffers of a GPU's kernels, for people who read their text: what the
-/// first launch hands in, and the shape of its tensor.
+/// On buffers of a GPU's kernels, for readers of their source: the first
+/// launch's tensor and its shape.
 inline constexpr llvm::StringLiteral kBufferNameAttr = "tile.name",
                                      kBufferShapeAttr = "tile.shape";
 

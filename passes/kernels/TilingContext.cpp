@@ -23,7 +23,7 @@ LogicalResult tessera::lookupTargets(ArrayRef<std::string> names,
   for (const TileTarget &target : targets)
     if (targets.size() > 1 && target.gpu) {
       llvm::errs() << pass << ": " << target.name
-                   << " is tiled by itself; give one target a run\n";
+                   << " must be the only target of a run\n";
       return failure();
     }
   return success();
@@ -53,7 +53,7 @@ ModuleOp TilingContext::kernelModule(const TileTarget &target) {
   return nested;
 }
 
-// What tells one kernel from another.
+// Identifies a kernel.
 static std::string fullKey(const LaunchSpec &spec) {
   std::string key;
   llvm::raw_string_ostream os(key);
@@ -64,8 +64,8 @@ static std::string fullKey(const LaunchSpec &spec) {
   return key;
 }
 
-// "transformer.h.0.attn.c_proj.weight" → "c_proj_weight"; what a kernel has
-// made is named after it.
+// "transformer.h.0.attn.c_proj.weight" → "c_proj_weight"; results are named
+// after their kernel.
 static std::string nameOf(Value value) {
   if (auto launch = value.getDefiningOp<tile::LaunchOp>()) {
     StringRef kernel = launch.getKernel();

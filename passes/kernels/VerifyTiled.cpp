@@ -19,20 +19,22 @@ static LogicalResult verifyOp(Operation *op) {
   if (auto slice = dyn_cast<graph::SliceOp>(op)) {
     if (hasAddress(slice))
       return success();
-    return op->emitError("slice has gaps or starts at no multiple of 64 bytes: "
-                         "it should have become a kernel");
+    return op->emitError(
+        "slice has gaps or does not start at a multiple of 64 bytes: "
+        "it should have become a kernel");
   }
   if (isa<tile::LaunchOp, graph::LoopOp, graph::YieldOp, graph::ConstantOp,
           graph::ReshapeOp, graph::DynamicSliceOp, graph::DynamicUpdateOp,
           func::ReturnOp, dist::PackOp, dist::UnpackOp>(op) ||
       isCollective(op))
     return success();
-  return op->emitError() << "'" << op->getName()
-                         << "' is neither a launch, a loop, a collective nor "
-                            "a contiguous view: fusion or tiling missed it";
+  return op->emitError()
+         << "'" << op->getName()
+         << "' is neither a launch, a loop, a collective nor "
+            "a contiguous view: fusion or tile-clusters missed it";
 }
 
-// The memref types of the buffers that the launch must bring.
+// The memref types of the buffers that the launch must pass.
 static LogicalResult verifyBuffers(tile::LaunchOp launch, tile::KernelOp kernel,
                                    bool inputs, TypeRange given) {
   auto wanted = inputs ? tile::Access::write : tile::Access::read;
@@ -84,7 +86,7 @@ static LogicalResult verifyLaunch(tile::LaunchOp launch, ModuleOp module) {
                             launch.getBlocks());
 }
 
-// Whoever launches a kernel may launch its variants instead.
+// The runtime may launch the variants of a kernel instead.
 static LogicalResult verifyVariants(tile::KernelOp kernel) {
   auto variants = kernel->getAttrOfType<ArrayAttr>(kKernelVariantsAttr);
   if (!variants)
@@ -96,8 +98,8 @@ static LogicalResult verifyVariants(tile::KernelOp kernel) {
                    name.getValue())
              : tile::KernelOp();
     if (!other || !other->hasAttr(tile::kBlocksAttr))
-      return kernel.emitError()
-             << "variant " << each << " is no kernel with a number of blocks";
+      return kernel.emitError() << "variant " << each
+                                << " is not a kernel with a number of blocks";
     if (TypeRange(ValueRange(kernel.getBuffers())) !=
             TypeRange(ValueRange(other.getBuffers())) ||
         kernel.getAccess() != other.getAccess() ||

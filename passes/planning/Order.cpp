@@ -81,7 +81,7 @@ tessera::planning::contiguousOffset(graph::SliceOp slice) {
              {1}, graph::tensorType(slice.getResult()).getElementType()));
 }
 
-//===--- steps ----------------------------------------------------------===//
+//===--- steps ------------------------------------------------------------===//
 
 void ProgramPlanner::number(std::vector<Step> &list, int64_t &position) {
   for (Step &step : list) {

@@ -130,7 +130,7 @@ private:
                                  mlir::Value output) const;
   Place placeFresh(mlir::Value output, size_t depth);
 
-  // The walk, in program order.
+  // Planning of steps, in program order.
   mlir::LogicalResult plan(mlir::Block &block, size_t depth,
                            std::vector<Step> &out);
   mlir::LogicalResult planView(mlir::Operation *op);

@@ -43,7 +43,7 @@ struct Numbering {
         continue;
       std::optional<ArrayRef<int64_t>> lives = buffer.getLives();
       if (!lives)
-        return buffer.emitOpError("in the arena has no `lives`");
+        return buffer.emitOpError("in the arena lacks `lives`");
       if (at < (*lives)[0] || at > (*lives)[1])
         return step.emitOpError("is step ")
                << at << " but accesses a buffer that is live from "

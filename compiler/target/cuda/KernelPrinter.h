@@ -107,7 +107,7 @@ private:
   // Roles (PrintRoles.cpp).
   void findMaps();
   llvm::Error printRing(tile::MakeRingOp op);
-  llvm::Error printRoles(tile::RolesOp op);
+  llvm::Error printRoles(tile::WarpSpecializeOp op);
   llvm::Error printBulkCopy(tile::BulkCopyOp op);
   llvm::Error printMmaAsync(tile::MmaAsyncOp op);
   llvm::Error printInRole(mlir::Operation *op);
@@ -162,7 +162,7 @@ private:
   /// Single elements that all threads have read since then.
   llvm::DenseSet<mlir::Value> readByAll;
   bool hasWarpgroups = false;      ///< products of warpgroups
-  tile::RolesOp roles;             ///< null in most kernels
+  tile::WarpSpecializeOp roles;    ///< null in most kernels
   std::string barrier = "sync();"; ///< of the threads that have tiles
   std::string turns; ///< the type of the consumers' ping-pong barriers
   std::vector<std::string> maps;                     ///< names, as shape.maps

@@ -43,11 +43,11 @@ llvm::Error KernelPrinter::printOp(Operation *op) {
           [&](auto) { return printExtract(op); })
       // Roles.
       .Case([&](tile::MakeRingOp o) { return printRing(o); })
-      .Case([&](tile::RolesOp o) { return printRoles(o); })
+      .Case([&](tile::WarpSpecializeOp o) { return printRoles(o); })
       .Case([&](tile::BulkCopyOp o) { return printBulkCopy(o); })
       .Case([&](tile::MmaAsyncOp o) { return printMmaAsync(o); })
       .Case<tile::AcquireOp, tile::AwaitOp, tile::ReleaseOp, tile::MmaWaitOp,
-            tile::TurnOp>([&](auto) { return printInRole(op); })
+            tile::PingPongOp>([&](auto) { return printInRole(op); })
       .Default([&](Operation *) { return printArithmetic(op); });
 }
 

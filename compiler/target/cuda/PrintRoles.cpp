@@ -53,7 +53,7 @@ static device::TensorBoxes boxesOf(tile::BulkCopyOp op) {
 
 // Copies of equal boxes from one view share a map.
 void KernelPrinter::findMaps() {
-  kernel.walk([&](tile::RolesOp op) { roles = op; });
+  kernel.walk([&](tile::WarpSpecializeOp op) { roles = op; });
   if (roles)
     shape.threads += roles.getRegisters() ? kWarpgroup : 32;
   SmallVector<tile::BulkCopyOp> firsts;
@@ -113,7 +113,7 @@ llvm::Error KernelPrinter::printBulkCopy(tile::BulkCopyOp op) {
 
 //===--- warp specialization ----------------------------------------------===//
 
-llvm::Error KernelPrinter::printRoles(tile::RolesOp op) {
+llvm::Error KernelPrinter::printRoles(tile::WarpSpecializeOp op) {
   int64_t consumers = (*kernel.getWarps())[0] / 4;
   std::optional<ArrayRef<int64_t>> registers = op.getRegisters();
   std::string mine = "electLane()";
@@ -138,7 +138,7 @@ llvm::Error KernelPrinter::printRoles(tile::RolesOp op) {
     line("acquireRegisters<" + llvm::Twine((*registers)[1]) + ">();");
   barrier = "sync(1, " + std::to_string(consumers * kWarpgroup) + ");";
   bool haveTurns = false;
-  op.getConsumers().walk([&](tile::TurnOp) { haveTurns = true; });
+  op.getConsumers().walk([&](tile::PingPongOp) { haveTurns = true; });
   if (haveTurns) {
     turns = fresh("Turn");
     line("using " + turns + " = Turns<" + llvm::Twine(consumers) + ">;");
@@ -218,7 +218,7 @@ llvm::Error KernelPrinter::printInRole(Operation *op) {
     line("wgmmaWait<" + llvm::Twine(wait.getPending()) + ">(" +
          scalar(wait.getSum()).text + ".at);");
   } else {
-    line(turns + (cast<tile::TurnOp>(op).getTurn() == tile::Turn::take
+    line(turns + (cast<tile::PingPongOp>(op).getTurn() == tile::Turn::take
                       ? "::take();"
                       : "::pass();"));
   }

@@ -9,7 +9,7 @@ using namespace tessera;
 
 namespace {
 
-/// Everything that one block of the forward kernel needs, in one place.
+/// The state of one block of the forward kernel.
 class ForwardEmitter {
 public:
   ForwardEmitter(AttentionEmitter &e, tile::KernelOp kernel,
@@ -40,7 +40,7 @@ private:
   }
 
   // Blocks are ordered by query tile, the last ones first: those see the most
-  // keys, and a long block at the end would keep one thread waiting.
+  // keys, and a long block at the end would leave the other threads idle.
   void locate() {
     OpBuilder &b = e.b;
     Value perTile = e.index(e.shape.batch * e.shape.heads);
@@ -98,7 +98,8 @@ private:
 
 } // namespace
 
-// Which results of the cluster are the output (possibly reshaped) and the lse.
+// Finds which results of the cluster are the output (possibly reshaped) and the
+// lse.
 static llvm::Error findResults(graph::ClusterOp cluster, graph::AttentionOp op,
                                ForwardOperands &operands) {
   int output = -1, lse = -1;
@@ -132,7 +133,7 @@ tessera::tileAttention(graph::ClusterOp cluster, TilingContext &context) {
   auto ops = cluster.getBody().getOps<graph::AttentionOp>();
   if (ops.empty())
     return llvm::createStringError(llvm::inconvertibleErrorCode(),
-                                   "an attention cluster without attention");
+                                   "an attention cluster holds no attention");
   graph::AttentionOp op = *ops.begin();
   ForwardOperands operands;
   for (auto [value, operand] :

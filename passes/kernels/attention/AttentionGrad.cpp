@@ -1,6 +1,6 @@
 // Attention backward. A block owns one key/value head of one sequence: it walks
 // over the query tiles of every head of the group, and for each over the key
-// tiles that they see. Nobody else adds to its dK, dV or dQ: no atomics, and
+// tiles that they see. No other block adds to its dK, dV or dQ: no atomics, and
 // the order of every sum is fixed.
 //
 // Five products for a pair of tiles, all on transposed scores [key × query]:
@@ -249,8 +249,8 @@ static std::optional<View> partOf(Value yielded, Value gradient) {
   if (!concat)
     return {};
   ArrayRef<int64_t> whole = graph::tensorType(concat.getResult()).getShape();
-  // [B, T, 3·H·D]: rows of one token, in which the gradients stand side by
-  // side.
+  // [B, T, 3·H·D]: rows of one token, which hold the gradients next to each
+  // other.
   if (whole.size() != 3 || concat.getDim() != 2)
     return {};
   for (Value input : concat.getInputs()) {

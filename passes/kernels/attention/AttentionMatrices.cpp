@@ -6,8 +6,8 @@ using namespace tessera;
 // Rows and columns of a register, and of a product; terms that are added at
 // once.
 static constexpr int64_t kUnit = 16, kTile = 32, kTerms = 32;
-// Elements between two staged rows, so that they do not fall into one set of
-// the cache: a line.
+// Padding between staged rows, a cache line, so that they do not map to one
+// cache set.
 static constexpr int64_t kRowPadding = 32;
 
 bool AttentionMatrices::fit(const TileTarget &target,
@@ -68,8 +68,8 @@ void AttentionMatrices::takeQueries(const Matrix &query, Value count) {
   });
 }
 
-// A weight of a key that is not there is zero, and so must not meet what is no
-// number.
+// A weight of a missing key is zero, and must not be multiplied by NaN or
+// infinity.
 void AttentionMatrices::clearValues() {
   clear(values, e.shape.keyTile, e.shape.headDim);
   if (valueScales)
@@ -92,7 +92,7 @@ Matrix AttentionMatrices::takeIntegers(const Matrix &key, const Matrix &value,
                                        const Matrix &ofValues) {
   e.copyRows(key, *keys, rows, e.shape.headDim);
   e.copyRows(ofKeys, *keyScales, rows, 1);
-  // Behind an odd row stands some integer, whose scale is none.
+  // An odd row is followed by an undefined integer with an undefined scale.
   e.forRange(e.index(0), rows, 2, [&](Value row) {
     e.forColumns(e.shape.headDim, 4 * e.target.lanes,
                  [&](int64_t col, int64_t width) {

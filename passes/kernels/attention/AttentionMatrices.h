@@ -1,11 +1,10 @@
 // The products of attention in matrix registers (AMX), for keys and values of
-// bf16, or of int8 with a scale a row.
+// bf16, or of int8 with a scale for each row.
 //
-// Keys of bf16 are a left operand as they lie; integers become bf16, which
-// holds them exactly, and their scales go to the scores and to the weights.
-// Queries and values are staged in pairs, and weights, which softmax has as
-// [key × query], are turned as they are rounded to bf16. Sums are f32 in
-// memory.
+// Keys of bf16 are a left operand in place. Integers become bf16, which holds
+// them exactly, and their scales are applied to the scores and the weights.
+// Queries and values are staged in pairs. Weights, which softmax has as [key ×
+// query], are transposed as they are rounded to bf16. Sums are f32 in memory.
 #pragma once
 #include "passes/kernels/attention/AttentionTiles.h"
 #include <optional>
@@ -16,7 +15,7 @@ namespace tessera {
 class AttentionMatrices {
 public:
   /// Whether tiles of these sizes are whole registers, and `query` and `key`
-  /// elements that they multiply.
+  /// are supported element types.
   static bool fit(const TileTarget &target, const AttentionShape &shape,
                   mlir::Type query, mlir::Type key);
   /// Fewest queries of a tile.
@@ -25,17 +24,17 @@ public:
   /// `scaled`: keys and values are integers.
   AttentionMatrices(AttentionEmitter &e, bool scaled);
 
-  /// `queries` rows of `query`; what a tile has more are zeros.
+  /// `queries` rows of `query`; the remaining rows of the tile are zeros.
   void takeQueries(const Matrix &query, mlir::Value queries);
-  /// Zeros for values, of which less than a tile may be staged.
+  /// Clears values, of which less than a tile may be staged.
   void clearValues();
   void takeValues(const Matrix &value, mlir::Value rows);
-  /// `rows` keys and values of int8 and the scales of their rows; gives the
-  /// keys as multiplyKeys takes them.
+  /// Stages `rows` keys and values of int8 and the scales of their rows;
+  /// returns the keys as multiplyKeys takes them.
   Matrix takeIntegers(const Matrix &key, const Matrix &value, mlir::Value rows,
                       const Matrix &keyScales, const Matrix &valueScales);
-  /// scores[key × query] of a whole tile of keys, whose rows lie along the last
-  /// but one dimension of their memory.
+  /// scores[key × query] of a whole tile of keys, whose rows are the last but
+  /// one dimension of their memory.
   void multiplyKeys(const Matrix &key, const Matrix &scores);
   /// output[query × head_dim] += weightsᵀ × values; weights are rounded to
   /// bf16.
@@ -53,7 +52,7 @@ private:
 
   AttentionEmitter &e;
   Matrix queries, values, transposed;
-  // Where keys and values are integers: keys, and [key × 1] of f32.
+  // If keys and values are integers: keys, and [key × 1] of f32.
   std::optional<Matrix> keys, keyScales, valueScales;
 };
 

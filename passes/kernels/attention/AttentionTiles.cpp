@@ -6,8 +6,7 @@
 using namespace mlir;
 using namespace tessera;
 
-// Few queries, as the heads of a group when tokens come one by one, would
-// mostly multiply what nobody wants in a large tile.
+// Few queries, as in decode, would mostly multiply padding in a large tile.
 int64_t AttentionShape::queryTile() const {
   if (tokens <= 16)
     return llvm::alignTo(tokens, leastTile);
@@ -256,8 +255,8 @@ Value AttentionEmitter::positionOf(Value query) {
   return start ? add(query, start) : query;
 }
 
-// Where queries start anywhere, the end is that of a tile of keys or of all:
-// tiles have static remainders, and the mask hides the rest.
+// If queries have a start, the end is that of a tile of keys or of all: tiles
+// have static remainders, and the mask hides the rest.
 std::pair<Value, Value> AttentionEmitter::visibleKeys(Value query,
                                                       Value queries) {
   Value end = index(shape.keys), begin = index(0), at = positionOf(query);
@@ -348,14 +347,14 @@ llvm::Expected<AttentionOperand> tessera::attentionOperand(Operation *op,
   if (!view)
     return llvm::createStringError(
         llvm::inconvertibleErrorCode(),
-        where + ": an operand of attention is no view of a cluster input; "
-                "fusion must leave its computation outside");
+        where + ": an operand of attention is not a view of a cluster input; "
+                "fusion must keep its computation outside the cluster");
   for (auto [stride, size] : llvm::zip_equal(view->strides, view->shape))
     if (stride == 0 && size > 1)
       return llvm::createStringError(
           llvm::inconvertibleErrorCode(),
-          where + ": an operand of attention is a broadcast; fusion must leave "
-                  "it outside");
+          where + ": an operand of attention is a broadcast; fusion must keep "
+                  "it outside the cluster");
   if (view->strides.back() != 1 && view->shape.back() != 1)
     return llvm::createStringError(
         llvm::inconvertibleErrorCode(),

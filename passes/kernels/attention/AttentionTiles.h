@@ -1,4 +1,4 @@
-// What the attention skeletons share: matrices inside four-dimensional tensors,
+// Shared by the attention skeletons: matrices inside four-dimensional tensors,
 // products of them by register tiles, and which keys a query sees.
 #pragma once
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -17,10 +17,10 @@ struct Matrix {
   Matrix transposed() const { return {memory, origin, colDim, rowDim}; }
 };
 
-/// A score that no softmax notices, and where maxima begin: above it, so that
-/// whoever has seen nothing yet gives it no weight. Powers of two, so that
-/// scaling them is exact and the fused c × score − c × maximum of these two is
-/// no rounding of numbers of this size, whose exp2 may be infinite.
+/// A score of weight zero, and the initial maximum, which is larger, so that
+/// queries that have seen no key yet give it no weight. Powers of two, so that
+/// scaling them is exact and the fused c × score − c × maximum of these two
+/// does not round numbers of this size, whose exp2 may be infinite.
 inline constexpr double kMaskedScore = -0x1p100, kLeastMaximum = -0x1p99;
 
 /// The sizes of one attention, and its mask.
@@ -30,7 +30,7 @@ struct AttentionShape {
   double scale;
   bool causal;
   int64_t window;        ///< 0: none
-  bool hasStart;         ///< queries start at a position that kernels are told
+  bool hasStart;         ///< queries start at a position that kernels read
   int64_t keyTile = 64;  ///< keys that are multiplied at once
   double cap = 0;        ///< of scaled scores, as graph.attention; 0: none
   int64_t leastTile = 8; ///< queries of a tile, at least: 8 or 16
@@ -39,7 +39,7 @@ struct AttentionShape {
   int64_t queryTiles() const { return llvm::divideCeil(tokens, queryTile()); }
 };
 
-/// Emits into one kernel, all in f32; bf16 memory is converted at its border.
+/// Emits into one kernel, all in f32; bf16 is converted when loaded and stored.
 class AttentionEmitter {
 public:
   AttentionEmitter(mlir::OpBuilder &builder, mlir::Location loc,
@@ -64,7 +64,7 @@ public:
   mlir::Value splat(double value, llvm::ArrayRef<int64_t> sizes);
   mlir::Value spread(mlir::Value scalar, llvm::ArrayRef<int64_t> sizes);
 
-  // Memory. Values are f32 whatever the memory holds.
+  // Memory. Values are f32 for all element types.
   mlir::Value alloc(llvm::ArrayRef<int64_t> sizes);
   Matrix matrix(mlir::Value memory); ///< a two-dimensional memref as it is
   mlir::Value load(const Matrix &m, mlir::Value row, mlir::Value col,
@@ -87,8 +87,8 @@ public:
   void forRange(mlir::Value begin, mlir::Value end, int64_t step,
                 llvm::function_ref<void(mlir::Value)> body);
   void ifTrue(mlir::Value condition, llvm::function_ref<void()> body);
-  /// Runs of `step` rows while they are whole, then what is left of `count`,
-  /// which is a multiple of step or ends a sequence of `total` rows.
+  /// Runs of `step` rows while they are whole, then the rest of `count`, which
+  /// is a multiple of step or ends a sequence of `total` rows.
   void forRows(mlir::Value count, int64_t step, int64_t total,
                llvm::function_ref<void(mlir::Value, int64_t)> body);
   /// Static column ranges of at most `width`.
@@ -117,7 +117,7 @@ public:
                                                   mlir::Value queries);
   /// Bounds scores[key][query], which are still to be scaled.
   void capScores(const Matrix &scores, mlir::Value keys);
-  /// Replaces scores[key][query] of invisible pairs by `masked`, where the tile
+  /// Replaces scores[key][query] of invisible pairs by `masked`, if the tile
   /// has any: keys from `key`, queries from `query`.
   void maskScores(const Matrix &scores, mlir::Value key, mlir::Value keys,
                   mlir::Value query, double masked);
@@ -144,7 +144,7 @@ template <typename Op> double scoreCapOf(Op op) {
   return cap ? cap->convertToDouble() : 0;
 }
 
-/// What an attention or its gradient is to kernels.
+/// The sizes of an attention or its gradient.
 template <typename Op> AttentionShape attentionShapeOf(Op op) {
   llvm::ArrayRef<int64_t> query = graph::tensorType(op.getQuery()).getShape(),
                           key = graph::tensorType(op.getKey()).getShape();
@@ -162,7 +162,7 @@ template <typename Op> AttentionShape attentionShapeOf(Op op) {
   return shape;
 }
 
-/// Where queries start: the argument of the cluster, i32[].
+/// The start of the queries: the argument of the cluster, i32[].
 struct AttentionStart {
   unsigned argument = 0;
   bool isThere = false;
@@ -174,10 +174,10 @@ struct ForwardOperands {
   AttentionStart start;
   View output; ///< of the kernel's result buffer, [B, T, H, D]; base unused
   unsigned outputIndex; ///< results of the cluster
-  int lseIndex;         ///< negative: nobody reads it
+  int lseIndex;         ///< negative: unused
 };
 
-/// Where one gradient goes: a strided part of a result of the cluster.
+/// The destination of one gradient: a strided part of a result of the cluster.
 struct GradientPlace {
   unsigned result;
   View view; ///< [B, T, heads, D]; base unused

@@ -1,6 +1,6 @@
-// Attention over the pages of a cache, on a CPU. A block owns a tile of queries
-// that share keys and walks over the pages that they see; a page is a tile of
-// keys, copied first: what lies behind a sequence's end may be anything.
+// Paged attention on a CPU. A block owns a tile of queries that share keys and
+// walks over the pages that they see. A page is a tile of keys, copied first:
+// memory after a sequence's end is undefined.
 #include "passes/kernels/attention/PagedAttention.h"
 #include "dialects/graph/GraphQuantOps.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -66,7 +66,7 @@ private:
     length = number(o.lengths, batch);
   }
 
-  // From the first page on in which a query of the block sees a key.
+  // From the first page with a key that a query of the block sees.
   std::pair<Value, Value> visibleKeys() {
     Value begin = e.index(0);
     Value end =
@@ -118,7 +118,7 @@ private:
   }
 
   // Only tiles that end early, or that the diagonal or the window's edge
-  // crosses, hold anything to mask.
+  // crosses, need a mask.
   void mask(const Matrix &scores, Value keyAt, Value valid) {
     using P = arith::CmpIPredicate;
     Value keys = e.index(e.shape.keyTile);
@@ -249,7 +249,7 @@ tessera::tilePagedAttention(graph::ClusterOp cluster, TilingContext &context) {
   PagedShape shape = shapeOf(op);
   if (context.isGpu())
     return tileGpuPagedAttention(cluster, *operands, shape, context);
-  // Tiles of keys are whole register tiles, however long a page is.
+  // Tiles of keys are whole register tiles, for every page size.
   auto keyTile = static_cast<int64_t>(llvm::alignTo(shape.page, 8));
   AttentionShape rows{
       shape.batch,       shape.rows(),  shape.owners(),

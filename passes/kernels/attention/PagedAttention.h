@@ -1,4 +1,4 @@
-// An attention over the pages of a cache: what its skeletons are told.
+// The sizes and operands of a paged attention, for its skeletons.
 #pragma once
 #include "passes/kernels/attention/AttentionTiles.h"
 
@@ -12,11 +12,11 @@ struct PagedShape {
   int64_t window; ///< 0: none
   double cap;     ///< of scaled scores; 0: none
 
-  /// With one token a sequence, the queries that share keys are the heads of a
-  /// group; otherwise they are the tokens of one head.
+  /// With one token in each sequence (decode), the queries that share keys are
+  /// the heads of a group; otherwise they are the tokens of one head.
   bool isDecode() const { return tokens == 1; }
   int64_t group() const { return heads / kvHeads; }
-  /// What has rows of queries: a sequence's kv heads, or its heads.
+  /// Owners of rows of queries: a sequence's kv heads, or its heads.
   int64_t owners() const { return isDecode() ? kvHeads : heads; }
   int64_t rows() const { return isDecode() ? group() : tokens; }
 };
@@ -26,7 +26,7 @@ struct PagedOperands {
   AttentionOperand query, keys, values, table, starts, lengths;
   /// Of the rows of keys and values that are int8 (graph.dequantize_rows).
   std::optional<AttentionOperand> keyScales, valueScales;
-  /// The result as it lies in the cluster's only result.
+  /// The layout of the result in the cluster's only result.
   View output() const;
   /// Bytes of keys and values that the sequences see at most.
   int64_t cacheBytes(graph::ClusterOp cluster, const PagedShape &shape) const;

@@ -81,7 +81,8 @@ void RunningSoftmax::add(const Matrix &key, const Matrix &value, Value keys,
              0, e.shape.headDim, keys, true);
 }
 
-// What `next` makes of a vector row of scores after row.
+// Accumulates over the keys with `next`, one vector row of scores after
+// another.
 Value RunningSoftmax::overKeys(Value keys, Value start,
                                llvm::function_ref<Value(Value, Value)> next) {
   OpBuilder &b = e.b;
@@ -141,7 +142,7 @@ void RunningSoftmax::finish(const Matrix &result, Value queries) {
   int64_t tile = e.shape.queryTile();
   Value zero = e.index(0);
   Value total = e.loadVector(sum, zero, tile);
-  // Who has seen nothing has a sum of 0 and an output of 0.
+  // A query that has seen no key has a sum of 0 and an output of 0.
   Value least = e.splat(std::numeric_limits<float>::min(), {tile});
   total = e.b.create<arith::MaximumFOp>(e.loc, total, least);
   Value inverse = e.b.create<arith::DivFOp>(e.loc, e.splat(1.0, {tile}), total);

@@ -1,21 +1,21 @@
-// The running softmax of a tile of queries (Milakov & Gimelshein 2018): what
-// attention over a sequence and attention over pages of a cache share on a CPU.
+// The running softmax of a tile of queries (Milakov & Gimelshein 2018), shared
+// by attention over a sequence and paged attention on a CPU.
 //
 // Scores are kept transposed, [key × query]: the softmax over keys then runs
 // down columns, without a single horizontal reduction, and neither K nor V has
-// to be packed: K gives scalars, V and Qᵀ give vectors. Only Qᵀ is made, once a
-// block.
+// to be packed: K gives scalars, V and Qᵀ give vectors. Only Qᵀ is copied, once
+// for each block.
 #pragma once
 #include "passes/kernels/attention/AttentionMatrices.h"
 #include <optional>
 
 namespace tessera {
 
-/// Emits what a block does with its queries, key tile after key tile.
+/// Emits a block's computation on its queries, one key tile after another.
 class RunningSoftmax {
 public:
-  /// How products are made: of keys and values as they lie, of copies as f32,
-  /// or in matrix registers, there also of integers with scales.
+  /// How products are computed: on keys and values in place, on copies as f32,
+  /// or in matrix registers, there also on integers with scales.
   enum class Products { direct, staged, matrices, scaledMatrices };
 
   RunningSoftmax(AttentionEmitter &e, Products products);
@@ -23,18 +23,18 @@ public:
   /// Takes `queries` rows of `query`; the shape's `tokens` says how the last
   /// tile ends.
   void start(const Matrix &query, mlir::Value queries);
-  /// Keys and values as the products want them: `rows` of them staged, those of
-  /// int8 times the scales of their rows, or as they are. Keys for matrix
-  /// registers are a whole tile, of which what lies behind `rows` may be
-  /// anything that `mask` hides.
+  /// Keys and values as the products need them: `rows` of them staged (int8
+  /// multiplied by the scales of their rows), or in place. Keys for matrix
+  /// registers are a whole tile; those after `rows` may be anything that `mask`
+  /// hides.
   std::pair<Matrix, Matrix> stage(const Matrix &key, const Matrix &value,
                                   mlir::Value rows,
                                   const Matrix *keyScales = nullptr,
                                   const Matrix *valueScales = nullptr);
-  /// Zeros in the stage, so that tiles may be staged in part.
+  /// Clears the stage, so that tiles may be staged in part.
   void clearStage();
-  /// Sees `keys` more keys, whole register tiles or the last of `total`; `mask`
-  /// replaces scores of what is not visible.
+  /// Processes `keys` more keys, whole register tiles or the last of `total`;
+  /// `mask` replaces scores that are not visible.
   void add(const Matrix &key, const Matrix &value, mlir::Value keys,
            int64_t total, llvm::function_ref<void(const Matrix &)> mask);
   /// Divides by the sums and stores `queries` rows into `result`.

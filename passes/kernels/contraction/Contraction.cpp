@@ -1,5 +1,5 @@
-// Contraction and grouped clusters: one product, and the elementwise ops that
-// run on its accumulators.
+// Contraction and grouped clusters: one matmul, and its epilogue of elementwise
+// ops on the accumulators.
 #include "passes/kernels/ClusterLaunch.h"
 #include "passes/kernels/contraction/KernelChoice.h"
 #include "llvm/ADT/SmallBitVector.h"
@@ -8,9 +8,9 @@ using namespace mlir;
 using namespace tessera;
 using namespace tessera::graph;
 
-// The product reads its operands (and where groups begin) until the last block
-// is done: they share no memory with a result, though the epilogue may use them
-// too. Positions in `reuse` are among the inputs that have buffers.
+// The product reads its operands (and the offsets of groups) until the last
+// block is done, so they share no memory with a result, even if the epilogue
+// uses them too. Positions in `reuse` are among the inputs that have buffers.
 static void forbidReuse(LaunchSpec &spec, const ContractionPlan &plan,
                         unsigned inputs) {
   llvm::SmallBitVector used(inputs);

@@ -1,5 +1,5 @@
-// How an einsum becomes a kernel: its labels as strided dimensions, a grid of
-// blocks, and inside a block panels and register tiles.
+// How an einsum (matmul, GEMM) becomes a kernel: its labels as strided
+// dimensions, a grid of blocks, and inside a block panels and register tiles.
 #pragma once
 #include "passes/fusion/ClusterExpression.h"
 #include "passes/kernels/Tiling.h"
@@ -7,23 +7,23 @@
 
 namespace tessera {
 
-/// A run of labels with one stride in each operand; 0 where the operand lacks
-/// or repeats it.
+/// A run of labels with one stride in each operand; 0 if the operand lacks or
+/// repeats it.
 struct ContractionDim {
   int64_t size;
   int64_t lhs, rhs; ///< strides in elements of the operands' buffers
 };
 
-/// An operand of the product, as its memory is.
+/// An operand of the product in memory.
 struct ContractionOperand {
   unsigned argument; ///< of the cluster
   mlir::Type memory; ///< element type of the buffer
   mlir::Type
-      element;    ///< element type of the einsum's operand: wider, or the same
+      element;    ///< element type of the einsum's operand: upcast, or the same
   int64_t offset; ///< of element (0, 0, …) in the buffer
 };
 
-/// A product for each group of rows, where how many rows a group has is data
+/// A product for each group of rows, if the number of rows of a group is data
 /// (graph.grouped_matmul, graph.grouped_outer).
 struct ContractionGroups {
   unsigned argument; ///< of the cluster: offsets of packed rows, counts of
@@ -32,10 +32,10 @@ struct ContractionGroups {
   bool isPadded;
   bool ofSum;         ///< rows are what is summed over, not rows of the product
   int64_t matrix = 0; ///< from one group's matrix of rhs to the next, where
-                      ///< groups are no dimension of the results
+                      ///< groups are not a dimension of the results
 
-  /// Groups are runs of the product's rows: tiles of rows are cut from each
-  /// run, as slots (GroupedRows.h) that may be empty.
+  /// Groups are runs of the product's rows: each run is divided into tiles of
+  /// rows, as slots (GroupedRows.h) that may be empty.
   bool hasSlots() const { return !isPadded && !ofSum; }
 };
 
@@ -45,25 +45,26 @@ struct ContractionGroups {
 struct ContractionQuant {
   QuantizedLayout layout;
   std::optional<unsigned> scales; ///< argument of the cluster
-  /// On CPUs, few rows: integers are widened in registers, each time that a
-  /// register tile of rows wants them. Otherwise a block widens its columns
-  /// once, as it stages them.
+  /// On CPUs, few rows: weights are dequantized in registers, once for each
+  /// register tile of rows. Otherwise a block dequantizes its columns once, as
+  /// it stages them.
   bool streams = false;
-  /// Then: rows are multiplied as integers, which a launch before makes of them
-  /// (IntegerRows); the kernel's first buffer has those.
+  /// If so: rows are multiplied as integers, to which an earlier launch
+  /// converts them (IntegerRows); they are the kernel's first buffer.
   bool integers = false;
 
-  /// bf16, which needs neither scales nor widening: products read micropanels
-  /// as panels of 16 columns that have been staged already.
+  /// bf16 in the packed layout, which has no scales: products read micropanels
+  /// as panels of 16 columns that are already staged.
   bool isMicropanels() const { return !layout.hasScales(); }
 };
 
 /// Rows as integers for products with quantized weights: i32 [rows, width()].
 ///
 ///   words   [blocks, 2, 8]  of 32 columns upper bytes, then lower ones
-///   sums    [groups]        of a group's integers, times minus what its
-///                           weights are multiplied with too much, or, where
-///                           zero points say how much that is, times -1
+///   sums    [groups]        of a group's integers, times minus the offset of
+///   its
+///                           weights, or times -1 if zero points give the
+///                           offset
 ///   scales  [groups]        powers of two, the bits of f32
 struct IntegerRows {
   static constexpr int64_t kWords = QuantizedLayout::kBlock / 4;
@@ -73,11 +74,11 @@ struct IntegerRows {
   int64_t scales() const { return sums() + groups; }
   int64_t width() const { return scales() + groups; }
   View view() const;
-  /// Bytes are multiplied without signs: with so much added.
+  /// Bytes are multiplied as unsigned, with this offset added.
   static int64_t offset(const QuantizedLayout &layout) {
     return layout.bits == 8 ? 128 : layout.offset();
   }
-  /// Minus what sums are times.
+  /// Minus the factor of the sums.
   static int64_t factor(const QuantizedLayout &layout) {
     return layout.zeros ? 1 : offset(layout);
   }
@@ -90,16 +91,16 @@ struct PackedRows {
   static constexpr int64_t kTile = 32, kTerms = 32;
   int64_t rows, terms;
   int64_t depth; ///< terms of a chunk; the last may have fewer
-  /// Tiles begin where groups do: there is a whole one behind the last row.
+  /// Tiles begin where groups do, so a whole tile follows the last row.
   bool ofGroups = false;
   int64_t chunks() const { return (terms + depth - 1) / depth; }
   View view() const;
 };
 
 /// The product of a cluster: `rows` × `columns` for each index of `outer`,
-/// summed over `sum` and `outerSums`. What the plan says does not depend on the
+/// summed over `sum` and `outerSums`. The grid does not depend on the CPU
 /// target. Rows come from lhs and columns from rhs; the einsum's operands are
-/// exchanged where that makes columns the innermost dimension of the results.
+/// exchanged if that makes columns the innermost dimension of the results.
 struct ContractionPlan {
   ContractionOperand lhs, rhs;
   mlir::Value result;           ///< of the einsum
@@ -110,11 +111,11 @@ struct ContractionPlan {
   std::optional<unsigned> row, column; ///< positions in `dims`; absent: size 1
   ContractionDim sum;
   llvm::SmallVector<ContractionDim> outerSums;
-  /// Where they are dimensions of the results, they are dims[0].
+  /// If they are dimensions of the results, they are dims[0].
   std::optional<ContractionGroups> groups;
   std::optional<ContractionQuant> quant;
-  /// The rows once more, which a launch before copies and matrix registers
-  /// read; then the kernel's first buffer has them.
+  /// The packed rows, which an earlier launch copies and matrix registers read;
+  /// then they are the kernel's first buffer.
   std::optional<PackedRows> packed;
 
   // The grid: tiles of blockRows × blockColumns, rows fastest (on a GPU in
@@ -124,99 +125,100 @@ struct ContractionPlan {
   /// False: vector registers multiply on every target, as the cluster's
   /// tile.plan says.
   bool usesMatrices = true;
-  /// Of a GPU: so many blocks take tiles in turn; 0: each block has one.
+  /// Of a GPU: the number of persistent CTAs, which loop over tiles; 0: each
+  /// block has one tile.
   int64_t persistentBlocks = 0;
 
   ContractionDim rowDim() const { return row ? dims[*row] : kOne; }
   ContractionDim columnDim() const { return column ? dims[*column] : kOne; }
   int64_t rowBlocks() const;
   int64_t columnBlocks() const;
-  /// Of what a grid is chosen by: matrices of the product, one for each index
-  /// of `outer` and each group of packed rows, and their rows, as if all such
-  /// groups had as many.
+  /// The sizes by which a grid is chosen: matrices of the product, one for each
+  /// index of `outer` and each group of packed rows, and their rows, as if all
+  /// such groups had as many.
   int64_t outerCount() const;
   int64_t typicalRows() const;
   int64_t tiles() const; ///< blockRows × blockColumns each
   int64_t blocks() const {
     return persistentBlocks ? persistentBlocks : tiles();
   }
-  /// Products that each element of the result adds up.
+  /// Terms of the sum of each element of the result.
   int64_t terms() const;
-  /// Whether few rows meet columns of rhs that each lie in one run, as when one
-  /// token meets a weight: a CPU then reads rhs once, as it comes, and what
-  /// counts is the rate of its memory.
+  /// Whether few rows are multiplied by columns of rhs that are contiguous, as
+  /// in decode: a CPU then streams rhs from memory once, in place, and memory
+  /// bandwidth is the limit.
   bool streams() const;
-  /// Whether columns are bf16 in micropanels, and whether few rows meet them.
+  /// Whether columns are bf16 in micropanels (the packed layout), and whether
+  /// they are streamed for few rows.
   bool isMicropanels() const { return quant && quant->isMicropanels(); }
   bool streamsMicropanels() const { return isMicropanels() && quant->streams; }
-  /// Whether registers that hold matrices can multiply it, however many rows
-  /// there are: bf16 on both sides, all of it in memory or, of quantized
-  /// weights, widened to it as many rows have them staged. Of groups, those
-  /// whose rows are rows of the product.
+  /// Whether matrix registers can multiply it, for any number of rows: bf16 on
+  /// both sides, stored so or, for quantized weights and many rows, dequantized
+  /// to it while staged. Groups must be rows of the product.
   bool fitsMatrices() const;
-  /// Tells plans apart beyond their expressions.
+  /// Distinguishes plans with equal expressions.
   std::string key() const;
 
 private:
   static constexpr ContractionDim kOne{1, 0, 0};
 };
 
-/// The product of a contraction or grouped cluster. Fails where an operand is
-/// no strided view (with at most a widening conversion) of an argument, or the
-/// epilogue is no function of the product's elements in their order. The grid
-/// is that of all CPU targets, or of the GPU `target`.
+/// The product of a contraction or grouped cluster. Fails if an operand is not
+/// a strided view (with at most an upcast) of an argument, or the epilogue is
+/// not a function of the product's elements in their order. The grid is that of
+/// all CPU targets, or of the GPU `target`.
 llvm::Expected<ContractionPlan> planContraction(graph::ClusterOp cluster,
                                                 const TileTarget &target);
 
 /// Chooses blockRows and blockColumns by the least expected loss:
 ///   staging rhs    c / blockRows     of a block's multiplications,
 ///   staging lhs    c' / blockColumns,
-///   partial sums   c" / chunk, where the sum is longer than a chunk,
-///   imbalance      what the last round of blocks leaves idle on 2 and 8
-///   threads, dispatch       a fixed cost a block.
+///   partial sums   c" / chunk, if the sum is longer than a chunk,
+///   imbalance      idle time in the last round of blocks on 2 and 8 threads,
+///   dispatch       a fixed cost for each block.
 void chooseGrid(ContractionPlan &plan);
-/// The tile of a GPU's block: large where there are enough of them to fill a
-/// chip.
+/// The tile of a GPU's block: large if there are enough of them to fill a chip.
 void chooseGpuGrid(ContractionPlan &plan, const TileTarget &target);
 
-/// Others that may be as fast on a GPU as the one that was chosen, the
-/// likeliest first; two at most. None where the product is too small for it to
-/// matter. With `all`, every one that there is.
+/// Kernel variants: other grids that may be as fast on a GPU as the chosen one,
+/// the likeliest first; two at most. None if the product is too small for it to
+/// matter. With `all`, every one that exists.
 std::vector<ContractionPlan> otherGpuGrids(const ContractionPlan &plan,
                                            const TileTarget &target, bool all);
 
-/// The grid of a product with quantized weights. Fails where columns of the
-/// results do not lie as micropanels do.
+/// The grid of a product with quantized weights. Fails if columns of the
+/// results are not aligned with micropanels.
 llvm::Error chooseQuantGrid(ContractionPlan &plan, const TileTarget &target);
 
-/// Whether the product of a grid with few rows is one of integers.
+/// Whether a product with few rows is computed on integers.
 bool multipliesIntegers(const ContractionPlan &plan);
 IntegerRows integerRows(const ContractionPlan &plan);
 /// Columns of such a product's block.
 int64_t integerColumns(const QuantizedLayout &layout);
-/// The integers that the product's rows are, by a launch before the cluster or
-/// by an earlier one of the same.
+/// The product's rows as integers, from a launch before the cluster or from an
+/// earlier one with the same rows.
 llvm::Expected<mlir::Value> launchIntegerRows(const ContractionPlan &plan,
                                               graph::ClusterOp cluster,
                                               TilingContext &context);
 
-/// How rows are packed where there are many and columns are micropanels;
-/// nullopt where they are not.
+/// The packing of many rows for columns in micropanels; nullopt if they are not
+/// packed.
 std::optional<PackedRows> packedRows(const ContractionPlan &plan);
-/// The rows as `plan.packed` says, by a launch before the cluster or by an
-/// earlier one of the same.
+/// The rows packed as in `plan.packed`, by a launch before the cluster or by an
+/// earlier one with the same rows.
 llvm::Expected<mlir::Value> launchPackedRows(const ContractionPlan &plan,
                                              graph::ClusterOp cluster,
                                              TilingContext &context);
 
 /// Fills the kernel's body for a target. `arguments` and `results` are the
-/// buffers of the cluster's arguments (null where it has none) and results.
+/// buffers of the cluster's arguments (null if it has none) and results.
 llvm::Error emitContraction(const ContractionPlan &plan,
                             graph::ClusterOp cluster, tile::KernelOp kernel,
                             llvm::ArrayRef<mlir::Value> arguments,
                             llvm::ArrayRef<mlir::Value> results,
                             const TileTarget &target, mlir::OpBuilder &builder);
-/// The same for a GPU. Fails on f64, which its tensor cores do not take here.
+/// The same for a GPU. Fails on f64, which its tensor cores do not support
+/// here.
 llvm::Error emitGpuContraction(const ContractionPlan &plan,
                                graph::ClusterOp cluster, tile::KernelOp kernel,
                                llvm::ArrayRef<mlir::Value> arguments,

@@ -1,5 +1,5 @@
-// What a contraction's kernel is made of: element types, register tiles, what
-// is staged and how much of the sum at a time.
+// Parameters of a contraction's kernel: element types, register tiles, staging
+// and the length of chunks of the sum.
 #include "passes/kernels/ClusterLaunch.h"
 #include "passes/kernels/contraction/ContractionEmit.h"
 
@@ -7,16 +7,16 @@ using namespace mlir;
 using namespace tessera;
 using namespace tessera::graph;
 
-// Register tiles of a group: enough that its rows fill cache lines where they
-// are the contiguous dimension.
+// Register tiles of a group: enough that its rows fill cache lines if they are
+// the contiguous dimension.
 static constexpr int64_t kGroupTiles = 4;
 
-// A block's staged copies for matrix registers: their processors have second
-// caches of 2 MiB.
+// A block's staged copies for matrix registers: their processors have 2 MiB of
+// L2.
 static constexpr int64_t kMatrixBytes = 1280 << 10;
 
-// bf16 is multiplied as it is where the target has the instruction; everything
-// narrow is widened when it is staged otherwise.
+// bf16 is multiplied directly if the target has the instruction; otherwise
+// everything below f32 is upcast while staged.
 void ContractionEmitter::chooseTypes() {
   accumulate = plan.lhs.element.isF64() ? b.getF64Type() : b.getF32Type();
   auto isBf16 = [](const ContractionOperand &operand) {
@@ -46,14 +46,15 @@ void ContractionEmitter::chooseTiles() {
   int64_t rows = plan.blockRows;
   height = partsOf(rows, partsOf(rows, target.rows));
   groupRows = std::min(rows, kGroupTiles * height);
-  // One step a turn: LLVM schedules the loads of several so early that sums
-  // are spilled, and the loop costs nothing beside so many products.
+  // One step in each iteration: LLVM schedules the loads of several so early
+  // that sums are spilled, and the loop costs little compared with so many
+  // products.
   kStep = pairs ? 2 : 1;
   if (plan.streamsMicropanels()) { // a micropanel, some lines at a time
     width = std::min(QuantizedLayout::kMicropanel, plan.columnDim().size);
     kStep = QuantizedLayout::kBlock;
   }
-  // Columns of rhs side by side, a register of each at a time.
+  // Several columns of rhs, a register of each at a time.
   if (plan.streams()) {
     width = std::min(target.lanes, plan.columnDim().size);
     kStep = target.lanes * 4 / (plan.rhs.memory.getIntOrFloatBitWidth() / 8);
@@ -78,7 +79,7 @@ void ContractionEmitter::chooseStaging() {
     rhs.staged = false;
 }
 
-// What is staged of a chunk fits the budget: all panels, one group of rows.
+// The staged part of a chunk fits the budget: all panels, one group of rows.
 void ContractionEmitter::chooseChunks() {
   int64_t bytes = compute.getIntOrFloatBitWidth() / 8;
   int64_t columns = partsOf(plan.blockColumns, width) * width;
@@ -94,7 +95,7 @@ void ContractionEmitter::chooseChunks() {
   chunk = chunksOfSum == 1 ? k
                            : llvm::alignTo(partsOf(k, chunksOfSum),
                                            std::max<int64_t>(16, kStep));
-  // Of quantized weights a chunk has whole blocks.
+  // With quantized weights a chunk has whole blocks.
   if (plan.quant && chunksOfSum > 1)
     chunk = llvm::alignTo(chunk, QuantizedLayout::kBlock);
   chunksOfSum = partsOf(k, chunk);
@@ -104,7 +105,7 @@ void ContractionEmitter::chooseChunks() {
 }
 
 // Tiles of two heights that differ by one, so that none is much lower than the
-// others, where so many rows can be covered thus.
+// others, if so many rows can be covered that way.
 ContractionEmitter::RowCover
 ContractionEmitter::coverEvenly(int64_t rows) const {
   int64_t tiles = partsOf(rows, height);
@@ -114,8 +115,8 @@ ContractionEmitter::coverEvenly(int64_t rows) const {
   return {tall, tiles - tall, 0};
 }
 
-// As many of the full height as fit, so that no further heights are needed but
-// that of the rest.
+// As many of the full height as fit, so that only the height of the remainder
+// is added.
 ContractionEmitter::RowCover
 ContractionEmitter::coverFromTop(int64_t rows) const {
   RowCover cover{rows / height, 0, rows % height};

@@ -5,8 +5,8 @@ using namespace mlir;
 using namespace tessera;
 using namespace tessera::graph;
 
-// Steps that are staged at a time where the kernel alone knows how many there
-// are; even, for pairs.
+// Steps that are staged at a time if their number is only known at run time;
+// even, for pairs.
 static constexpr int64_t kDynamicStep = 16;
 
 ContractionEmitter::ContractionEmitter(const ContractionPlan &plan,
@@ -110,7 +110,7 @@ void ContractionEmitter::forEachPart(
   Value parts = select(isLast, last / step, whole / step);
   if (whole >= step)
     forEach(parts, part);
-  if (whole % step == last % step) { // one text for both
+  if (whole % step == last % step) { // one body for both
     if (whole % step)
       body(parts, whole % step);
   } else if (whole % step) {
@@ -145,7 +145,7 @@ void ContractionEmitter::forEachStep(
 void ContractionEmitter::emit() {
   emitIndices();
   emitAllocations();
-  // What the epilogue needs outside all loops goes before them.
+  // Loop-invariant values of the epilogue are emitted before all loops.
   Operation *mark = index(0).getDefiningOp();
   top = std::make_unique<EmitScope>(epilogueTarget, b);
   top->builder.setInsertionPoint(mark);
@@ -394,7 +394,7 @@ Value ContractionEmitter::emitSteps(const Place &place, Value k, int64_t steps,
   return b.create<tile::MmaOp>(loc, left, right, accumulator);
 }
 
-// lhs as [tile, k], rhs as [k, tile], from where it is staged or stands.
+// lhs as [tile, k], rhs as [k, tile], staged or in place.
 Value ContractionEmitter::loadSide(const ContractionSide &side, Value panel,
                                    Value at, Value k, int64_t tile,
                                    int64_t steps, bool isLeft) {
@@ -420,14 +420,14 @@ Value ContractionEmitter::loadSide(const ContractionSide &side, Value panel,
                            : b.create<arith::ExtFOp>(loc, type, loaded);
 }
 
-// What is multiplied some turns from here; behind the columns' end, what the
-// next columns begin with. A prefetch of what does not exist does nothing.
+// Prefetches the operands some iterations ahead; after the end of the columns,
+// the beginning of the next ones. A prefetch outside the operand has no effect.
 void ContractionEmitter::prefetchColumns(Value column, Value k) {
-  constexpr int64_t kAheadBytes = 512;
+  constexpr int64_t kPrefetchDistance = 512;
   int64_t size = plan.sum.size;
   int64_t bytes = plan.rhs.memory.getIntOrFloatBitWidth() / 8;
-  int64_t ahead = std::min(kAheadBytes / bytes, size / kStep * kStep);
-  Value next = add(add(sumStart, k), index(ahead));
+  int64_t distance = std::min(kPrefetchDistance / bytes, size / kStep * kStep);
+  Value next = add(add(sumStart, k), index(distance));
   Value wraps = b.create<arith::CmpIOp>(loc, arith::CmpIPredicate::uge, next,
                                         index(size));
   next = b.create<arith::SelectOp>(

@@ -1,4 +1,4 @@
-// The pieces that a contraction kernel is emitted from.
+// The parts of a contraction kernel.
 #pragma once
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -17,7 +17,7 @@ struct ContractionSide {
 
   bool staged = false;
   bool sumFirst = false; ///< staged as [k, tile] rather than [tile, k]
-  mlir::Value shared;    ///< where it is staged: [panels, ...]
+  mlir::Value shared;    ///< the staged copy: [panels, ...]
   mlir::Value
       micropanels; ///< of rhs, weights in memory: [micropanels, k, 16] in pairs
 };
@@ -33,7 +33,7 @@ public:
                      const TileTarget &target, mlir::OpBuilder &builder);
   /// for each chunk of k
   ///   stage rhs, as panels of a register tile's columns
-  ///   for each group of rows: stage lhs (one group of all where it is not)
+  ///   for each group of rows: stage lhs (one group of all if it is not staged)
   ///     for each register tile's rows
   ///       for each panel: multiply; at the end, the epilogue
   void emit();
@@ -62,7 +62,7 @@ private:
   RowCover coverFromTop(int64_t rows) const;
 
   // The nest.
-  /// Cuts `whole`, or `last` where `isLast`, into parts of `step` and a rest:
+  /// Divides `whole`, or `last` if `isLast`, into parts of `step` and a rest:
   /// body(i, length) with the part's number.
   void forEachPart(mlir::Value isLast, int64_t whole, int64_t last,
                    int64_t step,
@@ -95,9 +95,9 @@ private:
                        int64_t steps, bool isLeft);
 
   // Groups of rows (ContractionGroups.cpp).
-  /// Which group the block belongs to, and what of it is the group's.
+  /// The group of the block, and which of its rows are the group's.
   void emitGroupIndices(mlir::Value rowBlock);
-  /// `nest` where there is something to multiply; zeros for what is left.
+  /// `nest` if there is something to multiply; zeros for the rest.
   void emitOwned(llvm::function_ref<void()> nest);
   /// The rows of the block that are its group's, in register tiles.
   void emitOwnedRows();
@@ -105,28 +105,28 @@ private:
   void emitOwnedMatrices();
   void stageOwnedRows(mlir::Value rows);
   void emitOwnedPanel(mlir::Value panel, int64_t columns, mlir::Value rows);
-  /// body(row, rows) over tiles that matrix registers take, of which the last
-  /// may have more than `count` rows are.
+  /// body(row, rows) over tiles for matrix registers, the last of which may
+  /// extend past `count` rows.
   void forEachMatrixTile(mlir::Value count, int64_t columns,
                          llvm::function_ref<void(mlir::Value, int64_t)> body);
   /// The epilogue of zeros for rows [begin, end) of the block.
   void emitZeroRows(mlir::Value begin, mlir::Value end);
-  /// Where the chunk begins, and how many terms it has.
+  /// The start of the chunk and the number of its terms.
   void emitOwnedSum();
   mlir::Value emitDynamicProduct(const Place &place, mlir::Value accumulator);
-  /// Cuts `count`, which only the kernel knows, into parts of these sizes, the
-  /// largest first and the last 1: body(start, length).
+  /// Divides `count`, known at run time, into parts of these sizes, the largest
+  /// first and the last 1: body(start, length).
   void forEachPartOf(mlir::Value count, llvm::ArrayRef<int64_t> sizes,
                      llvm::function_ref<void(mlir::Value, int64_t)> body);
 
-  // Integers with scales (ContractionQuant.cpp).
-  // Few rows: lhs is staged in f32, then sums of micropanel after micropanel,
-  // then the epilogue of these. Many: panels of rhs are staged, widened.
-  /// Some rows of the block, that meet a micropanel at once.
+  // Quantized weights (ContractionQuant.cpp). Few rows: lhs is staged in f32,
+  // then sums of one micropanel after another, then their epilogue. Many:
+  // panels of rhs are dequantized and staged.
+  /// Some rows of the block that are multiplied by a micropanel together.
   struct StreamedRows {
     mlir::Value first;
     int64_t count;
-    bool asks; ///< for weights that come later
+    bool prefetches; ///< whether it prefetches later weights
   };
   void makeQuant(llvm::ArrayRef<mlir::Value> arguments);
   void allocateStreamed();
@@ -145,23 +145,24 @@ private:
   void emitMicropanelBlock(mlir::Value micropanel, mlir::Value block,
                            const StreamedRows &rows,
                            llvm::MutableArrayRef<mlir::Value> chains);
-  mlir::Value widenOne(mlir::Value word, int64_t place);
-  struct Ahead {
+  mlir::Value dequantizeWord(mlir::Value word, int64_t place);
+  struct Prefetch {
     int64_t bytes;
-    unsigned locality; ///< of memref.prefetch: 2 the second cache, 3 the first
+    unsigned locality; ///< of memref.prefetch: 2 for L2, 3 for L1
   };
-  /// How far ahead few rows ask for weights: `near` into the first cache, and
-  /// as far as the target says into the second.
-  llvm::SmallVector<Ahead, 2> distancesAhead(int64_t near) const;
+  /// The prefetch distances of weights for few rows: `near` into L1, and the
+  /// target's far one into L2.
+  llvm::SmallVector<Prefetch, 2> prefetchDistances(int64_t near) const;
   // Few rows as integers (ContractionIntegers.cpp).
   mlir::Value packedRow();
   mlir::Value loadPacked(mlir::Value at, const StreamedRows &rows);
-  /// Of `memory` [micropanels, middle, 16], what comes after place `at` of a
-  /// micropanel, where one such place stands for so many lines of words.
-  void prefetchAhead(mlir::Value memory, mlir::Value micropanel, mlir::Value at,
-                     int64_t lines);
-  /// `asks`: also for those that come later.
-  mlir::Value loadWords(mlir::Value micropanel, mlir::Value at, bool asks);
+  /// Prefetches from `memory` [micropanels, middle, 16] after index `at` of a
+  /// micropanel, where one index corresponds to so many lines of words.
+  void prefetchWeights(mlir::Value memory, mlir::Value micropanel,
+                       mlir::Value at, int64_t lines);
+  /// `prefetches`: also later ones.
+  mlir::Value loadWords(mlir::Value micropanel, mlir::Value at,
+                        bool prefetches);
   void prefetchScales(mlir::Value micropanel, mlir::Value group);
   mlir::Value emitIntegerGroup(mlir::Value micropanel, mlir::Value group,
                                const StreamedRows &rows, int64_t size,
@@ -172,29 +173,30 @@ private:
   mlir::Value takeZeros(mlir::Value sums, mlir::Value micropanel,
                         mlir::Value group);
 
-  // Widened columns (ContractionWiden.cpp).
-  /// Panels that are there at once where each is widened beside products.
+  // Dequantized columns (ContractionDequantize.cpp).
+  /// Panels that are staged at once if dequantization is interleaved with
+  /// products.
   static constexpr int64_t kSlots = 2;
-  /// Of 16 columns, [terms of a word, columns]; `zeros` may be null.
+  /// A word of 16 columns, [terms of a word, columns]; `zeros` may be null.
   struct QuantScales {
     mlir::Value scale, zeros;
   };
-  /// A micropanel of the weights and where it goes: a panel's slot, a column of
-  /// it.
+  /// A micropanel of the weights and its destination: a panel's slot, a column
+  /// of it.
   struct StagedMicropanel {
     mlir::Value micropanel, slot, column;
   };
-  bool interleavesExtension() const;
+  bool interleavesDequantization() const;
   void stageQuantColumns();
   void stageNextPanel(mlir::Value panel, mlir::Value blocks);
   void stageQuantBlock(mlir::Value micropanel, mlir::Value panel,
                        int64_t column, mlir::Value block);
   QuantScales loadQuantScales(mlir::Value micropanel, mlir::Value block);
-  /// `asks` for words some lines ahead.
+  /// `prefetches`: words some lines ahead.
   void stageQuantWord(const StagedMicropanel &to, const QuantScales &scales,
-                      mlir::Value block, mlir::Value i, bool asks);
+                      mlir::Value block, mlir::Value i, bool prefetches);
 
-  // bf16 in micropanels (ContractionMicropanels.cpp).
+  // bf16 in micropanels, the packed layout (ContractionMicropanels.cpp).
   void makeMicropanels(mlir::Value buffer);
   /// All panels of the chunk.
   void stageMicropanelColumns();
@@ -210,7 +212,7 @@ private:
   void chooseMatrixTiles();
   void chooseMatrixStaging();
   void allocateMatrices();
-  /// body(terms of the last chunk) where it is no whole number of blocks.
+  /// body(terms of the last chunk) if they are not a whole number of blocks.
   void padSums(llvm::function_ref<void(int64_t)> body);
   void storeZeros(mlir::Value memory, mlir::Value slot,
                   std::pair<mlir::Value, mlir::Value> start, int64_t rows,
@@ -219,7 +221,7 @@ private:
   void padRows(mlir::Value rows);
   void emitMatrixGroup(mlir::Value start, int64_t rows);
   void emitMatrixTile(const Place &place);
-  /// `isFar`: weights come from memory, for these rows alone.
+  /// `isFar`: weights are streamed from memory, for these rows only.
   void emitMatrixProduct(const Place &place, mlir::Value sums,
                          mlir::ValueRange at, bool isFar);
   void emitManyTiles(const Place &place, mlir::Value sums,
@@ -229,9 +231,9 @@ private:
                       int64_t rows);
   void emitTurnedTiles();
   mlir::Value keepsSums();   ///< whether the chunk adds to sums of earlier ones
-  mlir::Value matrixDepth(); ///< terms of the chunk, with the zeros behind them
+  mlir::Value matrixDepth(); ///< terms of the chunk, with zero padding
   mlir::Value blocksOfTerms(); ///< as many as tile.mma_staged adds at once
-  /// `finish` where sums are complete.
+  /// `finish` when sums are complete.
   void emitAfterLast(llvm::function_ref<void()> finish);
 
   // Staging (ContractionStage.cpp).
@@ -242,8 +244,8 @@ private:
   void stageColumns();
   /// `rows` rows of the chunk, from `start` of the block on.
   void stageRows(mlir::Value start, int64_t rows);
-  /// Where a box comes from and goes to: the slot it is staged in, its first
-  /// row (column), its first step of the chunk.
+  /// Source and destination of a box: the slot it is staged in, its first row
+  /// (column), its first step of the chunk.
   struct StagedBox {
     mlir::Value slot, start, k;
   };
@@ -271,7 +273,7 @@ private:
   void forEach(int64_t count, llvm::function_ref<void(mlir::Value)> body);
   void ifElse(mlir::Value condition, llvm::function_ref<void()> then,
               llvm::function_ref<void()> otherwise = {});
-  /// `then` where `condition` is null.
+  /// `then` unless `condition` is false; null is true.
   mlir::Value chooseValue(mlir::Value condition, mlir::Type type,
                           llvm::function_ref<mlir::Value()> then,
                           llvm::function_ref<mlir::Value()> otherwise);
@@ -287,13 +289,13 @@ private:
   EmitTarget epilogueTarget;
   std::unique_ptr<EmitScope> top;
 
-  mlir::Type compute, accumulate; ///< element types of operands and sums
-  bool pairs = false;             ///< rhs is staged for products of pairs
-  bool matrices = false;          ///< which matrix registers multiply
-  bool transposed = false; ///< and columns of the result are rows of theirs
-  int64_t height, width;   ///< the largest register tile
-  int64_t groupRows;       ///< rows of lhs that are staged at a time
-  int64_t kStep;           ///< products between two turns of the loop
+  mlir::Type compute, accumulate;     ///< element types of operands and sums
+  bool pairs = false;                 ///< rhs is staged for products of pairs
+  bool matrices = false;              ///< in matrix registers
+  bool transposed = false;            ///< there columns of the result are rows
+  int64_t height, width;              ///< the largest register tile
+  int64_t groupRows;                  ///< rows of lhs that are staged at a time
+  int64_t kStep;                      ///< products in each iteration
   int64_t chunk, chunksOfSum, chunks; ///< of k: length, of `sum`, of all sums
 
   llvm::SmallVector<mlir::Value> outerIndices; ///< by position in plan.dims
@@ -303,11 +305,11 @@ private:
   mlir::Value groupStart;                ///< of the group, within the block
   mlir::Value isLastOfSum; ///< the ragged chunk; null where none is
   ContractionSide lhs, rhs;
-  /// Whether what is emitted is for the last of many chunks, if that is known.
+  /// Whether the code is for the last of many chunks, if that is known.
   std::optional<bool> inLastChunk;
   mlir::Value partials; ///< sums between chunks; null for one chunk
   mlir::Value packed;   ///< [chunks, rows, depth]: lhs for matrix registers
-  mlir::Value tileSums; ///< of one tile, where one chunk is in matrix registers
+  mlir::Value tileSums; ///< of one tile, with one chunk in matrix registers
 
   // Of quantized weights; null otherwise.
   mlir::Value words, scales;   ///< views of the layout's values and scales
@@ -318,16 +320,16 @@ private:
   mlir::Value micropanelSums;  ///< [rows, columns of the block]
   mlir::Value groupMicropanel; ///< the first one of the group's matrix
 
-  // Where groups are rows; null otherwise.
+  // If groups are rows; null otherwise.
   mlir::Value ownedRows, allRows; ///< rows of the block: the group's, to store
-  // Where groups are what is summed over; null otherwise.
+  // If groups are runs of the sum; null otherwise.
   mlir::Value sumBegin, sumTerms; ///< the group's first term, their number
   mlir::Value chunksHere;         ///< chunks that hold them
   mlir::Value depthHere;          ///< terms of the chunk
 };
 
 /// f32 of weights of 8 bits, integers or e4m3, that are the upper bytes of i32.
-mlir::Value widenUpperBytes(mlir::OpBuilder &b, mlir::Location loc,
-                            const QuantizedLayout &layout, mlir::Value words);
+mlir::Value extendUpperBytes(mlir::OpBuilder &b, mlir::Location loc,
+                             const QuantizedLayout &layout, mlir::Value words);
 
 } // namespace tessera

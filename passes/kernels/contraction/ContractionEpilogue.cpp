@@ -1,5 +1,4 @@
-// What a contraction's kernel computes of its sums, where they are: in
-// registers.
+// The epilogue of a contraction, computed on its sums in registers.
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "passes/kernels/contraction/ContractionEmit.h"
 

@@ -1,36 +1,37 @@
-// How the product of a CPU's contraction is cut into blocks.
+// The grid of a CPU's contraction: how it is divided into blocks.
 #include "passes/kernels/ClusterLaunch.h"
 #include "passes/kernels/contraction/Contraction.h"
 
 using namespace tessera;
 
 namespace {
-/// What staging one element costs, in multiplications that a core does
-/// meanwhile; of lhs that is read in place, what its rows cost when they come
-/// from beyond the second cache. Measured with `tessera bench gemm` on a Xeon
-/// of the Emerald Rapids class.
+/// Costs of staging one element, in multiplications that a core does in the
+/// meantime; for lhs read in place, the cost of loading its rows from beyond
+/// L2. Measured with `tessera bench gemm` on a Xeon of the Emerald Rapids
+/// class.
 struct Costs {
   double stageRhs, stageLhs, readLhs;
   double partial; ///< loading and storing a partial sum between two chunks
   double multipliesPerCycle;
-  /// Columns of a chunk stay in the second cache: elements.
+  /// Columns of a chunk stay in L2: elements.
   int64_t micropanelElements;
   int64_t tile; ///< columns of a register tile
 };
 // Two FMAs of 16 lanes, elements of f32.
 constexpr Costs kVectors{30, 24, 7, 25, 32, 768 * 1024 / 4, 48};
-// Matrix registers, elements of bf16: they multiply ten times as fast, and
-// memory is what it was.
+// Matrix registers, elements of bf16: they multiply ten times as fast, with the
+// same memory.
 constexpr Costs kMatrices{116, 82, 82, 85, 340, 1024 * 1024 / 2, 32};
 // The same with weights in micropanels, which are not staged: a group of rows
-// brings them from the last cache, or from memory.
+// loads them from the last-level cache, or from memory.
 constexpr Costs kMicropanels{40, 82, 82, 0, 540, 1024 * 1024 / 2, 32};
-// And with packed rows: both operands come from the last cache, and partial
-// sums have their share of the second.
+// And with packed rows: both operands come from the last-level cache, and
+// partial sums occupy part of L2.
 constexpr Costs kPacked{40, 16, 16, 0, 340, 1024 * 1024 / 2, 32};
-// Of those: rows and columns whose sums, and whose rows' chunk, it holds.
+// With packed rows: rows and columns such that L2 holds their sums and the
+// rows' chunk.
 constexpr int64_t kPackedRows = 512, kPackedColumns = 512;
-// Rows of a block where groups have few: one that has more reads its weights
+// Rows of a block of groups with few rows; a group with more reads its weights
 // again.
 constexpr int64_t kStreamedGroupRows = 32;
 } // namespace
@@ -39,8 +40,8 @@ static constexpr double kDispatch = 4000;
 static constexpr int64_t kColumnStep = 16, kRowStep = 32, kMaxRows = 2048,
                          kMaxColumns = 1536;
 
-// Columns as register tiles take them: a narrow one has too few chains to hide
-// what a multiplication takes.
+// The cost of columns in register tiles: a narrow one has too few chains to
+// hide the latency of multiplications.
 static double columnsCost(int64_t columns, const Costs &costs) {
   if (costs.tile == 32)
     return llvm::alignTo(columns, 32);
@@ -49,7 +50,7 @@ static double columnsCost(int64_t columns, const Costs &costs) {
 }
 
 namespace {
-/// What a grid is weighed by.
+/// The sizes and costs of a grid.
 struct Grid {
   const ContractionPlan &plan;
   int64_t m, n, k, outer; ///< of the whole, all sums in k
@@ -62,7 +63,7 @@ struct Grid {
 };
 } // namespace
 
-// The share of a block's time that is not multiplication.
+// The fraction of a block's time that is not multiplication.
 double Grid::lossOfBlock(int64_t rows, int64_t columns) const {
   double work = double(rows) * columns * k / costs.multipliesPerCycle;
   double loss = costs.stageRhs / rows +
@@ -73,8 +74,8 @@ double Grid::lossOfBlock(int64_t rows, int64_t columns) const {
   return loss;
 }
 
-// Share of time in which threads wait for the last block: the whole ones take
-// equally long, those of the edges fill gaps.
+// The fraction of time in which threads wait for the last block: whole blocks
+// take equally long, those of the edges fill gaps.
 double Grid::idleShare(int64_t rows, int64_t columns, int64_t threads) const {
   int64_t whole = outer * (m / rows) * (n / columns);
   double one = double(rows) * columns,
@@ -98,9 +99,9 @@ double Grid::loss(int64_t rows, int64_t columns) const {
 }
 
 // Blocks of a few hundred kilobytes: tens of microseconds each, and enough of
-// them that nobody waits long for the last one.
+// them that threads do not wait long for the last one.
 static void chooseStreamGrid(ContractionPlan &plan) {
-  // Several groups have rows, mostly: each needs fewer blocks.
+  // Usually several groups have rows, and each needs fewer blocks.
   constexpr int64_t kBlockBytes = 256 << 10, kBlocks = 16, kBlocksOfGroup = 8;
   int64_t n = plan.columnDim().size;
   int64_t bytes = plan.terms() * plan.rhs.memory.getIntOrFloatBitWidth() / 8;
@@ -113,8 +114,8 @@ static void chooseStreamGrid(ContractionPlan &plan) {
       llvm::alignTo(std::max<int64_t>(columns, 1), kColumnStep), n);
 }
 
-// Some groups have more rows than others, and a block with the few that one has
-// too many would bring its weights for those alone.
+// Some groups have more rows than others. A block with only the few excess rows
+// of one would load its weights for those alone.
 static int64_t rowsOfUnequalGroups(const ContractionPlan &plan) {
   int64_t rows = llvm::alignTo(2 * plan.typicalRows(), PackedRows::kTile);
   return std::max(plan.blockRows,
@@ -137,7 +138,7 @@ void tessera::chooseGrid(ContractionPlan &plan) {
                                    : kMatrices};
   for (const ContractionDim &dim : plan.outerSums)
     grid.k *= dim.size;
-  // Groups that are runs of the sum, as if all were equally long.
+  // Groups that are runs of the sum, as if all were of equal length.
   if (plan.groups && plan.groups->ofSum && !plan.groups->isPadded)
     grid.k = partsOf(grid.k, plan.groups->count);
   int64_t m = grid.m, n = grid.n;

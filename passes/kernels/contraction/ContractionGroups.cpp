@@ -1,7 +1,7 @@
-// Contractions of groups on a CPU. How many rows a block has, or how many terms
-// its sums have, is read by the kernel; register tiles stay static, so that
-// what is left after the full ones is covered by tiles of half the size, a
-// quarter, down to one.
+// Contractions of groups on a CPU. The number of rows of a block, or of terms
+// of its sums, is read by the kernel. Register tiles stay static, so the rest
+// after the full ones is covered by tiles of half the size, a quarter, down to
+// one.
 #include "passes/kernels/ClusterLaunch.h"
 #include "passes/kernels/contraction/ContractionEmit.h"
 #include "passes/kernels/contraction/GroupedRows.h"
@@ -73,7 +73,7 @@ void ContractionEmitter::forEachPartOf(
   Value done = index(0);
   int64_t before = 0;
   for (int64_t size : sizes) {
-    // What is left is less than the size before.
+    // The rest is less than the previous size.
     int64_t most = before ? (before - 1) / size : 2;
     if (most == 0)
       continue;
@@ -120,7 +120,7 @@ void ContractionEmitter::emitZeroRows(Value begin, Value end) {
 
 //===--- matrix registers -------------------------------------------------===//
 
-// Rows pass by a panel of columns; where they are packed, no copies are made.
+// Rows are streamed past a panel of columns; packed rows are not copied.
 void ContractionEmitter::emitOwnedMatrices() {
   Value iterations = b.create<arith::DivUIOp>(
       loc, add(ownedRows, index(groupRows - 1)), index(groupRows));
@@ -153,7 +153,7 @@ void ContractionEmitter::stageOwnedRows(Value rows) {
   padRows(rows);
 }
 
-// Rows of a tile that are not the group's give sums that nobody reads.
+// Rows of a tile that are not the group's give sums that are not used.
 void ContractionEmitter::emitOwnedPanel(Value panel, int64_t columns,
                                         Value rows) {
   Value sums = partials ? partials : tileSums;
@@ -169,7 +169,7 @@ void ContractionEmitter::emitOwnedPanel(Value panel, int64_t columns,
     bool isOneTile = count <= PackedRows::kTile;
     if (!rhs.micropanels || !isOneTile || plan.streamsMicropanels())
       return product(isOneTile && rhs.micropanels);
-    // Those behind others find the panel in a cache.
+    // Later tiles find the panel in a cache.
     ifElse(isEqual(row, 0), [&] { product(true); }, [&] { product(false); });
   });
   emitAfterLast([&] {
@@ -179,8 +179,8 @@ void ContractionEmitter::emitOwnedPanel(Value panel, int64_t columns,
   });
 }
 
-// Many tiles at once where columns fill two registers; what is left in one
-// register where that is enough, and as if it were a whole tile elsewhere.
+// Many tiles at once if columns fill two registers. The rest is in one register
+// if that is enough, and padded to a whole tile otherwise.
 void ContractionEmitter::forEachMatrixTile(
     Value count, int64_t columns,
     llvm::function_ref<void(Value, int64_t)> body) {
@@ -222,7 +222,7 @@ Value ContractionEmitter::emitDynamicProduct(const Place &place,
                                              Value accumulator) {
   if (kStep == 1)
     return emitStepLoop(place, depthHere, accumulator);
-  // Seen to be even, as an address of pairs has to be.
+  // Evidently even, as an address of pairs has to be.
   Value end =
       mul(b.create<arith::DivUIOp>(loc, depthHere, index(kStep)), kStep);
   Value left = b.create<arith::SubIOp>(loc, depthHere, end);

@@ -1,7 +1,7 @@
-// Products of few rows with quantized weights, as products of integers: words
-// of a micropanel are multiplied byte by byte with those that IntegerRows.cpp
-// makes, a group's sum becomes f32 and is scaled at its end. Sums of integers
-// are exact, whatever their order.
+// Few rows × quantized weights as integer products (vpdpbusd): words of a
+// micropanel are multiplied byte by byte with those of IntegerRows.cpp. A
+// group's sum becomes f32 and is scaled at its end. Sums of integers are exact
+// in any order.
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "passes/kernels/ClusterLaunch.h"
 #include "passes/kernels/contraction/ContractionEmit.h"
@@ -12,11 +12,11 @@ using namespace tessera;
 static constexpr int64_t kMicropanel = QuantizedLayout::kMicropanel,
                          kBlock = QuantizedLayout::kBlock,
                          kWords = IntegerRows::kWords, kLine = 4 * kMicropanel;
-// Bytes of words that are asked for ahead into the first cache.
+// Prefetch distance of words into L1, in bytes.
 static constexpr int64_t kNear = 4096;
 
-// Columns of a block that does nothing but read weights: so few that threads
-// end together, so many that asking for a block costs nothing.
+// Columns of a block that only reads weights: so few that threads finish
+// together, so many that dispatching a block is cheap.
 int64_t tessera::integerColumns(const QuantizedLayout &layout) {
   constexpr int64_t kBytes = 64 << 10, kMost = 256;
   int64_t ofMicropanel = layout.words() * kMicropanel * 4;
@@ -24,7 +24,7 @@ int64_t tessera::integerColumns(const QuantizedLayout &layout) {
          kMicropanel;
 }
 
-// The row of the packed rows that the block's first row is.
+// The block's first row among the packed rows.
 Value ContractionEmitter::packedRow() {
   Value packedRow = index(0);
   for (unsigned dim : plan.outer)
@@ -33,7 +33,7 @@ Value ContractionEmitter::packedRow() {
   return add(mul(packedRow, plan.rowDim().size), rowStart);
 }
 
-// i32 [rows], of place `at` of the packed rows.
+// i32 [rows], at index `at` of the packed rows.
 Value ContractionEmitter::loadPacked(Value at, const StreamedRows &rows) {
   return b.create<tile::LoadOp>(
       loc, VectorType::get({rows.count}, b.getI32Type()), packedRows,
@@ -41,10 +41,11 @@ Value ContractionEmitter::loadPacked(Value at, const StreamedRows &rows) {
       ArrayRef<int64_t>{0});
 }
 
-// Of a micropanel's tiles of rows the first asks; the others find it near.
-void ContractionEmitter::prefetchAhead(Value memory, Value micropanel, Value at,
-                                       int64_t lines) {
-  for (auto [bytes, locality] : distancesAhead(kNear))
+// Only the first tile of rows of a micropanel prefetches; the others find it in
+// cache.
+void ContractionEmitter::prefetchWeights(Value memory, Value micropanel,
+                                         Value at, int64_t lines) {
+  for (auto [bytes, locality] : prefetchDistances(kNear))
     b.create<memref::PrefetchOp>(
         loc, memory,
         ValueRange{
@@ -54,26 +55,28 @@ void ContractionEmitter::prefetchAhead(Value memory, Value micropanel, Value at,
         /*isWrite=*/false, locality, /*isDataCache=*/true);
 }
 
-// Lines of zero points stand among those of scales.
+// Lines of zero points are among those of scales.
 void ContractionEmitter::prefetchScales(Value micropanel, Value group) {
   const QuantizedLayout &layout = plan.quant->layout;
   int64_t each = layout.scalesAt(1);
   for (int64_t line = 0; line < each; ++line)
-    prefetchAhead(scales, micropanel, add(mul(group, each), index(line)),
-                  layout.group / layout.perWord() / each);
+    prefetchWeights(scales, micropanel, add(mul(group, each), index(line)),
+                    layout.group / layout.perWord() / each);
 }
 
-// i32 [1, 16], of place `at` of a micropanel's words.
-Value ContractionEmitter::loadWords(Value micropanel, Value at, bool asks) {
-  if (asks)
-    prefetchAhead(words, micropanel, at, 1);
+// i32 [1, 16], at index `at` of a micropanel's words.
+Value ContractionEmitter::loadWords(Value micropanel, Value at,
+                                    bool prefetches) {
+  if (prefetches)
+    prefetchWeights(words, micropanel, at, 1);
   return b.create<tile::LoadOp>(
       loc, VectorType::get({1, kMicropanel}, b.getI32Type()), words,
       ValueRange{micropanel, at, index(0)}, ValueRange(),
       ArrayRef<int64_t>{1, 2});
 }
 
-// A block's words times the rows', onto the sums of upper and lower bytes.
+// Multiplies a block's words by the rows' and adds them to the sums of upper
+// and lower bytes.
 void ContractionEmitter::emitIntegerBlock(Value micropanel, Value block,
                                           const StreamedRows &rows,
                                           Value &upper, Value &lower) {
@@ -96,8 +99,8 @@ void ContractionEmitter::emitIntegerBlock(Value micropanel, Value block,
   };
   int64_t count = kBlock / layout.perWord();
   for (int64_t i = 0; i < count; ++i) {
-    Value word =
-        loadWords(micropanel, add(mul(block, count), index(i)), rows.asks);
+    Value word = loadWords(micropanel, add(mul(block, count), index(i)),
+                           rows.prefetches);
     if (layout.bits == 8) {
       multiply(b.create<arith::XOrIOp>(loc, word, number(0x80808080u)), i);
       continue;
@@ -109,9 +112,9 @@ void ContractionEmitter::emitIntegerBlock(Value micropanel, Value block,
   }
 }
 
-// Minus a group's `sums` of rows times what its weights are too large by: zero
-// points, and what was added to have bytes without signs. It may pass through
-// more than 32 bits hold, as long as the whole does not.
+// Subtracts a group's `sums` of rows times the offset of its weights: zero
+// points, and the offset that makes bytes unsigned. Intermediate results may
+// overflow 32 bits, as long as the total does not.
 Value ContractionEmitter::takeZeros(Value sums, Value micropanel, Value group) {
   auto type = cast<VectorType>(sums.getType());
   auto lanes = VectorType::get({kMicropanel}, b.getI32Type());
@@ -137,8 +140,8 @@ Value ContractionEmitter::emitIntegerGroup(Value micropanel, Value group,
     return b.create<tile::BroadcastOp>(loc, to, x, ArrayRef<int64_t>{0});
   };
   IntegerRows packed = integerRows(plan);
-  // Beside the words they are a stream of their own.
-  if (rows.asks)
+  // They are a second stream next to the words.
+  if (rows.prefetches)
     prefetchScales(micropanel, group);
   Value upper = b.create<arith::ConstantOp>(loc, b.getZeroAttr(integers));
   Value lower =

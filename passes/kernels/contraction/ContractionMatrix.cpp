@@ -1,11 +1,11 @@
-// Contractions of bf16 on targets whose registers hold matrices: both operands
-// are staged, tiles of 32 × 32 are multiplied by tile.mma_staged, and the
-// epilogue takes their sums from memory. Weights in micropanels stay where they
-// lie (ContractionMicropanels.cpp), and many rows that meet them, or quantized
-// ones, have been packed by a launch before (PackedRows.cpp).
+// Contractions of bf16 in matrix registers (AMX): both operands are staged,
+// tiles of 32 × 32 are multiplied by tile.mma_staged, and the epilogue reads
+// their sums from memory. Weights in micropanels are read in place
+// (ContractionMicropanels.cpp). Many rows multiplied by them, or by quantized
+// weights, were packed by an earlier launch (PackedRows.cpp).
 //
-// What k lacks to a whole block of terms are zeros on both sides. Rows and
-// columns that a tile has too many hold anything, and nobody reads their sums.
+// k is padded with zeros to a whole block of terms on both sides. Padding rows
+// and columns of a tile are undefined, and their sums are not used.
 #include "dialects/tile/Interleave.h"
 #include "passes/kernels/ClusterLaunch.h"
 #include "passes/kernels/contraction/ContractionEmit.h"
@@ -17,17 +17,18 @@ using namespace tessera;
 // tile.mma_staged is a multiple of.
 static constexpr int64_t kTile = PackedRows::kTile, kTerms = PackedRows::kTerms,
                          kUnit = 16;
-// Rows of lhs that are staged at a time; beside weights in micropanels, of
-// which there are no staged copies, more.
+// Rows of lhs that are staged at a time; more with weights in micropanels,
+// which are not staged.
 static constexpr int64_t kGroupRows = 128, kGroupRowsOfMicropanels = 512;
-// Rows that the epilogue has in a turn of its loop; beside products, as much as
-// is done in the time of one block of terms.
+// Rows of the epilogue in each iteration; if interleaved with products, as much
+// as fits into the time of one block of terms.
 static constexpr int64_t kEpilogueRows = 4, kInterleavedRows = 2;
-// Elements between two staged rows, so that they do not fall into one set of
-// the cache: a line.
+// Padding between staged rows, a cache line, so that they do not map to one
+// cache set.
 static constexpr int64_t kRowPadding = 32;
 
-// Whether rows pass by a panel of columns, and not panels by rows.
+// Whether rows are streamed past a panel of columns, instead of panels past
+// rows.
 bool ContractionEmitter::keepsPanels() const {
   return plan.isMicropanels() || packed || plan.groups;
 }
@@ -42,8 +43,8 @@ void ContractionEmitter::chooseMatrixTiles() {
     width = QuantizedLayout::kMicropanel;
 }
 
-// Few rows meet rows of weights, which are a left operand as they lie: neither
-// copied nor turned.
+// Few rows × rows of weights: the weights are a left operand in place, neither
+// copied nor transposed.
 void ContractionEmitter::chooseMatrixStaging() {
   if (plan.isMicropanels()) {
     bool asItLies = plan.streamsMicropanels() && !plan.groups &&
@@ -81,7 +82,7 @@ void ContractionEmitter::allocateMatrices() {
         compute, tile::Layout::rows);
   if (rhs.staged)
     rhs.shared =
-        allocate({interleavesExtension() ? kSlots : panels, depth, kTile},
+        allocate({interleavesDequantization() ? kSlots : panels, depth, kTile},
                  compute, tile::Layout::pairs);
   if (chunks > 1)
     partials =
@@ -94,7 +95,7 @@ void ContractionEmitter::allocateMatrices() {
         accumulate, tile::Layout::rows);
 }
 
-// Zeros behind the last terms of all, up to a whole block of them.
+// Zeros after the last terms, up to a whole block of them.
 void ContractionEmitter::padSums(llvm::function_ref<void(int64_t)> body) {
   int64_t last = plan.sum.size - (chunksOfSum - 1) * chunk;
   if (last % kTerms == 0)
@@ -116,11 +117,11 @@ void ContractionEmitter::storeZeros(Value memory, Value slot,
                           ValueRange(), ArrayRef<int64_t>{1, 2});
 }
 
-// Of all panels, which are all there at once: where only two are, terms are
-// whole blocks (interleavesExtension).
+// Of all panels, if all are staged at once. If only two are, terms are whole
+// blocks (interleavesDequantization).
 void ContractionEmitter::padColumns() {
   padSums([&](int64_t last) {
-    int64_t first = llvm::alignTo(last, 2), // an odd last one has its zeros
+    int64_t first = llvm::alignTo(last, 2), // an odd last one is padded
         end = llvm::alignTo(last, kTerms);
     forEach(partsOf(plan.blockColumns, kTile), [&](Value panel) {
       forEach((end - first) / 2, [&](Value pair) {
@@ -150,8 +151,8 @@ void ContractionEmitter::emitMatrixGroup(Value start, int64_t rows) {
     forEachPart({}, rows, rows, kTile,
                 [&](Value i, int64_t here) { body(mul(i, kTile), here); });
   };
-  // Panels of micropanels come from beyond the second cache, once for all rows
-  // that are staged; beside packed rows a panel stays in the first one.
+  // Panels of micropanels are loaded from beyond L2, once for all rows that are
+  // staged; with packed rows a panel stays in L1.
   if (keepsPanels())
     return forEachPanel([&](Value panel, int64_t columns) {
       int64_t whole = columns == kTile ? rows / kTile * kTile : 0;
@@ -162,7 +163,8 @@ void ContractionEmitter::emitMatrixGroup(Value start, int64_t rows) {
                     Value row = add(index(whole), mul(i, kTile));
                     emitMatrixTile({here, columns, row, panel});
                   });
-      if (interleavesExtension() && whole <= kTile) // nothing to be beside of
+      if (interleavesDequantization() &&
+          whole <= kTile) // nothing to interleave with
         stageNextPanel(panel, blocksOfTerms());
     });
   forEachRow([&](Value row, int64_t here) {
@@ -172,8 +174,7 @@ void ContractionEmitter::emitMatrixGroup(Value start, int64_t rows) {
   });
 }
 
-// Rows that are staged are whole registers; those that stand as they lie are as
-// many as there are.
+// Staged rows fill whole registers; rows in place are as many as there are.
 void ContractionEmitter::emitMatrixProduct(const Place &place, Value sums,
                                            ValueRange at, bool isFar) {
   bool isStaged = lhs.staged || packed;
@@ -182,7 +183,7 @@ void ContractionEmitter::emitMatrixProduct(const Place &place, Value sums,
                              int64_t(llvm::alignTo(place.columns, kUnit))};
   SmallVector<Value> left{index(0), place.row, index(0)},
       right{place.panel, index(0), index(0)};
-  if (interleavesExtension())
+  if (interleavesDequantization())
     right[0] = b.createOrFold<arith::RemUIOp>(loc, place.panel, index(kSlots));
   if (packed)
     left = {chunkIndex, add(rowStart, rowOf(place)), index(0)};
@@ -231,9 +232,9 @@ void ContractionEmitter::emitMatrixTile(const Place &place) {
   });
 }
 
-// Of what an epilogue reads and writes of memory, rows are far apart, and the
-// processor sees no stream: those of the next tile are asked for. The first
-// cache belongs to the products. What does not exist is not brought.
+// Prefetches what the epilogue of the next tile reads and writes: its rows are
+// far apart, so the processor detects no stream. L1 is reserved for the
+// products. Addresses outside the operands are not prefetched.
 static void prefetchNextTile(OpBuilder b, scf::ForOp iterations) {
   constexpr int kSecondCache = 2;
   Location loc = iterations.getLoc();
@@ -258,14 +259,14 @@ static void prefetchNextTile(OpBuilder b, scf::ForOp iterations) {
       prefetch(store.getMemory(), store.getIndices(), store.getAlong());
 }
 
-// Many tiles of rows at once. The epilogue of one may run beside the products
-// of the next, whose instructions are few and long.
+// Many tiles of rows at once. The epilogue of one may be interleaved with the
+// products of the next, whose instructions are few and long.
 void ContractionEmitter::emitManyTiles(const Place &place, Value sums,
                                        ArrayRef<Value> at) {
   auto products = [&](std::optional<bool> isLast) {
     inLastChunk = isLast;
     emitMatrixProduct(place, sums, at, /*isFar=*/false);
-    if (interleavesExtension())
+    if (interleavesDequantization())
       stageNextPanel(place.panel, blocksOfTerms());
     inLastChunk.reset();
   };
@@ -308,7 +309,8 @@ void ContractionEmitter::emitAfterLast(llvm::function_ref<void()> finish) {
     finish();
 }
 
-// The product turned: columns of the result are rows of the matrix registers.
+// The transposed product: columns of the result are rows of the matrix
+// registers.
 void ContractionEmitter::emitTurnedTiles() {
   stageRows(index(0), plan.blockRows);
   int64_t rows = plan.blockRows;

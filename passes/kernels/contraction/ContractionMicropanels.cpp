@@ -1,8 +1,10 @@
-// Products with weights of bf16 in micropanels of 16 rows, pairs along the sum
-// side by side (runtime/support/QuantizedLayout.h): what other products stage
-// columns as, and a run of memory for each 16 columns. Matrix registers take
-// them as they are, and so do few rows; many rows in other registers widen a
-// block's columns once. Terms are added as those of other weights are.
+// Products with weights of bf16 in the packed layout: micropanels of 16 rows,
+// with pairs along the sum interleaved (VNNI;
+// runtime/support/QuantizedLayout.h). This is the form in which other products
+// stage columns, and each 16 columns are one run of memory. Matrix registers
+// read them in place, and so do few rows; for many rows in vector registers a
+// block's columns are extended once. Terms are added in the order of other
+// weights.
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "passes/kernels/ClusterLaunch.h"
 #include "passes/kernels/contraction/ContractionEmit.h"
@@ -29,7 +31,7 @@ void ContractionEmitter::makeMicropanels(Value buffer) {
       view);
 }
 
-// [steps, columns] from term k of the sum on, widened where the arithmetic is.
+// [steps, columns] from term k of the sum on, upcast if the arithmetic is f32.
 Value ContractionEmitter::loadMicropanel(Value column, Value k, int64_t columns,
                                          int64_t steps) {
   auto type = VectorType::get({steps, columns}, b.getBF16Type());
@@ -41,13 +43,13 @@ Value ContractionEmitter::loadMicropanel(Value column, Value k, int64_t columns,
              : b.create<arith::ExtFOp>(loc, type.clone(compute), loaded);
 }
 
-// Lines that are multiplied some turns from here. Behind a micropanel's end the
-// next micropanel begins.
+// Prefetches lines some iterations ahead. The next micropanel begins at a
+// micropanel's end.
 void ContractionEmitter::prefetchMicropanel(Value column, Value k) {
   constexpr int64_t kNear = 2048, kLine = 4 * kMicropanel;
   Value micropanel = micropanelOf(column);
   for (int64_t step = 0; step < kStep; step += 2)
-    for (auto [bytes, locality] : distancesAhead(kNear))
+    for (auto [bytes, locality] : prefetchDistances(kNear))
       b.create<memref::PrefetchOp>(
           loc, rhs.micropanels,
           ValueRange{micropanel, add(k, index(step + bytes / kLine * 2)),

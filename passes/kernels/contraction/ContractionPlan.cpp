@@ -115,7 +115,7 @@ struct Operand {
   }
 };
 
-/// Letters that advance together, before they are told rows from columns.
+/// Labels that advance together, before they are classified as rows or columns.
 struct Run {
   enum Role { batch, row, column, sum } role;
   ContractionDim dim;
@@ -123,7 +123,7 @@ struct Run {
 
 } // namespace
 
-// As if the matrix were there; how its integers lie is the emitter's business.
+// As if the matrix were dense; the emitter handles the layout of its integers.
 static std::optional<Operand> findQuantized(Value value, StringRef labels) {
   auto op = value.getDefiningOp<DequantizeOp>();
   if (!op)
@@ -161,7 +161,7 @@ static llvm::Expected<Operand> findOperand(Value value, StringRef labels) {
   if (!view)
     return llvm::createStringError(
         "operand '" + labels +
-        "' of the einsum is no strided view of an argument");
+        "' of the einsum is not a strided view of an argument");
   Operand result;
   result.operand = {cast<BlockArgument>(view->base).getArgNumber(),
                     tensorType(view->base).getElementType(),
@@ -199,8 +199,8 @@ static SmallVector<Run> findRuns(StringRef labels, const Operand &lhs,
   return runs;
 }
 
-// The dimensions of the expression: runs, divided where the epilogue divided
-// their group.
+// The dimensions of the expression: runs, divided if the epilogue divided their
+// group.
 static SmallVector<Run> divideRuns(ArrayRef<Run> runs, const ExprPiece &piece) {
   SmallVector<Run> dims;
   unsigned dim = 0;
@@ -242,7 +242,7 @@ buildEpilogue(ClusterOp cluster, Value product, ArrayRef<Run> runs) {
   if (!expression)
     return expression.takeError();
   if (expression->pieces.size() != 1)
-    return notTileable("the epilogue cuts the product into pieces");
+    return notTileable("the epilogue divides the product into pieces");
   const ExprPiece &piece = expression->pieces.front();
   Linear place = Linear::zero(piece.rank());
   for (unsigned dim = 0; dim < piece.rank(); ++dim)
@@ -262,8 +262,8 @@ buildEpilogue(ClusterOp cluster, Value product, ArrayRef<Run> runs) {
 //===--- the product ------------------------------------------------------===//
 
 namespace {
-/// What a cluster multiplies, with a label for each dimension. Of groups that
-/// no operand or result has as a dimension, the label 'g' is missing there.
+/// The operands of a cluster's matmul, with a label for each dimension. If no
+/// operand or result has groups as a dimension, the label 'g' is missing there.
 struct Product {
   Value result, left, right;
   Einsum equation;
@@ -312,11 +312,11 @@ static llvm::Expected<Product> findProduct(ClusterOp cluster) {
                      grouped.getGroups()};
     }
   }
-  return notTileable("the cluster holds no product");
+  return notTileable("the cluster holds no matmul");
 }
 
-// Columns are what registers run along: the innermost label is one. Rows of
-// groups stay rows.
+// Columns run along registers: the innermost label is one. Rows of groups stay
+// rows.
 static void orient(Product &product) {
   if (product.groups)
     return;
@@ -334,12 +334,12 @@ static llvm::Expected<ContractionQuant>
 describeQuant(const Product &product, const TileTarget &target) {
   if (product.left.getDefiningOp<DequantizeOp>())
     return llvm::createStringError(
-        "quantized weights are the columns of a product, never its rows");
+        "quantized weights must be the columns of a product, not its rows");
   auto op = product.right.getDefiningOp<DequantizeOp>();
   ContractionQuant quant{op.getLayout(), {}};
   if (target.gpu && quant.isMicropanels())
     return llvm::createStringError(
-        "there are no kernels of micropanels for GPUs; compile for cpu");
+        "GPUs do not support the packed layout (micropanels); compile for cpu");
   if (Value scales = op.getScales())
     quant.scales = cast<BlockArgument>(scales).getArgNumber();
   return quant;

@@ -1,24 +1,23 @@
-// Products with weights that are integers or e4m3 with scales.
+// Products with quantized weights (integers or e4m3 with scales) on CPUs.
 //
-// Few rows, as when tokens come one by one, are bound by memory. Those of bf16
-// that meet integers are multiplied as such (ContractionIntegers.cpp). Others:
-// a micropanel of 16 weights' rows has a lane for each, words are widened in
+// Few rows, as in decode, are bound by memory. Rows of bf16 with integer
+// weights are multiplied as integers (ContractionIntegers.cpp). Others: a
+// micropanel of 16 weights' rows has a lane for each; words are dequantized in
 // registers and multiplied by elements of lhs, in f32, one splat after another.
-// Integers of 8 bits are shifted into sign; 4 bits are masked where they stand,
-// 16^i times too large, which lhs makes up for: it is staged divided by as
-// much, exactly. What was added to keep them unsigned is taken from a group's
-// sum at once, by the sum of lhs over the group, and zero points with it. A sum
-// has four chains whatever the number of rows is, so that a row's bits do not
-// depend on how many there are.
+// Integers of 8 bits are shifted into sign; 4 bits are masked in place, 16^i
+// times too large, which lhs compensates: it is staged divided by the same
+// factor, exactly. The offset that keeps them unsigned is subtracted from a
+// group's sum at once, by the sum of lhs over the group, together with zero
+// points. A sum has four chains for any number of rows, so that a row's bits do
+// not depend on their number.
 //
-// Many rows are bound by multiplications: a block widens its columns once
-// (ContractionWiden.cpp).
+// Many rows are bound by multiplications: a block dequantizes its columns once
+// (ContractionDequantize.cpp).
 //
-// Rows of groups (experts) are few or many by what groups have on average,
-// which the program says, so that a token's bits do not depend on who else has
-// its expert. Few: a block has the rows of one group, in register tiles of
-// which each reads the block's columns again. Where there is no row no weight
-// is read.
+// Rows of groups (experts) are few or many by the average of a group, which is
+// static, so that a token's bits do not depend on how many others chose its
+// expert. Few: a block has the rows of one group, in register tiles that each
+// read the block's columns again. Without rows no weight is read.
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "passes/kernels/ClusterLaunch.h"
@@ -31,7 +30,7 @@ static constexpr int64_t kMicropanel = QuantizedLayout::kMicropanel,
                          kBlock = QuantizedLayout::kBlock;
 // Up to so many rows the weights are streamed.
 static constexpr int64_t kStreamedRows = 16;
-// Rows of a block where a group may have more than others.
+// Rows of a block if a group may have more than others.
 static constexpr int64_t kMostGroupRows = 64;
 // Partial sums of one group.
 static constexpr int64_t kChains = 4;
@@ -49,19 +48,19 @@ llvm::Error tessera::chooseQuantGrid(ContractionPlan &plan,
     return llvm::createStringError("quantized weights: " + what);
   };
   if (!plan.outerSums.empty() || plan.sum.rhs != 1 || plan.sum.size != columns)
-    return fail("the product sums over more than the matrix's columns");
+    return fail("the matmul must sum over the matrix's columns only");
   if (plan.groups && !plan.groups->hasSlots())
-    return fail("groups are runs of rows");
+    return fail("groups must be runs of rows");
   ContractionDim row = plan.rowDim(), column = plan.columnDim();
   if (plan.sum.lhs == 0 || (row.size > 1 && row.lhs == 0))
-    return fail("the left operand repeats elements");
+    return fail("the left operand must not repeat elements");
   bool isAligned = column.rhs == columns;
   for (unsigned dim : plan.outer)
     isAligned &= plan.dims[dim].rhs / columns % kMicropanel == 0;
   if (plan.groups)
     isAligned &= plan.groups->matrix / columns % kMicropanel == 0;
   if (!isAligned)
-    return fail("the epilogue cuts columns at no multiple of 16");
+    return fail("the epilogue must divide columns at multiples of 16");
   if (target.gpu) {
     chooseGpuGrid(plan, target);
     return llvm::Error::success();
@@ -89,8 +88,8 @@ llvm::Error tessera::chooseQuantGrid(ContractionPlan &plan,
   return llvm::Error::success();
 }
 
-// How much too large a weight of 4 bits is, exactly.
-static float widenedBy(int64_t place) {
+// The factor by which a weight of 4 bits is too large, exactly.
+static float weightFactor(int64_t place) {
   return place == 7 ? 1.0f : float(1 << (4 * place));
 }
 
@@ -109,14 +108,14 @@ void ContractionEmitter::makeQuant(ArrayRef<Value> arguments) {
   scales = view(*plan.quant->scales, layout.scaleRows());
 }
 
-SmallVector<ContractionEmitter::Ahead, 2>
-ContractionEmitter::distancesAhead(int64_t near) const {
-  if (!target.farAhead)
+SmallVector<ContractionEmitter::Prefetch, 2>
+ContractionEmitter::prefetchDistances(int64_t near) const {
+  if (!target.prefetchDistance)
     return {{near, 3}};
-  return {{target.farAhead, 2}, {near, 3}};
+  return {{target.prefetchDistance, 2}, {near, 3}};
 }
 
-// The micropanel in which a column of the block begins one.
+// The micropanel that begins at a column of the block.
 Value ContractionEmitter::micropanelOf(Value column) {
   Value micropanel = b.createOrFold<arith::DivUIOp>(
       loc, add(columnStart, column), index(kMicropanel));
@@ -185,7 +184,7 @@ void ContractionEmitter::emitStreamed() {
                  partsOf(plan.blockColumns, kMicropanel)),
           [&](Value slot) {
             Value micropanel = micropanelOf(mul(slot, kMicropanel));
-            // Tiles of rows that leave registers for a sum's chains.
+            // Tiles of rows small enough to leave registers for a sum's chains.
             int64_t tall = target.lanes == kMicropanel ? 4 : 1;
             if (ownedRows)
               return emitOwnedMicropanel(micropanel, slot,
@@ -193,14 +192,14 @@ void ContractionEmitter::emitStreamed() {
             for (int64_t row = 0; row < rows; row += tall)
               emitMicropanel(micropanel, slot,
                              {index(row), std::min(tall, rows - row),
-                              /*asks=*/row == 0});
+                              /*prefetches=*/row == 0});
           });
   groupStart = index(0);
   sumStart = index(0);
   ownedRows ? emitOwnedRows() : emitRowTiles();
 }
 
-// As many rows as the group has; mostly there is but one tile of them.
+// As many rows as the group has; usually only one tile of them.
 void ContractionEmitter::emitOwnedMicropanel(Value micropanel, Value slot,
                                              int64_t tall) {
   SmallVector<int64_t> sizes;
@@ -209,7 +208,7 @@ void ContractionEmitter::emitOwnedMicropanel(Value micropanel, Value slot,
   for (int64_t size = llvm::bit_floor(uint64_t(tall)); size; size /= 2)
     sizes.push_back(size);
   forEachPartOf(ownedRows, sizes, [&](Value row, int64_t rows) {
-    emitMicropanel(micropanel, slot, {row, rows, /*asks=*/true});
+    emitMicropanel(micropanel, slot, {row, rows, /*prefetches=*/true});
   });
 }
 
@@ -223,13 +222,13 @@ void ContractionEmitter::stageStreamedRow(Value row) {
     stageStreamedGroup(row, index(whole), rest);
 }
 
-// What elements of lhs are divided by what they will be multiplied with too
-// much, as factors.
+// The factors by which elements of lhs are divided, to compensate those of the
+// weights.
 static SmallVector<float> streamFactors(const QuantizedLayout &layout,
                                         int64_t count) {
   SmallVector<float> factors;
   for (int64_t k = 0; k < count; ++k)
-    factors.push_back(layout.bits == 4 ? 1 / widenedBy(k % layout.perWord())
+    factors.push_back(layout.bits == 4 ? 1 / weightFactor(k % layout.perWord())
                                        : 1);
   return factors;
 }
@@ -241,7 +240,7 @@ static Value emitSum(OpBuilder &b, Location loc, Value x) {
   return b.create<vector::ExtractElementOp>(loc, sum);
 }
 
-// Elements [k, k + count) of a row of lhs, in f32; they are staged, too.
+// Elements [k, k + count) of a row of lhs, in f32; they are also staged.
 Value ContractionEmitter::stageStreamed(Value row, Value k, int64_t count) {
   const QuantizedLayout &layout = plan.quant->layout;
   auto memory = cast<MemRefType>(lhs.memory.getType()).getElementType();
@@ -297,7 +296,7 @@ void ContractionEmitter::stageStreamedGroup(Value row, Value group,
                               negatedSums, ValueRange{row, group});
 }
 
-// Sums of some rows with the weights of a micropanel, to place `slot`.
+// Sums of some rows with the weights of a micropanel, stored to slot `slot`.
 void ContractionEmitter::emitMicropanel(Value micropanel, Value slot,
                                         const StreamedRows &rows) {
   const QuantizedLayout &layout = plan.quant->layout;
@@ -327,7 +326,7 @@ void ContractionEmitter::emitMicropanel(Value micropanel, Value slot,
                           ValueRange(), ArrayRef<int64_t>{0, 1});
 }
 
-// `sum` and scale × what the group's blocks give.
+// `sum` plus scale × the products of the group's blocks.
 Value ContractionEmitter::emitMicropanelGroup(Value micropanel, Value group,
                                               const StreamedRows &rows,
                                               int64_t size, Value sum) {
@@ -335,7 +334,7 @@ Value ContractionEmitter::emitMicropanelGroup(Value micropanel, Value group,
   auto type = cast<VectorType>(sum.getType());
   Value zeros = b.create<arith::ConstantOp>(loc, b.getZeroAttr(type));
   SmallVector<Value> chains(kChains, zeros);
-  if (rows.asks)
+  if (rows.prefetches)
     prefetchScales(micropanel, group);
   Value first = mul(group, layout.group / kBlock);
   int64_t blocks = partsOf(size, kBlock);
@@ -376,7 +375,8 @@ Value ContractionEmitter::emitMicropanelGroup(Value micropanel, Value group,
   return b.create<math::FmaOp>(loc, ofGroup, scale, sum);
 }
 
-// A block's weights, times the elements of lhs, onto the chains in turn.
+// Multiplies a block's weights by the elements of lhs, alternating between the
+// chains.
 void ContractionEmitter::emitMicropanelBlock(Value micropanel, Value block,
                                              const StreamedRows &rows,
                                              MutableArrayRef<Value> chains) {
@@ -384,22 +384,22 @@ void ContractionEmitter::emitMicropanelBlock(Value micropanel, Value block,
   int64_t perWord = layout.perWord(), count = kBlock / perWord;
   auto left = VectorType::get({rows.count, 1}, b.getF32Type());
   for (int64_t i = 0; i < count; ++i) {
-    Value word =
-        loadWords(micropanel, add(mul(block, count), index(i)), rows.asks);
+    Value word = loadWords(micropanel, add(mul(block, count), index(i)),
+                           rows.prefetches);
     for (int64_t place = 0; place < perWord; ++place) {
       Value k = add(mul(block, kBlock), index(i * perWord + place));
       Value x =
           b.create<tile::LoadOp>(loc, left, streamed, ValueRange{rows.first, k},
                                  ValueRange(), ArrayRef<int64_t>{0, 1});
       Value &chain = chains[place % kChains];
-      chain = b.create<tile::MmaOp>(loc, x, widenOne(word, place), chain);
+      chain = b.create<tile::MmaOp>(loc, x, dequantizeWord(word, place), chain);
     }
   }
 }
 
 // The weights at `place` of the words, in f32: q for 8 bits, (q + offset) ×
-// widenedBy(place) for 4.
-Value ContractionEmitter::widenOne(Value word, int64_t place) {
+// weightFactor(place) for 4.
+Value ContractionEmitter::dequantizeWord(Value word, int64_t place) {
   auto type = cast<VectorType>(word.getType());
   auto number = [&](uint32_t value) -> Value {
     return b.create<arith::ConstantOp>(
@@ -407,7 +407,7 @@ Value ContractionEmitter::widenOne(Value word, int64_t place) {
   };
   VectorType wide = type.clone(b.getF32Type());
   if (plan.quant->layout.bits == 4) {
-    // The uppermost would be a sign where it stands.
+    // The uppermost would be a sign in place.
     Value masked =
         place == 7
             ? b.create<arith::ShRUIOp>(loc, word, number(28)).getResult()
@@ -419,5 +419,5 @@ Value ContractionEmitter::widenOne(Value word, int64_t place) {
                    ? word
                    : b.create<arith::ShLIOp>(loc, word, number(24 - 8 * place))
                          .getResult();
-  return widenUpperBytes(b, loc, plan.quant->layout, high);
+  return extendUpperBytes(b, loc, plan.quant->layout, high);
 }

@@ -1,5 +1,5 @@
 // Staging a contraction's operands: strided views of the buffers, and copies of
-// their boxes into shared memory, converted where the arithmetic wants it.
+// their boxes to shared memory, converted to the type of the arithmetic.
 #include "passes/kernels/ClusterLaunch.h"
 #include "passes/kernels/contraction/ContractionEmit.h"
 
@@ -7,15 +7,15 @@ using namespace mlir;
 using namespace tessera;
 using namespace tessera::graph;
 
-// Elements added to a staged row, so that rows do not fall into one set of the
-// cache: one line of f32.
+// Padding of staged rows, one line of f32, so that they do not map to one cache
+// set.
 static constexpr int64_t kRowPadding = 16;
 // Steps of all panels that are staged before the next ones; even, for pairs.
 static constexpr int64_t kSlab = 16;
 
 // The dimensions of the view: groups of matrices, outer ones, outer sums, then
-// tile and k, each only where the operand advances along it. Dimensions of size
-// 1 have stride 1.
+// tile and k, each only if the operand advances along it. Dimensions of size 1
+// have stride 1.
 ContractionSide ContractionEmitter::makeSide(const ContractionOperand &operand,
                                              Value buffer, bool isLeft) {
   auto strideOf = [&](const ContractionDim &dim) {
@@ -76,8 +76,8 @@ SmallVector<Value> ContractionEmitter::indicesOf(const ContractionSide &side,
   return indices;
 }
 
-// Memory dimensions of (tile, k), or (k, tile) where `sumFirst`; what the
-// memory repeats is left out.
+// Memory dimensions of (tile, k), or (k, tile) if `sumFirst`; repeated
+// dimensions are left out.
 SmallVector<int64_t> ContractionEmitter::alongOf(const ContractionSide &side,
                                                  bool sumFirst) const {
   int64_t at = side.fixed.size();
@@ -91,8 +91,8 @@ SmallVector<int64_t> ContractionEmitter::alongOf(const ContractionSide &side,
   return along;
 }
 
-// Where memory is contiguous along the columns, few steps of all panels before
-// the next ones, so that its lines are read one after another.
+// If memory is contiguous along the columns, few steps of all panels before the
+// next ones, so that its lines are read one after another.
 void ContractionEmitter::stageColumns() {
   bool alongColumns = plan.columnDim().rhs == 1 && plan.sum.rhs != 1;
   forEachStep(alongColumns ? kSlab : chunk, [&](Value k, int64_t depth) {
@@ -140,8 +140,8 @@ static SmallVector<std::array<int64_t, 3>> partsInSteps(int64_t size,
   return result;
 }
 
-// Register tiles along what is contiguous in memory; the loads turn them where
-// the staged order is the other.
+// Register tiles along the contiguous dimension of memory; the loads transpose
+// them if the staged order is the other.
 void ContractionEmitter::convertBox(const ContractionSide &side,
                                     const StagedBox &box, int64_t tile,
                                     int64_t depth) {
@@ -156,7 +156,8 @@ void ContractionEmitter::convertBox(const ContractionSide &side,
     sumStep = std::min(depth, 4 * lanes);
     tileStep = tileStride == 1 && sumStride != 1 ? lanes : 1;
   }
-  // Rows of the staged order outside, so that memory is read along its rows.
+  // The rows of the staged order are the outer loop, so that memory is read
+  // along its rows.
   auto over = [&](const std::array<int64_t, 3> &part,
                   llvm::function_ref<void(Value)> body) {
     forEach(part[1] / part[2],

@@ -57,8 +57,8 @@ SlotRows tessera::emitSlotRows(OpBuilder &b, Location loc, Value offsets,
   auto firstSlot = [&](Value begin, Value group) {
     return areRows ? begin : a.add(a.div(begin, size), group);
   };
-  // The last group whose first slot is not behind this one, in steps of powers
-  // of two.
+  // The last group whose first slot is not after this one, by binary search in
+  // steps of powers of two.
   int64_t step = llvm::bit_floor(static_cast<uint64_t>(groups));
   int64_t iterations = llvm::bit_width(static_cast<uint64_t>(groups));
   auto word = [&](Value index) -> Value {
@@ -79,7 +79,7 @@ SlotRows tessera::emitSlotRows(OpBuilder &b, Location loc, Value offsets,
     Value low = search.getRegionIterArgs()[0],
           width = search.getRegionIterArgs()[1];
     Value next = wide(a.add(low, width));
-    Value read = a.min(next, groups); // beyond the last group there is nothing
+    Value read = a.min(next, groups); // nothing follows the last group
     Value isBefore = a.compare(arith::CmpIPredicate::sle,
                                firstSlot(begins(read), read), slot);
     Value exists = a.compare(arith::CmpIPredicate::sle, next, a.index(groups));

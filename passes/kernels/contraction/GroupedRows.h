@@ -1,21 +1,21 @@
-// Where groups of rows begin and end, read by the kernel: how many rows a group
-// has is data, and no host waits for it.
+// The offsets of groups of rows, read by the kernel: how many rows a group has
+// is data, and the host does not wait for it.
 #pragma once
 #include "dialects/tile/TileOps.h"
 
 namespace tessera {
 
-/// Packed rows are cut into tiles that cross no group. Tile t of the group
-/// whose rows begin at row b has slot b / size + (the group's number) + t. The
-/// slots of groups do not meet: a group that ends at row e has at most e / size
-/// - b / size + 1 tiles, and the next one begins so many slots later or more.
-/// So slots ascend with groups, and a slot's group is found by bisection of the
-/// offsets; a slot that is no group's tile has no rows. Rows behind the last
-/// group are one more group.
+/// Packed rows are divided into tiles that cross no group. Tile t of the group
+/// whose rows begin at row b has slot b / size + (the group's number) + t.
+/// Slots of different groups are disjoint: a group that ends at row e has at
+/// most e / size - b / size + 1 tiles, and the next one begins at least that
+/// many slots later. So slots ascend with groups, and a slot's group is found
+/// by bisection of the offsets; a slot without a tile has no rows. Rows after
+/// the last group are one more group.
 ///
-/// Where there are fewer rows than such slots, as when few tokens meet many
-/// experts, each row has a slot instead, and a tile that of its first row: no
-/// slot is there for groups that nobody chose.
+/// If there are fewer rows than such slots, as when few tokens choose among
+/// many experts, each row has a slot instead, and a tile that of its first row:
+/// groups without rows have none.
 inline bool slotsAreRows(int64_t rows, int64_t size, int64_t groups) {
   return rows < rows / size + groups + 1;
 }
@@ -25,10 +25,10 @@ inline int64_t slotsOf(int64_t rows, int64_t size, int64_t groups) {
 
 /// The tile of a slot, as index values.
 struct SlotRows {
-  mlir::Value group; ///< its number, or that of the last one behind all groups
+  mlir::Value group; ///< its number; after all groups, that of the last one
   mlir::Value start; ///< its first row
   mlir::Value all;   ///< its rows, from 0 to the tile's size
-  mlir::Value owned; ///< the same, or 0 behind all groups
+  mlir::Value owned; ///< the same, or 0 after all groups
 };
 
 /// Decodes slot `slot` of `rows` rows in tiles of `size`. `offsets`: memref of

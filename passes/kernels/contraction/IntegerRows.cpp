@@ -1,15 +1,15 @@
 // Few rows as integers, for products with quantized weights.
 //
 // Rows of bf16 become integers of 15 bits, with a power of two as the scale of
-// each of the weights' groups. What is at least 1/64 of its group's largest is
-// exact then; what is smaller is rounded to 2^-14 of that, a 32nd of what
-// bf16 rounds the largest itself to. An integer is 256 × its upper byte + its
+// each of the weights' groups. Elements of at least 1/64 of their group's
+// largest are exact then; smaller ones are rounded to 2^-14 of it, a 32nd of
+// the rounding of the largest in bf16. An integer is 256 × its upper byte + its
 // lower one, both signed, so that products are sums of four products of bytes
-// (tile.mma of words), which are exact, whatever their order. A group's sum
-// becomes f32 and is scaled at its end. Row by row the numbers are the same in
-// every batch and on every target.
+// (tile.mma of words), which are exact in any order. A group's sum becomes f32
+// and is scaled at its end. The numbers of a row are the same in every batch
+// and on every target.
 //
-// A launch of its own makes the integers, once for all products that read the
+// A separate launch makes the integers, once for all products that read the
 // same rows.
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "passes/kernels/ClusterLaunch.h"
@@ -20,10 +20,10 @@ using namespace tessera;
 
 static constexpr int64_t kBlock = QuantizedLayout::kBlock,
                          kWords = IntegerRows::kWords;
-// Columns that a block of the launch before makes integers of.
+// Columns that a block of that launch converts.
 static constexpr int64_t kColumnsAtOnce = 2048;
-// 1.5 × 2^23: what is added to it is rounded to an integer, the lowest bits of
-// the sum.
+// 1.5 × 2^23: a number added to it is rounded to an integer in the lowest bits
+// of the sum.
 static constexpr float kRounder = 12582912.0f;
 static constexpr uint32_t kRounderBits = 0x4B400000u;
 
@@ -164,7 +164,7 @@ Value IntegerRowsEmitter::overBlocks(
   return rest ? body(add(k, index(blocks * kBlock)), rest, value) : value;
 }
 
-// The bits of the largest magnitude, of which not-a-numbers are the largest.
+// The bits of the largest magnitude; NaNs are the largest.
 Value IntegerRowsEmitter::largest(Value k, int64_t size) {
   Value zero = b.create<arith::ConstantOp>(loc, b.getI32IntegerAttr(0));
   return overBlocks(
@@ -201,9 +201,9 @@ Value IntegerRowsEmitter::emitBlock(Value k, int64_t count, Value inverse) {
   return fold(integer, tile::ReduceKind::sum);
 }
 
-// Byte i of a word meets byte i of the weights' words: of 8 bits four columns
-// that follow each other; of 4 bits the lower (upper) halves of eight columns'
-// bytes, every other column.
+// Byte i of a word is multiplied by byte i of the weights' words: with 8 bits
+// four consecutive columns; with 4 bits the lower (upper) halves of eight
+// columns' bytes, every other column.
 void IntegerRowsEmitter::storeWords(Value block) {
   int64_t sets = layout.bits == 4 ? 2 : 1, words = kWords / sets;
   SmallVector<int64_t> shape{words, 4, sets}, strides{4 * sets, sets, 1};
@@ -232,7 +232,7 @@ void IntegerRowsEmitter::storeWords(Value block) {
       place(x, lower);
       place(b.create<arith::ShRUIOp>(loc, x, like(x, 8)), upper);
     }
-    // 128 was added, which is the lower byte's sign turned over.
+    // 128 was added, which flips the lower byte's sign.
     lower = b.create<arith::XOrIOp>(loc, lower, like(lower, 0x80808080u));
     for (auto [part, word] : {std::pair(0, upper), {1, lower}}) {
       int64_t first = part * kWords + set * words;
@@ -245,8 +245,8 @@ void IntegerRowsEmitter::storeWords(Value block) {
 }
 
 // The scale is 2^(e - 13), where 2^e is at most the largest: it becomes less
-// than 2^14. Scales stay within normal numbers; where something is no number,
-// the scale is none, so that all products with the row are none.
+// than 2^14. Scales stay within normal numbers. If an element is not finite,
+// the scale is NaN, so that all products with the row are.
 void IntegerRowsEmitter::emitGroup(Value group, int64_t size) {
   Value k = mul(group, layout.group);
   Value exponent = largest(k, size);

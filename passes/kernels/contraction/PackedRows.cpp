@@ -1,22 +1,22 @@
-// Many rows for products with weights in micropanels, of bf16 or quantized, as
-// matrix registers want them.
+// Packs many rows for products in matrix registers with weights in micropanels,
+// of bf16 or quantized.
 //
-// A chunk of a row's terms lies in one run, rows one behind another with a line
-// between them, so that neither the rows of a register nor a chunk's fall into
-// few sets of a cache. A launch of its own copies them, once for all products
-// that read the same rows; where no registers hold matrices it does nothing,
-// and products read the rows themselves.
+// A chunk of a row's terms is one run, and consecutive rows have a line between
+// them, so that neither the rows of a register nor a chunk's map to few sets of
+// a cache. A separate launch copies them, once for all products that read the
+// same rows. Without matrix registers it does nothing, and products read the
+// rows themselves.
 #include "passes/kernels/ClusterLaunch.h"
 #include "passes/kernels/contraction/Contraction.h"
 
 using namespace mlir;
 using namespace tessera;
 
-// Terms of a chunk: a panel of 32 columns stays in the first cache while rows
-// pass by. A little more is one chunk.
+// Terms of a chunk: a panel of 32 columns stays in L1 while rows are streamed.
+// A little more is one chunk.
 static constexpr int64_t kDepth = 512, kMostDepth = 640;
-// Rows that a block of the launch copies; fewer than these meet weights that
-// come from memory, and copying them again costs little.
+// Rows that a block of the launch copies. Fewer than these are multiplied by
+// weights that are streamed from memory, and copying them again costs little.
 static constexpr int64_t kRowsAtOnce = 64, kLeastRows = 64;
 static constexpr int64_t kTerms = PackedRows::kTerms;
 // Elements of a line.
@@ -127,7 +127,7 @@ llvm::Expected<Value> tessera::launchPackedRows(const ContractionPlan &plan,
   LaunchSpec spec;
   spec.name = "packed_rows";
   spec.skeleton = tile::Skeleton::row;
-  spec.summary = "rows in chunks, as matrix registers want them";
+  spec.summary = "rows packed in chunks for matrix registers";
   spec.buffers = {bufferType(input.getType()), bufferType(type)};
   spec.access = {tile::Access::read, tile::Access::write};
   spec.blocks = rows.chunks() * partsOf(rows.rows, kRowsAtOnce);

@@ -25,7 +25,7 @@ void GpuForward::finish(Value maximum, Value sum, Value output) {
   OpBuilder &b = e.b;
   int64_t queries = g.sizes.queries;
   Value inverse = b.create<arith::DivFOp>(e.loc, e.splat(1, {queries}), sum);
-  if (g.start) { // Who has seen masked scores only has weighed those.
+  if (g.start) { // a query that has seen only masked scores
     Value hasSeen =
         b.create<arith::CmpFOp>(e.loc, arith::CmpFPredicate::OGT, maximum,
                                 e.splat(kLeastMaximum, {queries}));
@@ -47,11 +47,11 @@ void GpuForward::finish(Value maximum, Value sum, Value output) {
                 e.mul(row, g.shape.tokens), firstQuery);
 }
 
-//===--- all threads alike ------------------------------------------------===//
+//===--- without warp specialization --------------------------------------===//
 
 namespace {
 
-/// The next tile of keys is on its way while this one is multiplied.
+/// The next tile of keys is copied while this one is multiplied.
 class StagedForward : GpuForward {
 public:
   using GpuForward::GpuForward;
@@ -116,7 +116,8 @@ static bool isWorthVariants(const AttentionShape &shape) {
          kLeastProducts;
 }
 
-// "_128x176", "_128x128_free": rows, keys and order of a kernel.
+// "_128x176", "_128x128_free": rows, keys and order of a kernel; "free" is
+// without ping-pong.
 static std::string suffixOf(const PipelinedAttention &kernel) {
   return "_" + std::to_string(kernel.sizes.queries) + "x" +
          std::to_string(kernel.sizes.keys) + (kernel.pingPong ? "" : "_free");
@@ -196,7 +197,7 @@ tessera::tileGpuAttention(graph::ClusterOp cluster,
   if (!kernels.empty()) {
     launch.take(kernels, context.wantsAllVariants() || isWorthVariants(shape));
   } else {
-    // Keys of a tile: scores are registers too, beside those of the output.
+    // Keys of a tile: scores occupy registers, too, in addition to the output.
     int64_t most = element.isBF16() ? (shape.headDim <= 128 ? 64 : 32)
                                     : (shape.headDim < 128 ? 32 : 16);
     std::optional<AttentionSizes> sizes = chooseAttentionSizes(

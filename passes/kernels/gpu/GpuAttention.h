@@ -1,4 +1,4 @@
-// What attention and its gradient share on a GPU: tiles of queries and keys of
+// Shared by attention and its gradient on a GPU: tiles of queries and keys of
 // one head in shared memory, and which keys a query sees.
 #pragma once
 #include "passes/kernels/attention/AttentionTiles.h"
@@ -33,14 +33,14 @@ public:
   };
   Side queries() const { return {shape.heads, shape.tokens}; }
   Side keys() const { return {shape.kvHeads, shape.keys}; }
-  /// The number of the head, of those of `own`, that block `block` belongs to,
-  /// and the first row of its tile of `rows`; sets the batch. The block walks
-  /// over rows of `other`. The last tiles come first where those are longest: a
-  /// long block at the end would keep the chip waiting.
+  /// The head, among those of `own`, of block `block`, and the first row of its
+  /// tile of `rows`; sets the batch. The block walks over rows of `other`. The
+  /// last tiles come first if those are longest: a long block at the end would
+  /// leave the chip idle.
   std::pair<mlir::Value, mlir::Value>
   locate(mlir::Value block, Side own, Side other, int64_t rows, bool lastFirst);
-  /// Rows from `token` on of a head, in a buffer seen through `view`; `rows` of
-  /// them are a tile.
+  /// Rows from `token` on of a head, in a buffer seen through `view`; a tile
+  /// has `rows` of them.
   Source head(mlir::Value buffer, const View &view, mlir::Value token,
               mlir::Value head, int64_t rows) const;
   /// The head of keys and values that a head of queries reads.
@@ -49,8 +49,8 @@ public:
                               : e.div(head, shape.heads / shape.kvHeads);
   }
   void store(mlir::Value tile, const Source &to) const;
-  /// From [batch, head, token] of f32s: `size` of them from `token` on, or such
-  /// a store.
+  /// Loads from (or stores to) [batch, head, token] of f32: `size` elements
+  /// from `token` on.
   mlir::Value loadVector(mlir::Value buffer, mlir::Value at, int64_t size,
                          mlir::Value token) const;
   void storeVector(mlir::Value slice, mlir::Value buffer, mlir::Value at,
@@ -67,12 +67,12 @@ public:
   void wait() const; ///< for all copies
 
   /// [first, end) of the keys that some query of the tile from `query` on sees;
-  /// the first is a multiple of the key tile. And the other way round. Where
-  /// queries start anywhere it is one tile at least, whose mask hides all.
+  /// the first is a multiple of the key tile. And vice versa. With a start it
+  /// is one tile at least, whose mask hides all.
   std::pair<mlir::Value, mlir::Value> visibleKeys(mlir::Value query) const;
   std::pair<mlir::Value, mlir::Value> visibleQueries(mlir::Value key) const;
-  /// Scores, with `masked` where the key is not visible or not there. They are
-  /// [query, key], or [key, query] where `keysInRows`.
+  /// Scores, with `masked` where the key is not visible or missing. They are
+  /// [query, key], or [key, query] if `keysInRows`.
   mlir::Value mask(mlir::Value scores, mlir::Value query, mlir::Value key,
                    bool keysInRows, double masked) const;
 
@@ -83,7 +83,7 @@ private:
   std::pair<mlir::Value, mlir::Value> atLeastOne(mlir::Value begin,
                                                  mlir::Value end, int64_t rows,
                                                  int64_t tile) const;
-  /// Whether a tile holds anything to mask; null where none does.
+  /// Whether a tile needs a mask; null if none does.
   mlir::Value isCrossed(mlir::Value query, mlir::Value key) const;
   mlir::Value maskTile(mlir::Value scores, mlir::Value query, mlir::Value key,
                        bool keysInRows, double masked) const;
@@ -91,7 +91,7 @@ private:
   mlir::Value rest(mlir::Value row, int64_t count, int64_t tile) const;
 };
 
-/// The largest tiles whose shared memory fits: `resident` tiles of queries
+/// The largest tiles whose shared memory fits: `stationary` tiles of queries
 /// (forward, dQ) or keys (dK, dV) and four of the other kind.
 std::optional<AttentionSizes>
 chooseAttentionSizes(const AttentionShape &shape, mlir::Type element,

@@ -1,8 +1,8 @@
-// Attention forward as its two kernels share it: a block owns a tile of queries
+// Attention forward, shared by its two kernels: a block owns a tile of queries
 // of one head and walks over the tiles of keys that they see (Dao 2023,
 // FlashAttention-2). Scores never leave registers. In one kernel all threads
-// copy keys and values and multiply them in turn (GpuAttention.cpp); in the
-// other they have roles (GpuAttentionPipeline.cpp).
+// alternate between copying keys and values and multiplying them
+// (GpuAttention.cpp); the other is warp-specialized (GpuAttentionPipeline.cpp).
 #pragma once
 #include "passes/kernels/gpu/GpuAttention.h"
 
@@ -22,8 +22,8 @@ protected:
     return g.head(kernel.getBuffers()[operand.argument], operand.view, token, h,
                   rows);
   }
-  /// The scores of keys from `key` on, masked; the state before them, nulls for
-  /// the first tile.
+  /// The scores of keys from `key` on, masked; the state before them is null
+  /// for the first tile.
   Softmax softmax(mlir::Value scores, mlir::Value key, mlir::Value maximum,
                   mlir::Value sum);
   /// Divides by the sums and stores output and log-sum-exp.
@@ -37,15 +37,16 @@ protected:
   mlir::Value head, kvHead, firstQuery;
 };
 
-/// A kernel whose threads have roles.
+/// A warp-specialized kernel.
 struct PipelinedAttention {
   AttentionSizes sizes;
-  bool pingPong; ///< warpgroups start their products one after another
+  bool
+      pingPong; ///< warpgroups alternate on the tensor cores (FlashAttention-3)
 };
 
-/// Such kernels, the likeliest to be fast first; none where the copy engine
-/// cannot bring the operands, warpgroups of the target do not multiply, or the
-/// queries would not occupy two of them.
+/// Such kernels, the likeliest to be fast first; none if TMA cannot copy the
+/// operands, the target has no wgmma, or the queries would not occupy two
+/// warpgroups.
 llvm::SmallVector<PipelinedAttention>
 choosePipelinedAttention(const AttentionShape &shape,
                          const ForwardOperands &operands, mlir::Type element,

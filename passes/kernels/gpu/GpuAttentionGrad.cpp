@@ -13,7 +13,7 @@ static constexpr double kLeastLogSum = -1e20;
 // The kernel of delta multiplies no tiles: its warps divide rows of the head.
 static constexpr int64_t kDeltaWarps[] = {1, 4};
 
-//===--- what all kernels share -------------------------------------------===//
+//===--- shared by all kernels --------------------------------------------===//
 
 std::pair<Value, Value> GpuGrad::locate(bool ofKeys, int64_t tile,
                                         bool lastFirst) {
@@ -46,7 +46,7 @@ Value GpuGrad::weigh(Value scores, Value lse, Value query, Value key,
                      int64_t queryDim) {
   OpBuilder &b = e.b;
   scores = g.mask(scores, query, key, /*keysInRows=*/queryDim == 1, kMasked);
-  if (g.start) // Of a query that sees no key at all it is as low as a score.
+  if (g.start) // for a query that sees no key it is as low as a score
     lse = b.create<arith::MaximumFOp>(
         e.loc, lse,
         e.splat(kLeastLogSum, cast<VectorType>(lse.getType()).getShape()));
@@ -117,7 +117,7 @@ void GpuGrad::emitDelta() {
                 deltaAt(head), first);
 }
 
-//===--- dK, dV, all threads alike ----------------------------------------===//
+//===--- dK, dV, without warp specialization ------------------------------===//
 
 namespace {
 
@@ -127,8 +127,8 @@ public:
   void emit();
 
 private:
-  /// Where step `step` of the walk is: query tile step mod perHead of the
-  /// group's head step div perHead.
+  /// Step `step` of the loop: query tile step mod perHead of the group's head
+  /// step div perHead.
   std::pair<Value, Value> placeOf(Value step);
   void stage(Value step);
   SmallVector<Value> queryTile(Value step, ValueRange sums);
@@ -214,7 +214,7 @@ void gpu::emitStagedKeys(GpuAttention &g, tile::KernelOp kernel,
   StagedKeys(g, kernel, o, buffers).emit();
 }
 
-//===--- dQ, all threads alike --------------------------------------------===//
+//===--- dQ, without warp specialization ----------------------------------===//
 
 namespace {
 

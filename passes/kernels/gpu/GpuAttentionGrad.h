@@ -1,7 +1,8 @@
-// Attention backward as its kernels share it, in one of which all threads copy
-// and multiply in turn (GpuAttentionGrad.cpp), in the other they have roles
-// (GpuAttentionGradPipeline.cpp). Both sum in the order of tiles, without
-// atomics, so that their bits do not depend on who comes first. Three kernels:
+// Attention backward, shared by its kernels: those in which all threads
+// alternate between copying and multiplying (GpuAttentionGrad.cpp), and the
+// warp-specialized ones (GpuAttentionGradPipeline.cpp). Both sum in the order
+// of tiles, without atomics, so that their bits do not depend on timing. Three
+// kernels:
 //
 //   delta = Σ_d dO ∘ O            a tile of queries
 //   dV += Pᵀ dO, dK += dSᵀ Q      a tile of keys, over queries
@@ -9,15 +10,15 @@
 //
 // with P = exp(scale S − lse), S = Q Kᵀ, dP = dO Vᵀ, dS = P ∘ (dP − delta),
 // where dK and dQ are multiplied by scale at the end. The second works on
-// transposed scores, [key × query], so that Pᵀ and dSᵀ are left operands as
-// they come out of their products. Where registers do not hold both sums of it,
-// it is two kernels.
+// transposed scores, [key × query], so that Pᵀ and dSᵀ are left operands in the
+// layout of their products. If registers do not hold both of its sums, it is
+// two kernels.
 #pragma once
 #include "passes/kernels/gpu/GpuAttention.h"
 
 namespace tessera::gpu {
 
-/// A kernel's buffers by what they are to the gradient; null if not taken.
+/// A kernel's buffers by their meaning for the gradient; null if not used.
 struct GradBuffers {
   mlir::Value query, key, value, output, lse, cotangent, delta;
   mlir::Value start; ///< i32[]
@@ -82,10 +83,11 @@ enum class GradPart { delta, keysAndValues, values, keys, queries };
 struct GradSizes {
   AttentionSizes ofKeys, ofQueries;
   bool together;    ///< dK and dV in one kernel
-  bool isPipelined; ///< threads have roles
+  bool isPipelined; ///< warp-specialized
 };
 
-/// Where warpgroups multiply and the copy engine can bring all operands.
+/// Of warp-specialized kernels; nullopt unless the target has wgmma and TMA can
+/// copy all operands.
 std::optional<GradSizes> choosePipelinedGrad(const AttentionShape &shape,
                                              const BackwardOperands &o,
                                              mlir::Type element,

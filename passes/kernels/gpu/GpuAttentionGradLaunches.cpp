@@ -1,5 +1,4 @@
-// The launches of attention's gradient: which kernels, of which tiles, on which
-// buffers.
+// The launches of attention's gradient: their kernels, tiles and buffers.
 #include "passes/kernels/ClusterLaunch.h"
 #include "passes/kernels/gpu/GpuAttentionGrad.h"
 
@@ -28,8 +27,8 @@ static llvm::StringRef suffixOf(GradPart part) {
   llvm_unreachable("all parts are handled");
 }
 
-// Contractions of a part, of which the whole gradient needs five; parts that
-// run by themselves compute the scores again.
+// Matmuls of a part; the whole gradient needs five. Separate parts recompute
+// the scores.
 static int64_t contractionsOf(GradPart part) {
   switch (part) {
   case GradPart::delta:
@@ -49,7 +48,7 @@ std::optional<GradSizes> gpu::chooseStagedGrad(const AttentionShape &shape,
                                                Type element,
                                                const TileTarget &target) {
   // Registers of a thread: a tile of sums takes half as many as it has columns.
-  // Both gradients together where that leaves enough for scores.
+  // Both gradients are in one kernel if that leaves enough for scores.
   int64_t budget = element.isBF16() ? 176 : 72,
           sums = paddedColumns(shape.headDim);
   bool together = sums + 32 <= budget;
@@ -70,8 +69,7 @@ std::optional<GradSizes> gpu::chooseStagedGrad(const AttentionShape &shape,
 
 namespace {
 
-/// One launch: which buffers it takes, in order, and what they are to the
-/// gradient.
+/// One launch: its buffers, in order, and their meaning for the gradient.
 struct GradLaunch {
   using Field = Value GradBuffers::*;
 
@@ -158,8 +156,8 @@ void GradTiler::addOperands(GradLaunch &l, GradPart part) {
   l.bindings.push_back({&GradBuffers::delta, l.add(delta, tile::Access::read)});
 }
 
-// Where several gradients share a result, the launches that come later keep
-// what is there. Results that already exist are operands, and come first.
+// If several gradients share a result, later launches keep its contents.
+// Results that already exist are operands, and come first.
 void GradTiler::addResults(GradLaunch &l, GradPart part) {
   if (part == GradPart::delta) {
     auto type = RankedTensorType::get({shape.batch, shape.heads, shape.tokens},

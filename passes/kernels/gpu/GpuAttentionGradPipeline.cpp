@@ -1,9 +1,8 @@
-// Attention backward on a GPU whose copy engine knows tensors and whose tensor
-// cores work while threads go on (sm_90a). The producer has the block's own
-// tiles brought once, then those that it walks over; each of two warpgroups has
-// 64 rows of the former. Products are started as soon as their operands are
-// there, and what lies between two of them is computed while the later one goes
-// on. Rows that are not there come as zeros.
+// Warp-specialized attention backward for GPUs with TMA and wgmma (sm_90a). The
+// producer copies the block's own tiles once, then those that it walks over;
+// each of two consumer warpgroups has 64 rows of the former. Products start as
+// soon as their operands arrive, and the computation between two of them
+// overlaps with the later one. Missing rows are zero.
 #include "passes/kernels/gpu/GpuAttentionGrad.h"
 #include "passes/kernels/gpu/GpuRoles.h"
 
@@ -70,7 +69,7 @@ void PipelinedKeys::produce() {
   });
 }
 
-// Deltas are loaded late: registers are for the sums.
+// Deltas are loaded late, to leave registers for the sums.
 SmallVector<Value> PipelinedKeys::queryTile(Value head, Value first,
                                             ValueRange sums) {
   int64_t keys = g.sizes.keys, queries = g.sizes.queries;
@@ -228,8 +227,8 @@ void gpu::emitPipelinedQueries(GpuAttention &g, tile::KernelOp kernel,
 namespace {
 
 /// Heads of at most `dim` dimensions, and the tiles that a block of 128 keys
-/// and one of 128 queries walk over: both sums of keys, or one, scores and
-/// their change are registers of a thread.
+/// and one of 128 queries walk over. Both sums of keys (or one), scores and
+/// their gradient are registers of a thread.
 struct PipelinedSizes {
   int64_t dim, queries, keys;
   bool together;
@@ -252,8 +251,8 @@ std::optional<GradSizes> gpu::choosePipelinedGrad(const AttentionShape &shape,
       !hasBoxes(o.value.view) || !hasBoxes(o.cotangent.view))
     return std::nullopt;
   int64_t dim = paddedColumns(shape.headDim);
-  // Where both sums take most registers, masks of several conditions do not
-  // find enough beside the usual scores.
+  // If both sums take most registers, too few remain for masks of several
+  // conditions.
   bool isTight = dim > 96 && (shape.window > 0 || shape.hasStart ||
                               shape.tokens % kRows || shape.keys % kRows);
   for (const PipelinedSizes &sizes : kSizes)

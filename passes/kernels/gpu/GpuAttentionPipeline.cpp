@@ -1,12 +1,11 @@
-// Attention forward on a GPU whose copy engine knows tensors and whose tensor
-// cores work while threads go on (sm_90a), after Shah et al. 2024,
-// FlashAttention-3. The producer has the queries brought, then keys and values
-// in turn; each of two or three warpgroups has 64 queries. A warpgroup starts
-// the next tile's scores, then the product of this tile's weights with the
-// values, and computes the softmax of the former while the latter goes on.
-// Warpgroups take turns at starting products, so that one multiplies while
-// another computes exponentials. Tokens that are not there come as zeros and
-// are masked.
+// Warp-specialized attention forward for GPUs with TMA and wgmma (sm_90a),
+// after Shah et al. 2024, FlashAttention-3. The producer copies the queries,
+// then keys and values alternately; each of two or three consumer warpgroups
+// has 64 queries. A warpgroup starts the next tile's scores, then the product
+// of this tile's weights with the values, and computes the softmax of the
+// former during the latter. In ping-pong order warpgroups alternate on the
+// tensor cores, so that one multiplies while another computes exponentials.
+// Missing tokens are zero and masked.
 #include "passes/kernels/gpu/GpuAttentionForward.h"
 #include "passes/kernels/gpu/GpuRoles.h"
 
@@ -16,13 +15,13 @@ using namespace tessera::gpu;
 
 namespace {
 
-// Tiles of keys, and of values, in shared memory.
+// Stages of keys and of values in shared memory (software pipelining).
 constexpr int64_t kStages = 2;
 
-/// A kernel for heads of more dimensions than those before, up to `dim`. Its
-/// tiles use the registers of a thread: scores take keys / 2, weights keys / 4,
-/// the output dim / 2. Products of large heads take most of the time, and
-/// waiting for a turn would be lost.
+/// A kernel for heads of more dimensions than the previous ones, up to `dim`.
+/// Its tiles use the registers of a thread: scores take keys / 2, weights keys
+/// / 4, the output dim / 2. Products of large heads take most of the time, so
+/// that ping-pong order would only add waiting.
 struct PipelinedSizes {
   int64_t dim, consumers, keys;
   bool pingPong;
@@ -70,7 +69,7 @@ private:
 
 } // namespace
 
-//===--- roles ------------------------------------------------------------===//
+//===--- producer and consumers -------------------------------------------===//
 
 void PipelinedForward::produce(Value begin, Value end) {
   int64_t size = g.sizes.keys;
@@ -135,7 +134,7 @@ gpu::choosePipelinedAttention(const AttentionShape &shape,
   SmallVector<PipelinedAttention> kernels;
   const PipelinedSizes *own = llvm::find_if(
       kSizes, [&](const auto &sizes) { return shape.headDim <= sizes.dim; });
-  // No more warpgroups than have queries.
+  // Every warpgroup must have queries.
   int64_t most = llvm::divideCeil(shape.tokens, kRowsOfConsumer);
   for (const PipelinedSizes &sizes : kSizes)
     if (own != std::end(kSizes) && sizes.dim == own->dim &&

@@ -7,9 +7,9 @@ using namespace tessera::gpu;
 
 //===--- blocks -----------------------------------------------------------===//
 
-// Of so many heads of all batches, those that blocks take at a time: all, or a
-// part that divides them, whose operands the L2 cache keeps (an H200's has 50
-// MB).
+// The number of heads, among those of all batches, that blocks process at a
+// time: all, or a divisor such that the L2 cache holds their operands (an
+// H200's has 50 MB).
 static int64_t headsInGroup(int64_t count, int64_t bytes) {
   constexpr int64_t kKept = 32 << 20;
   int64_t group = count;
@@ -21,7 +21,7 @@ static int64_t headsInGroup(int64_t count, int64_t bytes) {
 std::pair<Value, Value> GpuAttention::locate(Value block, Side own, Side other,
                                              int64_t rows, bool lastFirst) {
   int64_t heads = own.heads, tiles = llvm::divideCeil(own.rows, rows);
-  // What a block walks over: two operands of all heads of the other kind.
+  // The operands that a block walks over: two of all heads of the other kind.
   int64_t bytes = 2 * other.rows * shape.headDim * other.heads *
                   element.getIntOrFloatBitWidth() / 8,
           count = shape.batch * heads,
@@ -90,9 +90,9 @@ Value GpuAttention::multiply(Value lhs, Value rhs, Value sum) const {
 void GpuAttention::commit() const { e.b.create<tile::CommitOp>(e.loc); }
 void GpuAttention::wait() const { e.b.create<tile::WaitOp>(e.loc, 0); }
 
-//===--- who sees whom ----------------------------------------------------===//
+//===--- visibility -------------------------------------------------------===//
 
-// Kernels bring the first tile before they know whether there is any.
+// Kernels load the first tile before they know whether there is any.
 std::pair<Value, Value> GpuAttention::atLeastOne(Value begin, Value end,
                                                  int64_t rows,
                                                  int64_t tile) const {
@@ -128,7 +128,7 @@ std::pair<Value, Value> GpuAttention::visibleQueries(Value key) const {
   return atLeastOne(begin, end, shape.tokens, sizes.queries);
 }
 
-// Whether the pair of tiles has pairs that are masked; null where none has.
+// Whether the pair of tiles needs a mask; null if none does.
 Value GpuAttention::isCrossed(Value query, Value key) const {
   Value crossed;
   auto either = [&](Value condition) {
@@ -198,7 +198,7 @@ gpu::chooseAttentionSizes(const AttentionShape &shape, Type element,
                           int64_t sharedBytes) {
   int64_t dim = paddedColumns(shape.headDim);
   // A tile of sums takes dim / 2 registers of a thread; f32 operands, each of
-  // two halves, need more beside them than bf16.
+  // two halves, need more than bf16 in addition.
   if (dim > (element.isBF16() ? 256 : 128))
     return std::nullopt;
   int64_t row = dim * element.getIntOrFloatBitWidth() / 8;

@@ -1,7 +1,6 @@
 // Reductions down columns on a GPU, in two launches: one block for every
 // micropanel of columns and run of rows, whose partial results the second one
-// combines in order. A chip has more blocks to fill than a matrix has
-// micropanels.
+// combines in order. A chip runs more blocks than a matrix has micropanels.
 #include "passes/kernels/gpu/GpuTiles.h"
 #include "passes/kernels/reduction/Reductions.h"
 
@@ -12,13 +11,12 @@ using namespace tessera::gpu;
 
 // Columns of a micropanel: up to four of each thread.
 static constexpr int64_t kMaxMicropanel = 512;
-// Rows of a block, about; of fewer than two such runs no partial results are
-// made.
+// Rows of a block, about; fewer than two such runs make no partial results.
 static constexpr int64_t kRun = 64;
 
 namespace {
 
-/// What both launches know: micropanels of the last kept dimension, for each
+/// Shared by both launches: micropanels of the last kept dimension, for each
 /// index of the other kept ones, over runs of the reduced dimensions.
 struct ColumnPlan {
   const ExprPiece &piece;
@@ -31,7 +29,7 @@ struct ColumnPlan {
   /// Sets the kept dimensions of a level and its tile from a block's number.
   void enter(EmitScope &level, const TileBuilder &e, Value micropanel,
              Value outerIndex) const;
-  /// Place of a level's tile in the partial results of run `number`.
+  /// Index of a level's tile in the partial results of run `number`.
   Value placeOf(const TileBuilder &e, Value number, Value outerIndex,
                 Value column) const;
 };
@@ -138,7 +136,7 @@ void ColumnLaunch::takeArguments(ClusterOp cluster, const ExprPiece &piece,
   }
 }
 
-// Nodes that `roots` need; what reductions reduce is not looked into.
+// Nodes that `roots` need; operands of reductions are not visited.
 static llvm::SmallBitVector neededFor(const ExprPiece &piece,
                                       ArrayRef<unsigned> roots) {
   llvm::SmallBitVector needed(piece.nodes.size());
@@ -300,7 +298,7 @@ ColumnTiler::launchFinal(ValueRange partials) {
   for (const ExprPiece::Root &root : plan.piece.roots)
     roots.push_back(root.node);
   l.takeArguments(cluster, plan.piece, neededFor(plan.piece, roots));
-  // Gradients that are added to what is there.
+  // Gradients that are accumulated in memory.
   ArrayRef<int64_t> pairs =
       cluster.getAccumulates().value_or(ArrayRef<int64_t>());
   SmallVector<std::optional<unsigned>> ofResult(cluster.getNumResults());

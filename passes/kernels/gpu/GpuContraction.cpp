@@ -1,8 +1,8 @@
-// Contractions on a GPU, with all threads alike. A block owns one tile of the
-// product. Chunks of both operands along the sum travel through shared memory
-// in a ring of stages, filled by asynchronous copies while tensor cores
-// multiply the oldest; what the cluster computes of the product is computed on
-// the accumulators.
+// Contractions (matmuls, GEMMs) on a GPU without warp specialization: all
+// threads copy and multiply. A block owns one tile of the product. Chunks of
+// both operands along the sum are copied to a ring of stages in shared memory
+// by asynchronous copies (cp.async) while tensor cores multiply the oldest
+// stage (software pipelining); the epilogue runs on the accumulators.
 #include "passes/kernels/gpu/GpuContraction.h"
 #include "passes/kernels/contraction/KernelChoice.h"
 
@@ -13,19 +13,19 @@ using namespace tessera::gpu;
 
 namespace {
 
-/// How a block divides its tile among warps, and among warpgroups.
+/// The division of a block's tile among warps, and among warpgroups.
 struct BlockTile {
   int64_t rows, columns;
   std::array<int64_t, 2> warps, warpgroups;
 };
 
-// Large tiles read less memory a product; small ones fill the chip where there
-// are few.
+// Large tiles read less memory for each product; small ones fill the chip if
+// there are few of them.
 constexpr BlockTile kTiles[] = {{128, 128, {2, 4}, {8, 1}},
                                 {64, 64, {2, 2}, {4, 1}},
                                 {16, 64, {1, 4}, {1, 4}},
                                 {16, 32, {1, 2}, {1, 2}}};
-// Blocks below which a chip of about 100 multiprocessors is not full.
+// The number of blocks that fills a chip of about 100 SMs.
 constexpr int64_t kFullChip = 160;
 // Bytes of a chunk of the sum: one half of a swizzled row of 128.
 constexpr int64_t kChunkBytes = 64;
@@ -54,7 +54,7 @@ private:
 
 //===--- the loop ---------------------------------------------------------===//
 
-// How many steps there are is data where they are those of a group.
+// The number of steps is data if they are those of a group.
 Value GpuContraction::isStep(Value step) {
   return e.compare(arith::CmpIPredicate::slt, step, stepCount());
 }
@@ -79,7 +79,8 @@ Value GpuContraction::multiply() {
   auto sums = e.forRange(
       e.index(0), stepCount(), 1, zeros,
       [&](Value step, ValueRange sum) -> SmallVector<Value> {
-        // The stage to multiply has landed, and nobody reads the one to fill.
+        // The stage to multiply has arrived, and no thread reads the one to
+        // fill.
         b.create<tile::WaitOp>(e.loc, stages - 2);
         Value next = e.add(step, stages - 1);
         e.ifTrue(isStep(next), [&] { stageStep(next); });
@@ -100,7 +101,7 @@ void GpuContraction::emit(const TileTarget &target) {
                                                         : tile.warps);
   locate(kernel.getBlockNumber());
   makeSides(stages);
-  // What the epilogue needs outside of all tiles goes before the loop.
+  // Loop-invariant values of the epilogue are emitted before the loop.
   Operation *mark = e.index(0).getDefiningOp();
   EmitScope top(epilogue, b);
   top.builder.setInsertionPoint(mark);
@@ -110,7 +111,8 @@ void GpuContraction::emit(const TileTarget &target) {
 
 //===--- entry ------------------------------------------------------------===//
 
-// Two tf32 of each element of rows: too many registers for the large tile.
+// Each element of a row becomes two tf32: too many registers for the large
+// tile.
 static bool isQuantizedFloat(const ContractionPlan &plan) {
   return plan.quant && plan.lhs.memory.isF32();
 }
@@ -126,8 +128,8 @@ void tessera::chooseGpuGrid(ContractionPlan &plan, const TileTarget &target) {
     return outer * partsOf(m, tile.rows) * partsOf(n, tile.columns);
   };
   if (m <= 16) {
-    // Of quantized weights few rows are little beside the columns of a narrow
-    // tile.
+    // With quantized weights, few rows are small compared with the columns of a
+    // narrow tile.
     bool narrow = plan.quant && m <= 4 && blocks(kTiles[2]) < kFullChip;
     return take(kTiles[narrow ? 3 : 2]);
   }
@@ -182,8 +184,8 @@ tessera::emitGpuContraction(const ContractionPlan &plan, ClusterOp cluster,
   for (const ContractionOperand *operand : {&plan.lhs, &plan.rhs})
     if (!operand->memory.isBF16() && !operand->memory.isF32())
       return llvm::createStringError(
-          "tensor cores multiply bf16 and f32 here, not " +
-          std::string(operand->memory.isF64() ? "f64" : "such elements") +
+          "GPU matmuls support bf16 and f32, not " +
+          std::string(operand->memory.isF64() ? "f64" : "other types") +
           "; compile for cpu");
   if (plan.quant) {
     kernel.setWarps(tileOf(plan).warps);

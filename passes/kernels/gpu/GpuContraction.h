@@ -1,8 +1,8 @@
-// What the ways to multiply on a GPU share: a block's place in the product,
-// its operands as views, and the epilogue. In one all threads copy chunks of
-// the operands and multiply them in turn (GpuContraction.cpp), in another so
-// with weights that are integers (GpuQuantized.cpp); in the third they have
-// roles (GpuPipeline.cpp).
+// Shared by the matmul kernels for GPUs: a block's tile of the product, its
+// operands as views, and the epilogue. In one kernel all threads alternate
+// between copying chunks of the operands and multiplying them
+// (GpuContraction.cpp), as in the one with quantized weights
+// (GpuQuantized.cpp); the third is warp-specialized (GpuPipeline.cpp).
 #pragma once
 #include "passes/kernels/ClusterLaunch.h"
 #include "passes/kernels/contraction/Contraction.h"
@@ -10,7 +10,7 @@
 
 namespace tessera::gpu {
 
-/// One operand: a view of its buffer, and how chunks of it are staged.
+/// One operand: a view of its buffer, and the staging of its chunks.
 struct ProductSide {
   mlir::Value memory;
   bool advances[2]; ///< along the tile's dimension, along the sum
@@ -30,7 +30,7 @@ public:
                  kernel.getLoc()} {}
 
 protected:
-  /// Where tile `number` of the product lies.
+  /// Sets the indices of tile `number` of the product.
   void locate(mlir::Value number);
   /// Chunks of `size` elements of the sum. Before locate().
   void chooseChunks(int64_t size);
@@ -41,17 +41,17 @@ protected:
                        int64_t stages, bool isLeft);
   /// Both operands.
   void makeSides(int64_t stages);
-  /// Where chunk `step` of an operand lies; without bounds.
+  /// The box of chunk `step` of an operand, without bounds.
   Source chunkOf(const ProductSide &side, mlir::Value step);
   /// A side's operand in a stage.
   mlir::Value operand(const ProductSide &side, mlir::Value stage);
-  /// Computes the results of the tile: of the product that `multiply` emits, or
-  /// of zeros where no row of it belongs to a group.
+  /// Computes the results of the tile from the product that `multiply` emits,
+  /// or from zeros if no row of it belongs to a group.
   void emitTile(llvm::function_ref<mlir::Value()> multiply, EmitScope &top);
-  /// Computes the results of the product (null: zeros); `top` for what is
-  /// needed outside of all tiles.
+  /// Computes the results of the product (null: zeros); `top` is for
+  /// loop-invariant values.
   void emitEpilogue(mlir::Value sum, EmitScope &top);
-  /// Tells of a kernel that is a plain product what product it is.
+  /// Sets the gemm attribute of a kernel that is a plain GEMM.
   void describeGemm();
 
   const ContractionPlan &plan;
@@ -62,8 +62,8 @@ protected:
   TileBuilder e;
   EmitTarget epilogue;
 
-  /// Of the product's tile in registers: the block's, or more of which only the
-  /// first ones mean something.
+  /// The product's tile in registers: the block's, or a larger one of which
+  /// only the first rows are valid.
   int64_t tileRows = plan.blockRows;
   mlir::Type element; ///< of staged operands
   int64_t chunk, chunksOfSum, steps;
@@ -83,15 +83,14 @@ private:
   void locateGroup(mlir::Value rowBlock);
   mlir::Value withoutStrangers(mlir::Value sum, mlir::Value row);
 
-  // Of the tile's group, as far as it matters; null otherwise.
+  // The tile's group, as far as it matters; null otherwise.
   mlir::Value ownedRows;  ///< rows of the tile that are not padding
   mlir::Value isUsed;     ///< whether it has rows
   mlir::Value ownedSteps; ///< chunks of the sum
   mlir::Value sumBegin, sumEnd;
 };
 
-/// Whether the copy engine can bring both operands of the product, and
-/// warpgroups of `target` multiply them.
+/// Whether TMA can copy both operands of the product, and `target` has wgmma.
 bool canPipeline(const ContractionPlan &plan, const TileTarget &target);
 /// The block's tile for such a product.
 void choosePipelinedGrid(ContractionPlan &plan, const TileTarget &target);
@@ -99,7 +98,8 @@ void choosePipelinedGrid(ContractionPlan &plan, const TileTarget &target);
 std::vector<ContractionPlan> otherPipelinedGrids(const ContractionPlan &plan,
                                                  const TileTarget &target,
                                                  bool all);
-/// The kernel of a producer and one or two warpgroups of consumers.
+/// The warp-specialized kernel of a producer and one or two consumer
+/// warpgroups.
 void emitPipelinedProduct(const ContractionPlan &plan, graph::ClusterOp cluster,
                           tile::KernelOp kernel,
                           llvm::ArrayRef<mlir::Value> arguments,

@@ -1,9 +1,8 @@
-// Attention over the pages of a cache, on a GPU. A block owns a tile of queries
-// that share keys. When tokens come one at a time there are few such tiles, so
-// the keys of a sequence are divided among blocks and a second launch puts
-// their sums together (Dao et al. 2023, Flash-Decoding). How they are divided
-// follows from the longest context alone: a sequence's numbers do not depend on
-// what else is in its batch.
+// Paged attention on a GPU. A block owns a tile of queries that share keys. In
+// decode there are few such tiles, so the keys of a sequence are split among
+// blocks and a second launch combines their sums (Dao et al. 2023,
+// Flash-Decoding). The splits follow from the longest context alone: a
+// sequence's bits do not depend on the rest of its batch.
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "passes/kernels/ClusterLaunch.h"
 #include "passes/kernels/gpu/GpuPaged.h"
@@ -19,8 +18,8 @@ using Values = KernelOps::Values;
 
 namespace {
 
-/// What a block writes if it has only some of the keys, as f32
-/// [batch, owners, splits, rows] and, of the output, with head_dim behind.
+/// The results of a block with only some of the keys, as f32 [batch, owners,
+/// splits, rows], and for the output with head_dim appended.
 struct Partials {
   Value maxima, sums, outputs;
 };
@@ -32,7 +31,7 @@ public:
       : e{b, kernel.getLoc()}, b(b), kernel(kernel), o(operands), shape(shape),
         tiles(tiles) {}
 
-  /// Buffers behind those of the cluster's arguments are the results.
+  /// Buffers after those of the cluster's arguments are the results.
   void emit(unsigned inputs) {
     kernel.setWarps(ArrayRef<int64_t>{tiles.queries / 16, 1});
     locate();
@@ -100,9 +99,9 @@ private:
     return {memory, {batch, zero, head, zero}, 2, 3, rest, columns};
   }
 
-  // [begin, end) of the keys: those that a query of the block sees, and of
-  // these the block's part. Tiles begin where they do for any other query, so
-  // that sums have one order whatever is in a block.
+  // [begin, end) of the keys: those that a query of the block sees, restricted
+  // to the block's split. Tiles begin where they do for any other query, so
+  // that sums have one order in all blocks.
   void findKeys() {
     begin = e.index(0);
     end = e.add(position, shape.isDecode() ? 1 : tiles.queries);
@@ -121,11 +120,11 @@ private:
     end = e.min(end, e.add(own, tiles.splitKeys));
   }
 
-  /// Rows of a tile that a page, or a part of one, has.
+  /// Rows of a tile in a page, or in part of one.
   struct Piece {
     int64_t row;
-    Value page, start; ///< where they begin in the cache
-    Value there;       ///< of them, before the last key's end
+    Value page, start; ///< their page and first row in the cache
+    Value there;       ///< how many precede the last key's end
   };
   SmallVector<Piece> piecesOf(Value key) {
     SmallVector<Piece> pieces;
@@ -133,7 +132,7 @@ private:
     for (int64_t row = 0; row < tiles.keys; row += tiles.pieceRows(shape)) {
       Value from = e.add(key, row);
       Value inside = e.min(from, last), count = e.sub(end, from);
-      if (firstPage) { // what is before it may be no page
+      if (firstPage) { // rows before it may have no page
         Value isThere = e.compare(arith::CmpIPredicate::sge, from, firstPage);
         inside = atLeast(inside, firstPage);
         count = b.create<arith::SelectOp>(e.loc, isThere, count, e.index(0));
@@ -147,9 +146,9 @@ private:
     return pieces;
   }
 
-  // Starts the copies of a tile of keys and values, page after page. Behind the
-  // last key come zeros, wherever the table leads. Scales come last: they go
-  // through registers, which threads wait for.
+  // Starts the copies of a tile of keys and values, one page after another. The
+  // last key is followed by zeros, for any contents of the table. Scales come
+  // last: they are copied through registers, for which threads wait.
   void stage(Value key) {
     Value place = stageOf(key);
     int64_t rows = tiles.pieceRows(shape);
@@ -189,7 +188,7 @@ private:
     if (tiles.areIntegers) {
       keys.extend(e, place);
       values.extend(e, place);
-      b.create<tile::WaitOp>(e.loc, 1); // the next tile's copies may go on
+      b.create<tile::WaitOp>(e.loc, 1); // the next tile's copies stay in flight
     }
     Value scores =
         multiply(query.load(e, e.index(0)), keys.loadTransposed(e, place),
@@ -206,7 +205,7 @@ private:
   }
 
   // Only the tile at the end, and those that the diagonal or the window's edge
-  // crosses, hold anything to mask.
+  // crosses, need a mask.
   Value mask(Value scores, Value key) {
     using P = arith::CmpIPredicate;
     Value keyEnd = e.add(key, tiles.keys);
@@ -254,7 +253,7 @@ private:
   }
 
   void storeOutput(ValueRange state, Value buffer) {
-    // Who has seen nothing has a sum of 0 and an output of 0.
+    // A query that has seen no key has a sum of 0 and an output of 0.
     Value least = e.splat(std::numeric_limits<float>::min(), {tiles.queries});
     Value sum = b.create<arith::MaximumFOp>(e.loc, state[1], least);
     Value inverse =
@@ -299,7 +298,7 @@ private:
   Value first;      ///< row of the block
   Value position;   ///< of its query
   Value begin, end; ///< keys
-  /// Key 0 of the first page that is seen; null where tiles begin with pages.
+  /// Key 0 of the first visible page; null if tiles begin with pages.
   Value firstPage;
 };
 
@@ -323,7 +322,7 @@ llvm::Expected<SmallVector<Value>> tessera::tileGpuPagedAttention(
     return graph::tensorType(cluster.getInputs()[operand.argument])
         .getElementType();
   };
-  // int8 is exact in any float.
+  // Every float type holds int8 exactly.
   Type query = elementOf(operands.query), key = elementOf(operands.keys);
   bool areIntegers = key.isInteger(8);
   Type element = areIntegers ? query : operandType(query, key);

@@ -1,4 +1,5 @@
-// The second launch of attention whose keys were divided among blocks.
+// The second launch of flash-decoding: attention whose keys were split among
+// blocks.
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "passes/kernels/ClusterLaunch.h"
@@ -13,8 +14,8 @@ using namespace tessera::gpu;
 
 namespace {
 
-/// The second launch: one row of the output from those of all splits. A split
-/// that has no keys wrote a sum of zero.
+/// One row of the output from those of all splits. A split without keys wrote a
+/// sum of zero.
 class PagedCombine {
 public:
   PagedCombine(OpBuilder &b, tile::KernelOp kernel, const PagedShape &shape,

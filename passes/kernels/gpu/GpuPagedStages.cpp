@@ -1,7 +1,7 @@
-// Keys and values of a cache's pages on their way to the tensor cores. Floats
-// are multiplied as their copies land; int8 lands as bytes, so that pages are
-// read once and as short as they are, and is widened within shared memory,
-// which is exact. Its scales come along and meet scores and weights.
+// Stages of keys and values from a cache's pages. Floats are multiplied as
+// copied. int8 is copied as bytes, so that pages are read once and without
+// expansion, and is extended within shared memory, which is exact. Its scales
+// are staged, too, and multiply scores and weights.
 #include "passes/kernels/gpu/GpuPaged.h"
 
 using namespace mlir;

@@ -1,4 +1,4 @@
-// How a paged attention is divided on a GPU: tiles that fit a block's shared
+// Tiles and splits of paged attention on a GPU: tiles that fit a block's shared
 // memory, and splits of a long context.
 #include "passes/kernels/gpu/GpuPaged.h"
 
@@ -6,17 +6,16 @@ using namespace mlir;
 using namespace tessera;
 using namespace tessera::gpu;
 
-// Keys that one block walks over at least, and splits of a context at most: the
-// second launch reads the sums of all.
+// Keys that one block walks over at least, and splits of a context at most,
+// since the second launch reads the sums of all.
 static constexpr int64_t kLeastSplit = 256, kMostSplits = 32;
 // Queries of a block.
 static constexpr int64_t kMostQueries = 64;
-// Of a key's scale in shared memory.
+// Bytes of a key's scale in shared memory.
 static constexpr int64_t kScaleBytes = 4;
 
 // Tiles of keys are whole pages or equal parts of one. The largest that fit
-// beside any tile of queries: programs for prompts and for single tokens have
-// the same.
+// with any tile of queries: prefill and decode programs use the same.
 std::optional<PagedTiles> gpu::choosePagedTiles(const PagedShape &shape,
                                                 Type element, bool areIntegers,
                                                 int64_t sharedBytes) {
@@ -32,7 +31,8 @@ std::optional<PagedTiles> gpu::choosePagedTiles(const PagedShape &shape,
       kMostQueries,
       16 * llvm::bit_ceil(uint64_t(llvm::divideCeil(shape.rows(), 16))));
   int64_t row = tiles.dim * element.getIntOrFloatBitWidth() / 8;
-  // Of a key and its value: two stages, or two of bytes and one of floats.
+  // Bytes of a key and its value: two stages, or two of bytes and one of
+  // floats.
   int64_t perKey =
       areIntegers ? 2 * row + 4 * (tiles.dim + kScaleBytes) : 4 * row;
   int64_t most = element.isBF16() ? (shape.headDim <= 128 ? 64 : 32)

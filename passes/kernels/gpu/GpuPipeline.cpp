@@ -1,9 +1,10 @@
-// Products of bf16 on a GPU whose copy engine knows tensors (sm_90a). One
-// thread, the producer, has chunks of both operands brought into a ring of
-// stages; one or two warpgroups, the consumers, have 64 rows of the block's
-// tile each, keep one product in flight while they start the next, and compute
-// the epilogue on their accumulators. What lies outside of the operands comes
-// as zeros, so that ragged edges need no code.
+// Warp-specialized matmuls of bf16 for GPUs with TMA and wgmma (sm_90a). One
+// thread, the producer, copies chunks of both operands to a ring of stages
+// (software pipelining). One or two warpgroups, the consumers, have 64 rows of
+// the block's tile each, keep one wgmma in flight while they start the next,
+// and compute the epilogue on their accumulators. TMA fills elements outside
+// the operands with zeros, so ragged edges need no code. Persistent CTAs loop
+// over tiles if a grid of 128-row tiles has more of them than the GPU has SMs.
 #include "passes/kernels/gpu/GpuContraction.h"
 
 using namespace mlir;
@@ -12,9 +13,9 @@ using namespace tessera::gpu;
 
 namespace {
 
-/// A block's tile, and how fast a multiprocessor makes sums with it, as a
-/// share of its best: an estimate from how often operands pass through shared
-/// memory, not measured.
+/// A block's tile, and the speed of an SM with it, relative to the best tile:
+/// an estimate from the traffic of operands through shared memory, not
+/// measured.
 struct PipelinedTile {
   int64_t rows, columns;
   double speed;
@@ -22,16 +23,14 @@ struct PipelinedTile {
 
 constexpr PipelinedTile kTiles[] = {
     {128, 256, 1}, {128, 128, 0.85}, {64, 128, 0.65}, {64, 64, 0.5}};
-// Of an H200 or H100; blocks that have one to themselves are no more, and take
-// tiles in turn.
-// Of the sum: a row of 128 bytes, the widest swizzle.
+// Terms of a chunk of the sum: a row of 128 bytes, the widest swizzle.
 constexpr int64_t kChunk = 64;
-// Shared memory for stages of a block that is alone on its multiprocessor, and
-// of one that shares it.
+// Shared memory for stages of a block that is alone on its SM, and of one that
+// shares it.
 constexpr int64_t kStageBytesAlone = 200 << 10, kStageBytesOfTwo = 100 << 10;
-// Registers of a thread. All of a multiprocessor's are 65536.
+// Registers of a thread. An SM has 65536.
 constexpr int64_t kProducerRegisters = 40, kConsumerRegisters = 232;
-// What tensor maps ask for.
+// The limit of tensor maps.
 constexpr int64_t kMaxDims = 5;
 
 class PipelinedProduct : GpuProduct {
@@ -49,10 +48,10 @@ private:
 
 } // namespace
 
-//===--- roles ------------------------------------------------------------===//
+//===--- producer and consumers -------------------------------------------===//
 
-// While consumers compute one tile's epilogue, the producer is ahead with the
-// next one's stages.
+// Persistent CTAs: while consumers compute one tile's epilogue, the producer
+// fills the next one's stages.
 void PipelinedProduct::forTiles(llvm::function_ref<void()> body) {
   if (!plan.persistentBlocks)
     return body();
@@ -112,11 +111,12 @@ void PipelinedProduct::emit() {
       e.loc, tile::RingType::get(b.getContext(), stages, consumers));
   if (!plan.persistentBlocks)
     locate(kernel.getBlockNumber());
-  // What the epilogue needs outside of all tiles goes before the roles.
+  // Loop-invariant values of the epilogue are emitted before the
+  // warp-specialized code.
   Operation *mark = e.index(0).getDefiningOp();
   EmitScope top(epilogue, b);
   top.builder.setInsertionPoint(mark);
-  auto roles = b.create<tile::RolesOp>(
+  auto roles = b.create<tile::WarpSpecializeOp>(
       e.loc,
       isAlone ? b.getDenseI64ArrayAttr({kProducerRegisters, kConsumerRegisters})
               : DenseI64ArrayAttr());
@@ -135,8 +135,8 @@ void PipelinedProduct::emit() {
 
 //===--- choices ----------------------------------------------------------===//
 
-// Dimensions of one operand as a tensor map has them: along the tile and the
-// sum, one of them contiguous, and whatever else it has.
+// Whether a tensor map can describe an operand: dimensions along the tile and
+// the sum, one of them contiguous, and all others.
 static bool hasBoxes(const ContractionPlan &plan, bool isLeft) {
   auto strideOf = [&](const ContractionDim &dim) {
     return isLeft ? dim.lhs : dim.rhs;
@@ -168,14 +168,14 @@ static bool hasBoxes(const ContractionPlan &plan, bool isLeft) {
 }
 
 bool gpu::canPipeline(const ContractionPlan &plan, const TileTarget &target) {
-  // A box would bring rows of the next group to the sum.
+  // A box would add rows of the next group to the sum.
   bool sumsOfGroups = plan.groups && plan.groups->ofSum;
   return target.warpgroups && !plan.quant && !sumsOfGroups && plan.row &&
          plan.column && hasBoxes(plan, true) && hasBoxes(plan, false);
 }
 
-// Tiles (of kTiles) by the time in which they make the product, in rounds of
-// blocks; in sums of one multiprocessor.
+// Tiles (of kTiles) by the time of the product: rounds of blocks, in sums of
+// one SM.
 static SmallVector<std::pair<double, size_t>>
 rankTiles(const ContractionPlan &plan, int64_t multiprocessors) {
   SmallVector<std::pair<double, size_t>> ranked;
@@ -188,7 +188,7 @@ rankTiles(const ContractionPlan &plan, int64_t multiprocessors) {
                             tile.speed,
                         i);
   }
-  llvm::sort(ranked); // of equals the first one
+  llvm::sort(ranked); // the first of equals
   return ranked;
 }
 

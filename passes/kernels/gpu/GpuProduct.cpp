@@ -1,4 +1,4 @@
-// A block's place in the product, its operands, and the epilogue.
+// A block's tile of the product, its operands, and the epilogue.
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "passes/kernels/contraction/GroupedRows.h"
@@ -10,8 +10,8 @@ using namespace tessera;
 using namespace tessera::graph;
 using namespace tessera::gpu;
 
-// Sums of a thread that the epilogue takes at a time: what it loads for them
-// are registers too.
+// Sums of a thread that the epilogue processes at a time: the values that it
+// loads for them need registers, too.
 static constexpr int64_t kEpilogueSums = 16;
 
 //===--- operands ---------------------------------------------------------===//
@@ -44,8 +44,8 @@ ProductSide GpuProduct::makeSide(const ContractionOperand &operand,
     view.shape.push_back(1), view.strides.push_back(1);
   side.memory = emitView(b, e.loc, buffer, view);
   side.tile = isLeft ? plan.blockRows : plan.blockColumns;
-  // Rows of shared memory run along what is contiguous in global memory; beside
-  // quantized weights, along the sum.
+  // Rows of shared memory run along the contiguous dimension of global memory;
+  // with quantized weights, along the sum.
   side.sumInRows =
       strideOf(tile) == 1 && strideOf(plan.sum) != 1 && !plan.quant;
   side.staged = side.sumInRows
@@ -60,9 +60,9 @@ void GpuProduct::makeSides(int64_t stages) {
       makeSide(plan.rhs, epilogue.arguments[plan.rhs.argument], stages, false);
 }
 
-// Tile rows that are done in turn before the next columns, so that what
-// neighbouring blocks read meets in the L2 cache: all of them, or a part that
-// divides them.
+// Rows of tiles that are processed before the next columns, so that
+// neighbouring blocks share operands in the L2 cache: all of them, or a
+// divisor.
 static int64_t rowsInGroup(int64_t rows) {
   constexpr int64_t kMost = 16, kLeast = 4;
   if (rows <= kMost)
@@ -97,7 +97,8 @@ void GpuProduct::locate(Value number) {
     locateGroup(row);
 }
 
-// What of the tile is its group's, by what the kernel reads of sizes.
+// The part of the tile that is its group's, from the sizes that the kernel
+// reads.
 void GpuProduct::locateGroup(Value rowBlock) {
   const ContractionGroups &groups = *plan.groups;
   Value sizes = epilogue.arguments[groups.argument];
@@ -183,8 +184,8 @@ Value GpuProduct::operand(const ProductSide &side, Value stage) {
 
 //===--- epilogue ---------------------------------------------------------===//
 
-// Parts of the tile that the epilogue takes one after another: all columns of
-// some rows, or fewer columns where those are still too many.
+// Parts of the tile that the epilogue processes one after another: all columns
+// of some rows, or fewer columns if those are still too many.
 std::pair<int64_t, int64_t> GpuProduct::partShape() {
   ArrayRef<int64_t> warps = *kernel.getWarps();
   int64_t rows = 16 * warps[0], columns = plan.blockColumns;
@@ -195,7 +196,7 @@ std::pair<int64_t, int64_t> GpuProduct::partShape() {
 }
 
 // The product in the shape of the expression's tiles. Rows and columns that the
-// product lacks were staged as zeros: summing removes them.
+// product lacks were staged as zeros: a sum removes them.
 void GpuProduct::emitEpilogue(Value sum, EmitScope &top) {
   auto sums = [&](Value tile, int64_t dim) {
     return e.reduce(tile, tile::ReduceKind::sum, dim);
@@ -221,7 +222,7 @@ void GpuProduct::emitEpilogue(Value sum, EmitScope &top) {
                  body(i);
                  return {};
                });
-    if (sum) // which is cut
+    if (sum) // which is divided
       std::prev(b.getInsertionPoint())
           ->setAttr(tile::TileDialect::kUnrollAttr, b.getUnitAttr());
   };
@@ -254,8 +255,8 @@ void GpuProduct::emitTile(llvm::function_ref<Value()> multiply,
     zeros();
 }
 
-// Zeros in rows that are padding, from row `row` of the tile on: what was
-// multiplied for them may be no number.
+// Zeros in padding rows, from row `row` of the tile on: their products may be
+// NaN.
 Value GpuProduct::withoutStrangers(Value sum, Value row) {
   auto type = cast<VectorType>(sum.getType());
   Value keep =
@@ -303,10 +304,10 @@ void GpuProduct::emitPart(Value sum, std::pair<int64_t, int64_t> shape,
   b = scope.builder;
 }
 
-//===--- as a library's product -------------------------------------------===//
+//===--- plain GEMMs ------------------------------------------------------===//
 
-// Whether the epilogue stores the product as it is, or adds it to what is
-// there; and the place of its elements. Rounded once, as a library would.
+// Whether the epilogue stores the product unchanged, or adds it to memory; and
+// the addresses of its elements. Rounded once, as a library would.
 std::optional<bool> GpuProduct::accumulatesPlainly() const {
   const ExprPiece &piece = epilogue.piece;
   if (piece.roots.size() != 1)
@@ -355,7 +356,7 @@ void GpuProduct::describeGemm() {
                       place.coefficients[*plan.row],
                       place.coefficients[*plan.column], ofBatch};
   int64_t sizes[] = {row.size, column.size, plan.sum.size, batch.size};
-  // Matrices of a library have rows or columns without gaps.
+  // Libraries require matrices whose rows or columns have no gaps.
   for (const auto &operand : {lhs, rhs, result})
     if (operand[2] < 1 || operand[3] < 1 ||
         (operand[2] != 1 && operand[3] != 1))

@@ -1,9 +1,10 @@
-// Contractions on a GPU whose columns are integers, or floats of 8 bits, with
-// scales. A block's threads are alike, as in GpuContraction.cpp, and so is its
-// ring of stages: of rows as they are, and of columns the words and scales as
-// they lie in memory, by asynchronous copies. Nothing is unpacked before it is
-// in registers. Where there are few rows, unpacking wants more warps than the
-// tile has columns for: rows of warps have parts of each chunk's terms.
+// Contractions on a GPU with quantized weights (integers, or floats of 8 bits,
+// with scales). All threads copy and multiply, as in GpuContraction.cpp, and so
+// is its ring of stages: rows unchanged, and for columns the words and scales
+// as stored in memory, by asynchronous copies. They are dequantized in
+// registers only. With few rows, dequantizing needs more warps than the tile
+// has columns for: rows of warps take parts of each chunk's terms (split-K
+// within a block).
 #include "dialects/tile/TileQuantOps.h"
 #include "passes/kernels/gpu/GpuContraction.h"
 
@@ -14,10 +15,10 @@ using namespace tessera::gpu;
 
 static constexpr int64_t kMicropanel = QuantizedLayout::kMicropanel,
                          kBlock = QuantizedLayout::kBlock;
-// Rows of the smallest tiles: weights are most of what they read, so that more
-// stages are on their way.
+// Rows of the smallest tiles: they read mostly weights, so more stages are in
+// flight.
 static constexpr int64_t kFewRows = 16, kMaxStages = 4, kMaxStagesOfFew = 8;
-// Terms of a chunk that a warp has then, and how many share a chunk at most.
+// Terms of a chunk for each warp then, and the most warps that share a chunk.
 static constexpr int64_t kTermsOfSplit = 2 * kBlock, kMostSplits = 4;
 
 namespace {
@@ -52,8 +53,8 @@ private:
 
 //===--- stages -----------------------------------------------------------===//
 
-// Terms of a chunk: whole groups, or in one group. Where there are few rows
-// copies of small chunks would not keep memory busy.
+// Terms of a chunk: whole groups, or in one group. With few rows, copies of
+// small chunks would not saturate memory.
 int64_t GpuQuantized::chooseTerms() const {
   if (plan.blockRows > kFewRows || !plan.lhs.memory.isBF16())
     return kBlock;
@@ -100,8 +101,7 @@ void GpuQuantized::locateMicropanels() {
     micropanelLimit = e.div(e.add(columnLimit, kMicropanel - 1), kMicropanel);
 }
 
-// `part` elements of each micropanel from `first` on, of which there are
-// `whole`.
+// `part` elements of each micropanel from `first` on, of its `whole` elements.
 Source GpuQuantized::partOf(Value memory, Value first, int64_t part,
                             int64_t whole) {
   Value limit = whole % part ? e.sub(e.index(whole), first) : Value();
@@ -111,7 +111,7 @@ Source GpuQuantized::partOf(Value memory, Value first, int64_t part,
 void GpuQuantized::stageStep(Value step) {
   Value stage = e.rem(step, stages);
   Source rows = chunkOf(lhs, step);
-  if (splits > 1 && !plan.groups) { // nobody sees sums of the other rows
+  if (splits > 1 && !plan.groups) { // sums of the other rows are not used
     rows.rows = Value();
     lhs.staged.copyRows(e, stage, 0, plan.rowDim().size, rows);
   } else {
@@ -132,7 +132,7 @@ void GpuQuantized::stageStep(Value step) {
 //===--- the loop ---------------------------------------------------------===//
 
 Value GpuQuantized::multiply() {
-  // There are as many steps, or more.
+  // There are at least as many steps.
   e.forRange(e.index(0), e.index(stages - 1), 1, {},
              [&](Value step, ValueRange) -> SmallVector<Value> {
                stageStep(step);
@@ -144,7 +144,8 @@ Value GpuQuantized::multiply() {
   auto sums = e.forRange(
       e.index(0), e.index(steps), 1, zeros,
       [&](Value step, ValueRange sum) -> SmallVector<Value> {
-        // The stage to multiply has landed, and nobody reads the one to fill.
+        // The stage to multiply has arrived, and no thread reads the one to
+        // fill.
         b.create<tile::WaitOp>(e.loc, stages - 2);
         Value next = e.add(step, stages - 1);
         e.ifTrue(e.compare(arith::CmpIPredicate::slt, next, e.index(steps)),
@@ -201,7 +202,7 @@ void GpuQuantized::emit(const TileTarget &target) {
   locateMicropanels();
   lhs = makeSide(plan.lhs, epilogue.arguments[plan.lhs.argument], stages, true);
   makeColumns();
-  // What the epilogue needs outside of all tiles goes before the loop.
+  // Loop-invariant values of the epilogue are emitted before the loop.
   Operation *mark = e.index(0).getDefiningOp();
   EmitScope top(epilogue, b);
   top.builder.setInsertionPoint(mark);

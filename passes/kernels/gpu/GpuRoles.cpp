@@ -24,8 +24,7 @@ Fed GpuRoles::feed(int64_t stages, int64_t rows) const {
   return {tiles, ring};
 }
 
-// Registers of a thread of the producer and of consumers: all of a
-// multiprocessor's are 65536.
+// Registers of a thread of the producer and of consumers; an SM has 65536.
 static ArrayRef<int64_t> registersFor(int64_t consumers) {
   static constexpr int64_t kOfTwo[] = {24, 240}, kOfThree[] = {32, 160};
   return consumers == 2 ? ArrayRef(kOfTwo) : ArrayRef(kOfThree);
@@ -34,7 +33,7 @@ static ArrayRef<int64_t> registersFor(int64_t consumers) {
 void GpuRoles::emit(llvm::function_ref<void()> produce,
                     llvm::function_ref<void()> consume) const {
   OpBuilder &b = e.b;
-  auto roles = b.create<tile::RolesOp>(
+  auto roles = b.create<tile::WarpSpecializeOp>(
       e.loc, b.getDenseI64ArrayAttr(registersFor(consumers)));
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(&roles.getProducer().emplaceBlock());
@@ -73,5 +72,5 @@ Value GpuRoles::wait(Value sum, int64_t pending) const {
 }
 
 void GpuRoles::turn(tile::Turn turn) const {
-  e.b.create<tile::TurnOp>(e.loc, turn);
+  e.b.create<tile::PingPongOp>(e.loc, turn);
 }

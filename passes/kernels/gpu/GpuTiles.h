@@ -1,18 +1,18 @@
-// What the skeletons for GPUs share: indices, operands staged in shared memory,
-// and loops over their stages.
+// Shared by the skeletons for GPUs: index arithmetic, operands staged in shared
+// memory, and loops over their stages.
 #pragma once
 #include "passes/kernels/KernelOps.h"
 #include "passes/kernels/Tiling.h"
 
 namespace tessera::gpu {
 
-/// Rows of a warpgroup's part of a tile, where threads have roles.
+/// Rows of a consumer warpgroup's part of a tile.
 inline constexpr int64_t kRowsOfConsumer = 64;
-/// What the copy engine asks of where a view of bf16 begins and of its strides:
-/// multiples of so many elements, 16 bytes.
+/// The alignment that TMA requires of the start of a view of bf16 and of its
+/// strides, in elements: 16 bytes.
 inline constexpr int64_t kBoxAlignment = 8;
-/// Of a kernel with variants: the multiplications, some microseconds of them,
-/// below which measuring would take longer than it saves.
+/// The least number of multiplications (some microseconds) of a kernel with
+/// variants: below it timing would take longer than it saves.
 inline constexpr int64_t kLeastProducts = 1 << 27;
 
 /// Emits index arithmetic and tile ops; folds constants as it goes.
@@ -29,8 +29,7 @@ struct TileBuilder : KernelOps {
   mlir::Value compare(mlir::arith::CmpIPredicate predicate, mlir::Value x,
                       mlir::Value y) const;
   mlir::Value splat(double value, llvm::ArrayRef<int64_t> shape) const;
-  /// A vector of one dimension repeated over `shape`, whose dimension `dim` it
-  /// is.
+  /// A vector of one dimension broadcast over `shape`, as its dimension `dim`.
   mlir::Value spread(mlir::Value slice, llvm::ArrayRef<int64_t> shape,
                      int64_t dim) const;
   mlir::Value reduce(mlir::Value tile, tile::ReduceKind kind,
@@ -47,19 +46,19 @@ struct TileBuilder : KernelOps {
                                          llvm::ArrayRef<int64_t> counts) const;
 };
 
-/// What is known of each row of scores behind some columns, and what those of
-/// the last tile weigh (Milakov & Gimelshein 2018).
+/// The running softmax of each row of scores after some columns, and the
+/// weights of the last tile (Milakov & Gimelshein 2018).
 struct Softmax {
   mlir::Value maximum, sum; ///< so far
   mlir::Value
       rescale; ///< of sums over earlier columns; null for the first tile
   mlir::Value weights; ///< exp(scale (score − maximum)), like the scores
 };
-/// Scores that are still to be scaled, bounded: scale × score becomes
-/// cap tanh(scale × score / cap). As they are where `cap` is 0.
+/// Bounds scores that are still to be scaled: scale × score becomes cap
+/// tanh(scale × score / cap). Unchanged if `cap` is 0.
 mlir::Value capScores(const TileBuilder &e, mlir::Value scores, double scale,
                       double cap);
-/// The state before the tile are `maximum` and `sum`, nulls for the first one.
+/// The state before the tile is `maximum` and `sum`, null for the first one.
 Softmax softmaxOf(const TileBuilder &e, mlir::Value scores, double scale,
                   mlir::Value maximum, mlir::Value sum);
 /// Each row of a tile times its factor.
@@ -72,7 +71,7 @@ struct Source {
   mlir::Value memory;
   llvm::SmallVector<mlir::Value> indices; ///< of the box's first element
   int64_t rowDim, columnDim;
-  /// Elements there from the first one on; null where the box is whole.
+  /// Valid elements from the first one on; null if the box is whole.
   mlir::Value rows, columns;
 
   Source transposed() const {
@@ -80,16 +79,16 @@ struct Source {
   }
 };
 
-/// Tiles of rows × columns in shared memory, swizzled; what tensor cores
-/// multiply.
+/// Tiles of rows × columns in shared memory, swizzled; the operands of tensor
+/// cores.
 struct Staged {
   mlir::Value memory; ///< [stages, rows, columns]
   int64_t rows, columns;
 
   static Staged make(const TileBuilder &e, int64_t stages, int64_t rows,
                      int64_t columns, mlir::Type element);
-  /// Starts filling stage `stage` from a box whose rows and columns are those
-  /// of the tile.
+  /// Starts filling stage `stage` from a box with the rows and columns of the
+  /// tile.
   void copy(const TileBuilder &e, mlir::Value stage, const Source &from) const {
     copyRows(e, stage, 0, rows, from);
   }
@@ -101,11 +100,11 @@ struct Staged {
   mlir::Value loadTransposed(const TileBuilder &e, mlir::Value stage) const;
 };
 
-/// Columns of a tile that has so many: whole fragments of a product, and whole
-/// 32 bytes to be swizzled.
+/// Padded columns of a tile: whole fragments of a product, and whole 32 bytes
+/// to be swizzled.
 int64_t paddedColumns(int64_t columns);
-/// The type that operands of such types are multiplied in: bf16 if both are,
-/// otherwise f32.
+/// The type in which such operands are multiplied: bf16 if both are, otherwise
+/// f32.
 mlir::Type operandType(mlir::Type lhs, mlir::Type rhs);
 
 } // namespace tessera::gpu

@@ -1,7 +1,7 @@
 // Column clusters: reductions over leading dimensions. A block owns a
 // micropanel of neighbouring columns and walks down all rows in order, so that
-// the result does not depend on how work is divided. Partial sums of a few rows
-// are added up in a second accumulator, which keeps rounding errors small in
+// the result does not depend on the number of blocks. Partial sums of a few
+// rows are added to a second accumulator, which keeps rounding errors small in
 // tall sums.
 #include "passes/kernels/reduction/Reductions.h"
 

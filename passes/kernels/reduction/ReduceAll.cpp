@@ -1,6 +1,6 @@
 // Reductions of a whole tensor to one number, in two launches: blocks of fixed
-// size to partial results, then one block over those. The result depends on no
-// number of threads.
+// size to partial results, then one block over those. The result does not
+// depend on the number of threads.
 #include "mlir/IR/Builders.h"
 #include "passes/kernels/reduction/Reductions.h"
 
@@ -137,8 +137,8 @@ void Partial::build(tile::KernelOp kernel, const ClusterLaunch &launch,
 
 //===--- the last block ---------------------------------------------------===//
 
-// One block over all partial results of one reduction, unless there is just one
-// and it is held as the result is.
+// One block over all partial results of one reduction, unless there is only one
+// and it has the result's type.
 static llvm::Expected<Value> reducePartials(ReduceOp op, Operation *at,
                                             Value partials,
                                             TilingContext &context) {
@@ -208,7 +208,7 @@ tessera::tileReduceAll(ClusterOp cluster, TilingContext &context) {
     auto op = dyn_cast<ReduceOp>(piece.nodes[node].op);
     if (!op)
       return llvm::createStringError(llvm::inconvertibleErrorCode(),
-                                     "a result is no reduction");
+                                     "a result is not a reduction");
     reductions.push_back(op);
     types.push_back(RankedTensorType::get(
         {blocks}, heldElement(tensorType(op.getResult()).getElementType())));

@@ -98,8 +98,8 @@ struct Reducer {
 
 } // namespace
 
-// The last dimension: a loop that keeps tiles of partial results, then what is
-// left over.
+// The last dimension: a loop that carries tiles of partial results, then the
+// remainder.
 SmallVector<Value> Reducer::overTiles(EmitScope &level, unsigned dim,
                                       ValueRange scalars) const {
   Location loc = level.loc();

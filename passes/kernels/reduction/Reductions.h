@@ -1,4 +1,4 @@
-// What the skeletons with reductions share: neutral elements, combining,
+// Shared by the skeletons with reductions: neutral elements, combining,
 // accumulation over register tiles.
 #pragma once
 #include "passes/kernels/ClusterLaunch.h"
@@ -21,7 +21,7 @@ inline graph::ReduceKind kindOf(const ExprNode &node) {
 /// Reduces the operands of `nodes` (reductions) over dimensions [dim, rank) of
 /// the piece, the last one in register tiles, starting from `scalars`. `enter`
 /// prepares the innermost level of each tile, `leave` is called with the same
-/// level once the operands are emitted. One scalar a node.
+/// level once the operands are emitted. Returns a scalar for each node.
 llvm::SmallVector<mlir::Value>
 reduceOver(EmitScope &level, llvm::ArrayRef<unsigned> nodes, unsigned dim,
            mlir::ValueRange scalars, const TileTarget &target,
@@ -29,8 +29,7 @@ reduceOver(EmitScope &level, llvm::ArrayRef<unsigned> nodes, unsigned dim,
            llvm::function_ref<void(EmitScope &)> leave);
 
 /// On a GPU: whether a column cluster reduces so many rows that several blocks
-/// share a micropanel, and the two launches that it becomes then
-/// (passes/kernels/gpu).
+/// share a micropanel, and its two launches in that case (passes/kernels/gpu).
 bool isTallColumn(const ClusterExpression &expression);
 llvm::Expected<llvm::SmallVector<mlir::Value>>
 tileGpuColumn(graph::ClusterOp cluster, const ClusterExpression &expression,

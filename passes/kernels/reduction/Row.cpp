@@ -1,26 +1,27 @@
-// Row clusters: reductions over the last dimension and what surrounds them.
-// Each row is walked once for every level of reductions that depend on each
-// other, and once more to write the results. Values that are dear to compute
-// stay in shared memory between the walks.
+// Row clusters: reductions over the last dimension and the ops around them.
+// There is one pass over the row for every level of dependent reductions, and
+// one more to write the results. Values that are expensive to compute stay in
+// shared memory between the passes.
 #include "passes/kernels/reduction/Reductions.h"
 
 using namespace mlir;
 using namespace tessera;
 using namespace tessera::graph;
 
-// Recomputing an element of this cost (in additions) is dearer than keeping it.
+// Recomputing an element of this cost (in additions) costs more than keeping
+// it.
 static constexpr int64_t kKeepCost = 8;
 
 namespace {
 
-// The walks over a row: which reductions each one finishes, which values are
+// The passes over a row: which reductions each one finishes, which values are
 // kept from one to the next.
 class RowPlan {
 public:
   RowPlan(const ExprPiece &piece, int64_t reduced, int64_t sharedBytes);
 
   struct Pass {
-    SmallVector<unsigned> reductions; ///< none in the last walk
+    SmallVector<unsigned> reductions; ///< none in the last pass
     SmallVector<unsigned> keep, reload;
   };
   SmallVector<Pass> passes; ///< the last one writes full results
@@ -36,7 +37,7 @@ private:
   const ExprPiece &piece;
   uint64_t reducedDims = 0;
   int64_t keepable; ///< values of a whole row that fit shared memory
-  DenseMap<unsigned, unsigned> firstPass; ///< node → walk that computes it
+  DenseMap<unsigned, unsigned> firstPass; ///< node → pass that computes it
   llvm::DenseSet<std::pair<unsigned, unsigned>> seen;
   llvm::DenseSet<unsigned> kept;
 };
@@ -47,7 +48,7 @@ RowPlan::RowPlan(const ExprPiece &piece, int64_t reduced, int64_t sharedBytes)
     : piece(piece), keepable(sharedBytes / (reduced * 8)) {
   for (unsigned k = piece.rank() - piece.groups.back(); k < piece.rank(); ++k)
     reducedDims |= uint64_t(1) << k;
-  // How many reductions, one after another, stand before a node.
+  // The depth of a node in dependent reductions.
   SmallVector<unsigned> depth(piece.nodes.size());
   for (auto [i, node] : llvm::enumerate(piece.nodes)) {
     for (unsigned operand : node.operands)
@@ -87,7 +88,8 @@ int64_t RowPlan::costOf(unsigned node) const {
   return cost;
 }
 
-// What `pass` needs: reloaded where an earlier walk has it and it is dear.
+// The inputs of `pass`: reloaded if an earlier pass computed them and they are
+// expensive.
 void RowPlan::visit(unsigned node, unsigned pass) {
   if (!varies(node) || !seen.insert({node, pass}).second)
     return;
@@ -126,7 +128,7 @@ struct RowKernel {
   Type heldOf(unsigned node) const {
     return heldElement(piece.nodes[node].element);
   }
-  /// Place within a row's copy.
+  /// Index within a row's copy.
   Linear rowAddress() const {
     Linear address = Linear::zero(piece.rank());
     int64_t stride = 1;

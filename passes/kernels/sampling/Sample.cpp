@@ -9,7 +9,7 @@ using namespace tessera;
 using Compare = arith::CmpIPredicate;
 using Values = SampleOps::Values;
 
-// Bits of a word of `allowed`: so many runs of tokens a row has.
+// Bits of a word of `allowed`, which is the number of runs of tokens in a row.
 static constexpr int64_t kRuns = 32;
 // Changed logits of one block.
 static constexpr int64_t kChangesOfBlock = 16;
@@ -44,8 +44,8 @@ static void emitMask(OpBuilder &b, tile::KernelOp kernel,
       });
 }
 
-// One changed logit, from the one that the model gave: what is written here
-// nobody reads in this launch.
+// One changed logit, computed from the model's; the launch does not read what
+// it writes here.
 static void emitChange(const SampleOps &e, tile::KernelOp kernel,
                        const SampleShape &shape, Value batch, Value entry,
                        Value token) {
@@ -95,7 +95,7 @@ static void emitChanges(OpBuilder &b, tile::KernelOp kernel,
 //===--- entry ------------------------------------------------------------===//
 
 namespace {
-/// A launch of the cluster's, of the operands and results that are given.
+/// A launch of the cluster, with the given operands and results.
 struct SampleLaunch {
   mutable graph::ClusterOp cluster;
   TilingContext &context;
@@ -137,7 +137,7 @@ llvm::Expected<SmallVector<Value>> tessera::tileSample(graph::ClusterOp cluster,
     if (!argument)
       return llvm::createStringError(
           llvm::inconvertibleErrorCode(),
-          "an operand of sample is no input of its cluster");
+          "an operand of sample is not an input of its cluster");
     from.push_back(cluster.getInputs()[argument.getArgNumber()]);
   }
   auto type = graph::tensorType(op.getLogits());

@@ -1,6 +1,6 @@
-// What the launches of graph.sample share. One hides the tokens that are not
-// allowed, one changes the logits of those that are listed, and one, a block a
-// row, draws (SampleChoice.cpp).
+// Shared by the launches of graph.sample. One masks disallowed tokens, one
+// applies the listed changes to logits, and one, with a block for each row,
+// draws (SampleChoice.cpp).
 #pragma once
 #include "dialects/tile/TileOps.h"
 #include "hardware/Targets.h"
@@ -15,20 +15,20 @@ struct SampleShape {
   int64_t entries; ///< of a row of `changed`
 };
 
-/// Emits scalars and tiles of one dimension; a scalar that meets a tile is
-/// repeated.
+/// Emits scalars and tiles of one dimension; a scalar is broadcast when
+/// combined with a tile.
 struct SampleOps : KernelOps {
   using Compare = mlir::arith::CmpIPredicate;
   SampleOps(mlir::OpBuilder &b, mlir::Location loc, int64_t lanes)
       : KernelOps(b, loc), lanes(lanes) {}
 
   int64_t lanes;      ///< elements of a tile
-  int64_t atOnce = 4; ///< tiles that are asked for before they are used
+  int64_t atOnce = 4; ///< tiles that are loaded before they are used
 
   mlir::Value i32(int64_t value) const;
   mlir::Value i64(int64_t value) const;
   mlir::Value f32(float value) const;
-  /// x, in all elements if `like` is a tile and x is none.
+  /// x, broadcast if `like` is a tile and x is a scalar.
   mlir::Value spread(mlir::Value x, mlir::Value like) const;
   template <typename Op> mlir::Value make(mlir::Value x, mlir::Value y) const {
     return b.create<Op>(loc, spread(x, y), spread(y, x));
@@ -47,10 +47,10 @@ struct SampleOps : KernelOps {
   }
   mlir::Value compare(Compare predicate, mlir::Value x, mlir::Value y) const;
   mlir::Value select(mlir::Value condition, mlir::Value x, mlir::Value y) const;
-  /// To i32, i64, f32 or index: the same number, a lower part of it, or, of a
-  /// word without a sign, the same number.
+  /// To i32, i64, f32 or index: the same number, its lower part, or, of an
+  /// unsigned word, the same number.
   mlir::Value cast(mlir::Value x, mlir::Type element) const;
-  mlir::Value extend(mlir::Value word) const; ///< i32 → i64, without a sign
+  mlir::Value extend(mlir::Value word) const; ///< i32 → i64, unsigned
   mlir::Value bitsOf(mlir::Value real) const; ///< f32 → i32
   mlir::Value realOf(mlir::Value bits) const; ///< i32 → f32
 
@@ -65,11 +65,11 @@ struct SampleOps : KernelOps {
                  mlir::Value bound) const;
 
   /// A tile of elements [at, at + lanes), of which those from `bound` on are
-  /// not there; null where all are.
+  /// masked; null if none are.
   struct Place {
     mlir::Value at, bound;
   };
-  /// Whether each element is there, as a condition; null where all are.
+  /// Whether each element is valid, as a condition; null if all are.
   mlir::Value isThere(const Place &place) const;
   /// Tiles of the elements [begin, end), `most` at most, of a row that begins
   /// at `row`.

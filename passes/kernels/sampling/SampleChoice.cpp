@@ -1,8 +1,8 @@
-// One token of a row of logits; runtime/support/TokenChoice.h says which. What
-// is left of the vocabulary is kept as a least weight and how many tokens of
-// just that weight count, found by trying seven weights a walk over the row:
-// nothing is sorted, nothing is added in an order that the number of threads
-// decides.
+// Chooses one token of a row of logits, as runtime/support/TokenChoice.h
+// defines. The candidates are represented by a least weight and the number of
+// tokens of exactly that weight. They are found by testing seven weights in
+// each pass over the row: nothing is sorted, and no sum depends on the number
+// of threads.
 #include "dialects/tile/KernelBlocks.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "passes/kernels/sampling/Sample.h"
@@ -17,7 +17,7 @@ using Place = SampleOps::Place;
 
 // Weights are at most 1: their bits, which are ordered as they are, have 30.
 static constexpr int64_t kKeyBits = 30, kBitsOfWalk = 3;
-// Of a part that has the token looked for, so many parts are tried next.
+// The part with the token is divided into so many parts in the next step.
 static constexpr int64_t kParts = 16;
 static constexpr int64_t kAllTies = std::numeric_limits<int64_t>::max();
 
@@ -51,13 +51,14 @@ public:
   }
 
 private:
-  /// What counts: tokens whose bits are above `key`, and the first `ties` of
+  /// The candidates: tokens whose bits are above `key`, and the first `ties` of
   /// those whose bits are `key`.
   struct Kept {
     Value key, ties;
     Value total; ///< of their weights
   };
-  /// Of some tokens: of those above a key the weights, and how many are at it.
+  /// For a set of tokens: the sum of the weights above a key, and the number at
+  /// it.
   struct Sums {
     Value above, ties;
   };
@@ -93,9 +94,9 @@ private:
   Kept keepTopP(const Kept &before, Value part);
   Sums sumsOf(Value begin, Value end, int64_t most, Value key);
   Value partOf(Value whole, Value low, Value high);
-  /// The token that is looked for stands in the part from `begin` on, if it has
-  /// been found there; `place` and `ties` are how much weight, and how many
-  /// tokens of the least one, may still stand before it.
+  /// The token is in the part from `begin` on, if that has been found; `place`
+  /// and `ties` are the weight, and the number of tokens of the least weight,
+  /// that may still precede it.
   struct Sought {
     Value begin, place, ties;
   };
@@ -125,7 +126,7 @@ Value SampleChoice::largest() {
   return e.reduce(all, tile::ReduceKind::max);
 }
 
-// The first that is as large as the largest.
+// The first of the largest.
 Value SampleChoice::likeliest(Value best) {
   Value none = e.i32(shape.vocab);
   Value all = overRow(
@@ -152,9 +153,8 @@ Value SampleChoice::choose(Value best) {
 
 //===--- weights ----------------------------------------------------------===//
 
-// 2^((logit - best) scale); what is below 2^-64 is 2^-64. A maximum stands
-// between the product and the difference that follows, so that no compiler
-// makes one operation of two.
+// 2^((logit - best) scale), at least 2^-64. A maximum separates the product
+// from the following difference, so that no compiler contracts them.
 Value SampleChoice::power(Value tile, Value best, Value scale) {
   Value distance = e.make<arith::SubFOp>(tile, best);
   Value y = e.make<arith::MaximumFOp>(e.make<arith::MulFOp>(distance, scale),
@@ -174,7 +174,7 @@ Value SampleChoice::power(Value tile, Value best, Value scale) {
   return e.make<arith::MulFOp>(result, scaled);
 }
 
-// Writes the weights, zeros of what min_p leaves out.
+// Writes the weights; those that min_p excludes are zero.
 void SampleChoice::weigh(Value best, Value temperature) {
   Value scale =
       b.create<arith::DivFOp>(e.loc, e.f32(token_choice::kLog2E), temperature);
@@ -194,8 +194,8 @@ void SampleChoice::weigh(Value best, Value temperature) {
           });
 }
 
-// The weight whose bits these are, in units of 2^-kFraction: its 24 digits,
-// moved. A shift by 63 leaves nothing of them.
+// The weight with these bits, in units of 2^-kFraction: its 24 digits, shifted.
+// A shift by 63 gives zero.
 Value SampleChoice::units(Value bits) {
   Value digits = e.make<arith::OrIOp>(
       e.make<arith::AndIOp>(bits, e.i32(0x7fffff)), e.i32(0x800000));
@@ -206,7 +206,7 @@ Value SampleChoice::units(Value bits) {
   return e.make<arith::ShRUIOp>(one, e.extend(down));
 }
 
-//===--- what counts ------------------------------------------------------===//
+//===--- candidates -------------------------------------------------------===//
 
 Value SampleChoice::countAbove(Value key) {
   Value all = overRow(
@@ -230,8 +230,8 @@ Value SampleChoice::sumAbove(Value key) {
 }
 
 // The largest key from which on there are `need` tokens, or weights of `need`;
-// 0 where there are not. What is not there has weight 0, and every key that is
-// tried is above that.
+// 0 if there are not. Masked tokens have weight 0, below every key that is
+// tested.
 Value SampleChoice::search(Value need, bool byWeight) {
   constexpr int64_t tried = (1 << kBitsOfWalk) - 1;
   Value zero = byWeight ? e.i64(0) : e.i32(0);
@@ -280,7 +280,7 @@ SampleChoice::Kept SampleChoice::keepTopK(Value k) {
         return {key, e.sub(k, countAbove(key))};
       },
       [&]() -> Values { return {e.i32(0), e.i64(kAllTies)}; });
-  // Of a key of 0 the weight is 0, however many have it.
+  // With a key of 0 the weight is 0, for any number of tokens.
   Value total = e.add(sumAbove(kept[0]), e.mul(kept[1], units(kept[0])));
   return {kept[0], kept[1], total};
 }
@@ -334,8 +334,8 @@ SampleChoice::Sums SampleChoice::sumsOf(Value begin, Value end, int64_t most,
           e.extend(e.reduce(sums[1], tile::ReduceKind::sum))};
 }
 
-// If `sought` is in the part of the vocabulary from `at` on, it has been found;
-// otherwise what that part has stands before it no more.
+// If the token is in the part of the vocabulary from `at` on, it has been
+// found; otherwise that part no longer precedes it.
 SampleChoice::Sought SampleChoice::tryPart(const Kept &kept, Value at,
                                            Value end, int64_t size,
                                            const Sought &sought) {
@@ -391,8 +391,8 @@ void tessera::emitSampleChoice(OpBuilder &b, tile::KernelOp kernel,
                                const TileTarget &target) {
   SampleOps ops{b, kernel.getLoc(), target.lanes};
   if (target.gpu) {
-    // One block has all of a row: as many threads as a block may have, and
-    // each asks for several elements before it needs the first.
+    // One block has a whole row: as many threads as a block may have, each of
+    // which loads several elements before it needs the first.
     while (ops.lanes < 1024 && 4 * ops.lanes < shape.vocab)
       ops.lanes *= 2;
     ops.atOnce = 8;

@@ -109,7 +109,7 @@ Value SampleOps::isThere(const Place &place) const {
   return compare(Compare::slt, number, cast(place.bound, b.getI32Type()));
 }
 
-// Tiles that are whole, some at once, and then one by one the rest.
+// Whole tiles, some at once, then the rest one by one.
 ValueRange SampleOps::forTiles(
     Value memory, Value row, Value begin, Value end, int64_t most,
     ValueRange init,

@@ -121,7 +121,7 @@ plan.program @element_types arena 192 io 0 {
   %a = plan.buffer arena at 0 lives [0, 9] : memref<8xf32>
   %b = plan.buffer arena at 64 lives [0, 9] : memref<16xf32>
   %c = plan.buffer arena at 0 lives [0, 9] : memref<8xi32>
-  // expected-error@+1 {{sends 'memref<8xf32>' and gets 'memref<8xi32>'}}
+  // expected-error@+1 {{sends 'memref<8xf32>' and receives 'memref<8xi32>'}}
   plan.collective permute %a to %c over ["x"] targets [0] : memref<8xf32> to memref<8xi32>
 }
 
@@ -221,7 +221,7 @@ plan.program @rows_of_other_width arena 192 io 0 {
   %a = plan.buffer arena at 0 lives [0, 9] : memref<2x4xf32>
   %b = plan.buffer arena at 64 lives [0, 9] : memref<4x2xf32>
   %c = plan.buffer arena at 128 lives [0, 9] : memref<2x2xi32>
-  // expected-error@+1 {{sends 'memref<2x4xf32>' and gets 'memref<4x2xf32>'}}
+  // expected-error@+1 {{sends 'memref<2x4xf32>' and receives 'memref<4x2xf32>'}}
   plan.collective exchange_rows %a to %b rows %c : memref<2x2xi32> over ["x"] : memref<2x4xf32> to memref<4x2xf32>
 }
 
@@ -240,7 +240,7 @@ plan.program @rows_counted_wrong arena 192 io 0 {
 plan.program @permuted arena 192 io 0 {
   %a = plan.buffer arena at 0 lives [0, 9] : memref<8xf32>
   %b = plan.buffer arena at 64 lives [0, 9] : memref<16xf32>
-  // expected-error@+1 {{sends 'memref<8xf32>' and gets 'memref<16xf32>'}}
+  // expected-error@+1 {{sends 'memref<8xf32>' and receives 'memref<16xf32>'}}
   plan.collective permute %a to %b over ["x"] targets [1, 0] : memref<8xf32> to memref<16xf32>
 }
 

@@ -37,7 +37,7 @@ tile.kernel @bytes(%block: index, %x: memref<256x512xbf16>)
   %a = tile.alloc : memref<2x64x64xbf16, #tile.shared<swizzled>>
   %ring = tile.ring : <2 stages, 2 consumers>
   tile.warp_specialize producer {
-    // expected-error@+1 {{expects 100 bytes, but its copies bring 8192}}
+    // expected-error@+1 {{expects 100 bytes, but its copies have 8192}}
     %s = tile.acquire %ring bytes 100 : <2 stages, 2 consumers>
     tile.bulk_copy %x[%c0, %c0] along [0, 1] to %a[%s] on %ring : memref<256x512xbf16> to memref<2x64x64xbf16, #tile.shared<swizzled>>, <2 stages, 2 consumers>
   } consumers { tile.barrier }

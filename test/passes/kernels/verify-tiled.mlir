@@ -1,7 +1,7 @@
 // RUN: tessera-opt %s --verify-tiled --split-input-file --verify-diagnostics
 
 func.func @cluster(%x: tensor<4xf32>) -> tensor<4xf32> {
-  // expected-error @+1 {{'graph.cluster' is neither a launch, a loop, a collective nor a contiguous view: fusion or tiling missed it}}
+  // expected-error @+1 {{'graph.cluster' is neither a launch, a loop, a collective nor a contiguous view: fusion or tile-clusters missed it}}
   %y = graph.cluster elementwise "exp"(%x) : (tensor<4xf32>) -> tensor<4xf32> {
   ^bb0(%a: tensor<4xf32>):
     // expected-error @+1 {{'graph.exp' is neither a launch}}
@@ -14,7 +14,7 @@ func.func @cluster(%x: tensor<4xf32>) -> tensor<4xf32> {
 // -----
 
 func.func @gap(%x: tensor<4x4xf32>) -> tensor<4x2xf32> {
-  // expected-error @+1 {{slice has gaps or starts at no multiple of 64 bytes: it should have become a kernel}}
+  // expected-error @+1 {{slice has gaps or does not start at a multiple of 64 bytes: it should have become a kernel}}
   %y = graph.slice %x [0, 1] : tensor<4x4xf32> -> tensor<4x2xf32>
   return %y : tensor<4x2xf32>
 }
@@ -95,7 +95,7 @@ module @gpu attributes {tile.target = "cuda:sm_80"} {
   tile.kernel @g(%b: index, %x: memref<4xf32>, %y: memref<4xbf16>) attributes {access = [#tile<access read>, #tile<access write>], dynamic_sizes = 0 : i64, skeleton = #tile<skeleton contraction>, summary = "", tile.blocks = 4 : i64} {
     tile.return
   }
-  // expected-error @+1 {{variant @none is no kernel with a number of blocks}}
+  // expected-error @+1 {{variant @none is not a kernel with a number of blocks}}
   tile.kernel @h(%b: index, %x: memref<4xf32>, %y: memref<4xf32>) attributes {access = [#tile<access read>, #tile<access write>], dynamic_sizes = 0 : i64, skeleton = #tile<skeleton contraction>, summary = "", tile.blocks = 8 : i64, tile.variants = [@none]} {
     tile.return
   }

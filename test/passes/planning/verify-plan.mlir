@@ -26,7 +26,7 @@ module {
 
 module {
   plan.program @no_lives arena 64 io 0 {
-    // expected-error@+1 {{in the arena has no `lives`}}
+    // expected-error@+1 {{in the arena lacks `lives`}}
     %a = plan.buffer arena at 0 : memref<16xf32>
     plan.fill %a with 0 : memref<16xf32>
   }

@@ -1,9 +1,9 @@
-// Many rows of products with quantized weights, which are bound by
-// multiplications: a block widens its columns once, into the panels that other
-// contractions stage. For matrix registers, whose products leave the
-// processor's other units idle, that is done a panel at a time, beside the
-// products of the panel before: two panels are there at once, and both are in a
-// near cache.
+// Many rows × quantized weights, which are bound by multiplications: a block
+// dequantizes its columns once, into the panels that other contractions stage.
+// Products in matrix registers leave the processor's other units idle, so there
+// panels are dequantized one at a time, interleaved with the products of the
+// previous panel: only two panels are staged at once, and both are in a near
+// cache.
 #include "dialects/tile/Interleave.h"
 #include "passes/kernels/ClusterLaunch.h"
 #include "passes/kernels/contraction/ContractionEmit.h"
@@ -13,14 +13,14 @@ using namespace tessera;
 
 static constexpr int64_t kMicropanel = QuantizedLayout::kMicropanel,
                          kBlock = QuantizedLayout::kBlock;
-// How far ahead words are asked for: lines.
-static constexpr int64_t kWordsAhead = 32;
+// Prefetch distance of words, in lines.
+static constexpr int64_t kPrefetchDistance = 32;
 
-// Whether panels are widened one by one, each beside the products of the one
-// before it. A panel is there only once: all rows of the block meet it as one
-// group, and nothing comes back for it, be it with other rows or to pad its
-// terms (padColumns).
-bool ContractionEmitter::interleavesExtension() const {
+// Whether panels are dequantized one by one, each interleaved with the products
+// of the previous one. A panel is then staged only once: all rows of the block
+// are multiplied by it as one group, and it is not read again, neither with
+// other rows nor to pad its terms (padColumns).
+bool ContractionEmitter::interleavesDequantization() const {
   return packed && !plan.isMicropanels() && !plan.groups &&
          plan.blockRows <= groupRows &&
          plan.sum.size % PackedRows::kTerms == 0 &&
@@ -28,8 +28,8 @@ bool ContractionEmitter::interleavesExtension() const {
          plan.columnDim().size % plan.blockColumns == 0;
 }
 
-// All panels of the chunk, micropanel by micropanel; the first alone where
-// those behind it come later.
+// All panels of the chunk, one micropanel after another; only the first one if
+// the others are interleaved later.
 void ContractionEmitter::stageQuantColumns() {
   int64_t last = plan.sum.size - (chunksOfSum - 1) * chunk;
   Value blocks =
@@ -42,14 +42,14 @@ void ContractionEmitter::stageQuantColumns() {
       });
     }
   };
-  if (interleavesExtension())
+  if (interleavesDequantization())
     stage(index(0), PackedRows::kTile);
   else
     forEachPanel(stage);
 }
 
-// The panel behind `panel`, whose terms are so many blocks, a word of 16
-// columns a turn; where one is behind it.
+// The panel after `panel`, if there is one: so many blocks of terms, a word of
+// 16 columns in each iteration.
 void ContractionEmitter::stageNextPanel(Value panel, Value blocks) {
   constexpr int64_t kPanel = PackedRows::kTile;
   int64_t count = kBlock / plan.quant->layout.perWord();
@@ -75,7 +75,7 @@ void ContractionEmitter::stageNextPanel(Value panel, Value blocks) {
     Value micropanel = micropanelOf(add(mul(next, kPanel), column));
     QuantScales scales = loadQuantScales(micropanel, block);
     stageQuantWord({micropanel, slot, column}, scales, block,
-                   remainder(word, index(count)), /*asks=*/true);
+                   remainder(word, index(count)), /*prefetches=*/true);
   });
 }
 
@@ -85,7 +85,7 @@ void ContractionEmitter::stageQuantBlock(Value micropanel, Value panel,
   QuantScales scales = loadQuantScales(micropanel, block);
   forEach(kBlock / plan.quant->layout.perWord(), [&](Value i) {
     stageQuantWord({micropanel, panel, index(column)}, scales, block, i,
-                   /*asks=*/false);
+                   /*prefetches=*/false);
   });
 }
 
@@ -106,7 +106,7 @@ ContractionEmitter::loadQuantScales(Value micropanel, Value block) {
 // Word `i` of a block: scale × q, or scale × (q - zero).
 void ContractionEmitter::stageQuantWord(const StagedMicropanel &to,
                                         const QuantScales &scales, Value block,
-                                        Value i, bool asks) {
+                                        Value i, bool prefetches) {
   const QuantizedLayout &layout = plan.quant->layout;
   int64_t perWord = layout.perWord();
   auto type = VectorType::get({perWord, kMicropanel}, b.getI32Type());
@@ -121,10 +121,11 @@ void ContractionEmitter::stageQuantWord(const StagedMicropanel &to,
   Value k = add(sumStart, mul(block, kBlock));
   Value first = b.createOrFold<arith::DivUIOp>(loc, k, index(perWord));
   Value place = add(first, i);
-  if (asks)
+  if (prefetches)
     b.create<memref::PrefetchOp>(
         loc, words,
-        ValueRange{to.micropanel, add(place, index(kWordsAhead)), index(0)},
+        ValueRange{to.micropanel, add(place, index(kPrefetchDistance)),
+                   index(0)},
         /*isWrite=*/false, /*localityHint=*/2, /*isDataCache=*/true);
   Value loaded = b.create<tile::LoadOp>(
       loc, VectorType::get({kMicropanel}, b.getI32Type()), words,
@@ -144,7 +145,7 @@ void ContractionEmitter::stageQuantWord(const StagedMicropanel &to,
   } else {
     word = b.create<arith::ShLIOp>(
         loc, word, perRow([](int64_t at) { return 24 - 8 * at; }));
-    value = widenUpperBytes(b, loc, layout, word);
+    value = extendUpperBytes(b, loc, layout, word);
   }
   if (scales.zeros)
     value = b.create<arith::SubFOp>(loc, value, scales.zeros);

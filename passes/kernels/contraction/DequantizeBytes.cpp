@@ -5,12 +5,12 @@
 using namespace mlir;
 using namespace tessera;
 
-// Exponent and fraction stand four bits to the right of where f32 has them; 120
-// is added to the exponent, which makes the value of a normal number. With 121
-// and less 2^-6 a subnormal one has its value, and a normal one at least that:
-// the smaller of both is right. A product by 2^120 would be shorter, but
-// processors take a hundred cycles and more for subnormal operands.
-static Value widenFloats(OpBuilder &b, Location loc, Value words) {
+// Exponent and fraction are four bits to the right of those of f32; 120 is
+// added to the exponent, which gives the value of a normal number. With 121 and
+// minus 2^-6 a subnormal one has its value, and a normal one at least that: the
+// smaller of both is right. A product by 2^120 would be shorter, but processors
+// take a hundred cycles and more for subnormal operands.
+static Value extendFloats(OpBuilder &b, Location loc, Value words) {
   auto type = cast<VectorType>(words.getType());
   VectorType wide = type.clone(b.getF32Type());
   auto number = [&](uint32_t value) -> Value {
@@ -33,10 +33,10 @@ static Value widenFloats(OpBuilder &b, Location loc, Value words) {
       loc, wide, b.create<arith::OrIOp>(loc, sign, magnitude));
 }
 
-Value tessera::widenUpperBytes(OpBuilder &b, Location loc,
-                               const QuantizedLayout &layout, Value words) {
+Value tessera::extendUpperBytes(OpBuilder &b, Location loc,
+                                const QuantizedLayout &layout, Value words) {
   if (layout.floats)
-    return widenFloats(b, loc, words);
+    return extendFloats(b, loc, words);
   auto type = cast<VectorType>(words.getType());
   Value bits = b.create<arith::ConstantOp>(
       loc, DenseElementsAttr::get(type, llvm::APInt(32, 24)));
