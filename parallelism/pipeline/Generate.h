@@ -66,8 +66,8 @@ struct Policy {
   Prefer prefer = Prefer::Backward;
   bool splitBackward = false; ///< I, and W where a rank would wait
   int minChunks = 1, maxChunks = 1;
-  /// The order of F and backwards of a rank, if it is fixed. The scheduler only
-  /// places W.
+  /// The order of F and backwards of a rank, if it is fixed. The scheduler then
+  /// only inserts W.
   std::span<const Phase> phases = {};
   Limit inFlight; ///< most activations between F and B, or I
   Limit live;     ///< most between F and B, or W

@@ -200,9 +200,10 @@ TEST(Generate, RefusesShapesThatAScheduleDoesNotHave) {
       error("dualpipe", {3, 8, 1}),
       "dualpipe: requires an even number of ranks and of microbatches, got 3 "
       "and 8");
-  EXPECT_EQ(error("dualpipe", {8, 8, 1}),
-            "dualpipe: 8 microbatches do not fill 8 ranks; give at least two a "
-            "rank");
+  EXPECT_EQ(
+      error("dualpipe", {8, 8, 1}),
+      "dualpipe: 8 microbatches do not fill 8 ranks; give at least two for "
+      "each rank");
   EXPECT_EQ(error("1f1b", {1 << 20, 1 << 20, 1}),
             "1f1b: 1048576 ranks, 1 chunks and 1048576 microbatches are more "
             "than 268435456 instructions; give fewer");
