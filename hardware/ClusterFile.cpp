@@ -71,8 +71,9 @@ Key fraction(std::string_view name, double &to) {
             if (!value.ok())
               return value.status();
             if (*value > 1)
-              return Status::error("{} is a share, more than 0 and at most 1",
-                                   quote(given));
+              return Status::error(
+                  "{} must be a fraction, more than 0 and at most 1",
+                  quote(given));
             to = *value;
             return Status::success();
           }};
@@ -235,7 +236,7 @@ private:
               "is not a key here" + suggestion(keyNode.Scalar(), names));
   }
 
-  /// An error that says where; sections outside pass it on as it is.
+  /// An error with its location; outer sections forward it unchanged.
   Status at(const YAML::Node &node, const std::string &key,
             const std::string &what) {
     located = true;

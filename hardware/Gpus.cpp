@@ -5,7 +5,7 @@ namespace {
 
 constexpr double kTera = 1e12;
 
-// Names that begin others come after them.
+// A name that is a prefix of others comes after them.
 constexpr Chip kChips[] = {
     {"B200", {2250 * kTera, 1125 * kTera, 75 * kTera}},
     {"GH200", {989 * kTera, 494 * kTera, 67 * kTera}},

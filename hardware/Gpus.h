@@ -1,5 +1,5 @@
-// What GPUs multiply-add at most, by their makers' data sheets: the peaks that
-// a run of ours cannot measure without the very kernels it is to judge.
+// Peak FLOP/s of GPUs, from their data sheets: a benchmark cannot measure them
+// without the kernels that it evaluates.
 #pragma once
 #include <string_view>
 
@@ -12,12 +12,11 @@ struct Peaks {
 };
 
 struct Chip {
-  std::string_view name; ///< as the driver calls it, or a part of that
+  std::string_view name; ///< the driver's name of it, or a part of that
   Peaks peaks;
 };
 
-/// The chip that a device describes itself as; null for one that the table
-/// lacks.
+/// The chip by the name that a device reports; null if it is not in the table.
 const Chip *findChip(std::string_view description);
 
 } // namespace tessera::hardware

@@ -48,7 +48,7 @@ UnitInfo infoOf(Unit unit) {
   return {none, false, ""};
 }
 
-/// The factor of "GB/s"; 0 if it is no such unit.
+/// The factor of "GB/s"; 0 if it is not a unit of bandwidth.
 double factorOf(std::string_view suffix, const UnitInfo &info) {
   for (const Suffix &unit : info.suffixes) {
     if (!suffix.ends_with(unit.text))
@@ -86,8 +86,8 @@ StatusOr<double> parseQuantity(std::string_view text, Unit unit) {
   auto [end, problem] =
       std::from_chars(text.data(), text.data() + text.size(), value);
   if (problem != std::errc() || !std::isfinite(value))
-    return Status::error("{} is not a figure; write it like {}", quote(text),
-                         info.example);
+    return Status::error("{} is not a valid quantity; write it like {}",
+                         quote(text), info.example);
   std::string_view suffix = text.substr(size_t(end - text.data()));
   while (suffix.starts_with(' '))
     suffix.remove_prefix(1);

@@ -1,4 +1,4 @@
-// Figures with units, as people write them in cluster files and flags.
+// Numbers with units, as people write them in cluster files and flags.
 #pragma once
 #include <string>
 #include <string_view>
@@ -7,8 +7,8 @@
 
 namespace tessera::planner {
 
-/// What a figure measures. Prefixes are k, M, G, T, P (powers of 1000) and Ki,
-/// Mi, Gi, Ti (of 1024), case as shown.
+/// The dimension of a number. Prefixes are k, M, G, T, P (powers of 1000) and
+/// Ki, Mi, Gi, Ti (of 1024), case as shown.
 enum class Unit {
   Count,          ///< "1e12", "1T"
   Bytes,          ///< "80GiB"
@@ -17,9 +17,9 @@ enum class Unit {
   FlopsPerSecond, ///< "312TFLOP/s"
 };
 
-/// A positive, finite figure in bytes, seconds, ... of `unit`. A unit must be
-/// written, except for counts: "25" bytes a second or gigabits is a guess that
-/// nobody should make. Errors say what is wrong but not where.
+/// A positive, finite number in bytes, seconds, ... of `unit`. A unit is
+/// required, except for counts: "25" could be bytes per second or gigabits.
+/// Errors say what is wrong but not where.
 StatusOr<double> parseQuantity(std::string_view text, Unit unit);
 
 /// For people: "21.6 GB", "25.0 GB/s", "4.40 ms", "312.0 TFLOP/s".

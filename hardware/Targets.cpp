@@ -20,8 +20,8 @@ std::span<const TileTarget> cpuTileTargets() {
        .columns = 48,
        .bf16Dot = true,
        .sharedBytes = 768 << 10,
-       // On Zen 4 asking for the second cache, too, costs a tenth to a sixth of
-       // what one thread reads (bench/results/2026-11-23-zen4.md).
+       // On Zen 4 prefetching into L2 too costs a tenth to a sixth of one
+       // thread's bandwidth (bench/results/2026-11-23-zen4.md).
        .prefetchDistance = 0},
       {.name = "cpu:avx512",
        .lanes = 16,
@@ -43,7 +43,7 @@ std::span<const TileTarget> cpuTileTargets() {
 // elements of each.
 std::span<const TileTarget> cudaTileTargets() {
   static const TileTarget targets[] = {
-      // What a block may have on sm_86 and sm_89, which run this code too.
+      // The limit of a block on sm_86 and sm_89, which run this code too.
       {.name = "cuda:sm_80",
        .lanes = 128,
        .rows = 0,

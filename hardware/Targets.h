@@ -1,4 +1,4 @@
-// The targets that kernels are tiled for, as plain data.
+// The targets for which kernels are generated, as plain data.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -8,7 +8,7 @@
 
 namespace tessera {
 
-/// What a skeleton needs to know of a target to choose tile sizes.
+/// The properties of a target from which skeletons choose tile sizes.
 struct TileTarget {
   std::string
       name;      ///< "cpu:avx512bf16"; also names the nested module of kernels
@@ -20,21 +20,21 @@ struct TileTarget {
                        ///< core's L2)
   /// A block is many threads that share its tiles (`lanes` of them, unless a
   /// kernel says otherwise): contractions and attention have the skeletons of
-  /// passes/kernels/gpu, and rows, columns and bf16Dot mean nothing.
+  /// passes/kernels/gpu, and rows, columns and bf16Dot are unused.
   bool gpu = false;
   /// Warpgroups multiply (wgmma): tiles in which each has 64 whole rows.
   bool warpgroups = false;
-  /// Registers hold matrices (AMX): products of bf16 are staged on both sides
-  /// and multiplied 32 × 32 by tile.mma_staged.
+  /// Registers hold matrices (AMX): bf16 matmuls stage both operands and
+  /// multiply 32 × 32 tiles by tile.mma_staged.
   bool matrixTiles = false;
-  /// How many bytes ahead few rows ask for streams of weights into the second
-  /// cache, besides those that they ask for into the first; 0: not.
+  /// The distance in bytes at which contractions of few rows prefetch weights
+  /// into the L2 cache, in addition to prefetches into L1; 0: none.
   int64_t prefetchDistance = 8192;
-  /// Streaming multiprocessors of the GPU that grids are chosen for; 0: a CPU.
+  /// Streaming multiprocessors of the GPU for which grids are chosen; 0: a CPU.
   int64_t multiprocessors = 0;
 };
 
-/// Targets by name; nullopt where the name is unknown.
+/// Targets by name; nullopt if the name is unknown.
 std::optional<TileTarget> lookupTileTarget(std::string_view name);
 /// All CPU targets, best first: "cpu:amx", "cpu:avx512bf16", "cpu:avx512",
 /// "cpu:avx2".

@@ -18,6 +18,7 @@
 #include "dialects/dist/DistAttrs.h.inc"
 #define GET_TYPEDEF_CLASSES
 #include "dialects/dist/DistTypes.h.inc"
+#include "dialects/dist/DistInterfaces.h.inc"
 #define GET_OP_CLASSES
 #include "dialects/dist/DistOps.h.inc"
 

@@ -2,6 +2,7 @@
 #define TESSERA_DIST_OPS
 
 include "dialects/dist/DistDialect.td"
+include "dialects/dist/DistInterfaces.td"
 include "mlir/IR/BuiltinAttributes.td"
 include "mlir/IR/SymbolInterfaces.td"
 include "mlir/Interfaces/SideEffectInterfaces.td"
@@ -44,7 +45,8 @@ def Dist_Result : AnyTypeOf<[AnyStaticShapeTensor, Dist_PendingType]>;
 def Dist_Axes : TypedArrayAttrBase<Dist_AxisRefAttr, "mesh axes">;
 
 class Dist_CollectiveOp<string mnemonic, string meaning>
-    : Dist_Op<mnemonic, [DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
+    : Dist_Op<mnemonic, [Dist_CollectiveOpInterface,
+                         DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = meaning;
   let results = (outs Dist_Result:$result);
   let hasVerifier = 1;
@@ -56,6 +58,10 @@ def Dist_AllReduceOp : Dist_CollectiveOp<
                        Dist_ReduceKindAttr:$kind);
   let assemblyFormat = [{
     $kind $input `over` $mesh $axes attr-dict `:` type($input) `->` type($result)
+  }];
+  let extraClassDeclaration = [{
+    int64_t getRounds() { return 2; }
+    bool isInPlace() { return true; }
   }];
 }
 
@@ -91,6 +97,7 @@ def Dist_AllToAllOp : Dist_CollectiveOp<
     $input `split` $splitDim `join` $joinDim `over` $mesh $axes attr-dict
     `:` type($input) `->` type($result)
   }];
+  let extraClassDeclaration = [{bool keepsOrder() { return true; }}];
 }
 
 def Dist_PermuteOp : Dist_CollectiveOp<
@@ -100,6 +107,11 @@ def Dist_PermuteOp : Dist_CollectiveOp<
                        DenseI64ArrayAttr:$targets);
   let assemblyFormat = [{
     $input `targets` $targets `over` $mesh $axes attr-dict `:` type($input) `->` type($result)
+  }];
+  let extraClassDeclaration = [{
+    int64_t getMessages(int64_t) { return 1; }
+    int64_t getPieces(int64_t) { return 1; }
+    bool keepsOrder() { return true; }
   }];
 }
 
@@ -125,6 +137,7 @@ def Dist_ExchangeRowsOp : Dist_CollectiveOp<
     $input `counts` $counts `over` $mesh $axes attr-dict
     `:` type($input) `,` type($counts) `->` type($result)
   }];
+  let extraClassDeclaration = [{bool keepsOrder() { return true; }}];
 }
 
 def Dist_OffsetOp : Dist_Op<"offset",

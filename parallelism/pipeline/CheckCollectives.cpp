@@ -1,4 +1,4 @@
-// Collectives: what a stage's parameters and gradients go through.
+// Checks the collectives of stages' parameters and gradients.
 #include <algorithm>
 #include <map>
 
@@ -26,9 +26,9 @@ static std::string useParameters(const StageState &state, Op op) {
 
 static std::string applyCollective(StageState &state, Op op) {
   if (op == Op::Unshard && std::exchange(state.gathered, true))
-    return "gathers what is gathered";
+    return "gathers parameters that are gathered already";
   if (op == Op::Reshard && !std::exchange(state.gathered, false))
-    return "lets go of what is not gathered";
+    return "releases parameters that are not gathered";
   if (op == Op::ReduceGrad && std::exchange(state.reduced, true))
     return "runs twice";
   return "";
@@ -118,7 +118,8 @@ Status checkReplicas(const Schedule &schedule) {
 
 Status checkSameCollectives(const Schedule &a, const Schedule &b) {
   if (a.ranks != b.ranks)
-    return Status::error("{} ranks beside {}", a.ranks, b.ranks);
+    return Status::error("{} ranks in one copy, {} in the other", a.ranks,
+                         b.ranks);
   auto isCollective = [](const Instruction &each) {
     return each.op >= Op::Unshard;
   };

@@ -1,4 +1,4 @@
-// What is computed, what is sent, and where it lies.
+// Checks computation, transfers and buffers.
 #include <algorithm>
 #include <map>
 
@@ -8,7 +8,7 @@ namespace tessera::pipeline {
 
 namespace {
 
-/// One byte of what happened to each microbatch at each stage.
+/// One byte for each microbatch and stage: what has been done.
 class Progress {
 public:
   explicit Progress(const Schedule &schedule)
@@ -36,8 +36,7 @@ enum : uint8_t {
   backwardReceived = 64,
 };
 
-/// What a piece of work adds to the byte, and what must be and must not be
-/// there before it.
+/// The bits that an instruction sets, and those that must be set before it.
 struct Rule {
   Op op;
   uint8_t adds, needs;
@@ -53,7 +52,7 @@ static constexpr Rule computeRules[] = {
     {Op::BackwardWeight, weightDone, inputDone, "its I"},
 };
 
-/// Adds `work` to the byte; what is wrong with that, or nothing.
+/// Sets the bits of `work`; returns the fault, or nothing.
 static std::string apply(const Rule &rule, uint8_t &byte) {
   if (byte & rule.adds)
     return "runs twice";
@@ -118,7 +117,7 @@ Status checkCompute(const Schedule &schedule, int memory) {
   return checkComplete(schedule, progress);
 }
 
-/// The byte's rules for one rank: everything about a work is in its list.
+/// The rules of one rank: all instructions on its work are in its list.
 static std::string applyTransfers(const Schedule &schedule,
                                   const Instruction &each, Progress &progress) {
   static constexpr Rule transferRules[] = {

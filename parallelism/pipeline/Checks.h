@@ -1,4 +1,4 @@
-// The parts of `check`, one idea each. All want a schedule that is well formed.
+// The parts of `check`, one idea each. All require a well-formed schedule.
 #pragma once
 #include <vector>
 
@@ -11,14 +11,14 @@ std::string locate(const Schedule &schedule, int rank, size_t position);
 
 /// F and backwards, and the peak of live activations.
 Status checkCompute(const Schedule &schedule, int memory);
-/// Sends and receives against what is computed, and against one another.
+/// Sends and receives, against computation and against each other.
 Status checkTransfers(const Schedule &schedule);
 Status checkChannels(const Schedule &schedule);
 Status checkBuffers(const Schedule &schedule);
 /// UNSHARD, RESHARD, REDUCE_GRAD and OPT_STEP.
 Status checkCollectives(const Schedule &schedule);
 Status checkReplicas(const Schedule &schedule);
-/// Runs the lists without letting anything run ahead.
+/// Runs the lists with blocking transfers.
 Status checkProgress(const Schedule &schedule);
 
 } // namespace tessera::pipeline

@@ -41,7 +41,7 @@ const LinkCost &Costs::linkBetween(int from, int to) const {
 static bool isCost(double value) { return std::isfinite(value) && value >= 0; }
 
 static Status checkStage(const StageCost &cost, size_t stage) {
-  const std::pair<const char *, double> figures[] = {
+  const std::pair<const char *, double> numbers[] = {
       {"forward", cost.forward},
       {"backward", cost.backward},
       {"backward of inputs", cost.backwardInput},
@@ -52,7 +52,7 @@ static Status checkStage(const StageCost &cost, size_t stage) {
       {"unshard", cost.unshard},
       {"reduction", cost.reduceGrad},
       {"optimizer", cost.optimizer}};
-  for (const auto &[what, value] : figures)
+  for (const auto &[what, value] : numbers)
     if (!isCost(value))
       return Status::error("cost of stage {}: {} must be finite and not "
                            "negative, got {}",

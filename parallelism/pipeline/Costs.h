@@ -1,5 +1,5 @@
-// What instructions take: the one description that generating and simulating a
-// schedule share. Times are in seconds, or in any other unit throughout.
+// The costs of instructions, for generating and simulating schedules. Times are
+// in seconds, or in any other unit throughout.
 #pragma once
 #include <map>
 #include <utility>
@@ -9,7 +9,7 @@
 
 namespace tessera::pipeline {
 
-/// Of one microbatch at one stage.
+/// The costs of one microbatch at one stage.
 struct StageCost {
   double forward = 1;
   double backward = 2;
@@ -23,41 +23,41 @@ struct StageCost {
   double optimizer = 0; ///< of a rank: the sum over its stages
 };
 
-/// α and β of a point-to-point link: n bytes occupy it for n·perByte and are
-/// there `latency` later.
+/// α and β of a point-to-point link: n bytes occupy it for n·perByte and arrive
+/// `latency` later.
 struct LinkCost {
   double latency = 0;
   double perByte = 0;
 };
 
 struct Costs {
-  /// One a stage of the schedule, or a single one that holds for all.
+  /// One for each stage of the schedule, or a single one for all.
   std::vector<StageCost> stages{StageCost{}};
   /// Slow-down of each rank's compute (1.2: a straggler); empty is all 1.
   std::vector<double> rankFactor;
-  /// Imbalance: each microbatch's share of compute; empty is all 1.
+  /// Imbalance: each microbatch's factor of compute; empty is all 1.
   std::vector<double> microbatchFactor;
   LinkCost link;
-  /// Links unlike the others, by (from, to).
+  /// Links that differ from the others, by (from, to).
   std::map<std::pair<int, int>, LinkCost> links;
-  /// OVERLAP takes this share of F and B one after the other.
+  /// The time of an OVERLAP relative to that of F and then B.
   double overlapFactor = 1;
-  /// A transfer runs beside compute, and the instruction that reads it waits;
-  /// otherwise both ranks stand still until it is done (rendezvous).
+  /// A transfer overlaps with compute, and the instruction that reads it waits;
+  /// otherwise both ranks block until it is done (rendezvous).
   bool asyncTransfers = true;
-  /// UNSHARD and REDUCE_GRAD run beside compute on an engine of their own.
+  /// UNSHARD and REDUCE_GRAD overlap with compute, on an engine of their own.
   bool asyncCollectives = true;
 
   const StageCost &stage(int stage) const {
     return stages.size() == 1 ? stages.front() : stages[size_t(stage)];
   }
-  /// Of an instruction of `rank` that is not a transfer.
+  /// The time of an instruction of `rank` that is not a transfer.
   double seconds(const Instruction &instruction, int rank) const;
   const LinkCost &linkBetween(int from, int to) const;
 };
 
-/// Whether the lists have the schedule's sizes and every figure is finite and
-/// not negative.
+/// Checks that the lists have the schedule's sizes and every number is finite
+/// and not negative.
 Status checkCosts(const Costs &costs, int ranks, int stages, int microbatches);
 
 } // namespace tessera::pipeline

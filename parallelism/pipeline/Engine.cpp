@@ -96,8 +96,8 @@ void Engine::advance(int rank, Span span) {
   ++state.next;
 }
 
-/// Of something that both sides are at now: what ran beside compute is only
-/// noted, otherwise its rank stood still for it and may go on.
+/// Both sides have reached a transfer or sum: if it overlaps with compute, only
+/// its time is recorded; otherwise its rank was blocked and may continue.
 void Engine::complete(int rank, int32_t instruction, bool async, Span span) {
   if (async) {
     result.spans[size_t(rank)][size_t(instruction)] = span;
@@ -108,7 +108,7 @@ void Engine::complete(int rank, int32_t instruction, bool async, Span span) {
   wake(rank);
 }
 
-/// What an earlier owner sends must be gone before it is overwritten.
+/// The sends of an earlier owner must end before the buffer is overwritten.
 bool Engine::slotReady(int rank, const Work &work, bool backward,
                        double &start) const {
   if (!lowered)
@@ -167,7 +167,7 @@ bool Engine::compute(int rank, const Instruction &instruction) {
   if (!isReady(rank, instruction, start))
     return false;
   const double end = start + costs.seconds(instruction, rank);
-  // Before what follows is sent, which names the instruction at `next`.
+  // Before the sends after it, which name the instruction at `next`.
   if (instruction.op == Op::Forward || instruction.op == Op::Overlap)
     produce(rank, instruction.work, true, end);
   if (instruction.op == Op::Overlap)
@@ -321,11 +321,11 @@ Status Engine::deadlock() const {
       const size_t at = ranks[size_t(to)].next;
       const InstructionList &theirs = schedule.lists[size_t(to)];
       other = at < theirs.size()
-                  ? fmt::format(" for rank {}, which stands at position {}: {}",
-                                to, at, toString(theirs[at]))
+                  ? fmt::format(" for rank {}, which is at position {}: {}", to,
+                                at, toString(theirs[at]))
                   : fmt::format(" for rank {}, which is at its end", to);
     }
-    return Status::error("rank {}, position {}: {} waits for ever{}", rank,
+    return Status::error("rank {}, position {}: {} waits forever{}", rank,
                          state.next, toString(waiting), other);
   }
   return Status::success();

@@ -1,6 +1,6 @@
-// Time of every instruction of a schedule, found by walking all lists at once.
-// The order of each list is fixed, so there is nothing to choose: an
-// instruction starts when its rank is free and what it reads is there.
+// Computes the time of every instruction of a schedule by executing all lists
+// at once. The order of each list is fixed, so there is nothing to choose: an
+// instruction starts when its rank is free and its operands have arrived.
 #pragma once
 #include <deque>
 #include <map>
@@ -17,9 +17,8 @@ public:
   /// The schedule is well formed and the costs fit it.
   Engine(const Schedule &schedule, const Costs &costs);
 
-  /// Runs to the end of all lists. The error of a deadlock names the first rank
-  /// that stands still; so does that of a send that meets the receive of
-  /// something else.
+  /// Runs to the end of all lists. Errors: a deadlock, with the first blocked
+  /// rank, and a send that meets the receive of another value.
   Status run();
   Simulation take() { return std::move(result); }
 
@@ -43,13 +42,13 @@ private:
     std::deque<Post> sends, receives;
     double free = 0;
   };
-  /// What is sent from a buffer: outputs (0) and gradients of inputs (1), one
+  /// The sends from a buffer: outputs (0) and gradients of inputs (1), one
   /// owner after the other.
   struct Slot {
     int sending[2] = {0, 0}; ///< sends of unknown end
     double free[2] = {0, 0}; ///< end of the others
   };
-  /// A sum over the replicas of one stage: ranks that are there.
+  /// A sum over the replicas of one stage: the ranks that have arrived.
   struct Reduction {
     std::vector<std::pair<int, Post>> posts;
   };
@@ -64,7 +63,7 @@ private:
   void produce(int rank, const Work &work, bool forward, double end);
   void sendAtOnce(int from, const Work &work, bool forward, double end);
 
-  /// When `bytes` that are ready at `ready` are on the way.
+  /// The span in which `bytes` that are ready at `ready` are sent.
   Span occupy(Channel &channel, double ready, int from, int to,
               double bytes) const;
   bool transfer(int rank, const Instruction &instruction);
@@ -88,11 +87,11 @@ private:
   std::vector<Rank> ranks;
   std::vector<std::vector<Slot>> slots;
   std::vector<int> ready; ///< ranks to be stepped
-  /// Ends of F, of B or I, and arrivals of what other ranks send; negative
-  /// while unknown.
+  /// Ends of F, of B or I, and arrivals from other ranks; negative while
+  /// unknown.
   std::vector<double> forwardEnd, inputEnd, forwardArrival, backwardArrival;
   std::vector<double>
-      unsharded; ///< of each stage, when its parameters are there
+      unsharded; ///< of each stage, when its parameters are gathered
   std::map<std::pair<int, int>, Channel> channels;
   std::map<std::pair<int, int>, Reduction>
       reductions;                ///< (stage of chain, k-th)

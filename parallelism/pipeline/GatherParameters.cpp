@@ -60,7 +60,7 @@ void Gatherer::reshard(int stage) {
   result.push_back({Op::Reshard, {stage}, {}});
 }
 
-/// For a stage that is used at `use`: only stages used later give way.
+/// For a stage that is used at `use`: evicts only stages that are used later.
 bool Gatherer::makeRoom(size_t use) {
   if (gathered.size() < most)
     return true;
@@ -87,15 +87,15 @@ StatusOr<InstructionList> Gatherer::run() {
   for (size_t k = 0; k < list.size(); ++k) {
     const std::vector<int> stages = stagesOf(list[k]);
     if (stages.size() > most)
-      return Status::error("{} needs {} stages gathered, {} are allowed",
+      return Status::error("{} needs {} gathered stages, but {} are allowed",
                            toString(list[k]), stages.size(), most);
     for (int stage : stages)
       if (std::ranges::find(gathered, stage) == gathered.end()) {
         makeRoom(k);
         unshard(stage);
       }
-    // Behind this use, so that the gather runs beside it; what this
-    // instruction reads is used at k and does not give way.
+    // After this use, so that the gather overlaps with it; the stages that this
+    // instruction reads are used at k and not evicted.
     if (!stages.empty())
       prefetch();
     for (int stage : stages)

@@ -7,36 +7,36 @@
 
 namespace tessera::pipeline {
 
-/// More would not be a schedule but a mistake: 2³⁰ instructions are 40 GB.
+/// A larger number is a mistake: 2³⁰ instructions are 40 GB.
 static constexpr int64_t maxWork = int64_t(1) << 28;
 
 static Status checkShape(const Policy &policy, const Shape &shape) {
   if (shape.ranks < 1 || shape.microbatches < 1 || shape.chunks < 1)
-    return Status::error("{}: needs at least one rank, microbatch and chunk, "
-                         "got {}, {} and {}",
+    return Status::error("{}: requires at least one rank, microbatch and "
+                         "chunk, got {}, {} and {}",
                          policy.name, shape.ranks, shape.microbatches,
                          shape.chunks);
   if (shape.chunks < policy.minChunks || shape.chunks > policy.maxChunks)
-    return Status::error("{}: {} chunks a rank; it has {}", policy.name,
+    return Status::error("{}: {} chunks per rank; expected {}", policy.name,
                          shape.chunks,
                          policy.minChunks == policy.maxChunks
                              ? fmt::format("{}", policy.minChunks)
                              : fmt::format("at least {}", policy.minChunks));
   if (int64_t(shape.ranks) * shape.chunks > maxWork / shape.microbatches)
     return Status::error("{}: {} ranks, {} chunks and {} microbatches are more "
-                         "than {} pieces of work; give fewer",
+                         "than {} instructions; give fewer",
                          policy.name, shape.ranks, shape.chunks,
                          shape.microbatches, maxWork);
   if (policy.placement == Placement::Bidirectional &&
       (shape.ranks % 2 || shape.microbatches % 2))
-    return Status::error("{}: needs an even number of ranks and of "
+    return Status::error("{}: requires an even number of ranks and of "
                          "microbatches, got {} and {}",
                          policy.name, shape.ranks, shape.microbatches);
   for (const Phase &phase : policy.phases)
     for (int rank = 0; rank < shape.ranks; ++rank)
       if (phase.count(shape, rank) < 0)
         return Status::error("{}: {} microbatches do not fill {} ranks; give "
-                             "at least two a rank",
+                             "at least two for each rank",
                              policy.name, shape.microbatches, shape.ranks);
   return Status::success();
 }
@@ -58,9 +58,10 @@ static Schedule emptySchedule(const Policy &policy, const Shape &shape) {
   return schedule;
 }
 
-/// How long a wait is worth a W depends on what waits behind it, so it is
-/// tried. So is the order that equal times without transfers give, the one in
-/// the papers: what is ready first is not always what should run first.
+/// Which wait is long enough for a W depends on the instructions after it, so
+/// several thresholds are tried. So is the order of equal times without
+/// transfers, which is the papers': the first ready instruction is not always
+/// the best.
 static std::vector<StatusOr<Schedule>> attempts(const Policy &policy,
                                                 const Shape &shape,
                                                 const Costs &costs, int memory,
@@ -79,10 +80,10 @@ static std::vector<StatusOr<Schedule>> attempts(const Policy &policy,
   return made;
 }
 
-/// The first error if none of them worked.
+/// The first error if all of them fail.
 static StatusOr<Schedule> shortest(std::vector<StatusOr<Schedule>> made,
                                    Costs costs) {
-  costs.asyncTransfers = true; // there are no others in lists of compute
+  costs.asyncTransfers = true; // lists of compute have no blocking transfers
   StatusOr<Schedule> *best = nullptr;
   double least = 0;
   for (StatusOr<Schedule> &each : made) {

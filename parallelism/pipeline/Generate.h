@@ -1,5 +1,5 @@
-// Schedules by name. All come from one list scheduler (ListScheduler.cpp) that
-// knows none of them: a row of figures, a Policy, makes it produce one.
+// Schedules by name. One list scheduler (ListScheduler.cpp) generates all of
+// them from a row of parameters, a Policy.
 #pragma once
 #include <span>
 #include <string_view>
@@ -10,7 +10,7 @@
 
 namespace tessera::pipeline {
 
-/// Where stage s of a chain stands, p ranks.
+/// The rank of stage s of a chain, for p ranks.
 enum class Placement : uint8_t {
   Loop,          ///< s mod p: chunk after chunk in the same direction
   Zigzag,        ///< back and forth: with two chunks a V
@@ -27,11 +27,11 @@ struct Limit {
   int of(int ranks, int rank, int chunks) const;
 };
 
-/// What a rank does that could do several things.
+/// What a rank prefers among several ready instructions.
 enum class Prefer : uint8_t {
   Forward,   ///< F whenever there is one (GPipe)
   Backward,  ///< B or I whenever there is one
-  Alternate, ///< what was not done last, F and backward in turn
+  Alternate, ///< F and backward alternately
 };
 
 /// Which of a rank's two chains a move of a bidirectional schedule is about:
@@ -46,7 +46,7 @@ struct Move {
 struct Shape {
   int ranks = 1;
   int microbatches = 1;
-  int chunks = 1; ///< stages a rank holds of one chain
+  int chunks = 1; ///< stages per rank of one chain
 };
 
 /// Moves that a rank repeats constant + perHalfRanks·p/2 + perDepth·d +
@@ -55,38 +55,38 @@ struct Phase {
   std::span<const Move> moves;
   int constant = 0, perHalfRanks = 0, perDepth = 0, perHalfMicrobatches = 0;
 
-  /// Negative where the shape does not have the schedule.
+  /// Negative if the schedule does not exist for the shape.
   int count(const Shape &shape, int rank) const;
 };
 
 struct Policy {
   std::string_view name;
-  std::string_view summary; ///< one line for help texts
+  std::string_view summary; ///< one line of help
   Placement placement = Placement::Loop;
   Prefer prefer = Prefer::Backward;
   bool splitBackward = false; ///< I, and W where a rank would wait
   int minChunks = 1, maxChunks = 1;
-  /// Where F and backwards of a rank have a fixed order: which. The scheduler
-  /// is left to place W.
+  /// The order of F and backwards of a rank, if it is fixed. The scheduler then
+  /// only inserts W.
   std::span<const Phase> phases = {};
   Limit inFlight; ///< most activations between F and B, or I
   Limit live;     ///< most between F and B, or W
 };
 
-/// gpipe, 1f1b, interleaved, zb-h1, zb-v, dualpipe: see README.md for
-/// their sources, bubbles and memory.
+/// gpipe, 1f1b, interleaved, zb-h1, zb-v, dualpipe: README.md has their
+/// sources, bubbles and memory.
 std::span<const Policy> policies();
-/// Null where there is none.
+/// Null if the name is unknown.
 const Policy *findPolicy(std::string_view name);
 
-/// The schedule that `policy` gives for `shape`, without transfers: of a few
-/// attempts the shortest under `costs`, which are those of its stages.
-/// `memory`, in microbatches at one stage, bounds the live activations of each
-/// rank further (0: the policy's own bound only). Errors: shapes that the
-/// policy does not have, costs that do not fit, memory that is not enough.
+/// The schedule of `policy` for `shape`, without transfers: of a few attempts
+/// the shortest under `costs`, which are those of its stages. `memory`, in
+/// microbatches at one stage, further bounds the live activations of each rank
+/// (0: only the policy's bound). Errors: shapes that the policy does not
+/// support, costs of other sizes, too little memory.
 StatusOr<Schedule> generate(const Policy &policy, const Shape &shape,
                             const Costs &costs = {}, int memory = 0);
-/// The same by name; the error of an unknown one lists what there is.
+/// The same by name; the error for an unknown name lists the known ones.
 StatusOr<Schedule> generate(std::string_view policy, const Shape &shape,
                             const Costs &costs = {}, int memory = 0);
 

@@ -112,9 +112,9 @@ ListScheduler::Candidate ListScheduler::inOrder(const Rank &rank, int64_t next,
 }
 
 bool ListScheduler::fits(const Rank &rank, const Candidate &forward) const {
-  // Where the order of forwards is free, stages further down the chain keep one
-  // place each: the first ones could otherwise fill the memory and wait for
-  // them for ever.
+  // If the order of forwards is free, one slot is reserved for each later stage
+  // of the chain: the first stages could otherwise fill the memory and wait
+  // forever.
   int later = 0;
   for (int stage : rank.stages)
     later +=
@@ -140,7 +140,7 @@ ListScheduler::Candidate ListScheduler::nextAt(const Rank &rank, size_t place,
 ListScheduler::Candidate
 ListScheduler::amongStages(const Rank &rank, bool backward, double now) const {
   Candidate best;
-  // From the end of the chain: what it yields is what others wait for.
+  // From the end of the chain, because others wait for its results.
   for (size_t place = rank.stages.size(); place-- > 0;) {
     const Candidate each = nextAt(rank, place, backward);
     if (!each.exists() || (!backward && !fits(rank, each)))
@@ -201,7 +201,7 @@ void ListScheduler::decide(int r, double now) {
   double next = backward.exists() ? backward.ready : unknown;
   if (fit)
     next = std::min(next, forward.ready);
-  // A forward that only memory holds back is not waited for: W makes room.
+  // Does not wait for a forward that lacks only memory: W frees some.
   fill(r, now, next, isReady(forward, now));
 }
 

@@ -1,5 +1,5 @@
-// The one scheduler behind all generators: every rank, whenever it is free,
-// takes what its policy prefers among what is ready.
+// The list scheduler of all generators: every rank, whenever it is free, takes
+// the ready instruction that its policy prefers.
 #pragma once
 #include <deque>
 #include <queue>
@@ -12,21 +12,21 @@
 
 namespace tessera::pipeline {
 
-/// One run of the scheduler over one schedule that has counts and placement but
-/// empty lists.
+/// One run of the scheduler over a schedule with counts and placement but empty
+/// lists.
 class ListScheduler {
 public:
-  /// `patience`: a rank that waits fills the wait with a W if it is known to
-  /// last at least this share of the W.
+  /// `patience`: a waiting rank runs a W if the wait is known to last at least
+  /// this fraction of the W.
   ListScheduler(const Policy &policy, const Shape &shape, const Costs &costs,
                 int memory, double patience, Schedule empty);
 
-  /// Fails if the bound on memory leaves every rank waiting.
+  /// An error if the bound on memory leaves every rank waiting.
   Status run();
   Schedule take() { return std::move(schedule); }
 
 private:
-  /// A microbatch at a stage that could run next. No stage: nothing could.
+  /// A microbatch at a stage that could run next. No stage: none.
   struct Candidate {
     int stage = -1, microbatch = -1;
     double ready = 0;
@@ -34,14 +34,14 @@ private:
   };
   struct Rank {
     double free = 0;
-    std::vector<int> stages;              ///< by place in their chain
+    std::vector<int> stages;              ///< by position in their chain
     std::vector<int> forwards, backwards; ///< done, of each of them
     int64_t forwardsDone = 0, backwardsDone = 0;
     std::deque<Work> weights; ///< I is done, W is not
     int inFlight = 0, live = 0;
     int inFlightLimit = 0, liveLimit = 0;
     bool lastWasForward = false;
-    std::vector<Move> moves; ///< what the policy fixes
+    std::vector<Move> moves; ///< the policy's fixed order
     size_t nextMove = 0;
   };
 
@@ -52,9 +52,9 @@ private:
   Candidate nextBackward(const Rank &rank, double now) const;
   /// The i-th forward (or backward) of a rank with Placement::Loop.
   Candidate inOrder(const Rank &rank, int64_t index, bool backward) const;
-  /// The next one at the rank's stage of that place.
+  /// The next one at the rank's stage of that position.
   Candidate nextAt(const Rank &rank, size_t place, bool backward) const;
-  /// The best of one candidate a stage.
+  /// The best among one candidate for each stage.
   Candidate amongStages(const Rank &rank, bool backward, double now) const;
   bool fits(const Rank &rank, const Candidate &forward) const;
   bool isReady(const Candidate &each, double now) const;
@@ -78,7 +78,7 @@ private:
   Schedule schedule;
   std::vector<Rank> ranks;
   /// When the input, or the gradient of the output, of a microbatch at a stage
-  /// is on the stage's rank; infinite while nobody knows.
+  /// is on the stage's rank; infinite while unknown.
   std::vector<double> forwardReady, backwardReady;
   /// Events closer than this are one: sums of times are not exact.
   double tolerance = 0;

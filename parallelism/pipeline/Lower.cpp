@@ -17,9 +17,9 @@ namespace {
 /// gradients over its replicas.
 struct Event {
   double time;
-  /// What its ranks add to their lists.
+  /// The instructions that its ranks add to their lists.
   std::vector<std::pair<int, Instruction>> parts;
-  int waitsFor = 0; ///< events before it that have no place yet
+  int waitsFor = 0; ///< events before it that are not placed yet
   std::vector<size_t> followers;
 };
 
@@ -75,7 +75,8 @@ void EventOrder::addCompute() {
       const Instruction &each = list[k];
       const Span span = timing.spans[size_t(rank)][k];
       const size_t event = events.size();
-      // By ends, what is sent while a rank computes is received before that.
+      // Ordered by ends, values sent while a rank computes are received before
+      // that computation.
       events.push_back({ahead ? span.end : span.start, {{rank, each}}, 0, {}});
       ends.push_back(span.end);
       if (k > 0)
@@ -138,7 +139,7 @@ void EventOrder::addReductions() {
 }
 
 std::vector<InstructionList> EventOrder::cut() {
-  // At the same time transfers go before compute, so that they run beside it.
+  // At equal times transfers precede compute, so that they overlap with it.
   using Entry = std::tuple<double, bool, size_t>;
   std::priority_queue<Entry, std::vector<Entry>, std::greater<>> ready;
   auto push = [&](size_t event) {
@@ -163,9 +164,9 @@ std::vector<InstructionList> EventOrder::cut() {
   return lists;
 }
 
-/// Numbers the slots of one list and returns how many there are. Giving back
-/// at the last use and taking the lowest free one needs no more slots than are
-/// ever taken at once.
+/// Numbers the slots of one list and returns their count. A slot is freed at
+/// the last use, and the lowest free one is taken: no more are needed than are
+/// in use at one time.
 static int assignBuffers(InstructionList &list) {
   using Key = std::pair<int32_t, int32_t>;
   std::map<Key, size_t> lastUse;
@@ -199,11 +200,11 @@ static int assignBuffers(InstructionList &list) {
 
 StatusOr<Schedule> lower(const Schedule &compute, const LowerOptions &options) {
   if (compute.isLowered())
-    return Status::error("the schedule is lowered already; lower the one of "
-                         "compute alone");
+    return Status::error("the schedule is lowered already; expected one of "
+                         "compute only");
   TESSERA_RETURN_IF_ERROR(check(compute));
   Costs costs = options.costs;
-  costs.asyncTransfers = true; // there are no others in lists of compute
+  costs.asyncTransfers = true; // lists of compute have no blocking transfers
   StatusOr<Simulation> timing = simulate(compute, costs);
   if (!timing.ok())
     return timing.status();

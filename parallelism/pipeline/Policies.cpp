@@ -1,4 +1,4 @@
-// Every schedule that has a name is a row here.
+// One row for each schedule with a name.
 #include "parallelism/pipeline/Generate.h"
 
 #include <algorithm>
@@ -28,7 +28,7 @@ static constexpr Limit none{.unlimited = true};
 
 // DualPipe (DeepSeek-V3 technical report, section 3.2.1, and the schedule that
 // was published with it): both chains fill, backwards of the other chain start,
-// every F is woven with a B, then the pipeline drains.
+// every F is overlapped with a B, then the pipeline drains.
 static constexpr Move forwardOwn{.forward = Side::Own};
 static constexpr Move forwardOther{.forward = Side::Other};
 static constexpr Move backwardOwn{.backward = Side::Own};
@@ -68,7 +68,7 @@ static constexpr std::array<Policy, 6> table = {{
      .inFlight = {.perRanks = 1, .perRank = -1},
      .live = none},
     {.name = "interleaved",
-     .summary = "1f1b over several chunks a rank",
+     .summary = "1f1b over several chunks per rank",
      .prefer = Prefer::Alternate,
      .minChunks = 2,
      .maxChunks = 1 << 16,
@@ -117,7 +117,7 @@ StatusOr<Schedule> generate(std::string_view policy, const Shape &shape,
   known.reserve(table.size());
   for (const Policy &each : table)
     known.push_back(each.name);
-  return Status::error("there is no schedule {}; use {}", quote(policy),
+  return Status::error("unknown schedule {}; use {}", quote(policy),
                        choices(known));
 }
 

@@ -19,7 +19,7 @@ bool isReceive(Op op) {
   return op == Op::RecvForward || op == Op::RecvBackward;
 }
 
-/// What a schedule of forwards alone may hold.
+/// The instructions of a schedule of forwards only.
 static bool isForward(Op op) {
   return op == Op::Forward || op == Op::SendForward || op == Op::RecvForward ||
          op == Op::Unshard || op == Op::Reshard;
@@ -83,7 +83,7 @@ Status checkCounts(const Schedule &schedule) {
   if (schedule.ranks < 1 || schedule.stages < 1 || schedule.microbatches < 1 ||
       schedule.replicas < 1)
     return Status::error(
-        "a schedule needs at least one rank, stage, microbatch and replica, "
+        "a schedule requires at least one rank, stage, microbatch and replica, "
         "got {}, {}, {} and {}",
         schedule.ranks, schedule.stages, schedule.microbatches,
         schedule.replicas);
@@ -111,8 +111,8 @@ Status checkCounts(const Schedule &schedule) {
       return Status::error("stage {} is placed on rank {} of {}", stage,
                            schedule.rankOf(stage), schedule.ranks);
   TESSERA_RETURN_IF_ERROR(checkReplicaRanks(schedule));
-  // Each microbatch needs an F at each stage of its chain. Whoever keeps a
-  // table of stages and microbatches is thereby as small as the lists.
+  // Each microbatch needs an F at each stage of its chain. So tables of stages
+  // and microbatches are at most as large as the lists.
   const int64_t least = int64_t(schedule.chainStages()) * schedule.microbatches;
   if (least > int64_t(schedule.instructionCount()))
     return Status::error("{} stages and {} microbatches need {} F, but there "
@@ -122,7 +122,7 @@ Status checkCounts(const Schedule &schedule) {
   return Status::success();
 }
 
-/// What is wrong with one piece of work; empty if nothing is.
+/// The fault of one piece of work; empty if there is none.
 static std::string workFault(const Schedule &schedule, int rank, Op op,
                              const Work &work) {
   if (op == Op::OptimizerStep)
@@ -151,17 +151,17 @@ static std::string workFault(const Schedule &schedule, int rank, Op op,
   if ((forwardEdge && !schedule.crosses(work.stage)) ||
       (backwardEdge &&
        (schedule.isFirst(work.stage) || !schedule.crosses(work.stage - 1))))
-    return "has no other rank to talk to";
+    return "has no other rank to send to or receive from";
   return "";
 }
 
 std::string instructionFault(const Schedule &schedule, int rank,
                              const Instruction &instruction) {
   if (!schedule.isLowered() && !isCompute(instruction.op))
-    return "stands in a schedule without buffers; give compute alone, or "
-           "buffers as in 0F3@1";
+    return "is in a schedule without buffers; give only compute, or buffers "
+           "as in 0F3@1";
   if (schedule.forwardOnly && !isForward(instruction.op))
-    return "stands in a schedule of forwards alone";
+    return "is in a schedule of forwards only";
   std::string fault =
       workFault(schedule, rank, instruction.op, instruction.work);
   if (fault.empty() && instruction.op == Op::Overlap)
@@ -184,11 +184,12 @@ Status checkForm(const Schedule &schedule) {
   return Status::success();
 }
 
-/// SEND_F and RECV_B talk to the stage behind, the others to the one before.
+/// The other stage of SEND_F and RECV_B is the next one, of the others the
+/// previous one.
 static int peerStage(const Instruction &transfer) {
-  const bool behind =
+  const bool isNext =
       transfer.op == Op::SendForward || transfer.op == Op::RecvBackward;
-  return transfer.work.stage + (behind ? 1 : -1);
+  return transfer.work.stage + (isNext ? 1 : -1);
 }
 
 int peerRank(const Schedule &schedule, const Instruction &transfer) {

@@ -1,6 +1,6 @@
-// A pipeline schedule as data: what each rank does in a step, in order. Which
-// schedule it is shows nowhere but in the lists, so whoever checks, simulates,
-// lowers or runs one knows no schedule by name.
+// A pipeline schedule as data: the instructions of each rank in a step, in
+// order. Checking, simulating, lowering and executing a schedule depend only on
+// these lists, not on its name.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -11,26 +11,26 @@
 
 namespace tessera::pipeline {
 
-/// What one instruction does. The first four compute on one microbatch at one
-/// stage; B is I and W in one.
+/// The operation of an instruction. The first four compute on one microbatch at
+/// one stage; B is I and W in one.
 enum class Op : uint8_t {
   Forward,        ///< F
   Backward,       ///< B: gradients of the stage's input and of its weights
   BackwardInput,  ///< I: gradient of the stage's input
   BackwardWeight, ///< W: gradient of the stage's weights, any time after I
-  Overlap,        ///< OVERLAP: F of one microbatch and B of another, woven
+  Overlap,        ///< OVERLAP: F of one microbatch overlapped with B of another
   SendForward,    ///< SEND_F: the stage's output to the next stage
-  RecvForward,    ///< RECV_F: the stage's input from the stage before
-  SendBackward,   ///< SEND_B: gradient of the stage's input, to the one before
-  RecvBackward,   ///< RECV_B: gradient of the stage's output, from the next
-  Unshard,        ///< UNSHARD: gather the stage's parameters
-  Reshard,        ///< RESHARD: let go of what was gathered
-  ReduceGrad,     ///< REDUCE_GRAD: sum the stage's gradients over replicas
-  OptimizerStep,  ///< OPT_STEP: update what this rank owns
+  RecvForward,    ///< RECV_F: the stage's input from the previous stage
+  SendBackward,  ///< SEND_B: gradient of the stage's input, to the previous one
+  RecvBackward,  ///< RECV_B: gradient of the stage's output, from the next
+  Unshard,       ///< UNSHARD: gather the stage's parameters
+  Reshard,       ///< RESHARD: release the gathered parameters
+  ReduceGrad,    ///< REDUCE_GRAD: sum the stage's gradients over replicas
+  OptimizerStep, ///< OPT_STEP: update what this rank owns
 };
 constexpr int opCount = int(Op::OptimizerStep) + 1;
 
-/// "F", "SEND_B": what texts and CSV call it.
+/// "F", "SEND_B": the name in CSV and messages.
 std::string_view name(Op op);
 
 /// F, B, I, W and OVERLAP.
@@ -38,13 +38,13 @@ bool isCompute(Op op);
 bool isSend(Op op);
 bool isReceive(Op op);
 
-/// One microbatch at one stage. What does not apply is -1.
+/// One microbatch at one stage. Fields that do not apply are -1.
 struct Work {
   int32_t stage = -1;
   int32_t microbatch = -1;
-  /// Slot of the rank that holds all this stage keeps of this microbatch: its
-  /// input and saved activations, its output, and the gradients of both, each
-  /// in a place of its own. -1 before lowering.
+  /// The rank's slot for everything that this stage keeps of this microbatch:
+  /// its input and saved activations, its output, and the gradients of both,
+  /// each at a separate location. -1 before lowering.
   int32_t buffer = -1;
 
   bool operator==(const Work &) const = default;
@@ -63,18 +63,18 @@ std::string toString(const Instruction &instruction);
 
 using InstructionList = std::vector<Instruction>;
 
-/// Lists of a pipeline. A chain is one copy of the model cut into stages; a
-/// bidirectional schedule has two (replicas = 2), each microbatch runs through
-/// one of them, and stages of equal place hold equal parameters. Chain k owns
-/// the stages [k·S, (k+1)·S), S = stages / replicas.
+/// The lists of a pipeline. A chain is one copy of the model partitioned into
+/// stages; a bidirectional schedule has two (replicas = 2), each microbatch
+/// runs through one of them, and stages at equal positions have equal
+/// parameters. Chain k has the stages [k·S, (k+1)·S), S = stages / replicas.
 struct Schedule {
   std::string name;
   int ranks = 0;
   int stages = 0; ///< of all chains
   int microbatches = 0;
   int replicas = 1;
-  /// No microbatch goes back: there are F and their transfers alone, nothing is
-  /// kept, reduced or updated.
+  /// No backward pass: there are only F and their transfers, nothing is kept,
+  /// reduced or updated.
   bool forwardOnly = false;
   std::vector<int> placement;         ///< rank of each stage
   std::vector<InstructionList> lists; ///< of each rank
@@ -82,8 +82,8 @@ struct Schedule {
   std::vector<int> slots;
 
   int chainStages() const { return stages / replicas; }
-  /// The chain that a microbatch runs through: contiguous shares, the first
-  /// ones larger by one where they are uneven.
+  /// The chain that a microbatch runs through: each chain has contiguous
+  /// microbatches, the first chains one more if they do not divide evenly.
   int chainOf(int microbatch) const {
     return int(int64_t(microbatch) * replicas / microbatches);
   }
@@ -95,7 +95,7 @@ struct Schedule {
     return stage % chainStages() == chainStages() - 1;
   }
   int rankOf(int stage) const { return placement[size_t(stage)]; }
-  /// Whether stages `stage` and `stage + 1` stand on different ranks.
+  /// Whether stages `stage` and `stage + 1` are on different ranks.
   bool crosses(int stage) const {
     return !isLast(stage) && rankOf(stage) != rankOf(stage + 1);
   }
@@ -104,19 +104,18 @@ struct Schedule {
   size_t instructionCount() const;
 };
 
-/// The forwards of a schedule of compute, in its order and on its ranks: what
-/// runs once more before a step to count something of all microbatches. Where
-/// `schedule` can run so can this, as F wait for F alone.
+/// The forwards of a schedule of compute, in its order and on its ranks: for a
+/// loop before a step that counts something of all microbatches. If `schedule`
+/// can run so can this, because F wait only for F.
 Schedule forwardsOf(const Schedule &schedule);
 
-/// Whether the counts and the placement fit one another and every instruction
-/// names a stage of its rank and a microbatch that visits it. Everything below
-/// and beside this header wants a schedule that is well formed; `check`
-/// (Check.h) proves the rest.
+/// Checks that the schedule is well formed: counts and placement are consistent
+/// and every instruction names a stage of its rank and a microbatch that visits
+/// it. All functions below and in other headers require that; `check` (Check.h)
+/// verifies the rest.
 Status checkForm(const Schedule &schedule);
-/// The two halves of checkForm: the counts and the placement, and, when they
-/// are right, one instruction. What is wrong with it ("belongs to rank 2"), or
-/// nothing.
+/// The two halves of checkForm: the counts and the placement, and then one
+/// instruction. Returns its fault ("belongs to rank 2"), or nothing.
 Status checkCounts(const Schedule &schedule);
 std::string instructionFault(const Schedule &schedule, int rank,
                              const Instruction &instruction);
@@ -126,19 +125,19 @@ int peerRank(const Schedule &schedule, const Instruction &transfer);
 /// Whether a send and a receive are of the same thing.
 bool meets(const Instruction &send, const Instruction &receive);
 
-/// One line a rank, for people.
+/// One line for each rank, for people.
 std::string toText(const Schedule &schedule);
 
-/// One row a rank, one cell an instruction, as `toString` writes them. A first
-/// line of comment holds what cells do not: name, counts, placement, and
-/// `pass=forward` where no microbatch goes back.
+/// One row for each rank, one cell for each instruction, as `toString` writes
+/// them. A first comment line has the name, counts, placement, and
+/// `pass=forward` for a schedule of forwards only.
 std::string toCsv(const Schedule &schedule);
 
-/// Reads what `toCsv` wrote, and tables of compute alone without the comment:
+/// Reads the output of `toCsv`, and tables of compute only without the comment:
 /// rows are ranks, empty cells are skipped, the counts and the placement follow
 /// from the cells. `(0F4;3B1)OVERLAP_F_B` is `(0F4;3B1)`. The result is well
-/// formed, but nothing says that it can run (Check.h). Errors name `where`,
-/// line and column. The text may have 64 MiB; memory is proportional to it.
+/// formed, but may not be executable (Check.h). Errors name `where`, line and
+/// column. The input has at most 64 MiB; memory is proportional to it.
 StatusOr<Schedule> parseCsv(std::string_view text, const std::string &where);
 
 } // namespace tessera::pipeline

@@ -1,4 +1,4 @@
-// Schedules as tables: one row a rank, one cell an instruction.
+// Schedules as CSV: one row for each rank, one cell for each instruction.
 #include "parallelism/pipeline/Schedule.h"
 
 #include <algorithm>
@@ -13,8 +13,8 @@ namespace tessera::pipeline {
 
 static constexpr size_t maxTextBytes = size_t(64) << 20;
 static constexpr size_t maxRanks = 1 << 16;
-/// Of stages, microbatches and buffers: keeps what hostile numbers allocate
-/// small.
+/// The limit of stages, microbatches and buffers: hostile numbers must not
+/// allocate much memory.
 static constexpr int32_t maxNumber = 1 << 20;
 static constexpr size_t maxNameBytes = 64;
 static constexpr std::string_view mark = "# tessera-schedule";
@@ -58,7 +58,7 @@ std::string toCsv(const Schedule &schedule) {
 
 namespace {
 
-/// Walks a piece of text from the left.
+/// Reads a string from the left.
 class Cursor {
 public:
   explicit Cursor(std::string_view text) : rest(text) {}
@@ -70,7 +70,7 @@ public:
     rest.remove_prefix(word.size());
     return true;
   }
-  /// False if there are no digits or the number is too large.
+  /// False without digits, or if the number is too large.
   bool number(int32_t &value) {
     auto [end, error] =
         std::from_chars(rest.data(), rest.data() + rest.size(), value);
@@ -138,7 +138,7 @@ static std::optional<Op> findOp(std::string_view word) {
   return std::nullopt;
 }
 
-/// "3F1@2", whose parts may be missing: what must be there is for checkForm.
+/// "3F1@2", with optional parts: checkForm finds those that are missing.
 static bool readWork(Cursor &cursor, Op &op, Work &work) {
   if (cursor.startsWithDigit() && !cursor.number(work.stage))
     return false;
@@ -186,7 +186,7 @@ Status CsvReader::readRow(std::string_view row, uint32_t line) {
     if (!cell.empty()) {
       if (!readCell(cell, instruction))
         return fail(place,
-                    "{} is no instruction; write stage, operation and "
+                    "{} is not an instruction; write stage, operation and "
                     "microbatch as in 0F3, numbers below {}",
                     quote(cell), maxNumber);
       list.push_back(instruction);
@@ -242,8 +242,8 @@ Status CsvReader::headerField(std::string_view key, std::string_view value) {
   }
   if (!known)
     return fail({1, 1},
-                "{} is no field; there are name, stages, microbatches, "
-                "replicas, pass, placement and slots",
+                "unknown field {}; expected name, stages, microbatches, "
+                "replicas, pass, placement or slots",
                 quote(key));
   if (!good)
     return fail({1, 1}, "{} cannot be {}", key, quote(value));
@@ -266,7 +266,7 @@ Status CsvReader::readHeader(std::string_view line) {
   return Status::success();
 }
 
-/// The rank of each stage is the row that it stands in.
+/// The rank of each stage is its row.
 Status CsvReader::inferPlacement() {
   schedule.placement.assign(size_t(schedule.stages), -1);
   for (size_t rank = 0; rank < schedule.lists.size(); ++rank)
@@ -278,20 +278,20 @@ Status CsvReader::inferPlacement() {
         int &owner = schedule.placement[size_t(stage)];
         if (owner >= 0 && owner != int(rank))
           return fail(positions[rank][k],
-                      "stage {} stands in the rows of rank {} and {}; a stage "
-                      "has one rank",
+                      "stage {} is in the rows of rank {} and {}; a stage has "
+                      "one rank",
                       stage, owner, rank);
         owner = int(rank);
       }
     }
   for (int stage = 0; stage < schedule.stages; ++stage)
     if (schedule.rankOf(stage) < 0)
-      return Status::error("{}: stage {} of {} stands in no row", where, stage,
+      return Status::error("{}: stage {} of {} is not in any row", where, stage,
                            schedule.stages);
   return Status::success();
 }
 
-/// What no comment says: counts are one more than the largest number.
+/// Without a comment: counts are one more than the largest number.
 Status CsvReader::infer() {
   int stages = 0, microbatches = 0;
   std::vector<int> slots(schedule.lists.size(), 0);
@@ -330,7 +330,7 @@ Status CsvReader::checkCells() const {
 
 StatusOr<Schedule> CsvReader::read() {
   if (text.size() > maxTextBytes)
-    return Status::error("{}: larger than {} bytes, which no schedule is; "
+    return Status::error("{}: larger than {} bytes, the limit of a schedule; "
                          "check the path",
                          where, maxTextBytes);
   uint32_t line = 0;
@@ -346,7 +346,8 @@ StatusOr<Schedule> CsvReader::read() {
                                 : readRow(row, line));
   }
   if (schedule.lists.empty())
-    return Status::error("{}: has no rows; a schedule has one a rank", where);
+    return Status::error("{}: has no rows; a schedule has one for each rank",
+                         where);
   schedule.ranks = int(schedule.lists.size());
   TESSERA_RETURN_IF_ERROR(infer());
   TESSERA_RETURN_IF_ERROR(checkCells());

@@ -64,8 +64,8 @@ StatusOr<Simulation> simulate(const Schedule &schedule, const Costs &costs) {
   TESSERA_RETURN_IF_ERROR(checkCosts(costs, schedule.ranks, schedule.stages,
                                      schedule.microbatches));
   if (!schedule.isLowered() && !costs.asyncTransfers)
-    return Status::error("transfers that both ranks stand still for are not in "
-                         "the lists; lower the schedule first");
+    return Status::error("the lists have no SEND and RECV, which blocking "
+                         "transfers require; lower the schedule first");
   Engine engine(schedule, costs);
   TESSERA_RETURN_IF_ERROR(engine.run());
   return engine.take();

@@ -1,4 +1,4 @@
-// Replays a schedule: when does each instruction run, what waits for what, and
+// Simulates a schedule: when each instruction runs, how long ranks wait, and
 // how much is live.
 #pragma once
 #include <cstdint>
@@ -13,9 +13,9 @@ struct Span {
   double start = 0, end = 0;
 };
 
-/// Bytes on their way between two ranks. `instruction` is the sender's SEND in
-/// its list, or the instruction that produced them where no transfers are
-/// listed.
+/// A transfer between two ranks. `instruction` is the sender's SEND in its
+/// list, or the instruction that produced the bytes if the lists have no
+/// transfers.
 struct Transfer {
   int from = 0, to = 0;
   int32_t instruction = 0;
@@ -32,20 +32,21 @@ struct RankUse {
 
 struct Simulation {
   double makespan = 0;
-  /// Share of all ranks' time that no rank computes in, 0 to 1.
+  /// The fraction of all ranks' time in which they do not compute, 0 to 1.
   double bubbleFraction = 0;
   std::vector<RankUse> ranks;
-  /// Of each instruction of each list; of a SEND, RECV or REDUCE_GRAD the time
-  /// in which the bytes move, also where that runs beside compute.
+  /// The time of each instruction of each list; of a SEND, RECV or REDUCE_GRAD
+  /// that of its transfer, also if it overlaps with compute.
   std::vector<std::vector<Span>> spans;
   std::vector<Transfer> transfers;
 };
 
-/// Runs the lists, lowered or not. A lowered one executes its SEND and RECV; in
-/// the other each output leaves as soon as it is there, which wants
-/// asyncTransfers. A link carries one transfer at a time and direction, in the
-/// order of the sender's list. Errors: costs that do not fit the schedule, and
-/// a deadlock, which names a rank and the instruction that it waits at.
+/// Runs the lists, lowered or not. A lowered schedule executes its SEND and
+/// RECV; in the other each output is sent as soon as it is computed, which
+/// requires asyncTransfers. A link carries one transfer at a time in each
+/// direction, in the order of the sender's list. Errors: costs that do not fit
+/// the schedule, and a deadlock, with a rank and the instruction at which it
+/// waits.
 StatusOr<Simulation> simulate(const Schedule &schedule,
                               const Costs &costs = {});
 

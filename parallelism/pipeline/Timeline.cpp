@@ -48,8 +48,9 @@ Timeline joined(Timeline first, const Timeline &second) {
   return first;
 }
 
-/// What one rank does in most of the time that it works in each of `columns`
-/// equal pieces of the makespan; a dot if it waits for more than half of one.
+/// For each of `columns` equal intervals of the makespan, the operation to
+/// which a rank gives most of its working time; a dot if it waits for more than
+/// half of the interval.
 static std::string lineOf(const InstructionList &list,
                           const std::vector<Span> &spans, double makespan,
                           int columns) {
@@ -119,7 +120,7 @@ std::string timelineTrace(const Schedule &schedule, const Simulation &run,
     for (size_t k = 0; k < list.size(); ++k) {
       const Instruction &each = list[k];
       const Span span = run.spans[rank][k];
-      const bool beside = !isCompute(each.op) && each.op != Op::OptimizerStep;
+      const bool overlaps = !isCompute(each.op) && each.op != Op::OptimizerStep;
       json args = json::object();
       if (each.work.stage >= 0)
         args["stage"] = each.work.stage;
@@ -131,7 +132,7 @@ std::string timelineTrace(const Schedule &schedule, const Simulation &run,
                         {"name", toString(each)},
                         {"cat", name(each.op)},
                         {"pid", 0},
-                        {"tid", 2 * rank + size_t(beside)},
+                        {"tid", 2 * rank + size_t(overlaps)},
                         {"ts", span.start * unit * microseconds},
                         {"dur", (span.end - span.start) * unit * microseconds},
                         {"args", std::move(args)}});

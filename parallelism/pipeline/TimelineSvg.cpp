@@ -1,5 +1,5 @@
-// The picture: one row a rank, one box an instruction. Colours are classes, so
-// that a page's own preference for light or dark decides.
+// The SVG: one row for each rank, one box for each instruction. Colors are CSS
+// classes, so that the page's preference for light or dark decides.
 #include <algorithm>
 #include <iterator>
 
@@ -9,7 +9,7 @@ namespace tessera::pipeline {
 
 static constexpr int left = 64, top = 28, rowHeight = 26, boxHeight = 20;
 static constexpr int chartWidth = 1200, rightMargin = 12, bottom = 34;
-/// Narrower boxes have no room for a number of this size of letters.
+/// The width of a digit; boxes that are too narrow get no number.
 static constexpr double digitWidth = 6.5;
 
 static constexpr std::string_view style = R"(<style>
@@ -26,7 +26,7 @@ static constexpr std::string_view style = R"(<style>
 </style>
 )";
 
-/// The class, and the legend's letter, of what takes a rank's time.
+/// The CSS class, and the legend's letter, of an operation.
 static char letterOf(Op op) {
   return op == Op::OptimizerStep ? 'S' : name(op).front();
 }
@@ -115,7 +115,7 @@ std::string markupText(std::string_view text) {
 std::string timelineHtml(const Schedule &schedule, const Simulation &run,
                          double unit) {
   constexpr double milliseconds = 1e3;
-  // Names come from tables that others wrote.
+  // Names come from users' CSV files.
   const std::string title =
       markupText(schedule.name.empty() ? "schedule" : schedule.name);
   std::string page = fmt::format(

@@ -20,20 +20,20 @@ class CollectiveCost {
 public:
   explicit CollectiveCost(const Cluster &cluster);
 
-  /// `bytes` is what a rank holds in the end (all-gather), in the beginning
-  /// (reduce-scatter, all-reduce) or sends and keeps together (all-to-all).
+  /// `bytes` is the size of a rank's result (all-gather), of its operand
+  /// (reduce-scatter, all-reduce), or of all it sends and keeps (all-to-all).
   /// The best of one ring over all ranks, with as many rings as a node has
   /// members; a ring in each tier, one after another; and for small messages a
   /// tree. A group of one costs nothing.
   double seconds(Collective kind, double bytes, RankGroup group) const;
 
   /// All-to-all of tokens to experts: `tokens` of `tokenBytes`, each to
-  /// `copies` experts anywhere in the group. Either every copy travels, or one
-  /// for each node that wants any, to be handed on inside (DeepEP's way).
+  /// `copies` experts anywhere in the group. Either every copy is sent, or one
+  /// to each node that needs any, which forwards it inside (as DeepEP does).
   double dispatch(double tokens, double copies, double tokenBytes,
                   RankGroup group) const;
 
-  /// One message between neighbours at `stride`.
+  /// One message between ranks at distance `stride`.
   double send(double bytes, int64_t stride) const;
 
   /// How many of the group share a tier with each of its members, tier by tier.

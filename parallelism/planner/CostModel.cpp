@@ -7,15 +7,15 @@ namespace tessera::planner {
 namespace {
 
 /// Multiprocessors that a collective occupies while it runs (NCCL's channels,
-/// DeepEP's 20 of 132); kernels beside it have the others.
+/// DeepEP's 20 of 132); overlapping kernels have the others.
 constexpr double communicationMultiprocessors = 16;
-/// Of a device that has no more of them, a collective takes all.
+/// On a device with fewer multiprocessors a collective takes all.
 double communicationShare(const Gpu &gpu) {
   return std::min(1.0,
                   communicationMultiprocessors / double(gpu.multiprocessors));
 }
-/// The share of another microbatch's kernels that an all-to-all may run beside:
-/// its own neighbours wait for it.
+/// The fraction of another microbatch's kernels with which an all-to-all can
+/// overlap: the kernels next to it wait for it.
 constexpr double pairedShare = 0.9;
 
 } // namespace
@@ -53,7 +53,7 @@ PricedLayers CostModel::price(const ParallelPlan &plan) const {
   return layers;
 }
 
-/// What of a layer's collectives stays visible.
+/// The exposed time of a layer's collectives.
 PassTimes CostModel::overlapped(const LayerCost &layer,
                                 const ParallelPlan &plan) const {
   double share = communicationShare(cluster.gpu);
@@ -65,7 +65,7 @@ PassTimes CostModel::overlapped(const LayerCost &layer,
   times.forward.context = layer.context.forward;
   times.backward.context = layer.context.backward;
 
-  // In t chunks, all but the first are under way while products run.
+  // In t chunks, all but the first overlap with matmuls.
   double chunked = workload.overlap.tensor
                        ? double(plan.tensor - 1) / double(plan.tensor)
                        : 0;
@@ -75,8 +75,8 @@ PassTimes CostModel::overlapped(const LayerCost &layer,
   times.forward.tensor = layer.tensor.forward - forward;
   times.backward.tensor = layer.tensor.backward - backward;
 
-  // One microbatch's exchange under another's kernels, except where the
-  // pipeline fills and drains and there is no other.
+  // One microbatch's exchange overlaps with another's kernels, except while the
+  // pipeline fills and drains with a single one.
   double batches = double(microbatches(plan, workload) * plan.interleave);
   double paired =
       workload.overlap.expert
@@ -249,7 +249,7 @@ void CostModel::addPipeline(StepCost &cost, const ParallelPlan &plan,
 }
 
 /// All layers forward for every microbatch, without the head: a pipeline fills
-/// and drains once more, and nothing of a step is beside it.
+/// and drains once more, and no other part of a step overlaps with it.
 void CostModel::addCounting(StepCost &cost, const ParallelPlan &plan,
                             const PricedLayers &layers) const {
   const Times dense = overlapped(layers.dense, plan).forward,
@@ -325,7 +325,7 @@ void CostModel::addData(StepCost &cost, const ParallelPlan &plan) const {
   double ahead =
       (chunks - 1) / chunks * double(std::min(plan.pipe, cost.microbatches)) +
       (1 / chunks) * (1 - std::min(1.0, chunks / layers));
-  double edge = 1 / layers; // a layer's bucket has nothing to hide under
+  double edge = 1 / layers; // one layer's bucket has nothing to overlap with
   auto visible = [&](double whole, double under) {
     return std::max(edge * whole, whole - under);
   };

@@ -1,19 +1,20 @@
-// Seconds of a training step under a plan, by what they go to.
+// Seconds of a training step under a plan, by cause.
 #pragma once
 #include "parallelism/planner/LayerCost.h"
 #include "parallelism/planner/MemoryModel.h"
 
 namespace tessera::planner {
 
-/// Seconds of one rank, by cause. Compute is what the model asks for; the rest
-/// is what the plan adds.
+/// Seconds of one rank, by cause. Compute follows from the model; the plan adds
+/// the rest.
 struct Times {
   double compute = 0;   ///< kernels, each once
   double recompute = 0; ///< kernels again
-  double tensor = 0;    ///< collectives of activations that nothing hides
-  double expert = 0;    ///< all-to-all that nothing hides
-  double context = 0;   ///< ring attention's sends that nothing hides
-  /// Kernels run slower beside a collective, which takes multiprocessors.
+  double tensor = 0;    ///< exposed collectives of activations
+  double expert = 0;    ///< exposed all-to-all
+  double context = 0;   ///< exposed sends of ring attention
+  /// Kernels run slower while they overlap with a collective, which takes
+  /// multiprocessors.
   double tax = 0;
 
   double total() const {
@@ -37,21 +38,21 @@ struct StepCost {
   Times perRank;     ///< of all microbatches, mean over a pipeline's ranks
   double uneven = 0; ///< the slowest rank over the mean
   double bubble = 0; ///< filling and draining the pipeline
-  double send = 0;   ///< activations between stages that nothing hides
-  double data = 0;   ///< gradients and weights that nothing hides
+  double send = 0;   ///< exposed activations between stages
+  double data = 0;   ///< exposed gradients and weights
   double optimizer = 0;
   double total = 0;
 
-  double dataWhole = 0;   ///< all of gradients and weights, hidden or not
+  double dataWhole = 0;   ///< all of gradients and weights, exposed or not
   double expertWhole = 0; ///< all-to-all of a sparse layer and microbatch
   double layerWhole = 0;  ///< of a (sparse) layer and microbatch, all-to-all
-                          ///< included and not hidden
+                          ///< included and exposed
   /// Forward and backward pass of one microbatch on the slowest rank.
   PassTimes slowest;
 
-  /// Of the time that pipelines run: what filling and draining takes.
+  /// The fraction of the pipelines' time for filling and draining.
   double bubbleShare() const { return bubble / (bubble + perRank.total()); }
-  /// Of the peak of bf16 on all GPUs.
+  /// Relative to the bf16 peak of all GPUs.
   double utilization = 0;
   double tokensPerSecond = 0;
 };
@@ -69,16 +70,15 @@ public:
 
   PricedLayers price(const ParallelPlan &plan) const;
 
-  /// How layers are dealt out: evenly, or so that the rank with the head is not
-  /// the slowest as long as another split is faster. Chunks of a rank are
-  /// alike, as unequal ones stall a pipeline; only the last rank's may be
-  /// smaller.
+  /// How layers are distributed: evenly, or with fewer on the rank with the
+  /// head, if that is faster. Chunks of a rank are equal, as unequal ones stall
+  /// a pipeline; only the last rank's may be smaller.
   StageLayers stages(const ParallelPlan &plan,
                      const PricedLayers &layers) const;
 
   /// One microbatch through each of pipe * interleave stages, in order. A
-  /// rank's layers are dealt to its chunks evenly, the first ones getting what
-  /// is left.
+  /// rank's layers are distributed evenly over its chunks; the first ones get
+  /// the remainder.
   std::vector<PassTimes> stageTimes(const ParallelPlan &plan,
                                     const PricedLayers &layers) const;
 

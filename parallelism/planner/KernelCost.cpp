@@ -14,24 +14,25 @@ constexpr Tile tiles[] = {{256, 128}, {128, 256}, {128, 128},
                           {128, 64},  {64, 128},  {64, 64}};
 constexpr int64_t splits[] = {1, 2, 4, 8};
 
-/// Operands of a tile pass shared memory once for each of its rows or columns:
-/// the share of cycles that this costs tensor cores is this over the tile's
-/// sides. A 256 x 128 tile keeps 91 %, a 64 x 64 one 80 %.
+/// Operands of a tile are read from shared memory once for each of its rows or
+/// columns: the fraction of tensor-core cycles that this costs is this constant
+/// over the tile's sides. A 256 x 128 tile keeps 91 %, a 64 x 64 one 80 %.
 constexpr double operandCost = 8;
-/// Cycles in which a tile's first operands are under way or its result goes
-/// out: about two trips to memory and a pass through the epilogue.
+/// Cycles for loading a tile's first operands and storing its result: about two
+/// memory latencies and an epilogue.
 constexpr double tileCycles = 1500;
-/// Share of the data sheet's bandwidth that a copy reaches.
+/// Fraction of the data sheet's bandwidth that a copy reaches.
 constexpr double memoryShare = 0.87;
 /// Special-function and fp32 results of a multiprocessor in a cycle (all chips
 /// since sm_80).
 constexpr double exponentialsPerCycle = 16;
 constexpr double scalarsPerCycle = 128;
-/// fp32 operations a score beside the exponential: scale, running maximum and
-/// sum; backward also the difference to delta and the product with P.
+/// fp32 operations per score besides the exponential: scale, running maximum
+/// and sum; backward also the difference to delta and the product with P.
 constexpr double forwardScalars = 4;
 constexpr double backwardScalars = 8;
-/// What tensor cores that work alone still wait for exponentials.
+/// The fraction of exponentials' time for which asynchronous tensor cores still
+/// wait.
 constexpr double asynchronousResidue = 0.35;
 /// The backward pass keeps five operands in shared memory where the forward
 /// pass keeps two in registers, and sums dQ across blocks.

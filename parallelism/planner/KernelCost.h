@@ -1,6 +1,6 @@
-// Seconds of a kernel on one GPU: from its shape and from what the chip is, by
-// a few constants that say how such kernels work. Nothing here is fitted to a
-// run; bench/results has how far off that is.
+// Seconds of a kernel on one GPU, from its shape, the data of the chip, and a
+// few constants of such kernels. No constant is fitted to a run; bench/results
+// has the errors.
 #pragma once
 #include <cstdint>
 
@@ -8,8 +8,8 @@
 
 namespace tessera::planner {
 
-/// Element type of a product's operands. Fp32 has the peak of Bf16: it is for
-/// devices that are described by what they do in fp32.
+/// Element type of a matmul's operands. Fp32 has the peak of Bf16: it is for
+/// devices that are described by their fp32 peak.
 enum class Operand { Bf16, Fp8, Fp32 };
 
 class KernelCost {
@@ -17,23 +17,22 @@ public:
   explicit KernelCost(const Gpu &gpu);
 
   /// C[m, n] = A[m, k] B[k, n], `groups` times with other operands. The best of
-  /// a library's tiles: whole rounds of tiles over the multiprocessors, each
-  /// tile with a start and an end beside its products, k split where there are
-  /// too few tiles, and at least the time that operands take from memory.
-  /// `resultBytes` an element of C, read too if it accumulates.
+  /// a library's tiles: whole waves of tiles over the multiprocessors, each
+  /// tile with a prologue and an epilogue in addition to its products, split-K
+  /// if there are too few tiles, and at least the time to load operands from
+  /// memory. `resultBytes` per element of C, read too if it accumulates.
   double gemm(int64_t m, int64_t n, int64_t k, int64_t groups = 1,
               Operand operand = Operand::Bf16, double resultBytes = 2) const;
 
   /// Attention that keeps its scores on the chip, `rows` queries of one head
-  /// each with `keys` keys on average: two products a score forward, five
+  /// each with `keys` keys on average: two products per score forward, five
   /// backward, one exponential each.
   double attentionForward(double rows, double keys, int64_t headDim,
                           int64_t valueHeadDim) const;
   double attentionBackward(double rows, double keys, int64_t headDim,
                            int64_t valueHeadDim) const;
 
-  /// Kernels that do little with each byte: `bytes` read and written by
-  /// `kernels` launches.
+  /// Memory-bound kernels: `bytes` read and written by `kernels` launches.
   double elementwise(double bytes, int64_t kernels = 1) const;
 
   const Gpu &gpu() const { return chip; }

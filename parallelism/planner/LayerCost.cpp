@@ -5,8 +5,8 @@
 
 namespace tessera::planner {
 
-/// A layer as it is added up. `repeat` says whether what is added now is
-/// computed again in the backward pass.
+/// Adds up a layer. `repeat` says whether the kernels that are added now are
+/// recomputed in the backward pass.
 struct LayerPricer::Pass {
   const ParallelPlan &plan;
   const Workload &workload;
@@ -87,13 +87,13 @@ void LayerPricer::addLatentProjections(Pass &pass) const {
   pass.linear(tokens,
               model.heads * (plain + model.valueHeadDim) / pass.plan.tensor,
               model.keyValueRank);
-  // Norms of the compressed, and putting heads together from their parts.
+  // Norms of the compressed vectors, and concatenating the parts of heads.
   pass.elementwise(4 * pass.tokens * double(2 * queries),
                    6 * pass.tokens * double(2 * queries), 4);
 }
 
-// The scores' matrix in memory: products write and read it, so do softmax and
-// dropout. 2 bytes a score each way, a byte for the mask.
+// The matrix of scores in memory: matmuls write and read it, so do softmax and
+// dropout. 2 bytes per score each way, a byte for the mask.
 void LayerPricer::addUnfusedScores(Pass &pass) const {
   int64_t rows = workload.sequence / pass.plan.context;
   int64_t heads = pass.plan.micro * model.heads / pass.plan.tensor;
@@ -127,7 +127,7 @@ void LayerPricer::addScores(Pass &pass) const {
   pass.cost.input += backward;
   if (pass.plan.context == 1)
     return;
-  // Keys and values go round; backward they do again, with their gradients.
+  // Keys and values go around the ring; backward again, with their gradients.
   double parts = double(pass.plan.context);
   double bytes = workload.elementBytes * pass.tokens *
                  double(model.kvHeads / pass.plan.tensor) *
@@ -197,7 +197,7 @@ void LayerPricer::addExperts(Pass &pass) const {
   pass.linear(rounded(own), model.experts, model.hidden, 1, false);
   pass.elementwise(own * double(model.experts) * 24,
                    own * double(model.experts) * 12, 5);
-  // Rows are put in order of experts, and weighed and summed on their way back.
+  // Rows are ordered by expert, and weighted and summed on the way back.
   pass.elementwise(2 * (4 * routed * hidden), 2 * (4 * routed * hidden), 2);
   double received = routed * double(plan.expertTensor) * expertSlowdown(plan);
   int64_t experts = model.experts / plan.expert;
@@ -236,9 +236,9 @@ LayerCost LayerPricer::layer(const ParallelPlan &plan, bool sparse) const {
   int64_t dense = sparse ? model.sharedWidth : model.intermediate;
   if (dense > 0)
     addMlp(pass, dense);
-  // Attention and a dense MLP each gather rows before and scatter sums behind;
-  // backward each does the same, and gathers its input again for the weights'
-  // gradients.
+  // Attention and a dense MLP each have an all-gather before and a
+  // reduce-scatter after; backward each does the same, and gathers its input
+  // again for the weights' gradients.
   double gather = collective.seconds(Collective::AllGather,
                                      workload.elementBytes * pass.tokens *
                                          double(model.hidden),
@@ -265,8 +265,8 @@ LayerCost LayerPricer::head(const ParallelPlan &plan) const {
   pass.elementwise(2 * row, 4 * row);
   // Logits stay bf16 outside of layers that fp8 is meant for.
   pass.linear(rounded(pass.tokens), words, model.hidden, 1, false);
-  // A chunk's logits are read for the normalizer and turned into gradients in
-  // place; op by op they are widened to fp32 and passed over several times.
+  // A chunk's logits are read for the normalizer and replaced by gradients in
+  // place; op by op they are upcast to fp32 and read and written several times.
   double logits = pass.tokens * double(words);
   if (workload.chunkedLoss)
     pass.elementwise(4 * logits, 4 * logits, 2);

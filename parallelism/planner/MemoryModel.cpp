@@ -5,11 +5,11 @@
 namespace tessera::planner {
 namespace {
 
-/// An arena planned ahead has no fragments; what others allocate has.
+/// A planned arena has no fragmentation; other allocations have.
 constexpr double usableShare = 0.97;
 /// Rows of the head's loss that exist at once where it is chunked.
 constexpr double chunkRows = 4096;
-/// Gradients of a bucket on their way, twice.
+/// Gradients of a bucket that is being sent, twice.
 constexpr double bucketParameters = 40e6;
 
 /// Activations of a microbatch that a layer reads or writes, in elements.
@@ -29,7 +29,7 @@ LayerSizes sizesOf(const ModelShape &model, const Workload &workload,
   return sizes;
 }
 
-/// q, k, v, attention's result and its log-sum-exp, the residual behind it.
+/// q, k, v, attention's result and its log-sum-exp, the residual after it.
 double attentionBytes(const ModelShape &model, const Workload &workload,
                       const ParallelPlan &plan, const LayerSizes &sizes,
                       Recompute recompute) {
@@ -42,7 +42,7 @@ double attentionBytes(const ModelShape &model, const Workload &workload,
   if (model.keyValueRank > 0) {
     double compressed =
         sizes.tokens / tensor * double(model.queryRank + model.keyValueRank);
-    // The compressed are enough to make heads again.
+    // Heads are recomputed from the compressed vectors.
     bytes += 2 * compressed;
     if (recompute != Recompute::None)
       bytes -= 2 * (queries + keys);
@@ -80,7 +80,7 @@ double mlpBytes(const ModelShape &model, const Workload &workload,
   bytes += 2 * rows;
   bytes += 2 * (ways + (all ? 1 : 0)) * routed * double(model.expertWidth);
   if (all)
-    bytes += 2 * rows; // what experts gave
+    bytes += 2 * rows; // results of experts
   bytes += 4 * sizes.tokens / double(plan.tensor) * double(model.experts);
   return bytes;
 }
@@ -155,7 +155,7 @@ static Memory rankMemory(const ModelShape &model, const Workload &workload,
                          bool last) {
   RankParameters parameters = rankParameters(model, plan, layers, first, last);
   double all = parameters.dense + parameters.experts;
-  // A parameter's share where all data ranks hold a part of it.
+  // A parameter's shard if it is sharded over all data ranks.
   double shared = parameters.dense / double(plan.data * plan.context) +
                   parameters.experts / double(plan.expertCopies());
   Memory memory;
@@ -173,7 +173,7 @@ static Memory rankMemory(const ModelShape &model, const Workload &workload,
 
   LayerSizes sizes = sizesOf(model, workload, plan);
   double element = workload.elementBytes;
-  if (plan.tensor > 1) // rows of all tensor ranks, before and behind a product
+  if (plan.tensor > 1) // rows of all tensor ranks, before and after a matmul
     memory.buffers += 2 * element * sizes.tokens * double(model.hidden);
   if (plan.pipe > 1)
     memory.buffers += 4 * element * sizes.row;

@@ -4,7 +4,7 @@
 
 namespace tessera::planner {
 
-/// Bytes. Sources: ZeRO (arXiv 1910.02054) for what data ranks share,
+/// Bytes. Sources: ZeRO (arXiv 1910.02054) for state sharded over data ranks,
 /// Korthikanti et al. (2205.05198) for activations, Narayanan et al.
 /// (2104.04473) for microbatches in flight.
 struct Memory {
@@ -27,7 +27,7 @@ struct StageLayers {
   bool operator==(const StageLayers &) const = default;
 };
 
-/// Parameters of a rank that hold `layers` layers, by how they are shared.
+/// Parameters of a rank with `layers` layers, by the number of their copies.
 struct RankParameters {
   double dense = 0;   ///< one copy for each data and context rank
   double experts = 0; ///< one for each of expertCopies()
@@ -40,9 +40,9 @@ double layerActivations(const ModelShape &model, const Workload &workload,
                         const ParallelPlan &plan, bool sparse,
                         Recompute recompute);
 
-/// Microbatches whose activations the first rank holds at once; interleaved it
-/// is no whole number, as some chunks hold one more. An all-to-all that hides
-/// under another microbatch needs a chunk of that one too.
+/// Microbatches whose activations the first rank holds at one time; not a whole
+/// number if interleaved, as some chunks hold one more. An all-to-all that
+/// overlaps with another microbatch needs a chunk of that one too.
 double microbatchesInFlight(const ParallelPlan &plan, const Workload &workload);
 
 /// The fullest rank's memory: the first (activations of most microbatches) or
@@ -50,7 +50,7 @@ double microbatchesInFlight(const ParallelPlan &plan, const Workload &workload);
 Memory peakMemory(const ModelShape &model, const Workload &workload,
                   const ParallelPlan &plan, StageLayers stages);
 
-/// What a plan may use of a GPU: its memory but for what fragments take.
+/// The memory of a GPU that a plan may use: all but fragmentation.
 double usableMemory(const Gpu &gpu);
 
 } // namespace tessera::planner

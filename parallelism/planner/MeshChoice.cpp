@@ -12,7 +12,7 @@ namespace tessera::planner {
 namespace {
 
 constexpr size_t mostOthers = 3;
-/// Chunks of a rank beyond which a schedule's programs only grow.
+/// The most chunks per rank: with more, programs only grow.
 constexpr int64_t mostChunks = 4;
 
 std::vector<int64_t> divisors(int64_t value) {
@@ -23,7 +23,7 @@ std::vector<int64_t> divisors(int64_t value) {
   return result;
 }
 
-/// A mesh as the compiler has it. The planner's data ranks are data * expert.
+/// A mesh of the compiler. The planner's data ranks are data * expert.
 struct Axes {
   int64_t pipe = 1, data = 1, expert = 1, context = 1, tensor = 1;
 
@@ -70,7 +70,8 @@ Recompute recomputeOf(recipe::Recompute recompute) {
   return Recompute::None;
 }
 
-/// What a step is on `plan`, whose ranks have rounded shares of a microbatch.
+/// The workload of a step under `plan`; ranks have a rounded-up part of a
+/// microbatch.
 Workload workloadOf(const MeshQuestion &question, const ParallelPlan &plan) {
   const recipe::Recipe &recipe = question.recipe;
   Workload workload;
@@ -93,8 +94,8 @@ Workload workloadOf(const MeshQuestion &question, const ParallelPlan &plan) {
 }
 
 auto order(const MeshCandidate &each) {
-  return std::make_tuple(each.figures.cost.total, complexity(each.figures.plan),
-                         each.mesh);
+  return std::make_tuple(each.candidate.cost.total,
+                         complexity(each.candidate.plan), each.mesh);
 }
 
 /// Goes through all meshes of a question.
@@ -170,10 +171,10 @@ void MeshSweep::consider(ParallelPlan plan) {
     return;
   const CostModel costs(question.model, question.cluster, workload);
   MeshCandidate one{meshText(plan), {plan, costs.step(plan), {}}};
-  one.figures.memory =
-      peakMemory(question.model, workload, plan, one.figures.cost.stages);
-  const double needed = one.figures.memory.total();
-  if (!smallest || needed < smallest->figures.memory.total())
+  one.candidate.memory =
+      peakMemory(question.model, workload, plan, one.candidate.cost.stages);
+  const double needed = one.candidate.memory.total();
+  if (!smallest || needed < smallest->candidate.memory.total())
     smallest = one;
   if (needed > budget) {
     if (!fastestTooLarge || order(one) < order(*fastestTooLarge))
@@ -189,7 +190,7 @@ Status MeshSweep::failure() const {
         "--world {}: no mesh fits: {} needs least, {}, and a device has {}; "
         "give more devices, a smaller batch.micro, or --device-memory",
         world, smallest->mesh.empty() ? "one device" : smallest->mesh,
-        formatBytes(smallest->figures.memory.total()), formatBytes(budget));
+        formatBytes(smallest->candidate.memory.total()), formatBytes(budget));
   const ModelShape &model = question.model;
   const recipe::Recipe::Batch &batch = question.recipe.batch;
   return Status::error(
@@ -203,18 +204,18 @@ Status MeshSweep::failure() const {
 MeshChoice MeshSweep::choose() {
   std::ranges::sort(fitting, {}, order);
   const double limit =
-      fitting.front().figures.cost.total * (1 + SearchResult::indifference);
+      fitting.front().candidate.cost.total * (1 + SearchResult::indifference);
   MeshChoice choice;
   choice.fitting = int64_t(fitting.size());
   const MeshCandidate *best = &fitting.front();
   for (const MeshCandidate &each : fitting)
-    if (each.figures.cost.total <= limit &&
-        complexity(each.figures.plan) < complexity(best->figures.plan))
+    if (each.candidate.cost.total <= limit &&
+        complexity(each.candidate.plan) < complexity(best->candidate.plan))
       best = &each;
   choice.chosen = *best;
-  std::vector<Axes> seen{axesOf(best->figures.plan)};
+  std::vector<Axes> seen{axesOf(best->candidate.plan)};
   for (const MeshCandidate &each : fitting) {
-    const Axes axes = axesOf(each.figures.plan);
+    const Axes axes = axesOf(each.candidate.plan);
     if (choice.others.size() == mostOthers ||
         std::ranges::find(seen, axes) != seen.end())
       continue;
@@ -222,18 +223,18 @@ MeshChoice MeshSweep::choose() {
     choice.others.push_back(each);
   }
   if (fastestTooLarge &&
-      fastestTooLarge->figures.cost.total < best->figures.cost.total)
+      fastestTooLarge->candidate.cost.total < best->candidate.cost.total)
     choice.tooLarge = fastestTooLarge;
   return choice;
 }
 
-/// What a step's time goes to, in the words of people.
+/// The causes of a step's time, for people.
 std::array<std::pair<const char *, double>, 6> partsOf(const StepCost &cost) {
   const Times &times = cost.perRank;
   return {{{"computing", times.compute + times.recompute + cost.uneven},
            {"collectives inside layers",
             times.tensor + times.expert + times.context},
-           {"slower kernels beside collectives", times.tax},
+           {"slower kernels during collectives", times.tax},
            {"the pipeline's bubble and transfers", cost.bubble + cost.send},
            {"gradients and weights", cost.data},
            {"the optimizer", cost.optimizer}}};
@@ -248,7 +249,7 @@ std::string shareText(const StepCost &cost) {
   return text;
 }
 
-/// Where most of what another mesh takes longer, or less long, goes to.
+/// The cause of most of the difference to another mesh.
 std::string differenceText(const StepCost &cost, const StepCost &chosen) {
   const auto ours = partsOf(chosen), theirs = partsOf(cost);
   const bool slower = cost.total >= chosen.total;
@@ -280,7 +281,7 @@ ModelShape shapeOf(const models::ModelSpec &spec) {
   shape.heads = spec.heads;
   shape.kvHeads = spec.kvHeads;
   shape.headDim = shape.valueHeadDim = spec.headDim;
-  // A layer without a window sees all, and stands for the others.
+  // If a layer has no window, all layers count as without one.
   if (!spec.windows.empty() && std::ranges::min(spec.windows) > 0)
     shape.window = std::ranges::max(spec.windows);
   shape.gated = spec.gatedMlp;
@@ -305,11 +306,11 @@ Cluster hostCluster(int64_t ranks, double memory) {
   Gpu &core = cluster.gpu;
   core.name = "core";
   core.memory = memory / double(ranks);
-  core.memoryBandwidth = 10e9; // a core's share of a server's channels
+  core.memoryBandwidth = 10e9; // of a server's channels, per core
   core.bf16 = 50e9;            // AVX2 or AVX-512 on tiles that fit the cache
   core.multiprocessors = 1;
   core.clock = 2.5e9;
-  core.launch = 2e-6; // what a pool of threads needs to start on something
+  core.launch = 2e-6; // the start of a task on a thread pool
   // A message is copied in and out of a shared segment, by the cores that
   // would compute.
   cluster.links = {{"shared memory", 0, 2e9, "", 1, 10e-6}};
@@ -322,7 +323,7 @@ StatusOr<MeshChoice> chooseMesh(const MeshQuestion &question) {
 
 std::string printChoice(const MeshQuestion &question,
                         const MeshChoice &choice) {
-  const Candidate &chosen = choice.chosen.figures;
+  const Candidate &chosen = choice.chosen.candidate;
   std::string text = fmt::format(
       "mesh {}: {} a step by the cost model ({}), {} of {} a device; the "
       "simplest within {:.0f} % of the fastest of {} that fit\n",
@@ -333,13 +334,13 @@ std::string printChoice(const MeshQuestion &question,
       100 * SearchResult::indifference, choice.fitting);
   for (const MeshCandidate &other : choice.others)
     text += fmt::format("  {}: {}, {}\n", other.mesh,
-                        differenceText(other.figures.cost, chosen.cost),
-                        formatBytes(other.figures.memory.total()));
+                        differenceText(other.candidate.cost, chosen.cost),
+                        formatBytes(other.candidate.memory.total()));
   if (choice.tooLarge)
-    text +=
-        fmt::format("  {}: {}, but needs {}\n", choice.tooLarge->mesh,
-                    differenceText(choice.tooLarge->figures.cost, chosen.cost),
-                    formatBytes(choice.tooLarge->figures.memory.total()));
+    text += fmt::format(
+        "  {}: {}, but needs {}\n", choice.tooLarge->mesh,
+        differenceText(choice.tooLarge->candidate.cost, chosen.cost),
+        formatBytes(choice.tooLarge->candidate.memory.total()));
   return text;
 }
 

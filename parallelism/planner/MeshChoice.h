@@ -1,8 +1,8 @@
-// The mesh that a model is compiled for where a user names none: the planner's
-// costs and memory over the meshes that the compiler can make of a recipe.
+// Chooses the mesh for `--mesh auto`: the planner's costs and memory for all
+// meshes that the compiler supports for a recipe.
 #pragma once
-#include "parallelism/planner/Search.h"
 #include "models/ModelSpec.h"
+#include "parallelism/planner/Search.h"
 #include "runtime/recipe/Recipe.h"
 
 namespace tessera::planner {
@@ -11,8 +11,8 @@ namespace tessera::planner {
 ModelShape shapeOf(const models::ModelSpec &spec);
 
 /// `ranks` processes on one machine with `memory` bytes for all of them: a core
-/// each, collectives through memory that they share. The figures are round
-/// ones, not measured, so that a choice is the same on every machine.
+/// each, collectives through shared memory. The constants are round numbers,
+/// not measurements, so that the choice is the same on every machine.
 Cluster hostCluster(int64_t ranks, double memory);
 
 /// Workload::libraryBytes of such a process: MPI and the program itself.
@@ -25,10 +25,10 @@ struct MeshQuestion {
   double libraryBytes = Workload().libraryBytes;
 };
 
-/// One mesh and what a step costs on it.
+/// One mesh and the cost of a step on it.
 struct MeshCandidate {
   std::string mesh; ///< "pipe=2,data=2,zero=1"; empty: one device
-  Candidate figures;
+  Candidate candidate;
 };
 
 struct MeshChoice {
@@ -42,10 +42,10 @@ struct MeshChoice {
 
 /// Chooses among data, expert, context, tensor, pipe with its schedules, and
 /// zero: the simplest mesh (`complexity`) that is at most 2 % slower than the
-/// fastest that fits into usableMemory. The same question has the same answer.
-/// The batch is the recipe's, so a microbatch that does not divide leaves ranks
-/// with less to do, which costs. Error if no mesh is possible or none fits; it
-/// says what stands in the way.
+/// fastest that fits into usableMemory. Deterministic. The batch is the
+/// recipe's, so if a microbatch does not divide evenly some ranks have less
+/// work, which costs time. An error if no mesh is possible or none fits, with
+/// the reason.
 StatusOr<MeshChoice> chooseMesh(const MeshQuestion &question);
 
 /// A line for the choice with its reason, and one for each other mesh.

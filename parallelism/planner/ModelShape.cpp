@@ -50,7 +50,7 @@ void readGpt2(ConfigFields &fields, ModelShape &shape) {
   shape.headDim = shape.valueHeadDim = shape.hidden / shape.heads;
 }
 
-/// Llama and all that came of it: grouped queries, gated MLP.
+/// Llama and its descendants: grouped queries, gated MLP.
 void readLlamaLike(ConfigFields &fields, ModelShape &shape) {
   shape.hidden = fields.size("hidden_size", maxWidth);
   shape.layers = fields.size("num_hidden_layers", maxLayers);
@@ -84,8 +84,8 @@ void readLatentAttention(ConfigFields &fields, ModelShape &shape) {
   shape.kvHeads = shape.heads; // after decompression each head has its own
 }
 
-/// Every layer behind the dense ones must be sparse: stages are told apart by
-/// how many of each kind they hold, not by which.
+/// Every layer after the dense ones must be sparse: stages differ only in the
+/// number of layers of each kind.
 void readExperts(ConfigFields &fields, ModelShape &shape) {
   if (shape.family == "mixtral") {
     shape.experts = fields.size("num_local_experts", maxExperts);
@@ -99,7 +99,7 @@ void readExperts(ConfigFields &fields, ModelShape &shape) {
     fields.requireNeutral(
         "decoder_sparse_step", 1,
         "the planner knows models whose layers are all sparse "
-        "behind the first");
+        "after the first");
     fields.requireNeutral(
         "mlp_only_layers", Json::array(),
         "the planner knows models whose layers are all sparse");
@@ -114,7 +114,7 @@ void readExperts(ConfigFields &fields, ModelShape &shape) {
     fields.requireNeutral(
         "moe_layer_freq", 1,
         "the planner knows models whose layers are all sparse "
-        "behind the first");
+        "after the first");
   }
   shape.expertsPerToken = fields.size("num_experts_per_tok", maxExperts);
   if (fields.ok() && shape.expertsPerToken > shape.experts)

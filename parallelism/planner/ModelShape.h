@@ -1,6 +1,6 @@
-// What the cost of training a model follows from: sizes and nothing else. It
-// covers more families than the compiler can build yet (mixtures of experts,
-// latent attention), so it reads config.json by itself.
+// The sizes of a model, from which the cost of training follows. It covers more
+// families than the compiler can build yet (mixtures of experts, latent
+// attention), so it reads config.json by itself.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -43,8 +43,8 @@ struct ModelShape {
   int64_t expertWidth = 0;
   int64_t sharedWidth = 0; ///< of all shared experts together; 0: none
   int64_t denseLayers = 0; ///< the first so many are dense, others sparse
-  /// Layers behind the last that predict tokens further ahead, each with a
-  /// pass through the head (DeepSeek-V3, arXiv 2412.19437, 2.2).
+  /// Layers after the last that predict later tokens (multi-token prediction),
+  /// each with a pass through the head (DeepSeek-V3, arXiv 2412.19437, 2.2).
   int64_t futureLayers = 0;
 
   bool sparse(int64_t layer) const {
@@ -75,9 +75,9 @@ struct ModelShape {
 };
 
 /// Reads the text of a config.json: gpt2, llama, mistral, qwen2, qwen3,
-/// mixtral, qwen2_moe, qwen3_moe, deepseek_v2, deepseek_v3. Keys that no cost
-/// follows from are not looked at. Errors are one line: `file`, the key, what
-/// is wrong, what to do.
+/// mixtral, qwen2_moe, qwen3_moe, deepseek_v2, deepseek_v3. Ignores keys that
+/// do not affect costs. Errors are one line: `file`, the key, what is wrong,
+/// what to do.
 StatusOr<ModelShape> parseModelShape(std::string_view text,
                                      const std::string &file);
 

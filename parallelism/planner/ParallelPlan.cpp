@@ -103,7 +103,7 @@ bool chunksFit(int64_t layers, const ParallelPlan &plan) {
   return (plan.pipe - 1) * plan.interleave * chunk <= layers;
 }
 
-/// Rules of one subject each; the first that is broken is what a user is told.
+/// Rules of one subject each; the first that is broken is reported.
 Constraint sizeViolation(const ModelShape &model, const Cluster &cluster,
                          const ParallelPlan &plan) {
   if (plan.gpus() != cluster.gpus())
@@ -149,8 +149,8 @@ Constraint shardingViolation(const ModelShape &model,
              !divides(plan.expert * plan.expertTensor, plan.stageRanks())) {
     return Constraint::Experts;
   }
-  // Beyond ZeRO-1 gradients or weights travel for every microbatch, which a
-  // pipeline has many of.
+  // Beyond ZeRO-1 gradients or weights are sent for every microbatch, and a
+  // pipeline has many.
   bool nothing = plan.data * plan.context == 1 && plan.expertCopies() == 1;
   if ((plan.zero > 0 && nothing) || (plan.zero > 1 && plan.pipe > 1))
     return Constraint::Sharding;
@@ -242,7 +242,7 @@ Violation explainViolation(const ModelShape &model, const Cluster &cluster,
                                 plan.micro * plan.data, workload.globalBatch);
     break;
   case Constraint::Microbatches:
-    result.detail = fmt::format("{} microbatches are no multiple of pipe = {}",
+    result.detail = fmt::format("pipe = {1} does not divide {0} microbatches",
                                 microbatches(plan, workload), plan.pipe);
     break;
   case Constraint::Experts:

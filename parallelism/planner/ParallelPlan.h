@@ -1,4 +1,5 @@
-// One way of spreading a training step over GPUs, and what the step is.
+// A parallelism plan: how a training step is distributed over GPUs. And the
+// workload of the step.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -11,11 +12,11 @@
 
 namespace tessera::planner {
 
-/// What the backward pass computes again instead of reading it back.
+/// The activations that the backward pass recomputes.
 enum class Recompute {
   None,
-  /// Norms, activations and dropout, and the scores of attention where they
-  /// are kept at all: what is cheap (Korthikanti et al., arXiv 2205.05198).
+  /// Cheap ones: norms, activation functions and dropout, and the scores of
+  /// attention if they are kept at all (Korthikanti et al., arXiv 2205.05198).
   Selective,
   /// Selective, and the attention block from the layer's input.
   Attention,
@@ -23,10 +24,10 @@ enum class Recompute {
   Full,
 };
 
-/// Orders of forward and backward passes; passes/stages has their lists.
+/// Orders of forward and backward passes; parallelism/pipeline has their lists.
 enum class Schedule {
-  OneF1B,       ///< also where there is no pipeline
-  Interleaved,  ///< several chunks a rank (Narayanan et al., arXiv 2104.04473)
+  OneF1B,       ///< also without a pipeline
+  Interleaved,  ///< several chunks per rank (Narayanan et al., 2104.04473)
   ZeroBubbleH1, ///< weight gradients fill the drain (Qi et al., 2401.10241)
 };
 
@@ -34,24 +35,25 @@ std::string_view name(Recompute recompute);
 std::string_view name(Schedule schedule);
 
 /// Degrees of parallelism. Ranks are numbered tensor first, then context, data
-/// and pipe, so that what talks most is nearest; experts factor the same
-/// tensor * context * data ranks of a stage anew, as expertTensor first, then
-/// expert, then copies of experts (MoE parallel folding, arXiv 2504.14960).
+/// and pipe, so that ranks that communicate most are nearest. Experts factor
+/// the same tensor * context * data ranks of a stage differently: expertTensor
+/// first, then expert, then copies of experts (MoE parallel folding, arXiv
+/// 2504.14960).
 struct ParallelPlan {
   int64_t pipe = 1;
-  int64_t interleave = 1; ///< chunks of layers a rank
+  int64_t interleave = 1; ///< chunks of layers per rank
   int64_t tensor = 1;     ///< with sequence parallelism
   int64_t context = 1;    ///< ring attention
   int64_t data = 1;
   int64_t expert = 1;
   int64_t expertTensor = 1;
-  int zero = 1;      ///< what data ranks share: 0 nothing, 1 optimizer state, 2
-                     ///< gradients too, 3 weights too
+  int zero = 1;      ///< sharded over data ranks: 0 nothing, 1 optimizer state,
+                     ///< 2 gradients too, 3 weights too
   int64_t micro = 1; ///< sequences of a microbatch
   Recompute recompute = Recompute::Selective;
   Schedule schedule = Schedule::OneF1B;
-  /// Stages have equally many layers even where the head makes the last one
-  /// slow; otherwise it has fewer, and others hold more.
+  /// All stages have the same number of layers even if the head makes the last
+  /// one slow; otherwise it has fewer, and others have more.
   bool evenStages = false;
 
   int64_t gpus() const { return pipe * tensor * context * data; }
@@ -66,37 +68,37 @@ struct ParallelPlan {
 /// "PP8 VPP5 TP1 CP1 EP8 DP32 ZeRO-1 micro 1 selective interleaved".
 std::string describe(const ParallelPlan &plan);
 
-/// Communication that runs beside computation. Turning one off exposes it.
+/// Communication that overlaps with computation. Turning one off exposes it.
 struct Overlap {
-  bool tensor = true; ///< chunks of a product and its collective in turn
-  bool expert = true; ///< all-to-all under another microbatch's computation
-  bool data = true;   ///< gradients and weights under the last and first layers
+  bool tensor = true; ///< collectives with chunks of their matmul
+  bool expert = true; ///< all-to-all with another microbatch's computation
+  bool data = true;   ///< gradients and weights with the last and first layers
   bool pipe = true;   ///< activations between stages
 };
 
-/// What is trained and by which software.
+/// What is trained, and properties of the software.
 struct Workload {
   int64_t sequence = 4096;    ///< tokens
   int64_t globalBatch = 1024; ///< sequences
   /// Tokens of the fullest expert over the mean: memory is planned for it. The
   /// time of a rank follows the mean over its experts, which varies less.
   double imbalance = 1.3;
-  bool fp8 = false;           ///< products of linear layers
+  bool fp8 = false;           ///< matmuls of linear layers
   bool flashAttention = true; ///< scores are never in memory
-  /// Passes over memory of elementwise work: 1 where it is fused into few
-  /// kernels; about 2.5 op by op, with norms and rotations in fp32.
+  /// Passes over memory of elementwise work: 1 if it is fused into few kernels;
+  /// about 2.5 op by op, with norms and rotations in fp32.
   double elementwisePasses = 1;
-  bool chunkedLoss = true; ///< logits never exist as a whole
+  bool chunkedLoss = true; ///< never has all logits in memory
   /// Blocks run forward once more before a step, to count the tokens of experts
   /// in all microbatches (the recipe's moe.balance: global).
   bool countsBefore = false;
-  bool dropout = false;     ///< on what sub-layers add, keeps a byte an element
+  bool dropout = false;     ///< on results of sub-layers; a byte per element
   double elementBytes = 2;  ///< of weights and activations; 4: fp32
-  double gradientBytes = 4; ///< an element, as accumulated and reduced
-  /// Of Adam's two moments and the master copy together, a parameter.
+  double gradientBytes = 4; ///< per element, as accumulated and reduced
+  /// Of Adam's two moments and the master copy together, per parameter.
   double optimizerBytes = 12;
-  /// What stands in a device's memory whatever the plan: CUDA's context, NCCL's
-  /// channels, the libraries' workspaces.
+  /// Device memory that every plan uses: CUDA's context, NCCL's channels, the
+  /// libraries' workspaces.
   double libraryBytes = 1.5e9;
   Overlap overlap;
 };
@@ -104,7 +106,7 @@ struct Workload {
 /// Microbatches of a step; 0 if the batch does not divide.
 int64_t microbatches(const ParallelPlan &plan, const Workload &workload);
 
-/// Why a plan cannot be, before any cost is computed.
+/// Why a plan is impossible, before any cost is computed.
 enum class Constraint {
   None,
   Gpus,         ///< the degrees' product is not the number of GPUs
@@ -113,19 +115,19 @@ enum class Constraint {
   Layers,       ///< fewer layers than chunks
   Sequence,     ///< context parallelism does not divide the sequence
   Batch,        ///< micro * data does not divide the batch
-  Microbatches, ///< too few, or no multiple of the stages where interleaved
+  Microbatches, ///< too few, or, if interleaved, not a multiple of the stages
   Experts,      ///< experts, or a stage's ranks, do not divide
   NodeBound,    ///< tensor parallelism across nodes
   Schedule,     ///< the schedule does not fit pipe or interleave
-  Sharding,     ///< nothing to share, or gathers for every microbatch
+  Sharding,     ///< nothing to shard, or gathers for every microbatch
   Memory,       ///< found by the memory model
 };
 
 /// In a few words, for people: "memory", "heads do not divide".
 std::string_view name(Constraint constraint);
 
-/// The first constraint that `plan` breaks, Memory excepted, and with what
-/// figures (empty if none).
+/// The first constraint that `plan` breaks, except Memory, and the numbers
+/// (empty if none).
 struct Violation {
   Constraint constraint = Constraint::None;
   std::string detail;

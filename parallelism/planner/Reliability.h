@@ -1,16 +1,17 @@
-// How often to save a run that breaks now and then.
+// How often to write checkpoints, given the rate of failures.
 #pragma once
 
 namespace tessera::planner {
 
-/// All in seconds but for the share.
+/// All in seconds except the share.
 struct CheckpointPolicy {
   double meanTimeBetweenFailures = 0;
   double young = 0; ///< sqrt(2 delta M), Young 1974
   /// Daly's higher-order estimate (2006), which counts what is lost while a
   /// checkpoint is written.
   double daly = 0;
-  /// Of the time: checkpoints, work done again, restarts; at `young`.
+  /// The fraction of time for checkpoints, repeated work and restarts, at
+  /// `young`.
   double lostShare = 0;
 };
 

@@ -1,19 +1,20 @@
-// A plan's pipeline, replayed instruction by instruction: what the cost model's
-// closed forms leave out (uneven stages, stragglers, uneven microbatches).
+// Simulates a plan's pipeline instruction by instruction, for effects that the
+// cost model's closed forms leave out (uneven stages, stragglers, uneven
+// microbatches).
 #pragma once
 #include <vector>
 
-#include "parallelism/planner/Search.h"
 #include "parallelism/pipeline/Simulate.h"
+#include "parallelism/planner/Search.h"
 
 namespace tessera::planner {
 
-/// What goes wrong in a replay.
+/// The disturbances of a replay.
 struct Disturbance {
   /// Slow-down of each of the pipeline's ranks, 1.2 for a fifth; empty: none.
   std::vector<double> rankFactor;
-  /// Microbatches' shares of compute spread evenly over 1 ± this, in an order
-  /// that is the same on every run; in [0, 1).
+  /// Factors of microbatches' compute are spread evenly over 1 ± this, in an
+  /// order that is the same on every run; in [0, 1).
   double microbatchSpread = 0;
 };
 
@@ -25,8 +26,9 @@ struct Replay {
   double modelled = 0;
 };
 
-/// Replays the plan of `candidate`, which breaks no constraint. Errors: a rank
-/// factor for a rank that is not there, and what the scheduler cannot make.
+/// Replays the plan of `candidate`, which breaks no constraint. Errors: a
+/// factor for a rank that does not exist, and schedules that cannot be
+/// generated.
 StatusOr<Replay> replay(const ModelShape &model, const Cluster &cluster,
                         const Workload &workload, const Candidate &candidate,
                         const Disturbance &disturbance = {});

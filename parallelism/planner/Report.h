@@ -1,4 +1,4 @@
-// A plan in words and figures: for people, and as JSON for programs.
+// Reports of a plan: text for people, JSON for programs.
 #pragma once
 #include <optional>
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace tessera::planner {
 
-/// What is planned.
+/// The input of planning.
 struct Question {
   std::string modelName;
   ModelShape model;
@@ -17,16 +17,16 @@ struct Question {
   double tokens = 0; ///< of the whole training; 0: not given
 };
 
-/// What a training costs under a plan.
+/// The cost of a training under a plan.
 struct Economics {
-  double days = 0; ///< checkpoints and failures included, where known
+  double days = 0; ///< checkpoints and failures included, if known
   double gpuHours = 0;
-  double price = 0; ///< 0 where the cluster has no price
+  double price = 0; ///< 0 if the cluster has no price
   std::optional<CheckpointPolicy> checkpoints;
 };
 Economics economics(const Question &question, const StepCost &cost);
 
-/// A plan on more GPUs: what the same batch or a larger one does to it.
+/// A plan on more GPUs, with the same batch or a larger one.
 struct ScaleOut {
   int64_t gpus = 0;
   int64_t globalBatch = 0;
@@ -41,18 +41,18 @@ struct Answer {
   std::vector<ScaleOut> scaleOut;
 };
 
-/// What the same model costs on `gpus` GPUs, with its batch and with twice
-/// that. Empty where the cluster has as many already or cannot grow.
+/// The cost of the same model on `gpus` GPUs, with its batch and with twice
+/// that. Empty if the cluster has as many already or cannot grow.
 std::vector<ScaleOut> scaleOut(const Question &question,
                                const Candidate &chosen, int64_t gpus);
 
 /// The chosen plan: memory, time, money, checkpoints, more GPUs.
 std::string printAnswer(const Question &question, const Answer &answer);
-/// The best plans side by side.
+/// A table of the best plans.
 std::string printComparison(const SearchResult &result);
 /// Why the chosen degrees, and what ruled out others.
 std::string printReasons(const Question &question, const SearchResult &result);
-/// All of the above. Keys are in docs/planning.md; figures in bytes, seconds.
+/// All of the above. Keys are in docs/planning.md; units are bytes and seconds.
 std::string answerJson(const Question &question, const Answer &answer);
 
 } // namespace tessera::planner

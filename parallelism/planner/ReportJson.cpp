@@ -103,7 +103,7 @@ std::string answerJson(const Question &question, const Answer &answer) {
       scaled["best"] = candidateJson(*row.best);
     json["scale_out"].push_back(scaled);
   }
-  // Names come from files of anywhere; what is no UTF-8 in them is replaced.
+  // Names come from arbitrary files; invalid UTF-8 in them is replaced.
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

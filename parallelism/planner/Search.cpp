@@ -10,7 +10,7 @@ namespace {
 constexpr int64_t largestMicro = 64;
 constexpr int64_t largestContext = 64;
 constexpr int64_t largestInterleave = 16;
-/// A plan that needs more than so many times the memory is not worth a line.
+/// A plan that needs more than this factor of the memory is not reported.
 constexpr double nearlyFits = 1.5;
 
 std::vector<int64_t> divisors(int64_t value, int64_t most) {
@@ -119,7 +119,7 @@ private:
       if (!priced)
         priced = costs.price(plan);
       if (plan.evenStages && isBalanced(plan))
-        return; // it has been considered
+        return; // considered already
     }
     ++result.considered;
     if (broken != Constraint::None)
@@ -191,7 +191,8 @@ private:
         {"micro", plan.micro},   {"recompute", int64_t(plan.recompute)}};
     std::array<Choice *, 8> found{};
     for (size_t i = 0; i < found.size(); ++i) {
-      // Values are few and small: a table beside the map saves its look-ups.
+      // Values are few and small: a table in addition to the map saves
+      // look-ups.
       std::vector<Choice *> &table = tables[i];
       size_t value = size_t(values[i].second);
       if (table.size() <= value)

@@ -19,11 +19,11 @@ struct Candidate {
 /// Plans that one constraint ruled out.
 struct Killed {
   int64_t plans = 0;
-  /// Memory only: the fastest of them, and how much it would need.
+  /// Memory only: the fastest of these plans, and how much it would need.
   std::optional<Candidate> fastest;
 };
 
-/// What one value of one degree leads to, everything else free.
+/// The best plan for one value of one degree, with all other degrees free.
 struct Choice {
   int64_t fitting = 0;
   std::optional<Candidate> best;
@@ -33,8 +33,8 @@ struct Choice {
 struct SearchResult {
   int64_t considered = 0, fitting = 0;
   std::vector<Candidate> best; ///< fastest first
-  /// The simplest of those that are less than `indifference` slower than the
-  /// fastest: the model cannot tell them apart, people can. Absent if none
+  /// The simplest of the plans that are less than `indifference` slower than
+  /// the fastest, which is below the accuracy of the model. Absent if none
   /// fits.
   std::optional<Candidate> chosen;
   static constexpr double indifference = 0.02;
@@ -44,19 +44,19 @@ struct SearchResult {
 };
 
 /// How far a plan is from plain data parallelism: a doubling of another degree
-/// counts one, and so does what is out of the ordinary.
+/// counts one, and so does each unusual option.
 int64_t complexity(const ParallelPlan &plan);
 
 /// Evaluates every combination of degrees and keeps the `keep` fastest that fit
 /// into memory. Simple are small degrees, no ZeRO beyond 1 and a plain
 /// schedule. The same input gives the same result; ties go to the plan with
-/// smaller degrees. Left out as never faster: ZeRO-0 where there is something
-/// to share, and expert tensor parallelism other than 1 and `tensor`.
+/// smaller degrees. Left out as never faster: ZeRO-0 with several data ranks,
+/// and expert tensor parallelism other than 1 and `tensor`.
 SearchResult search(const ModelShape &model, const Cluster &cluster,
                     const Workload &workload, size_t keep = 10);
 
-/// One plan's cost and memory. Error if it breaks a constraint; one that does
-/// not fit is evaluated all the same.
+/// One plan's cost and memory. An error if it breaks a constraint; a plan that
+/// does not fit into memory is evaluated nevertheless.
 StatusOr<Candidate> evaluate(const ModelShape &model, const Cluster &cluster,
                              const Workload &workload,
                              const ParallelPlan &plan);

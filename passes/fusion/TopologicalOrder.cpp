@@ -13,9 +13,7 @@ OpPositions tessera::positionsOf(Block &block) {
 }
 
 bool tessera::isCollective(Operation *op) {
-  return isa<dist::AllReduceOp, dist::AllGatherOp, dist::ReduceScatterOp,
-             dist::AllToAllOp, dist::ExchangeRowsOp, dist::PermuteOp,
-             dist::WaitOp>(op);
+  return isa<dist::CollectiveOpInterface, dist::WaitOp>(op);
 }
 
 bool tessera::hasCollective(Operation *op) {

@@ -42,25 +42,26 @@ int64_t tessera::schedule::bytesOf(Operation *collective) {
                                                : std::max(input, result);
 }
 
-Links Links::of(Operation *collective) {
+Links Links::of(dist::CollectiveOpInterface collective) {
   Links links;
   auto mesh = SymbolTable::lookupNearestSymbolFrom<dist::MeshOp>(
-      collective, collective->getAttrOfType<FlatSymbolRefAttr>("mesh"));
+      collective, StringAttr::get(collective->getContext(),
+                                  collective.getMesh()));
   SmallVector<dist::AxisRefAttr> axes(
-      collective->getAttrOfType<ArrayAttr>("axes")
-          .getAsRange<dist::AxisRefAttr>());
+      collective.getAxes().getAsRange<dist::AxisRefAttr>());
   links.members = dist::deviceCount(mesh, axes);
   for (dist::AxisRefAttr axis : axes)
     links.tier = std::max(links.tier, mesh.getAxis(axis.getName()).getLink());
   return links;
 }
 
-double Links::seconds(Operation *collective, int64_t bytes) const {
-  double rounds = isa<dist::AllReduceOp>(collective) ? 2 : 1;
-  double messages = isa<dist::PermuteOp>(collective) ? 1 : members - 1;
-  double share = static_cast<double>(bytes) /
-                 (isa<dist::PermuteOp>(collective) ? 1 : members);
-  return rounds * messages * hardware::defaultLink(tier).seconds(share);
+double Links::seconds(dist::CollectiveOpInterface collective,
+                      int64_t bytes) const {
+  double messages = static_cast<double>(collective.getRounds() *
+                                        collective.getMessages(members));
+  double piece = static_cast<double>(bytes) /
+                 static_cast<double>(collective.getPieces(members));
+  return messages * hardware::defaultLink(tier).seconds(piece);
 }
 
 int64_t Links::bucketBytes(int64_t total) const {

@@ -93,7 +93,7 @@ private:
   // after another, so two pending ones over the same axes are enough.
   // all_reduce is in place and keeps nothing.
   void makeRoom(unsigned op) {
-    if (isa<dist::AllReduceOp>(graph.ops[op]))
+    if (cast<dist::CollectiveOpInterface>(graph.ops[op]).isInPlace())
       return;
     SmallVector<unsigned> &before = underway[graph.ops[op]->getAttr("axes")];
     if (before.size() >= 2)

@@ -80,14 +80,15 @@ static bool isEven(Operation *op) {
 // different programs, so only the order that they were given is the same for
 // all.
 static bool keepsOrder(Operation *op) {
-  if (isa<dist::PermuteOp, dist::AllToAllOp, dist::ExchangeRowsOp,
-          graph::LoopOp>(op))
+  if (isa<graph::LoopOp>(op))
     return true;
-  auto axes = op->getAttrOfType<ArrayAttr>("axes");
-  return axes && llvm::any_of(axes.getAsRange<dist::AxisRefAttr>(),
-                              [](dist::AxisRefAttr axis) {
-                                return axis.getName() == dist::kPipeAxis;
-                              });
+  auto collective = dyn_cast<dist::CollectiveOpInterface>(op);
+  return collective &&
+         (collective.keepsOrder() ||
+          llvm::any_of(collective.getAxes().getAsRange<dist::AxisRefAttr>(),
+                       [](dist::AxisRefAttr axis) {
+                         return axis.getName() == dist::kPipeAxis;
+                       }));
 }
 
 static SmallVector<Item> join(ArrayRef<BlockGraph> graphs) {

@@ -132,7 +132,7 @@ LogicalResult ProgramPlanner::planCollective(Operation *op, size_t depth,
         "is started, but not waited for once in the block where it starts");
   Step step{Step::collective, op->getLoc(), op, {}, {}};
   std::optional<Place> place;
-  if (isa<dist::AllReduceOp>(op)) { // in place, or on a copy
+  if (cast<dist::CollectiveOpInterface>(op).isInPlace()) { // or on a copy
     Value input = op->getOperand(0);
     place = placeOver(op, input, output);
     if (!place) {

@@ -48,7 +48,7 @@ int64_t Order::lastRead(Value value) const {
       position = std::max(position, lastRead(user->getResult(0)));
     if (here == user && user->getNumResults() == 1 &&
         isa<dist::PendingType>(user->getResult(0).getType()) &&
-        !isa<dist::AllReduceOp>(user))
+        !cast<dist::CollectiveOpInterface>(user).isInPlace())
       for (Operation *wait : user->getResult(0).getUsers())
         position = std::max(position, begin(wait));
     last = std::max(last, position);

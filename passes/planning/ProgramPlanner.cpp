@@ -163,11 +163,9 @@ LogicalResult ProgramPlanner::plan(Block &block, size_t depth,
             .Case([&](graph::DynamicUpdateOp update) {
               return planUpdate(update, depth, out);
             })
-            .Case<dist::AllReduceOp, dist::AllGatherOp, dist::ReduceScatterOp,
-                  dist::AllToAllOp, dist::ExchangeRowsOp, dist::PermuteOp>(
-                [&](auto collective) {
-                  return planCollective(collective, depth, out);
-                })
+            .Case([&](dist::CollectiveOpInterface collective) {
+              return planCollective(collective, depth, out);
+            })
             .Case([&](dist::WaitOp wait) { return planWait(wait, out); })
             .Case([&](dist::PackOp pack) { return planPack(pack, depth, out); })
             .Case([&](dist::UnpackOp unpack) {

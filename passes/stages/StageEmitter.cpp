@@ -282,7 +282,7 @@ LogicalResult StageEmitter::emitSchedule() {
     case Op::OptimizerStep:
       break;
     default:
-      return part->loop.emitError("the schedule does ")
+      return part->loop.emitError("the schedule has ")
              << pipeline::toString(each)
              << ", which is not supported in programs";
     }

@@ -112,7 +112,7 @@ def main():
     refuse("a table for others", f"pipe=3,schedule={table}", "for 2 ranks")
     table.write_text("# tessera-schedule pass=forward\n0F0,0F1,0F2,0F3\n1F0,1F1,1F2,1F3\n")
     refuse("a table of forwards alone", f"pipe=2,schedule={table}",
-           "has forwards alone; a step goes backward too")
+           "has only forwards, but a step has backwards too")
     refuse("a missing table", "pipe=2,schedule=none.csv", "cannot read none.csv")
     refuse("a schedule of nothing", "data=2,schedule=1f1b", "of the axis pipe")
 

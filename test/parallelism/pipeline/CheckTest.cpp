@@ -108,8 +108,8 @@ TEST(Check, FindsWorkInTheWrongPlace) {
                       "only 12 instructions");
   s = small();
   s.lists[0].push_back({Op::OptimizerStep, {}, {}});
-  EXPECT_EQ(fault(s), "rank 0, position 6: OPT_STEP stands in a schedule "
-                      "without buffers; give compute alone, or buffers as in "
+  EXPECT_EQ(fault(s), "rank 0, position 6: OPT_STEP is in a schedule "
+                      "without buffers; give only compute, or buffers as in "
                       "0F3@1");
 }
 
@@ -119,15 +119,15 @@ TEST(Check, FindsOrdersInWhichRanksWaitForOneAnother) {
   exchange(s.lists[0], "0F1", "0B0");
   exchange(s.lists[1], "1F0", "1F1");
   exchange(s.lists[1], "1B0", "1B1");
-  EXPECT_EQ(fault(s), "rank 0, position 1: 0B0 waits for ever");
+  EXPECT_EQ(fault(s), "rank 0, position 1: 0B0 waits forever");
   // Both send first, which only works if somebody buffers.
   s = smallLowered();
   InstructionList &list = s.lists[1];
   const Instruction moved = list[find(list, "1RECV_F1")];
   drop(list, "1RECV_F1");
   list.insert(list.begin() + std::ptrdiff_t(find(list, "1F1")), moved);
-  EXPECT_EQ(fault(s), "rank 0, position 3: 0SEND_F1@1 waits for ever for rank "
-                      "1, which stands at position 3: 1SEND_B0@0");
+  EXPECT_EQ(fault(s), "rank 0, position 3: 0SEND_F1@1 waits forever for rank "
+                      "1, which is at position 3: 1SEND_B0@0");
 }
 
 TEST(Check, BoundsLiveActivations) {
@@ -163,8 +163,8 @@ TEST(Check, FindsTransfersThatDoNotFitTheCompute) {
             "rank 1, position 10: 1SEND_B2@0 runs before its backward");
   s = smallLowered();
   s.lists[0][find(s.lists[0], "0SEND_F0")].op = Op::SendBackward;
-  EXPECT_EQ(fault(s),
-            "rank 0, position 1: 0SEND_B0@0 has no other rank to talk to");
+  EXPECT_EQ(fault(s), "rank 0, position 1: 0SEND_B0@0 has no other rank to "
+                      "send to or receive from");
 }
 
 TEST(Check, FindsChannelsWhoseEndsDisagree) {
@@ -215,11 +215,12 @@ TEST(Check, FindsCollectivesOutOfPlace) {
       << fault(broken);
   broken = s;
   duplicate(broken.lists[0], "0UNSHARD");
-  EXPECT_EQ(fault(broken),
-            "rank 0, position 1: 0UNSHARD gathers what is gathered");
+  EXPECT_EQ(fault(broken), "rank 0, position 1: 0UNSHARD gathers parameters "
+                           "that are gathered already");
   broken = s;
   duplicate(broken.lists[0], "0RESHARD");
-  EXPECT_TRUE(fault(broken).ends_with("lets go of what is not gathered"));
+  EXPECT_TRUE(
+      fault(broken).ends_with("releases parameters that are not gathered"));
   s = smallLowered();
   drop(s.lists[0], "0REDUCE_GRAD");
   EXPECT_EQ(fault(s), "rank 0, at its end: 0REDUCE_GRAD never ran");
@@ -286,18 +287,18 @@ TEST(Check, FindsWhatForwardsAloneDoNot) {
     Schedule s = counting(false);
     s.lists[0].push_back({op, {0, 2}, {}});
     EXPECT_EQ(fault(s),
-              fmt::format("rank 0, position 3: 0{}2 stands in a schedule of "
-                          "forwards alone",
+              fmt::format("rank 0, position 3: 0{}2 is in a schedule of "
+                          "forwards only",
                           name(op)));
   }
   Schedule s = counting(true);
   s.lists[1].push_back({Op::SendBackward, {1, 2, 0}, {}});
-  EXPECT_TRUE(fault(s).ends_with("stands in a schedule of forwards alone"));
+  EXPECT_TRUE(fault(s).ends_with("is in a schedule of forwards only"));
   for (Op op : {Op::ReduceGrad, Op::OptimizerStep}) {
     s = counting(true);
     s.lists[0].push_back(op == Op::OptimizerStep ? Instruction{op, {}, {}}
                                                  : Instruction{op, {0}, {}});
-    EXPECT_TRUE(fault(s).ends_with("stands in a schedule of forwards alone"))
+    EXPECT_TRUE(fault(s).ends_with("is in a schedule of forwards only"))
         << fault(s);
   }
   // What forwards alone may miss, all others may not.
@@ -310,7 +311,7 @@ TEST(Check, FindsForwardsThatWaitForOneAnother) {
   Schedule s = take(parseCsv("# tessera-schedule pass=forward\n"
                              "2F0,0F0\n1F0\n",
                              "t"));
-  EXPECT_EQ(fault(s), "rank 0, position 0: 2F0 waits for ever");
+  EXPECT_EQ(fault(s), "rank 0, position 0: 2F0 waits forever");
   s = counting(true);
   exchange(s.lists[0], "0F0", "0F1");
   exchange(s.lists[0], "0SEND_F0", "0SEND_F1");
@@ -367,7 +368,7 @@ TEST(Check, FindsDataParallelCopiesThatDiffer) {
   EXPECT_EQ(checkSameCollectives(a, b).message(),
             "rank 1: 1REDUCE_GRAD in one copy meets OPT_STEP in the other");
   EXPECT_EQ(checkSameCollectives(a, made("1f1b", 3, 3)).message(),
-            "2 ranks beside 3");
+            "2 ranks in one copy, 3 in the other");
 }
 
 /// What a list means does not depend on neighbours that have nothing to do with

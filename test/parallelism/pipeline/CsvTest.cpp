@@ -66,12 +66,13 @@ TEST(Csv, ReadsStagesInAV) {
 }
 
 TEST(Csv, NamesLineAndColumnOfWhatItCannotRead) {
-  EXPECT_EQ(error(""), "t.csv: has no rows; a schedule has one a rank");
-  EXPECT_EQ(error("0F0,0X0\n"),
-            "t.csv: line 1, column 5: '0X0' is no instruction; write stage, "
-            "operation and microbatch as in 0F3, numbers below 1048576");
+  EXPECT_EQ(error(""), "t.csv: has no rows; a schedule has one for each rank");
+  EXPECT_EQ(
+      error("0F0,0X0\n"),
+      "t.csv: line 1, column 5: '0X0' is not an instruction; write stage, "
+      "operation and microbatch as in 0F3, numbers below 1048576");
   EXPECT_EQ(error("0F0,0B0\n1F0, 1B9999999\n"),
-            "t.csv: line 2, column 6: '1B9999999' is no instruction; write "
+            "t.csv: line 2, column 6: '1B9999999' is not an instruction; write "
             "stage, operation and microbatch as in 0F3, numbers below 1048576");
   for (const char *cell :
        {"F-1", "0F0F", "-1F0", "(0F0", "(0F0;0F1)", "(0F0;0B0)X", "0OVERLAP1",
@@ -80,16 +81,16 @@ TEST(Csv, NamesLineAndColumnOfWhatItCannotRead) {
                     .starts_with("t.csv: line 1, column 1: "))
         << cell << ": " << error(fmt::format("{},0B0\n", cell));
   EXPECT_EQ(error("0F0,0B0\n0F1,0B1\n"),
-            "t.csv: line 2, column 1: stage 0 stands in the rows of rank 0 and "
+            "t.csv: line 2, column 1: stage 0 is in the rows of rank 0 and "
             "1; a stage has one rank");
-  EXPECT_EQ(error("0F0,2B0\n"), "t.csv: stage 1 of 3 stands in no row");
+  EXPECT_EQ(error("0F0,2B0\n"), "t.csv: stage 1 of 3 is not in any row");
   EXPECT_EQ(error("0F0,F1\n"), "t.csv: line 1, column 5: F1 has no stage of "
                                "the 1");
   EXPECT_EQ(error("0F0,0B\n"), "t.csv: line 1, column 5: 0B has no microbatch "
                                "of the 1");
   EXPECT_EQ(error("0F0,0UNSHARD,0B0\n"),
-            "t.csv: line 1, column 5: 0UNSHARD stands in a schedule without "
-            "buffers; give compute alone, or buffers as in 0F3@1");
+            "t.csv: line 1, column 5: 0UNSHARD is in a schedule without "
+            "buffers; give only compute, or buffers as in 0F3@1");
   EXPECT_EQ(
       error("0F1000000,0B0\n"),
       "t.csv: 1 stages and 1000001 microbatches need 1000001 F, but there "
@@ -102,8 +103,8 @@ TEST(Csv, RefusesCommentsThatLie) {
   };
   EXPECT_EQ(header("stages=1 microbatches=1 placement=0"), "");
   EXPECT_EQ(header("colour=blue"),
-            "t.csv: line 1, column 1: 'colour' is no field; there are name, "
-            "stages, microbatches, replicas, pass, placement and slots");
+            "t.csv: line 1, column 1: unknown field 'colour'; expected name, "
+            "stages, microbatches, replicas, pass, placement or slots");
   EXPECT_EQ(header("stages=0"),
             "t.csv: line 1, column 1: stages cannot be '0'");
   EXPECT_EQ(header("placement=0:"),
@@ -112,10 +113,10 @@ TEST(Csv, RefusesCommentsThatLie) {
             "t.csv: line 1, column 1: name cannot be 'a/b'");
   EXPECT_EQ(header("pass=backward"),
             "t.csv: line 1, column 1: pass cannot be 'backward'");
-  EXPECT_EQ(header("pass=forward"), "t.csv: line 2, column 5: 0B0 stands in a "
-                                    "schedule of forwards alone");
+  EXPECT_EQ(header("pass=forward"), "t.csv: line 2, column 5: 0B0 is in a "
+                                    "schedule of forwards only");
   EXPECT_EQ(header("pass=both"), "");
-  EXPECT_EQ(header("stages=2"), "t.csv: stage 1 of 2 stands in no row");
+  EXPECT_EQ(header("stages=2"), "t.csv: stage 1 of 2 is not in any row");
   EXPECT_EQ(header("placement=1"), "t.csv: stage 0 is placed on rank 1 of 1");
   EXPECT_EQ(header("replicas=2"), "t.csv: 1 stages do not divide into 2 "
                                   "replicas");

@@ -187,24 +187,26 @@ TEST(Generate, RefusesShapesThatAScheduleDoesNotHave) {
     return schedule.ok() ? "" : schedule.message();
   };
   EXPECT_EQ(error("2f2b", {4, 8, 1}),
-            "there is no schedule '2f2b'; use gpipe, 1f1b, interleaved, zb-h1, "
+            "unknown schedule '2f2b'; use gpipe, 1f1b, interleaved, zb-h1, "
             "zb-v or dualpipe");
-  EXPECT_EQ(error("1f1b", {4, 8, 2}), "1f1b: 2 chunks a rank; it has 1");
+  EXPECT_EQ(error("1f1b", {4, 8, 2}), "1f1b: 2 chunks per rank; expected 1");
   EXPECT_EQ(error("interleaved", {4, 8, 1}),
-            "interleaved: 1 chunks a rank; it has at least 2");
-  EXPECT_EQ(error("1f1b", {0, 8, 1}),
-            "1f1b: needs at least one rank, microbatch and chunk, got 0, 8 and "
-            "1");
+            "interleaved: 1 chunks per rank; expected at least 2");
+  EXPECT_EQ(
+      error("1f1b", {0, 8, 1}),
+      "1f1b: requires at least one rank, microbatch and chunk, got 0, 8 and "
+      "1");
   EXPECT_EQ(
       error("dualpipe", {3, 8, 1}),
-      "dualpipe: needs an even number of ranks and of microbatches, got 3 "
+      "dualpipe: requires an even number of ranks and of microbatches, got 3 "
       "and 8");
-  EXPECT_EQ(error("dualpipe", {8, 8, 1}),
-            "dualpipe: 8 microbatches do not fill 8 ranks; give at least two a "
-            "rank");
+  EXPECT_EQ(
+      error("dualpipe", {8, 8, 1}),
+      "dualpipe: 8 microbatches do not fill 8 ranks; give at least two for "
+      "each rank");
   EXPECT_EQ(error("1f1b", {1 << 20, 1 << 20, 1}),
             "1f1b: 1048576 ranks, 1 chunks and 1048576 microbatches are more "
-            "than 268435456 pieces of work; give fewer");
+            "than 268435456 instructions; give fewer");
 }
 
 TEST(Generate, RefusesCostsThatDoNotFit) {

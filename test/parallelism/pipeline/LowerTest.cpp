@@ -75,12 +75,12 @@ TEST(Lower, LetsGoOfTheStageThatIsNeededLast) {
 TEST(Lower, RefusesWhatCannotBeLowered) {
   const Schedule lowered = take(lower(made("1f1b", 2, 2)));
   EXPECT_EQ(lower(lowered).message(),
-            "the schedule is lowered already; lower the one of compute alone");
+            "the schedule is lowered already; expected one of compute only");
   LowerOptions options;
   options.unsharded = 1;
   EXPECT_TRUE(lower(made("dualpipe", 2, 4), options)
                   .message()
-                  .ends_with("needs 2 stages gathered, 1 are allowed"));
+                  .ends_with("needs 2 gathered stages, but 1 are allowed"));
   Schedule broken = made("1f1b", 2, 2);
   broken.lists[0].pop_back();
   EXPECT_EQ(lower(broken).message(), "rank 0, at its end: 0B1 never ran");

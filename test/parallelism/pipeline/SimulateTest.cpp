@@ -350,12 +350,12 @@ TEST(Simulate, RefusesWhatItCannotTime) {
   Costs costs;
   costs.asyncTransfers = false;
   EXPECT_EQ(simulate(made("1f1b", 2, 2), costs).message(),
-            "transfers that both ranks stand still for are not in the lists; "
-            "lower the schedule first");
+            "the lists have no SEND and RECV, which blocking transfers "
+            "require; lower the schedule first");
   Schedule schedule = made("1f1b", 2, 2);
   std::swap(schedule.lists[0][0], schedule.lists[0].back());
   EXPECT_EQ(simulate(schedule).message(),
-            "rank 0, position 0: 0B1 waits for ever");
+            "rank 0, position 0: 0B1 waits forever");
 }
 
 } // namespace

@@ -25,13 +25,13 @@ TEST(Quantity, WhatIsNone) {
       {"25", Unit::BytesPerSecond, "'25' has no unit; write it like 25GB/s"},
       {"25GB", Unit::BytesPerSecond, "'25GB' has an unknown unit"},
       {"25gb/s", Unit::BytesPerSecond, "'25gb/s' has an unknown unit"},
-      {"fast", Unit::BytesPerSecond, "'fast' is not a figure"},
-      {"", Unit::Count, "'' is not a figure"},
+      {"fast", Unit::BytesPerSecond, "'fast' is not a valid quantity"},
+      {"", Unit::Count, "'' is not a valid quantity"},
       {"-5s", Unit::Seconds, "must be more than 0"},
       {"0s", Unit::Seconds, "must be more than 0"},
-      {"nan", Unit::Count, "'nan' is not a figure"},
-      {"inf", Unit::Count, "'inf' is not a figure"},
-      {"1e999", Unit::Count, "is not a figure"},
+      {"nan", Unit::Count, "'nan' is not a valid quantity"},
+      {"inf", Unit::Count, "'inf' is not a valid quantity"},
+      {"1e999", Unit::Count, "is not a valid quantity"},
       {"1e30", Unit::Count, "at most"},
       {"2ks", Unit::Seconds, "has an unknown unit"}};
   for (auto &[text, unit, message] : cases) {

@@ -67,10 +67,10 @@ TEST(MeshChoiceTest, MeshesHaveTheWorldAndTheChosenIsNearTheFastest) {
           questionOf(model, world, {"batch.micro=8", "batch.accumulate=4"}));
       ASSERT_TRUE(choice.ok()) << choice.message();
       EXPECT_EQ(devicesOf(choice->chosen.mesh), world) << choice->chosen.mesh;
-      const double own = choice->chosen.figures.cost.total;
+      const double own = choice->chosen.candidate.cost.total;
       for (const MeshCandidate &other : choice->others) {
         EXPECT_EQ(devicesOf(other.mesh), world) << other.mesh;
-        EXPECT_LE(own, 1.02 * other.figures.cost.total) << other.mesh;
+        EXPECT_LE(own, 1.02 * other.candidate.cost.total) << other.mesh;
       }
     }
 }
@@ -121,15 +121,15 @@ TEST(MeshChoiceTest, FitsIntoTheMemory) {
   const auto roomy = chooseMesh(question);
   ASSERT_TRUE(roomy.ok()) << roomy.message();
   question.cluster.gpu.memory = 4 * GB;
-  ASSERT_GT(roomy->chosen.figures.memory.total(),
+  ASSERT_GT(roomy->chosen.candidate.memory.total(),
             usableMemory(question.cluster.gpu));
   const auto tight = chooseMesh(question);
   ASSERT_TRUE(tight.ok()) << tight.message();
-  EXPECT_LE(tight->chosen.figures.memory.total(),
+  EXPECT_LE(tight->chosen.candidate.memory.total(),
             usableMemory(question.cluster.gpu));
   ASSERT_TRUE(tight->tooLarge);
-  EXPECT_LE(tight->tooLarge->figures.cost.total,
-            tight->chosen.figures.cost.total);
+  EXPECT_LE(tight->tooLarge->candidate.cost.total,
+            tight->chosen.candidate.cost.total);
   question.cluster.gpu.memory = 1 * GB;
   const auto none = chooseMesh(question);
   ASSERT_FALSE(none.ok());
@@ -194,7 +194,7 @@ TEST(MeshChoiceTest, CountingCostsAForward) {
     all.push_back(choice->chosen);
     for (const MeshCandidate &each : all)
       if (axesIn(each.mesh).count(axis))
-        return each.figures.cost.total;
+        return each.candidate.cost.total;
     ADD_FAILURE() << "no mesh with " << axis;
     return 0;
   };

@@ -64,7 +64,7 @@ TEST(ParallelPlan, EachConstraintIsNamed) {
       {"expert=5", Constraint::Experts, "expert = 5"},
       {"pipe=8,zero=3", Constraint::Sharding, "zero = 3"},
       {"pipe=8,interleave=5,micro=8", Constraint::Microbatches,
-       "4 microbatches are no multiple of pipe = 8"}};
+       "pipe = 8 does not divide 4 microbatches"}};
   for (auto &[text, constraint, detail] : cases) {
     auto plan = parsePlan(text, 256);
     ASSERT_TRUE(plan.ok()) << plan.message();
