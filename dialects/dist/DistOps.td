@@ -97,7 +97,9 @@ def Dist_AllToAllOp : Dist_CollectiveOp<
     $input `split` $splitDim `join` $joinDim `over` $mesh $axes attr-dict
     `:` type($input) `->` type($result)
   }];
-  let extraClassDeclaration = [{bool keepsOrder() { return true; }}];
+  let extraClassDeclaration = [{
+    bool keepsOrder() { return true; }
+  }];
 }
 
 def Dist_PermuteOp : Dist_CollectiveOp<
@@ -137,7 +139,9 @@ def Dist_ExchangeRowsOp : Dist_CollectiveOp<
     $input `counts` $counts `over` $mesh $axes attr-dict
     `:` type($input) `,` type($counts) `->` type($result)
   }];
-  let extraClassDeclaration = [{bool keepsOrder() { return true; }}];
+  let extraClassDeclaration = [{
+    bool keepsOrder() { return true; }
+  }];
 }
 
 def Dist_OffsetOp : Dist_Op<"offset",

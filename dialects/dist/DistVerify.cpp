@@ -5,6 +5,7 @@
 using namespace mlir;
 using namespace tessera::dist;
 
+#include "dialects/dist/DistInterfaces.cpp.inc"
 #define GET_OP_CLASSES
 #include "dialects/dist/DistOps.cpp.inc"
 

@@ -224,8 +224,9 @@ SmallVector<unsigned> BlockGraph::prefetchStarts() const {
     auto [link, isNew] =
         busyFrom.try_emplace(ops[op]->getAttr("axes"), time[ops.size()]);
     double done = std::min(link->second, time[uses[op]]);
+    auto collective = cast<dist::CollectiveOpInterface>(ops[op]);
     double start =
-        done - 2 * Links::of(ops[op]).seconds(ops[op], bytesOf(ops[op]));
+        done - 2 * Links::of(collective).seconds(collective, bytesOf(ops[op]));
     link->second = start;
     starts[op] = llvm::upper_bound(time, start) - time.begin();
     starts[op] = std::min(starts[op] ? starts[op] - 1 : 0, uses[op]);

@@ -45,8 +45,8 @@ int64_t tessera::schedule::bytesOf(Operation *collective) {
 Links Links::of(dist::CollectiveOpInterface collective) {
   Links links;
   auto mesh = SymbolTable::lookupNearestSymbolFrom<dist::MeshOp>(
-      collective, StringAttr::get(collective->getContext(),
-                                  collective.getMesh()));
+      collective,
+      StringAttr::get(collective->getContext(), collective.getMesh()));
   SmallVector<dist::AxisRefAttr> axes(
       collective.getAxes().getAsRange<dist::AxisRefAttr>());
   links.members = dist::deviceCount(mesh, axes);

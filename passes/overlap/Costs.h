@@ -11,13 +11,13 @@ double computeSeconds(mlir::Operation *op);
 /// The links of a collective: the members of its group, and the slowest tier
 /// that it crosses.
 struct Links {
-  static Links of(mlir::Operation *collective);
+  static Links of(dist::CollectiveOpInterface collective);
 
   int64_t members = 1;
   dist::LinkTier tier = dist::LinkTier::memory;
 
-  /// A ring moves `bytes`, once or, for all_reduce, twice.
-  double seconds(mlir::Operation *collective, int64_t bytes) const;
+  /// In a ring of the members, for a tensor of so many bytes.
+  double seconds(dist::CollectiveOpInterface collective, int64_t bytes) const;
   /// The size of a bucket, of `total` bytes over the same links: an eighth, so
   /// that most of them are sent while others are computed, but large enough for
   /// the latency.

@@ -33,8 +33,9 @@ public:
         isWaited(graph.ops.size(), false) {
     for (unsigned op : graph.items)
       if (graph.isCollective(op)) {
-        Links links = Links::of(graph.ops[op]);
-        durations[op] = links.seconds(graph.ops[op], bytesOf(graph.ops[op]));
+        auto collective = cast<dist::CollectiveOpInterface>(graph.ops[op]);
+        durations[op] =
+            Links::of(collective).seconds(collective, bytesOf(graph.ops[op]));
       }
   }
 

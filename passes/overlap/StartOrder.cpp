@@ -265,8 +265,8 @@ private:
 
   // Half of the room is for gathers that have not started.
   int64_t bucketBytes(const Item &item) const {
-    int64_t bytes =
-        Links::of(item.op).bucketBytes(totals.find(keyOf(item))->second);
+    int64_t bytes = Links::of(cast<dist::CollectiveOpInterface>(item.op))
+                        .bucketBytes(totals.find(keyOf(item))->second);
     return item.isPrefetch ? std::min(bytes, prefetchRoom / 2) : bytes;
   }
 
