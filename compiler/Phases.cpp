@@ -34,14 +34,15 @@ static void sharding(OpPassManager &pipeline, const PhaseOptions &options) {
   buildStagesPipeline(pipeline, options.mesh);
 }
 
-static void partition(OpPassManager &pipeline, const PhaseOptions &options) {
-  buildPartitionPipeline(pipeline, options.device);
-  buildSplitPipeline(pipeline, options.device);
-}
-
 static void verifyPartition(OpPassManager &pipeline,
                             const PhaseOptions &options) {
   pipeline.addPass(createVerifyPartition({options.device}));
+}
+
+static void partition(OpPassManager &pipeline, const PhaseOptions &options) {
+  buildPartitionPipeline(pipeline, options.device);
+  buildSplitPipeline(pipeline, options.device);
+  verifyPartition(pipeline, options);
 }
 
 static ComputePrecision computeOf(const models::Recipe &recipe) {
@@ -189,6 +190,7 @@ static constexpr Phase
                   .description = "the kernel that each contraction takes, for "
                                  "each target: engine, operand sources, tile",
                   .build = selection,
+                  .verify = selection,
                   .forEachShare = true,
                   .forEachKind = true},
     kKernels = {.name = "kernels",
@@ -276,9 +278,11 @@ static void describePhase(models::Mode mode, size_t i,
   std::vector<std::string> names = passNames(pipeline);
   if (names.empty())
     sections += "No passes: `models/` builds the module.\n";
+  else
+    sections += "| pass | what it does |\n|---|---|\n";
   for (const std::string &name : names) {
     const mlir::PassInfo *pass = mlir::PassInfo::lookup(name);
-    sections += llvm::formatv("- `{0}`: {1}\n", name,
+    sections += llvm::formatv("| `{0}` | {1} |\n", name,
                               pass ? pass->getPassDescription() : "")
                     .str();
   }
@@ -303,12 +307,12 @@ std::string tessera::phasesAsMarkdown() {
   }
   return "# Pipeline\n\n"
          "Printed by `tessera compile --list-phases`. A dump is the module "
-         "after its phase;\n"
-         "`--from=PHASE DUMP` continues from it. `--mode train` runs "
-         "`autodiff`, `--mode infer` runs `inference`\n"
-         "in its place; the other phases are the same. `kernels` and "
-         "`planning` run once for each kind of\n"
-         "device: all CPU variants are one kind, each CUDA target is one. "
+         "after its phase; `--from=PHASE\n"
+         "DUMP` continues from it. `--mode train` runs `autodiff`, `--mode "
+         "infer` runs `inference` in its\n"
+         "place; the other phases are the same. `selection`, `kernels` and "
+         "`planning` run once for each kind\n"
+         "of device: all CPU variants are one kind, each CUDA target is one. "
          "With several kinds the dumps of\n"
          "CUDA targets are named `08-kernels.cuda-sm_80.mlir`. After the last "
          "phase, `compiler/target/`\n"
