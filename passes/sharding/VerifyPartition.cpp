@@ -25,7 +25,7 @@ struct Boundary {
   DictionaryAttr attrs;
 
   InFlightDiagnostic emitError() const {
-    return function.emitError() << what << " " << number << " ";
+    return func::FuncOp(function).emitError() << what << " " << number << " ";
   }
 };
 
