@@ -17,8 +17,8 @@
 #define GET_ATTRDEF_CLASSES
 #include "dialects/dist/DistAttrs.h.inc"
 #define GET_TYPEDEF_CLASSES
-#include "dialects/dist/DistTypes.h.inc"
 #include "dialects/dist/DistInterfaces.h.inc"
+#include "dialects/dist/DistTypes.h.inc"
 #define GET_OP_CLASSES
 #include "dialects/dist/DistOps.h.inc"
 
