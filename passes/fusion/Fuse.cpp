@@ -82,7 +82,7 @@ class FusePass : public tessera::impl::FuseBase<FusePass> {
       fuseBlock(*block);
     getOperation()->walk([&](ClusterOp cluster) {
       ++numClusters;
-      numFused += llvm::size(cluster.getBody().front().without_terminator());
+      numFused += cluster.getBody().front().getOperations().size() - 1;
     });
   }
 };
