@@ -88,7 +88,8 @@ static void autodiff(OpPassManager &pipeline, const PhaseOptions &options) {
 static void inference(OpPassManager &pipeline, const PhaseOptions &options) {
   const models::Recipe::Inference &from = options.recipe.inference;
   bool isBf16 = options.recipe.compute == models::Precision::Bf16;
-  InferenceOptions inference{.narrow = isBf16};
+  InferenceOptions inference;
+  inference.narrow = isBf16;
   if (from.quant != models::Quant::None)
     inference.quantize = {.bits = from.quant == models::Quant::Int4 ? 4 : 8,
                           .group = from.group,
