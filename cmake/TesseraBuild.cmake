@@ -44,11 +44,16 @@ endif()
 find_package(Threads REQUIRED)
 find_package(fmt REQUIRED)
 
-# tessera_pch(name header): a target that only precompiles a header.
+# tessera_pch(name header [EXECUTABLES]): a target that only precompiles a
+# header, for libraries or for executables, which differ in -fPIC and -fPIE.
 # tessera_use_pch(target name): compiles the target with it. Both need the same
 # options for exceptions and run-time type information.
 function(tessera_pch name header)
   add_library(${name} OBJECT ${CMAKE_SOURCE_DIR}/cmake/Pch.cpp)
+  if("EXECUTABLES" IN_LIST ARGN)
+    set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+    target_compile_options(${name} PRIVATE -fPIE)
+  endif()
   target_link_libraries(${name} PUBLIC TesseraFmt)
   target_precompile_headers(${name} PRIVATE ${CMAKE_SOURCE_DIR}/cmake/${header})
   if(CMAKE_CXX_COMPILER_ID MATCHES Clang)

@@ -12,12 +12,13 @@ set(TESSERA_MLIR_LINK MLIR LLVM)
 # The MLIR headers, precompiled: a translation unit takes 2 s, not 9. Libraries
 # of the compiler have no exceptions; tools and tests do.
 function(tessera_mlir_pch name header)
-  tessera_pch(${name} ${header})
+  tessera_pch(${name} ${header} ${ARGN})
   target_include_directories(${name} SYSTEM PUBLIC ${MLIR_INCLUDE_DIRS} ${LLVM_INCLUDE_DIRS})
-  target_compile_options(${name} PRIVATE -fno-rtti ${ARGN})
+  target_compile_options(${name} PRIVATE -fno-rtti)
 endfunction()
-tessera_mlir_pch(TesseraCompilerPch CompilerPch.h -fno-exceptions)
-tessera_mlir_pch(TesseraToolPch CompilerPch.h)
+tessera_mlir_pch(TesseraCompilerPch CompilerPch.h)
+target_compile_options(TesseraCompilerPch PRIVATE -fno-exceptions)
+tessera_mlir_pch(TesseraToolPch CompilerPch.h EXECUTABLES)
 
 # tessera_tablegen(target TD <file> [flag output]...): runs mlir-tblgen.
 function(tessera_tablegen target td)
@@ -45,7 +46,6 @@ function(tessera_compiler_library name)
   # exceptions and catches them at its own border.
   if(ARG_EXCEPTIONS)
     target_compile_options(${name} PRIVATE -fno-rtti)
-    tessera_use_pch(${name} TesseraToolPch)
   else()
     target_compile_options(${name} PRIVATE -fno-rtti -fno-exceptions)
     tessera_use_pch(${name} TesseraCompilerPch)

@@ -29,7 +29,7 @@ struct CompileRequest {
   std::string dumpDir;     ///< one file per phase; empty: none
   bool dumpPasses = false; ///< also after each pass that changes the module
   /// Options of MLIR's pass manager: "--mlir-timing",
-  /// "--mlir-pass-statistics", "--mlir-print-ir-after=fuse" and so on.
+  /// "--mlir-print-ir-after=fuse" and so on.
   std::vector<std::string> mlirOptions;
   std::string from;  ///< continue after this phase with `input`
   std::string to;    ///< stop after this phase and write its IR to `output`

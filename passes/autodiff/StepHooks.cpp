@@ -55,7 +55,7 @@ LogicalResult StepHooks::checkPrepare() {
     if (!input || input.getType() != type)
       return prepareStep.emitOpError()
              << "result " << i << " of type " << type
-             << "  is not an input of the loss of that name and type";
+             << " is not an input of the loss of that name and type";
   }
   return success();
 }

@@ -281,8 +281,6 @@ struct DeduplicateLayers
     for (auto &[function, units] : programs)
       Folder(function, units, repetition->units - (kKept - 1)).run();
     repetition->writeTo(module);
-    numRemoved +=
-        static_cast<uint64_t>((repetition->units - kKept) * repetition->period);
   }
 };
 } // namespace

@@ -37,8 +37,6 @@ def DeduplicateLayers : Pass<"deduplicate-layers", "::mlir::ModuleOp"> {
   }];
   let options = [Option<"explain", "explain", "bool", "false",
   "Emit a remark that says why layers were not folded">];
-  let statistics = [
-    Statistic<"numRemoved", "num-removed", "Layers represented by another one">];
 }
 
 def RestoreLayers : Pass<"restore-layers", "::mlir::ModuleOp"> {

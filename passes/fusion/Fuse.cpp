@@ -80,10 +80,6 @@ class FusePass : public tessera::impl::FuseBase<FusePass> {
     blocks.push_back(&getOperation().getBody().front());
     for (Block *block : blocks)
       fuseBlock(*block);
-    getOperation()->walk([&](ClusterOp cluster) {
-      ++numClusters;
-      numFused += cluster.getBody().front().getOperations().size() - 1;
-    });
   }
 };
 

@@ -79,10 +79,8 @@ class HoistInputInvariantsPass
         else
           op->moveBefore(&entry, entry.begin());
         last = op;
-        ++numHoisted;
         continue;
       }
-      ++numMerged;
       op->replaceAllUsesWith(it->second);
       op->erase();
     }

@@ -162,9 +162,6 @@ def HoistInputInvariants : Pass<"hoist-input-invariants", "::mlir::func::FuncOp"
 
     Afterwards no two ops that depend on no input are equal, and none but masks is in a loop.
   }];
-  let statistics = [
-    Statistic<"numHoisted", "num-hoisted", "Ops that depend on no input, hoisted">,
-    Statistic<"numMerged", "num-merged", "Such ops replaced by an equal one">];
 }
 
 def Fuse : Pass<"fuse", "::mlir::func::FuncOp"> {
@@ -192,9 +189,6 @@ def Fuse : Pass<"fuse", "::mlir::func::FuncOp"> {
   }];
   let dependentDialects = ["::tessera::graph::GraphDialect", "::mlir::arith::ArithDialect",
     "::mlir::math::MathDialect"];
-  let statistics = [
-    Statistic<"numClusters", "num-clusters", "Fusion clusters">,
-    Statistic<"numFused", "num-fused", "Ops inside fusion clusters">];
 }
 
 def VerifyFused : Pass<"verify-fused", "::mlir::ModuleOp"> {

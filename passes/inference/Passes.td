@@ -68,8 +68,6 @@ def QuantizeWeights : Pass<"quantize-weights", "::mlir::ModuleOp"> {
     Option<"zeros", "zeros", "bool", "false",
     "Each scale of weights in blocks has a zero point">,
     Option<"floats", "floats", "bool", "false", "8-bit weights are e4m3fn instead of integers">];
-  let statistics = [
-    Statistic<"numQuantized", "num-quantized", "Weights that are quantized or packed">];
 }
 
 #endif

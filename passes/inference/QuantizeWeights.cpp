@@ -125,10 +125,8 @@ void QuantizeWeights::quantize(func::FuncOp function, llvm::StringSet<> &gone) {
     }
     std::string name =
         function.getArgAttrOfType<StringAttr>(index, graph::kStateAttr).str();
-    if (transposed && replace(function, index, products, *transposed)) {
-      ++numQuantized;
+    if (transposed && replace(function, index, products, *transposed))
       gone.insert(name);
-    }
   }
 }
 

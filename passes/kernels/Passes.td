@@ -20,11 +20,6 @@ def PlanKernels : Pass<"plan-kernels", "::mlir::ModuleOp"> {
   let options = [ListOption<"targets", "targets", "std::string",
     "targets to choose kernels for; all CPU targets if empty">,
     Option<"print", "print", "bool", "false", "print a table of the kernels">];
-  let statistics = [
-    Statistic<"numContractions", "num-contractions", "Contractions with a kernel">,
-    Statistic<"numVector", "num-vector", "Contractions by vector registers on all targets">,
-    Statistic<"numPacked", "num-packed", "Contractions whose rows a launch packs">,
-    Statistic<"numStreamed", "num-streamed", "Contractions that stream their columns">];
   let dependentDialects = ["::tessera::tile::TileDialect"];
 }
 

@@ -71,7 +71,6 @@ class PlanKernelsPass : public tessera::impl::PlanKernelsBase<PlanKernelsPass> {
     tile::ContractionPlanAttr attr =
         choicesOf(plan, context, cluster.getContext());
     cluster->setAttr(tile::TileDialect::kPlanAttr, attr);
-    count(attr);
     if (print)
       row({cluster.getName(), stringifyClusterKind(cluster.getKind()),
            tile::stringifyEngine(attr.getEngine()),
@@ -81,13 +80,6 @@ class PlanKernelsPass : public tessera::impl::PlanKernelsBase<PlanKernelsPass> {
            llvm::formatv("{0}x{1}", plan.blockRows, plan.blockColumns).str(),
            std::to_string(plan.blocks())});
     return success();
-  }
-
-  void count(tile::ContractionPlanAttr attr) {
-    ++numContractions;
-    numPacked += attr.getLhs() == tile::OperandSource::packed;
-    numStreamed += attr.getRhs() == tile::OperandSource::streamed;
-    numVector += attr.getEngine() == tile::Engine::vector;
   }
 
   static void row(const std::array<StringRef, 7> &cells) {

@@ -104,7 +104,6 @@ class BucketCollectivesPass
     });
     if (walk.wasInterrupted())
       return signalPassFailure();
-    getOperation()->walk([&](dist::PackOp) { ++numBuckets; });
   }
 };
 } // namespace

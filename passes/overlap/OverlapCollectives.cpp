@@ -289,7 +289,6 @@ class OverlapCollectivesPass
     });
     if (walk.wasInterrupted())
       return signalPassFailure();
-    getOperation()->walk([&](dist::WaitOp) { ++numStarted; });
   }
 };
 } // namespace

@@ -61,8 +61,6 @@ def BucketCollectives : Pass<"bucket-collectives", "::mlir::func::FuncOp"> {
     numbers.
   }];
   let dependentDialects = ["::tessera::dist::DistDialect"];
-  let statistics = [
-    Statistic<"numBuckets", "num-buckets", "Buckets of collectives">];
 }
 
 def OverlapCollectives : Pass<"overlap-collectives", "::mlir::func::FuncOp"> {
@@ -102,8 +100,6 @@ def OverlapCollectives : Pass<"overlap-collectives", "::mlir::func::FuncOp"> {
     it.
   }];
   let dependentDialects = ["::tessera::dist::DistDialect"];
-  let statistics = [
-    Statistic<"numStarted", "num-started", "Collectives that start before they are waited for">];
 }
 
 def VerifyOverlap : Pass<"verify-overlap", "::mlir::ModuleOp"> {

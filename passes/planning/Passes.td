@@ -32,9 +32,6 @@ def PlanBuffers : Pass<"plan-buffers", "::mlir::ModuleOp"> {
     Afterwards no tensor value remains outside kernels.
   }];
   let dependentDialects = ["::tessera::plan::PlanDialect"];
-  let statistics = [
-    Statistic<"numPrograms", "num-programs", "Programs">,
-    Statistic<"arenaBytes", "arena-bytes", "Bytes of the largest arena">];
 }
 
 def VerifyPlan : Pass<"verify-plan", "::mlir::ModuleOp"> {

@@ -307,8 +307,6 @@ struct PlanBuffers : tessera::impl::PlanBuffersBase<PlanBuffers> {
       if (failed(planner.run()))
         return signalPassFailure();
       int64_t arena = placeInArena(planner);
-      ++numPrograms;
-      arenaBytes.updateMax(static_cast<uint64_t>(arena));
       builder.setInsertionPoint(function);
       ProgramEmitter(builder, function).emit(planner, arena);
       function.erase();

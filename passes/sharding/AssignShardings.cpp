@@ -117,9 +117,6 @@ struct AssignShardings : tessera::impl::AssignShardingsBase<AssignShardings> {
         failed(verifyExchanged(module, *grid, shardings)))
       return signalPassFailure();
     writeShardings(module, shardings, *grid);
-    numStrategies += effort.strategies;
-    numDecisions += effort.decisions;
-    module.walk([&](dist::ReshardOp) { ++numReshards; });
   }
 };
 } // namespace

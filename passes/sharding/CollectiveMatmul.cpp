@@ -221,8 +221,6 @@ private:
     }
     if (how && how->gathers)
       known[op.getResult()] = how->dim;
-    numDecomposed += how.has_value();
-    numWhole += !how && !why.empty();
     if (how)
       op->setAttr(dist::kCollectiveMatmulAttr, UnitAttr::get(op->getContext()));
     else if (explain && !why.empty())

@@ -49,10 +49,6 @@ def AssignShardings : Pass<"assign-shardings", "::mlir::ModuleOp"> {
            "estimated step time decreases">,
     Option<"explain", "explain", "bool", "false",
            "Remark how many strategies were tried, and what the solver changed">];
-  let statistics = [
-    Statistic<"numStrategies", "num-strategies", "Strategies that were estimated">,
-    Statistic<"numDecisions", "num-decisions", "Plans of ops that were computed">,
-    Statistic<"numReshards", "num-reshards", "Reshards in the program">];
 }
 
 def CollectiveMatmul : Pass<"collective-matmul", "::mlir::ModuleOp"> {
@@ -83,9 +79,6 @@ def CollectiveMatmul : Pass<"collective-matmul", "::mlir::ModuleOp"> {
   let options = [
     Option<"mode", "mode", "std::string", "\"auto\"", "auto, on or off">,
     Option<"explain", "explain", "bool", "false", "Remark why a reshard is not decomposed">];
-  let statistics = [
-    Statistic<"numDecomposed", "num-decomposed", "Reshards that overlap with their matmuls">,
-    Statistic<"numWhole", "num-whole", "Gathers and scatters of matmuls that stay whole">];
 }
 
 def VerifyShardings : Pass<"verify-shardings", "::mlir::ModuleOp"> {

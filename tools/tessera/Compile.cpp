@@ -149,7 +149,7 @@ static void addIrOptions(CLI::App &command, CompileRequest &request) {
   command
       .add_option("--mlir", request.mlirOptions,
                   "pass an option to MLIR's pass manager, such as "
-                  "--mlir=--mlir-timing, --mlir=--mlir-pass-statistics or "
+                  "--mlir=--mlir-timing or "
                   "--mlir=--mlir-print-ir-after=fuse; repeatable")
       ->type_name("OPTION")
       ->allow_extra_args(false)

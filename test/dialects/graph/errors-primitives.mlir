@@ -323,7 +323,7 @@ func.func @f(%x: tensor<2x3xf32>, %y: tensor<3x4xf32>) {
 // -----
 
 func.func @f(%x: tensor<2x3xf32>, %y: tensor<3x4xf32>) {
-  // expected-error @+1 {{dimensions are lower-case letters, got 'J'}}
+  // expected-error @+1 {{dimensions are lower-case labels, got 'J'}}
   %0 = graph.einsum "iJ,jk->ik" %x, %y : (tensor<2x3xf32>, tensor<3x4xf32>) -> tensor<2x4xf32>
   return
 }
@@ -331,7 +331,7 @@ func.func @f(%x: tensor<2x3xf32>, %y: tensor<3x4xf32>) {
 // -----
 
 func.func @f(%x: tensor<2x3xf32>, %y: tensor<3x4xf32>) {
-  // expected-error @+1 {{letter 'i' repeats within one term}}
+  // expected-error @+1 {{label 'i' repeats within one term}}
   %0 = graph.einsum "ii,jk->ik" %x, %y : (tensor<2x3xf32>, tensor<3x4xf32>) -> tensor<2x4xf32>
   return
 }
@@ -339,7 +339,7 @@ func.func @f(%x: tensor<2x3xf32>, %y: tensor<3x4xf32>) {
 // -----
 
 func.func @f(%x: tensor<2x3xf32>, %y: tensor<3x4xf32>) {
-  // expected-error @+1 {{letter 'z' of the result is in neither input}}
+  // expected-error @+1 {{label 'z' of the result is in neither input}}
   %0 = graph.einsum "ij,jk->iz" %x, %y : (tensor<2x3xf32>, tensor<3x4xf32>) -> tensor<2x4xf32>
   return
 }
@@ -347,7 +347,7 @@ func.func @f(%x: tensor<2x3xf32>, %y: tensor<3x4xf32>) {
 // -----
 
 func.func @f(%x: tensor<2x3xf32>, %y: tensor<3x4xf32>) {
-  // expected-error @+1 {{letter 'j' is in one input alone}}
+  // expected-error @+1 {{label 'j' is in one input alone}}
   %0 = graph.einsum "ij,kl->il" %x, %y : (tensor<2x3xf32>, tensor<3x4xf32>) -> tensor<2x4xf32>
   return
 }
@@ -355,7 +355,7 @@ func.func @f(%x: tensor<2x3xf32>, %y: tensor<3x4xf32>) {
 // -----
 
 func.func @f(%x: tensor<2x3xf32>, %y: tensor<3x4xf32>) {
-  // expected-error @+1 {{letter 'k' is in one input alone}}
+  // expected-error @+1 {{label 'k' is in one input alone}}
   %0 = graph.einsum "ij,jk->i" %x, %y : (tensor<2x3xf32>, tensor<3x4xf32>) -> tensor<2x4xf32>
   return
 }

@@ -148,7 +148,7 @@ plan.program @reduction arena 192 io 0 {
 plan.program @no_counts arena 192 io 0 {
   %a = plan.buffer arena at 0 lives [0, 9] : memref<8xf32>
   %b = plan.buffer arena at 64 lives [0, 9] : memref<16xf32>
-  // expected-error@+1 {{has counts or targets that it does not take}}
+  // expected-error@+1 {{has counts or targets that it does not use}}
   plan.collective all_gather %a to %b over ["x"] : memref<8xf32> to memref<16xf32>
 }
 

@@ -162,7 +162,7 @@ tile.kernel @role_warps(%block: index, %x: memref<256x512xbf16>)
   %c0 = arith.constant 0 : index
   %a = tile.alloc : memref<2x64x64xbf16, #tile.shared<swizzled>>
   %ring = tile.ring : <2 stages, 2 consumers>
-  // expected-error@+1 {{needs a kernel whose `warps` are warpgroups}}
+  // expected-error@+1 {{requires a kernel whose `warps` are warpgroups}}
   tile.warp_specialize producer { tile.barrier } consumers { tile.barrier }
   tile.return
 }

@@ -137,7 +137,7 @@ func.func @copy_type(%x: memref<8xf32>, %y: memref<8xbf16, #tile.shared>, %i: in
 // -----
 
 func.func @copy_to_global(%x: memref<8xf32>, %y: memref<8xf32>, %i: index) {
-  // expected-error@+1 {{copies from global to #tile.shared memory}}
+  // expected-error@+1 {{must copy from global to #tile.shared memory}}
   tile.copy %x[%i] along [0] to %y[%i] along [0] shape [8] : memref<8xf32> to memref<8xf32>
   return
 }
@@ -145,7 +145,7 @@ func.func @copy_to_global(%x: memref<8xf32>, %y: memref<8xf32>, %i: index) {
 // -----
 
 func.func @copy_from_shared(%x: memref<8xf32, #tile.shared>, %y: memref<8xf32, #tile.shared>, %i: index) {
-  // expected-error@+1 {{copies from global to #tile.shared memory}}
+  // expected-error@+1 {{must copy from global to #tile.shared memory}}
   tile.copy %x[%i] along [0] to %y[%i] along [0] shape [8] : memref<8xf32, #tile.shared> to memref<8xf32, #tile.shared>
   return
 }

@@ -4,8 +4,8 @@
 
 // CHECK-LABEL: func @norm(
 // CHECK-NOT:   graph.rms_norm
-// CHECK:       graph.mul {{.*}} {origin = "rms_norm"}
-// CHECK:       graph.reduce {{.*}} {origin = "rms_norm"}
+// CHECK:       graph.mul {{.*}} {graph.origin = "rms_norm"}
+// CHECK:       graph.reduce {{.*}} {graph.origin = "rms_norm"}
 func.func @norm(%x: tensor<4x8xf32>, %w: tensor<8xf32>) -> tensor<4x8xf32> {
   %y = graph.rms_norm %x, %w eps 1.0e-5 : tensor<4x8xf32>, tensor<8xf32>
   return %y : tensor<4x8xf32>

@@ -4,7 +4,7 @@
 
 // CHECK-LABEL: func @choices
 // CHECK-NEXT: %[[RANK:.*]] = graph.cluster row "top_k"(%arg0) : (tensor<16x8xf32>) -> tensor<16x8xi32>
-// CHECK: %[[CHOICE:.*]]:2 = graph.cluster row "top_k_pick"(%[[RANK]], %arg0) : (tensor<16x8xi32>, tensor<16x8xf32>) -> (tensor<16x2xi32>, tensor<16x2xf32>)
+// CHECK: %[[CHOICE:.*]]:2 = graph.cluster row "top_k_take_along_axis"(%[[RANK]], %arg0) : (tensor<16x8xi32>, tensor<16x8xf32>) -> (tensor<16x2xi32>, tensor<16x2xf32>)
 // CHECK: %[[LOADS:.*]] = graph.cluster row "rows_compare_convert_sum"(%[[CHOICE]]#0) : (tensor<16x2xi32>) -> tensor<4x8xf32>
 // CHECK-NOT: graph.cluster
 // CHECK: return %[[CHOICE]]#0, %[[CHOICE]]#1, %[[LOADS]]

@@ -6,7 +6,7 @@
 // table, is quantized with 8 bits beside the table; small matrices, wide ones and vectors stay.
 
 // CHECK-LABEL: func @init
-// CHECK-SAME:  -> (tensor<40x96xf32> {{{.*}} graph.state = "table"}, tensor<8x96xf32> {{{.*}} graph.state = "small"}, tensor<40x96xf32> {{{.*}} graph.state = "wide", {{.*}}}, tensor<96xf32> {{{.*}} graph.state = "norm"})
+// CHECK-SAME:  -> (tensor<40x96xf32> {{{.*}} graph.state = "table"}, tensor<8x96xf32> {{{.*}} graph.state = "small"}, tensor<40x96xf32> {graph.keep_f32, {{.*}} graph.state = "wide"}, tensor<96xf32> {{{.*}} graph.state = "norm"})
 func.func @init(%seed: tensor<1xi64> {graph.input = "seed"}) -> (
     tensor<40x96xf32> {graph.role = #graph<role parameter>, graph.state = "table"}, tensor<96x130xf32> {graph.role = #graph<role parameter>, graph.state = "up"},
     tensor<96x130xf32> {graph.role = #graph<role parameter>, graph.state = "down"}, tensor<8x96xf32> {graph.role = #graph<role parameter>, graph.state = "small"},

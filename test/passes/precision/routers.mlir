@@ -25,10 +25,10 @@ func.func private @layer(%x: tensor<6x8xf32>, %r: tensor<4x8xf32> {graph.keep_f3
   // CHECK: %[[W:.*]] = graph.take_along_axis %[[P]] at %{{.*}} : (tensor<6x4xf32>, tensor<6x2xi32>) -> tensor<6x2xf32>
   %w = graph.take_along_axis %p at %i : (tensor<6x4xf32>, tensor<6x2xi32>) -> tensor<6x2xf32>
   %o, %q = graph.group_rows %i : (tensor<6x2xi32>) -> (tensor<5xi32>, tensor<6x2xi32>)
-  // CHECK: graph.dispatch_rows %[[X]] places %{{.*}} : (tensor<6x8xbf16>, tensor<6x2xi32>) -> tensor<12x8xbf16>
-  %a = graph.dispatch_rows %x places %q : (tensor<6x8xf32>, tensor<6x2xi32>) -> tensor<12x8xf32>
-  // CHECK: graph.combine_rows %{{.*}} places %{{.*}} weights %[[W]] : (tensor<12x8xbf16>, tensor<6x2xi32>, tensor<6x2xf32>) -> tensor<6x8xbf16>
-  %y = graph.combine_rows %a places %q weights %w : (tensor<12x8xf32>, tensor<6x2xi32>, tensor<6x2xf32>) -> tensor<6x8xf32>
+  // CHECK: graph.dispatch_rows %[[X]] slots %{{.*}} : (tensor<6x8xbf16>, tensor<6x2xi32>) -> tensor<12x8xbf16>
+  %a = graph.dispatch_rows %x slots %q : (tensor<6x8xf32>, tensor<6x2xi32>) -> tensor<12x8xf32>
+  // CHECK: graph.combine_rows %{{.*}} slots %{{.*}} weights %[[W]] : (tensor<12x8xbf16>, tensor<6x2xi32>, tensor<6x2xf32>) -> tensor<6x8xbf16>
+  %y = graph.combine_rows %a slots %q weights %w : (tensor<12x8xf32>, tensor<6x2xi32>, tensor<6x2xf32>) -> tensor<6x8xf32>
   %z = graph.reduce %s sum dims [0, 1] : tensor<6x4xf32> -> tensor<f32>
   return %y, %z : tensor<6x8xf32>, tensor<f32>
 }

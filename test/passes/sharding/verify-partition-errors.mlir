@@ -36,14 +36,6 @@ func.func @f(%x: tensor<4xf32> {dist.global_shape = array<i64: 7>, dist.sharding
 
 // -----
 
-dist.mesh @mesh [#dist.axis<"a" = 2 memory>]
-// expected-error @+1 {{argument 0 is 'tensor<4xf32>', a shard of a tensor of rank 2}}
-func.func @f(%x: tensor<4xf32> {dist.global_shape = array<i64: 7, 3>, dist.sharding = #dist.sharding<@mesh, [{"a"}, {}]>}) {
-  return
-}
-
-// -----
-
 // No error: a shard as it should be.
 dist.mesh @mesh [#dist.axis<"a" = 2 memory>]
 func.func @f(%x: tensor<3xf32> {dist.global_shape = array<i64: 7>, dist.sharding = #dist.sharding<@mesh, [{"a"}]>}) {
