@@ -121,15 +121,17 @@ static Result evaluateDequantize(DequantizeOp op, Operands in) {
       if (!layout
                .hasScales()) { // in the order [micropanels, columns / 2, 16, 2]
         int64_t depth = layout.words() * layout.perWord();
-        to = in[0]->data[n / micropanel * depth * micropanel + k / 2 * 2 * micropanel +
-                         n % micropanel * 2 + k % 2];
+        to = in[0]->data[n / micropanel * depth * micropanel +
+                         k / 2 * 2 * micropanel + n % micropanel * 2 + k % 2];
         continue;
       }
-      double word = in[0]->at({n / micropanel, k / layout.perWord(), n % micropanel});
+      double word =
+          in[0]->at({n / micropanel, k / layout.perWord(), n % micropanel});
       int64_t scales = layout.scalesAt(k / layout.group);
       double scale = in[1]->at({n / micropanel, scales, n % micropanel});
       double zero =
-          layout.zeros ? in[1]->at({n / micropanel, scales + 1, n % micropanel}) : 0;
+          layout.zeros ? in[1]->at({n / micropanel, scales + 1, n % micropanel})
+                       : 0;
       double q = quantizedAt(
           layout, static_cast<uint32_t>(static_cast<int64_t>(word)), k);
       to = scale * (q - zero);

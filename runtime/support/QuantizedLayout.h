@@ -13,13 +13,13 @@ namespace tessera {
 /// instead: e4m3fn, a sign, 4 bits of exponent and 3 of fraction, up to ±448
 /// and without infinities (Micikevicius et al. 2022, arxiv.org/abs/2209.05433).
 ///
-///   values  u32 [micropanels, words, 16]   lane n % 16 of a word holds the q
-///   of k
-///   ..
-///                                     k + 32 / bits - 1, the first lowest
-///   scales  f16 [micropanels, groups, 16], or [micropanels, 2 × groups, 16],
-///   where 16
-///                                     zero points follow 16 scales
+///   values  u32 [micropanels, words, 16]
+///   scales  f16 [micropanels, groups, 16]; with zero points
+///               [micropanels, 2 × groups, 16], each 16 scales followed by 16
+///               zero points
+///
+/// Lane n % 16 of a word holds the q of columns k to k + 32 / bits - 1, the
+/// first in the lowest bits.
 ///
 /// 16 bits are bf16 as they were, without scales: two in a word, of which the
 /// values are so many elements, bf16 [micropanels, columns, 16] in the order

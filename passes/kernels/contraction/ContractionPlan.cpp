@@ -52,8 +52,9 @@ bool ContractionPlan::fitsMatrices() const {
     return operand.memory.isBF16() && operand.element.isBF16();
   };
   bool sumsGroups = groups && groups->ofSum;
-  return usesMatrices && !sumsGroups && (!quant || isMicropanels() || !quant->streams) &&
-         isBf16(lhs) && isBf16(rhs) && !repeats(rowDim().size, rowDim().lhs) &&
+  return usesMatrices && !sumsGroups &&
+         (!quant || isMicropanels() || !quant->streams) && isBf16(lhs) &&
+         isBf16(rhs) && !repeats(rowDim().size, rowDim().lhs) &&
          !repeats(columnDim().size, columnDim().rhs) &&
          !repeats(sum.size, sum.lhs) && !repeats(sum.size, sum.rhs);
 }
@@ -81,8 +82,8 @@ std::string ContractionPlan::key() const {
   addDim(sum);
   llvm::for_each(outerSums, addDim);
   for (int64_t value :
-       {blockRows, blockColumns, persistentBlocks, int64_t(usesMatrices), int64_t(row ? *row : -1),
-        int64_t(column ? *column : -1)})
+       {blockRows, blockColumns, persistentBlocks, int64_t(usesMatrices),
+        int64_t(row ? *row : -1), int64_t(column ? *column : -1)})
     add(value);
   if (groups)
     for (int64_t value :

@@ -34,8 +34,9 @@ TEST(PublishedRuns, FitIntoTheirGpus) {
   for (const PublishedRun &run : publishedRuns()) {
     Memory memory;
     predicted(run, nullptr, &memory);
-    Cluster cluster = *loadCluster(std::string(TESSERA_SOURCE_DIR) +
-                                   "/hardware/clusters/" + run.cluster + ".yaml");
+    Cluster cluster =
+        *loadCluster(std::string(TESSERA_SOURCE_DIR) + "/hardware/clusters/" +
+                     run.cluster + ".yaml");
     EXPECT_LT(memory.total(), cluster.gpu.memory) << run.name;
   }
 }

@@ -1,6 +1,5 @@
 // Scheduling changes no bit of what devices compute together, and all of them
 // start the same collectives in the same order.
-#include "passes/overlap/Overlap.h"
 #include "dialects/dist/DistOps.h"
 #include "dialects/graph/GraphOps.h"
 #include "mlir/IR/Diagnostics.h"
@@ -8,6 +7,7 @@
 #include "mlir/Pass/PassManager.h"
 #include "passes/fusion/Fusion.h"
 #include "passes/overlap/BlockGraph.h"
+#include "passes/overlap/Overlap.h"
 #include "test/passes/sharding/RandomModels.h"
 #include "llvm/Support/raw_ostream.h"
 

@@ -115,7 +115,8 @@ TEST(Recipe, UnknownKeysAreSuggestedFor) {
   EXPECT_EQ(errorOf("schedule: {total: 10}"),
             "r.yaml:1: key 'schedule': was renamed to 'lr_schedule'");
   EXPECT_EQ(errorOf("", {"schedule.total=10"}),
-            "--set 'schedule.total=10': key 'schedule.total': was renamed to 'lr_schedule.total'");
+            "--set 'schedule.total=10': key 'schedule.total': was renamed to "
+            "'lr_schedule.total'");
 }
 
 TEST(Recipe, WrongValuesNameLineAndKey) {

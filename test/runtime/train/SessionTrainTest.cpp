@@ -1,6 +1,6 @@
 // From the command line to generated text, on the real session and device.
-#include "runtime/train/Checkpoint.h"
 #include "runtime/generate/Generate.h"
+#include "runtime/train/Checkpoint.h"
 #include "runtime/train/TrainCommand.h"
 #include "test/runtime/train/BigramArtifact.h"
 
