@@ -8,6 +8,7 @@
 #include "dialects/graph/FoldedAttrs.h"
 #include "mlir/IR/AsmState.h"
 #include "mlir/Pass/PassManager.h"
+#include "mlir/Support/Timing.h"
 #include "passes/sharding/Sharding.h"
 #include "runtime/artifact/AppendedArtifact.h"
 #include "llvm/ADT/SmallString.h"
@@ -96,6 +97,7 @@ llvm::Error Compilation::runPhaseOn(size_t i, Branch &branch) {
   PassManager pipeline(context.get(), ModuleOp::getOperationName());
   if (failed(mlir::applyPassManagerCLOptions(pipeline)))
     return makeError("--mlir: the options contradict each other");
+  mlir::applyDefaultTimingPassManagerCLOptions(pipeline);
   if (request.dumpPasses)
     pipeline.enableIRPrinting([](Pass *, Operation *) { return false; },
                               [](Pass *, Operation *) { return true; },
@@ -279,18 +281,20 @@ static llvm::Error parseMlirOptions(const std::vector<std::string> &options) {
   std::call_once(registered, [] {
     mlir::registerPassManagerCLOptions();
     mlir::registerAsmPrinterCLOptions();
+    mlir::registerDefaultTimingManagerCLOptions();
   });
   std::vector<const char *> arguments = {"tessera compile --mlir"};
   for (const std::string &option : options)
     arguments.push_back(option.c_str());
   std::string problem;
   llvm::raw_string_ostream out(problem);
-  if (!options.empty() &&
-      !llvm::cl::ParseCommandLineOptions(int(arguments.size()),
-                                         arguments.data(), "", &out))
-    return makeError("--mlir: " +
-                     llvm::StringRef(problem).trim().split('\n').first);
-  return llvm::Error::success();
+  if (options.empty() || llvm::cl::ParseCommandLineOptions(
+                             int(arguments.size()), arguments.data(), "", &out))
+    return llvm::Error::success();
+  // "PROGRAM: what is wrong.  Try: 'PROGRAM --help'"
+  llvm::StringRef line = llvm::StringRef(problem).trim().split('\n').first;
+  line.consume_front(std::string(arguments.front()) + ": ");
+  return makeError("--mlir: " + line.split(".  Try").first);
 }
 
 // Spec and recipe to artifact, or only as far as `to`.
