@@ -243,7 +243,7 @@ bool allows(const grammar::Grammar &grammar, std::string_view text) {
   grammar::Matcher matcher(grammar);
   grammar::Reached reached = matcher.start();
   for (char byte : text)
-    reached = matcher.step(reached.places, uint8_t(byte));
+    reached = matcher.step(reached.positions, uint8_t(byte));
   return reached.ends;
 }
 
