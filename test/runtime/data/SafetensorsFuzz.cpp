@@ -31,7 +31,7 @@ static void writeTo(const std::string &path, std::string_view text) {
 /// Reads all of a model, with 8-bit floats among its tensors.
 static void readModel(const uint8_t *data, std::size_t size,
                       const SafetensorsHeader &header) {
-  static const testing::ScratchDirectory folder;
+  static const tessera::testing::ScratchDirectory folder;
   writeTo(folder / "model.safetensors",
           {reinterpret_cast<const char *>(data), size});
   auto config = header.metadata.find("config");
