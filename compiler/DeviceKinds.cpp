@@ -54,6 +54,10 @@ std::vector<DeviceKind> tessera::kindsOf(llvm::ArrayRef<std::string> targets) {
 
 std::vector<std::string> tessera::targetsOf(ModuleOp module) {
   std::vector<std::string> targets;
+  if (auto planned = module->getAttrOfType<ArrayAttr>(kTargetsAttr))
+    for (auto name : planned.getAsRange<StringAttr>())
+      if (lookupTileTarget(name.getValue()))
+        targets.push_back(name.getValue().str());
   for (auto nested : module.getOps<ModuleOp>())
     if (auto name = nested->getAttrOfType<StringAttr>(kTargetAttr);
         name && lookupTileTarget(name.getValue()))

@@ -24,7 +24,8 @@ resolveTargets(llvm::ArrayRef<std::string> names);
 /// The kinds of `targets`, in the order of their first target.
 std::vector<DeviceKind> kindsOf(llvm::ArrayRef<std::string> targets);
 
-/// The targets that a tiled module has kernels for, as its nested modules say.
+/// The targets that a module has plans or kernels for, as tile.targets or its
+/// nested modules say.
 std::vector<std::string> targetsOf(mlir::ModuleOp module);
 
 /// All names that resolveTargets knows, for help and errors.

@@ -89,6 +89,7 @@ class EmitKernelsPass : public tessera::impl::EmitKernelsBase<EmitKernelsPass> {
       cluster.erase();
     }
     dropIdleModules();
+    getOperation()->removeAttr(kTargetsAttr);
   }
 
   SmallVector<TileTarget> chosen;

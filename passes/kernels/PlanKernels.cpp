@@ -58,7 +58,12 @@ class PlanKernelsPass : public tessera::impl::PlanKernelsBase<PlanKernelsPass> {
              "-", "-", "-", "-"});
     });
     if (!ok)
-      signalPassFailure();
+      return signalPassFailure();
+    SmallVector<StringRef> names;
+    for (const TileTarget &target : chosen)
+      names.push_back(target.name);
+    getOperation()->setAttr(kTargetsAttr,
+                            Builder(&getContext()).getStrArrayAttr(names));
   }
 
   LogicalResult plan(ClusterOp cluster, const TilingContext &context) {

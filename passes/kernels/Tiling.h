@@ -114,8 +114,10 @@ inline constexpr llvm::StringLiteral kKernelVariantsAttr = "tile.variants",
 inline constexpr llvm::StringLiteral kBufferNameAttr = "tile.name",
                                      kBufferShapeAttr = "tile.shape";
 
-/// On a nested module of kernels: the target's name.
-inline constexpr llvm::StringLiteral kTargetAttr = "tile.target";
+/// On a nested module of kernels: the target's name. On a module whose clusters
+/// have tile.plan: the names of the targets that the plans are for.
+inline constexpr llvm::StringLiteral kTargetAttr = "tile.target",
+                                     kTargetsAttr = "tile.targets";
 
 /// One skeleton: replaces `cluster` by launches and returns the values of its
 /// results.

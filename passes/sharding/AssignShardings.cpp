@@ -97,6 +97,12 @@ struct AssignShardings : tessera::impl::AssignShardingsBase<AssignShardings> {
       module.emitError("zero must be 0, 1, 2 or 3, got: ") << zero;
       return signalPassFailure();
     }
+    if (auto meshes = module.getOps<dist::MeshOp>(); !meshes.empty()) {
+      (*meshes.begin())
+          .emitError("the module has shardings; give one from before the phase "
+                     "shard");
+      return signalPassFailure();
+    }
     Factors factors(module);
     if (failed(factors.build()))
       return signalPassFailure();

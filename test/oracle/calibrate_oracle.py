@@ -253,7 +253,7 @@ def compare(binaries, folder, family, kind, zeros=False):
         exponents.append(exponent)
         ratios.append(errors[exponent] / errors[0])
         folded(expected, each, of_channel, scale, offset)
-    printed = float(re.search(r"outputs (\d+\.\d) %", done.stdout)[1]) / 100
+    printed = float(re.search(r"errors are (\d+\.\d) %", done.stdout)[1]) / 100
     mean = sum(ratios) / len(ratios)
     check(abs(printed - mean) < 0.002 and max(exponents) > 0,
           f"{name}: errors {printed:.3f} and {mean:.3f} of those without "

@@ -12,7 +12,7 @@
 // CHECK-SAME: %[[W2:arg3]]: tensor<4xf32> {graph.repeat_count = 3 : i64, graph.role = #graph<role parameter>, graph.state = "h.2.w"}
 // CHECK-SAME: %[[W5:arg4]]: tensor<4xf32> {graph.role = #graph<role parameter>, graph.state = "h.5.w"}
 // CHECK-SAME: %[[X:arg5]]: tensor<4xf32> {graph.input = "x"}
-// CHECK-SAME: graph.state = "h.2.w", graph.repeat_count = 3 : i64}
+// CHECK-SAME: {graph.repeat_count = 3 : i64, graph.role = #graph<role parameter>, graph.state = "h.2.w"}
 func.func @train_step(
     %embed: tensor<4xf32> {graph.role = #graph<role parameter>, graph.state = "embed.w"},
     %w0: tensor<4xf32> {graph.role = #graph<role parameter>, graph.state = "h.0.w"},
