@@ -62,7 +62,7 @@ llvm::Error Compilation::checkPhaseOfMode(llvm::StringRef name) const {
 llvm::Error Compilation::checkContinuation() {
   if (!request.mesh.empty() && first >= *findPhase(mode, "shard"))
     return makeError("--mesh has no effect after phase 'shard': " +
-                     request.input + "  is sharded already");
+                     request.input + " is sharded already");
   if (!request.recipe.empty())
     return makeError("--recipe has no effect with --from: " + request.input +
                      " carries its recipe; --set changes what later phases and "
@@ -301,8 +301,8 @@ llvm::Error Compilation::parseInput() {
                      " and " + kRecipeAttr +
                      "; continue from a file that --dump-ir wrote");
   auto modeText = module->getAttrOfType<StringAttr>(kModeAttr);
-  if (modeText && modeText.getValue() == "infer")
-    mode = models::Mode::Infer;
+  mode = modeText && modeText.getValue() == "infer" ? models::Mode::Infer
+                                                    : models::Mode::Train;
   if (llvm::Error error = checkMode())
     return error;
   for (const std::string *name : {&request.from, &request.to})

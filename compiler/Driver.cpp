@@ -279,6 +279,7 @@ llvm::Error Compilation::tryPhases() {
 static llvm::Error parseMlirOptions(const std::vector<std::string> &options) {
   static std::once_flag registered;
   std::call_once(registered, [] {
+    registerAllPasses(); // whose names some options take
     mlir::registerPassManagerCLOptions();
     mlir::registerAsmPrinterCLOptions();
     mlir::registerDefaultTimingManagerCLOptions();
@@ -294,6 +295,8 @@ static llvm::Error parseMlirOptions(const std::vector<std::string> &options) {
   // "PROGRAM: what is wrong.  Try: 'PROGRAM --help'"
   llvm::StringRef line = llvm::StringRef(problem).trim().split('\n').first;
   line.consume_front(std::string(arguments.front()) + ": ");
+  if (line.empty()) // LLVM printed it
+    return makeError("--mlir: an option has an invalid value");
   return makeError("--mlir: " + line.split(".  Try").first);
 }
 

@@ -165,7 +165,7 @@ std::string DeviceWriter::misalignment(StringRef kernel, unsigned buffer,
     return "";
   return ("kernel '" + kernel + "' copies 16 bytes at a time from buffer " +
           llvm::Twine(buffer) + ", which a launch lets begin " +
-          llvm::Twine(by) + "  bytes after a multiple of 16")
+          llvm::Twine(by) + " bytes after a multiple of 16")
       .str();
 }
 

@@ -75,7 +75,7 @@ static Results allGather(AllGatherOp op, Inputs inputs) {
     if (input->shape[op.getDim()] != expected)
       return fail(op, "device " + llvm::Twine(i) + " comes with " +
                           llvm::Twine(input->shape[op.getDim()]) +
-                          "  entries, its shard has  " + llvm::Twine(expected));
+                          " entries, its shard has " + llvm::Twine(expected));
     pieces.push_back(*input);
   }
   return Tensors(inputs.size(), joined(pieces, op.getDim()));

@@ -337,7 +337,7 @@ static llvm::Error checkInputs(func::FuncOp function, ArrayRef<Tensor> inputs) {
   for (auto [i, input] : llvm::enumerate(inputs)) {
     if (!isInterpretable(function.getArgument(i).getType()))
       return fail(function, "argument " + llvm::Twine(i) +
-                                "  is not a tensor of static shape, or is too "
+                                " is not a tensor of static shape, or is too "
                                 "large for the interpreter");
     RankedTensorType type = tensorType(function.getArgument(i));
     if (type.getShape() != ArrayRef(input.shape) ||

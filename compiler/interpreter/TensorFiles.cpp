@@ -125,7 +125,7 @@ tessera::interpreter::readInputs(func::FuncOp function,
                      function.getName());
     if (!isInterpretable(type))
       return failure("argument '" + name + "' of @" + function.getName() +
-                     "  is not a tensor of static shape, or is too large for "
+                     " is not a tensor of static shape, or is too large for "
                      "the interpreter");
     auto ranked = cast<RankedTensorType>(type);
     llvm::Expected<Tensor> tensor = readTensor(*file, *entry, ranked);

@@ -417,7 +417,7 @@ private:
     if (!units)
       return function.emitError("folded layers are not alike: ")
              << reason << "; " << graph::kFoldedAttr
-             << "  says that the third represents others";
+             << " says that the third represents others";
     if (!units->empty() && failed(verifySteps(*units, repetition)))
       return failure();
     Unfolder(function, *units, repetition).run();

@@ -212,7 +212,7 @@ TEST(HfStoredWeights, WhichFloatsAreNotRead) {
                                      "float",
                     strategy = weights + "strategy': must be tensor, channel, "
                                          "group or block",
-                    missing = weights + "strategy': is block, which needs a "
+                    missing = weights + "strategy': is block, which requires a "
                                         "block_structure",
                     group = weights + "group_size': must be rows and columns "
                                       "of a block, at least 1 and 16, at most "
@@ -220,7 +220,7 @@ TEST(HfStoredWeights, WhichFloatsAreNotRead) {
                     structure = weights + "block_stru...': must be rows and "
                                           "columns of a block, at least 1 and "
                                           "16, at most 1048576",
-                    noGroup = weights + "strategy': is group, which needs a "
+                    noGroup = weights + "strategy': is group, which requires a "
                                         "group_size";
   expectAll({
       {"llama",

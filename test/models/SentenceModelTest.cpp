@@ -133,7 +133,7 @@ TEST_F(SentenceFiles, WhatIsNotKnownIsRefused) {
   expectError("sentence_bert_config.json", R"({"max_seq_length": 0})",
               "max_seq_length");
   expectError("config_sentence_transformers.json",
-              R"({"default_prompt_name": "query"})", "no prompt 'query'");
+              R"({"default_prompt_name": "query"})", "unknown prompt 'query'");
   writeMiniLm();
   fs::remove(folder / "1_Pooling/config.json");
   EXPECT_FALSE(loadSentenceModel(folder.string()).ok());

@@ -28,6 +28,10 @@ TEST(TransformersVersions, DescribeTheSameModels) {
     auto v4 = specOf(kInputs / "transformers-4" / entry.path().filename());
     ASSERT_TRUE(v5.ok()) << v5.message();
     ASSERT_TRUE(v4.ok()) << v4.message();
+    // Version 5 writes the element type of stored weights with the weights
+    // alone.
+    EXPECT_EQ(v5->checkpointDtype, "");
+    v4->checkpointDtype.clear();
     EXPECT_EQ(*v5, *v4);
     ++families;
   }

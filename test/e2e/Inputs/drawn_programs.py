@@ -162,16 +162,16 @@ class ProgramCase(drawn_models.Case):
         scores = f.view(f"slice {flat} [0, 0]", [n, d], [n, min(e, d)])
         ids = f.op(f"graph.top_k {scores} : ({tensor([n, min(e, d)])}) -> "
                    f"{tensor([n, 2], 'i32')}")
-        offsets, places = f.op(
+        offsets, slots = f.op(
             f"graph.group_rows {ids} : ({tensor([n, 2], 'i32')}) -> "
             f"({tensor([e + 1], 'i32')}, {tensor([n, 2], 'i32')})", 0, 1)
-        rows = f.op(f"graph.dispatch_rows {flat} places {places} : "
+        rows = f.op(f"graph.dispatch_rows {flat} slots {slots} : "
                     f"({tensor([n, d])}, {tensor([n, 2], 'i32')}) -> "
                     f"{tensor([2 * n, d])}")
         rows = f.op(f"graph.grouped_matmul {rows}, {experts} groups {offsets} : "
                     f"({tensor([2 * n, d])}, {tensor([e, d, d])}, "
                     f"{tensor([e + 1], 'i32')}) -> {tensor([2 * n, d])}")
-        y = f.op(f"graph.combine_rows {rows} places {places} : "
+        y = f.op(f"graph.combine_rows {rows} slots {slots} : "
                  f"({tensor([2 * n, d])}, {tensor([n, 2], 'i32')}) -> "
                  f"{tensor([n, d])}")
         y = f.view(f"reshape {y}", [n, d], self.shape)

@@ -233,7 +233,7 @@ def main():
     serve_by_recipe(made, whole, plain)
     for part in ("temperature 0 (generation_config.json)",
                  "top-k 7 (generation_config.json)", "max-tokens 24 (given)",
-                 "passed over: num_beams"):
+                 "ignored unsupported keys: num_beams"):
         check(part in done.stderr, f"the settings say '{part}'")
     done = generate(whole, "--top-k", 2, TESSERA_TOP_K="3", TESSERA_SEED="9")
     check("top-k 2 (given)" in done.stderr and "seed 9 (TESSERA_SEED)" in done.stderr,

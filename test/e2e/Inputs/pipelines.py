@@ -114,7 +114,7 @@ def main():
     refuse("a table of forwards alone", f"pipe=2,schedule={table}",
            "has only forwards, but a step has backwards too")
     refuse("a missing table", "pipe=2,schedule=none.csv", "cannot read none.csv")
-    refuse("a schedule of nothing", "data=2,schedule=1f1b", "of the axis pipe")
+    refuse("a schedule of nothing", "data=2,schedule=1f1b", "require the axis pipe")
 
 
 if __name__ == "__main__":

@@ -97,7 +97,7 @@ TEST(Cluster, ErrorsSayWhere) {
       {"memory: 79GiB", "memory: 79",
        "c:6: key 'gpu.memory': '79' has no unit"},
       {"sustained_clock: 0.9", "sustained_clock: 1.9",
-       "key 'gpu.sustained_clock': '1.9' is a share"},
+       "key 'gpu.sustained_clock': '1.9' must be a fraction"},
       {"launch: 2us", "launch: 2us\n  asynchronous: yes",
        "'yes' must be true or false"},
       {"per_node: 200GB/s", "per_node: 200GB/s, per_gpu: 1GB/s",

@@ -171,7 +171,9 @@ TEST(Agreement, OtherCollectivesAreAnError) {
     return success();
   });
   EXPECT_TRUE(failed(orderCollectives({*one, *other})));
-  EXPECT_NE(error.find("all of them must do the same in one order"), error.npos)
+  EXPECT_NE(
+      error.find("all programs must have the same collectives in one order"),
+      error.npos)
       << error;
 }
 

@@ -361,7 +361,7 @@ std::multimap<std::string, OpCase> routing() {
                  {"3x4x2xi32"})}},
       {"take_along_axis",
        {function({"3x2x5xf64", "3x2x4xi32"},
-                 "pick %a0 at %a1 : (T<3x2x5xf64>, T<3x2x4xi32>) -> "
+                 "take_along_axis %a0 at %a1 : (T<3x2x5xf64>, T<3x2x4xi32>) -> "
                  "T<3x2x4xf64>",
                  {"3x2x4xf64"}),
         -4, 4, 6}},

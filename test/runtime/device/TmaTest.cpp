@@ -284,7 +284,7 @@ TEST(Tma, AccessesAreCheckedWhereTheyAreIssued) {
   expectPart(message([&](Barrier &barrier) {
                loadBox(tileOf(), broken, barrier, 0, 0);
              }),
-             "these 128 bytes are no tensor map");
+             "these 128 bytes are not a tensor map");
   expectPart(message([&](Barrier &barrier) {
                loadBox(tileOf(), beyond, barrier, 0, 0, 0);
              }),

@@ -267,9 +267,9 @@ TEST(MatrixDescriptor, RefusesLayoutsThatAreNotDocumented) {
   };
   const std::uint64_t wide = std::uint64_t(1) << 62;
   EXPECT_EQ(message(wide | 6, false, 64), ""); // 96 bytes into the row
-  EXPECT_NE(message(wide | 7, false, 64).find("112 bytes behind"),
+  EXPECT_NE(message(wide | 7, false, 64).find("112 bytes after"),
             std::string::npos);
-  EXPECT_NE(message(wide | 2, true, 64).find("32 bytes behind"),
+  EXPECT_NE(message(wide | 2, true, 64).find("32 bytes after"),
             std::string::npos);
   EXPECT_NE(message(wide, true, 96).find("96 rows is stored in blocks of 64"),
             std::string::npos);

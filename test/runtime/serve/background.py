@@ -65,7 +65,7 @@ def slow_background():
         running = get(server, f"{RESPONSES}/{made_id}")
         expect((running["status"], running["output"]), ("in_progress", []))
         status, error = server.post(RESPONSES, input="a", previous_response_id=made_id)
-        expect((status, "no end" in error["error"]["message"]), (400, True))
+        expect((status, "cannot be continued" in error["error"]["message"]), (400, True))
         results = [None] * 6
 
         def follow(i):

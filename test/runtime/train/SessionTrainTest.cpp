@@ -165,7 +165,7 @@ TEST_F(SessionTrain, TheNullDeviceChecksThePlanAndWritesNothing) {
   EXPECT_EQ(train(with("run", {"--device", "null", "--steps", "2"})), 0) << err;
   EXPECT_TRUE(contains(err,
                        "the plan of init, train_step, eval_step for cpu is "
-                       "right"))
+                       "valid"))
       << err;
   EXPECT_FALSE(fs::exists(scratch / "run"));
 }

@@ -205,10 +205,10 @@ TEST_F(RunProgram, RefusesWhatDoesNotFitTheProgram) {
   expectError("'targets' in '" + inputs +
               "' is not an input of program 'logits'");
   write(inputs, {tokens({2, T})});
-  expectError("is I32[2, 16], the input of program 'logits' is I32[1, 16]");
+  expectError("is I32[2, 16], but the input of program 'logits' is I32[1, 16]");
   write(inputs, {fileTensor<int64_t>("tokens", SafetensorsType::i64, {1, T},
                                      std::vector<int64_t>(T))});
-  expectError("is I64[1, 16], the input of program 'logits' is I32[1, 16]");
+  expectError("is I64[1, 16], but the input of program 'logits' is I32[1, 16]");
   // A series must have one value a run.
   options.runs = 3;
   write(inputs, {tokens({2, 1, T})});
@@ -223,7 +223,7 @@ TEST_F(RunProgram, RefusesWhatDoesNotFitTheState) {
               "' is not a tensor of the state");
   write(options.states[0],
         {fileTensor<float>("step", SafetensorsType::f32, {1}, {0})});
-  expectError("is F32[1], the state's is I64[1]");
+  expectError("is F32[1], but the state's is I64[1]");
   options.states.clear();
   options.checkpoint = scratch / "no-checkpoint";
   expectError("no-checkpoint");

@@ -63,8 +63,8 @@ TEST(ReadIopddl, ErrorsNameThePlace) {
   EXPECT_EQ(diagnostic(replaced("[[1, 0]]", "[[1, 2]]")),
             "x.json: problem.edges.nodes: edge 0 is not two of 2 nodes");
   EXPECT_EQ(diagnostic(replaced("[[1, 0]]", "[]")),
-            "x.json: problem.edges has 0 nodes and 1 costs; they must be as "
-            "many");
+            "x.json: problem.edges has 0 nodes and 1 costs; the "
+            "numbers must be equal");
   EXPECT_EQ(diagnostic(replaced("[[1, 0]]", "[[1, 1]]")),
             "x.json: edge 0 joins node 1 with itself; add its costs to the "
             "node's");
