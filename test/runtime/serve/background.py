@@ -271,7 +271,7 @@ def variables():
                 refused(server, kwargs, value, "special token")
             refused(server, "continue_final_message", True, "a new message")
     with Server([CHECK]) as server:  # ChatML, which has no variables
-        refused(server, kwargs, {"enable_thinking": False}, "no chat template")
+        refused(server, kwargs, {"enable_thinking": False}, "which this model lacks")
         expect(length(server, chat_template_kwargs={}), length(server))
         expect(length(server, add_generation_prompt=False), length(server) - len("<|im_start|>assistant\n"))
 
