@@ -17,7 +17,7 @@ def slow_tests(source_dir):
     """Names as lit reports them, without the suite's."""
     with open(os.path.join(source_dir, "test", "times.txt"), encoding="utf-8") as file:
         times = [line.split(maxsplit=1) for line in file if not line.startswith("#")]
-    return {name.strip() for seconds, name in times if float(seconds) > LIMIT}
+    return {name.strip().removeprefix("./") for seconds, name in times if float(seconds) > LIMIT}
 
 
 class ShTest(lit.formats.ShTest):
