@@ -246,7 +246,7 @@ class ProgramCase(drawn_models.Case):
     def text(self):
         recipe = {"optimizer": {"name": "sgd", "lr": 1.0, "momentum": 0.5,
                                 "weight_decay": 0.0, "clip": 0.0},
-                  "schedule": {"name": "constant", "warmup": 0}}
+                  "lr_schedule": {"name": "constant", "warmup": 0}}
         for key, value in self.settings.items():
             group, _, name = key.partition(".")
             if name:
