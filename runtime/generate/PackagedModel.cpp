@@ -113,12 +113,12 @@ private:
 
 //===--- reading ----------------------------------------------------------===//
 
-StatusOr<ModelFiles::Texts> PackagedModel::readTexts(std::string_view key,
+StatusOr<ModelFiles::Contents> PackagedModel::readFiles(std::string_view key,
                                                      std::string_view bytes) {
   auto object = JsonValue::parse(key, "key");
   if (!object.ok())
     return Status::error("is damaged: {}", object.message());
-  ModelFiles::Texts found;
+  ModelFiles::Contents found;
   const auto &files = (*object)["files"].members();
   if (files.size() > kMostFiles)
     return Status::error("has {} files, which no model has", files.size());
@@ -147,7 +147,7 @@ StatusOr<PackagedModel> PackagedModel::open(const std::string &path) {
   auto file = MappedFile::open(path);
   if (!file.ok())
     return file.status();
-  auto files = readTexts(head->key, file->text());
+  auto files = readFiles(head->key, file->text());
   if (!files.ok())
     return Status::error("'{}' {}", path, files.message());
   TESSERA_RETURN_IF_ERROR(checkProgram(path, *head));

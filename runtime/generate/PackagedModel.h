@@ -34,7 +34,7 @@ public:
 
   /// The small files in the `bytes` of a file whose image has that key. Errors
   /// continue a sentence that begins with its name.
-  static StatusOr<ModelFiles::Texts> readTexts(std::string_view key,
+  static StatusOr<ModelFiles::Contents> readFiles(std::string_view key,
                                                std::string_view bytes);
 
   /// Fills the parameters of a model that was opened from this file: by mapping
@@ -66,7 +66,7 @@ std::vector<TensorPiece> piecesOf(std::span<const hal::TensorInfo> state,
 struct ShippedParts {
   std::string program;    ///< a .tsr file of programs for one device
   std::string checkpoint; ///< its tensors are exactly the programs' parameters
-  ModelFiles::Texts files;
+  ModelFiles::Contents files;
 };
 
 /// Writes the file, complete or not at all. Weights are converted and rounded

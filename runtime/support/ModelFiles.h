@@ -16,7 +16,6 @@ namespace tessera {
 class ModelFiles {
 public:
   using Contents = std::map<std::string, std::string, std::less<>>;
-  using Texts = Contents; // for callers of the former name
 
   /// The files of a directory, read on demand. Implicit: what reads a model's
   /// files takes the name of a directory as well.

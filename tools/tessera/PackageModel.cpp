@@ -20,7 +20,7 @@ tessera::findWeights(const std::string &spec) {
 }
 
 // Reads the files other than weights that generation, chats or embeddings need.
-static StatusOr<ModelFiles::Texts> readModelFiles(const ModelSource &source) {
+static StatusOr<ModelFiles::Contents> readModelFiles(const ModelSource &source) {
   std::vector<std::string> names{
       "config.json", kTokenizerFile, "generation_config.json",
       "tokenizer_config.json", "chat_template.jinja"};
@@ -31,7 +31,7 @@ static StatusOr<ModelFiles::Texts> readModelFiles(const ModelSource &source) {
     for (std::string &name : sentenceModelFiles(*sentence))
       names.push_back(std::move(name));
   }
-  ModelFiles::Texts contents;
+  ModelFiles::Contents contents;
   for (const std::string &name : names) {
     if (!source.files.has(name))
       continue;

@@ -12,6 +12,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   requireAnswer(parseImageHead(text, uint64_t(1) << 40));
   requireAnswer(parseImageHead(text, size));
   const std::string_view key = text.substr(0, text.find('\n'));
-  requireAnswer(PackagedModel::readTexts(key, text.substr(key.size())));
+  requireAnswer(PackagedModel::readFiles(key, text.substr(key.size())));
   return 0;
 }

@@ -78,7 +78,7 @@ struct Made {
 
   ScratchDirectory scratch;
   std::vector<float> weights;
-  ModelFiles::Texts texts{{"config.json", "{\"a\": 1}"},
+  ModelFiles::Contents texts{{"config.json", "{\"a\": 1}"},
                           {"1_Pooling/config.json", "{}"},
                           {"tokenizer.json", std::string(100'000, 'x')}};
   Status status;
@@ -265,7 +265,7 @@ TEST(PackagedModel, HeadsOfOthersAreChecked) {
 
 TEST(PackagedModel, KeysOfOthersAreChecked) {
   const std::string bytes(100, 'x');
-  EXPECT_TRUE(PackagedModel::readTexts("{}", bytes)->empty());
+  EXPECT_TRUE(PackagedModel::readFiles("{}", bytes)->empty());
   auto key = [](const char *offset, const char *size) {
     return fmt::format("{{\"files\": {{\"config.json\": {{\"offset\": {}, "
                        "\"bytes\": {}, \"hash\": \"0\"}}}}}}",
@@ -278,9 +278,9 @@ TEST(PackagedModel, KeysOfOthersAreChecked) {
                               {"0", "18446744073709551615"},
                               {"18446744073709551615", "2"},
                               {"null", "1"}})
-    EXPECT_EQ(PackagedModel::readTexts(key(offset, size), bytes).message(),
+    EXPECT_EQ(PackagedModel::readFiles(key(offset, size), bytes).message(),
               "is damaged; copy or compile it again");
-  EXPECT_EQ(PackagedModel::readTexts(key("0", "9"), bytes).message(),
+  EXPECT_EQ(PackagedModel::readFiles(key("0", "9"), bytes).message(),
             "has a damaged 'config.json'; copy or compile it again");
   const std::string none = fmt::format("{:016x}", hash64({}));
   auto named = [&](const char *name) {
@@ -289,12 +289,12 @@ TEST(PackagedModel, KeysOfOthersAreChecked) {
                        name, none);
   };
   auto read = [&](const std::string &files) {
-    return PackagedModel::readTexts("{\"files\": {" + files + "}}", bytes);
+    return PackagedModel::readFiles("{\"files\": {" + files + "}}", bytes);
   };
-  EXPECT_EQ(*read(named("a")), (ModelFiles::Texts{{"a", ""}}));
+  EXPECT_EQ(*read(named("a")), (ModelFiles::Contents{{"a", ""}}));
   EXPECT_FALSE(read(named("a\\n")).ok());
   EXPECT_EQ(read(named("a\\n")).message().find('\n'), std::string::npos);
   EXPECT_FALSE(read(named("a") + "," + named("a")).ok());
   for (const char *bad : {"", "[", "{\"files\":", "nul"})
-    EXPECT_FALSE(PackagedModel::readTexts(bad, bytes).ok());
+    EXPECT_FALSE(PackagedModel::readFiles(bad, bytes).ok());
 }
