@@ -1,8 +1,8 @@
 // tessera chat: a conversation at the terminal, or with lines from a pipe.
-#include "tools/tessera/ChatSession.h"
+#include "compiler/api/OpenedModel.h"
+#include "runtime/serve/ChatSession.h"
 #include "tools/tessera/Commands.h"
 #include "tools/tessera/GenerateSettings.h"
-#include "tools/tessera/OpenedModel.h"
 #include <CLI/CLI.hpp>
 #include <cerrno>
 #include <csignal>

@@ -19,9 +19,6 @@ struct Invocation {
   void fail(const char *message);
 };
 
-/// Quotes the argument for a shell.
-std::string shellQuoted(std::string_view argument);
-
 void addCompileCommand(CLI::App &app, Invocation &invocation);
 void addGenerateCommand(CLI::App &app, Invocation &invocation);
 void addEmbedCommand(CLI::App &app, Invocation &invocation);

@@ -2,10 +2,11 @@
 #include "compiler/DeviceKinds.h"
 #include "compiler/Driver.h"
 #include "compiler/Phases.h"
-#include "tools/tessera/AutoMesh.h"
+#include "compiler/api/AutoMesh.h"
+#include "compiler/api/PackageModel.h"
+#include "compiler/api/Shell.h"
 #include "tools/tessera/CacheOptions.h"
 #include "tools/tessera/Commands.h"
-#include "tools/tessera/PackageModel.h"
 #include "tools/tessera/QuantOptions.h"
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -30,20 +31,6 @@ static std::string besideThisProgram(const char *name) {
   std::filesystem::path self =
       std::filesystem::read_symlink("/proc/self/exe", error);
   return (self.parent_path() / name).string();
-}
-
-// Quoted for a shell.
-std::string tessera::shellQuoted(std::string_view argument) {
-  constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyz"
-                                      "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-                                      "0123456789_-./:=,+@%";
-  if (!argument.empty() &&
-      argument.find_first_not_of(kPlain) == std::string_view::npos)
-    return std::string(argument);
-  std::string text = "'";
-  for (char c : argument)
-    text += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return text + "'";
 }
 
 // The command that rebuilds this artifact, with a placeholder as the output.

@@ -1,8 +1,8 @@
 // tessera embed: computes embeddings of inputs with an encoder.
+#include "compiler/api/EncoderProgram.h"
 #include "runtime/support/Text.h"
 #include "tools/tessera/CacheOptions.h"
 #include "tools/tessera/Commands.h"
-#include "tools/tessera/EncoderProgram.h"
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <cmath>

@@ -1,9 +1,9 @@
 // tessera generate: text from a trained run or a Hugging Face directory.
+#include "compiler/api/OpenedModel.h"
 #include "runtime/serve/Forms.h"
 #include "runtime/support/Text.h"
 #include "tools/tessera/Commands.h"
 #include "tools/tessera/GenerateSettings.h"
-#include "tools/tessera/OpenedModel.h"
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <fmt/format.h>

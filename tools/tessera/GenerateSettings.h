@@ -3,10 +3,10 @@
 // then generation_config.json, then the default. A recipe configures programs,
 // not sampling.
 #pragma once
+#include "compiler/api/OpenedModel.h"
 #include "runtime/generate/Generate.h"
 #include "runtime/generate/ModelDirectory.h"
 #include "tools/tessera/CacheOptions.h"
-#include "tools/tessera/OpenedModel.h"
 
 #include <functional>
 #include <map>

@@ -1,5 +1,7 @@
 // tessera quantize: quantizes the weights of a Hugging Face model to integers
 // or fp8, and measures the perplexity.
+#include "compiler/api/CalibrateScales.h"
+#include "compiler/api/QuantizeModel.h"
 #include "models/HfConfig.h"
 #include "models/ScaledInputs.h"
 #include "runtime/data/NewDirectory.h"
@@ -8,10 +10,8 @@
 #include "runtime/support/Text.h"
 #include "runtime/train/RunDirectory.h"
 #include "runtime/weights/PackedWeights.h"
-#include "tools/tessera/CalibrateScales.h"
 #include "tools/tessera/Commands.h"
 #include "tools/tessera/QuantOptions.h"
-#include "tools/tessera/QuantizeModel.h"
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
@@ -240,6 +240,7 @@ static void addTextOptions(CLI::App &command, QuantizeSettings &settings) {
 
 void tessera::addQuantizeCommand(CLI::App &app, Invocation &invocation) {
   auto settings = std::make_shared<QuantizeSettings>();
+  auto cacheGib = std::make_shared<uint64_t>(kCacheGib);
   CLI::App *command = app.add_subcommand(
       "quantize", "Quantize a Hugging Face model's weights to integers or fp8; "
                   "write them, and measure the perplexity");
@@ -265,12 +266,12 @@ void tessera::addQuantizeCommand(CLI::App &app, Invocation &invocation) {
                     "measure --text with the original weights")
       ->required();
   addTextOptions(*command, *settings);
-  addCacheOptions(*command, settings->decoder.cache, settings->cacheGib);
+  addCacheOptions(*command, settings->decoder.cache, *cacheGib);
   command->add_option("--threads", settings->threads, "0: all processors")
       ->envname("TESSERA_THREADS")
       ->capture_default_str();
   command->callback([=, &invocation] {
-    settings->decoder.cacheBytes = settings->cacheGib << 30;
+    settings->decoder.cacheBytes = *cacheGib << 30;
     if (Status status = quantize(*settings); !status.ok())
       invocation.fail(status.message().c_str());
   });

@@ -1,10 +1,10 @@
 // tessera serve: serves a trained run or another model over the OpenAI API.
 #include "runtime/serve/Serve.h"
+#include "compiler/api/EncoderProgram.h"
+#include "compiler/api/OpenedModel.h"
 #include "runtime/infer/DecodePrograms.h"
 #include "tools/tessera/CacheOptions.h"
 #include "tools/tessera/Commands.h"
-#include "tools/tessera/EncoderProgram.h"
-#include "tools/tessera/OpenedModel.h"
 #include "tools/tessera/QuantOptions.h"
 #include <CLI/CLI.hpp>
 #include <cstdlib>

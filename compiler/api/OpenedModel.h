@@ -1,10 +1,10 @@
 // A run or another model, ready to generate text. Shared by `tessera generate`,
 // `chat` and `serve`.
 #pragma once
+#include "compiler/api/ModelSource.h"
 #include "runtime/generate/Generate.h"
 #include "runtime/generate/ModelDirectory.h"
 #include "runtime/serve/Chat.h"
-#include "tools/tessera/ModelSource.h"
 
 #include <memory>
 #include <optional>

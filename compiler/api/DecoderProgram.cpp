@@ -1,7 +1,6 @@
-#include "tools/tessera/DecoderProgram.h"
-#include "compiler/Driver.h"
+#include "compiler/api/DecoderProgram.h"
+#include "compiler/api/Shell.h"
 #include "runtime/recipe/Recipe.h"
-#include "tools/tessera/Commands.h"
 #include <fmt/format.h>
 #include <sys/mman.h>
 #include <unistd.h>

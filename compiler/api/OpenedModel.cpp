@@ -1,9 +1,9 @@
-#include "tools/tessera/OpenedModel.h"
+#include "compiler/api/OpenedModel.h"
+#include "compiler/api/EncoderProgram.h"
 #include "compiler/cache/UserCache.h"
 #include "compiler/target/cuda/Cubin.h"
 #include "runtime/serve/ModelChat.h"
 #include "runtime/support/CacheFolder.h"
-#include "tools/tessera/EncoderProgram.h"
 #include <filesystem>
 #include <fmt/format.h>
 

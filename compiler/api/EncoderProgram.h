@@ -1,8 +1,8 @@
 // A compiled encoder with its weights, for `tessera embed` and `tessera serve`.
 #pragma once
+#include "compiler/api/ModelSource.h"
 #include "runtime/infer/EmbedPrograms.h"
 #include "runtime/serve/EmbedService.h"
-#include "tools/tessera/ModelSource.h"
 
 #include <functional>
 

@@ -1,10 +1,9 @@
 // tessera quantize, after its options have been checked.
 #pragma once
+#include "compiler/api/DecoderProgram.h"
 #include "models/ModelSpec.h"
 #include "runtime/support/QuantizedLayout.h"
 #include "runtime/support/Status.h"
-#include "tools/tessera/CacheOptions.h"
-#include "tools/tessera/DecoderProgram.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -24,7 +23,6 @@ struct QuantizeSettings {
   std::vector<std::string> quant; ///< keys of the recipe
   DecoderSettings decoder{.batch = 8, .pages = {}, .command = "quantize"};
   unsigned threads = 0;
-  uint64_t cacheGib = kCacheGib;
 
   bool asks(std::string_view assignment) const {
     return std::ranges::find(quant, assignment) != quant.end();

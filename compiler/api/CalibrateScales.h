@@ -1,10 +1,10 @@
 // Scales of input channels for tessera quantize (AWQ): a program compiled for
 // it measures the inputs of the model's linear layers on a text.
 #pragma once
+#include "compiler/api/DecoderProgram.h"
 #include "models/ModelSpec.h"
 #include "runtime/support/QuantizedLayout.h"
 #include "runtime/weights/WeightFactors.h"
-#include "tools/tessera/DecoderProgram.h"
 
 #include <span>
 

@@ -1,4 +1,4 @@
-#include "tools/tessera/ChatSession.h"
+#include "runtime/serve/ChatSession.h"
 #include "runtime/serve/Choice.h"
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "tools/tessera/EncoderProgram.h"
+#include "compiler/api/EncoderProgram.h"
 #include "models/SentenceModel.h"
 #include "runtime/support/Text.h"
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-#include "tools/tessera/AutoMesh.h"
+#include "compiler/api/AutoMesh.h"
 #include "compiler/DeviceKinds.h"
 #include "hardware/Quantity.h"
 #include "models/HfConfig.h"

@@ -1,4 +1,4 @@
-#include "tools/tessera/CalibrateScales.h"
+#include "compiler/api/CalibrateScales.h"
 #include "models/ScaledInputs.h"
 #include "runtime/generate/Generate.h"
 #include "runtime/weights/ChooseScales.h"

@@ -1,9 +1,9 @@
 // Compiles the inference programs of a run or a model directory for `tessera
 // generate`, `tessera chat` and `tessera serve`.
 #pragma once
+#include "compiler/Driver.h"
 #include "models/ModelSpec.h"
 #include "runtime/generate/Generate.h"
-#include "tools/tessera/CacheOptions.h"
 #include "llvm/Support/Error.h"
 
 namespace tessera {
@@ -34,8 +34,9 @@ struct DecoderSettings {
   bool packed = false;
   bool calibrates = false;  ///< measure inputs of linear layers instead
   std::string cache = "on"; ///< as of `tessera compile --cache`
-  uint64_t cacheBytes = kCacheGib << 30; ///< size limit of the cache
-  std::string command = "generate";      ///< for the rebuild command
+  /// Size limit of the cache.
+  uint64_t cacheBytes = CompileRequest::kMostCacheBytes;
+  std::string command = "generate"; ///< for the rebuild command
   /// Receives messages for the user, such as that compilation starts; may be
   /// empty.
   std::function<void(std::string_view)> note = {};

@@ -1,9 +1,9 @@
-#include "tools/tessera/QuantizeModel.h"
+#include "compiler/api/QuantizeModel.h"
+#include "compiler/api/CalibrateScales.h"
 #include "runtime/generate/Generate.h"
 #include "runtime/infer/DecodePrograms.h"
 #include "runtime/infer/Perplexity.h"
 #include "runtime/weights/PackedWeights.h"
-#include "tools/tessera/CalibrateScales.h"
 
 #include <fmt/format.h>
 

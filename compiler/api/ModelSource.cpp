@@ -1,4 +1,4 @@
-#include "tools/tessera/ModelSource.h"
+#include "compiler/api/ModelSource.h"
 #include "models/HfConfig.h"
 #include "runtime/generate/ModelDirectory.h"
 #include <cerrno>

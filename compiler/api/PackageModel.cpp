@@ -1,4 +1,4 @@
-#include "tools/tessera/PackageModel.h"
+#include "compiler/api/PackageModel.h"
 #include "compiler/Files.h"
 #include "models/SentenceModel.h"
 #include "runtime/generate/ModelDirectory.h"
@@ -20,7 +20,8 @@ tessera::findWeights(const std::string &spec) {
 }
 
 // Reads the files other than weights that generation, chats or embeddings need.
-static StatusOr<ModelFiles::Contents> readModelFiles(const ModelSource &source) {
+static StatusOr<ModelFiles::Contents>
+readModelFiles(const ModelSource &source) {
   std::vector<std::string> names{
       "config.json", kTokenizerFile, "generation_config.json",
       "tokenizer_config.json", "chat_template.jinja"};

@@ -1,8 +1,8 @@
 // Writes the packaged model of `tessera compile DIR --mode infer`.
 #pragma once
 #include "compiler/Driver.h"
+#include "compiler/api/ModelSource.h"
 #include "runtime/support/Status.h"
-#include "tools/tessera/ModelSource.h"
 
 #include <optional>
 #include <string>

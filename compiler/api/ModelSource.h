@@ -1,9 +1,9 @@
 // A model that is not a run: a Hugging Face directory or a packaged model.
 // Shared by decoders and encoders.
 #pragma once
+#include "compiler/api/DecoderProgram.h"
 #include "models/ModelSpec.h"
 #include "runtime/generate/Generate.h"
-#include "tools/tessera/DecoderProgram.h"
 
 #include <optional>
 #include <string>
