@@ -83,7 +83,7 @@ TEST_F(ChatSessionTest, ComputesOnlyNewTokens) {
   EXPECT_EQ(first->generated, 3);
   auto second = say(chat, "xy", 3);
   ASSERT_TRUE(second.ok()) << second.message();
-  // The prompt and the answer but for its last token, which nobody read.
+  // The prompt and the answer but for its last token, which was not read.
   EXPECT_EQ(second->kept, 5 + 3 - 1);
   EXPECT_EQ(second->kept + second->read, 5 + 3 + 1 + 3);
 }
