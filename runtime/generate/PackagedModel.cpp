@@ -113,8 +113,8 @@ private:
 
 //===--- reading ----------------------------------------------------------===//
 
-StatusOr<ModelFiles::Contents> PackagedModel::readFiles(std::string_view key,
-                                                     std::string_view bytes) {
+StatusOr<ModelFiles::Contents>
+PackagedModel::readFiles(std::string_view key, std::string_view bytes) {
   auto object = JsonValue::parse(key, "key");
   if (!object.ok())
     return Status::error("is damaged: {}", object.message());

@@ -35,7 +35,7 @@ public:
   /// The small files in the `bytes` of a file whose image has that key. Errors
   /// continue a sentence that begins with its name.
   static StatusOr<ModelFiles::Contents> readFiles(std::string_view key,
-                                               std::string_view bytes);
+                                                  std::string_view bytes);
 
   /// Fills the parameters of a model that was opened from this file: by mapping
   /// them where their layout in memory is that of the file.

@@ -79,8 +79,8 @@ struct Made {
   ScratchDirectory scratch;
   std::vector<float> weights;
   ModelFiles::Contents texts{{"config.json", "{\"a\": 1}"},
-                          {"1_Pooling/config.json", "{}"},
-                          {"tokenizer.json", std::string(100'000, 'x')}};
+                             {"1_Pooling/config.json", "{}"},
+                             {"tokenizer.json", std::string(100'000, 'x')}};
   Status status;
 };
 
