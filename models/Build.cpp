@@ -64,6 +64,16 @@ func::FuncOp ModelBuilder::function(StringRef name, ArrayRef<Port> arguments,
   return result;
 }
 
+func::FuncOp ModelBuilder::program(graph::Program kind,
+                                   ArrayRef<Port> arguments,
+                                   ArrayRef<Port> results, StringRef bucket) {
+  func::FuncOp result = function((graph::stringifyProgram(kind) + bucket).str(),
+                                 arguments, results);
+  result->setAttr(graph::kProgramAttr,
+                  graph::ProgramAttr::get(b.getContext(), kind));
+  return result;
+}
+
 LayerKind ModelBuilder::kindOf(int64_t layer, int64_t tokens) const {
   int64_t window = spec.window(layer);
   // A window at least as long as the sequence has no effect.
@@ -255,7 +265,7 @@ void ModelBuilder::buildLoss() {
         port(graph::kOutputAttr, routerSumsName, routerType(routerSums)));
     results.back().attributes.push_back(metric);
   }
-  func::FuncOp loss = function("loss", arguments, results);
+  func::FuncOp loss = program(graph::Program::loss, arguments, results);
 
   auto inputs = loss.getArguments().drop_front(all.size());
   RandomState random{inputs[2], inputs[3], inputs[4]};
@@ -290,7 +300,7 @@ void ModelBuilder::buildLogits() {
       port(graph::kInputAttr, "tokens", tensor({1, length}, b.getI32Type())));
   Port result = port(graph::kOutputAttr, "logits",
                      tensor({1, length, spec.vocab}, b.getF32Type()));
-  func::FuncOp logits = function("logits", arguments, result);
+  func::FuncOp logits = program(graph::Program::logits, arguments, result);
   Scope scope(b, spec, {});
   for (auto [i, each] : llvm::enumerate(all))
     scope.define(each.name, logits.getArgument(i));
@@ -319,7 +329,7 @@ Value ModelBuilder::initial(Emitter &e, const Parameter &parameter, Value seed,
 // so that all parameters with one deviation share a kernel.
 void ModelBuilder::buildInit() {
   Port seedPort = port(graph::kInputAttr, "seed", tensor({1}, b.getI64Type()));
-  func::FuncOp init = function("init", seedPort, parameterPorts());
+  func::FuncOp init = program(graph::Program::init, seedPort, parameterPorts());
   Emitter e(b, init.getLoc());
   RankedTensorType rows = tensor({int64_t(all.size()), 8}, b.getI64Type());
   Value shift = b.create<graph::ConstantOp>(

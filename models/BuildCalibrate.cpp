@@ -46,7 +46,7 @@ void ModelBuilder::buildCalibrate() {
   std::vector<Port> arguments = parameterPorts();
   arguments.push_back(
       port(graph::kInputAttr, "tokens", tensor({1, tokens}, b.getI32Type())));
-  func::FuncOp result = function("calibrate", arguments, {});
+  func::FuncOp result = program(graph::Program::calibrate, arguments, {});
   Scope scope(b, spec, {});
   for (auto [i, each] : llvm::enumerate(all))
     scope.define(each.name, result.getArgument(i));

@@ -1,6 +1,5 @@
 // The pass assign-stages: the stage of each block, and the pipeline schedule.
-#include "dialects/graph/GraphOps.h"
-#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "dialects/graph/Programs.h"
 #include "parallelism/pipeline/Check.h"
 #include "parallelism/pipeline/Generate.h"
 #include "passes/sharding/Factors.h"
@@ -57,8 +56,6 @@ static llvm::SetVector<StringAttr> parametersOf(func::CallOp call) {
     addParameters(operand, names, seen);
   return names;
 }
-
-static constexpr StringRef kTrainStep = "train_step";
 
 // The layer to which most of the parameters belong. Embeddings also come with
 // the first block and with the loss's gradient.
@@ -123,7 +120,7 @@ static LogicalResult readProgram(func::FuncOp function, Layers &layers) {
   if (locations.empty())
     return success();
   auto [step, calls] = locations.back();
-  if (function.getName() == kTrainStep &&
+  if (graph::isProgram(function, graph::Program::train_step) &&
       !isa<graph::LoopOp>(step->getParentOp()))
     return function.emitError("a pipeline requires several microbatches: set "
                               "batch.accumulate to the axis's size or more");
@@ -230,7 +227,7 @@ private:
   // Iterations of the loop with the blocks of @train_step.
   int64_t microbatches() {
     for (auto &[function, layers] : programs)
-      if (function.getName() == kTrainStep)
+      if (graph::isProgram(function, graph::Program::train_step))
         return static_cast<int64_t>(
             cast<graph::LoopOp>(layers.forward[0]->getParentOp()).getTrip());
     return 1;

@@ -217,7 +217,8 @@ class ProgramCase(drawn_models.Case):
              ("step", "tensor<i64>"), ("offset", "tensor<i64>")))
         return "\n".join([
             f"  func.func @loss({taken}, {inputs}) -> (tensor<f32> "
-            '{graph.output = "loss_sum"}) {', *f.lines,
+            '{graph.output = "loss_sum"}) '
+            "attributes {graph.program = #graph.program<loss>} {", *f.lines,
             f"    return {loss} : tensor<f32>", "  }"])
 
     def init_text(self):
@@ -240,7 +241,8 @@ class ProgramCase(drawn_models.Case):
         types = ", ".join(map(tensor, self.parameters.values()))
         return "\n".join([
             '  func.func @init(%seed: tensor<1xi64> {graph.input = "seed"}) -> '
-            f"({given}) {{", *f.lines,
+            f"({given}) "
+            "attributes {graph.program = #graph.program<init>} {", *f.lines,
             f"    return {', '.join(values)} : {types}", "  }"])
 
     def text(self):

@@ -76,7 +76,7 @@
 // ADAMW-NOT:   graph.mul %arg0,
 
 func.func @init(%seed: tensor<1xi64> {graph.input = "seed"}) -> (tensor<8x8xf32> {graph.state = "w", graph.role = #graph<role parameter>, graph.decay},
-                                                              tensor<8xf32> {graph.state = "g", graph.role = #graph<role parameter>}) {
+                                                              tensor<8xf32> {graph.state = "g", graph.role = #graph<role parameter>}) attributes {graph.program = #graph.program<init>} {
   %w = graph.constant dense<0.5> : tensor<8x8xf32>
   %g = graph.constant dense<1.0> : tensor<8xf32>
   return %w, %g : tensor<8x8xf32>, tensor<8xf32>
@@ -86,7 +86,7 @@ func.func @gradients(%w: tensor<8x8xf32> {graph.state = "w", graph.role = #graph
                      %g: tensor<8xf32> {graph.state = "g", graph.role = #graph<role parameter>},
                      %tokens: tensor<2x4xi32> {graph.input = "tokens"}, %targets: tensor<2x4xi32> {graph.input = "targets"},
                      %seed: tensor<i64> {graph.input = "seed"}, %step: tensor<i64> {graph.input = "step"}, %offset: tensor<i64> {graph.input = "offset"},
-                     %cotangent: tensor<f32> {graph.input = "cotangent"}) -> (tensor<f32>, tensor<8x8xf32>, tensor<8xf32>) {
+                     %cotangent: tensor<f32> {graph.input = "cotangent"}) -> (tensor<f32>, tensor<8x8xf32>, tensor<8xf32>) attributes {graph.program = #graph.program<gradients>} {
   %w16 = graph.convert %w : tensor<8x8xf32> -> tensor<8x8xbf16>
   %e = graph.embedding %w16, %tokens : (tensor<8x8xbf16>, tensor<2x4xi32>) -> tensor<2x4x8xbf16>
   %l0 = graph.reduce %e sum dims [0, 1, 2] : tensor<2x4x8xbf16> -> tensor<bf16>

@@ -48,7 +48,7 @@ func.func private @layer(%x: tensor<4x8xf32>, %w: tensor<8x8xf32>) -> tensor<4x8
 // CHECK-NEXT: return %[[L]], %[[SUM]], %[[DW]]
 func.func @loss(%e: tensor<16x8xf32> {graph.state = "e", graph.role = #graph<role parameter>},
                 %w: tensor<8x8xf32> {graph.state = "w", graph.role = #graph<role parameter>},
-                %tokens: tensor<4xi32> {graph.input = "tokens"}, %targets: tensor<4xi32> {graph.input = "targets"}) -> tensor<f32> {
+                %tokens: tensor<4xi32> {graph.input = "tokens"}, %targets: tensor<4xi32> {graph.input = "targets"}) -> tensor<f32> attributes {graph.program = #graph.program<loss>} {
   %x0 = graph.embedding %e, %tokens : (tensor<16x8xf32>, tensor<4xi32>) -> tensor<4x8xf32>
   %x1 = call @layer(%x0, %w) : (tensor<4x8xf32>, tensor<8x8xf32>) -> tensor<4x8xf32>
   %x2 = call @layer(%x1, %w) : (tensor<4x8xf32>, tensor<8x8xf32>) -> tensor<4x8xf32>
@@ -82,7 +82,7 @@ func.func private @scale(%a: tensor<4xf32>, %b: tensor<4xf32>) -> tensor<4xf32> 
 // CHECK:       %[[ZERO:.*]] = graph.constant dense<0.0{{.*}}> : tensor<2xf32>
 // CHECK:       return %{{.*}}, %[[B]], %[[ZERO]]
 func.func @loss(%w: tensor<4xf32> {graph.state = "w", graph.role = #graph<role parameter>},
-                %unused: tensor<2xf32> {graph.state = "unused", graph.role = #graph<role parameter>}) -> tensor<f32> {
+                %unused: tensor<2xf32> {graph.state = "unused", graph.role = #graph<role parameter>}) -> tensor<f32> attributes {graph.program = #graph.program<loss>} {
   %c = graph.constant dense<2.0> : tensor<4xf32>
   %f = call @fixed(%c) : (tensor<4xf32>) -> tensor<4xf32>
   %s = call @scale(%f, %w) : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
@@ -112,7 +112,7 @@ func.func private @outer(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) at
 // CHECK:       %[[G:.*]] = graph.broadcast
 // CHECK:       %[[ZERO:.*]] = graph.constant dense<0.0
 // CHECK:       call @outer.backward({{.*}}, %[[G]], %[[ZERO]])
-func.func @loss(%w: tensor<4xf32> {graph.state = "w", graph.role = #graph<role parameter>}) -> tensor<f32> {
+func.func @loss(%w: tensor<4xf32> {graph.state = "w", graph.role = #graph<role parameter>}) -> tensor<f32> attributes {graph.program = #graph.program<loss>} {
   %y:2 = call @outer(%w) : (tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>)
   %l = graph.reduce %y#0 sum dims [0] : tensor<4xf32> -> tensor<f32>
   return %l : tensor<f32>

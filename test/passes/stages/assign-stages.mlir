@@ -19,7 +19,7 @@
 // CHUNKS: forward_stage = 3
 #p = #graph<role parameter>
 dist.mesh @mesh [#dist.axis<"pipe" = 2 memory>]
-func.func @eval_step(%x: tensor<2x8xf32>, %a: tensor<8x8xf32> {graph.role = #p, graph.state = "a"}, %b: tensor<8x8xf32> {graph.role = #p, graph.state = "b"}, %c: tensor<8x8xf32> {graph.role = #p, graph.state = "c"}, %d: tensor<8x8xf32> {graph.role = #p, graph.state = "d"}, %e: tensor<8x8xf32> {graph.role = #p, graph.state = "e"}, %h: tensor<8x32xf32> {graph.role = #p, graph.state = "h"}) -> tensor<2x32xf32> {
+func.func @eval_step(%x: tensor<2x8xf32>, %a: tensor<8x8xf32> {graph.role = #p, graph.state = "a"}, %b: tensor<8x8xf32> {graph.role = #p, graph.state = "b"}, %c: tensor<8x8xf32> {graph.role = #p, graph.state = "c"}, %d: tensor<8x8xf32> {graph.role = #p, graph.state = "d"}, %e: tensor<8x8xf32> {graph.role = #p, graph.state = "e"}, %h: tensor<8x32xf32> {graph.role = #p, graph.state = "h"}) -> tensor<2x32xf32> attributes {graph.program = #graph.program<eval_step>} {
   %0 = call @layer(%x, %a) : (tensor<2x8xf32>, tensor<8x8xf32>) -> tensor<2x8xf32>
   %1 = call @layer(%0, %b) : (tensor<2x8xf32>, tensor<8x8xf32>) -> tensor<2x8xf32>
   %2 = call @layer(%1, %c) : (tensor<2x8xf32>, tensor<8x8xf32>) -> tensor<2x8xf32>
@@ -34,7 +34,7 @@ func.func @eval_step(%x: tensor<2x8xf32>, %a: tensor<8x8xf32> {graph.role = #p, 
 // CHECK: call @layer({{.*}}) {dist.forward_stage = 1 : i64}
 // CHECK: call @layer.backward({{.*}}) {dist.backward_stage = 1 : i64}
 // CHECK: call @layer.backward({{.*}}) {dist.backward_stage = 0 : i64}
-func.func @train_step(%xs: tensor<2x2x8xf32>, %a: tensor<8x8xf32> {graph.role = #p, graph.state = "a"}, %b: tensor<8x8xf32> {graph.role = #p, graph.state = "b"}, %c: tensor<8x8xf32> {graph.role = #p, graph.state = "c"}, %d: tensor<8x8xf32> {graph.role = #p, graph.state = "d"}, %e: tensor<8x8xf32> {graph.role = #p, graph.state = "e"}) -> tensor<2x8xf32> {
+func.func @train_step(%xs: tensor<2x2x8xf32>, %a: tensor<8x8xf32> {graph.role = #p, graph.state = "a"}, %b: tensor<8x8xf32> {graph.role = #p, graph.state = "b"}, %c: tensor<8x8xf32> {graph.role = #p, graph.state = "c"}, %d: tensor<8x8xf32> {graph.role = #p, graph.state = "d"}, %e: tensor<8x8xf32> {graph.role = #p, graph.state = "e"}) -> tensor<2x8xf32> attributes {graph.program = #graph.program<train_step>} {
   %zero = graph.constant dense<0.0> : tensor<2x8xf32>
   %sum = graph.loop 2 (%i, %acc = %zero) : (tensor<2x8xf32>) {
     %x = graph.dynamic_slice %xs[%i] : tensor<2x2x8xf32>, tensor<i32> -> tensor<2x8xf32>

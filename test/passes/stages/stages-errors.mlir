@@ -3,7 +3,7 @@
 // expected-error@+1 {{has no blocks for pipeline stages}}
 module {
 dist.mesh @mesh [#dist.axis<"pipe" = 2 memory>]
-func.func @eval_step(%x: tensor<2xf32>) -> tensor<2xf32> {
+func.func @eval_step(%x: tensor<2xf32>) -> tensor<2xf32> attributes {graph.program = #graph.program<eval_step>} {
   return %x : tensor<2xf32>
 }
 }
@@ -12,7 +12,7 @@ func.func @eval_step(%x: tensor<2xf32>) -> tensor<2xf32> {
 
 dist.mesh @mesh [#dist.axis<"pipe" = 2 memory>]
 // expected-error@+1 {{a pipeline requires several microbatches: set batch.accumulate to the axis's size or more}}
-func.func @train_step(%x: tensor<2x8xf32>, %a: tensor<8x8xf32> {graph.role = #graph<role parameter>, graph.state = "a"}) -> tensor<2x8xf32> {
+func.func @train_step(%x: tensor<2x8xf32>, %a: tensor<8x8xf32> {graph.role = #graph<role parameter>, graph.state = "a"}) -> tensor<2x8xf32> attributes {graph.program = #graph.program<train_step>} {
   %y = call @layer(%x, %a) : (tensor<2x8xf32>, tensor<8x8xf32>) -> tensor<2x8xf32>
   return %y : tensor<2x8xf32>
 }
@@ -26,7 +26,7 @@ func.func private @layer(%x: tensor<2x8xf32>, %w: tensor<8x8xf32>) -> tensor<2x8
 // expected-error@+1 {{a pipeline of 2 stages requires at least as many blocks, the model has 1}}
 module {
 dist.mesh @mesh [#dist.axis<"pipe" = 2 memory>]
-func.func @eval_step(%x: tensor<2x8xf32>, %a: tensor<8x8xf32> {graph.role = #graph<role parameter>, graph.state = "a"}) -> tensor<2x8xf32> {
+func.func @eval_step(%x: tensor<2x8xf32>, %a: tensor<8x8xf32> {graph.role = #graph<role parameter>, graph.state = "a"}) -> tensor<2x8xf32> attributes {graph.program = #graph.program<eval_step>} {
   %y = call @layer(%x, %a) : (tensor<2x8xf32>, tensor<8x8xf32>) -> tensor<2x8xf32>
   return %y : tensor<2x8xf32>
 }
@@ -39,7 +39,7 @@ func.func private @layer(%x: tensor<2x8xf32>, %w: tensor<8x8xf32>) -> tensor<2x8
 // -----
 
 dist.mesh @mesh [#dist.axis<"pipe" = 2 memory>]
-func.func @eval_step(%x: tensor<2x8xf32>, %a: tensor<8x8xf32> {graph.role = #graph<role parameter>, graph.state = "a"}) -> tensor<2x8xf32> {
+func.func @eval_step(%x: tensor<2x8xf32>, %a: tensor<8x8xf32> {graph.role = #graph<role parameter>, graph.state = "a"}) -> tensor<2x8xf32> attributes {graph.program = #graph.program<eval_step>} {
   %y = call @layer(%x, %a) : (tensor<2x8xf32>, tensor<8x8xf32>) -> tensor<2x8xf32>
   %z = call @layer(%y, %a) : (tensor<2x8xf32>, tensor<8x8xf32>) -> tensor<2x8xf32>
   // expected-error@+1 {{a third call reads the parameters of one block}}
@@ -56,7 +56,7 @@ func.func private @layer(%x: tensor<2x8xf32>, %w: tensor<8x8xf32>) -> tensor<2x8
 // The loop of a step is the last one that calls blocks.
 dist.mesh @mesh [#dist.axis<"pipe" = 2 memory>]
 // expected-error@+1 {{a pipeline requires several microbatches: set batch.accumulate to the axis's size or more}}
-func.func @train_step(%x: tensor<2x8xf32>, %a: tensor<8x8xf32> {graph.role = #graph<role parameter>, graph.state = "a"}) -> tensor<2x8xf32> {
+func.func @train_step(%x: tensor<2x8xf32>, %a: tensor<8x8xf32> {graph.role = #graph<role parameter>, graph.state = "a"}) -> tensor<2x8xf32> attributes {graph.program = #graph.program<train_step>} {
   %y = graph.loop 2 (%i, %acc = %x) : (tensor<2x8xf32>) {
     %z = func.call @layer(%acc, %a) : (tensor<2x8xf32>, tensor<8x8xf32>) -> tensor<2x8xf32>
     graph.yield %z : tensor<2x8xf32>
@@ -72,7 +72,7 @@ func.func private @layer(%x: tensor<2x8xf32>, %w: tensor<8x8xf32>) -> tensor<2x8
 // -----
 
 dist.mesh @mesh [#dist.axis<"pipe" = 2 memory>]
-func.func @train_step(%x: tensor<2x8xf32>, %a: tensor<8x8xf32> {graph.role = #graph<role parameter>, graph.state = "a"}) -> tensor<2x8xf32> {
+func.func @train_step(%x: tensor<2x8xf32>, %a: tensor<8x8xf32> {graph.role = #graph<role parameter>, graph.state = "a"}) -> tensor<2x8xf32> attributes {graph.program = #graph.program<train_step>} {
   // expected-error@+1 {{a block is outside of loops over microbatches, but others of its program are inside}}
   %y = call @layer(%x, %a) : (tensor<2x8xf32>, tensor<8x8xf32>) -> tensor<2x8xf32>
   %t = graph.loop 2 (%i, %acc = %y) : (tensor<2x8xf32>) {
@@ -89,7 +89,7 @@ func.func private @layer(%x: tensor<2x8xf32>, %w: tensor<8x8xf32>) -> tensor<2x8
 // -----
 
 dist.mesh @mesh [#dist.axis<"pipe" = 2 memory>]
-func.func @train_step(%x: tensor<2x8xf32>, %a: tensor<8x8xf32> {graph.role = #graph<role parameter>, graph.state = "a"}, %b: tensor<8x8xf32> {graph.role = #graph<role parameter>, graph.state = "b"}) -> tensor<2x8xf32> {
+func.func @train_step(%x: tensor<2x8xf32>, %a: tensor<8x8xf32> {graph.role = #graph<role parameter>, graph.state = "a"}, %b: tensor<8x8xf32> {graph.role = #graph<role parameter>, graph.state = "b"}) -> tensor<2x8xf32> attributes {graph.program = #graph.program<train_step>} {
   %y = graph.loop 2 (%i, %acc = %x) : (tensor<2x8xf32>) {
     // expected-error@+1 {{reads no parameters of a block that the last loop calls, which would give its pipeline stage}}
     %z = func.call @layer(%acc, %b) : (tensor<2x8xf32>, tensor<8x8xf32>) -> tensor<2x8xf32>
@@ -109,7 +109,7 @@ func.func private @layer(%x: tensor<2x8xf32>, %w: tensor<8x8xf32>) -> tensor<2x8
 // -----
 
 dist.mesh @mesh [#dist.axis<"pipe" = 2 memory>]
-func.func @train_step(%x: tensor<2x8xf32>, %a: tensor<8x8xf32> {graph.role = #graph<role parameter>, graph.state = "a"}, %b: tensor<8x8xf32> {graph.role = #graph<role parameter>, graph.state = "b"}) -> tensor<2x8xf32> {
+func.func @train_step(%x: tensor<2x8xf32>, %a: tensor<8x8xf32> {graph.role = #graph<role parameter>, graph.state = "a"}, %b: tensor<8x8xf32> {graph.role = #graph<role parameter>, graph.state = "b"}) -> tensor<2x8xf32> attributes {graph.program = #graph.program<train_step>} {
   // expected-error@+1 {{runs 3 microbatches, but a step has 2}}
   %y = graph.loop 3 (%i, %acc = %x) : (tensor<2x8xf32>) {
     %z = func.call @layer(%acc, %b) : (tensor<2x8xf32>, tensor<8x8xf32>) -> tensor<2x8xf32>
