@@ -27,7 +27,14 @@ Port ModelBuilder::parameterPort(const Parameter &parameter) {
     mark(graph::kFixedAttr);
   if (parameter.wide)
     mark(graph::kWideAttr);
+  if (parameter.layer >= 0)
+    addLayer(result, parameter.layer);
   return result;
+}
+
+void ModelBuilder::addLayer(Port &port, int64_t layer) {
+  port.attributes.push_back(b.getNamedAttr(
+      graph::kLayerAttr, graph::LayerAttr::get(b.getContext(), layer)));
 }
 
 Port ModelBuilder::port(StringRef attribute, StringRef name, Type type) {
@@ -72,6 +79,16 @@ func::FuncOp ModelBuilder::program(graph::Program kind,
   result->setAttr(graph::kProgramAttr,
                   graph::ProgramAttr::get(b.getContext(), kind));
   return result;
+}
+
+func::CallOp ModelBuilder::callLayer(int64_t layer, func::FuncOp block,
+                                     ValueRange operands) {
+  std::string path = layerPrefix(spec, layer);
+  path.pop_back(); // the last dot
+  auto call = b.create<func::CallOp>(named(path), block, operands);
+  call->setAttr(graph::kLayerAttr,
+                graph::LayerAttr::get(b.getContext(), layer));
+  return call;
 }
 
 LayerKind ModelBuilder::kindOf(int64_t layer, int64_t tokens) const {
@@ -218,7 +235,7 @@ Value ModelBuilder::trunk(Scope &scope, Value tokens, RandomState random,
           e.reshape(e.slice(loads, {row, 0}, {1, experts}), {experts}));
     }
     func::FuncOp callee = block(kind, tensorType(x).getShape(), purpose);
-    auto call = b.create<func::CallOp>(named(path), callee, operands);
+    func::CallOp call = callLayer(layer, callee, operands);
     x = call.getResult(0);
     if (!kind.sparse || purpose == Purpose::Logits)
       continue;

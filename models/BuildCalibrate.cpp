@@ -61,8 +61,7 @@ void ModelBuilder::buildCalibrate() {
       operands.push_back(scope.parameter(prefix + each.name));
     ArrayRef<std::string> modules;
     func::FuncOp callee = calibratedBlock(kind, tokens, modules);
-    auto call = b.create<func::CallOp>(named(StringRef(prefix).drop_back()),
-                                       callee, operands);
+    func::CallOp call = callLayer(layer, callee, operands);
     x = call.getResult(0);
     for (auto [i, path] : llvm::enumerate(modules))
       for (auto [k, what] : {std::pair(1, ".magnitude"), {2, ".square"}}) {

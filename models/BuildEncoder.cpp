@@ -109,9 +109,7 @@ void ModelBuilder::buildEmbed(const EncodeBucket &bucket) {
     for (const Parameter &each : dense)
       operands.push_back(scope.parameter(prefix + each.name));
     operands.push_back(lengths);
-    x = b.create<func::CallOp>(named(StringRef(prefix).drop_back()), callee,
-                               operands)
-            .getResult(0);
+    x = callLayer(layer, callee, operands).getResult(0);
   }
   Emitter e = scope.at("pooling");
   Value y = pooled(e, family.finish(scope, x), lengths);

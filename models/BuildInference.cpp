@@ -35,6 +35,7 @@ std::vector<Port> ModelBuilder::cachePorts(const CacheShape &shape) {
       ports.back().attributes.push_back(b.getNamedAttr(
           graph::kRoleAttr,
           graph::RoleAttr::get(b.getContext(), graph::Role::cache)));
+      addLayer(ports.back(), layer);
     }
   return ports;
 }
@@ -133,8 +134,7 @@ Value ModelBuilder::cachedTrunk(Scope &scope, StringRef owner,
     llvm::append_range(operands, own);
     operands.append({cache.slots, cache.table, cache.starts, cache.lengths});
     func::FuncOp callee = cachedBlock(owner, kind, shape);
-    auto call = b.create<func::CallOp>(named(StringRef(prefix).drop_back()),
-                                       callee, operands);
+    func::CallOp call = callLayer(layer, callee, operands);
     x = call.getResult(0);
     llvm::copy(call.getResults().drop_front(), own.begin());
   }

@@ -56,6 +56,9 @@ private:
                              llvm::ArrayRef<Port> arguments,
                              llvm::ArrayRef<Port> results,
                              llvm::StringRef bucket = {});
+  void addLayer(Port &port, int64_t layer);
+  mlir::func::CallOp callLayer(int64_t layer, mlir::func::FuncOp block,
+                               mlir::ValueRange operands);
 
   // The functions.
   void buildLoss();

@@ -87,7 +87,7 @@ private:
       for (const Parameter &parameter : trained)
         moments.push_back(
             statePort(b.getStringAttr(parameter.name.getValue() + "." + suffix),
-                      parameter.type, graph::Role::optimizer));
+                      parameter.type, graph::Role::optimizer, parameter.layer));
     counter = statePort(b.getStringAttr("step"), tensorOf({1}, i64),
                         graph::Role::counter);
     hyper = statePort(b.getStringAttr(kHyperTensor),

@@ -14,6 +14,7 @@ SmallVector<Parameter> tessera::autodiff::parametersOf(func::FuncOp function) {
     if (role && name && role.getValue() == graph::Role::parameter)
       result.push_back(
           {i, name, cast<RankedTensorType>(function.getArgumentTypes()[i]),
+           function.getArgAttrOfType<graph::LayerAttr>(i, graph::kLayerAttr),
            function.getArgAttr(i, graph::kDecayAttr) != nullptr,
            function.getArgAttr(i, graph::kFixedAttr) != nullptr});
   }
@@ -48,17 +49,20 @@ func::FuncOp tessera::autodiff::requireProgram(ModuleOp module,
 }
 
 Port tessera::autodiff::statePort(StringAttr name, RankedTensorType type,
-                                  graph::Role role) {
+                                  graph::Role role, graph::LayerAttr layer) {
   Builder b(name.getContext());
   SmallVector<NamedAttribute> attrs{
       b.getNamedAttr(graph::kStateAttr, name),
       b.getNamedAttr(graph::kRoleAttr,
                      graph::RoleAttr::get(name.getContext(), role))};
+  if (layer)
+    attrs.push_back(b.getNamedAttr(graph::kLayerAttr, layer));
   return {type, b.getDictionaryAttr(attrs)};
 }
 
 Port tessera::autodiff::parameterPort(const Parameter &parameter) {
-  Port port = statePort(parameter.name, parameter.type, graph::Role::parameter);
+  Port port = statePort(parameter.name, parameter.type, graph::Role::parameter,
+                        parameter.layer);
   NamedAttrList attrs(port.attrs);
   if (parameter.decay)
     attrs.set(graph::kDecayAttr, UnitAttr::get(parameter.type.getContext()));

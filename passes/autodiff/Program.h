@@ -18,6 +18,7 @@ struct Parameter {
   unsigned index; ///< of the argument
   mlir::StringAttr name;
   mlir::RankedTensorType type;
+  graph::LayerAttr layer; ///< null outside the layers
   bool decay;
   bool fixed; ///< has no gradient; @finish_step gives its next value
 };
@@ -41,7 +42,7 @@ struct Port {
   mlir::DictionaryAttr attrs;
 };
 Port statePort(mlir::StringAttr name, mlir::RankedTensorType type,
-               graph::Role role);
+               graph::Role role, graph::LayerAttr layer = {});
 Port parameterPort(const Parameter &parameter);
 Port inputPort(llvm::StringRef name, mlir::RankedTensorType type);
 Port outputPort(llvm::StringRef name, mlir::RankedTensorType type);

@@ -205,7 +205,8 @@ class ProgramCase(drawn_models.Case):
         for i, call in enumerate(self.calls):
             types = ", ".join(tensor(self.parameters[name]) for name in call)
             given = ", ".join(names[name] for name in call)
-            value = f.op(f"call @layer{i}({value}, {given}) : ({x}, {types}) -> {x}")
+            value = f.op(f"call @layer{i}({value}, {given}) {{graph.layer = "
+                         f"#graph.layer<{i}>}} : ({x}, {types}) -> {x}")
         picked = f.op(f"graph.embedding {names['head']}, %targets : ({rows}, {ids})"
                       f" -> {x}")
         value = f.binary("mul", value, picked, self.shape)

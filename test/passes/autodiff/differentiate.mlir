@@ -34,12 +34,12 @@ func.func private @layer(%x: tensor<4x8xf32>, %w: tensor<8x8xf32>) -> tensor<4x8
 // CHECK-SAME: %[[W:arg1]]: tensor<8x8xf32>
 // CHECK-SAME: %[[IDS:arg2]]: tensor<4xi32>
 // CHECK-SAME: %[[CT:arg4]]: tensor<f32> {graph.input = "cotangent"}
-// CHECK-SAME: -> (tensor<f32>, tensor<16x8xf32>, tensor<8x8xf32>)
+// CHECK-SAME: -> (tensor<f32>, tensor<16x8xf32>, tensor<8x8xf32>) attributes {graph.program = #graph.program<gradients>}
 // CHECK-NEXT: %[[X0:.*]] = graph.embedding %[[E]], %[[IDS]]
 // CHECK-NEXT: %[[X1:.*]]:2 = call @layer.forward(%[[X0]], %[[W]])
-// CHECK-NEXT: %[[X2:.*]]:2 = call @layer.forward(%[[X1]]#0, %[[W]])
+// CHECK-NEXT: %[[X2:.*]]:2 = call @layer.forward(%[[X1]]#0, %[[W]]) {graph.layer = #graph.layer<1>}
 // CHECK-NEXT: %[[L:.*]], %[[DX:.*]], %[[DE:.*]] = graph.linear_cross_entropy_grad %[[X2]]#0, %[[E]], %arg3, %[[CT]]
-// CHECK-NEXT: %[[B2:.*]]:2 = call @layer.backward(%[[X1]]#0, %[[W]], %[[X2]]#1, %[[DX]])
+// CHECK-NEXT: %[[B2:.*]]:2 = call @layer.backward(%[[X1]]#0, %[[W]], %[[X2]]#1, %[[DX]]) {graph.layer = #graph.layer<1, backward>}
 // CHECK-NEXT: %[[B1:.*]]:2 = call @layer.backward(%[[X0]], %[[W]], %[[X1]]#1, %[[B2]]#0)
 // CHECK-NEXT: %[[DW:.*]] = graph.add %[[B2]]#1, %[[B1]]#1
 // CHECK-NEXT: %[[ZERO:.*]] = graph.constant
@@ -51,7 +51,7 @@ func.func @loss(%e: tensor<16x8xf32> {graph.state = "e", graph.role = #graph<rol
                 %tokens: tensor<4xi32> {graph.input = "tokens"}, %targets: tensor<4xi32> {graph.input = "targets"}) -> tensor<f32> attributes {graph.program = #graph.program<loss>} {
   %x0 = graph.embedding %e, %tokens : (tensor<16x8xf32>, tensor<4xi32>) -> tensor<4x8xf32>
   %x1 = call @layer(%x0, %w) : (tensor<4x8xf32>, tensor<8x8xf32>) -> tensor<4x8xf32>
-  %x2 = call @layer(%x1, %w) : (tensor<4x8xf32>, tensor<8x8xf32>) -> tensor<4x8xf32>
+  %x2 = call @layer(%x1, %w) {graph.layer = #graph.layer<1>} : (tensor<4x8xf32>, tensor<8x8xf32>) -> tensor<4x8xf32>
   %l = graph.linear_cross_entropy %x2, %e, %targets : tensor<4x8xf32>, tensor<16x8xf32>, tensor<4xi32> -> tensor<f32>
   return %l : tensor<f32>
 }
