@@ -16,8 +16,6 @@ inline bool isRepeated(mlir::func::FuncOp function) {
 /// A function of elementwise ops over tensors of one shape and scalars, such as
 /// an optimizer's update: a call of it is sharded like one elementwise op.
 bool isPointwise(mlir::func::FuncOp function);
-/// A call of such a function.
-bool isPointwiseCall(mlir::Operation *op);
 
 /// The functions of a module, as long as none of them changes.
 class Callees {
