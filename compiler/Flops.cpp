@@ -1,6 +1,5 @@
 #include "compiler/Flops.h"
-#include "dialects/graph/GraphOps.h"
-#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "dialects/graph/Programs.h"
 #include "llvm/ADT/DenseMap.h"
 
 using namespace mlir;
@@ -27,10 +26,10 @@ static int64_t countFlops(func::FuncOp function,
 void tessera::annotateForwardFlops(ModuleOp module) {
   llvm::DenseMap<Operation *, int64_t> known;
   Builder builder(module.getContext());
-  if (auto loss = module.lookupSymbol<func::FuncOp>("loss"))
+  if (func::FuncOp loss = graph::findProgram(module, graph::Program::loss))
     module->setAttr(kForwardFlopsAttr,
                     builder.getI64IntegerAttr(countFlops(loss, known)));
-  if (auto logits = module.lookupSymbol<func::FuncOp>("logits"))
+  if (func::FuncOp logits = graph::findProgram(module, graph::Program::logits))
     logits->setAttr(kFlopsAttr,
                     builder.getI64IntegerAttr(countFlops(logits, known)));
 }
@@ -40,9 +39,9 @@ void tessera::annotateProgramFlops(ModuleOp module) {
   if (!forward)
     return;
   Builder builder(module.getContext());
-  if (auto eval = module.lookupSymbol<func::FuncOp>("eval_step"))
+  if (func::FuncOp eval = graph::findProgram(module, graph::Program::eval_step))
     eval->setAttr(kFlopsAttr, forward);
-  auto step = module.lookupSymbol<func::FuncOp>("train_step");
+  func::FuncOp step = graph::findProgram(module, graph::Program::train_step);
   if (!step)
     return;
   int64_t microbatches = 1;

@@ -27,7 +27,14 @@ Port ModelBuilder::parameterPort(const Parameter &parameter) {
     mark(graph::kFixedAttr);
   if (parameter.wide)
     mark(graph::kWideAttr);
+  if (parameter.layer >= 0)
+    addLayer(result, parameter.layer);
   return result;
+}
+
+void ModelBuilder::addLayer(Port &port, int64_t layer) {
+  port.attributes.push_back(b.getNamedAttr(
+      graph::kLayerAttr, graph::LayerAttr::get(b.getContext(), layer)));
 }
 
 Port ModelBuilder::port(StringRef attribute, StringRef name, Type type) {
@@ -62,6 +69,26 @@ func::FuncOp ModelBuilder::function(StringRef name, ArrayRef<Port> arguments,
     result.setResultAttrs(i, each.attributes);
   b.setInsertionPointToStart(body);
   return result;
+}
+
+func::FuncOp ModelBuilder::program(graph::Program kind,
+                                   ArrayRef<Port> arguments,
+                                   ArrayRef<Port> results, StringRef bucket) {
+  func::FuncOp result = function((graph::stringifyProgram(kind) + bucket).str(),
+                                 arguments, results);
+  result->setAttr(graph::kProgramAttr,
+                  graph::ProgramAttr::get(b.getContext(), kind));
+  return result;
+}
+
+func::CallOp ModelBuilder::callLayer(int64_t layer, func::FuncOp block,
+                                     ValueRange operands) {
+  std::string path = layerPrefix(spec, layer);
+  path.pop_back(); // the last dot
+  auto call = b.create<func::CallOp>(named(path), block, operands);
+  call->setAttr(graph::kLayerAttr,
+                graph::LayerAttr::get(b.getContext(), layer));
+  return call;
 }
 
 LayerKind ModelBuilder::kindOf(int64_t layer, int64_t tokens) const {
@@ -208,7 +235,7 @@ Value ModelBuilder::trunk(Scope &scope, Value tokens, RandomState random,
           e.reshape(e.slice(loads, {row, 0}, {1, experts}), {experts}));
     }
     func::FuncOp callee = block(kind, tensorType(x).getShape(), purpose);
-    auto call = b.create<func::CallOp>(named(path), callee, operands);
+    func::CallOp call = callLayer(layer, callee, operands);
     x = call.getResult(0);
     if (!kind.sparse || purpose == Purpose::Logits)
       continue;
@@ -255,7 +282,7 @@ void ModelBuilder::buildLoss() {
         port(graph::kOutputAttr, routerSumsName, routerType(routerSums)));
     results.back().attributes.push_back(metric);
   }
-  func::FuncOp loss = function("loss", arguments, results);
+  func::FuncOp loss = program(graph::Program::loss, arguments, results);
 
   auto inputs = loss.getArguments().drop_front(all.size());
   RandomState random{inputs[2], inputs[3], inputs[4]};
@@ -290,7 +317,7 @@ void ModelBuilder::buildLogits() {
       port(graph::kInputAttr, "tokens", tensor({1, length}, b.getI32Type())));
   Port result = port(graph::kOutputAttr, "logits",
                      tensor({1, length, spec.vocab}, b.getF32Type()));
-  func::FuncOp logits = function("logits", arguments, result);
+  func::FuncOp logits = program(graph::Program::logits, arguments, result);
   Scope scope(b, spec, {});
   for (auto [i, each] : llvm::enumerate(all))
     scope.define(each.name, logits.getArgument(i));
@@ -319,7 +346,7 @@ Value ModelBuilder::initial(Emitter &e, const Parameter &parameter, Value seed,
 // so that all parameters with one deviation share a kernel.
 void ModelBuilder::buildInit() {
   Port seedPort = port(graph::kInputAttr, "seed", tensor({1}, b.getI64Type()));
-  func::FuncOp init = function("init", seedPort, parameterPorts());
+  func::FuncOp init = program(graph::Program::init, seedPort, parameterPorts());
   Emitter e(b, init.getLoc());
   RankedTensorType rows = tensor({int64_t(all.size()), 8}, b.getI64Type());
   Value shift = b.create<graph::ConstantOp>(

@@ -46,7 +46,7 @@ void ModelBuilder::buildCalibrate() {
   std::vector<Port> arguments = parameterPorts();
   arguments.push_back(
       port(graph::kInputAttr, "tokens", tensor({1, tokens}, b.getI32Type())));
-  func::FuncOp result = function("calibrate", arguments, {});
+  func::FuncOp result = program(graph::Program::calibrate, arguments, {});
   Scope scope(b, spec, {});
   for (auto [i, each] : llvm::enumerate(all))
     scope.define(each.name, result.getArgument(i));
@@ -61,8 +61,7 @@ void ModelBuilder::buildCalibrate() {
       operands.push_back(scope.parameter(prefix + each.name));
     ArrayRef<std::string> modules;
     func::FuncOp callee = calibratedBlock(kind, tokens, modules);
-    auto call = b.create<func::CallOp>(named(StringRef(prefix).drop_back()),
-                                       callee, operands);
+    func::CallOp call = callLayer(layer, callee, operands);
     x = call.getResult(0);
     for (auto [i, path] : llvm::enumerate(modules))
       for (auto [k, what] : {std::pair(1, ".magnitude"), {2, ".square"}}) {

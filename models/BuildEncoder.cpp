@@ -93,25 +93,23 @@ void ModelBuilder::buildEmbed(const EncodeBucket &bucket) {
       port(graph::kInputAttr, "lengths", tensor({bucket.batch}, i32)));
   Port result = port(graph::kOutputAttr, "embeddings",
                      tensor({bucket.batch, spec.hidden}, b.getF32Type()));
-  std::string name =
-      ("embed_" + Twine(bucket.batch) + "x" + Twine(bucket.tokens)).str();
-  func::FuncOp embed = function(name, arguments, result);
+  func::FuncOp embed =
+      program(graph::Program::embed, arguments, result,
+              ("_" + Twine(bucket.batch) + "x" + Twine(bucket.tokens)).str());
   Scope scope(b, spec, {});
   for (auto [i, each] : llvm::enumerate(all))
     scope.define(each.name, embed.getArgument(i));
   Value tokens = embed.getArgument(all.size()),
         lengths = embed.getArguments().back();
   Value x = family.embed(scope, tokens);
-  func::FuncOp callee = encoderBlock(name, bucket);
+  func::FuncOp callee = encoderBlock(embed.getName(), bucket);
   for (int64_t layer = 0; layer < spec.layers; ++layer) {
     std::string prefix = layerPrefix(spec, layer);
     SmallVector<Value> operands = {x};
     for (const Parameter &each : dense)
       operands.push_back(scope.parameter(prefix + each.name));
     operands.push_back(lengths);
-    x = b.create<func::CallOp>(named(StringRef(prefix).drop_back()), callee,
-                               operands)
-            .getResult(0);
+    x = callLayer(layer, callee, operands).getResult(0);
   }
   Emitter e = scope.at("pooling");
   Value y = pooled(e, family.finish(scope, x), lengths);

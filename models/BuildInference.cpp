@@ -35,6 +35,7 @@ std::vector<Port> ModelBuilder::cachePorts(const CacheShape &shape) {
       ports.back().attributes.push_back(b.getNamedAttr(
           graph::kRoleAttr,
           graph::RoleAttr::get(b.getContext(), graph::Role::cache)));
+      addLayer(ports.back(), layer);
     }
   return ports;
 }
@@ -133,8 +134,7 @@ Value ModelBuilder::cachedTrunk(Scope &scope, StringRef owner,
     llvm::append_range(operands, own);
     operands.append({cache.slots, cache.table, cache.starts, cache.lengths});
     func::FuncOp callee = cachedBlock(owner, kind, shape);
-    auto call = b.create<func::CallOp>(named(StringRef(prefix).drop_back()),
-                                       callee, operands);
+    func::CallOp call = callLayer(layer, callee, operands);
     x = call.getResult(0);
     llvm::copy(call.getResults().drop_front(), own.begin());
   }
@@ -144,7 +144,8 @@ Value ModelBuilder::cachedTrunk(Scope &scope, StringRef owner,
 /// tokens i32 [batch, tokens] and their positions → logits f32 [batch, vocab]
 /// of one token of each sequence (row `last` if there are several), and the
 /// sampled token i32 [batch].
-void ModelBuilder::buildCached(StringRef name, const CacheShape &shape) {
+void ModelBuilder::buildCached(graph::Program kind, StringRef bucket,
+                               const CacheShape &shape) {
   Type i32 = b.getI32Type();
   std::vector<Port> arguments = parameterPorts(), caches = cachePorts(shape);
   llvm::append_range(arguments, caches);
@@ -162,7 +163,7 @@ void ModelBuilder::buildCached(StringRef name, const CacheShape &shape) {
                          tensor({shape.batch, spec.vocab}, b.getF32Type())));
   results.push_back(
       port(graph::kOutputAttr, "token", tensor({shape.batch}, i32)));
-  func::FuncOp result = function(name, arguments, results);
+  func::FuncOp result = program(kind, arguments, results, bucket);
 
   Scope scope(b, spec, {});
   for (auto [i, each] : llvm::enumerate(all))
@@ -176,7 +177,7 @@ void ModelBuilder::buildCached(StringRef name, const CacheShape &shape) {
   cache.positions = positionsFrom(positions, cache.starts,
                                   cast<RankedTensorType>(inputs[0].getType()));
   scope.cache = &cache;
-  Value x = cachedTrunk(scope, name, shape, inputs[0], state);
+  Value x = cachedTrunk(scope, result.getName(), shape, inputs[0], state);
   Emitter e = scope.at("lm_head");
   x = e.reshape(x, {shape.batch * shape.tokens, spec.hidden});
   if (chooses)
@@ -201,9 +202,10 @@ void ModelBuilder::buildInference() {
                                          : perSequence * recipe.inference.batch;
   int64_t chunk = std::min(recipe.inference.chunk, context);
   CacheShape prefill{1, chunk, context, pages};
-  buildCached(("prefill_" + Twine(chunk)).str(), prefill);
+  buildCached(graph::Program::prefill, ("_" + Twine(chunk)).str(), prefill);
   for (int64_t batch : decodeBuckets(recipe.inference.batch))
-    buildCached(("decode_" + Twine(batch)).str(), {batch, 1, context, pages});
+    buildCached(graph::Program::decode, ("_" + Twine(batch)).str(),
+                {batch, 1, context, pages});
 }
 
 } // namespace tessera::models

@@ -25,7 +25,7 @@ void ModelBuilder::buildLoads() {
   llvm::append_range(arguments, batchPorts());
   Port result =
       port(graph::kOutputAttr, routerLoads, routerType(spec.moe->experts));
-  func::FuncOp loads = function("prepare_step", arguments, result);
+  func::FuncOp loads = program(graph::Program::prepare_step, arguments, result);
   auto inputs = loads.getArguments().drop_front(all.size());
   RandomState random{inputs[2], inputs[3], inputs[4]};
   Scope scope(b, spec, random);
@@ -59,7 +59,8 @@ void ModelBuilder::buildFinishStep() {
           b.getNamedAttr(graph::kWideAttr, b.getUnitAttr()));
   results.push_back(
       port(graph::kOutputAttr, kRouterOutput, routerType(kRouterColumns)));
-  func::FuncOp finish = function("finish_step", arguments, results);
+  func::FuncOp finish =
+      program(graph::Program::finish_step, arguments, results);
   Value loads = finish.getArgument(fixed);
   Emitter e(b, named("router"));
   SmallVector<Value> returned;

@@ -51,6 +51,14 @@ private:
   mlir::func::FuncOp function(llvm::StringRef name,
                               llvm::ArrayRef<Port> arguments,
                               llvm::ArrayRef<Port> results);
+  /// The public function of a kind, and of a bucket ("_8") if it has several.
+  mlir::func::FuncOp program(graph::Program kind,
+                             llvm::ArrayRef<Port> arguments,
+                             llvm::ArrayRef<Port> results,
+                             llvm::StringRef bucket = {});
+  void addLayer(Port &port, int64_t layer);
+  mlir::func::CallOp callLayer(int64_t layer, mlir::func::FuncOp block,
+                               mlir::ValueRange operands);
 
   // The functions.
   void buildLoss();
@@ -88,7 +96,8 @@ private:
     int64_t pages;   ///< of the KV cache
   };
   void buildInference();
-  void buildCached(llvm::StringRef name, const CacheShape &shape);
+  void buildCached(graph::Program kind, llvm::StringRef bucket,
+                   const CacheShape &shape);
   mlir::func::FuncOp cachedBlock(llvm::StringRef owner, const LayerKind &kind,
                                  const CacheShape &shape);
   bool hasScales() const { return recipe.inference.kv == KvKind::Int8; }

@@ -366,6 +366,10 @@ LogicalResult DistDialect::verifyOperationAttribute(Operation *op,
              << attribute.getName().getValue() << "' must be a stage number";
     return success();
   }
+  if (attribute.getName() == kCountsBeforeAttr)
+    return isa<UnitAttr>(attribute.getValue())
+               ? success()
+               : op->emitOpError("'dist.counts_before' must have no value");
   if (attribute.getName() == kStartAttr) {
     auto start = dyn_cast<IntegerAttr>(attribute.getValue());
     if (!start || !start.getType().isInteger(64) || start.getInt() < 0)

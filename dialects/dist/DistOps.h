@@ -52,6 +52,8 @@ inline constexpr llvm::StringLiteral kPipelineAttr = "dist.pipeline";
 /// A call of a block: the stage that computes it, forward or backward.
 inline constexpr llvm::StringLiteral kForwardStageAttr = "dist.forward_stage";
 inline constexpr llvm::StringLiteral kBackwardStageAttr = "dist.backward_stage";
+/// Distinguishes ops of an earlier loop from equal ops of the step's loop.
+inline constexpr llvm::StringLiteral kCountsBeforeAttr = "dist.counts_before";
 
 /// A collective, during passes/overlap: its position in the order of starts of
 /// its block, the same on all devices. Collectives with one number are merged.

@@ -1,7 +1,6 @@
 // Attributes of a module whose equal layers are folded (passes/folding).
 #pragma once
-#include "mlir/IR/BuiltinAttributes.h"
-#include "llvm/ADT/StringRef.h"
+#include "dialects/graph/GraphOps.h"
 
 namespace tessera::graph {
 
@@ -12,9 +11,6 @@ inline constexpr llvm::StringLiteral kFoldedAttr = "graph.folded";
 /// On ops, arguments and results of the third unit, i64: for how many units it
 /// stands, itself included.
 inline constexpr llvm::StringLiteral kRepeatCountAttr = "graph.repeat_count";
-/// Layers that a module may have: more than any model, and few enough that a
-/// line of text makes no program that fills the memory.
-inline constexpr int64_t kMostLayers = 4096;
 
 /// How many units the attribute says; 1 where it says nothing.
 inline int64_t timesOf(mlir::Attribute attr) {

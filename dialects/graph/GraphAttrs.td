@@ -40,6 +40,42 @@ def Graph_Role : Graph_Enum<"Role", "role of a state tensor in checkpoints", [
   I32EnumAttrCase<"cache", 3>]>;  // keys and values of earlier tokens: not in checkpoints
 def Graph_RoleAttr : Graph_EnumAttr<Graph_Role, "role">;
 
+def Graph_Program : Graph_Enum<"Program", "what a public function computes", [
+  I32EnumAttrCase<"init", 0>, I32EnumAttrCase<"loss", 1>, I32EnumAttrCase<"logits", 2>,
+  I32EnumAttrCase<"prepare_step", 3>, I32EnumAttrCase<"finish_step", 4>,
+  I32EnumAttrCase<"gradients", 5>, I32EnumAttrCase<"train_step", 6>,
+  I32EnumAttrCase<"eval_step", 7>, I32EnumAttrCase<"calibrate", 8>,
+  // A module has several of these, one for each bucket of shapes.
+  I32EnumAttrCase<"prefill", 9>, I32EnumAttrCase<"decode", 10>, I32EnumAttrCase<"embed", 11>]>;
+def Graph_ProgramAttr : Graph_EnumAttr<Graph_Program, "program"> {
+  let assemblyFormat = "`<` $value `>`";
+}
+
+def Graph_Direction : Graph_Enum<"Direction", "direction in which a layer is run", [
+  I32EnumAttrCase<"forward", 0>, I32EnumAttrCase<"backward", 1>]>;
+
+def Graph_LayerAttr : AttrDef<Graph_Dialect, "Layer"> {
+  let mnemonic = "layer";
+  let summary = "a layer of the model, from 0: that of a state tensor, or of a call of its block";
+  let description = [{
+    ```mlir
+    #graph.layer<3>
+    #graph.layer<3, backward>
+    ```
+  }];
+  let parameters = (ins "int64_t":$index,
+                        DefaultValuedParameter<"::tessera::graph::Direction",
+                                               "::tessera::graph::Direction::forward">:$direction);
+  let builders = [AttrBuilder<(ins "int64_t":$index), [{
+    return $_get($_ctxt, index, ::tessera::graph::Direction::forward);
+  }]>];
+  let assemblyFormat = "`<` $index (`,` $direction^)? `>`";
+  let genVerifyDecl = 1;
+  let extraClassDeclaration = [{
+    bool isForward() const { return getDirection() == ::tessera::graph::Direction::forward; }
+  }];
+}
+
 // The kind of a fusion cluster selects the skeleton that builds its kernel.
 def Graph_ClusterKind : Graph_Enum<"ClusterKind", "skeleton that builds a cluster's kernel", [
   I32EnumAttrCase<"elementwise", 0>,

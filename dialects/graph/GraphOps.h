@@ -28,9 +28,14 @@ int64_t countBytes(mlir::ValueRange values);
 
 namespace tessera::graph {
 
-// Names of the attributes that functions, their arguments and results carry.
+// Names of the attributes that functions, their arguments and results, and
+// calls carry.
 inline constexpr llvm::StringLiteral kBlockAttr =
     "graph.block"; // on a layer's function
+inline constexpr llvm::StringLiteral kProgramAttr =
+    "graph.program"; // ProgramAttr, on a function
+inline constexpr llvm::StringLiteral kLayerAttr =
+    "graph.layer"; // LayerAttr, of state and of calls of blocks
 inline constexpr llvm::StringLiteral kStateAttr =
     "graph.state"; // checkpoint name
 inline constexpr llvm::StringLiteral kRoleAttr = "graph.role"; // RoleAttr
@@ -50,5 +55,9 @@ inline constexpr llvm::StringLiteral kOutputAttr =
 inline mlir::RankedTensorType tensorType(mlir::Value value) {
   return mlir::cast<mlir::RankedTensorType>(value.getType());
 }
+
+/// Layers that a module may have: more than any model, and few enough that a
+/// line of text makes no program that fills the memory.
+inline constexpr int64_t kMostLayers = 4096;
 
 } // namespace tessera::graph

@@ -1,8 +1,9 @@
 // Verifiers of composites, loops and clusters, and of the attributes that
-// function arguments and results carry.
+// functions, their arguments and results, and calls carry.
 #include "dialects/graph/FoldedAttrs.h"
 #include "dialects/graph/GraphQuantOps.h"
 #include "dialects/graph/GraphVerify.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/DenseSet.h"
 
 using namespace mlir;
@@ -287,7 +288,46 @@ LogicalResult ClusterOp::verify() {
                            getAccumulates().value_or(ArrayRef<int64_t>()));
 }
 
-//===--- attributes of arguments and results ----------------------------===//
+//===--- attributes -----------------------------------------------------===//
+
+LogicalResult
+LayerAttr::verify(llvm::function_ref<InFlightDiagnostic()> emitError,
+                  int64_t index, Direction) {
+  return index >= 0 && index < kMostLayers
+             ? success()
+             : emitError() << "expects a layer in [0, " << kMostLayers
+                           << "), got " << index;
+}
+
+// A program is found by its name at run time. Since the name begins with the
+// kind, a module has one program of each kind without buckets.
+static LogicalResult verifyProgram(Operation *op, Attribute attr) {
+  auto function = dyn_cast<func::FuncOp>(op);
+  auto program = dyn_cast<ProgramAttr>(attr);
+  if (!function || !program)
+    return op->emitError() << "expects '" << kProgramAttr
+                           << "' on a func.func, a #graph.program<...>";
+  StringRef kind = stringifyProgram(program.getValue()),
+            name = function.getName();
+  bool hasBuckets = llvm::is_contained(
+      {Program::prefill, Program::decode, Program::embed}, program.getValue());
+  if (hasBuckets ? name.starts_with((kind + "_").str()) : name == kind)
+    return success();
+  return op->emitError() << "expects the name @" << kind
+                         << (hasBuckets ? "_BUCKET" : "") << " of a " << attr;
+}
+
+LogicalResult GraphDialect::verifyOperationAttribute(Operation *op,
+                                                     NamedAttribute attr) {
+  StringRef name = attr.getName();
+  if (name == kProgramAttr)
+    return verifyProgram(op, attr.getValue());
+  if (name == kLayerAttr &&
+      !(isa<func::CallOp>(op) && isa<LayerAttr>(attr.getValue())))
+    return op->emitError() << "expects '" << kLayerAttr
+                           << "' on a func.call, a #graph.layer<...>";
+  return success();
+}
 
 static LogicalResult verifyFunctionAttr(Operation *op, NamedAttribute attr) {
   StringRef name = attr.getName();
@@ -302,6 +342,13 @@ static LogicalResult verifyFunctionAttr(Operation *op, NamedAttribute attr) {
                ? success()
                : op->emitError()
                      << "expects #graph<role ...> in '" << name << "'";
+  if (name == kLayerAttr) {
+    auto layer = dyn_cast<LayerAttr>(attr.getValue());
+    return layer && layer.isForward()
+               ? success()
+               : op->emitError()
+                     << "expects #graph.layer<INDEX> in '" << name << "'";
+  }
   if (name == kQuantizedAttr)
     return QuantizedOrigin::read(attr.getValue())
                ? success()

@@ -66,6 +66,7 @@ LogicalResult BlockGradients::replaceCall(func::CallOp call,
   OpBuilder builder(call);
   auto forward = builder.create<func::CallOp>(
       call.getLoc(), (*gradient)->forward, call.getOperands());
+  forward->setDiscardableAttrs(call->getDiscardableAttrDictionary());
   call.replaceAllUsesWith(
       forward.getResults().take_front(call.getNumResults()));
   call.erase();
@@ -97,6 +98,11 @@ BlockGradients::differentiateCall(OpBuilder &builder, func::CallOp call,
                                                 call.getResult(result))));
   auto backward =
       builder.create<func::CallOp>(call.getLoc(), gradient.backward, operands);
+  if (auto layer = call->getAttrOfType<graph::LayerAttr>(graph::kLayerAttr))
+    backward->setAttr(graph::kLayerAttr,
+                      graph::LayerAttr::get(builder.getContext(),
+                                            layer.getIndex(),
+                                            graph::Direction::backward));
   SmallVector<Value> result(call.getNumOperands());
   for (auto [index, value] :
        llvm::zip_equal(gradient.wanted, backward.getResults()))

@@ -68,8 +68,8 @@ private:
 
 struct BuildEvalStep : tessera::impl::BuildEvalStepBase<BuildEvalStep> {
   void runOnOperation() override {
-    func::FuncOp loss =
-        requireFunction(getOperation(), kLoss, "importing a model");
+    func::FuncOp loss = requireProgram(getOperation(), graph::Program::loss,
+                                       "importing a model");
     if (!loss || failed(build(loss)))
       signalPassFailure();
   }
@@ -87,8 +87,7 @@ struct BuildEvalStep : tessera::impl::BuildEvalStepBase<BuildEvalStep> {
     Location loc = loss.getLoc();
     SmallVector<Port> arguments;
     for (const Parameter &parameter : parametersOf(loss))
-      arguments.push_back(statePort(parameter.name, parameter.type,
-                                    graph::Role::parameter, parameter.decay));
+      arguments.push_back(parameterPort(parameter));
     arguments.push_back(inputPort("tokens", graph::tensorType(tokens)));
     arguments.push_back(inputPort("targets", graph::tensorType(targets)));
     auto i64 = RankedTensorType::get({}, b.getI64Type());
@@ -96,7 +95,8 @@ struct BuildEvalStep : tessera::impl::BuildEvalStepBase<BuildEvalStep> {
         outputPort("loss_sum",
                    cast<RankedTensorType>(loss.getResultTypes()[0])),
         outputPort("tokens", i64)};
-    func::FuncOp step = createProgram(b, loc, kEvalStep, arguments, results);
+    func::FuncOp step =
+        createProgram(b, loc, graph::Program::eval_step, arguments, results);
 
     b.setInsertionPointToStart(&step.front());
     IRMapping map = mapArguments(b, loss, step);

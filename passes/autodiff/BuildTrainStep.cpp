@@ -33,7 +33,8 @@ public:
       return failure();
     collectState();
     b.setInsertionPointAfter(gradients);
-    step = createProgram(b, loc, kTrainStep, argumentPorts(), resultPorts());
+    step = createProgram(b, loc, graph::Program::train_step, argumentPorts(),
+                         resultPorts());
     b.setInsertionPointToStart(&step.front());
     emitBody();
     extendInit(init);
@@ -86,7 +87,7 @@ private:
       for (const Parameter &parameter : trained)
         moments.push_back(
             statePort(b.getStringAttr(parameter.name.getValue() + "." + suffix),
-                      parameter.type, graph::Role::optimizer));
+                      parameter.type, graph::Role::optimizer, parameter.layer));
     counter = statePort(b.getStringAttr("step"), tensorOf({1}, i64),
                         graph::Role::counter);
     hyper = statePort(b.getStringAttr(kHyperTensor),
@@ -96,8 +97,7 @@ private:
   SmallVector<Port> parameterPorts() const {
     SmallVector<Port> ports;
     for (const Parameter &parameter : parameters)
-      ports.push_back(statePort(parameter.name, parameter.type,
-                                graph::Role::parameter, parameter.decay));
+      ports.push_back(parameterPort(parameter));
     return ports;
   }
 
@@ -397,10 +397,11 @@ struct BuildTrainStep : tessera::impl::BuildTrainStepBase<BuildTrainStep> {
 
   LogicalResult build(ModuleOp module) {
     func::FuncOp gradients =
-        requireFunction(module, kGradients, "differentiate");
+        requireProgram(module, graph::Program::gradients, "differentiate");
     if (!gradients)
       return failure();
-    func::FuncOp init = requireFunction(module, kInit, "importing a model");
+    func::FuncOp init =
+        requireProgram(module, graph::Program::init, "importing a model");
     return init ? TrainStepBuilder(gradients, chosen()).build(init) : failure();
   }
 

@@ -104,12 +104,13 @@ struct Differentiate : tessera::impl::DifferentiateBase<Differentiate> {
   }
 
   LogicalResult differentiate() {
-    func::FuncOp loss =
-        requireFunction(getOperation(), kLoss, "importing a model");
+    func::FuncOp loss = requireProgram(getOperation(), graph::Program::loss,
+                                       "importing a model");
     if (!loss)
       return failure();
-    if (auto made = getOperation().lookupSymbol(kGradients))
-      return made->emitOpError()
+    constexpr auto kKind = graph::Program::gradients;
+    if (func::FuncOp made = graph::findProgram(getOperation(), kKind))
+      return made.emitOpError()
              << "is there already; the module was differentiated before";
     SmallVector<Parameter> parameters = parametersOf(loss);
     if (failed(checkLoss(loss, parameters)))
@@ -122,9 +123,12 @@ struct Differentiate : tessera::impl::DifferentiateBase<Differentiate> {
     BlockGradients gradients(getOperation(), recompute);
     if (failed(gradients.analyze(loss, wanted)))
       return failure();
-    FailureOr<JointFunction> joint = gradients.makeJoint(loss, kGradients);
+    FailureOr<JointFunction> joint =
+        gradients.makeJoint(loss, graph::stringifyProgram(kKind));
     if (failed(joint))
       return failure();
+    joint->function->setAttr(graph::kProgramAttr,
+                             graph::ProgramAttr::get(&getContext(), kKind));
     finishGradients(*joint);
     return success();
   }

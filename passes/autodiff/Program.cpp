@@ -12,10 +12,11 @@ SmallVector<Parameter> tessera::autodiff::parametersOf(func::FuncOp function) {
     auto role = function.getArgAttrOfType<graph::RoleAttr>(i, graph::kRoleAttr);
     auto name = function.getArgAttrOfType<StringAttr>(i, graph::kStateAttr);
     if (role && name && role.getValue() == graph::Role::parameter)
-      result.push_back({i, name,
-                        cast<RankedTensorType>(function.getArgumentTypes()[i]),
-                        function.getArgAttr(i, graph::kDecayAttr) != nullptr,
-                        function.getArgAttr(i, graph::kFixedAttr) != nullptr});
+      result.push_back(
+          {i, name, cast<RankedTensorType>(function.getArgumentTypes()[i]),
+           function.getArgAttrOfType<graph::LayerAttr>(i, graph::kLayerAttr),
+           function.getArgAttr(i, graph::kDecayAttr) != nullptr,
+           function.getArgAttr(i, graph::kFixedAttr) != nullptr});
   }
   return result;
 }
@@ -35,27 +36,37 @@ StringRef tessera::autodiff::outputName(func::FuncOp function, unsigned index) {
   return name ? name.getValue() : StringRef();
 }
 
-func::FuncOp tessera::autodiff::requireFunction(ModuleOp module, StringRef name,
-                                                StringRef madeBy) {
-  auto function = module.lookupSymbol<func::FuncOp>(name);
+func::FuncOp tessera::autodiff::requireProgram(ModuleOp module,
+                                               graph::Program kind,
+                                               StringRef madeBy) {
+  func::FuncOp function = graph::findProgram(module, kind);
   if (function && !function.isExternal())
     return succeeded(requirePlainFunction(function)) ? function
                                                      : func::FuncOp();
-  module.emitError() << "has no function '" << name << "' with a body; "
-                     << madeBy << " makes it";
+  module.emitError() << "has no program '" << graph::stringifyProgram(kind)
+                     << "' with a body; " << madeBy << " makes it";
   return {};
 }
 
 Port tessera::autodiff::statePort(StringAttr name, RankedTensorType type,
-                                  graph::Role role, bool decay) {
+                                  graph::Role role, graph::LayerAttr layer) {
   Builder b(name.getContext());
   SmallVector<NamedAttribute> attrs{
       b.getNamedAttr(graph::kStateAttr, name),
       b.getNamedAttr(graph::kRoleAttr,
                      graph::RoleAttr::get(name.getContext(), role))};
-  if (decay)
-    attrs.push_back(b.getNamedAttr(graph::kDecayAttr, b.getUnitAttr()));
+  if (layer)
+    attrs.push_back(b.getNamedAttr(graph::kLayerAttr, layer));
   return {type, b.getDictionaryAttr(attrs)};
+}
+
+Port tessera::autodiff::parameterPort(const Parameter &parameter) {
+  Port port = statePort(parameter.name, parameter.type, graph::Role::parameter,
+                        parameter.layer);
+  NamedAttrList attrs(port.attrs);
+  if (parameter.decay)
+    attrs.set(graph::kDecayAttr, UnitAttr::get(parameter.type.getContext()));
+  return {port.type, attrs.getDictionary(parameter.type.getContext())};
 }
 
 static Port hostPort(StringRef kind, StringRef name, RankedTensorType type) {
@@ -73,7 +84,7 @@ Port tessera::autodiff::outputPort(StringRef name, RankedTensorType type) {
 }
 
 func::FuncOp tessera::autodiff::createProgram(OpBuilder &builder, Location loc,
-                                              StringRef name,
+                                              graph::Program kind,
                                               ArrayRef<Port> arguments,
                                               ArrayRef<Port> results) {
   SmallVector<Type> argumentTypes, resultTypes;
@@ -82,7 +93,10 @@ func::FuncOp tessera::autodiff::createProgram(OpBuilder &builder, Location loc,
   for (const Port &port : results)
     resultTypes.push_back(port.type);
   auto function = builder.create<func::FuncOp>(
-      loc, name, builder.getFunctionType(argumentTypes, resultTypes));
+      loc, graph::stringifyProgram(kind),
+      builder.getFunctionType(argumentTypes, resultTypes));
+  function->setAttr(graph::kProgramAttr,
+                    graph::ProgramAttr::get(builder.getContext(), kind));
   for (auto [i, port] : llvm::enumerate(arguments))
     function.setArgAttrs(i, port.attrs);
   for (auto [i, port] : llvm::enumerate(results))

@@ -1,20 +1,11 @@
-// Names of the module's functions, and the meaning of their arguments.
+// The module's programs, and the meaning of their arguments.
 #pragma once
-#include "dialects/graph/GraphOps.h"
+#include "dialects/graph/Programs.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/IRMapping.h"
 
 namespace tessera::autodiff {
-
-// Functions of the module, see dialects/graph/README.md.
-inline constexpr llvm::StringLiteral kLoss = "loss";
-inline constexpr llvm::StringLiteral kGradients = "gradients";
-inline constexpr llvm::StringLiteral kInit = "init";
-inline constexpr llvm::StringLiteral kTrainStep = "train_step";
-inline constexpr llvm::StringLiteral kEvalStep = "eval_step";
-inline constexpr llvm::StringLiteral kPrepareStep = "prepare_step";
-inline constexpr llvm::StringLiteral kFinishStep = "finish_step";
 
 /// What the cotangent of @loss's first result is called as an input, and with a
 /// dot and the name of the output those of its others.
@@ -27,6 +18,7 @@ struct Parameter {
   unsigned index; ///< of the argument
   mlir::StringAttr name;
   mlir::RankedTensorType type;
+  graph::LayerAttr layer; ///< null outside the layers
   bool decay;
   bool fixed; ///< has no gradient; @finish_step gives its next value
 };
@@ -39,10 +31,10 @@ mlir::Value findInput(mlir::func::FuncOp function, llvm::StringRef name);
 /// What result `index` is called as an output; empty if it is none.
 llvm::StringRef outputName(mlir::func::FuncOp function, unsigned index);
 
-/// The module's function of that name, plain (requirePlainFunction). Null after
+/// The module's program of that kind, plain (requirePlainFunction). Null after
 /// an error that says what is wrong or what makes it.
-mlir::func::FuncOp requireFunction(mlir::ModuleOp module, llvm::StringRef name,
-                                   llvm::StringRef madeBy);
+mlir::func::FuncOp requireProgram(mlir::ModuleOp module, graph::Program kind,
+                                  llvm::StringRef madeBy);
 
 /// Name, type and attributes of an argument or result of a program.
 struct Port {
@@ -50,13 +42,14 @@ struct Port {
   mlir::DictionaryAttr attrs;
 };
 Port statePort(mlir::StringAttr name, mlir::RankedTensorType type,
-               graph::Role role, bool decay = false);
+               graph::Role role, graph::LayerAttr layer = {});
+Port parameterPort(const Parameter &parameter);
 Port inputPort(llvm::StringRef name, mlir::RankedTensorType type);
 Port outputPort(llvm::StringRef name, mlir::RankedTensorType type);
 
-/// A public function with an empty entry block.
+/// A program with an empty entry block.
 mlir::func::FuncOp createProgram(mlir::OpBuilder &builder, mlir::Location loc,
-                                 llvm::StringRef name,
+                                 graph::Program kind,
                                  llvm::ArrayRef<Port> arguments,
                                  llvm::ArrayRef<Port> results);
 

@@ -8,8 +8,8 @@ using namespace tessera::autodiff;
 
 StepHooks::StepHooks(func::FuncOp gradients) : gradients(gradients) {
   auto module = gradients->getParentOfType<ModuleOp>();
-  prepareStep = module.lookupSymbol<func::FuncOp>(kPrepareStep);
-  finishStep = module.lookupSymbol<func::FuncOp>(kFinishStep);
+  prepareStep = graph::findProgram(module, graph::Program::prepare_step);
+  finishStep = graph::findProgram(module, graph::Program::finish_step);
 }
 
 LogicalResult StepHooks::check(ArrayRef<Parameter> parameters) {
@@ -91,7 +91,8 @@ LogicalResult StepHooks::checkFinish(ArrayRef<Parameter> parameters) {
       return gradients.emitOpError()
              << "parameter '" << parameter.name.getValue() << "' is "
              << (parameter.fixed ? "fixed, and " : "not fixed, but ")
-             << kFinishStep << (parameter.fixed ? " does not give" : " gives")
+             << graph::stringifyProgram(graph::Program::finish_step)
+             << (parameter.fixed ? " does not give" : " gives")
              << " its next value";
   return success();
 }

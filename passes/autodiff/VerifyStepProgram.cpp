@@ -56,10 +56,11 @@ public:
 
 private:
   LogicalResult verifyFunctions() {
-    for (StringRef name : {kLoss, kGradients})
-      if (auto left = module.lookupSymbol<func::FuncOp>(name))
+    for (graph::Program kind :
+         {graph::Program::loss, graph::Program::gradients})
+      if (func::FuncOp left = graph::findProgram(module, kind))
         return left.emitOpError("is left: no step program was made of it");
-    init = requireFunction(module, kInit, "importing a model");
+    init = requireProgram(module, graph::Program::init, "importing a model");
     if (!init)
       return failure();
     if (!training)
@@ -69,7 +70,8 @@ private:
                             }) > 1
                  ? success()
                  : module.emitError("holds no program besides @init");
-    trainStep = requireFunction(module, kTrainStep, "build-train-step");
+    trainStep =
+        requireProgram(module, graph::Program::train_step, "build-train-step");
     return success(trainStep != nullptr);
   }
 

@@ -21,15 +21,17 @@ static constexpr int64_t kKept = 4;
 //===--- which layers ---------------------------------------------------===//
 
 namespace {
-/// A summary of each layer: its state and the blocks that take it.
+/// A summary of each layer: the types of its state and the calls of its blocks.
 class Kinds {
 public:
   void add(func::FuncOp function, const Ports &ports) {
-    for (auto [argument, port] :
-         llvm::zip(function.getArguments(), ports.arguments))
-      addArgument(argument, port);
-    for (const Port &port : ports.results)
-      add(port);
+    for (const Port &port :
+         llvm::concat<const Port>(ports.arguments, ports.results))
+      add(port.layer, port.type.getAsOpaquePointer());
+    function.walk([&](func::CallOp call) {
+      add(call->getAttrOfType<graph::LayerAttr>(graph::kLayerAttr),
+          call.getCalleeAttr().getAsOpaquePointer());
+    });
   }
 
   /// Of equal layers the longest row, counting what folding would remove.
@@ -54,27 +56,14 @@ public:
   }
 
 private:
-  llvm::hash_code *add(const Port &port) {
-    if (!port.name || port.name->layer >= graph::kMostLayers)
-      return nullptr;
-    auto layer = static_cast<size_t>(port.name->layer);
-    if (kinds.size() <= layer)
-      kinds.resize(layer + 1);
-    std::optional<llvm::hash_code> &kind = kinds[layer];
-    kind = llvm::hash_combine(kind.value_or(llvm::hash_code(0)),
-                              port.name->after, port.type.getAsOpaquePointer());
-    return &*kind;
-  }
-
-  void addArgument(BlockArgument argument, const Port &port) {
-    llvm::hash_code *kind = add(port);
-    if (!kind)
+  void add(graph::LayerAttr layer, const void *what) {
+    if (!layer)
       return;
-    for (OpOperand &use : argument.getUses())
-      if (auto call = dyn_cast<func::CallOp>(use.getOwner()))
-        *kind =
-            llvm::hash_combine(*kind, call.getCalleeAttr().getAsOpaquePointer(),
-                               use.getOperandNumber());
+    auto index = static_cast<size_t>(layer.getIndex());
+    if (kinds.size() <= index)
+      kinds.resize(index + 1);
+    kinds[index] = llvm::hash_combine(kinds[index].value_or(llvm::hash_code(0)),
+                                      layer.isForward(), what);
   }
 
   std::vector<std::optional<llvm::hash_code>> kinds; ///< by layer

@@ -1,5 +1,6 @@
 #include "passes/folding/Matcher.h"
 #include "mlir/IR/OperationSupport.h"
+#include "passes/folding/Extrapolate.h"
 #include "llvm/ADT/BitVector.h"
 #include "llvm/Support/raw_ostream.h"
 
@@ -45,17 +46,8 @@ bool Matcher::isAlike(unsigned number, Operation *op, unsigned unit) {
     areEqual.push_back(haveEqualAttributes(one, two));
   if (areEqual[number])
     return unit == 2 || haveEqualAttributes(one, op);
-  DictionaryAttr ofOne = one->getAttrDictionary(),
-                 ofTwo = two->getAttrDictionary(),
-                 own = op->getAttrDictionary();
-  if (ofOne.size() != own.size() || ofTwo.size() != own.size())
-    return false;
-  for (auto [a, b, c] : llvm::zip(ofOne, ofTwo, own))
-    if (a.getName() != b.getName() || a.getName() != c.getName() ||
-        extrapolate(a.getValue(), b.getValue(), numbers[unit] - numbers[1]) !=
-            c.getValue())
-      return false;
-  return true;
+  return extrapolate(one->getAttrDictionary(), two->getAttrDictionary(),
+                     numbers[unit] - numbers[1]) == op->getAttrDictionary();
 }
 
 // Gives positions to what an op makes. What it reads of what loops carry is

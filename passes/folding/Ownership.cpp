@@ -5,8 +5,10 @@ using namespace tessera;
 using namespace tessera::folding;
 
 Ownership::Ownership(func::FuncOp function, const Ports &ports,
-                     ArrayRef<int> unitsOfArguments, ArrayRef<int> results)
-    : entry(&function.getBody().front()) {
+                     ArrayRef<int> unitsOfArguments, ArrayRef<int> results,
+                     const Repetition &repetition, ArrayRef<int64_t> numbers)
+    : repetition(repetition), numbers(numbers),
+      entry(&function.getBody().front()) {
   owners.reserve(entry->getOperations().size());
   arguments.reserve(unitsOfArguments.size());
   auto input = StringAttr::get(function.getContext(), graph::kInputAttr);
@@ -92,6 +94,8 @@ void Ownership::own(Block &block) {
       continue;
     }
     Owner owner = vote(&op);
+    if (auto layer = op.getAttrOfType<graph::LayerAttr>(graph::kLayerAttr))
+      owner.unit = repetition.unitOf(layer, numbers);
     owners[&op] = owner;
     ops.emplace_back(&op, owner.unit);
   }

@@ -15,22 +15,22 @@ def DeduplicateLayers : Pass<"deduplicate-layers", "::mlir::ModuleOp"> {
 
     Before:
     ```mlir
-    func.func @logits(%w0 {graph.state = "h.0.w"}, %w1 {graph.state = "h.1.w"}, …,
-      %w79 {graph.state = "h.79.w"}, %x) {
-      %1 = call @layer(%x, %w0)
-      %2 = call @layer(%1, %w1)
+    func.func @logits(%w0 {graph.layer = #graph.layer<0>, graph.state = "h.0.w"}, …,
+      %w79 {graph.layer = #graph.layer<79>, graph.state = "h.79.w"}, %x) {
+      %1 = call @layer(%x, %w0) {graph.layer = #graph.layer<0>}
       …
-      %80 = call @layer(%79, %w79)
+      %80 = call @layer(%79, %w79) {graph.layer = #graph.layer<79>}
     ```
     After:
     ```mlir
     module attributes {graph.folded = array<i64: 0, 1, 80>} {
-    func.func @logits(%w0 {graph.state = "h.0.w"}, %w1 …, %w2 {graph.state = "h.2.w",
-      graph.repeat_count = 77 : i64}, %w79 {graph.state = "h.79.w"}, %x) {
-      %1 = call @layer(%x, %w0)
-      %2 = call @layer(%1, %w1)
-      %3 = call @layer(%2, %w2) {graph.repeat_count = 77 : i64}
-      %80 = call @layer(%3, %w79)
+    func.func @logits(%w0 {graph.layer = #graph.layer<0>, graph.state = "h.0.w"}, %w1 …,
+      %w2 {graph.layer = #graph.layer<2>, graph.repeat_count = 77 : i64, graph.state = "h.2.w"},
+      %w79 {graph.layer = #graph.layer<79>, graph.state = "h.79.w"}, %x) {
+      %1 = call @layer(%x, %w0) {graph.layer = #graph.layer<0>}
+      %2 = call @layer(%1, %w1) {graph.layer = #graph.layer<1>}
+      %3 = call @layer(%2, %w2) {graph.layer = #graph.layer<2>, graph.repeat_count = 77 : i64}
+      %80 = call @layer(%3, %w79) {graph.layer = #graph.layer<79>}
     ```
     `graph.folded` lists the first layer, the number of layers in a unit, and the number of units in
     the whole program.

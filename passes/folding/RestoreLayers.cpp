@@ -1,6 +1,6 @@
 #include "dialects/graph/FoldedAttrs.h"
+#include "passes/folding/Extrapolate.h"
 #include "passes/folding/Folding.h"
-#include "passes/folding/LayerNames.h"
 #include "passes/folding/Ports.h"
 #include "passes/folding/Units.h"
 
@@ -19,8 +19,7 @@ namespace {
 class Unfolder {
 public:
   Unfolder(func::FuncOp function, Units &units, const Repetition &repetition)
-      : function(function), units(units), repetition(repetition),
-        copies(repetition.units - 4) {
+      : function(function), units(units), copies(repetition.units - 4) {
     for (std::vector<Value> &copy : copies)
       copy.resize(units.slotCount());
     // Loops and returns are rebuilt.
@@ -109,24 +108,14 @@ private:
     return groups;
   }
 
-  DictionaryAttr renamed(DictionaryAttr attrs, unsigned number) {
-    NamedAttrList list(attrs);
-    if (auto name =
-            dyn_cast_if_present<StringAttr>(list.get(graph::kStateAttr)))
-      if (auto layer = LayerName::parse(name.getValue()))
-        list.set(
-            graph::kStateAttr,
-            StringAttr::get(name.getContext(),
-                            layer->withLayer(layer->layer + distance(number))));
-    return list.getDictionary(function.getContext());
-  }
-
-  int64_t distance(unsigned number) const {
-    return (number + 1) * repetition.period;
+  // The attributes of copy `number` of a port.
+  static DictionaryAttr copied(DictionaryAttr one, DictionaryAttr two,
+                               unsigned number) {
+    return cast<DictionaryAttr>(extrapolate(one, two, number + 2));
   }
 
   void insertArguments() {
-    ArrayRef<unsigned> third = units.arguments[2];
+    ArrayRef<unsigned> second = units.arguments[1], third = units.arguments[2];
     SmallVector<unsigned> at;
     SmallVector<Type> types;
     SmallVector<DictionaryAttr> attrs;
@@ -138,9 +127,11 @@ private:
           BlockArgument argument = function.getArgument(third[slot]);
           at.push_back(third[end - 1] + 1);
           types.push_back(argument.getType());
-          attrs.push_back(
-              renamed(function.getArgAttrDict(third[slot]), number));
-          locations.push_back(movedBy(argument.getLoc(), distance(number)));
+          attrs.push_back(copied(function.getArgAttrDict(second[slot]),
+                                 function.getArgAttrDict(third[slot]), number));
+          locations.push_back(
+              extrapolate(function.getArgument(second[slot]).getLoc(),
+                          argument.getLoc(), number + 2));
           added.emplace_back(number, slot);
         }
     function.insertArguments(at, types, attrs, locations);
@@ -160,8 +151,8 @@ private:
         for (size_t i = begin; i < end; ++i) {
           at.push_back(third[end - 1] + 1);
           types.push_back(function.getResultTypes()[third[i]]);
-          attrs.push_back(
-              renamed(function.getResultAttrDict(third[i]), number));
+          attrs.push_back(copied(function.getResultAttrDict(second[i]),
+                                 function.getResultAttrDict(third[i]), number));
           values.push_back(mapped(number, ret->getOperand(second[i]),
                                   ret->getOperand(third[i])));
         }
@@ -227,15 +218,13 @@ private:
   void expandOp(OpBuilder &builder, unsigned i, unsigned number) {
     Operation *one = units.ops[1][i], *two = units.ops[2][i];
     Operation *made = builder.insert(two->cloneWithoutRegions());
-    made->setLoc(movedBy(two->getLoc(), distance(number)));
+    made->setLoc(extrapolate(one->getLoc(), two->getLoc(), number + 2));
     for (auto [value, operand] :
          llvm::zip(one->getOperands(), made->getOpOperands()))
       operand.set(mapped(number, value, operand.get()));
     if (!haveEqualAttributes(one, two))
-      for (auto [a, b] :
-           llvm::zip(one->getAttrDictionary(), two->getAttrDictionary()))
-        made->setAttr(b.getName(),
-                      extrapolate(a.getValue(), b.getValue(), number + 2));
+      made->setAttrs(cast<DictionaryAttr>(extrapolate(
+          one->getAttrDictionary(), two->getAttrDictionary(), number + 2)));
     for (auto [from, to] : llvm::zip(two->getResults(), made->getResults()))
       copies[number][units.placeOf(from)->slot] = to;
   }
@@ -366,7 +355,6 @@ private:
 
   func::FuncOp function;
   Units &units;
-  const Repetition &repetition;
   std::vector<std::vector<Value>> copies;        ///< by slot, as in Units
   std::vector<OpOperand *> leaving;              ///< operands of other ops
   std::vector<bool> ascends;                     ///< by op of a unit
@@ -418,22 +406,36 @@ private:
       return function.emitError("folded layers are not alike: ")
              << reason << "; " << graph::kFoldedAttr
              << " says that the third represents others";
-    if (!units->empty() && failed(verifySteps(*units, repetition)))
+    if (!units->empty() &&
+        failed(verifySteps(function, *units, repetition.units)))
       return failure();
     Unfolder(function, *units, repetition).run();
     return success();
   }
 
-  // That integers which grow from layer to layer do so up to the last copy.
-  static LogicalResult verifySteps(const Units &units,
-                                   const Repetition &repetition) {
+  // That what grows from layer to layer does so up to the last copy.
+  static LogicalResult verifySteps(func::FuncOp function, const Units &units,
+                                   int64_t count) {
+    auto growsTooFar = [&](Attribute one, Attribute two) {
+      return !extrapolate(one, two, count - 3);
+    };
     for (auto [one, two] : llvm::zip(units.ops[1], units.ops[2]))
-      if (!haveEqualAttributes(one, two))
-        for (auto [a, b] :
-             llvm::zip(one->getAttrDictionary(), two->getAttrDictionary()))
-          if (!extrapolate(a.getValue(), b.getValue(), repetition.units - 3))
-            return two->emitError() << a.getName() << " grows too far over "
-                                    << repetition.units << " layers";
+      if (!haveEqualAttributes(one, two) &&
+          growsTooFar(one->getAttrDictionary(), two->getAttrDictionary()))
+        return two->emitError("has an attribute that grows too far over ")
+               << count << " layers";
+    for (auto [one, two] : llvm::zip(units.arguments[1], units.arguments[2]))
+      if (growsTooFar(function.getArgAttrDict(one),
+                      function.getArgAttrDict(two)))
+        return function.emitError("argument ")
+               << two << " has an attribute that grows too far over " << count
+               << " layers";
+    for (auto [one, two] : llvm::zip(units.results[1], units.results[2]))
+      if (growsTooFar(function.getResultAttrDict(one),
+                      function.getResultAttrDict(two)))
+        return function.emitError("result ")
+               << two << " has an attribute that grows too far over " << count
+               << " layers";
     return success();
   }
 };

@@ -1,6 +1,6 @@
 #include "passes/folding/Units.h"
 #include "dialects/graph/FoldedAttrs.h"
-#include "passes/folding/LayerNames.h"
+#include "passes/folding/Extrapolate.h"
 #include "passes/folding/Matcher.h"
 #include "passes/folding/Ports.h"
 
@@ -33,15 +33,18 @@ void Repetition::writeTo(ModuleOp module) const {
       DenseI64ArrayAttr::get(module.getContext(), {first, period, units}));
 }
 
-std::optional<int64_t> Repetition::unitOf(int64_t layer) const {
-  int64_t unit = (layer - first) / period;
-  if (layer < first || unit >= units)
-    return std::nullopt;
-  return unit;
+int Repetition::unitOf(graph::LayerAttr layer,
+                       ArrayRef<int64_t> numbers) const {
+  int64_t past = layer ? layer.getIndex() - first : -1;
+  if (past < 0 || past >= units * period)
+    return kOuter;
+  const int64_t *unit = llvm::lower_bound(numbers, past / period);
+  return unit != numbers.end() && *unit == past / period
+             ? static_cast<int>(unit - numbers.begin())
+             : kForeign;
 }
 
-//===--- positions
-//-----------------------------------------------------------===//
+//===--- positions --------------------------------------------------------===//
 
 // All results of an op belong to its unit, in consecutive slots.
 std::optional<Units::Place> Units::placeOf(Value value) const {
@@ -77,45 +80,6 @@ void Units::replace(Value value, Value with) {
 
 //===--- attributes -----------------------------------------------------===//
 
-Attribute folding::extrapolate(Attribute one, Attribute two, int64_t steps) {
-  if (one == two)
-    return one;
-  if (auto a = dyn_cast_if_present<SplatElementsAttr>(one),
-      b = dyn_cast_if_present<SplatElementsAttr>(two);
-      a && b && a.getType() == b.getType() &&
-      a.getElementType().isSignlessInteger()) {
-    auto value = [](SplatElementsAttr attr) {
-      return attr.getSplatValue<llvm::APInt>();
-    };
-    unsigned width = value(a).getBitWidth();
-    // What wraps does not grow evenly in any other type.
-    bool overflows[3] = {};
-    llvm::APInt step = value(b).ssub_ov(value(a), overflows[0]),
-                distance = step.smul_ov(
-                    llvm::APInt(64, steps, true).sextOrTrunc(width),
-                    overflows[1]),
-                sum = value(a).sadd_ov(distance, overflows[2]);
-    bool fits = width >= 64 || llvm::isIntN(width, steps);
-    if (!fits || llvm::is_contained(overflows, true))
-      return {};
-    return DenseElementsAttr::get(a.getType(), sum);
-  }
-  auto from = dyn_cast_if_present<DenseI64ArrayAttr>(one),
-       to = dyn_cast_if_present<DenseI64ArrayAttr>(two);
-  if (!from || !to || from.size() != to.size())
-    return {};
-  SmallVector<int64_t> moved;
-  for (auto [a, b] : llvm::zip(from.asArrayRef(), to.asArrayRef())) {
-    int64_t step, distance, sum;
-    if (__builtin_sub_overflow(b, a, &step) ||
-        __builtin_mul_overflow(step, steps, &distance) ||
-        __builtin_add_overflow(a, distance, &sum))
-      return {};
-    moved.push_back(sum);
-  }
-  return DenseI64ArrayAttr::get(one.getContext(), moved);
-}
-
 bool folding::haveEqualAttributes(Operation *one, Operation *other) {
   return one->getRawDictionaryAttrs() == other->getRawDictionaryAttrs() &&
          one->getName().compareOpProperties(one->getPropertiesStorage(),
@@ -143,16 +107,16 @@ public:
   /// Whether each unit in the middle has the same, and none is there that
   /// should not be.
   bool areAlike() const {
-    if (llvm::is_contained(owners, kForeign))
+    if (llvm::is_contained(owners, Repetition::kForeign))
       return false;
     for (size_t unit = 2; unit + 1 < lists.size(); ++unit) {
       const std::vector<unsigned> &before = lists[unit - 1], &own = lists[unit];
-      int64_t distance =
-          (numbers[unit] - numbers[unit - 1]) * repetition.period;
       if (before.size() != own.size())
         return false;
-      for (auto [a, b] : llvm::zip(before, own))
-        if (a >= b || !correspond(a, b, distance))
+      for (size_t i = 0; i < own.size(); ++i)
+        if (before[i] >= own[i] ||
+            !continues(ports[lists[1][i]], ports[lists[2][i]], ports[own[i]],
+                       numbers[unit] - numbers[1]))
           return false;
     }
     return true;
@@ -162,37 +126,21 @@ public:
   std::vector<std::vector<unsigned>> takeLists() { return std::move(lists); }
 
 private:
-  static constexpr int kForeign = -3; ///< of a unit that is not there
-
   int unitOf(const Port &port) const {
-    auto number =
-        port.name ? repetition.unitOf(port.name->layer) : std::nullopt;
-    if (!number) {
-      auto role = port.attrs
-                      ? port.attrs.getAs<graph::RoleAttr>(graph::kRoleAttr)
-                      : nullptr;
-      return role && (role.getValue() == graph::Role::parameter ||
-                      role.getValue() == graph::Role::optimizer)
-                 ? Ownership::kOuter
-                 : Ownership::kNone;
-    }
-    const int64_t *unit = llvm::lower_bound(numbers, *number);
-    return unit != numbers.end() && *unit == *number
-               ? static_cast<int>(unit - numbers.begin())
-               : kForeign;
+    int unit = repetition.unitOf(port.layer, numbers);
+    auto role = port.attrs ? port.attrs.getAs<graph::RoleAttr>(graph::kRoleAttr)
+                           : nullptr;
+    bool isWeight = role && (role.getValue() == graph::Role::parameter ||
+                             role.getValue() == graph::Role::optimizer);
+    return unit == Repetition::kOuter && !isWeight ? Ownership::kNone : unit;
   }
 
-  // Whether the second is what the first is, some layers further.
-  bool correspond(unsigned one, unsigned other, int64_t distance) const {
-    const Port &a = ports[one], &b = ports[other];
-    if (a.type != b.type || b.name->layer - a.name->layer != distance ||
-        !a.name->isLike(*b.name) || a.attrs.size() != b.attrs.size())
-      return false;
-    for (auto [a, b] : llvm::zip(a.attrs, b.attrs))
-      if (a != b &&
-          (a.getName() != b.getName() || a.getName() != graph::kStateAttr))
-        return false;
-    return true;
+  // Whether the third is what the first is, some units further.
+  bool continues(const Port &one, const Port &two, const Port &other,
+                 int64_t steps) const {
+    int64_t distance = other.layer.getIndex() - one.layer.getIndex();
+    return one.type == other.type && distance == steps * repetition.period &&
+           extrapolate(one.attrs, two.attrs, steps) == other.attrs;
   }
 
   const Repetition &repetition;
@@ -220,7 +168,8 @@ std::optional<Units> Units::match(func::FuncOp function, const Ports &ports,
   units.results = results.takeLists();
   if (units.empty())
     return units;
-  Ownership owners(function, ports, arguments.units(), results.units());
+  Ownership owners(function, ports, arguments.units(), results.units(),
+                   repetition, numbers);
   if (!Matcher(units, owners, repetition, numbers, reason).run(function))
     return std::nullopt;
   return units;

@@ -15,8 +15,10 @@ struct Repetition {
   /// where it makes no sense.
   static llvm::FailureOr<std::optional<Repetition>> of(mlir::ModuleOp module);
   void writeTo(mlir::ModuleOp module) const;
-  /// Which of them a layer is in, from 0; nothing outside of all.
-  std::optional<int64_t> unitOf(int64_t layer) const;
+  static constexpr int kOuter = -2;   ///< of no unit
+  static constexpr int kForeign = -3; ///< of a unit that is not there
+  /// The index in `numbers`, the units that are there, of a layer's unit.
+  int unitOf(graph::LayerAttr layer, llvm::ArrayRef<int64_t> numbers) const;
 };
 
 /// The units of one function. Those in the middle, all but the first and the
@@ -83,11 +85,6 @@ private:
   std::vector<std::vector<mlir::Value>> values; ///< by unit and slot
   unsigned slots = 0;
 };
-
-/// The attribute `steps` units after that of `one`, if `two` has that of the
-/// next: equal, or integers that increase linearly. Null for anything else.
-mlir::Attribute extrapolate(mlir::Attribute one, mlir::Attribute two,
-                            int64_t steps);
 
 /// Whether extrapolating anything of two such ops is nothing to do.
 bool haveEqualAttributes(mlir::Operation *one, mlir::Operation *other);

@@ -3,6 +3,7 @@
 #include "dialects/graph/Build.h"
 #include "dialects/graph/Einsum.h"
 #include "dialects/graph/GraphQuantOps.h"
+#include "dialects/graph/Programs.h"
 #include "passes/inference/Inference.h"
 #include "llvm/ADT/StringSet.h"
 
@@ -32,9 +33,10 @@ struct QuantizeWeights : tessera::impl::QuantizeWeightsBase<QuantizeWeights> {
     }
     llvm::StringSet<> gone;
     for (auto function : module.getOps<func::FuncOp>())
-      if (!function.isPrivate() && function.getName() != "init")
+      if (!function.isPrivate() &&
+          !graph::isProgram(function, graph::Program::init))
         quantize(function, gone);
-    if (auto init = module.lookupSymbol<func::FuncOp>("init"))
+    if (func::FuncOp init = graph::findProgram(module, graph::Program::init))
       dropResults(init, gone);
   }
 

@@ -1,6 +1,7 @@
 // The pass: moves the upcast of a weight's gradient to the op that computes it.
 #include "dialects/graph/Build.h"
 #include "dialects/graph/PlainFunction.h"
+#include "dialects/graph/Programs.h"
 #include "mlir/IR/SymbolTable.h"
 #include "passes/precision/Precision.h"
 
@@ -192,9 +193,10 @@ private:
 struct F32WeightGradients
     : tessera::impl::F32WeightGradientsBase<F32WeightGradients> {
   void runOnOperation() override {
-    auto gradients = getOperation().lookupSymbol<func::FuncOp>("gradients");
+    func::FuncOp gradients =
+        graph::findProgram(getOperation(), graph::Program::gradients);
     if (!gradients || gradients.isExternal()) {
-      getOperation().emitError() << "has no function 'gradients' with a body; "
+      getOperation().emitError() << "has no program 'gradients' with a body; "
                                     "differentiate makes it";
       return signalPassFailure();
     }

@@ -30,12 +30,6 @@ bool sharding::isPointwise(func::FuncOp function) {
          llvm::all_of(function.getBody().front(), isPointwiseOp);
 }
 
-bool sharding::isPointwiseCall(Operation *op) {
-  auto call = dyn_cast<func::CallOp>(op);
-  return call && isPointwise(SymbolTable::lookupNearestSymbolFrom<func::FuncOp>(
-                     call, call.getCalleeAttr()));
-}
-
 Callees::Callees(ModuleOp module) {
   for (auto function : module.getOps<func::FuncOp>()) {
     functions.try_emplace(function.getSymNameAttr(), function);

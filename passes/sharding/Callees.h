@@ -1,18 +1,21 @@
 // The functions that calls refer to. A module searches all its functions for
 // each lookup; this does it once.
 #pragma once
-#include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "mlir/IR/BuiltinOps.h"
+#include "dialects/graph/Programs.h"
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/DenseSet.h"
 
 namespace tessera::sharding {
 
+/// A program whose time counts: any but @init, which runs once.
+inline bool isRepeated(mlir::func::FuncOp function) {
+  return function.isPublic() &&
+         !graph::isProgram(function, graph::Program::init);
+}
+
 /// A function of elementwise ops over tensors of one shape and scalars, such as
 /// an optimizer's update: a call of it is sharded like one elementwise op.
 bool isPointwise(mlir::func::FuncOp function);
-/// A call of such a function.
-bool isPointwiseCall(mlir::Operation *op);
 
 /// The functions of a module, as long as none of them changes.
 class Callees {

@@ -256,7 +256,7 @@ double sharding::estimate(ModuleOp module, const Mesh &mesh,
   Estimate estimate(mesh, shardings, price);
   double seconds = 0;
   for (auto function : module.getOps<func::FuncOp>())
-    if (function.isPublic() && function.getName() != "init")
+    if (isRepeated(function))
       seconds += estimate.ofFunction(function);
   return seconds;
 }

@@ -19,7 +19,7 @@ OpSearch::OpSearch(ModuleOp module, const Congruence &classes, const Mesh &mesh,
       nodeOfStep(classes.stepCount(), -1) {
   SmallVector<func::FuncOp> programs;
   for (auto function : module.getOps<func::FuncOp>())
-    if (function.isPublic() && function.getName() != "init")
+    if (isRepeated(function))
       programs.push_back(function);
   for (func::FuncOp program : programs) {
     count(program.getBody().front(), 1);

@@ -157,10 +157,10 @@ void Shardings::restart(const Strategy &other) {
   open.clear();
 }
 
-LogicalResult Shardings::build(ModuleOp module, StringRef except) {
+LogicalResult Shardings::build(ModuleOp module, bool withInit) {
   SmallVector<func::FuncOp> programs;
   for (auto function : module.getOps<func::FuncOp>())
-    if (function.isPublic() && function.getName() != except)
+    if (withInit ? function.isPublic() : isRepeated(function))
       programs.push_back(function);
   for (func::FuncOp function : programs)
     placeArguments(function);

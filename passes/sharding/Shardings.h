@@ -65,9 +65,9 @@ public:
 
   const Congruence &classes;
 
-  /// Plans all public functions of the module except the one named `except`,
-  /// and the functions that they call.
-  mlir::LogicalResult build(mlir::ModuleOp module, llvm::StringRef except = {});
+  /// Plans all public functions of the module, @init only if `withInit`, and
+  /// the functions that they call.
+  mlir::LogicalResult build(mlir::ModuleOp module, bool withInit = true);
   /// Starts over with another strategy, and reuses the memory.
   void restart(const Strategy &other);
   /// Whether the op is a call of a pointwise function; does not look up the

@@ -81,10 +81,10 @@ static Roles rolesOf(ModuleOp module, const Congruence &classes) {
   Roles roles;
   addExperts(module, classes.factors, roles);
   for (auto function : module.getOps<func::FuncOp>()) {
-    if (!function.isPublic() || function.getName() == "init")
+    if (!isRepeated(function))
       continue;
     addInputs(function, classes, roles);
-    if (function.getName() != "train_step")
+    if (!graph::isProgram(function, graph::Program::train_step))
       addStream(function, classes.factors, roles);
   }
   return roles;
@@ -190,7 +190,7 @@ private:
   FailureOr<double> measure(const Strategy &attempt, LinkPrice price) {
     shardings.restart(attempt);
     uint64_t before = shardings.decisions();
-    if (failed(shardings.build(module, "init")))
+    if (failed(shardings.build(module, /*withInit=*/false)))
       return failure();
     ++effort.strategies;
     effort.decisions += shardings.decisions() - before;

@@ -1,12 +1,10 @@
 // The pass assign-stages: the stage of each block, and the pipeline schedule.
-#include "dialects/graph/GraphOps.h"
-#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "dialects/graph/Programs.h"
 #include "parallelism/pipeline/Check.h"
 #include "parallelism/pipeline/Generate.h"
-#include "passes/sharding/Factors.h"
 #include "passes/stages/ProgramCut.h"
 #include "passes/stages/Stages.h"
-#include "llvm/ADT/StringMap.h"
+#include "llvm/ADT/MapVector.h"
 
 using namespace mlir;
 using namespace tessera;
@@ -19,79 +17,36 @@ namespace tessera {
 //===--- the blocks of a program ------------------------------------------===//
 
 namespace {
-/// The calls of one program's blocks, in order, and the ops around them.
+/// The calls of one program's blocks, and the ops around them.
 struct Layers {
-  SmallVector<func::CallOp> forward, backward; ///< of each layer; or null
-  /// Calls in earlier loops over the microbatches, and the layer whose
-  /// parameters they read.
-  SmallVector<std::pair<func::CallOp, size_t>> before;
-  llvm::DenseMap<StringAttr, size_t> owner; ///< the layer of a parameter
+  SmallVector<func::CallOp> forward, backward; ///< by layer; or null
+  SmallVector<func::CallOp> before; ///< in earlier loops over the microbatches
   int64_t flopsBefore = 0, flopsAfter = 0;
 };
 } // namespace
 
-// The parameters on which a value depends without a block.
-static void addParameters(Value value, llvm::SetVector<StringAttr> &names,
-                          llvm::DenseSet<Value> &seen) {
-  if (!seen.insert(value).second)
-    return;
-  if (auto argument = dyn_cast<BlockArgument>(value)) {
-    auto function = dyn_cast<func::FuncOp>(argument.getOwner()->getParentOp());
-    if (!function)
-      return;
-    unsigned i = argument.getArgNumber();
-    auto role = function.getArgAttrOfType<graph::RoleAttr>(i, graph::kRoleAttr);
-    if (role && role.getValue() == graph::Role::parameter)
-      names.insert(function.getArgAttrOfType<StringAttr>(i, graph::kStateAttr));
-    return;
-  }
-  if (!isa<func::CallOp>(value.getDefiningOp()))
-    for (Value operand : value.getDefiningOp()->getOperands())
-      addParameters(operand, names, seen);
+static graph::LayerAttr layerOf(Operation *op) {
+  return op->getAttrOfType<graph::LayerAttr>(graph::kLayerAttr);
 }
 
-static llvm::SetVector<StringAttr> parametersOf(func::CallOp call) {
-  llvm::SetVector<StringAttr> names;
-  llvm::DenseSet<Value> seen;
-  for (Value operand : call.getOperands())
-    addParameters(operand, names, seen);
-  return names;
-}
-
-static constexpr StringRef kTrainStep = "train_step";
-
-// The layer to which most of the parameters belong. Embeddings also come with
-// the first block and with the loss's gradient.
-static std::optional<size_t> layerOf(const llvm::SetVector<StringAttr> &names,
-                                     const Layers &layers) {
-  SmallVector<size_t> matches(layers.forward.size());
-  for (StringAttr name : names)
-    if (auto layer = layers.owner.find(name); layer != layers.owner.end())
-      ++matches[layer->second];
-  auto best = llvm::max_element(matches);
-  if (best == matches.end() || *best == 0)
-    return std::nullopt;
-  return best - matches.begin();
-}
-
-// A block's backward is the second call that reads its parameters.
 static LogicalResult readLayers(ArrayRef<func::CallOp> calls, Layers &layers) {
   for (func::CallOp call : calls) {
-    llvm::SetVector<StringAttr> names = parametersOf(call);
-    std::optional<size_t> layer = layerOf(names, layers);
-    if (!layer) {
-      for (StringAttr name : names)
-        layers.owner[name] = layers.forward.size();
-      layers.forward.push_back(call);
-      layers.backward.emplace_back();
-      continue;
+    graph::LayerAttr layer = layerOf(call);
+    auto index = static_cast<size_t>(layer.getIndex());
+    if (layers.forward.size() <= index) {
+      layers.forward.resize(index + 1);
+      layers.backward.resize(index + 1);
     }
-    if (layers.backward[*layer])
-      return call.emitError("a third call reads the parameters of one block; "
-                            "pipeline parallelism requires blocks that do not "
-                            "share parameters");
-    layers.backward[*layer] = call;
+    auto &known = layer.isForward() ? layers.forward : layers.backward;
+    if (known[index])
+      return call.emitError("is a second call of ")
+             << layer << "; pipeline parallelism requires one of each";
+    known[index] = call;
   }
+  auto missing = llvm::find(layers.forward, func::CallOp());
+  if (missing != layers.forward.end())
+    return calls.front()->emitError("has no call of layer ")
+           << missing - layers.forward.begin() << " in its program";
   return success();
 }
 
@@ -103,11 +58,12 @@ static LogicalResult readBefore(ArrayRef<func::CallOp> calls, Layers &layers) {
         "a block is outside of loops over microbatches, but others of its "
         "program are inside; set batch.accumulate to 2 or more");
   for (func::CallOp call : calls) {
-    std::optional<size_t> layer = layerOf(parametersOf(call), layers);
-    if (!layer)
-      return call.emitError("reads no parameters of a block that the last loop "
-                            "calls, which would give its pipeline stage");
-    layers.before.emplace_back(call, *layer);
+    graph::LayerAttr layer = layerOf(call);
+    if (!layer.isForward() ||
+        layer.getIndex() >= static_cast<int64_t>(layers.forward.size()))
+      return call.emitError("is of ")
+             << layer << ", which the last loop does not call forward";
+    layers.before.push_back(call);
   }
   return success();
 }
@@ -117,13 +73,13 @@ static LogicalResult readBefore(ArrayRef<func::CallOp> calls, Layers &layers) {
 static LogicalResult readProgram(func::FuncOp function, Layers &layers) {
   llvm::MapVector<Block *, SmallVector<func::CallOp>> locations;
   function.walk([&](func::CallOp call) {
-    if (!sharding::isPointwiseCall(call))
+    if (layerOf(call))
       locations[call->getBlock()].push_back(call);
   });
   if (locations.empty())
     return success();
   auto [step, calls] = locations.back();
-  if (function.getName() == kTrainStep &&
+  if (graph::isProgram(function, graph::Program::train_step) &&
       !isa<graph::LoopOp>(step->getParentOp()))
     return function.emitError("a pipeline requires several microbatches: set "
                               "batch.accumulate to the axis's size or more");
@@ -134,13 +90,11 @@ static LogicalResult readProgram(func::FuncOp function, Layers &layers) {
       return failure();
   bool afterBlock = false;
   function.walk([&](Operation *op) {
-    auto call = dyn_cast<func::CallOp>(op);
-    bool isBlock = call && !sharding::isPointwiseCall(call);
-    afterBlock |= isBlock && call->getBlock() == step;
+    afterBlock |= layerOf(op) && op->getBlock() == step;
     auto costed = dyn_cast<graph::Costed>(op);
     bool isCounted =
         op->getBlock() == step || !locations.contains(op->getBlock());
-    if (costed && isCounted && !isBlock)
+    if (costed && isCounted)
       (afterBlock ? layers.flopsAfter : layers.flopsBefore) +=
           costed.getFlops();
   });
@@ -230,7 +184,7 @@ private:
   // Iterations of the loop with the blocks of @train_step.
   int64_t microbatches() {
     for (auto &[function, layers] : programs)
-      if (function.getName() == kTrainStep)
+      if (graph::isProgram(function, graph::Program::train_step))
         return static_cast<int64_t>(
             cast<graph::LoopOp>(layers.forward[0]->getParentOp()).getTrip());
     return 1;
@@ -323,14 +277,15 @@ private:
     auto table =
         builder.getStringAttr(pipeline::toCsv(pipeline::forwardsOf(plan)));
     for (auto &[function, layers] : programs)
-      for (auto &[call, layer] : layers.before) {
+      for (func::CallOp call : layers.before) {
         auto loop = cast<graph::LoopOp>(call->getParentOp());
         if (loop.getTrip() != static_cast<uint64_t>(plan.microbatches))
           return loop.emitError("runs ")
                  << loop.getTrip() << " microbatches, but a step has "
                  << plan.microbatches;
-        call->setAttr(dist::kForwardStageAttr,
-                      builder.getI64IntegerAttr(stageOf[layer]));
+        call->setAttr(
+            dist::kForwardStageAttr,
+            builder.getI64IntegerAttr(stageOf[layerOf(call).getIndex()]));
         loop->setAttr(dist::kScheduleAttr, table);
       }
     return success();

@@ -10,19 +10,21 @@ def AssignStages : Pass<"assign-stages", "::mlir::ModuleOp"> {
     longest stage is as short as possible. Ops before the first block count with the first stage,
     ops after the last block with the last. Microbatches are those of the last loop of `@train_step`
     that calls blocks. Earlier loops have the same microbatches and only go forward: each gets the
-    forwards of the schedule as its own, and its blocks get the stages of the layers whose
-    parameters they read.
+    forwards of the schedule as its own, and its blocks get the stages of their layers. Blocks are
+    the calls with a `graph.layer`.
 
     Before, on `dist.mesh @mesh [#dist.axis<"pipe" = 2 memory>]`:
     ```mlir
-    %y = call @layer(%x, %w0) : (tensor<4x8xf32>, tensor<8x8xf32>) -> tensor<4x8xf32>
-    %z = call @layer(%y, %w1) : (tensor<4x8xf32>, tensor<8x8xf32>) -> tensor<4x8xf32>
+    %y = call @layer(%x, %w0) {graph.layer = #graph.layer<0>}
+        : (tensor<4x8xf32>, tensor<8x8xf32>) -> tensor<4x8xf32>
+    %z = call @layer(%y, %w1) {graph.layer = #graph.layer<1>}
+        : (tensor<4x8xf32>, tensor<8x8xf32>) -> tensor<4x8xf32>
     ```
     After, in a module with `dist.schedule = "0F0,0F1,0B0,0B1\0A1F0,1B0,1F1,1B1\0A"`:
     ```mlir
-    %y = call @layer(%x, %w0) {dist.forward_stage = 0 : i64}
+    %y = call @layer(%x, %w0) {dist.forward_stage = 0 : i64, graph.layer = #graph.layer<0>}
         : (tensor<4x8xf32>, tensor<8x8xf32>) -> tensor<4x8xf32>
-    %z = call @layer(%y, %w1) {dist.forward_stage = 1 : i64}
+    %z = call @layer(%y, %w1) {dist.forward_stage = 1 : i64, graph.layer = #graph.layer<1>}
         : (tensor<4x8xf32>, tensor<8x8xf32>) -> tensor<4x8xf32>
     ```
     Afterwards every block's call names its stage. Both the schedule and the stages can be edited:

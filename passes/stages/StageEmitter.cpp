@@ -6,9 +6,6 @@ using namespace tessera;
 using namespace tessera::stages;
 using graph::tensorType;
 
-/// Distinguishes ops of an earlier loop from equal ops of the step's loop.
-static constexpr llvm::StringLiteral kCountsAttr = "counts_before";
-
 StageEmitter::StageEmitter(ProgramCut &cut, const ResultLocations &locations,
                            const RankView &view)
     : cut(cut), locations(locations), view(view), b(cut.function.getContext()),
@@ -131,7 +128,7 @@ Operation *StageEmitter::clone(Operation *op, int microbatch, Value replaced,
   // all microbatches.
   if (part && part->schedule.forwardOnly && microbatch >= 0 && isPure(copy) &&
       !isa<func::CallOp>(copy))
-    copy->setAttr(kCountsAttr, b.getUnitAttr());
+    copy->setAttr(dist::kCountsBeforeAttr, b.getUnitAttr());
   copy->removeAttr(dist::kForwardStageAttr);
   copy->removeAttr(dist::kBackwardStageAttr);
   for (auto [from, to] : llvm::zip(op->getResults(), copy->getResults()))

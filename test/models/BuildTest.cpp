@@ -96,7 +96,7 @@ TEST_F(Build, Phi3) {
                           {"original_max_position_embeddings", original}}));
 }
 
-TEST_F(Build, PortsCarryNamesRolesAndDecay) {
+TEST_F(Build, PortsCarryNamesRolesDecayAndLayers) {
   ModelSpec spec = mustRead("gpt2");
   build(spec);
   auto loss = module->lookupSymbol<mlir::func::FuncOp>("loss");
@@ -113,6 +113,8 @@ TEST_F(Build, PortsCarryNamesRolesAndDecay) {
     EXPECT_EQ(attributes.getAs<mlir::StringAttr>(graph::kStateAttr).getValue(),
               all[i].name);
     EXPECT_EQ(attributes.contains(graph::kDecayAttr), all[i].shape.size() >= 2);
+    auto layer = attributes.getAs<graph::LayerAttr>(graph::kLayerAttr);
+    EXPECT_EQ(layer ? layer.getIndex() : -1, all[i].layer);
   }
   std::vector<std::string> names;
   for (size_t i = all.size(); i < loss.getNumArguments(); ++i)
@@ -128,7 +130,12 @@ TEST_F(Build, BlocksArePrivateAndSharedByLayers) {
   int64_t blocks = 0;
   for (auto function : module->getOps<mlir::func::FuncOp>()) {
     EXPECT_EQ(function.isPrivate(), function->hasAttr(graph::kBlockAttr));
+    EXPECT_EQ(function.isPublic(), function->hasAttr(graph::kProgramAttr));
     blocks += function.isPrivate();
+    int64_t layer = 0;
+    for (auto call : function.getOps<mlir::func::CallOp>())
+      EXPECT_EQ(call->getAttr(graph::kLayerAttr),
+                graph::LayerAttr::get(&context, layer++));
   }
   EXPECT_EQ(blocks, 2);
   EXPECT_EQ(count<mlir::func::CallOp>(), 8);

@@ -381,3 +381,10 @@ func.func @unpack(%x: tensor<16xf32>) {
   %0 = dist.unpack %x pieces 2 : (tensor<16xf32>) -> tensor<4xf32>
   return
 }
+
+// -----
+
+// expected-error @+1 {{'dist.counts_before' must have no value}}
+func.func @f() attributes {dist.counts_before = 1 : i64} {
+  return
+}

@@ -248,3 +248,70 @@ func.func @f(%x: tensor<4xf32>) -> (tensor<4xf32> {graph.decay = 1 : i32}) {
 func.func @f(%x: tensor<4xf32> {graph.colour}) -> tensor<4xf32> {
   return %x : tensor<4xf32>
 }
+
+// -----
+
+// expected-error @+1 {{expects 'graph.program' on a func.func, a #graph.program<...>}}
+func.func @init() attributes {graph.program = "init"} {
+  return
+}
+
+// -----
+
+func.func private @layer()
+func.func @f() {
+  // expected-error @+1 {{expects 'graph.program' on a func.func, a #graph.program<...>}}
+  call @layer() {graph.program = #graph.program<init>} : () -> ()
+  return
+}
+
+// -----
+
+// A second program of a kind would have the first one's name.
+func.func @train_step() attributes {graph.program = #graph.program<train_step>} {
+  return
+}
+// expected-error @+1 {{expects the name @train_step of a #graph.program<train_step>}}
+func.func @train_step_2() attributes {graph.program = #graph.program<train_step>} {
+  return
+}
+
+// -----
+
+func.func @decode_8() attributes {graph.program = #graph.program<decode>} {
+  return
+}
+// expected-error @+1 {{expects the name @decode_BUCKET of a #graph.program<decode>}}
+func.func @decode() attributes {graph.program = #graph.program<decode>} {
+  return
+}
+
+// -----
+
+// expected-error @+1 {{expects 'graph.layer' on a func.call, a #graph.layer<...>}}
+func.func @f() attributes {graph.layer = #graph.layer<0>} {
+  return
+}
+
+// -----
+
+func.func private @layer()
+func.func @f() {
+  // expected-error @+1 {{expects 'graph.layer' on a func.call, a #graph.layer<...>}}
+  call @layer() {graph.layer = 0 : i64} : () -> ()
+  return
+}
+
+// -----
+
+// expected-error @+1 {{expects a layer in [0, 4096), got 4096}}
+func.func @f(%x: tensor<4xf32> {graph.layer = #graph.layer<4096>}) {
+  return
+}
+
+// -----
+
+// expected-error @+1 {{expects #graph.layer<INDEX> in 'graph.layer'}}
+func.func @f(%x: tensor<4xf32> {graph.layer = #graph.layer<0, backward>}) {
+  return
+}

@@ -250,3 +250,14 @@ func.func @sample(%l: tensor<2x96xf32>, %a: tensor<2x3xi32>, %t: tensor<2x8xi32>
   %r = graph.sample %l allowed %a change %t by %c options %o limits %n : tensor<2x96xf32>, tensor<2x3xi32>, tensor<2x8xi32>, tensor<2x8x4xf32>, tensor<2x2xf32>, tensor<2x4xi32> -> tensor<2xi32>
   return %r : tensor<2xi32>
 }
+
+// CHECK-LABEL: func @train_step
+// CHECK-SAME: {graph.layer = #graph.layer<3>
+// CHECK-SAME: graph.program = #graph.program<train_step>
+func.func @train_step(%w: tensor<4xf32> {graph.layer = #graph.layer<3>, graph.state = "w"})
+    attributes {graph.program = #graph.program<train_step>} {
+  // CHECK: graph.layer = #graph.layer<3, backward>
+  call @layer.backward(%w) {graph.layer = #graph.layer<3, backward>} : (tensor<4xf32>) -> ()
+  return
+}
+func.func private @layer.backward(tensor<4xf32>)

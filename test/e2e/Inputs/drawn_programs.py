@@ -205,7 +205,8 @@ class ProgramCase(drawn_models.Case):
         for i, call in enumerate(self.calls):
             types = ", ".join(tensor(self.parameters[name]) for name in call)
             given = ", ".join(names[name] for name in call)
-            value = f.op(f"call @layer{i}({value}, {given}) : ({x}, {types}) -> {x}")
+            value = f.op(f"call @layer{i}({value}, {given}) {{graph.layer = "
+                         f"#graph.layer<{i}>}} : ({x}, {types}) -> {x}")
         picked = f.op(f"graph.embedding {names['head']}, %targets : ({rows}, {ids})"
                       f" -> {x}")
         value = f.binary("mul", value, picked, self.shape)
@@ -217,7 +218,8 @@ class ProgramCase(drawn_models.Case):
              ("step", "tensor<i64>"), ("offset", "tensor<i64>")))
         return "\n".join([
             f"  func.func @loss({taken}, {inputs}) -> (tensor<f32> "
-            '{graph.output = "loss_sum"}) {', *f.lines,
+            '{graph.output = "loss_sum"}) '
+            "attributes {graph.program = #graph.program<loss>} {", *f.lines,
             f"    return {loss} : tensor<f32>", "  }"])
 
     def init_text(self):
@@ -240,7 +242,8 @@ class ProgramCase(drawn_models.Case):
         types = ", ".join(map(tensor, self.parameters.values()))
         return "\n".join([
             '  func.func @init(%seed: tensor<1xi64> {graph.input = "seed"}) -> '
-            f"({given}) {{", *f.lines,
+            f"({given}) "
+            "attributes {graph.program = #graph.program<init>} {", *f.lines,
             f"    return {', '.join(values)} : {types}", "  }"])
 
     def text(self):

@@ -78,7 +78,7 @@ func.func @loss(
     %w2: tensor<12x8xf32> {graph.state = "w2", graph.role = #graph<role parameter>, graph.decay},
     %tokens: tensor<$Bx5xi32> {graph.input = "tokens"}, %targets: tensor<$Bx5xi32> {graph.input = "targets"},
     %seed: tensor<i64> {graph.input = "seed"}, %step: tensor<i64> {graph.input = "step"}, %offset: tensor<i64> {graph.input = "offset"})
-    -> (tensor<f32> {graph.output = "loss_sum"}) {
+    -> (tensor<f32> {graph.output = "loss_sum"}) attributes {graph.program = #graph.program<loss>} {
   %e0 = graph.embedding %wte, %tokens : (tensor<11x8xf32>, tensor<$Bx5xi32>) -> tensor<$Bx5x8xf32>
   %e1 = graph.slice %wpe [0, 0] : tensor<7x8xf32> -> tensor<5x8xf32>
   %e2 = graph.broadcast %e1 dims [1, 2] : tensor<5x8xf32> -> tensor<$Bx5x8xf32>
@@ -103,7 +103,8 @@ func.func @init(%seed: tensor<1xi64> {graph.input = "seed"}) -> (
     tensor<8x8xf32> {graph.state = "wo", graph.role = #graph<role parameter>, graph.decay},
     tensor<8x12xf32> {graph.state = "w1", graph.role = #graph<role parameter>, graph.decay},
     tensor<12xf32> {graph.state = "b1", graph.role = #graph<role parameter>},
-    tensor<12x8xf32> {graph.state = "w2", graph.role = #graph<role parameter>, graph.decay}) {
+    tensor<12x8xf32> {graph.state = "w2", graph.role = #graph<role parameter>, graph.decay})
+    attributes {graph.program = #graph.program<init>} {
   %s = graph.reshape %seed : tensor<1xi64> -> tensor<i64>
   %z = graph.constant dense<0> : tensor<i64>
   %wte = graph.random normal stream 0 seed %s step %z : tensor<i64>, tensor<i64> -> tensor<11x8xf32>

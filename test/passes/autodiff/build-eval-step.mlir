@@ -32,7 +32,7 @@ func.func private @keeps(%x: tensor<4x8xf32>) -> tensor<4x8xf32> attributes {gra
 }
 func.func @loss(%w: tensor<8x8xf32> {graph.state = "w", graph.role = #graph<role parameter>, graph.decay},
                 %tokens: tensor<4xi32> {graph.input = "tokens"}, %targets: tensor<4xi32> {graph.input = "targets"},
-                %seed: tensor<i64> {graph.input = "seed"}, %step: tensor<i64> {graph.input = "step"}, %offset: tensor<i64> {graph.input = "offset"}) -> tensor<f32> {
+                %seed: tensor<i64> {graph.input = "seed"}, %step: tensor<i64> {graph.input = "step"}, %offset: tensor<i64> {graph.input = "offset"}) -> tensor<f32> attributes {graph.program = #graph.program<loss>} {
   %e = graph.embedding %w, %tokens : (tensor<8x8xf32>, tensor<4xi32>) -> tensor<4x8xf32>
   %x = graph.dropout %e rate 0.5 stream 2 seed %seed step %step : tensor<4x8xf32>, tensor<i64>, tensor<i64>
   %a = call @drops(%x, %seed, %step) : (tensor<4x8xf32>, tensor<i64>, tensor<i64>) -> tensor<4x8xf32>

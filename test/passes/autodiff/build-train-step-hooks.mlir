@@ -24,24 +24,24 @@ func.func @gradients(%w: tensor<8xf32> {graph.state = "w", graph.role = #graph<r
                      %t: tensor<2x4xi32> {graph.input = "tokens"}, %u: tensor<2x4xi32> {graph.input = "targets"}, %s: tensor<i64> {graph.input = "seed"},
                      %p: tensor<i64> {graph.input = "step"}, %o: tensor<i64> {graph.input = "offset"}, %n: tensor<4xf32> {graph.input = "loads"},
                      %c: tensor<f32> {graph.input = "cotangent"}, %d: tensor<f32> {graph.input = "cotangent.penalty"})
-    -> (tensor<f32>, tensor<f32> {graph.output = "penalty"}, tensor<4xf32> {graph.output = "sums", graph.metric}, tensor<8xf32>) {
+    -> (tensor<f32>, tensor<f32> {graph.output = "penalty"}, tensor<4xf32> {graph.output = "sums", graph.metric}, tensor<8xf32>) attributes {graph.program = #graph.program<gradients>} {
   %0 = graph.broadcast %c dims [] : tensor<f32> -> tensor<8xf32>
   %1 = graph.broadcast %d dims [] : tensor<f32> -> tensor<8xf32>
   %2 = graph.add %0, %1 : tensor<8xf32>
   return %c, %d, %n, %2 : tensor<f32>, tensor<f32>, tensor<4xf32>, tensor<8xf32>
 }
 func.func @prepare_step(%b: tensor<4xf32> {graph.state = "b", graph.role = #graph<role parameter>}, %t: tensor<2x4xi32> {graph.input = "tokens"})
-    -> (tensor<4xf32> {graph.output = "loads"}) {
+    -> (tensor<4xf32> {graph.output = "loads"}) attributes {graph.program = #graph.program<prepare_step>} {
   %0 = graph.mul %b, %b : tensor<4xf32>
   return %0 : tensor<4xf32>
 }
 func.func @finish_step(%b: tensor<4xf32> {graph.state = "b", graph.role = #graph<role parameter>}, %s: tensor<4xf32> {graph.input = "sums"})
-    -> (tensor<4xf32> {graph.state = "b", graph.role = #graph<role parameter>}, tensor<2xf32> {graph.output = "router"}) {
+    -> (tensor<4xf32> {graph.state = "b", graph.role = #graph<role parameter>}, tensor<2xf32> {graph.output = "router"}) attributes {graph.program = #graph.program<finish_step>} {
   %0 = graph.add %b, %s : tensor<4xf32>
   %1 = graph.slice %s [0] : tensor<4xf32> -> tensor<2xf32>
   return %0, %1 : tensor<4xf32>, tensor<2xf32>
 }
-func.func @init() -> (tensor<8xf32> {graph.state = "w", graph.role = #graph<role parameter>}, tensor<4xf32> {graph.state = "b", graph.role = #graph<role parameter>}) {
+func.func @init() -> (tensor<8xf32> {graph.state = "w", graph.role = #graph<role parameter>}, tensor<4xf32> {graph.state = "b", graph.role = #graph<role parameter>}) attributes {graph.program = #graph.program<init>} {
   %w = graph.constant dense<1.0> : tensor<8xf32>
   %b = graph.constant dense<0.0> : tensor<4xf32>
   return %w, %b : tensor<8xf32>, tensor<4xf32>

@@ -4,11 +4,11 @@
 // RUN: tessera-opt %s --build-train-step="optimizer=sgd momentum=0.9" | FileCheck %s --check-prefixes=CHECK,MOMENTUM,ONE
 
 // ADAMW-LABEL: func @init
-// ADAMW-SAME:  tensor<8xf32> {graph.role = #graph<role parameter>, graph.state = "g"}
+// ADAMW-SAME:  tensor<8xf32> {graph.layer = #graph.layer<3>, graph.role = #graph<role parameter>, graph.state = "g"}
 // ADAMW-SAME:  {graph.role = #graph<role optimizer>, graph.state = "w.exp_avg"}
-// ADAMW-SAME:  {graph.role = #graph<role optimizer>, graph.state = "g.exp_avg"}
+// ADAMW-SAME:  {graph.layer = #graph.layer<3>, graph.role = #graph<role optimizer>, graph.state = "g.exp_avg"}
 // ADAMW-SAME:  {graph.role = #graph<role optimizer>, graph.state = "w.exp_avg_sq"}
-// ADAMW-SAME:  {graph.role = #graph<role optimizer>, graph.state = "g.exp_avg_sq"}
+// ADAMW-SAME:  {graph.layer = #graph.layer<3>, graph.role = #graph<role optimizer>, graph.state = "g.exp_avg_sq"}
 // ADAMW-SAME:  tensor<1xi64> {graph.role = #graph<role counter>, graph.state = "step"}
 // ADAMW-SAME:  tensor<16xf32> {graph.role = #graph<role counter>, graph.state = "hyper"}
 // ONE:         dense<[3.000000e-04, 0.899999976, 0.949999988, 9.99999993E-9, 1.000000e-01, 1.000000e+00, {{[09].*}}, 0.000000e+00, 1.000000e+03, 1.000000e-01, 0.0
@@ -17,7 +17,7 @@
 // CHECK-NOT:   @gradients
 
 // CHECK-LABEL:   func @train_step
-// CHECK-SAME:    (%[[W:.*]]: tensor<8x8xf32> {graph.decay, graph.role = #graph<role parameter>, graph.state = "w"}, %[[G:.*]]: tensor<8xf32> {graph.role = #graph<role parameter>, graph.state = "g"}
+// CHECK-SAME:    (%[[W:.*]]: tensor<8x8xf32> {graph.decay, graph.role = #graph<role parameter>, graph.state = "w"}, %[[G:.*]]: tensor<8xf32> {graph.layer = #graph.layer<3>, graph.role = #graph<role parameter>, graph.state = "g"}
 // ADAMW-SAME:    %[[WM:.*]]: tensor<8x8xf32> {graph.role = #graph<role optimizer>, graph.state = "w.exp_avg"}, %[[GM:[^ ]*]]: tensor<8xf32> {{[^%]*}} %[[WV:[^ ]*]]: tensor<8x8xf32> {{[^%]*}} %[[GV:[^ ]*]]: tensor<8xf32>
 // MOMENTUM-SAME: %[[WM:.*]]: tensor<8x8xf32> {graph.role = #graph<role optimizer>, graph.state = "w.momentum_buffer"}, %[[GM:[^ ]*]]: tensor<8xf32>
 // SGD-NOT:       role optimizer
@@ -25,6 +25,7 @@
 // ONE-SAME:      %[[TOKENS:[^ ]*]]: tensor<1x2x4xi32> {graph.input = "tokens"}, %[[TARGETS:[^ ]*]]: tensor<1x2x4xi32> {graph.input = "targets"}, %[[SEED:[^ ]*]]: tensor<1xi64> {graph.input = "seed"}
 // FOUR-SAME:     %[[TOKENS:[^ ]*]]: tensor<4x2x4xi32> {graph.input = "tokens"}, %[[TARGETS:[^ ]*]]: tensor<4x2x4xi32> {graph.input = "targets"}, %[[SEED:[^ ]*]]: tensor<1xi64> {graph.input = "seed"}
 // CHECK-SAME:    tensor<f32> {graph.output = "loss"}, tensor<f32> {graph.output = "grad_norm"}, tensor<f32> {graph.output = "lr"}, tensor<i64> {graph.output = "tokens"}
+// CHECK-SAME:    attributes {graph.program = #graph.program<train_step>}
 
 // The count over all microbatches, and 1/N or 0.
 // CHECK:      %[[MASK:.*]] = graph.compare %[[TARGETS]] ne
@@ -76,17 +77,17 @@
 // ADAMW-NOT:   graph.mul %arg0,
 
 func.func @init(%seed: tensor<1xi64> {graph.input = "seed"}) -> (tensor<8x8xf32> {graph.state = "w", graph.role = #graph<role parameter>, graph.decay},
-                                                              tensor<8xf32> {graph.state = "g", graph.role = #graph<role parameter>}) {
+                                                              tensor<8xf32> {graph.state = "g", graph.role = #graph<role parameter>, graph.layer = #graph.layer<3>}) attributes {graph.program = #graph.program<init>} {
   %w = graph.constant dense<0.5> : tensor<8x8xf32>
   %g = graph.constant dense<1.0> : tensor<8xf32>
   return %w, %g : tensor<8x8xf32>, tensor<8xf32>
 }
 
 func.func @gradients(%w: tensor<8x8xf32> {graph.state = "w", graph.role = #graph<role parameter>, graph.decay},
-                     %g: tensor<8xf32> {graph.state = "g", graph.role = #graph<role parameter>},
+                     %g: tensor<8xf32> {graph.state = "g", graph.role = #graph<role parameter>, graph.layer = #graph.layer<3>},
                      %tokens: tensor<2x4xi32> {graph.input = "tokens"}, %targets: tensor<2x4xi32> {graph.input = "targets"},
                      %seed: tensor<i64> {graph.input = "seed"}, %step: tensor<i64> {graph.input = "step"}, %offset: tensor<i64> {graph.input = "offset"},
-                     %cotangent: tensor<f32> {graph.input = "cotangent"}) -> (tensor<f32>, tensor<8x8xf32>, tensor<8xf32>) {
+                     %cotangent: tensor<f32> {graph.input = "cotangent"}) -> (tensor<f32>, tensor<8x8xf32>, tensor<8xf32>) attributes {graph.program = #graph.program<gradients>} {
   %w16 = graph.convert %w : tensor<8x8xf32> -> tensor<8x8xbf16>
   %e = graph.embedding %w16, %tokens : (tensor<8x8xbf16>, tensor<2x4xi32>) -> tensor<2x4x8xbf16>
   %l0 = graph.reduce %e sum dims [0, 1, 2] : tensor<2x4x8xbf16> -> tensor<bf16>

@@ -48,7 +48,7 @@ func.func private @layer(%x: tensor<4x8xf32>, %g: tensor<8xf32>, %w1: tensor<8x1
 }
 func.func @loss(%x: tensor<4x8xf32> {graph.state = "x", graph.role = #graph<role parameter>}, %g: tensor<8xf32> {graph.state = "g", graph.role = #graph<role parameter>},
                 %w1: tensor<8x16xf32> {graph.state = "w1", graph.role = #graph<role parameter>}, %b: tensor<16xf32> {graph.state = "b", graph.role = #graph<role parameter>},
-                %w2: tensor<16x8xf32> {graph.state = "w2", graph.role = #graph<role parameter>}) -> tensor<f32> {
+                %w2: tensor<16x8xf32> {graph.state = "w2", graph.role = #graph<role parameter>}) -> tensor<f32> attributes {graph.program = #graph.program<loss>} {
   %y = call @layer(%x, %g, %w1, %b, %w2) : (tensor<4x8xf32>, tensor<8xf32>, tensor<8x16xf32>, tensor<16xf32>, tensor<16x8xf32>) -> tensor<4x8xf32>
   %l = graph.reduce %y sum dims [0, 1] : tensor<4x8xf32> -> tensor<f32>
   return %l : tensor<f32>

@@ -34,12 +34,12 @@ func.func private @layer(%x: tensor<4x8xf32>, %w: tensor<8x8xf32>) -> tensor<4x8
 // CHECK-SAME: %[[W:arg1]]: tensor<8x8xf32>
 // CHECK-SAME: %[[IDS:arg2]]: tensor<4xi32>
 // CHECK-SAME: %[[CT:arg4]]: tensor<f32> {graph.input = "cotangent"}
-// CHECK-SAME: -> (tensor<f32>, tensor<16x8xf32>, tensor<8x8xf32>)
+// CHECK-SAME: -> (tensor<f32>, tensor<16x8xf32>, tensor<8x8xf32>) attributes {graph.program = #graph.program<gradients>}
 // CHECK-NEXT: %[[X0:.*]] = graph.embedding %[[E]], %[[IDS]]
 // CHECK-NEXT: %[[X1:.*]]:2 = call @layer.forward(%[[X0]], %[[W]])
-// CHECK-NEXT: %[[X2:.*]]:2 = call @layer.forward(%[[X1]]#0, %[[W]])
+// CHECK-NEXT: %[[X2:.*]]:2 = call @layer.forward(%[[X1]]#0, %[[W]]) {graph.layer = #graph.layer<1>}
 // CHECK-NEXT: %[[L:.*]], %[[DX:.*]], %[[DE:.*]] = graph.linear_cross_entropy_grad %[[X2]]#0, %[[E]], %arg3, %[[CT]]
-// CHECK-NEXT: %[[B2:.*]]:2 = call @layer.backward(%[[X1]]#0, %[[W]], %[[X2]]#1, %[[DX]])
+// CHECK-NEXT: %[[B2:.*]]:2 = call @layer.backward(%[[X1]]#0, %[[W]], %[[X2]]#1, %[[DX]]) {graph.layer = #graph.layer<1, backward>}
 // CHECK-NEXT: %[[B1:.*]]:2 = call @layer.backward(%[[X0]], %[[W]], %[[X1]]#1, %[[B2]]#0)
 // CHECK-NEXT: %[[DW:.*]] = graph.add %[[B2]]#1, %[[B1]]#1
 // CHECK-NEXT: %[[ZERO:.*]] = graph.constant
@@ -48,10 +48,10 @@ func.func private @layer(%x: tensor<4x8xf32>, %w: tensor<8x8xf32>) -> tensor<4x8
 // CHECK-NEXT: return %[[L]], %[[SUM]], %[[DW]]
 func.func @loss(%e: tensor<16x8xf32> {graph.state = "e", graph.role = #graph<role parameter>},
                 %w: tensor<8x8xf32> {graph.state = "w", graph.role = #graph<role parameter>},
-                %tokens: tensor<4xi32> {graph.input = "tokens"}, %targets: tensor<4xi32> {graph.input = "targets"}) -> tensor<f32> {
+                %tokens: tensor<4xi32> {graph.input = "tokens"}, %targets: tensor<4xi32> {graph.input = "targets"}) -> tensor<f32> attributes {graph.program = #graph.program<loss>} {
   %x0 = graph.embedding %e, %tokens : (tensor<16x8xf32>, tensor<4xi32>) -> tensor<4x8xf32>
   %x1 = call @layer(%x0, %w) : (tensor<4x8xf32>, tensor<8x8xf32>) -> tensor<4x8xf32>
-  %x2 = call @layer(%x1, %w) : (tensor<4x8xf32>, tensor<8x8xf32>) -> tensor<4x8xf32>
+  %x2 = call @layer(%x1, %w) {graph.layer = #graph.layer<1>} : (tensor<4x8xf32>, tensor<8x8xf32>) -> tensor<4x8xf32>
   %l = graph.linear_cross_entropy %x2, %e, %targets : tensor<4x8xf32>, tensor<16x8xf32>, tensor<4xi32> -> tensor<f32>
   return %l : tensor<f32>
 }
@@ -82,7 +82,7 @@ func.func private @scale(%a: tensor<4xf32>, %b: tensor<4xf32>) -> tensor<4xf32> 
 // CHECK:       %[[ZERO:.*]] = graph.constant dense<0.0{{.*}}> : tensor<2xf32>
 // CHECK:       return %{{.*}}, %[[B]], %[[ZERO]]
 func.func @loss(%w: tensor<4xf32> {graph.state = "w", graph.role = #graph<role parameter>},
-                %unused: tensor<2xf32> {graph.state = "unused", graph.role = #graph<role parameter>}) -> tensor<f32> {
+                %unused: tensor<2xf32> {graph.state = "unused", graph.role = #graph<role parameter>}) -> tensor<f32> attributes {graph.program = #graph.program<loss>} {
   %c = graph.constant dense<2.0> : tensor<4xf32>
   %f = call @fixed(%c) : (tensor<4xf32>) -> tensor<4xf32>
   %s = call @scale(%f, %w) : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
@@ -112,7 +112,7 @@ func.func private @outer(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) at
 // CHECK:       %[[G:.*]] = graph.broadcast
 // CHECK:       %[[ZERO:.*]] = graph.constant dense<0.0
 // CHECK:       call @outer.backward({{.*}}, %[[G]], %[[ZERO]])
-func.func @loss(%w: tensor<4xf32> {graph.state = "w", graph.role = #graph<role parameter>}) -> tensor<f32> {
+func.func @loss(%w: tensor<4xf32> {graph.state = "w", graph.role = #graph<role parameter>}) -> tensor<f32> attributes {graph.program = #graph.program<loss>} {
   %y:2 = call @outer(%w) : (tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>)
   %l = graph.reduce %y#0 sum dims [0] : tensor<4xf32> -> tensor<f32>
   return %l : tensor<f32>

@@ -19,7 +19,7 @@
 // TILED:       tile.launch @grouped_outer(
 // TILED:       tile.launch @grouped_outer_add({{.*}} reuse [3, 0]
 // TILED:       tile.kernel @grouped_outer_add
-func.func @loss(%w: tensor<4x48x32xf32> {graph.state = "experts.weight", graph.role = #graph<role parameter>, graph.decay}, %x: tensor<64x32xf32>, %g: tensor<5xi32>) -> (tensor<f32> {graph.output = "loss_sum"}) {
+func.func @loss(%w: tensor<4x48x32xf32> {graph.state = "experts.weight", graph.role = #graph<role parameter>, graph.decay}, %x: tensor<64x32xf32>, %g: tensor<5xi32>) -> (tensor<f32> {graph.output = "loss_sum"}) attributes {graph.program = #graph.program<loss>} {
   %y = graph.grouped_matmul %x, %w groups %g {transposed} : (tensor<64x32xf32>, tensor<4x48x32xf32>, tensor<5xi32>) -> tensor<64x48xf32>
   %h = graph.silu %y : tensor<64x48xf32>
   %z = graph.grouped_matmul %h, %w groups %g : (tensor<64x48xf32>, tensor<4x48x32xf32>, tensor<5xi32>) -> tensor<64x32xf32>

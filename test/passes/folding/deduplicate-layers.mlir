@@ -7,40 +7,40 @@
 // CHECK: module attributes {graph.folded = array<i64: 0, 1, 6>}
 // CHECK-LABEL: func.func @train_step
 // CHECK-SAME: %[[E:arg0]]: tensor<4xf32> {graph.role = #graph<role parameter>, graph.state = "embed.w"}
-// CHECK-SAME: %[[W0:arg1]]: tensor<4xf32> {graph.role = #graph<role parameter>, graph.state = "h.0.w"}
-// CHECK-SAME: %[[W1:arg2]]: tensor<4xf32> {graph.role = #graph<role parameter>, graph.state = "h.1.w"}
-// CHECK-SAME: %[[W2:arg3]]: tensor<4xf32> {graph.repeat_count = 3 : i64, graph.role = #graph<role parameter>, graph.state = "h.2.w"}
-// CHECK-SAME: %[[W5:arg4]]: tensor<4xf32> {graph.role = #graph<role parameter>, graph.state = "h.5.w"}
+// CHECK-SAME: %[[W0:arg1]]: tensor<4xf32> {graph.layer = #graph.layer<0>, graph.role = #graph<role parameter>, graph.state = "h.0.w"}
+// CHECK-SAME: %[[W1:arg2]]: tensor<4xf32> {graph.layer = #graph.layer<1>, graph.role = #graph<role parameter>, graph.state = "h.1.w"}
+// CHECK-SAME: %[[W2:arg3]]: tensor<4xf32> {graph.layer = #graph.layer<2>, graph.repeat_count = 3 : i64, graph.role = #graph<role parameter>, graph.state = "h.2.w"}
+// CHECK-SAME: %[[W5:arg4]]: tensor<4xf32> {graph.layer = #graph.layer<5>, graph.role = #graph<role parameter>, graph.state = "h.5.w"}
 // CHECK-SAME: %[[X:arg5]]: tensor<4xf32> {graph.input = "x"}
-// CHECK-SAME: {graph.repeat_count = 3 : i64, graph.role = #graph<role parameter>, graph.state = "h.2.w"}
+// CHECK-SAME: {graph.layer = #graph.layer<2>, graph.repeat_count = 3 : i64, graph.role = #graph<role parameter>, graph.state = "h.2.w"}
 func.func @train_step(
     %embed: tensor<4xf32> {graph.role = #graph<role parameter>, graph.state = "embed.w"},
-    %w0: tensor<4xf32> {graph.role = #graph<role parameter>, graph.state = "h.0.w"},
-    %w1: tensor<4xf32> {graph.role = #graph<role parameter>, graph.state = "h.1.w"},
-    %w2: tensor<4xf32> {graph.role = #graph<role parameter>, graph.state = "h.2.w"},
-    %w3: tensor<4xf32> {graph.role = #graph<role parameter>, graph.state = "h.3.w"},
-    %w4: tensor<4xf32> {graph.role = #graph<role parameter>, graph.state = "h.4.w"},
-    %w5: tensor<4xf32> {graph.role = #graph<role parameter>, graph.state = "h.5.w"},
+    %w0: tensor<4xf32> {graph.role = #graph<role parameter>, graph.state = "h.0.w", graph.layer = #graph.layer<0>},
+    %w1: tensor<4xf32> {graph.role = #graph<role parameter>, graph.state = "h.1.w", graph.layer = #graph.layer<1>},
+    %w2: tensor<4xf32> {graph.role = #graph<role parameter>, graph.state = "h.2.w", graph.layer = #graph.layer<2>},
+    %w3: tensor<4xf32> {graph.role = #graph<role parameter>, graph.state = "h.3.w", graph.layer = #graph.layer<3>},
+    %w4: tensor<4xf32> {graph.role = #graph<role parameter>, graph.state = "h.4.w", graph.layer = #graph.layer<4>},
+    %w5: tensor<4xf32> {graph.role = #graph<role parameter>, graph.state = "h.5.w", graph.layer = #graph.layer<5>},
     %x: tensor<4xf32> {graph.input = "x"}) ->
-    (tensor<4xf32> {graph.role = #graph<role parameter>, graph.state = "h.0.w"},
-     tensor<4xf32> {graph.role = #graph<role parameter>, graph.state = "h.1.w"},
-     tensor<4xf32> {graph.role = #graph<role parameter>, graph.state = "h.2.w"},
-     tensor<4xf32> {graph.role = #graph<role parameter>, graph.state = "h.3.w"},
-     tensor<4xf32> {graph.role = #graph<role parameter>, graph.state = "h.4.w"},
-     tensor<4xf32> {graph.role = #graph<role parameter>, graph.state = "h.5.w"},
+    (tensor<4xf32> {graph.role = #graph<role parameter>, graph.state = "h.0.w", graph.layer = #graph.layer<0>},
+     tensor<4xf32> {graph.role = #graph<role parameter>, graph.state = "h.1.w", graph.layer = #graph.layer<1>},
+     tensor<4xf32> {graph.role = #graph<role parameter>, graph.state = "h.2.w", graph.layer = #graph.layer<2>},
+     tensor<4xf32> {graph.role = #graph<role parameter>, graph.state = "h.3.w", graph.layer = #graph.layer<3>},
+     tensor<4xf32> {graph.role = #graph<role parameter>, graph.state = "h.4.w", graph.layer = #graph.layer<4>},
+     tensor<4xf32> {graph.role = #graph<role parameter>, graph.state = "h.5.w", graph.layer = #graph.layer<5>},
      tensor<24xf32> {graph.output = "counts"}) {
   // CHECK: %[[Y:.*]] = graph.mul %[[X]], %[[E]]
   // CHECK: %[[Y0:.*]]:2 = call @layer(%[[Y]], %[[W0]])
   // CHECK: %[[Y1:.*]]:2 = call @layer(%[[Y0]]#0, %[[W1]])
-  // CHECK: %[[Y2:.*]]:2 = call @layer(%[[Y1]]#0, %[[W2]]) {graph.repeat_count = 3 : i64}
+  // CHECK: %[[Y2:.*]]:2 = call @layer(%[[Y1]]#0, %[[W2]]) {graph.layer = #graph.layer<2>, graph.repeat_count = 3 : i64}
   // CHECK: %[[Y5:.*]]:2 = call @layer(%[[Y2]]#0, %[[W5]])
   %y = graph.mul %x, %embed : tensor<4xf32>
-  %y0:2 = call @layer(%y, %w0) : (tensor<4xf32>, tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>)
-  %y1:2 = call @layer(%y0#0, %w1) : (tensor<4xf32>, tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>)
-  %y2:2 = call @layer(%y1#0, %w2) : (tensor<4xf32>, tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>)
-  %y3:2 = call @layer(%y2#0, %w3) : (tensor<4xf32>, tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>)
-  %y4:2 = call @layer(%y3#0, %w4) : (tensor<4xf32>, tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>)
-  %y5:2 = call @layer(%y4#0, %w5) : (tensor<4xf32>, tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>)
+  %y0:2 = call @layer(%y, %w0) {graph.layer = #graph.layer<0>} : (tensor<4xf32>, tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>)
+  %y1:2 = call @layer(%y0#0, %w1) {graph.layer = #graph.layer<1>} : (tensor<4xf32>, tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>)
+  %y2:2 = call @layer(%y1#0, %w2) {graph.layer = #graph.layer<2>} : (tensor<4xf32>, tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>)
+  %y3:2 = call @layer(%y2#0, %w3) {graph.layer = #graph.layer<3>} : (tensor<4xf32>, tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>)
+  %y4:2 = call @layer(%y3#0, %w4) {graph.layer = #graph.layer<4>} : (tensor<4xf32>, tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>)
+  %y5:2 = call @layer(%y4#0, %w5) {graph.layer = #graph.layer<5>} : (tensor<4xf32>, tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>)
   // CHECK: %[[HEAD:.*]] = graph.mul %[[Y5]]#0, %[[E]]
   %head = graph.mul %y5#0, %embed : tensor<4xf32>
   // Backward each reads the one behind it.
@@ -82,9 +82,9 @@ func.func @train_step(
 // CHECK: graph.slice %{{.*}} [2] {graph.repeat_count = 3 : i64}
 // CHECK: graph.slice %{{.*}} [5] : tensor<6xf32>
 func.func @init(%seeds: tensor<6xf32> {graph.input = "seeds"}) ->
-    (tensor<1xf32> {graph.state = "h.0.b"}, tensor<1xf32> {graph.state = "h.1.b"},
-     tensor<1xf32> {graph.state = "h.2.b"}, tensor<1xf32> {graph.state = "h.3.b"},
-     tensor<1xf32> {graph.state = "h.4.b"}, tensor<1xf32> {graph.state = "h.5.b"}) {
+    (tensor<1xf32> {graph.layer = #graph.layer<0>, graph.state = "h.0.b"}, tensor<1xf32> {graph.layer = #graph.layer<1>, graph.state = "h.1.b"},
+     tensor<1xf32> {graph.layer = #graph.layer<2>, graph.state = "h.2.b"}, tensor<1xf32> {graph.layer = #graph.layer<3>, graph.state = "h.3.b"},
+     tensor<1xf32> {graph.layer = #graph.layer<4>, graph.state = "h.4.b"}, tensor<1xf32> {graph.layer = #graph.layer<5>, graph.state = "h.5.b"}) {
   %0 = graph.slice %seeds [0] : tensor<6xf32> -> tensor<1xf32>
   %1 = graph.slice %seeds [1] : tensor<6xf32> -> tensor<1xf32>
   %2 = graph.slice %seeds [2] : tensor<6xf32> -> tensor<1xf32>

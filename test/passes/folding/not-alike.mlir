@@ -5,9 +5,9 @@
 // CHECK: remark: layers are not folded: 'graph.neg' at {{.*}} is not in each of the layers
 // CHECK-NOT: graph.folded
 func.func @logits(
-    %w0: tensor<4xf32> {graph.state = "h.0.w"}, %w1: tensor<4xf32> {graph.state = "h.1.w"},
-    %w2: tensor<4xf32> {graph.state = "h.2.w"}, %w3: tensor<4xf32> {graph.state = "h.3.w"},
-    %w4: tensor<4xf32> {graph.state = "h.4.w"}, %x: tensor<4xf32> {graph.input = "x"}) -> (tensor<4xf32>, tensor<4xf32>) {
+    %w0: tensor<4xf32> {graph.state = "h.0.w", graph.layer = #graph.layer<0>}, %w1: tensor<4xf32> {graph.state = "h.1.w", graph.layer = #graph.layer<1>},
+    %w2: tensor<4xf32> {graph.state = "h.2.w", graph.layer = #graph.layer<2>}, %w3: tensor<4xf32> {graph.state = "h.3.w", graph.layer = #graph.layer<3>},
+    %w4: tensor<4xf32> {graph.state = "h.4.w", graph.layer = #graph.layer<4>}, %x: tensor<4xf32> {graph.input = "x"}) -> (tensor<4xf32>, tensor<4xf32>) {
   %0 = graph.mul %x, %w0 : tensor<4xf32>
   %1 = graph.mul %0, %w1 : tensor<4xf32>
   %2 = graph.mul %1, %w2 : tensor<4xf32>
@@ -25,9 +25,9 @@ func.func @logits(
 // CHECK: remark: layers are not folded: 'graph.add' at {{.*}} is not in each of the layers, or not the same
 // CHECK-NOT: graph.folded
 func.func @logits(
-    %w0: tensor<4xf32> {graph.state = "h.0.w"}, %w1: tensor<4xf32> {graph.state = "h.1.w"},
-    %w2: tensor<4xf32> {graph.state = "h.2.w"}, %w3: tensor<4xf32> {graph.state = "h.3.w"},
-    %w4: tensor<4xf32> {graph.state = "h.4.w"}, %x: tensor<4xf32> {graph.input = "x"}) -> tensor<4xf32> {
+    %w0: tensor<4xf32> {graph.state = "h.0.w", graph.layer = #graph.layer<0>}, %w1: tensor<4xf32> {graph.state = "h.1.w", graph.layer = #graph.layer<1>},
+    %w2: tensor<4xf32> {graph.state = "h.2.w", graph.layer = #graph.layer<2>}, %w3: tensor<4xf32> {graph.state = "h.3.w", graph.layer = #graph.layer<3>},
+    %w4: tensor<4xf32> {graph.state = "h.4.w", graph.layer = #graph.layer<4>}, %x: tensor<4xf32> {graph.input = "x"}) -> tensor<4xf32> {
   %0 = graph.mul %x, %w0 : tensor<4xf32>
   %1 = graph.mul %0, %w1 : tensor<4xf32>
   %2 = graph.add %1, %w2 : tensor<4xf32>
@@ -42,9 +42,9 @@ func.func @logits(
 // CHECK: remark: layers are not folded: 'graph.constant' at {{.*}} is not in each of the layers, or not the same
 // CHECK-NOT: graph.folded
 func.func @logits(
-    %w0: tensor<1xi64> {graph.state = "h.0.w"}, %w1: tensor<1xi64> {graph.state = "h.1.w"},
-    %w2: tensor<1xi64> {graph.state = "h.2.w"}, %w3: tensor<1xi64> {graph.state = "h.3.w"},
-    %w4: tensor<1xi64> {graph.state = "h.4.w"}, %x: tensor<1xi64> {graph.input = "x"}) -> tensor<1xi64> {
+    %w0: tensor<1xi64> {graph.state = "h.0.w", graph.layer = #graph.layer<0>}, %w1: tensor<1xi64> {graph.state = "h.1.w", graph.layer = #graph.layer<1>},
+    %w2: tensor<1xi64> {graph.state = "h.2.w", graph.layer = #graph.layer<2>}, %w3: tensor<1xi64> {graph.state = "h.3.w", graph.layer = #graph.layer<3>},
+    %w4: tensor<1xi64> {graph.state = "h.4.w", graph.layer = #graph.layer<4>}, %x: tensor<1xi64> {graph.input = "x"}) -> tensor<1xi64> {
   %c0 = graph.constant dense<0> : tensor<1xi64>
   %c1 = graph.constant dense<1> : tensor<1xi64>
   %c2 = graph.constant dense<2> : tensor<1xi64>
@@ -69,9 +69,9 @@ func.func @logits(
 // CHECK: remark: layers are not folded: 'func.return' at {{.*}} reads something of one layer
 // CHECK-NOT: graph.folded
 func.func @hidden(
-    %w0: tensor<4xf32> {graph.state = "h.0.w"}, %w1: tensor<4xf32> {graph.state = "h.1.w"},
-    %w2: tensor<4xf32> {graph.state = "h.2.w"}, %w3: tensor<4xf32> {graph.state = "h.3.w"},
-    %w4: tensor<4xf32> {graph.state = "h.4.w"}, %x: tensor<4xf32> {graph.input = "x"}) ->
+    %w0: tensor<4xf32> {graph.state = "h.0.w", graph.layer = #graph.layer<0>}, %w1: tensor<4xf32> {graph.state = "h.1.w", graph.layer = #graph.layer<1>},
+    %w2: tensor<4xf32> {graph.state = "h.2.w", graph.layer = #graph.layer<2>}, %w3: tensor<4xf32> {graph.state = "h.3.w", graph.layer = #graph.layer<3>},
+    %w4: tensor<4xf32> {graph.state = "h.4.w", graph.layer = #graph.layer<4>}, %x: tensor<4xf32> {graph.input = "x"}) ->
     (tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>) {
   %0 = graph.mul %x, %w0 : tensor<4xf32>
   %1 = graph.mul %0, %w1 : tensor<4xf32>
@@ -87,9 +87,9 @@ func.func @hidden(
 // CHECK: remark: layers are not folded: 'graph.loop' at {{.*}} does not carry the same for each of the layers
 // CHECK-NOT: graph.folded
 func.func @sums(
-    %w0: tensor<4xf32> {graph.state = "h.0.w"}, %w1: tensor<4xf32> {graph.state = "h.1.w"},
-    %w2: tensor<4xf32> {graph.state = "h.2.w"}, %w3: tensor<4xf32> {graph.state = "h.3.w"},
-    %w4: tensor<4xf32> {graph.state = "h.4.w"}, %x: tensor<4xf32> {graph.input = "x"}) -> tensor<4xf32> {
+    %w0: tensor<4xf32> {graph.state = "h.0.w", graph.layer = #graph.layer<0>}, %w1: tensor<4xf32> {graph.state = "h.1.w", graph.layer = #graph.layer<1>},
+    %w2: tensor<4xf32> {graph.state = "h.2.w", graph.layer = #graph.layer<2>}, %w3: tensor<4xf32> {graph.state = "h.3.w", graph.layer = #graph.layer<3>},
+    %w4: tensor<4xf32> {graph.state = "h.4.w", graph.layer = #graph.layer<4>}, %x: tensor<4xf32> {graph.input = "x"}) -> tensor<4xf32> {
   %s:6 = graph.loop 2 (%i, %v0 = %x, %v1 = %x, %v2 = %x, %v3 = %x, %v4 = %x, %s = %x) : (tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>) {
     %0 = graph.mul %w0, %w0 : tensor<4xf32>
     %1 = graph.mul %w1, %w1 : tensor<4xf32>
@@ -108,8 +108,8 @@ func.func @sums(
 // CHECK: remark: layers are not folded: no five in a row have the same state and blocks
 // CHECK-NOT: graph.folded
 func.func @logits(
-    %w0: tensor<4xf32> {graph.state = "h.0.w"}, %w1: tensor<4xf32> {graph.state = "h.1.w"},
-    %w2: tensor<4xf32> {graph.state = "h.2.w"}, %w3: tensor<4xf32> {graph.state = "h.4095.w"},
+    %w0: tensor<4xf32> {graph.state = "h.0.w", graph.layer = #graph.layer<0>}, %w1: tensor<4xf32> {graph.state = "h.1.w", graph.layer = #graph.layer<1>},
+    %w2: tensor<4xf32> {graph.state = "h.2.w", graph.layer = #graph.layer<2>}, %w3: tensor<4xf32> {graph.state = "h.4095.w", graph.layer = #graph.layer<4095>},
     %x: tensor<4xf32> {graph.input = "x"}) -> tensor<4xf32> {
   %0 = graph.mul %x, %w0 : tensor<4xf32>
   %1 = graph.mul %0, %w1 : tensor<4xf32>

@@ -20,8 +20,8 @@ module attributes {graph.folded = "six"} {}
 // CHECK: error: folded layers are not alike: 'graph.add' at {{.*}} is not in each of the layers, or not the same; graph.folded says that the third represents others
 module attributes {graph.folded = array<i64: 0, 1, 6>} {
   func.func @logits(
-      %w0: tensor<4xf32> {graph.state = "h.0.w"}, %w1: tensor<4xf32> {graph.state = "h.1.w"},
-      %w2: tensor<4xf32> {graph.state = "h.2.w", graph.repeat_count = 3}, %w5: tensor<4xf32> {graph.state = "h.5.w"},
+      %w0: tensor<4xf32> {graph.state = "h.0.w", graph.layer = #graph.layer<0>}, %w1: tensor<4xf32> {graph.state = "h.1.w", graph.layer = #graph.layer<1>},
+      %w2: tensor<4xf32> {graph.state = "h.2.w", graph.layer = #graph.layer<2>, graph.repeat_count = 3}, %w5: tensor<4xf32> {graph.state = "h.5.w", graph.layer = #graph.layer<5>},
       %x: tensor<4xf32> {graph.input = "x"}) -> tensor<4xf32> {
     %0 = graph.mul %x, %w0 : tensor<4xf32>
     %1 = graph.mul %0, %w1 : tensor<4xf32>
@@ -37,8 +37,8 @@ module attributes {graph.folded = array<i64: 0, 1, 6>} {
 // CHECK: error: folded layers are not alike: their state differs
 module attributes {graph.folded = array<i64: 0, 1, 6>} {
   func.func @logits(
-      %w0: tensor<4xf32> {graph.state = "h.0.w"}, %w1: tensor<4xf32> {graph.state = "h.1.w"},
-      %w2: tensor<4xf32> {graph.state = "h.2.w", graph.repeat_count = 3}, %w3: tensor<4xf32> {graph.state = "h.3.w"},
+      %w0: tensor<4xf32> {graph.state = "h.0.w", graph.layer = #graph.layer<0>}, %w1: tensor<4xf32> {graph.state = "h.1.w", graph.layer = #graph.layer<1>},
+      %w2: tensor<4xf32> {graph.state = "h.2.w", graph.layer = #graph.layer<2>, graph.repeat_count = 3}, %w3: tensor<4xf32> {graph.state = "h.3.w", graph.layer = #graph.layer<3>},
       %x: tensor<4xf32> {graph.input = "x"}) -> tensor<4xf32> {
     %0 = graph.mul %x, %w0 : tensor<4xf32>
     %1 = graph.mul %0, %w1 : tensor<4xf32>
@@ -50,17 +50,42 @@ module attributes {graph.folded = array<i64: 0, 1, 6>} {
 
 // -----
 
-// CHECK: error: "foo" grows too far over 6 layers
+// CHECK: error: has an attribute that grows too far over 6 layers
 module attributes {graph.folded = array<i64: 0, 1, 6>} {
   func.func @logits(
-      %w0: tensor<4xf32> {graph.state = "h.0.w"}, %w1: tensor<4xf32> {graph.state = "h.1.w"},
-      %w2: tensor<4xf32> {graph.state = "h.2.w", graph.repeat_count = 3}, %w5: tensor<4xf32> {graph.state = "h.5.w"},
+      %w0: tensor<4xf32> {graph.state = "h.0.w", graph.layer = #graph.layer<0>}, %w1: tensor<4xf32> {graph.state = "h.1.w", graph.layer = #graph.layer<1>},
+      %w2: tensor<4xf32> {graph.state = "h.2.w", graph.layer = #graph.layer<2>, graph.repeat_count = 3}, %w5: tensor<4xf32> {graph.state = "h.5.w", graph.layer = #graph.layer<5>},
       %x: tensor<4xf32> {graph.input = "x"}) -> tensor<4xf32> {
     %0 = graph.mul %x, %w0 : tensor<4xf32>
     %1 = graph.mul %0, %w1 {foo = array<i64: 0>} : tensor<4xf32>
     %2 = graph.mul %1, %w2 {foo = array<i64: 4611686018427387904>} : tensor<4xf32>
     %5 = graph.mul %2, %w5 : tensor<4xf32>
     return %5 : tensor<4xf32>
+  }
+}
+
+// -----
+
+// Names of which no third one follows, or no fifth.
+// CHECK: error: folded layers are not alike: their state differs
+module attributes {graph.folded = array<i64: 0, 1, 6>} {
+  func.func @logits(
+      %w0: tensor<4xf32> {graph.state = "h.0.w", graph.layer = #graph.layer<0>}, %w1: tensor<4xf32> {graph.state = "h.1.w", graph.layer = #graph.layer<1>},
+      %w2: tensor<4xf32> {graph.state = "h.2.v", graph.layer = #graph.layer<2>, graph.repeat_count = 3}, %w5: tensor<4xf32> {graph.state = "h.5.w", graph.layer = #graph.layer<5>},
+      %x: tensor<4xf32> {graph.input = "x"}) -> tensor<4xf32> {
+    return %x : tensor<4xf32>
+  }
+}
+
+// -----
+
+// CHECK: error: argument 2 has an attribute that grows too far over 6 layers
+module attributes {graph.folded = array<i64: 0, 1, 6>} {
+  func.func @logits(
+      %w0: tensor<4xf32> {graph.state = "h.9.w", graph.layer = #graph.layer<0>}, %w1: tensor<4xf32> {graph.state = "h.5.w", graph.layer = #graph.layer<1>},
+      %w2: tensor<4xf32> {graph.state = "h.3.w", graph.layer = #graph.layer<2>, graph.repeat_count = 3}, %w5: tensor<4xf32> {graph.state = "h.0.w", graph.layer = #graph.layer<5>},
+      %x: tensor<4xf32> {graph.input = "x"}) -> tensor<4xf32> {
+    return %x : tensor<4xf32>
   }
 }
 

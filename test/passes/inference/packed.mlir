@@ -15,7 +15,7 @@
 func.func @decode_1(
     %t: tensor<40x96xbf16> {graph.role = #graph<role parameter>, graph.state = "table"}, %u: tensor<96x130xbf16> {graph.role = #graph<role parameter>, graph.state = "up"},
     %f: tensor<96x130xf32> {graph.role = #graph<role parameter>, graph.state = "wide"}, %e: tensor<2x96x130xbf16> {graph.role = #graph<role parameter>, graph.state = "experts"},
-    %ids: tensor<1xi32> {graph.input = "tokens"}) -> (tensor<1x40xbf16> {graph.output = "logits"}, tensor<1x130xbf16> {graph.output = "up"}) {
+    %ids: tensor<1xi32> {graph.input = "tokens"}) -> (tensor<1x40xbf16> {graph.output = "logits"}, tensor<1x130xbf16> {graph.output = "up"}) attributes {graph.program = #graph.program<decode>} {
   %x = graph.embedding %t, %ids : (tensor<40x96xbf16>, tensor<1xi32>) -> tensor<1x96xbf16>
   %y = graph.einsum "bk,kn->bn" %x, %u : (tensor<1x96xbf16>, tensor<96x130xbf16>) -> tensor<1x130xbf16>
   %l = graph.einsum "bk,nk->bn" %x, %t : (tensor<1x96xbf16>, tensor<40x96xbf16>) -> tensor<1x40xbf16>
@@ -32,7 +32,7 @@ func.func @decode_1(
 // CHECK-DAG:   graph.grouped_matmul %{{.*}}, %[[V]] groups
 func.func @decode_2(
     %u: tensor<4x48x64xbf16> {graph.role = #graph<role parameter>, graph.state = "experts.*.up.weight"}, %v: tensor<4x40x64xbf16> {graph.role = #graph<role parameter>, graph.state = "experts.*.v.weight"},
-    %x: tensor<6x64xbf16> {graph.input = "x"}, %g: tensor<5xi32> {graph.input = "groups"}) -> (tensor<6x48xbf16> {graph.output = "y"}, tensor<6x40xbf16> {graph.output = "z"}) {
+    %x: tensor<6x64xbf16> {graph.input = "x"}, %g: tensor<5xi32> {graph.input = "groups"}) -> (tensor<6x48xbf16> {graph.output = "y"}, tensor<6x40xbf16> {graph.output = "z"}) attributes {graph.program = #graph.program<decode>} {
   %y = graph.grouped_matmul %x, %u groups %g {transposed} : (tensor<6x64xbf16>, tensor<4x48x64xbf16>, tensor<5xi32>) -> tensor<6x48xbf16>
   %z = graph.grouped_matmul %x, %v groups %g {transposed} : (tensor<6x64xbf16>, tensor<4x40x64xbf16>, tensor<5xi32>) -> tensor<6x40xbf16>
   return %y, %z : tensor<6x48xbf16>, tensor<6x40xbf16>

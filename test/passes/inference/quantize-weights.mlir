@@ -10,7 +10,7 @@
 func.func @init(%seed: tensor<1xi64> {graph.input = "seed"}) -> (
     tensor<40x96xf32> {graph.role = #graph<role parameter>, graph.state = "table"}, tensor<96x130xf32> {graph.role = #graph<role parameter>, graph.state = "up"},
     tensor<96x130xf32> {graph.role = #graph<role parameter>, graph.state = "down"}, tensor<8x96xf32> {graph.role = #graph<role parameter>, graph.state = "small"},
-    tensor<40x96xf32> {graph.role = #graph<role parameter>, graph.state = "wide", graph.keep_f32}, tensor<96xf32> {graph.role = #graph<role parameter>, graph.state = "norm"}) {
+    tensor<40x96xf32> {graph.role = #graph<role parameter>, graph.state = "wide", graph.keep_f32}, tensor<96xf32> {graph.role = #graph<role parameter>, graph.state = "norm"}) attributes {graph.program = #graph.program<init>} {
   %t = graph.constant dense<1.0> : tensor<40x96xf32>
   %u = graph.constant dense<1.0> : tensor<96x130xf32>
   %s = graph.constant dense<1.0> : tensor<8x96xf32>
@@ -51,7 +51,7 @@ func.func @decode_1(
     %t: tensor<40x96xf32> {graph.role = #graph<role parameter>, graph.state = "table"}, %u: tensor<96x130xf32> {graph.role = #graph<role parameter>, graph.state = "up"},
     %d: tensor<96x130xf32> {graph.role = #graph<role parameter>, graph.state = "down"}, %s: tensor<8x96xf32> {graph.role = #graph<role parameter>, graph.state = "small"},
     %w: tensor<40x96xf32> {graph.role = #graph<role parameter>, graph.state = "wide", graph.keep_f32}, %n: tensor<96xf32> {graph.role = #graph<role parameter>, graph.state = "norm"},
-    %i: tensor<1xi32> {graph.input = "tokens"}) -> (tensor<1x40xf32> {graph.output = "logits"}, tensor<1x8xf32> {graph.output = "a"}, tensor<1x40xf32> {graph.output = "b"}) {
+    %i: tensor<1xi32> {graph.input = "tokens"}) -> (tensor<1x40xf32> {graph.output = "logits"}, tensor<1x8xf32> {graph.output = "a"}, tensor<1x40xf32> {graph.output = "b"}) attributes {graph.program = #graph.program<decode>} {
   %x = graph.embedding %t, %i : (tensor<40x96xf32>, tensor<1xi32>) -> tensor<1x96xf32>
   %y = call @layer(%x, %u, %d) : (tensor<1x96xf32>, tensor<96x130xf32>, tensor<96x130xf32>) -> tensor<1x96xf32>
   %l = graph.einsum "bk,vk->bv" %y, %t : (tensor<1x96xf32>, tensor<40x96xf32>) -> tensor<1x40xf32>
@@ -82,7 +82,7 @@ func.func private @experts(%x: tensor<6x64xf32>, %g: tensor<5xi32>, %u: tensor<4
 // CHECK:       call @experts(%{{.*}}, %{{.*}}, %[[U]], %[[V]])
 func.func @decode_1(
     %u: tensor<4x48x64xf32> {graph.role = #graph<role parameter>, graph.state = "experts.*.up.weight"}, %v: tensor<4x40x64xf32> {graph.role = #graph<role parameter>, graph.state = "experts.*.v.weight"},
-    %x: tensor<6x64xf32> {graph.input = "x"}, %g: tensor<5xi32> {graph.input = "g"}) -> (tensor<6x48xf32> {graph.output = "y"}, tensor<6x40xf32> {graph.output = "z"}) {
+    %x: tensor<6x64xf32> {graph.input = "x"}, %g: tensor<5xi32> {graph.input = "g"}) -> (tensor<6x48xf32> {graph.output = "y"}, tensor<6x40xf32> {graph.output = "z"}) attributes {graph.program = #graph.program<decode>} {
   %y:2 = call @experts(%x, %g, %u, %v) : (tensor<6x64xf32>, tensor<5xi32>, tensor<4x48x64xf32>, tensor<4x40x64xf32>) -> (tensor<6x48xf32>, tensor<6x40xf32>)
   return %y#0, %y#1 : tensor<6x48xf32>, tensor<6x40xf32>
 }

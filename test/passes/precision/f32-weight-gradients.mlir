@@ -29,7 +29,7 @@ func.func private @layer.backward(%x: tensor<4x8xbf16>, %w: tensor<8x16xbf16>, %
 // CHECK-NEXT:  %[[SE:.*]] = graph.add %[[DE]], %[[ROWS]]
 // CHECK-NEXT:  return %{{.*}}, %[[SE]], %[[SW]], %[[SV]]
 func.func @gradients(%x: tensor<4x8xbf16>, %e: tensor<32x8xbf16>, %w: tensor<8x16xbf16>, %dy: tensor<4x16xbf16>, %t: tensor<4xi32>, %c: tensor<f32>)
-    -> (tensor<f32>, tensor<32x8xf32>, tensor<8x16xf32>, tensor<16x4xf32>) {
+    -> (tensor<f32>, tensor<32x8xf32>, tensor<8x16xf32>, tensor<16x4xf32>) attributes {graph.program = #graph.program<gradients>} {
   %l, %dx, %de = graph.linear_cross_entropy_grad %x, %e, %t, %c : (tensor<4x8xbf16>, tensor<32x8xbf16>, tensor<4xi32>, tensor<f32>) -> (tensor<f32>, tensor<4x8xbf16>, tensor<32x8xbf16>)
   %b2:3 = call @layer.backward(%dx, %w, %dy) : (tensor<4x8xbf16>, tensor<8x16xbf16>, tensor<4x16xbf16>) -> (tensor<4x8xbf16>, tensor<8x16xbf16>, tensor<16x4xbf16>)
   %b1:3 = call @layer.backward(%b2#0, %w, %dy) : (tensor<4x8xbf16>, tensor<8x16xbf16>, tensor<4x16xbf16>) -> (tensor<4x8xbf16>, tensor<8x16xbf16>, tensor<16x4xbf16>)
@@ -62,7 +62,7 @@ func.func private @block(%x: tensor<4x8xbf16>) -> tensor<8x8xbf16> {
 // CHECK-NEXT:  %[[DW:.*]] = graph.convert %[[D]]
 // CHECK-NEXT:  %[[A:.*]] = call @block
 // CHECK-NEXT:  %[[AW:.*]] = graph.convert %[[A]]
-func.func @gradients(%x: tensor<4x8xbf16>, %c: tensor<f32>) -> (tensor<f32>, tensor<8x8xf32>, tensor<8x8xf32>) {
+func.func @gradients(%x: tensor<4x8xbf16>, %c: tensor<f32>) -> (tensor<f32>, tensor<8x8xf32>, tensor<8x8xf32>) attributes {graph.program = #graph.program<gradients>} {
   %d = graph.einsum "mk,mn->kn" %x, %x : (tensor<4x8xbf16>, tensor<4x8xbf16>) -> tensor<8x8xbf16>
   %other = graph.exp %d : tensor<8x8xbf16>
   %dw = graph.convert %d : tensor<8x8xbf16> -> tensor<8x8xf32>

@@ -91,7 +91,7 @@ TEST(Search, StatesWhatTheEstimateSays) {
       Subject subject(type, 3, 2, keyHeads);
       sharding::Strategy strategy = search(subject, false).strategy;
       sharding::Shardings shardings(*subject.classes, *subject.mesh, strategy);
-      ASSERT_TRUE(succeeded(shardings.build(*subject.module, "init")));
+      ASSERT_TRUE(succeeded(shardings.build(*subject.module, false)));
       double byColors = estimate(*subject.module, *subject.mesh, shardings, {});
       sharding::OpSearch problem(*subject.module, *subject.classes,
                                  *subject.mesh, shardings, /*axis=*/1, {}, {});
@@ -105,7 +105,7 @@ TEST(Search, StatesWhatTheEstimateSays) {
       EXPECT_LE(solution->cost, evaluation.cost);
       strategy.exceptions = problem.exceptions(solution->choice);
       shardings.restart(strategy);
-      ASSERT_TRUE(succeeded(shardings.build(*subject.module, "init")));
+      ASSERT_TRUE(succeeded(shardings.build(*subject.module, false)));
       double opByOp = estimate(*subject.module, *subject.mesh, shardings, {});
       EXPECT_NEAR(problem.seconds(solution->cost), opByOp, opByOp * 0.02);
     }

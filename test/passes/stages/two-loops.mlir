@@ -8,14 +8,14 @@
 // ASSIGN: graph.loop 2
 // ASSIGN-SAME: attributes {dist.schedule = "# tessera-schedule name=1f1b stages=2 microbatches=2 replicas=1 placement=0:1 pass=forward\0A0F0,0F1\0A1F0,1F1\0A"}
 // The first block of the step is of the first stage, also where it is counted.
-// ASSIGN: call @count({{.*}}%arg1) {dist.forward_stage = 0 : i64}
-// ASSIGN: call @count({{.*}}%arg2) {dist.forward_stage = 1 : i64}
+// ASSIGN: call @count({{.*}}%arg1) {dist.forward_stage = 0 : i64
+// ASSIGN: call @count({{.*}}%arg2) {dist.forward_stage = 1 : i64
 // ASSIGN: graph.loop 2
 // ASSIGN-NOT: dist.schedule
-// ASSIGN: call @layer({{.*}}%arg1{{.*}}) {dist.forward_stage = 0 : i64}
-// ASSIGN: call @layer({{.*}}%arg2{{.*}}) {dist.forward_stage = 1 : i64}
-// ASSIGN: call @layer.backward({{.*}}%arg2{{.*}}) {dist.backward_stage = 1 : i64}
-// ASSIGN: call @layer.backward({{.*}}%arg1{{.*}}) {dist.backward_stage = 0 : i64}
+// ASSIGN: call @layer({{.*}}%arg1{{.*}}) {dist.forward_stage = 0 : i64
+// ASSIGN: call @layer({{.*}}%arg2{{.*}}) {dist.forward_stage = 1 : i64
+// ASSIGN: call @layer.backward({{.*}}%arg2{{.*}}) {dist.backward_stage = 1 : i64
+// ASSIGN: call @layer.backward({{.*}}%arg1{{.*}}) {dist.backward_stage = 0 : i64
 
 // CHECK: module attributes {dist.pipeline = {backward = array<i64: {{[1-9][0-9]*}}, {{[1-9][0-9]*}}>, before = [{backward = array<i64: 0, 0>, forward = array<i64: {{[1-9][0-9]*}}, {{[1-9][0-9]*}}>, schedule = "# tessera-schedule {{.*}} pass=forward\0A0F0,0F1\0A1F0,1F1\0A", weights = array<i64: 0, 0>}], forward
 // CHECK-LABEL: func.func @train_step
@@ -50,15 +50,15 @@
 // LAST: call @layer.backward(
 #p = #graph<role parameter>
 dist.mesh @mesh [#dist.axis<"pipe" = 2 memory>]
-func.func @train_step(%xs: tensor<2x2x8xf32> {graph.input = "tokens"}, %a: tensor<8x8xf32> {graph.role = #p, graph.state = "a"}, %b: tensor<8x8xf32> {graph.role = #p, graph.state = "b"}) -> (tensor<8x8xf32> {graph.state = "a"}, tensor<8x8xf32> {graph.state = "b"}) {
+func.func @train_step(%xs: tensor<2x2x8xf32> {graph.input = "tokens"}, %a: tensor<8x8xf32> {graph.role = #p, graph.state = "a"}, %b: tensor<8x8xf32> {graph.role = #p, graph.state = "b"}) -> (tensor<8x8xf32> {graph.state = "a"}, tensor<8x8xf32> {graph.state = "b"}) attributes {graph.program = #graph.program<train_step>} {
   %none = graph.constant dense<0.0> : tensor<2x8xf32>
   %zero = graph.constant dense<0.0> : tensor<8x8xf32>
   %half = graph.constant dense<0.5> : tensor<2x8xf32>
   %counts = graph.loop 2 (%i, %c = %none) : (tensor<2x8xf32>) {
     %x = graph.dynamic_slice %xs[%i] : tensor<2x2x8xf32>, tensor<i32> -> tensor<2x8xf32>
     %e = graph.exp %x : tensor<2x8xf32>
-    %0:2 = func.call @count(%e, %a) : (tensor<2x8xf32>, tensor<8x8xf32>) -> (tensor<2x8xf32>, tensor<8xf32>)
-    %1:2 = func.call @count(%0#0, %b) : (tensor<2x8xf32>, tensor<8x8xf32>) -> (tensor<2x8xf32>, tensor<8xf32>)
+    %0:2 = func.call @count(%e, %a) {graph.layer = #graph.layer<0>} : (tensor<2x8xf32>, tensor<8x8xf32>) -> (tensor<2x8xf32>, tensor<8xf32>)
+    %1:2 = func.call @count(%0#0, %b) {graph.layer = #graph.layer<1>} : (tensor<2x8xf32>, tensor<8x8xf32>) -> (tensor<2x8xf32>, tensor<8xf32>)
     %c0 = graph.reshape %0#1 : tensor<8xf32> -> tensor<1x8xf32>
     %c1 = graph.reshape %1#1 : tensor<8xf32> -> tensor<1x8xf32>
     %both = graph.concat %c0, %c1 dim 0 : (tensor<1x8xf32>, tensor<1x8xf32>) -> tensor<2x8xf32>
@@ -73,10 +73,10 @@ func.func @train_step(%xs: tensor<2x2x8xf32> {graph.input = "tokens"}, %a: tenso
     %rowb = graph.slice %mean [1, 0] : tensor<2x8xf32> -> tensor<1x8xf32>
     %cb = graph.reshape %rowb : tensor<1x8xf32> -> tensor<8xf32>
     %e = graph.exp %x : tensor<2x8xf32>
-    %y = func.call @layer(%e, %a, %ca) : (tensor<2x8xf32>, tensor<8x8xf32>, tensor<8xf32>) -> tensor<2x8xf32>
-    %z = func.call @layer(%y, %b, %cb) : (tensor<2x8xf32>, tensor<8x8xf32>, tensor<8xf32>) -> tensor<2x8xf32>
-    %dy:2 = func.call @layer.backward(%y, %b, %z) : (tensor<2x8xf32>, tensor<8x8xf32>, tensor<2x8xf32>) -> (tensor<2x8xf32>, tensor<8x8xf32>)
-    %dx:2 = func.call @layer.backward(%e, %a, %dy#0) : (tensor<2x8xf32>, tensor<8x8xf32>, tensor<2x8xf32>) -> (tensor<2x8xf32>, tensor<8x8xf32>)
+    %y = func.call @layer(%e, %a, %ca) {graph.layer = #graph.layer<0>} : (tensor<2x8xf32>, tensor<8x8xf32>, tensor<8xf32>) -> tensor<2x8xf32>
+    %z = func.call @layer(%y, %b, %cb) {graph.layer = #graph.layer<1>} : (tensor<2x8xf32>, tensor<8x8xf32>, tensor<8xf32>) -> tensor<2x8xf32>
+    %dy:2 = func.call @layer.backward(%y, %b, %z) {graph.layer = #graph.layer<1, backward>} : (tensor<2x8xf32>, tensor<8x8xf32>, tensor<2x8xf32>) -> (tensor<2x8xf32>, tensor<8x8xf32>)
+    %dx:2 = func.call @layer.backward(%e, %a, %dy#0) {graph.layer = #graph.layer<0, backward>} : (tensor<2x8xf32>, tensor<8x8xf32>, tensor<2x8xf32>) -> (tensor<2x8xf32>, tensor<8x8xf32>)
     %a1 = graph.add %sa, %dx#1 : tensor<8x8xf32>
     %b1 = graph.add %sb, %dy#1 : tensor<8x8xf32>
     graph.yield %a1, %b1 : tensor<8x8xf32>, tensor<8x8xf32>

@@ -1,6 +1,6 @@
 // 256 tokens of four sequences, each to one of eight experts, whose rows are sent to them if that is cheaper.
 func.func @eval_step(%x: tensor<4x256x64xf32> {graph.input = "x"}, %tokens: tensor<4x256xi32> {graph.input = "tokens"}, %ids: tensor<4x256x1xi32> {graph.input = "ids"},
-                     %p: tensor<4x256x1xf32> {graph.input = "p"}, %w: tensor<8x64x64xf32> {graph.role = #graph<role parameter>, graph.state = "w"}) -> tensor<4x256x64xf32> {
+                     %p: tensor<4x256x1xf32> {graph.input = "p"}, %w: tensor<8x64x64xf32> {graph.role = #graph<role parameter>, graph.state = "w"}) -> tensor<4x256x64xf32> attributes {graph.program = #graph.program<eval_step>} {
   %rows = graph.reshape %x : tensor<4x256x64xf32> -> tensor<1024x64xf32>
   %flat = graph.reshape %ids : tensor<4x256x1xi32> -> tensor<1024x1xi32>
   %weights = graph.reshape %p : tensor<4x256x1xf32> -> tensor<1024x1xf32>

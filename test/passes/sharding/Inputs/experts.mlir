@@ -1,6 +1,6 @@
 // Four tokens of two sequences, each to two of four experts.
 func.func @eval_step(%x: tensor<2x4x6xf32> {graph.input = "x"}, %tokens: tensor<2x4xi32> {graph.input = "tokens"}, %ids: tensor<2x4x2xi32> {graph.input = "ids"},
-                     %p: tensor<2x4x2xf32> {graph.input = "p"}, %w: tensor<4x6x6xf32> {graph.role = #graph<role parameter>, graph.state = "w"}) -> tensor<2x4x6xf32> {
+                     %p: tensor<2x4x2xf32> {graph.input = "p"}, %w: tensor<4x6x6xf32> {graph.role = #graph<role parameter>, graph.state = "w"}) -> tensor<2x4x6xf32> attributes {graph.program = #graph.program<eval_step>} {
   %rows = graph.reshape %x : tensor<2x4x6xf32> -> tensor<8x6xf32>
   %flat = graph.reshape %ids : tensor<2x4x2xi32> -> tensor<8x2xi32>
   %weights = graph.reshape %p : tensor<2x4x2xf32> -> tensor<8x2xf32>

@@ -1,7 +1,7 @@
 // A feed-forward layer between two norms, as models have it.
 func.func @eval_step(%x: tensor<2x8x6xf32> {graph.input = "x"}, %tokens: tensor<2x8xi32> {graph.input = "tokens"},
                      %gain: tensor<6xf32> {graph.role = #graph<role parameter>, graph.state = "gain"},
-                     %up: tensor<6x64xf32> {graph.role = #graph<role parameter>, graph.state = "up"}, %down: tensor<64x6xf32> {graph.role = #graph<role parameter>, graph.state = "down"}) -> tensor<2x8x6xf32> {
+                     %up: tensor<6x64xf32> {graph.role = #graph<role parameter>, graph.state = "up"}, %down: tensor<64x6xf32> {graph.role = #graph<role parameter>, graph.state = "down"}) -> tensor<2x8x6xf32> attributes {graph.program = #graph.program<eval_step>} {
   %like = graph.broadcast %tokens dims [0, 1] : tensor<2x8xi32> -> tensor<2x8x6xi32>
   %ids = graph.convert %like : tensor<2x8x6xi32> -> tensor<2x8x6xf32>
   %sum = graph.add %x, %ids : tensor<2x8x6xf32>

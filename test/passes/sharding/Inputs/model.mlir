@@ -26,7 +26,7 @@ func.func @eval_step(%wte: tensor<50x8xf32> {graph.role = #graph<role parameter>
                      %out: tensor<8x8xf32> {graph.role = #graph<role parameter>, graph.state = "out"},
                      %up: tensor<8x20xf32> {graph.role = #graph<role parameter>, graph.state = "up"},
                      %down: tensor<20x8xf32> {graph.role = #graph<role parameter>, graph.state = "down"},
-                     %tokens: tensor<4x6xi32> {graph.input = "tokens"}, %targets: tensor<4x6xi32> {graph.input = "targets"}) -> (tensor<f32> {graph.output = "loss_sum"}) {
+                     %tokens: tensor<4x6xi32> {graph.input = "tokens"}, %targets: tensor<4x6xi32> {graph.input = "targets"}) -> (tensor<f32> {graph.output = "loss_sum"}) attributes {graph.program = #graph.program<eval_step>} {
   %x = graph.embedding %wte, %tokens : (tensor<50x8xf32>, tensor<4x6xi32>) -> tensor<4x6x8xf32>
   %y = func.call @layer(%x, %norm, %qkv, %out, %up, %down) : (tensor<4x6x8xf32>, tensor<8xf32>, tensor<8x24xf32>, tensor<8x8xf32>, tensor<8x20xf32>, tensor<20x8xf32>) -> tensor<4x6x8xf32>
   %rows = graph.reshape %y : tensor<4x6x8xf32> -> tensor<24x8xf32>

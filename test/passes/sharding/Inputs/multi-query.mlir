@@ -2,7 +2,7 @@
 // nothing else in attention that `tensor` may.
 func.func @eval_step(%x: tensor<4x16384x256xf32> {graph.input = "x"}, %tokens: tensor<4x16384xi32> {graph.input = "tokens"},
                      %query: tensor<256x256xf32> {graph.role = #graph<role parameter>, graph.state = "query"}, %key: tensor<256x64xf32> {graph.role = #graph<role parameter>, graph.state = "key"},
-                     %value: tensor<256x64xf32> {graph.role = #graph<role parameter>, graph.state = "value"}, %out: tensor<256x256xf32> {graph.role = #graph<role parameter>, graph.state = "out"}) -> tensor<f32> {
+                     %value: tensor<256x64xf32> {graph.role = #graph<role parameter>, graph.state = "value"}, %out: tensor<256x256xf32> {graph.role = #graph<role parameter>, graph.state = "out"}) -> tensor<f32> attributes {graph.program = #graph.program<eval_step>} {
   %like = graph.broadcast %tokens dims [0, 1] : tensor<4x16384xi32> -> tensor<4x16384x256xi32>
   %ids = graph.convert %like : tensor<4x16384x256xi32> -> tensor<4x16384x256xf32>
   %sum = graph.add %x, %ids : tensor<4x16384x256xf32>

@@ -1,7 +1,7 @@
 // Feed-forward layers so wide that what stands between products is worth cutting.
 func.func @eval_step(%x: tensor<4x4096x1024xf32> {graph.input = "x"}, %tokens: tensor<4x4096xi32> {graph.input = "tokens"},
                      %gain: tensor<1024xf32> {graph.role = #graph<role parameter>, graph.state = "gain"},
-                     %up: tensor<1024x4096xf32> {graph.role = #graph<role parameter>, graph.state = "up"}, %down: tensor<4096x1024xf32> {graph.role = #graph<role parameter>, graph.state = "down"}) -> tensor<f32> {
+                     %up: tensor<1024x4096xf32> {graph.role = #graph<role parameter>, graph.state = "up"}, %down: tensor<4096x1024xf32> {graph.role = #graph<role parameter>, graph.state = "down"}) -> tensor<f32> attributes {graph.program = #graph.program<eval_step>} {
   %like = graph.broadcast %tokens dims [0, 1] : tensor<4x4096xi32> -> tensor<4x4096x1024xi32>
   %ids = graph.convert %like : tensor<4x4096x1024xi32> -> tensor<4x4096x1024xf32>
   %sum = graph.add %x, %ids : tensor<4x4096x1024xf32>

@@ -10,7 +10,7 @@ func.func private @update(%w: tensor<6x10xf32>, %g: tensor<6x10xf32>, %m: tensor
 func.func @train_step(%w: tensor<6x10xf32> {graph.role = #graph<role parameter>, graph.state = "w"},
                       %m: tensor<6x10xf32> {graph.role = #graph<role optimizer>, graph.state = "w.momentum"},
                       %table: tensor<9x6xf32> {graph.input = "table"}, %tokens: tensor<4x5xi32> {graph.input = "tokens"}, %lr: tensor<f32> {graph.input = "lr"})
-    -> (tensor<6x10xf32> {graph.role = #graph<role parameter>, graph.state = "w"}, tensor<6x10xf32> {graph.role = #graph<role optimizer>, graph.state = "w.momentum"}) {
+    -> (tensor<6x10xf32> {graph.role = #graph<role parameter>, graph.state = "w"}, tensor<6x10xf32> {graph.role = #graph<role optimizer>, graph.state = "w.momentum"}) attributes {graph.program = #graph.program<train_step>} {
   %x = graph.embedding %table, %tokens : (tensor<9x6xf32>, tensor<4x5xi32>) -> tensor<4x5x6xf32>
   %y = graph.einsum "btk,kn->btn" %x, %w : (tensor<4x5x6xf32>, tensor<6x10xf32>) -> tensor<4x5x10xf32>
   %g = graph.einsum "btk,btn->kn" %x, %y : (tensor<4x5x6xf32>, tensor<4x5x10xf32>) -> tensor<6x10xf32>
