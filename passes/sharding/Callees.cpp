@@ -36,10 +36,8 @@ bool sharding::isPointwiseCall(Operation *op) {
                      call, call.getCalleeAttr()));
 }
 
-Callees::Callees(ModuleOp module) {
-  for (auto function : module.getOps<func::FuncOp>()) {
-    functions.try_emplace(function.getSymNameAttr(), function);
+Callees::Callees(ModuleOp module) : symbols(module) {
+  for (auto function : module.getOps<func::FuncOp>())
     if (sharding::isPointwise(function))
       pointwise.insert(function);
-  }
 }

@@ -1,9 +1,8 @@
-// The functions that calls refer to. A module searches all its functions for
-// each lookup; this does it once.
+// The functions that calls refer to, and which of them are pointwise.
 #pragma once
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/BuiltinOps.h"
-#include "llvm/ADT/DenseMap.h"
+#include "mlir/IR/SymbolTable.h"
 #include "llvm/ADT/DenseSet.h"
 
 namespace tessera::sharding {
@@ -21,7 +20,7 @@ public:
 
   /// Null if the module has no function of that name.
   mlir::func::FuncOp of(mlir::func::CallOp call) const {
-    return functions.lookup(call.getCalleeAttr().getAttr());
+    return symbols.lookup<mlir::func::FuncOp>(call.getCalleeAttr().getAttr());
   }
   bool isPointwise(mlir::func::FuncOp function) const {
     return pointwise.contains(function);
@@ -32,7 +31,7 @@ public:
   }
 
 private:
-  llvm::DenseMap<mlir::StringAttr, mlir::func::FuncOp> functions;
+  mlir::SymbolTable symbols;
   llvm::DenseSet<mlir::Operation *> pointwise;
 };
 
