@@ -2,6 +2,7 @@
 #include "dialects/graph/Build.h"
 #include "dialects/graph/PlainFunction.h"
 #include "mlir/IR/SymbolTable.h"
+#include "passes/precision/OpTraits.h"
 #include "passes/precision/Precision.h"
 
 using namespace mlir;
@@ -179,9 +180,7 @@ private:
       convert->erase();
     }
     widener.widenResult(function, index);
-    function.setType(
-        FunctionType::get(function.getContext(), function.getArgumentTypes(),
-                          function.front().getTerminator()->getOperandTypes()));
+    precision::updateType(function);
   }
 
   ModuleOp module;
@@ -204,9 +203,7 @@ struct F32WeightGradients
     // Result 0 is the loss.
     for (unsigned i = 1; i < gradients.getNumResults(); ++i)
       widener.widenResult(gradients, i);
-    gradients.setType(FunctionType::get(
-        gradients.getContext(), gradients.getArgumentTypes(),
-        gradients.front().getTerminator()->getOperandTypes()));
+    precision::updateType(gradients);
     Borders(getOperation()).run(widener);
   }
 };
