@@ -27,7 +27,8 @@ inline llvm::Error makeError(const llvm::Twine &message) {
   return llvm::createStringError(llvm::inconvertibleErrorCode(), message);
 }
 
-/// Collects diagnostics; a phase that fails is reported by its first error.
+/// Collects diagnostics; a phase that fails is reported by its first error and
+/// that one's notes, in one line.
 class FirstError {
 public:
   explicit FirstError(mlir::MLIRContext *context)
@@ -38,6 +39,8 @@ public:
           llvm::raw_string_ostream out(text);
           diagnostic.getLocation()->print(out);
           out << ": " << diagnostic.str();
+          for (mlir::Diagnostic &note : diagnostic.getNotes())
+            out << "; " << note.getLocation() << ": " << note.str();
           return mlir::success();
         }) {}
   std::string text;

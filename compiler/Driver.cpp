@@ -244,6 +244,8 @@ llvm::Error Compilation::runPhases() {
   cpu::registerCpuTarget(registry);
   context = std::make_unique<MLIRContext>(registry);
   context->loadAllAvailableDialects();
+  // Notes are part of an error's line (FirstError).
+  context->printOpOnDiagnostic(false);
   // Whole modules are printed between passes, so passes must not run in
   // parallel.
   if (request.dumpPasses || !request.mlirOptions.empty())

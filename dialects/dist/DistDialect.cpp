@@ -2,6 +2,7 @@
 #include "dialects/dist/DistOps.h"
 #include "mlir/IR/DialectImplementation.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
+#include "mlir/Transforms/InliningUtils.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
@@ -13,6 +14,16 @@ using namespace tessera::dist;
 #include "dialects/dist/DistAttrs.cpp.inc"
 #define GET_TYPEDEF_CLASSES
 #include "dialects/dist/DistTypes.cpp.inc"
+
+namespace {
+// Inlining keeps the order of ops, and with it that of collectives.
+struct DistInliner : DialectInlinerInterface {
+  using DialectInlinerInterface::DialectInlinerInterface;
+  bool isLegalToInline(Operation *, Region *, bool, IRMapping &) const final {
+    return true;
+  }
+};
+} // namespace
 
 void DistDialect::initialize() {
   addAttributes<
@@ -27,6 +38,7 @@ void DistDialect::initialize() {
 #define GET_OP_LIST
 #include "dialects/dist/DistOps.cpp.inc"
       >();
+  addInterfaces<DistInliner>();
 }
 
 //===--- axis references: "name" or "name":(pre)size ----------------------===//

@@ -159,23 +159,14 @@ OpFoldResult SliceOp::fold(FoldAdaptor adaptor) {
 
 //===--- neutral constants ----------------------------------------------===//
 
-static bool isSplat(Value value, double number) {
-  DenseElementsAttr elements;
-  if (!matchPattern(value, m_Constant(&elements)) || !elements.isSplat())
-    return false;
-  if (isa<FloatType>(elements.getElementType()))
-    return elements.getSplatValue<APFloat>().convertToDouble() == number;
-  return elements.getSplatValue<APInt>().getSExtValue() ==
-         static_cast<int64_t>(number);
-}
-
-// x + 0 and x × 1 are x. (x × 0 is not 0 for an infinite x, and stays.)
-template <typename Op>
+// x + 0 and x × 1 are x. (x × 0 is not 0 for an infinite x, and stays; x + 0.0
+// is not x for x = -0.0.)
+template <typename Op, typename IntMatcher, typename FloatMatcher>
 static LogicalResult dropNeutral(Op op, PatternRewriter &rewriter,
-                                 double neutral) {
+                                 IntMatcher integer, FloatMatcher real) {
   for (auto [side, other] : {std::pair(op.getRhs(), op.getLhs()),
                              std::pair(op.getLhs(), op.getRhs())})
-    if (isSplat(side, neutral)) {
+    if (matchPattern(side, integer) || matchPattern(side, real)) {
       rewriter.replaceOp(op, other);
       return success();
     }
@@ -244,7 +235,7 @@ static LogicalResult joinPads(AddOp op, PatternRewriter &rewriter) {
 void AddOp::getCanonicalizationPatterns(RewritePatternSet &patterns,
                                         MLIRContext *) {
   patterns.add(+[](AddOp op, PatternRewriter &rewriter) {
-    return dropNeutral(op, rewriter, 0.0);
+    return dropNeutral(op, rewriter, m_Zero(), m_NegZeroFloat());
   });
   patterns.add(joinPads);
 }
@@ -252,6 +243,6 @@ void AddOp::getCanonicalizationPatterns(RewritePatternSet &patterns,
 void MulOp::getCanonicalizationPatterns(RewritePatternSet &patterns,
                                         MLIRContext *) {
   patterns.add(+[](MulOp op, PatternRewriter &rewriter) {
-    return dropNeutral(op, rewriter, 1.0);
+    return dropNeutral(op, rewriter, m_One(), m_OneFloat());
   });
 }

@@ -94,10 +94,6 @@ llvm::Expected<ClusterExpression>
 buildExpression(graph::ClusterOp cluster,
                 const ExpressionOptions &options = {});
 
-/// Whether the attribute changes what an op computes, rather than recording its
-/// origin.
-bool saysWhatIsComputed(mlir::Operation *op, mlir::NamedAttribute attr);
-
 /// Cost of one element of a node alone, in additions: the cost of
 /// recomputation.
 int64_t nodeCost(const ExprNode &node);

@@ -12,10 +12,6 @@ using namespace tessera::graph;
 // An exponential, logarithm or the like of one element, in additions.
 static constexpr int64_t kPolynomialCost = 12;
 
-bool tessera::saysWhatIsComputed(Operation *op, NamedAttribute attr) {
-  return op->getInherentAttr(attr.getName()).has_value();
-}
-
 static void print(llvm::raw_ostream &os, const Linear &form) {
   os << form.constant;
   for (int64_t c : form.coefficients)
@@ -30,10 +26,9 @@ static void print(llvm::raw_ostream &os, const ExprNode &node) {
     os << '#' << node.argument << '*' << node.rowStride;
   else if (node.op && node.kind != ExprNode::index) {
     os << node.op->getName().getAsOpaquePointer();
-    for (NamedAttribute attr : node.op->getAttrs())
-      if (node.kind != ExprNode::constant && saysWhatIsComputed(node.op, attr))
-        os << ' ' << attr.getName().getAsOpaquePointer() << '='
-           << attr.getValue().getAsOpaquePointer();
+    // Discardable attributes do not say what is computed.
+    if (node.kind != ExprNode::constant)
+      os << ' ' << node.op->getPropertiesAsAttribute().getAsOpaquePointer();
     // With an offset, an element's index within the batch depends on the shape.
     if (node.kind == ExprNode::random && node.operands.size() > 2)
       os << ' ' << node.op->getResult(0).getType().getAsOpaquePointer();

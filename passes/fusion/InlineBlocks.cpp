@@ -1,5 +1,6 @@
+#include "mlir/Dialect/Func/Extensions/InlinerExtension.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "mlir/IR/IRMapping.h"
+#include "mlir/Transforms/InliningUtils.h"
 #include "passes/fusion/Fusion.h"
 
 using namespace mlir;
@@ -10,40 +11,25 @@ namespace tessera {
 #include "passes/fusion/Passes.h.inc"
 } // namespace tessera
 
-// Inlines the body of `callee` at `call`. Locations: the op's own, within the
-// call's.
-static void inlineCall(func::CallOp call, func::FuncOp callee) {
-  OpBuilder builder(call);
-  Block &body = callee.getBody().front();
-  IRMapping mapping;
-  mapping.map(body.getArguments(), call.getOperands());
-  for (Operation &op : body.without_terminator()) {
-    Operation *copy = builder.clone(op, mapping);
-    copy->walk([&](Operation *inner) {
-      inner->setLoc(CallSiteLoc::get(inner->getLoc(), call.getLoc()));
-    });
-  }
-  SmallVector<Value> results;
-  for (Value value : body.getTerminator()->getOperands())
-    results.push_back(mapping.lookupOrDefault(value));
-  call.replaceAllUsesWith(results);
-  call.erase();
-}
-
 namespace {
 
 class InlineBlocksPass
     : public tessera::impl::InlineBlocksBase<InlineBlocksPass> {
+  void getDependentDialects(DialectRegistry &registry) const override {
+    func::registerInlinerExtension(registry);
+  }
+
   void runOnOperation() override {
     ModuleOp module = getOperation();
     SymbolTable symbols(module);
+    InlinerInterface inliner(&getContext());
     // Inlining a block that calls another adds calls; `chain` detects
     // recursion.
     for (auto function : module.getOps<func::FuncOp>()) {
       if (function.isPrivate())
         continue;
       llvm::SmallSetVector<func::FuncOp, 4> chain;
-      if (failed(inlineInto(function, symbols, chain)))
+      if (failed(inlineInto(function, symbols, inliner, chain)))
         return signalPassFailure();
     }
     for (auto function :
@@ -53,6 +39,7 @@ class InlineBlocksPass
   }
 
   LogicalResult inlineInto(func::FuncOp function, SymbolTable &symbols,
+                           InlinerInterface &inliner,
                            llvm::SmallSetVector<func::FuncOp, 4> &chain) {
     if (!chain.insert(function))
       return function.emitError("calls itself: blocks cannot be recursive");
@@ -63,9 +50,13 @@ class InlineBlocksPass
       if (!callee || callee.isExternal())
         return call.emitError() << "calls @" << call.getCallee()
                                 << ", which has no body to inline";
-      if (failed(inlineInto(callee, symbols, chain)))
+      if (failed(inlineInto(callee, symbols, inliner, chain)))
         return failure();
-      inlineCall(call, callee);
+      // Locations: the op's own, within the call's.
+      if (failed(inlineCall(inliner, call, callee, &callee.getBody())))
+        return call.emitError() << "calls @" << call.getCallee()
+                                << ", which has ops that cannot be inlined";
+      call.erase();
     }
     chain.pop_back();
     return success();

@@ -82,8 +82,7 @@ struct NarrowState : tessera::impl::NarrowStateBase<NarrowState> {
       if (isNarrowed(returned.get().getType(),
                      function.getResultAttrDict(returned.getOperandNumber())))
         narrowResult(returned, builder);
-    function.setType(builder.getFunctionType(
-        function.front().getArgumentTypes(), end->getOperandTypes()));
+    updateType(function);
   }
 };
 

@@ -28,10 +28,7 @@ std::string tessera::bodyKey(ClusterOp cluster) {
     os << '\n' << op.getName().getAsOpaquePointer();
     for (Value operand : op.getOperands())
       os << " %" << numbers.lookup(operand);
-    for (NamedAttribute attr : op.getAttrs())
-      if (saysWhatIsComputed(&op, attr))
-        os << ' ' << attr.getName().getAsOpaquePointer() << '='
-           << attr.getValue().getAsOpaquePointer();
+    os << ' ' << op.getPropertiesAsAttribute().getAsOpaquePointer();
     llvm::for_each(op.getResults(), number);
   }
   return key;

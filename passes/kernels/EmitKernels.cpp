@@ -49,8 +49,10 @@ namespace {
 class EmitKernelsPass : public tessera::impl::EmitKernelsBase<EmitKernelsPass> {
   using EmitKernelsBase::EmitKernelsBase;
 
-  LogicalResult initialize(MLIRContext *) override {
-    return lookupTargets(targets, "emit-kernels", chosen);
+  LogicalResult initialize(MLIRContext *context) override {
+    return lookupTargets(targets,
+                         NameLoc::get(StringAttr::get(context, "emit-kernels")),
+                         chosen);
   }
 
   // Drops the modules of targets with matrix registers that no kernel uses.

@@ -40,8 +40,10 @@ namespace {
 class PlanKernelsPass : public tessera::impl::PlanKernelsBase<PlanKernelsPass> {
   using PlanKernelsBase::PlanKernelsBase;
 
-  LogicalResult initialize(MLIRContext *) override {
-    return lookupTargets(targets, "plan-kernels", chosen);
+  LogicalResult initialize(MLIRContext *context) override {
+    return lookupTargets(targets,
+                         NameLoc::get(StringAttr::get(context, "plan-kernels")),
+                         chosen);
   }
 
   void runOnOperation() override {

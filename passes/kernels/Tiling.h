@@ -51,11 +51,11 @@ struct LaunchSpec {
   int64_t terms = 0; ///< then: terms of each sum
 };
 
-/// Targets by name, all CPU targets if none is named. Fails, after a line on
-/// stderr that begins with the pass, on an unknown one, and on a GPU among
-/// others: a GPU's grids are its own, those of CPUs are common.
+/// Targets by name, all CPU targets if none is named. An error at `loc` for an
+/// unknown one, and for a GPU among others: a GPU's grids are its own, those of
+/// CPUs are common.
 mlir::LogicalResult lookupTargets(llvm::ArrayRef<std::string> names,
-                                  llvm::StringRef pass,
+                                  mlir::Location loc,
                                   llvm::SmallVectorImpl<TileTarget> &targets);
 
 class TilingContext {
@@ -133,8 +133,6 @@ llvm::Expected<llvm::SmallVector<mlir::Value>> tileColumn(graph::ClusterOp,
                                                           TilingContext &);
 llvm::Expected<llvm::SmallVector<mlir::Value>> tileReduceAll(graph::ClusterOp,
                                                              TilingContext &);
-llvm::Expected<llvm::SmallVector<mlir::Value>> tileGather(graph::ClusterOp,
-                                                          TilingContext &);
 llvm::Expected<llvm::SmallVector<mlir::Value>> tileScatter(graph::ClusterOp,
                                                            TilingContext &);
 llvm::Expected<llvm::SmallVector<mlir::Value>> tileContraction(graph::ClusterOp,

@@ -7,25 +7,19 @@
 using namespace mlir;
 using namespace tessera;
 
-LogicalResult tessera::lookupTargets(ArrayRef<std::string> names,
-                                     StringRef pass,
+LogicalResult tessera::lookupTargets(ArrayRef<std::string> names, Location loc,
                                      SmallVectorImpl<TileTarget> &targets) {
   if (names.empty())
     llvm::append_range(targets, cpuTileTargets());
   for (const std::string &name : names) {
     std::optional<TileTarget> target = lookupTileTarget(name);
-    if (!target) {
-      llvm::errs() << pass << ": unknown target '" << name << "'\n";
-      return failure();
-    }
+    if (!target)
+      return emitError(loc) << "unknown target '" << name << "'";
     targets.push_back(*target);
   }
   for (const TileTarget &target : targets)
-    if (targets.size() > 1 && target.gpu) {
-      llvm::errs() << pass << ": " << target.name
-                   << " must be the only target of a run\n";
-      return failure();
-    }
+    if (targets.size() > 1 && target.gpu)
+      return emitError(loc) << target.name << " must be the only target";
   return success();
 }
 

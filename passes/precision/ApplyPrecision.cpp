@@ -46,9 +46,7 @@ public:
     for (Operation *op : ops)
       if (failed(visit(op)))
         return failure();
-    function.setType(builder.getFunctionType(
-        function.front().getArgumentTypes(),
-        function.front().getTerminator()->getOperandTypes()));
+    updateType(function);
     return success();
   }
 

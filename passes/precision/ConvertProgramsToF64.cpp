@@ -81,9 +81,7 @@ struct ConvertProgramsToF64
         return failure();
     widenArguments(function, builder);
     narrowReturned(function, builder);
-    function.setType(builder.getFunctionType(
-        function.front().getArgumentTypes(),
-        function.front().getTerminator()->getOperandTypes()));
+    updateType(function);
     return success();
   }
 

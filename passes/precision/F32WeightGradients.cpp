@@ -3,6 +3,7 @@
 #include "dialects/graph/PlainFunction.h"
 #include "dialects/graph/Programs.h"
 #include "mlir/IR/SymbolTable.h"
+#include "passes/precision/OpTraits.h"
 #include "passes/precision/Precision.h"
 
 using namespace mlir;
@@ -180,9 +181,7 @@ private:
       convert->erase();
     }
     widener.widenResult(function, index);
-    function.setType(
-        FunctionType::get(function.getContext(), function.getArgumentTypes(),
-                          function.front().getTerminator()->getOperandTypes()));
+    precision::updateType(function);
   }
 
   ModuleOp module;
@@ -206,9 +205,7 @@ struct F32WeightGradients
     // Result 0 is the loss.
     for (unsigned i = 1; i < gradients.getNumResults(); ++i)
       widener.widenResult(gradients, i);
-    gradients.setType(FunctionType::get(
-        gradients.getContext(), gradients.getArgumentTypes(),
-        gradients.front().getTerminator()->getOperandTypes()));
+    precision::updateType(gradients);
     Borders(getOperation()).run(widener);
   }
 };

@@ -187,3 +187,10 @@ OpTraits::OpTraits(func::FuncOp function) {
   }
   findPinned(function);
 }
+
+void precision::updateType(func::FuncOp function) {
+  Block &body = function.front();
+  function.setType(FunctionType::get(function.getContext(),
+                                     body.getArgumentTypes(),
+                                     body.getTerminator()->getOperandTypes()));
+}

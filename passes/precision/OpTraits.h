@@ -50,6 +50,9 @@ private:
 /// parameters. @init makes parameters and takes none; it stays f32.
 bool hasPrecision(mlir::func::FuncOp function);
 
+/// Sets the function's type to that of its arguments and returned values.
+void updateType(mlir::func::FuncOp function);
+
 inline bool isFloatTensor(mlir::Value value) {
   auto type = mlir::dyn_cast<mlir::RankedTensorType>(value.getType());
   return type && mlir::isa<mlir::FloatType>(type.getElementType());

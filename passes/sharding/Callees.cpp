@@ -30,10 +30,8 @@ bool sharding::isPointwise(func::FuncOp function) {
          llvm::all_of(function.getBody().front(), isPointwiseOp);
 }
 
-Callees::Callees(ModuleOp module) {
-  for (auto function : module.getOps<func::FuncOp>()) {
-    functions.try_emplace(function.getSymNameAttr(), function);
+Callees::Callees(ModuleOp module) : symbols(module) {
+  for (auto function : module.getOps<func::FuncOp>())
     if (sharding::isPointwise(function))
       pointwise.insert(function);
-  }
 }

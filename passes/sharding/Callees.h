@@ -1,8 +1,7 @@
-// The functions that calls refer to. A module searches all its functions for
-// each lookup; this does it once.
+// The functions that calls refer to, and which of them are pointwise.
 #pragma once
 #include "dialects/graph/Programs.h"
-#include "llvm/ADT/DenseMap.h"
+#include "mlir/IR/SymbolTable.h"
 #include "llvm/ADT/DenseSet.h"
 
 namespace tessera::sharding {
@@ -24,7 +23,7 @@ public:
 
   /// Null if the module has no function of that name.
   mlir::func::FuncOp of(mlir::func::CallOp call) const {
-    return functions.lookup(call.getCalleeAttr().getAttr());
+    return symbols.lookup<mlir::func::FuncOp>(call.getCalleeAttr().getAttr());
   }
   bool isPointwise(mlir::func::FuncOp function) const {
     return pointwise.contains(function);
@@ -35,7 +34,7 @@ public:
   }
 
 private:
-  llvm::DenseMap<mlir::StringAttr, mlir::func::FuncOp> functions;
+  mlir::SymbolTable symbols;
   llvm::DenseSet<mlir::Operation *> pointwise;
 };
 

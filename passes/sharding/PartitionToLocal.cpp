@@ -1,6 +1,7 @@
 // Makes one device's program, function by function: every value becomes its
 // local shard.
 #include "dialects/graph/Build.h"
+#include "mlir/IR/AttrTypeSubElements.h"
 #include "mlir/IR/IRMapping.h"
 #include "passes/sharding/Factors.h"
 #include "passes/sharding/LocalCollectiveMatmul.h"
@@ -192,25 +193,18 @@ private:
     OpBuilder builder(callee);
     auto clone = cast<func::FuncOp>(builder.clone(*callee));
     clone.setName(name);
-    auto localOf = [&](Type type) -> Type {
-      auto tensor = cast<RankedTensorType>(type);
-      return tensor.getRank() == 0 ? tensor : tensor.clone(shape);
+    auto localOf = [&](RankedTensorType type) {
+      return type.getRank() == 0 ? type : type.clone(shape);
     };
-    for (BlockArgument argument : clone.getArguments())
-      argument.setType(localOf(argument.getType()));
-    clone.getBody().walk([&](Operation *op) {
-      for (Value result : op->getResults())
-        result.setType(localOf(result.getType()));
-      if (auto constant = dyn_cast<graph::ConstantOp>(op))
-        constant.setValueAttr(
-            resizeSplat(constant.getValue(), tensorType(constant.getResult())));
+    AttrTypeReplacer replacer;
+    replacer.addReplacement(localOf);
+    replacer.addReplacement([&](SplatElementsAttr splat) -> Attribute {
+      return splat.resizeSplat(
+          localOf(cast<RankedTensorType>(splat.getType())));
     });
-    auto types = [&](TypeRange range) {
-      return llvm::map_to_vector(range, localOf);
-    };
-    clone.setType(FunctionType::get(module.getContext(),
-                                    types(callee.getArgumentTypes()),
-                                    types(callee.getResultTypes())));
+    replacer.recursivelyReplaceElementsIn(clone, /*replaceAttrs=*/true,
+                                          /*replaceLocs=*/false,
+                                          /*replaceTypes=*/true);
   }
 
   ModuleOp module;

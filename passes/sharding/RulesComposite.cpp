@@ -122,7 +122,7 @@ static OpRule attentionGradRule(graph::AttentionGradOp op) {
 // sum over tokens, and so is the gradient of the weight. With a sharded
 // vocabulary, a token's loss is computed on the device that has its target, and
 // the gradient of the input is a sum over logits (LocalHead.cpp).
-static OpRule crossEntropyRule(graph::LinearCrossEntropyOp op) {
+template <typename Op> static OpRule crossEntropyRule(Op op) {
   OpRule rule;
   OpRule::Dims input = rule.loopsOf(op.getInput()),
                weight = {{rule.loopDim(op.getWeight().getType().getDimSize(0),
@@ -131,20 +131,10 @@ static OpRule crossEntropyRule(graph::LinearCrossEntropyOp op) {
   rule.loops[input[0][0]].kind = LoopKind::sum;
   rule.loops[input[1][0]].kind = LoopKind::whole;
   rule.operands = {input, weight, {input[0]}};
+  rule.operands.resize(op->getNumOperands()); // and the cotangent, a scalar
   rule.results = {OpRule::Dims{}};
-  return rule;
-}
-
-static OpRule crossEntropyGradRule(graph::LinearCrossEntropyGradOp op) {
-  OpRule rule;
-  OpRule::Dims input = rule.loopsOf(op.getInput()),
-               weight = {{rule.loopDim(op.getWeight().getType().getDimSize(0),
-                                       LoopKind::sum)},
-                         input[1]};
-  rule.loops[input[0][0]].kind = LoopKind::sum;
-  rule.loops[input[1][0]].kind = LoopKind::whole;
-  rule.operands = {input, weight, {input[0]}, {}};
-  rule.results = {{}, input, weight};
+  if (op->getNumResults() > 1) // and the gradients
+    rule.results.append({input, weight});
   return rule;
 }
 
@@ -158,6 +148,8 @@ void sharding::addCompositeRules(RuleTable &table) {
   table.add<graph::DropoutOp>(dropoutRule);
   table.add<graph::AttentionOp>(attentionRule);
   table.add<graph::AttentionGradOp>(attentionGradRule);
-  table.add<graph::LinearCrossEntropyOp>(crossEntropyRule);
-  table.add<graph::LinearCrossEntropyGradOp>(crossEntropyGradRule);
+  table.add<graph::LinearCrossEntropyOp>(
+      crossEntropyRule<graph::LinearCrossEntropyOp>);
+  table.add<graph::LinearCrossEntropyGradOp>(
+      crossEntropyRule<graph::LinearCrossEntropyGradOp>);
 }

@@ -67,6 +67,7 @@ def SplitStages : Pass<"split-stages", "::mlir::ModuleOp"> {
     Afterwards programs have only the state of their rank, and no op names a stage. `dist.pipeline`
     of the module keeps the schedule and the FLOPs of each stage, for `tessera inspect`. Ops that
     microbatches share were emitted for each of them; `canonicalize` and `cse` merge them.
+    `symbol-dce` erases blocks of other stages.
   }];
   let dependentDialects = ["::tessera::graph::GraphDialect", "::tessera::dist::DistDialect",
                            "::mlir::func::FuncDialect"];

@@ -1,7 +1,5 @@
 // The pass split-stages: one device's programs become those of its pipeline
 // rank.
-#include "mlir/Pass/PassManager.h"
-#include "mlir/Transforms/Passes.h"
 #include "passes/sharding/Placement.h"
 #include "passes/stages/StageEmitter.h"
 #include "passes/stages/Stages.h"
@@ -31,13 +29,6 @@ struct SplitStages : tessera::impl::SplitStagesBase<SplitStages> {
       return signalPassFailure();
     module->removeAttr(dist::kScheduleAttr);
     module->setAttr(dist::kPipelineAttr, described);
-    eraseUnused();
-    // Ops that microbatches share were emitted for each of them.
-    OpPassManager cleanup(ModuleOp::getOperationName());
-    cleanup.addPass(createCanonicalizerPass());
-    cleanup.addPass(createCSEPass());
-    if (failed(runPipeline(cleanup, module)))
-      signalPassFailure();
   }
 
 private:
@@ -149,18 +140,6 @@ private:
       add(function.getArgAttrOfType<StringAttr>(i, graph::kStateAttr));
     for (unsigned i = 0; i < function.getNumResults(); ++i)
       add(function.getResultAttrOfType<StringAttr>(i, graph::kStateAttr));
-  }
-
-  // Erases blocks of other stages, and updates of their parameters.
-  void eraseUnused() {
-    for (bool erased = true; erased;) {
-      erased = false;
-      for (auto function :
-           llvm::make_early_inc_range(getOperation().getOps<func::FuncOp>()))
-        if (function.isPrivate() &&
-            SymbolTable::symbolKnownUseEmpty(function, getOperation()))
-          function.erase(), erased = true;
-    }
   }
 
   DictionaryAttr described; ///< the attribute dist.pipeline

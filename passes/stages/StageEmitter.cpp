@@ -1,4 +1,5 @@
 #include "passes/stages/StageEmitter.h"
+#include "dialects/graph/Constants.h"
 #include "mlir/IR/IRMapping.h"
 
 using namespace mlir;
@@ -211,6 +212,13 @@ LogicalResult StageEmitter::addToSum(Operation *op, unsigned number,
   Value before = sum.isWhole ? Value()
                  : place > 0 ? sum.terms[place - 1]->getResult(0)
                              : carried;
+  // The first term is the sum so far.
+  if (auto add = dyn_cast<graph::AddOp>(op);
+      add && !sum.isWhole && graph::isZero(sums[number])) {
+    sums[number] =
+        get(add.getLhs() == before ? add.getRhs() : add.getLhs(), microbatch);
+    return success(static_cast<bool>(sums[number]));
+  }
   Operation *copy = clone(op, microbatch, before, sums[number]);
   if (!copy)
     return failure();

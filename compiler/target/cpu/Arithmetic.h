@@ -49,6 +49,19 @@ protected:
   /// Σ coefficients[i] x^i by Horner's rule.
   mlir::Value poly(mlir::Value x, llvm::ArrayRef<double> coefficients);
 
+  // The bits of f32 as i32, of f64 as i64, in the same shape.
+  mlir::Value integer(mlir::Value x);
+  mlir::Value real(mlir::Value bits);
+  mlir::Value word(mlir::Value like, uint64_t value); ///< a constant of bits
+
+  mlir::Value rsqrt(mlir::Value x);
+  /// x = m 2^e with m in [sqrt ½, sqrt 2), x positive, normal or not, by the
+  /// format's mantissa bits, least normal number and the bits of sqrt ½.
+  std::pair<mlir::Value, mlir::Value>
+  mantissa(mlir::Value x, int digits, double leastNormal, uint64_t sqrtHalf);
+  /// A logarithm of x with its values at 0, infinity, below 0 and at NaN.
+  mlir::Value logEdges(mlir::Value x, mlir::Value result);
+
   PieceBuilder &p;
   mlir::OpBuilder &b;
 };

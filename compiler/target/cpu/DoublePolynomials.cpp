@@ -12,18 +12,6 @@ namespace tessera::cpu {
 
 //===--- bits -------------------------------------------------------------===//
 
-Value DoublePolynomials::integer(Value x) {
-  return b.create<arith::BitcastOp>(p.location(),
-                                    retyped(x.getType(), b.getI64Type()), x);
-}
-Value DoublePolynomials::real(Value x) {
-  return b.create<arith::BitcastOp>(p.location(),
-                                    retyped(x.getType(), b.getF64Type()), x);
-}
-Value DoublePolynomials::word(Value like, uint64_t value) {
-  return p.bits(retyped(like.getType(), b.getI64Type()), value);
-}
-
 // By the bits of n + 1.5 × 2^52: defined for every input, unlike fptosi.
 Value DoublePolynomials::toInteger(Value n) {
   Value magic = integer(add(n, number(n, 0x1.8p52)));
@@ -97,23 +85,6 @@ Value DoublePolynomials::tanh(Value x) {
 
 //===--- logarithms -------------------------------------------------------===//
 
-std::pair<Value, Value> DoublePolynomials::mantissa(Value x) {
-  // Denormals are first multiplied by 2^54.
-  Value tiny = compare(CmpFPredicate::OLT, x, number(x, 0x1p-1022));
-  x = select(tiny, mul(x, number(x, 0x1p54)), x);
-  constexpr uint64_t kSqrtHalf = 0x3fe6a09e667f3bcd;
-  Value shifted =
-      b.create<arith::SubIOp>(p.location(), integer(x), word(x, kSqrtHalf));
-  Value e = b.create<arith::ShRSIOp>(p.location(), shifted, word(x, 52));
-  Value fraction =
-      b.create<arith::AndIOp>(p.location(), shifted, word(x, 0xfffffffffffff));
-  Value m =
-      real(b.create<arith::AddIOp>(p.location(), fraction, word(x, kSqrtHalf)));
-  Value exponent = b.create<arith::SIToFPOp>(p.location(), x.getType(), e);
-  exponent = sub(exponent, select(tiny, number(x, 54.0), number(x, 0.0)));
-  return {m, exponent};
-}
-
 // With s = f / (2 + f), log(1 + f) = 2 atanh s = f - f²/2 + s (f²/2 + R), where
 // R = Σ 2 s^2k / (2k + 1); s² < 0.0295, so the truncation error is below 2^-60.
 Value DoublePolynomials::logTail(Value f) {
@@ -123,15 +94,6 @@ Value DoublePolynomials::logTail(Value f) {
   Value s = div(f, add(f, number(f, 2.0))), half = mul(f, number(f, 0.5));
   half = mul(half, f);
   return fma(s, add(half, poly(mul(s, s), series)), sub(number(f, 0.0), half));
-}
-
-Value DoublePolynomials::logEdges(Value x, Value result) {
-  Value zero = number(x, 0.0), infinity = number(x, INFINITY);
-  result = select(compare(CmpFPredicate::OEQ, x, zero), number(x, -INFINITY),
-                  result);
-  result = select(compare(CmpFPredicate::OEQ, x, infinity), infinity, result);
-  // false for NaN too
-  return select(compare(CmpFPredicate::OGE, x, zero), result, number(x, NAN));
 }
 
 Value DoublePolynomials::log(Value x) {
@@ -192,10 +154,6 @@ Value DoublePolynomials::erf(Value x) {
   Value large = withSign(sub(number(x, 1.0), tail), x);
   return select(compare(CmpFPredicate::OLT, abs(x), number(x, 0.9)), small,
                 large);
-}
-
-Value DoublePolynomials::rsqrt(Value x) {
-  return div(number(x, 1.0), b.create<math::SqrtOp>(p.location(), x));
 }
 
 // x = n π/2 + r, |r| ≤ π/4, with π/2 split into three parts. `quadrant` 1

@@ -23,25 +23,22 @@ public:
   /// Accurate for |x| up to 2^20 radians.
   mlir::Value sin(mlir::Value x) { return sinusoid(x, 0); }
   mlir::Value cos(mlir::Value x) { return sinusoid(x, 1); }
-  mlir::Value rsqrt(mlir::Value x);
+  using Arithmetic::rsqrt;
   /// x^y for x ≥ 0 (NaN for x < 0), 1 where y is 0 or x is 1.
   mlir::Value pow(mlir::Value x, mlir::Value y);
 
 private:
-  mlir::Value integer(mlir::Value x);                 // same shape, as i64 bits
-  mlir::Value real(mlir::Value bits);                 // same shape, as f64
-  mlir::Value word(mlir::Value like, uint64_t value); // i64 constant
   /// Converts an integral f64 n, |n| < 2^51, to an integer.
   mlir::Value toInteger(mlir::Value n);
   /// y × 2^n for integral n in [-2000, 2000], rounded once.
   mlir::Value scale(mlir::Value y, mlir::Value n);
   /// x = n ln 2 + r; returns (n, e^r - 1) for |x| ≤ 750.
   std::pair<mlir::Value, mlir::Value> reduceExp(mlir::Value x);
-  /// x = m 2^e with m in [sqrt ½, sqrt 2), x positive, normal or not.
-  std::pair<mlir::Value, mlir::Value> mantissa(mlir::Value x);
+  std::pair<mlir::Value, mlir::Value> mantissa(mlir::Value x) {
+    return Arithmetic::mantissa(x, 52, 0x1p-1022, 0x3fe6a09e667f3bcd);
+  }
   /// log(1 + f) - f for 1 + f in [sqrt ½, sqrt 2)
   mlir::Value logTail(mlir::Value f);
-  mlir::Value logEdges(mlir::Value x, mlir::Value result);
   mlir::Value sinusoid(mlir::Value x, int quadrant);
 };
 

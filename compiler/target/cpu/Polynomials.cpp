@@ -11,18 +11,6 @@ namespace tessera::cpu {
 
 //===--- bits -------------------------------------------------------------===//
 
-Value Polynomials::integer(Value x) {
-  return b.create<arith::BitcastOp>(p.location(),
-                                    retyped(x.getType(), b.getI32Type()), x);
-}
-Value Polynomials::real(Value x) {
-  return b.create<arith::BitcastOp>(p.location(),
-                                    retyped(x.getType(), b.getF32Type()), x);
-}
-Value Polynomials::word(Value like, uint32_t value) {
-  return p.bits(retyped(like.getType(), b.getI32Type()), value);
-}
-
 // The integer that f32 n holds, by the bits of n + 1.5 × 2^23: defined for
 // every input, unlike fptosi.
 Value Polynomials::toInteger(Value n) {
@@ -115,23 +103,6 @@ Value Polynomials::tanh(Value x) {
 
 //===--- logarithms -------------------------------------------------------===//
 
-std::pair<Value, Value> Polynomials::mantissa(Value x) {
-  // Denormals are first multiplied by 2^25.
-  Value tiny = compare(CmpFPredicate::OLT, x, number(x, 0x1p-126));
-  x = select(tiny, mul(x, number(x, 0x1p25)), x);
-  constexpr uint32_t kSqrtHalf = 0x3f3504f3;
-  Value shifted =
-      b.create<arith::SubIOp>(p.location(), integer(x), word(x, kSqrtHalf));
-  Value e = b.create<arith::ShRSIOp>(p.location(), shifted, word(x, 23));
-  Value fraction =
-      b.create<arith::AndIOp>(p.location(), shifted, word(x, 0x7fffff));
-  Value m =
-      real(b.create<arith::AddIOp>(p.location(), fraction, word(x, kSqrtHalf)));
-  Value exponent = b.create<arith::SIToFPOp>(p.location(), x.getType(), e);
-  exponent = sub(exponent, select(tiny, number(x, 25.0), number(x, 0.0)));
-  return {m, exponent};
-}
-
 Value Polynomials::logTail(Value f) {
   // relative error 2^-30.3
   Value cubic = poly(f, {0.333333125412, -0.250000095119, 0.2000212345,
@@ -139,15 +110,6 @@ Value Polynomials::logTail(Value f) {
                          0.118886948759, -0.116775189449, 0.0674773905261});
   Value square = mul(f, f);
   return fma(mul(square, f), cubic, mul(square, number(f, -0.5)));
-}
-
-Value Polynomials::logEdges(Value x, Value result) {
-  Value zero = number(x, 0.0), infinity = number(x, INFINITY);
-  result = select(compare(CmpFPredicate::OEQ, x, zero), number(x, -INFINITY),
-                  result);
-  result = select(compare(CmpFPredicate::OEQ, x, infinity), infinity, result);
-  // false for NaN too
-  return select(compare(CmpFPredicate::OGE, x, zero), result, number(x, NAN));
 }
 
 Value Polynomials::log(Value x) {
@@ -202,10 +164,6 @@ Value Polynomials::erf(Value x) {
   return select(compare(CmpFPredicate::OLT, y, number(x, 0.95)), small, large);
 }
 
-Value Polynomials::rsqrt(Value x) {
-  return div(number(x, 1.0), b.create<math::SqrtOp>(p.location(), x));
-}
-
 Value Polynomials::extend(Value x) {
   return b.create<arith::ExtFOp>(p.location(),
                                  retyped(x.getType(), b.getF64Type()), x);
@@ -225,9 +183,7 @@ Value Polynomials::sinusoid(Value x, int quadrant) {
   Value remainder = fma(n, number(wide, -kHalfPiHigh), wide);
   Value r = narrow(fma(n, number(wide, -kHalfPiLow), remainder));
   // n mod 4 from the last mantissa bits of n + 1.5 × 2^52
-  Type longs = retyped(x.getType(), b.getI64Type());
-  Value bits = b.create<arith::BitcastOp>(
-      p.location(), longs, add(n, number(wide, 6755399441055744.0)));
+  Value bits = integer(add(n, number(wide, 6755399441055744.0)));
   Value q = b.create<arith::TruncIOp>(
       p.location(), retyped(x.getType(), b.getI32Type()), bits);
   q = b.create<arith::AddIOp>(p.location(), q, word(x, quadrant));

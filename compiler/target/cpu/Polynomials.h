@@ -24,14 +24,11 @@ public:
   /// Reduced in f64: accurate for |x| up to 2^30 radians.
   mlir::Value sin(mlir::Value x) { return sinusoid(x, 0); }
   mlir::Value cos(mlir::Value x) { return sinusoid(x, 1); }
-  mlir::Value rsqrt(mlir::Value x);
+  using Arithmetic::rsqrt;
   /// x^y for x ≥ 0 (NaN for x < 0), 1 where y is 0 or x is 1.
   mlir::Value pow(mlir::Value x, mlir::Value y);
 
 private:
-  mlir::Value integer(mlir::Value x);                 // same shape, as i32 bits
-  mlir::Value real(mlir::Value bits);                 // same shape, as f32
-  mlir::Value word(mlir::Value like, uint32_t value); // i32 constant
   /// Whether such a value is scaled by one instruction.
   bool scalesAtOnce(mlir::Value y) const;
   /// An exponent whose power of two is zero, computed without a denormal.
@@ -43,11 +40,11 @@ private:
   /// x = n ln 2 + r; returns (n, e^r - 1), with full accuracy unless 2^n is
   /// zero.
   std::pair<mlir::Value, mlir::Value> reduceExp(mlir::Value x);
-  /// x = m 2^e with m in [sqrt ½, sqrt 2), x positive, normal or not.
-  std::pair<mlir::Value, mlir::Value> mantissa(mlir::Value x);
+  std::pair<mlir::Value, mlir::Value> mantissa(mlir::Value x) {
+    return Arithmetic::mantissa(x, 23, 0x1p-126, 0x3f3504f3);
+  }
   /// log(1 + f) for 1 + f in [sqrt ½, sqrt 2): f - f²/2 + f³ P(f) without `f`
   mlir::Value logTail(mlir::Value f);
-  mlir::Value logEdges(mlir::Value x, mlir::Value result);
   mlir::Value extend(mlir::Value x);
   mlir::Value narrow(mlir::Value x);
 

@@ -122,13 +122,14 @@ func.func @views_of_constants() -> (tensor<4x4xf32>, tensor<3x2xi32>, tensor<3x2
 
 // CHECK-LABEL: func @neutral
 // CHECK-SAME: (%[[X:.*]]: tensor<4xf32>, %[[I:.*]]: tensor<4xi32>)
-func.func @neutral(%x: tensor<4xf32>, %i: tensor<4xi32>) -> (tensor<4xf32>, tensor<4xf32>, tensor<4xi32>, tensor<4xi32>, tensor<4xf32>, tensor<4xf32>) {
-  %zero = graph.constant dense<0.0> : tensor<f32>
-  %zeros = graph.broadcast %zero dims [] : tensor<f32> -> tensor<4xf32>
+func.func @neutral(%x: tensor<4xf32>, %i: tensor<4xi32>) -> (tensor<4xf32>, tensor<4xf32>, tensor<4xi32>, tensor<4xi32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>) {
+  %minus = graph.constant dense<-0.0> : tensor<f32>
+  %negative = graph.broadcast %minus dims [] : tensor<f32> -> tensor<4xf32>
+  %zeros = graph.constant dense<0.0> : tensor<4xf32>
   %ones = graph.constant dense<1.0> : tensor<4xf32>
   %izeros = graph.constant dense<0> : tensor<4xi32>
   %iones = graph.constant dense<1> : tensor<4xi32>
-  %0 = graph.add %zeros, %x : tensor<4xf32>
+  %0 = graph.add %negative, %x : tensor<4xf32>
   %1 = graph.mul %x, %ones : tensor<4xf32>
   %2 = graph.add %i, %izeros : tensor<4xi32>
   %3 = graph.mul %iones, %i : tensor<4xi32>
@@ -137,8 +138,11 @@ func.func @neutral(%x: tensor<4xf32>, %i: tensor<4xi32>) -> (tensor<4xf32>, tens
   %4 = graph.mul %x, %zeros : tensor<4xf32>
   // CHECK: %[[SUM:.*]] = graph.add %[[X]], %{{.*}}
   %5 = graph.add %x, %ones : tensor<4xf32>
-  // CHECK: return %[[X]], %[[X]], %[[I]], %[[I]], %[[PRODUCT]], %[[SUM]]
-  return %0, %1, %2, %3, %4, %5 : tensor<4xf32>, tensor<4xf32>, tensor<4xi32>, tensor<4xi32>, tensor<4xf32>, tensor<4xf32>
+  // -0.0 plus 0.0 is 0.0.
+  // CHECK: %[[POSITIVE:.*]] = graph.add %[[X]], %{{.*}}
+  %6 = graph.add %x, %zeros : tensor<4xf32>
+  // CHECK: return %[[X]], %[[X]], %[[I]], %[[I]], %[[PRODUCT]], %[[SUM]], %[[POSITIVE]]
+  return %0, %1, %2, %3, %4, %5, %6 : tensor<4xf32>, tensor<4xf32>, tensor<4xi32>, tensor<4xi32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>
 }
 
 // The gradients of three slices join into what was sliced.

@@ -50,3 +50,15 @@ func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
   return %a : tensor<4xf32>
 }
 func.func private @elsewhere(tensor<4xf32>) -> tensor<4xf32>
+
+// -----
+
+func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
+  // expected-error @+1 {{calls @kernel, which has ops that cannot be inlined}}
+  %a = call @kernel(%x) : (tensor<4xf32>) -> tensor<4xf32>
+  return %a : tensor<4xf32>
+}
+func.func private @kernel(%x: tensor<4xf32>) -> tensor<4xf32> {
+  tile.barrier
+  return %x : tensor<4xf32>
+}

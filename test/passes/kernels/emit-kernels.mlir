@@ -1,7 +1,9 @@
 // RUN: tessera-opt %s --emit-kernels=targets=cpu:avx512,cpu:avx2 --canonicalize --cse | FileCheck %s
 // RUN: not tessera-opt %s --emit-kernels=targets=abacus 2>&1 | FileCheck %s --check-prefix=UNKNOWN
+// RUN: not tessera-opt %s --emit-kernels=targets=cpu:avx2,cuda:sm_80 2>&1 | FileCheck %s --check-prefix=MIXED
 
-// UNKNOWN: emit-kernels: unknown target 'abacus'
+// UNKNOWN: error: loc("emit-kernels"): unknown target 'abacus'
+// MIXED: error: loc("emit-kernels"): cuda:sm_80 must be the only target
 
 // Dense tensors of any length share one flat kernel, whatever their shapes.
 

@@ -1,4 +1,4 @@
-// RUN: tessera-opt %s --split-stages=device=1 --canonicalize --cse | FileCheck %s
+// RUN: tessera-opt %s --split-stages=device=1 --symbol-dce --canonicalize --cse | FileCheck %s
 
 // The gradient of the input goes to the rank before; that of the weight is
 // computed behind it.

@@ -1,5 +1,5 @@
-// RUN: tessera-opt %s --split-stages=device=0 --canonicalize --cse | FileCheck %s --check-prefixes=CHECK,FIRST
-// RUN: tessera-opt %s --split-stages=device=1 --canonicalize --cse | FileCheck %s --check-prefixes=CHECK,LAST
+// RUN: tessera-opt %s --split-stages=device=0 --symbol-dce --canonicalize --cse | FileCheck %s --check-prefixes=CHECK,FIRST
+// RUN: tessera-opt %s --split-stages=device=1 --symbol-dce --canonicalize --cse | FileCheck %s --check-prefixes=CHECK,LAST
 
 // Two blocks and a table that both ends use, on two ranks.
 module attributes {dist.schedule = "0F0,0F1,0B0,0B1\0A1F0,1B0,1F1,1B1\0A"} {

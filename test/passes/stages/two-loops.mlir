@@ -1,6 +1,6 @@
 // RUN: tessera-opt %s --assign-stages=schedule=1f1b | FileCheck %s --check-prefix=ASSIGN
-// RUN: tessera-opt %s --assign-stages=schedule=1f1b --split-stages=device=0 --canonicalize --cse | FileCheck %s --check-prefixes=CHECK,FIRST
-// RUN: tessera-opt %s --assign-stages=schedule=1f1b --split-stages=device=1 --canonicalize --cse | FileCheck %s --check-prefixes=CHECK,LAST
+// RUN: tessera-opt %s --assign-stages=schedule=1f1b --split-stages=device=0 --symbol-dce --canonicalize --cse | FileCheck %s --check-prefixes=CHECK,FIRST
+// RUN: tessera-opt %s --assign-stages=schedule=1f1b --split-stages=device=1 --symbol-dce --canonicalize --cse | FileCheck %s --check-prefixes=CHECK,LAST
 // RUN: tessera-opt %s --assign-stages=schedule=1f1b -o %t && tessera-opt %t --split-stages=device=0 -o %t.0 && tessera-opt %s --assign-stages=schedule=1f1b --split-stages=device=0 | diff %t.0 -
 
 // Something is counted of all microbatches, and every stage of a step reads it.
