@@ -10,6 +10,7 @@
 #include "runtime/support/Text.h"
 #include "runtime/train/RunDirectory.h"
 #include "runtime/weights/PackedWeights.h"
+#include "tools/tessera/CacheOptions.h"
 #include "tools/tessera/Commands.h"
 #include "tools/tessera/QuantOptions.h"
 #include <CLI/CLI.hpp>
