@@ -24,7 +24,7 @@ inline constexpr llvm::StringLiteral kPhaseAttr =
     "tessera.phase"; // the last one that has run
 
 inline llvm::Error makeError(const llvm::Twine &message) {
-  return llvm::createStringError(llvm::inconvertibleErrorCode(), message);
+  return llvm::createStringError(message);
 }
 
 /// Collects diagnostics; a phase that fails is reported by its first error and

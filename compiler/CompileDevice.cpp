@@ -67,7 +67,6 @@ static llvm::Error compileForCuda(ModuleOp kernels, const TileTarget &target,
   cudaOptions.emulated = options.emulate;
   if (!cudaOptions.cubins && !cudaOptions.emulated)
     return llvm::createStringError(
-        llvm::inconvertibleErrorCode(),
         target.name + ": nvcc was not found, so only the emulated GPU is "
                       "supported, which --no-emulate excludes; install the "
                       "CUDA toolkit, set CUDACXX, or omit --no-emulate");

@@ -7,8 +7,7 @@ using namespace tessera;
 namespace fs = llvm::sys::fs;
 
 static llvm::Error failure(llvm::StringRef path, const llvm::Twine &reason) {
-  return llvm::createStringError(llvm::inconvertibleErrorCode(),
-                                 path + ": " + reason);
+  return llvm::createStringError(path + ": " + reason);
 }
 
 // Null where all went well.

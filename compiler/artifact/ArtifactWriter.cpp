@@ -9,7 +9,7 @@ using namespace tessera;
 namespace fb = tessera::artifact;
 
 static llvm::Error makeError(const llvm::Twine &message) {
-  return llvm::createStringError(llvm::inconvertibleErrorCode(), message);
+  return llvm::createStringError(message);
 }
 
 static std::unique_ptr<fb::QuantizedT> quantizedOf(plan::StateOp state) {

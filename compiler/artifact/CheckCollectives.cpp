@@ -67,7 +67,6 @@ static llvm::Error makeError(StringRef program, size_t number, int64_t rank,
                              StringRef one, int64_t otherRank,
                              StringRef other) {
   return llvm::createStringError(
-      llvm::inconvertibleErrorCode(),
       "%s: collective %zu is %s for rank %lld and %s for rank %lld; ranks must "
       "do the same in one order, compile with --dump-ir and compare the dumps "
       "of schedule",

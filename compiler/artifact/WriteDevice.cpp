@@ -12,7 +12,7 @@ namespace fb = tessera::artifact;
 namespace {
 
 llvm::Error makeError(const llvm::Twine &message) {
-  return llvm::createStringError(llvm::inconvertibleErrorCode(), message);
+  return llvm::createStringError(message);
 }
 
 } // namespace

@@ -19,7 +19,7 @@ llvm::Error tessera::interpreter::fail(Operation *op,
   std::string text;
   llvm::raw_string_ostream stream(text);
   stream << op->getName() << " at " << op->getLoc() << ": " << message;
-  return llvm::createStringError(llvm::inconvertibleErrorCode(), text);
+  return llvm::createStringError(text);
 }
 
 static const EvaluatorTable &evaluators() {

@@ -130,9 +130,8 @@ llvm::Expected<Tensor> MeshGrid::join(ArrayRef<const Tensor *> shares,
     auto indices = indicesOf(device, sharding, shape);
     if (shapeOf(indices) != share->shape)
       return llvm::createStringError(
-          llvm::inconvertibleErrorCode(),
           "device " + llvm::Twine(device) +
-              " has a share of another shape than its sharding says");
+          " has a share of another shape than its sharding says");
     std::vector<int64_t> group = groupOf(device, partial);
     Tensor sum = *shares[group.front()];
     for (int64_t other : llvm::drop_begin(group))
@@ -150,6 +149,6 @@ llvm::Expected<Tensor> MeshGrid::join(ArrayRef<const Tensor *> shares,
     });
   }
   if (!error.empty())
-    return llvm::createStringError(llvm::inconvertibleErrorCode(), error);
+    return llvm::createStringError(error);
   return whole;
 }

@@ -32,7 +32,7 @@ public:
                               Operation *op, Operands operands) {
     // Who came before has left with an error, and its operands with it.
     if (stopped)
-      return llvm::createStringError(llvm::inconvertibleErrorCode(), reason);
+      return llvm::createStringError(reason);
     Meeting &meeting = meetings.try_emplace(group, group.size()).first->second;
     meeting.ops[place] = op;
     meeting.operands[place] = operands;
@@ -45,7 +45,7 @@ public:
                           describe(op));
     changed.wait(lock, [&] { return meeting.round != round || stopped; });
     if (meeting.round == round)
-      return llvm::createStringError(llvm::inconvertibleErrorCode(), reason);
+      return llvm::createStringError(reason);
     return std::move(meeting.results[place]);
   }
 
@@ -160,7 +160,6 @@ llvm::Expected<std::vector<Tensors>> tessera::interpreter::interpretOnMesh(
   auto count = mesh ? static_cast<size_t>(mesh.getDeviceCount()) : 0;
   if (!mesh || modules.size() != count || inputs.size() != count)
     return llvm::createStringError(
-        llvm::inconvertibleErrorCode(),
         "a mesh of %zu devices needs a module and inputs for each, got %zu "
         "and %zu",
         count, modules.size(), inputs.size());
@@ -184,7 +183,7 @@ llvm::Expected<std::vector<Tensors>> tessera::interpreter::interpretOnMesh(
   for (std::thread &thread : threads)
     thread.join();
   if (!first.empty())
-    return llvm::createStringError(llvm::inconvertibleErrorCode(), first);
+    return llvm::createStringError(first);
   std::vector<Tensors> all;
   for (std::optional<Tensors> &own : results)
     all.push_back(std::move(*own));

@@ -12,7 +12,7 @@ using namespace tessera;
 using namespace tessera::interpreter;
 
 static llvm::Error failure(const llvm::Twine &message) {
-  return llvm::createStringError(llvm::inconvertibleErrorCode(), message);
+  return llvm::createStringError(message);
 }
 
 //===--- names ----------------------------------------------------------===//

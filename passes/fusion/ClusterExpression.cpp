@@ -32,9 +32,8 @@ struct Extent {
 static llvm::Error notTileable(Operation *op, const llvm::Twine &why) {
   std::string text;
   llvm::raw_string_ostream(text) << op->getLoc();
-  return llvm::createStringError(llvm::inconvertibleErrorCode(),
-                                 llvm::Twine(op->getName().getStringRef()) +
-                                     " at " + text + " " + why);
+  return llvm::createStringError(llvm::Twine(op->getName().getStringRef()) +
+                                 " at " + text + " " + why);
 }
 
 static llvm::Expected<Extent> findExtent(ClusterOp cluster,

@@ -152,8 +152,7 @@ tessera::tileScatter(ClusterOp cluster, TilingContext &context) {
   if (!expression)
     return expression.takeError();
   if (expression->pieces.size() != 1)
-    return llvm::createStringError(llvm::inconvertibleErrorCode(),
-                                   "updates of a scatter are one piece");
+    return llvm::createStringError("updates of a scatter are one piece");
   ClusterLaunch launch(cluster, *expression, tile::Skeleton::scatter,
                        cluster.getResultTypes(), op.getBase());
   launch.spec.reuse.clear();

@@ -14,8 +14,7 @@ static constexpr llvm::StringLiteral kAxes[] = {"pipe", "data", "expert",
 static constexpr int64_t kMostDevices = int64_t{1} << 20;
 
 static llvm::Error makeError(llvm::StringRef text, const llvm::Twine &what) {
-  return llvm::createStringError(llvm::inconvertibleErrorCode(),
-                                 "--mesh " + text + ": " + what);
+  return llvm::createStringError("--mesh " + text + ": " + what);
 }
 
 // A schedule's name, or the contents of a file.

@@ -11,7 +11,7 @@
 namespace tessera::cuda {
 
 static llvm::Error failure(const llvm::Twine &message) {
-  return llvm::createStringError(llvm::inconvertibleErrorCode(), message);
+  return llvm::createStringError(message);
 }
 
 std::string findNvcc() {

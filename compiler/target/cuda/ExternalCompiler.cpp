@@ -12,7 +12,7 @@
 namespace tessera::cuda {
 
 static llvm::Error failure(const llvm::Twine &message) {
-  return llvm::createStringError(llvm::inconvertibleErrorCode(), message);
+  return llvm::createStringError(message);
 }
 
 // The number in "kernels.cu:12:" or "kernels.cu(12)"; 0 where there is none.

@@ -10,9 +10,8 @@ llvm::Expected<std::string> compileForHost(llvm::StringRef text) {
   auto compiler = llvm::sys::findProgramByName(name);
   if (!compiler)
     return llvm::createStringError(
-        llvm::inconvertibleErrorCode(),
         "the emulated GPU needs a C++ compiler, but there is no " + name +
-            "; install one or set CXX");
+        "; install one or set CXX");
   // Without contraction of floating-point operations, so that the bits do not
   // depend on this compiler.
   const llvm::StringRef arguments[] = {

@@ -32,9 +32,8 @@ void KernelPrinter::define(Value value, llvm::StringRef hint,
 }
 
 llvm::Error KernelPrinter::unsupported(Operation *op, const llvm::Twine &why) {
-  return llvm::createStringError(llvm::inconvertibleErrorCode(),
-                                 "kernel @" + kernel.getSymName() + ": " +
-                                     op->getName().getStringRef() + " " + why);
+  return llvm::createStringError("kernel @" + kernel.getSymName() + ": " +
+                                 op->getName().getStringRef() + " " + why);
 }
 
 std::string KernelPrinter::typeOf(Value value) {

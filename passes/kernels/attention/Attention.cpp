@@ -114,9 +114,8 @@ static llvm::Error findResults(graph::ClusterOp cluster, graph::AttentionOp op,
   }
   if (output < 0 || cluster.getNumResults() != (lse < 0 ? 1 : 2))
     return llvm::createStringError(
-        llvm::inconvertibleErrorCode(),
         "cluster '" + cluster.getName() +
-            "' must yield the output of its attention and may yield the lse");
+        "' must yield the output of its attention and may yield the lse");
   operands.outputIndex = output;
   operands.lseIndex = lse;
   ArrayRef<int64_t> shape = graph::tensorType(op.getResult()).getShape();
@@ -132,8 +131,7 @@ llvm::Expected<SmallVector<Value>>
 tessera::tileAttention(graph::ClusterOp cluster, TilingContext &context) {
   auto ops = cluster.getBody().getOps<graph::AttentionOp>();
   if (ops.empty())
-    return llvm::createStringError(llvm::inconvertibleErrorCode(),
-                                   "an attention cluster holds no attention");
+    return llvm::createStringError("an attention cluster holds no attention");
   graph::AttentionOp op = *ops.begin();
   ForwardOperands operands;
   for (auto [value, operand] :

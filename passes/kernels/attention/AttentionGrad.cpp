@@ -218,9 +218,8 @@ private:
 
 static llvm::Error makeError(graph::ClusterOp cluster,
                              const llvm::Twine &what) {
-  return llvm::createStringError(llvm::inconvertibleErrorCode(),
-                                 "cluster '" + cluster.getName() +
-                                     "': " + what);
+  return llvm::createStringError("cluster '" + cluster.getName() +
+                                 "': " + what);
 }
 
 static SmallVector<int64_t> denseStrides(ArrayRef<int64_t> shape) {

@@ -346,18 +346,15 @@ llvm::Expected<AttentionOperand> tessera::attentionOperand(Operation *op,
   llvm::raw_string_ostream(where) << op->getLoc();
   if (!view)
     return llvm::createStringError(
-        llvm::inconvertibleErrorCode(),
         where + ": an operand of attention is not a view of a cluster input; "
                 "fusion must keep its computation outside the cluster");
   for (auto [stride, size] : llvm::zip_equal(view->strides, view->shape))
     if (stride == 0 && size > 1)
       return llvm::createStringError(
-          llvm::inconvertibleErrorCode(),
           where + ": an operand of attention is a broadcast; fusion must keep "
                   "it outside the cluster");
   if (view->strides.back() != 1 && view->shape.back() != 1)
     return llvm::createStringError(
-        llvm::inconvertibleErrorCode(),
         where + ": the head dimension of attention must be contiguous");
   return AttentionOperand{cast<BlockArgument>(view->base).getArgNumber(),
                           *view};

@@ -239,7 +239,6 @@ tessera::tilePagedAttention(graph::ClusterOp cluster, TilingContext &context) {
   auto ops = cluster.getBody().getOps<graph::PagedAttentionOp>();
   if (ops.empty() || cluster.getNumResults() != 1)
     return llvm::createStringError(
-        llvm::inconvertibleErrorCode(),
         "a paged_attention cluster holds one paged attention and yields its "
         "result");
   graph::PagedAttentionOp op = *ops.begin();

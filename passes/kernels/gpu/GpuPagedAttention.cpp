@@ -330,7 +330,6 @@ llvm::Expected<SmallVector<Value>> tessera::tileGpuPagedAttention(
       shape, element, areIntegers, context.target().sharedBytes);
   if (!chosen)
     return llvm::createStringError(
-        llvm::inconvertibleErrorCode(),
         llvm::formatv("attention over pages of {0} keys and heads of {1} "
                       "dimensions does not fit a block: heads have at most 256 "
                       "dimensions in bf16 and 128 in f32, and a page is best a "

@@ -207,8 +207,7 @@ tessera::tileReduceAll(ClusterOp cluster, TilingContext &context) {
   for (unsigned node : reductionsOf(piece)) {
     auto op = dyn_cast<ReduceOp>(piece.nodes[node].op);
     if (!op)
-      return llvm::createStringError(llvm::inconvertibleErrorCode(),
-                                     "a result is not a reduction");
+      return llvm::createStringError("a result is not a reduction");
     reductions.push_back(op);
     types.push_back(RankedTensorType::get(
         {blocks}, heldElement(tensorType(op.getResult()).getElementType())));

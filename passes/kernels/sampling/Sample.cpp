@@ -128,7 +128,6 @@ llvm::Expected<SmallVector<Value>> tessera::tileSample(graph::ClusterOp cluster,
   auto ops = cluster.getBody().getOps<graph::SampleOp>();
   if (ops.empty() || cluster.getNumResults() != 1)
     return llvm::createStringError(
-        llvm::inconvertibleErrorCode(),
         "a sample cluster holds one sample and yields its result");
   graph::SampleOp op = *ops.begin();
   SmallVector<Value> from;
@@ -136,7 +135,6 @@ llvm::Expected<SmallVector<Value>> tessera::tileSample(graph::ClusterOp cluster,
     auto argument = dyn_cast<BlockArgument>(operand);
     if (!argument)
       return llvm::createStringError(
-          llvm::inconvertibleErrorCode(),
           "an operand of sample is not an input of its cluster");
     from.push_back(cluster.getInputs()[argument.getArgNumber()]);
   }
