@@ -6,6 +6,7 @@ An entry that no command matches is an error, so the tables follow the text.
 import dataclasses
 import fnmatch
 import re
+import shutil
 
 from extract import SOURCE
 
@@ -23,6 +24,10 @@ def group_of(page):
 
 def has_oracles():
     return (SOURCE / ".venv/ready").exists()
+
+
+def has_curl():
+    return shutil.which("curl") is not None
 
 
 @dataclasses.dataclass
@@ -141,6 +146,7 @@ NOT_RUN = [
     NotRun("bench/infer/README.md", r"^(pip|tar|cd|cmake|ninja) ", "needs the network"),
     NotRun("bench/*README.md", r"llama-quantize|llama_cpp\.py compare", "needs a build of llama.cpp"),
     NotRun("bench/infer/README.md", r"llama_cpp\.py gguf", "needs the oracles", unless=has_oracles),
+    NotRun("docs/serving.md", r"^curl", "needs curl", unless=has_curl),
     NotRun("*", r"\.venv/bin/python", "needs the oracles", unless=has_oracles),
     NotRun("test/metamorphic/README.md", r"--reduce", "no seed fails"),
 ]
