@@ -90,10 +90,10 @@ static std::optional<Options> parseOptions(int argc, char **argv) {
   return options;
 }
 
-// The targets to run. Says which are left out because this processor lacks
-// what they need.
+// The targets to run. Tells `log` which are left out because this processor
+// lacks what they need.
 static std::optional<std::vector<std::string>>
-chooseTargets(const std::vector<std::string> &wanted) {
+chooseTargets(const std::vector<std::string> &wanted, llvm::raw_ostream &log) {
   std::vector<std::string> chosen;
   if (wanted.size() == 1 && wanted[0] == "none")
     return chosen;
@@ -114,8 +114,7 @@ chooseTargets(const std::vector<std::string> &wanted) {
     if (missing.empty())
       chosen.push_back(target);
     else
-      llvm::outs() << target << ": skipped, this processor lacks" << missing
-                   << "\n";
+      log << target << ": skipped, this processor lacks" << missing << "\n";
   }
   return chosen;
 }
@@ -201,7 +200,10 @@ int main(int argc, char **argv) {
   registerKernelDialects(registry);
   mlir::MLIRContext context(registry, mlir::MLIRContext::Threading::DISABLED);
   context.loadAllAvailableDialects();
-  auto targets = chooseTargets(options->targets);
+  // Where a module is printed, standard output has nothing else.
+  bool printsModule = options->print || options->reduce;
+  auto targets = chooseTargets(options->targets,
+                               printsModule ? llvm::errs() : llvm::outs());
   if (!targets)
     return 1;
   if (options->file.empty() && options->count != 1)

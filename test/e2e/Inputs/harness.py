@@ -111,7 +111,7 @@ class Prepared:
         self.scratch.mkdir(parents=True)
 
     @contextlib.contextmanager
-    def _making(self, name):
+    def making(self, name):
         self.folder.parent.mkdir(exist_ok=True)
         with open(self.folder.parent / "lock", "w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -122,14 +122,14 @@ class Prepared:
             yield self.folder / name
 
     def tokens(self):
-        with self._making("data") as path:
+        with self.making("data") as path:
             if not (path / "tokens/eval/index.json").exists():
                 shutil.rmtree(path, ignore_errors=True)
                 make_tokens(self.binaries, path)
             return path / "tokens"
 
     def executable(self, name):
-        with self._making(f"train_{name}") as path:
+        with self.making(f"train_{name}") as path:
             if not path.exists():
                 sets = [f"--set={each}" for each in self.EXECUTABLES[name]]
                 run(self.tessera, "compile", SPEC, "--recipe", RECIPE,
