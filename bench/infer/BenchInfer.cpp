@@ -271,6 +271,8 @@ static Status compilePrograms(const BenchInferSettings &settings,
   decoding.cache = settings.cache;
   decoding.cacheBytes = settings.cacheBytes;
   decoding.command = "bench infer";
+  if (!settings.target.empty())
+    decoding.device = settings.target;
   decoding.packed = true;
   if (llvm::Error error =
           compileModelDecoder(source.files.place(), source.spec, decoding,

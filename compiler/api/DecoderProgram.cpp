@@ -1,4 +1,5 @@
 #include "compiler/api/DecoderProgram.h"
+#include "compiler/api/LocalTargets.h"
 #include "compiler/api/Shell.h"
 #include "runtime/recipe/Recipe.h"
 #include <fmt/format.h>
@@ -24,21 +25,11 @@ TemporaryFile::~TemporaryFile() {
     ::close(descriptor);
 }
 
-// The targets of a device; all CUDA targets if the GPU is not known yet.
-static std::vector<std::string> targetsOf(llvm::StringRef device) {
-  if (device.consume_front("cuda-emu"))
-    return {device.consume_front(":") ? ("cuda:" + device).str()
-                                      : "cuda:sm_80"};
-  if (device.starts_with("cuda"))
-    return {"cuda:sm_80", "cuda:sm_90a"};
-  return {"cpu"};
-}
-
 static CompileRequest requestOf(const DecoderSettings &settings,
                                 const std::string &place,
                                 const std::string &output) {
   CompileRequest request;
-  request.targets = targetsOf(settings.device);
+  request.targets = localTargets(settings.device);
   request.emulate = llvm::StringRef(settings.device).starts_with("cuda-emu");
   request.infer = true;
   request.calibrate = settings.calibrates;
@@ -119,8 +110,8 @@ llvm::Error tessera::compileModelDecoder(const std::string &directory,
   CompileRequest request = requestOf(settings, directory, output);
   request.spec = directory;
   request.recipe = recipe;
-  const bool forCpus = request.targets == std::vector<std::string>{"cpu"};
-  request.set = modelDefaults(spec, recipe.empty(), settings.packed && forCpus);
+  const bool onCpu = llvm::StringRef(settings.device).starts_with("cpu");
+  request.set = modelDefaults(spec, recipe.empty(), settings.packed && onCpu);
   if (settings.batch)
     request.set.push_back(fmt::format("inference.batch={}", *settings.batch));
   if (settings.pages)

@@ -1,0 +1,16 @@
+// The targets of programs that are compiled where they run.
+#pragma once
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tessera {
+
+/// For "cpu": the one CPU variant whose code the runtime would choose on this
+/// processor among all (runtime/hal/cpu/CpuDevice.cpp), so that only it is
+/// compiled; TESSERA_CPU names another. "cpu" (all variants) on a processor
+/// that supports none. "cpu:avx2" as given. For GPUs, CUDA targets: all of them
+/// if the GPU is not known yet.
+std::vector<std::string> localTargets(std::string_view device);
+
+} // namespace tessera
