@@ -23,7 +23,8 @@ KINDS = {
 
 def slowest(tests):
     """(seconds, name) of the tests that ran, the slowest first."""
-    return sorted(((test.get("elapsed") or 0, test["name"].split(" :: ", 1)[-1])
+    return sorted(((test.get("elapsed") or 0,
+                    test["name"].split(" :: ", 1)[-1].removeprefix("./"))
                    for test in tests), reverse=True)
 
 

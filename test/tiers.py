@@ -1,23 +1,26 @@
 """The fast tier (scripts/run-tests.sh --fast): all tests but those that took
-longer than LIMIT when they were last timed (test/times.txt, by --record).
+longer than a limit when they were last timed (test/times.txt, by --record).
 """
 import os
 
 import lit.formats
 import lit.Test
 
-LIMIT = 4.0  # seconds, on two cores
+# Seconds, on two cores: of a file with RUN lines, and of a unit test, of which
+# there are thousands.
+FILE_LIMIT = 4.0
+UNIT_LIMIT = 1.0
 
 
 def is_fast():
     return os.environ.get("TESSERA_TEST_TIER") == "fast"
 
 
-def slow_tests(source_dir):
+def slow_tests(source_dir, limit):
     """Names as lit reports them, without the suite's."""
     with open(os.path.join(source_dir, "test", "times.txt"), encoding="utf-8") as file:
         times = [line.split(maxsplit=1) for line in file if not line.startswith("#")]
-    return {name.strip().removeprefix("./") for seconds, name in times if float(seconds) > LIMIT}
+    return {name.strip().removeprefix("./") for seconds, name in times if float(seconds) > limit}
 
 
 class ShTest(lit.formats.ShTest):
@@ -27,7 +30,7 @@ class ShTest(lit.formats.ShTest):
 
     def __init__(self, source_dir):
         super().__init__(execute_external=False)
-        self.slow = slow_tests(source_dir) if is_fast() else set()
+        self.slow = slow_tests(source_dir, FILE_LIMIT) if is_fast() else set()
 
     def execute(self, test, lit_config):
         if "/".join(test.path_in_suite) in self.slow:
@@ -35,3 +38,12 @@ class ShTest(lit.formats.ShTest):
                 if "%if slow" not in file.read():
                     return lit.Test.UNSUPPORTED, "slow: not in the fast tier"
         return super().execute(test, lit_config)
+
+
+class SmallShards(lit.formats.GoogleTest):
+    """Runs a binary in shards of about 100 tests. lit's own have 512, of which the
+    last would run alone for minutes."""
+
+    def get_num_tests(self, *args):
+        count = super().get_num_tests(*args)  # for the number of shards alone
+        return count and 5 * count
