@@ -10,7 +10,7 @@ import json
 import sys
 
 SHOWN = 20  # slowest tests
-SLOW = 1.0  # seconds
+SLOW = 0.5  # seconds
 
 KINDS = {
     "PASS": "passed",

@@ -9,7 +9,7 @@ import lit.Test
 # Seconds, on two cores: of a file with RUN lines, and of a unit test, of which
 # there are thousands.
 FILE_LIMIT = 4.0
-UNIT_LIMIT = 1.0
+UNIT_LIMIT = 0.5
 
 
 def is_fast():
