@@ -271,8 +271,9 @@ static Status compilePrograms(const BenchInferSettings &settings,
   decoding.cache = settings.cache;
   decoding.cacheBytes = settings.cacheBytes;
   decoding.command = "bench infer";
-  if (!settings.target.empty())
-    decoding.device = settings.target;
+  // The runtime takes "avx2" for "cpu:avx2".
+  if (llvm::StringRef target = settings.target; !target.empty())
+    decoding.device = (target.starts_with("cpu:") ? "" : "cpu:") + target.str();
   decoding.packed = true;
   if (llvm::Error error =
           compileModelDecoder(source.files.place(), source.spec, decoding,

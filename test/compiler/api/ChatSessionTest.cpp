@@ -2,6 +2,7 @@
 // lacks, and errors leave the conversation as it was.
 #include "runtime/serve/ChatSession.h"
 #include "test/runtime/infer/TinyDecoder.h"
+#include "test/support/LettersTokenizer.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -30,17 +31,7 @@ StatusOr<tokenizer::Tokenizer> letters() {
   for (int i = 0; i < 52; ++i)
     vocab += fmt::format(R"(, "{}": {})", char(i < 26 ? 'a' + i : 'A' + i - 26),
                          i + 1);
-  return tokenizer::Tokenizer::parse(
-      R"({"added_tokens": [], "normalizer": null, "post_processor": null,
-      "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false,
-                        "trim_offsets": true, "use_regex": true},
-      "decoder": {"type": "ByteLevel", "add_prefix_space": false,
-                  "trim_offsets": true, "use_regex": true},
-      "model": {"type": "BPE", "dropout": null, "unk_token": null,
-                "continuing_subword_prefix": null, "end_of_word_suffix": null,
-                "fuse_unk": false, "byte_fallback": false, "vocab": {)" +
-          vocab + R"(}, "merges": []}})",
-      "letters");
+  return testing::lettersTokenizer(vocab);
 }
 
 class ChatSessionTest : public ::testing::Test {

@@ -2,6 +2,7 @@
 #include "runtime/serve/Choice.h"
 #include "runtime/serve/Service.h"
 #include "runtime/support/SplitMix64.h"
+#include "test/support/LettersTokenizer.h"
 
 #include <algorithm>
 
@@ -56,22 +57,11 @@ TEST(StopMatcher, HoldsBackNoMoreThanItMust) {
 
 /// Two letters, and two special tokens behind them.
 StatusOr<tokenizer::Tokenizer> lettersAndTags() {
-  return tokenizer::Tokenizer::parse(R"({
-      "added_tokens": [
+  return testing::lettersTokenizer(R"("a": 0, "b": 1)", R"(
         {"id": 2, "content": "<tool_call>", "single_word": false,
          "lstrip": false, "rstrip": false, "normalized": false, "special": true},
         {"id": 3, "content": "<|end|>", "single_word": false,
-         "lstrip": false, "rstrip": false, "normalized": false, "special": true}],
-      "normalizer": null, "post_processor": null,
-      "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false,
-                        "trim_offsets": true, "use_regex": true},
-      "decoder": {"type": "ByteLevel", "add_prefix_space": false,
-                  "trim_offsets": true, "use_regex": true},
-      "model": {"type": "BPE", "dropout": null, "unk_token": null,
-                "continuing_subword_prefix": null, "end_of_word_suffix": null,
-                "fuse_unk": false, "byte_fallback": false,
-                "vocab": {"a": 0, "b": 1}, "merges": []}})",
-                                     "letters");
+         "lstrip": false, "rstrip": false, "normalized": false, "special": true})");
 }
 
 // The tags of calls are special tokens of some tokenizers, and those of others
