@@ -3,11 +3,15 @@
 using namespace mlir;
 using namespace tessera::tile;
 
-LogicalResult tessera::tile::verifyBlocks(Operation *launch, ModuleOp module,
-                                          StringRef name,
+KernelOp KernelModules::lookup(ModuleOp target, StringRef name) {
+  return tables.lookupSymbolIn<KernelOp>(
+      target, StringAttr::get(target.getContext(), name));
+}
+
+LogicalResult KernelModules::verifyBlocks(Operation *launch, StringRef name,
                                           ArrayRef<int64_t> blocks) {
-  for (auto kernels : module.getOps<ModuleOp>()) {
-    auto kernel = kernels.lookupSymbol<KernelOp>(name);
+  for (ModuleOp target : modules) {
+    KernelOp kernel = lookup(target, name);
     auto made = kernel ? kernel->getAttrOfType<IntegerAttr>(kBlocksAttr)
                        : IntegerAttr();
     for (int64_t count : blocks)

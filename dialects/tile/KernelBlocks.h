@@ -1,6 +1,8 @@
 // How many blocks a kernel may be launched with.
 #pragma once
 #include "dialects/tile/TileOps.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/SymbolTable.h"
 
 namespace tessera::tile {
 
@@ -13,10 +15,25 @@ inline constexpr llvm::StringLiteral kBlocksAttr = "tile.blocks";
 /// `lanes`.
 inline constexpr llvm::StringLiteral kThreadsAttr = "tile.threads";
 
-/// An error at `launch`, one of the kernel @`name` of each nested module of
-/// `module`, unless every instance has the kernel's own number of blocks.
-mlir::LogicalResult verifyBlocks(mlir::Operation *launch, mlir::ModuleOp module,
-                                 llvm::StringRef name,
-                                 llvm::ArrayRef<int64_t> blocks);
+/// The kernels of all targets, found by name in constant time.
+class KernelModules {
+public:
+  explicit KernelModules(mlir::ModuleOp module)
+      : modules(module.getOps<mlir::ModuleOp>()) {}
+
+  /// Of each target; null where a module has no such kernel.
+  KernelOp lookup(mlir::ModuleOp target, llvm::StringRef name);
+  llvm::ArrayRef<mlir::ModuleOp> targets() const { return modules; }
+
+  /// An error at `launch`, one of the kernel @`name` of each target, unless
+  /// every instance has the kernel's own number of blocks.
+  mlir::LogicalResult verifyBlocks(mlir::Operation *launch,
+                                   llvm::StringRef name,
+                                   llvm::ArrayRef<int64_t> blocks);
+
+private:
+  llvm::SmallVector<mlir::ModuleOp> modules;
+  mlir::SymbolTableCollection tables;
+};
 
 } // namespace tessera::tile

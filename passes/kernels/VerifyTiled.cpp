@@ -60,15 +60,16 @@ static LogicalResult verifyBuffers(tile::LaunchOp launch, tile::KernelOp kernel,
   return success();
 }
 
-static LogicalResult verifyLaunch(tile::LaunchOp launch, ModuleOp module) {
-  for (auto kernels : module.getOps<ModuleOp>()) {
-    if (!kernels->hasAttr(kTargetAttr))
+static LogicalResult verifyLaunch(tile::LaunchOp launch,
+                                  tile::KernelModules &kernels) {
+  for (ModuleOp target : kernels.targets()) {
+    if (!target->hasAttr(kTargetAttr))
       continue;
-    auto kernel = kernels.lookupSymbol<tile::KernelOp>(launch.getKernel());
+    tile::KernelOp kernel = kernels.lookup(target, launch.getKernel());
     if (!kernel)
       return launch.emitError()
              << "kernel @" << launch.getKernel() << " is not in module @"
-             << kernels.getSymName().value_or("");
+             << target.getSymName().value_or("");
     if (static_cast<int64_t>(launch.getSizes().size()) !=
         static_cast<int64_t>(kernel.getDynamicSizes()) *
             launch.getNumInstances())
@@ -82,8 +83,7 @@ static LogicalResult verifyLaunch(tile::LaunchOp launch, ModuleOp module) {
                              launch.getOutputs().getTypes())))
       return failure();
   }
-  return tile::verifyBlocks(launch, module, launch.getKernel(),
-                            launch.getBlocks());
+  return kernels.verifyBlocks(launch, launch.getKernel(), launch.getBlocks());
 }
 
 // The runtime may launch the variants of a kernel instead.
@@ -114,12 +114,13 @@ namespace {
 class VerifyTiledPass : public tessera::impl::VerifyTiledBase<VerifyTiledPass> {
   void runOnOperation() override {
     ModuleOp module = getOperation();
+    tile::KernelModules kernels(module);
     bool failed_ = false;
     for (auto function : module.getOps<func::FuncOp>())
       function.getBody().walk([&](Operation *op) {
         failed_ |= failed(verifyOp(op));
         if (auto launch = dyn_cast<tile::LaunchOp>(op))
-          failed_ |= failed(verifyLaunch(launch, module));
+          failed_ |= failed(verifyLaunch(launch, kernels));
       });
     module.walk([&](tile::KernelOp kernel) {
       failed_ |= failed(verifyVariants(kernel));

@@ -14,7 +14,7 @@ ProgramPlanner::ProgramPlanner(func::FuncOp function,
 
 LogicalResult ProgramPlanner::run() {
   for (auto &entry : state) // of the previous program
-    entry.second->values.clear();
+    entry.second->lastRead = -1;
   if (failed(bindArguments()))
     return failure();
   wantReturns();
@@ -54,7 +54,8 @@ Buffer *ProgramPlanner::newIo(StringRef name, plan::Role role,
 
 void ProgramPlanner::put(Value value, const Place &place) {
   locations[value] = place;
-  place.buffer->values.push_back(value);
+  place.buffer->lastRead =
+      std::max(place.buffer->lastRead, order.lastRead(value));
 }
 
 LogicalResult ProgramPlanner::bindArguments() {
@@ -111,17 +112,23 @@ bool ProgramPlanner::mayOverwrite(Buffer *buffer, Value output, Operation *at,
   if (plan::byteSize(typeOf(output)) != buffer->bytes)
     return false;
   int64_t now = order.begin(at);
-  for (Value value : buffer->values)
-    if (int64_t last = order.lastRead(value);
-        last > now || (last == now && !through))
-      return false;
+  if (buffer->lastRead > now || (buffer->lastRead == now && !through))
+    return false;
   if (!through)
     return true;
-  int64_t operandsHere = llvm::count_if(at->getOperands(), [&](Value operand) {
-    auto place = locations.find(operand);
-    return place != locations.end() && place->second.buffer == buffer;
-  });
-  return operandsHere == 1;
+  return countOperands(at, buffer) == 1;
+}
+
+// All of an op's operands at once: a merged launch has thousands.
+unsigned ProgramPlanner::countOperands(Operation *op, Buffer *buffer) const {
+  if (counted.op != op) {
+    counted.op = op;
+    counted.byBuffer.clear();
+    for (Value operand : op->getOperands())
+      if (auto place = locations.find(operand); place != locations.end())
+        ++counted.byBuffer[place->second.buffer];
+  }
+  return counted.byBuffer.lookup(buffer);
 }
 
 std::optional<Place> ProgramPlanner::placeOver(Operation *at, Value input,

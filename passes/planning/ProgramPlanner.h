@@ -26,8 +26,8 @@ struct Buffer {
   size_t depth = 0; ///< loops around the block that made it
   bool reserved =
       false; ///< state, io, loop-carried: only its own value may overwrite it
-  int64_t first = -1, last = -1;         ///< live range in steps
-  llvm::SmallVector<mlir::Value> values; ///< tensors placed here so far
+  int64_t first = -1, last = -1; ///< live range in steps
+  int64_t lastRead = -1;         ///< of all tensors placed here so far (Order)
 };
 
 /// The location of a tensor: part of a buffer, which may advance with loops.
@@ -126,6 +126,8 @@ private:
   void want(mlir::Value value, Buffer *buffer);
   bool mayOverwrite(Buffer *buffer, mlir::Value output, mlir::Operation *at,
                     mlir::Value through) const;
+  /// How many operands of the op are in the buffer.
+  unsigned countOperands(mlir::Operation *op, Buffer *buffer) const;
   std::optional<Place> placeOver(mlir::Operation *at, mlir::Value input,
                                  mlir::Value output) const;
   Place placeFresh(mlir::Value output, size_t depth);
@@ -171,6 +173,12 @@ private:
   mlir::func::FuncOp function;
   const llvm::StringMap<Buffer *> &state;
   const llvm::StringMap<tile::KernelOp> &kernels;
+  /// Of the last op that was asked about; its operands are placed by then.
+  struct Counted {
+    mlir::Operation *op = nullptr;
+    llvm::DenseMap<Buffer *, unsigned> byBuffer;
+  };
+  mutable Counted counted;
   Order order;
   llvm::DenseMap<mlir::Value, Place> locations;
   /// Buffers of started collectives (from and to), by the value that is waited

@@ -216,9 +216,10 @@ struct VerifyPlan : tessera::impl::VerifyPlanBase<VerifyPlan> {
 
   void runOnOperation() override {
     ModuleOp module = getOperation();
+    tile::KernelModules kernels(module);
     WalkResult launches = module.walk([&](plan::LaunchOp launch) {
-      return WalkResult(tile::verifyBlocks(launch, module, launch.getKernel(),
-                                           launch.getBlocks()));
+      return WalkResult(
+          kernels.verifyBlocks(launch, launch.getKernel(), launch.getBlocks()));
     });
     if (launches.wasInterrupted() || failed(verifyCollectives(module)))
       return signalPassFailure();
