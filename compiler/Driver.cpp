@@ -260,7 +260,7 @@ llvm::Error Compilation::runPhases() {
   // itself takes longer, and tells of other errors where they are.
   std::string reason = llvm::toString(std::move(error));
   if (request.timing)
-    llvm::errs() << "tessera: layers are sharded one by one: " << reason
+    llvm::errs() << "tessera: compiling again without folding: " << reason
                  << "\n";
   fold = false;
   branches.clear();

@@ -22,8 +22,7 @@ using mlir::OpPassManager;
 
 static void noPasses(OpPassManager &, const PhaseOptions &) {}
 
-// What is decided for one layer holds for all that are like it, but for stages,
-// of which each layer has its own.
+// Costs are those of all layers; but stages are decided for each.
 static void sharding(OpPassManager &pipeline, const PhaseOptions &options) {
   bool hasMesh = !options.mesh.axes.empty();
   if (hasMesh && options.fold)
@@ -57,7 +56,10 @@ static ComputePrecision computeOf(const models::Recipe &recipe) {
   llvm_unreachable("unknown precision");
 }
 
+// What is decided for one layer holds for all that are like it.
 static void precision(OpPassManager &pipeline, const PhaseOptions &options) {
+  if (options.fold)
+    pipeline.addPass(createDeduplicateLayers());
   buildPrecisionPipeline(pipeline, computeOf(options.recipe));
 }
 
@@ -102,7 +104,7 @@ static void inference(OpPassManager &pipeline, const PhaseOptions &options) {
 }
 
 static void fusion(OpPassManager &pipeline, const PhaseOptions &) {
-  pipeline.addPass(createRestoreLayers());
+  pipeline.addPass(createRestoreLayers({/*keepEqual=*/true}));
   buildFusionPipeline(pipeline);
 }
 

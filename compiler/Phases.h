@@ -22,7 +22,7 @@ struct PhaseOptions {
   models::Mode mode = models::Mode::Train;
   MeshRequest mesh = {}; ///< from --mesh
   int64_t device = 0;    ///< of the mesh: whose program it is, once they part
-  bool fold = true;      ///< whether equal layers are sharded as one
+  bool fold = true;      ///< whether equal layers are compiled as one
 };
 
 struct Phase {

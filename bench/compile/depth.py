@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Compile time against depth: the time of each phase for a shallow and a deep model
-of one run, and their ratio. Layers are functions until after partition, so the
-phases up to there have little more to do for 80 of them than for 8.
+of one run, and their ratio. The phases from precision to selection see four of many
+equal layers, on a mesh those until partition.
 
+    bench/compile/depth.py --bin build/bin
     bench/compile/depth.py --bin build/bin --mesh data=2,tensor=2
 """
 import argparse
@@ -26,8 +27,8 @@ def phases(arguments, folder, layers):
     for _ in range(arguments.repeat):
         done = subprocess.run(
             [arguments.bin / "tessera", "compile", spec, "--recipe",
-             arguments.recipe, "--target", "cpu:avx2", "--mesh", arguments.mesh,
-             "--cache", "off", "--timing", "--to", arguments.to, "-o",
+             arguments.recipe, "--mode", arguments.mode, "--target", "cpu:avx2",
+             *(["--mesh", arguments.mesh] if arguments.mesh else []), "--cache", "off", "--timing", "--to", arguments.to, "-o",
              folder / "module.mlir"], check=True, stderr=subprocess.PIPE, text=True)
         for seconds, name in re.findall(r"^ *([0-9.]+) s  (\w+)$", done.stderr,
                                         re.MULTILINE):
@@ -42,7 +43,8 @@ def main():
                         default=SOURCE / "models/specs/tiny-gpt2")
     parser.add_argument("--recipe", type=pathlib.Path,
                         default=SOURCE / "recipes/tiny-gpt2.yaml")
-    parser.add_argument("--mesh", default="data=2,tensor=2")
+    parser.add_argument("--mesh", default="")
+    parser.add_argument("--mode", choices=["train", "infer"], default="train")
     parser.add_argument("--layers", type=int, nargs=2, default=[8, 80])
     parser.add_argument("--to", default="planning", help="the last phase")
     parser.add_argument("--repeat", type=int, default=3)
@@ -51,9 +53,9 @@ def main():
         one, other = (phases(arguments, pathlib.Path(folder), layers)
                       for layers in arguments.layers)
     rows = [(name, one[name], other[name]) for name in one]
-    rows.append(("shard + partition", one["shard"] + one["partition"],
-                 other["shard"] + other["partition"]))
-    print(f"{arguments.spec.name}, --mesh {arguments.mesh}, seconds\n")
+    rows.append(("all", sum(one.values()), sum(other.values())))
+    mesh = f", --mesh {arguments.mesh}" if arguments.mesh else ""
+    print(f"{arguments.spec.name}, --mode {arguments.mode}{mesh}, seconds\n")
     print("| phase | {} layers | {} layers | ratio |".format(*arguments.layers))
     print("|---|--:|--:|--:|")
     for name, few, many in rows:

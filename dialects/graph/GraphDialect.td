@@ -16,7 +16,8 @@ def Graph_Dialect : Dialect {
     Attributes of function arguments and results give their meaning: `graph.state = "NAME"` (a
     tensor that persists across steps; NAME is the checkpoint name), `graph.role` (a `#graph.role`),
     `graph.input = "NAME"`, `graph.output = "NAME"`. `graph.program` (a `#graph.program`) is what a
-    function computes, `graph.layer` (a `#graph.layer`) the layer of a state tensor or of a call.
+    function computes, `graph.layer` (a `#graph.layer`) the layer of a state tensor, of a call or of
+    any other op.
   }];
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::math::MathDialect"];
   let useDefaultAttributePrinterParser = 1;

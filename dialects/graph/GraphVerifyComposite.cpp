@@ -323,9 +323,9 @@ LogicalResult GraphDialect::verifyOperationAttribute(Operation *op,
   if (name == kProgramAttr)
     return verifyProgram(op, attr.getValue());
   if (name == kLayerAttr &&
-      !(isa<func::CallOp>(op) && isa<LayerAttr>(attr.getValue())))
+      (isa<FunctionOpInterface>(op) || !isa<LayerAttr>(attr.getValue())))
     return op->emitError() << "expects '" << kLayerAttr
-                           << "' on a func.call, a #graph.layer<...>";
+                           << "' on an op in a function, a #graph.layer<...>";
   return success();
 }
 

@@ -170,7 +170,7 @@ private:
     ArrayRef<Value> extra = ArrayRef(sums).slice(1, hooks.sums().size());
 
     HyperTable table(e, hyperValue());
-    Value norm = globalNorm(e, grads);
+    Value norm = globalNorm(e, grads, trained);
     Value scale = clipScale(e, table, norm);
     Value t = e.convert(stepsDone, f32);
     Value lr = learningRate(e, options.schedule, table, t);

@@ -50,13 +50,18 @@ Value tessera::autodiff::learningRate(graph::Emitter &e, ScheduleRule rule,
                   scheduledRate(e, rule, hyper, t));
 }
 
-Value tessera::autodiff::globalNorm(graph::Emitter &e, ValueRange gradients) {
+// Each layer adds to the sum by itself, so that equal layers stay equal.
+Value tessera::autodiff::globalNorm(graph::Emitter &e, ValueRange gradients,
+                                    ArrayRef<Parameter> parameters) {
   Value sum;
-  for (Value gradient : gradients) {
+  for (auto [gradient, parameter] : llvm::zip(gradients, parameters)) {
     Value square = e.mul(gradient, gradient);
     Value part =
         graph::tensorType(square).getRank() ? e.sumAll(square) : square;
-    sum = sum ? e.add(sum, part) : part;
+    bool isFirst = !sum;
+    sum = isFirst ? part : e.add(sum, part);
+    if (!isFirst && parameter.layer)
+      sum.getDefiningOp()->setAttr(graph::kLayerAttr, parameter.layer);
   }
   return e.unary<graph::SqrtOp>(sum);
 }

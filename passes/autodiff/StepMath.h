@@ -3,6 +3,7 @@
 #pragma once
 #include "dialects/graph/Build.h"
 #include "passes/autodiff/Autodiff.h"
+#include "passes/autodiff/Program.h"
 #include "runtime/train/Hyper.h"
 
 namespace tessera::autodiff {
@@ -29,8 +30,10 @@ private:
 mlir::Value learningRate(graph::Emitter &e, ScheduleRule rule,
                          HyperTable &hyper, mlir::Value t);
 
-/// sqrt of the sum of squares over all tensors (f32): f32[].
-mlir::Value globalNorm(graph::Emitter &e, mlir::ValueRange gradients);
+/// sqrt of the sum of squares over all tensors (f32), which are the gradients
+/// of the parameters: f32[].
+mlir::Value globalNorm(graph::Emitter &e, mlir::ValueRange gradients,
+                       llvm::ArrayRef<Parameter> parameters);
 
 /// min(1, clip / (norm + 1e-6)), 1 where clip is 0
 /// (torch.nn.utils.clip_grad_norm_): f32[].

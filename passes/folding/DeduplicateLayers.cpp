@@ -80,9 +80,9 @@ public:
                                times)) {}
 
   void run() {
+    mark();
     if (units.empty())
       return;
-    mark();
     Operation *ret = function.getBody().front().getTerminator();
     for (OpOperand *operand : units.leaving)
       operand->set(units.at(2, units.placeOf(operand->get())->slot));
@@ -102,6 +102,18 @@ public:
       eraseCarried(loop);
     eraseOps();
     eraseArguments();
+  }
+
+  // All attributes of a function are set at once.
+  void mark() {
+    if (units.empty())
+      return;
+    for (Operation *op : units.ops[2])
+      op->setAttr(graph::kRepeatCountAttr, times);
+    if (ArrayAttr all = function.getArgAttrsAttr())
+      function.setArgAttrsAttr(marked(all, units.arguments[2]));
+    if (ArrayAttr all = function.getResAttrsAttr())
+      function.setResAttrsAttr(marked(all, units.results[2]));
   }
 
 private:
@@ -206,16 +218,6 @@ private:
     return gone;
   }
 
-  // Before anything goes: all attributes of a function are set at once.
-  void mark() {
-    for (Operation *op : units.ops[2])
-      op->setAttr(graph::kRepeatCountAttr, times);
-    if (ArrayAttr all = function.getArgAttrsAttr())
-      function.setArgAttrsAttr(marked(all, units.arguments[2]));
-    if (ArrayAttr all = function.getResAttrsAttr())
-      function.setResAttrsAttr(marked(all, units.results[2]));
-  }
-
   ArrayAttr marked(ArrayAttr all, ArrayRef<unsigned> numbers) const {
     SmallVector<Attribute> attrs(all.getValue());
     for (unsigned i : numbers) {
@@ -237,39 +239,65 @@ struct DeduplicateLayers
   using Base::Base;
   void runOnOperation() override {
     ModuleOp module = getOperation();
-    std::vector<std::pair<func::FuncOp, Ports>> functions;
-    Kinds kinds;
-    if (!module->hasAttr(graph::kFoldedAttr))
-      for (auto function : module.getOps<func::FuncOp>())
-        if (function.isPublic()) {
-          functions.emplace_back(function, Ports(function));
-          kinds.add(function, functions.back().second);
-        }
-    std::optional<Repetition> repetition = kinds.repetition();
-    if (!repetition) {
-      if (explain)
-        module.emitRemark("layers are not folded: no five in a row have the "
-                          "same state and blocks");
-      return markAllAnalysesPreserved();
+    FailureOr<std::optional<Repetition>> folded = Repetition::of(module);
+    if (failed(folded))
+      return signalPassFailure();
+    if (*folded) {
+      if (failed(markAgain(**folded)))
+        signalPassFailure();
+      return;
     }
-    SmallVector<int64_t> numbers =
-        llvm::to_vector(llvm::seq<int64_t>(0, repetition->units));
+    Kinds kinds;
+    for (auto function : module.getOps<func::FuncOp>())
+      if (function.isPublic())
+        kinds.add(function, Ports(function));
+    std::optional<Repetition> found = kinds.repetition();
+    if (found && fold(*found))
+      return;
+    if (explain && !found)
+      module.emitRemark("layers are not folded: no five in a row have the "
+                        "same state and blocks");
+    markAllAnalysesPreserved();
+  }
+
+private:
+  static int64_t timesOf(const Repetition &repetition) {
+    return repetition.units - (kKept - 1);
+  }
+
+  bool fold(const Repetition &repetition) {
     std::vector<std::pair<func::FuncOp, Units>> programs;
-    programs.reserve(functions.size());
-    for (auto &[function, ports] : functions) {
+    for (auto function : getOperation().getOps<func::FuncOp>()) {
+      if (!function.isPublic())
+        continue;
       std::string reason;
-      std::optional<Units> units =
-          Units::match(function, ports, *repetition, numbers, reason);
+      std::optional<Units> units = Units::match(
+          function, Ports(function), repetition,
+          llvm::to_vector(llvm::seq<int64_t>(0, repetition.units)), reason);
       if (!units) {
         if (explain)
           function.emitRemark("layers are not folded: ") << reason;
-        return markAllAnalysesPreserved();
+        return false;
       }
       programs.emplace_back(function, std::move(*units));
     }
     for (auto &[function, units] : programs)
-      Folder(function, units, repetition->units - (kKept - 1)).run();
-    repetition->writeTo(module);
+      Folder(function, units, timesOf(repetition)).run();
+    repetition.writeTo(getOperation());
+    return true;
+  }
+
+  // Ops and state that were added since, such as gradients and moments.
+  LogicalResult markAgain(const Repetition &repetition) {
+    for (auto function : getOperation().getOps<func::FuncOp>()) {
+      if (!function.isPublic())
+        continue;
+      FailureOr<Units> units = Units::matchFolded(function, repetition);
+      if (failed(units))
+        return failure();
+      Folder(function, *units, timesOf(repetition)).mark();
+    }
+    return success();
   }
 };
 } // namespace

@@ -21,6 +21,18 @@ bool Matcher::differ(Operation *op, StringRef how) {
   return false;
 }
 
+// Clusters, whose bodies read nothing else.
+static bool haveEqualRegions(Operation *one, Operation *other) {
+  if (one->getNumRegions() != other->getNumRegions())
+    return false;
+  return llvm::all_of(llvm::zip(one->getRegions(), other->getRegions()),
+                      [](auto pair) {
+                        auto &[a, b] = pair;
+                        return OperationEquivalence::isRegionEquivalentTo(
+                            &a, &b, OperationEquivalence::IgnoreLocations);
+                      });
+}
+
 //===--- taking ---------------------------------------------------------===//
 
 void Matcher::placeArguments(func::FuncOp function) {
@@ -38,9 +50,10 @@ void Matcher::placeArguments(func::FuncOp function) {
 bool Matcher::isAlike(unsigned number, Operation *op, unsigned unit) {
   Operation *one = units.ops[1][number];
   Operation *two = unit == 2 ? op : units.ops[2][number];
-  if (op->getName() != one->getName() || op->getNumRegions() > 0 ||
+  if (op->getName() != one->getName() ||
       op->getNumOperands() != one->getNumOperands() ||
-      op->getResultTypes() != one->getResultTypes())
+      op->getResultTypes() != one->getResultTypes() ||
+      !haveEqualRegions(one, op))
     return false;
   if (unit == 2)
     areEqual.push_back(haveEqualAttributes(one, two));

@@ -11,7 +11,8 @@ def DeduplicateLayers : Pass<"deduplicate-layers", "::mlir::ModuleOp"> {
     all following ones, and the last. `graph.repeat_count` on ops of the third layer gives how many
     layers it represents; `graph.folded` on the module gives which. State, gradients, updates,
     initial values and loop-carried values are folded with their layer. Nothing changes if fewer
-    than five layers are equal, or if a program does not treat them alike.
+    than five layers are equal, or if a program does not treat them alike. In a module that is
+    folded already, only marks are renewed, for ops and state that were added since.
 
     Before:
     ```mlir
@@ -45,7 +46,14 @@ def RestoreLayers : Pass<"restore-layers", "::mlir::ModuleOp"> {
     The inverse of `deduplicate-layers`, for any program whose second and third layer are still
     equal. It fails if they are not, and names the first op that differs; so decisions about the
     third layer hold for all layers that it represents.
+
+    `keep-equal` leaves a module folded whose layers will have the same kernels. That is not so if
+    they differ in a number, such as the stream of a dropout, or if an op reads a value of every
+    layer, such as a table of router metrics. A module with collectives is always restored, because
+    all of them are ordered at once.
   }];
+  let options = [Option<"keepEqual", "keep-equal", "bool", "false",
+  "Restore only layers that would have kernels of their own">];
 }
 
 #endif

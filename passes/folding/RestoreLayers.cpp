@@ -3,6 +3,7 @@
 #include "passes/folding/Folding.h"
 #include "passes/folding/Ports.h"
 #include "passes/folding/Units.h"
+#include "passes/fusion/TopologicalOrder.h"
 
 using namespace mlir;
 using namespace tessera;
@@ -28,14 +29,16 @@ public:
         leaving.push_back(operand);
   }
 
-  void run() {
-    if (units.empty())
-      return;
+  LogicalResult run() {
     findOrder();
     insertArguments();
     expand(function.getBody().front());
+    if (disordered)
+      return disordered->emitError("folded layers are not alike: '")
+             << disordered->getName() << "' reads what a later layer computes";
     insertResults();
     joinNeighbors();
+    return success();
   }
 
 private:
@@ -217,11 +220,15 @@ private:
 
   void expandOp(OpBuilder &builder, unsigned i, unsigned number) {
     Operation *one = units.ops[1][i], *two = units.ops[2][i];
-    Operation *made = builder.insert(two->cloneWithoutRegions());
+    Operation *made = builder.insert(two->clone());
     made->setLoc(extrapolate(one->getLoc(), two->getLoc(), number + 2));
     for (auto [value, operand] :
-         llvm::zip(one->getOperands(), made->getOpOperands()))
-      operand.set(mapped(number, value, operand.get()));
+         llvm::zip(one->getOperands(), made->getOpOperands())) {
+      if (Value own = mapped(number, value, operand.get()))
+        operand.set(own);
+      else
+        disordered = two;
+    }
     if (!haveEqualAttributes(one, two))
       made->setAttrs(cast<DictionaryAttr>(extrapolate(
           one->getAttrDictionary(), two->getAttrDictionary(), number + 2)));
@@ -359,6 +366,7 @@ private:
   std::vector<OpOperand *> leaving;              ///< operands of other ops
   std::vector<bool> ascends;                     ///< by op of a unit
   llvm::DenseMap<Operation *, unsigned> numbers; ///< of the third unit's ops
+  Operation *disordered = nullptr; ///< has a copy that nothing is ready for
 };
 
 struct RestoreLayers : tessera::impl::RestoreLayersBase<RestoreLayers> {
@@ -370,47 +378,34 @@ struct RestoreLayers : tessera::impl::RestoreLayersBase<RestoreLayers> {
       return signalPassFailure();
     if (!*repetition)
       return markAllAnalysesPreserved();
-    for (auto function : module.getOps<func::FuncOp>())
-      if (function.isPublic() && failed(unfold(function, **repetition)))
+    std::vector<std::pair<func::FuncOp, Units>> programs;
+    for (auto function : module.getOps<func::FuncOp>()) {
+      if (!function.isPublic())
+        continue;
+      FailureOr<Units> units = Units::matchFolded(function, **repetition);
+      if (failed(units))
+        return signalPassFailure();
+      programs.emplace_back(function, std::move(*units));
+    }
+    if (keepEqual && !hasCollective(module) &&
+        llvm::none_of(programs, [](const auto &program) {
+          return program.second.needKernelsOfTheirOwn();
+        }))
+      return;
+    for (auto &[function, units] : programs)
+      if (failed(unfold(function, units, **repetition)))
         return signalPassFailure();
     module->removeAttr(graph::kFoldedAttr);
   }
 
 private:
-  // What marks the third unit makes it no other program.
-  static void removeMarks(func::FuncOp function) {
-    auto without = [&](DictionaryAttr attrs) {
-      NamedAttrList list(attrs);
-      list.erase(graph::kRepeatCountAttr);
-      return list.getDictionary(function.getContext());
-    };
-    SmallVector<DictionaryAttr> arguments, results;
-    for (unsigned i = 0; i < function.getNumArguments(); ++i)
-      arguments.push_back(without(function.getArgAttrDict(i)));
-    for (unsigned i = 0; i < function.getNumResults(); ++i)
-      results.push_back(without(function.getResultAttrDict(i)));
-    function.setAllArgAttrs(arguments);
-    function.setAllResultAttrs(results);
-    function.walk(
-        [](Operation *op) { op->removeAttr(graph::kRepeatCountAttr); });
-  }
-
-  static LogicalResult unfold(func::FuncOp function,
+  static LogicalResult unfold(func::FuncOp function, Units &units,
                               const Repetition &repetition) {
-    removeMarks(function);
-    std::string reason;
-    std::optional<Units> units =
-        Units::match(function, Ports(function), repetition,
-                     {0, 1, 2, repetition.units - 1}, reason);
-    if (!units)
-      return function.emitError("folded layers are not alike: ")
-             << reason << "; " << graph::kFoldedAttr
-             << " says that the third represents others";
-    if (!units->empty() &&
-        failed(verifySteps(function, *units, repetition.units)))
+    if (units.empty())
+      return success();
+    if (failed(verifySteps(function, units, repetition.units)))
       return failure();
-    Unfolder(function, *units, repetition).run();
-    return success();
+    return Unfolder(function, units, repetition).run();
   }
 
   // That what grows from layer to layer does so up to the last copy.

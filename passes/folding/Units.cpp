@@ -3,6 +3,7 @@
 #include "passes/folding/Extrapolate.h"
 #include "passes/folding/Matcher.h"
 #include "passes/folding/Ports.h"
+#include "passes/fusion/FusionGraph.h"
 
 using namespace mlir;
 using namespace tessera;
@@ -173,4 +174,56 @@ std::optional<Units> Units::match(func::FuncOp function, const Ports &ports,
   if (!Matcher(units, owners, repetition, numbers, reason).run(function))
     return std::nullopt;
   return units;
+}
+
+// What marks the third unit makes it no other program.
+static void removeMarks(func::FuncOp function) {
+  auto without = [&](DictionaryAttr attrs) {
+    NamedAttrList list(attrs);
+    list.erase(graph::kRepeatCountAttr);
+    return list.getDictionary(function.getContext());
+  };
+  SmallVector<DictionaryAttr> arguments, results;
+  for (unsigned i = 0; i < function.getNumArguments(); ++i)
+    arguments.push_back(without(function.getArgAttrDict(i)));
+  for (unsigned i = 0; i < function.getNumResults(); ++i)
+    results.push_back(without(function.getResultAttrDict(i)));
+  function.setAllArgAttrs(arguments);
+  function.setAllResultAttrs(results);
+  function.walk([](Operation *op) { op->removeAttr(graph::kRepeatCountAttr); });
+}
+
+FailureOr<Units> Units::matchFolded(func::FuncOp function,
+                                    const Repetition &repetition) {
+  removeMarks(function);
+  std::string reason;
+  std::optional<Units> units = match(function, Ports(function), repetition,
+                                     {0, 1, 2, repetition.units - 1}, reason);
+  if (!units)
+    return function.emitError("folded layers are not alike: ")
+           << reason << "; " << graph::kFoldedAttr
+           << " says that the third represents others";
+  return std::move(*units);
+}
+
+// Whether a kernel of the two would have to be another: attributes differ,
+// other than where a number is read from memory, and by their layer.
+static bool needTwoKernels(Operation *one, Operation *other) {
+  if (haveEqualAttributes(one, other))
+    return false;
+  if (auto slice = dyn_cast<graph::SliceOp>(one))
+    return !isScalarInMemory(slice) ||
+           !isScalarInMemory(cast<graph::SliceOp>(other));
+  NamedAttrList attrs(one->getAttrDictionary()),
+      others(other->getAttrDictionary());
+  attrs.erase(graph::kLayerAttr);
+  others.erase(graph::kLayerAttr);
+  return attrs != others;
+}
+
+bool Units::needKernelsOfTheirOwn() const {
+  return !collectors.empty() ||
+         (!empty() && llvm::any_of(llvm::zip(ops[1], ops[2]), [](auto pair) {
+           return needTwoKernels(std::get<0>(pair), std::get<1>(pair));
+         }));
 }

@@ -41,6 +41,12 @@ public:
                                     llvm::ArrayRef<int64_t> numbers,
                                     std::string &reason);
 
+  /// The units of a function of a folded module, without the marks of the one
+  /// that represents others. A failure with a diagnostic where they do not do
+  /// the same.
+  static llvm::FailureOr<Units> matchFolded(mlir::func::FuncOp function,
+                                            const Repetition &repetition);
+
   /// With those at the ends.
   unsigned count() const { return ops.size(); }
   bool empty() const { return arguments[1].empty() && results[1].empty(); }
@@ -49,6 +55,9 @@ public:
     return values[unit][slot];
   }
   unsigned slotCount() const { return slots; }
+  /// Whether units in the middle differ in a number that would be a constant of
+  /// their kernels, or something reads a value of each of them.
+  bool needKernelsOfTheirOwn() const;
   /// Whether it is an op of a unit in the middle.
   bool contains(mlir::Operation *op) const {
     return positionsOfOps.contains(op);

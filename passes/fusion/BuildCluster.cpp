@@ -118,6 +118,7 @@ Value ClusterBuilder::inner(Value outer, bool mayRepeat) {
     OpBuilder b(op->getContext());
     b.setInsertionPointToEnd(body);
     Operation *copy = b.clone(*op, mapping);
+    copy->removeAttr(kLayerAttr); // the cluster has it
     for (OpOperand &operand : copy->getOpOperands())
       if (isAccumulated(operand))
         operand.set(base);
@@ -223,6 +224,12 @@ ClusterOp ClusterBuilder::build(ArrayRef<Value> outputs) {
                                      b.getStringAttr(name()), inputs,
                                      accumulates(outputs, b));
   cluster.getBody().takeBody(*region);
+  // It runs when the last layer that it is of can.
+  for (Operation *op : llvm::reverse(members))
+    if (Attribute layer = op->getAttr(kLayerAttr)) {
+      cluster->setAttr(kLayerAttr, layer);
+      break;
+    }
   return cluster;
 }
 

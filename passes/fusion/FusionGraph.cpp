@@ -42,18 +42,16 @@ bool tessera::hasAddress(SliceOp slice) {
          isContiguous(slice);
 }
 
-// A scalar with an address is not fused: clusters that differ only in it then
-// share a kernel.
-static bool isAddress(Operation *op) {
-  auto slice = dyn_cast<SliceOp>(op);
-  return slice && tensorType(slice.getResult()).getNumElements() == 1 &&
+bool tessera::isScalarInMemory(SliceOp slice) {
+  return tensorType(slice.getResult()).getNumElements() == 1 &&
          hasAddress(slice);
 }
 
 bool tessera::isFree(Operation *op) {
   if (auto constant = dyn_cast<ConstantOp>(op))
     return cast<DenseElementsAttr>(constant.getValue()).isSplat();
-  if (isAddress(op))
+  // Clusters that differ only in such a scalar share a kernel.
+  if (auto slice = dyn_cast<SliceOp>(op); slice && isScalarInMemory(slice))
     return false;
   return isa<ReshapeOp, TransposeOp, BroadcastOp, SliceOp, IotaOp, RandomOp,
              DequantizeOp, DequantizeRowsOp>(op) ||
@@ -80,6 +78,7 @@ FusionGroup FusionGraph::single(unsigned node) const {
   group.kind = kindOfOp(nodes[node]);
   if (!group.kind)
     return group;
+  group.layer = nodes[node]->getAttrOfType<LayerAttr>(kLayerAttr);
   group.kept = tensorType(nodes[node]->getResult(0)).getNumElements();
   if (auto reduce = dyn_cast<ReduceOp>(nodes[node]); reduce && group.kept)
     group.reduced = tensorType(reduce.getInput()).getNumElements() / group.kept;
@@ -181,6 +180,8 @@ void FusionGraph::merge(unsigned id, unsigned other, ClusterKind kind) {
     into.reduced = from.reduced;
   }
   into.kind = kind;
+  if (!into.layer)
+    into.layer = from.layer;
   for (unsigned node : from.members)
     groupIds[node] = id;
   llvm::append_range(into.members, from.members);

@@ -25,6 +25,8 @@ inline bool isProduct(mlir::Operation *op) {
 /// Whether planning has an address for the slice's result: one run of its
 /// input's memory that starts where a buffer may, at a multiple of 64 bytes.
 bool hasAddress(graph::SliceOp slice);
+/// Whether kernels read the slice's one element through its address.
+bool isScalarInMemory(graph::SliceOp slice);
 
 /// Ops that will become one kernel. An op that no cluster may hold (a loop, a
 /// return) is in a group without a kind.
@@ -36,6 +38,7 @@ struct FusionGroup {
   /// Elements of each reduction, 0 without: members have kept or kept ×
   /// reduced elements.
   int64_t reduced = 0;
+  graph::LayerAttr layer; ///< of the first member that has one, or null
   /// Ops of other groups that this one recomputes.
   llvm::DenseSet<mlir::Operation *> repeats;
 };

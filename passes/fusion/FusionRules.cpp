@@ -30,6 +30,7 @@ private:
       return isa<ConcatOp, PadOp>(graph.op(node));
     });
   }
+  bool areScalarsOfTwoLayers(unsigned p, unsigned q);
   bool tryMerge(unsigned p, unsigned q);
 
   // Merges with all neighbours that `wanted` names until none is left.
@@ -162,12 +163,21 @@ std::optional<ClusterKind> Rules::fit(unsigned p, unsigned q) {
   }
 }
 
+// Chains of scalars through all layers, such as the sum of a norm: where they
+// are cut must not depend on the number of layers.
+bool Rules::areScalarsOfTwoLayers(unsigned p, unsigned q) {
+  const FusionGroup &one = graph.group(p), &other = graph.group(q);
+  return one.kept == 1 && other.kept == 1 && one.reduced == 0 &&
+         other.reduced == 0 && one.layer && other.layer &&
+         one.layer.getIndex() != other.layer.getIndex();
+}
+
 bool Rules::tryMerge(unsigned p, unsigned q) {
   if (p == q)
     return false;
   std::optional<ClusterKind> kind = fit(p, q);
-  if (!kind || graph.countOperands(p, q) > kMaxOperands ||
-      graph.wouldCycle(p, q))
+  if (!kind || areScalarsOfTwoLayers(p, q) ||
+      graph.countOperands(p, q) > kMaxOperands || graph.wouldCycle(p, q))
     return false;
   graph.merge(p, q, *kind);
   return true;

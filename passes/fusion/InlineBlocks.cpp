@@ -1,3 +1,4 @@
+#include "dialects/graph/GraphOps.h"
 #include "mlir/Dialect/Func/Extensions/InlinerExtension.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Transforms/InliningUtils.h"
@@ -10,6 +11,15 @@ namespace tessera {
 #define GEN_PASS_DEF_INLINEBLOCKS
 #include "passes/fusion/Passes.h.inc"
 } // namespace tessera
+
+// The ops between the call and `next` are of its layer.
+static void setLayer(func::CallOp call, Operation *next) {
+  Attribute layer = call->getAttr(graph::kLayerAttr);
+  if (!layer)
+    return;
+  for (Operation *op = call->getNextNode(); op != next; op = op->getNextNode())
+    op->setAttr(graph::kLayerAttr, layer);
+}
 
 namespace {
 
@@ -52,10 +62,12 @@ class InlineBlocksPass
                                 << ", which has no body to inline";
       if (failed(inlineInto(callee, symbols, inliner, chain)))
         return failure();
+      Operation *next = call->getNextNode();
       // Locations: the op's own, within the call's.
       if (failed(inlineCall(inliner, call, callee, &callee.getBody())))
         return call.emitError() << "calls @" << call.getCallee()
                                 << ", which has ops that cannot be inlined";
+      setLayer(call, next);
       call.erase();
     }
     chain.pop_back();

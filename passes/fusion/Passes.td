@@ -89,8 +89,8 @@ def InlineBlocks : Pass<"inline-blocks", "::mlir::ModuleOp"> {
   let summary = "replaces calls of block functions by their bodies";
   let description = [{
     Every function that is called is inlined into its callers, in call order, and erased. Each op
-    keeps its own location under that of the call, so that a profile still says which layer it
-    belongs to.
+    keeps its own location under that of the call, and takes the call's `graph.layer`. So a profile
+    still says which layer it belongs to.
 
     Before:
     ```mlir
@@ -98,7 +98,8 @@ def InlineBlocks : Pass<"inline-blocks", "::mlir::ModuleOp"> {
     ```
     After: the body of `@layer` on `%x` and `%w`.
 
-    Afterwards the module has no calls and no private functions.
+    Afterwards the module has no calls and no private functions. Clusters and launches keep the
+    layer: that of the last op in a cluster that has one.
   }];
 }
 

@@ -166,6 +166,9 @@ bool QuantizeWeights::replace(func::FuncOp function, unsigned index,
                         name.getValue() + (isScales ? ".scales" : ".values")));
     attributes.set(graph::kRoleAttr,
                    graph::RoleAttr::get(context, graph::Role::parameter));
+    if (Attribute layer =
+            function.getArgAttr(weight.getArgNumber(), graph::kLayerAttr))
+      attributes.set(graph::kLayerAttr, layer);
     attributes.set(
         graph::kQuantizedAttr,
         graph::QuantizedOrigin{name.str(), isScales, layout, transposed, stack}

@@ -44,6 +44,16 @@ static Skeleton skeletonFor(ClusterKind kind) {
   llvm_unreachable("all kinds are handled");
 }
 
+// The launches of a cluster, which are before it, are of its layer.
+static void setLayer(ClusterOp cluster, Operation *before) {
+  Attribute layer = cluster->getAttr(kLayerAttr);
+  if (!layer)
+    return;
+  for (Operation *op = cluster->getPrevNode(); op != before;
+       op = op->getPrevNode())
+    op->setAttr(kLayerAttr, layer);
+}
+
 namespace {
 
 class EmitKernelsPass : public tessera::impl::EmitKernelsBase<EmitKernelsPass> {
@@ -79,6 +89,7 @@ class EmitKernelsPass : public tessera::impl::EmitKernelsBase<EmitKernelsPass> {
     getOperation().walk(
         [&](ClusterOp cluster) { clusters.push_back(cluster); });
     for (ClusterOp cluster : clusters) {
+      Operation *before = cluster->getPrevNode();
       llvm::Expected<SmallVector<Value>> results =
           skeletonFor(cluster.getKind())(cluster, context);
       if (!results) {
@@ -87,6 +98,7 @@ class EmitKernelsPass : public tessera::impl::EmitKernelsBase<EmitKernelsPass> {
             << "' cannot be tiled: " << llvm::toString(results.takeError());
         return signalPassFailure();
       }
+      setLayer(cluster, before);
       cluster.replaceAllUsesWith(*results);
       cluster.erase();
     }

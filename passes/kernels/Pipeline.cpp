@@ -2,6 +2,7 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Transforms/Passes.h"
+#include "passes/folding/Folding.h"
 #include "passes/kernels/Passes.h"
 
 using namespace mlir;
@@ -15,14 +16,15 @@ void tessera::buildKernelsPipeline(OpPassManager &pipeline,
   options.allVariants = allVariants;
   pipeline.addPass(createEmitKernels(std::move(options)));
 
-  //===--- launches -------------------------------------------------------===//
-  // All updates of an optimizer are one parallel region.
-  pipeline.addNestedPass<func::FuncOp>(createGroupLaunches());
-
-  //===--- kernels that read well -----------------------------------------===//
   // Skeletons emit unsimplified index arithmetic.
   pipeline.addPass(createCanonicalizerPass());
   pipeline.addPass(createCSEPass());
+
+  //===--- launches -------------------------------------------------------===//
+  // Equal layers have the same kernels, but each has launches of its own.
+  pipeline.addPass(createRestoreLayers());
+  // All updates of an optimizer are one parallel region.
+  pipeline.addNestedPass<func::FuncOp>(createGroupLaunches());
 
   pipeline.addPass(createVerifyTiled());
 }

@@ -32,6 +32,27 @@ func.func private @inner(%x: tensor<4xf32>) -> tensor<4xf32> {
 
 // -----
 
+// Each op is of its call's layer.
+// CHECK-LABEL: func @layers(
+// CHECK:       graph.exp %{{.*}} {graph.layer = #graph.layer<0>}
+// CHECK-NEXT:  graph.neg %{{.*}} {graph.layer = #graph.layer<0>}
+// CHECK-NEXT:  graph.exp %{{.*}} {graph.layer = #graph.layer<1, backward>}
+// CHECK-NEXT:  graph.neg %{{.*}} {graph.layer = #graph.layer<1, backward>}
+// CHECK-NEXT:  graph.neg %{{[0-9]*}} :
+func.func @layers(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %a = call @layer(%x) {graph.layer = #graph.layer<0>} : (tensor<4xf32>) -> tensor<4xf32>
+  %b = call @layer(%a) {graph.layer = #graph.layer<1, backward>} : (tensor<4xf32>) -> tensor<4xf32>
+  %c = graph.neg %b : tensor<4xf32>
+  return %c : tensor<4xf32>
+}
+func.func private @layer(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %a = graph.exp %x : tensor<4xf32>
+  %b = graph.neg %a : tensor<4xf32>
+  return %b : tensor<4xf32>
+}
+
+// -----
+
 func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
   %a = call @again(%x) : (tensor<4xf32>) -> tensor<4xf32>
   return %a : tensor<4xf32>

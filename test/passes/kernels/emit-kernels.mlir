@@ -5,18 +5,19 @@
 // UNKNOWN: error: loc("emit-kernels"): unknown target 'abacus'
 // MIXED: error: loc("emit-kernels"): cuda:sm_80 must be the only target
 
-// Dense tensors of any length share one flat kernel, whatever their shapes.
+// Dense tensors of any length share one flat kernel, whatever their shapes and
+// layers. A launch is of its cluster's layer.
 
 // CHECK-LABEL: func @flat(
 // CHECK-NEXT:  %[[A:.*]] = tile.launch @relu(%arg0) blocks [1] sizes [32] reuse [0, 0] : (tensor<8x4xf32>) -> tensor<8x4xf32>
-// CHECK-NEXT:  %[[B:.*]] = tile.launch @relu(%arg1) blocks [2] sizes [20000] reuse [0, 0] : (tensor<20000xf32>) -> tensor<20000xf32>
+// CHECK-NEXT:  %[[B:.*]] = tile.launch @relu(%arg1) blocks [2] sizes [20000] reuse [0, 0] {graph.layer = #graph.layer<3>} : (tensor<20000xf32>) -> tensor<20000xf32>
 func.func @flat(%x: tensor<8x4xf32>, %y: tensor<20000xf32>) -> (tensor<8x4xf32>, tensor<20000xf32>) {
   %a = graph.cluster elementwise "relu"(%x) : (tensor<8x4xf32>) -> tensor<8x4xf32> {
   ^bb0(%i: tensor<8x4xf32>):
     %r = graph.relu %i : tensor<8x4xf32>
     graph.yield %r : tensor<8x4xf32>
   }
-  %b = graph.cluster elementwise "relu"(%y) : (tensor<20000xf32>) -> tensor<20000xf32> {
+  %b = graph.cluster elementwise "relu"(%y) attributes {graph.layer = #graph.layer<3>} : (tensor<20000xf32>) -> tensor<20000xf32> {
   ^bb0(%i: tensor<20000xf32>):
     %r = graph.relu %i : tensor<20000xf32>
     graph.yield %r : tensor<20000xf32>

@@ -1,4 +1,4 @@
-"""Whole models, cut along meshes folded and as they are: one device's program,
+"""Whole models, folded and as they are: partitioned programs and execution plans,
 byte for byte, must not tell which. Usage: folded_models.py BIN SOURCE FOLDER"""
 import json
 import pathlib
@@ -17,6 +17,18 @@ CASES = [  # spec, layers, recipe, mesh, zero, microbatches, changes of the spec
     ("tiny-deepseek-moe", 7, "tiny-deepseek-moe", "expert=4", 0, 1, {}),
     # Five layers with a window and one without are repeated as one.
     ("gemma-3-1b", 36, "tiny-gpt2", "data=2", 1, 1, {}),
+]
+
+PLANS = [  # spec, layers, mode, settings of the recipe, changes, folded until
+    ("tiny-gpt2", 8, "train", ["batch.accumulate=2"], {}, "selection"),
+    ("llama-15m", 7, "train", ["precision.compute=bf16", "recompute=selective"], {},
+     "selection"),
+    # Each layer has its own dropout, or its row of the router's metrics.
+    ("tiny-gpt2", 6, "train", [], {"resid_pdrop": 0.1}, "partition"),
+    ("tiny-mixtral", 6, "train", [], {}, "partition"),
+    ("tiny-deepseek-moe", 7, "infer", [], {}, "selection"),
+    ("llama-15m", 8, "infer", ["inference.quant=int8"], {}, "selection"),
+    ("gemma-3-1b", 36, "infer", [], {}, "selection"),
 ]
 
 
@@ -66,7 +78,35 @@ def check_driver(spec, recipe, mesh, whole, cut, folder):
     print("ok: the compiler")
 
 
+def check_plan(spec, name, mode, settings, until, folder):
+    """The plan of a folded model is that of the model with all its layers."""
+    files = {key: folder / f"{key}.mlir"
+             for key in ("folded", "last", "restored", "plan", "whole")}
+    options = ["--target", "cpu:avx2", "--cache", "off"]
+    recipe = ["--mode", mode, "--recipe", SOURCE / "recipes/tiny-gpt2.yaml",
+              *(part for setting in settings for part in ("--set", setting))]
+    compile = [BIN / "tessera", "compile"]
+    for phase, key in (("precision", "folded"), (until, "last"), ("planning", "plan")):
+        done = subprocess.run(
+            [*map(str, [*compile, spec, *recipe, *options, "--timing", "--to", phase,
+                        "-o", files[key]])], check=True, stderr=subprocess.PIPE, text=True)
+        assert "without folding" not in done.stderr, done.stderr
+    for key in ("folded", "last"):
+        assert "graph.folded" in files[key].read_text(), f"{name}: {key} is not folded"
+    run(BIN / "tessera-opt", files["folded"], "--restore-layers",
+        "--mlir-print-debuginfo", "-o", files["restored"])
+    run(*compile, "--from", "precision", files["restored"], *options, "--to",
+        "planning", "-o", files["whole"])
+    one, other = (run(BIN / "tessera-opt", files[key]) for key in ("plan", "whole"))
+    assert one == other, f"{name}: the plan of folded layers is another one"
+    print(f"ok: the plan of {name}, {mode}")
+
+
 def main():
+    for i, (name, layers, mode, settings, changes, until) in enumerate(PLANS):
+        folder = FOLDER / f"plan-{i}"
+        check_plan(spec_of(name, layers, changes, folder), name, mode, settings, until,
+                   folder)
     for i, (name, layers, recipe, mesh, zero, microbatches, changes) in enumerate(CASES):
         folder = FOLDER / str(i)
         spec = spec_of(name, layers, changes, folder)
@@ -74,7 +114,9 @@ def main():
         run(BIN / "tessera", "compile", spec, "--recipe",
             SOURCE / f"recipes/{recipe}.yaml", "--target", "cpu:avx2", "--cache",
             "off", "--set", f"batch.accumulate={microbatches}", "--to",
-            "autodiff", "-o", whole)
+            "autodiff", "-o", folder / "autodiff-folded.mlir")
+        run(BIN / "tessera-opt", folder / "autodiff-folded.mlir", "--restore-layers",
+            "--mlir-print-debuginfo", "-o", whole)
         cut = [f"--assign-shardings=mesh={mesh} zero={zero}",
                "--verify-shardings", "--partition-to-local", "--canonicalize",
                "--cse"]
