@@ -56,7 +56,7 @@ def Graph_Direction : Graph_Enum<"Direction", "direction in which a layer is run
 
 def Graph_LayerAttr : AttrDef<Graph_Dialect, "Layer"> {
   let mnemonic = "layer";
-  let summary = "a layer of the model, from 0: that of a state tensor, a call of its block, or another op";
+  let summary = "a layer of the model, from 0: that of a state tensor, a call or another op";
   let description = [{
     ```mlir
     #graph.layer<3>

@@ -288,7 +288,7 @@ func.func @decode() attributes {graph.program = #graph.program<decode>} {
 
 // -----
 
-// expected-error @+1 {{expects 'graph.layer' on a func.call, a #graph.layer<...>}}
+// expected-error @+1 {{expects 'graph.layer' on an op in a function, a #graph.layer<...>}}
 func.func @f() attributes {graph.layer = #graph.layer<0>} {
   return
 }
@@ -297,7 +297,7 @@ func.func @f() attributes {graph.layer = #graph.layer<0>} {
 
 func.func private @layer()
 func.func @f() {
-  // expected-error @+1 {{expects 'graph.layer' on a func.call, a #graph.layer<...>}}
+  // expected-error @+1 {{expects 'graph.layer' on an op in a function, a #graph.layer<...>}}
   call @layer() {graph.layer = 0 : i64} : () -> ()
   return
 }
