@@ -22,8 +22,8 @@ using mlir::OpPassManager;
 
 static void noPasses(OpPassManager &, const PhaseOptions &) {}
 
-// What is decided for one layer holds for all that are like it, but for stages,
-// of which each layer has its own.
+// Equal layers are sharded as one. Each has a pipeline stage of its own, so
+// they are restored before stages are assigned.
 static void sharding(OpPassManager &pipeline, const PhaseOptions &options) {
   bool hasMesh = !options.mesh.axes.empty();
   if (hasMesh && options.fold)
