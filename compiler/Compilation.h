@@ -49,8 +49,8 @@ private:
   mlir::ScopedDiagnosticHandler handler;
 };
 
-/// The module on its way: of one group of devices of the mesh and of one kind
-/// of device, once they have parted.
+/// A module between phases. After splitByShare and splitByKind there is one for
+/// each group of devices and each kind of device.
 struct Branch {
   DeviceKind kind;
   /// Devices of the mesh whose program it is, and the number of their group.

@@ -76,7 +76,8 @@ llvm::Error Compilation::runPhase(size_t i) {
   return llvm::Error::success();
 }
 
-// One group of devices agrees with itself: its pipeline decides.
+// Decides what must be the same in the programs of all groups of devices. With
+// one group the phase's own passes decide.
 llvm::Error Compilation::agree(size_t i) {
   if (!phases(mode)[i].agree || branches.size() == 1)
     return llvm::Error::success();
@@ -111,14 +112,14 @@ llvm::Error Compilation::runPhaseOn(size_t i, Branch &branch) {
         "phase '" + phase.name + "' failed: " +
         (error.text.empty() ? "no diagnostic was given" : error.text) +
         "; --dump-ir=DIR writes its input");
-  annotateProgramFlops(module); // nothing to do but once, after autodiff
+  annotateProgramFlops(module); // has an effect once, after autodiff
   module->setAttr(kPhaseAttr, StringAttr::get(context.get(), phase.name));
   report(phase.name.str() + suffixOf(branch), start);
   return dump(i, branch);
 }
 
-// The first devices' dumps, and a CPU's, have the names of the phases, however
-// many groups and kinds there are.
+// The part of a dump's name that tells groups of devices and device kinds
+// apart: empty for the first group and for CPUs.
 std::string Compilation::suffixOf(const Branch &branch) const {
   std::string suffix;
   if (branch.share > 0)
@@ -184,7 +185,8 @@ llvm::Expected<std::string> Compilation::buildArtifact() {
       return std::move(error);
   }
   report("kernels", start);
-  if (writesCache(cacheMode)) // programs are kept later, and not always
+  // Evicts here too, since not every compilation stores an artifact.
+  if (writesCache(cacheMode))
     ArtifactCache(cacheMode).trim(request.cacheBytes);
   start = std::chrono::steady_clock::now();
   ArtifactInfo info;
@@ -256,8 +258,9 @@ llvm::Error Compilation::runPhases() {
   };
   if (!error || !llvm::any_of(branches, isFolded))
     return error;
-  // Layers that were alike may not be any more once they are sharded. Each by
-  // itself takes longer, and tells of other errors where they are.
+  // Equal layers may differ once they are sharded, and then cannot be restored.
+  // Without deduplication compilation takes longer and reports any other error
+  // at its own layer.
   std::string reason = llvm::toString(std::move(error));
   if (request.timing)
     llvm::errs() << "tessera: compiling again without folding: " << reason
@@ -302,7 +305,8 @@ static llvm::Error parseMlirOptions(const std::vector<std::string> &options) {
   return makeError("--mlir: " + line.split(".  Try").first);
 }
 
-// Spec and recipe to artifact, or only as far as `to`.
+// From spec and recipe, or a dump, to the artifact, or to the IR after phase
+// `to`.
 llvm::Error Compilation::compile() {
   std::optional<CacheMode> cached = parseCacheMode(request.cache);
   if (!cached)

@@ -22,7 +22,8 @@ using mlir::OpPassManager;
 
 static void noPasses(OpPassManager &, const PhaseOptions &) {}
 
-// Costs are those of all layers; but stages are decided for each.
+// Costs are those of all layers. But each has a pipeline stage of its own, so
+// they are restored before stages are assigned.
 static void sharding(OpPassManager &pipeline, const PhaseOptions &options) {
   bool hasMesh = !options.mesh.axes.empty();
   if (hasMesh && options.fold)
@@ -308,20 +309,31 @@ std::string tessera::phasesAsMarkdown() {
         phases(models::Mode::Train)[i].name)
       describePhase(models::Mode::Infer, i, inference, table, sections);
   }
-  return "# Pipeline\n\n"
+  return "# Pipeline\n"
+         "\n"
          "Printed by `tessera compile --list-phases`. A dump is the module "
          "after its phase; `--from=PHASE\n"
          "DUMP` continues from it. `--mode train` runs `autodiff`, `--mode "
          "infer` runs `inference` in its\n"
-         "place; the other phases are the same. `selection`, `kernels` and "
-         "`planning` run once for each kind\n"
-         "of device: all CPU variants are one kind, each CUDA target is one. "
-         "With several kinds the dumps of\n"
-         "CUDA targets are named `08-kernels.cuda-sm_80.mlir`. After the last "
-         "phase, `compiler/target/`\n"
-         "lowers each kernel to machine code by passes of its own, and "
-         "`compiler/artifact/` writes the file.\n"
-         "`tessera-opt --fusion-phase` runs the passes of a phase on any "
-         "module.\n\n" +
+         "place; the other phases are the same. The tables list the passes of "
+         "a bf16 recipe on a mesh. With\n"
+         "fp64, `autodiff` also runs `convert-programs-to-f64`; with the mesh "
+         "axis `pipe`, `shard` runs\n"
+         "`restore-layers` before `assign-stages`.\n"
+         "\n"
+         "From `partition` on there is a module for each group of devices with "
+         "shards of equal shapes. All but\n"
+         "the first have dumps with names such as "
+         "`04-partition.device-3.mlir`. `selection`, `kernels` and\n"
+         "`planning` run once for each kind of device: all CPU variants are "
+         "one kind, each CUDA target is one.\n"
+         "With several kinds the dumps of CUDA targets are named "
+         "`08-kernels.cuda-sm_80.mlir`. After the last\n"
+         "phase, `compiler/target/` lowers each kernel to machine code by "
+         "passes of its own, and\n"
+         "`compiler/artifact/` writes the file. `tessera-opt --fusion-phase` "
+         "runs the passes of a phase on any\n"
+         "module.\n"
+         "\n" +
          table + sections;
 }

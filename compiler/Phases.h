@@ -21,7 +21,7 @@ struct PhaseOptions {
   std::vector<std::string> targets; ///< "cpu:avx512bf16", …
   models::Mode mode = models::Mode::Train;
   MeshRequest mesh = {}; ///< from --mesh
-  int64_t device = 0;    ///< of the mesh: whose program it is, once they part
+  int64_t device = 0;    ///< of the mesh: from `partition` on, whose program
   bool fold = true;      ///< whether equal layers are compiled as one
 };
 
@@ -29,8 +29,9 @@ struct Phase {
   llvm::StringLiteral name;
   llvm::StringLiteral description; ///< what holds afterwards
   void (*build)(mlir::OpPassManager &, const PhaseOptions &);
-  /// Adds what proves its end, for IR that people edited; null where there is
-  /// nothing beyond MLIR's own verifier.
+  /// Adds the verifier of what holds afterwards. It runs on a dump, which may
+  /// be edited, before compilation continues from it. Null if MLIR's own
+  /// verifier is enough.
   void (*verify)(mlir::OpPassManager &, const PhaseOptions &) = nullptr;
   /// Runs once for each group of devices whose shares have equal shapes
   /// (passes/sharding); so do all phases after it.
@@ -38,10 +39,10 @@ struct Phase {
   /// Runs once for each kind of device, with that kind's targets
   /// (DeviceKinds.h); so do all phases after it.
   bool forEachKind = false;
-  /// What it takes from the recipe: keys, or sections with their dot.
+  /// The recipe keys that it reads; a section ends in a dot.
   llvm::ArrayRef<llvm::StringLiteral> recipeKeys = {};
   /// Decides what must be the same for all groups of devices, before `build`
-  /// runs on each; it may write attributes. Null where there is nothing.
+  /// runs on each; it may write attributes. Null if nothing must be.
   mlir::LogicalResult (*agree)(llvm::ArrayRef<mlir::ModuleOp> shares) = nullptr;
 };
 
@@ -57,7 +58,7 @@ std::string dumpName(models::Mode mode, size_t phase,
                      llvm::StringRef suffix = "");
 
 /// The phases and their passes as Markdown: docs/pipeline.md, word for word.
-/// Registers all passes, to have their summaries.
+/// Registers all passes, for their summaries.
 std::string phasesAsMarkdown();
 
 /// Registers the passes of each phase as a pipeline of tessera-opt:

@@ -27,7 +27,8 @@ struct Link {
 /// Choices depend on ratios more than on the numbers themselves.
 inline constexpr Device kDefaultDevice = {.flops = 400e12, .bytes = 3e12};
 
-/// By dist::LinkTier: memory, NVLink, PCIe, network.
+/// By dist::LinkTier: memory of one machine, NVLink, a rail's switch, the
+/// spine.
 inline constexpr std::array<Link, 4> kDefaultLinks = {
     Link{.bytes = 100e9, .latency = 3e-6},
     Link{.bytes = 300e9, .latency = 3e-6}, Link{.bytes = 50e9, .latency = 8e-6},

@@ -1,6 +1,6 @@
-// The CPU targets. Register tiles leave room for the operands: on 32 zmm
-// registers 28 accumulators, two columns of B and a broadcast of A; on 16 ymm
-// registers 12, two and one.
+// The CPU and CUDA targets. Register tiles of CPUs leave room for the operands:
+// of 32 zmm registers 24 are accumulators, three hold columns and one a
+// broadcast element of a row; of 16 ymm registers 12, two and one.
 #include "hardware/Targets.h"
 
 namespace tessera {

@@ -71,7 +71,7 @@ Ownership::Owner Ownership::vote(Operation *op) const {
   return {best == votes.end() ? kNone : best->unit, isState};
 }
 
-// A value that a loop carries belongs to whom what is yielded for it does.
+// A loop-carried value belongs to the unit of the value that is yielded for it.
 void Ownership::ownCarried(graph::LoopOp loop) {
   allLoops.push_back(loop);
   for (auto [yielded, inside, result] : llvm::zip(

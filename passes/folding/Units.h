@@ -95,7 +95,7 @@ private:
   unsigned slots = 0;
 };
 
-/// Whether extrapolating anything of two such ops is nothing to do.
+/// Whether the ops have equal attributes, so that nothing is extrapolated.
 bool haveEqualAttributes(mlir::Operation *one, mlir::Operation *other);
 
 } // namespace tessera::folding

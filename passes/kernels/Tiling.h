@@ -13,11 +13,8 @@
 
 namespace tessera {
 
-/// A launch, as a skeleton describes it. Block counts and sizes are those of
-/// the execution plan: they may depend on whether the targets are GPUs, which
-/// have a plan of their own, and on no other property of a target. Fills a
-/// kernel's body for one target; the builder is in its block, before the
-/// terminator that the context adds.
+/// Fills a kernel's body for one target; the builder is in its block, before
+/// the terminator that the context adds.
 using BuildKernel = std::function<llvm::Error(
     tile::KernelOp, const TileTarget &, mlir::OpBuilder &)>;
 
@@ -28,6 +25,9 @@ struct KernelVariant {
   BuildKernel build;
 };
 
+/// A launch, as a skeleton describes it. Block counts and sizes are those of
+/// the execution plan: they may depend on whether the targets are GPUs, which
+/// have a plan of their own, and on no other property of a target.
 struct LaunchSpec {
   std::string name; ///< base of the kernel's name, e.g. "linear_gelu"
   tile::Skeleton skeleton;

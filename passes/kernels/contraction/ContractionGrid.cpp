@@ -13,7 +13,8 @@ struct Costs {
   double stageRhs, stageLhs, readLhs;
   double partial; ///< loading and storing a partial sum between two chunks
   double multipliesPerCycle;
-  /// Columns of a chunk stay in L2: elements.
+  /// The elements of a block's columns that stay in L2: columns × the length of
+  /// a chunk of the sum.
   int64_t micropanelElements;
   int64_t tile; ///< columns of a register tile
 };

@@ -1,6 +1,7 @@
-// Reductions down columns on a GPU, in two launches: one block for every
-// micropanel of columns and run of rows, whose partial results the second one
-// combines in order. A chip runs more blocks than a matrix has micropanels.
+// Reductions down columns on a GPU, in two launches: the blocks of the first
+// have some columns and a run of rows each; the second combines the partial
+// results of all runs in order. Blocks with all rows of their columns would be
+// too few for a GPU.
 #include "passes/kernels/gpu/GpuTiles.h"
 #include "passes/kernels/reduction/Reductions.h"
 
@@ -9,15 +10,15 @@ using namespace tessera;
 using namespace tessera::graph;
 using namespace tessera::gpu;
 
-// Columns of a micropanel: up to four of each thread.
+// Columns of a block: up to four of each thread.
 static constexpr int64_t kMaxMicropanel = 512;
 // Rows of a block, about; fewer than two such runs make no partial results.
 static constexpr int64_t kRun = 64;
 
 namespace {
 
-/// Shared by both launches: micropanels of the last kept dimension, for each
-/// index of the other kept ones, over runs of the reduced dimensions.
+/// Shared by both launches: blocks of columns of the last kept dimension, for
+/// each index of the other kept ones, over runs of the reduced dimensions.
 struct ColumnPlan {
   const ExprPiece &piece;
   unsigned firstReduced, last; ///< dimensions; `last` is the last kept one

@@ -1,8 +1,7 @@
-// Column clusters: reductions over leading dimensions. A block owns a
-// micropanel of neighbouring columns and walks down all rows in order, so that
-// the result does not depend on the number of blocks. Partial sums of a few
-// rows are added to a second accumulator, which keeps rounding errors small in
-// tall sums.
+// Column clusters: reductions over leading dimensions. A block owns a run of
+// neighbouring columns and walks down all rows in order, so that the result
+// does not depend on the number of blocks. Partial sums of a few rows are added
+// to a second accumulator, which keeps rounding errors small in tall sums.
 #include "passes/kernels/reduction/Reductions.h"
 
 using namespace mlir;
@@ -133,7 +132,7 @@ void ColumnKernel::emitMicropanel(EmitScope &tile) {
 
 namespace {
 
-// Micropanels of the last kept dimension, times all other kept dimensions.
+// Runs of columns of the last kept dimension, times all other kept dimensions.
 struct ColumnGrid {
   RowGrid rows;
   int64_t micropanels;
