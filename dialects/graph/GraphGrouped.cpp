@@ -1,13 +1,11 @@
 // Grouped contractions: what is verified, what they mean in primitives, their
 // gradients and their work.
-#include "dialects/graph/GraphDecompose.h"
+#include "dialects/graph/GraphComposite.h"
 #include "dialects/graph/GraphVerify.h"
 
 using namespace mlir;
 using namespace tessera::graph;
 using namespace tessera::graph::detail;
-
-static ArrayRef<int64_t> shapeOf(Value x) { return tensorType(x).getShape(); }
 
 //===--- verifiers ------------------------------------------------------===//
 

@@ -1,13 +1,11 @@
 // Routing: choices, ranks and slots. What is verified, and what it means in
 // primitives.
-#include "dialects/graph/GraphDecompose.h"
+#include "dialects/graph/GraphComposite.h"
 #include "dialects/graph/GraphVerify.h"
 
 using namespace mlir;
 using namespace tessera::graph;
 using namespace tessera::graph::detail;
-
-static ArrayRef<int64_t> shapeOf(Value x) { return tensorType(x).getShape(); }
 
 //===--- verifiers ------------------------------------------------------===//
 

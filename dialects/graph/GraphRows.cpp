@@ -1,13 +1,11 @@
 // Rows to their slots and back: what is verified, what it means in primitives,
 // gradients and work.
-#include "dialects/graph/GraphDecompose.h"
+#include "dialects/graph/GraphComposite.h"
 #include "dialects/graph/GraphVerify.h"
 
 using namespace mlir;
 using namespace tessera::graph;
 using namespace tessera::graph::detail;
-
-static ArrayRef<int64_t> shapeOf(Value x) { return tensorType(x).getShape(); }
 
 //===--- verifiers ------------------------------------------------------===//
 
