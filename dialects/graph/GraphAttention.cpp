@@ -1,6 +1,7 @@
 // attention, its gradient and paged_attention: what is verified, what they mean
-// in primitives, and gradients. Dimensions of the equations: b batch, t query
-// token, s key token, k kv head, g query head of a kv head's group, d head_dim.
+// in primitives, gradients and sharding rules. Dimensions of the equations: b
+// batch, t query token, s key token, k kv head, g query head of a kv head's
+// group, d head_dim.
 #include "dialects/graph/GraphComposite.h"
 #include "dialects/graph/GraphVerify.h"
 #include <limits>
@@ -9,7 +10,7 @@ using namespace mlir;
 using namespace tessera::graph;
 using namespace tessera::graph::detail;
 
-//===--- verifiers -------------------------------------------------------===//
+//===--- verifiers ------------------------------------------------------===//
 
 // Kernels bound scores before they scale them.
 template <typename Op> static LogicalResult verifyScores(Op op) {
@@ -100,7 +101,7 @@ LogicalResult PagedAttentionOp::verify() {
   return verifyScores(*this);
 }
 
-//===--- meaning ---------------------------------------------------------===//
+//===--- meaning --------------------------------------------------------===//
 
 namespace {
 // What attention and its gradients are made of, besides cotangents.
@@ -186,7 +187,7 @@ SmallVector<Value> AttentionOp::decompose(OpBuilder &builder) {
           e.reshape(lse, shapeOf(getLse()))};
 }
 
-//===--- gradients -------------------------------------------------------===//
+//===--- gradients ------------------------------------------------------===//
 
 // Sums over head_dim of output × cotangent: [batch, heads, tokens].
 static Value attentionRowSums(Emitter &e, Value output, Value cotangent) {
@@ -265,7 +266,7 @@ SmallVector<Value> PagedAttentionOp::buildVjp(OpBuilder &, ValueRange) {
   return none(*this);
 }
 
-//===--- paged -----------------------------------------------------------===//
+//===--- paged ----------------------------------------------------------===//
 
 // Which (b, t, s) are visible in paged attention over `context` keys.
 static Value visibleInPages(Emitter &e, PagedAttentionOp op, int64_t context) {
@@ -324,4 +325,74 @@ SmallVector<Value> PagedAttentionOp::decompose(OpBuilder &builder) {
   p = e.convert(p, tensorType(values).getElementType());
   Value result = e.einsum("bkgts,bskd->btkgd", p, values);
   return {e.reshape(result, shapeOf(getResult()))};
+}
+
+//===--- sharding rules -------------------------------------------------===//
+
+namespace {
+// The loops of attention. Query head h reads kv head h / (heads / kv_heads),
+// so query heads are kv_heads × the rest. Queries and keys of a token are one
+// loop: a device has both or neither, and receives the other keys
+// (LocalAttention.cpp). With a `start`, every device has all keys.
+struct AttentionLoops {
+  AttentionLoops(OpRule &rule, Value query, Value key, Value start,
+                 LoopKind ofQueries) {
+    auto type = tensorType(query);
+    int64_t kvHeads = tensorType(key).getDimSize(2);
+    batch = rule.loopDim(type.getDimSize(0));
+    tokens = keys = rule.loopDim(type.getDimSize(1),
+                                 start ? ofQueries : LoopKind::parallel);
+    if (start)
+      keys = rule.loopDim(tensorType(key).getDimSize(1), LoopKind::whole);
+    heads = rule.loopDim(kvHeads);
+    shared = rule.loopDim(type.getDimSize(2) / kvHeads, LoopKind::whole);
+    width = rule.loopDim(type.getDimSize(3), LoopKind::whole);
+  }
+  OpRule::Dims query() const {
+    return {{batch}, {tokens}, {heads, shared}, {width}};
+  }
+  OpRule::Dims key() const { return {{batch}, {keys}, {heads}, {width}}; }
+  OpRule::Dims lse() const { return {{batch}, {heads, shared}, {tokens}}; }
+
+  unsigned batch, tokens, keys, heads, shared, width;
+};
+} // namespace
+
+OpRule AttentionOp::getShardingRule() {
+  OpRule rule;
+  AttentionLoops l(rule, getQuery(), getKey(), getStart(), LoopKind::parallel);
+  rule.operands = {l.query(), l.key(), l.key()};
+  if (getStart())
+    rule.operands.emplace_back();
+  rule.results = {l.query(), l.lse()};
+  return rule;
+}
+
+OpRule AttentionGradOp::getShardingRule() {
+  OpRule rule;
+  AttentionLoops l(rule, getQuery(), getKey(), getStart(), LoopKind::sum);
+  rule.operands = {l.query(), l.key(), l.key(), l.query(), l.lse(), l.query()};
+  if (getStart())
+    rule.operands.emplace_back();
+  rule.results = {l.query(), l.key(), l.key()};
+  return rule;
+}
+
+// query [batch, tokens, heads, head_dim], keys and values [pages, page,
+// kv_heads, head_dim], table [batch, n], starts and lengths [batch]; heads are
+// kv_heads × the rest, as in attention.
+OpRule PagedAttentionOp::getShardingRule() {
+  OpRule rule;
+  OpRule::Dims keys = rule.loopsOf(getKeys(), LoopKind::whole),
+               table = rule.loopsOf(getTable(), LoopKind::whole);
+  unsigned batch = table[0][0], heads = keys[2][0];
+  rule.loops[batch].kind = rule.loops[heads].kind = LoopKind::parallel;
+  ArrayRef<int64_t> query = tensorType(getQuery()).getShape();
+  unsigned tokens = rule.loopDim(query[1], LoopKind::whole),
+           shared =
+               rule.loopDim(query[2] / rule.loops[heads].size, LoopKind::whole);
+  OpRule::Dims queries{{batch}, {tokens}, {heads, shared}, keys[3]};
+  rule.operands = {queries, keys, keys, table, {{batch}}, {{batch}}};
+  rule.results = {queries};
+  return rule;
 }

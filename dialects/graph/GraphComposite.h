@@ -1,5 +1,5 @@
 // Pieces that composites share. A family of composites is one file: what is
-// verified, what it means in primitives, and its gradient.
+// verified, what it means in primitives, its gradient and its sharding rule.
 #pragma once
 #include "dialects/graph/Build.h"
 
@@ -42,5 +42,9 @@ template <typename Op> mlir::LogicalResult verifyCap(Op op) {
     return op.emitOpError("expects a cap above 0");
   return mlir::success();
 }
+
+/// Loops of slots [tokens, k] and of the first dimension of packed rows, one
+/// for each slot.
+OpRule::Dims packedSlots(OpRule &rule, mlir::Value slots);
 
 } // namespace tessera::graph::detail

@@ -1,5 +1,5 @@
-// linear_cross_entropy and its gradient: what is verified, and what they mean
-// in primitives.
+// linear_cross_entropy and its gradient: what is verified, what they mean in
+// primitives, and sharding rules.
 #include "dialects/graph/GraphComposite.h"
 #include "dialects/graph/GraphVerify.h"
 
@@ -7,7 +7,7 @@ using namespace mlir;
 using namespace tessera::graph;
 using namespace tessera::graph::detail;
 
-//===--- verifiers -------------------------------------------------------===//
+//===--- verifiers ------------------------------------------------------===//
 
 static LogicalResult verifyHead(Operation *op, RankedTensorType input,
                                 RankedTensorType weight,
@@ -47,7 +47,7 @@ LogicalResult LinearCrossEntropyGradOp::verify() {
   return expectSameOrWider(*this, "the weight", weight, "dWeight", dWeight);
 }
 
-//===--- meaning ---------------------------------------------------------===//
+//===--- meaning --------------------------------------------------------===//
 
 namespace {
 // What the loss and its gradients are made of. Shapes: [tokens, vocab], also of
@@ -121,7 +121,7 @@ SmallVector<Value> LinearCrossEntropyGradOp::decompose(OpBuilder &builder) {
                    tensorType(getDWeight()).getElementType())};
 }
 
-//===--- gradients -------------------------------------------------------===//
+//===--- gradients ------------------------------------------------------===//
 
 SmallVector<Value> LinearCrossEntropyOp::buildVjp(OpBuilder &builder,
                                                   ValueRange cotangents) {
@@ -136,4 +136,34 @@ SmallVector<Value> LinearCrossEntropyOp::buildVjp(OpBuilder &builder,
 
 SmallVector<Value> LinearCrossEntropyGradOp::buildVjp(OpBuilder &, ValueRange) {
   return none(*this);
+}
+
+//===--- sharding rules -------------------------------------------------===//
+
+// input [tokens, width], weight [vocab, width], targets [tokens]: the loss is a
+// sum over tokens, and so is the gradient of the weight. With a sharded
+// vocabulary, a token's loss is computed on the device that has its target, and
+// the gradient of the input is a sum over logits (LocalHead.cpp).
+template <typename Op> static OpRule crossEntropyRule(Op op) {
+  OpRule rule;
+  OpRule::Dims input = rule.loopsOf(op.getInput()),
+               weight = {{rule.loopDim(op.getWeight().getType().getDimSize(0),
+                                       LoopKind::sum)},
+                         input[1]};
+  rule.loops[input[0][0]].kind = LoopKind::sum;
+  rule.loops[input[1][0]].kind = LoopKind::whole;
+  rule.operands = {input, weight, {input[0]}};
+  rule.operands.resize(op->getNumOperands()); // and the cotangent, a scalar
+  rule.results = {OpRule::Dims{}};
+  if (op->getNumResults() > 1) // and the gradients
+    rule.results.append({input, weight});
+  return rule;
+}
+
+OpRule LinearCrossEntropyOp::getShardingRule() {
+  return crossEntropyRule(*this);
+}
+
+OpRule LinearCrossEntropyGradOp::getShardingRule() {
+  return crossEntropyRule(*this);
 }

@@ -1,4 +1,5 @@
-// dropout: what is verified, what it means in primitives, and its gradient.
+// dropout: what is verified, what it means in primitives, its gradient and its
+// sharding rule.
 #include "dialects/graph/GraphComposite.h"
 #include "dialects/graph/GraphVerify.h"
 
@@ -41,4 +42,15 @@ SmallVector<Value> DropoutOp::buildVjp(OpBuilder &builder,
   again.getInputMutable().assign(cotangents[0]);
   result[0] = again.getResult();
   return result;
+}
+
+// Random masks are numbered through the whole tensor. As for graph.random, only
+// the first dimension is shardable, because a shard has one offset.
+OpRule DropoutOp::getShardingRule() {
+  OpRule rule = wholeRule(*this);
+  if (!rule.results[0].empty()) {
+    rule.operands[0] = rule.results[0];
+    rule.loops[rule.results[0][0][0]].kind = LoopKind::parallel;
+  }
+  return rule;
 }

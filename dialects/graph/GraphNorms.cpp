@@ -1,5 +1,5 @@
-// layer_norm and rms_norm: what is verified, what they mean in primitives, and
-// their gradients.
+// layer_norm and rms_norm: what is verified, what they mean in primitives,
+// gradients and sharding rules.
 #include "dialects/graph/GraphComposite.h"
 #include "dialects/graph/GraphVerify.h"
 
@@ -7,7 +7,7 @@ using namespace mlir;
 using namespace tessera::graph;
 using namespace tessera::graph::detail;
 
-//===--- verifiers -------------------------------------------------------===//
+//===--- verifiers ------------------------------------------------------===//
 
 // A norm works along the last dimension with one parameter an element.
 static LogicalResult verifyNorm(Operation *op, Value input, Value weight,
@@ -41,7 +41,7 @@ LogicalResult RmsNormOp::verify() {
                     getEps().convertToDouble());
 }
 
-//===--- meaning ---------------------------------------------------------===//
+//===--- meaning --------------------------------------------------------===//
 
 namespace {
 // x without its mean (if centered) over its root mean square, along the last
@@ -97,7 +97,7 @@ SmallVector<Value> RmsNormOp::decompose(OpBuilder &builder) {
                         {}, getInput())};
 }
 
-//===--- gradients -------------------------------------------------------===//
+//===--- gradients ------------------------------------------------------===//
 
 // The mean over the last dimension, repeated along it.
 static Value spreadMean(Emitter &e, Value x) {
@@ -153,3 +153,9 @@ SmallVector<Value> RmsNormOp::buildVjp(OpBuilder &builder,
                        getOffset().convertToDouble(), {},
                        getEps().convertToDouble(), false, cotangents[0]);
 }
+
+//===--- sharding rules -------------------------------------------------===//
+
+OpRule LayerNormOp::getShardingRule() { return rowRule(*this); }
+
+OpRule RmsNormOp::getShardingRule() { return rowRule(*this); }

@@ -1,4 +1,5 @@
-// rope: what is verified, what it means in primitives, and its gradient.
+// rope: what is verified, what it means in primitives, its gradient and its
+// sharding rule.
 #include "dialects/graph/GraphComposite.h"
 #include "dialects/graph/GraphVerify.h"
 
@@ -93,4 +94,17 @@ SmallVector<Value> RopeOp::buildVjp(OpBuilder &builder, ValueRange cotangents) {
   SmallVector<Value> result = none(*this);
   result[0] = back.getResult();
   return result;
+}
+
+// input [batch, tokens, heads, head_dim]. Positions are a tensor, or follow
+// from the token's index (LocalPositions.cpp).
+OpRule RopeOp::getShardingRule() {
+  OpRule rule;
+  OpRule::Dims dims = rule.loopsOf(getInput());
+  rule.loops[dims[3][0]].kind = LoopKind::whole;
+  rule.operands = {dims};
+  if (getPositions())
+    rule.operands.push_back({dims[0], dims[1]});
+  rule.results = {dims}, rule.linear = {{0}};
+  return rule;
 }

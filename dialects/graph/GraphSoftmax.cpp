@@ -1,4 +1,5 @@
-// softmax: what is verified, what it means in primitives, and its gradient.
+// softmax: what is verified, what it means in primitives, its gradient and its
+// sharding rule.
 #include "dialects/graph/GraphComposite.h"
 #include <limits>
 
@@ -46,3 +47,5 @@ SmallVector<Value> SoftmaxOp::buildVjp(OpBuilder &builder,
   Value dot = e.broadcastFirst(e.sumLast(e.mul(g, y)), shapeOf(y));
   return {convertLike(e, e.mul(y, e.sub(g, dot)), getInput())};
 }
+
+OpRule SoftmaxOp::getShardingRule() { return rowRule(*this); }
