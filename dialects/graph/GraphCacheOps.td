@@ -6,7 +6,8 @@
 include "dialects/graph/GraphCompositeOps.td"
 
 def Graph_ScatterRowsOp : Graph_Op<"scatter_rows", [AllTypesMatch<["base", "result"]>,
-    Graph_DifferentiableOp, Graph_CostedDefault, Graph_FusableOp, Graph_RowScatter]> {
+    Graph_DifferentiableOp, Graph_CostedDefault, Graph_FusableOp, Graph_RowScatter,
+    Graph_ShardableOp]> {
   let summary = "replaces rows `ids` of `base` by rows of `updates`";
   let description = [{
     `base` is [rows, width], `ids` any shape of integers, `updates` has the shape of `ids` with
@@ -35,7 +36,7 @@ def Graph_ScatterRowsOp : Graph_Op<"scatter_rows", [AllTypesMatch<["base", "resu
 
 def Graph_PagedAttentionOp : Graph_Op<"paged_attention", [Graph_DecomposableOp,
     Graph_DifferentiableOp,
-    DeclareOpInterfaceMethods<Graph_Costed, ["getFlops"]>, Graph_FusableOp,
+    DeclareOpInterfaceMethods<Graph_Costed, ["getFlops"]>, Graph_FusableOp, Graph_ShardableOp,
     AllTypesMatch<["query", "result"]>, AllTypesMatch<["keys", "values"]>,
     AllTypesMatch<["starts", "lengths"]>]> {
   let summary = "attention over keys and values in the pages of a KV cache";

@@ -7,7 +7,7 @@ include "dialects/graph/GraphOpBase.td"
 
 class Graph_CompositeOp<string mnemonic, list<Trait> traits = []>
     : Graph_Op<mnemonic, !listconcat([Graph_DecomposableOp, Graph_DifferentiableOp,
-    Graph_CostedDefault], traits)>;
+    Graph_CostedDefault, Graph_ShardableOp], traits)>;
 
 def Graph_SoftmaxOp : Graph_CompositeOp<"softmax", [SameOperandsAndResultType]> {
   let summary = "softmax along the last dimension; a row of -inf gives zeros";
@@ -81,7 +81,7 @@ def Graph_DropoutOp : Graph_CompositeOp<"dropout", [AllTypesMatch<["input", "res
 }
 
 def Graph_AttentionOp : Graph_Op<"attention", [Graph_DecomposableOp, Graph_DifferentiableOp,
-    DeclareOpInterfaceMethods<Graph_Costed, ["getFlops"]>, Graph_FusableOp]> {
+    DeclareOpInterfaceMethods<Graph_Costed, ["getFlops"]>, Graph_FusableOp, Graph_ShardableOp]> {
   let summary = "softmax(scale × q kᵀ + mask) v, with its log-sum-exp";
   let description = [{
     `query` [batch, tokens, heads, head_dim]; `key`, `value` [batch, keys, kv_heads, head_dim],
@@ -114,7 +114,7 @@ def Graph_AttentionOp : Graph_Op<"attention", [Graph_DecomposableOp, Graph_Diffe
 
 def Graph_AttentionGradOp : Graph_Op<"attention_grad", [Graph_DecomposableOp,
     Graph_DifferentiableOp,
-    DeclareOpInterfaceMethods<Graph_Costed, ["getFlops"]>, Graph_FusableOp,
+    DeclareOpInterfaceMethods<Graph_Costed, ["getFlops"]>, Graph_FusableOp, Graph_ShardableOp,
     AllTypesMatch<["query", "dQuery"]>, AllTypesMatch<["key", "dKey"]>,
     AllTypesMatch<["value", "dValue"]>]> {
   let summary = "gradients of attention for query, key and value";
@@ -166,7 +166,7 @@ def Graph_LinearCrossEntropyOp : Graph_CompositeOp<"linear_cross_entropy"> {
 }
 
 def Graph_LinearCrossEntropyGradOp : Graph_Op<"linear_cross_entropy_grad", [Graph_DecomposableOp,
-    Graph_DifferentiableOp, Graph_CostedDefault]> {
+    Graph_DifferentiableOp, Graph_CostedDefault, Graph_ShardableOp]> {
   let summary = "loss and gradients of linear_cross_entropy in one pass";
   let description = [{
     `dInput` and `dWeight` are the gradients of cotangent × loss. Created by autodiff instead of the

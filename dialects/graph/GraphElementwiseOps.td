@@ -9,10 +9,16 @@ class Graph_ElementwiseOp<string mnemonic, list<Trait> traits = []>
     : Graph_Op<mnemonic, !listconcat([
         Elementwise, SameOperandsAndResultShape,
         DeclareOpInterfaceMethods<Graph_Elementwise>,
-        Graph_DifferentiableOp, Graph_CostedDefault, Graph_FusableOp], traits)> {
+        Graph_DifferentiableOp, Graph_CostedDefault, Graph_FusableOp, Graph_Shardable], traits)> {
+  // Sets of operands in which the op is linear together (OpRule::linear): partial values pass
+  // through.
+  string linear = "{}";
   let extraClassDeclaration = [{
     ::tessera::graph::ClusterKind getClusterKind() {
       return ::tessera::graph::ClusterKind::elementwise;
+    }
+    ::tessera::graph::OpRule getShardingRule() {
+      return ::tessera::graph::detail::pointwiseRule(*this, }] # linear # [{);
     }
   }];
 }
@@ -34,7 +40,7 @@ class Graph_BinaryOp<string mnemonic, string meaning, list<Trait> traits = [],
   let assemblyFormat = "$lhs `,` $rhs attr-dict `:` type($result)";
 }
 
-def Graph_NegOp : Graph_UnaryOp<"neg", "-x">;
+def Graph_NegOp : Graph_UnaryOp<"neg", "-x"> { let linear = "{{0}}"; }
 def Graph_AbsOp : Graph_UnaryOp<"abs", "|x|; gradient 0 at 0">;
 def Graph_ExpOp : Graph_UnaryOp<"exp", "e^x">;
 def Graph_LogOp : Graph_UnaryOp<"log", "natural logarithm">;
@@ -68,10 +74,18 @@ def Graph_GeluGradOp : Graph_ElementwiseOp<"gelu_grad",
   let assemblyFormat = "$input `,` $cotangent `` $kind attr-dict `:` type($result)";
 }
 
-def Graph_AddOp : Graph_BinaryOp<"add", "x + y", [Commutative]> { let hasCanonicalizer = 1; }
-def Graph_SubOp : Graph_BinaryOp<"sub", "x - y">;
-def Graph_MulOp : Graph_BinaryOp<"mul", "x × y", [Commutative]> { let hasCanonicalizer = 1; }
-def Graph_DivOp : Graph_BinaryOp<"div", "x / y; integer division truncates">;
+def Graph_AddOp : Graph_BinaryOp<"add", "x + y", [Commutative]> {
+  let linear = "{{0, 1}}";
+  let hasCanonicalizer = 1;
+}
+def Graph_SubOp : Graph_BinaryOp<"sub", "x - y"> { let linear = "{{0, 1}}"; }
+def Graph_MulOp : Graph_BinaryOp<"mul", "x × y", [Commutative]> {
+  let linear = "{{0}, {1}}";
+  let hasCanonicalizer = 1;
+}
+def Graph_DivOp : Graph_BinaryOp<"div", "x / y; integer division truncates"> {
+  let linear = "{{0}}";
+}
 def Graph_MaxOp : Graph_BinaryOp<"max", "the larger; gradient to lhs where equal", [Commutative]>;
 def Graph_MinOp : Graph_BinaryOp<"min", "the smaller; gradient to lhs where equal", [Commutative]>;
 def Graph_PowOp : Graph_BinaryOp<"pow", "x^y for x > 0", [], Graph_FloatTensor>;
@@ -107,6 +121,7 @@ def Graph_ConvertOp : Graph_ElementwiseOp<"convert"> {
   let arguments = (ins Graph_Tensor:$input);
   let results = (outs Graph_Tensor:$result);
   let assemblyFormat = "$input attr-dict `:` type($input) `->` type($result)";
+  let linear = "::tessera::graph::detail::linearConversion(*this)";
   let hasVerifier = 1;
   let hasFolder = 1;
 }

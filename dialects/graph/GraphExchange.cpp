@@ -1,6 +1,7 @@
 // Rows on their way to their groups and back. On whole tensors both ops are
 // their operands, so that all there is to say is what fits, and that each is
 // the other's gradient.
+#include "dialects/graph/GraphComposite.h"
 #include "dialects/graph/GraphExchangeOps.h"
 #include "dialects/graph/GraphVerify.h"
 
@@ -71,3 +72,34 @@ SmallVector<Value> ReturnRowsOp::buildVjp(OpBuilder &builder,
 int64_t SendRowsOp::getFlops() { return 0; }
 
 int64_t ReturnRowsOp::getFlops() { return 0; }
+
+//===--- sharding rules -------------------------------------------------===//
+
+// rows [tokens × k, width], slots [tokens, k], offsets [groups + 1] → the same
+// rows.
+template <typename Op> static OpRule exchangeRule(Op op) {
+  OpRule rule;
+  OpRule::Dims slots = packedSlots(rule, op.getSlots()),
+               groups = rule.loopsOf(op.getGroups(), LoopKind::whole);
+  OpRule::Dims rows{{slots[0][0], slots[1][0]},
+                    {rule.loopDim(tensorType(op.getRows()).getDimSize(1))}};
+  rule.operands = {rows, slots, groups};
+  rule.results = {rows};
+  rule.ownOperands = {0, 1, 2}, rule.ownResults = {0};
+  return rule;
+}
+
+OpRule SendRowsOp::getShardingRule() {
+  OpRule rule = exchangeRule(*this);
+  rule.results.push_back(rule.operands[2]);
+  rule.ownResults.push_back(1);
+  rule.sentResult = 0;
+  return rule;
+}
+
+OpRule ReturnRowsOp::getShardingRule() {
+  OpRule rule = exchangeRule(*this);
+  rule.linear = {{0}};
+  rule.sentOperand = 0;
+  return rule;
+}

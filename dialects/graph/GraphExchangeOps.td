@@ -7,7 +7,8 @@ include "dialects/graph/GraphOpBase.td"
 
 class Graph_ExchangeOp<string mnemonic>
     : Graph_Op<mnemonic, [Graph_DecomposableOp, Graph_DifferentiableOp,
-                          DeclareOpInterfaceMethods<Graph_Costed, ["getFlops"]>]> {
+                          DeclareOpInterfaceMethods<Graph_Costed, ["getFlops"]>,
+                          Graph_ShardableOp]> {
   let arguments = (ins Graph_FloatTensor:$rows, StaticShapeTensorOf<[I32]>:$slots,
                        StaticShapeTensorOf<[I32]>:$groups,
                        UnitAttr:$always);

@@ -1,13 +1,11 @@
 // Grouped contractions: what is verified, what they mean in primitives, their
-// gradients and their work.
-#include "dialects/graph/GraphDecompose.h"
+// gradients, work and sharding rules.
+#include "dialects/graph/GraphComposite.h"
 #include "dialects/graph/GraphVerify.h"
 
 using namespace mlir;
 using namespace tessera::graph;
 using namespace tessera::graph::detail;
-
-static ArrayRef<int64_t> shapeOf(Value x) { return tensorType(x).getShape(); }
 
 //===--- verifiers ------------------------------------------------------===//
 
@@ -175,4 +173,55 @@ int64_t GroupedMatmulOp::getFlops() {
 
 int64_t GroupedOuterOp::getFlops() {
   return 2 * tensorType(getLhs()).getNumElements() * shapeOf(getRhs()).back();
+}
+
+//===--- sharding rules -------------------------------------------------===//
+
+OpRule GroupedMatmulOp::getShardingRule() {
+  OpRule rule;
+  OpRule::Dims rhs = rule.loopsOf(getRhs()), lhs, groups, out;
+  bool padded = isPadded();
+  unsigned k = rhs[getTransposed() ? 2 : 1][0],
+           n = rhs[getTransposed() ? 1 : 2][0];
+  rule.loops[k].kind = LoopKind::sum;
+  int64_t rows = getLhs().getType().getDimSize(padded ? 1 : 0);
+  unsigned row = rule.loopDim(rows, LoopKind::whole);
+  if (padded) {
+    groups = {rhs[0]};
+    lhs = {rhs[0], {row}, {k}};
+    out = {rhs[0], {row}, {n}};
+  } else {
+    rule.groups = rhs[0][0];
+    rule.loops[*rule.groups].kind = rule.loops[row].kind = LoopKind::own;
+    rule.ownOperands = {0, 2}, rule.ownResults = {0};
+    groups = {
+        {rule.loopDim(getGroups().getType().getDimSize(0), LoopKind::whole)}};
+    lhs = {{row}, {k}};
+    out = {{row}, {n}};
+  }
+  rule.operands = {lhs, rhs, groups}, rule.results = {out};
+  return rule;
+}
+
+OpRule GroupedOuterOp::getShardingRule() {
+  OpRule rule;
+  OpRule::Dims out = rule.loopsOf(getResult()), lhs, rhs, groups;
+  bool padded = isPadded();
+  int64_t rows = getLhs().getType().getDimSize(padded ? 1 : 0);
+  unsigned row = rule.loopDim(rows, LoopKind::whole);
+  if (padded) {
+    groups = {out[0]};
+    lhs = {out[0], {row}, out[1]};
+    rhs = {out[0], {row}, out[2]};
+  } else {
+    rule.groups = out[0][0];
+    rule.loops[*rule.groups].kind = rule.loops[row].kind = LoopKind::own;
+    rule.ownOperands = {0, 1, 2};
+    groups = {
+        {rule.loopDim(getGroups().getType().getDimSize(0), LoopKind::whole)}};
+    lhs = {{row}, out[1]};
+    rhs = {{row}, out[2]};
+  }
+  rule.operands = {lhs, rhs, groups}, rule.results = {out};
+  return rule;
 }

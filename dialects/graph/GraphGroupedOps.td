@@ -14,7 +14,7 @@ include "dialects/graph/GraphOpBase.td"
 // The producer of `groups` guarantees this.
 class Graph_GroupedOp<string mnemonic> : Graph_Op<mnemonic, [Graph_DecomposableOp,
     Graph_DifferentiableOp,
-    DeclareOpInterfaceMethods<Graph_Costed, ["getFlops"]>, Graph_FusableOp]> {
+    DeclareOpInterfaceMethods<Graph_Costed, ["getFlops"]>, Graph_FusableOp, Graph_ShardableOp]> {
   let results = (outs Graph_FloatTensor:$result);
   let assemblyFormat = [{
     $lhs `,` $rhs `groups` $groups attr-dict `:` functional-type(operands, $result)

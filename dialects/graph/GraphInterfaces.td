@@ -67,6 +67,18 @@ def Graph_Costed : OpInterface<"Costed"> {
       }]>];
 }
 
+def Graph_Shardable : OpInterface<"Shardable"> {
+  let cppNamespace = "::tessera::graph";
+  let description = [{
+    The op as a loop nest, from which `passes/sharding` chooses where it is computed. Every op that
+    computes has it.
+  }];
+  let methods = [InterfaceMethod<[{
+      The loop dimensions of operands and results, and what sharding each means
+      (passes/sharding/README.md, section 3).
+    }], "::tessera::graph::OpRule", "getShardingRule", (ins)>];
+}
+
 def Graph_Fusable : OpInterface<"Fusable"> {
   let cppNamespace = "::tessera::graph";
   let description = [{

@@ -5,7 +5,7 @@
 include "dialects/graph/GraphOpBase.td"
 
 def Graph_EinsumOp : Graph_Op<"einsum", [Graph_DifferentiableOp,
-    DeclareOpInterfaceMethods<Graph_Costed, ["getFlops"]>, Graph_FusableOp]> {
+    DeclareOpInterfaceMethods<Graph_Costed, ["getFlops"]>, Graph_FusableOp, Graph_ShardableOp]> {
   let summary = "contraction of two tensors, written as an einsum equation";
   let description = [{
     `equation` is `lhs,rhs->out` with one lower-case letter per dimension. A letter in both inputs
@@ -31,7 +31,7 @@ def Graph_EinsumOp : Graph_Op<"einsum", [Graph_DifferentiableOp,
 }
 
 def Graph_ReduceOp : Graph_Op<"reduce", [Graph_DifferentiableOp, Graph_CostedDefault,
-    Graph_FusableOp]> {
+    Graph_FusableOp, Graph_ShardableOp]> {
   let summary = "sum, max or min over `dims`, which are removed";
   let description = [{
     `dims` is strictly increasing and not empty. Sums of f32, bf16 and f16 accumulate in f32. The
@@ -49,7 +49,7 @@ def Graph_ReduceOp : Graph_Op<"reduce", [Graph_DifferentiableOp, Graph_CostedDef
 }
 
 def Graph_EmbeddingOp : Graph_Op<"embedding", [Graph_DifferentiableOp, Graph_CostedDefault,
-    Graph_FusableOp]> {
+    Graph_FusableOp, Graph_ShardableOp]> {
   let summary = "gathers rows `ids` of `table`";
   let description = [{
     `table` is [rows, width], `ids` any shape of integers in [0, rows); the result has the shape of
@@ -68,7 +68,8 @@ def Graph_EmbeddingOp : Graph_Op<"embedding", [Graph_DifferentiableOp, Graph_Cos
 }
 
 def Graph_ScatterAddOp : Graph_Op<"scatter_add", [AllTypesMatch<["base", "result"]>,
-    Graph_DifferentiableOp, Graph_CostedDefault, Graph_FusableOp, Graph_RowScatter]> {
+    Graph_DifferentiableOp, Graph_CostedDefault, Graph_FusableOp, Graph_RowScatter,
+    Graph_ShardableOp]> {
   let summary = "adds rows of `updates` to rows `ids` of `base`";
   let description = [{
     The gradient of `embedding`. Rows are added in the order of `ids`, so the result does not depend
@@ -89,7 +90,8 @@ def Graph_ScatterAddOp : Graph_Op<"scatter_add", [AllTypesMatch<["base", "result
   }];
 }
 
-def Graph_RandomOp : Graph_Op<"random", [Graph_DifferentiableOp, Graph_FusableOp]> {
+def Graph_RandomOp : Graph_Op<"random", [Graph_DifferentiableOp, Graph_FusableOp,
+    Graph_ShardableOp]> {
   let summary = "counter-based random numbers, a pure function of seed, step and element index";
   let description = [{
     Philox4x32-10 (Salmon et al. 2011), all words unsigned 32 bits, with

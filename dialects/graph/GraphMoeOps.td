@@ -7,7 +7,7 @@ include "dialects/graph/GraphOpBase.td"
 
 // Composites that compute indices; they have no gradient.
 class Graph_RoutingOp<string mnemonic>
-    : Graph_Op<mnemonic, [Graph_DecomposableOp, Graph_CostedDefault]> {
+    : Graph_Op<mnemonic, [Graph_DecomposableOp, Graph_CostedDefault, Graph_ShardableOp]> {
   let hasVerifier = 1;
 }
 
@@ -33,7 +33,7 @@ def Graph_TopKOp : Graph_RoutingOp<"top_k"> {
 }
 
 def Graph_TakeAlongAxisOp : Graph_Op<"take_along_axis", [Graph_DecomposableOp,
-    Graph_DifferentiableOp, Graph_CostedDefault]> {
+    Graph_DifferentiableOp, Graph_CostedDefault, Graph_ShardableOp]> {
   let summary = "gathers elements along the last dimension by index";
   let description = [{
     result[..., j] = input[..., indices[..., j]]: `input` [..., n] and `indices` [..., k] with the
@@ -92,7 +92,8 @@ def Graph_GroupRowsOp : Graph_RoutingOp<"group_rows"> {
 
 class Graph_RowsOp<string mnemonic>
     : Graph_Op<mnemonic, [Graph_DecomposableOp, Graph_DifferentiableOp,
-                          DeclareOpInterfaceMethods<Graph_Costed, ["getFlops"]>]> {
+                          DeclareOpInterfaceMethods<Graph_Costed, ["getFlops"]>,
+                          Graph_ShardableOp]> {
   let arguments = (ins Graph_FloatTensor:$input, Graph_Indices:$slots,
                        Optional<Graph_FloatTensor>:$weights);
   let results = (outs Graph_FloatTensor:$result);
@@ -135,7 +136,7 @@ def Graph_CombineRowsOp : Graph_RowsOp<"combine_rows"> {
 }
 
 def Graph_DotRowsOp : Graph_Op<"dot_rows", [Graph_DecomposableOp,
-    DeclareOpInterfaceMethods<Graph_Costed, ["getFlops"]>]> {
+    DeclareOpInterfaceMethods<Graph_Costed, ["getFlops"]>, Graph_ShardableOp]> {
   let summary = "dot products of each token's row with its dispatched rows";
   let description = [{
     `input` [tokens, width], `rows` [rows, width] and `slots` [tokens, k] give [tokens, k]:

@@ -26,6 +26,7 @@ def Graph_ScalarInt : 0DTensorOf<[I64, I32]>;
 
 def Graph_CostedDefault : DeclareOpInterfaceMethods<Graph_Costed>;
 def Graph_DifferentiableOp : DeclareOpInterfaceMethods<Graph_Differentiable>;
+def Graph_ShardableOp : DeclareOpInterfaceMethods<Graph_Shardable>;
 def Graph_DecomposableOp : DeclareOpInterfaceMethods<Graph_Decomposable>;
 // Each op declares its cluster kind in its class declaration.
 defvar Graph_FusableOp = Graph_Fusable;

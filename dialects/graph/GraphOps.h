@@ -11,6 +11,7 @@
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 
 #include "dialects/graph/GraphEnums.h.inc"
+#include "dialects/graph/ShardingRule.h"
 
 namespace tessera::graph::detail {
 /// Sums over tensors of their element counts and byte sizes.

@@ -210,3 +210,31 @@ SmallVector<Value> QuantizeRowsOp::decompose(OpBuilder &builder) {
 // Part of the attention that reads it, as above.
 int64_t DequantizeRowsOp::getFlops() { return 0; }
 int64_t DequantizeRowsOp::getBytes() { return countBytes(getOperands()); }
+
+//===--- sharding rules -------------------------------------------------===//
+
+// Packed layouts (micropanels, words) are not shardable.
+OpRule DequantizeOp::getShardingRule() { return wholeRule(*this); }
+
+// [..., n] and the scales [..., 1] of its rows, which are whole.
+static std::pair<OpRule::Dims, OpRule::Dims> rowsAndScales(OpRule &rule,
+                                                           Value rows) {
+  OpRule::Dims dims = rule.loopsOf(rows), scales = dims;
+  rule.loops.back().kind = LoopKind::whole;
+  scales.back().clear();
+  return {dims, scales};
+}
+
+OpRule QuantizeRowsOp::getShardingRule() {
+  OpRule rule;
+  auto [rows, scales] = rowsAndScales(rule, getInput());
+  rule.operands = {rows}, rule.results = {rows, scales};
+  return rule;
+}
+
+OpRule DequantizeRowsOp::getShardingRule() {
+  OpRule rule;
+  auto [rows, scales] = rowsAndScales(rule, getResult());
+  rule.operands = {rows, scales}, rule.results = {rows};
+  return rule;
+}

@@ -7,7 +7,7 @@
 include "dialects/graph/GraphOpBase.td"
 
 def Graph_DequantizeOp : Graph_Op<"dequantize",
-    [DeclareOpInterfaceMethods<Graph_Costed, ["getFlops", "getBytes"]>]> {
+    [DeclareOpInterfaceMethods<Graph_Costed, ["getFlops", "getBytes"]>, Graph_ShardableOp]> {
   let summary = "dequantizes weights to a matrix";
   let description = [{
     The layout of `values` and `scales` is that of runtime/support/QuantizedLayout.h. Weight (n, k)
@@ -43,7 +43,8 @@ def Graph_DequantizeOp : Graph_Op<"dequantize",
   }];
 }
 
-def Graph_QuantizeRowsOp : Graph_Op<"quantize_rows", [Graph_DecomposableOp, Graph_CostedDefault]> {
+def Graph_QuantizeRowsOp : Graph_Op<"quantize_rows", [Graph_DecomposableOp, Graph_CostedDefault,
+    Graph_ShardableOp]> {
   let summary = "quantizes rows to int8, each with a scale";
   let description = [{
     Rows extend along the last dimension. `scales` [..., 1] is max |x| / 127 of each row, rounded to
@@ -58,7 +59,7 @@ def Graph_QuantizeRowsOp : Graph_Op<"quantize_rows", [Graph_DecomposableOp, Grap
 }
 
 def Graph_DequantizeRowsOp : Graph_Op<"dequantize_rows",
-    [DeclareOpInterfaceMethods<Graph_Costed, ["getFlops", "getBytes"]>]> {
+    [DeclareOpInterfaceMethods<Graph_Costed, ["getFlops", "getBytes"]>, Graph_ShardableOp]> {
   let summary = "dequantizes rows of quantize_rows: values × scales";
   let description = [{
     `scales` has the shape of `values`, with last dimension 1. The result is rounded at most to its

@@ -1,13 +1,11 @@
 // Routing: choices, ranks and slots. What is verified, and what it means in
 // primitives.
-#include "dialects/graph/GraphDecompose.h"
+#include "dialects/graph/GraphComposite.h"
 #include "dialects/graph/GraphVerify.h"
 
 using namespace mlir;
 using namespace tessera::graph;
 using namespace tessera::graph::detail;
-
-static ArrayRef<int64_t> shapeOf(Value x) { return tensorType(x).getShape(); }
 
 //===--- verifiers ------------------------------------------------------===//
 
@@ -273,6 +271,56 @@ SmallVector<Value> GroupRowsOp::decompose(OpBuilder &builder) {
                       e.compare(counted.ids, ComparePredicate::lt, bound));
   place = e.select(isMember, place, e.splatLike(-1, place));
   return {offsets, e.reshape(withoutFill(e, place, n), shapeOf(getSlots()))};
+}
+
+//===--- sharding rules -------------------------------------------------===//
+
+// Expert numbers refer to the whole tensor, so those dimensions are not
+// shardable; rows of tokens are.
+
+// scores [..., n] → [..., k]
+OpRule TopKOp::getShardingRule() {
+  OpRule rule;
+  OpRule::Dims out = rule.loopsOf(getIndices()), in = out;
+  rule.loops[out.back()[0]].kind = LoopKind::whole;
+  int64_t n = tensorType(getScores()).getShape().back();
+  in.back() = {rule.loopDim(n, LoopKind::whole)};
+  rule.operands = {in}, rule.results = {out};
+  return rule;
+}
+
+// input [..., n] at indices [..., k]
+OpRule TakeAlongAxisOp::getShardingRule() {
+  OpRule rule;
+  OpRule::Dims out = rule.loopsOf(getResult()), in = out;
+  int64_t n = tensorType(getInput()).getShape().back();
+  in.back() = {rule.loopDim(n, LoopKind::whole)};
+  rule.operands = {in, out}, rule.results = {out}, rule.linear = {{0}};
+  return rule;
+}
+
+// Ranks are among the entries of a row: ids and scores [rows, n].
+OpRule RankInGroupOp::getShardingRule() {
+  OpRule rule = pointwiseRule(*this);
+  rule.isPointwise = false;
+  rule.loops.back().kind = LoopKind::whole;
+  return rule;
+}
+
+// ids [tokens, k] → offsets [groups + 1], slots [tokens, k]. A slot depends on
+// all entries before it, except in device-local row order: then on those of the
+// device's tokens or groups.
+OpRule GroupRowsOp::getShardingRule() {
+  OpRule rule;
+  OpRule::Dims ids = rule.loopsOf(getIds(), LoopKind::whole),
+               offsets = rule.loopsOf(getOffsets(), LoopKind::whole);
+  rule.loops[ids[0][0]].kind = LoopKind::own;
+  rule.groups =
+      rule.loopDim(tensorType(getOffsets()).getDimSize(0) - 1, LoopKind::own);
+  rule.operands = {ids}, rule.results = {offsets, ids};
+  rule.ownResults = {0, 1};
+  rule.numbersRows = true;
+  return rule;
 }
 
 //===--- Emitter --------------------------------------------------------===//

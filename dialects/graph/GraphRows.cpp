@@ -1,13 +1,11 @@
 // Rows to their slots and back: what is verified, what it means in primitives,
-// gradients and work.
-#include "dialects/graph/GraphDecompose.h"
+// gradients, work and sharding rules.
+#include "dialects/graph/GraphComposite.h"
 #include "dialects/graph/GraphVerify.h"
 
 using namespace mlir;
 using namespace tessera::graph;
 using namespace tessera::graph::detail;
-
-static ArrayRef<int64_t> shapeOf(Value x) { return tensorType(x).getShape(); }
 
 //===--- verifiers ------------------------------------------------------===//
 
@@ -169,6 +167,128 @@ int64_t CombineRowsOp::getFlops() {
 
 int64_t DotRowsOp::getFlops() {
   return 2 * tensorType(getSlots()).getNumElements() * shapeOf(getInput())[1];
+}
+
+//===--- sharding rules -------------------------------------------------===//
+
+// Whether `rows` has one row for each of `slots` [tokens, k], as group_rows
+// makes them: then, in device-local row order, it is sharded with its tokens.
+static bool isPacked(Value rows, Value slots) {
+  return tensorType(rows).getDimSize(0) == tensorType(slots).getNumElements();
+}
+
+OpRule::Dims tessera::graph::detail::packedSlots(OpRule &rule, Value slots) {
+  OpRule::Dims dims = rule.loopsOf(slots, LoopKind::whole);
+  rule.loops[dims[0][0]].kind = LoopKind::own;
+  return dims;
+}
+
+static OpRule packedDispatchRule(DispatchRowsOp op) {
+  OpRule rule;
+  OpRule::Dims slots = packedSlots(rule, op.getSlots());
+  unsigned width = rule.loopDim(tensorType(op.getInput()).getDimSize(1));
+  rule.operands = {{slots[0], {width}}, slots};
+  rule.linear = {{0}};
+  if (op.getWeights()) {
+    rule.operands.push_back(slots);
+    rule.linear.push_back({2});
+  }
+  rule.results = {{{slots[0][0], slots[1][0]}, {width}}};
+  rule.ownOperands = {1}, rule.ownResults = {0};
+  return rule;
+}
+
+// input [tokens, width], slots and weights [tokens, k] → [rows, width]. The
+// rows of other devices' tokens are zero.
+OpRule DispatchRowsOp::getShardingRule() {
+  if (isPacked(getResult(), getSlots()))
+    return packedDispatchRule(*this);
+  OpRule rule;
+  OpRule::Dims slots = rule.loopsOf(getSlots()),
+               out = rule.loopsOf(getResult());
+  rule.loops[slots[0][0]].kind = LoopKind::sum;
+  rule.loops[slots[1][0]].kind = LoopKind::sum;
+  rule.loops[out[0][0]].kind = LoopKind::whole;
+  rule.operands = {{slots[0], out[1]}, slots};
+  rule.linear = {{0}};
+  if (getWeights()) {
+    rule.operands.push_back(slots);
+    rule.linear.push_back({2});
+  }
+  rule.results = {out};
+  return rule;
+}
+
+// Partial values pass through if the result is not rounded.
+static void passParts(OpRule &rule, CombineRowsOp op) {
+  if (op.getResult().getType().getElementType().getIntOrFloatBitWidth() < 32)
+    return;
+  rule.linear = {{0}};
+  if (op.getWeights())
+    rule.linear.push_back({2});
+}
+
+static OpRule packedCombineRule(CombineRowsOp op) {
+  OpRule rule;
+  OpRule::Dims slots = packedSlots(rule, op.getSlots());
+  unsigned width = rule.loopDim(tensorType(op.getResult()).getDimSize(1));
+  rule.operands = {{{slots[0][0], slots[1][0]}, {width}}, slots};
+  if (op.getWeights())
+    rule.operands.push_back(slots);
+  passParts(rule, op);
+  rule.results = {{slots[0], {width}}};
+  rule.ownOperands = {0, 1};
+  return rule;
+}
+
+// input [rows, width], slots and weights [tokens, k] → [tokens, width]. Rows
+// of a token are summed before they are rounded.
+OpRule CombineRowsOp::getShardingRule() {
+  if (isPacked(getInput(), getSlots()))
+    return packedCombineRule(*this);
+  OpRule rule;
+  OpRule::Dims slots = rule.loopsOf(getSlots()), in = rule.loopsOf(getInput());
+  bool rounds =
+      getResult().getType().getElementType().getIntOrFloatBitWidth() < 32;
+  rule.loops[slots[1][0]].kind = rounds ? LoopKind::whole : LoopKind::sum;
+  rule.loops[in[0][0]].kind = LoopKind::whole;
+  rule.operands = {in, slots};
+  if (getWeights())
+    rule.operands.push_back(slots);
+  passParts(rule, *this);
+  rule.results = {{slots[0], in[1]}};
+  return rule;
+}
+
+// input [tokens, width], rows [rows, width], slots [tokens, k] → [tokens, k].
+OpRule DotRowsOp::getShardingRule() {
+  OpRule rule;
+  OpRule::Dims slots = packedSlots(rule, getSlots());
+  unsigned width =
+      rule.loopDim(tensorType(getInput()).getDimSize(1), LoopKind::sum);
+  OpRule::Dim rows = {slots[0][0], slots[1][0]};
+  if (isPacked(getRows(), getSlots())) {
+    rule.ownOperands = {1, 2};
+  } else {
+    rule.loops[slots[0][0]].kind = LoopKind::parallel;
+    rows = {rule.loopDim(tensorType(getRows()).getDimSize(0), LoopKind::whole)};
+  }
+  rule.operands = {{slots[0], {width}}, {rows, {width}}, slots};
+  rule.linear = {{0}, {1}};
+  rule.results = {slots};
+  return rule;
+}
+
+// Overwrites rows: base [rows, width], updates [ids, width].
+OpRule ScatterRowsOp::getShardingRule() {
+  OpRule rule;
+  OpRule::Dims base = rule.loopsOf(getBase()),
+               ids = rule.loopsOf(getIds(), LoopKind::whole), updates = ids;
+  rule.loops[base[0][0]].kind = LoopKind::whole;
+  updates.push_back(base[1]);
+  rule.operands = {base, ids, updates}, rule.results = {base};
+  rule.linear = {{0, 2}};
+  return rule;
 }
 
 //===--- Emitter --------------------------------------------------------===//

@@ -54,3 +54,19 @@ int64_t SampleOp::getFlops() { return countElements(getLogits()); }
 int64_t SampleOp::getBytes() {
   return countBytes(getOperands()) + countBytes(getResult());
 }
+
+// logits [batch, vocab] and sampling parameters → token [batch]. Sampling reads
+// whole rows.
+OpRule SampleOp::getShardingRule() {
+  OpRule rule;
+  unsigned batch =
+      rule.loopDim(tensorType(getLogits()).getDimSize(0), LoopKind::parallel);
+  for (Value operand : (*this)->getOperands()) {
+    OpRule::Dims dims{{batch}};
+    for (int64_t size : tensorType(operand).getShape().drop_front())
+      dims.push_back({rule.loopDim(size, LoopKind::whole)});
+    rule.operands.push_back(dims);
+  }
+  rule.results = {{{batch}}};
+  return rule;
+}

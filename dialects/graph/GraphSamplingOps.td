@@ -5,7 +5,7 @@
 include "dialects/graph/GraphOpBase.td"
 
 def Graph_SampleOp : Graph_Op<"sample", [DeclareOpInterfaceMethods<Graph_Costed, ["getFlops",
-    "getBytes"]>, Graph_FusableOp]> {
+    "getBytes"]>, Graph_FusableOp, Graph_ShardableOp]> {
   let summary = "samples the next token of each sequence from its logits";
   let description = [{
     The algorithm is that of runtime/support/TokenChoice.h; after the weights it computes with

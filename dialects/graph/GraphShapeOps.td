@@ -7,7 +7,7 @@ include "dialects/graph/GraphOpBase.td"
 
 class Graph_ViewOp<string mnemonic, list<Trait> traits = []>
     : Graph_Op<mnemonic, !listconcat([Graph_DifferentiableOp, Graph_CostedDefault,
-    Graph_FusableOp], traits)> {
+    Graph_FusableOp, Graph_ShardableOp], traits)> {
   let extraClassDeclaration = [{
     ::tessera::graph::ClusterKind getClusterKind() {
       return ::tessera::graph::ClusterKind::elementwise;
@@ -18,7 +18,7 @@ class Graph_ViewOp<string mnemonic, list<Trait> traits = []>
 }
 
 def Graph_ConstantOp : Graph_Op<"constant", [ConstantLike, AllTypesMatch<["value", "result"]>,
-    Graph_DifferentiableOp, Graph_FusableOp]> {
+    Graph_DifferentiableOp, Graph_FusableOp, Graph_ShardableOp]> {
   let summary = "a tensor known at compile time";
   let arguments = (ins ElementsAttr:$value);
   let results = (outs Graph_Tensor:$result);
@@ -32,7 +32,8 @@ def Graph_ConstantOp : Graph_Op<"constant", [ConstantLike, AllTypesMatch<["value
   }];
 }
 
-def Graph_IotaOp : Graph_Op<"iota", [Graph_DifferentiableOp, Graph_FusableOp]> {
+def Graph_IotaOp : Graph_Op<"iota", [Graph_DifferentiableOp, Graph_FusableOp,
+    Graph_ShardableOp]> {
   let summary = "each element is its index along one dimension";
   let arguments = (ins I64Attr:$dim);
   let results = (outs Graph_IntTensor:$result);
@@ -86,7 +87,7 @@ def Graph_SliceOp : Graph_ViewOp<"slice"> {
 }
 
 def Graph_ConcatOp : Graph_Op<"concat", [Graph_DifferentiableOp, Graph_CostedDefault,
-    Graph_FusableOp]> {
+    Graph_FusableOp, Graph_ShardableOp]> {
   let summary = "concatenates inputs along `dim`";
   let arguments = (ins Variadic<Graph_Tensor>:$inputs, I64Attr:$dim);
   let results = (outs Graph_Tensor:$result);
@@ -100,7 +101,8 @@ def Graph_ConcatOp : Graph_Op<"concat", [Graph_DifferentiableOp, Graph_CostedDef
   }];
 }
 
-def Graph_PadOp : Graph_Op<"pad", [Graph_DifferentiableOp, Graph_CostedDefault, Graph_FusableOp]> {
+def Graph_PadOp : Graph_Op<"pad", [Graph_DifferentiableOp, Graph_CostedDefault, Graph_FusableOp,
+    Graph_ShardableOp]> {
   let summary = "pads with zeros: `low` before each dimension, the rest after";
   let arguments = (ins Graph_Tensor:$input, DenseI64ArrayAttr:$low);
   let results = (outs Graph_Tensor:$result);
@@ -115,7 +117,7 @@ def Graph_PadOp : Graph_Op<"pad", [Graph_DifferentiableOp, Graph_CostedDefault, 
 }
 
 def Graph_DynamicSliceOp : Graph_Op<"dynamic_slice", [Graph_DifferentiableOp, Graph_CostedDefault,
-    Graph_FusableOp]> {
+    Graph_FusableOp, Graph_ShardableOp]> {
   let summary = "entry `index` of the first dimension, which is removed";
   let description = [{
     The index is the induction variable of an enclosing `graph.loop`, within the dimension. Planning
@@ -137,7 +139,7 @@ def Graph_DynamicSliceOp : Graph_Op<"dynamic_slice", [Graph_DifferentiableOp, Gr
 }
 
 def Graph_DynamicUpdateOp : Graph_Op<"dynamic_update", [AllTypesMatch<["input", "result"]>,
-    Graph_DifferentiableOp, Graph_CostedDefault, Graph_FusableOp]> {
+    Graph_DifferentiableOp, Graph_CostedDefault, Graph_FusableOp, Graph_ShardableOp]> {
   let summary = "replaces entry `index` of the first dimension";
   let arguments = (ins Graph_Tensor:$input, Graph_Tensor:$update, Graph_ScalarInt:$index);
   let results = (outs Graph_Tensor:$result);

@@ -1,38 +1,37 @@
-// Constants and re-indexing.
-#include "passes/sharding/RuleTable.h"
+// Sharding rules of constants and re-indexing.
+#include "dialects/graph/GraphOps.h"
 
 using namespace mlir;
-using namespace tessera;
-using namespace tessera::sharding;
+using namespace tessera::graph;
 
 // A splat can be made anywhere; other constants would have to be sliced.
-static OpRule constantRule(graph::ConstantOp op) {
+OpRule ConstantOp::getShardingRule() {
   OpRule rule;
-  bool splat = isa<SplatElementsAttr>(op.getValue());
-  rule.results = {rule.loopsOf(op.getResult(),
-                               splat ? LoopKind::parallel : LoopKind::whole)};
+  bool splat = isa<SplatElementsAttr>(getValue());
+  rule.results = {
+      rule.loopsOf(getResult(), splat ? LoopKind::parallel : LoopKind::whole)};
   return rule;
 }
 
 // Along a sharded dimension: LocalPositions.cpp.
-static OpRule iotaRule(graph::IotaOp op) {
+OpRule IotaOp::getShardingRule() {
   OpRule rule;
-  rule.results = {rule.loopsOf(op.getResult())};
+  rule.results = {rule.loopsOf(getResult())};
   return rule;
 }
 
 // Both shapes are products of common factors as long as their sizes divide one
 // another; where they do not, a range of dimensions is not shardable.
-static OpRule reshapeRule(graph::ReshapeOp op) {
+OpRule ReshapeOp::getShardingRule() {
   OpRule rule;
-  ArrayRef<int64_t> from = op.getInput().getType().getShape(),
-                    to = op.getResult().getType().getShape();
+  ArrayRef<int64_t> from = getInput().getType().getShape(),
+                    to = getResult().getType().getShape();
   OpRule::Dims in(from.size()), out(to.size());
   auto whole = [&](ArrayRef<int64_t> shape, size_t i, OpRule::Dims &dims) {
     for (; i < shape.size(); ++i)
       dims[i].push_back(rule.loopDim(shape[i], LoopKind::whole));
   };
-  if (op.getInput().getType().getNumElements() == 0) {
+  if (getInput().getType().getNumElements() == 0) {
     whole(from, 0, in), whole(to, 0, out);
     rule.operands = {in}, rule.results = {out};
     return rule;
@@ -67,19 +66,19 @@ static OpRule reshapeRule(graph::ReshapeOp op) {
   return rule;
 }
 
-static OpRule transposeRule(graph::TransposeOp op) {
+OpRule TransposeOp::getShardingRule() {
   OpRule rule;
-  OpRule::Dims in = rule.loopsOf(op.getInput()), out;
-  for (int64_t dim : op.getPermutation())
+  OpRule::Dims in = rule.loopsOf(getInput()), out;
+  for (int64_t dim : getPermutation())
     out.push_back(in[dim]);
   rule.operands = {in}, rule.results = {out}, rule.linear = {{0}};
   return rule;
 }
 
-static OpRule broadcastRule(graph::BroadcastOp op) {
+OpRule BroadcastOp::getShardingRule() {
   OpRule rule;
-  OpRule::Dims out = rule.loopsOf(op.getResult()), in;
-  for (int64_t dim : op.getDims())
+  OpRule::Dims out = rule.loopsOf(getResult()), in;
+  for (int64_t dim : getDims())
     in.push_back(out[dim]);
   rule.operands = {in}, rule.results = {out}, rule.linear = {{0}};
   return rule;
@@ -87,12 +86,12 @@ static OpRule broadcastRule(graph::BroadcastOp op) {
 
 // A slice that is one of n equal parts drops the factor n; any other slice of a
 // dimension needs all of it.
-static OpRule sliceRule(graph::SliceOp op) {
+OpRule SliceOp::getShardingRule() {
   OpRule rule;
   OpRule::Dims in, out;
   for (auto [from, to, start] :
-       llvm::zip(op.getInput().getType().getShape(),
-                 op.getResult().getType().getShape(), op.getStart())) {
+       llvm::zip(getInput().getType().getShape(),
+                 getResult().getType().getShape(), getStart())) {
     if (from == to) {
       in.push_back({rule.loopDim(to)});
       out.push_back(in.back());
@@ -110,20 +109,18 @@ static OpRule sliceRule(graph::SliceOp op) {
 
 // The number of equal inputs is a factor of the result; unequal inputs are not
 // shardable along the dimension.
-static OpRule concatRule(graph::ConcatOp op) {
+OpRule ConcatOp::getShardingRule() {
   OpRule rule;
-  OpRule::Dims out = rule.loopsOf(op.getResult());
-  int64_t dim = op.getDim(), count = op.getInputs().size();
-  auto sizeOf = [&](Value input) {
-    return graph::tensorType(input).getDimSize(dim);
-  };
-  int64_t each = sizeOf(op.getInputs().front());
-  bool equal = llvm::all_of(op.getInputs(),
+  OpRule::Dims out = rule.loopsOf(getResult());
+  int64_t dim = getDim(), count = getInputs().size();
+  auto sizeOf = [&](Value input) { return tensorType(input).getDimSize(dim); };
+  int64_t each = sizeOf(getInputs().front());
+  bool equal = llvm::all_of(getInputs(),
                             [&](Value input) { return sizeOf(input) == each; });
   OpRule::Dims in = out;
   if (equal)
     in[dim] = {rule.loopDim(each)};
-  for (Value input : op.getInputs()) {
+  for (Value input : getInputs()) {
     if (!equal)
       in[dim] = {rule.loopDim(sizeOf(input), LoopKind::whole)};
     rule.operands.push_back(in);
@@ -133,17 +130,17 @@ static OpRule concatRule(graph::ConcatOp op) {
   if (equal)
     out[dim].push_back(in[dim][0]);
   else
-    rule.loops[joined].size = op.getResult().getType().getDimSize(dim);
+    rule.loops[joined].size = getResult().getType().getDimSize(dim);
   rule.results = {out};
   rule.linear = {llvm::to_vector<2>(llvm::seq<unsigned>(0, count))};
   return rule;
 }
 
-static OpRule padRule(graph::PadOp op) {
+OpRule PadOp::getShardingRule() {
   OpRule rule;
   OpRule::Dims in, out;
-  for (auto [from, to] : llvm::zip(op.getInput().getType().getShape(),
-                                   op.getResult().getType().getShape())) {
+  for (auto [from, to] : llvm::zip(getInput().getType().getShape(),
+                                   getResult().getType().getShape())) {
     bool same = from == to;
     LoopKind kind = same ? LoopKind::parallel : LoopKind::whole;
     out.push_back({rule.loopDim(to, kind)});
@@ -153,36 +150,23 @@ static OpRule padRule(graph::PadOp op) {
   return rule;
 }
 
-static OpRule dynamicSliceRule(graph::DynamicSliceOp op) {
+OpRule DynamicSliceOp::getShardingRule() {
   OpRule rule;
-  OpRule::Dims out = rule.loopsOf(op.getResult()), in;
+  OpRule::Dims out = rule.loopsOf(getResult()), in;
   in.push_back(
-      {rule.loopDim(op.getInput().getType().getDimSize(0), LoopKind::whole)});
+      {rule.loopDim(getInput().getType().getDimSize(0), LoopKind::whole)});
   llvm::append_range(in, out);
   rule.operands = {in, {}}, rule.results = {out}, rule.linear = {{0}};
   return rule;
 }
 
-static OpRule dynamicUpdateRule(graph::DynamicUpdateOp op) {
+OpRule DynamicUpdateOp::getShardingRule() {
   OpRule rule;
-  OpRule::Dims update = rule.loopsOf(op.getUpdate()), in;
+  OpRule::Dims update = rule.loopsOf(getUpdate()), in;
   in.push_back(
-      {rule.loopDim(op.getInput().getType().getDimSize(0), LoopKind::whole)});
+      {rule.loopDim(getInput().getType().getDimSize(0), LoopKind::whole)});
   llvm::append_range(in, update);
   rule.operands = {in, update, {}}, rule.results = {in};
   rule.linear = {{0, 1}};
   return rule;
-}
-
-void sharding::addShapeRules(RuleTable &table) {
-  table.add<graph::ConstantOp>(constantRule);
-  table.add<graph::IotaOp>(iotaRule);
-  table.add<graph::ReshapeOp>(reshapeRule);
-  table.add<graph::TransposeOp>(transposeRule);
-  table.add<graph::BroadcastOp>(broadcastRule);
-  table.add<graph::SliceOp>(sliceRule);
-  table.add<graph::ConcatOp>(concatRule);
-  table.add<graph::PadOp>(padRule);
-  table.add<graph::DynamicSliceOp>(dynamicSliceRule);
-  table.add<graph::DynamicUpdateOp>(dynamicUpdateRule);
 }

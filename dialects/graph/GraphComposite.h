@@ -1,0 +1,50 @@
+// Pieces that composites share. A family of composites is one file: what is
+// verified, what it means in primitives, its gradient and its sharding rule.
+#pragma once
+#include "dialects/graph/Build.h"
+
+namespace tessera::graph::detail {
+
+inline llvm::ArrayRef<int64_t> shapeOf(mlir::Value x) {
+  return tensorType(x).getShape();
+}
+
+/// f64 for f64, else f32: in what statistics are computed.
+mlir::Type statisticsType(mlir::Value x);
+
+/// To the element type of `like`.
+inline mlir::Value convertLike(Emitter &e, mlir::Value x, mlir::Value like) {
+  return e.convert(x, tensorType(like).getElementType());
+}
+
+/// No operand has a gradient.
+inline llvm::SmallVector<mlir::Value> none(mlir::Operation *op) {
+  return llvm::SmallVector<mlir::Value>(op->getNumOperands());
+}
+
+/// exp(x - max) along the last dimension, its sum, and the natural logarithm of
+/// the sum of exp(x). A row of -inf has exponentials 0 and logarithm -inf.
+struct Exponentials {
+  mlir::Value value, sum, logSum;
+};
+Exponentials exponentials(Emitter &e, mlir::Value x);
+
+/// Of an op with a `cap`.
+template <typename Op> std::optional<double> capOf(Op op) {
+  std::optional<llvm::APFloat> cap = op.getCap();
+  return cap ? std::optional(cap->convertToDouble()) : std::nullopt;
+}
+
+/// A bound of what goes through tanh.
+template <typename Op> mlir::LogicalResult verifyCap(Op op) {
+  std::optional<llvm::APFloat> cap = op.getCap();
+  if (cap && !(cap->isFinite() && cap->convertToDouble() > 0))
+    return op.emitOpError("expects a cap above 0");
+  return mlir::success();
+}
+
+/// Loops of slots [tokens, k] and of the first dimension of packed rows, one
+/// for each slot.
+OpRule::Dims packedSlots(OpRule &rule, mlir::Value slots);
+
+} // namespace tessera::graph::detail

@@ -1,0 +1,169 @@
+// linear_cross_entropy and its gradient: what is verified, what they mean in
+// primitives, and sharding rules.
+#include "dialects/graph/GraphComposite.h"
+#include "dialects/graph/GraphVerify.h"
+
+using namespace mlir;
+using namespace tessera::graph;
+using namespace tessera::graph::detail;
+
+//===--- verifiers ------------------------------------------------------===//
+
+static LogicalResult verifyHead(Operation *op, RankedTensorType input,
+                                RankedTensorType weight,
+                                RankedTensorType targets) {
+  if (failed(expectRank(op, "an input", input, 2)) ||
+      failed(expectRank(op, "a weight", weight, 2)))
+    return failure();
+  if (failed(expectShape(op, "a weight", weight,
+                         {weight.getDimSize(0), input.getDimSize(1)})) ||
+      failed(expectShape(op, "targets", targets, {input.getDimSize(0)})))
+    return failure();
+  if (weight.getDimSize(0) == 0)
+    return op->emitOpError("expects a vocabulary of at least 1");
+  return expectSameElement(op, "input", input, "weight", weight);
+}
+
+LogicalResult LinearCrossEntropyOp::verify() {
+  if (failed(verifyCap(*this)))
+    return failure();
+  return verifyHead(*this, tensorType(getInput()), tensorType(getWeight()),
+                    tensorType(getTargets()));
+}
+
+LogicalResult LinearCrossEntropyGradOp::verify() {
+  RankedTensorType input = tensorType(getInput()),
+                   weight = tensorType(getWeight()),
+                   dWeight = tensorType(getDWeight());
+  if (failed(verifyCap(*this)))
+    return failure();
+  if (failed(verifyHead(*this, input, weight, tensorType(getTargets()))))
+    return failure();
+  if (getDInput().getType() != input)
+    return emitOpError() << "expects dInput of the input's type, got "
+                         << getDInput().getType();
+  if (failed(expectShape(*this, "dWeight", dWeight, weight.getShape())))
+    return failure();
+  return expectSameOrWider(*this, "the weight", weight, "dWeight", dWeight);
+}
+
+//===--- meaning --------------------------------------------------------===//
+
+namespace {
+// What the loss and its gradients are made of. Shapes: [tokens, vocab], also of
+// `logits`, and [tokens] for `targets`, `counted` (i1) and `loss`.
+struct Head {
+  Exponentials exps;
+  Value logits, targets, counted, loss;
+};
+} // namespace
+
+// Whether the column is the row's target. Recomputed at each use: comparing
+// costs less than storing a tensor [tokens, vocab].
+static Value emitIsTarget(Emitter &e, Value targets, ArrayRef<int64_t> shape) {
+  Type index = tensorType(targets).getElementType();
+  return e.compare(e.iota(RankedTensorType::get(shape, index), 1),
+                   ComparePredicate::eq, e.broadcastFirst(targets, shape));
+}
+
+static Head buildHead(Emitter &e, Value input, Value weight, Value targets,
+                      int64_t ignore, std::optional<double> cap) {
+  Type type = statisticsType(input);
+  Value logits = e.softCap(e.einsum("tk,vk->tv", input, weight, type), cap);
+  ArrayRef<int64_t> shape = shapeOf(logits);
+  // A vocabulary does not fit the indices of narrower integers.
+  if (tensorType(targets).getElementTypeBitWidth() < 32)
+    targets = e.convert(targets, e.builder().getI32Type());
+  Head head;
+  head.logits = logits;
+  head.exps = exponentials(e, logits);
+  head.targets = targets;
+  head.counted = e.compare(targets, ComparePredicate::ne,
+                           e.splatLike(static_cast<double>(ignore), targets));
+  Value picked = e.sumLast(e.select(emitIsTarget(e, targets, shape), logits,
+                                    e.splatLike(0.0, logits)));
+  Value loss = e.sub(head.exps.logSum, picked);
+  head.loss = e.select(head.counted, loss, e.splatLike(0.0, loss));
+  return head;
+}
+
+static Value totalLoss(Emitter &e, const Head &head, Value loss) {
+  return e.convert(e.sumAll(head.loss), tensorType(loss).getElementType());
+}
+
+SmallVector<Value> LinearCrossEntropyOp::decompose(OpBuilder &builder) {
+  Emitter e(builder, getLoc());
+  Head head = buildHead(e, getInput(), getWeight(), getTargets(),
+                        static_cast<int64_t>(getIgnore()), capOf(*this));
+  return {totalLoss(e, head, getLoss())};
+}
+
+SmallVector<Value> LinearCrossEntropyGradOp::decompose(OpBuilder &builder) {
+  Emitter e(builder, getLoc());
+  Head head = buildHead(e, getInput(), getWeight(), getTargets(),
+                        static_cast<int64_t>(getIgnore()), capOf(*this));
+  ArrayRef<int64_t> shape = shapeOf(head.exps.value);
+  Type type = tensorType(head.exps.value).getElementType();
+  // d loss / d logits = (softmax - one-hot) × cotangent where counted, else 0.
+  Value softmax =
+      e.div(head.exps.value, e.broadcastFirst(head.exps.sum, shape));
+  Value ones = e.convert(emitIsTarget(e, head.targets, shape), type);
+  Value cotangent =
+      e.broadcastScalar(e.convert(getCotangent(), type), {shape[0]});
+  cotangent = e.select(head.counted, cotangent, e.splatLike(0.0, cotangent));
+  Value dLogits =
+      e.mul(e.sub(softmax, ones), e.broadcastFirst(cotangent, shape));
+  dLogits = e.softCapGradient(dLogits, head.logits, capOf(*this));
+  dLogits = e.convert(dLogits, tensorType(getInput()).getElementType());
+  return {totalLoss(e, head, getLoss()),
+          e.einsum("tv,vk->tk", dLogits, getWeight()),
+          e.einsum("tv,tk->vk", dLogits, getInput(),
+                   tensorType(getDWeight()).getElementType())};
+}
+
+//===--- gradients ------------------------------------------------------===//
+
+SmallVector<Value> LinearCrossEntropyOp::buildVjp(OpBuilder &builder,
+                                                  ValueRange cotangents) {
+  if (!cotangents[0])
+    return none(*this);
+  auto grad = builder.create<LinearCrossEntropyGradOp>(
+      getLoc(), getLoss().getType(), getInput().getType(),
+      getWeight().getType(), getInput(), getWeight(), getTargets(),
+      cotangents[0], getIgnoreAttr(), getCapAttr());
+  return {grad.getDInput(), grad.getDWeight(), Value()};
+}
+
+SmallVector<Value> LinearCrossEntropyGradOp::buildVjp(OpBuilder &, ValueRange) {
+  return none(*this);
+}
+
+//===--- sharding rules -------------------------------------------------===//
+
+// input [tokens, width], weight [vocab, width], targets [tokens]: the loss is a
+// sum over tokens, and so is the gradient of the weight. With a sharded
+// vocabulary, a token's loss is computed on the device that has its target, and
+// the gradient of the input is a sum over logits (LocalHead.cpp).
+template <typename Op> static OpRule crossEntropyRule(Op op) {
+  OpRule rule;
+  OpRule::Dims input = rule.loopsOf(op.getInput()),
+               weight = {{rule.loopDim(op.getWeight().getType().getDimSize(0),
+                                       LoopKind::sum)},
+                         input[1]};
+  rule.loops[input[0][0]].kind = LoopKind::sum;
+  rule.loops[input[1][0]].kind = LoopKind::whole;
+  rule.operands = {input, weight, {input[0]}};
+  rule.operands.resize(op->getNumOperands()); // and the cotangent, a scalar
+  rule.results = {OpRule::Dims{}};
+  if (op->getNumResults() > 1) // and the gradients
+    rule.results.append({input, weight});
+  return rule;
+}
+
+OpRule LinearCrossEntropyOp::getShardingRule() {
+  return crossEntropyRule(*this);
+}
+
+OpRule LinearCrossEntropyGradOp::getShardingRule() {
+  return crossEntropyRule(*this);
+}
