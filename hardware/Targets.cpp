@@ -5,36 +5,54 @@
 
 namespace tessera {
 
+using Features = std::vector<std::string>;
+
+static Features with(Features features, const Features &more) {
+  features.insert(features.end(), more.begin(), more.end());
+  return features;
+}
+
 std::span<const TileTarget> cpuTileTargets() {
+  static const Features avx2 = {"avx2", "fma", "f16c"},
+                        avx512 = with(avx2, {"avx512f", "avx512bw", "avx512dq",
+                                             "avx512vl", "avx512_vnni"}),
+                        avx512bf16 = with(avx512, {"avx512_bf16"});
   static const TileTarget targets[] = {
       {.name = "cpu:amx",
        .lanes = 16,
        .rows = 8,
        .columns = 48,
        .bf16Dot = false,
+       .byteDot = true,
        .sharedBytes = 768 << 10,
-       .matrixTiles = true},
+       .matrixTiles = true,
+       .features = with(avx512bf16, {"amx_tile", "amx_bf16"})},
       {.name = "cpu:avx512bf16",
        .lanes = 16,
        .rows = 8,
        .columns = 48,
        .bf16Dot = true,
+       .byteDot = true,
        .sharedBytes = 768 << 10,
        // On Zen 4 prefetching into L2 too costs a tenth to a sixth of one
        // thread's bandwidth (bench/results/2026-11-23-zen4.md).
-       .prefetchDistance = 0},
+       .prefetchDistance = 0,
+       .features = avx512bf16},
       {.name = "cpu:avx512",
        .lanes = 16,
        .rows = 8,
        .columns = 48,
        .bf16Dot = false,
-       .sharedBytes = 768 << 10},
+       .byteDot = true,
+       .sharedBytes = 768 << 10,
+       .features = avx512},
       {.name = "cpu:avx2",
        .lanes = 8,
        .rows = 6,
        .columns = 16,
        .bf16Dot = false,
-       .sharedBytes = 128 << 10},
+       .sharedBytes = 128 << 10,
+       .features = avx2},
   };
   return targets;
 }
@@ -63,6 +81,13 @@ std::span<const TileTarget> cudaTileTargets() {
        .multiprocessors = 132}, // an H100 or H200 SXM
   };
   return targets;
+}
+
+std::vector<std::string> cpuTargetNames() {
+  std::vector<std::string> names;
+  for (const TileTarget &target : cpuTileTargets())
+    names.push_back(target.name);
+  return names;
 }
 
 std::optional<TileTarget> lookupTileTarget(std::string_view name) {

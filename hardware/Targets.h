@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace tessera {
 
@@ -16,8 +17,9 @@ struct TileTarget {
   int64_t rows, columns; ///< contraction register tile (m × n), f32 and bf16
   bool bf16Dot; ///< two-way bf16 dot products: operands staged as `pairs`, k in
                 ///< steps of 2
-  int64_t sharedBytes; ///< budget for a block's staged copies (half of a CPU
-                       ///< core's L2)
+  bool byteDot = false; ///< four-way dot products of unsigned and signed bytes
+  int64_t sharedBytes;  ///< budget for a block's staged copies (half of a CPU
+                        ///< core's L2)
   /// A block is many threads that share its tiles (`lanes` of them, unless a
   /// kernel says otherwise): contractions and attention have the skeletons of
   /// passes/kernels/gpu, and rows, columns and bf16Dot are unused.
@@ -32,13 +34,18 @@ struct TileTarget {
   int64_t prefetchDistance = 8192;
   /// Streaming multiprocessors of the GPU for which grids are chosen; 0: a CPU.
   int64_t multiprocessors = 0;
+  /// The processor features that a CPU's code requires, as /proc/cpuinfo spells
+  /// them; runtime/support/CpuFeatures.cpp detects them.
+  std::vector<std::string> features = {};
 };
 
 /// Targets by name; nullopt if the name is unknown.
 std::optional<TileTarget> lookupTileTarget(std::string_view name);
-/// All CPU targets, best first: "cpu:amx", "cpu:avx512bf16", "cpu:avx512",
-/// "cpu:avx2".
+/// All CPU targets, best first: a processor takes the first whose features it
+/// has.
 std::span<const TileTarget> cpuTileTargets();
+/// Their names.
+std::vector<std::string> cpuTargetNames();
 /// The CUDA targets: "cuda:sm_80", "cuda:sm_90a".
 std::span<const TileTarget> cudaTileTargets();
 

@@ -67,7 +67,8 @@ static void readGroup(ConfigFields &fields, const Json &group,
 
 // The format of AutoGPTQ, GPTQModel and Optimum. Keys that describe how values
 // were found are ignored.
-static void readGptq(ConfigFields &fields, StoredWeights &stored) {
+static void readGptq(ConfigFields &fields, ConfigFields &, const ModelSpec &,
+                     StoredWeights &stored) {
   stored.bits = fields.size("bits", 8);
   stored.group = fields.size("group_size", 1 << 16);
   checkSizes(fields, stored, "bits");
@@ -109,8 +110,8 @@ static void readGptq(ConfigFields &fields, StoredWeights &stored) {
 
 // AutoAWQ's format for matrices ("gemm"). Its format for one row ("gemv") has
 // another order.
-static void readAwq(ConfigFields &fields, bool isMixtral,
-                    StoredWeights &stored) {
+static void readAwq(ConfigFields &fields, ConfigFields &outer,
+                    const ModelSpec &, StoredWeights &stored) {
   stored.bits = fields.size("bits", 8);
   stored.group = fields.size("group_size", 1 << 16);
   stored.zeros = true;
@@ -125,7 +126,7 @@ static void readAwq(ConfigFields &fields, bool isMixtral,
     fields.fail("backend", "must be autoawq; other orders are not supported");
   // Substrings of names; in Mixtral only routers contain "gate".
   auto kept = fields.strings("modules_to_not_convert");
-  if (isMixtral)
+  if (outer.text("model_type", "") == "mixtral")
     std::erase(kept, "gate");
   if (!kept.empty() && kept != std::vector<std::string>{"lm_head"})
     fields.fail("modules_to_not_convert", "must be [\"lm_head\"] or empty");
@@ -152,6 +153,8 @@ static void readCompressed(ConfigFields &fields) {
 // compressed-tensors' integers.
 static void readPackQuantized(ConfigFields &fields, ConfigFields &outer,
                               const ModelSpec &spec, StoredWeights &stored) {
+  if (fields.text("format", "") != "pack-quantized")
+    return fields.fail("format", "must be pack-quantized or float-quantized");
   // Heads are stored in 8 bits or full precision.
   auto ignored = fields.strings("ignore");
   if (!leavesOutNoMatrix(ignored, spec.moe.has_value()))
@@ -167,6 +170,32 @@ static void readPackQuantized(ConfigFields &fields, ConfigFields &outer,
     fields.fail("ignore", "must contain lm_head: heads are supported in 8 bits "
                           "without zero points, or in full precision");
   fields.finish(", so it may change the weights");
+}
+
+namespace {
+
+/// Reads the settings of one quant_method; `outer` are those of the model.
+struct Method {
+  std::string_view name;
+  void (*read)(ConfigFields &fields, ConfigFields &outer, const ModelSpec &spec,
+               StoredWeights &stored);
+};
+
+constexpr Method kMethods[] = {
+    {"compressed-tensors", readPackQuantized},
+    {"gptq", readGptq},
+    {"awq", readAwq},
+};
+
+} // namespace
+
+static void failMethod(ConfigFields &fields) {
+  std::string names;
+  for (const Method &method : kMethods)
+    names += std::string(method.name) + ", ";
+  fields.fail("quant_method", "must be " + names +
+                                  "fp8 or fbgemm_fp8; for other formats use "
+                                  "the model in full precision");
 }
 
 std::optional<StoredWeights> readStoredWeights(ConfigFields &outer,
@@ -185,18 +214,11 @@ std::optional<StoredWeights> readStoredWeights(ConfigFields &outer,
     return std::nullopt; // read as bf16
   }
   StoredWeights stored;
-  if (method == "gptq")
-    readGptq(fields, stored);
-  else if (method == "awq")
-    readAwq(fields, outer.text("model_type", "") == "mixtral", stored);
-  else if (!isCompressed)
-    fields.fail("quant_method",
-                "must be compressed-tensors, gptq, awq, fp8 or fbgemm_fp8; for "
-                "other formats use the model in full precision");
-  else if (format != "pack-quantized")
-    fields.fail("format", "must be pack-quantized or float-quantized");
+  const auto *found = std::ranges::find(kMethods, method, &Method::name);
+  if (found == std::end(kMethods))
+    failMethod(fields);
   else
-    readPackQuantized(fields, outer, spec, stored);
+    found->read(fields, outer, spec, stored);
   outer.adopt(fields.status());
   return stored;
 }

@@ -1,5 +1,6 @@
 #include "bench/infer/BenchInfer.h"
 #include "compiler/api/ModelSource.h"
+#include "hardware/Targets.h"
 #include "runtime/hal/cpu/ThreadPool.h"
 #include "runtime/recipe/Recipe.h"
 #include <fmt/format.h>
@@ -305,11 +306,14 @@ static Status choosePeak(const SessionModel &opened, const InferModel &model,
   auto compute = computeOf(opened);
   if (!compute.ok())
     return compute.status();
-  bench.vectorBits = model.target == "cpu:avx2" ? 256 : 512;
+  const std::optional<TileTarget> target = lookupTileTarget(model.target);
+  if (!target) // a packaged model of another version
+    return Status::success();
+  bench.vectorBits = static_cast<unsigned>(target->lanes) * 32;
   if (*compute == recipe::Precision::Bf16)
-    bench.peakType = model.target == "cpu:amx"          ? PeakType::bf16Matrix
-                     : model.target == "cpu:avx512bf16" ? PeakType::bf16
-                                                        : PeakType::fp32;
+    bench.peakType = target->matrixTiles ? PeakType::bf16Matrix
+                     : target->bf16Dot   ? PeakType::bf16
+                                         : PeakType::fp32;
   return Status::success();
 }
 

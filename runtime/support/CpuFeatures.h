@@ -22,9 +22,7 @@ public:
   CpuFeatures without(std::string_view name) const;
   /// Present features in the order of knownNames().
   std::vector<std::string_view> names() const;
-  /// "avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512dq", "avx512vl",
-  /// "avx512_vnni", "avx512_bf16", "amx_tile", "amx_bf16": the spelling of
-  /// /proc/cpuinfo.
+  /// "avx2", "avx512_vnni", …: the spelling of /proc/cpuinfo.
   static const std::vector<std::string_view> &knownNames();
   /// The processor's brand string, for reports.
   static std::string brand();

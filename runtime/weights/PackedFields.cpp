@@ -9,11 +9,16 @@ namespace tessera {
 
 static constexpr int64_t kMicropanel = QuantizedLayout::kMicropanel;
 
+std::string stemOf(const QuantizedPart &part) {
+  constexpr std::string_view kWeight = "weight";
+  return part.source.substr(0, part.source.size() - kWeight.size());
+}
+
 //===--- checks -----------------------------------------------------------===//
 
-static Status checkShape(const SafetensorsModel::Location &at,
-                         std::initializer_list<uint64_t> wanted,
-                         const QuantizedLayout &layout) {
+Status checkShape(const SafetensorsModel::Location &at,
+                  std::initializer_list<uint64_t> wanted,
+                  const QuantizedLayout &layout) {
   if (std::ranges::equal(at.entry->shape, wanted))
     return Status::success();
   return Status::error(
@@ -55,6 +60,21 @@ Status checkScales(const SafetensorsModel::Location &at,
   return checkType(at, converts(at.entry->type, SafetensorsType::f32));
 }
 
+StatusOr<std::vector<uint16_t>> toScales(const SafetensorsModel::Location &at,
+                                         std::span<const float> wide) {
+  std::vector<uint16_t> halves;
+  for (float scale : wide) {
+    halves.push_back(floatToF16(scale));
+    // Of the smallest scales f16 has multiples of 2^-24.
+    if (!(std::fabs(f16ToFloat(halves.back()) - scale) <=
+          std::max(std::fabs(scale) * 0x1p-10f, 0x1p-25f)))
+      return Status::error("'{}' in '{}' has the scale {}, which f16 does not "
+                           "hold",
+                           at.entry->name, at.file->path(), scale);
+  }
+  return halves;
+}
+
 StatusOr<std::vector<uint16_t>> readScales(const SafetensorsModel::Location &at,
                                            int64_t count, int64_t first) {
   const auto type = at.entry->type;
@@ -63,17 +83,7 @@ StatusOr<std::vector<uint16_t>> readScales(const SafetensorsModel::Location &at,
   TESSERA_RETURN_IF_ERROR(at.file->read(*at.entry, first * size, bytes));
   std::vector<float> wide(count);
   toFloats(type, bytes.data(), count, wide.data());
-  std::vector<uint16_t> halves(count);
-  for (int64_t i = 0; i < count; ++i) {
-    halves[i] = floatToF16(wide[i]);
-    // Of the smallest scales f16 has multiples of 2^-24.
-    if (!(std::fabs(f16ToFloat(halves[i]) - wide[i]) <=
-          std::max(std::fabs(wide[i]) * 0x1p-10f, 0x1p-25f)))
-      return Status::error("'{}' in '{}' has the scale {}, which f16 does not "
-                           "hold",
-                           at.entry->name, at.file->path(), wide[i]);
-  }
-  return halves;
+  return toScales(at, wide);
 }
 
 //===--- zero points ------------------------------------------------------===//

@@ -1,6 +1,5 @@
 // Shared by the formats of quantized weights: checks of their tensors,
-// conversion of scales and zero points. Internal to PackedWeights, GptqWeights
-// and AwqWeights.
+// conversion of scales and zero points. Internal to PackedWeights and formats/.
 #pragma once
 #include "runtime/weights/PackedWeights.h"
 
@@ -14,7 +13,14 @@ inline uint32_t packedBias(const QuantizedLayout &layout) {
   return layout.bits == 8 && !layout.floats ? 0x80808080u : 0u;
 }
 
+/// "X." of "X.weight".
+std::string stemOf(const QuantizedPart &part);
+
 Status checkWholeGroups(const std::string &name, const QuantizedLayout &layout);
+/// That shape, of any type.
+Status checkShape(const SafetensorsModel::Location &at,
+                  std::initializer_list<uint64_t> wanted,
+                  const QuantizedLayout &layout);
 /// I32 of that shape.
 Status checkPacked(const SafetensorsModel::Location &at,
                    std::initializer_list<uint64_t> shape,
@@ -24,8 +30,11 @@ Status checkScales(const SafetensorsModel::Location &at,
                    std::initializer_list<uint64_t> shape,
                    const QuantizedLayout &layout);
 
-/// `count` scales from index `first` of the tensor, as f16; one out of f16's
-/// range is an error.
+/// Scales that come from the tensor `at`, as f16; one out of f16's range is an
+/// error, which names the tensor.
+StatusOr<std::vector<uint16_t>> toScales(const SafetensorsModel::Location &at,
+                                         std::span<const float> wide);
+/// `count` scales from index `first` of the tensor.
 StatusOr<std::vector<uint16_t>> readScales(const SafetensorsModel::Location &at,
                                            int64_t count, int64_t first = 0);
 

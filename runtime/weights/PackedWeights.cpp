@@ -2,13 +2,9 @@
 #include "runtime/data/NewDirectory.h"
 #include "runtime/support/Floats.h"
 #include "runtime/support/Text.h"
-#include "runtime/weights/AwqWeights.h"
-#include "runtime/weights/CopyTensor.h"
-#include "runtime/weights/Float8Micropanels.h"
-#include "runtime/weights/GptqWeights.h"
-#include "runtime/weights/MakeMicropanels.h"
 #include "runtime/weights/PackedFields.h"
 #include "runtime/weights/StateParts.h"
+#include "runtime/weights/formats/PackedFormats.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -31,86 +27,22 @@ StatusOr<std::optional<PackedMatrix>> findPacked(const QuantizedPart &part,
                                                  const FindTensor &find) {
   if (part.transposed || !part.source.ends_with(kWeight))
     return std::optional<PackedMatrix>();
-  if (part.layout.floats)
-    return findFloat8(part, find);
-  auto packed = find(part.source + "_packed");
-  auto scale = find(part.source + "_scale");
-  if (!packed || !scale) {
-    auto awq = findAwq(part, find);
-    return !awq.ok() || awq->has_value() ? awq : findGptq(part, find);
+  for (const PackedFormat *format : kPackedFormats) {
+    if (format->floats != part.layout.floats)
+      continue;
+    auto matrix = format->find(part, find);
+    if (matrix.ok() && !matrix->has_value())
+      continue;
+    if (matrix.ok())
+      (**matrix).format = format;
+    return matrix;
   }
-  find(part.source + "_shape"); // says what the others say
-  const QuantizedLayout &layout = part.layout;
-  TESSERA_RETURN_IF_ERROR(checkWholeGroups(part.source, layout));
-  TESSERA_RETURN_IF_ERROR(checkPacked(
-      *packed,
-      {uint64_t(layout.rows), uint64_t(layout.columns / layout.perWord())},
-      layout));
-  TESSERA_RETURN_IF_ERROR(checkScales(
-      *scale, {uint64_t(layout.rows), uint64_t(layout.groups())}, layout));
-  PackedMatrix matrix{*packed, *scale};
-  if (layout.zeros) {
-    matrix.zeros = find(part.source + "_zero_point");
-    TESSERA_RETURN_IF_ERROR(checkZeroPoints(
-        matrix, {uint64_t(rowWords(layout)), uint64_t(layout.groups())},
-        layout));
-  }
-  return std::optional(matrix);
+  return std::optional<PackedMatrix>();
 }
-
-namespace {
-
-/// Micropanels of one matrix, in both directions.
-struct Micropanels {
-  const QuantizedLayout &layout;
-  int64_t first = 0; ///< of the tensor's
-
-  int64_t rowsOf(int64_t micropanel) const {
-    return std::min(kMicropanel, layout.rows - micropanel * kMicropanel);
-  }
-  /// Words of a row in a file.
-  int64_t wordsInFile() const { return layout.columns / layout.perWord(); }
-};
-
-} // namespace
 
 Status loadPacked(ModelState &model, const StateTensor &values,
                   const StateTensor &scales, const PackedMatrix &matrix) {
-  if (matrix.format == PackedFormat::gptq)
-    return loadGptq(model, values, scales, matrix);
-  if (matrix.format == PackedFormat::awq)
-    return loadAwq(model, values, scales, matrix);
-  if (matrix.format == PackedFormat::float8)
-    return loadFloat8(model, values, scales, matrix);
-  const QuantizedLayout &layout = values.quantized->layout;
-  const Micropanels micropanels{layout};
-  const int64_t words = micropanels.wordsInFile(), groups = layout.groups();
-  auto zeros = readZeros(matrix, layout, {.ofGroup = 1, .ofWord = groups});
-  if (!zeros.ok())
-    return zeros.status();
-  return makeMicropanels(
-      model, values, &scales,
-      [&](int64_t micropanel, std::span<uint32_t> packed,
-          std::span<uint16_t> factors, unsigned) -> Status {
-        const int64_t first = micropanel * kMicropanel,
-                      count = micropanels.rowsOf(micropanel);
-        std::vector<uint32_t> rows(count * words);
-        TESSERA_RETURN_IF_ERROR(
-            matrix.packed.file->read(*matrix.packed.entry, first * words * 4,
-                                     std::as_writable_bytes(std::span(rows))));
-        auto halves = readScales(matrix.scale, count * groups, first * groups);
-        if (!halves.ok())
-          return halves.status();
-        MicropanelScales to{layout, factors};
-        for (int64_t word = 0; word < words; ++word)
-          for (int64_t row = 0; row < count; ++row)
-            packed[word * kMicropanel + row] =
-                rows[row * words + word] ^ packedBias(layout);
-        for (int64_t group = 0; group < groups; ++group)
-          for (int64_t row = 0; row < count; ++row)
-            to.put(row, group, (*halves)[row * groups + group], *zeros, first);
-        return Status::success();
-      });
+  return matrix.format->load(model, values, scales, matrix);
 }
 
 //===--- writing ----------------------------------------------------------===//
@@ -125,6 +57,18 @@ Status checkPackable(const std::string &name, const QuantizedLayout &layout,
 }
 
 namespace {
+
+/// Micropanels of one matrix.
+struct Micropanels {
+  const QuantizedLayout &layout;
+  int64_t first = 0; ///< of the tensor's
+
+  int64_t rowsOf(int64_t micropanel) const {
+    return std::min(kMicropanel, layout.rows - micropanel * kMicropanel);
+  }
+  /// Words of a row in a file.
+  int64_t wordsInFile() const { return layout.columns / layout.perWord(); }
+};
 
 /// The zero points of some rows as files have them.
 uint32_t wordOfZeros(const QuantizedLayout &layout, const uint16_t *zeros) {

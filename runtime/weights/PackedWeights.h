@@ -27,21 +27,22 @@ namespace tessera {
 using FindTensor = std::function<std::optional<SafetensorsModel::Location>(
     const std::string &name)>;
 
-/// Which tensors, and in which order they are: as above, or as GptqWeights.h,
-/// AwqWeights.h and Float8Micropanels.h say.
-enum class PackedFormat : uint8_t { compressedTensors, gptq, awq, float8 };
+struct PackedFormat;
 
 /// The tensors of a packed matrix.
 struct PackedMatrix {
   SafetensorsModel::Location packed, scale;
-  PackedFormat format = PackedFormat::compressedTensors;
   /// Where the part's layout has zero points.
   std::optional<SafetensorsModel::Location> zeros = {};
   /// Of float8: rows and columns with one scale.
   int64_t blockRows = 1, blockColumns = 1;
+  /// Which tensors they are, and in which order (formats/PackedFormats.h); set
+  /// by findPacked.
+  const PackedFormat *format = nullptr;
 };
 
-/// Those of `part`, if the checkpoint has its matrix packed. Errors: another
+/// Those of `part`, if the checkpoint has its matrix packed in a format of
+/// formats/PackedFormats.h. Errors: another
 /// shape, type, number of bits or group than the part's.
 StatusOr<std::optional<PackedMatrix>> findPacked(const QuantizedPart &part,
                                                  const FindTensor &find);

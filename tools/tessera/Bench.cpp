@@ -2,10 +2,12 @@
 #include "bench/gemm/BenchGemm.h"
 #include "bench/serve/ServeBench.h"
 #include "bench/train/BenchTrain.h"
+#include "hardware/Targets.h"
 #include "runtime/bench/KernelBench.h"
 #include "tools/tessera/Commands.h"
 #include <CLI/CLI.hpp>
 #include <cstdlib>
+#include <fmt/ranges.h>
 #include <memory>
 
 using namespace tessera;
@@ -37,9 +39,8 @@ static void addTarget(CLI::App &command, std::string &target,
                       const char *otherwise) {
   command
       .add_option("--target", target,
-                  std::string("cpu:amx, cpu:avx512bf16, cpu:avx512 or cpu:avx2 "
-                              "(default: ") +
-                      otherwise + ")")
+                  fmt::format("{} (default: {})",
+                              fmt::join(cpuTargetNames(), ", "), otherwise))
       ->type_name("NAME");
 }
 

@@ -1,9 +1,11 @@
 // The options of `tessera bench infer`.
 #include "bench/infer/BenchInfer.h"
+#include "hardware/Targets.h"
 #include "tools/tessera/CacheOptions.h"
 #include "tools/tessera/Commands.h"
 #include "tools/tessera/QuantOptions.h"
 #include <CLI/CLI.hpp>
+#include <fmt/ranges.h>
 #include <memory>
 
 using namespace tessera;
@@ -37,8 +39,8 @@ addMeasureOptions(CLI::App *command,
       ->capture_default_str();
   command
       ->add_option("--target", settings->target,
-                   "cpu:amx, cpu:avx512bf16, cpu:avx512 or cpu:avx2 (default: "
-                   "the best supported here)")
+                   fmt::format("{} (default: the best supported here)",
+                               fmt::join(cpuTargetNames(), ", ")))
       ->type_name("NAME");
 }
 

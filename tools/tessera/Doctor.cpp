@@ -1,11 +1,14 @@
 // tessera doctor: reports what this machine has, with one line of advice each.
 #include "compiler/cache/UserCache.h"
+#include "compiler/target/cpu/CpuTarget.h"
 #include "compiler/target/cuda/Cubin.h"
+#include "hardware/Targets.h"
 #include "runtime/support/CpuFeatures.h"
 #include "runtime/support/PeakFlops.h"
 #include "runtime/weights/WeightCache.h"
 #include "tools/tessera/Commands.h"
 #include <CLI/CLI.hpp>
+#include <cstring>
 #include <dlfcn.h>
 #include <fmt/format.h>
 #include <fstream>
@@ -44,16 +47,23 @@ static void say(const char *what, const std::string &found,
   fmt::print("{:<10} {}\n{:<10}   {}\n", what, found, "", advice);
 }
 
+// What the best CPU target is that this processor runs.
+static std::string kernelsHere() {
+  for (const TileTarget &target : cpuTileTargets()) {
+    if (!cpu::missingFeatures(target.name).empty())
+      continue;
+    const std::string name = target.name.substr(strlen("cpu:"));
+    if (target.matrixTiles)
+      return "runs all kernels, including " + name;
+    return fmt::format("runs the {} kernels{}", name,
+                       target.lanes == 8 ? ", about half the speed of avx512"
+                                         : "");
+  }
+  return "has no AVX2: generated kernels cannot run here; use a newer machine";
+}
+
 static void reportProcessor() {
-  CpuFeatures cpu = CpuFeatures::detect();
-  say("processor", CpuFeatures::brand(),
-      hasBf16Matrices()        ? "runs all kernels, including amx"
-      : cpu.has("avx512_bf16") ? "runs the avx512bf16 kernels"
-      : cpu.has("avx512f")     ? "runs the avx512 kernels"
-      : cpu.has("avx2")
-          ? "runs the avx2 kernels, about half the speed of avx512"
-          : "has no AVX2: generated kernels cannot run here; use a newer "
-            "machine");
+  say("processor", CpuFeatures::brand(), kernelsHere());
   unsigned threads = std::max(1u, std::thread::hardware_concurrency());
   PeakFlops fp32 = measurePeakFlops(PeakType::fp32, threads),
             bf16 = measurePeakFlops(hasBf16Matrices() ? PeakType::bf16Matrix

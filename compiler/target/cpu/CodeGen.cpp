@@ -1,5 +1,6 @@
 #include "compiler/target/cpu/CodeGen.h"
 #include "runtime/support/CompilationCount.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/Analysis/CGSCCPassManager.h"
 #include "llvm/Analysis/LoopAnalysisManager.h"
 #include "llvm/Config/llvm-config.h"
@@ -29,19 +30,30 @@ static constexpr StringLiteral kPipeline =
 
 namespace {
 struct Machine {
-  StringRef cpu, tune, features;
+  StringRef cpu, tune;
+  std::string features;
 };
 } // namespace
 
+// LLVM's names of the features that Linux calls avx512_vnni and amx_tile are
+// avx512vnni and amx-tile.
+static std::string llvmFeature(StringRef name) {
+  std::string result;
+  for (char c : name)
+    if (c != '_')
+      result += c;
+    else if (name.starts_with("amx"))
+      result += '-';
+  return result;
+}
+
 static Machine machineOf(const TileTarget &target) {
-  if (target.lanes == 8)
-    return {"x86-64-v3", "znver3", ""};
-  if (target.matrixTiles)
-    return {"x86-64-v4", "znver4",
-            "+avx512vnni,+avx512bf16,+amx-tile,+amx-bf16"};
-  if (target.bf16Dot)
-    return {"x86-64-v4", "znver4", "+avx512vnni,+avx512bf16"};
-  return {"x86-64-v4", "znver4", "+avx512vnni"};
+  SmallVector<std::string> features;
+  for (const std::string &name : target.features)
+    features.push_back("+" + llvmFeature(name));
+  bool isWide = target.lanes == 16;
+  return {isWide ? "x86-64-v4" : "x86-64-v3", isWide ? "znver4" : "znver3",
+          join(features, ",")};
 }
 
 std::string codeGenVersion(const TileTarget &target) {
@@ -90,8 +102,7 @@ Expected<std::string> emitObject(Module &module, const TileTarget &target) {
       continue;
     function.addFnAttr("target-cpu", model.cpu);
     function.addFnAttr("tune-cpu", model.tune);
-    if (!model.features.empty())
-      function.addFnAttr("target-features", model.features);
+    function.addFnAttr("target-features", model.features);
     function.addFnAttr("prefer-vector-width",
                        target.lanes == 16 ? "512" : "256");
     function.addFnAttr(Attribute::NoUnwind);

@@ -36,19 +36,8 @@ void registerCpuTarget(DialectRegistry &registry) {
 }
 
 std::vector<std::string> requiredFeatures(llvm::StringRef target) {
-  std::vector<std::string> features{"avx2", "fma", "f16c"};
-  if (target == "cpu:avx2")
-    return features;
-  for (const char *name :
-       {"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512_vnni"})
-    features.push_back(name);
-  if (target == "cpu:avx512")
-    return features;
-  features.push_back("avx512_bf16");
-  if (target == "cpu:avx512bf16")
-    return features;
-  features.insert(features.end(), {"amx_tile", "amx_bf16"});
-  return target == "cpu:amx" ? features : std::vector<std::string>();
+  std::optional<TileTarget> found = lookupTileTarget(target);
+  return found ? found->features : std::vector<std::string>();
 }
 
 std::string missingFeatures(llvm::StringRef target) {

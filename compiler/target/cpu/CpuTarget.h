@@ -47,8 +47,7 @@ llvm::Expected<std::vector<CodeObject>>
 compileKernels(llvm::ArrayRef<KernelModule> modules,
                const CompileOptions &options);
 
-/// The processor features that the target's code requires, as /proc/cpuinfo
-/// spells them; empty for an unknown target.
+/// TileTarget::features; empty for an unknown target.
 std::vector<std::string> requiredFeatures(llvm::StringRef target);
 /// The required features that the running processor lacks, such as " avx512f
 /// avx512bw"; empty if it can run the target's code.

@@ -68,7 +68,7 @@ Value KernelLowering::multiplyBytes(Value sum, Value left, Value right) {
         .getResults();
   };
   Type type = sum.getType();
-  if (target.lanes == 16)
+  if (target.byteDot)
     return call("llvm.x86.avx512.vpdpbusd.512", type,
                 ValueRange{sum, right, left});
   Type halves = VectorType::get({2 * target.lanes}, b.getI16Type());

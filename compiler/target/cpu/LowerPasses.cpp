@@ -16,6 +16,7 @@
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Pass/PassRegistry.h"
+#include "llvm/ADT/StringExtras.h"
 
 using namespace mlir;
 
@@ -50,8 +51,8 @@ struct LowerTileToVectorPass
     std::optional<TileTarget> machine = lookupTileTarget(target);
     if (!machine) {
       getOperation().emitError("unknown CPU target '")
-          << target
-          << "'; expected one of cpu:amx, cpu:avx512bf16, cpu:avx512, cpu:avx2";
+          << target << "'; expected one of "
+          << llvm::join(cpuTargetNames(), ", ");
       return signalPassFailure();
     }
     for (auto kernel :
@@ -74,10 +75,9 @@ struct LowerVectorToLlvmPass
 };
 
 struct PipelineOptions : PassPipelineOptions<PipelineOptions> {
-  Option<std::string> target{
-      *this, "target",
-      llvm::cl::desc("cpu:amx, cpu:avx512bf16, cpu:avx512 or cpu:avx2"),
-      llvm::cl::init("cpu:avx512")};
+  Option<std::string> target{*this, "target",
+                             llvm::cl::desc("a CPU target, such as cpu:avx2"),
+                             llvm::cl::init("cpu:avx512")};
 };
 
 } // namespace

@@ -31,7 +31,7 @@ def LowerTileToVector : Pass<"lower-tile-to-vector", "::mlir::ModuleOp"> {
     ```
   }];
   let options = [Option<"target", "target", "std::string", "\"cpu:avx512\"",
-    "cpu:amx, cpu:avx512bf16, cpu:avx512 or cpu:avx2">];
+    "a CPU target, such as cpu:avx2">];
   let dependentDialects = ["::mlir::LLVM::LLVMDialect", "::mlir::func::FuncDialect",
     "::mlir::arith::ArithDialect", "::mlir::math::MathDialect",
     "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect"];

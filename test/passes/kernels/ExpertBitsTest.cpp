@@ -1,6 +1,7 @@
 // Experts' products: the same bits for a token whether it comes alone, with
 // others in a batch or in a prompt, and whoever else has its expert.
 #include "compiler/target/cpu/CpuTarget.h"
+#include "hardware/Targets.h"
 #include "runtime/support/Floats.h"
 #include "runtime/support/QuantizedLayout.h"
 #include "test/support/RunKernels.h"
@@ -101,8 +102,7 @@ nameOf(const ::testing::TestParamInfo<ExpertBitsTest::ParamType> &info) {
 // Several chunks of the sum where rows are packed; terms that no register has.
 INSTANTIATE_TEST_SUITE_P(
     Targets, ExpertBitsTest,
-    ::testing::Combine(::testing::Values("cpu:amx", "cpu:avx512bf16",
-                                         "cpu:avx512", "cpu:avx2"),
+    ::testing::Combine(::testing::ValuesIn(cpuTargetNames()),
                        ::testing::Values(64, 1152, 105)),
     nameOf);
 

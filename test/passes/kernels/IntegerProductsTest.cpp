@@ -3,6 +3,7 @@
 // Many rows, which meet widened weights, and all on GPUs: each the same
 // whatever others there are.
 #include "compiler/target/cpu/CpuTarget.h"
+#include "hardware/Targets.h"
 #include "runtime/support/Floats.h"
 #include "runtime/support/QuantizedLayout.h"
 #include "test/support/RunKernels.h"
@@ -221,18 +222,25 @@ INSTANTIATE_TEST_SUITE_P(
                        ::testing::Values("cuda:sm_80", "cuda:sm_90a")),
     nameOf);
 
+// Matrix registers take other kernels.
+std::vector<std::string> vectorTargets() {
+  std::vector<std::string> names;
+  for (const TileTarget &target : cpuTileTargets())
+    if (!target.matrixTiles)
+      names.push_back(target.name);
+  return names;
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Targets, WidenedProductsTest,
     ::testing::Combine(::testing::Values(8, 4), ::testing::Bool(),
-                       ::testing::Values("cpu:amx", "cpu:avx2", "cpu:avx512",
-                                         "cpu:avx512bf16")),
+                       ::testing::ValuesIn(cpuTargetNames())),
     nameOf);
 
 INSTANTIATE_TEST_SUITE_P(
     Targets, IntegerProductsTest,
     ::testing::Combine(::testing::Values(8, 4), ::testing::Bool(),
-                       ::testing::Values("cpu:avx2", "cpu:avx512",
-                                         "cpu:avx512bf16")),
+                       ::testing::ValuesIn(vectorTargets())),
     nameOf);
 
 } // namespace

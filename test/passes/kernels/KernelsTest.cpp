@@ -5,6 +5,7 @@
 #include "compiler/target/cuda/Cubin.h"
 #include "compiler/target/cuda/CudaPrinter.h"
 #include "dialects/tile/KernelBlocks.h"
+#include "hardware/Targets.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Parser/Parser.h"
 #include "mlir/Pass/PassManager.h"
@@ -318,12 +319,17 @@ INSTANTIATE_TEST_SUITE_P(
                        ::testing::Values("cpu:amx")),
     nameOf);
 
+std::vector<std::string> allTargets() {
+  std::vector<std::string> names = cpuTargetNames();
+  for (const TileTarget &target : cudaTileTargets())
+    names.push_back(target.name);
+  return names;
+}
+
 INSTANTIATE_TEST_SUITE_P(
     PagedInt8, KernelsTest,
     ::testing::Combine(::testing::ValuesIn(pagedInt8Cases()),
-                       ::testing::Values("cpu:amx", "cpu:avx512bf16",
-                                         "cpu:avx512", "cpu:avx2", "cuda:sm_80",
-                                         "cuda:sm_90a")),
+                       ::testing::ValuesIn(allTargets())),
     nameOf);
 INSTANTIATE_TEST_SUITE_P(
     PagedInt8, CubinTest,
@@ -332,8 +338,7 @@ INSTANTIATE_TEST_SUITE_P(
 INSTANTIATE_TEST_SUITE_P(
     Quantized, KernelsTest,
     ::testing::Combine(::testing::ValuesIn(quantCases()),
-                       ::testing::Values("cpu:amx", "cpu:avx512bf16",
-                                         "cpu:avx512", "cpu:avx2")),
+                       ::testing::ValuesIn(cpuTargetNames())),
     nameOf);
 
 INSTANTIATE_TEST_SUITE_P(

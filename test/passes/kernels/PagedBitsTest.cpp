@@ -1,6 +1,7 @@
 // Attention over pages: the same bits for a token whether it comes alone, with
 // others in a batch or in a chunk of a prompt.
 #include "compiler/target/cpu/CpuTarget.h"
+#include "hardware/Targets.h"
 #include "runtime/support/Floats.h"
 #include "test/support/RunKernels.h"
 #include <cmath>
@@ -171,8 +172,7 @@ std::string nameOf(const ::testing::TestParamInfo<Param> &info) {
 
 INSTANTIATE_TEST_SUITE_P(
     Targets, PagedBitsTest,
-    ::testing::Combine(::testing::Values("cpu:amx", "cpu:avx512bf16",
-                                         "cpu:avx512", "cpu:avx2"),
+    ::testing::Combine(::testing::ValuesIn(cpuTargetNames()),
                        ::testing::Values(0, 70), ::testing::Bool(),
                        ::testing::Values(64)),
     nameOf);

@@ -62,6 +62,5 @@ targetLabel(const ::testing::TestParamInfo<std::string> &info) {
 
 #define TESSERA_FOR_EACH_CPU_TARGET(Suite)                                     \
   INSTANTIATE_TEST_SUITE_P(Targets, Suite,                                     \
-                           ::testing::Values("cpu:avx2", "cpu:avx512",         \
-                                             "cpu:avx512bf16", "cpu:amx"),     \
+                           ::testing::ValuesIn(cpuTargetNames()),              \
                            ::tessera::cpu::test::targetLabel)

@@ -1,6 +1,15 @@
-#include "runtime/weights/AwqWeights.h"
+// Quantized weights in files, as AutoAWQ's version "gemm" has them: of a linear
+// layer X.weight [out, in]
+//
+//   X.qweight  I32 [in, out / 8]          q + 8 of eight rows
+//   X.qzeros   I32 [in / group, out / 8]  zero points + 8, of the same rows
+//   X.scales   F16 [in / group, out]
+//
+// The rows of a word are, from the lowest bits, 0, 2, 4, 6, 1, 3, 5, 7
+// (github.com/casper-hansen/AutoAWQ, awq/modules/linear/gemm.py).
 #include "runtime/weights/MakeMicropanels.h"
 #include "runtime/weights/PackedFields.h"
+#include "runtime/weights/formats/PackedFormats.h"
 
 #include <algorithm>
 #include <array>
@@ -11,12 +20,11 @@ static constexpr int64_t kMicropanel = QuantizedLayout::kMicropanel, kRows = 8;
 /// Which of eight rows each place of a word has, the lowest first.
 static constexpr std::array<int64_t, kRows> kOrder = {0, 2, 4, 6, 1, 3, 5, 7};
 
-StatusOr<std::optional<PackedMatrix>> findAwq(const QuantizedPart &part,
-                                              const FindTensor &find) {
-  constexpr std::string_view kWeight = "weight";
+// GPTQ's tensors have the same names and another shape of qweight.
+static StatusOr<std::optional<PackedMatrix>> findAwq(const QuantizedPart &part,
+                                                     const FindTensor &find) {
   const QuantizedLayout &layout = part.layout;
-  const std::string stem =
-      part.source.substr(0, part.source.size() - kWeight.size());
+  const std::string stem = stemOf(part);
   auto packed = find(stem + "qweight"), scale = find(stem + "scales");
   if (!packed || !scale || layout.bits != 4 || !layout.zeros ||
       layout.rows % kRows != 0)
@@ -25,8 +33,7 @@ StatusOr<std::optional<PackedMatrix>> findAwq(const QuantizedPart &part,
        columns = uint64_t(layout.columns);
   if (packed->entry->shape != std::vector<uint64_t>{columns, rows / kRows})
     return std::optional<PackedMatrix>();
-  PackedMatrix matrix{*packed, *scale, PackedFormat::awq,
-                      find(stem + "qzeros")};
+  PackedMatrix matrix{*packed, *scale, find(stem + "qzeros")};
   TESSERA_RETURN_IF_ERROR(checkWholeGroups(part.source, layout));
   TESSERA_RETURN_IF_ERROR(
       checkPacked(*packed, {columns, rows / kRows}, layout));
@@ -51,8 +58,8 @@ static void transpose(std::array<uint32_t, kRows> &words) {
   }
 }
 
-Status loadAwq(ModelState &model, const StateTensor &values,
-               const StateTensor &scales, const PackedMatrix &matrix) {
+static Status loadAwq(ModelState &model, const StateTensor &values,
+                      const StateTensor &scales, const PackedMatrix &matrix) {
   const QuantizedLayout &layout = values.quantized->layout;
   const int64_t rows = layout.rows, groups = layout.groups();
   const int64_t width = rows / kRows; // of a column, in words
@@ -85,5 +92,7 @@ Status loadAwq(ModelState &model, const StateTensor &values,
         return Status::success();
       });
 }
+
+const PackedFormat kAwq{findAwq, loadAwq};
 
 } // namespace tessera

@@ -1,6 +1,5 @@
 // 8-bit floats of checkpoints in a program that has e4m3: which bytes and
 // scales come to lie where, and when they are rounded anew.
-#include "runtime/weights/Float8Micropanels.h"
 #include "runtime/support/Floats.h"
 #include "runtime/weights/ImportWeights.h"
 #include "test/runtime/weights/OneMatrix.h"

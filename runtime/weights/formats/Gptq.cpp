@@ -1,6 +1,20 @@
-#include "runtime/weights/GptqWeights.h"
+// Quantized weights in files, as GPTQ's tools write them (AutoGPTQ, GPTQModel):
+// of a linear layer X.weight [out, in]
+//
+//   X.qweight  I32 [in × bits / 32, out]     q, of a column the first lowest
+//   X.scales   F16 or BF16 [in / group, out]
+//   X.qzeros   I32 [in / group, out × bits / 32]  the zero point, or (in the
+//                                                 first version) 1 less
+//   X.g_idx    I32 [in]                      which group a column is in
+//
+// Supported if groups are consecutive columns (`"desc_act": false`). If the
+// layout has no zero points (`"sym": true`), they must be the middle value.
+// Otherwise they are of the first version, and 1 is added to whole words, with
+// carries, which is how GPTQModel subtracts it. AutoGPTQ's kernels add it to
+// each zero point, which differs where one was 0.
 #include "runtime/weights/MakeMicropanels.h"
 #include "runtime/weights/PackedFields.h"
+#include "runtime/weights/formats/PackedFormats.h"
 
 #include <algorithm>
 
@@ -39,11 +53,9 @@ static Status checkOrder(const SafetensorsModel::Location &order,
   return Status::success();
 }
 
-StatusOr<std::optional<PackedMatrix>> findGptq(const QuantizedPart &part,
-                                               const FindTensor &find) {
-  constexpr std::string_view kWeight = "weight";
-  const std::string stem =
-      part.source.substr(0, part.source.size() - kWeight.size());
+static StatusOr<std::optional<PackedMatrix>> findGptq(const QuantizedPart &part,
+                                                      const FindTensor &find) {
+  const std::string stem = stemOf(part);
   auto packed = find(stem + "qweight"), scale = find(stem + "scales");
   if (!packed || !scale)
     return std::optional<PackedMatrix>();
@@ -54,8 +66,7 @@ StatusOr<std::optional<PackedMatrix>> findGptq(const QuantizedPart &part,
   TESSERA_RETURN_IF_ERROR(
       checkPacked(*packed, {uint64_t(layout.columns) / perWord, rows}, layout));
   TESSERA_RETURN_IF_ERROR(checkScales(*scale, {groups, rows}, layout));
-  PackedMatrix matrix{*packed, *scale, PackedFormat::gptq,
-                      find(stem + "qzeros")};
+  PackedMatrix matrix{*packed, *scale, find(stem + "qzeros")};
   if (matrix.zeros || layout.zeros)
     TESSERA_RETURN_IF_ERROR(
         checkZeroPoints(matrix, {groups, uint64_t(rowWords(layout))}, layout));
@@ -69,8 +80,8 @@ StatusOr<std::optional<PackedMatrix>> findGptq(const QuantizedPart &part,
   return std::optional(matrix);
 }
 
-Status loadGptq(ModelState &model, const StateTensor &values,
-                const StateTensor &scales, const PackedMatrix &matrix) {
+static Status loadGptq(ModelState &model, const StateTensor &values,
+                       const StateTensor &scales, const PackedMatrix &matrix) {
   const QuantizedLayout &layout = values.quantized->layout;
   const int64_t rows = layout.rows, groups = layout.groups();
   const int64_t words = layout.columns / layout.perWord();
@@ -102,5 +113,7 @@ Status loadGptq(ModelState &model, const StateTensor &values,
         return Status::success();
       });
 }
+
+const PackedFormat kGptq{findGptq, loadGptq};
 
 } // namespace tessera

@@ -1,6 +1,5 @@
 // Matrices as AutoAWQ's version "gemm" stores them, written here from the
 // format's definition, and where integers, scales and zero points come to lie.
-#include "runtime/weights/AwqWeights.h"
 #include "runtime/support/Floats.h"
 #include "runtime/weights/ImportWeights.h"
 #include "test/runtime/weights/OneMatrix.h"

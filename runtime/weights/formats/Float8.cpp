@@ -1,9 +1,12 @@
-#include "runtime/weights/Float8Micropanels.h"
+// Weights that a checkpoint stores as e4m3 with scales
+// (runtime/data/Float8Weights.h), copied bit for bit if the program expects
+// e4m3.
 #include "runtime/data/Float8Weights.h"
 #include "runtime/support/Floats.h"
 #include "runtime/weights/CopyTensor.h"
 #include "runtime/weights/MakeMicropanels.h"
 #include "runtime/weights/PackedFields.h"
+#include "runtime/weights/formats/PackedFormats.h"
 
 #include <algorithm>
 #include <cmath>
@@ -36,8 +39,11 @@ static StatusOr<bool> f16HasAll(const SafetensorsModel::Location &scales) {
   return true;
 }
 
-StatusOr<std::optional<PackedMatrix>> findFloat8(const QuantizedPart &part,
-                                                 const FindTensor &find) {
+// Empty if the weights are not e4m3, if a group of the part's layout would need
+// two scales, or if a scale is subnormal or out of range in f16: the weights
+// are then dequantized and quantized again.
+static StatusOr<std::optional<PackedMatrix>>
+findFloat8(const QuantizedPart &part, const FindTensor &find) {
   const QuantizedLayout &layout = part.layout;
   auto weights = find(part.source);
   const Float8Parts *parts = weights && weights->entry->source
@@ -54,14 +60,15 @@ StatusOr<std::optional<PackedMatrix>> findFloat8(const QuantizedPart &part,
     return isNear.status();
   if (!*isNear)
     return std::optional<PackedMatrix>();
-  PackedMatrix matrix{parts->weights, parts->scales, PackedFormat::float8};
+  PackedMatrix matrix{parts->weights, parts->scales};
   matrix.blockRows = int64_t(parts->blocks.rows);
   matrix.blockColumns = int64_t(parts->blocks.columns);
   return std::optional(matrix);
 }
 
-Status loadFloat8(ModelState &model, const StateTensor &values,
-                  const StateTensor &scales, const PackedMatrix &matrix) {
+static Status loadFloat8(ModelState &model, const StateTensor &values,
+                         const StateTensor &scales,
+                         const PackedMatrix &matrix) {
   const QuantizedLayout &layout = values.quantized->layout;
   const int64_t columns = layout.columns, perWord = layout.perWord(),
                 across =
@@ -105,5 +112,7 @@ Status loadFloat8(ModelState &model, const StateTensor &values,
         return Status::success();
       });
 }
+
+const PackedFormat kFloat8{findFloat8, loadFloat8, /*floats=*/true};
 
 } // namespace tessera

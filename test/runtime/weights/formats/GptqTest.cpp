@@ -1,6 +1,5 @@
 // Matrices as GPTQ's tools store them, written here from the format's
 // definition, and where their integers and scales come to lie.
-#include "runtime/weights/GptqWeights.h"
 #include "runtime/support/Floats.h"
 #include "runtime/weights/ImportWeights.h"
 #include "test/runtime/weights/OneMatrix.h"
