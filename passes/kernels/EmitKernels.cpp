@@ -4,8 +4,8 @@
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "passes/kernels/KernelPlan.h"
 #include "passes/kernels/Passes.h"
-#include "passes/kernels/Tiling.h"
 
 using namespace mlir;
 using namespace tessera;
@@ -44,6 +44,13 @@ static Skeleton skeletonFor(ClusterKind kind) {
   llvm_unreachable("all kinds are handled");
 }
 
+static llvm::Expected<SmallVector<Value>> emit(ClusterOp cluster,
+                                               TilingContext &context) {
+  if (llvm::Error error = refuseStrayPlan(cluster))
+    return std::move(error);
+  return skeletonFor(cluster.getKind())(cluster, context);
+}
+
 namespace {
 
 class EmitKernelsPass : public tessera::impl::EmitKernelsBase<EmitKernelsPass> {
@@ -79,8 +86,7 @@ class EmitKernelsPass : public tessera::impl::EmitKernelsBase<EmitKernelsPass> {
     getOperation().walk(
         [&](ClusterOp cluster) { clusters.push_back(cluster); });
     for (ClusterOp cluster : clusters) {
-      llvm::Expected<SmallVector<Value>> results =
-          skeletonFor(cluster.getKind())(cluster, context);
+      llvm::Expected<SmallVector<Value>> results = emit(cluster, context);
       if (!results) {
         cluster.emitError()
             << "cluster '" << cluster.getName()
