@@ -191,8 +191,9 @@ static constexpr Phase
                 .forEachShare = true,
                 .agree = orderCollectives},
     kSelection = {.name = "selection",
-                  .description = "the kernel that each contraction takes, for "
-                                 "each target: engine, operand sources, tile",
+                  .description =
+                      "the kernel of each contraction and attention, "
+                      "for each target: engine, operands, tile",
                   .build = selection,
                   .verify = selection,
                   .forEachShare = true,

@@ -20,7 +20,7 @@ def Tile_Dialect : Dialect {
   let extraClassDeclaration = [{
     /// On an scf.for: fully unrolled.
     static constexpr ::llvm::StringLiteral kUnrollAttr = "tile.unroll";
-    /// On a graph.cluster: the ContractionPlanAttr of its kernel.
+    /// On a graph.cluster: the plan of its kernel, e.g. a ContractionPlanAttr.
     static constexpr ::llvm::StringLiteral kPlanAttr = "tile.plan";
   }];
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::math::MathDialect",
@@ -76,7 +76,7 @@ def Tile_SharedAttr : Tile_Attr<"Shared", "shared"> {
   let assemblyFormat = "(`<` $layout^ `>`)?";
 }
 
-def Tile_Engine : Tile_Enum<"Engine", "what multiplies in the kernel of a contraction", [
+def Tile_Engine : Tile_Enum<"Engine", "what multiplies in a kernel", [
   I32EnumAttrCase<"vector", 0>,      // vector registers: FMA, dot products
   I32EnumAttrCase<"matrix", 1>,      // AMX on targets that have it, vector registers elsewhere
   I32EnumAttrCase<"tensor_core", 2>, // mma.sync
@@ -99,6 +99,41 @@ def Tile_ContractionPlanAttr : Tile_Attr<"ContractionPlan", "contraction_plan"> 
     "::tessera::tile::OperandSource":$rhs, "int64_t":$rows, "int64_t":$columns);
   let assemblyFormat = [{
     `<` $engine `,` `lhs` `=` $lhs `,` `rhs` `=` $rhs `,` `tile` `=` `[` $rows `,` $columns `]` `>`
+  }];
+  let genVerifyDecl = 1;
+}
+
+def Tile_AttentionPlanAttr : Tile_Attr<"AttentionPlan", "attention_plan"> {
+  let summary = "the kernel of an attention: engine, tile of scores, split of keys";
+  let description = [{
+    As `contraction_plan`, on a cluster of attention, of paged attention, or, for CPUs, of
+    attention's gradient. `tile` is [queries, keys]: a block has a tile of queries and walks over
+    tiles of keys. `split` is the number of keys of one block in decode on a GPU, a second launch
+    combines their sums; 0: a block walks over all keys. With `ping_pong` the consumers of a
+    warp-specialized kernel alternate on the tensor cores.
+  }];
+  let parameters = (ins "::tessera::tile::Engine":$engine, "int64_t":$queries, "int64_t":$keys,
+    DefaultValuedParameter<"int64_t", "0">:$split,
+    DefaultValuedParameter<"bool", "false">:$ping_pong);
+  let assemblyFormat = [{
+    `<` $engine `,` `tile` `=` `[` $queries `,` $keys `]` (`,` struct($split, $ping_pong)^)? `>`
+  }];
+  let genVerifyDecl = 1;
+}
+
+def Tile_AttentionGradPlanAttr : Tile_Attr<"AttentionGradPlan", "attention_grad_plan"> {
+  let summary = "the kernels of attention's gradient on a GPU: engine and tiles of scores";
+  let description = [{
+    Each tile is [queries, keys]. In the kernel of `dkv`, which computes dK and dV, a block has a
+    tile of keys and walks over queries; in that of `dq` it is the other way round. If `separate`,
+    dK and dV have a kernel each.
+  }];
+  let parameters = (ins "::tessera::tile::Engine":$engine, "int64_t":$dkv_queries,
+    "int64_t":$dkv_keys, "int64_t":$dq_queries, "int64_t":$dq_keys,
+    DefaultValuedParameter<"bool", "false">:$separate);
+  let assemblyFormat = [{
+    `<` $engine `,` `dkv` `=` `[` $dkv_queries `,` $dkv_keys `]`
+    `,` `dq` `=` `[` $dq_queries `,` $dq_keys `]` (`,` struct($separate)^)? `>`
   }];
   let genVerifyDecl = 1;
 }

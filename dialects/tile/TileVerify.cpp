@@ -27,6 +27,29 @@ ContractionPlanAttr::verify(llvm::function_ref<InFlightDiagnostic()> error,
   return success();
 }
 
+LogicalResult
+AttentionPlanAttr::verify(llvm::function_ref<InFlightDiagnostic()> error,
+                          Engine, int64_t queries, int64_t keys, int64_t split,
+                          bool pingPong) {
+  if (queries < 1 || keys < 1)
+    return error() << "a tile has at least one query and one key";
+  if (split < 0)
+    return error() << "split must be a number of keys, or 0 for all, got "
+                   << split;
+  if (split > 0 && pingPong)
+    return error() << "split and ping_pong belong to different kernels";
+  return success();
+}
+
+LogicalResult
+AttentionGradPlanAttr::verify(llvm::function_ref<InFlightDiagnostic()> error,
+                              Engine, int64_t dkvQueries, int64_t dkvKeys,
+                              int64_t dqQueries, int64_t dqKeys, bool) {
+  if (std::min({dkvQueries, dkvKeys, dqQueries, dqKeys}) < 1)
+    return error() << "a tile has at least one query and one key";
+  return success();
+}
+
 // The attribute is only valid on a loop after a product; elsewhere it would be
 // ignored.
 static LogicalResult verifyInterleave(Operation *op) {

@@ -4,8 +4,8 @@
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "passes/kernels/KernelPlan.h"
 #include "passes/kernels/Passes.h"
-#include "passes/kernels/Tiling.h"
 
 using namespace mlir;
 using namespace tessera;
@@ -54,6 +54,13 @@ static void setLayer(ClusterOp cluster, Operation *before) {
     op->setAttr(kLayerAttr, layer);
 }
 
+static llvm::Expected<SmallVector<Value>> emit(ClusterOp cluster,
+                                               TilingContext &context) {
+  if (llvm::Error error = refuseStrayPlan(cluster))
+    return std::move(error);
+  return skeletonFor(cluster.getKind())(cluster, context);
+}
+
 namespace {
 
 class EmitKernelsPass : public tessera::impl::EmitKernelsBase<EmitKernelsPass> {
@@ -90,8 +97,7 @@ class EmitKernelsPass : public tessera::impl::EmitKernelsBase<EmitKernelsPass> {
         [&](ClusterOp cluster) { clusters.push_back(cluster); });
     for (ClusterOp cluster : clusters) {
       Operation *before = cluster->getPrevNode();
-      llvm::Expected<SmallVector<Value>> results =
-          skeletonFor(cluster.getKind())(cluster, context);
+      llvm::Expected<SmallVector<Value>> results = emit(cluster, context);
       if (!results) {
         cluster.emitError()
             << "cluster '" << cluster.getName()

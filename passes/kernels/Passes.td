@@ -4,18 +4,23 @@
 include "mlir/Pass/PassBase.td"
 
 def PlanKernels : Pass<"plan-kernels", "::mlir::ModuleOp"> {
-  let summary = "chooses the kernel of every contraction: engine, operand sources, tile";
+  let summary = "chooses the kernel of every contraction and attention: engine, tile, operands";
   let description = [{
     Writes the choice as `tile.plan` on the cluster, where a person or a tuner may change it before
     `emit-kernels`. A plan that is there already is kept, if there is such a kernel. Clusters of
-    other kinds have one kernel each.
+    other kinds have one kernel each, and a plan on them is an error.
 
     ```mlir
     %y = graph.cluster contraction "linear" (%x, %w) attributes {tile.plan =
         #tile.contraction_plan<matrix, lhs = packed, rhs = streamed, tile = [64, 256]>} : ...
+    %z = graph.cluster paged_attention "attention" (%q, ...) attributes {tile.plan =
+        #tile.attention_plan<tensor_core, tile = [16, 64], split = 256>} : ...
     ```
 
-    With `print` a table goes to stderr: cluster, kind, engine, operands, tile, blocks.
+    With `print` a table goes to stderr: launch, kind, engine, operands, tile, blocks.
+
+    Afterwards every cluster of contraction, grouped, attention, attention_grad and paged_attention
+    has a plan that `emit-kernels` can follow.
   }];
   let options = [ListOption<"targets", "targets", "std::string",
     "targets to choose kernels for; all CPU targets if empty">,

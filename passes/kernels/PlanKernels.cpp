@@ -6,7 +6,7 @@
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "passes/kernels/Passes.h"
-#include "passes/kernels/Tiling.h"
+#include "passes/kernels/attention/AttentionPlan.h"
 #include "passes/kernels/contraction/KernelChoice.h"
 #include "llvm/Support/FormatVariadic.h"
 
@@ -36,6 +36,35 @@ static std::string operandText(Type element, const ContractionQuant *quant,
   return text;
 }
 
+static llvm::Expected<ClusterPlan>
+planOfContraction(ClusterOp cluster, const TilingContext &context) {
+  llvm::Expected<KernelChoice> choice = chooseContraction(cluster, context);
+  if (!choice)
+    return choice.takeError();
+  const ContractionPlan &plan = choice->plan;
+  tile::ContractionPlanAttr attr =
+      choicesOf(plan, context, cluster.getContext());
+  return ClusterPlan{
+      attr,
+      {{cluster.getName().str(), stringifyEngine(attr.getEngine()).str(),
+        operandText(plan.lhs.memory, nullptr, attr.getLhs()),
+        operandText(plan.rhs.memory, plan.quant ? &*plan.quant : nullptr,
+                    attr.getRhs()),
+        tileText(plan.blockRows, plan.blockColumns), plan.blocks()}}};
+}
+
+static llvm::Expected<ClusterPlan> planCluster(ClusterOp cluster,
+                                               const TilingContext &context) {
+  if (llvm::Error error = refuseStrayPlan(cluster))
+    return std::move(error);
+  if (!isPlanned(cluster.getKind()))
+    return ClusterPlan{};
+  bool isContraction = cluster.getKind() == ClusterKind::contraction ||
+                       cluster.getKind() == ClusterKind::grouped;
+  return (isContraction ? planOfContraction : planAnyAttention)(cluster,
+                                                                context);
+}
+
 namespace {
 class PlanKernelsPass : public tessera::impl::PlanKernelsBase<PlanKernelsPass> {
   using PlanKernelsBase::PlanKernelsBase;
@@ -51,14 +80,8 @@ class PlanKernelsPass : public tessera::impl::PlanKernelsBase<PlanKernelsPass> {
     if (print)
       row({"cluster", "kind", "engine", "lhs", "rhs", "tile", "blocks"});
     bool ok = true;
-    getOperation().walk([&](ClusterOp cluster) {
-      if (cluster.getKind() == ClusterKind::contraction ||
-          cluster.getKind() == ClusterKind::grouped)
-        ok &= succeeded(plan(cluster, context));
-      else if (print)
-        row({cluster.getName(), stringifyClusterKind(cluster.getKind()), "-",
-             "-", "-", "-", "-"});
-    });
+    getOperation().walk(
+        [&](ClusterOp cluster) { ok &= succeeded(plan(cluster, context)); });
     if (!ok)
       return signalPassFailure();
     SmallVector<StringRef> names;
@@ -69,23 +92,22 @@ class PlanKernelsPass : public tessera::impl::PlanKernelsBase<PlanKernelsPass> {
   }
 
   LogicalResult plan(ClusterOp cluster, const TilingContext &context) {
-    llvm::Expected<KernelChoice> choice = chooseContraction(cluster, context);
-    if (!choice)
+    llvm::Expected<ClusterPlan> plan = planCluster(cluster, context);
+    if (!plan)
       return cluster.emitError()
              << "cluster '" << cluster.getName()
-             << "' has no kernel: " << llvm::toString(choice.takeError());
-    const ContractionPlan &plan = choice->plan;
-    tile::ContractionPlanAttr attr =
-        choicesOf(plan, context, cluster.getContext());
-    cluster->setAttr(tile::TileDialect::kPlanAttr, attr);
-    if (print)
-      row({cluster.getName(), stringifyClusterKind(cluster.getKind()),
-           tile::stringifyEngine(attr.getEngine()),
-           operandText(plan.lhs.memory, nullptr, attr.getLhs()),
-           operandText(plan.rhs.memory, plan.quant ? &*plan.quant : nullptr,
-                       attr.getRhs()),
-           llvm::formatv("{0}x{1}", plan.blockRows, plan.blockColumns).str(),
-           std::to_string(plan.blocks())});
+             << "' has no kernel: " << llvm::toString(plan.takeError());
+    if (plan->attribute)
+      cluster->setAttr(tile::TileDialect::kPlanAttr, plan->attribute);
+    if (!print)
+      return success();
+    StringRef kind = stringifyClusterKind(cluster.getKind());
+    auto text = [](StringRef cell) { return cell.empty() ? "-" : cell; };
+    for (const ClusterPlan::Launch &launch : plan->launches)
+      row({launch.name, kind, text(launch.engine), text(launch.lhs),
+           text(launch.rhs), text(launch.tile), std::to_string(launch.blocks)});
+    if (plan->launches.empty())
+      row({cluster.getName(), kind, "-", "-", "-", "-", "-"});
     return success();
   }
 

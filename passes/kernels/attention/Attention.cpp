@@ -2,6 +2,7 @@
 // Gimelshein 2018). A block owns a tile of queries of one head and walks over
 // the tiles of keys that it sees.
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "passes/kernels/attention/AttentionPlan.h"
 #include "passes/kernels/attention/RunningSoftmax.h"
 
 using namespace mlir;
@@ -53,8 +54,8 @@ private:
     head = b.create<arith::RemUIOp>(e.loc, rest, heads);
     kvHead = b.create<arith::DivUIOp>(e.loc, head,
                                       e.index(e.shape.heads / e.shape.kvHeads));
-    firstQuery = e.mul(tileNumber, e.shape.queryTile());
-    queries = e.min(e.index(e.shape.queryTile()),
+    firstQuery = e.mul(tileNumber, e.shape.queryTile);
+    queries = e.min(e.index(e.shape.queryTile),
                     e.sub(e.index(e.shape.tokens), firstQuery));
     query = headMatrix(e, kernel.getBuffers()[operands.query.argument],
                        operands.query.view, batch, firstQuery, head);
@@ -127,13 +128,14 @@ static llvm::Error findResults(graph::ClusterOp cluster, graph::AttentionOp op,
   return llvm::Error::success();
 }
 
-llvm::Expected<SmallVector<Value>>
-tessera::tileAttention(graph::ClusterOp cluster, TilingContext &context) {
+llvm::Expected<ForwardPlan>
+tessera::planAttention(graph::ClusterOp cluster, const TilingContext &context) {
   auto ops = cluster.getBody().getOps<graph::AttentionOp>();
   if (ops.empty())
     return llvm::createStringError("an attention cluster holds no attention");
   graph::AttentionOp op = *ops.begin();
-  ForwardOperands operands;
+  ForwardPlan plan;
+  ForwardOperands &operands = plan.operands;
   for (auto [value, operand] :
        {std::pair<Value, AttentionOperand *>{op.getQuery(), &operands.query},
         std::pair<Value, AttentionOperand *>{op.getKey(), &operands.key},
@@ -144,19 +146,37 @@ tessera::tileAttention(graph::ClusterOp cluster, TilingContext &context) {
     *operand = *found;
   }
   if (llvm::Error error = findResults(cluster, op, operands))
-    return error;
+    return std::move(error);
   operands.start = attentionStart(op.getStart());
-  AttentionShape shape = attentionShapeOf(op);
-  unsigned inputs = cluster.getInputs().size();
+  plan.shape = attentionShapeOf(op);
+  auto choice =
+      context.isGpu()
+          ? chooseGpuAttention(cluster, operands, plan.shape, context)
+          : takeAttention(
+                cluster, cpuAttentionKernels(plan.shape, cluster.getContext()));
+  if (!choice)
+    return choice.takeError();
+  plan.choice = *choice;
+  plan.shape.take(plan.choice.kernel);
+  return plan;
+}
+
+llvm::Expected<SmallVector<Value>>
+tessera::tileAttention(graph::ClusterOp cluster, TilingContext &context) {
+  llvm::Expected<ForwardPlan> plan = planAttention(cluster, context);
+  if (!plan)
+    return plan.takeError();
   if (context.isGpu())
-    return tileGpuAttention(cluster, operands, shape, context);
-  LaunchSpec spec =
-      attentionLaunch(cluster, tile::Skeleton::attention,
-                      shape.batch * shape.heads * shape.queryTiles());
-  spec.build = [=](tile::KernelOp kernel, const TileTarget &target,
+    return tileGpuAttention(cluster, *plan, context);
+  tile::AttentionPlanAttr kernelPlan = plan->choice.kernel;
+  LaunchSpec spec = attentionLaunch(cluster, tile::Skeleton::attention,
+                                    plan->blocksOf(kernelPlan));
+  spec.key += planKey(kernelPlan);
+  unsigned inputs = cluster.getInputs().size();
+  spec.build = [&](tile::KernelOp kernel, const TileTarget &target,
                    OpBuilder &builder) -> llvm::Error {
-    AttentionEmitter emitter(builder, kernel.getLoc(), target, shape);
-    ForwardEmitter(emitter, kernel, operands, inputs).emit();
+    AttentionEmitter emitter(builder, kernel.getLoc(), target, plan->shape);
+    ForwardEmitter(emitter, kernel, plan->operands, inputs).emit();
     return llvm::Error::success();
   };
   return context.launch(cluster, spec, cluster.getInputs(),

@@ -10,7 +10,7 @@
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
-#include "passes/kernels/attention/AttentionTiles.h"
+#include "passes/kernels/attention/AttentionPlan.h"
 #include <cmath>
 
 using namespace mlir;
@@ -40,7 +40,7 @@ public:
     int64_t group = e.shape.heads / e.shape.kvHeads;
     e.forRange(zero, e.index(group), 1, [&](Value member) {
       head = e.add(e.mul(kvHead, group), member);
-      e.forRange(zero, tokens, e.shape.queryTile(),
+      e.forRange(zero, tokens, e.shape.queryTile,
                  [&](Value query) { queryTile(query); });
     });
     e.copyRows(dKey, place(o.dKey, zero, kvHead), keys, e.shape.headDim);
@@ -49,7 +49,7 @@ public:
 
 private:
   void allocate() {
-    int64_t q = e.shape.queryTile(), k = e.shape.keyTile, d = e.shape.headDim,
+    int64_t q = e.shape.queryTile, k = e.shape.keyTile, d = e.shape.headDim,
             t = e.shape.keys;
     query = e.matrix(e.alloc({q, d}));
     queryT = e.matrix(e.alloc({d, q}));
@@ -83,7 +83,7 @@ private:
   }
 
   void queryTile(Value first) {
-    int64_t tile = e.shape.queryTile(), dim = e.shape.headDim;
+    int64_t tile = e.shape.queryTile, dim = e.shape.headDim;
     int64_t tokens = e.shape.tokens;
     Value queries = e.min(e.index(tile), e.sub(e.index(tokens), first));
     if (tokens % tile) { // columns past the last query stay zero
@@ -128,7 +128,7 @@ private:
 
   // −lse · log2 e of the tile's queries; 0 past the last one.
   Value loadLse(Value first, Value queries) {
-    int64_t tile = e.shape.queryTile();
+    int64_t tile = e.shape.queryTile;
     const View &view = o.lse.view; // [B, heads, T]
     Value at =
         e.add(e.mul(batch, view.strides[0]), e.mul(head, view.strides[1]));
@@ -142,7 +142,7 @@ private:
 
   void pairOfTiles(Value first, Value queries, Value keyAt, Value keys,
                    Value lse) {
-    int64_t dim = e.shape.headDim, tile = e.shape.queryTile();
+    int64_t dim = e.shape.headDim, tile = e.shape.queryTile;
     int64_t total = e.shape.keys;
     Matrix keyRows = below(key, keyAt), valueRows = below(value, keyAt);
     Value depth = e.index(dim);
@@ -166,7 +166,7 @@ private:
     if (e.shape.cap == 0)
       return {};
     OpBuilder &b = e.b;
-    int64_t tile = e.shape.queryTile();
+    int64_t tile = e.shape.queryTile;
     Value one = e.splat(1, {tile});
     Value part =
         b.create<arith::MulFOp>(e.loc, e.loadRow(weights, row, 0, tile),
@@ -179,7 +179,7 @@ private:
   // weights: S → P; dScores: dP → dS.
   void pointwise(Value keys, Value lse) {
     OpBuilder &b = e.b;
-    int64_t tile = e.shape.queryTile();
+    int64_t tile = e.shape.queryTile;
     Value factor = e.splat(e.shape.scale * M_LOG2E, {tile});
     Value scale = e.splat(e.shape.scale, {tile});
     Value rowSums = e.loadVector(delta, e.index(0), tile);
@@ -298,26 +298,50 @@ static llvm::Error findOperands(graph::ClusterOp cluster,
   return llvm::Error::success();
 }
 
-llvm::Expected<SmallVector<Value>>
-tessera::tileAttentionGrad(graph::ClusterOp cluster, TilingContext &context) {
+llvm::Expected<BackwardPlan>
+tessera::planAttentionGrad(graph::ClusterOp cluster,
+                           const TilingContext &context) {
   auto ops = cluster.getBody().getOps<graph::AttentionGradOp>();
   if (ops.empty())
     return makeError(cluster, "holds no attention_grad");
   graph::AttentionGradOp op = *ops.begin();
-  BackwardOperands operands;
-  if (llvm::Error error = findOperands(cluster, op, operands))
-    return error;
-  operands.start = attentionStart(op.getStart());
-  AttentionShape shape = attentionShapeOf(op);
-  unsigned inputs = cluster.getInputs().size();
+  BackwardPlan plan;
+  if (llvm::Error error = findOperands(cluster, op, plan.operands))
+    return std::move(error);
+  plan.operands.start = attentionStart(op.getStart());
+  plan.shape = attentionShapeOf(op);
+  if (context.isGpu()) {
+    auto kernels = chooseGpuAttentionGrad(cluster, plan.operands, plan.shape,
+                                          context.target());
+    if (!kernels)
+      return kernels.takeError();
+    plan.kernels = *kernels;
+    return plan;
+  }
+  auto choice = takeAttention(
+      cluster, cpuAttentionKernels(plan.shape, cluster.getContext()));
+  if (!choice)
+    return choice.takeError();
+  plan.kernel = choice->kernel;
+  plan.shape.take(plan.kernel);
+  return plan;
+}
+
+llvm::Expected<SmallVector<Value>>
+tessera::tileAttentionGrad(graph::ClusterOp cluster, TilingContext &context) {
+  llvm::Expected<BackwardPlan> plan = planAttentionGrad(cluster, context);
+  if (!plan)
+    return plan.takeError();
   if (context.isGpu())
-    return tileGpuAttentionGrad(cluster, operands, shape, context);
-  LaunchSpec spec = attentionLaunch(cluster, tile::Skeleton::attention_grad,
-                                    shape.batch * shape.kvHeads);
-  spec.build = [=](tile::KernelOp kernel, const TileTarget &target,
+    return tileGpuAttentionGrad(cluster, *plan, context);
+  LaunchSpec spec =
+      attentionLaunch(cluster, tile::Skeleton::attention_grad, plan->blocks());
+  spec.key += planKey(plan->kernel);
+  unsigned inputs = cluster.getInputs().size();
+  spec.build = [&](tile::KernelOp kernel, const TileTarget &target,
                    OpBuilder &builder) -> llvm::Error {
-    AttentionEmitter emitter(builder, kernel.getLoc(), target, shape);
-    BackwardEmitter(emitter, kernel, operands, inputs).emit();
+    AttentionEmitter emitter(builder, kernel.getLoc(), target, plan->shape);
+    BackwardEmitter(emitter, kernel, plan->operands, inputs).emit();
     return llvm::Error::success();
   };
   return context.launch(cluster, spec, cluster.getInputs(),

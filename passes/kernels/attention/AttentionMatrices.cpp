@@ -10,15 +10,14 @@ static constexpr int64_t kUnit = 16, kTile = 32, kTerms = 32;
 // cache set.
 static constexpr int64_t kRowPadding = 32;
 
-bool AttentionMatrices::fit(const TileTarget &target,
-                            const AttentionShape &shape, Type query, Type key) {
-  return target.matrixTiles && query.isBF16() &&
-         (key.isBF16() || key.isInteger(8)) && shape.headDim % kTerms == 0 &&
-         shape.keyTile % kTerms == 0;
+bool AttentionMatrices::fit(int64_t headDim, int64_t keyTile, Type query,
+                            Type key) {
+  return query.isBF16() && (key.isBF16() || key.isInteger(8)) &&
+         headDim % kTerms == 0 && keyTile % kTerms == 0;
 }
 
 AttentionMatrices::AttentionMatrices(AttentionEmitter &e, bool scaled) : e(e) {
-  int64_t tile = e.shape.queryTile(), dim = e.shape.headDim,
+  int64_t tile = e.shape.queryTile, dim = e.shape.headDim,
           count = e.shape.keyTile;
   queries = e.matrix(alloc({dim, tile}, tile::Layout::pairs));
   values = e.matrix(alloc({count, dim}, tile::Layout::pairs));
@@ -61,8 +60,8 @@ void AttentionMatrices::copyToPairs(const Matrix &from, Value row, int64_t rows,
 }
 
 void AttentionMatrices::takeQueries(const Matrix &query, Value count) {
-  if (e.shape.tokens % e.shape.queryTile())
-    clear(queries, e.shape.headDim, e.shape.queryTile());
+  if (e.shape.tokens % e.shape.queryTile)
+    clear(queries, e.shape.headDim, e.shape.queryTile);
   e.forRows(count, kUnit, e.shape.tokens, [&](Value row, int64_t rows) {
     copyToPairs(query, row, rows, queries, /*rowDim=*/1);
   });
@@ -128,7 +127,7 @@ void AttentionMatrices::multiply(const Matrix &a, const Matrix &b,
 }
 
 void AttentionMatrices::multiplyKeys(const Matrix &key, const Matrix &scores) {
-  int64_t tile = e.shape.queryTile();
+  int64_t tile = e.shape.queryTile;
   multiply(key, queries, scores, e.shape.keyTile, tile, e.shape.headDim,
            /*accumulate=*/false);
   if (!keyScales)
@@ -154,19 +153,18 @@ Value AttentionMatrices::scaleWeights(Value block, Value key) {
 void AttentionMatrices::roundWeights(const Matrix &weights) {
   auto blockType = VectorType::get({kUnit, kUnit}, e.b.getF32Type());
   e.forRange(e.index(0), e.index(e.shape.keyTile), kUnit, [&](Value key) {
-    e.forRange(e.index(0), e.index(e.shape.queryTile()), kUnit,
-               [&](Value query) {
-                 Value block = e.load(weights, key, query, kUnit, kUnit);
-                 if (valueScales)
-                   block = scaleWeights(block, key);
-                 block = e.b.create<tile::TransposeOp>(e.loc, blockType, block);
-                 e.store(block, transposed, query, key);
-               });
+    e.forRange(e.index(0), e.index(e.shape.queryTile), kUnit, [&](Value query) {
+      Value block = e.load(weights, key, query, kUnit, kUnit);
+      if (valueScales)
+        block = scaleWeights(block, key);
+      block = e.b.create<tile::TransposeOp>(e.loc, blockType, block);
+      e.store(block, transposed, query, key);
+    });
   });
 }
 
 void AttentionMatrices::addValues(const Matrix &weights, const Matrix &output) {
   roundWeights(weights);
-  multiply(transposed, values, output, e.shape.queryTile(), e.shape.headDim,
+  multiply(transposed, values, output, e.shape.queryTile, e.shape.headDim,
            e.shape.keyTile, /*accumulate=*/true);
 }

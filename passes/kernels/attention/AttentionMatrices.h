@@ -14,10 +14,10 @@ namespace tessera {
 /// What one block stages for tile.mma_staged.
 class AttentionMatrices {
 public:
-  /// Whether tiles of these sizes are whole registers, and `query` and `key`
+  /// Whether tiles of so many keys are whole registers, and `query` and `key`
   /// are supported element types.
-  static bool fit(const TileTarget &target, const AttentionShape &shape,
-                  mlir::Type query, mlir::Type key);
+  static bool fit(int64_t headDim, int64_t keyTile, mlir::Type query,
+                  mlir::Type key);
   /// Fewest queries of a tile.
   static constexpr int64_t kLeastQueries = 16;
 

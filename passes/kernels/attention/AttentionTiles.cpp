@@ -6,13 +6,6 @@
 using namespace mlir;
 using namespace tessera;
 
-// Few queries, as in decode, would mostly multiply padding in a large tile.
-int64_t AttentionShape::queryTile() const {
-  if (tokens <= 16)
-    return llvm::alignTo(tokens, leastTile);
-  return std::min<int64_t>(64, llvm::alignTo(tokens, 32));
-}
-
 //===--- indices and constants --------------------------------------------===//
 
 Value AttentionEmitter::index(int64_t value) {
@@ -280,7 +273,7 @@ std::pair<Value, Value> AttentionEmitter::visibleKeys(Value query,
 void AttentionEmitter::capScores(const Matrix &scores, Value keys) {
   if (shape.cap == 0)
     return;
-  int64_t tile = shape.queryTile();
+  int64_t tile = shape.queryTile;
   Value in = splat(shape.scale / shape.cap, {tile}),
         out = splat(shape.cap / shape.scale, {tile});
   forRange(index(0), keys, 1, [&](Value row) {
@@ -296,7 +289,7 @@ void AttentionEmitter::maskScores(const Matrix &scores, Value key, Value keys,
   if (!shape.causal && shape.window == 0)
     return;
   // Only tiles that the diagonal or the window's edge crosses hold any.
-  int64_t queries = shape.queryTile();
+  int64_t queries = shape.queryTile;
   auto compare = [&](arith::CmpIPredicate predicate, Value x,
                      Value y) -> Value {
     return b.create<arith::CmpIOp>(loc, predicate, x, y);

@@ -29,14 +29,16 @@ struct AttentionShape {
   int64_t keys; ///< of a sequence, as `tokens` are its queries
   double scale;
   bool causal;
-  int64_t window;        ///< 0: none
-  bool hasStart;         ///< queries start at a position that kernels read
-  int64_t keyTile = 64;  ///< keys that are multiplied at once
-  double cap = 0;        ///< of scaled scores, as graph.attention; 0: none
-  int64_t leastTile = 8; ///< queries of a tile, at least: 8 or 16
-  /// Queries of a tile: 64, less for short sequences.
-  int64_t queryTile() const;
-  int64_t queryTiles() const { return llvm::divideCeil(tokens, queryTile()); }
+  int64_t window; ///< 0: none
+  bool hasStart;  ///< queries start at a position that kernels read
+  double cap = 0; ///< of scaled scores, as graph.attention; 0: none
+  /// Of a kernel for CPUs: a block's queries, and keys multiplied at once.
+  int64_t queryTile = 0, keyTile = 0;
+  int64_t queryTiles() const { return llvm::divideCeil(tokens, queryTile); }
+  void take(tile::AttentionPlanAttr kernel) {
+    queryTile = kernel.getQueries();
+    keyTile = kernel.getKeys();
+  }
 };
 
 /// Emits into one kernel, all in f32; bf16 is converted when loaded and stored.
@@ -189,14 +191,6 @@ struct BackwardOperands {
   AttentionStart start;
   GradientPlace dQuery, dKey, dValue;
 };
-
-/// The same clusters for a GPU (passes/kernels/gpu).
-llvm::Expected<llvm::SmallVector<mlir::Value>>
-tileGpuAttention(graph::ClusterOp cluster, const ForwardOperands &operands,
-                 const AttentionShape &shape, TilingContext &context);
-llvm::Expected<llvm::SmallVector<mlir::Value>>
-tileGpuAttentionGrad(graph::ClusterOp cluster, const BackwardOperands &operands,
-                     const AttentionShape &shape, TilingContext &context);
 
 llvm::Expected<AttentionOperand> attentionOperand(mlir::Operation *op,
                                                   mlir::Value value);

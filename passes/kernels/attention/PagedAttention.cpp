@@ -4,6 +4,7 @@
 #include "passes/kernels/attention/PagedAttention.h"
 #include "dialects/graph/GraphQuantOps.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "passes/kernels/attention/AttentionPlan.h"
 #include "passes/kernels/attention/RunningSoftmax.h"
 
 using namespace mlir;
@@ -51,7 +52,7 @@ private:
   // Blocks are ordered by tiles of queries, the last ones, which see the most
   // keys, first.
   void locate() {
-    int64_t tile = e.shape.queryTile(), owners = shape.owners();
+    int64_t tile = e.shape.queryTile, owners = shape.owners();
     Value block = kernel.getBlockNumber();
     Value tiles = e.index(e.shape.queryTiles() - 1);
     Value rest = rem(block, shape.batch * owners);
@@ -114,7 +115,7 @@ private:
   }
   Value spreadInt(Value x) {
     return e.spread(b.create<arith::IndexCastOp>(e.loc, b.getI32Type(), x),
-                    {e.shape.queryTile()});
+                    {e.shape.queryTile});
   }
 
   // Only tiles that end early, or that the diagonal or the window's edge
@@ -126,8 +127,8 @@ private:
         e.loc, compare(P::ne, valid, keys),
         compare(P::sgt, e.add(keyAt, keys), e.add(position, 1)));
     if (shape.window > 0) {
-      Value last = shape.isDecode() ? position
-                                    : e.add(position, e.shape.queryTile() - 1);
+      Value last =
+          shape.isDecode() ? position : e.add(position, e.shape.queryTile - 1);
       crossed = b.create<arith::OrIOp>(
           e.loc, crossed,
           compare(P::sge, e.sub(last, keyAt), e.index(shape.window)));
@@ -137,7 +138,7 @@ private:
 
   void maskRows(const Matrix &scores, Value keyAt, Value valid) {
     using P = arith::CmpIPredicate;
-    int64_t tile = e.shape.queryTile();
+    int64_t tile = e.shape.queryTile;
     Value positions = spreadInt(position);
     if (!shape.isDecode())
       positions = b.create<tile::IotaOp>(
@@ -184,7 +185,7 @@ View PagedOperands::output() const {
 
 int64_t PagedOperands::cacheBytes(graph::ClusterOp cluster,
                                   const PagedShape &shape) const {
-  int64_t context = shape.page * shape.pages;
+  int64_t context = shape.context();
   if (shape.window > 0)
     context = std::min(context, shape.window + shape.tokens);
   auto bitsOf = [&](const AttentionOperand &operand) -> int64_t {
@@ -195,6 +196,21 @@ int64_t PagedOperands::cacheBytes(graph::ClusterOp cluster,
   if (keyScales)
     bits += bitsOf(*keyScales);
   return 2 * shape.batch * context * shape.kvHeads * bits / 8;
+}
+
+AttentionShape PagedShape::rowsOfBlocks() const {
+  AttentionShape shape{batch,
+                       rows(),
+                       owners(),
+                       kvHeads,
+                       headDim,
+                       context(),
+                       scale,
+                       /*causal=*/true,
+                       window,
+                       /*hasStart=*/true};
+  shape.cap = cap;
+  return shape;
 }
 
 static PagedShape shapeOf(graph::PagedAttentionOp op) {
@@ -234,8 +250,9 @@ static llvm::Expected<PagedOperands> operandsOf(graph::PagedAttentionOp op) {
   return result;
 }
 
-llvm::Expected<SmallVector<Value>>
-tessera::tilePagedAttention(graph::ClusterOp cluster, TilingContext &context) {
+llvm::Expected<PagedPlan>
+tessera::planPagedAttention(graph::ClusterOp cluster,
+                            const TilingContext &context) {
   auto ops = cluster.getBody().getOps<graph::PagedAttentionOp>();
   if (ops.empty() || cluster.getNumResults() != 1)
     return llvm::createStringError(
@@ -245,40 +262,44 @@ tessera::tilePagedAttention(graph::ClusterOp cluster, TilingContext &context) {
   llvm::Expected<PagedOperands> operands = operandsOf(op);
   if (!operands)
     return operands.takeError();
-  PagedShape shape = shapeOf(op);
+  PagedPlan plan{*operands, shapeOf(op), {}};
+  auto kernel =
+      context.isGpu()
+          ? chooseGpuPaged(cluster, plan.operands, plan.shape, context.target())
+          : chooseCpuPaged(cluster, plan.operands, plan.shape, context);
+  if (!kernel)
+    return kernel.takeError();
+  plan.kernel = *kernel;
+  return plan;
+}
+
+llvm::Expected<SmallVector<Value>>
+tessera::tilePagedAttention(graph::ClusterOp cluster, TilingContext &context) {
+  llvm::Expected<PagedPlan> plan = planPagedAttention(cluster, context);
+  if (!plan)
+    return plan.takeError();
   if (context.isGpu())
-    return tileGpuPagedAttention(cluster, *operands, shape, context);
-  // Tiles of keys are whole register tiles, for every page size.
-  auto keyTile = static_cast<int64_t>(llvm::alignTo(shape.page, 8));
-  AttentionShape rows{
-      shape.batch,       shape.rows(),  shape.owners(),
-      shape.kvHeads,     shape.headDim, shape.page * shape.pages,
-      shape.scale,
-      /*causal=*/true,   shape.window,
-      /*hasStart=*/true, keyTile,       shape.cap};
+    return tileGpuPagedAttention(cluster, *plan, context);
   LaunchSpec spec =
-      attentionLaunch(cluster, tile::Skeleton::paged_attention,
-                      shape.batch * shape.owners() * rows.queryTiles());
-  spec.gatheredBytes = operands->cacheBytes(cluster, shape);
-  auto elementOf = [&](const AttentionOperand &operand) {
-    return graph::tensorType(cluster.getInputs()[operand.argument])
-        .getElementType();
-  };
-  Type query = elementOf(operands->query), key = elementOf(operands->keys);
-  spec.build = [=, paged = *operands](tile::KernelOp kernel,
-                                      const TileTarget &target,
-                                      OpBuilder &builder) -> llvm::Error {
-    AttentionShape own = rows;
+      attentionLaunch(cluster, tile::Skeleton::paged_attention, plan->blocks());
+  spec.gatheredBytes = plan->operands.cacheBytes(cluster, plan->shape);
+  spec.key += planKey(plan->kernel);
+  bool areIntegers = elementOf(cluster, plan->operands.keys).isInteger(8);
+  spec.build = [&, areIntegers](tile::KernelOp kernel, const TileTarget &target,
+                                OpBuilder &builder) -> llvm::Error {
     using Products = RunningSoftmax::Products;
-    bool fits = shape.page == rows.keyTile &&
-                AttentionMatrices::fit(target, rows, query, key);
-    if (fits)
-      own.leastTile = AttentionMatrices::kLeastQueries;
+    AttentionShape own = plan->shape.rowsOfBlocks();
+    own.take(plan->kernel);
+    bool matrices =
+        plan->kernel.getEngine() == tile::Engine::matrix && target.matrixTiles;
+    if (matrices)
+      own.queryTile =
+          llvm::alignTo(own.queryTile, AttentionMatrices::kLeastQueries);
     AttentionEmitter emitter(builder, kernel.getLoc(), target, own);
-    PagedEmitter(emitter, kernel, paged, shape,
-                 !fits              ? Products::staged
-                 : key.isInteger(8) ? Products::scaledMatrices
-                                    : Products::matrices)
+    PagedEmitter(emitter, kernel, plan->operands, plan->shape,
+                 !matrices     ? Products::staged
+                 : areIntegers ? Products::scaledMatrices
+                               : Products::matrices)
         .emit();
     return llvm::Error::success();
   };

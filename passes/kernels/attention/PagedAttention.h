@@ -12,6 +12,7 @@ struct PagedShape {
   int64_t window; ///< 0: none
   double cap;     ///< of scaled scores; 0: none
 
+  int64_t context() const { return page * pages; } ///< keys of a sequence
   /// With one token in each sequence (decode), the queries that share keys are
   /// the heads of a group; otherwise they are the tokens of one head.
   bool isDecode() const { return tokens == 1; }
@@ -19,6 +20,8 @@ struct PagedShape {
   /// Owners of rows of queries: a sequence's kv heads, or its heads.
   int64_t owners() const { return isDecode() ? kvHeads : heads; }
   int64_t rows() const { return isDecode() ? group() : tokens; }
+  /// The same for a CPU's kernel: rows as queries, owners as heads.
+  AttentionShape rowsOfBlocks() const;
 };
 
 /// Where a paged attention's operands are, as views of a cluster's arguments.
@@ -31,10 +34,5 @@ struct PagedOperands {
   /// Bytes of keys and values that the sequences see at most.
   int64_t cacheBytes(graph::ClusterOp cluster, const PagedShape &shape) const;
 };
-
-/// The same clusters for a GPU (passes/kernels/gpu).
-llvm::Expected<llvm::SmallVector<mlir::Value>>
-tileGpuPagedAttention(graph::ClusterOp cluster, const PagedOperands &operands,
-                      const PagedShape &shape, TilingContext &context);
 
 } // namespace tessera

@@ -7,7 +7,7 @@ using namespace mlir;
 using namespace tessera;
 
 RunningSoftmax::RunningSoftmax(AttentionEmitter &e, Products products) : e(e) {
-  int64_t tile = e.shape.queryTile(), dim = e.shape.headDim;
+  int64_t tile = e.shape.queryTile, dim = e.shape.headDim;
   if (products == Products::matrices || products == Products::scaledMatrices)
     matrices.emplace(e, products == Products::scaledMatrices);
   else
@@ -25,7 +25,7 @@ RunningSoftmax::RunningSoftmax(AttentionEmitter &e, Products products) : e(e) {
 
 void RunningSoftmax::start(const Matrix &query, Value queries) {
   Value zero = e.index(0);
-  int64_t tile = e.shape.queryTile();
+  int64_t tile = e.shape.queryTile;
   if (matrices) {
     matrices->takeQueries(query, queries);
   } else {
@@ -69,7 +69,7 @@ void RunningSoftmax::add(const Matrix &key, const Matrix &value, Value keys,
   if (matrices)
     matrices->multiplyKeys(key, scores);
   else
-    e.multiply(key, queryT, scores, keys, total, e.shape.queryTile(),
+    e.multiply(key, queryT, scores, keys, total, e.shape.queryTile,
                e.index(e.shape.headDim), false);
   e.capScores(scores, keys);
   mask(scores);
@@ -77,8 +77,8 @@ void RunningSoftmax::add(const Matrix &key, const Matrix &value, Value keys,
   rescaleOutput();
   if (matrices)
     return matrices->addValues(scores, output);
-  e.multiply(scores.transposed(), value, output, e.index(e.shape.queryTile()),
-             0, e.shape.headDim, keys, true);
+  e.multiply(scores.transposed(), value, output, e.index(e.shape.queryTile), 0,
+             e.shape.headDim, keys, true);
 }
 
 // Accumulates over the keys with `next`, one vector row of scores after
@@ -97,7 +97,7 @@ Value RunningSoftmax::overKeys(Value keys, Value start,
 // scores ← exp2(c (scores − max)) with c = scale · log2 e; max, sum updated.
 void RunningSoftmax::softmax(Value keys) {
   OpBuilder &b = e.b;
-  int64_t tile = e.shape.queryTile();
+  int64_t tile = e.shape.queryTile;
   Value zero = e.index(0);
   Value before = e.loadVector(maximum, zero, tile);
   Value after = overKeys(keys, before, [&](Value row, Value largest) -> Value {
@@ -126,7 +126,7 @@ void RunningSoftmax::softmax(Value keys) {
 
 // Each row of the output times a scalar of `factors`.
 void RunningSoftmax::rescaleOutput() {
-  e.forRange(e.index(0), e.index(e.shape.queryTile()), 1, [&](Value row) {
+  e.forRange(e.index(0), e.index(e.shape.queryTile), 1, [&](Value row) {
     Value alpha = e.b.create<memref::LoadOp>(e.loc, rescale, row);
     e.forColumns(
         e.shape.headDim, 4 * e.target.lanes, [&](int64_t col, int64_t width) {
@@ -139,7 +139,7 @@ void RunningSoftmax::rescaleOutput() {
 }
 
 void RunningSoftmax::finish(const Matrix &result, Value queries) {
-  int64_t tile = e.shape.queryTile();
+  int64_t tile = e.shape.queryTile;
   Value zero = e.index(0);
   Value total = e.loadVector(sum, zero, tile);
   // A query that has seen no key has a sum of 0 and an output of 0.
@@ -152,7 +152,7 @@ void RunningSoftmax::finish(const Matrix &result, Value queries) {
 }
 
 Value RunningSoftmax::logSumExp() {
-  int64_t tile = e.shape.queryTile();
+  int64_t tile = e.shape.queryTile;
   Value zero = e.index(0);
   Value top = e.b.create<arith::MulFOp>(
       e.loc, e.loadVector(maximum, zero, tile), e.splat(e.shape.scale, {tile}));

@@ -1,6 +1,7 @@
 // The choices of a contraction's kernel as an attribute: plan-kernels writes it
 // on the cluster, people and tuners edit it, emit-kernels follows it.
 #include "passes/kernels/contraction/KernelChoice.h"
+#include "passes/kernels/KernelPlan.h"
 
 using namespace mlir;
 using namespace tessera;
@@ -37,14 +38,6 @@ ContractionPlanAttr tessera::choicesOf(const ContractionPlan &plan,
                                   plan.blockRows, plan.blockColumns);
 }
 
-static llvm::Error refuse(const llvm::Twine &what) {
-  return llvm::createStringError("tile.plan: " + what);
-}
-
-static std::string tileText(int64_t rows, int64_t columns) {
-  return std::to_string(rows) + "x" + std::to_string(columns);
-}
-
 // A GPU's kernel follows from its tile, and there are kernels for some tiles.
 static llvm::Error takeGpuTile(ContractionPlan &plan,
                                ContractionPlanAttr wanted,
@@ -60,18 +53,18 @@ static llvm::Error takeGpuTile(ContractionPlan &plan,
       ContractionPlanAttr made = choicesOf(plan, context, wanted.getContext());
       if (made == wanted)
         return llvm::Error::success();
-      return refuse("the kernel of tile " +
-                    tileText(wanted.getRows(), wanted.getColumns()) + " is " +
-                    stringifyEngine(made.getEngine()) +
-                    ", lhs = " + stringifyOperandSource(made.getLhs()) +
-                    ", rhs = " + stringifyOperandSource(made.getRhs()));
+      return refusePlan("the kernel of tile " +
+                        tileText(wanted.getRows(), wanted.getColumns()) +
+                        " is " + stringifyEngine(made.getEngine()) +
+                        ", lhs = " + stringifyOperandSource(made.getLhs()) +
+                        ", rhs = " + stringifyOperandSource(made.getRhs()));
     }
     known += (known.empty() ? "" : ", ") +
              tileText(each.blockRows, each.blockColumns);
   }
-  return refuse("no kernel has the tile " +
-                tileText(wanted.getRows(), wanted.getColumns()) +
-                "; expected one of " + known);
+  return refusePlan("no kernel has the tile " +
+                    tileText(wanted.getRows(), wanted.getColumns()) +
+                    "; expected one of " + known);
 }
 
 static llvm::Error takeEngine(ContractionPlan &plan, ContractionPlanAttr wanted,
@@ -79,9 +72,9 @@ static llvm::Error takeEngine(ContractionPlan &plan, ContractionPlanAttr wanted,
   Engine chosen = engineOf(plan, context);
   if (wanted.getEngine() != chosen) {
     if (chosen != Engine::matrix || wanted.getEngine() != Engine::vector)
-      return refuse("the engine " + stringifyEngine(wanted.getEngine()) +
-                    " cannot multiply these operands; expected " +
-                    stringifyEngine(chosen));
+      return refusePlan("the engine " + stringifyEngine(wanted.getEngine()) +
+                        " cannot multiply these operands; expected " +
+                        stringifyEngine(chosen));
     plan.usesMatrices = false;
     plan.packed.reset();
   }
@@ -89,11 +82,13 @@ static llvm::Error takeEngine(ContractionPlan &plan, ContractionPlanAttr wanted,
     plan.packed.reset();
   ContractionPlanAttr made = choicesOf(plan, context, wanted.getContext());
   if (made.getLhs() != wanted.getLhs())
-    return refuse("lhs cannot be " + stringifyOperandSource(wanted.getLhs()) +
-                  "; expected " + stringifyOperandSource(made.getLhs()));
+    return refusePlan("lhs cannot be " +
+                      stringifyOperandSource(wanted.getLhs()) + "; expected " +
+                      stringifyOperandSource(made.getLhs()));
   if (made.getRhs() != wanted.getRhs())
-    return refuse("rhs cannot be " + stringifyOperandSource(wanted.getRhs()) +
-                  "; expected " + stringifyOperandSource(made.getRhs()));
+    return refusePlan("rhs cannot be " +
+                      stringifyOperandSource(wanted.getRhs()) + "; expected " +
+                      stringifyOperandSource(made.getRhs()));
   return llvm::Error::success();
 }
 
@@ -102,23 +97,23 @@ static llvm::Error takeTile(ContractionPlan &plan, ContractionPlanAttr wanted) {
   if (rows == plan.blockRows && columns == plan.blockColumns)
     return llvm::Error::success();
   if (wanted.getRhs() == OperandSource::streamed)
-    return refuse("the tile of a streamed operand is fixed; expected " +
-                  tileText(plan.blockRows, plan.blockColumns));
+    return refusePlan("the tile of a streamed operand is fixed; expected " +
+                      tileText(plan.blockRows, plan.blockColumns));
   int64_t allRows = plan.rowDim().size, allColumns = plan.columnDim().size;
   int64_t mostRows = plan.packed ? kMaxPacked : kMaxRows,
           mostColumns = plan.packed ? kMaxPacked : kMaxColumns;
   if (rows > std::min(allRows, mostRows) ||
       (rows != allRows && rows % kRowStep))
-    return refuse("a tile of " + std::to_string(rows) +
-                  " rows; expected a multiple of 32, or all " +
-                  std::to_string(allRows) + ", at most " +
-                  std::to_string(mostRows));
+    return refusePlan("a tile of " + std::to_string(rows) +
+                      " rows; expected a multiple of 32, or all " +
+                      std::to_string(allRows) + ", at most " +
+                      std::to_string(mostRows));
   if (columns > std::min(allColumns, mostColumns) ||
       (columns != allColumns && columns % kColumnStep))
-    return refuse("a tile of " + std::to_string(columns) +
-                  " columns; expected a multiple of 16, or all " +
-                  std::to_string(allColumns) + ", at most " +
-                  std::to_string(mostColumns));
+    return refusePlan("a tile of " + std::to_string(columns) +
+                      " columns; expected a multiple of 16, or all " +
+                      std::to_string(allColumns) + ", at most " +
+                      std::to_string(mostColumns));
   plan.blockRows = rows;
   plan.blockColumns = columns;
   return llvm::Error::success();
@@ -130,11 +125,13 @@ tessera::chooseContraction(ClusterOp cluster, const TilingContext &context) {
       planContraction(cluster, context.target());
   if (!plan)
     return plan.takeError();
+  auto named = wantedPlan<ContractionPlanAttr>(cluster);
+  if (!named)
+    return named.takeError();
+  ContractionPlanAttr wanted = *named;
   if (context.hasMatrixTiles())
     if ((plan->packed = packedRows(*plan)))
       chooseGrid(*plan);
-  auto wanted =
-      cluster->getAttrOfType<ContractionPlanAttr>(tile::TileDialect::kPlanAttr);
   if (!wanted || wanted == choicesOf(*plan, context, cluster.getContext()))
     return KernelChoice{std::move(*plan), false};
   if (context.isGpu()) {

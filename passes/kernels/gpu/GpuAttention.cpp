@@ -108,7 +108,7 @@ private:
 
 } // namespace
 
-//===--- the launch -------------------------------------------------------===//
+//===--- choices ----------------------------------------------------------===//
 
 static bool isWorthVariants(const AttentionShape &shape) {
   return shape.batch * shape.heads * shape.headDim * shape.tokens *
@@ -116,96 +116,76 @@ static bool isWorthVariants(const AttentionShape &shape) {
          kLeastProducts;
 }
 
-// "_128x176", "_128x128_free": rows, keys and order of a kernel; "free" is
-// without ping-pong.
-static std::string suffixOf(const PipelinedAttention &kernel) {
-  return "_" + std::to_string(kernel.sizes.queries) + "x" +
-         std::to_string(kernel.sizes.keys) + (kernel.pingPong ? "" : "_free");
+static Type elementOfProducts(graph::ClusterOp cluster,
+                              const ForwardOperands &o) {
+  return operandType(
+      elementOf(cluster, o.query),
+      operandType(elementOf(cluster, o.key), elementOf(cluster, o.value)));
 }
 
-namespace {
+llvm::Expected<AttentionChoice> tessera::chooseGpuAttention(
+    graph::ClusterOp cluster, const ForwardOperands &operands,
+    const AttentionShape &shape, const TilingContext &context) {
+  Type element = elementOfProducts(cluster, operands);
+  const TileTarget &target = context.target();
+  SmallVector<tile::AttentionPlanAttr> kernels =
+      pipelinedAttentionKernels(shape, operands, element, target);
+  size_t pipelined = kernels.size();
+  // Keys of a tile: scores occupy registers, too, in addition to the output.
+  int64_t most = element.isBF16() ? (shape.headDim <= 128 ? 64 : 32)
+                                  : (shape.headDim < 128 ? 32 : 16);
+  for (const AttentionSizes &sizes :
+       attentionSizes(shape, element, 1, most, /*keysStationary=*/false,
+                      target.sharedBytes))
+    kernels.push_back(tile::AttentionPlanAttr::get(
+        cluster.getContext(), engineOfStaged(sizes.queries, element, target),
+        sizes.queries, sizes.keys, /*split=*/0, /*ping_pong=*/false));
+  if (kernels.empty())
+    return attentionTooLarge(shape);
+  llvm::Expected<AttentionChoice> choice = takeAttention(cluster, kernels);
+  if (choice && !choice->byHand && pipelined > 1 &&
+      (context.wantsAllVariants() || isWorthVariants(shape)))
+    choice->variants.assign(kernels.begin() + 1, kernels.begin() + pipelined);
+  return choice;
+}
 
-/// Makes the launch of one cluster.
-class ForwardLaunch {
-public:
-  ForwardLaunch(graph::ClusterOp cluster, const ForwardOperands &operands,
-                const AttentionShape &shape, Type element)
-      : operands(operands), shape(shape), element(element),
-        inputs(cluster.getInputs().size()),
-        spec(attentionLaunch(cluster, tile::Skeleton::attention, 0)) {}
+//===--- the launch -------------------------------------------------------===//
 
-  void take(ArrayRef<PipelinedAttention> kernels, bool withVariants) {
-    spec.blocks = blocksOf(kernels.front().sizes);
-    spec.build = build(kernels.front());
-    spec.terms = shape.keys;
-    if (withVariants)
-      for (const PipelinedAttention &kernel : kernels.drop_front())
-        spec.variants.push_back(
-            {suffixOf(kernel), blocksOf(kernel.sizes), build(kernel)});
-  }
-  void take(const AttentionSizes &sizes) {
-    spec.blocks = blocksOf(sizes);
-    spec.build = [this, sizes](tile::KernelOp kernel, const TileTarget &,
-                               OpBuilder &builder) -> llvm::Error {
-      GpuAttention common(builder, kernel.getLoc(), shape, sizes, element);
-      StagedForward(common, kernel, operands, inputs).emit();
-      return llvm::Error::success();
-    };
-  }
-
-private:
-  int64_t blocksOf(const AttentionSizes &sizes) const {
-    return shape.batch * shape.heads *
-           llvm::divideCeil(shape.tokens, sizes.queries);
-  }
-  BuildKernel build(const PipelinedAttention &which) const {
-    return [this, which](tile::KernelOp kernel, const TileTarget &,
-                         OpBuilder &builder) -> llvm::Error {
-      GpuAttention common(builder, kernel.getLoc(), shape, which.sizes,
-                          element);
-      emitPipelinedAttention(common, kernel, operands, inputs, which.pingPong);
-      return llvm::Error::success();
-    };
-  }
-
-  const ForwardOperands &operands;
-  const AttentionShape &shape;
-  Type element;
-  unsigned inputs;
-
-public:
-  LaunchSpec spec;
-};
-
-} // namespace
+// "_128x176", "_128x128_free": rows, keys and order of a kernel; "free" is
+// without ping-pong.
+static std::string suffixOf(tile::AttentionPlanAttr kernel) {
+  return "_" + tileText(kernel.getQueries(), kernel.getKeys()) +
+         (kernel.getPingPong() ? "" : "_free");
+}
 
 llvm::Expected<SmallVector<Value>>
-tessera::tileGpuAttention(graph::ClusterOp cluster,
-                          const ForwardOperands &operands,
-                          const AttentionShape &shape, TilingContext &context) {
-  auto elementOf = [&](const AttentionOperand &operand) {
-    return graph::tensorType(cluster.getInputs()[operand.argument])
-        .getElementType();
+tessera::tileGpuAttention(graph::ClusterOp cluster, const ForwardPlan &plan,
+                          TilingContext &context) {
+  Type element = elementOfProducts(cluster, plan.operands);
+  unsigned inputs = cluster.getInputs().size();
+  auto buildOf = [&](tile::AttentionPlanAttr which) -> BuildKernel {
+    return [&, which](tile::KernelOp kernel, const TileTarget &,
+                      OpBuilder &builder) -> llvm::Error {
+      AttentionSizes sizes{which.getQueries(), which.getKeys(),
+                           paddedColumns(plan.shape.headDim)};
+      GpuAttention common(builder, kernel.getLoc(), plan.shape, sizes, element);
+      if (which.getEngine() == tile::Engine::warp_specialized)
+        emitPipelinedAttention(common, kernel, plan.operands, inputs,
+                               which.getPingPong());
+      else
+        StagedForward(common, kernel, plan.operands, inputs).emit();
+      return llvm::Error::success();
+    };
   };
-  Type element = operandType(
-      elementOf(operands.query),
-      operandType(elementOf(operands.key), elementOf(operands.value)));
-  const TileTarget &target = context.target();
-  ForwardLaunch launch(cluster, operands, shape, element);
-  SmallVector<PipelinedAttention> kernels =
-      choosePipelinedAttention(shape, operands, element, target);
-  if (!kernels.empty()) {
-    launch.take(kernels, context.wantsAllVariants() || isWorthVariants(shape));
-  } else {
-    // Keys of a tile: scores occupy registers, too, in addition to the output.
-    int64_t most = element.isBF16() ? (shape.headDim <= 128 ? 64 : 32)
-                                    : (shape.headDim < 128 ? 32 : 16);
-    std::optional<AttentionSizes> sizes = chooseAttentionSizes(
-        shape, element, 1, most, /*keysStationary=*/false, target.sharedBytes);
-    if (!sizes)
-      return attentionTooLarge(shape);
-    launch.take(*sizes);
-  }
-  return context.launch(cluster, launch.spec, cluster.getInputs(),
+  tile::AttentionPlanAttr first = plan.choice.kernel;
+  LaunchSpec spec =
+      attentionLaunch(cluster, tile::Skeleton::attention, plan.blocksOf(first));
+  spec.key += planKey(first, plan.choice.byHand);
+  spec.build = buildOf(first);
+  spec.terms = plan.shape.keys;
+  for (tile::AttentionPlanAttr other : plan.choice.variants)
+    spec.variants.push_back(
+        {suffixOf(other), plan.blocksOf(other), buildOf(other)});
+  return context.launch(cluster, spec, cluster.getInputs(),
                         cluster.getResultTypes());
 }

@@ -91,12 +91,18 @@ private:
   mlir::Value rest(mlir::Value row, int64_t count, int64_t tile) const;
 };
 
-/// The largest tiles whose shared memory fits: `stationary` tiles of queries
-/// (forward, dQ) or keys (dK, dV) and four of the other kind.
-std::optional<AttentionSizes>
-chooseAttentionSizes(const AttentionShape &shape, mlir::Type element,
-                     int64_t stationary, int64_t most, bool keysStationary,
-                     int64_t sharedBytes);
+/// The tiles whose shared memory fits, the largest first: `stationary` tiles of
+/// queries (forward, dQ) or keys (dK, dV) and four of the other kind, which
+/// have `most` rows or a half, a quarter, …
+llvm::SmallVector<AttentionSizes>
+attentionSizes(const AttentionShape &shape, mlir::Type element,
+               int64_t stationary, int64_t most, bool keysStationary,
+               int64_t sharedBytes);
+
+/// What multiplies in a kernel in which all threads copy and multiply tiles of
+/// `rows` rows: a warp has sixteen, a warpgroup 64.
+tile::Engine engineOfStaged(int64_t rows, mlir::Type element,
+                            const TileTarget &target);
 
 /// "the head dimension 512 is too large …".
 llvm::Error attentionTooLarge(const AttentionShape &shape);

@@ -4,6 +4,7 @@
 // alternate between copying keys and values and multiplying them
 // (GpuAttention.cpp); the other is warp-specialized (GpuAttentionPipeline.cpp).
 #pragma once
+#include "passes/kernels/attention/AttentionPlan.h"
 #include "passes/kernels/gpu/GpuAttention.h"
 
 namespace tessera::gpu {
@@ -37,20 +38,15 @@ protected:
   mlir::Value head, kvHead, firstQuery;
 };
 
-/// A warp-specialized kernel.
-struct PipelinedAttention {
-  AttentionSizes sizes;
-  bool
-      pingPong; ///< warpgroups alternate on the tensor cores (FlashAttention-3)
-};
-
-/// Such kernels, the likeliest to be fast first; none if TMA cannot copy the
-/// operands, the target has no wgmma, or the queries would not occupy two
-/// warpgroups.
-llvm::SmallVector<PipelinedAttention>
-choosePipelinedAttention(const AttentionShape &shape,
-                         const ForwardOperands &operands, mlir::Type element,
-                         const TileTarget &target);
+/// The warp-specialized kernels, the likeliest to be fast first; none if TMA
+/// cannot copy the operands, the target has no wgmma, or the queries would not
+/// occupy two warpgroups.
+llvm::SmallVector<tile::AttentionPlanAttr>
+pipelinedAttentionKernels(const AttentionShape &shape,
+                          const ForwardOperands &operands, mlir::Type element,
+                          const TileTarget &target);
+/// With `pingPong`, warpgroups alternate on the tensor cores
+/// (FlashAttention-3).
 void emitPipelinedAttention(GpuAttention &g, tile::KernelOp kernel,
                             const ForwardOperands &operands, unsigned inputs,
                             bool pingPong);

@@ -14,6 +14,7 @@
 // layout of their products. If registers do not hold both of its sums, it is
 // two kernels.
 #pragma once
+#include "passes/kernels/attention/AttentionPlan.h"
 #include "passes/kernels/gpu/GpuAttention.h"
 
 namespace tessera::gpu {
@@ -79,22 +80,17 @@ private:
 /// Which gradient a kernel computes.
 enum class GradPart { delta, keysAndValues, values, keys, queries };
 
-/// How the gradient is divided into kernels.
-struct GradSizes {
-  AttentionSizes ofKeys, ofQueries;
-  bool together;    ///< dK and dV in one kernel
-  bool isPipelined; ///< warp-specialized
-};
+/// The launches of a gradient, in their order.
+llvm::SmallVector<GradPart> gradParts(tile::AttentionGradPlanAttr kernels);
 
-/// Of warp-specialized kernels; nullopt unless the target has wgmma and TMA can
-/// copy all operands.
-std::optional<GradSizes> choosePipelinedGrad(const AttentionShape &shape,
-                                             const BackwardOperands &o,
-                                             mlir::Type element,
-                                             const TileTarget &target);
-std::optional<GradSizes> chooseStagedGrad(const AttentionShape &shape,
-                                          mlir::Type element,
-                                          const TileTarget &target);
+// The plans, the likeliest to be fast first. Of warp-specialized kernels there
+// are none unless the target has wgmma and TMA can copy all operands.
+llvm::SmallVector<tile::AttentionGradPlanAttr>
+pipelinedGradKernels(const AttentionShape &shape, const BackwardOperands &o,
+                     mlir::Type element, const TileTarget &target);
+llvm::SmallVector<tile::AttentionGradPlanAttr>
+stagedGradKernels(const AttentionShape &shape, mlir::Type element,
+                  const TileTarget &target);
 
 // The kernels of dK and dV, as far as there are buffers for them, and of dQ.
 void emitStagedKeys(GpuAttention &g, tile::KernelOp kernel,

@@ -44,9 +44,39 @@ static int64_t contractionsOf(GradPart part) {
   llvm_unreachable("all parts are handled");
 }
 
-std::optional<GradSizes> gpu::chooseStagedGrad(const AttentionShape &shape,
-                                               Type element,
-                                               const TileTarget &target) {
+SmallVector<GradPart> gpu::gradParts(tile::AttentionGradPlanAttr kernels) {
+  if (kernels.getSeparate())
+    return {GradPart::delta, GradPart::values, GradPart::keys,
+            GradPart::queries};
+  return {GradPart::delta, GradPart::keysAndValues, GradPart::queries};
+}
+
+static AttentionSizes sizesOf(GradPart part, const BackwardPlan &plan) {
+  int64_t headDim = plan.shape.headDim;
+  if (part == GradPart::delta)
+    return {kDeltaRows, 0, static_cast<int64_t>(llvm::alignTo(headDim, 64))};
+  tile::AttentionGradPlanAttr kernels = plan.kernels;
+  int64_t dim = paddedColumns(headDim);
+  if (part == GradPart::queries)
+    return {kernels.getDqQueries(), kernels.getDqKeys(), dim};
+  return {kernels.getDkvQueries(), kernels.getDkvKeys(), dim};
+}
+
+static int64_t blocksOf(GradPart part, const BackwardPlan &plan) {
+  const AttentionShape &shape = plan.shape;
+  AttentionSizes tile = sizesOf(part, plan);
+  bool overKeys = part != GradPart::delta && part != GradPart::queries;
+  return overKeys ? shape.batch * shape.kvHeads *
+                        llvm::divideCeil(shape.keys, tile.keys)
+                  : shape.batch * shape.heads *
+                        llvm::divideCeil(shape.tokens, tile.queries);
+}
+
+//===--- choices ----------------------------------------------------------===//
+
+SmallVector<tile::AttentionGradPlanAttr>
+gpu::stagedGradKernels(const AttentionShape &shape, Type element,
+                       const TileTarget &target) {
   // Registers of a thread: a tile of sums takes half as many as it has columns.
   // Both gradients are in one kernel if that leaves enough for scores.
   int64_t budget = element.isBF16() ? 176 : 72,
@@ -55,14 +85,77 @@ std::optional<GradSizes> gpu::chooseStagedGrad(const AttentionShape &shape,
   auto mostFor = [&](int64_t taken) -> int64_t {
     return taken + 64 <= budget ? 64 : taken + 32 <= budget ? 32 : 16;
   };
-  auto ofKeys = chooseAttentionSizes(shape, element, 2,
-                                     mostFor(together ? sums : sums / 2), true,
-                                     target.sharedBytes),
-       ofQueries = chooseAttentionSizes(shape, element, 2, mostFor(sums / 2),
-                                        false, target.sharedBytes);
-  if (!ofKeys || !ofQueries)
-    return std::nullopt;
-  return GradSizes{*ofKeys, *ofQueries, together, /*isPipelined=*/false};
+  SmallVector<tile::AttentionGradPlanAttr> kernels;
+  for (bool separate : {!together, true})
+    for (const AttentionSizes &ofKeys :
+         attentionSizes(shape, element, 2, mostFor(separate ? sums / 2 : sums),
+                        /*keysStationary=*/true, target.sharedBytes))
+      for (const AttentionSizes &ofQueries :
+           attentionSizes(shape, element, 2, mostFor(sums / 2),
+                          /*keysStationary=*/false, target.sharedBytes)) {
+        tile::Engine engine = engineOfStaged(ofKeys.keys, element, target);
+        if (engine == engineOfStaged(ofQueries.queries, element, target))
+          kernels.push_back(tile::AttentionGradPlanAttr::get(
+              element.getContext(), engine, ofKeys.queries, ofKeys.keys,
+              ofQueries.queries, ofQueries.keys, separate));
+      }
+  return kernels;
+}
+
+using GradPlan = tile::AttentionGradPlanAttr;
+static const PlanField<GradPlan> kFields[] = {
+    {"the engine ", " cannot multiply these operands",
+     [](GradPlan plan) { return stringifyEngine(plan.getEngine()).str(); }},
+    {"separate = ", " with this engine",
+     [](GradPlan plan) {
+       return std::string(plan.getSeparate() ? "true" : "false");
+     }},
+    {"dkv of ", "",
+     [](GradPlan plan) {
+       return tileText(plan.getDkvQueries(), plan.getDkvKeys());
+     }},
+    {"dq of ", "", [](GradPlan plan) {
+       return tileText(plan.getDqQueries(), plan.getDqKeys());
+     }}};
+
+static Type elementOfProducts(graph::ClusterOp cluster,
+                              const BackwardOperands &o) {
+  return operandType(elementOf(cluster, o.query),
+                     operandType(elementOf(cluster, o.key),
+                                 operandType(elementOf(cluster, o.value),
+                                             elementOf(cluster, o.cotangent))));
+}
+
+llvm::Expected<GradPlan> tessera::chooseGpuAttentionGrad(
+    graph::ClusterOp cluster, const BackwardOperands &operands,
+    const AttentionShape &shape, const TileTarget &target) {
+  Type element = elementOfProducts(cluster, operands);
+  SmallVector<GradPlan> kernels =
+      pipelinedGradKernels(shape, operands, element, target);
+  llvm::append_range(kernels, stagedGradKernels(shape, element, target));
+  if (kernels.empty())
+    return attentionTooLarge(shape);
+  llvm::Expected<GradPlan> wanted = wantedPlan<GradPlan>(cluster);
+  if (!wanted)
+    return wanted.takeError();
+  if (!*wanted)
+    return kernels.front();
+  return findKernel<GradPlan>(kernels, *wanted, kFields);
+}
+
+SmallVector<ClusterPlan::Launch>
+tessera::gpuGradLaunches(graph::ClusterOp cluster, const BackwardPlan &plan) {
+  SmallVector<ClusterPlan::Launch> launches;
+  for (GradPart part : gradParts(plan.kernels)) {
+    AttentionSizes tile = sizesOf(part, plan);
+    bool multiplies = part != GradPart::delta;
+    launches.push_back(
+        {(cluster.getName() + suffixOf(part)).str(),
+         multiplies ? stringifyEngine(plan.kernels.getEngine()).str() : "", "",
+         "", multiplies ? tileText(tile.queries, tile.keys) : "",
+         blocksOf(part, plan)});
+  }
+  return launches;
 }
 
 //===--- launches ---------------------------------------------------------===//
@@ -98,9 +191,10 @@ struct GradLaunch {
 /// Makes the launches of one cluster.
 class GradTiler {
 public:
-  GradTiler(graph::ClusterOp cluster, const BackwardOperands &o,
-            const AttentionShape &shape, TilingContext &context)
-      : cluster(cluster), o(o), shape(shape), context(context),
+  GradTiler(graph::ClusterOp cluster, const BackwardPlan &plan,
+            TilingContext &context)
+      : cluster(cluster), plan(plan), o(plan.operands), shape(plan.shape),
+        context(context), element(elementOfProducts(cluster, plan.operands)),
         results(cluster.getNumResults()) {}
 
   llvm::Expected<SmallVector<Value>> run();
@@ -109,32 +203,20 @@ private:
   llvm::Error launch(GradPart part);
   void addOperands(GradLaunch &l, GradPart part);
   void addResults(GradLaunch &l, GradPart part);
-  AttentionSizes sizesOf(GradPart part) const;
   void emit(GradPart part, const GradLaunch &l, tile::KernelOp kernel,
             OpBuilder &builder) const;
-  Type elementOf(const AttentionOperand &operand) {
-    return graph::tensorType(cluster.getInputs()[operand.argument])
-        .getElementType();
-  }
 
   graph::ClusterOp cluster;
+  const BackwardPlan &plan;
   const BackwardOperands &o;
   const AttentionShape &shape;
   TilingContext &context;
   Type element;
-  GradSizes sizes;
   Value delta;                ///< [B, H, T], once it is computed
   SmallVector<Value> results; ///< of the cluster, as far as written
 };
 
 } // namespace
-
-AttentionSizes GradTiler::sizesOf(GradPart part) const {
-  if (part == GradPart::delta)
-    return {kDeltaRows, 0,
-            static_cast<int64_t>(llvm::alignTo(shape.headDim, 64))};
-  return part == GradPart::queries ? sizes.ofQueries : sizes.ofKeys;
-}
 
 void GradTiler::addOperands(GradLaunch &l, GradPart part) {
   llvm::DenseMap<unsigned, unsigned> ofArgument;
@@ -192,15 +274,17 @@ void GradTiler::emit(GradPart part, const GradLaunch &l, tile::KernelOp kernel,
   GradBuffers buffers;
   for (auto [field, buffer] : l.bindings)
     buffers.*field = kernel.getBuffers()[buffer];
-  GpuAttention common(builder, kernel.getLoc(), shape, sizesOf(part), element);
+  GpuAttention common(builder, kernel.getLoc(), shape, sizesOf(part, plan),
+                      element);
+  bool isPipelined = plan.kernels.getEngine() == tile::Engine::warp_specialized;
   if (part == GradPart::delta)
     GpuGrad(common, kernel, o, buffers).emitDelta();
   else if (part == GradPart::queries)
-    (sizes.isPipelined ? emitPipelinedQueries
-                       : emitStagedQueries)(common, kernel, o, buffers);
-  else
-    (sizes.isPipelined ? emitPipelinedKeys : emitStagedKeys)(common, kernel, o,
+    (isPipelined ? emitPipelinedQueries : emitStagedQueries)(common, kernel, o,
                                                              buffers);
+  else
+    (isPipelined ? emitPipelinedKeys : emitStagedKeys)(common, kernel, o,
+                                                       buffers);
 }
 
 llvm::Error GradTiler::launch(GradPart part) {
@@ -209,15 +293,10 @@ llvm::Error GradTiler::launch(GradPart part) {
   l.spec.skeleton = tile::Skeleton::attention_grad;
   l.spec.summary = summarize(cluster);
   l.spec.flops = cluster.getFlops() / 5 * contractionsOf(part);
-  l.spec.key = bodyKey(cluster) + suffixOf(part).str();
+  l.spec.key = bodyKey(cluster) + suffixOf(part).str() + planKey(plan.kernels);
   addOperands(l, part);
   addResults(l, part);
-  bool overKeys = part != GradPart::delta && part != GradPart::queries;
-  AttentionSizes tile = sizesOf(part);
-  l.spec.blocks = overKeys ? shape.batch * shape.kvHeads *
-                                 llvm::divideCeil(shape.keys, tile.keys)
-                           : shape.batch * shape.heads *
-                                 llvm::divideCeil(shape.tokens, tile.queries);
+  l.spec.blocks = blocksOf(part, plan);
   l.spec.build = [&, part](tile::KernelOp kernel, const TileTarget &,
                            OpBuilder &builder) -> llvm::Error {
     emit(part, l, kernel, builder);
@@ -234,31 +313,15 @@ llvm::Error GradTiler::launch(GradPart part) {
 }
 
 llvm::Expected<SmallVector<Value>> GradTiler::run() {
-  element = operandType(
-      elementOf(o.query),
-      operandType(elementOf(o.key),
-                  operandType(elementOf(o.value), elementOf(o.cotangent))));
-  std::optional<GradSizes> chosen =
-      choosePipelinedGrad(shape, o, element, context.target());
-  if (!chosen)
-    chosen = chooseStagedGrad(shape, element, context.target());
-  if (!chosen)
-    return attentionTooLarge(shape);
-  sizes = *chosen;
-  SmallVector<GradPart> parts{GradPart::delta};
-  if (sizes.together)
-    parts.push_back(GradPart::keysAndValues);
-  else
-    parts.append({GradPart::values, GradPart::keys});
-  parts.push_back(GradPart::queries);
-  for (GradPart part : parts)
+  for (GradPart part : gradParts(plan.kernels))
     if (llvm::Error error = launch(part))
       return std::move(error);
   return results;
 }
 
-llvm::Expected<SmallVector<Value>> tessera::tileGpuAttentionGrad(
-    graph::ClusterOp cluster, const BackwardOperands &operands,
-    const AttentionShape &shape, TilingContext &context) {
-  return GradTiler(cluster, operands, shape, context).run();
+llvm::Expected<SmallVector<Value>>
+tessera::tileGpuAttentionGrad(graph::ClusterOp cluster,
+                              const BackwardPlan &plan,
+                              TilingContext &context) {
+  return GradTiler(cluster, plan, context).run();
 }

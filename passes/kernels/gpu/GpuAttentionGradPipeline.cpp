@@ -241,27 +241,27 @@ constexpr int64_t kRows = 2 * kRowsOfConsumer, kTightQueries = 48;
 
 } // namespace
 
-std::optional<GradSizes> gpu::choosePipelinedGrad(const AttentionShape &shape,
-                                                  const BackwardOperands &o,
-                                                  Type element,
-                                                  const TileTarget &target) {
-  if (!target.warpgroups || !element.isBF16() ||
+SmallVector<tile::AttentionGradPlanAttr>
+gpu::pipelinedGradKernels(const AttentionShape &shape,
+                          const BackwardOperands &o, Type element,
+                          const TileTarget &target) {
+  const PipelinedSizes *sizes = llvm::find_if(
+      kSizes, [&](const auto &each) { return shape.headDim <= each.dim; });
+  if (!target.warpgroups || !element.isBF16() || sizes == std::end(kSizes) ||
       std::min(shape.tokens, shape.keys) <= kRowsOfConsumer ||
       !hasBoxes(o.query.view) || !hasBoxes(o.key.view) ||
       !hasBoxes(o.value.view) || !hasBoxes(o.cotangent.view))
-    return std::nullopt;
-  int64_t dim = paddedColumns(shape.headDim);
+    return {};
   // If both sums take most registers, too few remain for masks of several
   // conditions.
-  bool isTight = dim > 96 && (shape.window > 0 || shape.hasStart ||
-                              shape.tokens % kRows || shape.keys % kRows);
-  for (const PipelinedSizes &sizes : kSizes)
-    if (shape.headDim <= sizes.dim)
-      return GradSizes{
-          {isTight && sizes.together ? kTightQueries : sizes.queries, kRows,
-           dim},
-          {kRows, sizes.keys, dim},
-          sizes.together,
-          /*isPipelined=*/true};
-  return std::nullopt;
+  bool isTight = paddedColumns(shape.headDim) > 96 &&
+                 (shape.window > 0 || shape.hasStart || shape.tokens % kRows ||
+                  shape.keys % kRows);
+  SmallVector<tile::AttentionGradPlanAttr> kernels;
+  for (bool separate : {!sizes->together, true})
+    kernels.push_back(tile::AttentionGradPlanAttr::get(
+        element.getContext(), tile::Engine::warp_specialized,
+        isTight && sizes->together ? kTightQueries : sizes->queries, kRows,
+        kRows, sizes->keys, separate));
+  return kernels;
 }

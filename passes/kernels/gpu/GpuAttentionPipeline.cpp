@@ -123,15 +123,15 @@ void PipelinedForward::emit() {
 
 //===--- choices ----------------------------------------------------------===//
 
-SmallVector<PipelinedAttention>
-gpu::choosePipelinedAttention(const AttentionShape &shape,
-                              const ForwardOperands &operands, Type element,
-                              const TileTarget &target) {
+SmallVector<tile::AttentionPlanAttr>
+gpu::pipelinedAttentionKernels(const AttentionShape &shape,
+                               const ForwardOperands &operands, Type element,
+                               const TileTarget &target) {
   if (!target.warpgroups || !element.isBF16() ||
       shape.tokens <= kRowsOfConsumer || !hasBoxes(operands.query.view) ||
       !hasBoxes(operands.key.view) || !hasBoxes(operands.value.view))
     return {};
-  SmallVector<PipelinedAttention> kernels;
+  SmallVector<tile::AttentionPlanAttr> kernels;
   const PipelinedSizes *own = llvm::find_if(
       kSizes, [&](const auto &sizes) { return shape.headDim <= sizes.dim; });
   // Every warpgroup must have queries.
@@ -139,9 +139,10 @@ gpu::choosePipelinedAttention(const AttentionShape &shape,
   for (const PipelinedSizes &sizes : kSizes)
     if (own != std::end(kSizes) && sizes.dim == own->dim &&
         sizes.consumers <= most)
-      kernels.push_back({{kRowsOfConsumer * sizes.consumers, sizes.keys,
-                          paddedColumns(shape.headDim)},
-                         sizes.pingPong});
+      kernels.push_back(tile::AttentionPlanAttr::get(
+          element.getContext(), tile::Engine::warp_specialized,
+          kRowsOfConsumer * sizes.consumers, sizes.keys, /*split=*/0,
+          sizes.pingPong));
   return kernels;
 }
 

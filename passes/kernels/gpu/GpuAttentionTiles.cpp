@@ -192,22 +192,30 @@ Value GpuAttention::maskTile(Value scores, Value query, Value key,
 
 //===--- sizes ------------------------------------------------------------===//
 
-std::optional<AttentionSizes>
-gpu::chooseAttentionSizes(const AttentionShape &shape, Type element,
-                          int64_t stationary, int64_t most, bool keysStationary,
-                          int64_t sharedBytes) {
+SmallVector<AttentionSizes>
+gpu::attentionSizes(const AttentionShape &shape, Type element,
+                    int64_t stationary, int64_t most, bool keysStationary,
+                    int64_t sharedBytes) {
   int64_t dim = paddedColumns(shape.headDim);
   // A tile of sums takes dim / 2 registers of a thread; f32 operands, each of
   // two halves, need more than bf16 in addition.
   if (dim > (element.isBF16() ? 256 : 128))
-    return std::nullopt;
+    return {};
   int64_t row = dim * element.getIntOrFloatBitWidth() / 8;
+  SmallVector<AttentionSizes> sizes;
   for (int64_t own : {64, 32, 16})
     for (int64_t other = most; other >= 16; other /= 2)
       if ((stationary * own + 4 * other) * row <= sharedBytes)
-        return keysStationary ? AttentionSizes{other, own, dim}
-                              : AttentionSizes{own, other, dim};
-  return std::nullopt;
+        sizes.push_back(keysStationary ? AttentionSizes{other, own, dim}
+                                       : AttentionSizes{own, other, dim});
+  return sizes;
+}
+
+tile::Engine gpu::engineOfStaged(int64_t rows, Type element,
+                                 const TileTarget &target) {
+  return target.warpgroups && element.isBF16() && rows % kRowsOfConsumer == 0
+             ? tile::Engine::warpgroup
+             : tile::Engine::tensor_core;
 }
 
 llvm::Error gpu::attentionTooLarge(const AttentionShape &shape) {

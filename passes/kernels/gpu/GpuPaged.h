@@ -1,6 +1,6 @@
 // Shared by the two launches of paged attention on a GPU.
 #pragma once
-#include "passes/kernels/attention/PagedAttention.h"
+#include "passes/kernels/attention/AttentionPlan.h"
 #include "passes/kernels/gpu/GpuTiles.h"
 
 namespace tessera::gpu {
@@ -9,7 +9,7 @@ namespace tessera::gpu {
 struct PagedTiles {
   int64_t queries, keys; ///< rows of tiles
   int64_t dim;           ///< of the head, padded to whole swizzled rows
-  int64_t splitKeys;     ///< of one block; all of them with one split
+  int64_t splitKeys;     ///< of one block; 0: all of them
   int64_t splits;
   mlir::Type element; ///< of products
   bool areIntegers;   ///< keys and values, in the cache
@@ -27,10 +27,7 @@ struct PagedTiles {
   }
 };
 
-/// Nullopt if no tile of such heads and pages fits in shared memory.
-std::optional<PagedTiles> choosePagedTiles(const PagedShape &shape,
-                                           mlir::Type element, bool areIntegers,
-                                           int64_t sharedBytes);
+PagedTiles pagedTiles(graph::ClusterOp cluster, const PagedPlan &plan);
 
 /// Tiles of keys, or of values, in two stages: one is filled while the other is
 /// read. A stage is complete after a tile.wait.

@@ -7,7 +7,6 @@
 #include "passes/kernels/ClusterLaunch.h"
 #include "passes/kernels/gpu/GpuPaged.h"
 #include "passes/kernels/gpu/GpuTiles.h"
-#include "llvm/Support/FormatVariadic.h"
 #include <limits>
 
 using namespace mlir;
@@ -315,33 +314,18 @@ static SmallVector<Type> partialTypes(const PagedShape &shape,
   return {perRow, perRow, RankedTensorType::get(rows, f32)};
 }
 
-llvm::Expected<SmallVector<Value>> tessera::tileGpuPagedAttention(
-    graph::ClusterOp cluster, const PagedOperands &operands,
-    const PagedShape &shape, TilingContext &context) {
-  auto elementOf = [&](const AttentionOperand &operand) {
-    return graph::tensorType(cluster.getInputs()[operand.argument])
-        .getElementType();
-  };
-  // Every float type holds int8 exactly.
-  Type query = elementOf(operands.query), key = elementOf(operands.keys);
-  bool areIntegers = key.isInteger(8);
-  Type element = areIntegers ? query : operandType(query, key);
-  std::optional<PagedTiles> chosen = choosePagedTiles(
-      shape, element, areIntegers, context.target().sharedBytes);
-  if (!chosen)
-    return llvm::createStringError(
-        llvm::formatv("attention over pages of {0} keys and heads of {1} "
-                      "dimensions does not fit a block: heads have at most 256 "
-                      "dimensions in bf16 and 128 in f32, and a page is best a "
-                      "power of two (inference.page); or compile for cpu",
-                      shape.page, shape.headDim));
-  PagedTiles tiles = *chosen;
+llvm::Expected<SmallVector<Value>>
+tessera::tileGpuPagedAttention(graph::ClusterOp cluster, const PagedPlan &plan,
+                               TilingContext &context) {
+  const PagedOperands &operands = plan.operands;
+  const PagedShape &shape = plan.shape;
+  PagedTiles tiles = pagedTiles(cluster, plan);
   unsigned inputs = cluster.getInputs().size();
-  LaunchSpec spec = attentionLaunch(cluster, tile::Skeleton::paged_attention,
-                                    tiles.splits * shape.owners() *
-                                        shape.batch * tiles.queryTiles(shape));
+  LaunchSpec spec =
+      attentionLaunch(cluster, tile::Skeleton::paged_attention, plan.blocks());
   spec.gatheredBytes = operands.cacheBytes(cluster, shape);
-  spec.build = [=](tile::KernelOp kernel, const TileTarget &,
+  spec.key += planKey(plan.kernel);
+  spec.build = [&](tile::KernelOp kernel, const TileTarget &,
                    OpBuilder &b) -> llvm::Error {
     PagedBlock(b, kernel, operands, shape, tiles).emit(inputs);
     return llvm::Error::success();

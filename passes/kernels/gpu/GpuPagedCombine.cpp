@@ -107,7 +107,7 @@ gpu::launchPagedCombine(graph::ClusterOp cluster, const View &output,
   spec.buffers.push_back(bufferType(cluster.getResult(0).getType()));
   spec.access.push_back(tile::Access::write);
   spec.blocks = shape.batch * shape.heads;
-  spec.key = bodyKey(cluster) + "combine";
+  spec.key = bodyKey(cluster) + "combine" + std::to_string(tiles.splits);
   spec.build = [=](tile::KernelOp kernel, const TileTarget &,
                    OpBuilder &b) -> llvm::Error {
     PagedCombine(b, kernel, shape, tiles).emit(output);

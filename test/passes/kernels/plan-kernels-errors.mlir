@@ -58,3 +58,15 @@ func.func @f(%x: tensor<512x256xbf16>, %w: tensor<256x512xbf16>) -> tensor<512x5
   }
   return %y : tensor<512x512xbf16>
 }
+
+// -----
+
+func.func @f(%x: tensor<512x256xbf16>, %w: tensor<256x512xbf16>) -> tensor<512x512xbf16> {
+  // expected-error @+1 {{cluster 'linear' has no kernel: tile.plan: expected #tile.contraction_plan<…>, got #tile.attention_plan<vector, tile = [64, 64]>}}
+  %y = graph.cluster contraction "linear" (%x, %w) attributes {tile.plan = #tile.attention_plan<vector, tile = [64, 64]>} : (tensor<512x256xbf16>, tensor<256x512xbf16>) -> tensor<512x512xbf16> {
+  ^bb0(%a: tensor<512x256xbf16>, %b: tensor<256x512xbf16>):
+    %r = graph.einsum "mk,kn->mn" %a, %b : (tensor<512x256xbf16>, tensor<256x512xbf16>) -> tensor<512x512xbf16>
+    graph.yield %r : tensor<512x512xbf16>
+  }
+  return %y : tensor<512x512xbf16>
+}
