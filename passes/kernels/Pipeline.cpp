@@ -24,5 +24,9 @@ void tessera::buildKernelsPipeline(OpPassManager &pipeline,
   pipeline.addPass(createCanonicalizerPass());
   pipeline.addPass(createCSEPass());
 
+  //===--- barriers -------------------------------------------------------===//
+  // Last, when all loads and stores are in their final order.
+  pipeline.addPass(createInsertBarriers());
+
   pipeline.addPass(createVerifyTiled());
 }
