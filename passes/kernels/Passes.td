@@ -89,13 +89,39 @@ def GroupLaunches : Pass<"group-launches", "::mlir::func::FuncOp"> {
   }];
 }
 
+def InsertBarriers : Pass<"insert-barriers", "::mlir::ModuleOp"> {
+  let summary = "inserts the barriers between threads of GPU kernels";
+  let description = [{
+    Between a write to memory and the next read of it; at the beginning of the iterations of a loop
+    that does both; and between a read of one element by all threads and the next write of it.
+    Copies to swizzled memory are ordered by `tile.wait` and rings. Kernels for CPUs have one
+    thread a block and are left alone.
+
+    Before:
+    ```mlir
+    tile.store %x, %kept[%i] along [0] : vector<64xf32>, memref<64xf32, #tile.shared>
+    %y = tile.load %kept[%j] along [0] : memref<64xf32, #tile.shared>, vector<64xf32>
+    ```
+    After:
+    ```mlir
+    tile.store %x, %kept[%i] along [0] : vector<64xf32>, memref<64xf32, #tile.shared>
+    tile.barrier
+    %y = tile.load %kept[%j] along [0] : memref<64xf32, #tile.shared>, vector<64xf32>
+    ```
+
+    Afterwards `verify-tiled` finds no barrier missing.
+  }];
+  let dependentDialects = ["::tessera::tile::TileDialect"];
+}
+
 def VerifyTiled : Pass<"verify-tiled", "::mlir::ModuleOp"> {
   let summary = "verifies that only launches, loops and contiguous views remain";
   let description = [{
     A function after `emit-kernels` holds tile.launch, graph.loop, graph.yield, graph.constant,
     graph.reshape, a contiguous graph.slice, graph.dynamic_slice, graph.dynamic_update and
     func.return, nothing else; every launch names a kernel that each target's module has, with
-    operands, results and sizes that fit it.
+    operands, results and sizes that fit it. In kernels for GPUs barriers separate each read of
+    memory from what other threads wrote before.
   }];
 }
 

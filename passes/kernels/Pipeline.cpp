@@ -20,6 +20,10 @@ void tessera::buildKernelsPipeline(OpPassManager &pipeline,
   pipeline.addPass(createCanonicalizerPass());
   pipeline.addPass(createCSEPass());
 
+  //===--- barriers -------------------------------------------------------===//
+  // When all loads and stores are in their final order.
+  pipeline.addPass(createInsertBarriers());
+
   //===--- launches -------------------------------------------------------===//
   // Equal layers have the same kernels, but each has launches of its own.
   pipeline.addPass(createRestoreLayers());

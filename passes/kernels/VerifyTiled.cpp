@@ -6,6 +6,7 @@
 #include "passes/fusion/FusionGraph.h"
 #include "passes/kernels/Passes.h"
 #include "passes/kernels/Tiling.h"
+#include "passes/kernels/gpu/SharedAccess.h"
 
 using namespace mlir;
 using namespace tessera;
@@ -125,6 +126,10 @@ class VerifyTiledPass : public tessera::impl::VerifyTiledBase<VerifyTiledPass> {
     module.walk([&](tile::KernelOp kernel) {
       failed_ |= failed(verifyVariants(kernel));
     });
+    for (auto kernels : module.getOps<ModuleOp>())
+      if (gpu::isOfGpu(kernels))
+        for (auto kernel : kernels.getOps<tile::KernelOp>())
+          failed_ |= failed(gpu::verifyBarriers(kernel.getBody().front()));
     if (failed_)
       signalPassFailure();
   }

@@ -2,6 +2,7 @@
 #include "dialects/tile/KernelBlocks.h"
 #include "dialects/tile/TileQuantOps.h"
 #include "passes/kernels/Tiling.h"
+#include "passes/kernels/gpu/SharedAccess.h"
 #include "llvm/ADT/StringSet.h"
 #include "llvm/Support/raw_ostream.h"
 
@@ -317,6 +318,9 @@ llvm::Expected<PrintedKernels> printKernels(ModuleOp module,
       for (auto name : names.getAsRange<FlatSymbolRefAttr>())
         variants.insert(name.getValue());
   for (auto kernel : module.getOps<tile::KernelOp>()) {
+    if (failed(gpu::verifyBarriers(kernel.getBody().front())))
+      return llvm::createStringError("kernel @" + kernel.getSymName() +
+                                     " lacks a barrier");
     KernelPrinter printer(kernel, target);
     if (llvm::Error error = printer.print())
       return std::move(error);

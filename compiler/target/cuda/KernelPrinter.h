@@ -148,9 +148,6 @@ private:
   void define(mlir::Value value, llvm::StringRef hint,
               const llvm::Twine &expression);
   llvm::Error unsupported(mlir::Operation *op, const llvm::Twine &why);
-  void synchronize(mlir::Value root, bool writes);
-  void synchronizeLoop(mlir::scf::ForOp loop);
-  void printBarrier();
 
   tile::KernelOp kernel;
   const TileTarget &target;
@@ -158,9 +155,6 @@ private:
   llvm::StringMap<unsigned> names;
   llvm::DenseMap<mlir::Value, Expression> values;
   llvm::DenseMap<mlir::Value, Memory> memories;
-  llvm::DenseSet<mlir::Value> written; ///< since the last barrier
-  /// Single elements that all threads have read since then.
-  llvm::DenseSet<mlir::Value> readByAll;
   bool hasWarpgroups = false;      ///< products of warpgroups
   tile::WarpSpecializeOp roles;    ///< null in most kernels
   std::string barrier = "sync();"; ///< of the threads that have tiles

@@ -133,11 +133,8 @@ llvm::Error KernelPrinter::printFor(scf::ForOp loop) {
        i + " < " + within(scalar(loop.getUpperBound()), Expression::sum) +
        "; " + i + " += " + scalar(loop.getStep()).text + ") {");
   ++depth;
-  synchronizeLoop(loop);
-  llvm::DenseSet<Value> before = written; // there may be no iterations
   if (llvm::Error error = printBlock(*loop.getBody()))
     return error;
-  written.insert(before.begin(), before.end());
   if (llvm::Error error = assign(loop.getBody()->getTerminator(), carried))
     return error;
   --depth;
@@ -153,23 +150,18 @@ llvm::Error KernelPrinter::printIf(scf::IfOp branch) {
     line(typeOf(result) + " " + results.back() + ";");
   }
   line("if (" + scalar(branch.getCondition()).text + ") {");
-  // A barrier in one branch does not count for threads that take the other.
-  llvm::DenseSet<Value> before = written, after = written;
   for (Region *region : {&branch.getThenRegion(), &branch.getElseRegion()}) {
     if (region->empty())
       continue;
     if (region == &branch.getElseRegion())
       line("} else {");
     ++depth;
-    written = before;
     if (llvm::Error error = printBlock(region->front()))
       return error;
     if (llvm::Error error = assign(region->front().getTerminator(), results))
       return error;
     --depth;
-    after.insert(written.begin(), written.end());
   }
-  written = std::move(after);
   line("}");
   return llvm::Error::success();
 }

@@ -1,4 +1,4 @@
-// Loads, stores, views, shared memory, and the barriers between them.
+// Loads, stores, views, shared memory and barriers.
 #include "compiler/target/cuda/KernelPrinter.h"
 
 using namespace mlir;
@@ -94,20 +94,6 @@ llvm::Error KernelPrinter::printAlloc(tile::AllocOp op) {
 
 //===--- barriers ---------------------------------------------------------===//
 
-// What one thread wrote, another may read only after a barrier.
-void KernelPrinter::synchronize(Value root, bool writes) {
-  if (writes)
-    written.insert(root);
-  else if (written.contains(root))
-    printBarrier();
-}
-
-void KernelPrinter::printBarrier() {
-  line(barrier);
-  written.clear();
-  readByAll.clear();
-}
-
 llvm::Error KernelPrinter::printSynchronization(Operation *op) {
   if (isa<tile::CommitOp>(op)) {
     line("commitCopies();");
@@ -118,38 +104,14 @@ llvm::Error KernelPrinter::printSynchronization(Operation *op) {
     if (hasWarpgroups) // wgmma reads through another proxy than copies write
       line("fenceAsync();");
   }
-  printBarrier();
+  line(barrier);
   return llvm::Error::success();
-}
-
-// A loop that writes and reads one memory does so across its iterations too.
-void KernelPrinter::synchronizeLoop(scf::ForOp loop) {
-  llvm::DenseSet<Value> reads, writes;
-  auto rootOf = [&](Value memory) {
-    while (auto view = memory.getDefiningOp<memref::ReinterpretCastOp>())
-      memory = view.getSource();
-    return memory;
-  };
-  loop.getBody()->walk([&](Operation *op) {
-    if (auto load = dyn_cast<tile::LoadOp>(op))
-      reads.insert(rootOf(load.getMemory()));
-    else if (auto scalarLoad = dyn_cast<memref::LoadOp>(op))
-      reads.insert(rootOf(scalarLoad.getMemRef()));
-    else if (auto store = dyn_cast<tile::StoreOp>(op))
-      writes.insert(rootOf(store.getMemory()));
-    else if (auto scalarStore = dyn_cast<memref::StoreOp>(op))
-      writes.insert(rootOf(scalarStore.getMemRef()));
-  });
-  if (llvm::any_of(writes, [&](Value root) { return reads.contains(root); }))
-    printBarrier();
 }
 
 //===--- single elements --------------------------------------------------===//
 
 llvm::Error KernelPrinter::printElementLoad(memref::LoadOp op) {
   Memory &memory = memories[op.getMemRef()];
-  synchronize(memory.root, false);
-  readByAll.insert(memory.root);
   define(op.getResult(), "value",
          "read(" + address(memory, op.getIndices()) + ")");
   return llvm::Error::success();
@@ -157,11 +119,8 @@ llvm::Error KernelPrinter::printElementLoad(memref::LoadOp op) {
 
 llvm::Error KernelPrinter::printElementStore(memref::StoreOp op) {
   Memory &memory = memories[op.getMemRef()];
-  if (readByAll.contains(memory.root)) // one thread writes it
-    printBarrier();
   line("write(" + scalar(op.getValue()).text + ", " +
        address(memory, op.getIndices()) + ");");
-  synchronize(memory.root, true);
   return llvm::Error::success();
 }
 
@@ -175,7 +134,6 @@ llvm::Error KernelPrinter::printLoad(tile::LoadOp op) {
     return bindOperand(op) ? llvm::Error::success()
                            : unsupported(op, "of swizzled memory must be one "
                                              "whole stage, for a product");
-  synchronize(memory.root, false);
   define(op.getResult(), memory.base + "Tile",
          "load<" + layoutOf(op.getResult()) + ">(" +
              access(memory, op.getIndices(), op.getAlong(), op.getBounds()) +
@@ -194,7 +152,6 @@ llvm::Error KernelPrinter::printStore(tile::StoreOp op) {
     return unsupported(op, "of a value without a CUDA form");
   line("store(" + value + ", " +
        access(memory, op.getIndices(), op.getAlong(), op.getBounds()) + ");");
-  synchronize(memory.root, true);
   return llvm::Error::success();
 }
 
