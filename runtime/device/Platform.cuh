@@ -38,8 +38,38 @@ template <typename T> TESSERA_DEVICE void checkShared(const T *, int) {}
 #else
 
 #include "runtime/device/emulated/Machine.h"
-#include <cmath>
-#include <cstring>
+#include <string.h>
+
+// Those that the device library calls: <cmath> takes longer to compile than
+// all of it.
+extern "C" {
+#define TESSERA_HOST_FUNCTION(name)                                            \
+  double name(double) noexcept;                                                \
+  float name##f(float) noexcept;
+TESSERA_HOST_FUNCTION(exp)
+TESSERA_HOST_FUNCTION(exp2)
+TESSERA_HOST_FUNCTION(expm1)
+TESSERA_HOST_FUNCTION(log)
+TESSERA_HOST_FUNCTION(log2)
+TESSERA_HOST_FUNCTION(log10)
+TESSERA_HOST_FUNCTION(log1p)
+TESSERA_HOST_FUNCTION(tanh)
+TESSERA_HOST_FUNCTION(erf)
+TESSERA_HOST_FUNCTION(sin)
+TESSERA_HOST_FUNCTION(cos)
+TESSERA_HOST_FUNCTION(sqrt)
+TESSERA_HOST_FUNCTION(fabs)
+TESSERA_HOST_FUNCTION(floor)
+TESSERA_HOST_FUNCTION(ceil)
+TESSERA_HOST_FUNCTION(trunc)
+TESSERA_HOST_FUNCTION(rint)
+#undef TESSERA_HOST_FUNCTION
+double pow(double, double) noexcept;
+float powf(float, float) noexcept;
+double fma(double, double, double) noexcept;
+float fmaf(float, float, float) noexcept;
+float ldexpf(float, int) noexcept;
+}
 
 #define TESSERA_DEVICE inline
 #define TESSERA_UNROLL
@@ -68,7 +98,7 @@ inline void sync() { machine->barrier(0, machine->blockSize.x); }
 template <typename T> T shuffleXor(T value, int mask) {
   const std::byte *lanes =
       machine->exchange(~0u, &value, sizeof(T), "a shuffle");
-  std::memcpy(&value, lanes + (lane() ^ mask) * sizeof(T), sizeof(T));
+  memcpy(&value, lanes + (lane() ^ mask) * sizeof(T), sizeof(T));
   return value;
 }
 
