@@ -28,6 +28,18 @@ template <typename T> TESSERA_DEVICE T shuffleXor(T value, int mask) {
   return __shfl_xor_sync(0xffffffffu, value, mask);
 }
 
+/// `value` combined with that of lane ^ mask, for each mask from First to Last,
+/// doubled or halved.
+template <int First, int Last, typename T, typename Combine>
+TESSERA_DEVICE T butterfly(T value, Combine combine) {
+  value = combine(value, shuffleXor(value, First));
+  if constexpr (First == Last)
+    return value;
+  else
+    return butterfly<(First < Last ? First * 2 : First / 2), Last>(value,
+                                                                   combine);
+}
+
 /// Checks of the emulated GPU; nothing here.
 template <typename T> TESSERA_DEVICE void checkRead(const T *, int) {}
 template <typename T> TESSERA_DEVICE void checkWrite(T *, int) {}
@@ -100,6 +112,27 @@ template <typename T> T shuffleXor(T value, int mask) {
       machine->exchange(~0u, &value, sizeof(T), "a shuffle");
   memcpy(&value, lanes + (lane() ^ mask) * sizeof(T), sizeof(T));
   return value;
+}
+
+// What lane has after the steps up to mask Last, from what all lanes had.
+template <int First, int Last, typename T, typename Combine>
+T afterButterfly(const T *lanes, int lane, Combine combine) {
+  if constexpr (First == Last) {
+    return combine(lanes[lane], lanes[lane ^ Last]);
+  } else {
+    constexpr int kBefore = First < Last ? Last / 2 : Last * 2;
+    return combine(afterButterfly<First, kBefore>(lanes, lane, combine),
+                   afterButterfly<First, kBefore>(lanes, lane ^ Last, combine));
+  }
+}
+/// The same combinations, but one exchange: switching threads is slow.
+template <int First, int Last, typename T, typename Combine>
+T butterfly(T value, Combine combine) {
+  T lanes[32];
+  memcpy(static_cast<void *>(lanes),
+         machine->exchange(~0u, &value, sizeof(T), "a butterfly"),
+         sizeof lanes);
+  return afterButterfly<First, Last>(lanes, lane(), combine);
 }
 
 inline bool isShared(const void *address) {
