@@ -45,14 +45,26 @@ static Result evaluateEinsum(EinsumOp op, Operands in) {
   SmallVector<int64_t> lhsSum = stepsOf(summed, eq.lhs, lhs),
                        rhsSum = stepsOf(summed, eq.rhs, rhs);
   Tensor result(resultShape(op));
-  forEachIndex(result.shape, [&](ArrayRef<int64_t> out) {
-    const double *x = lhs.data.data() + dot(out, lhsOut),
-                 *y = rhs.data.data() + dot(out, rhsOut);
-    double sum = 0.0;
+  // All columns of a row at a time, each with its terms in order: the order of
+  // the sums is that of one after another, and memory is read in sequence.
+  ArrayRef<int64_t> rows(result.shape);
+  int64_t columns = 1, lhsStep = 0, rhsStep = 0;
+  if (!rows.empty()) {
+    columns = rows.back();
+    lhsStep = lhsOut.pop_back_val();
+    rhsStep = rhsOut.pop_back_val();
+    rows = rows.drop_back();
+  }
+  double *sums = result.data.data();
+  forEachIndex(rows, [&](ArrayRef<int64_t> row) {
+    const double *x = lhs.data.data() + dot(row, lhsOut),
+                 *y = rhs.data.data() + dot(row, rhsOut);
     forEachIndex(terms, [&](ArrayRef<int64_t> k) {
-      sum += x[dot(k, lhsSum)] * y[dot(k, rhsSum)];
+      const double *a = x + dot(k, lhsSum), *b = y + dot(k, rhsSum);
+      for (int64_t j = 0; j < columns; ++j)
+        sums[j] += a[j * lhsStep] * b[j * rhsStep];
     });
-    result.at(out) = sum;
+    sums += columns;
   });
   return result;
 }

@@ -228,10 +228,11 @@ TESSERA_DEVICE void store(const Tile<T, Layout> &slice, T *to,
 /// of their number.
 template <typename Combine, int Low, int High, typename T>
 TESSERA_DEVICE T reduceLanes(T value) {
-  TESSERA_UNROLL
-  for (int mask = Low; mask < High; mask *= 2)
-    value = Combine::of(value, shuffleXor(value, mask));
-  return value;
+  if constexpr (Low < High)
+    return butterfly<Low, High / 2>(value,
+                                    [](T x, T y) { return Combine::of(x, y); });
+  else
+    return value;
 }
 
 /// A slice combined over the `Parts` warps that hold parts of the same rows or

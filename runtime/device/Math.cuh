@@ -34,7 +34,7 @@ TESSERA_DEVICE float rsqrt(float x) {
 #if defined(__CUDACC__)
   return ::rsqrtf(x);
 #else
-  return 1 / std::sqrt(x);
+  return 1 / ::sqrtf(x);
 #endif
 }
 TESSERA_DEVICE double rsqrt(double x) { return 1 / sqrt(x); }
@@ -53,7 +53,7 @@ TESSERA_DEVICE float exp2Approximate(float x) {
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
   return result;
 #else
-  float result = std::exp2(x);
+  float result = ::exp2f(x);
   return result < 0x1p-126f ? 0 : result;
 #endif
 }

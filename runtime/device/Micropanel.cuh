@@ -121,6 +121,18 @@ TESSERA_DEVICE void store(const Tile<T, Micropanel<N, Threads>> &micropanel,
 
 //===--- across threads ---------------------------------------------------===//
 
+/// What a thread has of a reduction: `count` elements in `value`.
+template <typename T> struct Partial {
+  T value;
+  int count;
+};
+#if defined(__CUDACC__)
+template <typename T>
+TESSERA_DEVICE Partial<T> shuffleXor(Partial<T> partial, int mask) {
+  return {shuffleXor(partial.value, mask), shuffleXor(partial.count, mask)};
+}
+#endif
+
 /// All N elements in one, in a fixed order; every thread gets it. The first
 /// warp always has one.
 template <typename Combine, typename T, int N, int Threads>
@@ -129,20 +141,18 @@ TESSERA_DEVICE T reduce(const Tile<T, Micropanel<N, Threads>> &micropanel) {
   constexpr int kWarps = Threads / 32;
   T *ofWarps = reinterpret_cast<T *>(sharedMemory());
   int *present = reinterpret_cast<int *>(sharedMemory() + kScratchBytes / 2);
-  T value{};
-  int count = 0; // elements in `value`
+  Partial<T> mine{};
   TESSERA_UNROLL
   for (int r = 0; r < Layout::kEach; ++r)
     if (Layout::holds(r))
-      value = count++ ? Combine::of(value, micropanel.at[r]) : micropanel.at[r];
-  TESSERA_UNROLL
-  for (int mask = 16; mask > 0; mask /= 2) {
-    T other = shuffleXor(value, mask);
-    int others = shuffleXor(count, mask);
-    if (others)
-      value = count ? Combine::of(value, other) : other;
-    count += others;
-  }
+      mine.value = mine.count++ ? Combine::of(mine.value, micropanel.at[r])
+                                : micropanel.at[r];
+  auto [value, count] = butterfly<16, 1>(mine, [](Partial<T> x, Partial<T> y) {
+    if (y.count)
+      x.value = x.count ? Combine::of(x.value, y.value) : y.value;
+    x.count += y.count;
+    return x;
+  });
   if (kWarps == 1)
     return value;
   sync(); // the last use of the scratch is over

@@ -45,95 +45,58 @@ TESSERA_DEVICE void loadMatrices(uint32_t (&at)[4], const void *row) {
                  : "r"(sharedAddress(row))
                  : "memory");
 #else
-  machine->checkShared(row, 16, 16);
-  const void *rows[32];
-  std::memcpy(rows, machine->exchange(~0u, &row, sizeof row, "ldmatrix"),
-              sizeof rows);
-  int g = lane() / 4, q = lane() % 4;
-  for (int i = 0; i < 4; ++i) {
-    uint16_t pair[2];
-    for (int e = 0; e < 2; ++e) {
-      int r = Transposed ? 2 * q + e : g, c = Transposed ? g : 2 * q + e;
-      std::memcpy(&pair[e],
-                  static_cast<const std::byte *>(rows[8 * i + r]) + 2 * c, 2);
-    }
-    std::memcpy(&at[i], pair, 4);
-  }
+  machine->loadMatrices(at, row, Transposed);
 #endif
 }
 
 //===--- products ---------------------------------------------------------===//
 
+// c += A × B, where c is a FragmentC in place. The sums may be used after
+// finishWarpProducts.
+
 #if defined(__CUDACC__)
-/// c += a × b by one instruction; for the functions below only.
+/// For the functions below only.
 #define TESSERA_MMA(shape, type)                                               \
   asm volatile("mma.sync.aligned." shape ".row.col.f32." type "." type         \
                ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "           \
                "{%0, %1, %2, %3};"                                             \
-               : "+f"(c.at[0]), "+f"(c.at[1]), "+f"(c.at[2]), "+f"(c.at[3])    \
+               : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])                \
                : "r"(a.at[0]), "r"(a.at[1]), "r"(a.at[2]), "r"(a.at[3]),       \
                  "r"(b.at[0]), "r"(b.at[1]))
 #else
-/// What the host twins share: the operands of all lanes, by element.
-struct MmaOperands {
-  FragmentA a;
-  FragmentB b;
-};
-struct MmaWarp {
-  MmaOperands lanes[32];
-  MmaWarp(const FragmentA &a, const FragmentB &b, const char *what) {
-    MmaOperands mine{a, b};
-    std::memcpy(lanes, machine->exchange(~0u, &mine, sizeof mine, what),
-                sizeof lanes);
-  }
-};
-
-/// c(row, column) += Σ product(row, column, k) over K, for this lane's
-/// elements.
-template <int K, typename Product>
-void accumulate(FragmentC &c, Product product) {
-  for (int i = 0; i < 4; ++i) {
-    int row = lane() / 4 + i / 2 * 8, column = lane() % 4 * 2 + i % 2;
-    for (int k = 0; k < K; ++k)
-      c.at[i] += product(row, column, k);
-  }
-}
-
-/// c += A × B for 16-bit operands, each converted to float by `upcast`.
-template <typename Upcast>
-void multiply16(FragmentC &c, const FragmentA &a, const FragmentB &b,
-                Upcast upcast, const char *what) {
-  MmaWarp warp(a, b, what);
-  auto half = [&](uint32_t pair, int k) {
-    return upcast(static_cast<uint16_t>(k % 2 ? pair >> 16 : pair));
-  };
-  accumulate<16>(c, [&](int row, int column, int k) {
-    const MmaOperands &left = warp.lanes[row % 8 * 4 + k % 8 / 2],
-                      &right = warp.lanes[column * 4 + k % 8 / 2];
-    return half(left.a.at[row / 8 + k / 8 * 2], k) * half(right.b.at[k / 8], k);
-  });
+inline void issueProduct(MatrixElement element, float *c, const FragmentA &a,
+                         const FragmentB &b) {
+  machine->multiply(
+      {element, {a.at[0], a.at[1], a.at[2], a.at[3]}, {b.at[0], b.at[1]}, c});
 }
 #endif
 
+/// Until this thread's products are in its sums. A GPU's mma.sync is; the
+/// emulated GPU computes one when the last lane has come to it, and switches
+/// between threads here instead of in every product.
+TESSERA_DEVICE void finishWarpProducts() {
+#if !defined(__CUDACC__)
+  machine->finishWarpProducts();
+#endif
+}
+
 /// c += A × B on bf16.
-TESSERA_DEVICE void multiplyBf16(FragmentC &c, const FragmentA &a,
+TESSERA_DEVICE void multiplyBf16(float *c, const FragmentA &a,
                                  const FragmentB &b) {
 #if defined(__CUDACC__)
   TESSERA_MMA("m16n8k16", "bf16");
 #else
-  multiply16(
-      c, a, b, [](uint16_t bits) { return toFloat(bf16{bits}); },
-      "mma.sync of bf16");
+  issueProduct(MatrixElement::bf16, c, a, b);
 #endif
 }
 
 /// c += A × B on f16.
-TESSERA_DEVICE void multiplyF16(FragmentC &c, const FragmentA &a,
+TESSERA_DEVICE void multiplyF16(float *c, const FragmentA &a,
                                 const FragmentB &b) {
 #if defined(__CUDACC__)
   TESSERA_MMA("m16n8k16", "f16");
 #else
-  multiply16(c, a, b, halfToFloat, "mma.sync of f16");
+  issueProduct(MatrixElement::f16, c, a, b);
 #endif
 }
 
@@ -153,17 +116,12 @@ TESSERA_DEVICE uint32_t toTf32(float value) {
 }
 
 /// c += A × B on tf32, 16 × 8 times 8 × 8.
-TESSERA_DEVICE void multiplyTf32(FragmentC &c, const FragmentA &a,
+TESSERA_DEVICE void multiplyTf32(float *c, const FragmentA &a,
                                  const FragmentB &b) {
 #if defined(__CUDACC__)
   TESSERA_MMA("m16n8k8", "tf32");
 #else
-  MmaWarp warp(a, b, "mma.sync of tf32");
-  auto tf32 = [](uint32_t bits) { return bitsToFloat(bits & ~0x1fffu); };
-  accumulate<8>(c, [&](int row, int column, int k) {
-    return tf32(warp.lanes[row % 8 * 4 + k % 4].a.at[row / 8 + k / 4 * 2]) *
-           tf32(warp.lanes[column * 4 + k % 4].b.at[k / 4]);
-  });
+  issueProduct(MatrixElement::tf32, c, a, b);
 #endif
 }
 

@@ -131,16 +131,6 @@ struct FloatOperand<Tile<float, Fragments<M, K, WarpsM, 1>>> {
 
 //===--- products ---------------------------------------------------------===//
 
-/// The registers of a block of 16 × 8 as mma.sync takes them.
-TESSERA_DEVICE FragmentC block(const float *at) {
-  return {{at[0], at[1], at[2], at[3]}};
-}
-TESSERA_DEVICE void setBlock(float *at, const FragmentC &c) {
-  TESSERA_UNROLL
-  for (int i = 0; i < 4; ++i)
-    at[i] = c.at[i];
-}
-
 template <typename Layout, typename A, typename B>
 TESSERA_DEVICE void multiplyBf16(Tile<float, Layout> &sum, const A &a,
                                  const B &b) {
@@ -160,13 +150,12 @@ TESSERA_DEVICE void multiplyBf16(Tile<float, Layout> &sum, const A &a,
       for (int i = 0; i < kDown; ++i)
         TESSERA_UNROLL
       for (int half = 0; half < 2; ++half) {
-        float *at = sum.at + 4 * (i * kAcross + j + half);
-        FragmentC c = block(at);
-        multiplyBf16(c, left[i], right[half]);
-        setBlock(at, c);
+        multiplyBf16(sum.at + 4 * (i * kAcross + j + half), left[i],
+                     right[half]);
       }
     }
   }
+  finishWarpProducts();
 }
 
 template <typename Layout, typename A, typename B>
@@ -190,13 +179,12 @@ TESSERA_DEVICE void multiplyFloat(Tile<float, Layout> &sum, const A &a,
       TESSERA_UNROLL
       for (int i = 0; i < kDown; ++i) {
         float *at = sum.at + 4 * (i * kAcross + j);
-        FragmentC c = block(at);
-        multiplyTf32(c, left[i].low, right.high);
-        multiplyTf32(c, left[i].high, right.low);
-        multiplyTf32(c, left[i].high, right.high);
-        setBlock(at, c);
+        multiplyTf32(at, left[i].low, right.high);
+        multiplyTf32(at, left[i].high, right.low);
+        multiplyTf32(at, left[i].high, right.high);
       }
     }
+    finishWarpProducts();
   }
 }
 

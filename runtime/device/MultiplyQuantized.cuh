@@ -42,7 +42,7 @@ TESSERA_DEVICE uint32_t fmaPairs(uint32_t x, uint32_t factor, uint32_t y) {
     return toFloat(bf16{static_cast<uint16_t>(pair >> 16 * i)});
   };
   auto of = [&](int i) {
-    return toBf16(std::fma(half(x, i), half(factor, i), half(y, i)));
+    return toBf16(::fmaf(half(x, i), half(factor, i), half(y, i)));
   };
   return packPair(of(0), of(1));
 #endif
@@ -245,7 +245,8 @@ struct QuantLeft<SharedTile<bf16, M, K>, Number, Layout> {
     FragmentC c{};
     TESSERA_UNROLL
     for (int step = 0; step < 2; ++step)
-      multiplyBf16(c, at[block][i][step], right.at[step]);
+      multiplyBf16(c.at, at[block][i][step], right.at[step]);
+    finishWarpProducts();
     return c;
   }
 };
@@ -286,9 +287,10 @@ struct QuantLeft<SharedTile<float, M, K>, Number, Layout> {
     FragmentC c{};
     TESSERA_UNROLL
     for (int step = 0; step < 4; ++step) {
-      multiplyTf32(c, at[i][step].low, right.at[step]);
-      multiplyTf32(c, at[i][step].high, right.at[step]);
+      multiplyTf32(c.at, at[i][step].low, right.at[step]);
+      multiplyTf32(c.at, at[i][step].high, right.at[step]);
     }
+    finishWarpProducts();
     return c;
   }
 };

@@ -28,6 +28,18 @@ template <typename T> TESSERA_DEVICE T shuffleXor(T value, int mask) {
   return __shfl_xor_sync(0xffffffffu, value, mask);
 }
 
+/// `value` combined with that of lane ^ mask, for each mask from First to Last,
+/// doubled or halved.
+template <int First, int Last, typename T, typename Combine>
+TESSERA_DEVICE T butterfly(T value, Combine combine) {
+  value = combine(value, shuffleXor(value, First));
+  if constexpr (First == Last)
+    return value;
+  else
+    return butterfly<(First < Last ? First * 2 : First / 2), Last>(value,
+                                                                   combine);
+}
+
 /// Checks of the emulated GPU; nothing here.
 template <typename T> TESSERA_DEVICE void checkRead(const T *, int) {}
 template <typename T> TESSERA_DEVICE void checkWrite(T *, int) {}
@@ -38,8 +50,38 @@ template <typename T> TESSERA_DEVICE void checkShared(const T *, int) {}
 #else
 
 #include "runtime/device/emulated/Machine.h"
-#include <cmath>
-#include <cstring>
+#include <string.h>
+
+// Those that the device library calls: <cmath> takes longer to compile than
+// all of it.
+extern "C" {
+#define TESSERA_HOST_FUNCTION(name)                                            \
+  double name(double) noexcept;                                                \
+  float name##f(float) noexcept;
+TESSERA_HOST_FUNCTION(exp)
+TESSERA_HOST_FUNCTION(exp2)
+TESSERA_HOST_FUNCTION(expm1)
+TESSERA_HOST_FUNCTION(log)
+TESSERA_HOST_FUNCTION(log2)
+TESSERA_HOST_FUNCTION(log10)
+TESSERA_HOST_FUNCTION(log1p)
+TESSERA_HOST_FUNCTION(tanh)
+TESSERA_HOST_FUNCTION(erf)
+TESSERA_HOST_FUNCTION(sin)
+TESSERA_HOST_FUNCTION(cos)
+TESSERA_HOST_FUNCTION(sqrt)
+TESSERA_HOST_FUNCTION(fabs)
+TESSERA_HOST_FUNCTION(floor)
+TESSERA_HOST_FUNCTION(ceil)
+TESSERA_HOST_FUNCTION(trunc)
+TESSERA_HOST_FUNCTION(rint)
+#undef TESSERA_HOST_FUNCTION
+double pow(double, double) noexcept;
+float powf(float, float) noexcept;
+double fma(double, double, double) noexcept;
+float fmaf(float, float, float) noexcept;
+float ldexpf(float, int) noexcept;
+}
 
 #define TESSERA_DEVICE inline
 #define TESSERA_UNROLL
@@ -68,8 +110,29 @@ inline void sync() { machine->barrier(0, machine->blockSize.x); }
 template <typename T> T shuffleXor(T value, int mask) {
   const std::byte *lanes =
       machine->exchange(~0u, &value, sizeof(T), "a shuffle");
-  std::memcpy(&value, lanes + (lane() ^ mask) * sizeof(T), sizeof(T));
+  memcpy(&value, lanes + (lane() ^ mask) * sizeof(T), sizeof(T));
   return value;
+}
+
+// What lane has after the steps up to mask Last, from what all lanes had.
+template <int First, int Last, typename T, typename Combine>
+T afterButterfly(const T *lanes, int lane, Combine combine) {
+  if constexpr (First == Last) {
+    return combine(lanes[lane], lanes[lane ^ Last]);
+  } else {
+    constexpr int kBefore = First < Last ? Last / 2 : Last * 2;
+    return combine(afterButterfly<First, kBefore>(lanes, lane, combine),
+                   afterButterfly<First, kBefore>(lanes, lane ^ Last, combine));
+  }
+}
+/// The same combinations, but one exchange: switching threads is slow.
+template <int First, int Last, typename T, typename Combine>
+T butterfly(T value, Combine combine) {
+  T lanes[32];
+  memcpy(static_cast<void *>(lanes),
+         machine->exchange(~0u, &value, sizeof(T), "a butterfly"),
+         sizeof lanes);
+  return afterButterfly<First, Last>(lanes, lane(), combine);
 }
 
 inline bool isShared(const void *address) {

@@ -19,7 +19,7 @@ TESSERA_DEVICE float bitsToFloat(uint32_t bits) {
   return __uint_as_float(bits);
 #else
   float value;
-  std::memcpy(&value, &bits, sizeof value);
+  memcpy(&value, &bits, sizeof value);
   return value;
 #endif
 }
@@ -29,7 +29,7 @@ TESSERA_DEVICE uint32_t floatToBits(float value) {
   return __float_as_uint(value);
 #else
   uint32_t bits;
-  std::memcpy(&bits, &value, sizeof bits);
+  memcpy(&bits, &value, sizeof bits);
   return bits;
 #endif
 }
@@ -46,7 +46,7 @@ inline float halfToFloat(uint16_t bits) {
     return bitsToFloat(sign | 0x7f800000 | mantissa << 13);
   if (exponent)
     return bitsToFloat(sign | (exponent + 112) << 23 | mantissa << 13);
-  float tiny = std::ldexp(static_cast<float>(mantissa), -24);
+  float tiny = ::ldexpf(static_cast<float>(mantissa), -24);
   return sign ? -tiny : tiny;
 }
 #endif

@@ -240,8 +240,8 @@ TESSERA_DEVICE void storeMatrices(void *row, const uint32_t (&at)[4]) {
                  : "memory");
 #else
   uint32_t lanes[32][4];
-  std::memcpy(lanes, machine->exchange(~0u, at, sizeof at, "stmatrix"),
-              sizeof lanes);
+  memcpy(lanes, machine->exchange(~0u, at, sizeof at, "stmatrix"),
+         sizeof lanes);
   machine->writeShared(row, 16, 16);
   int r = lane() % 8;
   for (int c = 0; c < 8; ++c) {
@@ -249,7 +249,7 @@ TESSERA_DEVICE void storeMatrices(void *row, const uint32_t (&at)[4]) {
     uint32_t pair = lanes[from][lane() / 8];
     auto half =
         static_cast<uint16_t>((Transposed ? r : c) % 2 ? pair >> 16 : pair);
-    std::memcpy(static_cast<unsigned char *>(row) + 2 * c, &half, 2);
+    memcpy(static_cast<unsigned char *>(row) + 2 * c, &half, 2);
   }
 #endif
 }

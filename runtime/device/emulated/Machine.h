@@ -42,6 +42,13 @@ struct WarpgroupProduct {
   float *d;            ///< this lane's n / 2 accumulators
 };
 
+/// An mma.sync of one lane: m16n8 and k = 32 bytes, of 16 bits or tf32.
+struct WarpProduct {
+  MatrixElement element;
+  std::uint32_t a[4], b[2];
+  float *c; ///< this lane's four sums
+};
+
 class Machine {
 public:
   virtual ~Machine() = default;
@@ -65,6 +72,17 @@ public:
   /// meet in different ones are an error.
   virtual const std::byte *exchange(unsigned mask, const void *mine,
                                     std::size_t bytes, const char *what) = 0;
+
+  /// ldmatrix: four matrices of 8 × 8, whose rows are those 16 bytes of the
+  /// lanes. Gives this lane two elements of each, of a row or, `transposed`, of
+  /// a column.
+  virtual void loadMatrices(std::uint32_t (&at)[4], const void *row,
+                            bool transposed) = 0;
+  /// mma.sync. Computed when the last lane of the warp has issued it, which no
+  /// lane waits for before finishWarpProducts: sums must not be read or written
+  /// in between.
+  virtual void multiply(const WarpProduct &product) = 0;
+  virtual void finishWarpProducts() = 0;
 
   /// Ends the launch with an error unless [address, address + bytes) is aligned
   /// and within one buffer of the launch that allows the access.

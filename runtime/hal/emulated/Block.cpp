@@ -19,8 +19,7 @@ static constexpr unsigned kRegisters = 65536;
 
 Block::Block(const LaunchOptions &options, KernelEntry entry,
              const void *arguments, std::span<const BufferRange> buffers,
-             std::span<std::byte> memory, std::mt19937_64 &random,
-             LaunchCounts &counts)
+             std::span<std::byte> memory, Random &random, LaunchCounts &counts)
     : options(options), entry(entry), arguments(arguments), buffers(buffers),
       memory(memory), random(random), counts(counts), threads(options.threads),
       warps(options.threads / kWarp), warpgroups((warps.size() + 3) / 4),
@@ -225,6 +224,9 @@ Status Block::findLeftovers() const {
                            where, named[id].arrived, named[id].expected, id);
   for (std::size_t i = 0; i < warps.size(); ++i) {
     const Warp &warp = warps[i];
+    if (!warp.issued.empty())
+      return Status::error("{}ends while mma.sync of warp {} lacks lanes",
+                           where, i);
     if (!warp.open.empty() || !warp.groups.empty())
       return Status::error("{}ends while wgmma of warp {} is in flight", where,
                            i);

@@ -1,8 +1,10 @@
 // One block of the emulated GPU: its threads as fibers, and their shared state.
 // Block.cpp has scheduling and memory, Collectives.cpp barriers and exchanges,
-// Barriers.cpp mbarriers, Copies.cpp asynchronous copies, Products.cpp wgmma.
+// Barriers.cpp mbarriers, Copies.cpp asynchronous copies, Products.cpp wgmma,
+// WarpProducts.cpp mma.sync.
 #pragma once
 #include "runtime/hal/emulated/BlockMachine.h"
+#include "runtime/hal/emulated/Random.h"
 #include "runtime/hal/emulated/TensorMap.h"
 
 #include <boost/context/fiber.hpp>
@@ -13,7 +15,6 @@
 #include <functional>
 #include <map>
 #include <optional>
-#include <random>
 
 namespace tessera::emulated {
 
@@ -21,7 +22,7 @@ class Block final : public device::Machine {
 public:
   Block(const LaunchOptions &options, KernelEntry entry, const void *arguments,
         std::span<const BufferRange> buffers, std::span<std::byte> memory,
-        std::mt19937_64 &random, LaunchCounts &counts);
+        Random &random, LaunchCounts &counts);
   ~Block() override;
   Block(const Block &) = delete;
   Block &operator=(const Block &) = delete;
@@ -33,6 +34,10 @@ public:
   void arrive(unsigned id, unsigned count) override;
   const std::byte *exchange(unsigned mask, const void *mine, std::size_t bytes,
                             const char *what) override;
+  void loadMatrices(std::uint32_t (&at)[4], const void *row,
+                    bool transposed) override;
+  void multiply(const device::WarpProduct &product) override;
+  void finishWarpProducts() override;
   void checkGlobal(const void *address, std::size_t bytes,
                    std::size_t alignment, device::Access access) override;
   void checkShared(const void *address, std::size_t bytes,
@@ -100,8 +105,14 @@ private:
     std::deque<std::vector<Copy>> groups;
     std::vector<BulkCopy> openStores;
     std::deque<std::vector<BulkCopy>> storeGroups;
-    std::uint32_t fences = 0; ///< by fenceAsync
-    unsigned knows = 0;       ///< of mbarriers made, see MemoryBarrier
+    std::uint32_t fences = 0;     ///< by fenceAsync
+    unsigned knows = 0;           ///< of mbarriers made, see MemoryBarrier
+    std::size_t warpProducts = 0; ///< issued to mma.sync
+  };
+  /// One mma.sync, computed when all lanes have arrived.
+  struct IssuedProduct {
+    unsigned arrived = 0;
+    std::array<device::WarpProduct, device::kWarp> lanes;
   };
   /// One warp's quarter of a wgmma.
   struct Product {
@@ -127,6 +138,10 @@ private:
         slots;
     std::vector<unsigned> waiting;
     unsigned knows = 0;
+
+    std::vector<IssuedProduct> issued; ///< since all have been computed
+    std::size_t computed = 0;          ///< before those
+    std::vector<unsigned> multiplying; ///< lanes that wait for the last
 
     bool fenced = false;    ///< wgmma.fence since the last wait
     unsigned products = 0;  ///< issued
@@ -221,7 +236,7 @@ private:
   const void *arguments;
   std::span<const BufferRange> buffers;
   std::span<std::byte> memory;
-  std::mt19937_64 &random;
+  Random &random;
   LaunchCounts &counts;
 
   std::vector<Thread> threads;

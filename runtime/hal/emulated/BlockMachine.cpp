@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <numeric>
-#include <random>
 
 namespace tessera::emulated {
 
@@ -50,7 +49,7 @@ Status BlockMachine::Impl::launch(const LaunchOptions &options,
   shared.resize(options.sharedBytes + 1024);
   auto start = reinterpret_cast<std::uintptr_t>(shared.data());
   std::byte *aligned = shared.data() + ((start + 1023) / 1024 * 1024 - start);
-  std::mt19937_64 random(options.seed);
+  Random random(options.seed);
   device::Index3 grid = options.grid;
   std::vector<std::uint64_t> order(std::uint64_t(grid.x) * grid.y * grid.z);
   std::iota(order.begin(), order.end(), 0);

@@ -62,7 +62,7 @@ const std::byte *Block::meet(unsigned mask, const void *mine, std::size_t bytes,
     warp.bytes = bytes;
     warp.what = what;
   } else if (warp.mask != mask || warp.bytes != bytes ||
-             std::strcmp(warp.what, what) != 0) {
+             (warp.what != what && std::strcmp(warp.what, what) != 0)) {
     error("lanes of one warp meet in {} (mask {:#x}) and in {} (mask {:#x})",
           warp.what, warp.mask, what, mask);
   }

@@ -111,7 +111,7 @@ TEST(Chained, DefectsAreReportedByName) {
       {ChainedDefect::noTurnBegin, "barrier 2"},
       {ChainedDefect::noTurnEnd,
        "ends while 128 of 256 threads have come to barrier 2"},
-      {ChainedDefect::keysReleasedByAll, "deadlock of"},
+      {ChainedDefect::keysReleasedByAll, "mbarrier at offset"},
   };
   expectReported(reports, Attention(5 * 64));
 }

@@ -79,10 +79,11 @@ void multiplyStage(FragmentC (&c)[8], const unsigned char *a,
         loadMatrices<true>(at, row);
       if (defect == Defect::divergedLanes && lane() >= 16)
         continue;
-      multiplyBf16(c[n / 8], left, {{at[0], at[1]}});
-      multiplyBf16(c[n / 8 + 1], left, {{at[2], at[3]}});
+      multiplyBf16(c[n / 8].at, left, {{at[0], at[1]}});
+      multiplyBf16(c[n / 8 + 1].at, left, {{at[2], at[3]}});
     }
   }
+  finishWarpProducts();
 }
 
 // Two stages: while one is multiplied, the next one is on its way.

@@ -80,9 +80,9 @@ TESSERA_KERNEL(product, 32, 2, 0) {
   uint32_t b[4];
   loadMatrices(a.at, tile + 16 * swizzle<32>(lane() % 16, lane() / 16));
   loadMatrices<true>(b, tile + 16 * swizzle<32>(lane() % 16, lane() / 16));
-  multiplyBf16(c, a, {{b[0], b[1]}});
-  multiplyF16(c, a, {{b[2], b[3]}});
-  multiplyTf32(c, a, {{b[2], toTf32(1.5f)}});
+  multiplyBf16(c.at, a, {{b[0], b[1]}});
+  multiplyF16(c.at, a, {{b[2], b[3]}});
+  multiplyTf32(c.at, a, {{b[2], toTf32(1.5f)}});
   instance.buffer<float>(1)[lane()] = c.at[0] + c.at[1] + c.at[2] + c.at[3];
 }
 } // namespace tessera::device
