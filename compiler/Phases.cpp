@@ -81,7 +81,7 @@ static void autodiff(OpPassManager &pipeline, const PhaseOptions &options) {
   autodiff.step.alwaysLoop = options.mesh.hasPipe();
   buildAutodiffPipeline(pipeline, autodiff);
   if (options.recipe.compute == models::Precision::Fp64) {
-    buildWideningPipeline(pipeline);
+    buildF64Pipeline(pipeline);
     verifyPrograms(pipeline, options);
   }
 }

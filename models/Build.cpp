@@ -23,10 +23,10 @@ Port ModelBuilder::parameterPort(const Parameter &parameter) {
   };
   if (parameter.shape.size() >= 2)
     mark(graph::kDecayAttr);
-  if (parameter.fixed)
-    mark(graph::kFixedAttr);
-  if (parameter.wide)
-    mark(graph::kWideAttr);
+  if (parameter.frozen)
+    mark(graph::kFrozenAttr);
+  if (parameter.keepF32)
+    mark(graph::kKeepF32Attr);
   if (parameter.layer >= 0)
     addLayer(result, parameter.layer);
   return result;
@@ -124,9 +124,9 @@ func::FuncOp ModelBuilder::newBlock(StringRef name, const LayerKind &kind,
   std::vector<Port> arguments = {activations}, results = {activations};
   for (const Parameter &each : ofLayer(kind)) {
     arguments.push_back({tensor(each.shape, b.getF32Type()), {}, each.name});
-    if (each.wide)
+    if (each.keepF32)
       arguments.back().attributes.push_back(
-          b.getNamedAttr(graph::kWideAttr, b.getUnitAttr()));
+          b.getNamedAttr(graph::kKeepF32Attr, b.getUnitAttr()));
   }
   llvm::append_range(arguments, more);
   llvm::append_range(results, moreResults);

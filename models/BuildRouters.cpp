@@ -42,7 +42,7 @@ void ModelBuilder::buildFinishStep() {
   const MoeSpec &moe = *spec.moe;
   std::vector<Port> arguments;
   for (const Parameter &each : all)
-    if (each.fixed)
+    if (each.frozen)
       arguments.push_back(parameterPort(each));
   std::vector<Port> results = arguments;
   size_t fixed = arguments.size();
@@ -53,10 +53,10 @@ void ModelBuilder::buildFinishStep() {
   // These stay in f32 in any precision.
   for (Port &each : arguments)
     if (llvm::none_of(each.attributes, [](NamedAttribute attribute) {
-          return attribute.getName() == graph::kWideAttr;
+          return attribute.getName() == graph::kKeepF32Attr;
         }))
       each.attributes.push_back(
-          b.getNamedAttr(graph::kWideAttr, b.getUnitAttr()));
+          b.getNamedAttr(graph::kKeepF32Attr, b.getUnitAttr()));
   results.push_back(
       port(graph::kOutputAttr, kRouterOutput, routerType(kRouterColumns)));
   func::FuncOp finish =

@@ -106,11 +106,11 @@ void addExperts(List &list, const ModelSpec &spec) {
   int64_t hidden = spec.hidden, width = moe.intermediate,
           shared = moe.sharedIntermediate;
   list.linear(std::string(names.router), hidden, moe.experts, false);
-  list.items.back().wide = true;
+  list.items.back().keepF32 = true;
   if (moe.selectionBias) {
     list.zeros(fmt::format("{}.e_score_correction_bias", names.router),
                moe.experts);
-    list.items.back().fixed = list.items.back().wide = true;
+    list.items.back().frozen = list.items.back().keepF32 = true;
   }
   addStack(list, moe, names.experts, names.gate, hidden, width);
   addStack(list, moe, names.experts, names.up, hidden, width);

@@ -206,8 +206,8 @@ struct Parameter {
   Initializer initializer = Initializer::Normal;
   double deviation = 0.0; ///< standard deviation when Normal
   int64_t layer = -1;     ///< -1: outside the layers
-  bool fixed = false;     ///< frozen: no gradient; has its own update
-  bool wide = false;      ///< a router's: kept in f32, like its matmul
+  bool frozen = false;    ///< no gradient; has its own update
+  bool keepF32 = false;   ///< a router's: kept in f32, like its matmul
   int64_t elements() const;
   bool operator==(const Parameter &) const = default;
 };

@@ -13,7 +13,7 @@ inline constexpr llvm::StringLiteral kFoldedAttr = "graph.folded";
 inline constexpr llvm::StringLiteral kRepeatCountAttr = "graph.repeat_count";
 
 /// How many units the attribute says; 1 where it says nothing.
-inline int64_t timesOf(mlir::Attribute attr) {
+inline int64_t repeatCountOf(mlir::Attribute attr) {
   auto times = llvm::dyn_cast_if_present<mlir::IntegerAttr>(attr);
   if (!times || !times.getType().isSignlessInteger(64) || times.getInt() < 1 ||
       times.getInt() > kMostLayers)

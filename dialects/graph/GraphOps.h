@@ -42,9 +42,9 @@ inline constexpr llvm::StringLiteral kStateAttr =
 inline constexpr llvm::StringLiteral kRoleAttr = "graph.role"; // RoleAttr
 inline constexpr llvm::StringLiteral kDecayAttr =
     "graph.decay"; // weight decay applies
-inline constexpr llvm::StringLiteral kFixedAttr =
+inline constexpr llvm::StringLiteral kFrozenAttr =
     "graph.frozen"; // a parameter without gradient and optimizer
-inline constexpr llvm::StringLiteral kWideAttr =
+inline constexpr llvm::StringLiteral kKeepF32Attr =
     "graph.keep_f32"; // f32, and what is computed of it, in any precision
 inline constexpr llvm::StringLiteral kMetricAttr =
     "graph.metric"; // a result that is looked at, not differentiated

@@ -156,7 +156,7 @@ static LogicalResult verifyFunctionAttr(Operation *op, NamedAttribute attr) {
                : op->emitError() << "expects a number of layers, 1 to "
                                  << kMostLayers << ", in '" << name << "'";
   }
-  if (name == kDecayAttr || name == kFixedAttr || name == kWideAttr ||
+  if (name == kDecayAttr || name == kFrozenAttr || name == kKeepF32Attr ||
       name == kMetricAttr)
     return isa<UnitAttr>(attr.getValue())
                ? success()

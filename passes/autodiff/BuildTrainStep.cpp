@@ -49,7 +49,7 @@ private:
   LogicalResult check(func::FuncOp init) {
     parameters = parametersOf(gradients);
     for (const Parameter &parameter : parameters)
-      if (!parameter.fixed)
+      if (!parameter.frozen)
         trained.push_back(parameter);
     for (StringRef name :
          {StringRef("tokens"), StringRef("targets"), StringRef("seed"),
@@ -181,7 +181,7 @@ private:
     b.create<func::ReturnOp>(loc, results);
   }
 
-  // What @finish_step makes of the sums: next values of fixed parameters in
+  // What @finish_step makes of the sums: next values of frozen parameters in
   // their slots of `results`, and the metrics that it gives.
   SmallVector<Value> finish(MutableArrayRef<Value> results,
                             ArrayRef<Value> sums) {
@@ -189,9 +189,9 @@ private:
     if (!function)
       return {};
     IRMapping map;
-    for (Parameter fixed : parametersOf(function))
-      map.map(function.getArgument(fixed.index),
-              parameterValues()[positionOf(fixed.name)]);
+    for (Parameter frozen : parametersOf(function))
+      map.map(function.getArgument(frozen.index),
+              parameterValues()[positionOf(frozen.name)]);
     for (auto [i, sum] : llvm::zip_equal(hooks.sums(), sums))
       map.map(findInput(function, outputName(gradients, i)), sum);
     SmallVector<Value> metrics;

@@ -117,7 +117,7 @@ struct Differentiate : tessera::impl::DifferentiateBase<Differentiate> {
       return failure();
     SmallVector<unsigned> wanted;
     for (const Parameter &parameter : parameters)
-      if (!parameter.fixed)
+      if (!parameter.frozen)
         wanted.push_back(parameter.index);
 
     BlockGradients gradients(getOperation(), recompute);

@@ -16,7 +16,7 @@ SmallVector<Parameter> tessera::autodiff::parametersOf(func::FuncOp function) {
           {i, name, cast<RankedTensorType>(function.getArgumentTypes()[i]),
            function.getArgAttrOfType<graph::LayerAttr>(i, graph::kLayerAttr),
            function.getArgAttr(i, graph::kDecayAttr) != nullptr,
-           function.getArgAttr(i, graph::kFixedAttr) != nullptr});
+           function.getArgAttr(i, graph::kFrozenAttr) != nullptr});
   }
   return result;
 }

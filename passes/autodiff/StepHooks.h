@@ -1,6 +1,6 @@
 // What a model does around the gradients of a step: @prepare_step, whose
 // results are sums over the microbatches that @loss takes as inputs, and
-// @finish_step, which makes next values of fixed parameters and metrics out of
+// @finish_step, which makes next values of frozen parameters and metrics out of
 // sums that @loss gives. A model may have either, both or none.
 #pragma once
 #include "passes/autodiff/Program.h"
@@ -16,7 +16,7 @@ public:
   mlir::func::FuncOp finish() const { return finishStep; }
 
   /// The functions fit @gradients: it gives what @finish_step takes and takes
-  /// what @prepare_step gives, and every fixed parameter has a next value.
+  /// what @prepare_step gives, and every frozen parameter has a next value.
   mlir::LogicalResult check(llvm::ArrayRef<Parameter> parameters);
 
   /// Results of @gradients that @finish_step takes, known after check().

@@ -261,7 +261,7 @@ struct DeduplicateLayers
   }
 
 private:
-  static int64_t timesOf(const Repetition &repetition) {
+  static int64_t repeatCountOf(const Repetition &repetition) {
     return repetition.units - (kKept - 1);
   }
 
@@ -282,7 +282,7 @@ private:
       programs.emplace_back(function, std::move(*units));
     }
     for (auto &[function, units] : programs)
-      Folder(function, units, timesOf(repetition)).run();
+      Folder(function, units, repeatCountOf(repetition)).run();
     repetition.writeTo(getOperation());
     return true;
   }
@@ -295,7 +295,7 @@ private:
       FailureOr<Units> units = Units::matchFolded(function, repetition);
       if (failed(units))
         return failure();
-      Folder(function, *units, timesOf(repetition)).mark();
+      Folder(function, *units, repeatCountOf(repetition)).mark();
     }
     return success();
   }

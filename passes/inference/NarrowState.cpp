@@ -16,7 +16,7 @@ static bool isNarrowed(Type type, DictionaryAttr attributes) {
   auto tensor = dyn_cast<RankedTensorType>(type);
   auto role = attributes ? attributes.getAs<graph::RoleAttr>(graph::kRoleAttr)
                          : graph::RoleAttr();
-  return role && !attributes.contains(graph::kWideAttr) && tensor &&
+  return role && !attributes.contains(graph::kKeepF32Attr) && tensor &&
          tensor.getRank() >= 2 && tensor.getElementType().isF32() &&
          (role.getValue() == graph::Role::parameter ||
           role.getValue() == graph::Role::cache);

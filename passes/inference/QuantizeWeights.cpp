@@ -108,8 +108,8 @@ bool QuantizeWeights::isCandidate(func::FuncOp function, unsigned index) {
   return role && role.getValue() == graph::Role::parameter && type &&
          isa<FloatType>(type.getElementType()) &&
          (type.getRank() == 2 || type.getRank() == 3) &&
-         !function.getArgAttr(index, graph::kWideAttr) &&
-         !function.getArgAttr(index, graph::kFixedAttr);
+         !function.getArgAttr(index, graph::kKeepF32Attr) &&
+         !function.getArgAttr(index, graph::kFrozenAttr);
 }
 
 void QuantizeWeights::quantize(func::FuncOp function, llvm::StringSet<> &gone) {

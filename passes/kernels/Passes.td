@@ -1,5 +1,5 @@
-#ifndef TESSERA_TILING_PASSES
-#define TESSERA_TILING_PASSES
+#ifndef TESSERA_KERNELS_PASSES
+#define TESSERA_KERNELS_PASSES
 
 include "mlir/Pass/PassBase.td"
 

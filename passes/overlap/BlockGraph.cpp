@@ -8,13 +8,13 @@
 
 using namespace mlir;
 using namespace tessera;
-using namespace tessera::schedule;
+using namespace tessera::overlap;
 
-bool tessera::schedule::isStart(Operation *op) {
+bool tessera::overlap::isStart(Operation *op) {
   return tessera::isCollective(op) && !isa<dist::WaitOp>(op);
 }
 
-bool tessera::schedule::hasStarts(Operation *op) {
+bool tessera::overlap::hasStarts(Operation *op) {
   return isa<func::FuncOp, graph::LoopOp>(op) && !op->getRegion(0).empty() &&
          llvm::any_of(op->getRegion(0).front(),
                       [](Operation &inner) { return isStart(&inner); });
@@ -285,9 +285,9 @@ struct Collector : Emitter {
 };
 } // namespace
 
-bool tessera::schedule::reorder(const BlockGraph &graph,
-                                ArrayRef<unsigned> sequence,
-                                ArrayRef<unsigned> wanted) {
+bool tessera::overlap::reorder(const BlockGraph &graph,
+                               ArrayRef<unsigned> sequence,
+                               ArrayRef<unsigned> wanted) {
   Collector collector(graph, sequence);
   for (unsigned op : wanted)
     if (!collector.emit(op))

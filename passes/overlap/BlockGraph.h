@@ -7,7 +7,7 @@
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/SmallVector.h"
 
-namespace tessera::schedule {
+namespace tessera::overlap {
 
 /// Whether the op is a collective, or the start of one.
 bool isStart(mlir::Operation *op);
@@ -91,4 +91,4 @@ private:
   llvm::SmallVector<State> state;
 };
 
-} // namespace tessera::schedule
+} // namespace tessera::overlap

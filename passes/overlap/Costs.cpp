@@ -4,9 +4,9 @@
 
 using namespace mlir;
 using namespace tessera;
-using namespace tessera::schedule;
+using namespace tessera::overlap;
 
-double tessera::schedule::computeSeconds(Operation *op) {
+double tessera::overlap::computeSeconds(Operation *op) {
   if (auto loop = dyn_cast<graph::LoopOp>(op)) {
     double turn = 0;
     for (Operation &inner : loop.getBody().front())
@@ -28,13 +28,13 @@ static RankedTensorType typeOf(Value value) {
   return cast<RankedTensorType>(value.getType());
 }
 
-int64_t tessera::schedule::bytesOf(Value tensor) {
+int64_t tessera::overlap::bytesOf(Value tensor) {
   RankedTensorType type = typeOf(tensor);
   return type.getNumElements() *
          llvm::divideCeil(type.getElementTypeBitWidth(), 8);
 }
 
-int64_t tessera::schedule::bytesOf(Operation *collective) {
+int64_t tessera::overlap::bytesOf(Operation *collective) {
   int64_t input = bytesOf(collective->getOperand(0)),
           result = bytesOf(Value(collective->getResult(0)));
   // The other buffer has room for the rows of all devices.

@@ -3,7 +3,7 @@
 #include "dialects/dist/DistOps.h"
 #include "mlir/IR/Operation.h"
 
-namespace tessera::schedule {
+namespace tessera::overlap {
 
 /// A cluster by its roofline, a loop with all iterations; views take none.
 double computeSeconds(mlir::Operation *op);
@@ -28,4 +28,4 @@ int64_t bytesOf(mlir::Value tensor);
 /// The bytes of the whole tensor that is reduced, gathered or scattered.
 int64_t bytesOf(mlir::Operation *collective);
 
-} // namespace tessera::schedule
+} // namespace tessera::overlap

@@ -11,7 +11,7 @@
 
 using namespace mlir;
 using namespace tessera;
-using namespace tessera::schedule;
+using namespace tessera::overlap;
 
 namespace tessera {
 #define GEN_PASS_DEF_OVERLAPCOLLECTIVES

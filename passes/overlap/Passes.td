@@ -1,5 +1,5 @@
-#ifndef TESSERA_SCHEDULE_PASSES
-#define TESSERA_SCHEDULE_PASSES
+#ifndef TESSERA_OVERLAP_PASSES
+#define TESSERA_OVERLAP_PASSES
 
 include "mlir/Pass/PassBase.td"
 

@@ -5,10 +5,10 @@
 
 using namespace mlir;
 using namespace tessera;
-using namespace tessera::schedule;
+using namespace tessera::overlap;
 
 FailureOr<SmallVector<unsigned>>
-tessera::schedule::sequenceOf(const BlockGraph &graph) {
+tessera::overlap::sequenceOf(const BlockGraph &graph) {
   std::map<int64_t, unsigned> byStart;
   for (unsigned op : graph.items) {
     auto start = graph.ops[op]->getAttrOfType<IntegerAttr>(dist::kStartAttr);
@@ -26,7 +26,7 @@ tessera::schedule::sequenceOf(const BlockGraph &graph) {
   return sequence;
 }
 
-SmallVector<unsigned> tessera::schedule::computing(const BlockGraph &graph) {
+SmallVector<unsigned> tessera::overlap::computing(const BlockGraph &graph) {
   SmallVector<unsigned> ops;
   for (unsigned op = 0; op < graph.ops.size(); ++op)
     if (graph.kinds[op] == BlockGraph::Kind::compute)
@@ -34,8 +34,8 @@ SmallVector<unsigned> tessera::schedule::computing(const BlockGraph &graph) {
   return ops;
 }
 
-LogicalResult tessera::schedule::contradiction(const BlockGraph &graph,
-                                               ArrayRef<unsigned> sequence) {
+LogicalResult tessera::overlap::contradiction(const BlockGraph &graph,
+                                              ArrayRef<unsigned> sequence) {
   SmallVector<llvm::BitVector> before = graph.itemsBefore();
   SmallVector<int64_t> numbers(graph.ops.size(), -1);
   for (auto [i, op] : llvm::enumerate(sequence))

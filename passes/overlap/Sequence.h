@@ -3,7 +3,7 @@
 #include "mlir/Support/LogicalResult.h"
 #include "passes/overlap/BlockGraph.h"
 
-namespace tessera::schedule {
+namespace tessera::overlap {
 
 /// The items of the block ordered by dist.start. An error if one has none or
 /// two have the same.
@@ -17,4 +17,4 @@ llvm::SmallVector<unsigned> computing(const BlockGraph &graph);
 mlir::LogicalResult contradiction(const BlockGraph &graph,
                                   llvm::ArrayRef<unsigned> sequence);
 
-} // namespace tessera::schedule
+} // namespace tessera::overlap

@@ -11,7 +11,7 @@
 
 using namespace mlir;
 using namespace tessera;
-using namespace tessera::schedule;
+using namespace tessera::overlap;
 
 //===--- constraints of all programs --------------------------------------===//
 
@@ -278,7 +278,7 @@ private:
 };
 } // namespace
 
-LogicalResult tessera::schedule::decideStarts(ArrayRef<Block *> blocks) {
+LogicalResult tessera::overlap::decideStarts(ArrayRef<Block *> blocks) {
   std::vector<BlockGraph> graphs;
   for (Block *block : blocks)
     graphs.emplace_back(*block);

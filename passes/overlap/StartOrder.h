@@ -4,7 +4,7 @@
 #include "mlir/Support/LogicalResult.h"
 #include "llvm/ADT/ArrayRef.h"
 
-namespace tessera::schedule {
+namespace tessera::overlap {
 
 /// `blocks` is the same block in the program of each group of devices. Sets
 /// dist.start on its collectives and on loops that contain some, by the costs
@@ -12,4 +12,4 @@ namespace tessera::schedule {
 /// differ.
 mlir::LogicalResult decideStarts(llvm::ArrayRef<mlir::Block *> blocks);
 
-} // namespace tessera::schedule
+} // namespace tessera::overlap

@@ -33,7 +33,7 @@ class VerifyOverlapPass
             << dist::kStartAttr << "; run overlap-collectives before";
         ok = false;
       }
-      if (schedule::isStart(op) &&
+      if (overlap::isStart(op) &&
           isa<dist::PendingType>(op->getResult(0).getType()))
         ok &= succeeded(verifyStarted(op));
     });

@@ -165,7 +165,7 @@ private:
         call, cast<func::CallOp>(call).getCalleeAttr());
     for (OpOperand &operand : call->getOpOperands())
       if (callee &&
-          callee.getArgAttr(operand.getOperandNumber(), graph::kWideAttr))
+          callee.getArgAttr(operand.getOperandNumber(), graph::kKeepF32Attr))
         upcast(operand);
       else
         narrowLarge(operand);

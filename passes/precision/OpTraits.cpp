@@ -146,7 +146,7 @@ static OpClass computeClass(Operation *op) {
 
 void OpTraits::findPinned(func::FuncOp function) {
   for (BlockArgument argument : function.getArguments())
-    if (function.getArgAttr(argument.getArgNumber(), graph::kWideAttr))
+    if (function.getArgAttr(argument.getArgNumber(), graph::kKeepF32Attr))
       pinned.insert(argument);
   for (Operation &op : function.front()) {
     OpClass kind = classOf(&op);

@@ -14,7 +14,7 @@ void tessera::buildPrecisionPipeline(OpPassManager &pipeline,
   pipeline.addPass(createVerifyPrecision({compute}));
 }
 
-void tessera::buildWideningPipeline(OpPassManager &pipeline) {
+void tessera::buildF64Pipeline(OpPassManager &pipeline) {
   pipeline.addPass(createConvertProgramsToF64());
   pipeline.addPass(createCanonicalizerPass());
 }

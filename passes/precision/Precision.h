@@ -20,6 +20,6 @@ void buildPrecisionPipeline(mlir::OpPassManager &pipeline,
 
 /// Converts whole programs to f64, after autodiff, and removes redundant
 /// conversions.
-void buildWideningPipeline(mlir::OpPassManager &pipeline);
+void buildF64Pipeline(mlir::OpPassManager &pipeline);
 
 } // namespace tessera

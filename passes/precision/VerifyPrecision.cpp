@@ -66,7 +66,7 @@ static LogicalResult verifySignature(func::FuncOp function) {
       return function.emitOpError("parameter ")
              << i << " is " << type << ", but master weights are f32";
     if (function.isPrivate() && isWide(type) &&
-        !function.getArgAttr(i, graph::kWideAttr))
+        !function.getArgAttr(i, graph::kKeepF32Attr))
       return function.emitOpError("argument ")
              << i << " is " << type << ", but blocks take bf16";
   }

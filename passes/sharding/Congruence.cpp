@@ -155,7 +155,7 @@ static unsigned timesCarried(OpOperand &operand) {
   else if (isa<graph::YieldOp>(owner))
     yielded = operand.get();
   Operation *maker = yielded ? yielded.getDefiningOp() : nullptr;
-  return maker ? graph::timesOf(
+  return maker ? graph::repeatCountOf(
                      maker->getDiscardableAttr(graph::kRepeatCountAttr))
                : 1;
 }
@@ -195,7 +195,8 @@ void Congruence::addOp(Operation *op) {
   }
   auto [known, isNew] = stepNumbers.try_emplace(key, steps.size());
   ops[op] = known->second;
-  step.count = graph::timesOf(op->getDiscardableAttr(graph::kRepeatCountAttr));
+  step.count =
+      graph::repeatCountOf(op->getDiscardableAttr(graph::kRepeatCountAttr));
   if (!isNew) {
     steps[known->second].count += step.count;
     addResults(op, steps[known->second]);
@@ -231,8 +232,8 @@ void Congruence::addReturn(func::ReturnOp ret) {
           isTaken ? argument->second
                   : reinterpret_cast<uintptr_t>(name.getAsOpaquePointer()));
     }
-    unsigned times =
-        graph::timesOf(attrs ? attrs.get(graph::kRepeatCountAttr) : nullptr);
+    unsigned times = graph::repeatCountOf(
+        attrs ? attrs.get(graph::kRepeatCountAttr) : nullptr);
     auto [known, isNew] = seen.try_emplace(key, step.uses.size());
     if (isNew)
       step.uses.emplace_back(useOf(operand)).count = times;

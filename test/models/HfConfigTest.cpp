@@ -460,7 +460,7 @@ TEST(Parameters, ExpertsAreStacks) {
               qwen = "qwen2_moe/model.layers.1.mlp.",
               dots = "dots1/model.layers.1.mlp.";
   EXPECT_EQ(all[mixtral + "gate.weight"].shape, (Shape{5, 24}));
-  EXPECT_TRUE(all[mixtral + "gate.weight"].wide);
+  EXPECT_TRUE(all[mixtral + "gate.weight"].keepF32);
   EXPECT_EQ(all[mixtral + "experts.*.w1.weight"].shape, (Shape{5, 40, 24}));
   EXPECT_EQ(all[mixtral + "experts.*.w2.weight"].shape, (Shape{5, 24, 40}));
   EXPECT_EQ(all[qwen + "experts.*.up_proj.weight"].shape, (Shape{6, 12, 24}));
@@ -471,7 +471,7 @@ TEST(Parameters, ExpertsAreStacks) {
             (Shape{24, 24}));
   const Parameter &bias = all[dots + "gate.e_score_correction_bias"];
   EXPECT_EQ(bias.shape, Shape{8});
-  EXPECT_TRUE(bias.fixed && bias.wide);
+  EXPECT_TRUE(bias.frozen && bias.keepF32);
   EXPECT_EQ(bias.initializer, Initializer::Zeros);
   EXPECT_EQ(all["dots1/model.layers.0.mlp.gate_proj.weight"].shape,
             (Shape{40, 24}));

@@ -246,9 +246,9 @@ TEST_F(MoeBuild, FixedAndWideParametersSaySo) {
   for (size_t i = 0; i < all.size(); ++i) {
     auto attributes = loss.getArgAttrDict(unsigned(i));
     bool isBias = all[i].name.ends_with("e_score_correction_bias");
-    EXPECT_EQ(attributes.contains(graph::kFixedAttr), isBias) << all[i].name;
+    EXPECT_EQ(attributes.contains(graph::kFrozenAttr), isBias) << all[i].name;
     fixed += isBias;
-    wide += attributes.contains(graph::kWideAttr);
+    wide += attributes.contains(graph::kKeepF32Attr);
   }
   EXPECT_EQ(fixed, 2);
   EXPECT_EQ(wide, 4);

@@ -125,7 +125,7 @@ func.func @init() -> (tensor<8xf32> {graph.state = "w", graph.role = #graph<role
 
 // -----
 
-// expected-error @+1 {{parameter 'b' is fixed, and finish_step does not give its next value}}
+// expected-error @+1 {{parameter 'b' is frozen, and finish_step does not give its next value}}
 func.func @gradients(%w: tensor<8xf32> {graph.state = "w", graph.role = #graph<role parameter>}, %b: tensor<4xf32> {graph.state = "b", graph.role = #graph<role parameter>, graph.frozen},
                      %t: tensor<2x4xi32> {graph.input = "tokens"}, %u: tensor<2x4xi32> {graph.input = "targets"}, %s: tensor<i64> {graph.input = "seed"},
                      %p: tensor<i64> {graph.input = "step"}, %o: tensor<i64> {graph.input = "offset"}, %n: tensor<4xf32> {graph.input = "loads"},
@@ -144,7 +144,7 @@ func.func @init() -> (tensor<8xf32> {graph.state = "w", graph.role = #graph<role
 
 // -----
 
-// expected-error @+1 {{parameter 'w' is not fixed, but finish_step gives its next value}}
+// expected-error @+1 {{parameter 'w' is not frozen, but finish_step gives its next value}}
 func.func @gradients(%w: tensor<8xf32> {graph.state = "w", graph.role = #graph<role parameter>}, 
                      %t: tensor<2x4xi32> {graph.input = "tokens"}, %u: tensor<2x4xi32> {graph.input = "targets"}, %s: tensor<i64> {graph.input = "seed"},
                      %p: tensor<i64> {graph.input = "step"}, %o: tensor<i64> {graph.input = "offset"}, %n: tensor<4xf32> {graph.input = "loads"},

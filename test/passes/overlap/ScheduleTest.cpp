@@ -35,7 +35,7 @@ std::string startsOf(ModuleOp module) {
   std::string text;
   llvm::raw_string_ostream out(text);
   module.walk<WalkOrder::PreOrder>([&](Operation *op) {
-    if (schedule::isStart(op))
+    if (overlap::isStart(op))
       out << op->getName() << op->getAttr("axes") << "\n";
     else if (auto function = dyn_cast<func::FuncOp>(op))
       out << function.getName() << "\n";
@@ -45,7 +45,7 @@ std::string startsOf(ModuleOp module) {
 
 int64_t countStarts(ModuleOp module) {
   int64_t count = 0;
-  module.walk([&](Operation *op) { count += schedule::isStart(op); });
+  module.walk([&](Operation *op) { count += overlap::isStart(op); });
   return count;
 }
 
