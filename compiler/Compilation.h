@@ -111,6 +111,7 @@ private:
   std::unique_ptr<mlir::MLIRContext> context;
   std::vector<Branch> branches; ///< one, until kinds of devices part
   std::vector<std::pair<std::string, std::string>> sources;
+  bool isFoldedInput = false; ///< whether the dump given is folded
   bool fold = true;           ///< whether equal layers are compiled as one
   size_t first = 0, last = 0; ///< indices of the phases to run
   CacheMode cacheMode = CacheMode::on;

@@ -367,9 +367,10 @@ llvm::Error Compilation::adoptTargets() {
   return llvm::Error::success();
 }
 
-// What people edited is proven as what the phase itself makes is.
+// An edited dump is verified as the phase's own result is.
 llvm::Error Compilation::verifyInput() {
   ModuleOp module = *branches.front().module;
+  isFoldedInput = module->hasAttr(graph::kFoldedAttr);
   auto written = module->getAttrOfType<StringAttr>(kPhaseAttr);
   if (!written || written.getValue() != request.from)
     return makeError(
@@ -383,7 +384,7 @@ llvm::Error Compilation::verifyInput() {
   FirstError error(context.get());
   if (failed(verifier.run(module)))
     return makeError(request.input + " is not what phase '" + request.from +
-                     "' produces:  " + error.text);
+                     "' produces: " + error.text);
   return llvm::Error::success();
 }
 

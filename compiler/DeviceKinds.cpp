@@ -33,7 +33,7 @@ tessera::resolveTargets(llvm::ArrayRef<std::string> names) {
       add(name);
     else
       return llvm::createStringError("unknown target '" + name +
-                                     "'; expected one of  " + knownTargets());
+                                     "'; expected one of " + knownTargets());
   }
   return targets;
 }

@@ -256,7 +256,7 @@ llvm::Error Compilation::runPhases() {
   auto isFolded = [](const Branch &branch) {
     return branch.module && (*branch.module)->hasAttr(graph::kFoldedAttr);
   };
-  if (!error || !llvm::any_of(branches, isFolded))
+  if (!error || isFoldedInput || !llvm::any_of(branches, isFolded))
     return error;
   // Equal layers may differ once they are sharded, and then cannot be restored.
   // Without deduplication compilation takes longer and reports any other error

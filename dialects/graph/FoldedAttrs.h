@@ -8,8 +8,8 @@ namespace tessera::graph {
 /// are repeated as one, and how many times, 5 or more. Of these units the
 /// module has the first three and the last.
 inline constexpr llvm::StringLiteral kFoldedAttr = "graph.folded";
-/// On ops, arguments and results of the third unit, i64: for how many units it
-/// stands, itself included.
+/// On ops, arguments and results of the third unit, until fusion, i64: how many
+/// units it represents, itself included.
 inline constexpr llvm::StringLiteral kRepeatCountAttr = "graph.repeat_count";
 
 /// How many units the attribute says; 1 where it says nothing.

@@ -211,7 +211,7 @@ bool Matcher::verifyResults(func::FuncOp function) {
     for (auto [i, other] :
          llvm::zip(units.results[unit], units.results[unit + 1]))
       if (!correspond(ret->getOperand(i), ret->getOperand(other), unit))
-        return differ(ret, "does not hand out the same for each of the layers");
+        return differ(ret, "does not return the same for each of the layers");
   return true;
 }
 

@@ -47,6 +47,9 @@ def RestoreLayers : Pass<"restore-layers", "::mlir::ModuleOp"> {
     equal. It fails if they are not, and names the first op that differs; so decisions about the
     third layer hold for all layers that it represents.
 
+    Before: the module above. After: the module that `deduplicate-layers` had, without
+    `graph.folded` and `graph.repeat_count`.
+
     `keep-equal` leaves a module folded whose layers will have the same kernels. That is not so if
     they differ in a number, such as the stream of a dropout, or if an op reads a value of every
     layer, such as a table of router metrics. A module with collectives is always restored, because

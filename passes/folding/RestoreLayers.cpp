@@ -52,9 +52,12 @@ private:
       return two;
     if (place && place->unit == 2)
       return copies[number][place->slot];
+    // A value of the preceding unit. That of the third exists if its op has
+    // been passed, and so copied.
+    if (place && number == 0)
+      return copies[0][place->slot] ? units.at(2, place->slot) : Value();
     if (place)
-      return number == 0 ? units.at(2, place->slot)
-                         : copies[number - 1][place->slot];
+      return copies[number - 1][place->slot];
     // A value of the following unit, which is the next copy.
     return before && number + 1 < copies.size()
                ? copies[number + 1][before->slot]
@@ -190,7 +193,7 @@ private:
   }
 
   void expand(Block &block) {
-    for (Operation *op = &block.front(); op;) {
+    for (Operation *op = &block.front(); op && !disordered;) {
       Operation *next = op->getNextNode();
       auto number = numbers.find(op);
       if (auto loop = dyn_cast<graph::LoopOp>(op))
@@ -309,6 +312,10 @@ private:
     SmallVector<Value> inits, yielded;
     for (auto [i, entry] : llvm::enumerate(order)) {
       inits.push_back(initFor(loop, entry));
+      if (!inits.back()) {
+        disordered = loop;
+        return;
+      }
       if (!entry.copy)
         continue;
       BlockArgument like = carried[entry.position];
@@ -317,6 +324,8 @@ private:
         copies[*entry.copy][place->slot] = made;
     }
     expand(body);
+    if (disordered)
+      return;
     for (const Carried &entry : order)
       yielded.push_back(yieldedFor(entry, loop.getYield().getValues()));
     loop.getYield()->setOperands(yielded);
@@ -366,7 +375,7 @@ private:
   std::vector<OpOperand *> leaving;              ///< operands of other ops
   std::vector<bool> ascends;                     ///< by op of a unit
   llvm::DenseMap<Operation *, unsigned> numbers; ///< of the third unit's ops
-  Operation *disordered = nullptr; ///< has a copy that nothing is ready for
+  Operation *disordered = nullptr; ///< its copy reads a later value
 };
 
 struct RestoreLayers : tessera::impl::RestoreLayersBase<RestoreLayers> {

@@ -176,7 +176,7 @@ std::optional<Units> Units::match(func::FuncOp function, const Ports &ports,
   return units;
 }
 
-// What marks the third unit makes it no other program.
+// Repeat counts are not compared.
 static void removeMarks(func::FuncOp function) {
   auto without = [&](DictionaryAttr attrs) {
     NamedAttrList list(attrs);
@@ -202,23 +202,25 @@ FailureOr<Units> Units::matchFolded(func::FuncOp function,
   if (!units)
     return function.emitError("folded layers are not alike: ")
            << reason << "; " << graph::kFoldedAttr
-           << " says that the third represents others";
+           << " says that the third represents others; change the second and "
+              "the third alike, or run restore-layers before";
   return std::move(*units);
 }
 
-// Whether a kernel of the two would have to be another: attributes differ,
-// other than where a number is read from memory, and by their layer.
+// Whether the two ops need different kernels: an attribute differs that is not
+// the layer, nor where a number is read from memory.
 static bool needTwoKernels(Operation *one, Operation *other) {
   if (haveEqualAttributes(one, other))
     return false;
-  if (auto slice = dyn_cast<graph::SliceOp>(one))
-    return !isScalarInMemory(slice) ||
-           !isScalarInMemory(cast<graph::SliceOp>(other));
   NamedAttrList attrs(one->getAttrDictionary()),
       others(other->getAttrDictionary());
   attrs.erase(graph::kLayerAttr);
   others.erase(graph::kLayerAttr);
-  return attrs != others;
+  if (attrs == others)
+    return false;
+  auto slice = dyn_cast<graph::SliceOp>(one);
+  return !slice || !isScalarInMemory(slice) ||
+         !isScalarInMemory(cast<graph::SliceOp>(other));
 }
 
 bool Units::needKernelsOfTheirOwn() const {

@@ -17,6 +17,11 @@ struct Repetition {
   void writeTo(mlir::ModuleOp module) const;
   static constexpr int kOuter = -2;   ///< of no unit
   static constexpr int kForeign = -3; ///< of a unit that is not there
+  /// Whether the layer is of the unit that represents others in a folded
+  /// module.
+  bool isRepeated(int64_t layer) const {
+    return layer >= first && (layer - first) / period == 2;
+  }
   /// The index in `numbers`, the units that are there, of a layer's unit.
   int unitOf(graph::LayerAttr layer, llvm::ArrayRef<int64_t> numbers) const;
 };

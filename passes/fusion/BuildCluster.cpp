@@ -224,7 +224,7 @@ ClusterOp ClusterBuilder::build(ArrayRef<Value> outputs) {
                                      b.getStringAttr(name()), inputs,
                                      accumulates(outputs, b));
   cluster.getBody().takeBody(*region);
-  // It runs when the last layer that it is of can.
+  // The cluster depends on the last of its layers.
   for (Operation *op : llvm::reverse(members))
     if (Attribute layer = op->getAttr(kLayerAttr)) {
       cluster->setAttr(kLayerAttr, layer);

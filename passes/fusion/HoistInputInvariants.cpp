@@ -72,7 +72,7 @@ class HoistInputInvariantsPass
     llvm::DenseMap<Operation *, Operation *, SameTable> first;
     Operation *last = nullptr;
     for (Operation *op : tables) {
-      op->removeAttr(kLayerAttr); // it is of all
+      op->removeAttr(kLayerAttr); // all layers read it
       auto [it, isNew] = first.try_emplace(op, op);
       if (isNew) {
         if (last)

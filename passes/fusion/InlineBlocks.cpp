@@ -12,7 +12,7 @@ namespace tessera {
 #include "passes/fusion/Passes.h.inc"
 } // namespace tessera
 
-// The ops between the call and `next` are of its layer.
+// The ops between the call and `next` get its layer.
 static void setLayer(func::CallOp call, Operation *next) {
   Attribute layer = call->getAttr(graph::kLayerAttr);
   if (!layer)

@@ -89,8 +89,8 @@ def InlineBlocks : Pass<"inline-blocks", "::mlir::ModuleOp"> {
   let summary = "replaces calls of block functions by their bodies";
   let description = [{
     Every function that is called is inlined into its callers, in call order, and erased. Each op
-    keeps its own location under that of the call, and takes the call's `graph.layer`. So a profile
-    still says which layer it belongs to.
+    keeps its own location under that of the call, and gets the call's `graph.layer` (unless it is
+    in a loop of the body). So a profile still says which layer it belongs to.
 
     Before:
     ```mlir

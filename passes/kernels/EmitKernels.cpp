@@ -44,7 +44,7 @@ static Skeleton skeletonFor(ClusterKind kind) {
   llvm_unreachable("all kinds are handled");
 }
 
-// The launches of a cluster, which are before it, are of its layer.
+// The launches of a cluster, which are before it, get its layer.
 static void setLayer(ClusterOp cluster, Operation *before) {
   Attribute layer = cluster->getAttr(kLayerAttr);
   if (!layer)

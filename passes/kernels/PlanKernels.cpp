@@ -5,6 +5,7 @@
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "passes/folding/Units.h"
 #include "passes/kernels/Passes.h"
 #include "passes/kernels/attention/AttentionPlan.h"
 #include "passes/kernels/contraction/KernelChoice.h"
@@ -77,11 +78,21 @@ class PlanKernelsPass : public tessera::impl::PlanKernelsBase<PlanKernelsPass> {
 
   void runOnOperation() override {
     TilingContext context(getOperation(), chosen);
+    FailureOr<std::optional<folding::Repetition>> folded =
+        folding::Repetition::of(getOperation());
+    if (failed(folded))
+      return signalPassFailure();
+    repetition = *folded;
     if (print)
-      row({"cluster", "kind", "engine", "lhs", "rhs", "tile", "blocks"});
+      row({"cluster", "kind", "engine", "lhs", "rhs", "tile", "blocks",
+           "layer"});
     bool ok = true;
-    getOperation().walk(
-        [&](ClusterOp cluster) { ok &= succeeded(plan(cluster, context)); });
+    for (auto function : getOperation().getOps<func::FuncOp>()) {
+      if (print)
+        llvm::errs() << '@' << function.getName() << '\n';
+      function.walk(
+          [&](ClusterOp cluster) { ok &= succeeded(plan(cluster, context)); });
+    }
     if (!ok)
       return signalPassFailure();
     SmallVector<StringRef> names;
@@ -103,20 +114,35 @@ class PlanKernelsPass : public tessera::impl::PlanKernelsBase<PlanKernelsPass> {
       return success();
     StringRef kind = stringifyClusterKind(cluster.getKind());
     auto text = [](StringRef cell) { return cell.empty() ? "-" : cell; };
+    std::string layers = layersOf(cluster);
     for (const ClusterPlan::Launch &launch : plan->launches)
       row({launch.name, kind, text(launch.engine), text(launch.lhs),
-           text(launch.rhs), text(launch.tile), std::to_string(launch.blocks)});
+           text(launch.rhs), text(launch.tile), std::to_string(launch.blocks),
+           layers});
     if (plan->launches.empty())
-      row({cluster.getName(), kind, "-", "-", "-", "-", "-"});
+      row({cluster.getName(), kind, "-", "-", "-", "-", "-", layers});
     return success();
   }
 
-  static void row(const std::array<StringRef, 7> &cells) {
+  // "3", or "3-30" if that layer represents others.
+  std::string layersOf(ClusterOp cluster) const {
+    auto layer = cluster->getAttrOfType<LayerAttr>(kLayerAttr);
+    if (!layer)
+      return "-";
+    std::string text = std::to_string(layer.getIndex());
+    if (repetition && repetition->isRepeated(layer.getIndex()))
+      text += "-" + std::to_string(layer.getIndex() + (repetition->units - 4) *
+                                                          repetition->period);
+    return text;
+  }
+
+  static void row(const std::array<StringRef, 8> &cells) {
     llvm::errs() << llvm::formatv(
-        "{0,-36} {1,-15} {2,-16} {3,-16} {4,-24} {5,9} {6,7}\n", cells[0],
-        cells[1], cells[2], cells[3], cells[4], cells[5], cells[6]);
+        "{0,-36} {1,-15} {2,-16} {3,-16} {4,-24} {5,9} {6,7} {7,6}\n", cells[0],
+        cells[1], cells[2], cells[3], cells[4], cells[5], cells[6], cells[7]);
   }
 
   SmallVector<TileTarget> chosen;
+  std::optional<folding::Repetition> repetition; ///< if layers are folded
 };
 } // namespace

@@ -12,9 +12,21 @@ LogicalResult tessera::lookupTargets(ArrayRef<std::string> names, Location loc,
   if (names.empty())
     llvm::append_range(targets, cpuTileTargets());
   for (const std::string &name : names) {
+    if (name == "cpu") {
+      llvm::append_range(targets, cpuTileTargets());
+      continue;
+    }
     std::optional<TileTarget> target = lookupTileTarget(name);
-    if (!target)
-      return emitError(loc) << "unknown target '" << name << "'";
+    if (!target) {
+      InFlightDiagnostic error = emitError(loc)
+                                 << "unknown target '" << name
+                                 << "'; expected one of cpu (all CPU variants)";
+      for (std::span<const TileTarget> family :
+           {cpuTileTargets(), cudaTileTargets()})
+        for (const TileTarget &known : family)
+          error << ", " << known.name;
+      return error;
+    }
     targets.push_back(*target);
   }
   for (const TileTarget &target : targets)

@@ -17,7 +17,7 @@ struct ImportReport {
 /// floats with scales as bf16 (runtime/data/Float8Weights.h), convert to the
 /// model's fp32, bf16 or fp64, and to integers or 8-bit floats with scales if
 /// the model has quantized weights (QuantizeTensor.h); those that a checkpoint
-/// has in the same form are kept (PackedWeights.h, Float8Micropanels.h). The
+/// has in the same form are kept (PackedWeights.h, formats/). The
 /// checkpoint must have every parameter of the model with its shape: an error
 /// lists those that are missing, and the model is then unchanged. Tensors that
 /// `factors` names are multiplied by theirs before they are rounded.

@@ -12,10 +12,8 @@ llvm::Expected<std::string> compileForHost(llvm::StringRef text) {
     return llvm::createStringError(
         "the emulated GPU needs a C++ compiler, but there is no " + name +
         "; install one or set CXX");
-  // Compiling takes longer than most runs, and -Og takes 60 % of the time of
-  // -O1.
-  // Without contraction of floating-point operations, so that the bits do not
-  // depend on this compiler.
+  // -Og: compiling takes longer than most runs, and this 60 % of the time of
+  // -O1. -ffp-contract=off: the bits do not depend on the compiler.
   const llvm::StringRef arguments[] = {
       "-std=c++20", "-Og", "-ffp-contract=off", "-fPIC", "-shared", "-w"};
   auto output =

@@ -1,5 +1,7 @@
 // The pass: barriers of a GPU's kernels. What one thread wrote, another may
-// read only after a barrier.
+// read only after a barrier. A tile that is loaded and then stored within one
+// iteration is the thread's own: skeletons store each element from the thread
+// that loaded it, so no barrier is between the two.
 #include "dialects/tile/TileOps.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "passes/kernels/Passes.h"
@@ -32,14 +34,19 @@ private:
     builder.create<tile::BarrierOp>(loc);
     pass();
   }
-  void pass() {
-    written.clear();
-    readByAll.clear();
-  }
+  void pass() { now = {}; }
 
-  DenseSet<Value> written; ///< since the last barrier
-  /// Single elements that all threads have read since then.
-  DenseSet<Value> readByAll;
+  /// Since the last barrier.
+  struct Accesses {
+    DenseSet<Value> written;
+    DenseSet<Value> readByAll; ///< single elements
+
+    void add(const Accesses &other) {
+      written.insert(other.written.begin(), other.written.end());
+      readByAll.insert(other.readByAll.begin(), other.readByAll.end());
+    }
+  };
+  Accesses now;
 };
 
 } // namespace
@@ -53,13 +60,13 @@ void Placement::visit(Operation *op) {
     return pass();
   if (std::optional<SharedAccess> access = accessOf(op)) {
     Value memory = access->memory;
-    if ((!access->writes && written.contains(memory)) ||
-        (access->writes && access->isElement && readByAll.contains(memory)))
+    if ((!access->writes && now.written.contains(memory)) ||
+        (access->writes && access->isElement && now.readByAll.contains(memory)))
       insert(OpBuilder(op), op->getLoc());
     if (access->writes)
-      written.insert(memory);
+      now.written.insert(memory);
     else if (access->isElement)
-      readByAll.insert(memory);
+      now.readByAll.insert(memory);
   }
   for (Region &region : op->getRegions())
     for (Block &block : region)
@@ -75,22 +82,22 @@ void Placement::visitLoop(scf::ForOp loop) {
   });
   if (llvm::any_of(writes, [&](Value each) { return reads.contains(each); }))
     insert(OpBuilder::atBlockBegin(loop.getBody()), loop.getLoc());
-  DenseSet<Value> before = written; // there may be no iterations
+  Accesses before = now; // there may be no iterations
   place(*loop.getBody());
-  written.insert(before.begin(), before.end());
+  now.add(before);
 }
 
 // A barrier in one branch does not count for threads that take the other.
 void Placement::visitBranch(scf::IfOp branch) {
-  DenseSet<Value> before = written, after = written;
+  Accesses before = now, after = now;
   for (Region &region : branch->getRegions()) {
     if (region.empty())
       continue;
-    written = before;
+    now = before;
     place(region.front());
-    after.insert(written.begin(), written.end());
+    after.add(now);
   }
-  written = std::move(after);
+  now = std::move(after);
 }
 
 namespace {

@@ -1,13 +1,19 @@
 // Verifies that barriers order what threads of a block write and read. Loops
-// are followed twice, so that an iteration meets what the one before left.
+// are followed twice, so that an iteration meets what the one before left. Not
+// verified: a tile that is loaded and then stored within one iteration, which
+// is the thread's own (InsertBarriers.cpp).
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "passes/kernels/gpu/SharedAccess.h"
+#include "llvm/Support/SaveAndRestore.h"
 
 using namespace mlir;
 using namespace tessera;
 using namespace tessera::gpu;
 
 namespace {
+
+// Each level of loops doubles the time. Skeletons have five at most.
+constexpr unsigned kDeepest = 12;
 
 /// Accesses since the last barrier.
 struct Accesses {
@@ -39,6 +45,7 @@ private:
   LogicalResult verifyAccess(Operation *op, const SharedAccess &access);
 
   Accesses now;
+  unsigned depth = 0; ///< of loops
 };
 
 } // namespace
@@ -60,6 +67,10 @@ LogicalResult Verifier::verifyAccess(Operation *op,
 }
 
 LogicalResult Verifier::verifyLoop(scf::ForOp loop) {
+  if (depth == kDeepest)
+    return loop.emitError("is nested in ")
+           << depth << " loops, and barriers are verified in at most that many";
+  llvm::SaveAndRestore deeper(depth, depth + 1);
   Accesses before = now;
   if (failed(verify(*loop.getBody())))
     return failure();

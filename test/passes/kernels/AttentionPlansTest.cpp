@@ -59,6 +59,8 @@ class PlansTest : public ::testing::TestWithParam<PlanCase> {
 protected:
   /// The results with a plan; without one if it is null.
   llvm::Expected<Tensors> run(mlir::Attribute plan);
+
+  std::string kernels; ///< the text of those that ran
 };
 
 llvm::Expected<Tensors> PlansTest::run(mlir::Attribute plan) {
@@ -68,9 +70,9 @@ llvm::Expected<Tensors> PlansTest::run(mlir::Attribute plan) {
       mlir::parseSourceString<mlir::ModuleOp>(test.text, &kernelContext());
   Tensors inputs =
       inputsOf(module->lookupSymbol<mlir::func::FuncOp>("main"), test);
-  mlir::PassManager fusion(&kernelContext()), kernels(&kernelContext());
+  mlir::PassManager fusion(&kernelContext()), emission(&kernelContext());
   buildFusionPipeline(fusion);
-  buildKernelsPipeline(kernels, {planned.target});
+  buildKernelsPipeline(emission, {planned.target});
   if (mlir::failed(fusion.run(*module)))
     return llvm::createStringError("fusion fails");
   unsigned count = 0;
@@ -81,8 +83,10 @@ llvm::Expected<Tensors> PlansTest::run(mlir::Attribute plan) {
     ++count;
   });
   EXPECT_EQ(count, plan ? 1u : 0u);
-  if (mlir::failed(kernels.run(*module)))
+  if (mlir::failed(emission.run(*module)))
     return llvm::createStringError("no such kernel");
+  kernels.clear();
+  llvm::raw_string_ostream(kernels) << *module;
   auto program = KernelProgram::compile(*module, planned.target);
   if (!program)
     return program.takeError();
@@ -96,7 +100,10 @@ TEST_P(PlansTest, ComputeTheSame) {
   mlir::Attribute plan =
       mlir::parseAttribute("#tile." + GetParam().plan, &kernelContext());
   ASSERT_TRUE(plan);
-  auto expected = run({}), actual = run(plan);
+  auto expected = run({});
+  std::string chosen = kernels;
+  auto actual = run(plan);
+  EXPECT_NE(kernels, chosen) << "the plan changes nothing";
   ASSERT_TRUE(bool(expected)) << llvm::toString(expected.takeError());
   ASSERT_TRUE(bool(actual)) << llvm::toString(actual.takeError());
   ASSERT_EQ(actual->size(), expected->size());
