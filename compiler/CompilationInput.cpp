@@ -4,6 +4,7 @@
 #include "compiler/Flops.h"
 #include "compiler/Phases.h"
 #include "dialects/dist/DistOps.h"
+#include "dialects/graph/FoldedAttrs.h"
 #include "mlir/IR/Verifier.h"
 #include "mlir/Parser/Parser.h"
 #include "mlir/Pass/PassManager.h"

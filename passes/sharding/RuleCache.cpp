@@ -5,14 +5,21 @@ using namespace mlir;
 using namespace tessera;
 using namespace tessera::sharding;
 
+// Ops of any two layers may be alike.
+static NamedAttrList attributesButLayer(Operation *op) {
+  NamedAttrList attrs(op->getDiscardableAttrDictionary());
+  attrs.erase(graph::kLayerAttr);
+  return attrs;
+}
+
 unsigned RuleCache::Alike::getHashValue(const Operation *key) {
   auto *op = const_cast<Operation *>(key);
-  llvm::hash_code code = OperationEquivalence::computeHash(
-      op, OperationEquivalence::ignoreHashValue,
-      OperationEquivalence::ignoreHashValue,
-      OperationEquivalence::IgnoreLocations);
-  for (Value operand : op->getOperands())
-    code = llvm::hash_combine(code, operand.getType());
+  llvm::hash_code code =
+      llvm::hash_combine(op->getName(), op->hashProperties());
+  for (Type type : op->getResultTypes())
+    code = llvm::hash_combine(code, type);
+  for (Type type : op->getOperandTypes())
+    code = llvm::hash_combine(code, type);
   return code;
 }
 
@@ -23,10 +30,13 @@ bool RuleCache::Alike::isEqual(const Operation *left, const Operation *right) {
   if (a == getEmptyKey() || a == getTombstoneKey() || b == getEmptyKey() ||
       b == getTombstoneKey())
     return false;
-  return OperationEquivalence::isEquivalentTo(
-             a, b, OperationEquivalence::ignoreValueEquivalence, nullptr,
-             OperationEquivalence::IgnoreLocations) &&
-         llvm::equal(a->getOperandTypes(), b->getOperandTypes());
+  return a->getName() == b->getName() && a->getNumRegions() == 0 &&
+         b->getNumRegions() == 0 &&
+         a->getName().compareOpProperties(a->getPropertiesStorage(),
+                                          b->getPropertiesStorage()) &&
+         a->getResultTypes() == b->getResultTypes() &&
+         llvm::equal(a->getOperandTypes(), b->getOperandTypes()) &&
+         attributesButLayer(a) == attributesButLayer(b);
 }
 
 FailureOr<const OpRule *> RuleCache::of(Operation *op) {

@@ -70,7 +70,7 @@ static Status checkWritable(const models::ModelSpec &spec,
                             QuantizedLayout layout) {
   for (const models::Parameter &each : models::parameters(spec)) {
     const std::size_t rank = each.shape.size();
-    if (each.layer < 0 || rank < 2 || each.wide || each.fixed)
+    if (each.layer < 0 || rank < 2 || each.keepF32 || each.frozen)
       continue;
     layout.rows = each.shape[rank - 2];
     layout.columns = each.shape[rank - 1];
