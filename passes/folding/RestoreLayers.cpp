@@ -52,12 +52,9 @@ private:
       return two;
     if (place && place->unit == 2)
       return copies[number][place->slot];
-    // A value of the preceding unit. That of the third exists if its op has
-    // been passed, and so copied.
-    if (place && number == 0)
-      return copies[0][place->slot] ? units.at(2, place->slot) : Value();
     if (place)
-      return copies[number - 1][place->slot];
+      return number == 0 ? units.at(2, place->slot)
+                         : copies[number - 1][place->slot];
     // A value of the following unit, which is the next copy.
     return before && number + 1 < copies.size()
                ? copies[number + 1][before->slot]

@@ -80,9 +80,9 @@ void Placement::visitLoop(scf::ForOp loop) {
     if (std::optional<SharedAccess> access = accessOf(op))
       (access->writes ? writes : reads).insert(access->memory);
   });
+  Accesses before = now; // there may be no iterations
   if (llvm::any_of(writes, [&](Value each) { return reads.contains(each); }))
     insert(OpBuilder::atBlockBegin(loop.getBody()), loop.getLoc());
-  Accesses before = now; // there may be no iterations
   place(*loop.getBody());
   now.add(before);
 }

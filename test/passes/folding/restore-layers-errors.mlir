@@ -120,28 +120,6 @@ module attributes {graph.folded = array<i64: 0, 1, 6>} {
 
 // -----
 
-// The same with one copy.
-// CHECK: error: folded layers are not alike: 'graph.mul' reads what a later layer computes
-module attributes {graph.folded = array<i64: 0, 1, 5>} {
-  func.func @logits(
-      %w0: tensor<4xf32> {graph.state = "h.0.w", graph.layer = #graph.layer<0>}, %w1: tensor<4xf32> {graph.state = "h.1.w", graph.layer = #graph.layer<1>},
-      %w2: tensor<4xf32> {graph.state = "h.2.w", graph.layer = #graph.layer<2>, graph.repeat_count = 2}, %w5: tensor<4xf32> {graph.state = "h.4.w", graph.layer = #graph.layer<4>},
-      %x: tensor<4xf32> {graph.input = "x"}) -> tensor<4xf32> {
-    %e1 = graph.exp %w1 {graph.layer = #graph.layer<1>} : tensor<4xf32>
-    %a0 = graph.add %x, %e1 {graph.layer = #graph.layer<0>} : tensor<4xf32>
-    %y1 = graph.mul %a0, %w1 {graph.layer = #graph.layer<1>} : tensor<4xf32>
-    %e2 = graph.exp %w2 {graph.layer = #graph.layer<2>} : tensor<4xf32>
-    %a1 = graph.add %y1, %e2 {graph.layer = #graph.layer<1>} : tensor<4xf32>
-    %y2 = graph.mul %a1, %w2 {graph.layer = #graph.layer<2>} : tensor<4xf32>
-    %e5 = graph.exp %w5 {graph.layer = #graph.layer<4>} : tensor<4xf32>
-    %a2 = graph.add %y2, %e5 {graph.layer = #graph.layer<2>} : tensor<4xf32>
-    %y5 = graph.mul %a2, %w5 {graph.layer = #graph.layer<4>} : tensor<4xf32>
-    return %y5 : tensor<4xf32>
-  }
-}
-
-// -----
-
 // A loop would start from what a later op computes.
 // CHECK: error: folded layers are not alike: 'graph.loop' reads what a later layer computes
 module attributes {graph.folded = array<i64: 0, 1, 8>} {

@@ -5,7 +5,7 @@
 // CHECK: cluster kind engine lhs rhs tile blocks layer
 // CHECK: @f
 // CHECK: linear contraction matrix bf16 memory bf16 memory [[ROWS:[0-9]+]]x[[COLUMNS:[0-9]+]]
-// CHECK: relu elementwise - - - - - 2-29
+// CHECK: relu elementwise - - - - - 2-30
 // CHECK: tile.plan = #tile.contraction_plan<matrix, lhs = memory, rhs = memory, tile = [
 // VECTOR: tile.plan = #tile.contraction_plan<vector, lhs = memory, rhs = memory, tile = [
 // GPU: tile.plan = #tile.contraction_plan<warp_specialized, lhs = memory, rhs = memory, tile = [
