@@ -1,4 +1,5 @@
-// The pass: which kernel each contraction takes, written on its cluster.
+// The pass: which kernel a contraction or an attention takes, written on its
+// cluster.
 #include "dialects/tile/TileOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
