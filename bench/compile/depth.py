@@ -25,10 +25,11 @@ def phases(arguments, folder, layers):
     (spec / "config.json").write_text(json.dumps(config))
     best = {}
     for _ in range(arguments.repeat):
+        mesh = ["--mesh", arguments.mesh] if arguments.mesh else []
         done = subprocess.run(
             [arguments.bin / "tessera", "compile", spec, "--recipe",
-             arguments.recipe, "--mode", arguments.mode, "--target", "cpu:avx2",
-             *(["--mesh", arguments.mesh] if arguments.mesh else []), "--cache", "off", "--timing", "--to", arguments.to, "-o",
+             arguments.recipe, "--mode", arguments.mode, *mesh, "--target",
+             "cpu:avx2", "--cache", "off", "--timing", "--to", arguments.to, "-o",
              folder / "module.mlir"], check=True, stderr=subprocess.PIPE, text=True)
         for seconds, name in re.findall(r"^ *([0-9.]+) s  (\w+)$", done.stderr,
                                         re.MULTILINE):

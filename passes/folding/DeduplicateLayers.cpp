@@ -261,10 +261,6 @@ struct DeduplicateLayers
   }
 
 private:
-  static int64_t repeatCountOf(const Repetition &repetition) {
-    return repetition.units - (kKept - 1);
-  }
-
   bool fold(const Repetition &repetition) {
     std::vector<std::pair<func::FuncOp, Units>> programs;
     for (auto function : getOperation().getOps<func::FuncOp>()) {
@@ -282,7 +278,7 @@ private:
       programs.emplace_back(function, std::move(*units));
     }
     for (auto &[function, units] : programs)
-      Folder(function, units, repeatCountOf(repetition)).run();
+      Folder(function, units, repetition.repeatCount()).run();
     repetition.writeTo(getOperation());
     return true;
   }
@@ -295,7 +291,7 @@ private:
       FailureOr<Units> units = Units::matchFolded(function, repetition);
       if (failed(units))
         return failure();
-      Folder(function, *units, repeatCountOf(repetition)).mark();
+      Folder(function, *units, repetition.repeatCount()).mark();
     }
     return success();
   }

@@ -20,7 +20,7 @@ namespace {
 class Unfolder {
 public:
   Unfolder(func::FuncOp function, Units &units, const Repetition &repetition)
-      : function(function), units(units), copies(repetition.units - 4) {
+      : function(function), units(units), copies(repetition.repeatCount() - 1) {
     for (std::vector<Value> &copy : copies)
       copy.resize(units.slotCount());
     // Loops and returns are rebuilt.

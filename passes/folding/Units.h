@@ -17,8 +17,10 @@ struct Repetition {
   void writeTo(mlir::ModuleOp module) const;
   static constexpr int kOuter = -2;   ///< of no unit
   static constexpr int kForeign = -3; ///< of a unit that is not there
-  /// Whether the layer is of the unit that represents others in a folded
-  /// module.
+  /// How many units the third one of a folded module represents, itself
+  /// included: all but the first two and the last.
+  int64_t repeatCount() const { return units - 3; }
+  /// Whether the layer is of that unit.
   bool isRepeated(int64_t layer) const {
     return layer >= first && (layer - first) / period == 2;
   }

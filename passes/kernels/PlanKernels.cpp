@@ -132,8 +132,9 @@ class PlanKernelsPass : public tessera::impl::PlanKernelsBase<PlanKernelsPass> {
       return "-";
     std::string text = std::to_string(layer.getIndex());
     if (repetition && repetition->isRepeated(layer.getIndex()))
-      text += "-" + std::to_string(layer.getIndex() + (repetition->units - 4) *
-                                                          repetition->period);
+      text += "-" + std::to_string(layer.getIndex() +
+                                   (repetition->repeatCount() - 1) *
+                                       repetition->period);
     return text;
   }
 
