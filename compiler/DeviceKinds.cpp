@@ -9,15 +9,6 @@ using namespace tessera;
 
 constexpr llvm::StringLiteral kCpu = "cpu";
 
-std::string tessera::knownTargets() {
-  std::string names = "cpu (all CPU variants)";
-  for (std::span<const TileTarget> family :
-       {cpuTileTargets(), cudaTileTargets()})
-    for (const TileTarget &target : family)
-      names += ", " + target.name;
-  return names;
-}
-
 llvm::Expected<std::vector<std::string>>
 tessera::resolveTargets(llvm::ArrayRef<std::string> names) {
   std::vector<std::string> targets;

@@ -28,7 +28,4 @@ std::vector<DeviceKind> kindsOf(llvm::ArrayRef<std::string> targets);
 /// nested modules say.
 std::vector<std::string> targetsOf(mlir::ModuleOp module);
 
-/// All names that resolveTargets knows, for help and errors.
-std::string knownTargets();
-
 } // namespace tessera

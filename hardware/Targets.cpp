@@ -90,6 +90,15 @@ std::vector<std::string> cpuTargetNames() {
   return names;
 }
 
+std::string knownTargets() {
+  std::string names = "cpu (all CPU variants)";
+  for (std::span<const TileTarget> family :
+       {cpuTileTargets(), cudaTileTargets()})
+    for (const TileTarget &target : family)
+      names += ", " + target.name;
+  return names;
+}
+
 std::optional<TileTarget> lookupTileTarget(std::string_view name) {
   for (std::span<const TileTarget> family :
        {cpuTileTargets(), cudaTileTargets()})

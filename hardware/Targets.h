@@ -48,5 +48,7 @@ std::span<const TileTarget> cpuTileTargets();
 std::vector<std::string> cpuTargetNames();
 /// The CUDA targets: "cuda:sm_80", "cuda:sm_90a".
 std::span<const TileTarget> cudaTileTargets();
+/// The names that a user may give, for help and errors.
+std::string knownTargets();
 
 } // namespace tessera

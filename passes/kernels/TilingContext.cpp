@@ -17,16 +17,9 @@ LogicalResult tessera::lookupTargets(ArrayRef<std::string> names, Location loc,
       continue;
     }
     std::optional<TileTarget> target = lookupTileTarget(name);
-    if (!target) {
-      InFlightDiagnostic error = emitError(loc)
-                                 << "unknown target '" << name
-                                 << "'; expected one of cpu (all CPU variants)";
-      for (std::span<const TileTarget> family :
-           {cpuTileTargets(), cudaTileTargets()})
-        for (const TileTarget &known : family)
-          error << ", " << known.name;
-      return error;
-    }
+    if (!target)
+      return emitError(loc) << "unknown target '" << name
+                            << "'; expected one of " << knownTargets();
     targets.push_back(*target);
   }
   for (const TileTarget &target : targets)

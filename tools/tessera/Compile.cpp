@@ -5,6 +5,7 @@
 #include "compiler/api/AutoMesh.h"
 #include "compiler/api/PackageModel.h"
 #include "compiler/api/Shell.h"
+#include "hardware/Targets.h"
 #include "tools/tessera/CacheOptions.h"
 #include "tools/tessera/Commands.h"
 #include "tools/tessera/QuantOptions.h"
