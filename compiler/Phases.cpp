@@ -300,6 +300,7 @@ std::string tessera::phasesAsMarkdown() {
   recipe.inference.quant = models::Quant::Int8;
   PhaseOptions training{recipe, {}}, inference{recipe, {}};
   training.mesh.axes = "data=2";
+  training.mesh.zero = 1;
   inference.mode = models::Mode::Infer;
   std::string table = "| phase | dump | what holds afterwards |\n"
                       "|---|---|---|\n",
@@ -317,10 +318,10 @@ std::string tessera::phasesAsMarkdown() {
          "DUMP` continues from it. `--mode train` runs `autodiff`, `--mode "
          "infer` runs `inference` in its\n"
          "place; the other phases are the same. The tables list the passes of "
-         "a bf16 recipe on a mesh. With\n"
-         "fp64, `autodiff` also runs `convert-programs-to-f64`; with the mesh "
-         "axis `pipe`, `shard` runs\n"
-         "`restore-layers` before `assign-stages`.\n"
+         "a bf16 recipe on a mesh with\n"
+         "`zero=1`. With fp64, `autodiff` also runs `convert-programs-to-f64`; "
+         "with the mesh axis\n"
+         "`pipe`, `shard` runs `restore-layers` before `assign-stages`.\n"
          "\n"
          "From `partition` on there is a module for each group of devices with "
          "shards of equal shapes. All but\n"

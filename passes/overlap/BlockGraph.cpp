@@ -93,7 +93,8 @@ void BlockGraph::classify() {
     bool travels = !succs[op].empty();
     for (unsigned user : succs[op])
       travels &=
-          isStart(ops[user]) || (isLight(ops[user]) && onlyTravels[user]);
+          isStart(ops[user]) ||
+          ((isLight(ops[user]) || onlyMoves(ops[user])) && onlyTravels[user]);
     for (Operation *user : ops[op]->getUsers())
       travels &= user != block.getTerminator();
     onlyTravels[op] = travels;

@@ -158,14 +158,6 @@ double OpCosts::ofExchanging(Operation *op, const Plan &plan) const {
 
 //===--- all of a module --------------------------------------------------===//
 
-bool sharding::sharesMoves(Value value) {
-  auto argument = dyn_cast<BlockArgument>(value);
-  auto function =
-      argument ? dyn_cast<func::FuncOp>(argument.getOwner()->getParentOp())
-               : func::FuncOp();
-  return !function || !function.isPublic();
-}
-
 namespace {
 class Estimate {
 public:
@@ -207,7 +199,7 @@ private:
         continue;
       Value value = step.op->getOperand(use.operand);
       double times = double(step.count) * use.count, once = 0;
-      if (!price.coarse && sharesMoves(value)) {
+      if (!price.coarse && shardings.moveScope(value) != MoveScope::use) {
         double &most = moved[{value, wanted}];
         once = most;
         most = std::max(most, times);

@@ -37,10 +37,6 @@ private:
   LinkPrice price;
 };
 
-/// Whether the uses of a value share one reshard: all do except those of a
-/// program's arguments (WriteShardings).
-bool sharesMoves(mlir::Value value);
-
 /// The estimate of all programs except @init.
 double estimate(mlir::ModuleOp module, const Mesh &mesh,
                 const Shardings &shardings, LinkPrice price);

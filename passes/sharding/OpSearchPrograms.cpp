@@ -92,7 +92,7 @@ void OpSearch::addBlock(Block &block) {
     addSettling(number);
   }
   for (const auto &[value, all] : demands) {
-    if (all.size() > 1 && sharesMoves(value)) {
+    if (all.size() > 1 && shardings.moveScope(value) != MoveScope::use) {
       addShared(asUsed(value), all);
       continue;
     }

@@ -3,6 +3,28 @@
 
 include "mlir/Pass/PassBase.td"
 
+def NarrowEmbeddings : Pass<"narrow-embeddings", "::mlir::ModuleOp"> {
+  let summary = "looks up rows that are rounded anyway in a rounded copy of their table";
+  let description = [{
+    `precision` reads rows from the master weights and rounds them, which needs no copy of the
+    table. With ZeRO the table is sharded, and its rows are looked up in a gathered table. Rounding
+    the table first gives the same rows, and its gather sends half of the bytes. A copy that other
+    ops read already (the table is also the head) is used.
+
+    Before:
+    ```mlir
+    %rows = graph.embedding %table, %ids : (tensor<9x4xf32>, tensor<2x3xi32>) -> tensor<2x3x4xf32>
+    %x = graph.convert %rows : tensor<2x3x4xf32> -> tensor<2x3x4xbf16>
+    ```
+    After:
+    ```mlir
+    %copy = graph.convert %table : tensor<9x4xf32> -> tensor<9x4xbf16>
+    %x = graph.embedding %copy, %ids : (tensor<9x4xbf16>, tensor<2x3xi32>) -> tensor<2x3x4xbf16>
+    ```
+  }];
+  let dependentDialects = ["::tessera::graph::GraphDialect"];
+}
+
 def AssignShardings : Pass<"assign-shardings", "::mlir::ModuleOp"> {
   let summary = "chooses a sharding for every value, and inserts reshards between different ones";
   let description = [{
@@ -39,8 +61,8 @@ def AssignShardings : Pass<"assign-shardings", "::mlir::ModuleOp"> {
     Option<"mesh", "mesh", "std::string", "\"\"",
            "Axes and their sizes, the slowest-varying first: data=2,tensor=4">,
     Option<"zero", "zero", "int64_t", "0",
-           "ZeRO stage over data, expert and context: 1 shards optimizer state, 2 gradients too, "
-           "3 parameters too">,
+           "ZeRO stage over data, expert and context: 1 shards optimizer state, and parameters "
+           "if they are master weights; 2 gradients too; 3 parameters, gathered for each use">,
     Option<"parts", "parts", "bool", "false",
            "Assume that all-gathers and reduce-scatters overlap with matmuls (collective matmul), "
            "so that tokens may be sharded over tensor; no search op by op">,

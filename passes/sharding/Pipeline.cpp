@@ -13,6 +13,8 @@ void tessera::buildShardingPipeline(OpPassManager &pipeline,
   AssignShardingsOptions options;
   options.mesh = request.axes;
   options.zero = request.zero;
+  if (request.zero > 0)
+    pipeline.addPass(createNarrowEmbeddings());
   options.parts = request.collectiveMatmul == CollectiveMatmulMode::On;
   pipeline.addPass(createAssignShardings(options));
   if (request.collectiveMatmul != CollectiveMatmulMode::Off)

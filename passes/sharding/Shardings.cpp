@@ -74,10 +74,59 @@ bool Shardings::cutByZero(graph::Role role) const {
   if (role == graph::Role::optimizer)
     return strategy->zero >= ZeroStage::optimizer;
   return role == graph::Role::parameter &&
-         strategy->zero >= ZeroStage::parameters;
+         strategy->zero >= (strategy->hasMasters ? ZeroStage::optimizer
+                                                 : ZeroStage::parameters);
 }
 
-// ZeRO shards the largest factor, one that divides evenly if there is any.
+// An argument of a program, or its copy in another element type.
+static bool isStored(Value value) {
+  while (auto convert = value.getDefiningOp<graph::ConvertOp>())
+    value = convert.getInput();
+  auto argument = dyn_cast<BlockArgument>(value);
+  auto function =
+      argument ? dyn_cast<func::FuncOp>(argument.getOwner()->getParentOp())
+               : func::FuncOp();
+  return function && function.isPublic();
+}
+
+MoveScope Shardings::moveScope(Value value) const {
+  if (!isStored(value))
+    return MoveScope::block;
+  switch (strategy->zero) {
+  case ZeroStage::parameters:
+    return MoveScope::use;
+  case ZeroStage::optimizer:
+  case ZeroStage::gradients:
+    if (strategy->hasMasters)
+      return MoveScope::program;
+    [[fallthrough]];
+  case ZeroStage::none:
+    return isa<BlockArgument>(value) ? MoveScope::use : MoveScope::block;
+  }
+  llvm_unreachable("unknown stage");
+}
+
+bool sharding::hasMasters(ModuleOp module) {
+  auto isNarrowing = [](Operation *user) {
+    auto convert = dyn_cast<graph::ConvertOp>(user);
+    return convert &&
+           tensorType(convert.getResult()).getElementTypeBitWidth() <
+               tensorType(convert.getInput()).getElementTypeBitWidth();
+  };
+  for (auto function : module.getOps<func::FuncOp>())
+    for (BlockArgument argument : function.getArguments()) {
+      auto role = function.getArgAttrOfType<graph::RoleAttr>(
+          argument.getArgNumber(), graph::kRoleAttr);
+      if (role && role.getValue() == graph::Role::parameter &&
+          llvm::any_of(argument.getUsers(), isNarrowing))
+        return true;
+    }
+  return false;
+}
+
+// ZeRO shards a factor that divides evenly, if there is any: the
+// slowest-varying one, whose shards are contiguous and gathered without a copy,
+// or else the largest.
 Placement Shardings::ofState(Value value, graph::Role role) const {
   Placement placement = byColors(value);
   if (!cutByZero(role))
@@ -88,8 +137,12 @@ Placement Shardings::ofState(Value value, graph::Role role) const {
     Factor *best = nullptr;
     auto rank = [&](const Factor &factor) {
       int64_t pieces = mesh.size(factor.axes) * mesh.size(axis);
-      return std::pair(factor.size % pieces == 0,
-                       factor.size / mesh.size(factor.axes));
+      // Ops inherit the axes of a factor in their order.
+      bool inOrder = llvm::all_of(factor.axes,
+                                  [&](unsigned other) { return other < axis; });
+      return std::tuple(factor.size % pieces == 0, inOrder,
+                        &factor == &placement.dims.front().front(),
+                        factor.size / mesh.size(factor.axes));
     };
     for (DimPlacement &dim : placement.dims)
       for (Factor &factor : dim)

@@ -39,6 +39,9 @@ struct Strategy {
   /// important first: an op or a value is sharded along the first that it has.
   llvm::SmallVector<llvm::SmallVector<Color, 8>, 4> colors;
   ZeroStage zero = ZeroStage::none;
+  /// Programs compute with copies of the parameters in a narrower type: the
+  /// parameters are master weights, and `zero` shards them from stage 1.
+  bool hasMasters = false;
   /// The axes over which `zero` shards state.
   llvm::SmallVector<unsigned, 2> zeroAxes;
   /// The axes along which experts' rows are exchanged (all-to-all) where
@@ -47,6 +50,13 @@ struct Strategy {
   llvm::SmallVector<unsigned, 1> exchanged = {};
   /// Found op by op (OpSearch).
   std::optional<Exceptions> exceptions = {};
+};
+
+/// Which uses of a value share one move to another placement.
+enum class MoveScope {
+  use,    ///< none: each use moves it
+  block,  ///< those in one block
+  program ///< all: it is moved where it is defined
 };
 
 /// The placements of an op's operands, by uses of its step, and its results.
@@ -110,6 +120,10 @@ public:
   bool accumulatesSettled() const {
     return strategy->zero >= ZeroStage::gradients;
   }
+  /// With ZeRO 3 each use of a parameter, or of its copy in another type,
+  /// gathers it: a shared gather would keep it alive from the first use to the
+  /// last. Master weights of stages 1 and 2 are gathered once in a step.
+  MoveScope moveScope(mlir::Value value) const;
   /// One object for equal placements.
   const Placement *intern(Placement placement) {
     return pool.intern(std::move(placement));
@@ -206,6 +220,10 @@ private:
   /// placement of the first value that is added to them.
   llvm::DenseSet<ValueClass> open;
 };
+
+/// Whether programs of the module compute with copies of parameters in a
+/// narrower type.
+bool hasMasters(mlir::ModuleOp module);
 
 /// Zeros are also the sum of zeros on every device.
 using graph::isZero;

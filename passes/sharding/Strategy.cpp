@@ -256,6 +256,7 @@ FailureOr<Strategy> sharding::chooseStrategy(ModuleOp module, Factors &factors,
   Strategy strategy;
   strategy.colors.resize(mesh.rank());
   strategy.zero = options.zero;
+  strategy.hasMasters = hasMasters(module);
   Colors stripes;
   if (auto context = mesh.find("context"))
     stripes = stripeTokens(module, factors, classes, mesh.size(*context));

@@ -14,7 +14,7 @@ public:
         shardingsName(StringAttr::get(context, dist::kShardingsAttr)) {}
 
   void write(func::FuncOp function) {
-    writeBlock(function.getBody().front(), function.isPublic());
+    writeBlock(function.getBody().front());
     // Sets all attributes of a function at once: each change copies them.
     SmallVector<DictionaryAttr> arguments, results;
     for (BlockArgument argument : function.getArguments())
@@ -54,7 +54,7 @@ private:
     return attr;
   }
 
-  void writeBlock(Block &block, bool atEachUse) {
+  void writeBlock(Block &block) {
     SmallVector<Operation *> ops =
         llvm::map_to_vector(block, [](Operation &op) { return &op; });
     for (Operation *op : ops) {
@@ -62,10 +62,9 @@ private:
       const Congruence::Step &step = shardings.classes.step(number);
       const Plan &plan = shardings.plan(number);
       for (OpOperand &operand : op->getOpOperands())
-        place(operand, *plan.wanted[step.useFor(operand.getOperandNumber())],
-              atEachUse);
+        place(operand, *plan.wanted[step.useFor(operand.getOperandNumber())]);
       if (auto loop = dyn_cast<graph::LoopOp>(op))
-        writeBlock(loop.getBody().front(), false);
+        writeBlock(loop.getBody().front());
       writeResults(op, plan);
     }
   }
@@ -101,9 +100,22 @@ private:
     }
   }
 
-  // A shared gather would keep a parameter alive from its first use to its
-  // last, so arguments of programs are gathered for each use.
-  void place(OpOperand &operand, const Placement &wanted, bool atEachUse) {
+  // Where the value is moved for this use.
+  OpBuilder builderFor(OpOperand &operand, Value value, MoveScope scope) const {
+    Operation *owner = operand.getOwner(), *def = value.getDefiningOp();
+    OpBuilder builder(owner);
+    Block *block = value.getParentBlock();
+    if (scope == MoveScope::use ||
+        (scope == MoveScope::block && (!def || block != owner->getBlock())))
+      return builder;
+    if (def)
+      builder.setInsertionPointAfter(def);
+    else
+      builder.setInsertionPointToStart(block);
+    return builder;
+  }
+
+  void place(OpOperand &operand, const Placement &wanted) {
     Value value = operand.get();
     auto settled = current.find(value);
     Value now = settled == current.end() ? value : settled->second;
@@ -114,13 +126,12 @@ private:
       return;
     }
     dist::ShardingAttr want = fullAttr(wanted);
-    bool isArgument = isa<BlockArgument>(value);
-    Value &known = moved[{value, want, operand.getOwner()->getBlock()}];
-    if (!known || (isArgument && atEachUse)) {
-      OpBuilder builder(operand.getOwner());
-      if (Operation *def = now.getDefiningOp();
-          def && def->getBlock() == operand.getOwner()->getBlock())
-        builder.setInsertionPointAfter(def);
+    MoveScope scope = shardings.moveScope(value);
+    Block *block = scope == MoveScope::program ? value.getParentBlock()
+                                               : operand.getOwner()->getBlock();
+    Value &known = moved[{value, want, block}];
+    if (!known || scope == MoveScope::use) {
+      OpBuilder builder = builderFor(operand, now, scope);
       known =
           isSplat(value)
               ? made(builder, value, want)

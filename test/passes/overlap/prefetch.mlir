@@ -36,4 +36,65 @@ module {
     }
     return %3 : tensor<1024x1024xf32>
   }
+
+  // Shards that are converted and transposed before they are sent are parameters
+  // too, and are not gathered earlier.
+  // CHECK-LABEL: func @converted
+  // CHECK: dist.all_gather {{.*}} -> !dist.pending
+  // CHECK: dist.all_gather {{.*}} -> !dist.pending
+  // CHECK-NOT: dist.all_gather
+  // CHECK: graph.cluster contraction "product1"
+  // CHECK: dist.all_gather {{.*}} -> !dist.pending
+  // CHECK: graph.cluster contraction "product2"
+  func.func @converted(%x: tensor<1024x1024xbf16>, %wa: tensor<1024x512xf32>, %wb: tensor<1024x512xf32>, %wc: tensor<1024x512xf32>) -> tensor<1024x1024xbf16> {
+    %s1 = graph.cluster elementwise "convert" (%wa) : (tensor<1024x512xf32>) -> tensor<1024x512xbf16> {
+    ^bb0(%l: tensor<1024x512xf32>):
+      %o = graph.convert %l : tensor<1024x512xf32> -> tensor<1024x512xbf16>
+      graph.yield %o : tensor<1024x512xbf16>
+    }
+    %t1 = graph.cluster elementwise "transpose" (%s1) : (tensor<1024x512xbf16>) -> tensor<512x1024xbf16> {
+    ^bb0(%l: tensor<1024x512xbf16>):
+      %o = graph.transpose %l [1, 0] : tensor<1024x512xbf16> -> tensor<512x1024xbf16>
+      graph.yield %o : tensor<512x1024xbf16>
+    }
+    %g1 = dist.all_gather %t1 dim 0 over @mesh [#dist.axis_ref<"data">] : tensor<512x1024xbf16> -> tensor<1024x1024xbf16>
+    %1 = graph.cluster contraction "product1" (%x, %g1) : (tensor<1024x1024xbf16>, tensor<1024x1024xbf16>) -> tensor<1024x1024xbf16> {
+    ^bb0(%l: tensor<1024x1024xbf16>, %r: tensor<1024x1024xbf16>):
+      %o = graph.einsum "mk,kn->mn" %l, %r : (tensor<1024x1024xbf16>, tensor<1024x1024xbf16>) -> tensor<1024x1024xbf16>
+      graph.yield %o : tensor<1024x1024xbf16>
+    }
+    %s2 = graph.cluster elementwise "convert" (%wb) : (tensor<1024x512xf32>) -> tensor<1024x512xbf16> {
+    ^bb0(%l: tensor<1024x512xf32>):
+      %o = graph.convert %l : tensor<1024x512xf32> -> tensor<1024x512xbf16>
+      graph.yield %o : tensor<1024x512xbf16>
+    }
+    %t2 = graph.cluster elementwise "transpose" (%s2) : (tensor<1024x512xbf16>) -> tensor<512x1024xbf16> {
+    ^bb0(%l: tensor<1024x512xbf16>):
+      %o = graph.transpose %l [1, 0] : tensor<1024x512xbf16> -> tensor<512x1024xbf16>
+      graph.yield %o : tensor<512x1024xbf16>
+    }
+    %g2 = dist.all_gather %t2 dim 0 over @mesh [#dist.axis_ref<"data">] : tensor<512x1024xbf16> -> tensor<1024x1024xbf16>
+    %2 = graph.cluster contraction "product2" (%1, %g2) : (tensor<1024x1024xbf16>, tensor<1024x1024xbf16>) -> tensor<1024x1024xbf16> {
+    ^bb0(%l: tensor<1024x1024xbf16>, %r: tensor<1024x1024xbf16>):
+      %o = graph.einsum "mk,kn->mn" %l, %r : (tensor<1024x1024xbf16>, tensor<1024x1024xbf16>) -> tensor<1024x1024xbf16>
+      graph.yield %o : tensor<1024x1024xbf16>
+    }
+    %s3 = graph.cluster elementwise "convert" (%wc) : (tensor<1024x512xf32>) -> tensor<1024x512xbf16> {
+    ^bb0(%l: tensor<1024x512xf32>):
+      %o = graph.convert %l : tensor<1024x512xf32> -> tensor<1024x512xbf16>
+      graph.yield %o : tensor<1024x512xbf16>
+    }
+    %t3 = graph.cluster elementwise "transpose" (%s3) : (tensor<1024x512xbf16>) -> tensor<512x1024xbf16> {
+    ^bb0(%l: tensor<1024x512xbf16>):
+      %o = graph.transpose %l [1, 0] : tensor<1024x512xbf16> -> tensor<512x1024xbf16>
+      graph.yield %o : tensor<512x1024xbf16>
+    }
+    %g3 = dist.all_gather %t3 dim 0 over @mesh [#dist.axis_ref<"data">] : tensor<512x1024xbf16> -> tensor<1024x1024xbf16>
+    %3 = graph.cluster contraction "product3" (%2, %g3) : (tensor<1024x1024xbf16>, tensor<1024x1024xbf16>) -> tensor<1024x1024xbf16> {
+    ^bb0(%l: tensor<1024x1024xbf16>, %r: tensor<1024x1024xbf16>):
+      %o = graph.einsum "mk,kn->mn" %l, %r : (tensor<1024x1024xbf16>, tensor<1024x1024xbf16>) -> tensor<1024x1024xbf16>
+      graph.yield %o : tensor<1024x1024xbf16>
+    }
+    return %3 : tensor<1024x1024xbf16>
+  }
 }
