@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """What ZeRO holds in memory, read from execution plans: the arena of @train_step with
-ZeRO 3 beside activations, two layers and the head, and the bytes of state per
+ZeRO 3 next to activations, two layers and the head, and the bytes of state per
 parameter with ZeRO 1 and 2.
 
     bench/plan/zero.py --bin build/bin
@@ -54,8 +54,8 @@ def arguments_of(text, program):
 
 
 def tensors_of(text, roles):
-    """The state of @train_step: (name, whole shape, local shape, how many layers it
-    stands for), by the partitioned module."""
+    """The state of @train_step: (name, whole shape, local shape, of how many layers it
+    is), by the partitioned module."""
     for shape, attributes in arguments_of(text, "train_step"):
         if not re.search(rf"role ({roles})", attributes):
             continue
@@ -172,7 +172,7 @@ def main():
           "| model | zero | state | due | ratio | arena GB |\n|---|---|---|---|---|---|")
     misses = sum(not states(arguments, model, zero)
                  for model, zero in itertools.product(models, (1, 2)))
-    print("\nArena with zero=3 in GB, beside what is due: activations, two layers, the "
+    print("\nArena with zero=3 in GB, next to what is due: activations, two layers, the "
           "head with its gradient, and this rank's shards\n\n| model | compute | "
           "accumulate | recompute | target | activations | 2 layers | head | shards | "
           "arena | arena / due |\n|---|---|---|---|---|---|---|---|---|---|---|")

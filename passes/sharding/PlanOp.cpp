@@ -145,6 +145,31 @@ void Shardings::chooseCuts(Operation *op, Cut &cut) const {
     if (!claimed)
       inherit(op, axis, cut);
   }
+  inheritOrder(op, cut);
+}
+
+// Axes of a factor in the order in which an operand has them: nothing moves.
+void Shardings::inheritOrder(Operation *op, Cut &cut) const {
+  auto isSameSet = [](ArrayRef<unsigned> a, ArrayRef<unsigned> b) {
+    return a.size() == b.size() && llvm::all_of(a, [&](unsigned axis) {
+             return llvm::is_contained(b, axis);
+           });
+  };
+  for (auto [operand, dims] :
+       llvm::zip(op->getOperands(), cut.computation.rule.operands)) {
+    if (tensorType(operand).getRank() == 0)
+      continue;
+    for (auto [dim, names] : llvm::zip(asUsed(operand).dims, dims)) {
+      unsigned k = 0;
+      for (unsigned name : names)
+        for (Factor &factor : cut.loops[name]) {
+          if (k < dim.size() && factor.axes.size() > 1 &&
+              isSameSet(factor.axes, dim[k].axes))
+            factor.axes = dim[k].axes;
+          ++k;
+        }
+    }
+  }
 }
 
 static bool isCutAlong(ArrayRef<DimPlacement> loops, unsigned axis) {

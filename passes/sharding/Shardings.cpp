@@ -137,10 +137,7 @@ Placement Shardings::ofState(Value value, graph::Role role) const {
     Factor *best = nullptr;
     auto rank = [&](const Factor &factor) {
       int64_t pieces = mesh.size(factor.axes) * mesh.size(axis);
-      // Ops inherit the axes of a factor in their order.
-      bool inOrder = llvm::all_of(factor.axes,
-                                  [&](unsigned other) { return other < axis; });
-      return std::tuple(factor.size % pieces == 0, inOrder,
+      return std::tuple(factor.size % pieces == 0,
                         &factor == &placement.dims.front().front(),
                         factor.size / mesh.size(factor.axes));
     };

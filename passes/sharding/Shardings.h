@@ -188,6 +188,7 @@ private:
   bool keepsIntegers(mlir::Operation *op, const Cut &cut, unsigned loopDim,
                      unsigned factor, unsigned axis) const;
   void inherit(mlir::Operation *op, unsigned axis, Cut &cut) const;
+  void inheritOrder(mlir::Operation *op, Cut &cut) const;
   void keepParts(mlir::Operation *op, Cut &cut) const;
   Placement assemble(const Cut &cut, const OpRule::Dims &dims) const;
 
