@@ -83,25 +83,36 @@ Status TokenDataset::sample(uint64_t seed, uint64_t k,
   return window(order(k % windows), out);
 }
 
-Status TokenDataset::batch(uint64_t seed, uint64_t k, std::span<int32_t> tokens,
+namespace {
+/// Row `number` of tokens and targets, from T + 1 tokens.
+void put(std::span<const int32_t> row, uint64_t number,
+         std::span<int32_t> tokens, std::span<int32_t> targets) {
+  const uint64_t at = number * (row.size() - 1);
+  std::copy(row.begin(), row.end() - 1, tokens.begin() + at);
+  std::copy(row.begin() + 1, row.end(), targets.begin() + at);
+}
+} // namespace
+
+Status TokenDataset::batch(uint64_t seed, uint64_t k,
+                           std::span<const uint64_t> rows,
+                           std::span<int32_t> tokens,
                            std::span<int32_t> targets) const {
   std::vector<int32_t> row(std::size_t(length) + 1);
-  for (std::size_t at = 0; at < tokens.size(); at += std::size_t(length), ++k) {
-    TESSERA_RETURN_IF_ERROR(sample(seed, k, row));
-    std::copy(row.begin(), row.end() - 1, tokens.begin() + at);
-    std::copy(row.begin() + 1, row.end(), targets.begin() + at);
+  for (uint64_t number : rows) {
+    TESSERA_RETURN_IF_ERROR(sample(seed, k + number, row));
+    put(row, number, tokens, targets);
   }
   return Status::success();
 }
 
 Status TokenDataset::evalBatch(uint64_t index, uint64_t batches,
+                               std::span<const uint64_t> rows,
                                std::span<int32_t> tokens,
                                std::span<int32_t> targets) const {
   std::vector<int32_t> row(std::size_t(length) + 1);
-  uint64_t rows = tokens.size() / uint64_t(length);
-  uint64_t wanted = rows * batches;
-  for (uint64_t r = 0; r < rows; ++r) {
-    uint64_t number = index * rows + r;
+  const uint64_t all = tokens.size() / uint64_t(length), wanted = all * batches;
+  for (uint64_t r : rows) {
+    uint64_t number = index * all + r;
     bool spare = wanted > windows && number >= windows;
     uint64_t place = number;
     if (spare)
@@ -110,13 +121,10 @@ Status TokenDataset::evalBatch(uint64_t index, uint64_t batches,
       place =
           uint64_t(static_cast<unsigned __int128>(number) * windows / wanted);
     TESSERA_RETURN_IF_ERROR(window(place, row));
-    auto target = targets.begin() + r * uint64_t(length);
-    std::copy(row.begin(), row.end() - 1,
-              tokens.begin() + r * uint64_t(length));
+    put(row, r, tokens, targets);
     if (spare)
-      std::fill_n(target, length, ignoredTarget);
-    else
-      std::copy(row.begin() + 1, row.end(), target);
+      std::fill_n(targets.begin() + r * uint64_t(length), length,
+                  ignoredTarget);
   }
   return Status::success();
 }

@@ -52,15 +52,17 @@ public:
   /// k / samplesPerEpoch has its own permutation.
   Status sample(uint64_t seed, uint64_t k, std::span<int32_t> out) const;
 
-  /// Samples k … k + rows - 1 as model inputs: tokens and targets are
-  /// [rows, T], targets shifted by one.
-  Status batch(uint64_t seed, uint64_t k, std::span<int32_t> tokens,
-               std::span<int32_t> targets) const;
+  /// Samples k, k + 1, … as model inputs: tokens and targets are [rows, T],
+  /// targets shifted by one. Only `rows` (their numbers) are read and written.
+  Status batch(uint64_t seed, uint64_t k, std::span<const uint64_t> rows,
+               std::span<int32_t> tokens, std::span<int32_t> targets) const;
 
   /// Batch `index` of a fixed evaluation of `batches` batches: the same windows
   /// whatever the seed, spread evenly over the split. If the split has too few
   /// windows, the rows left over repeat window 0 with every target ignored.
-  Status evalBatch(uint64_t index, uint64_t batches, std::span<int32_t> tokens,
+  /// Only `rows` are read and written.
+  Status evalBatch(uint64_t index, uint64_t batches,
+                   std::span<const uint64_t> rows, std::span<int32_t> tokens,
                    std::span<int32_t> targets) const;
 
 private:

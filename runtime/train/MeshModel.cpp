@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <set>
 
 namespace tessera {
 namespace {
@@ -143,6 +144,24 @@ Status MeshModel::findBatch(std::string_view name, Batch &batch) {
   batch.ownTokens.resize(batch.tokens->bytes() / sizeof(int32_t));
   batch.ownTargets.resize(batch.targets->bytes() / sizeof(int32_t));
   return Status::success();
+}
+
+// The rows of which this rank has tokens or targets.
+std::vector<uint64_t> MeshModel::ownRows(const Batch &batch) const {
+  std::vector<uint64_t> rows;
+  if (!batch.tokens)
+    return rows;
+  const auto length = static_cast<uint64_t>(info.sequence);
+  std::set<uint64_t> found;
+  for (const artifact::Tensor *input : {batch.tokens, batch.targets}) {
+    ShareRuns runs(*input, mesh, at);
+    while (const Run *run = runs.next())
+      for (uint64_t row = run->whole / length;
+           row * length < run->whole + run->count; ++row)
+        found.insert(row);
+  }
+  rows.assign(found.begin(), found.end());
+  return rows;
 }
 
 Status MeshModel::cut(Batch &batch, std::span<const int32_t> tokens,

@@ -28,6 +28,8 @@ public:
   StatusOr<StepMetrics> trainStep(std::span<const int32_t> tokens,
                                   std::span<const int32_t> targets,
                                   int64_t seed) override;
+  std::vector<uint64_t> trainRows() const override { return ownRows(step); }
+  std::vector<uint64_t> evalRows() const override { return ownRows(eval); }
   bool canEvaluate() const override { return share->canEvaluate(); }
   StatusOr<EvalSum> evalStep(std::span<const int32_t> tokens,
                              std::span<const int32_t> targets) override;
@@ -63,6 +65,7 @@ private:
             comm::Channel &everybody);
   Status readFacts();
   Status findBatch(std::string_view program, Batch &batch);
+  std::vector<uint64_t> ownRows(const Batch &batch) const;
   Status cut(Batch &batch, std::span<const int32_t> tokens,
              std::span<const int32_t> targets) const;
   Status collect(const Shared &tensor, uint64_t offset,

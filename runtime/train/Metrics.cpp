@@ -88,10 +88,14 @@ std::string printMetrics(const MetricsRecord &record) {
   add("tokens", std::to_string(record.tokens));
   if (record.loss) {
     add("tokens_per_s", fmt::format("{:.1f}", record.tokensPerSecond));
+    add("goodput", fmt::format("{:.1f}", record.goodput));
     add("step_time", fmt::format("{:.6f}", record.stepSeconds));
+    add("wait_time", fmt::format("{:.6f}", record.waitSeconds));
   }
   if (record.mfu)
     add("mfu", fmt::format("{:.4f}", *record.mfu));
+  if (record.hfu)
+    add("hfu", fmt::format("{:.4f}", *record.hfu));
   add("peak_bytes", std::to_string(record.peakBytes));
   if (record.evalLoss)
     add("eval_loss", jsonNumber(*record.evalLoss));

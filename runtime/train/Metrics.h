@@ -21,7 +21,12 @@ struct MetricsRecord {
   uint64_t tokens = 0;        ///< unmasked, since the run's beginning
   double tokensPerSecond = 0; ///< of this step
   double stepSeconds = 0;
-  std::optional<double> mfu; ///< model FLOPs ÷ time ÷ measured peak
+  double waitSeconds = 0; ///< for this step's batch to be read
+  /// Tokens of this process's steps ÷ wall-clock since its first: reading,
+  /// evaluating and saving included.
+  double goodput = 0;
+  std::optional<double> mfu; ///< model FLOPs ÷ time of this step ÷ peak
+  std::optional<double> hfu; ///< likewise of the kernels: with recomputation
   uint64_t peakBytes = 0;    ///< largest resident set so far
   std::optional<double> evalLoss;
   /// Rows of kRouterColumns (runtime/train/Router.h), one for each layer with

@@ -1,5 +1,6 @@
 #include "runtime/train/SessionModel.h"
 #include "runtime/artifact/ElementTypes.h"
+#include "runtime/artifact/KernelTable.h"
 #include "runtime/data/ShallowJson.h"
 #include "runtime/train/Router.h"
 
@@ -126,8 +127,13 @@ Status SessionModel::readFacts() {
   info.plannedBytes = session->memory().peak();
   info.stateBytes = session->memory().state;
   if (const artifact::Program *step =
-          artifact::findProgram(session->code(), "train_step"))
+          artifact::findProgram(session->code(), "train_step")) {
     info.stepFlops = step->model_flops();
+    for (const artifact::KernelRow &row :
+         artifact::kernelRows(session->code(), *step))
+      info.kernelFlops +=
+          static_cast<uint64_t>(row.flops * double(row.launches));
+  }
   for (const hal::TensorInfo &tensor : session->state()) {
     auto known = stateTensorOf(*tensor.source);
     if (!known.ok())

@@ -1,6 +1,7 @@
 #include "runtime/train/Train.h"
 #include "runtime/data/TokenDataset.h"
 #include "runtime/support/StopSignals.h"
+#include "runtime/train/BatchLoader.h"
 #include "runtime/train/Checkpoint.h"
 #include "runtime/train/RunDirectory.h"
 #include "runtime/train/RunMemory.h"
@@ -16,6 +17,32 @@
 
 namespace tessera {
 namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double secondsSince(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+/// Where the wall-clock of a run went, in seconds since its first step.
+struct WallClock {
+  Clock::time_point begin;
+  double steps = 0, reading = 0, evaluating = 0, saving = 0;
+  uint64_t tokens = 0;
+
+  double total() const { return std::max(secondsSince(begin), 1e-9); }
+  double goodput() const { return double(tokens) / total(); }
+  std::string describe() const;
+};
+
+std::string WallClock::describe() const {
+  auto share = [&](double seconds) { return 100 * seconds / total(); };
+  return fmt::format("goodput: {} tokens/s of wall-clock; {:.1f} % in steps, "
+                     "{:.1f} % waiting for data, {:.1f} % evaluating, {:.1f} % "
+                     "saving",
+                     shortNumber(goodput()), share(steps), share(reading),
+                     share(evaluating), share(saving));
+}
 
 /// One run from its options to its last checkpoint. The members are set in the
 /// order of prepare().
@@ -71,7 +98,10 @@ private:
   std::unique_ptr<Progress> progress;
   TrainSummary summary;
   RunMemory memory;
-  std::vector<int32_t> tokens, targets, evalTokens, evalTargets;
+  std::unique_ptr<BatchLoader> loader; ///< of trainData
+  std::vector<uint64_t> evalRows;
+  std::vector<int32_t> evalTokens, evalTargets;
+  WallClock clock;
 };
 
 Status Trainer::readRecipe() {
@@ -118,9 +148,7 @@ Status Trainer::openData() {
       return eval.status();
     evalData = std::make_unique<TokenDataset>(eval.take());
   }
-  auto size = std::size_t(facts.microbatches * facts.rows * facts.sequence);
-  tokens.resize(size);
-  targets.resize(size);
+  evalRows = model.evalRows();
   evalTokens.resize(std::size_t(facts.evalRows * facts.sequence));
   evalTargets.resize(evalTokens.size());
   return Status::success();
@@ -257,6 +285,10 @@ Status Trainer::prepare() {
     log = std::make_unique<MetricsLog>(opened.take());
   }
   summary.firstStep = position.step;
+  loader = std::make_unique<BatchLoader>(
+      *trainData,
+      BatchOrder{position.seed, position.dataCursor,
+                 uint64_t(facts.microbatches * facts.rows), model.trainRows()});
   TESSERA_RETURN_IF_ERROR(fillMessageBuffers(model));
   StatusOr<RunMemory> measured = measureRunMemory(model, options.baseBytes);
   if (!measured.ok())
@@ -276,7 +308,8 @@ Status Trainer::announce() {
   say("data: {} tokens, {} samples an epoch; a step is {} x {} x {} = {} "
       "tokens",
       shortNumber(double(trainData->tokens())), trainData->samplesPerEpoch(),
-      facts.microbatches, facts.rows, facts.sequence, tokens.size());
+      facts.microbatches, facts.rows, facts.sequence,
+      facts.microbatches * facts.rows * facts.sequence);
   if (layout.eval.empty() && model.canEvaluate() &&
       recipe.values.eval.every > 0)
     say("no held-out data: '{}' has no eval/ (--eval-data names another "
@@ -302,7 +335,7 @@ StatusOr<double> Trainer::evaluate() {
   auto batches = uint64_t(recipe.values.eval.batches);
   for (uint64_t index = 0; index < batches; ++index) {
     TESSERA_RETURN_IF_ERROR(
-        evalData->evalBatch(index, batches, evalTokens, evalTargets));
+        evalData->evalBatch(index, batches, evalRows, evalTokens, evalTargets));
     StatusOr<EvalSum> sum = model.evalStep(evalTokens, evalTargets);
     if (!sum.ok())
       return sum.status();
@@ -313,7 +346,9 @@ StatusOr<double> Trainer::evaluate() {
 }
 
 Status Trainer::evaluateInto(MetricsRecord &record) {
+  auto begin = Clock::now();
   StatusOr<double> loss = evaluate();
+  clock.evaluating += secondsSince(begin);
   if (!loss.ok())
     return loss.status();
   record.evalLoss = *loss;
@@ -324,9 +359,11 @@ Status Trainer::evaluateInto(MetricsRecord &record) {
 Status Trainer::save() {
   if (savedStep == position.step)
     return Status::success();
+  auto begin = Clock::now();
   TESSERA_RETURN_IF_ERROR(
       saveCheckpoint(files, options.out, model, position, recipeText,
                      uint64_t(recipe.values.checkpoint.keep)));
+  clock.saving += secondsSince(begin);
   savedStep = position.step;
   return Status::success();
 }
@@ -342,13 +379,15 @@ void Trainer::report(const MetricsRecord &record) {
 }
 
 Status Trainer::trainOneStep() {
-  using Clock = std::chrono::steady_clock;
-  TESSERA_RETURN_IF_ERROR(trainData->batch(
-      uint64_t(position.seed), position.dataCursor, tokens, targets));
+  auto asked = Clock::now();
+  StatusOr<const BatchLoader::Batch *> batch = loader->next();
+  double waited = secondsSince(asked);
+  if (!batch.ok())
+    return batch.status();
   auto begin = Clock::now();
   StatusOr<StepMetrics> metrics =
-      model.trainStep(tokens, targets, position.seed);
-  double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+      model.trainStep((*batch)->tokens, (*batch)->targets, position.seed);
+  double seconds = std::max(secondsSince(begin), 1e-9);
   if (!metrics.ok())
     return metrics.status();
   uint64_t step = position.step + 1;
@@ -375,12 +414,19 @@ Status Trainer::trainOneStep() {
   record.router.assign(metrics->router.begin(), metrics->router.end());
   record.tokens = position.tokens;
   record.stepSeconds = seconds;
-  record.tokensPerSecond = double(metrics->tokens) / std::max(seconds, 1e-9);
+  record.waitSeconds = waited;
+  record.tokensPerSecond = double(metrics->tokens) / seconds;
+  clock.steps += seconds;
+  clock.reading += waited;
+  clock.tokens += uint64_t(metrics->tokens);
   if (options.peakFlops > 0 && facts.stepFlops > 0)
-    record.mfu =
-        double(facts.stepFlops) / std::max(seconds, 1e-9) / options.peakFlops;
+    record.mfu = double(facts.stepFlops) / seconds / options.peakFlops;
+  if (options.peakFlops > 0 && facts.kernelFlops > 0)
+    record.hfu =
+        double(facts.kernelFlops) * options.ranks / seconds / options.peakFlops;
   if (evalData && (due(recipe.values.eval.every) || step == lastStep))
     TESSERA_RETURN_IF_ERROR(evaluateInto(record));
+  record.goodput = clock.goodput();
   record.peakBytes = peakResidentBytes();
   if (log)
     TESSERA_RETURN_IF_ERROR(log->append(record));
@@ -417,6 +463,8 @@ Status Trainer::conclude() {
   if (summary.evalLossBefore && summary.evalLossAfter)
     say("held-out loss {:.4f} -> {:.4f}", *summary.evalLossBefore,
         *summary.evalLossAfter);
+  if (clock.tokens > 0)
+    say("{}", clock.describe());
   say("peak memory: {} resident; {} were planned and {} are outside of the "
       "plan",
       byteText(peakResidentBytes()), byteText(memory.planned),
@@ -432,6 +480,7 @@ Status Trainer::conclude() {
 StatusOr<TrainSummary> Trainer::run() {
   TESSERA_RETURN_IF_ERROR(prepare());
   TESSERA_RETURN_IF_ERROR(evaluateFirst());
+  clock = {.begin = Clock::now()};
   auto stop = [&] { return options.stop ? options.stop() : stopRequested(); };
   while (position.step < lastStep && !stop()) {
     TESSERA_RETURN_IF_ERROR(trainOneStep());

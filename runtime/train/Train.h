@@ -37,7 +37,8 @@ struct TrainOptions {
   bool writesRun = true;
   /// Where the artifact is, for the copy in the run directory; empty: none.
   std::string program;
-  /// FLOP/s that 100 % MFU means; 0: not reported.
+  int ranks = 1;
+  /// FLOP/s that 100 % MFU means, of all ranks; 0: not reported.
   double peakFlops = 0;
   /// Resident before the model was opened: the program and its libraries.
   uint64_t baseBytes = 0;

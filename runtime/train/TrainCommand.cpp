@@ -1,4 +1,5 @@
 #include "runtime/train/TrainCommand.h"
+#include "hardware/Gpus.h"
 #include "runtime/artifact/ElementTypes.h"
 #include "runtime/support/CommandLine.h"
 #include "runtime/support/PeakFlops.h"
@@ -175,25 +176,36 @@ Status checkPlans(const std::string &path, TrainOptions options) {
   return Status::success();
 }
 
-/// Says what runs the kernels, and on a CPU measures how fast it could be.
+/// Says what runs the kernels. 100 % MFU is the peak of a GPU by its data
+/// sheet, in the arithmetic that the recipe allows, and on a CPU a measured
+/// one.
 Status describeDevice(SessionModel &model, int ranks, TrainOptions &options) {
   hal::Session &session = model.get();
-  if (session.device().name() != "cpu") {
-    if (!options.quiet)
-      fmt::print(stderr, "device: {}, code for {}\n",
-                 session.device().describe(), session.target());
-    return Status::success();
-  }
+  options.ranks = ranks;
   StatusOr<RunRecipe> recipe = parseRunRecipe(model.facts().recipe);
   if (!recipe.ok())
     return recipe.status();
+  const bool isBf16 = recipe->values.compute == recipe::Precision::Bf16;
+  if (session.device().name() != "cpu") {
+    const std::string device = session.device().describe();
+    const hardware::Chip *chip = hardware::findChip(device);
+    if (chip)
+      options.peakFlops =
+          (isBf16 ? chip->peaks.bf16 : chip->peaks.tf32) * ranks;
+    if (!options.quiet)
+      fmt::print(stderr, "device: {}, code for {}{}\n", device,
+                 session.target(),
+                 chip ? fmt::format("; peak {}FLOP/s of {}",
+                                    shortNumber(options.peakFlops / ranks),
+                                    isBf16 ? "bf16" : "tf32")
+                      : std::string());
+    return Status::success();
+  }
   unsigned threads = options.threads
                          ? options.threads
                          : std::max(std::thread::hardware_concurrency(), 1u);
-  PeakFlops peak = measureFastestPeak(
-      recipe->values.compute == recipe::Precision::Bf16 ? PeakType::bf16
-                                                        : PeakType::fp32,
-      threads);
+  PeakFlops peak =
+      measureFastestPeak(isBf16 ? PeakType::bf16 : PeakType::fp32, threads);
   options.peakFlops = peak.perSecond * ranks;
   if (!options.quiet)
     fmt::print(stderr, "device: {}; peak {}FLOP/s of {} on {} threads{}\n",

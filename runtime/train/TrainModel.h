@@ -7,6 +7,7 @@
 #include "runtime/weights/ModelState.h"
 
 #include <cstdint>
+#include <numeric>
 #include <optional>
 #include <span>
 #include <string>
@@ -18,14 +19,17 @@ struct ModelFacts {
   std::string programHash;
   std::string compilerVersion;
   std::string rebuildCommand;
-  std::string modelConfig;   ///< config.json
-  std::string recipe;        ///< resolved recipe.yaml
-  int64_t microbatches = 1;  ///< A
-  int64_t rows = 1;          ///< B, sequences in a microbatch
-  int64_t sequence = 1;      ///< T
-  int64_t evalRows = 1;      ///< B of eval_step
-  int64_t vocabSize = 1;     ///< V
-  uint64_t stepFlops = 0;    ///< useful FLOPs of one train_step
+  std::string modelConfig;  ///< config.json
+  std::string recipe;       ///< resolved recipe.yaml
+  int64_t microbatches = 1; ///< A
+  int64_t rows = 1;         ///< B, sequences in a microbatch
+  int64_t sequence = 1;     ///< T
+  int64_t evalRows = 1;     ///< B of eval_step
+  int64_t vocabSize = 1;    ///< V
+  uint64_t stepFlops = 0;   ///< useful FLOPs of one train_step, of all ranks
+  /// FLOPs of the kernels of one train_step on this rank, recomputation
+  /// included; 0: unknown.
+  uint64_t kernelFlops = 0;
   uint64_t plannedBytes = 0; ///< own state, io and the largest arena
   uint64_t stateBytes = 0;   ///< of them state: of several ranks, this one's
 };
@@ -58,6 +62,16 @@ public:
   virtual StatusOr<StepMetrics> trainStep(std::span<const int32_t> tokens,
                                           std::span<const int32_t> targets,
                                           int64_t seed) = 0;
+  /// The sequences of a training batch, as numbers below A × B, that this
+  /// process computes with: all, or of several ranks its own. Others are not
+  /// read from what trainStep() is given.
+  virtual std::vector<uint64_t> trainRows() const {
+    return firstRows(facts().microbatches * facts().rows);
+  }
+  /// Likewise of evalStep(), below evalRows.
+  virtual std::vector<uint64_t> evalRows() const {
+    return firstRows(facts().evalRows);
+  }
   virtual bool canEvaluate() const = 0;
   /// tokens, targets: [evalRows, T].
   virtual StatusOr<EvalSum> evalStep(std::span<const int32_t> tokens,
@@ -79,6 +93,13 @@ public:
   virtual StatusOr<std::vector<uint64_t>>
   fromEveryRank(std::span<const uint64_t> own) {
     return std::vector<uint64_t>(own.begin(), own.end());
+  }
+
+private:
+  static std::vector<uint64_t> firstRows(int64_t count) {
+    std::vector<uint64_t> rows(static_cast<std::size_t>(count));
+    std::iota(rows.begin(), rows.end(), 0);
+    return rows;
   }
 };
 

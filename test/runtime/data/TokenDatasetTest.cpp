@@ -119,7 +119,8 @@ TEST(TokenDataset, BatchesAreSamplesShiftedByOne) {
   std::vector<int32_t> tokens(3 * 8), targets(3 * 8), row(9);
   // Across the end of an epoch.
   uint64_t k = data->samplesPerEpoch() - 1;
-  ASSERT_TRUE(data->batch(9, k, tokens, targets).ok());
+  const std::vector<uint64_t> rows = {0, 1, 2};
+  ASSERT_TRUE(data->batch(9, k, rows, tokens, targets).ok());
   for (std::size_t r = 0; r < 3; ++r) {
     ASSERT_TRUE(data->sample(9, k + r, row).ok());
     for (std::size_t j = 0; j < 8; ++j) {
@@ -127,6 +128,12 @@ TEST(TokenDataset, BatchesAreSamplesShiftedByOne) {
       EXPECT_EQ(targets[r * 8 + j], row[j + 1]);
     }
   }
+  // Only the rows that are asked for.
+  std::vector<int32_t> some(3 * 8, -7), ignored(3 * 8);
+  const std::vector<uint64_t> last = {2};
+  ASSERT_TRUE(data->batch(9, k, last, some, ignored).ok());
+  EXPECT_EQ(some[0], -7);
+  EXPECT_TRUE(std::equal(some.begin() + 16, some.end(), tokens.begin() + 16));
 }
 
 TEST(TokenDataset, EvaluationIsFixedSpreadAndMasked) {
@@ -137,9 +144,10 @@ TEST(TokenDataset, EvaluationIsFixedSpreadAndMasked) {
   ASSERT_TRUE(data.ok());
   ASSERT_EQ(data->samplesPerEpoch(), 40u);
   std::vector<int32_t> tokens(4 * 8), targets(4 * 8);
+  const std::vector<uint64_t> rows = {0, 1, 2, 3};
   // 2 batches of 4 rows out of 40 windows: every fifth.
   for (uint64_t batch = 0; batch < 2; ++batch) {
-    ASSERT_TRUE(data->evalBatch(batch, 2, tokens, targets).ok());
+    ASSERT_TRUE(data->evalBatch(batch, 2, rows, tokens, targets).ok());
     for (uint64_t r = 0; r < 4; ++r) {
       uint64_t begin = (batch * 4 + r) * 5 * 8;
       EXPECT_EQ(tokens[r * 8], tokenAt(begin, vocab));
@@ -150,7 +158,7 @@ TEST(TokenDataset, EvaluationIsFixedSpreadAndMasked) {
   std::set<int32_t> seen;
   int masked = 0;
   for (uint64_t batch = 0; batch < 11; ++batch) {
-    ASSERT_TRUE(data->evalBatch(batch, 11, tokens, targets).ok());
+    ASSERT_TRUE(data->evalBatch(batch, 11, rows, tokens, targets).ok());
     for (std::size_t r = 0; r < 4; ++r)
       if (targets[r * 8] == ignoredTarget) {
         ++masked;

@@ -19,7 +19,9 @@ static MetricsRecord exampleRecord() {
   record.tokens = 4096;
   record.tokensPerSecond = 12345.678;
   record.stepSeconds = 0.25;
+  record.goodput = 12000.25;
   record.mfu = 0.4321;
+  record.hfu = 0.5;
   record.peakBytes = 1 << 30;
   record.evalLoss = 5.5;
   return record;
@@ -35,6 +37,8 @@ TEST(Metrics, RecordIsJsonAndFloatsReadBackExactly) {
   EXPECT_EQ(json["lr"].get<float>(), *record.lr);
   EXPECT_EQ(json["tokens"], 4096);
   EXPECT_EQ(json["mfu"], 0.4321);
+  EXPECT_EQ(json["hfu"], 0.5);
+  EXPECT_EQ(json["goodput"], 12000.2); // one decimal
   EXPECT_EQ(json["eval_loss"], 5.5);
   record.loss = NAN;
   EXPECT_TRUE(nlohmann::json::parse(printMetrics(record))["loss"].is_null());

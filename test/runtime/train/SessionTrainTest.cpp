@@ -72,7 +72,7 @@ TEST_F(SessionTrain, LearnsTheTextAndGeneratesIt) {
   for (const char *part :
        {"planned peak memory:", "outside of the plan:", "66.0k parameters",
         "loss to beat: ln V = 5.5491, unigram entropy of the text = 2.5",
-        "step 60/60", "mfu", "held-out loss", "peak memory:"})
+        "step 60/60", "mfu", "held-out loss", "goodput: ", "peak memory:"})
     EXPECT_TRUE(contains(err, part)) << part << " in\n" << err;
   EXPECT_EQ(out, "");
   GenerateOptions options;

@@ -85,7 +85,8 @@ TEST_F(TrainTest, TrainsEvaluatesAndSaves) {
   EXPECT_TRUE(contains(lines[0], "eval_loss"));
   for (const char *key :
        {"\"loss\":", "\"grad_norm\":", "\"lr\":0.5,", "\"tokens\":48,",
-        "\"tokens_per_s\":", "\"step_time\":", "\"peak_bytes\":"})
+        "\"tokens_per_s\":", "\"goodput\":", "\"step_time\":", "\"wait_time\":",
+        "\"peak_bytes\":"})
     EXPECT_TRUE(contains(lines[1], key)) << key << " in " << lines[1];
   EXPECT_FALSE(contains(lines[1], "eval_loss"));
   EXPECT_TRUE(contains(lines[5], "eval_loss"));
