@@ -38,8 +38,12 @@ void Compilation::report(llvm::StringRef what,
 void Compilation::splitByShare() {
   Branch whole = std::move(branches.front());
   branches.clear();
-  for (std::vector<int64_t> &devices : devicesByProgram(*whole.module)) {
-    OwningOpRef<ModuleOp> module(whole.module->clone());
+  auto groups = devicesByProgram(*whole.module);
+  for (std::vector<int64_t> &devices : groups) {
+    bool isLast = &devices == &groups.back();
+    OwningOpRef<ModuleOp> module =
+        isLast ? std::move(whole.module)
+               : OwningOpRef<ModuleOp>(whole.module->clone());
     if (devices.size() > 1 || devices.front() > 0)
       (*module)->setAttr(
           dist::kDevicesAttr,
@@ -53,9 +57,13 @@ void Compilation::splitByKind() {
   std::vector<DeviceKind> kinds = kindsOf(targets);
   std::vector<Branch> shares = std::exchange(branches, {});
   for (Branch &share : shares)
-    for (const DeviceKind &kind : kinds)
-      branches.push_back({kind, share.devices, share.share,
-                          OwningOpRef<ModuleOp>(share.module->clone())});
+    for (const DeviceKind &kind : kinds) {
+      bool isLast = &kind == &kinds.back();
+      OwningOpRef<ModuleOp> module =
+          isLast ? std::move(share.module)
+                 : OwningOpRef<ModuleOp>(share.module->clone());
+      branches.push_back({kind, share.devices, share.share, std::move(module)});
+    }
 }
 
 PhaseOptions Compilation::optionsFor(const Branch &branch) const {

@@ -104,9 +104,13 @@ static void inference(OpPassManager &pipeline, const PhaseOptions &options) {
   verifyPrograms(pipeline, options);
 }
 
+// Equal layers are fused alike. Collectives of all layers are ordered at once,
+// so programs with collectives have all layers afterwards.
 static void fusion(OpPassManager &pipeline, const PhaseOptions &) {
   pipeline.addPass(createRestoreLayers({/*keepEqual=*/true}));
   buildFusionPipeline(pipeline);
+  pipeline.addPass(
+      createRestoreLayers({/*keepEqual=*/false, /*keepLocal=*/true}));
 }
 
 static void overlap(OpPassManager &pipeline, const PhaseOptions &) {

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compile time against depth: the time of each phase for a shallow and a deep model
 of one run, and their ratio. The phases from precision to selection see four of many
-equal layers, on a mesh those until partition.
+equal layers, on a mesh those until fusion.
 
     bench/compile/depth.py --bin build/bin
     bench/compile/depth.py --bin build/bin --mesh data=2,tensor=2

@@ -71,6 +71,28 @@ Ownership::Owner Ownership::vote(Operation *op) const {
   return {best == votes.end() ? kNone : best->unit, isState};
 }
 
+// Whether ops that read it read state of two other units too, as updates of all
+// layers read the norm of all gradients: then it belongs to none.
+bool Ownership::isOfAll(Operation *op, int unit) const {
+  int other = kNone;
+  for (Operation *user : op->getUsers()) {
+    if (isa<graph::LoopOp>(user) || user->hasTrait<OpTrait::IsTerminator>())
+      continue;
+    for (Value operand : user->getOperands()) {
+      auto argument = dyn_cast<BlockArgument>(operand);
+      if (!argument || argument.getOwner() != entry)
+        continue;
+      int owner = arguments[argument.getArgNumber()].unit;
+      if (owner < 0 || owner == unit || owner == other)
+        continue;
+      if (other != kNone)
+        return true;
+      other = owner;
+    }
+  }
+  return false;
+}
+
 // A loop-carried value belongs to the unit of the value that is yielded for it.
 void Ownership::ownCarried(graph::LoopOp loop) {
   allLoops.push_back(loop);
@@ -96,6 +118,8 @@ void Ownership::own(Block &block) {
     Owner owner = vote(&op);
     if (auto layer = op.getAttrOfType<graph::LayerAttr>(graph::kLayerAttr))
       owner.unit = repetition.unitOf(layer, numbers);
+    else if (owner.unit >= 0 && isOfAll(&op, owner.unit))
+      owner.unit = kOuter;
     owners[&op] = owner;
     ops.emplace_back(&op, owner.unit);
   }

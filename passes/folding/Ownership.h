@@ -37,6 +37,7 @@ private:
   void ownCarried(graph::LoopOp loop);
   void ownUnread(llvm::ArrayRef<int> results);
   Owner vote(mlir::Operation *op) const;
+  bool isOfAll(mlir::Operation *op, int unit) const;
 
   const Repetition &repetition;
   llvm::ArrayRef<int64_t> numbers;

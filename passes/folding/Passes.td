@@ -52,11 +52,16 @@ def RestoreLayers : Pass<"restore-layers", "::mlir::ModuleOp"> {
 
     `keep-equal` leaves a module folded whose layers will have the same kernels. That is not so if
     they differ in a number, such as the stream of a dropout, or if an op reads a value of every
-    layer, such as a table of router metrics. A module with collectives is always restored, because
-    all of them are ordered at once.
+    layer, such as a table of router metrics. A module with decomposed reduce-scatters is restored
+    too: their last sums fuse with the next layer, between ops of their own.
+
+    `keep-local` leaves a module folded that has no collectives; those of all layers are ordered at
+    once.
   }];
   let options = [Option<"keepEqual", "keep-equal", "bool", "false",
-  "Restore only layers that would have kernels of their own">];
+  "Restore only layers that would have kernels of their own">,
+  Option<"keepLocal", "keep-local", "bool", "false",
+  "Restore only layers of a module with collectives">];
 }
 
 #endif

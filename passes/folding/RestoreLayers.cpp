@@ -1,3 +1,4 @@
+#include "dialects/dist/DistOps.h"
 #include "dialects/graph/FoldedAttrs.h"
 #include "passes/folding/Extrapolate.h"
 #include "passes/folding/Folding.h"
@@ -375,6 +376,24 @@ private:
   Operation *disordered = nullptr; ///< its copy reads a later value
 };
 
+// Whether there is a decomposed reduce-scatter. Its last sum fuses with the
+// next layer, among ops of its own, so that layers would not follow one
+// another.
+bool sendsProducts(ModuleOp module) {
+  auto isProduct = [](dist::PermuteOp permute) {
+    Operation *op = permute.getInput().getDefiningOp();
+    if (auto convert = dyn_cast_if_present<graph::ConvertOp>(op))
+      op = convert.getInput().getDefiningOp();
+    return isa_and_present<graph::EinsumOp>(op);
+  };
+  return module
+      .walk([&](dist::PermuteOp permute) {
+        return isProduct(permute) ? WalkResult::interrupt()
+                                  : WalkResult::advance();
+      })
+      .wasInterrupted();
+}
+
 struct RestoreLayers : tessera::impl::RestoreLayersBase<RestoreLayers> {
   using Base::Base;
   void runOnOperation() override {
@@ -393,7 +412,9 @@ struct RestoreLayers : tessera::impl::RestoreLayersBase<RestoreLayers> {
         return signalPassFailure();
       programs.emplace_back(function, std::move(*units));
     }
-    if (keepEqual && !hasCollective(module) &&
+    if (keepLocal && !hasCollective(module))
+      return;
+    if (keepEqual && !sendsProducts(module) &&
         llvm::none_of(programs, [](const auto &program) {
           return program.second.needKernelsOfTheirOwn();
         }))

@@ -34,13 +34,16 @@ static bool staysOutside(Operation *op) {
 }
 
 // Free ops whose results are used outside clusters, and tables: a kernel of
-// their own writes them.
+// their own writes them. Users come first, since a view without uses left needs
+// nothing stored.
 static void storeFreeOps(Block &block, OpPositions &slots) {
   SmallVector<Operation *> ops;
   for (Operation &op : block)
-    if ((isFree(&op) || isa<ConstantOp>(op)) && !staysOutside(&op))
+    if (isFree(&op) || isa<ConstantOp>(op))
       ops.push_back(&op);
   for (Operation *op : llvm::reverse(ops)) {
+    if (!op->use_empty() && staysOutside(op))
+      continue;
     if (!op->use_empty())
       buildCluster(op, slots);
     op->erase();

@@ -301,6 +301,9 @@ struct PlanBuffers : tessera::impl::PlanBuffersBase<PlanBuffers> {
 
     SmallVector<func::FuncOp> functions(module.getOps<func::FuncOp>());
     OpBuilder builder(module.getBodyRegion());
+    // Meshes stay first: each collective looks its own up by name.
+    for (auto mesh : module.getOps<dist::MeshOp>())
+      builder.setInsertionPointAfter(mesh);
     state.emit(builder);
     for (func::FuncOp function : functions) {
       ProgramPlanner planner(function, state.byName, kernels);

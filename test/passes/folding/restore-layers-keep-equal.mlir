@@ -43,9 +43,10 @@ module attributes {graph.folded = array<i64: 0, 1, 6>} {
 
 // -----
 
-// Collectives of all layers are ordered at once.
-// CHECK-NOT: graph.folded
-// CHECK-COUNT-6: graph.mul
+// Collectives do not hinder: they are ordered after fusion.
+// CHECK: graph.folded
+// CHECK-COUNT-3: graph.mul
+// CHECK-NOT: graph.mul
 module attributes {graph.folded = array<i64: 0, 1, 6>} {
   dist.mesh @mesh [#dist.axis<"data" = 2 memory>]
   func.func @logits(
@@ -58,6 +59,27 @@ module attributes {graph.folded = array<i64: 0, 1, 6>} {
     %5 = graph.mul %2, %w5 : tensor<4xf32>
     %6 = dist.all_reduce sum %5 over @mesh [#dist.axis_ref<"data">] : tensor<4xf32> -> tensor<4xf32>
     return %6 : tensor<4xf32>
+  }
+}
+
+// -----
+
+// Between the layers of a decomposed reduce-scatter there are ops of the next.
+// CHECK-NOT: graph.folded
+// CHECK-COUNT-6: graph.mul
+module attributes {graph.folded = array<i64: 0, 1, 6>} {
+  dist.mesh @mesh [#dist.axis<"data" = 2 memory>]
+  func.func @logits(
+      %w0: tensor<4xf32> {graph.state = "h.0.w", graph.layer = #graph.layer<0>}, %w1: tensor<4xf32> {graph.state = "h.1.w", graph.layer = #graph.layer<1>},
+      %w2: tensor<4xf32> {graph.state = "h.2.w", graph.layer = #graph.layer<2>, graph.repeat_count = 3}, %w5: tensor<4xf32> {graph.state = "h.5.w", graph.layer = #graph.layer<5>},
+      %x: tensor<4xf32> {graph.input = "x"}) -> tensor<4xf32> {
+    %0 = graph.mul %x, %w0 : tensor<4xf32>
+    %1 = graph.mul %0, %w1 : tensor<4xf32>
+    %2 = graph.mul %1, %w2 : tensor<4xf32>
+    %5 = graph.mul %2, %w5 : tensor<4xf32>
+    %6 = graph.einsum "i,i->i" %5, %5 : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+    %7 = dist.permute %6 targets [1, 0] over @mesh [#dist.axis_ref<"data">] : tensor<4xf32> -> tensor<4xf32>
+    return %7 : tensor<4xf32>
   }
 }
 

@@ -234,3 +234,21 @@ func.func @joinedRows(%x: tensor<8x16xf32>) -> tensor<8x16xf32> {
   %c = graph.concat %m, %l dim 1 : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x16xf32>
   return %c : tensor<8x16xf32>
 }
+
+// A view that only clusters read, which repeat it, needs nothing stored.
+
+// CHECK-LABEL: func @repeatedView(
+// CHECK-NOT:   "random"
+// CHECK:       graph.cluster elementwise "transpose"(%arg0)
+// CHECK:         graph.random
+// CHECK:       graph.cluster gather "embedding"
+func.func @repeatedView(%seed: tensor<1xi64>, %rows: tensor<2xi32>) -> tensor<2x12xf32> {
+  %zero = graph.constant dense<0> : tensor<i64>
+  %s = graph.reshape %seed : tensor<1xi64> -> tensor<i64>
+  %r = graph.random normal stream 0 seed %s step %zero : tensor<i64>, tensor<i64> -> tensor<4x24xf32>
+  %v = graph.reshape %r : tensor<4x24xf32> -> tensor<4x3x8xf32>
+  %t = graph.transpose %v [2, 0, 1] : tensor<4x3x8xf32> -> tensor<8x4x3xf32>
+  %m = graph.reshape %t : tensor<8x4x3xf32> -> tensor<8x12xf32>
+  %y = graph.embedding %m, %rows : (tensor<8x12xf32>, tensor<2xi32>) -> tensor<2x12xf32>
+  return %y : tensor<2x12xf32>
+}
