@@ -1,4 +1,5 @@
 #include "passes/sharding/WriteShardings.h"
+#include "dialects/graph/GraphExchangeOps.h"
 
 using namespace mlir;
 using namespace tessera;
@@ -101,10 +102,21 @@ private:
     }
   }
 
+  // Where a value is moved for a use. Not in a loop of further rounds, whose
+  // number not all devices may have: before it, as for the first round.
+  static Operation *siteOf(OpOperand &operand) {
+    Operation *site = operand.getOwner();
+    while (site->getParentOp()->hasAttr(graph::kOverflowAttr) &&
+           operand.get().getParentBlock() != site->getBlock())
+      site = site->getParentOp();
+    return site;
+  }
+
   // A shared gather would keep a parameter alive from its first use to its
   // last, so arguments of programs are gathered for each use.
   void place(OpOperand &operand, const Placement &wanted, bool atEachUse) {
     Value value = operand.get();
+    Operation *site = siteOf(operand);
     auto settled = current.find(value);
     Value now = settled == current.end() ? value : settled->second;
     const Placement &used = shardings.asUsed(value);
@@ -115,17 +127,15 @@ private:
     }
     dist::ShardingAttr want = fullAttr(wanted);
     bool isArgument = isa<BlockArgument>(value);
-    Value &known = moved[{value, want, operand.getOwner()->getBlock()}];
+    Value &known = moved[{value, want, site->getBlock()}];
     if (!known || (isArgument && atEachUse)) {
-      OpBuilder builder(operand.getOwner());
+      OpBuilder builder(site);
       if (Operation *def = now.getDefiningOp();
-          def && def->getBlock() == operand.getOwner()->getBlock())
+          def && def->getBlock() == site->getBlock())
         builder.setInsertionPointAfter(def);
-      known =
-          isSplat(value)
-              ? made(builder, value, want)
-              : builder.create<dist::ReshardOp>(operand.getOwner()->getLoc(),
-                                                value.getType(), now, want);
+      known = isSplat(value) ? made(builder, value, want)
+                             : builder.create<dist::ReshardOp>(
+                                   site->getLoc(), value.getType(), now, want);
     }
     operand.set(known);
   }
