@@ -256,6 +256,8 @@ DeviceWriter::steps(Block &block, SmallVectorImpl<plan::LoopOp> &loops) {
     } else if (auto loop = dyn_cast<plan::LoopOp>(op)) {
       fb::LoopT body;
       body.trip = loop.getTrip();
+      if (loop.getCount())
+        body.count = std::make_unique<fb::ArgT>(arg(loop.getCount(), loops));
       loops.push_back(loop);
       body.body = steps(loop.getBody().front(), loops);
       loops.pop_back();

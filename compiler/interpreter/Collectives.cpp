@@ -121,25 +121,41 @@ static Results permute(PermuteOp op, Inputs inputs) {
   return results;
 }
 
-// How many rows each device sends to each, as the first half of `counts` says;
-// what the second half expects must be that.
-static llvm::Expected<std::vector<std::vector<int64_t>>>
-rowsSent(ExchangeRowsOp op, Inputs counts) {
-  size_t devices = counts.size();
-  std::vector<std::vector<int64_t>> sent(devices);
-  auto count = [&](size_t device, size_t half, size_t other) {
-    return static_cast<int64_t>(counts[device]->data[half * devices + other]);
-  };
-  for (size_t from = 0; from < devices; ++from)
-    for (size_t to = 0; to < devices; ++to) {
-      sent[from].push_back(count(from, 0, to));
-      if (sent[from][to] < 0 || sent[from][to] != count(to, 1, from))
-        return fail(op, "device " + llvm::Twine(from) + " sends " +
-                            llvm::Twine(sent[from][to]) + " rows to device " +
-                            llvm::Twine(to) + ", which expects " +
-                            llvm::Twine(count(to, 1, from)));
-    }
-  return sent;
+namespace {
+/// A device's pieces of an exchange of rows: of both halves, sent and received.
+struct Pieces {
+  std::vector<int64_t> counts[2], firsts[2];
+
+  explicit Pieces(const Tensor &table) {
+    size_t rows = table.shape[0], pieces = table.shape[1];
+    for (size_t half : {0, 1})
+      for (size_t piece = 0, next = 0; piece < pieces; ++piece) {
+        size_t row = rows == 4 ? 2 * half : half;
+        auto count = static_cast<int64_t>(table.data[row * pieces + piece]);
+        counts[half].push_back(count);
+        firsts[half].push_back(
+            rows == 4
+                ? static_cast<int64_t>(table.data[(row + 1) * pieces + piece])
+                : static_cast<int64_t>(next));
+        next += count;
+      }
+  }
+};
+} // namespace
+
+// Copies the rows of one piece.
+static llvm::Error movePiece(ExchangeRowsOp op, const Tensor &from,
+                             int64_t first, Tensor &to, int64_t place,
+                             int64_t count) {
+  int64_t width = from.shape[1];
+  if (count > 0 && (first < 0 || first + count > from.shape[0] || place < 0 ||
+                    place + count > to.shape[0]))
+    return fail(op, "a device sends more rows than it has, or than another "
+                    "has room for");
+  if (count > 0)
+    std::copy_n(from.data.begin() + first * width, count * width,
+                to.data.begin() + place * width);
+  return llvm::Error::success();
 }
 
 static RankedTensorType resultTensor(Operation *op) {
@@ -152,26 +168,30 @@ static RankedTensorType resultTensor(Operation *op) {
 static Results exchangeRows(ArrayRef<Operation *> ops, Inputs inputs,
                             Inputs counts) {
   auto first = cast<ExchangeRowsOp>(ops.front());
-  auto sent = rowsSent(first, counts);
-  if (!sent)
-    return sent.takeError();
+  std::vector<Pieces> tables;
+  for (const Tensor *table : counts)
+    tables.emplace_back(*table);
   Tensors results;
   for (Operation *op : ops)
     results.emplace_back(resultTensor(op).getShape());
-  std::vector<int64_t> filled(ops.size());
-  for (size_t from = 0; from < ops.size(); ++from) {
-    int64_t row = 0, width = inputs[from]->shape[1];
-    for (size_t to = 0; to < ops.size(); ++to)
-      for (int64_t i = 0; i < (*sent)[from][to]; ++i, ++row, ++filled[to]) {
-        if (row >= inputs[from]->shape[0] || filled[to] >= results[to].shape[0])
-          return fail(first, "device " + llvm::Twine(from) +
-                                 " sends more rows than it has, or than "
-                                 "device " +
-                                 llvm::Twine(to) + " has room for");
-        std::copy_n(inputs[from]->data.begin() + row * width, width,
-                    results[to].data.begin() + filled[to] * width);
+  size_t devices = ops.size(),
+         pieces = tables.front().counts[0].size() / devices;
+  for (size_t from = 0; from < devices; ++from)
+    for (size_t to = 0; to < devices; ++to)
+      for (size_t i = 0; i < pieces; ++i) {
+        size_t leaving = to * pieces + i, coming = from * pieces + i;
+        int64_t count = tables[from].counts[0][leaving],
+                expected = tables[to].counts[1][coming];
+        if (count < 0 || count != expected)
+          return fail(first, "device " + llvm::Twine(from) + " sends " +
+                                 llvm::Twine(count) + " rows to device " +
+                                 llvm::Twine(to) + ", which expects " +
+                                 llvm::Twine(expected));
+        if (llvm::Error error =
+                movePiece(first, *inputs[from], tables[from].firsts[0][leaving],
+                          results[to], tables[to].firsts[1][coming], count))
+          return std::move(error);
       }
-  }
   return results;
 }
 

@@ -2,9 +2,10 @@
 #include "compiler/interpreter/Device.h"
 #include "compiler/interpreter/Evaluators.h"
 #include "dialects/dist/DistOps.h"
-#include "dialects/graph/GraphOps.h"
+#include "dialects/graph/GraphExchangeOps.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/IRMapping.h"
+#include <algorithm>
 #include <memory>
 
 using namespace mlir;
@@ -255,7 +256,13 @@ llvm::Expected<Tensors> Interpreter::executeLoop(LoopOp loop, Frame &frame) {
   std::vector<TensorPtr> carried;
   for (Value init : loop.getInits())
     carried.push_back(frame.at(init));
-  for (int64_t i = 0; i < static_cast<int64_t>(loop.getTrip()); ++i) {
+  auto trip = static_cast<int64_t>(loop.getTrip());
+  if (loop->hasAttr(kOverflowAttr))
+    trip = 0; // on whole tensors
+  if (loop->hasAttr(kCountedAttr))
+    trip = std::clamp<int64_t>(
+        static_cast<int64_t>(carried.front()->data.front()), 0, trip);
+  for (int64_t i = 0; i < trip; ++i) {
     frame[loop.getInduction()] =
         std::make_shared<Tensor>(ArrayRef<int64_t>(), static_cast<double>(i));
     bindValues(frame, ValueRange(loop.getCarried()), carried);

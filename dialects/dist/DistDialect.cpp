@@ -227,7 +227,7 @@ Attribute DimShardingAttr::parse(AsmParser &parser, Type) {
   return failed(dim) || parser.parseGreater() ? Attribute() : *dim;
 }
 
-// <@mesh, [{"data"}, {}], partial sum {"tensor"}, own {"data"}>
+// <@mesh, [{"data"}, {}], partial sum {"tensor"}, own {"data"}, room 8>
 void ShardingAttr::print(AsmPrinter &printer) const {
   printer << "<" << getMesh() << ", [";
   llvm::interleaveComma(getDims(), printer,
@@ -241,6 +241,8 @@ void ShardingAttr::print(AsmPrinter &printer) const {
     printer << ", own ";
     printAxes(printer, getOwn());
   }
+  if (getRoom())
+    printer << ", room " << getRoom();
   printer << ">";
 }
 
@@ -249,6 +251,7 @@ Attribute ShardingAttr::parse(AsmParser &parser, Type) {
   SmallVector<DimShardingAttr> dims;
   SmallVector<AxisRefAttr> partial, own;
   ReduceKind kind = ReduceKind::sum;
+  int64_t room = 0;
   SMLoc loc = parser.getCurrentLocation();
   auto parseOne = [&]() -> ParseResult {
     FailureOr<DimShardingAttr> dim = parseDim(parser);
@@ -262,6 +265,11 @@ Attribute ShardingAttr::parse(AsmParser &parser, Type) {
       parser.parseCommaSeparatedList(AsmParser::Delimiter::Square, parseOne))
     return {};
   while (succeeded(parser.parseOptionalComma())) {
+    if (succeeded(parser.parseOptionalKeyword("room"))) {
+      if (parser.parseInteger(room))
+        return {};
+      break;
+    }
     if (own.empty() && succeeded(parser.parseOptionalKeyword("own"))) {
       if (parseAxes(parser, own))
         return {};
@@ -285,7 +293,7 @@ Attribute ShardingAttr::parse(AsmParser &parser, Type) {
     return {};
   return ShardingAttr::getChecked([&] { return parser.emitError(loc); },
                                   parser.getContext(), mesh, dims, kind,
-                                  partial, own);
+                                  partial, own, room);
 }
 
 //===--- attributes on functions and ops ----------------------------------===//

@@ -108,13 +108,16 @@ def Dist_ShardingAttr : Dist_Attr<"Sharding", "sharding"> {
     replicated. Along the axes of `partial` every device holds a partial value, and the tensor is
     their sum or maximum. Along the axes of `own` rows are in device-local order: every device has
     other rows, grouped in its own order (`graph.group_rows` of some tokens, or for some groups).
-    They cannot be moved, because they lack a common order; only sums over them can.
+    They cannot be moved, because they lack a common order; only sums over them can. With `room`, a
+    device has a buffer for that many rows, whatever the first dimension and its axes are: rows that
+    were sent to the devices of their groups, as many as come in one round.
 
     ```mlir
     #dist.sharding<@mesh, [{"data"}, {}, {"tensor"} ]>
     #dist.sharding<@mesh, [{"data"}, {} ], partial sum {"tensor"}>
     #dist.sharding<@mesh, [{"data", "tensor":(1)2} ]>
     #dist.sharding<@mesh, [{"data"}, {} ], own {"data", "expert"}>
+    #dist.sharding<@mesh, [{"data"}, {} ], own {"data", "expert"}, room 192>
     ```
   }];
   let parameters = (ins "::mlir::FlatSymbolRefAttr":$mesh,
@@ -122,7 +125,8 @@ def Dist_ShardingAttr : Dist_Attr<"Sharding", "sharding"> {
                         DefaultValuedParameter<"::tessera::dist::ReduceKind",
                                                "::tessera::dist::ReduceKind::sum">:$kind,
                         OptionalArrayRefParameter<"::tessera::dist::AxisRefAttr">:$partial,
-                        OptionalArrayRefParameter<"::tessera::dist::AxisRefAttr">:$own);
+                        OptionalArrayRefParameter<"::tessera::dist::AxisRefAttr">:$own,
+                        DefaultValuedParameter<"int64_t", "0">:$room);
   let hasCustomAssemblyFormat = 1;
   let genVerifyDecl = 1;
   let extraClassDeclaration = [{ bool isPartial() const { return !getPartial().empty(); } }];

@@ -120,11 +120,17 @@ def Dist_PermuteOp : Dist_CollectiveOp<
 def Dist_ExchangeRowsOp : Dist_CollectiveOp<
     "exchange_rows", "all-to-all of rows, with counts that are known at run time"> {
   let description = [{
-    `input` [n, width] begins with the rows for device 0, then those for device 1 along the axes,
-    and so on; rows after these are not sent. The result [m, width] has the received rows in the
-    order of devices, then zeros. `counts` i32[2, devices] says how many rows to send to each device
-    and how many to receive from each; its producer must ensure that both sides agree, and that n
-    and m are large enough. Every device takes part, also without rows.
+    `counts` i32[4, devices × pieces] lists pieces of adjacent rows: `pieces` for device 0 along the
+    axes, then as many for device 1, and so on. Its rows are: how many rows of `input` [n, width]
+    each piece sends, the first of them, how many rows of the result [m, width] each piece receives,
+    and the first of them. Piece j of one device for another is piece j that the other receives from
+    it. What no piece receives is zero. An empty piece may have any first row.
+
+    With `counts` i32[2, devices], how many rows to send to each device and how many to receive,
+    there is one piece for each device, and pieces follow each other.
+
+    The producer of `counts` must ensure that both sides agree, and that n and m are large enough.
+    Every device takes part, also without rows.
 
     `partition-to-local` makes it of `graph.send_rows` and `graph.return_rows`.
 

@@ -55,7 +55,9 @@ LogicalResult
 ShardingAttr::verify(llvm::function_ref<InFlightDiagnostic()> emitError,
                      FlatSymbolRefAttr mesh, ArrayRef<DimShardingAttr> dims,
                      ReduceKind, ArrayRef<AxisRefAttr> partial,
-                     ArrayRef<AxisRefAttr> own) {
+                     ArrayRef<AxisRefAttr> own, int64_t room) {
+  if (room < 0 || (room > 0 && dims.empty()))
+    return emitError() << "expects room for rows of a tensor, got " << room;
   // Each axis is used once; disjoint sub-axes of one axis may be used once
   // each.
   llvm::StringMap<SmallVector<AxisRefAttr>> used;
@@ -183,17 +185,24 @@ LogicalResult tessera::dist::verifySharding(
 
 //===--- resharding and collectives ---------------------------------------===//
 
-// From the op that produces the value.
+// From the op that produces the value, or the loop that carries it.
 static bool isPartialAlong(Value value, AxisRefAttr axis) {
   Operation *op = value.getDefiningOp();
+  unsigned number = 0;
+  if (auto result = dyn_cast<OpResult>(value)) {
+    number = result.getResultNumber();
+  } else if (unsigned i = cast<BlockArgument>(value).getArgNumber();
+             i > 0) { // after the induction variable
+    op = value.getParentBlock()->getParentOp();
+    number = i - 1;
+  }
   if (auto reshard = dyn_cast_if_present<ReshardOp>(op))
     return llvm::is_contained(reshard.getTo().getPartial(), axis);
   auto shardings =
       op ? op->getAttrOfType<ArrayAttr>(kShardingsAttr) : ArrayAttr();
   if (!shardings)
     return false;
-  auto sharding = dyn_cast<ShardingAttr>(
-      shardings[cast<OpResult>(value).getResultNumber()]);
+  auto sharding = dyn_cast<ShardingAttr>(shardings[number]);
   return sharding && llvm::is_contained(sharding.getPartial(), axis);
 }
 
@@ -382,9 +391,13 @@ LogicalResult ExchangeRowsOp::verifySymbolUses(SymbolTableCollection &symbols) {
       *this, symbols,
       [&](int64_t devices, SmallVectorImpl<int64_t> &shape) -> LogicalResult {
         ArrayRef<int64_t> counts = getCounts().getType().getShape();
-        if (counts != ArrayRef<int64_t>{2, devices})
+        bool placed = counts.size() == 2 && counts[0] == 4 && counts[1] > 0 &&
+                      counts[1] % devices == 0;
+        if (counts != ArrayRef<int64_t>{2, devices} && !placed)
           return emitOpError("expects counts of type tensor<2x")
-                 << devices << "xi32>, got " << getCounts().getType();
+                 << devices << "xi32>, or with pieces tensor<4xNxi32> for a "
+                 << "multiple of " << devices << ", got "
+                 << getCounts().getType();
         shape[0] = resultTensor(getResult().getType()).getDimSize(0);
         return success();
       });

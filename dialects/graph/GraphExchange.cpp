@@ -52,8 +52,9 @@ SmallVector<Value> SendRowsOp::buildVjp(OpBuilder &builder,
                                         ValueRange cotangents) {
   SmallVector<Value> result(getNumOperands());
   if (Value g = cotangents[0])
-    result[0] = builder.create<ReturnRowsOp>(
-        getLoc(), g.getType(), g, getSlots(), getGroups(), getAlways());
+    result[0] =
+        builder.create<ReturnRowsOp>(getLoc(), g.getType(), g, getSlots(),
+                                     getGroups(), getAlways(), getBufferAttr());
   return result;
 }
 
@@ -61,11 +62,11 @@ SmallVector<Value> ReturnRowsOp::buildVjp(OpBuilder &builder,
                                           ValueRange cotangents) {
   SmallVector<Value> result(getNumOperands());
   if (Value g = cotangents[0])
-    result[0] =
-        builder
-            .create<SendRowsOp>(getLoc(), g.getType(), getGroups().getType(), g,
-                                getSlots(), getGroups(), getAlways())
-            .getSent();
+    result[0] = builder
+                    .create<SendRowsOp>(
+                        getLoc(), g.getType(), getGroups().getType(), g,
+                        getSlots(), getGroups(), getAlways(), getBufferAttr())
+                    .getSent();
   return result;
 }
 

@@ -11,7 +11,7 @@ class Graph_ExchangeOp<string mnemonic>
                           Graph_ShardableOp]> {
   let arguments = (ins Graph_FloatTensor:$rows, StaticShapeTensorOf<[I32]>:$slots,
                        StaticShapeTensorOf<[I32]>:$groups,
-                       UnitAttr:$always);
+                       UnitAttr:$always, OptionalAttr<F64Attr>:$buffer);
   let assemblyFormat = [{
     $rows `slots` $slots `groups` $groups attr-dict `:` functional-type(operands, results)
   }];
@@ -25,7 +25,10 @@ def Graph_SendRowsOp : Graph_ExchangeOp<"send_rows"> {
     `rows` [tokens × k, width] in the order of `groups` [groups + 1], as `graph.group_rows` gives it
     with `slots` [tokens, k]. The results are the same rows and groups: nothing is computed. If
     tokens and groups are sharded along an axis, rows are exchanged here if sharding estimates that
-    to be cheaper than an all-gather of tokens; with `always`, in any case.
+    to be cheaper than an all-gather of tokens; with `always`, in any case. With `buffer` a device
+    has room for that many times the mean number of rows; what does not fit is exchanged and
+    computed in further rounds, for which `add-overflow-rounds` adds loops with the attribute
+    `graph.overflow`.
 
     Created by model builders. `partition-to-local` replaces it by an exchange or removes it;
     without a mesh `decompose-composites` removes it.

@@ -36,18 +36,23 @@ int64_t tessera::plan::byteSize(ShapedType type) {
 
 //===--- loop -------------------------------------------------------------===//
 
-void LoopOp::build(OpBuilder &builder, OperationState &state, int64_t trip) {
+void LoopOp::build(OpBuilder &builder, OperationState &state, int64_t trip,
+                   Value count) {
+  if (count)
+    state.addOperands(count);
   state.getOrAddProperties<Properties>().trip = builder.getI64IntegerAttr(trip);
   state.addRegion()->emplaceBlock().addArgument(builder.getIndexType(),
                                                 state.location);
 }
 
-// plan.loop %i to 4 { ... }
+// plan.loop %i to 4 atmost %n : memref<i32> { ... }
 void LoopOp::print(OpAsmPrinter &printer) {
   printer << ' ';
   printer.printRegionArgument(getBody().front().getArgument(0), {},
                               /*omitType=*/true);
   printer << " to " << getTrip();
+  if (Value count = getCount())
+    printer << " atmost " << count << " : " << count.getType();
   printer.printOptionalAttrDictWithKeyword((*this)->getAttrs(), {"trip"});
   printer << ' ';
   printer.printRegion(getBody(), /*printEntryBlockArgs=*/false);
@@ -57,8 +62,16 @@ ParseResult LoopOp::parse(OpAsmParser &parser, OperationState &state) {
   OpAsmParser::Argument induction;
   int64_t trip;
   if (parser.parseArgument(induction) || parser.parseKeyword("to") ||
-      parser.parseInteger(trip) ||
-      parser.parseOptionalAttrDictWithKeyword(state.attributes))
+      parser.parseInteger(trip))
+    return failure();
+  if (succeeded(parser.parseOptionalKeyword("atmost"))) {
+    OpAsmParser::UnresolvedOperand count;
+    Type type;
+    if (parser.parseOperand(count) || parser.parseColonType(type) ||
+        parser.resolveOperand(count, type, state.operands))
+      return failure();
+  }
+  if (parser.parseOptionalAttrDictWithKeyword(state.attributes))
     return failure();
   induction.type = parser.getBuilder().getIndexType();
   state.getOrAddProperties<Properties>().trip =

@@ -105,12 +105,21 @@ def Plan_LaunchOp : Plan_Op<"launch", []> {
 
 def Plan_LoopOp : Plan_Op<"loop", [SingleBlock, NoTerminator]> {
   let summary = "runs its body `trip` times, in order";
-  let arguments = (ins ConfinedAttr<I64Attr, [IntPositive]>:$trip);
+  let description = [{
+    With `count` (i32, one element) it runs min(`trip`, max(0, `count`)) times; the count is read
+    before the first iteration, which no step of the body may change.
+
+    ```mlir
+    plan.loop %i to 4 { ... }
+    plan.loop %i to 4 atmost %n : memref<i32> { ... }
+    ```
+  }];
+  let arguments = (ins ConfinedAttr<I64Attr, [IntPositive]>:$trip, Optional<Plan_Buffer>:$count);
   let regions = (region SizedRegion<1>:$body);
   let hasCustomAssemblyFormat = 1;
   let hasVerifier = 1;
   let skipDefaultBuilders = 1;
-  let builders = [OpBuilder<(ins "int64_t":$trip)>];
+  let builders = [OpBuilder<(ins "int64_t":$trip, CArg<"::mlir::Value", "{}">:$count)>];
   let extraClassDeclaration = [{
     ::mlir::Value getInduction() { return getBody().front().getArgument(0); }
   }];
@@ -138,9 +147,8 @@ def Plan_CollectiveOp : Plan_Op<"collective", []> {
     each one sends, or -1; members that receive nothing get zeros. all_reduce is in place: `from`
     and `to` are one buffer. In the others they do not overlap.
 
-    exchange_rows takes `rows` i32[2, members]: how many rows go to each member and come from each.
-    `from` [n, width] has the rows for each member consecutively. `to` [m, width] gets those of each
-    member, followed by zeros. `rows` is read when the collective starts.
+    exchange_rows takes the counts of dist.exchange_rows as `rows`, which are read when the
+    collective starts: `from` is [n, width], `to` [m, width].
 
     With a ticket it is only started. Until the plan.wait of that ticket, in the same block, `from`
     must not be written, and `to` must be neither read nor written.

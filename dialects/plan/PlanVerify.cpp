@@ -10,6 +10,10 @@ LogicalResult LoopOp::verify() {
   if (body.getNumArguments() != 1 || !body.getArgument(0).getType().isIndex())
     return emitOpError(
         "body must have one index argument, the induction variable");
+  if (Value count = getCount())
+    if (auto type = cast<MemRefType>(count.getType());
+        !type.getElementType().isInteger(32) || type.getNumElements() != 1)
+      return emitOpError("expects a count of one i32, got ") << type;
   return success();
 }
 
@@ -114,8 +118,9 @@ static LogicalResult verifyRows(CollectiveOp op, MemRefType from,
     return op.emitOpError("sends ") << from << " and receives " << to;
   auto rows = cast<MemRefType>(op.getRows().getType());
   if (!rows.getElementType().isInteger(32) || rows.getRank() != 2 ||
-      rows.getDimSize(0) != 2)
-    return op.emitOpError("expects counts of type memref<2xNxi32>, got ")
+      (rows.getDimSize(0) != 2 && rows.getDimSize(0) != 4))
+    return op.emitOpError("expects counts of type memref<2xNxi32> or "
+                          "memref<4xNxi32>, got ")
            << rows;
   return success();
 }

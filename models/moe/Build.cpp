@@ -36,6 +36,8 @@ public:
     recipe::RowDispatch dispatch = scope.router->recipe.dispatch;
     sends = dispatch != recipe::RowDispatch::Gather;
     always = dispatch == recipe::RowDispatch::Exchange;
+    if (double most = scope.router->recipe.buffer)
+      buffer = e.builder().getF64FloatAttr(most);
   }
 
   /// Rows and offsets as the experts receive them.
@@ -44,7 +46,7 @@ public:
       return {rows, offsets};
     auto op = e.builder().create<graph::SendRowsOp>(
         e.location(), rows.getType(), offsets.getType(), rows, slots, offsets,
-        always);
+        always, buffer);
     return {op.getSent(), op.getSentGroups()};
   }
 
@@ -52,13 +54,14 @@ public:
     if (!sends)
       return rows;
     return e.builder().create<graph::ReturnRowsOp>(
-        e.location(), rows.getType(), rows, slots, offsets, always);
+        e.location(), rows.getType(), rows, slots, offsets, always, buffer);
   }
 
 private:
   Emitter &e;
   Value slots, offsets;
   bool sends = false, always = false;
+  FloatAttr buffer; ///< null: room for all rows
 };
 } // namespace
 

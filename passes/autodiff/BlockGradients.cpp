@@ -3,6 +3,7 @@
 #include "dialects/graph/Build.h"
 #include "dialects/graph/PlainFunction.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
+#include "passes/autodiff/OverflowRounds.h"
 
 using namespace mlir;
 using namespace tessera;
@@ -190,5 +191,6 @@ FailureOr<JointFunction> BlockGradients::makeJoint(func::FuncOp function,
                                         .zeros(graph::tensorType(argument)));
   }
   eraseDead(block, joint.forward, joint.gradients);
+  addGradientRounds(block, joint.forward, joint.gradients);
   return joint;
 }

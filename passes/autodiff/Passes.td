@@ -3,6 +3,37 @@
 
 include "mlir/Pass/PassBase.td"
 
+def AddOverflowRounds : Pass<"add-overflow-rounds", "::mlir::ModuleOp"> {
+  let summary = "repeats exchanges of rows for those that a device has no room for";
+  let description = [{
+    Between `graph.send_rows` with a `buffer` and `graph.return_rows` is what a device computes for
+    rows of its experts. A loop repeats it for the rows that the buffer does not hold. Whether there
+    are any is known when the program runs, so the loop has the attribute `graph.overflow`: on whole
+    tensors it has no iterations, and `partition-to-local` gives it a count. `differentiate` adds
+    the loops of gradients in the same way; they compute again what the forward loop computed.
+
+    Before:
+    ```mlir
+    %sent, %theirs = graph.send_rows %rows slots %slots groups %groups {buffer = 1.5} : ...
+    %y = graph.grouped_matmul %sent, %w groups %theirs : ...
+    %back = graph.return_rows %y slots %slots groups %groups {buffer = 1.5} : ...
+    ```
+    After:
+    ```mlir
+    %sent, %theirs = graph.send_rows ...
+    %y = graph.grouped_matmul ...
+    %first = graph.return_rows %y ...
+    %back = graph.loop 1 (%i, %sum = %first) : (tensor<128x32xf32>) attributes {graph.overflow} {
+      %more, %those = graph.send_rows ...
+      %z = graph.grouped_matmul ...
+      %next = graph.return_rows %z ...
+      %all = graph.add %sum, %next
+      graph.yield %all
+    }
+    ```
+  }];
+}
+
 def Differentiate : Pass<"differentiate", "::mlir::ModuleOp"> {
   let summary = "builds @gradients from @loss, and each block's forward and backward function";
   let description = [{

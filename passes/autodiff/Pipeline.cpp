@@ -10,6 +10,8 @@ using namespace tessera;
 void tessera::buildAutodiffPipeline(OpPassManager &pipeline,
                                     const AutodiffOptions &options) {
   //===--- gradients ------------------------------------------------------===//
+  // Before differentiation, which adds the loops of gradients itself.
+  pipeline.addPass(createAddOverflowRounds());
   pipeline.addPass(createDifferentiate({options.recompute}));
   // While the results of @gradients are the roots and nothing reads them yet.
   pipeline.addPass(createF32WeightGradients());

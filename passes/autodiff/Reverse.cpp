@@ -1,6 +1,7 @@
 // Activity and the reverse sweep.
 #include "passes/autodiff/Reverse.h"
 #include "dialects/graph/Build.h"
+#include "dialects/graph/GraphExchangeOps.h"
 #include "mlir/Transforms/RegionUtils.h"
 
 using namespace mlir;
@@ -35,6 +36,9 @@ ReverseSweep::differentiate(Operation *op, ArrayRef<Value> results,
                             CallVjp callVjp) {
   if (auto call = dyn_cast<func::CallOp>(op))
     return callVjp(builder, call, results);
+  // Its rounds have their own gradient (OverflowRounds.h).
+  if (op->hasAttr(graph::kOverflowAttr))
+    return SmallVector<Value>(results);
   auto differentiable = dyn_cast<graph::Differentiable>(op);
   if (!differentiable)
     return op->emitOpError("has no gradient and stands between the loss and a "

@@ -1,7 +1,7 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "passes/fusion/Fusion.h"
 
-#include "dialects/graph/GraphOps.h"
+#include "dialects/graph/GraphExchangeOps.h"
 
 using namespace mlir;
 using namespace tessera;
@@ -51,6 +51,13 @@ namespace {
 class DecomposeCompositesPass
     : public tessera::impl::DecomposeCompositesBase<DecomposeCompositesPass> {
   void runOnOperation() override {
+    // On one device all rows are exchanged in one round.
+    getOperation()->walk([](LoopOp loop) {
+      if (!loop->hasAttr(kOverflowAttr))
+        return;
+      loop.replaceAllUsesWith(loop.getInits());
+      loop.erase();
+    });
     SmallVector<Decomposable> work;
     getOperation()->walk([&](Decomposable op) {
       if (!hasSkeleton(op))

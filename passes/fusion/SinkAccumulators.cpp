@@ -1,4 +1,6 @@
+#include "dialects/graph/Build.h"
 #include "dialects/graph/Constants.h"
+#include "dialects/graph/GraphExchangeOps.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Dominance.h"
 #include "passes/fusion/Fusion.h"
@@ -27,6 +29,23 @@ static bool onlyAdds(LoopOp loop, unsigned i) {
   return scatter && scatter.getBase() == carried;
 }
 
+// base + (a + b + …) → (base + a) + b + …, for rounds b of an exchange after
+// the first, a. Otherwise every microbatch would keep its own sum.
+static bool sinkBeforeRounds(LoopOp loop, unsigned i, Value base,
+                             DominanceInfo &dominance) {
+  Value first = loop.getInits()[i];
+  Operation *op = first.getDefiningOp();
+  if (!loop->hasAttr(kCountedAttr) || !op || !first.hasOneUse() ||
+      op->getBlock() != loop->getBlock() ||
+      !dominance.properlyDominates(base, op))
+    return false;
+  OpBuilder builder(op->getContext());
+  builder.setInsertionPointAfter(op);
+  loop.getInitsMutable()[i].set(
+      Emitter(builder, op->getLoc()).add(base, first));
+  return true;
+}
+
 // base + (0 + a + b + …) → base + a + b + …, for a loop or a scatter that
 // starts from zeros.
 static bool sink(AddOp add, DominanceInfo &dominance) {
@@ -38,9 +57,12 @@ static bool sink(AddOp add, DominanceInfo &dominance) {
       continue;
     if (auto loop = dyn_cast<LoopOp>(op)) {
       unsigned i = cast<OpResult>(sum).getResultNumber();
-      if (!isZero(loop.getInits()[i]) || !onlyAdds(loop, i))
+      if (!onlyAdds(loop, i))
         continue;
-      loop.getInitsMutable()[i].set(base);
+      if (isZero(loop.getInits()[i]))
+        loop.getInitsMutable()[i].set(base);
+      else if (!sinkBeforeRounds(loop, i, base, dominance))
+        continue;
     } else if (auto scatter = dyn_cast<ScatterAddOp>(op)) {
       if (!isZero(scatter.getBase()))
         continue;

@@ -1,5 +1,5 @@
 #include "passes/overlap/Costs.h"
-#include "dialects/graph/GraphOps.h"
+#include "dialects/graph/GraphExchangeOps.h"
 #include "hardware/Roofline.h"
 
 using namespace mlir;
@@ -7,6 +7,9 @@ using namespace tessera;
 using namespace tessera::overlap;
 
 double tessera::overlap::computeSeconds(Operation *op) {
+  // Further rounds of an exchange are not expected.
+  if (op->hasAttr(graph::kCountedAttr))
+    return 0;
   if (auto loop = dyn_cast<graph::LoopOp>(op)) {
     double turn = 0;
     for (Operation &inner : loop.getBody().front())

@@ -247,7 +247,9 @@ private:
         break;
       case Step::loop: {
         auto source = cast<graph::LoopOp>(step.source);
-        auto loop = b.create<plan::LoopOp>(step.loc, source.getTrip());
+        auto loop = b.create<plan::LoopOp>(step.loc, source.getTrip(),
+                                           memories.empty() ? Value()
+                                                            : memories.front());
         inductions[source] = loop.getInduction();
         OpBuilder::InsertionGuard guard(b);
         b.setInsertionPointToStart(&loop.getBody().front());

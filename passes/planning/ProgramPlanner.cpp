@@ -1,6 +1,7 @@
 // Assigns locations to tensors in program order, in place wherever that is
 // safe.
 #include "passes/planning/ProgramPlanner.h"
+#include "dialects/graph/GraphExchangeOps.h"
 
 using namespace mlir;
 using namespace tessera;
@@ -368,6 +369,9 @@ LogicalResult ProgramPlanner::planLoop(graph::LoopOp loop, size_t depth,
     want(value, buffer);
 
   Step step{Step::loop, loop.getLoc(), loop, {}, {}};
+  if (loop->hasAttr(graph::kCountedAttr))
+    step.operands.push_back(
+        {{carried.front(), 0, {}}, tensorType(loop.getInits().front())});
   if (failed(plan(loop.getBody().front(), depth + 1, step.body)) ||
       failed(finishBody(loop, carried, depth + 1, step.body)))
     return failure();

@@ -1,5 +1,6 @@
 // The pass: moves the upcast of a weight's gradient to the op that computes it.
 #include "dialects/graph/Build.h"
+#include "dialects/graph/GraphExchangeOps.h"
 #include "dialects/graph/PlainFunction.h"
 #include "dialects/graph/Programs.h"
 #include "mlir/IR/SymbolTable.h"
@@ -115,6 +116,8 @@ private:
       scatter.getBaseMutable().assign(upcast(scatter.getBase()));
       return retyped(value);
     }
+    if (op->hasAttr(graph::kOverflowAttr))
+      return makeWideSum(cast<graph::LoopOp>(op), value);
     auto reduce = dyn_cast<graph::ReduceOp>(op);
     if (isa<graph::AddOp>(op) || isView(op) ||
         (reduce && reduce.getKind() == graph::ReduceKind::sum)) {
@@ -124,6 +127,17 @@ private:
       return retyped(value);
     }
     return {};
+  }
+
+  // A sum that further rounds of an exchange add to.
+  Value makeWideSum(graph::LoopOp loop, Value value) {
+    unsigned i = cast<OpResult>(value).getResultNumber();
+    OpOperand &init = loop->getOpOperand(i),
+              &next = loop.getYield()->getOpOperand(i);
+    init.set(upcast(init.get()));
+    retyped(loop.getCarried()[i]);
+    next.set(upcast(next.get()));
+    return retyped(value);
   }
 
   static Value retyped(Value value) {

@@ -12,10 +12,15 @@ using hardware::kDefaultDevice;
 //===--- one op, one move -------------------------------------------------===//
 
 int64_t OpCosts::pieces(const Placement &placement) const {
-  int64_t count = 1;
-  for (const DimPlacement &dim : placement.dims)
+  int64_t count = 1, rows = 1;
+  for (auto [i, dim] : llvm::enumerate(placement.dims))
     for (const Factor &factor : dim)
-      count *= mesh.size(factor.axes);
+      if (i == 0 && placement.room > 0)
+        rows *= factor.size;
+      else
+        count *= mesh.size(factor.axes);
+  if (placement.room > 0)
+    count *= std::max<int64_t>(1, rows / placement.room);
   return count;
 }
 
@@ -138,8 +143,8 @@ double OpCosts::ofPassingKeys(Operation *op, const Plan &plan) const {
   return seconds;
 }
 
-// Row counts, then the rows of other devices' groups; received rows are written
-// and read once more to order them by group.
+// Row counts, then the rows of other devices' groups. Rounds after the first
+// are not expected.
 double OpCosts::ofExchanging(Operation *op, const Plan &plan) const {
   bool sends = isa<graph::SendRowsOp>(op);
   if (!sends && !isa<graph::ReturnRowsOp>(op))
@@ -151,7 +156,6 @@ double OpCosts::ofExchanging(Operation *op, const Plan &plan) const {
     double n = mesh.size(axis);
     seconds += price.weight * (n - 1) *
                (ofLink(axis, size / pieces(home) / n) + ofLink(axis, 0));
-    seconds += 2 * size / pieces(sent) / kDefaultDevice.bytes;
   }
   return seconds;
 }
@@ -224,6 +228,8 @@ private:
     if (auto call = dyn_cast<func::CallOp>(op);
         call && !shardings.isPointwiseCall(op))
       return ofFunction(shardings.classes.factors.functions().of(call));
+    if (op->hasAttr(graph::kOverflowAttr))
+      return 0;
     if (auto loop = dyn_cast<graph::LoopOp>(op))
       return loop.getTrip() * ofBlock(loop.getBody().front());
     if (op->hasTrait<OpTrait::IsTerminator>())

@@ -1,11 +1,17 @@
 // Sends rows of experts from the devices of their tokens to those of their
 // groups, and back (the all-to-all of Lepikhin et al. 2021, GShard, without
-// capacity): first the counts, then the rows. Received rows are ordered by
-// device, then by group; a slot for every row orders them by group. The buffer
-// has room for the rows of all devices, so none is ever dropped here.
+// capacity). Devices gather the counts of all; from these each knows where its
+// rows belong on the devices of their groups, ordered by group and then by
+// device, so that rows arrive in order: nothing is done for each row.
+//
+// A device has a buffer for some rows (Placement::room). What does not fit is
+// sent in further rounds: round r has rows r × room to (r + 1) × room of every
+// device. All devices compute the number of rounds from the same counts.
+#include "dialects/graph/Build.h"
 #include "dialects/graph/GraphExchangeOps.h"
 #include "passes/sharding/LocalOps.h"
 #include "passes/sharding/Resharder.h"
+#include <cmath>
 
 using namespace mlir;
 using namespace tessera;
@@ -22,6 +28,22 @@ SmallVector<unsigned, 2> sharding::exchangedAxes(const Placement &home,
   return axes;
 }
 
+int64_t sharding::roomForRows(int64_t rows, double buffer, const Mesh &mesh,
+                              const Placement &home, const Placement &sent) {
+  auto pieces = [&](const Placement &placement) {
+    int64_t product = 1;
+    for (const Factor &factor : placement.dims[0])
+      product *= mesh.size(factor.axes);
+    return product;
+  };
+  int64_t mean = llvm::divideCeil(rows, pieces(home)),
+          all = llvm::divideCeil(rows, pieces(sent));
+  // Rounded to whole register tiles.
+  int64_t room = llvm::alignTo(
+      static_cast<int64_t>(std::ceil(buffer * static_cast<double>(mean))), 8);
+  return buffer > 0 && room < all ? room : 0;
+}
+
 namespace {
 class Exchange {
 public:
@@ -30,19 +52,41 @@ public:
         home(local.placementOf(home)), homeType(tensorType(home)),
         axes(exchangedAxes(this->home, local.placementOf(sent))),
         sentRows(local.localType(sent).getDimSize(0)),
+        isBounded(local.placementOf(sent).room > 0),
         groups(local.map.lookup(groups)) {}
 
   bool isNeeded() const { return !axes.empty(); }
+  /// An error if a device may receive more rows than there is room for.
   LogicalResult verifyRoom() const;
   void send(graph::SendRowsOp op);
   void bringBack(graph::ReturnRowsOp op);
+  /// Rounds after the first: at most, and how many there are, i32[].
+  int64_t mostRounds() const;
+  Value rounds();
 
 private:
+  using ComparePredicate = graph::ComparePredicate;
   ArrayAttr axisRefs() { return Resharder(e, local.mesh, local.at).refs(axes); }
+  Value constant(int64_t value, Value like) {
+    return e.splatLike(static_cast<double>(value), like);
+  }
+  RankedTensorType i32(ArrayRef<int64_t> shape) {
+    return RankedTensorType::get(shape, e.builder().getI32Type());
+  }
+  int64_t mostRows() const;
   Value exchange(Value rows, Value counts, int64_t most);
-  Value countUpTo(Value ends);
-  Value groupsOfRows(Value arriving);
+  Value exclusiveSums(Value rows);
+  Value whereDevice(ComparePredicate predicate, Value each, unsigned dim);
   const RowExchange &order();
+  void countRows(RowExchange &known);
+  void placePieces(RowExchange &known);
+  struct Part {
+    Value begins, counts;
+  };
+  Value inRound(Value position);
+  Part partOf(const RowPieces &pieces);
+  Value sentBefore(const RowPieces &pieces);
+  void placeRound(RowExchange &known);
 
   LocalOp &local;
   Emitter e;
@@ -50,22 +94,180 @@ private:
   RankedTensorType homeType; ///< of the whole tensor
   SmallVector<unsigned, 2> axes;
   int64_t sentRows; ///< rows for which a device has room
+  bool isBounded;   ///< a device may receive more rows, in further rounds
   Value groups;     ///< of this device's own tokens
 };
 } // namespace
 
-// Uneven shards over several axes need not add up to all rows.
-LogicalResult Exchange::verifyRoom() const {
+//===--- room -------------------------------------------------------------===//
+
+// All rows of the devices that exchange with this one.
+int64_t Exchange::mostRows() const {
   int64_t rows = 0;
   for (const Coordinates &place : membersOf(local.mesh, local.at, axes))
     rows += home.localType(homeType, local.mesh, place).getDimSize(0);
-  if (rows <= sentRows)
+  return rows;
+}
+
+// Uneven shards over several axes need not add up to all rows.
+LogicalResult Exchange::verifyRoom() const {
+  if (isBounded || mostRows() <= sentRows)
     return success();
   return local.op->emitOpError("has room for ")
-         << sentRows << " of " << rows
+         << sentRows << " of " << mostRows()
          << " rows that a device may receive, because shards are uneven; "
             "choose a batch that divides evenly, or moe.dispatch 'gather'";
 }
+
+int64_t Exchange::mostRounds() const {
+  return isBounded ? llvm::divideCeil(mostRows(), sentRows) - 1 : 0;
+}
+
+// How many rounds after the first begin before the last row of any device.
+Value Exchange::rounds() {
+  Value most = e.maxLast(order().totals);
+  auto type = i32({mostRounds()});
+  Value begins = e.mul(e.add(e.iota(type, 0), 1.0), double(sentRows));
+  Value isNeeded = e.compare(begins, ComparePredicate::lt,
+                             e.broadcastScalar(most, type.getShape()));
+  return e.sumAll(e.convert(isNeeded, type.getElementType()));
+}
+
+//===--- pieces -----------------------------------------------------------===//
+
+// Of each row [n] of x the sums of the entries before each.
+Value Exchange::exclusiveSums(Value x) {
+  int64_t rows = tensorType(x).getDimSize(0), n = tensorType(x).getDimSize(1);
+  auto type = i32({rows, n, n});
+  Value isBefore =
+      e.compare(e.iota(type, 2), ComparePredicate::lt, e.iota(type, 1));
+  return e.sumLast(e.select(isBefore, e.broadcast(x, {0, 2}, type.getShape()),
+                            e.zeros(type)));
+}
+
+// `each` where the index along `dim` compares so with this device's number,
+// otherwise 0; summed along that dimension.
+Value Exchange::whereDevice(ComparePredicate predicate, Value each,
+                            unsigned dim) {
+  Factor devices{local.mesh.size(axes), axes};
+  Value me = Resharder(e, local.mesh, local.at).offsetOf(devices);
+  auto type = tensorType(each);
+  Value isMeant = e.compare(e.iota(type, dim), predicate,
+                            e.broadcastScalar(me, type.getShape()));
+  return e.sum(e.select(isMeant, each, e.zeros(type)), {dim});
+}
+
+// Gathers the counts of all devices: i32[from, to, group].
+void Exchange::countRows(RowExchange &known) {
+  int64_t devices = local.mesh.size(axes),
+          all = tensorType(groups).getDimSize(0) - 1;
+  OpBuilder &b = e.builder();
+  known.home.firsts = e.slice(groups, {0}, {all});
+  known.home.counts = e.sub(e.slice(groups, {1}, {all}), known.home.firsts);
+  Value gathered = b.create<dist::AllGatherOp>(
+      e.location(), i32({devices, all}), e.reshape(known.home.counts, {1, all}),
+      FlatSymbolRefAttr::get(local.mesh.name), axisRefs(),
+      b.getI64IntegerAttr(0), DenseI64ArrayAttr());
+  known.all = e.reshape(gathered, {devices, devices, all / devices});
+}
+
+// Where this device's rows belong on the devices of their groups, and where on
+// this one those that it receives: ordered by group, then by device.
+void Exchange::placePieces(RowExchange &known) {
+  countRows(known);
+  auto type = tensorType(known.all);
+  int64_t devices = type.getDimSize(0), own = type.getDimSize(2);
+  Value ofGroups = e.sum(known.all, {0}); // [to, group]
+  Value begins = exclusiveSums(ofGroups);
+  known.totals = e.sumLast(ofGroups);
+  Value earlier = whereDevice(ComparePredicate::lt, known.all, 0);
+  known.home.starts = e.reshape(e.add(begins, earlier), {devices * own});
+  Value mine = whereDevice(ComparePredicate::eq, known.all, 1); // [from, group]
+  Value myBegins = whereDevice(ComparePredicate::eq, begins, 0);
+  Value before = e.transpose(exclusiveSums(e.transpose(mine, {1, 0})), {1, 0});
+  known.come.counts = e.reshape(mine, {devices * own});
+  known.come.starts =
+      e.reshape(e.add(before, e.broadcastLast(myBegins, {devices, own})),
+                {devices * own});
+  known.ends =
+      e.concat({myBegins, e.reshape(e.sumAll(mine), ArrayRef<int64_t>{1})}, 0);
+}
+
+//===--- rounds -----------------------------------------------------------===//
+
+// A position among a device's rows as one in this round's buffer.
+Value Exchange::inRound(Value position) {
+  if (!isBounded)
+    return position;
+  if (local.round) {
+    Value first = e.mul(local.round->number, double(sentRows));
+    position = e.sub(position,
+                     e.broadcastScalar(first, tensorType(position).getShape()));
+  }
+  return e.min(e.max(position, constant(0, position)),
+               constant(sentRows, position));
+}
+
+// The part of each piece that this round sends.
+Exchange::Part Exchange::partOf(const RowPieces &pieces) {
+  Part part;
+  part.begins = inRound(pieces.starts);
+  part.counts =
+      e.sub(inRound(e.add(pieces.starts, pieces.counts)), part.begins);
+  return part;
+}
+
+// Rows of this device that earlier rounds sent of each piece.
+Value Exchange::sentBefore(const RowPieces &pieces) {
+  Value zero = constant(0, pieces.counts);
+  if (!local.round)
+    return zero;
+  Value first = e.mul(local.round->number, double(sentRows));
+  Value passed = e.sub(e.broadcastScalar(first, tensorType(zero).getShape()),
+                       pieces.starts);
+  return e.max(passed, zero);
+}
+
+void Exchange::placeRound(RowExchange &known) {
+  Part home = partOf(known.home), come = partOf(known.come);
+  Value firsts = local.round ? e.add(known.home.firsts, sentBefore(known.home))
+                             : known.home.firsts;
+  auto table = [&](ArrayRef<Value> rows) {
+    SmallVector<Value> parts;
+    int64_t pieces = tensorType(rows.front()).getDimSize(0);
+    for (Value row : rows)
+      parts.push_back(e.reshape(row, {1, pieces}));
+    return e.concat(parts, 0);
+  };
+  known.counts = table({home.counts, firsts, come.counts, come.begins});
+  known.countsBack = table({come.counts, come.begins, home.counts, firsts});
+  // As many offsets as all groups have; those of other devices are not used.
+  Value ends = inRound(known.ends);
+  int64_t have = tensorType(ends).getDimSize(0),
+          wanted = tensorType(groups).getDimSize(0);
+  if (have < wanted) {
+    Value last = e.reshape(e.slice(ends, {have - 1}, {1}), {});
+    ends = e.concat({ends, e.broadcastScalar(last, {wanted - have})}, 0);
+  }
+  known.groups = ends;
+}
+
+// Computed once for all exchanges of a block whose rows have this order; rounds
+// after the first share the pieces with the first.
+const RowExchange &Exchange::order() {
+  Block *block = local.builder.getInsertionBlock();
+  if (RowExchange &known = local.exchanges[{groups, block}]; known.counts)
+    return known;
+  RowExchange made;
+  if (local.round)
+    made = local.exchanges.lookup({groups, local.round->outer});
+  if (!made.all)
+    placePieces(made);
+  placeRound(made);
+  return local.exchanges[{groups, block}] = made;
+}
+
+//===--- ops --------------------------------------------------------------===//
 
 Value Exchange::exchange(Value rows, Value counts, int64_t most) {
   auto type = tensorType(rows);
@@ -74,74 +276,17 @@ Value Exchange::exchange(Value rows, Value counts, int64_t most) {
       FlatSymbolRefAttr::get(local.mesh.name), axisRefs());
 }
 
-// For each row the number of `ends` that are at most its own: i32[rows].
-Value Exchange::countUpTo(Value ends) {
-  auto type = RankedTensorType::get({sentRows, tensorType(ends).getDimSize(0)},
-                                    e.builder().getI32Type());
-  Value passed = e.compare(e.broadcastLast(ends, type.getShape()),
-                           graph::ComparePredicate::le, e.iota(type, 0));
-  return e.sumLast(e.convert(passed, type.getElementType()));
-}
-
-// arriving: i32[devices, groups of this device]. Returns the group of each row,
-// −1 after the last: i32[rows].
-Value Exchange::groupsOfRows(Value arriving) {
-  int64_t devices = tensorType(arriving).getDimSize(0),
-          own = tensorType(arriving).getDimSize(1), runs = devices * own;
-  auto square = RankedTensorType::get({runs, runs}, e.builder().getI32Type());
-  Value each = e.broadcastLast(e.reshape(arriving, {runs}), square.getShape());
-  Value isBefore = e.compare(e.iota(square, 1), graph::ComparePredicate::le,
-                             e.iota(square, 0));
-  Value ends = e.sumLast(e.select(isBefore, each, e.zeros(square)));
-  Value ofDevices = e.reshape(
-      e.slice(e.reshape(ends, {devices, own}), {0, own - 1}, {devices, 1}),
-      {devices});
-  Value run = countUpTo(ends), device = countUpTo(ofDevices);
-  Value group =
-      e.sub(run, e.mul(device, e.splatLike(static_cast<double>(own), device)));
-  Value isRow = e.compare(device, graph::ComparePredicate::lt,
-                          e.splatLike(static_cast<double>(devices), device));
-  return e.select(isRow, group, e.splatLike(-1, group));
-}
-
-// Computed once for all exchanges of a block whose rows have this order.
-const RowExchange &Exchange::order() {
-  RowExchange &known =
-      local.exchanges[{groups, local.builder.getInsertionBlock()}];
-  if (known.counts)
-    return known;
-  int64_t devices = local.mesh.size(axes),
-          all = tensorType(groups).getDimSize(0) - 1;
-  Value leaving =
-      e.reshape(e.sub(e.slice(groups, {1}, {all}), e.slice(groups, {0}, {all})),
-                {devices, all / devices});
-  OpBuilder &b = e.builder();
-  Value arriving = b.create<dist::AllToAllOp>(
-      e.location(), leaving.getType(), leaving,
-      FlatSymbolRefAttr::get(local.mesh.name), axisRefs(),
-      b.getI64IntegerAttr(0), b.getI64IntegerAttr(0));
-  Value out = e.reshape(e.sumLast(leaving), {1, devices}),
-        in = e.reshape(e.sumLast(arriving), {1, devices});
-  known.counts = e.concat({out, in}, 0);
-  known.countsBack = e.concat({in, out}, 0);
-  auto order =
-      e.groupRows(e.reshape(groupsOfRows(arriving), {sentRows, 1}), all);
-  known.groups = order.getOffsets(), known.slots = order.getSlots();
-  return known;
-}
-
 void Exchange::send(graph::SendRowsOp op) {
   const RowExchange &way = order();
-  Value rows = exchange(local.map.lookup(op.getRows()), way.counts, sentRows);
-  local.map.map(op.getSent(), e.dispatchRows(rows, way.slots, {}, sentRows));
+  local.map.map(op.getSent(),
+                exchange(local.map.lookup(op.getRows()), way.counts, sentRows));
   local.map.map(op.getSentGroups(), way.groups);
 }
 
 void Exchange::bringBack(graph::ReturnRowsOp op) {
   const RowExchange &way = order();
-  Value rows = e.combineRows(local.map.lookup(op.getRows()), way.slots, {});
   local.map.map(op.getResult(),
-                exchange(rows, way.countsBack,
+                exchange(local.map.lookup(op.getRows()), way.countsBack,
                          local.localType(op.getResult()).getDimSize(0)));
 }
 
@@ -169,4 +314,10 @@ LogicalResult sharding::emitLocalReturn(LocalOp &local,
   }
   local.map.map(op.getResult(), local.map.lookup(op.getRows()));
   return success();
+}
+
+OverflowRounds sharding::emitRounds(LocalOp &local, graph::SendRowsOp op) {
+  Exchange exchange(local, op.getRows(), op.getSent(), op.getGroups());
+  int64_t most = exchange.isNeeded() ? exchange.mostRounds() : 0;
+  return {most, most > 0 ? exchange.rounds() : Value()};
 }

@@ -31,15 +31,33 @@ private:
   mutable llvm::DenseMap<mlir::DictionaryAttr, mlir::DictionaryAttr> stripped;
 };
 
+/// Adjacent rows of one group that one device sends to another, i32[devices ×
+/// groups of a device].
+struct RowPieces {
+  mlir::Value counts;
+  mlir::Value starts; ///< position among all rows of the device of the group
+  mlir::Value firsts; ///< position on the device of the tokens
+};
+
 /// How rows are sent from the devices of their tokens to those of their groups.
 struct RowExchange {
-  mlir::Value counts, countsBack; ///< of dist.exchange_rows, there and back
-  mlir::Value groups;             ///< offsets of this device's groups
-  mlir::Value slots;              ///< [rows, 1]: the slot of each received row
+  mlir::Value all;      ///< rows of each device, to each, of each of its groups
+  mlir::Value totals;   ///< rows that each device receives, in all rounds
+  RowPieces home, come; ///< of this device's tokens; for this device's groups
+  mlir::Value ends;     ///< offsets of this device's groups among all its rows
+  /// In one round: of dist.exchange_rows, there and back, and the offsets of
+  /// this device's groups.
+  mlir::Value counts, countsBack, groups;
 };
 /// By the order of groups that the rows have, and by block.
 using RowExchanges =
     llvm::DenseMap<std::pair<mlir::Value, mlir::Block *>, RowExchange>;
+
+/// A round after the first, inside its loop.
+struct ExchangeRound {
+  mlir::Value number; ///< i32[], from 1
+  mlir::Block *outer; ///< of the first round
+};
 
 struct LocalOp {
   mlir::Operation *op;      ///< on whole tensors
@@ -48,7 +66,8 @@ struct LocalOp {
   const Mesh &mesh;
   const Coordinates &at;
   const Shares &shares;
-  RowExchanges &exchanges; ///< of the whole program
+  RowExchanges &exchanges;              ///< of the whole program
+  const ExchangeRound *round = nullptr; ///< of rows; null in the first
 
   const Placement &placementOf(mlir::Value value) const {
     return shares.placementOf(value);
@@ -76,10 +95,22 @@ mlir::FailureOr<bool> emitLocalIota(LocalOp &local);
 /// (`home`) to those of their groups (`sent`).
 llvm::SmallVector<unsigned, 2> exchangedAxes(const Placement &home,
                                              const Placement &sent);
+/// Rows that a device has room for if that is `buffer` times the mean number
+/// that it receives of all `rows`; 0 if it receives no more in any case.
+int64_t roomForRows(int64_t rows, double buffer, const Mesh &mesh,
+                    const Placement &home, const Placement &sent);
 /// Sends rows to the devices of their groups, and back; does nothing without
 /// such an axis. An error at the op if shards have no room for all rows.
 mlir::LogicalResult emitLocalSend(LocalOp &local, graph::SendRowsOp op);
 mlir::LogicalResult emitLocalReturn(LocalOp &local, graph::ReturnRowsOp op);
+
+/// How many rounds an exchange has after the first: at most, and as counted,
+/// i32[]; null if at most 0.
+struct OverflowRounds {
+  int64_t most;
+  mlir::Value count;
+};
+OverflowRounds emitRounds(LocalOp &local, graph::SendRowsOp op);
 
 /// The factor of a table's rows that is sharded, if any is; an error if the
 /// rows have several factors.

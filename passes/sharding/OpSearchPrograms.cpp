@@ -1,5 +1,6 @@
 // Builds OpSearch's nodes and edges from a module: blocks in the order in which
 // Shardings plans them, and reshards between producers and consumers.
+#include "dialects/graph/GraphExchangeOps.h"
 #include "passes/sharding/OpSearch.h"
 #include <cmath>
 
@@ -23,7 +24,9 @@ void OpSearch::count(Block &block, double runs) {
           factors.functions().of(cast<func::CallOp>(step.op)).getBody().front(),
           runs * step.count);
     else if (auto loop = dyn_cast<graph::LoopOp>(step.op))
-      count(loop.getBody().front(), runs * step.count * loop.getTrip());
+      count(loop.getBody().front(), loop->hasAttr(graph::kOverflowAttr)
+                                        ? 0
+                                        : runs * step.count * loop.getTrip());
   }
 }
 
@@ -136,7 +139,9 @@ void OpSearch::addLoop(unsigned number, Demands &demands) {
        llvm::zip(loop.getInits(), loop.getCarried(), loop.getResults())) {
     auto target = classes.settledLike(classes.of(result));
     std::optional<PlacementChoice> place;
-    if (target && shardings.accumulatesSettled())
+    if (loop->hasAttr(graph::kOverflowAttr))
+      place = choices[classes.of(init)];
+    else if (target && shardings.accumulatesSettled())
       place = choices[*target];
     else if (isZero(init))
       place = firstWanted(classes.of(carried));

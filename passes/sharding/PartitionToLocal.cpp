@@ -129,11 +129,49 @@ private:
       shares.clone(&op, builder, map);
       return success();
     }
-    LocalOp local{&op, builder, map, mesh, at, shares, exchanges};
+    LocalOp local{&op, builder, map, mesh, at, shares, exchanges, round};
     return emitLocal(local);
   }
 
+  // Rounds of an exchange after the first: a loop that counts them, or nothing
+  // if no rows are exchanged, or always in one round.
+  LogicalResult partitionRounds(graph::LoopOp loop, OpBuilder &builder) {
+    graph::SendRowsOp send =
+        *loop.getBody().front().getOps<graph::SendRowsOp>().begin();
+    LocalOp local{send, builder, map, mesh, at, shares, exchanges};
+    OverflowRounds rounds = emitRounds(local, send);
+    SmallVector<Value> inits = llvm::map_to_vector(
+        loop.getInits(), [&](Value init) { return map.lookup(init); });
+    if (rounds.most == 0) {
+      map.map(loop.getResults(), inits);
+      return success();
+    }
+    inits.insert(inits.begin(), rounds.count);
+    LogicalResult done = success();
+    Block *outer = builder.getInsertionBlock();
+    auto made = builder.create<graph::LoopOp>(
+        loop.getLoc(), rounds.most, inits,
+        [&](OpBuilder &inner, Location at, Value induction,
+            ValueRange carried) {
+          graph::Emitter emit(inner, at);
+          ExchangeRound number{emit.add(induction, 1.0), outer};
+          round = &number;
+          for (auto [from, to] :
+               llvm::zip(loop.getCarried(), carried.drop_front()))
+            map.map(from, to);
+          done = partition(loop.getBody().front(), inner);
+          inner.getInsertionBlock()->getTerminator()->insertOperands(
+              0, carried.front());
+          round = nullptr;
+        });
+    made->setAttr(graph::kCountedAttr, builder.getUnitAttr());
+    map.map(loop.getResults(), made.getResults().drop_front());
+    return done;
+  }
+
   LogicalResult partitionLoop(graph::LoopOp loop, OpBuilder &builder) {
+    if (loop->hasAttr(graph::kOverflowAttr))
+      return partitionRounds(loop, builder);
     SmallVector<Value> inits = llvm::map_to_vector(
         loop.getInits(), [&](Value init) { return map.lookup(init); });
     LogicalResult done = success();
@@ -214,6 +252,7 @@ private:
   Shares shares;
   IRMapping map;
   RowExchanges exchanges;
+  const ExchangeRound *round = nullptr; ///< in whose loop the local code is
   LocalCollectiveMatmul products;
   llvm::DenseSet<Operation *> used; ///< pointwise functions of local code
   /// Local functions, by the original function and the local type.

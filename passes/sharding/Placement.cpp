@@ -148,6 +148,7 @@ Placement Placement::fromAttr(dist::ShardingAttr attr, RankedTensorType type,
   llvm::sort(placement.partial);
   placement.kind = attr.getKind();
   placement.own = numbersOf(attr.getOwn(), mesh);
+  placement.room = attr.getRoom();
   placement.normalize(mesh);
   return placement;
 }
@@ -173,7 +174,7 @@ dist::ShardingAttr Placement::toAttr(MLIRContext *context,
   }
   return dist::ShardingAttr::get(context, FlatSymbolRefAttr::get(mesh.name),
                                  attrs, kind, refsOf(partial, context, mesh),
-                                 refsOf(own, context, mesh));
+                                 refsOf(own, context, mesh), room);
 }
 
 bool Placement::isUncut() const {
@@ -184,7 +185,7 @@ bool Placement::isUncut() const {
 }
 
 bool Placement::isWhole() const {
-  return partial.empty() && own.empty() && isUncut();
+  return partial.empty() && own.empty() && room == 0 && isUncut();
 }
 
 bool Placement::uses(unsigned axis) const {
@@ -231,6 +232,8 @@ SmallVector<int64_t> Placement::localShape(const Mesh &mesh,
       size *= factor.rangeAt(mesh, at).size;
     shape.push_back(size);
   }
+  if (room > 0)
+    shape.front() = room;
   return shape;
 }
 

@@ -55,6 +55,9 @@ struct Placement {
   /// Axes of device-local row order, ascending: each device has other rows, in
   /// an order of its own.
   llvm::SmallVector<unsigned, 2> own = {};
+  /// Rows that a device has a buffer for, of those that were sent to it; 0: as
+  /// many as the first dimension and its axes say.
+  int64_t room = 0;
 
   bool operator==(const Placement &) const = default;
 

@@ -8,8 +8,9 @@ static llvm::hash_code hashOf(llvm::ArrayRef<unsigned> axes) {
 }
 
 size_t PlacementPool::Hash::operator()(const Placement &placement) const {
-  llvm::hash_code code = llvm::hash_combine(
-      hashOf(placement.partial), hashOf(placement.own), placement.kind);
+  llvm::hash_code code =
+      llvm::hash_combine(hashOf(placement.partial), hashOf(placement.own),
+                         placement.kind, placement.room);
   for (const DimPlacement &dim : placement.dims) {
     code = llvm::hash_combine(code, dim.size());
     for (const Factor &factor : dim)

@@ -84,5 +84,7 @@ std::string PlacementReader::text(const Placement &placement) const {
            text(placement.partial);
   if (!placement.own.empty())
     all += " own " + text(placement.own);
+  if (placement.room > 0)
+    all += ", room " + std::to_string(placement.room);
   return all;
 }

@@ -72,7 +72,8 @@ void Shardings::inherit(Operation *op, unsigned axis, Cut &cut) const {
       };
       LoopKind kind = rule.loops[name].kind;
       if (kind == LoopKind::whole || kind == LoopKind::own ||
-          !fits(factor, axis) || !keepsIntegers(op, cut, name, k, axis) ||
+          numbersOwnRows(op, rule, name) || !fits(factor, axis) ||
+          !keepsIntegers(op, cut, name, k, axis) ||
           (kind == LoopKind::sum &&
            (rule.addend ||
             !llvm::all_of(llvm::zip(op->getOperands(), rule.operands),
@@ -109,8 +110,9 @@ void Shardings::chooseCuts(Operation *op, Cut &cut) const {
   };
   auto mayCut = [&](unsigned axis, unsigned name) {
     LoopKind kind = rule.loops[name].kind;
-    return kind == LoopKind::parallel ||
-           (kind == LoopKind::sum && mayAdd(axis));
+    return !numbersOwnRows(op, rule, name) &&
+           (kind == LoopKind::parallel ||
+            (kind == LoopKind::sum && mayAdd(axis)));
   };
   auto cutFactor = [&](unsigned axis, unsigned name, unsigned k) {
     Factor &factor = cut.loops[name][k];
@@ -288,6 +290,7 @@ LogicalResult Shardings::decide(const Step &step, Plan &plan) {
 
 void Shardings::complete(Operation *op, const Cut &cut, Plan &plan) {
   const OpRule &rule = cut.computation.rule;
+  int64_t room = roomOf(op);
   for (OpOperand &operand : op->getOpOperands()) {
     unsigned i = operand.getOperandNumber();
     Placement wanted = placeRows(cut, rule.operands[i], rule.sentOperand == i);
@@ -298,6 +301,9 @@ void Shardings::complete(Operation *op, const Cut &cut, Plan &plan) {
     llvm::sort(wanted.partial);
     if (!rule.numbersRows && takesOwnRows(operand, rule))
       wanted.own = cut.own;
+    if (rule.isPointwise ||
+        (llvm::is_contained(rule.ownOperands, i) && !isInteger(operand.get())))
+      wanted.room = room;
     plan.wanted.push_back(pool.intern(std::move(wanted)));
   }
   for (auto [i, result] : llvm::enumerate(op->getResults())) {
@@ -308,6 +314,12 @@ void Shardings::complete(Operation *op, const Cut &cut, Plan &plan) {
       made.own = cut.own;
     else
       llvm::append_range(made.partial, endedAxes(cut.own, made));
+    if (rule.sentResult == i)
+      made.room = roomToSend(op, *plan.wanted[0], made);
+    else if (!rule.sentOperand &&
+             (rule.isPointwise ||
+              (llvm::is_contained(rule.ownResults, i) && !isInteger(result))))
+      made.room = room;
     llvm::append_range(made.partial, cut.parts);
     llvm::sort(made.partial);
     plan.made.push_back(pool.intern(std::move(made)));

@@ -1,6 +1,7 @@
 // Plans the ops on rows of experts, which are in device-local order.
 #include "dialects/graph/GraphExchangeOps.h"
 #include "passes/sharding/Cut.h"
+#include "passes/sharding/LocalOps.h"
 
 using namespace mlir;
 using namespace tessera;
@@ -135,4 +136,36 @@ void Shardings::numberRows(Operation *op, unsigned axis, Cut &cut) const {
       if (factors.computes(user) && multipliesBy(user, color))
         return;
   }
+}
+
+// Whether the loop dimension numbers rows in device-local order. Only the axes
+// of that order shard them: a slice of a
+// device's rows has no meaning for others.
+bool Shardings::numbersOwnRows(Operation *op, const OpRule &rule,
+                               unsigned loopDim) const {
+  if (!rule.isPointwise)
+    return false;
+  for (auto [operand, dims] : llvm::zip(op->getOperands(), rule.operands))
+    if (!asUsed(operand).own.empty())
+      return llvm::is_contained(dims[0], loopDim);
+  return false;
+}
+
+// The room for rows that an op reads and makes: what its operands have. It
+// concerns rows, not the groups that come with them.
+int64_t Shardings::roomOf(Operation *op) const {
+  int64_t room = 0;
+  for (Value operand : op->getOperands())
+    room = std::max(room, asUsed(operand).room);
+  return room;
+}
+
+// The room for rows that `op` sends.
+int64_t Shardings::roomToSend(Operation *op, const Placement &home,
+                              const Placement &sent) const {
+  auto send = dyn_cast<graph::SendRowsOp>(op);
+  if (!send || !send.getBuffer() || exchangedAxes(home, sent).empty())
+    return 0;
+  return roomForRows(tensorType(send.getRows()).getDimSize(0),
+                     send.getBuffer()->convertToDouble(), mesh, home, sent);
 }

@@ -272,9 +272,19 @@ Value Resharder::viaWhole(Value local, const Placement &from,
   return all ? reshard(all, middle, target) : Value();
 }
 
+// A buffer of rows that were sent is one factor, whose rows stay.
+static Placement withRoomAsRows(const Placement &placement) {
+  Placement result = placement;
+  result.room = 0;
+  result.dims[0] = {Factor{placement.room, {}}};
+  return result;
+}
+
 Value Resharder::reshard(Value local, const Placement &from,
                          const Placement &to) {
   auto type = tensorType(local);
+  if (from.room > 0)
+    return reshard(local, withRoomAsRows(from), withRoomAsRows(to));
   if (!refine(from, to))
     return viaWhole(local, from, to);
   Axes parts;

@@ -1,6 +1,7 @@
 // Plans block by block, in program order: the placements of arguments, state
 // and the results of functions. PlanOp.cpp plans ops.
 #include "passes/sharding/Shardings.h"
+#include "dialects/graph/GraphExchangeOps.h"
 
 using namespace mlir;
 using namespace tessera;
@@ -317,11 +318,16 @@ bool Shardings::dropLostParts(graph::LoopOp loop) {
 }
 
 // An accumulator that starts at zero takes the placement of the values that are
-// added to it. The first pass over the body finds it, the second uses it.
+// added to it. The first pass over the body finds it, the second uses it. Where
+// further rounds of an exchange are added, it is that of the first round.
 LogicalResult Shardings::planLoop(graph::LoopOp loop, unsigned step) {
   for (auto [init, carried, result] :
        llvm::zip(loop.getInits(), loop.getCarried(), loop.getResults())) {
     ValueClass number = classes.of(carried);
+    if (loop->hasAttr(graph::kOverflowAttr)) {
+      values[number] = &asUsed(init);
+      continue;
+    }
     auto target = classes.settledLike(classes.of(result));
     bool early = strategy->zero >= ZeroStage::gradients && target;
     if (early)

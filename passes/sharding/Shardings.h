@@ -180,6 +180,11 @@ private:
   bool cutTokens(mlir::Operation *op, unsigned axis, Color color,
                  Cut &cut) const;
   bool numberToSend(mlir::Operation *op, unsigned axis, Cut &cut) const;
+  bool numbersOwnRows(mlir::Operation *op, const OpRule &rule,
+                      unsigned loopDim) const;
+  int64_t roomOf(mlir::Operation *op) const;
+  int64_t roomToSend(mlir::Operation *op, const Placement &home,
+                     const Placement &sent) const;
   Placement placeRows(const Cut &cut, const OpRule::Dims &dims,
                       bool isSent) const;
   Factor *factorOf(Cut &cut, const OpRule::Dim &names, unsigned number) const;

@@ -28,7 +28,7 @@ public:
                            rule.sentResult == i)))
         return failure();
     if (failed(readOwnRows()) || failed(verifyOwnCuts()) ||
-        failed(verifySentRows()))
+        failed(verifySentRows()) || failed(verifyRoom()))
       return failure();
     FailureOr<Axes> kept = keptParts();
     return failed(kept) ? failure() : verifyResults(*kept);
@@ -42,6 +42,7 @@ private:
   LogicalResult readOwnRows();
   LogicalResult verifyOwnCuts() const;
   LogicalResult verifySentRows() const;
+  LogicalResult verifyRoom() const;
   bool isCutAlong(unsigned axis, ArrayRef<unsigned> loops) const;
   Axes summedOutside(const OpRule::Dims &dims) const;
   FailureOr<SmallVector<Axes>> partsOfOperands() const;
@@ -198,6 +199,33 @@ LogicalResult Computation::verifySentRows() const {
          << reader.text(there.dims[0]) << " on the devices of their groups, "
          << "but as " << reader.text(here.dims[0])
          << " on those of their tokens";
+}
+
+// All rows that an op reads and makes have buffers of one size; an exchange
+// alone changes it. A constant may have any.
+LogicalResult Computation::verifyRoom() const {
+  if (rule.sentOperand || rule.sentResult || op->getNumOperands() == 0)
+    return success();
+  std::optional<int64_t> room;
+  auto isSame = [&](Value value, bool isRows) {
+    if (!isRows || (!rule.isPointwise && isInteger(value)))
+      return reader.of(value).room == 0;
+    return *(room = room.value_or(reader.of(value).room)) ==
+           reader.of(value).room;
+  };
+  for (auto [i, operand] : llvm::enumerate(op->getOperands()))
+    if (!isSame(operand,
+                rule.isPointwise || llvm::is_contained(rule.ownOperands, i)))
+      return op->emitOpError()
+             << side("operand", i) << " is " << reader.text(reader.of(operand))
+             << ", but other rows have another room";
+  for (auto [i, result] : llvm::enumerate(op->getResults()))
+    if (!isSame(result,
+                rule.isPointwise || llvm::is_contained(rule.ownResults, i)))
+      return op->emitOpError()
+             << side("result", i) << " is " << reader.text(reader.of(result))
+             << ", but other rows have another room";
+  return success();
 }
 
 //===--- partial values ---------------------------------------------------===//

@@ -1,4 +1,5 @@
 #include "passes/sharding/WriteShardings.h"
+#include "dialects/graph/GraphExchangeOps.h"
 
 using namespace mlir;
 using namespace tessera;
@@ -100,13 +101,24 @@ private:
     }
   }
 
-  // Where the value is moved for this use.
-  OpBuilder builderFor(OpOperand &operand, Value value, MoveScope scope) const {
-    Operation *owner = operand.getOwner(), *def = value.getDefiningOp();
-    OpBuilder builder(owner);
+  // The op before which a value is moved for a use. Not in a loop of further
+  // rounds, whose number not all devices may have: before it, as for the first
+  // round.
+  static Operation *siteOf(OpOperand &operand) {
+    Operation *site = operand.getOwner();
+    while (site->getParentOp()->hasAttr(graph::kOverflowAttr) &&
+           operand.get().getParentBlock() != site->getBlock())
+      site = site->getParentOp();
+    return site;
+  }
+
+  // Where the value is moved for uses at `site`.
+  static OpBuilder builderFor(Operation *site, Value value, MoveScope scope) {
+    Operation *def = value.getDefiningOp();
+    OpBuilder builder(site);
     Block *block = value.getParentBlock();
     if (scope == MoveScope::use ||
-        (scope == MoveScope::block && (!def || block != owner->getBlock())))
+        (scope == MoveScope::block && (!def || block != site->getBlock())))
       return builder;
     if (def)
       builder.setInsertionPointAfter(def);
@@ -117,6 +129,7 @@ private:
 
   void place(OpOperand &operand, const Placement &wanted) {
     Value value = operand.get();
+    Operation *site = siteOf(operand);
     auto settled = current.find(value);
     Value now = settled == current.end() ? value : settled->second;
     const Placement &used = shardings.asUsed(value);
@@ -127,16 +140,14 @@ private:
     }
     dist::ShardingAttr want = fullAttr(wanted);
     MoveScope scope = shardings.moveScope(value);
-    Block *block = scope == MoveScope::program ? value.getParentBlock()
-                                               : operand.getOwner()->getBlock();
+    Block *block =
+        scope == MoveScope::program ? value.getParentBlock() : site->getBlock();
     Value &known = moved[{value, want, block}];
-    if (!known || scope == MoveScope::use) {
-      OpBuilder builder = builderFor(operand, now, scope);
-      known =
-          isSplat(value)
-              ? made(builder, value, want)
-              : builder.create<dist::ReshardOp>(operand.getOwner()->getLoc(),
-                                                value.getType(), now, want);
+    if (!known || (scope == MoveScope::use && site == operand.getOwner())) {
+      OpBuilder builder = builderFor(site, now, scope);
+      known = isSplat(value) ? made(builder, value, want)
+                             : builder.create<dist::ReshardOp>(
+                                   site->getLoc(), value.getType(), now, want);
     }
     operand.set(known);
   }

@@ -28,6 +28,8 @@ struct Work {
 Work workOf(const Node &node) {
   Work work;
   if (const Loop *loop = node.step_as_Loop()) {
+    if (loop->count())
+      return work; // rounds that most steps do not have
     for (const Node *inner : *loop->body()) {
       const Work turn = workOf(*inner);
       work.launches += loop->trip() * turn.launches;
@@ -61,7 +63,7 @@ void Counter::nodes(const Nodes &nodes, std::uint64_t times) {
   for (flatbuffers::uoffset_t i = 0; i < nodes.size(); ++i) {
     const Node &node = *nodes.Get(i);
     if (const Loop *loop = node.step_as_Loop())
-      this->nodes(*loop->body(), times * loop->trip());
+      this->nodes(*loop->body(), loop->count() ? 0 : times * loop->trip());
     else if (const Collective *one = node.step_as_Collective())
       add(*one, times, overlappedWork(nodes, i));
   }

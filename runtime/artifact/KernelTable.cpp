@@ -29,7 +29,7 @@ private:
 void Counter::nodes(const Nodes &nodes, std::uint64_t times) {
   for (const Node *node : nodes) {
     if (const Loop *loop = node->step_as_Loop())
-      this->nodes(*loop->body(), times * loop->trip());
+      this->nodes(*loop->body(), loop->count() ? 0 : times * loop->trip());
     else if (const Launch *launch = node->step_as_Launch())
       add(*launch, times);
   }

@@ -235,6 +235,11 @@ Status ProgramChecker::loop(const Loop &loop) {
     return checker.fail(&loop, "loops nest deeper than {}", kMaxLoopDepth);
   if (loop.trip() == 0)
     return checker.fail(&loop, "loop that never runs");
+  if (loop.count()) {
+    TESSERA_RETURN_WITHIN(arg(*loop.count(), false), "count of a loop");
+    if (loop.count()->bytes() != sizeof(std::int32_t))
+      return checker.fail(&loop, "a count of {} bytes", loop.count()->bytes());
+  }
   const Nest outer = nest;
   if (__builtin_mul_overflow(nest.runs, loop.trip(), &nest.runs) ||
       nest.runs > kMaxRuns)

@@ -231,6 +231,39 @@ Steps runAllReduce(const Collective &collective, Traffic &traffic,
   co_await ringGather(collective.output, parts, traffic);
 }
 
+/// Pieces that are empty send nothing, but the first message to a member, which
+/// says what is called, is always sent.
+Steps runPieces(const Collective &collective, Traffic &traffic) {
+  const std::uint64_t width = artifact::elementBytes(collective.type);
+  const std::size_t pieces =
+      collective.counts.size() / static_cast<std::size_t>(traffic.members());
+  const auto sent = [&](std::size_t i) -> std::span<const std::byte> {
+    return {collective.input + collective.offsets[i] * width,
+            collective.counts[i] * width};
+  };
+  const auto received = [&](std::size_t i) -> std::span<std::byte> {
+    return {collective.output + collective.receiveOffsets[i] * width,
+            collective.receiveCounts[i] * width};
+  };
+  for (int step = 1; step < traffic.members(); ++step) {
+    const int to = after(traffic, step), from = before(traffic, step);
+    const std::size_t toFirst = static_cast<std::size_t>(to) * pieces,
+                      fromFirst = static_cast<std::size_t>(from) * pieces;
+    traffic.send(to, {});
+    traffic.receive(from, {});
+    for (std::size_t i = 0; i < pieces; ++i) {
+      if (collective.counts[toFirst + i] != 0)
+        traffic.send(to, sent(toFirst + i));
+      if (collective.receiveCounts[fromFirst + i] != 0)
+        traffic.receive(from, received(fromFirst + i));
+    }
+  }
+  const std::size_t own = static_cast<std::size_t>(traffic.me()) * pieces;
+  for (std::size_t i = own; i < own + pieces; ++i)
+    copyBytes(received(i).data(), sent(i).data(), sent(i).size());
+  co_await traffic.settled();
+}
+
 Steps runAllToAll(const Collective &collective, Traffic &traffic) {
   const std::uint64_t width = artifact::elementBytes(collective.type);
   const Parts sent(collective.counts, width);
@@ -296,7 +329,8 @@ Steps runCollective(const Collective &collective, Traffic &traffic,
   case CollectiveKind::reduceScatter:
     return runReduceScatter(collective, traffic, staging);
   case CollectiveKind::allToAll:
-    return runAllToAll(collective, traffic);
+    return collective.offsets.empty() ? runAllToAll(collective, traffic)
+                                      : runPieces(collective, traffic);
   case CollectiveKind::exchange:
     return runExchange(collective, traffic);
   }

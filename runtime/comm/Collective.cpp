@@ -58,14 +58,34 @@ Status checkMember(const Collective &collective, std::string_view what,
                        group.size() - 1);
 }
 
-Status checkAllToAll(const Collective &collective, int me) {
-  const auto own = static_cast<std::size_t>(me);
-  if (collective.counts[own] == collective.receiveCounts[own])
+/// What a member sends to itself, it receives.
+Status checkAllToAll(const Collective &collective, const Group &group, int me) {
+  const std::size_t pieces =
+      collective.counts.size() / static_cast<std::size_t>(group.size());
+  for (std::size_t i = 0; i < pieces; ++i) {
+    const std::size_t own = static_cast<std::size_t>(me) * pieces + i;
+    if (collective.counts[own] != collective.receiveCounts[own])
+      return Status::error("all_to_all: member {} sends {} elements to itself "
+                           "and receives {}",
+                           me, collective.counts[own],
+                           collective.receiveCounts[own]);
+  }
+  return Status::success();
+}
+
+/// Pieces: equally many for each member, each with its offset.
+Status checkPieces(const Collective &collective, const Group &group) {
+  const std::size_t pieces = collective.counts.size();
+  if (pieces % static_cast<std::size_t>(group.size()) == 0 &&
+      collective.receiveCounts.size() == pieces &&
+      collective.offsets.size() == pieces &&
+      collective.receiveOffsets.size() == pieces)
     return Status::success();
-  return Status::error("all_to_all: member {} sends {} elements to itself and "
-                       "receives {}",
-                       me, collective.counts[own],
-                       collective.receiveCounts[own]);
+  return Status::error(
+      "all_to_all: {} and {} pieces with {} and {} offsets for "
+      "the {} members of the group {}",
+      pieces, collective.receiveCounts.size(), collective.offsets.size(),
+      collective.receiveOffsets.size(), group.size(), group.text());
 }
 
 Status checkExchange(const Collective &exchange, const Group &group, int me) {
@@ -202,8 +222,12 @@ Status checkCollective(const Collective &collective, const Group &group,
   const std::string_view name = nameOf(collective);
   const auto members = static_cast<std::size_t>(group.size());
   const auto [sent, received] = countsOf(collective.kind, members);
-  if (collective.counts.size() != sent ||
-      collective.receiveCounts.size() != received)
+  const bool inPieces = collective.kind == CollectiveKind::allToAll &&
+                        !collective.offsets.empty();
+  if (inPieces)
+    TESSERA_RETURN_IF_ERROR(checkPieces(collective, group));
+  else if (collective.counts.size() != sent ||
+           collective.receiveCounts.size() != received)
     return Status::error("{}: has {} and {} counts where the group {} needs {} "
                          "and {}",
                          name, collective.counts.size(),
@@ -224,7 +248,7 @@ Status checkCollective(const Collective &collective, const Group &group,
   if (collective.isExchange())
     return checkExchange(collective, group, me);
   if (collective.kind == CollectiveKind::allToAll)
-    return checkAllToAll(collective, me);
+    return checkAllToAll(collective, group, me);
   return Status::success();
 }
 

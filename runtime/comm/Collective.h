@@ -46,7 +46,11 @@ struct Collective {
   /// broadcast: the one count.
   std::vector<std::uint64_t> counts = {};
   std::vector<std::uint64_t> receiveCounts = {}; ///< all_to_all, exchange
-  int root = -1;                                 ///< broadcast: a member
+  /// all_to_all in pieces: where each begins, in elements; then there are as
+  /// many counts as pieces, equally many for each member, one member after the
+  /// other. Empty: one piece for each member, and they follow each other.
+  std::vector<std::uint64_t> offsets = {}, receiveOffsets = {};
+  int root = -1;                     ///< broadcast: a member
   int sendTo = -1, receiveFrom = -1; ///< exchange: members; -1: none
   /// If set, another library moves the data (nccl/NcclChannel.h): the channel
   /// compares headers, and waits until this says that it is done.

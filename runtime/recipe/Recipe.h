@@ -108,6 +108,9 @@ struct Recipe {
     /// How tokens reach experts that are sharded over a mesh: all tokens go to
     /// all devices, or each row to its expert's. Auto: by the estimate.
     RowDispatch dispatch = RowDispatch::Auto;
+    /// Rows of experts that a device has a buffer for in an exchange / the mean
+    /// number that a device receives; 0: for all rows of all devices.
+    double buffer = 1.5;
     bool operator==(const Moe &) const = default;
   } moe;
 

@@ -179,6 +179,7 @@ std::vector<Field> schema(Recipe &r) {
       {"moe.capacity", Real{&r.moe.capacity, 0, most}},
       {"moe.drop", choice(r.moe.drop, drops)},
       {"moe.dispatch", choice(r.moe.dispatch, dispatches)},
+      {"moe.buffer", Real{&r.moe.buffer, 0, most}},
       {"inference.context", Integer{&r.inference.context, 1, 1 << 24}},
       {"inference.batch", Integer{&r.inference.batch, 1, 1 << 12}},
       {"inference.chunk", Integer{&r.inference.chunk, 2, 1 << 16}},

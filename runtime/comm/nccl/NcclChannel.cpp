@@ -201,6 +201,20 @@ Status NcclChannel::exchange(const Collective &collective,
       return receive(collective.output, collective.receiveCounts[0] * width,
                      collective.receiveFrom);
     }
+    if (!collective.offsets.empty()) {
+      const std::size_t pieces = collective.counts.size() /
+                                 static_cast<std::size_t>(host.group().size());
+      for (std::size_t i = 0; i < collective.counts.size(); ++i) {
+        const int m = static_cast<int>(i / pieces);
+        TESSERA_RETURN_IF_ERROR(
+            send(collective.input + collective.offsets[i] * width,
+                 collective.counts[i] * width, m));
+        TESSERA_RETURN_IF_ERROR(
+            receive(collective.output + collective.receiveOffsets[i] * width,
+                    collective.receiveCounts[i] * width, m));
+      }
+      return Status::success();
+    }
     const std::byte *from = collective.input;
     std::byte *to = collective.output;
     for (int m = 0; m < host.group().size(); ++m) {

@@ -49,7 +49,10 @@ CudaCommandList::CudaCommandList(std::string_view program, Commands commands,
                                  std::shared_ptr<Gpu> onGpu,
                                  std::span<const std::byte> arena, Mode mode,
                                  const RecordOptions &options)
-    : program(program), code(std::move(commands)), walk(code),
+    : program(program), code(std::move(commands)),
+      walk(
+          code, [this](const void *at) { return countOnGpu(at); },
+          /*visitsAll=*/true),
       collectives(std::move(collectives)), kernels(kernels),
       gpu(std::move(onGpu)), arena(arena), mode(mode),
       check(options.checkFinite) {
@@ -135,9 +138,14 @@ Status CudaCommandList::prepare() {
     }
   }
   words.reserve(mostWords + 3); // first block, table, count
-  if (mode == Mode::graph &&
-      (steps == 0 || steps > kMostGraphSteps || collectives.needsHost()))
+  const bool isCounted =
+      std::ranges::any_of(code.loops, [](const LoopCommand &loop) {
+        return loop.count != LoopCommand::kNoCount;
+      });
+  if (mode == Mode::graph && (steps == 0 || steps > kMostGraphSteps ||
+                              isCounted || collectives.needsHost()))
     mode = Mode::stream;
+  isPrepared = true;
   TESSERA_RETURN_IF_ERROR(tables.upload(gpu));
   TESSERA_RETURN_IF_ERROR(maps.upload(gpu));
   if (bounceBytes == 0)
@@ -209,7 +217,11 @@ Status CudaCommandList::runSteps() {
   maps.restart();
   timer.restart();
   while (const Command *command = walk.next())
-    TESSERA_RETURN_IF_ERROR(at(*command, runStep(*command)));
+    if (walk.isIdle())
+      pass(*command);
+    else
+      TESSERA_RETURN_IF_ERROR(at(*command, runStep(*command)));
+  TESSERA_RETURN_IF_ERROR(counted);
   return measured ? timer.collect() : Status::success();
 }
 
@@ -239,8 +251,32 @@ Status CudaCommandList::enqueueAll() {
   tables.restart();
   maps.restart();
   while (const Command *command = walk.next())
-    TESSERA_RETURN_IF_ERROR(at(*command, enqueue(*command)));
-  return Status::success();
+    if (walk.isIdle())
+      pass(*command);
+    else
+      TESSERA_RETURN_IF_ERROR(at(*command, enqueue(*command)));
+  return counted;
+}
+
+// How often a loop runs is data. The host has to know it, so it waits for the
+// stream; until all is prepared, every iteration takes place.
+std::int32_t CudaCommandList::countOnGpu(const void *at) {
+  std::int32_t count = std::numeric_limits<std::int32_t>::max();
+  if (!isPrepared)
+    return count;
+  counted =
+      gpu->download(std::as_writable_bytes(std::span(&count, 1)),
+                    static_cast<Address>(reinterpret_cast<std::uintptr_t>(at)));
+  return counted.ok() ? count : 0;
+}
+
+// What was prepared for a step that does not take place.
+void CudaCommandList::pass(const Command &command) {
+  if (command.kind != Command::Kind::launch)
+    return;
+  const LaunchCommand &launch = code.launches[command.index];
+  (void)tables.next(launch);
+  (void)maps.next(launch);
 }
 
 Status CudaCommandList::enqueue(const Command &command) {

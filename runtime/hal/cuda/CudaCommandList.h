@@ -36,8 +36,8 @@ public:
          const RecordOptions &options);
   Status run() override;
   /// Enqueues every step on the stream. Allocates nothing and, unless
-  /// collectives need the host, waits for nothing, so all of it can be
-  /// captured, including library calls. The context must be current.
+  /// collectives or counts of loops need the host, waits for nothing, so all of
+  /// it can be captured, including library calls. The context must be current.
   Status enqueueAll();
   const Profile *profile() const override { return measured.get(); }
 
@@ -53,6 +53,9 @@ private:
   Status runSteps();
   Status runStep(const Command &command);
   Status finishStep(const Command &command);
+
+  std::int32_t countOnGpu(const void *at);
+  void pass(const Command &command);
 
   /// Puts a step on the stream; like enqueueAll(), it can be captured.
   Status enqueue(const Command &command);
@@ -74,6 +77,8 @@ private:
   std::span<const std::byte> arena; // addresses of the GPU
   Mode mode;
   bool check; // for NaN
+  bool isPrepared = false;
+  Status counted = Status::success(); ///< of the last count that was read
   InstanceTables tables;
   TensorMaps maps;
   std::vector<std::uint64_t> words; // of the launch that is being made

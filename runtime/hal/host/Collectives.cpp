@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 
 namespace tessera::hal {
 namespace {
@@ -45,9 +46,15 @@ comm::Collective collectiveOf(const artifact::Collective &source,
                                            counts);
   case CollectiveKind::all_to_all:
     return comm::Collective::allToAll(type, nullptr, nullptr, counts, counts);
-  case CollectiveKind::exchange_rows: // counts are known when it starts
-    counts.assign(static_cast<std::size_t>(channel.group().size()), 0);
-    return comm::Collective::allToAll(type, nullptr, nullptr, counts, counts);
+  case CollectiveKind::exchange_rows: { // counts are known when it starts
+    const auto members = static_cast<std::size_t>(channel.group().size());
+    const std::size_t entries = source.rows()->bytes() / sizeof(std::int32_t);
+    counts.assign(entries == 2 * members ? members : entries / 4, 0);
+    comm::Collective result =
+        comm::Collective::allToAll(type, nullptr, nullptr, counts, counts);
+    result.offsets = result.receiveOffsets = counts;
+    return result;
+  }
   case CollectiveKind::permute:
     break;
   }
@@ -60,43 +67,93 @@ comm::Collective collectiveOf(const artifact::Collective &source,
 
 namespace {
 
-/// Elements for each member, of as many rows of `bytes` in all at most.
-Status readRows(const std::int32_t *rows, const artifact::Collective &source,
-                std::uint64_t bytes, const char *what,
-                std::vector<std::uint64_t> &counts) {
+/// The table of an exchange's pieces, as artifact::Collective::rows has it.
+struct PieceTable {
+  const std::byte *counts;
+  std::size_t pieces, members;
+  bool isPlaced; ///< has the first row of each piece
+
+  PieceTable(const artifact::Collective &source, const std::byte *counts,
+             std::size_t members)
+      : counts(counts), members(members) {
+    const std::size_t entries = source.rows()->bytes() / sizeof(std::int32_t);
+    isPlaced = entries != 2 * members;
+    pieces = entries / (isPlaced ? 4 : 2);
+  }
+  std::int32_t at(std::size_t row, std::size_t piece) const {
+    std::int32_t value;
+    std::memcpy(&value, counts + (row * pieces + piece) * sizeof value,
+                sizeof value);
+    return value;
+  }
+};
+
+/// Elements of each piece and where they begin, of as many rows of `bytes` in
+/// all at most. `half`: 0 for what is sent, 1 for what is received.
+Status readRows(const PieceTable &table, std::size_t half,
+                const artifact::Collective &source, std::uint64_t bytes,
+                std::vector<std::uint64_t> &counts,
+                std::vector<std::uint64_t> &offsets) {
   const std::uint64_t most =
       bytes / (source.width() * artifact::elementBytes(source.type()));
+  const char *what = half ? "expects" : "sends";
   std::uint64_t all = 0;
-  for (std::size_t member = 0; member < counts.size(); ++member) {
-    std::int32_t count;
-    std::memcpy(&count, rows + member, sizeof count);
-    if (count < 0 || (all += static_cast<std::uint64_t>(count)) > most)
+  for (std::size_t piece = 0; piece < table.pieces; ++piece) {
+    const std::int64_t count =
+        table.at(table.isPlaced ? 2 * half : half, piece);
+    const std::int64_t first = !table.isPlaced ? static_cast<std::int64_t>(all)
+                               : count == 0    ? 0
+                                               : table.at(2 * half + 1, piece);
+    if (count < 0 || (all += static_cast<std::uint64_t>(count)) > most ||
+        first < 0 || static_cast<std::uint64_t>(first + count) > most)
       return Status::error("exchange_rows: {} {} rows with member {}, {} in "
                            "all, and has room for {}: its program counts wrong",
-                           what, count, member, all, most);
-    counts[member] = static_cast<std::uint64_t>(count) * source.width();
+                           what, count, piece / (table.pieces / table.members),
+                           all, most);
+    counts[piece] = static_cast<std::uint64_t>(count) * source.width();
+    offsets[piece] = static_cast<std::uint64_t>(first) * source.width();
   }
   return Status::success();
 }
 
-/// Sets the row counts of an exchange, and zeros the rows of `to` after those
-/// that will be received.
-Status setRows(comm::Collective &what, const artifact::Collective &source,
-               const std::byte *counts, std::byte *to) {
-  const auto *rows = reinterpret_cast<const std::int32_t *>(counts);
-  const std::uint64_t capacity = source.to()->bytes();
-  TESSERA_RETURN_IF_ERROR(
-      readRows(rows, source, source.from()->bytes(), "sends", what.counts));
-  TESSERA_RETURN_IF_ERROR(readRows(rows + what.counts.size(), source, capacity,
-                                   "expects", what.receiveCounts));
-  std::uint64_t used = 0;
-  for (const std::uint64_t count : what.receiveCounts)
-    used += count * artifact::elementBytes(source.type());
-  std::memset(to + used, 0, capacity - used);
-  return Status::success();
+/// Zeros what no piece receives of `bytes` bytes. Pieces do not overlap.
+void clearGaps(const comm::Collective &what, std::uint64_t width, std::byte *to,
+               std::uint64_t bytes, std::vector<std::size_t> &order) {
+  order.resize(what.receiveCounts.size());
+  std::iota(order.begin(), order.end(), std::size_t(0));
+  std::ranges::sort(order, {}, [&](std::size_t piece) {
+    return std::pair(what.receiveOffsets[piece], what.receiveCounts[piece]);
+  });
+  std::uint64_t filled = 0;
+  for (const std::size_t piece : order) {
+    const std::uint64_t begin = what.receiveOffsets[piece] * width;
+    if (what.receiveCounts[piece] == 0)
+      continue;
+    if (begin > filled)
+      std::memset(to + filled, 0, begin - filled);
+    filled = std::max(filled, begin + what.receiveCounts[piece] * width);
+  }
+  std::memset(to + filled, 0, bytes - filled);
 }
 
 } // namespace
+
+/// Sets the pieces of an exchange, and zeros the rows of `to` that none of them
+/// receives.
+Status HostCollectives::setRows(One &one, const std::byte *counts,
+                                std::byte *to) {
+  const artifact::Collective &source = *one.source;
+  const PieceTable table(source, counts,
+                         static_cast<std::size_t>(one.channel->group().size()));
+  TESSERA_RETURN_IF_ERROR(readRows(table, 0, source, source.from()->bytes(),
+                                   one.what.counts, one.what.offsets));
+  TESSERA_RETURN_IF_ERROR(readRows(table, 1, source, source.to()->bytes(),
+                                   one.what.receiveCounts,
+                                   one.what.receiveOffsets));
+  clearGaps(one.what, artifact::elementBytes(source.type()), to,
+            source.to()->bytes(), order);
+  return Status::success();
+}
 
 StatusOr<HostCollectives>
 HostCollectives::prepare(const Commands &code, const MeshChannels *channels) {
@@ -122,7 +179,7 @@ Status HostCollectives::run(std::uint32_t index, const std::byte *from,
                             std::byte *to, const std::byte *rows) {
   One &one = list[index];
   if (one.source->kind() == CollectiveKind::exchange_rows)
-    TESSERA_RETURN_IF_ERROR(setRows(one.what, *one.source, rows, to));
+    TESSERA_RETURN_IF_ERROR(setRows(one, rows, to));
   const bool isExchange = one.source->kind() == CollectiveKind::permute;
   if (isExchange && one.what.receiveFrom < 0)
     std::memset(to, 0, one.source->to()->bytes());

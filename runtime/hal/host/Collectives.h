@@ -38,7 +38,10 @@ private:
     comm::Collective what; ///< but for addresses
     std::optional<comm::Ticket> ticket;
   };
-  std::vector<One> list; // as Commands.collectives
+  Status setRows(One &one, const std::byte *counts, std::byte *to);
+
+  std::vector<One> list;          // as Commands.collectives
+  std::vector<std::size_t> order; ///< of pieces, while rows are exchanged
 };
 
 } // namespace tessera::hal

@@ -4,6 +4,7 @@
 #include "runtime/artifact/KernelTable.h"
 
 #include <algorithm>
+#include <cstring>
 #include <map>
 
 namespace tessera::hal {
@@ -118,7 +119,10 @@ void Flattener::launch(const artifact::Launch &launch,
 
 void Flattener::loop(const artifact::Loop &loop) {
   const std::uint32_t index = index32(out.loops.size());
-  out.loops.push_back({loop.trip(), index32(out.commands.size() + 1), 0, 0});
+  const std::uint32_t count =
+      loop.count() ? pointer(*loop.count()) : LoopCommand::kNoCount;
+  out.loops.push_back(
+      {loop.trip(), count, index32(out.commands.size() + 1), 0, 0, 0});
   out.commands.push_back({Command::Kind::loopBegin, index, 0});
   open.emplace_back();
   nodes(*loop.body());
@@ -127,6 +131,7 @@ void Flattener::loop(const artifact::Loop &loop) {
                       open.back().end());
   out.loops[index].endAdvance = index32(out.advances.size());
   open.pop_back();
+  out.loops[index].endCommand = index32(out.commands.size());
   out.commands.push_back({Command::Kind::loopEnd, index, 0});
 }
 
@@ -162,20 +167,29 @@ void Flattener::collective(const artifact::Collective &collective,
 
 } // namespace
 
-Walk::Walk(Commands &code)
-    : code(code), firstPointers(code.pointers), tripsLeft(code.loops.size()) {}
+Walk::Walk(Commands &code, ReadCount readCount, bool visitsAll)
+    : code(code), readCount(std::move(readCount)), visitsAll(visitsAll),
+      firstPointers(code.pointers), trips(code.loops.size()),
+      tripsLeft(code.loops.size()), idleTrips(code.loops.size()) {}
+
+std::int32_t Walk::countInMemory(const void *address) {
+  std::int32_t count;
+  std::memcpy(&count, address, sizeof count);
+  return count;
+}
 
 void Walk::restart() {
   // A walk that an error cut short left pointers inside loops.
   std::copy(firstPointers.begin(), firstPointers.end(), code.pointers.begin());
   position = 0;
+  idle = LoopCommand::kNoCount;
 }
 
 const Command *Walk::next() {
   while (position < code.commands.size()) {
     const Command &command = code.commands[position++];
     if (command.kind == Command::Kind::loopBegin)
-      tripsLeft[command.index] = code.loops[command.index].trip;
+      beginLoop(command.index);
     else if (command.kind == Command::Kind::loopEnd)
       endIteration(command.index);
     else
@@ -184,15 +198,33 @@ const Command *Walk::next() {
   return nullptr;
 }
 
+void Walk::beginLoop(std::uint32_t index) {
+  const LoopCommand &loop = code.loops[index];
+  std::uint64_t trip = loop.trip;
+  if (loop.count != LoopCommand::kNoCount && !isIdle())
+    trip = std::min(trip, static_cast<std::uint64_t>(std::max(
+                              0, readCount(code.pointers[loop.count]))));
+  idleTrips[index] = visitsAll ? loop.trip - trip : 0;
+  trips[index] = tripsLeft[index] = visitsAll ? loop.trip : trip;
+  if (tripsLeft[index] == 0)
+    position = loop.endCommand + 1;
+  else if (tripsLeft[index] == idleTrips[index] && !isIdle())
+    idle = index;
+}
+
 void Walk::endIteration(std::uint32_t index) {
   const LoopCommand &loop = code.loops[index];
   const bool again = --tripsLeft[index] != 0;
+  if (idle == index && !again)
+    idle = LoopCommand::kNoCount;
+  else if (again && tripsLeft[index] == idleTrips[index] && !isIdle())
+    idle = index;
   for (std::uint32_t i = loop.firstAdvance; i < loop.endAdvance; ++i) {
     const Advance &advance = code.advances[i];
     void *&pointer = code.pointers[advance.pointer];
     auto *address = static_cast<std::byte *>(pointer);
     pointer = again ? address + advance.stride
-                    : address - advance.stride * (loop.trip - 1);
+                    : address - advance.stride * (trips[index] - 1);
   }
   if (again)
     position = loop.firstCommand;

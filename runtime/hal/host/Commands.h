@@ -4,6 +4,7 @@
 #include "runtime/hal/Profile.h"
 
 #include <cstdint>
+#include <functional>
 #include <string_view>
 #include <vector>
 
@@ -66,8 +67,11 @@ struct Advance {
 };
 
 struct LoopCommand {
-  std::uint64_t trip;
+  static constexpr std::uint32_t kNoCount = ~0u;
+  std::uint64_t trip;                     // at most
+  std::uint32_t count;                    // into Commands.pointers; kNoCount
   std::uint32_t firstCommand;             // of the body
+  std::uint32_t endCommand;               // the loopEnd
   std::uint32_t firstAdvance, endAdvance; // into Commands.advances
 };
 
@@ -90,20 +94,35 @@ struct Commands {
 /// the constructor.
 class Walk {
 public:
+  /// Reads the count of a loop at an address of the device.
+  using ReadCount = std::function<std::int32_t(const void *)>;
   /// `code` is not copied and must have its pointers as flatten() left them.
-  explicit Walk(Commands &code);
+  /// With `visitsAll` a loop's iterations after its count are walked, too, but
+  /// isIdle(): for devices that prepare every launch.
+  explicit Walk(Commands &code, ReadCount readCount = countInMemory,
+                bool visitsAll = false);
+  static std::int32_t countInMemory(const void *address);
   /// Restarts from the beginning, wherever the last walk stopped.
   void restart();
-  /// The next command other than a loop, null after the last one.
+  /// The next command other than a loop, null after the last one. Reads the
+  /// counts of loops where the pointers say, after what was returned before.
   const Command *next();
+  /// Whether what next() returned is in an iteration that does not take place.
+  bool isIdle() const { return idle != LoopCommand::kNoCount; }
 
 private:
+  void beginLoop(std::uint32_t loop);
   void endIteration(std::uint32_t loop);
 
   Commands &code;
-  std::uint32_t position = 0;           // of the next command
-  std::vector<void *> firstPointers;    // Commands.pointers at the start
-  std::vector<std::uint64_t> tripsLeft; // of each loop
+  ReadCount readCount;
+  bool visitsAll;
+  std::uint32_t idle = LoopCommand::kNoCount; // the loop that is past its count
+  std::uint32_t position = 0;                 // of the next command
+  std::vector<void *> firstPointers;          // Commands.pointers at the start
+  std::vector<std::uint64_t> trips;           // of each loop that is running
+  std::vector<std::uint64_t> tripsLeft;       // of each loop
+  std::vector<std::uint64_t> idleTrips;       // the last ones, after the count
 };
 
 /// Where a program's spaces lie: addresses of the device, which the host only

@@ -253,6 +253,8 @@ Status PlanChecker::conflicts(std::vector<Touch> &touches,
 
 Status PlanChecker::loop(const Loop &loop) {
   const auto level = static_cast<flatbuffers::uoffset_t>(iterations.size());
+  if (loop.count())
+    TESSERA_RETURN_IF_ERROR(read(extent(*loop.count()), "count of a loop", 0));
   // What is written only grows, so of equal iterations the first is hardest.
   const std::uint64_t trips = moves(*loop.body(), level) ? loop.trip() : 1;
   iterations.push_back(0);

@@ -171,7 +171,7 @@ TEST_F(OnMesh, RowsAreExchangedAsCountsSay) {
            idle = add(exchange("0, 0, 0", "0, 0, 0")),
            last = add(exchange("0, 0, 0", "4, 0, 0"));
   EXPECT_EQ(run({full, idle, last, full, idle, last}), Values());
-  EXPECT_NE(error.find("device 0 sends more rows than it has"),
+  EXPECT_NE(error.find("a device sends more rows than it has"),
             std::string::npos)
       << error;
 }

@@ -301,7 +301,7 @@ func.func @rows_of_rank(%x: tensor<8xf32>, %c: tensor<2x2xi32>) {
 
 dist.mesh @mesh [#dist.axis<"data" = 2 rail>]
 func.func @rows_counts(%x: tensor<8x4xf32>, %c: tensor<2x3xi32>) {
-  // expected-error@+1 {{expects counts of type tensor<2x2xi32>, got 'tensor<2x3xi32>'}}
+  // expected-error@+1 {{expects counts of type tensor<2x2xi32>, or with pieces tensor<4xNxi32> for a multiple of 2, got 'tensor<2x3xi32>'}}
   %0 = dist.exchange_rows %x counts %c over @mesh [#dist.axis_ref<"data">] : tensor<8x4xf32>, tensor<2x3xi32> -> tensor<16x4xf32>
   return
 }

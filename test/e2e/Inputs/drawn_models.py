@@ -97,6 +97,9 @@ class Case:
         """What `tessera compile` is given; files go to the folder."""
         (folder / "config.json").write_text(json.dumps(self.config))
         settings = self.settings | {"moe.dispatch": self.dispatch(mesh)}
+        if settings["moe.dispatch"] == "exchange":
+            # The default, and so little room that there are many rounds.
+            settings["moe.buffer"] = (1.5, 0.5, 0.1)[self.seed % 3]
         return [folder, *(word for key, value in settings.items()
                           for word in ("--set", f"{key}={value}"))]
 

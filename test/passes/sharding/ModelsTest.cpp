@@ -30,7 +30,16 @@ void expectSame(const Named &got, const Named &expected,
 }
 
 // Compiles the model, cuts it by `assign`, and runs both.
-void check(const ModelCase &drawn, llvm::function_ref<bool(ModuleOp)> assign) {
+// Routers that give all experts one score choose the first ones for all tokens.
+void chooseFirstExperts(Named &state) {
+  for (auto &[name, value] : state)
+    if (StringRef(name).ends_with("mlp.gate.weight"))
+      std::fill(value.data.begin(), value.data.end(), 0.0);
+}
+
+void check(
+    const ModelCase &drawn, llvm::function_ref<bool(ModuleOp)> assign,
+    void (*change)(Named &) = [](Named &) {}) {
   SCOPED_TRACE(drawn.text());
   OwningOpRef<ModuleOp> whole = compileToPrograms(drawn);
   ASSERT_TRUE(whole);
@@ -47,6 +56,7 @@ void check(const ModelCase &drawn, llvm::function_ref<bool(ModuleOp)> assign) {
         << "@init '" << name << "'";
 
   Named state = randomState(*whole, 3);
+  change(state);
   int64_t vocabulary = drawn.config["vocab_size"];
   for (const char *program : {"train_step", "eval_step"}) {
     Named inputs = join(state, randomBatch(*whole, program, vocabulary, 4));
@@ -56,15 +66,16 @@ void check(const ModelCase &drawn, llvm::function_ref<bool(ModuleOp)> assign) {
 }
 
 // As the compiler does it. Who asks for tensor parallelism gets it.
-void check(const ModelCase &drawn) {
-  check(drawn, [&](ModuleOp module) {
+void check(const ModelCase &drawn, void (*change)(Named &) = [](Named &) {}) {
+  auto assign = [&](ModuleOp module) {
     bool done = assignShardings(module, drawn.mesh(), drawn.zero);
     EXPECT_TRUE(drawn.tensor == 1 || isUsed(module, "tensor")) << drawn.text();
     EXPECT_TRUE(drawn.expert == 1 || isUsed(module, "expert")) << drawn.text();
     EXPECT_TRUE(drawn.context == 1 || isUsed(module, "context"))
         << drawn.text();
     return done;
-  });
+  };
+  check(drawn, assign, change);
 }
 
 ModelCase smallCase(const std::string &type, int64_t data, int64_t tensor,
@@ -172,6 +183,41 @@ TEST(Models, ExchangedExperts) {
         drawn.recipe.moe.dispatch = recipe::RowDispatch::Exchange;
         check(drawn);
       }
+}
+
+// However few rows a device has room for, what it has no room for follows in
+// further rounds, with every recomputation policy.
+TEST(Models, ExchangedInRounds) {
+  for (recipe::Recompute recompute :
+       {recipe::Recompute::None, recipe::Recompute::Selective,
+        recipe::Recompute::Full})
+    for (auto [data, expert, context, tensor] :
+         {std::array<int64_t, 4>{1, 4, 1, 1}, {2, 2, 1, 1}, {1, 2, 2, 2}}) {
+      ModelCase drawn = smallCase("qwen2_moe", data, tensor, data, 2);
+      drawn.expert = expert, drawn.context = context;
+      drawn.config["num_experts"] = 8;
+      drawn.recipe.recompute = recompute;
+      drawn.recipe.batch.micro = 7;
+      drawn.recipe.moe.dispatch = recipe::RowDispatch::Exchange;
+      drawn.recipe.moe.buffer = 0.3;
+      check(drawn);
+    }
+}
+
+// One device gets the rows of all tokens, and the others none.
+TEST(Models, ExchangedToOneDevice) {
+  for (double buffer : {1.5, 0.3})
+    for (recipe::Recompute recompute :
+         {recipe::Recompute::None, recipe::Recompute::Full}) {
+      ModelCase drawn = smallCase("qwen2_moe", 1, 1, 1, 2);
+      drawn.expert = 4;
+      drawn.config["num_experts"] = 8;
+      drawn.recipe.recompute = recompute;
+      drawn.recipe.batch.micro = 7;
+      drawn.recipe.moe.dispatch = recipe::RowDispatch::Exchange;
+      drawn.recipe.moe.buffer = buffer;
+      check(drawn, chooseFirstExperts);
+    }
 }
 
 // Other cases than the fixed ones: TESSERA_METAMORPHIC_SEED=5000 ShardingTests

@@ -16,18 +16,17 @@
 // CHECK: graph.return_rows {{.*}} {always, dist.shardings = [#dist.sharding<@mesh, [{"expert"}, {}], own {"expert"}>]}
 // CHECK: graph.combine_rows {{.*}} {dist.shardings = [#dist.sharding<@mesh, [{"expert"}, {}]>]}
 
-// How many, and then the rows: of four tokens two each, and room for all eight tokens'.
-// LOCAL-NOT: dist.all_gather
+// How many of all devices, and then the rows, each to its place: of four tokens two each, and room for all eight tokens'.
 // LOCAL: %[[OFFSETS:.*]], %[[PLACES:.*]] = graph.group_rows %{{.*}} : (tensor<4x2xi32>) -> (tensor<5xi32>, tensor<4x2xi32>)
 // LOCAL: %[[ROWS:.*]] = graph.dispatch_rows %{{.*}} slots %[[PLACES]] : (tensor<4x6xf32>, tensor<4x2xi32>) -> tensor<8x6xf32>
-// LOCAL: dist.all_to_all %{{.*}} split 0 join 0 over @mesh [#dist.axis_ref<"expert">] : tensor<2x2xi32> -> tensor<2x2xi32>
-// LOCAL: %[[THERE:.*]], %[[ORDER:.*]] = graph.group_rows %{{.*}} : (tensor<16x1xi32>) -> (tensor<5xi32>, tensor<16x1xi32>)
-// LOCAL: %[[COME:.*]] = dist.exchange_rows %[[ROWS]] counts %{{.*}} over @mesh [#dist.axis_ref<"expert">] : tensor<8x6xf32>, tensor<2x2xi32> -> tensor<16x6xf32>
-// LOCAL: %[[IN:.*]] = graph.dispatch_rows %[[COME]] slots %[[ORDER]]
-// LOCAL: %[[FIRST:.*]] = graph.slice %[[THERE]] [0] : tensor<5xi32> -> tensor<3xi32>
+// LOCAL: dist.all_gather %{{.*}} dim 0 over @mesh [#dist.axis_ref<"expert">] : tensor<1x4xi32> -> tensor<2x4xi32>
+// LOCAL-NOT: graph.dispatch_rows
+// LOCAL-NOT: graph.group_rows
+// LOCAL: %[[IN:.*]] = dist.exchange_rows %[[ROWS]] counts %{{.*}} over @mesh [#dist.axis_ref<"expert">] : tensor<8x6xf32>, tensor<4x4xi32> -> tensor<16x6xf32>
+// LOCAL: %[[FIRST:.*]] = graph.slice %{{.*}} [0] : tensor<5xi32> -> tensor<3xi32>
 // LOCAL: graph.grouped_matmul %[[IN]], %arg4 groups %[[FIRST]] {transposed}
-// LOCAL: %[[BACK:.*]] = graph.combine_rows %{{.*}} slots %[[ORDER]]
-// LOCAL: %[[HOME:.*]] = dist.exchange_rows %[[BACK]] counts %{{.*}} over @mesh [#dist.axis_ref<"expert">] : tensor<16x6xf32>, tensor<2x2xi32> -> tensor<8x6xf32>
+// LOCAL: %[[HOME:.*]] = dist.exchange_rows %{{.*}} counts %{{.*}} over @mesh [#dist.axis_ref<"expert">] : tensor<16x6xf32>, tensor<4x4xi32> -> tensor<8x6xf32>
+// LOCAL-NOT: graph.loop
 // LOCAL: graph.combine_rows %[[HOME]] slots %[[PLACES]] weights
 
 // Where no axis cuts experts nothing is left of either.
