@@ -70,7 +70,7 @@ YamlKey yamlTarget(std::string_view name, std::string &to, bool required) {
             TESSERA_RETURN_IF_ERROR(yamlScalar(node, to));
             if (lookupTileTarget(to))
               return Status::success();
-            return Status::error("{} is no target; use one of {}", quote(to),
+            return Status::error("unknown target {}; use one of {}", quote(to),
                                  knownTargets());
           }};
 }

@@ -243,8 +243,10 @@ ModelShape shapeOf(const models::ModelSpec &spec) {
   shape.maxPositions = spec.maxPositions;
   shape.tied = spec.tieWordEmbeddings;
   shape.learnedPositions = !spec.rope;
+  shape.dropout = spec.attentionDropout > 0;
   shape.heads = spec.heads;
   shape.kvHeads = spec.kvHeads;
+  shape.headNorms = spec.qkNorm;
   shape.headDim = shape.valueHeadDim = spec.headDim;
   // If a layer has no window, all layers count as without one.
   if (!spec.windows.empty() && std::ranges::min(spec.windows) > 0)

@@ -94,6 +94,9 @@ struct Workload {
   /// about 2.5 op by op, with norms and rotations in fp32.
   double elementwisePasses = 1;
   bool chunkedLoss = true; ///< never has all logits in memory
+  /// Memory is that of a program of this compiler (CompiledMemory.cpp), not of
+  /// software that keeps gradients and weights for the whole step.
+  bool compiled = false;
   /// Blocks run forward once more before a step, to count the tokens of experts
   /// in all microbatches (the recipe's moe.balance: global).
   bool countsBefore = false;

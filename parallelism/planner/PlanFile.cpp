@@ -172,7 +172,10 @@ Workload workloadOf(const ModelShape &model, const recipe::Recipe &recipe) {
   Workload workload;
   workload.sequence = recipe.batch.sequence;
   workload.globalBatch = recipe.batch.micro * recipe.batch.accumulate;
-  workload.dropout = recipe.dropout.rate.value_or(0) > 0;
+  workload.compiled = true;
+  workload.dropout =
+      recipe.dropout.rate ? *recipe.dropout.rate > 0 : model.dropout;
+  workload.flashAttention = !workload.dropout; // which is not fused
   workload.countsBefore =
       model.experts > 0 && recipe.moe.balance == recipe::BalanceScope::Global;
   workload.precision = recipe.compute;

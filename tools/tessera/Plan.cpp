@@ -103,8 +103,16 @@ static Status readOverlap(std::string_view text, Overlap &overlap) {
 static StatusOr<Workload> readWorkload(const PlanOptions &options,
                                        const ModelShape &model) {
   std::vector<std::string> set = options.set;
-  if (options.recipe.empty()) // recipes are fp32 by default
-    set.insert(set.begin(), "precision.compute=bf16");
+  if (options.recipe.empty()) { // whose defaults are for small models
+    const int64_t sequence =
+        options.sequence ? options.sequence
+                         : std::min(Workload().sequence, model.maxPositions);
+    const int64_t batch =
+        std::clamp<int64_t>(kStepTokens / sequence, 1, 1 << 16);
+    set.insert(set.begin(), {"precision.compute=bf16",
+                             fmt::format("batch.sequence={}", sequence),
+                             fmt::format("batch.micro={}", batch)});
+  }
   StatusOr<models::Recipe> recipe = models::loadRecipe(options.recipe, set);
   if (!recipe.ok())
     return recipe.status();
@@ -113,17 +121,8 @@ static StatusOr<Workload> readWorkload(const PlanOptions &options,
                          "add --set precision.compute=bf16",
                          options.recipe);
   Workload workload = workloadOf(model, *recipe);
-  if (options.recipe.empty()) {
-    workload.sequence = std::min(Workload().sequence, model.maxPositions);
-    workload.globalBatch =
-        std::max<int64_t>(1, kStepTokens / workload.sequence);
-  }
-  if (options.sequence) {
+  if (options.sequence)
     workload.sequence = options.sequence;
-    if (options.recipe.empty())
-      workload.globalBatch =
-          std::max<int64_t>(1, kStepTokens / workload.sequence);
-  }
   if (options.globalBatch)
     workload.globalBatch = options.globalBatch;
   if (workload.sequence > model.maxPositions)

@@ -123,7 +123,7 @@ TEST(MeshChoiceTest, FitsIntoTheMemory) {
   MeshQuestion question = questionOf("llama-1b", 8, {"batch.micro=8"});
   const auto roomy = chooseMesh(question);
   ASSERT_TRUE(roomy.ok()) << roomy.message();
-  question.cluster.gpu.memory = 4 * GB;
+  question.cluster.gpu.memory = 3 * GB;
   ASSERT_GT(roomy->chosen.candidate.memory.total(),
             usableMemory(question.cluster.gpu));
   const auto tight = chooseMesh(question);

@@ -74,7 +74,7 @@ TEST(PlanFile, WhatIsNone) {
       {"mesh: {", "mesh: {sequence: 2, ", "key 'mesh.sequence': is not a key"},
       {"target: 'cuda:sm_80'", "target: ''", "key 'target': "},
       {"target: 'cuda:sm_80'", "target: gpu",
-       "key 'target': 'gpu' is no target"},
+       "key 'target': unknown target 'gpu'"},
       {"model:", "- model:", "is not valid YAML"}};
   for (const Edit &edit : edits) {
     std::string text = printPlanFile(anyFile());
