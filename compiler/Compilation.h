@@ -74,6 +74,7 @@ private:
   llvm::Error readInputs();
   llvm::Error checkContinuation();
   void nameProgram(llvm::StringRef source);
+  llvm::Error askToAccept() const;
   llvm::Expected<bool> serveFromCache(const ArtifactCache &cache);
   llvm::Error runPhases();
   llvm::Error tryPhases();

@@ -233,7 +233,11 @@ llvm::Expected<bool> Compilation::serveFromCache(const ArtifactCache &cache) {
   std::optional<std::string> artifact = cache.load(cacheKey);
   if (!artifact)
     return false;
-  if (llvm::Error error = write(*artifact))
+  if (request.accept)
+    if (llvm::Error error = request.accept(memoryOf(*artifact)))
+      return std::move(error);
+  if (llvm::Error error =
+          request.onlyPlan ? llvm::Error::success() : write(*artifact))
     return std::move(error);
   summary.fromCache = true;
   summary.artifactBytes = artifact->size();
@@ -313,6 +317,16 @@ static llvm::Error parseMlirOptions(const std::vector<std::string> &options) {
   return makeError("--mlir: " + line.split(".  Try").first);
 }
 
+llvm::Error Compilation::askToAccept() const {
+  if (!request.accept || last + 1 < phases(mode).size())
+    return llvm::Error::success();
+  std::vector<RankMemory> all;
+  for (const Branch &branch : branches)
+    all.push_back(
+        memoryOf(*branch.module, branch.devices.front(), branch.kind.name));
+  return request.accept(all);
+}
+
 // From spec and recipe, or a dump, to the artifact, or to the IR after phase
 // `to`.
 llvm::Error Compilation::compile() {
@@ -345,6 +359,10 @@ llvm::Error Compilation::compile() {
     request.note("compiling …");
   if (llvm::Error error = runPhases())
     return error;
+  if (llvm::Error error = askToAccept())
+    return error;
+  if (request.onlyPlan)
+    return llvm::Error::success();
   if (!request.to.empty())
     return writeIr();
   llvm::Expected<std::string> artifact = buildArtifact();

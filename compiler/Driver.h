@@ -1,6 +1,8 @@
 // From a model spec to an artifact: runs the phases, dumps them on request,
 // compiles kernels, writes the result. `tessera compile` is a thin shell on it.
 #pragma once
+#include "compiler/RankMemory.h"
+#include "llvm/ADT/ArrayRef.h"
 #include "llvm/Support/Error.h"
 #include <cstdint>
 #include <functional>
@@ -34,6 +36,8 @@ struct CompileRequest {
   std::string from;  ///< continue after this phase with `input`
   std::string to;    ///< stop after this phase and write its IR to `output`
   std::string input; ///< .mlir, with `from`
+  /// Stop after the phase planning and write nothing: for `accept`.
+  bool onlyPlan = false;
   std::string cache = "on"; ///< on | off | redo | readonly
   /// That programs and kernels may take there; those that were used longest ago
   /// make room. 0: as `off`.
@@ -45,6 +49,10 @@ struct CompileRequest {
   /// Receives messages: that the program was not cached and is compiled, and
   /// that the result cannot be cached; may be empty.
   std::function<void(std::string_view)> note;
+  /// Receives the memory of each group of ranks and each kind of device before
+  /// code is generated; its error ends the compilation. May be empty. Not asked
+  /// if compilation stops before the phase planning.
+  std::function<llvm::Error(llvm::ArrayRef<RankMemory>)> accept;
   /// Receives warnings that a request was changed.
   std::function<void(std::string_view)> warning;
 };

@@ -28,6 +28,7 @@ struct Gpu {
   /// tcgen05): the exponentials of attention overlap with its matmuls.
   bool asynchronous = false;
   double launch = 2e-6; ///< seconds between two kernels of a stream
+  std::string target;   ///< of the compiler, such as cuda:sm_80; or empty
 };
 
 /// The links between GPUs. Tiers are nested: the first joins `span` GPUs, the

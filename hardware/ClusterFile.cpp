@@ -1,10 +1,7 @@
 // The reader of cluster files: a table of keys for each section.
-#include <cmath>
-#include <functional>
-#include <set>
-
 #include "hardware/Cluster.h"
 #include "hardware/Quantity.h"
+#include "hardware/YamlSections.h"
 #include "runtime/recipe/YamlDocument.h"
 #include "runtime/support/Text.h"
 
@@ -14,99 +11,23 @@ namespace {
 constexpr int64_t maxFileBytes = 1 << 16;
 constexpr size_t maxTiers = 8;
 
-/// A key of a section and what it sets; the error does not say where.
-struct Key {
-  std::string_view name;
-  bool required;
-  std::function<Status(const YAML::Node &)> store;
-};
-
-Status scalarOf(const YAML::Node &node, std::string &to) {
-  if (!node.IsScalar() || node.Scalar().empty())
-    return Status::error("must be one value");
-  to = node.Scalar();
-  return Status::success();
-}
-
-Key text(std::string_view name, std::string &to) {
-  return {name, true,
-          [&to](const YAML::Node &node) { return scalarOf(node, to); }};
-}
-
-Key quantity(std::string_view name, double &to, Unit unit,
-             bool required = true) {
-  return {name, required, [&to, unit](const YAML::Node &node) -> Status {
-            std::string given;
-            TESSERA_RETURN_IF_ERROR(scalarOf(node, given));
-            StatusOr<double> value = parseQuantity(given, unit);
-            if (!value.ok())
-              return value.status();
-            to = *value;
-            return Status::success();
-          }};
-}
-
-Key integer(std::string_view name, int64_t &to, int64_t most,
-            bool required = true) {
-  return {name, required, [&to, most](const YAML::Node &node) -> Status {
-            std::string given;
-            TESSERA_RETURN_IF_ERROR(scalarOf(node, given));
-            StatusOr<double> value = parseQuantity(given, Unit::Count);
-            if (!value.ok())
-              return value.status();
-            if (*value != std::floor(*value) || *value > double(most))
-              return Status::error("{} must be a whole number, at most {}",
-                                   quote(given), most);
-            to = int64_t(*value);
-            return Status::success();
-          }};
-}
-
-/// In (0, 1].
-Key fraction(std::string_view name, double &to) {
-  return {name, true, [&to](const YAML::Node &node) -> Status {
-            std::string given;
-            TESSERA_RETURN_IF_ERROR(scalarOf(node, given));
-            StatusOr<double> value = parseQuantity(given, Unit::Count);
-            if (!value.ok())
-              return value.status();
-            if (*value > 1)
-              return Status::error(
-                  "{} must be a fraction, more than 0 and at most 1",
-                  quote(given));
-            to = *value;
-            return Status::success();
-          }};
-}
-
-Key flag(std::string_view name, bool &to) {
-  return {name, false, [&to](const YAML::Node &node) -> Status {
-            std::string given;
-            TESSERA_RETURN_IF_ERROR(scalarOf(node, given));
-            if (given != "true" && given != "false")
-              return Status::error("{} must be true or false", quote(given));
-            to = given == "true";
-            return Status::success();
-          }};
-}
-
-class Reader {
+class Reader : YamlSections {
 public:
-  explicit Reader(std::string file) : file(std::move(file)) {}
+  using YamlSections::YamlSections;
 
   StatusOr<Cluster> read(const YAML::Node &document) {
     Cluster cluster;
     cluster.gpu.launch = 0;
-    std::vector<Key> keys = {
-        text("name", cluster.name),
-        integer("nodes", cluster.nodes, 1 << 17),
-        integer("gpus_per_node", cluster.gpusPerNode, 1 << 10),
-        quantity("price_per_gpu_hour", cluster.pricePerGpuHour, Unit::Count,
-                 false),
-        quantity("gpu_mtbf", cluster.gpuMtbf, Unit::Seconds, false),
-        quantity("checkpoint_blocking", cluster.checkpointBlocking,
-                 Unit::Seconds, false),
-        quantity("restart", cluster.restart, Unit::Seconds, false),
+    std::vector<YamlKey> keys = {
+        yamlText("name", cluster.name),
+        yamlInteger("nodes", cluster.nodes, 1 << 17),
+        yamlInteger("gpus_per_node", cluster.gpusPerNode, 1 << 10),
+        yamlQuantity("price_per_gpu_hour", cluster.pricePerGpuHour, Unit::Count,
+                     false),
+        yamlQuantity("gpu_mtbf", cluster.gpuMtbf, Unit::Seconds, false),
+        yamlQuantity("checkpoint_blocking", cluster.checkpointBlocking,
+                     Unit::Seconds, false),
+        yamlQuantity("restart", cluster.restart, Unit::Seconds, false),
         {"gpu", true,
          [&](const YAML::Node &node) { return readGpu(node, cluster.gpu); }},
         {"links", true,
@@ -118,17 +39,19 @@ public:
 
 private:
   Status readGpu(const YAML::Node &node, Gpu &gpu) {
-    std::vector<Key> keys = {
-        text("name", gpu.name),
-        quantity("memory", gpu.memory, Unit::Bytes),
-        quantity("memory_bandwidth", gpu.memoryBandwidth, Unit::BytesPerSecond),
-        quantity("bf16", gpu.bf16, Unit::FlopsPerSecond),
-        quantity("fp8", gpu.fp8, Unit::FlopsPerSecond, false),
-        integer("multiprocessors", gpu.multiprocessors, 1 << 12),
-        quantity("clock_mhz", gpu.clock, Unit::Count),
-        fraction("sustained_clock", gpu.sustainedClock),
-        flag("asynchronous", gpu.asynchronous),
-        quantity("launch", gpu.launch, Unit::Seconds)};
+    std::vector<YamlKey> keys = {
+        yamlText("name", gpu.name),
+        yamlQuantity("memory", gpu.memory, Unit::Bytes),
+        yamlQuantity("memory_bandwidth", gpu.memoryBandwidth,
+                     Unit::BytesPerSecond),
+        yamlQuantity("bf16", gpu.bf16, Unit::FlopsPerSecond),
+        yamlQuantity("fp8", gpu.fp8, Unit::FlopsPerSecond, false),
+        yamlInteger("multiprocessors", gpu.multiprocessors, 1 << 12),
+        yamlQuantity("clock_mhz", gpu.clock, Unit::Count),
+        yamlFraction("sustained_clock", gpu.sustainedClock),
+        yamlFlag("asynchronous", gpu.asynchronous),
+        yamlQuantity("launch", gpu.launch, Unit::Seconds),
+        yamlTarget("target", gpu.target, false)};
     TESSERA_RETURN_IF_ERROR(section(node, "gpu.", keys));
     gpu.clock *= 1e6;
     return Status::success();
@@ -141,19 +64,19 @@ private:
     for (const YAML::Node &each : node) {
       LinkTier tier;
       double perGpu = 0, perNode = 0;
-      std::vector<Key> keys = {
-          text("name", tier.name),
-          integer("span", tier.span, 1 << 20, false),
-          quantity("per_gpu", perGpu, Unit::BytesPerSecond, false),
-          quantity("per_node", perNode, Unit::BytesPerSecond, false),
+      std::vector<YamlKey> keys = {
+          yamlText("name", tier.name),
+          yamlInteger("span", tier.span, 1 << 20, false),
+          yamlQuantity("per_gpu", perGpu, Unit::BytesPerSecond, false),
+          yamlQuantity("per_node", perNode, Unit::BytesPerSecond, false),
           {"bandwidth", false,
            [&](const YAML::Node &value) -> Status {
-             TESSERA_RETURN_IF_ERROR(scalarOf(value, tier.ambiguous));
+             TESSERA_RETURN_IF_ERROR(yamlScalar(value, tier.ambiguous));
              return parseQuantity(tier.ambiguous, Unit::BytesPerSecond)
                  .status();
            }},
-          fraction("efficiency", tier.efficiency),
-          quantity("latency", tier.latency, Unit::Seconds)};
+          yamlFraction("efficiency", tier.efficiency),
+          yamlQuantity("latency", tier.latency, Unit::Seconds)};
       TESSERA_RETURN_IF_ERROR(section(each, "links.", keys));
       if ((perGpu > 0) + (perNode > 0) + !tier.ambiguous.empty() != 1)
         return Status::error("{}: give one of per_gpu, per_node, or bandwidth "
@@ -199,53 +122,6 @@ private:
                            file, cluster.nodes);
     return Status::success();
   }
-
-  /// Every key once, no unknown one, every required one.
-  Status section(const YAML::Node &node, const std::string &prefix,
-                 const std::vector<Key> &keys) {
-    if (!node.IsMap())
-      return at(node, prefix, "must be a section of keys and values");
-    std::set<std::string> seen;
-    for (const auto &entry : node) {
-      if (!entry.first.IsScalar())
-        return at(entry.first, prefix, "keys must be plain words");
-      const std::string &name = entry.first.Scalar();
-      if (!seen.insert(name).second)
-        return at(entry.first, prefix + name, "is given twice; keep one");
-      TESSERA_RETURN_IF_ERROR(value(entry.first, entry.second, prefix, keys));
-    }
-    for (const Key &key : keys)
-      if (key.required && !seen.contains(std::string(key.name)))
-        return at(node, prefix + std::string(key.name), "is missing; add it");
-    return Status::success();
-  }
-
-  Status value(const YAML::Node &keyNode, const YAML::Node &node,
-               const std::string &prefix, const std::vector<Key> &keys) {
-    std::vector<std::string_view> names;
-    for (const Key &key : keys) {
-      if (key.name == keyNode.Scalar()) {
-        Status status = key.store(node);
-        if (status.ok() || located)
-          return status;
-        return at(keyNode, prefix + keyNode.Scalar(), status.message());
-      }
-      names.push_back(key.name);
-    }
-    return at(keyNode, prefix + keyNode.Scalar(),
-              "is not a key here" + suggestion(keyNode.Scalar(), names));
-  }
-
-  /// An error with its location; outer sections forward it unchanged.
-  Status at(const YAML::Node &node, const std::string &key,
-            const std::string &what) {
-    located = true;
-    return Status::error("{}:{}: key {}: {}", file, node.Mark().line + 1,
-                         quote(key), what);
-  }
-
-  std::string file;
-  bool located = false;
 };
 
 } // namespace

@@ -1,5 +1,6 @@
 #include "compiler/api/AutoMesh.h"
 #include "compiler/DeviceKinds.h"
+#include "compiler/api/ProgramMemory.h"
 #include "hardware/Quantity.h"
 #include "models/HfConfig.h"
 #include "models/Recipe.h"
@@ -89,14 +90,15 @@ static StatusOr<MeshQuestion> questionOf(const CompileRequest &request,
   return question;
 }
 
-Status tessera::resolveMesh(CompileRequest &request,
-                            const MeshDevices &devices) {
+StatusOr<std::optional<MeshQuestion>>
+tessera::meshQuestion(const CompileRequest &request,
+                      const MeshDevices &devices) {
   bool chooses =
       request.mesh == "auto" || (request.mesh.empty() && request.world > 1);
   if (!chooses) {
     if (!devices.cluster.empty() || !devices.memory.empty())
       return Status::error("--cluster and --device-memory require --mesh auto");
-    return Status::success();
+    return std::optional<MeshQuestion>();
   }
   if (request.world < 1)
     return Status::error(
@@ -108,10 +110,114 @@ Status tessera::resolveMesh(CompileRequest &request,
   StatusOr<MeshQuestion> question = questionOf(request, devices);
   if (!question.ok())
     return question.status();
-  StatusOr<MeshChoice> choice = chooseMesh(*question);
-  if (!choice.ok())
-    return choice.status();
-  fmt::print(stderr, "tessera: {}", printChoice(*question, *choice));
-  request.mesh = choice->chosen.mesh;
-  return Status::success();
+  return std::optional<MeshQuestion>(question.take());
+}
+
+namespace {
+/// Compiles candidates until the program of one fits.
+class MeshProof {
+public:
+  MeshProof(const MeshQuestion &question, CompileRequest &request)
+      : question(question), request(request),
+        limit(usableMemory(question.cluster.gpu)) {}
+
+  llvm::Expected<CompileSummary>
+  run(llvm::function_ref<std::string(const CompileRequest &)> rebuild) {
+    for (;;) {
+      StatusOr<MeshChoice> choice = next();
+      if (!choice.ok())
+        return llvm::createStringError(choice.message());
+      request.mesh = choice->chosen.mesh;
+      request.rebuildCommand = rebuild(request);
+      bool fits = true;
+      llvm::Expected<CompileSummary> summary = attempt(*choice, fits);
+      if (fits)
+        return summary;
+      llvm::consumeError(summary.takeError());
+      refused.push_back(choice->chosen.mesh);
+    }
+  }
+
+private:
+  /// More candidates are not worth the time; then the smallest is tried.
+  static constexpr size_t kMostTried = 16;
+
+  StatusOr<MeshChoice> next() const;
+  llvm::Expected<CompileSummary> attempt(const MeshChoice &choice, bool &fits);
+  bool accepts(const MeshChoice &choice, const RankMemory &memory);
+
+  /// Whether a compilation that ends early leaves files or output.
+  bool leavesTraces() const {
+    return !request.dumpDir.empty() || request.dumpPasses ||
+           !request.mlirOptions.empty() ||
+           !(request.to.empty() || request.to == "planning");
+  }
+
+  const MeshQuestion &question;
+  CompileRequest &request;
+  const double limit;
+  std::vector<std::string> refused;
+  std::string leastMesh; ///< of the refused ones, and what it needs
+  double least = 0;
+};
+} // namespace
+
+StatusOr<MeshChoice> MeshProof::next() const {
+  StatusOr<MeshChoice> choice = chooseMesh(question, refused);
+  if (choice.ok() && refused.size() >= kMostTried)
+    choice->chosen = choice->smallest;
+  bool isLeft = choice.ok() &&
+                !std::ranges::count(refused, choice->chosen.mesh) &&
+                refused.size() <= kMostTried;
+  if (isLeft || refused.empty())
+    return choice;
+  return Status::error(
+      "--world {}: no mesh fits: of {} whose programs were compiled, {} needs "
+      "least, {} of {} a device; give more devices, a smaller batch.micro, or "
+      "--device-memory",
+      request.world, refused.size(), meshName(leastMesh), formatBytes(least),
+      formatBytes(limit));
+}
+
+llvm::Expected<CompileSummary> MeshProof::attempt(const MeshChoice &choice,
+                                                  bool &fits) {
+  CompileRequest trial = request;
+  trial.accept = [&](llvm::ArrayRef<RankMemory> all) -> llvm::Error {
+    fits = accepts(choice, fullestRank(all));
+    return fits ? llvm::Error::success()
+                : llvm::createStringError("does not fit");
+  };
+  if (!leavesTraces())
+    return compile(trial);
+  trial.onlyPlan = true;
+  trial.dumpPasses = false;
+  trial.dumpDir = trial.output = trial.to = "";
+  trial.mlirOptions.clear();
+  llvm::Expected<CompileSummary> proved = compile(trial);
+  return proved ? compile(request) : std::move(proved);
+}
+
+bool MeshProof::accepts(const MeshChoice &choice, const RankMemory &memory) {
+  const double needed =
+      static_cast<double>(memory.total()) + question.libraryBytes;
+  if (needed <= limit) {
+    fmt::print(stderr, "tessera: {}", printChoice(question, choice, needed));
+    return true;
+  }
+  const MeshCandidate &chosen = choice.chosen;
+  fmt::print(stderr,
+             "tessera: {}: planned {}, the program needs {} of {}: does not "
+             "fit\n",
+             meshName(chosen.mesh),
+             formatBytes(chosen.candidate.memory.total()), formatBytes(needed),
+             formatBytes(limit));
+  if (leastMesh.empty() || needed < least)
+    leastMesh = chosen.mesh, least = needed;
+  return false;
+}
+
+llvm::Expected<CompileSummary> tessera::compileOnAutoMesh(
+    CompileRequest &request, const MeshQuestion &question,
+    llvm::function_ref<std::string(const CompileRequest &)> rebuild) {
+  return MeshProof(question, request).run(rebuild);
 }

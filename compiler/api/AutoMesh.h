@@ -2,7 +2,10 @@
 // executable records the mesh that it was compiled for.
 #pragma once
 #include "compiler/Driver.h"
+#include "parallelism/planner/MeshChoice.h"
 #include "runtime/support/Status.h"
+#include "llvm/ADT/STLFunctionalExtras.h"
+#include <optional>
 #include <string>
 
 namespace tessera {
@@ -14,9 +17,19 @@ struct MeshDevices {
   std::string memory; ///< of one device, "24GiB"; empty: what it has
 };
 
-/// For --mesh auto, or --world alone, replaces the request's mesh by the chosen
-/// axes and prints them, the reason and the closest alternatives to stderr.
-/// Otherwise checks that no option describes devices.
-Status resolveMesh(CompileRequest &request, const MeshDevices &devices);
+/// What --mesh auto, or --world alone, asks; absent if the mesh is named. An
+/// error if options contradict each other.
+StatusOr<std::optional<planner::MeshQuestion>>
+meshQuestion(const CompileRequest &request, const MeshDevices &devices);
+
+/// Compiles on the mesh of the best candidate whose program fits a device:
+/// state and arena as planned by the compiler, and the libraries. Candidates
+/// that do not fit are named on stderr with what they need, then the chosen one
+/// with the reason and the closest alternatives. Only the chosen one's code is
+/// generated. Sets `request`'s mesh, and its rebuildCommand by `rebuild`. An
+/// error if none fits names the smallest.
+llvm::Expected<CompileSummary> compileOnAutoMesh(
+    CompileRequest &request, const planner::MeshQuestion &question,
+    llvm::function_ref<std::string(const CompileRequest &)> rebuild);
 
 } // namespace tessera

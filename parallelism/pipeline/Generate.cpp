@@ -10,7 +10,7 @@ namespace tessera::pipeline {
 /// A larger number is a mistake: 2³⁰ instructions are 40 GB.
 static constexpr int64_t maxWork = int64_t(1) << 28;
 
-static Status checkShape(const Policy &policy, const Shape &shape) {
+Status checkShape(const Policy &policy, const Shape &shape) {
   if (shape.ranks < 1 || shape.microbatches < 1 || shape.chunks < 1)
     return Status::error("{}: requires at least one rank, microbatch and "
                          "chunk, got {}, {} and {}",
@@ -39,6 +39,14 @@ static Status checkShape(const Policy &policy, const Shape &shape) {
                              "at least two for each rank",
                              policy.name, shape.microbatches, shape.ranks);
   return Status::success();
+}
+
+Status checkStages(int64_t stages, int64_t blocks) {
+  if (blocks >= stages)
+    return Status::success();
+  return Status::error("a pipeline of {} stages requires at least as many "
+                       "blocks, the model has {}",
+                       stages, blocks);
 }
 
 static Schedule emptySchedule(const Policy &policy, const Shape &shape) {

@@ -79,6 +79,12 @@ std::span<const Policy> policies();
 /// Null if the name is unknown.
 const Policy *findPolicy(std::string_view name);
 
+/// Whether `policy` has a schedule for `shape`.
+Status checkShape(const Policy &policy, const Shape &shape);
+
+/// Whether `blocks` blocks of a model make `stages` stages: each has one.
+Status checkStages(int64_t stages, int64_t blocks);
+
 /// The schedule of `policy` for `shape`, without transfers: of a few attempts
 /// the shortest under `costs`, which are those of its stages. `memory`, in
 /// microbatches at one stage, further bounds the live activations of each rank

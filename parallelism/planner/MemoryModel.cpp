@@ -150,26 +150,39 @@ double microbatchesInFlight(const ParallelPlan &plan,
   return std::min(held, double(microbatches(plan, workload)));
 }
 
+double rankInFlight(const ParallelPlan &plan, const Workload &workload,
+                    bool last) {
+  double inFlight = microbatchesInFlight(plan, workload);
+  if (last && plan.pipe > 1 && plan.schedule == Schedule::OneF1B)
+    inFlight -= double(plan.pipe - 1); // it goes back at once
+  return std::max(1.0, inFlight);
+}
+
+Memory heldState(const Workload &workload, int zero, double all,
+                 double shared) {
+  Memory memory;
+  memory.optimizer = workload.optimizerBytes * (zero >= 1 ? shared : all);
+  memory.gradients = workload.gradientBytes * (zero >= 2 ? shared : all);
+  memory.weights = workload.elementBytes * (zero >= 3 ? shared : all);
+  return memory;
+}
+
 static Memory rankMemory(const ModelShape &model, const Workload &workload,
                          const ParallelPlan &plan, int64_t layers, bool first,
                          bool last) {
+  if (workload.compiled)
+    return compiledMemory(model, workload, plan, {layers, first, last});
   RankParameters parameters = rankParameters(model, plan, layers, first, last);
   double all = parameters.dense + parameters.experts;
   // A parameter's shard if it is sharded over all data ranks.
   double shared = parameters.dense / double(plan.data * plan.context) +
                   parameters.experts / double(plan.expertCopies());
-  Memory memory;
-  memory.weights = workload.elementBytes * (plan.zero >= 3 ? shared : all);
-  memory.gradients = workload.gradientBytes * (plan.zero >= 2 ? shared : all);
-  memory.optimizer = workload.optimizerBytes * (plan.zero >= 1 ? shared : all);
-
+  Memory memory = heldState(workload, plan.zero, all, shared);
   bool sparse = model.experts > 0;
-  double inFlight = microbatchesInFlight(plan, workload);
-  if (last && plan.pipe > 1 && plan.schedule == Schedule::OneF1B)
-    inFlight -= double(plan.pipe - 1); // it goes back at once
   double layer =
       layerActivations(model, workload, plan, sparse, plan.recompute);
-  memory.activations = std::max(1.0, inFlight) * double(layers) * layer;
+  memory.activations =
+      rankInFlight(plan, workload, last) * double(layers) * layer;
 
   LayerSizes sizes = sizesOf(model, workload, plan);
   double element = workload.elementBytes;

@@ -45,6 +45,26 @@ double layerActivations(const ModelShape &model, const Workload &workload,
 /// overlaps with another microbatch needs a chunk of that one too.
 double microbatchesInFlight(const ParallelPlan &plan, const Workload &workload);
 
+/// The layers and ends of a model that a rank has.
+struct RankLayers {
+  int64_t layers = 0;
+  bool first = false; ///< it has the embedding
+  bool last = false;  ///< it has the head
+};
+
+/// The memory of a rank of a program of this compiler (Workload::compiled).
+Memory compiledMemory(const ModelShape &model, const Workload &workload,
+                      const ParallelPlan &plan, RankLayers rank);
+
+/// Microbatches whose activations a rank holds at one time.
+double rankInFlight(const ParallelPlan &plan, const Workload &workload,
+                    bool last);
+
+/// Weights, gradients and optimizer state under ZeRO (arXiv 1910.02054): of
+/// `all` parameters a rank has `shared` if they are sharded. In bf16, bytes a
+/// parameter over d ranks: 18, stage 1: 6 + 12/d, 2: 2 + 16/d, 3: 18/d.
+Memory heldState(const Workload &workload, int zero, double all, double shared);
+
 /// The fullest rank's memory: the first (activations of most microbatches) or
 /// the last (the head).
 Memory peakMemory(const ModelShape &model, const Workload &workload,

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "hardware/Quantity.h"
+#include "parallelism/planner/PlanFile.h"
 
 namespace tessera::planner {
 namespace {
@@ -35,60 +36,13 @@ Axes axesOf(const ParallelPlan &plan) {
           plan.tensor};
 }
 
-std::string meshText(const ParallelPlan &plan) {
-  const Axes axes = axesOf(plan);
-  const std::pair<const char *, int64_t> sizes[] = {{"pipe", axes.pipe},
-                                                    {"data", axes.data},
-                                                    {"expert", axes.expert},
-                                                    {"context", axes.context},
-                                                    {"tensor", axes.tensor}};
-  std::string text;
-  auto add = [&](std::string_view name, auto value) {
-    text += fmt::format("{}{}={}", text.empty() ? "" : ",", name, value);
-  };
-  for (const auto &[name, size] : sizes)
-    if (size > 1)
-      add(name, size);
-  if (plan.schedule != Schedule::OneF1B)
-    add("schedule", name(plan.schedule));
-  if (plan.interleave > 1)
-    add("chunks", plan.interleave);
-  if (plan.zero > 0)
-    add("zero", plan.zero);
-  return text;
-}
-
-Recompute recomputeOf(recipe::Recompute recompute) {
-  switch (recompute) {
-  case recipe::Recompute::None:
-    return Recompute::None;
-  case recipe::Recompute::Full:
-    return Recompute::Full;
-  case recipe::Recompute::Selective:
-    return Recompute::Selective;
-  }
-  return Recompute::None;
-}
-
 /// The workload of a step under `plan`; ranks have a rounded-up part of a
 /// microbatch.
 Workload workloadOf(const MeshQuestion &question, const ParallelPlan &plan) {
-  const recipe::Recipe &recipe = question.recipe;
-  Workload workload;
-  workload.sequence = recipe.batch.sequence;
-  workload.globalBatch = plan.micro * plan.data * recipe.batch.accumulate;
-  workload.dropout = recipe.dropout.rate.value_or(0) > 0;
-  workload.countsBefore = question.model.experts > 0 &&
-                          recipe.moe.balance == recipe::BalanceScope::Global;
-  const bool narrow = recipe.compute == recipe::Precision::Bf16;
-  const double state = recipe.compute == recipe::Precision::Fp64 ? 8 : 4;
-  workload.elementBytes = narrow ? 2 : state;
-  workload.gradientBytes = state;
-  // Weights that are not narrow are their own masters.
-  double moments = 2 * state;
-  if (recipe.optimizer.name == recipe::OptimizerKind::Sgd)
-    moments = recipe.optimizer.momentum > 0 ? state : 0;
-  workload.optimizerBytes = (narrow ? state : 0) + moments;
+  Workload workload = workloadOf(question.model, question.recipe);
+  workload.globalBatch =
+      plan.micro * plan.data * question.recipe.batch.accumulate;
+  workload.overlap = compiledOverlap;
   workload.libraryBytes = question.libraryBytes;
   return workload;
 }
@@ -101,8 +55,8 @@ auto order(const MeshCandidate &each) {
 /// Goes through all meshes of a question.
 class MeshSweep {
 public:
-  explicit MeshSweep(const MeshQuestion &question)
-      : question(question), world(question.cluster.gpus()),
+  MeshSweep(const MeshQuestion &question, std::span<const std::string> refused)
+      : question(question), refused(refused), world(question.cluster.gpus()),
         budget(usableMemory(question.cluster.gpu)) {}
 
   StatusOr<MeshChoice> run();
@@ -114,6 +68,7 @@ private:
   MeshChoice choose();
 
   const MeshQuestion &question;
+  const std::span<const std::string> refused;
   const int64_t world;
   const double budget;
   std::vector<MeshCandidate> fitting; ///< the best of each mesh of axes
@@ -127,9 +82,14 @@ StatusOr<MeshChoice> MeshSweep::run() {
         for (int64_t data : divisors(world / tensor / context / expert))
           pipelines({world / tensor / context / expert / data, data, expert,
                      context, tensor});
-  if (fitting.empty())
+  if (!fitting.empty())
+    return choose();
+  if (!smallest || std::ranges::count(refused, smallest->mesh))
     return failure();
-  return choose();
+  MeshChoice choice;
+  choice.chosen = choice.smallest = *smallest;
+  choice.fits = false;
+  return choice;
 }
 
 void MeshSweep::pipelines(Axes axes) {
@@ -167,15 +127,19 @@ void MeshSweep::pipelines(Axes axes) {
 void MeshSweep::consider(ParallelPlan plan) {
   const Workload workload = workloadOf(question, plan);
   if (firstViolation(question.model, question.cluster, workload, plan) !=
-      Constraint::None)
+          Constraint::None ||
+      !whyNotCompiled(question.model, workload, plan).empty())
     return;
   const CostModel costs(question.model, question.cluster, workload);
-  MeshCandidate one{meshText(plan), {plan, costs.step(plan), {}}};
+  MeshCandidate one{meshText(meshPlanOf(workload, plan)),
+                    {plan, costs.step(plan), {}}};
   one.candidate.memory =
       peakMemory(question.model, workload, plan, one.candidate.cost.stages);
   const double needed = one.candidate.memory.total();
   if (!smallest || needed < smallest->candidate.memory.total())
     smallest = one;
+  if (std::ranges::count(refused, one.mesh))
+    return;
   if (needed > budget) {
     if (!fastestTooLarge || order(one) < order(*fastestTooLarge))
       fastestTooLarge = one;
@@ -187,9 +151,9 @@ void MeshSweep::consider(ParallelPlan plan) {
 Status MeshSweep::failure() const {
   if (smallest)
     return Status::error(
-        "--world {}: no mesh fits: {} needs least, {}, and a device has {}; "
-        "give more devices, a smaller batch.micro, or --device-memory",
-        world, smallest->mesh.empty() ? "one device" : smallest->mesh,
+        "--world {}: no mesh fits: {} needs least by the model, {}, and a "
+        "device has {}",
+        world, meshName(smallest->mesh),
         formatBytes(smallest->candidate.memory.total()), formatBytes(budget));
   const ModelShape &model = question.model;
   const recipe::Recipe::Batch &batch = question.recipe.batch;
@@ -213,6 +177,7 @@ MeshChoice MeshSweep::choose() {
         complexity(each.candidate.plan) < complexity(best->candidate.plan))
       best = &each;
   choice.chosen = *best;
+  choice.smallest = *smallest;
   std::vector<Axes> seen{axesOf(best->candidate.plan)};
   for (const MeshCandidate &each : fitting) {
     const Axes axes = axesOf(each.candidate.plan);
@@ -278,8 +243,10 @@ ModelShape shapeOf(const models::ModelSpec &spec) {
   shape.maxPositions = spec.maxPositions;
   shape.tied = spec.tieWordEmbeddings;
   shape.learnedPositions = !spec.rope;
+  shape.dropout = spec.attentionDropout > 0;
   shape.heads = spec.heads;
   shape.kvHeads = spec.kvHeads;
+  shape.headNorms = spec.qkNorm;
   shape.headDim = shape.valueHeadDim = spec.headDim;
   // If a layer has no window, all layers count as without one.
   if (!spec.windows.empty() && std::ranges::min(spec.windows) > 0)
@@ -317,21 +284,32 @@ Cluster hostCluster(int64_t ranks, double memory) {
   return cluster;
 }
 
-StatusOr<MeshChoice> chooseMesh(const MeshQuestion &question) {
-  return MeshSweep(question).run();
+StatusOr<MeshChoice> chooseMesh(const MeshQuestion &question,
+                                std::span<const std::string> refused) {
+  return MeshSweep(question, refused).run();
 }
 
-std::string printChoice(const MeshQuestion &question,
-                        const MeshChoice &choice) {
+std::string meshName(const std::string &mesh) {
+  return mesh.empty() ? "one device" : "mesh " + mesh;
+}
+
+std::string printChoice(const MeshQuestion &question, const MeshChoice &choice,
+                        double needed) {
   const Candidate &chosen = choice.chosen.candidate;
   std::string text = fmt::format(
-      "mesh {}: {} a step by the cost model ({}), {} of {} a device; the "
-      "simplest within {:.0f} % of the fastest of {} that fit\n",
-      choice.chosen.mesh.empty() ? "of one device" : choice.chosen.mesh,
-      formatSeconds(chosen.cost.total), shareText(chosen.cost),
-      formatBytes(chosen.memory.total()),
+      "{}: {} a step by the cost model ({}); the program needs {} of {} a "
+      "device, planned were {}; ",
+      meshName(choice.chosen.mesh), formatSeconds(chosen.cost.total),
+      shareText(chosen.cost), formatBytes(needed),
       formatBytes(usableMemory(question.cluster.gpu)),
-      100 * SearchResult::indifference, choice.fitting);
+      formatBytes(chosen.memory.total()));
+  if (choice.fits)
+    text +=
+        fmt::format("the simplest within {:.0f} % of the fastest of {} that "
+                    "fit by the model\n",
+                    100 * SearchResult::indifference, choice.fitting);
+  else
+    text += "the smallest\n";
   for (const MeshCandidate &other : choice.others)
     text += fmt::format("  {}: {}, {}\n", other.mesh,
                         differenceText(other.candidate.cost, chosen.cost),

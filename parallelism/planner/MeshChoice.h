@@ -4,6 +4,7 @@
 #include "models/ModelSpec.h"
 #include "parallelism/planner/Search.h"
 #include "runtime/recipe/Recipe.h"
+#include <span>
 
 namespace tessera::planner {
 
@@ -33,22 +34,32 @@ struct MeshCandidate {
 
 struct MeshChoice {
   MeshCandidate chosen;
+  bool fits = true; ///< by the memory model
   /// The best meshes with other axes, fastest first, at most three.
   std::vector<MeshCandidate> others;
   int64_t fitting = 0;
   /// Faster than the chosen one, but does not fit.
   std::optional<MeshCandidate> tooLarge;
+  /// The mesh that needs least by the memory model.
+  MeshCandidate smallest;
 };
 
 /// Chooses among data, expert, context, tensor, pipe with its schedules, and
 /// zero: the simplest mesh (`complexity`) that is at most 2 % slower than the
 /// fastest that fits into usableMemory. Deterministic. The batch is the
 /// recipe's, so if a microbatch does not divide evenly some ranks have less
-/// work, which costs time. An error if no mesh is possible or none fits, with
-/// the reason.
-StatusOr<MeshChoice> chooseMesh(const MeshQuestion &question);
+/// work, which costs time. Meshes of `refused` are left out. If none fits by
+/// the memory model the smallest is chosen, unless it was refused. An error
+/// with the reason if nothing is left.
+StatusOr<MeshChoice> chooseMesh(const MeshQuestion &question,
+                                std::span<const std::string> refused = {});
 
 /// A line for the choice with its reason, and one for each other mesh.
-std::string printChoice(const MeshQuestion &question, const MeshChoice &choice);
+/// `needed`: bytes of the compiled program, libraries included.
+std::string printChoice(const MeshQuestion &question, const MeshChoice &choice,
+                        double needed);
+
+/// How a mesh is named: "mesh data=2", or "one device".
+std::string meshName(const std::string &mesh);
 
 } // namespace tessera::planner

@@ -32,6 +32,12 @@ int64_t sizeOrNone(ConfigFields &fields, const char *key, int64_t most) {
   return fields.size(key, most);
 }
 
+/// Whether a rate is not 0; `missing` where the key is.
+bool hasDropout(ConfigFields &fields, const char *key, bool missing) {
+  const Json *rate = fields.find(key);
+  return rate && rate->is_number() ? rate->get<double>() > 0 : missing;
+}
+
 void readGpt2(ConfigFields &fields, ModelShape &shape) {
   shape.hidden = fields.size({"n_embd", "hidden_size"}, maxWidth);
   shape.layers = fields.size({"n_layer", "num_hidden_layers"}, maxLayers);
@@ -43,6 +49,7 @@ void readGpt2(ConfigFields &fields, ModelShape &shape) {
   shape.kvHeads = shape.heads;
   shape.gated = false;
   shape.learnedPositions = true;
+  shape.dropout = hasDropout(fields, "attn_pdrop", true);
   shape.tied = fields.flag("tie_word_embeddings", true);
   if (fields.ok() && shape.hidden % shape.heads != 0)
     fields.fail("n_embd", fmt::format("{} is not a multiple of n_head = {}",
@@ -59,6 +66,7 @@ void readLlamaLike(ConfigFields &fields, ModelShape &shape) {
   shape.maxPositions = fields.size("max_position_embeddings", maxPositions);
   shape.intermediate = sizeOrNone(fields, "intermediate_size", maxIntermediate);
   shape.tied = fields.flag("tie_word_embeddings", false);
+  shape.dropout = hasDropout(fields, "attention_dropout", false);
   if (fields.ok() && shape.heads % shape.kvHeads != 0)
     fields.fail("num_attention_heads",
                 fmt::format("{} is not a multiple of num_key_value_heads = {}",
@@ -73,6 +81,7 @@ void readLlamaLike(ConfigFields &fields, ModelShape &shape) {
     shape.headDim = std::max<int64_t>(1, shape.hidden / shape.heads);
   }
   shape.valueHeadDim = shape.headDim;
+  shape.headNorms = shape.family.starts_with("qwen3");
 }
 
 void readLatentAttention(ConfigFields &fields, ModelShape &shape) {

@@ -21,9 +21,12 @@ struct ModelShape {
   int64_t maxPositions = 0; ///< tokens
   bool tied = false;        ///< head and embedding are one table
   bool learnedPositions = false;
+  /// The model's own dropout, on attention's probabilities too.
+  bool dropout = false;
 
   int64_t heads = 0;
   int64_t kvHeads = 0;
+  bool headNorms = false;   ///< of queries and keys
   int64_t headDim = 0;      ///< of queries and keys
   int64_t valueHeadDim = 0; ///< of values; = headDim but for latent attention
   int64_t window = 0;       ///< tokens that a query sees; 0: all before it

@@ -26,6 +26,7 @@ constexpr std::string_view constraintNames[] = {
     "tensor parallelism across nodes",
     "schedule does not fit",
     "nothing to shard",
+    "the compiler does not build it",
     "memory"};
 
 constexpr int64_t largestDegree = int64_t(1) << 20;
@@ -213,6 +214,7 @@ Violation explainViolation(const ModelShape &model, const Cluster &cluster,
   Violation result{firstViolation(model, cluster, workload, plan), ""};
   switch (result.constraint) {
   case Constraint::None:
+  case Constraint::Compiler:
   case Constraint::Memory:
     break;
   case Constraint::Gpus:

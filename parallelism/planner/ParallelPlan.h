@@ -8,6 +8,7 @@
 
 #include "hardware/Cluster.h"
 #include "parallelism/planner/ModelShape.h"
+#include "runtime/recipe/Recipe.h"
 #include "runtime/support/Status.h"
 
 namespace tessera::planner {
@@ -76,6 +77,9 @@ struct Overlap {
   bool pipe = true;   ///< activations between stages
 };
 
+/// What programs of this compiler overlap: an all-to-all with nothing.
+constexpr Overlap compiledOverlap = {.expert = false};
+
 /// What is trained, and properties of the software.
 struct Workload {
   int64_t sequence = 4096;    ///< tokens
@@ -83,12 +87,16 @@ struct Workload {
   /// Tokens of the fullest expert over the mean: memory is planned for it. The
   /// time of a rank follows the mean over its experts, which varies less.
   double imbalance = 1.3;
-  bool fp8 = false;           ///< matmuls of linear layers
+  bool fp8 = false; ///< matmuls of linear layers
+  recipe::Precision precision = recipe::Precision::Bf16; ///< of all else
   bool flashAttention = true; ///< scores are never in memory
   /// Passes over memory of elementwise work: 1 if it is fused into few kernels;
   /// about 2.5 op by op, with norms and rotations in fp32.
   double elementwisePasses = 1;
   bool chunkedLoss = true; ///< never has all logits in memory
+  /// Memory is that of a program of this compiler (CompiledMemory.cpp), not of
+  /// software that keeps gradients and weights for the whole step.
+  bool compiled = false;
   /// Blocks run forward once more before a step, to count the tokens of experts
   /// in all microbatches (the recipe's moe.balance: global).
   bool countsBefore = false;
@@ -120,6 +128,7 @@ enum class Constraint {
   NodeBound,    ///< tensor parallelism across nodes
   Schedule,     ///< the schedule does not fit pipe or interleave
   Sharding,     ///< nothing to shard, or gathers for every microbatch
+  Compiler,     ///< no mesh and recipe of this compiler say it (PlanFile.h)
   Memory,       ///< found by the memory model
 };
 

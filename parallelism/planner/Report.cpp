@@ -177,7 +177,7 @@ std::vector<ScaleOut> scaleOut(const Question &question,
     if (same.ok())
       row.same = same.take();
     SearchResult swept =
-        search(larger.model, larger.cluster, larger.workload, 1);
+        search(larger.model, larger.cluster, larger.workload, 1, larger.scope);
     row.best = swept.chosen;
     result.push_back(std::move(row));
   }

@@ -14,7 +14,8 @@ struct Question {
   ModelShape model;
   Cluster cluster;
   Workload workload;
-  double tokens = 0; ///< of the whole training; 0: not given
+  double tokens = 0;        ///< of the whole training; 0: not given
+  Scope scope = Scope::Any; ///< of the plans that are considered
 };
 
 /// The cost of a training under a plan.

@@ -1,4 +1,5 @@
 #include "parallelism/planner/Search.h"
+#include "parallelism/planner/PlanFile.h"
 
 #include <algorithm>
 #include <bit>
@@ -32,9 +33,10 @@ auto order(const Candidate &each) {
 class Sweep {
 public:
   Sweep(const ModelShape &model, const Cluster &cluster,
-        const Workload &workload, size_t keep)
+        const Workload &workload, size_t keep, Scope scope)
       : model(model), cluster(cluster), workload(workload), keep(keep),
-        costs(model, cluster, workload), budget(usableMemory(cluster.gpu)) {}
+        scope(scope), costs(model, cluster, workload),
+        budget(usableMemory(cluster.gpu)) {}
 
   SearchResult run() {
     int64_t gpus = cluster.gpus();
@@ -115,6 +117,9 @@ private:
 
   void consider(const ParallelPlan &plan) {
     Constraint broken = firstViolation(model, cluster, workload, plan);
+    if (broken == Constraint::None && scope == Scope::Compiled &&
+        !whyNotCompiled(model, workload, plan).empty())
+      broken = Constraint::Compiler;
     if (broken == Constraint::None) {
       if (!priced)
         priced = costs.price(plan);
@@ -208,6 +213,7 @@ private:
   const Cluster &cluster;
   const Workload &workload;
   size_t keep;
+  Scope scope;
   CostModel costs;
   double budget;
   std::optional<PricedLayers> priced;
@@ -227,8 +233,8 @@ int64_t complexity(const ParallelPlan &plan) {
 }
 
 SearchResult search(const ModelShape &model, const Cluster &cluster,
-                    const Workload &workload, size_t keep) {
-  return Sweep(model, cluster, workload, keep).run();
+                    const Workload &workload, size_t keep, Scope scope) {
+  return Sweep(model, cluster, workload, keep, scope).run();
 }
 
 StatusOr<Candidate> evaluate(const ModelShape &model, const Cluster &cluster,

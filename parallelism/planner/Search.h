@@ -47,13 +47,20 @@ struct SearchResult {
 /// counts one, and so does each unusual option.
 int64_t complexity(const ParallelPlan &plan);
 
+/// The plans of a sweep.
+enum class Scope {
+  Any,      ///< of any software
+  Compiled, ///< without those that this compiler refuses (whyNotCompiled)
+};
+
 /// Evaluates every combination of degrees and keeps the `keep` fastest that fit
 /// into memory. Simple are small degrees, no ZeRO beyond 1 and a plain
 /// schedule. The same input gives the same result; ties go to the plan with
 /// smaller degrees. Left out as never faster: ZeRO-0 with several data ranks,
 /// and expert tensor parallelism other than 1 and `tensor`.
 SearchResult search(const ModelShape &model, const Cluster &cluster,
-                    const Workload &workload, size_t keep = 10);
+                    const Workload &workload, size_t keep = 10,
+                    Scope scope = Scope::Any);
 
 /// One plan's cost and memory. An error if it breaks a constraint; a plan that
 /// does not fit into memory is evaluated nevertheless.

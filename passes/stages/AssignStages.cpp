@@ -249,11 +249,10 @@ private:
                           getOperation().lookupSymbol(call.getCallee()))));
     costs.front() += static_cast<double>(first.flopsBefore);
     costs.back() += static_cast<double>(first.flopsAfter);
-    if (costs.size() < static_cast<size_t>(plan.stages))
-      return getOperation().emitError("a pipeline of ")
-             << plan.stages
-             << " stages requires at least as many blocks, the model has "
-             << costs.size();
+    if (Status status = pipeline::checkStages(
+            plan.stages, static_cast<int64_t>(costs.size()));
+        !status.ok())
+      return getOperation().emitError(status.message());
     SmallVector<size_t> sizes = cutEvenly(costs, plan.stages);
     SmallVector<int64_t> stageOf; // of each layer
     for (auto [stage, size] : llvm::enumerate(sizes))

@@ -2,6 +2,7 @@
 #include "runtime/recipe/Recipe.h"
 
 #include <set>
+#include <tuple>
 
 #include "runtime/recipe/RecipeSchema.h"
 #include "runtime/recipe/YamlDocument.h"
@@ -132,11 +133,21 @@ Status checkTogether(const Recipe &recipe) {
     return Status::error("inference.group = {} columns to a scale; give 32, 64 "
                          "or 128",
                          group);
+  return checkBatch(recipe.batch);
+}
+
+Status checkBatch(const Recipe::Batch &batch) {
+  for (auto [key, value, most] :
+       {std::tuple("batch.micro", batch.micro, Recipe::Batch::mostSequences),
+        {"batch.accumulate", batch.accumulate, Recipe::Batch::mostSequences},
+        {"batch.sequence", batch.sequence, Recipe::Batch::mostLength}})
+    if (value < 1 || value > most)
+      return Status::error("{} = {} is not between 1 and {}", key, value, most);
   // 2^16 * 2^16 * 2^27 does not overflow.
-  if (recipe.batch.tokens() > maxBatchTokens)
+  if (batch.tokens() > maxBatchTokens)
     return Status::error("batch.micro * batch.accumulate * batch.sequence = {} "
                          "tokens a step, more than {}; lower one of them",
-                         recipe.batch.tokens(), maxBatchTokens);
+                         batch.tokens(), maxBatchTokens);
   return Status::success();
 }
 

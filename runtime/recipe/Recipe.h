@@ -73,6 +73,8 @@ struct Recipe {
     int64_t accumulate = 1; ///< A: microbatches in a step
     int64_t sequence = 256; ///< T: tokens in a sequence
     int64_t tokens() const { return micro * accumulate * sequence; }
+    static constexpr int64_t mostSequences = 1 << 16; ///< B, and A
+    static constexpr int64_t mostLength = 1 << 27;    ///< T
     bool operator==(const Batch &) const = default;
   } batch;
 
@@ -180,6 +182,10 @@ Status applyOverride(Recipe &recipe, std::string_view assignment);
 /// Rules between keys, such as warmup within total. parseRecipe has applied
 /// them; callers that change a recipe afterwards must call this again.
 Status checkTogether(const Recipe &recipe);
+
+/// The rules of a batch, which checkTogether includes. Planners ask it of every
+/// plan, so it is cheap.
+Status checkBatch(const Recipe::Batch &batch);
 
 /// Every key with its value as YAML; parseRecipe of it gives `recipe` again,
 /// bit for bit.

@@ -1,6 +1,7 @@
 #include "runtime/train/TrainCommand.h"
 #include "hardware/Gpus.h"
 #include "runtime/artifact/ElementTypes.h"
+#include "runtime/artifact/TrainingPrograms.h"
 #include "runtime/support/CommandLine.h"
 #include "runtime/support/PeakFlops.h"
 #include "runtime/support/ProcessMemory.h"
@@ -126,9 +127,9 @@ openModel(const std::string &path, const TrainOptions &options,
                            "compile it with --mode train",
                            path, needed);
   // Generation runs from the run directory: its program needs no memory here.
-  for (const char *wanted : {"init", "train_step", "eval_step"})
-    if (reader->hasProgram(wanted))
-      session.programs.push_back(wanted);
+  for (std::string_view wanted : artifact::kTrainingPrograms)
+    if (reader->hasProgram(std::string(wanted)))
+      session.programs.emplace_back(wanted);
   return SessionModel::open(*reader, session);
 }
 

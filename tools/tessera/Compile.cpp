@@ -4,6 +4,7 @@
 #include "compiler/Phases.h"
 #include "compiler/api/AutoMesh.h"
 #include "compiler/api/PackageModel.h"
+#include "compiler/api/PlanInput.h"
 #include "compiler/api/Shell.h"
 #include "hardware/Targets.h"
 #include "tools/tessera/CacheOptions.h"
@@ -63,15 +64,20 @@ static std::string rebuildCommand(const CompileRequest &request,
   return line + (request.embedSources ? " --embed-sources" : "") + " -o FILE";
 }
 
-static void runCompile(const CompileRequest &request, Invocation &invocation,
-                       std::string_view what = "") {
-  llvm::Expected<CompileSummary> summary = compile(request);
+static void report(llvm::Expected<CompileSummary> summary,
+                   const CompileRequest &request, Invocation &invocation,
+                   std::string_view what = "") {
   if (!summary)
     return invocation.fail(llvm::toString(summary.takeError()).c_str());
   if (request.to.empty())
     fmt::print(stderr, "{}: {}{:.1f} MB in {:.2f} s{}\n", request.output, what,
                summary->artifactBytes / 1e6, summary->seconds,
                summary->fromCache ? " (from cache)" : "");
+}
+
+static void runCompile(const CompileRequest &request, Invocation &invocation,
+                       std::string_view what = "") {
+  report(compile(request), request, invocation, what);
 }
 
 static double sizeOf(const std::string &path) {
@@ -172,7 +178,8 @@ static void addIrOptions(CLI::App &command, CompileRequest &request) {
 
 static void addOptions(CLI::App &command, CompileRequest &request,
                        std::string &mode, uint64_t &cacheGib,
-                       bool &leavesWeights, MeshDevices &devices) {
+                       bool &leavesWeights, MeshDevices &devices,
+                       std::string &plan) {
   command
       .add_option("SPEC", request.spec,
                   "model spec: a Hugging Face config.json, or its directory")
@@ -209,9 +216,15 @@ static void addOptions(CLI::App &command, CompileRequest &request,
   command
       .add_option("--world", request.world,
                   "number of devices; with --mesh auto, or without --mesh, the "
-                  "cost model of `tessera plan` chooses the axes")
+                  "cost model of `tessera plan` chooses the axes, and the "
+                  "compiled program verifies that it fits")
       ->check(CLI::Range(1, 1 << 20))
       ->type_name("N");
+  command
+      .add_option("--plan", plan,
+                  "mesh, batch, recomputation and precision of a file that "
+                  "`tessera plan -o` wrote; other keys are the recipe's")
+      ->type_name("FILE.yaml");
   command
       .add_option("--cluster", devices.cluster,
                   "for --mesh auto and CUDA targets: description of the "
@@ -251,7 +264,9 @@ void tessera::addCompileCommand(CLI::App &app, Invocation &invocation) {
   auto cacheGib = std::make_shared<uint64_t>(kCacheGib);
   auto devices = std::make_shared<MeshDevices>();
   auto leavesWeights = std::make_shared<bool>(false);
-  addOptions(*command, *request, *mode, *cacheGib, *leavesWeights, *devices);
+  auto plan = std::make_shared<std::string>();
+  addOptions(*command, *request, *mode, *cacheGib, *leavesWeights, *devices,
+             *plan);
   command->footer("\nPHASE is one of " + phaseNames() + ".");
   command->callback([=, &invocation] {
     request->executable = *mode == "train";
@@ -266,8 +281,13 @@ void tessera::addCompileCommand(CLI::App &app, Invocation &invocation) {
           "compile requires SPEC, a directory with config.json");
     if (!request->from.empty())
       std::swap(request->input, request->spec);
-    if (Status status = resolveMesh(*request, *devices); !status.ok())
+    if (Status status = plan->empty() ? Status::success()
+                                      : applyPlan(*plan, *devices, *request);
+        !status.ok())
       return invocation.fail(status.message().c_str());
+    auto question = meshQuestion(*request, *devices);
+    if (!question.ok())
+      return invocation.fail(question.message().c_str());
     request->rebuildCommand = rebuildCommand(*request, *leavesWeights);
     if (request->output.empty() && request->to.empty())
       return invocation.fail("compile requires -o FILE");
@@ -278,6 +298,13 @@ void tessera::addCompileCommand(CLI::App &app, Invocation &invocation) {
     if (*leavesWeights && (!request->infer || !request->from.empty()))
       return invocation.fail(
           "--no-weights requires --mode infer and a directory");
+    if (*question) {
+      auto summary = compileOnAutoMesh(
+          *request, **question, [&](const CompileRequest &chosen) {
+            return rebuildCommand(chosen, *leavesWeights);
+          });
+      return report(std::move(summary), *request, invocation);
+    }
     request->infer && request->from.empty()
         ? runInfer(*request, *leavesWeights, invocation)
         : runCompile(*request, invocation);

@@ -1,11 +1,14 @@
 // tessera plan: how to parallelize training on a cluster, and what it costs.
 #include "compiler/Files.h"
 #include "hardware/Quantity.h"
+#include "models/Recipe.h"
 #include "parallelism/pipeline/Timeline.h"
+#include "parallelism/planner/PlanFile.h"
 #include "parallelism/planner/Replay.h"
 #include "parallelism/planner/Report.h"
 #include "runtime/support/Text.h"
 #include "tools/tessera/Commands.h"
+#include "tools/tessera/PlanPrograms.h"
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
@@ -13,6 +16,7 @@
 #include <filesystem>
 #include <fmt/format.h>
 #include <memory>
+#include <optional>
 #include <vector>
 
 using namespace tessera;
@@ -22,8 +26,10 @@ namespace {
 
 struct PlanOptions {
   std::string spec, cluster, tokens, perGpu, perNode, fix, timeline;
-  std::string overlap = "all", precision = "bf16";
+  std::string recipe, output, overlap, precision;
+  std::vector<std::string> set;
   int64_t gpus = 0, globalBatch = 0, sequence = 0;
+  std::optional<size_t> prove;
   double imbalance = Workload().imbalance, spread = 0;
   std::vector<std::string> stragglers;
   bool compare = false, why = false, simulate = false, json = false;
@@ -33,6 +39,8 @@ struct PlanOptions {
 
 // Default tokens per step: 4 Mi, usual for large models.
 static constexpr int64_t kStepTokens = int64_t(1) << 22;
+// Plans that a search keeps: those of --compare, and of --prove.
+static constexpr size_t kMostPlans = 10;
 // The reference for plans with fewer GPUs.
 static constexpr int64_t kManyGpus = 1024;
 
@@ -66,13 +74,15 @@ static StatusOr<Cluster> readCluster(const PlanOptions &options) {
   return cluster;
 }
 
+// Empty: what compiled programs overlap.
 static Status readOverlap(std::string_view text, Overlap &overlap) {
   const std::pair<std::string_view, bool *> kinds[] = {
       {"tensor", &overlap.tensor},
       {"expert", &overlap.expert},
       {"data", &overlap.data},
       {"pipe", &overlap.pipe}};
-  if (text == "all")
+  overlap = text.empty() ? compiledOverlap : Overlap();
+  if (text.empty() || text == "all")
     return Status::success();
   overlap = {false, false, false, false};
   while (text != "none" && !text.empty()) {
@@ -87,6 +97,38 @@ static Status readOverlap(std::string_view text, Overlap &overlap) {
     *found->second = true;
   }
   return Status::success();
+}
+
+// The recipe's workload, or without one a batch that is usual for large models.
+static StatusOr<Workload> readWorkload(const PlanOptions &options,
+                                       const ModelShape &model) {
+  std::vector<std::string> set = options.set;
+  if (options.recipe.empty()) { // whose defaults are for small models
+    const int64_t sequence =
+        options.sequence ? options.sequence
+                         : std::min(Workload().sequence, model.maxPositions);
+    const int64_t batch =
+        std::clamp<int64_t>(kStepTokens / sequence, 1, 1 << 16);
+    set.insert(set.begin(), {"precision.compute=bf16",
+                             fmt::format("batch.sequence={}", sequence),
+                             fmt::format("batch.micro={}", batch)});
+  }
+  StatusOr<models::Recipe> recipe = models::loadRecipe(options.recipe, set);
+  if (!recipe.ok())
+    return recipe.status();
+  if (recipe->compute != models::Precision::Bf16)
+    return Status::error("--recipe {}: costs of GPUs are known for bf16 only; "
+                         "add --set precision.compute=bf16",
+                         options.recipe);
+  Workload workload = workloadOf(model, *recipe);
+  if (options.sequence)
+    workload.sequence = options.sequence;
+  if (options.globalBatch)
+    workload.globalBatch = options.globalBatch;
+  if (workload.sequence > model.maxPositions)
+    return Status::error("--sequence {}: the model supports {} tokens",
+                         workload.sequence, model.maxPositions);
+  return workload;
 }
 
 static StatusOr<Question> readQuestion(const PlanOptions &options) {
@@ -109,23 +151,19 @@ static StatusOr<Question> readQuestion(const PlanOptions &options) {
       return tokens.status();
     question.tokens = *tokens;
   }
+  StatusOr<Workload> read = readWorkload(options, question.model);
+  if (!read.ok())
+    return read.status();
   Workload &workload = question.workload;
-  workload.sequence = options.sequence ? options.sequence
-                                       : std::min(workload.sequence,
-                                                  question.model.maxPositions);
-  if (workload.sequence > question.model.maxPositions)
-    return Status::error("--sequence {}: the model supports {} tokens",
-                         workload.sequence, question.model.maxPositions);
-  workload.globalBatch =
-      options.globalBatch
-          ? options.globalBatch
-          : std::max<int64_t>(1, kStepTokens / workload.sequence);
+  workload = read.take();
   workload.imbalance = options.imbalance;
   workload.fp8 = options.precision == "fp8";
   if (workload.fp8 && question.cluster.gpu.fp8 == 0)
     return Status::error("--precision fp8: {} does not support fp8; use bf16",
                          question.cluster.gpu.name);
   TESSERA_RETURN_IF_ERROR(readOverlap(options.overlap, workload.overlap));
+  if (whyNotBuilt(options.spec, question).empty())
+    question.scope = Scope::Compiled;
   return question;
 }
 
@@ -145,7 +183,8 @@ static StatusOr<Answer> answer(const PlanOptions &options,
         result.chosen.memory.total() <= usableMemory(question.cluster.gpu);
   }
   if (options.fix.empty() || options.compare || options.why)
-    result.search = search(question.model, question.cluster, question.workload);
+    result.search = search(question.model, question.cluster, question.workload,
+                           kMostPlans, question.scope);
   if (options.fix.empty()) {
     if (!result.search->chosen)
       return Status::error(
@@ -154,7 +193,6 @@ static StatusOr<Answer> answer(const PlanOptions &options,
           question.modelName, question.cluster.gpus(), question.cluster.name);
     result.chosen = *result.search->chosen;
   }
-  result.scaleOut = scaleOut(question, result.chosen, kManyGpus);
   return result;
 }
 
@@ -238,14 +276,25 @@ static Status plan(const PlanOptions &options) {
     if (options.why && options.fix.empty())
       fmt::print("{}", printReasons(*question,
                                     search(question->model, question->cluster,
-                                           question->workload)));
+                                           question->workload, kMostPlans,
+                                           question->scope)));
     return found.status();
   }
+  ProgramOptions programs{options.spec, options.recipe, options.set,
+                          options.output, options.prove.value_or(0)};
+  if (!options.output.empty() && !options.prove)
+    programs.count = 1;
+  StatusOr<std::string> compiled = compilePlans(programs, *question, *found);
+  if (!compiled.ok())
+    return compiled.status();
+  found->scaleOut = scaleOut(*question, found->chosen, kManyGpus);
   if (options.json) {
     fmt::print("{}", answerJson(*question, *found));
     return Status::success();
   }
   fmt::print("{}", printAnswer(*question, *found));
+  if (!compiled->empty())
+    fmt::print("\n{}", *compiled);
   if (options.compare)
     fmt::print("\n{}", printComparison(*found->search));
   if (options.why)
@@ -276,12 +325,13 @@ static void addParameters(CLI::App &command, PlanOptions &options) {
       ->type_name("N");
   command
       .add_option("--global-batch", options.globalBatch,
-                  "sequences per step (default: 4 Mi tokens)")
+                  "sequences per step (default: the recipe's, or 4 Mi tokens)")
       ->check(CLI::Range(1, 1 << 24))
       ->type_name("N");
   command
-      .add_option("--sequence", options.sequence,
-                  "tokens per sequence (default: 4096, at most the model's)")
+      .add_option(
+          "--sequence", options.sequence,
+          "tokens per sequence (default: the recipe's, or 4096 at most)")
       ->check(CLI::Range(1, 1 << 24))
       ->type_name("N");
   command
@@ -290,13 +340,38 @@ static void addParameters(CLI::App &command, PlanOptions &options) {
                   "(default: 1.3)")
       ->check(CLI::Range(1.0, 64.0))
       ->type_name("X");
+  command
+      .add_option("--recipe", options.recipe,
+                  "recipe.yaml, for batch, optimizer, dropout and experts "
+                  "(default: AdamW, 4 Mi tokens per step)")
+      ->type_name("FILE.yaml");
+  command
+      .add_option("--set", options.set,
+                  "change a key of the recipe; repeatable")
+      ->type_name("KEY=VALUE")
+      ->allow_extra_args(false);
+  command
+      .add_option(
+          "-o,--output", options.output,
+          "write the plan for tessera compile --plan: of the best plans "
+          "the first whose compiled program fits")
+      ->type_name("FILE.yaml");
+  command
+      .add_option(
+          "--prove", options.prove,
+          "compile the best N plans as far as their memory is known, and "
+          "print it (default: 1 with -o)")
+      ->check(CLI::Range(0, int(kMostPlans)))
+      ->type_name("N");
   command.add_option("--precision", options.precision, "bf16 or fp8")
       ->check(CLI::IsMember({"bf16", "fp8"}))
       ->type_name("TYPE");
   command
       .add_option("--overlap", options.overlap,
                   "communication that overlaps with computation: all, none, or "
-                  "a comma-separated list of tensor, expert, data, pipe")
+                  "a comma-separated list of tensor, expert, data, pipe "
+                  "(default: what programs of tessera compile overlap, all but "
+                  "expert)")
       ->type_name("KINDS");
 }
 

@@ -1,6 +1,8 @@
 // Meshes that nobody named.
 #include "parallelism/planner/MeshChoice.h"
 #include "models/HfConfig.h"
+#include <algorithm>
+#include <array>
 #include <gtest/gtest.h>
 #include <map>
 
@@ -80,7 +82,8 @@ TEST(MeshChoiceTest, IsTheSameEveryTime) {
       questionOf("tiny-mixtral", 8, {"batch.accumulate=8"});
   const auto once = chooseMesh(question), again = chooseMesh(question);
   ASSERT_TRUE(once.ok() && again.ok());
-  EXPECT_EQ(printChoice(question, *once), printChoice(question, *again));
+  EXPECT_EQ(printChoice(question, *once, GB),
+            printChoice(question, *again, GB));
 }
 
 // Sequences of a microbatch are what is cheapest to part; with one of them
@@ -120,7 +123,7 @@ TEST(MeshChoiceTest, FitsIntoTheMemory) {
   MeshQuestion question = questionOf("llama-1b", 8, {"batch.micro=8"});
   const auto roomy = chooseMesh(question);
   ASSERT_TRUE(roomy.ok()) << roomy.message();
-  question.cluster.gpu.memory = 4 * GB;
+  question.cluster.gpu.memory = 3 * GB;
   ASSERT_GT(roomy->chosen.candidate.memory.total(),
             usableMemory(question.cluster.gpu));
   const auto tight = chooseMesh(question);
@@ -131,10 +134,27 @@ TEST(MeshChoiceTest, FitsIntoTheMemory) {
   EXPECT_LE(tight->tooLarge->candidate.cost.total,
             tight->chosen.candidate.cost.total);
   question.cluster.gpu.memory = 1 * GB;
-  const auto none = chooseMesh(question);
+  // The model may be wrong, so the smallest is worth compiling, but only once.
+  const auto least = chooseMesh(question);
+  ASSERT_TRUE(least.ok()) << least.message();
+  EXPECT_FALSE(least->fits);
+  EXPECT_EQ(least->chosen.mesh, least->smallest.mesh);
+  const auto none = chooseMesh(question, std::array{least->chosen.mesh});
   ASSERT_FALSE(none.ok());
   EXPECT_NE(none.message().find("no mesh fits"), std::string::npos)
       << none.message();
+}
+
+// What was refused is not chosen again.
+TEST(MeshChoiceTest, TakesTheNext) {
+  const MeshQuestion question = questionOf("llama-1b", 8, {"batch.micro=8"});
+  std::vector<std::string> refused;
+  for (int i = 0; i < 5; ++i) {
+    const auto next = chooseMesh(question, refused);
+    ASSERT_TRUE(next.ok()) << next.message();
+    EXPECT_EQ(std::ranges::count(refused, next->chosen.mesh), 0);
+    refused.push_back(next->chosen.mesh);
+  }
 }
 
 TEST(MeshChoiceTest, AwkwardWorlds) {
