@@ -55,3 +55,8 @@ if os.path.exists(os.path.join(oracles, "ready")):
 cuda = os.path.join(os.environ.get("CUDA_HOME", "/usr/local/cuda"), "bin")
 if shutil.which("nvcc") or shutil.which("nvcc", path=cuda):
     config.available_features.add("nvcc")
+
+if shutil.which("chromium"):
+    config.available_features.add("chromium")
+else:
+    lit_config.note("SKIP: tests of pages in a browser need chromium, a package of Debian")

@@ -1,5 +1,7 @@
 #include "compiler/artifact/WriteDevice.h"
+#include "compiler/artifact/BufferUses.h"
 #include "compiler/artifact/KernelTraffic.h"
+#include "dialects/graph/GraphOps.h"
 #include "dialects/tile/KernelBlocks.h"
 #include "passes/kernels/Tiling.h"
 #include "llvm/ADT/DenseMap.h"
@@ -91,6 +93,7 @@ private:
   fb::CollectiveT collective(plan::CollectiveOp op,
                              llvm::ArrayRef<plan::LoopOp> loops);
   std::unique_ptr<fb::ProgramT> program(plan::ProgramOp op);
+  std::vector<std::unique_ptr<fb::BufferT>> buffers(plan::ProgramOp op);
   std::unique_ptr<fb::KernelT> kernel(tile::KernelOp op);
   /// Those that passed the gates.
   SmallVector<StringRef> variantsOf(tile::KernelOp kernel) const;
@@ -284,6 +287,10 @@ DeviceWriter::steps(Block &block, SmallVectorImpl<plan::LoopOp> &loops) {
     auto node = std::make_unique<fb::NodeT>();
     node->step = std::move(step);
     node->origin = originOf(op.getLoc());
+    if (auto layer = op.getAttrOfType<graph::LayerAttr>(graph::kLayerAttr)) {
+      node->layer = layer.getIndex();
+      node->backward = !layer.isForward();
+    }
     nodes.push_back(std::move(node));
   }
   return nodes;
@@ -317,6 +324,31 @@ std::unique_ptr<fb::ProgramT> DeviceWriter::program(plan::ProgramOp op) {
   }
   SmallVector<plan::LoopOp> loops;
   result->steps = steps(op.getBody().front(), loops);
+  result->buffers = buffers(op);
+  return result;
+}
+
+std::vector<std::unique_ptr<fb::BufferT>>
+DeviceWriter::buffers(plan::ProgramOp op) {
+  BufferUses uses =
+      bufferUses(op, [&](StringRef kernel) { return kernels.lookup(kernel); });
+  std::vector<std::unique_ptr<fb::BufferT>> result;
+  for (auto buffer : op.getOps<plan::BufferOp>()) {
+    auto lives = buffer.getLives();
+    if (buffer.getSpace() != plan::Space::arena || !lives)
+      continue;
+    auto type = cast<MemRefType>(buffer.getMemory().getType());
+    auto entry = std::make_unique<fb::BufferT>();
+    if (auto use = uses.find(buffer); use != uses.end())
+      entry->use = use->second;
+    entry->type = *elementType(type.getElementType());
+    entry->shape.assign(type.getShape().begin(), type.getShape().end());
+    entry->offset = buffer.getOffset();
+    entry->bytes = plan::byteSize(type);
+    entry->first = static_cast<uint32_t>((*lives)[0]);
+    entry->last = static_cast<uint32_t>((*lives)[1]);
+    result.push_back(std::move(entry));
+  }
   return result;
 }
 

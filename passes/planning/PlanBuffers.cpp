@@ -220,44 +220,54 @@ private:
 
   void emit(ArrayRef<Step> steps) {
     for (const Step &step : steps) {
-      SmallVector<Value> memories;
-      if (step.kind != Step::wait)
-        for (const Typed &operand : step.operands)
-          memories.push_back(address(operand, step.loc));
-      switch (step.kind) {
-      case Step::launch: {
-        auto launch = cast<tile::LaunchOp>(step.source);
-        b.create<plan::LaunchOp>(step.loc, launch.getKernelAttr(), memories,
-                                 launch.getBlocksAttr(), launch.getSizesAttr());
-        break;
-      }
-      case Step::copy:
-        b.create<plan::CopyOp>(step.loc, memories[0], memories[1]);
-        break;
-      case Step::fill:
-        b.create<plan::FillOp>(step.loc, memories[0], b.getI8IntegerAttr(0));
-        break;
-      case Step::collective:
-        tickets[step.source] = collective(step, memories).getTicket();
-        break;
-      case Step::wait:
-        b.create<plan::WaitOp>(
-            step.loc,
-            tickets.lookup(step.source->getOperand(0).getDefiningOp()));
-        break;
-      case Step::loop: {
-        auto source = cast<graph::LoopOp>(step.source);
-        auto loop = b.create<plan::LoopOp>(step.loc, source.getTrip(),
-                                           memories.empty() ? Value()
-                                                            : memories.front());
-        inductions[source] = loop.getInduction();
-        OpBuilder::InsertionGuard guard(b);
-        b.setInsertionPointToStart(&loop.getBody().front());
-        emit(step.body);
-        break;
-      }
-      }
+      Operation *emitted = emit(step);
+      if (auto layer = step.source->getAttr(graph::kLayerAttr))
+        emitted->setAttr(graph::kLayerAttr, layer);
     }
+  }
+
+  Operation *emit(const Step &step) {
+    SmallVector<Value> memories;
+    if (step.kind != Step::wait)
+      for (const Typed &operand : step.operands)
+        memories.push_back(address(operand, step.loc));
+    switch (step.kind) {
+    case Step::launch: {
+      auto launch = cast<tile::LaunchOp>(step.source);
+      return b.create<plan::LaunchOp>(step.loc, launch.getKernelAttr(),
+                                      memories, launch.getBlocksAttr(),
+                                      launch.getSizesAttr());
+    }
+    case Step::copy:
+      return b.create<plan::CopyOp>(step.loc, memories[0], memories[1]);
+    case Step::fill:
+      return b.create<plan::FillOp>(step.loc, memories[0],
+                                    b.getI8IntegerAttr(0));
+    case Step::collective: {
+      plan::CollectiveOp made = collective(step, memories);
+      tickets[step.source] = made.getTicket();
+      return made;
+    }
+    case Step::wait:
+      return b.create<plan::WaitOp>(
+          step.loc, tickets.lookup(step.source->getOperand(0).getDefiningOp()));
+    case Step::loop:
+      return emitLoop(step, memories);
+    }
+    llvm_unreachable("all kinds are handled");
+  }
+
+  // The memory is that of a counted loop's trip count.
+  Operation *emitLoop(const Step &step, ArrayRef<Value> memories) {
+    auto source = cast<graph::LoopOp>(step.source);
+    auto loop =
+        b.create<plan::LoopOp>(step.loc, source.getTrip(),
+                               memories.empty() ? Value() : memories.front());
+    inductions[source] = loop.getInduction();
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(&loop.getBody().front());
+    emit(step.body);
+    return loop;
   }
 
   OpBuilder &b;

@@ -36,7 +36,9 @@
 //   - a collective goes over axes of the mesh; counts and targets, one for each
 //     member, fit its arguments on every rank of the share; both arguments are
 //     the same (all_reduce) or disjoint; a started one is waited for once,
-//     later in the same list of steps.
+//     later in the same list of steps;
+//   - a step's layer is -1 or below kMaxLayers; the buffers that are listed for
+//     display are inside the arena and live between steps that exist.
 #pragma once
 #include "runtime/artifact/Artifact_generated.h"
 #include "runtime/support/Status.h"
@@ -50,6 +52,7 @@ namespace tessera::artifact {
 
 inline constexpr unsigned kMaxLoopDepth = 8;
 inline constexpr unsigned kMaxRank = 8;
+inline constexpr std::int32_t kMaxLayers = 1 << 20;
 inline constexpr std::size_t kMaxNameBytes = 512;
 inline constexpr std::uint64_t kMaxRuns = std::uint64_t(1) << 32;
 /// Of the state, an arena or an io space: what a process can address.

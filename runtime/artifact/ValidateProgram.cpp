@@ -34,6 +34,8 @@ public:
                  const Program &program)
       : share(share), checker(share.checker), code(code), program(program) {}
   Status nodes(const Nodes &nodes);
+  /// Call after `nodes`, which counts the steps.
+  Status buffers();
 
 private:
   Status node(const Node &node);
@@ -54,6 +56,7 @@ private:
   const DeviceCode &code;
   const Program &program;
   Nest nest;
+  std::uint64_t steps = 0; ///< numbered as Buffer's live range is
   /// Of collectives that were started and not waited for, and how deep in
   /// loops that was.
   std::map<std::uint32_t, unsigned> started;
@@ -65,6 +68,10 @@ Status ProgramChecker::nodes(const Nodes &nodes) {
     if (!isLine(origin))
       return checker.fail(nodes.Get(i),
                           "step {}: its origin holds control characters", i);
+    if (nodes.Get(i)->layer() < -1 || nodes.Get(i)->layer() >= kMaxLayers)
+      return checker.fail(nodes.Get(i), "step {}: unknown layer {}", i,
+                          nodes.Get(i)->layer());
+    ++steps;
     TESSERA_RETURN_WITHIN(node(*nodes.Get(i)), "step {}{}{}{}", i,
                           origin.empty() ? "" : " (", origin,
                           origin.empty() ? "" : ")");
@@ -250,6 +257,29 @@ Status ProgramChecker::loop(const Loop &loop) {
   nest.trips[nest.depth++] = loop.trip();
   TESSERA_RETURN_WITHIN(nodes(*loop.body()), "loop");
   nest = outer;
+  ++steps;
+  return Status::success();
+}
+
+Status ProgramChecker::buffers() {
+  if (!program.buffers())
+    return Status::success();
+  for (const Buffer *one : *program.buffers()) {
+    if (!isKnown(one->use()) || !isKnown(one->type()))
+      return checker.fail(one, "buffer of unknown use {} or type {}",
+                          static_cast<int>(one->use()),
+                          static_cast<int>(one->type()));
+    if (!isAligned(one->shape()) || one->shape()->size() > kMaxRank)
+      return checker.fail(one, "buffer of {} dimensions", one->shape()->size());
+    if (one->offset() > program.arena_bytes() ||
+        one->bytes() > program.arena_bytes() - one->offset())
+      return checker.fail(one,
+                          "buffer of {} bytes at {} leaves the arena of {}",
+                          one->bytes(), one->offset(), program.arena_bytes());
+    if (one->first() > one->last() || one->last() >= steps)
+      return checker.fail(one, "buffer lives from step {} to {} of {}",
+                          one->first(), one->last(), steps);
+  }
   return Status::success();
 }
 
@@ -366,7 +396,9 @@ Status validateProgram(ShareChecker &share, const DeviceCode &code,
                 return role == Role::output || role == Role::metric;
               }}));
   TESSERA_RETURN_IF_ERROR(checkOffsets(share, program));
-  return ProgramChecker(share, code, program).nodes(*program.steps());
+  ProgramChecker programChecker(share, code, program);
+  TESSERA_RETURN_IF_ERROR(programChecker.nodes(*program.steps()));
+  return programChecker.buffers();
 }
 
 } // namespace tessera::artifact

@@ -1,4 +1,5 @@
-// tessera inspect: prints the contents of an artifact.
+// tessera inspect: prints the contents of an artifact, or draws a report.
+#include "compiler/report/ProgramReport.h"
 #include "runtime/artifact/ArtifactReader.h"
 #include "runtime/artifact/CollectiveTable.h"
 #include "runtime/artifact/ElementTypes.h"
@@ -7,8 +8,10 @@
 #include "runtime/generate/PackagedModel.h"
 #include "tools/tessera/Commands.h"
 #include "tools/tessera/InspectMesh.h"
+#include "tools/tessera/InspectReport.h"
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <filesystem>
 #include <fmt/format.h>
 #include <memory>
 #include <vector>
@@ -20,8 +23,9 @@ namespace {
 
 struct InspectOptions {
   std::string path, device, program, show;
+  std::string svg;
   bool kernels = false, mesh = false;
-  MeshPictures pictures;
+  ReportFiles report;
 };
 
 } // namespace
@@ -59,7 +63,7 @@ static void printSummary(const artifact::Artifact &root) {
                artifact::meshText(root));
   for (const artifact::Share *share : *root.shares()) {
     if (root.shares()->size() > 1)
-      fmt::print("{}: ", ranksOf(*share));
+      fmt::print("{}: ", report::ranksOf(*share));
     printShare(*share);
   }
   fmt::print("made by: {}\n", toView(root.rebuild_command()));
@@ -109,11 +113,22 @@ static Status printPackaged(const std::string &path) {
 }
 
 static Status inspect(const InspectOptions &options) {
+  if (options.report.any() && std::filesystem::is_directory(options.path))
+    return writeRunReport(options.path, options.report);
   StatusOr<ArtifactReader> reader = ArtifactReader::open(options.path);
   if (!reader.ok())
     return reader.status();
+  if (options.report.any()) {
+    auto code = chooseDevice(*reader, options.device);
+    if (!code.ok())
+      return code.status();
+    TESSERA_RETURN_IF_ERROR(writeReport(
+        *reader, std::string(toView((*code)->device())), options.report));
+  }
   if (options.mesh)
-    return inspectMesh(*reader, options.pictures);
+    return inspectMesh(*reader, options.svg);
+  if (options.report.any() && !options.kernels && options.show.empty())
+    return Status::success();
   if (!options.kernels && options.show.empty()) {
     printSummary(reader->root());
     return PackagedModel::isOne(options.path) ? printPackaged(options.path)
@@ -135,11 +150,47 @@ static Status inspect(const InspectOptions &options) {
   return Status::success();
 }
 
+static void addReportOptions(CLI::App &command, ReportFiles &files) {
+  CLI::Option *html =
+      command
+          .add_option("--html", files.html,
+                      "write a report as one HTML page: layers, kernels, "
+                      "memory, timeline, shards; of a run: its metrics")
+          ->type_name("FILE");
+  command
+      .add_option("--trace", files.trace,
+                  "write the estimated timeline of all programs as a Chrome "
+                  "trace, which Perfetto opens")
+      ->type_name("FILE");
+  command
+      .add_option("--ir", files.ir,
+                  "directory of --dump-ir: the page shows each phase and what "
+                  "it changed")
+      ->needs(html)
+      ->type_name("DIR");
+  CLI::Option *bench =
+      command
+          .add_option("--bench", files.bench,
+                      "kernel times of tessera bench kernels --json FILE, "
+                      "instead of estimates")
+          ->type_name("FILE");
+  command
+      .add_option("--cluster", files.cluster,
+                  "cluster file: estimate for its GPUs (default: an H200; "
+                  "CPU kernels: this machine, measured)")
+      ->excludes(bench)
+      ->type_name("FILE");
+}
+
 void tessera::addInspectCommand(CLI::App &app, Invocation &invocation) {
   auto options = std::make_shared<InspectOptions>();
   CLI::App *command = app.add_subcommand(
-      "inspect", "Print the contents of an artifact or training executable");
-  command->add_option("ARTIFACT", options->path, "output of tessera compile")
+      "inspect", "Print the contents of an artifact or training executable, or "
+                 "draw a report");
+  command
+      ->add_option(
+          "ARTIFACT", options->path,
+          "output of tessera compile; with --html also a run directory")
       ->type_name("")
       ->required();
   command->add_flag("--kernels", options->kernels,
@@ -151,16 +202,11 @@ void tessera::addInspectCommand(CLI::App &app, Invocation &invocation) {
       "print how tensors are sharded over the ranks, the collectives of each "
       "group of ranks, and the pipeline schedule");
   command
-      ->add_option("--svg", options->pictures.svg,
+      ->add_option("--svg", options->svg,
                    "draw the pipeline schedule of a step into this SVG file")
       ->needs(mesh)
       ->type_name("FILE");
-  command
-      ->add_option(
-          "--html", options->pictures.html,
-          "write all that --mesh prints, with the drawing, as an HTML page")
-      ->needs(mesh)
-      ->type_name("FILE");
+  addReportOptions(*command, options->report);
   command
       ->add_option("--show", options->show,
                    "print the CUDA source of this kernel")

@@ -6,17 +6,9 @@
 
 namespace tessera {
 
-/// Additional files to write; empty: none.
-struct MeshPictures {
-  std::string svg;  ///< the pipeline's timeline
-  std::string html; ///< the whole report as one page
-};
-
-/// Prints to stdout. Errors: a file that cannot be written, --svg of an
+/// Prints to stdout, and draws the pipeline's timeline into the file `svg`
+/// unless that is empty. Errors: a file that cannot be written, --svg of an
 /// artifact without a pipeline, an invalid schedule in the artifact.
-Status inspectMesh(const ArtifactReader &reader, const MeshPictures &pictures);
-
-/// "rank 0", "ranks 0 to 3", "ranks 0, 2 and 5 more"
-std::string ranksOf(const artifact::Share &share);
+Status inspectMesh(const ArtifactReader &reader, const std::string &svg);
 
 } // namespace tessera

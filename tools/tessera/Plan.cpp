@@ -1,5 +1,7 @@
 // tessera plan: how to parallelize training on a cluster, and what it costs.
 #include "compiler/Files.h"
+#include "compiler/report/Page.h"
+#include "compiler/report/PlanReport.h"
 #include "hardware/Quantity.h"
 #include "models/Recipe.h"
 #include "parallelism/pipeline/Timeline.h"
@@ -25,7 +27,7 @@ using namespace tessera::planner;
 namespace {
 
 struct PlanOptions {
-  std::string spec, cluster, tokens, perGpu, perNode, fix, timeline;
+  std::string spec, cluster, tokens, perGpu, perNode, fix, timeline, html;
   std::string recipe, output, overlap, precision;
   std::vector<std::string> set;
   int64_t gpus = 0, globalBatch = 0, sequence = 0;
@@ -182,7 +184,8 @@ static StatusOr<Answer> answer(const PlanOptions &options,
     result.fits =
         result.chosen.memory.total() <= usableMemory(question.cluster.gpu);
   }
-  if (options.fix.empty() || options.compare || options.why)
+  if (options.fix.empty() || options.compare || options.why ||
+      !options.html.empty())
     result.search = search(question.model, question.cluster, question.workload,
                            kMostPlans, question.scope);
   if (options.fix.empty()) {
@@ -266,6 +269,18 @@ static Status simulatePlan(const PlanOptions &options, const Question &question,
   return Status::success();
 }
 
+static Status writePage(const std::string &path, const Question &question,
+                        const Answer &answer) {
+  auto schedule = replay(question.model, question.cluster, question.workload,
+                         answer.chosen);
+  const report::Json json = report::planReport(
+      question, answer, schedule.ok() ? &*schedule : nullptr);
+  const std::string page = report::page(json["title"].get<std::string>(), json);
+  if (llvm::Error error = writeFile(path, {llvm::StringRef(page)}))
+    return Status::error("{}", llvm::toString(std::move(error)));
+  return Status::success();
+}
+
 static Status plan(const PlanOptions &options) {
   TESSERA_RETURN_IF_ERROR(checkTimeline(options.timeline));
   auto question = readQuestion(options);
@@ -288,6 +303,8 @@ static Status plan(const PlanOptions &options) {
   if (!compiled.ok())
     return compiled.status();
   found->scaleOut = scaleOut(*question, found->chosen, kManyGpus);
+  if (!options.html.empty())
+    TESSERA_RETURN_IF_ERROR(writePage(options.html, *question, *found));
   if (options.json) {
     fmt::print("{}", answerJson(*question, *found));
     return Status::success();
@@ -419,6 +436,11 @@ void tessera::addPlanCommand(CLI::App &app, Invocation &invocation) {
       ->add_option("--timeline", options->timeline,
                    "write the timeline: .json (Chrome trace), .svg or .html")
       ->needs(simulate)
+      ->type_name("FILE");
+  command
+      ->add_option("--html", options->html,
+                   "write a page that compares plans and shows what ruled out "
+                   "others")
       ->type_name("FILE");
   command->add_flag("--json", options->json, "print JSON")->excludes(simulate);
   command->callback([=, &invocation] {

@@ -26,6 +26,17 @@ QuantizedT &quantize(std::unique_ptr<TensorT> &tensor) {
   return *tensor->quantized;
 }
 
+/// A buffer of the whole artifact's program, sound but for what is changed.
+BufferT &buffer(ArtifactT &artifact) {
+  BufferT one;
+  one.shape = {16};
+  one.bytes = 64;
+  one.last = 2;
+  auto &buffers = cpu(artifact).programs[0]->buffers;
+  buffers.push_back(std::make_unique<BufferT>(one));
+  return *buffers.back();
+}
+
 const Hostile kHostile[] = {
     {"SchemaVersion", [](ArtifactT &a) { a.schema_version = 99; },
      "schema version 99, but this runtime reads 4 (the artifact is of compiler "
@@ -267,6 +278,21 @@ const Hostile kHostile[] = {
      "fill destination: 129 bytes at 0 leave the arena of 128 bytes"},
     {"Origin", [](ArtifactT &a) { step(a, 0).origin = "a\tb"; },
      "step 0: its origin holds control characters"},
+    {"Layer", [](ArtifactT &a) { step(a, 0).layer = -2; },
+     "step 0: unknown layer -2"},
+    {"BufferUse",
+     [](ArtifactT &a) { buffer(a).use = static_cast<BufferUse>(99); },
+     "buffer of unknown use 99 or type 0"},
+    {"BufferShape", [](ArtifactT &a) { buffer(a).shape.resize(9, 1); },
+     "buffer of 9 dimensions"},
+    {"BufferOutside", [](ArtifactT &a) { buffer(a).offset = 65; },
+     "buffer of 64 bytes at 65 leaves the arena of 128"},
+    {"BufferWraps", [](ArtifactT &a) { buffer(a).bytes = kHuge; },
+     "leaves the arena of 128"},
+    {"BufferDiesFirst", [](ArtifactT &a) { buffer(a).first = 3; },
+     "buffer lives from step 3 to 2 of 6"},
+    {"BufferLivesOn", [](ArtifactT &a) { buffer(a).last = 6; },
+     "buffer lives from step 0 to 6 of 6"},
 };
 
 class Validate : public HostileTest {};
@@ -282,6 +308,12 @@ TEST(ValidateArtifact, AcceptsTheDeepestNestAndOddCopies) {
   ArtifactT artifact = smallArtifact();
   step(artifact, 1) = nest(kMaxLoopDepth, 16);
   step(artifact, 3) = copy(arg(Space::arena, 3, 5), arg(Space::io, 321, 5));
+  EXPECT_EQ(errorOf(artifact), "");
+}
+
+TEST(ValidateArtifact, AcceptsBuffers) {
+  ArtifactT artifact = smallArtifact();
+  buffer(artifact);
   EXPECT_EQ(errorOf(artifact), "");
 }
 

@@ -1,0 +1,23 @@
+// `tessera inspect --html` and `--trace`: the report of an artifact or a run.
+#pragma once
+#include "runtime/artifact/ArtifactReader.h"
+#include <string>
+
+namespace tessera {
+
+/// Files to write, and what to read besides; empty: none.
+struct ReportFiles {
+  std::string html, trace;
+  std::string ir;      ///< a directory of dumps
+  std::string bench;   ///< of tessera bench kernels --json
+  std::string cluster; ///< a cluster file
+  bool any() const { return !html.empty() || !trace.empty(); }
+};
+
+/// Of `device`, a kind of the artifact.
+Status writeReport(const ArtifactReader &reader, const std::string &device,
+                   const ReportFiles &files);
+/// Of a run directory.
+Status writeRunReport(const std::string &run, const ReportFiles &files);
+
+} // namespace tessera
