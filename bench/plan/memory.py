@@ -61,7 +61,7 @@ def plans_of(options, model, cluster, gpus, keys):
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True,
                           timeout=options.timeout)
     if done.returncode != 0:
-        return None, done.stderr.strip().splitlines()[-1]
+        return None, done.stderr.splitlines()[-1]
     return [(float(planned), float(needed), plan, bool(too_large))
             for _, _, needed, planned, _, plan, too_large in ROW.findall(done.stdout)], ""
 
@@ -126,7 +126,7 @@ def main():
         groups = collections.defaultdict(list)
         for row in rows:
             if match := re.search(pattern, row[2]):
-                groups[re.sub(r"(PP|TP|CP|EP)\d+", r"\1 > 1", match[0].strip())
+                groups[re.sub(r"(PP|TP|CP|EP)\d+", r"\1 > 1", match[0].replace(" ", "")[:9])
                        if "1 " not in pattern else "PP = 1"].append(row)
         for name in sorted(groups):
             print(summary(name, groups[name]))

@@ -64,8 +64,13 @@ def main():
     refuse("a world of nothing", "--world", 0, parts=["--world"])
     refuse("seven of an awkward model", "--world", 7,
            parts=["--world 7", "4 layers", "batch.micro 2"])
-    refuse("too little memory", "--world", 4, "--device-memory", "1MB",
-           parts=["no mesh fits", "--device-memory"])
+    # A line for each program that does not fit, then the error.
+    done = harness.run(run.binaries / "tessera", "compile", dense,
+        *[word for each in SETS for word in ("--set", each)], "--world", 4,
+        "--device-memory", "1MB", "-o", run.scratch / "refused", code=1)
+    *tried, error = done.stderr.splitlines()
+    harness.check(tried and all(line.endswith(": does not fit") for line in tried)
+        and "no mesh fits" in error and "--device-memory" in error, "too little memory")
     refuse("memory without unit", "--world", 4, "--device-memory", "12",
            parts=["--device-memory"])
     refuse("GPUs that nobody described", "--world", 4, "--target", "cuda:sm_80",
