@@ -67,8 +67,16 @@ bool Epilogue::waitsForPermute(unsigned node) const {
   });
 }
 
+// A product of the forward pass would store what the backward pass recomputes,
+// from then until it is read.
+bool Epilogue::runsBackward(unsigned node) const {
+  LayerAttr of = graph.group(id).layer,
+            other = graph.op(node)->getAttrOfType<LayerAttr>(kLayerAttr);
+  return of && of.isForward() && other && !other.isForward();
+}
+
 bool Epilogue::takes(unsigned node) {
-  if (waitsForProduct(node) || waitsForPermute(node))
+  if (waitsForProduct(node) || waitsForPermute(node) || runsBackward(node))
     return false;
   bool replaces = llvm::all_of(graph.producers(node), [&](unsigned producer) {
     return graph.groupOf(producer) != id ||

@@ -21,6 +21,7 @@ private:
   bool mustBeStored(unsigned node, unsigned depth);
   bool waitsForProduct(unsigned node) const;
   bool waitsForPermute(unsigned node) const;
+  bool runsBackward(unsigned node) const;
 
   static constexpr unsigned kDepth = 12; ///< of chains that are looked through
   FusionGraph &graph;
