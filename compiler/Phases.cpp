@@ -111,6 +111,7 @@ static void fusion(OpPassManager &pipeline, const PhaseOptions &) {
   buildFusionPipeline(pipeline);
   pipeline.addPass(
       createRestoreLayers({/*keepEqual=*/false, /*keepLocal=*/true}));
+  pipeline.addNestedPass<mlir::func::FuncOp>(createAccumulateEarly());
 }
 
 static void overlap(OpPassManager &pipeline, const PhaseOptions &) {

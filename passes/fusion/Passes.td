@@ -123,6 +123,37 @@ def SinkAccumulators : Pass<"sink-accumulators", "::mlir::func::FuncOp"> {
   }];
 }
 
+def AccumulateEarly : Pass<"accumulate-early", "::mlir::func::FuncOp"> {
+  let summary = "adds large reduced gradients to their sums as soon as they are reduced";
+  let description = [{
+    In a loop over microbatches sums are computed at the end of the body. A gradient that a
+    collective reduced would be live until then, and with it those of all layers. A cluster whose
+    results the loop only carries on, and whose last operand a collective makes, moves to some
+    clusters after that collective. Small ones stay, because launches next to each other are merged
+    later.
+
+    Before:
+    ```mlir
+    %g = dist.reduce_scatter sum %d dim 0 over @mesh [#dist.axis_ref<"data">] : ...
+    ...
+    %s = graph.cluster elementwise "add"(%sum, %g) : ...
+    graph.yield %s : ...
+    ```
+    After:
+    ```mlir
+    %g = dist.reduce_scatter sum %d dim 0 over @mesh [#dist.axis_ref<"data">] : ...
+    (32 clusters)
+    %s = graph.cluster elementwise "add"(%sum, %g) : ...
+    ...
+    graph.yield %s : ...
+    ```
+  }];
+  let options = [
+    Option<"bytes", "bytes", "int64_t", "4 << 20", "Bytes of a result from which on it is moved">,
+    Option<"distance", "distance", "int64_t", "32",
+           "Clusters that run between the collective and the sum">];
+}
+
 def MaterializeInductionVariables
     : Pass<"materialize-induction-variables", "::mlir::func::FuncOp"> {
   let summary = "stores induction variables that kernels read in a table";
