@@ -1,6 +1,7 @@
 #include "compiler/report/PlanReport.h"
 
 #include "compiler/report/PipelineSchedule.h"
+#include <algorithm>
 
 namespace tessera::report {
 
@@ -53,8 +54,22 @@ static Json fastestRuledOut(const SearchResult &search) {
           {"bytes", fastest->memory.total()}};
 }
 
-Json planReport(const Question &question, const Answer &answer,
+// With the chosen plan among the fastest, after them if it is slower.
+static Answer withChosen(Answer answer) {
+  if (!answer.search)
+    return answer;
+  auto &best = answer.search->best;
+  const std::string chosen = describe(answer.chosen.plan);
+  if (std::none_of(best.begin(), best.end(), [&](const Candidate &each) {
+        return describe(each.plan) == chosen;
+      }))
+    best.push_back(answer.chosen);
+  return answer;
+}
+
+Json planReport(const Question &question, const Answer &found,
                 const Replay *replay) {
+  const Answer answer = withChosen(found);
   Json json = {
       {"kind", "plan"},
       {"title", fmt::format("{} on {} GPUs of {}", question.modelName,
