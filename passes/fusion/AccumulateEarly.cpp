@@ -11,11 +11,6 @@ namespace tessera {
 #include "passes/fusion/Passes.h.inc"
 } // namespace tessera
 
-static int64_t bytesOf(Value value) {
-  RankedTensorType type = graph::tensorType(value);
-  return type.getNumElements() * type.getElementTypeBitWidth() / 8;
-}
-
 // Whether the loop only carries the cluster's results on.
 static bool isCarriedOn(graph::ClusterOp cluster) {
   Operation *yield = cluster->getBlock()->getTerminator();
@@ -35,9 +30,9 @@ static Operation *lastProducer(Operation *op) {
   return last;
 }
 
-// The op after that many clusters after `op`, or null near the block's end.
-// Time to reduce while they run: an add right after a collective would make it
-// urgent (passes/overlap), and what it sends would be computed first.
+// The cluster that follows `op` after `count` others, or null near the block's
+// end. Time to reduce while they run: an add right after a collective would
+// make it urgent (passes/overlap), and what it sends would be computed first.
 static Operation *afterClusters(Operation *op, int64_t count) {
   for (op = op->getNextNode(); op; op = op->getNextNode())
     if (isa<graph::ClusterOp>(op) && count-- <= 0)
@@ -54,7 +49,7 @@ struct AccumulateEarly : tessera::impl::AccumulateEarlyBase<AccumulateEarly> {
           llvm::to_vector(loop.getBody().front().getOps<graph::ClusterOp>());
       for (graph::ClusterOp cluster : clusters) {
         if (!isCarriedOn(cluster) || cluster->getNumResults() == 0 ||
-            bytesOf(cluster->getResult(0)) < bytes)
+            graph::detail::countBytes(cluster->getResult(0)) < bytes)
           continue;
         Operation *producer = lastProducer(cluster);
         if (!producer || !isCollective(producer))

@@ -124,7 +124,7 @@ def SinkAccumulators : Pass<"sink-accumulators", "::mlir::func::FuncOp"> {
 }
 
 def AccumulateEarly : Pass<"accumulate-early", "::mlir::func::FuncOp"> {
-  let summary = "adds large reduced gradients to their sums as soon as they are reduced";
+  let summary = "adds large reduced gradients to their sums soon after they are reduced";
   let description = [{
     In a loop over microbatches sums are computed at the end of the body. A gradient that a
     collective reduced would be live until then, and with it those of all layers. A cluster whose

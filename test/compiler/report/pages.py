@@ -59,7 +59,7 @@ def check_keyboard(browser):
     for _ in range(40):
         key(browser, "Tab")
         if browser.run("document.activeElement === document.body"):
-            break  # behind the last one
+            break  # after the last one
         name, style = browser.run('[document.activeElement.tagName + ":" + (document.activeElement.textContent || '
                                   'document.activeElement.ariaLabel || "").slice(0, 20), getComputedStyle(document.activeElement).outlineStyle]')
         seen.add(name)

@@ -91,7 +91,7 @@ TEST(PlanFile, WhatIsNone) {
   EXPECT_FALSE(parsePlanFile("", "plan.yaml").ok());
 }
 
-// A plan of other software is evaluated, but it is no mesh.
+// A plan of other software is evaluated, but no mesh expresses it.
 TEST(PlanFile, WhatTheCompilerRefuses) {
   const ModelShape experts = specOf("moe-106b-a14b");
   const std::pair<const char *, const char *> cases[] = {
