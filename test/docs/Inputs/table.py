@@ -129,6 +129,7 @@ SHORTER = [
     Shorter("bench/README.md", r"--pp 512 --tg 128", "--pp 16 --tg 4", "time"),
     Shorter("bench/README.md", r"--random", r"\g<0> --pp 16 --tg 4 --repeat 1", "time"),
     Shorter("*", r"--rate 4 --num 200", "--rate 20 --num 4", "time"),
+    Shorter("bench/README.md", r"--triples 40", "--triples 1 --plans 2", "time"),
     Shorter("bench/README.md", r"start\.py", r"\g<0> --runs 1 --settle 0", "time"),
     Shorter("docs/serving.md", r"load\.py", r"\g<0> --requests 24", "time"),
     Shorter("docs/serving.md", r"^curl",
