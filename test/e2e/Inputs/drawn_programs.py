@@ -73,14 +73,17 @@ class ProgramCase(drawn_models.Case):
         self.shape = [self.settings["batch.micro"], self.settings["batch.sequence"],
                       self.width]
         self.parameters = {"embedding": [VOCABULARY, self.width]}
-        kinds = [self.dense, self.scaled_heads, self.routed]
-        # Products of three numbers that grow: first, where they are the least.
-        self.layers = [draw.choice([self.mixing, *kinds]),
-                       *(draw.choice(kinds) for _ in range(draw.choice([1, 2])))]
+        self.layers = self.draw_layers(draw)
         self.calls = [self.add_parameters(i, layer)
                       for i, layer in enumerate(self.layers)]
         self.parameters["head"] = [VOCABULARY, self.width]
         self.meshes = self.draw_meshes(draw, most)
+
+    def draw_layers(self, draw):
+        kinds = [self.dense, self.scaled_heads, self.routed]
+        # Products of three numbers that grow: first, where they are the least.
+        return [draw.choice([self.mixing, *kinds]),
+                *(draw.choice(kinds) for _ in range(draw.choice([1, 2])))]
 
     def largest(self):
         staged = self.settings["batch.accumulate"] > 1
@@ -267,3 +270,65 @@ class ProgramCase(drawn_models.Case):
 
 class PartedProgram(drawn_models.Parted, ProgramCase):
     """On meshes whose gathers and scatters go in parts."""
+
+
+class SkewedProgram(ProgramCase):
+    """Rows exchanged with room for `buffer` times the mean, while all tokens choose
+    of the same one to three experts: one has all rows, or one rank has."""
+    BUFFERS = (1.5, 1.5, 0.5)
+
+    def draw_layers(self, draw):
+        self.buffer = draw.choice(self.BUFFERS)
+        self.experts = draw.choice([4, 8])
+        self.each = draw.choice([1, 1, 2])  # experts of a token
+        self.hot = self.each + draw.choice([0, 0, 1])
+        self.first = draw.randrange(self.experts - self.hot + 1)
+        layers = super().draw_layers(draw)
+        layers[draw.randrange(len(layers))] = self.routed
+        return layers
+
+    def draw_meshes(self, draw, most, count=drawn_models.MESHES):
+        """Those on which experts divide evenly, and rows are exchanged."""
+        found = []
+        for mesh in super().draw_meshes(draw, most, count=60):
+            sizes = dict(part.split("=") for part in mesh.split(","))
+            expert, data = int(sizes["expert"]), int(sizes["data"])
+            if expert > 1 and self.experts % expert == 0 and data * expert <= self.shape[0]:
+                found.append(mesh)
+        return found[:count]
+
+    def routed(self, f, x, experts):
+        """Each token to `each` of the hot experts, named by its own numbers."""
+        batch, tokens, d = self.shape
+        n, e, k = batch * tokens, self.experts, self.each
+        flat = f.view(f"reshape {x}", self.shape, [n, d])
+        scores = f.view(f"slice {flat} [0, 0]", [n, d], [n, self.hot])
+        chosen = f.op(f"graph.top_k {scores} : ({tensor([n, self.hot])}) -> "
+                      f"{tensor([n, k], 'i32')}")
+        first = f.op(f"graph.constant dense<{self.first}> : {tensor([n, k], 'i32')}")
+        ids = f.binary("add", chosen, first, [n, k], "i32")
+        offsets, slots = f.op(
+            f"graph.group_rows {ids} : ({tensor([n, k], 'i32')}) -> "
+            f"({tensor([e + 1], 'i32')}, {tensor([n, k], 'i32')})", 0, 1)
+        rows = f.op(f"graph.dispatch_rows {flat} slots {slots} : "
+                    f"({tensor([n, d])}, {tensor([n, k], 'i32')}) -> "
+                    f"{tensor([k * n, d])}")
+        how = f"{{always, buffer = {self.buffer} : f64}}"
+        types = f"{tensor([k * n, d])}, {tensor([n, k], 'i32')}, {tensor([e + 1], 'i32')}"
+        rows, theirs = f.op(
+            f"graph.send_rows {rows} slots {slots} groups {offsets} {how} : ({types}) -> "
+            f"({tensor([k * n, d])}, {tensor([e + 1], 'i32')})", 0, 1)
+        rows = f.op(f"graph.grouped_matmul {rows}, {experts} groups {theirs} : "
+                    f"({tensor([k * n, d])}, {tensor([e, d, d])}, "
+                    f"{tensor([e + 1], 'i32')}) -> {tensor([k * n, d])}")
+        rows = f.op(f"graph.return_rows {rows} slots {slots} groups {offsets} {how} : "
+                    f"({types}) -> {tensor([k * n, d])}")
+        y = f.op(f"graph.combine_rows {rows} slots {slots} : "
+                 f"({tensor([k * n, d])}, {tensor([n, k], 'i32')}) -> "
+                 f"{tensor([n, d])}")
+        y = f.view(f"reshape {y}", [n, d], self.shape)
+        return f.binary("add", x, y, self.shape)
+
+    def __str__(self):
+        return (f"{super().__str__()}, all tokens to {self.each} of experts {self.first} to "
+                f"{self.first + self.hot - 1} of {self.experts}, buffer {self.buffer}")

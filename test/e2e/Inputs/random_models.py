@@ -47,6 +47,7 @@ def mpirun(program, ranks):
 class Runner:
     def __init__(self, arguments):
         self.in_parts = 0  # programs that have what goes in parts
+        self.in_rounds = 0  # programs that have rounds for rows beyond the buffer
         self.tessera = pathlib.Path(arguments.bin) / "tessera"
         self.scratch = pathlib.Path(arguments.scratch)
         self.scratch.mkdir(parents=True, exist_ok=True)
@@ -62,8 +63,14 @@ class Runner:
         folder = self.scratch / f"spec-{case.seed}"
         folder.mkdir(exist_ok=True)
         program = self.scratch / f"train-{name}"
+        dump = self.scratch / f"ir-{name}"
         harness.run(self.tessera, "compile", *case.arguments(folder, mesh),
-            "--target", "cpu:avx2", *(["--mesh", mesh] if mesh else []), "-o", program)
+            "--target", "cpu:avx2", *(["--mesh", mesh] if mesh else []), "-o", program,
+            *(["--dump-ir", dump] if isinstance(case, drawn_programs.SkewedProgram) else []))
+        if dump.exists():
+            [plan] = dump.glob("*-planning.mlir")
+            self.in_rounds += " atmost " in plan.read_text()
+            shutil.rmtree(dump)
         if "collective_matmul=on" in mesh:
             listed = harness.run(self.tessera, "inspect", program, "--mesh").stdout
             self.in_parts += bool(re.search(r"permute \S+ over tensor", listed))
@@ -160,6 +167,7 @@ def main():
     parser.add_argument("--exchanged", action="store_true", help="only where rows of experts are exchanged")
     parser.add_argument("--parts", action="store_true", help="only products whose gathers and scatters go in parts")
     parser.add_argument("--counted", action="store_true", help="only pipelines that count loads of experts before a step")
+    parser.add_argument("--skewed", action="store_true", help="only programs whose tokens all choose the same few experts")
     arguments = parser.parse_args()
     runner, done, failed, seed = Runner(arguments), 0, 0, arguments.seed
     kinds = collections.Counter()
@@ -169,6 +177,8 @@ def main():
             kind = drawn_models.CountedCase
         if arguments.parts:
             kind = drawn_programs.PartedProgram if seed % 2 else drawn_models.PartedCase
+        if arguments.skewed:
+            kind = drawn_programs.SkewedProgram
         case = kind(seed, arguments.ranks)
         seed += 1
         meshes = [mesh for mesh in case.meshes
@@ -190,6 +200,8 @@ def main():
     print(f"{done} cases, {failed} differ from one rank")
     if arguments.parts:
         print(f"{runner.in_parts} programs in parts")
+    if arguments.skewed:
+        print(f"{runner.in_rounds} programs in rounds")
     print(", ".join(f"{kinds[kind]} {kind}" for kind in sorted(kinds)))
     sys.exit(failed > 0)
 
