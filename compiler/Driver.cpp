@@ -66,9 +66,11 @@ void Compilation::splitByKind() {
     }
 }
 
+// Before there is a program for each kind of device, one is that of all targets.
 PhaseOptions Compilation::optionsFor(const Branch &branch) const {
-  return {recipe, branch.kind.targets,    mode,
-          mesh,   branch.devices.front(), fold};
+  const std::vector<std::string> &own = branch.kind.targets;
+  return {recipe, own.empty() ? targets : own, mode,
+          mesh,   branch.devices.front(),      fold};
 }
 
 llvm::Error Compilation::runPhase(size_t i) {

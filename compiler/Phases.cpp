@@ -39,8 +39,13 @@ static void verifyPartition(OpPassManager &pipeline,
   pipeline.addPass(createVerifyPartition({options.device}));
 }
 
+// A GPU's program has its collectives in a graph: the host may not have to read
+// how many rows go where.
 static void partition(OpPassManager &pipeline, const PhaseOptions &options) {
-  buildPartitionPipeline(pipeline, options.device);
+  const bool hasGpu = llvm::any_of(options.targets, [](llvm::StringRef target) {
+    return !target.starts_with("cpu");
+  });
+  buildPartitionPipeline(pipeline, options.device, hasGpu);
   buildSplitPipeline(pipeline, options.device);
   verifyPartition(pipeline, options);
 }

@@ -18,7 +18,8 @@ namespace tessera {
 /// What the passes of a phase may depend on besides the module.
 struct PhaseOptions {
   const recipe::Recipe &recipe;
-  std::vector<std::string> targets; ///< "cpu:avx512bf16", …
+  std::vector<std::string> targets; ///< "cpu:avx512bf16", …; of all kinds until
+                                    ///< each has its own program
   models::Mode mode = models::Mode::Train;
   MeshRequest mesh = {}; ///< from --mesh
   int64_t device = 0;    ///< of the mesh: from `partition` on, whose program

@@ -6,10 +6,13 @@
 //
 // A device has a buffer for some rows (Placement::room). What does not fit is
 // sent in further rounds: round r has rows r × room to (r + 1) × room of every
-// device. All devices compute the number of rounds from the same counts.
+// device. All devices compute the number of rounds from the same counts. Padded
+// exchanges limit the rows from one device to another instead: round r has rows
+// r × slot to (r + 1) × slot of every pair (PaddedExchange.h).
 #include "dialects/graph/Build.h"
 #include "dialects/graph/GraphExchangeOps.h"
 #include "passes/sharding/LocalOps.h"
+#include "passes/sharding/PaddedExchange.h"
 #include "passes/sharding/Resharder.h"
 #include <cmath>
 
@@ -53,7 +56,10 @@ public:
         axes(exchangedAxes(this->home, local.placementOf(sent))),
         sentRows(local.localType(sent).getDimSize(0)),
         isBounded(local.placementOf(sent).room > 0),
-        groups(local.map.lookup(groups)) {}
+        groups(local.map.lookup(groups)) {
+    if (local.padsExchanges && isNeeded())
+      slot = rowsOfSlot();
+  }
 
   bool isNeeded() const { return !axes.empty(); }
   /// An error if a device may receive more rows than there is room for.
@@ -74,12 +80,14 @@ private:
     return RankedTensorType::get(shape, e.builder().getI32Type());
   }
   int64_t mostRows() const;
-  Value exchange(Value rows, Value counts, int64_t most);
-  Value exclusiveSums(Value rows);
+  int64_t rowsOfSlot() const;
+  /// Rows of a round that one device receives, or one from another.
+  int64_t mostOfRound() const { return slot > 0 ? slot : sentRows; }
+  Value exchange(Value rows, const RowMoves &moves, int64_t most);
   Value whereDevice(ComparePredicate predicate, Value each, unsigned dim);
   const RowExchange &order();
   void countRows(RowExchange &known);
-  void placePieces(RowExchange &known);
+  void placePieces(RowExchange &known, Value counts);
   struct Part {
     Value begins, counts;
   };
@@ -87,6 +95,9 @@ private:
   Part partOf(const RowPieces &pieces);
   Value sentBefore(const RowPieces &pieces);
   void placeRound(RowExchange &known);
+  void placePadded(RowExchange &known);
+  Value roundOfPairs(Value pairs);
+  Value offsetsOfAll(Value ends);
 
   LocalOp &local;
   Emitter e;
@@ -94,6 +105,7 @@ private:
   RankedTensorType homeType; ///< of the whole tensor
   SmallVector<unsigned, 2> axes;
   int64_t sentRows; ///< rows for which a device has room
+  int64_t slot = 0; ///< rows from a device to another; 0: not padded
   bool isBounded;   ///< a device may receive more rows, in further rounds
   Value groups;     ///< of this device's own tokens
 };
@@ -119,31 +131,40 @@ LogicalResult Exchange::verifyRoom() const {
             "choose a batch that divides evenly, or moe.dispatch 'gather'";
 }
 
+// Rows of any device that exchanges with this one.
+static int64_t mostHomeRows(const LocalOp &local, const Placement &home,
+                            RankedTensorType type, ArrayRef<unsigned> axes) {
+  int64_t most = 0;
+  for (const Coordinates &place : membersOf(local.mesh, local.at, axes))
+    most =
+        std::max(most, home.localType(type, local.mesh, place).getDimSize(0));
+  return most;
+}
+
+// As many as there is room for if all slots are full; a buffer of less than a
+// row for each device is too small to be divided.
+int64_t Exchange::rowsOfSlot() const {
+  int64_t all = mostHomeRows(local, home, homeType, axes);
+  return isBounded ? std::min(all, sentRows / local.mesh.size(axes)) : all;
+}
+
 int64_t Exchange::mostRounds() const {
-  return isBounded ? llvm::divideCeil(mostRows(), sentRows) - 1 : 0;
+  int64_t most =
+      slot > 0 ? mostHomeRows(local, home, homeType, axes) : mostRows();
+  return isBounded ? llvm::divideCeil(most, mostOfRound()) - 1 : 0;
 }
 
 // How many rounds after the first begin before the last row of any device.
 Value Exchange::rounds() {
   Value most = e.maxLast(order().totals);
   auto type = i32({mostRounds()});
-  Value begins = e.mul(e.add(e.iota(type, 0), 1.0), double(sentRows));
+  Value begins = e.mul(e.add(e.iota(type, 0), 1.0), double(mostOfRound()));
   Value isNeeded = e.compare(begins, ComparePredicate::lt,
                              e.broadcastScalar(most, type.getShape()));
   return e.sumAll(e.convert(isNeeded, type.getElementType()));
 }
 
 //===--- pieces -----------------------------------------------------------===//
-
-// Of each row [n] of x the sums of the entries before each.
-Value Exchange::exclusiveSums(Value x) {
-  int64_t rows = tensorType(x).getDimSize(0), n = tensorType(x).getDimSize(1);
-  auto type = i32({rows, n, n});
-  Value isBefore =
-      e.compare(e.iota(type, 2), ComparePredicate::lt, e.iota(type, 1));
-  return e.sumLast(e.select(isBefore, e.broadcast(x, {0, 2}, type.getShape()),
-                            e.zeros(type)));
-}
 
 // `each` where the index along `dim` compares so with this device's number,
 // otherwise 0; summed along that dimension.
@@ -173,18 +194,18 @@ void Exchange::countRows(RowExchange &known) {
 
 // Where this device's rows belong on the devices of their groups, and where on
 // this one those that it receives: ordered by group, then by device.
-void Exchange::placePieces(RowExchange &known) {
-  countRows(known);
-  auto type = tensorType(known.all);
+void Exchange::placePieces(RowExchange &known, Value counts) {
+  auto type = tensorType(counts);
   int64_t devices = type.getDimSize(0), own = type.getDimSize(2);
-  Value ofGroups = e.sum(known.all, {0}); // [to, group]
-  Value begins = exclusiveSums(ofGroups);
+  Value ofGroups = e.sum(counts, {0}); // [to, group]
+  Value begins = exclusiveSums(e, ofGroups);
   known.totals = e.sumLast(ofGroups);
-  Value earlier = whereDevice(ComparePredicate::lt, known.all, 0);
+  Value earlier = whereDevice(ComparePredicate::lt, counts, 0);
   known.home.starts = e.reshape(e.add(begins, earlier), {devices * own});
-  Value mine = whereDevice(ComparePredicate::eq, known.all, 1); // [from, group]
+  Value mine = whereDevice(ComparePredicate::eq, counts, 1); // [from, group]
   Value myBegins = whereDevice(ComparePredicate::eq, begins, 0);
-  Value before = e.transpose(exclusiveSums(e.transpose(mine, {1, 0})), {1, 0});
+  Value before =
+      e.transpose(exclusiveSums(e, e.transpose(mine, {1, 0})), {1, 0});
   known.come.counts = e.reshape(mine, {devices * own});
   known.come.starts =
       e.reshape(e.add(before, e.broadcastLast(myBegins, {devices, own})),
@@ -232,61 +253,107 @@ void Exchange::placeRound(RowExchange &known) {
   Part home = partOf(known.home), come = partOf(known.come);
   Value firsts = local.round ? e.add(known.home.firsts, sentBefore(known.home))
                              : known.home.firsts;
-  auto table = [&](ArrayRef<Value> rows) {
-    SmallVector<Value> parts;
-    int64_t pieces = tensorType(rows.front()).getDimSize(0);
-    for (Value row : rows)
-      parts.push_back(e.reshape(row, {1, pieces}));
-    return e.concat(parts, 0);
-  };
-  known.counts = table({home.counts, firsts, come.counts, come.begins});
-  known.countsBack = table({come.counts, come.begins, home.counts, firsts});
-  // As many offsets as all groups have; those of other devices are not used.
-  Value ends = inRound(known.ends);
+  known.there = {home.counts, firsts, come.counts, come.begins};
+  known.back = {come.counts, come.begins, home.counts, firsts};
+  known.groups = offsetsOfAll(inRound(known.ends));
+}
+
+// As many offsets as all groups have; those of other devices are not used.
+Value Exchange::offsetsOfAll(Value ends) {
   int64_t have = tensorType(ends).getDimSize(0),
           wanted = tensorType(groups).getDimSize(0);
-  if (have < wanted) {
-    Value last = e.reshape(e.slice(ends, {have - 1}, {1}), {});
-    ends = e.concat({ends, e.broadcastScalar(last, {wanted - have})}, 0);
+  if (have == wanted)
+    return ends;
+  Value last = e.reshape(e.slice(ends, {have - 1}, {1}), {});
+  return e.concat({ends, e.broadcastScalar(last, {wanted - have})}, 0);
+}
+
+// Positions among the rows of one device for another as those in this round.
+Value Exchange::roundOfPairs(Value pairs) {
+  if (local.round) {
+    Value first = e.mul(local.round->number, double(slot));
+    pairs =
+        e.sub(pairs, e.broadcastScalar(first, tensorType(pairs).getShape()));
   }
-  known.groups = ends;
+  return e.min(e.max(pairs, constant(0, pairs)), constant(slot, pairs));
+}
+
+// A round is an exchange of the rows that it has of each pair of devices.
+void Exchange::placePadded(RowExchange &known) {
+  auto type = tensorType(known.all); // [from, to, group]
+  int64_t devices = type.getDimSize(0), own = type.getDimSize(2);
+  Value pairs = e.reshape(known.all, {devices * devices, own});
+  known.totals = e.sumLast(pairs);
+  Value before = exclusiveSums(e, pairs);
+  Value begins = roundOfPairs(before);
+  Value counts = e.reshape(e.sub(roundOfPairs(e.add(before, pairs)), begins),
+                           type.getShape());
+  RowExchange round;
+  placePieces(round, counts);
+  auto ofMine = [&](Value each) {
+    return e.reshape(whereDevice(ComparePredicate::eq, each, 0),
+                     {devices * own});
+  };
+  Value firsts = known.home.firsts;
+  if (local.round) {
+    Value first = e.mul(local.round->number, double(slot));
+    Value passed =
+        e.sub(e.broadcastScalar(first, tensorType(before).getShape()), before);
+    passed = e.max(passed, constant(0, passed));
+    firsts = e.add(firsts, ofMine(e.reshape(passed, type.getShape())));
+  }
+  Value sends = ofMine(counts);
+  known.there = {sends, firsts, round.come.counts, round.come.starts};
+  known.back = {round.come.counts, round.come.starts, sends, firsts};
+  known.groups = offsetsOfAll(round.ends);
 }
 
 // Computed once for all exchanges of a block whose rows have this order; rounds
 // after the first share the pieces with the first.
 const RowExchange &Exchange::order() {
   Block *block = local.builder.getInsertionBlock();
-  if (RowExchange &known = local.exchanges[{groups, block}]; known.counts)
+  if (RowExchange &known = local.exchanges[{groups, block}]; known.groups)
     return known;
   RowExchange made;
   if (local.round)
     made = local.exchanges.lookup({groups, local.round->outer});
-  if (!made.all)
-    placePieces(made);
-  placeRound(made);
+  if (!made.all) {
+    countRows(made);
+    if (slot == 0)
+      placePieces(made, made.all);
+  }
+  slot > 0 ? placePadded(made) : placeRound(made);
   return local.exchanges[{groups, block}] = made;
 }
 
 //===--- ops --------------------------------------------------------------===//
 
-Value Exchange::exchange(Value rows, Value counts, int64_t most) {
+Value Exchange::exchange(Value rows, const RowMoves &moves, int64_t most) {
   auto type = tensorType(rows);
+  FlatSymbolRefAttr mesh = FlatSymbolRefAttr::get(local.mesh.name);
+  if (slot > 0)
+    return PaddedExchange(e, {local.mesh.size(axes), slot, mesh, axisRefs()})
+        .emit(rows, moves, most);
+  int64_t pieces = tensorType(moves.sends).getDimSize(0);
+  SmallVector<Value> counts;
+  for (Value row : {moves.sends, moves.firsts, moves.receives, moves.begins})
+    counts.push_back(e.reshape(row, {1, pieces}));
   return e.builder().create<dist::ExchangeRowsOp>(
-      e.location(), type.clone({most, type.getDimSize(1)}), rows, counts,
-      FlatSymbolRefAttr::get(local.mesh.name), axisRefs());
+      e.location(), type.clone({most, type.getDimSize(1)}), rows,
+      e.concat(counts, 0), mesh, axisRefs());
 }
 
 void Exchange::send(graph::SendRowsOp op) {
   const RowExchange &way = order();
   local.map.map(op.getSent(),
-                exchange(local.map.lookup(op.getRows()), way.counts, sentRows));
+                exchange(local.map.lookup(op.getRows()), way.there, sentRows));
   local.map.map(op.getSentGroups(), way.groups);
 }
 
 void Exchange::bringBack(graph::ReturnRowsOp op) {
   const RowExchange &way = order();
   local.map.map(op.getResult(),
-                exchange(local.map.lookup(op.getRows()), way.countsBack,
+                exchange(local.map.lookup(op.getRows()), way.back,
                          local.localType(op.getResult()).getDimSize(0)));
 }
 

@@ -39,15 +39,23 @@ struct RowPieces {
   mlir::Value firsts; ///< position on the device of the tokens
 };
 
+/// The pieces of one exchange as dist.exchange_rows has them, i32[devices ×
+/// groups of a device].
+struct RowMoves {
+  mlir::Value sends, firsts;    ///< rows of the input that go to each device
+  mlir::Value receives, begins; ///< rows of the result that come from each
+};
+
 /// How rows are sent from the devices of their tokens to those of their groups.
 struct RowExchange {
   mlir::Value all;      ///< rows of each device, to each, of each of its groups
-  mlir::Value totals;   ///< rows that each device receives, in all rounds
+  mlir::Value totals;   ///< rows in all rounds that each device receives, or,
+                        ///< if padded, each device of each
   RowPieces home, come; ///< of this device's tokens; for this device's groups
   mlir::Value ends;     ///< offsets of this device's groups among all its rows
-  /// In one round: of dist.exchange_rows, there and back, and the offsets of
-  /// this device's groups.
-  mlir::Value counts, countsBack, groups;
+  /// In one round: there and back, and the offsets of this device's groups.
+  RowMoves there, back;
+  mlir::Value groups;
 };
 /// By the order of groups that the rows have, and by block.
 using RowExchanges =
@@ -67,6 +75,7 @@ struct LocalOp {
   const Coordinates &at;
   const Shares &shares;
   RowExchanges &exchanges;              ///< of the whole program
+  bool padsExchanges = false;           ///< PaddedExchange.h
   const ExchangeRound *round = nullptr; ///< of rows; null in the first
 
   const Placement &placementOf(mlir::Value value) const {

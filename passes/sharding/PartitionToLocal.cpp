@@ -22,9 +22,10 @@ namespace tessera {
 namespace {
 class Partitioner {
 public:
-  Partitioner(ModuleOp module, dist::MeshOp meshOp, int64_t device)
-      : module(module), callees(module), mesh(meshOp),
-        at(mesh.coordinatesOf(device)), shares(mesh, at),
+  Partitioner(ModuleOp module, dist::MeshOp meshOp, int64_t device,
+              bool padsExchanges)
+      : module(module), padsExchanges(padsExchanges), callees(module),
+        mesh(meshOp), at(mesh.coordinatesOf(device)), shares(mesh, at),
         products(mesh, at, shares, map) {}
 
   LogicalResult run() {
@@ -129,7 +130,8 @@ private:
       shares.clone(&op, builder, map);
       return success();
     }
-    LocalOp local{&op, builder, map, mesh, at, shares, exchanges, round};
+    LocalOp local{&op,    builder,   map,           mesh, at,
+                  shares, exchanges, padsExchanges, round};
     return emitLocal(local);
   }
 
@@ -138,7 +140,8 @@ private:
   LogicalResult partitionRounds(graph::LoopOp loop, OpBuilder &builder) {
     graph::SendRowsOp send =
         *loop.getBody().front().getOps<graph::SendRowsOp>().begin();
-    LocalOp local{send, builder, map, mesh, at, shares, exchanges};
+    LocalOp local{send, builder, map,       mesh,
+                  at,   shares,  exchanges, padsExchanges};
     OverflowRounds rounds = emitRounds(local, send);
     SmallVector<Value> inits = llvm::map_to_vector(
         loop.getInits(), [&](Value init) { return map.lookup(init); });
@@ -246,6 +249,7 @@ private:
   }
 
   ModuleOp module;
+  bool padsExchanges;
   Callees callees; ///< before partitioning
   Mesh mesh;
   Coordinates at;
@@ -330,7 +334,8 @@ struct PartitionToLocal
                                   << (*meshes.begin()).getDeviceCount();
       return signalPassFailure();
     }
-    if (failed(Partitioner(module, *meshes.begin(), device).run()))
+    if (failed(
+            Partitioner(module, *meshes.begin(), device, padsExchanges).run()))
       return signalPassFailure();
     OffsetBinder(module).run();
   }

@@ -122,6 +122,11 @@ def PartitionToLocal : Pass<"partition-to-local", "::mlir::ModuleOp"> {
     shards begin differs between them and is an input that the runtime writes once:
     "mesh.offsets", with the numbers that the module's attribute `dist.offsets` describes.
 
+    An exchange of experts' rows becomes a `dist.exchange_rows`, which takes its counts from memory
+    when it starts. With `pad-exchanges` it becomes a `dist.all_to_all` of as many rows for each
+    device, between lookups that bring rows to their places in it and from there: more bytes, but
+    no count that the host has to know.
+
     Before:
     ```mlir
     %y = graph.einsum "bk,kn->bn" %h, %down
@@ -142,7 +147,10 @@ def PartitionToLocal : Pass<"partition-to-local", "::mlir::ModuleOp"> {
   let dependentDialects = ["::tessera::graph::GraphDialect", "::tessera::dist::DistDialect",
                            "::mlir::func::FuncDialect"];
   let options = [Option<"device", "device", "int64_t", "0",
-                        "The device for whose local shapes the program is made">];
+                        "The device for whose local shapes the program is made">,
+                 Option<"padsExchanges", "pad-exchanges", "bool", "false",
+                        "Send experts' rows in buffers of one size, so that no count is needed on "
+                        "the host">];
 }
 
 def VerifyPartition : Pass<"verify-partition", "::mlir::ModuleOp"> {

@@ -24,9 +24,11 @@ void tessera::buildShardingPipeline(OpPassManager &pipeline,
   pipeline.addPass(createVerifyShardings());
 }
 
-void tessera::buildPartitionPipeline(OpPassManager &pipeline, int64_t device) {
+void tessera::buildPartitionPipeline(OpPassManager &pipeline, int64_t device,
+                                     bool padsExchanges) {
   PartitionToLocalOptions options;
   options.device = device;
+  options.padsExchanges = padsExchanges;
   pipeline.addPass(createPartitionToLocal(options));
   // Removes views between collectives that undo one another.
   pipeline.addPass(createCanonicalizerPass());

@@ -17,7 +17,9 @@ namespace tessera {
 void buildShardingPipeline(mlir::OpPassManager &pipeline,
                            const MeshRequest &request);
 /// Makes the program of `device`, which all devices with equal shapes run.
-void buildPartitionPipeline(mlir::OpPassManager &pipeline, int64_t device);
+/// `padsExchanges`: experts' rows are sent in buffers of one size.
+void buildPartitionPipeline(mlir::OpPassManager &pipeline, int64_t device,
+                            bool padsExchanges = false);
 
 /// Groups of devices that run one program: they are the same rank of a pipeline
 /// and their shards have equal shapes. Groups are in the order of their first

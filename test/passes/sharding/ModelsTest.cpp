@@ -29,7 +29,6 @@ void expectSame(const Named &got, const Named &expected,
   EXPECT_EQ(differences, "") << "@" << program;
 }
 
-// Compiles the model, cuts it by `assign`, and runs both.
 // Routers that give all experts one score choose the first ones for all tokens.
 void chooseFirstExperts(Named &state) {
   for (auto &[name, value] : state)
@@ -37,6 +36,29 @@ void chooseFirstExperts(Named &state) {
       std::fill(value.data.begin(), value.data.end(), 0.0);
 }
 
+// Runs all programs of a model on one device and on a mesh.
+void compare(const ModelCase &drawn, ModuleOp whole,
+             const ShardedProgram &sharded, void (*change)(Named &)) {
+  ASSERT_TRUE(sharded.isBuilt());
+  Named init = runProgram(whole, "init", {{"seed", Tensor({1}, 17)}});
+  Named shardedInit = sharded.run("init", {{"seed", Tensor({1}, 17)}});
+  ASSERT_EQ(shardedInit.size(), init.size());
+  for (const auto &[name, value] : init)
+    EXPECT_EQ(shardedInit.at(name).data, value.data)
+        << "@init '" << name << "'";
+
+  Named state = randomState(whole, 3);
+  change(state);
+  int64_t vocabulary = drawn.config.at("vocab_size");
+  for (const char *program : {"train_step", "eval_step"}) {
+    Named inputs = join(state, randomBatch(whole, program, vocabulary, 4));
+    expectSame(sharded.run(program, inputs), runProgram(whole, program, inputs),
+               program);
+  }
+}
+
+// Compiles the model, shards it by `assign`, and runs both. Rows of experts are
+// exchanged as for CPUs and as for GPUs.
 void check(
     const ModelCase &drawn, llvm::function_ref<bool(ModuleOp)> assign,
     void (*change)(Named &) = [](Named &) {}) {
@@ -45,23 +67,11 @@ void check(
   ASSERT_TRUE(whole);
   OwningOpRef<ModuleOp> cut(whole->clone());
   ASSERT_TRUE(assign(*cut));
-  ShardedProgram sharded(*cut);
-  ASSERT_TRUE(sharded.isBuilt());
-
-  Named init = runProgram(*whole, "init", {{"seed", Tensor({1}, 17)}});
-  Named shardedInit = sharded.run("init", {{"seed", Tensor({1}, 17)}});
-  ASSERT_EQ(shardedInit.size(), init.size());
-  for (const auto &[name, value] : init)
-    EXPECT_EQ(shardedInit.at(name).data, value.data)
-        << "@init '" << name << "'";
-
-  Named state = randomState(*whole, 3);
-  change(state);
-  int64_t vocabulary = drawn.config["vocab_size"];
-  for (const char *program : {"train_step", "eval_step"}) {
-    Named inputs = join(state, randomBatch(*whole, program, vocabulary, 4));
-    expectSame(sharded.run(program, inputs),
-               runProgram(*whole, program, inputs), program);
+  compare(drawn, *whole, ShardedProgram(*cut), change);
+  if (drawn.recipe.moe.dispatch == recipe::RowDispatch::Exchange) {
+    SCOPED_TRACE("padded");
+    compare(drawn, *whole, ShardedProgram(*cut, /*padsExchanges=*/true),
+            change);
   }
 }
 

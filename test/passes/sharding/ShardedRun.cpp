@@ -127,7 +127,7 @@ bool isUsed(ModuleOp module, StringRef axis) {
   return used;
 }
 
-ShardedProgram::ShardedProgram(ModuleOp module) {
+ShardedProgram::ShardedProgram(ModuleOp module, bool padsExchanges) {
   if (!runPipeline(module, [](OpPassManager &pipeline) {
         pipeline.addPass(createVerifyShardings());
       })) {
@@ -138,7 +138,7 @@ ShardedProgram::ShardedProgram(ModuleOp module) {
   for (const std::vector<int64_t> &group : devicesByProgram(module)) {
     local.emplace_back(module.clone());
     if (!runPipeline(*local.back(), [&](OpPassManager &pipeline) {
-          buildPartitionPipeline(pipeline, group.front());
+          buildPartitionPipeline(pipeline, group.front(), padsExchanges);
         })) {
       ADD_FAILURE() << "partition-to-local for device " << group.front();
       return;

@@ -13,7 +13,7 @@ public:
   /// Verifies the shardings of `module` and partitions it for every device;
   /// devices whose shares have equal shapes run one module. The test fails if
   /// that does.
-  explicit ShardedProgram(mlir::ModuleOp module);
+  explicit ShardedProgram(mlir::ModuleOp module, bool padsExchanges = false);
 
   /// Whether there are programs to run.
   bool isBuilt() const { return built; }
