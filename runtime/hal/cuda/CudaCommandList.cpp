@@ -85,6 +85,7 @@ StatusOr<std::unique_ptr<CommandList>> CudaCommandList::record(
         TESSERA_RETURN_IF_ERROR(list->timer.create(list->gpu, *list->measured));
       return list->mode == Mode::graph ? list->capture() : Status::success();
     });
+  list->readsCounts = true;
   if (!status.ok())
     return Status::error("program '{}': {}", program, status.message());
   return std::unique_ptr<CommandList>(std::move(list));
@@ -109,6 +110,23 @@ Status CudaCommandList::named(const Command &command,
   if (command.kind == Command::Kind::launch)
     return Status::error("kernel '{}': {}", what, status.message());
   return Status::error("{}: {}", what, status.message());
+}
+
+// Whether one loop whose count is data is in another: the count of the inner
+// one is not known before the outer one runs, and iterations are captured
+// alone.
+static bool haveNestedCounts(const std::vector<LoopCommand> &loops) {
+  auto isCounted = [](const LoopCommand &loop) {
+    return loop.count != LoopCommand::kNoCount;
+  };
+  return std::ranges::any_of(loops, [&](const LoopCommand &outer) {
+    return isCounted(outer) &&
+           std::ranges::any_of(loops, [&](const LoopCommand &inner) {
+             return isCounted(inner) && &inner != &outer &&
+                    inner.firstCommand >= outer.firstCommand &&
+                    inner.endCommand < outer.endCommand;
+           });
+  });
 }
 
 Status CudaCommandList::prepare() {
@@ -138,14 +156,10 @@ Status CudaCommandList::prepare() {
     }
   }
   words.reserve(mostWords + 3); // first block, table, count
-  const bool isCounted =
-      std::ranges::any_of(code.loops, [](const LoopCommand &loop) {
-        return loop.count != LoopCommand::kNoCount;
-      });
-  if (mode == Mode::graph && (steps == 0 || steps > kMostGraphSteps ||
-                              isCounted || collectives.needsHost()))
+  if (mode == Mode::graph &&
+      (steps == 0 || steps > kMostGraphSteps || haveNestedCounts(code.loops) ||
+       collectives.needsHost()))
     mode = Mode::stream;
-  isPrepared = true;
   TESSERA_RETURN_IF_ERROR(tables.upload(gpu));
   TESSERA_RETURN_IF_ERROR(maps.upload(gpu));
   if (bounceBytes == 0)
@@ -158,11 +172,30 @@ Status CudaCommandList::prepare() {
 }
 
 Status CudaCommandList::capture() {
+  walk.restart();
+  tables.restart();
+  maps.restart();
+  const Command *command = walk.next();
+  while (command)
+    TESSERA_RETURN_IF_ERROR(captureSegment(command));
+  return gpu->driver().streamSynchronize(gpu->stream());
+}
+
+// From `command` to the end of the program, or of the iteration of a loop with
+// a count; or to the next one. `command` is then the first one after it.
+Status CudaCommandList::captureSegment(const Command *&command) {
   const Driver &driver = gpu->driver();
+  const Walk::Counted place = walk.counted();
   // Other threads may do as they like meanwhile.
   TESSERA_RETURN_IF_ERROR(
       driver.streamBeginCapture(gpu->stream(), kCaptureThreadLocal));
-  const Status captured = enqueueAll();
+  Status captured = Status::success();
+  while (command && captured.ok() && walk.counted() == place) {
+    captured = at(*command, enqueue(*command));
+    command = walk.next();
+  }
+  if (captured.ok())
+    captured = collectives.join(*gpu);
   // After an error too, or the stream would stay in capture mode.
   Graph made = nullptr;
   const Status ended = driver.streamEndCapture(gpu->stream(), &made);
@@ -172,10 +205,30 @@ Status CudaCommandList::capture() {
   TESSERA_RETURN_IF_ERROR(ended);
   GraphRun run = nullptr;
   TESSERA_RETURN_IF_ERROR(driver.graphInstantiate(&run, made, 0));
-  graph = Owned<GraphRun>(gpu, run, driver.graphRunDestroy);
+  segments.push_back(
+      {Owned<GraphRun>(gpu, run, driver.graphRunDestroy), place});
   // So that the first run is as fast as all others.
-  TESSERA_RETURN_IF_ERROR(driver.graphUpload(run, gpu->stream()));
-  return driver.streamSynchronize(gpu->stream());
+  return driver.graphUpload(run, gpu->stream());
+}
+
+Status CudaCommandList::runSegments() {
+  const Driver &driver = gpu->driver();
+  std::uint64_t loop = 0;
+  std::int32_t count = 0;
+  for (const Segment &segment : segments) {
+    if (segment.place.loop != 0 && segment.place.loop != loop) {
+      auto read = download(segment.place.count);
+      if (!read.ok())
+        return read.status();
+      loop = segment.place.loop;
+      count = *read;
+    }
+    if (segment.place.loop == 0 ||
+        std::int64_t(segment.place.iteration) < count)
+      TESSERA_RETURN_IF_ERROR(
+          driver.graphLaunch(segment.graph.get(), gpu->stream()));
+  }
+  return Status::success();
 }
 
 Status CudaCommandList::run() {
@@ -183,9 +236,7 @@ Status CudaCommandList::run() {
   Status status = gpu->enter([&] {
     Status launched = collectives.begin();
     if (launched.ok())
-      launched = mode == Mode::graph
-                     ? driver.graphLaunch(graph.get(), gpu->stream())
-                     : runSteps();
+      launched = mode == Mode::graph ? runSegments() : runSteps();
     // After an error too: nothing is under way when this returns.
     const Result result = driver.streamSynchronize.result(gpu->stream());
     Status status =
@@ -258,16 +309,23 @@ Status CudaCommandList::enqueueAll() {
   return counted;
 }
 
-// How often a loop runs is data. The host has to know it, so it waits for the
-// stream; until all is prepared, every iteration takes place.
+// Waits for the stream.
+StatusOr<std::int32_t> CudaCommandList::download(const void *count) {
+  std::int32_t value = 0;
+  TESSERA_RETURN_IF_ERROR(gpu->download(
+      std::as_writable_bytes(std::span(&value, 1)),
+      static_cast<Address>(reinterpret_cast<std::uintptr_t>(count))));
+  return value;
+}
+
+// How often a loop runs is data. The host has to know it; until all is
+// recorded, every iteration takes place.
 std::int32_t CudaCommandList::countOnGpu(const void *at) {
-  std::int32_t count = std::numeric_limits<std::int32_t>::max();
-  if (!isPrepared)
-    return count;
-  counted =
-      gpu->download(std::as_writable_bytes(std::span(&count, 1)),
-                    static_cast<Address>(reinterpret_cast<std::uintptr_t>(at)));
-  return counted.ok() ? count : 0;
+  if (!readsCounts)
+    return std::numeric_limits<std::int32_t>::max();
+  const auto count = download(at);
+  counted = count.status();
+  return count.ok() ? *count : 0;
 }
 
 // What was prepared for a step that does not take place.

@@ -17,7 +17,8 @@ namespace tessera::hal::cuda {
 
 /// How steps reach the GPU.
 enum class Mode : std::uint8_t {
-  graph,  ///< all at once: a graph that was captured when it was recorded
+  graph,  ///< as graphs that were captured when it was recorded: one, or with
+          ///< loops whose count is data one for each iteration, and between
   stream, ///< one call of the driver each
   step,   ///< the same, waiting for each: errors name the step
 };
@@ -28,7 +29,8 @@ public:
   /// and outlives the list; `collectives` are those of `commands`. A profile
   /// and the check for NaN take steps one by one, whatever `mode` says; so do
   /// collectives that go through the host, and programs of more than 100'000
-  /// steps, for which a graph would cost more memory than it saves time.
+  /// steps, for which a graph would cost more memory than it saves time. Before
+  /// a loop whose count is data the host waits for the count.
   static StatusOr<std::unique_ptr<CommandList>>
   record(std::string_view program, Commands commands,
          GpuCollectives collectives, std::span<const LoadedKernel> kernels,
@@ -50,11 +52,14 @@ private:
   /// Takes what enqueue() needs besides the program's spaces.
   Status prepare();
   Status capture();
+  Status captureSegment(const Command *&command);
+  Status runSegments();
   Status runSteps();
   Status runStep(const Command &command);
   Status finishStep(const Command &command);
 
   std::int32_t countOnGpu(const void *at);
+  StatusOr<std::int32_t> download(const void *count);
   void pass(const Command &command);
 
   /// Puts a step on the stream; like enqueueAll(), it can be captured.
@@ -76,15 +81,20 @@ private:
   std::shared_ptr<Gpu> gpu;
   std::span<const std::byte> arena; // addresses of the GPU
   Mode mode;
-  bool check; // for NaN
-  bool isPrepared = false;
+  bool check;                         // for NaN
+  bool readsCounts = false;           ///< otherwise all iterations take place
   Status counted = Status::success(); ///< of the last count that was read
   InstanceTables tables;
   TensorMaps maps;
   std::vector<std::uint64_t> words; // of the launch that is being made
   Owned<Address> bounce;            // for copies onto themselves
   std::uint64_t bounceBytes = 0;
-  Owned<GraphRun> graph;
+  /// Commands that run together, or not at all.
+  struct Segment {
+    Owned<GraphRun> graph;
+    Walk::Counted place; ///< the iteration that they are
+  };
+  std::vector<Segment> segments;
   std::unique_ptr<Profile> measured;
   StepTimer timer;
 };

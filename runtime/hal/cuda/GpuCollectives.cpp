@@ -82,6 +82,7 @@ Status GpuCollectives::run(std::uint32_t index, Gpu &gpu, Address from,
       driver.streamWait(collectiveStream, one.begun.get(), 0));
   TESSERA_RETURN_IF_ERROR(onStream(one, gpu, from, to));
   TESSERA_RETURN_IF_ERROR(driver.eventRecord(one.done.get(), collectiveStream));
+  one.isUnderWay = true;
   return one.source->ticket() != 0 ? Status::success() : wait(index, gpu, to);
 }
 
@@ -100,9 +101,20 @@ Status GpuCollectives::onStream(One &one, Gpu &gpu, Address from,
 }
 
 Status GpuCollectives::wait(std::uint32_t index, Gpu &gpu, Address to) {
-  const One &one = list[index];
-  return one.channel ? gpu.driver().streamWait(gpu.stream(), one.done.get(), 0)
-                     : staged.wait(index, gpu, to);
+  One &one = list[index];
+  if (!one.channel)
+    return staged.wait(index, gpu, to);
+  if (!std::exchange(one.isUnderWay, false))
+    return Status::success(); // joined
+  return gpu.driver().streamWait(gpu.stream(), one.done.get(), 0);
+}
+
+Status GpuCollectives::join(Gpu &gpu) {
+  for (One &one : list)
+    if (std::exchange(one.isUnderWay, false))
+      TESSERA_RETURN_IF_ERROR(
+          gpu.driver().streamWait(gpu.stream(), one.done.get(), 0));
+  return Status::success();
 }
 
 Status GpuCollectives::begin() {

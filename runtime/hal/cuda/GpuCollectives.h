@@ -1,6 +1,7 @@
 // A program's collectives between GPUs: by NCCL on a second stream if all
-// members of a group have it, otherwise through the host. Exchanges of experts'
-// rows always go through the host, which has to know their counts.
+// members of a group have it, otherwise through the host. exchange_rows always
+// goes through the host, which has to know its counts; compilation for a GPU
+// makes an all_to_all instead (passes/sharding/PaddedExchange.h).
 #pragma once
 #include "runtime/hal/cuda/NcclChannels.h"
 #include "runtime/hal/cuda/StagedCollectives.h"
@@ -35,6 +36,9 @@ public:
              Address rows);
   /// What follows on the kernels' stream sees its result at `to`.
   Status wait(std::uint32_t index, Gpu &gpu, Address to);
+  /// As if all that NCCL was given were waited for here: no event of one graph
+  /// can be waited for in another.
+  Status join(Gpu &gpu);
 
   /// Called before and after a run of the program, while its stream is empty:
   /// members synchronize, and an error names a member that is missing for the
@@ -53,6 +57,7 @@ private:
     /// Of NCCL's: what the kernels' stream has passed before it, and the other
     /// stream with it.
     Owned<Event> begun = {}, done = {};
+    bool isUnderWay = false; ///< started, and not waited for
   };
   struct Watch {
     comm::nccl::NcclChannel *channel;

@@ -182,7 +182,9 @@ void Walk::restart() {
   // A walk that an error cut short left pointers inside loops.
   std::copy(firstPointers.begin(), firstPointers.end(), code.pointers.begin());
   position = 0;
-  idle = LoopCommand::kNoCount;
+  idle = outer = LoopCommand::kNoCount;
+  countedLoops = 0;
+  place = {};
 }
 
 const Command *Walk::next() {
@@ -210,6 +212,11 @@ void Walk::beginLoop(std::uint32_t index) {
     position = loop.endCommand + 1;
   else if (tripsLeft[index] == idleTrips[index] && !isIdle())
     idle = index;
+  if (loop.count != LoopCommand::kNoCount && tripsLeft[index] != 0 &&
+      outer == LoopCommand::kNoCount) {
+    outer = index;
+    place = {++countedLoops, 0, code.pointers[loop.count]};
+  }
 }
 
 void Walk::endIteration(std::uint32_t index) {
@@ -219,6 +226,13 @@ void Walk::endIteration(std::uint32_t index) {
     idle = LoopCommand::kNoCount;
   else if (again && tripsLeft[index] == idleTrips[index] && !isIdle())
     idle = index;
+  if (outer == index) {
+    ++place.iteration;
+    if (!again) {
+      outer = LoopCommand::kNoCount;
+      place = {};
+    }
+  }
   for (std::uint32_t i = loop.firstAdvance; i < loop.endAdvance; ++i) {
     const Advance &advance = code.advances[i];
     void *&pointer = code.pointers[advance.pointer];

@@ -110,6 +110,16 @@ public:
   /// Whether what next() returned is in an iteration that does not take place.
   bool isIdle() const { return idle != LoopCommand::kNoCount; }
 
+  /// An iteration of the outermost loop with a count around what next()
+  /// returned.
+  struct Counted {
+    std::uint64_t loop = 0;      ///< from 1, in order; 0: in no such loop
+    std::uint64_t iteration = 0; ///< from 0
+    const void *count = nullptr; ///< the address of the count
+    bool operator==(const Counted &) const = default;
+  };
+  const Counted &counted() const { return place; }
+
 private:
   void beginLoop(std::uint32_t loop);
   void endIteration(std::uint32_t loop);
@@ -118,11 +128,14 @@ private:
   ReadCount readCount;
   bool visitsAll;
   std::uint32_t idle = LoopCommand::kNoCount; // the loop that is past its count
-  std::uint32_t position = 0;                 // of the next command
-  std::vector<void *> firstPointers;          // Commands.pointers at the start
-  std::vector<std::uint64_t> trips;           // of each loop that is running
-  std::vector<std::uint64_t> tripsLeft;       // of each loop
-  std::vector<std::uint64_t> idleTrips;       // the last ones, after the count
+  std::uint32_t outer = LoopCommand::kNoCount; // the loop of `place`
+  std::uint64_t countedLoops = 0;              // that began
+  Counted place;
+  std::uint32_t position = 0;           // of the next command
+  std::vector<void *> firstPointers;    // Commands.pointers at the start
+  std::vector<std::uint64_t> trips;     // of each loop that is running
+  std::vector<std::uint64_t> tripsLeft; // of each loop
+  std::vector<std::uint64_t> idleTrips; // the last ones, after the count
 };
 
 /// Where a program's spaces lie: addresses of the device, which the host only

@@ -64,6 +64,13 @@ inline NodeT loop(std::uint64_t trip, std::vector<NodeT> body) {
   return node(std::move(loop), "test.loop");
 }
 
+/// At most `trip` times; `count` is an i32.
+inline NodeT loop(std::uint64_t trip, std::vector<NodeT> body, ArgT count) {
+  NodeT made = loop(trip, std::move(body));
+  made.step.AsLoop()->count = std::make_unique<ArgT>(std::move(count));
+  return made;
+}
+
 inline NodeT copy(ArgT from, ArgT to) {
   CopyT copy;
   copy.from = std::make_unique<ArgT>(std::move(from));

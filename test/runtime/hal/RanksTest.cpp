@@ -19,7 +19,7 @@ namespace {
 constexpr int kRanks = 3;
 
 /// meshArtifact with code that a CPU and a GPU load, though nothing launches
-/// it.
+/// it, and a loop whose count is data while a collective is under way.
 ArtifactT runnable() {
   ArtifactT artifact = meshArtifact();
   for (auto &each : artifact.shares) {
@@ -33,6 +33,12 @@ ArtifactT runnable() {
       auto &steps = code->programs[0]->steps;
       steps.insert(steps.begin(), std::make_unique<NodeT>(
                                       fill(arg(Space::arena, 256, 96), 0x7f)));
+      const auto last = steps.end() - 2; // its wait, and a copy
+      steps.insert(
+          steps.insert(last, std::make_unique<NodeT>(loop(
+                                 2, {fill(arg(Space::arena, 0, 16, {16}), 0)},
+                                 arg(Space::arena, 96, 4)))),
+          std::make_unique<NodeT>(fill(arg(Space::arena, 96, 4), 1)));
     }
   }
   return artifact;
@@ -193,7 +199,8 @@ TEST(Ranks, GpusSayHowTheyReachOthers) {
   });
 }
 
-// What is on the stream is a part of the program's graph.
+// What is on the stream is a part of the program's graphs: one to the loop, one
+// for each of its two iterations, and one after it.
 TEST(Ranks, GpusWithNcclRunGraphs) {
   const NcclNamed fake(TESSERA_FAKE_NCCL);
   const AlignedBytes bytes(pack(runnable()));
@@ -210,7 +217,7 @@ TEST(Ranks, GpusWithNcclRunGraphs) {
     const Status status = (*session)->run("step");
     EXPECT_TRUE(status.ok()) << status.message();
   });
-  EXPECT_EQ(FakeCuda::get().calls("cuGraphLaunch"), unsigned(kRanks));
+  EXPECT_EQ(FakeCuda::get().calls("cuGraphLaunch"), unsigned(4 * kRanks));
   EXPECT_GT(FakeCuda::get().calls("cuStreamWaitEvent"), 0u);
 }
 

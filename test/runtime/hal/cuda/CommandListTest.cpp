@@ -150,6 +150,55 @@ TEST_F(CudaCommands, LongProgramsAreNoGraphs) {
   }
 }
 
+/// In each of two iterations, marks `counts[i]` of four places, and then one
+/// that it has passed.
+ArtifactT countedLoops() {
+  return oneProgram(program(
+      "main", 64, 192,
+      {tensor("counts", ElementType::i32, {2}, Role::input, Space::io, 128)},
+      {tensor("y", ElementType::u8, {128}, Role::output, Space::io, 0)},
+      {fill(arg(Space::io, 0, 128), 0),
+       loop(2, {copy(arg(Space::io, 128, 4, {4}), arg(Space::arena, 0, 4, {0})),
+                loop(4, {fill(arg(Space::io, 0, 8, {64, 8}), 7)},
+                     arg(Space::arena, 0, 4, {0})),
+                fill(arg(Space::io, 32, 8, {64}), 9)})}));
+}
+
+// As many iterations as the numbers say that the GPU has computed by then: one
+// graph for each iteration that there may be, and three around the loops.
+TEST_F(CudaCommands, LoopsWithCountsAreGraphsForEachIteration) {
+  for (const char *mode : {"graph", "stream", "step"}) {
+    fake.reset();
+    Runner runner(countedLoops(), cuda(mode));
+    ASSERT_TRUE(runner.ok()) << runner.message();
+    const bool isGraph = std::string_view(mode) == "graph";
+    EXPECT_EQ(fake.calls("cuStreamBeginCapture_v2"), isGraph ? 3u + 8 : 0u);
+    for (const auto &[first, second] :
+         {std::pair(0, 3), std::pair(4, 1), std::pair(-1, 9)}) {
+      const unsigned before = fake.calls("cuGraphLaunch");
+      const std::int32_t counts[] = {first, second};
+      ASSERT_TRUE(
+          runner->writeInput<std::int32_t>("main", "counts", counts).ok());
+      const Status status = runner->run("main");
+      ASSERT_TRUE(status.ok()) << status.message();
+      std::vector<std::byte> y(128);
+      ASSERT_TRUE(runner->readOutput("main", "y", y).ok());
+      unsigned iterations = 0;
+      for (int outer = 0; outer < 2; ++outer) {
+        const int count = std::clamp(counts[outer], 0, 4);
+        iterations += unsigned(count);
+        for (int i = 0; i < 5; ++i)
+          EXPECT_EQ(int(y[std::size_t(64 * outer + 8 * i)]), i == 4      ? 9
+                                                             : i < count ? 7
+                                                                         : 0)
+              << mode << " " << outer << " " << i;
+      }
+      EXPECT_EQ(fake.calls("cuGraphLaunch") - before,
+                isGraph ? 3 + iterations : 0u);
+    }
+  }
+}
+
 TEST_F(CudaCommands, CopiesOntoThemselvesInPieces) {
   // Larger than the bounce, up and down.
   constexpr std::uint64_t bytes = (40 << 20) + 3, shift = 1000;
