@@ -66,7 +66,8 @@ void Compilation::splitByKind() {
     }
 }
 
-// Before there is a program for each kind of device, one is that of all targets.
+// Before there is a program for each kind of device, one is that of all
+// targets.
 PhaseOptions Compilation::optionsFor(const Branch &branch) const {
   const std::vector<std::string> &own = branch.kind.targets;
   return {recipe, own.empty() ? targets : own, mode,
