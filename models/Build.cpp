@@ -266,9 +266,13 @@ std::vector<Port> ModelBuilder::batchPorts() {
 void ModelBuilder::buildLoss() {
   std::vector<Port> arguments = parameterPorts();
   llvm::append_range(arguments, batchPorts());
-  if (needsLoads())
+  if (needsLoads()) {
     arguments.push_back(
         port(graph::kInputAttr, routerLoads, routerType(spec.moe->experts)));
+    // Counts of tokens, of which bf16 has three digits.
+    arguments.back().attributes.push_back(
+        b.getNamedAttr(graph::kKeepF32Attr, b.getUnitAttr()));
+  }
   Type f32 = b.getF32Type();
   std::vector<Port> results{port(graph::kOutputAttr, "loss_sum", scalar(f32))};
   if (hasPenalty())

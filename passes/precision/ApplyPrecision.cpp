@@ -160,15 +160,19 @@ private:
     }
   }
 
+  static bool isKept(func::FuncOp callee, OpOperand &operand) {
+    return callee &&
+           callee.getArgAttr(operand.getOperandNumber(), graph::kKeepF32Attr);
+  }
+
+  // A block's small arguments are f32 also if a movement made them of narrow
+  // values.
   void passToBlock(Operation *call) {
     auto callee = SymbolTable::lookupNearestSymbolFrom<func::FuncOp>(
         call, cast<func::CallOp>(call).getCalleeAttr());
     for (OpOperand &operand : call->getOpOperands())
-      if (callee &&
-          callee.getArgAttr(operand.getOperandNumber(), graph::kKeepF32Attr))
+      if (isKept(callee, operand) || !narrowLarge(operand))
         upcast(operand);
-      else
-        narrowLarge(operand);
     for (Value result : call->getResults())
       if (isLarge(result))
         setElement(result, narrowType);

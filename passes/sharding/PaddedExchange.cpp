@@ -33,7 +33,7 @@ static Value lookUp(Emitter &e, Value positions, Value begins, Value counts,
       e.select(isBefore, zero, e.select(isBeforeEnd, number, zero)));
 }
 
-// [devices × slot, width]. What is at places of no row is not read.
+// [devices × slot, width]. What is in slots of no row is not read.
 Value PaddedExchange::packed(Value rows, const RowMoves &moves) {
   int64_t pieces = tensorType(moves.sends).getDimSize(0) / devices.count;
   auto ofDevices = [&](Value each) {
@@ -41,8 +41,8 @@ Value PaddedExchange::packed(Value rows, const RowMoves &moves) {
   };
   Value counts = ofDevices(moves.sends);
   Value begins = exclusiveSums(e, counts);
-  Value places = e.iota(i32({devices.count, devices.slot, pieces}), 1);
-  Value numbers = lookUp(e, places, begins, counts,
+  Value positions = e.iota(i32({devices.count, devices.slot, pieces}), 1);
+  Value numbers = lookUp(e, positions, begins, counts,
                          e.sub(ofDevices(moves.firsts), begins), {0, 2});
   return e.embedding(rows, e.reshape(numbers, {devices.count * devices.slot}));
 }

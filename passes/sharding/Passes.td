@@ -124,7 +124,7 @@ def PartitionToLocal : Pass<"partition-to-local", "::mlir::ModuleOp"> {
 
     An exchange of experts' rows becomes a `dist.exchange_rows`, which takes its counts from memory
     when it starts. With `pad-exchanges` it becomes a `dist.all_to_all` of as many rows for each
-    device, between lookups that bring rows to their places in it and from there: more bytes, but
+    device, between lookups that bring rows to their slots in it and from there: more bytes, but
     no count that the host has to know.
 
     Before:

@@ -32,3 +32,34 @@ func.func private @layer(%x: tensor<6x8xf32>, %r: tensor<4x8xf32> {graph.keep_f3
   %z = graph.reduce %s sum dims [0, 1] : tensor<6x4xf32> -> tensor<f32>
   return %y, %z : tensor<6x8xf32>, tensor<f32>
 }
+
+// A row of a table of counts, as each layer has it: f32, since a block takes small tensors so.
+// CHECK-LABEL: func @counted
+// CHECK: %[[ROW:.*]] = graph.reshape %{{.*}} : tensor<1x4xf32> -> tensor<4xf32>
+// CHECK: call @scaled(%{{.*}}, %[[ROW]]) : (tensor<6x4xbf16>, tensor<4xf32>)
+func.func @counted(%x: tensor<6x4xf32> {graph.state = "x", graph.role = #graph<role parameter>},
+                   %n: tensor<2x4xf32> {graph.input = "n", graph.keep_f32}) -> tensor<6x4xf32> {
+  %0 = graph.slice %n [1, 0] : tensor<2x4xf32> -> tensor<1x4xf32>
+  %1 = graph.reshape %0 : tensor<1x4xf32> -> tensor<4xf32>
+  %2 = call @scaled(%x, %1) : (tensor<6x4xf32>, tensor<4xf32>) -> tensor<6x4xf32>
+  return %2 : tensor<6x4xf32>
+}
+
+// Without the attribute the row is made of narrow values, and converted back.
+// CHECK-LABEL: func @moved
+// CHECK: %[[ROW:.*]] = graph.reshape %{{.*}} : tensor<1x4xbf16> -> tensor<4xbf16>
+// CHECK: %[[WIDE:.*]] = graph.convert %[[ROW]] : tensor<4xbf16> -> tensor<4xf32>
+// CHECK: call @scaled(%{{.*}}, %[[WIDE]]) : (tensor<6x4xbf16>, tensor<4xf32>)
+func.func @moved(%x: tensor<6x4xf32> {graph.state = "x", graph.role = #graph<role parameter>},
+                 %n: tensor<2x4xf32> {graph.input = "n"}) -> tensor<6x4xf32> {
+  %0 = graph.slice %n [1, 0] : tensor<2x4xf32> -> tensor<1x4xf32>
+  %1 = graph.reshape %0 : tensor<1x4xf32> -> tensor<4xf32>
+  %2 = call @scaled(%x, %1) : (tensor<6x4xf32>, tensor<4xf32>) -> tensor<6x4xf32>
+  return %2 : tensor<6x4xf32>
+}
+
+func.func private @scaled(%x: tensor<6x4xf32>, %n: tensor<4xf32>) -> tensor<6x4xf32> attributes {graph.block} {
+  %0 = graph.broadcast %n dims [1] : tensor<4xf32> -> tensor<6x4xf32>
+  %1 = graph.mul %x, %0 : tensor<6x4xf32>
+  return %1 : tensor<6x4xf32>
+}
