@@ -33,6 +33,13 @@ Value Scope::dropout(Emitter &e, Value x, double rate, int64_t site) const {
       builder.getI64IntegerAttr(dropoutStream + site));
 }
 
+Value Scope::noise(Emitter &e, ArrayRef<int64_t> shape, int64_t site) const {
+  return builder.create<graph::RandomOp>(
+      e.location(), RankedTensorType::get(shape, builder.getF32Type()),
+      random.seed, random.step, random.offset, dropoutStream + site,
+      graph::RandomKind::normal);
+}
+
 static Value addBias(const Scope &scope, Emitter &e, Value x, StringRef name) {
   Value bias = scope.parameter(name + ".bias");
   return e.add(x, e.broadcastLast(bias, tensorType(x).getShape()));

@@ -80,12 +80,17 @@ public:
   /// Emits operations that are located at the module `path`.
   graph::Emitter at(llvm::StringRef path) const;
 
-  /// Whether dropout applies; not in @logits.
+  /// Whether there are random numbers, and dropout applies; not in @logits.
   bool drops() const { return bool(random.seed); }
   /// Drops elements of `x` at `rate`; `site` distinguishes the uses in one
   /// scope.
   mlir::Value dropout(graph::Emitter &e, mlir::Value x, double rate,
                       int64_t site) const;
+  /// Normal numbers, as many as in [batch, …]; only where drops().
+  mlir::Value noise(graph::Emitter &e, llvm::ArrayRef<int64_t> shape,
+                    int64_t site) const;
+  /// The step of training, i64[]; null unless drops().
+  mlir::Value step() const { return random.step; }
 
   mlir::OpBuilder &builder;
   const ModelSpec &spec;

@@ -127,9 +127,11 @@ private:
   std::vector<Port> parameterPorts();
   /// For sequences of at most `tokens`.
   LayerKind kindOf(int64_t layer, int64_t tokens) const;
+  /// Whether training takes random numbers, or knows its step.
   bool drops() const {
     return spec.embeddingDropout > 0 || spec.attentionDropout > 0 ||
-           spec.residualDropout > 0;
+           spec.residualDropout > 0 ||
+           (spec.moe && (recipe.moe.noise > 0 || recipe.moe.balanceWarmup > 0));
   }
   /// Results of routers, layer by layer.
   struct Routed {

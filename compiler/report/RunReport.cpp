@@ -12,7 +12,6 @@ namespace tessera::report {
 
 namespace fs = std::filesystem;
 
-static constexpr std::int64_t kMostMetricsBytes = std::int64_t(1) << 30;
 static constexpr std::int64_t kMostFileBytes = std::int64_t(1) << 20;
 static constexpr const char *kNumbers[] = {
     "step", "loss",      "grad_norm",    "lr",         "tokens",
@@ -23,8 +22,8 @@ static Json numberOf(const Json &record, const char *key) {
                                                          : Json(nullptr);
 }
 
-static StatusOr<std::vector<Json>> recordsOf(std::string_view text,
-                                             const std::string &path) {
+StatusOr<std::vector<Json>> metricsRecords(std::string_view text,
+                                           const std::string &path) {
   std::vector<Json> records;
   std::size_t number = 0;
   while (!text.empty()) {
@@ -34,7 +33,8 @@ static StatusOr<std::vector<Json>> recordsOf(std::string_view text,
     if (line.empty())
       continue;
     Json record = Json::parse(line, nullptr, false);
-    if (!record.is_object() || !record.contains("step")) {
+    if (!record.is_object() || !record.contains("step") ||
+        !record["step"].is_number_integer()) {
       if (text.empty())
         break; // being written
       return Status::error("{}:{}: not a record of metrics", path, number);
@@ -46,7 +46,7 @@ static StatusOr<std::vector<Json>> recordsOf(std::string_view text,
 
 StatusOr<Json> metricsColumns(std::string_view text, const std::string &path,
                               std::size_t mostRows) {
-  auto records = recordsOf(text, path);
+  auto records = metricsRecords(text, path);
   if (!records.ok())
     return records.status();
   // A record with an evaluation is never dropped.

@@ -106,12 +106,12 @@ Value moeLayer(const Scope &scope, Value x) {
   ArrayRef<int64_t> shape = shapeOf(x);
   Emitter e = scope.at(expertNames(scope.spec).router);
   Value tokens = e.reshape(x, {shape[0] * shape[1], shape[2]});
-  RouterChoice choice = chooseExperts(scope, tokens);
+  RouterChoice choice = chooseExperts(scope, tokens, shape[0]);
   choice.chosen = choice.experts;
   if (RouterScope *router = scope.router) {
     Value dropped =
         keepWithinCapacity(e, moe, router->recipe, shape[0], choice);
-    judge(e, moe, choice, dropped, shape[0], *router);
+    judge(e, moe, choice, dropped, shape[0], scope.step(), *router);
   }
   Value y = e.reshape(chosenExperts(scope, tokens, choice), shape);
   return moe.sharedIntermediate ? e.add(y, sharedExpert(scope, x)) : y;

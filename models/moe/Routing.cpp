@@ -46,12 +46,30 @@ static Value withinGroups(Emitter &e, const MoeSpec &moe, Value scores) {
       shapeOf(scores));
 }
 
-RouterChoice chooseExperts(const Scope &scope, Value x) {
+/// What `sites` of random numbers a layer has besides those of its family.
+constexpr int64_t noiseSite = 100;
+
+/// Normal noise on logits [tokens, experts], so that tokens try other experts
+/// (Shazeer et al. 2017, with one deviation for all).
+static Value withNoise(const Scope &scope, Emitter &e, Value logits,
+                       int64_t sequences) {
+  if (!scope.router || scope.router->recipe.noise == 0)
+    return logits;
+  ArrayRef<int64_t> shape = shapeOf(logits);
+  Value noise =
+      scope.noise(e, {sequences, shape[0] / sequences, shape[1]}, noiseSite);
+  return e.add(logits,
+               e.mul(e.reshape(noise, shape), scope.router->recipe.noise));
+}
+
+RouterChoice chooseExperts(const Scope &scope, Value x, int64_t sequences) {
   const MoeSpec &moe = *scope.spec.moe;
   std::string name(expertNames(scope.spec).router);
   Emitter e = scope.at(name);
   RouterChoice choice;
-  choice.logits = e.einsum("tk,ek->te", x, scope.parameter(name + ".weight"));
+  choice.logits = withNoise(
+      scope, e, e.einsum("tk,ek->te", x, scope.parameter(name + ".weight")),
+      sequences);
   choice.scores = moe.score == RouterScore::Softmax
                       ? e.unary<graph::SoftmaxOp>(choice.logits)
                       : e.unary<graph::SigmoidOp>(choice.logits);
@@ -144,8 +162,20 @@ static Value entropy(Emitter &e, Value probabilities) {
   return e.neg(e.sumAll(e.mul(probabilities, e.unary<graph::LogOp>(positive))));
 }
 
+/// The balance loss with its weight, which grows in the first steps: the loss
+/// of step n (from 0) counts (n + 1) / warm-up of it.
+static Value weighted(Emitter &e, const recipe::Recipe::Moe &recipe, Value loss,
+                      Value step) {
+  if (recipe.balanceWarmup == 0)
+    return e.mul(loss, recipe.balanceWeight);
+  Value done = e.add(e.convert(step, e.builder().getF32Type()), 1.0);
+  Value part = e.mul(done, 1.0 / static_cast<double>(recipe.balanceWarmup));
+  return e.mul(e.mul(loss, e.min(part, e.splatLike(1.0, part))),
+               recipe.balanceWeight);
+}
+
 void judge(Emitter &e, const MoeSpec &moe, const RouterChoice &choice,
-           Value dropped, int64_t sequences, RouterScope &router) {
+           Value dropped, int64_t sequences, Value step, RouterScope &router) {
   Value load = loads(e, moe, choice.chosen, sequences);
   router.counts = e.sum(load, {0});
   if (router.countsOnly)
@@ -157,7 +187,7 @@ void judge(Emitter &e, const MoeSpec &moe, const RouterChoice &choice,
   Value z = e.sumAll(e.mul(lse, lse));
   const recipe::Recipe::Moe &recipe = router.recipe;
   if (recipe.balanceWeight > 0)
-    router.penalty = e.mul(even, recipe.balanceWeight);
+    router.penalty = weighted(e, recipe, even, step);
   if (recipe.zWeight > 0) {
     Value term = e.mul(z, recipe.zWeight);
     router.penalty = router.penalty ? e.add(router.penalty, term) : term;

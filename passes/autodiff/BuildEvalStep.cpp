@@ -1,4 +1,5 @@
-// The pass: @eval_step from @loss, with blocks that drop nothing.
+// The pass: @eval_step from @loss, with blocks that drop nothing and add no
+// noise.
 #include "dialects/graph/Build.h"
 #include "mlir/IR/SymbolTable.h"
 #include "passes/autodiff/Autodiff.h"
@@ -16,25 +17,30 @@ namespace tessera {
 namespace {
 
 /// Makes functions deterministic: no dropout in them or in what they call.
-class DropoutRemover {
+class RandomRemover {
 public:
-  explicit DropoutRemover(ModuleOp module) : symbols(module) {}
+  explicit RandomRemover(ModuleOp module) : symbols(module) {}
 
   void removeFrom(func::FuncOp function) {
     for (Operation &op : llvm::make_early_inc_range(function.front())) {
       if (auto dropout = dyn_cast<graph::DropoutOp>(op)) {
         dropout.replaceAllUsesWith(dropout.getInput());
         dropout.erase();
+      } else if (auto random = dyn_cast<graph::RandomOp>(op)) {
+        OpBuilder builder(random);
+        random.replaceAllUsesWith(
+            graph::Emitter(builder, random.getLoc()).zeros(random.getType()));
+        random.erase();
       } else if (auto call = dyn_cast<func::CallOp>(op)) {
         if (auto callee = symbols.lookup<func::FuncOp>(call.getCallee()))
-          call.setCallee(withoutDropout(callee).getName());
+          call.setCallee(withoutRandom(callee).getName());
       }
     }
   }
 
 private:
-  // In the function or in what it calls; each is looked at once.
-  bool hasDropout(func::FuncOp function) {
+  // Whether it or what it calls has random numbers; each is looked at once.
+  bool isRandom(func::FuncOp function) {
     auto [entry, isNew] = drops.try_emplace(function, false);
     if (!isNew)
       return entry->second;
@@ -42,7 +48,8 @@ private:
       auto call = dyn_cast<func::CallOp>(op);
       auto callee = call ? symbols.lookup<func::FuncOp>(call.getCallee())
                          : func::FuncOp();
-      return isa<graph::DropoutOp>(op) || (callee && hasDropout(callee))
+      return isa<graph::DropoutOp, graph::RandomOp>(op) ||
+                     (callee && isRandom(callee))
                  ? WalkResult::interrupt()
                  : WalkResult::advance();
     });
@@ -50,9 +57,9 @@ private:
   }
 
   // The function itself where it drops nothing, else its copy `.eval`.
-  func::FuncOp withoutDropout(func::FuncOp function) {
+  func::FuncOp withoutRandom(func::FuncOp function) {
     auto [entry, isNew] = variants.try_emplace(function, function);
-    if (!isNew || !hasDropout(function))
+    if (!isNew || !isRandom(function))
       return entry->second;
     func::FuncOp copy = function.clone();
     copy.setName((function.getName() + ".eval").str());
@@ -105,7 +112,7 @@ struct BuildEvalStep : tessera::impl::BuildEvalStepBase<BuildEvalStep> {
     values.truncate(1);
     values.push_back(countTargets(b, loc, findInput(step, "targets")));
     b.create<func::ReturnOp>(loc, values);
-    DropoutRemover(getOperation()).removeFrom(step);
+    RandomRemover(getOperation()).removeFrom(step);
     loss.erase();
     return success();
   }

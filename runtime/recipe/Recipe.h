@@ -113,6 +113,10 @@ struct Recipe {
     /// Rows of experts that a device has a buffer for in an exchange / the mean
     /// number that a device receives; 0: for all rows of all devices.
     double buffer = 1.5;
+    /// Steps in which the balance weight grows from nothing, linearly; 0: none.
+    int64_t balanceWarmup = 0;
+    /// Deviation of the normal noise on a router's logits in training.
+    double noise = 0;
     bool operator==(const Moe &) const = default;
   } moe;
 

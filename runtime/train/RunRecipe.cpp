@@ -12,10 +12,12 @@ using recipe::ScheduleKind;
 
 /// Compiled into the program.
 constexpr std::string_view kCompiledKeys[] = {
-    "optimizer.name", "lr_schedule.name",   "batch.micro",  "batch.accumulate",
-    "batch.sequence", "precision.compute",  "recompute",    "dropout.rate",
-    "moe.balance",    "moe.balance_weight", "moe.z_weight", "moe.bias_rate",
-    "moe.capacity",   "moe.drop",
+    "optimizer.name",     "lr_schedule.name", "batch.micro",
+    "batch.accumulate",   "batch.sequence",   "precision.compute",
+    "recompute",          "dropout.rate",     "moe.balance",
+    "moe.balance_weight", "moe.z_weight",     "moe.bias_rate",
+    "moe.capacity",       "moe.drop",         "moe.noise",
+    "moe.balance_warmup",
 };
 
 /// Why this program would not notice a new value of `key`; empty if it would.

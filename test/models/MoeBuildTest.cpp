@@ -206,6 +206,49 @@ INSTANTIATE_TEST_SUITE_P(
              std::string(recipe::name(std::get<1>(info.param)));
     });
 
+// Of step n, from 0, (n + 1) / 4 of the balance loss and all of the z-loss.
+TEST_F(MoeBuild, TheBalanceWeightGrows) {
+  ModelSpec spec = mustRead("mixtral");
+  recipe.moe.balanceWeight = 0.3, recipe.moe.zWeight = 0.07;
+  build(spec);
+  randomize(spec);
+  const Tensors full = runLoss(spec);
+  double z = 0;
+  for (int64_t layer = 0; layer < spec.layers; ++layer)
+    z += 0.07 * full[3].at({layer, zSum});
+  recipe.moe.balanceWarmup = 4;
+  build(spec);
+  for (auto [step, part] :
+       {std::pair(0, 0.25), {2, 0.75}, {3, 1.0}, {1'000'000, 1.0}})
+    EXPECT_NEAR(runLoss(spec, 1, step)[1].data[0],
+                z + part * (full[1].data[0] - z), 1e-4)
+        << step;
+}
+
+// Sequences have their own noise, wherever a batch is divided.
+TEST_F(MoeBuild, NoiseIsThatOfSeedStepAndSequence) {
+  ModelSpec spec = mustRead("qwen2_moe");
+  build(spec);
+  randomize(spec);
+  const double plain = loss(spec);
+  recipe.moe.noise = 1.0;
+  build(spec);
+  const double noisy = loss(spec);
+  EXPECT_NE(noisy, plain);
+  EXPECT_EQ(loss(spec), noisy);
+  EXPECT_NE(loss(spec, 2), noisy);
+  EXPECT_NE(loss(spec, 1, 1), noisy);
+  EXPECT_NE(loss(spec, 1, 0, batch), noisy);
+  module->walk([&](graph::RandomOp op) {
+    auto function = op->getParentOfType<mlir::func::FuncOp>().getName();
+    EXPECT_TRUE(function == "layer.moe" || function == "init")
+        << function.str();
+  });
+  recipe.moe.noise = 1e-9;
+  build(spec);
+  EXPECT_NEAR(loss(spec), plain, 1e-4);
+}
+
 //===--- the end of a step ------------------------------------------------===//
 
 TEST_F(MoeBuild, FinishStepMovesBiasesAndFillsTheTable) {

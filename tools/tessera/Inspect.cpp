@@ -163,6 +163,11 @@ static void addReportOptions(CLI::App &command, ReportFiles &files) {
                   "trace, which Perfetto opens")
       ->type_name("FILE");
   command
+      .add_option("--tensorboard", files.tensorboard,
+                  "of a run: write its metrics as a TensorBoard event file "
+                  "into this directory")
+      ->type_name("DIR");
+  command
       .add_option("--ir", files.ir,
                   "directory of --dump-ir: the page shows each phase and what "
                   "it changed")
@@ -190,7 +195,8 @@ void tessera::addInspectCommand(CLI::App &app, Invocation &invocation) {
   command
       ->add_option(
           "ARTIFACT", options->path,
-          "output of tessera compile; with --html also a run directory")
+          "output of tessera compile; with --html or --tensorboard also a "
+          "run directory")
       ->type_name("")
       ->required();
   command->add_flag("--kernels", options->kernels,

@@ -1,5 +1,6 @@
 #include "tools/tessera/InspectReport.h"
 #include "compiler/Files.h"
+#include "compiler/report/EventFile.h"
 #include "compiler/report/Page.h"
 #include "compiler/report/ProgramReport.h"
 #include "compiler/report/RunReport.h"
@@ -71,6 +72,10 @@ static Status writeTrace(const report::ReportInput &input,
 Status tessera::writeReport(const ArtifactReader &reader,
                             const std::string &device,
                             const ReportFiles &files) {
+  if (!files.tensorboard.empty())
+    return Status::error("--tensorboard {}: {} is an artifact; name the "
+                         "directory of a run",
+                         files.tensorboard, reader.path());
   auto measured = readMeasurements(files.bench);
   if (!measured.ok())
     return measured.status();
@@ -107,6 +112,10 @@ Status tessera::writeRunReport(const std::string &run,
     return Status::error("--trace {}: {} is a run directory; the trace of a "
                          "run is written by its executable with --profile",
                          files.trace, run);
+  if (!files.tensorboard.empty())
+    TESSERA_RETURN_IF_ERROR(report::writeEventFile(run, files.tensorboard));
+  if (files.html.empty())
+    return Status::success();
   auto json = report::runReport(run);
   if (!json.ok())
     return json.status();

@@ -1,4 +1,5 @@
-// `tessera inspect --html` and `--trace`: the report of an artifact or a run.
+// `tessera inspect --html`, `--trace` and `--tensorboard`: the report of an
+// artifact or a run.
 #pragma once
 #include "runtime/artifact/ArtifactReader.h"
 #include <string>
@@ -8,10 +9,13 @@ namespace tessera {
 /// Files to write, and what to read besides; empty: none.
 struct ReportFiles {
   std::string html, trace;
-  std::string ir;      ///< a directory of dumps
-  std::string bench;   ///< of tessera bench kernels --json
-  std::string cluster; ///< a cluster file
-  bool any() const { return !html.empty() || !trace.empty(); }
+  std::string tensorboard; ///< a directory; of a run
+  std::string ir;          ///< a directory of dumps
+  std::string bench;       ///< of tessera bench kernels --json
+  std::string cluster;     ///< a cluster file
+  bool any() const {
+    return !html.empty() || !trace.empty() || !tensorboard.empty();
+  }
 };
 
 /// Of `device`, a kind of the artifact.
