@@ -187,8 +187,8 @@ def BuildEvalStep : Pass<"build-eval-step", "::mlir::ModuleOp"> {
   let summary = "builds @eval_step from @loss, without dropout and noise";
   let description = [{
     `@eval_step` takes the parameters, `tokens` and `targets` i32[B,T] and returns `loss_sum` f32[]
-    and the number of targets that are not ignored, `tokens` i64[]. Blocks with random numbers are replaced
-    by `@block.eval`, a copy without them; other blocks are shared.
+    and the number of targets that are not ignored, `tokens` i64[]. Blocks with random numbers are
+    replaced by `@block.eval`, a copy without them; other blocks are shared.
 
     Before:
     ```mlir
