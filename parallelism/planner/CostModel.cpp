@@ -65,15 +65,11 @@ PassTimes CostModel::overlapped(const LayerCost &layer,
   times.forward.context = layer.context.forward;
   times.backward.context = layer.context.backward;
 
-  // In t chunks, all but the first overlap with matmuls.
-  double chunked = workload.overlap.tensor
-                       ? double(plan.tensor - 1) / double(plan.tensor)
-                       : 0;
-  double forward = std::min(chunked * layer.tensor.forward, layer.forward);
-  double backward =
-      std::min(chunked * layer.tensor.backward, layer.input + layer.weight);
-  times.forward.tensor = layer.tensor.forward - forward;
-  times.backward.tensor = layer.tensor.backward - backward;
+  Transfer exposed = layer.exposedTensor();
+  double forward = layer.tensor.forward - exposed.forward;
+  double backward = layer.tensor.backward - exposed.backward;
+  times.forward.tensor = exposed.forward;
+  times.backward.tensor = exposed.backward;
 
   // One microbatch's exchange overlaps with another's kernels, except while the
   // pipeline fills and drains with a single one.

@@ -24,6 +24,7 @@ struct LayerPricer::Pass {
   LayerCost cost{};
   double tokens = 0; ///< of a microbatch on a context rank, all tensor ranks'
   bool repeat = false;
+  bool chunks = false; ///< products overlap with collectives
 
   double ownTokens() const { return tokens / double(plan.tensor); }
 
@@ -57,9 +58,9 @@ struct LayerPricer::Pass {
   /// them.
   double chunked(bool overlaps, int64_t m, int64_t n, int64_t k, int64_t groups,
                  Operand operand) const {
-    int64_t chunks = overlaps && workload.overlap.tensor ? plan.tensor : 1;
-    return double(chunks) *
-           kernel.gemm((m + chunks - 1) / chunks, n, k, groups, operand);
+    int64_t parts = overlaps && chunks ? plan.tensor : 1;
+    return double(parts) *
+           kernel.gemm((m + parts - 1) / parts, n, k, groups, operand);
   }
 
   void addForward(double seconds) {
@@ -253,8 +254,30 @@ void LayerPricer::addExperts(Pass &pass) const {
   pass.cost.expert.backward += exchange + gathered;
 }
 
+Transfer LayerCost::exposedTensor() const {
+  return {tensor.forward - std::min(overlapped * tensor.forward, forward),
+          tensor.backward -
+              std::min(overlapped * tensor.backward, input + weight)};
+}
+
 LayerCost LayerPricer::layer(const ParallelPlan &plan, bool sparse) const {
+  LayerCost whole = priced(plan, sparse, false);
+  if (plan.tensor == 1 || !workload.overlap.tensor)
+    return whole;
+  LayerCost chunked = priced(plan, sparse, true);
+  auto seconds = [](const LayerCost &cost) {
+    return cost.forward + cost.backward() + cost.exposedTensor().forward +
+           cost.exposedTensor().backward;
+  };
+  return seconds(chunked) <= seconds(whole) ? chunked : whole;
+}
+
+LayerCost LayerPricer::priced(const ParallelPlan &plan, bool sparse,
+                              bool chunks) const {
   Pass pass{plan, workload, kernel};
+  pass.chunks = chunks;
+  if (chunks)
+    pass.cost.overlapped = double(plan.tensor - 1) / double(plan.tensor);
   pass.tokens =
       double(plan.micro) * double(workload.sequence) / double(plan.context);
   addAttention(pass);
@@ -288,6 +311,8 @@ LayerCost LayerPricer::layer(const ParallelPlan &plan, bool sparse) const {
 
 LayerCost LayerPricer::head(const ParallelPlan &plan) const {
   Pass pass{plan, workload, kernel};
+  if (workload.overlap.tensor)
+    pass.cost.overlapped = double(plan.tensor - 1) / double(plan.tensor);
   pass.tokens =
       double(plan.micro) * double(workload.sequence) / double(plan.context);
   int64_t words = (model.vocab + plan.tensor - 1) / plan.tensor;
@@ -311,6 +336,8 @@ LayerCost LayerPricer::head(const ParallelPlan &plan) const {
 
 LayerCost LayerPricer::embedding(const ParallelPlan &plan) const {
   Pass pass{plan, workload, kernel};
+  if (workload.overlap.tensor)
+    pass.cost.overlapped = double(plan.tensor - 1) / double(plan.tensor);
   pass.tokens =
       double(plan.micro) * double(workload.sequence) / double(plan.context);
   double row = 2 * pass.tokens * double(model.hidden);
