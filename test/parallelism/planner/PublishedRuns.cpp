@@ -92,14 +92,15 @@ public:
     run.name = "Mixtral-8x22B folded, H100";
     run.source = "arXiv 2504.14960";
     run.utilization = 0.493;
-    run.assumed = "even load";
+    run.assumed = "interleave, even load";
     add(run);
     run.name = "Qwen2-57B-A14B folded, H100";
     run.spec = "qwen2-57b-a14b";
     run.gpus = 64;
-    run.plan = // the model zoo's until May 2025
+    run.plan = // the model zoo's in the month of the paper
         "tensor=2,pipe=4,interleave=7,expert=4,stages=even,recompute=none";
     run.utilization = 0.390;
+    run.assumed = "layout as in the model zoo, even load";
     add(run);
   }
 
