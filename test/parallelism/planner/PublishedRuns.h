@@ -28,7 +28,7 @@ struct PublishedRun {
 /// The sixteen runs by which the cost model is judged.
 const std::vector<PublishedRun> &publishedRuns();
 
-/// Runs at which nobody looked while mechanisms and constants were chosen.
+/// Runs that were compared only when mechanisms and constants stood.
 const std::vector<PublishedRun> &otherRuns();
 
 /// Software as most runs have it: Megatron-Core of 2024 and later.
