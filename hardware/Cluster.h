@@ -24,6 +24,12 @@ struct Gpu {
   /// The fraction of that clock that tensor cores sustain under the power
   /// limit.
   double sustainedClock = 1;
+  /// The fraction of `sustainedClock` that they sustain with fp8 operands,
+  /// which take more power.
+  double fp8Clock = 1;
+  /// Standard deviation of the sustained clock between GPUs of a cluster, over
+  /// the mean.
+  double clockSpread = 0;
   /// Tensor cores run asynchronously to the threads that feed them (wgmma,
   /// tcgen05): the exponentials of attention overlap with its matmuls.
   bool asynchronous = false;

@@ -49,6 +49,8 @@ private:
         yamlInteger("multiprocessors", gpu.multiprocessors, 1 << 12),
         yamlQuantity("clock_mhz", gpu.clock, Unit::Count),
         yamlFraction("sustained_clock", gpu.sustainedClock),
+        yamlFraction("fp8_clock", gpu.fp8Clock, false),
+        yamlFraction("clock_spread", gpu.clockSpread, false),
         yamlFlag("asynchronous", gpu.asynchronous),
         yamlQuantity("launch", gpu.launch, Unit::Seconds),
         yamlTarget("target", gpu.target, false)};

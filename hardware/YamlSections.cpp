@@ -49,8 +49,8 @@ YamlKey yamlInteger(std::string_view name, int64_t &to, int64_t most,
           }};
 }
 
-YamlKey yamlFraction(std::string_view name, double &to) {
-  return {name, true, [&to](const YAML::Node &node) -> Status {
+YamlKey yamlFraction(std::string_view name, double &to, bool required) {
+  return {name, required, [&to](const YAML::Node &node) -> Status {
             std::string given;
             TESSERA_RETURN_IF_ERROR(yamlScalar(node, given));
             StatusOr<double> value = parseQuantity(given, Unit::Count);

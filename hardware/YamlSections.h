@@ -27,7 +27,7 @@ YamlKey yamlQuantity(std::string_view name, double &to, Unit unit,
 YamlKey yamlInteger(std::string_view name, int64_t &to, int64_t most,
                     bool required = true);
 /// In (0, 1].
-YamlKey yamlFraction(std::string_view name, double &to);
+YamlKey yamlFraction(std::string_view name, double &to, bool required = true);
 /// The name of a target (Targets.h).
 YamlKey yamlTarget(std::string_view name, std::string &to, bool required);
 /// Optional.

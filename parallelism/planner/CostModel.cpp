@@ -65,15 +65,11 @@ PassTimes CostModel::overlapped(const LayerCost &layer,
   times.forward.context = layer.context.forward;
   times.backward.context = layer.context.backward;
 
-  // In t chunks, all but the first overlap with matmuls.
-  double chunked = workload.overlap.tensor
-                       ? double(plan.tensor - 1) / double(plan.tensor)
-                       : 0;
-  double forward = std::min(chunked * layer.tensor.forward, layer.forward);
-  double backward =
-      std::min(chunked * layer.tensor.backward, layer.input + layer.weight);
-  times.forward.tensor = layer.tensor.forward - forward;
-  times.backward.tensor = layer.tensor.backward - backward;
+  Transfer exposed = layer.exposedTensor();
+  double forward = layer.tensor.forward - exposed.forward;
+  double backward = layer.tensor.backward - exposed.backward;
+  times.forward.tensor = exposed.forward;
+  times.backward.tensor = exposed.backward;
 
   // One microbatch's exchange overlaps with another's kernels, except while the
   // pipeline fills and drains with a single one.
@@ -106,16 +102,33 @@ PassTimes CostModel::futureBlocks(const ParallelPlan &plan,
   return all.add(times, double(model.futureLayers));
 }
 
+/// Layers of each chunk of the last rank, which has the head after its last
+/// chunk: layers that it has fewer than others are missing from there first, as
+/// in what assign-stages cuts and in DeepSeek-V3's layouts of Megatron-Bridge.
+static std::vector<int64_t> lastChunks(const ParallelPlan &plan,
+                                       StageLayers stages) {
+  std::vector<int64_t> layers;
+  int64_t chunks = plan.interleave, left = stages.last;
+  for (int64_t chunk = 0; chunk < chunks; ++chunk) {
+    int64_t others =
+        stages.most / chunks + (chunk < stages.most % chunks ? 1 : 0);
+    layers.push_back(std::min(others, left));
+    left -= layers.back();
+  }
+  layers.back() += left;
+  return layers;
+}
+
 /// Seconds between two microbatches of a pipeline whose ranks have `stages`:
 /// ranks do their chunks in the same order, so each chunk takes as long as the
 /// slowest rank needs for it.
 static double pace(const ParallelPlan &plan, StageLayers stages, double layer,
                    double head) {
   double seconds = 0;
+  std::vector<int64_t> own = lastChunks(plan, stages);
   for (int64_t chunk = 0; chunk < plan.interleave; ++chunk) {
-    bool smaller = chunk >= stages.last % plan.interleave;
-    double own = double(stages.last / plan.interleave + (smaller ? 0 : 1));
-    double last = own * layer + (chunk + 1 == plan.interleave ? head : 0);
+    double last = double(own[size_t(chunk)]) * layer +
+                  (chunk + 1 == plan.interleave ? head : 0);
     double others = double(stages.most) / double(plan.interleave) * layer;
     seconds += std::max(last, others);
   }
@@ -164,14 +177,15 @@ std::vector<PassTimes> CostModel::stageTimes(const ParallelPlan &plan,
   int64_t denseLeft = model.layers - model.sparseLayers();
   int64_t layersLeft = model.layers;
   std::vector<PassTimes> result(size_t(ranks * chunks));
+  std::vector<int64_t> ownOfLast = lastChunks(plan, split);
   for (size_t stage = 0; stage < result.size(); ++stage) {
     int64_t place = int64_t(stage) % ranks, chunk = int64_t(stage) / ranks;
     int64_t own = split.most;
-    if (place == ranks - 1)
-      own = split.last;
-    else if (chunks == 1)
+    if (chunks == 1 && place != ranks - 1)
       own = (model.layers - split.last + ranks - 2 - place) / (ranks - 1);
     int64_t count = own / chunks + (chunk < own % chunks ? 1 : 0);
+    if (place == ranks - 1)
+      count = ownOfLast[size_t(chunk)];
     count =
         stage + 1 == result.size() ? layersLeft : std::min(count, layersLeft);
     int64_t denseHere = std::min(count, denseLeft);

@@ -37,10 +37,33 @@ constexpr double asynchronousResidue = 0.35;
 /// The backward pass keeps five operands in shared memory where the forward
 /// pass keeps two in registers, and sums dQ across blocks.
 constexpr double backwardShare = 0.80;
+/// The fraction of the peak that mma.sync, the instruction of sm_80, reaches on
+/// sm_90 (62.9 % on average: Luo et al., arXiv 2402.13499 and 2501.12084).
+constexpr double synchronousShare = 0.63;
+
+/// The mean of the largest of `count` standard normal values: the integral of
+/// the probability that it is above x, less that it is below -x.
+double meanOfLargest(int64_t count) {
+  constexpr double step = 0.02, end = 8;
+  double sum = 0;
+  for (double x = step / 2; x < end; x += step) {
+    double above = std::erfc(x / std::sqrt(2.0)) / 2;
+    sum +=
+        1 - std::pow(1 - above, double(count)) - std::pow(above, double(count));
+  }
+  return sum * step;
+}
 
 int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 } // namespace
+
+Gpu slowestOf(const Gpu &gpu, int64_t count) {
+  Gpu slowest = gpu;
+  if (gpu.clockSpread > 0 && count > 1)
+    slowest.sustainedClock *= 1 - gpu.clockSpread * meanOfLargest(count);
+  return slowest;
+}
 
 KernelCost::KernelCost(const Gpu &gpu) : chip(gpu) {}
 
@@ -54,7 +77,7 @@ double KernelCost::gemm(int64_t m, int64_t n, int64_t k, int64_t groups,
   if (m == 0 || n == 0 || k == 0 || groups == 0)
     return 0;
   bool fp8 = operand == Operand::Fp8 && chip.fp8 > 0;
-  double clock = chip.clock * chip.sustainedClock;
+  double clock = chip.clock * chip.sustainedClock * (fp8 ? chip.fp8Clock : 1);
   double processors = double(chip.multiprocessors);
   double perCycle = (fp8 ? chip.fp8 : chip.bf16) / (processors * chip.clock);
   double best = std::numeric_limits<double>::infinity();
@@ -88,11 +111,13 @@ double KernelCost::gemm(int64_t m, int64_t n, int64_t k, int64_t groups,
 }
 
 double KernelCost::scoreSeconds(double scores, double flopsPerScore,
-                                double scalarOps) const {
+                                double scalarOps, bool asynchronous) const {
   double perCycle = chip.bf16 / (double(chip.multiprocessors) * chip.clock);
+  if (chip.asynchronous && !asynchronous)
+    perCycle *= synchronousShare;
   double products = flopsPerScore / perCycle;
   double scalars = 1 / exponentialsPerCycle + scalarOps / scalarsPerCycle;
-  double cycles = chip.asynchronous
+  double cycles = chip.asynchronous && asynchronous
                       ? std::max(products, scalars) +
                             asynchronousResidue * std::min(products, scalars)
                       : products + scalars;
@@ -101,17 +126,19 @@ double KernelCost::scoreSeconds(double scores, double flopsPerScore,
 }
 
 double KernelCost::attentionForward(double rows, double keys, int64_t headDim,
-                                    int64_t valueHeadDim) const {
+                                    int64_t valueHeadDim,
+                                    bool asynchronous) const {
   return scoreSeconds(rows * keys, 2 * double(headDim + valueHeadDim),
-                      forwardScalars) +
+                      forwardScalars, asynchronous) +
          chip.launch;
 }
 
 double KernelCost::attentionBackward(double rows, double keys, int64_t headDim,
-                                     int64_t valueHeadDim) const {
+                                     int64_t valueHeadDim,
+                                     bool asynchronous) const {
   // Scores, dP, dV, dK, dQ: three over headDim, two over valueHeadDim.
   return scoreSeconds(rows * keys, 2 * double(3 * headDim + 2 * valueHeadDim),
-                      backwardScalars) /
+                      backwardScalars, asynchronous) /
              backwardShare +
          2 * chip.launch;
 }

@@ -12,6 +12,10 @@ namespace tessera::planner {
 /// devices that are described by their fp32 peak.
 enum class Operand { Bf16, Fp8, Fp32 };
 
+/// The GPU for which the others of `count` wait whenever they synchronize: the
+/// mean of the smallest of so many sustained clocks, normally distributed.
+Gpu slowestOf(const Gpu &gpu, int64_t count);
+
 class KernelCost {
 public:
   explicit KernelCost(const Gpu &gpu);
@@ -28,9 +32,10 @@ public:
   /// each with `keys` keys on average: two products per score forward, five
   /// backward, one exponential each.
   double attentionForward(double rows, double keys, int64_t headDim,
-                          int64_t valueHeadDim) const;
+                          int64_t valueHeadDim, bool asynchronous = true) const;
   double attentionBackward(double rows, double keys, int64_t headDim,
-                           int64_t valueHeadDim) const;
+                           int64_t valueHeadDim,
+                           bool asynchronous = true) const;
 
   /// Memory-bound kernels: `bytes` read and written by `kernels` launches.
   double elementwise(double bytes, int64_t kernels = 1) const;
@@ -38,8 +43,8 @@ public:
   const Gpu &gpu() const { return chip; }
 
 private:
-  double scoreSeconds(double scores, double flopsPerScore,
-                      double scalarOps) const;
+  double scoreSeconds(double scores, double flopsPerScore, double scalarOps,
+                      bool asynchronous) const;
 
   Gpu chip;
 };

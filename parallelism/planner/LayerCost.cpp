@@ -5,6 +5,16 @@
 
 namespace tessera::planner {
 
+namespace {
+
+/// The collective of tensor parallelism next to a product: rows are gathered
+/// before it, or its partial sums are scattered after it. Backward it is the
+/// other way around, but only the gather is cut: the scatter overlaps with the
+/// gradient of weights (TransformerLayerTPOverlapCfg of Megatron-Bridge).
+enum class Neighbor { Nothing, Gather, Scatter };
+
+} // namespace
+
 /// Adds up a layer. `repeat` says whether the kernels that are added now are
 /// recomputed in the backward pass.
 struct LayerPricer::Pass {
@@ -14,27 +24,43 @@ struct LayerPricer::Pass {
   LayerCost cost{};
   double tokens = 0; ///< of a microbatch on a context rank, all tensor ranks'
   bool repeat = false;
+  bool chunks = false; ///< products overlap with collectives
 
   double ownTokens() const { return tokens / double(plan.tensor); }
 
   /// y[m, n] = x[m, k] w[k, n], its two gradients, and where fp8 is used the
   /// conversions of x and dy (read bf16, write fp8 twice: as is, transposed).
   void linear(int64_t m, int64_t n, int64_t k, int64_t groups = 1,
-              bool lowPrecision = true) {
+              bool lowPrecision = true, Neighbor neighbor = Neighbor::Nothing) {
     bool fp8 = workload.fp8 && lowPrecision && kernel.gpu().fp8 > 0;
     Operand operand = fp8                         ? Operand::Fp8
                       : workload.elementBytes > 2 ? Operand::Fp32
                                                   : Operand::Bf16;
     double rows = double(m) * double(groups);
-    double forward = kernel.gemm(m, n, k, groups, operand);
+    double forward =
+        chunked(neighbor != Neighbor::Nothing, m, n, k, groups, operand);
     if (fp8)
       forward += kernel.elementwise(4 * rows * double(k));
     addForward(forward);
-    cost.input += kernel.gemm(m, k, n, groups, operand);
+    if (!repeat)
+      cost.recompute += workload.repeatedProducts * forward;
+    cost.input +=
+        chunked(neighbor == Neighbor::Scatter, m, k, n, groups, operand);
     if (fp8)
       cost.input += kernel.elementwise(4 * rows * double(n));
     // Gradients of weights are summed into an fp32 buffer.
     cost.weight += kernel.gemm(k, n, m, groups, operand, 8);
+  }
+
+  /// A product next to a collective that overlaps is cut into a product for
+  /// each rank's rows, which are waves of tiles of their own: Transformer
+  /// Engine's ring exchange; what it costs is why Flux (arXiv 2406.06858) fuses
+  /// them.
+  double chunked(bool overlaps, int64_t m, int64_t n, int64_t k, int64_t groups,
+                 Operand operand) const {
+    int64_t parts = overlaps && chunks ? plan.tensor : 1;
+    return double(parts) *
+           kernel.gemm((m + parts - 1) / parts, n, k, groups, operand);
   }
 
   void addForward(double seconds) {
@@ -63,8 +89,8 @@ int64_t rounded(double value) {
 
 LayerPricer::LayerPricer(const ModelShape &model, const Cluster &cluster,
                          const Workload &workload)
-    : model(model), workload(workload), kernel(cluster.gpu),
-      collective(cluster) {}
+    : model(model), workload(workload),
+      kernel(slowestOf(cluster.gpu, cluster.gpus())), collective(cluster) {}
 
 double LayerPricer::expertSlowdown(const ParallelPlan &plan) const {
   double own = double(model.experts) / double(plan.expert);
@@ -120,9 +146,11 @@ void LayerPricer::addScores(Pass &pass) const {
     keys = std::min(keys, double(model.window));
   double rows = pass.tokens * double(model.heads / pass.plan.tensor);
   double forward =
-      kernel.attentionForward(rows, keys, model.headDim, model.valueHeadDim);
+      kernel.attentionForward(rows, keys, model.headDim, model.valueHeadDim,
+                              workload.asynchronousAttention);
   double backward =
-      kernel.attentionBackward(rows, keys, model.headDim, model.valueHeadDim);
+      kernel.attentionBackward(rows, keys, model.headDim, model.valueHeadDim,
+                               workload.asynchronousAttention);
   pass.addForward(forward);
   pass.cost.input += backward;
   if (pass.plan.context == 1)
@@ -163,7 +191,8 @@ void LayerPricer::addAttention(Pass &pass) const {
   if (model.keyValueRank > 0)
     addLatentProjections(pass);
   else
-    pass.linear(tokens, queries + 2 * keys, model.hidden);
+    pass.linear(tokens, queries + 2 * keys, model.hidden, 1, true,
+                Neighbor::Gather);
   if (!model.learnedPositions) {
     bool all = pass.repeat;
     pass.repeat = all || pass.plan.recompute != Recompute::None;
@@ -173,20 +202,22 @@ void LayerPricer::addAttention(Pass &pass) const {
   }
   addScores(pass);
   pass.linear(tokens, model.hidden,
-              model.heads * model.valueHeadDim / pass.plan.tensor);
+              model.heads * model.valueHeadDim / pass.plan.tensor, 1, true,
+              Neighbor::Scatter);
   pass.repeat = outer;
 }
 
 void LayerPricer::addMlp(Pass &pass, int64_t width) const {
   int64_t tokens = rounded(pass.tokens), own = width / pass.plan.tensor;
   bool all = pass.repeat;
-  pass.linear(tokens, (model.gated ? 2 : 1) * own, model.hidden);
+  pass.linear(tokens, (model.gated ? 2 : 1) * own, model.hidden, 1, true,
+              Neighbor::Gather);
   pass.repeat = all || pass.plan.recompute != Recompute::None;
   double bytes = 2 * pass.tokens * double(own);
   pass.elementwise((model.gated ? 3 : 2) * bytes,
                    (model.gated ? 5 : 3) * bytes);
   pass.repeat = all;
-  pass.linear(tokens, model.hidden, own);
+  pass.linear(tokens, model.hidden, own, 1, true, Neighbor::Scatter);
 }
 
 void LayerPricer::addExperts(Pass &pass) const {
@@ -223,8 +254,30 @@ void LayerPricer::addExperts(Pass &pass) const {
   pass.cost.expert.backward += exchange + gathered;
 }
 
+Transfer LayerCost::exposedTensor() const {
+  return {tensor.forward - std::min(overlapped * tensor.forward, forward),
+          tensor.backward -
+              std::min(overlapped * tensor.backward, input + weight)};
+}
+
 LayerCost LayerPricer::layer(const ParallelPlan &plan, bool sparse) const {
+  LayerCost whole = priced(plan, sparse, false);
+  if (plan.tensor == 1 || !workload.overlap.tensor)
+    return whole;
+  LayerCost chunked = priced(plan, sparse, true);
+  auto seconds = [](const LayerCost &cost) {
+    return cost.forward + cost.backward() + cost.exposedTensor().forward +
+           cost.exposedTensor().backward;
+  };
+  return seconds(chunked) <= seconds(whole) ? chunked : whole;
+}
+
+LayerCost LayerPricer::priced(const ParallelPlan &plan, bool sparse,
+                              bool chunks) const {
   Pass pass{plan, workload, kernel};
+  pass.chunks = chunks;
+  if (chunks)
+    pass.cost.overlapped = double(plan.tensor - 1) / double(plan.tensor);
   pass.tokens =
       double(plan.micro) * double(workload.sequence) / double(plan.context);
   addAttention(pass);
@@ -258,6 +311,8 @@ LayerCost LayerPricer::layer(const ParallelPlan &plan, bool sparse) const {
 
 LayerCost LayerPricer::head(const ParallelPlan &plan) const {
   Pass pass{plan, workload, kernel};
+  if (workload.overlap.tensor)
+    pass.cost.overlapped = double(plan.tensor - 1) / double(plan.tensor);
   pass.tokens =
       double(plan.micro) * double(workload.sequence) / double(plan.context);
   int64_t words = (model.vocab + plan.tensor - 1) / plan.tensor;
@@ -281,6 +336,8 @@ LayerCost LayerPricer::head(const ParallelPlan &plan) const {
 
 LayerCost LayerPricer::embedding(const ParallelPlan &plan) const {
   Pass pass{plan, workload, kernel};
+  if (workload.overlap.tensor)
+    pass.cost.overlapped = double(plan.tensor - 1) / double(plan.tensor);
   pass.tokens =
       double(plan.micro) * double(workload.sequence) / double(plan.context);
   double row = 2 * pass.tokens * double(model.hidden);

@@ -18,11 +18,16 @@ struct LayerCost {
   double weight = 0;    ///< backward: gradients of weights
   double recompute = 0; ///< forward kernels that the backward pass repeats
   Transfer tensor;      ///< all-gathers and reduce-scatters of activations
-  Transfer expert;      ///< dispatch and combine
+  /// The fraction of `tensor` that products can overlap with: in t chunks, all
+  /// but the first.
+  double overlapped = 0;
+  Transfer expert; ///< dispatch and combine
   /// Ring attention's sends that attention on the block at hand does not cover.
   Transfer context;
 
   double backward() const { return input + weight + recompute; }
+  /// What of `tensor` overlaps with no kernel.
+  Transfer exposedTensor() const;
 };
 
 /// Prices layers of one model on one cluster.
@@ -31,8 +36,10 @@ public:
   LayerPricer(const ModelShape &model, const Cluster &cluster,
               const Workload &workload);
 
-  /// A dense or a sparse layer. Of the plan only tensor, context, expert,
-  /// expertTensor, data, micro and recompute matter.
+  /// A dense or a sparse layer, with products in chunks that overlap with the
+  /// collectives of tensor parallelism, or whole if that is faster. Of the plan
+  /// only tensor, context, expert, expertTensor, data, micro and recompute
+  /// matter.
   LayerCost layer(const ParallelPlan &plan, bool sparse) const;
 
   /// The last norm, the head and the loss.
@@ -52,6 +59,7 @@ public:
 
 private:
   struct Pass;
+  LayerCost priced(const ParallelPlan &plan, bool sparse, bool chunks) const;
   void addAttention(Pass &pass) const;
   void addLatentProjections(Pass &pass) const;
   void addScores(Pass &pass) const;

@@ -90,6 +90,12 @@ struct Workload {
   bool fp8 = false; ///< matmuls of linear layers
   recipe::Precision precision = recipe::Precision::Bf16; ///< of all else
   bool flashAttention = true; ///< scores are never in memory
+  /// Attention feeds asynchronous tensor cores as such (FlashAttention-3,
+  /// cuDNN); otherwise with the instructions of older chips (FlashAttention-2).
+  bool asynchronousAttention = true;
+  /// Of the forward products of linear layers, the fraction that the backward
+  /// pass repeats though the plan's recomputation keeps their results.
+  double repeatedProducts = 0;
   /// Passes over memory of elementwise work: 1 if it is fused into few kernels;
   /// about 2.5 op by op, with norms and rotations in fp32.
   double elementwisePasses = 1;

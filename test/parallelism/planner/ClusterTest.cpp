@@ -72,6 +72,17 @@ TEST(Cluster, ReadsWhatIsWritten) {
   EXPECT_DOUBLE_EQ(*cluster->links[1].perGpu, 25e9); // a node's eighth
   EXPECT_DOUBLE_EQ(cluster->links[1].rate(), 22.5e9);
   EXPECT_EQ(cluster->links[1].span, 0);
+  EXPECT_EQ(cluster->gpu.fp8Clock, 1);
+  EXPECT_EQ(cluster->gpu.clockSpread, 0);
+}
+
+TEST(Cluster, ReadsOptionalClocks) {
+  auto cluster = parseCluster(
+      fileWith("launch", "fp8_clock: 0.8\n  clock_spread: 0.02\n  launch"),
+      "small.yaml");
+  ASSERT_TRUE(cluster.ok()) << cluster.message();
+  EXPECT_DOUBLE_EQ(cluster->gpu.fp8Clock, 0.8);
+  EXPECT_DOUBLE_EQ(cluster->gpu.clockSpread, 0.02);
 }
 
 TEST(Cluster, FilesOfTheRepositoryAreRead) {

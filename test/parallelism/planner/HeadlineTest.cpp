@@ -23,6 +23,7 @@ ModelShape theModel() {
 Candidate evaluated(const Scenario &scenario) {
   Cluster cluster =
       *loadCluster(TESSERA_SOURCE_DIR "/hardware/clusters/a100-80g-32x8.yaml");
+  cluster.gpu.clockSpread = 0; // by hand all GPUs are alike
   EXPECT_TRUE(resize(cluster, scenario.gpus).ok());
   EXPECT_TRUE(resolveInternode(cluster, {scenario.internode, {}}).ok());
   Workload workload;
