@@ -54,6 +54,21 @@ bool Epilogue::waitsForProduct(unsigned node) const {
          });
 }
 
+// Likewise in a sum of sums of columns: what the first ones read, such as the
+// activations of a microbatch, would be live until the last.
+bool Epilogue::waitsForColumns(const FusionGroup &group) const {
+  const FusionGroup &own = graph.group(id);
+  if (own.kind != ClusterKind::column)
+    return false;
+  return llvm::any_of(group.members, [&](unsigned member) {
+    return llvm::any_of(graph.producers(member), [&](unsigned producer) {
+      const FusionGroup &other = graph.group(graph.groupOf(producer));
+      return other.kind == ClusterKind::column &&
+             other.members.front() > own.members.back();
+    });
+  });
+}
+
 // Partial values of other devices arrive while this device computes its own
 // product. The product itself must not add them, since it would wait for them.
 bool Epilogue::waitsForPermute(unsigned node) const {
@@ -94,10 +109,21 @@ static int64_t bytesOf(Value value) {
   return type.getNumElements() * type.getElementTypeBitWidth() / 8;
 }
 
+// A sum over microbatches, which belongs to no layer, is in the kernel of its
+// last term. If the kernel of the next one did the addition again, it would
+// keep both terms until then.
+static bool isSumSoFar(const FusionGroup &group, Operation *op) {
+  bool hasTerm = group.kind == ClusterKind::contraction ||
+                 group.kind == ClusterKind::grouped ||
+                 group.kind == ClusterKind::column;
+  return hasTerm && isa<AddOp>(op) && !op->hasAttr(kLayerAttr);
+}
+
 // Statistics of rows and the like cost next to nothing to store.
 bool Cone::isStored(unsigned producer) const {
   Operation *op = graph.op(producer);
   return !isa<Elementwise>(op) || operands.contains(producer) ||
+         isSumSoFar(graph.group(graph.groupOf(producer)), op) ||
          graph.isStored(producer, id) ||
          tensorType(op->getResult(0)).getNumElements() != elements;
 }

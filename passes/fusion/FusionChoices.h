@@ -15,6 +15,8 @@ public:
   /// Whether an elementwise op costs no traffic there: it replaces what it
   /// reads, or is stored in any case.
   bool takes(unsigned node);
+  /// Whether the elementwise group also adds a later sum of columns.
+  bool waitsForColumns(const FusionGroup &group) const;
 
 private:
   bool follows(unsigned node, unsigned depth);

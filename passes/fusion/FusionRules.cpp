@@ -221,7 +221,8 @@ void Rules::absorbEpilogue(unsigned node) {
   Epilogue epilogue(graph, graph.groupOf(node));
   absorbConsumers(node, [&](FusionGroup &group) {
     return group.kind == ClusterKind::elementwise &&
-           epilogue.takes(group.members.front());
+           epilogue.takes(group.members.front()) &&
+           !epilogue.waitsForColumns(group);
   });
 }
 

@@ -4,7 +4,6 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "passes/fusion/TopologicalOrder.h"
 #include "passes/overlap/Costs.h"
-#include "llvm/ADT/SetVector.h"
 
 using namespace mlir;
 using namespace tessera;
@@ -55,10 +54,29 @@ void BlockGraph::connect() {
             it != numbers.end() && it->second != i)
           found.insert(it->second);
     });
+    connectCarried(op, numbers, found);
     preds[i].assign(found.begin(), found.end());
     for (unsigned pred : found)
       succs[pred].push_back(i);
   }
+}
+
+// What a loop's body receives for its next iteration is received in the memory
+// of the carried value that it replaces, once that value has been read.
+void BlockGraph::connectCarried(Operation *op,
+                                const DenseMap<Operation *, unsigned> &numbers,
+                                llvm::SmallSetVector<unsigned, 8> &found) {
+  auto loop = dyn_cast<graph::LoopOp>(block.getParentOp());
+  if (!loop || !isStart(op))
+    return;
+  for (auto [value, carried] :
+       llvm::zip(loop.getYield().getValues(), loop.getCarried()))
+    if (value.getDefiningOp() == op)
+      for (Operation *user : carried.getUsers()) {
+        auto reader = numbers.find(block.findAncestorOpInBlock(*user));
+        if (reader != numbers.end() && reader->second < numbers.lookup(op))
+          found.insert(reader->second);
+      }
 }
 
 static bool isLight(Operation *op) {

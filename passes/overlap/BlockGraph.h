@@ -5,6 +5,7 @@
 #include "mlir/IR/Operation.h"
 #include "llvm/ADT/BitVector.h"
 #include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/SmallVector.h"
 
 namespace tessera::overlap {
@@ -27,7 +28,8 @@ public:
   mlir::Block &block;
   llvm::SmallVector<mlir::Operation *> ops; ///< without the terminator
   llvm::SmallVector<Kind> kinds;
-  /// The ops that an op depends on by SSA, regions included, each once.
+  /// The ops that an op depends on by SSA, regions included, each once; of a
+  /// collective that a loop yields also the readers of what it replaces.
   llvm::SmallVector<llvm::SmallVector<unsigned, 4>> preds, succs;
   /// The ops that an op waits for through light ops and feeders: computation
   /// and collectives.
@@ -55,6 +57,10 @@ public:
 
 private:
   void connect();
+  void
+  connectCarried(mlir::Operation *op,
+                 const llvm::DenseMap<mlir::Operation *, unsigned> &numbers,
+                 llvm::SmallSetVector<unsigned, 8> &found);
   void classify();
 };
 

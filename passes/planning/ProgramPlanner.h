@@ -153,6 +153,8 @@ private:
                                  std::vector<Step> &out);
   mlir::LogicalResult planLoop(graph::LoopOp loop, size_t depth,
                                std::vector<Step> &out);
+  void wantSteps(mlir::Value yielded, mlir::BlockArgument carried,
+                 Buffer *buffer);
   mlir::LogicalResult planUpdate(graph::DynamicUpdateOp update, size_t depth,
                                  std::vector<Step> &out);
   mlir::LogicalResult finishBody(graph::LoopOp loop,

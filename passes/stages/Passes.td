@@ -42,8 +42,9 @@ def SplitStages : Pass<"split-stages", "::mlir::ModuleOp"> {
   let summary = "reduces a device's programs to its pipeline rank, with sends and receives";
   let description = [{
     Each loop over microbatches becomes the list of the rank's actions, in the order of its
-    schedule: forward and backward of a stage, or halves of backwards, and a `dist.permute` for each
-    tensor that is sent to or received from a neighboring stage. Ops that depend only on inputs are
+    schedule. Actions that repeat, between warm-up and cool-down, become a loop again. Actions are
+    forward and backward of a stage, or halves of backwards, and a `dist.permute` for each tensor
+    that is sent to or received from a neighboring stage. Ops that depend only on inputs are
     computed wherever they are used. Between and after loops, tensors stay on their rank. Scalars
     that other ranks need, such as sums of squares of gradients, are exchanged by all-reduces over
     the axis, in which all but one rank have zeros, so that every rank computes the same numbers as

@@ -93,6 +93,9 @@ Value StageEmitter::get(Value value, int microbatch) {
   Map &map = mapOf(value, microbatch);
   if (auto known = map.find(value); known != map.end())
     return known->second;
+  if (steadyLoop)
+    if (Value known = getInLoop(value, microbatch))
+      return known;
   if (part && part->loop && value == part->loop.getInduction())
     return map[value] = e.splat(microbatch, tensorType(value));
   if (Value init = initOf(value)) {
@@ -137,15 +140,16 @@ Operation *StageEmitter::clone(Operation *op, int microbatch, Value replaced,
   return copy;
 }
 
-// The index is a constant, because the loop is unrolled.
+// The index is a constant, except in a steady state.
 Operation *StageEmitter::sliceAt(graph::DynamicSliceOp op, Value input,
                                  int microbatch) {
   SmallVector<int64_t> start(tensorType(input).getRank(), 0),
       shape(tensorType(input).getShape());
   start[0] = microbatch;
   shape[0] = 1;
-  Value slice = e.reshape(e.slice(input, start, shape),
-                          tensorType(op.getResult()).getShape());
+  Value row =
+      steadyLoop ? rowInLoop(input, microbatch) : e.slice(input, start, shape);
+  Value slice = e.reshape(row, tensorType(op.getResult()).getShape());
   mapOf(op.getResult(), microbatch)[op.getResult()] = slice;
   return slice.getDefiningOp();
 }
@@ -252,49 +256,55 @@ void StageEmitter::receive(const Values &values, int from, int to,
         permute(e.zeros(tensorType(value)), targets);
 }
 
+static bool isValue(Value value) { return static_cast<bool>(value); }
+
 LogicalResult StageEmitter::emitSchedule() {
-  using pipeline::Op;
-  for (const pipeline::Instruction &each : part->schedule.lists[view.rank]) {
-    int s = each.work.stage, m = each.work.microbatch,
-        backward = 2 * part->stageCount - 1 - s;
-    LogicalResult done = success();
-    switch (each.op) {
-    case Op::Forward:
-      done = emitCell(s, m);
-      break;
-    case Op::Backward:
-      done = emitCell(backward, m);
-      break;
-    case Op::BackwardInput:
-      done = emitCell(backward, m, Half::inputs);
-      break;
-    case Op::BackwardWeight:
-      done = emitCell(backward, m, Half::weights);
-      break;
-    case Op::SendForward:
-      done = send(part->toNext[s], s, s + 1, m);
-      break;
-    case Op::RecvForward:
-      receive(part->toNext[s - 1], s - 1, s, m);
-      break;
-    case Op::SendBackward:
-      done = send(part->toPrevious[s], s, s - 1, m);
-      break;
-    case Op::RecvBackward:
-      receive(part->toPrevious[s + 1], s + 1, s, m);
-      break;
-    case Op::ReduceGrad: // where the program has it
-    case Op::OptimizerStep:
-      break;
-    default:
-      return part->loop.emitError("the schedule has ")
-             << pipeline::toString(each)
-             << ", which is not supported in programs";
-    }
-    if (failed(done))
+  const pipeline::InstructionList &list = part->schedule.lists[view.rank];
+  const pipeline::SteadyState steady = pipeline::findSteadyState(list);
+  for (size_t k = 0; k < list.size(); ++k) {
+    // A loop without results, which only sends, would be removed as dead.
+    if (steady.trips && k == steady.begin && llvm::any_of(sums, isValue)) {
+      if (failed(emitSteadyLoop(list, steady)))
+        return failure();
+      k = steady.end() - 1;
+    } else if (failed(emit(list[k]))) {
       return failure();
+    }
   }
   return success();
+}
+
+LogicalResult StageEmitter::emit(const pipeline::Instruction &each) {
+  using pipeline::Op;
+  int s = each.work.stage, m = each.work.microbatch,
+      backward = 2 * part->stageCount - 1 - s;
+  switch (each.op) {
+  case Op::Forward:
+    return emitCell(s, m);
+  case Op::Backward:
+    return emitCell(backward, m);
+  case Op::BackwardInput:
+    return emitCell(backward, m, Half::inputs);
+  case Op::BackwardWeight:
+    return emitCell(backward, m, Half::weights);
+  case Op::SendForward:
+    return send(part->toNext[s], s, s + 1, m);
+  case Op::RecvForward:
+    receive(part->toNext[s - 1], s - 1, s, m);
+    return success();
+  case Op::SendBackward:
+    return send(part->toPrevious[s], s, s - 1, m);
+  case Op::RecvBackward:
+    receive(part->toPrevious[s + 1], s + 1, s, m);
+    return success();
+  case Op::ReduceGrad: // where the program has it
+  case Op::OptimizerStep:
+    return success();
+  default:
+    return part->loop.emitError("the schedule has ")
+           << pipeline::toString(each)
+           << ", which is not supported in programs";
+  }
 }
 
 LogicalResult StageEmitter::emitWhole() {

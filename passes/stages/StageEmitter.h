@@ -2,6 +2,7 @@
 #pragma once
 #include "dialects/dist/DistOps.h"
 #include "dialects/graph/Build.h"
+#include "parallelism/pipeline/SteadyState.h"
 #include "passes/stages/ResultLocations.h"
 
 namespace tessera::stages {
@@ -27,6 +28,7 @@ private:
   void addArguments();
   mlir::LogicalResult emitLoop(LoopCut &loop);
   mlir::LogicalResult emitSchedule();
+  mlir::LogicalResult emit(const pipeline::Instruction &each);
   mlir::LogicalResult emitWhole();
   enum class Half { both, inputs, weights };
   mlir::LogicalResult emitCell(int cell, int microbatch,
@@ -51,6 +53,19 @@ private:
                          mlir::Value replaced = {}, mlir::Value by = {});
   mlir::Operation *sliceAt(graph::DynamicSliceOp op, mlir::Value input,
                            int microbatch);
+  // The loop of a schedule's steady state (SteadyLoop.cpp).
+  struct SteadyLoop;
+  mlir::LogicalResult emitSteadyLoop(const pipeline::InstructionList &list,
+                                     const pipeline::SteadyState &steady);
+  mlir::LogicalResult yieldNext();
+  void finishLoop(SteadyLoop &loop);
+  mlir::Value getInLoop(mlir::Value value, int microbatch);
+  mlir::Value getBeforeLoop(mlir::Value value);
+  mlir::Value numberInLoop(int microbatch);
+  mlir::Value rowInLoop(mlir::Value rows, int microbatch);
+  bool isOfAllMicrobatches(mlir::Value value);
+  bool isView(mlir::Value value);
+
   mlir::Value permute(mlir::Value value, llvm::ArrayRef<int64_t> targets);
   mlir::Value addOverRanks(mlir::Value part);
   mlir::ArrayAttr axes();
@@ -66,6 +81,8 @@ private:
   LoopCut *part = nullptr;             ///< whose cells are emitted
   std::vector<Map> microbatches;       ///< of that loop
   mlir::SmallVector<mlir::Value> sums; ///< of that loop so far; null: no term
+  SteadyLoop *steadyLoop = nullptr;    ///< whose body is emitted
+  llvm::DenseMap<mlir::Value, bool> ofAllMicrobatches;
 };
 
 } // namespace tessera::stages

@@ -83,6 +83,14 @@ def main():
         harness.check(close(one, run.train(program, ranks, out, 4)),
                       f"{mesh.replace(str(table), 'FILE.csv')} trains as one rank")
 
+    # GPipe's schedule is written out, the others have a loop: the same bits.
+    eight = ["batch.accumulate=8"]
+    runs = [run.train(run.compile(five, f"pipe=2,schedule={name}", eight), 2,
+                      run.scratch / f"eight-{name}", 3)
+            for name in ["gpipe", "1f1b", "zb-h1"]]
+    harness.check(all(each == runs[0] for each in runs),
+                  "the loop of a steady state has the bits of a schedule written out")
+
     two, alone = run.spec("tiny-gpt2", n_layer=2, n_embd=48), ["batch.accumulate=1"]
     whole = run.train(run.compile(two, "", alone), 1, run.scratch / "alone", 2)
     parts = run.train(run.compile(two, "pipe=2", alone), 2, run.scratch / "parts", 2)

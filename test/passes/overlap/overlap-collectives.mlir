@@ -57,4 +57,36 @@ module {
     %t = dist.all_reduce sum %r over @mesh [#dist.axis_ref<"tensor">] {dist.start = 1 : i64} : tensor<512x512xf32> -> tensor<512x512xf32>
     return %t : tensor<512x512xf32>
   }
+
+  // What the next iteration finds in place of a value is received after the
+  // readers of that value.
+  // CHECK-LABEL: func @received
+  // CHECK: graph.loop 4 (%{{.*}}, %[[X:.*]] = %{{.*}}, %{{.*}} = %{{.*}})
+  // CHECK:   graph.cluster row "first"(%[[X]])
+  // CHECK:   graph.cluster row "second"(%[[X]])
+  // CHECK:   dist.permute {{.*}} -> !dist.pending
+  // CHECK:   graph.cluster row "third"
+  // CHECK:   dist.wait
+  func.func @received(%x: tensor<512x512xf32>, %z: tensor<512x512xf32>) -> tensor<512x512xf32> {
+    %r:2 = graph.loop 4 (%i, %old = %x, %acc = %z) : (tensor<512x512xf32>, tensor<512x512xf32>) attributes {dist.start = 0 : i64} {
+      %a = graph.cluster row "first" (%old) : (tensor<512x512xf32>) -> tensor<512x512xf32> {
+      ^bb0(%u: tensor<512x512xf32>):
+        %o = graph.neg %u : tensor<512x512xf32>
+        graph.yield %o : tensor<512x512xf32>
+      }
+      %b = graph.cluster row "second" (%old) : (tensor<512x512xf32>) -> tensor<512x512xf32> {
+      ^bb0(%u: tensor<512x512xf32>):
+        %o = graph.neg %u : tensor<512x512xf32>
+        graph.yield %o : tensor<512x512xf32>
+      }
+      %n = dist.permute %z targets [1, -1] over @mesh [#dist.axis_ref<"tensor">] {dist.start = 0 : i64} : tensor<512x512xf32> -> tensor<512x512xf32>
+      %c = graph.cluster row "third" (%a, %b) : (tensor<512x512xf32>, tensor<512x512xf32>) -> tensor<512x512xf32> {
+      ^bb0(%u: tensor<512x512xf32>, %v: tensor<512x512xf32>):
+        %o = graph.add %u, %v : tensor<512x512xf32>
+        graph.yield %o : tensor<512x512xf32>
+      }
+      graph.yield %n, %c : tensor<512x512xf32>, tensor<512x512xf32>
+    }
+    return %r#1 : tensor<512x512xf32>
+  }
 }

@@ -90,3 +90,36 @@ module {
     return %sum : tensor<16xf32>
   }
 }
+
+// -----
+
+// What the sum is between two additions of an iteration is in the same buffer.
+module {
+  module @cpu attributes {tile.target = "cpu:avx2"} {
+    tile.kernel @accumulate(%block: index, %x: memref<16xf32>, %sum: memref<16xf32>)
+        attributes {skeleton = #tile<skeleton elementwise>, summary = "accumulate",
+                    access = [#tile<access read>, #tile<access read_write>]} {
+      tile.return
+    }
+    tile.kernel @add(%block: index, %sum: memref<16xf32>, %x: memref<16xf32>, %next: memref<16xf32>)
+        attributes {skeleton = #tile<skeleton elementwise>, summary = "add",
+                    access = [#tile<access read>, #tile<access read>, #tile<access write>]} {
+      tile.return
+    }
+  }
+  // CHECK-LABEL: plan.program @train_step arena 64
+  // CHECK: plan.fill %[[SUM:.*]] with 0
+  // CHECK: plan.loop
+  // CHECK:   plan.launch @add(%[[SUM]], %{{.*}}, %[[SUM]])
+  // CHECK:   plan.launch @accumulate(%{{.*}}, %[[SUM]])
+  // CHECK-NEXT: }
+  func.func @train_step(%x: tensor<16xf32> {graph.input = "x"}) -> (tensor<16xf32> {graph.output = "sum"}) {
+    %zero = graph.constant dense<0.0> : tensor<16xf32>
+    %sum = graph.loop 4 (%i, %acc = %zero) : (tensor<16xf32>) {
+      %one = tile.launch @add(%acc, %x) blocks [1] sizes [] reuse [0, 0] : (tensor<16xf32>, tensor<16xf32>) -> tensor<16xf32>
+      %two = tile.launch @accumulate(%x, %one) blocks [1] sizes [] : (tensor<16xf32>, tensor<16xf32>) -> tensor<16xf32>
+      graph.yield %two : tensor<16xf32>
+    }
+    return %sum : tensor<16xf32>
+  }
+}

@@ -1,0 +1,116 @@
+#include "parallelism/pipeline/SteadyState.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+#include <utility>
+
+namespace tessera::pipeline {
+namespace {
+
+/// Positions at which a stage starts and ends to keep something of one
+/// microbatch.
+struct Life {
+  size_t first, last;
+};
+
+class PeriodSearch {
+public:
+  explicit PeriodSearch(const InstructionList &list) : list(list) {
+    std::set<std::pair<Op, int32_t>> kinds;
+    for (size_t k = 0; k < list.size(); ++k) {
+      const Instruction &each = list[k];
+      if (each.work.microbatch < 0)
+        continue;
+      if (kinds.emplace(each.op, each.work.stage).second)
+        warm = k + 1;
+      microbatches = std::max(microbatches, each.work.microbatch + 1);
+      lives.try_emplace({each.work.stage, each.work.microbatch}, Life{k, k})
+          .first->second.last = k;
+    }
+    perMicrobatch =
+        microbatches
+            ? size_t(std::ranges::count_if(list,
+                                           [](const Instruction &each) {
+                                             return each.work.microbatch == 0;
+                                           }))
+            : 0;
+  }
+
+  SteadyState find() const {
+    SteadyState best;
+    for (int shift = 1; shift <= microbatches / 2; ++shift)
+      if (SteadyState found = findFor(shift);
+          found.trips &&
+          (!best.trips || found.countWritten(list) < best.countWritten(list)))
+        best = found;
+    return best;
+  }
+
+private:
+  bool repeats(size_t at, size_t length, int shift) const {
+    const Instruction &one = list[at], &other = list[at + length];
+    return one.op == other.op && one.op != Op::Overlap &&
+           one.work.microbatch >= 0 && one.work.stage == other.work.stage &&
+           one.work.microbatch + shift == other.work.microbatch;
+  }
+
+  SteadyState findFor(int shift) const {
+    const size_t length = perMicrobatch * size_t(shift);
+    SteadyState best;
+    for (size_t at = warm; at + length < list.size();) {
+      size_t end = at; // of the instructions that repeat
+      while (end + length < list.size() && repeats(end, length, shift))
+        ++end;
+      if (end - at >= length)
+        if (SteadyState found = place(at, end + length, length, shift);
+            found.trips > best.trips)
+          best = found;
+      at = end + 1;
+    }
+    return best;
+  }
+
+  // The trips of [from, to), where the fewest slots are in use at their ends.
+  SteadyState place(size_t from, size_t to, size_t length, int shift) const {
+    const int trips = int((to - from) / length);
+    SteadyState best;
+    size_t fewest = 0;
+    for (size_t begin = from; begin + length * size_t(trips) <= to; ++begin) {
+      const SteadyState here{begin, length, shift, trips};
+      if (!reusesSlots(here))
+        return {};
+      const size_t live = size_t(std::ranges::count_if(lives, [&](auto &each) {
+        return each.second.first < begin && begin <= each.second.last;
+      }));
+      if (!best.trips || live < fewest)
+        best = here, fewest = live;
+    }
+    return best;
+  }
+
+  bool reusesSlots(const SteadyState &state) const {
+    return std::ranges::all_of(lives, [&](const auto &each) {
+      const auto &[work, life] = each;
+      if (life.last < state.begin || life.first >= state.end())
+        return true;
+      auto next = lives.find({work.first, work.second + state.microbatches});
+      return next == lives.end() || life.last < next->second.first;
+    });
+  }
+
+  const InstructionList &list;
+  int microbatches = 0;
+  size_t perMicrobatch = 0; ///< instructions
+  size_t warm = 0;          ///< position after the first of every kind of work
+  std::map<std::pair<int32_t, int32_t>, Life> lives; ///< by stage, microbatch
+};
+
+} // namespace
+
+SteadyState findSteadyState(const InstructionList &list) {
+  return PeriodSearch(list).find();
+}
+
+} // namespace tessera::pipeline
