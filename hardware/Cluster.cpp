@@ -1,5 +1,7 @@
 #include "hardware/Cluster.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "hardware/Quantity.h"
@@ -39,9 +41,46 @@ Status resolveInternode(Cluster &cluster, const Internode &given) {
   return Status::success();
 }
 
+// The planner's closed forms know a GPU and its links: a rank's part of the
+// cores, and the ring of all ranks.
+Cluster clusterOf(std::string name, const Host &host, int64_t ranks) {
+  Cluster cluster;
+  cluster.name = std::move(name);
+  cluster.nodes = 1;
+  cluster.gpusPerNode = ranks;
+  const KernelRate &matmul = host.kernel(KernelKind::matmul),
+                   &other = host.kernel(KernelKind::elementwise);
+  const double part = std::min(1.0, double(host.cores) / double(ranks)) *
+                      host.speedupOf(host.threadsOf(ranks));
+  Gpu &core = cluster.gpu;
+  core.name = host.processor;
+  core.target = "cpu";
+  core.memory = host.memory / double(ranks);
+  core.memoryBandwidth = other.bytes * part;
+  core.bf16 = matmul.flops * part;
+  core.multiprocessors = 1;
+  core.clock = 1e9;
+  core.launch = matmul.launch / part;
+  LinkTier tier{"shared memory", 0, 2e9, "", 1, 10e-6};
+  const double members = double(ranks);
+  if (const CollectiveRate *gather =
+          host.collective(HostCollective::allGather, ranks, ranks)) {
+    const double turns = std::max(members - 1, 1.0);
+    tier.latency = gather->latency / turns;
+    tier.perGpu = gather->bandwidth * turns / std::max(members, 2.0);
+  }
+  cluster.links = {tier};
+  cluster.host = host;
+  return cluster;
+}
+
 Status resize(Cluster &cluster, int64_t gpus) {
   if (gpus < 1 || gpus > (1 << 20))
     return Status::error("--gpus {}: expected 1 to {}", gpus, 1 << 20);
+  if (cluster.host) {
+    cluster = clusterOf(cluster.name, *cluster.host, gpus);
+    return Status::success();
+  }
   if (gpus < cluster.gpusPerNode) {
     cluster.nodes = 1;
     cluster.gpusPerNode = gpus;

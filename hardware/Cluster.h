@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "hardware/Host.h"
 #include "runtime/support/Status.h"
 
 namespace tessera::planner {
@@ -64,6 +65,9 @@ struct Cluster {
   double gpuMtbf = 0;          ///< seconds between failures of one GPU; 0: none
   double checkpointBlocking = 2; ///< seconds for which training stops
   double restart = 600;          ///< seconds from a failure to the next step
+  /// Of ranks on the cores of one machine; `gpu` and `links` are then what each
+  /// of gpus() ranks has of it.
+  std::optional<Host> host;
 
   int64_t gpus() const { return nodes * gpusPerNode; }
 };
@@ -87,6 +91,13 @@ StatusOr<Cluster> loadCluster(const std::string &path);
 /// if both numbers are given, or if none is and the file's is ambiguous; it
 /// says what to give.
 Status resolveInternode(Cluster &cluster, const Internode &given);
+
+/// `ranks` ranks on the cores of `host`: with more ranks than cores each has a
+/// part of one.
+Cluster clusterOf(std::string name, const Host &host, int64_t ranks);
+
+/// The file that parseCluster reads as that cluster with a rank for each core.
+std::string printHostFile(const std::string &name, const Host &host);
 
 /// The same cluster with `gpus` GPUs in nodes of the same kind. An error if
 /// that is not a whole number of nodes (fewer GPUs than a node are one smaller

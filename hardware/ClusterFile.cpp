@@ -1,5 +1,6 @@
 // The reader of cluster files: a table of keys for each section.
 #include "hardware/Cluster.h"
+#include "hardware/HostFile.h"
 #include "hardware/Quantity.h"
 #include "hardware/YamlSections.h"
 #include "runtime/recipe/YamlDocument.h"
@@ -16,6 +17,8 @@ public:
   using YamlSections::YamlSections;
 
   StatusOr<Cluster> read(const YAML::Node &document) {
+    if (document.IsMap() && document["cpu"])
+      return readHost(document);
     Cluster cluster;
     cluster.gpu.launch = 0;
     std::vector<YamlKey> keys = {
@@ -38,6 +41,23 @@ public:
   }
 
 private:
+  StatusOr<Cluster> readHost(const YAML::Node &document) {
+    HostReader reader(file);
+    std::string name;
+    Host host;
+    TESSERA_RETURN_IF_ERROR(
+        reader.section(document, "",
+                       {yamlText("name", name),
+                        {"cpu", true,
+                         [&](const YAML::Node &node) {
+                           return reader.readProcessor(node, host);
+                         }},
+                        {"collectives", false, [&](const YAML::Node &node) {
+                           return reader.readCollectives(node, host);
+                         }}}));
+    return clusterOf(std::move(name), host, host.cores);
+  }
+
   Status readGpu(const YAML::Node &node, Gpu &gpu) {
     std::vector<YamlKey> keys = {
         yamlText("name", gpu.name),

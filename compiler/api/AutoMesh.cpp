@@ -1,6 +1,7 @@
 #include "compiler/api/AutoMesh.h"
 #include "compiler/DeviceKinds.h"
 #include "compiler/api/ProgramMemory.h"
+#include "compiler/api/ReplayMeshes.h"
 #include "hardware/Quantity.h"
 #include "models/HfConfig.h"
 #include "models/Recipe.h"
@@ -22,7 +23,8 @@ static StatusOr<Cluster> readCluster(const std::string &file, int64_t world) {
   StatusOr<Cluster> cluster = loadCluster(file);
   if (!cluster.ok())
     return cluster;
-  if (world > cluster->gpusPerNode && world % cluster->gpusPerNode != 0)
+  if (!cluster->host && world > cluster->gpusPerNode &&
+      world % cluster->gpusPerNode != 0)
     return Status::error("--world {}: must be a multiple of the devices of a "
                          "node, which {} gives as {}",
                          world, cluster->name, cluster->gpusPerNode);
@@ -47,13 +49,15 @@ static StatusOr<Cluster> devicesOf(const CompileRequest &request,
     return Status::error(
         "--mesh auto for CUDA devices requires --cluster FILE, which describes "
         "their memory and links; see hardware/clusters");
-  if (!onGpus && !devices.cluster.empty())
-    return Status::error(
-        "--cluster {} describes GPUs; omit it for --target cpu",
-        devices.cluster);
-  StatusOr<Cluster> cluster = onGpus
-                                  ? readCluster(devices.cluster, request.world)
-                                  : hostCluster(request.world, machineMemory());
+  StatusOr<Cluster> cluster = devices.cluster.empty()
+                                  ? hostCluster(request.world, machineMemory())
+                                  : readCluster(devices.cluster, request.world);
+  if (cluster.ok() && !devices.cluster.empty() && onGpus == bool(cluster->host))
+    return Status::error("--cluster {} describes {}; {}", devices.cluster,
+                         onGpus ? "CPU cores" : "GPUs",
+                         onGpus ? "give one of GPUs for CUDA targets"
+                                : "omit it for --target cpu, or give one of "
+                                  "tessera doctor --calibrate");
   if (!cluster.ok() || devices.memory.empty())
     return cluster;
   StatusOr<double> memory = parseQuantity(devices.memory, Unit::Bytes);
@@ -80,7 +84,7 @@ static StatusOr<MeshQuestion> questionOf(const CompileRequest &request,
   if (!cluster.ok())
     return cluster.status();
   question.cluster = cluster.take();
-  if (devices.cluster.empty())
+  if (devices.cluster.empty() || question.cluster.host)
     question.libraryBytes = hostLibraryBytes;
   else if (question.recipe.compute != models::Precision::Bf16)
     return Status::error(
@@ -219,5 +223,13 @@ bool MeshProof::accepts(const MeshChoice &choice, const RankMemory &memory) {
 llvm::Expected<CompileSummary> tessera::compileOnAutoMesh(
     CompileRequest &request, const MeshQuestion &question,
     llvm::function_ref<std::string(const CompileRequest &)> rebuild) {
-  return MeshProof(question, request).run(rebuild);
+  if (!question.cluster.host)
+    return MeshProof(question, request).run(rebuild);
+  StatusOr<std::vector<ReplayedMesh>> meshes = replayMeshes(request, question);
+  if (!meshes.ok())
+    return llvm::createStringError(meshes.message());
+  fmt::print(stderr, "tessera: {}", printReplayed(question, *meshes));
+  request.mesh = meshes->front().candidate.mesh;
+  request.rebuildCommand = rebuild(request);
+  return compile(request);
 }

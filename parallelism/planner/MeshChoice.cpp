@@ -60,8 +60,10 @@ public:
         budget(usableMemory(question.cluster.gpu)) {}
 
   StatusOr<MeshChoice> run();
+  StatusOr<std::vector<MeshCandidate>> fastest(size_t count);
 
 private:
+  void sweep();
   void pipelines(Axes axes);
   void consider(ParallelPlan plan);
   Status failure() const;
@@ -75,13 +77,43 @@ private:
   std::optional<MeshCandidate> fastestTooLarge, smallest;
 };
 
-StatusOr<MeshChoice> MeshSweep::run() {
+void MeshSweep::sweep() {
   for (int64_t tensor : divisors(world))
     for (int64_t context : divisors(world / tensor))
       for (int64_t expert : divisors(world / tensor / context))
         for (int64_t data : divisors(world / tensor / context / expert))
           pipelines({world / tensor / context / expert / data, data, expert,
                      context, tensor});
+}
+
+StatusOr<std::vector<MeshCandidate>> MeshSweep::fastest(size_t count) {
+  sweep();
+  if (fitting.empty())
+    return failure();
+  std::ranges::sort(fitting, {}, order);
+  // Row i has the i-th fastest of each choice of axes.
+  std::vector<std::vector<MeshCandidate>> rows;
+  for (const MeshCandidate &each : fitting) {
+    auto hasItsAxes = [&](const std::vector<MeshCandidate> &row) {
+      return std::ranges::any_of(row, [&](const MeshCandidate &one) {
+        return axesOf(one.candidate.plan) == axesOf(each.candidate.plan);
+      });
+    };
+    auto row = std::ranges::find_if_not(rows, hasItsAxes);
+    if (row == rows.end())
+      row = rows.emplace(row);
+    row->push_back(each);
+  }
+  std::vector<MeshCandidate> result;
+  for (const std::vector<MeshCandidate> &row : rows)
+    for (const MeshCandidate &each : row)
+      if (result.size() < count)
+        result.push_back(each);
+  return result;
+}
+
+StatusOr<MeshChoice> MeshSweep::run() {
+  sweep();
   if (!fitting.empty())
     return choose();
   if (!smallest || std::ranges::count(refused, smallest->mesh))
@@ -287,6 +319,11 @@ Cluster hostCluster(int64_t ranks, double memory) {
 StatusOr<MeshChoice> chooseMesh(const MeshQuestion &question,
                                 std::span<const std::string> refused) {
   return MeshSweep(question, refused).run();
+}
+
+StatusOr<std::vector<MeshCandidate>> fastestMeshes(const MeshQuestion &question,
+                                                   size_t count) {
+  return MeshSweep(question, {}).fastest(count);
 }
 
 std::string meshName(const std::string &mesh) {

@@ -54,6 +54,11 @@ struct MeshChoice {
 StatusOr<MeshChoice> chooseMesh(const MeshQuestion &question,
                                 std::span<const std::string> refused = {});
 
+/// The meshes that fit by the memory model, at most `count`: the fastest of
+/// each choice of axes, fastest first, then the second of each, and so on.
+StatusOr<std::vector<MeshCandidate>> fastestMeshes(const MeshQuestion &question,
+                                                   size_t count);
+
 /// A line for the choice with its reason, and one for each other mesh.
 /// `needed`: bytes of the compiled program, libraries included.
 std::string printChoice(const MeshQuestion &question, const MeshChoice &choice,

@@ -6,12 +6,14 @@
 #include "runtime/support/CpuFeatures.h"
 #include "runtime/support/PeakFlops.h"
 #include "runtime/weights/WeightCache.h"
+#include "tools/tessera/Calibrate.h"
 #include "tools/tessera/Commands.h"
 #include <CLI/CLI.hpp>
 #include <cstring>
 #include <dlfcn.h>
 #include <fmt/format.h>
 #include <fstream>
+#include <memory>
 #include <thread>
 
 using namespace tessera;
@@ -130,13 +132,42 @@ static void reportOptional() {
                    : "used to compile kernels for --target cuda:…");
 }
 
-void tessera::addDoctorCommand(CLI::App &app, Invocation &) {
+static void report() {
+  reportProcessor();
+  reportMemory();
+  reportCache();
+  reportOptional();
+}
+
+void tessera::addDoctorCommand(CLI::App &app, Invocation &invocation) {
+  auto options = std::make_shared<CalibrateOptions>();
   CLI::App *command = app.add_subcommand(
-      "doctor", "Report what this machine has, with one line of advice each");
-  command->callback([] {
-    reportProcessor();
-    reportMemory();
-    reportCache();
-    reportOptional();
+      "doctor", "Report what this machine has, with one line of advice each; "
+                "or measure it into a cluster file");
+  auto chosen = std::make_shared<bool>(false);
+  CLI::Option *calibrates = command->add_flag(
+      "--calibrate", *chosen,
+      "measure kernels, memory and collectives between MPI ranks on this "
+      "machine into a cluster file, for --cluster (docs/planning.md)");
+  command
+      ->add_option("-o,--output", options->output, "the cluster file to write")
+      ->needs(calibrates)
+      ->type_name("FILE.yaml");
+  command
+      ->add_option("--ranks", options->ranks,
+                   "measure collectives of 2, 4, ... up to N ranks, which "
+                   "mpirun starts (default: 8)")
+      ->needs(calibrates)
+      ->check(CLI::Range(1, 1024))
+      ->type_name("N");
+  // Of the ranks that calibration starts.
+  command->add_option("--rows", options->rows)->group("");
+  command->callback([=, &invocation] {
+    if (!*chosen)
+      return report();
+    if (options->output.empty() && options->rows.empty())
+      return invocation.fail("doctor --calibrate requires -o FILE.yaml");
+    if (Status status = calibrate(*options); !status.ok())
+      invocation.fail(status.message().c_str());
   });
 }

@@ -118,16 +118,21 @@ static Status inspect(const InspectOptions &options) {
   StatusOr<ArtifactReader> reader = ArtifactReader::open(options.path);
   if (!reader.ok())
     return reader.status();
-  if (options.report.any()) {
+  const bool predicts = !options.report.cluster.empty();
+  if (options.report.any() || predicts) {
     auto code = chooseDevice(*reader, options.device);
     if (!code.ok())
       return code.status();
-    TESSERA_RETURN_IF_ERROR(writeReport(
-        *reader, std::string(toView((*code)->device())), options.report));
+    const std::string device(toView((*code)->device()));
+    if (options.report.any())
+      TESSERA_RETURN_IF_ERROR(writeReport(*reader, device, options.report));
+    if (predicts && reader->hasProgram("train_step"))
+      TESSERA_RETURN_IF_ERROR(printStepTime(*reader, device, options.report));
   }
   if (options.mesh)
     return inspectMesh(*reader, options.svg);
-  if (options.report.any() && !options.kernels && options.show.empty())
+  if ((options.report.any() || predicts) && !options.kernels &&
+      options.show.empty())
     return Status::success();
   if (!options.kernels && options.show.empty()) {
     printSummary(reader->root());
@@ -181,8 +186,9 @@ static void addReportOptions(CLI::App &command, ReportFiles &files) {
           ->type_name("FILE");
   command
       .add_option("--cluster", files.cluster,
-                  "cluster file: estimate for its GPUs (default: an H200; "
-                  "CPU kernels: this machine, measured)")
+                  "cluster file: print the time of a training step on it, and "
+                  "estimate for its devices (default: an H200; CPU kernels: "
+                  "this machine, measured)")
       ->excludes(bench)
       ->type_name("FILE");
 }

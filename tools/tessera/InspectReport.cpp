@@ -4,7 +4,9 @@
 #include "compiler/report/Page.h"
 #include "compiler/report/ProgramReport.h"
 #include "compiler/report/RunReport.h"
+#include "compiler/report/SharedCores.h"
 #include "compiler/report/Simulation.h"
+#include "hardware/Quantity.h"
 #include "runtime/artifact/ElementTypes.h"
 #include "runtime/artifact/Validate.h"
 #include "runtime/support/Text.h"
@@ -104,6 +106,31 @@ Status tessera::writeReport(const ArtifactReader &reader,
                          json.message(),
                          toView(reader.root().rebuild_command()));
   return write(files.html, report::page(title, *json));
+}
+
+Status tessera::printStepTime(const ArtifactReader &reader,
+                              const std::string &device,
+                              const ReportFiles &files) {
+  constexpr const char *kStep = "train_step";
+  auto cluster = planner::loadCluster(files.cluster);
+  if (!cluster.ok())
+    return cluster.status();
+  if (cluster->host) {
+    auto prediction =
+        report::predictOnHost(reader.root(), *cluster->host, kStep);
+    if (!prediction.ok())
+      return Status::error("{}: {}", reader.path(), prediction.message());
+    fmt::print("{}", report::printPrediction(*prediction, *cluster->host));
+    return Status::success();
+  }
+  const report::StepClock clock(report::machineOf(*cluster), nullptr);
+  auto timeline = report::simulate({reader.root(), clock, device}, kStep);
+  if (!timeline.ok())
+    return Status::error("{}: {}", reader.path(), timeline.message());
+  fmt::print("predicted step: {} at best, by the roofline of {}\n",
+             planner::formatSeconds(timeline->makespan),
+             clock.machine().source);
+  return Status::success();
 }
 
 Status tessera::writeRunReport(const std::string &run,

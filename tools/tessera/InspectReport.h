@@ -21,6 +21,11 @@ struct ReportFiles {
 /// Of `device`, a kind of the artifact.
 Status writeReport(const ArtifactReader &reader, const std::string &device,
                    const ReportFiles &files);
+/// Prints how long a training step takes on the cluster of `files`, by the
+/// program itself: GPUs at best by the roofline, a calibrated machine's ranks
+/// with the rates that were measured.
+Status printStepTime(const ArtifactReader &reader, const std::string &device,
+                     const ReportFiles &files);
 /// Of a run directory.
 Status writeRunReport(const std::string &run, const ReportFiles &files);
 

@@ -5,6 +5,7 @@
 #include "hardware/Quantity.h"
 #include "models/Recipe.h"
 #include "parallelism/pipeline/Timeline.h"
+#include "parallelism/planner/MeshChoice.h"
 #include "parallelism/planner/PlanFile.h"
 #include "parallelism/planner/Replay.h"
 #include "parallelism/planner/Report.h"
@@ -103,7 +104,8 @@ static Status readOverlap(std::string_view text, Overlap &overlap) {
 
 // The recipe's workload, or without one a batch that is usual for large models.
 static StatusOr<Workload> readWorkload(const PlanOptions &options,
-                                       const ModelShape &model) {
+                                       const Question &question) {
+  const ModelShape &model = question.model;
   std::vector<std::string> set = options.set;
   if (options.recipe.empty()) { // whose defaults are for small models
     const int64_t sequence =
@@ -118,7 +120,7 @@ static StatusOr<Workload> readWorkload(const PlanOptions &options,
   StatusOr<models::Recipe> recipe = models::loadRecipe(options.recipe, set);
   if (!recipe.ok())
     return recipe.status();
-  if (recipe->compute != models::Precision::Bf16)
+  if (recipe->compute != models::Precision::Bf16 && !question.cluster.host)
     return Status::error("--recipe {}: costs of GPUs are known for bf16 only; "
                          "add --set precision.compute=bf16",
                          options.recipe);
@@ -153,13 +155,15 @@ static StatusOr<Question> readQuestion(const PlanOptions &options) {
       return tokens.status();
     question.tokens = *tokens;
   }
-  StatusOr<Workload> read = readWorkload(options, question.model);
+  StatusOr<Workload> read = readWorkload(options, question);
   if (!read.ok())
     return read.status();
   Workload &workload = question.workload;
   workload = read.take();
   workload.imbalance = options.imbalance;
   workload.fp8 = options.precision == "fp8";
+  if (question.cluster.host)
+    workload.libraryBytes = hostLibraryBytes;
   if (workload.fp8 && question.cluster.gpu.fp8 == 0)
     return Status::error("--precision fp8: {} does not support fp8; use bf16",
                          question.cluster.gpu.name);

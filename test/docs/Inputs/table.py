@@ -129,6 +129,8 @@ SHORTER = [
     Shorter("bench/README.md", r"--pp 512 --tg 128", "--pp 16 --tg 4", "time"),
     Shorter("bench/README.md", r"--random", r"\g<0> --pp 16 --tg 4 --repeat 1", "time"),
     Shorter("*", r"--rate 4 --num 200", "--rate 20 --num 4", "time"),
+    Shorter("docs/planning.md", r"doctor --calibrate", r"\g<0> --ranks 2", "time"),
+    Shorter("docs/planning.md", r"--mesh auto --world 4", "--mesh auto --world 2", "time"),
     Shorter("bench/README.md", r"--triples 40", "--triples 1 --plans 2", "time"),
     Shorter("bench/README.md", r"start\.py", r"\g<0> --runs 1 --settle 0", "time"),
     Shorter("docs/serving.md", r"load\.py", r"\g<0> --requests 24", "time"),
@@ -142,6 +144,7 @@ SHORTER = [
 
 NOT_RUN = [
     NotRun("CONTRIBUTING.md", r"^build-fuzz/", "needs a second build"),
+    NotRun("bench/README.md", r"calibrate\.py", "needs an idle machine for an hour"),
     NotRun("bench/*README.md", r"bench/gpu/(build|run)\.sh",
            "takes minutes; test/scripts/gpu-bench.test runs both"),
     NotRun("bench/infer/README.md", r"^(pip|tar|cd|cmake|ninja) ", "needs the network"),

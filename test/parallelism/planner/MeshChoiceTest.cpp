@@ -5,6 +5,7 @@
 #include <array>
 #include <gtest/gtest.h>
 #include <map>
+#include <set>
 
 namespace tessera::planner {
 namespace {
@@ -224,6 +225,33 @@ TEST(MeshChoiceTest, CountingCostsAForward) {
     EXPECT_GT(counted, 1.1 * once) << axis;
     EXPECT_LT(counted, 1.5 * once) << axis;
   }
+}
+
+// What is compiled first has all choices of axes before second ones.
+TEST(MeshChoiceTest, TheFastestOfAllAxesComeFirst) {
+  const MeshQuestion question =
+      questionOf("tiny-gpt2", 4, {"batch.micro=8", "batch.accumulate=4"});
+  const auto all = fastestMeshes(question, 1000);
+  ASSERT_TRUE(all.ok()) << all.message();
+  auto axes = [](const MeshCandidate &each) {
+    auto named = axesIn(each.mesh);
+    named.erase("zero");
+    named.erase("chunks");
+    return named;
+  };
+  std::set<std::map<std::string, int64_t>> different;
+  for (const MeshCandidate &each : *all)
+    different.insert(axes(each));
+  const auto some = fastestMeshes(question, different.size());
+  std::set<std::map<std::string, int64_t>> first;
+  for (size_t i = 0; i < some->size(); ++i) {
+    EXPECT_EQ((*some)[i].mesh, (*all)[i].mesh);
+    EXPECT_TRUE(first.insert(axes((*some)[i])).second) << (*some)[i].mesh;
+    if (i > 0)
+      EXPECT_GE((*some)[i].candidate.cost.total,
+                (*some)[i - 1].candidate.cost.total);
+  }
+  EXPECT_EQ(first, different);
 }
 
 } // namespace
