@@ -35,10 +35,26 @@ void Compilation::report(llvm::StringRef what,
                                   what);
 }
 
+// Devices are numbered stage by stage.
+static void keepEnds(std::vector<std::vector<int64_t>> &groups,
+                     int64_t stages) {
+  int64_t devices = 0;
+  for (const std::vector<int64_t> &group : groups)
+    devices += static_cast<int64_t>(group.size());
+  llvm::erase_if(groups, [&](const std::vector<int64_t> &group) {
+    const int64_t stage = group.front() * stages / devices;
+    return stage > 0 && stage < stages - 1;
+  });
+}
+
 void Compilation::splitByShare() {
   Branch whole = std::move(branches.front());
   branches.clear();
   auto groups = devicesByProgram(*whole.module);
+  if (request.onlyEnds)
+    for (auto mesh : whole.module->getOps<dist::MeshOp>())
+      if (dist::AxisAttr axis = mesh.getAxis(dist::kPipeAxis))
+        keepEnds(groups, axis.getSize());
   for (std::vector<int64_t> &devices : groups) {
     bool isLast = &devices == &groups.back();
     OwningOpRef<ModuleOp> module =
@@ -116,6 +132,8 @@ llvm::Error Compilation::runPhaseOn(size_t i, Branch &branch) {
                               /*printModuleScope=*/true,
                               /*printAfterOnlyOnChange=*/true,
                               /*printAfterOnlyOnFailure=*/false, llvm::errs());
+  if (request.isTrial)
+    pipeline.enableVerifier(false);
   phase.build(pipeline, optionsFor(branch));
   FirstError error(context.get());
   if (failed(pipeline.run(module)))
@@ -265,7 +283,7 @@ llvm::Error Compilation::runPhases() {
   context->printOpOnDiagnostic(false);
   // Whole modules are printed between passes, so passes must not run in
   // parallel.
-  if (request.dumpPasses || !request.mlirOptions.empty())
+  if (request.dumpPasses || !request.mlirOptions.empty() || request.isTrial)
     context->disableMultithreading();
   llvm::Error error = tryPhases();
   auto isFolded = [](const Branch &branch) {
@@ -362,6 +380,9 @@ llvm::Error Compilation::compile() {
     request.note("compiling …");
   if (llvm::Error error = runPhases())
     return error;
+  if (request.planned)
+    for (Branch &branch : branches)
+      request.planned(*branch.module, branch.devices.front());
   if (llvm::Error error = askToAccept())
     return error;
   if (request.onlyPlan)

@@ -53,6 +53,15 @@ struct CompileRequest {
   /// code is generated; its error ends the compilation. May be empty. Not asked
   /// if compilation stops before the phase planning.
   std::function<llvm::Error(llvm::ArrayRef<RankMemory>)> accept;
+  /// Receives the module of each group of ranks, of which `rank` is the first,
+  /// after the last phase. May be empty.
+  std::function<void(mlir::ModuleOp, int64_t rank)> planned;
+  /// One of many compilations whose results are not kept: on this thread alone,
+  /// and without MLIR's verifier after each pass, which takes half of the time.
+  /// The passes that verify a phase run.
+  bool isTrial = false;
+  /// Of a pipeline only the programs of its first and last rank.
+  bool onlyEnds = false;
   /// Receives warnings that a request was changed.
   std::function<void(std::string_view)> warning;
 };

@@ -15,6 +15,7 @@ const RankMemory &tessera::fullestRank(llvm::ArrayRef<RankMemory> all) {
 StatusOr<RankMemory> tessera::programMemory(CompileRequest request) {
   RankMemory fullest;
   request.onlyPlan = true;
+  request.isTrial = true;
   request.accept = [&](llvm::ArrayRef<RankMemory> all) {
     fullest = fullestRank(all);
     return llvm::Error::success();

@@ -13,11 +13,23 @@ std::string percent(double share) {
   return fmt::format("{:.1f} %", 100 * share);
 }
 
-std::string memoryTable(const Memory &memory, const Gpu &gpu) {
+std::string memoryTable(const Candidate &candidate, const Gpu &gpu) {
+  const Memory &memory = candidate.memory;
   std::string text =
-      fmt::format("memory of the fullest rank: {:.1f} of {:.1f} GB"
-                  "\n",
-                  memory.total() / gigabyte, gpu.memory / gigabyte);
+      fmt::format("memory of the fullest rank: {:.1f} of {:.1f} "
+                  "GB",
+                  candidate.bytes() / gigabyte, gpu.memory / gigabyte);
+  if (const std::optional<Proof> &proof = candidate.proof)
+    text += fmt::format(", {}\n"
+                        "  state {:.2f}, arena {:.2f} GB, and libraries\n"
+                        "the same by formulas: {:.1f} GB\n",
+                        proof->whole ? "of its compiled program"
+                                     : "from compiled programs of fewer layers "
+                                       "or microbatches",
+                        proof->state / gigabyte, proof->arena / gigabyte,
+                        memory.total() / gigabyte);
+  else
+    text += ", by formulas\n";
   const std::pair<const char *, double> rows[] = {
       {"weights", memory.weights},     {"gradients", memory.gradients},
       {"optimizer", memory.optimizer}, {"activations", memory.activations},
@@ -27,9 +39,17 @@ std::string memoryTable(const Memory &memory, const Gpu &gpu) {
   return text;
 }
 
-std::string timeTable(const StepCost &cost) {
-  std::string text = fmt::format("step: {}, {} microbatches\n",
-                                 formatSeconds(cost.total), cost.microbatches);
+std::string timeTable(const Candidate &candidate) {
+  const StepCost &cost = candidate.cost;
+  std::string text;
+  if (candidate.seconds() != cost.total)
+    text = fmt::format("step: {}, replayed from compiled programs; by formulas "
+                       "{}, {} microbatches\n",
+                       formatSeconds(candidate.seconds()),
+                       formatSeconds(cost.total), cost.microbatches);
+  else
+    text = fmt::format("step: {} by formulas, {} microbatches\n",
+                       formatSeconds(cost.total), cost.microbatches);
   const std::pair<const char *, double> rows[] = {
       {"compute", cost.perRank.compute},
       {"recomputation", cost.perRank.recompute},
@@ -48,6 +68,16 @@ std::string timeTable(const StepCost &cost) {
           fmt::format("  {:<22}{:>11}  {:>6}\n", label, formatSeconds(seconds),
                       percent(seconds / cost.total));
   return text;
+}
+
+/// The cost with the step's time and what follows from it as replayed; its
+/// parts stay those of the formulas.
+StepCost replayed(const Candidate &candidate) {
+  StepCost cost = candidate.cost;
+  cost.tokensPerSecond *= cost.total / candidate.seconds();
+  cost.utilization = candidate.utilization();
+  cost.total = candidate.seconds();
+  return cost;
 }
 
 std::string money(const Question &question, const StepCost &cost) {
@@ -211,28 +241,52 @@ std::string printAnswer(const Question &question, const Answer &answer) {
                         answer.search->fitting, answer.search->considered);
   if (!answer.fits)
     text += "  does not fit into memory\n";
-  text += "\n" + memoryTable(answer.chosen.memory, cluster.gpu) + "\n" +
-          timeTable(answer.chosen.cost) + "\n" +
-          money(question, answer.chosen.cost);
+  text += "\n" + memoryTable(answer.chosen, cluster.gpu) + "\n" +
+          timeTable(answer.chosen) + "\n" +
+          money(question, replayed(answer.chosen));
   if (!answer.scaleOut.empty())
     text += "\n" + scaleOutTable(answer.scaleOut);
   return text;
 }
 
 std::string printComparison(const SearchResult &result) {
-  std::string text = fmt::format("   {:>9}  {:>6}  {:>6}  {:>7}  {:>7}  plan\n",
+  std::string text = fmt::format("   {:>9}  {:>6}  {:>6}  {:>7}  {:>8}  plan\n",
                                  "step", "MFU", "bubble", "exposed", "GB");
   size_t place = 0;
+  bool hasEstimates = false;
   for (const Candidate &each : result.best) {
     const StepCost &cost = each.cost;
     double exposed = cost.perRank.tensor + cost.perRank.expert +
                      cost.perRank.context + cost.data + cost.send;
-    text +=
-        fmt::format("{:>2} {:>9}  {:>6}  {:>6}  {:>7}  {:>7.1f}  {}\n", ++place,
-                    formatSeconds(cost.total), percent(cost.utilization),
-                    percent(cost.bubbleShare()), percent(exposed / cost.total),
-                    each.memory.total() / gigabyte, describe(each.plan));
+    hasEstimates |= !each.proof;
+    text += fmt::format(
+        "{:>2} {:>9}  {:>6}  {:>6}  {:>7}  {:>8}  {}\n", ++place,
+        formatSeconds(each.seconds()), percent(each.utilization()),
+        percent(cost.bubbleShare()), percent(exposed / cost.total),
+        fmt::format("{}{:.1f}", each.proof ? "" : "~", each.bytes() / gigabyte),
+        describe(each.plan));
   }
+  if (hasEstimates)
+    text += "~ by formulas; --prove 10 compiles the programs\n";
+  return text;
+}
+
+/// What became of the plans that were compiled.
+std::string printProving(const Question &question, const Proving &proving) {
+  if (proving.compiled + proving.refused == 0)
+    return "";
+  std::string text = fmt::format(
+      "programs compiled: {}; plans whose programs do not fit: {}, that the "
+      "compiler refused: {}, that there was no time for: {}\n",
+      proving.compiled, proving.unfit, proving.refused, proving.estimated);
+  if (proving.smallest)
+    text += fmt::format("  {} needs {:.1f} of {:.1f} GB, {:.1f} by formulas\n",
+                        describe(proving.smallest->plan),
+                        proving.smallest->bytes() / gigabyte,
+                        usableMemory(question.cluster.gpu) / gigabyte,
+                        proving.smallest->memory.total() / gigabyte);
+  if (!proving.refusal.empty())
+    text += "  " + proving.refusal + "\n";
   return text;
 }
 

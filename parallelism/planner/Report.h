@@ -35,9 +35,21 @@ struct ScaleOut {
   std::optional<Candidate> best; ///< of a new sweep
 };
 
+/// What compiling the best plans of a search came to.
+struct Proving {
+  int64_t compiled = 0;              ///< programs, or sets of shallow ones
+  int64_t unfit = 0;                 ///< plans whose programs do not fit
+  int64_t refused = 0;               ///< plans that the compiler refused
+  int64_t estimated = 0;             ///< plans for which there was no time
+  std::string refusal;               ///< the first refused one and why
+  std::optional<Candidate> smallest; ///< of those that do not fit
+};
+
 struct Answer {
   Candidate chosen;
+  bool given = false;                 ///< by --fix, not found
   bool fits = true;                   ///< always, unless the plan was given
+  Proving proving;                    ///< all 0: nothing was compiled
   std::optional<SearchResult> search; ///< absent for a plan that was given
   std::vector<ScaleOut> scaleOut;
 };
@@ -51,6 +63,9 @@ std::vector<ScaleOut> scaleOut(const Question &question,
 std::string printAnswer(const Question &question, const Answer &answer);
 /// A table of the best plans.
 std::string printComparison(const SearchResult &result);
+/// How many of the best plans were compiled, and what ruled some out; empty if
+/// none was.
+std::string printProving(const Question &question, const Proving &proving);
 /// Why the chosen degrees, and what ruled out others.
 std::string printReasons(const Question &question, const SearchResult &result);
 /// All of the above. Keys are in docs/planning.md; units are bytes and seconds.

@@ -50,9 +50,15 @@ Json stepJson(const StepCost &cost) {
 }
 
 Json candidateJson(const Candidate &candidate) {
-  return {{"plan", planJson(candidate.plan)},
-          {"memory", memoryJson(candidate.memory)},
-          {"step", stepJson(candidate.cost)}};
+  Json json = {{"plan", planJson(candidate.plan)},
+               {"memory", memoryJson(candidate.memory)},
+               {"step", stepJson(candidate.cost)}};
+  if (const std::optional<Proof> &proof = candidate.proof)
+    json["proof"] = {
+        {"state", proof->state},     {"arena", proof->arena},
+        {"bytes", proof->bytes},     {"whole", proof->whole},
+        {"seconds", proof->seconds}, {"utilization", candidate.utilization()}};
+  return json;
 }
 
 Json searchJson(const SearchResult &result) {

@@ -33,10 +33,10 @@ auto order(const Candidate &each) {
 class Sweep {
 public:
   Sweep(const ModelShape &model, const Cluster &cluster,
-        const Workload &workload, size_t keep, Scope scope)
+        const Workload &workload, size_t keep, Scope scope, double slack)
       : model(model), cluster(cluster), workload(workload), keep(keep),
         scope(scope), costs(model, cluster, workload),
-        budget(usableMemory(cluster.gpu)) {}
+        budget(slack * usableMemory(cluster.gpu)) {}
 
   SearchResult run() {
     int64_t gpus = cluster.gpus();
@@ -129,7 +129,7 @@ private:
     ++result.considered;
     if (broken != Constraint::None)
       return kill(plan, broken);
-    Candidate candidate{plan, {}, {}};
+    Candidate candidate{plan, {}, {}, {}};
     candidate.memory =
         peakMemory(model, workload, plan, costs.stages(plan, *priced));
     double needed = candidate.memory.total();
@@ -178,8 +178,9 @@ private:
       return;
     double limit = result.best.front().cost.total * (1 + result.indifference);
     for (const auto &[level, candidate] : simplest)
-      if (!result.chosen && candidate.cost.total <= limit)
-        result.chosen = candidate;
+      if (candidate.cost.total <= limit)
+        result.simplest.push_back(candidate);
+    result.chosen = result.simplest.front();
   }
 
   void kill(const ParallelPlan &plan, Constraint constraint) {
@@ -233,8 +234,9 @@ int64_t complexity(const ParallelPlan &plan) {
 }
 
 SearchResult search(const ModelShape &model, const Cluster &cluster,
-                    const Workload &workload, size_t keep, Scope scope) {
-  return Sweep(model, cluster, workload, keep, scope).run();
+                    const Workload &workload, size_t keep, Scope scope,
+                    double slack) {
+  return Sweep(model, cluster, workload, keep, scope, slack).run();
 }
 
 StatusOr<Candidate> evaluate(const ModelShape &model, const Cluster &cluster,
@@ -245,7 +247,7 @@ StatusOr<Candidate> evaluate(const ModelShape &model, const Cluster &cluster,
     return Status::error("{}: {}: {}", describe(plan),
                          name(violation.constraint), violation.detail);
   CostModel costs(model, cluster, workload);
-  Candidate candidate{plan, costs.step(plan), {}};
+  Candidate candidate{plan, costs.step(plan), {}, {}};
   candidate.memory = peakMemory(model, workload, plan, candidate.cost.stages);
   return candidate;
 }

@@ -10,10 +10,32 @@
 
 namespace tessera::planner {
 
+/// What is known of a plan from compiled programs: its own, or shallow ones on
+/// the same mesh (compiler/api/ProgramProbe.h).
+struct Proof {
+  double state = 0, arena = 0; ///< bytes of the fullest rank
+  double bytes = 0;            ///< in all: inputs, outputs and libraries too
+  bool whole = false;          ///< its own program was compiled
+  double seconds = 0;          ///< of a step, replayed; 0: unknown
+  bool operator==(const Proof &) const = default;
+};
+
 struct Candidate {
   ParallelPlan plan;
   StepCost cost;
   Memory memory;
+  std::optional<Proof> proof = {};
+
+  /// Bytes of the fullest rank: of its program, or else by the memory model.
+  double bytes() const { return proof ? proof->bytes : memory.total(); }
+  /// Seconds of a step: replayed, or else by the cost model.
+  double seconds() const {
+    return proof && proof->seconds > 0 ? proof->seconds : cost.total;
+  }
+  /// MFU at that time.
+  double utilization() const {
+    return cost.utilization * cost.total / seconds();
+  }
 };
 
 /// Plans that one constraint ruled out.
@@ -38,6 +60,9 @@ struct SearchResult {
   /// fits.
   std::optional<Candidate> chosen;
   static constexpr double indifference = 0.02;
+  /// The fastest plan of each `complexity` up to that time, the simplest first:
+  /// `chosen`, and what to choose if its program does not fit.
+  std::vector<Candidate> simplest;
   std::array<Killed, size_t(Constraint::Memory) + 1> killed;
   /// By degree ("tensor") and value.
   std::map<std::string, std::map<int64_t, Choice>> choices;
@@ -58,9 +83,13 @@ enum class Scope {
 /// schedule. The same input gives the same result; ties go to the plan with
 /// smaller degrees. Left out as never faster: ZeRO-0 with several data ranks,
 /// and expert tensor parallelism other than 1 and `tensor`.
+///
+/// `slack` is the factor of the memory up to which plans are kept: above 1
+/// where compiled programs decide afterwards, so that an error of the memory
+/// model does not hide a plan.
 SearchResult search(const ModelShape &model, const Cluster &cluster,
                     const Workload &workload, size_t keep = 10,
-                    Scope scope = Scope::Any);
+                    Scope scope = Scope::Any, double slack = 1);
 
 /// One plan's cost and memory. An error if it breaks a constraint; a plan that
 /// does not fit into memory is evaluated nevertheless.

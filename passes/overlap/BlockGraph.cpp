@@ -95,27 +95,59 @@ static bool onlyMoves(Operation *op) {
          });
 }
 
+namespace {
+/// Whether ops lead to collectives, or from them, by nothing but moves. Merged
+/// collectives are at the end of their block, after their readers, until it is
+/// reordered, so this follows edges and not the order of the block.
+class Moves {
+public:
+  explicit Moves(const BlockGraph &graph)
+      : graph(graph), came(graph.ops.size()), travels(graph.ops.size()) {}
+
+  /// Whether the op is a collective or reads only results of collectives.
+  bool onlyCame(unsigned op) {
+    return remember(came[op], [&] {
+      return isStart(graph.ops[op]) ||
+             (moves(op) && !graph.preds[op].empty() &&
+              llvm::all_of(graph.preds[op],
+                           [&](unsigned pred) { return onlyCame(pred); }));
+    });
+  }
+
+  /// Whether only collectives read its results.
+  bool onlyTravels(unsigned op) {
+    return remember(travels[op], [&] {
+      Operation *end = graph.block.getTerminator();
+      return !graph.succs[op].empty() &&
+             llvm::all_of(graph.succs[op],
+                          [&](unsigned user) {
+                            return isStart(graph.ops[user]) ||
+                                   (moves(user) && onlyTravels(user));
+                          }) &&
+             !llvm::is_contained(graph.ops[op]->getUsers(), end);
+    });
+  }
+
+private:
+  bool moves(unsigned op) const {
+    return isLight(graph.ops[op]) || onlyMoves(graph.ops[op]);
+  }
+  static bool remember(std::optional<bool> &known,
+                       llvm::function_ref<bool()> find) {
+    if (!known)
+      known = find();
+    return *known;
+  }
+
+  const BlockGraph &graph;
+  SmallVector<std::optional<bool>> came, travels;
+};
+} // namespace
+
 void BlockGraph::classify() {
   kinds.resize(ops.size());
-  // Reads only results of collectives.
-  SmallVector<bool> onlyCame(ops.size());
-  for (unsigned op = 0; op < ops.size(); ++op)
-    onlyCame[op] =
-        isStart(ops[op]) ||
-        ((isLight(ops[op]) || onlyMoves(ops[op])) && !preds[op].empty() &&
-         llvm::all_of(preds[op],
-                      [&](unsigned pred) { return onlyCame[pred]; }));
-  // Users first: whether all of them are collectives.
-  SmallVector<bool> onlyTravels(ops.size());
-  for (unsigned op = ops.size(); op-- > 0;) {
-    bool travels = !succs[op].empty();
-    for (unsigned user : succs[op])
-      travels &=
-          isStart(ops[user]) ||
-          ((isLight(ops[user]) || onlyMoves(ops[user])) && onlyTravels[user]);
-    for (Operation *user : ops[op]->getUsers())
-      travels &= user != block.getTerminator();
-    onlyTravels[op] = travels;
+  Moves moves(*this);
+  for (unsigned op = 0; op < ops.size(); ++op) {
     auto cluster = dyn_cast<graph::ClusterOp>(ops[op]);
     bool isSmall =
         cluster && llvm::is_contained({graph::ClusterKind::elementwise,
@@ -125,7 +157,8 @@ void BlockGraph::classify() {
       kinds[op] = Kind::collective;
     else if (isLight(ops[op]))
       kinds[op] = Kind::light;
-    else if ((travels && isSmall) || (onlyCame[op] && onlyMoves(ops[op])))
+    else if ((isSmall && moves.onlyTravels(op)) ||
+             (onlyMoves(ops[op]) && moves.onlyCame(op)))
       kinds[op] = Kind::feeder;
     else
       kinds[op] = Kind::compute;

@@ -65,15 +65,12 @@ static Operation *merge(ArrayRef<Operation *> group) {
 
 static LogicalResult bucketBlock(Block &block) {
   std::map<int64_t, SmallVector<Operation *>> groups;
-  SmallVector<Operation *> wanted;
   for (Operation &op : block.without_terminator()) {
     if (auto start = op.getAttrOfType<IntegerAttr>(dist::kStartAttr))
       groups[start.getInt()].push_back(&op);
     else if (isStart(&op))
       return op.emitError("has no ")
              << dist::kStartAttr << "; run order-collectives before";
-    else
-      wanted.push_back(&op);
   }
   for (auto &[number, group] : groups) {
     if (group.size() < 2)

@@ -12,12 +12,14 @@
 #include "runtime/support/Text.h"
 #include "tools/tessera/Commands.h"
 #include "tools/tessera/PlanPrograms.h"
+#include "tools/tessera/PlanProof.h"
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
 #include <charconv>
 #include <filesystem>
 #include <fmt/format.h>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -42,8 +44,14 @@ struct PlanOptions {
 
 // Default tokens per step: 4 Mi, usual for large models.
 static constexpr int64_t kStepTokens = int64_t(1) << 22;
-// Plans that a search keeps: those of --compare, and of --prove.
+// Plans that --compare prints, and that --prove compiles at most.
 static constexpr size_t kMostPlans = 10;
+// Plans that a search keeps where compiled programs decide which ones fit, and
+// how much more than the memory the memory model may say of them.
+static constexpr size_t kRankedPlans = 60;
+static constexpr double kSlack = 1.15;
+// Plans for -o, should the program of the first not be as shallow ones say.
+static constexpr size_t kSpare = 2;
 // The reference for plans with fewer GPUs.
 static constexpr int64_t kManyGpus = 1024;
 
@@ -185,13 +193,18 @@ static StatusOr<Answer> answer(const PlanOptions &options,
     if (!chosen.ok())
       return Status::error("--fix: {}", chosen.message());
     result.chosen = chosen.take();
+    result.given = true;
     result.fits =
         result.chosen.memory.total() <= usableMemory(question.cluster.gpu);
   }
+  // Compiled programs decide, unless a plan was given.
+  const bool ranks =
+      options.fix.empty() && whyNotProven(options.spec, question).empty();
   if (options.fix.empty() || options.compare || options.why ||
       !options.html.empty())
     result.search = search(question.model, question.cluster, question.workload,
-                           kMostPlans, question.scope);
+                           ranks ? kRankedPlans : kMostPlans, question.scope,
+                           ranks ? kSlack : 1);
   if (options.fix.empty()) {
     if (!result.search->chosen)
       return Status::error(
@@ -285,6 +298,21 @@ static Status writePage(const std::string &path, const Question &question,
   return Status::success();
 }
 
+// Compiles what is printed: the chosen plan, or the best ones.
+static Status prove(const PlanOptions &options, const Question &question,
+                    Answer &answer) {
+  ProofOptions proof{options.spec, options.recipe, options.set};
+  if (options.compare || options.json || !options.html.empty())
+    proof.count = kMostPlans;
+  if (!options.output.empty())
+    proof.count = std::max(proof.count, kSpare);
+  if (options.prove) {
+    proof.count = std::max(proof.count, *options.prove);
+    proof.seconds = std::numeric_limits<double>::infinity();
+  }
+  return proveAnswer(proof, question, answer);
+}
+
 static Status plan(const PlanOptions &options) {
   TESSERA_RETURN_IF_ERROR(checkTimeline(options.timeline));
   auto question = readQuestion(options);
@@ -303,6 +331,7 @@ static Status plan(const PlanOptions &options) {
                           options.output, options.prove.value_or(0)};
   if (!options.output.empty() && !options.prove)
     programs.count = 1;
+  TESSERA_RETURN_IF_ERROR(prove(options, *question, *found));
   StatusOr<std::string> compiled = compilePlans(programs, *question, *found);
   if (!compiled.ok())
     return compiled.status();
@@ -319,7 +348,8 @@ static Status plan(const PlanOptions &options) {
   if (options.compare)
     fmt::print("\n{}", printComparison(*found->search));
   if (options.why)
-    fmt::print("\n{}", printReasons(*question, *found->search));
+    fmt::print("\n{}{}", printProving(*question, found->proving),
+               printReasons(*question, *found->search));
   if (options.simulate)
     return simulatePlan(options, *question, found->chosen);
   return Status::success();

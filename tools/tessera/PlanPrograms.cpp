@@ -68,7 +68,7 @@ static std::string programTable(const Question &question,
       "planned", "off");
   for (const CompiledPlan &each : plans) {
     const double needed = neededBytes(question, each.program);
-    const double planned = each.candidate.memory.total();
+    const double planned = each.candidate.bytes();
     text += fmt::format(
         "{:>8.2f}{:>8.2f}{:>8.2f}{:>9.2f}{:>+7.1f} %  {}{}\n",
         static_cast<double>(each.program.state) / 1e9,
@@ -86,7 +86,7 @@ static PlanFile planFileOf(const Question &question, const CompiledPlan &plan) {
   file.cluster = question.cluster.name;
   file.target = question.cluster.gpu.target;
   file.plan = meshPlanOf(question.workload, plan.candidate.plan);
-  file.predicted = {plan.candidate.cost.total, plan.program.state,
+  file.predicted = {plan.candidate.seconds(), plan.program.state,
                     plan.program.arena};
   return file;
 }

@@ -31,4 +31,39 @@ module {
     %d = dist.all_gather %b dim 0 over @mesh [#dist.axis_ref<"data">] {dist.start = 1 : i64} : tensor<2x4xf32> -> tensor<4x4xf32>
     return %c, %d : tensor<8xf32>, tensor<4x4xf32>
   }
+
+  // A move of merged results is placed at its reader: it brings nothing before
+  // ops that only the bucket needs.
+  // CHECK-LABEL: func @moves
+  // CHECK: "own"
+  // CHECK: "operand"
+  // CHECK: dist.all_reduce
+  // CHECK: "joined"
+  // CHECK: "reader"
+  func.func @moves(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<8xf32>) {
+    %a = dist.all_reduce sum %x over @mesh [#dist.axis_ref<"data">] {dist.start = 0 : i64} : tensor<4xf32> -> tensor<4xf32>
+    %joined = graph.cluster elementwise "joined"(%a, %a) : (tensor<4xf32>, tensor<4xf32>) -> tensor<8xf32> {
+    ^bb0(%p: tensor<4xf32>, %q: tensor<4xf32>):
+      %2 = graph.concat %p, %q dim 0 : (tensor<4xf32>, tensor<4xf32>) -> tensor<8xf32>
+      graph.yield %2 : tensor<8xf32>
+    }
+    %own = graph.cluster elementwise "own"(%x) : (tensor<4xf32>) -> tensor<4xf32> {
+    ^bb0(%p: tensor<4xf32>):
+      %2 = graph.exp %p : tensor<4xf32>
+      graph.yield %2 : tensor<4xf32>
+    }
+    %operand = graph.cluster reduce_all "operand"(%x) : (tensor<4xf32>) -> tensor<f32> {
+    ^bb0(%p: tensor<4xf32>):
+      %2 = graph.reduce %p sum dims [0] : tensor<4xf32> -> tensor<f32>
+      graph.yield %2 : tensor<f32>
+    }
+    %b = dist.all_reduce sum %operand over @mesh [#dist.axis_ref<"data">] {dist.start = 0 : i64} : tensor<f32> -> tensor<f32>
+    %reader = graph.cluster elementwise "reader"(%joined, %b) : (tensor<8xf32>, tensor<f32>) -> tensor<8xf32> {
+    ^bb0(%p: tensor<8xf32>, %q: tensor<f32>):
+      %2 = graph.broadcast %q dims [] : tensor<f32> -> tensor<8xf32>
+      %3 = graph.mul %p, %2 : tensor<8xf32>
+      graph.yield %3 : tensor<8xf32>
+    }
+    return %own, %reader : tensor<4xf32>, tensor<8xf32>
+  }
 }

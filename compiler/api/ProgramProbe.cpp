@@ -1,0 +1,382 @@
+#include "compiler/api/ProgramProbe.h"
+#include "compiler/api/ProgramMemory.h"
+#include "compiler/report/Json.h"
+#include "dialects/dist/DistOps.h"
+#include "dialects/graph/GraphOps.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "models/HfConfig.h"
+#include "parallelism/pipeline/Generate.h"
+#include "parallelism/pipeline/Simulate.h"
+#include "parallelism/planner/CollectiveCost.h"
+#include <algorithm>
+#include <array>
+#include <map>
+
+using namespace mlir;
+using namespace tessera;
+using namespace tessera::planner;
+
+/// A rank of a compiled program. `features` are what its bytes are linear in:
+/// a constant, its layers, and its layers times microbatches in flight.
+struct ProgramProbe::Rank {
+  int64_t stage = 0; ///< its number in the pipeline
+  RankMemory memory;
+  StepSeconds step;
+  std::array<double, 3> features{1, 0, 0};
+};
+
+// Programs with fewer layers than this are compiled as they are.
+static constexpr int64_t kShallow = 20;
+// Depths without a pipeline: deep enough that the peak is where it is in deeper
+// ones (with 4 layers it can still be in the head), and a multiple of the
+// periods in which buckets of collectives are filled.
+static constexpr int64_t kDepths[] = {8, 16};
+// Seconds of a pipeline's program that is compiled as it is.
+static constexpr double kAffordable = 1.5;
+
+//===--- the model --------------------------------------------------------===//
+
+// Layers with and without experts, or with other windows, need other bytes.
+static bool areAlike(const models::ModelSpec &spec) {
+  auto isConstant = [](const auto &each) {
+    return each.empty() || std::ranges::count(each, each.front()) ==
+                               static_cast<std::ptrdiff_t>(each.size());
+  };
+  return isConstant(spec.windows) &&
+         (!spec.moe || isConstant(spec.moe->sparse));
+}
+
+// config.json of the same model with fewer layers.
+static std::string withLayers(const std::string &config, int64_t layers) {
+  report::Json json = report::Json::parse(config);
+  for (const char *key : {"num_hidden_layers", "n_layer"})
+    if (json.contains(key))
+      json[key] = layers;
+  if (json.contains("max_window_layers"))
+    json["max_window_layers"] =
+        std::min(layers, json["max_window_layers"].get<int64_t>());
+  if (json.contains("layer_types") && json["layer_types"].is_array())
+    json["layer_types"].erase(json["layer_types"].begin() + layers,
+                              json["layer_types"].end());
+  return json.dump();
+}
+
+StatusOr<ProgramProbe> ProgramProbe::create(CompileRequest request,
+                                            const MeshPlan &plan,
+                                            Cluster cluster) {
+  StatusOr<models::LoadedConfig> loaded = models::loadHfConfig(request.spec);
+  if (!loaded.ok())
+    return loaded.status();
+  ProgramProbe probe;
+  probe.request = std::move(request);
+  probe.plan = plan;
+  probe.cluster = std::move(cluster);
+  probe.hidden = loaded->spec.hidden;
+  probe.config = loaded->text;
+  probe.whole = {loaded->spec.layers, plan.chunks, plan.accumulate};
+  probe.isUniform = areAlike(loaded->spec);
+  probe.isSparse = loaded->spec.moe.has_value();
+  return probe;
+}
+
+//===--- extents ----------------------------------------------------------===//
+
+// On a processor of 2023, measured: a layer with experts is ten times as many
+// ops. Without a pipeline microbatches are a loop.
+double ProgramProbe::cost(const ProgramExtent &extent) const {
+  const double layer = isSparse ? 0.12 : 0.012;
+  if (!isPipeline())
+    return 0.15 + layer * static_cast<double>(extent.layers);
+  return 0.1 * static_cast<double>(plan.pipe) +
+         layer / 8 * static_cast<double>(extent.layers * extent.microbatches);
+}
+
+double ProgramProbe::cost() const {
+  double sum = 0;
+  for (const ProgramExtent &extent : extents())
+    sum += cost(extent);
+  return sum;
+}
+
+std::vector<ProgramExtent> ProgramProbe::extents() const {
+  ProgramExtent one = whole;
+  if (!isUniform)
+    return {one};
+  if (!isPipeline()) {
+    if (!isSparse || one.layers <= kShallow)
+      return {one};
+    return {{kDepths[0], 1, one.microbatches},
+            {kDepths[1], 1, one.microbatches}};
+  }
+  // With more microbatches the same number is in flight.
+  const bool interleaves = one.chunks > 1;
+  const int64_t filled = (interleaves ? 3 : 2) * plan.pipe;
+  one.microbatches = std::min(one.microbatches, filled);
+  if (cost(one) <= kAffordable)
+    return {one};
+  const int64_t rest = one.layers / (plan.pipe * one.chunks);
+  if (!interleaves)
+    return rest <= 3 ? std::vector{one}
+                     : std::vector<ProgramExtent>{
+                           {plan.pipe, 1, one.microbatches},
+                           {3 * plan.pipe, 1, one.microbatches}};
+  if (one.chunks <= 3 && rest <= 1)
+    return {one};
+  std::vector<ProgramExtent> all = {{2 * plan.pipe, 2, one.microbatches},
+                                    {3 * plan.pipe, 3, one.microbatches}};
+  if (one.layers != plan.pipe * one.chunks)
+    all.push_back({4 * plan.pipe, 2, one.microbatches});
+  return all;
+}
+
+CompileRequest ProgramProbe::requestFor(const ProgramExtent &extent) const {
+  CompileRequest result = request;
+  MeshPlan mesh = plan;
+  mesh.chunks = extent.chunks;
+  mesh.accumulate = extent.microbatches;
+  for (std::string &key : recipeKeys(mesh))
+    result.set.push_back(std::move(key));
+  result.mesh = meshText(mesh);
+  if (extent.layers != whole.layers)
+    result.configText = withLayers(config, extent.layers);
+  result.onlyPlan = true;
+  result.isTrial = true;
+  result.cache = "off";
+  return result;
+}
+
+//===--- compilation ------------------------------------------------------===//
+
+// How many layers each stage has, as passes/stages cuts the model.
+StatusOr<std::vector<int64_t>>
+ProgramProbe::stageLayers(const ProgramExtent &extent) const {
+  std::vector<int64_t> layers(static_cast<size_t>(plan.pipe * extent.chunks));
+  CompileRequest cut = requestFor(extent);
+  cut.to = "shard";
+  cut.planned = [&](ModuleOp module, int64_t) {
+    for (auto function : module.getOps<func::FuncOp>()) {
+      if (function.getName() != "eval_step")
+        continue;
+      function.walk([&](func::CallOp call) {
+        if (auto stage =
+                call->getAttrOfType<IntegerAttr>(dist::kForwardStageAttr))
+          ++layers[static_cast<size_t>(stage.getInt())];
+      });
+    }
+  };
+  llvm::Expected<CompileSummary> summary = compile(cut);
+  if (!summary)
+    return Status::error("{}", llvm::toString(summary.takeError()));
+  return layers;
+}
+
+StatusOr<ProgramProbe::Ranks>
+ProgramProbe::compileAt(const ProgramExtent &extent, bool onlyEnds) const {
+  Ranks ranks;
+  std::map<int64_t, StepSeconds> steps; ///< by rank
+  CompileRequest one = requestFor(extent);
+  one.onlyEnds = onlyEnds;
+  one.planned = [&](ModuleOp module, int64_t rank) {
+    steps[rank] = replayStep(module, cluster, plan);
+  };
+  one.accept = [&](llvm::ArrayRef<RankMemory> all) {
+    const int64_t stageRanks = plan.devices() / plan.pipe;
+    for (const RankMemory &memory : all)
+      ranks.push_back({memory.rank / stageRanks, memory, steps[memory.rank]});
+    return llvm::Error::success();
+  };
+  llvm::Expected<CompileSummary> summary = compile(one);
+  if (!summary)
+    return Status::error("{}", llvm::toString(summary.takeError()));
+  return ranks;
+}
+
+// The most layers times microbatches that a rank keeps between F and B, or W.
+static double mostInFlight(const pipeline::Schedule &schedule, size_t rank,
+                           const std::vector<int64_t> &layers) {
+  int64_t held = 0, most = 0;
+  for (const pipeline::Instruction &each : schedule.lists[rank]) {
+    if (!pipeline::isCompute(each.op))
+      continue;
+    const int64_t own = layers[static_cast<size_t>(each.work.stage)];
+    if (each.op == pipeline::Op::Forward)
+      most = std::max(most, held += own);
+    else if (each.op != pipeline::Op::BackwardInput)
+      held -= own;
+  }
+  return static_cast<double>(most);
+}
+
+// Adds features to ranks, and returns the layers of each stage.
+StatusOr<std::vector<int64_t>>
+ProgramProbe::addLayers(const ProgramExtent &extent, Ranks &ranks) const {
+  if (!isPipeline()) {
+    for (Rank &rank : ranks)
+      rank.features[1] = static_cast<double>(extent.layers);
+    return std::vector{extent.layers};
+  }
+  StatusOr<std::vector<int64_t>> layers = stageLayers(extent);
+  if (!layers.ok())
+    return layers;
+  StatusOr<pipeline::Schedule> schedule = pipeline::generate(
+      name(plan.schedule),
+      {static_cast<int>(plan.pipe), static_cast<int>(extent.microbatches),
+       static_cast<int>(extent.chunks)});
+  if (!schedule.ok())
+    return schedule.status();
+  for (Rank &rank : ranks) {
+    for (size_t stage = 0; stage < layers->size(); ++stage)
+      if (schedule->placement[stage] == rank.stage)
+        rank.features[1] += static_cast<double>((*layers)[stage]);
+    rank.features[2] =
+        mostInFlight(*schedule, static_cast<size_t>(rank.stage), *layers);
+  }
+  return layers;
+}
+
+//===--- extrapolation ----------------------------------------------------===//
+
+// The values of the linear function of `features` through the given points, at
+// `to`: by elimination, with as many terms as points allow.
+static double linearAt(llvm::ArrayRef<std::array<double, 3>> features,
+                       llvm::ArrayRef<double> values,
+                       std::array<double, 3> to) {
+  // Rows are points: differences to the first one remove the constant.
+  const std::array<double, 3> &base = features.front();
+  auto less = [](std::array<double, 3> a, const std::array<double, 3> &b) {
+    return std::array<double, 2>{a[1] - b[1], a[2] - b[2]};
+  };
+  const std::array<double, 2> wanted = less(to, base);
+  const std::array<double, 2> a = less(features[1], base);
+  const double first = values[1] - values[0];
+  if (features.size() > 2) {
+    const std::array<double, 2> b = less(features[2], base);
+    const double second = values[2] - values[0];
+    const double det = a[0] * b[1] - a[1] * b[0];
+    if (std::abs(det) > 1e-9) {
+      const double perLayer = (first * b[1] - second * a[1]) / det;
+      const double perFlight = (second * a[0] - first * b[0]) / det;
+      return values[0] + wanted[0] * perLayer + wanted[1] * perFlight;
+    }
+  }
+  // One direction: along the layers, or what is in flight if they are equal.
+  const size_t term = std::abs(a[0]) > 0 ? 0 : 1;
+  const double share = std::abs(a[term]) > 0 ? wanted[term] / a[term] : 0;
+  return values[0] + share * first;
+}
+
+// One value of each point of a stage, at `to`.
+template <typename Ranks, typename Value>
+static double extrapolated(const Ranks &ranks, std::array<double, 3> to,
+                           Value value) {
+  if (ranks.size() == 1)
+    return static_cast<double>(value(ranks.front()));
+  std::vector<std::array<double, 3>> features;
+  std::vector<double> values;
+  for (const auto &rank : ranks) {
+    features.push_back(rank.features);
+    values.push_back(static_cast<double>(value(rank)));
+  }
+  return linearAt(features, values, to);
+}
+
+// The cost of one microbatch at each stage: what was replayed of a layer, and
+// of the ops before the first and after the last.
+static pipeline::Costs stageCosts(const std::vector<int64_t> &layers,
+                                  double forward, double backward,
+                                  double before, double after) {
+  pipeline::Costs costs;
+  costs.stages.clear();
+  for (size_t stage = 0; stage < layers.size(); ++stage) {
+    pipeline::StageCost cost;
+    const auto count = static_cast<double>(layers[stage]);
+    cost.forward = count * forward + (stage == 0 ? before : 0);
+    cost.backward = count * backward + (stage + 1 == layers.size() ? after : 0);
+    // Gradients of weights are half of a backward pass's products.
+    cost.backwardInput = cost.backwardWeight = cost.backward / 2;
+    costs.stages.push_back(cost);
+  }
+  return costs;
+}
+
+StatusOr<double>
+ProgramProbe::stepSeconds(const std::map<int64_t, Ranks> &points,
+                          const Ranks &wanted,
+                          const std::vector<int64_t> &layers) const {
+  auto at = [&](int64_t stage, auto value) {
+    return extrapolated(points.at(stage),
+                        wanted[static_cast<size_t>(stage)].features, value);
+  };
+  if (!isPipeline())
+    return at(0, [](const Rank &rank) { return rank.step.total(); });
+  const auto microbatches = static_cast<double>(extents().back().microbatches);
+  const Rank &first = points.begin()->second.back(),
+             &last = points.rbegin()->second.back();
+  const double share = 1 / (microbatches * first.features[1]);
+  pipeline::Costs costs = stageCosts(
+      layers, first.step.forward * share, first.step.backward * share,
+      first.step.between / microbatches, last.step.between / microbatches);
+  const double bytes = 2 * static_cast<double>(plan.micro * plan.sequence) *
+                       static_cast<double>(hidden) /
+                       static_cast<double>(plan.devices() / plan.pipe);
+  for (pipeline::StageCost &stage : costs.stages)
+    stage.outputBytes = bytes;
+  costs.link.perByte =
+      CollectiveCost(cluster).send(bytes, plan.devices() / plan.pipe) / bytes;
+  // The compiler's own schedule, with these costs.
+  StatusOr<pipeline::Schedule> schedule = pipeline::generate(
+      name(plan.schedule),
+      {static_cast<int>(plan.pipe), static_cast<int>(plan.accumulate),
+       static_cast<int>(plan.chunks)});
+  if (!schedule.ok())
+    return schedule.status();
+  StatusOr<pipeline::Simulation> run = pipeline::simulate(*schedule, costs);
+  if (!run.ok())
+    return run.status();
+  double outside = 0;
+  for (const auto &[stage, ranks] : points)
+    outside = std::max(
+        outside, at(stage, [](const Rank &rank) { return rank.step.outside; }));
+  return run->makespan + outside;
+}
+
+StatusOr<ProbedProgram> ProgramProbe::run() const {
+  Ranks wanted;
+  for (int64_t stage = 0; stage < plan.pipe; ++stage)
+    wanted.push_back({stage, {}, {}});
+  StatusOr<std::vector<int64_t>> layers = addLayers(whole, wanted);
+  if (!layers.ok())
+    return layers.status();
+  const std::vector<ProgramExtent> all = extents();
+  // Ranks between the ends hold less, unless they have more layers.
+  auto isFuller = [&](const Rank &rank) {
+    return rank.features[1] > wanted.front().features[1];
+  };
+  const bool onlyEnds =
+      all.size() > 1 && std::ranges::none_of(wanted, isFuller);
+  std::map<int64_t, Ranks> points; ///< by stage
+  for (const ProgramExtent &extent : all) {
+    StatusOr<Ranks> ranks = compileAt(extent, onlyEnds);
+    if (!ranks.ok())
+      return ranks.status();
+    if (auto added = addLayers(extent, *ranks); !added.ok())
+      return added.status();
+    for (Rank &rank : *ranks)
+      points[rank.stage].push_back(rank);
+  }
+  std::vector<RankMemory> memories;
+  for (const auto &[stage, ranks] : points) {
+    const auto &to = wanted[static_cast<size_t>(stage)].features;
+    RankMemory memory = ranks.back().memory;
+    memory.state = static_cast<int64_t>(extrapolated(
+        ranks, to, [](const Rank &rank) { return rank.memory.state; }));
+    memory.arena = static_cast<int64_t>(extrapolated(
+        ranks, to, [](const Rank &rank) { return rank.memory.arena; }));
+    memories.push_back(memory);
+  }
+  StatusOr<double> seconds = stepSeconds(points, wanted, *layers);
+  if (!seconds.ok())
+    return seconds.status();
+  return ProbedProgram{fullestRank(memories),
+                       all.size() == 1 && all.front() == whole, *seconds};
+}

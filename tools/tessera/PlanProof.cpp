@@ -1,0 +1,222 @@
+#include "tools/tessera/PlanProof.h"
+#include "compiler/api/ProgramProbe.h"
+#include "hardware/Quantity.h"
+#include "tools/tessera/PlanPrograms.h"
+#include <algorithm>
+#include <fmt/format.h>
+#include <future>
+#include <map>
+#include <set>
+
+using namespace tessera;
+using namespace tessera::planner;
+
+// Plans that are compiled at once, a thread each: a constant, so that all
+// machines compile the same plans.
+static constexpr size_t kTogether = 2;
+
+namespace {
+
+/// What became of a candidate.
+struct Outcome {
+  std::string refusal; ///< of the compiler; empty: none
+  Proof proof;
+  bool isKnown = false; ///< it was compiled, or refused
+};
+
+/// Compiles candidates in order until enough of them fit.
+class ProofWalk {
+public:
+  ProofWalk(const ProofOptions &options, const Question &question)
+      : options(options), question(question),
+        limit(usableMemory(question.cluster.gpu)) {}
+
+  /// Candidates that fit, first ones first; those that there was no time for
+  /// are among them without proof.
+  std::vector<Candidate> run(std::span<const Candidate> candidates,
+                             size_t count);
+  Proving proving;
+
+private:
+  /// The next candidates, with probes for those whose programs are not known.
+  struct Job {
+    Candidate candidate;
+    std::string key;
+    std::optional<ProgramProbe> probe;
+  };
+  Job prepare(const Candidate &candidate);
+  void compile(std::vector<Job> &jobs);
+  void settle(Job &job, std::vector<Candidate> &kept);
+
+  const ProofOptions &options;
+  const Question &question;
+  const double limit;
+  double spent = 0;
+  std::map<std::string, Outcome> known; ///< by program
+  std::set<std::string> settled;        ///< plans
+};
+
+} // namespace
+
+// Plans with equal keys have equal programs: gradients that are reduced once a
+// step are sharded with the optimizer state.
+static std::string keyOf(MeshPlan plan) {
+  if (plan.zero == 2 && plan.accumulate == 1)
+    plan.zero = 1;
+  std::string key = meshText(plan);
+  for (const std::string &each : recipeKeys(plan))
+    key += " " + each;
+  return key;
+}
+
+ProofWalk::Job ProofWalk::prepare(const Candidate &candidate) {
+  const MeshPlan plan = meshPlanOf(question.workload, candidate.plan);
+  Job job{candidate, keyOf(plan), std::nullopt};
+  if (known.contains(job.key))
+    return job;
+  Outcome &outcome = known[job.key];
+  CompileRequest request;
+  request.spec = options.spec;
+  request.recipe = options.recipe;
+  request.set = options.set;
+  request.targets = {question.cluster.gpu.target};
+  StatusOr<ProgramProbe> probe =
+      ProgramProbe::create(std::move(request), plan, question.cluster);
+  if (!probe.ok()) {
+    outcome = {std::string(probe.message()), {}, true};
+    return job;
+  }
+  const double cost = probe->cost();
+  if (spent + cost > options.seconds)
+    return job; // no time for it
+  spent += cost;
+  job.probe = probe.take();
+  return job;
+}
+
+void ProofWalk::compile(std::vector<Job> &jobs) {
+  std::vector<std::pair<Outcome *, std::future<StatusOr<ProbedProgram>>>> all;
+  for (Job &job : jobs)
+    if (job.probe)
+      all.emplace_back(&known[job.key], std::async(std::launch::async, [&job] {
+        return job.probe->run();
+      }));
+  for (auto &[outcome, future] : all) {
+    StatusOr<ProbedProgram> program = future.get();
+    outcome->isKnown = true;
+    ++proving.compiled;
+    if (!program.ok()) {
+      outcome->refusal = program.message();
+      continue;
+    }
+    const RankMemory &memory = program->fullest;
+    outcome->proof = {
+        static_cast<double>(memory.state), static_cast<double>(memory.arena),
+        static_cast<double>(memory.total()) + question.workload.libraryBytes,
+        program->whole, program->seconds};
+  }
+}
+
+// Counts each plan once, though the walk may come to it twice.
+void ProofWalk::settle(Job &job, std::vector<Candidate> &kept) {
+  const Outcome &outcome = known[job.key];
+  const bool isNew = settled.insert(describe(job.candidate.plan)).second;
+  if (!outcome.isKnown) {
+    proving.estimated += isNew;
+    if (job.candidate.memory.total() <= limit)
+      kept.push_back(job.candidate);
+    return;
+  }
+  if (!outcome.refusal.empty()) {
+    if (proving.refusal.empty())
+      proving.refusal =
+          fmt::format("{}: {}", describe(job.candidate.plan), outcome.refusal);
+    proving.refused += isNew;
+    return;
+  }
+  job.candidate.proof = outcome.proof;
+  if (outcome.proof.bytes <= limit) {
+    kept.push_back(job.candidate);
+    return;
+  }
+  proving.unfit += isNew;
+  if (!proving.smallest || outcome.proof.bytes < proving.smallest->bytes())
+    proving.smallest = job.candidate;
+}
+
+std::vector<Candidate> ProofWalk::run(std::span<const Candidate> candidates,
+                                      size_t count) {
+  std::vector<Candidate> kept;
+  while (!candidates.empty() && kept.size() < count) {
+    std::vector<Job> jobs;
+    const size_t next = std::min(candidates.size(), kTogether);
+    for (const Candidate &each : candidates.first(next))
+      jobs.push_back(prepare(each));
+    candidates = candidates.subspan(next);
+    compile(jobs);
+    for (Job &job : jobs)
+      if (kept.size() < count)
+        settle(job, kept);
+  }
+  return kept;
+}
+
+std::string tessera::whyNotProven(const std::string &spec,
+                                  const Question &question) {
+  if (std::string reason = whyNotBuilt(spec, question); !reason.empty())
+    return reason;
+  if (question.cluster.gpu.target.empty())
+    return fmt::format("{} has no gpu.target to compile for; add it to its "
+                       "file, such as  target: cuda:sm_80",
+                       question.cluster.name);
+  return "";
+}
+
+static Status proveGiven(ProofWalk &walk, Answer &answer) {
+  std::vector<Candidate> kept = walk.run({&answer.chosen, 1}, 1);
+  answer.proving = walk.proving;
+  if (!kept.empty())
+    answer.chosen = kept.front();
+  else if (walk.proving.smallest)
+    answer.chosen = *walk.proving.smallest;
+  else
+    return Status::error("{}", walk.proving.refusal);
+  answer.fits = !kept.empty();
+  return Status::success();
+}
+
+Status tessera::proveAnswer(const ProofOptions &options,
+                            const Question &question, Answer &answer) {
+  if (!whyNotProven(options.spec, question).empty() ||
+      !whyNotCompiled(question.model, question.workload, answer.chosen.plan)
+           .empty())
+    return Status::success();
+  ProofWalk walk(options, question);
+  if (answer.given)
+    return proveGiven(walk, answer);
+  std::vector<Candidate> simple = walk.run(answer.search->simplest, 1);
+  std::vector<Candidate> kept =
+      options.count > 1 || simple.empty()
+          ? walk.run(answer.search->best, options.count)
+          : simple;
+  answer.proving = walk.proving;
+  if (kept.empty())
+    return Status::error(
+        "the program of no plan fits {}: of {} that were compiled, {} needs "
+        "least, {}; use more GPUs (--gpus) or another --global-batch",
+        formatBytes(usableMemory(question.cluster.gpu)), walk.proving.compiled,
+        walk.proving.smallest ? describe(walk.proving.smallest->plan) : "none",
+        formatBytes(walk.proving.smallest ? walk.proving.smallest->bytes()
+                                          : 0));
+  auto proven = std::ranges::find_if(
+      kept, [](const Candidate &each) { return each.proof.has_value(); });
+  answer.chosen = !simple.empty()        ? simple.front()
+                  : proven == kept.end() ? kept.front()
+                                         : *proven;
+  answer.search->chosen = answer.chosen;
+  std::ranges::sort(kept, {}, [](const Candidate &each) {
+    return std::pair(each.seconds(), describe(each.plan));
+  });
+  answer.search->best = std::move(kept);
+  return Status::success();
+}
