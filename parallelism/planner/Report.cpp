@@ -19,15 +19,16 @@ std::string memoryTable(const Candidate &candidate, const Gpu &gpu) {
       fmt::format("memory of the fullest rank: {:.1f} of {:.1f} "
                   "GB",
                   candidate.bytes() / gigabyte, gpu.memory / gigabyte);
-  if (const std::optional<Proof> &proof = candidate.proof)
-    text += fmt::format(", {}\n"
-                        "  state {:.2f}, arena {:.2f} GB, and libraries\n"
-                        "the same by formulas: {:.1f} GB\n",
-                        proof->whole ? "of its compiled program"
-                                     : "from compiled programs of fewer layers "
-                                       "or microbatches",
-                        proof->state / gigabyte, proof->arena / gigabyte,
-                        memory.total() / gigabyte);
+  if (const std::optional<ProgramFigures> &program = candidate.program)
+    text +=
+        fmt::format(", {}\n"
+                    "  state {:.2f}, arena {:.2f} GB, and libraries\n"
+                    "the same by formulas: {:.1f} GB\n",
+                    program->whole ? "of its compiled program"
+                                   : "from compiled programs of fewer layers "
+                                     "or microbatches",
+                    program->state / gigabyte, program->arena / gigabyte,
+                    memory.total() / gigabyte);
   else
     text += ", by formulas\n";
   const std::pair<const char *, double> rows[] = {
@@ -258,13 +259,14 @@ std::string printComparison(const SearchResult &result) {
     const StepCost &cost = each.cost;
     double exposed = cost.perRank.tensor + cost.perRank.expert +
                      cost.perRank.context + cost.data + cost.send;
-    hasEstimates |= !each.proof;
-    text += fmt::format(
-        "{:>2} {:>9}  {:>6}  {:>6}  {:>7}  {:>8}  {}\n", ++place,
-        formatSeconds(each.seconds()), percent(each.utilization()),
-        percent(cost.bubbleShare()), percent(exposed / cost.total),
-        fmt::format("{}{:.1f}", each.proof ? "" : "~", each.bytes() / gigabyte),
-        describe(each.plan));
+    hasEstimates |= !each.program;
+    text +=
+        fmt::format("{:>2} {:>9}  {:>6}  {:>6}  {:>7}  {:>8}  {}\n", ++place,
+                    formatSeconds(each.seconds()), percent(each.utilization()),
+                    percent(cost.bubbleShare()), percent(exposed / cost.total),
+                    fmt::format("{}{:.1f}", each.program ? "" : "~",
+                                each.bytes() / gigabyte),
+                    describe(each.plan));
   }
   if (hasEstimates)
     text += "~ by formulas; --prove 10 compiles the programs\n";
@@ -272,21 +274,21 @@ std::string printComparison(const SearchResult &result) {
 }
 
 /// What became of the plans that were compiled.
-std::string printProving(const Question &question, const Proving &proving) {
-  if (proving.compiled + proving.refused == 0)
+std::string printTrials(const Question &question, const Trials &trials) {
+  if (trials.compiled + trials.refused == 0)
     return "";
   std::string text = fmt::format(
       "programs compiled: {}; plans whose programs do not fit: {}, that the "
       "compiler refused: {}, that there was no time for: {}\n",
-      proving.compiled, proving.unfit, proving.refused, proving.estimated);
-  if (proving.smallest)
+      trials.compiled, trials.unfit, trials.refused, trials.estimated);
+  if (trials.smallest)
     text += fmt::format("  {} needs {:.1f} of {:.1f} GB, {:.1f} by formulas\n",
-                        describe(proving.smallest->plan),
-                        proving.smallest->bytes() / gigabyte,
+                        describe(trials.smallest->plan),
+                        trials.smallest->bytes() / gigabyte,
                         usableMemory(question.cluster.gpu) / gigabyte,
-                        proving.smallest->memory.total() / gigabyte);
-  if (!proving.refusal.empty())
-    text += "  " + proving.refusal + "\n";
+                        trials.smallest->memory.total() / gigabyte);
+  if (!trials.refusal.empty())
+    text += "  " + trials.refusal + "\n";
   return text;
 }
 

@@ -36,7 +36,7 @@ struct ScaleOut {
 };
 
 /// What compiling the best plans of a search came to.
-struct Proving {
+struct Trials {
   int64_t compiled = 0;              ///< programs, or sets of shallow ones
   int64_t unfit = 0;                 ///< plans whose programs do not fit
   int64_t refused = 0;               ///< plans that the compiler refused
@@ -49,7 +49,7 @@ struct Answer {
   Candidate chosen;
   bool given = false;                 ///< by --fix, not found
   bool fits = true;                   ///< always, unless the plan was given
-  Proving proving;                    ///< all 0: nothing was compiled
+  Trials trials;                      ///< all 0: nothing was compiled
   std::optional<SearchResult> search; ///< absent for a plan that was given
   std::vector<ScaleOut> scaleOut;
 };
@@ -65,7 +65,7 @@ std::string printAnswer(const Question &question, const Answer &answer);
 std::string printComparison(const SearchResult &result);
 /// How many of the best plans were compiled, and what ruled some out; empty if
 /// none was.
-std::string printProving(const Question &question, const Proving &proving);
+std::string printTrials(const Question &question, const Trials &trials);
 /// Why the chosen degrees, and what ruled out others.
 std::string printReasons(const Question &question, const SearchResult &result);
 /// All of the above. Keys are in docs/planning.md; units are bytes and seconds.

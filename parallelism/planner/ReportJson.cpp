@@ -53,11 +53,13 @@ Json candidateJson(const Candidate &candidate) {
   Json json = {{"plan", planJson(candidate.plan)},
                {"memory", memoryJson(candidate.memory)},
                {"step", stepJson(candidate.cost)}};
-  if (const std::optional<Proof> &proof = candidate.proof)
-    json["proof"] = {
-        {"state", proof->state},     {"arena", proof->arena},
-        {"bytes", proof->bytes},     {"whole", proof->whole},
-        {"seconds", proof->seconds}, {"utilization", candidate.utilization()}};
+  if (const std::optional<ProgramFigures> &program = candidate.program)
+    json["program"] = {{"state", program->state},
+                       {"arena", program->arena},
+                       {"bytes", program->bytes},
+                       {"whole", program->whole},
+                       {"seconds", program->seconds},
+                       {"utilization", candidate.utilization()}};
   return json;
 }
 

@@ -12,25 +12,25 @@ namespace tessera::planner {
 
 /// What is known of a plan from compiled programs: its own, or shallow ones on
 /// the same mesh (compiler/api/ProgramProbe.h).
-struct Proof {
+struct ProgramFigures {
   double state = 0, arena = 0; ///< bytes of the fullest rank
   double bytes = 0;            ///< in all: inputs, outputs and libraries too
   bool whole = false;          ///< its own program was compiled
   double seconds = 0;          ///< of a step, replayed; 0: unknown
-  bool operator==(const Proof &) const = default;
+  bool operator==(const ProgramFigures &) const = default;
 };
 
 struct Candidate {
   ParallelPlan plan;
   StepCost cost;
   Memory memory;
-  std::optional<Proof> proof = {};
+  std::optional<ProgramFigures> program = {};
 
   /// Bytes of the fullest rank: of its program, or else by the memory model.
-  double bytes() const { return proof ? proof->bytes : memory.total(); }
+  double bytes() const { return program ? program->bytes : memory.total(); }
   /// Seconds of a step: replayed, or else by the cost model.
   double seconds() const {
-    return proof && proof->seconds > 0 ? proof->seconds : cost.total;
+    return program && program->seconds > 0 ? program->seconds : cost.total;
   }
   /// MFU at that time.
   double utilization() const {

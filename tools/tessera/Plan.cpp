@@ -12,7 +12,7 @@
 #include "runtime/support/Text.h"
 #include "tools/tessera/Commands.h"
 #include "tools/tessera/PlanPrograms.h"
-#include "tools/tessera/PlanProof.h"
+#include "tools/tessera/PlanTrials.h"
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
@@ -199,7 +199,7 @@ static StatusOr<Answer> answer(const PlanOptions &options,
   }
   // Compiled programs decide, unless a plan was given.
   const bool ranks =
-      options.fix.empty() && whyNotProven(options.spec, question).empty();
+      options.fix.empty() && whyNotTried(options.spec, question).empty();
   if (options.fix.empty() || options.compare || options.why ||
       !options.html.empty())
     result.search = search(question.model, question.cluster, question.workload,
@@ -299,18 +299,18 @@ static Status writePage(const std::string &path, const Question &question,
 }
 
 // Compiles what is printed: the chosen plan, or the best ones.
-static Status prove(const PlanOptions &options, const Question &question,
-                    Answer &answer) {
-  ProofOptions proof{options.spec, options.recipe, options.set};
+static Status compileBest(const PlanOptions &options, const Question &question,
+                          Answer &answer) {
+  TrialOptions trials{options.spec, options.recipe, options.set};
   if (options.compare || options.json || !options.html.empty())
-    proof.count = kMostPlans;
+    trials.count = kMostPlans;
   if (!options.output.empty())
-    proof.count = std::max(proof.count, kSpare);
+    trials.count = std::max(trials.count, kSpare);
   if (options.prove) {
-    proof.count = std::max(proof.count, *options.prove);
-    proof.seconds = std::numeric_limits<double>::infinity();
+    trials.count = std::max(trials.count, *options.prove);
+    trials.seconds = std::numeric_limits<double>::infinity();
   }
-  return proveAnswer(proof, question, answer);
+  return tryPlans(trials, question, answer);
 }
 
 static Status plan(const PlanOptions &options) {
@@ -331,7 +331,7 @@ static Status plan(const PlanOptions &options) {
                           options.output, options.prove.value_or(0)};
   if (!options.output.empty() && !options.prove)
     programs.count = 1;
-  TESSERA_RETURN_IF_ERROR(prove(options, *question, *found));
+  TESSERA_RETURN_IF_ERROR(compileBest(options, *question, *found));
   StatusOr<std::string> compiled = compilePlans(programs, *question, *found);
   if (!compiled.ok())
     return compiled.status();
@@ -348,7 +348,7 @@ static Status plan(const PlanOptions &options) {
   if (options.compare)
     fmt::print("\n{}", printComparison(*found->search));
   if (options.why)
-    fmt::print("\n{}{}", printProving(*question, found->proving),
+    fmt::print("\n{}{}", printTrials(*question, found->trials),
                printReasons(*question, *found->search));
   if (options.simulate)
     return simulatePlan(options, *question, found->chosen);

@@ -1,4 +1,4 @@
-#include "tools/tessera/PlanProof.h"
+#include "tools/tessera/PlanTrials.h"
 #include "compiler/api/ProgramProbe.h"
 #include "hardware/Quantity.h"
 #include "tools/tessera/PlanPrograms.h"
@@ -20,22 +20,22 @@ namespace {
 /// What became of a candidate.
 struct Outcome {
   std::string refusal; ///< of the compiler; empty: none
-  Proof proof;
+  ProgramFigures program;
   bool isKnown = false; ///< it was compiled, or refused
 };
 
 /// Compiles candidates in order until enough of them fit.
-class ProofWalk {
+class TrialWalk {
 public:
-  ProofWalk(const ProofOptions &options, const Question &question)
+  TrialWalk(const TrialOptions &options, const Question &question)
       : options(options), question(question),
         limit(usableMemory(question.cluster.gpu)) {}
 
   /// Candidates that fit, first ones first; those that there was no time for
-  /// are among them without proof.
+  /// are among them unchanged.
   std::vector<Candidate> run(std::span<const Candidate> candidates,
                              size_t count);
-  Proving proving;
+  Trials trials;
 
 private:
   /// The next candidates, with probes for those whose programs are not known.
@@ -48,7 +48,7 @@ private:
   void compile(std::vector<Job> &jobs);
   void settle(Job &job, std::vector<Candidate> &kept);
 
-  const ProofOptions &options;
+  const TrialOptions &options;
   const Question &question;
   const double limit;
   double spent = 0;
@@ -69,7 +69,7 @@ static std::string keyOf(MeshPlan plan) {
   return key;
 }
 
-ProofWalk::Job ProofWalk::prepare(const Candidate &candidate) {
+TrialWalk::Job TrialWalk::prepare(const Candidate &candidate) {
   const MeshPlan plan = meshPlanOf(question.workload, candidate.plan);
   Job job{candidate, keyOf(plan), std::nullopt};
   if (known.contains(job.key))
@@ -94,7 +94,7 @@ ProofWalk::Job ProofWalk::prepare(const Candidate &candidate) {
   return job;
 }
 
-void ProofWalk::compile(std::vector<Job> &jobs) {
+void TrialWalk::compile(std::vector<Job> &jobs) {
   std::vector<std::pair<Outcome *, std::future<StatusOr<ProbedProgram>>>> all;
   for (Job &job : jobs)
     if (job.probe)
@@ -104,13 +104,13 @@ void ProofWalk::compile(std::vector<Job> &jobs) {
   for (auto &[outcome, future] : all) {
     StatusOr<ProbedProgram> program = future.get();
     outcome->isKnown = true;
-    ++proving.compiled;
+    ++trials.compiled;
     if (!program.ok()) {
       outcome->refusal = program.message();
       continue;
     }
     const RankMemory &memory = program->fullest;
-    outcome->proof = {
+    outcome->program = {
         static_cast<double>(memory.state), static_cast<double>(memory.arena),
         static_cast<double>(memory.total()) + question.workload.libraryBytes,
         program->whole, program->seconds};
@@ -118,33 +118,33 @@ void ProofWalk::compile(std::vector<Job> &jobs) {
 }
 
 // Counts each plan once, though the walk may come to it twice.
-void ProofWalk::settle(Job &job, std::vector<Candidate> &kept) {
+void TrialWalk::settle(Job &job, std::vector<Candidate> &kept) {
   const Outcome &outcome = known[job.key];
   const bool isNew = settled.insert(describe(job.candidate.plan)).second;
   if (!outcome.isKnown) {
-    proving.estimated += isNew;
+    trials.estimated += isNew;
     if (job.candidate.memory.total() <= limit)
       kept.push_back(job.candidate);
     return;
   }
   if (!outcome.refusal.empty()) {
-    if (proving.refusal.empty())
-      proving.refusal =
+    if (trials.refusal.empty())
+      trials.refusal =
           fmt::format("{}: {}", describe(job.candidate.plan), outcome.refusal);
-    proving.refused += isNew;
+    trials.refused += isNew;
     return;
   }
-  job.candidate.proof = outcome.proof;
-  if (outcome.proof.bytes <= limit) {
+  job.candidate.program = outcome.program;
+  if (outcome.program.bytes <= limit) {
     kept.push_back(job.candidate);
     return;
   }
-  proving.unfit += isNew;
-  if (!proving.smallest || outcome.proof.bytes < proving.smallest->bytes())
-    proving.smallest = job.candidate;
+  trials.unfit += isNew;
+  if (!trials.smallest || outcome.program.bytes < trials.smallest->bytes())
+    trials.smallest = job.candidate;
 }
 
-std::vector<Candidate> ProofWalk::run(std::span<const Candidate> candidates,
+std::vector<Candidate> TrialWalk::run(std::span<const Candidate> candidates,
                                       size_t count) {
   std::vector<Candidate> kept;
   while (!candidates.empty() && kept.size() < count) {
@@ -161,8 +161,8 @@ std::vector<Candidate> ProofWalk::run(std::span<const Candidate> candidates,
   return kept;
 }
 
-std::string tessera::whyNotProven(const std::string &spec,
-                                  const Question &question) {
+std::string tessera::whyNotTried(const std::string &spec,
+                                 const Question &question) {
   if (std::string reason = whyNotBuilt(spec, question); !reason.empty())
     return reason;
   if (question.cluster.gpu.target.empty())
@@ -172,47 +172,46 @@ std::string tessera::whyNotProven(const std::string &spec,
   return "";
 }
 
-static Status proveGiven(ProofWalk &walk, Answer &answer) {
+static Status tryGiven(TrialWalk &walk, Answer &answer) {
   std::vector<Candidate> kept = walk.run({&answer.chosen, 1}, 1);
-  answer.proving = walk.proving;
+  answer.trials = walk.trials;
   if (!kept.empty())
     answer.chosen = kept.front();
-  else if (walk.proving.smallest)
-    answer.chosen = *walk.proving.smallest;
+  else if (walk.trials.smallest)
+    answer.chosen = *walk.trials.smallest;
   else
-    return Status::error("{}", walk.proving.refusal);
+    return Status::error("{}", walk.trials.refusal);
   answer.fits = !kept.empty();
   return Status::success();
 }
 
-Status tessera::proveAnswer(const ProofOptions &options,
-                            const Question &question, Answer &answer) {
-  if (!whyNotProven(options.spec, question).empty() ||
+Status tessera::tryPlans(const TrialOptions &options, const Question &question,
+                         Answer &answer) {
+  if (!whyNotTried(options.spec, question).empty() ||
       !whyNotCompiled(question.model, question.workload, answer.chosen.plan)
            .empty())
     return Status::success();
-  ProofWalk walk(options, question);
+  TrialWalk walk(options, question);
   if (answer.given)
-    return proveGiven(walk, answer);
+    return tryGiven(walk, answer);
   std::vector<Candidate> simple = walk.run(answer.search->simplest, 1);
   std::vector<Candidate> kept =
       options.count > 1 || simple.empty()
           ? walk.run(answer.search->best, options.count)
           : simple;
-  answer.proving = walk.proving;
+  answer.trials = walk.trials;
   if (kept.empty())
     return Status::error(
         "the program of no plan fits {}: of {} that were compiled, {} needs "
         "least, {}; use more GPUs (--gpus) or another --global-batch",
-        formatBytes(usableMemory(question.cluster.gpu)), walk.proving.compiled,
-        walk.proving.smallest ? describe(walk.proving.smallest->plan) : "none",
-        formatBytes(walk.proving.smallest ? walk.proving.smallest->bytes()
-                                          : 0));
-  auto proven = std::ranges::find_if(
-      kept, [](const Candidate &each) { return each.proof.has_value(); });
-  answer.chosen = !simple.empty()        ? simple.front()
-                  : proven == kept.end() ? kept.front()
-                                         : *proven;
+        formatBytes(usableMemory(question.cluster.gpu)), walk.trials.compiled,
+        walk.trials.smallest ? describe(walk.trials.smallest->plan) : "none",
+        formatBytes(walk.trials.smallest ? walk.trials.smallest->bytes() : 0));
+  auto compiled = std::ranges::find_if(
+      kept, [](const Candidate &each) { return each.program.has_value(); });
+  answer.chosen = !simple.empty()          ? simple.front()
+                  : compiled == kept.end() ? kept.front()
+                                           : *compiled;
   answer.search->chosen = answer.chosen;
   std::ranges::sort(kept, {}, [](const Candidate &each) {
     return std::pair(each.seconds(), describe(each.plan));
