@@ -73,6 +73,7 @@ Status HostReader::readProcessor(const YAML::Node &node, Host &host) {
                  {yamlText("name", host.processor),
                   yamlInteger("cores", host.cores, 1 << 16),
                   yamlQuantity("memory", host.memory, Unit::Bytes),
+                  yamlQuantity("cache", host.cache, Unit::Bytes, false),
                   yamlQuantity("speedup", host.speedup, Unit::Count),
                   yamlQuantity("core_read", host.core.read, kRate, false),
                   yamlQuantity("core_write", host.core.write, kRate, false),
@@ -110,6 +111,8 @@ std::string printHostFile(const std::string &name, const Host &host) {
                   "  speedup: {:.3g} # of kernels on all cores over one\n",
                   yamlQuoted(name), yamlQuoted(host.processor), host.cores,
                   host.memory, host.speedup);
+  if (host.cache > 0)
+    text += fmt::format("  cache: {:.0f}B\n", host.cache);
   text += printMemory("core", host.core) + printMemory("all", host.all);
   text += "  kernels: # on one core: launch + FLOPs / flops + bytes / bytes\n";
   for (std::size_t i = 0; i < kKernelKinds.size(); ++i) {

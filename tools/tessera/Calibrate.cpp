@@ -143,6 +143,7 @@ static StatusOr<Host> measureHost() {
   host.processor = CpuFeatures::brand();
   host.cores = std::max(1U, std::thread::hardware_concurrency());
   host.memory = double(sysconf(_SC_PHYS_PAGES)) * double(sysconf(_SC_PAGESIZE));
+  host.cache = double(std::max(0L, sysconf(_SC_LEVEL3_CACHE_SIZE)));
   fmt::print("{}, {} cores, {}\n", host.processor, host.cores,
              formatBytes(host.memory));
   StatusOr<KernelCalibration> kernels = calibrateKernels();

@@ -11,6 +11,7 @@ Host smallHost() {
   host.processor = "a processor: of 'two' cores";
   host.cores = 2;
   host.memory = 16e9;
+  host.cache = 32e6;
   host.speedup = 1.75;
   host.core = {10e9, 11e9, 20e9};
   host.all = {20e9, 22e9, 40e9};
@@ -48,6 +49,14 @@ TEST(Host, RanksShareTheCores) {
   // Of seven turns, each with an eighth of the bytes.
   EXPECT_DOUBLE_EQ(eight.links[0].latency, 200e-6 / 7);
   EXPECT_DOUBLE_EQ(eight.links[0].rate(), 1e9 * 7 / 8);
+}
+
+TEST(Host, WhatACacheDoesNotHold) {
+  Host host = smallHost();
+  EXPECT_EQ(host.uncached(32e6), 0);
+  EXPECT_DOUBLE_EQ(host.uncached(128e6), 0.75);
+  host.cache = 0; // unknown
+  EXPECT_EQ(host.uncached(128e6), 0);
 }
 
 TEST(Host, TheNearestMeasurementIsTaken) {
