@@ -40,7 +40,8 @@ std::string rate(double perSecond, const char *unit) {
 }
 
 std::string microseconds(double seconds) {
-  return fmt::format("{:.4g}us", seconds * 1e6);
+  constexpr double kLeast = 1e-9; // quantities are more than 0
+  return fmt::format("{:.4g}us", std::max(seconds, kLeast) * 1e6);
 }
 
 std::string printMemory(const char *prefix, const MemoryRate &memory) {

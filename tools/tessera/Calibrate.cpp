@@ -149,11 +149,7 @@ static StatusOr<Host> measureHost() {
   StatusOr<KernelCalibration> kernels = calibrateKernels();
   if (!kernels.ok())
     return kernels.status();
-  // A cluster file has no zeros.
-  constexpr double kLeastLaunch = 1e-9;
   host.kernels = kernels->rates;
-  for (KernelRate &rate : host.kernels)
-    rate.launch = std::max(rate.launch, kLeastLaunch);
   host.speedup = kernels->speedup;
   printKernels(*kernels);
   const bench::MemoryTime core = bench::benchMemory(1),

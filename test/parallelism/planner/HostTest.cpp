@@ -86,6 +86,15 @@ TEST(Host, AFileIsReadAsItWasWritten) {
   EXPECT_FALSE(resize(*read, 0).ok());
 }
 
+// A fit may find no latency; quantities of a file are more than zero.
+TEST(Host, NoLatencyIsAlmostNone) {
+  Host host = smallHost();
+  host.collectives[0].latency = host.kernels[0].launch = 0;
+  auto read = parseCluster(printHostFile("mine", host), "mine.yaml");
+  ASSERT_TRUE(read.ok()) << read.message();
+  EXPECT_DOUBLE_EQ(read->host->collectives[0].latency, 1e-9);
+}
+
 TEST(Host, ErrorsSayWhere) {
   const std::string text = printHostFile("mine", smallHost());
   const std::tuple<const char *, const char *, const char *> cases[] = {
