@@ -16,6 +16,10 @@ double Host::speedupOf(std::int64_t threads) const {
   return 1 + (speedup - 1) * double(threads - 1) / double(cores - 1);
 }
 
+double Host::uncached(double bytes) const {
+  return cache > 0 && bytes > cache ? 1 - cache / bytes : 0;
+}
+
 const CollectiveRate *Host::collective(HostCollective kind, std::int64_t ranks,
                                        std::int64_t group) const {
   const CollectiveRate *best = nullptr;

@@ -63,6 +63,7 @@ struct Host {
   std::string processor;
   std::int64_t cores = 0;
   double memory = 0;  ///< bytes, of all ranks together
+  double cache = 0;   ///< bytes of the last level, of all cores; 0: unknown
   double speedup = 1; ///< of kernels on all cores over one
   MemoryRate core, all;
   std::array<KernelRate, kKernelKinds.size()> kernels; ///< by KernelKind
@@ -75,6 +76,9 @@ struct Host {
   std::int64_t threadsOf(std::int64_t ranks) const;
   /// How much faster than on one core kernels are on `threads` of them.
   double speedupOf(std::int64_t threads) const;
+  /// The part of a working set of `bytes`, of all ranks, that comes from memory
+  /// whenever a step returns to it.
+  double uncached(double bytes) const;
   /// The measured row that is nearest in ranks, then in its group's size; null
   /// if the kind was not measured.
   const CollectiveRate *collective(HostCollective kind, std::int64_t ranks,

@@ -40,7 +40,8 @@ std::string rate(double perSecond, const char *unit) {
 }
 
 std::string microseconds(double seconds) {
-  return fmt::format("{:.4g}us", seconds * 1e6);
+  constexpr double kLeast = 1e-9; // quantities are more than 0
+  return fmt::format("{:.4g}us", std::max(seconds, kLeast) * 1e6);
 }
 
 std::string printMemory(const char *prefix, const MemoryRate &memory) {
@@ -73,6 +74,7 @@ Status HostReader::readProcessor(const YAML::Node &node, Host &host) {
                  {yamlText("name", host.processor),
                   yamlInteger("cores", host.cores, 1 << 16),
                   yamlQuantity("memory", host.memory, Unit::Bytes),
+                  yamlQuantity("cache", host.cache, Unit::Bytes, false),
                   yamlQuantity("speedup", host.speedup, Unit::Count),
                   yamlQuantity("core_read", host.core.read, kRate, false),
                   yamlQuantity("core_write", host.core.write, kRate, false),
@@ -110,6 +112,8 @@ std::string printHostFile(const std::string &name, const Host &host) {
                   "  speedup: {:.3g} # of kernels on all cores over one\n",
                   yamlQuoted(name), yamlQuoted(host.processor), host.cores,
                   host.memory, host.speedup);
+  if (host.cache > 0)
+    text += fmt::format("  cache: {:.0f}B\n", host.cache);
   text += printMemory("core", host.core) + printMemory("all", host.all);
   text += "  kernels: # on one core: launch + FLOPs / flops + bytes / bytes\n";
   for (std::size_t i = 0; i < kKernelKinds.size(); ++i) {

@@ -33,8 +33,8 @@ struct Work {
 class Unroll {
 public:
   Unroll(const artifact::DeviceCode &code, const planner::Host &host,
-         double speedup)
-      : code(code), host(host), speedup(speedup) {}
+         double speedup, double uncached)
+      : code(code), host(host), speedup(speedup), uncached(uncached) {}
   Status
   nodes(const flatbuffers::Vector<flatbuffers::Offset<artifact::Node>> &list);
   std::vector<Work> all;
@@ -45,7 +45,20 @@ private:
   const artifact::DeviceCode &code;
   const planner::Host &host;
   const double speedup;
+  const double uncached; ///< part of the state that memory holds
 };
+
+/// The part of a launch's operands that is state, by their extents.
+double stateShare(const artifact::Launch &launch) {
+  double state = 0, all = 0;
+  for (const artifact::Instance *instance : *launch.instances())
+    for (const artifact::Arg *arg : *instance->args()) {
+      all += double(arg->bytes());
+      if (arg->space() == artifact::Space::state)
+        state += double(arg->bytes());
+    }
+  return all > 0 ? state / all : 0;
+}
 
 double Unroll::secondsOf(const artifact::Node &node) const {
   const planner::KernelRate &moves = host.kernel(KernelKind::elementwise);
@@ -57,9 +70,16 @@ double Unroll::secondsOf(const artifact::Node &node) const {
   if (!launch)
     return 0;
   const artifact::Kernel &kernel = *code.kernels()->Get(launch->kernel());
-  return host.kernel(kernelKindOf(kernel))
-      .seconds(double(kernel.flops()) * double(launch->instances()->size()),
-               double(artifact::launchBytes(*launch, kernel)));
+  const planner::KernelRate &rate = host.kernel(kernelKindOf(kernel));
+  const auto traffic = double(artifact::launchBytes(*launch, kernel));
+  double seconds = rate.seconds(
+      double(kernel.flops()) * double(launch->instances()->size()), traffic);
+  // Rates are those of operands in a cache; a step comes to its state once.
+  if (host.all.copy > 0 && rate.bytes > 0)
+    seconds +=
+        traffic * stateShare(*launch) * uncached *
+        std::max(0.0, double(host.cores) / host.all.copy - 1 / rate.bytes);
+  return seconds;
 }
 
 Status Unroll::nodes(
@@ -159,6 +179,9 @@ private:
 Status HostSimulator::load(const artifact::Artifact &root,
                            std::string_view program) {
   ranks.resize(mesh.ranks());
+  double state = 0;
+  for (const artifact::Share *share : *root.shares())
+    state += double(share->state_bytes()) * double(share->ranks()->size());
   programs.reserve(root.shares()->size());
   for (const artifact::Share *share : *root.shares()) {
     const artifact::DeviceCode *cpu = nullptr;
@@ -170,7 +193,7 @@ Status HostSimulator::load(const artifact::Artifact &root,
     const artifact::Program *found = artifact::findProgram(*cpu, program);
     if (!found)
       return Status::error("no program '{}'", program);
-    Unroll unroll(*cpu, host, host.speedupOf(threads));
+    Unroll unroll(*cpu, host, host.speedupOf(threads), host.uncached(state));
     TESSERA_RETURN_IF_ERROR(unroll.nodes(*found->steps()));
     programs.push_back(std::move(unroll.all));
     for (const std::uint32_t rank : *share->ranks())

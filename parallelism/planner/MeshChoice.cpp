@@ -142,7 +142,9 @@ void MeshSweep::pipelines(Axes axes) {
   if (plan.pipe > 1 && recipe.batch.accumulate < 2)
     return;
   const bool shares = plan.data * plan.context > 1;
-  for (plan.zero = shares ? 1 : 0; plan.zero <= (shares ? 3 : 0); ++plan.zero) {
+  // Where steps are simulated, less communication may be worth the memory.
+  const int least = shares && !question.cluster.host ? 1 : 0;
+  for (plan.zero = least; plan.zero <= (shares ? 3 : 0); ++plan.zero) {
     plan.schedule = Schedule::OneF1B;
     plan.interleave = 1;
     consider(plan);

@@ -143,16 +143,13 @@ static StatusOr<Host> measureHost() {
   host.processor = CpuFeatures::brand();
   host.cores = std::max(1U, std::thread::hardware_concurrency());
   host.memory = double(sysconf(_SC_PHYS_PAGES)) * double(sysconf(_SC_PAGESIZE));
+  host.cache = double(std::max(0L, sysconf(_SC_LEVEL3_CACHE_SIZE)));
   fmt::print("{}, {} cores, {}\n", host.processor, host.cores,
              formatBytes(host.memory));
   StatusOr<KernelCalibration> kernels = calibrateKernels();
   if (!kernels.ok())
     return kernels.status();
-  // A cluster file has no zeros.
-  constexpr double kLeastLaunch = 1e-9;
   host.kernels = kernels->rates;
-  for (KernelRate &rate : host.kernels)
-    rate.launch = std::max(rate.launch, kLeastLaunch);
   host.speedup = kernels->speedup;
   printKernels(*kernels);
   const bench::MemoryTime core = bench::benchMemory(1),

@@ -11,6 +11,7 @@ Host smallHost() {
   host.processor = "a processor: of 'two' cores";
   host.cores = 2;
   host.memory = 16e9;
+  host.cache = 32e6;
   host.speedup = 1.75;
   host.core = {10e9, 11e9, 20e9};
   host.all = {20e9, 22e9, 40e9};
@@ -50,6 +51,14 @@ TEST(Host, RanksShareTheCores) {
   EXPECT_DOUBLE_EQ(eight.links[0].rate(), 1e9 * 7 / 8);
 }
 
+TEST(Host, WhatACacheDoesNotHold) {
+  Host host = smallHost();
+  EXPECT_EQ(host.uncached(32e6), 0);
+  EXPECT_DOUBLE_EQ(host.uncached(128e6), 0.75);
+  host.cache = 0; // unknown
+  EXPECT_EQ(host.uncached(128e6), 0);
+}
+
 TEST(Host, TheNearestMeasurementIsTaken) {
   const Host host = smallHost();
   auto latency = [&](std::int64_t ranks, std::int64_t group) {
@@ -75,6 +84,15 @@ TEST(Host, AFileIsReadAsItWasWritten) {
   ASSERT_TRUE(resize(*read, 8).ok());
   EXPECT_DOUBLE_EQ(read->gpu.bf16, 25e9);
   EXPECT_FALSE(resize(*read, 0).ok());
+}
+
+// A fit may find no latency; quantities of a file are more than zero.
+TEST(Host, NoLatencyIsAlmostNone) {
+  Host host = smallHost();
+  host.collectives[0].latency = host.kernels[0].launch = 0;
+  auto read = parseCluster(printHostFile("mine", host), "mine.yaml");
+  ASSERT_TRUE(read.ok()) << read.message();
+  EXPECT_DOUBLE_EQ(read->host->collectives[0].latency, 1e-9);
 }
 
 TEST(Host, ErrorsSayWhere) {
