@@ -17,10 +17,10 @@ struct StepSeconds {
 };
 
 /// Replays the execution plan of a rank: kernels one after another, started
-/// collectives beside them. A kernel takes its FLOPs at the sustained clock in
-/// whole waves of blocks, or its bytes, and the time of a launch; a collective
-/// takes its time on the links of its axes. Messages between stages of a
-/// pipeline take none here, because it depends on the schedule.
+/// collectives overlapped with them. A kernel takes its FLOPs at the sustained
+/// clock in whole waves of blocks, or its bytes, and the time of a launch; a
+/// collective takes its time on the links of its axes. Messages between stages
+/// of a pipeline take none here, because it depends on the schedule.
 StepSeconds replayStep(mlir::ModuleOp module, const planner::Cluster &cluster,
                        const planner::MeshPlan &plan);
 
