@@ -14,7 +14,7 @@ struct SteadyState {
   int trips = 0;        ///< 0: the list has no periodic part
 
   size_t end() const { return begin + length * size_t(trips); }
-  /// Instructions that are left if one trip stands for all.
+  /// Instructions that are left if one trip replaces all.
   size_t countWritten(const InstructionList &list) const {
     return list.size() - length * size_t(trips ? trips - 1 : 0);
   }
