@@ -62,9 +62,9 @@ Cluster clusterOf(std::string name, const Host &host, int64_t ranks) {
   core.clock = 1e9;
   core.launch = matmul.launch / part;
   LinkTier tier{"shared memory", 0, 2e9, "", 1, 10e-6};
-  const double members = double(ranks);
   if (const CollectiveRate *gather =
           host.collective(HostCollective::allGather, ranks, ranks)) {
+    const double members = double(gather->group);
     const double turns = std::max(members - 1, 1.0);
     tier.latency = gather->latency / turns;
     tier.perGpu = gather->bandwidth * turns / std::max(members, 2.0);

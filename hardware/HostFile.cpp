@@ -126,7 +126,8 @@ std::string printHostFile(const std::string &name, const Host &host) {
       text += ", bytes: " + rate(one.bytes, "B/s");
     text += "}\n";
   }
-  text += "collectives: # groups of all ranks at once\n";
+  if (!host.collectives.empty())
+    text += "collectives: # groups of all ranks at once\n";
   for (const CollectiveRate &row : host.collectives)
     text += fmt::format("  - {{kind: {}, ranks: {}, group: {}, latency: {}, "
                         "bandwidth: {}}}\n",

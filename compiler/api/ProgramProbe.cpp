@@ -52,7 +52,8 @@ static std::string withLayers(const std::string &config, int64_t layers) {
   for (const char *key : {"num_hidden_layers", "n_layer"})
     if (json.contains(key))
       json[key] = layers;
-  if (json.contains("max_window_layers"))
+  if (json.contains("max_window_layers") &&
+      json["max_window_layers"].is_number_integer())
     json["max_window_layers"] =
         std::min(layers, json["max_window_layers"].get<int64_t>());
   if (json.contains("layer_types") && json["layer_types"].is_array())

@@ -68,13 +68,16 @@ tessera::replayMeshes(const CompileRequest &request,
     return Status::error("cannot make a temporary file");
   llvm::FileRemover remover(file);
   std::vector<ReplayedMesh> all;
+  Status refused; // by the compiler, the first one
   for (const MeshCandidate &mesh : *meshes) {
     auto replayed = replay(request, question, mesh, file.str().str());
-    if (!replayed.ok())
-      return replayed.status();
-    if (*replayed)
+    if (!replayed.ok() && refused.ok())
+      refused = replayed.status();
+    if (replayed.ok() && *replayed)
       all.push_back(**replayed);
   }
+  if (all.empty() && !refused.ok())
+    return refused;
   if (all.empty())
     return Status::error("--world {}: of {} meshes that were compiled none "
                          "fits {} a rank; give a smaller batch.micro, or "

@@ -118,7 +118,8 @@ static void addScalars(Event &event, const Json &record) {
       event.addScalar("train/" + key, value.get<double>());
     else if (key == "router" && value.is_object())
       for (const auto &[name, layers] : value.items())
-        for (std::size_t layer = 0; layer < layers.size(); ++layer)
+        for (std::size_t layer = 0; layers.is_array() && layer < layers.size();
+             ++layer)
           if (layers[layer].is_number())
             event.addScalar(fmt::format("router/{}/{}", name, layer),
                             layers[layer].get<double>());

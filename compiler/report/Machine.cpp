@@ -44,12 +44,14 @@ Machine machineOf(const planner::Cluster &cluster) {
   const planner::Gpu &gpu = cluster.gpu;
   const hardware::Chip *chip = hardware::findChip(gpu.name);
   const planner::LinkTier &tier = cluster.links.front();
+  // Cores have one rate, which was measured in fp32.
+  const double tf32 = cluster.host ? 1 : 2, fp32 = cluster.host ? 1 : 16;
   return {.name = gpu.name,
           .source = "cluster " + cluster.name,
           // A cluster file has no peaks but those of tensor cores in bf16.
           .peaks = {.bf16 = gpu.bf16,
-                    .tf32 = chip ? chip->peaks.tf32 : gpu.bf16 / 2,
-                    .fp32 = chip ? chip->peaks.fp32 : gpu.bf16 / 16},
+                    .tf32 = chip ? chip->peaks.tf32 : gpu.bf16 / tf32,
+                    .fp32 = chip ? chip->peaks.fp32 : gpu.bf16 / fp32},
           .bytes = gpu.memoryBandwidth,
           .link = {.bytes = tier.rate(), .latency = tier.latency},
           .linkName = tier.name};

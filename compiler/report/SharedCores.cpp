@@ -46,6 +46,7 @@ private:
   const planner::Host &host;
   const double speedup;
   const double uncached; ///< part of the state that memory holds
+  std::uint64_t visited = 0;
 };
 
 /// The part of a launch's operands that is state, by their extents.
@@ -85,11 +86,12 @@ double Unroll::secondsOf(const artifact::Node &node) const {
 Status Unroll::nodes(
     const flatbuffers::Vector<flatbuffers::Offset<artifact::Node>> &list) {
   for (const artifact::Node *node : list) {
-    if (all.size() > kMostSimulatedSteps)
+    if (++visited > kMostSimulatedSteps)
       return Status::error("more than {} steps with loops unrolled",
                            kMostSimulatedSteps);
     if (const auto *loop = node->step_as_Loop()) {
-      const std::uint64_t trips = loop->count() ? 1 : loop->trip();
+      // Rounds for what a buffer has no room for: there are none as a rule.
+      const std::uint64_t trips = loop->count() ? 0 : loop->trip();
       for (std::uint64_t trip = 0; trip < trips; ++trip)
         TESSERA_RETURN_IF_ERROR(nodes(*loop->body()));
     } else if (const auto *one = node->step_as_Collective()) {

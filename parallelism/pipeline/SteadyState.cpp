@@ -40,7 +40,12 @@ public:
 
   SteadyState find() const {
     SteadyState best;
-    for (int shift = 1; shift <= microbatches / 2; ++shift)
+    // A loop has at least its body written.
+    auto isTooLong = [&](int shift) {
+      return best.trips &&
+             perMicrobatch * size_t(shift) >= best.countWritten(list);
+    };
+    for (int shift = 1; shift <= microbatches / 2 && !isTooLong(shift); ++shift)
       if (SteadyState found = findFor(shift);
           found.trips &&
           (!best.trips || found.countWritten(list) < best.countWritten(list)))

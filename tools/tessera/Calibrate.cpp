@@ -175,6 +175,10 @@ Status tessera::calibrate(const CalibrateOptions &options) {
     if (!options.rows.empty())
       return writeText(options.rows, printRows(*rows));
   }
+  // Otherwise each would start the launcher again.
+  if (!options.rows.empty())
+    return Status::error("mpirun started ranks that do not know its "
+                         "environment; use Open MPI or MPICH, or --ranks 1");
   StatusOr<Host> host = measureHost();
   if (!host.ok())
     return host.status();

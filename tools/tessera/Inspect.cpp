@@ -126,6 +126,10 @@ static Status inspect(const InspectOptions &options) {
     const std::string device(toView((*code)->device()));
     if (options.report.any())
       TESSERA_RETURN_IF_ERROR(writeReport(*reader, device, options.report));
+    if (predicts && !options.report.any() && !reader->hasProgram("train_step"))
+      return Status::error("--cluster {}: {} has no train_step, whose time "
+                           "could be predicted; add --html or --trace",
+                           options.report.cluster, options.path);
     if (predicts && reader->hasProgram("train_step"))
       TESSERA_RETURN_IF_ERROR(printStepTime(*reader, device, options.report));
   }

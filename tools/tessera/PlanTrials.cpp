@@ -179,7 +179,7 @@ static Status tryGiven(TrialWalk &walk, Answer &answer) {
     answer.chosen = kept.front();
   else if (walk.trials.smallest)
     answer.chosen = *walk.trials.smallest;
-  else
+  else if (!walk.trials.refusal.empty())
     return Status::error("{}", walk.trials.refusal);
   answer.fits = !kept.empty();
   return Status::success();
@@ -200,6 +200,9 @@ Status tessera::tryPlans(const TrialOptions &options, const Question &question,
           ? walk.run(answer.search->best, options.count)
           : simple;
   answer.trials = walk.trials;
+  if (kept.empty() && !walk.trials.smallest && !walk.trials.refusal.empty())
+    return Status::error("the compiler refuses every plan; the first one: {}",
+                         walk.trials.refusal);
   if (kept.empty())
     return Status::error(
         "the program of no plan fits {}: of {} that were compiled, {} needs "

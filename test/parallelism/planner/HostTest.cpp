@@ -87,6 +87,24 @@ TEST(Host, AFileIsReadAsItWasWritten) {
 }
 
 // A fit may find no latency; quantities of a file are more than zero.
+// As it is measured where nothing starts ranks.
+TEST(Host, AFileMayHaveNoCollectives) {
+  Host host = smallHost();
+  host.collectives.clear();
+  auto read = parseCluster(printHostFile("mine", host), "mine.yaml");
+  ASSERT_TRUE(read.ok()) << read.message();
+  EXPECT_TRUE(read->host->collectives.empty());
+}
+
+// The nearest row, as what it was measured for: pairs take one turn.
+TEST(Host, LinksAreThoseOfTheMeasuredGroup) {
+  Host host = smallHost();
+  host.collectives = {{HostCollective::allGather, 6, 2, 20e-6, 4e9}};
+  const Cluster six = clusterOf("c", host, 6);
+  EXPECT_DOUBLE_EQ(six.links[0].latency, 20e-6);
+  EXPECT_DOUBLE_EQ(six.links[0].rate(), 4e9 / 2);
+}
+
 TEST(Host, NoLatencyIsAlmostNone) {
   Host host = smallHost();
   host.collectives[0].latency = host.kernels[0].launch = 0;
