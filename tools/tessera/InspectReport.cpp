@@ -139,6 +139,13 @@ Status tessera::writeRunReport(const std::string &run,
     return Status::error("--trace {}: {} is a run directory; the trace of a "
                          "run is written by its executable with --profile",
                          files.trace, run);
+  for (const auto &[option, value] : {std::pair("--ir", &files.ir),
+                                      {"--bench", &files.bench},
+                                      {"--cluster", &files.cluster}})
+    if (!value->empty())
+      return Status::error("{} {}: {} is a run directory; {} is read with an "
+                           "executable or artifact",
+                           option, *value, run, option);
   if (!files.tensorboard.empty())
     TESSERA_RETURN_IF_ERROR(report::writeEventFile(run, files.tensorboard));
   if (files.html.empty())

@@ -157,25 +157,35 @@ class ProgramCase(drawn_models.Case):
         y = f.view(f"transpose {y} [0, 2, 1, 3]", turned, apart)
         return f.view(f"reshape {y}", apart, self.shape)
 
+    def choose(self, f, flat):
+        """i32 [n, k], experts of each token: the two that its numbers name."""
+        [n, d], e = [self.shape[0] * self.shape[1], self.width], self.experts
+        scores = f.view(f"slice {flat} [0, 0]", [n, d], [n, min(e, d)])
+        return f.op(f"graph.top_k {scores} : ({tensor([n, min(e, d)])}) -> "
+                    f"{tensor([n, 2], 'i32')}"), 2
+
+    def multiply(self, f, rows, slots, experts, offsets, sizes):
+        """The rows of each expert times its matrix."""
+        m, d, e, _ = sizes
+        return f.op(f"graph.grouped_matmul {rows}, {experts} groups {offsets} : "
+                    f"({tensor([m, d])}, {tensor([e, d, d])}, "
+                    f"{tensor([e + 1], 'i32')}) -> {tensor([m, d])}")
+
     def routed(self, f, x, experts):
-        """Each token to the two experts that its numbers name."""
+        """Each token to the experts that it chooses."""
         batch, tokens, d = self.shape
         n, e = batch * tokens, self.experts
         flat = f.view(f"reshape {x}", self.shape, [n, d])
-        scores = f.view(f"slice {flat} [0, 0]", [n, d], [n, min(e, d)])
-        ids = f.op(f"graph.top_k {scores} : ({tensor([n, min(e, d)])}) -> "
-                   f"{tensor([n, 2], 'i32')}")
+        ids, k = self.choose(f, flat)
         offsets, slots = f.op(
-            f"graph.group_rows {ids} : ({tensor([n, 2], 'i32')}) -> "
-            f"({tensor([e + 1], 'i32')}, {tensor([n, 2], 'i32')})", 0, 1)
+            f"graph.group_rows {ids} : ({tensor([n, k], 'i32')}) -> "
+            f"({tensor([e + 1], 'i32')}, {tensor([n, k], 'i32')})", 0, 1)
         rows = f.op(f"graph.dispatch_rows {flat} slots {slots} : "
-                    f"({tensor([n, d])}, {tensor([n, 2], 'i32')}) -> "
-                    f"{tensor([2 * n, d])}")
-        rows = f.op(f"graph.grouped_matmul {rows}, {experts} groups {offsets} : "
-                    f"({tensor([2 * n, d])}, {tensor([e, d, d])}, "
-                    f"{tensor([e + 1], 'i32')}) -> {tensor([2 * n, d])}")
+                    f"({tensor([n, d])}, {tensor([n, k], 'i32')}) -> "
+                    f"{tensor([k * n, d])}")
+        rows = self.multiply(f, rows, slots, experts, offsets, (k * n, d, e, [n, k]))
         y = f.op(f"graph.combine_rows {rows} slots {slots} : "
-                 f"({tensor([2 * n, d])}, {tensor([n, 2], 'i32')}) -> "
+                 f"({tensor([k * n, d])}, {tensor([n, k], 'i32')}) -> "
                  f"{tensor([n, d])}")
         y = f.view(f"reshape {y}", [n, d], self.shape)
         return f.binary("add", x, y, self.shape)
@@ -297,37 +307,25 @@ class SkewedProgram(ProgramCase):
                 found.append(mesh)
         return found[:count]
 
-    def routed(self, f, x, experts):
-        """Each token to `each` of the hot experts, named by its own numbers."""
-        batch, tokens, d = self.shape
-        n, e, k = batch * tokens, self.experts, self.each
-        flat = f.view(f"reshape {x}", self.shape, [n, d])
+    def choose(self, f, flat):
+        """`each` of the hot experts, named by a token's own numbers."""
+        n, d, k = self.shape[0] * self.shape[1], self.width, self.each
         scores = f.view(f"slice {flat} [0, 0]", [n, d], [n, self.hot])
         chosen = f.op(f"graph.top_k {scores} : ({tensor([n, self.hot])}) -> "
                       f"{tensor([n, k], 'i32')}")
         first = f.op(f"graph.constant dense<{self.first}> : {tensor([n, k], 'i32')}")
-        ids = f.binary("add", chosen, first, [n, k], "i32")
-        offsets, slots = f.op(
-            f"graph.group_rows {ids} : ({tensor([n, k], 'i32')}) -> "
-            f"({tensor([e + 1], 'i32')}, {tensor([n, k], 'i32')})", 0, 1)
-        rows = f.op(f"graph.dispatch_rows {flat} slots {slots} : "
-                    f"({tensor([n, d])}, {tensor([n, k], 'i32')}) -> "
-                    f"{tensor([k * n, d])}")
-        how = f"{{always, buffer = {self.buffer} : f64}}"
-        types = f"{tensor([k * n, d])}, {tensor([n, k], 'i32')}, {tensor([e + 1], 'i32')}"
-        rows, theirs = f.op(
-            f"graph.send_rows {rows} slots {slots} groups {offsets} {how} : ({types}) -> "
-            f"({tensor([k * n, d])}, {tensor([e + 1], 'i32')})", 0, 1)
-        rows = f.op(f"graph.grouped_matmul {rows}, {experts} groups {theirs} : "
-                    f"({tensor([k * n, d])}, {tensor([e, d, d])}, "
-                    f"{tensor([e + 1], 'i32')}) -> {tensor([k * n, d])}")
-        rows = f.op(f"graph.return_rows {rows} slots {slots} groups {offsets} {how} : "
-                    f"({types}) -> {tensor([k * n, d])}")
-        y = f.op(f"graph.combine_rows {rows} slots {slots} : "
-                 f"({tensor([k * n, d])}, {tensor([n, k], 'i32')}) -> "
-                 f"{tensor([n, d])}")
-        y = f.view(f"reshape {y}", [n, d], self.shape)
-        return f.binary("add", x, y, self.shape)
+        return f.binary("add", chosen, first, [n, k], "i32"), k
+
+    def multiply(self, f, rows, slots, experts, offsets, sizes):
+        """On the ranks of the experts."""
+        m, d, e, choices = sizes
+        how = f"slots {slots} groups {offsets} {{always, buffer = {self.buffer} : f64}}"
+        types = f"({tensor([m, d])}, {tensor(choices, 'i32')}, {tensor([e + 1], 'i32')})"
+        sent, theirs = f.op(
+            f"graph.send_rows {rows} {how} : {types} -> "
+            f"({tensor([m, d])}, {tensor([e + 1], 'i32')})", 0, 1)
+        made = super().multiply(f, sent, slots, experts, theirs, sizes)
+        return f.op(f"graph.return_rows {made} {how} : {types} -> {tensor([m, d])}")
 
     def __str__(self):
         return (f"{super().__str__()}, all tokens to {self.each} of experts {self.first} to "
