@@ -3,7 +3,7 @@
 #include "compiler/Compilation.h"
 #include "compiler/Flops.h"
 #include "compiler/Phases.h"
-#include "dialects/dist/DistOps.h"
+#include "dialects/dist/Cluster.h"
 #include "dialects/graph/FoldedAttrs.h"
 #include "mlir/IR/Verifier.h"
 #include "mlir/Parser/Parser.h"
@@ -258,6 +258,9 @@ llvm::Error Compilation::importModel() {
   module->setAttr(kModeAttr,
                   builder.getStringAttr(request.infer ? "infer" : "train"));
   module->setAttr(kPhaseAttr, builder.getStringAttr(phases(mode)[0].name));
+  if (request.cluster)
+    module->setAttr(dist::kClusterAttr,
+                    dist::toAttr(context.get(), *request.cluster));
   annotateForwardFlops(module);
   FirstError error(context.get());
   if (failed(verify(module)))
@@ -398,10 +401,14 @@ void Compilation::nameProgram(llvm::StringRef source) {
                      : mode == models::Mode::Infer ? "infer"
                                                    : "train";
   programHash = ArtifactCache::key({source, resolved, all, kind});
+  std::string cluster;
+  if (request.cluster)
+    llvm::raw_string_ostream(cluster)
+        << dist::toAttr(context.get(), *request.cluster);
   cacheKey = ArtifactCache::key(
       {programHash, request.rebuildCommand,
        request.embedSources ? "sources" : "", request.emulate ? "emulated" : "",
        mesh.axes, std::to_string(mesh.zero), mesh.schedule,
        std::to_string(mesh.chunks),
-       std::to_string(static_cast<int>(mesh.collectiveMatmul))});
+       std::to_string(static_cast<int>(mesh.collectiveMatmul)), cluster});
 }

@@ -2,6 +2,7 @@
 // compiles kernels, writes the result. `tessera compile` is a thin shell on it.
 #pragma once
 #include "compiler/RankMemory.h"
+#include "hardware/Roofline.h"
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/Support/Error.h"
 #include <cstdint>
@@ -25,6 +26,8 @@ struct CompileRequest {
   std::string runtime; ///< the prebuilt runtime to copy
   std::string mesh;    ///< "data=2,tensor=2,zero=1"; empty: one device
   int64_t world = 0;   ///< product of the axes; 0: any
+  /// For which costs are estimated, on a mesh; absent: a default.
+  std::optional<hardware::ClusterRates> cluster;
   std::vector<std::string>
       targets;             ///< as resolveTargets takes them; empty: cpu
   bool emulate = true;     ///< also compile for the emulated GPU

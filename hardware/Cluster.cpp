@@ -1,5 +1,7 @@
 #include "hardware/Cluster.h"
 
+#include <cmath>
+
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -74,6 +76,23 @@ Cluster clusterOf(std::string name, const Host &host, int64_t ranks) {
   return cluster;
 }
 
+hardware::ClusterRates ratesOf(const Cluster &cluster) {
+  auto nanoseconds = [](double seconds) {
+    return std::max(std::round(seconds * 1e9), 1.0) * 1e-9;
+  };
+  const Gpu &gpu = cluster.gpu;
+  hardware::ClusterRates rates;
+  rates.name = cluster.name;
+  rates.device = {std::round(gpu.bf16 * gpu.sustainedClock),
+                  std::round(gpu.memoryBandwidth)};
+  rates.launch = nanoseconds(gpu.launch);
+  for (const LinkTier &tier : cluster.links)
+    rates.links.push_back(
+        {{std::round(tier.rate()), nanoseconds(tier.latency)}, tier.span});
+  rates.links.back().span = 0;
+  return rates;
+}
+
 Status resize(Cluster &cluster, int64_t gpus) {
   if (gpus < 1 || gpus > (1 << 20))
     return Status::error("--gpus {}: expected 1 to {}", gpus, 1 << 20);
@@ -98,3 +117,11 @@ Status resize(Cluster &cluster, int64_t gpus) {
 }
 
 } // namespace tessera::planner
+
+const tessera::hardware::ClusterRates &tessera::hardware::defaultRates() {
+  static const ClusterRates rates = {"default",
+                                     {.flops = 400e12, .bytes = 3e12},
+                                     3e-6,
+                                     {{{.bytes = 100e9, .latency = 3e-6}, 0}}};
+  return rates;
+}

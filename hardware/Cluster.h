@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "hardware/Host.h"
+#include "hardware/Roofline.h"
 #include "runtime/support/Status.h"
 
 namespace tessera::planner {
@@ -77,6 +78,10 @@ struct Internode {
   std::optional<double> perGpu;  ///< bytes per second
   std::optional<double> perNode; ///< bytes per second, for gpusPerNode GPUs
 };
+
+/// What passes read of it. Bytes and FLOP/s are whole numbers, and times whole
+/// nanoseconds, at least one.
+hardware::ClusterRates ratesOf(const Cluster &cluster);
 
 /// Reads the text of a cluster file (docs/planning.md has the keys). Unknown
 /// keys, missing ones and numbers without unit are errors:

@@ -1,10 +1,11 @@
 // Seconds of work on one device and of messages between two: a roofline and the
-// alpha-beta model. Passes compare choices by it; parallelism/planner has finer
-// models of kernels and collectives for a given cluster.
+// alpha-beta model. Passes compare choices by it; CollectiveCost has those of
+// groups, parallelism/planner a finer model of kernels.
 #pragma once
 #include <algorithm>
-#include <array>
-#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
 
 namespace tessera::hardware {
 
@@ -14,6 +15,7 @@ struct Device {
   double seconds(double work, double traffic) const {
     return std::max(work / flops, traffic / bytes);
   }
+  bool operator==(const Device &) const = default;
 };
 
 /// One direction of the link between two devices.
@@ -21,21 +23,27 @@ struct Link {
   double bytes = 0;   ///< per second
   double latency = 0; ///< seconds per message
   double seconds(double size) const { return latency + size / bytes; }
+  bool operator==(const Link &) const = default;
 };
 
-/// The default without a cluster: a GPU of the Hopper class, in round numbers.
-/// Choices depend on ratios more than on the numbers themselves.
-inline constexpr Device kDefaultDevice = {.flops = 400e12, .bytes = 3e12};
+/// Links that connect groups of `span` devices, which follow one another.
+struct Tier {
+  Link link;
+  int64_t span = 0; ///< 0: all
+  bool operator==(const Tier &) const = default;
+};
 
-/// By dist::LinkTier: memory of one machine, NVLink, a rail's switch, the
-/// spine.
-inline constexpr std::array<Link, 4> kDefaultLinks = {
-    Link{.bytes = 100e9, .latency = 3e-6},
-    Link{.bytes = 300e9, .latency = 3e-6}, Link{.bytes = 50e9, .latency = 8e-6},
-    Link{.bytes = 25e9, .latency = 15e-6}};
+/// What passes need to know of a cluster.
+struct ClusterRates {
+  std::string name;
+  Device device;           ///< in bf16, sustained
+  double launch = 0;       ///< seconds between two kernels
+  std::vector<Tier> links; ///< nested, the nearest first; the last spans all
+  bool operator==(const ClusterRates &) const = default;
+};
 
-template <typename Tier> constexpr const Link &defaultLink(Tier tier) {
-  return kDefaultLinks[static_cast<std::size_t>(tier)];
-}
+/// For choices without a cluster file: GPUs of the Hopper class on one kind of
+/// link, in round numbers. Choices depend on ratios more than on the numbers.
+const ClusterRates &defaultRates();
 
 } // namespace tessera::hardware

@@ -37,27 +37,41 @@ static StatusOr<Cluster> readCluster(const std::string &file, int64_t world) {
   return cluster;
 }
 
-static StatusOr<Cluster> devicesOf(const CompileRequest &request,
-                                   const MeshDevices &devices) {
+static StatusOr<bool> compilesForGpus(const CompileRequest &request) {
   auto targets =
       resolveTargets(request.targets.empty() ? std::vector<std::string>{"cpu"}
                                              : request.targets);
   if (!targets)
     return Status::error("{}", llvm::toString(targets.takeError()));
-  bool onGpus = !std::ranges::all_of(kindsOf(*targets), &DeviceKind::isCpu);
-  if (onGpus && devices.cluster.empty())
-    return Status::error(
-        "--mesh auto for CUDA devices requires --cluster FILE, which describes "
-        "their memory and links; see hardware/clusters");
-  StatusOr<Cluster> cluster = devices.cluster.empty()
-                                  ? hostCluster(request.world, machineMemory())
-                                  : readCluster(devices.cluster, request.world);
-  if (cluster.ok() && !devices.cluster.empty() && onGpus == bool(cluster->host))
-    return Status::error("--cluster {} describes {}; {}", devices.cluster,
+  return !std::ranges::all_of(kindsOf(*targets), &DeviceKind::isCpu);
+}
+
+// `world` devices of the file, which are those of the targets.
+static StatusOr<Cluster> givenCluster(const std::string &file, int64_t world,
+                                      bool onGpus) {
+  StatusOr<Cluster> cluster = readCluster(file, world);
+  if (cluster.ok() && onGpus == bool(cluster->host))
+    return Status::error("--cluster {} describes {}; {}", file,
                          onGpus ? "CPU cores" : "GPUs",
                          onGpus ? "give one of GPUs for CUDA targets"
                                 : "omit it for --target cpu, or give one of "
                                   "tessera doctor --calibrate");
+  return cluster;
+}
+
+static StatusOr<Cluster> devicesOf(const CompileRequest &request,
+                                   const MeshDevices &devices) {
+  StatusOr<bool> onGpus = compilesForGpus(request);
+  if (!onGpus.ok())
+    return onGpus.status();
+  if (*onGpus && devices.cluster.empty())
+    return Status::error(
+        "--mesh auto for CUDA devices requires --cluster FILE, which describes "
+        "their memory and links; see hardware/clusters");
+  StatusOr<Cluster> cluster =
+      devices.cluster.empty()
+          ? hostCluster(request.world, machineMemory())
+          : givenCluster(devices.cluster, request.world, *onGpus);
   if (!cluster.ok() || devices.memory.empty())
     return cluster;
   StatusOr<double> memory = parseQuantity(devices.memory, Unit::Bytes);
@@ -100,8 +114,8 @@ tessera::meshQuestion(const CompileRequest &request,
   bool chooses =
       request.mesh == "auto" || (request.mesh.empty() && request.world > 1);
   if (!chooses) {
-    if (!devices.cluster.empty() || !devices.memory.empty())
-      return Status::error("--cluster and --device-memory require --mesh auto");
+    if (!devices.memory.empty())
+      return Status::error("--device-memory requires --mesh auto");
     return std::optional<MeshQuestion>();
   }
   if (request.world < 1)
@@ -115,6 +129,33 @@ tessera::meshQuestion(const CompileRequest &request,
   if (!question.ok())
     return question.status();
   return std::optional<MeshQuestion>(question.take());
+}
+
+Status tessera::applyCluster(const MeshDevices &devices,
+                             CompileRequest &request) {
+  if (devices.cluster.empty())
+    return Status::success();
+  if (!request.from.empty())
+    return Status::error("--cluster has no effect with --from: edit the "
+                         "attribute dist.cluster in {}",
+                         request.input);
+  if (request.mesh.empty())
+    return Status::error("--cluster {}: gives the costs of devices on a mesh; "
+                         "add --mesh, or omit it",
+                         devices.cluster);
+  llvm::Expected<MeshRequest> mesh =
+      parseMeshRequest(request.mesh, request.world);
+  if (!mesh)
+    return Status::error("{}", llvm::toString(mesh.takeError()));
+  StatusOr<bool> onGpus = compilesForGpus(request);
+  if (!onGpus.ok())
+    return onGpus.status();
+  StatusOr<Cluster> cluster =
+      givenCluster(devices.cluster, mesh->devices, *onGpus);
+  if (!cluster.ok())
+    return cluster.status();
+  request.cluster = ratesOf(*cluster);
+  return Status::success();
 }
 
 namespace {

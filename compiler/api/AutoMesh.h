@@ -22,6 +22,10 @@ struct MeshDevices {
 StatusOr<std::optional<planner::MeshQuestion>>
 meshQuestion(const CompileRequest &request, const MeshDevices &devices);
 
+/// Takes the costs of --cluster for a mesh whose axes are named. An error if
+/// the file describes other devices than the targets.
+Status applyCluster(const MeshDevices &devices, CompileRequest &request);
+
 /// Compiles on the mesh of the best candidate whose program fits a device:
 /// state and arena as planned by the compiler, and the libraries. Candidates
 /// that do not fit are named on stderr with what they need, then the chosen one

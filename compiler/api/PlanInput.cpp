@@ -77,6 +77,7 @@ Status tessera::applyPlan(const std::string &path, const MeshDevices &devices,
   TESSERA_RETURN_IF_ERROR(checkKeys(path, keys, request));
   request.set.insert(request.set.end(), keys.begin(), keys.end());
   request.mesh = meshText(plan->plan);
+  request.cluster = plan->cluster;
   if (request.targets.empty())
     request.targets = {plan->target};
   else if (request.targets != std::vector<std::string>{plan->target})

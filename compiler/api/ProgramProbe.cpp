@@ -3,11 +3,11 @@
 #include "compiler/report/Json.h"
 #include "dialects/dist/DistOps.h"
 #include "dialects/graph/GraphOps.h"
+#include "hardware/CollectiveCost.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "models/HfConfig.h"
 #include "parallelism/pipeline/Generate.h"
 #include "parallelism/pipeline/Simulate.h"
-#include "parallelism/planner/CollectiveCost.h"
 #include <algorithm>
 #include <array>
 #include <map>
@@ -70,6 +70,7 @@ StatusOr<ProgramProbe> ProgramProbe::create(CompileRequest request,
     return loaded.status();
   ProgramProbe probe;
   probe.request = std::move(request);
+  probe.request.cluster = ratesOf(cluster);
   probe.plan = plan;
   probe.cluster = std::move(cluster);
   probe.hidden = loaded->spec.hidden;

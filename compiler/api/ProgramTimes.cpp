@@ -4,7 +4,7 @@
 #include "dialects/dist/DistOps.h"
 #include "dialects/graph/GraphOps.h"
 #include "dialects/plan/PlanOps.h"
-#include "parallelism/planner/CollectiveCost.h"
+#include "hardware/CollectiveCost.h"
 #include "parallelism/planner/KernelCost.h"
 #include "passes/kernels/Tiling.h"
 #include "llvm/ADT/StringMap.h"

@@ -359,6 +359,11 @@ LogicalResult DistDialect::verifyOperationAttribute(Operation *op,
           "'dist.devices' must be on a module: device numbers, ascending");
     return success();
   }
+  if (attribute.getName() == kClusterAttr)
+    return isa<ModuleOp>(op) && isa<ClusterAttr>(attribute.getValue())
+               ? success()
+               : op->emitOpError(
+                     "'dist.cluster' must be a #dist.cluster on a module");
   if (attribute.getName() == kOffsetsAttr) {
     auto offsets = dyn_cast<ArrayAttr>(attribute.getValue());
     if (!isa<ModuleOp>(op) || !offsets ||

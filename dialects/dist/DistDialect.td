@@ -32,14 +32,6 @@ class Dist_Enum<string name, string summary, list<I32EnumAttrCase> cases>
   let cppNamespace = "::tessera::dist";
 }
 
-// Slower links come later. Costs of an axis follow from its tier.
-def Dist_LinkTier : Dist_Enum<"LinkTier", "the slowest link that a step along an axis crosses", [
-  I32EnumAttrCase<"memory", 0>,   // processes of one machine
-  I32EnumAttrCase<"nvlink", 1>,   // one NVLink domain
-  I32EnumAttrCase<"rail", 2>,     // same NIC rail, one switch
-  I32EnumAttrCase<"spine", 3>]>;  // through the spine
-def Dist_LinkTierAttr : EnumAttr<Dist_Dialect, Dist_LinkTier, "link">;
-
 def Dist_ReduceKind : Dist_Enum<"ReduceKind", "how partial values are reduced", [
   I32EnumAttrCase<"sum", 0>, I32EnumAttrCase<"max", 1>]>;
 def Dist_ReduceKindAttr : EnumAttr<Dist_Dialect, Dist_ReduceKind, "reduce_kind">;
@@ -49,10 +41,39 @@ class Dist_Attr<string name, string mnemonic_> : AttrDef<Dist_Dialect, name> {
 }
 
 def Dist_AxisAttr : Dist_Attr<"Axis", "axis"> {
-  let summary = "a named axis of a mesh: size and link tier";
-  let parameters = (ins StringRefParameter<>:$name, "int64_t":$size,
-                        EnumParameter<Dist_LinkTier>:$link);
-  let assemblyFormat = "`<` $name `=` $size $link `>`";
+  let summary = "a named axis of a mesh, and its size";
+  let parameters = (ins StringRefParameter<>:$name, "int64_t":$size);
+  let assemblyFormat = "`<` $name `=` $size `>`";
+  let genVerifyDecl = 1;
+}
+
+def Dist_LinkAttr : Dist_Attr<"Link", "link"> {
+  let summary = "a tier of links: how many devices it connects, and its costs";
+  let description = [{
+    `span` is 0 if it connects all devices. `bandwidth` is what a device sends in bytes per second,
+    `latency` that of a message in nanoseconds.
+  }];
+  let parameters = (ins "int64_t":$span, "int64_t":$bandwidth, "int64_t":$latency);
+  let assemblyFormat = "`<` struct(params) `>`";
+  let genVerifyDecl = 1;
+}
+
+def Dist_ClusterAttr : Dist_Attr<"Cluster", "cluster"> {
+  let summary = "the devices and links for which costs of a program are estimated";
+  let description = [{
+    As `dist.cluster` of a module, it is what passes estimate costs for: which dimensions are
+    sharded, which collectives are decomposed, merged or started early. `flops` are what a device
+    sustains in bf16, `memory` is the bandwidth of its memory in bytes per second, `launch`
+    the launch of a kernel in nanoseconds. Tiers of links are nested, the nearest first; devices
+    that follow one another are near. Without the attribute costs are those of GPUs of the Hopper
+    class in round numbers.
+  }];
+  let parameters = (ins StringRefParameter<>:$name, "int64_t":$flops, "int64_t":$memory,
+                        "int64_t":$launch, ArrayRefParameter<"LinkAttr">:$links);
+  let assemblyFormat = [{
+    `<` $name `flops` `=` $flops `memory` `=` $memory `launch` `=` $launch
+    `links` `=` `[` $links `]` `>`
+  }];
   let genVerifyDecl = 1;
 }
 

@@ -8,19 +8,12 @@ def Dist_CollectiveOpInterface : OpInterface<"CollectiveOpInterface"> {
   let cppNamespace = "::tessera::dist";
   let description = [{
     An op in which all devices along some mesh axes take part: its first operand is what a device
-    contributes, its only result what it receives. Costs are those of rings: `getRounds()` times
-    `getMessages(devices)` messages, each with one of `getPieces(devices)` pieces of the tensor.
+    contributes, its only result what it receives.
   }];
   let methods = [
     InterfaceMethod<"The mesh.", "::llvm::StringRef", "getMesh">,
     InterfaceMethod<"The mesh axes along which devices take part.", "::mlir::ArrayAttr",
                     "getAxes">,
-    InterfaceMethod<"How often the tensor goes around the ring.", "int64_t", "getRounds", (ins),
-                    "", "return 1;">,
-    InterfaceMethod<"Messages that a device sends one after another in a round.", "int64_t",
-                    "getMessages", (ins "int64_t":$devices), "", "return devices - 1;">,
-    InterfaceMethod<"Pieces of the tensor, one for each message.", "int64_t", "getPieces",
-                    (ins "int64_t":$devices), "", "return devices;">,
     InterfaceMethod<"Whether the result may take the place of the operand in memory.", "bool",
                     "isInPlace", (ins), "", "return false;">,
     InterfaceMethod<"Whether several along the same axes must run in program order.", "bool",

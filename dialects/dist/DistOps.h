@@ -38,6 +38,10 @@ inline constexpr llvm::StringLiteral kOffsetsInput = "mesh.offsets";
 /// A local program's module: the devices that run it, ascending.
 inline constexpr llvm::StringLiteral kDevicesAttr = "dist.devices";
 
+/// A module: the #dist.cluster for which costs are estimated. Without it the
+/// program computes the same, and choices are those for a default.
+inline constexpr llvm::StringLiteral kClusterAttr = "dist.cluster";
+
 /// The axis along which devices are the ranks of a pipeline.
 inline constexpr llvm::StringLiteral kPipeAxis = "pipe";
 /// A module on a mesh with that axis: the pipeline schedule of a step, as CSV

@@ -16,7 +16,7 @@ def Dist_MeshOp : Dist_Op<"mesh", [Symbol, HasParent<"::mlir::ModuleOp">]> {
     last one fastest.
 
     ```mlir
-    dist.mesh @mesh [#dist.axis<"data" = 4 rail>, #dist.axis<"tensor" = 8 nvlink>]
+    dist.mesh @mesh [#dist.axis<"data" = 4>, #dist.axis<"tensor" = 8>]
     ```
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, TypedArrayAttrBase<Dist_AxisAttr, "axes">:$axes);
@@ -60,7 +60,6 @@ def Dist_AllReduceOp : Dist_CollectiveOp<
     $kind $input `over` $mesh $axes attr-dict `:` type($input) `->` type($result)
   }];
   let extraClassDeclaration = [{
-    int64_t getRounds() { return 2; }
     bool isInPlace() { return true; }
   }];
 }
@@ -111,8 +110,6 @@ def Dist_PermuteOp : Dist_CollectiveOp<
     $input `targets` $targets `over` $mesh $axes attr-dict `:` type($input) `->` type($result)
   }];
   let extraClassDeclaration = [{
-    int64_t getMessages(int64_t) { return 1; }
-    int64_t getPieces(int64_t) { return 1; }
     bool keepsOrder() { return true; }
   }];
 }

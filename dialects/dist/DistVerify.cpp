@@ -13,11 +13,40 @@ using namespace tessera::dist;
 
 LogicalResult
 AxisAttr::verify(llvm::function_ref<InFlightDiagnostic()> emitError,
-                 StringRef name, int64_t size, LinkTier) {
+                 StringRef name, int64_t size) {
   if (name.empty())
     return emitError() << "an axis has a name";
   if (size < 1)
     return emitError() << "axis size must be at least 1, got: " << size;
+  return success();
+}
+
+LogicalResult
+LinkAttr::verify(llvm::function_ref<InFlightDiagnostic()> emitError,
+                 int64_t span, int64_t bandwidth, int64_t latency) {
+  if (span < 0 || bandwidth < 1 || latency < 0)
+    return emitError() << "a link has a positive bandwidth, and neither span "
+                          "nor latency is negative";
+  return success();
+}
+
+LogicalResult
+ClusterAttr::verify(llvm::function_ref<InFlightDiagnostic()> emitError,
+                    StringRef, int64_t flops, int64_t memory, int64_t launch,
+                    ArrayRef<LinkAttr> links) {
+  if (flops < 1 || memory < 1 || launch < 0)
+    return emitError() << "a device has positive flops and memory bandwidth, "
+                          "and launch is not negative";
+  if (links.empty() || links.back().getSpan() != 0)
+    return emitError() << "the last tier of links must connect all devices "
+                          "(span 0)";
+  int64_t before = 0;
+  for (LinkAttr link : links.drop_back()) {
+    if (link.getSpan() <= before)
+      return emitError() << "each tier of links must span more devices than "
+                            "the one before";
+    before = link.getSpan();
+  }
   return success();
 }
 

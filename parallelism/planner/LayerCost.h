@@ -1,7 +1,7 @@
 // Seconds that one microbatch spends in one layer of one rank: kernels and
 // collectives, before anything is overlapped.
 #pragma once
-#include "parallelism/planner/CollectiveCost.h"
+#include "hardware/CollectiveCost.h"
 #include "parallelism/planner/KernelCost.h"
 #include "parallelism/planner/ParallelPlan.h"
 

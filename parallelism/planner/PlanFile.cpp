@@ -13,6 +13,7 @@ namespace {
 constexpr int64_t maxFileBytes = 1 << 14;
 constexpr int64_t mostDevices = int64_t(1) << 20; // as of --mesh
 constexpr int64_t mostBytes = int64_t(1) << 50;
+constexpr size_t mostTiers = 8;
 constexpr int64_t mostParameters = int64_t(1) << 50;
 
 constexpr Schedule schedules[] = {Schedule::OneF1B, Schedule::Interleaved,
@@ -68,7 +69,8 @@ public:
     std::vector<YamlKey> keys = {
         {"model", true,
          [&](const YAML::Node &node) { return readModel(node, file); }},
-        yamlText("cluster", file.cluster),
+        {"cluster", true,
+         [&](const YAML::Node &node) { return readCluster(node, file); }},
         yamlTarget("target", file.target, true),
         {"mesh", true,
          [&](const YAML::Node &node) { return readMesh(node, plan); }},
@@ -95,6 +97,40 @@ private:
         node, "model.",
         {yamlText("name", file.model),
          yamlInteger("parameters", file.parameters, mostParameters)});
+  }
+
+  Status readCluster(const YAML::Node &node, PlanFile &file) {
+    hardware::ClusterRates &cluster = file.cluster;
+    return section(
+        node, "cluster.",
+        {yamlText("name", cluster.name),
+         yamlQuantity("flops", cluster.device.flops, Unit::FlopsPerSecond),
+         yamlQuantity("memory", cluster.device.bytes, Unit::BytesPerSecond),
+         yamlQuantity("launch", cluster.launch, Unit::Seconds),
+         {"links", true, [&](const YAML::Node &links) {
+            return readLinks(links, cluster.links);
+          }}});
+  }
+
+  Status readLinks(const YAML::Node &node, std::vector<hardware::Tier> &to) {
+    if (!node.IsSequence() || node.size() == 0 || node.size() > mostTiers)
+      return Status::error("must be a list of 1 to {} tiers, nearest first",
+                           mostTiers);
+    int64_t before = 0;
+    for (const YAML::Node &each : node) {
+      hardware::Tier &tier = to.emplace_back();
+      TESSERA_RETURN_IF_ERROR(section(
+          each, "links.",
+          {yamlInteger("span", tier.span, mostDevices, false),
+           yamlQuantity("bandwidth", tier.link.bytes, Unit::BytesPerSecond),
+           yamlQuantity("latency", tier.link.latency, Unit::Seconds)}));
+      const bool isLast = to.size() == node.size();
+      if (isLast ? tier.span != 0 : tier.span <= before)
+        return Status::error("spans grow, and the last tier has none: it "
+                             "connects all devices");
+      before = tier.span;
+    }
+    return Status::success();
   }
 
   Status readMesh(const YAML::Node &node, MeshPlan &plan) {
@@ -277,6 +313,20 @@ static std::string yamlString(std::string_view text) {
   return result + "'";
 }
 
+// In one line. Numbers are whole, as ratesOf gives them.
+static std::string printRates(const hardware::ClusterRates &cluster) {
+  std::string links;
+  for (const hardware::Tier &tier : cluster.links)
+    links += fmt::format("{}{{{}bandwidth: {:.0f}B/s, latency: {:.0f}ns}}",
+                         links.empty() ? "" : ", ",
+                         tier.span ? fmt::format("span: {}, ", tier.span) : "",
+                         tier.link.bytes, tier.link.latency * 1e9);
+  return fmt::format("{{name: {}, flops: {:.0f}FLOP/s, memory: {:.0f}B/s, "
+                     "launch: {:.0f}ns, links: [{}]}}",
+                     yamlString(cluster.name), cluster.device.flops,
+                     cluster.device.bytes, cluster.launch * 1e9, links);
+}
+
 std::string printPlanFile(const PlanFile &file) {
   const MeshPlan &plan = file.plan;
   std::string text = fmt::format(
@@ -293,7 +343,7 @@ std::string printPlanFile(const PlanFile &file) {
       "sequence: {}\n"
       "recompute: {}\n"
       "precision: {}\n",
-      yamlString(file.model), file.parameters, yamlString(file.cluster),
+      yamlString(file.model), file.parameters, printRates(file.cluster),
       yamlString(file.target), plan.pipe, plan.data, plan.expert, plan.context,
       plan.tensor, plan.zero, name(plan.schedule), plan.chunks, plan.micro,
       plan.accumulate, plan.sequence, name(plan.recompute),

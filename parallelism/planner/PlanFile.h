@@ -36,10 +36,10 @@ struct Prediction {
 };
 
 struct PlanFile {
-  std::string model;      ///< its name
-  int64_t parameters = 0; ///< by which another model is noticed
-  std::string cluster;    ///< its name
-  std::string target;     ///< "cuda:sm_80"
+  std::string model;              ///< its name
+  int64_t parameters = 0;         ///< by which another model is noticed
+  hardware::ClusterRates cluster; ///< for which costs are estimated
+  std::string target;             ///< "cuda:sm_80"
   MeshPlan plan;
   Prediction predicted;
   bool operator==(const PlanFile &) const = default;

@@ -261,8 +261,9 @@ SmallVector<unsigned> BlockGraph::prefetchStarts() const {
   SmallVector<int64_t> positions = this->positions();
   SmallVector<unsigned> uses = firstUses(), starts(ops.size(), 0);
   SmallVector<double> time(ops.size() + 1, 0.0); // when an op begins
+  const Costs costs(block.getParentOp());
   for (unsigned op = 0; op < ops.size(); ++op)
-    time[op + 1] = time[op] + computeSeconds(ops[op]);
+    time[op + 1] = time[op] + costs.ofComputing(ops[op]);
   SmallVector<unsigned> gathers;
   for (unsigned op : items)
     if (isPrefetch(op, positions))
@@ -277,8 +278,7 @@ SmallVector<unsigned> BlockGraph::prefetchStarts() const {
         busyFrom.try_emplace(ops[op]->getAttr("axes"), time[ops.size()]);
     double done = std::min(link->second, time[uses[op]]);
     auto collective = cast<dist::CollectiveOpInterface>(ops[op]);
-    double start =
-        done - 2 * Links::of(collective).seconds(collective, bytesOf(ops[op]));
+    double start = done - 2 * costs.ofCollective(collective);
     link->second = start;
     starts[op] = llvm::upper_bound(time, start) - time.begin();
     starts[op] = std::min(starts[op] ? starts[op] - 1 : 0, uses[op]);

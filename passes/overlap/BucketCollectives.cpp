@@ -49,7 +49,7 @@ static Operation *merge(ArrayRef<Operation *> group) {
     locations.push_back(op->getLoc());
   }
   Location loc = builder.getFusedLoc(locations);
-  int64_t members = Links::of(cast<dist::CollectiveOpInterface>(first)).members;
+  int64_t members = membersOf(cast<dist::CollectiveOpInterface>(first));
   int64_t before = isa<dist::ReduceScatterOp>(first) ? members : 1;
   int64_t after = isa<dist::AllGatherOp>(first) ? members : 1;
   Value pack = builder.create<dist::PackOp>(

@@ -1,28 +1,29 @@
 #include "passes/overlap/Costs.h"
 #include "dialects/graph/GraphExchangeOps.h"
-#include "hardware/Roofline.h"
+#include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
 using namespace tessera;
 using namespace tessera::overlap;
 
-double tessera::overlap::computeSeconds(Operation *op) {
+Costs::Costs(Operation *inModule) : Costs(dist::ratesOf(inModule)) {}
+
+double Costs::ofComputing(Operation *op) const {
   // Further rounds of an exchange are not expected.
   if (op->hasAttr(graph::kCountedAttr))
     return 0;
   if (auto loop = dyn_cast<graph::LoopOp>(op)) {
     double turn = 0;
     for (Operation &inner : loop.getBody().front())
-      turn += computeSeconds(&inner);
+      turn += ofComputing(&inner);
     return static_cast<double>(loop.getTrip()) * turn;
   }
   auto cluster = dyn_cast<graph::ClusterOp>(op);
   if (!cluster)
     return 0;
   auto costed = cast<graph::Costed>(op);
-  return hardware::kDefaultDevice.seconds(
-      static_cast<double>(costed.getFlops()),
-      static_cast<double>(costed.getBytes()));
+  return device.seconds(static_cast<double>(costed.getFlops()),
+                        static_cast<double>(costed.getBytes()));
 }
 
 static RankedTensorType typeOf(Value value) {
@@ -45,34 +46,47 @@ int64_t tessera::overlap::bytesOf(Operation *collective) {
                                                : std::max(input, result);
 }
 
-Links Links::of(dist::CollectiveOpInterface collective) {
-  Links links;
+static planner::RankGroup groupOf(dist::CollectiveOpInterface collective) {
   auto mesh = SymbolTable::lookupNearestSymbolFrom<dist::MeshOp>(
       collective,
       StringAttr::get(collective->getContext(), collective.getMesh()));
-  SmallVector<dist::AxisRefAttr> axes(
-      collective.getAxes().getAsRange<dist::AxisRefAttr>());
-  links.members = dist::deviceCount(mesh, axes);
-  for (dist::AxisRefAttr axis : axes)
-    links.tier = std::max(links.tier, mesh.getAxis(axis.getName()).getLink());
-  return links;
+  return dist::groupOf(
+      mesh,
+      llvm::to_vector(collective.getAxes().getAsRange<dist::AxisRefAttr>()));
 }
 
-double Links::seconds(dist::CollectiveOpInterface collective,
-                      int64_t bytes) const {
-  double messages = static_cast<double>(collective.getRounds() *
-                                        collective.getMessages(members));
-  double piece = static_cast<double>(bytes) /
-                 static_cast<double>(collective.getPieces(members));
-  return messages * hardware::defaultLink(tier).seconds(piece);
+int64_t tessera::overlap::membersOf(dist::CollectiveOpInterface collective) {
+  return groupOf(collective).size;
 }
 
-int64_t Links::bucketBytes(int64_t total) const {
+double Costs::ofCollective(dist::CollectiveOpInterface collective) const {
+  const planner::RankGroup group = groupOf(collective);
+  const auto bytes = static_cast<double>(bytesOf(collective));
+  return llvm::TypeSwitch<Operation *, double>(collective)
+      .Case<dist::PermuteOp>([&](Operation *) {
+        return collectives.slowest(group).seconds(bytes);
+      })
+      .Case<dist::AllReduceOp>([&](Operation *) {
+        return collectives.seconds(planner::Collective::AllReduce, bytes,
+                                   group);
+      })
+      .Case<dist::AllToAllOp, dist::ExchangeRowsOp>([&](Operation *) {
+        return collectives.seconds(planner::Collective::AllToAll, bytes, group);
+      })
+      .Default([&](Operation *) { // gathers and reduce-scatters
+        return collectives.seconds(planner::Collective::AllGather, bytes,
+                                   group);
+      });
+}
+
+int64_t Costs::bucketBytes(dist::CollectiveOpInterface collective,
+                           int64_t total) const {
   // The bytes that links carry in the latency of a ring: a collective of that
   // size is half latency, one of four times the size a fifth. A bucket of more
   // than a few dozen MB would only start late.
-  const hardware::Link &link = hardware::defaultLink(tier);
-  double carried = static_cast<double>(members) * link.latency * link.bytes;
+  const planner::RankGroup group = groupOf(collective);
+  const hardware::Link link = collectives.slowest(group);
+  double carried = static_cast<double>(group.size) * link.latency * link.bytes;
   int64_t least = std::min<int64_t>(static_cast<int64_t>(carried), 6 << 20);
   return std::clamp<int64_t>(total / 8, least, 4 * least);
 }

@@ -1,27 +1,34 @@
 // Estimated seconds of ops. Only their ratios mean anything.
 #pragma once
-#include "dialects/dist/DistOps.h"
+#include "dialects/dist/Cluster.h"
 #include "mlir/IR/Operation.h"
 
 namespace tessera::overlap {
 
-/// A cluster by its roofline, a loop with all iterations; views take none.
-double computeSeconds(mlir::Operation *op);
+/// The devices that take part in a collective.
+int64_t membersOf(dist::CollectiveOpInterface collective);
 
-/// The links of a collective: the members of its group, and the slowest tier
-/// that it crosses.
-struct Links {
-  static Links of(dist::CollectiveOpInterface collective);
+/// Seconds on the cluster of a module (`dist.cluster`).
+class Costs {
+public:
+  explicit Costs(mlir::Operation *inModule);
 
-  int64_t members = 1;
-  dist::LinkTier tier = dist::LinkTier::memory;
-
-  /// In a ring of the members, for a tensor of so many bytes.
-  double seconds(dist::CollectiveOpInterface collective, int64_t bytes) const;
+  /// A cluster of ops by its roofline, a loop with all iterations; views take
+  /// none.
+  double ofComputing(mlir::Operation *op) const;
+  double ofCollective(dist::CollectiveOpInterface collective) const;
   /// The size of a bucket, of `total` bytes over the same links: an eighth, so
   /// that most of them are sent while others are computed, but large enough for
   /// the latency.
-  int64_t bucketBytes(int64_t total) const;
+  int64_t bucketBytes(dist::CollectiveOpInterface collective,
+                      int64_t total) const;
+
+private:
+  explicit Costs(const hardware::ClusterRates &rates)
+      : device(rates.device), collectives(rates.links) {}
+
+  hardware::Device device;
+  planner::CollectiveCost collectives;
 };
 
 int64_t bytesOf(mlir::Value tensor);

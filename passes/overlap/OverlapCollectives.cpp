@@ -27,15 +27,14 @@ namespace {
 class ListScheduler : Emitter {
 public:
   ListScheduler(const BlockGraph &graph, ArrayRef<unsigned> sequence)
-      : Emitter(graph, sequence), work(computing(graph)),
-        positions(graph.positions()), uses(graph.firstUses()),
-        prefetch(graph.prefetchStarts()), finish(graph.ops.size(), -1.0),
-        isWaited(graph.ops.size(), false) {
+      : Emitter(graph, sequence), costs(graph.block.getParentOp()),
+        work(computing(graph)), positions(graph.positions()),
+        uses(graph.firstUses()), prefetch(graph.prefetchStarts()),
+        finish(graph.ops.size(), -1.0), isWaited(graph.ops.size(), false) {
     for (unsigned op : graph.items)
       if (graph.isCollective(op)) {
-        auto collective = cast<dist::CollectiveOpInterface>(graph.ops[op]);
-        durations[op] =
-            Links::of(collective).seconds(collective, bytesOf(graph.ops[op]));
+        durations[op] = costs.ofCollective(
+            cast<dist::CollectiveOpInterface>(graph.ops[op]));
       }
   }
 
@@ -74,7 +73,7 @@ private:
       makeRoom(op);
     order.push_back({op, false});
     if (!graph.isCollective(op)) {
-      clock += computeSeconds(graph.ops[op]);
+      clock += costs.ofComputing(graph.ops[op]);
       return;
     }
     double &link = linkFree[graph.ops[op]->getAttr("axes")];
@@ -214,6 +213,7 @@ private:
     return {runs ? *runs : waits.value_or(window.front()), runs.has_value()};
   }
 
+  const Costs costs;
   SmallVector<unsigned> work; ///< computing ops, in program order
   SmallVector<int64_t> positions;
   SmallVector<unsigned> uses, prefetch;

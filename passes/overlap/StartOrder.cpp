@@ -176,8 +176,8 @@ namespace {
 /// and is closed before any op that needs one of its items.
 class Buckets {
 public:
-  Buckets(ArrayRef<Item> items, int64_t prefetchRoom)
-      : items(items), prefetchRoom(prefetchRoom) {
+  Buckets(const Costs &costs, ArrayRef<Item> items, int64_t prefetchRoom)
+      : costs(costs), items(items), prefetchRoom(prefetchRoom) {
     for (const Item &item : items)
       if (item.isEven)
         totals[keyOf(item)] += item.bytes;
@@ -265,11 +265,13 @@ private:
 
   // Half of the room is for gathers that have not started.
   int64_t bucketBytes(const Item &item) const {
-    int64_t bytes = Links::of(cast<dist::CollectiveOpInterface>(item.op))
-                        .bucketBytes(totals.find(keyOf(item))->second);
+    int64_t bytes =
+        costs.bucketBytes(cast<dist::CollectiveOpInterface>(item.op),
+                          totals.find(keyOf(item))->second);
     return item.isPrefetch ? std::min(bytes, prefetchRoom / 2) : bytes;
   }
 
+  const Costs &costs;
   ArrayRef<Item> items;
   int64_t prefetchRoom;
   std::map<Key, int64_t> totals;
@@ -294,9 +296,11 @@ LogicalResult tessera::overlap::decideStarts(ArrayRef<Block *> blocks) {
             "collectives");
   SmallVector<Item> items = join(graphs);
   setTimes(graphs.front(), items);
+  const Costs costs(blocks.front()->getParentOp());
   Builder builder(blocks.front()->getParentOp()->getContext());
-  for (auto [number, group] : llvm::enumerate(
-           Buckets(items, graphs.front().prefetchRoom()).group(sorted(items))))
+  for (auto [number, group] :
+       llvm::enumerate(Buckets(costs, items, graphs.front().prefetchRoom())
+                           .group(sorted(items))))
     for (unsigned item : group)
       for (const BlockGraph &graph : graphs)
         graph.ops[graph.items[item]]->setAttr(

@@ -17,8 +17,7 @@ namespace tessera {
 #include "passes/sharding/Passes.h.inc"
 } // namespace tessera
 
-// "data=2,tensor=4". All ranks of CPU meshes are processes of one machine until
-// a cluster says otherwise.
+// "data=2,tensor=4".
 static FailureOr<Mesh> parseMesh(ModuleOp module, StringRef text) {
   SmallVector<dist::AxisAttr> axes;
   SmallVector<StringRef> parts;
@@ -30,10 +29,10 @@ static FailureOr<Mesh> parseMesh(ModuleOp module, StringRef text) {
       return module.emitError("mesh '")
              << text << "' is not a list of axes and sizes such as "
              << "data=2,tensor=4";
-    axes.push_back(dist::AxisAttr::get(module.getContext(), name, size,
-                                       dist::LinkTier::memory));
+    axes.push_back(dist::AxisAttr::get(module.getContext(), name, size));
   }
-  return Mesh(StringAttr::get(module.getContext(), "mesh"), axes);
+  return Mesh(StringAttr::get(module.getContext(), "mesh"), axes,
+              dist::ratesOf(module));
 }
 
 // An error if the model requires an exchange of rows that is not possible.

@@ -2,7 +2,6 @@
 // decides once for all devices, while tensors are whole, because all must do
 // the same, whatever the shapes of their shards.
 #include "dialects/dist/CollectiveMatmulAttr.h"
-#include "hardware/Roofline.h"
 #include "passes/sharding/DecomposedReshard.h"
 #include "passes/sharding/Sharding.h"
 
@@ -15,9 +14,6 @@ namespace tessera {
 #define GEN_PASS_DEF_COLLECTIVEMATMUL
 #include "passes/sharding/Passes.h.inc"
 } // namespace tessera
-
-// The launch of a kernel on a GPU in seconds, rounded.
-static constexpr double kLaunch = 3e-6;
 
 namespace {
 
@@ -35,8 +31,7 @@ public:
         input(op.getInput()), result(op.getResult()), how(how),
         parts(static_cast<double>(how.devices)) {
     double share = bytes(how.gathers ? input : result);
-    send = hardware::defaultLink(reader.mesh.axes[how.axis].getLink())
-               .seconds(share);
+    send = reader.mesh.links[how.axis].seconds(share);
   }
 
   /// The seconds that decomposing saves; negative if it is slower.
@@ -57,8 +52,8 @@ private:
     return reader.of(value).localType(tensorType(value), reader.mesh, at);
   }
 
-  static double roofline(double flops, double bytes) {
-    return hardware::kDefaultDevice.seconds(flops, bytes);
+  double roofline(double flops, double bytes) const {
+    return reader.mesh.device.seconds(flops, bytes);
   }
 
   double flopsOf(graph::EinsumOp product) const {
@@ -144,7 +139,7 @@ private:
       add(product.getResult(), equation.out);
     else
       copied += (parts + 1) * bytes(result);
-    return copied / hardware::kDefaultDevice.bytes + kLaunch;
+    return copied / reader.mesh.device.bytes + reader.mesh.launch;
   }
 
   double decomposed() const {

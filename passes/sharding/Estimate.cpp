@@ -1,13 +1,11 @@
 #include "passes/sharding/Estimate.h"
 #include "dialects/graph/GraphExchangeOps.h"
-#include "hardware/Roofline.h"
 #include "passes/sharding/LocalOps.h"
 
 using namespace mlir;
 using namespace tessera;
 using namespace tessera::sharding;
 using graph::tensorType;
-using hardware::kDefaultDevice;
 
 //===--- one op, one move -------------------------------------------------===//
 
@@ -32,7 +30,7 @@ static double bytesOf(Value value) {
 
 // A message to a neighbour along the axis.
 double OpCosts::ofLink(unsigned axis, double bytes) const {
-  const hardware::Link &link = hardware::defaultLink(mesh.axes[axis].getLink());
+  const hardware::Link &link = mesh.links[axis];
   return price.latency ? link.seconds(bytes) : bytes / link.bytes;
 }
 
@@ -63,7 +61,7 @@ double OpCosts::ofComputing(Operation *op, const Plan &plan) const {
     flops /= mesh.size(axis);
   if (auto fusable = dyn_cast<graph::Fusable>(op); fusable && fusable.isView())
     return 0;
-  return kDefaultDevice.seconds(flops, traffic);
+  return mesh.device.seconds(flops, traffic);
 }
 
 namespace {
@@ -103,7 +101,7 @@ double OpCosts::ofMoving(Value value, const Placement &from,
     return 0;
   double seconds = 0;
   if (!price.coarse)
-    seconds = bytesOf(value) / kDefaultDevice.bytes *
+    seconds = bytesOf(value) / mesh.device.bytes *
               (1.0 / static_cast<double>(pieces(from)) + 1.0 / pieces(to));
   for (unsigned axis = 0; axis < mesh.rank(); ++axis) {
     bool part = llvm::is_contained(from.partial, axis) &&

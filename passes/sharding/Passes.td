@@ -42,7 +42,7 @@ def AssignShardings : Pass<"assign-shardings", "::mlir::ModuleOp"> {
     ```
     After:
     ```mlir
-    dist.mesh @mesh [#dist.axis<"data" = 2 memory>, #dist.axis<"tensor" = 4 memory>]
+    dist.mesh @mesh [#dist.axis<"data" = 2>, #dist.axis<"tensor" = 4>]
     func.func private @mlp(
         %x: tensor<8x64xf32> {dist.sharding = #dist.sharding<@mesh, [{"data"}, {} ]>}, ...)
         -> tensor<8x64xf32> {

@@ -7,8 +7,19 @@ using namespace tessera::sharding;
 //===--- meshes -----------------------------------------------------------===//
 
 Mesh::Mesh(dist::MeshOp op)
-    : name(op.getSymNameAttr()),
-      axes(op.getAxes().getAsRange<dist::AxisAttr>()) {}
+    : Mesh(op.getSymNameAttr(),
+           llvm::to_vector(op.getAxes().getAsRange<dist::AxisAttr>()),
+           dist::ratesOf(op)) {}
+
+Mesh::Mesh(StringAttr name, ArrayRef<dist::AxisAttr> axes,
+           const hardware::ClusterRates &rates)
+    : name(name), axes(axes), device(rates.device), launch(rates.launch),
+      links(axes.size()) {
+  const planner::CollectiveCost costs(rates.links);
+  int64_t stride = 1;
+  for (unsigned axis = rank(); axis-- > 0; stride *= size(axis))
+    links[axis] = costs.slowest({size(axis), stride});
+}
 
 int64_t Mesh::size(ArrayRef<unsigned> of) const {
   int64_t devices = 1;

@@ -1,6 +1,7 @@
 // Where the elements of a tensor are: #dist.sharding in the form in which
 // passes compute with it, with axes by number and the sizes of shards.
 #pragma once
+#include "dialects/dist/Cluster.h"
 #include "dialects/dist/DistOps.h"
 #include <functional>
 
@@ -9,14 +10,18 @@ namespace tessera::sharding {
 /// One device's index along every axis of the mesh.
 using Coordinates = llvm::SmallVector<int64_t, 4>;
 
-/// A mesh with its axes by number.
+/// A mesh with its axes by number, and what its devices and links cost.
 struct Mesh {
   mlir::StringAttr name;
   llvm::SmallVector<dist::AxisAttr, 4> axes;
+  hardware::Device device;
+  double launch; ///< seconds between two kernels
+  /// For each axis the slowest links between devices along it.
+  llvm::SmallVector<hardware::Link, 4> links;
 
   explicit Mesh(dist::MeshOp op);
-  Mesh(mlir::StringAttr name, llvm::ArrayRef<dist::AxisAttr> axes)
-      : name(name), axes(axes) {}
+  Mesh(mlir::StringAttr name, llvm::ArrayRef<dist::AxisAttr> axes,
+       const hardware::ClusterRates &rates);
   unsigned rank() const { return axes.size(); }
   int64_t size(unsigned axis) const { return axes[axis].getSize(); }
   int64_t size(llvm::ArrayRef<unsigned> of) const;

@@ -13,7 +13,7 @@ def AssignStages : Pass<"assign-stages", "::mlir::ModuleOp"> {
     forwards of the schedule as its own, and its blocks get the stages of their layers. Blocks are
     the calls with a `graph.layer`.
 
-    Before, on `dist.mesh @mesh [#dist.axis<"pipe" = 2 memory>]`:
+    Before, on `dist.mesh @mesh [#dist.axis<"pipe" = 2>]`:
     ```mlir
     %y = call @layer(%x, %w0) {graph.layer = #graph.layer<0>}
         : (tensor<4x8xf32>, tensor<8x8xf32>) -> tensor<4x8xf32>

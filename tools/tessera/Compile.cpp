@@ -37,6 +37,7 @@ static std::string besideThisProgram(const char *name) {
 
 // The command that rebuilds this artifact, with a placeholder as the output.
 static std::string rebuildCommand(const CompileRequest &request,
+                                  const std::string &cluster,
                                   bool leavesWeights) {
   std::string line = "tessera compile ";
   if (!request.from.empty())
@@ -54,6 +55,8 @@ static std::string rebuildCommand(const CompileRequest &request,
     line += " --mesh " + shellQuoted(request.mesh);
   if (request.world > 0)
     line += " --world " + std::to_string(request.world);
+  if (!cluster.empty())
+    line += " --cluster " + shellQuoted(cluster);
   std::string targets;
   for (const std::string &each : request.targets)
     targets += (targets.empty() ? "" : ",") + each;
@@ -227,8 +230,9 @@ static void addOptions(CLI::App &command, CompileRequest &request,
       ->type_name("FILE.yaml");
   command
       .add_option("--cluster", devices.cluster,
-                  "for --mesh auto and CUDA targets: description of the "
-                  "machines; examples are in hardware/clusters")
+                  "description of the machines of a mesh: costs by which "
+                  "shardings and --mesh auto are chosen; examples are in "
+                  "hardware/clusters")
       ->type_name("FILE");
   command
       .add_option(
@@ -288,7 +292,12 @@ void tessera::addCompileCommand(CLI::App &app, Invocation &invocation) {
     auto question = meshQuestion(*request, *devices);
     if (!question.ok())
       return invocation.fail(question.message().c_str());
-    request->rebuildCommand = rebuildCommand(*request, *leavesWeights);
+    if (*question && !devices->cluster.empty())
+      request->cluster = planner::ratesOf((*question)->cluster);
+    else if (Status status = applyCluster(*devices, *request); !status.ok())
+      return invocation.fail(status.message().c_str());
+    request->rebuildCommand =
+        rebuildCommand(*request, devices->cluster, *leavesWeights);
     if (request->output.empty() && request->to.empty())
       return invocation.fail("compile requires -o FILE");
     if (!request->infer &&
@@ -301,7 +310,7 @@ void tessera::addCompileCommand(CLI::App &app, Invocation &invocation) {
     if (*question) {
       auto summary = compileOnAutoMesh(
           *request, **question, [&](const CompileRequest &chosen) {
-            return rebuildCommand(chosen, *leavesWeights);
+            return rebuildCommand(chosen, devices->cluster, *leavesWeights);
           });
       return report(std::move(summary), *request, invocation);
     }

@@ -47,6 +47,7 @@ static StatusOr<CompiledPlan> compilePlan(const ProgramOptions &options,
     request.set.push_back(std::move(key));
   request.mesh = meshText(plan);
   request.targets = {target};
+  request.cluster = ratesOf(question.cluster);
   fmt::print(stderr, "tessera: compiling {} …\n", describe(candidate.plan));
   StatusOr<RankMemory> program = programMemory(std::move(request));
   if (!program.ok())
@@ -83,7 +84,7 @@ static PlanFile planFileOf(const Question &question, const CompiledPlan &plan) {
   PlanFile file;
   file.model = question.modelName;
   file.parameters = question.model.parameters();
-  file.cluster = question.cluster.name;
+  file.cluster = ratesOf(question.cluster);
   file.target = question.cluster.gpu.target;
   file.plan = meshPlanOf(question.workload, plan.candidate.plan);
   file.predicted = {plan.candidate.seconds(), plan.program.state,

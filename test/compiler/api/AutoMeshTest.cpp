@@ -44,7 +44,7 @@ TEST(AutoMesh, LeavesANamedMeshAlone) {
   auto question = meshQuestion(request, {});
   EXPECT_TRUE(question.ok() && !*question);
   EXPECT_EQ(errorOf(request, {.cluster = {}, .memory = "24GiB"}),
-            "--cluster and --device-memory require --mesh auto");
+            "--device-memory requires --mesh auto");
 }
 
 TEST(AutoMesh, SaysWhatItRequires) {

@@ -27,7 +27,7 @@ std::string kernelText(const std::string &name,
 }
 
 const char kProgram[] = R"(
-dist.mesh @mesh [#dist.axis<"data" = 2 memory>]
+dist.mesh @mesh [#dist.axis<"data" = 2>]
 plan.program @train_step arena 4096 io 64 {
   %w = plan.buffer state at 0 "w" as parameter : memref<4xf32>
   %x = plan.buffer io at 0 "x" as input : memref<4xf32>

@@ -77,9 +77,8 @@ TEST(ReadBack, VariantsOfAnyNumberOfBlocks) {
 
 namespace {
 
-constexpr const char *kMesh =
-    "dist.mesh @mesh [#dist.axis<\"data\" = 2 memory>, "
-    "#dist.axis<\"tensor\" = 3 memory>]\n";
+constexpr const char *kMesh = "dist.mesh @mesh [#dist.axis<\"data\" = 2>, "
+                              "#dist.axis<\"tensor\" = 3>]\n";
 
 /// One state tensor of 2 × 3·8 elements, whose second dimension's second factor
 /// is cut, and programs that do things together. `columns`: of the share.

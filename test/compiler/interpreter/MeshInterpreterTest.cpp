@@ -18,8 +18,8 @@ protected:
 
   /// A module with a mesh of 2 × 3 devices and @f.
   ModuleOp add(const std::string &function) {
-    kept.push_back(parse("dist.mesh @mesh [#dist.axis<\"a\" = 2 memory>, "
-                         "#dist.axis<\"b\" = 3 memory>]\n" +
+    kept.push_back(parse("dist.mesh @mesh [#dist.axis<\"a\" = 2>, "
+                         "#dist.axis<\"b\" = 3>]\n" +
                          function));
     EXPECT_TRUE(kept.back());
     return *kept.back();

@@ -1,7 +1,7 @@
 // RUN: tessera-opt %s | tessera-opt | FileCheck %s
 
-// CHECK: dist.mesh @mesh [#dist.axis<"data" = 2 rail>, #dist.axis<"tensor" = 4 nvlink>]
-dist.mesh @mesh [#dist.axis<"data" = 2 rail>, #dist.axis<"tensor" = 4 nvlink>]
+// CHECK: dist.mesh @mesh [#dist.axis<"data" = 2>, #dist.axis<"tensor" = 4>]
+dist.mesh @mesh [#dist.axis<"data" = 2>, #dist.axis<"tensor" = 4>]
 
 // CHECK-LABEL: func.func @global
 // CHECK-SAME: dist.sharding = #dist.sharding<@mesh, [{"data"}, {}]>

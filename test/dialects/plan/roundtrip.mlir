@@ -46,7 +46,7 @@ plan.program @train_step arena 192 io 192 flops 4096 {
 // CHECK: plan.collective reduce_scatter %[[B]] to %[[A]] by max over ["data"] counts [8, 8]
 // CHECK: plan.collective permute %[[A]] to %{{.*}} over ["data"] targets [1, -1]
 // CHECK: plan.collective exchange_rows %{{.*}} to %{{.*}} rows %{{.*}} : memref<2x2xi32> over ["data"] : memref<2x4xf32> to memref<4x4xf32>
-dist.mesh @mesh [#dist.axis<"data" = 2 memory>]
+dist.mesh @mesh [#dist.axis<"data" = 2>]
 plan.state "w" : memref<4x8xf32> parameter at 0 decay of [8, 8] cut <@mesh, [{"data"}, {}]>
 plan.program @collectives arena 320 io 128 {
   %x = plan.buffer io at 0 "x" as input of [16] cut <@mesh, [{"data"}]> : memref<8xf32>

@@ -76,7 +76,7 @@ def main():
     refuse("GPUs that nobody described", "--world", 4, "--target", "cuda:sm_80",
            parts=["--cluster"])
     refuse("memory of a mesh with names", "--mesh", "data=2", "--device-memory",
-           "1GiB", parts=["require --mesh auto"])
+           "1GiB", parts=["requires --mesh auto"])
 
 
 main()

@@ -48,7 +48,7 @@ module attributes {graph.folded = array<i64: 0, 1, 6>} {
 // CHECK-COUNT-3: graph.mul
 // CHECK-NOT: graph.mul
 module attributes {graph.folded = array<i64: 0, 1, 6>} {
-  dist.mesh @mesh [#dist.axis<"data" = 2 memory>]
+  dist.mesh @mesh [#dist.axis<"data" = 2>]
   func.func @logits(
       %w0: tensor<4xf32> {graph.state = "h.0.w", graph.layer = #graph.layer<0>}, %w1: tensor<4xf32> {graph.state = "h.1.w", graph.layer = #graph.layer<1>},
       %w2: tensor<4xf32> {graph.state = "h.2.w", graph.layer = #graph.layer<2>, graph.repeat_count = 3}, %w5: tensor<4xf32> {graph.state = "h.5.w", graph.layer = #graph.layer<5>},
@@ -68,7 +68,7 @@ module attributes {graph.folded = array<i64: 0, 1, 6>} {
 // CHECK-NOT: graph.folded
 // CHECK-COUNT-6: graph.mul
 module attributes {graph.folded = array<i64: 0, 1, 6>} {
-  dist.mesh @mesh [#dist.axis<"data" = 2 memory>]
+  dist.mesh @mesh [#dist.axis<"data" = 2>]
   func.func @logits(
       %w0: tensor<4xf32> {graph.state = "h.0.w", graph.layer = #graph.layer<0>}, %w1: tensor<4xf32> {graph.state = "h.1.w", graph.layer = #graph.layer<1>},
       %w2: tensor<4xf32> {graph.state = "h.2.w", graph.layer = #graph.layer<2>, graph.repeat_count = 3}, %w5: tensor<4xf32> {graph.state = "h.5.w", graph.layer = #graph.layer<5>},

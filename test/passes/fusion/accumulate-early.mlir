@@ -3,7 +3,7 @@
 // small one at the end of the microbatch.
 
 module {
-  dist.mesh @mesh [#dist.axis<"data" = 2 memory>]
+  dist.mesh @mesh [#dist.axis<"data" = 2>]
   // CHECK-LABEL: func @step
   // CHECK: %[[G:.*]] = dist.reduce_scatter
   // CHECK: graph.cluster elementwise "work"

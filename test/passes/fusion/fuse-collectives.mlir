@@ -1,6 +1,6 @@
 // RUN: tessera-opt %s --fuse --verify-fused | FileCheck %s
 
-dist.mesh @mesh [#dist.axis<"data" = 2 memory>]
+dist.mesh @mesh [#dist.axis<"data" = 2>]
 
 // A collective stands between clusters: what it reads is stored, what reads its
 // result starts anew.

@@ -71,7 +71,7 @@ func.func @inLoop(%x: tensor<8xf32>, %y: tensor<8xf32>) -> (tensor<8xf32>, tenso
 // Across collectives, but not so that a later one would have to come before an
 // earlier one: @f of the second needs its result, the first that of the other @f.
 
-dist.mesh @mesh [#dist.axis<"data" = 2 memory>]
+dist.mesh @mesh [#dist.axis<"data" = 2>]
 
 // CHECK-LABEL: func @collectives(
 // CHECK:       %[[A:.*]]:2 = tile.launch @f(%arg0, %arg1) blocks [1, 1]

@@ -108,8 +108,8 @@ MLIRContext &context() {
 // @f(%x, %y) on 2 devices, of tensors of `size`.
 OwningOpRef<ModuleOp> parse(int64_t size, StringRef body) {
   std::string type = "tensor<" + std::to_string(size) + "xf32>";
-  std::string text = "dist.mesh @mesh [#dist.axis<\"a\" = 2 memory>, "
-                     "#dist.axis<\"b\" = 2 memory>]\n"
+  std::string text = "dist.mesh @mesh [#dist.axis<\"a\" = 2>, "
+                     "#dist.axis<\"b\" = 2>]\n"
                      "func.func @f(%x: T, %y: T) -> (T, T) {\n" +
                      body.str() + "}\n";
   for (size_t at; (at = text.find('T')) != text.npos;)

@@ -1,7 +1,7 @@
 // RUN: tessera-opt %s --bucket-collectives | FileCheck %s
 
 module {
-  dist.mesh @mesh [#dist.axis<"data" = 2 memory>]
+  dist.mesh @mesh [#dist.axis<"data" = 2>]
 
   // Sums of a pack; offsets are multiples of 64 bytes, so the second tensor is
   // at 16 and the pack has 48 numbers.

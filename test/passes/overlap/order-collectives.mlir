@@ -3,7 +3,7 @@
 // Gradients start as they become ready, not in the order of parameters; small
 // ones that are needed at the end share a number.
 module {
-  dist.mesh @mesh [#dist.axis<"data" = 2 memory>]
+  dist.mesh @mesh [#dist.axis<"data" = 2>]
   // CHECK-LABEL: func @gradients
   func.func @gradients(%x: tensor<256x256xf32>) -> (tensor<256x256xf32>, tensor<256x256xf32>) {
     %a = graph.cluster row "a" (%x) : (tensor<256x256xf32>) -> tensor<256x256xf32> {

@@ -1,7 +1,7 @@
 // RUN: tessera-opt %s --overlap-collectives | FileCheck %s
 
 module {
-  dist.mesh @mesh [#dist.axis<"tensor" = 2 nvlink>]
+  dist.mesh @mesh [#dist.axis<"tensor" = 2>]
 
   // What travels is made first; what can run beside it does.
   // CHECK-LABEL: func @backward

@@ -11,7 +11,7 @@
 // CHECK-NEXT: %[[LAST:.*]] = graph.cluster contraction "linear"(%[[OWN]], %arg2)
 // CHECK: %[[CAME:.*]] = dist.wait %[[S]]
 // CHECK-NEXT: graph.cluster elementwise "add_convert"(%[[LAST]], %[[CAME]], %arg0)
-dist.mesh @mesh [#dist.axis<"tensor" = 2 nvlink>]
+dist.mesh @mesh [#dist.axis<"tensor" = 2>]
 func.func @feed_forward(%x: tensor<8192x4096xbf16> {graph.input = "x", dist.sharding = #dist.sharding<@mesh, [{"tensor"}, {}]>}, %up: tensor<4096x16384xbf16> {graph.state = "up", dist.sharding = #dist.sharding<@mesh, [{}, {"tensor"}]>}, %down: tensor<16384x4096xbf16> {graph.state = "down", dist.sharding = #dist.sharding<@mesh, [{"tensor"}, {}]>})
     -> (tensor<8192x4096xbf16> {graph.output = "y", dist.sharding = #dist.sharding<@mesh, [{"tensor"}, {}]>}) {
   %all = dist.reshard %x to <@mesh, [{}, {}]> : tensor<8192x4096xbf16>

@@ -4,7 +4,7 @@
 // product runs, the second weight is on its way, and the third not yet, whose
 // bytes would be more than a weight in use.
 module {
-  dist.mesh @mesh [#dist.axis<"data" = 2 memory>]
+  dist.mesh @mesh [#dist.axis<"data" = 2>]
   // CHECK-LABEL: func @layers
   // CHECK: %[[TA:.*]] = dist.all_gather %arg1 {{.*}} -> !dist.pending
   // CHECK: %[[B:.*]] = dist.all_gather %arg2 {{.*}} -> !dist.pending

@@ -171,7 +171,7 @@ std::string replaced(std::string text, llvm::StringRef what,
 // $R: rows of this share. Gathers are started before what does not need them.
 constexpr const char *kRows = R"(
 module attributes {dist.offsets = [#dist.factor<8:"data">]} {
-dist.mesh @mesh [#dist.axis<"data" = 3 memory>]
+dist.mesh @mesh [#dist.axis<"data" = 3>]
 func.func @step(
     %x: tensor<$Rx4xf32> {graph.input = "x", $CUT},
     %z: tensor<6x2xf32> {graph.input = "z"},
@@ -226,8 +226,8 @@ constexpr const char *kGatherEarly = R"(
 std::string rowsText(int64_t rows, const char *gather) {
   std::string text = replaced(kRows, "$GATHER", gather);
   if (gather == kGatherEarly)
-    text = replaced(text, R"("data" = 3 memory>])",
-                    R"("data" = 3 memory>, #dist.axis<"more" = 1 memory>])");
+    text = replaced(text, R"("data" = 3>])",
+                    R"("data" = 3>, #dist.axis<"more" = 1>])");
   text = replaced(text, "$CUT",
                   "dist.sharding = #dist.sharding<@mesh, [{\"data\"}, {}]>, "
                   "dist.global_shape = array<i64: 8, 4>");
@@ -292,7 +292,7 @@ TEST(PlannedRanks, StartedBeforeOtherWork) { expectRows(kGatherEarly); }
 // second beside other work.
 TEST(PlannedRanks, RowsThatAreCounted) {
   const CompiledShare share(R"(
-dist.mesh @mesh [#dist.axis<"expert" = 3 memory>]
+dist.mesh @mesh [#dist.axis<"expert" = 3>]
 func.func @step(%x: tensor<3x2xf32> {graph.input = "x"}, %n: tensor<2x3xi32> {graph.input = "n"})
     -> (tensor<4x2xf32> {graph.output = "now"}, tensor<4x2xf32> {graph.output = "later"}, tensor<3x2xf32> {graph.output = "beside"}) {
   %one = graph.constant dense<1> : tensor<2x3xi32>
@@ -356,7 +356,7 @@ func.func @step(%x: tensor<3x2xf32> {graph.input = "x"}, %n: tensor<2x3xi32> {gr
 // loop.
 TEST(PlannedRanks, AxesAndLoops) {
   const CompiledShare share(R"(
-dist.mesh @mesh [#dist.axis<"data" = 2 memory>, #dist.axis<"tensor" = 2 memory>]
+dist.mesh @mesh [#dist.axis<"data" = 2>, #dist.axis<"tensor" = 2>]
 func.func @step(%x: tensor<3x5xf32> {graph.input = "x"})
     -> (tensor<5xf32> {graph.output = "sum"}, tensor<12x5xf32> {graph.output = "turned"}) {
   %zero = graph.constant dense<0.0> : tensor<5xf32>
@@ -401,7 +401,7 @@ func.func @step(%x: tensor<3x5xf32> {graph.input = "x"})
 // they become. The gathered shares of sums are the sums.
 TEST(PlannedRanks, Packs) {
   const CompiledShare share(R"(
-dist.mesh @mesh [#dist.axis<"data" = 2 memory>]
+dist.mesh @mesh [#dist.axis<"data" = 2>]
 func.func @step(%x: tensor<4x6xf32> {graph.input = "x"}, %y: tensor<2x5xf32> {graph.input = "y"})
     -> (tensor<4x6xf32> {graph.output = "a"}, tensor<2x5xf32> {graph.output = "b"},
         tensor<4x6xf32> {graph.output = "c"}, tensor<2x5xf32> {graph.output = "d"}) {

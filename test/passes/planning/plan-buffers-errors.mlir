@@ -219,7 +219,7 @@ func.func @start_from_induction(%x: tensor<i32> {graph.input = "x"}) {
 // -----
 
 module {
-  dist.mesh @mesh [#dist.axis<"data" = 2 memory>]
+  dist.mesh @mesh [#dist.axis<"data" = 2>]
   func.func @dimension(%x: tensor<4x8xf32> {graph.input = "x"}) -> (tensor<4x16xf32> {graph.output = "y"}) {
     // expected-error@+1 {{runs along dimension 1 of 'tensor<4x8xf32>'; buffers are dense, transpose it to the front}}
     %y = dist.all_gather %x dim 1 over @mesh [#dist.axis_ref<"data">] : tensor<4x8xf32> -> tensor<4x16xf32>
@@ -230,7 +230,7 @@ module {
 // -----
 
 module {
-  dist.mesh @mesh [#dist.axis<"data" = 4 memory>]
+  dist.mesh @mesh [#dist.axis<"data" = 4>]
   func.func @part(%x: tensor<4xf32> {graph.input = "x"}) -> (tensor<4xf32> {graph.output = "y"}) {
     // expected-error@+1 {{runs along a part of the axis 'data'; give the mesh an axis for each part}}
     %y = dist.all_reduce sum %x over @mesh [#dist.axis_ref<"data":(2)2>] : tensor<4xf32> -> tensor<4xf32>
@@ -241,7 +241,7 @@ module {
 // -----
 
 module {
-  dist.mesh @mesh [#dist.axis<"data" = 2 memory>]
+  dist.mesh @mesh [#dist.axis<"data" = 2>]
   func.func @forgotten(%x: tensor<4xf32> {graph.input = "x"}) -> (tensor<4xf32> {graph.output = "y"}) {
     // expected-error@+1 {{is started, but not waited for once in the block where it starts}}
     %t = dist.all_reduce sum %x over @mesh [#dist.axis_ref<"data">] : tensor<4xf32> -> !dist.pending<tensor<4xf32>>
@@ -252,7 +252,7 @@ module {
 // -----
 
 module {
-  dist.mesh @mesh [#dist.axis<"data" = 2 memory>]
+  dist.mesh @mesh [#dist.axis<"data" = 2>]
   func.func @a(%w: tensor<4xf32> {graph.state = "w", graph.role = #graph<role parameter>, dist.sharding = #dist.sharding<@mesh, [{"data"}]>, dist.global_shape = array<i64: 8>}) {
     return
   }

@@ -3,7 +3,7 @@
 // A sum over ranks takes the place of its part where nobody else reads that;
 // state and inputs say of what they are the shares.
 module {
-  dist.mesh @mesh [#dist.axis<"data" = 3 memory>, #dist.axis<"tensor" = 2 memory>]
+  dist.mesh @mesh [#dist.axis<"data" = 3>, #dist.axis<"tensor" = 2>]
   module @cpu attributes {tile.target = "cpu:avx2"} {
     tile.kernel @double(%block: index, %x: memref<4x8xf32>, %y: memref<4x8xf32>)
         attributes {skeleton = #tile<skeleton elementwise>, summary = "double",
@@ -37,7 +37,7 @@ module {
 
 // Who reads the part later keeps it: the sum is made in a copy.
 module {
-  dist.mesh @mesh [#dist.axis<"data" = 2 memory>]
+  dist.mesh @mesh [#dist.axis<"data" = 2>]
   // CHECK-LABEL: plan.program @copied
   // CHECK: plan.copy %[[X:.*]] to %[[Y:.*]] :
   // CHECK: plan.collective all_reduce %[[Y]] to %[[Y]] by sum over ["data"]
@@ -56,7 +56,7 @@ module {
 // Counts are elements: of uneven shares those that the op lists. Views have
 // addresses; dimensions before the first with more than one entry do not count.
 module {
-  dist.mesh @mesh [#dist.axis<"data" = 3 memory>]
+  dist.mesh @mesh [#dist.axis<"data" = 3>]
   // CHECK-LABEL: plan.program @counts
   // CHECK: plan.collective all_gather %[[X:.*]] to %[[ALL:.*]] over ["data"] counts [12, 12, 8] : memref<3x4xf32> to memref<8x4xf32>
   // CHECK: plan.collective reduce_scatter %[[ALL]] to %{{.*}} by sum over ["data"] counts [12, 12, 8] : memref<8x4xf32> to memref<3x4xf32>
@@ -78,7 +78,7 @@ module {
 
 // Counts of rows are a buffer.
 module {
-  dist.mesh @mesh [#dist.axis<"expert" = 2 memory>]
+  dist.mesh @mesh [#dist.axis<"expert" = 2>]
   // CHECK-LABEL: plan.program @rows
   // CHECK: plan.collective exchange_rows %{{.*}} to %{{.*}} rows %{{.*}} : memref<2x2xi32> over ["expert"] : memref<3x4xf32> to memref<6x4xf32>
   func.func @rows(%x: tensor<3x4xf32> {graph.input = "x"}, %n: tensor<2x2xi32> {graph.input = "n"}) -> (tensor<6x4xf32> {graph.output = "y"}) {
@@ -92,7 +92,7 @@ module {
 // What is under way is in nobody's way: until the wait, neither the part nor
 // the place of the whole is given to others.
 module {
-  dist.mesh @mesh [#dist.axis<"data" = 2 memory>]
+  dist.mesh @mesh [#dist.axis<"data" = 2>]
   module @cpu attributes {tile.target = "cpu:avx2"} {
     tile.kernel @f(%block: index, %n: index, %x: memref<?xf32>, %y: memref<?xf32>)
         attributes {skeleton = #tile<skeleton elementwise>, dynamic_sizes = 1 : i64, summary = "f",
@@ -128,7 +128,7 @@ module {
 // Where it is wanted, too: a sum that is started in the place of state, and one
 // in the turns of a loop, on a copy of the input's part.
 module {
-  dist.mesh @mesh [#dist.axis<"data" = 2 memory>]
+  dist.mesh @mesh [#dist.axis<"data" = 2>]
   module @cpu attributes {tile.target = "cpu:avx2"} {
     tile.kernel @accumulate(%block: index, %x: memref<16xf32>, %sum: memref<16xf32>)
         attributes {skeleton = #tile<skeleton elementwise>, summary = "accumulate",

@@ -4,7 +4,7 @@
 // another reads too is copied into it, and so is state. Sums are made in the
 // pack, and their parts are read where they are.
 module {
-  dist.mesh @mesh [#dist.axis<"data" = 2 memory>]
+  dist.mesh @mesh [#dist.axis<"data" = 2>]
   module @cpu attributes {tile.target = "cpu:avx2"} {
     tile.kernel @f(%block: index, %x: memref<4xf32>, %y: memref<4xf32>)
         attributes {skeleton = #tile<skeleton elementwise>, summary = "f",
@@ -48,7 +48,7 @@ module {
 
 // Pieces are copied one by one, and what is joined is made where it is wanted.
 module {
-  dist.mesh @mesh [#dist.axis<"data" = 2 memory>]
+  dist.mesh @mesh [#dist.axis<"data" = 2>]
   // CHECK-LABEL: plan.program @pieces
   // CHECK-COUNT-4: plan.copy %{{.*}} to %{{.*}} : memref<2xf32>
   // CHECK: plan.collective reduce_scatter %{{.*}} to %[[S:.*]] by sum over ["data"] counts [32, 32]

@@ -80,7 +80,7 @@ module {
 // -----
 
 module {
-  dist.mesh @mesh [#dist.axis<"data" = 2 memory>]
+  dist.mesh @mesh [#dist.axis<"data" = 2>]
   plan.program @axis arena 64 io 0 {
     %a = plan.buffer arena at 0 lives [0, 0] : memref<16xf32>
     // expected-error@+1 {{runs over "tensor", which is not an axis of the module's mesh}}
@@ -102,7 +102,7 @@ module {
 
 // A wait touches what its collective does.
 module {
-  dist.mesh @mesh [#dist.axis<"data" = 2 memory>]
+  dist.mesh @mesh [#dist.axis<"data" = 2>]
   plan.program @short arena 64 io 0 {
     %a = plan.buffer arena at 0 lives [0, 0] : memref<16xf32>
     %t = plan.collective all_reduce %a to %a by sum over ["data"] : memref<16xf32> to memref<16xf32> -> !plan.ticket
@@ -114,7 +114,7 @@ module {
 // -----
 
 module {
-  dist.mesh @mesh [#dist.axis<"data" = 2 memory>]
+  dist.mesh @mesh [#dist.axis<"data" = 2>]
   plan.program @reads_destination arena 256 io 0 {
     %a = plan.buffer arena at 0 lives [0, 9] : memref<16xf32>
     %b = plan.buffer arena at 64 lives [0, 9] : memref<32xf32>
@@ -140,7 +140,7 @@ module {
       tile.return
     }
   }
-  dist.mesh @mesh [#dist.axis<"data" = 2 memory>]
+  dist.mesh @mesh [#dist.axis<"data" = 2>]
   plan.program @writes_source arena 256 io 0 {
     %a = plan.buffer arena at 0 lives [0, 9] : memref<16xf32>
     %b = plan.buffer arena at 64 lives [0, 9] : memref<32xf32>

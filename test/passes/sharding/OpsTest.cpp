@@ -97,8 +97,8 @@ private:
     builder.setInsertionPointToStart(module.getBody());
     SmallVector<Attribute> axes;
     for (auto [i, size] : llvm::enumerate(cut.mesh))
-      axes.push_back(dist::AxisAttr::get(&context(), std::string(1, "ab"[i]),
-                                         size, dist::LinkTier::memory));
+      axes.push_back(
+          dist::AxisAttr::get(&context(), std::string(1, "ab"[i]), size));
     return Mesh(builder.create<dist::MeshOp>(module.getLoc(), "mesh",
                                              builder.getArrayAttr(axes)));
   }

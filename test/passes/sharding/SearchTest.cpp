@@ -32,10 +32,11 @@ struct Subject {
     MLIRContext *context = module->getContext();
     context->loadDialect<dist::DistDialect>();
     auto axis = [&](StringRef name) {
-      return dist::AxisAttr::get(context, name, 2, dist::LinkTier::memory);
+      return dist::AxisAttr::get(context, name, 2);
     };
     mesh.emplace(StringAttr::get(context, "mesh"),
-                 ArrayRef{axis("data"), axis("tensor")});
+                 ArrayRef{axis("data"), axis("tensor")},
+                 hardware::defaultRates());
     factors.emplace(*module);
     EXPECT_TRUE(succeeded(factors->build()));
     classes.emplace(*module, *factors);

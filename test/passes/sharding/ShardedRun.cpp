@@ -62,10 +62,10 @@ static bool assignAtRandom(ModuleOp module, int64_t data, int64_t tensor,
                            int64_t zero, uint64_t seed, bool opByOp) {
   MLIRContext *context = module->getContext();
   context->loadDialect<dist::DistDialect>();
-  sharding::Mesh mesh(
-      StringAttr::get(context, "mesh"),
-      {dist::AxisAttr::get(context, "data", data, dist::LinkTier::memory),
-       dist::AxisAttr::get(context, "tensor", tensor, dist::LinkTier::memory)});
+  sharding::Mesh mesh(StringAttr::get(context, "mesh"),
+                      {dist::AxisAttr::get(context, "data", data),
+                       dist::AxisAttr::get(context, "tensor", tensor)},
+                      hardware::defaultRates());
   sharding::Factors factors(module);
   if (failed(factors.build()))
     return false;

@@ -2,7 +2,7 @@
 
 // A module is sharded once.
 // expected-error @+1 {{the module has shardings; give one from before the phase shard}}
-dist.mesh @mesh [#dist.axis<"data" = 2 memory>]
+dist.mesh @mesh [#dist.axis<"data" = 2>]
 func.func @f(%x: tensor<4x8xf32> {dist.sharding = #dist.sharding<@mesh, [{"data"}, {}]>}) -> tensor<4x8xf32> {
   return %x : tensor<4x8xf32>
 }

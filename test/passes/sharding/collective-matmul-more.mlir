@@ -7,7 +7,7 @@
 // CHECK: %[[A:.*]] = graph.einsum "tk,tn->kn" %arg0, {{.*}} : (tensor<4x6xf32>, tensor<4x8xf32>) -> tensor<6x8xf32>
 // CHECK: %[[B:.*]] = graph.einsum "tk,tn->kn" %[[CAME]], {{.*}} : (tensor<4x6xf32>, tensor<4x8xf32>) -> tensor<6x8xf32>
 // CHECK: graph.add %[[A]], %[[B]]
-dist.mesh @mesh [#dist.axis<"tensor" = 2 memory>]
+dist.mesh @mesh [#dist.axis<"tensor" = 2>]
 func.func @weight_gradient(%x: tensor<8x6xf32> {dist.sharding = #dist.sharding<@mesh, [{"tensor"}, {}]>}, %dy: tensor<8x16xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {"tensor"}]>}) -> (tensor<6x16xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {"tensor"}]>}) {
   %all = dist.reshard %x to <@mesh, [{}, {}]> : tensor<8x6xf32>
   %dw = graph.einsum "tk,tn->kn" %all, %dy {dist.shardings = [#dist.sharding<@mesh, [{}, {"tensor"}]>]} : (tensor<8x6xf32>, tensor<8x16xf32>) -> tensor<6x16xf32>
@@ -29,7 +29,7 @@ func.func @weight_gradient(%x: tensor<8x6xf32> {dist.sharding = #dist.sharding<@
 // CHECK: %[[OWN:.*]] = graph.einsum "tn,nk->tk" %[[A0]], %arg2
 // CHECK: graph.add %[[OWN]], %[[BACK]]
 // CHECK-NOT: embedding
-dist.mesh @mesh [#dist.axis<"tensor" = 2 memory>]
+dist.mesh @mesh [#dist.axis<"tensor" = 2>]
 func.func @feed_forward(%x: tensor<8x6xf32> {dist.sharding = #dist.sharding<@mesh, [{"tensor"}, {}]>}, %up: tensor<6x16xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {"tensor"}]>}, %down: tensor<16x6xf32> {dist.sharding = #dist.sharding<@mesh, [{"tensor"}, {}]>}) -> (tensor<8x6xf32> {dist.sharding = #dist.sharding<@mesh, [{"tensor"}, {}]>}) {
   %all = dist.reshard %x to <@mesh, [{}, {}]> : tensor<8x6xf32>
   %h = graph.einsum "tk,kn->tn" %all, %up {dist.shardings = [#dist.sharding<@mesh, [{}, {"tensor"}]>]} : (tensor<8x6xf32>, tensor<6x16xf32>) -> tensor<8x16xf32>
@@ -44,7 +44,7 @@ func.func @feed_forward(%x: tensor<8x6xf32> {dist.sharding = #dist.sharding<@mes
 // Nine tokens of two devices: parts would not be equal.
 // CHECK-LABEL: func.func @uneven
 // CHECK: dist.all_gather {{.*}} shares [5, 4]
-dist.mesh @mesh [#dist.axis<"tensor" = 2 memory>]
+dist.mesh @mesh [#dist.axis<"tensor" = 2>]
 func.func @uneven(%x: tensor<9x6xf32> {dist.sharding = #dist.sharding<@mesh, [{"tensor"}, {}]>}, %w: tensor<6x16xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {"tensor"}]>}) -> (tensor<9x16xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {"tensor"}]>}) {
   // expected-remark @below {{not decomposed: shards of 9 are uneven}}
   %all = dist.reshard %x to <@mesh, [{}, {}]> : tensor<9x6xf32>
@@ -57,7 +57,7 @@ func.func @uneven(%x: tensor<9x6xf32> {dist.sharding = #dist.sharding<@mesh, [{"
 // Somebody else reads what is gathered, and would have to put it together again.
 // CHECK-LABEL: func.func @others
 // CHECK: dist.all_gather
-dist.mesh @mesh [#dist.axis<"tensor" = 2 memory>]
+dist.mesh @mesh [#dist.axis<"tensor" = 2>]
 func.func @others(%x: tensor<8x6xf32> {dist.sharding = #dist.sharding<@mesh, [{"tensor"}, {}]>}, %w: tensor<6x16xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {"tensor"}]>}) -> (tensor<8x6xf32>, tensor<8x16xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {"tensor"}]>}) {
   // expected-remark @below {{not decomposed: not all users of the gathered tensor are matmuls}}
   %all = dist.reshard %x to <@mesh, [{}, {}]> : tensor<8x6xf32>

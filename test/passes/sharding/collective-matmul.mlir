@@ -23,7 +23,7 @@
 // CHECK: %[[ROWS:.*]] = graph.reshape %[[ALL]] : tensor<256xf32> -> tensor<8x32xf32>
 // CHECK: graph.embedding %[[ROWS]], %{{.*}} : (tensor<8x32xf32>, tensor<2x4xi32>) -> tensor<2x4x32xf32>
 // CHECK-NOT: all_gather
-dist.mesh @mesh [#dist.axis<"tensor" = 4 memory>]
+dist.mesh @mesh [#dist.axis<"tensor" = 4>]
 func.func @gather(%x: tensor<2x8x6xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {"tensor"}, {}]>}, %wa: tensor<6x64xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {"tensor"}]>}, %wb: tensor<6x64xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {"tensor"}]>})
     -> (tensor<2x8x64xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {}, {"tensor"}]>}, tensor<2x8x64xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {}, {"tensor"}]>}) {
   %all = dist.reshard %x to <@mesh, [{}, {}, {}]> : tensor<2x8x6xf32>
@@ -48,7 +48,7 @@ func.func @gather(%x: tensor<2x8x6xf32> {dist.sharding = #dist.sharding<@mesh, [
 // CHECK: %[[WIDE:.*]] = graph.convert %[[CAME]] : tensor<4x6xbf16> -> tensor<4x6xf32>
 // CHECK: %[[Y:.*]] = graph.add %[[SUM]], %[[WIDE]] : tensor<4x6xf32>
 // CHECK: graph.convert %[[Y]] : tensor<4x6xf32> -> tensor<4x6xbf16>
-dist.mesh @mesh [#dist.axis<"tensor" = 2 memory>]
+dist.mesh @mesh [#dist.axis<"tensor" = 2>]
 func.func @scatter(%h: tensor<8x8xbf16> {dist.sharding = #dist.sharding<@mesh, [{}, {"tensor"}]>}, %w: tensor<8x6xbf16> {dist.sharding = #dist.sharding<@mesh, [{"tensor"}, {}]>}) -> (tensor<8x6xbf16> {dist.sharding = #dist.sharding<@mesh, [{"tensor"}, {}]>}) {
   %y = graph.einsum "tn,nk->tk" %h, %w {dist.shardings = [#dist.sharding<@mesh, [{}, {}], partial sum {"tensor"}>]} : (tensor<8x8xbf16>, tensor<8x6xbf16>) -> tensor<8x6xbf16>
   %z = dist.reshard %y to <@mesh, [{"tensor"}, {}]> : tensor<8x6xbf16>

@@ -15,7 +15,7 @@
 // CHECK: %[[TOP:.*]] = graph.max %[[OWN_LSE]], %[[OTHER_LSE]]
 // CHECK-NOT: dist.
 // CHECK: return
-dist.mesh @mesh [#dist.axis<"context" = 2 memory>]
+dist.mesh @mesh [#dist.axis<"context" = 2>]
 func.func @ring(%q: tensor<1x8x2x8xbf16> {dist.sharding = #dist.sharding<@mesh, [{}, {"context"}, {}, {}]>}, %k: tensor<1x8x1x8xbf16> {dist.sharding = #dist.sharding<@mesh, [{}, {"context"}, {}, {}]>}, %v: tensor<1x8x1x8xbf16> {dist.sharding = #dist.sharding<@mesh, [{}, {"context"}, {}, {}]>}) -> (tensor<1x8x2x8xbf16> {dist.sharding = #dist.sharding<@mesh, [{}, {"context"}, {}, {}]>}) {
   %y:2 = graph.attention %q, %k, %v scale 0.5 {causal, dist.shardings = [#dist.sharding<@mesh, [{}, {"context"}, {}, {}]>, #dist.sharding<@mesh, [{}, {}, {"context"}]>]} : tensor<1x8x2x8xbf16>, tensor<1x8x1x8xbf16>, tensor<1x8x1x8xbf16> -> tensor<1x8x2x8xbf16>, tensor<1x2x8xf32>
   return %y#0 : tensor<1x8x2x8xbf16>
@@ -31,7 +31,7 @@ func.func @ring(%q: tensor<1x8x2x8xbf16> {dist.sharding = #dist.sharding<@mesh, 
 // CHECK: %[[START:.*]] = graph.select %{{.*}}, %[[SAME]], %[[LESS]] : tensor<i1>, tensor<i32>
 // CHECK: graph.attention %{{.*}} start %[[START]] scale 5.000000e-01 {causal} : tensor<1x4x1x8xf32>
 // CHECK: return
-dist.mesh @mesh [#dist.axis<"context" = 2 memory>]
+dist.mesh @mesh [#dist.axis<"context" = 2>]
 func.func @stripes(%q: tensor<1x8x1x8xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {4, 2:"context"}, {}, {}]>}) -> (tensor<1x8x1x8xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {4, 2:"context"}, {}, {}]>}) {
   %y:2 = graph.attention %q, %q, %q scale 0.5 {causal, dist.shardings = [#dist.sharding<@mesh, [{}, {4, 2:"context"}, {}, {}]>, #dist.sharding<@mesh, [{}, {}, {4, 2:"context"}]>]} : tensor<1x8x1x8xf32>, tensor<1x8x1x8xf32>, tensor<1x8x1x8xf32> -> tensor<1x8x1x8xf32>, tensor<1x1x8xf32>
   return %y#0 : tensor<1x8x1x8xf32>
@@ -44,7 +44,7 @@ func.func @stripes(%q: tensor<1x8x1x8xf32> {dist.sharding = #dist.sharding<@mesh
 // CHECK: dist.all_gather
 // CHECK: graph.attention %{{.*}} scale 5.000000e-01 {causal, window = 3 : i64} : tensor<1x8x1x8xf32>
 // CHECK: return
-dist.mesh @mesh [#dist.axis<"context" = 2 memory>]
+dist.mesh @mesh [#dist.axis<"context" = 2>]
 func.func @window_of_stripes(%q: tensor<1x8x1x8xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {4, 2:"context"}, {}, {}]>}) -> (tensor<1x8x1x8xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {4, 2:"context"}, {}, {}]>}) {
   %y:2 = graph.attention %q, %q, %q scale 0.5 {causal, window = 3 : i64, dist.shardings = [#dist.sharding<@mesh, [{}, {4, 2:"context"}, {}, {}]>, #dist.sharding<@mesh, [{}, {}, {4, 2:"context"}]>]} : tensor<1x8x1x8xf32>, tensor<1x8x1x8xf32>, tensor<1x8x1x8xf32> -> tensor<1x8x1x8xf32>, tensor<1x1x8xf32>
   return %y#0 : tensor<1x8x1x8xf32>
@@ -64,7 +64,7 @@ func.func @window_of_stripes(%q: tensor<1x8x1x8xf32> {dist.sharding = #dist.shar
 // CHECK: dist.permute %{{.*}} targets [1, 0] {{.*}} : tensor<1x4x1x8xf32> -> tensor<1x4x1x8xf32>
 // CHECK-NOT: dist.
 // CHECK: return
-dist.mesh @mesh [#dist.axis<"context" = 2 memory>]
+dist.mesh @mesh [#dist.axis<"context" = 2>]
 func.func @ring_grad(%q: tensor<1x8x2x8xbf16> {dist.sharding = #dist.sharding<@mesh, [{}, {"context"}, {}, {}]>}, %k: tensor<1x8x1x8xbf16> {dist.sharding = #dist.sharding<@mesh, [{}, {"context"}, {}, {}]>}, %lse: tensor<1x2x8xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {}, {"context"}]>}) -> (tensor<1x8x2x8xbf16> {dist.sharding = #dist.sharding<@mesh, [{}, {"context"}, {}, {}]>}, tensor<1x8x1x8xbf16> {dist.sharding = #dist.sharding<@mesh, [{}, {"context"}, {}, {}]>}, tensor<1x8x1x8xbf16> {dist.sharding = #dist.sharding<@mesh, [{}, {"context"}, {}, {}]>}) {
   %g:3 = graph.attention_grad %q, %k, %k, %q, %lse, %q scale 0.5 {causal, dist.shardings = [#dist.sharding<@mesh, [{}, {"context"}, {}, {}]>, #dist.sharding<@mesh, [{}, {"context"}, {}, {}]>, #dist.sharding<@mesh, [{}, {"context"}, {}, {}]>]} : tensor<1x8x2x8xbf16>, tensor<1x8x1x8xbf16>, tensor<1x8x1x8xbf16>, tensor<1x8x2x8xbf16>, tensor<1x2x8xf32>, tensor<1x8x2x8xbf16>
   return %g#0, %g#1, %g#2 : tensor<1x8x2x8xbf16>, tensor<1x8x1x8xbf16>, tensor<1x8x1x8xbf16>
@@ -77,7 +77,7 @@ func.func @ring_grad(%q: tensor<1x8x2x8xbf16> {dist.sharding = #dist.sharding<@m
 // CHECK-COUNT-2: graph.attention
 // CHECK-NOT: graph.attention
 // CHECK: return
-dist.mesh @mesh [#dist.axis<"context" = 3 memory>]
+dist.mesh @mesh [#dist.axis<"context" = 3>]
 func.func @window(%q: tensor<1x6x1x8xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {"context"}, {}, {}]>}) -> (tensor<1x6x1x8xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {"context"}, {}, {}]>}) {
   %y:2 = graph.attention %q, %q, %q scale 0.5 {causal, window = 3 : i64, dist.shardings = [#dist.sharding<@mesh, [{}, {"context"}, {}, {}]>, #dist.sharding<@mesh, [{}, {}, {"context"}]>]} : tensor<1x6x1x8xf32>, tensor<1x6x1x8xf32>, tensor<1x6x1x8xf32> -> tensor<1x6x1x8xf32>, tensor<1x1x6xf32>
   return %y#0 : tensor<1x6x1x8xf32>
@@ -91,7 +91,7 @@ func.func @window(%q: tensor<1x6x1x8xf32> {dist.sharding = #dist.sharding<@mesh,
 // CHECK: graph.attention %[[Q]], %{{.*}}, %{{.*}} start %{{.*}} scale 5.000000e-01 {causal} : tensor<1x4x1x8xf32>, tensor<1x7x1x8xf32>, tensor<1x7x1x8xf32>, tensor<i32> -> tensor<1x4x1x8xf32>, tensor<1x1x4xf32>
 // CHECK-NOT: dist.
 // CHECK: return
-dist.mesh @mesh [#dist.axis<"context" = 2 memory>]
+dist.mesh @mesh [#dist.axis<"context" = 2>]
 func.func @gathered(%q: tensor<1x7x1x8xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {"context"}, {}, {}]>}) -> (tensor<1x7x1x8xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {"context"}, {}, {}]>}) {
   %y:2 = graph.attention %q, %q, %q scale 0.5 {causal, dist.shardings = [#dist.sharding<@mesh, [{}, {"context"}, {}, {}]>, #dist.sharding<@mesh, [{}, {}, {"context"}]>]} : tensor<1x7x1x8xf32>, tensor<1x7x1x8xf32>, tensor<1x7x1x8xf32> -> tensor<1x7x1x8xf32>, tensor<1x1x7xf32>
   return %y#0 : tensor<1x7x1x8xf32>
@@ -105,7 +105,7 @@ func.func @gathered(%q: tensor<1x7x1x8xf32> {dist.sharding = #dist.sharding<@mes
 // CHECK: %[[AT:.*]] = graph.add %[[IOTA]], %{{.*}} : tensor<4xi32>
 // CHECK: %[[ALL:.*]] = graph.broadcast %[[AT]] dims [1] : tensor<4xi32> -> tensor<2x4xi32>
 // CHECK: graph.rope %{{.*}} at %[[ALL]]
-dist.mesh @mesh [#dist.axis<"context" = 2 memory>]
+dist.mesh @mesh [#dist.axis<"context" = 2>]
 func.func @rope(%x: tensor<2x8x1x4xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {"context"}, {}, {}]>}) -> (tensor<2x8x1x4xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {"context"}, {}, {}]>}) {
   %y = graph.rope %x {frequencies = array<f64: 1.0, 0.5>, dist.shardings = [#dist.sharding<@mesh, [{}, {"context"}, {}, {}]>]} : tensor<2x8x1x4xf32>
   return %y : tensor<2x8x1x4xf32>
@@ -117,7 +117,7 @@ func.func @rope(%x: tensor<2x8x1x4xf32> {dist.sharding = #dist.sharding<@mesh, [
 // CHECK-DAG: %[[TWO:.*]] = graph.constant dense<2> : tensor<4x1xi32>
 // CHECK: graph.mul %{{.*}}, %[[TWO]] : tensor<4x1xi32>
 // CHECK: graph.rope %{{.*}} at %{{.*}}
-dist.mesh @mesh [#dist.axis<"context" = 2 memory>]
+dist.mesh @mesh [#dist.axis<"context" = 2>]
 func.func @rope_of_stripes(%x: tensor<2x8x1x4xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {4, 2:"context"}, {}, {}]>}) -> (tensor<2x8x1x4xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {4, 2:"context"}, {}, {}]>}) {
   %y = graph.rope %x {frequencies = array<f64: 1.0, 0.5>, dist.shardings = [#dist.sharding<@mesh, [{}, {4, 2:"context"}, {}, {}]>]} : tensor<2x8x1x4xf32>
   return %y : tensor<2x8x1x4xf32>

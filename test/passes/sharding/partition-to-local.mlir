@@ -6,7 +6,7 @@
 // CHECK: %[[Y:.*]] = graph.einsum "bk,kn->bn" %arg0, %arg1 : (tensor<6x4xf32>, tensor<4x5xf32>) -> tensor<6x5xf32>
 // CHECK: %[[Z:.*]] = dist.all_reduce sum %[[Y]] over @mesh [#dist.axis_ref<"a">] : tensor<6x5xf32> -> tensor<6x5xf32>
 // CHECK: return %[[Z]]
-dist.mesh @mesh [#dist.axis<"a" = 2 memory>]
+dist.mesh @mesh [#dist.axis<"a" = 2>]
 func.func @all_reduce(%x: tensor<6x8xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {"a"}]>}, %w: tensor<8x5xf32> {dist.sharding = #dist.sharding<@mesh, [{"a"}, {}]>}) -> tensor<6x5xf32> {
   %y = graph.einsum "bk,kn->bn" %x, %w {dist.shardings = [#dist.sharding<@mesh, [{}, {}], partial sum {"a"}>]} : (tensor<6x8xf32>, tensor<8x5xf32>) -> tensor<6x5xf32>
   %z = dist.reshard %y to <@mesh, [{}, {}]> : tensor<6x5xf32>
@@ -22,7 +22,7 @@ func.func @all_reduce(%x: tensor<6x8xf32> {dist.sharding = #dist.sharding<@mesh,
 // LAST-LABEL: func.func @reduce_scatter
 // LAST: dist.reduce_scatter sum %{{.*}} dim 0 shares [3, 2] over @mesh [#dist.axis_ref<"a">] : tensor<5x6xf32> -> tensor<2x6xf32>
 // LAST: -> tensor<6x2xf32>
-dist.mesh @mesh [#dist.axis<"a" = 2 memory>]
+dist.mesh @mesh [#dist.axis<"a" = 2>]
 func.func @reduce_scatter(%x: tensor<6x8xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {"a"}]>}, %w: tensor<8x5xf32> {dist.sharding = #dist.sharding<@mesh, [{"a"}, {}]>}) -> (tensor<6x5xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {"a"}]>}) {
   %y = graph.einsum "bk,kn->bn" %x, %w {dist.shardings = [#dist.sharding<@mesh, [{}, {}], partial sum {"a"}>]} : (tensor<6x8xf32>, tensor<8x5xf32>) -> tensor<6x5xf32>
   %z = dist.reshard %y to <@mesh, [{}, {"a"}]> : tensor<6x5xf32>
@@ -35,7 +35,7 @@ func.func @reduce_scatter(%x: tensor<6x8xf32> {dist.sharding = #dist.sharding<@m
 // CHECK: dist.all_gather %arg0 dim 0 shares [4, 3] over @mesh [#dist.axis_ref<"a">] : tensor<4x6xf32> -> tensor<7x6xf32>
 // LAST-LABEL: func.func @all_gather(%arg0: tensor<3x6xf32>
 // LAST: dist.all_gather %arg0 dim 0 shares [4, 3] over @mesh [#dist.axis_ref<"a">] : tensor<3x6xf32> -> tensor<7x6xf32>
-dist.mesh @mesh [#dist.axis<"a" = 2 memory>]
+dist.mesh @mesh [#dist.axis<"a" = 2>]
 func.func @all_gather(%x: tensor<7x6xf32> {dist.sharding = #dist.sharding<@mesh, [{"a"}, {}]>}) -> tensor<7x6xf32> {
   %y = dist.reshard %x to <@mesh, [{}, {}]> : tensor<7x6xf32>
   return %y : tensor<7x6xf32>
@@ -48,7 +48,7 @@ func.func @all_gather(%x: tensor<7x6xf32> {dist.sharding = #dist.sharding<@mesh,
 // CHECK-NOT: all_gather
 // CHECK: dist.all_to_all %{{.*}} split 0 join 0 over @mesh [#dist.axis_ref<"a">]
 // CHECK-NOT: all_gather
-dist.mesh @mesh [#dist.axis<"a" = 2 memory>]
+dist.mesh @mesh [#dist.axis<"a" = 2>]
 func.func @all_to_all(%x: tensor<8x6xf32> {dist.sharding = #dist.sharding<@mesh, [{"a"}, {}]>}) -> (tensor<8x6xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {"a"}]>}) {
   %y = dist.reshard %x to <@mesh, [{}, {"a"}]> : tensor<8x6xf32>
   return %y : tensor<8x6xf32>
@@ -61,7 +61,7 @@ func.func @all_to_all(%x: tensor<8x6xf32> {dist.sharding = #dist.sharding<@mesh,
 // CHECK-LABEL: func.func @uneven_exchange
 // CHECK: %[[G:.*]] = dist.all_gather %{{.*}} dim 0 shares [3, 2]
 // CHECK: graph.embedding
-dist.mesh @mesh [#dist.axis<"a" = 2 memory>]
+dist.mesh @mesh [#dist.axis<"a" = 2>]
 func.func @uneven_exchange(%x: tensor<5x6xf32> {dist.sharding = #dist.sharding<@mesh, [{"a"}, {}]>}) -> (tensor<5x6xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {"a"}]>}) {
   %y = dist.reshard %x to <@mesh, [{}, {"a"}]> : tensor<5x6xf32>
   return %y : tensor<5x6xf32>
@@ -75,7 +75,7 @@ func.func @uneven_exchange(%x: tensor<5x6xf32> {dist.sharding = #dist.sharding<@
 // CHECK: func.func @slice(%arg0: tensor<6x4xf32>, %[[OFFSETS:.*]]: tensor<1xi32> {graph.input = "mesh.offsets"}) -> (tensor<3x4xf32>
 // CHECK: %[[START:.*]] = graph.reshape %[[OFFSETS]] : tensor<1xi32> -> tensor<i32>
 // CHECK: graph.embedding %arg0, %{{.*}} : (tensor<6x4xf32>, tensor<3xi32>) -> tensor<3x4xf32>
-dist.mesh @mesh [#dist.axis<"a" = 2 memory>]
+dist.mesh @mesh [#dist.axis<"a" = 2>]
 func.func @slice(%x: tensor<6x4xf32>) -> (tensor<6x4xf32> {dist.sharding = #dist.sharding<@mesh, [{"a"}, {}]>}) {
   %y = dist.reshard %x to <@mesh, [{"a"}, {}]> : tensor<6x4xf32>
   return %y : tensor<6x4xf32>
@@ -87,7 +87,7 @@ func.func @slice(%x: tensor<6x4xf32>) -> (tensor<6x4xf32> {dist.sharding = #dist
 // starts at as many shares as it did at wholes.
 // CHECK-LABEL: func.func @heads(%arg0: tensor<4x12xf32>
 // CHECK: graph.slice %arg0 [0, 8] : tensor<4x12xf32> -> tensor<4x4xf32>
-dist.mesh @mesh [#dist.axis<"a" = 2 memory>]
+dist.mesh @mesh [#dist.axis<"a" = 2>]
 func.func @heads(%x: tensor<4x24xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {3, 8:"a"}]>}) -> (tensor<4x8xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {"a"}]>}) {
   %v = graph.slice %x [0, 16] {dist.shardings = [#dist.sharding<@mesh, [{}, {"a"}]>]} : tensor<4x24xf32> -> tensor<4x8xf32>
   return %v : tensor<4x8xf32>
@@ -100,7 +100,7 @@ func.func @heads(%x: tensor<4x24xf32> {dist.sharding = #dist.sharding<@mesh, [{}
 // CHECK: %[[ROWS:.*]] = graph.embedding %arg0, %{{.*}} : (tensor<4x2xf32>, tensor<5xi32>) -> tensor<5x2xf32>
 // CHECK: %[[OWN:.*]] = graph.select %{{.*}}, %[[ROWS]]
 // CHECK: dist.all_reduce sum %[[OWN]]
-dist.mesh @mesh [#dist.axis<"a" = 2 memory>]
+dist.mesh @mesh [#dist.axis<"a" = 2>]
 func.func @vocabulary(%table: tensor<7x2xf32> {dist.sharding = #dist.sharding<@mesh, [{"a"}, {}]>}, %ids: tensor<5xi32>) -> tensor<5x2xf32> {
   %y = graph.embedding %table, %ids {dist.shardings = [#dist.sharding<@mesh, [{}, {}], partial sum {"a"}>]} : (tensor<7x2xf32>, tensor<5xi32>) -> tensor<5x2xf32>
   %z = dist.reshard %y to <@mesh, [{}, {}]> : tensor<5x2xf32>
@@ -115,7 +115,7 @@ func.func @vocabulary(%table: tensor<7x2xf32> {dist.sharding = #dist.sharding<@m
 // CHECK-LABEL: func.func @updates
 // CHECK: call @update.local.3(%arg0, %arg0)
 // LAST-LABEL: func.func private @update.local.2
-dist.mesh @mesh [#dist.axis<"a" = 2 memory>]
+dist.mesh @mesh [#dist.axis<"a" = 2>]
 func.func private @update(%x: tensor<5xf32>, %y: tensor<5xf32>) -> tensor<5xf32> {
   %z = graph.add %x, %y : tensor<5xf32>
   return %z : tensor<5xf32>

@@ -3,7 +3,7 @@
 // and become whole by a reshard; zeros are parts too.
 // CHECK-LABEL: func.func @f
 // CHECK: dist.reshard
-dist.mesh @mesh [#dist.axis<"data" = 2 memory>, #dist.axis<"tensor" = 3 memory>]
+dist.mesh @mesh [#dist.axis<"data" = 2>, #dist.axis<"tensor" = 3>]
 func.func @f(%h: tensor<6x8xf32> {dist.sharding = #dist.sharding<@mesh, [{"data"}, {"tensor"}]>}, %down: tensor<8x4xf32> {dist.sharding = #dist.sharding<@mesh, [{"tensor"}, {}]>},
              %ids: tensor<6xi32> {dist.sharding = #dist.sharding<@mesh, [{"data"}]>}) -> tensor<5x4xf32> {
   %zero = graph.constant {dist.shardings = [#dist.sharding<@mesh, [{}, {}], partial sum {"data", "tensor"}>]} dense<0.0> : tensor<5x4xf32>

@@ -18,7 +18,7 @@
 // CHUNKS: forward_stage = 2
 // CHUNKS: forward_stage = 3
 #p = #graph<role parameter>
-dist.mesh @mesh [#dist.axis<"pipe" = 2 memory>]
+dist.mesh @mesh [#dist.axis<"pipe" = 2>]
 func.func @eval_step(%x: tensor<2x8xf32>, %a: tensor<8x8xf32> {graph.role = #p, graph.state = "a"}, %b: tensor<8x8xf32> {graph.role = #p, graph.state = "b"}, %c: tensor<8x8xf32> {graph.role = #p, graph.state = "c"}, %d: tensor<8x8xf32> {graph.role = #p, graph.state = "d"}, %e: tensor<8x8xf32> {graph.role = #p, graph.state = "e"}, %h: tensor<8x32xf32> {graph.role = #p, graph.state = "h"}) -> tensor<2x32xf32> attributes {graph.program = #graph.program<eval_step>} {
   %0 = call @layer(%x, %a) {graph.layer = #graph.layer<0>} : (tensor<2x8xf32>, tensor<8x8xf32>) -> tensor<2x8xf32>
   %1 = call @layer(%0, %b) {graph.layer = #graph.layer<1>} : (tensor<2x8xf32>, tensor<8x8xf32>) -> tensor<2x8xf32>

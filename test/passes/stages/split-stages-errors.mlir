@@ -2,7 +2,7 @@
 
 // A stage that needs what comes after it.
 module attributes {dist.schedule = "0F0,0B0\0A1F0,1B0\0A"} {
-dist.mesh @mesh [#dist.axis<"pipe" = 2 memory>]
+dist.mesh @mesh [#dist.axis<"pipe" = 2>]
 func.func @eval_step(%x: tensor<2xf32>) -> tensor<2xf32> {
   %y = call @layer(%x) {dist.forward_stage = 1 : i64} : (tensor<2xf32>) -> tensor<2xf32>
   // expected-error@+1 {{is the forward of stage 0, but needs a value that stage 1 computes after that}}
@@ -17,7 +17,7 @@ func.func private @layer(%x: tensor<2xf32>) -> tensor<2xf32> {
 // -----
 
 module attributes {dist.schedule = "0F0,0B0\0A1F0,1B0\0A"} {
-dist.mesh @mesh [#dist.axis<"pipe" = 2 memory>]
+dist.mesh @mesh [#dist.axis<"pipe" = 2>]
 func.func @eval_step(%x: tensor<2xf32>) -> tensor<2xf32> {
   // expected-error@+1 {{is of stage 2, but the schedule has 2}}
   %y = call @layer(%x) {dist.forward_stage = 2 : i64} : (tensor<2xf32>) -> tensor<2xf32>
@@ -32,13 +32,13 @@ func.func private @layer(%x: tensor<2xf32>) -> tensor<2xf32> {
 
 // expected-error@+1 {{schedule: it is for 3 ranks, but the mesh has no axis pipe of that size}}
 module attributes {dist.schedule = "0F0,0B0\0A1F0,1B0\0A2F0,2B0\0A"} {
-dist.mesh @mesh [#dist.axis<"pipe" = 2 memory>]
+dist.mesh @mesh [#dist.axis<"pipe" = 2>]
 }
 
 // -----
 
 module attributes {dist.schedule = "0F0,0B0\0A1F0,1B0\0A"} {
-dist.mesh @mesh [#dist.axis<"pipe" = 2 memory>]
+dist.mesh @mesh [#dist.axis<"pipe" = 2>]
 func.func @train_step(%x: tensor<2xf32>) -> tensor<2xf32> {
   // expected-error@+1 {{runs 2 microbatches, but the schedule has 1}}
   %y = graph.loop 2 (%i, %a = %x) : (tensor<2xf32>) {
@@ -56,7 +56,7 @@ func.func private @layer(%x: tensor<2xf32>) -> tensor<2xf32> {
 
 // What goes from one microbatch to the next is a sum.
 module attributes {dist.schedule = "0F0,0F1,0B0,0B1\0A1F0,1F1,1B0,1B1\0A"} {
-dist.mesh @mesh [#dist.axis<"pipe" = 2 memory>]
+dist.mesh @mesh [#dist.axis<"pipe" = 2>]
 func.func @train_step(%x: tensor<2xf32>) -> tensor<2xf32> {
   // expected-error@+1 {{carries value 0, which is not a sum over microbatches}}
   %y = graph.loop 2 (%i, %a = %x) : (tensor<2xf32>) {
@@ -103,13 +103,13 @@ module attributes {dist.pipeline = {schedule = "", forward = array<i64: 1>, back
 
 // expected-error@+1 {{schedule: has only forwards, which is for loops before the step's}}
 module attributes {dist.schedule = "# tessera-schedule pass=forward\0A0F0\0A1F0\0A"} {
-dist.mesh @mesh [#dist.axis<"pipe" = 2 memory>]
+dist.mesh @mesh [#dist.axis<"pipe" = 2>]
 }
 
 // -----
 
 module attributes {dist.schedule = "0F0,0B0\0A1F0,1B0\0A"} {
-dist.mesh @mesh [#dist.axis<"pipe" = 2 memory>]
+dist.mesh @mesh [#dist.axis<"pipe" = 2>]
 func.func @train_step(%x: tensor<2xf32>) -> tensor<2xf32> {
   // expected-error@+1 {{schedule: its stages are on other ranks than those of the module's schedule}}
   %y = graph.loop 1 (%i, %a = %x) : (tensor<2xf32>) attributes {dist.schedule = "# tessera-schedule pass=forward\0A1F0\0A0F0\0A"} {
@@ -126,7 +126,7 @@ func.func private @layer(%x: tensor<2xf32>) -> tensor<2xf32> {
 // -----
 
 module attributes {dist.schedule = "0F0,0B0\0A1F0,1B0\0A"} {
-dist.mesh @mesh [#dist.axis<"pipe" = 2 memory>]
+dist.mesh @mesh [#dist.axis<"pipe" = 2>]
 func.func @train_step(%x: tensor<2xf32>) -> tensor<2xf32> {
   %zero = graph.constant dense<0.0> : tensor<2xf32>
   %y = graph.loop 1 (%i, %a = %zero) : (tensor<2xf32>) attributes {dist.schedule = "# tessera-schedule pass=forward\0A0F0\0A1F0\0A"} {
@@ -145,7 +145,7 @@ func.func private @layer(%x: tensor<2xf32>) -> tensor<2xf32> {
 // -----
 
 module attributes {dist.schedule = "0F0,0B0\0A1F0,1B0\0A"} {
-dist.mesh @mesh [#dist.axis<"pipe" = 2 memory>]
+dist.mesh @mesh [#dist.axis<"pipe" = 2>]
 func.func @train_step(%x: tensor<2xf32>) -> tensor<2xf32> {
   %zero = graph.constant dense<0.0> : tensor<2xf32>
   %y = graph.loop 1 (%i, %a = %zero) : (tensor<2xf32>) {
@@ -165,7 +165,7 @@ func.func private @layer(%x: tensor<2xf32>) -> tensor<2xf32> {
 // -----
 
 module attributes {dist.schedule = "0F0,0B0\0A1F0,1B0\0A"} {
-dist.mesh @mesh [#dist.axis<"pipe" = 2 memory>]
+dist.mesh @mesh [#dist.axis<"pipe" = 2>]
 func.func @train_step(%x: tensor<2xf32>) -> tensor<2xf32> {
   // expected-error@+1 {{is a backward outside of a loop over microbatches}}
   %t = func.call @layer(%x) {dist.backward_stage = 1 : i64} : (tensor<2xf32>) -> tensor<2xf32>

@@ -5,7 +5,7 @@
 module attributes {dist.schedule = "0F0,0I0,0W0\0A1F0,1I0,1W0\0A"} {
 // The first stage has no input that wants a gradient.
 // CHECK: dist.pipeline = {backward = array<i64: 576, 576>, forward = array<i64: 256, 256>, {{.*}}, weights = array<i64: 576, 320>}
-dist.mesh @mesh [#dist.axis<"pipe" = 2 memory>]
+dist.mesh @mesh [#dist.axis<"pipe" = 2>]
 // CHECK-LABEL: func.func @train_step
 // CHECK: %[[Y:.*]] = dist.permute {{.*}} targets [1, -1]
 // CHECK: %[[Z:.*]] = call @layer(%[[Y]]

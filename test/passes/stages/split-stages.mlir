@@ -7,7 +7,7 @@ module attributes {dist.schedule = "0F0,0F1,0B0,0B1\0A1F0,1B0,1F1,1B1\0A"} {
 // program later finds the table and what stages take.
 // CHECK: module attributes {dist.pipeline = {backward = array<i64: 704, 576>, forward = array<i64: 256, 1920>, schedule = "0F0,0F1,0B0,0B1\0A1F0,1B0,1F1,1B1\0A", weights = array<i64: 0, 0>}} {
 // CHECK-NOT: dist.schedule
-dist.mesh @mesh [#dist.axis<"pipe" = 2 memory>]
+dist.mesh @mesh [#dist.axis<"pipe" = 2>]
 
 // What the last stage computes all ranks give.
 // FIRST-LABEL: func.func @eval_step(%arg0: tensor<2xi32>

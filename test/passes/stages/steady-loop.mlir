@@ -38,7 +38,7 @@
 // All forwards come before all backwards: nothing repeats.
 // WRITTEN-NOT: graph.loop
 #p = #graph<role parameter>
-dist.mesh @mesh [#dist.axis<"pipe" = 2 memory>]
+dist.mesh @mesh [#dist.axis<"pipe" = 2>]
 func.func @train_step(%xs: tensor<8x2x8xf32> {graph.input = "tokens"}, %a: tensor<8x8xf32> {graph.role = #p, graph.state = "a"}, %b: tensor<8x8xf32> {graph.role = #p, graph.state = "b"}) -> (tensor<8x8xf32> {graph.role = #p, graph.state = "a"}, tensor<8x8xf32> {graph.role = #p, graph.state = "b"}) attributes {graph.program = #graph.program<train_step>} {
   %zero = graph.constant dense<0.0> : tensor<8x8xf32>
   %sums:2 = graph.loop 8 (%i, %sa = %zero, %sb = %zero) : (tensor<8x8xf32>, tensor<8x8xf32>) {

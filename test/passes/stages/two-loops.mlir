@@ -49,7 +49,7 @@
 // LAST: call @layer(
 // LAST: call @layer.backward(
 #p = #graph<role parameter>
-dist.mesh @mesh [#dist.axis<"pipe" = 2 memory>]
+dist.mesh @mesh [#dist.axis<"pipe" = 2>]
 func.func @train_step(%xs: tensor<2x2x8xf32> {graph.input = "tokens"}, %a: tensor<8x8xf32> {graph.role = #p, graph.state = "a"}, %b: tensor<8x8xf32> {graph.role = #p, graph.state = "b"}) -> (tensor<8x8xf32> {graph.state = "a"}, tensor<8x8xf32> {graph.state = "b"}) attributes {graph.program = #graph.program<train_step>} {
   %none = graph.constant dense<0.0> : tensor<2x8xf32>
   %zero = graph.constant dense<0.0> : tensor<8x8xf32>

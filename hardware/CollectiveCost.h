@@ -5,10 +5,12 @@
 #include <vector>
 
 #include "hardware/Cluster.h"
+#include "hardware/Roofline.h"
 
 namespace tessera::planner {
 
-/// `size` ranks at distance `stride` in the numbering of ParallelPlan.h.
+/// `size` ranks at distance `stride`. Ranks are numbered so that those of the
+/// nearest links follow one another.
 struct RankGroup {
   int64_t size = 1;
   int64_t stride = 1;
@@ -19,6 +21,8 @@ enum class Collective { AllGather, ReduceScatter, AllReduce, AllToAll };
 class CollectiveCost {
 public:
   explicit CollectiveCost(const Cluster &cluster);
+  explicit CollectiveCost(std::vector<hardware::Tier> links)
+      : links(std::move(links)) {}
 
   /// `bytes` is the size of a rank's result (all-gather), of its operand
   /// (reduce-scatter, all-reduce), or of all it sends and keeps (all-to-all).
@@ -38,6 +42,8 @@ public:
 
   /// How many of the group share a tier with each of its members, tier by tier.
   std::vector<int64_t> members(RankGroup group) const;
+  /// The links of the last tier that the group needs.
+  hardware::Link slowest(RankGroup group) const;
 
 private:
   double ring(double bytes, const std::vector<int64_t> &shared) const;
@@ -45,7 +51,7 @@ private:
   double tree(double bytes, const std::vector<int64_t> &shared) const;
   double exchange(double bytes, const std::vector<int64_t> &shared) const;
 
-  std::vector<LinkTier> links;
+  std::vector<hardware::Tier> links;
 };
 
 } // namespace tessera::planner

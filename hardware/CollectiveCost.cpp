@@ -1,15 +1,26 @@
-#include "parallelism/planner/CollectiveCost.h"
+#include "hardware/CollectiveCost.h"
 
 #include <algorithm>
 #include <cmath>
 
 namespace tessera::planner {
 
-CollectiveCost::CollectiveCost(const Cluster &cluster) : links(cluster.links) {}
+CollectiveCost::CollectiveCost(const Cluster &cluster) {
+  for (const LinkTier &tier : cluster.links)
+    links.push_back({{tier.rate(), tier.latency}, tier.span});
+}
+
+hardware::Link CollectiveCost::slowest(RankGroup group) const {
+  const std::vector<int64_t> shared = members(group);
+  size_t tier = 0;
+  while (tier + 1 < links.size() && shared[tier] < group.size)
+    ++tier;
+  return links[tier].link;
+}
 
 std::vector<int64_t> CollectiveCost::members(RankGroup group) const {
   std::vector<int64_t> result;
-  for (const LinkTier &tier : links) {
+  for (const hardware::Tier &tier : links) {
     int64_t within =
         tier.span == 0
             ? group.size
@@ -30,8 +41,8 @@ double CollectiveCost::ring(double bytes,
     double hops = ranks / before - ranks / double(shared[i]);
     if (hops > 0) {
       slowest = std::max(slowest, bytes * (ranks - 1) / ranks / before /
-                                      links[i].rate());
-      latency += hops * links[i].latency;
+                                      links[i].link.bytes);
+      latency += hops * links[i].link.latency;
     }
     before = double(shared[i]);
   }
@@ -44,8 +55,8 @@ double CollectiveCost::tiered(double bytes,
   for (size_t i = 0; i < links.size(); ++i) {
     double parts = double(shared[i]) / before;
     if (parts > 1)
-      total += (parts - 1) * links[i].latency +
-               (parts - 1) / parts * bytes / before / links[i].rate();
+      total += (parts - 1) * links[i].link.latency +
+               (parts - 1) / parts * bytes / before / links[i].link.bytes;
     before = double(shared[i]);
   }
   return total;
@@ -58,8 +69,8 @@ double CollectiveCost::tree(double bytes,
   for (size_t i = 0; i < links.size(); ++i) {
     double parts = double(shared[i]) / before;
     if (parts > 1)
-      total += std::ceil(std::log2(parts)) * links[i].latency +
-               bytes / links[i].rate();
+      total += std::ceil(std::log2(parts)) * links[i].link.latency +
+               bytes / links[i].link.bytes;
     before = double(shared[i]);
   }
   return total;
@@ -73,8 +84,9 @@ double CollectiveCost::exchange(double bytes,
   for (size_t i = 0; i < links.size(); ++i) {
     double partners = double(shared[i]) - before;
     if (partners > 0) {
-      slowest = std::max(slowest, bytes * partners / ranks / links[i].rate());
-      latency = std::max(latency, links[i].latency);
+      slowest =
+          std::max(slowest, bytes * partners / ranks / links[i].link.bytes);
+      latency = std::max(latency, links[i].link.latency);
     }
     before = double(shared[i]);
   }
@@ -107,16 +119,16 @@ double CollectiveCost::dispatch(double tokens, double copies, double tokenBytes,
   double reached = nodes * (1 - std::pow(1 - 1 / nodes, copies));
   double remote = tokens * reached * (nodes - 1) / nodes * tokenBytes;
   double oncePerNode =
-      std::max(remote / links[1].rate(),
-               tokens * copies * tokenBytes / links[0].rate()) +
-      links[0].latency + links[1].latency;
+      std::max(remote / links[1].link.bytes,
+               tokens * copies * tokenBytes / links[0].link.bytes) +
+      links[0].link.latency + links[1].link.latency;
   return std::min(everyCopy, oncePerNode);
 }
 
 double CollectiveCost::send(double bytes, int64_t stride) const {
-  for (const LinkTier &tier : links)
+  for (const hardware::Tier &tier : links)
     if (tier.span == 0 || stride < tier.span)
-      return tier.latency + bytes / tier.rate();
+      return tier.link.seconds(bytes);
   return 0;
 }
 
