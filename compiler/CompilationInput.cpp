@@ -5,6 +5,7 @@
 #include "compiler/Phases.h"
 #include "dialects/dist/Cluster.h"
 #include "dialects/graph/FoldedAttrs.h"
+#include "hardware/Cluster.h"
 #include "mlir/IR/Verifier.h"
 #include "mlir/Parser/Parser.h"
 #include "mlir/Pass/PassManager.h"
@@ -401,14 +402,11 @@ void Compilation::nameProgram(llvm::StringRef source) {
                      : mode == models::Mode::Infer ? "infer"
                                                    : "train";
   programHash = ArtifactCache::key({source, resolved, all, kind});
-  std::string cluster;
-  if (request.cluster)
-    llvm::raw_string_ostream(cluster)
-        << dist::toAttr(context.get(), *request.cluster);
   cacheKey = ArtifactCache::key(
       {programHash, request.rebuildCommand,
        request.embedSources ? "sources" : "", request.emulate ? "emulated" : "",
        mesh.axes, std::to_string(mesh.zero), mesh.schedule,
        std::to_string(mesh.chunks),
-       std::to_string(static_cast<int>(mesh.collectiveMatmul)), cluster});
+       std::to_string(static_cast<int>(mesh.collectiveMatmul)),
+       request.cluster ? planner::printRates(*request.cluster) : ""});
 }

@@ -1,8 +1,7 @@
 #include "hardware/Cluster.h"
 
-#include <cmath>
-
 #include <algorithm>
+#include <cmath>
 
 #include <fmt/format.h>
 
@@ -91,6 +90,19 @@ hardware::ClusterRates ratesOf(const Cluster &cluster) {
         {{std::round(tier.rate()), nanoseconds(tier.latency)}, tier.span});
   rates.links.back().span = 0;
   return rates;
+}
+
+std::string printRates(const hardware::ClusterRates &rates) {
+  std::string links;
+  for (const hardware::Tier &tier : rates.links)
+    links += fmt::format("{}{{{}bandwidth: {:.0f}B/s, latency: {:.0f}ns}}",
+                         links.empty() ? "" : ", ",
+                         tier.span ? fmt::format("span: {}, ", tier.span) : "",
+                         tier.link.bytes, tier.link.latency * 1e9);
+  return fmt::format("flops: {:.0f}FLOP/s, memory: {:.0f}B/s, "
+                     "launch: {:.0f}ns, links: [{}]",
+                     rates.device.flops, rates.device.bytes, rates.launch * 1e9,
+                     links);
 }
 
 Status resize(Cluster &cluster, int64_t gpus) {

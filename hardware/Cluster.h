@@ -83,6 +83,9 @@ struct Internode {
 /// nanoseconds, at least one.
 hardware::ClusterRates ratesOf(const Cluster &cluster);
 
+/// As keys and values of YAML, in one line, without the name.
+std::string printRates(const hardware::ClusterRates &rates);
+
 /// Reads the text of a cluster file (docs/planning.md has the keys). Unknown
 /// keys, missing ones and numbers without unit are errors:
 /// "FILE:LINE: key 'links': ...".

@@ -6,6 +6,7 @@
 #include "models/HfConfig.h"
 #include "models/Recipe.h"
 #include "parallelism/planner/MeshChoice.h"
+#include "passes/sharding/MeshRequest.h"
 #include <algorithm>
 #include <fmt/format.h>
 #include <unistd.h>

@@ -7,7 +7,9 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "models/HfConfig.h"
 #include "parallelism/pipeline/Generate.h"
+#include "parallelism/pipeline/Lower.h"
 #include "parallelism/pipeline/Simulate.h"
+#include "parallelism/pipeline/SteadyState.h"
 #include <algorithm>
 #include <array>
 #include <map>
@@ -83,20 +85,57 @@ StatusOr<ProgramProbe> ProgramProbe::create(CompileRequest request,
 
 //===--- extents ----------------------------------------------------------===//
 
+StatusOr<pipeline::Schedule>
+ProgramProbe::scheduleOf(const ProgramExtent &extent) const {
+  return pipeline::generate(name(plan.schedule),
+                            {static_cast<int>(plan.pipe),
+                             static_cast<int>(extent.microbatches),
+                             static_cast<int>(extent.chunks)});
+}
+
+// The forwards and backwards that a rank's program has: one trip of its loop.
+static int64_t countWritten(const pipeline::InstructionList &list) {
+  const pipeline::SteadyState steady = pipeline::findSteadyState(list);
+  int64_t count = 0;
+  for (size_t k = 0; k < list.size(); ++k)
+    if (!steady.trips || k < steady.begin + steady.length || k >= steady.end())
+      count += pipeline::isCompute(list[k].op);
+  return count;
+}
+
+// Copies of a layer's forward or backward in the programs of the ranks that are
+// compiled.
+double ProgramProbe::copies(const ProgramExtent &extent, bool onlyEnds) const {
+  pipeline::LowerOptions options;
+  options.costs.asyncTransfers = false;
+  StatusOr<pipeline::Schedule> schedule = scheduleOf(extent);
+  if (schedule.ok())
+    schedule = pipeline::lower(*schedule, options);
+  if (!schedule.ok())
+    return 0; // compilation says why
+  int64_t count = 0;
+  for (size_t rank = 0; rank < schedule->lists.size(); ++rank)
+    if (!onlyEnds || rank == 0 || rank + 1 == schedule->lists.size())
+      count += countWritten(schedule->lists[rank]);
+  return static_cast<double>(count * extent.layers) /
+         static_cast<double>(plan.pipe * extent.chunks);
+}
+
 // On a processor of 2023, measured: a layer with experts is ten times as many
 // ops. Without a pipeline microbatches are a loop.
-double ProgramProbe::cost(const ProgramExtent &extent) const {
+double ProgramProbe::cost(const ProgramExtent &extent, bool onlyEnds) const {
   const double layer = isSparse ? 0.12 : 0.012;
   if (!isPipeline())
     return 0.15 + layer * static_cast<double>(extent.layers);
   return 0.1 * static_cast<double>(plan.pipe) +
-         layer / 8 * static_cast<double>(extent.layers * extent.microbatches);
+         layer / 16 * copies(extent, onlyEnds);
 }
 
 double ProgramProbe::cost() const {
+  const std::vector<ProgramExtent> all = extents();
   double sum = 0;
-  for (const ProgramExtent &extent : extents())
-    sum += cost(extent);
+  for (const ProgramExtent &extent : all)
+    sum += cost(extent, all.size() > 1);
   return sum;
 }
 
@@ -110,11 +149,10 @@ std::vector<ProgramExtent> ProgramProbe::extents() const {
     return {{kDepths[0], 1, one.microbatches},
             {kDepths[1], 1, one.microbatches}};
   }
-  // With more microbatches the same number is in flight.
+  // All microbatches: most are in a loop, in which other tensors live than in a
+  // schedule that is written out.
   const bool interleaves = one.chunks > 1;
-  const int64_t filled = (interleaves ? 3 : 2) * plan.pipe;
-  one.microbatches = std::min(one.microbatches, filled);
-  if (cost(one) <= kAffordable)
+  if (cost(one, /*onlyEnds=*/false) <= kAffordable)
     return {one};
   const int64_t rest = one.layers / (plan.pipe * one.chunks);
   if (!interleaves)
@@ -220,10 +258,7 @@ ProgramProbe::addLayers(const ProgramExtent &extent, Ranks &ranks) const {
   StatusOr<std::vector<int64_t>> layers = stageLayers(extent);
   if (!layers.ok())
     return layers;
-  StatusOr<pipeline::Schedule> schedule = pipeline::generate(
-      name(plan.schedule),
-      {static_cast<int>(plan.pipe), static_cast<int>(extent.microbatches),
-       static_cast<int>(extent.chunks)});
+  StatusOr<pipeline::Schedule> schedule = scheduleOf(extent);
   if (!schedule.ok())
     return schedule.status();
   for (Rank &rank : ranks) {
@@ -326,10 +361,7 @@ ProgramProbe::stepSeconds(const std::map<int64_t, Ranks> &points,
   costs.link.perByte =
       CollectiveCost(cluster).send(bytes, plan.devices() / plan.pipe) / bytes;
   // The compiler's own schedule, with these costs.
-  StatusOr<pipeline::Schedule> schedule = pipeline::generate(
-      name(plan.schedule),
-      {static_cast<int>(plan.pipe), static_cast<int>(plan.accumulate),
-       static_cast<int>(plan.chunks)});
+  StatusOr<pipeline::Schedule> schedule = scheduleOf(whole);
   if (!schedule.ok())
     return schedule.status();
   StatusOr<pipeline::Simulation> run = pipeline::simulate(*schedule, costs);

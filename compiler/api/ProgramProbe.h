@@ -1,11 +1,12 @@
 // What the program of a plan needs, from programs that compile sooner: with
-// fewer layers, model chunks and microbatches, on the same mesh. A rank's bytes
+// fewer layers and model chunks, on the same mesh. A rank's bytes
 // grow linearly in its layers and in those whose activations it holds at once,
 // so the whole program's follow from two or three shallow ones.
 #pragma once
 #include "compiler/Driver.h"
 #include "compiler/api/ProgramTimes.h"
 #include "hardware/Cluster.h"
+#include "parallelism/pipeline/Schedule.h"
 #include "parallelism/planner/PlanFile.h"
 #include "runtime/support/Status.h"
 #include <map>
@@ -55,7 +56,9 @@ private:
 
   ProgramProbe() = default;
   bool isPipeline() const { return plan.pipe > 1; }
-  double cost(const ProgramExtent &extent) const;
+  StatusOr<pipeline::Schedule> scheduleOf(const ProgramExtent &extent) const;
+  double copies(const ProgramExtent &extent, bool onlyEnds) const;
+  double cost(const ProgramExtent &extent, bool onlyEnds) const;
   CompileRequest requestFor(const ProgramExtent &extent) const;
   StatusOr<std::vector<int64_t>> stageLayers(const ProgramExtent &extent) const;
   StatusOr<Ranks> compileAt(const ProgramExtent &extent, bool onlyEnds) const;

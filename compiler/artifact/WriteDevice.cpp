@@ -338,16 +338,18 @@ DeviceWriter::buffers(plan::ProgramOp op) {
     if (buffer.getSpace() != plan::Space::arena || !lives)
       continue;
     auto type = cast<MemRefType>(buffer.getMemory().getType());
-    auto entry = std::make_unique<fb::BufferT>();
+    fb::BufferT entry;
     if (auto use = uses.find(buffer); use != uses.end())
-      entry->use = use->second;
-    entry->type = *elementType(type.getElementType());
-    entry->shape.assign(type.getShape().begin(), type.getShape().end());
-    entry->offset = buffer.getOffset();
-    entry->bytes = plan::byteSize(type);
-    entry->first = static_cast<uint32_t>((*lives)[0]);
-    entry->last = static_cast<uint32_t>((*lives)[1]);
-    result.push_back(std::move(entry));
+      entry.use = use->second;
+    entry.type = *elementType(type.getElementType());
+    entry.shape.assign(type.getShape().begin(), type.getShape().end());
+    entry.offset = buffer.getOffset();
+    entry.bytes = plan::byteSize(type);
+    for (size_t i = 0; i < lives->size(); i += 2) {
+      entry.first = static_cast<uint32_t>((*lives)[i]);
+      entry.last = static_cast<uint32_t>((*lives)[i + 1]);
+      result.push_back(std::make_unique<fb::BufferT>(entry));
+    }
   }
   return result;
 }

@@ -18,12 +18,12 @@ using artifact::toView;
 
 /// Of a rank to its neighbors on one machine, through memory.
 static void linkThroughMemory(Machine &machine) {
-  machine.link = hardware::kDefaultLinks[0];
+  machine.link = hardware::defaultRates().links.front().link;
   machine.linkName = "memory of one machine";
 }
 
 static void linkThroughNvlink(Machine &machine) {
-  machine.link = hardware::kDefaultLinks[1];
+  machine.link = {.bytes = 300e9, .latency = 3e-6}; // in round numbers
   machine.linkName = "NVLink";
 }
 

@@ -57,7 +57,7 @@ planner::RankGroup tessera::dist::groupOf(MeshOp mesh,
     for (Attribute other : llvm::reverse(mesh.getAxes())) {
       auto each = cast<AxisAttr>(other);
       if (each.getName() == axis.getName()) {
-        // A sub-axis has what varies faster behind it.
+        // A sub-axis is followed by what varies faster.
         if (!axis.isWhole())
           stride *= each.getSize() / (axis.getPre() * axis.getSize());
         break;

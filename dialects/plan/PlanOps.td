@@ -57,7 +57,8 @@ def Plan_BufferOp : Plan_Op<"buffer", [Pure]> {
   let summary = "names a range of bytes with a type";
   let description = [{
     `name` is the state tensor's checkpoint name, or the name of an io tensor. `lives` is
-    the live range of an arena buffer: the first and last step (in program order) that access it.
+    the live ranges of an arena buffer, first and last step (in program order) of each. In between
+    its contents are not needed: the first step of a later range writes the whole buffer.
     `of` and `cut` are those of plan.state, for inputs and outputs.
   }];
   let arguments = (ins Plan_SpaceAttr:$space, ConfinedAttr<I64Attr, [IntNonNegative]>:$offset,

@@ -47,9 +47,15 @@ LogicalResult BufferOp::verify() {
   if (getSpace() != Space::arena && !getName())
     return emitOpError("a buffer in ")
            << stringifySpace(getSpace()) << " must have a name";
-  if (getLives() &&
-      (getLives()->size() != 2 || (*getLives())[0] > (*getLives())[1]))
-    return emitOpError("`lives` must be a first and a last step");
+  if (std::optional<ArrayRef<int64_t>> lives = getLives()) {
+    bool isGood = !lives->empty() && lives->size() % 2 == 0;
+    for (size_t i = 1; isGood && i < lives->size(); ++i)
+      isGood = i % 2 ? (*lives)[i - 1] <= (*lives)[i]
+                     : (*lives)[i - 1] + 1 < (*lives)[i];
+    if (!isGood)
+      return emitOpError("`lives` must be first and last steps of ranges, "
+                         "ascending, with steps in between");
+  }
   return verifyCut(*this, cast<MemRefType>(getMemory().getType()));
 }
 

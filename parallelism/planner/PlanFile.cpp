@@ -313,22 +313,11 @@ static std::string yamlString(std::string_view text) {
   return result + "'";
 }
 
-// In one line. Numbers are whole, as ratesOf gives them.
-static std::string printRates(const hardware::ClusterRates &cluster) {
-  std::string links;
-  for (const hardware::Tier &tier : cluster.links)
-    links += fmt::format("{}{{{}bandwidth: {:.0f}B/s, latency: {:.0f}ns}}",
-                         links.empty() ? "" : ", ",
-                         tier.span ? fmt::format("span: {}, ", tier.span) : "",
-                         tier.link.bytes, tier.link.latency * 1e9);
-  return fmt::format("{{name: {}, flops: {:.0f}FLOP/s, memory: {:.0f}B/s, "
-                     "launch: {:.0f}ns, links: [{}]}}",
-                     yamlString(cluster.name), cluster.device.flops,
-                     cluster.device.bytes, cluster.launch * 1e9, links);
-}
-
 std::string printPlanFile(const PlanFile &file) {
   const MeshPlan &plan = file.plan;
+  const std::string cluster =
+      fmt::format("{{name: {}, {}}}", yamlString(file.cluster.name),
+                  printRates(file.cluster));
   std::string text = fmt::format(
       "# tessera compile SPEC --plan FILE -o OUTPUT\n"
       "model: {{name: {}, parameters: {}}}\n"
@@ -343,11 +332,10 @@ std::string printPlanFile(const PlanFile &file) {
       "sequence: {}\n"
       "recompute: {}\n"
       "precision: {}\n",
-      yamlString(file.model), file.parameters, printRates(file.cluster),
-      yamlString(file.target), plan.pipe, plan.data, plan.expert, plan.context,
-      plan.tensor, plan.zero, name(plan.schedule), plan.chunks, plan.micro,
-      plan.accumulate, plan.sequence, name(plan.recompute),
-      name(plan.precision));
+      yamlString(file.model), file.parameters, cluster, yamlString(file.target),
+      plan.pipe, plan.data, plan.expert, plan.context, plan.tensor, plan.zero,
+      name(plan.schedule), plan.chunks, plan.micro, plan.accumulate,
+      plan.sequence, name(plan.recompute), name(plan.precision));
   const Prediction &predicted = file.predicted;
   if (predicted == Prediction())
     return text;

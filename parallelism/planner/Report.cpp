@@ -25,8 +25,7 @@ std::string memoryTable(const Candidate &candidate, const Gpu &gpu) {
                     "  state {:.2f}, arena {:.2f} GB, and libraries\n"
                     "the same by formulas: {:.1f} GB\n",
                     program->whole ? "of its compiled program"
-                                   : "from compiled programs of fewer layers "
-                                     "or microbatches",
+                                   : "from compiled programs of fewer layers",
                     program->state / gigabyte, program->arena / gigabyte,
                     memory.total() / gigabyte);
   else

@@ -42,15 +42,22 @@ static Value throughReshapes(Value value) {
 }
 
 // A carried sum to which an iteration adds several times, such as a gradient of
-// several microbatches: what it is in between is in the same buffer.
+// several microbatches: what it is in between is in the same buffer, also where
+// a loop inside adds to it.
 void ProgramPlanner::wantSteps(Value yielded, BlockArgument carried,
                                Buffer *buffer) {
   SmallVector<Value> steps;
   Value value = throughReshapes(yielded);
   while (value != carried) {
     auto output = dyn_cast<OpResult>(value);
-    if (!output || !isa<tile::LaunchOp>(output.getOwner()) ||
-        output.getOwner()->getBlock() != carried.getOwner())
+    if (!output || output.getOwner()->getBlock() != carried.getOwner())
+      return;
+    if (auto inner = dyn_cast<graph::LoopOp>(output.getOwner())) {
+      value = throughReshapes(inner.getInits()[output.getResultNumber()]);
+      steps.push_back(value);
+      continue;
+    }
+    if (!isa<tile::LaunchOp>(output.getOwner()))
       return;
     SmallVector<Value> before =
         llvm::map_to_vector(overwritableBy(output, kernels), throughReshapes);
@@ -67,12 +74,14 @@ void ProgramPlanner::wantSteps(Value yielded, BlockArgument carried,
 LogicalResult ProgramPlanner::planLoop(graph::LoopOp loop, size_t depth,
                                        std::vector<Step> &out) {
   SmallVector<Buffer *> carried;
+  SmallVector<bool> wasReserved; // by a loop around this one
   for (auto [init, argument] : llvm::zip(loop.getInits(), loop.getCarried())) {
     // The initial value's own buffer is used if it has no other reader.
     auto place = locations.find(init);
     bool own = place != locations.end() && place->second.offset == 0 &&
                place->second.advances.empty() &&
-               place->second.buffer->depth == depth &&
+               (place->second.buffer->depth == depth ||
+                wanted.lookup(init) == place->second.buffer) &&
                !llvm::is_contained(carried, place->second.buffer) &&
                llvm::count(loop.getInits(), init) == 1 &&
                mayOverwrite(place->second.buffer, init, loop, init);
@@ -80,7 +89,7 @@ LogicalResult ProgramPlanner::planLoop(graph::LoopOp loop, size_t depth,
         own ? place->second.buffer : newBuffer(tensorType(init), depth);
     if (!own && failed(initialize(init, {buffer, 0, {}}, loop, out)))
       return failure();
-    buffer->reserved = true;
+    wasReserved.push_back(std::exchange(buffer->reserved, true));
     carried.push_back(buffer);
     put(argument, {buffer, 0, {}});
   }
@@ -98,8 +107,9 @@ LogicalResult ProgramPlanner::planLoop(graph::LoopOp loop, size_t depth,
       failed(finishBody(loop, carried, depth + 1, step.body)))
     return failure();
   out.push_back(std::move(step));
-  for (auto [result, buffer] : llvm::zip(loop.getResults(), carried)) {
-    buffer->reserved = false;
+  for (auto [result, buffer, before] :
+       llvm::zip(loop.getResults(), carried, wasReserved)) {
+    buffer->reserved = before;
     put(result, {buffer, 0, {}});
   }
   return success();

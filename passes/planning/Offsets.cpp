@@ -5,6 +5,21 @@
 
 using namespace tessera;
 
+static bool meet(const ArenaRequest &a, const ArenaRequest &b) {
+  if (a.lives.back().last < b.lives.front().first ||
+      b.lives.back().last < a.lives.front().first)
+    return false;
+  for (size_t i = 0, j = 0; i < a.lives.size() && j < b.lives.size();) {
+    if (a.lives[i].last < b.lives[j].first)
+      ++i;
+    else if (b.lives[j].last < a.lives[i].first)
+      ++j;
+    else
+      return true;
+  }
+  return false;
+}
+
 int64_t tessera::assignOffsets(llvm::MutableArrayRef<ArenaRequest> requests) {
   std::vector<size_t> order(requests.size());
   std::iota(order.begin(), order.end(), 0);
@@ -20,7 +35,7 @@ int64_t tessera::assignOffsets(llvm::MutableArrayRef<ArenaRequest> requests) {
     int64_t size = llvm::alignTo(request.bytes, plan::kAlignment), offset = 0;
     for (size_t j : placed) {
       const ArenaRequest &other = requests[j];
-      if (other.last < request.first || request.last < other.first)
+      if (!meet(other, request))
         continue;
       if (offset + size <= other.offset)
         break; // fits below `other`

@@ -110,3 +110,60 @@ void ProgramPlanner::touch(std::vector<Step> &list,
     loops.pop_back();
   }
 }
+
+// Whether the step writes all of the operand's buffer and reads none of it.
+bool ProgramPlanner::overwrites(const Step &step, size_t operand) const {
+  const Typed &to = step.operands[operand];
+  const Buffer *buffer = to.place.buffer;
+  bool isWhole = to.place.offset == 0 && to.place.advances.empty() &&
+                 plan::byteSize(to.type) == buffer->bytes;
+  if (!isWhole || llvm::count_if(step.operands, [&](const Typed &other) {
+                    return other.place.buffer == buffer;
+                  }) > 1)
+    return false;
+  switch (step.kind) {
+  case Step::launch: {
+    tile::KernelOp kernel =
+        kernels.lookup(cast<tile::LaunchOp>(step.source).getKernel());
+    return kernel.getBufferAccess(operand % kernel.getAccess().size()) ==
+           tile::Access::write;
+  }
+  case Step::fill:
+    return true;
+  case Step::copy:
+  case Step::collective:
+    return operand == 1;
+  case Step::loop:
+  case Step::wait:
+    return false;
+  }
+  llvm_unreachable("all kinds are handled");
+}
+
+static void collectBuffers(const Step &step,
+                           llvm::SmallPtrSetImpl<Buffer *> &found) {
+  for (const Typed &operand : step.operands)
+    found.insert(operand.place.buffer);
+  for (const Step &inner : step.body)
+    collectBuffers(inner, found);
+}
+
+// Between an access and one that overwrites the buffer its bytes are free. That
+// is so in each iteration of a loop if both are steps of its body.
+void ProgramPlanner::findIdle(const std::vector<Step> &list) {
+  llvm::DenseMap<Buffer *, int64_t> accessed; // after which step
+  for (const Step &step : list) {
+    for (size_t i = 0; i < step.operands.size(); ++i) {
+      Buffer *buffer = step.operands[i].place.buffer;
+      auto before = accessed.find(buffer);
+      if (before != accessed.end() && before->second < step.begin &&
+          overwrites(step, i))
+        buffer->idle.push_back({before->second, step.begin - 1});
+    }
+    llvm::SmallPtrSet<Buffer *, 8> buffers;
+    collectBuffers(step, buffers);
+    for (Buffer *buffer : buffers)
+      accessed[buffer] = step.end + 1;
+    findIdle(step.body);
+  }
+}

@@ -30,6 +30,17 @@ static plan::Role toPlan(graph::Role role) {
 
 namespace {
 
+SmallVector<StepRange, 1> liveRanges(const Buffer &buffer) {
+  SmallVector<StepRange, 1> ranges;
+  int64_t first = buffer.first;
+  for (const StepRange &idle : buffer.idle) {
+    ranges.push_back({first, idle.first - 1});
+    first = idle.last + 1;
+  }
+  ranges.push_back({first, buffer.last});
+  return ranges;
+}
+
 MemRefType memoryType(RankedTensorType type) {
   return MemRefType::get(type.getShape(), type.getElementType());
 }
@@ -157,9 +168,13 @@ private:
       b.setInsertionPointAfter(lastDeclared);
     else
       b.setInsertionPointToStart(top);
-    auto lives = buffer->space == plan::Space::arena
-                     ? b.getDenseI64ArrayAttr({buffer->first, buffer->last})
-                     : DenseI64ArrayAttr();
+    DenseI64ArrayAttr lives;
+    if (buffer->space == plan::Space::arena) {
+      SmallVector<int64_t, 2> steps;
+      for (const StepRange &range : liveRanges(*buffer))
+        steps.append({range.first, range.last});
+      lives = b.getDenseI64ArrayAttr(steps);
+    }
     auto role = buffer->role
                     ? plan::RoleAttr::get(b.getContext(), *buffer->role)
                     : plan::RoleAttr();
@@ -284,7 +299,7 @@ int64_t placeInArena(ProgramPlanner &planner) {
   SmallVector<Buffer *> owners;
   for (Buffer &buffer : planner.buffers)
     if (buffer.space == plan::Space::arena && buffer.first >= 0) {
-      requests.push_back({buffer.bytes, buffer.first, buffer.last});
+      requests.push_back({buffer.bytes, liveRanges(buffer)});
       owners.push_back(&buffer);
     }
   int64_t arena = assignOffsets(requests);

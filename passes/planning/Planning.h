@@ -4,6 +4,7 @@
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Pass/Pass.h"
 #include "llvm/ADT/ArrayRef.h"
+#include "llvm/ADT/SmallVector.h"
 
 namespace tessera {
 
@@ -15,10 +16,15 @@ namespace tessera {
 /// The planning phase: plan-buffers, then verify-plan.
 void buildPlanningPipeline(mlir::OpPassManager &pipeline);
 
-/// A request for bytes with the live range from step `first` to step `last`,
-/// both included.
+/// Steps from `first` to `last`, both included.
+struct StepRange {
+  int64_t first, last;
+};
+
+/// A request for bytes that are live in some ranges of steps, ascending.
 struct ArenaRequest {
-  int64_t bytes, first, last;
+  int64_t bytes;
+  llvm::SmallVector<StepRange, 1> lives;
   int64_t offset = 0; ///< the answer
 };
 

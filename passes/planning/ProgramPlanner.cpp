@@ -26,6 +26,7 @@ LogicalResult ProgramPlanner::run() {
   number(steps, position);
   SmallVector<const Step *> loops;
   touch(steps, loops);
+  findIdle(steps);
   return success();
 }
 

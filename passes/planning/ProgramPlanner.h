@@ -5,6 +5,7 @@
 #include "dialects/plan/PlanOps.h"
 #include "dialects/tile/TileOps.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "passes/planning/Planning.h"
 #include "llvm/ADT/DenseMap.h"
 #include <list>
 #include <optional>
@@ -27,7 +28,10 @@ struct Buffer {
   bool reserved =
       false; ///< state, io, loop-carried: only its own value may overwrite it
   int64_t first = -1, last = -1; ///< live range in steps
-  int64_t lastRead = -1;         ///< of all tensors placed here so far (Order)
+  /// Steps in between, ascending, in which its contents are not needed: the
+  /// next access writes all of it.
+  llvm::SmallVector<StepRange, 1> idle = {};
+  int64_t lastRead = -1; ///< of all tensors placed here so far (Order)
 };
 
 /// The location of a tensor: part of a buffer, which may advance with loops.
@@ -171,6 +175,8 @@ private:
   void number(std::vector<Step> &list, int64_t &position);
   void touch(std::vector<Step> &list,
              llvm::SmallVectorImpl<const Step *> &loops);
+  void findIdle(const std::vector<Step> &list);
+  bool overwrites(const Step &step, size_t operand) const;
 
   mlir::func::FuncOp function;
   const llvm::StringMap<Buffer *> &state;

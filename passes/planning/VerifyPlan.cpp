@@ -28,10 +28,40 @@ plan::BufferOp rootOf(Value memory) {
   return memory.getDefiningOp<plan::BufferOp>();
 }
 
+using Kernels = llvm::StringMap<tile::KernelOp>; ///< of any target
+
+bool writesOnly(OpOperand &operand, const Kernels &kernels) {
+  Operation *step = operand.getOwner();
+  if (isa<plan::FillOp>(step))
+    return true;
+  if (isa<plan::CopyOp, plan::CollectiveOp>(step))
+    return operand.getOperandNumber() == 1;
+  auto launch = dyn_cast<plan::LaunchOp>(step);
+  tile::KernelOp kernel =
+      launch ? kernels.lookup(launch.getKernel()) : tile::KernelOp();
+  return kernel && !kernel.getAccess().empty() &&
+         kernel.getBufferAccess(operand.getOperandNumber() %
+                                kernel.getAccess().size()) ==
+             tile::Access::write;
+}
+
 /// Numbers steps as plan-buffers does and checks each against its buffers' live
 /// ranges.
 struct Numbering {
+  const Kernels &kernels;
   int64_t next = 0;
+
+  // All of the buffer, which no other operand of the step is in.
+  bool overwrites(Operation &step, plan::BufferOp buffer) const {
+    SmallVector<OpOperand *> inside;
+    for (OpOperand &operand : step.getOpOperands())
+      if (rootOf(operand.get()) == buffer)
+        inside.push_back(&operand);
+    return inside.size() == 1 &&
+           plan::byteSize(cast<MemRefType>(inside[0]->get().getType())) ==
+               bytesOf(buffer) &&
+           writesOnly(*inside[0], kernels);
+  }
 
   LogicalResult check(Operation &step, int64_t at) {
     // A wait accesses the buffers of its collective.
@@ -44,10 +74,17 @@ struct Numbering {
       std::optional<ArrayRef<int64_t>> lives = buffer.getLives();
       if (!lives)
         return buffer.emitOpError("in the arena lacks `lives`");
-      if (at < (*lives)[0] || at > (*lives)[1])
+      size_t range = 0;
+      while (range + 2 < lives->size() && at > (*lives)[range + 1])
+        range += 2;
+      if (at < (*lives)[range] || at > (*lives)[range + 1])
         return step.emitOpError("is step ")
                << at << " but accesses a buffer that is live from "
-               << (*lives)[0] << " to " << (*lives)[1];
+               << (*lives)[range] << " to " << (*lives)[range + 1];
+      if (range > 0 && at == (*lives)[range] && !overwrites(step, buffer))
+        return step.emitOpError("is step ")
+               << at << ", from which a buffer is live again, and does not "
+               << "overwrite it";
     }
     return success();
   }
@@ -71,8 +108,7 @@ struct Numbering {
 /// Between the start of a collective and its wait.
 class Underway {
 public:
-  Underway(plan::CollectiveOp collective,
-           const llvm::StringMap<tile::KernelOp> &kernels)
+  Underway(plan::CollectiveOp collective, const Kernels &kernels)
       : collective(collective), kernels(kernels) {}
 
   LogicalResult verify() {
@@ -127,16 +163,11 @@ private:
   }
 
   plan::CollectiveOp collective;
-  const llvm::StringMap<tile::KernelOp> &kernels; ///< of any target
+  const Kernels &kernels;
 };
 
-LogicalResult verifyCollectives(ModuleOp module) {
+LogicalResult verifyCollectives(ModuleOp module, const Kernels &kernels) {
   auto meshes = module.getOps<dist::MeshOp>();
-  llvm::StringMap<tile::KernelOp> kernels;
-  module.walk<WalkOrder::PreOrder>([&](tile::KernelOp kernel) {
-    kernels.try_emplace(kernel.getSymName(), kernel);
-    return WalkResult::skip();
-  });
   WalkResult walk = module.walk([&](plan::CollectiveOp collective) {
     for (auto axis : collective.getAxes().getAsRange<StringAttr>())
       if (meshes.empty() || !(*meshes.begin()).getAxis(axis.getValue())) {
@@ -151,7 +182,8 @@ LogicalResult verifyCollectives(ModuleOp module) {
   return failure(walk.wasInterrupted());
 }
 
-/// A buffer of the arena: its bytes [begin, end), and its steps, both included.
+/// A buffer of the arena: its bytes [begin, end), and a range of its steps,
+/// both included.
 struct Piece {
   plan::BufferOp buffer;
   int64_t begin, end, first, last;
@@ -178,8 +210,9 @@ LogicalResult verifyArena(plan::ProgramOp program) {
     if (buffer.getSpace() != plan::Space::arena || !buffer.getLives())
       continue;
     ArrayRef<int64_t> lives = *buffer.getLives();
-    arena.push_back({buffer, int64_t(buffer.getOffset()), endOf(buffer),
-                     lives[0], lives[1]});
+    for (size_t i = 0; i < lives.size(); i += 2)
+      arena.push_back({buffer, int64_t(buffer.getOffset()), endOf(buffer),
+                       lives[i], lives[i + 1]});
   }
   // Step by step, against the buffers that are live then.
   llvm::sort(arena, [](const Piece &a, const Piece &b) {
@@ -217,11 +250,16 @@ struct VerifyPlan : tessera::impl::VerifyPlanBase<VerifyPlan> {
   void runOnOperation() override {
     ModuleOp module = getOperation();
     tile::KernelModules kernels(module);
+    Kernels byName;
+    module.walk<WalkOrder::PreOrder>([&](tile::KernelOp kernel) {
+      byName.try_emplace(kernel.getSymName(), kernel);
+      return WalkResult::skip();
+    });
     WalkResult launches = module.walk([&](plan::LaunchOp launch) {
       return WalkResult(
           kernels.verifyBlocks(launch, launch.getKernel(), launch.getBlocks()));
     });
-    if (launches.wasInterrupted() || failed(verifyCollectives(module)))
+    if (launches.wasInterrupted() || failed(verifyCollectives(module, byName)))
       return signalPassFailure();
     for (auto function : module.getOps<func::FuncOp>()) {
       function.emitOpError("still has tensors after planning");
@@ -232,7 +270,7 @@ struct VerifyPlan : tessera::impl::VerifyPlanBase<VerifyPlan> {
       state[entry.getName()] = entry;
     for (auto program : module.getOps<plan::ProgramOp>())
       if (failed(verifyState(program, state)) || failed(verifyArena(program)) ||
-          failed(Numbering().walk(program.getBody().front())))
+          failed(Numbering{byName}.walk(program.getBody().front())))
         return signalPassFailure();
   }
 };

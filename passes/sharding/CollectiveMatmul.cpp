@@ -146,7 +146,7 @@ private:
     double part = 0, more = 0;
     for (graph::EinsumOp product : products()) {
       part += partOf(product);
-      more += copiesOf(product) + (parts - 1) * kLaunch;
+      more += copiesOf(product) + (parts - 1) * reader.mesh.launch;
     }
     return part + (parts - 1) * std::max(part, send) + more;
   }

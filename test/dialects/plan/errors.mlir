@@ -15,7 +15,7 @@ plan.program @nameless arena 0 io 64 {
 // -----
 
 plan.program @lives arena 64 io 0 {
-  // expected-error@+1 {{`lives` must be a first and a last step}}
+  // expected-error@+1 {{`lives` must be first and last steps of ranges}}
   %a = plan.buffer arena at 0 lives [2, 1] : memref<16xf32>
 }
 
@@ -64,7 +64,7 @@ plan.program @odd_sizes arena 64 io 0 {
 // -----
 
 plan.program @one_life arena 64 io 0 {
-  // expected-error@+1 {{`lives` must be a first and a last step}}
+  // expected-error@+1 {{`lives` must be first and last steps of ranges}}
   %a = plan.buffer arena at 0 lives [2] : memref<16xf32>
 }
 

@@ -123,3 +123,67 @@ module {
     return %sum : tensor<16xf32>
   }
 }
+
+// -----
+
+// A loop inside adds to the sum of the loop around it: in the same buffer.
+module {
+  module @cpu attributes {tile.target = "cpu:avx2"} {
+    tile.kernel @accumulate(%block: index, %x: memref<16xf32>, %sum: memref<16xf32>)
+        attributes {skeleton = #tile<skeleton elementwise>, summary = "accumulate",
+                    access = [#tile<access read>, #tile<access read_write>]} {
+      tile.return
+    }
+  }
+  // CHECK-LABEL: plan.program @train_step arena 64
+  // CHECK: plan.fill %[[SUM:.*]] with 0
+  // CHECK: plan.loop %{{.*}} to 4 {
+  // CHECK-NEXT:   plan.launch @accumulate(%{{.*}}, %[[SUM]])
+  // CHECK-NEXT:   plan.loop %{{.*}} to 2 {
+  // CHECK-NEXT:     plan.launch @accumulate(%{{.*}}, %[[SUM]])
+  // CHECK-NEXT:   }
+  // CHECK-NEXT:   plan.launch @accumulate(%{{.*}}, %[[SUM]])
+  // CHECK-NEXT: }
+  func.func @train_step(%x: tensor<16xf32> {graph.input = "x"}) -> (tensor<16xf32> {graph.output = "sum"}) {
+    %zero = graph.constant dense<0.0> : tensor<16xf32>
+    %sum = graph.loop 4 (%i, %acc = %zero) : (tensor<16xf32>) {
+      %one = tile.launch @accumulate(%x, %acc) blocks [1] sizes [] : (tensor<16xf32>, tensor<16xf32>) -> tensor<16xf32>
+      %more = graph.loop 2 (%j, %inner = %one) : (tensor<16xf32>) {
+        %next = tile.launch @accumulate(%x, %inner) blocks [1] sizes [] : (tensor<16xf32>, tensor<16xf32>) -> tensor<16xf32>
+        graph.yield %next : tensor<16xf32>
+      }
+      %two = tile.launch @accumulate(%x, %more) blocks [1] sizes [] : (tensor<16xf32>, tensor<16xf32>) -> tensor<16xf32>
+      graph.yield %two : tensor<16xf32>
+    }
+    return %sum : tensor<16xf32>
+  }
+}
+
+// -----
+
+// Between the read of a carried value and the write of the next one its bytes are free: of three buffers two share bytes.
+module {
+  module @cpu attributes {tile.target = "cpu:avx2"} {
+    tile.kernel @make(%block: index, %x: memref<16xf32>, %y: memref<16xf32>)
+        attributes {skeleton = #tile<skeleton elementwise>, summary = "make",
+                    access = [#tile<access read>, #tile<access write>]} {
+      tile.return
+    }
+  }
+  // CHECK-LABEL: plan.program @train_step arena 128
+  // CHECK: %[[KEPT:.*]] = plan.buffer arena at [[AT:[0-9]+]] lives [0, 2, 6, 8]
+  // CHECK: plan.buffer arena at [[AT]] lives [3, 5]
+  // CHECK: plan.launch @make(%{{.*}}, %[[KEPT]])
+  // CHECK: plan.loop
+  func.func @train_step(%x: tensor<16xf32> {graph.input = "x"}) -> (tensor<16xf32> {graph.output = "y"}) {
+    %first = tile.launch @make(%x) blocks [1] sizes [] : (tensor<16xf32>) -> tensor<16xf32>
+    %last = graph.loop 4 (%i, %kept = %first) : (tensor<16xf32>) {
+      %a = tile.launch @make(%kept) blocks [1] sizes [] : (tensor<16xf32>) -> tensor<16xf32>
+      %b = tile.launch @make(%a) blocks [1] sizes [] : (tensor<16xf32>) -> tensor<16xf32>
+      %c = tile.launch @make(%b) blocks [1] sizes [] : (tensor<16xf32>) -> tensor<16xf32>
+      %d = tile.launch @make(%c) blocks [1] sizes [] : (tensor<16xf32>) -> tensor<16xf32>
+      graph.yield %d : tensor<16xf32>
+    }
+    return %last : tensor<16xf32>
+  }
+}

@@ -155,3 +155,43 @@ module {
     plan.wait %t
   }
 }
+
+// -----
+
+// Bytes of a gap belong to another buffer; what is live again must be overwritten.
+module {
+  plan.program @gap arena 64 io 0 {
+    %a = plan.buffer arena at 0 lives [0, 0, 2, 2] : memref<16xf32>
+    %b = plan.buffer arena at 0 lives [1, 1] : memref<16xf32>
+    plan.fill %a with 0 : memref<16xf32>
+    plan.fill %b with 0 : memref<16xf32>
+    plan.fill %a with 0 : memref<16xf32>
+  }
+}
+
+// -----
+
+module {
+  plan.program @kept arena 128 io 0 {
+    %a = plan.buffer arena at 0 lives [0, 0, 2, 2] : memref<16xf32>
+    %b = plan.buffer arena at 64 lives [1, 2] : memref<16xf32>
+    plan.fill %a with 0 : memref<16xf32>
+    plan.fill %b with 0 : memref<16xf32>
+    // expected-error@+1 {{is step 2, from which a buffer is live again, and does not overwrite it}}
+    plan.copy %a to %b : memref<16xf32>
+  }
+}
+
+// -----
+
+module {
+  plan.program @shared arena 64 io 0 {
+    // expected-error@+1 {{shares bytes with a buffer that is live at the same time}}
+    %a = plan.buffer arena at 0 lives [0, 0, 2, 2] : memref<16xf32>
+    // expected-note@+1 {{the other buffer}}
+    %b = plan.buffer arena at 0 lives [1, 2] : memref<16xf32>
+    plan.fill %a with 0 : memref<16xf32>
+    plan.fill %b with 0 : memref<16xf32>
+    plan.fill %a with 0 : memref<16xf32>
+  }
+}
