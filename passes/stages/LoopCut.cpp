@@ -275,6 +275,28 @@ void LoopCut::halveBackwards() {
     if (isRead)
       forInputs.insert(&op);
   }
+  for (const Sum &sum : sums)
+    addEarly(sum);
+}
+
+// A term that I computes anyway is added there, or it would be kept until W. A
+// loop for further rows of experts, for example, computes the gradients of
+// inputs and of weights. All terms of a cell stay in one half, and in order.
+void LoopCut::addEarly(const Sum &sum) {
+  auto isReady = [&](Operation *op) {
+    return llvm::all_of(inputsOf(op), [&](Value input) {
+      Operation *def = input.getDefiningOp();
+      bool isHere = def && def->getBlock() == &body();
+      return !isHere || sumOf(def) || cellOf(def) != cellOf(op) ||
+             forInputs.contains(def);
+    });
+  };
+  llvm::DenseMap<int, bool> ready; // by cell
+  for (Operation *op : sum.terms)
+    ready.try_emplace(cellOf(op), true).first->second &= isReady(op);
+  for (Operation *op : sum.terms)
+    if (cellOf(op) >= stageCount && ready.lookup(cellOf(op)))
+      forInputs.insert(op);
 }
 
 //===--- FLOPs ------------------------------------------------------------===//

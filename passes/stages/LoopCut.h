@@ -51,8 +51,9 @@ public:
   bool isOfMicrobatch(mlir::Value value) const {
     return loop && value.getParentBlock() == block;
   }
-  /// Whether no other cell needs the op's results: if the schedule splits
-  /// backwards, it belongs to W, the gradients of weights.
+  /// Whether no other cell needs the op's results, nor I has computed the term
+  /// that it adds: if the schedule splits backwards, it belongs to W, the
+  /// gradients of weights.
   bool isForWeights(mlir::Operation *op) const {
     return !forInputs.contains(op);
   }
@@ -90,6 +91,7 @@ private:
   const Values &outsideOf(mlir::Value value);
   void inlineBackwards();
   void halveBackwards();
+  void addEarly(const Sum &sum);
 
   mlir::Block *block;
   llvm::DenseMap<mlir::Operation *, int> cells;

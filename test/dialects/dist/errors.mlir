@@ -409,6 +409,7 @@ module attributes {dist.cluster = #dist.cluster<"c" flops = 1 memory = 1 launch 
 
 // -----
 
-// expected-error @+1 {{a link has a positive bandwidth, and neither span nor latency is negative}}
+// expected-error @+2 {{a link has a positive bandwidth, and neither span nor latency is negative}}
+// expected-error @+1 {{failed to parse Dist_ClusterAttr parameter 'links'}}
 module attributes {dist.cluster = #dist.cluster<"c" flops = 1 memory = 1 launch = 0 links = [<span = 0, bandwidth = 0, latency = 0>]>} {
 }

@@ -171,8 +171,8 @@ module {
     }
   }
   // CHECK-LABEL: plan.program @train_step arena 128
-  // CHECK: %[[KEPT:.*]] = plan.buffer arena at [[AT:[0-9]+]] lives [0, 2, 6, 8]
-  // CHECK: plan.buffer arena at [[AT]] lives [3, 5]
+  // CHECK: %[[KEPT:.*]] = plan.buffer arena at [[AT:[0-9]+]] lives [0, 2, 5, 7]
+  // CHECK: plan.buffer arena at [[AT]] lives [3, 4]
   // CHECK: plan.launch @make(%{{.*}}, %[[KEPT]])
   // CHECK: plan.loop
   func.func @train_step(%x: tensor<16xf32> {graph.input = "x"}) -> (tensor<16xf32> {graph.output = "y"}) {

@@ -1,7 +1,7 @@
 // RUN: tessera-opt %s --split-stages=device=1 --symbol-dce --canonicalize --cse | FileCheck %s
 
 // The gradient of the input goes to the rank before; that of the weight is
-// computed behind it.
+// computed after it.
 module attributes {dist.schedule = "0F0,0I0,0W0\0A1F0,1I0,1W0\0A"} {
 // The first stage has no input that wants a gradient.
 // CHECK: dist.pipeline = {backward = array<i64: 576, 576>, forward = array<i64: 256, 256>, {{.*}}, weights = array<i64: 576, 320>}
