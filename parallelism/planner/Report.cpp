@@ -277,9 +277,11 @@ std::string printTrials(const Question &question, const Trials &trials) {
   if (trials.compiled + trials.refused == 0)
     return "";
   std::string text = fmt::format(
-      "programs compiled: {}; plans whose programs do not fit: {}, that the "
-      "compiler refused: {}, that there was no time for: {}\n",
-      trials.compiled, trials.unfit, trials.refused, trials.estimated);
+      "programs compiled: {}; plans whose programs do not fit: {}, and as much "
+      "too large by comparison: {}, that the compiler refused: {}, that there "
+      "was no time for: {}\n",
+      trials.compiled, trials.unfit, trials.alike, trials.refused,
+      trials.estimated);
   if (trials.smallest)
     text += fmt::format("  {} needs {:.1f} of {:.1f} GB, {:.1f} by formulas\n",
                         describe(trials.smallest->plan),
