@@ -24,16 +24,18 @@ std::vector<int64_t> divisors(int64_t value) {
   return result;
 }
 
-/// A mesh of the compiler. The planner's data ranks are data * expert.
+/// A mesh of the compiler. The planner's data ranks are replicate * data *
+/// expert.
 struct Axes {
-  int64_t pipe = 1, data = 1, expert = 1, context = 1, tensor = 1;
+  int64_t pipe = 1, replicate = 1, data = 1, expert = 1, context = 1,
+          tensor = 1;
 
   bool operator==(const Axes &) const = default;
 };
 
 Axes axesOf(const ParallelPlan &plan) {
-  return {plan.pipe, plan.data / plan.expert, plan.expert, plan.context,
-          plan.tensor};
+  return {plan.pipe,   plan.replicate, plan.data / plan.expert / plan.replicate,
+          plan.expert, plan.context,   plan.tensor};
 }
 
 /// The workload of a step under `plan`; ranks have a rounded-up part of a
@@ -82,7 +84,7 @@ void MeshSweep::sweep() {
     for (int64_t context : divisors(world / tensor))
       for (int64_t expert : divisors(world / tensor / context))
         for (int64_t data : divisors(world / tensor / context / expert))
-          pipelines({world / tensor / context / expert / data, data, expert,
+          pipelines({world / tensor / context / expert / data, 1, data, expert,
                      context, tensor});
 }
 
@@ -148,6 +150,12 @@ void MeshSweep::pipelines(Axes axes) {
     plan.schedule = Schedule::OneF1B;
     plan.interleave = 1;
     consider(plan);
+    if (plan.zero > 1)
+      for (int64_t count : replicaCounts(question.cluster, plan)) {
+        ParallelPlan replicas = plan;
+        replicas.replicate = count;
+        consider(replicas);
+      }
     if (plan.pipe == 1)
       continue;
     plan.schedule = Schedule::ZeroBubbleH1;

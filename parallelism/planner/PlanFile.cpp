@@ -134,12 +134,14 @@ private:
   }
 
   Status readMesh(const YAML::Node &node, MeshPlan &plan) {
-    return section(node, "mesh.",
-                   {yamlInteger("pipe", plan.pipe, mostDevices, false),
-                    yamlInteger("data", plan.data, mostDevices, false),
-                    yamlInteger("expert", plan.expert, mostDevices, false),
-                    yamlInteger("context", plan.context, mostDevices, false),
-                    yamlInteger("tensor", plan.tensor, mostDevices, false)});
+    return section(
+        node, "mesh.",
+        {yamlInteger("pipe", plan.pipe, mostDevices, false),
+         yamlInteger("replicate", plan.replicate, mostDevices, false),
+         yamlInteger("data", plan.data, mostDevices, false),
+         yamlInteger("expert", plan.expert, mostDevices, false),
+         yamlInteger("context", plan.context, mostDevices, false),
+         yamlInteger("tensor", plan.tensor, mostDevices, false)});
   }
 
   Status readPrediction(const YAML::Node &node, Prediction &predicted) {
@@ -154,8 +156,8 @@ private:
   /// Rules between keys.
   static Status check(const MeshPlan &plan) {
     int64_t devices = 1; // step by step, as the product could overflow
-    for (int64_t size :
-         {plan.pipe, plan.data, plan.expert, plan.context, plan.tensor}) {
+    for (int64_t size : {plan.pipe, plan.replicate, plan.data, plan.expert,
+                         plan.context, plan.tensor}) {
       if (size > mostDevices / devices)
         return Status::error("key 'mesh': more than {} devices", mostDevices);
       devices *= size;
@@ -240,13 +242,13 @@ std::string whyNotCompiled(const ModelShape &model, const Workload &workload,
     return fmt::format("expert-tensor = {}: experts are sharded over tensor = "
                        "{} as other layers are",
                        plan.expertTensor, plan.tensor);
-  if (plan.data % plan.expert != 0)
-    return fmt::format("expert = {}: a mesh's experts span data ranks, which "
-                       "are {}",
-                       plan.expert, plan.data);
-  if (plan.zero > 0 && plan.data * plan.context == 1)
+  if (plan.data % (plan.replicate * plan.expert) != 0)
+    return fmt::format("expert = {}: a mesh's experts span data ranks of a "
+                       "replica, which are {} / {}",
+                       plan.expert, plan.data, plan.replicate);
+  if (plan.zero > 0 && plan.shardRanks() == 1)
     return fmt::format("zero = {}: a mesh shards state over data and context "
-                       "ranks, which are 1",
+                       "ranks of a replica, which are 1",
                        plan.zero);
   const int64_t batches = microbatches(plan, workload);
   Status status =
@@ -261,7 +263,8 @@ std::string whyNotCompiled(const ModelShape &model, const Workload &workload,
 MeshPlan meshPlanOf(const Workload &workload, const ParallelPlan &plan) {
   MeshPlan mesh;
   mesh.pipe = plan.pipe;
-  mesh.data = plan.data / plan.expert;
+  mesh.replicate = plan.replicate;
+  mesh.data = plan.data / (plan.replicate * plan.expert);
   mesh.expert = plan.expert;
   mesh.context = plan.context;
   mesh.tensor = plan.tensor;
@@ -282,6 +285,7 @@ std::string meshText(const MeshPlan &plan) {
     text += fmt::format("{}{}={}", text.empty() ? "" : ",", key, value);
   };
   for (const auto &[axis, size] : {std::pair("pipe", plan.pipe),
+                                   {"replicate", plan.replicate},
                                    {"data", plan.data},
                                    {"expert", plan.expert},
                                    {"context", plan.context},
@@ -323,7 +327,8 @@ std::string printPlanFile(const PlanFile &file) {
       "model: {{name: {}, parameters: {}}}\n"
       "cluster: {}\n"
       "target: {}\n"
-      "mesh: {{pipe: {}, data: {}, expert: {}, context: {}, tensor: {}}}\n"
+      "mesh: {{pipe: {}, replicate: {}, data: {}, expert: {}, context: {}, "
+      "tensor: {}}}\n"
       "zero: {}\n"
       "schedule: {}\n"
       "chunks: {}\n"
@@ -333,9 +338,10 @@ std::string printPlanFile(const PlanFile &file) {
       "recompute: {}\n"
       "precision: {}\n",
       yamlString(file.model), file.parameters, cluster, yamlString(file.target),
-      plan.pipe, plan.data, plan.expert, plan.context, plan.tensor, plan.zero,
-      name(plan.schedule), plan.chunks, plan.micro, plan.accumulate,
-      plan.sequence, name(plan.recompute), name(plan.precision));
+      plan.pipe, plan.replicate, plan.data, plan.expert, plan.context,
+      plan.tensor, plan.zero, name(plan.schedule), plan.chunks, plan.micro,
+      plan.accumulate, plan.sequence, name(plan.recompute),
+      name(plan.precision));
   const Prediction &predicted = file.predicted;
   if (predicted == Prediction())
     return text;

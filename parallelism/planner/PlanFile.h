@@ -13,7 +13,8 @@ namespace tessera::planner {
 
 /// The mesh, and the keys of a recipe that a plan decides.
 struct MeshPlan {
-  int64_t pipe = 1, data = 1, expert = 1, context = 1, tensor = 1;
+  int64_t pipe = 1, replicate = 1, data = 1, expert = 1, context = 1,
+          tensor = 1;
   int64_t zero = 0;
   Schedule schedule = Schedule::OneF1B;
   int64_t chunks = 1;     ///< of layers per rank of a pipeline
@@ -23,7 +24,9 @@ struct MeshPlan {
   recipe::Recompute recompute = recipe::Recompute::None;
   recipe::Precision precision = recipe::Precision::Bf16;
 
-  int64_t devices() const { return pipe * data * expert * context * tensor; }
+  int64_t devices() const {
+    return pipe * replicate * data * expert * context * tensor;
+  }
   bool operator==(const MeshPlan &) const = default;
 };
 
@@ -58,7 +61,7 @@ std::string whyNotCompiled(const ModelShape &model, const Workload &workload,
                            const ParallelPlan &plan);
 
 /// `plan`, for which whyNotCompiled is empty, as a mesh. The planner's data
-/// ranks are data * expert of the mesh.
+/// ranks are replicate * data * expert of the mesh.
 MeshPlan meshPlanOf(const Workload &workload, const ParallelPlan &plan);
 
 /// "pipe=2,data=2,schedule=interleaved,chunks=2,zero=1" for --mesh; empty: one

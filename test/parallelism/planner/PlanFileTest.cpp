@@ -51,6 +51,17 @@ TEST(PlanFile, IsAMeshAndKeysOfARecipe) {
   EXPECT_EQ(meshText(MeshPlan()), "");
 }
 
+TEST(PlanFile, Replicas) {
+  PlanFile file = anyFile();
+  file.plan = meshPlanOf({}, planOf("replicate=8,expert=4,tensor=2,"
+                                    "expert-tensor=2,zero=3"));
+  EXPECT_EQ(meshText(file.plan), "replicate=8,data=4,expert=4,tensor=2,zero=3");
+  EXPECT_EQ(file.plan.devices(), 256);
+  EXPECT_EQ(file.plan.micro, 128);
+  file.model = "model";
+  EXPECT_EQ(*parsePlanFile(printPlanFile(file), "plan.yaml"), file);
+}
+
 TEST(PlanFile, WhatIsNone) {
   struct Edit {
     const char *from, *to, *message;
@@ -105,6 +116,8 @@ TEST(PlanFile, WhatTheCompilerRefuses) {
       {"pipe=8,stages=even", "stages = even"},
       {"tensor=2,expert=8", "expert-tensor = 1"},
       {"data=4,context=64,expert=8", "expert = 8"},
+      {"data=16,context=16,expert=8,replicate=4,recompute=full", "expert = 8"},
+      {"expert=8,replicate=4,recompute=full", ""},
       {"pipe=8,interleave=6,schedule=interleaved",
        "a pipeline of 48 stages requires at least as many blocks, the model "
        "has 40"},
