@@ -4,9 +4,11 @@
 #include "tools/tessera/PlanPrograms.h"
 #include <algorithm>
 #include <fmt/format.h>
+#include <functional>
 #include <future>
 #include <map>
 #include <set>
+#include <tuple>
 
 using namespace tessera;
 using namespace tessera::planner;
@@ -216,6 +218,40 @@ static Status tryGiven(TrialWalk &walk, Answer &answer) {
   return Status::success();
 }
 
+// Formulas may rank plans with other pipelines wrongly: the best ones by them,
+// the fastest first.
+static std::vector<Candidate> rivalsOf(const SearchResult &search) {
+  constexpr double kSlower = 1.25;
+  std::vector<Candidate> rivals;
+  for (const auto &[pipe, choice] : search.choices.at("pipe"))
+    if (choice.best &&
+        choice.best->cost.total <= kSlower * search.best.front().cost.total)
+      rivals.push_back(*choice.best);
+  std::ranges::sort(rivals, {}, [](const Candidate &each) {
+    return std::pair(each.cost.total, describe(each.plan));
+  });
+  return rivals;
+}
+
+// The simplest of those that take at most 2 % longer than the fastest. Only
+// compiled ones, if there are any.
+static Candidate simplestOf(std::vector<Candidate> candidates) {
+  auto isCompiled = [](const Candidate &each) {
+    return each.program.has_value();
+  };
+  if (std::ranges::any_of(candidates, isCompiled))
+    std::erase_if(candidates, std::not_fn(isCompiled));
+  const double limit =
+      std::ranges::min(candidates, {}, &Candidate::seconds).seconds() *
+      (1 + SearchResult::indifference);
+  std::erase_if(candidates,
+                [&](const Candidate &each) { return each.seconds() > limit; });
+  return std::ranges::min(candidates, {}, [](const Candidate &each) {
+    return std::tuple(complexity(each.plan), each.seconds(),
+                      describe(each.plan));
+  });
+}
+
 Status tessera::tryPlans(const TrialOptions &options, const Question &question,
                          Answer &answer) {
   if (!whyNotTried(options.spec, question).empty() ||
@@ -225,11 +261,14 @@ Status tessera::tryPlans(const TrialOptions &options, const Question &question,
   TrialWalk walk(options, question);
   if (answer.given)
     return tryGiven(walk, answer);
-  std::vector<Candidate> simple = walk.run(answer.search->simplest, 1);
-  std::vector<Candidate> kept =
-      options.count > 1 || simple.empty()
+  std::vector<Candidate> kept = walk.run(answer.search->simplest, 1);
+  const std::vector<Candidate> rivals = rivalsOf(*answer.search);
+  std::ranges::move(walk.run(rivals, rivals.size()), std::back_inserter(kept));
+  std::vector<Candidate> best =
+      options.count > 1 || kept.empty()
           ? walk.run(answer.search->best, options.count)
-          : simple;
+          : std::vector<Candidate>();
+  std::ranges::copy(best, std::back_inserter(kept));
   answer.trials = walk.trials;
   if (kept.empty() && !walk.trials.smallest && !walk.trials.refusal.empty())
     return Status::error("the compiler refuses every plan; the first one: {}",
@@ -241,15 +280,13 @@ Status tessera::tryPlans(const TrialOptions &options, const Question &question,
         formatBytes(usableMemory(question.cluster.gpu)), walk.trials.compiled,
         walk.trials.smallest ? describe(walk.trials.smallest->plan) : "none",
         formatBytes(walk.trials.smallest ? walk.trials.smallest->bytes() : 0));
-  auto compiled = std::ranges::find_if(
-      kept, [](const Candidate &each) { return each.program.has_value(); });
-  answer.chosen = !simple.empty()          ? simple.front()
-                  : compiled == kept.end() ? kept.front()
-                                           : *compiled;
+  answer.chosen = simplestOf(kept);
   answer.search->chosen = answer.chosen;
-  std::ranges::sort(kept, {}, [](const Candidate &each) {
+  if (best.empty())
+    best = {answer.chosen};
+  std::ranges::sort(best, {}, [](const Candidate &each) {
     return std::pair(each.seconds(), describe(each.plan));
   });
-  answer.search->best = std::move(kept);
+  answer.search->best = std::move(best);
   return Status::success();
 }
