@@ -8,7 +8,6 @@
 #include "parallelism/planner/KernelCost.h"
 #include "passes/kernels/Tiling.h"
 #include "llvm/ADT/StringMap.h"
-#include <cmath>
 
 using namespace mlir;
 using namespace tessera;
@@ -179,16 +178,11 @@ double Replayer::launchSeconds(plan::LaunchOp launch) {
     for (Value buffer : launch.getBuffers())
       bytes += static_cast<double>(
           plan::byteSize(cast<MemRefType>(buffer.getType())));
-  // A wave has a block on each multiprocessor; the last is as long if it is
-  // not full.
-  const auto processors = static_cast<double>(gpu.multiprocessors);
-  double waves = 1;
-  if (work.usesTensorCores && blocks > 0 && processors > 0)
-    waves = std::ceil(blocks / processors) * processors / blocks;
-  const double arithmetic =
-      work.flops > 0
-          ? waves * work.flops * instances / (work.peak * gpu.sustainedClock)
-          : 0;
+  double arithmetic = 0;
+  if (work.usesTensorCores)
+    arithmetic = costs.blocks(blocks, work.flops * instances, work.peak);
+  else if (work.flops > 0)
+    arithmetic = work.flops * instances / (work.peak * gpu.sustainedClock);
   return std::max(arithmetic, costs.elementwise(bytes, 0)) + gpu.launch;
 }
 

@@ -110,6 +110,17 @@ double KernelCost::gemm(int64_t m, int64_t n, int64_t k, int64_t groups,
          chip.launch;
 }
 
+double KernelCost::blocks(double count, double flops, double peak) const {
+  if (count <= 0 || flops <= 0)
+    return 0;
+  constexpr double share = 1 / (1 + operandCost * (1 / 128.0 + 1 / 128.0));
+  double processors = double(chip.multiprocessors);
+  double perCycle = peak / (processors * chip.clock);
+  double cycles = flops / count / (perCycle * share) + tileCycles;
+  return std::ceil(count / processors) * cycles /
+         (chip.clock * chip.sustainedClock);
+}
+
 double KernelCost::scoreSeconds(double scores, double flopsPerScore,
                                 double scalarOps, bool asynchronous) const {
   double perCycle = chip.bf16 / (double(chip.multiprocessors) * chip.clock);

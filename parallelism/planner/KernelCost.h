@@ -28,6 +28,11 @@ public:
   double gemm(int64_t m, int64_t n, int64_t k, int64_t groups = 1,
               Operand operand = Operand::Bf16, double resultBytes = 2) const;
 
+  /// A kernel of so many blocks and FLOPs on tensor cores whose peak for its
+  /// operands is `peak`: whole waves of blocks, each with a prologue and an
+  /// epilogue, and products of 128 x 128 tiles. Without the launch.
+  double blocks(double count, double flops, double peak) const;
+
   /// Attention that keeps its scores on the chip, `rows` queries of one head
   /// each with `keys` keys on average: two products per score forward, five
   /// backward, one exponential each.
