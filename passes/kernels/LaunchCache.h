@@ -13,7 +13,7 @@ public:
   ~LaunchCache();
 
   /// Copies the launches of an equal cluster before this one and returns the
-  /// values of its results; none if there is no such cluster.
+  /// values of its results; none if this is the first one.
   std::optional<llvm::SmallVector<mlir::Value>>
   repeat(graph::ClusterOp cluster) const;
 

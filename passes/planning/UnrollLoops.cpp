@@ -33,7 +33,7 @@ public:
     SmallVector<Value> values(loop.getInits());
     const int64_t groups = trips / factor;
     int64_t next = 0;
-    // One group is no loop.
+    // One group needs no loop.
     if (groups > 1) {
       if (failed(emitGroups(builder, groups, values)))
         return failure();
