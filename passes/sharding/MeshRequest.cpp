@@ -53,6 +53,19 @@ readCollectiveMatmul(llvm::StringRef text, llvm::StringRef value,
   return llvm::Error::success();
 }
 
+// Experts are whole on every rank of `tensor`, or sharded as other layers are.
+static llvm::Error checkExpertTensor(llvm::StringRef text, int64_t value,
+                                     int64_t tensor) {
+  if (tensor == 0)
+    return makeError(text, "expert_tensor requires the axis tensor; give its "
+                           "size");
+  if (value != 1 && value != tensor)
+    return makeError(text, "expert_tensor must be 1 or the size of tensor, " +
+                               llvm::Twine(tensor) + ", got " +
+                               llvm::Twine(value));
+  return llvm::Error::success();
+}
+
 llvm::Expected<MeshRequest> tessera::parseMeshRequest(llvm::StringRef text,
                                                       int64_t world) {
   MeshRequest request;
@@ -86,12 +99,13 @@ llvm::Expected<MeshRequest> tessera::parseMeshRequest(llvm::StringRef text,
                                  "' is not of the form AXIS=SIZE, such as "
                                  "data=2");
     bool zero = name == "zero";
-    if (!zero && name != "chunks" && !llvm::is_contained(kAxes, name))
+    if (!zero && name != "chunks" && name != "expert_tensor" &&
+        !llvm::is_contained(kAxes, name))
       return makeError(text,
                        "unknown axis '" + name +
                            "'; known axes: data, expert, context, tensor, "
                            "pipe; known options: zero, schedule, chunks, "
-                           "collective_matmul");
+                           "collective_matmul, expert_tensor");
     if (zero ? value < 0 || value > 3 : value < 1 || value > kMostDevices)
       return makeError(text, zero ? "zero must be 0, 1, 2 or 3"
                                   : "an axis has 1 to 1048576 devices, got '" +
@@ -125,6 +139,12 @@ llvm::Expected<MeshRequest> tessera::parseMeshRequest(llvm::StringRef text,
                      "size");
   request.collectiveMatmul =
       collectiveMatmul.value_or(CollectiveMatmulMode::Auto);
+  if (auto given = values.find("expert_tensor"); given != values.end()) {
+    request.expertTensor = given->second;
+    if (llvm::Error error = checkExpertTensor(text, request.expertTensor,
+                                              values.lookup("tensor")))
+      return std::move(error);
+  }
   bool isPipe = values.count("pipe");
   if (!isPipe && (!request.schedule.empty() || values.count("chunks")))
     return makeError(text, "schedule and chunks require the axis pipe; give "

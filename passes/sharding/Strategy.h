@@ -21,7 +21,15 @@ struct SearchOptions {
   /// Collective matmul will overlap collectives over `tensor` with matmuls: the
   /// search gives them almost no cost.
   bool parts = false;
+  /// How many devices of `tensor` shard the width of an expert: all of its
+  /// size, 1, or, if 0, what decreases the estimate.
+  int64_t expertTensor = 0;
 };
+
+/// The axes along which devices have different experts: `expert`, and `tensor`
+/// if it does not shard the width of experts. Those of size 1 are left out.
+llvm::SmallVector<unsigned, 2> axesOfExperts(const Mesh &mesh,
+                                             int64_t expertTensor);
 
 /// How much a search evaluated.
 struct SearchEffort {
