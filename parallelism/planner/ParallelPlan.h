@@ -1,6 +1,7 @@
 // A parallelism plan: how a training step is distributed over GPUs. And the
 // workload of the step.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -62,6 +63,14 @@ struct ParallelPlan {
   /// Ranks that hold the same copy of an expert's weights.
   int64_t expertCopies() const {
     return stageRanks() / (expert * expertTensor);
+  }
+  /// Experts are distributed over tensor ranks, too, instead of sharded.
+  bool foldsTensor() const {
+    return tensor > 1 && expertTensor == 1 && expert > 1;
+  }
+  /// Data ranks with different experts: the compiler's mesh axis `expert`.
+  int64_t expertData() const {
+    return foldsTensor() ? std::max<int64_t>(1, expert / tensor) : expert;
   }
   bool operator==(const ParallelPlan &) const = default;
 };

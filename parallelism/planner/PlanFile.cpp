@@ -74,6 +74,7 @@ public:
         yamlTarget("target", file.target, true),
         {"mesh", true,
          [&](const YAML::Node &node) { return readMesh(node, plan); }},
+        yamlInteger("expert_tensor", plan.expertTensor, mostDevices, false),
         choice("zero", plan.zero, stages),
         choice("schedule", plan.schedule, schedules),
         yamlInteger("chunks", plan.chunks, mostDevices),
@@ -160,6 +161,10 @@ private:
         return Status::error("key 'mesh': more than {} devices", mostDevices);
       devices *= size;
     }
+    if (plan.expertTensor > 1 && plan.expertTensor != plan.tensor)
+      return Status::error("key 'expert_tensor': {} is neither 1 nor tensor, "
+                           "{}",
+                           plan.expertTensor, plan.tensor);
     if (plan.zero > 0 && plan.data * plan.expert * plan.context == 1)
       return Status::error("key 'zero': {} shards over data, expert and "
                            "context, which are 1; give 0",
@@ -236,14 +241,17 @@ std::string whyNotCompiled(const ModelShape &model, const Workload &workload,
                        name(plan.recompute));
   if (plan.evenStages)
     return "stages = even: the compiler balances stages";
-  if (model.experts > 0 && plan.expertTensor != plan.tensor)
+  if (model.experts > 0 && plan.expertTensor != plan.tensor &&
+      (plan.expertTensor != 1 || plan.expert % plan.tensor != 0))
     return fmt::format("expert-tensor = {}: experts are sharded over tensor = "
-                       "{} as other layers are",
+                       "{} as other layers are, or, with 1, distributed over "
+                       "a multiple of its ranks",
                        plan.expertTensor, plan.tensor);
-  if (plan.data % plan.expert != 0)
+  if (plan.data % plan.expertData() != 0)
     return fmt::format("expert = {}: a mesh's experts span data ranks, which "
-                       "are {}",
-                       plan.expert, plan.data);
+                       "are {}{}",
+                       plan.expert, plan.data,
+                       plan.foldsTensor() ? ", and all tensor ranks" : "");
   if (plan.zero > 0 && plan.data * plan.context == 1)
     return fmt::format("zero = {}: a mesh shards state over data and context "
                        "ranks, which are 1",
@@ -261,10 +269,11 @@ std::string whyNotCompiled(const ModelShape &model, const Workload &workload,
 MeshPlan meshPlanOf(const Workload &workload, const ParallelPlan &plan) {
   MeshPlan mesh;
   mesh.pipe = plan.pipe;
-  mesh.data = plan.data / plan.expert;
-  mesh.expert = plan.expert;
+  mesh.expert = plan.expertData();
+  mesh.data = plan.data / mesh.expert;
   mesh.context = plan.context;
   mesh.tensor = plan.tensor;
+  mesh.expertTensor = plan.foldsTensor() ? 1 : 0;
   mesh.zero = plan.zero;
   mesh.schedule = plan.schedule;
   mesh.chunks = plan.interleave;
@@ -288,6 +297,8 @@ std::string meshText(const MeshPlan &plan) {
                                    {"tensor", plan.tensor}})
     if (size > 1)
       add(axis, size);
+  if (plan.expertTensor > 0 && plan.tensor > 1)
+    add("expert_tensor", plan.expertTensor);
   if (plan.schedule != Schedule::OneF1B)
     add("schedule", name(plan.schedule));
   if (plan.chunks > 1)
@@ -324,7 +335,7 @@ std::string printPlanFile(const PlanFile &file) {
       "cluster: {}\n"
       "target: {}\n"
       "mesh: {{pipe: {}, data: {}, expert: {}, context: {}, tensor: {}}}\n"
-      "zero: {}\n"
+      "{}zero: {}\n"
       "schedule: {}\n"
       "chunks: {}\n"
       "micro: {} # sequences of a microbatch, of all ranks\n"
@@ -333,8 +344,11 @@ std::string printPlanFile(const PlanFile &file) {
       "recompute: {}\n"
       "precision: {}\n",
       yamlString(file.model), file.parameters, cluster, yamlString(file.target),
-      plan.pipe, plan.data, plan.expert, plan.context, plan.tensor, plan.zero,
-      name(plan.schedule), plan.chunks, plan.micro, plan.accumulate,
+      plan.pipe, plan.data, plan.expert, plan.context, plan.tensor,
+      plan.expertTensor > 0
+          ? fmt::format("expert_tensor: {}\n", plan.expertTensor)
+          : "",
+      plan.zero, name(plan.schedule), plan.chunks, plan.micro, plan.accumulate,
       plan.sequence, name(plan.recompute), name(plan.precision));
   const Prediction &predicted = file.predicted;
   if (predicted == Prediction())
