@@ -114,14 +114,15 @@ struct AssignShardings : tessera::impl::AssignShardingsBase<AssignShardings> {
     if (failed(factors.build()))
       return signalPassFailure();
     FailureOr<Mesh> grid = parseMesh(module, mesh);
-    if (failed(grid) || failed(verifyExpertTensor(*grid)))
+    if (failed(grid) || failed(verifyDegree(*grid, "tensor", expertTensor)) ||
+        failed(verifyDegree(*grid, "context", expertContext)))
       return signalPassFailure();
     Congruence classes(module, factors);
     SearchEffort effort;
-    FailureOr<Strategy> strategy = chooseStrategy(
-        module, factors, classes, *grid,
-        {static_cast<ZeroStage>(zero.getValue()), solver, parts, expertTensor},
-        effort);
+    SearchOptions options{static_cast<ZeroStage>(zero.getValue()), solver,
+                          parts, expertTensor, expertContext};
+    FailureOr<Strategy> strategy =
+        chooseStrategy(module, factors, classes, *grid, options, effort);
     if (failed(strategy))
       return signalPassFailure();
     if (explain)
@@ -129,20 +130,20 @@ struct AssignShardings : tessera::impl::AssignShardingsBase<AssignShardings> {
     Shardings shardings(classes, *grid, *strategy);
     if (failed(shardings.build(module)) ||
         failed(verifyExchanged(module, *grid, shardings,
-                               axesOfExperts(*grid, expertTensor))))
+                               axesOfExperts(*grid, options))))
       return signalPassFailure();
     writeShardings(module, shardings, *grid);
   }
 
 private:
-  LogicalResult verifyExpertTensor(const Mesh &grid) {
-    std::optional<unsigned> axis = grid.find("tensor");
+  LogicalResult verifyDegree(const Mesh &grid, StringRef name, int64_t degree) {
+    std::optional<unsigned> axis = grid.find(name);
     int64_t size = axis ? grid.size(*axis) : 1;
-    if (expertTensor == 0 || expertTensor == 1 || expertTensor == size)
+    if (degree == 0 || degree == 1 || degree == size)
       return success();
-    return getOperation().emitError("expert-tensor must be 0, 1 or the size of "
-                                    "the axis tensor, ")
-           << size << ", got: " << expertTensor.getValue();
+    return getOperation().emitError("expert-")
+           << name << " must be 0, 1 or the size of the axis " << name << ", "
+           << size << ", got: " << degree;
   }
 };
 } // namespace

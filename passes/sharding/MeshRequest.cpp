@@ -53,16 +53,23 @@ readCollectiveMatmul(llvm::StringRef text, llvm::StringRef value,
   return llvm::Error::success();
 }
 
-// Experts are whole on every rank of `tensor`, or sharded as other layers are.
-static llvm::Error checkExpertTensor(llvm::StringRef text, int64_t value,
-                                     int64_t tensor) {
-  if (tensor == 0)
-    return makeError(text, "expert_tensor requires the axis tensor; give its "
-                           "size");
-  if (value != 1 && value != tensor)
-    return makeError(text, "expert_tensor must be 1 or the size of tensor, " +
-                               llvm::Twine(tensor) + ", got " +
-                               llvm::Twine(value));
+// Layers of experts have an axis as other layers have it, or not at all.
+static llvm::Error readExpertDegree(llvm::StringRef text, llvm::StringRef axis,
+                                    const llvm::StringMap<int64_t> &values,
+                                    int64_t &degree) {
+  std::string option = ("expert_" + axis).str();
+  auto given = values.find(option);
+  if (given == values.end())
+    return llvm::Error::success();
+  auto size = values.find(axis);
+  if (size == values.end())
+    return makeError(text,
+                     option + " requires the axis " + axis + "; give its size");
+  degree = given->second;
+  if (degree != 1 && degree != size->second)
+    return makeError(text, option + " must be 1 or the size of " + axis + ", " +
+                               llvm::Twine(size->second) + ", got " +
+                               llvm::Twine(degree));
   return llvm::Error::success();
 }
 
@@ -100,12 +107,12 @@ llvm::Expected<MeshRequest> tessera::parseMeshRequest(llvm::StringRef text,
                                  "data=2");
     bool zero = name == "zero";
     if (!zero && name != "chunks" && name != "expert_tensor" &&
-        !llvm::is_contained(kAxes, name))
+        name != "expert_context" && !llvm::is_contained(kAxes, name))
       return makeError(text,
                        "unknown axis '" + name +
                            "'; known axes: data, expert, context, tensor, "
                            "pipe; known options: zero, schedule, chunks, "
-                           "collective_matmul, expert_tensor");
+                           "collective_matmul, expert_tensor, expert_context");
     if (zero ? value < 0 || value > 3 : value < 1 || value > kMostDevices)
       return makeError(text, zero ? "zero must be 0, 1, 2 or 3"
                                   : "an axis has 1 to 1048576 devices, got '" +
@@ -139,12 +146,10 @@ llvm::Expected<MeshRequest> tessera::parseMeshRequest(llvm::StringRef text,
                      "size");
   request.collectiveMatmul =
       collectiveMatmul.value_or(CollectiveMatmulMode::Auto);
-  if (auto given = values.find("expert_tensor"); given != values.end()) {
-    request.expertTensor = given->second;
-    if (llvm::Error error = checkExpertTensor(text, request.expertTensor,
-                                              values.lookup("tensor")))
+  for (auto [axis, degree] : {std::pair("tensor", &request.expertTensor),
+                              {"context", &request.expertContext}})
+    if (llvm::Error error = readExpertDegree(text, axis, values, *degree))
       return std::move(error);
-  }
   bool isPipe = values.count("pipe");
   if (!isPipe && (!request.schedule.empty() || values.count("chunks")))
     return makeError(text, "schedule and chunks require the axis pipe; give "

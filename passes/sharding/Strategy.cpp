@@ -165,7 +165,7 @@ public:
       FailureOr<double> seconds = measure(attempt, kLinksOfColors);
       if (failed(best) || failed(seconds))
         return failure();
-      if (folded && !exchangesAlong(axes))
+      if ((folded || axes.size() > 1) && !exchangesAlong(axes))
         continue;
       if (*seconds < *best || (always && !chosen))
         best = seconds, chosen = std::move(attempt);
@@ -296,30 +296,36 @@ static Colors stripeTokens(ModuleOp module, Factors &factors,
 //===--- experts ----------------------------------------------------------===//
 
 SmallVector<unsigned, 2> sharding::axesOfExperts(const Mesh &mesh,
-                                                 int64_t expertTensor) {
+                                                 const SearchOptions &options) {
   SmallVector<unsigned, 2> axes;
-  auto expert = mesh.find("expert"), tensor = mesh.find("tensor");
-  if (expert && mesh.size(*expert) > 1)
-    axes.push_back(*expert);
-  if (expertTensor == 1 && tensor && mesh.size(*tensor) > 1)
-    axes.push_back(*tensor);
+  for (auto [name, isOfExperts] : {std::pair("expert", true),
+                                   {"context", options.expertContext == 1},
+                                   {"tensor", options.expertTensor == 1}})
+    if (auto axis = mesh.find(name);
+        axis && isOfExperts && mesh.size(*axis) > 1)
+      axes.push_back(*axis);
   return axes;
 }
 
-// What a request for `expertTensor` says of the model and the mesh.
+// What was requested of experts against the model and the mesh.
 static LogicalResult checkExperts(ModuleOp module, const Roles &roles,
-                                  const Mesh &mesh, int64_t expertTensor) {
-  if (expertTensor == 0)
+                                  const Mesh &mesh,
+                                  const SearchOptions &options) {
+  if (options.expertTensor == 0 && options.expertContext == 0)
     return success();
+  StringRef option =
+      options.expertTensor > 0 ? "expert_tensor" : "expert_context";
   if (roles.experts.empty())
-    return module.emitError("mesh option 'expert_tensor': the model has no "
-                            "experts; leave the option out");
-  int64_t devices = mesh.size(axesOfExperts(mesh, expertTensor));
-  if (expertTensor > 1 || devices <= roles.leastExperts)
+    return module.emitError("mesh option '")
+           << option << "': the model has no experts; leave the option out";
+  int64_t devices = mesh.size(axesOfExperts(mesh, options));
+  bool folds = options.expertTensor == 1 || options.expertContext == 1;
+  if (!folds || devices <= roles.leastExperts)
     return success();
-  return module.emitError("mesh option 'expert_tensor': ")
-         << roles.leastExperts << " experts are fewer than the " << devices
-         << " devices along expert and tensor; decrease expert or tensor, or "
+  return module.emitError("mesh option '")
+         << option << "': " << roles.leastExperts
+         << " experts are fewer than the " << devices
+         << " devices over which they are distributed; decrease an axis, or "
             "leave the option out";
 }
 
@@ -348,7 +354,7 @@ FailureOr<Strategy> sharding::chooseStrategy(ModuleOp module, Factors &factors,
   if (auto context = mesh.find("context"))
     stripes = stripeTokens(module, factors, classes, mesh.size(*context));
   Roles roles = rolesOf(module, classes);
-  if (failed(checkExperts(module, roles, mesh, options.expertTensor)))
+  if (failed(checkExperts(module, roles, mesh, options)))
     return failure();
   Search search(module, classes, mesh, strategy, effort);
   const LinkPrice links = options.parts ? kLinksWhenAsked : kLinksOfColors;
@@ -365,7 +371,10 @@ FailureOr<Strategy> sharding::chooseStrategy(ModuleOp module, Factors &factors,
       llvm::append_range(strategy.colors[axis], roles.sequences);
       strategy.zeroAxes.push_back(axis);
     } else if (name == "context") {
-      strategy.colors[axis] = stripes.empty() ? roles.tokens : stripes;
+      if (options.expertContext == 1)
+        strategy.colors[axis] = roles.experts;
+      llvm::append_range(strategy.colors[axis],
+                         stripes.empty() ? roles.tokens : stripes);
       strategy.zeroAxes.push_back(axis);
     } else if (name == "tensor") {
       Colors inner;
@@ -388,7 +397,7 @@ FailureOr<Strategy> sharding::chooseStrategy(ModuleOp module, Factors &factors,
              << "'; expected one of: pipe, data, expert, context, tensor";
     }
   }
-  if (auto axes = axesOfExperts(mesh, options.expertTensor); !axes.empty()) {
+  if (auto axes = axesOfExperts(mesh, options); !axes.empty()) {
     std::optional<unsigned> folded = mesh.find("tensor");
     if (!llvm::is_contained(axes, folded))
       folded.reset();

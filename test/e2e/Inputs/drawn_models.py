@@ -148,10 +148,12 @@ class Case:
         expert = ranks = int(sizes.get("expert", 1))
         own = self.config.get("num_local_experts", self.config.get("num_experts", 1))
         needed = int(sizes.get("data", 1)) * expert
+        capacity = self.settings.get("moe.capacity") # which is of whole sequences
         if "expert_tensor" in sizes:
             ranks *= int(sizes["tensor"])
-            if self.settings.get("moe.capacity"): # which is of whole sequences
-                needed *= int(sizes["tensor"])
+            needed *= int(sizes["tensor"]) if capacity else 1
+        if "expert_context" in sizes:
+            ranks *= int(sizes["context"]) if not capacity else own + 1
         fits = needed <= self.settings["batch.micro"]
         return "exchange" if ranks > 1 and own % ranks == 0 and fits else "auto"
 
@@ -202,14 +204,18 @@ class PartedCase(Parted, Case):
 
 
 class Folded:
-    """Meshes over whose `tensor` experts are distributed, as over `expert`."""
+    """Meshes over whose `tensor` and `context` experts are distributed, as over
+    `expert`."""
 
     def draw_meshes(self, draw, most, count=MESHES):
         found, own = [], self.largest()["expert"]
         for mesh in super().draw_meshes(draw, most, count=60):
             sizes = dict(part.split("=") for part in mesh.split(","))
             tensor = int(sizes["tensor"])
-            if tensor > 1 and int(sizes["expert"]) * tensor <= own:
+            ranks, context = int(sizes["expert"]) * tensor, int(sizes["context"])
+            if context > 1 and ranks * context <= own:
+                mesh, ranks = f"{mesh},expert_context=1", ranks * context
+            if "expert_context" in mesh or tensor > 1 and ranks <= own:
                 found.append(f"{mesh},expert_tensor=1")
         return found[:3]
 

@@ -302,7 +302,7 @@ class SkewedProgram(ProgramCase):
         found = []
         for mesh in super().draw_meshes(draw, most, count=60):
             sizes = dict(part.split("=") for part in mesh.split(","))
-            if self.exchanges({axis: int(sizes[axis]) for axis in ("data", "expert", "tensor")}):
+            if self.exchanges({axis: int(sizes[axis]) for axis in ("data", "expert", "context", "tensor")}):
                 found.append(mesh)
         return found[:count]
 
@@ -337,13 +337,13 @@ class SkewedProgram(ProgramCase):
 
 
 class FoldedProgram(SkewedProgram):
-    """The same, with experts distributed over `tensor` as over `expert`."""
+    """The same, with experts distributed over `context` and `tensor`, too."""
 
     def draw_meshes(self, draw, most, count=drawn_models.MESHES):
         drawn = super().draw_meshes(draw, most, count)
-        return [f"{mesh},expert_tensor=1" for mesh in drawn][:3]
+        return [f"{mesh},expert_context=1,expert_tensor=1" for mesh in drawn][:3]
 
     def exchanges(self, sizes):
-        expert, tensor = sizes["expert"], sizes["tensor"]
-        return (tensor > 1 and self.experts % (expert * tensor) == 0
-                and sizes["data"] * expert <= self.shape[0])
+        ranks = sizes["expert"] * sizes["context"] * sizes["tensor"]
+        return (ranks > sizes["expert"] and self.experts % ranks == 0
+                and sizes["data"] * sizes["expert"] <= self.shape[0])

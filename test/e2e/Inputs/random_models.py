@@ -26,7 +26,8 @@ import harness
 # sums do not, and of fp64.
 ROUNDING = {"fp32": 2e-5, "bf16": 3e-2, "fp64": 1e-12}
 # Of a mesh; all else are axes.
-OPTIONS = ("zero", "schedule", "chunks", "collective_matmul", "expert_tensor")
+OPTIONS = ("zero", "schedule", "chunks", "collective_matmul", "expert_tensor",
+           "expert_context")
 TYPES = {"F32": numpy.float32, "F64": numpy.float64, "I64": numpy.int64}
 
 

@@ -79,7 +79,8 @@ void check(
 void check(const ModelCase &drawn, void (*change)(Named &) = [](Named &) {}) {
   auto assign = [&](ModuleOp module) {
     bool done = assignShardings(module, drawn.mesh(), drawn.zero,
-                                /*parts=*/false, drawn.expertTensor);
+                                /*parts=*/false, drawn.expertTensor,
+                                drawn.expertContext);
     EXPECT_TRUE(drawn.tensor == 1 || isUsed(module, "tensor")) << drawn.text();
     EXPECT_TRUE(drawn.expert == 1 || isUsed(module, "expert")) << drawn.text();
     EXPECT_TRUE(drawn.context == 1 || isUsed(module, "context"))
@@ -231,8 +232,9 @@ TEST(Models, ExchangedToOneDevice) {
     }
 }
 
-// Experts over ranks of `tensor`, by an all-gather and by an exchange, with
-// room for all rows and with little; and their widths over `tensor` alone.
+// Experts over ranks of `tensor` and `context`, by an all-gather and by an
+// exchange, with room for all rows and with little; and their widths over
+// `tensor` alone.
 TEST(Models, FoldedExperts) {
   using recipe::RowDispatch;
   for (const char *type : {"mixtral", "qwen2_moe"})
@@ -246,6 +248,7 @@ TEST(Models, FoldedExperts) {
         ModelCase drawn = smallCase(type, data, tensor, data, 2);
         drawn.expert = expert, drawn.context = context;
         drawn.expertTensor = 1;
+        drawn.expertContext = capacity > 0 ? 0 : 1;
         drawn.config[type == StringRef("mixtral") ? "num_local_experts"
                                                   : "num_experts"] = 8;
         // A sequence for each rank, where those are what is sent.

@@ -13,7 +13,7 @@ struct ModelCase {
   models::Recipe recipe;
   int64_t data = 1, expert = 1, context = 1, tensor = 1; ///< the mesh
   int64_t zero = 0;
-  int64_t expertTensor = 0; ///< MeshRequest::expertTensor
+  int64_t expertTensor = 0, expertContext = 0; ///< as in MeshRequest
 
   /// The same seed gives the same case.
   static ModelCase draw(uint64_t seed);

@@ -35,7 +35,7 @@
 // WIDTH: graph.send_rows {{.*}} own {"expert"}>
 // WIDTH: graph.grouped_matmul {{.*}} {dist.shardings = [#dist.sharding<@mesh, [{}, {"tensor"}], own {"expert"}>], transposed}
 
-// FEW: error: mesh option 'expert_tensor': 4 experts are fewer than the 6 devices along expert and tensor; decrease expert or tensor, or leave the option out
+// FEW: error: mesh option 'expert_tensor': 4 experts are fewer than the 6 devices over which they are distributed; decrease an axis, or leave the option out
 // UNEVEN: error: 'graph.send_rows' op cannot exchange rows among 3 devices along 'tensor': experts must divide evenly among them, and each needs a sequence, or tokens if moe.capacity is 0; change the mesh, or set moe.dispatch to auto
 // BETWEEN: error: expert-tensor must be 0, 1 or the size of the axis tensor, 4, got: 2
 // DENSE: error: mesh option 'expert_tensor': the model has no experts; leave the option out
