@@ -7,6 +7,7 @@
 #include "compiler/target/cpu/CpuTarget.h"
 #include "dialects/graph/FoldedAttrs.h"
 #include "mlir/IR/AsmState.h"
+#include "mlir/IR/Verifier.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Support/Timing.h"
 #include "passes/sharding/Sharding.h"
@@ -132,11 +133,14 @@ llvm::Error Compilation::runPhaseOn(size_t i, Branch &branch) {
                               /*printModuleScope=*/true,
                               /*printAfterOnlyOnChange=*/true,
                               /*printAfterOnlyOnFailure=*/false, llvm::errs());
-  if (request.isTrial)
-    pipeline.enableVerifier(false);
+  // At the end of the phase: after each pass the verifier would take longer
+  // than most passes.
+  const bool looksAtPasses = request.dumpPasses || !request.mlirOptions.empty();
+  pipeline.enableVerifier(looksAtPasses);
   phase.build(pipeline, optionsFor(branch));
   FirstError error(context.get());
-  if (failed(pipeline.run(module)))
+  if (failed(pipeline.run(module)) ||
+      (!looksAtPasses && !request.isTrial && failed(mlir::verify(module))))
     return makeError(
         "phase '" + phase.name + "' failed: " +
         (error.text.empty() ? "no diagnostic was given" : error.text) +

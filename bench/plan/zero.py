@@ -5,6 +5,7 @@ parameter with ZeRO 1 and 2.
 
     bench/plan/zero.py --bin build/bin
     bench/plan/zero.py --bin build/bin --model llama-1b --target cpu
+    bench/plan/zero.py --bin build/bin --model llama-1b --replicate 8
 """
 import argparse
 import collections
@@ -33,13 +34,20 @@ def bytes_of(shape):
     return count * BYTES[element]
 
 
+def mesh_of(arguments, model):
+    """The model's mesh, its data ranks in replicas."""
+    first, *rest = MESHES[model].split(",")
+    data = int(first.removeprefix("data=")) // arguments.replicate
+    return ",".join([f"replicate={arguments.replicate}", f"data={data}", *rest])
+
+
 def compile_plan(arguments, model, zero, recipe, target, folder):
     (folder / "recipe.yaml").write_text(
         "precision: {{compute: {compute}}}\nrecompute: {recompute}\n"
         "batch: {{micro: 64, accumulate: {accumulate}, sequence: 256}}\n".format(**recipe))
     subprocess.run(
         [arguments.bin / "tessera", "compile", SOURCE / "models/specs" / model,
-         "--recipe", folder / "recipe.yaml", "--mesh", f"{MESHES[model]},zero={zero}",
+         "--recipe", folder / "recipe.yaml", "--mesh", f"{mesh_of(arguments, model)},zero={zero}",
          "--target", target, "--cache", "off", "--to", "planning",
          "--dump-ir", folder / "ir", "-o", folder / "plan.mlir"], check=True)
     return folder / "plan.mlir"
@@ -152,7 +160,7 @@ def states(arguments, model, zero):
         text = partitioned(folder)
         _, arena = live_buffers(plan, "train_step")
     held = state_bytes(text) / Model(text, 1).count
-    due = 12 / ranks_of(MESHES[model])
+    due = 12 * arguments.replicate / ranks_of(MESHES[model])
     print(f"| {model} | {zero} | {held:.4f} | {due:.4f} | {held / due:.3f} | "
           f"{arena / 1e9:.2f} |", flush=True)
     return abs(held / due - 1) <= 0.01
@@ -162,13 +170,16 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--bin", type=pathlib.Path, default=SOURCE / "build/bin")
     parser.add_argument("--model", action="append", choices=list(MESHES))
+    parser.add_argument("--replicate", type=int, default=1,
+                        help="replicas, each of which shards all state over its ranks")
     for key, values in RECIPES.items():
         parser.add_argument(f"--{key}", action="append", choices=values)
     parser.add_argument("--target", action="append",
                         choices=["cpu", "cuda:sm_90a", "cuda:sm_80"])
     arguments = parser.parse_args()
     models = arguments.model or list(MESHES)
-    print("Bytes of state per parameter, bf16 (masters and moments; due 12 / ranks)\n\n"
+    print("Bytes of state per parameter, bf16 (masters and moments; due 12 / ranks of a "
+          "replica)\n\n"
           "| model | zero | state | due | ratio | arena GB |\n|---|---|---|---|---|---|")
     misses = sum(not states(arguments, model, zero)
                  for model, zero in itertools.product(models, (1, 2)))

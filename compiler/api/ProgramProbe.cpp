@@ -155,11 +155,11 @@ std::vector<ProgramExtent> ProgramProbe::extents() const {
   if (cost(one, /*onlyEnds=*/false) <= kAffordable)
     return {one};
   const int64_t rest = one.layers / (plan.pipe * one.chunks);
-  if (!interleaves)
-    return rest <= 3 ? std::vector{one}
-                     : std::vector<ProgramExtent>{
-                           {plan.pipe, 1, one.microbatches},
-                           {3 * plan.pipe, 1, one.microbatches}};
+  if (!interleaves && rest <= 1)
+    return {one};
+  if (!interleaves) // of the first and the last rank
+    return {{plan.pipe, 1, one.microbatches},
+            {(rest > 3 ? 3 : 2) * plan.pipe, 1, one.microbatches}};
   if (one.chunks <= 3 && rest <= 1)
     return {one};
   std::vector<ProgramExtent> all = {{2 * plan.pipe, 2, one.microbatches},

@@ -36,6 +36,7 @@ public:
           {"context", plan.context},
           {"expert", plan.expert},
           {"data", plan.data},
+          {"replicate", plan.replicate},
           {dist::kPipeAxis, plan.pipe}}) {
       axes[axis] = {size, stride};
       stride *= size;

@@ -8,9 +8,9 @@ namespace tessera::report {
 using namespace planner;
 
 /// The planner's list of degrees, as `--why` prints them.
-static constexpr const char *kDegrees[] = {"pipe",    "interleave", "tensor",
-                                           "context", "expert",     "zero",
-                                           "micro",   "recompute"};
+static constexpr const char *kDegrees[] = {
+    "pipe",      "interleave", "tensor", "context",  "expert",
+    "replicate", "zero",       "micro",  "recompute"};
 
 static Json bindingJson(const Choice &choice) {
   Json counts = Json::object();

@@ -3,6 +3,7 @@
 #include "dialects/graph/FoldedAttrs.h"
 #include "dialects/graph/GraphQuantOps.h"
 #include "dialects/graph/GraphVerify.h"
+#include "dialects/graph/LoopAttrs.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/DenseSet.h"
 
@@ -109,6 +110,18 @@ static LogicalResult verifyProgram(Operation *op, Attribute attr) {
                          << (hasBuckets ? "_BUCKET" : "") << " of a " << attr;
 }
 
+static LogicalResult verifyInFlight(Operation *op, Attribute attr) {
+  auto loop = dyn_cast<LoopOp>(op);
+  auto trips = dyn_cast<IntegerAttr>(attr);
+  // The op itself is verified later.
+  if (loop && loop.getTripAttr() && trips &&
+      trips.getType().isSignlessInteger(64) && trips.getInt() >= 1 &&
+      trips.getInt() <= static_cast<int64_t>(loop.getTrip()))
+    return success();
+  return op->emitError() << "expects '" << kInFlightAttr
+                         << "' on a graph.loop, an i64 from 1 to its trips";
+}
+
 LogicalResult GraphDialect::verifyOperationAttribute(Operation *op,
                                                      NamedAttribute attr) {
   StringRef name = attr.getName();
@@ -118,6 +131,8 @@ LogicalResult GraphDialect::verifyOperationAttribute(Operation *op,
       (isa<FunctionOpInterface>(op) || !isa<LayerAttr>(attr.getValue())))
     return op->emitError() << "expects '" << kLayerAttr
                            << "' on an op in a function, a #graph.layer<...>";
+  if (name == kInFlightAttr)
+    return verifyInFlight(op, attr.getValue());
   return success();
 }
 

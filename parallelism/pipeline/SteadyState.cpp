@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <optional>
 #include <set>
 #include <utility>
 
@@ -39,6 +38,14 @@ public:
   }
 
   SteadyState find() const {
+    const SteadyState late = findFrom(warm), early = findFrom(0);
+    const size_t least = perMicrobatch * size_t(kFewestInTrip);
+    return early.countWritten(list) + least <= late.countWritten(list) ? early
+                                                                       : late;
+  }
+
+private:
+  SteadyState findFrom(size_t from) const {
     SteadyState best;
     // A loop has at least its body written.
     auto isTooLong = [&](int shift) {
@@ -46,14 +53,13 @@ public:
              perMicrobatch * size_t(shift) >= best.countWritten(list);
     };
     for (int shift = 1; shift <= microbatches / 2 && !isTooLong(shift); ++shift)
-      if (SteadyState found = findFor(shift);
-          found.trips &&
+      if (SteadyState found = findFor(shift, from);
+          found.trips >= 2 &&
           (!best.trips || found.countWritten(list) < best.countWritten(list)))
         best = found;
     return best;
   }
 
-private:
   bool repeats(size_t at, size_t length, int shift) const {
     const Instruction &one = list[at], &other = list[at + length];
     return one.op == other.op && one.op != Op::Overlap &&
@@ -61,10 +67,11 @@ private:
            one.work.microbatch + shift == other.work.microbatch;
   }
 
-  SteadyState findFor(int shift) const {
+  // The most trips of the list from `from` on.
+  SteadyState findFor(int shift, size_t from) const {
     const size_t length = perMicrobatch * size_t(shift);
     SteadyState best;
-    for (size_t at = warm; at + length < list.size();) {
+    for (size_t at = from; at + length < list.size();) {
       size_t end = at; // of the instructions that repeat
       while (end + length < list.size() && repeats(end, length, shift))
         ++end;
@@ -77,30 +84,36 @@ private:
     return best;
   }
 
-  // The trips of [from, to), where the fewest slots are in use at their ends.
+  // The trips of [from, to): where slots are free soonest, and there where the
+  // fewest are in use at the ends of trips.
   SteadyState place(size_t from, size_t to, size_t length, int shift) const {
     const int trips = int((to - from) / length);
     SteadyState best;
     size_t fewest = 0;
     for (size_t begin = from; begin + length * size_t(trips) <= to; ++begin) {
-      const SteadyState here{begin, length, shift, trips};
-      if (!reusesSlots(here))
-        return {};
+      SteadyState here{begin, length, shift, trips};
+      while (!reusesSlots(here))
+        ++here.inFlight;
+      if (here.inFlight > 1 && shift < kFewestInTrip)
+        continue;
       const size_t live = size_t(std::ranges::count_if(lives, [&](auto &each) {
         return each.second.first < begin && begin <= each.second.last;
       }));
-      if (!best.trips || live < fewest)
+      if (!best.trips ||
+          std::pair(here.inFlight, live) < std::pair(best.inFlight, fewest))
         best = here, fewest = live;
     }
     return best;
   }
 
+  // True at the latest where no microbatch is that much later.
   bool reusesSlots(const SteadyState &state) const {
     return std::ranges::all_of(lives, [&](const auto &each) {
       const auto &[work, life] = each;
       if (life.last < state.begin || life.first >= state.end())
         return true;
-      auto next = lives.find({work.first, work.second + state.microbatches});
+      auto next = lives.find(
+          {work.first, work.second + state.microbatches * state.inFlight});
       return next == lives.end() || life.last < next->second.first;
     });
   }

@@ -12,6 +12,10 @@ struct SteadyState {
   size_t length = 0;    ///< instructions of one trip
   int microbatches = 0; ///< by which one trip is after the one before
   int trips = 0;        ///< 0: the list has no periodic part
+  /// What a stage keeps of a microbatch is free before the trip that follows
+  /// `inFlight` trips later keeps the same of its own. So with a loop of that
+  /// many trips each slot in flight can have one place.
+  int inFlight = 1;
 
   size_t end() const { return begin + length * size_t(trips); }
   /// Instructions that are left if one trip replaces all.
@@ -20,14 +24,17 @@ struct SteadyState {
   }
 };
 
+/// Trips shorter than this have as many microbatches as are in flight. A
+/// transfer does not overlap with the next trip, so trips should be long
+/// compared with it.
+inline constexpr int kFewestInTrip = 4;
+
 /// Of the periods of a lowered schedule's list the one that leaves the fewest
-/// instructions, if it has two trips or more and
-/// - every kind of work of every stage comes before it once, so that sums have
-///   a term already;
-/// - what a stage keeps of a microbatch is free before the trip that follows
-///   keeps the same of its own. So each slot in flight can have one place.
-/// Lists of several ranks have periods of their own: transfers meet by their
-/// order, which is that of the list.
+/// instructions, if it has two trips or more; of two the shorter. It begins
+/// after every kind of work of every stage has come once, so that sums have a
+/// term already, or earlier if that saves the work of `kFewestInTrip`
+/// microbatches. Lists of several ranks have periods of their own: transfers
+/// meet by their order, which is that of the list.
 SteadyState findSteadyState(const InstructionList &list);
 
 } // namespace tessera::pipeline

@@ -122,8 +122,8 @@ Memory compiledMemory(const ModelShape &model, const Workload &workload,
   const RankParameters parameters =
       rankParameters(model, plan, has.layers, has.first, has.last);
   const double all = parameters.dense + parameters.experts;
-  const double shared = parameters.dense / double(plan.data * plan.context) +
-                        parameters.experts / double(plan.expertCopies());
+  const double shared = parameters.dense / double(plan.shardRanks()) +
+                        parameters.experts / double(plan.expertShardRanks());
   Memory memory = heldState(workload, plan.zero, all, shared);
   if (workload.elementBytes < workload.gradientBytes && plan.zero < 3)
     memory.weights = copiedWeights(rank, all);

@@ -287,14 +287,16 @@ void CostModel::addCounting(StepCost &cost, const ParallelPlan &plan,
 }
 
 /// ZeRO-3 gathers weights forward and backward and reduces gradients, a layer
-/// ahead of its use, for every microbatch.
-void CostModel::addShardedWeights(StepCost &cost, const ParallelPlan &plan,
-                                  double gather, double reduce) const {
+/// ahead of its use, for every microbatch. Replicas add their sums under the
+/// last backward pass.
+void CostModel::addShardedWeights(StepCost &cost,
+                                  const StateTransfers &transfers) const {
+  const auto [gather, reduce, across] = transfers;
   double batches = double(cost.microbatches);
   double share = communicationShare(cluster.gpu);
   double edge = 1 / double(model.layers);
   double forwards = workload.countsBefore ? 2 : 1;
-  cost.dataWhole = batches * ((forwards + 1) * gather + reduce);
+  cost.dataWhole = batches * ((forwards + 1) * gather + reduce) + across;
   if (!workload.overlap.data) {
     cost.data = cost.dataWhole;
     return;
@@ -305,29 +307,43 @@ void CostModel::addShardedWeights(StepCost &cost, const ParallelPlan &plan,
       forwards * std::max(edge * gather, gather - (1 - edge) * forward) +
       std::max(edge * (gather + reduce),
                gather + reduce - (1 - edge) * backward);
-  double hidden = (forwards + 1) * gather + reduce - visible;
-  cost.data = batches * visible;
-  cost.perRank.tax += batches * hidden * share;
+  double rest = std::max(0.0, (1 - edge) * backward - gather - reduce);
+  cost.data = batches * visible + std::max(edge * across, across - rest);
+  cost.perRank.tax += (cost.dataWhole - cost.data) * share;
 }
 
-void CostModel::addData(StepCost &cost, const ParallelPlan &plan) const {
+CostModel::StateTransfers
+CostModel::stateTransfers(const StepCost &cost,
+                          const ParallelPlan &plan) const {
   const CollectiveCost &collectives = layerPricer.collectives();
   RankParameters parameters =
       rankParameters(model, plan, cost.stages.most, true, plan.pipe == 1);
-  RankGroup dense{plan.data * plan.context, plan.tensor};
-  RankGroup copies{plan.expertCopies(), plan.expert * plan.expertTensor};
+  RankGroup dense{plan.shardRanks(), plan.tensor};
+  RankGroup copies{plan.expertShardRanks(), plan.expert * plan.expertTensor};
   auto both = [&](Collective kind, double bytes) {
     return collectives.seconds(kind, bytes * parameters.dense, dense) +
            collectives.seconds(kind, bytes * parameters.experts, copies);
   };
-  double reduce = both(Collective::ReduceScatter, workload.gradientBytes);
-  double gather = both(Collective::AllGather, workload.elementBytes);
-  if (plan.zero == 0)
-    gather = both(Collective::AllGather, workload.gradientBytes);
+  StateTransfers transfers;
+  transfers.reduce = both(Collective::ReduceScatter, workload.gradientBytes);
+  transfers.gather =
+      both(Collective::AllGather,
+           plan.zero == 0 ? workload.gradientBytes : workload.elementBytes);
+  double shard = parameters.dense / double(plan.shardRanks()) +
+                 parameters.experts / double(plan.expertShardRanks());
+  transfers.across =
+      collectives.seconds(Collective::AllReduce, workload.gradientBytes * shard,
+                          {plan.replicate, plan.stageRanks() / plan.replicate});
+  return transfers;
+}
+
+void CostModel::addData(StepCost &cost, const ParallelPlan &plan) const {
+  const StateTransfers transfers = stateTransfers(cost, plan);
   if (plan.zero == 3)
-    return addShardedWeights(cost, plan, gather, reduce);
+    return addShardedWeights(cost, transfers);
+  const auto [gather, reduce, across] = transfers;
   double times = plan.zero == 2 ? double(cost.microbatches) : 1;
-  cost.dataWhole = gather + times * reduce;
+  cost.dataWhole = gather + times * reduce + across;
   if (!workload.overlap.data) {
     cost.data = cost.dataWhole;
     return;
@@ -343,9 +359,12 @@ void CostModel::addData(StepCost &cost, const ParallelPlan &plan) const {
   auto visible = [&](double whole, double under) {
     return std::max(edge * whole, whole - under);
   };
-  // ZeRO-2 reduces every microbatch's gradients under the next one.
+  // ZeRO-2 reduces every microbatch's gradients under the next one. Replicas
+  // add theirs under what the last one's leave.
+  double last = cost.slowest.backward.total() * ahead;
   double backward = cost.slowest.backward.total() * (ahead + (times - 1));
   double kept = visible(times * reduce, backward) +
+                visible(across, std::max(0.0, last - reduce)) +
                 visible(gather, cost.slowest.forward.total() * ahead);
   double share = communicationShare(cluster.gpu);
   cost.perRank.tax += share * (cost.dataWhole - kept);
@@ -359,8 +378,8 @@ void CostModel::addOptimizer(StepCost &cost, const ParallelPlan &plan) const {
       rankParameters(model, plan, cost.stages.most, true, plan.pipe == 1);
   double own = parameters.dense + parameters.experts;
   if (plan.zero > 0)
-    own = parameters.dense / double(plan.data * plan.context) +
-          parameters.experts / double(plan.expertCopies());
+    own = parameters.dense / double(plan.shardRanks()) +
+          parameters.experts / double(plan.expertShardRanks());
   double bytes = 2 * workload.optimizerBytes + 2 * workload.gradientBytes +
                  workload.elementBytes;
   cost.optimizer = layerPricer.kernels().elementwise(own * bytes, 4);

@@ -101,8 +101,15 @@ private:
   void addCounting(StepCost &cost, const ParallelPlan &plan,
                    const PricedLayers &layers) const;
   void addData(StepCost &cost, const ParallelPlan &plan) const;
-  void addShardedWeights(StepCost &cost, const ParallelPlan &plan,
-                         double gather, double reduce) const;
+  /// Seconds of a step's collectives of parameters.
+  struct StateTransfers {
+    double gather = 0; ///< of weights (of gradients without ZeRO), once
+    double reduce = 0; ///< of gradients to shards, once
+    double across = 0; ///< of the shards' sums over replicas, once a step
+  };
+  StateTransfers stateTransfers(const StepCost &cost,
+                                const ParallelPlan &plan) const;
+  void addShardedWeights(StepCost &cost, const StateTransfers &transfers) const;
   void addOptimizer(StepCost &cost, const ParallelPlan &plan) const;
 
   ModelShape model;

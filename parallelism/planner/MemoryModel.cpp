@@ -174,9 +174,9 @@ static Memory rankMemory(const ModelShape &model, const Workload &workload,
     return compiledMemory(model, workload, plan, {layers, first, last});
   RankParameters parameters = rankParameters(model, plan, layers, first, last);
   double all = parameters.dense + parameters.experts;
-  // A parameter's shard if it is sharded over all data ranks.
-  double shared = parameters.dense / double(plan.data * plan.context) +
-                  parameters.experts / double(plan.expertCopies());
+  // A parameter's shard if it is sharded over a replica's data ranks.
+  double shared = parameters.dense / double(plan.shardRanks()) +
+                  parameters.experts / double(plan.expertShardRanks());
   Memory memory = heldState(workload, plan.zero, all, shared);
   bool sparse = model.experts > 0;
   double layer =

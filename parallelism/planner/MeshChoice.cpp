@@ -24,9 +24,11 @@ std::vector<int64_t> divisors(int64_t value) {
   return result;
 }
 
-/// A mesh of the compiler. The planner's data ranks are data * expert.
+/// A mesh of the compiler. The planner's data ranks are replicate * data *
+/// expert.
 struct Axes {
-  int64_t pipe = 1, data = 1, expert = 1, context = 1, tensor = 1;
+  int64_t pipe = 1, replicate = 1, data = 1, expert = 1, context = 1,
+          tensor = 1;
   bool foldsTensor = false; ///< expert_tensor=1
 
   bool operator==(const Axes &) const = default;
@@ -34,8 +36,13 @@ struct Axes {
 
 Axes axesOf(const ParallelPlan &plan) {
   const int64_t expert = plan.expertData();
-  return {plan.pipe,    plan.data / expert, expert,
-          plan.context, plan.tensor,        plan.foldsTensor()};
+  return {plan.pipe,
+          plan.replicate,
+          plan.data / expert / plan.replicate,
+          expert,
+          plan.context,
+          plan.tensor,
+          plan.foldsTensor()};
 }
 
 /// The workload of a step under `plan`; ranks have a rounded-up part of a
@@ -85,8 +92,8 @@ void MeshSweep::sweep() {
       for (int64_t expert : divisors(world / tensor / context))
         for (int64_t data : divisors(world / tensor / context / expert))
           for (bool folds : {false, true})
-            pipelines({world / tensor / context / expert / data, data, expert,
-                       context, tensor, folds});
+            pipelines({world / tensor / context / expert / data, 1, data,
+                       expert, context, tensor, folds});
 }
 
 StatusOr<std::vector<MeshCandidate>> MeshSweep::fastest(size_t count) {
@@ -156,6 +163,12 @@ void MeshSweep::pipelines(Axes axes) {
     plan.schedule = Schedule::OneF1B;
     plan.interleave = 1;
     consider(plan);
+    if (plan.zero > 1)
+      for (int64_t count : replicaCounts(question.cluster, plan)) {
+        ParallelPlan replicas = plan;
+        replicas.replicate = count;
+        consider(replicas);
+      }
     if (plan.pipe == 1)
       continue;
     plan.schedule = Schedule::ZeroBubbleH1;

@@ -1,5 +1,6 @@
 #include "parallelism/planner/ParallelPlan.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <set>
@@ -25,6 +26,7 @@ constexpr std::string_view constraintNames[] = {
     "experts do not divide",
     "tensor parallelism across nodes",
     "schedule does not fit",
+    "data ranks do not make replicas",
     "nothing to shard",
     "the compiler does not build it",
     "memory"};
@@ -59,14 +61,12 @@ Status assign(ParallelPlan &plan, std::string_view key,
     std::string_view name;
     int64_t *to;
   };
-  const Degree degrees[] = {{"pipe", &plan.pipe},
-                            {"interleave", &plan.interleave},
-                            {"tensor", &plan.tensor},
-                            {"context", &plan.context},
-                            {"data", &plan.data},
-                            {"expert", &plan.expert},
-                            {"expert-tensor", &plan.expertTensor},
-                            {"micro", &plan.micro}};
+  const Degree degrees[] = {
+      {"pipe", &plan.pipe},     {"interleave", &plan.interleave},
+      {"tensor", &plan.tensor}, {"context", &plan.context},
+      {"data", &plan.data},     {"replicate", &plan.replicate},
+      {"expert", &plan.expert}, {"expert-tensor", &plan.expertTensor},
+      {"micro", &plan.micro}};
   std::vector<std::string_view> names = {"zero", "recompute", "schedule",
                                          "stages"};
   for (const Degree &each : degrees) {
@@ -153,9 +153,13 @@ Constraint shardingViolation(const ModelShape &model,
              !divides(plan.expert * plan.expertTensor, plan.stageRanks())) {
     return Constraint::Experts;
   }
+  if (!divides(plan.replicate, plan.data) ||
+      !divides(plan.replicate, plan.expertCopies()) ||
+      (plan.replicate > 1 && plan.zero == 0))
+    return Constraint::Replicas;
   // Beyond ZeRO-1 gradients or weights are sent for every microbatch, and a
   // pipeline has many.
-  bool nothing = plan.data * plan.context == 1 && plan.expertCopies() == 1;
+  bool nothing = plan.shardRanks() == 1 && plan.expertShardRanks() == 1;
   if ((plan.zero > 0 && nothing) || (plan.zero > 1 && plan.pipe > 1))
     return Constraint::Sharding;
   return Constraint::None;
@@ -184,9 +188,12 @@ std::string describe(const ParallelPlan &plan) {
     result += fmt::format(" EP{}", plan.expert);
   if (plan.expertTensor > 1)
     result += fmt::format(" ETP{}", plan.expertTensor);
+  result += fmt::format(" DP{}", plan.data);
+  if (plan.replicate > 1)
+    result += fmt::format(" in {} replicas", plan.replicate);
   return result +
-         fmt::format(" DP{} ZeRO-{} micro {} {} {}", plan.data, plan.zero,
-                     plan.micro, name(plan.recompute), name(plan.schedule)) +
+         fmt::format(" ZeRO-{} micro {} {} {}", plan.zero, plan.micro,
+                     name(plan.recompute), name(plan.schedule)) +
          (plan.evenStages ? " even stages" : "");
 }
 
@@ -265,12 +272,34 @@ Violation explainViolation(const ModelShape &model, const Cluster &cluster,
         fmt::format("{} with pipe = {}, interleave = {}", name(plan.schedule),
                     plan.pipe, plan.interleave);
     break;
+  case Constraint::Replicas:
+    result.detail = fmt::format(
+        "replicate = {}, data = {}, copies of an expert = {}, zero = {}",
+        plan.replicate, plan.data, plan.expertCopies(), plan.zero);
+    break;
   case Constraint::Sharding:
-    result.detail = fmt::format("zero = {}, data = {}, pipe = {}", plan.zero,
-                                plan.data, plan.pipe);
+    result.detail =
+        fmt::format("zero = {}, data = {}, replicate = {}, pipe = {}",
+                    plan.zero, plan.data, plan.replicate, plan.pipe);
     break;
   }
   return result;
+}
+
+std::vector<int64_t> replicaCounts(const Cluster &cluster,
+                                   const ParallelPlan &plan) {
+  std::vector<int64_t> counts;
+  const int64_t joined = cluster.links.front().span; // 0: all GPUs
+  if (joined == 0)
+    return counts;
+  for (int64_t ranks = joined; ranks < plan.stageRanks(); ranks *= 2) {
+    const int64_t count = plan.stageRanks() / ranks;
+    if (divides(ranks, plan.stageRanks()) && divides(count, plan.data) &&
+        divides(count, plan.expertCopies()) && plan.data * plan.context > count)
+      counts.push_back(count);
+  }
+  std::ranges::reverse(counts);
+  return counts;
 }
 
 StatusOr<ParallelPlan> parsePlan(std::string_view text, int64_t gpus) {

@@ -37,20 +37,23 @@ std::string_view name(Recompute recompute);
 std::string_view name(Schedule schedule);
 
 /// Degrees of parallelism. Ranks are numbered tensor first, then context, data
-/// and pipe, so that ranks that communicate most are nearest. Experts factor
-/// the same tensor * context * data ranks of a stage differently: expertTensor
-/// first, then expert, then copies of experts (MoE parallel folding, arXiv
-/// 2504.14960).
+/// and pipe, so that ranks that communicate most are nearest. Replicas are
+/// blocks of consecutive ranks of a stage. Experts factor the same tensor *
+/// context * data ranks of a stage differently: expertTensor first, then
+/// expert, then copies of experts (MoE parallel folding, arXiv 2504.14960).
 struct ParallelPlan {
   int64_t pipe = 1;
   int64_t interleave = 1; ///< chunks of layers per rank
   int64_t tensor = 1;     ///< with sequence parallelism
   int64_t context = 1;    ///< ring attention
   int64_t data = 1;
+  /// Groups of data ranks that each have all state, sharded inside the group
+  /// (hybrid sharding: FSDP, arXiv 2304.11277, section 3.2.2).
+  int64_t replicate = 1;
   int64_t expert = 1;
   int64_t expertTensor = 1;
-  int zero = 1;      ///< sharded over data ranks: 0 nothing, 1 optimizer state,
-                     ///< 2 gradients too, 3 weights too
+  int zero = 1;      ///< sharded over a replica's data ranks: 0 nothing,
+                     ///< 1 optimizer state, 2 gradients too, 3 weights too
   int64_t micro = 1; ///< sequences of a microbatch
   Recompute recompute = Recompute::Selective;
   Schedule schedule = Schedule::OneF1B;
@@ -64,6 +67,10 @@ struct ParallelPlan {
   int64_t expertCopies() const {
     return stageRanks() / (expert * expertTensor);
   }
+  /// Ranks over which ZeRO shards what is not of experts.
+  int64_t shardRanks() const { return data * context / replicate; }
+  /// Ranks over which it shards an expert's.
+  int64_t expertShardRanks() const { return expertCopies() / replicate; }
   /// Experts are distributed over tensor ranks, too, instead of sharded.
   bool foldsTensor() const {
     return tensor > 1 && expertTensor == 1 && expert > 1;
@@ -142,6 +149,7 @@ enum class Constraint {
   Experts,      ///< experts, or a stage's ranks, do not divide
   NodeBound,    ///< tensor parallelism across nodes
   Schedule,     ///< the schedule does not fit pipe or interleave
+  Replicas,     ///< data ranks do not make them, or their state is not sharded
   Sharding,     ///< nothing to shard, or gathers for every microbatch
   Compiler,     ///< no mesh and recipe of this compiler say it (PlanFile.h)
   Memory,       ///< found by the memory model
@@ -160,6 +168,12 @@ Constraint firstViolation(const ModelShape &model, const Cluster &cluster,
                           const Workload &workload, const ParallelPlan &plan);
 Violation explainViolation(const ModelShape &model, const Cluster &cluster,
                            const Workload &workload, const ParallelPlan &plan);
+
+/// Counts of replicas worth considering for a plan whose gradients or weights
+/// are sharded, the fewest first: replicas of 1, 2, 4, … groups that the
+/// nearest links join. None if all ranks of a stage are in one such group.
+std::vector<int64_t> replicaCounts(const Cluster &cluster,
+                                   const ParallelPlan &plan);
 
 /// Reads "pipe=8,interleave=5,expert=8,zero=1,micro=1": keys are the members'
 /// names (expert-tensor for expertTensor), recompute and schedule by name,

@@ -135,12 +135,14 @@ private:
   }
 
   Status readMesh(const YAML::Node &node, MeshPlan &plan) {
-    return section(node, "mesh.",
-                   {yamlInteger("pipe", plan.pipe, mostDevices, false),
-                    yamlInteger("data", plan.data, mostDevices, false),
-                    yamlInteger("expert", plan.expert, mostDevices, false),
-                    yamlInteger("context", plan.context, mostDevices, false),
-                    yamlInteger("tensor", plan.tensor, mostDevices, false)});
+    return section(
+        node, "mesh.",
+        {yamlInteger("pipe", plan.pipe, mostDevices, false),
+         yamlInteger("replicate", plan.replicate, mostDevices, false),
+         yamlInteger("data", plan.data, mostDevices, false),
+         yamlInteger("expert", plan.expert, mostDevices, false),
+         yamlInteger("context", plan.context, mostDevices, false),
+         yamlInteger("tensor", plan.tensor, mostDevices, false)});
   }
 
   Status readPrediction(const YAML::Node &node, Prediction &predicted) {
@@ -155,8 +157,8 @@ private:
   /// Rules between keys.
   static Status check(const MeshPlan &plan) {
     int64_t devices = 1; // step by step, as the product could overflow
-    for (int64_t size :
-         {plan.pipe, plan.data, plan.expert, plan.context, plan.tensor}) {
+    for (int64_t size : {plan.pipe, plan.replicate, plan.data, plan.expert,
+                         plan.context, plan.tensor}) {
       if (size > mostDevices / devices)
         return Status::error("key 'mesh': more than {} devices", mostDevices);
       devices *= size;
@@ -247,14 +249,14 @@ std::string whyNotCompiled(const ModelShape &model, const Workload &workload,
                        "{} as other layers are, or, with 1, distributed over "
                        "a multiple of its ranks",
                        plan.expertTensor, plan.tensor);
-  if (plan.data % plan.expertData() != 0)
-    return fmt::format("expert = {}: a mesh's experts span data ranks, which "
-                       "are {}{}",
-                       plan.expert, plan.data,
+  if (plan.data % (plan.replicate * plan.expertData()) != 0)
+    return fmt::format("expert = {}: a mesh's experts span data ranks of a "
+                       "replica, which are {} / {}{}",
+                       plan.expert, plan.data, plan.replicate,
                        plan.foldsTensor() ? ", and all tensor ranks" : "");
-  if (plan.zero > 0 && plan.data * plan.context == 1)
+  if (plan.zero > 0 && plan.shardRanks() == 1)
     return fmt::format("zero = {}: a mesh shards state over data and context "
-                       "ranks, which are 1",
+                       "ranks of a replica, which are 1",
                        plan.zero);
   const int64_t batches = microbatches(plan, workload);
   Status status =
@@ -269,8 +271,9 @@ std::string whyNotCompiled(const ModelShape &model, const Workload &workload,
 MeshPlan meshPlanOf(const Workload &workload, const ParallelPlan &plan) {
   MeshPlan mesh;
   mesh.pipe = plan.pipe;
+  mesh.replicate = plan.replicate;
   mesh.expert = plan.expertData();
-  mesh.data = plan.data / mesh.expert;
+  mesh.data = plan.data / (plan.replicate * mesh.expert);
   mesh.context = plan.context;
   mesh.tensor = plan.tensor;
   mesh.expertTensor = plan.foldsTensor() ? 1 : 0;
@@ -291,6 +294,7 @@ std::string meshText(const MeshPlan &plan) {
     text += fmt::format("{}{}={}", text.empty() ? "" : ",", key, value);
   };
   for (const auto &[axis, size] : {std::pair("pipe", plan.pipe),
+                                   {"replicate", plan.replicate},
                                    {"data", plan.data},
                                    {"expert", plan.expert},
                                    {"context", plan.context},
@@ -334,7 +338,8 @@ std::string printPlanFile(const PlanFile &file) {
       "model: {{name: {}, parameters: {}}}\n"
       "cluster: {}\n"
       "target: {}\n"
-      "mesh: {{pipe: {}, data: {}, expert: {}, context: {}, tensor: {}}}\n"
+      "mesh: {{pipe: {}, replicate: {}, data: {}, expert: {}, context: {}, "
+      "tensor: {}}}\n"
       "{}zero: {}\n"
       "schedule: {}\n"
       "chunks: {}\n"
@@ -344,7 +349,8 @@ std::string printPlanFile(const PlanFile &file) {
       "recompute: {}\n"
       "precision: {}\n",
       yamlString(file.model), file.parameters, cluster, yamlString(file.target),
-      plan.pipe, plan.data, plan.expert, plan.context, plan.tensor,
+      plan.pipe, plan.replicate, plan.data, plan.expert, plan.context,
+      plan.tensor,
       plan.expertTensor > 0
           ? fmt::format("expert_tensor: {}\n", plan.expertTensor)
           : "",

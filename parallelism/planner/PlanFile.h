@@ -13,7 +13,8 @@ namespace tessera::planner {
 
 /// The mesh, and the keys of a recipe that a plan decides.
 struct MeshPlan {
-  int64_t pipe = 1, data = 1, expert = 1, context = 1, tensor = 1;
+  int64_t pipe = 1, replicate = 1, data = 1, expert = 1, context = 1,
+          tensor = 1;
   int64_t expertTensor = 0; ///< as of MeshRequest; 0: left out
   int64_t zero = 0;
   Schedule schedule = Schedule::OneF1B;
@@ -24,7 +25,9 @@ struct MeshPlan {
   recipe::Recompute recompute = recipe::Recompute::None;
   recipe::Precision precision = recipe::Precision::Bf16;
 
-  int64_t devices() const { return pipe * data * expert * context * tensor; }
+  int64_t devices() const {
+    return pipe * replicate * data * expert * context * tensor;
+  }
   bool operator==(const MeshPlan &) const = default;
 };
 
@@ -59,8 +62,8 @@ std::string whyNotCompiled(const ModelShape &model, const Workload &workload,
                            const ParallelPlan &plan);
 
 /// `plan`, for which whyNotCompiled is empty, as a mesh. The planner's data
-/// ranks are data * expert of the mesh. Its expert ranks are those of the axis
-/// expert, and those of tensor if expertTensor is 1.
+/// ranks are replicate * data * expert of the mesh. Its expert ranks are those
+/// of the axis expert, and those of tensor if expertTensor is 1.
 MeshPlan meshPlanOf(const Workload &workload, const ParallelPlan &plan);
 
 /// "pipe=2,data=2,schedule=interleaved,chunks=2,zero=1" for --mesh; empty: one

@@ -140,10 +140,15 @@ std::string valueName(const std::string &degree, int64_t value) {
 
 int64_t chosenValue(const std::string &degree, const ParallelPlan &plan) {
   const std::pair<const char *, int64_t> values[] = {
-      {"pipe", plan.pipe},     {"interleave", plan.interleave},
-      {"tensor", plan.tensor}, {"context", plan.context},
-      {"expert", plan.expert}, {"zero", plan.zero},
-      {"micro", plan.micro},   {"recompute", int64_t(plan.recompute)}};
+      {"pipe", plan.pipe},
+      {"interleave", plan.interleave},
+      {"tensor", plan.tensor},
+      {"context", plan.context},
+      {"expert", plan.expert},
+      {"replicate", plan.replicate},
+      {"zero", plan.zero},
+      {"micro", plan.micro},
+      {"recompute", int64_t(plan.recompute)}};
   for (auto [label, value] : values)
     if (degree == label)
       return value;
@@ -202,7 +207,10 @@ std::vector<ScaleOut> scaleOut(const Question &question,
     larger.workload.globalBatch = times * question.workload.globalBatch;
     ScaleOut row{gpus, larger.workload.globalBatch, {}, {}};
     ParallelPlan plan = chosen.plan;
+    const int64_t shards = plan.data / plan.replicate;
     plan.data = gpus / (plan.pipe * plan.tensor * plan.context);
+    if (plan.replicate > 1) // replicas keep their size
+      plan.replicate = std::max<int64_t>(1, plan.data / shards);
     auto same = evaluate(larger.model, larger.cluster, larger.workload, plan);
     if (same.ok())
       row.same = same.take();
@@ -277,9 +285,11 @@ std::string printTrials(const Question &question, const Trials &trials) {
   if (trials.compiled + trials.refused == 0)
     return "";
   std::string text = fmt::format(
-      "programs compiled: {}; plans whose programs do not fit: {}, that the "
-      "compiler refused: {}, that there was no time for: {}\n",
-      trials.compiled, trials.unfit, trials.refused, trials.estimated);
+      "programs compiled: {}; plans whose programs do not fit: {}, and as much "
+      "too large by comparison: {}, that the compiler refused: {}, that there "
+      "was no time for: {}\n",
+      trials.compiled, trials.unfit, trials.alike, trials.refused,
+      trials.estimated);
   if (trials.smallest)
     text += fmt::format("  {} needs {:.1f} of {:.1f} GB, {:.1f} by formulas\n",
                         describe(trials.smallest->plan),
@@ -311,8 +321,9 @@ std::string printReasons(const Question &question, const SearchResult &result) {
                         usableMemory(question.cluster.gpu) / gigabyte,
                         describe(fastest->plan));
   text += "each degree's other values, the rest free:\n";
-  for (const char *degree : {"pipe", "interleave", "tensor", "context",
-                             "expert", "zero", "micro", "recompute"}) {
+  for (const char *degree :
+       {"pipe", "interleave", "tensor", "context", "expert", "replicate",
+        "zero", "micro", "recompute"}) {
     auto found = result.choices.find(degree);
     if (found == result.choices.end() || found->second.size() < 2)
       continue;

@@ -37,11 +37,12 @@ struct ScaleOut {
 
 /// What compiling the best plans of a search came to.
 struct Trials {
-  int64_t compiled = 0;              ///< programs, or sets of shallow ones
-  int64_t unfit = 0;                 ///< plans whose programs do not fit
-  int64_t refused = 0;               ///< plans that the compiler refused
-  int64_t estimated = 0;             ///< plans for which there was no time
-  std::string refusal;               ///< the first refused one and why
+  int64_t compiled = 0;  ///< programs, or sets of shallow ones
+  int64_t unfit = 0;     ///< plans whose programs do not fit
+  int64_t alike = 0;     ///< more that do not by comparison with these
+  int64_t refused = 0;   ///< plans that the compiler refused
+  int64_t estimated = 0; ///< plans for which there was no time
+  std::string refusal;   ///< the first refused one and why
   std::optional<Candidate> smallest; ///< of those that do not fit
 };
 

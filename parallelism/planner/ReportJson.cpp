@@ -15,6 +15,7 @@ Json planJson(const ParallelPlan &plan) {
           {"expert", plan.expert},
           {"expert_tensor", plan.expertTensor},
           {"data", plan.data},
+          {"replicate", plan.replicate},
           {"zero", plan.zero},
           {"micro", plan.micro},
           {"recompute", std::string(name(plan.recompute))},

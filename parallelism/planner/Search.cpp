@@ -26,8 +26,8 @@ auto order(const Candidate &each) {
   const ParallelPlan &plan = each.plan;
   return std::make_tuple(each.cost.total, plan.pipe, plan.tensor, plan.context,
                          plan.expert, plan.expertTensor, plan.interleave,
-                         plan.micro, plan.zero, plan.recompute, plan.schedule,
-                         plan.evenStages);
+                         plan.micro, plan.replicate, plan.zero, plan.recompute,
+                         plan.schedule, plan.evenStages);
 }
 
 class Sweep {
@@ -90,8 +90,19 @@ private:
       for (int level : {2, 3})
         if (pipe == 1 && shares) {
           plan.zero = level;
-          sweepSchedules(plan);
+          sweepReplicas(plan);
         }
+    }
+  }
+
+  /// Also with replicas, until their state has no room.
+  void sweepReplicas(ParallelPlan plan) {
+    if (consider(plan) != Constraint::None)
+      return;
+    for (int64_t count : replicaCounts(cluster, plan)) {
+      plan.replicate = count;
+      if (consider(plan) != Constraint::None)
+        return;
     }
   }
 
@@ -115,7 +126,8 @@ private:
     }
   }
 
-  void consider(const ParallelPlan &plan) {
+  /// What ruled the plan out.
+  Constraint consider(const ParallelPlan &plan) {
     Constraint broken = firstViolation(model, cluster, workload, plan);
     if (broken == Constraint::None && scope == Scope::Compiled &&
         !whyNotCompiled(model, workload, plan).empty())
@@ -124,7 +136,7 @@ private:
       if (!priced)
         priced = costs.price(plan);
       if (plan.evenStages && isBalanced(plan))
-        return; // considered already
+        return Constraint::None; // considered already
     }
     ++result.considered;
     if (broken != Constraint::None)
@@ -136,13 +148,15 @@ private:
     if (needed > nearlyFits * budget)
       return kill(plan, Constraint::Memory);
     candidate.cost = costs.step(plan, *priced);
-    if (needed <= budget)
-      return accept(candidate);
-    kill(plan, Constraint::Memory);
+    if (needed <= budget) {
+      accept(candidate);
+      return Constraint::None;
+    }
     std::optional<Candidate> &fastest =
         result.killed[size_t(Constraint::Memory)].fastest;
     if (!fastest || order(candidate) < order(*fastest))
       fastest = candidate;
+    return kill(plan, Constraint::Memory);
   }
 
   /// Whether even stages are what balancing comes to.
@@ -183,19 +197,25 @@ private:
     result.chosen = result.simplest.front();
   }
 
-  void kill(const ParallelPlan &plan, Constraint constraint) {
+  Constraint kill(const ParallelPlan &plan, Constraint constraint) {
     ++result.killed[size_t(constraint)].plans;
     for (Choice *choice : choicesOf(plan))
       ++choice->killed[size_t(constraint)];
+    return constraint;
   }
 
-  std::array<Choice *, 8> choicesOf(const ParallelPlan &plan) {
+  std::array<Choice *, 9> choicesOf(const ParallelPlan &plan) {
     const std::pair<const char *, int64_t> values[] = {
-        {"pipe", plan.pipe},     {"interleave", plan.interleave},
-        {"tensor", plan.tensor}, {"context", plan.context},
-        {"expert", plan.expert}, {"zero", plan.zero},
-        {"micro", plan.micro},   {"recompute", int64_t(plan.recompute)}};
-    std::array<Choice *, 8> found{};
+        {"pipe", plan.pipe},
+        {"interleave", plan.interleave},
+        {"tensor", plan.tensor},
+        {"context", plan.context},
+        {"expert", plan.expert},
+        {"replicate", plan.replicate},
+        {"zero", plan.zero},
+        {"micro", plan.micro},
+        {"recompute", int64_t(plan.recompute)}};
+    std::array<Choice *, 9> found{};
     for (size_t i = 0; i < found.size(); ++i) {
       // Values are few and small: a table in addition to the map saves
       // look-ups.
@@ -218,7 +238,7 @@ private:
   CostModel costs;
   double budget;
   std::optional<PricedLayers> priced;
-  std::array<std::vector<Choice *>, 8> tables;
+  std::array<std::vector<Choice *>, 9> tables;
   std::map<int64_t, Candidate> simplest; ///< fastest of each complexity
   SearchResult result;
 };
@@ -226,7 +246,7 @@ private:
 } // namespace
 
 int64_t complexity(const ParallelPlan &plan) {
-  int64_t result = std::max(0, plan.zero - 1);
+  int64_t result = std::max(0, plan.zero - 1) + (plan.replicate > 1);
   for (int64_t degree : {plan.pipe, plan.interleave, plan.tensor, plan.context,
                          plan.expert, plan.expertTensor})
     result += std::bit_width(uint64_t(degree)) - 1;

@@ -82,7 +82,8 @@ enum class Scope {
 /// into memory. Simple are small degrees, no ZeRO beyond 1 and a plain
 /// schedule. The same input gives the same result; ties go to the plan with
 /// smaller degrees. Left out as never faster: ZeRO-0 with several data ranks,
-/// and expert tensor parallelism other than 1 and `tensor`.
+/// and expert tensor parallelism other than 1 and `tensor`; and replicas with
+/// ZeRO-1, which send more. Replicas are of whole nodes (replicaCounts).
 ///
 /// `slack` is the factor of the memory up to which plans are kept: above 1
 /// where compiled programs decide afterwards, so that an error of the memory

@@ -249,7 +249,7 @@ static bool isEpilogue(const ClusterExpression &expression, size_t undivided) {
 }
 
 // Whether the skeleton can compute what the body says.
-static bool isComputable(ClusterOp cluster) {
+static bool canCompute(ClusterOp cluster) {
   ExpressionOptions options;
   ClusterKind kind = cluster.getKind();
   if (kind == ClusterKind::attention || kind == ClusterKind::attention_grad ||
@@ -277,13 +277,23 @@ static bool isComputable(ClusterOp cluster) {
   return false;
 }
 
+static bool isComputable(ClusterOp cluster, ComputableClusters &computable) {
+  if (computable.contains(cluster))
+    return true;
+  if (!canCompute(cluster))
+    return false;
+  computable.insert(cluster);
+  return true;
+}
+
 // A cluster of one op is always computable. With the views that lead to it, it
 // may need to divide its space in ways that do not fit together.
 static ClusterOp buildSingle(Operation *op, ClusterKind kind,
                              const llvm::DenseSet<Operation *> &repeats,
-                             ArrayRef<Value> outputs) {
+                             ArrayRef<Value> outputs,
+                             ComputableClusters &computable) {
   ClusterOp cluster = ClusterBuilder({op}, kind, repeats).build(outputs);
-  if (isComputable(cluster))
+  if (isComputable(cluster, computable))
     return cluster;
   cluster.erase();
   ClusterBuilder builder({op}, kind, {});
@@ -300,7 +310,8 @@ static bool isWritten(Value result, const FusionGroup &group) {
 }
 
 LogicalResult tessera::buildCluster(FusionGraph &graph, unsigned id,
-                                    OpPositions &slots) {
+                                    OpPositions &slots,
+                                    ComputableClusters &computable) {
   FusionGroup &group = graph.group(id);
   SmallVector<Operation *> members;
   SmallVector<Value> outputs;
@@ -314,11 +325,12 @@ LogicalResult tessera::buildCluster(FusionGraph &graph, unsigned id,
     return success();
   ClusterOp cluster;
   if (members.size() == 1) {
-    cluster = buildSingle(members[0], *group.kind, group.repeats, outputs);
+    cluster = buildSingle(members[0], *group.kind, group.repeats, outputs,
+                          computable);
   } else {
     cluster =
         ClusterBuilder(members, *group.kind, group.repeats).build(outputs);
-    if (!isComputable(cluster)) {
+    if (!isComputable(cluster, computable)) {
       cluster.erase();
       return failure();
     }
@@ -329,9 +341,11 @@ LogicalResult tessera::buildCluster(FusionGraph &graph, unsigned id,
   return success();
 }
 
-void tessera::buildCluster(Operation *op, OpPositions &slots) {
+void tessera::buildCluster(Operation *op, OpPositions &slots,
+                           ComputableClusters &computable) {
   Value result = op->getResult(0);
-  ClusterOp cluster = buildSingle(op, ClusterKind::elementwise, {}, {result});
+  ClusterOp cluster =
+      buildSingle(op, ClusterKind::elementwise, {}, {result}, computable);
   result.replaceAllUsesWith(cluster.getResult(0));
   slots[cluster] = slots.lookup(op);
 }

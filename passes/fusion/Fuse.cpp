@@ -36,7 +36,8 @@ static bool staysOutside(Operation *op) {
 // Free ops whose results are used outside clusters, and tables: a kernel of
 // their own writes them. Users come first, since a view without uses left needs
 // nothing stored.
-static void storeFreeOps(Block &block, OpPositions &slots) {
+static void storeFreeOps(Block &block, OpPositions &slots,
+                         ComputableClusters &computable) {
   SmallVector<Operation *> ops;
   for (Operation &op : block)
     if (isFree(&op) || isa<ConstantOp>(op))
@@ -45,29 +46,31 @@ static void storeFreeOps(Block &block, OpPositions &slots) {
     if (!op->use_empty() && staysOutside(op))
       continue;
     if (!op->use_empty())
-      buildCluster(op, slots);
+      buildCluster(op, slots, computable);
     op->erase();
   }
 }
 
-static void buildClusters(FusionGraph &graph, OpPositions &slots) {
+static void buildClusters(FusionGraph &graph, OpPositions &slots,
+                          ComputableClusters &computable) {
   for (unsigned id : graph.liveGroups()) {
-    if (!graph.group(id).kind || succeeded(buildCluster(graph, id, slots)))
+    if (!graph.group(id).kind ||
+        succeeded(buildCluster(graph, id, slots, computable)))
       continue;
     // Each op alone is always computable.
     for (unsigned single : graph.dissolve(id))
-      (void)buildCluster(graph, single, slots);
+      (void)buildCluster(graph, single, slots, computable);
   }
 }
 
-static void fuseBlock(Block &block) {
+static void fuseBlock(Block &block, ComputableClusters &computable) {
   eraseDead(block);
   OpPositions slots = positionsOf(block);
   FusionGraph graph(block);
   applyFusionRules(graph);
-  buildClusters(graph, slots);
+  buildClusters(graph, slots, computable);
   eraseDead(block);
-  storeFreeOps(block, slots);
+  storeFreeOps(block, slots, computable);
   eraseDead(block);
   orderByPosition(block, slots);
 }
@@ -81,8 +84,9 @@ class FusePass : public tessera::impl::FuseBase<FusePass> {
     getOperation()->walk(
         [&](LoopOp loop) { blocks.push_back(&loop.getBody().front()); });
     blocks.push_back(&getOperation().getBody().front());
+    ComputableClusters computable;
     for (Block *block : blocks)
-      fuseBlock(*block);
+      fuseBlock(*block, computable);
   }
 };
 

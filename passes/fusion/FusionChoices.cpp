@@ -12,12 +12,26 @@ static constexpr int64_t kMaxConeCost = 48;
 
 //===--- epilogues --------------------------------------------------------===//
 
+Fed::Fed(const FusionGraph &graph, unsigned id)
+    : graph(graph), next(graph.group(id).members.front()), found(graph.size()) {
+  for (unsigned member : graph.group(id).members)
+    found.set(member);
+}
+
+bool Fed::contains(unsigned node) {
+  for (; next <= node; ++next)
+    if (llvm::any_of(graph.producers(next),
+                     [&](unsigned producer) { return found.test(producer); }))
+      found.set(next);
+  return found.test(node);
+}
+
 // Whether an elementwise op reads nothing else that depends on the group, such
 // as the statistics of its rows.
 bool Epilogue::follows(unsigned node, unsigned depth) {
   return depth && isa<Elementwise>(graph.op(node)) &&
          llvm::all_of(graph.producers(node), [&](unsigned producer) {
-           return graph.groupOf(producer) == id || !fed.test(producer) ||
+           return graph.groupOf(producer) == id || !fed.contains(producer) ||
                   follows(producer, depth - 1);
          });
 }

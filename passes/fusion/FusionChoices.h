@@ -5,12 +5,26 @@
 
 namespace tessera {
 
+/// The members of a group and the nodes that it feeds, searched as far as they
+/// are asked for: most questions are about nodes nearby, and a program has
+/// thousands. Before groups repeat ops, when every edge leads to a later node.
+class Fed {
+public:
+  Fed(const FusionGraph &graph, unsigned id);
+  bool contains(unsigned node);
+
+private:
+  const FusionGraph &graph;
+  unsigned next; ///< the first that has not been looked at
+  llvm::BitVector found;
+};
+
 /// The epilogue of a contraction, or of a reduction of columns: what may run on
 /// its accumulators.
 class Epilogue {
 public:
   Epilogue(FusionGraph &graph, unsigned id)
-      : graph(graph), id(id), fed(graph.reachableFrom(id)) {}
+      : graph(graph), id(id), fed(graph, id) {}
 
   /// Whether an elementwise op costs no traffic there: it replaces what it
   /// reads, or is stored in any case.
@@ -28,7 +42,7 @@ private:
   static constexpr unsigned kDepth = 12; ///< of chains that are looked through
   FusionGraph &graph;
   unsigned id;
-  llvm::BitVector fed; ///< nodes that the group feeds
+  Fed fed;
 };
 
 /// Values that a group reads from others and could recompute, back to tensors

@@ -2,9 +2,11 @@
 #pragma once
 #include "dialects/graph/GraphOps.h"
 #include "passes/fusion/GroupOrder.h"
+#include "passes/fusion/SameCluster.h"
 #include "passes/fusion/TopologicalOrder.h"
 #include "llvm/ADT/BitVector.h"
 #include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/DenseSet.h"
 #include <vector>
 
 namespace tessera {
@@ -66,6 +68,7 @@ public:
   }
   unsigned groupOf(unsigned node) const { return groupIds[node]; }
   FusionGroup &group(unsigned id) { return groups[id]; }
+  const FusionGroup &group(unsigned id) const { return groups[id]; }
   /// Numbers of the groups that are left.
   llvm::SmallVector<unsigned> liveGroups() const;
 
@@ -119,6 +122,10 @@ private:
   llvm::DenseMap<mlir::Operation *, llvm::SmallVector<unsigned, 2>> repeaters;
 };
 
+/// Clusters that kernels can compute. Copies of a block have equal ones, of
+/// which one is checked.
+using ComputableClusters = llvm::DenseSet<mlir::Operation *, SameCluster>;
+
 /// Makes a cluster of the group's ops, free ones and repeated ones, and
 /// replaces their results where they are used elsewhere; none if all of them
 /// are unused. Fails if the ops give no computable expression: then nothing
@@ -126,8 +133,10 @@ private:
 /// users until the block is sorted. `positions` gains the cluster's: that of
 /// its first op.
 mlir::LogicalResult buildCluster(FusionGraph &graph, unsigned id,
-                                 OpPositions &positions);
+                                 OpPositions &positions,
+                                 ComputableClusters &computable);
 /// The same for a free op whose result must be stored.
-void buildCluster(mlir::Operation *op, OpPositions &positions);
+void buildCluster(mlir::Operation *op, OpPositions &positions,
+                  ComputableClusters &computable);
 
 } // namespace tessera

@@ -5,6 +5,7 @@
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "passes/kernels/KernelPlan.h"
+#include "passes/kernels/LaunchCache.h"
 #include "passes/kernels/Passes.h"
 
 using namespace mlir;
@@ -95,8 +96,15 @@ class EmitKernelsPass : public tessera::impl::EmitKernelsBase<EmitKernelsPass> {
     SmallVector<ClusterOp> clusters;
     getOperation().walk(
         [&](ClusterOp cluster) { clusters.push_back(cluster); });
+    LaunchCache cache;
     for (ClusterOp cluster : clusters) {
       Operation *before = cluster->getPrevNode();
+      if (auto repeated = cache.repeat(cluster)) {
+        setLayer(cluster, before);
+        cluster.replaceAllUsesWith(*repeated);
+        cluster.erase();
+        continue;
+      }
       llvm::Expected<SmallVector<Value>> results = emit(cluster, context);
       if (!results) {
         cluster.emitError()
@@ -106,7 +114,7 @@ class EmitKernelsPass : public tessera::impl::EmitKernelsBase<EmitKernelsPass> {
       }
       setLayer(cluster, before);
       cluster.replaceAllUsesWith(*results);
-      cluster.erase();
+      cache.take(cluster, before, *results);
     }
     dropIdleModules();
     getOperation()->removeAttr(kTargetsAttr);

@@ -7,6 +7,7 @@
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "passes/folding/Units.h"
+#include "passes/fusion/SameCluster.h"
 #include "passes/kernels/Passes.h"
 #include "passes/kernels/attention/AttentionPlan.h"
 #include "passes/kernels/contraction/KernelChoice.h"
@@ -79,6 +80,8 @@ class PlanKernelsPass : public tessera::impl::PlanKernelsBase<PlanKernelsPass> {
 
   void runOnOperation() override {
     TilingContext context(getOperation(), chosen);
+    plans.clear();
+    planned.clear();
     FailureOr<std::optional<folding::Repetition>> folded =
         folding::Repetition::of(getOperation());
     if (failed(folded))
@@ -96,6 +99,8 @@ class PlanKernelsPass : public tessera::impl::PlanKernelsBase<PlanKernelsPass> {
     }
     if (!ok)
       return signalPassFailure();
+    for (auto [cluster, plan] : planned)
+      cluster->setAttr(tile::TileDialect::kPlanAttr, plan);
     SmallVector<StringRef> names;
     for (const TileTarget &target : chosen)
       names.push_back(target.name);
@@ -104,13 +109,18 @@ class PlanKernelsPass : public tessera::impl::PlanKernelsBase<PlanKernelsPass> {
   }
 
   LogicalResult plan(ClusterOp cluster, const TilingContext &context) {
-    llvm::Expected<ClusterPlan> plan = planCluster(cluster, context);
-    if (!plan)
-      return cluster.emitError()
-             << "cluster '" << cluster.getName()
-             << "' has no kernel: " << llvm::toString(plan.takeError());
+    auto [known, isNew] = plans.try_emplace(cluster);
+    ClusterPlan *plan = &known->second;
+    if (isNew) {
+      llvm::Expected<ClusterPlan> made = planCluster(cluster, context);
+      if (!made)
+        return cluster.emitError()
+               << "cluster '" << cluster.getName()
+               << "' has no kernel: " << llvm::toString(made.takeError());
+      *plan = std::move(*made);
+    }
     if (plan->attribute)
-      cluster->setAttr(tile::TileDialect::kPlanAttr, plan->attribute);
+      planned.emplace_back(cluster, plan->attribute);
     if (!print)
       return success();
     StringRef kind = stringifyClusterKind(cluster.getKind());
@@ -145,6 +155,9 @@ class PlanKernelsPass : public tessera::impl::PlanKernelsBase<PlanKernelsPass> {
   }
 
   SmallVector<TileTarget> chosen;
+  llvm::DenseMap<Operation *, ClusterPlan, SameCluster> plans;
+  /// To be written when no more plan is looked up by its cluster's attributes.
+  std::vector<std::pair<ClusterOp, Attribute>> planned;
   std::optional<folding::Repetition> repetition; ///< if layers are folded
 };
 } // namespace

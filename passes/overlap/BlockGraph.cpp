@@ -1,6 +1,6 @@
 #include "passes/overlap/BlockGraph.h"
 #include "dialects/dist/DistOps.h"
-#include "dialects/graph/GraphOps.h"
+#include "dialects/graph/LoopAttrs.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "passes/fusion/TopologicalOrder.h"
 #include "passes/overlap/Costs.h"
@@ -61,7 +61,21 @@ void BlockGraph::connect() {
   }
 }
 
-// What a loop's body receives for its next iteration is received in the memory
+// The value that leaves the loop in the trip in which `carried` is received:
+// values in flight move from one carried value to the one before it.
+static BlockArgument lastOfFlight(graph::LoopOp loop, BlockArgument carried) {
+  for (int64_t trip = 1; trip < graph::tripsInFlight(loop); ++trip) {
+    auto yielded = loop.getYield().getValues();
+    auto next = llvm::find(yielded, Value(carried));
+    // With fewer in flight what is received has a free place.
+    if (next == yielded.end())
+      return {};
+    carried = loop.getCarried()[next - yielded.begin()];
+  }
+  return carried;
+}
+
+// What a loop's body receives for a later iteration is received in the memory
 // of the carried value that it replaces, once that value has been read.
 void BlockGraph::connectCarried(Operation *op,
                                 const DenseMap<Operation *, unsigned> &numbers,
@@ -70,13 +84,18 @@ void BlockGraph::connectCarried(Operation *op,
   if (!loop || !isStart(op))
     return;
   for (auto [value, carried] :
-       llvm::zip(loop.getYield().getValues(), loop.getCarried()))
-    if (value.getDefiningOp() == op)
-      for (Operation *user : carried.getUsers()) {
-        auto reader = numbers.find(block.findAncestorOpInBlock(*user));
-        if (reader != numbers.end() && reader->second < numbers.lookup(op))
-          found.insert(reader->second);
-      }
+       llvm::zip(loop.getYield().getValues(), loop.getCarried())) {
+    if (value.getDefiningOp() != op)
+      continue;
+    BlockArgument replaced = lastOfFlight(loop, carried);
+    if (!replaced)
+      continue;
+    for (Operation *user : replaced.getUsers()) {
+      auto reader = numbers.find(block.findAncestorOpInBlock(*user));
+      if (reader != numbers.end() && reader->second < numbers.lookup(op))
+        found.insert(reader->second);
+    }
+  }
 }
 
 static bool isLight(Operation *op) {

@@ -3,6 +3,36 @@
 
 include "mlir/Pass/PassBase.td"
 
+def UnrollLoops : Pass<"unroll-loops", "::mlir::func::FuncOp"> {
+  let summary = "writes as many trips of a loop in one as have values in flight";
+  let description = [{
+    A loop with `graph.in_flight` carries values from a trip to a later one than the next: in a
+    pipeline, activations of the microbatches between their forward and their backward. What it
+    carries moves from one place to the next in every trip. With that many trips in one, each value
+    is overwritten where it is. Trips that are left are written out after the loop, as are all if
+    there are not two such groups.
+
+    Before:
+    ```mlir
+    %r:2 = graph.loop 8 (%i, %a = %x, %b = %y) : (...) attributes {graph.in_flight = 2 : i64} {
+      %row = graph.dynamic_slice %rows[%i] : tensor<8x4xf32>, tensor<i32> -> tensor<4xf32>
+      %n = tile.launch @f(%a, %row) ...
+      graph.yield %b, %n : tensor<4xf32>, tensor<4xf32>
+    ```
+    After:
+    ```mlir
+    %pairs = graph.reshape %rows : tensor<8x4xf32> -> tensor<4x2x4xf32>
+    %r:2 = graph.loop 4 (%i, %a = %x, %b = %y) : (...) {
+      %pair = graph.dynamic_slice %pairs[%i] : tensor<4x2x4xf32>, tensor<i32> -> tensor<2x4xf32>
+      %n0 = tile.launch @f(%a, %row0) ...
+      %n1 = tile.launch @f(%b, %row1) ...
+      graph.yield %n0, %n1 : tensor<4xf32>, tensor<4xf32>
+    ```
+    Afterwards no loop has the attribute. It runs last, so that all phases before have one trip.
+  }];
+  let dependentDialects = ["::tessera::graph::GraphDialect"];
+}
+
 def PlanBuffers : Pass<"plan-buffers", "::mlir::ModuleOp"> {
   let summary = "assigns every tensor a buffer by liveness: functions become plan programs";
   let description = [{

@@ -9,8 +9,10 @@
 using namespace tessera;
 
 // The slowest-varying first: neighbors along the last axis communicate most.
-static constexpr llvm::StringLiteral kAxes[] = {"pipe", "data", "expert",
-                                                "context", "tensor"};
+// The ranks of one replica are neighbors, so that only sums of gradients cross
+// slow links.
+static constexpr llvm::StringLiteral kAxes[] = {
+    "pipe", "replicate", "data", "expert", "context", "tensor"};
 static constexpr int64_t kMostDevices = int64_t{1} << 20;
 
 static llvm::Error makeError(llvm::StringRef text, const llvm::Twine &what) {
@@ -110,9 +112,10 @@ llvm::Expected<MeshRequest> tessera::parseMeshRequest(llvm::StringRef text,
         name != "expert_context" && !llvm::is_contained(kAxes, name))
       return makeError(text,
                        "unknown axis '" + name +
-                           "'; known axes: data, expert, context, tensor, "
-                           "pipe; known options: zero, schedule, chunks, "
-                           "collective_matmul, expert_tensor, expert_context");
+                           "'; known axes: data, replicate, expert, context, "
+                           "tensor, pipe; known options: zero, schedule, "
+                           "chunks, collective_matmul, expert_tensor, "
+                           "expert_context");
     if (zero ? value < 0 || value > 3 : value < 1 || value > kMostDevices)
       return makeError(text, zero ? "zero must be 0, 1, 2 or 3"
                                   : "an axis has 1 to 1048576 devices, got '" +

@@ -205,6 +205,18 @@ OpSearch::PlacementChoice OpSearch::withoutPartial(PlacementChoice place) {
   return place;
 }
 
+OpSearch::PlacementChoice OpSearch::withPartial(PlacementChoice place,
+                                                ArrayRef<unsigned> axes) {
+  if (axes.empty())
+    return place;
+  for (const Placement *&one : place.placements) {
+    Placement partial = one->withoutPartial();
+    partial.partial.assign(axes.begin(), axes.end());
+    one = shardings.intern(std::move(partial));
+  }
+  return place;
+}
+
 //===--- the problem ------------------------------------------------------===//
 
 // The unit is about a billionth of the incumbent's cost; a node or edge that

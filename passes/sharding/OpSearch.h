@@ -66,6 +66,8 @@ private:
   PlacementChoice madeBy(int node, unsigned result) const;
   PlacementChoice wantedBy(int node, unsigned use) const;
   PlacementChoice withoutPartial(PlacementChoice place);
+  PlacementChoice withPartial(PlacementChoice place,
+                              llvm::ArrayRef<unsigned> axes);
   const PlacementChoice &asUsed(ValueClass value) const {
     return choices[classes.settledLike(value).value_or(value)];
   }

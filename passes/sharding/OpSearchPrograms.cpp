@@ -142,7 +142,7 @@ void OpSearch::addLoop(unsigned number, Demands &demands) {
     if (loop->hasAttr(graph::kOverflowAttr))
       place = choices[classes.of(init)];
     else if (target && shardings.accumulatesSettled())
-      place = choices[*target];
+      place = withPartial(choices[*target], shardings.of(carried).partial);
     else if (isZero(init))
       place = firstWanted(classes.of(carried));
     if (!place)

@@ -28,10 +28,11 @@ def NarrowEmbeddings : Pass<"narrow-embeddings", "::mlir::ModuleOp"> {
 def AssignShardings : Pass<"assign-shardings", "::mlir::ModuleOp"> {
   let summary = "chooses a sharding for every value, and inserts reshards between different ones";
   let description = [{
-    Shards dimensions of the model over axes of the mesh: `data` the sequences of a batch, `context`
-    their tokens, `tensor` what the cost model finds best (heads, feed-forward width, vocabulary,
-    tokens between blocks). An op is sharded along the first of an axis's sharding groups that it
-    has. `zero` says which state is also sharded over `data`, `expert` and `context`. See README.md.
+    Shards dimensions of the model over axes of the mesh: `data` and `replicate` the sequences of a
+    batch, `context` their tokens, `tensor` what the cost model finds best (heads, feed-forward
+    width, vocabulary, tokens between blocks). An op is sharded along the first of an axis's
+    sharding groups that it has. `zero` says which state is also sharded over `data`, `expert` and
+    `context`; over `replicate` none is. See README.md.
 
     Before, for `mesh=data=2,tensor=4`:
     ```mlir

@@ -152,6 +152,17 @@ Placement Shardings::ofState(Value value, graph::Role role) const {
   return placement;
 }
 
+// A sum of gradients that has the placement of its state: microbatches are
+// reduce-scattered inside a replica, and replicas add up after the loop.
+const Placement *Shardings::ofGradientSum(const Placement &state) {
+  Placement placement = state;
+  for (unsigned axis : strategy->replicaAxes)
+    if (mesh.size(axis) > 1 && !placement.uses(axis))
+      placement.partial.push_back(axis);
+  llvm::sort(placement.partial);
+  return pool.intern(std::move(placement));
+}
+
 // State has the placement of the first program that takes it as an argument, if
 // any does: a splat in @init says nothing about its uses.
 Placement Shardings::ofPort(Value value, DictionaryAttr attrs) {
@@ -329,9 +340,10 @@ LogicalResult Shardings::planLoop(graph::LoopOp loop, unsigned step) {
       continue;
     }
     auto target = classes.settledLike(classes.of(result));
-    bool early = strategy->zero >= ZeroStage::gradients && target;
+    bool early = accumulatesSettled() && target;
     if (early)
-      values[number] = values[*target];
+      values[number] =
+          isZero(init) ? ofGradientSum(*values[*target]) : values[*target];
     else
       place(number, isInteger(carried) ? blank(carried) : byColors(carried));
     if (!early && isZero(init))

@@ -44,6 +44,9 @@ struct Strategy {
   bool hasMasters = false;
   /// The axes over which `zero` shards state.
   llvm::SmallVector<unsigned, 2> zeroAxes;
+  /// The axes that shard sequences, and over which each device has the same
+  /// state whatever `zero` is: replicas (hybrid sharded data parallelism).
+  llvm::SmallVector<unsigned, 1> replicaAxes = {};
   /// The axes along which experts' rows are exchanged (all-to-all) where
   /// possible: each device numbers the rows of its tokens and sends them to the
   /// devices of their groups.
@@ -146,6 +149,7 @@ private:
   Placement blank(mlir::Value value) const;
   Placement byColors(mlir::Value value) const;
   Placement ofState(mlir::Value value, graph::Role role) const;
+  const Placement *ofGradientSum(const Placement &state);
   Placement ofPort(mlir::Value value, mlir::DictionaryAttr attrs);
   bool cutByZero(graph::Role role) const;
   bool fits(const Factor &factor, unsigned axis) const;

@@ -363,6 +363,9 @@ FailureOr<Strategy> sharding::chooseStrategy(ModuleOp module, Factors &factors,
     if (name == "data") {
       strategy.colors[axis] = roles.sequences;
       strategy.zeroAxes.push_back(axis);
+    } else if (name == "replicate") {
+      strategy.colors[axis] = roles.sequences;
+      strategy.replicaAxes.push_back(axis);
     } else if (name == "expert") {
       // Ops without experts are sharded as by `data`.
       if (roles.experts.empty() && mesh.size(axis) > 1)
@@ -394,7 +397,8 @@ FailureOr<Strategy> sharding::chooseStrategy(ModuleOp module, Factors &factors,
     } else {
       return module.emitError("unknown mesh axis '")
              << name
-             << "'; expected one of: pipe, data, expert, context, tensor";
+             << "'; expected one of: pipe, replicate, data, expert, context, "
+                "tensor";
     }
   }
   if (auto axes = axesOfExperts(mesh, options); !axes.empty()) {

@@ -40,10 +40,11 @@ struct SearchEffort {
   std::optional<SolverEffect> solved = {};
 };
 
-/// `data` shards sequences, `context` tokens, `tensor` the groups that decrease
-/// the estimate most, one after another, and then single ops where that is
-/// cheaper. Tokens may be split into two factors, so that a device has every
-/// n-th of them. `classes` are those of `factors`. Adds to `effort`.
+/// `data` and `replicate` shard sequences, `context` tokens, `tensor` the
+/// groups that decrease the estimate most, one after another, and then single
+/// ops where that is cheaper. Tokens may be split into two factors, so that a
+/// device has every n-th of them. `classes` are those of `factors`. Adds to
+/// `effort`.
 mlir::FailureOr<Strategy>
 chooseStrategy(mlir::ModuleOp module, Factors &factors,
                const Congruence &classes, const Mesh &mesh,

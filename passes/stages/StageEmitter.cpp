@@ -187,11 +187,15 @@ LogicalResult StageEmitter::emitLoop(LoopCut &loop) {
   return success();
 }
 
-LogicalResult StageEmitter::emitCell(int cell, int microbatch, Half half) {
+bool StageEmitter::isIn(Operation *op, CellPart where) const {
+  return part->cellOf(op) == where.cell &&
+         (where.half == Half::both ||
+          part->isForWeights(op) == (where.half == Half::weights));
+}
+
+LogicalResult StageEmitter::emitCell(CellPart where, int microbatch) {
   for (Operation &op : part->body().without_terminator()) {
-    if (part->cellOf(&op) != cell ||
-        (half != Half::both &&
-         part->isForWeights(&op) != (half == Half::weights)))
+    if (!isIn(&op, where))
       continue;
     std::optional<unsigned> sum = part->sumOf(&op);
     if (sum ? failed(addToSum(&op, *sum, microbatch)) : !clone(&op, microbatch))
@@ -256,14 +260,14 @@ void StageEmitter::receive(const Values &values, int from, int to,
         permute(e.zeros(tensorType(value)), targets);
 }
 
-static bool isValue(Value value) { return static_cast<bool>(value); }
-
 LogicalResult StageEmitter::emitSchedule() {
   const pipeline::InstructionList &list = part->schedule.lists[view.rank];
   const pipeline::SteadyState steady = pipeline::findSteadyState(list);
+  const bool hasSums = llvm::any_of(
+      part->sums, [&](const Sum &sum) { return sum.ranks.test(view.rank); });
   for (size_t k = 0; k < list.size(); ++k) {
     // A loop without results, which only sends, would be removed as dead.
-    if (steady.trips && k == steady.begin && llvm::any_of(sums, isValue)) {
+    if (steady.trips && k == steady.begin && hasSums) {
       if (failed(emitSteadyLoop(list, steady)))
         return failure();
       k = steady.end() - 1;
@@ -274,19 +278,30 @@ LogicalResult StageEmitter::emitSchedule() {
   return success();
 }
 
-LogicalResult StageEmitter::emit(const pipeline::Instruction &each) {
+std::optional<StageEmitter::CellPart>
+StageEmitter::partOf(const pipeline::Instruction &each) const {
   using pipeline::Op;
-  int s = each.work.stage, m = each.work.microbatch,
-      backward = 2 * part->stageCount - 1 - s;
+  const int s = each.work.stage, backward = 2 * part->stageCount - 1 - s;
   switch (each.op) {
   case Op::Forward:
-    return emitCell(s, m);
+    return CellPart{s};
   case Op::Backward:
-    return emitCell(backward, m);
+    return CellPart{backward};
   case Op::BackwardInput:
-    return emitCell(backward, m, Half::inputs);
+    return CellPart{backward, Half::inputs};
   case Op::BackwardWeight:
-    return emitCell(backward, m, Half::weights);
+    return CellPart{backward, Half::weights};
+  default:
+    return std::nullopt;
+  }
+}
+
+LogicalResult StageEmitter::emit(const pipeline::Instruction &each) {
+  using pipeline::Op;
+  const int s = each.work.stage, m = each.work.microbatch;
+  if (std::optional<CellPart> where = partOf(each))
+    return emitCell(*where, m);
+  switch (each.op) {
   case Op::SendForward:
     return send(part->toNext[s], s, s + 1, m);
   case Op::RecvForward:
@@ -313,7 +328,7 @@ LogicalResult StageEmitter::emitWhole() {
       continue;
     if (s > 0 && cut.schedule.crosses(s - 1))
       receive(part->toNext[s - 1], s - 1, s, -1);
-    if (failed(emitCell(s, -1)))
+    if (failed(emitCell({s}, -1)))
       return failure();
     if (cut.schedule.crosses(s) && failed(send(part->toNext[s], s, s + 1, -1)))
       return failure();

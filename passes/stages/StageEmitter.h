@@ -31,8 +31,14 @@ private:
   mlir::LogicalResult emit(const pipeline::Instruction &each);
   mlir::LogicalResult emitWhole();
   enum class Half { both, inputs, weights };
-  mlir::LogicalResult emitCell(int cell, int microbatch,
-                               Half half = Half::both);
+  /// What one instruction computes of the loop's body.
+  struct CellPart {
+    int cell;
+    Half half = Half::both;
+  };
+  std::optional<CellPart> partOf(const pipeline::Instruction &each) const;
+  bool isIn(mlir::Operation *op, CellPart where) const;
+  mlir::LogicalResult emitCell(CellPart where, int microbatch);
   mlir::LogicalResult addToSum(mlir::Operation *op, unsigned sum,
                                int microbatch);
   mlir::LogicalResult send(const Values &values, int from, int to,
@@ -57,6 +63,10 @@ private:
   struct SteadyLoop;
   mlir::LogicalResult emitSteadyLoop(const pipeline::InstructionList &list,
                                      const pipeline::SteadyState &steady);
+  mlir::Operation *firstTerm(const Sum &sum,
+                             llvm::ArrayRef<pipeline::Instruction> trip) const;
+  mlir::Value startOfSum(unsigned number,
+                         llvm::ArrayRef<pipeline::Instruction> trip);
   mlir::LogicalResult yieldNext();
   void finishLoop(SteadyLoop &loop);
   mlir::Value getInLoop(mlir::Value value, int microbatch);

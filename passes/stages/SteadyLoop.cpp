@@ -1,5 +1,6 @@
 // The steady state of a rank's schedule as one loop. Its body is one trip, with
 // the microbatches of the first; what is in flight between trips is carried.
+#include "dialects/graph/LoopAttrs.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "passes/stages/StageEmitter.h"
 
@@ -31,6 +32,11 @@ struct StageEmitter::SteadyLoop {
 LogicalResult
 StageEmitter::emitSteadyLoop(const pipeline::InstructionList &list,
                              const pipeline::SteadyState &steady) {
+  auto trip = ArrayRef(list).slice(steady.begin, steady.length);
+  for (unsigned i = 0; i < sums.size(); ++i)
+    if (part->sums[i].ranks.test(view.rank) && !sums[i] &&
+        !(sums[i] = startOfSum(i, trip)))
+      return failure();
   SteadyLoop loop;
   loop.steady = steady;
   loop.index = loop.block->addArgument(
@@ -44,8 +50,8 @@ StageEmitter::emitSteadyLoop(const pipeline::InstructionList &list,
     }
   steadyLoop = &loop;
   b.setInsertionPointToStart(loop.block.get());
-  for (size_t k = steady.begin; k < steady.begin + steady.length; ++k)
-    if (failed(emit(list[k])))
+  for (const pipeline::Instruction &each : trip)
+    if (failed(emit(each)))
       return failure();
   if (failed(yieldNext()))
     return failure();
@@ -79,6 +85,8 @@ void StageEmitter::finishLoop(SteadyLoop &loop) {
                               [](OpBuilder &, Location, Value, ValueRange) {});
   op.getBody().front().erase();
   op.getBody().push_back(loop.block.release());
+  if (int trips = std::min(steady.inFlight, steady.trips); trips > 1)
+    op->setAttr(graph::kInFlightAttr, b.getI64IntegerAttr(trips));
   microbatches.assign(part->schedule.microbatches, Map());
   for (auto [i, result] : llvm::zip(loop.sums, op.getResults()))
     sums[i] = result;
@@ -86,6 +94,32 @@ void StageEmitter::finishLoop(SteadyLoop &loop) {
        llvm::zip(loop.inFlight, op.getResults().drop_front(loop.sums.size())))
     microbatches[each.microbatch + steady.trips * steady.microbatches]
                 [each.value] = result;
+}
+
+//===--- sums -------------------------------------------------------------===//
+
+Operation *StageEmitter::firstTerm(const Sum &sum,
+                                   ArrayRef<pipeline::Instruction> trip) const {
+  for (const pipeline::Instruction &each : trip)
+    if (std::optional<CellPart> where = partOf(each))
+      for (Operation *op : sum.terms)
+        if (isIn(op, *where))
+          return op;
+  return nullptr;
+}
+
+// A sum whose first term is in the loop starts at -0.0: added to it, a number
+// stays the same bit for bit, as without an addition. Rows that a scatter does
+// not touch stay what they are.
+Value StageEmitter::startOfSum(unsigned number,
+                               ArrayRef<pipeline::Instruction> trip) {
+  const Sum &sum = part->sums[number];
+  Value init = get(part->loop.getInits()[number], -1);
+  if (!init || sum.isWhole ||
+      !isa<FloatType>(tensorType(init).getElementType()) ||
+      !isa_and_nonnull<graph::AddOp>(firstTerm(sum, trip)))
+    return init;
+  return e.splat(-0.0, tensorType(init));
 }
 
 //===--- values -----------------------------------------------------------===//

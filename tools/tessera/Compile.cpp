@@ -210,11 +210,13 @@ static void addOptions(CLI::App &command, CompileRequest &request,
   addQuantOptions(command, request.set);
   addKvOption(command, request.set);
   command
-      .add_option("--mesh", request.mesh,
-                  "device mesh: data=2,tensor=2,zero=1 for two data-parallel "
-                  "groups of two, pipe=2 for two pipeline stages, "
-                  "tensor=4,collective_matmul=on for collective matmuls; auto: "
-                  "chosen by the cost model; see docs/distributed.md")
+      .add_option(
+          "--mesh", request.mesh,
+          "device mesh: data=2,tensor=2,zero=1 for two data-parallel "
+          "groups of two, data=4,replicate=2,zero=3 for two "
+          "replicas that four ranks shard, pipe=2 for two pipeline "
+          "stages, tensor=4,collective_matmul=on for collective matmuls; auto: "
+          "chosen by the cost model; see docs/distributed.md")
       ->type_name("AXIS=N,...");
   command
       .add_option("--world", request.world,

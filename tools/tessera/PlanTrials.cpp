@@ -21,7 +21,8 @@ namespace {
 struct Outcome {
   std::string refusal; ///< of the compiler; empty: none
   ProgramFigures program;
-  bool isKnown = false; ///< it was compiled, or refused
+  bool isLike = false;  ///< it does not fit, as one that was compiled
+  bool isKnown = false; ///< it was compiled, refused or compared
 };
 
 /// Compiles candidates in order until enough of them fit.
@@ -44,6 +45,7 @@ private:
     std::string key;
     std::optional<ProgramProbe> probe;
   };
+  bool isTooLarge(const Candidate &candidate) const;
   Job prepare(const Candidate &candidate);
   void compile(std::vector<Job> &jobs);
   void settle(Job &job, std::vector<Candidate> &kept);
@@ -53,7 +55,10 @@ private:
   const double limit;
   double spent = 0;
   std::map<std::string, Outcome> known; ///< by program
-  std::set<std::string> settled;        ///< plans
+  /// Bytes of a compiled program that does not fit over those by formulas, the
+  /// least of each kind of plan.
+  std::map<std::string, double> excess;
+  std::set<std::string> settled; ///< plans
 };
 
 } // namespace
@@ -69,12 +74,30 @@ static std::string keyOf(MeshPlan plan) {
   return key;
 }
 
+// Formulas are as wrong for plans with the same pipeline and recomputation.
+static std::string kindOf(const ParallelPlan &plan) {
+  return fmt::format("{} {} {} {}", plan.pipe, plan.interleave,
+                     name(plan.schedule), name(plan.recompute));
+}
+
+// Whether a compiled program shows that this one would not fit, by a margin.
+bool TrialWalk::isTooLarge(const Candidate &candidate) const {
+  constexpr double kMargin = 1.03;
+  auto found = excess.find(kindOf(candidate.plan));
+  return found != excess.end() &&
+         candidate.memory.total() * found->second > kMargin * limit;
+}
+
 TrialWalk::Job TrialWalk::prepare(const Candidate &candidate) {
   const MeshPlan plan = meshPlanOf(question.workload, candidate.plan);
   Job job{candidate, keyOf(plan), std::nullopt};
   if (known.contains(job.key))
     return job;
   Outcome &outcome = known[job.key];
+  if (isTooLarge(candidate)) {
+    outcome.isLike = outcome.isKnown = true;
+    return job;
+  }
   CompileRequest request;
   request.spec = options.spec;
   request.recipe = options.recipe;
@@ -134,12 +157,20 @@ void TrialWalk::settle(Job &job, std::vector<Candidate> &kept) {
     trials.refused += isNew;
     return;
   }
+  if (outcome.isLike) {
+    trials.alike += isNew;
+    return;
+  }
   job.candidate.program = outcome.program;
   if (outcome.program.bytes <= limit) {
     kept.push_back(job.candidate);
     return;
   }
   trials.unfit += isNew;
+  const double ratio = outcome.program.bytes / job.candidate.memory.total();
+  const auto least =
+      excess.try_emplace(kindOf(job.candidate.plan), ratio).first;
+  least->second = std::min(least->second, ratio);
   if (!trials.smallest || outcome.program.bytes < trials.smallest->bytes())
     trials.smallest = job.candidate;
 }

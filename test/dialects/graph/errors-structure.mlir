@@ -258,6 +258,24 @@ func.func @init() attributes {graph.program = "init"} {
 
 // -----
 
+func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {
+  // expected-error @+1 {{expects 'graph.in_flight' on a graph.loop, an i64 from 1 to its trips}}
+  %r = graph.loop 2 (%i, %a = %x) : (tensor<4xf32>) attributes {graph.in_flight = 3 : i64} {
+    graph.yield %a : tensor<4xf32>
+  }
+  return %r : tensor<4xf32>
+}
+
+// -----
+
+func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {
+  // expected-error @+1 {{expects 'graph.in_flight' on a graph.loop, an i64 from 1 to its trips}}
+  %y = graph.exp %x {graph.in_flight = 2 : i64} : tensor<4xf32>
+  return %y : tensor<4xf32>
+}
+
+// -----
+
 func.func private @layer()
 func.func @f() {
   // expected-error @+1 {{expects 'graph.program' on a func.func, a #graph.program<...>}}

@@ -147,7 +147,7 @@ class Case:
         sizes = dict(part.split("=") for part in mesh.split(",")) if mesh else {}
         expert = ranks = int(sizes.get("expert", 1))
         own = self.config.get("num_local_experts", self.config.get("num_experts", 1))
-        needed = int(sizes.get("data", 1)) * expert
+        needed = int(sizes.get("replicate", 1)) * int(sizes.get("data", 1)) * expert
         capacity = self.settings.get("moe.capacity") # which is of whole sequences
         if "expert_tensor" in sizes:
             ranks *= int(sizes["tensor"])
@@ -200,6 +200,31 @@ class Parted:
 
 
 class PartedCase(Parted, Case):
+    """A model on them."""
+
+
+class Replicated:
+    """Meshes of replicas, each of which shards state over its own ranks."""
+
+    def draw_meshes(self, draw, most, count=MESHES):
+        found = []
+        for mesh in super().draw_meshes(draw, most // 2, count=40):
+            parts = dict(part.split("=") for part in mesh.split(","))
+            ranks = 1
+            for axis in ("pipe", "data", "expert", "context", "tensor"):
+                ranks *= int(parts.get(axis, 1))
+            sharers = ranks // int(parts.get("pipe", 1)) // int(parts["tensor"])
+            if sharers == 1:
+                continue
+            parts["replicate"] = draw.randint(2, most // ranks)
+            parts["zero"] = draw.choice([1, 2, 3])
+            mesh = ",".join(f"{key}={value}" for key, value in parts.items())
+            if mesh not in found:
+                found.append(mesh)
+        return found[:count]
+
+
+class ReplicatedCase(Replicated, Case):
     """A model on them."""
 
 

@@ -282,6 +282,10 @@ class PartedProgram(drawn_models.Parted, ProgramCase):
     """On meshes whose gathers and scatters go in parts."""
 
 
+class ReplicatedProgram(drawn_models.Replicated, ProgramCase):
+    """On meshes of replicas."""
+
+
 class SkewedProgram(ProgramCase):
     """Rows exchanged with room for `buffer` times the mean, while all tokens choose
     of the same one to three experts: one has all rows, or one rank has."""

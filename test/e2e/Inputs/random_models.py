@@ -169,6 +169,7 @@ def main():
     parser.add_argument("--ranks", type=int, default=8, help="at most")
     parser.add_argument("--exchanged", action="store_true", help="only where rows of experts are exchanged")
     parser.add_argument("--parts", action="store_true", help="only products whose gathers and scatters go in parts")
+    parser.add_argument("--replicated", action="store_true", help="only meshes of replicas with sharded state")
     parser.add_argument("--counted", action="store_true", help="only pipelines that count loads of experts before a step")
     parser.add_argument("--skewed", action="store_true", help="only programs whose tokens all choose the same few experts")
     parser.add_argument("--folded", action="store_true", help="only meshes over whose tensor ranks experts are distributed")
@@ -181,6 +182,8 @@ def main():
             kind = drawn_models.CountedCase
         if arguments.parts:
             kind = drawn_programs.PartedProgram if seed % 2 else drawn_models.PartedCase
+        if arguments.replicated:
+            kind = drawn_programs.ReplicatedProgram if seed % 2 else drawn_models.ReplicatedCase
         if arguments.skewed:
             kind = drawn_programs.SkewedProgram
         if arguments.folded:

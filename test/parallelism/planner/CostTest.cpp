@@ -316,6 +316,32 @@ TEST(MemoryModel, StateOfZero) {
     Memory memory = peakMemory(model, workload, plan, {32, 32});
     double parameters = double(model.parameters());
     EXPECT_NEAR(memory.state() / parameters, perParameter[level], 0.01);
+    // Four such replicas need what one does.
+    if (level == 0)
+      continue;
+    plan.data = 32;
+    plan.replicate = 4;
+    EXPECT_EQ(peakMemory(model, workload, plan, {32, 32}).state(),
+              memory.state());
+  }
+}
+
+TEST(MemoryModel, ReplicasHaveAllExperts) {
+  const ModelShape model = specOf("moe-106b-a14b");
+  for (bool compiled : {false, true}) {
+    Workload workload;
+    workload.compiled = compiled;
+    workload.globalBatch = 64;
+    ParallelPlan whole, replicas;
+    whole.expert = replicas.expert = 8;
+    whole.data = 16;
+    whole.zero = replicas.zero = 3;
+    replicas.data = 64;
+    replicas.replicate = 4;
+    const StageLayers stages{model.layers, model.layers};
+    EXPECT_EQ(peakMemory(model, workload, replicas, stages).optimizer,
+              peakMemory(model, workload, whole, stages).optimizer)
+        << compiled;
   }
 }
 
@@ -342,6 +368,39 @@ StepCost stepOf(const ModelShape &model, const Cluster &cluster,
   auto candidate = evaluate(model, cluster, workload, *parsed);
   EXPECT_TRUE(candidate.ok()) << candidate.message();
   return candidate->cost;
+}
+
+// Gathers and reduce-scatters of microbatches among eight ranks, then one
+// all-reduce of shards among the four replicas.
+TEST(CostModel, CollectivesOfReplicas) {
+  const ModelShape model = specOf("llama-3-8b");
+  Workload workload;
+  workload.globalBatch = 96;
+  workload.overlap.data = false;
+  const Cluster cluster = plainCluster(4);
+  const CollectiveCost collectives(cluster);
+  const double all = rankParameters(model, {}, 32, true, true).dense;
+  const RankGroup shards{8, 1}, replicas{4, 8};
+  const double gather =
+      collectives.seconds(Collective::AllGather, 2 * all, shards);
+  const double reduce =
+      collectives.seconds(Collective::ReduceScatter, 4 * all, shards);
+  const double across =
+      collectives.seconds(Collective::AllReduce, 4 * all / 8, replicas);
+  auto seconds = [&](const char *plan) {
+    return stepOf(model, cluster, workload, plan).data;
+  };
+  const double m = 3;
+  EXPECT_NEAR(seconds("replicate=4,zero=1"), gather + reduce + across, 1e-9);
+  EXPECT_NEAR(seconds("replicate=4,zero=2"), gather + m * reduce + across,
+              1e-9);
+  EXPECT_NEAR(seconds("replicate=4,zero=3"), m * (2 * gather + reduce) + across,
+              1e-9);
+  // Overlapped they are part of it, at least one layer's.
+  workload.overlap.data = true;
+  const double visible = seconds("replicate=4,zero=3");
+  EXPECT_GE(visible, (2 * m * gather + m * reduce + across) / 32 * (1 - 1e-9));
+  EXPECT_LT(visible, m * (2 * gather + reduce) + across);
 }
 
 // (p-1)(F+B) in m(F+B), a v-th interleaved; zero-bubble saves 2W of it. A model

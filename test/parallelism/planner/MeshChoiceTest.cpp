@@ -146,6 +146,38 @@ TEST(MeshChoiceTest, FitsIntoTheMemory) {
       << none.message();
 }
 
+MeshQuestion onFourNodes(double between) {
+  MeshQuestion question =
+      questionOf("mistral-7b", 32,
+                 {"batch.micro=32", "batch.accumulate=8", "batch.sequence=8192",
+                  "precision.compute=bf16", "recompute=full"});
+  question.cluster = *loadCluster(TESSERA_SOURCE_DIR
+                                  "/hardware/clusters/dgx-a100-80g-32x8.yaml");
+  question.cluster.nodes = 4;
+  question.cluster.gpu.memory = 24 * GB;
+  question.cluster.links = {{"inside", 8, 240e9, "", 1, 4e-6},
+                            {"between", 0, between, "", 1, 10e-6}};
+  question.libraryBytes = Workload().libraryBytes;
+  return question;
+}
+
+// Weights are gathered in every microbatch: over slow links it is worth having
+// all state in each node.
+TEST(MeshChoiceTest, ReplicasWhereLinksBetweenNodesAreSlow) {
+  const auto slow = chooseMesh(onFourNodes(3e9)),
+             fast = chooseMesh(onFourNodes(100e9));
+  ASSERT_TRUE(slow.ok() && fast.ok());
+  EXPECT_EQ(slow->chosen.mesh, "replicate=4,data=8,zero=3");
+  EXPECT_EQ(axesIn(fast->chosen.mesh).count("replicate"), 0U)
+      << fast->chosen.mesh;
+  // Replicas of two nodes are candidates, too.
+  const auto all = fastestMeshes(onFourNodes(3e9), 1000);
+  ASSERT_TRUE(all.ok());
+  EXPECT_TRUE(std::ranges::any_of(*all, [](const MeshCandidate &each) {
+    return each.mesh == "replicate=2,data=16,zero=3";
+  }));
+}
+
 // What was refused is not chosen again.
 TEST(MeshChoiceTest, TakesTheNext) {
   const MeshQuestion question = questionOf("llama-1b", 8, {"batch.micro=8"});

@@ -64,6 +64,17 @@ TEST(PlanFile, FoldsExpertsOverTensorRanks) {
   EXPECT_EQ(meshText(sharded), "data=4,expert=16,tensor=4,zero=1");
 }
 
+TEST(PlanFile, Replicas) {
+  PlanFile file = anyFile();
+  file.plan = meshPlanOf({}, planOf("replicate=8,expert=4,tensor=2,"
+                                    "expert-tensor=2,zero=3"));
+  EXPECT_EQ(meshText(file.plan), "replicate=8,data=4,expert=4,tensor=2,zero=3");
+  EXPECT_EQ(file.plan.devices(), 256);
+  EXPECT_EQ(file.plan.micro, 128);
+  file.model = "model";
+  EXPECT_EQ(*parsePlanFile(printPlanFile(file), "plan.yaml"), file);
+}
+
 TEST(PlanFile, WhatIsNone) {
   struct Edit {
     const char *from, *to, *message;
@@ -123,6 +134,8 @@ TEST(PlanFile, WhatTheCompilerRefuses) {
       {"tensor=4,expert-tensor=2,expert=8", "expert-tensor = 2"},
       {"data=4,context=32,tensor=2,expert=16", "expert = 16"},
       {"data=4,context=64,expert=8", "expert = 8"},
+      {"data=16,context=16,expert=8,replicate=4,recompute=full", "expert = 8"},
+      {"expert=8,replicate=4,recompute=full", ""},
       {"pipe=8,interleave=6,schedule=interleaved",
        "a pipeline of 48 stages requires at least as many blocks, the model "
        "has 40"},

@@ -44,6 +44,29 @@ TEST(ParallelPlan, FillsInWhatIsLeftOut) {
   EXPECT_EQ(plan.expertCopies(), 4);
   EXPECT_EQ(describe(plan),
             "PP8 VPP5 TP1 EP8 DP32 ZeRO-1 micro 1 selective interleaved");
+  plan = *parsePlan("tensor=2,replicate=16,zero=3", 256);
+  EXPECT_EQ(plan.data, 128);
+  EXPECT_EQ(plan.shardRanks(), 8);
+  EXPECT_EQ(describe(plan),
+            "PP1 TP2 DP128 in 16 replicas ZeRO-3 micro 1 selective 1f1b");
+}
+
+// Of 1, 2, 4, … nodes, as far as ranks of tensor and expert parallelism divide
+// them.
+TEST(ParallelPlan, ReplicasAreOfWholeNodes) {
+  const Cluster cluster = plainCluster(8);
+  auto counts = [&](const char *text) {
+    return replicaCounts(cluster, *parsePlan(text, 64));
+  };
+  using Counts = std::vector<int64_t>;
+  EXPECT_EQ(counts("zero=3"), (Counts{2, 4, 8}));
+  EXPECT_EQ(counts("tensor=8,zero=3"), (Counts{2, 4}));
+  EXPECT_EQ(counts("tensor=4,context=8,zero=3"), (Counts{2}));
+  EXPECT_EQ(counts("expert=16,zero=3"), (Counts{2, 4}));
+  EXPECT_EQ(counts("pipe=8,zero=3"), Counts());
+  EXPECT_EQ(replicaCounts(plainCluster(1), *parsePlan("zero=3", 8)), Counts());
+  EXPECT_EQ(replicaCounts(plainCluster(12), *parsePlan("zero=3", 96)),
+            (Counts{3, 6, 12}));
 }
 
 TEST(ParallelPlan, EachConstraintIsNamed) {
@@ -62,6 +85,11 @@ TEST(ParallelPlan, EachConstraintIsNamed) {
       {"pipe=16,interleave=1,data=1,context=16,zero=0", Constraint::Sharding,
        ""},
       {"expert=5", Constraint::Experts, "expert = 5"},
+      {"replicate=3", Constraint::Replicas, "replicate = 3, data = 256"},
+      {"replicate=2,zero=0", Constraint::Replicas, "zero = 0"},
+      {"expert=8,replicate=64", Constraint::Replicas,
+       "copies of an expert = 32"},
+      {"replicate=256,zero=1", Constraint::Sharding, "replicate = 256"},
       {"pipe=8,zero=3", Constraint::Sharding, "zero = 3"},
       {"pipe=8,interleave=5,micro=8", Constraint::Microbatches,
        "pipe = 8 does not divide 4 microbatches"}};
@@ -137,6 +165,47 @@ TEST(Search, NothingThatPeopleTryIsFaster) {
     ASSERT_TRUE(plan.ok()) << plan.message();
     if (plan->memory.total() <= usableMemory(cluster.gpu))
       EXPECT_GE(plan->cost.total, result.best.front().cost.total) << text;
+  }
+}
+
+// GPUs on which neither state sharded inside a node nor activations of several
+// microbatches leave much room.
+SearchResult searchOnSmallGpus(double between) {
+  Cluster cluster = plainCluster(4);
+  cluster.gpu.memory = 40e9;
+  cluster.links.back().perGpu = between;
+  Workload workload;
+  workload.globalBatch = 128;
+  workload.sequence = 8192;
+  workload.compiled = true;
+  workload.overlap = compiledOverlap;
+  return search(specOf("llama-3-8b"), cluster, workload, 10, Scope::Compiled,
+                1.15);
+}
+
+TEST(Search, ReplicasWinWhereLinksBetweenNodesAreSlow) {
+  const SearchResult slow = searchOnSmallGpus(10e9),
+                     fast = searchOnSmallGpus(50e9);
+  ASSERT_TRUE(slow.chosen && fast.chosen);
+  EXPECT_EQ(slow.chosen->plan.replicate, 4) << describe(slow.chosen->plan);
+  EXPECT_EQ(fast.chosen->plan.replicate, 1) << describe(fast.chosen->plan);
+  // The same without replicas is slower where links are slow.
+  for (auto [between, isFaster] : {std::pair(10e9, true), {50e9, false}}) {
+    Cluster cluster = plainCluster(4);
+    cluster.links.back().perGpu = between;
+    Workload workload;
+    workload.globalBatch = 128;
+    workload.sequence = 8192;
+    ParallelPlan plan = slow.chosen->plan;
+    const double own =
+        evaluate(specOf("llama-3-8b"), cluster, workload, plan)->cost.total;
+    plan.replicate = 1;
+    const double whole =
+        evaluate(specOf("llama-3-8b"), cluster, workload, plan)->cost.total;
+    if (isFaster)
+      EXPECT_LT(1.02 * own, whole) << between;
+    else
+      EXPECT_LT(whole, 1.02 * own) << between;
   }
 }
 

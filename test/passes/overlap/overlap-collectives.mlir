@@ -89,4 +89,51 @@ module {
     }
     return %r#1 : tensor<512x512xf32>
   }
+
+  // Two trips are in flight: what is received has the place of the older value.
+  // CHECK-LABEL: func @flight
+  // CHECK: graph.loop 4
+  // CHECK:   graph.cluster row "first"
+  // CHECK:   dist.permute {{.*}} -> !dist.pending
+  // CHECK:   graph.cluster row "second"
+  func.func @flight(%x: tensor<512x512xf32>, %z: tensor<512x512xf32>) -> tensor<512x512xf32> {
+    %r:3 = graph.loop 4 (%i, %old = %x, %later = %x, %acc = %z) : (tensor<512x512xf32>, tensor<512x512xf32>, tensor<512x512xf32>) attributes {dist.start = 0 : i64, graph.in_flight = 2 : i64} {
+      %a = graph.cluster row "first" (%old) : (tensor<512x512xf32>) -> tensor<512x512xf32> {
+      ^bb0(%u: tensor<512x512xf32>):
+        %o = graph.neg %u : tensor<512x512xf32>
+        graph.yield %o : tensor<512x512xf32>
+      }
+      %n = dist.permute %z targets [1, -1] over @mesh [#dist.axis_ref<"tensor">] {dist.start = 0 : i64} : tensor<512x512xf32> -> tensor<512x512xf32>
+      %c = graph.cluster row "second" (%a) : (tensor<512x512xf32>) -> tensor<512x512xf32> {
+      ^bb0(%u: tensor<512x512xf32>):
+        %o = graph.neg %u : tensor<512x512xf32>
+        graph.yield %o : tensor<512x512xf32>
+      }
+      graph.yield %later, %n, %c : tensor<512x512xf32>, tensor<512x512xf32>, tensor<512x512xf32>
+    }
+    return %r#2 : tensor<512x512xf32>
+  }
+
+  // With room for three the place is free.
+  // CHECK-LABEL: func @free
+  // CHECK: graph.loop 4
+  // CHECK:   dist.permute {{.*}} -> !dist.pending
+  // CHECK:   graph.cluster row "first"
+  func.func @free(%x: tensor<512x512xf32>, %z: tensor<512x512xf32>) -> tensor<512x512xf32> {
+    %r:3 = graph.loop 4 (%i, %old = %x, %later = %x, %acc = %z) : (tensor<512x512xf32>, tensor<512x512xf32>, tensor<512x512xf32>) attributes {dist.start = 0 : i64, graph.in_flight = 3 : i64} {
+      %a = graph.cluster row "first" (%old) : (tensor<512x512xf32>) -> tensor<512x512xf32> {
+      ^bb0(%u: tensor<512x512xf32>):
+        %o = graph.neg %u : tensor<512x512xf32>
+        graph.yield %o : tensor<512x512xf32>
+      }
+      %n = dist.permute %z targets [1, -1] over @mesh [#dist.axis_ref<"tensor">] {dist.start = 0 : i64} : tensor<512x512xf32> -> tensor<512x512xf32>
+      %c = graph.cluster row "second" (%a) : (tensor<512x512xf32>) -> tensor<512x512xf32> {
+      ^bb0(%u: tensor<512x512xf32>):
+        %o = graph.neg %u : tensor<512x512xf32>
+        graph.yield %o : tensor<512x512xf32>
+      }
+      graph.yield %later, %n, %c : tensor<512x512xf32>, tensor<512x512xf32>, tensor<512x512xf32>
+    }
+    return %r#2 : tensor<512x512xf32>
+  }
 }

@@ -158,6 +158,30 @@ TEST(Models, Accumulation) {
     check(smallCase("gpt2", 2, 3, zero, 2));
 }
 
+// Replicas with state of their own: gradients are summed over both axes.
+TEST(Models, Replicas) {
+  for (int64_t zero : {0, 1, 2, 3})
+    for (int64_t accumulate : {1, 3}) {
+      ModelCase drawn =
+          smallCase(zero == 2 ? "gpt2" : "llama", 2, 1, zero, accumulate);
+      drawn.replicate = 2;
+      drawn.recipe.optimizer.clip = 0.5;
+      check(drawn);
+    }
+}
+// With every other axis, and shares of other sizes.
+TEST(Models, ReplicasOfOtherAxes) {
+  for (int64_t zero : {1, 2, 3}) {
+    ModelCase drawn = smallCase("llama", 1, 2, zero, 2);
+    drawn.replicate = 3, drawn.context = 2;
+    check(drawn);
+    ModelCase experts = smallCase("mixtral", 2, 1, zero, 2);
+    experts.replicate = 2, experts.expert = 2;
+    experts.recipe.batch.micro = 7;
+    check(experts);
+  }
+}
+
 // Gradients of experts do not change with how tokens and experts are spread,
 // whether all tokens are taken or some dropped.
 TEST(Models, Experts) {

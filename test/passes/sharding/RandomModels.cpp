@@ -114,11 +114,14 @@ ModelCase ModelCase::draw(uint64_t seed) {
   // Last, so that a seed's other draws are what they were.
   recipe.moe.drop = draw.oneOf(
       {recipe::DropPolicy::Position, recipe::DropPolicy::Probability});
+  int64_t devices = drawn.data * drawn.expert * drawn.context * drawn.tensor;
+  drawn.replicate = draw.between(1, std::max<int64_t>(1, 8 / devices));
   return drawn;
 }
 
 std::string ModelCase::mesh() const {
-  return "data=" + std::to_string(data) + ",expert=" + std::to_string(expert) +
+  return "replicate=" + std::to_string(replicate) +
+         ",data=" + std::to_string(data) + ",expert=" + std::to_string(expert) +
          ",context=" + std::to_string(context) +
          ",tensor=" + std::to_string(tensor);
 }
