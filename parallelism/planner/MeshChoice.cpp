@@ -29,13 +29,20 @@ std::vector<int64_t> divisors(int64_t value) {
 struct Axes {
   int64_t pipe = 1, replicate = 1, data = 1, expert = 1, context = 1,
           tensor = 1;
+  bool foldsTensor = false; ///< expert_tensor=1
 
   bool operator==(const Axes &) const = default;
 };
 
 Axes axesOf(const ParallelPlan &plan) {
-  return {plan.pipe,   plan.replicate, plan.data / plan.expert / plan.replicate,
-          plan.expert, plan.context,   plan.tensor};
+  const int64_t expert = plan.expertData();
+  return {plan.pipe,
+          plan.replicate,
+          plan.data / expert / plan.replicate,
+          expert,
+          plan.context,
+          plan.tensor,
+          plan.foldsTensor()};
 }
 
 /// The workload of a step under `plan`; ranks have a rounded-up part of a
@@ -84,8 +91,9 @@ void MeshSweep::sweep() {
     for (int64_t context : divisors(world / tensor))
       for (int64_t expert : divisors(world / tensor / context))
         for (int64_t data : divisors(world / tensor / context / expert))
-          pipelines({world / tensor / context / expert / data, 1, data, expert,
-                     context, tensor});
+          for (bool folds : {false, true})
+            pipelines({world / tensor / context / expert / data, 1, data,
+                       expert, context, tensor, folds});
 }
 
 StatusOr<std::vector<MeshCandidate>> MeshSweep::fastest(size_t count) {
@@ -134,7 +142,12 @@ void MeshSweep::pipelines(Axes axes) {
   plan.expert = axes.expert;
   plan.context = axes.context;
   plan.tensor = axes.tensor;
-  if (question.model.experts > 0)
+  const bool sharesExperts = question.model.experts > 0 && axes.tensor > 1;
+  if (axes.foldsTensor && !sharesExperts)
+    return;
+  if (axes.foldsTensor)
+    plan.expert *= axes.tensor;
+  else if (sharesExperts)
     plan.expertTensor = axes.tensor;
   // A rank without a sequence would only wait.
   if (plan.data > recipe.batch.micro)

@@ -44,13 +44,14 @@ struct MeshChoice {
   MeshCandidate smallest;
 };
 
-/// Chooses among data, expert, context, tensor, pipe with its schedules, zero,
-/// and replicate as `search` does: the simplest mesh (`complexity`) that is at
-/// most 2 % slower than the fastest that fits into usableMemory. Deterministic.
-/// The batch is the recipe's, so if a microbatch does not divide evenly some
-/// ranks have less work, which costs time. Meshes of `refused` are left out. If
-/// none fits by the memory model the smallest is chosen, unless it was refused.
-/// An error with the reason if nothing is left.
+/// Chooses among data, expert, context, tensor with or without folded experts,
+/// pipe with its schedules, zero, and replicate as `search` does: the simplest
+/// mesh (`complexity`) that is at most 2 % slower than the fastest that fits
+/// into usableMemory. Deterministic. The batch is the recipe's, so if a
+/// microbatch does not divide evenly some ranks have less work, which costs
+/// time. Meshes of `refused` are left out. If none fits by the memory model the
+/// smallest is chosen, unless it was refused. An error with the reason if
+/// nothing is left.
 StatusOr<MeshChoice> chooseMesh(const MeshQuestion &question,
                                 std::span<const std::string> refused = {});
 

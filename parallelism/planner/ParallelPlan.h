@@ -1,6 +1,7 @@
 // A parallelism plan: how a training step is distributed over GPUs. And the
 // workload of the step.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -70,6 +71,14 @@ struct ParallelPlan {
   int64_t shardRanks() const { return data * context / replicate; }
   /// Ranks over which it shards an expert's.
   int64_t expertShardRanks() const { return expertCopies() / replicate; }
+  /// Experts are distributed over tensor ranks, too, instead of sharded.
+  bool foldsTensor() const {
+    return tensor > 1 && expertTensor == 1 && expert > 1;
+  }
+  /// Data ranks with different experts: the compiler's mesh axis `expert`.
+  int64_t expertData() const {
+    return foldsTensor() ? std::max<int64_t>(1, expert / tensor) : expert;
+  }
   bool operator==(const ParallelPlan &) const = default;
 };
 

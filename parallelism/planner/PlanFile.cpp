@@ -74,6 +74,7 @@ public:
         yamlTarget("target", file.target, true),
         {"mesh", true,
          [&](const YAML::Node &node) { return readMesh(node, plan); }},
+        yamlInteger("expert_tensor", plan.expertTensor, mostDevices, false),
         choice("zero", plan.zero, stages),
         choice("schedule", plan.schedule, schedules),
         yamlInteger("chunks", plan.chunks, mostDevices),
@@ -162,6 +163,10 @@ private:
         return Status::error("key 'mesh': more than {} devices", mostDevices);
       devices *= size;
     }
+    if (plan.expertTensor > 1 && plan.expertTensor != plan.tensor)
+      return Status::error("key 'expert_tensor': {} is neither 1 nor tensor, "
+                           "{}",
+                           plan.expertTensor, plan.tensor);
     if (plan.zero > 0 && plan.data * plan.expert * plan.context == 1)
       return Status::error("key 'zero': {} shards over data, expert and "
                            "context, which are 1; give 0",
@@ -238,14 +243,17 @@ std::string whyNotCompiled(const ModelShape &model, const Workload &workload,
                        name(plan.recompute));
   if (plan.evenStages)
     return "stages = even: the compiler balances stages";
-  if (model.experts > 0 && plan.expertTensor != plan.tensor)
+  if (model.experts > 0 && plan.expertTensor != plan.tensor &&
+      (plan.expertTensor != 1 || plan.expert % plan.tensor != 0))
     return fmt::format("expert-tensor = {}: experts are sharded over tensor = "
-                       "{} as other layers are",
+                       "{} as other layers are, or, with 1, distributed over "
+                       "a multiple of its ranks",
                        plan.expertTensor, plan.tensor);
-  if (plan.data % (plan.replicate * plan.expert) != 0)
+  if (plan.data % (plan.replicate * plan.expertData()) != 0)
     return fmt::format("expert = {}: a mesh's experts span data ranks of a "
-                       "replica, which are {} / {}",
-                       plan.expert, plan.data, plan.replicate);
+                       "replica, which are {} / {}{}",
+                       plan.expert, plan.data, plan.replicate,
+                       plan.foldsTensor() ? ", and all tensor ranks" : "");
   if (plan.zero > 0 && plan.shardRanks() == 1)
     return fmt::format("zero = {}: a mesh shards state over data and context "
                        "ranks of a replica, which are 1",
@@ -264,10 +272,11 @@ MeshPlan meshPlanOf(const Workload &workload, const ParallelPlan &plan) {
   MeshPlan mesh;
   mesh.pipe = plan.pipe;
   mesh.replicate = plan.replicate;
-  mesh.data = plan.data / (plan.replicate * plan.expert);
-  mesh.expert = plan.expert;
+  mesh.expert = plan.expertData();
+  mesh.data = plan.data / (plan.replicate * mesh.expert);
   mesh.context = plan.context;
   mesh.tensor = plan.tensor;
+  mesh.expertTensor = plan.foldsTensor() ? 1 : 0;
   mesh.zero = plan.zero;
   mesh.schedule = plan.schedule;
   mesh.chunks = plan.interleave;
@@ -292,6 +301,8 @@ std::string meshText(const MeshPlan &plan) {
                                    {"tensor", plan.tensor}})
     if (size > 1)
       add(axis, size);
+  if (plan.expertTensor > 0 && plan.tensor > 1)
+    add("expert_tensor", plan.expertTensor);
   if (plan.schedule != Schedule::OneF1B)
     add("schedule", name(plan.schedule));
   if (plan.chunks > 1)
@@ -329,7 +340,7 @@ std::string printPlanFile(const PlanFile &file) {
       "target: {}\n"
       "mesh: {{pipe: {}, replicate: {}, data: {}, expert: {}, context: {}, "
       "tensor: {}}}\n"
-      "zero: {}\n"
+      "{}zero: {}\n"
       "schedule: {}\n"
       "chunks: {}\n"
       "micro: {} # sequences of a microbatch, of all ranks\n"
@@ -339,9 +350,12 @@ std::string printPlanFile(const PlanFile &file) {
       "precision: {}\n",
       yamlString(file.model), file.parameters, cluster, yamlString(file.target),
       plan.pipe, plan.replicate, plan.data, plan.expert, plan.context,
-      plan.tensor, plan.zero, name(plan.schedule), plan.chunks, plan.micro,
-      plan.accumulate, plan.sequence, name(plan.recompute),
-      name(plan.precision));
+      plan.tensor,
+      plan.expertTensor > 0
+          ? fmt::format("expert_tensor: {}\n", plan.expertTensor)
+          : "",
+      plan.zero, name(plan.schedule), plan.chunks, plan.micro, plan.accumulate,
+      plan.sequence, name(plan.recompute), name(plan.precision));
   const Prediction &predicted = file.predicted;
   if (predicted == Prediction())
     return text;

@@ -15,6 +15,7 @@ namespace tessera::planner {
 struct MeshPlan {
   int64_t pipe = 1, replicate = 1, data = 1, expert = 1, context = 1,
           tensor = 1;
+  int64_t expertTensor = 0; ///< as of MeshRequest; 0: left out
   int64_t zero = 0;
   Schedule schedule = Schedule::OneF1B;
   int64_t chunks = 1;     ///< of layers per rank of a pipeline
@@ -61,7 +62,8 @@ std::string whyNotCompiled(const ModelShape &model, const Workload &workload,
                            const ParallelPlan &plan);
 
 /// `plan`, for which whyNotCompiled is empty, as a mesh. The planner's data
-/// ranks are replicate * data * expert of the mesh.
+/// ranks are replicate * data * expert of the mesh. Its expert ranks are those
+/// of the axis expert, and those of tensor if expertTensor is 1.
 MeshPlan meshPlanOf(const Workload &workload, const ParallelPlan &plan);
 
 /// "pipe=2,data=2,schedule=interleaved,chunks=2,zero=1" for --mesh; empty: one

@@ -37,10 +37,19 @@ static FailureOr<Mesh> parseMesh(ModuleOp module, StringRef text) {
 
 // An error if the model requires an exchange of rows that is not possible.
 static LogicalResult verifyExchanged(ModuleOp module, const Mesh &mesh,
-                                     const Shardings &shardings) {
-  std::optional<unsigned> axis = mesh.find("expert");
-  if (!axis || mesh.size(*axis) == 1)
+                                     const Shardings &shardings,
+                                     ArrayRef<unsigned> axes) {
+  if (axes.empty())
     return success();
+  std::string names = llvm::join(
+      llvm::map_range(axes,
+                      [&](unsigned axis) {
+                        return "'" + mesh.axes[axis].getName().str() + "'";
+                      }),
+      " and ");
+  StringRef needs = axes.size() == 1 && names == "'expert'"
+                        ? "a sequence"
+                        : "a sequence, or tokens if moe.capacity is 0";
   return failure(
       module
           .walk([&](graph::SendRowsOp op) {
@@ -49,11 +58,10 @@ static LogicalResult verifyExchanged(ModuleOp module, const Mesh &mesh,
                                shardings.of(op.getSent()))
                      .empty())
               return WalkResult::advance();
-            op.emitOpError("cannot exchange rows along the axis 'expert' of ")
-                << mesh.size(*axis)
-                << ": experts must divide evenly among its devices, and each "
-                   "device needs a sequence; change the mesh, or set "
-                   "moe.dispatch to auto";
+            op.emitOpError("cannot exchange rows among ")
+                << mesh.size(axes) << " devices along " << names
+                << ": experts must divide evenly among them, and each needs "
+                << needs << "; change the mesh, or set moe.dispatch to auto";
             return WalkResult::interrupt();
           })
           .wasInterrupted());
@@ -106,22 +114,36 @@ struct AssignShardings : tessera::impl::AssignShardingsBase<AssignShardings> {
     if (failed(factors.build()))
       return signalPassFailure();
     FailureOr<Mesh> grid = parseMesh(module, mesh);
-    if (failed(grid))
+    if (failed(grid) || failed(verifyDegree(*grid, "tensor", expertTensor)) ||
+        failed(verifyDegree(*grid, "context", expertContext)))
       return signalPassFailure();
     Congruence classes(module, factors);
     SearchEffort effort;
-    FailureOr<Strategy> strategy = chooseStrategy(
-        module, factors, classes, *grid,
-        {static_cast<ZeroStage>(zero.getValue()), solver, parts}, effort);
+    SearchOptions options{static_cast<ZeroStage>(zero.getValue()), solver,
+                          parts, expertTensor, expertContext};
+    FailureOr<Strategy> strategy =
+        chooseStrategy(module, factors, classes, *grid, options, effort);
     if (failed(strategy))
       return signalPassFailure();
     if (explain)
       remark(module, effort);
     Shardings shardings(classes, *grid, *strategy);
     if (failed(shardings.build(module)) ||
-        failed(verifyExchanged(module, *grid, shardings)))
+        failed(verifyExchanged(module, *grid, shardings,
+                               axesOfExperts(*grid, options))))
       return signalPassFailure();
     writeShardings(module, shardings, *grid);
+  }
+
+private:
+  LogicalResult verifyDegree(const Mesh &grid, StringRef name, int64_t degree) {
+    std::optional<unsigned> axis = grid.find(name);
+    int64_t size = axis ? grid.size(*axis) : 1;
+    if (degree == 0 || degree == 1 || degree == size)
+      return success();
+    return getOperation().emitError("expert-")
+           << name << " must be 0, 1 or the size of the axis " << name << ", "
+           << size << ", got: " << degree;
   }
 };
 } // namespace

@@ -149,13 +149,13 @@ double OpCosts::ofExchanging(Operation *op, const Plan &plan) const {
     return 0;
   const Placement &home = sends ? *plan.wanted[0] : *plan.made[0],
                   &sent = sends ? *plan.made[0] : *plan.wanted[0];
-  double size = bytesOf(op->getOperand(0)), seconds = 0;
-  for (unsigned axis : exchangedAxes(home, sent)) {
-    double n = mesh.size(axis);
-    seconds += price.weight * (n - 1) *
-               (ofLink(axis, size / pieces(home) / n) + ofLink(axis, 0));
-  }
-  return seconds;
+  SmallVector<unsigned, 2> axes = exchangedAxes(home, sent);
+  // A message to each other device, as slow as the slowest.
+  double n = mesh.size(axes),
+         share = bytesOf(op->getOperand(0)) / pieces(home) / n, slowest = 0;
+  for (unsigned axis : axes)
+    slowest = std::max(slowest, ofLink(axis, share) + ofLink(axis, 0));
+  return price.weight * (n - 1) * slowest;
 }
 
 //===--- all of a module --------------------------------------------------===//

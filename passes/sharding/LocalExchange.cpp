@@ -58,7 +58,7 @@ public:
         isBounded(local.placementOf(sent).room > 0),
         groups(local.map.lookup(groups)) {
     if (local.padsExchanges && isNeeded())
-      slot = rowsOfSlot();
+      slot = rowsOfSlot(local.at);
   }
 
   bool isNeeded() const { return !axes.empty(); }
@@ -79,8 +79,9 @@ private:
   RankedTensorType i32(ArrayRef<int64_t> shape) {
     return RankedTensorType::get(shape, e.builder().getI32Type());
   }
-  int64_t mostRows() const;
-  int64_t rowsOfSlot() const;
+  int64_t mostRows(const Coordinates &at) const;
+  int64_t mostHomeRows(const Coordinates &at) const;
+  int64_t rowsOfSlot(const Coordinates &at) const;
   /// Rows of a round that one device receives, or one from another.
   int64_t mostOfRound() const { return slot > 0 ? slot : sentRows; }
   Value exchange(Value rows, const RowMoves &moves, int64_t most);
@@ -113,45 +114,49 @@ private:
 
 //===--- room -------------------------------------------------------------===//
 
-// All rows of the devices that exchange with this one.
-int64_t Exchange::mostRows() const {
+// All rows of the devices that exchange with the one at `at`.
+int64_t Exchange::mostRows(const Coordinates &at) const {
   int64_t rows = 0;
-  for (const Coordinates &place : membersOf(local.mesh, local.at, axes))
+  for (const Coordinates &place : membersOf(local.mesh, at, axes))
     rows += home.localType(homeType, local.mesh, place).getDimSize(0);
   return rows;
 }
 
 // Uneven shards over several axes need not add up to all rows.
 LogicalResult Exchange::verifyRoom() const {
-  if (isBounded || mostRows() <= sentRows)
+  int64_t most = mostRows(local.at);
+  if (isBounded || most <= sentRows)
     return success();
   return local.op->emitOpError("has room for ")
-         << sentRows << " of " << mostRows()
+         << sentRows << " of " << most
          << " rows that a device may receive, because shards are uneven; "
             "choose a batch that divides evenly, or moe.dispatch 'gather'";
 }
 
-// Rows of any device that exchanges with this one.
-static int64_t mostHomeRows(const LocalOp &local, const Placement &home,
-                            RankedTensorType type, ArrayRef<unsigned> axes) {
+// Rows of any device that exchanges with the one at `at`.
+int64_t Exchange::mostHomeRows(const Coordinates &at) const {
   int64_t most = 0;
-  for (const Coordinates &place : membersOf(local.mesh, local.at, axes))
-    most =
-        std::max(most, home.localType(type, local.mesh, place).getDimSize(0));
+  for (const Coordinates &place : membersOf(local.mesh, at, axes))
+    most = std::max(most,
+                    home.localType(homeType, local.mesh, place).getDimSize(0));
   return most;
 }
 
 // As many as there is room for if all slots are full; a buffer of less than a
 // row for each device is too small to be divided.
-int64_t Exchange::rowsOfSlot() const {
-  int64_t all = mostHomeRows(local, home, homeType, axes);
+int64_t Exchange::rowsOfSlot(const Coordinates &at) const {
+  int64_t all = mostHomeRows(at);
   return isBounded ? std::min(all, sentRows / local.mesh.size(axes)) : all;
 }
 
+// The same for all devices, whose loops must agree: those of the first one's
+// exchange have the most rows, since uneven shards are the first ones'.
 int64_t Exchange::mostRounds() const {
-  int64_t most =
-      slot > 0 ? mostHomeRows(local, home, homeType, axes) : mostRows();
-  return isBounded ? llvm::divideCeil(most, mostOfRound()) - 1 : 0;
+  if (!isBounded)
+    return 0;
+  Coordinates first(local.mesh.rank(), 0);
+  return slot > 0 ? llvm::divideCeil(mostHomeRows(first), rowsOfSlot(first)) - 1
+                  : llvm::divideCeil(mostRows(first), sentRows) - 1;
 }
 
 // How many rounds after the first begin before the last row of any device.

@@ -55,6 +55,26 @@ readCollectiveMatmul(llvm::StringRef text, llvm::StringRef value,
   return llvm::Error::success();
 }
 
+// Layers of experts have an axis as other layers have it, or not at all.
+static llvm::Error readExpertDegree(llvm::StringRef text, llvm::StringRef axis,
+                                    const llvm::StringMap<int64_t> &values,
+                                    int64_t &degree) {
+  std::string option = ("expert_" + axis).str();
+  auto given = values.find(option);
+  if (given == values.end())
+    return llvm::Error::success();
+  auto size = values.find(axis);
+  if (size == values.end())
+    return makeError(text,
+                     option + " requires the axis " + axis + "; give its size");
+  degree = given->second;
+  if (degree != 1 && degree != size->second)
+    return makeError(text, option + " must be 1 or the size of " + axis + ", " +
+                               llvm::Twine(size->second) + ", got " +
+                               llvm::Twine(degree));
+  return llvm::Error::success();
+}
+
 llvm::Expected<MeshRequest> tessera::parseMeshRequest(llvm::StringRef text,
                                                       int64_t world) {
   MeshRequest request;
@@ -88,12 +108,14 @@ llvm::Expected<MeshRequest> tessera::parseMeshRequest(llvm::StringRef text,
                                  "' is not of the form AXIS=SIZE, such as "
                                  "data=2");
     bool zero = name == "zero";
-    if (!zero && name != "chunks" && !llvm::is_contained(kAxes, name))
+    if (!zero && name != "chunks" && name != "expert_tensor" &&
+        name != "expert_context" && !llvm::is_contained(kAxes, name))
       return makeError(text,
                        "unknown axis '" + name +
                            "'; known axes: data, replicate, expert, context, "
                            "tensor, pipe; known options: zero, schedule, "
-                           "chunks, collective_matmul");
+                           "chunks, collective_matmul, expert_tensor, "
+                           "expert_context");
     if (zero ? value < 0 || value > 3 : value < 1 || value > kMostDevices)
       return makeError(text, zero ? "zero must be 0, 1, 2 or 3"
                                   : "an axis has 1 to 1048576 devices, got '" +
@@ -127,6 +149,10 @@ llvm::Expected<MeshRequest> tessera::parseMeshRequest(llvm::StringRef text,
                      "size");
   request.collectiveMatmul =
       collectiveMatmul.value_or(CollectiveMatmulMode::Auto);
+  for (auto [axis, degree] : {std::pair("tensor", &request.expertTensor),
+                              {"context", &request.expertContext}})
+    if (llvm::Error error = readExpertDegree(text, axis, values, *degree))
+      return std::move(error);
   bool isPipe = values.count("pipe");
   if (!isPipe && (!request.schedule.empty() || values.count("chunks")))
     return makeError(text, "schedule and chunks require the axis pipe; give "

@@ -64,6 +64,12 @@ def AssignShardings : Pass<"assign-shardings", "::mlir::ModuleOp"> {
     Option<"zero", "zero", "int64_t", "0",
            "ZeRO stage over data, expert and context: 1 shards optimizer state, and parameters "
            "if they are master weights; 2 gradients too; 3 parameters, gathered for each use">,
+    Option<"expertTensor", "expert-tensor", "int64_t", "0",
+           "How many devices of the axis tensor shard the width of an expert: 1, then they have "
+           "different experts; the size of the axis; or 0, what the estimate prefers">,
+    Option<"expertContext", "expert-context", "int64_t", "0",
+           "How many devices of the axis context have the same experts: 1, or all, the size of the "
+           "axis or 0">,
     Option<"parts", "parts", "bool", "false",
            "Assume that all-gathers and reduce-scatters overlap with matmuls (collective matmul), "
            "so that tokens may be sharded over tensor; no search op by op">,

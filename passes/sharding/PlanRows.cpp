@@ -76,13 +76,13 @@ bool Shardings::cutTokens(Operation *op, unsigned axis, Color color,
 }
 
 // Rows that will be sent are those of the device's tokens. Groups must divide
-// evenly among devices, and no other axis may shard them.
+// evenly among all devices that exchange, and no other axis may shard them.
 bool Shardings::numberToSend(Operation *op, unsigned axis, Cut &cut) const {
   const DimPlacement &groups = cut.loops[*cut.computation.rule.groups];
   return llvm::is_contained(strategy->exchanged, axis) &&
          llvm::any_of(op->getUsers(), llvm::IsaPred<graph::SendRowsOp>) &&
          groups.size() == 1 && !groups[0].isCut() &&
-         groups[0].size % mesh.size(axis) == 0 &&
+         groups[0].size % mesh.size(strategy->exchanged) == 0 &&
          llvm::any_of(strategy->colors[axis], [&](Color color) {
            return cutTokens(op, axis, color, cut);
          });

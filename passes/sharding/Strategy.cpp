@@ -3,6 +3,7 @@
 // for single ops.
 #include "passes/sharding/Strategy.h"
 #include "dialects/graph/GraphExchangeOps.h"
+#include "passes/sharding/LocalOps.h"
 #include "passes/sharding/OpSearch.h"
 #include "passes/sharding/solver/Solve.h"
 
@@ -32,6 +33,8 @@ struct Roles {
   Colors stream;     ///< of tensors between blocks, such as the model's width
   Colors parameters; ///< of weights
   Colors experts;    ///< of weights, one group of rows for each
+  Colors expertDims; ///< the other dimensions of those weights
+  int64_t leastExperts = 0; ///< of a layer
 };
 } // namespace
 
@@ -70,10 +73,18 @@ static void addStream(func::FuncOp function, const Factors &factors,
 static void addExperts(ModuleOp module, const Factors &factors, Roles &roles) {
   module.walk([&](graph::GroupedMatmulOp op) {
     Factors::Computation computation = factors.of(op.getOperation());
-    if (computation.rule.groups)
-      for (Factors::Atom atom : computation.loops[*computation.rule.groups])
-        if (!llvm::is_contained(roles.experts, atom.color))
-          roles.experts.push_back(atom.color);
+    if (!computation.rule.groups)
+      return;
+    for (Factors::Atom atom : computation.loops[*computation.rule.groups])
+      if (!llvm::is_contained(roles.experts, atom.color))
+        roles.experts.push_back(atom.color);
+    addColors(op.getRhs(), factors, roles.expertDims);
+    int64_t count = tensorType(op.getRhs()).getDimSize(0);
+    if (roles.leastExperts == 0 || count < roles.leastExperts)
+      roles.leastExperts = count;
+  });
+  llvm::erase_if(roles.expertDims, [&](Color color) {
+    return llvm::is_contained(roles.experts, color);
   });
 }
 
@@ -130,9 +141,13 @@ public:
     return best;
   }
 
-  /// Exchanges rows of experts along the axis if that decreases the estimate,
-  /// or if the model requires it.
-  LogicalResult exchangeRows(unsigned axis) {
+  /// Exchanges rows of experts along the axes if that decreases the estimate,
+  /// or if the model requires it. Along `folded`, which otherwise need not
+  /// shard tokens, each device sends its part: of the first of `tokens` that
+  /// can be sharded so, or of a later one if that is faster.
+  LogicalResult exchangeRows(ArrayRef<unsigned> axes,
+                             std::optional<unsigned> folded,
+                             std::initializer_list<Colors> tokens) {
     bool any = false, always = false;
     module.walk([&](graph::SendRowsOp op) {
       any = true;
@@ -140,14 +155,25 @@ public:
     });
     if (!any)
       return success();
-    Strategy attempt = strategy;
-    attempt.exchanged.push_back(axis);
-    FailureOr<double> gathered = measure(strategy, kLinksOfColors),
-                      exchanged = measure(attempt, kLinksOfColors);
-    if (failed(gathered) || failed(exchanged))
-      return failure();
-    if (always || *exchanged < *gathered)
-      strategy = std::move(attempt);
+    FailureOr<double> best = measure(strategy, kLinksOfColors);
+    std::optional<Strategy> chosen;
+    for (const Colors &colors : tokens) {
+      Strategy attempt = strategy;
+      attempt.exchanged.assign(axes.begin(), axes.end());
+      if (folded)
+        addMissing(attempt.colors[*folded], colors);
+      FailureOr<double> seconds = measure(attempt, kLinksOfColors);
+      if (failed(best) || failed(seconds))
+        return failure();
+      if ((folded || axes.size() > 1) && !exchangesAlong(axes))
+        continue;
+      if (*seconds < *best || (always && !chosen))
+        best = seconds, chosen = std::move(attempt);
+      if (!folded)
+        break;
+    }
+    if (chosen)
+      strategy = std::move(*chosen);
     return success();
   }
 
@@ -184,6 +210,25 @@ public:
   }
 
 private:
+  static void addMissing(Colors &to, ArrayRef<Color> colors) {
+    for (Color color : colors)
+      if (!llvm::is_contained(to, color))
+        to.push_back(color);
+  }
+
+  /// Whether the strategy measured last exchanges all rows along all the axes.
+  bool exchangesAlong(ArrayRef<unsigned> axes) {
+    return !module
+                .walk([&](graph::SendRowsOp op) {
+                  auto along =
+                      exchangedAxes(shardings.wanted(op.getRowsMutable()),
+                                    shardings.of(op.getSent()));
+                  return ArrayRef(along) == axes ? WalkResult::advance()
+                                                 : WalkResult::interrupt();
+                })
+                .wasInterrupted();
+  }
+
   /// A smaller gain does not count.
   static constexpr double kWorthwhile = 0.9999;
 
@@ -248,6 +293,54 @@ static Colors stripeTokens(ModuleOp module, Factors &factors,
   return stripes;
 }
 
+//===--- experts ----------------------------------------------------------===//
+
+SmallVector<unsigned, 2> sharding::axesOfExperts(const Mesh &mesh,
+                                                 const SearchOptions &options) {
+  SmallVector<unsigned, 2> axes;
+  for (auto [name, isOfExperts] : {std::pair("expert", true),
+                                   {"context", options.expertContext == 1},
+                                   {"tensor", options.expertTensor == 1}})
+    if (auto axis = mesh.find(name);
+        axis && isOfExperts && mesh.size(*axis) > 1)
+      axes.push_back(*axis);
+  return axes;
+}
+
+// What was requested of experts against the model and the mesh.
+static LogicalResult checkExperts(ModuleOp module, const Roles &roles,
+                                  const Mesh &mesh,
+                                  const SearchOptions &options) {
+  if (options.expertTensor == 0 && options.expertContext == 0)
+    return success();
+  StringRef option =
+      options.expertTensor > 0 ? "expert_tensor" : "expert_context";
+  if (roles.experts.empty())
+    return module.emitError("mesh option '")
+           << option << "': the model has no experts; leave the option out";
+  int64_t devices = mesh.size(axesOfExperts(mesh, options));
+  bool folds = options.expertTensor == 1 || options.expertContext == 1;
+  if (!folds || devices <= roles.leastExperts)
+    return success();
+  return module.emitError("mesh option '")
+         << option << "': " << roles.leastExperts
+         << " experts are fewer than the " << devices
+         << " devices over which they are distributed; decrease an axis, or "
+            "leave the option out";
+}
+
+// What the axis tensor shards of experts before anything else, if that was
+// requested.
+static Colors foldedColors(const Roles &roles, int64_t expertTensor) {
+  if (expertTensor == 1)
+    return roles.experts;
+  Colors widths;
+  for (Color color : roles.expertDims)
+    if (expertTensor > 1 && !llvm::is_contained(roles.stream, color))
+      widths.push_back(color);
+  return widths;
+}
+
 FailureOr<Strategy> sharding::chooseStrategy(ModuleOp module, Factors &factors,
                                              const Congruence &classes,
                                              const Mesh &mesh,
@@ -261,6 +354,8 @@ FailureOr<Strategy> sharding::chooseStrategy(ModuleOp module, Factors &factors,
   if (auto context = mesh.find("context"))
     stripes = stripeTokens(module, factors, classes, mesh.size(*context));
   Roles roles = rolesOf(module, classes);
+  if (failed(checkExperts(module, roles, mesh, options)))
+    return failure();
   Search search(module, classes, mesh, strategy, effort);
   const LinkPrice links = options.parts ? kLinksWhenAsked : kLinksOfColors;
   for (unsigned axis = 0; axis < mesh.rank(); ++axis) {
@@ -279,13 +374,19 @@ FailureOr<Strategy> sharding::chooseStrategy(ModuleOp module, Factors &factors,
       llvm::append_range(strategy.colors[axis], roles.sequences);
       strategy.zeroAxes.push_back(axis);
     } else if (name == "context") {
-      strategy.colors[axis] = stripes.empty() ? roles.tokens : stripes;
+      if (options.expertContext == 1)
+        strategy.colors[axis] = roles.experts;
+      llvm::append_range(strategy.colors[axis],
+                         stripes.empty() ? roles.tokens : stripes);
       strategy.zeroAxes.push_back(axis);
     } else if (name == "tensor") {
       Colors inner;
       for (Color color : roles.parameters)
-        if (!llvm::is_contained(roles.stream, color))
+        if (!llvm::is_contained(roles.stream, color) &&
+            (options.expertTensor <= 1 ||
+             !llvm::is_contained(roles.experts, color)))
           inner.push_back(color);
+      strategy.colors[axis] = foldedColors(roles, options.expertTensor);
       // Then tokens: between blocks tensors have none of the other groups.
       if (mesh.size(axis) > 1 &&
           (failed(search.add(axis, inner, kLinksWhenAsked)) ||
@@ -300,9 +401,14 @@ FailureOr<Strategy> sharding::chooseStrategy(ModuleOp module, Factors &factors,
                 "tensor";
     }
   }
-  if (auto expert = mesh.find("expert"); expert && mesh.size(*expert) > 1)
-    if (failed(search.exchangeRows(*expert)))
+  if (auto axes = axesOfExperts(mesh, options); !axes.empty()) {
+    std::optional<unsigned> folded = mesh.find("tensor");
+    if (!llvm::is_contained(axes, folded))
+      folded.reset();
+    if (failed(
+            search.exchangeRows(axes, folded, {roles.tokens, roles.sequences})))
       return failure();
+  }
   // Collectives that overlap with matmuls cost too little to decide between
   // single ops.
   if (auto tensor = mesh.find("tensor");

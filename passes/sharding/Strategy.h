@@ -21,7 +21,16 @@ struct SearchOptions {
   /// Collective matmul will overlap collectives over `tensor` with matmuls: the
   /// search gives them almost no cost.
   bool parts = false;
+  /// How many devices of `tensor` shard the width of an expert, and how many of
+  /// `context` have the same experts: 1, or the size of the axis. 0: what
+  /// decreases the estimate, and all.
+  int64_t expertTensor = 0, expertContext = 0;
 };
+
+/// The axes along which devices have different experts: `expert`, and those of
+/// which one device alone has an expert. Those of size 1 are left out.
+llvm::SmallVector<unsigned, 2> axesOfExperts(const Mesh &mesh,
+                                             const SearchOptions &options);
 
 /// How much a search evaluated.
 struct SearchEffort {

@@ -145,11 +145,17 @@ class Case:
         """How rows reach experts: by the exchange that no estimate would choose
         for so few of them, where there can be one."""
         sizes = dict(part.split("=") for part in mesh.split(",")) if mesh else {}
-        expert = int(sizes.get("expert", 1))
+        expert = ranks = int(sizes.get("expert", 1))
         own = self.config.get("num_local_experts", self.config.get("num_experts", 1))
-        sharers = int(sizes.get("replicate", 1)) * int(sizes.get("data", 1)) * expert
-        fits = sharers <= self.settings["batch.micro"]
-        return "exchange" if expert > 1 and own % expert == 0 and fits else "auto"
+        needed = int(sizes.get("replicate", 1)) * int(sizes.get("data", 1)) * expert
+        capacity = self.settings.get("moe.capacity") # which is of whole sequences
+        if "expert_tensor" in sizes:
+            ranks *= int(sizes["tensor"])
+            needed *= int(sizes["tensor"]) if capacity else 1
+        if "expert_context" in sizes:
+            ranks *= int(sizes["context"]) if not capacity else own + 1
+        fits = needed <= self.settings["batch.micro"]
+        return "exchange" if ranks > 1 and own % ranks == 0 and fits else "auto"
 
     def kind(self):
         """What the comparison is of, for people who count."""
@@ -220,3 +226,31 @@ class Replicated:
 
 class ReplicatedCase(Replicated, Case):
     """A model on them."""
+
+
+class Folded:
+    """Meshes over whose `tensor` and `context` experts are distributed, as over
+    `expert`."""
+
+    def draw_meshes(self, draw, most, count=MESHES):
+        found, own = [], self.largest()["expert"]
+        for mesh in super().draw_meshes(draw, most, count=60):
+            sizes = dict(part.split("=") for part in mesh.split(","))
+            tensor = int(sizes["tensor"])
+            ranks, context = int(sizes["expert"]) * tensor, int(sizes["context"])
+            if context > 1 and ranks * context <= own:
+                mesh, ranks = f"{mesh},expert_context=1", ranks * context
+            if "expert_context" in mesh or tensor > 1 and ranks <= own:
+                found.append(f"{mesh},expert_tensor=1")
+        return found[:3]
+
+
+class FoldedCase(Folded, Case):
+    """A model of experts on them."""
+
+    def __init__(self, seed, most):
+        while True: # any other has no experts
+            super().__init__(seed, most)
+            if "num_experts_per_tok" in self.config:
+                break
+            seed += 1000

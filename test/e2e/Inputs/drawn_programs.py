@@ -306,10 +306,14 @@ class SkewedProgram(ProgramCase):
         found = []
         for mesh in super().draw_meshes(draw, most, count=60):
             sizes = dict(part.split("=") for part in mesh.split(","))
-            expert, data = int(sizes["expert"]), int(sizes["data"])
-            if expert > 1 and self.experts % expert == 0 and data * expert <= self.shape[0]:
+            if self.exchanges({axis: int(sizes[axis]) for axis in ("data", "expert", "context", "tensor")}):
                 found.append(mesh)
         return found[:count]
+
+    def exchanges(self, sizes):
+        expert = sizes["expert"]
+        return (expert > 1 and self.experts % expert == 0
+                and sizes["data"] * expert <= self.shape[0])
 
     def choose(self, f, flat):
         """`each` of the hot experts, named by a token's own numbers."""
@@ -334,3 +338,16 @@ class SkewedProgram(ProgramCase):
     def __str__(self):
         return (f"{super().__str__()}, all tokens to {self.each} of experts {self.first} to "
                 f"{self.first + self.hot - 1} of {self.experts}, buffer {self.buffer}")
+
+
+class FoldedProgram(SkewedProgram):
+    """The same, with experts distributed over `context` and `tensor`, too."""
+
+    def draw_meshes(self, draw, most, count=drawn_models.MESHES):
+        drawn = super().draw_meshes(draw, most, count)
+        return [f"{mesh},expert_context=1,expert_tensor=1" for mesh in drawn][:3]
+
+    def exchanges(self, sizes):
+        ranks = sizes["expert"] * sizes["context"] * sizes["tensor"]
+        return (ranks > sizes["expert"] and self.experts % ranks == 0
+                and sizes["data"] * sizes["expert"] <= self.shape[0])

@@ -25,6 +25,9 @@ import harness
 # Sums in another order: of fp32, of bf16, whose products round alike but whose
 # sums do not, and of fp64.
 ROUNDING = {"fp32": 2e-5, "bf16": 3e-2, "fp64": 1e-12}
+# Of a mesh; all else are axes.
+OPTIONS = ("zero", "schedule", "chunks", "collective_matmul", "expert_tensor",
+           "expert_context")
 TYPES = {"F32": numpy.float32, "F64": numpy.float64, "I64": numpy.int64}
 
 
@@ -77,7 +80,7 @@ class Runner:
         ranks = 1
         for part in mesh.split(",") if mesh else []:
             axis, size = part.split("=")
-            ranks *= 1 if axis in ("zero", "schedule", "chunks", "collective_matmul") else int(size)
+            ranks *= 1 if axis in OPTIONS else int(size)
         made = []
         for launcher in launchers:
             out = self.scratch / f"run-{name}-{launcher or 'alone'}"
@@ -169,6 +172,7 @@ def main():
     parser.add_argument("--replicated", action="store_true", help="only meshes of replicas with sharded state")
     parser.add_argument("--counted", action="store_true", help="only pipelines that count loads of experts before a step")
     parser.add_argument("--skewed", action="store_true", help="only programs whose tokens all choose the same few experts")
+    parser.add_argument("--folded", action="store_true", help="only meshes over whose tensor ranks experts are distributed")
     arguments = parser.parse_args()
     runner, done, failed, seed = Runner(arguments), 0, 0, arguments.seed
     kinds = collections.Counter()
@@ -182,6 +186,8 @@ def main():
             kind = drawn_programs.ReplicatedProgram if seed % 2 else drawn_models.ReplicatedCase
         if arguments.skewed:
             kind = drawn_programs.SkewedProgram
+        if arguments.folded:
+            kind = drawn_programs.FoldedProgram if seed % 2 else drawn_models.FoldedCase
         case = kind(seed, arguments.ranks)
         seed += 1
         meshes = [mesh for mesh in case.meshes
@@ -203,7 +209,7 @@ def main():
     print(f"{done} cases, {failed} differ from one rank")
     if arguments.parts:
         print(f"{runner.in_parts} programs in parts")
-    if arguments.skewed:
+    if arguments.skewed or arguments.folded:
         print(f"{runner.in_rounds} programs in rounds")
     print(", ".join(f"{kinds[kind]} {kind}" for kind in sorted(kinds)))
     sys.exit(failed > 0)

@@ -85,6 +85,9 @@ def main():
     listed = harness.run(ranks.tessera, "inspect", experts, "--mesh").stdout
     harness.check("all_to_all" in listed and "exchange_rows" not in listed,
                   "without a count of rows on the host")
+    folded = ranks.compile("folded", EXPERTS, "tensor=2,expert_tensor=1",
+                           ["moe.dispatch=exchange", "moe.buffer=0.5"])
+    ranks.compare(folded, "experts over tensor ranks")
 
 
 main()

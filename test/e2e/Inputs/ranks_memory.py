@@ -14,7 +14,8 @@ from harness import SOURCE, check, make_tokens, run
 MESHES = (("tiny-gpt2", "data=2,zero=2", 2), ("tiny-gpt2", "tensor=2", 2),
           ("tiny-gpt2", "context=2,zero=3", 2), ("tiny-gpt2", "pipe=2", 2),
           ("tiny-mixtral", "data=2,tensor=2,zero=1", 4),
-          ("tiny-mixtral", "expert=2,tensor=2", 4))
+          ("tiny-mixtral", "expert=2,tensor=2", 4),
+          ("tiny-mixtral", "expert=2,tensor=2,expert_tensor=1", 4))
 
 
 def start(launcher, ranks):

@@ -51,6 +51,19 @@ TEST(PlanFile, IsAMeshAndKeysOfARecipe) {
   EXPECT_EQ(meshText(MeshPlan()), "");
 }
 
+// Experts span tensor ranks first, then data ranks.
+TEST(PlanFile, FoldsExpertsOverTensorRanks) {
+  PlanFile file = anyFile();
+  file.plan = meshPlanOf({}, planOf("tensor=4,expert=16"));
+  EXPECT_EQ(meshText(file.plan),
+            "data=16,expert=4,tensor=4,expert_tensor=1,zero=1");
+  file.model = "a name";
+  EXPECT_EQ(*parsePlanFile(printPlanFile(file), "plan.yaml"), file);
+  const MeshPlan sharded =
+      meshPlanOf({}, planOf("tensor=4,expert=16,expert-tensor=4"));
+  EXPECT_EQ(meshText(sharded), "data=4,expert=16,tensor=4,zero=1");
+}
+
 TEST(PlanFile, Replicas) {
   PlanFile file = anyFile();
   file.plan = meshPlanOf({}, planOf("replicate=8,expert=4,tensor=2,"
@@ -79,6 +92,8 @@ TEST(PlanFile, WhatIsNone) {
        "is none of 1f1b, interleaved or zb-h1"},
       {"schedule: interleaved", "schedule: 1f1b",
        "key 'schedule': 1f1b: 7 chunks per rank; expected 1"},
+      {"zero: 1", "expert_tensor: 3\nzero: 1",
+       "key 'expert_tensor': 3 is neither 1 nor tensor, 1"},
       {"micro: 64", "micro: -1", "key 'micro': "},
       {"micro: 64", "micro: 1e300", "key 'micro': "},
       {"accumulate: 16", "accumulate: 60000",
@@ -114,7 +129,10 @@ TEST(PlanFile, WhatTheCompilerRefuses) {
       {"pipe=2,zero=2", ""},
       {"expert=8,recompute=attention", "recompute = attention"},
       {"pipe=8,stages=even", "stages = even"},
-      {"tensor=2,expert=8", "expert-tensor = 1"},
+      {"tensor=2,expert=8", ""},
+      {"tensor=8,expert=4", "expert-tensor = 1"},
+      {"tensor=4,expert-tensor=2,expert=8", "expert-tensor = 2"},
+      {"data=4,context=32,tensor=2,expert=16", "expert = 16"},
       {"data=4,context=64,expert=8", "expert = 8"},
       {"data=16,context=16,expert=8,replicate=4,recompute=full", "expert = 8"},
       {"expert=8,replicate=4,recompute=full", ""},

@@ -78,7 +78,9 @@ void check(
 // As the compiler does it. Who asks for tensor parallelism gets it.
 void check(const ModelCase &drawn, void (*change)(Named &) = [](Named &) {}) {
   auto assign = [&](ModuleOp module) {
-    bool done = assignShardings(module, drawn.mesh(), drawn.zero);
+    bool done = assignShardings(module, drawn.mesh(), drawn.zero,
+                                /*parts=*/false, drawn.expertTensor,
+                                drawn.expertContext);
     EXPECT_TRUE(drawn.tensor == 1 || isUsed(module, "tensor")) << drawn.text();
     EXPECT_TRUE(drawn.expert == 1 || isUsed(module, "expert")) << drawn.text();
     EXPECT_TRUE(drawn.context == 1 || isUsed(module, "context"))
@@ -252,6 +254,43 @@ TEST(Models, ExchangedToOneDevice) {
       drawn.recipe.moe.buffer = buffer;
       check(drawn, chooseFirstExperts);
     }
+}
+
+// Experts over ranks of `tensor` and `context`, by an all-gather and by an
+// exchange, with room for all rows and with little; and their widths over
+// `tensor` alone.
+TEST(Models, FoldedExperts) {
+  using recipe::RowDispatch;
+  for (const char *type : {"mixtral", "qwen2_moe"})
+    for (auto [dispatch, buffer, capacity] :
+         {std::tuple(RowDispatch::Gather, 1.5, 0.75),
+          {RowDispatch::Exchange, 1.5, 0.0},
+          {RowDispatch::Exchange, 0.3, 0.0},
+          {RowDispatch::Exchange, 1.5, 0.75}})
+      for (auto [data, expert, context, tensor] :
+           {std::array<int64_t, 4>{1, 1, 1, 2}, {2, 2, 1, 2}, {1, 2, 2, 2}}) {
+        ModelCase drawn = smallCase(type, data, tensor, data, 2);
+        drawn.expert = expert, drawn.context = context;
+        drawn.expertTensor = 1;
+        drawn.expertContext = capacity > 0 ? 0 : 1;
+        drawn.config[type == StringRef("mixtral") ? "num_local_experts"
+                                                  : "num_experts"] = 8;
+        // A sequence for each rank, where those are what is sent.
+        drawn.recipe.batch.micro = capacity > 0 ? 9 : 5;
+        drawn.recipe.moe.dispatch = dispatch;
+        drawn.recipe.moe.buffer = buffer;
+        drawn.recipe.moe.capacity = capacity;
+        check(drawn);
+      }
+}
+
+TEST(Models, ShardedExpertWidths) {
+  for (int64_t expert : {1, 2}) {
+    ModelCase drawn = smallCase("mixtral", 1, 3, 1, 1);
+    drawn.expert = expert;
+    drawn.expertTensor = drawn.tensor;
+    check(drawn);
+  }
 }
 
 // Other cases than the fixed ones: TESSERA_METAMORPHIC_SEED=5000 ShardingTests

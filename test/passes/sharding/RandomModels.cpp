@@ -128,7 +128,9 @@ std::string ModelCase::mesh() const {
 
 std::string ModelCase::text() const {
   return config.dump() + " on " + mesh() + " zero " + std::to_string(zero) +
-         ", " + std::to_string(recipe.batch.accumulate) + " × " +
+         ", expert_tensor " + std::to_string(expertTensor) +
+         ", expert_context " + std::to_string(expertContext) + ", " +
+         std::to_string(recipe.batch.accumulate) + " × " +
          std::to_string(recipe.batch.micro) + " × " +
          std::to_string(recipe.batch.sequence) + " tokens, recompute " +
          std::string(models::name(recipe.recompute)) + ", " +

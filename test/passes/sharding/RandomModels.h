@@ -14,6 +14,7 @@ struct ModelCase {
   int64_t data = 1, expert = 1, context = 1, tensor = 1; ///< the mesh
   int64_t replicate = 1;                                 ///< also of it
   int64_t zero = 0;
+  int64_t expertTensor = 0, expertContext = 0; ///< as in MeshRequest
 
   /// The same seed gives the same case.
   static ModelCase draw(uint64_t seed);

@@ -19,12 +19,14 @@ static bool runPipeline(ModuleOp module,
 }
 
 bool assignShardings(ModuleOp module, const std::string &mesh, int64_t zero,
-                     bool parts) {
+                     bool parts, int64_t expertTensor, int64_t expertContext) {
   module.getContext()->loadDialect<dist::DistDialect>();
   AssignShardingsOptions options;
   options.mesh = mesh;
   options.zero = zero;
   options.parts = parts;
+  options.expertTensor = expertTensor;
+  options.expertContext = expertContext;
   return runPipeline(module, [&](OpPassManager &pipeline) {
     pipeline.addPass(createAssignShardings(options));
   });

@@ -37,7 +37,8 @@ private:
 /// Runs assign-shardings for `mesh`, such as "data=2,tensor=3", as for what
 /// goes in `parts`; whether it could.
 bool assignShardings(mlir::ModuleOp module, const std::string &mesh,
-                     int64_t zero, bool parts = false);
+                     int64_t zero, bool parts = false, int64_t expertTensor = 0,
+                     int64_t expertContext = 0);
 
 /// The same on data × tensor devices, by a strategy that nobody would choose:
 /// axes cut dimensions of state and inputs at random.

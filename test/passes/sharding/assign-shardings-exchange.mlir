@@ -35,7 +35,7 @@
 // DATA-NOT: _rows %{{.*}} groups
 // DATA: graph.combine_rows
 
-// UNEVEN: error: 'graph.send_rows' op cannot exchange rows along the axis 'expert' of 3: experts must divide evenly among its devices, and each device needs a sequence; change the mesh, or set moe.dispatch to auto
+// UNEVEN: error: 'graph.send_rows' op cannot exchange rows among 3 devices along 'expert': experts must divide evenly among them, and each needs a sequence; change the mesh, or set moe.dispatch to auto
 
 // One of eight experts, on four devices: a quarter of the bytes that all tokens are. With three devices experts do not divide.
 // CHOSEN: graph.send_rows {{.*}} {dist.shardings = [#dist.sharding<@mesh, [{}, {}], own {"expert"}>,

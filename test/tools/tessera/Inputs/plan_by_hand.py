@@ -17,6 +17,8 @@ else:
     mesh = mesh.replace("pipe=1,", "")
 mesh = ",".join(part for part in mesh.split(",")
                 if part not in [f"{axis}=1" for axis, _ in axes])
+if "expert_tensor" in plan:
+    mesh += f",expert_tensor={plan['expert_tensor']}"
 words = ["--mesh", mesh, "--target", plan["target"]]
 for key, name in [("micro", "batch.micro"), ("accumulate", "batch.accumulate"),
                   ("sequence", "batch.sequence"), ("recompute", "recompute"),
