@@ -130,8 +130,8 @@ Operation *StageEmitter::clone(Operation *op, int microbatch, Value replaced,
   Operation *copy = b.clone(*op, map);
   // Equal ops of two loops must not be merged: their results would be kept for
   // all microbatches.
-  if (part && part->schedule.forwardOnly && microbatch >= 0 && isPure(copy) &&
-      !isa<func::CallOp>(copy))
+  bool isBefore = part && part->schedule.forwardOnly && cut.loops.size() > 1;
+  if (isBefore && microbatch >= 0 && isPure(copy) && !isa<func::CallOp>(copy))
     copy->setAttr(dist::kCountsBeforeAttr, b.getUnitAttr());
   copy->removeAttr(dist::kForwardStageAttr);
   copy->removeAttr(dist::kBackwardStageAttr);
@@ -188,7 +188,7 @@ LogicalResult StageEmitter::emitLoop(LoopCut &loop) {
 }
 
 bool StageEmitter::isIn(Operation *op, CellPart where) const {
-  return part->cellOf(op) == where.cell &&
+  return part->cellOn(view.rank, op) == where.cell &&
          (where.half == Half::both ||
           part->isForWeights(op) == (where.half == Half::weights));
 }
@@ -341,7 +341,7 @@ LogicalResult StageEmitter::emitWhole() {
 void StageEmitter::emitSums() {
   for (auto [i, sum] : llvm::enumerate(part->sums)) {
     Value own = sums[i];
-    if (sum.ranks.count() > 1)
+    if (sum.ranks.count() > 1 && !sum.isFree)
       own = addParts(sum.ranks, own);
     if (own)
       step[part->loop.getResult(i)] = own;
