@@ -207,12 +207,8 @@ private:
     if (plan.replicas != 1)
       return getOperation().emitError("schedule: ")
              << plan.name
-             << " keeps two copies of the parameters, which is not supported";
-    for (const pipeline::InstructionList &list : plan.lists)
-      for (const pipeline::Instruction &each : list)
-        if (each.op == pipeline::Op::Overlap)
-          return getOperation().emitError("schedule: ")
-                 << pipeline::toString(each) << " is not supported in programs";
+             << " keeps two copies of the parameters, which is not supported; "
+                "use dualpipev, which keeps one";
     return success();
   }
 
@@ -278,6 +274,10 @@ private:
       for (func::CallOp call : layers.before) {
         call->setAttr(
             dist::kForwardStageAttr,
+            builder.getI64IntegerAttr(stageOf[layerOf(call).getIndex()]));
+        if (failed(markLoop(cast<graph::LoopOp>(call->getParentOp()))))
+          return failure();
+      }
       auto loop = dyn_cast<graph::LoopOp>(layers.forward[0]->getParentOp());
       bool isBackward = llvm::any_of(layers.backward, [](func::CallOp call) {
         return static_cast<bool>(call);
@@ -296,10 +296,6 @@ private:
     loop->setAttr(dist::kScheduleAttr,
                   StringAttr::get(&getContext(),
                                   pipeline::toCsv(pipeline::forwardsOf(plan))));
-            builder.getI64IntegerAttr(stageOf[layerOf(call).getIndex()]));
-        if (failed(markLoop(cast<graph::LoopOp>(call->getParentOp()))))
-          return failure();
-      }
     return success();
   }
 

@@ -112,14 +112,15 @@ class Case:
         return {"data": self.settings["batch.micro"], "expert": own, "context": 4,
                 "tensor": heads, "pipe": layers if staged else 1}
 
-    @staticmethod
-    def draw_pipe(draw, pipe, layers):
+    def draw_pipe(self, draw, pipe, layers):
         """Axis and schedule; none for one stage."""
         if pipe == 1:
             return ""
         schedules = ["1f1b", "gpipe", "zb-h1"]
         if 2 * pipe <= layers:
             schedules.append("interleaved")
+            if self.settings["batch.accumulate"] >= 2 * pipe - 1:
+                schedules.append("dualpipev")
         return f"pipe={pipe},schedule={draw.choice(schedules)},"
 
     def draw_meshes(self, draw, most, count=MESHES):
