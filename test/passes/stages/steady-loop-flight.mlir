@@ -16,7 +16,7 @@
 // UNROLLED-NOT: graph.loop
 #p = #graph<role parameter>
 module attributes {dist.schedule = "0F0,0F1,0F2,0F3,0F4,0F5,0B0,0F6,0B1,0F7,0B2,0F8,0B3,0F9,0B4,0F10,0B5,0F11,0B6,0F12,0B7,0F13,0B8,0F14,0B9,0F15,0B10,0F16,0B11,0F17,0B12,0B13,0B14,0B15,0B16,0B17\0A1F0,1B0,1F1,1B1,1F2,1B2,1F3,1B3,1F4,1B4,1F5,1B5,1F6,1B6,1F7,1B7,1F8,1B8,1F9,1B9,1F10,1B10,1F11,1B11,1F12,1B12,1F13,1B13,1F14,1B14,1F15,1B15,1F16,1B16,1F17,1B17\0A"} {
-dist.mesh @mesh [#dist.axis<"pipe" = 2 memory>]
+dist.mesh @mesh [#dist.axis<"pipe" = 2>]
 func.func @train_step(%xs: tensor<18x2x8xf32> {graph.input = "tokens"}, %a: tensor<8x8xf32> {graph.role = #p, graph.state = "a"}, %b: tensor<8x8xf32> {graph.role = #p, graph.state = "b"}) -> (tensor<8x8xf32> {graph.role = #p, graph.state = "a"}, tensor<8x8xf32> {graph.role = #p, graph.state = "b"}) attributes {graph.program = #graph.program<train_step>} {
   %zero = graph.constant dense<0.0> : tensor<8x8xf32>
   %sums:2 = graph.loop 18 (%i, %sa = %zero, %sb = %zero) : (tensor<8x8xf32>, tensor<8x8xf32>) {
