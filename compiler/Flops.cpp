@@ -34,22 +34,28 @@ void tessera::annotateForwardFlops(ModuleOp module) {
                     builder.getI64IntegerAttr(countFlops(logits, known)));
 }
 
+// Tokens are [microbatches, sequences, length], or of one microbatch.
+static int64_t microbatchesOf(func::FuncOp step) {
+  for (unsigned i = 0; i < step.getNumArguments(); ++i) {
+    auto name = step.getArgAttrOfType<StringAttr>(i, graph::kInputAttr);
+    auto type = cast<RankedTensorType>(step.getArgumentTypes()[i]);
+    if (name && name.getValue() == "tokens" && type.getRank() == 3)
+      return type.getDimSize(0);
+  }
+  return 1;
+}
+
 void tessera::annotateProgramFlops(ModuleOp module) {
   auto forward = module->getAttrOfType<IntegerAttr>(kForwardFlopsAttr);
   if (!forward)
     return;
   Builder builder(module.getContext());
   if (func::FuncOp eval = graph::findProgram(module, graph::Program::eval_step))
-    eval->setAttr(kFlopsAttr, forward);
+    eval->setAttr(kFlopsAttr, builder.getI64IntegerAttr(microbatchesOf(eval) *
+                                                        forward.getInt()));
   func::FuncOp step = graph::findProgram(module, graph::Program::train_step);
   if (!step)
     return;
-  int64_t microbatches = 1;
-  for (unsigned i = 0; i < step.getNumArguments(); ++i)
-    if (auto name = step.getArgAttrOfType<StringAttr>(i, graph::kInputAttr);
-        name && name.getValue() == "tokens")
-      microbatches =
-          cast<RankedTensorType>(step.getArgumentTypes()[i]).getDimSize(0);
-  step->setAttr(kFlopsAttr,
-                builder.getI64IntegerAttr(3 * microbatches * forward.getInt()));
+  step->setAttr(kFlopsAttr, builder.getI64IntegerAttr(3 * microbatchesOf(step) *
+                                                      forward.getInt()));
 }

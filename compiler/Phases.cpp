@@ -83,7 +83,10 @@ static void verifyPrograms(OpPassManager &pipeline,
 // Whole programs of training, in f64 if the recipe says so.
 static void autodiff(OpPassManager &pipeline, const PhaseOptions &options) {
   AutodiffOptions autodiff = AutodiffOptions::fromRecipe(options.recipe);
+  // A pipeline computes several microbatches at a time.
   autodiff.step.alwaysLoop = options.mesh.hasPipe();
+  if (options.mesh.hasPipe())
+    autodiff.eval.microbatches = options.recipe.batch.accumulate;
   buildAutodiffPipeline(pipeline, autodiff);
   if (options.recipe.compute == models::Precision::Fp64) {
     buildF64Pipeline(pipeline);

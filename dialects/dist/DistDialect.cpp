@@ -1,5 +1,6 @@
 #include "dialects/dist/CollectiveMatmulAttr.h"
 #include "dialects/dist/DistOps.h"
+#include "dialects/dist/PairAttr.h"
 #include "mlir/IR/DialectImplementation.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
 #include "mlir/Transforms/InliningUtils.h"
@@ -395,6 +396,14 @@ LogicalResult DistDialect::verifyOperationAttribute(Operation *op,
     return isa<UnitAttr>(attribute.getValue())
                ? success()
                : op->emitOpError("'dist.counts_before' must have no value");
+  if (attribute.getName() == kPairAttr) {
+    auto pair = dyn_cast<DenseI64ArrayAttr>(attribute.getValue());
+    if (!pair || pair.size() != 2 || pair[0] < 0 ||
+        (pair[1] != 0 && pair[1] != 1))
+      return op->emitOpError("'dist.pair' must be the number of a pair, and 0 "
+                             "for its forward or 1 for its backward");
+    return success();
+  }
   if (attribute.getName() == kStartAttr) {
     auto start = dyn_cast<IntegerAttr>(attribute.getValue());
     if (!start || !start.getType().isInteger(64) || start.getInt() < 0)

@@ -34,7 +34,7 @@ Status checkShape(const Policy &policy, const Shape &shape) {
                          policy.name, shape.ranks, shape.microbatches);
   for (const Phase &phase : policy.phases)
     for (int rank = 0; rank < shape.ranks; ++rank)
-      if (phase.count(shape, rank) < 0)
+      if (phase.count(policy.placement, shape, rank) < 0)
         return Status::error("{}: {} microbatches do not fill {} ranks; give "
                              "at least two for each rank",
                              policy.name, shape.microbatches, shape.ranks);

@@ -34,8 +34,9 @@ enum class Prefer : uint8_t {
   Alternate, ///< F and backward alternately
 };
 
-/// Which of a rank's two chains a move of a bidirectional schedule is about:
-/// the one that enters the pipeline in the rank's own half, or the other.
+/// Which of a rank's two stages a move is about: the one that is nearer to the
+/// beginning of its chain, or the other. Of a bidirectional schedule these are
+/// of two chains, in a V of one.
 enum class Side : uint8_t { None, Own, Other };
 
 /// F of one side, a backward of one side, or both as OVERLAP.
@@ -49,14 +50,16 @@ struct Shape {
   int chunks = 1; ///< stages per rank of one chain
 };
 
-/// Moves that a rank repeats constant + perHalfRanks·p/2 + perDepth·d +
-/// perHalfMicrobatches·m/2 times; d is the rank's distance from the nearer end.
+/// Moves that a rank repeats constant + perRanks·n + perDepth·d +
+/// perMicrobatches·b times. In a V n = p, b = m, and d is the rank. A
+/// bidirectional schedule is two of them, one from each end: n = p/2, b = m/2,
+/// and d is the distance from the nearer end.
 struct Phase {
   std::span<const Move> moves;
-  int constant = 0, perHalfRanks = 0, perDepth = 0, perHalfMicrobatches = 0;
+  int constant = 0, perRanks = 0, perDepth = 0, perMicrobatches = 0;
 
   /// Negative if the schedule does not exist for the shape.
-  int count(const Shape &shape, int rank) const;
+  int count(Placement placement, const Shape &shape, int rank) const;
 };
 
 struct Policy {
@@ -73,8 +76,8 @@ struct Policy {
   Limit live;     ///< most between F and B, or W
 };
 
-/// gpipe, 1f1b, interleaved, zb-h1, zb-v, dualpipe: README.md has their
-/// sources, bubbles and memory.
+/// gpipe, 1f1b, interleaved, zb-h1, zb-v, dualpipe, dualpipev: README.md has
+/// their sources, bubbles and memory.
 std::span<const Policy> policies();
 /// Null if the name is unknown.
 const Policy *findPolicy(std::string_view name);

@@ -47,7 +47,7 @@ ListScheduler::ListScheduler(const Policy &policy, const Shape &shape,
 void ListScheduler::expandPhases(int r) {
   std::vector<Move> &moves = ranks[size_t(r)].moves;
   for (const Phase &phase : policy.phases)
-    for (int turn = 0; turn < phase.count(shape, r); ++turn)
+    for (int turn = 0; turn < phase.count(policy.placement, shape, r); ++turn)
       moves.insert(moves.end(), phase.moves.begin(), phase.moves.end());
 }
 
@@ -216,7 +216,14 @@ void ListScheduler::decideInOrder(int r, double now) {
   if (move.backward != Side::None)
     backward = nextAt(rank, size_t(move.backward == Side::Other), true);
   const double next = std::max(forward.ready, backward.ready);
-  const bool room = !forward.exists() || rank.live < rank.liveLimit;
+  // An OVERLAP adds gradients of weights: those of earlier microbatches come
+  // before, so that sums have the order of microbatches.
+  const bool isLate =
+      forward.exists() && std::ranges::any_of(rank.weights, [&](const Work &w) {
+        return w.stage == backward.stage;
+      });
+  const bool room =
+      !isLate && (!forward.exists() || rank.live < rank.liveLimit);
   if (next > now + tolerance || !room)
     return fill(r, now, next, !room);
   ++rank.nextMove;

@@ -18,17 +18,21 @@ int Limit::of(int ranks, int rank, int chunks) const {
   return int(std::clamp<int64_t>(bound, 1, INT_MAX));
 }
 
-int Phase::count(const Shape &shape, int rank) const {
-  const int depth = std::min(rank, shape.ranks - 1 - rank);
-  return constant + perHalfRanks * (shape.ranks / 2) + perDepth * depth +
-         perHalfMicrobatches * (shape.microbatches / 2);
+int Phase::count(Placement placement, const Shape &shape, int rank) const {
+  const bool both = placement == Placement::Bidirectional;
+  const int directions = both ? 2 : 1;
+  const int depth = both ? std::min(rank, shape.ranks - 1 - rank) : rank;
+  return constant + perRanks * (shape.ranks / directions) + perDepth * depth +
+         perMicrobatches * (shape.microbatches / directions);
 }
 
 static constexpr Limit none{.unlimited = true};
 
 // DualPipe (DeepSeek-V3 technical report, section 3.2.1, and the schedule that
 // was published with it): both chains fill, backwards of the other chain start,
-// every F is overlapped with a B, then the pipeline drains.
+// every F is overlapped with a B, then the pipeline drains. DualPipe-V has the
+// moves of the first half of its ranks: stage s of one chain and stage S-1-s of
+// the other are on one rank there, and in a V both are of one chain.
 static constexpr Move forwardOwn{.forward = Side::Own};
 static constexpr Move forwardOther{.forward = Side::Other};
 static constexpr Move backwardOwn{.backward = Side::Own};
@@ -43,20 +47,20 @@ static constexpr std::array<Move, 2> last = {{backwardOther, otherUnderOwn}};
 static constexpr std::array<Move, 2> drain = {{backwardOther, backwardOwn}};
 static constexpr std::array<Move, 1> drainOwn = {{backwardOwn}};
 static constexpr std::array<Phase, 7> dualPipe = {{
-    {.moves = fill, .constant = -2, .perHalfRanks = 2, .perDepth = -2},
+    {.moves = fill, .constant = -2, .perRanks = 2, .perDepth = -2},
     {.moves = fillBoth, .constant = 1, .perDepth = 1},
-    {.moves = turn, .constant = -1, .perHalfRanks = 1, .perDepth = -1},
+    {.moves = turn, .constant = -1, .perRanks = 1, .perDepth = -1},
     {.moves = steady,
      .constant = 1,
-     .perHalfRanks = -2,
+     .perRanks = -2,
      .perDepth = 1,
-     .perHalfMicrobatches = 1},
-    {.moves = last, .constant = -1, .perHalfRanks = 1, .perDepth = -1},
+     .perMicrobatches = 1},
+    {.moves = last, .constant = -1, .perRanks = 1, .perDepth = -1},
     {.moves = drain, .constant = 1, .perDepth = 1},
-    {.moves = drainOwn, .constant = -1, .perHalfRanks = 1, .perDepth = -1},
+    {.moves = drainOwn, .constant = -1, .perRanks = 1, .perDepth = -1},
 }};
 
-static constexpr std::array<Policy, 6> table = {{
+static constexpr std::array<Policy, 7> table = {{
     {.name = "gpipe",
      .summary = "all forwards, then all backwards",
      .prefer = Prefer::Forward,
@@ -98,6 +102,15 @@ static constexpr std::array<Policy, 6> table = {{
      .phases = dualPipe,
      .inFlight = none,
      .live = {.constant = 1, .perRanks = 1}},
+    {.name = "dualpipev",
+     .summary = "dualpipe in a V: two chunks, parameters once",
+     .placement = Placement::Zigzag,
+     .splitBackward = true,
+     .minChunks = 2,
+     .maxChunks = 2,
+     .phases = dualPipe,
+     .inFlight = none,
+     .live = {.constant = 1, .perRanks = 2}},
 }};
 
 std::span<const Policy> policies() { return table; }

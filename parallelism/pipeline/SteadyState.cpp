@@ -14,27 +14,45 @@ struct Life {
   size_t first, last;
 };
 
+/// Calls `visit` with what an instruction does: F and B for an OVERLAP, I and W
+/// for B.
+template <typename Visit>
+void forEachPart(const Instruction &each, Visit visit) {
+  auto back = [&](const Work &work) {
+    visit(Op::BackwardInput, work);
+    visit(Op::BackwardWeight, work);
+  };
+  if (each.op == Op::Overlap) {
+    visit(Op::Forward, each.work);
+    back(each.backward);
+  } else if (each.op == Op::Backward) {
+    back(each.work);
+  } else {
+    visit(each.op, each.work);
+  }
+}
+
 class PeriodSearch {
 public:
   explicit PeriodSearch(const InstructionList &list) : list(list) {
     std::set<std::pair<Op, int32_t>> kinds;
+    std::map<int32_t, size_t> counts; // of instructions, by microbatch
     for (size_t k = 0; k < list.size(); ++k) {
-      const Instruction &each = list[k];
-      if (each.work.microbatch < 0)
+      if (list[k].work.microbatch < 0)
         continue;
-      if (kinds.emplace(each.op, each.work.stage).second)
-        warm = k + 1;
-      microbatches = std::max(microbatches, each.work.microbatch + 1);
-      lives.try_emplace({each.work.stage, each.work.microbatch}, Life{k, k})
-          .first->second.last = k;
+      forEachPart(list[k], [&](Op op, const Work &work) {
+        if (kinds.emplace(op, work.stage).second)
+          warm = k + 1;
+        lives.try_emplace({work.stage, work.microbatch}, Life{k, k})
+            .first->second.last = k;
+      });
+      microbatches = std::max(microbatches, list[k].work.microbatch + 1);
+      ++counts[list[k].work.microbatch];
     }
-    perMicrobatch =
-        microbatches
-            ? size_t(std::ranges::count_if(list,
-                                           [](const Instruction &each) {
-                                             return each.work.microbatch == 0;
-                                           }))
-            : 0;
+    // An OVERLAP counts once, for its F. So microbatches whose B are all
+    // overlapped, those of the steady state, have the fewest.
+    for (const auto &[microbatch, count] : counts)
+      perMicrobatch = perMicrobatch ? std::min(perMicrobatch, count) : count;
   }
 
   SteadyState find() const {
@@ -62,9 +80,12 @@ private:
 
   bool repeats(size_t at, size_t length, int shift) const {
     const Instruction &one = list[at], &other = list[at + length];
-    return one.op == other.op && one.op != Op::Overlap &&
-           one.work.microbatch >= 0 && one.work.stage == other.work.stage &&
-           one.work.microbatch + shift == other.work.microbatch;
+    auto isLater = [&](const Work &a, const Work &b) {
+      return a.stage == b.stage && a.microbatch + shift == b.microbatch;
+    };
+    return one.op == other.op && one.work.microbatch >= 0 &&
+           isLater(one.work, other.work) &&
+           (one.op != Op::Overlap || isLater(one.backward, other.backward));
   }
 
   // The most trips of the list from `from` on.

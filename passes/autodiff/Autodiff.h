@@ -22,6 +22,7 @@ enum class ScheduleRule { cosine, linear, constant };
 struct AutodiffOptions {
   RecomputePolicy recompute = RecomputePolicy::none;
   BuildTrainStepOptions step;
+  BuildEvalStepOptions eval;
 
   static AutodiffOptions fromRecipe(const models::Recipe &recipe);
 };

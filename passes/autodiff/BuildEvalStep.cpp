@@ -22,7 +22,7 @@ public:
   explicit RandomRemover(ModuleOp module) : symbols(module) {}
 
   void removeFrom(func::FuncOp function) {
-    for (Operation &op : llvm::make_early_inc_range(function.front())) {
+    function.walk([&](Operation *op) {
       if (auto dropout = dyn_cast<graph::DropoutOp>(op)) {
         dropout.replaceAllUsesWith(dropout.getInput());
         dropout.erase();
@@ -35,7 +35,7 @@ public:
         if (auto callee = symbols.lookup<func::FuncOp>(call.getCallee()))
           call.setCallee(withoutRandom(callee).getName());
       }
-    }
+    });
   }
 
 private:
@@ -74,6 +74,8 @@ private:
 };
 
 struct BuildEvalStep : tessera::impl::BuildEvalStepBase<BuildEvalStep> {
+  using Base::Base;
+
   void runOnOperation() override {
     func::FuncOp loss = requireProgram(getOperation(), graph::Program::loss,
                                        "importing a model");
@@ -90,42 +92,101 @@ struct BuildEvalStep : tessera::impl::BuildEvalStepBase<BuildEvalStep> {
     if (loss.getNumResults() < 1)
       return loss.emitOpError(
           "expects a first result, the sum of losses, got none");
+    if (microbatches < 1)
+      return loss.emitOpError() << "cannot evaluate " << microbatches
+                                << " microbatches; the least is 1";
     OpBuilder b(loss);
     Location loc = loss.getLoc();
     SmallVector<Port> arguments;
     for (const Parameter &parameter : parametersOf(loss))
       arguments.push_back(parameterPort(parameter));
-    arguments.push_back(inputPort("tokens", graph::tensorType(tokens)));
-    arguments.push_back(inputPort("targets", graph::tensorType(targets)));
+    for (Value input : {tokens, targets})
+      arguments.push_back(inputPort(input == tokens ? "tokens" : "targets",
+                                    ofAll(graph::tensorType(input))));
     auto i64 = RankedTensorType::get({}, b.getI64Type());
     SmallVector<Port> results{
         outputPort("loss_sum",
-                   cast<RankedTensorType>(loss.getResultTypes()[0])),
+                   ofAll(cast<RankedTensorType>(loss.getResultTypes()[0]))),
         outputPort("tokens", i64)};
     func::FuncOp step =
         createProgram(b, loc, graph::Program::eval_step, arguments, results);
 
     b.setInsertionPointToStart(&step.front());
-    IRMapping map = mapArguments(b, loss, step);
-    // What else the loss gives is for training.
-    SmallVector<Value> values = inlineBody(b, loss, map);
-    values.truncate(1);
-    values.push_back(countTargets(b, loc, findInput(step, "targets")));
-    b.create<func::ReturnOp>(loc, values);
+    Value stepTokens = findInput(step, "tokens"),
+          stepTargets = findInput(step, "targets");
+    b.create<func::ReturnOp>(
+        loc, microbatches == 1
+                 ? evaluate(b, loss, step, stepTokens, stepTargets)
+                 : evaluateAll(b, loss, step, stepTokens, stepTargets));
     RandomRemover(getOperation()).removeFrom(step);
     loss.erase();
     return success();
   }
 
-  // Parameters, tokens and targets by order of the step; what only dropout and
-  // training read (seed, step, offset, what @prepare_step gives) is zero.
+  // The type of what each microbatch has one of.
+  RankedTensorType ofAll(RankedTensorType one) const {
+    if (microbatches == 1)
+      return one;
+    SmallVector<int64_t> shape{microbatches};
+    llvm::append_range(shape, one.getShape());
+    return RankedTensorType::get(shape, one.getElementType());
+  }
+
+  // The loss of one microbatch, and how many targets it has. What else the loss
+  // gives is for training.
+  static SmallVector<Value> evaluate(OpBuilder &b, func::FuncOp loss,
+                                     func::FuncOp step, Value tokens,
+                                     Value targets) {
+    IRMapping map = mapArguments(b, loss, step, tokens, targets);
+    SmallVector<Value> values = inlineBody(b, loss, map);
+    values.truncate(1);
+    values.push_back(countTargets(b, loss.getLoc(), targets));
+    return values;
+  }
+
+  // The losses of all microbatches, and how many targets they have together.
+  // Each loss has its own element, so it has the bits of a program for one.
+  SmallVector<Value> evaluateAll(OpBuilder &b, func::FuncOp loss,
+                                 func::FuncOp step, Value tokens,
+                                 Value targets) const {
+    Location loc = loss.getLoc();
+    graph::Emitter e(b, loc);
+    RankedTensorType losses =
+        ofAll(cast<RankedTensorType>(loss.getResultTypes()[0]));
+    SmallVector<Value> zeros{
+        e.zeros(losses), e.zeros(RankedTensorType::get({}, b.getI64Type()))};
+    Value numbers =
+        e.iota(RankedTensorType::get({microbatches}, b.getI32Type()), 0);
+    auto loop = b.create<graph::LoopOp>(
+        loc, microbatches, zeros,
+        [&](OpBuilder &, Location, Value index, ValueRange carried) {
+          // The builder is our own, moved into the body; so is the emitter.
+          SmallVector<Value> values =
+              evaluate(b, loss, step, e.dynamicSlice(tokens, index),
+                       e.dynamicSlice(targets, index));
+          Value isOwn = e.compare(numbers, graph::ComparePredicate::eq,
+                                  e.broadcastScalar(index, {microbatches}));
+          Value own =
+              e.select(isOwn, e.broadcastScalar(values[0], {microbatches}),
+                       e.zeros(losses));
+          b.create<graph::YieldOp>(
+              loc,
+              ValueRange{e.add(carried[0], own), e.add(carried[1], values[1])});
+        });
+    hoistInvariants(loop);
+    return llvm::to_vector_of<Value>(loop.getResults());
+  }
+
+  // Parameters by order of the step; what only dropout and training read (seed,
+  // step, offset, what @prepare_step gives) is zero.
   static IRMapping mapArguments(OpBuilder &b, func::FuncOp loss,
-                                func::FuncOp step) {
+                                func::FuncOp step, Value tokens,
+                                Value targets) {
     IRMapping map;
     for (auto [i, parameter] : llvm::enumerate(parametersOf(loss)))
       map.map(loss.getArgument(parameter.index), step.getArgument(i));
-    for (StringRef name : {"tokens", "targets"})
-      map.map(findInput(loss, name), findInput(step, name));
+    map.map(findInput(loss, "tokens"), tokens);
+    map.map(findInput(loss, "targets"), targets);
     graph::Emitter e(b, loss.getLoc());
     for (Value argument : loss.getArguments())
       if (!map.contains(argument))

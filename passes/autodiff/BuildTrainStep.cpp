@@ -284,27 +284,6 @@ private:
     return llvm::to_vector_of<Value>(loop.getResults());
   }
 
-  // Before the loop goes what is worth a buffer: scalars, and conversions of
-  // weights. A view or an elementwise op costs nothing where it is used.
-  static void hoistInvariants(graph::LoopOp loop) {
-    auto isOutside = [&](Value value) {
-      return !loop.getBody().isAncestor(value.getParentRegion());
-    };
-    auto isWorthIt = [](Operation &op) {
-      return isa<graph::ConvertOp>(op) ||
-             (op.getNumOperands() > 0 &&
-              llvm::all_of(op.getResults(), [](Value result) {
-                return graph::tensorType(result).getRank() == 0;
-              }));
-    };
-    for (Operation &op : llvm::make_early_inc_range(
-             loop.getBody().front().without_terminator()))
-      if (isPure(&op) && op.getNumRegions() == 0 &&
-          llvm::all_of(op.getOperands(), isOutside) &&
-          (isWorthIt(op) || op.getNumOperands() == 0))
-        op.moveBefore(loop);
-  }
-
   // Parameters, then moments in the order of the state.
   SmallVector<Value> updateAll(HyperTable &table, ArrayRef<Value> grads,
                                Value scale, Value lr, Value t) {

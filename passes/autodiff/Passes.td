@@ -188,7 +188,8 @@ def BuildEvalStep : Pass<"build-eval-step", "::mlir::ModuleOp"> {
   let description = [{
     `@eval_step` takes the parameters, `tokens` and `targets` i32[B,T] and returns `loss_sum` f32[]
     and the number of targets that are not ignored, `tokens` i64[]. Blocks with random numbers are
-    replaced by `@block.eval`, a copy without them; other blocks are shared.
+    replaced by `@block.eval`, a copy without them; other blocks are shared. With `microbatches` =
+    A > 1 it is a loop over them: `tokens` and `targets` are i32[A,B,T], `loss_sum` f32[A].
 
     Before:
     ```mlir
@@ -204,6 +205,9 @@ def BuildEvalStep : Pass<"build-eval-step", "::mlir::ModuleOp"> {
     Afterwards `@loss` is removed.
   }];
   let dependentDialects = ["::tessera::graph::GraphDialect", "::mlir::func::FuncDialect"];
+  let options = [
+    Option<"microbatches", "microbatches", "int64_t", "1",
+      "Microbatches that the program takes: a pipeline computes several at a time">];
 }
 
 def VerifyStepProgram : Pass<"verify-step-program", "::mlir::ModuleOp"> {

@@ -21,7 +21,7 @@ void tessera::buildAutodiffPipeline(OpPassManager &pipeline,
   // Now that the sums over microbatches are there to scatter onto.
   pipeline.addPass(createSimplifyGradientSums());
   // Takes @loss away, so it comes after everything that needs it.
-  pipeline.addPass(createBuildEvalStep());
+  pipeline.addPass(createBuildEvalStep(options.eval));
   // Blocks that only @loss called.
   pipeline.addPass(createSymbolDCEPass());
   // Removes sums of one term and round-trip conversions. No CSE: in programs it

@@ -124,3 +124,22 @@ Value tessera::autodiff::countTargets(OpBuilder &builder, Location loc,
                            e.splatLike(kIgnoredTarget, targets));
   return e.sumAll(e.convert(counts, builder.getI64Type()));
 }
+
+void autodiff::hoistInvariants(graph::LoopOp loop) {
+  auto isOutside = [&](Value value) {
+    return !loop.getBody().isAncestor(value.getParentRegion());
+  };
+  auto isWorthIt = [](Operation &op) {
+    return isa<graph::ConvertOp>(op) ||
+           (op.getNumOperands() > 0 &&
+            llvm::all_of(op.getResults(), [](Value result) {
+              return graph::tensorType(result).getRank() == 0;
+            }));
+  };
+  for (Operation &op :
+       llvm::make_early_inc_range(loop.getBody().front().without_terminator()))
+    if (isPure(&op) && op.getNumRegions() == 0 &&
+        llvm::all_of(op.getOperands(), isOutside) &&
+        (isWorthIt(op) || op.getNumOperands() == 0))
+      op.moveBefore(loop);
+}

@@ -59,6 +59,11 @@ llvm::SmallVector<mlir::Value> inlineBody(mlir::OpBuilder &builder,
                                           mlir::func::FuncOp function,
                                           mlir::IRMapping &map);
 
+/// Moves before a loop over microbatches what is worth a buffer: scalars, and
+/// conversions of weights. A view or an elementwise op costs nothing where it
+/// is used.
+void hoistInvariants(graph::LoopOp loop);
+
 /// How many of `targets` are not kIgnoredTarget: i64[].
 mlir::Value countTargets(mlir::OpBuilder &builder, mlir::Location loc,
                          mlir::Value targets);

@@ -1,3 +1,4 @@
+#include "dialects/dist/PairAttr.h"
 #include "dialects/graph/GraphOps.h"
 #include "mlir/Dialect/Func/Extensions/InlinerExtension.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -12,13 +13,13 @@ namespace tessera {
 #include "passes/fusion/Passes.h.inc"
 } // namespace tessera
 
-// The ops between the call and `next` get its layer.
-static void setLayer(func::CallOp call, Operation *next) {
-  Attribute layer = call->getAttr(graph::kLayerAttr);
-  if (!layer)
-    return;
-  for (Operation *op = call->getNextNode(); op != next; op = op->getNextNode())
-    op->setAttr(graph::kLayerAttr, layer);
+// The ops between the call and `next` get its layer, and its half of a pair.
+static void copyMarks(func::CallOp call, Operation *next) {
+  for (StringRef name : {graph::kLayerAttr, dist::kPairAttr})
+    if (Attribute mark = call->getAttr(name))
+      for (Operation *op = call->getNextNode(); op != next;
+           op = op->getNextNode())
+        op->setAttr(name, mark);
 }
 
 namespace {
@@ -67,7 +68,7 @@ class InlineBlocksPass
       if (failed(inlineCall(inliner, call, callee, &callee.getBody())))
         return call.emitError() << "calls @" << call.getCallee()
                                 << ", which has ops that cannot be inlined";
-      setLayer(call, next);
+      copyMarks(call, next);
       call.erase();
     }
     chain.pop_back();

@@ -89,8 +89,8 @@ def InlineBlocks : Pass<"inline-blocks", "::mlir::ModuleOp"> {
   let summary = "replaces calls of block functions by their bodies";
   let description = [{
     Every function that is called is inlined into its callers, in call order, and erased. Each op
-    keeps its own location under that of the call, and gets the call's `graph.layer` (unless it is
-    in a loop of the body). So a profile still says which layer it belongs to.
+    keeps its own location under that of the call, and gets the call's `graph.layer` and `dist.pair`
+    (unless it is in a loop of the body). So a profile still says which layer it belongs to.
 
     Before:
     ```mlir
@@ -100,6 +100,35 @@ def InlineBlocks : Pass<"inline-blocks", "::mlir::ModuleOp"> {
 
     Afterwards the module has no calls and no private functions. Clusters and launches keep the
     layer: that of the last op in a cluster that has one.
+  }];
+}
+
+def InterleavePairs : Pass<"interleave-pairs", "::mlir::func::FuncOp"> {
+  let summary = "interleaves the forward of one microbatch with the backward of another";
+  let description = [{
+    A pipeline schedule may pair the forward of one microbatch with the backward of another
+    (OVERLAP). `split-stages` emits one after the other, and marks both by `dist.pair`. This pass
+    orders their collectives by turns, in proportion to their numbers. Between the start of a
+    collective and the ops that need it are ops of the other half, up to its next collective.
+    Operands come first, and each half keeps the order of its own collectives. The order of
+    collectives depends on their numbers alone, so ranks of a group agree on it. A loop over further
+    rounds of an exchange (`graph.counted`) counts with the exchange before it.
+
+    Before:
+    ```mlir
+    %a = dist.all_to_all %x ... {dist.pair = array<i64: 0, 0>}
+    %b = graph.exp %a {dist.pair = array<i64: 0, 0>} : tensor<8xf32>
+    %c = graph.exp %g {dist.pair = array<i64: 0, 1>} : tensor<8xf32>
+    %d = dist.all_to_all %c ... {dist.pair = array<i64: 0, 1>}
+    ```
+    After:
+    ```mlir
+    %a = dist.all_to_all %x ...
+    %c = graph.exp %g : tensor<8xf32>
+    %d = dist.all_to_all %c ...
+    %b = graph.exp %a : tensor<8xf32>
+    ```
+    Afterwards no op has `dist.pair`.
   }];
 }
 

@@ -21,6 +21,8 @@ void tessera::buildFusionPipeline(OpPassManager &pipeline) {
   //===--- one flat program -----------------------------------------------===//
   // Producers and consumers fuse only if they are in one function.
   pipeline.addPass(createInlineBlocks());
+  // While ops still have the marks of their calls. Fusion keeps the order.
+  pipeline.addNestedPass<func::FuncOp>(createInterleavePairs());
   pipeline.addNestedPass<func::FuncOp>(createCanonicalizerPass());
   // Microbatches and chunks of the head are now nested.
   pipeline.addNestedPass<func::FuncOp>(createSinkAccumulators());

@@ -25,8 +25,7 @@ bool tessera::hasCollective(Operation *op) {
       .wasInterrupted();
 }
 
-// The ops of the block that `op`, regions included, reads results of.
-static llvm::SmallSetVector<Operation *, 8> producersOf(Operation *op) {
+llvm::SmallSetVector<Operation *, 8> tessera::producersOf(Operation *op) {
   llvm::SmallSetVector<Operation *, 8> producers;
   op->walk([&](Operation *inner) {
     for (Value operand : inner->getOperands())

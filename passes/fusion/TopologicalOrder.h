@@ -4,6 +4,7 @@
 #include "mlir/IR/Block.h"
 #include "mlir/IR/Operation.h"
 #include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/SetVector.h"
 
 namespace tessera {
 
@@ -20,6 +21,9 @@ OpPositions positionsOf(mlir::Block &block);
 bool isCollective(mlir::Operation *op);
 /// Whether the op is one, or holds one.
 bool hasCollective(mlir::Operation *op);
+
+/// The ops of its block that `op`, regions included, reads results of.
+llvm::SmallSetVector<mlir::Operation *, 8> producersOf(mlir::Operation *op);
 
 /// Reorders the block so that operands come first: always the ready op with the
 /// smallest position. Ops that were in order stay in order; an op that waited

@@ -241,8 +241,9 @@ private:
   void add(size_t position, unsigned i) {
     const Item &item = items[i];
     closeFor(i);
+    // A loop that contains collectives is an item too.
     int64_t most = item.isEven ? bucketBytes(item) : 0;
-    if (2 * item.bytes > most) {
+    if (!item.isEven || 2 * item.bytes > most) {
       groups[position] = {i};
       return;
     }

@@ -207,12 +207,8 @@ private:
     if (plan.replicas != 1)
       return getOperation().emitError("schedule: ")
              << plan.name
-             << " keeps two copies of the parameters, which is not supported";
-    for (const pipeline::InstructionList &list : plan.lists)
-      for (const pipeline::Instruction &each : list)
-        if (each.op == pipeline::Op::Overlap)
-          return getOperation().emitError("schedule: ")
-                 << pipeline::toString(each) << " is not supported in programs";
+             << " keeps two copies of the parameters, which is not supported; "
+                "use dualpipev, which keeps one";
     return success();
   }
 
@@ -267,26 +263,39 @@ private:
       }
     getOperation()->setAttr(dist::kScheduleAttr,
                             builder.getStringAttr(pipeline::toCsv(plan)));
-    return markBefore(stageOf);
+    return markForwards(stageOf);
   }
 
-  // Earlier loops have the forwards of the step's schedule, in its order.
-  LogicalResult markBefore(ArrayRef<int64_t> stageOf) {
+  // Loops before the step's, and those of an evaluation, have the forwards of
+  // the step's schedule, in its order.
+  LogicalResult markForwards(ArrayRef<int64_t> stageOf) {
     Builder builder(&getContext());
-    auto table =
-        builder.getStringAttr(pipeline::toCsv(pipeline::forwardsOf(plan)));
-    for (auto &[function, layers] : programs)
+    for (auto &[function, layers] : programs) {
       for (func::CallOp call : layers.before) {
-        auto loop = cast<graph::LoopOp>(call->getParentOp());
-        if (loop.getTrip() != static_cast<uint64_t>(plan.microbatches))
-          return loop.emitError("runs ")
-                 << loop.getTrip() << " microbatches, but a step has "
-                 << plan.microbatches;
         call->setAttr(
             dist::kForwardStageAttr,
             builder.getI64IntegerAttr(stageOf[layerOf(call).getIndex()]));
-        loop->setAttr(dist::kScheduleAttr, table);
+        if (failed(markLoop(cast<graph::LoopOp>(call->getParentOp()))))
+          return failure();
       }
+      auto loop = dyn_cast<graph::LoopOp>(layers.forward[0]->getParentOp());
+      bool isBackward = llvm::any_of(layers.backward, [](func::CallOp call) {
+        return static_cast<bool>(call);
+      });
+      if (loop && !isBackward && failed(markLoop(loop)))
+        return failure();
+    }
+    return success();
+  }
+
+  LogicalResult markLoop(graph::LoopOp loop) {
+    if (loop.getTrip() != static_cast<uint64_t>(plan.microbatches))
+      return loop.emitError("runs ")
+             << loop.getTrip() << " microbatches, but a step has "
+             << plan.microbatches;
+    loop->setAttr(dist::kScheduleAttr,
+                  StringAttr::get(&getContext(),
+                                  pipeline::toCsv(pipeline::forwardsOf(plan))));
     return success();
   }
 

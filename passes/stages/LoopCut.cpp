@@ -24,6 +24,14 @@ std::optional<unsigned> LoopCut::sumOf(Operation *op) const {
   return sum == sumByTerm.end() ? std::nullopt : std::optional(sum->second);
 }
 
+int LoopCut::cellOn(int rank, Operation *op) const {
+  std::optional<unsigned> sum = sumOf(op);
+  if (!sum || !sums[*sum].isFree)
+    return cellOf(op);
+  return static_cast<int>(llvm::find(schedule.placement, rank) -
+                          schedule.placement.begin());
+}
+
 static bool halvesBackwards(const pipeline::Schedule &schedule) {
   for (const pipeline::InstructionList &list : schedule.lists)
     for (const pipeline::Instruction &each : list)
@@ -174,6 +182,9 @@ LogicalResult LoopCut::placeOps() {
 void LoopCut::placeSums() {
   for (Sum &sum : sums) {
     int last = 0;
+    sum.isFree = !sum.terms.empty() && llvm::all_of(sum.terms, [&](auto *op) {
+      return earliestOf(op) == kFree;
+    });
     for (Operation *op : sum.terms) {
       cells[op] = std::max(earliestOf(op), 0);
       last = std::max(last, cells[op]);
@@ -183,6 +194,8 @@ void LoopCut::placeSums() {
         cells[op] = last;
       sum.ranks.set(rankOf(cells[op]));
     }
+    if (sum.isFree)
+      sum.ranks.set();
   }
 }
 
@@ -213,9 +226,15 @@ void LoopCut::addUses() {
         route(input, cellOf(def), cell);
         continue;
       }
-      for (Value value : outsideOf(input))
-        users.insert({value, Ranks(schedule.ranks)})
-            .first->second.set(rankOf(cell));
+      std::optional<unsigned> sum = sumOf(&op);
+      for (Value value : outsideOf(input)) {
+        Ranks &ranks =
+            users.insert({value, Ranks(schedule.ranks)}).first->second;
+        if (sum && sums[*sum].isFree)
+          ranks.set();
+        else
+          ranks.set(rankOf(cell));
+      }
     }
   }
 }

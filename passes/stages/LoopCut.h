@@ -24,6 +24,8 @@ struct Sum {
   mlir::SmallVector<mlir::Operation *> terms; ///< the additions, in order
   /// The terms are all ops on the value, additions or not, of one stage.
   bool isWhole = false;
+  /// No term depends on a block: each rank adds up all of them by itself.
+  bool isFree = false;
   Ranks ranks; ///< those with terms
 };
 
@@ -46,6 +48,8 @@ public:
     return cell < stageCount ? cell : 2 * stageCount - 1 - cell;
   }
   int rankOf(int cell) const { return schedule.rankOf(stageOf(cell)); }
+  /// The cell in which the rank adds the op, or computes it.
+  int cellOn(int rank, mlir::Operation *op) const;
   mlir::Block &body() const { return *block; }
   /// Whether each microbatch has a value of its own.
   bool isOfMicrobatch(mlir::Value value) const {

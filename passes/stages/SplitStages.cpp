@@ -49,12 +49,17 @@ private:
     return lowered;
   }
 
+  static bool hasBackwards(const ProgramCut &cut) {
+    const LoopCut &last = *cut.loops.back();
+    return last.loop && !last.schedule.forwardOnly;
+  }
+
   // FLOPs of the stages in a step, loop after loop; without training, of their
   // forwards.
   void describe(ArrayRef<std::unique_ptr<ProgramCut>> cuts, StringAttr module) {
     const ProgramCut *step = nullptr;
     for (const auto &cut : cuts)
-      if (!cut->loops.empty() && (!step || !cut->whole()))
+      if (!cut->loops.empty() && (!step || hasBackwards(*cut)))
         step = cut.get();
     Builder builder(&getContext());
     SmallVector<Attribute> before;

@@ -1,4 +1,5 @@
 #include "passes/stages/StageEmitter.h"
+#include "dialects/dist/PairAttr.h"
 #include "dialects/graph/Constants.h"
 #include "mlir/IR/IRMapping.h"
 
@@ -130,9 +131,11 @@ Operation *StageEmitter::clone(Operation *op, int microbatch, Value replaced,
   Operation *copy = b.clone(*op, map);
   // Equal ops of two loops must not be merged: their results would be kept for
   // all microbatches.
-  if (part && part->schedule.forwardOnly && microbatch >= 0 && isPure(copy) &&
-      !isa<func::CallOp>(copy))
+  bool isBefore = part && part->schedule.forwardOnly && cut.loops.size() > 1;
+  if (isBefore && microbatch >= 0 && isPure(copy) && !isa<func::CallOp>(copy))
     copy->setAttr(dist::kCountsBeforeAttr, b.getUnitAttr());
+  if (pairMark && (part->cellOf(op) != LoopCut::kFree || part->sumOf(op)))
+    copy->setAttr(dist::kPairAttr, pairMark);
   copy->removeAttr(dist::kForwardStageAttr);
   copy->removeAttr(dist::kBackwardStageAttr);
   for (auto [from, to] : llvm::zip(op->getResults(), copy->getResults()))
@@ -188,7 +191,7 @@ LogicalResult StageEmitter::emitLoop(LoopCut &loop) {
 }
 
 bool StageEmitter::isIn(Operation *op, CellPart where) const {
-  return part->cellOf(op) == where.cell &&
+  return part->cellOn(view.rank, op) == where.cell &&
          (where.half == Half::both ||
           part->isForWeights(op) == (where.half == Half::weights));
 }
@@ -278,30 +281,36 @@ LogicalResult StageEmitter::emitSchedule() {
   return success();
 }
 
-std::optional<StageEmitter::CellPart>
-StageEmitter::partOf(const pipeline::Instruction &each) const {
+SmallVector<StageEmitter::CellPart>
+StageEmitter::partsOf(const pipeline::Instruction &each) const {
   using pipeline::Op;
   const int s = each.work.stage, backward = 2 * part->stageCount - 1 - s;
   switch (each.op) {
   case Op::Forward:
-    return CellPart{s};
+    return {CellPart{s}};
   case Op::Backward:
-    return CellPart{backward};
+    return {CellPart{backward}};
   case Op::BackwardInput:
-    return CellPart{backward, Half::inputs};
+    return {CellPart{backward, Half::inputs}};
   case Op::BackwardWeight:
-    return CellPart{backward, Half::weights};
+    return {CellPart{backward, Half::weights}};
+  case Op::Overlap:
+    return {CellPart{s},
+            CellPart{2 * part->stageCount - 1 - each.backward.stage}};
   default:
-    return std::nullopt;
+    return {};
   }
 }
 
 LogicalResult StageEmitter::emit(const pipeline::Instruction &each) {
   using pipeline::Op;
   const int s = each.work.stage, m = each.work.microbatch;
-  if (std::optional<CellPart> where = partOf(each))
-    return emitCell(*where, m);
+  SmallVector<CellPart> parts = partsOf(each);
+  if (parts.size() == 1)
+    return emitCell(parts.front(), m);
   switch (each.op) {
+  case Op::Overlap:
+    return emitPair(each);
   case Op::SendForward:
     return send(part->toNext[s], s, s + 1, m);
   case Op::RecvForward:
@@ -320,6 +329,21 @@ LogicalResult StageEmitter::emit(const pipeline::Instruction &each) {
            << pipeline::toString(each)
            << ", which is not supported in programs";
   }
+}
+
+// One after the other, with marks: interleave-pairs orders them when blocks are
+// inlined.
+LogicalResult StageEmitter::emitPair(const pipeline::Instruction &each) {
+  const int64_t number = pairs++;
+  LogicalResult result = success();
+  for (auto [half, where] : llvm::enumerate(partsOf(each))) {
+    const pipeline::Work &work = half == 0 ? each.work : each.backward;
+    pairMark = b.getDenseI64ArrayAttr({number, static_cast<int64_t>(half)});
+    if (succeeded(result))
+      result = emitCell(where, work.microbatch);
+  }
+  pairMark = {};
+  return result;
 }
 
 LogicalResult StageEmitter::emitWhole() {
@@ -341,7 +365,7 @@ LogicalResult StageEmitter::emitWhole() {
 void StageEmitter::emitSums() {
   for (auto [i, sum] : llvm::enumerate(part->sums)) {
     Value own = sums[i];
-    if (sum.ranks.count() > 1)
+    if (sum.ranks.count() > 1 && !sum.isFree)
       own = addParts(sum.ranks, own);
     if (own)
       step[part->loop.getResult(i)] = own;

@@ -29,6 +29,7 @@ private:
   mlir::LogicalResult emitLoop(LoopCut &loop);
   mlir::LogicalResult emitSchedule();
   mlir::LogicalResult emit(const pipeline::Instruction &each);
+  mlir::LogicalResult emitPair(const pipeline::Instruction &each);
   mlir::LogicalResult emitWhole();
   enum class Half { both, inputs, weights };
   /// What one instruction computes of the loop's body.
@@ -36,7 +37,8 @@ private:
     int cell;
     Half half = Half::both;
   };
-  std::optional<CellPart> partOf(const pipeline::Instruction &each) const;
+  /// Two of an OVERLAP, none of a transfer.
+  mlir::SmallVector<CellPart> partsOf(const pipeline::Instruction &each) const;
   bool isIn(mlir::Operation *op, CellPart where) const;
   mlir::LogicalResult emitCell(CellPart where, int microbatch);
   mlir::LogicalResult addToSum(mlir::Operation *op, unsigned sum,
@@ -92,6 +94,8 @@ private:
   std::vector<Map> microbatches;       ///< of that loop
   mlir::SmallVector<mlir::Value> sums; ///< of that loop so far; null: no term
   SteadyLoop *steadyLoop = nullptr;    ///< whose body is emitted
+  mlir::DenseI64ArrayAttr pairMark;    ///< of what is emitted; null: of no pair
+  int64_t pairs = 0;
   llvm::DenseMap<mlir::Value, bool> ofAllMicrobatches;
 };
 

@@ -101,9 +101,9 @@ void StageEmitter::finishLoop(SteadyLoop &loop) {
 Operation *StageEmitter::firstTerm(const Sum &sum,
                                    ArrayRef<pipeline::Instruction> trip) const {
   for (const pipeline::Instruction &each : trip)
-    if (std::optional<CellPart> where = partOf(each))
+    for (CellPart where : partsOf(each))
       for (Operation *op : sum.terms)
-        if (isIn(op, *where))
+        if (isIn(op, where))
           return op;
   return nullptr;
 }

@@ -92,8 +92,8 @@ Status MeshModel::readFacts() {
   }
   if (eval.tokens) {
     const std::vector<uint64_t> shape = artifact::globalShape(*eval.tokens);
-    info.evalRows = static_cast<int64_t>(shape[0]);
-    info.sequence = static_cast<int64_t>(shape[1]);
+    info.evalRows = static_cast<int64_t>(shape[shape.size() - 2]);
+    info.sequence = static_cast<int64_t>(shape.back());
   }
   return Status::success();
 }

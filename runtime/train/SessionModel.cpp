@@ -149,7 +149,7 @@ SessionModel::port(std::string_view program, std::string_view name, bool output,
   auto ports = output ? session->outputs(program) : session->inputs(program);
   for (const hal::TensorInfo &tensor : ports)
     if (tensor.name == name && tensor.shape.size() == rank &&
-        (tensor.type == type || (rank == 0 && type == ElementType::f32 &&
+        (tensor.type == type || (rank <= 1 && type == ElementType::f32 &&
                                  tensor.type == ElementType::f64)))
       return &tensor;
   return Status::error("program '{}' has no {} '{}' of {} and rank {}; it was "
@@ -157,6 +157,16 @@ SessionModel::port(std::string_view program, std::string_view name, bool output,
                        program, output ? "output" : "input", name,
                        artifact::EnumNameElementType(type), rank,
                        info.rebuildCommand);
+}
+
+/// Dimensions that eval_step has before those of one batch: on a pipeline it
+/// takes several.
+std::size_t SessionModel::evalDimensions() const {
+  if (session->hasProgram("eval_step"))
+    for (const hal::TensorInfo &tensor : session->inputs("eval_step"))
+      if (tensor.name == "tokens" && tensor.shape.size() == 3)
+        return 1;
+  return 0;
 }
 
 /// The interface of each program that the session has, as
@@ -168,7 +178,8 @@ Status SessionModel::readShapes() {
     ElementType type;
     std::size_t rank;
   };
-  static constexpr Port ports[] = {
+  const std::size_t more = evalDimensions();
+  const Port ports[] = {
       {"init", "seed", false, ElementType::i64, 1},
       {"train_step", "tokens", false, ElementType::i32, 3},
       {"train_step", "targets", false, ElementType::i32, 3},
@@ -177,9 +188,9 @@ Status SessionModel::readShapes() {
       {"train_step", "grad_norm", true, ElementType::f32, 0},
       {"train_step", "lr", true, ElementType::f32, 0},
       {"train_step", "tokens", true, ElementType::i64, 0},
-      {"eval_step", "tokens", false, ElementType::i32, 2},
-      {"eval_step", "targets", false, ElementType::i32, 2},
-      {"eval_step", "loss_sum", true, ElementType::f32, 0},
+      {"eval_step", "tokens", false, ElementType::i32, 2 + more},
+      {"eval_step", "targets", false, ElementType::i32, 2 + more},
+      {"eval_step", "loss_sum", true, ElementType::f32, more},
       {"eval_step", "tokens", true, ElementType::i64, 0},
       {"logits", "tokens", false, ElementType::i32, 2},
       {"logits", "logits", true, ElementType::f32, 3},
@@ -194,18 +205,19 @@ Status SessionModel::readShapes() {
       return found.status();
     std::span<const int64_t> shape = (*found)->shape;
     bool isTokens = !each.output && each.name == std::string_view("tokens");
-    if (isTokens && each.rank == 3) {
+    if (isTokens && each.program == std::string_view("eval_step")) {
+      info.evalBatches = more ? shape[0] : 1;
+      info.evalRows = shape[more];
+      if (!session->hasProgram("train_step"))
+        info.sequence = shape.back();
+      if (shape.back() != info.sequence)
+        return Status::error("eval_step takes sequences of {}, train_step of "
+                             "{}; run: {}",
+                             shape.back(), info.sequence, info.rebuildCommand);
+    } else if (isTokens && each.rank == 3) {
       info.microbatches = shape[0];
       info.rows = shape[1];
       info.sequence = shape[2];
-    } else if (isTokens && each.program == std::string_view("eval_step")) {
-      info.evalRows = shape[0];
-      if (!session->hasProgram("train_step"))
-        info.sequence = shape[1];
-      if (shape[1] != info.sequence)
-        return Status::error("eval_step takes sequences of {}, train_step of "
-                             "{}; run: {}",
-                             shape[1], info.sequence, info.rebuildCommand);
     } else if (isTokens) {
       context = shape[1];
     } else if (each.rank == 3 && each.output) {
@@ -296,13 +308,29 @@ StatusOr<EvalSum> SessionModel::evalStep(std::span<const int32_t> tokens,
   TESSERA_RETURN_IF_ERROR(session->writeInput(step, "tokens", tokens));
   TESSERA_RETURN_IF_ERROR(session->writeInput(step, "targets", targets));
   TESSERA_RETURN_IF_ERROR(session->run(step));
-  auto loss = readNumber(step, "loss_sum");
-  if (!loss.ok())
-    return loss.status();
+  auto losses = readLosses();
+  if (!losses.ok())
+    return losses.status();
   auto count = session->readScalar<int64_t>(step, "tokens");
   if (!count.ok())
     return count.status();
-  return EvalSum{*loss, *count};
+  return EvalSum{losses.take(), *count};
+}
+
+/// One for each batch of an evaluation.
+StatusOr<std::vector<double>> SessionModel::readLosses() const {
+  auto found =
+      port("eval_step", "loss_sum", true, ElementType::f32, evalDimensions());
+  if (!found.ok())
+    return found.status();
+  auto read = [&](auto numbers) -> StatusOr<std::vector<double>> {
+    TESSERA_RETURN_IF_ERROR(session->readOutput(
+        "eval_step", "loss_sum", std::as_writable_bytes(std::span(numbers))));
+    return std::vector<double>(numbers.begin(), numbers.end());
+  };
+  const auto count = static_cast<std::size_t>((*found)->elements());
+  return (*found)->type == ElementType::f64 ? read(std::vector<double>(count))
+                                            : read(std::vector<float>(count));
 }
 
 StatusOr<std::span<const float>>

@@ -64,6 +64,8 @@ private:
   Status readFacts();
   Status readShapes();
   Status readRouterShape();
+  std::size_t evalDimensions() const;
+  StatusOr<std::vector<double>> readLosses() const;
   StatusOr<double> readNumber(std::string_view program,
                               std::string_view name) const;
   StatusOr<const hal::TensorInfo *> port(std::string_view program,

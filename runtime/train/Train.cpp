@@ -8,6 +8,7 @@
 #include "runtime/train/RunRecipe.h"
 #include "runtime/weights/ImportWeights.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -64,6 +65,7 @@ private:
   Status evaluateFirst();
   Status conclude();
   Status trainOneStep();
+  Status readEvalBatches(uint64_t first, uint64_t batches);
   StatusOr<double> evaluate();
   Status evaluateInto(MetricsRecord &record);
   Status save();
@@ -149,7 +151,8 @@ Status Trainer::openData() {
     evalData = std::make_unique<TokenDataset>(eval.take());
   }
   evalRows = model.evalRows();
-  evalTokens.resize(std::size_t(facts.evalRows * facts.sequence));
+  evalTokens.resize(
+      std::size_t(facts.evalBatches * facts.evalRows * facts.sequence));
   evalTargets.resize(evalTokens.size());
   return Status::success();
 }
@@ -329,17 +332,41 @@ Status Trainer::announce() {
   return Status::success();
 }
 
+/// Batches from `first` on, as many as eval_step takes. Those after the last
+/// have no targets, so that they add no token.
+Status Trainer::readEvalBatches(uint64_t first, uint64_t batches) {
+  const auto rows = uint64_t(facts.evalRows);
+  const std::size_t size = evalTokens.size() / std::size_t(facts.evalBatches);
+  for (uint64_t k = 0; k < uint64_t(facts.evalBatches); ++k) {
+    const auto tokens = std::span(evalTokens).subspan(k * size, size);
+    const auto targets = std::span(evalTargets).subspan(k * size, size);
+    std::vector<uint64_t> own;
+    for (uint64_t row : evalRows)
+      if (row / rows == k)
+        own.push_back(row % rows);
+    if (first + k < batches) {
+      TESSERA_RETURN_IF_ERROR(
+          evalData->evalBatch(first + k, batches, own, tokens, targets));
+    } else {
+      std::ranges::fill(tokens, 0);
+      std::ranges::fill(targets, ignoredTarget);
+    }
+  }
+  return Status::success();
+}
+
 StatusOr<double> Trainer::evaluate() {
   double loss = 0;
   int64_t count = 0;
-  auto batches = uint64_t(recipe.values.eval.batches);
-  for (uint64_t index = 0; index < batches; ++index) {
-    TESSERA_RETURN_IF_ERROR(
-        evalData->evalBatch(index, batches, evalRows, evalTokens, evalTargets));
+  const auto batches = uint64_t(recipe.values.eval.batches);
+  const auto together = uint64_t(facts.evalBatches);
+  for (uint64_t first = 0; first < batches; first += together) {
+    TESSERA_RETURN_IF_ERROR(readEvalBatches(first, batches));
     StatusOr<EvalSum> sum = model.evalStep(evalTokens, evalTargets);
     if (!sum.ok())
       return sum.status();
-    loss += sum->loss;
+    for (uint64_t k = 0; k < std::min(together, batches - first); ++k)
+      loss += sum->losses[k];
     count += sum->tokens;
   }
   return count ? loss / double(count) : 0.0;

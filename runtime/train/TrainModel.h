@@ -24,7 +24,8 @@ struct ModelFacts {
   int64_t microbatches = 1; ///< A
   int64_t rows = 1;         ///< B, sequences in a microbatch
   int64_t sequence = 1;     ///< T
-  int64_t evalRows = 1;     ///< B of eval_step
+  int64_t evalRows = 1;     ///< B of eval_step, sequences in a batch
+  int64_t evalBatches = 1;  ///< batches that eval_step takes: A on a pipeline
   int64_t vocabSize = 1;    ///< V
   uint64_t stepFlops = 0;   ///< useful FLOPs of one train_step, of all ranks
   /// FLOPs of the kernels of one train_step on this rank, recomputation
@@ -45,8 +46,8 @@ struct StepMetrics {
 };
 
 struct EvalSum {
-  double loss = 0; ///< summed over the unmasked tokens
-  int64_t tokens = 0;
+  std::vector<double> losses; ///< of each batch, summed over unmasked tokens
+  int64_t tokens = 0;         ///< unmasked, of all batches
 };
 
 class TrainModel : public ModelState {
@@ -68,12 +69,12 @@ public:
   virtual std::vector<uint64_t> trainRows() const {
     return firstRows(facts().microbatches * facts().rows);
   }
-  /// Likewise of evalStep(), below evalRows.
+  /// Likewise of evalStep(), below evalBatches × evalRows.
   virtual std::vector<uint64_t> evalRows() const {
-    return firstRows(facts().evalRows);
+    return firstRows(facts().evalBatches * facts().evalRows);
   }
   virtual bool canEvaluate() const = 0;
-  /// tokens, targets: [evalRows, T].
+  /// tokens, targets: [evalBatches, evalRows, T].
   virtual StatusOr<EvalSum> evalStep(std::span<const int32_t> tokens,
                                      std::span<const int32_t> targets) = 0;
   /// Length T of the logits program, or 0 if the model has none.

@@ -413,3 +413,10 @@ module attributes {dist.cluster = #dist.cluster<"c" flops = 1 memory = 1 launch 
 // expected-error @+1 {{failed to parse Dist_ClusterAttr parameter 'links'}}
 module attributes {dist.cluster = #dist.cluster<"c" flops = 1 memory = 1 launch = 0 links = [<span = 0, bandwidth = 0, latency = 0>]>} {
 }
+
+// -----
+
+// expected-error @+1 {{'dist.pair' must be the number of a pair, and 0 for its forward or 1 for its backward}}
+func.func @f() attributes {dist.pair = array<i64: 0, 2>} {
+  return
+}

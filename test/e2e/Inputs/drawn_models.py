@@ -112,15 +112,19 @@ class Case:
         return {"data": self.settings["batch.micro"], "expert": own, "context": 4,
                 "tensor": heads, "pipe": layers if staged else 1}
 
-    @staticmethod
-    def draw_pipe(draw, pipe, layers):
+    def draw_pipe(self, draw, pipe, layers):
         """Axis and schedule; none for one stage."""
         if pipe == 1:
             return ""
         schedules = ["1f1b", "gpipe", "zb-h1"]
         if 2 * pipe <= layers:
             schedules.append("interleaved")
-        return f"pipe={pipe},schedule={draw.choice(schedules)},"
+        schedule = draw.choice(schedules)
+        # In every other model, so that what is drawn after it stays the same.
+        fits = self.settings["batch.accumulate"] >= 2 * pipe - 1
+        if schedule == "interleaved" and fits and self.seed % 4 == 0:
+            schedule = "dualpipev"
+        return f"pipe={pipe},schedule={schedule},"
 
     def draw_meshes(self, draw, most, count=MESHES):
         limits, meshes = self.largest(), []

@@ -29,8 +29,10 @@ inline std::vector<Case> allCases() {
         for (int chunks : {1, 2, 3}) {
           if (chunks < policy.minChunks || chunks > policy.maxChunks)
             continue;
-          if (policy.placement == Placement::Bidirectional &&
-              (ranks % 2 || microbatches % 2 || microbatches < 2 * ranks))
+          const bool both = policy.placement == Placement::Bidirectional;
+          if (both && (ranks % 2 || microbatches % 2))
+            continue;
+          if (!policy.phases.empty() && microbatches < 2 * ranks - !both)
             continue;
           cases.push_back({&policy, {ranks, microbatches, chunks}});
         }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <random>
 #include <set>
+#include <utility>
 
 #include "test/parallelism/pipeline/Cases.h"
 
@@ -137,6 +138,45 @@ TEST(Generate, DualPipeHasItsBubbleWithOneActivationMore) {
     }
 }
 
+TEST(Generate, DualPipeVHasTheBubbleOfTwiceTheRanksAndParametersOnce) {
+  for (int p : {1, 2, 3, 4, 8})
+    for (int m : {2 * p - 1, 2 * p, 5 * p}) {
+      SCOPED_TRACE(fmt::format("p={} m={}", p, m));
+      const Outcome run = outcome("dualpipev", {p, m, 2}, 2, 2, 2);
+      EXPECT_NEAR(run.bubble, 2 * (p - 1), 1e-9);
+      EXPECT_LE(run.live, 2 * p + 1);
+      const Schedule whole = made("dualpipe", 2 * p, 2 * m);
+      const Schedule half = made("dualpipev", p, m, 2);
+      EXPECT_NEAR(take(simulate(half)).makespan, take(simulate(whole)).makespan,
+                  1e-9);
+      EXPECT_EQ(half.replicas, 1);
+    }
+}
+
+/// Whether sums over microbatches have their order, if B and W add to them.
+void expectGradientsInOrder(const Schedule &schedule) {
+  std::vector<int> last(size_t(schedule.stages), -1);
+  for (const InstructionList &list : schedule.lists)
+    for (const Instruction &each : list) {
+      const Work &back = each.op == Op::Overlap ? each.backward : each.work;
+      if (each.op == Op::Overlap || each.op == Op::Backward ||
+          each.op == Op::BackwardWeight)
+        EXPECT_LT(std::exchange(last[size_t(back.stage)], back.microbatch),
+                  back.microbatch)
+            << toString(each);
+    }
+}
+
+TEST(Generate, GradientsOfWeightsAreInTheOrderOfMicrobatches) {
+  for (const Case &each : allCases()) {
+    SCOPED_TRACE(each.text());
+    expectGradientsInOrder(take(generate(*each.policy, each.shape)));
+    Costs costs = uniform(1, 0.7, 1.9, each.shape.chunks);
+    costs.link.latency = 0.3;
+    expectGradientsInOrder(take(generate(*each.policy, each.shape, costs)));
+  }
+}
+
 TEST(Generate, MemoryBoundsHoldAndCostTime) {
   for (const char *policy : {"gpipe", "1f1b", "zb-h1"}) {
     double before = 0;
@@ -188,7 +228,7 @@ TEST(Generate, RefusesShapesThatAScheduleDoesNotHave) {
   };
   EXPECT_EQ(error("2f2b", {4, 8, 1}),
             "unknown schedule '2f2b'; use gpipe, 1f1b, interleaved, zb-h1, "
-            "zb-v or dualpipe");
+            "zb-v, dualpipe or dualpipev");
   EXPECT_EQ(error("1f1b", {4, 8, 2}), "1f1b: 2 chunks per rank; expected 1");
   EXPECT_EQ(error("interleaved", {4, 8, 1}),
             "interleaved: 1 chunks per rank; expected at least 2");
@@ -204,6 +244,9 @@ TEST(Generate, RefusesShapesThatAScheduleDoesNotHave) {
       error("dualpipe", {8, 8, 1}),
       "dualpipe: 8 microbatches do not fill 8 ranks; give at least two for "
       "each rank");
+  EXPECT_EQ(error("dualpipev", {4, 6, 2}),
+            "dualpipev: 6 microbatches do not fill 4 ranks; give at least two "
+            "for each rank");
   EXPECT_EQ(error("1f1b", {1 << 20, 1 << 20, 1}),
             "1f1b: 1048576 ranks, 1 chunks and 1048576 microbatches are more "
             "than 268435456 instructions; give fewer");

@@ -1,6 +1,9 @@
 // The periodic part of a list, against the list itself.
 #include "parallelism/pipeline/SteadyState.h"
 
+#include <algorithm>
+#include <array>
+
 #include "test/parallelism/pipeline/Cases.h"
 
 namespace tessera::pipeline {
@@ -29,10 +32,15 @@ TEST(SteadyState, RepeatsWhatTheListHas) {
         const size_t trip = (k - state.begin) / state.length;
         Instruction first =
             list[state.begin + (k - state.begin) % state.length];
-        first.work.microbatch += int(trip) * state.microbatches;
-        EXPECT_EQ(first.op, list[k].op);
-        EXPECT_EQ(first.work.stage, list[k].work.stage);
-        EXPECT_EQ(first.work.microbatch, list[k].work.microbatch);
+        for (Work *work : {&first.work, &first.backward})
+          if (work->microbatch >= 0)
+            work->microbatch += int(trip) * state.microbatches;
+        // Buffers are numbered for the whole list.
+        Instruction other = list[k];
+        for (Work *work :
+             {&first.work, &first.backward, &other.work, &other.backward})
+          work->buffer = -1;
+        EXPECT_EQ(first, other) << toString(first) << " " << toString(other);
       }
     }
   }
@@ -52,16 +60,19 @@ TEST(SteadyState, ReusesEverySlot) {
       auto isFreeAfter = [&](int trips) {
         std::map<std::pair<int, int>, size_t> first;
         for (size_t k = 0; k < list.size(); ++k)
-          first.try_emplace({list[k].work.stage, list[k].work.microbatch}, k);
-        for (size_t k = state.begin; k < list.size(); ++k) {
-          auto next =
-              first.find({list[k].work.stage, list[k].work.microbatch +
-                                                  trips * state.microbatches});
-          auto own = first.find({list[k].work.stage, list[k].work.microbatch});
-          if (own->second < state.end() && next != first.end() &&
-              next->second <= k)
-            return false;
-        }
+          for (const Work &work : {list[k].work, list[k].backward})
+            first.try_emplace({work.stage, work.microbatch}, k);
+        for (size_t k = state.begin; k < list.size(); ++k)
+          for (const Work &work : {list[k].work, list[k].backward}) {
+            if (work.microbatch < 0)
+              continue;
+            auto next = first.find(
+                {work.stage, work.microbatch + trips * state.microbatches});
+            auto own = first.find({work.stage, work.microbatch});
+            if (own->second < state.end() && next != first.end() &&
+                next->second <= k)
+              return false;
+          }
         return true;
       };
       if (!state.trips)
@@ -88,8 +99,9 @@ TEST(SteadyState, OfEveryKindOfWorkOneComesBefore) {
 }
 
 TEST(SteadyState, WrittenIsNoMoreForMoreMicrobatches) {
-  for (std::string_view policy : {"1f1b", "interleaved", "zb-h1"}) {
-    const int chunks = policy == "interleaved" ? 2 : 1;
+  for (std::string_view policy :
+       {"1f1b", "interleaved", "zb-h1", "dualpipev"}) {
+    const int chunks = findPolicy(policy)->minChunks;
     auto written = [&](int microbatches) {
       size_t count = 0;
       for (const InstructionList &list :

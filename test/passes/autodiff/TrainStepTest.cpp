@@ -327,6 +327,28 @@ TEST(EvalStep, IsTheLossWithoutDropout) {
   EXPECT_EQ(result.at("tokens").data[0], 2 * kTokens - 1);
 }
 
+TEST(EvalStep, OfSeveralMicrobatchesHasTheLossOfEach) {
+  AutodiffOptions several;
+  several.eval.microbatches = 3;
+  auto all = compile({}, several), single = compile({}, {});
+  Named state = initialState(*all), batch = batchInputs(3, 2, 1);
+  Named result = runProgram(*all, "eval_step", join(state, batch));
+  ASSERT_EQ(result.at("loss_sum").data.size(), 3u);
+  double count = 0;
+  for (int64_t i = 0; i < 3; ++i) {
+    Named one = state;
+    for (const char *name : {"tokens", "targets"}) {
+      auto begin = batch.at(name).data.begin() + i * 2 * kTokens;
+      one[name] = Tensor({2, kTokens}, 0);
+      one[name].data.assign(begin, begin + 2 * kTokens);
+    }
+    Named alone = runProgram(*single, "eval_step", one);
+    EXPECT_EQ(result.at("loss_sum").data[i], alone.at("loss_sum").data[0]);
+    count += alone.at("tokens").data[0];
+  }
+  EXPECT_EQ(result.at("tokens").data[0], count);
+}
+
 TEST(Options, FollowTheRecipe) {
   models::Recipe recipe;
   recipe.optimizer = {.name = models::OptimizerKind::Sgd,

@@ -83,3 +83,19 @@ func.func private @kernel(%x: tensor<4xf32>) -> tensor<4xf32> {
   tile.barrier
   return %x : tensor<4xf32>
 }
+
+// -----
+
+// And of its call's half of a pair.
+// CHECK-LABEL: func @pair(
+// CHECK:       graph.exp %{{.*}} {dist.pair = array<i64: 2, 0>}
+// CHECK-NEXT:  graph.neg %{{.*}} {dist.pair = array<i64: 2, 0>}
+func.func @pair(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %a = call @layer(%x) {dist.pair = array<i64: 2, 0>} : (tensor<4xf32>) -> tensor<4xf32>
+  return %a : tensor<4xf32>
+}
+func.func private @layer(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %a = graph.exp %x : tensor<4xf32>
+  %b = graph.neg %a : tensor<4xf32>
+  return %b : tensor<4xf32>
+}

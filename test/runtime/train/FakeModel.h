@@ -105,10 +105,11 @@ public:
   StatusOr<EvalSum> evalStep(std::span<const int32_t>,
                              std::span<const int32_t> targets) override {
     EvalSum sum;
-    for (int32_t target : targets)
-      if (target != ignoredTarget) {
-        float error = weight[std::size_t(target)] - 1;
-        sum.loss += error * error;
+    sum.losses.assign(std::size_t(info.evalBatches), 0);
+    for (std::size_t i = 0; i < targets.size(); ++i)
+      if (targets[i] != ignoredTarget) {
+        float error = weight[std::size_t(targets[i])] - 1;
+        sum.losses[i * sum.losses.size() / targets.size()] += error * error;
         ++sum.tokens;
       }
     return sum;

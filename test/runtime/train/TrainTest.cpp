@@ -93,6 +93,21 @@ TEST_F(TrainTest, TrainsEvaluatesAndSaves) {
   EXPECT_TRUE(contains(lines[12], "eval_loss"));
 }
 
+TEST_F(TrainTest, EvaluatesTheSameInGroupsOfBatches) {
+  std::optional<double> alone;
+  for (int64_t together : {1, 2, 3, 5, 7}) {
+    FakeModel grouped;
+    grouped.info.evalBatches = together;
+    TrainOptions with = options("together-" + std::to_string(together));
+    with.sets.push_back("eval.batches=5");
+    auto result = runTraining(grouped, with);
+    ASSERT_TRUE(result.ok()) << result.message();
+    ASSERT_TRUE(result->evalLossAfter);
+    EXPECT_EQ(alone.value_or(*result->evalLossAfter), *result->evalLossAfter);
+    alone = *result->evalLossAfter;
+  }
+}
+
 TEST_F(TrainTest, ResumedRunIsBitwiseTheUninterruptedOne) {
   for (uint64_t cut : {1, 5, 8, 11}) {
     std::string run = "cut-" + std::to_string(cut);
