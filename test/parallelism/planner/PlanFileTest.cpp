@@ -20,8 +20,9 @@ PlanFile anyFile() {
   file.parameters = 106'000'000'000;
   file.cluster = {"it's",
                   {.flops = 265200000000000, .bytes = 2039000000000},
-                  2e-6,
-                  {{{300000000000, 3e-6}, 8}, {{25000000000, 8e-6}, 0}}};
+                  2000 * 1e-9,
+                  {{{300000000000, 3000 * 1e-9}, 8},
+                   {{25000000000, 8000 * 1e-9}, 0}}};
   file.target = "cuda:sm_80";
   file.plan = meshPlanOf(
       {}, planOf("pipe=2,interleave=7,context=2,expert=16,recompute=full"));
