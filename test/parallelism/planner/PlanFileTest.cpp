@@ -18,11 +18,11 @@ PlanFile anyFile() {
   PlanFile file;
   file.model = "it's: a #name\n";
   file.parameters = 106'000'000'000;
-  file.cluster = {"it's",
-                  {.flops = 265200000000000, .bytes = 2039000000000},
-                  2000 * 1e-9,
-                  {{{300000000000, 3000 * 1e-9}, 8},
-                   {{25000000000, 8000 * 1e-9}, 0}}};
+  file.cluster = {
+      "it's",
+      {.flops = 265200000000000, .bytes = 2039000000000},
+      2000 * 1e-9,
+      {{{300000000000, 3000 * 1e-9}, 8}, {{25000000000, 8000 * 1e-9}, 0}}};
   file.target = "cuda:sm_80";
   file.plan = meshPlanOf(
       {}, planOf("pipe=2,interleave=7,context=2,expert=16,recompute=full"));
