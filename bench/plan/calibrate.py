@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Predicted and measured step times of MPI ranks that share this machine's cores.
 
-    bench/plan/calibrate.py SCRATCH compile [--only MODEL]
+    bench/plan/calibrate.py SCRATCH compile [--only MODEL] [--ranks N]
     bench/plan/calibrate.py SCRATCH measure [--seconds 240] [--repeats 3]
     bench/plan/calibrate.py SCRATCH report
 
@@ -98,6 +98,8 @@ def compile_all(options, pairs):
         if options.only and model != options.only:
             continue
         for ranks, meshes in meshes_of(model).items():
+            if options.ranks and ranks != options.ranks:
+                continue
             for mesh in meshes:
                 program = options.scratch / f"{model}-{mesh.replace(',', '-')}"
                 done = None if program.exists() else compile_one(
@@ -221,6 +223,7 @@ def main():
     parser.add_argument("--bin", type=Path, default=ROOT / "build/bin")
     parser.add_argument("--target", default="cpu", help="of the programs")
     parser.add_argument("--only", help="one model")
+    parser.add_argument("--ranks", type=int, help="one number of ranks")
     parser.add_argument("--seconds", type=float, default=240, help="of one call of measure")
     parser.add_argument("--run", type=float, default=2.5, help="seconds of one run")
     parser.add_argument("--repeats", type=int, default=3)

@@ -131,8 +131,9 @@ bool ProgramPlanner::overwrites(const Step &step, size_t operand) const {
   case Step::fill:
     return true;
   case Step::copy:
-  case Step::collective:
     return operand == 1;
+  case Step::collective: // its result is last; alone it is read too
+    return operand > 0 && operand + 1 == step.operands.size();
   case Step::loop:
   case Step::wait:
     return false;

@@ -89,6 +89,23 @@ module {
 
 // -----
 
+// Counts are read, not overwritten: between two exchanges their buffer is live.
+module {
+  dist.mesh @mesh [#dist.axis<"expert" = 2>]
+  // CHECK-LABEL: plan.program @counted
+  // CHECK: %[[N:.*]] = plan.buffer arena at {{[0-9]+}} lives [0, 3] : memref<2x2xi32>
+  // CHECK: exchange_rows %{{.*}} to %{{.*}} rows %[[N]]
+  // CHECK: exchange_rows %{{.*}} to %{{.*}} rows %[[N]]
+  func.func @counted(%x: tensor<3x4xf32> {graph.input = "x"}, %m: tensor<2x2xi32> {graph.input = "m"}) -> (tensor<6x4xf32> {graph.output = "y"}) {
+    %n = dist.all_reduce sum %m over @mesh [#dist.axis_ref<"expert">] : tensor<2x2xi32> -> tensor<2x2xi32>
+    %a = dist.exchange_rows %x counts %n over @mesh [#dist.axis_ref<"expert">] : tensor<3x4xf32>, tensor<2x2xi32> -> tensor<6x4xf32>
+    %y = dist.exchange_rows %a counts %n over @mesh [#dist.axis_ref<"expert">] : tensor<6x4xf32>, tensor<2x2xi32> -> tensor<6x4xf32>
+    return %y : tensor<6x4xf32>
+  }
+}
+
+// -----
+
 // What is under way is in nobody's way: until the wait, neither the part nor
 // the place of the whole is given to others.
 module {
