@@ -71,6 +71,7 @@ private:
   llvm::Error resolvePhases();
   llvm::Error checkPhaseOfMode(llvm::StringRef name) const;
   llvm::Error chooseTargets();
+  void warnOfFewSequences() const;
   llvm::Error readInputs();
   llvm::Error checkContinuation();
   void nameProgram(llvm::StringRef source);

@@ -106,10 +106,33 @@ llvm::Error Compilation::readInputs() {
     return error;
   if (llvm::Error error = checkPrecision())
     return error;
+  warnOfFewSequences();
   // The runtime reads it from the artifact's recipe.
   if (mode == models::Mode::Infer)
     limitContext();
   return llvm::Error::success();
+}
+
+// Ranks without a sequence of their own repeat the work of others.
+void Compilation::warnOfFewSequences() const {
+  int64_t ranks = 1;
+  SmallVector<llvm::StringRef> axes;
+  llvm::StringRef(mesh.axes).split(axes, ',');
+  for (llvm::StringRef axis : axes) {
+    auto [name, number] = axis.split('=');
+    int64_t size = 1;
+    if ((name == "replicate" || name == "data" || name == "expert") &&
+        !number.getAsInteger(10, size))
+      ranks *= size;
+  }
+  const int64_t sequences = recipe.batch.micro;
+  if (request.warning && sequences < ranks)
+    request.warning(llvm::formatv("batch.micro: {0} sequences for {1} ranks of "
+                                  "replicate, data and expert, some of which "
+                                  "repeat the work of others; give at least "
+                                  "{1}, or fewer ranks",
+                                  sequences, ranks)
+                        .str());
 }
 
 // Whether a --set, or a flag that is one, gives this key.
@@ -408,5 +431,6 @@ void Compilation::nameProgram(llvm::StringRef source) {
        mesh.axes, std::to_string(mesh.zero), mesh.schedule,
        std::to_string(mesh.chunks),
        std::to_string(static_cast<int>(mesh.collectiveMatmul)),
+       std::to_string(mesh.expertTensor), std::to_string(mesh.expertContext),
        request.cluster ? planner::printRates(*request.cluster) : ""});
 }

@@ -26,10 +26,13 @@ static StatusOr<Cluster> readCluster(const std::string &file, int64_t world) {
     return cluster;
   if (!cluster->host && world > cluster->gpusPerNode &&
       world % cluster->gpusPerNode != 0)
-    return Status::error("--world {}: must be a multiple of the devices of a "
-                         "node, which {} gives as {}",
-                         world, cluster->name, cluster->gpusPerNode);
-  TESSERA_RETURN_IF_ERROR(resize(*cluster, world));
+    return Status::error("--cluster {}: {} ranks are not a multiple of the "
+                         "devices of a node, which it gives as {}",
+                         file, world, cluster->gpusPerNode);
+  if (!resize(*cluster, world).ok())
+    return Status::error("--cluster {}: describes {} devices without links to "
+                         "more, the mesh has {}; add links, or use fewer ranks",
+                         file, cluster->gpus(), world);
   for (const LinkTier &tier : cluster->links)
     if (!tier.perGpu)
       return Status::error("{}: {} between nodes may be per GPU or per node; "

@@ -77,11 +77,17 @@ Status tessera::applyPlan(const std::string &path, const MeshDevices &devices,
   TESSERA_RETURN_IF_ERROR(checkKeys(path, keys, request));
   request.set.insert(request.set.end(), keys.begin(), keys.end());
   request.mesh = meshText(plan->plan);
-  request.cluster = plan->cluster;
   if (request.targets.empty())
     request.targets = {plan->target};
-  else if (request.targets != std::vector<std::string>{plan->target})
-    return Status::success(); // whose memory may differ
+  if (request.targets != std::vector<std::string>{plan->target}) {
+    // Memory and costs may differ.
+    if (request.warning)
+      request.warning(fmt::format("--plan {}: is for {}; other targets are "
+                                  "compiled without the costs of its cluster",
+                                  path, plan->target));
+    return Status::success();
+  }
+  request.cluster = plan->cluster;
   request.accept = [predicted = plan->predicted,
                     &request](llvm::ArrayRef<RankMemory> all) {
     return compareMemory(predicted, fullestRank(all), request);

@@ -10,6 +10,14 @@ namespace tessera::pipeline {
 /// A larger number is a mistake: 2³⁰ instructions are 40 GB.
 static constexpr int64_t maxWork = int64_t(1) << 28;
 
+static bool fillsRanks(const Policy &policy, const Shape &shape) {
+  for (const Phase &phase : policy.phases)
+    for (int rank = 0; rank < shape.ranks; ++rank)
+      if (phase.count(policy.placement, shape, rank) < 0)
+        return false;
+  return true;
+}
+
 Status checkShape(const Policy &policy, const Shape &shape) {
   if (shape.ranks < 1 || shape.microbatches < 1 || shape.chunks < 1)
     return Status::error("{}: requires at least one rank, microbatch and "
@@ -32,12 +40,16 @@ Status checkShape(const Policy &policy, const Shape &shape) {
     return Status::error("{}: requires an even number of ranks and of "
                          "microbatches, got {} and {}",
                          policy.name, shape.ranks, shape.microbatches);
-  for (const Phase &phase : policy.phases)
-    for (int rank = 0; rank < shape.ranks; ++rank)
-      if (phase.count(policy.placement, shape, rank) < 0)
-        return Status::error("{}: {} microbatches do not fill {} ranks; give "
-                             "at least two for each rank",
-                             policy.name, shape.microbatches, shape.ranks);
+  if (!fillsRanks(policy, shape)) {
+    Shape least = shape;
+    while (!fillsRanks(policy, least))
+      least.microbatches +=
+          policy.placement == Placement::Bidirectional ? 2 : 1;
+    return Status::error("{}: {} microbatches (batch.accumulate) do not fill "
+                         "{} ranks; give at least {}",
+                         policy.name, shape.microbatches, shape.ranks,
+                         least.microbatches);
+  }
   return Status::success();
 }
 

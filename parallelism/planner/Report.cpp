@@ -320,7 +320,7 @@ std::string printReasons(const Question &question, const SearchResult &result) {
                         fastest->memory.total() / gigabyte,
                         usableMemory(question.cluster.gpu) / gigabyte,
                         describe(fastest->plan));
-  text += "each degree's other values, the rest free:\n";
+  text += "each degree's other values, the rest free, by formulas:\n";
   for (const char *degree :
        {"pipe", "interleave", "tensor", "context", "expert", "replicate",
         "zero", "micro", "recompute"}) {

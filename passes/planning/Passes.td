@@ -68,7 +68,8 @@ def VerifyPlan : Pass<"verify-plan", "::mlir::ModuleOp"> {
   let summary = "verifies that no two buffers that are live at once share bytes";
   let description = [{
     Checks from the IR alone: every buffer is inside its region, every step that accesses an arena
-    buffer is within the buffer's live range (`lives`), buffers whose live ranges overlap are
+    buffer is within the buffer's live ranges (`lives`), each range but the first begins with a step
+    that overwrites the buffer, buffers whose live ranges overlap are
     disjoint, programs agree on the locations of state, and no function with tensors is left.
   }];
 }

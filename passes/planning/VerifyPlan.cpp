@@ -47,9 +47,30 @@ bool writesOnly(OpOperand &operand, const Kernels &kernels) {
 
 /// Numbers steps as plan-buffers does and checks each against its buffers' live
 /// ranges.
-struct Numbering {
-  const Kernels &kernels;
-  int64_t next = 0;
+class Numbering {
+public:
+  explicit Numbering(const Kernels &kernels) : kernels(kernels) {}
+
+  LogicalResult walk(Block &block) {
+    for (Operation &op : block) {
+      if (isa<plan::BufferOp, plan::ViewOp>(op))
+        continue;
+      if (failed(check(op, next++)))
+        return failure();
+      if (auto loop = dyn_cast<plan::LoopOp>(op)) {
+        if (failed(walk(loop.getBody().front())))
+          return failure();
+        ends[loop] = next++;
+      }
+    }
+    return success();
+  }
+
+private:
+  struct Access {
+    Operation *step = nullptr;
+    size_t range = 0;
+  };
 
   // All of the buffer, which no other operand of the step is in.
   bool overwrites(Operation &step, plan::BufferOp buffer) const {
@@ -81,28 +102,38 @@ struct Numbering {
         return step.emitOpError("is step ")
                << at << " but accesses a buffer that is live from "
                << (*lives)[range] << " to " << (*lives)[range + 1];
-      if (range > 0 && at == (*lives)[range] && !overwrites(step, buffer))
-        return step.emitOpError("is step ")
-               << at << ", from which a buffer is live again, and does not "
-               << "overwrite it";
+      if (failed(checkRange(step, at, buffer, range)))
+        return failure();
     }
     return success();
   }
 
-  LogicalResult walk(Block &block) {
-    for (Operation &op : block) {
-      if (isa<plan::BufferOp, plan::ViewOp>(op))
-        continue;
-      if (failed(check(op, next++)))
-        return failure();
-      if (auto loop = dyn_cast<plan::LoopOp>(op)) {
-        if (failed(walk(loop.getBody().front())))
-          return failure();
-        ++next;
-      }
+  // A range after the first begins with a step that overwrites the buffer. The
+  // access before is in the same block, or an iteration would find other bytes.
+  LogicalResult checkRange(Operation &step, int64_t at, plan::BufferOp buffer,
+                           size_t range) {
+    Access &before = accesses[buffer];
+    if (range > 0 && (!before.step || before.range != range)) {
+      if (at != (*buffer.getLives())[range] || !overwrites(step, buffer))
+        return step.emitOpError("is step ")
+               << at << ", from which a buffer is live again, and does not "
+               << "overwrite it";
+      Operation *last =
+          before.step ? step.getBlock()->findAncestorOpInBlock(*before.step)
+                      : nullptr;
+      if (!last || (*buffer.getLives())[range - 1] < ends.lookup(last))
+        return step.emitOpError("is step ")
+               << at << ", from which a buffer is live again whose live range "
+               << "before ends inside of a loop";
     }
+    before = {&step, range};
     return success();
   }
+
+  const Kernels &kernels;
+  int64_t next = 0;
+  llvm::DenseMap<Operation *, Access> accesses; ///< the last, by buffer
+  llvm::DenseMap<Operation *, int64_t> ends;    ///< of loops
 };
 
 /// Between the start of a collective and its wait.
@@ -270,7 +301,7 @@ struct VerifyPlan : tessera::impl::VerifyPlanBase<VerifyPlan> {
       state[entry.getName()] = entry;
     for (auto program : module.getOps<plan::ProgramOp>())
       if (failed(verifyState(program, state)) || failed(verifyArena(program)) ||
-          failed(Numbering{byName}.walk(program.getBody().front())))
+          failed(Numbering(byName).walk(program.getBody().front())))
         return signalPassFailure();
   }
 };

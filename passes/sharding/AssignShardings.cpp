@@ -47,7 +47,7 @@ static LogicalResult verifyExchanged(ModuleOp module, const Mesh &mesh,
                         return "'" + mesh.axes[axis].getName().str() + "'";
                       }),
       " and ");
-  StringRef needs = axes.size() == 1 && names == "'expert'"
+  StringRef needs = axes.size() == 1 && mesh.find("expert") == axes.front()
                         ? "a sequence"
                         : "a sequence, or tokens if moe.capacity is 0";
   return failure(

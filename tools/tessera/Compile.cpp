@@ -37,6 +37,7 @@ static std::string besideThisProgram(const char *name) {
 
 // The command that rebuilds this artifact, with a placeholder as the output.
 static std::string rebuildCommand(const CompileRequest &request,
+                                  const std::string &plan,
                                   const std::string &cluster,
                                   bool leavesWeights) {
   std::string line = "tessera compile ";
@@ -51,7 +52,9 @@ static std::string rebuildCommand(const CompileRequest &request,
     line += " --recipe " + shellQuoted(request.recipe);
   for (const std::string &each : request.set)
     line += " --set " + shellQuoted(each);
-  if (!request.mesh.empty())
+  if (!plan.empty())
+    line += " --plan " + shellQuoted(plan);
+  else if (!request.mesh.empty())
     line += " --mesh " + shellQuoted(request.mesh);
   if (request.world > 0)
     line += " --world " + std::to_string(request.world);
@@ -299,7 +302,7 @@ void tessera::addCompileCommand(CLI::App &app, Invocation &invocation) {
     else if (Status status = applyCluster(*devices, *request); !status.ok())
       return invocation.fail(status.message().c_str());
     request->rebuildCommand =
-        rebuildCommand(*request, devices->cluster, *leavesWeights);
+        rebuildCommand(*request, *plan, devices->cluster, *leavesWeights);
     if (request->output.empty() && request->to.empty())
       return invocation.fail("compile requires -o FILE");
     if (!request->infer &&
@@ -312,7 +315,8 @@ void tessera::addCompileCommand(CLI::App &app, Invocation &invocation) {
     if (*question) {
       auto summary = compileOnAutoMesh(
           *request, **question, [&](const CompileRequest &chosen) {
-            return rebuildCommand(chosen, devices->cluster, *leavesWeights);
+            return rebuildCommand(chosen, *plan, devices->cluster,
+                                  *leavesWeights);
           });
       return report(std::move(summary), *request, invocation);
     }

@@ -57,8 +57,8 @@ private:
   const double limit;
   double spent = 0;
   std::map<std::string, Outcome> known; ///< by program
-  /// Bytes of a compiled program that does not fit over those by formulas, the
-  /// least of each kind of plan.
+  /// Bytes of a compiled program over those by formulas, the least of each kind
+  /// of plan.
   std::map<std::string, double> excess;
   std::set<std::string> settled; ///< plans
 };
@@ -76,10 +76,11 @@ static std::string keyOf(MeshPlan plan) {
   return key;
 }
 
-// Formulas are as wrong for plans with the same pipeline and recomputation.
+// Formulas are as wrong for plans with the same pipeline, recomputation and
+// ZeRO.
 static std::string kindOf(const ParallelPlan &plan) {
-  return fmt::format("{} {} {} {}", plan.pipe, plan.interleave,
-                     name(plan.schedule), name(plan.recompute));
+  return fmt::format("{} {} {} {} {}", plan.pipe, plan.interleave,
+                     name(plan.schedule), name(plan.recompute), plan.zero);
 }
 
 // Whether a compiled program shows that this one would not fit, by a margin.
@@ -163,16 +164,16 @@ void TrialWalk::settle(Job &job, std::vector<Candidate> &kept) {
     trials.alike += isNew;
     return;
   }
+  const double ratio = outcome.program.bytes / job.candidate.memory.total();
+  const auto least =
+      excess.try_emplace(kindOf(job.candidate.plan), ratio).first;
+  least->second = std::min(least->second, ratio);
   job.candidate.program = outcome.program;
   if (outcome.program.bytes <= limit) {
     kept.push_back(job.candidate);
     return;
   }
   trials.unfit += isNew;
-  const double ratio = outcome.program.bytes / job.candidate.memory.total();
-  const auto least =
-      excess.try_emplace(kindOf(job.candidate.plan), ratio).first;
-  least->second = std::min(least->second, ratio);
   if (!trials.smallest || outcome.program.bytes < trials.smallest->bytes())
     trials.smallest = job.candidate;
 }
@@ -262,13 +263,13 @@ Status tessera::tryPlans(const TrialOptions &options, const Question &question,
   if (answer.given)
     return tryGiven(walk, answer);
   std::vector<Candidate> kept = walk.run(answer.search->simplest, 1);
-  const std::vector<Candidate> rivals = rivalsOf(*answer.search);
-  std::ranges::move(walk.run(rivals, rivals.size()), std::back_inserter(kept));
   std::vector<Candidate> best =
       options.count > 1 || kept.empty()
           ? walk.run(answer.search->best, options.count)
           : std::vector<Candidate>();
   std::ranges::copy(best, std::back_inserter(kept));
+  const std::vector<Candidate> rivals = rivalsOf(*answer.search);
+  std::ranges::move(walk.run(rivals, rivals.size()), std::back_inserter(kept));
   answer.trials = walk.trials;
   if (kept.empty() && !walk.trials.smallest && !walk.trials.refusal.empty())
     return Status::error("the compiler refuses every plan; the first one: {}",
@@ -282,8 +283,11 @@ Status tessera::tryPlans(const TrialOptions &options, const Question &question,
         formatBytes(walk.trials.smallest ? walk.trials.smallest->bytes() : 0));
   answer.chosen = simplestOf(kept);
   answer.search->chosen = answer.chosen;
-  if (best.empty())
-    best = {answer.chosen};
+  auto isChosen = [&](const Candidate &each) {
+    return describe(each.plan) == describe(answer.chosen.plan);
+  };
+  if (std::ranges::none_of(best, isChosen))
+    best.push_back(answer.chosen);
   std::ranges::sort(best, {}, [](const Candidate &each) {
     return std::pair(each.seconds(), describe(each.plan));
   });

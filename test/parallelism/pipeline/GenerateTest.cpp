@@ -242,11 +242,11 @@ TEST(Generate, RefusesShapesThatAScheduleDoesNotHave) {
       "and 8");
   EXPECT_EQ(
       error("dualpipe", {8, 8, 1}),
-      "dualpipe: 8 microbatches do not fill 8 ranks; give at least two for "
-      "each rank");
+      "dualpipe: 8 microbatches (batch.accumulate) do not fill 8 ranks; give "
+      "at least 14");
   EXPECT_EQ(error("dualpipev", {4, 6, 2}),
-            "dualpipev: 6 microbatches do not fill 4 ranks; give at least two "
-            "for each rank");
+            "dualpipev: 6 microbatches (batch.accumulate) do not fill 4 ranks; "
+            "give at least 7");
   EXPECT_EQ(error("1f1b", {1 << 20, 1 << 20, 1}),
             "1f1b: 1048576 ranks, 1 chunks and 1048576 microbatches are more "
             "than 268435456 instructions; give fewer");

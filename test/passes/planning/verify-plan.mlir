@@ -195,3 +195,34 @@ module {
     plan.fill %a with 0 : memref<16xf32>
   }
 }
+
+// -----
+
+module {
+  plan.program @late_overwrite arena 128 io 0 {
+    %a = plan.buffer arena at 0 lives [0, 0, 2, 3] : memref<16xf32>
+    %b = plan.buffer arena at 64 lives [1, 3] : memref<16xf32>
+    plan.fill %a with 0 : memref<16xf32>
+    plan.fill %b with 0 : memref<16xf32>
+    plan.fill %b with 0 : memref<16xf32>
+    // expected-error@+1 {{is step 3, from which a buffer is live again, and does not overwrite it}}
+    plan.copy %a to %b : memref<16xf32>
+  }
+}
+
+// -----
+
+module {
+  plan.program @in_a_loop arena 128 io 0 {
+    %a = plan.buffer arena at 0 lives [0, 2, 5, 5] : memref<16xf32>
+    %b = plan.buffer arena at 0 lives [3, 3] : memref<16xf32>
+    %c = plan.buffer arena at 64 lives [2, 2] : memref<16xf32>
+    plan.fill %a with 0 : memref<16xf32>
+    plan.loop %i to 2 {
+      plan.copy %a to %c : memref<16xf32>
+      plan.fill %b with 0 : memref<16xf32>
+    }
+    // expected-error@+1 {{is step 5, from which a buffer is live again whose live range before ends inside of a loop}}
+    plan.fill %a with 0 : memref<16xf32>
+  }
+}
