@@ -167,7 +167,7 @@ TEST(ReadBack, SharesAndCollectives) {
 TEST(ReadBack, SharesOfDifferentMeshes) {
   MLIRContext context;
   std::string other = rankText(3);
-  other.replace(other.find("= 2 memory"), 10, "= 4 memory");
+  other.replace(other.find("= 2>"), 4, "= 4>");
   OwningOpRef<ModuleOp> a = parseRanks(context, rankText(3)),
                         b = parseRanks(context, other);
   const std::vector<SharePart> shares = {{{0}, {{"cpu", *a, {}, {}}}},
