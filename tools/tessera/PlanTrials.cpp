@@ -56,6 +56,7 @@ private:
   const Question &question;
   const double limit;
   double spent = 0;
+  bool hasFit = false;                  ///< a program was compiled that fits
   std::map<std::string, Outcome> known; ///< by program
   /// Bytes of a compiled program over those by formulas, the least of each kind
   /// of plan.
@@ -113,7 +114,9 @@ TrialWalk::Job TrialWalk::prepare(const Candidate &candidate) {
     return job;
   }
   const double cost = probe->cost();
-  if (spent + cost > options.seconds)
+  // Until a plan fits the others may take as long again, but no single one.
+  const double limit = options.seconds * (hasFit ? 1 : 2);
+  if (cost > options.seconds || spent + cost > limit)
     return job; // no time for it
   spent += cost;
   job.probe = probe.take();
@@ -170,6 +173,7 @@ void TrialWalk::settle(Job &job, std::vector<Candidate> &kept) {
   least->second = std::min(least->second, ratio);
   job.candidate.program = outcome.program;
   if (outcome.program.bytes <= limit) {
+    hasFit = true;
     kept.push_back(job.candidate);
     return;
   }

@@ -13,8 +13,9 @@ struct TrialOptions {
   std::vector<std::string> set; ///< of the recipe
   size_t count = 1;             ///< plans that fit to find
   /// Seconds of one processor for all of them, estimated, so that the answer is
-  /// the same on every machine. Plans that take longer are not compiled.
-  double seconds = 20;
+  /// the same on every machine. Plans that take longer are not compiled. Until
+  /// one fits it may take twice that.
+  double seconds = 10;
 };
 
 /// Why no plan of the question can be compiled; empty if they can.
