@@ -7,11 +7,6 @@ namespace tessera::report {
 
 using namespace planner;
 
-/// The planner's list of degrees, as `--why` prints them.
-static constexpr const char *kDegrees[] = {
-    "pipe",      "interleave", "tensor", "context",  "expert",
-    "replicate", "zero",       "micro",  "recompute"};
-
 static Json bindingJson(const Choice &choice) {
   Json counts = Json::object();
   for (std::size_t i = 1; i < choice.killed.size(); ++i)
@@ -22,13 +17,14 @@ static Json bindingJson(const Choice &choice) {
 
 static Json choicesJson(const SearchResult &search) {
   Json list = Json::array();
-  for (const char *degree : kDegrees) {
+  for (const Degree &each : searchedDegrees) {
+    const std::string degree(each.name);
     auto found = search.choices.find(degree);
     if (found == search.choices.end() || found->second.size() < 2)
       continue;
     Json values = Json::array();
     for (const auto &[value, choice] : found->second) {
-      Json entry = {{"value", std::string_view(degree) == "recompute"
+      Json entry = {{"value", degree == "recompute"
                                   ? std::string(name(Recompute(value)))
                                   : std::to_string(value)},
                     {"fitting", choice.fitting},

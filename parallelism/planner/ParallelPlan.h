@@ -82,6 +82,23 @@ struct ParallelPlan {
   bool operator==(const ParallelPlan &) const = default;
 };
 
+/// A degree that a search varies, and its value in a plan.
+struct Degree {
+  std::string_view name;
+  int64_t (*of)(const ParallelPlan &plan);
+};
+inline constexpr Degree searchedDegrees[] = {
+    {"pipe", [](const ParallelPlan &plan) { return plan.pipe; }},
+    {"interleave", [](const ParallelPlan &plan) { return plan.interleave; }},
+    {"tensor", [](const ParallelPlan &plan) { return plan.tensor; }},
+    {"context", [](const ParallelPlan &plan) { return plan.context; }},
+    {"expert", [](const ParallelPlan &plan) { return plan.expert; }},
+    {"replicate", [](const ParallelPlan &plan) { return plan.replicate; }},
+    {"zero", [](const ParallelPlan &plan) { return int64_t(plan.zero); }},
+    {"micro", [](const ParallelPlan &plan) { return plan.micro; }},
+    {"recompute",
+     [](const ParallelPlan &plan) { return int64_t(plan.recompute); }}};
+
 /// "PP8 VPP5 TP1 CP1 EP8 DP32 ZeRO-1 micro 1 selective interleaved".
 std::string describe(const ParallelPlan &plan);
 

@@ -139,19 +139,9 @@ std::string valueName(const std::string &degree, int64_t value) {
 }
 
 int64_t chosenValue(const std::string &degree, const ParallelPlan &plan) {
-  const std::pair<const char *, int64_t> values[] = {
-      {"pipe", plan.pipe},
-      {"interleave", plan.interleave},
-      {"tensor", plan.tensor},
-      {"context", plan.context},
-      {"expert", plan.expert},
-      {"replicate", plan.replicate},
-      {"zero", plan.zero},
-      {"micro", plan.micro},
-      {"recompute", int64_t(plan.recompute)}};
-  for (auto [label, value] : values)
-    if (degree == label)
-      return value;
+  for (const Degree &each : searchedDegrees)
+    if (degree == each.name)
+      return each.of(plan);
   return 0;
 }
 
@@ -321,9 +311,8 @@ std::string printReasons(const Question &question, const SearchResult &result) {
                         usableMemory(question.cluster.gpu) / gigabyte,
                         describe(fastest->plan));
   text += "each degree's other values, the rest free, by formulas:\n";
-  for (const char *degree :
-       {"pipe", "interleave", "tensor", "context", "expert", "replicate",
-        "zero", "micro", "recompute"}) {
+  for (const Degree &each : searchedDegrees) {
+    const std::string degree(each.name);
     auto found = result.choices.find(degree);
     if (found == result.choices.end() || found->second.size() < 2)
       continue;

@@ -204,27 +204,21 @@ private:
     return constraint;
   }
 
-  std::array<Choice *, 9> choicesOf(const ParallelPlan &plan) {
-    const std::pair<const char *, int64_t> values[] = {
-        {"pipe", plan.pipe},
-        {"interleave", plan.interleave},
-        {"tensor", plan.tensor},
-        {"context", plan.context},
-        {"expert", plan.expert},
-        {"replicate", plan.replicate},
-        {"zero", plan.zero},
-        {"micro", plan.micro},
-        {"recompute", int64_t(plan.recompute)}};
-    std::array<Choice *, 9> found{};
+  using Choices = std::array<Choice *, std::size(searchedDegrees)>;
+
+  Choices choicesOf(const ParallelPlan &plan) {
+    Choices found{};
     for (size_t i = 0; i < found.size(); ++i) {
       // Values are few and small: a table in addition to the map saves
       // look-ups.
       std::vector<Choice *> &table = tables[i];
-      size_t value = size_t(values[i].second);
+      size_t value = size_t(searchedDegrees[i].of(plan));
       if (table.size() <= value)
         table.resize(value + 1);
       if (!table[value])
-        table[value] = &result.choices[values[i].first][values[i].second];
+        table[value] =
+            &result
+                 .choices[std::string(searchedDegrees[i].name)][int64_t(value)];
       found[i] = table[value];
     }
     return found;
@@ -238,7 +232,7 @@ private:
   CostModel costs;
   double budget;
   std::optional<PricedLayers> priced;
-  std::array<std::vector<Choice *>, 9> tables;
+  std::array<std::vector<Choice *>, std::size(searchedDegrees)> tables;
   std::map<int64_t, Candidate> simplest; ///< fastest of each complexity
   SearchResult result;
 };

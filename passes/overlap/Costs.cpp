@@ -13,10 +13,10 @@ double Costs::ofComputing(Operation *op) const {
   if (op->hasAttr(graph::kCountedAttr))
     return 0;
   if (auto loop = dyn_cast<graph::LoopOp>(op)) {
-    double turn = 0;
+    double iteration = 0;
     for (Operation &inner : loop.getBody().front())
-      turn += ofComputing(&inner);
-    return static_cast<double>(loop.getTrip()) * turn;
+      iteration += ofComputing(&inner);
+    return static_cast<double>(loop.getTrip()) * iteration;
   }
   auto cluster = dyn_cast<graph::ClusterOp>(op);
   if (!cluster)
