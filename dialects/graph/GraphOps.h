@@ -37,6 +37,8 @@ inline constexpr llvm::StringLiteral kProgramAttr =
     "graph.program"; // ProgramAttr, on a function
 inline constexpr llvm::StringLiteral kLayerAttr =
     "graph.layer"; // LayerAttr, of state and of calls of blocks
+inline constexpr llvm::StringLiteral kMicrobatchSumAttr =
+    "graph.microbatch_sum"; // on an add: a microbatch's term to a sum of all
 inline constexpr llvm::StringLiteral kStateAttr =
     "graph.state"; // checkpoint name
 inline constexpr llvm::StringLiteral kRoleAttr = "graph.role"; // RoleAttr

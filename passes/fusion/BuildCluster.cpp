@@ -119,6 +119,7 @@ Value ClusterBuilder::inner(Value outer, bool mayRepeat) {
     b.setInsertionPointToEnd(body);
     Operation *copy = b.clone(*op, mapping);
     copy->removeAttr(kLayerAttr); // the cluster has it
+    copy->removeAttr(kMicrobatchSumAttr);
     for (OpOperand &operand : copy->getOpOperands())
       if (isAccumulated(operand))
         operand.set(base);

@@ -72,6 +72,14 @@ static std::optional<ClusterKind> kindOfOp(Operation *op) {
   return {};
 }
 
+// A smaller sum is cheaper in one kernel, after all of its terms.
+static constexpr int64_t kLargeSum = 1 << 20;
+
+static bool addsToLargeSum(Operation *op) {
+  return op->hasAttr(kMicrobatchSumAttr) &&
+         graph::detail::countBytes(op->getResult(0)) >= kLargeSum;
+}
+
 FusionGroup FusionGraph::single(unsigned node) const {
   FusionGroup group;
   group.members = {node};
@@ -79,6 +87,7 @@ FusionGroup FusionGraph::single(unsigned node) const {
   if (!group.kind)
     return group;
   group.layer = nodes[node]->getAttrOfType<LayerAttr>(kLayerAttr);
+  group.addsMicrobatch = addsToLargeSum(nodes[node]);
   group.kept = tensorType(nodes[node]->getResult(0)).getNumElements();
   if (auto reduce = dyn_cast<ReduceOp>(nodes[node]); reduce && group.kept)
     group.reduced = tensorType(reduce.getInput()).getNumElements() / group.kept;
@@ -182,6 +191,7 @@ void FusionGraph::merge(unsigned id, unsigned other, ClusterKind kind) {
   into.kind = kind;
   if (!into.layer)
     into.layer = from.layer;
+  into.addsMicrobatch |= from.addsMicrobatch;
   for (unsigned node : from.members)
     groupIds[node] = id;
   llvm::append_range(into.members, from.members);

@@ -41,6 +41,7 @@ struct FusionGroup {
   /// reduced elements.
   int64_t reduced = 0;
   graph::LayerAttr layer; ///< of the first member that has one, or null
+  bool addsMicrobatch = false; ///< to a large sum of all microbatches
   /// Ops of other groups that this one recomputes.
   llvm::DenseSet<mlir::Operation *> repeats;
 };

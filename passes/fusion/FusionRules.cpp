@@ -31,6 +31,7 @@ private:
     });
   }
   bool areScalarsOfTwoLayers(unsigned p, unsigned q);
+  bool addsTwoMicrobatches(unsigned p, unsigned q);
   bool tryMerge(unsigned p, unsigned q);
 
   // Merges with all neighbours that `wanted` names until none is left.
@@ -172,11 +173,16 @@ bool Rules::areScalarsOfTwoLayers(unsigned p, unsigned q) {
          one.layer.getIndex() != other.layer.getIndex();
 }
 
+// The terms of all microbatches would be kept for one kernel.
+bool Rules::addsTwoMicrobatches(unsigned p, unsigned q) {
+  return graph.group(p).addsMicrobatch && graph.group(q).addsMicrobatch;
+}
+
 bool Rules::tryMerge(unsigned p, unsigned q) {
   if (p == q)
     return false;
   std::optional<ClusterKind> kind = fit(p, q);
-  if (!kind || areScalarsOfTwoLayers(p, q) ||
+  if (!kind || areScalarsOfTwoLayers(p, q) || addsTwoMicrobatches(p, q) ||
       graph.countOperands(p, q) > kMaxOperands || graph.wouldCycle(p, q))
     return false;
   graph.merge(p, q, *kind);

@@ -14,6 +14,8 @@ namespace tessera {
 ///    consumers, and each other: a row stays in cache from one pass to the
 ///    next.
 /// 4. Elementwise chains become one kernel.
+///    Not of two microbatches' terms to one large sum, though: all terms would
+///    be kept for the last one (graph.microbatch_sum).
 /// 5. Other reductions and scatters absorb producers that are not stored
 ///    otherwise. They and contractions recompute others if that reads no more
 ///    than storing them costs. Column reductions over the same tensors share a

@@ -137,7 +137,8 @@ def SinkAccumulators : Pass<"sink-accumulators", "::mlir::func::FuncOp"> {
   let description = [{
     A sum that starts from zero in a loop (the chunks of a head) or a scatter, and is then added
     to an earlier value, starts from that value instead: a weight's gradient accumulates over
-    chunks and microbatches in one buffer.
+    chunks and microbatches in one buffer. The same holds for two contractions that are added
+    first, such as the pieces of a collective matmul: `base + (a + b)` becomes `(base + a) + b`.
 
     Before:
     ```mlir

@@ -46,8 +46,24 @@ static bool sinkBeforeRounds(LoopOp loop, unsigned i, Value base,
   return true;
 }
 
+// base + (a + b) → (base + a) + b for contractions, which add in place. The
+// pieces of a gradient that a collective matmul computes would otherwise be
+// kept until the sum of all microbatches is added in one kernel.
+static bool sinkBeforePieces(AddOp pieces, Value base) {
+  auto isContraction = [](Value piece) {
+    return piece.getDefiningOp<EinsumOp>() && piece.hasOneUse();
+  };
+  if (!isContraction(pieces.getLhs()) || !isContraction(pieces.getRhs()) ||
+      pieces.getLhs() == base || pieces.getRhs() == base)
+    return false;
+  OpBuilder builder(pieces);
+  Emitter emitter(builder, pieces.getLoc());
+  pieces.getLhsMutable().assign(emitter.add(base, pieces.getLhs()));
+  return true;
+}
+
 // base + (0 + a + b + …) → base + a + b + …, for a loop or a scatter that
-// starts from zeros.
+// starts from zeros, and for pieces of a contraction.
 static bool sink(AddOp add, DominanceInfo &dominance) {
   for (auto [sum, base] : {std::pair(add.getLhs(), add.getRhs()),
                            std::pair(add.getRhs(), add.getLhs())}) {
@@ -67,6 +83,9 @@ static bool sink(AddOp add, DominanceInfo &dominance) {
       if (!isZero(scatter.getBase()))
         continue;
       scatter.getBaseMutable().assign(base);
+    } else if (auto pieces = dyn_cast<AddOp>(op)) {
+      if (!sinkBeforePieces(pieces, base))
+        continue;
     } else {
       continue;
     }

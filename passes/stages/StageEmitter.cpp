@@ -233,6 +233,8 @@ LogicalResult StageEmitter::addToSum(Operation *op, unsigned number,
   Operation *copy = clone(op, microbatch, before, sums[number]);
   if (!copy)
     return failure();
+  if (place == 0 && isa<graph::AddOp>(copy))
+    copy->setAttr(graph::kMicrobatchSumAttr, b.getUnitAttr());
   Value yielded = part->loop.getYield().getValues()[number];
   if (!sum.isWhole)
     sums[number] = copy->getResult(0);

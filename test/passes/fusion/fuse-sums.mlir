@@ -36,3 +36,29 @@ func.func @columns(%x: tensor<64x4xf32>, %y: tensor<64x4xf32>) -> tensor<4xf32> 
   }
   return %r : tensor<4xf32>
 }
+
+// Terms of two microbatches are added in two kernels, so that the first need not
+// be kept for the second. If they are small one kernel is cheaper.
+
+// CHECK-LABEL: func @microbatches(
+// CHECK:       %[[ONE:.*]] = graph.cluster elementwise "concat_add"(%arg1, %arg2, %arg0)
+// CHECK:       graph.cluster elementwise "concat_add"(%arg2, %arg1, %[[ONE]])
+// CHECK-NOT:   graph.cluster
+func.func @microbatches(%sum: tensor<512x512xf32>, %a: tensor<256x512xf32>, %b: tensor<256x512xf32>) -> tensor<512x512xf32> {
+  %one = graph.concat %a, %b dim 0 : (tensor<256x512xf32>, tensor<256x512xf32>) -> tensor<512x512xf32>
+  %first = graph.add %sum, %one {graph.microbatch_sum} : tensor<512x512xf32>
+  %two = graph.concat %b, %a dim 0 : (tensor<256x512xf32>, tensor<256x512xf32>) -> tensor<512x512xf32>
+  %second = graph.add %first, %two {graph.microbatch_sum} : tensor<512x512xf32>
+  return %second : tensor<512x512xf32>
+}
+
+// CHECK-LABEL: func @small(
+// CHECK:       graph.cluster elementwise
+// CHECK-NOT:   graph.cluster
+func.func @small(%sum: tensor<8xf32>, %a: tensor<4xf32>, %b: tensor<4xf32>) -> tensor<8xf32> {
+  %one = graph.concat %a, %b dim 0 : (tensor<4xf32>, tensor<4xf32>) -> tensor<8xf32>
+  %first = graph.add %sum, %one {graph.microbatch_sum} : tensor<8xf32>
+  %two = graph.concat %b, %a dim 0 : (tensor<4xf32>, tensor<4xf32>) -> tensor<8xf32>
+  %second = graph.add %first, %two {graph.microbatch_sum} : tensor<8xf32>
+  return %second : tensor<8xf32>
+}

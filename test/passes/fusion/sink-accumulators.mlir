@@ -53,3 +53,33 @@ func.func @not(%a: tensor<8xf32>) -> (tensor<8xf32>, tensor<8xf32>, tensor<8xf32
   %v = graph.add %later, %s#2 : tensor<8xf32>
   return %t, %u, %s#1, %v : tensor<8xf32>, tensor<8xf32>, tensor<8xf32>, tensor<8xf32>
 }
+
+// Pieces of a contraction add to the base, one after the other.
+
+// CHECK-LABEL: func @pieces(
+// CHECK-SAME:    %[[BASE:.*]]: tensor<4x8xf32>
+// CHECK:       %[[A:.*]] = graph.einsum
+// CHECK:       %[[B:.*]] = graph.einsum
+// CHECK:       %[[FIRST:.*]] = graph.add %[[BASE]], %[[A]]
+// CHECK:       %[[BOTH:.*]] = graph.add %[[FIRST]], %[[B]]
+// CHECK-NOT:   graph.add
+// CHECK:       return %[[BOTH]]
+func.func @pieces(%base: tensor<4x8xf32>, %x: tensor<2x4xf32>, %g: tensor<2x8xf32>) -> tensor<4x8xf32> {
+  %a = graph.einsum "tn,tm->nm"%x, %g : (tensor<2x4xf32>, tensor<2x8xf32>) -> tensor<4x8xf32>
+  %b = graph.einsum "tn,tm->nm"%x, %g : (tensor<2x4xf32>, tensor<2x8xf32>) -> tensor<4x8xf32>
+  %sum = graph.add %a, %b : tensor<4x8xf32>
+  %r = graph.add %sum, %base : tensor<4x8xf32>
+  return %r : tensor<4x8xf32>
+}
+
+// Other values keep their order of additions.
+
+// CHECK-LABEL: func @others(
+// CHECK-SAME:    %[[BASE:.*]]: tensor<8xf32>, %[[A:.*]]: tensor<8xf32>, %[[B:.*]]: tensor<8xf32>
+// CHECK:       %[[SUM:.*]] = graph.add %[[A]], %[[B]]
+// CHECK:       graph.add %[[BASE]], %[[SUM]]
+func.func @others(%base: tensor<8xf32>, %a: tensor<8xf32>, %b: tensor<8xf32>) -> tensor<8xf32> {
+  %sum = graph.add %a, %b : tensor<8xf32>
+  %r = graph.add %base, %sum : tensor<8xf32>
+  return %r : tensor<8xf32>
+}
