@@ -69,7 +69,7 @@ public:
         budget(usableMemory(question.cluster.gpu)) {}
 
   StatusOr<MeshChoice> run();
-  StatusOr<std::vector<MeshCandidate>> fastest(size_t count);
+  StatusOr<std::vector<std::vector<MeshCandidate>>> byAxes();
 
 private:
   void sweep();
@@ -96,30 +96,22 @@ void MeshSweep::sweep() {
                        expert, context, tensor, folds});
 }
 
-StatusOr<std::vector<MeshCandidate>> MeshSweep::fastest(size_t count) {
+StatusOr<std::vector<std::vector<MeshCandidate>>> MeshSweep::byAxes() {
   sweep();
   if (fitting.empty())
     return failure();
   std::ranges::sort(fitting, {}, order);
-  // Row i has the i-th fastest of each choice of axes.
-  std::vector<std::vector<MeshCandidate>> rows;
-  for (const MeshCandidate &each : fitting) {
-    auto hasItsAxes = [&](const std::vector<MeshCandidate> &row) {
-      return std::ranges::any_of(row, [&](const MeshCandidate &one) {
-        return axesOf(one.candidate.plan) == axesOf(each.candidate.plan);
-      });
-    };
-    auto row = std::ranges::find_if_not(rows, hasItsAxes);
-    if (row == rows.end())
-      row = rows.emplace(row);
-    row->push_back(each);
+  std::vector<std::vector<MeshCandidate>> groups;
+  for (MeshCandidate &each : fitting) {
+    auto group = std::ranges::find_if(groups, [&](const auto &known) {
+      return axesOf(known.front().candidate.plan) ==
+             axesOf(each.candidate.plan);
+    });
+    if (group == groups.end())
+      group = groups.emplace(group);
+    group->push_back(std::move(each));
   }
-  std::vector<MeshCandidate> result;
-  for (const std::vector<MeshCandidate> &row : rows)
-    for (const MeshCandidate &each : row)
-      if (result.size() < count)
-        result.push_back(each);
-  return result;
+  return groups;
 }
 
 StatusOr<MeshChoice> MeshSweep::run() {
@@ -344,9 +336,9 @@ StatusOr<MeshChoice> chooseMesh(const MeshQuestion &question,
   return MeshSweep(question, refused).run();
 }
 
-StatusOr<std::vector<MeshCandidate>> fastestMeshes(const MeshQuestion &question,
-                                                   size_t count) {
-  return MeshSweep(question, {}).fastest(count);
+StatusOr<std::vector<std::vector<MeshCandidate>>>
+meshesByAxes(const MeshQuestion &question) {
+  return MeshSweep(question, {}).byAxes();
 }
 
 std::string meshName(const std::string &mesh) {

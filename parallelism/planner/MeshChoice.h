@@ -55,10 +55,11 @@ struct MeshChoice {
 StatusOr<MeshChoice> chooseMesh(const MeshQuestion &question,
                                 std::span<const std::string> refused = {});
 
-/// The meshes that fit by the memory model, at most `count`: the fastest of
-/// each choice of axes, fastest first, then the second of each, and so on.
-StatusOr<std::vector<MeshCandidate>> fastestMeshes(const MeshQuestion &question,
-                                                   size_t count);
+/// The meshes that fit by the memory model, a group for each choice of axes: in
+/// it those that differ in schedule, chunks and ZeRO. The fastest come first,
+/// groups and in a group. An error with the reason if nothing fits.
+StatusOr<std::vector<std::vector<MeshCandidate>>>
+meshesByAxes(const MeshQuestion &question);
 
 /// A line for the choice with its reason, and one for each other mesh.
 /// `needed`: bytes of the compiled program, libraries included.

@@ -11,6 +11,8 @@
 #include <chrono>
 #include <filesystem>
 #include <fmt/format.h>
+#include <fstream>
+#include <map>
 #include <sstream>
 #include <thread>
 #include <unistd.h>
@@ -138,12 +140,38 @@ static void printMemory(const char *where, const bench::MemoryTime &memory) {
              formatRate(memory.rate.copy), 100 * memory.spread);
 }
 
+static std::string firstWord(const std::string &path) {
+  std::string word;
+  std::ifstream(path) >> word;
+  return word;
+}
+
+// Bytes of the third cache level, of all instances that this machine's
+// processors have. sysconf knows the socket's, and in a virtual machine that is
+// more than these processors can use.
+static double lastLevelCache(int64_t cores) {
+  std::map<std::string, double> instances; // by the processors that share it
+  for (int64_t core = 0; core < cores; ++core) {
+    const std::string folder =
+        fmt::format("/sys/devices/system/cpu/cpu{}/cache/index3/", core);
+    const std::string size = firstWord(folder + "size"); // "32768K"
+    if (size.ends_with('K'))
+      instances[firstWord(folder + "shared_cpu_list")] =
+          1024 * std::strtod(size.c_str(), nullptr);
+  }
+  double bytes = 0;
+  for (const auto &[processors, size] : instances)
+    bytes += size;
+  return bytes > 0 ? bytes
+                   : double(std::max(0L, sysconf(_SC_LEVEL3_CACHE_SIZE)));
+}
+
 static StatusOr<Host> measureHost() {
   Host host;
   host.processor = CpuFeatures::brand();
   host.cores = std::max(1U, std::thread::hardware_concurrency());
   host.memory = double(sysconf(_SC_PHYS_PAGES)) * double(sysconf(_SC_PAGESIZE));
-  host.cache = double(std::max(0L, sysconf(_SC_LEVEL3_CACHE_SIZE)));
+  host.cache = lastLevelCache(host.cores);
   fmt::print("{}, {} cores, {}\n", host.processor, host.cores,
              formatBytes(host.memory));
   StatusOr<KernelCalibration> kernels = calibrateKernels();
