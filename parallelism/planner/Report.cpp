@@ -280,14 +280,17 @@ std::string printTrials(const Question &question, const Trials &trials) {
       "was no time for: {}\n",
       trials.compiled, trials.unfit, trials.alike, trials.refused,
       trials.estimated);
-  if (trials.smallest)
-    text += fmt::format("  {} needs {:.1f} of {:.1f} GB, {:.1f} by formulas\n",
-                        describe(trials.smallest->plan),
-                        trials.smallest->bytes() / gigabyte,
-                        usableMemory(question.cluster.gpu) / gigabyte,
-                        trials.smallest->memory.total() / gigabyte);
   if (!trials.refusal.empty())
     text += "  " + trials.refusal + "\n";
+  if (!trials.programs.empty())
+    text += "       GB  by formulas    step  by formulas\n";
+  const double limit = usableMemory(question.cluster.gpu);
+  for (const Candidate &each : trials.programs)
+    text += fmt::format("{:>9.1f}{:>13.1f}{:>8}{:>13}  {}{}\n",
+                        each.bytes() / gigabyte, each.memory.total() / gigabyte,
+                        formatSeconds(each.seconds()),
+                        formatSeconds(each.cost.total), describe(each.plan),
+                        each.bytes() <= limit ? "" : ": does not fit");
   return text;
 }
 

@@ -44,6 +44,7 @@ struct Trials {
   int64_t estimated = 0; ///< plans for which there was no time
   std::string refusal;   ///< the first refused one and why
   std::optional<Candidate> smallest; ///< of those that do not fit
+  std::vector<Candidate> programs;   ///< all that were compiled, in order
 };
 
 struct Answer {

@@ -172,6 +172,8 @@ void TrialWalk::settle(Job &job, std::vector<Candidate> &kept) {
       excess.try_emplace(kindOf(job.candidate.plan), ratio).first;
   least->second = std::min(least->second, ratio);
   job.candidate.program = outcome.program;
+  if (isNew)
+    trials.programs.push_back(job.candidate);
   if (outcome.program.bytes <= limit) {
     hasFit = true;
     kept.push_back(job.candidate);
