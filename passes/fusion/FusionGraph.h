@@ -40,7 +40,7 @@ struct FusionGroup {
   /// Elements of each reduction, 0 without: members have kept or kept ×
   /// reduced elements.
   int64_t reduced = 0;
-  graph::LayerAttr layer; ///< of the first member that has one, or null
+  graph::LayerAttr layer;      ///< of the first member that has one, or null
   bool addsMicrobatch = false; ///< to a large sum of all microbatches
   /// Ops of other groups that this one recomputes.
   llvm::DenseSet<mlir::Operation *> repeats;
