@@ -271,9 +271,12 @@ void LoopCut::inlineBackwards() {
     IRMapping map;
     map.map(block.getArguments(), call.getOperands());
     OpBuilder builder(call);
-    for (Operation &op : block.without_terminator())
-      builder.clone(op, map)->setAttr(dist::kBackwardStageAttr,
-                                      call->getAttr(dist::kBackwardStageAttr));
+    for (Operation &op : block.without_terminator()) {
+      Operation *copy = builder.clone(op, map);
+      for (StringRef name : {dist::kBackwardStageAttr, graph::kLayerAttr})
+        if (Attribute mark = call->getAttr(name))
+          copy->setAttr(name, mark);
+    }
     for (auto [result, value] :
          llvm::zip(call.getResults(), block.getTerminator()->getOperands()))
       result.replaceAllUsesWith(map.lookup(value));
