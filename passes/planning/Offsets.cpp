@@ -6,9 +6,6 @@
 using namespace tessera;
 
 static bool meet(const ArenaRequest &a, const ArenaRequest &b) {
-  if (a.lives.back().last < b.lives.front().first ||
-      b.lives.back().last < a.lives.front().first)
-    return false;
   for (size_t i = 0, j = 0; i < a.lives.size() && j < b.lives.size();) {
     if (a.lives[i].last < b.lives[j].first)
       ++i;
@@ -28,27 +25,33 @@ int64_t tessera::assignOffsets(llvm::MutableArrayRef<ArenaRequest> requests) {
            std::make_tuple(-requests[b].bytes, b);
   });
 
-  std::vector<size_t> placed; // by offset
+  /// Side by side in memory: each request is compared with all before it.
+  struct Placed {
+    int64_t offset, end;
+    int64_t first, last; ///< of all live ranges
+    const ArenaRequest *request;
+  };
+  std::vector<Placed> placed; // by offset
   int64_t arena = 0;
   for (size_t i : order) {
     ArenaRequest &request = requests[i];
     int64_t size = llvm::alignTo(request.bytes, plan::kAlignment), offset = 0;
-    for (size_t j : placed) {
-      const ArenaRequest &other = requests[j];
-      if (!meet(other, request))
+    const int64_t first = request.lives.front().first,
+                  last = request.lives.back().last;
+    for (const Placed &other : placed) {
+      if (other.last < first || last < other.first ||
+          !meet(*other.request, request))
         continue;
       if (offset + size <= other.offset)
         break; // fits below `other`
-      offset = std::max<int64_t>(
-          offset, other.offset + llvm::alignTo(other.bytes, plan::kAlignment));
+      offset = std::max(offset, other.end);
     }
     request.offset = offset;
     arena = std::max(arena, offset + size);
-    auto at = std::upper_bound(placed.begin(), placed.end(), i,
-                               [&](size_t a, size_t b) {
-                                 return requests[a].offset < requests[b].offset;
-                               });
-    placed.insert(at, i);
+    auto at = std::upper_bound(
+        placed.begin(), placed.end(), offset,
+        [](int64_t a, const Placed &b) { return a < b.offset; });
+    placed.insert(at, {offset, offset + size, first, last, &request});
   }
   return arena;
 }
