@@ -90,13 +90,29 @@ int64_t rounded(double value) {
 LayerPricer::LayerPricer(const ModelShape &model, const Cluster &cluster,
                          const Workload &workload)
     : model(model), workload(workload),
-      kernel(slowestOf(cluster.gpu, cluster.gpus())), collective(cluster) {}
+      kernel(slowestOf(cluster.gpu, cluster.gpus())), collective(cluster),
+      sendsBuffers(!cluster.gpu.target.empty()) {}
 
 double LayerPricer::expertSlowdown(const ParallelPlan &plan) const {
   double own = double(model.experts) / double(plan.expert);
   return plan.expert == 1
              ? 1
              : 1 + (workload.imbalance - 1) / 2 / std::sqrt(std::max(1.0, own));
+}
+
+double LayerPricer::exchangeSeconds(const ParallelPlan &plan,
+                                    double tokens) const {
+  const double copies = double(model.expertsPerToken);
+  const double row = workload.elementBytes * double(model.hidden);
+  // Others number expert ranks next to one another, across context ranks.
+  if (workload.exchangedRows == 0)
+    return collective.dispatch(tokens * expertSlowdown(plan), copies, row,
+                               {plan.expert, plan.expertTensor});
+  const RankGroup group{plan.expert, plan.expertStride()};
+  // CPU ranks send the rows that there are.
+  const double rows = sendsBuffers ? workload.exchangedRows : 1;
+  return collective.seconds(Collective::AllToAll, tokens * copies * rows * row,
+                            group);
 }
 
 void LayerPricer::addLatentProjections(Pass &pass) const {
@@ -242,10 +258,7 @@ void LayerPricer::addExperts(Pass &pass) const {
                    (model.gated ? 5 : 3) * bytes);
   pass.repeat = all;
   pass.linear(rows, model.hidden, width, experts);
-  double exchange = 2 * collective.dispatch(own * expertSlowdown(plan),
-                                            double(model.expertsPerToken),
-                                            workload.elementBytes * hidden,
-                                            {plan.expert, plan.expertTensor});
+  double exchange = 2 * exchangeSeconds(plan, own);
   double gathered =
       2 * collective.seconds(Collective::AllGather,
                              workload.elementBytes * received * hidden,

@@ -53,6 +53,8 @@ public:
   /// deviations above the mean; the fullest in one microbatch is about two. A
   /// rank's experts vary apart, so their sum's excess shrinks with their root.
   double expertSlowdown(const ParallelPlan &plan) const;
+  /// Of one exchange of rows between expert ranks, of `tokens` of a rank.
+  double exchangeSeconds(const ParallelPlan &plan, double tokens) const;
 
   const KernelCost &kernels() const { return kernel; }
   const CollectiveCost &collectives() const { return collective; }
@@ -72,6 +74,7 @@ private:
   Workload workload;
   KernelCost kernel;
   CollectiveCost collective;
+  bool sendsBuffers;
 };
 
 } // namespace tessera::planner

@@ -79,6 +79,12 @@ struct ParallelPlan {
   int64_t expertData() const {
     return foldsTensor() ? std::max<int64_t>(1, expert / tensor) : expert;
   }
+  /// The distance of ranks that exchange rows of experts in programs of this
+  /// compiler: context and tensor ranks, which have the same experts, are
+  /// nearer.
+  int64_t expertStride() const {
+    return foldsTensor() ? context : context * tensor;
+  }
   bool operator==(const ParallelPlan &) const = default;
 };
 
@@ -120,6 +126,10 @@ struct Workload {
   /// Tokens of the fullest expert over the mean: memory is planned for it. The
   /// time of a rank follows the mean over its experts, which varies less.
   double imbalance = 1.3;
+  /// Rows of experts that ranks exchange, over the mean: programs for GPUs of
+  /// this compiler send whole buffers, each row to its rank. 0: the rows that
+  /// there are, to a node once, which forwards them inside.
+  double exchangedRows = 0;
   bool fp8 = false; ///< matmuls of linear layers
   recipe::Precision precision = recipe::Precision::Bf16; ///< of all else
   bool flashAttention = true; ///< scores are never in memory

@@ -216,6 +216,7 @@ Workload workloadOf(const ModelShape &model, const recipe::Recipe &recipe) {
   workload.sequence = recipe.batch.sequence;
   workload.globalBatch = recipe.batch.micro * recipe.batch.accumulate;
   workload.compiled = true;
+  workload.exchangedRows = recipe.moe.buffer;
   workload.dropout =
       recipe.dropout.rate ? *recipe.dropout.rate > 0 : model.dropout;
   workload.flashAttention = !workload.dropout; // which is not fused
