@@ -9,6 +9,7 @@
 #include "mlir/IR/AsmState.h"
 #include "mlir/IR/Verifier.h"
 #include "mlir/Pass/PassManager.h"
+#include "mlir/Transforms/Passes.h"
 #include "mlir/Support/Timing.h"
 #include "passes/sharding/Sharding.h"
 #include "runtime/artifact/AppendedArtifact.h"
@@ -37,14 +38,13 @@ void Compilation::report(llvm::StringRef what,
 }
 
 // Devices are numbered stage by stage.
-static void keepEnds(std::vector<std::vector<int64_t>> &groups,
-                     int64_t stages) {
+static void keepStages(std::vector<std::vector<int64_t>> &groups,
+                       int64_t stages, ArrayRef<int64_t> kept) {
   int64_t devices = 0;
   for (const std::vector<int64_t> &group : groups)
     devices += static_cast<int64_t>(group.size());
   llvm::erase_if(groups, [&](const std::vector<int64_t> &group) {
-    const int64_t stage = group.front() * stages / devices;
-    return stage > 0 && stage < stages - 1;
+    return !llvm::is_contained(kept, group.front() * stages / devices);
   });
 }
 
@@ -52,10 +52,10 @@ void Compilation::splitByShare() {
   Branch whole = std::move(branches.front());
   branches.clear();
   auto groups = devicesByProgram(*whole.module);
-  if (request.onlyEnds)
+  if (!request.onlyStages.empty())
     for (auto mesh : whole.module->getOps<dist::MeshOp>())
       if (dist::AxisAttr axis = mesh.getAxis(dist::kPipeAxis))
-        keepEnds(groups, axis.getSize());
+        keepStages(groups, axis.getSize(), request.onlyStages);
   for (std::vector<int64_t> &devices : groups) {
     bool isLast = &devices == &groups.back();
     OwningOpRef<ModuleOp> module =
@@ -119,6 +119,21 @@ llvm::Error Compilation::agree(size_t i) {
   return llvm::Error::success();
 }
 
+// With the blocks that only the erased programs call.
+static LogicalResult keepStep(ModuleOp module) {
+  for (auto function :
+       llvm::make_early_inc_range(module.getOps<func::FuncOp>())) {
+    auto program =
+        function->getAttrOfType<graph::ProgramAttr>(graph::kProgramAttr);
+    if (program && program.getValue() != graph::Program::train_step &&
+        program.getValue() != graph::Program::init)
+      function.erase();
+  }
+  PassManager pipeline(module.getContext(), ModuleOp::getOperationName());
+  pipeline.addPass(createSymbolDCEPass());
+  return pipeline.run(module);
+}
+
 llvm::Error Compilation::runPhaseOn(size_t i, Branch &branch) {
   ModuleOp module = *branch.module;
   auto start = std::chrono::steady_clock::now();
@@ -146,6 +161,8 @@ llvm::Error Compilation::runPhaseOn(size_t i, Branch &branch) {
         (error.text.empty() ? "no diagnostic was given" : error.text) +
         "; --dump-ir=DIR writes its input");
   annotateProgramFlops(module); // has an effect once, after autodiff
+  if (request.onlyStep && phase.name == "autodiff" && failed(keepStep(module)))
+    return makeError("cannot erase the programs beside @train_step");
   module->setAttr(kPhaseAttr, StringAttr::get(context.get(), phase.name));
   report(phase.name.str() + suffixOf(branch), start);
   return dump(i, branch);

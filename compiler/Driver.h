@@ -63,8 +63,10 @@ struct CompileRequest {
   /// and without MLIR's verifier after each pass, which takes half of the time.
   /// The passes that verify a phase run.
   bool isTrial = false;
-  /// Of a pipeline only the programs of its first and last rank.
-  bool onlyEnds = false;
+  /// Of a training module only @train_step and @init.
+  bool onlyStep = false;
+  /// Of a pipeline only the programs of these ranks; empty: of all.
+  std::vector<int64_t> onlyStages;
   /// Receives warnings that a request was changed.
   std::function<void(std::string_view)> warning;
 };

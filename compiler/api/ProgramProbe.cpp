@@ -12,7 +12,9 @@
 #include "parallelism/pipeline/SteadyState.h"
 #include <algorithm>
 #include <array>
+#include <future>
 #include <map>
+#include <set>
 
 using namespace mlir;
 using namespace tessera;
@@ -105,7 +107,7 @@ static int64_t countWritten(const pipeline::InstructionList &list) {
 
 // Copies of a layer's forward or backward in the programs of the ranks that are
 // compiled.
-double ProgramProbe::copies(const ProgramExtent &extent, bool onlyEnds) const {
+double ProgramProbe::copies(const ProgramExtent &extent, bool isWhole) const {
   pipeline::LowerOptions options;
   options.costs.asyncTransfers = false;
   StatusOr<pipeline::Schedule> schedule = scheduleOf(extent);
@@ -115,29 +117,27 @@ double ProgramProbe::copies(const ProgramExtent &extent, bool onlyEnds) const {
     return 0; // compilation says why
   int64_t count = 0;
   for (size_t rank = 0; rank < schedule->lists.size(); ++rank)
-    if (!onlyEnds || rank == 0 || rank + 1 == schedule->lists.size())
+    if (isWhole || rank == 0 || rank + 1 == schedule->lists.size())
       count += countWritten(schedule->lists[rank]);
   return static_cast<double>(count * extent.layers) /
          static_cast<double>(plan.pipe * extent.chunks);
 }
 
 // On a processor of 2023, measured: a layer with experts is ten times as many
-// ops. Without a pipeline microbatches are a loop. Where backwards are split,
-// their copies are inlined before fusion.
-double ProgramProbe::cost(const ProgramExtent &extent, bool onlyEnds) const {
-  const bool isSplit = plan.schedule == Schedule::ZeroBubbleH1;
-  const double layer = (isSparse ? 0.12 : 0.012) * (isSplit ? 16 : 1);
+// ops, and overlapped products of tensor ranks come in pieces. Without a
+// pipeline microbatches are a loop: a layer's forward, backward and update.
+double ProgramProbe::cost(const ProgramExtent &extent, bool isWhole) const {
+  const double copy = (isSparse ? 0.025 : 0.0025) * (plan.tensor > 1 ? 1.5 : 1);
   if (!isPipeline())
-    return 0.15 + layer * static_cast<double>(extent.layers);
-  return 0.1 * static_cast<double>(plan.pipe) +
-         layer / 16 * copies(extent, onlyEnds);
+    return 0.15 + 3 * copy * static_cast<double>(extent.layers);
+  return 0.1 + copy * copies(extent, isWhole);
 }
 
 double ProgramProbe::cost() const {
   const std::vector<ProgramExtent> all = extents();
   double sum = 0;
   for (const ProgramExtent &extent : all)
-    sum += cost(extent, all.size() > 1);
+    sum += cost(extent, all.size() == 1);
   return sum;
 }
 
@@ -154,12 +154,12 @@ std::vector<ProgramExtent> ProgramProbe::extents() const {
   // All microbatches: most are in a loop, in which other tensors live than in a
   // schedule that is written out.
   const bool interleaves = one.chunks > 1;
-  if (cost(one, /*onlyEnds=*/false) <= kAffordable)
+  if (cost(one, /*isWhole=*/true) <= kAffordable)
     return {one};
   const int64_t rest = one.layers / (plan.pipe * one.chunks);
   if (!interleaves && rest <= 1)
     return {one};
-  if (!interleaves) // of the first and the last rank
+  if (!interleaves)
     return {{plan.pipe, 1, one.microbatches},
             {(rest > 3 ? 3 : 2) * plan.pipe, 1, one.microbatches}};
   if (one.chunks <= 3 && rest <= 1)
@@ -183,6 +183,7 @@ CompileRequest ProgramProbe::requestFor(const ProgramExtent &extent) const {
     result.configText = withLayers(config, extent.layers);
   result.onlyPlan = true;
   result.isTrial = true;
+  result.onlyStep = true;
   result.cache = "off";
   return result;
 }
@@ -194,6 +195,7 @@ StatusOr<std::vector<int64_t>>
 ProgramProbe::stageLayers(const ProgramExtent &extent) const {
   std::vector<int64_t> layers(static_cast<size_t>(plan.pipe * extent.chunks));
   CompileRequest cut = requestFor(extent);
+  cut.onlyStep = false;
   cut.to = "shard";
   cut.planned = [&](ModuleOp module, int64_t) {
     for (auto function : module.getOps<func::FuncOp>()) {
@@ -213,11 +215,12 @@ ProgramProbe::stageLayers(const ProgramExtent &extent) const {
 }
 
 StatusOr<ProgramProbe::Ranks>
-ProgramProbe::compileAt(const ProgramExtent &extent, bool onlyEnds) const {
+ProgramProbe::compileAt(const ProgramExtent &extent,
+                        std::vector<int64_t> stages) const {
   Ranks ranks;
   std::map<int64_t, StepSeconds> steps; ///< by rank
   CompileRequest one = requestFor(extent);
-  one.onlyEnds = onlyEnds;
+  one.onlyStages = std::move(stages);
   one.planned = [&](ModuleOp module, int64_t rank) {
     steps[rank] = replayStep(module, cluster, plan);
   };
@@ -376,6 +379,50 @@ ProgramProbe::stepSeconds(const std::map<int64_t, Ranks> &points,
   return run->makespan + outside;
 }
 
+// The ends of a pipeline, and a rank between them that has more layers, or more
+// in flight, than the first.
+template <typename Ranks>
+static std::vector<int64_t> fullestStages(const Ranks &ranks) {
+  std::set<int64_t> stages{ranks.front().stage, ranks.back().stage};
+  for (const size_t feature : {1, 2}) {
+    auto fullest = std::ranges::max_element(
+        ranks, {}, [&](const auto &rank) { return rank.features[feature]; });
+    if (fullest->features[feature] > ranks.front().features[feature])
+      stages.insert(fullest->stage);
+  }
+  return {stages.begin(), stages.end()};
+}
+
+StatusOr<std::map<int64_t, ProgramProbe::Ranks>>
+ProgramProbe::compileExtents(const Ranks &wanted) const {
+  const std::vector<ProgramExtent> all = extents();
+  const std::vector<int64_t> stages =
+      all.size() > 1 ? fullestStages(wanted) : std::vector<int64_t>();
+  std::vector<std::future<StatusOr<Ranks>>> compiled;
+  for (const ProgramExtent &extent : all)
+    compiled.push_back(std::async(std::launch::async, [&, extent] {
+      StatusOr<Ranks> ranks = compileAt(extent, stages);
+      if (!ranks.ok())
+        return ranks;
+      StatusOr<std::vector<int64_t>> added = addLayers(extent, *ranks);
+      return added.ok() ? std::move(ranks) : StatusOr<Ranks>(added.status());
+    }));
+  std::map<int64_t, Ranks> points;
+  Status failed;
+  for (auto &future : compiled) {
+    StatusOr<Ranks> ranks = future.get();
+    if (!ranks.ok()) {
+      failed = ranks.status();
+      continue;
+    }
+    for (Rank &rank : *ranks)
+      points[rank.stage].push_back(rank);
+  }
+  if (!failed.ok())
+    return failed;
+  return points;
+}
+
 StatusOr<ProbedProgram> ProgramProbe::run() const {
   Ranks wanted;
   for (int64_t stage = 0; stage < plan.pipe; ++stage)
@@ -383,25 +430,11 @@ StatusOr<ProbedProgram> ProgramProbe::run() const {
   StatusOr<std::vector<int64_t>> layers = addLayers(whole, wanted);
   if (!layers.ok())
     return layers.status();
-  const std::vector<ProgramExtent> all = extents();
-  // Ranks between the ends hold less, unless they have more layers.
-  auto isFuller = [&](const Rank &rank) {
-    return rank.features[1] > wanted.front().features[1];
-  };
-  const bool onlyEnds =
-      all.size() > 1 && std::ranges::none_of(wanted, isFuller);
-  std::map<int64_t, Ranks> points; ///< by stage
-  for (const ProgramExtent &extent : all) {
-    StatusOr<Ranks> ranks = compileAt(extent, onlyEnds);
-    if (!ranks.ok())
-      return ranks.status();
-    if (auto added = addLayers(extent, *ranks); !added.ok())
-      return added.status();
-    for (Rank &rank : *ranks)
-      points[rank.stage].push_back(rank);
-  }
+  auto points = compileExtents(wanted);
+  if (!points.ok())
+    return points.status();
   std::vector<RankMemory> memories;
-  for (const auto &[stage, ranks] : points) {
+  for (const auto &[stage, ranks] : *points) {
     const auto &to = wanted[static_cast<size_t>(stage)].features;
     RankMemory memory = ranks.back().memory;
     memory.state = static_cast<int64_t>(extrapolated(
@@ -410,9 +443,9 @@ StatusOr<ProbedProgram> ProgramProbe::run() const {
         ranks, to, [](const Rank &rank) { return rank.memory.arena; }));
     memories.push_back(memory);
   }
-  StatusOr<double> seconds = stepSeconds(points, wanted, *layers);
+  StatusOr<double> seconds = stepSeconds(*points, wanted, *layers);
   if (!seconds.ok())
     return seconds.status();
-  return ProbedProgram{fullestRank(memories),
-                       all.size() == 1 && all.front() == whole, *seconds};
+  return ProbedProgram{fullestRank(memories), extents().front() == whole,
+                       *seconds};
 }

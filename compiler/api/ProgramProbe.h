@@ -57,11 +57,13 @@ private:
   ProgramProbe() = default;
   bool isPipeline() const { return plan.pipe > 1; }
   StatusOr<pipeline::Schedule> scheduleOf(const ProgramExtent &extent) const;
-  double copies(const ProgramExtent &extent, bool onlyEnds) const;
-  double cost(const ProgramExtent &extent, bool onlyEnds) const;
+  double copies(const ProgramExtent &extent, bool isWhole) const;
+  double cost(const ProgramExtent &extent, bool isWhole) const;
   CompileRequest requestFor(const ProgramExtent &extent) const;
   StatusOr<std::vector<int64_t>> stageLayers(const ProgramExtent &extent) const;
-  StatusOr<Ranks> compileAt(const ProgramExtent &extent, bool onlyEnds) const;
+  StatusOr<Ranks> compileAt(const ProgramExtent &extent,
+                            std::vector<int64_t> stages) const;
+  StatusOr<std::map<int64_t, Ranks>> compileExtents(const Ranks &wanted) const;
   StatusOr<std::vector<int64_t>> addLayers(const ProgramExtent &extent,
                                            Ranks &ranks) const;
   StatusOr<double> stepSeconds(const std::map<int64_t, Ranks> &points,

@@ -36,7 +36,7 @@ public:
         const Workload &workload, size_t keep, Scope scope, double slack)
       : model(model), cluster(cluster), workload(workload), keep(keep),
         scope(scope), costs(model, cluster, workload),
-        budget(slack * usableMemory(cluster.gpu)) {}
+        memory(usableMemory(cluster.gpu)), budget(slack * memory) {}
 
   SearchResult run() {
     int64_t gpus = cluster.gpus();
@@ -169,12 +169,13 @@ private:
   void accept(const Candidate &candidate) {
     ++result.fitting;
     auto [found, added] =
-        simplest.try_emplace(complexity(candidate.plan), candidate);
+        (isBeyond(candidate) ? beyond : simplest)
+            .try_emplace(complexity(candidate.plan), candidate);
     if (!added && order(candidate) < order(found->second))
       found->second = candidate;
     for (Choice *choice : choicesOf(candidate.plan)) {
       ++choice->fitting;
-      if (!choice->best || order(candidate) < order(*choice->best))
+      if (!choice->best || isBetter(candidate, *choice->best))
         choice->best = candidate;
     }
     if (result.best.size() == keep &&
@@ -187,14 +188,37 @@ private:
       result.best.pop_back();
   }
 
+  bool isBeyond(const Candidate &candidate) const {
+    return candidate.memory.total() > memory;
+  }
+
+  bool isBetter(const Candidate &candidate, const Candidate &other) const {
+    return std::pair(isBeyond(candidate), order(candidate)) <
+           std::pair(isBeyond(other), order(other));
+  }
+
+  /// Those that take at most 2 % longer than the fastest, the simplest first.
+  static std::vector<Candidate>
+  simplestOf(const std::map<int64_t, Candidate> &byComplexity) {
+    std::vector<Candidate> kept;
+    for (const auto &[level, candidate] : byComplexity)
+      kept.push_back(candidate);
+    if (kept.empty())
+      return kept;
+    const double limit = std::ranges::min(kept, {}, order).cost.total *
+                         (1 + SearchResult::indifference);
+    std::erase_if(
+        kept, [&](const Candidate &each) { return each.cost.total > limit; });
+    return kept;
+  }
+
   void choose() {
-    if (result.best.empty())
-      return;
-    double limit = result.best.front().cost.total * (1 + result.indifference);
-    for (const auto &[level, candidate] : simplest)
-      if (candidate.cost.total <= limit)
-        result.simplest.push_back(candidate);
-    result.chosen = result.simplest.front();
+    result.simplest = simplestOf(simplest);
+    result.beyond = simplestOf(beyond);
+    for (const std::vector<Candidate> *list :
+         {&result.simplest, &result.beyond})
+      if (!result.chosen && !list->empty())
+        result.chosen = list->front();
   }
 
   Constraint kill(const ParallelPlan &plan, Constraint constraint) {
@@ -230,10 +254,11 @@ private:
   size_t keep;
   Scope scope;
   CostModel costs;
-  double budget;
+  double memory, budget;
   std::optional<PricedLayers> priced;
   std::array<std::vector<Choice *>, std::size(searchedDegrees)> tables;
-  std::map<int64_t, Candidate> simplest; ///< fastest of each complexity
+  /// The fastest of each complexity, of those that fit and those beyond.
+  std::map<int64_t, Candidate> simplest, beyond;
   SearchResult result;
 };
 

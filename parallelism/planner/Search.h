@@ -63,6 +63,8 @@ struct SearchResult {
   /// The fastest plan of each `complexity` up to that time, the simplest first:
   /// `chosen`, and what to choose if its program does not fit.
   std::vector<Candidate> simplest;
+  /// The same of plans that need more than the memory, up to `slack`.
+  std::vector<Candidate> beyond;
   std::array<Killed, size_t(Constraint::Memory) + 1> killed;
   /// By degree ("tensor") and value.
   std::map<std::string, std::map<int64_t, Choice>> choices;
@@ -87,7 +89,8 @@ enum class Scope {
 ///
 /// `slack` is the factor of the memory up to which plans are kept: above 1
 /// where compiled programs decide afterwards, so that an error of the memory
-/// model does not hide a plan.
+/// model does not hide a plan. Such plans are among `best` and `beyond`; they
+/// are chosen, and are a degree's best, only where none fits without.
 SearchResult search(const ModelShape &model, const Cluster &cluster,
                     const Workload &workload, size_t keep = 10,
                     Scope scope = Scope::Any, double slack = 1);

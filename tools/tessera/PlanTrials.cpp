@@ -77,19 +77,27 @@ static std::string keyOf(MeshPlan plan) {
   return key;
 }
 
-// Formulas are as wrong for plans with the same pipeline, recomputation and
-// ZeRO.
+// Formulas are about as wrong for plans with the same schedule, recomputation,
+// ZeRO and kinds of axes.
 static std::string kindOf(const ParallelPlan &plan) {
-  return fmt::format("{} {} {} {} {}", plan.pipe, plan.interleave,
-                     name(plan.schedule), name(plan.recompute), plan.zero);
+  return fmt::format("{} {} {} {} {} {}", name(plan.schedule),
+                     name(plan.recompute), plan.zero, plan.pipe > 1,
+                     plan.tensor > 1, plan.expert > 1);
 }
 
-// Whether a compiled program shows that this one would not fit, by a margin.
+// Whether compiled programs show that this one would not fit, by a margin.
 bool TrialWalk::isTooLarge(const Candidate &candidate) const {
   constexpr double kMargin = 1.03;
-  auto found = excess.find(kindOf(candidate.plan));
-  return found != excess.end() &&
-         candidate.memory.total() * found->second > kMargin * limit;
+  auto isTooLargeBy = [&](double ratio) {
+    return candidate.memory.total() * ratio > kMargin * limit;
+  };
+  if (auto found = excess.find(kindOf(candidate.plan)); found != excess.end())
+    return isTooLargeBy(found->second);
+  // Of other kinds only if formulas say so, too.
+  return candidate.memory.total() > limit &&
+         std::ranges::any_of(excess, [&](const auto &each) {
+           return isTooLargeBy(each.second);
+         });
 }
 
 TrialWalk::Job TrialWalk::prepare(const Candidate &candidate) {
@@ -225,18 +233,22 @@ static Status tryGiven(TrialWalk &walk, Answer &answer) {
   return Status::success();
 }
 
-// Formulas may rank plans with other pipelines wrongly: the best ones by them,
-// the fastest first.
+// The chosen plan, and what formulas may be wrong about: the best with other
+// numbers of stages, which may be faster than they say, the fastest by formulas
+// first, and plans that may fit.
 static std::vector<Candidate> rivalsOf(const SearchResult &search) {
   constexpr double kSlower = 1.25;
+  const Candidate &chosen = *search.chosen;
   std::vector<Candidate> rivals;
   for (const auto &[pipe, choice] : search.choices.at("pipe"))
-    if (choice.best &&
-        choice.best->cost.total <= kSlower * search.best.front().cost.total)
+    if (pipe != chosen.plan.pipe && choice.best &&
+        choice.best->cost.total <= kSlower * chosen.cost.total)
       rivals.push_back(*choice.best);
   std::ranges::sort(rivals, {}, [](const Candidate &each) {
     return std::pair(each.cost.total, describe(each.plan));
   });
+  rivals.insert(rivals.begin(), chosen);
+  std::ranges::copy(search.beyond, std::back_inserter(rivals));
   return rivals;
 }
 
@@ -268,14 +280,15 @@ Status tessera::tryPlans(const TrialOptions &options, const Question &question,
   TrialWalk walk(options, question);
   if (answer.given)
     return tryGiven(walk, answer);
-  std::vector<Candidate> kept = walk.run(answer.search->simplest, 1);
+  const std::vector<Candidate> rivals = rivalsOf(*answer.search);
+  std::vector<Candidate> kept = walk.run(rivals, rivals.size());
+  if (kept.empty())
+    kept = walk.run(answer.search->simplest, 1);
   std::vector<Candidate> best =
       options.count > 1 || kept.empty()
           ? walk.run(answer.search->best, options.count)
           : std::vector<Candidate>();
   std::ranges::copy(best, std::back_inserter(kept));
-  const std::vector<Candidate> rivals = rivalsOf(*answer.search);
-  std::ranges::move(walk.run(rivals, rivals.size()), std::back_inserter(kept));
   answer.trials = walk.trials;
   if (kept.empty() && !walk.trials.smallest && !walk.trials.refusal.empty())
     return Status::error("the compiler refuses every plan; the first one: {}",
