@@ -35,6 +35,14 @@ private:
     pass();
   }
   void pass() { now = {}; }
+  /// A result may be in the place of an operand, whatever operand that is.
+  bool wasReadByAll(Value memory) const {
+    return now.readByAll.contains(memory) ||
+           (isa<BlockArgument>(memory) &&
+            llvm::any_of(now.readByAll, [](Value other) {
+              return isa<BlockArgument>(other);
+            }));
+  }
 
   /// Since the last barrier.
   struct Accesses {
@@ -61,7 +69,7 @@ void Placement::visit(Operation *op) {
   if (std::optional<SharedAccess> access = accessOf(op)) {
     Value memory = access->memory;
     if ((!access->writes && now.written.contains(memory)) ||
-        (access->writes && access->isElement && now.readByAll.contains(memory)))
+        (access->writes && access->isElement && wasReadByAll(memory)))
       insert(OpBuilder(op), op->getLoc());
     if (access->writes)
       now.written.insert(memory);
