@@ -138,7 +138,7 @@ T butterfly(T value, Combine combine) {
   return afterButterfly<First, Last>(lanes, lane(), combine);
 }
 
-/// What nobody has written is NaN.
+/// What is not written yet is NaN.
 template <typename T> void poison(T &registers) {
   memset(static_cast<void *>(&registers), 0xff, sizeof registers);
 }

@@ -21,7 +21,7 @@ Block::Block(const LaunchOptions &options, KernelEntry entry,
     : options(options), entry(entry), arguments(arguments), buffers(buffers),
       memory(memory), random(random), counts(counts), threads(options.threads),
       warps(options.threads / kWarp), warpgroups((warps.size() + 3) / 4),
-      sharedShadow(memory.size()), written(buffers) {
+      sharedShadow(memory.size(), readers), written(buffers, readers) {
   blockSize = {options.threads, 1, 1};
   gridSize = options.grid;
   shared = memory.data();

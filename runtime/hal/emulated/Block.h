@@ -23,7 +23,7 @@ namespace tessera::emulated {
 
 /// Bytes of shared memory, or of a region of global memory.
 struct ShadowPlace {
-  Shadow *shadow = nullptr; ///< null: nobody writes there
+  Shadow *shadow = nullptr; ///< null: the launch does not write it
   std::size_t offset = 0;
   bool isGlobal = false;
 };
@@ -31,7 +31,7 @@ struct ShadowPlace {
 /// The global memory that a launch may write.
 class WrittenMemory {
 public:
-  explicit WrittenMemory(std::span<const BufferRange> buffers);
+  WrittenMemory(std::span<const BufferRange> buffers, Readers &readers);
   ShadowPlace find(std::size_t buffer, const std::byte *address) const;
 
 private:
@@ -343,10 +343,10 @@ private:
   std::vector<Warpgroup> warpgroups;
   std::array<NamedBarrier, 16> named;
   std::map<std::size_t, MemoryBarrier> barriers; ///< by offset in shared memory
+  Readers readers;
   Shadow sharedShadow;
   WrittenMemory written;
-  Readers readers;
-  std::vector<AgentName> agents; ///< that are no threads or tensor cores
+  std::vector<AgentName> agents; ///< of those after threads and tensor cores
   /// Before it were the launch's earlier blocks.
   std::uint32_t firstMoment = 1;
   const Known nothing = std::make_shared<const Times>();

@@ -52,7 +52,8 @@ struct Clock {
 class Meeting {
 public:
   void clear() { *this = {}; }
-  /// The thread's accesses so far are before whatever is told from here on.
+  /// The thread's accesses so far are before what waiting threads learn from
+  /// here on.
   void release(Clock &thread) {
     if (thread.known != last) {
       last = thread.known;

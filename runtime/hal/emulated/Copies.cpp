@@ -29,7 +29,7 @@ void Block::copyAsync(void *target, const void *source, std::size_t bytes,
              thisThread());
   noteWrite(sharedPlace(offsetOf(target)), bytes, thisThread(),
             Written::inFlight);
-  // What lies there is lost at once, and what comes may be there at once.
+  // The previous contents are lost at once; the next may be there at once.
   Copy copy{target, source, bytes, valid};
   if (random() % kEarly == 0)
     land(copy);

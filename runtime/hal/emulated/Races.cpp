@@ -13,7 +13,8 @@ using device::kWarp;
 
 // Buffers that overlap are one region. Those that no kernel writes need no
 // shadow.
-WrittenMemory::WrittenMemory(std::span<const BufferRange> buffers)
+WrittenMemory::WrittenMemory(std::span<const BufferRange> buffers,
+                             Readers &readers)
     : regionOf(buffers.size(), kNone) {
   std::vector<std::size_t> order(buffers.size());
   for (std::size_t i = 0; i < order.size(); ++i)
@@ -37,7 +38,7 @@ WrittenMemory::WrittenMemory(std::span<const BufferRange> buffers)
     for (std::size_t i = first; i < last; ++i)
       regionOf[order[i]] = regions.size();
     regions.push_back(
-        {begin, std::make_unique<Shadow>(std::size_t(end - begin))});
+        {begin, std::make_unique<Shadow>(std::size_t(end - begin), readers)});
   }
 }
 
@@ -112,7 +113,7 @@ bool Block::isFenced(Epoch write, const Accessor &accessor) const {
   return fence != fences.end() && allKnow(accessor, {write.agent, *fence + 1});
 }
 
-// The last write must be known to whoever accesses the cell now.
+// The last write must be known to the one that accesses the cell now.
 void Block::checkWriter(const Cell &cell, const ShadowPlace &place,
                         const Accessor &accessor, const char *verb) {
   auto where = [&] {
@@ -164,8 +165,9 @@ void Block::checkReaders(const Cell &cell, const ShadowPlace &place,
 
 bool Block::isOfOtherBlock(Epoch read) const {
   return read.agent == Cell::kManyBlocks ||
-         (read.agent == Cell::kSeveral ? readers.isOutdated(read)
-                                       : read.time < firstMoment);
+         (read.agent == Cell::kSeveral || read.agent == Cell::kCrowd
+              ? readers.isOutdated(read)
+              : read.time < firstMoment);
 }
 
 //===--- accesses ---------------------------------------------------------===//
@@ -179,16 +181,20 @@ void Block::noteRead(ShadowPlace place, std::size_t bytes,
     if (cell.read == mine) // and no write since
       return;
     checkWriter(cell, {nullptr, at, place.isGlobal}, accessor, "reads");
-    if (!cell.read.time)
+    if (!cell.read.time) {
       cell.read = mine;
-    else if (place.isGlobal && isOfOtherBlock(cell.read))
+    } else if (place.isGlobal && isOfOtherBlock(cell.read)) {
       cell.read = {Cell::kManyBlocks, 1};
-    else if (!readers.any(cell.read, [&](Epoch reader) {
-               return !allKnow(accessor, reader);
-             }))
-      cell.read = mine; // a write that is after it is after the others
-    else
+    } else if (readers.has(cell.read, mine)) {
+      return;
+    } else if (readers.any(cell.read, [&](Epoch reader) {
+                 return !allKnow(accessor, reader);
+               })) {
       cell.read = readers.with(cell.read, mine);
+    } else { // a write that is after it is after the others
+      readers.release(cell.read);
+      cell.read = mine;
+    }
   });
 }
 
@@ -204,6 +210,7 @@ void Block::noteWrite(ShadowPlace place, std::size_t bytes,
     if (how != Written::adding || cell.how != Written::adding)
       checkWriter(cell, here, accessor, "writes");
     checkReaders(cell, here, accessor);
+    readers.release(cell.read);
     cell = {accessor.epoch, {}, how};
   });
 }
@@ -211,8 +218,10 @@ void Block::noteWrite(ShadowPlace place, std::size_t bytes,
 // What has been checked when it was issued is there now.
 void Block::noteLanded(std::size_t offset, std::size_t bytes, Epoch epoch,
                        Written how) {
-  sharedShadow.forEach(
-      offset, bytes, [&](Cell &cell, std::size_t) { cell = {epoch, {}, how}; });
+  sharedShadow.forEach(offset, bytes, [&](Cell &cell, std::size_t) {
+    readers.release(cell.read);
+    cell = {epoch, {}, how};
+  });
 }
 
 } // namespace tessera::emulated

@@ -20,48 +20,97 @@ enum class Written : std::uint8_t {
 };
 
 struct Cell {
-  static constexpr Agent kSeveral = ~Agent(0), kManyBlocks = kSeveral - 1;
+  static constexpr Agent kSeveral = ~Agent(0), kCrowd = kSeveral - 1,
+                         kManyBlocks = kSeveral - 2;
 
   Epoch write;
-  Epoch read; ///< of kSeveral readers, `time` is their number in Readers
+  Epoch read; ///< of more than one reader, `time` is their number in Readers
   Written how = Written::byThread;
 };
 
-/// Sets of readers, as lists that share their tails.
+/// Sets of readers: a few as lists, which share their tails; many by agent.
 class Readers {
 public:
-  /// The set that `reader` joins; `readers` is one epoch, or several.
+  bool has(Epoch readers, Epoch reader) const {
+    if (readers.agent != Cell::kCrowd)
+      return readers == reader;
+    const Times &times = crowds[readers.time - firstCrowd].times;
+    return reader.agent < times.size() && times[reader.agent] == reader.time;
+  }
+  /// The set that `reader` joins; `readers` is one epoch, or several. It is
+  /// the caller's alone.
   Epoch with(Epoch readers, Epoch reader) {
+    if (readers.agent == Cell::kCrowd) {
+      join(crowds[readers.time - firstCrowd], reader);
+      return readers;
+    }
     if (readers == before && reader == added)
       return after;
-    before = readers;
-    added = reader;
-    return after = find(readers, reader);
+    Epoch result = find(readers, reader);
+    if (result.agent != Cell::kCrowd) {
+      before = readers;
+      added = reader;
+      after = result;
+    }
+    return result;
   }
-  /// Calls `visit` for each until it returns true; whether it did.
+  /// Calls `visit` for each until it returns true; whether it did. The last one
+  /// comes first.
   template <typename Visit> bool any(Epoch readers, Visit visit) const {
+    if (readers.agent == Cell::kCrowd) {
+      const Crowd &crowd = crowds[readers.time - firstCrowd];
+      if (visit(crowd.last))
+        return true;
+      for (Agent agent = 0; agent < crowd.times.size(); ++agent)
+        if (crowd.times[agent] && visit(Epoch{agent, crowd.times[agent]}))
+          return true;
+      return false;
+    }
     if (readers.agent != Cell::kSeveral)
       return readers.time && visit(readers);
     for (std::uint32_t at = readers.time; at;) {
-      const Node &node = nodes[at - first];
+      const Node &node = nodes[at - firstNode];
       if (visit(node.reader))
         return true;
       at = node.next;
     }
     return false;
   }
+  /// The same set for another owner.
+  Epoch copy(Epoch readers) {
+    if (readers.agent != Cell::kCrowd || isOutdated(readers))
+      return readers;
+    Crowd same = crowds[readers.time - firstCrowd];
+    crowds.push_back(std::move(same));
+    return lastCrowd();
+  }
+  /// The set's owner gives it up.
+  void release(Epoch readers) {
+    if (readers.agent == Cell::kCrowd && !isOutdated(readers))
+      unused.push_back(std::move(crowds[readers.time - firstCrowd].times));
+  }
   /// Forgets all sets; those made so far are outdated from here on.
   void clear() {
-    first += static_cast<std::uint32_t>(nodes.size());
+    firstNode += static_cast<std::uint32_t>(nodes.size());
+    firstCrowd += static_cast<std::uint32_t>(crowds.size());
     nodes.clear();
+    crowds.clear();
     before = added = after = {};
   }
-  bool isOutdated(Epoch several) const { return several.time < first; }
+  bool isOutdated(Epoch several) const {
+    return several.time <
+           (several.agent == Cell::kCrowd ? firstCrowd : firstNode);
+  }
 
 private:
+  static constexpr std::size_t kFew = 8;
   struct Node {
     Epoch reader;
     std::uint32_t next; ///< 0: none
+  };
+  struct Crowd {
+    Times times; ///< of last reads, by agent
+    Epoch last;
   };
 
   // Who knows of a reader's last access knows of its earlier ones: an agent is
@@ -77,6 +126,8 @@ private:
           return other == reader;
         }))
       return readers;
+    if (others.size() >= kFew)
+      return crowd(reader);
     std::uint32_t tail = 0;
     if (!wasIn && readers.agent == Cell::kSeveral)
       tail = readers.time;
@@ -87,19 +138,45 @@ private:
   }
   std::uint32_t push(Epoch reader, std::uint32_t next) {
     nodes.push_back({reader, next});
-    return first + static_cast<std::uint32_t>(nodes.size()) - 1;
+    return firstNode + static_cast<std::uint32_t>(nodes.size()) - 1;
+  }
+  // `others` and `reader`.
+  Epoch crowd(Epoch reader) {
+    crowds.emplace_back();
+    Crowd &made = crowds.back();
+    if (!unused.empty()) {
+      made.times = std::move(unused.back());
+      unused.pop_back();
+      std::fill(made.times.begin(), made.times.end(), 0);
+    }
+    for (Epoch other : others)
+      join(made, other);
+    join(made, reader);
+    return lastCrowd();
+  }
+  Epoch lastCrowd() const {
+    return {Cell::kCrowd,
+            firstCrowd + static_cast<std::uint32_t>(crowds.size()) - 1};
+  }
+  static void join(Crowd &crowd, Epoch reader) {
+    learn(crowd.times, reader);
+    crowd.last = reader;
   }
 
   std::vector<Node> nodes;
-  std::uint32_t first = 1;
+  std::vector<Crowd> crowds;
+  std::uint32_t firstNode = 1, firstCrowd = 1;
   Epoch before, added, after; ///< the last question
   std::vector<Epoch> others;
+  std::vector<Times> unused;
 };
 
 /// Cells of 16 bytes, or of fewer in pages where accesses were smaller.
 class Shadow {
 public:
-  explicit Shadow(std::size_t bytes = 0) : pages((bytes + kPage - 1) / kPage) {}
+  /// `readers` has what its cells call several.
+  Shadow(std::size_t bytes, Readers &readers)
+      : pages((bytes + kPage - 1) / kPage), readers(readers) {}
 
   /// Calls `visit` for every cell of [offset, offset + bytes), with its place.
   template <typename Visit>
@@ -143,15 +220,20 @@ private:
       refine(page, static_cast<unsigned>(std::countr_zero(bits)));
     return page;
   }
-  static void refine(Page &page, unsigned shift) {
+  void refine(Page &page, unsigned shift) {
     std::vector<Cell> cells(kPage >> shift);
-    for (std::size_t i = 0; i < cells.size(); ++i)
-      cells[i] = page.cells[i >> (page.shift - shift)];
+    for (std::size_t i = 0; i < cells.size(); ++i) {
+      const Cell &whole = page.cells[i >> (page.shift - shift)];
+      cells[i] = whole;
+      if (i & ((std::size_t(1) << (page.shift - shift)) - 1))
+        cells[i].read = readers.copy(whole.read);
+    }
     page.cells = std::move(cells);
     page.shift = static_cast<std::uint8_t>(shift);
   }
 
   std::vector<Page> pages;
+  Readers &readers;
 };
 
 } // namespace tessera::emulated
