@@ -314,9 +314,9 @@ void Block::checkGlobal(const void *address, std::size_t bytes,
   if (!place.shadow)
     return;
   if (access != Access::write)
-    noteRead(place, bytes, thisThread());
+    readByThread(place, bytes);
   if (access != Access::read)
-    noteWrite(place, bytes, thisThread(), Written::byThread);
+    writeByThread(place, bytes);
 }
 
 // Where that is in a buffer that allows it.
@@ -381,15 +381,14 @@ void Block::checkShared(const void *address, std::size_t bytes,
                         std::size_t alignment) {
   checkBounds(address, bytes, alignment);
   mayYield();
-  noteRead(sharedPlace(offsetOf(address)), bytes, thisThread());
+  readByThread(sharedPlace(offsetOf(address)), bytes);
 }
 
 void Block::writeShared(const void *address, std::size_t bytes,
                         std::size_t alignment) {
   checkBounds(address, bytes, alignment);
   mayYield();
-  noteWrite(sharedPlace(offsetOf(address)), bytes, thisThread(),
-            Written::byThread);
+  writeByThread(sharedPlace(offsetOf(address)), bytes);
 }
 
 } // namespace tessera::emulated

@@ -295,6 +295,11 @@ private:
                    const Accessor &accessor, const char *verb);
   void checkReaders(const Cell &cell, const ShadowPlace &place,
                     const Accessor &accessor);
+  bool isPlain(Epoch epoch, const Clock &thread, bool isGlobal) const;
+  bool readsPlainly(Cell &cell, const Clock &thread, bool isGlobal);
+  bool writesPlainly(Cell &cell, const Clock &thread, bool isGlobal) const;
+  void readByThread(ShadowPlace place, std::size_t bytes);
+  void writeByThread(ShadowPlace place, std::size_t bytes);
   void noteRead(ShadowPlace place, std::size_t bytes, const Accessor &accessor);
   void noteWrite(ShadowPlace place, std::size_t bytes, const Accessor &accessor,
                  Written how);

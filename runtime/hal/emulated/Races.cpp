@@ -172,6 +172,57 @@ bool Block::isOfOtherBlock(Epoch read) const {
 
 //===--- accesses ---------------------------------------------------------===//
 
+// The frequent cases of the rules below, for threads: a known writer, no
+// reader or a known one. Each returns false where it has decided nothing.
+
+bool Block::isPlain(Epoch epoch, const Clock &thread, bool isGlobal) const {
+  return !epoch.time ||
+         (epoch.agent < Cell::kManyBlocks &&
+          (!isGlobal || epoch.time >= firstMoment) && thread.knows(epoch));
+}
+
+bool Block::readsPlainly(Cell &cell, const Clock &thread, bool isGlobal) {
+  if (cell.how > Written::adding || !isPlain(cell.write, thread, isGlobal))
+    return false;
+  if (!isPlain(cell.read, thread, isGlobal))
+    return readers.joinCrowd(cell.read, thread);
+  cell.read = thread.now;
+  return true;
+}
+
+bool Block::writesPlainly(Cell &cell, const Clock &thread,
+                          bool isGlobal) const {
+  if (cell.how > Written::adding || !isPlain(cell.write, thread, isGlobal) ||
+      !isPlain(cell.read, thread, isGlobal))
+    return false;
+  cell = {thread.now, {}, Written::byThread};
+  return true;
+}
+
+void Block::readByThread(ShadowPlace place, std::size_t bytes) {
+  if (!place.shadow)
+    return;
+  const Clock &me = threads[current].clock;
+  bool isPlain = true;
+  place.shadow->forEach(place.offset, bytes, [&](Cell &cell, std::size_t) {
+    isPlain &= cell.read == me.now || readsPlainly(cell, me, place.isGlobal);
+  });
+  if (!isPlain)
+    noteRead(place, bytes, thisThread());
+}
+
+void Block::writeByThread(ShadowPlace place, std::size_t bytes) {
+  if (!place.shadow)
+    return;
+  const Clock &me = threads[current].clock;
+  bool isPlain = true;
+  place.shadow->forEach(place.offset, bytes, [&](Cell &cell, std::size_t) {
+    isPlain &= writesPlainly(cell, me, place.isGlobal);
+  });
+  if (!isPlain)
+    noteWrite(place, bytes, thisThread(), Written::byThread);
+}
+
 void Block::noteRead(ShadowPlace place, std::size_t bytes,
                      const Accessor &accessor) {
   if (!place.shadow)

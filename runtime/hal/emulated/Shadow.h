@@ -37,6 +37,17 @@ public:
     const Times &times = crowds[readers.time - firstCrowd].times;
     return reader.agent < times.size() && times[reader.agent] == reader.time;
   }
+  /// Joins many readers that `thread` does not all know; false if those are
+  /// few, or if it may know them all.
+  bool joinCrowd(Epoch readers, const Clock &thread) {
+    if (readers.agent != Cell::kCrowd || isOutdated(readers))
+      return false;
+    Crowd &crowd = crowds[readers.time - firstCrowd];
+    if (thread.knows(crowd.last))
+      return false;
+    join(crowd, thread.now);
+    return true;
+  }
   /// The set that `reader` joins; `readers` is one epoch, or several. It is
   /// the caller's alone.
   Epoch with(Epoch readers, Epoch reader) {
