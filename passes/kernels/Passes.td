@@ -93,8 +93,9 @@ def InsertBarriers : Pass<"insert-barriers", "::mlir::ModuleOp"> {
   let summary = "inserts the barriers between threads of GPU kernels";
   let description = [{
     Between a write to memory and the next read of it; at the beginning of the iterations of a loop
-    that does both; and between a read of one element by all threads and the next write of it. A
-    buffer that is written may be one that was read: results take the place of operands.
+    that does both; and between a read of one element by all threads and the next write of it.
+    Where a launch may put a result in the place of an operand, also between a read of the operand
+    by several threads, which slices of a tile are too, and the write of the result.
     Copies to swizzled memory are ordered by `tile.wait` and rings. Kernels for CPUs have one
     thread a block and are left alone.
 

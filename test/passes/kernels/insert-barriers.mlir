@@ -54,18 +54,6 @@ module @cuda attributes {tile.target = "cuda:sm_80"} {
     tile.return
   }
 
-  // A result in the place of an operand that all threads have read.
-  // CHECK-LABEL: tile.kernel @in_place
-  // CHECK:         memref.load
-  // CHECK-NEXT:    tile.barrier
-  // CHECK-NEXT:    memref.store
-  tile.kernel @in_place(%block: index, %x: memref<1xf32>, %y: memref<1xf32>) attributes {access = [#tile<access read>, #tile<access write>], skeleton = #tile<skeleton row>, summary = ""} {
-    %c0 = arith.constant 0 : index
-    %a = memref.load %x[%c0] : memref<1xf32>
-    memref.store %a, %y[%c0] : memref<1xf32>
-    tile.return
-  }
-
   // All threads have read an element; the branch with a barrier may not be
   // taken, the loop have no iterations.
   // CHECK-LABEL: tile.kernel @skipped_barriers
