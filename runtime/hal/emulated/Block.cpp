@@ -32,14 +32,6 @@ Block::~Block() = default;
 
 //===--- scheduling -------------------------------------------------------===//
 
-// What no kernel has written on its thread's stack is NaN, too: its registers
-// are there. Deeper frames than this are left as they are.
-[[gnu::noinline]] static void poisonStack() {
-  std::byte frame[16 << 10];
-  std::memset(frame, 0xff, sizeof frame);
-  asm volatile("" : : "r"(frame) : "memory");
-}
-
 // A fiber serves all blocks of a launch: it runs the kernel, yields, and runs
 // it again when it is resumed for the next block.
 void Block::start(unsigned thread) {
@@ -48,7 +40,6 @@ void Block::start(unsigned thread) {
         Thread &me = threads[thread];
         me.back = std::move(scheduler);
         while (true) {
-          poisonStack();
           entry(*this, arguments);
           checkThreadsEnd();
           me.done = true;

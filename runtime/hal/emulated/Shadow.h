@@ -6,6 +6,7 @@
 
 #include <bit>
 #include <cstddef>
+#include <cstdlib>
 #include <utility>
 
 namespace tessera::emulated {
@@ -187,7 +188,10 @@ class Shadow {
 public:
   /// `readers` has what its cells call several.
   Shadow(std::size_t bytes, Readers &readers)
-      : pages((bytes + kPage - 1) / kPage), readers(readers) {}
+      : pages((bytes + kPage - 1) / kPage), readers(readers) {
+    coarse.reset(static_cast<Cell *>(
+        std::calloc(pages.size() * (kPage >> kCoarsest) + 1, sizeof(Cell))));
+  }
 
   /// Calls `visit` for every cell of [offset, offset + bytes), with its place.
   template <typename Visit>
@@ -195,9 +199,10 @@ public:
     while (bytes) {
       std::size_t within = offset % kPage,
                   count = std::min(bytes, kPage - within);
-      Page &page = pageFor(offset / kPage, within | count);
-      Cell *cell = page.cells.data() + (within >> page.shift);
-      Cell *end = page.cells.data() + ((within + count) >> page.shift);
+      const Page &page = pageFor(offset / kPage, within | count);
+      Cell *first = cellsOf(offset / kPage);
+      Cell *cell = first + (within >> page.shift);
+      Cell *end = first + ((within + count) >> page.shift);
       for (std::size_t at = offset; cell != end;
            ++cell, at += std::size_t(1) << page.shift)
         visit(*cell, at);
@@ -207,42 +212,51 @@ public:
   }
 
   void clear() {
-    for (Page &page : pages)
-      if (std::exchange(page.used, false))
-        std::fill(page.cells.begin(), page.cells.end(), Cell{});
+    for (std::size_t i = 0; i < pages.size(); ++i)
+      if (std::exchange(pages[i].used, false))
+        std::fill_n(cellsOf(i), kPage >> pages[i].shift, Cell{});
   }
 
 private:
   static constexpr std::size_t kPage = 512;
   static constexpr unsigned kCoarsest = 4;
   struct Page {
-    std::vector<Cell> cells;
-    std::uint8_t shift = kCoarsest; ///< of bytes to cells
+    std::unique_ptr<Cell[]> refined; ///< null: those in `coarse`
+    std::uint8_t shift = kCoarsest;  ///< of bytes to cells
     bool used = false;
   };
+  struct Free {
+    void operator()(Cell *cells) const { std::free(cells); }
+  };
 
-  // The page, with cells fine enough for `bits`, an offset and a size.
+  Cell *cellsOf(std::size_t page) {
+    return pages[page].refined ? pages[page].refined.get()
+                               : coarse.get() + page * (kPage >> kCoarsest);
+  }
+  // Makes cells fine enough for `bits`, an offset and a size.
   Page &pageFor(std::size_t number, std::size_t bits) {
     Page &page = pages[number];
     page.used = true;
-    if (page.cells.empty())
-      page.cells.resize(kPage >> page.shift);
     if (bits & ((std::size_t(1) << page.shift) - 1))
-      refine(page, static_cast<unsigned>(std::countr_zero(bits)));
+      refine(number, static_cast<unsigned>(std::countr_zero(bits)));
     return page;
   }
-  void refine(Page &page, unsigned shift) {
-    std::vector<Cell> cells(kPage >> shift);
-    for (std::size_t i = 0; i < cells.size(); ++i) {
-      const Cell &whole = page.cells[i >> (page.shift - shift)];
+  void refine(std::size_t number, unsigned shift) {
+    Page &page = pages[number];
+    unsigned finer = page.shift - shift;
+    auto cells = std::make_unique<Cell[]>(kPage >> shift);
+    for (std::size_t i = 0; i < kPage >> shift; ++i) {
+      const Cell &whole = cellsOf(number)[i >> finer];
       cells[i] = whole;
-      if (i & ((std::size_t(1) << (page.shift - shift)) - 1))
+      if (i & ((std::size_t(1) << finer) - 1))
         cells[i].read = readers.copy(whole.read);
     }
-    page.cells = std::move(cells);
+    page.refined = std::move(cells);
     page.shift = static_cast<std::uint8_t>(shift);
   }
 
+  /// Zeros are unused cells; the system provides them when they are used.
+  std::unique_ptr<Cell[], Free> coarse;
   std::vector<Page> pages;
   Readers &readers;
 };
