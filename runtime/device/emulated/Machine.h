@@ -4,9 +4,9 @@
 // copies. The machine runs one block at a time; its threads are fibers, so
 // between two calls of this interface a thread runs alone.
 //
-// Its rules are stricter than a GPU's: unwritten memory holds NaN, a copy lands
-// as late as possible, threads are scheduled at random. A kernel that works
-// here for several seeds waits for everything that it reads.
+// Its rules are stricter than a GPU's: unwritten memory holds NaN, what others
+// access must be ordered by a barrier, threads are scheduled at random. A
+// kernel that works here waits for everything that it reads.
 #pragma once
 #include "runtime/device/TensorMap.h"
 #include <cstddef>
