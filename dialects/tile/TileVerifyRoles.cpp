@@ -23,8 +23,8 @@ LogicalResult MakeRingOp::verify() {
   return success();
 }
 
-constexpr static int64_t kWarpgroup = 128;        // threads
-constexpr static int64_t kBlockRegisters = 65536; // as many as an SM has
+constexpr static int64_t kWarpgroup = 128;   // threads
+constexpr static int64_t kRegisters = 65536; // of an SM
 
 // Sums across warps wait for all threads of the block, which warp-specialized
 // code must not do. Rows of a tile are within warps.
@@ -60,11 +60,14 @@ LogicalResult WarpSpecializeOp::verify() {
                    "registers of a thread must be a multiple of 8 from 24 "
                    "to 256, got ")
                << count;
-    int64_t all =
-        kWarpgroup * ((*registers)[0] + (*warps)[0] / 4 * (*registers)[1]);
-    if (all > kBlockRegisters)
-      return emitOpError("takes ")
-             << all << " registers, a block has at most " << kBlockRegisters;
+    // setmaxnreg redistributes what the block was launched with: for each
+    // thread the same number, a multiple of 8. The rest of the SM stays unused.
+    int64_t consumers = (*warps)[0] / 4, threads = kWarpgroup * (1 + consumers);
+    int64_t pool = kRegisters / threads / 8 * 8 * threads;
+    int64_t all = kWarpgroup * ((*registers)[0] + consumers * (*registers)[1]);
+    if (all > pool)
+      return emitOpError("takes ") << all << " registers, but a block of "
+                                   << threads << " threads has " << pool;
   }
   return verifyReductions(*this);
 }

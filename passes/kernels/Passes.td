@@ -94,6 +94,8 @@ def InsertBarriers : Pass<"insert-barriers", "::mlir::ModuleOp"> {
   let description = [{
     Between a write to memory and the next read of it; at the beginning of the iterations of a loop
     that does both; and between a read of one element by all threads and the next write of it.
+    Where a launch may put a result in the place of an operand, also between a read of the operand
+    by several threads, which slices of a tile are too, and the write of the result.
     Copies to swizzled memory are ordered by `tile.wait` and rings. Kernels for CPUs have one
     thread a block and are left alone.
 

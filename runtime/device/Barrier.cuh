@@ -104,22 +104,30 @@ template <int Count> struct Ring {
 
 /// Waits until `threads` threads, whole warps, have come to barrier `id`, 1 to
 /// 15 (0 is `sync()`). bar.sync
-TESSERA_DEVICE void sync(int id, int threads) {
 #if defined(__CUDACC__)
+TESSERA_DEVICE void sync(int id, int threads) {
   asm volatile("bar.sync %0, %1;" : : "r"(id), "r"(threads) : "memory");
-#else
-  machine->barrier(static_cast<unsigned>(id), static_cast<unsigned>(threads));
-#endif
 }
+#else
+inline void sync(int id, int threads,
+                 std::source_location at = std::source_location::current()) {
+  machine->barrier(static_cast<unsigned>(id), static_cast<unsigned>(threads),
+                   Site::of(at));
+}
+#endif
 
 /// Counts among these threads and goes on. bar.arrive
-TESSERA_DEVICE void arrive(int id, int threads) {
 #if defined(__CUDACC__)
+TESSERA_DEVICE void arrive(int id, int threads) {
   asm volatile("bar.arrive %0, %1;" : : "r"(id), "r"(threads) : "memory");
-#else
-  machine->arrive(static_cast<unsigned>(id), static_cast<unsigned>(threads));
-#endif
 }
+#else
+inline void arrive(int id, int threads,
+                   std::source_location at = std::source_location::current()) {
+  machine->arrive(static_cast<unsigned>(id), static_cast<unsigned>(threads),
+                  Site::of(at));
+}
+#endif
 
 //===--- roles ------------------------------------------------------------===//
 

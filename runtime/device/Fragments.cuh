@@ -23,9 +23,11 @@ template <int M, int WarpsM, int WarpsN> struct Rows {
   static TESSERA_DEVICE int index(int r) {
     return (r / 2 * WarpsM + warp() / WarpsN) * 16 + lane() / 4 + r % 2 * 8;
   }
-  /// Of all threads that hold a value, the one that writes it.
+  /// Of the lanes that hold a value, the one that writes it, and of all
+  /// threads.
+  static TESSERA_DEVICE bool isFirstLane() { return lane() % 4 == 0; }
   static TESSERA_DEVICE bool isFirst() {
-    return lane() % 4 == 0 && warp() % WarpsN == 0;
+    return isFirstLane() && warp() % WarpsN == 0;
   }
 };
 
@@ -39,8 +41,9 @@ template <int N, int WarpsM, int WarpsN> struct Columns {
     return (r / 4 * WarpsN + warp() % WarpsN) * 16 + r / 2 % 2 * 8 +
            lane() % 4 * 2 + r % 2;
   }
+  static TESSERA_DEVICE bool isFirstLane() { return lane() / 4 == 0; }
   static TESSERA_DEVICE bool isFirst() {
-    return lane() / 4 == 0 && warp() / WarpsN == 0;
+    return isFirstLane() && warp() / WarpsN == 0;
   }
 };
 
@@ -245,19 +248,23 @@ TESSERA_DEVICE void reduceWarps(Tile<T, Layout> &slice, int part) {
     T *all = reinterpret_cast<T *>(sharedMemory());
     sync(); // the last use of the scratch is over
     TESSERA_UNROLL
-    for (int r = 0; r < Layout::kEach; ++r) {
-      T *mine = all + part * Layout::kElements + Layout::index(r);
-      checkShared(mine, 1);
-      *mine = slice.at[r];
-    }
+    for (int r = 0; r < Layout::kEach; ++r)
+      if (Layout::isFirstLane()) {
+        T *mine = all + part * Layout::kElements + Layout::index(r);
+        checkWrite(mine, 1);
+        *mine = slice.at[r];
+      }
     sync();
     TESSERA_UNROLL
     for (int r = 0; r < Layout::kEach; ++r) {
-      T value = all[Layout::index(r)];
+      const T *first = all + Layout::index(r);
+      checkShared(first, 1);
+      T value = *first;
       TESSERA_UNROLL
-      for (int other = 1; other < Parts; ++other)
-        value = Combine::of(value,
-                            all[other * Layout::kElements + Layout::index(r)]);
+      for (int other = 1; other < Parts; ++other) {
+        checkShared(first + other * Layout::kElements, 1);
+        value = Combine::of(value, first[other * Layout::kElements]);
+      }
       slice.at[r] = value;
     }
   }
@@ -304,9 +311,12 @@ TESSERA_DEVICE T reduce(const Tile<T, Columns<N, WarpsM, WarpsN>> &slice) {
   if constexpr (WarpsN > 1) {
     T *all = reinterpret_cast<T *>(sharedMemory());
     sync(); // the last use of the scratch is over
-    checkShared(all + warp() % WarpsN, 1);
-    all[warp() % WarpsN] = value;
+    if (lane() == 0 && warp() / WarpsN == 0) {
+      checkWrite(all + warp() % WarpsN, 1);
+      all[warp() % WarpsN] = value;
+    }
     sync();
+    checkShared(all, WarpsN);
     value = all[0];
     TESSERA_UNROLL
     for (int other = 1; other < WarpsN; ++other)

@@ -53,6 +53,7 @@ template <int Buffers, int Sizes> struct Launch {
   static void kernel_##name(const Launch<buffers, sizes> &);                   \
   extern "C" void name##_emulated(Machine &caller, const void *arguments) {    \
     machine = &caller;                                                         \
+    caller.enter({threads});                                                   \
     kernel_##name(*static_cast<const Launch<buffers, sizes> *>(arguments));    \
   }                                                                            \
   static void kernel_##name(const Launch<buffers, sizes> &launch)

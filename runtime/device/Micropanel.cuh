@@ -157,12 +157,14 @@ TESSERA_DEVICE T reduce(const Tile<T, Micropanel<N, Threads>> &micropanel) {
     return value;
   sync(); // the last use of the scratch is over
   if (lane() == 0) {
-    checkShared(ofWarps + warp(), 1);
-    checkShared(present + warp(), 1);
+    checkWrite(ofWarps + warp(), 1);
+    checkWrite(present + warp(), 1);
     ofWarps[warp()] = value;
     present[warp()] = count;
   }
   sync();
+  checkShared(ofWarps, kWarps);
+  checkShared(present, kWarps);
   value = ofWarps[0];
   TESSERA_UNROLL
   for (int w = 1; w < kWarps; ++w)
@@ -195,7 +197,7 @@ interleave(const Tile<T, Micropanel<N, Threads>> &even,
   TESSERA_UNROLL
   for (int r = 0; r < From::kEach; ++r)
     if (From::holds(r)) {
-      checkShared(all + 2 * From::index(r), 2);
+      checkWrite(all + 2 * From::index(r), 2);
       all[2 * From::index(r)] = even.at[r];
       all[2 * From::index(r) + 1] = odd.at[r];
     }

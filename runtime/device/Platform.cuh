@@ -44,6 +44,7 @@ TESSERA_DEVICE T butterfly(T value, Combine combine) {
 template <typename T> TESSERA_DEVICE void checkRead(const T *, int) {}
 template <typename T> TESSERA_DEVICE void checkWrite(T *, int) {}
 template <typename T> TESSERA_DEVICE void checkShared(const T *, int) {}
+template <typename T> TESSERA_DEVICE void poison(T &) {}
 
 } // namespace tessera::device
 
@@ -105,7 +106,9 @@ inline unsigned char *sharedMemory() {
   return reinterpret_cast<unsigned char *>(machine->shared);
 }
 
-inline void sync() { machine->barrier(0, machine->blockSize.x); }
+inline void sync(std::source_location at = std::source_location::current()) {
+  machine->barrier(0, machine->blockSize.x, Site::of(at));
+}
 
 template <typename T> T shuffleXor(T value, int mask) {
   const std::byte *lanes =
@@ -135,11 +138,17 @@ T butterfly(T value, Combine combine) {
   return afterButterfly<First, Last>(lanes, lane(), combine);
 }
 
+/// What is not written yet is NaN.
+template <typename T> void poison(T &registers) {
+  memset(static_cast<void *>(&registers), 0xff, sizeof registers);
+}
+
 inline bool isShared(const void *address) {
   auto at = reinterpret_cast<uintptr_t>(address),
        base = reinterpret_cast<uintptr_t>(machine->shared);
   return at - base < machine->sharedBytes;
 }
+/// Of `count` elements that are read.
 template <typename T> void checkShared(const T *address, int count) {
   machine->checkShared(address, count * sizeof(T), alignof(T));
 }

@@ -10,6 +10,9 @@ namespace tessera::device {
 
 template <typename T, typename Layout> struct Tile {
   T at[Layout::kEach];
+#if !defined(__CUDACC__)
+  Tile() { poison(at); }
+#endif
 };
 
 template <typename Layout, typename T>

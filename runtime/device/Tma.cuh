@@ -103,7 +103,7 @@ TESSERA_DEVICE void acquireMap(const TensorMap &map) {
                : "l"(&map)
                : "memory");
 #else
-  static_cast<void>(map);
+  machine->acquireMap(map);
 #endif
 }
 

@@ -51,6 +51,11 @@ struct WarpgroupOperand<Tile<bf16, Fragments<M, K, WarpsM, 1>>> {
                                                                0);
     return a;
   }
+  /// Where Operand::left takes that from.
+  TESSERA_DEVICE KeptWords kept(int step) const {
+    const bf16 *block = tile.at + 4 * (16 * step / 8);
+    return {{block, block + 2, block + 4, block + 6}};
+  }
 };
 
 template <typename X> inline constexpr bool kIsRegisters = false;
@@ -77,12 +82,13 @@ TESSERA_DEVICE void multiplyAsync(const A &a, const B &b,
   TESSERA_UNROLL
   for (int step = 0; step < Left::kSteps; ++step)
     lefts[step] = left.left(row, step);
-  wgmmaFence(sum.at);
+  wgmmaFence(sum.at, lefts);
   TESSERA_UNROLL
   for (int step = 0; step < Left::kSteps; ++step) {
     if constexpr (kIsRegisters<A>)
       wgmma<Inputs::bf16, Right::kRight>(sum.at, lefts[step], right.right(step),
-                                         Accumulates || step > 0);
+                                         Accumulates || step > 0,
+                                         left.kept(step));
     else
       wgmma<Inputs::bf16, Left::kLeft, Right::kRight>(
           sum.at, lefts[step], right.right(step), Accumulates || step > 0);

@@ -20,7 +20,7 @@
 // those of its FragmentC, concatenated.
 //
 // The order of calls:
-//   wgmmaFence(d)               registers are ready
+//   wgmmaFence(d, a)            registers are ready
 //   wgmma<…>(d, a, b) …         any number of products
 //   wgmmaCommit()               closes a group
 //   wgmmaWait<P>(d)             all but the last P groups are done: their
@@ -107,15 +107,23 @@ template <int R> TESSERA_DEVICE void pin(float (&d)[R]) {
 }
 #endif
 
-/// Before the first product and whenever registers that products use, `d`
-/// among them, were read or written since the last one. wgmma.fence
-template <int... R> TESSERA_DEVICE void wgmmaFence(float (&...d)[R]) {
 #if defined(__CUDACC__)
-  (pin(d), ...);
+/// Those that no asm statement writes.
+template <int S> TESSERA_DEVICE void pin(const FragmentA (&)[S]) {}
+template <int S> TESSERA_DEVICE void pin(const uint64_t (&)[S]) {}
+#endif
+
+/// Before the first product and whenever registers that products use were read
+/// or written since the last one: all of them, sums and fragments of A.
+/// wgmma.fence
+template <typename... Registers>
+TESSERA_DEVICE void wgmmaFence(Registers &...of) {
+#if defined(__CUDACC__)
+  (pin(of), ...);
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 #else
-  (static_cast<void>(d), ...);
-  machine->fenceProducts();
+  const device::Registers all[] = {{&of, sizeof of / 4}...};
+  machine->fenceProducts(all, sizeof...(of));
 #endif
 }
 
@@ -184,7 +192,7 @@ TESSERA_DEVICE void wgmma(float (&d)[R], uint64_t a, uint64_t b,
   WgmmaInstruction<I, 2 * R>::template run<A == Major::mn, B == Major::mn>(
       d, a, b, accumulates);
 #else
-  WarpgroupProduct product{productOf<I>(), {}, d};
+  WarpgroupProduct product{productOf<I>(), {}, d, nullptr, {}};
   product.same.mnMajorA = A == Major::mn;
   product.same.mnMajorB = B == Major::mn;
   product.same.accumulates = accumulates;
@@ -195,17 +203,26 @@ TESSERA_DEVICE void wgmma(float (&d)[R], uint64_t a, uint64_t b,
 #endif
 }
 
+/// Where the words of a fragment come from that must stay as they are until the
+/// wait; if nothing is said, the fragment itself must.
+struct KeptWords {
+  const void *at[4] = {};
+};
+
 /// The same with A in registers.
 template <Inputs I, Major B = Major::k, int R>
 TESSERA_DEVICE void wgmma(float (&d)[R], const FragmentA &a, uint64_t b,
-                          bool accumulates = true) {
+                          bool accumulates = true, KeptWords kept = {}) {
   static_assert(kIsWgmma<I, Major::k, B, R>, "see the table above");
 #if defined(__CUDACC__)
+  static_cast<void>(kept);
   WgmmaInstruction<I, 2 * R>::template run<B == Major::mn>(d, a, b,
                                                            accumulates);
 #else
   WarpgroupProduct product{
-      productOf<I>(), {a.at[0], a.at[1], a.at[2], a.at[3]}, d};
+      productOf<I>(), {a.at[0], a.at[1], a.at[2], a.at[3]}, d, a.at, {}};
+  for (int i = 0; i < 4; ++i)
+    product.kept[i] = kept.at[i] ? kept.at[i] : a.at + i;
   product.same.registersA = true;
   product.same.mnMajorB = B == Major::mn;
   product.same.accumulates = accumulates;

@@ -16,6 +16,7 @@ public:
   llvm::Error run(KernelCall call, const RunOptions &options) override;
 
   std::vector<cuda::KernelShape> shapes;
+  emulated::Chip chip;
   std::unique_ptr<cpu::LoadedCode> library;
 
 private:
@@ -68,6 +69,8 @@ llvm::Error EmulatedKernelCode::run(KernelCall call,
   launch.grid = {static_cast<unsigned>(call.blocks), 1, 1};
   launch.threads = static_cast<unsigned>(shape->threads);
   launch.sharedBytes = static_cast<size_t>(shape->sharedBytes);
+  launch.chip = chip;
+  launch.argumentBytes = words.size() * sizeof(uint64_t);
   launch.seed = static_cast<uint64_t>(options.blocksAtOnce);
   Status status = machine.launch(launch, entry, words.data(), ranges);
   if (!status.ok())
@@ -86,7 +89,12 @@ compileForEmulatedGpu(ModuleOp kernels, const TileTarget &target) {
   auto library = cpu::LoadedCode::load(*object);
   if (!library)
     return library.takeError();
+  auto chip =
+      emulated::chipOf(llvm::StringRef(target.name).split(':').second.str());
+  if (!chip.ok())
+    return llvm::createStringError(chip.message());
   auto code = std::make_unique<EmulatedKernelCode>();
+  code->chip = *chip;
   code->shapes = std::move(printed->kernels);
   code->library = std::move(*library);
   return code;

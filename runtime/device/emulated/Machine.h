@@ -4,13 +4,14 @@
 // copies. The machine runs one block at a time; its threads are fibers, so
 // between two calls of this interface a thread runs alone.
 //
-// Its rules are stricter than a GPU's: unwritten memory holds NaN, a copy lands
-// as late as possible, threads are scheduled at random. A kernel that works
-// here for several seeds waits for everything that it reads.
+// Its rules are stricter than a GPU's: unwritten memory holds NaN, what others
+// access must be ordered by a barrier, threads are scheduled at random. A
+// kernel that works here waits for everything that it reads.
 #pragma once
 #include "runtime/device/TensorMap.h"
 #include <cstddef>
 #include <cstdint>
+#include <source_location>
 
 namespace tessera::device {
 
@@ -21,6 +22,29 @@ struct Index3 {
 enum class Access : std::uint8_t { read, write, readWrite };
 
 inline constexpr unsigned kWarp = 32;
+
+/// Where a kernel calls a barrier: all lanes of a warp must at the same place.
+struct Site {
+  unsigned line = 0, column = 0;
+  const char *file = "";
+
+  static Site of(const std::source_location &at) {
+    return {at.line(), at.column(), at.file_name()};
+  }
+  bool operator==(const Site &) const = default;
+};
+
+/// What a kernel says to the compiler of its launches.
+struct LaunchBounds {
+  unsigned threads = 0;
+  unsigned blocks = 0; ///< of a multiprocessor, at least; 0: not said
+};
+
+/// Some of a thread's registers, one after another.
+struct Registers {
+  const void *at;
+  unsigned words;
+};
 
 /// Element types of the tensor cores; an instruction multiplies 32 bytes of
 /// depth.
@@ -40,6 +64,8 @@ struct WarpgroupProduct {
   } same;
   std::uint32_t at[4]; ///< this lane's part of A in registers
   float *d;            ///< this lane's n / 2 accumulators
+  const void *a;       ///< the registers of A, as a fence has named them
+  const void *kept[4]; ///< where they must stay what they are until the wait
 };
 
 /// An mma.sync of one lane: m16n8 and k = 32 bytes, of 16 bits or tf32.
@@ -59,12 +85,19 @@ public:
   std::byte *shared = nullptr;
   std::size_t sharedBytes = 0;
 
+  /// The first call of a kernel's threads.
+  virtual void enter(const LaunchBounds &bounds) = 0;
+
   /// Waits until `threads` threads (a multiple of a warp) have arrived at
-  /// named barrier `id`, 0 to 15. Shared memory written before is visible
-  /// after.
-  virtual void barrier(unsigned id, unsigned threads) = 0;
+  /// named barrier `id`, 0 to 15. Memory written before is visible after. All
+  /// lanes of a warp come to it at the same `site`.
+  virtual void
+  barrier(unsigned id, unsigned threads,
+          const Site &site = Site::of(std::source_location::current())) = 0;
   /// Arrives without waiting (bar.arrive).
-  virtual void arrive(unsigned id, unsigned threads) = 0;
+  virtual void
+  arrive(unsigned id, unsigned threads,
+         const Site &site = Site::of(std::source_location::current())) = 0;
 
   /// All lanes of the warp in `mask` contribute the same number of `bytes`, at
   /// most 256; returns those of all lanes, `bytes` apart, lane 0 first, valid
@@ -88,12 +121,15 @@ public:
   /// and within one buffer of the launch that allows the access.
   virtual void checkGlobal(const void *address, std::size_t bytes,
                            std::size_t alignment, Access access) = 0;
-  /// The same for the block's shared memory. May run other threads.
+  /// The same for a read of the block's shared memory. May run other threads.
+  /// For all memory: an access must be ordered after those of others, and by a
+  /// barrier, that it may conflict with.
   virtual void checkShared(const void *address, std::size_t bytes,
                            std::size_t alignment) = 0;
 
   /// cp.async: `valid` bytes from global to shared memory, zeros up to `bytes`
-  /// (4, 8 or 16). They land when this thread waits for their group.
+  /// (4, 8 or 16). They land between their issue, when the previous contents
+  /// are lost, and this thread's wait for their group.
   virtual void copyAsync(void *target, const void *source, std::size_t bytes,
                          std::size_t valid) = 0;
   virtual void commitCopies() = 0;
@@ -117,6 +153,8 @@ public:
   virtual void writeShared(const void *address, std::size_t bytes,
                            std::size_t alignment) = 0;
   virtual void fenceAsync() = 0;
+  /// Shows the copy engine a map in global memory.
+  virtual void acquireMap(const TensorMap &map) = 0;
 
   /// Bulk copies into shared memory: of one box of a tensor, whose first
   /// element is `at` (innermost dimension first; elements out of bounds are
@@ -143,7 +181,8 @@ public:
   /// wgmma. Accumulators hold NaN from issue to the wait that ends their last
   /// product, which is when it is computed; operands in shared memory are read
   /// at a random moment between.
-  virtual void fenceProducts() = 0;
+  /// `registers` are all that the next products use.
+  virtual void fenceProducts(const Registers *registers, unsigned count) = 0;
   virtual void multiply(const WarpgroupProduct &product) = 0;
   virtual void commitProducts() = 0;
   virtual void waitProducts(unsigned pending) = 0;

@@ -4,15 +4,16 @@
 namespace tessera::emulated {
 
 Block::MemoryBarrier &Block::find(void *barrier) {
-  checkShared(barrier, 8, 8);
+  checkBounds(barrier, 8, 8);
+  mayYield();
   auto it = barriers.find(offsetOf(barrier));
   if (it == barriers.end())
     error("no mbarrier was initialized at offset {} of shared memory",
           offsetOf(barrier));
-  if (threads[current].knows < it->second.number)
+  if (!threads[current].clock.knows(it->second.made))
     error("the mbarrier at offset {} is used without a barrier after its "
           "initialization by thread {}",
-          offsetOf(barrier), it->second.maker);
+          offsetOf(barrier), it->second.made.agent);
   return it->second;
 }
 
@@ -23,7 +24,7 @@ Block::MemoryBarrier &Block::findForCopy(void *barrier) {
   if (!found.fenced)
     error("a bulk copy for the mbarrier at offset {}, which thread {} "
           "initialized without a fence",
-          offsetOf(barrier), found.maker);
+          offsetOf(barrier), found.made.agent);
   return found;
 }
 
@@ -47,27 +48,31 @@ void Block::settle(MemoryBarrier &barrier) {
   barrier.notResumed = static_cast<unsigned>(barrier.waiting.size());
   barrier.pending = barrier.arrivals;
   ++barrier.phase;
+  barrier.meeting.add({barrier.agent, momentOf(barrier)});
+  barrier.ended = barrier.meeting.tell();
   wake(barrier.waiting);
 }
 
 void Block::initBarrier(void *barrier, unsigned arrivals) {
-  checkShared(barrier, 8, 8);
-  MemoryBarrier &made = barriers[offsetOf(barrier)];
-  if (!made.waiting.empty() || !made.incoming.empty())
-    error("the mbarrier at offset {} is initialized while it is in use",
-          offsetOf(barrier));
+  checkBounds(barrier, 8, 8);
+  mayYield();
+  std::size_t offset = offsetOf(barrier);
+  if (barriers.contains(offset))
+    error("the mbarrier at offset {} is initialized twice", offset);
   if (!arrivals || arrivals >= 1 << 20)
     error("an mbarrier for {} arrivals; 1 to 2^20 - 1 are possible", arrivals);
-  made = {};
+  noteWrite(sharedPlace(offset), 8, thisThread(), Written::barrier);
+  MemoryBarrier &made = barriers[offset];
   made.arrivals = made.pending = arrivals;
-  made.maker = current;
-  made.offset = offsetOf(barrier);
-  made.number = made.knows = threads[current].knows = ++barriersMade;
+  made.offset = offset;
+  made.agent = makeAgent({true, offset});
+  made.made = threads[current].clock.now;
+  made.ended = nothing;
 }
 
 void Block::fenceBarriers() {
   for (auto &[offset, barrier] : barriers)
-    barrier.fenced |= barrier.maker == current;
+    barrier.fenced |= barrier.made.agent == current;
 }
 
 void Block::arriveBarrier(void *barrier, std::uint32_t bytes) {
@@ -77,7 +82,7 @@ void Block::arriveBarrier(void *barrier, std::uint32_t bytes) {
           "made for",
           offsetOf(barrier), found.arrivals);
   announce(found, bytes);
-  share(found);
+  found.meeting.release(threads[current].clock);
   --found.pending;
   settle(found);
 }
@@ -98,7 +103,9 @@ void Block::waitBarrier(void *barrier, unsigned parity) {
     wait(found.waiting, {Awaited::Kind::parity, parity, found.offset});
     --found.notResumed;
   }
-  share(found);
+  Clock &clock = threads[current].clock;
+  if (!clock.knows({found.agent, momentOf(found)}))
+    found.learning(clock, found.ended);
 }
 
 // Lands one bulk copy that a thread waits for, chosen at random, and completes
@@ -112,6 +119,8 @@ bool Block::landOne() {
     barrier.incoming.erase(barrier.incoming.begin() +
                            static_cast<std::ptrdiff_t>(pick));
     land(copy);
+    noteLanded(copy.offset, copy.bytes, {barrier.agent, momentOf(barrier) + 1},
+               Written::byCopy);
     barrier.bytes -= static_cast<std::int64_t>(copy.bytes);
     settle(barrier);
     return true;

@@ -14,8 +14,6 @@ static constexpr unsigned kYieldEvery = 32;
 // In 1 of so many scheduling steps, an asynchronous operation progresses; in 1
 // of so many of these, a wgmma reads its operands.
 static constexpr unsigned kProgressEvery = 8, kTakeEvery = 32;
-// Of a multiprocessor.
-static constexpr unsigned kRegisters = 65536;
 
 Block::Block(const LaunchOptions &options, KernelEntry entry,
              const void *arguments, std::span<const BufferRange> buffers,
@@ -23,7 +21,7 @@ Block::Block(const LaunchOptions &options, KernelEntry entry,
     : options(options), entry(entry), arguments(arguments), buffers(buffers),
       memory(memory), random(random), counts(counts), threads(options.threads),
       warps(options.threads / kWarp), warpgroups((warps.size() + 3) / 4),
-      writers((memory.size() + 1) / 2) {
+      sharedShadow(memory.size(), readers), written(buffers, readers) {
   blockSize = {options.threads, 1, 1};
   gridSize = options.grid;
   shared = memory.data();
@@ -77,19 +75,19 @@ void Block::wake(std::vector<unsigned> &list) {
 void Block::reset() {
   // NaN in every floating-point type.
   std::fill(memory.begin(), memory.end(), std::byte(0xff));
-  if (std::exchange(anyWritten, false))
-    std::fill(writers.begin(), writers.end(), Writer{});
+  sharedShadow.clear();
+  readers.clear();
   barriers.clear();
+  acquired.clear();
+  agents.clear();
   for (NamedBarrier &barrier : named)
     barrier = {};
   drawTurns();
   elected = static_cast<unsigned>(random() % kWarp);
-  unsigned each = std::min(kRegisters / options.threads / 8 * 8, 248u);
-  freeRegisters = kRegisters - each * options.threads;
   for (Warp &warp : warps) {
     warp.fenced = false;
-    warp.products = warp.knows = 0;
-    warp.registers = each;
+    warp.products = warp.groupsCommitted = warp.registers = 0;
+    warp.callsDone = 0;
   }
   for (Warpgroup &group : warpgroups)
     group.products.clear();
@@ -97,12 +95,17 @@ void Block::reset() {
 
 Status Block::run(device::Index3 index) {
   blockIndex = index;
+  closeMoments();
   reset();
   for (unsigned i = 0; i < threads.size(); ++i) {
     if (!threads[i].context)
       start(i);
     threads[i].done = false;
-    threads[i].knows = 0;
+    threads[i].clock = {{i, firstMoment}, nothing};
+    threads[i].fences.clear();
+    threads[i].storesRead = threads[i].storesWritten = 0;
+    threads[i].storesCommitted = 0;
+    threads[i].aligned = 0;
     ready.push_back(i);
   }
   for (alive = options.threads; alive > 0;) {
@@ -118,6 +121,17 @@ Status Block::run(device::Index3 index) {
       return *failure;
   }
   return findLeftovers();
+}
+
+// After all moments of this block begin those of the next.
+void Block::closeMoments() {
+  std::uint32_t last = firstMoment;
+  for (const Thread &thread : threads)
+    last = std::max({last, thread.clock.now.time,
+                     firstMoment + thread.storesCommitted + 1});
+  for (const auto &[offset, barrier] : barriers)
+    last = std::max(last, momentOf(barrier) + 1);
+  firstMoment = last + 1;
 }
 
 // In one block of four, threads are scheduled evenly. In the others some run
@@ -235,6 +249,10 @@ Status Block::findLeftovers() const {
       return Status::error("{}of the {} wgmma of warpgroup {}, warp {} takes "
                            "part in {}",
                            where, issued, i / 4, i, warp.products);
+    if (!warp.calls.empty())
+      return Status::error("{}ends while lanes of warp {} have not come to "
+                           "barrier {}, to which others have",
+                           where, i, warp.calls.front().id);
     if (warp.registers != warps[i / 4 * 4].registers)
       return Status::error("{}warps {} and {} of one warpgroup have {} and {} "
                            "registers a thread",
@@ -283,6 +301,18 @@ static bool allows(Access have, Access want) {
 
 void Block::checkGlobal(const void *address, std::size_t bytes,
                         std::size_t alignment, Access access) {
+  ShadowPlace place = requireGlobal(address, bytes, alignment, access);
+  if (!place.shadow)
+    return;
+  if (access != Access::write)
+    readByThread(place, bytes);
+  if (access != Access::read)
+    writeByThread(place, bytes);
+}
+
+// Where that is in a buffer that allows it.
+ShadowPlace Block::requireGlobal(const void *address, std::size_t bytes,
+                                 std::size_t alignment, Access access) {
   const char *verb = access == Access::read ? "read" : "write";
   if (reinterpret_cast<std::uintptr_t>(address) % alignment)
     error("{} of {} bytes at {} is not aligned to {}", verb, bytes,
@@ -293,11 +323,11 @@ void Block::checkGlobal(const void *address, std::size_t bytes,
            allows(range.access, access);
   };
   if (lastBuffer < buffers.size() && holds(buffers[lastBuffer]))
-    return;
+    return written.find(lastBuffer, at);
   for (std::size_t i = 0; i < buffers.size(); ++i)
     if (holds(buffers[i])) {
       lastBuffer = i;
-      return;
+      return written.find(i, at);
     }
   // The nearest buffer is likely the one that was meant.
   for (std::size_t i = 0; i < buffers.size(); ++i)
@@ -315,7 +345,7 @@ void Block::checkGlobal(const void *address, std::size_t bytes,
         fmt::ptr(address), buffers.size());
 }
 
-void Block::checkShared(const void *address, std::size_t bytes,
+void Block::checkBounds(const void *address, std::size_t bytes,
                         std::size_t alignment) {
   std::ptrdiff_t offset = static_cast<const std::byte *>(address) - shared;
   if (offset < 0 || offset + bytes > memory.size())
@@ -324,10 +354,32 @@ void Block::checkShared(const void *address, std::size_t bytes,
   if (offset % alignment)
     error("{} bytes at offset {} of shared memory, not aligned to {}", bytes,
           offset, alignment);
+}
+
+void Block::requireHopper(const char *what) {
+  if (!options.chip.isHopper)
+    error("{} on a chip that is no sm_90a", what);
+}
+
+void Block::mayYield() {
   if (random() % kYieldEvery == 0) {
     ready.push_back(current);
     suspend();
   }
+}
+
+void Block::checkShared(const void *address, std::size_t bytes,
+                        std::size_t alignment) {
+  checkBounds(address, bytes, alignment);
+  mayYield();
+  readByThread(sharedPlace(offsetOf(address)), bytes);
+}
+
+void Block::writeShared(const void *address, std::size_t bytes,
+                        std::size_t alignment) {
+  checkBounds(address, bytes, alignment);
+  mayYield();
+  writeByThread(sharedPlace(offsetOf(address)), bytes);
 }
 
 } // namespace tessera::emulated

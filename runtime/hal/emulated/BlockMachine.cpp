@@ -26,17 +26,39 @@ Status BlockMachine::launch(const LaunchOptions &options, KernelEntry entry,
   return impl->launch(options, entry, arguments, buffers);
 }
 
+// CUDA C++ Programming Guide, "Technical Specifications per Compute
+// Capability": shared memory of a block, opted in; registers of a block.
+StatusOr<Chip> chipOf(std::string_view architecture) {
+  constexpr std::size_t kKiB = 1024;
+  if (architecture == "sm_80" || architecture == "sm_87")
+    return Chip{163 * kKiB, 65536, false};
+  if (architecture == "sm_86" || architecture == "sm_89")
+    return Chip{99 * kKiB, 65536, false};
+  if (architecture == "sm_90" || architecture == "sm_90a")
+    return Chip{227 * kKiB, 65536, architecture == "sm_90a"};
+  return Status::error("the emulated GPU does not know the limits of {}",
+                       architecture);
+}
+
 static Status checkOptions(const LaunchOptions &options) {
-  constexpr std::size_t kMaxShared = 227 << 10; // of sm_90; sm_80 has 163 KiB
   if (options.threads == 0 || options.threads > 1024 ||
       options.threads % device::kWarp)
     return Status::error("kernel '{}': a block has 32 to 1024 threads, a "
                          "multiple of 32, not {}",
                          options.kernel, options.threads);
-  if (options.sharedBytes > kMaxShared)
+  if (options.sharedBytes > options.chip.sharedBytes)
     return Status::error("kernel '{}': {} bytes of shared memory are more "
                          "than the {} of a block",
-                         options.kernel, options.sharedBytes, kMaxShared);
+                         options.kernel, options.sharedBytes,
+                         options.chip.sharedBytes);
+  // The hardware gives warps multiples of eight for each thread.
+  if (std::uint64_t all =
+          std::uint64_t(options.registers + 7) / 8 * 8 * options.threads;
+      all > options.chip.registers)
+    return Status::error("kernel '{}': {} threads of {} registers need more "
+                         "than the {} of a block",
+                         options.kernel, options.threads, options.registers,
+                         options.chip.registers);
   return Status::success();
 }
 

@@ -8,6 +8,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace tessera::emulated {
@@ -22,12 +23,25 @@ struct BufferRange {
 /// A kernel compiled for the host. `arguments` is what the launch passes on.
 using KernelEntry = void (*)(device::Machine &machine, const void *arguments);
 
+/// What a block of a GPU has.
+struct Chip {
+  std::size_t sharedBytes = 227 << 10; ///< at most, of a block
+  unsigned registers = 65536;
+  bool isHopper = true; ///< wgmma, bulk copies, setmaxnreg
+};
+
+/// Of an architecture that code is compiled for, as "sm_90a".
+StatusOr<Chip> chipOf(std::string_view architecture);
+
 struct LaunchOptions {
-  std::string kernel;          ///< for errors
-  device::Index3 grid;         ///< blocks
-  unsigned threads = 32;       ///< of a block: a multiple of 32, at most 1024
-  std::size_t sharedBytes = 0; ///< at most 227 KiB
-  std::uint64_t seed = 0;      ///< of the order of blocks and threads
+  std::string kernel;            ///< for errors
+  device::Index3 grid;           ///< blocks
+  unsigned threads = 32;         ///< of a block: a multiple of 32, at most 1024
+  std::size_t sharedBytes = 0;   ///< at most the chip's
+  std::uint64_t seed = 0;        ///< of the order of blocks and threads
+  Chip chip = {};                ///< sm_90a
+  unsigned registers = 0;        ///< of a thread, as compiled; 0: unknown
+  std::size_t argumentBytes = 0; ///< of the kernel's parameters
 };
 
 /// What the launches did.

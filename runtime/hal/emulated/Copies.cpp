@@ -11,6 +11,9 @@ namespace tessera::emulated {
 using device::Access;
 using device::TensorBoxes;
 
+// One of so many cp.async lands when it is issued.
+static constexpr unsigned kEarly = 4;
+
 //===--- cp.async ---------------------------------------------------------===//
 
 void Block::copyAsync(void *target, const void *source, std::size_t bytes,
@@ -19,10 +22,26 @@ void Block::copyAsync(void *target, const void *source, std::size_t bytes,
     error("an asynchronous copy of {} bytes; 4, 8 or 16 are possible", bytes);
   if (valid > bytes)
     error("an asynchronous copy of {} bytes out of {}", valid, bytes);
-  checkShared(target, bytes, bytes);
+  checkBounds(target, bytes, bytes);
+  mayYield();
   if (valid)
-    checkGlobal(source, valid, bytes, Access::read);
-  threads[current].open.push_back({target, source, bytes, valid});
+    noteRead(requireGlobal(source, valid, bytes, Access::read), valid,
+             thisThread());
+  noteWrite(sharedPlace(offsetOf(target)), bytes, thisThread(),
+            Written::inFlight);
+  // The previous contents are lost at once; the next may be there at once.
+  Copy copy{target, source, bytes, valid};
+  if (random() % kEarly == 0)
+    land(copy);
+  else
+    std::memset(target, 0xff, bytes);
+  threads[current].open.push_back(copy);
+}
+
+void Block::land(const Copy &copy) {
+  auto *target = static_cast<std::byte *>(copy.target);
+  std::memcpy(target, copy.source, copy.valid);
+  std::memset(target + copy.valid, 0, copy.bytes - copy.valid);
 }
 
 void Block::commitCopies() {
@@ -34,49 +53,26 @@ void Block::waitCopies(unsigned pending) {
   Thread &me = threads[current];
   while (me.groups.size() > pending) {
     for (const Copy &copy : me.groups.front()) {
-      auto *target = static_cast<std::byte *>(copy.target);
-      std::memcpy(target, copy.source, copy.valid);
-      std::memset(target + copy.valid, 0, copy.bytes - copy.valid);
-      markWritten(offsetOf(target), copy.bytes);
+      // It may have read until now.
+      if (copy.valid)
+        noteRead(
+            requireGlobal(copy.source, copy.valid, copy.bytes, Access::read),
+            copy.valid, thisThread());
+      land(copy);
+      noteLanded(offsetOf(copy.target), copy.bytes, me.clock.now,
+                 Written::byThread);
       counts.asyncBytes += copy.bytes;
     }
     me.groups.pop_front();
   }
 }
 
-//===--- ordinary writes and the fence after them -------------------------===//
-
-void Block::writeShared(const void *address, std::size_t bytes,
-                        std::size_t alignment) {
-  checkShared(address, bytes, alignment);
-  markWritten(offsetOf(address), bytes);
-}
-
-void Block::markWritten(std::size_t offset, std::size_t bytes) {
-  anyWritten = true;
-  Writer writer{current + 1, threads[current].fences};
-  std::fill(writers.begin() + static_cast<std::ptrdiff_t>(offset / 2),
-            writers.begin() +
-                static_cast<std::ptrdiff_t>((offset + bytes + 1) / 2),
-            writer);
-}
+//===--- fences -----------------------------------------------------------===//
 
 void Block::fenceAsync() {
-  ++threads[current].fences;
+  Thread &me = threads[current];
+  me.fences.push_back(me.clock.now.time++);
   fenceBarriers();
-}
-
-// What copies and tensor cores read must be fenced by its writer first.
-void Block::checkFenced(std::size_t offset, std::size_t bytes,
-                        const char *what) {
-  if (!anyWritten)
-    return;
-  for (std::size_t i = offset / 2; i < (offset + bytes + 1) / 2; ++i)
-    if (Writer writer = writers[i];
-        writer.thread && threads[writer.thread - 1].fences == writer.fences)
-      error("{} reads shared memory at offset {}, which thread {} has written "
-            "without fence.proxy.async",
-            what, 2 * i, writer.thread - 1);
 }
 
 //===--- boxes ------------------------------------------------------------===//
@@ -136,11 +132,30 @@ static std::size_t bytesOfBox(const TensorBoxes &boxes) {
   return bytes;
 }
 
+void Block::acquireMap(const device::TensorMap &map) {
+  acquired[&map] = threads[current].clock.now;
+}
+
+// The copy engine reads maps by a proxy of its own. Those among the kernel's
+// parameters it sees; those in memory, after a fence in this block.
+void Block::checkMap(const device::TensorMap &map) {
+  const auto *at = reinterpret_cast<const std::byte *>(&map);
+  const auto *first = static_cast<const std::byte *>(arguments);
+  if (at >= first && at < first + options.argumentBytes)
+    return;
+  auto found = acquired.find(&map);
+  if (found == acquired.end() || !threads[current].clock.knows(found->second))
+    error("a copy of a box by a tensor map in memory, which no acquireMap "
+          "before it has made visible to the copy engine");
+}
+
 // A checked copy of one box. Every row that is in bounds must be within a
 // buffer of the launch.
 Block::BulkCopy Block::describe(const device::TensorMap &map,
                                 const std::int32_t *at, unsigned rank,
                                 const void *shared, Access access) {
+  requireHopper("a bulk copy");
+  checkMap(map);
   auto boxes = readTensorMap(map);
   if (!boxes.ok())
     error("a copy of a box: {}", boxes.message());
@@ -151,13 +166,36 @@ Block::BulkCopy Block::describe(const device::TensorMap &map,
   copy.boxes = *boxes;
   copy.bytes = bytesOfBox(*boxes);
   std::copy_n(at, rank, copy.at.begin());
-  checkShared(shared, copy.bytes, 128);
+  checkBounds(shared, copy.bytes, 128);
+  mayYield();
   copy.offset = offsetOf(shared);
   forEachRow(*boxes, copy.at, [&](const BoxRow &row) {
     if (row.global)
-      checkGlobal(row.global, row.to - row.from, 1, access);
+      requireGlobal(row.global, row.to - row.from, 1, access);
   });
   return copy;
+}
+
+// Notes what the copy reads in global memory or, if it writes there, how.
+void Block::noteRows(const BulkCopy &copy, const Accessor &accessor,
+                     std::optional<Written> how) {
+  auto note = [&](const std::byte *at, std::size_t bytes) {
+    ShadowPlace place =
+        requireGlobal(at, bytes, 1,
+                      !how                      ? Access::read
+                      : *how == Written::adding ? Access::readWrite
+                                                : Access::write);
+    if (how)
+      noteWrite(place, bytes, accessor, *how);
+    else
+      noteRead(place, bytes, accessor);
+  };
+  if (!copy.boxes)
+    return note(copy.global, copy.bytes);
+  forEachRow(*copy.boxes, copy.at, [&](const BoxRow &row) {
+    if (row.global)
+      note(row.global, row.to - row.from);
+  });
 }
 
 // The shared-memory offset of byte `offset` of a box that begins at `start`.
@@ -177,8 +215,10 @@ void Block::checkBytes(const void *shared, const void *global,
                        std::size_t bytes, Access access) {
   if (!bytes || bytes % 16)
     error("a bulk copy of {} bytes; multiples of 16 are possible", bytes);
-  checkShared(shared, bytes, 16);
-  checkGlobal(global, bytes, 16, access);
+  requireHopper("a bulk copy");
+  checkBounds(shared, bytes, 16);
+  mayYield();
+  requireGlobal(global, bytes, 16, access);
 }
 
 void Block::loadBytes(void *target, const void *source, std::size_t bytes,
@@ -193,10 +233,11 @@ void Block::loadBytes(void *target, const void *source, std::size_t bytes,
 
 void Block::arrangeLoad(BulkCopy copy, void *barrier) {
   MemoryBarrier &found = findForCopy(barrier);
+  Accessor engine =
+      onBehalf({found.agent, momentOf(found) + 1}, "a bulk copy ");
+  noteRows(copy, engine, std::nullopt);
+  noteWrite(sharedPlace(copy.offset), copy.bytes, engine, Written::inFlight);
   std::memset(shared + copy.offset, 0xff, copy.bytes);
-  if (anyWritten)
-    std::fill_n(writers.begin() + static_cast<std::ptrdiff_t>(copy.offset / 2),
-                copy.bytes / 2, Writer{});
   found.incoming.push_back(std::move(copy));
 }
 
@@ -240,8 +281,19 @@ void Block::storeBytes(void *target, const void *source, std::size_t bytes,
   issueStore(std::move(copy));
 }
 
+// Of the running thread's stores in the open group.
+Epoch Block::storeEpoch(Agent Thread::*agent) {
+  Thread &me = threads[current];
+  if (!(me.*agent))
+    me.*agent = makeAgent({false, current});
+  return {me.*agent, firstMoment + me.storesCommitted + 1};
+}
+
 void Block::issueStore(BulkCopy copy) {
-  checkFenced(copy.offset, copy.bytes, "a bulk store");
+  noteRead(sharedPlace(copy.offset), copy.bytes,
+           onBehalf(storeEpoch(&Thread::storesRead), "a bulk store "));
+  noteRows(copy, onBehalf(storeEpoch(&Thread::storesWritten), "a bulk store "),
+           copy.adds ? Written::adding : Written::byCopy);
   if (random() % 4 == 0)
     read(copy);
   threads[current].openStores.push_back(std::move(copy));
@@ -250,6 +302,7 @@ void Block::issueStore(BulkCopy copy) {
 void Block::commitStores() {
   Thread &me = threads[current];
   me.storeGroups.push_back(std::exchange(me.openStores, {}));
+  ++me.storesCommitted;
 }
 
 void Block::waitStores(unsigned pending, bool reads) {
@@ -260,6 +313,13 @@ void Block::waitStores(unsigned pending, bool reads) {
   for (; !reads && me.storeGroups.size() > pending; me.storeGroups.pop_front())
     for (const BulkCopy &store : me.storeGroups.front())
       write(store);
+  if (pending >= me.storesCommitted)
+    return;
+  std::uint32_t done = firstMoment + me.storesCommitted - pending;
+  Learning learning;
+  learning(me.clock, Epoch{storeEpoch(&Thread::storesRead).agent, done});
+  if (!reads)
+    learning(me.clock, Epoch{storeEpoch(&Thread::storesWritten).agent, done});
 }
 
 void Block::read(BulkCopy &copy) {

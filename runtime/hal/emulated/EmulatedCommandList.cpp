@@ -22,11 +22,12 @@ device::Access accessOf(artifact::Access access) {
 
 EmulatedCommandList::EmulatedCommandList(
     std::string_view program, Commands commands, HostCollectives collectives,
-    std::span<EmulatedFunction *const> kernels, std::uint64_t seed,
-    std::span<std::byte> arena, const RecordOptions &options)
+    std::span<EmulatedFunction *const> kernels, const emulated::Chip &chip,
+    std::uint64_t seed, std::span<std::byte> arena,
+    const RecordOptions &options)
     : HostCommandList(program, std::move(commands), std::move(collectives),
                       arena, options, kPoison),
-      kernels(kernels), seed(seed) {}
+      kernels(kernels), chip(chip), seed(seed) {}
 
 Status EmulatedCommandList::addInstance(const LaunchCommand &launch,
                                         const LaunchInstance &instance) {
@@ -71,6 +72,9 @@ Status EmulatedCommandList::launch(const LaunchCommand &launch) {
   options.grid = {launch.blocks, 1, 1};
   options.threads = kernel.gpu()->threads();
   options.sharedBytes = kernel.gpu()->shared_bytes();
+  options.chip = chip;
+  options.registers = kernel.gpu()->registers();
+  options.argumentBytes = arguments.size() * sizeof(std::uint64_t);
   // An odd factor: every launch has an order of its own.
   options.seed = seed + ++launches * 0x9e3779b97f4a7c15;
   return machine.launch(options, kernels[launch.kernelIndex], arguments.data(),

@@ -20,8 +20,8 @@ public:
   EmulatedCommandList(std::string_view program, Commands commands,
                       HostCollectives collectives,
                       std::span<EmulatedFunction *const> kernels,
-                      std::uint64_t seed, std::span<std::byte> arena,
-                      const RecordOptions &options);
+                      const emulated::Chip &chip, std::uint64_t seed,
+                      std::span<std::byte> arena, const RecordOptions &options);
 
 private:
   Status launch(const LaunchCommand &launch) override;
@@ -32,6 +32,7 @@ private:
                      const LaunchInstance &instance);
 
   std::span<EmulatedFunction *const> kernels;
+  emulated::Chip chip;
   std::uint64_t seed, launches = 0;
   emulated::BlockMachine machine;
   std::vector<std::uint64_t> words; // of all instances

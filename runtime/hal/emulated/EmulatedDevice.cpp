@@ -19,14 +19,15 @@ class EmulatedExecutable : public Executable {
 public:
   EmulatedExecutable(const ArtifactReader &artifact,
                      const artifact::DeviceCode &device,
-                     std::string_view target)
-      : artifact(artifact), device(device), targetName(target) {}
+                     std::string_view target, const emulated::Chip &chip)
+      : artifact(artifact), device(device), targetName(target), chip(chip) {}
   std::string_view target() const override { return targetName; }
   std::uint64_t scratchBytes() const override { return 0; }
 
   ArtifactReader artifact;
   const artifact::DeviceCode &device;
   std::string_view targetName;
+  emulated::Chip chip;
   std::vector<LoadedCode> code;
   std::vector<EmulatedFunction *> kernels; // as DeviceCode.kernels
 };
@@ -91,6 +92,10 @@ StatusOr<std::unique_ptr<Executable>>
 EmulatedDevice::load(const ArtifactReader &artifact,
                      const artifact::DeviceCode &device) {
   const std::string target = emulatedTarget(device);
+  auto chip =
+      emulated::chipOf(std::string_view(target).substr(target.find(':') + 1));
+  if (!chip.ok())
+    return Status::error("{}: {}", artifact.path(), chip.message());
   std::unique_ptr<EmulatedExecutable> executable;
   for (const artifact::CodeObject *object : *device.code()) {
     if (artifact::toView(object->target()) != target)
@@ -102,7 +107,7 @@ EmulatedDevice::load(const ArtifactReader &artifact,
       return code.status();
     if (!executable) {
       executable = std::make_unique<EmulatedExecutable>(
-          artifact, device, artifact::toView(object->target()));
+          artifact, device, artifact::toView(object->target()), *chip);
       executable->kernels.resize(device.kernels()->size());
     }
     for (std::uint32_t i = 0; i < device.kernels()->size(); ++i) {
@@ -133,8 +138,8 @@ EmulatedDevice::record(Executable &executable, const artifact::Program &program,
                          collectives.message());
   return std::unique_ptr<CommandList>(std::make_unique<EmulatedCommandList>(
       artifact::toView(program.name()), std::move(commands), collectives.take(),
-      loaded.kernels, seed, std::span(spaces.arena, program.arena_bytes()),
-      options));
+      loaded.kernels, loaded.chip, seed,
+      std::span(spaces.arena, program.arena_bytes()), options));
 }
 
 } // namespace

@@ -17,12 +17,40 @@ static constexpr std::uint32_t kPoison = 0x7fadead5;
 
 //===--- issue ------------------------------------------------------------===//
 
-void Block::fenceProducts() {
+// Of so many words of registers (FNV-1a).
+static std::uint64_t hashOf(const device::Registers &registers) {
+  std::uint64_t hash = 0xcbf29ce484222325;
+  for (unsigned i = 0; i < registers.words; ++i) {
+    std::uint32_t word = 0;
+    std::memcpy(&word, static_cast<const std::byte *>(registers.at) + 4 * i, 4);
+    hash = (hash ^ word) * 0x100000001b3;
+  }
+  return hash;
+}
+
+static bool overlap(const device::Registers &a, const device::Registers &b) {
+  auto first = [](const device::Registers &r) {
+    return static_cast<const std::byte *>(r.at);
+  };
+  return first(a) < first(b) + std::size_t(4) * b.words &&
+         first(b) < first(a) + std::size_t(4) * a.words;
+}
+
+void Block::fenceProducts(const device::Registers *registers, unsigned count) {
+  Thread &me = threads[current];
+  for (unsigned i = 0; i < count; ++i) {
+    // Registers that are others now.
+    std::erase_if(me.fenced, [&](const Fenced &fenced) {
+      return overlap(fenced.registers, registers[i]);
+    });
+    me.fenced.push_back({registers[i], hashOf(registers[i])});
+  }
   meet(~0u, &current, 0, "wgmma.fence",
        [&] { warps[current / kWarp].fenced = true; });
 }
 
 void Block::multiply(const WarpgroupProduct &product) {
+  requireHopper("wgmma");
   Warp &warp = warps[current / kWarp];
   meet(~0u, &product, sizeof product, "wgmma.mma_async",
        [&] { issue(warp.slots[warp.generation % 2].data()); });
@@ -49,6 +77,7 @@ void Block::issue(const std::byte *lanes) {
     else if (!(product->same == mine.same))
       error("lanes 0 and {} of warp {} issue different wgmma", lane, number);
     std::memcpy(product->registers[lane].data(), mine.at, sizeof mine.at);
+    std::copy_n(mine.kept, 4, product->kept[lane].begin());
     fresh.registers[lane] = mine.d;
   }
   const auto &same = product->same;
@@ -69,6 +98,8 @@ void Block::issue(const std::byte *lanes) {
   if (!warp.fenced)
     error("{} without wgmma.fence since its registers could last be touched",
           describeProduct(same));
+  checkRegisters(*product, fresh,
+                 warp.accumulators.contains(fresh.registers[0]), lanes);
   findOperands(*product);
 
   // The accumulators are out of reach from now on.
@@ -95,13 +126,50 @@ void Block::issue(const std::byte *lanes) {
     untaken.push_back(product);
 }
 
+// Registers must hold what they held when wgmma.fence named them, unless they
+// are the sums of products in flight, which are in order.
+void Block::checkRegisters(const Product &product, const Accumulators &fresh,
+                           bool isInFlight, const std::byte *lanes) {
+  auto check = [&](unsigned lane, const void *at, const char *what) {
+    const auto *place = static_cast<const std::byte *>(at);
+    for (const Fenced &fenced :
+         threads[current / kWarp * kWarp + lane].fenced) {
+      const auto *first = static_cast<const std::byte *>(fenced.registers.at);
+      if (place < first ||
+          place >= first + std::size_t(4) * fenced.registers.words)
+        continue;
+      if (hashOf(fenced.registers) != fenced.hash)
+        error("{} of lane {} were written after the last wgmma.fence", what,
+              lane);
+      return;
+    }
+    error("{} of lane {} were named by no wgmma.fence since the last wait",
+          what, lane);
+  };
+  for (unsigned lane = 0; lane < kWarp; ++lane) {
+    if (!isInFlight)
+      check(lane, fresh.registers[lane], "a product's sums");
+    if (!product.same.registersA)
+      continue;
+    WarpgroupProduct mine;
+    std::memcpy(static_cast<void *>(&mine), lanes + lane * sizeof mine,
+                sizeof mine);
+    check(lane, mine.a, "a product's registers of A");
+  }
+}
+
 //===--- operands ---------------------------------------------------------===//
 
 // Finds the operands in shared memory; errors are attributed to the issuing
 // thread.
 void Block::findOperands(Product &product) {
   const auto &same = product.same;
-  std::string what = describeProduct(same);
+  std::string what = describeProduct(same), reads = what + " ";
+  unsigned warp = current / kWarp;
+  Accessor cores =
+      onBehalfOfWarp({static_cast<Agent>(threads.size() + warp),
+                      firstMoment + warps[warp].groupsCommitted + 1},
+                     reads.c_str());
   auto find = [&](std::uint64_t bits, bool mnMajor, unsigned rows) {
     auto chunks = chunksOf(MatrixDescriptor(bits), mnMajor, rows);
     if (!chunks.ok())
@@ -111,7 +179,7 @@ void Block::findOperands(Product &product) {
         error("{} reads 16 bytes at offset {} of shared memory, which has {} "
               "bytes",
               what, chunk, memory.size());
-      checkFenced(chunk, 16, what.c_str());
+      noteRead(sharedPlace(chunk), 16, cores);
     }
     return chunks.take();
   };
@@ -154,6 +222,7 @@ void Block::commitProducts() {
   meet(~0u, &current, 0, "wgmma.commit_group", [&] {
     Warp &warp = warps[current / kWarp];
     warp.groups.push_back(std::exchange(warp.open, {}));
+    ++warp.groupsCommitted;
   });
 }
 
@@ -165,10 +234,36 @@ void Block::waitProducts(unsigned pending) {
       for (const std::shared_ptr<Product> &product : warp.groups.front()) {
         if (!product->taken)
           take(*product);
+        checkKept(*product);
         compute(warp, *product);
         release(warp, product->key);
       }
+    finishGroups(warp, pending);
   });
+}
+
+// All lanes know that these have read. What a fence has named may be touched
+// now.
+void Block::finishGroups(Warp &warp, unsigned pending) {
+  unsigned number = current / kWarp;
+  for (unsigned lane = 0; lane < kWarp; ++lane) {
+    Thread &thread = threads[number * kWarp + lane];
+    thread.fenced.clear();
+    if (warp.groupsCommitted > pending)
+      warp.learning(thread.clock,
+                    Epoch{static_cast<Agent>(threads.size() + number),
+                          firstMoment + warp.groupsCommitted - pending});
+  }
+}
+
+void Block::checkKept(const Product &product) {
+  if (!product.same.registersA)
+    return;
+  for (unsigned lane = 0; lane < kWarp; ++lane)
+    for (unsigned i = 0; i < 4; ++i)
+      if (std::memcmp(product.kept[lane][i], &product.registers[lane][i],
+                      sizeof(std::uint32_t)) != 0)
+        error("lane {} has written a register of A of a wgmma in flight", lane);
 }
 
 void Block::compute(Warp &warp, const Product &product) {

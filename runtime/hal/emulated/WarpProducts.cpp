@@ -114,7 +114,6 @@ void Block::multiply(const WarpProduct &product) {
           nameOf(product.element));
   arrived |= 1u << lane;
   lanes[lane] = product;
-  share(warp);
   if (arrived != ~0u)
     return;
   computeOne(lanes);
@@ -130,7 +129,6 @@ void Block::finishWarpProducts() {
   Warp &warp = warps[current / kWarp];
   if (threads[current].warpProducts > warp.computed)
     wait(warp.multiplying, {Awaited::Kind::lanes, ~0u, 0, "mma.sync"});
-  share(warp);
 }
 
 } // namespace tessera::emulated

@@ -186,8 +186,20 @@ tile.kernel @not_last(%block: index, %x: memref<256x512xbf16>)
 tile.kernel @registers(%block: index, %x: memref<256x512xbf16>)
     attributes {skeleton = #tile<skeleton contraction>, summary = "", warps = array<i64: 12, 1>,
                 access = [#tile<access read>]} {
-  // expected-error@+1 {{takes 93184 registers, a block has at most 65536}}
+  // expected-error@+1 {{takes 93184 registers, but a block of 512 threads has 65536}}
   tile.warp_specialize registers [32, 232] producer { tile.barrier } consumers { tile.barrier }
+  tile.return
+}
+
+// -----
+
+// As many as an SM has, but more than the block was launched with: 168 for each
+// thread.
+tile.kernel @registers(%block: index, %x: memref<256x512xbf16>)
+    attributes {skeleton = #tile<skeleton contraction>, summary = "", warps = array<i64: 8, 1>,
+                access = [#tile<access read>]} {
+  // expected-error@+1 {{takes 65536 registers, but a block of 384 threads has 64512}}
+  tile.warp_specialize registers [32, 240] producer { tile.barrier } consumers { tile.barrier }
   tile.return
 }
 

@@ -60,6 +60,9 @@ struct Chained {
 
   // By one thread.
   TESSERA_DEVICE void produce() {
+    acquireMap(mapQ);
+    acquireMap(mapK);
+    acquireMap(mapV);
     bring(query, mapQ, queryRing.full(queryRing.acquire(Query::kBytes)), 0, 0);
     for (int key = 0; key < tokens; key += kKeys) {
       int stage = keyRing.acquire(kBytes);

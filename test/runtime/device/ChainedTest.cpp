@@ -111,7 +111,8 @@ TEST(Chained, DefectsAreReportedByName) {
       {ChainedDefect::noTurnBegin, "barrier 2"},
       {ChainedDefect::noTurnEnd,
        "ends while 128 of 256 threads have come to barrier 2"},
-      {ChainedDefect::keysReleasedByAll, "mbarrier at offset"},
+      {ChainedDefect::keysReleasedByAll,
+       "a bulk copy writes shared memory at offset 16384, which a wgmma"},
   };
   expectReported(reports, Attention(5 * 64));
 }

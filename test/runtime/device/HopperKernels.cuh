@@ -82,6 +82,8 @@ struct Pipelined {
 
   // By one thread.
   TESSERA_DEVICE void produce() const {
+    acquireMap(mapA);
+    acquireMap(mapB);
     Ring<kStages> ring;
     for (int k = 0; k < depth; k += kK, ring.advance()) {
       Barrier &landed = full()[ring.stage];
@@ -171,6 +173,7 @@ struct Pipelined {
       sync(1 + group, 128);
     if (thread() % 128 != 0)
       return;
+    acquireMap(mapC);
     c.store(mapC, column, row + 64 * group);
     commitStores();
     if (defect != Defect::leavesEarly)

@@ -120,7 +120,7 @@ TEST(Pipelined, DefectsAreReportedByName) {
       {Defect::tooManyArrivals, "ends before 1 threads have seen the end"},
       {Defect::noBarrierFence, "which thread 0 initialized without a fence"},
       {Defect::noBarrierSync, "without a barrier after its initialization"},
-      {Defect::misplacedStage, "128 bytes after a multiple of 1024"},
+      {Defect::misplacedStage, "a bulk copy writes shared memory"},
       {Defect::noWgmmaFence, "without wgmma.fence"},
       {Defect::writesEarly, "has written accumulator 0 of a wgmma in flight"},
       {Defect::warpLeft, "issue different wgmma"},

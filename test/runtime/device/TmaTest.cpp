@@ -111,6 +111,7 @@ TEST(Tma, BoxesOfThreeDimensionsHaveZerosOutOfBounds) {
         run.buffers = {in.range(Access::read)};
         EXPECT_EQ(run([&] {
                     loadAndWait(4 * 3 * 2 * 4, [&](Barrier &barrier) {
+                      acquireMap(map);
                       loadBox(tileOf(), map, barrier, x, y, z);
                     });
                     int i = thread();
@@ -137,6 +138,8 @@ TEST(Tma, RanksUpToFive) {
   run.buffers = {in.range(Access::read)};
   EXPECT_EQ(run([&] {
               loadAndWait(32 + 16 + 16, [&](Barrier &barrier) {
+                for (const TensorMap *map : {&one, &four, &five})
+                  acquireMap(*map);
                 loadBox(tileOf(), one, barrier, 90);
                 loadBox(tileOf() + 32, four, barrier, 0, 1, 1, 3);
                 loadBox(tileOf() + 64, five, barrier, 0, 2, 1, 0, 1);
@@ -162,6 +165,7 @@ template <Swizzle S> static void checkSwizzle() {
   run.buffers = {in.range(Access::read), out.range(Access::write)};
   EXPECT_EQ(run([&] {
               loadAndWait(kSpan<S> * kRows, [&](Barrier &barrier) {
+                acquireMap(from);
                 loadBox(tileOf(), from, barrier, 0, 0);
               });
               int row = thread();
@@ -169,6 +173,7 @@ template <Swizzle S> static void checkSwizzle() {
                 EXPECT_EQ(tileOf()[4 * swizzle<kSpan<S>>(row, chunk)],
                           in.data()[row * kWidth + chunk * 4]);
               if (thread() == 0) {
+                acquireMap(to);
                 storeBox(to, tileOf(), 0, 0);
                 commitStores();
                 waitStores<0>();
@@ -198,6 +203,7 @@ TEST(Tma, StoresAreClippedAndReductionsAdd) {
                 device::sync();
                 if (thread() != 0)
                   return;
+                acquireMap(map);
                 if (adds)
                   addBox(map, tileOf(), 8, 4);
                 else
@@ -278,18 +284,22 @@ TEST(Tma, AccessesAreCheckedWhereTheyAreIssued) {
     EXPECT_NE(message.find(part), std::string::npos) << message;
   };
   expectPart(message([&](Barrier &barrier) {
+               acquireMap(beyond);
                loadBox(tileOf(), beyond, barrier, 0, 0);
              }),
              "thread 0: read of 32 bytes at offset 256 of buffer 0");
   expectPart(message([&](Barrier &barrier) {
+               acquireMap(broken);
                loadBox(tileOf(), broken, barrier, 0, 0);
              }),
              "these 128 bytes are not a tensor map");
   expectPart(message([&](Barrier &barrier) {
+               acquireMap(beyond);
                loadBox(tileOf(), beyond, barrier, 0, 0, 0);
              }),
              "a box of 3 dimensions by a tensor map of 2");
   expectPart(message([&](Barrier &barrier) {
+               acquireMap(beyond);
                loadBox(tileOf() + 4, beyond, barrier, 0, -8);
              }),
              "not aligned to 128");

@@ -84,6 +84,8 @@ struct SingleProduct {
     if (thread() == 0) {
       initBarrier(landed, 1);
       fenceBarriers();
+      acquireMap(mapA);
+      acquireMap(mapB);
     }
     sync();
     float d[N / 2];
@@ -109,8 +111,10 @@ struct SingleProduct {
       TESSERA_UNROLL
       for (int step = 0; step < 4; ++step)
         at[step] = a.fragment(step);
+      wgmmaFence(d, at);
+    } else {
+      wgmmaFence(d);
     }
-    wgmmaFence(d);
     TESSERA_UNROLL
     for (int step = 0; step < 4; ++step)
       if constexpr (Registers)

@@ -109,8 +109,13 @@ std::string packFor(const std::string &device, const ArtifactT &artifact) {
   if (!isGpu || share(artifact).devices.size() > 1)
     return pack(artifact);
   ArtifactT both = artifact;
-  share(both).devices.push_back(
-      std::make_unique<DeviceCodeT>(cudaCode(*share(artifact).devices[0])));
+  DeviceCodeT code = cudaCode(*share(artifact).devices[0]);
+  if (device == "cuda-emu") { // bulk copies are not of sm_80
+    code.device = "cuda:sm_90a";
+    code.code = owned<CodeObjectT>(
+        {codeObject("cuda-emu:sm_90a", {}, emulatedObject())});
+  }
+  share(both).devices.push_back(std::make_unique<DeviceCodeT>(std::move(code)));
   return pack(both);
 }
 

@@ -49,8 +49,8 @@ ProgramT peek(std::uint64_t bytes) {
 TEST(EmulatedDevice, SaysWhichCodeItRuns) {
   Runner runner(oneProgram(iotaProgram(100, 400)), emulated(5));
   ASSERT_TRUE(runner.ok()) << runner.message();
-  EXPECT_EQ(runner->target(), "cuda-emu:sm_80");
-  EXPECT_EQ(runner->code().device()->str(), "cuda:sm_80");
+  EXPECT_EQ(runner->target(), "cuda-emu:sm_90a");
+  EXPECT_EQ(runner->code().device()->str(), "cuda:sm_90a");
   EXPECT_EQ(runner->device().describe(), "a GPU emulated on the host, seed 5");
 }
 

@@ -121,6 +121,7 @@ TESSERA_KERNEL(take_boxes, 64, 3, 0) {
     initBarrier(landed, 1);
     fenceBarriers();
     arriveExpecting(landed, 128);
+    acquireMap(*instance.buffer<const TensorMap>(2));
     loadBox(box, *instance.buffer<const TensorMap>(2), landed, block % 2 * 16,
             block / 2 * 4);
   }

@@ -66,7 +66,7 @@ struct Model {
     std::vector<Numbers> result = {logits(0)};
     Sequence *one[] = {&sequence};
     for (size_t at = chunk; at < tokens.size(); ++at) {
-      EXPECT_TRUE(decoder->step(one, tokens.subspan(at, 1)).ok());
+      EXPECT_EQ(decoder->step(one, tokens.subspan(at, 1)).message(), "");
       result.push_back(logits(0));
     }
     decoder->release(sequence);
