@@ -172,15 +172,43 @@ TEST(Search, NothingThatPeopleTryIsFaster) {
 // microbatches leave much room.
 SearchResult searchOnSmallGpus(double between) {
   Cluster cluster = plainCluster(4);
-  cluster.gpu.memory = 40e9;
+  cluster.gpu.memory = 46e9;
   cluster.links.back().perGpu = between;
   Workload workload;
   workload.globalBatch = 128;
   workload.sequence = 8192;
   workload.compiled = true;
   workload.overlap = compiledOverlap;
-  return search(specOf("llama-3-8b"), cluster, workload, 10, Scope::Compiled,
-                1.15);
+  return search(specOf("llama-3-8b"), cluster, workload, 10, Scope::Compiled);
+}
+
+// Plans beyond the memory are apart from those that fit, and chosen only where
+// none does.
+TEST(Search, SlackKeepsPlansBeyondTheMemory) {
+  Cluster cluster = plainCluster(4);
+  cluster.gpu.memory = 40e9;
+  Workload workload;
+  workload.globalBatch = 128;
+  workload.sequence = 8192;
+  const double memory = usableMemory(cluster.gpu);
+  auto find = [&](double slack) {
+    return search(specOf("llama-3-8b"), cluster, workload, 1000, Scope::Any,
+                  slack);
+  };
+  const SearchResult strict = find(1), loose = find(1.3);
+  EXPECT_TRUE(strict.beyond.empty());
+  ASSERT_FALSE(loose.beyond.empty());
+  for (const Candidate &each : loose.beyond) {
+    EXPECT_GT(each.memory.total(), memory);
+    EXPECT_LE(each.memory.total(), 1.3 * memory);
+  }
+  for (const Candidate &each : loose.simplest)
+    EXPECT_LE(each.memory.total(), memory);
+  EXPECT_EQ(describe(loose.chosen->plan), describe(strict.chosen->plan));
+  for (const auto &[pipe, choice] : strict.choices.at("pipe"))
+    if (choice.best)
+      EXPECT_EQ(describe(loose.choices.at("pipe").at(pipe).best->plan),
+                describe(choice.best->plan));
 }
 
 TEST(Search, ReplicasWinWhereLinksBetweenNodesAreSlow) {

@@ -14,9 +14,9 @@ dist.mesh @mesh [#dist.axis<"pipe" = 2>, #dist.axis<"tensor" = 2>]
 // CHECK: dist.permute %[[G0]]#0 targets [-1, 0]
 // CHECK: call @layer({{.*}}) {dist.pair = array<i64: 1, 0>}
 // CHECK: %[[G1:.*]]:2 = call @layer.backward({{.*}}) {dist.pair = array<i64: 1, 1>}
-// CHECK: %[[S1:.*]] = graph.add %[[G0]]#1, %[[G1]]#1 {dist.pair = array<i64: 1, 1>}
+// CHECK: %[[S1:.*]] = graph.add %[[G0]]#1, %[[G1]]#1 {dist.pair = array<i64: 1, 1>, graph.microbatch_sum}
 // CHECK: %[[G2:.*]]:2 = call @layer.backward({{.*}}) : 
-// CHECK: graph.add %[[S1]], %[[G2]]#1 : 
+// CHECK: graph.add %[[S1]], %[[G2]]#1 {graph.microbatch_sum} : 
 
 // Each half's sum over the axis tensor is followed by ops of the other.
 // WOVEN-LABEL: func.func @train_step
