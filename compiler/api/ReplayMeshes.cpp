@@ -7,6 +7,7 @@
 #include "llvm/Support/FileUtilities.h"
 #include <algorithm>
 #include <fmt/format.h>
+#include <future>
 #include <limits>
 #include <map>
 #include <optional>
@@ -15,8 +16,15 @@
 using namespace tessera;
 using namespace tessera::planner;
 
-// Programs that are compiled at most, and lines that are printed.
-static constexpr size_t kMostMeshes = 24;
+// Programs that are compiled at most, how many of them for a choice of axes
+// each, and how many at once: a constant, so that all machines compile the
+// same.
+static constexpr size_t kMostMeshes = 32;
+static constexpr size_t kMostAxes = 16;
+static constexpr size_t kTogether = 2;
+// How much slower axes may be whose other schedules are compiled.
+static constexpr double kSlower = 1.1;
+// Lines that are printed.
 static constexpr size_t kMostOthers = 3;
 // The program of `mesh` and its step; nothing if it does not fit.
 static StatusOr<std::optional<ReplayedMesh>>
@@ -69,41 +77,68 @@ public:
 private:
   using Meshes = std::vector<MeshCandidate>;
 
-  /// Its seconds; infinite if it does not fit or is refused.
-  double visit(const MeshCandidate &mesh);
+  /// The seconds of each; infinite if it does not fit or is refused.
+  std::vector<double> visit(std::span<const MeshCandidate *const> meshes);
 
   const CompileRequest &request;
   const MeshQuestion &question;
-  const std::string file; ///< for artifacts
+  const std::string file; ///< names of artifacts begin with it
   size_t visited = 0;
   std::vector<ReplayedMesh> replayed;
   Status refused; ///< by the compiler, the first one
 };
 } // namespace
 
-double ReplayWalk::visit(const MeshCandidate &mesh) {
-  ++visited;
-  auto result = replay(request, question, mesh, file);
-  if (!result.ok() && refused.ok())
-    refused = result.status();
-  if (!result.ok() || !*result)
-    return std::numeric_limits<double>::infinity();
-  replayed.push_back(**result);
-  return (*result)->prediction.seconds;
+std::vector<double>
+ReplayWalk::visit(std::span<const MeshCandidate *const> meshes) {
+  std::vector<double> seconds;
+  for (; !meshes.empty();
+       meshes = meshes.subspan(std::min(meshes.size(), kTogether))) {
+    std::vector<std::future<StatusOr<std::optional<ReplayedMesh>>>> running;
+    for (const MeshCandidate *mesh :
+         meshes.first(std::min(meshes.size(), kTogether)))
+      running.push_back(std::async(
+          std::launch::async,
+          [this, mesh, name = fmt::format("{}.{}", file, running.size())] {
+            llvm::FileRemover remover(name);
+            return replay(request, question, *mesh, name);
+          }));
+    for (auto &future : running) {
+      StatusOr<std::optional<ReplayedMesh>> result = future.get();
+      ++visited;
+      if (!result.ok() && refused.ok())
+        refused = result.status();
+      if (result.ok() && *result)
+        replayed.push_back(**result);
+      seconds.push_back(result.ok() && *result
+                            ? replayed.back().prediction.seconds
+                            : std::numeric_limits<double>::infinity());
+    }
+  }
+  return seconds;
 }
 
 StatusOr<std::vector<ReplayedMesh>> ReplayWalk::run() {
   StatusOr<std::vector<Meshes>> groups = meshesByAxes(question);
   if (!groups.ok())
     return groups.status();
-  std::multimap<double, const Meshes *> order; ///< by simulated seconds
+  groups->resize(std::min(groups->size(), kMostAxes));
+  std::vector<const MeshCandidate *> best, others;
   for (const Meshes &group : *groups)
-    if (visited < kMostMeshes)
-      order.emplace(visit(group.front()), &group);
-  for (const auto &[seconds, group] : order)
-    for (const MeshCandidate &mesh : std::span(*group).subspan(1))
-      if (visited < kMostMeshes)
-        visit(mesh);
+    best.push_back(&group.front());
+  std::multimap<double, const Meshes *> order;
+  for (auto [seconds, group] : llvm::zip(visit(best), *groups))
+    order.emplace(seconds, &group);
+  // Of each of the fastest the second, then of each the third, and so on.
+  const double limit = kSlower * order.begin()->first;
+  for (size_t i = 1, more = 1; more > 0; ++i) {
+    more = 0;
+    for (const auto &[seconds, group] : order)
+      if (seconds <= limit && i < group->size() && ++more &&
+          others.size() < kMostMeshes - best.size())
+        others.push_back(&(*group)[i]);
+  }
+  visit(others);
   if (replayed.empty() && !refused.ok())
     return refused;
   if (replayed.empty())
