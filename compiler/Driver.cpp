@@ -162,7 +162,7 @@ llvm::Error Compilation::runPhaseOn(size_t i, Branch &branch) {
         "; --dump-ir=DIR writes its input");
   annotateProgramFlops(module); // has an effect once, after autodiff
   if (request.onlyStep && phase.name == "autodiff" && failed(keepStep(module)))
-    return makeError("cannot erase the programs beside @train_step");
+    return makeError("cannot erase programs other than @train_step");
   module->setAttr(kPhaseAttr, StringAttr::get(context.get(), phase.name));
   report(phase.name.str() + suffixOf(branch), start);
   return dump(i, branch);

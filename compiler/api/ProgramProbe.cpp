@@ -106,7 +106,7 @@ static int64_t countWritten(const pipeline::InstructionList &list) {
 }
 
 // Copies of a layer's forward or backward in the programs of the ranks that are
-// compiled.
+// compiled: all, or the ends (run may add a rank or two between them).
 double ProgramProbe::copies(const ProgramExtent &extent, bool isWhole) const {
   pipeline::LowerOptions options;
   options.costs.asyncTransfers = false;
@@ -412,7 +412,8 @@ ProgramProbe::compileExtents(const Ranks &wanted) const {
   for (auto &future : compiled) {
     StatusOr<Ranks> ranks = future.get();
     if (!ranks.ok()) {
-      failed = ranks.status();
+      if (failed.ok())
+        failed = ranks.status();
       continue;
     }
     for (Rank &rank : *ranks)

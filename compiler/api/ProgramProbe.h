@@ -25,7 +25,8 @@ struct ProgramExtent {
 /// The fullest rank of a plan's program.
 struct ProbedProgram {
   RankMemory fullest;
-  /// Its own program was compiled; otherwise the bytes are extrapolated.
+  /// Its own program was compiled; otherwise the bytes are extrapolated. In
+  /// either case only @train_step and @init: an evaluation needs less.
   bool whole = false;
   double seconds = 0; ///< of a step: replayed
 };

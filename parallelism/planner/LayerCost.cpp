@@ -105,12 +105,16 @@ double LayerPricer::exchangeSeconds(const ParallelPlan &plan,
   const double copies = double(model.expertsPerToken);
   const double row = workload.elementBytes * double(model.hidden);
   // Others number expert ranks next to one another, across context ranks.
-  if (workload.exchangedRows == 0)
+  if (!workload.exchangedRows)
     return collective.dispatch(tokens * expertSlowdown(plan), copies, row,
                                {plan.expert, plan.expertTensor});
   const RankGroup group{plan.expert, plan.expertStride()};
   // CPU ranks send the rows that there are.
-  const double rows = sendsBuffers ? workload.exchangedRows : 1;
+  const double room =
+      *workload.exchangedRows > 0
+          ? std::min(*workload.exchangedRows, double(plan.expert))
+          : double(plan.expert);
+  const double rows = sendsBuffers ? room : expertSlowdown(plan);
   return collective.seconds(Collective::AllToAll, tokens * copies * rows * row,
                             group);
 }

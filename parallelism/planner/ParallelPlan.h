@@ -3,6 +3,7 @@
 #pragma once
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -127,9 +128,10 @@ struct Workload {
   /// time of a rank follows the mean over its experts, which varies less.
   double imbalance = 1.3;
   /// Rows of experts that ranks exchange, over the mean: programs for GPUs of
-  /// this compiler send whole buffers, each row to its rank. 0: the rows that
-  /// there are, to a node once, which forwards them inside.
-  double exchangedRows = 0;
+  /// this compiler send whole buffers, each row to its rank; 0: buffers have
+  /// room for all rows. Absent: the rows that there are, to a node once, which
+  /// forwards them inside.
+  std::optional<double> exchangedRows;
   bool fp8 = false; ///< matmuls of linear layers
   recipe::Precision precision = recipe::Precision::Bf16; ///< of all else
   bool flashAttention = true; ///< scores are never in memory

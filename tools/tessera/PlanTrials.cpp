@@ -13,8 +13,8 @@
 using namespace tessera;
 using namespace tessera::planner;
 
-// Plans that are compiled at once, a thread each: a constant, so that all
-// machines compile the same plans.
+// Plans that are compiled at once, a thread for each of their programs: a
+// constant, so that all machines compile the same plans.
 static constexpr size_t kTogether = 2;
 
 namespace {
@@ -77,12 +77,12 @@ static std::string keyOf(MeshPlan plan) {
   return key;
 }
 
-// Formulas are about as wrong for plans with the same schedule, recomputation,
-// ZeRO and kinds of axes.
+// Formulas are about as wrong for plans with the same pipeline, recomputation,
+// ZeRO and kinds of axes; the number of chunks hardly matters.
 static std::string kindOf(const ParallelPlan &plan) {
-  return fmt::format("{} {} {} {} {} {}", name(plan.schedule),
-                     name(plan.recompute), plan.zero, plan.pipe > 1,
-                     plan.tensor > 1, plan.expert > 1);
+  return fmt::format("{} {} {} {} {} {}", plan.pipe, name(plan.schedule),
+                     name(plan.recompute), plan.zero, plan.tensor > 1,
+                     plan.expert > 1);
 }
 
 // Whether compiled programs show that this one would not fit, by a margin.
@@ -93,9 +93,9 @@ bool TrialWalk::isTooLarge(const Candidate &candidate) const {
   };
   if (auto found = excess.find(kindOf(candidate.plan)); found != excess.end())
     return isTooLargeBy(found->second);
-  // Of other kinds only if formulas say so, too.
-  return candidate.memory.total() > limit &&
-         std::ranges::any_of(excess, [&](const auto &each) {
+  // By other kinds only if formulas say so, too, and all of them.
+  return candidate.memory.total() > limit && !excess.empty() &&
+         std::ranges::all_of(excess, [&](const auto &each) {
            return isTooLargeBy(each.second);
          });
 }
@@ -239,7 +239,10 @@ static Status tryGiven(TrialWalk &walk, Answer &answer) {
 static std::vector<Candidate> rivalsOf(const SearchResult &search) {
   constexpr double kSlower = 1.25;
   const Candidate &chosen = *search.chosen;
-  std::vector<Candidate> rivals;
+  std::vector<Candidate> rivals, beyond = search.beyond;
+  std::erase_if(beyond, [&](const Candidate &each) {
+    return each.cost.total >= chosen.cost.total;
+  });
   for (const auto &[pipe, choice] : search.choices.at("pipe"))
     if (pipe != chosen.plan.pipe && choice.best &&
         choice.best->cost.total <= kSlower * chosen.cost.total)
@@ -248,16 +251,17 @@ static std::vector<Candidate> rivalsOf(const SearchResult &search) {
     return std::pair(each.cost.total, describe(each.plan));
   });
   rivals.insert(rivals.begin(), chosen);
-  std::ranges::copy(search.beyond, std::back_inserter(rivals));
+  std::ranges::copy(beyond, std::back_inserter(rivals));
   return rivals;
+}
+
+static bool isCompiled(const Candidate &each) {
+  return each.program.has_value();
 }
 
 // The simplest of those that take at most 2 % longer than the fastest. Only
 // compiled ones, if there are any.
 static Candidate simplestOf(std::vector<Candidate> candidates) {
-  auto isCompiled = [](const Candidate &each) {
-    return each.program.has_value();
-  };
   if (std::ranges::any_of(candidates, isCompiled))
     std::erase_if(candidates, std::not_fn(isCompiled));
   const double limit =
@@ -282,10 +286,13 @@ Status tessera::tryPlans(const TrialOptions &options, const Question &question,
     return tryGiven(walk, answer);
   const std::vector<Candidate> rivals = rivalsOf(*answer.search);
   std::vector<Candidate> kept = walk.run(rivals, rivals.size());
-  if (kept.empty())
-    kept = walk.run(answer.search->simplest, 1);
+  // Estimates prove nothing.
+  auto isProven = [&] { return std::ranges::any_of(kept, isCompiled); };
+  if (!isProven())
+    std::ranges::copy(walk.run(answer.search->simplest, 1),
+                      std::back_inserter(kept));
   std::vector<Candidate> best =
-      options.count > 1 || kept.empty()
+      options.count > 1 || !isProven()
           ? walk.run(answer.search->best, options.count)
           : std::vector<Candidate>();
   std::ranges::copy(best, std::back_inserter(kept));
