@@ -136,11 +136,38 @@ private:
   llvm::DenseMap<Operation *, int64_t> ends;    ///< of loops
 };
 
+/// The bytes [begin, end) of a buffer or of the one that a view shows.
+struct Extent {
+  plan::Space space;
+  int64_t begin = 0, end = 0; ///< equal: of no buffer
+
+  bool meets(const Extent &other) const {
+    return space == other.space && begin < other.end && other.begin < end;
+  }
+};
+
+/// Looked up once: each collective asks about all steps until its wait.
+class Extents {
+public:
+  const Extent &of(Value memory) {
+    auto [entry, isNew] = known.try_emplace(memory);
+    if (plan::BufferOp root = isNew ? rootOf(memory) : plan::BufferOp())
+      entry->second = {root.getSpace(), int64_t(root.getOffset()), endOf(root)};
+    return entry->second;
+  }
+
+private:
+  llvm::DenseMap<Value, Extent> known;
+};
+
 /// Between the start of a collective and its wait.
 class Underway {
 public:
-  Underway(plan::CollectiveOp collective, const Kernels &kernels)
-      : collective(collective), kernels(kernels) {}
+  Underway(plan::CollectiveOp collective, const Kernels &kernels,
+           Extents &extents)
+      : collective(collective), kernels(kernels), extents(extents),
+        from(extents.of(collective.getFrom())),
+        to(extents.of(collective.getTo())) {}
 
   LogicalResult verify() {
     Operation *wait = *collective.getTicket().user_begin();
@@ -164,13 +191,6 @@ public:
   }
 
 private:
-  static bool meets(Value a, Value b) {
-    plan::BufferOp x = rootOf(a), y = rootOf(b);
-    return x && y && x.getSpace() == y.getSpace() &&
-           int64_t(x.getOffset()) < endOf(y) &&
-           int64_t(y.getOffset()) < endOf(x);
-  }
-
   bool writes(OpOperand &operand) {
     Operation *step = operand.getOwner();
     if (isa<plan::CopyOp, plan::CollectiveOp>(step))
@@ -189,16 +209,19 @@ private:
     if (!isa<MemRefType>(operand.get().getType()) ||
         isa<plan::ViewOp>(operand.getOwner()))
       return false;
-    return meets(operand.get(), collective.getTo()) ||
-           (meets(operand.get(), collective.getFrom()) && writes(operand));
+    const Extent &own = extents.of(operand.get());
+    return own.meets(to) || (own.meets(from) && writes(operand));
   }
 
   plan::CollectiveOp collective;
   const Kernels &kernels;
+  Extents &extents;
+  const Extent from, to;
 };
 
 LogicalResult verifyCollectives(ModuleOp module, const Kernels &kernels) {
   auto meshes = module.getOps<dist::MeshOp>();
+  Extents extents;
   WalkResult walk = module.walk([&](plan::CollectiveOp collective) {
     for (auto axis : collective.getAxes().getAsRange<StringAttr>())
       if (meshes.empty() || !(*meshes.begin()).getAxis(axis.getValue())) {
@@ -207,7 +230,7 @@ LogicalResult verifyCollectives(ModuleOp module, const Kernels &kernels) {
         return WalkResult::interrupt();
       }
     if (collective.getTicket())
-      return WalkResult(Underway(collective, kernels).verify());
+      return WalkResult(Underway(collective, kernels, extents).verify());
     return WalkResult::advance();
   });
   return failure(walk.wasInterrupted());

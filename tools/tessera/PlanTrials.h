@@ -15,7 +15,7 @@ struct TrialOptions {
   /// Seconds of one processor for all of them, estimated, so that the answer is
   /// the same on every machine. Plans that take longer are not compiled. Until
   /// one fits it may take twice that.
-  double seconds = 12;
+  double seconds = 14;
 };
 
 /// Why no plan of the question can be compiled; empty if they can.
