@@ -290,7 +290,9 @@ private:
   Agent makeAgent(AgentName name);
   std::string describeAgent(Agent agent) const;
   bool isFenced(Epoch write, const Accessor &accessor) const;
-  bool isOfOtherBlock(Epoch read) const;
+  bool isOfOtherBlock(Epoch set) const;
+  std::optional<Epoch> findUnknown(Epoch set, const Accessor &accessor) const;
+  Epoch joined(Epoch set, const Accessor &accessor, bool isGlobal);
   void checkWriter(const Cell &cell, const ShadowPlace &place,
                    const Accessor &accessor, const char *verb);
   void checkReaders(const Cell &cell, const ShadowPlace &place,
