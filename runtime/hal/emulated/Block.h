@@ -311,6 +311,7 @@ private:
                 std::optional<Written> how);
   void land(const Copy &copy);
   Epoch storeEpoch(Agent Thread::*agent);
+  bool isAcquired(const device::TensorMap &map) const;
   void checkMap(const device::TensorMap &map);
   BulkCopy describe(const device::TensorMap &map, const std::int32_t *at,
                     unsigned rank, const void *shared, device::Access access);
@@ -357,7 +358,8 @@ private:
   /// Before it were the launch's earlier blocks.
   std::uint32_t firstMoment = 1;
   const Known nothing = std::make_shared<const Times>();
-  std::map<const device::TensorMap *, Epoch> acquired; ///< maps in memory
+  /// Maps in memory, by those that acquired them.
+  std::map<const device::TensorMap *, std::vector<Epoch>> acquired;
   device::LaunchBounds bounds{};
   std::vector<std::weak_ptr<Product>> untaken;
   unsigned elected = 0, freeRegisters = 0;

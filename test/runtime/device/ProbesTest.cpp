@@ -252,6 +252,34 @@ TEST(Probe, P10MapInMemoryThatNobodyAcquired) {
   planted.check("no acquireMap before it");
 }
 
+// One thread's acquireMap takes nothing from another's.
+TEST(Probe, P10MapThatTwoThreadsAcquire) {
+  Memory<bf16> in;
+  TensorMap map = mapOf(in);
+  Planted planted;
+  planted.buffers = {in.range(Access::read)};
+  planted.kernel = [&](bool isWrong) {
+    auto pass = [](int accesses) { // so that others run meanwhile
+      for (int i = 0; i < accesses; ++i)
+        put(sharedAt(3000 + thread()), 1.0f);
+    };
+    makeBarrier(1);
+    if (thread() == 32) {
+      pass(100);
+      acquireMap(map);
+    }
+    if (thread() == 0) {
+      if (!isWrong)
+        acquireMap(map);
+      pass(1000);
+      arriveExpecting(barrierOf(), Box::kBytes);
+      loadBox(sharedMemory(), map, barrierOf(), 0, 0);
+    }
+    await(barrierOf(), 0);
+  };
+  planted.check("no acquireMap before it");
+}
+
 // As __grid_constant__ it needs no fence.
 TEST(Probe, P10MapAmongTheParameters) {
   Memory<bf16> in;
