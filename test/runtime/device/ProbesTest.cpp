@@ -558,8 +558,30 @@ TEST(Probe, P23CopiesThatHalfOfTheThreadsWaitFor) {
       waitCopies<0>();
     device::sync();
     get(sharedAt(4 * (thread() ^ 32)));
+    device::sync();
+    waitCopies<0>();
   };
   planted.check("is in flight");
+}
+
+// A group without copies may stay open.
+TEST(Probe, P25ThreadThatEndsBeforeItsCopiesHaveLanded) {
+  for (bool isCommitted : {false, true}) {
+    Memory<float> in;
+    Planted planted;
+    planted.options.grid = {2, 1, 1};
+    planted.buffers = {in.range(Access::read)};
+    planted.kernel = [&](bool isWrong) {
+      copyAsync(sharedAt(4 * thread()), in.at + 4 * thread());
+      if (!isWrong || isCommitted)
+        commitCopies();
+      if (!isWrong) {
+        waitCopies<0>();
+        commitCopies();
+      }
+    };
+    planted.check("ends with 1 cp.async that it has not waited for");
+  }
 }
 
 TEST(Probe, P24BlocksAddWithoutAtomics) {
