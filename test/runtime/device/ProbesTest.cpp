@@ -45,7 +45,7 @@ TEST(Probe, P1CopyIntoAStageThatIsRead) {
   planted.check("nothing orders the two");
 }
 
-TEST(Probe, P2RegistersWrittenAfterTheLastFence) {
+TEST(Probe, P2RegistersThatNoFenceNames) {
   Planted planted;
   planted.options.threads = 128;
   std::vector<float> sums(128);
@@ -67,6 +67,29 @@ TEST(Probe, P2RegistersWrittenAfterTheLastFence) {
   };
   planted.isRight = [&] { return sums == std::vector<float>(128, 35); };
   planted.check("by no wgmma.fence since the last wait");
+}
+
+TEST(Probe, P2SumsWrittenAfterTheirFence) {
+  Planted planted;
+  planted.options.threads = 128;
+  std::vector<float> sums(128);
+  planted.kernel = [&](bool isWrong) {
+    Box box{sharedMemory()};
+    fill(box, 1);
+    fenceAsync();
+    device::sync();
+    float d[32] = {};
+    if (!isWrong)
+      d[31] = 3;
+    wgmmaFence(d);
+    if (isWrong)
+      d[31] = 3;
+    multiplyOnes(d, box, 0);
+    wgmmaWait<0>(d);
+    sums[thread()] = d[31];
+  };
+  planted.isRight = [&] { return sums == std::vector<float>(128, 19); };
+  planted.check("were written after the last wgmma.fence");
 }
 
 TEST(Probe, P2FragmentsOfAWrittenAfterTheLastFence) {
@@ -458,12 +481,15 @@ TEST(Probe, P17OperandBeyondItsTile) {
     fill(box, 1);
     fenceAsync();
     device::sync();
-    float d[64] = {}; // 128 columns, of which the tile has 64
-    wgmmaFence(d);
-    wgmma<Inputs::bf16>(d, box.kMajor(0), box.kMajor(0));
-    wgmmaCommit();
-    wgmmaWait<0>(d);
-    sums[thread()] = isWrong ? d[63] : d[31];
+    auto lastOf = [&](auto &d) {
+      wgmmaFence(d);
+      wgmma<Inputs::bf16>(d, box.kMajor(0), box.kMajor(0));
+      wgmmaCommit();
+      wgmmaWait<0>(d);
+      return d[std::size(d) - 1];
+    };
+    float within[32] = {}, beyond[64] = {}; // the tile has 64 columns, not 128
+    sums[thread()] = isWrong ? lastOf(beyond) : lastOf(within);
   };
   planted.isRight = [&] { return sums == std::vector<float>(128, 16); };
   planted.check("wrong");
