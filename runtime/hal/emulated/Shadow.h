@@ -7,6 +7,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdlib>
+#include <new>
 #include <utility>
 
 namespace tessera::emulated {
@@ -192,6 +193,8 @@ public:
       : pages((bytes + kPage - 1) / kPage), readers(readers) {
     coarse.reset(static_cast<Cell *>(
         std::calloc(pages.size() * (kPage >> kCoarsest) + 1, sizeof(Cell))));
+    if (!coarse)
+      throw std::bad_alloc();
   }
 
   /// Calls `visit` for every cell of [offset, offset + bytes), with its place.
