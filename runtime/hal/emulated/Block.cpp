@@ -265,6 +265,12 @@ Status Block::findLeftovers() const {
 // A thread may not leave while copies still need its block.
 void Block::checkThreadsEnd() {
   Thread &me = threads[current];
+  std::size_t copies = me.open.size();
+  for (const std::vector<Copy> &group : me.groups)
+    copies += group.size();
+  if (copies)
+    error("ends with {} cp.async that it has not waited for", copies);
+  me.groups.clear();
   if (!me.openStores.empty())
     error("ends with {} bulk stores that no commit has closed",
           me.openStores.size());

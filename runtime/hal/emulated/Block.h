@@ -290,7 +290,9 @@ private:
   Agent makeAgent(AgentName name);
   std::string describeAgent(Agent agent) const;
   bool isFenced(Epoch write, const Accessor &accessor) const;
-  bool isOfOtherBlock(Epoch read) const;
+  bool isOfOtherBlock(Epoch set) const;
+  std::optional<Epoch> findUnknown(Epoch set, const Accessor &accessor) const;
+  Epoch joined(Epoch set, const Accessor &accessor, bool isGlobal);
   void checkWriter(const Cell &cell, const ShadowPlace &place,
                    const Accessor &accessor, const char *verb);
   void checkReaders(const Cell &cell, const ShadowPlace &place,
@@ -309,6 +311,7 @@ private:
                 std::optional<Written> how);
   void land(const Copy &copy);
   Epoch storeEpoch(Agent Thread::*agent);
+  bool isAcquired(const device::TensorMap &map) const;
   void checkMap(const device::TensorMap &map);
   BulkCopy describe(const device::TensorMap &map, const std::int32_t *at,
                     unsigned rank, const void *shared, device::Access access);
@@ -355,7 +358,8 @@ private:
   /// Before it were the launch's earlier blocks.
   std::uint32_t firstMoment = 1;
   const Known nothing = std::make_shared<const Times>();
-  std::map<const device::TensorMap *, Epoch> acquired; ///< maps in memory
+  /// Maps in memory, by those that acquired them.
+  std::map<const device::TensorMap *, std::vector<Epoch>> acquired;
   device::LaunchBounds bounds{};
   std::vector<std::weak_ptr<Product>> untaken;
   unsigned elected = 0, freeRegisters = 0;

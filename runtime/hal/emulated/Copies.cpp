@@ -133,7 +133,17 @@ static std::size_t bytesOfBox(const TensorBoxes &boxes) {
 }
 
 void Block::acquireMap(const device::TensorMap &map) {
-  acquired[&map] = threads[current].clock.now;
+  if (!isAcquired(map))
+    acquired[&map].push_back(threads[current].clock.now);
+}
+
+// By a thread that the running one knows of, or by itself.
+bool Block::isAcquired(const device::TensorMap &map) const {
+  auto found = acquired.find(&map);
+  return found != acquired.end() &&
+         std::any_of(
+             found->second.begin(), found->second.end(),
+             [&](Epoch epoch) { return threads[current].clock.knows(epoch); });
 }
 
 // The copy engine reads maps by a proxy of its own. Those among the kernel's
@@ -143,8 +153,7 @@ void Block::checkMap(const device::TensorMap &map) {
   const auto *first = static_cast<const std::byte *>(arguments);
   if (at >= first && at < first + options.argumentBytes)
     return;
-  auto found = acquired.find(&map);
-  if (found == acquired.end() || !threads[current].clock.knows(found->second))
+  if (!isAcquired(map))
     error("a copy of a box by a tensor map in memory, which no acquireMap "
           "before it has made visible to the copy engine");
 }

@@ -124,7 +124,7 @@ void Block::checkWriter(const Cell &cell, const ShadowPlace &place,
     error("{}, which is an mbarrier", where());
   if (!cell.write.time)
     return;
-  if (place.isGlobal && cell.write.time < firstMoment)
+  if (place.isGlobal && isOfOtherBlock(cell.write))
     error("{}, which another block of the launch has written; nothing orders "
           "blocks",
           where());
@@ -132,9 +132,9 @@ void Block::checkWriter(const Cell &cell, const ShadowPlace &place,
     error("{}, into which {}{} is in flight", where(),
           cell.write.agent < threads.size() ? "a cp.async of " : "",
           describeAgent(cell.write.agent));
-  if (!allKnow(accessor, cell.write))
+  if (auto other = findUnknown(cell.write, accessor))
     error("{}, which {} has written; nothing orders the two", where(),
-          describeAgent(cell.write.agent));
+          describeAgent(other->agent));
   // The fence is one of shared memory.
   if (accessor.isAsync && cell.how == Written::byThread &&
       (place.isGlobal || !isFenced(cell.write, accessor)))
@@ -154,20 +154,44 @@ void Block::checkReaders(const Cell &cell, const ShadowPlace &place,
     error("{}, which another block of the launch has read; nothing orders "
           "blocks",
           where());
-  Epoch other;
-  if (readers.any(cell.read, [&](Epoch reader) {
-        other = reader;
-        return !allKnow(accessor, reader);
-      }))
+  if (auto other = findUnknown(cell.read, accessor))
     error("{}, which {} has read; nothing orders the two", where(),
-          describeAgent(other.agent));
+          describeAgent(other->agent));
 }
 
-bool Block::isOfOtherBlock(Epoch read) const {
-  return read.agent == Cell::kManyBlocks ||
-         (read.agent == Cell::kSeveral || read.agent == Cell::kCrowd
-              ? readers.isOutdated(read)
-              : read.time < firstMoment);
+bool Block::isOfOtherBlock(Epoch set) const {
+  return set.agent == Cell::kManyBlocks ||
+         (set.agent == Cell::kSeveral || set.agent == Cell::kCrowd
+              ? readers.isOutdated(set)
+              : set.time < firstMoment);
+}
+
+// One of `set`, which is of this block, that the accessor does not know of.
+std::optional<Epoch> Block::findUnknown(Epoch set,
+                                        const Accessor &accessor) const {
+  std::optional<Epoch> found;
+  readers.any(set, [&](Epoch one) {
+    if (!allKnow(accessor, one))
+      found = one;
+    return found.has_value();
+  });
+  return found;
+}
+
+// What a cell's readers, or adders, are when `accessor` is one of them.
+Epoch Block::joined(Epoch set, const Accessor &accessor, bool isGlobal) {
+  const Epoch mine = accessor.epoch;
+  if (!set.time)
+    return mine;
+  if (isGlobal && isOfOtherBlock(set))
+    return {Cell::kManyBlocks, 1};
+  if (readers.has(set, mine))
+    return set;
+  if (findUnknown(set, accessor))
+    return readers.with(set, mine);
+  // What is after it is after the others.
+  readers.release(set);
+  return mine;
 }
 
 //===--- accesses ---------------------------------------------------------===//
@@ -203,11 +227,11 @@ void Block::readByThread(ShadowPlace place, std::size_t bytes) {
   if (!place.shadow)
     return;
   const Clock &me = threads[current].clock;
-  bool isPlain = true;
+  bool isDone = true;
   place.shadow->forEach(place.offset, bytes, [&](Cell &cell, std::size_t) {
-    isPlain &= cell.read == me.now || readsPlainly(cell, me, place.isGlobal);
+    isDone &= cell.read == me.now || readsPlainly(cell, me, place.isGlobal);
   });
-  if (!isPlain)
+  if (!isDone)
     noteRead(place, bytes, thisThread());
 }
 
@@ -215,11 +239,11 @@ void Block::writeByThread(ShadowPlace place, std::size_t bytes) {
   if (!place.shadow)
     return;
   const Clock &me = threads[current].clock;
-  bool isPlain = true;
+  bool isDone = true;
   place.shadow->forEach(place.offset, bytes, [&](Cell &cell, std::size_t) {
-    isPlain &= writesPlainly(cell, me, place.isGlobal);
+    isDone &= writesPlainly(cell, me, place.isGlobal);
   });
-  if (!isPlain)
+  if (!isDone)
     noteWrite(place, bytes, thisThread(), Written::byThread);
 }
 
@@ -227,25 +251,11 @@ void Block::noteRead(ShadowPlace place, std::size_t bytes,
                      const Accessor &accessor) {
   if (!place.shadow)
     return;
-  const Epoch mine = accessor.epoch;
   place.shadow->forEach(place.offset, bytes, [&](Cell &cell, std::size_t at) {
-    if (cell.read == mine) // and no write since
+    if (cell.read == accessor.epoch) // and no write since
       return;
     checkWriter(cell, {nullptr, at, place.isGlobal}, accessor, "reads");
-    if (!cell.read.time) {
-      cell.read = mine;
-    } else if (place.isGlobal && isOfOtherBlock(cell.read)) {
-      cell.read = {Cell::kManyBlocks, 1};
-    } else if (readers.has(cell.read, mine)) {
-      return;
-    } else if (readers.any(cell.read, [&](Epoch reader) {
-                 return !allKnow(accessor, reader);
-               })) {
-      cell.read = readers.with(cell.read, mine);
-    } else { // a write that is after it is after the others
-      readers.release(cell.read);
-      cell.read = mine;
-    }
+    cell.read = joined(cell.read, accessor, place.isGlobal);
   });
 }
 
@@ -258,10 +268,17 @@ void Block::noteWrite(ShadowPlace place, std::size_t bytes,
         how == Written::byThread)
       return;
     const ShadowPlace here{nullptr, at, place.isGlobal};
-    if (how != Written::adding || cell.how != Written::adding)
+    const bool joins = how == Written::adding && cell.how == Written::adding;
+    if (!joins)
       checkWriter(cell, here, accessor, "writes");
     checkReaders(cell, here, accessor);
     readers.release(cell.read);
+    if (joins) {
+      cell.write = joined(cell.write, accessor, place.isGlobal);
+      cell.read = {};
+      return;
+    }
+    readers.release(cell.write);
     cell = {accessor.epoch, {}, how};
   });
 }

@@ -7,6 +7,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdlib>
+#include <new>
 #include <utility>
 
 namespace tessera::emulated {
@@ -24,12 +25,13 @@ struct Cell {
   static constexpr Agent kSeveral = ~Agent(0), kCrowd = kSeveral - 1,
                          kManyBlocks = kSeveral - 2;
 
-  Epoch write;
-  Epoch read; ///< of more than one reader, `time` is their number in Readers
+  /// Of several readers, or adders, `time` is their number in Readers.
+  Epoch write, read;
   Written how = Written::byThread;
 };
 
-/// Sets of readers: a few as lists, which share their tails; many by agent.
+/// Sets of readers, or of adders: a few as lists, which share their tails;
+/// many by agent.
 class Readers {
 public:
   bool has(Epoch readers, Epoch reader) const {
@@ -191,6 +193,8 @@ public:
       : pages((bytes + kPage - 1) / kPage), readers(readers) {
     coarse.reset(static_cast<Cell *>(
         std::calloc(pages.size() * (kPage >> kCoarsest) + 1, sizeof(Cell))));
+    if (!coarse)
+      throw std::bad_alloc();
   }
 
   /// Calls `visit` for every cell of [offset, offset + bytes), with its place.
@@ -248,8 +252,10 @@ private:
     for (std::size_t i = 0; i < kPage >> shift; ++i) {
       const Cell &whole = cellsOf(number)[i >> finer];
       cells[i] = whole;
-      if (i & ((std::size_t(1) << finer) - 1))
+      if (i & ((std::size_t(1) << finer) - 1)) {
         cells[i].read = readers.copy(whole.read);
+        cells[i].write = readers.copy(whole.write);
+      }
     }
     page.refined = std::move(cells);
     page.shift = static_cast<std::uint8_t>(shift);

@@ -45,7 +45,7 @@ TEST(Probe, P1CopyIntoAStageThatIsRead) {
   planted.check("nothing orders the two");
 }
 
-TEST(Probe, P2RegistersWrittenAfterTheLastFence) {
+TEST(Probe, P2RegistersThatNoFenceNames) {
   Planted planted;
   planted.options.threads = 128;
   std::vector<float> sums(128);
@@ -67,6 +67,29 @@ TEST(Probe, P2RegistersWrittenAfterTheLastFence) {
   };
   planted.isRight = [&] { return sums == std::vector<float>(128, 35); };
   planted.check("by no wgmma.fence since the last wait");
+}
+
+TEST(Probe, P2SumsWrittenAfterTheirFence) {
+  Planted planted;
+  planted.options.threads = 128;
+  std::vector<float> sums(128);
+  planted.kernel = [&](bool isWrong) {
+    Box box{sharedMemory()};
+    fill(box, 1);
+    fenceAsync();
+    device::sync();
+    float d[32] = {};
+    if (!isWrong)
+      d[31] = 3;
+    wgmmaFence(d);
+    if (isWrong)
+      d[31] = 3;
+    multiplyOnes(d, box, 0);
+    wgmmaWait<0>(d);
+    sums[thread()] = d[31];
+  };
+  planted.isRight = [&] { return sums == std::vector<float>(128, 19); };
+  planted.check("were written after the last wgmma.fence");
 }
 
 TEST(Probe, P2FragmentsOfAWrittenAfterTheLastFence) {
@@ -244,6 +267,34 @@ TEST(Probe, P10MapInMemoryThatNobodyAcquired) {
     if (thread() == 0) {
       if (!isWrong)
         acquireMap(map);
+      arriveExpecting(barrierOf(), Box::kBytes);
+      loadBox(sharedMemory(), map, barrierOf(), 0, 0);
+    }
+    await(barrierOf(), 0);
+  };
+  planted.check("no acquireMap before it");
+}
+
+// One thread's acquireMap takes nothing from another's.
+TEST(Probe, P10MapThatTwoThreadsAcquire) {
+  Memory<bf16> in;
+  TensorMap map = mapOf(in);
+  Planted planted;
+  planted.buffers = {in.range(Access::read)};
+  planted.kernel = [&](bool isWrong) {
+    auto pass = [](int accesses) { // so that others run meanwhile
+      for (int i = 0; i < accesses; ++i)
+        put(sharedAt(3000 + thread()), 1.0f);
+    };
+    makeBarrier(1);
+    if (thread() == 32) {
+      pass(100);
+      acquireMap(map);
+    }
+    if (thread() == 0) {
+      if (!isWrong)
+        acquireMap(map);
+      pass(1000);
       arriveExpecting(barrierOf(), Box::kBytes);
       loadBox(sharedMemory(), map, barrierOf(), 0, 0);
     }
@@ -430,12 +481,15 @@ TEST(Probe, P17OperandBeyondItsTile) {
     fill(box, 1);
     fenceAsync();
     device::sync();
-    float d[64] = {}; // 128 columns, of which the tile has 64
-    wgmmaFence(d);
-    wgmma<Inputs::bf16>(d, box.kMajor(0), box.kMajor(0));
-    wgmmaCommit();
-    wgmmaWait<0>(d);
-    sums[thread()] = isWrong ? d[63] : d[31];
+    auto lastOf = [&](auto &d) {
+      wgmmaFence(d);
+      wgmma<Inputs::bf16>(d, box.kMajor(0), box.kMajor(0));
+      wgmmaCommit();
+      wgmmaWait<0>(d);
+      return d[std::size(d) - 1];
+    };
+    float within[32] = {}, beyond[64] = {}; // the tile has 64 columns, not 128
+    sums[thread()] = isWrong ? lastOf(beyond) : lastOf(within);
   };
   planted.isRight = [&] { return sums == std::vector<float>(128, 16); };
   planted.check("wrong");
@@ -530,8 +584,30 @@ TEST(Probe, P23CopiesThatHalfOfTheThreadsWaitFor) {
       waitCopies<0>();
     device::sync();
     get(sharedAt(4 * (thread() ^ 32)));
+    device::sync();
+    waitCopies<0>();
   };
   planted.check("is in flight");
+}
+
+// A group without copies may stay open.
+TEST(Probe, P25ThreadThatEndsBeforeItsCopiesHaveLanded) {
+  for (bool isCommitted : {false, true}) {
+    Memory<float> in;
+    Planted planted;
+    planted.options.grid = {2, 1, 1};
+    planted.buffers = {in.range(Access::read)};
+    planted.kernel = [&](bool isWrong) {
+      copyAsync(sharedAt(4 * thread()), in.at + 4 * thread());
+      if (!isWrong || isCommitted)
+        commitCopies();
+      if (!isWrong) {
+        waitCopies<0>();
+        commitCopies();
+      }
+    };
+    planted.check("ends with 1 cp.async that it has not waited for");
+  }
 }
 
 TEST(Probe, P24BlocksAddWithoutAtomics) {

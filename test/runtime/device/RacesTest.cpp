@@ -402,6 +402,50 @@ TEST(Race, SumsThatAnotherBlockAddsTo) {
   planted.check("another block of the launch has");
 }
 
+// Whether its reader runs before or after the other block.
+TEST(Race, SumsThatOneOfTwoBlocksReads) {
+  Memory<float> sums;
+  Planted planted;
+  planted.options.grid = {2, 1, 1};
+  planted.buffers = {sums.range()};
+  planted.kernel = [&](bool isWrong) {
+    put(sharedAt(thread()), 1.0f);
+    fenceAsync();
+    device::sync();
+    if (thread() != 0)
+      return;
+    addBytes(sums.at, sharedAt(0), 256);
+    commitStores();
+    waitStores<0>();
+    if (isWrong && blockNumber() == 0)
+      get(sums.at);
+  };
+  planted.check("another block of the launch has");
+}
+
+TEST(Race, SumsReadBeforeAllOfABlocksAddersHaveWaited) {
+  Memory<float> sums;
+  Planted planted;
+  planted.options.threads = 128;
+  planted.buffers = {sums.range()};
+  planted.kernel = [&](bool isWrong) {
+    put(sharedAt(thread()), 1.0f);
+    fenceAsync();
+    device::sync();
+    if (lane() == 0) {
+      addBytes(sums.at, sharedAt(0), 256);
+      commitStores();
+      if (isWrong && warp() == 2)
+        waitStoresRead<0>();
+      else
+        waitStores<0>();
+    }
+    device::sync();
+    get(sums.at);
+  };
+  planted.check("a bulk store of thread 64 has written; nothing orders");
+}
+
 TEST(Race, OneBufferUnderTwoNames) {
   Memory<float> memory;
   Planted planted;
