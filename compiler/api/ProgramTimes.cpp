@@ -82,6 +82,7 @@ private:
   DenseMap<Attribute, double> linkFree; ///< by axes
   DenseMap<Value, double> ends;         ///< of started collectives
   Operation *first = nullptr, *last = nullptr;
+  graph::LayerAttr current; ///< of the last op that has one
   bool isOutside = false;
   double now = 0;
   StepSeconds seconds;
@@ -89,8 +90,17 @@ private:
 
 } // namespace
 
+// A wait is of its collective's layer. One that has no layer, between ops that
+// have one, belongs to them: the time of a layer grows with the layers.
 void Replayer::add(Operation &op, double elapsed) {
-  auto layer = op.getAttrOfType<graph::LayerAttr>(graph::kLayerAttr);
+  Operation *named = &op;
+  if (auto wait = dyn_cast<plan::WaitOp>(op))
+    named = wait.getCollective();
+  auto layer = named->getAttrOfType<graph::LayerAttr>(graph::kLayerAttr);
+  if (!layer && isa<plan::WaitOp>(op) && !isOutside)
+    layer = current;
+  if (auto own = op.getAttrOfType<graph::LayerAttr>(graph::kLayerAttr))
+    current = own;
   if (layer)
     (layer.isForward() ? seconds.forward : seconds.backward) += elapsed;
   else
