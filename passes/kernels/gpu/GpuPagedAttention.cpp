@@ -37,10 +37,12 @@ public:
     Staged query = Staged::make(e, 1, tiles.queries, tiles.dim, tiles.element);
     keys = PagedStages::make(e, tiles);
     values = PagedStages::make(e, tiles);
-    query.copy(e, e.index(0), rowsOf(view(o.query)));
     findKeys();
-    e.ifTrue(e.compare(arith::CmpIPredicate::slt, begin, end),
-             [&] { stage(begin); });
+    // Without keys nothing would wait for the copies.
+    e.ifTrue(e.compare(arith::CmpIPredicate::slt, begin, end), [&] {
+      query.copy(e, e.index(0), rowsOf(view(o.query)));
+      stage(begin);
+    });
     b.create<tile::CommitOp>(e.loc);
     Value least = e.splat(kLeastMaximum, {tiles.queries}),
           zero = e.splat(0, {tiles.queries});
