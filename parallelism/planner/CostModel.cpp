@@ -344,7 +344,10 @@ void CostModel::addData(StepCost &cost, const ParallelPlan &plan) const {
   const auto [gather, reduce, across] = transfers;
   double times = plan.zero == 2 ? double(cost.microbatches) : 1;
   cost.dataWhole = gather + times * reduce + across;
-  if (!workload.overlap.data) {
+  // Programs of this compiler move no collective past a transfer between
+  // stages: gradients follow the last one, weights precede the first.
+  const bool isOrdered = workload.compiled && plan.pipe > 1;
+  if (!workload.overlap.data || isOrdered) {
     cost.data = cost.dataWhole;
     return;
   }

@@ -7,6 +7,7 @@
 #include <functional>
 #include <future>
 #include <map>
+#include <ranges>
 #include <set>
 #include <tuple>
 
@@ -38,6 +39,8 @@ public:
   /// are among them unchanged.
   std::vector<Candidate> run(std::span<const Candidate> candidates,
                              size_t count);
+  /// More time, in seconds of one processor.
+  void grant(double seconds) { granted += seconds; }
   Trials trials;
 
 private:
@@ -55,7 +58,7 @@ private:
   const TrialOptions &options;
   const Question &question;
   const double limit;
-  double spent = 0;
+  double spent = 0, granted = 0;
   bool hasFit = false;                  ///< a program was compiled that fits
   std::map<std::string, Outcome> known; ///< by program
   /// Bytes of a compiled program over those by formulas, the least of each kind
@@ -123,7 +126,7 @@ TrialWalk::Job TrialWalk::prepare(const Candidate &candidate) {
   }
   const double cost = probe->cost();
   // Until a plan fits the others may take as long again, but no single one.
-  const double limit = options.seconds * (hasFit ? 1 : 2);
+  const double limit = options.seconds * (hasFit ? 1 : 2) + granted;
   if (cost > options.seconds || spent + cost > limit)
     return job; // no time for it
   spent += cost;
@@ -255,6 +258,30 @@ static std::vector<Candidate> rivalsOf(const SearchResult &search) {
   return rivals;
 }
 
+// Plans that leave room: what else is worth a try if none of the fastest fits.
+// The fastest of those that formulas put a tenth below the memory, then the
+// smallest of all.
+static std::vector<Candidate> roomyPlans(const SearchResult &search,
+                                         double limit) {
+  constexpr double kRoomy = 0.9;
+  std::map<std::string, Candidate> all;
+  for (const auto &[degree, choices] : search.choices)
+    for (const auto &[value, choice] : choices)
+      if (choice.best)
+        all.emplace(describe(choice.best->plan), *choice.best);
+  auto bytes = [](const Candidate &each) { return each.memory.total(); };
+  std::vector<Candidate> roomy;
+  for (const auto &[name, each] : all)
+    if (bytes(each) <= kRoomy * limit)
+      roomy.push_back(each);
+  std::ranges::sort(roomy, {}, [](const Candidate &each) {
+    return std::pair(each.cost.total, describe(each.plan));
+  });
+  if (!all.empty())
+    roomy.push_back(std::ranges::min(std::views::values(all), {}, bytes));
+  return roomy;
+}
+
 static bool isCompiled(const Candidate &each) {
   return each.program.has_value();
 }
@@ -296,6 +323,13 @@ Status tessera::tryPlans(const TrialOptions &options, const Question &question,
           ? walk.run(answer.search->best, options.count)
           : std::vector<Candidate>();
   std::ranges::copy(best, std::back_inserter(kept));
+  if (!isProven()) {
+    walk.grant(options.seconds);
+    std::ranges::copy(
+        walk.run(roomyPlans(*answer.search, usableMemory(question.cluster.gpu)),
+                 1),
+        std::back_inserter(kept));
+  }
   answer.trials = walk.trials;
   if (kept.empty() && !walk.trials.smallest && !walk.trials.refusal.empty())
     return Status::error("the compiler refuses every plan; the first one: {}",
