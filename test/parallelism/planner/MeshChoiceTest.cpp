@@ -261,7 +261,7 @@ TEST(MeshChoiceTest, CountingCostsAForward) {
   }
 }
 
-// What is compiled first has all choices of axes before second ones.
+// Each group has the schedules and ZeRO stages of one choice of axes.
 TEST(MeshChoiceTest, MeshesComeByAxes) {
   const auto groups = meshesByAxes(
       questionOf("tiny-gpt2", 4, {"batch.micro=8", "batch.accumulate=4"}));

@@ -64,7 +64,7 @@ func.func @not(%a: tensor<8xf32>) -> (tensor<8xf32>, tensor<8xf32>, tensor<8xf32
 // CHECK:       %[[BOTH:.*]] = graph.add %[[FIRST]], %[[B]]
 // CHECK-NOT:   graph.add
 // CHECK:       return %[[BOTH]]
-func.func @pieces(%base: tensor<4x8xf32>, %x: tensor<2x4xf32>, %g: tensor<2x8xf32>) -> tensor<4x8xf32> {
+func.func @pieces(%base: tensor<4x8xf32>, %x: tensor<2x4xf32>, %y: tensor<2x4xf32>, %g: tensor<2x8xf32>) -> tensor<4x8xf32> {
   %a = graph.einsum "tn,tm->nm"%x, %g : (tensor<2x4xf32>, tensor<2x8xf32>) -> tensor<4x8xf32>
   %b = graph.einsum "tn,tm->nm"%x, %g : (tensor<2x4xf32>, tensor<2x8xf32>) -> tensor<4x8xf32>
   %sum = graph.add %a, %b : tensor<4x8xf32>
@@ -82,4 +82,30 @@ func.func @others(%base: tensor<8xf32>, %a: tensor<8xf32>, %b: tensor<8xf32>) ->
   %sum = graph.add %a, %b : tensor<8xf32>
   %r = graph.add %base, %sum : tensor<8xf32>
   return %r : tensor<8xf32>
+}
+
+// Nor a piece that something else reads, or a base that comes after the pieces.
+
+// CHECK-LABEL: func @notPieces(
+// CHECK-SAME:    %[[BASE:.*]]: tensor<4x8xf32>
+// CHECK:       %[[A:.*]] = graph.einsum
+// CHECK:       %[[B:.*]] = graph.einsum
+// CHECK:       %[[SUM:.*]] = graph.add %[[A]], %[[B]]
+// CHECK:       graph.add %[[BASE]], %[[SUM]]
+// CHECK:       %[[C:.*]] = graph.einsum
+// CHECK:       %[[D:.*]] = graph.einsum
+// CHECK:       %[[OTHER:.*]] = graph.add %[[C]], %[[D]]
+// CHECK:       %[[LATER:.*]] = graph.exp
+// CHECK:       graph.add %[[LATER]], %[[OTHER]]
+func.func @notPieces(%base: tensor<4x8xf32>, %x: tensor<2x4xf32>, %g: tensor<2x8xf32>, %h: tensor<2x8xf32>) -> (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) {
+  %a = graph.einsum "tn,tm->nm" %x, %g : (tensor<2x4xf32>, tensor<2x8xf32>) -> tensor<4x8xf32>
+  %b = graph.einsum "tn,tm->nm" %x, %h : (tensor<2x4xf32>, tensor<2x8xf32>) -> tensor<4x8xf32>
+  %sum = graph.add %a, %b : tensor<4x8xf32>
+  %r = graph.add %base, %sum : tensor<4x8xf32>
+  %c = graph.einsum "tn,tm->nm" %x, %h : (tensor<2x4xf32>, tensor<2x8xf32>) -> tensor<4x8xf32>
+  %d = graph.einsum "tn,tm->nm" %x, %g : (tensor<2x4xf32>, tensor<2x8xf32>) -> tensor<4x8xf32>
+  %other = graph.add %c, %d : tensor<4x8xf32>
+  %later = graph.exp %base : tensor<4x8xf32>
+  %t = graph.add %later, %other : tensor<4x8xf32>
+  return %r, %a, %t : tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>
 }
