@@ -1,4 +1,5 @@
 #include "compiler/api/ProgramProbe.h"
+#include "compiler/api/Extrapolation.h"
 #include "compiler/api/ProgramMemory.h"
 #include "compiler/report/Json.h"
 #include "dialects/dist/DistOps.h"
@@ -26,7 +27,7 @@ struct ProgramProbe::Rank {
   int64_t stage = 0; ///< its number in the pipeline
   RankMemory memory;
   StepSeconds step;
-  std::array<double, 3> features{1, 0, 0};
+  ExtentFeatures features{1, 0, 0};
 };
 
 // Programs with fewer layers than this are compiled as they are.
@@ -278,42 +279,12 @@ ProgramProbe::addLayers(const ProgramExtent &extent, Ranks &ranks) const {
 
 //===--- extrapolation ----------------------------------------------------===//
 
-// The values of the linear function of `features` through the given points, at
-// `to`: by elimination, with as many terms as points allow.
-static double linearAt(llvm::ArrayRef<std::array<double, 3>> features,
-                       llvm::ArrayRef<double> values,
-                       std::array<double, 3> to) {
-  // Rows are points: differences to the first one remove the constant.
-  const std::array<double, 3> &base = features.front();
-  auto less = [](std::array<double, 3> a, const std::array<double, 3> &b) {
-    return std::array<double, 2>{a[1] - b[1], a[2] - b[2]};
-  };
-  const std::array<double, 2> wanted = less(to, base);
-  const std::array<double, 2> a = less(features[1], base);
-  const double first = values[1] - values[0];
-  if (features.size() > 2) {
-    const std::array<double, 2> b = less(features[2], base);
-    const double second = values[2] - values[0];
-    const double det = a[0] * b[1] - a[1] * b[0];
-    if (std::abs(det) > 1e-9) {
-      const double perLayer = (first * b[1] - second * a[1]) / det;
-      const double perFlight = (second * a[0] - first * b[0]) / det;
-      return values[0] + wanted[0] * perLayer + wanted[1] * perFlight;
-    }
-  }
-  // One direction: along the layers, or what is in flight if they are equal.
-  const size_t term = std::abs(a[0]) > 0 ? 0 : 1;
-  const double share = std::abs(a[term]) > 0 ? wanted[term] / a[term] : 0;
-  return values[0] + share * first;
-}
-
 // One value of each point of a stage, at `to`.
 template <typename Ranks, typename Value>
-static double extrapolated(const Ranks &ranks, std::array<double, 3> to,
-                           Value value) {
+static double extrapolated(const Ranks &ranks, ExtentFeatures to, Value value) {
   if (ranks.size() == 1)
     return static_cast<double>(value(ranks.front()));
-  std::vector<std::array<double, 3>> features;
+  std::vector<ExtentFeatures> features;
   std::vector<double> values;
   for (const auto &rank : ranks) {
     features.push_back(rank.features);

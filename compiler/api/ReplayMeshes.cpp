@@ -65,7 +65,7 @@ replay(const CompileRequest &request, const MeshQuestion &question,
 }
 
 namespace {
-/// Compiles meshes one after the other, kMostMeshes of them.
+/// Compiles meshes, kTogether at a time and kMostMeshes in all.
 class ReplayWalk {
 public:
   ReplayWalk(const CompileRequest &request, const MeshQuestion &question,
