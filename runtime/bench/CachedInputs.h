@@ -8,8 +8,9 @@
 
 namespace tessera {
 
-/// Values of `input` where it is one of slots, table, starts, lengths and last
-/// of a program over the session's cache (runtime/infer); otherwise empty.
+/// Values of `input` where it is one of slots, table, starts, lengths, last and
+/// changed of a program over the session's cache (runtime/infer); otherwise
+/// empty.
 /// Sequences share pages where the cache has fewer than all of them take.
 std::vector<std::int32_t> cachedInput(const hal::Session &session,
                                       std::string_view program,
