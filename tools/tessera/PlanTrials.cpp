@@ -302,6 +302,22 @@ static Candidate simplestOf(std::vector<Candidate> candidates) {
   });
 }
 
+// The plan, and `best` with it in the order of their steps.
+static void choose(Answer &answer, const std::vector<Candidate> &kept,
+                   std::vector<Candidate> best) {
+  answer.chosen = simplestOf(kept);
+  answer.search->chosen = answer.chosen;
+  auto isChosen = [&](const Candidate &each) {
+    return describe(each.plan) == describe(answer.chosen.plan);
+  };
+  if (std::ranges::none_of(best, isChosen))
+    best.push_back(answer.chosen);
+  std::ranges::sort(best, {}, [](const Candidate &each) {
+    return std::pair(each.seconds(), describe(each.plan));
+  });
+  answer.search->best = std::move(best);
+}
+
 Status tessera::tryPlans(const TrialOptions &options, const Question &question,
                          Answer &answer) {
   if (!whyNotTried(options.spec, question).empty() ||
@@ -341,16 +357,6 @@ Status tessera::tryPlans(const TrialOptions &options, const Question &question,
         formatBytes(usableMemory(question.cluster.gpu)), walk.trials.compiled,
         walk.trials.smallest ? describe(walk.trials.smallest->plan) : "none",
         formatBytes(walk.trials.smallest ? walk.trials.smallest->bytes() : 0));
-  answer.chosen = simplestOf(kept);
-  answer.search->chosen = answer.chosen;
-  auto isChosen = [&](const Candidate &each) {
-    return describe(each.plan) == describe(answer.chosen.plan);
-  };
-  if (std::ranges::none_of(best, isChosen))
-    best.push_back(answer.chosen);
-  std::ranges::sort(best, {}, [](const Candidate &each) {
-    return std::pair(each.seconds(), describe(each.plan));
-  });
-  answer.search->best = std::move(best);
+  choose(answer, kept, std::move(best));
   return Status::success();
 }
