@@ -37,12 +37,10 @@ public:
     Staged query = Staged::make(e, 1, tiles.queries, tiles.dim, tiles.element);
     keys = PagedStages::make(e, tiles);
     values = PagedStages::make(e, tiles);
+    query.copy(e, e.index(0), rowsOf(view(o.query)));
     findKeys();
-    // Without keys nothing would wait for the copies.
-    e.ifTrue(e.compare(arith::CmpIPredicate::slt, begin, end), [&] {
-      query.copy(e, e.index(0), rowsOf(view(o.query)));
-      stage(begin);
-    });
+    e.ifTrue(e.compare(arith::CmpIPredicate::slt, begin, end),
+             [&] { stage(begin); });
     b.create<tile::CommitOp>(e.loc);
     Value least = e.splat(kLeastMaximum, {tiles.queries}),
           zero = e.splat(0, {tiles.queries});
@@ -50,6 +48,7 @@ public:
         begin, end, tiles.keys,
         {least, zero, e.splat(0, {tiles.queries, tiles.dim})},
         [&](Value key, ValueRange state) { return walk(query, key, state); });
+    b.create<tile::WaitOp>(e.loc, 0); // for the queries of a block without keys
     auto results = kernel.getBuffers().drop_front(inputs);
     if (tiles.splits > 1)
       storePartials(sums, {results[0], results[1], results[2]});
