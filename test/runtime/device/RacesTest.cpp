@@ -1,4 +1,4 @@
-// Races of every kind that the device library can express, each beside the
+// Races of every kind that the device library can express, each next to the
 // kernel that has none: within shared memory, between proxies, between blocks.
 #include "test/runtime/device/Races.h"
 
@@ -461,8 +461,8 @@ TEST(Race, OneBufferUnderTwoNames) {
 
 //===--- what is right ----------------------------------------------------===//
 
-// What many blocks read and nobody writes is no race, nor is a block's own
-// memory under many seeds.
+// Blocks may read what none of them writes, in any order, and a block its own
+// memory. No seed reports them.
 TEST(Race, NoneWhereBlocksOnlyRead) {
   Memory<float> memory;
   Planted planted;
