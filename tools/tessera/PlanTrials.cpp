@@ -236,6 +236,10 @@ static Status tryGiven(TrialWalk &walk, Answer &answer) {
   return Status::success();
 }
 
+static bool isCompiled(const Candidate &each) {
+  return each.program.has_value();
+}
+
 // The chosen plan, and what formulas may be wrong about: the best with other
 // numbers of stages, which may be faster than they say, the fastest by formulas
 // first, and plans that may fit.
@@ -256,6 +260,21 @@ static std::vector<Candidate> rivalsOf(const SearchResult &search) {
   rivals.insert(rivals.begin(), chosen);
   std::ranges::copy(beyond, std::back_inserter(rivals));
   return rivals;
+}
+
+// The chosen plan first: its program says which others are worth a try, since
+// programs are hardly ever faster than formulas say.
+static std::vector<Candidate> tryRivals(TrialWalk &walk,
+                                        const SearchResult &search) {
+  std::vector<Candidate> rivals = rivalsOf(search);
+  std::vector<Candidate> kept = walk.run(std::span(rivals).first(1), 1);
+  rivals.erase(rivals.begin());
+  if (!kept.empty() && isCompiled(kept.front()))
+    std::erase_if(rivals, [&](const Candidate &each) {
+      return each.cost.total >= kept.front().seconds();
+    });
+  std::ranges::copy(walk.run(rivals, rivals.size()), std::back_inserter(kept));
+  return kept;
 }
 
 // Plans that leave room: what else is worth a try if none of the fastest fits.
@@ -280,10 +299,6 @@ static std::vector<Candidate> roomyPlans(const SearchResult &search,
   if (!all.empty())
     roomy.push_back(std::ranges::min(std::views::values(all), {}, bytes));
   return roomy;
-}
-
-static bool isCompiled(const Candidate &each) {
-  return each.program.has_value();
 }
 
 // The simplest of those that take at most 2 % longer than the fastest. Only
@@ -327,8 +342,7 @@ Status tessera::tryPlans(const TrialOptions &options, const Question &question,
   TrialWalk walk(options, question);
   if (answer.given)
     return tryGiven(walk, answer);
-  const std::vector<Candidate> rivals = rivalsOf(*answer.search);
-  std::vector<Candidate> kept = walk.run(rivals, rivals.size());
+  std::vector<Candidate> kept = tryRivals(walk, *answer.search);
   // Estimates prove nothing.
   auto isProven = [&] { return std::ranges::any_of(kept, isCompiled); };
   if (!isProven())
