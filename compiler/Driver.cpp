@@ -161,7 +161,8 @@ llvm::Error Compilation::runPhaseOn(size_t i, Branch &branch) {
         (error.text.empty() ? "no diagnostic was given" : error.text) +
         "; --dump-ir=DIR writes its input");
   annotateProgramFlops(module); // has an effect once, after autodiff
-  if (request.onlyStep && phase.name == "autodiff" && failed(keepStep(module)))
+  // Not before: all programs have a say in the shardings of parameters.
+  if (request.onlyStep && phase.name == "shard" && failed(keepStep(module)))
     return makeError("cannot erase programs other than @train_step");
   module->setAttr(kPhaseAttr, StringAttr::get(context.get(), phase.name));
   report(phase.name.str() + suffixOf(branch), start);

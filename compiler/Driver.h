@@ -63,7 +63,8 @@ struct CompileRequest {
   /// and without MLIR's verifier after each pass, which takes half of the time.
   /// The passes that verify a phase run.
   bool isTrial = false;
-  /// Of a training module only @train_step and @init.
+  /// Of a training module only @train_step and @init, from the phase partition
+  /// on.
   bool onlyStep = false;
   /// Of a pipeline only the programs of these ranks; empty: of all.
   std::vector<int64_t> onlyStages;
