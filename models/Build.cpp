@@ -143,14 +143,18 @@ void ModelBuilder::defineLayer(Scope &scope, const LayerKind &kind,
     scope.define(each.name, block.getArgument(i + 1));
 }
 
-/// The block's function. Arguments after activations and parameters: the state
-/// of random numbers, if it has dropout, and the loads of its experts, if its
+/// The block's function. Arguments after activations and parameters: documents,
+/// if they are separate, the state of random numbers, if it has dropout, and the loads of its experts, if its
 /// balance loss covers more than its own tokens. Results after activations: the
 /// router's penalty, loads and sums, as far as requested.
 func::FuncOp ModelBuilder::startBlock(StringRef name, const LayerKind &kind,
                                       ArrayRef<int64_t> shape, Purpose purpose,
                                       bool dropping) {
   std::vector<Port> more, moreResults;
+  if (separates() && purpose != Purpose::Logits)
+    for (const char *each : {"first", "positions"})
+      more.push_back(
+          {tensor(shape.take_front(2), b.getI32Type()), {}, each});
   if (dropping)
     for (const char *each : {"seed", "step", "offset"})
       more.push_back({scalar(b.getI64Type()), {}, each});
@@ -183,10 +187,16 @@ func::FuncOp ModelBuilder::block(const LayerKind &kind, ArrayRef<int64_t> shape,
   bool dropping = purpose != Purpose::Logits && drops();
   func::FuncOp result = startBlock(name, kind, shape, purpose, dropping);
   auto last = result.getArguments().drop_front(1 + ofLayer(kind).size());
+  Documents documents;
+  if (separates() && purpose != Purpose::Logits) {
+    documents = {last[0], last[1]};
+    last = last.drop_front(2);
+  }
   RandomState state;
   if (dropping)
     state = {last[0], last[1], last[2]};
   Scope scope(b, spec, state);
+  scope.documents = documents;
   defineLayer(scope, kind, result);
   RouterScope router{recipe.moe, {}, recipe.batch.tokens()};
   router.countsOnly = purpose == Purpose::Loads;
@@ -224,6 +234,8 @@ Value ModelBuilder::trunk(Scope &scope, Value tokens, RandomState random,
     SmallVector<Value> operands = {x};
     for (const Parameter &each : ofLayer(kind))
       operands.push_back(scope.parameter(prefix + each.name));
+    if (scope.documents.first)
+      operands.append({scope.documents.first, scope.documents.positions});
     if (random.seed && drops())
       operands.append(
           {layerSeed(random.seed, layer), random.step, random.offset});
@@ -260,7 +272,15 @@ std::vector<Port> ModelBuilder::batchPorts() {
     ports.push_back(port(graph::kInputAttr, each, ids));
   for (const char *each : {"seed", "step", "offset"})
     ports.push_back(port(graph::kInputAttr, each, scalar(b.getI64Type())));
+  if (separates())
+    ports.push_back(port(graph::kInputAttr, graph::kBatchInputs[2], ids));
   return ports;
+}
+
+/// The documents of a batch, from the input that says where they begin.
+Documents ModelBuilder::documentsOf(Scope &scope, Value first) {
+  Emitter e = scope.at("documents");
+  return {first, e.sub(e.iota(tensorType(first), 1), first)};
 }
 
 void ModelBuilder::buildLoss() {
@@ -293,9 +313,11 @@ void ModelBuilder::buildLoss() {
   Scope scope(b, spec, random);
   for (auto [i, each] : llvm::enumerate(all))
     scope.define(each.name, loss.getArgument(i));
+  if (separates())
+    scope.documents = documentsOf(scope, inputs[5]);
   Routed routed;
   Value x = trunk(scope, inputs[0], random, Purpose::Loss,
-                  needsLoads() ? inputs[5] : Value(), routed);
+                  needsLoads() ? inputs.back() : Value(), routed);
   Emitter e = scope.at("lm_head");
   int64_t tokens = tensorType(inputs[0]).getNumElements();
   auto result = b.create<graph::LinearCrossEntropyOp>(

@@ -31,6 +31,8 @@ void ModelBuilder::buildLoads() {
   Scope scope(b, spec, random);
   for (auto [i, each] : llvm::enumerate(all))
     scope.define(each.name, loads.getArgument(i));
+  if (separates())
+    scope.documents = documentsOf(scope, inputs[5]);
   Routed routed;
   trunk(scope, inputs[0], random, Purpose::Loads, {}, routed);
   Emitter e = scope.at("router");

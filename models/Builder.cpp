@@ -113,8 +113,8 @@ Value activation(Emitter &e, Value x, Activation kind) {
 }
 
 /// Mask of keys s that each query t attends to, i1 in the shape of `scores` [b,
-/// k, g, t, s].
-static Value visible(Emitter &e, Value scores, int64_t window) {
+/// k, g, t, s]; `first` [b, t] is null or the first one.
+static Value visible(Emitter &e, Value scores, int64_t window, Value first) {
   ArrayRef<int64_t> shape = tensorType(scores).getShape();
   auto type =
       RankedTensorType::get(shape.take_back(2), e.builder().getI32Type());
@@ -125,7 +125,13 @@ static Value visible(Emitter &e, Value scores, int64_t window) {
                            e.splatLike(double(window), t));
     mask = e.binary<graph::AndOp>(mask, near);
   }
-  return e.broadcast(mask, {3, 4}, shape);
+  mask = e.broadcast(mask, {3, 4}, shape);
+  if (!first)
+    return mask;
+  Value own = e.compare(e.broadcast(s, {3, 4}, shape),
+                        graph::ComparePredicate::ge,
+                        e.broadcast(first, {0, 3}, shape));
+  return e.binary<graph::AndOp>(mask, own);
 }
 
 /// Attention in primitives, because the tiled op does not support dropout of
@@ -139,7 +145,8 @@ static Value droppedAttention(const Scope &scope, Emitter &e, Value query,
   Value scores = e.mul(e.einsum("btkgd,bskd->bkgts", grouped, key), kind.scale);
   scores = e.softCap(scores, spec.scoreCap);
   Value hidden = e.splatLike(-std::numeric_limits<double>::infinity(), scores);
-  scores = e.select(visible(e, scores, kind.window), scores, hidden);
+  scores = e.select(visible(e, scores, kind.window, scope.documents.first),
+                    scores, hidden);
   Value p = e.unary<graph::SoftmaxOp>(scores);
   p = scope.dropout(e, p, spec.attentionDropout, /*site=*/0);
   return e.einsum("bkgts,bskd->btkgd", p, value);
@@ -236,7 +243,8 @@ Value attention(const Scope &scope, Value query, Value key, Value value,
       RankedTensorType::get({shape[0], shape[2], shape[1]}, b.getF32Type());
   auto op = b.create<graph::AttentionOp>(
       e.location(), query.getType(), lse, query, key, value,
-      /*start=*/Value(), b.getF64FloatAttr(kind.scale), b.getUnitAttr(),
+      /*start=*/Value(), scope.documents.first, b.getF64FloatAttr(kind.scale),
+      b.getUnitAttr(),
       kind.window > 0 ? b.getI64IntegerAttr(kind.window) : IntegerAttr(),
       capOf(scope));
   return e.reshape(op.getResult(), merged);

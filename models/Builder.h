@@ -38,6 +38,13 @@ struct KvCache {
   int64_t context = 0;         ///< maximum tokens of a sequence
 };
 
+/// The documents that sequences of training consist of. Null if all tokens of a
+/// sequence see each other.
+struct Documents {
+  mlir::Value first; ///< i32 [batch, tokens]: where a token's document begins
+  mlir::Value positions; ///< i32 [batch, tokens]: of a token in its document
+};
+
 /// Whole sequences, padded at their ends. Each token attends to all tokens of
 /// its sequence. Null in a function of a decoder.
 struct WholeSequences {
@@ -72,6 +79,12 @@ public:
   Scope(mlir::OpBuilder &builder, const ModelSpec &spec, RandomState random)
       : builder(builder), spec(spec), random(random) {}
 
+  /// Where tokens are in their sequences or documents, i32 [batch, tokens];
+  /// null: at their indices.
+  mlir::Value positions() const {
+    return cache ? cache->positions : documents.positions;
+  }
+
   void define(llvm::StringRef name, mlir::Value value) { values[name] = value; }
   /// A parameter by its checkpoint name (in a block: without the layer's
   /// prefix).
@@ -98,6 +111,7 @@ public:
   /// and replaces the values here by the updated cache.
   KvCache *cache = nullptr;
   const WholeSequences *whole = nullptr; ///< for an encoder
+  Documents documents = {};
   RouterScope *router = nullptr;         ///< of the current layer
   LinearInputs *inputs = nullptr;        ///< filled for @calibrate
 

@@ -154,7 +154,12 @@ private:
   mlir::RankedTensorType routerType(int64_t columns) {
     return tensor({spec.moe->sparseLayers(), columns}, b.getF32Type());
   }
+  /// Whether tokens of a sequence see only those of their document.
+  bool separates() const {
+    return recipe.data.documents == recipe::Documents::Separate;
+  }
   std::vector<Port> batchPorts();
+  Documents documentsOf(Scope &scope, mlir::Value first);
   mlir::Value layerSeed(mlir::Value seed, int64_t layer);
   mlir::Value head(const Scope &scope) {
     return scope.parameter(spec.tieWordEmbeddings ? family.embedding

@@ -46,7 +46,10 @@ template <typename Op> static LogicalResult verifyAttention(Op op) {
   if (op.getWindow() && static_cast<int64_t>(*op.getWindow()) < 1)
     return op.emitOpError() << "expects a window of at least 1, got "
                             << static_cast<int64_t>(*op.getWindow());
-  if (failed(verifyScores(op)))
+  if (failed(verifyScores(op)) ||
+      (op.getFirst() &&
+       failed(expectShape(op, "first", tensorType(op.getFirst()),
+                          {query.getDimSize(0), query.getDimSize(1)}))))
     return failure();
   return expectShape(op, "an lse", tensorType(op.getLse()),
                      {query.getDimSize(0), heads, query.getDimSize(1)});
@@ -108,6 +111,7 @@ namespace {
 struct AttentionInputs {
   Value query, key, value;
   Value start; // null: 0
+  Value first; // [b, t]; null: 0
   double scale;
   bool causal;
   std::optional<uint64_t> window;
@@ -119,6 +123,7 @@ struct AttentionInputs {
             op.getKey(),
             op.getValue(),
             op.getStart(),
+            op.getFirst(),
             op.getScale().convertToDouble(),
             op.getCausal(),
             op.getWindow(),
@@ -157,7 +162,14 @@ static Value visible(Emitter &e, const AttentionInputs &in, Value scores) {
                            e.splatLike(static_cast<double>(*in.window), t));
     mask = mask ? e.binary<AndOp>(mask, near) : near;
   }
-  return mask ? e.broadcast(mask, {3, 4}, shape) : Value();
+  if (mask)
+    mask = e.broadcast(mask, {3, 4}, shape);
+  if (!in.first)
+    return mask;
+  s = e.broadcast(s, {3, 4}, shape);
+  Value own = e.compare(s, ComparePredicate::ge,
+                        e.broadcast(in.first, {0, 3}, shape));
+  return mask ? e.binary<AndOp>(mask, own) : own;
 }
 
 // scale × q kᵀ, capped, in the statistics type, without the mask: [b, k, g, t,
@@ -241,7 +253,7 @@ SmallVector<Value> AttentionOp::buildVjp(OpBuilder &builder,
     auto grad = builder.create<AttentionGradOp>(
         getLoc(), getQuery().getType(), getKey().getType(),
         getValue().getType(), getQuery(), getKey(), getValue(), getResult(),
-        getLse(), g, getStart(), getScaleAttr(), getCausalAttr(),
+        getLse(), g, getStart(), getFirst(), getScaleAttr(), getCausalAttr(),
         getWindowAttr(), getCapAttr());
     SmallVector<Value> result = none(*this);
     llvm::copy(grad.getResults(), result.begin());
@@ -305,7 +317,7 @@ SmallVector<Value> PagedAttentionOp::decompose(OpBuilder &builder) {
         values = gatherPages(e, getValues(), getTable());
   Value visible = visibleInPages(e, *this, shapeOf(keys)[1]);
   AttentionInputs in{
-      getQuery(), keys, values,      {}, getScale().convertToDouble(),
+      getQuery(), keys, values,      {}, {}, getScale().convertToDouble(),
       true,       {},   capOf(*this)};
   Value scores = scaledScores(e, in);
   Value mask = e.broadcast(visible, {0, 3, 4}, shapeOf(scores));
@@ -353,6 +365,13 @@ struct AttentionLoops {
   }
   OpRule::Dims key() const { return {{batch}, {keys}, {heads}, {width}}; }
   OpRule::Dims lse() const { return {{batch}, {heads, shared}, {tokens}}; }
+  /// Adds the operands of the mask.
+  template <typename Op> void addMask(OpRule &rule, Op op) const {
+    if (op.getStart())
+      rule.operands.emplace_back();
+    if (op.getFirst())
+      rule.operands.push_back({{batch}, {tokens}});
+  }
 
   unsigned batch, tokens, keys, heads, shared, width;
 };
@@ -362,8 +381,7 @@ OpRule AttentionOp::getShardingRule() {
   OpRule rule;
   AttentionLoops l(rule, getQuery(), getKey(), getStart(), LoopKind::parallel);
   rule.operands = {l.query(), l.key(), l.key()};
-  if (getStart())
-    rule.operands.emplace_back();
+  l.addMask(rule, *this);
   rule.results = {l.query(), l.lse()};
   return rule;
 }
@@ -372,8 +390,7 @@ OpRule AttentionGradOp::getShardingRule() {
   OpRule rule;
   AttentionLoops l(rule, getQuery(), getKey(), getStart(), LoopKind::sum);
   rule.operands = {l.query(), l.key(), l.key(), l.query(), l.lse(), l.query()};
-  if (getStart())
-    rule.operands.emplace_back();
+  l.addMask(rule, *this);
   rule.results = {l.query(), l.key(), l.key()};
   return rule;
 }

@@ -80,16 +80,19 @@ def Graph_DropoutOp : Graph_CompositeOp<"dropout", [AllTypesMatch<["input", "res
   let hasVerifier = 1;
 }
 
-def Graph_AttentionOp : Graph_Op<"attention", [Graph_DecomposableOp, Graph_DifferentiableOp,
-    DeclareOpInterfaceMethods<Graph_Costed, ["getFlops"]>, Graph_FusableOp, Graph_ShardableOp]> {
+def Graph_AttentionOp : Graph_Op<"attention", [AttrSizedOperandSegments, Graph_DecomposableOp,
+    Graph_DifferentiableOp, DeclareOpInterfaceMethods<Graph_Costed, ["getFlops"]>, Graph_FusableOp,
+    Graph_ShardableOp]> {
   let summary = "softmax(scale × q kᵀ + mask) v, with its log-sum-exp";
   let description = [{
     `query` [batch, tokens, heads, head_dim]; `key`, `value` [batch, keys, kv_heads, head_dim],
     heads a multiple of kv_heads (GQA; query head h reads kv head h / (heads / kv_heads)). Query t
     has position p = t, or `start` + t, among the keys; `start` may be negative. Key s is visible if
-    s <= p when `causal`, and p - s < `window` when given. The numbers of keys and tokens are equal
-    unless `start` is given: `partition-to-local` creates it for queries that are a shard of a
-    sequence (passes/sharding). With `cap`, a scaled score x is cap × tanh(x / cap) (Gemma 2,
+    s <= p when `causal`, p - s < `window` when given, and s >= `first`[b, t] when given. `first`
+    [batch, tokens] keeps packed documents apart: it is the first key of the query's document, so it
+    must not decrease along a row. The numbers of keys and tokens are equal unless `start` is given:
+    `partition-to-local` creates it for queries that are a shard of a sequence (passes/sharding);
+    `first` then counts from the first key, too, and may be outside of the keys. With `cap`, a scaled score x is cap × tanh(x / cap) (Gemma 2,
     2408.00118, section 2). A query without visible keys gives zeros. `lse` [batch, heads, tokens]
     f32 (f64 in f64) is the natural log of the sum of exponentials of scaled scores, saved for the
     backward pass. Without visible keys it is so far below all others that exp(lse - another) is
@@ -97,12 +100,14 @@ def Graph_AttentionOp : Graph_Op<"attention", [Graph_DecomposableOp, Graph_Diffe
   }];
   let arguments = (ins Graph_FloatTensor:$query, Graph_FloatTensor:$key, Graph_FloatTensor:$value,
                        Optional<0DTensorOf<[I32]>>:$start,
+                       Optional<StaticShapeTensorOf<[I32]>>:$first,
                        F64Attr:$scale, UnitAttr:$causal, OptionalAttr<I64Attr>:$window,
                        OptionalAttr<F64Attr>:$cap);
   let results = (outs Graph_FloatTensor:$result, StaticShapeTensorOf<[Graph_Statistic]>:$lse);
   let assemblyFormat = [{
-    $query `,` $key `,` $value (`start` $start^)? `scale` $scale attr-dict `:` type($query) `,`
-    type($key) `,` type($value) (`,` type($start)^)? `->` type($result) `,` type($lse)
+    $query `,` $key `,` $value (`start` $start^)? (`first` $first^ `:` type($first))? `scale` $scale
+    attr-dict `:` type($query) `,` type($key) `,` type($value) (`,` type($start)^)? `->`
+    type($result) `,` type($lse)
   }];
   let hasVerifier = 1;
   let extraClassDeclaration = [{
@@ -112,8 +117,8 @@ def Graph_AttentionOp : Graph_Op<"attention", [Graph_DecomposableOp, Graph_Diffe
   }];
 }
 
-def Graph_AttentionGradOp : Graph_Op<"attention_grad", [Graph_DecomposableOp,
-    Graph_DifferentiableOp,
+def Graph_AttentionGradOp : Graph_Op<"attention_grad", [AttrSizedOperandSegments,
+    Graph_DecomposableOp, Graph_DifferentiableOp,
     DeclareOpInterfaceMethods<Graph_Costed, ["getFlops"]>, Graph_FusableOp, Graph_ShardableOp,
     AllTypesMatch<["query", "dQuery"]>, AllTypesMatch<["key", "dKey"]>,
     AllTypesMatch<["value", "dValue"]>]> {
@@ -128,13 +133,14 @@ def Graph_AttentionGradOp : Graph_Op<"attention_grad", [Graph_DecomposableOp,
                        Graph_FloatTensor:$output, StaticShapeTensorOf<[Graph_Statistic]>:$lse,
                        Graph_FloatTensor:$cotangent,
                        Optional<0DTensorOf<[I32]>>:$start,
+                       Optional<StaticShapeTensorOf<[I32]>>:$first,
                        F64Attr:$scale, UnitAttr:$causal, OptionalAttr<I64Attr>:$window,
                        OptionalAttr<F64Attr>:$cap);
   let results = (outs Graph_FloatTensor:$dQuery, Graph_FloatTensor:$dKey,
                       Graph_FloatTensor:$dValue);
   let assemblyFormat = [{
-    $query `,` $key `,` $value `,` $output `,` $lse `,` $cotangent (`start` $start^)? `scale`
-    $scale attr-dict `:` type($query) `,` type($key) `,` type($value) `,` type($output) `,`
+    $query `,` $key `,` $value `,` $output `,` $lse `,` $cotangent (`start` $start^)?
+    (`first` $first^ `:` type($first))? `scale` $scale attr-dict `:` type($query) `,` type($key) `,` type($value) `,` type($output) `,`
     type($lse) `,` type($cotangent) (`,` type($start)^)?
   }];
   let hasVerifier = 1;

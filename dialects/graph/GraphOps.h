@@ -52,6 +52,11 @@ inline constexpr llvm::StringLiteral kMetricAttr =
     "graph.metric"; // a result that is looked at, not differentiated
 inline constexpr llvm::StringLiteral kInputAttr =
     "graph.input"; // what the host writes
+/// Inputs of training programs with an element for each token of a batch. The
+/// last one is there if documents are separate: the position in its sequence of
+/// the first token of each token's document.
+inline constexpr llvm::StringLiteral kBatchInputs[] = {"tokens", "targets",
+                                                       "document_starts"};
 inline constexpr llvm::StringLiteral kOutputAttr =
     "graph.output"; // what the host reads
 

@@ -24,8 +24,7 @@ Value embed(const Scope &scope, Value tokens) {
   // hidden]. Positions of padding in a bucket may exceed the table.
   Emitter positions = scope.at("transformer.wpe");
   Value table = scope.parameter("transformer.wpe.weight");
-  if (scope.cache) {
-    Value at = scope.cache->positions;
+  if (Value at = scope.positions()) {
     at = positions.min(at,
                        positions.splatLike(double(spec.maxPositions - 1), at));
     x = positions.add(x, positions.embedding(table, at));

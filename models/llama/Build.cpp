@@ -64,8 +64,7 @@ Value rotate(const Scope &scope, Value x, const RopeFrequencies &frequencies) {
     return e.concat({rotated, unrotated}, 3);
   }
   return b.create<graph::RopeOp>(
-      e.location(), x.getType(), x,
-      scope.cache ? scope.cache->positions : Value(),
+      e.location(), x.getType(), x, scope.positions(),
       b.getDenseF64ArrayAttr(frequencies.inverseFrequencies),
       b.getF64FloatAttr(frequencies.attentionScaling), UnitAttr());
 }

@@ -84,9 +84,7 @@ struct BuildEvalStep : tessera::impl::BuildEvalStepBase<BuildEvalStep> {
   }
 
   LogicalResult build(func::FuncOp loss) {
-    Value tokens = findInput(loss, "tokens"),
-          targets = findInput(loss, "targets");
-    if (!tokens || !targets)
+    if (!findInput(loss, "tokens") || !findInput(loss, "targets"))
       return loss.emitOpError() << "has no argument with " << graph::kInputAttr
                                 << " = \"tokens\" or \"targets\"";
     if (loss.getNumResults() < 1)
@@ -100,9 +98,9 @@ struct BuildEvalStep : tessera::impl::BuildEvalStepBase<BuildEvalStep> {
     SmallVector<Port> arguments;
     for (const Parameter &parameter : parametersOf(loss))
       arguments.push_back(parameterPort(parameter));
-    for (Value input : {tokens, targets})
-      arguments.push_back(inputPort(input == tokens ? "tokens" : "targets",
-                                    ofAll(graph::tensorType(input))));
+    for (StringRef name : batchInputsOf(loss))
+      arguments.push_back(
+          inputPort(name, ofAll(graph::tensorType(findInput(loss, name)))));
     auto i64 = RankedTensorType::get({}, b.getI64Type());
     SmallVector<Port> results{
         outputPort("loss_sum",
@@ -112,12 +110,10 @@ struct BuildEvalStep : tessera::impl::BuildEvalStepBase<BuildEvalStep> {
         createProgram(b, loc, graph::Program::eval_step, arguments, results);
 
     b.setInsertionPointToStart(&step.front());
-    Value stepTokens = findInput(step, "tokens"),
-          stepTargets = findInput(step, "targets");
-    b.create<func::ReturnOp>(
-        loc, microbatches == 1
-                 ? evaluate(b, loss, step, stepTokens, stepTargets)
-                 : evaluateAll(b, loss, step, stepTokens, stepTargets));
+    auto whole = [](Value batch) { return batch; };
+    b.create<func::ReturnOp>(loc, microbatches == 1
+                                      ? evaluate(b, loss, step, whole)
+                                      : evaluateAll(b, loss, step));
     RandomRemover(getOperation()).removeFrom(step);
     loss.erase();
     return success();
@@ -132,14 +128,15 @@ struct BuildEvalStep : tessera::impl::BuildEvalStepBase<BuildEvalStep> {
     return RankedTensorType::get(shape, one.getElementType());
   }
 
-  // The loss of one microbatch, and how many targets it has. What else the loss
-  // gives is for training.
+  // The loss of one microbatch, and how many targets it has; `ofBatch` takes its
+  // part of an input. What else the loss gives is for training.
   static SmallVector<Value> evaluate(OpBuilder &b, func::FuncOp loss,
-                                     func::FuncOp step, Value tokens,
-                                     Value targets) {
-    IRMapping map = mapArguments(b, loss, step, tokens, targets);
+                                     func::FuncOp step,
+                                     llvm::function_ref<Value(Value)> ofBatch) {
+    IRMapping map = mapArguments(b, loss, step, ofBatch);
     SmallVector<Value> values = inlineBody(b, loss, map);
     values.truncate(1);
+    Value targets = map.lookup(findInput(loss, "targets"));
     values.push_back(countTargets(b, loss.getLoc(), targets));
     return values;
   }
@@ -147,8 +144,7 @@ struct BuildEvalStep : tessera::impl::BuildEvalStepBase<BuildEvalStep> {
   // The losses of all microbatches, and how many targets they have together.
   // Each loss has its own element, so it has the bits of a program for one.
   SmallVector<Value> evaluateAll(OpBuilder &b, func::FuncOp loss,
-                                 func::FuncOp step, Value tokens,
-                                 Value targets) const {
+                                 func::FuncOp step) const {
     Location loc = loss.getLoc();
     graph::Emitter e(b, loc);
     RankedTensorType losses =
@@ -161,9 +157,10 @@ struct BuildEvalStep : tessera::impl::BuildEvalStepBase<BuildEvalStep> {
         loc, microbatches, zeros,
         [&](OpBuilder &, Location, Value index, ValueRange carried) {
           // The builder is our own, moved into the body; so is the emitter.
-          SmallVector<Value> values =
-              evaluate(b, loss, step, e.dynamicSlice(tokens, index),
-                       e.dynamicSlice(targets, index));
+          auto slice = [&](Value batch) -> Value {
+            return e.dynamicSlice(batch, index);
+          };
+          SmallVector<Value> values = evaluate(b, loss, step, slice);
           Value isOwn = e.compare(numbers, graph::ComparePredicate::eq,
                                   e.broadcastScalar(index, {microbatches}));
           Value own =
@@ -180,13 +177,13 @@ struct BuildEvalStep : tessera::impl::BuildEvalStepBase<BuildEvalStep> {
   // Parameters by order of the step; what only dropout and training read (seed,
   // step, offset, what @prepare_step gives) is zero.
   static IRMapping mapArguments(OpBuilder &b, func::FuncOp loss,
-                                func::FuncOp step, Value tokens,
-                                Value targets) {
+                                func::FuncOp step,
+                                llvm::function_ref<Value(Value)> ofBatch) {
     IRMapping map;
     for (auto [i, parameter] : llvm::enumerate(parametersOf(loss)))
       map.map(loss.getArgument(parameter.index), step.getArgument(i));
-    map.map(findInput(loss, "tokens"), tokens);
-    map.map(findInput(loss, "targets"), targets);
+    for (StringRef name : batchInputsOf(loss))
+      map.map(findInput(loss, name), ofBatch(findInput(step, name)));
     graph::Emitter e(b, loss.getLoc());
     for (Value argument : loss.getArguments())
       if (!map.contains(argument))

@@ -113,8 +113,8 @@ private:
     llvm::append_range(ports, moments);
     ports.push_back(counter);
     ports.push_back(hyper);
-    ports.push_back(inputPort("tokens", batchType("tokens")));
-    ports.push_back(inputPort("targets", batchType("targets")));
+    for (StringRef name : batchInputsOf(gradients))
+      ports.push_back(inputPort(name, batchType(name)));
     ports.push_back(inputPort("seed", tensorOf({1}, i64)));
     return ports;
   }
@@ -212,11 +212,12 @@ private:
   }
 
   // The wanted results of `function`, @gradients or @prepare_step, for one
-  // microbatch; `offset` is the index of its first sequence in the step's
-  // batch.
+  // microbatch: `ofBatch` takes its part of an input. `offset` is the index of
+  // its first sequence in the step's batch.
   SmallVector<Value> runMicrobatch(func::FuncOp function,
-                                   ArrayRef<unsigned> wanted, Value tokens,
-                                   Value targets, Value offset) {
+                                   ArrayRef<unsigned> wanted,
+                                   llvm::function_ref<Value(Value)> ofBatch,
+                                   Value offset) {
     IRMapping map;
     for (const Parameter &parameter : parametersOf(function))
       map.map(function.getArgument(parameter.index),
@@ -228,8 +229,8 @@ private:
       Type element = graph::tensorType(input).getElementType();
       map.map(input, e.convert(value, element));
     };
-    bind("tokens", tokens);
-    bind("targets", targets);
+    for (StringRef name : batchInputsOf(function))
+      bind(name, ofBatch(argument(name)));
     bind("seed", seed);
     bind("step", stepsDone);
     bind("offset", offset);
@@ -252,17 +253,14 @@ private:
   SmallVector<Value> run(func::FuncOp function, ArrayRef<unsigned> wanted) {
     if (options.accumulate > 1 || options.alwaysLoop)
       return runLoop(function, wanted);
-    auto squeeze = [&](Value batch) {
+    auto squeeze = [&](Value batch) -> Value {
       return e.reshape(batch, graph::tensorType(batch).getShape().drop_front());
     };
-    return runMicrobatch(function, wanted, squeeze(argument("tokens")),
-                         squeeze(argument("targets")),
-                         e.zeros(tensorOf({}, i64)));
+    return runMicrobatch(function, wanted, squeeze, e.zeros(tensorOf({}, i64)));
   }
 
   SmallVector<Value> runLoop(func::FuncOp function, ArrayRef<unsigned> wanted) {
-    Value tokens = argument("tokens"), targets = argument("targets");
-    int64_t sequences = graph::tensorType(tokens).getDimSize(1);
+    int64_t sequences = graph::tensorType(argument("tokens")).getDimSize(1);
     SmallVector<Value> zeros;
     for (unsigned i : wanted)
       zeros.push_back(
@@ -273,9 +271,11 @@ private:
           // The builder is our own, moved into the body; so is the emitter.
           Value offset =
               e.mul(e.convert(index, i64), static_cast<double>(sequences));
+          auto slice = [&](Value batch) -> Value {
+            return e.dynamicSlice(batch, index);
+          };
           SmallVector<Value> sums =
-              runMicrobatch(function, wanted, e.dynamicSlice(tokens, index),
-                            e.dynamicSlice(targets, index), offset);
+              runMicrobatch(function, wanted, slice, offset);
           for (auto [sum, before] : llvm::zip_equal(sums, carried))
             sum = e.add(before, sum);
           b.create<graph::YieldOp>(loc, sums);

@@ -30,6 +30,15 @@ Value tessera::autodiff::findInput(func::FuncOp function, StringRef name) {
   return {};
 }
 
+SmallVector<StringRef>
+tessera::autodiff::batchInputsOf(func::FuncOp function) {
+  SmallVector<StringRef> names;
+  for (StringRef name : graph::kBatchInputs)
+    if (findInput(function, name))
+      names.push_back(name);
+  return names;
+}
+
 StringRef tessera::autodiff::outputName(func::FuncOp function, unsigned index) {
   auto name =
       function.getResultAttrOfType<StringAttr>(index, graph::kOutputAttr);

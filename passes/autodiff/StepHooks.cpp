@@ -45,8 +45,8 @@ LogicalResult StepHooks::checkPrepare() {
     if (auto name = prepareStep.getArgAttrOfType<StringAttr>(
             argument.getArgNumber(), graph::kInputAttr);
         name &&
-        !llvm::is_contained({"tokens", "targets", "seed", "step", "offset"},
-                            name.getValue()))
+        !llvm::is_contained({"seed", "step", "offset"}, name.getValue()) &&
+        !llvm::is_contained(graph::kBatchInputs, name.getValue()))
       return prepareStep.emitOpError() << "takes '" << name.getValue()
                                        << "', which is known only to the loss";
   for (auto [i, type] : llvm::enumerate(prepareStep.getResultTypes())) {

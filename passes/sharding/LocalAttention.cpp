@@ -132,6 +132,7 @@ private:
   Value of(Value whole) const { return local.map.lookup(whole); }
   Value pass(Value block, int64_t positions);
   Value startOf(int64_t round);
+  Value firstOf(Value first, int64_t round);
   Value rows(Value ofHeads, Value like);
 
   LocalOp &local;
@@ -171,6 +172,25 @@ Value Ring::startOf(int64_t round) {
   return e.select(isEarlier, scalar(e, start), scalar(e, start - after));
 }
 
+// The first keys of documents relative to the first key that is held: with
+// stripes key s is token s × devices + the number of its device.
+Value Ring::firstOf(Value first, int64_t round) {
+  if (!first)
+    return {};
+  first = of(first);
+  ArrayRef<int64_t> shape = tensorType(first).getShape();
+  // Of the first key that is held, among all tokens.
+  int64_t step = round * share;
+  Value wraps = e.compare(offset, graph::ComparePredicate::lt, scalar(e, step));
+  Value held = e.sub(offset, scalar(e, step));
+  held = e.select(wraps, e.add(held, scalar(e, share * devices)), held);
+  Value from = e.sub(first, e.broadcastScalar(held, shape));
+  if (before != 0)
+    return from;
+  from = e.add(from, e.splatLike(static_cast<double>(devices - 1), from));
+  return e.div(from, e.splatLike(static_cast<double>(devices), from));
+}
+
 // [batch, heads, tokens] → [batch, tokens, heads, head_dim]
 Value Ring::rows(Value ofHeads, Value like) {
   return e.broadcastFirst(e.transpose(ofHeads, {0, 2, 1}),
@@ -189,7 +209,7 @@ void Ring::emit(graph::AttentionOp op) {
       key = pass(key, 1), value = pass(value, 1);
     auto block = e.builder().create<graph::AttentionOp>(
         e.location(), type, lseType, query, key, value, startOf(round),
-        op.getScaleAttr(), op.getCausalAttr(), op.getWindowAttr(),
+        firstOf(op.getFirst(), round), op.getScaleAttr(), op.getCausalAttr(), op.getWindowAttr(),
         op.getCapAttr());
     Value own = e.convert(block.getResult(), wide),
           ownLse = e.convert(block.getLse(), wide);
@@ -228,7 +248,7 @@ void Ring::emit(graph::AttentionGradOp op) {
     auto grad = e.builder().create<graph::AttentionGradOp>(
         e.location(), query.getType(), key.getType(), value.getType(), query,
         key, value, of(op.getOutput()), of(op.getLse()), of(op.getCotangent()),
-        startOf(round), op.getScaleAttr(), op.getCausalAttr(),
+        startOf(round), firstOf(op.getFirst(), round), op.getScaleAttr(), op.getCausalAttr(),
         op.getWindowAttr(), op.getCapAttr());
     auto addUp = [&](Value &sum, Value part) {
       part = e.convert(part, wide);
@@ -254,8 +274,8 @@ void Ring::emit(graph::AttentionGradOp op) {
 static void emitWhole(LocalOp &local) {
   Emitter e(local.builder, local.op->getLoc());
   Resharder resharder(e, local.mesh, local.at);
-  auto tokenDim = [](Value value) { // [batch, tokens, …] or [batch, heads, …]
-    return tensorType(value).getRank() == 4 ? 1 : 2;
+  auto tokenDim = [](Value value) { // [batch, heads, tokens] or [batch, tokens]
+    return tensorType(value).getRank() == 3 ? 2 : 1;
   };
   SmallVector<Value> operands;
   for (Value operand : local.op->getOperands()) {

@@ -49,7 +49,8 @@ static void addInputs(func::FuncOp function, const Congruence &classes,
       addColors(argument, factors, roles.parameters);
     auto name = function.getArgAttrOfType<StringAttr>(i, graph::kInputAttr);
     int64_t rank = tensorType(argument).getRank();
-    if (!name || (name != "tokens" && name != "targets") || rank < 2)
+    if (!name || rank < 2 ||
+        !llvm::is_contained(graph::kBatchInputs, name.getValue()))
       continue;
     auto dims = factors.of(argument);
     for (Factors::Atom atom : dims[rank - 2])

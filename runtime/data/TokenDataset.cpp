@@ -83,34 +83,42 @@ Status TokenDataset::sample(uint64_t seed, uint64_t k,
   return window(order(k % windows), out);
 }
 
-namespace {
-/// Row `number` of tokens and targets, from T + 1 tokens.
-void put(std::span<const int32_t> row, uint64_t number,
-         std::span<int32_t> tokens, std::span<int32_t> targets) {
-  const uint64_t at = number * (row.size() - 1);
-  std::copy(row.begin(), row.end() - 1, tokens.begin() + at);
-  std::copy(row.begin() + 1, row.end(), targets.begin() + at);
+// Row `number` of a batch, from T + 1 tokens.
+void TokenDataset::put(std::span<const int32_t> row, uint64_t number,
+                       TokenBatchOut batch) const {
+  const std::size_t size = row.size() - 1;
+  const TokenBatchOut out = batch.part(number * size, size);
+  std::copy(row.begin(), row.end() - 1, out.tokens.begin());
+  std::copy(row.begin() + 1, row.end(), out.targets.begin());
+  if (out.documentStarts.empty())
+    return;
+  int32_t start = 0;
+  for (std::size_t t = 0; t < size; ++t) {
+    out.documentStarts[t] = start;
+    if (uint32_t(row[t]) != split.index.separator)
+      continue;
+    // What follows is the next document's.
+    out.targets[t] = ignoredTarget;
+    start = int32_t(t) + 1;
+  }
 }
-} // namespace
 
 Status TokenDataset::batch(uint64_t seed, uint64_t k,
                            std::span<const uint64_t> rows,
-                           std::span<int32_t> tokens,
-                           std::span<int32_t> targets) const {
+                           TokenBatchOut out) const {
   std::vector<int32_t> row(std::size_t(length) + 1);
   for (uint64_t number : rows) {
     TESSERA_RETURN_IF_ERROR(sample(seed, k + number, row));
-    put(row, number, tokens, targets);
+    put(row, number, out);
   }
   return Status::success();
 }
 
 Status TokenDataset::evalBatch(uint64_t index, uint64_t batches,
                                std::span<const uint64_t> rows,
-                               std::span<int32_t> tokens,
-                               std::span<int32_t> targets) const {
+                               TokenBatchOut out) const {
   std::vector<int32_t> row(std::size_t(length) + 1);
-  const uint64_t all = tokens.size() / uint64_t(length), wanted = all * batches;
+  const uint64_t all = out.tokens.size() / uint64_t(length), wanted = all * batches;
   for (uint64_t r : rows) {
     uint64_t number = index * all + r;
     bool spare = wanted > windows && number >= windows;
@@ -121,9 +129,9 @@ Status TokenDataset::evalBatch(uint64_t index, uint64_t batches,
       place =
           uint64_t(static_cast<unsigned __int128>(number) * windows / wanted);
     TESSERA_RETURN_IF_ERROR(window(place, row));
-    put(row, r, tokens, targets);
+    put(row, r, out);
     if (spare)
-      std::fill_n(targets.begin() + r * uint64_t(length), length,
+      std::fill_n(out.targets.begin() + r * uint64_t(length), length,
                   ignoredTarget);
   }
   return Status::success();

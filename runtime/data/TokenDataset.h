@@ -2,6 +2,7 @@
 // function: sample k = f(seed, k). The state of the data pipeline is therefore
 // one integer, the same for any number of microbatches, ranks or restarts.
 #pragma once
+#include "runtime/data/TokenBatch.h"
 #include "runtime/data/TokenSplit.h"
 #include "runtime/support/Status.h"
 
@@ -52,21 +53,23 @@ public:
   /// k / samplesPerEpoch has its own permutation.
   Status sample(uint64_t seed, uint64_t k, std::span<int32_t> out) const;
 
-  /// Samples k, k + 1, … as model inputs: tokens and targets are [rows, T],
-  /// targets shifted by one. Only `rows` (their numbers) are read and written.
+  /// Samples k, k + 1, … as model inputs: targets are tokens shifted by one.
+  /// Only `rows` (their numbers) are read and written. Where `out` has starts of
+  /// documents, the separator that ends one has no target.
   Status batch(uint64_t seed, uint64_t k, std::span<const uint64_t> rows,
-               std::span<int32_t> tokens, std::span<int32_t> targets) const;
+               TokenBatchOut out) const;
 
   /// Batch `index` of a fixed evaluation of `batches` batches: the same windows
   /// whatever the seed, spread evenly over the split. If the split has too few
   /// windows, the rows left over repeat window 0 with every target ignored.
   /// Only `rows` are read and written.
   Status evalBatch(uint64_t index, uint64_t batches,
-                   std::span<const uint64_t> rows, std::span<int32_t> tokens,
-                   std::span<int32_t> targets) const;
+                   std::span<const uint64_t> rows, TokenBatchOut out) const;
 
 private:
   Status window(uint64_t index, std::span<int32_t> out) const;
+  void put(std::span<const int32_t> row, uint64_t number,
+           TokenBatchOut batch) const;
 
   TokenSplit split;
   std::vector<uint64_t> shardBegins; // position of each shard in the stream

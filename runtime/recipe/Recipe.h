@@ -19,6 +19,9 @@ enum class Recompute { None, Full, Selective };
 enum class BalanceScope { Sequence, Microbatch, Global };
 enum class DropPolicy { Position, Probability };
 enum class RowDispatch { Auto, Gather, Exchange };
+/// Joined: tokens see all earlier ones of their sequence. Separate: those of
+/// their document, in which positions start at 0.
+enum class Documents { Joined, Separate };
 enum class Quant { None, Int8, Int4, Fp8 };
 enum class KvKind { Auto, Int8 };
 /// Which weights have zero points in addition to scales.
@@ -152,6 +155,7 @@ struct Recipe {
 
   struct Data {
     std::optional<std::string> train, eval; ///< directories of token shards
+    Documents documents = Documents::Joined;
     bool operator==(const Data &) const = default;
   } data;
 

@@ -24,6 +24,8 @@ constexpr std::array<std::string_view, 3> scopes = {"sequence", "microbatch",
 constexpr std::array<std::string_view, 2> drops = {"position", "probability"};
 constexpr std::array<std::string_view, 3> dispatches = {"auto", "gather",
                                                         "exchange"};
+constexpr std::array<std::string_view, 2> documentKinds = {"joined",
+                                                           "separate"};
 constexpr std::array<std::string_view, 4> quants = {"none", "int8", "int4",
                                                     "fp8"};
 constexpr std::array<std::string_view, 2> kvKinds = {"auto", "int8"};
@@ -198,6 +200,7 @@ std::vector<Field> schema(Recipe &r) {
       {"seed", Integer{&r.seed, 0, INT64_MAX}},
       {"data.train", Path{&r.data.train}},
       {"data.eval", Path{&r.data.eval}},
+      {"data.documents", choice(r.data.documents, documentKinds)},
       {"eval.every", Integer{&r.eval.every, 0, maxSteps}},
       {"eval.batches", Integer{&r.eval.batches, 1, maxSteps}},
       {"checkpoint.every", Integer{&r.checkpoint.every, 0, maxSteps}},

@@ -6,10 +6,9 @@ namespace tessera {
 
 BatchLoader::BatchLoader(const TokenDataset &data, BatchOrder order)
     : data(data), order(std::move(order)) {
-  for (Batch &batch : batches) {
-    batch.tokens.resize(this->order.rows * uint64_t(data.sequence()));
-    batch.targets.resize(batch.tokens.size());
-  }
+  for (TokenBuffers &batch : batches)
+    batch = TokenBuffers(this->order.rows * uint64_t(data.sequence()),
+                         this->order.separate);
 }
 
 BatchLoader::~BatchLoader() {
@@ -22,9 +21,9 @@ BatchLoader::~BatchLoader() {
     reader.join();
 }
 
-Status BatchLoader::read(Batch &batch, uint64_t number) const {
+Status BatchLoader::read(TokenBuffers &batch, uint64_t number) const {
   return data.batch(order.seed, order.first + number * order.rows, order.own,
-                    batch.tokens, batch.targets);
+                    batch.out());
 }
 
 void BatchLoader::readAhead() {
@@ -47,7 +46,7 @@ void BatchLoader::readAhead() {
   }
 }
 
-StatusOr<const BatchLoader::Batch *> BatchLoader::next() {
+StatusOr<TokenBatch> BatchLoader::next() {
   std::unique_lock lock(mutex);
   // The batch that was given before is free now.
   wanted = given + 2;
@@ -56,7 +55,7 @@ StatusOr<const BatchLoader::Batch *> BatchLoader::next() {
   changed.notify_all();
   changed.wait(lock, [&] { return isOver || ready > given; });
   if (ready > given)
-    return &batches[given++ % 2];
+    return batches[given++ % 2].view();
   return failure;
 }
 

@@ -15,20 +15,17 @@ namespace tessera {
 
 /// Which batches: `rows` sequences each, from sample `first` of the stream that
 /// `seed` shuffles. Of each batch only the sequences `own` (numbers below
-/// `rows`) are read; the others keep the token 0.
+/// `rows`) are read; the others keep the token 0. If documents are `separate`,
+/// batches say where they begin.
 struct BatchOrder {
   int64_t seed = 0;
   uint64_t first = 0, rows = 0;
   std::vector<uint64_t> own;
+  bool separate = false;
 };
 
 class BatchLoader {
 public:
-  /// [rows, T] of tokens and of targets.
-  struct Batch {
-    std::vector<int32_t> tokens, targets;
-  };
-
   /// Allocates two batches, and reads nothing before next(). `data` must
   /// outlive this and is read by the thread only.
   BatchLoader(const TokenDataset &data, BatchOrder order);
@@ -38,15 +35,15 @@ public:
 
   /// The next batch, valid until the call after this one. After an error all
   /// calls return it.
-  StatusOr<const Batch *> next();
+  StatusOr<TokenBatch> next();
 
 private:
   void readAhead();
-  Status read(Batch &batch, uint64_t number) const;
+  Status read(TokenBuffers &batch, uint64_t number) const;
 
   const TokenDataset &data;
   const BatchOrder order;
-  Batch batches[2];
+  TokenBuffers batches[2];
 
   std::mutex mutex;
   std::condition_variable changed;

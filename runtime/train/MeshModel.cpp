@@ -137,23 +137,30 @@ Status MeshModel::findBatch(std::string_view name, Batch &batch) {
       batch.tokens = input;
     if (input->name()->string_view() == "targets")
       batch.targets = input;
+    if (input->name()->string_view() == kStartsInput)
+      batch.starts = input;
   }
   if (!batch.tokens || !batch.targets)
     return Status::error("program '{}' has no tokens and targets; run: {}",
                          name, info.rebuildCommand);
-  batch.ownTokens.resize(batch.tokens->bytes() / sizeof(int32_t));
-  batch.ownTargets.resize(batch.targets->bytes() / sizeof(int32_t));
+  batch.own.tokens.resize(batch.tokens->bytes() / sizeof(int32_t));
+  batch.own.targets.resize(batch.targets->bytes() / sizeof(int32_t));
+  if (batch.starts)
+    batch.own.documentStarts.resize(batch.starts->bytes() / sizeof(int32_t));
   return Status::success();
 }
 
-// The rows of which this rank has tokens or targets.
+// The rows of which this rank has tokens, targets or starts of documents.
 std::vector<uint64_t> MeshModel::ownRows(const Batch &batch) const {
   std::vector<uint64_t> rows;
   if (!batch.tokens)
     return rows;
   const auto length = static_cast<uint64_t>(info.sequence);
   std::set<uint64_t> found;
-  for (const artifact::Tensor *input : {batch.tokens, batch.targets}) {
+  for (const artifact::Tensor *input :
+       {batch.tokens, batch.targets, batch.starts}) {
+    if (!input)
+      continue;
     ShareRuns runs(*input, mesh, at);
     while (const Run *run = runs.next())
       for (uint64_t row = run->whole / length;
@@ -164,33 +171,37 @@ std::vector<uint64_t> MeshModel::ownRows(const Batch &batch) const {
   return rows;
 }
 
-Status MeshModel::cut(Batch &batch, std::span<const int32_t> tokens,
-                      std::span<const int32_t> targets) const {
+Status MeshModel::cut(Batch &batch, const TokenBatch &whole) const {
   uint64_t elements = 1;
   for (uint64_t size : artifact::globalShape(*batch.tokens))
     elements *= size;
+  const auto &[tokens, targets, starts] = whole;
   if (tokens.size() != elements || targets.size() != elements)
     return Status::error("a batch of {} tokens and {} targets: all ranks "
                          "together take {} of each",
                          tokens.size(), targets.size(), elements);
-  artifact::copyToShare(*batch.tokens, mesh, at, std::as_bytes(tokens),
-                        std::as_writable_bytes(std::span(batch.ownTokens)));
-  artifact::copyToShare(*batch.targets, mesh, at, std::as_bytes(targets),
-                        std::as_writable_bytes(std::span(batch.ownTargets)));
+  const auto copy = [&](const artifact::Tensor &input,
+                        std::span<const int32_t> from,
+                        std::vector<int32_t> &to) {
+    artifact::copyToShare(input, mesh, at, std::as_bytes(from),
+                          std::as_writable_bytes(std::span(to)));
+  };
+  copy(*batch.tokens, tokens, batch.own.tokens);
+  copy(*batch.targets, targets, batch.own.targets);
+  if (batch.starts)
+    copy(*batch.starts, starts, batch.own.documentStarts);
   return Status::success();
 }
 
-StatusOr<StepMetrics> MeshModel::trainStep(std::span<const int32_t> tokens,
-                                           std::span<const int32_t> targets,
+StatusOr<StepMetrics> MeshModel::trainStep(const TokenBatch &batch,
                                            int64_t seed) {
-  TESSERA_RETURN_IF_ERROR(cut(step, tokens, targets));
-  return share->trainStep(step.ownTokens, step.ownTargets, seed);
+  TESSERA_RETURN_IF_ERROR(cut(step, batch));
+  return share->trainStep(step.own.view(), seed);
 }
 
-StatusOr<EvalSum> MeshModel::evalStep(std::span<const int32_t> tokens,
-                                      std::span<const int32_t> targets) {
-  TESSERA_RETURN_IF_ERROR(cut(eval, tokens, targets));
-  return share->evalStep(eval.ownTokens, eval.ownTargets);
+StatusOr<EvalSum> MeshModel::evalStep(const TokenBatch &batch) {
+  TESSERA_RETURN_IF_ERROR(cut(eval, batch));
+  return share->evalStep(eval.own.view());
 }
 
 StatusOr<std::span<const float>> MeshModel::logits(std::span<const int32_t>) {

@@ -25,14 +25,12 @@ public:
   Status writeState(const StateTensor &tensor, uint64_t offset,
                     std::span<const std::byte> bytes) override;
   Status initialize(int64_t seed) override { return share->initialize(seed); }
-  StatusOr<StepMetrics> trainStep(std::span<const int32_t> tokens,
-                                  std::span<const int32_t> targets,
+  StatusOr<StepMetrics> trainStep(const TokenBatch &batch,
                                   int64_t seed) override;
   std::vector<uint64_t> trainRows() const override { return ownRows(step); }
   std::vector<uint64_t> evalRows() const override { return ownRows(eval); }
   bool canEvaluate() const override { return share->canEvaluate(); }
-  StatusOr<EvalSum> evalStep(std::span<const int32_t> tokens,
-                             std::span<const int32_t> targets) override;
+  StatusOr<EvalSum> evalStep(const TokenBatch &batch) override;
   /// Scores are for one process: none here.
   int64_t contextLength() const override { return 0; }
   StatusOr<std::span<const float>> logits(std::span<const int32_t>) override;
@@ -52,7 +50,8 @@ private:
   /// Tokens of a program, sharded as its input.
   struct Batch {
     const artifact::Tensor *tokens = nullptr, *targets = nullptr;
-    std::vector<int32_t> ownTokens, ownTargets;
+    const artifact::Tensor *starts = nullptr; ///< null: documents are joined
+    TokenBuffers own;
   };
   /// A tensor of the state, as the artifact has it.
   struct Shared {
@@ -66,8 +65,7 @@ private:
   Status readFacts();
   Status findBatch(std::string_view program, Batch &batch);
   std::vector<uint64_t> ownRows(const Batch &batch) const;
-  Status cut(Batch &batch, std::span<const int32_t> tokens,
-             std::span<const int32_t> targets) const;
+  Status cut(Batch &batch, const TokenBatch &whole) const;
   Status collect(const Shared &tensor, uint64_t offset,
                  std::span<std::byte> out);
   Status readTensors();

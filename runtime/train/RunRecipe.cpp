@@ -17,7 +17,7 @@ constexpr std::string_view kCompiledKeys[] = {
     "recompute",          "dropout.rate",     "moe.balance",
     "moe.balance_weight", "moe.z_weight",     "moe.bias_rate",
     "moe.capacity",       "moe.drop",         "moe.noise",
-    "moe.balance_warmup",
+    "moe.balance_warmup", "data.documents",
 };
 
 /// Why this program would not notice a new value of `key`; empty if it would.

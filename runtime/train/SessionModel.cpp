@@ -225,11 +225,20 @@ Status SessionModel::readShapes() {
       scores.resize((*found)->elements());
     }
   }
+  readDocuments();
   if (info.vocabSize < 1)
     return Status::error("the artifact's config.json has no vocab_size; run: "
                          "{}",
                          info.rebuildCommand);
   return readRouterShape();
+}
+
+/// Programs with separate documents ask where they begin.
+void SessionModel::readDocuments() {
+  for (const char *program : {"train_step", "eval_step"})
+    if (session->hasProgram(program))
+      for (const hal::TensorInfo &tensor : session->inputs(program))
+        info.separatesDocuments |= tensor.name == kStartsInput;
 }
 
 /// Models without experts have no such output.
@@ -279,12 +288,20 @@ StatusOr<double> SessionModel::readNumber(std::string_view program,
   return double(*value);
 }
 
-StatusOr<StepMetrics> SessionModel::trainStep(std::span<const int32_t> tokens,
-                                              std::span<const int32_t> targets,
+Status SessionModel::writeBatch(std::string_view program,
+                                const TokenBatch &batch) {
+  TESSERA_RETURN_IF_ERROR(session->writeInput(program, "tokens", batch.tokens));
+  TESSERA_RETURN_IF_ERROR(
+      session->writeInput(program, "targets", batch.targets));
+  if (!info.separatesDocuments)
+    return Status::success();
+  return session->writeInput(program, kStartsInput, batch.documentStarts);
+}
+
+StatusOr<StepMetrics> SessionModel::trainStep(const TokenBatch &batch,
                                               int64_t seed) {
   constexpr std::string_view step = "train_step";
-  TESSERA_RETURN_IF_ERROR(session->writeInput(step, "tokens", tokens));
-  TESSERA_RETURN_IF_ERROR(session->writeInput(step, "targets", targets));
+  TESSERA_RETURN_IF_ERROR(writeBatch(step, batch));
   TESSERA_RETURN_IF_ERROR(
       session->writeInput(step, "seed", std::span<const int64_t>(&seed, 1)));
   TESSERA_RETURN_IF_ERROR(session->run(step));
@@ -302,11 +319,9 @@ StatusOr<StepMetrics> SessionModel::trainStep(std::span<const int32_t> tokens,
   return StepMetrics{*loss, *norm, *lr, *count, router};
 }
 
-StatusOr<EvalSum> SessionModel::evalStep(std::span<const int32_t> tokens,
-                                         std::span<const int32_t> targets) {
+StatusOr<EvalSum> SessionModel::evalStep(const TokenBatch &batch) {
   constexpr std::string_view step = "eval_step";
-  TESSERA_RETURN_IF_ERROR(session->writeInput(step, "tokens", tokens));
-  TESSERA_RETURN_IF_ERROR(session->writeInput(step, "targets", targets));
+  TESSERA_RETURN_IF_ERROR(writeBatch(step, batch));
   TESSERA_RETURN_IF_ERROR(session->run(step));
   auto losses = readLosses();
   if (!losses.ok())

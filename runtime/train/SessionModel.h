@@ -41,12 +41,10 @@ public:
     return session->stateInMemory(tensor.name);
   }
   Status initialize(int64_t seed) override;
-  StatusOr<StepMetrics> trainStep(std::span<const int32_t> tokens,
-                                  std::span<const int32_t> targets,
+  StatusOr<StepMetrics> trainStep(const TokenBatch &batch,
                                   int64_t seed) override;
   bool canEvaluate() const override { return session->hasProgram("eval_step"); }
-  StatusOr<EvalSum> evalStep(std::span<const int32_t> tokens,
-                             std::span<const int32_t> targets) override;
+  StatusOr<EvalSum> evalStep(const TokenBatch &batch) override;
   int64_t contextLength() const override { return context; }
   StatusOr<std::span<const float>>
   logits(std::span<const int32_t> tokens) override;
@@ -64,6 +62,8 @@ private:
   Status readFacts();
   Status readShapes();
   Status readRouterShape();
+  void readDocuments();
+  Status writeBatch(std::string_view program, const TokenBatch &batch);
   std::size_t evalDimensions() const;
   StatusOr<std::vector<double>> readLosses() const;
   StatusOr<double> readNumber(std::string_view program,

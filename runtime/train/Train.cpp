@@ -102,7 +102,7 @@ private:
   RunMemory memory;
   std::unique_ptr<BatchLoader> loader; ///< of trainData
   std::vector<uint64_t> evalRows;
-  std::vector<int32_t> evalTokens, evalTargets;
+  TokenBuffers evalBatch;
   WallClock clock;
 };
 
@@ -151,9 +151,9 @@ Status Trainer::openData() {
     evalData = std::make_unique<TokenDataset>(eval.take());
   }
   evalRows = model.evalRows();
-  evalTokens.resize(
-      std::size_t(facts.evalBatches * facts.evalRows * facts.sequence));
-  evalTargets.resize(evalTokens.size());
+  evalBatch = TokenBuffers(
+      std::size_t(facts.evalBatches * facts.evalRows * facts.sequence),
+      facts.separatesDocuments);
   return Status::success();
 }
 
@@ -291,7 +291,8 @@ Status Trainer::prepare() {
   loader = std::make_unique<BatchLoader>(
       *trainData,
       BatchOrder{position.seed, position.dataCursor,
-                 uint64_t(facts.microbatches * facts.rows), model.trainRows()});
+                 uint64_t(facts.microbatches * facts.rows), model.trainRows(),
+                 facts.separatesDocuments});
   TESSERA_RETURN_IF_ERROR(fillMessageBuffers(model));
   StatusOr<RunMemory> measured = measureRunMemory(model, options.baseBytes);
   if (!measured.ok())
@@ -336,20 +337,21 @@ Status Trainer::announce() {
 /// have no targets, so that they add no token.
 Status Trainer::readEvalBatches(uint64_t first, uint64_t batches) {
   const auto rows = uint64_t(facts.evalRows);
-  const std::size_t size = evalTokens.size() / std::size_t(facts.evalBatches);
+  const std::size_t size =
+      evalBatch.tokens.size() / std::size_t(facts.evalBatches);
   for (uint64_t k = 0; k < uint64_t(facts.evalBatches); ++k) {
-    const auto tokens = std::span(evalTokens).subspan(k * size, size);
-    const auto targets = std::span(evalTargets).subspan(k * size, size);
+    const TokenBatchOut batch = evalBatch.out().part(k * size, size);
     std::vector<uint64_t> own;
     for (uint64_t row : evalRows)
       if (row / rows == k)
         own.push_back(row % rows);
     if (first + k < batches) {
       TESSERA_RETURN_IF_ERROR(
-          evalData->evalBatch(first + k, batches, own, tokens, targets));
+          evalData->evalBatch(first + k, batches, own, batch));
     } else {
-      std::ranges::fill(tokens, 0);
-      std::ranges::fill(targets, ignoredTarget);
+      std::ranges::fill(batch.tokens, 0);
+      std::ranges::fill(batch.targets, ignoredTarget);
+      std::ranges::fill(batch.documentStarts, 0);
     }
   }
   return Status::success();
@@ -362,7 +364,7 @@ StatusOr<double> Trainer::evaluate() {
   const auto together = uint64_t(facts.evalBatches);
   for (uint64_t first = 0; first < batches; first += together) {
     TESSERA_RETURN_IF_ERROR(readEvalBatches(first, batches));
-    StatusOr<EvalSum> sum = model.evalStep(evalTokens, evalTargets);
+    StatusOr<EvalSum> sum = model.evalStep(evalBatch.view());
     if (!sum.ok())
       return sum.status();
     for (uint64_t k = 0; k < std::min(together, batches - first); ++k)
@@ -407,13 +409,13 @@ void Trainer::report(const MetricsRecord &record) {
 
 Status Trainer::trainOneStep() {
   auto asked = Clock::now();
-  StatusOr<const BatchLoader::Batch *> batch = loader->next();
+  StatusOr<TokenBatch> batch = loader->next();
   double waited = secondsSince(asked);
   if (!batch.ok())
     return batch.status();
   auto begin = Clock::now();
   StatusOr<StepMetrics> metrics =
-      model.trainStep((*batch)->tokens, (*batch)->targets, position.seed);
+      model.trainStep(*batch, position.seed);
   double seconds = std::max(secondsSince(begin), 1e-9);
   if (!metrics.ok())
     return metrics.status();

@@ -3,6 +3,7 @@
 // a few lines of arithmetic, so that faults and restarts are tested in
 // milliseconds.
 #pragma once
+#include "runtime/data/TokenBatch.h"
 #include "runtime/support/Status.h"
 #include "runtime/weights/ModelState.h"
 
@@ -11,9 +12,13 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace tessera {
+
+/// The input of TokenBatch.documentStarts.
+inline constexpr std::string_view kStartsInput = "document_starts";
 
 struct ModelFacts {
   std::string programHash;
@@ -27,6 +32,8 @@ struct ModelFacts {
   int64_t evalRows = 1;     ///< B of eval_step, sequences in a batch
   int64_t evalBatches = 1;  ///< batches that eval_step takes: A on a pipeline
   int64_t vocabSize = 1;    ///< V
+  /// Tokens see only those of their document: batches say where they begin.
+  bool separatesDocuments = false;
   uint64_t stepFlops = 0;   ///< useful FLOPs of one train_step, of all ranks
   /// FLOPs of the kernels of one train_step on this rank, recomputation
   /// included; 0: unknown.
@@ -59,9 +66,8 @@ public:
 
   /// Weights from their distributions, moments and counters zero.
   virtual Status initialize(int64_t seed) = 0;
-  /// tokens, targets: [A, B, T].
-  virtual StatusOr<StepMetrics> trainStep(std::span<const int32_t> tokens,
-                                          std::span<const int32_t> targets,
+  /// A batch of [A, B, T] tokens.
+  virtual StatusOr<StepMetrics> trainStep(const TokenBatch &batch,
                                           int64_t seed) = 0;
   /// The sequences of a training batch, as numbers below A × B, that this
   /// process computes with: all, or of several ranks its own. Others are not
@@ -74,9 +80,8 @@ public:
     return firstRows(facts().evalBatches * facts().evalRows);
   }
   virtual bool canEvaluate() const = 0;
-  /// tokens, targets: [evalBatches, evalRows, T].
-  virtual StatusOr<EvalSum> evalStep(std::span<const int32_t> tokens,
-                                     std::span<const int32_t> targets) = 0;
+  /// A batch of [evalBatches, evalRows, T] tokens.
+  virtual StatusOr<EvalSum> evalStep(const TokenBatch &batch) = 0;
   /// Length T of the logits program, or 0 if the model has none.
   virtual int64_t contextLength() const = 0;
   /// tokens: [T]; the result is [T, V] and valid until the next call.

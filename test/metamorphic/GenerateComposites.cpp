@@ -88,6 +88,24 @@ static bool dropout(Generator &g) {
 
 //===--- attention --------------------------------------------------------===//
 
+// First keys of documents of equal lengths, other ones in each sequence: they
+// do not decrease. With a start they may be before, among or behind the keys.
+static Value firstKeys(Generator &g, int64_t batch, int64_t tokens,
+                       int64_t keys, bool hasStart) {
+  Shape shape{batch, tokens};
+  Entry lengths = g.argument(g.tensor({batch}, g.i32()),
+                             {1, static_cast<double>(tokens)});
+  Value length = g.e.broadcast(lengths.value, {0}, shape);
+  Value first = g.e.div(g.e.iota(g.tensor(shape, g.i32()), 1), length);
+  first = g.e.mul(first, length);
+  if (!hasStart)
+    return first;
+  Entry from =
+      g.argument(g.tensor({}, g.i32()), {static_cast<double>(-tokens),
+                                         static_cast<double>(keys)});
+  return g.e.add(first, g.e.broadcastScalar(from.value, shape));
+}
+
 static bool attention(Generator &g) {
   int64_t batch = g.between(1, 2),
           tokens = std::max<int64_t>(g.sizeUpTo(64), 1);
@@ -127,10 +145,14 @@ static bool attention(Generator &g) {
     start = g.argument(g.tensor({}, g.i32()), {static_cast<double>(-tokens),
                                                static_cast<double>(keys)})
                 .value;
+  Value first;
+  if (g.chance(35))
+    first = firstKeys(g, batch, tokens, keys, hasStart);
   auto lseType = g.tensor({batch, heads, tokens}, g.f32());
   auto op = g.builder.create<AttentionOp>(g.e.location(), queryType, lseType,
                                           query.value, key.value, value.value,
-                                          start, scale, causal, window, cap);
+                                          start, first, scale, causal, window,
+                                          cap);
   double score = static_cast<double>(headDim) * query.range.magnitude() *
                      key.range.magnitude() +
                  8;
@@ -144,8 +166,8 @@ static bool attention(Generator &g) {
   Entry cotangent = g.limited(g.like(queryType), 2);
   auto grad = g.builder.create<AttentionGradOp>(
       g.e.location(), queryType, keyType, keyType, query.value, key.value,
-      value.value, op.getResult(), op.getLse(), cotangent.value, start, scale,
-      causal, window, cap);
+      value.value, op.getResult(), op.getLse(), cotangent.value, start, first,
+      scale, causal, window, cap);
   double bound = 8.0 * static_cast<double>(headDim * (tokens + keys) * group) *
                  std::max(1.0, value.range.magnitude());
   for (Value result : grad.getResults())
@@ -175,7 +197,7 @@ static bool selfAttention(Generator &g) {
   auto op = g.builder.create<AttentionOp>(
       g.e.location(), parts[0].getType(),
       g.tensor({batch, heads, tokens}, g.f32()), query.value, key.value,
-      parts[2], /*start=*/Value(),
+      parts[2], /*start=*/Value(), /*first=*/Value(),
       g.builder.getF64FloatAttr(1 / std::sqrt(static_cast<double>(headDim))),
       g.builder.getUnitAttr(), IntegerAttr(), FloatAttr());
   Value merged = g.e.reshape(op.getResult(), {batch, tokens, width});

@@ -285,6 +285,35 @@ def gradients(model, tokens, targets):
     return total, {n: p.grad.double() for n, p in model.named_parameters()}
 
 
+def document_gradients(model, tokens, targets, starts):
+    """The same of packed documents, each of which the model sees alone."""
+    model.zero_grad(set_to_none=True)
+    count = int((targets != -100).sum())
+    total = 0.0
+    rows = (x.flatten(0, 1) for x in (tokens, targets, starts))
+    for row, wanted, begins in zip(*rows):
+        bounds = [*begins.unique().tolist(), len(row)]
+        for first, end in zip(bounds, bounds[1:]):
+            loss = loss_sum(model, row[None, first:end].long(),
+                            wanted[None, first:end]) / count
+            loss.backward()
+            total += float(loss.detach())
+    return total, {n: p.grad.double() for n, p in model.named_parameters()}
+
+
+def documents(family, seed):
+    """A batch as batches() has it, of documents of 1 token and more. The last
+    token of each has no target."""
+    generator = torch.Generator().manual_seed(seed)
+    tokens, targets = (x[0] for x in batches(family, 1, seed))
+    isFirst = torch.rand(tokens.shape, generator=generator) < 0.08
+    isFirst[..., 0] = True
+    at = torch.arange(tokens.shape[-1], dtype=torch.int32)
+    starts = torch.where(isFirst, at, 0).cummax(-1).values.to(torch.int32)
+    targets[..., :-1][isFirst[..., 1:]] = -100
+    return tokens, targets, starts
+
+
 def batches(family, steps, seed, micro=MICRO, rows=ROWS):
     """tokens and targets [steps, A, B, T] as int32. Every row hides another
     number of its targets, so that no mean of means is right by accident."""

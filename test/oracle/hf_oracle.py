@@ -32,7 +32,7 @@ except ImportError as error:
 
 import hf_checks
 from hf_models import FAMILIES, SEQUENCE, MICRO, ROWS, Twins
-from hf_models import batches, gradients, run
+from hf_models import batches, document_gradients, documents, gradients, run
 from hf_tessera import Tessera, ToolError, processor_targets
 from hf_training import STEPS, losses, settings
 
@@ -118,6 +118,7 @@ class Comparison:
         self.logits(artifact)
         self.gradients(artifact)
         self.losses(artifact)
+        self.packed()
         if self.dtype == "fp32":
             self.greedy(artifact)
 
@@ -143,14 +144,26 @@ class Comparison:
                 if experts and self.dtype == "bf16" else name)
 
     def gradients(self, artifact):
+        self.compare_gradients(
+            "gradients", gradients, artifact,
+            lambda seed: [x[0] for x in batches(self.family, 1, 200 + seed)])
+
+    def packed(self):
+        """Documents in one row, against the same ones alone."""
+        self.compare_gradients(
+            "packed gradients", document_gradients,
+            self.compile(documents="separate"),
+            lambda seed: documents(self.family, 800 + seed))
+
+    def compare_gradients(self, title, theirs_of, artifact, batch):
         ours, theirs = {}, {}
         for seed, ((twin, folder), other) in enumerate(
                 zip(self.twins, self.torch)):
-            tokens, targets = (x[0] for x in
-                               batches(self.family, 1, 200 + seed))
-            _, reference = gradients(twin.fp64, tokens, targets)
-            _, other_gradients = gradients(other, tokens, targets)
-            step = self.tessera.gradients(artifact, folder, tokens, targets)
+            tokens, targets, *starts = batch(seed)
+            _, reference = theirs_of(twin.fp64, tokens, targets, *starts)
+            _, other_gradients = theirs_of(other, tokens, targets, *starts)
+            step = self.tessera.gradients(artifact, folder, tokens, targets,
+                                          starts=starts[0] if starts else None)
             if set(step.gradients) != set(reference):
                 raise ToolError(f"parameters differ: "
                                 f"{set(step.gradients) ^ set(reference)}")
@@ -170,7 +183,7 @@ class Comparison:
             short = name.replace("transformer.", "").replace("model.", "")
             self.report.line(
                 self.family, self.dtype,
-                f"{len(ours)} gradients, {norm}: {short}", mine, other)
+                f"{len(ours)} {title}, {norm}: {short}", mine, other)
 
     def losses(self, artifact):
         """In fp32 the losses of a run are PyTorch's; in bf16, where two runs

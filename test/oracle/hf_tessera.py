@@ -69,13 +69,14 @@ class Tessera:
         return self.folder / f"{self.made:03}{suffix}"
 
     def compile(self, model, target, sequence, micro, rows, compute="fp32",
-                recompute="none", schedule="constant"):
+                recompute="none", schedule="constant", documents="joined"):
         """The artifact of a model's folder, for batches [micro, rows,
         sequence]."""
         artifact = self._new(".tsr")
         settings = {"batch.sequence": sequence, "batch.accumulate": micro,
                     "batch.micro": rows, "precision.compute": compute,
                     "recompute": recompute, "lr_schedule.name": schedule,
+                    "data.documents": documents,
                     # The reference's loss is that of tokens alone.
                     "moe.balance_weight": 0, "moe.z_weight": 0}
         command([self.binaries / "tessera", "compile", model,
@@ -112,12 +113,14 @@ class Tessera:
         logits = outputs["logits"]
         return logits.reshape(runs, *logits.shape[-2:])
 
-    def gradients(self, artifact, weights, tokens, targets, threads=2):
-        """Of one batch [A, B, T]."""
+    def gradients(self, artifact, weights, tokens, targets, threads=2,
+                  starts=None):
+        """Of one batch [A, B, T]; `starts` of documents that are separate."""
+        more = {} if starts is None else {"document_starts": starts}
         outputs, state = self.run(
             artifact, "train_step", weights,
-            {"tokens": tokens, "targets": targets, **SEED}, sets=GRADIENT,
-            threads=threads, dump=True)
+            {"tokens": tokens, "targets": targets, **more, **SEED},
+            sets=GRADIENT, threads=threads, dump=True)
         suffix = ".exp_avg"
         return Step(outputs["loss"],
                     {name[:-len(suffix)]: value for name, value in

@@ -25,6 +25,9 @@ public:
       e.start =
           loadStart(e.b, e.loc, kernel.getBuffers()[operands.start.argument]);
     locate();
+    if (operands.first)
+      e.locateFirst(kernel.getBuffers()[operands.first->argument],
+                    operands.first->view, batch);
     softmax.start(query, queries);
     auto [begin, end] = e.visibleKeys(firstQuery, queries);
     e.forRange(begin, end, e.shape.keyTile, [&, end = end](Value keyAt) {
@@ -148,6 +151,10 @@ tessera::planAttention(graph::ClusterOp cluster, const TilingContext &context) {
   if (llvm::Error error = findResults(cluster, op, operands))
     return std::move(error);
   operands.start = attentionStart(op.getStart());
+  auto first = firstOperand(op, op.getFirst());
+  if (!first)
+    return first.takeError();
+  operands.first = *first;
   plan.shape = attentionShapeOf(op);
   auto choice =
       context.isGpu()

@@ -32,6 +32,8 @@ public:
     Value kvHeads = e.index(e.shape.kvHeads), block = kernel.getBlockNumber();
     batch = b.create<arith::DivUIOp>(e.loc, block, kvHeads);
     kvHead = b.create<arith::RemUIOp>(e.loc, block, kvHeads);
+    if (o.first)
+      e.locateFirst(buffer(*o.first), o.first->view, batch);
     Value zero = e.index(0), tokens = e.index(e.shape.tokens),
           keys = e.index(e.shape.keys);
     stageKeys(keys);
@@ -309,6 +311,10 @@ tessera::planAttentionGrad(graph::ClusterOp cluster,
   if (llvm::Error error = findOperands(cluster, op, plan.operands))
     return std::move(error);
   plan.operands.start = attentionStart(op.getStart());
+  auto first = firstOperand(op, op.getFirst());
+  if (!first)
+    return first.takeError();
+  plan.operands.first = *first;
   plan.shape = attentionShapeOf(op);
   if (context.isGpu()) {
     auto kernels = chooseGpuAttentionGrad(cluster, plan.operands, plan.shape,

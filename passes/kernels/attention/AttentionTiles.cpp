@@ -248,6 +248,17 @@ Value AttentionEmitter::positionOf(Value query) {
   return start ? add(query, start) : query;
 }
 
+void AttentionEmitter::locateFirst(Value buffer, const View &view,
+                                   Value batch) {
+  first = buffer;
+  firstAt = add(mul(batch, view.strides[0]), view.offset);
+}
+
+Value AttentionEmitter::firstKeyOf(Value query) {
+  Value key = b.create<memref::LoadOp>(loc, first, add(firstAt, query));
+  return b.create<arith::IndexCastOp>(loc, b.getIndexType(), key);
+}
+
 // If queries have a start, the end is that of a tile of keys or of all: tiles
 // have static remainders, and the mask hides the rest.
 std::pair<Value, Value> AttentionEmitter::visibleKeys(Value query,
@@ -261,11 +272,14 @@ std::pair<Value, Value> AttentionEmitter::visibleKeys(Value query,
                                            index(shape.keyTile));
     end = min(end, mul(tiles, shape.keyTile));
   }
-  if (shape.window > 0) {
-    Value first = max(sub(at, index(shape.window - 1)), index(0));
-    Value within = b.create<arith::RemUIOp>(loc, first, index(shape.keyTile));
-    begin = sub(first, within);
-  }
+  if (shape.window > 0)
+    begin = max(sub(at, index(shape.window - 1)), begin);
+  // The least of the tile, and possibly before or after all keys.
+  if (first)
+    begin = max(begin, firstKeyOf(query));
+  if (shape.window > 0 || first)
+    begin = sub(begin, b.create<arith::RemUIOp>(loc, begin,
+                                                index(shape.keyTile)));
   return {begin, end};
 }
 
@@ -286,42 +300,58 @@ void AttentionEmitter::capScores(const Matrix &scores, Value keys) {
 
 void AttentionEmitter::maskScores(const Matrix &scores, Value key, Value keys,
                                   Value query, double masked) {
-  if (!shape.causal && shape.window == 0)
+  if (!shape.causal && shape.window == 0 && !first)
     return;
-  // Only tiles that the diagonal or the window's edge crosses hold any.
+  // Only tiles that the diagonal, the window's edge or the beginning of a
+  // document crosses hold any.
   int64_t queries = shape.queryTile;
   auto compare = [&](arith::CmpIPredicate predicate, Value x,
                      Value y) -> Value {
     return b.create<arith::CmpIOp>(loc, predicate, x, y);
   };
-  Value crossed;
+  Value crossed, firstQuery = query;
+  auto either = [&](Value condition) {
+    crossed = crossed ? b.create<arith::OrIOp>(loc, crossed, condition)
+                      : condition;
+  };
   query = positionOf(query);
   if (shape.causal)
-    crossed = compare(arith::CmpIPredicate::sgt, add(key, keys), add(query, 1));
-  if (shape.window > 0) {
-    Value lastQuery = add(query, queries - 1);
-    Value edge = compare(arith::CmpIPredicate::sge, sub(lastQuery, key),
-                         index(shape.window));
-    crossed = crossed ? b.create<arith::OrIOp>(loc, crossed, edge) : edge;
+    either(compare(arith::CmpIPredicate::sgt, add(key, keys), add(query, 1)));
+  if (shape.window > 0)
+    either(compare(arith::CmpIPredicate::sge,
+                   sub(add(query, queries - 1), key), index(shape.window)));
+  Value rest = sub(index(shape.tokens), firstQuery);
+  if (first) {
+    Value last = sub(min(rest, index(queries)), index(1));
+    either(compare(arith::CmpIPredicate::sgt,
+                   firstKeyOf(add(firstQuery, last)), key));
   }
   auto ints = VectorType::get({queries}, b.getI32Type());
   ifTrue(crossed, [&] {
+    Value firstKeys;
+    if (first)
+      firstKeys = loadVector(first, add(firstAt, firstQuery), queries, rest);
     Value position = b.create<tile::IotaOp>(loc, ints, query, 0);
     forRange(index(0), keys, 1, [&](Value row) {
       Value here =
           b.create<arith::IndexCastOp>(loc, b.getI32Type(), add(key, row));
       Value keyPosition = spread(here, {queries});
       Value visible;
+      auto require = [&](Value condition) {
+        visible = visible ? b.create<arith::AndIOp>(loc, visible, condition)
+                          : condition;
+      };
       if (shape.causal)
-        visible = compare(arith::CmpIPredicate::sle, keyPosition, position);
+        require(compare(arith::CmpIPredicate::sle, keyPosition, position));
       if (shape.window > 0) {
         Value distance = b.create<arith::SubIOp>(loc, position, keyPosition);
         Value limit = b.create<arith::ConstantOp>(
             loc,
             DenseElementsAttr::get(ints, static_cast<int32_t>(shape.window)));
-        Value near = compare(arith::CmpIPredicate::slt, distance, limit);
-        visible = visible ? b.create<arith::AndIOp>(loc, visible, near) : near;
+        require(compare(arith::CmpIPredicate::slt, distance, limit));
       }
+      if (first)
+        require(compare(arith::CmpIPredicate::sge, keyPosition, firstKeys));
       Value score = loadRow(scores, row, 0, queries);
       storeRow(b.create<arith::SelectOp>(loc, visible, score,
                                          splat(masked, {queries})),
@@ -357,6 +387,16 @@ AttentionStart tessera::attentionStart(Value start) {
   if (!start)
     return {};
   return {cast<BlockArgument>(start).getArgNumber(), true};
+}
+
+llvm::Expected<std::optional<AttentionOperand>>
+tessera::firstOperand(Operation *op, Value first) {
+  if (!first)
+    return std::optional<AttentionOperand>();
+  llvm::Expected<AttentionOperand> operand = attentionOperand(op, first);
+  if (!operand)
+    return operand.takeError();
+  return std::optional(*operand);
 }
 
 Value tessera::loadStart(OpBuilder &b, Location loc, Value buffer) {

@@ -31,6 +31,7 @@ struct AttentionShape {
   bool causal;
   int64_t window; ///< 0: none
   bool hasStart;  ///< queries start at a position that kernels read
+  bool hasFirst;  ///< and see no keys before one that kernels read
   double cap = 0; ///< of scaled scores, as graph.attention; 0: none
   /// Of a kernel for CPUs: a block's queries, and keys multiplied at once.
   int64_t queryTile = 0, keyTile = 0;
@@ -54,6 +55,9 @@ public:
   const AttentionShape &shape;
   /// The position of query 0 among the keys; null: 0.
   mlir::Value start;
+  /// The first keys that the block's queries see, i32, and where that of query
+  /// 0 is; null: 0.
+  mlir::Value first, firstAt;
 
   // Indices and constants.
   mlir::Value index(int64_t value);
@@ -128,8 +132,12 @@ public:
   int64_t microRows() const { return target.lanes >= 16 ? 8 : 4; }
   int64_t microCols() const { return 2 * target.lanes; }
 
+  /// Reads the first keys of a sequence's queries from a buffer.
+  void locateFirst(mlir::Value buffer, const View &view, mlir::Value batch);
+
 private:
   mlir::Value positionOf(mlir::Value query);
+  mlir::Value firstKeyOf(mlir::Value query);
   mlir::Value toF32(mlir::Value tile);
   llvm::SmallVector<mlir::Value> at(const Matrix &m, mlir::Value row,
                                     mlir::Value col);
@@ -159,7 +167,8 @@ template <typename Op> AttentionShape attentionShapeOf(Op op) {
                        op.getScale().convertToDouble(),
                        op.getCausal(),
                        static_cast<int64_t>(op.getWindow().value_or(0)),
-                       op.getStart() != nullptr};
+                       op.getStart() != nullptr,
+                       op.getFirst() != nullptr};
   shape.cap = scoreCapOf(op);
   return shape;
 }
@@ -174,6 +183,7 @@ struct AttentionStart {
 struct ForwardOperands {
   AttentionOperand query, key, value;
   AttentionStart start;
+  std::optional<AttentionOperand> first; ///< [B, T]
   View output; ///< of the kernel's result buffer, [B, T, H, D]; base unused
   unsigned outputIndex; ///< results of the cluster
   int lseIndex;         ///< negative: unused
@@ -189,6 +199,7 @@ struct GradientPlace {
 struct BackwardOperands {
   AttentionOperand query, key, value, output, lse, cotangent;
   AttentionStart start;
+  std::optional<AttentionOperand> first; ///< [B, T]
   GradientPlace dQuery, dKey, dValue;
 };
 
@@ -196,6 +207,9 @@ llvm::Expected<AttentionOperand> attentionOperand(mlir::Operation *op,
                                                   mlir::Value value);
 /// `start` is null where queries start at key 0.
 AttentionStart attentionStart(mlir::Value start);
+/// Null where the mask has no first keys.
+llvm::Expected<std::optional<AttentionOperand>>
+firstOperand(mlir::Operation *op, mlir::Value first);
 /// The number in a buffer of one i32, as an index.
 mlir::Value loadStart(mlir::OpBuilder &b, mlir::Location loc,
                       mlir::Value buffer);

@@ -208,7 +208,8 @@ AttentionShape PagedShape::rowsOfBlocks() const {
                        scale,
                        /*causal=*/true,
                        window,
-                       /*hasStart=*/true};
+                       /*hasStart=*/true,
+                       /*hasFirst=*/false};
   shape.cap = cap;
   return shape;
 }

@@ -12,6 +12,10 @@ void GpuForward::locate() {
     g.start = loadStart(e.b, e.loc, kernel.getBuffers()[o.start.argument]);
   std::tie(head, firstQuery) = g.locate(kernel.getBlockNumber(), g.queries(),
                                         g.keys(), g.sizes.queries, true);
+  if (o.first) {
+    g.first = kernel.getBuffers()[o.first->argument];
+    g.firstView = o.first->view;
+  }
   kvHead = g.kvHeadOf(head);
 }
 

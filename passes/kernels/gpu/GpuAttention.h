@@ -26,6 +26,9 @@ public:
   const mlir::Type element; ///< of staged operands
   mlir::Value batch;        ///< of the block
   mlir::Value start;        ///< position of query 0; null: 0
+  /// The first keys that queries see, i32 [B, T]; null: 0.
+  mlir::Value first;
+  View firstView;
 
   /// Of queries or of keys: heads, and rows of each.
   struct Side {
@@ -49,8 +52,8 @@ public:
                               : e.div(head, shape.heads / shape.kvHeads);
   }
   void store(mlir::Value tile, const Source &to) const;
-  /// Loads from (or stores to) [batch, head, token] of f32: `size` elements
-  /// from `token` on.
+  /// Loads from (or stores to) [batch, head, token]: `size` elements from
+  /// `token` on.
   mlir::Value loadVector(mlir::Value buffer, mlir::Value at, int64_t size,
                          mlir::Value token) const;
   void storeVector(mlir::Value slice, mlir::Value buffer, mlir::Value at,
@@ -80,6 +83,9 @@ private:
   mlir::Value positionOf(mlir::Value query) const {
     return start ? e.add(query, start) : query;
   }
+  mlir::Value firstAt(mlir::Value query) const;
+  mlir::Value firstKeyOf(mlir::Value query) const;
+  mlir::Value queriesFrom(mlir::Value key) const;
   std::pair<mlir::Value, mlir::Value> atLeastOne(mlir::Value begin,
                                                  mlir::Value end, int64_t rows,
                                                  int64_t tile) const;

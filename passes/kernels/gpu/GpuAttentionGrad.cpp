@@ -20,6 +20,10 @@ std::pair<Value, Value> GpuGrad::locate(bool ofKeys, int64_t tile,
   kernel.setWarps(ArrayRef<int64_t>{tile / 16, 1});
   if (buffers.start)
     g.start = loadStart(e.b, e.loc, buffers.start);
+  if (buffers.first) {
+    g.first = buffers.first;
+    g.firstView = o.first->view;
+  }
   return g.locate(kernel.getBlockNumber(), ofKeys ? g.keys() : g.queries(),
                   ofKeys ? g.queries() : g.keys(), tile, lastFirst);
 }

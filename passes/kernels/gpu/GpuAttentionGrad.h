@@ -23,6 +23,7 @@ namespace tessera::gpu {
 struct GradBuffers {
   mlir::Value query, key, value, output, lse, cotangent, delta;
   mlir::Value start; ///< i32[]
+  mlir::Value first; ///< i32 [B, T]
   mlir::Value dQuery, dKey, dValue;
 };
 

@@ -235,6 +235,8 @@ void GradTiler::addOperands(GradLaunch &l, GradPart part) {
   take(&GradBuffers::lse, o.lse.argument);
   if (o.start.isThere)
     take(&GradBuffers::start, o.start.argument);
+  if (o.first)
+    take(&GradBuffers::first, o.first->argument);
   l.bindings.push_back({&GradBuffers::delta, l.add(delta, tile::Access::read)});
 }
 

@@ -68,8 +68,9 @@ Value GpuAttention::loadVector(Value buffer, Value at, int64_t size,
   SmallVector<Value> bounds;
   if (Value valid = rest(token, shape.tokens, size))
     bounds.push_back(valid);
+  Type element = cast<MemRefType>(buffer.getType()).getElementType();
   return e.b.create<tile::LoadOp>(
-      e.loc, VectorType::get({size}, e.b.getF32Type()), buffer,
+      e.loc, VectorType::get({size}, element), buffer,
       ValueRange(e.add(at, token)), bounds, ArrayRef<int64_t>{0});
 }
 
@@ -92,6 +93,35 @@ void GpuAttention::wait() const { e.b.create<tile::WaitOp>(e.loc, 0); }
 
 //===--- visibility -------------------------------------------------------===//
 
+// Where the first key of a query of the block's sequence is.
+Value GpuAttention::firstAt(Value query) const {
+  Value sequence = e.add(e.mul(batch, firstView.strides[0]), firstView.offset);
+  return e.add(sequence, query);
+}
+
+Value GpuAttention::firstKeyOf(Value query) const {
+  Value key = e.b.create<memref::LoadOp>(e.loc, first, firstAt(query));
+  return e.b.create<arith::IndexCastOp>(e.loc, e.b.getIndexType(), key);
+}
+
+// How many queries have a first key up to `key`: those that see it are the last
+// of them. A binary search, since first keys do not decrease.
+Value GpuAttention::queriesFrom(Value key) const {
+  Value all = e.index(shape.tokens);
+  int64_t steps = llvm::Log2_64_Ceil(shape.tokens + 1);
+  auto found = e.forRange(
+      e.index(0), e.index(steps), 1,
+      {e.index(0), e.index(int64_t(1) << (steps - 1))},
+      [&](Value, ValueRange state) -> SmallVector<Value> {
+        Value next = e.min(e.add(state[0], state[1]), all);
+        Value isSeen = e.compare(arith::CmpIPredicate::sle,
+                                 firstKeyOf(e.sub(next, e.index(1))), key);
+        return {e.b.create<arith::SelectOp>(e.loc, isSeen, next, state[0]),
+                e.div(state[1], 2)};
+      });
+  return found[0];
+}
+
 // Kernels load the first tile before they know whether there is any.
 std::pair<Value, Value> GpuAttention::atLeastOne(Value begin, Value end,
                                                  int64_t rows,
@@ -106,11 +136,15 @@ std::pair<Value, Value> GpuAttention::visibleKeys(Value query) const {
   Value begin = e.index(0), end = e.index(shape.keys), at = positionOf(query);
   if (shape.causal)
     end = e.min(end, e.add(at, sizes.queries));
-  if (shape.window > 0) {
-    Value first = e.sub(at, e.index(shape.window - 1));
-    first = e.b.createOrFold<arith::MaxSIOp>(e.loc, first, e.index(0));
-    begin = e.sub(first, e.rem(first, sizes.keys));
-  }
+  auto notBefore = [&](Value key) {
+    begin = e.b.createOrFold<arith::MaxSIOp>(e.loc, key, begin);
+  };
+  if (shape.window > 0)
+    notBefore(e.sub(at, e.index(shape.window - 1)));
+  if (first)
+    notBefore(firstKeyOf(query));
+  if (shape.window > 0 || first)
+    begin = e.sub(begin, e.rem(begin, sizes.keys));
   return atLeastOne(begin, end, shape.keys, sizes.keys);
 }
 
@@ -118,13 +152,15 @@ std::pair<Value, Value> GpuAttention::visibleQueries(Value key) const {
   Value begin = e.index(0), end = e.index(shape.tokens),
         at = start ? e.sub(key, start) : key;
   if (shape.causal) {
-    Value first = at;
+    Value from = at;
     if (start)
-      first = e.b.createOrFold<arith::MaxSIOp>(e.loc, first, e.index(0));
-    begin = e.sub(first, e.rem(first, sizes.queries));
+      from = e.b.createOrFold<arith::MaxSIOp>(e.loc, from, e.index(0));
+    begin = e.sub(from, e.rem(from, sizes.queries));
   }
   if (shape.window > 0)
     end = e.min(end, e.add(at, sizes.keys + shape.window - 1));
+  if (first)
+    end = e.min(end, queriesFrom(e.add(key, sizes.keys - 1)));
   return atLeastOne(begin, end, shape.tokens, sizes.queries);
 }
 
@@ -137,7 +173,10 @@ Value GpuAttention::isCrossed(Value query, Value key) const {
             ? e.b.create<arith::OrIOp>(e.loc, crossed, condition).getResult()
             : condition;
   };
-  Value keyEnd = e.add(key, sizes.keys);
+  Value keyEnd = e.add(key, sizes.keys), last;
+  if (first)
+    last = firstKeyOf(e.min(e.add(query, sizes.queries - 1),
+                            e.index(shape.tokens - 1)));
   query = positionOf(query);
   if (shape.causal)
     either(e.compare(arith::CmpIPredicate::sgt, keyEnd, e.add(query, 1)));
@@ -147,6 +186,8 @@ Value GpuAttention::isCrossed(Value query, Value key) const {
                      e.index(shape.window)));
   if (shape.keys % sizes.keys)
     either(e.compare(arith::CmpIPredicate::sgt, keyEnd, e.index(shape.keys)));
+  if (first)
+    either(e.compare(arith::CmpIPredicate::sgt, last, key));
   return crossed;
 }
 
@@ -186,6 +227,12 @@ Value GpuAttention::maskTile(Value scores, Value query, Value key,
   if (shape.keys % sizes.keys)
     require(arith::CmpIPredicate::slt, keys,
             e.spreadIndex(e.index(shape.keys), tile));
+  if (first) {
+    int64_t dim = keysInRows ? 1 : 0;
+    require(arith::CmpIPredicate::sge, keys,
+            e.spread(loadVector(first, firstAt(e.index(0)), tile[dim], query),
+                     tile, dim));
+  }
   return b.create<arith::SelectOp>(e.loc, visible, scores,
                                    e.splat(masked, tile));
 }

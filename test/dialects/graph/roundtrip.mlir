@@ -129,6 +129,11 @@ func.func @composites(%q: tensor<1x4x4x8xf32>, %kv: tensor<1x4x2x8xf32>, %w: ten
   %5 = graph.dropout %x rate 1.0e-1 stream 2 seed %seed step %seed : tensor<4x8xf32>, tensor<i64>, tensor<i64>
   // CHECK: graph.attention %{{.*}}, %{{.*}}, %{{.*}} scale 5.000000e-01 {causal, window = 3 : i64} : tensor<1x4x4x8xf32>, tensor<1x4x2x8xf32>, tensor<1x4x2x8xf32> -> tensor<1x4x4x8xf32>, tensor<1x4x4xf32>
   %6, %lse = graph.attention %q, %kv, %kv scale 0.5 {causal, window = 3 : i64} : tensor<1x4x4x8xf32>, tensor<1x4x2x8xf32>, tensor<1x4x2x8xf32> -> tensor<1x4x4x8xf32>, tensor<1x4x4xf32>
+  // CHECK: graph.attention %{{.*}} first %{{.*}} : tensor<1x4xi32> scale 5.000000e-01 {causal} : tensor<1x4x4x8xf32>, tensor<1x4x2x8xf32>
+  %first = graph.constant dense<[[0, 0, 2, 2]]> : tensor<1x4xi32>
+  %packed, %packedLse = graph.attention %q, %kv, %kv first %first : tensor<1x4xi32> scale 0.5 {causal} : tensor<1x4x4x8xf32>, tensor<1x4x2x8xf32>, tensor<1x4x2x8xf32> -> tensor<1x4x4x8xf32>, tensor<1x4x4xf32>
+  // CHECK: graph.attention_grad %{{.*}} first %{{.*}} : tensor<1x4xi32> scale
+  %packedGrad:3 = graph.attention_grad %q, %kv, %kv, %packed, %packedLse, %q first %first : tensor<1x4xi32> scale 0.5 {causal} : tensor<1x4x4x8xf32>, tensor<1x4x2x8xf32>, tensor<1x4x2x8xf32>, tensor<1x4x4x8xf32>, tensor<1x4x4xf32>, tensor<1x4x4x8xf32>
   // CHECK: graph.attention %{{.*}}, %{{.*}}, %{{.*}} start %{{.*}} scale 5.000000e-01 {causal} : tensor<1x4x4x8xf32>, tensor<1x7x2x8xf32>, tensor<1x7x2x8xf32>, tensor<i32> -> tensor<1x4x4x8xf32>, tensor<1x4x4xf32>
   %start = graph.constant dense<-2> : tensor<i32>
   %others = graph.pad %kv low [0, 0, 0, 0] : tensor<1x4x2x8xf32> -> tensor<1x7x2x8xf32>

@@ -65,8 +65,76 @@ func.func @main(%q: {0}, %k: {1}, %v: {1}, %d: {0}) -> ({0}, {0}, {1}, {1}) {{
        -2, 2, element[0] == 'f' ? 1e-5 : 2e-2});
 }
 
+/// Packed documents of 1 to `longest` tokens, which begin where others do in
+/// each sequence. Queries stand from `start` on among `keys`, as in Started.
+struct Packed {
+  Shape shape;
+  int longest;
+  int keys = 0, start = 0; ///< keys 0: the queries' own
+};
+
+/// [batch, tokens] of where documents begin.
+void fillFirst(interpreter::Tensor &first, const Packed &c) {
+  uint32_t random = 1;
+  for (int b = 0, at = 0; b < c.shape.batch; ++b) {
+    int begin = 0, end = 0;
+    for (int t = 0; t < c.shape.tokens; ++t, ++at) {
+      if (t == end) {
+        random = random * 1664525 + 1013904223;
+        begin = t;
+        end = t + 1 + static_cast<int>(random >> 16) % c.longest;
+      }
+      first.data[at] = begin + c.start;
+    }
+  }
+}
+
+// Inputs are q, k, v, d and the first keys.
+void add(std::vector<KernelCase> &cases, const Packed &c, const char *element) {
+  const Shape &s = c.shape;
+  const bool isStarted = c.keys != 0;
+  const auto [q, k, lse, mask] =
+      Parts(s, isStarted ? c.keys : s.tokens, element);
+  const std::string first = fmt::format("tensor<{}x{}xi32>", s.batch, s.tokens),
+                    start = isStarted ? "start %s " : "",
+                    type = isStarted ? ", tensor<i32>" : "";
+  cases.push_back(
+      {fmt::format("PackedAttention{}x{}x{}over{}x{}window{}Longest{}From{}{}_{}",
+                   s.batch, s.tokens, s.heads, s.kvHeads, s.headDim, s.window,
+                   c.longest, c.start < 0 ? "Minus" : "", std::abs(c.start),
+                   element),
+       fmt::format(R"(
+func.func @main(%q: {0}, %k: {1}, %v: {1}, %d: {0}, %f: {5}) -> ({0}, {0}, {1}, {1}) {{
+  %s = graph.constant dense<{4}> : tensor<i32>
+  %a:2 = graph.attention %q, %k, %v {6}first %f : {5} {3} : {0}, {1}, {1}{7} -> {0}, {2}
+  %g:3 = graph.attention_grad %q, %k, %v, %a#0, %a#1, %d {6}first %f : {5} {3} : {0}, {1}, {1}, {0}, {2}, {0}{7}
+  return %a#0, %g#0, %g#1, %g#2 : {0}, {0}, {1}, {1}
+}})",
+                   q, k, lse, mask, c.start, first, start, type),
+       -2, 2, element[0] == 'f' ? 1e-5 : 2e-2,
+       [c](std::vector<interpreter::Tensor> &inputs) {
+         fillFirst(inputs[4], c);
+       }});
+}
+
 std::vector<KernelCase> make() {
   std::vector<KernelCase> cases;
+  for (Packed c : {Packed{{2, 139, 4, 2, 16, 0}, 40},
+                   Packed{{1, 200, 2, 1, 64, 21}, 90},
+                   Packed{{2, 33, 2, 2, 12, 0}, 2},
+                   Packed{{1, 200, 2, 1, 64, 0}, 300},
+                   Packed{{2, 130, 1, 1, 5, 0}, 7},
+                   Packed{{1, 70, 2, 1, 16, 0}, 30, 90, 20},
+                   Packed{{1, 64, 2, 1, 64, 0}, 20, 64, -20},
+                   Packed{{1, 64, 2, 1, 64, 0}, 80, 64, 64}})
+    for (const char *element : {"f32", "bf16"})
+      add(cases, c, element);
+  for (Packed c : {Packed{{2, 450, 2, 1, 64, 0}, 150},
+                   Packed{{1, 400, 1, 1, 128, 0}, 60},
+                   Packed{{1, 200, 1, 1, 192, 100}, 120},
+                   Packed{{1, 150, 2, 2, 256, 0}, 80},
+                   Packed{{1, 130, 2, 1, 64, 0}, 50, 200, 70}})
+    add(cases, c, "bf16");
   for (Shape s : {Shape{2, 139, 4, 2, 16, 21}, Shape{1, 67, 3, 3, 20, 0},
                   Shape{1, 200, 2, 1, 64, 5}, Shape{1, 129, 2, 1, 5, 64},
                   Shape{1, 192, 1, 1, 16, 65}, Shape{2, 7, 2, 1, 8, 0},
@@ -130,9 +198,12 @@ std::vector<KernelCase> makeLarge() {
                      text({4, 333, 8, 8, headDim, 100}, "bf16"), -2, 2, 0});
   // A share's queries over the keys of another.
   for (int headDim : {64, 96, 128, 192, 256})
-    add(cases, {{2, 512, 8, 4, headDim, 0}, 512, -1}, "bf16");
-  add(cases, {{2, 512, 8, 4, 128, 100}, 700, 188}, "bf16");
-  add(cases, {{2, 512, 8, 4, 64, 0}, 512, -1}, "f32");
+    add(cases, Started{{2, 512, 8, 4, headDim, 0}, 512, -1}, "bf16");
+  add(cases, Started{{2, 512, 8, 4, 128, 100}, 700, 188}, "bf16");
+  add(cases, Started{{2, 512, 8, 4, 64, 0}, 512, -1}, "f32");
+  for (int headDim : {64, 96, 128, 192, 256})
+    add(cases, Packed{{2, 512, 8, 4, headDim, 0}, 200}, "bf16");
+  add(cases, Packed{{2, 512, 8, 4, 64, 0}, 200}, "f32");
   return cases;
 }
 

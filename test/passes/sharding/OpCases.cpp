@@ -109,7 +109,8 @@ OpCase exchanged(const std::string &op, const std::vector<std::string> &out) {
 /// Types of one attention: of `tokens` queries, and as many keys or those after
 /// a given start.
 struct AttentionTypes {
-  AttentionTypes(int64_t tokens, std::optional<int64_t> keys) {
+  AttentionTypes(int64_t tokens, std::optional<int64_t> keys)
+      : tokens(tokens) {
     std::string t = std::to_string(tokens);
     q = "3x" + t + "x6x4xf64";
     k = "3x" + std::to_string(keys.value_or(tokens)) + "x3x4xf64";
@@ -126,8 +127,23 @@ struct AttentionTypes {
       types.emplace_back("i32");
     return types;
   }
+  // The operand that keeps documents apart, as argument `argument`.
+  std::string firstAt(size_t argument) const {
+    return " first %a" + std::to_string(argument) + " : T<3x" +
+           std::to_string(tokens) + "xi32>";
+  }
+  int64_t tokens;
   std::string q, k, lse, startType;
 };
+
+// Where documents of 1 to 3 tokens begin, in three sequences.
+std::vector<double> documentStarts(int64_t tokens) {
+  std::vector<double> starts;
+  for (int64_t sequence = 0; sequence < 3; ++sequence)
+    for (int64_t t = 0; t < tokens; ++t)
+      starts.push_back(static_cast<double>(t - t % (sequence + 1)));
+  return starts;
+}
 
 // Numbers that a softmax weighs are not whole, and weights of parts are.
 OpCase attention(const std::string &attrs, int64_t tokens,
@@ -140,6 +156,33 @@ OpCase attention(const std::string &attrs, int64_t tokens,
                            t.q + ">, T<" + t.lse + ">",
                        {t.q, t.lse})};
   made.rounds = true;
+  return made;
+}
+
+OpCase packedAttention(const std::string &attrs, int64_t tokens) {
+  AttentionTypes t(tokens, std::nullopt);
+  OpCase made{function({t.q, t.k, t.k, "3x" + std::to_string(tokens) + "xi32"},
+                       "attention %a0, %a1, %a2" + t.firstAt(3) +
+                           " scale 0.25 {" + attrs + "} : T<" + t.q + ">, T<" +
+                           t.k + ">, T<" + t.k + "> -> T<" + t.q + ">, T<" +
+                           t.lse + ">",
+                       {t.q, t.lse})};
+  made.rounds = true;
+  made.indices = {documentStarts(tokens)};
+  return made;
+}
+
+OpCase packedAttentionGrad(const std::string &attrs, int64_t tokens) {
+  AttentionTypes t(tokens, std::nullopt);
+  OpCase made{function({t.q, t.k, t.k, t.q, t.lse, t.q,
+                        "3x" + std::to_string(tokens) + "xi32"},
+                       "attention_grad %a0, %a1, %a2, %a3, %a4, %a5" +
+                           t.firstAt(6) + " scale 0.25 {" + attrs + "} : T<" +
+                           t.q + ">, T<" + t.k + ">, T<" + t.k + ">, T<" + t.q +
+                           ">, T<" + t.lse + ">, T<" + t.q + ">",
+                       {t.q, t.k, t.k})};
+  made.rounds = true;
+  made.indices = {documentStarts(tokens)};
   return made;
 }
 
@@ -323,6 +366,12 @@ std::multimap<std::string, OpCase> composites() {
       {"attention", attention("window = 3 : i64", 6)},
       {"attention", attention("causal", 5, 7)},
       {"attention", attention("causal, window = 3 : i64", 4, 6)},
+      {"attention", packedAttention("causal", 6)},
+      {"attention", packedAttention("causal, window = 2 : i64", 6)},
+      {"attention", packedAttention("causal", 5)},
+      {"attention_grad", packedAttentionGrad("causal", 6)},
+      {"attention_grad", packedAttentionGrad("causal, window = 2 : i64", 6)},
+      {"attention_grad", packedAttentionGrad("causal", 5)},
       {"attention_grad", attentionGrad("causal", 5)},
       {"attention_grad", attentionGrad("causal", 6)},
       {"attention_grad", attentionGrad("causal, cap = 1.5 : f64", 6)},

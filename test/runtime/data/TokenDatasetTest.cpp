@@ -111,6 +111,34 @@ TEST(TokenDataset, AnEpochSeesEveryWindowOnceInANewOrder) {
             std::vector<uint64_t>(first.begin() + 5, first.begin() + 8));
 }
 
+// Token 0 ends a document.
+TEST(TokenDataset, SaysWhereDocumentsBegin) {
+  ScratchDirectory folder;
+  writeSplit(folder.path, {2000}, 7);
+  auto data = TokenDataset::open(folder.path, 7, 32);
+  ASSERT_TRUE(data.ok());
+  TokenBuffers batch(4 * 32, /*separate=*/true);
+  const std::vector<uint64_t> rows = {0, 1, 2, 3};
+  ASSERT_TRUE(data->batch(3, 0, rows, batch.out()).ok());
+  std::vector<int32_t> row(33);
+  int separators = 0;
+  for (std::size_t r = 0; r < 4; ++r) {
+    ASSERT_TRUE(data->sample(3, r, row).ok());
+    for (std::size_t t = 0; t < 32; ++t) {
+      const int32_t start = batch.documentStarts[r * 32 + t];
+      ASSERT_LE(start, int32_t(t));
+      // No document ended since it began, and one did just before.
+      for (std::size_t j = std::size_t(start); j < t; ++j)
+        EXPECT_NE(row[j], 0);
+      EXPECT_TRUE(start == 0 || row[std::size_t(start) - 1] == 0);
+      separators += row[t] == 0;
+      EXPECT_EQ(batch.targets[r * 32 + t],
+                row[t] == 0 ? ignoredTarget : row[t + 1]);
+    }
+  }
+  EXPECT_GT(separators, 4);
+}
+
 TEST(TokenDataset, BatchesAreSamplesShiftedByOne) {
   ScratchDirectory folder;
   writeSplit(folder.path, {200}, 50);
@@ -120,7 +148,7 @@ TEST(TokenDataset, BatchesAreSamplesShiftedByOne) {
   // Across the end of an epoch.
   uint64_t k = data->samplesPerEpoch() - 1;
   const std::vector<uint64_t> rows = {0, 1, 2};
-  ASSERT_TRUE(data->batch(9, k, rows, tokens, targets).ok());
+  ASSERT_TRUE(data->batch(9, k, rows, {tokens, targets, {}}).ok());
   for (std::size_t r = 0; r < 3; ++r) {
     ASSERT_TRUE(data->sample(9, k + r, row).ok());
     for (std::size_t j = 0; j < 8; ++j) {
@@ -131,7 +159,7 @@ TEST(TokenDataset, BatchesAreSamplesShiftedByOne) {
   // Only the rows that are asked for.
   std::vector<int32_t> some(3 * 8, -7), ignored(3 * 8);
   const std::vector<uint64_t> last = {2};
-  ASSERT_TRUE(data->batch(9, k, last, some, ignored).ok());
+  ASSERT_TRUE(data->batch(9, k, last, {some, ignored, {}}).ok());
   EXPECT_EQ(some[0], -7);
   EXPECT_TRUE(std::equal(some.begin() + 16, some.end(), tokens.begin() + 16));
 }
@@ -147,7 +175,7 @@ TEST(TokenDataset, EvaluationIsFixedSpreadAndMasked) {
   const std::vector<uint64_t> rows = {0, 1, 2, 3};
   // 2 batches of 4 rows out of 40 windows: every fifth.
   for (uint64_t batch = 0; batch < 2; ++batch) {
-    ASSERT_TRUE(data->evalBatch(batch, 2, rows, tokens, targets).ok());
+    ASSERT_TRUE(data->evalBatch(batch, 2, rows, {tokens, targets, {}}).ok());
     for (uint64_t r = 0; r < 4; ++r) {
       uint64_t begin = (batch * 4 + r) * 5 * 8;
       EXPECT_EQ(tokens[r * 8], tokenAt(begin, vocab));
@@ -158,7 +186,7 @@ TEST(TokenDataset, EvaluationIsFixedSpreadAndMasked) {
   std::set<int32_t> seen;
   int masked = 0;
   for (uint64_t batch = 0; batch < 11; ++batch) {
-    ASSERT_TRUE(data->evalBatch(batch, 11, rows, tokens, targets).ok());
+    ASSERT_TRUE(data->evalBatch(batch, 11, rows, {tokens, targets, {}}).ok());
     for (std::size_t r = 0; r < 4; ++r)
       if (targets[r * 8] == ignoredTarget) {
         ++masked;

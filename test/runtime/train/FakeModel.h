@@ -78,9 +78,9 @@ public:
     step = 0;
     return Status::success();
   }
-  StatusOr<StepMetrics> trainStep(std::span<const int32_t> tokens,
-                                  std::span<const int32_t> targets,
+  StatusOr<StepMetrics> trainStep(const TokenBatch &batch,
                                   int64_t seed) override {
+    const auto &[tokens, targets, starts] = batch;
     float lr = hyper[std::size_t(HyperSlot::lr)];
     float beta = hyper[std::size_t(HyperSlot::beta1)];
     StepMetrics metrics;
@@ -102,8 +102,8 @@ public:
     return metrics;
   }
   bool canEvaluate() const override { return true; }
-  StatusOr<EvalSum> evalStep(std::span<const int32_t>,
-                             std::span<const int32_t> targets) override {
+  StatusOr<EvalSum> evalStep(const TokenBatch &batch) override {
+    const std::span<const int32_t> targets = batch.targets;
     EvalSum sum;
     sum.losses.assign(std::size_t(info.evalBatches), 0);
     for (std::size_t i = 0; i < targets.size(); ++i)
