@@ -96,44 +96,73 @@ Value OwnRows::masked(graph::Emitter &emit, Value rows) const {
   return emit.select(wide, rows, emit.splatLike(0, rows));
 }
 
-static LogicalResult emitEmbedding(LocalOp &local, graph::EmbeddingOp op) {
-  auto rows = cutRows(local, op.getTable());
-  if (failed(rows))
-    return failure();
-  if (!*rows) {
-    cloneLocal(local);
-    return success();
+OwnRows OwnRows::of(LocalOp &local, graph::Emitter &emit, Value ids,
+                    const DimPlacement &rows) {
+  Resharder resharder(emit, local.mesh, local.at);
+  OwnRows own;
+  int64_t after = 1, ownAfter = 1; // rows of one index of the factor
+  for (const Factor &factor : llvm::reverse(rows)) {
+    const int64_t size = factor.rangeAt(local.mesh, local.at).size;
+    Value index = emit.div(ids, emit.splatLike(after, ids));
+    index = emit.sub(
+        index, emit.mul(emit.div(index, emit.splatLike(factor.size, index)),
+                        emit.splatLike(factor.size, index)));
+    if (factor.isCut()) {
+      OwnRows part(emit, index, resharder.offsetOf(factor), size);
+      index = part.numbers;
+      own.mask =
+          own.mask ? emit.binary<graph::AndOp>(own.mask, part.mask) : part.mask;
+    }
+    own.numbers = own.numbers
+                      ? emit.add(own.numbers,
+                                 emit.mul(index, emit.splatLike(ownAfter, ids)))
+                      : index;
+    ownAfter *= size;
+    after *= factor.size;
   }
-  graph::Emitter emit(local.builder, op.getLoc());
-  Value table = local.map.lookup(op.getTable());
-  Value offset = Resharder(emit, local.mesh, local.at).offsetOf(**rows);
-  OwnRows own(emit, local.map.lookup(op.getIds()), offset,
-              tensorType(table).getDimSize(0));
-  local.map.map(op.getResult(),
-                own.masked(emit, emit.embedding(table, own.numbers)));
-  return success();
+  return own;
 }
 
-static LogicalResult emitScatter(LocalOp &local, graph::ScatterAddOp op) {
-  auto rows = cutRows(local, op.getBase());
-  if (failed(rows))
-    return failure();
-  if (!*rows) {
-    cloneLocal(local);
-    return success();
-  }
+// The rows of a table that this device has; nothing if it has all.
+static std::optional<OwnRows> ownRowsOf(LocalOp &local, graph::Emitter &emit,
+                                        Value table, Value ids) {
+  const DimPlacement rows = local.placementOf(table).dims[0];
+  if (llvm::none_of(rows, std::mem_fn(&Factor::isCut)))
+    return std::nullopt;
+  ids = local.map.lookup(ids);
+  if (rows.size() > 1)
+    return OwnRows::of(local, emit, ids, rows);
+  Value offset = Resharder(emit, local.mesh, local.at).offsetOf(rows.front());
+  return OwnRows(emit, ids, offset,
+                 tensorType(local.map.lookup(table)).getDimSize(0));
+}
+
+static void emitEmbedding(LocalOp &local, graph::EmbeddingOp op) {
   graph::Emitter emit(local.builder, op.getLoc());
+  auto own = ownRowsOf(local, emit, op.getTable(), op.getIds());
+  if (!own) {
+    cloneLocal(local);
+    return;
+  }
+  Value table = local.map.lookup(op.getTable());
+  local.map.map(op.getResult(),
+                own->masked(emit, emit.embedding(table, own->numbers)));
+}
+
+static void emitScatter(LocalOp &local, graph::ScatterAddOp op) {
+  graph::Emitter emit(local.builder, op.getLoc());
+  auto own = ownRowsOf(local, emit, op.getBase(), op.getIds());
+  if (!own) {
+    cloneLocal(local);
+    return;
+  }
   Value base = local.map.lookup(op.getBase());
-  Value offset = Resharder(emit, local.mesh, local.at).offsetOf(**rows);
-  OwnRows own(emit, local.map.lookup(op.getIds()), offset,
-              tensorType(base).getDimSize(0));
-  Value updates = own.masked(emit, local.map.lookup(op.getUpdates()));
+  Value updates = own->masked(emit, local.map.lookup(op.getUpdates()));
   local.map.map(op.getResult(),
                 local.builder
                     .create<graph::ScatterAddOp>(op.getLoc(), base.getType(),
-                                                 base, own.numbers, updates)
+                                                 base, own->numbers, updates)
                     .getResult());
-  return success();
 }
 
 // The axes along which a device has the rows of its groups, not of its tokens.
@@ -235,8 +264,14 @@ template <typename Op> static LogicalResult emitRandom(LocalOp &local, Op op) {
 
 LogicalResult sharding::emitLocal(LocalOp &local) {
   return llvm::TypeSwitch<Operation *, LogicalResult>(local.op)
-      .Case([&](graph::EmbeddingOp op) { return emitEmbedding(local, op); })
-      .Case([&](graph::ScatterAddOp op) { return emitScatter(local, op); })
+      .Case([&](graph::EmbeddingOp op) {
+        emitEmbedding(local, op);
+        return success();
+      })
+      .Case([&](graph::ScatterAddOp op) {
+        emitScatter(local, op);
+        return success();
+      })
       .Case([&](graph::SliceOp op) {
         emitSlice(local, op);
         return success();

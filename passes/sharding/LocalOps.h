@@ -128,12 +128,19 @@ mlir::FailureOr<std::optional<Factor>> cutRows(LocalOp &local,
 
 /// Row numbers of a whole table as those of its local shard.
 struct OwnRows {
+  /// The shard is one run of `rows`, from `offset` on.
   OwnRows(graph::Emitter &emit, mlir::Value ids, mlir::Value offset,
           int64_t rows);
+  /// The shard has those of some indices along each factor.
+  static OwnRows of(LocalOp &local, graph::Emitter &emit, mlir::Value ids,
+                    const DimPlacement &rows);
   /// `rows` [shape of ids, width] with zeros for rows of other devices.
   mlir::Value masked(graph::Emitter &emit, mlir::Value rows) const;
   mlir::Value mask;    ///< which rows are in the shard, i1
   mlir::Value numbers; ///< in the shard; 0 for the others
+
+private:
+  OwnRows() = default;
 };
 
 /// A splat of another shape.
