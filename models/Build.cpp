@@ -144,17 +144,17 @@ void ModelBuilder::defineLayer(Scope &scope, const LayerKind &kind,
 }
 
 /// The block's function. Arguments after activations and parameters: documents,
-/// if they are separate, the state of random numbers, if it has dropout, and the loads of its experts, if its
-/// balance loss covers more than its own tokens. Results after activations: the
-/// router's penalty, loads and sums, as far as requested.
+/// if they are separate, the state of random numbers, if it has dropout, and
+/// the loads of its experts, if its balance loss covers more than its own
+/// tokens. Results after activations: the router's penalty, loads and sums, as
+/// far as requested.
 func::FuncOp ModelBuilder::startBlock(StringRef name, const LayerKind &kind,
                                       ArrayRef<int64_t> shape, Purpose purpose,
                                       bool dropping) {
   std::vector<Port> more, moreResults;
   if (separates() && purpose != Purpose::Logits)
     for (const char *each : {"first", "positions"})
-      more.push_back(
-          {tensor(shape.take_front(2), b.getI32Type()), {}, each});
+      more.push_back({tensor(shape.take_front(2), b.getI32Type()), {}, each});
   if (dropping)
     for (const char *each : {"seed", "step", "offset"})
       more.push_back({scalar(b.getI64Type()), {}, each});

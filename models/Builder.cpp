@@ -128,9 +128,9 @@ static Value visible(Emitter &e, Value scores, int64_t window, Value first) {
   mask = e.broadcast(mask, {3, 4}, shape);
   if (!first)
     return mask;
-  Value own = e.compare(e.broadcast(s, {3, 4}, shape),
-                        graph::ComparePredicate::ge,
-                        e.broadcast(first, {0, 3}, shape));
+  Value own =
+      e.compare(e.broadcast(s, {3, 4}, shape), graph::ComparePredicate::ge,
+                e.broadcast(first, {0, 3}, shape));
   return e.binary<graph::AndOp>(mask, own);
 }
 

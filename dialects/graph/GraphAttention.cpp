@@ -119,15 +119,9 @@ struct AttentionInputs {
 
   // Of an attention or its gradient.
   template <typename Op> static AttentionInputs of(Op op) {
-    return {op.getQuery(),
-            op.getKey(),
-            op.getValue(),
-            op.getStart(),
-            op.getFirst(),
-            op.getScale().convertToDouble(),
-            op.getCausal(),
-            op.getWindow(),
-            capOf(op)};
+    return {op.getQuery(),  op.getKey(),    op.getValue(),
+            op.getStart(),  op.getFirst(),  op.getScale().convertToDouble(),
+            op.getCausal(), op.getWindow(), capOf(op)};
   }
 };
 } // namespace
@@ -167,8 +161,8 @@ static Value visible(Emitter &e, const AttentionInputs &in, Value scores) {
   if (!in.first)
     return mask;
   s = e.broadcast(s, {3, 4}, shape);
-  Value own = e.compare(s, ComparePredicate::ge,
-                        e.broadcast(in.first, {0, 3}, shape));
+  Value own =
+      e.compare(s, ComparePredicate::ge, e.broadcast(in.first, {0, 3}, shape));
   return mask ? e.binary<AndOp>(mask, own) : own;
 }
 
@@ -316,9 +310,9 @@ SmallVector<Value> PagedAttentionOp::decompose(OpBuilder &builder) {
   Value keys = gatherPages(e, getKeys(), getTable()),
         values = gatherPages(e, getValues(), getTable());
   Value visible = visibleInPages(e, *this, shapeOf(keys)[1]);
-  AttentionInputs in{
-      getQuery(), keys, values,      {}, {}, getScale().convertToDouble(),
-      true,       {},   capOf(*this)};
+  AttentionInputs in{getQuery(), keys, values,
+                     {},         {},   getScale().convertToDouble(),
+                     true,       {},   capOf(*this)};
   Value scores = scaledScores(e, in);
   Value mask = e.broadcast(visible, {0, 3, 4}, shapeOf(scores));
   scores =

@@ -128,8 +128,8 @@ struct BuildEvalStep : tessera::impl::BuildEvalStepBase<BuildEvalStep> {
     return RankedTensorType::get(shape, one.getElementType());
   }
 
-  // The loss of one microbatch, and how many targets it has; `ofBatch` takes its
-  // part of an input. What else the loss gives is for training.
+  // The loss of one microbatch, and how many targets it has; `ofBatch` takes
+  // its part of an input. What else the loss gives is for training.
   static SmallVector<Value> evaluate(OpBuilder &b, func::FuncOp loss,
                                      func::FuncOp step,
                                      llvm::function_ref<Value(Value)> ofBatch) {

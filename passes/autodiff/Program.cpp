@@ -30,8 +30,7 @@ Value tessera::autodiff::findInput(func::FuncOp function, StringRef name) {
   return {};
 }
 
-SmallVector<StringRef>
-tessera::autodiff::batchInputsOf(func::FuncOp function) {
+SmallVector<StringRef> tessera::autodiff::batchInputsOf(func::FuncOp function) {
   SmallVector<StringRef> names;
   for (StringRef name : graph::kBatchInputs)
     if (findInput(function, name))

@@ -209,8 +209,8 @@ void Ring::emit(graph::AttentionOp op) {
       key = pass(key, 1), value = pass(value, 1);
     auto block = e.builder().create<graph::AttentionOp>(
         e.location(), type, lseType, query, key, value, startOf(round),
-        firstOf(op.getFirst(), round), op.getScaleAttr(), op.getCausalAttr(), op.getWindowAttr(),
-        op.getCapAttr());
+        firstOf(op.getFirst(), round), op.getScaleAttr(), op.getCausalAttr(),
+        op.getWindowAttr(), op.getCapAttr());
     Value own = e.convert(block.getResult(), wide),
           ownLse = e.convert(block.getLse(), wide);
     if (round == 0) {
@@ -248,8 +248,8 @@ void Ring::emit(graph::AttentionGradOp op) {
     auto grad = e.builder().create<graph::AttentionGradOp>(
         e.location(), query.getType(), key.getType(), value.getType(), query,
         key, value, of(op.getOutput()), of(op.getLse()), of(op.getCotangent()),
-        startOf(round), firstOf(op.getFirst(), round), op.getScaleAttr(), op.getCausalAttr(),
-        op.getWindowAttr(), op.getCapAttr());
+        startOf(round), firstOf(op.getFirst(), round), op.getScaleAttr(),
+        op.getCausalAttr(), op.getWindowAttr(), op.getCapAttr());
     auto addUp = [&](Value &sum, Value part) {
       part = e.convert(part, wide);
       sum = sum ? e.add(sum, part) : part;

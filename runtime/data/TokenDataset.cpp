@@ -118,7 +118,8 @@ Status TokenDataset::evalBatch(uint64_t index, uint64_t batches,
                                std::span<const uint64_t> rows,
                                TokenBatchOut out) const {
   std::vector<int32_t> row(std::size_t(length) + 1);
-  const uint64_t all = out.tokens.size() / uint64_t(length), wanted = all * batches;
+  const uint64_t all = out.tokens.size() / uint64_t(length),
+                 wanted = all * batches;
   for (uint64_t r : rows) {
     uint64_t number = index * all + r;
     bool spare = wanted > windows && number >= windows;

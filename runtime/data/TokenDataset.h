@@ -54,8 +54,8 @@ public:
   Status sample(uint64_t seed, uint64_t k, std::span<int32_t> out) const;
 
   /// Samples k, k + 1, … as model inputs: targets are tokens shifted by one.
-  /// Only `rows` (their numbers) are read and written. Where `out` has starts of
-  /// documents, the separator that ends one has no target.
+  /// Only `rows` (their numbers) are read and written. Where `out` has starts
+  /// of documents, the separator that ends one has no target.
   Status batch(uint64_t seed, uint64_t k, std::span<const uint64_t> rows,
                TokenBatchOut out) const;
 

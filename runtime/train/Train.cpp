@@ -289,10 +289,9 @@ Status Trainer::prepare() {
   }
   summary.firstStep = position.step;
   loader = std::make_unique<BatchLoader>(
-      *trainData,
-      BatchOrder{position.seed, position.dataCursor,
-                 uint64_t(facts.microbatches * facts.rows), model.trainRows(),
-                 facts.separatesDocuments});
+      *trainData, BatchOrder{position.seed, position.dataCursor,
+                             uint64_t(facts.microbatches * facts.rows),
+                             model.trainRows(), facts.separatesDocuments});
   TESSERA_RETURN_IF_ERROR(fillMessageBuffers(model));
   StatusOr<RunMemory> measured = measureRunMemory(model, options.baseBytes);
   if (!measured.ok())
@@ -414,8 +413,7 @@ Status Trainer::trainOneStep() {
   if (!batch.ok())
     return batch.status();
   auto begin = Clock::now();
-  StatusOr<StepMetrics> metrics =
-      model.trainStep(*batch, position.seed);
+  StatusOr<StepMetrics> metrics = model.trainStep(*batch, position.seed);
   double seconds = std::max(secondsSince(begin), 1e-9);
   if (!metrics.ok())
     return metrics.status();

@@ -34,7 +34,7 @@ struct ModelFacts {
   int64_t vocabSize = 1;    ///< V
   /// Tokens see only those of their document: batches say where they begin.
   bool separatesDocuments = false;
-  uint64_t stepFlops = 0;   ///< useful FLOPs of one train_step, of all ranks
+  uint64_t stepFlops = 0; ///< useful FLOPs of one train_step, of all ranks
   /// FLOPs of the kernels of one train_step on this rank, recomputation
   /// included; 0: unknown.
   uint64_t kernelFlops = 0;

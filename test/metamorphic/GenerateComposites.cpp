@@ -93,16 +93,15 @@ static bool dropout(Generator &g) {
 static Value firstKeys(Generator &g, int64_t batch, int64_t tokens,
                        int64_t keys, bool hasStart) {
   Shape shape{batch, tokens};
-  Entry lengths = g.argument(g.tensor({batch}, g.i32()),
-                             {1, static_cast<double>(tokens)});
+  Entry lengths =
+      g.argument(g.tensor({batch}, g.i32()), {1, static_cast<double>(tokens)});
   Value length = g.e.broadcast(lengths.value, {0}, shape);
   Value first = g.e.div(g.e.iota(g.tensor(shape, g.i32()), 1), length);
   first = g.e.mul(first, length);
   if (!hasStart)
     return first;
-  Entry from =
-      g.argument(g.tensor({}, g.i32()), {static_cast<double>(-tokens),
-                                         static_cast<double>(keys)});
+  Entry from = g.argument(g.tensor({}, g.i32()), {static_cast<double>(-tokens),
+                                                  static_cast<double>(keys)});
   return g.e.add(first, g.e.broadcastScalar(from.value, shape));
 }
 
@@ -149,10 +148,9 @@ static bool attention(Generator &g) {
   if (g.chance(35))
     first = firstKeys(g, batch, tokens, keys, hasStart);
   auto lseType = g.tensor({batch, heads, tokens}, g.f32());
-  auto op = g.builder.create<AttentionOp>(g.e.location(), queryType, lseType,
-                                          query.value, key.value, value.value,
-                                          start, first, scale, causal, window,
-                                          cap);
+  auto op = g.builder.create<AttentionOp>(
+      g.e.location(), queryType, lseType, query.value, key.value, value.value,
+      start, first, scale, causal, window, cap);
   double score = static_cast<double>(headDim) * query.range.magnitude() *
                      key.range.magnitude() +
                  8;

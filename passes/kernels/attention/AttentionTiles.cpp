@@ -278,8 +278,8 @@ std::pair<Value, Value> AttentionEmitter::visibleKeys(Value query,
   if (first)
     begin = max(begin, firstKeyOf(query));
   if (shape.window > 0 || first)
-    begin = sub(begin, b.create<arith::RemUIOp>(loc, begin,
-                                                index(shape.keyTile)));
+    begin =
+        sub(begin, b.create<arith::RemUIOp>(loc, begin, index(shape.keyTile)));
   return {begin, end};
 }
 
@@ -311,20 +311,20 @@ void AttentionEmitter::maskScores(const Matrix &scores, Value key, Value keys,
   };
   Value crossed, firstQuery = query;
   auto either = [&](Value condition) {
-    crossed = crossed ? b.create<arith::OrIOp>(loc, crossed, condition)
-                      : condition;
+    crossed =
+        crossed ? b.create<arith::OrIOp>(loc, crossed, condition) : condition;
   };
   query = positionOf(query);
   if (shape.causal)
     either(compare(arith::CmpIPredicate::sgt, add(key, keys), add(query, 1)));
   if (shape.window > 0)
-    either(compare(arith::CmpIPredicate::sge,
-                   sub(add(query, queries - 1), key), index(shape.window)));
+    either(compare(arith::CmpIPredicate::sge, sub(add(query, queries - 1), key),
+                   index(shape.window)));
   Value rest = sub(index(shape.tokens), firstQuery);
   if (first) {
     Value last = sub(min(rest, index(queries)), index(1));
-    either(compare(arith::CmpIPredicate::sgt,
-                   firstKeyOf(add(firstQuery, last)), key));
+    either(compare(arith::CmpIPredicate::sgt, firstKeyOf(add(firstQuery, last)),
+                   key));
   }
   auto ints = VectorType::get({queries}, b.getI32Type());
   ifTrue(crossed, [&] {

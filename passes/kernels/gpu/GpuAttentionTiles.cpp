@@ -69,9 +69,9 @@ Value GpuAttention::loadVector(Value buffer, Value at, int64_t size,
   if (Value valid = rest(token, shape.tokens, size))
     bounds.push_back(valid);
   Type element = cast<MemRefType>(buffer.getType()).getElementType();
-  return e.b.create<tile::LoadOp>(
-      e.loc, VectorType::get({size}, element), buffer,
-      ValueRange(e.add(at, token)), bounds, ArrayRef<int64_t>{0});
+  return e.b.create<tile::LoadOp>(e.loc, VectorType::get({size}, element),
+                                  buffer, ValueRange(e.add(at, token)), bounds,
+                                  ArrayRef<int64_t>{0});
 }
 
 void GpuAttention::storeVector(Value slice, Value buffer, Value at,
@@ -175,8 +175,8 @@ Value GpuAttention::isCrossed(Value query, Value key) const {
   };
   Value keyEnd = e.add(key, sizes.keys), last;
   if (first)
-    last = firstKeyOf(e.min(e.add(query, sizes.queries - 1),
-                            e.index(shape.tokens - 1)));
+    last = firstKeyOf(
+        e.min(e.add(query, sizes.queries - 1), e.index(shape.tokens - 1)));
   query = positionOf(query);
   if (shape.causal)
     either(e.compare(arith::CmpIPredicate::sgt, keyEnd, e.add(query, 1)));

@@ -99,10 +99,10 @@ void add(std::vector<KernelCase> &cases, const Packed &c, const char *element) {
                     start = isStarted ? "start %s " : "",
                     type = isStarted ? ", tensor<i32>" : "";
   cases.push_back(
-      {fmt::format("PackedAttention{}x{}x{}over{}x{}window{}Longest{}From{}{}_{}",
-                   s.batch, s.tokens, s.heads, s.kvHeads, s.headDim, s.window,
-                   c.longest, c.start < 0 ? "Minus" : "", std::abs(c.start),
-                   element),
+      {fmt::format(
+           "PackedAttention{}x{}x{}over{}x{}window{}Longest{}From{}{}_{}",
+           s.batch, s.tokens, s.heads, s.kvHeads, s.headDim, s.window,
+           c.longest, c.start < 0 ? "Minus" : "", std::abs(c.start), element),
        fmt::format(R"(
 func.func @main(%q: {0}, %k: {1}, %v: {1}, %d: {0}, %f: {5}) -> ({0}, {0}, {1}, {1}) {{
   %s = graph.constant dense<{4}> : tensor<i32>
@@ -119,21 +119,20 @@ func.func @main(%q: {0}, %k: {1}, %v: {1}, %d: {0}, %f: {5}) -> ({0}, {0}, {1}, 
 
 std::vector<KernelCase> make() {
   std::vector<KernelCase> cases;
-  for (Packed c : {Packed{{2, 139, 4, 2, 16, 0}, 40},
-                   Packed{{1, 200, 2, 1, 64, 21}, 90},
-                   Packed{{2, 33, 2, 2, 12, 0}, 2},
-                   Packed{{1, 200, 2, 1, 64, 0}, 300},
-                   Packed{{2, 130, 1, 1, 5, 0}, 7},
-                   Packed{{1, 70, 2, 1, 16, 0}, 30, 90, 20},
-                   Packed{{1, 64, 2, 1, 64, 0}, 20, 64, -20},
-                   Packed{{1, 64, 2, 1, 64, 0}, 80, 64, 64}})
+  for (Packed c :
+       {Packed{{2, 139, 4, 2, 16, 0}, 40}, Packed{{1, 200, 2, 1, 64, 21}, 90},
+        Packed{{2, 33, 2, 2, 12, 0}, 2}, Packed{{1, 200, 2, 1, 64, 0}, 300},
+        Packed{{2, 130, 1, 1, 5, 0}, 7},
+        Packed{{1, 70, 2, 1, 16, 0}, 30, 90, 20},
+        Packed{{1, 64, 2, 1, 64, 0}, 20, 64, -20},
+        Packed{{1, 64, 2, 1, 64, 0}, 80, 64, 64}})
     for (const char *element : {"f32", "bf16"})
       add(cases, c, element);
-  for (Packed c : {Packed{{2, 450, 2, 1, 64, 0}, 150},
-                   Packed{{1, 400, 1, 1, 128, 0}, 60},
-                   Packed{{1, 200, 1, 1, 192, 100}, 120},
-                   Packed{{1, 150, 2, 2, 256, 0}, 80},
-                   Packed{{1, 130, 2, 1, 64, 0}, 50, 200, 70}})
+  for (Packed c :
+       {Packed{{2, 450, 2, 1, 64, 0}, 150}, Packed{{1, 400, 1, 1, 128, 0}, 60},
+        Packed{{1, 200, 1, 1, 192, 100}, 120},
+        Packed{{1, 150, 2, 2, 256, 0}, 80},
+        Packed{{1, 130, 2, 1, 64, 0}, 50, 200, 70}})
     add(cases, c, "bf16");
   for (Shape s : {Shape{2, 139, 4, 2, 16, 21}, Shape{1, 67, 3, 3, 20, 0},
                   Shape{1, 200, 2, 1, 64, 5}, Shape{1, 129, 2, 1, 5, 64},

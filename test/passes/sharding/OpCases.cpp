@@ -109,8 +109,7 @@ OpCase exchanged(const std::string &op, const std::vector<std::string> &out) {
 /// Types of one attention: of `tokens` queries, and as many keys or those after
 /// a given start.
 struct AttentionTypes {
-  AttentionTypes(int64_t tokens, std::optional<int64_t> keys)
-      : tokens(tokens) {
+  AttentionTypes(int64_t tokens, std::optional<int64_t> keys) : tokens(tokens) {
     std::string t = std::to_string(tokens);
     q = "3x" + t + "x6x4xf64";
     k = "3x" + std::to_string(keys.value_or(tokens)) + "x3x4xf64";
@@ -174,13 +173,12 @@ OpCase packedAttention(const std::string &attrs, int64_t tokens) {
 
 OpCase packedAttentionGrad(const std::string &attrs, int64_t tokens) {
   AttentionTypes t(tokens, std::nullopt);
-  OpCase made{function({t.q, t.k, t.k, t.q, t.lse, t.q,
-                        "3x" + std::to_string(tokens) + "xi32"},
-                       "attention_grad %a0, %a1, %a2, %a3, %a4, %a5" +
-                           t.firstAt(6) + " scale 0.25 {" + attrs + "} : T<" +
-                           t.q + ">, T<" + t.k + ">, T<" + t.k + ">, T<" + t.q +
-                           ">, T<" + t.lse + ">, T<" + t.q + ">",
-                       {t.q, t.k, t.k})};
+  OpCase made{function(
+      {t.q, t.k, t.k, t.q, t.lse, t.q, "3x" + std::to_string(tokens) + "xi32"},
+      "attention_grad %a0, %a1, %a2, %a3, %a4, %a5" + t.firstAt(6) +
+          " scale 0.25 {" + attrs + "} : T<" + t.q + ">, T<" + t.k + ">, T<" +
+          t.k + ">, T<" + t.q + ">, T<" + t.lse + ">, T<" + t.q + ">",
+      {t.q, t.k, t.k})};
   made.rounds = true;
   made.indices = {documentStarts(tokens)};
   return made;
