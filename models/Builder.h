@@ -32,8 +32,8 @@ struct KvCache {
   /// [pages, page, kv_heads, 1], if keys and values are int8.
   mlir::Value keyScales, valueScales;
   mlir::Value positions; ///< i32 [batch, tokens]
-  mlir::Value slots; ///< i32 [batch, tokens]: page × slot, −1: not stored
-  mlir::Value table; ///< i32 [batch, pages of a sequence]
+  mlir::Value slots;     ///< i32 [batch, tokens]: page × slot, −1: not stored
+  mlir::Value table;     ///< i32 [batch, pages of a sequence]
   mlir::Value starts, lengths; ///< i32 [batch], as in graph.paged_attention
   int64_t context = 0;         ///< maximum tokens of a sequence
 };

@@ -92,9 +92,9 @@ def Graph_AttentionOp : Graph_Op<"attention", [AttrSizedOperandSegments, Graph_D
     [batch, tokens] keeps packed documents apart: it is the first key of the query's document, so it
     must not decrease along a row. The numbers of keys and tokens are equal unless `start` is given:
     `partition-to-local` creates it for queries that are a shard of a sequence (passes/sharding);
-    `first` then counts from the first key, too, and may be outside of the keys. With `cap`, a scaled score x is cap × tanh(x / cap) (Gemma 2,
-    2408.00118, section 2). A query without visible keys gives zeros. `lse` [batch, heads, tokens]
-    f32 (f64 in f64) is the natural log of the sum of exponentials of scaled scores, saved for the
+    `first` then counts from the first key, too, and may be outside of the keys. With `cap`, a
+    scaled score x is cap × tanh(x / cap) (Gemma 2, 2408.00118, section 2). A query without visible
+    keys gives zeros. `lse` [batch, heads, tokens] f32 (f64 in f64) is the natural log of the sum of exponentials of scaled scores, saved for the
     backward pass. Without visible keys it is so far below all others that exp(lse - another) is
     zero.
   }];
@@ -140,8 +140,8 @@ def Graph_AttentionGradOp : Graph_Op<"attention_grad", [AttrSizedOperandSegments
                       Graph_FloatTensor:$dValue);
   let assemblyFormat = [{
     $query `,` $key `,` $value `,` $output `,` $lse `,` $cotangent (`start` $start^)?
-    (`first` $first^ `:` type($first))? `scale` $scale attr-dict `:` type($query) `,` type($key) `,` type($value) `,` type($output) `,`
-    type($lse) `,` type($cotangent) (`,` type($start)^)?
+    (`first` $first^ `:` type($first))? `scale` $scale attr-dict `:` type($query) `,` type($key) `,`
+    type($value) `,` type($output) `,` type($lse) `,` type($cotangent) (`,` type($start)^)?
   }];
   let hasVerifier = 1;
   let extraClassDeclaration = [{

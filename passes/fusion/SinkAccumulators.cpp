@@ -21,8 +21,8 @@ static bool onlyAdds(LoopOp loop, unsigned i) {
   if (!carried.hasOneUse())
     return false;
   Operation *user = *carried.getUsers().begin();
-  if (next != user->getResult(0) || !next.hasOneUse())
-    return false;
+  if (next.getDefiningOp() != user || !next.hasOneUse())
+    return false; // it may be passed on as it is
   if (isa<AddOp>(user))
     return user->getOperand(0) != user->getOperand(1);
   auto scatter = dyn_cast<ScatterAddOp>(user);

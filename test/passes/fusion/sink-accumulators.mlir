@@ -34,6 +34,20 @@ func.func @scatter(%a: tensor<9x4xf32>, %u: tensor<3x4xf32>, %i: tensor<3xi32>) 
   return %r : tensor<9x4xf32>
 }
 
+// A value that the loop passes on as it is.
+
+// CHECK-LABEL: func @passed_on(
+// CHECK:       graph.loop
+// CHECK:       graph.add
+func.func @passed_on(%a: tensor<8xf32>, %b: tensor<8xf32>) -> tensor<8xf32> {
+  %z = graph.constant dense<0.0> : tensor<8xf32>
+  %s = graph.loop 2 (%i, %same = %z) : (tensor<8xf32>) {
+    graph.yield %same : tensor<8xf32>
+  }
+  %r = graph.add %s, %a : tensor<8xf32>
+  return %r : tensor<8xf32>
+}
+
 // Not where the loop does more than add, where the sum has other uses, or where
 // the base comes later.
 

@@ -54,7 +54,9 @@ TEST_F(BatchLoaderTest, ReadsTheRowsOfThisRankOnly) {
 }
 
 TEST_F(BatchLoaderTest, MayEndBeforeItsFirstBatchAndAmidReading) {
-  { BatchLoader unused(*data, {.seed = 1, .rows = 1, .own = {0}}); }
+  {
+    BatchLoader unused(*data, {.seed = 1, .rows = 1, .own = {0}});
+  }
   BatchLoader loader(*data, {.seed = 1, .rows = 1000, .own = {0, 999}});
   EXPECT_TRUE(loader.next().ok());
 }
