@@ -28,6 +28,9 @@ struct ProgramProbe::Rank {
   RankMemory memory;
   StepSeconds step;
   ExtentFeatures features{1, 0, 0};
+  /// The most layers times microbatches between backward for inputs and for
+  /// weights: a program keeps both inputs and gradients of these.
+  double waiting = 0;
 };
 
 // Programs with fewer layers than this are compiled as they are.
@@ -237,17 +240,22 @@ ProgramProbe::compileAt(const ProgramExtent &extent,
   return ranks;
 }
 
-// The most layers times microbatches that a rank keeps between F and B, or W.
+// The most layers times microbatches that a rank keeps from F to B, or W; or
+// only from B to W.
 static double mostInFlight(const pipeline::Schedule &schedule, size_t rank,
-                           const std::vector<int64_t> &layers) {
+                           const std::vector<int64_t> &layers,
+                           pipeline::Op from = pipeline::Op::Forward) {
+  using pipeline::Op;
   int64_t held = 0, most = 0;
   for (const pipeline::Instruction &each : schedule.lists[rank]) {
     if (!pipeline::isCompute(each.op))
       continue;
     const int64_t own = layers[static_cast<size_t>(each.work.stage)];
-    if (each.op == pipeline::Op::Forward)
+    const bool ends = each.op == Op::BackwardWeight ||
+                      (from == Op::Forward && each.op != Op::BackwardInput);
+    if (each.op == from)
       most = std::max(most, held += own);
-    else if (each.op != pipeline::Op::BackwardInput)
+    else if (each.op != Op::Forward && ends)
       held -= own;
   }
   return static_cast<double>(most);
@@ -273,6 +281,8 @@ ProgramProbe::addLayers(const ProgramExtent &extent, Ranks &ranks) const {
         rank.features[1] += static_cast<double>((*layers)[stage]);
     rank.features[2] =
         mostInFlight(*schedule, static_cast<size_t>(rank.stage), *layers);
+    rank.waiting = mostInFlight(*schedule, static_cast<size_t>(rank.stage),
+                                *layers, pipeline::Op::BackwardInput);
   }
   return layers;
 }
@@ -350,17 +360,19 @@ ProgramProbe::stepSeconds(const std::map<int64_t, Ranks> &points,
   return run->makespan + outside;
 }
 
-// The ends of a pipeline, and a rank between them that has more layers, or more
-// in flight, than the first.
+// The ends of a pipeline, and ranks between them that have more layers, or more
+// in flight or waiting for their weights' gradients, than the first.
 template <typename Ranks>
 static std::vector<int64_t> fullestStages(const Ranks &ranks) {
   std::set<int64_t> stages{ranks.front().stage, ranks.back().stage};
-  for (const size_t feature : {1, 2}) {
-    auto fullest = std::ranges::max_element(
-        ranks, {}, [&](const auto &rank) { return rank.features[feature]; });
-    if (fullest->features[feature] > ranks.front().features[feature])
+  auto addFullest = [&](auto measure) {
+    auto fullest = std::ranges::max_element(ranks, {}, measure);
+    if (measure(*fullest) > measure(ranks.front()))
       stages.insert(fullest->stage);
-  }
+  };
+  addFullest([](const auto &rank) { return rank.features[1]; });
+  addFullest([](const auto &rank) { return rank.features[2]; });
+  addFullest([](const auto &rank) { return rank.waiting; });
   return {stages.begin(), stages.end()};
 }
 

@@ -94,9 +94,9 @@ def Graph_AttentionOp : Graph_Op<"attention", [AttrSizedOperandSegments, Graph_D
     `partition-to-local` creates it for queries that are a shard of a sequence (passes/sharding);
     `first` then counts from the first key, too, and may be outside of the keys. With `cap`, a
     scaled score x is cap × tanh(x / cap) (Gemma 2, 2408.00118, section 2). A query without visible
-    keys gives zeros. `lse` [batch, heads, tokens] f32 (f64 in f64) is the natural log of the sum of exponentials of scaled scores, saved for the
-    backward pass. Without visible keys it is so far below all others that exp(lse - another) is
-    zero.
+    keys gives zeros. `lse` [batch, heads, tokens] f32 (f64 in f64) is the natural log of the sum
+    of exponentials of scaled scores, saved for the backward pass. Without visible keys it is so far
+    below all others that exp(lse - another) is zero.
   }];
   let arguments = (ins Graph_FloatTensor:$query, Graph_FloatTensor:$key, Graph_FloatTensor:$value,
                        Optional<0DTensorOf<[I32]>>:$start,
