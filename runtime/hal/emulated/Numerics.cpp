@@ -105,79 +105,66 @@ static double powerOfTwo(int exponent) {
                                << 52);
 }
 
-namespace {
-/// One step of the cores for all columns of a row.
-class Step {
-public:
-  Step(const CoreSums &cores, MatrixElement element, unsigned columns)
-      : smallest(smallestExponent(element)),
-        // Hopper's FP8 keeps fewer bits (DeepSeek-V3, section 3.3.2).
-        isFp8(bytesOf(element) == 1),
-        fractionBits(isFp8 ? 13 : cores.fractionBits),
-        exponentOfZero(-108 - static_cast<int>(cores.fractionBits)),
-        columns(columns) {}
-
-  void add(float *c, const float *a, const float *b, unsigned terms) {
-    align(c, a, b, terms);
-    for (unsigned j = 0; j < columns; ++j)
-      at[j].sum = at[j].kept(c[j]);
-    for (unsigned k = 0; k < terms; ++k)
-      for (unsigned j = 0; j < columns; ++j)
-        at[j].sum += at[j].kept(double(a[k]) * b[std::size_t(k) * columns + j]);
-    for (unsigned j = 0; j < columns; ++j)
-      c[j] = result(at[j]);
+CoreProduct::CoreProduct(const CoreSums &cores, MatrixElement element,
+                         const float *b, unsigned columns)
+    : fractionBits(cores.fractionBits), resultBits(23),
+      depth(kDepthBytes / bytesOf(element)),
+      terms(cores.stepBytes / bytesOf(element)),
+      smallest(smallestExponent(element)),
+      exponentOfZero(-108 - static_cast<int>(cores.fractionBits)), b(b),
+      columns(columns), exponents(std::size_t(depth) * columns),
+      largest(columns) {
+  if (bytesOf(element) == 1) // Hopper's FP8 keeps fewer bits
+    fractionBits = resultBits = 13;
+  for (std::size_t i = 0; i < exponents.size(); ++i) {
+    exponents[i] = static_cast<short>(exponentOf(b[i], smallest));
+    isFinite &= std::isfinite(b[i]);
   }
+}
 
-private:
-  struct Column {
-    int largest;  ///< exponent among its terms
-    double plain; ///< sum, to find what is no number
-    double scale; ///< makes the last bit that is kept 1
-    double sum;   ///< of scaled terms
-    /// Scaled, less than 2^28: sums of 33 are exact.
-    double kept(double term) const {
-      return std::isfinite(plain) ? static_cast<std::int32_t>(term * scale) : 0;
-    }
-  };
-
-  void align(const float *c, const float *a, const float *b, unsigned terms) {
-    for (unsigned j = 0; j < columns; ++j)
-      at[j] = {std::max(exponentOf(c[j], -126), exponentOfZero), c[j], 1, 0};
-    for (unsigned k = 0; k < terms; ++k) {
-      const int left = exponentOf(a[k], smallest);
-      for (unsigned j = 0; j < columns; ++j) {
-        const float term = b[std::size_t(k) * columns + j];
-        at[j].largest =
-            std::max(at[j].largest, left + exponentOf(term, smallest));
-        at[j].plain += double(a[k]) * term;
-      }
-    }
-    for (unsigned j = 0; j < columns; ++j)
-      at[j].scale = powerOfTwo(static_cast<int>(fractionBits) - at[j].largest);
-  }
-
-  float result(const Column &column) const {
-    if (!std::isfinite(column.plain)) // an operand is infinite or NaN
-      return static_cast<float>(column.plain);
-    return truncated(column.sum / column.scale, isFp8 ? 13 : 23);
-  }
-
-  int smallest;
-  bool isFp8;
-  unsigned fractionBits;
-  int exponentOfZero;
-  unsigned columns;
-  std::array<Column, 256> at; ///< as many as wgmma has at most
-};
-} // namespace
-
-void addByCores(const CoreSums &cores, MatrixElement element, float *c,
-                const float *a, const float *b, unsigned depth,
-                unsigned columns) {
-  Step step(cores, element, columns);
-  const unsigned terms = std::min(cores.stepBytes / bytesOf(element), depth);
+void CoreProduct::add(float *c, const float *a) {
   for (unsigned k = 0; k < depth; k += terms)
-    step.add(c, a + k, b + std::size_t(k) * columns, terms);
+    addStep(c, a, k);
+}
+
+// To find what is no number.
+double CoreProduct::sumOf(double sum, const float *a, unsigned first,
+                          unsigned j) const {
+  for (unsigned k = first; k < first + terms; ++k)
+    sum += double(a[k]) * b[std::size_t(k) * columns + j];
+  return sum;
+}
+
+void CoreProduct::addStep(float *c, const float *a, unsigned first) {
+  for (unsigned j = 0; j < columns; ++j)
+    largest[j] = std::max(exponentOf(c[j], -126), exponentOfZero);
+  for (unsigned k = first; k < first + terms; ++k) {
+    const int left = exponentOf(a[k], smallest);
+    const short *right = exponents.data() + std::size_t(k) * columns;
+    for (unsigned j = 0; j < columns; ++j)
+      largest[j] = std::max(largest[j], left + right[j]);
+  }
+  auto finite = [](double x) { return std::isfinite(x); };
+  const bool allFinite = isFinite &&
+                         std::all_of(a + first, a + first + terms, finite) &&
+                         std::all_of(c, c + columns, finite);
+  // Less than 2^28, so that all sums of them are exact.
+  auto kept = [](double term, double scale) {
+    return static_cast<double>(static_cast<std::int32_t>(term * scale));
+  };
+  for (unsigned j = 0; j < columns; ++j) {
+    if (!allFinite)
+      if (const double plain = sumOf(c[j], a, first, j); !finite(plain)) {
+        c[j] = static_cast<float>(plain);
+        continue;
+      }
+    const double scale =
+        powerOfTwo(static_cast<int>(fractionBits) - largest[j]);
+    double sum = kept(c[j], scale);
+    for (unsigned k = first; k < first + terms; ++k)
+      sum += kept(double(a[k]) * b[std::size_t(k) * columns + j], scale);
+    c[j] = truncated(sum / scale, resultBits);
+  }
 }
 
 } // namespace tessera::emulated

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <string_view>
+#include <vector>
 
 namespace tessera::emulated {
 
@@ -33,10 +34,26 @@ struct CoreSums {
   unsigned fractionBits = 25, stepBytes = 32; ///< Hopper's
 };
 
-/// Sums of one row by tensor cores: c[j] += a[k] × b[k * columns + j], for
-/// `depth` terms of `element`, 32 bytes of them.
-void addByCores(const CoreSums &cores, device::MatrixElement element, float *c,
-                const float *a, const float *b, unsigned depth,
-                unsigned columns);
+/// Products with one right operand, 32 bytes deep, by tensor cores.
+class CoreProduct {
+public:
+  /// `b`: [depth, columns], which must outlive this.
+  CoreProduct(const CoreSums &cores, device::MatrixElement element,
+              const float *b, unsigned columns);
+  /// c[j] += Σ a[k] × b[k, j].
+  void add(float *c, const float *a);
+
+private:
+  void addStep(float *c, const float *a, unsigned first);
+  double sumOf(double sum, const float *a, unsigned first, unsigned j) const;
+
+  unsigned fractionBits, resultBits, depth, terms; ///< terms of a step
+  int smallest, exponentOfZero;
+  const float *b;
+  unsigned columns;
+  bool isFinite = true;         ///< b
+  std::vector<short> exponents; ///< of b
+  std::vector<int> largest;     ///< exponent among a column's terms
+};
 
 } // namespace tessera::emulated

@@ -2,6 +2,7 @@
 // it.
 #include "runtime/hal/emulated/Block.h"
 #include "runtime/hal/emulated/MatrixOperand.h"
+#include "runtime/hal/emulated/Numerics.h"
 
 #include <cstring>
 
@@ -272,6 +273,9 @@ void Block::compute(Warp &warp, const Product &product) {
   std::vector<float> &values = warp.accumulators.at(product.key).values;
   const unsigned depth = kDepthBytes / bytesOf(same.elementA);
   std::vector<float> sums(n), a(depth);
+  std::optional<CoreProduct> cores;
+  if (options.numerics.isHardware)
+    cores.emplace(options.chip.cores, same.elementA, product.b.data(), n);
   for (unsigned row = 0; row < kRows; ++row) {
     // Column j of row g or g + 8 is the register of lane 4g + j % 8 / 2.
     auto value = [&](unsigned j) -> float & {
@@ -283,9 +287,8 @@ void Block::compute(Warp &warp, const Product &product) {
     for (unsigned k = 0; k < depth; ++k)
       a[k] = same.registersA ? elementOfA(same, product.registers, row, k)
                              : product.a[k * kWarps * kRows + first + row];
-    if (options.numerics.isHardware)
-      addByCores(options.chip.cores, same.elementA, sums.data(), a.data(),
-                 product.b.data(), depth, n);
+    if (cores)
+      cores->add(sums.data(), a.data());
     else
       for (unsigned k = 0; k < depth; ++k)
         for (unsigned j = 0; j < n; ++j)

@@ -75,15 +75,15 @@ static void computeAs(const std::array<WarpProduct, kWarp> &lanes,
     for (unsigned i = 0; i < 4; ++i)
       c[g + i / 2 * 8][lane % 4 * 2 + i % 2] = mine.c[i];
   }
-  for (unsigned row = 0; row < kRows; ++row) {
-    if (cores) {
-      addByCores(*cores, lanes[0].element, c[row], a[row], b[0], kDepth,
-                 kColumns);
-      continue;
-    }
-    for (unsigned k = 0; k < kDepth; ++k)
-      for (unsigned column = 0; column < kColumns; ++column)
-        c[row][column] += a[row][k] * b[k][column];
+  if (cores) {
+    CoreProduct product(*cores, lanes[0].element, b[0], kColumns);
+    for (unsigned row = 0; row < kRows; ++row)
+      product.add(c[row], a[row]);
+  } else {
+    for (unsigned row = 0; row < kRows; ++row)
+      for (unsigned k = 0; k < kDepth; ++k)
+        for (unsigned column = 0; column < kColumns; ++column)
+          c[row][column] += a[row][k] * b[k][column];
   }
   for (unsigned lane = 0; lane < kWarp; ++lane)
     for (unsigned i = 0; i < 4; ++i)

@@ -108,8 +108,8 @@ TEST(CoreSums, AreThoseOfABitAccurateModel) {
     const std::vector<float> a = operand(), b = operand();
     const auto sum = std::bit_cast<float>(next());
     ASSERT_TRUE(words) << line;
-    emulated::addByCores(emulated::chipOf(chip)->cores, element, &c, a.data(),
-                         b.data(), depth, 1);
+    emulated::CoreProduct(emulated::chipOf(chip)->cores, element, b.data(), 1)
+        .add(&c, a.data());
     EXPECT_EQ(std::bit_cast<uint32_t>(c), std::bit_cast<uint32_t>(sum)) << line;
   }
   EXPECT_GE(cases, 100);
@@ -131,14 +131,14 @@ TEST(CoreSums, OfColumnsAreThoseOfOneAlone) {
     const emulated::CoreSums cores = emulated::chipOf(chip)->cores;
     float together[kColumns];
     std::copy_n(c, kColumns, together);
-    emulated::addByCores(cores, MatrixElement::bf16, together, a, b, kDepth,
-                         kColumns);
+    emulated::CoreProduct(cores, MatrixElement::bf16, b, kColumns)
+        .add(together, a);
     for (unsigned j = 0; j < kColumns; ++j) {
       float alone = c[j], column[kDepth];
       for (unsigned k = 0; k < kDepth; ++k)
         column[k] = b[k * kColumns + j];
-      emulated::addByCores(cores, MatrixElement::bf16, &alone, a, column,
-                           kDepth, 1);
+      emulated::CoreProduct(cores, MatrixElement::bf16, column, 1)
+          .add(&alone, a);
       EXPECT_EQ(together[j], alone) << chip << ", column " << j;
     }
   }
