@@ -127,7 +127,7 @@ void CoreProduct::add(float *c, const float *a) {
     addStep(c, a, k);
 }
 
-// To find what is no number.
+// Infinite or NaN where an operand of the column is.
 double CoreProduct::sumOf(double sum, const float *a, unsigned first,
                           unsigned j) const {
   for (unsigned k = first; k < first + terms; ++k)
