@@ -6,27 +6,49 @@
 
 namespace tessera::device {
 
-#define TESSERA_FUNCTION(name, implementation)                                 \
+#if !defined(__CUDACC__)
+/// `exact`, or what a GPU's function, which may err by `ulps` units in the last
+/// place, may result in.
+inline float asOnGpu(double exact, float argument, unsigned ulps) {
+  return machine->approximate(static_cast<float>(exact), argument, ulps);
+}
+inline bool isApproximate() { return machine && machine->approximates; }
+#endif
+
+// The last argument is the largest error in units in the last place (CUDA C++
+// Programming Guide, "Mathematical Functions"; CUDA calls them tested, not
+// guaranteed).
+#if defined(__CUDACC__)
+#define TESSERA_FUNCTION(name, implementation, ulps)                           \
   TESSERA_DEVICE float name(float x) { return ::implementation##f(x); }        \
   TESSERA_DEVICE double name(double x) { return ::implementation(x); }
+#else
+#define TESSERA_FUNCTION(name, implementation, ulps)                           \
+  inline float name(float x) {                                                 \
+    return ulps && isApproximate()                                             \
+               ? asOnGpu(::implementation(double(x)), x, ulps)                 \
+               : ::implementation##f(x);                                       \
+  }                                                                            \
+  inline double name(double x) { return ::implementation(x); }
+#endif
 
-TESSERA_FUNCTION(exp, exp)
-TESSERA_FUNCTION(exp2, exp2)
-TESSERA_FUNCTION(expm1, expm1)
-TESSERA_FUNCTION(log, log)
-TESSERA_FUNCTION(log2, log2)
-TESSERA_FUNCTION(log10, log10)
-TESSERA_FUNCTION(log1p, log1p)
-TESSERA_FUNCTION(tanh, tanh)
-TESSERA_FUNCTION(erf, erf)
-TESSERA_FUNCTION(sin, sin)
-TESSERA_FUNCTION(cos, cos)
-TESSERA_FUNCTION(sqrt, sqrt)
-TESSERA_FUNCTION(abs, fabs)
-TESSERA_FUNCTION(floor, floor)
-TESSERA_FUNCTION(ceil, ceil)
-TESSERA_FUNCTION(trunc, trunc)
-TESSERA_FUNCTION(roundEven, rint)
+TESSERA_FUNCTION(exp, exp, 2)
+TESSERA_FUNCTION(exp2, exp2, 2)
+TESSERA_FUNCTION(expm1, expm1, 1)
+TESSERA_FUNCTION(log, log, 1)
+TESSERA_FUNCTION(log2, log2, 1)
+TESSERA_FUNCTION(log10, log10, 2)
+TESSERA_FUNCTION(log1p, log1p, 1)
+TESSERA_FUNCTION(tanh, tanh, 2)
+TESSERA_FUNCTION(erf, erf, 2)
+TESSERA_FUNCTION(sin, sin, 2)
+TESSERA_FUNCTION(cos, cos, 2)
+TESSERA_FUNCTION(sqrt, sqrt, 0)
+TESSERA_FUNCTION(abs, fabs, 0)
+TESSERA_FUNCTION(floor, floor, 0)
+TESSERA_FUNCTION(ceil, ceil, 0)
+TESSERA_FUNCTION(trunc, trunc, 0)
+TESSERA_FUNCTION(roundEven, rint, 0)
 
 #undef TESSERA_FUNCTION
 
@@ -34,26 +56,35 @@ TESSERA_DEVICE float rsqrt(float x) {
 #if defined(__CUDACC__)
   return ::rsqrtf(x);
 #else
-  return 1 / ::sqrtf(x);
+  return isApproximate() ? asOnGpu(1 / ::sqrt(double(x)), x, 2)
+                         : 1 / ::sqrtf(x);
 #endif
 }
 TESSERA_DEVICE double rsqrt(double x) { return 1 / sqrt(x); }
 
-TESSERA_DEVICE float pow(float x, float y) { return ::powf(x, y); }
+TESSERA_DEVICE float pow(float x, float y) {
+#if !defined(__CUDACC__)
+  if (isApproximate())
+    return asOnGpu(::pow(double(x), double(y)), x, 9);
+#endif
+  return ::powf(x, y);
+}
 TESSERA_DEVICE double pow(double x, double y) { return ::pow(x, y); }
 TESSERA_DEVICE float fma(float x, float y, float z) { return ::fmaf(x, y, z); }
 TESSERA_DEVICE double fma(double x, double y, double z) {
   return ::fma(x, y, z);
 }
 
-/// 2^x within two units in the last place; 0 if the result would be subnormal.
+/// 2^x within 2^-22 times the result, at least two units in the last place; 0
+/// if it would be subnormal.
 TESSERA_DEVICE float exp2Approximate(float x) {
 #if defined(__CUDACC__)
   float result;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
   return result;
 #else
-  float result = ::exp2f(x);
+  float result =
+      isApproximate() ? asOnGpu(::exp2(double(x)), x, 2) : ::exp2f(x);
   return result < 0x1p-126f ? 0 : result;
 #endif
 }

@@ -4,6 +4,9 @@
 // bf16 operands are multiplied directly. Each fp32 operand is split into two
 // tf32 values, and three of the four products are added ("3xTF32", Ootomo &
 // Yokota 2022): close to fp32 at several times the speed of the scalar units.
+// Tensor cores truncate their sums, always towards zero: these errors would add
+// up, so that only eight terms are added there and the rest outside, as Ootomo
+// & Yokota do it.
 #pragma once
 #include "runtime/device/Fragments.cuh"
 #include "runtime/device/Mma.cuh"
@@ -176,15 +179,21 @@ TESSERA_DEVICE void multiplyFloat(Tile<float, Layout> &sum, const A &a,
       Split<FragmentB> right;
       right.set(0, b.get(k + 2 * q, Layout::firstColumn(j) + g));
       right.set(1, b.get(k + 2 * q + 1, Layout::firstColumn(j) + g));
+      FragmentC parts[kDown];
       TESSERA_UNROLL
       for (int i = 0; i < kDown; ++i) {
-        float *at = sum.at + 4 * (i * kAcross + j);
-        multiplyTf32(at, left[i].low, right.high);
-        multiplyTf32(at, left[i].high, right.low);
-        multiplyTf32(at, left[i].high, right.high);
+        parts[i] = {};
+        multiplyTf32(parts[i].at, left[i].low, right.high);
+        multiplyTf32(parts[i].at, left[i].high, right.low);
+        multiplyTf32(parts[i].at, left[i].high, right.high);
       }
+      finishWarpProducts();
+      TESSERA_UNROLL
+      for (int i = 0; i < kDown; ++i)
+        TESSERA_UNROLL
+      for (int e = 0; e < 4; ++e)
+        sum.at[4 * (i * kAcross + j) + e] += parts[i].at[e];
     }
-    finishWarpProducts();
   }
 }
 

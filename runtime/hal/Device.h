@@ -134,6 +134,12 @@ struct DeviceOptions {
   /// From which the emulated GPU draws the order of blocks and threads. 0: the
   /// environment variable TESSERA_EMU_SEED, if it is set.
   std::uint64_t emulatorSeed = 0;
+  /// How the emulated GPU computes. "exact": sums of tensor cores term by term
+  /// and functions as the host's. "hardware" or "hardware:SEED": sums as tensor
+  /// cores round them, and functions off by as much as is documented, drawn
+  /// from the seed (runtime/hal/emulated/README.md). Empty: the environment
+  /// variable TESSERA_EMU_NUMERICS if it is set, otherwise "exact".
+  std::string emulatorNumerics = {};
   /// How steps reach a GPU: "graph", all of a program at once; "stream", one by
   /// one; "step", waiting for each, so that errors name it. Empty: the
   /// environment variable TESSERA_CUDA, if it is set, otherwise "graph".

@@ -72,6 +72,13 @@ llvm::Error EmulatedKernelCode::run(KernelCall call,
   launch.chip = chip;
   launch.argumentBytes = words.size() * sizeof(uint64_t);
   launch.seed = static_cast<uint64_t>(options.blocksAtOnce);
+  auto numerics =
+      options.numerics.empty()
+          ? emulated::numericsOfEnvironment()
+          : emulated::parseNumerics(options.numerics, "RunOptions.numerics");
+  if (!numerics.ok())
+    return llvm::createStringError(numerics.message());
+  launch.numerics = *numerics;
   Status status = machine.launch(launch, entry, words.data(), ranges);
   if (!status.ok())
     return llvm::createStringError(status.message());

@@ -319,21 +319,46 @@ llvm::Expected<Tensors> KernelProgram::run(llvm::StringRef name,
 llvm::Expected<Tensor> runMain(const std::string &text,
                                const std::string &target,
                                llvm::ArrayRef<Tensor> inputs) {
-  auto module = parseSourceString<ModuleOp>(text, &kernelContext());
-  if (!module)
-    return llvm::createStringError("no module");
-  PassManager pipeline(&kernelContext());
-  buildFusionPipeline(pipeline);
-  buildKernelsPipeline(pipeline, {target});
-  if (failed(pipeline.run(*module)))
-    return llvm::createStringError("no kernels");
-  auto program = KernelProgram::compile(*module, target);
-  if (!program)
-    return program.takeError();
-  auto results = (*program)->run("main", inputs);
+  return MainPrograms(target).run(text, inputs);
+}
+
+struct MainPrograms::Program {
+  OwningOpRef<ModuleOp> module;
+  std::unique_ptr<KernelProgram> kernels;
+};
+
+MainPrograms::MainPrograms(std::string target) : target(std::move(target)) {}
+MainPrograms::~MainPrograms() = default;
+
+llvm::Expected<Tensor> MainPrograms::run(const std::string &text,
+                                         llvm::ArrayRef<Tensor> inputs,
+                                         const RunOptions &options) {
+  std::unique_ptr<Program> &program = programs[text];
+  if (!program) {
+    auto made = std::make_unique<Program>();
+    made->module = parseSourceString<ModuleOp>(text, &kernelContext());
+    if (!made->module)
+      return llvm::createStringError("no module");
+    PassManager pipeline(&kernelContext());
+    buildFusionPipeline(pipeline);
+    buildKernelsPipeline(pipeline, {target});
+    if (failed(pipeline.run(*made->module)))
+      return llvm::createStringError("no kernels");
+    if (llvm::Error error = KernelProgram::compile(*made->module, target)
+                                .moveInto(made->kernels))
+      return std::move(error);
+    program = std::move(made);
+  }
+  auto results = program->kernels->run("main", inputs, options);
   if (!results)
     return results.takeError();
   return results->front();
+}
+
+std::vector<std::string> numericsOf(llvm::StringRef target) {
+  if (!target.starts_with("cuda:"))
+    return {""};
+  return {"exact", "hardware"};
 }
 
 } // namespace tessera::testing

@@ -6,8 +6,10 @@
 #include "compiler/interpreter/Tensor.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "llvm/Support/Error.h"
+#include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace tessera::cpu {
 struct CodeObject;
@@ -26,6 +28,9 @@ struct RunOptions {
   int64_t blocksAtOnce = 0;
   /// Results take the place of an operand where the launch's `reuse` allows it.
   bool inPlace = false;
+  /// Of the emulated GPU, as DeviceOptions::emulatorNumerics; empty: what the
+  /// environment says. Results do depend on this.
+  std::string numerics = {};
 };
 
 /// A module after tiling, its kernels compiled for one target.
@@ -60,5 +65,24 @@ private:
 llvm::Expected<interpreter::Tensor>
 runMain(const std::string &text, const std::string &target,
         llvm::ArrayRef<interpreter::Tensor> inputs);
+
+/// The same, but each text is compiled once.
+class MainPrograms {
+public:
+  explicit MainPrograms(std::string target);
+  ~MainPrograms();
+  llvm::Expected<interpreter::Tensor>
+  run(const std::string &text, llvm::ArrayRef<interpreter::Tensor> inputs,
+      const RunOptions &options = {});
+
+private:
+  struct Program;
+  std::string target;
+  std::map<std::string, std::unique_ptr<Program>> programs;
+};
+
+/// Of the modes that results for `target` are checked in: a GPU's are checked
+/// as plain loops compute and as hardware does.
+std::vector<std::string> numericsOf(llvm::StringRef target);
 
 } // namespace tessera::testing

@@ -17,16 +17,22 @@ LoadedCode::load(llvm::StringRef elf) {
     llvm::raw_fd_ostream stream(file, /*shouldClose=*/false);
     stream << elf;
   }
+  // The loader knows libraries by these names, so that no other may have this
+  // one while it is loaded: the file stays open.
   void *handle = dlopen(("/proc/self/fd/" + std::to_string(file)).c_str(),
                         RTLD_NOW | RTLD_LOCAL);
-  close(file);
-  if (!handle)
+  if (!handle) {
+    close(file);
     return llvm::createStringError(std::string("cannot load kernels: ") +
                                    dlerror());
-  return std::unique_ptr<LoadedCode>(new LoadedCode(handle));
+  }
+  return std::unique_ptr<LoadedCode>(new LoadedCode(handle, file));
 }
 
-LoadedCode::~LoadedCode() { dlclose(handle); }
+LoadedCode::~LoadedCode() {
+  dlclose(handle);
+  close(file);
+}
 
 void *LoadedCode::address(const std::string &symbol) const {
   return dlsym(handle, symbol.c_str());

@@ -27,8 +27,9 @@ public:
   void *address(const std::string &symbol) const;
 
 private:
-  explicit LoadedCode(void *handle) : handle(handle) {}
+  LoadedCode(void *handle, int file) : handle(handle), file(file) {}
   void *handle;
+  int file;
 };
 
 } // namespace tessera::cpu

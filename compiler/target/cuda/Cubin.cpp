@@ -130,8 +130,11 @@ llvm::Expected<Cubin> compileCubin(llvm::StringRef text, llvm::StringRef arch) {
                    "in /usr/local/cuda; install the CUDA toolkit or set "
                    "CUDACXX");
   std::string architecture = ("-arch=" + arch).str();
-  llvm::SmallVector<llvm::StringRef> arguments{"-std=c++20", architecture,
-                                               "-cubin", "-Xptxas", "-v"};
+  // -fmad=false: multiply-adds are where the text says so. Otherwise nvcc fuses
+  // some in one kernel and others in the next, so that a row that both compute
+  // has other bits. It also keeps ptxas and the driver from doing it.
+  llvm::SmallVector<llvm::StringRef> arguments{
+      "-std=c++20", architecture, "-fmad=false", "-cubin", "-Xptxas", "-v"};
   // ptxas may spill a word to save registers for more blocks at a time. Without
   // that option, a kernel that still spills lacks registers.
   for (bool isFirst : {true, false}) {

@@ -84,6 +84,8 @@ public:
   /// Dynamic shared memory of the block.
   std::byte *shared = nullptr;
   std::size_t sharedBytes = 0;
+  /// Approximate functions ask for their results; otherwise they are exact.
+  bool approximates = false;
 
   /// The first call of a kernel's threads.
   virtual void enter(const LaunchBounds &bounds) = 0;
@@ -192,6 +194,10 @@ public:
   /// setmaxnreg: `count` registers for each thread of this warp from here on,
   /// more (`raises`) or fewer than before.
   virtual void setRegisters(unsigned count, bool raises) = 0;
+
+  /// What a function of `argument` whose result is `exact`, and which may err
+  /// by `ulps` units in the last place, results in on a GPU.
+  virtual float approximate(float exact, float argument, unsigned ulps) = 0;
 
   /// Ends the launch with `message`, which then names kernel, block and thread.
   [[noreturn]] virtual void fail(const char *message) = 0;

@@ -26,9 +26,14 @@ Block::Block(const LaunchOptions &options, KernelEntry entry,
   gridSize = options.grid;
   shared = memory.data();
   sharedBytes = memory.size();
+  approximates = options.numerics.isHardware;
 }
 
 Block::~Block() = default;
+
+float Block::approximate(float exact, float argument, unsigned ulps) {
+  return emulated::approximate(exact, argument, ulps, options.numerics.seed);
+}
 
 //===--- scheduling -------------------------------------------------------===//
 

@@ -108,6 +108,7 @@ public:
   void waitProducts(unsigned pending) override;
   bool elect() override;
   void setRegisters(unsigned count, bool raises) override;
+  float approximate(float exact, float argument, unsigned ulps) override;
   [[noreturn]] void fail(const char *message) override;
 
 private:

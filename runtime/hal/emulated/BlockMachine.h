@@ -2,6 +2,7 @@
 // another in an order drawn from a seed.
 #pragma once
 #include "runtime/device/emulated/Machine.h"
+#include "runtime/hal/emulated/Numerics.h"
 #include "runtime/support/Status.h"
 
 #include <cstdint>
@@ -28,6 +29,7 @@ struct Chip {
   std::size_t sharedBytes = 227 << 10; ///< at most, of a block
   unsigned registers = 65536;
   bool isHopper = true; ///< wgmma, bulk copies, setmaxnreg
+  CoreSums cores = {};
 };
 
 /// Of an architecture that code is compiled for, as "sm_90a".
@@ -42,6 +44,7 @@ struct LaunchOptions {
   Chip chip = {};                ///< sm_90a
   unsigned registers = 0;        ///< of a thread, as compiled; 0: unknown
   std::size_t argumentBytes = 0; ///< of the kernel's parameters
+  Numerics numerics = {};
 };
 
 /// What the launches did.

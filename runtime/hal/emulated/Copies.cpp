@@ -4,6 +4,7 @@
 #include "runtime/hal/emulated/MatrixOperand.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 namespace tessera::emulated {
@@ -344,9 +345,15 @@ void Block::read(BulkCopy &copy) {
   }
 }
 
+// cp.reduce's addition takes and leaves no subnormal numbers in global memory
+// (PTX ISA, cp.reduce.async.bulk).
+static float flushed(float value) {
+  return std::abs(value) < 0x1p-126f ? std::copysign(0.0f, value) : value;
+}
+
 // Puts `bytes` bytes where they go, or adds the floats that they are.
 static void put(std::byte *to, const std::byte *from, std::size_t bytes,
-                bool adds) {
+                bool adds, bool flushes) {
   if (!adds) {
     std::memcpy(to, from, bytes);
     return;
@@ -355,20 +362,21 @@ static void put(std::byte *to, const std::byte *from, std::size_t bytes,
     float sum = 0, term = 0;
     std::memcpy(&sum, to + i, sizeof sum);
     std::memcpy(&term, from + i, sizeof term);
-    sum += term;
+    sum = flushes ? flushed(flushed(sum) + flushed(term)) : sum + term;
     std::memcpy(to + i, &sum, sizeof sum);
   }
 }
 
 void Block::write(const BulkCopy &copy) {
   if (!copy.boxes) {
-    put(copy.global, copy.taken.data(), copy.bytes, copy.adds);
+    put(copy.global, copy.taken.data(), copy.bytes, copy.adds,
+        options.numerics.isHardware);
     return;
   }
   forEachRow(*copy.boxes, copy.at, [&](const BoxRow &row) {
     if (row.global)
       put(row.global, copy.taken.data() + row.offset + row.from,
-          row.to - row.from, copy.adds);
+          row.to - row.from, copy.adds, options.numerics.isHardware);
   });
 }
 

@@ -23,11 +23,11 @@ device::Access accessOf(artifact::Access access) {
 EmulatedCommandList::EmulatedCommandList(
     std::string_view program, Commands commands, HostCollectives collectives,
     std::span<EmulatedFunction *const> kernels, const emulated::Chip &chip,
-    std::uint64_t seed, std::span<std::byte> arena,
-    const RecordOptions &options)
+    std::uint64_t seed, const emulated::Numerics &numerics,
+    std::span<std::byte> arena, const RecordOptions &options)
     : HostCommandList(program, std::move(commands), std::move(collectives),
                       arena, options, kPoison),
-      kernels(kernels), chip(chip), seed(seed) {}
+      kernels(kernels), chip(chip), seed(seed), numerics(numerics) {}
 
 Status EmulatedCommandList::addInstance(const LaunchCommand &launch,
                                         const LaunchInstance &instance) {
@@ -73,6 +73,7 @@ Status EmulatedCommandList::launch(const LaunchCommand &launch) {
   options.threads = kernel.gpu()->threads();
   options.sharedBytes = kernel.gpu()->shared_bytes();
   options.chip = chip;
+  options.numerics = numerics;
   options.registers = kernel.gpu()->registers();
   options.argumentBytes = arguments.size() * sizeof(std::uint64_t);
   // An odd factor: every launch has an order of its own.

@@ -21,6 +21,7 @@ public:
                       HostCollectives collectives,
                       std::span<EmulatedFunction *const> kernels,
                       const emulated::Chip &chip, std::uint64_t seed,
+                      const emulated::Numerics &numerics,
                       std::span<std::byte> arena, const RecordOptions &options);
 
 private:
@@ -34,6 +35,7 @@ private:
   std::span<EmulatedFunction *const> kernels;
   emulated::Chip chip;
   std::uint64_t seed, launches = 0;
+  emulated::Numerics numerics;
   emulated::BlockMachine machine;
   std::vector<std::uint64_t> words; // of all instances
   std::vector<emulated::BufferRange> ranges;

@@ -34,11 +34,15 @@ public:
 
 class EmulatedDevice : public HostDevice {
 public:
-  EmulatedDevice(std::string_view architecture, std::uint64_t seed)
-      : architecture(architecture), seed(seed) {}
+  EmulatedDevice(std::string_view architecture, std::uint64_t seed,
+                 const emulated::Numerics &numerics)
+      : architecture(architecture), seed(seed), numerics(numerics) {}
   std::string_view name() const override { return kName; }
   std::string describe() const override {
-    return fmt::format("a GPU emulated on the host, seed {}", seed);
+    std::string text = fmt::format("a GPU emulated on the host, seed {}", seed);
+    if (numerics.isHardware)
+      text += fmt::format(", numerics of hardware, seed {}", numerics.seed);
+    return text;
   }
   StatusOr<const artifact::DeviceCode *>
   choose(const ArtifactReader &artifact) const override;
@@ -52,6 +56,7 @@ public:
 private:
   std::string architecture; // empty: any
   std::uint64_t seed;
+  emulated::Numerics numerics;
 };
 
 /// "cuda-emu:sm_80" for the kind "cuda:sm_80"; empty for device kinds other
@@ -138,7 +143,7 @@ EmulatedDevice::record(Executable &executable, const artifact::Program &program,
                          collectives.message());
   return std::unique_ptr<CommandList>(std::make_unique<EmulatedCommandList>(
       artifact::toView(program.name()), std::move(commands), collectives.take(),
-      loaded.kernels, loaded.chip, seed,
+      loaded.kernels, loaded.chip, seed, numerics,
       std::span(spaces.arena, program.arena_bytes()), options));
 }
 
@@ -156,7 +161,15 @@ createEmulatedDevice(std::string_view which, const DeviceOptions &options) {
           "TESSERA_EMU_SEED is '{}'; expected an integer of at most 64 bits",
           environment);
   }
-  return std::unique_ptr<Device>(std::make_unique<EmulatedDevice>(which, seed));
+  auto numerics =
+      options.emulatorNumerics.empty()
+          ? emulated::numericsOfEnvironment()
+          : emulated::parseNumerics(options.emulatorNumerics,
+                                    "DeviceOptions.emulatorNumerics");
+  if (!numerics.ok())
+    return numerics.status();
+  return std::unique_ptr<Device>(
+      std::make_unique<EmulatedDevice>(which, seed, *numerics));
 }
 
 } // namespace tessera::hal

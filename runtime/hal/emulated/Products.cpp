@@ -2,6 +2,7 @@
 // it.
 #include "runtime/hal/emulated/Block.h"
 #include "runtime/hal/emulated/MatrixOperand.h"
+#include "runtime/hal/emulated/Numerics.h"
 
 #include <cstring>
 
@@ -270,7 +271,11 @@ void Block::compute(Warp &warp, const Product &product) {
   const auto &same = product.same;
   unsigned first = current / kWarp % kWarps * kRows, n = same.n;
   std::vector<float> &values = warp.accumulators.at(product.key).values;
-  std::vector<float> sums(n);
+  const unsigned depth = kDepthBytes / bytesOf(same.elementA);
+  std::vector<float> sums(n), a(depth);
+  std::optional<CoreProduct> cores;
+  if (options.numerics.isHardware)
+    cores.emplace(options.chip.cores, same.elementA, product.b.data(), n);
   for (unsigned row = 0; row < kRows; ++row) {
     // Column j of row g or g + 8 is the register of lane 4g + j % 8 / 2.
     auto value = [&](unsigned j) -> float & {
@@ -279,13 +284,15 @@ void Block::compute(Warp &warp, const Product &product) {
     };
     for (unsigned j = 0; j < n; ++j)
       sums[j] = same.accumulates ? value(j) : 0;
-    for (unsigned k = 0; k < kDepthBytes / bytesOf(same.elementA); ++k) {
-      float a = same.registersA ? elementOfA(same, product.registers, row, k)
-                                : product.a[k * kWarps * kRows + first + row];
-      const float *b = product.b.data() + std::size_t(k) * n;
-      for (unsigned j = 0; j < n; ++j)
-        sums[j] += a * b[j];
-    }
+    for (unsigned k = 0; k < depth; ++k)
+      a[k] = same.registersA ? elementOfA(same, product.registers, row, k)
+                             : product.a[k * kWarps * kRows + first + row];
+    if (cores)
+      cores->add(sums.data(), a.data());
+    else
+      for (unsigned k = 0; k < depth; ++k)
+        for (unsigned j = 0; j < n; ++j)
+          sums[j] += a[k] * product.b[std::size_t(k) * n + j];
     for (unsigned j = 0; j < n; ++j)
       value(j) = sums[j];
   }

@@ -2,6 +2,7 @@
 #include "runtime/device/Types.cuh"
 #include "runtime/hal/emulated/Block.h"
 #include "runtime/hal/emulated/MatrixOperand.h"
+#include "runtime/hal/emulated/Numerics.h"
 
 #include <bit>
 #include <cstring>
@@ -54,10 +55,12 @@ void Block::loadMatrices(std::uint32_t (&at)[4], const void *row,
 
 //===--- mma.sync ---------------------------------------------------------===//
 
-// `read(word, e)` is element e of a word. Layouts are those of Mma.cuh. Terms
-// are added in order, by one rounding each, whatever this file's compiler.
+// `read(word, e)` is element e of a word. Layouts are those of Mma.cuh. Without
+// `cores` terms are added in order, by one rounding each, whatever this file's
+// compiler.
 template <unsigned InWord, typename Read>
-static void computeAs(const std::array<WarpProduct, kWarp> &lanes, Read read) {
+static void computeAs(const std::array<WarpProduct, kWarp> &lanes,
+                      const CoreSums *cores, Read read) {
   constexpr unsigned kRows = 16, kColumns = 8, kDepth = 8 * InWord;
   float a[kRows][kDepth], b[kDepth][kColumns], c[kRows][kColumns];
   for (unsigned lane = 0; lane < kWarp; ++lane) {
@@ -72,30 +75,37 @@ static void computeAs(const std::array<WarpProduct, kWarp> &lanes, Read read) {
     for (unsigned i = 0; i < 4; ++i)
       c[g + i / 2 * 8][lane % 4 * 2 + i % 2] = mine.c[i];
   }
-  for (unsigned row = 0; row < kRows; ++row)
-    for (unsigned k = 0; k < kDepth; ++k)
-      for (unsigned column = 0; column < kColumns; ++column)
-        c[row][column] += a[row][k] * b[k][column];
+  if (cores) {
+    CoreProduct product(*cores, lanes[0].element, b[0], kColumns);
+    for (unsigned row = 0; row < kRows; ++row)
+      product.add(c[row], a[row]);
+  } else {
+    for (unsigned row = 0; row < kRows; ++row)
+      for (unsigned k = 0; k < kDepth; ++k)
+        for (unsigned column = 0; column < kColumns; ++column)
+          c[row][column] += a[row][k] * b[k][column];
+  }
   for (unsigned lane = 0; lane < kWarp; ++lane)
     for (unsigned i = 0; i < 4; ++i)
       lanes[lane].c[i] = c[lane / 4 + i / 2 * 8][lane % 4 * 2 + i % 2];
 }
 
-static void computeOne(const std::array<WarpProduct, kWarp> &lanes) {
+static void computeOne(const std::array<WarpProduct, kWarp> &lanes,
+                       const CoreSums *cores) {
   auto half = [](std::uint32_t word, unsigned e) {
     return static_cast<std::uint16_t>(word >> 16 * e);
   };
   switch (lanes[0].element) {
   case MatrixElement::bf16:
-    return computeAs<2>(lanes, [&](std::uint32_t word, unsigned e) {
+    return computeAs<2>(lanes, cores, [&](std::uint32_t word, unsigned e) {
       return device::toFloat(device::bf16{half(word, e)});
     });
   case MatrixElement::f16:
-    return computeAs<2>(lanes, [&](std::uint32_t word, unsigned e) {
+    return computeAs<2>(lanes, cores, [&](std::uint32_t word, unsigned e) {
       return device::halfToFloat(half(word, e));
     });
   default: // tf32
-    return computeAs<1>(lanes, [&](std::uint32_t word, unsigned) {
+    return computeAs<1>(lanes, cores, [&](std::uint32_t word, unsigned) {
       return device::bitsToFloat(word & ~0x1fffu);
     });
   }
@@ -116,7 +126,8 @@ void Block::multiply(const WarpProduct &product) {
   lanes[lane] = product;
   if (arrived != ~0u)
     return;
-  computeOne(lanes);
+  computeOne(lanes,
+             options.numerics.isHardware ? &options.chip.cores : nullptr);
   // Lanes issue in order, so this product was the first that is not computed.
   if (number + 1 == warp.issued.size()) {
     warp.computed += warp.issued.size();

@@ -115,6 +115,18 @@ def same_bits_by_the_driver(model, first, binaries, architecture):
     model.compare(first, again, "generated kernels and a library")
 
 
+def as_hardware(model, first, device):
+    """Sums as tensor cores truncate them, functions with their errors: other
+    losses within the tolerance, and whatever the order of threads."""
+    runs = [model.train(device, f"{model.name}-hardware-{seed}", 3, seed=seed,
+                        settings={"TESSERA_EMU_NUMERICS": "hardware"})
+            for seed in (1, 2)]
+    check(runs[0] == runs[1], "numerics of hardware: one seed of the order of "
+                              "threads has the bits of another")
+    check(runs[0] != {s: first[s] for s in runs[0]}, "other bits than exact")
+    model.compare(first, runs[0], "exact numerics and those of hardware")
+
+
 def without_nvcc(made, spec, architecture):
     """A machine without CUDA compiles for the emulated GPU alone."""
     program = made.scratch / "no-nvcc"
@@ -184,7 +196,9 @@ def main():
     model = Model(made, "gpt2", "fp32", architecture)
     first = same_losses(model, device, 20)
     same_bits_by_the_driver(model, first, sys.argv[1], architecture)
-    same_losses(Model(made, "gpt2", "bf16", architecture), device, 20)
+    as_hardware(model, first, device)
+    in_bf16 = Model(made, "gpt2", "bf16", architecture)
+    as_hardware(in_bf16, same_losses(in_bf16, device, 20), device)
     for precision in ("fp32", "bf16"):
         llama = Model(made, "llama", precision, architecture)
         same_losses(llama, device, 8)

@@ -194,17 +194,21 @@ class GpuProductsTest : public IntegerProductsTest {
 
 TEST_P(GpuProductsTest, AreTheSameInEveryBatch) {
   QuantizedLayout layout{83, 333, bits(), 64, zeros()};
-  Tensor all;
-  for (int64_t rows : {150, 70, 16, 3, 1}) {
-    Tensors inputs = draw(layout, 150);
-    inputs[0].shape[1] = rows;
-    inputs[0].data.resize(rows * layout.columns);
-    Tensor result = run(layout, inputs, target());
-    if (rows == 150 || rows == 16)
-      all = result;
-    for (size_t i = 0; i < result.data.size(); ++i)
-      ASSERT_EQ(result.data[i], all.data[i])
-          << "element " << i << " of " << rows << " rows";
+  MainPrograms programs(target());
+  for (const std::string &numerics : numericsOf(target())) {
+    Tensor all;
+    for (int64_t rows : {150, 70, 16, 3, 1}) {
+      Tensors inputs = draw(layout, 150);
+      inputs[0].shape[1] = rows;
+      inputs[0].data.resize(rows * layout.columns);
+      Tensor result = llvm::cantFail(programs.run(
+          programOf(layout, rows), inputs, RunOptions{0, false, numerics}));
+      if (rows == 150 || rows == 16)
+        all = result;
+      for (size_t i = 0; i < result.data.size(); ++i)
+        ASSERT_EQ(result.data[i], all.data[i])
+            << "element " << i << " of " << rows << " rows, " << numerics;
+    }
   }
 }
 

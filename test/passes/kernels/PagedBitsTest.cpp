@@ -74,6 +74,13 @@ protected:
   bool int8() const { return std::get<2>(GetParam()); }
   int64_t page() const { return std::get<3>(GetParam()); }
   Tensors drawCache(const Sizes &s) const;
+  Tensor run(const std::string &text, const Tensors &inputs) {
+    return llvm::cantFail(
+        programs.run(text, inputs, RunOptions{0, false, numerics}));
+  }
+
+  MainPrograms programs{target()};
+  std::string numerics;
 };
 
 /// `queries` from position `first` on, of the sequence's `all`; those of a
@@ -123,21 +130,24 @@ TEST_P(PagedBitsTest, AreTheSameAloneInABatchAndInAPrompt) {
   draw(all, 1);
   Tensors cache = drawCache(s);
   auto outputs = [&](int64_t batch, int64_t first, int64_t tokens) {
-    return llvm::cantFail(
-        runMain(programOf(s, int8(), batch, tokens), target(),
-                inputsOf(s, all, cache, batch, first, tokens)));
+    return run(programOf(s, int8(), batch, tokens),
+               inputsOf(s, all, cache, batch, first, tokens));
   };
-  Tensor prompt = outputs(1, 0, total);
+  Tensor prompt;
   auto expectSame = [&](const Tensor &part, int64_t first) {
     for (size_t i = 0; i < part.data.size(); ++i)
       ASSERT_EQ(part.data[i], prompt.data[first * row + i])
-          << "position " << first + i / row;
+          << "position " << first + i / row << ' ' << numerics;
   };
-  for (int64_t first : {0, 1, 62, 63, 64, 127, 130, 191})
-    expectSame(outputs(1, first, 1), first);
-  expectSame(outputs(5, 60, 1), 60);
-  expectSame(outputs(1, 37, 100), 37);
-  expectSame(outputs(1, 90, 12), 90);
+  for (const std::string &each : numericsOf(target())) {
+    numerics = each;
+    prompt = outputs(1, 0, total);
+    for (int64_t first : {0, 1, 62, 63, 64, 127, 130, 191})
+      expectSame(outputs(1, first, 1), first);
+    expectSame(outputs(5, 60, 1), 60);
+    expectSame(outputs(1, 37, 100), 37);
+    expectSame(outputs(1, 90, 12), 90);
+  }
 }
 
 class LongBitsTest : public PagedBitsTest {};
@@ -150,17 +160,22 @@ TEST_P(LongBitsTest, AreTheSameAloneAndInABatch) {
   draw(all, 1);
   Tensors cache = drawCache(s);
   auto outputs = [&](int64_t batch, int64_t first) {
-    return llvm::cantFail(runMain(programOf(s, int8(), batch, 1), target(),
-                                  inputsOf(s, all, cache, batch, first, 1)));
+    return run(programOf(s, int8(), batch, 1),
+               inputsOf(s, all, cache, batch, first, 1));
   };
-  for (int64_t first : {254, 510}) {
+  auto expectSame = [&](int64_t first) {
     Tensor together = outputs(4, first);
     for (int64_t i = 0; i < 4; ++i) {
       Tensor alone = outputs(1, first + i);
       for (size_t at = 0; at < alone.data.size(); ++at)
         ASSERT_EQ(together.data[i * alone.data.size() + at], alone.data[at])
-            << "position " << first + i;
+            << "position " << first + i << ' ' << numerics;
     }
+  };
+  for (const std::string &each : numericsOf(target())) {
+    numerics = each;
+    for (int64_t first : {254, 510})
+      expectSame(first);
   }
 }
 

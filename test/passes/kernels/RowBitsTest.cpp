@@ -53,7 +53,8 @@ class RowBitsTest
     : public ::testing::TestWithParam<std::tuple<std::string, const char *>> {
 protected:
   Tensor run(const std::string &text, const Tensors &inputs) {
-    return llvm::cantFail(runMain(text, std::get<0>(GetParam()), inputs));
+    return llvm::cantFail(
+        programs.run(text, inputs, RunOptions{0, false, numerics}));
   }
   const char *type() const { return std::get<1>(GetParam()); }
   /// Row `first` and those behind it of `all`.
@@ -64,13 +65,18 @@ protected:
                 part.data.begin());
     return part;
   }
-  static void expectSame(const Tensor &part, const Tensor &all, int64_t first) {
+  void expectSame(const Tensor &part, const Tensor &all, int64_t first) const {
     EXPECT_EQ(part.data, rowsOf(all, first, part.shape[0]).data)
-        << part.shape[0] << " rows from " << first << " on";
+        << part.shape[0] << " rows from " << first << " on, " << numerics;
   }
+  void expectSameOfALayer();
+  void expectSameOfAnExpert();
+
+  MainPrograms programs{std::get<0>(GetParam())};
+  std::string numerics;
 };
 
-TEST_P(RowBitsTest, OfALayer) {
+void RowBitsTest::expectSameOfALayer() {
   Tensor x = draw({kMost, kWidth}, 1);
   Tensors weights = {draw({kWidth}, 2), draw({kInner, kWidth}, 3),
                      draw({kInner, kWidth}, 4), draw({kWidth, kInner}, 5)};
@@ -90,7 +96,7 @@ TEST_P(RowBitsTest, OfALayer) {
     expectSame(outputs(first, rows), all, first);
 }
 
-TEST_P(RowBitsTest, OfAnExpert) {
+void RowBitsTest::expectSameOfAnExpert() {
   Tensor x = draw({kMost, kWidth}, 1),
          weights = draw({kGroups, kInner, kWidth}, 2);
   auto outputs = [&](int64_t first, int64_t rows,
@@ -106,6 +112,20 @@ TEST_P(RowBitsTest, OfAnExpert) {
   expectSame(outputs(149, 1, {0, 0, 0, 1}), all, 149);
   expectSame(outputs(38, 8, {0, 2, 7, 8}), all, 38);
   expectSame(outputs(30, 60, {0, 10, 15, 60}), all, 30);
+}
+
+TEST_P(RowBitsTest, OfALayer) {
+  for (const std::string &each : numericsOf(std::get<0>(GetParam()))) {
+    numerics = each;
+    expectSameOfALayer();
+  }
+}
+
+TEST_P(RowBitsTest, OfAnExpert) {
+  for (const std::string &each : numericsOf(std::get<0>(GetParam()))) {
+    numerics = each;
+    expectSameOfAnExpert();
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Targets, RowBitsTest,

@@ -180,3 +180,19 @@ TEST(EmulatedDevice, TheSeedComesFromTheEnvironment) {
   }
   ::unsetenv("TESSERA_EMU_SEED");
 }
+
+TEST(EmulatedDevice, TheNumericsComeFromTheEnvironment) {
+  const ArtifactT artifact = oneProgram(iotaProgram(100, 400));
+  ::setenv("TESSERA_EMU_NUMERICS", "hardware:5", 1);
+  EXPECT_EQ(Runner(artifact, emulated(3))->device().describe(),
+            "a GPU emulated on the host, seed 3, numerics of hardware, seed 5");
+  ::setenv("TESSERA_EMU_NUMERICS", "fast", 1);
+  EXPECT_EQ(Runner(artifact, emulated()).message(),
+            "TESSERA_EMU_NUMERICS is 'fast'; expected exact, hardware or "
+            "hardware:SEED, an integer of at most 64 bits");
+  hal::SessionOptions options = emulated();
+  options.deviceOptions.emulatorNumerics = "exact";
+  EXPECT_EQ(Runner(artifact, options)->device().describe(),
+            "a GPU emulated on the host, seed 0");
+  ::unsetenv("TESSERA_EMU_NUMERICS");
+}

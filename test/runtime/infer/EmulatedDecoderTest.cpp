@@ -162,17 +162,21 @@ TEST_P(EmulatedEncoderTest, VectorsAreThoseOfTheCpuAndOfATextAlone) {
 std::string nameOf(const ::testing::TestParamInfo<std::string> &info) {
   std::string name = info.param;
   std::replace(name.begin(), name.end(), '@', '_');
+  std::replace(name.begin(), name.end(), '#', '_');
   return name;
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, EmulatedDecoderTest,
                          ::testing::Values("bf16@sm_80", "bf16_kv@sm_90a",
                                            "fp32_experts@sm_80",
-                                           "bf16_shared@sm_90a"),
+                                           "bf16_shared@sm_90a",
+                                           "bf16@sm_80#hardware",
+                                           "bf16_shared@sm_90a#hardware"),
                          nameOf);
 INSTANTIATE_TEST_SUITE_P(Kinds, EmulatedEncoderTest,
                          ::testing::Values("fp32_encoder@sm_80",
-                                           "bf16_encoder@sm_90a"),
+                                           "bf16_encoder@sm_90a",
+                                           "bf16_encoder@sm_90a#hardware"),
                          nameOf);
 
 } // namespace

@@ -53,7 +53,7 @@ inline constexpr const char *kTinyEncoderConfig =
 /// `kind` is the precision of compute. "_int8" or "_int4" behind it: of experts
 /// that are quantized so; "_experts" or "_shared": of experts as they are;
 /// "_encoder": of a BERT; "_kv": with keys and values of int8. "@sm_80" at its
-/// end: for the emulated GPU.
+/// end: for the emulated GPU; "#hardware" behind that: as hardware computes.
 inline void compileTinyDecoder(const std::string &path,
                                const std::string &kind) {
   CompileRequest request;
@@ -115,13 +115,17 @@ inline void drawQuantized(hal::Session &session) {
 inline std::unique_ptr<hal::Session> openTinyDecoder(const std::string &kind) {
   static ScratchDirectory scratch;
   static std::map<std::string, std::string> paths;
-  std::string &path = paths[kind];
+  const size_t end = kind.find('#');
+  const std::string model = kind.substr(0, end);
+  std::string &path = paths[model];
   if (path.empty())
-    compileTinyDecoder(path = scratch / kind + ".tsr", kind);
+    compileTinyDecoder(path = scratch / model + ".tsr", model);
   hal::SessionOptions options;
   options.deviceOptions.threads = 1;
-  if (size_t at = kind.find('@'); at != std::string::npos)
-    options.device = "cuda-emu:" + kind.substr(at + 1);
+  if (size_t at = model.find('@'); at != std::string::npos)
+    options.device = "cuda-emu:" + model.substr(at + 1);
+  if (end != std::string::npos)
+    options.deviceOptions.emulatorNumerics = kind.substr(end + 1);
   auto opened = hal::Session::open(path, options);
   EXPECT_TRUE(opened.ok()) << opened.message();
   if (!opened.ok())

@@ -94,6 +94,22 @@ TESSERA_KERNEL(product, 32, 2, 0) {
   EXPECT_EQ(cubin->kernels[0].hgmma, 0);
 }
 
+// Neither by nvcc nor by the driver, which may fuse what has no rounding.
+TEST(Cubin, MultiplyAddsAreFusedOnlyByName) {
+  if (findNvcc().empty())
+    GTEST_SKIP() << "no nvcc";
+  auto cubin = compileCubin(R"(
+extern "C" __global__ void f(float *x, float y, float z) {
+  x[0] = x[0] * y + z;
+}
+)",
+                            "sm_80");
+  ASSERT_TRUE(bool(cubin)) << llvm::toString(cubin.takeError());
+  EXPECT_TRUE(llvm::StringRef(cubin->ptx).contains("mul.rn.f32"));
+  EXPECT_TRUE(llvm::StringRef(cubin->ptx).contains("add.rn.f32"));
+  EXPECT_FALSE(llvm::StringRef(cubin->ptx).contains("fma"));
+}
+
 TEST(Cubin, AnErrorShowsTheLineOfText) {
   if (findNvcc().empty())
     GTEST_SKIP() << "no nvcc";
