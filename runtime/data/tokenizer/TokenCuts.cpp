@@ -1,6 +1,7 @@
 #include "runtime/data/tokenizer/TokenCuts.h"
 
 #include <algorithm>
+#include <charconv>
 
 namespace tessera::tokenizer {
 
@@ -27,19 +28,43 @@ public:
 
 private:
   /// Sets `ends` to where each token of the part ends, or to none if the
-  /// tokens are not the part's bytes.
+  /// tokens do not spell the part.
   void measure(const TextPart &part) {
     measured = &part;
-    ends.clear();
-    size_t at = part.begin;
-    for (size_t i = part.firstToken; i < part.tokenEnd; ++i) {
-      const std::string &bytes = tokenizer.token(ids[i]).bytes;
-      if (text.compare(at, bytes.size(), bytes) != 0)
-        return ends.clear();
-      ends.push_back(at += bytes.size());
-    }
-    if (at != part.end)
+    const std::string_view own = text.substr(part.begin, part.end - part.begin);
+    for (bool spaced : {false, true}) {
       ends.clear();
+      std::string spelled;
+      for (size_t i = part.firstToken; i < part.tokenEnd; ++i) {
+        spelled += spelling(ids[i], spaced);
+        ends.push_back(part.begin + spelled.size());
+      }
+      if (spelled == own)
+        return;
+      // A space that a normalizer put before the text.
+      if (spaced && spelled.starts_with(' ') && spelled.substr(1) == own) {
+        for (size_t &end : ends)
+          --end;
+        return;
+      }
+    }
+    ends.clear();
+  }
+
+  /// The bytes of a token; `spaced`: with ▁ for a space, and <0x0A> for a byte.
+  std::string spelling(uint32_t id, bool spaced) const {
+    std::string bytes = tokenizer.token(id).bytes;
+    if (!spaced)
+      return bytes;
+    unsigned value = 0;
+    if (bytes.size() == 6 && bytes.starts_with("<0x") && bytes.back() == '>' &&
+        std::from_chars(bytes.data() + 3, bytes.data() + 5, value, 16).ptr ==
+            bytes.data() + 5)
+      return std::string(1, char(value));
+    constexpr std::string_view space = "▁";
+    for (size_t at = 0; (at = bytes.find(space, at)) != bytes.npos; ++at)
+      bytes.replace(at, space.size(), " ");
+    return bytes;
   }
 
   TokenCut exact(const TextPart &part, size_t offset) const {

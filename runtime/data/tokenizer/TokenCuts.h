@@ -14,10 +14,10 @@ struct TokenCut {
 /// Appends to `ids`, which is empty, the ids of `text` (valid UTF-8), and to
 /// `out` the cut of each offset of `cuts`, which is in ascending order.
 ///
-/// Where tokens are the bytes of the text, cuts are exact. Elsewhere (a
-/// normalizer, spaces as ▁) a token has ended at the offset if encoding the
-/// text before the offset gives it too, and has not begun if encoding the text
-/// after does.
+/// Where the tokens spell the text, with ▁ for spaces or not, cuts are exact.
+/// Elsewhere (a normalizer that changes characters) a token has ended at the
+/// offset if encoding the text before the offset gives it too, and has not
+/// begun if encoding the text after does.
 void encodeWithCuts(Encoder &encoder, const Tokenizer &tokenizer,
                     std::string_view text, SpecialText special,
                     std::span<const size_t> cuts, std::vector<uint32_t> &ids,

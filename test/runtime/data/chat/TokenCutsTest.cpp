@@ -86,4 +86,11 @@ TEST(TokenCuts, OfANormalizingTokenizerFollowTheTokens) {
   EXPECT_EQ(cuts[4].ended, special + 1);
   EXPECT_EQ(cuts[4].begun, special + 1);
   EXPECT_EQ(cuts[5].ended, ids.size());
+  // A ▁ that the normalizer put before the text takes none of it.
+  ids.clear();
+  const auto first = cutsOf(tokenizer, "</s>the lazy", {4, 5, 7}, ids);
+  EXPECT_EQ(first[0].begun, 1u);
+  EXPECT_EQ(first[1].begun,
+            first[0].begun + 1 + (tokenizer.token(ids[1]).bytes == "▁"));
+  EXPECT_EQ(first[2].ended, 1 + Encoder(tokenizer).encode("the").size());
 }
