@@ -202,8 +202,9 @@ Status ChatPacker::take(EncodedLine &line, size_t source, uint64_t number,
         nameOf(index.objective));
   if (!line.status.ok()) {
     if (!options.skipsBad)
-      return Status::error("{}; or leave out such lines with --skip-bad",
-                           line.status.message());
+      return Status::error(
+          "{}; correct the line, or leave out such lines with --skip-bad",
+          line.status.message());
     if (pass == 0) { // or it was counted before
       ++index.skipped;
       if (options.onSkipped)

@@ -226,8 +226,9 @@ TEST_F(ChatCorpus, BadLinesStopItOrAreSkipped) {
            line("d", std::string(200, '1')));
   EXPECT_EQ(error(), "T/a.jsonl:3: not valid JSON: parse error at line 1, "
                      "column 2: syntax error while parsing object key - "
-                     "unexpected end of input; expected string literal; or "
-                     "leave out such lines with --skip-bad");
+                     "unexpected end of input; expected string literal; "
+                     "correct the line, or leave out such lines with "
+                     "--skip-bad");
   std::vector<std::string> skipped;
   options.skipsBad = true;
   options.onSkipped = [&](const std::string &why) { skipped.push_back(why); };
@@ -291,7 +292,8 @@ TEST_F(ChatCorpus, RefusesBadInput) {
            R"({"prompt": "a", "chosen": "b", "rejected": "c"})");
   EXPECT_EQ(error(), "T/a.jsonl:2: is of objective preference, the lines "
                      "before it are of sft; pack each into a folder of its "
-                     "own; or leave out such lines with --skip-bad");
+                     "own; correct the line, or leave out such lines "
+                     "with --skip-bad");
   options.out = scratch / "model";
   EXPECT_EQ(error(), "'T/model' is there already; choose another directory");
 }

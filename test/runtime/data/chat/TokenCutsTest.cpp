@@ -86,11 +86,43 @@ TEST(TokenCuts, OfANormalizingTokenizerFollowTheTokens) {
   EXPECT_EQ(cuts[4].ended, special + 1);
   EXPECT_EQ(cuts[4].begun, special + 1);
   EXPECT_EQ(cuts[5].ended, ids.size());
-  // A ▁ that the normalizer put before the text takes none of it.
-  ids.clear();
-  const auto first = cutsOf(tokenizer, "</s>the lazy", {4, 5, 7}, ids);
-  EXPECT_EQ(first[0].begun, 1u);
-  EXPECT_EQ(first[1].begun,
-            first[0].begun + 1 + (tokenizer.token(ids[1]).bytes == "▁"));
-  EXPECT_EQ(first[2].ended, 1 + Encoder(tokenizer).encode("the").size());
+}
+
+TEST(TokenCuts, OfSpacesAsUnderlinesAreExact) {
+  nlohmann::json fields = {
+      {"added_tokens", {addedToken(9, "</s>")}},
+      {"normalizer",
+       {{"type", "Sequence"},
+        {"normalizers",
+         {{{"type", "Prepend"}, {"prepend", "▁"}},
+          {{"type", "Replace"},
+           {"pattern", {{"String", " "}}},
+           {"content", "▁"}}}}}},
+      {"pre_tokenizer", nullptr},
+      {"post_processor", nullptr},
+      {"decoder",
+       {{"type", "Replace"}, {"pattern", {{"String", "▁"}}}, {"content", " "}}},
+      {"model",
+       {{"type", "BPE"},
+        {"vocab",
+         {{"▁", 0},
+          {"t", 1},
+          {"h", 2},
+          {"e", 3},
+          {"l", 4},
+          {"a", 5},
+          {"th", 6},
+          {"the", 7},
+          {"▁the", 8}}},
+        {"merges", {"t h", "th e", "▁ the"}}}}};
+  const Tokenizer tokenizer = mustParse(fields);
+  std::vector<uint32_t> ids;
+  // </s> | ▁the | ▁ | l | a: the first ▁ takes no byte of the text.
+  const auto cuts = cutsOf(tokenizer, "</s>the la", {4, 5, 7, 8, 9, 10}, ids);
+  ASSERT_EQ(ids, (std::vector<uint32_t>{9, 8, 0, 4, 5}));
+  const size_t ended[] = {1, 1, 2, 3, 4, 5}, begun[] = {1, 2, 2, 3, 4, 5};
+  for (size_t i = 0; i < cuts.size(); ++i) {
+    EXPECT_EQ(cuts[i].ended, ended[i]) << i;
+    EXPECT_EQ(cuts[i].begun, begun[i]) << i;
+  }
 }
