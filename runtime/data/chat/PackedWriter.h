@@ -6,7 +6,7 @@ namespace tessera::chat {
 
 struct PackedWriterOptions {
   uint64_t window = 16 << 20;      ///< tokens that are packed together
-  uint64_t shardTokens = 64 << 20; ///< about as many in a shard
+  uint64_t shardTokens = 16 << 20; ///< about as many in a shard
 };
 
 /// Collects examples until they fill the window, packs them into rows and
