@@ -81,6 +81,45 @@ StatusOr<JsonValue> JsonValue::parse(std::string_view text,
   return std::move(builder.root);
 }
 
+JsonValue JsonValue::boolean(bool value) {
+  JsonValue made;
+  made.data = value;
+  return made;
+}
+
+JsonValue JsonValue::string(std::string value) {
+  JsonValue made;
+  made.data = std::move(value);
+  return made;
+}
+
+JsonValue JsonValue::array(Array elements) {
+  JsonValue made;
+  made.data = std::move(elements);
+  return made;
+}
+
+JsonValue JsonValue::object(Object members) {
+  JsonValue made;
+  made.data = std::move(members);
+  return made;
+}
+
+bool JsonValue::isSameScalar(const JsonValue &other) const {
+  return std::visit(
+      [&](const auto &value) {
+        using Type = std::decay_t<decltype(value)>;
+        if constexpr (std::is_same_v<Type, Array> ||
+                      std::is_same_v<Type, Object>) {
+          return false;
+        } else {
+          const auto *held = std::get_if<Type>(&other.data);
+          return held && *held == value;
+        }
+      },
+      data);
+}
+
 bool JsonValue::get(double &to) const {
   return copy(to) || copy<std::uint64_t>(to) || copy<std::int64_t>(to);
 }

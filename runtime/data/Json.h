@@ -24,6 +24,12 @@ public:
                                    std::string_view where);
   static constexpr std::size_t kMaxDepth = 256;
 
+  /// Values that are made rather than parsed; the name says which.
+  static JsonValue boolean(bool value);
+  static JsonValue string(std::string value);
+  static JsonValue array(Array elements);
+  static JsonValue object(Object members);
+
   bool isObject() const { return std::holds_alternative<Object>(data); }
   bool isArray() const { return std::holds_alternative<Array>(data); }
   /// As is a member that an object does not have.
@@ -36,6 +42,9 @@ public:
   bool get(std::int64_t &to) const; ///< of an integer that fits
   bool get(double &to) const;
   bool get(std::string_view &to) const { return copy<std::string>(to); }
+
+  /// Equal, if neither is an array or an object; 1 and 1.0 are not.
+  bool isSameScalar(const JsonValue &other) const;
 
   /// Of an array in the order of the file; otherwise none.
   const Array &elements() const;

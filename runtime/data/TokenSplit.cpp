@@ -1,10 +1,10 @@
 #include "runtime/data/TokenSplit.h"
 #include "runtime/data/FileOperations.h"
+#include "runtime/data/IndexFields.h"
 #include "runtime/data/Json.h"
 
 #include <nlohmann/json.hpp>
 
-#include <charconv>
 #include <cmath>
 
 namespace tessera {
@@ -13,57 +13,8 @@ static constexpr const char *indexName = "index.json";
 static constexpr std::string_view indexFormat = "tessera-tokens";
 static constexpr uint64_t indexVersion = 1;
 static constexpr size_t maxIndexBytes = 64 << 20;
-
-namespace {
-/// Reads the keys of one JSON object; the first failure sticks.
-class Fields {
-public:
-  Fields(const JsonValue &object, std::string where)
-      : object(object), where(std::move(where)) {}
-
-  template <typename T> T get(std::string_view key, const char *kind) {
-    T value{};
-    if (status.ok() && !object[key].get(value))
-      fail(key, fmt::format("must be {}", kind));
-    return value;
-  }
-  uint64_t integer(std::string_view key) {
-    return get<uint64_t>(key, "an integer that is not negative");
-  }
-  std::string text(std::string_view key) {
-    return std::string(get<std::string_view>(key, "a string"));
-  }
-  void fail(std::string_view key, std::string_view what) {
-    if (status.ok())
-      status = Status::error("{}: \"{}\" {}; write the folder again with "
-                             "`tessera data tokenize`",
-                             where, key, what);
-  }
-  Status status;
-
-private:
-  const JsonValue &object;
-  std::string where;
-};
-} // namespace
-
-static uint64_t parseHash(Fields &fields) {
-  std::string text = fields.text("tokenizer_hash");
-  uint64_t hash = 0;
-  auto [end, error] =
-      std::from_chars(text.data(), text.data() + text.size(), hash, 16);
-  if (text.size() != 16 || error != std::errc() ||
-      end != text.data() + text.size())
-    fields.fail("tokenizer_hash", "must be 16 hexadecimal digits");
-  return hash;
-}
-
-/// A name that stays in the folder it is joined to.
-static bool isPlainName(std::string_view name) {
-  return !name.empty() && name.front() != '.' &&
-         name.find('/') == std::string_view::npos &&
-         name.find('\0') == std::string_view::npos;
-}
+static constexpr const char *rebuildAdvice =
+    "write the folder again with `tessera data tokenize`";
 
 static Status parseShards(const JsonValue::Array &array,
                           const std::string &where, SplitIndex &index) {
@@ -72,11 +23,9 @@ static Status parseShards(const JsonValue::Array &array,
     std::string entry = fmt::format("{}: shard {}", where, index.shards.size());
     if (!object.isObject())
       return Status::error("{}: must be an object", entry);
-    Fields fields(object, entry);
-    SplitIndex::Shard shard{fields.text("file"), fields.integer("tokens"),
+    IndexFields fields(object, entry, rebuildAdvice);
+    SplitIndex::Shard shard{fields.fileName("file"), fields.integer("tokens"),
                             fields.integer("documents")};
-    if (!isPlainName(shard.file))
-      fields.fail("file", "must be a plain file name within the folder");
     // Sums below 2^62 cannot wrap while each term is below it.
     if (shard.tokens >> 62 || shard.documents >> 62 || tokens >> 62 ||
         documents >> 62)
@@ -103,14 +52,14 @@ StatusOr<SplitIndex> parseSplitIndex(std::string_view json,
   const JsonValue &object = *root;
   if (!object.isObject())
     return Status::error("{}: must be a JSON object", where);
-  Fields fields(object, where);
+  IndexFields fields(object, where, rebuildAdvice);
   if (fields.text("format") != indexFormat)
     fields.fail("format", "must be \"tessera-tokens\"");
   if (fields.integer("version") != indexVersion)
     fields.fail("version", "must be 1, the version this program reads");
   SplitIndex index;
   index.vocabSize = fields.integer("vocab_size");
-  index.tokenizerHash = parseHash(fields);
+  index.tokenizerHash = fields.hash("tokenizer_hash");
   index.tokens = fields.integer("tokens");
   index.documents = fields.integer("documents");
   index.textBytes = fields.integer("text_bytes");

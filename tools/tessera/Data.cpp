@@ -158,10 +158,11 @@ static void addTokenizeCommand(CLI::App &data, Invocation &invocation) {
 
 void addDataCommand(CLI::App &app, Invocation &invocation) {
   CLI::App *data =
-      app.add_subcommand("data", "Train tokenizers and tokenize text");
+      app.add_subcommand("data", "Train tokenizers, tokenize text and chats");
   data->require_subcommand(1);
   addTokenizerCommand(*data, invocation);
   addTokenizeCommand(*data, invocation);
+  addDataChat(*data, invocation);
 }
 
 } // namespace tessera

@@ -88,16 +88,25 @@ Encoder::Encoder(Encoder &&) noexcept = default;
 template <typename OnText>
 static void splitByAdded(const AddedTokenMatcher &matcher,
                          std::string_view text, bool plainSpecials,
-                         std::vector<uint32_t> &out, OnText onText) {
+                         std::vector<uint32_t> &out, OnText onText,
+                         std::vector<TextPart> *parts = nullptr) {
   size_t at = 0;
+  auto plain = [&](size_t end) {
+    if (at == end)
+      return;
+    const size_t first = out.size();
+    onText(at, end);
+    if (parts)
+      parts->push_back({at, end, first, out.size(), false});
+  };
   while (auto match = matcher.find(text, at, plainSpecials)) {
-    if (match->begin > at)
-      onText(at, match->begin);
+    plain(match->begin);
     out.push_back(match->id);
     at = match->end;
+    if (parts)
+      parts->push_back({match->begin, at, out.size() - 1, out.size(), true});
   }
-  if (at < text.size())
-    onText(at, text.size());
+  plain(text.size());
 }
 
 void Encoder::encode(std::string_view text, SpecialText special,
@@ -113,6 +122,16 @@ void Encoder::encode(std::string_view text, SpecialText special,
                  encodePlain(text.substr(begin, end - begin), plainSpecials,
                              begin == 0, out);
                });
+}
+
+void Encoder::encode(std::string_view text, SpecialText special,
+                     std::vector<uint32_t> &out, std::vector<TextPart> &parts) {
+  splitByAdded(
+      tokenizer.rawMatcher, text, special == SpecialText::Plain, out,
+      [&](size_t begin, size_t end) {
+        encodePart(text.substr(begin, end - begin), special, begin == 0, out);
+      },
+      &parts);
 }
 
 std::vector<uint32_t> Encoder::encode(std::string_view text,

@@ -27,6 +27,11 @@ std::optional<uint32_t> Tokenizer::documentEnd() const {
   return std::nullopt;
 }
 
+std::optional<uint32_t> Tokenizer::findSpecial(std::string_view text) const {
+  auto match = specialMatcher.find(text, 0, /*plainSpecials=*/false);
+  return match ? std::optional(match->id) : std::nullopt;
+}
+
 /// The token `id` where it takes part in decoding.
 static const TokenText *shownToken(const Tokenizer &tokenizer, uint32_t id,
                                    bool skipSpecial) {

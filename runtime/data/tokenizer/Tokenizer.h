@@ -56,6 +56,11 @@ public:
   /// The token that ends a document: <|endoftext|> (GPT-2, Qwen) or
   /// <|end_of_text|> (Llama 3), if there is one.
   std::optional<uint32_t> documentEnd() const;
+  /// The tokens that the post-processor puts before and after a sequence.
+  std::span<const uint32_t> framePrefix() const { return prefix; }
+  std::span<const uint32_t> frameSuffix() const { return suffix; }
+  /// A special token whose text is in `text`, if there is one.
+  std::optional<uint32_t> findSpecial(std::string_view text) const;
   /// XXH3-64 of the file's bytes.
   uint64_t hash() const { return contentHash; }
 
@@ -78,7 +83,7 @@ private:
   std::vector<uint32_t> prefix, suffix;
   std::vector<TokenText> strings; // by id
   std::vector<AddedToken> added;
-  AddedTokenMatcher rawMatcher, normalizedMatcher;
+  AddedTokenMatcher rawMatcher, normalizedMatcher, specialMatcher;
   uint64_t contentHash = 0;
 };
 
@@ -86,6 +91,14 @@ private:
 enum class SpecialText : uint8_t {
   Parse, // "<|endoftext|>" is that token: for prompts
   Plain, // it is plain text: for training data and user input
+};
+
+/// A part of an encoded text: an added token, or what is between two of them.
+/// Each part is encoded on its own.
+struct TextPart {
+  size_t begin = 0, end = 0;           // bytes of the text
+  size_t firstToken = 0, tokenEnd = 0; // its ids
+  bool isAdded = false;
 };
 
 /// Turns text into ids. Holds a cache and working memory: one a thread. The
@@ -103,6 +116,15 @@ public:
               std::vector<uint32_t> &out);
   std::vector<uint32_t> encode(std::string_view text,
                                SpecialText special = SpecialText::Parse);
+  /// The same with the parts, in order; `text` is valid UTF-8.
+  void encode(std::string_view text, SpecialText special,
+              std::vector<uint32_t> &out, std::vector<TextPart> &parts);
+  /// Appends the ids of text between two added tokens; `first`: it begins the
+  /// whole text.
+  void encodePart(std::string_view text, SpecialText special, bool first,
+                  std::vector<uint32_t> &out) {
+    encodePlain(text, special == SpecialText::Plain, first, out);
+  }
   /// The same between the tokens that the post-processor adds to one sequence:
   /// a beginning-of-text token, or BERT's [CLS] and [SEP].
   std::vector<uint32_t> encodeFramed(std::string_view text,

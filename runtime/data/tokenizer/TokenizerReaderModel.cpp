@@ -321,6 +321,11 @@ Status TokenizerReader::readAddedToken(const JsonValue &fields, size_t index) {
     result.normalizedMatcher.add(token, result.normalizer.apply(content));
   else
     result.rawMatcher.add(token, content);
+  if (token.special) {
+    AddedToken anywhere = token;
+    anywhere.singleWord = false;
+    result.specialMatcher.add(anywhere, content);
+  }
   result.added.push_back(std::move(token));
   return Status::success();
 }

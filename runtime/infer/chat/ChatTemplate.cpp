@@ -2,6 +2,8 @@
 #include "runtime/infer/chat/Evaluator.h"
 #include "runtime/support/Text.h"
 
+#include <algorithm>
+
 namespace tessera::chat {
 
 static constexpr std::string_view jinjaFile = "chat_template.jinja",
@@ -13,6 +15,11 @@ struct ChatTemplate::Parsed {
   std::string where, source;
   Block block;
   Dict specialTokens; // by their names, such as bos_token
+
+  /// Generation blocks are added to `spans` unless it is null.
+  StatusOr<RenderedText> render(const JsonValue &variables,
+                                const RenderOptions &options,
+                                std::vector<TextSpan> *spans) const;
 };
 
 ChatTemplate::ChatTemplate() : parsed(std::make_unique<Parsed>()) {}
@@ -128,18 +135,70 @@ StatusOr<ChatTemplate> ChatTemplate::load(const ModelFiles &files,
   return result;
 }
 
+StatusOr<ChatTemplate> ChatTemplate::loadFile(const std::string &path,
+                                              const ModelFiles &files) {
+  StatusOr<std::string> text = readTextFile(path, maxTemplateBytes);
+  if (!text.ok())
+    return text.status();
+  JsonValue config;
+  if (files.has(configFile))
+    TESSERA_RETURN_IF_ERROR(readConfig(files, config));
+  StatusOr<ChatTemplate> result = parse(*text, path);
+  if (result.ok())
+    readSpecialTokens(config, result->parsed->specialTokens);
+  return result;
+}
+
+static bool hasGeneration(const Block &block) {
+  return std::any_of(block.begin(), block.end(), [](const Statement &each) {
+    return each.kind == Statement::Kind::Group || hasGeneration(each.body) ||
+           hasGeneration(each.otherwise);
+  });
+}
+
+bool ChatTemplate::marksGeneration() const {
+  return hasGeneration(parsed->block);
+}
+
+std::string ChatTemplate::specialToken(const std::string &name) const {
+  const Value *token = parsed->specialTokens.find(name);
+  return token ? token->text() : std::string();
+}
+
 StatusOr<std::string> ChatTemplate::render(const JsonValue &variables,
                                            const RenderOptions &options) const {
+  StatusOr<RenderedText> rendered = parsed->render(variables, options, nullptr);
+  if (!rendered.ok())
+    return rendered.status();
+  return std::move(rendered->text);
+}
+
+StatusOr<RenderedText>
+ChatTemplate::renderMarked(const JsonValue &variables,
+                           const RenderOptions &options) const {
+  std::vector<TextSpan> spans;
+  StatusOr<RenderedText> rendered = parsed->render(variables, options, &spans);
+  if (rendered.ok())
+    rendered->generated = std::move(spans);
+  return rendered;
+}
+
+StatusOr<RenderedText>
+ChatTemplate::Parsed::render(const JsonValue &variables,
+                             const RenderOptions &options,
+                             std::vector<TextSpan> *spans) const {
   if (!variables.isObject())
     return Status::error("{}: a chat template needs an object of variables",
-                         parsed->where);
+                         where);
   try {
-    Dict values = parsed->specialTokens;
+    Dict values = specialTokens;
     for (const auto &[name, value] : variables.members())
       values.set(name, Value::fromJson(value));
-    return Evaluator(options).render(parsed->block, values);
+    Evaluator evaluator(options);
+    evaluator.markInto(spans);
+    return RenderedText{evaluator.render(block, values), {}};
   } catch (const TemplateError &error) {
-    return Status::error("{}: {}", parsed->where, oneLine(error.message));
+    return Status::error("{}: {}", where, oneLine(error.message, 200));
   }
 }
 

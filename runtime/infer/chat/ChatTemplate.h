@@ -5,7 +5,6 @@
 //
 // A template comes with the model and never from a request; a request only
 // brings data. Neither is trusted: rendering is bounded.
-// request brings is data. Neither is trusted: rendering is bounded.
 #pragma once
 #include "runtime/data/Json.h"
 #include "runtime/support/ModelFiles.h"
@@ -15,6 +14,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace tessera::chat {
 
@@ -32,6 +32,18 @@ struct RenderOptions {
   std::time_t now = 0;
 };
 
+/// A part of the text: bytes begin to end - 1.
+struct TextSpan {
+  size_t begin = 0, end = 0;
+};
+
+struct RenderedText {
+  std::string text;
+  /// What generation blocks printed, in order, without empty ones; of nested
+  /// blocks the outer one.
+  std::vector<TextSpan> generated;
+};
+
 /// A parsed template; immutable, so threads may share it.
 class ChatTemplate {
 public:
@@ -43,6 +55,9 @@ public:
   /// "template"}; of a list, the one called `name`.
   static StatusOr<ChatTemplate> load(const ModelFiles &files,
                                      std::string_view name = "default");
+  /// The template in the file `path`, with the special tokens of a model.
+  static StatusOr<ChatTemplate> loadFile(const std::string &path,
+                                         const ModelFiles &files);
   /// Whether there is a template called "default".
   static StatusOr<bool> isIn(const ModelFiles &files);
 
@@ -52,6 +67,18 @@ public:
   /// unless `variables` has them.
   StatusOr<std::string> render(const JsonValue &variables,
                                const RenderOptions &options = {}) const;
+
+  /// The same with what the template marks as the model's own: the contents of
+  /// {% generation %} blocks. One within a macro or a set block is an error,
+  /// since what it prints need not reach the text.
+  StatusOr<RenderedText> renderMarked(const JsonValue &variables,
+                                      const RenderOptions &options = {}) const;
+  /// Whether the template has a generation block.
+  bool marksGeneration() const;
+
+  /// The text of a special token that tokenizer_config.json names, such as
+  /// "eos_token"; empty if it names none.
+  std::string specialToken(const std::string &name) const;
 
   /// The source as it was parsed.
   std::string_view source() const;

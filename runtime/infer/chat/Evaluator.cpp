@@ -124,11 +124,13 @@ Evaluator::Flow Evaluator::runInside(const Statement &statement) {
     return Flow::Next;
   case Statement::Kind::SetBlock: {
     std::string outer = std::exchange(out, {});
+    ++captures;
     auto before = scope;
     scope = std::make_shared<Scope>();
     scope->outer = before;
     Flow flow = run(statement.body);
     scope = before;
+    --captures;
     std::string text = std::exchange(out, std::move(outer));
     scope->set(statement.targets[0], make(std::move(text)));
     return flow;
@@ -143,13 +145,27 @@ Evaluator::Flow Evaluator::runInside(const Statement &statement) {
     return Flow::Next;
   }
   case Statement::Kind::Group:
-    return run(statement.body);
+    return runGeneration(statement);
   case Statement::Kind::Break:
     return Flow::Break;
   case Statement::Kind::Continue:
     return Flow::Continue;
   }
   return Flow::Next;
+}
+
+Evaluator::Flow Evaluator::runGeneration(const Statement &statement) {
+  std::vector<TextSpan> *spans = std::exchange(generated, nullptr);
+  if (spans && captures > 0)
+    throw TemplateError{fmt::format("line {}: a generation block in a macro or "
+                                    "a set block is not supported",
+                                    statement.line)};
+  const size_t begin = out.size();
+  Flow flow = run(statement.body);
+  if (spans && out.size() > begin)
+    spans->push_back({begin, out.size()});
+  generated = spans;
+  return flow;
 }
 
 /// Assigns `value`, or its elements, to the targets.
@@ -358,6 +374,7 @@ Value Evaluator::callMacro(const Function &macro, const Arguments &given) {
   auto caller = std::exchange(scope, std::make_shared<Scope>());
   scope->outer = std::move(defined);
   std::string outer = std::exchange(out, {});
+  ++captures;
   size_t plain = body.targets.size() - body.defaults.size();
   for (size_t i = 0; i < body.targets.size(); ++i) {
     const Value *value = given.find(i, body.targets[i]);
@@ -372,6 +389,7 @@ Value Evaluator::callMacro(const Function &macro, const Arguments &given) {
   uint64_t loopsOutside = std::exchange(loops, 0);
   run(body.body);
   loops = loopsOutside;
+  --captures;
   scope = std::move(caller);
   return make(std::exchange(out, std::move(outer)));
 }

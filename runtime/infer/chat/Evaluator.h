@@ -41,6 +41,8 @@ class Evaluator {
 public:
   explicit Evaluator(const RenderOptions &options) : options(options) {}
   std::string render(const Block &block, const Dict &variables);
+  /// Where render() adds what generation blocks print; null: nowhere.
+  void markInto(std::vector<TextSpan> *spans) { generated = spans; }
 
   /// Charges a container or a string of that size.
   void chargeBytes(size_t bytes);
@@ -88,6 +90,7 @@ private:
   /// Charges a level of depth, which the caller releases.
   void enter(uint64_t line);
   Flow runFor(const Statement &statement);
+  Flow runGeneration(const Statement &statement);
   void runSet(const Statement &statement);
   void assign(const Statement &statement, const Value &value);
   void print(std::string_view text);
@@ -109,6 +112,9 @@ private:
   const RenderOptions &options;
   std::shared_ptr<Scope> scope;
   std::string out;
+  /// Macros and set blocks around the statement: `out` is not the text.
+  uint64_t captures = 0;
+  std::vector<TextSpan> *generated = nullptr; ///< null within a block
   uint64_t steps = 0, bytes = 0, depth = 0, loops = 0;
 };
 

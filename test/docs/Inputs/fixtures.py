@@ -23,6 +23,8 @@ import weight_cache  # noqa: E402
 # Fixtures of another version of this file are not taken.
 VERSION = hashlib.sha256(pathlib.Path(__file__).read_bytes()).hexdigest()[:8]
 TEMPLATE = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}assistant:"
+CHAT_TEMPLATE = ("{% for m in messages %}<{{ m.role }}>{{ m.content }}<|endoftext|>{% endfor %}"
+                 "{% if add_generation_prompt %}<assistant>{% endif %}")
 RECIPE = SOURCE / "recipes/tiny-gpt2.yaml"
 SPEC = SOURCE / "models/specs/tiny-gpt2"
 # Small enough for the emulated GPU.
@@ -135,7 +137,7 @@ class Fixtures:
     def run(self, *arguments, **options):
         return harness.run(*arguments, **options)
 
-    NEEDS = {"DIR": ("tokens",), "run": ("tokens",), "gpt2": ("run",), "model.tsr": ("DIR",),
+    NEEDS = {"DIR": ("tokens",), "chat-model": ("tokens",), "run": ("tokens",), "gpt2": ("run",), "model.tsr": ("DIR",),
              "hub": ("DIR",), "arguments.safetensors": ("ir-one",), "train.safetensors": ("ir-one",),
              "eval.safetensors": ("ir-one",), "in.safetensors": ("ir-one",)}
 
@@ -166,6 +168,26 @@ class Fixtures:
         weight_cache.write_model(path, tokens / "tokenizer.json", 1)
         (path / "tokenizer_config.json").write_text(json.dumps({"chat_template": TEMPLATE}))
         (path / "generation_config.json").write_text(json.dumps({"max_new_tokens": 8}))
+
+    def make_chat_model(self, path, tokens):
+        """What `tessera data chat` reads of a model."""
+        path.mkdir()
+        shutil.copy(tokens / "tokenizer.json", path)
+        (path / "tokenizer_config.json").write_text(json.dumps(
+            {"chat_template": CHAT_TEMPLATE, "eos_token": "<|endoftext|>"}))
+
+    def make_conversations_jsonl(self, path):
+        texts = [json.loads(line)["text"][:200] for line in harness.made_up_text(60, 3).splitlines()]
+        path.write_text("".join(json.dumps({"messages": [
+            {"role": "user", "content": question}, {"role": "assistant", "content": answer}]}) + "\n"
+            for question, answer in zip(texts, texts[1:])))
+
+    make_more_jsonl = make_conversations_jsonl
+
+    def make_pairs_jsonl(self, path):
+        texts = [json.loads(line)["text"][:100] for line in harness.made_up_text(60, 4).splitlines()]
+        path.write_text("".join(json.dumps({"prompt": a, "chosen": b, "rejected": b + c}) + "\n"
+                                for a, b, c in zip(texts, texts[1:], texts[2:])))
 
     def make_hub(self, path, model):
         """The hub's cache, as its client writes it."""
@@ -246,8 +268,8 @@ class Fixtures:
 
 
 FIXTURES = ["ARTIFACT.tsr", "A.json.gz", "DIR", "FILE", "FILE2", "RECIPE", "RUN", "SPEC", "arguments.safetensors",
-            "bad.mlir", "eval.safetensors", "gpt2",
-            "in.safetensors", "ir", "model.gguf", "model.tsr", "mytext", "one.mlir", "run", "sentences.txt",
+            "bad.mlir", "conversations.jsonl", "eval.safetensors", "gpt2",
+            "in.safetensors", "ir", "model.gguf", "model.tsr", "more.jsonl", "mytext", "one.mlir", "pairs.jsonl", "run", "sentences.txt",
             "still-bad.sh", "tokens", "train.safetensors", "train_gpt2", "train_x", "x"]
 
 

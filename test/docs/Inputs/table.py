@@ -158,6 +158,7 @@ NOT_RUN = [
 FIXTURES = [
     Fixture("README.md", r"tessera embed DIR", "DIR", "encoder"),
     Fixture("docs/embeddings.md", r"DIR", "DIR", "encoder"),
+    Fixture("docs/fine-tuning.md", r"DIR", "DIR", "chat-model"),
     Fixture("docs/planning.md", r"SPEC", "SPEC", "llama-3-8b"),
     Fixture("docs/cuda.md", r"SPEC", "SPEC", "nano"),
     Fixture("docs/distributed.md", r"cuda:sm_80", "SPEC", "nano"),

@@ -1,0 +1,194 @@
+#include "runtime/data/PackedDataset.h"
+#include "runtime/data/FileOperations.h"
+#include "runtime/support/SplitMix64.h"
+
+#include <algorithm>
+
+namespace tessera {
+
+static constexpr std::size_t maxIndexBytes = 64 << 20;
+
+static Status checkFit(const PackedIndex &index, const std::string &folder,
+                       int64_t vocabSize, int64_t sequence) {
+  // Reading a shard refuses tokens at or above its own vocabulary, so this one
+  // comparison keeps every embedding lookup in bounds.
+  if (index.vocabSize > uint64_t(vocabSize))
+    return Status::error("'{}' was tokenized for a vocabulary of {} tokens, "
+                         "the model has {}; use the model's tokenizer or "
+                         "compile the model with vocab_size {}",
+                         folder, index.vocabSize, vocabSize, index.vocabSize);
+  if (index.sequence != uint64_t(sequence))
+    return Status::error("'{}' has rows of {} tokens, the model has sequences "
+                         "of {}; pack it again with --sequence {} or compile "
+                         "the model with batch.sequence {}",
+                         folder, index.sequence, sequence, sequence,
+                         index.sequence);
+  if (index.rows == 0)
+    return Status::error("'{}' has no rows; give `tessera data chat` an input "
+                         "with conversations",
+                         folder);
+  return Status::success();
+}
+
+static Status checkShard(const PackedShard &shard,
+                         const PackedIndex::Shard &listed,
+                         const PackedIndex &index, const std::string &path) {
+  const PackedHeader &head = shard.header();
+  const ShardHeader &tokens = shard.tokens().header();
+  if (head.rowCount == listed.rows && head.documentCount == listed.documents &&
+      head.tokenCount == listed.tokens && head.sequence == index.sequence &&
+      tokens.vocabSize == index.vocabSize &&
+      tokens.tokenizerHash == index.tokenizerHash)
+    return Status::success();
+  return Status::error("{}: {} rows of {}, {} documents, {} tokens, vocabulary "
+                       "{}, tokenizer {:016x}; but index.json says {} of {}, "
+                       "{}, {}, {}, {:016x}; write the folder again with "
+                       "`tessera data chat`",
+                       path, head.rowCount, head.sequence, head.documentCount,
+                       head.tokenCount, tokens.vocabSize, tokens.tokenizerHash,
+                       listed.rows, index.sequence, listed.documents,
+                       listed.tokens, index.vocabSize, index.tokenizerHash);
+}
+
+StatusOr<PackedDataset> PackedDataset::open(const std::string &folder,
+                                            int64_t vocabSize,
+                                            int64_t sequence) {
+  const std::string path = folder + "/index.json";
+  StatusOr<std::string> text = readFile(path, maxIndexBytes);
+  if (!text.ok())
+    return Status::error("{}; a folder of packed rows is made by `tessera data "
+                         "chat`",
+                         text.message());
+  StatusOr<PackedIndex> index = parsePackedIndex(*text, path);
+  if (!index.ok())
+    return index.status();
+  TESSERA_RETURN_IF_ERROR(checkFit(*index, folder, vocabSize, sequence));
+  PackedDataset dataset;
+  uint64_t rows = 0;
+  for (const PackedIndex::Shard &listed : index->shards) {
+    StatusOr<PackedShard> shard = PackedShard::open(folder, listed.file);
+    if (!shard.ok())
+      return shard.status();
+    TESSERA_RETURN_IF_ERROR(
+        checkShard(*shard, listed, *index, folder + "/" + listed.file));
+    dataset.shardBegins.push_back(rows);
+    rows += listed.rows;
+    dataset.shards.push_back(shard.take());
+  }
+  dataset.listed = index.take();
+  return dataset;
+}
+
+Status PackedDataset::contents(uint64_t number, PackedRowContents &out) const {
+  if (number >= rows())
+    return Status::error("row {} of packed rows was asked for, but there are "
+                         "{}",
+                         number, rows());
+  auto after = std::upper_bound(shardBegins.begin(), shardBegins.end(), number);
+  const std::size_t shard = std::size_t(after - shardBegins.begin()) - 1;
+  return shards[shard].read(number - shardBegins[shard], out);
+}
+
+PackedRowSpans PackedRowSpans::row(uint64_t number, uint64_t sequence) const {
+  auto part = [&](std::span<int32_t> all) {
+    return all.empty() ? all : all.subspan(number * sequence, sequence);
+  };
+  return {part(tokens), part(targets), part(lossMask), part(segments),
+          part(positions)};
+}
+
+namespace {
+/// Fills the spans of one row, position by position.
+class RowWriter {
+public:
+  explicit RowWriter(const PackedRowSpans &out) : out(out) {}
+
+  void put(int32_t token, int32_t target, int32_t segment, int32_t position) {
+    set(out.tokens, token);
+    set(out.targets, target);
+    set(out.lossMask, target != ignoredTarget);
+    set(out.segments, segment);
+    set(out.positions, position);
+    ++at;
+  }
+  std::size_t position() const { return at; }
+
+private:
+  void set(std::span<int32_t> to, int32_t value) const {
+    if (!to.empty())
+      to[at] = value;
+  }
+  const PackedRowSpans &out;
+  std::size_t at = 0;
+};
+} // namespace
+
+Status PackedDataset::row(uint64_t number, const PackedRowSpans &out) const {
+  PackedRowContents from;
+  TESSERA_RETURN_IF_ERROR(contents(number, from));
+  RowWriter writer(out);
+  int32_t segment = 0;
+  for (const PackedDocument &document : from.documents) {
+    for (uint32_t i = 0; i < document.length; ++i) {
+      const std::size_t next = writer.position() + 1;
+      const bool learned = i + 1 < document.length && from.supervised[next];
+      writer.put(from.tokens[next - 1],
+                 learned ? from.tokens[next] : ignoredTarget, segment,
+                 int32_t(i));
+    }
+    ++segment;
+  }
+  for (int32_t i = 0; writer.position() < listed.sequence; ++i)
+    writer.put(int32_t(listed.paddingToken), ignoredTarget, segment, i);
+  return Status::success();
+}
+
+Status PackedDataset::documents(uint64_t number,
+                                std::vector<PlacedDocument> &out) const {
+  PackedRowContents from;
+  TESSERA_RETURN_IF_ERROR(contents(number, from));
+  out.clear();
+  uint32_t begin = 0;
+  for (const PackedDocument &document : from.documents) {
+    out.push_back({begin, document});
+    begin += document.length;
+  }
+  return Status::success();
+}
+
+uint64_t PackedDataset::rowOf(uint64_t seed, uint64_t k) const {
+  KeyedPermutation order(rows(), mix64(seed) + k / rows());
+  return order(k % rows());
+}
+
+Status PackedDataset::batch(uint64_t seed, uint64_t k,
+                            std::span<const uint64_t> rows,
+                            const PackedRowSpans &out) const {
+  for (uint64_t each : rows)
+    TESSERA_RETURN_IF_ERROR(
+        row(rowOf(seed, k + each), out.row(each, listed.sequence)));
+  return Status::success();
+}
+
+Status PackedDataset::evalBatch(uint64_t index, uint64_t batches,
+                                uint64_t batchRows,
+                                std::span<const uint64_t> rows,
+                                const PackedRowSpans &out) const {
+  const uint64_t all = listed.rows, wanted = batchRows * batches;
+  for (uint64_t each : rows) {
+    const uint64_t number = index * batchRows + each;
+    const bool spare = wanted > all && number >= all;
+    uint64_t place = spare ? 0 : number;
+    if (wanted < all)
+      place = uint64_t(static_cast<unsigned __int128>(number) * all / wanted);
+    const PackedRowSpans to = out.row(each, listed.sequence);
+    TESSERA_RETURN_IF_ERROR(row(place, to));
+    if (!spare)
+      continue;
+    std::fill(to.targets.begin(), to.targets.end(), ignoredTarget);
+    std::fill(to.lossMask.begin(), to.lossMask.end(), 0);
+  }
+  return Status::success();
+}
+
+} // namespace tessera

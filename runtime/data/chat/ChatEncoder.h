@@ -1,0 +1,65 @@
+// From an example to tokens and a loss mask.
+#pragma once
+#include "runtime/data/chat/EndOfTurn.h"
+#include "runtime/data/chat/Example.h"
+#include "runtime/infer/chat/ChatTemplate.h"
+
+#include <optional>
+
+namespace tessera::chat {
+
+struct EncodedDocument {
+  DocumentKind kind = DocumentKind::Plain;
+  std::vector<uint32_t> tokens;
+  std::vector<uint8_t> supervised; ///< 0 or 1 for each token
+  uint32_t turns = 0;              ///< of the assistant, supervised
+  uint32_t ends = 0;               ///< supervised end-of-turn tokens
+};
+
+/// One document, or the chosen and the rejected one.
+using EncodedExample = std::vector<EncodedDocument>;
+
+/// Which turns of the assistant a model learns.
+enum class SupervisedTurns : uint8_t { All, Last };
+
+struct ChatEncoderOptions {
+  SupervisedTurns turns = SupervisedTurns::All;
+  /// Special tokens written out in a message are those tokens, as in
+  /// transformers; else such a message is an error.
+  bool parsesSpecial = false;
+  RenderOptions rendering;
+};
+
+/// What the encoders of several threads have in common; constant.
+struct ChatFormat {
+  tokenizer::Tokenizer tokenizer;
+  std::optional<ChatTemplate> source; ///< none: only strings can be encoded
+  EndOfTurn end;
+};
+
+/// One a thread.
+class ChatEncoder {
+public:
+  ChatEncoder(const ChatFormat &format, const ChatEncoderOptions &options)
+      : format(format), options(options), encoder(format.tokenizer) {}
+
+  /// The ids that transformers' apply_chat_template gives (of strings: the
+  /// tokenizer's own, with the end-of-turn token after the answer unless it is
+  /// there). Supervised are the assistant's turns of the answers, see
+  /// TurnSpans.h, or the answers. An error if nothing is.
+  StatusOr<EncodedExample> encode(const Example &example);
+
+private:
+  Status encodeConversation(const Example &example, const Answer &answer,
+                            EncodedDocument &out);
+  Status encodeStrings(const Example &example, const Answer &answer,
+                       EncodedDocument &out);
+  Status checkPlain(const JsonValue &value) const;
+  Status checkText(std::string_view text) const;
+
+  const ChatFormat &format;
+  const ChatEncoderOptions &options;
+  tokenizer::Encoder encoder;
+};
+
+} // namespace tessera::chat

@@ -1,0 +1,298 @@
+// Packed rows on disk and as model inputs, on random documents: each token of
+// each document appears exactly once, and a row knows its documents.
+#include "runtime/data/PackedDataset.h"
+#include "runtime/support/Hash.h"
+#include "test/support/ScratchDirectory.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <fstream>
+#include <map>
+#include <random>
+
+using namespace tessera;
+using tessera::testing::ScratchDirectory;
+
+namespace {
+constexpr uint32_t kVocab = 97, kSequence = 24;
+constexpr int32_t kPadding = 96;
+
+/// Shards of random rows.
+std::vector<PackedShardContents> randomShards(uint32_t seed, int shards) {
+  std::mt19937 random(seed);
+  std::vector<PackedShardContents> all;
+  for (int i = 0; i < shards; ++i) {
+    PackedShardContents &shard = all.emplace_back();
+    shard.sequence = kSequence;
+    shard.vocabSize = kVocab;
+    shard.tokenizerHash = 5;
+    for (uint32_t row = 0; row < 1 + random() % 7; ++row) {
+      uint32_t room = kSequence, documents = 0;
+      while (room > 0 && (documents == 0 || random() % 4 != 0)) {
+        const uint32_t length = 1 + random() % room;
+        for (uint32_t k = 0; k < length; ++k) {
+          shard.tokens.push_back(random() % kVocab);
+          shard.supervised.push_back(random() % 2);
+        }
+        shard.documents.push_back({length, DocumentKind(random() % 5),
+                                   uint16_t(random() % 3), random()});
+        room -= length;
+        ++documents;
+      }
+      shard.rowDocuments.push_back(documents);
+    }
+  }
+  return all;
+}
+
+void write(const std::string &folder,
+           const std::vector<PackedShardContents> &shards) {
+  PackedIndex index;
+  index.sequence = kSequence;
+  index.vocabSize = kVocab;
+  index.tokenizerHash = 5;
+  index.paddingToken = kPadding;
+  for (const PackedShardContents &shard : shards) {
+    const std::string name = fmt::format("s{}", index.shards.size());
+    Status written = writePackedShard(folder, name, shard);
+    ASSERT_TRUE(written.ok()) << written.message();
+    index.shards.push_back({name, shard.rowDocuments.size(),
+                            shard.documents.size(), shard.tokens.size()});
+    index.rows += shard.rowDocuments.size();
+    index.documents += shard.documents.size();
+    index.tokens += shard.tokens.size();
+  }
+  Status written = writePackedIndex(index, folder);
+  ASSERT_TRUE(written.ok()) << written.message();
+}
+
+/// Buffers of `rows` rows.
+struct Inputs {
+  explicit Inputs(std::size_t rows)
+      : tokens(rows * kSequence, -7), targets(tokens), lossMask(tokens),
+        segments(tokens), positions(tokens) {}
+  PackedRowSpans spans() {
+    return {tokens, targets, lossMask, segments, positions};
+  }
+  std::vector<int32_t> tokens, targets, lossMask, segments, positions;
+  bool operator==(const Inputs &) const = default;
+};
+
+/// The obvious way: walks the written contents once, and compares.
+void expectRows(const PackedDataset &data,
+                const std::vector<PackedShardContents> &shards) {
+  uint64_t number = 0;
+  for (const PackedShardContents &shard : shards) {
+    std::size_t token = 0, document = 0;
+    for (uint32_t count : shard.rowDocuments) {
+      Inputs row(1);
+      std::vector<PlacedDocument> placed;
+      ASSERT_TRUE(data.row(number, row.spans()).ok());
+      ASSERT_TRUE(data.documents(number, placed).ok());
+      ASSERT_EQ(placed.size(), count);
+      ++number;
+      std::size_t at = 0;
+      for (uint32_t d = 0; d < count; ++d, ++document) {
+        const PackedDocument &wanted = shard.documents[document];
+        EXPECT_EQ(placed[d].begin, at);
+        EXPECT_EQ(placed[d].document.length, wanted.length);
+        EXPECT_EQ(placed[d].document.kind, wanted.kind);
+        EXPECT_EQ(placed[d].document.source, wanted.source);
+        EXPECT_EQ(placed[d].document.line, wanted.line);
+        for (uint32_t i = 0; i < wanted.length; ++i, ++at, ++token) {
+          EXPECT_EQ(row.tokens[at], int32_t(shard.tokens[token]));
+          EXPECT_EQ(row.segments[at], int32_t(d));
+          EXPECT_EQ(row.positions[at], int32_t(i));
+          const bool last = i + 1 == wanted.length;
+          const bool learned = !last && shard.supervised[token + 1];
+          EXPECT_EQ(row.lossMask[at], learned);
+          EXPECT_EQ(row.targets[at],
+                    learned ? int32_t(shard.tokens[token + 1]) : -100);
+        }
+      }
+      for (int32_t i = 0; at < kSequence; ++at, ++i) {
+        EXPECT_EQ(row.tokens[at], kPadding);
+        EXPECT_EQ(row.segments[at], int32_t(count));
+        EXPECT_EQ(row.positions[at], i);
+        EXPECT_EQ(row.lossMask[at], 0);
+        EXPECT_EQ(row.targets[at], -100);
+      }
+    }
+    EXPECT_EQ(token, shard.tokens.size());
+    EXPECT_EQ(document, shard.documents.size());
+  }
+  EXPECT_EQ(number, data.rows());
+}
+
+std::string readAll(const std::string &path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+void writeAll(const std::string &path, const std::string &bytes) {
+  std::ofstream(path, std::ios::binary) << bytes;
+}
+
+std::string headerError(std::string bytes) {
+  return parsePackedHeader(std::as_bytes(std::span(bytes)), "r").message();
+}
+} // namespace
+
+TEST(PackedDataset, RowsAreTheDocumentsThatWereWritten) {
+  for (uint32_t seed = 1; seed <= 20; ++seed) {
+    SCOPED_TRACE(seed);
+    ScratchDirectory folder;
+    const auto shards = randomShards(seed, 1 + int(seed % 3));
+    write(folder.path, shards);
+    auto data = PackedDataset::open(folder.path, kVocab, kSequence);
+    ASSERT_TRUE(data.ok()) << data.message();
+    expectRows(*data, shards);
+    for (std::size_t i = 0; i < shards.size(); ++i) {
+      auto shard = PackedShard::open(folder.path, fmt::format("s{}", i));
+      ASSERT_TRUE(shard.ok());
+      EXPECT_TRUE(shard->verify().ok()) << shard->verify().message();
+    }
+  }
+}
+
+TEST(PackedDataset, BatchesAreSamplesOfOneCursor) {
+  ScratchDirectory folder;
+  write(folder.path, randomShards(3, 3));
+  auto data = PackedDataset::open(folder.path, kVocab, kSequence);
+  ASSERT_TRUE(data.ok());
+  const uint64_t rows = data->rows();
+  // An epoch has every row once, and the next another order.
+  std::map<uint64_t, int> seen;
+  bool differs = false;
+  for (uint64_t k = 0; k < rows; ++k) {
+    ++seen[data->rowOf(7, k)];
+    differs |= data->rowOf(7, k) != data->rowOf(7, rows + k);
+  }
+  EXPECT_EQ(seen.size(), rows);
+  EXPECT_TRUE(differs);
+  // One rank of four rows, or two of two each: the same four samples.
+  const std::vector<uint64_t> all = {0, 1, 2, 3}, even = {0, 2}, odd = {1, 3};
+  Inputs one(4), two(4);
+  ASSERT_TRUE(data->batch(7, 5, all, one.spans()).ok());
+  ASSERT_TRUE(data->batch(7, 5, even, two.spans()).ok());
+  EXPECT_EQ(two.tokens[kSequence], -7) << "a row of another rank is untouched";
+  ASSERT_TRUE(data->batch(7, 5, odd, two.spans()).ok());
+  EXPECT_EQ(one, two);
+  Inputs row(1);
+  ASSERT_TRUE(data->row(data->rowOf(7, 5 + 2), row.spans()).ok());
+  EXPECT_TRUE(std::equal(row.targets.begin(), row.targets.end(),
+                         one.targets.begin() + 2 * kSequence));
+  // Spans that are not wanted are left out.
+  ASSERT_TRUE(data->row(0, {.tokens = row.tokens}).ok());
+}
+
+TEST(PackedDataset, EvaluationIsFixedAndMasked) {
+  ScratchDirectory folder;
+  write(folder.path, randomShards(5, 1));
+  auto data = PackedDataset::open(folder.path, kVocab, kSequence);
+  ASSERT_TRUE(data.ok());
+  const uint64_t rows = data->rows();
+  const std::vector<uint64_t> own = {0, 1};
+  std::vector<int> learned;
+  for (uint64_t batch = 0; batch <= rows / 2; ++batch) {
+    Inputs inputs(2);
+    ASSERT_TRUE(
+        data->evalBatch(batch, rows / 2 + 1, 2, own, inputs.spans()).ok());
+    for (uint64_t i = 0; i < 2; ++i) {
+      Inputs row(1);
+      const uint64_t number = batch * 2 + i;
+      ASSERT_TRUE(data->row(number < rows ? number : 0, row.spans()).ok());
+      PackedRowSpans part = inputs.spans().row(i, kSequence);
+      EXPECT_TRUE(std::equal(part.tokens.begin(), part.tokens.end(),
+                             row.tokens.begin()));
+      for (int32_t target : part.targets)
+        if (number >= rows)
+          EXPECT_EQ(target, -100);
+      for (int32_t mask : part.lossMask)
+        if (number >= rows)
+          EXPECT_EQ(mask, 0);
+    }
+  }
+}
+
+TEST(PackedDataset, RefusesWhatDoesNotFit) {
+  ScratchDirectory folder;
+  write(folder.path, randomShards(1, 2));
+  auto error = [&](int64_t vocab, int64_t sequence) {
+    return PackedDataset::open(folder.path, vocab, sequence).message();
+  };
+  EXPECT_EQ(error(kVocab - 1, kSequence),
+            "'" + folder.path +
+                "' was tokenized for a vocabulary of 97 tokens, the model has "
+                "96; use the model's tokenizer or compile the model with "
+                "vocab_size 97");
+  EXPECT_EQ(error(kVocab, 32),
+            "'" + folder.path +
+                "' has rows of 24 tokens, the model has sequences of 32; pack "
+                "it again with --sequence 32 or compile the model with "
+                "batch.sequence 24");
+  EXPECT_TRUE(isPackedFolder(folder.path));
+  // The tokens of another shard.
+  std::filesystem::copy_file(folder / "s1.tok", folder / "s0.tok",
+                             std::filesystem::copy_options::overwrite_existing);
+  EXPECT_NE(error(kVocab, kSequence).find("belongs to other tokens"),
+            std::string::npos);
+  EXPECT_FALSE(isPackedFolder(folder / "nothing"));
+}
+
+TEST(PackedShard, DamageIsFound) {
+  ScratchDirectory folder;
+  write(folder.path, randomShards(9, 1));
+  const std::string path = folder / "s0.rows", whole = readAll(path);
+  for (std::size_t size : {0, 63, 64, int(whole.size()) - 1})
+    EXPECT_FALSE(headerError(whole.substr(0, size)).empty());
+  EXPECT_FALSE(headerError(whole + "x").empty());
+  EXPECT_TRUE(headerError(whole).empty());
+  for (std::size_t i = 0; i < whole.size(); ++i) {
+    std::string bytes = whole;
+    bytes[i] = char(bytes[i] ^ 0x10);
+    writeAll(path, bytes);
+    auto shard = PackedShard::open(folder.path, "s0");
+    if (i < 64) {
+      EXPECT_FALSE(shard.ok()) << i;
+      continue;
+    }
+    ASSERT_TRUE(shard.ok()) << shard.message();
+    EXPECT_FALSE(shard->verify().ok()) << i;
+    // And reading one row without the hash stays within the row.
+    PackedRowContents row;
+    for (uint64_t r = 0; r < shard->rows(); ++r) {
+      if (!shard->read(r, row).ok())
+        continue;
+      EXPECT_LE(row.tokens.size(), kSequence);
+      EXPECT_EQ(row.tokens.size(), row.supervised.size());
+    }
+    EXPECT_FALSE(shard->read(shard->rows(), row).ok());
+  }
+}
+
+TEST(PackedIndex, SaysWhatIsWrong) {
+  ScratchDirectory folder;
+  write(folder.path, randomShards(2, 2));
+  const std::string whole = readAll(folder / "index.json");
+  auto edited = [&](std::string_view from, std::string_view to) {
+    std::string text = whole;
+    text.replace(text.find(from), from.size(), to);
+    return parsePackedIndex(text, "i").message();
+  };
+  const std::string advice =
+      "; write the folder again with `tessera data chat`";
+  EXPECT_EQ(edited("tessera-packed", "tessera-tokens"),
+            "i: \"format\" must be \"tessera-packed\"" + advice);
+  EXPECT_EQ(edited("\"sft\"", "\"sfd\""),
+            "i: \"objective\" must be sft, preference or label" + advice);
+  EXPECT_EQ(edited("\"s1\"", "\"../s1\""),
+            "i: shard 1: \"file\" must be a plain file name within the folder" +
+                advice);
+  EXPECT_EQ(edited("\"padding_token\": 96", "\"padding_token\": 97"),
+            "i: \"padding_token\" must be below vocab_size" + advice);
+  EXPECT_NE(edited("\"rows\": ", "\"rows\": 1").find("add up"),
+            std::string::npos);
+  EXPECT_TRUE(parsePackedIndex(whole, "i").ok());
+}
