@@ -113,7 +113,12 @@ static Status showKernel(const ArtifactReader &reader,
                          reader.deviceKinds());
   if (options.sass) {
     auto program = chooseProgram(reader, code, options.program);
-    return program.ok() ? showSass(code, **program, *kernel) : program.status();
+    if (!program.ok())
+      return program.status();
+    std::uint32_t number = 0;
+    while (code.kernels()->Get(number) != kernel)
+      ++number;
+    return showSass(code, **program, number);
   }
   fmt::print("{}", toView(kernel->gpu()->source()));
   return Status::success();
@@ -129,13 +134,13 @@ static Status printKernels(const ArtifactReader &reader,
     fmt::print("{}", artifact::kernelTable(code, **program));
     return Status::success();
   }
-  auto columns = latencyColumns(code, **program);
-  fmt::print(
-      "{}{}\n",
-      artifact::kernelTable(code, **program,
-                            columns.ok() ? *columns : artifact::MoreColumns()),
-      columns.ok() ? latencyLegend(code)
-                   : "no latency bounds: " + columns.message());
+  auto latency = latencyTable(code, **program);
+  if (latency.ok())
+    fmt::print("{}{}", artifact::kernelTable(code, **program, latency->columns),
+               latency->after);
+  else
+    fmt::print("{}no latency bounds: {}\n",
+               artifact::kernelTable(code, **program), latency.message());
   return Status::success();
 }
 

@@ -5,18 +5,19 @@
 
 namespace tessera {
 
-/// Columns with the latency bound of each kernel of `program`. An error says
-/// how to get nvdisasm, or what else is missing.
-StatusOr<artifact::MoreColumns>
-latencyColumns(const artifact::DeviceCode &code,
-               const artifact::Program &program);
+/// What a table of kernels says by their machine code.
+struct LatencyTable {
+  artifact::MoreColumns columns;
+  std::string after; ///< what the columns mean, and kernels of generic accesses
+};
 
-/// What the columns mean, for after the table.
-std::string latencyLegend(const artifact::DeviceCode &code);
+/// Of the kernels of `program`. An error says how to get nvdisasm, or what else
+/// is missing.
+StatusOr<LatencyTable> latencyTable(const artifact::DeviceCode &code,
+                                    const artifact::Program &program);
 
-/// Prints the SASS of a kernel after a summary of its loops.
+/// Prints the SASS of a kernel, by its number, after a summary of its loops.
 Status showSass(const artifact::DeviceCode &code,
-                const artifact::Program &program,
-                const artifact::Kernel &kernel);
+                const artifact::Program &program, std::uint32_t kernel);
 
 } // namespace tessera

@@ -38,6 +38,7 @@ const Table &table() {
       {"CS2R", Op::zero},
       {"LDC", Op::constant},
       {"ULDC", Op::constant},
+      {"HFMA2", Op::halves},
       {"P2R", Op::packPredicates},
       {"VOTE", Op::vote},
       {"VOTEU", Op::vote},
@@ -146,6 +147,8 @@ Decoded decodeOne(const Instruction &one) {
     to.comparison = comparisonOf(one);
   if (base == "SYNCS")
     decodeSync(to);
+  if (base == "USETMAXREG" && one.has("TRY_ALLOC"))
+    to.op = Op::tryWait;
   if (base == "WARPGROUP" && one.has("DEPBAR"))
     to.op = Op::waitProducts;
   if (to.op == Op::load || to.op == Op::store || to.op == Op::copyAsync) {

@@ -22,6 +22,7 @@ enum class Op : std::uint8_t {
   special,        ///< S2R
   zero,           ///< CS2R Rn, SRZ
   constant,       ///< LDC
+  halves,         ///< HFMA2, by which constants are made
   packPredicates, ///< P2R
   vote,           ///< VOTE.ALL into a predicate
   elect,
@@ -39,7 +40,7 @@ enum class Op : std::uint8_t {
   waitScoreboard, ///< DEPBAR
   bulkCopy,       ///< UTMALDG, UBLKCP
   barrier,        ///< BAR
-  tryWait,        ///< SYNCS.PHASECHK
+  tryWait,        ///< SYNCS.PHASECHK, USETMAXREG.TRY_ALLOC
   arrive,         ///< SYNCS.ARRIVE
   // Tensor cores.
   multiplyTiles,      ///< HMMA

@@ -52,7 +52,7 @@ std::string describe(const Function &function, const KernelBound &bound) {
   text += fmt::format("// {} blocks, {} of an SM at once; a block waits {:.0f} "
                       "times for memory and issues {:.0f} instructions; {:.1f} "
                       "KiB in flight in an SM\n",
-                      bound.blocks, bound.resident, bound.waits,
+                      bound.blocks, bound.concurrent, bound.waits,
                       bound.instructions, bound.bytesInFlight / 1024);
   const std::vector<Decoded> code = decode(function);
   for (const Loop &loop : bound.slowest.loops) {

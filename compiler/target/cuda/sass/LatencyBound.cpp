@@ -17,11 +17,13 @@ constexpr double kSchedulers = 4; // of an SM, an instruction a cycle each
 constexpr double kFunctionCycles =
     2; // of a warp's MUFU: 16 lanes a cycle and SM
 constexpr double kLine = 128;
+constexpr double kWarpsOfGroup = 4; // which issue one wgmma together
 
 /// What one block does, all its warps together.
 struct BlockTrace {
   double cycles = 0; ///< of the slowest warp
   double instructions = 0, functions = 0;
+  double tensorCycles = 0; ///< of the SM's tensor cores
   double byteCycles = 0, missBytes = 0, bulkBytes = 0;
   double waits = 0;
   WarpTrace slowest;
@@ -52,6 +54,7 @@ private:
   BlockTrace follow(std::uint32_t block);
   void add(BlockTrace &to, const WarpTrace &one, double warps) const;
   void finish(const std::vector<BlockTrace> &blocks);
+  double peak() const; ///< FLOP/s
 
   const artifact::Kernel &kernel;
   const hardware::Chip &chip;
@@ -66,15 +69,13 @@ private:
 
 void Bounder::setLatencies() {
   const artifact::GpuKernel &gpu = *kernel.gpu();
-  const double warps = double(result.resident) * gpu.threads() / kWarp;
-  const double shared = double(result.resident) *
+  const double warps = double(result.concurrent) * gpu.threads() / kWarp;
+  const double shared = double(result.concurrent) *
                         (gpu.shared_bytes() + gpu.static_shared_bytes());
   latencies.l1 = sm.l1Latency;
   latencies.global = sm.l2Latency;
   latencies.linesOfL1 =
       std::size_t(std::clamp((sm.l1Bytes - shared) / kLine / warps, 4.0, 64.0));
-  latencies.tensorSharers =
-      isSplit ? std::max(1.0, double(gpu.threads() / 128) - 1) : 1;
 }
 
 // Which part of the loads that miss L1 reaches memory. What fits in the L2
@@ -91,6 +92,7 @@ void Bounder::add(BlockTrace &to, const WarpTrace &one, double warps) const {
   const double lanes = isSplit ? 1 : kWarp;
   to.instructions += warps * double(one.instructions);
   to.functions += warps * double(one.multifunction);
+  to.tensorCycles += warps / kWarpsOfGroup * one.tensorCycles;
   to.byteCycles += warps * kWarp * one.byteCycles;
   to.missBytes += warps * kWarp * double(one.missBytes);
   to.bulkBytes += double(one.bulkBytes) * lanes;
@@ -117,82 +119,99 @@ BlockTrace Bounder::follow(std::uint32_t block) {
     WarpTrace one = trace(code, around, latencies);
     if (!one.unknown.empty() && this->result.unknown.empty())
       this->result.unknown = one.unknown;
-    this->result.isGuessed |= one.guessed > 0;
+    this->result.isAssumed |= one.assumed > 0;
     add(result, one, warps);
   }
   if (result.bulkBytes > 0) {
     // The ring is full at best: Little's law. And its first stage is waited
     // for.
     const double ring = std::max<double>(kernel.gpu()->shared_bytes(), 1);
-    const double turns = result.bulkBytes / ring;
-    result.waits = std::max(result.waits + 1, std::ceil(turns));
+    const double rounds = result.bulkBytes / ring;
+    result.waits = std::max(result.waits + 1, std::ceil(rounds));
     result.byteCycles += result.bulkBytes * latencies.global;
     result.cycles =
-        std::max(result.cycles + latencies.global, turns * latencies.global);
+        std::max(result.cycles + latencies.global, rounds * latencies.global);
   }
   return result;
 }
 
-void Bounder::finish(const std::vector<BlockTrace> &blocks) {
-  const double count = double(result.blocks);
-  double sum = 0, most = 0, least = blocks[0].cycles, issued = 0, functions = 0,
-         byteCycles = 0;
-  for (const BlockTrace &one : blocks) {
+/// The mean of the blocks that were followed, and the extremes of their times.
+struct Mean : BlockTrace {
+  double least = 0, most = 0, mostTensor = 0;
+  explicit Mean(const std::vector<BlockTrace> &blocks)
+      : least(blocks[0].cycles), most(blocks[0].cycles) {
     const double part = 1.0 / double(blocks.size());
-    sum += part * one.cycles;
-    most = std::max(most, one.cycles);
-    least = std::min(least, one.cycles);
-    issued += part * one.instructions;
-    functions += part * one.functions;
-    byteCycles += part * one.byteCycles;
-    result.waits = std::max(result.waits, one.waits);
+    for (const BlockTrace &one : blocks) {
+      cycles += part * one.cycles;
+      least = std::min(least, one.cycles);
+      most = std::max(most, one.cycles);
+      instructions += part * one.instructions;
+      functions += part * one.functions;
+      tensorCycles += part * one.tensorCycles;
+      mostTensor = std::max(mostTensor, one.tensorCycles);
+      byteCycles += part * one.byteCycles;
+      waits = std::max(waits, one.waits);
+    }
   }
-  // Equal blocks come in whole waves; others fill the gaps.
-  const bool isEven = least > 0.9 * most;
-  const auto shares = [&](double places) {
-    return isEven ? std::ceil(count / places) : count / places;
-  };
-  const double slots = double(result.resident * sm.count),
-               ofBusiest = shares(double(sm.count));
-  const double waiting = std::max(most, sum * shares(slots));
-  const double issue = ofBusiest * issued / kSchedulers;
-  const double function = ofBusiest * functions * kFunctionCycles;
-  const double cycle = 1 / sm.clock;
-  result.instructions = issued;
-  result.bytesInFlight =
-      byteCycles / std::max(sum, 1.0) *
-      std::min(double(result.resident), std::ceil(count / double(sm.count)));
+};
 
-  const artifact::Arithmetic kind = artifact::arithmeticOf(kernel);
-  const double peak = kind == artifact::Arithmetic::bf16   ? chip.peaks.bf16
-                      : kind == artifact::Arithmetic::tf32 ? chip.peaks.tf32
-                                                           : chip.peaks.fp32;
+void Bounder::finish(const std::vector<BlockTrace> &blocks) {
+  const Mean mean(blocks);
+  const double count = double(result.blocks), cycle = 1 / sm.clock;
+  // Equal blocks come in whole waves; others fill the gaps.
+  const bool isEven = mean.least > 0.9 * mean.most;
+  const auto shares = [&](double slots) {
+    return isEven ? std::ceil(count / slots) : count / slots;
+  };
+  const double slots = double(result.concurrent * sm.count),
+               ofBusiest = shares(double(sm.count));
   const double bytes = uniqueBytes / sm.memoryBandwidth,
-               arithmetic = flops / peak;
-  const double tail =
-      isEven ? arithmetic * ofBusiest * double(sm.count) / count : arithmetic;
+               arithmetic = flops / peak();
+  const double waiting =
+      cycle * std::max(mean.most, mean.cycles * shares(slots));
+  const double tail = std::max(
+      arithmetic * ofBusiest * double(sm.count) / count,
+      cycle * std::max(mean.mostTensor, ofBusiest * mean.tensorCycles));
+  const double issue = cycle * ofBusiest * mean.instructions / kSchedulers;
+  const double functions = cycle * ofBusiest * mean.functions * kFunctionCycles;
   result.roofline = std::max(bytes, arithmetic);
-  result.latency = cycle * std::max({waiting, issue, function});
-  result.latency = std::max(result.latency, tail);
-  const std::pair<double, Limit> limits[] = {
-      {bytes, Limit::bandwidth},
-      {arithmetic, Limit::arithmetic},
-      {tail, Limit::tail},
-      {cycle * waiting, count > slots ? Limit::inFlight : Limit::chain},
-      {cycle * issue, Limit::issue},
-      {cycle * function, Limit::functions}};
+  result.latency = std::max({waiting, tail, issue, functions});
+  result.waits = mean.waits;
+  result.instructions = mean.instructions;
+  result.bytesInFlight =
+      mean.byteCycles / std::max(mean.cycles, 1.0) *
+      std::min(double(result.concurrent), std::ceil(count / double(sm.count)));
+  // The first of equal ones.
   double largest = -1;
-  for (const auto &[seconds, limit] : limits)
+  for (const auto &[seconds, limit] :
+       {std::pair(bytes, Limit::bandwidth),
+        {arithmetic, Limit::arithmetic},
+        {tail, Limit::tail},
+        {waiting, count > slots ? Limit::inFlight : Limit::chain},
+        {issue, Limit::issue},
+        {functions, Limit::functions}})
     if (seconds > largest * 1.0001) {
       largest = seconds;
       result.limit = limit;
     }
 }
 
+double Bounder::peak() const {
+  switch (artifact::arithmeticOf(kernel)) {
+  case artifact::Arithmetic::bf16:
+    return chip.peaks.bf16;
+  case artifact::Arithmetic::tf32:
+    return chip.peaks.tf32;
+  case artifact::Arithmetic::fp32:
+    break;
+  }
+  return chip.peaks.fp32;
+}
+
 KernelBound Bounder::run() {
   result.blocks = parameters.blocks;
-  result.resident = residentBlocks(*kernel.gpu(), sm);
-  if (result.blocks == 0 || result.resident == 0) {
+  result.concurrent = concurrentBlocks(*kernel.gpu(), sm);
+  if (result.blocks == 0 || result.concurrent == 0) {
     result.unknown = "the launch has no blocks";
     return std::move(result);
   }
@@ -238,8 +257,8 @@ std::string_view nameOf(Limit limit) {
   return "";
 }
 
-std::int64_t residentBlocks(const artifact::GpuKernel &kernel,
-                            const Multiprocessors &sm) {
+std::int64_t concurrentBlocks(const artifact::GpuKernel &kernel,
+                              const Multiprocessors &sm) {
   constexpr std::int64_t kUnit = 256; // registers are given to warps in these
   constexpr std::int64_t kReserved = 1024; // bytes of a block, by the driver
   const std::int64_t warps = (kernel.threads() + kWarp - 1) / kWarp;

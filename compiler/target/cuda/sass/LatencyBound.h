@@ -1,6 +1,6 @@
 // The least time of a kernel by its machine code: how long a block waits for
 // memory, how many blocks an SM has at once, and how many instructions it
-// issues. Beside the roofline, which knows none of these.
+// issues. The roofline knows none of these.
 #pragma once
 #include <optional>
 
@@ -23,20 +23,20 @@ enum class Limit : std::uint8_t {
 std::string_view nameOf(Limit limit);
 
 struct KernelBound {
-  std::string unknown; ///< why there is no bound; empty: there is one
+  std::string unknown;              ///< why it cannot be bounded; empty: it is
   double roofline = 0, latency = 0; ///< seconds of one launch
   Limit limit = Limit::bandwidth;
-  std::int64_t blocks = 0, resident = 0; ///< of the grid, of an SM at once
+  std::int64_t blocks = 0, concurrent = 0; ///< of the grid, of an SM at once
   double waits = 0;         ///< for memory, of a block's slowest warp
   double bytesInFlight = 0; ///< of an SM, on average
   double instructions = 0;  ///< of a block, all warps
-  bool isGuessed = false;   ///< a branch depends on values in memory
+  bool isAssumed = false;   ///< a branch depends on values in memory
   WarpTrace slowest;        ///< of the first block
 };
 
 /// How a kernel's blocks fit on an SM.
-std::int64_t residentBlocks(const artifact::GpuKernel &kernel,
-                            const hardware::Multiprocessors &sm);
+std::int64_t concurrentBlocks(const artifact::GpuKernel &kernel,
+                              const hardware::Multiprocessors &sm);
 
 /// Accesses that could be to any memory: LD, ST.
 std::uint64_t countGeneric(const Function &function);

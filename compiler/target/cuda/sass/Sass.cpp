@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdlib>
 #include <optional>
 
 #include "runtime/support/Text.h"
@@ -85,6 +86,9 @@ bool parseAddress(std::string_view text, Operand &to) {
     std::string_view term = trim(text.substr(0, plus));
     text = plus == text.npos ? std::string_view() : text.substr(plus + 1);
     if (auto offset = number(term)) {
+      constexpr std::int64_t kFar = std::int64_t(1) << 40;
+      if (*offset > kFar || *offset < -kFar || std::abs(to.value) > kFar)
+        return false;
       to.value += *offset;
       continue;
     }

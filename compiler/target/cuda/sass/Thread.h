@@ -42,6 +42,9 @@ private:
   using Word = std::optional<std::uint32_t>;
   using Long = std::optional<std::uint64_t>;
 
+  /// An operand; one of kind `word` if there are fewer.
+  static const Operand &at(const Decoded &one, std::size_t i);
+  static std::size_t countCarries(const Decoded &one);
   Word reg(bool isUniform, std::int16_t number) const;
   Long pair(const Operand &operand) const;
   Word constant(std::int64_t offset) const;
@@ -59,6 +62,7 @@ private:
   void compare(const Decoded &one);
   void predicateLogic(const Decoded &one);
   void permute(const Decoded &one);
+  void halves(const Decoded &one);
   void packPredicates(const Decoded &one);
   void shuffle(const Decoded &one);
   void load(const Decoded &one);

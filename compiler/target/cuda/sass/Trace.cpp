@@ -3,10 +3,11 @@
 #include <algorithm>
 #include <deque>
 
+#include <fmt/format.h>
+
 namespace tessera::sass {
 namespace {
 
-constexpr std::uint64_t kMostInstructions = 30'000'000;
 constexpr std::size_t kScoreboards = 6;
 constexpr std::uint32_t kInstructionBytes = 16;
 
@@ -208,7 +209,7 @@ void Tracer::access(const Decoded &one) {
 void Tracer::multiply(const Decoded &one) {
   const double cycles = static_cast<double>(one.tensorCycles);
   result.tensorCycles += cycles;
-  tensorFree = std::max(tensorFree, now) + cycles * latencies.tensorSharers;
+  tensorFree = std::max(tensorFree, now) + cycles;
   for (const Operand &operand : one.from->operands)
     if (operand.text == "gsb0")
       products.push_back(tensorFree);
@@ -278,9 +279,12 @@ std::optional<std::size_t> Tracer::next(const Decoded &one) {
       return std::nullopt;
     }
     if (!taken) {
-      ++result.guessed;
+      ++result.assumed;
       if (std::size_t(one.target) <= at) {
-        result.unknown = "a loop's length comes from memory";
+        result.unknown =
+            fmt::format("the length of the loop that ends at {:04x} "
+                        "comes from memory",
+                        one.from->address);
         return std::nullopt;
       }
       return jump(one.target);
@@ -290,7 +294,7 @@ std::optional<std::size_t> Tracer::next(const Decoded &one) {
     return *taken ? jump(one.target) : at + 1;
   case Op::call: // out-of-line code for rare operands
     if (!taken)
-      ++result.guessed;
+      ++result.assumed;
     return taken && *taken ? jump(one.target) : at + 1;
   case Op::ret: {
     const auto to = one.from->operands.empty()
@@ -304,7 +308,7 @@ std::optional<std::size_t> Tracer::next(const Decoded &one) {
   case Op::exit:
     if (taken && *taken)
       return std::nullopt;
-    result.guessed += !taken;
+    result.assumed += !taken;
     return at + 1;
   default:
     return at + 1;
@@ -317,7 +321,7 @@ WarpTrace Tracer::run() {
   taken.assign(code.size(), 0);
   while (at < code.size()) {
     const Decoded &one = code[at];
-    if (result.instructions >= kMostInstructions) {
+    if (result.instructions >= latencies.most) {
       result.unknown = "more instructions than are followed";
       break;
     }

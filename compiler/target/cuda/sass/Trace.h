@@ -12,8 +12,8 @@ struct Latencies {
   /// Of other instructions that set a scoreboard: conversions, shuffles,
   /// special functions. They take 14 to 40.
   double other = 20;
-  std::size_t linesOfL1 = 16; ///< that are kept for one warp
-  double tensorSharers = 1;   ///< warpgroups that share an SM's tensor cores
+  std::size_t linesOfL1 = 16;      ///< that are kept for one warp
+  std::uint64_t most = 30'000'000; ///< instructions that are followed
 };
 
 /// A loop: instructions [first, last], by a branch from the last to the first.
@@ -30,7 +30,7 @@ struct WarpTrace {
       unknown; ///< why it could not be followed to its end; empty: it was
   /// Branches on values out of memory: taken if they lead forward, so that what
   /// they guard is not counted.
-  std::uint64_t guessed = 0;
+  std::uint64_t assumed = 0;
   double cycles = 0;       ///< until the warp's exit
   double memoryCycles = 0; ///< of these waiting for global memory
   std::uint64_t waits = 0; ///< how often it did
