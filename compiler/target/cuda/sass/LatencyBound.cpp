@@ -232,6 +232,8 @@ KernelBound Bounder::run() {
       traces.push_back(follow(block));
   result.slowest = traces.front().slowest;
   finish(traces);
+  if (!result.unknown.empty())
+    result.latency = 0;
   return std::move(result);
 }
 
