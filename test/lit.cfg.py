@@ -1,5 +1,6 @@
 # Tests that are a file with RUN lines: .mlir for dialects and passes, .test for
 # tools. Their tools come from build/bin and from LLVM.
+import glob
 import os
 import shutil
 import sys
@@ -55,6 +56,15 @@ if os.path.exists(os.path.join(oracles, "ready")):
 cuda = os.path.join(os.environ.get("CUDA_HOME", "/usr/local/cuda"), "bin")
 if shutil.which("nvcc") or shutil.which("nvcc", path=cuda):
     config.available_features.add("nvcc")
+
+# From NVIDIA's wheel, which is among the oracles, or a CUDA toolkit's.
+wheel = glob.glob(os.path.join(oracles, "lib", "python3*", "site-packages", "nvidia", "cu*", "bin"))
+nvdisasm = next(filter(None, (shutil.which("nvdisasm", path=path) for path in [*wheel, None, cuda])), None)
+if nvdisasm:
+    config.available_features.add("nvdisasm")
+    config.substitutions.append(("%nvdisasm", nvdisasm))
+else:
+    lit_config.note("SKIP: tests of SASS need nvdisasm: scripts/install-deps.sh --oracles")
 
 if shutil.which("chromium"):
     config.available_features.add("chromium")

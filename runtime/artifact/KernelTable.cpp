@@ -39,7 +39,7 @@ void Counter::add(const Launch &launch, std::uint64_t times) {
   const Kernel *kernel = code.kernels()->Get(launch.kernel());
   const auto [entry, isNew] = rowOf.try_emplace(launch.kernel(), rows.size());
   if (isNew)
-    rows.push_back({kernel});
+    rows.push_back({kernel, launch.kernel()});
   KernelRow &row = rows[entry->second];
   const auto count = static_cast<double>(times);
   row.launches += times;
@@ -89,13 +89,13 @@ std::string measurements(const KernelRow &row, const Kernel &kernel) {
                             compiled(gpu->hmma() + gpu->hgmma()));
 }
 
-std::string heading(bool isGpu) {
-  return fmt::format("{:>5} {:>7} {:>7}{}  {}\n", "runs", "FLOPs", "bytes",
+std::string heading(bool isGpu, const std::string &more) {
+  return fmt::format("{:>5} {:>7} {:>7}{}{}  {}\n", "runs", "FLOPs", "bytes",
                      isGpu ? fmt::format(" {:>8} {:>7} {:>4} {:>6} {:>5} {:>5}",
                                          "H200 us", "threads", "regs", "shared",
                                          "spill", "mma")
                            : "",
-                     "kernel: what was fused");
+                     more, "kernel: what was fused");
 }
 
 } // namespace
@@ -138,7 +138,8 @@ std::vector<KernelRow> kernelRows(const DeviceCode &code,
   return std::move(counter.rows);
 }
 
-std::string kernelTable(const DeviceCode &code, const Program &program) {
+std::string kernelTable(const DeviceCode &code, const Program &program,
+                        const MoreColumns &more) {
   const std::vector<KernelRow> rows = kernelRows(code, program);
   std::uint64_t launches = 0;
   double flops = 0, bytes = 0, bound = 0;
@@ -149,14 +150,16 @@ std::string kernelTable(const DeviceCode &code, const Program &program) {
     flops += count * row.flops;
     bytes += count * row.bytes;
     bound += count * row.boundMicroseconds;
-    const auto line = [&](const Kernel &kernel, std::string_view what) {
-      lines += fmt::format("{}  {}: {}\n", measurements(row, kernel),
+    const auto line = [&](std::uint32_t number, std::string_view what) {
+      const Kernel &kernel = *code.kernels()->Get(number);
+      lines += fmt::format("{}{}  {}: {}\n", measurements(row, kernel),
+                           number < more.cells.size() ? more.cells[number] : "",
                            toView(kernel.name()), what);
     };
-    line(*row.kernel, toView(row.kernel->summary()));
+    line(row.number, toView(row.kernel->summary()));
     if (row.kernel->variants())
       for (const Variant *variant : *row.kernel->variants())
-        line(*code.kernels()->Get(variant->kernel()), "a variant of it");
+        line(variant->kernel(), "a variant of it");
   }
   const bool isGpu = !rows.empty() && rows.front().kernel->gpu();
   return fmt::format(
@@ -165,7 +168,7 @@ std::string kernelTable(const DeviceCode &code, const Program &program) {
       flops ? fmt::format(", {}FLOP", shortly(flops)) : "",
       bytes ? fmt::format(", {}B", shortly(bytes)) : "",
       isGpu ? fmt::format("; at best {:.0f} us on an H200", bound) : "",
-      heading(isGpu), lines);
+      heading(isGpu, more.heading), lines);
 }
 
 const Kernel *findKernel(const DeviceCode &code, std::string_view name) {

@@ -23,6 +23,7 @@ Arithmetic arithmeticOf(const Kernel &kernel);
 /// One kernel of a program.
 struct KernelRow {
   const Kernel *kernel;
+  std::uint32_t number = 0;   ///< of the kernel in the device's code
   std::uint64_t launches = 0; ///< in one run of the program, loops unrolled
   double flops = 0;           ///< of one launch, instances together; 0: unknown
   double bytes = 0;           ///< of one launch, on average; 0: unknown
@@ -34,9 +35,16 @@ struct KernelRow {
 std::vector<KernelRow> kernelRows(const DeviceCode &code,
                                   const Program &program);
 
+/// Columns of a table that this library does not know how to fill.
+struct MoreColumns {
+  std::string heading;            ///< as wide as each cell
+  std::vector<std::string> cells; ///< by kernel of the device's code
+};
+
 /// The rows as a table, under a line with their sum. Under each row its
 /// kernel's variants.
-std::string kernelTable(const DeviceCode &code, const Program &program);
+std::string kernelTable(const DeviceCode &code, const Program &program,
+                        const MoreColumns &more = {});
 
 /// Bytes read and written by all instances: Kernel.bytes, or, if that is
 /// unknown, the extents of the arguments.

@@ -7,6 +7,18 @@
 
 namespace tessera::device {
 
+/// The same address, as one of global memory. Of addresses out of a table the
+/// compiler would not know it, and accesses would be generic.
+template <typename T> TESSERA_DEVICE T *global(T *address) {
+#if defined(__CUDACC__)
+  uint64_t window = __cvta_generic_to_global(address);
+  asm("mov.b64 %0, %0;" : "+l"(window)); // or the casts cancel each other
+  return static_cast<T *>(__cvta_global_to_generic(window));
+#else
+  return address;
+#endif
+}
+
 /// One instance: words of 8 bytes throughout, so that a host can write it
 /// without knowing the template.
 template <int Buffers, int Sizes> struct Instance {
@@ -19,13 +31,21 @@ template <int Buffers, int Sizes> struct Instance {
   TESSERA_DEVICE int64_t firstBlock() const { return sizes[Sizes]; }
 };
 
+/// One that may be out of the table.
+template <int Buffers, int Sizes>
+struct TableInstance : Instance<Buffers, Sizes> {
+  template <typename T> TESSERA_DEVICE T *buffer(int i) const {
+    return global(Instance<Buffers, Sizes>::template buffer<T>(i));
+  }
+};
+
 template <int Buffers, int Sizes> struct Launch {
   Instance<Buffers, Sizes> first;
   const Instance<Buffers, Sizes> *others; ///< instances 1 … count − 1
   int64_t count;
 
   /// The instance that the running block belongs to.
-  TESSERA_DEVICE const Instance<Buffers, Sizes> &instance() const {
+  TESSERA_DEVICE TableInstance<Buffers, Sizes> instance() const {
     int64_t low = 0, high = count; // the last one that starts at or before it
     while (high - low > 1) {
       int64_t middle = (low + high) / 2;
@@ -34,7 +54,9 @@ template <int Buffers, int Sizes> struct Launch {
       else
         high = middle;
     }
-    return low == 0 ? first : others[low - 1];
+    if (low == 0) // parameters, which are in constant memory
+      return {first};
+    return {others[low - 1]};
   }
 };
 

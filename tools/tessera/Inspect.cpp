@@ -9,6 +9,7 @@
 #include "tools/tessera/Commands.h"
 #include "tools/tessera/InspectMesh.h"
 #include "tools/tessera/InspectReport.h"
+#include "tools/tessera/InspectSass.h"
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
@@ -24,7 +25,7 @@ namespace {
 struct InspectOptions {
   std::string path, device, program, show;
   std::string svg;
-  bool kernels = false, mesh = false;
+  bool kernels = false, mesh = false, sass = false;
   ReportFiles report;
 };
 
@@ -85,9 +86,22 @@ chooseDevice(const ArtifactReader &reader, const std::string &wanted) {
   return devices.Get(0);
 }
 
-static Status showSource(const ArtifactReader &reader,
+// The program that the artifact is for, unless one was chosen.
+static StatusOr<const artifact::Program *>
+chooseProgram(const ArtifactReader &reader, const artifact::DeviceCode &code,
+              std::string name) {
+  if (name.empty())
+    name = reader.hasProgram("train_step") ? "train_step" : "decode_1";
+  if (const artifact::Program *program = artifact::findProgram(code, name))
+    return program;
+  return Status::error("{}: no program '{}'; choose with --program: {}",
+                       reader.path(), name, reader.programNames());
+}
+
+static Status showKernel(const ArtifactReader &reader,
                          const artifact::DeviceCode &code,
-                         const std::string &name) {
+                         const InspectOptions &options) {
+  const std::string &name = options.show;
   const artifact::Kernel *kernel = artifact::findKernel(code, name);
   if (!kernel)
     return Status::error("{}: no kernel '{}' for {}; --kernels lists them",
@@ -97,7 +111,36 @@ static Status showSource(const ArtifactReader &reader,
                          "device with --device=KIND: {}",
                          reader.path(), toView(code.device()),
                          reader.deviceKinds());
+  if (options.sass) {
+    auto program = chooseProgram(reader, code, options.program);
+    if (!program.ok())
+      return program.status();
+    std::uint32_t number = 0;
+    while (code.kernels()->Get(number) != kernel)
+      ++number;
+    return showSass(code, **program, number);
+  }
   fmt::print("{}", toView(kernel->gpu()->source()));
+  return Status::success();
+}
+
+static Status printKernels(const ArtifactReader &reader,
+                           const artifact::DeviceCode &code,
+                           const std::string &name) {
+  auto program = chooseProgram(reader, code, name);
+  if (!program.ok())
+    return program.status();
+  if (!toView(code.device()).starts_with(artifact::kCudaPrefix)) {
+    fmt::print("{}", artifact::kernelTable(code, **program));
+    return Status::success();
+  }
+  auto latency = latencyTable(code, **program);
+  if (latency.ok())
+    fmt::print("{}{}", artifact::kernelTable(code, **program, latency->columns),
+               latency->after);
+  else
+    fmt::print("{}no latency bounds: {}\n",
+               artifact::kernelTable(code, **program), latency.message());
   return Status::success();
 }
 
@@ -146,17 +189,8 @@ static Status inspect(const InspectOptions &options) {
   auto code = chooseDevice(*reader, options.device);
   if (!code.ok())
     return code.status();
-  if (!options.show.empty())
-    return showSource(*reader, **code, options.show);
-  std::string name = options.program;
-  if (name.empty()) // the program that the artifact is for
-    name = reader->hasProgram("train_step") ? "train_step" : "decode_1";
-  const artifact::Program *program = artifact::findProgram(**code, name);
-  if (!program)
-    return Status::error("{}: no program '{}'; choose with --program: {}",
-                         options.path, name, reader->programNames());
-  fmt::print("{}", artifact::kernelTable(**code, *program));
-  return Status::success();
+  return options.show.empty() ? printKernels(*reader, **code, options.program)
+                              : showKernel(*reader, **code, options);
 }
 
 static void addReportOptions(CLI::App &command, ReportFiles &files) {
@@ -212,7 +246,8 @@ void tessera::addInspectCommand(CLI::App &app, Invocation &invocation) {
   command->add_flag("--kernels", options->kernels,
                     "print a table of kernels: FLOPs, bytes and roofline bound "
                     "of each launch; threads, registers and shared memory of a "
-                    "block; spilled bytes; tensor-core instructions");
+                    "block; spilled bytes; tensor-core instructions; with "
+                    "nvdisasm also a bound by latency");
   CLI::Option *mesh = command->add_flag(
       "--mesh", options->mesh,
       "print how tensors are sharded over the ranks, the collectives of each "
@@ -223,10 +258,15 @@ void tessera::addInspectCommand(CLI::App &app, Invocation &invocation) {
       ->needs(mesh)
       ->type_name("FILE");
   addReportOptions(*command, options->report);
+  CLI::Option *show = command
+                          ->add_option("--show", options->show,
+                                       "print the CUDA source of this kernel")
+                          ->type_name("NAME");
   command
-      ->add_option("--show", options->show,
-                   "print the CUDA source of this kernel")
-      ->type_name("NAME");
+      ->add_flag("--sass", options->sass,
+                 "print its machine code instead, and what its loops wait for "
+                 "(needs nvdisasm)")
+      ->needs(show);
   command
       ->add_option(
           "--device", options->device,
