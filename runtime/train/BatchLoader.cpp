@@ -4,7 +4,7 @@
 
 namespace tessera {
 
-BatchLoader::BatchLoader(const TokenDataset &data, BatchOrder order)
+BatchLoader::BatchLoader(const TrainingData &data, BatchOrder order)
     : data(data), order(std::move(order)) {
   for (TokenBuffers &batch : batches)
     batch = TokenBuffers(this->order.rows * uint64_t(data.sequence()),

@@ -1,7 +1,7 @@
 // Training batches, read ahead by a thread: while step k computes, the batch of
 // step k + 1 is read.
 #pragma once
-#include "runtime/data/TokenDataset.h"
+#include "runtime/data/TrainingData.h"
 
 #include <condition_variable>
 #include <cstdint>
@@ -28,7 +28,7 @@ class BatchLoader {
 public:
   /// Allocates two batches, and reads nothing before next(). `data` must
   /// outlive this and is read by the thread only.
-  BatchLoader(const TokenDataset &data, BatchOrder order);
+  BatchLoader(const TrainingData &data, BatchOrder order);
   BatchLoader(const BatchLoader &) = delete;
   BatchLoader &operator=(const BatchLoader &) = delete;
   ~BatchLoader();
@@ -41,7 +41,7 @@ private:
   void readAhead();
   Status read(TokenBuffers &batch, uint64_t number) const;
 
-  const TokenDataset &data;
+  const TrainingData &data;
   const BatchOrder order;
   TokenBuffers batches[2];
 

@@ -17,7 +17,8 @@ constexpr std::string_view kCompiledKeys[] = {
     "recompute",          "dropout.rate",     "moe.balance",
     "moe.balance_weight", "moe.z_weight",     "moe.bias_rate",
     "moe.capacity",       "moe.drop",         "moe.noise",
-    "moe.balance_warmup", "data.documents",
+    "moe.balance_warmup", "data.documents",   "adapter.kind",
+    "adapter.rank",       "adapter.alpha",    "adapter.target",
 };
 
 /// Why this program would not notice a new value of `key`; empty if it would.

@@ -1,5 +1,5 @@
 #include "runtime/train/Train.h"
-#include "runtime/data/TokenDataset.h"
+#include "runtime/data/TrainingData.h"
 #include "runtime/support/StopSignals.h"
 #include "runtime/train/BatchLoader.h"
 #include "runtime/train/Checkpoint.h"
@@ -92,7 +92,7 @@ private:
   std::string recipeText; // what the checkpoints and recipe.yaml say
   uint64_t lastStep = 0;
   DataLayout layout;
-  std::unique_ptr<TokenDataset> trainData, evalData;
+  std::unique_ptr<TrainingData> trainData, evalData;
   std::unique_ptr<RunDirectory> directory;
   TrainPosition position;
   std::optional<uint64_t> savedStep;
@@ -137,19 +137,19 @@ Status Trainer::openData() {
   if (!found.ok())
     return found.status();
   layout = found.take();
-  StatusOr<TokenDataset> train =
-      TokenDataset::open(layout.train, facts.vocabSize, facts.sequence);
-  if (!train.ok())
-    return train.status();
-  trainData = std::make_unique<TokenDataset>(train.take());
+  const auto open = [&](const std::string &folder,
+                        std::unique_ptr<TrainingData> &data) -> Status {
+    auto opened = TrainingData::open(folder, facts.vocabSize, facts.sequence,
+                                     facts.separatesDocuments);
+    if (!opened.ok())
+      return opened.status();
+    data = std::make_unique<TrainingData>(opened.take());
+    return Status::success();
+  };
+  TESSERA_RETURN_IF_ERROR(open(layout.train, trainData));
   if (!layout.eval.empty() && model.canEvaluate() &&
-      recipe.values.eval.every > 0) {
-    StatusOr<TokenDataset> eval =
-        TokenDataset::open(layout.eval, facts.vocabSize, facts.sequence);
-    if (!eval.ok())
-      return eval.status();
-    evalData = std::make_unique<TokenDataset>(eval.take());
-  }
+      recipe.values.eval.every > 0)
+    TESSERA_RETURN_IF_ERROR(open(layout.eval, evalData));
   evalRows = model.evalRows();
   evalBatch = TokenBuffers(
       std::size_t(facts.evalBatches * facts.evalRows * facts.sequence),
@@ -318,7 +318,7 @@ Status Trainer::announce() {
     say("no held-out data: '{}' has no eval/ (--eval-data names another "
         "directory), so nothing is evaluated",
         recipe.values.data.train.value_or(""));
-  double entropy = trainData->index().unigramEntropy;
+  double entropy = trainData->unigramEntropy();
   say("loss to beat: ln V = {:.4f}{}", std::log(double(facts.vocabSize)),
       entropy > 0
           ? fmt::format(", unigram entropy of the text = {:.4f}", entropy)

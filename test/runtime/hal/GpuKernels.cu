@@ -15,7 +15,7 @@ template <int Buffers, int Sizes> struct Place {
         element(block * 64 + thread()) {}
   TESSERA_DEVICE bool isInside() const { return element < instance.sizes[0]; }
 
-  const Instance<Buffers, Sizes> &instance;
+  TableInstance<Buffers, Sizes> instance;
   int64_t block, element;
 };
 

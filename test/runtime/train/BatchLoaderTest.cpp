@@ -19,16 +19,20 @@ protected:
     auto opened = TokenDataset::open(folder.path, kVocab, 8);
     EXPECT_TRUE(opened.ok());
     data.emplace(opened.take());
+    auto same = TrainingData::open(folder.path, kVocab, 8, false);
+    EXPECT_TRUE(same.ok());
+    source.emplace(same.take());
   }
   ScratchDirectory folder;
   std::optional<TokenDataset> data;
+  std::optional<TrainingData> source;
 };
 
 } // namespace
 
 TEST_F(BatchLoaderTest, GivesTheBatchesOfTheDatasetInOrder) {
   const std::vector<uint64_t> rows = {0, 1, 2};
-  BatchLoader loader(*data, {.seed = 5, .first = 7, .rows = 3, .own = rows});
+  BatchLoader loader(*source, {.seed = 5, .first = 7, .rows = 3, .own = rows});
   TokenBuffers expected(3 * 8, false);
   for (uint64_t step = 0; step < 50; ++step) { // across epochs
     auto batch = loader.next();
@@ -40,7 +44,8 @@ TEST_F(BatchLoaderTest, GivesTheBatchesOfTheDatasetInOrder) {
 }
 
 TEST_F(BatchLoaderTest, ReadsTheRowsOfThisRankOnly) {
-  BatchLoader loader(*data, {.seed = 5, .first = 0, .rows = 4, .own = {1, 3}});
+  BatchLoader loader(*source,
+                     {.seed = 5, .first = 0, .rows = 4, .own = {1, 3}});
   auto batch = loader.next();
   ASSERT_TRUE(batch.ok());
   std::vector<int32_t> row(9);
@@ -55,8 +60,8 @@ TEST_F(BatchLoaderTest, ReadsTheRowsOfThisRankOnly) {
 
 TEST_F(BatchLoaderTest, MayEndBeforeItsFirstBatchAndAmidReading) {
   {
-    BatchLoader unused(*data, {.seed = 1, .rows = 1, .own = {0}});
+    BatchLoader unused(*source, {.seed = 1, .rows = 1, .own = {0}});
   }
-  BatchLoader loader(*data, {.seed = 1, .rows = 1000, .own = {0, 999}});
+  BatchLoader loader(*source, {.seed = 1, .rows = 1000, .own = {0, 999}});
   EXPECT_TRUE(loader.next().ok());
 }

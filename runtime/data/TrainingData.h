@@ -1,0 +1,39 @@
+// What a training program reads: a stream of tokens or rows of packed
+// documents.
+#pragma once
+#include "runtime/data/PackedDataset.h"
+
+#include <variant>
+
+namespace tessera {
+
+class TrainingData {
+public:
+  /// Opens a folder of either kind, for a model of `vocabSize` tokens and
+  /// sequences of `sequence`. Packed documents need a program that keeps them
+  /// apart (`separate`), and answers to learn.
+  static StatusOr<TrainingData> open(const std::string &folder,
+                                     int64_t vocabSize, int64_t sequence,
+                                     bool separate);
+
+  int64_t sequence() const;
+  uint64_t tokens() const; ///< of all documents
+  /// Sequences, each seen once an epoch.
+  uint64_t samplesPerEpoch() const;
+  /// As SplitIndex has it; 0: unknown.
+  double unigramEntropy() const;
+
+  /// As TokenDataset's.
+  Status batch(uint64_t seed, uint64_t k, std::span<const uint64_t> rows,
+               TokenBatchOut out) const;
+  Status evalBatch(uint64_t index, uint64_t batches,
+                   std::span<const uint64_t> rows, TokenBatchOut out) const;
+
+private:
+  using Data = std::variant<TokenDataset, PackedDataset>;
+  explicit TrainingData(Data data) : data(std::move(data)) {}
+
+  Data data;
+};
+
+} // namespace tessera
