@@ -44,7 +44,7 @@ void ModelBuilder::buildFinishStep() {
   const MoeSpec &moe = *spec.moe;
   std::vector<Port> arguments;
   for (const Parameter &each : all)
-    if (each.frozen)
+    if (each.frozen && !each.constant)
       arguments.push_back(parameterPort(each));
   std::vector<Port> results = arguments;
   size_t fixed = arguments.size();

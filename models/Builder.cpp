@@ -1,6 +1,7 @@
 // Sub-layers that several families share.
 #include "models/Builder.h"
 #include "dialects/graph/GraphQuantOps.h"
+#include "runtime/weights/AdapterNames.h"
 
 #include <limits>
 
@@ -45,6 +46,22 @@ static Value addBias(const Scope &scope, Emitter &e, Value x, StringRef name) {
   return e.add(x, e.broadcastLast(bias, tensorType(x).getShape()));
 }
 
+/// `y`, the layer's result for `x`, with that of its factors.
+static Value addAdapter(const Scope &scope, Value x, Value y, StringRef name) {
+  const std::optional<AdapterSpec> &adapter = scope.spec.adapter;
+  if (!adapter || !adapter->adapts(std::string_view(name)))
+    return y;
+  auto factor = [&](std::string_view suffix) {
+    return name.str() + std::string(suffix);
+  };
+  const std::string in = factor(kAdapterIn), out = factor(kAdapterOut);
+  Emitter first = scope.at(in), second = scope.at(out);
+  Value low = first.einsum("btk,rk->btr", x, scope.parameter(in + ".weight"));
+  low = first.mul(low, adapter->scale);
+  return second.add(
+      y, second.einsum("btr,nr->btn", low, scope.parameter(out + ".weight")));
+}
+
 static void noteInput(const Scope &scope, Value x, StringRef name) {
   auto reads = [&](const auto &each) { return each.second == x; };
   if (scope.inputs && llvm::none_of(*scope.inputs, reads))
@@ -55,13 +72,14 @@ Value linear(const Scope &scope, Value x, StringRef name, bool bias) {
   noteInput(scope, x, name);
   Emitter e = scope.at(name);
   Value y = e.einsum("btk,nk->btn", x, scope.parameter(name + ".weight"));
-  return bias ? addBias(scope, e, y, name) : y;
+  y = bias ? addBias(scope, e, y, name) : y;
+  return addAdapter(scope, x, y, name);
 }
 
 Value conv1d(const Scope &scope, Value x, StringRef name) {
   Emitter e = scope.at(name);
   Value y = e.einsum("btk,kn->btn", x, scope.parameter(name + ".weight"));
-  return addBias(scope, e, y, name);
+  return addAdapter(scope, x, addBias(scope, e, y, name), name);
 }
 
 Value columns(Emitter &e, Value x, int64_t begin, int64_t count) {

@@ -1,5 +1,6 @@
 // Names, shapes and counts that follow from a ModelSpec.
 #include "models/ModelSpec.h"
+#include "runtime/weights/AdapterNames.h"
 
 #include <algorithm>
 #include <cassert>
@@ -206,12 +207,56 @@ void addEmbeddings(List &list, const ModelSpec &spec) {
   }
 }
 
+void makeConstant(std::vector<Parameter> &parameters) {
+  for (Parameter &each : parameters)
+    each.frozen = each.constant = true;
+}
+
+/// Makes the parameters constant, and adds factors after their matrices. A is
+/// random and B zero, so that training begins with the model as it is.
+std::vector<Parameter> withAdapters(std::vector<Parameter> parameters,
+                                    const ModelSpec &spec) {
+  constexpr std::string_view suffix = ".weight";
+  makeConstant(parameters);
+  std::vector<Parameter> all;
+  for (Parameter &each : parameters) {
+    all.push_back(each);
+    const std::string_view name = each.name;
+    if (each.shape.size() != 2 || each.keepF32 || !name.ends_with(suffix))
+      continue;
+    const std::string_view path = name.substr(0, name.size() - suffix.size());
+    if (!spec.adapter->adapts(path))
+      continue;
+    const bool isConv1d = spec.family == Family::Gpt2; // [in, out]
+    const int64_t in = each.shape[isConv1d ? 0 : 1],
+                  out = each.shape[isConv1d ? 1 : 0], rank = spec.adapter->rank;
+    all.push_back({fmt::format("{}{}{}", path, kAdapterIn, suffix),
+                   {rank, in},
+                   Initializer::Normal,
+                   1 / static_cast<double>(rank)});
+    all.push_back({fmt::format("{}{}{}", path, kAdapterOut, suffix),
+                   {out, rank},
+                   Initializer::Zeros});
+  }
+  return all;
+}
+
 } // namespace
 
+bool AdapterSpec::adapts(std::string_view path) const {
+  return std::ranges::any_of(targets, [&](std::string_view target) {
+    return path.ends_with(target) &&
+           (path.size() == target.size() ||
+            path[path.size() - target.size() - 1] == '.');
+  });
+}
+
 std::vector<Parameter> layerParameters(const ModelSpec &spec, bool sparse) {
-  return spec.family == Family::Gpt2   ? gpt2Layer(spec)
-         : spec.family == Family::Bert ? bertLayer(spec)
-                                       : llamaLayer(spec, sparse);
+  std::vector<Parameter> all = spec.family == Family::Gpt2 ? gpt2Layer(spec)
+                               : spec.family == Family::Bert
+                                   ? bertLayer(spec)
+                                   : llamaLayer(spec, sparse);
+  return spec.adapter ? withAdapters(std::move(all), spec) : all;
 }
 
 ExpertNames expertNames(const ModelSpec &spec) {
@@ -240,6 +285,8 @@ std::string layerPrefix(const ModelSpec &spec, int64_t layer) {
 std::vector<Parameter> parameters(const ModelSpec &spec) {
   List list(spec);
   addEmbeddings(list, spec);
+  if (spec.adapter)
+    makeConstant(list.items);
   const std::vector<Parameter> dense = layerParameters(spec, false),
                                sparse = spec.moe ? layerParameters(spec, true)
                                                  : std::vector<Parameter>();
@@ -251,12 +298,16 @@ std::vector<Parameter> parameters(const ModelSpec &spec) {
     }
   if (spec.isEncoder())
     return std::move(list.items);
+  List after(spec);
   if (spec.family == Family::Gpt2)
-    list.layerNorm("transformer.ln_f");
+    after.layerNorm("transformer.ln_f");
   else
-    list.rmsNorm("model.norm", spec.hidden);
+    after.rmsNorm("model.norm", spec.hidden);
   if (!spec.tieWordEmbeddings)
-    list.weight("lm_head.weight", {spec.vocab, spec.hidden});
+    after.weight("lm_head.weight", {spec.vocab, spec.hidden});
+  if (spec.adapter)
+    makeConstant(after.items);
+  std::ranges::move(after.items, std::back_inserter(list.items));
   return std::move(list.items);
 }
 

@@ -98,6 +98,17 @@ struct MoeSpec {
   bool operator==(const MoeSpec &) const = default;
 };
 
+/// Low-rank factors that are trained instead of the model's weights: a linear
+/// layer W gives W x + scale B (A x). Names: runtime/weights/AdapterNames.h.
+struct AdapterSpec {
+  int64_t rank = 0;
+  double scale = 1;
+  std::vector<std::string> targets; ///< last parts of layers' names
+  /// Whether the linear layer at `path` has factors.
+  bool adapts(std::string_view path) const;
+  bool operator==(const AdapterSpec &) const = default;
+};
+
 /// A validated model. The reader (models/HfConfig.h) guarantees that sizes are
 /// positive, heads is a multiple of kvHeads, headDim is even if rope is used,
 /// and the parameter count fits 63 bits.
@@ -139,6 +150,7 @@ struct ModelSpec {
   /// decoder's attention is causal.
   bool isEncoder() const { return family == Family::Bert; }
 
+  std::optional<AdapterSpec> adapter;
   std::optional<MoeSpec> moe;
   /// Whether `layer` has experts.
   bool isSparse(int64_t layer) const {
@@ -206,7 +218,8 @@ struct Parameter {
   Initializer initializer = Initializer::Normal;
   double deviation = 0.0; ///< standard deviation when Normal
   int64_t layer = -1;     ///< -1: outside the layers
-  bool frozen = false;    ///< no gradient; has its own update
+  bool frozen = false;    ///< no gradient; has its own update, or none:
+  bool constant = false;  ///< also frozen
   bool keepF32 = false;   ///< a router's: kept in f32, like its matmul
   int64_t elements() const;
   bool operator==(const Parameter &) const = default;

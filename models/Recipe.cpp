@@ -1,6 +1,10 @@
 // Checks a recipe against a model, and derives buckets from both.
 #include "models/Recipe.h"
 
+#include <algorithm>
+
+#include <fmt/ranges.h>
+
 namespace tessera::models {
 
 static Status checkInference(const Recipe &recipe, const ModelSpec &spec) {
@@ -38,6 +42,38 @@ static Status checkEncoder(const Recipe &recipe, const ModelSpec &spec,
   return Status::success();
 }
 
+// Names of the linear layers that adapters fit, without those of other parts.
+static std::vector<std::string> linearLayers(const ModelSpec &spec) {
+  std::vector<std::string> names;
+  for (bool sparse : {false, true})
+    if (!sparse || spec.moe)
+      for (const Parameter &each : layerParameters(spec, sparse)) {
+        std::string_view path = each.name;
+        if (each.shape.size() != 2 || each.keepF32 ||
+            !path.ends_with(".weight"))
+          continue;
+        path.remove_suffix(7);
+        path.remove_prefix(path.rfind('.') + 1);
+        if (std::ranges::find(names, path) == names.end())
+          names.emplace_back(path);
+      }
+  return names;
+}
+
+static Status checkAdapter(const Recipe &recipe, const ModelSpec &spec,
+                           Mode mode) {
+  if (mode != Mode::Train)
+    return Status::error("adapter.kind: an adapter is trained, not compiled "
+                         "for inference; leave the adapter keys out");
+  const std::vector<std::string> names = linearLayers(spec);
+  for (const std::string &target : recipe.adapter.target)
+    if (std::ranges::find(names, target) == names.end())
+      return Status::error("adapter.target: no linear layer of {} is called "
+                           "'{}'; there are {}",
+                           name(spec.family), target, fmt::join(names, ", "));
+  return Status::success();
+}
+
 Status checkRecipe(const Recipe &recipe, const ModelSpec &spec, Mode mode) {
   if (spec.isEncoder())
     return checkEncoder(recipe, spec, mode);
@@ -46,6 +82,9 @@ Status checkRecipe(const Recipe &recipe, const ModelSpec &spec, Mode mode) {
     return Status::error("inference.pooling and inference.normalize apply only "
                          "to encoders; {} is a decoder",
                          name(spec.family));
+  if (recipe.adapter.kind != recipe::AdapterKind::None)
+    if (Status status = checkAdapter(recipe, spec, mode); !status.ok())
+      return status;
   if (mode != Mode::Train)
     return checkInference(recipe, spec);
   if (recipe.batch.sequence > spec.maxPositions)
@@ -67,6 +106,11 @@ ModelSpec withRecipe(ModelSpec spec, const Recipe &recipe) {
     if (spec.family == Family::Gpt2)
       spec.embeddingDropout = spec.residualDropout = rate;
   }
+  const Recipe::Adapter &adapter = recipe.adapter;
+  if (adapter.kind == recipe::AdapterKind::Lora)
+    spec.adapter = {adapter.rank,
+                    adapter.alpha / static_cast<double>(adapter.rank),
+                    adapter.target};
   return spec;
 }
 

@@ -46,7 +46,7 @@ struct EncodeBucket {
 std::vector<EncodeBucket> encodeBuckets(const ModelSpec &spec,
                                         const Recipe &recipe);
 
-/// The model with the recipe's dropout instead of its own.
+/// The model with the recipe's dropout instead of its own, and its adapter.
 ModelSpec withRecipe(ModelSpec spec, const Recipe &recipe);
 
 } // namespace tessera::models

@@ -42,7 +42,10 @@ if [ "${1:-}" = --oracles ] && [ "$(cat .venv/ready 2>/dev/null || true)" != "$w
   /usr/bin/python3 -m venv --system-site-packages .venv
   # The openai client's own tests are only in its source archive.
   openai=$(grep '^openai==' test/oracle/requirements.txt)
+  alone=$(sed -n 's/^# no-deps: //p' test/oracle/requirements.txt)
+  # shellcheck disable=SC2086 # several words
   if .venv/bin/pip install -q -r test/oracle/requirements.txt &&
+    .venv/bin/pip install -q --no-deps $alone &&
     .venv/bin/pip download -q --no-deps --no-binary openai -d .venv/sources "$openai" &&
     tar xzf ".venv/sources/openai-${openai#openai==}.tar.gz" -C .venv/sources; then
     echo "$wanted" >.venv/ready

@@ -20,7 +20,7 @@ struct Parameter {
   mlir::RankedTensorType type;
   graph::LayerAttr layer; ///< null outside the layers
   bool decay;
-  bool frozen; ///< has no gradient; @finish_step gives its next value
+  bool frozen; ///< has no gradient; @finish_step may give its next value
 };
 
 /// Arguments of role parameter, in order.

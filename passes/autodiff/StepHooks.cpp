@@ -87,13 +87,12 @@ LogicalResult StepHooks::checkFinish(ArrayRef<Parameter> parameters) {
         given.insert(state.getValue());
   }
   for (const Parameter &parameter : parameters)
-    if (parameter.frozen != given.contains(parameter.name.getValue()))
+    if (!parameter.frozen && given.contains(parameter.name.getValue()))
       return gradients.emitOpError()
-             << "parameter '" << parameter.name.getValue() << "' is "
-             << (parameter.frozen ? "frozen, and " : "not frozen, but ")
+             << "parameter '" << parameter.name.getValue()
+             << "' is not frozen, but "
              << graph::stringifyProgram(graph::Program::finish_step)
-             << (parameter.frozen ? " does not give" : " gives")
-             << " its next value";
+             << " gives its next value";
   return success();
 }
 

@@ -16,7 +16,8 @@ public:
   mlir::func::FuncOp finish() const { return finishStep; }
 
   /// The functions fit @gradients: it gives what @finish_step takes and takes
-  /// what @prepare_step gives, and every frozen parameter has a next value.
+  /// what @prepare_step gives, and @finish_step gives next values of frozen
+  /// parameters alone.
   mlir::LogicalResult check(llvm::ArrayRef<Parameter> parameters);
 
   /// Results of @gradients that @finish_step takes, known after check().

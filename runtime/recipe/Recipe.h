@@ -22,6 +22,9 @@ enum class RowDispatch { Auto, Gather, Exchange };
 /// Joined: tokens see all earlier ones of their sequence. Separate: those of
 /// their document, in which positions start at 0.
 enum class Documents { Joined, Separate };
+/// Lora: the model's weights are constant, and low-rank factors of chosen
+/// matrices are trained (Hu et al. 2021, LoRA).
+enum class AdapterKind { None, Lora };
 enum class Quant { None, Int8, Int4, Fp8 };
 enum class KvKind { Auto, Int8 };
 /// Which weights have zero points in addition to scales.
@@ -122,6 +125,15 @@ struct Recipe {
     double noise = 0;
     bool operator==(const Moe &) const = default;
   } moe;
+
+  struct Adapter {
+    AdapterKind kind = AdapterKind::None;
+    int64_t rank = 16;
+    double alpha = 32; ///< the product of the factors is scaled by alpha / rank
+    /// Linear layers by the last part of their names, "q_proj".
+    std::vector<std::string> target = {"q_proj", "v_proj"};
+    bool operator==(const Adapter &) const = default;
+  } adapter;
 
   /// Parameters of inference and embedding programs. `chunk` and `pages`
   /// concern the KV cache, which embedding programs lack.

@@ -1,6 +1,8 @@
 // Which keys there are, what each may hold, and how it is read and printed.
 #include "runtime/recipe/RecipeSchema.h"
 
+#include <algorithm>
+#include <cctype>
 #include <charconv>
 
 #include "runtime/support/Text.h"
@@ -26,6 +28,7 @@ constexpr std::array<std::string_view, 3> dispatches = {"auto", "gather",
                                                         "exchange"};
 constexpr std::array<std::string_view, 2> documentKinds = {"joined",
                                                            "separate"};
+constexpr std::array<std::string_view, 2> adapterKinds = {"none", "lora"};
 constexpr std::array<std::string_view, 4> quants = {"none", "int8", "int4",
                                                     "fp8"};
 constexpr std::array<std::string_view, 2> kvKinds = {"auto", "int8"};
@@ -129,6 +132,29 @@ Status store(const YAML::Node &node, const Path &slot) {
   return Status::success();
 }
 
+Status store(const YAML::Node &node, const Words &slot) {
+  constexpr size_t most = 64;
+  const bool isList = node.IsSequence();
+  if (!(isList || node.IsScalar()) || (isList && node.size() == 0))
+    return Status::error("must be one or more words [a, b], got {}",
+                         shown(node));
+  std::vector<std::string> words;
+  for (size_t i = 0; i < (isList ? node.size() : 1); ++i) {
+    const YAML::Node each = isList ? node[i] : node;
+    const bool isWord = each.IsScalar() && !each.Scalar().empty() &&
+                        std::ranges::all_of(each.Scalar(), [](unsigned char c) {
+                          return std::isalnum(c) != 0 || c == '_' || c == '.';
+                        });
+    if (!isWord || words.size() == most)
+      return Status::error("must be at most {} words of a-z, A-Z, 0-9, '_' "
+                           "and '.', got {}",
+                           most, shown(each));
+    words.push_back(each.Scalar());
+  }
+  *slot.value = std::move(words);
+  return Status::success();
+}
+
 } // namespace
 
 std::string_view name(OptimizerKind kind) { return optimizers[size_t(kind)]; }
@@ -185,6 +211,10 @@ std::vector<Field> schema(Recipe &r) {
       {"moe.drop", choice(r.moe.drop, drops)},
       {"moe.dispatch", choice(r.moe.dispatch, dispatches)},
       {"moe.buffer", Real{&r.moe.buffer, 0, most}},
+      {"adapter.kind", choice(r.adapter.kind, adapterKinds)},
+      {"adapter.rank", Integer{&r.adapter.rank, 1, 1 << 16}},
+      {"adapter.alpha", Real{&r.adapter.alpha, 0, most}},
+      {"adapter.target", Words{&r.adapter.target}},
       {"inference.context", Integer{&r.inference.context, 1, 1 << 24}},
       {"inference.batch", Integer{&r.inference.batch, 1, 1 << 12}},
       {"inference.chunk", Integer{&r.inference.chunk, 2, 1 << 16}},
@@ -244,6 +274,9 @@ std::string printed(const Slot &slot) {
       YAML::Emitter out;
       out << YAML::DoubleQuoted << **p.value;
       return out.c_str();
+    }
+    std::string operator()(const Words &w) {
+      return fmt::format("[{}]", fmt::join(*w.value, ", "));
     }
   };
   return std::visit(Printer(), slot);

@@ -40,8 +40,12 @@ struct Pair {
 struct Path {
   std::optional<std::string> *value;
 };
+/// One or more words of a-z, A-Z, 0-9, '_' and '.'.
+struct Words {
+  std::vector<std::string> *value;
+};
 
-using Slot = std::variant<Choice, Integer, Real, MaybeReal, Pair, Path>;
+using Slot = std::variant<Choice, Integer, Real, MaybeReal, Pair, Path, Words>;
 struct Field {
   std::string_view key; ///< "optimizer.lr"
   Slot slot;

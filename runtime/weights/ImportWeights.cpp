@@ -1,4 +1,5 @@
 #include "runtime/weights/ImportWeights.h"
+#include "runtime/weights/AdapterNames.h"
 #include "runtime/weights/CopyTensor.h"
 #include "runtime/weights/PackMicropanels.h"
 #include "runtime/weights/PackedWeights.h"
@@ -136,7 +137,8 @@ StatusOr<ImportReport> importWeights(const std::string &path, ModelState &model,
   };
   auto locate = [&](const std::string &name) {
     auto location = lookUp(name);
-    if (!location)
+    // Factors of adapters begin as they are.
+    if (!location && !isAdapterFactor(name))
       missing.push_back(name);
     return location;
   };

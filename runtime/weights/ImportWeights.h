@@ -18,9 +18,10 @@ struct ImportReport {
 /// model's fp32, bf16 or fp64, and to integers or 8-bit floats with scales if
 /// the model has quantized weights (QuantizeTensor.h); those that a checkpoint
 /// has in the same form are kept (PackedWeights.h, formats/). The
-/// checkpoint must have every parameter of the model with its shape: an error
-/// lists those that are missing, and the model is then unchanged. Tensors that
-/// `factors` names are multiplied by theirs before they are rounded.
+/// checkpoint must have every parameter of the model with its shape, but for
+/// the factors of adapters: an error lists those that are missing, and the
+/// model is then unchanged. Tensors that `factors` names are multiplied by
+/// theirs before they are rounded.
 StatusOr<ImportReport> importWeights(const std::string &path, ModelState &model,
                                      const WeightFactors &factors = {});
 

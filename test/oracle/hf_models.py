@@ -282,7 +282,8 @@ def gradients(model, tokens, targets):
         loss = loss_sum(model, each.long(), wanted) / count
         loss.backward()
         total += float(loss.detach())
-    return total, {n: p.grad.double() for n, p in model.named_parameters()}
+    return total, {n: p.grad.double() for n, p in model.named_parameters()
+                   if p.requires_grad}
 
 
 def document_gradients(model, tokens, targets, starts):

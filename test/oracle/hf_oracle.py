@@ -30,6 +30,7 @@ except ImportError as error:
     print(f"SKIP: {error}; scripts/install-deps.sh --oracles installs it")
     sys.exit(0)
 
+import hf_adapters
 import hf_checks
 from hf_models import FAMILIES, SEQUENCE, MICRO, ROWS, Twins
 from hf_models import batches, document_gradients, documents, gradients, run
@@ -119,6 +120,8 @@ class Comparison:
         self.gradients(artifact)
         self.losses(artifact)
         self.packed()
+        if self.family in hf_adapters.TARGETS:
+            self.adapters()
         if self.dtype == "fp32":
             self.greedy(artifact)
 
@@ -155,15 +158,35 @@ class Comparison:
             self.compile(documents="separate"),
             lambda seed: documents(self.family, 800 + seed))
 
-    def compare_gradients(self, title, theirs_of, artifact, batch):
+    def adapters(self):
+        """Gradients of LoRA's factors, against PEFT."""
+        def of(model, *batch):
+            loss, grads = gradients(hf_adapters.adapted(
+                model, self.family, 7), *batch)
+            return loss, hf_adapters.trained(grads)
+        file = self.tessera.folder / f"{self.family}-adapted.safetensors"
+
+        def weights(twin):
+            hf_adapters.save(
+                hf_adapters.adapted(twin.fp32, self.family, 7), file)
+            return file
+        self.compare_gradients(
+            "LoRA gradients", of,
+            self.compile(more=hf_adapters.settings(self.family)),
+            lambda seed: [x[0] for x in batches(self.family, 1, 900 + seed)],
+            weights)
+
+    def compare_gradients(self, title, theirs_of, artifact, batch,
+                          weights=None):
         ours, theirs = {}, {}
         for seed, ((twin, folder), other) in enumerate(
                 zip(self.twins, self.torch)):
             tokens, targets, *starts = batch(seed)
             _, reference = theirs_of(twin.fp64, tokens, targets, *starts)
             _, other_gradients = theirs_of(other, tokens, targets, *starts)
-            step = self.tessera.gradients(artifact, folder, tokens, targets,
-                                          starts=starts[0] if starts else None)
+            step = self.tessera.gradients(
+                artifact, weights(twin) if weights else folder, tokens,
+                targets, starts=starts[0] if starts else None)
             if set(step.gradients) != set(reference):
                 raise ToolError(f"parameters differ: "
                                 f"{set(step.gradients) ^ set(reference)}")

@@ -69,7 +69,7 @@ class Tessera:
         return self.folder / f"{self.made:03}{suffix}"
 
     def compile(self, model, target, sequence, micro, rows, compute="fp32",
-                recompute="none", schedule="constant", documents="joined"):
+                recompute="none", schedule="constant", documents="joined", more=()):
         """The artifact of a model's folder, for batches [micro, rows,
         sequence]."""
         artifact = self._new(".tsr")
@@ -82,6 +82,7 @@ class Tessera:
         command([self.binaries / "tessera", "compile", model,
                  "--mode", "artifact", "--target", target, "--cache", "off",
                  *(f"--set={key}={value}" for key, value in settings.items()),
+                 *(f"--set={each}" for each in more),
                  "-o", artifact])
         return artifact
 

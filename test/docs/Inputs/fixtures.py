@@ -137,7 +137,7 @@ class Fixtures:
     def run(self, *arguments, **options):
         return harness.run(*arguments, **options)
 
-    NEEDS = {"DIR": ("tokens",), "chat-model": ("tokens",), "run": ("tokens",), "gpt2": ("run",), "model.tsr": ("DIR",),
+    NEEDS = {"DIR": ("tokens",), "chat-model": ("DIR",), "run": ("tokens",), "gpt2": ("run",), "model.tsr": ("DIR",),
              "hub": ("DIR",), "arguments.safetensors": ("ir-one",), "train.safetensors": ("ir-one",),
              "eval.safetensors": ("ir-one",), "in.safetensors": ("ir-one",)}
 
@@ -169,10 +169,9 @@ class Fixtures:
         (path / "tokenizer_config.json").write_text(json.dumps({"chat_template": TEMPLATE}))
         (path / "generation_config.json").write_text(json.dumps({"max_new_tokens": 8}))
 
-    def make_chat_model(self, path, tokens):
-        """What `tessera data chat` reads of a model."""
-        path.mkdir()
-        shutil.copy(tokens / "tokenizer.json", path)
+    def make_chat_model(self, path, DIR):
+        """A model with a chat template."""
+        shutil.copytree(DIR, path)
         (path / "tokenizer_config.json").write_text(json.dumps(
             {"chat_template": CHAT_TEMPLATE, "eos_token": "<|endoftext|>"}))
 

@@ -125,25 +125,6 @@ func.func @init() -> (tensor<8xf32> {graph.state = "w", graph.role = #graph<role
 
 // -----
 
-// expected-error @+1 {{parameter 'b' is frozen, and finish_step does not give its next value}}
-func.func @gradients(%w: tensor<8xf32> {graph.state = "w", graph.role = #graph<role parameter>}, %b: tensor<4xf32> {graph.state = "b", graph.role = #graph<role parameter>, graph.frozen},
-                     %t: tensor<2x4xi32> {graph.input = "tokens"}, %u: tensor<2x4xi32> {graph.input = "targets"}, %s: tensor<i64> {graph.input = "seed"},
-                     %p: tensor<i64> {graph.input = "step"}, %o: tensor<i64> {graph.input = "offset"}, %n: tensor<4xf32> {graph.input = "loads"},
-                     %c: tensor<f32> {graph.input = "cotangent"}, %d: tensor<f32> {graph.input = "cotangent.penalty"})
-    -> (tensor<f32>, tensor<f32> {graph.output = "penalty"}, tensor<4xf32> {graph.output = "sums", graph.metric}, tensor<8xf32>) attributes {graph.program = #graph.program<gradients>} {
-  %0 = graph.broadcast %c dims [] : tensor<f32> -> tensor<8xf32>
-  %1 = graph.broadcast %d dims [] : tensor<f32> -> tensor<8xf32>
-  %2 = graph.add %0, %1 : tensor<8xf32>
-  return %c, %d, %n, %2 : tensor<f32>, tensor<f32>, tensor<4xf32>, tensor<8xf32>
-}
-func.func @init() -> (tensor<8xf32> {graph.state = "w", graph.role = #graph<role parameter>}, tensor<4xf32> {graph.state = "b", graph.role = #graph<role parameter>}) attributes {graph.program = #graph.program<init>} {
-  %w = graph.constant dense<1.0> : tensor<8xf32>
-  %b = graph.constant dense<0.0> : tensor<4xf32>
-  return %w, %b : tensor<8xf32>, tensor<4xf32>
-}
-
-// -----
-
 // expected-error @+1 {{parameter 'w' is not frozen, but finish_step gives its next value}}
 func.func @gradients(%w: tensor<8xf32> {graph.state = "w", graph.role = #graph<role parameter>}, 
                      %t: tensor<2x4xi32> {graph.input = "tokens"}, %u: tensor<2x4xi32> {graph.input = "targets"}, %s: tensor<i64> {graph.input = "seed"},

@@ -1,0 +1,22 @@
+// Names of adapters' tensors (LoRA), as in PEFT without its prefix.
+#pragma once
+#include <string_view>
+
+namespace tessera {
+
+/// What follows a linear layer's path in the names of its factors, A [rank, in]
+/// and B [out, rank]: "model.layers.0.self_attn.q_proj" + ".lora_A" +
+/// ".weight".
+inline constexpr std::string_view kAdapterIn = ".lora_A";
+inline constexpr std::string_view kAdapterOut = ".lora_B";
+
+/// Whether a tensor is a factor of an adapter.
+inline bool isAdapterFactor(std::string_view name) {
+  constexpr std::string_view suffix = ".weight";
+  if (!name.ends_with(suffix))
+    return false;
+  name.remove_suffix(suffix.size());
+  return name.ends_with(kAdapterIn) || name.ends_with(kAdapterOut);
+}
+
+} // namespace tessera

@@ -1,0 +1,54 @@
+"""LoRA by PEFT: a twin with adapters, whose factors are random so that both have
+gradients."""
+import contextlib
+import copy
+
+import peft
+import safetensors.torch
+import torch
+
+from hf_models import Float64
+
+RANK, ALPHA = 4, 6
+TARGETS = {"gpt2": ["c_attn", "c_fc"], "llama": ["q_proj", "v_proj", "down_proj"],
+           "mixtral": ["k_proj", "o_proj"]}
+
+
+def settings(family):
+    return ["adapter.kind=lora", f"adapter.rank={RANK}", f"adapter.alpha={ALPHA}",
+            f"adapter.target=[{', '.join(TARGETS[family])}]"]
+
+
+def plain(name):
+    """PEFT's name of a parameter as the base model and our state have it."""
+    return (name.removeprefix("base_model.model.").replace(".base_layer", "")
+            .replace(".default", ""))
+
+
+def adapted(model, family, seed):
+    """The model in PEFT's wrapper. Factors are the same in every dtype but for
+    rounding."""
+    config = peft.LoraConfig(r=RANK, lora_alpha=ALPHA,
+                             target_modules=TARGETS[family],
+                             fan_in_fan_out=family == "gpt2")
+    dtype = next(model.parameters()).dtype
+    with Float64() if dtype is torch.float64 else contextlib.nullcontext():
+        result = peft.get_peft_model(copy.deepcopy(model), config)
+    generator = torch.Generator().manual_seed(seed)
+    for name, parameter in result.named_parameters():
+        if "lora_" in name:
+            values = torch.randn(parameter.shape, generator=generator) * 0.1
+            parameter.data = values.to(dtype)
+    return result
+
+
+def trained(gradients):
+    return {plain(name): value for name, value in gradients.items()
+            if "lora_" in name}
+
+
+def save(model, path):
+    """Base and factors in one file."""
+    safetensors.torch.save_file(
+        {plain(name): value.data.contiguous()
+         for name, value in model.named_parameters()}, path)
