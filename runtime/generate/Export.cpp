@@ -1,8 +1,11 @@
 #include "runtime/generate/Export.h"
 #include "runtime/data/NewDirectory.h"
 #include "runtime/data/ShallowJson.h"
+#include "runtime/generate/AdapterExport.h"
 #include "runtime/support/Floats.h"
 #include "runtime/train/Checkpoint.h"
+#include "runtime/train/RunRecipe.h"
+#include "runtime/weights/AdapterNames.h"
 
 #include <algorithm>
 #include <cmath>
@@ -84,6 +87,20 @@ Status emit(const SafetensorsFile &file, const SafetensorsEntry &entry, Type to,
   return Status::success();
 }
 
+/// Writes f32 values as `to`.
+Status emitFloats(const std::string &name, std::span<const float> values,
+                  Type to, SafetensorsSink &sink) {
+  const auto bytes = std::as_bytes(values);
+  if (to == Type::f32)
+    return sink.write(bytes);
+  std::vector<std::byte> converted;
+  if (!convert(bytes, Type::f32, to, converted))
+    return Status::error("'{}' has a value that is too large for f16; choose "
+                         "--dtype bf16 or f32",
+                         name);
+  return sink.write(converted);
+}
+
 bool isConvertible(Type type) {
   return type == Type::f32 || type == Type::bf16 || type == Type::f16;
 }
@@ -108,6 +125,88 @@ StatusOr<std::vector<SafetensorsTensor>> tensorsOf(const SafetensorsFile &file,
                        }});
   }
   return tensors;
+}
+
+//===--- adapters ---------------------------------------------------------===//
+
+bool hasAdapter(const std::vector<SafetensorsTensor> &tensors) {
+  return std::ranges::any_of(tensors, [](const SafetensorsTensor &tensor) {
+    return isAdapterFactor(tensor.name);
+  });
+}
+
+/// Takes the factors from the tensors and adds them to their weights.
+void mergeFactors(const SafetensorsFile &file,
+                  const recipe::Recipe::Adapter &adapter, bool isTransposed,
+                  std::vector<SafetensorsTensor> &tensors) {
+  std::erase_if(tensors, [](const SafetensorsTensor &tensor) {
+    return isAdapterFactor(tensor.name);
+  });
+  const double scale = adapter.alpha / static_cast<double>(adapter.rank);
+  for (SafetensorsTensor &tensor : tensors) {
+    const AdapterFactors factors = adapterFactorsOf(file, tensor.name);
+    if (!factors.in || !factors.out)
+      continue;
+    const SafetensorsEntry *weight = file.header().find(tensor.name);
+    tensor.emit = [=, &file,
+                   to = tensor.type](SafetensorsSink &sink) -> Status {
+      auto merged = mergedWeight(file, *weight, factors, scale, isTransposed);
+      if (!merged.ok())
+        return merged.status();
+      return emitFloats(weight->name, *merged, to, sink);
+    };
+  }
+}
+
+/// The adapter of a run's recipe, and whether the family's matrices are [in,
+/// out].
+struct RunAdapter {
+  recipe::Recipe::Adapter adapter;
+  bool isTransposed = false;
+};
+
+StatusOr<RunAdapter> adapterOf(const RunPath &place,
+                               const CheckpointManifest &manifest) {
+  auto text = readFile(place.run + "/" + kRecipeFile, size_t(1) << 20);
+  if (!text.ok())
+    return text.status();
+  auto recipe = parseRunRecipe(*text);
+  if (!recipe.ok())
+    return recipe.status();
+  const nlohmann::json config = parseShallowJson(manifest.modelConfig);
+  return RunAdapter{recipe->values.adapter,
+                    config.is_object() &&
+                        config.value("model_type", "") == std::string("gpt2")};
+}
+
+/// The weights and the configuration to write.
+struct Contents {
+  std::vector<SafetensorsTensor> tensors;
+  std::string weightsFile = "model.safetensors", configFile = "config.json",
+              config;
+};
+
+/// Of a run with an adapter: the adapter alone, or the merged model.
+Status applyAdapter(const RunPath &place, const CheckpointManifest &manifest,
+                    const SafetensorsFile &file, bool merge,
+                    Contents &contents) {
+  if (!hasAdapter(contents.tensors))
+    return merge ? Status::error("'{}' has no adapter to merge; leave --merge "
+                                 "out",
+                                 place.run)
+                 : Status::success();
+  auto own = adapterOf(place, manifest);
+  if (!own.ok())
+    return own.status();
+  if (merge) {
+    mergeFactors(file, own->adapter, own->isTransposed, contents.tensors);
+    return Status::success();
+  }
+  contents.tensors = adapterTensors(std::move(contents.tensors));
+  contents.weightsFile = "adapter_model.safetensors";
+  contents.configFile = "adapter_config.json";
+  contents.config = adapterConfig(own->adapter, own->isTransposed);
+  return Status::success();
 }
 
 //===--- the small files --------------------------------------------------===//
@@ -170,9 +269,8 @@ StatusOr<SmallFiles> smallFiles(const std::string &modelConfig, Type type,
 
 StatusOr<std::string> exportRun(const RunPath &place,
                                 const std::string &directory,
-                                std::optional<Type> type,
+                                std::optional<Type> type, bool merge,
                                 const TextSink &note) {
-  namespace fs = std::filesystem;
   auto tokenizer = tokenizer::Tokenizer::load(place.run + "/" + kTokenizerFile);
   if (!tokenizer.ok())
     return tokenizer.status();
@@ -193,16 +291,23 @@ StatusOr<std::string> exportRun(const RunPath &place,
   auto words = readFile(place.run + "/" + kTokenizerFile, size_t(512) << 20);
   if (!words.ok())
     return words.status();
+  Contents contents;
+  contents.tensors = tensors.take();
+  contents.config = small->config;
+  if (Status status =
+          applyAdapter(place, chosen->manifest, *file, merge, contents);
+      !status.ok())
+    return status;
   Status status =
       makeNewDirectory(directory, [&](const std::string &folder) -> Status {
         for (auto [name, text] :
-             {std::pair("config.json", &small->config),
+             {std::pair(contents.configFile.c_str(), &contents.config),
               std::pair("generation_config.json", &small->generation),
               std::pair("tokenizer_config.json", &small->tokenizerConfig),
               std::pair("tokenizer.json", &*words)})
           TESSERA_RETURN_IF_ERROR(writeNewFile(folder + "/" + name, *text));
-        return writeNewSafetensors(folder + "/model.safetensors",
-                                   std::move(*tensors));
+        return writeNewSafetensors(folder + "/" + contents.weightsFile,
+                                   std::move(contents.tensors));
       });
   if (!status.ok())
     return status;

@@ -13,9 +13,13 @@ namespace tessera {
 /// Weights are those of the run's newest intact checkpoint, or of the one that
 /// `place` names, in their own type or in `type` (F32, BF16, F16). Returns the
 /// checkpoint's name; `note` receives one line for each damaged one.
+///
+/// Of a run that trained an adapter it writes PEFT's adapter_config.json and
+/// adapter_model.safetensors, and the tokenizer; with `merge` the whole model,
+/// whose weights have their factors added. `merge` is an error for other runs.
 StatusOr<std::string> exportRun(const RunPath &place,
                                 const std::string &directory,
-                                std::optional<SafetensorsType> type,
+                                std::optional<SafetensorsType> type, bool merge,
                                 const TextSink &note);
 
 } // namespace tessera

@@ -3,6 +3,7 @@
 #include "runtime/support/Hash.h"
 #include "runtime/train/Checkpoint.h"
 #include "runtime/train/Manifest.h"
+#include "runtime/weights/AdapterNames.h"
 #include "runtime/weights/CopyTensor.h"
 
 #include <algorithm>
@@ -121,6 +122,22 @@ Status checkPart(const std::string &directory, const StateTensor &tensor,
   return Status::success();
 }
 
+/// An error if the checkpoint has an adapter that the model would leave out.
+Status checkAdapter(const std::string &directory, const TrainModel &model,
+                    const SafetensorsFile &parameters) {
+  const auto &entries = parameters.header().tensors;
+  const auto factor =
+      std::ranges::find_if(entries, isAdapterFactor, &SafetensorsEntry::name);
+  const bool hasOwn =
+      std::ranges::any_of(model.state(), isAdapterFactor, &StateTensor::name);
+  if (factor == entries.end() || hasOwn)
+    return Status::success();
+  return Status::error("'{}' has an adapter ('{}'), and this program has none; "
+                       "merge it with tessera export --merge, and use what "
+                       "that writes",
+                       directory, factor->name);
+}
+
 /// Checks that every tensor of the model is present with its type and shape.
 Status checkTensors(const std::string &directory, const TrainModel &model,
                     const OpenedFiles &files) {
@@ -131,7 +148,7 @@ Status checkTensors(const std::string &directory, const TrainModel &model,
       for (const StatePart &part : partsOf(tensor))
         TESSERA_RETURN_IF_ERROR(
             checkPart(directory, tensor, part, *file, exact));
-  return Status::success();
+  return checkAdapter(directory, model, *files.parameters);
 }
 
 } // namespace

@@ -204,6 +204,12 @@ StatusOr<ImportReport> importWeights(const std::string &path, ModelState &model,
   if (!missing.empty())
     return Status::error("'{}' lacks {} of the model's parameters: {}", path,
                          missing.size(), shortList(missing));
+  for (const auto &[name, location] : source->tensors())
+    if (isAdapterFactor(name) && !used.contains(location.entry))
+      return Status::error("'{}' has an adapter ('{}'), and this program has "
+                           "none; merge it with tessera export --merge, and "
+                           "use what that writes",
+                           path, name);
 
   const bool isEncoder =
       std::ranges::any_of(model.state(), [](const StateTensor &tensor) {

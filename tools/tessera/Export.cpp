@@ -13,6 +13,7 @@ namespace {
 struct ExportSettings {
   std::string place, output;
   std::optional<SafetensorsType> dtype;
+  bool merge = false;
 };
 } // namespace
 
@@ -23,11 +24,12 @@ static Status exportPlace(const ExportSettings &settings) {
   if (!std::filesystem::exists(place->program()))
     return Status::error("'{}' is not a run directory: it has no {}",
                          place->run, kProgramFile);
-  auto name = exportRun(
-      *place, settings.output, settings.dtype, [](std::string_view line) {
-        std::fprintf(stderr, "tessera: %.*s\n", static_cast<int>(line.size()),
-                     line.data());
-      });
+  auto name =
+      exportRun(*place, settings.output, settings.dtype, settings.merge,
+                [](std::string_view line) {
+                  std::fprintf(stderr, "tessera: %.*s\n",
+                               static_cast<int>(line.size()), line.data());
+                });
   if (name.ok())
     std::fprintf(stderr, "tessera: %s: %s of %s\n", settings.output.c_str(),
                  name->c_str(), place->run.c_str());
@@ -37,7 +39,8 @@ static Status exportPlace(const ExportSettings &settings) {
 void tessera::addExportCommand(CLI::App &app, Invocation &invocation) {
   auto settings = std::make_shared<ExportSettings>();
   CLI::App *command = app.add_subcommand(
-      "export", "Export a trained run as a Hugging Face directory");
+      "export", "Export a trained run as a Hugging Face directory, or its "
+                "adapter in PEFT's layout");
   command
       ->add_option("RUN", settings->place,
                    "run directory, or one checkpoint of it (RUN/step-000100)")
@@ -52,6 +55,9 @@ void tessera::addExportCommand(CLI::App &app, Invocation &invocation) {
                    "type of the weights (default: the run's)")
       ->type_name("TYPE")
       ->transform(weightTypes());
+  command->add_flag("--merge", settings->merge,
+                    "of a run with an adapter: the whole model, with the "
+                    "adapter added to its weights");
   command->callback([=, &invocation] {
     if (Status status = exportPlace(*settings); !status.ok())
       invocation.fail(status.message().c_str());

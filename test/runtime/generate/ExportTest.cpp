@@ -34,8 +34,8 @@ TEST(Export, ConvertsTensorsOfAnyLength) {
     for (SafetensorsType type :
          {SafetensorsType::bf16, SafetensorsType::f16, SafetensorsType::f32}) {
       std::string made = scratch / std::string(safetensorsName(type));
-      auto exported =
-          exportRun({scratch.path, ""}, made, type, [](std::string_view) {});
+      auto exported = exportRun({scratch.path, ""}, made, type, false,
+                                [](std::string_view) {});
       ASSERT_TRUE(exported.ok()) << exported.message();
       auto file = SafetensorsFile::open(made + "/model.safetensors");
       ASSERT_TRUE(file.ok()) << file.message();
@@ -66,9 +66,21 @@ TEST(Export, LeavesWhatIsThereAlone) {
   std::string made = scratch / "made";
   std::filesystem::create_directory(made);
   auto exported =
-      exportRun({scratch.path, ""}, made, {}, [](std::string_view) {});
+      exportRun({scratch.path, ""}, made, {}, false, [](std::string_view) {});
   ASSERT_FALSE(exported.ok());
   EXPECT_EQ(exported.message(),
             "'" + made + "' is there already; choose another directory");
   EXPECT_TRUE(std::filesystem::is_empty(made));
+}
+
+TEST(Export, MergesAdaptersOnly) {
+  ScratchDirectory scratch;
+  FakeModel model(3);
+  makeRun(scratch.path, model);
+  auto exported = exportRun({scratch.path, ""}, scratch / "made", {}, true,
+                            [](std::string_view) {});
+  ASSERT_FALSE(exported.ok());
+  EXPECT_EQ(exported.message(), "'" + scratch.path +
+                                    "' has no adapter to merge; leave --merge "
+                                    "out");
 }
