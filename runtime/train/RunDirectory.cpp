@@ -57,7 +57,7 @@ StatusOr<DataLayout> findData(const std::string &data,
   std::error_code code;
   if (!fs::is_directory(data, code))
     return Status::error("cannot read the token directory '{}': {}; make one "
-                         "with: tessera data tokenize",
+                         "with tessera data tokenize or tessera data chat",
                          data, code ? code.message() : "it is not a directory");
   DataLayout layout;
   bool nested = fs::is_directory(data + "/train", code);

@@ -131,7 +131,7 @@ Status Trainer::openData() {
   const std::optional<std::string> &folder = recipe.values.data.train;
   if (!folder)
     return Status::error("no training data: give --data DIR, a directory that "
-                         "tessera data tokenize made");
+                         "tessera data tokenize or tessera data chat made");
   StatusOr<DataLayout> found =
       findData(*folder, recipe.values.data.eval.value_or(""));
   if (!found.ok())

@@ -34,7 +34,8 @@ std::string checkNatural(const std::string &text) {
 void addOptions(CLI::App &app, TrainOptions &options) {
   app.add_option("--data", options.data,
                  "Token directory made by tessera data tokenize, with train/ "
-                 "and eval/ (default: the recipe's data.train)")
+                 "and eval/, or rows made by tessera data chat (default: the "
+                 "recipe's data.train)")
       ->type_name("DIR");
   app.add_option("--eval-data", options.evalData,
                  "Held-out split (default: eval/ in the token directory)")
