@@ -112,7 +112,7 @@ bool ChatPacker::isWanted(size_t source, uint64_t line, uint64_t pass) const {
   return double(draw >> 11) * 0x1p-53 < rest;
 }
 
-/// Cuts documents that are too long for a row, or says so.
+/// Truncates documents that are too long for a row, or says so.
 Status ChatPacker::fit(EncodedLine &line) const {
   const uint64_t most = index.sequence / line.documents.size();
   uint64_t total = 0;
@@ -161,6 +161,8 @@ void ChatPacker::encodeLine(ChatEncoder &encoder, const std::string &path,
   if (status.ok()) {
     to.documents = documents.take();
     status = fit(to);
+    for (EncodedDocument &each : to.documents)
+      each.keptEnds = encoder.countEnds(each);
   }
   if (!status.ok())
     to.status = Status::error("{}: {}", where, status.message());
@@ -216,7 +218,7 @@ Status ChatPacker::take(EncodedLine &line, size_t source, uint64_t number,
   ++examples;
   for (const EncodedDocument &each : line.documents) {
     ++documents;
-    ends += each.ends;
+    ends += each.keptEnds;
     index.turns += each.turns;
     index.unendedTurns += each.turns - std::min(each.turns, each.ends);
   }

@@ -37,8 +37,8 @@ Status ChatEncoder::checkPlain(const JsonValue &value) const {
 static void markSpans(std::span<const TokenCut> cuts, EncodedDocument &out) {
   out.supervised.assign(out.tokens.size(), 0);
   for (size_t i = 0; i + 1 < cuts.size(); i += 2)
-    std::fill(out.supervised.begin() + long(cuts[i].ended),
-              out.supervised.begin() + long(cuts[i + 1].begun), 1);
+    for (size_t at = cuts[i].ended; at < cuts[i + 1].begun; ++at)
+      out.supervised[at] = 1;
 }
 
 Status ChatEncoder::encodeConversation(const Example &example,
@@ -99,6 +99,13 @@ Status ChatEncoder::encodeStrings(const Example &example, const Answer &answer,
   return Status::success();
 }
 
+uint32_t ChatEncoder::countEnds(const EncodedDocument &document) const {
+  uint32_t ends = 0;
+  for (size_t i = 1; i < document.tokens.size(); ++i)
+    ends += document.supervised[i] && format.end.contains(document.tokens[i]);
+  return ends;
+}
+
 StatusOr<EncodedExample> ChatEncoder::encode(const Example &example) {
   if (example.isConversation && !options.parsesSpecial) {
     for (const JsonValue &message : example.prompt)
@@ -118,11 +125,9 @@ StatusOr<EncodedExample> ChatEncoder::encode(const Example &example) {
                                 : encodeStrings(example, answer, document));
     // A document's first token has nothing before it to be predicted from.
     bool learns = false;
-    for (size_t i = 1; i < document.tokens.size(); ++i) {
+    for (size_t i = 1; i < document.tokens.size(); ++i)
       learns |= document.supervised[i];
-      document.ends +=
-          document.supervised[i] && format.end.contains(document.tokens[i]);
-    }
+    document.ends = countEnds(document);
     if (!learns)
       return Status::error("has no token to learn: the assistant's turns are "
                            "empty");

@@ -13,7 +13,8 @@ struct EncodedDocument {
   std::vector<uint32_t> tokens;
   std::vector<uint8_t> supervised; ///< 0 or 1 for each token
   uint32_t turns = 0;              ///< of the assistant, supervised
-  uint32_t ends = 0;               ///< supervised end-of-turn tokens
+  uint32_t ends = 0;     ///< supervised end-of-turn tokens of these turns
+  uint32_t keptEnds = 0; ///< of them those that truncation leaves
 };
 
 /// One document, or the chosen and the rejected one.
@@ -48,6 +49,8 @@ public:
   /// there). Supervised are the assistant's turns of the answers, see
   /// TurnSpans.h, or the answers. An error if nothing is.
   StatusOr<EncodedExample> encode(const Example &example);
+  /// How many of the document's tokens are supervised end-of-turn tokens.
+  uint32_t countEnds(const EncodedDocument &document) const;
 
 private:
   Status encodeConversation(const Example &example, const Answer &answer,

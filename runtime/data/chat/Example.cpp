@@ -168,7 +168,8 @@ Status ExampleParser::addTools(Example &example) const {
   example.variables = root["chat_template_kwargs"];
   if (!example.variables.isNull() && !example.variables.isObject())
     return error("\"chat_template_kwargs\" must be an object");
-  for (const char *own : {"messages", "tools", "add_generation_prompt"})
+  for (const char *own :
+       {"messages", "tools", "documents", "add_generation_prompt"})
     if (!example.variables[own].isNull())
       return error("\"chat_template_kwargs\" must not have \"{}\"", own);
   return checkNames(example.variables, "\"chat_template_kwargs\"");
