@@ -116,7 +116,8 @@ std::int64_t columnsOf(const Instruction &one) {
   if (rows != one.opcode.npos)
     std::from_chars(one.opcode.data() + rows + 4,
                     one.opcode.data() + one.opcode.size(), columns);
-  return columns;
+  constexpr std::int64_t kMostColumns = 256; // of an MMA instruction
+  return columns >= 0 && columns <= kMostColumns ? columns : 0;
 }
 
 void decodeSync(Decoded &to) {

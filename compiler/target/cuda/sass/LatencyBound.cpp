@@ -115,7 +115,9 @@ BlockTrace Bounder::follow(std::uint32_t block) {
                       .memory = &parameters.memory};
   // Warps without roles do the same on other data.
   const double warps = isSplit ? 1 : double(threads) / kWarp;
-  for (; around.thread < (isSplit ? threads : 1); around.thread += kWarp) {
+  for (;
+       around.thread < (isSplit ? threads : 1) && this->result.unknown.empty();
+       around.thread += kWarp) {
     WarpTrace one = trace(code, around, latencies);
     if (!one.unknown.empty() && this->result.unknown.empty())
       this->result.unknown = one.unknown;

@@ -55,7 +55,7 @@ std::optional<std::int16_t> registerNumber(std::string_view text,
   if (text.empty() || text.front() < '0' || text.front() > '9')
     return std::nullopt;
   const auto value = number(text);
-  if (!value || *value >= limit)
+  if (!value || *value < 0 || *value >= limit)
     return std::nullopt;
   return static_cast<std::int16_t>(*value);
 }
@@ -274,6 +274,9 @@ Status Parser::line(std::string_view raw) {
 }
 
 StatusOr<std::vector<Function>> Parser::finish() {
+  if (halves != 2)
+    return Status::error("the last instruction has no encoding; run nvdisasm "
+                         "with -hex");
   for (Function &function : functions)
     for (Instruction &one : function.instructions)
       for (Operand &operand : one.operands) {

@@ -88,6 +88,11 @@ void Tracer::findLoops() {
     if (code[i].op == Op::branch && code[i].target != Operand::kZero &&
         std::size_t(code[i].target) < i)
       loops.push_back({std::size_t(code[i].target), i, 1, 0, 0, 0});
+  constexpr std::size_t kMostLoops = 4096;
+  if (loops.size() > kMostLoops) {
+    result.unknown = "more loops than are followed";
+    loops.clear();
+  }
   // The smallest first: the first that contains an instruction is innermost.
   std::sort(loops.begin(), loops.end(), [](const Loop &a, const Loop &b) {
     return std::pair(a.last - a.first, a.first) <
