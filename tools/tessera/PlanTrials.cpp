@@ -271,7 +271,8 @@ static std::vector<Candidate> tryRivals(TrialWalk &walk,
   rivals.erase(rivals.begin());
   if (!kept.empty() && isCompiled(kept.front()))
     std::erase_if(rivals, [&](const Candidate &each) {
-      return each.cost.total >= kept.front().seconds();
+      return each.cost.total >
+             kept.front().seconds() * (1 + SearchResult::indifference);
     });
   std::ranges::copy(walk.run(rivals, rivals.size()), std::back_inserter(kept));
   return kept;
