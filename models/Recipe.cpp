@@ -42,7 +42,7 @@ static Status checkEncoder(const Recipe &recipe, const ModelSpec &spec,
   return Status::success();
 }
 
-// Names of the linear layers that adapters fit, without those of other parts.
+// Paths in a layer of the linear layers that adapters fit.
 static std::vector<std::string> linearLayers(const ModelSpec &spec) {
   std::vector<std::string> names;
   for (bool sparse : {false, true})
@@ -52,8 +52,7 @@ static std::vector<std::string> linearLayers(const ModelSpec &spec) {
         if (each.shape.size() != 2 || each.keepF32 ||
             !path.ends_with(".weight"))
           continue;
-        path.remove_suffix(7);
-        path.remove_prefix(path.rfind('.') + 1);
+        path.remove_suffix(std::string_view(".weight").size());
         if (std::ranges::find(names, path) == names.end())
           names.emplace_back(path);
       }
@@ -67,7 +66,8 @@ static Status checkAdapter(const Recipe &recipe, const ModelSpec &spec,
                          "for inference; leave the adapter keys out");
   const std::vector<std::string> names = linearLayers(spec);
   for (const std::string &target : recipe.adapter.target)
-    if (std::ranges::find(names, target) == names.end())
+    if (const AdapterSpec one{1, 1, {target}}; std::ranges::none_of(
+            names, [&](const std::string &path) { return one.adapts(path); }))
       return Status::error("adapter.target: no linear layer of {} is called "
                            "'{}'; there are {}",
                            name(spec.family), target, fmt::join(names, ", "));

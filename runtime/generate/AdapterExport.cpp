@@ -32,6 +32,11 @@ StatusOr<std::vector<float>> mergedWeight(const SafetensorsFile &file,
                                           const SafetensorsEntry &weight,
                                           const AdapterFactors &factors,
                                           double scale, bool isTransposed) {
+  const auto isMatrix = [](const SafetensorsEntry &entry) {
+    return entry.shape.size() == 2;
+  };
+  if (!isMatrix(weight) || !isMatrix(*factors.in) || !isMatrix(*factors.out))
+    return Status::error("'{}' and its factors must be matrices", weight.name);
   auto values = readFloats(file, weight), in = readFloats(file, *factors.in),
        out = readFloats(file, *factors.out);
   for (const Status *status : {&values.status(), &in.status(), &out.status()})
@@ -39,7 +44,9 @@ StatusOr<std::vector<float>> mergedWeight(const SafetensorsFile &file,
       return *status;
   const uint64_t rank = factors.in->shape[0], columns = factors.in->shape[1],
                  rows = factors.out->shape[0];
-  if (factors.out->shape[1] != rank || values->size() != rows * columns)
+  const std::vector<uint64_t> shape =
+      isTransposed ? std::vector{columns, rows} : std::vector{rows, columns};
+  if (factors.out->shape[1] != rank || weight.shape != shape)
     return Status::error("the factors of '{}' do not have its shape",
                          weight.name);
   std::vector<double> sums(columns);

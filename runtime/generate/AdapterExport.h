@@ -3,7 +3,6 @@
 #include "runtime/data/Safetensors.h"
 #include "runtime/recipe/Recipe.h"
 
-#include <functional>
 #include <string>
 #include <vector>
 

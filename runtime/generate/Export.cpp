@@ -136,17 +136,18 @@ bool hasAdapter(const std::vector<SafetensorsTensor> &tensors) {
 }
 
 /// Takes the factors from the tensors and adds them to their weights.
-void mergeFactors(const SafetensorsFile &file,
-                  const recipe::Recipe::Adapter &adapter, bool isTransposed,
-                  std::vector<SafetensorsTensor> &tensors) {
-  std::erase_if(tensors, [](const SafetensorsTensor &tensor) {
-    return isAdapterFactor(tensor.name);
-  });
+Status mergeFactors(const SafetensorsFile &file,
+                    const recipe::Recipe::Adapter &adapter, bool isTransposed,
+                    std::vector<SafetensorsTensor> &tensors) {
+  const size_t taken = std::erase_if(
+      tensors, [](const auto &tensor) { return isAdapterFactor(tensor.name); });
+  size_t used = 0;
   const double scale = adapter.alpha / static_cast<double>(adapter.rank);
   for (SafetensorsTensor &tensor : tensors) {
     const AdapterFactors factors = adapterFactorsOf(file, tensor.name);
     if (!factors.in || !factors.out)
       continue;
+    used += 2;
     const SafetensorsEntry *weight = file.header().find(tensor.name);
     tensor.emit = [=, &file,
                    to = tensor.type](SafetensorsSink &sink) -> Status {
@@ -156,6 +157,11 @@ void mergeFactors(const SafetensorsFile &file,
       return emitFloats(weight->name, *merged, to, sink);
     };
   }
+  if (used != taken)
+    return Status::error("'{}' has {} factors of adapters without their "
+                         "counterparts; the checkpoint is damaged",
+                         file.path(), taken - used);
+  return Status::success();
 }
 
 /// The adapter of a run's recipe, and whether the family's matrices are [in,
@@ -198,10 +204,13 @@ Status applyAdapter(const RunPath &place, const CheckpointManifest &manifest,
   auto own = adapterOf(place, manifest);
   if (!own.ok())
     return own.status();
-  if (merge) {
-    mergeFactors(file, own->adapter, own->isTransposed, contents.tensors);
-    return Status::success();
-  }
+  if (own->adapter.kind != recipe::AdapterKind::Lora)
+    return Status::error("'{}' has an adapter, and its recipe none; the run is "
+                         "damaged",
+                         place.run);
+  if (merge)
+    return mergeFactors(file, own->adapter, own->isTransposed,
+                        contents.tensors);
   contents.tensors = adapterTensors(std::move(contents.tensors));
   contents.weightsFile = "adapter_model.safetensors";
   contents.configFile = "adapter_config.json";
@@ -291,6 +300,14 @@ StatusOr<std::string> exportRun(const RunPath &place,
   auto words = readFile(place.run + "/" + kTokenizerFile, size_t(512) << 20);
   if (!words.ok())
     return words.status();
+  std::string chatTemplate; // of a run on conversations
+  if (const std::string path = place.run + "/" + kChatTemplateFile;
+      std::filesystem::exists(path)) {
+    auto text = readFile(path, size_t(1) << 20);
+    if (!text.ok())
+      return text.status();
+    chatTemplate = text.take();
+  }
   Contents contents;
   contents.tensors = tensors.take();
   contents.config = small->config;
@@ -306,6 +323,9 @@ StatusOr<std::string> exportRun(const RunPath &place,
               std::pair("tokenizer_config.json", &small->tokenizerConfig),
               std::pair("tokenizer.json", &*words)})
           TESSERA_RETURN_IF_ERROR(writeNewFile(folder + "/" + name, *text));
+        if (!chatTemplate.empty())
+          TESSERA_RETURN_IF_ERROR(
+              writeNewFile(folder + "/" + kChatTemplateFile, chatTemplate));
         return writeNewSafetensors(folder + "/" + contents.weightsFile,
                                    std::move(contents.tensors));
       });

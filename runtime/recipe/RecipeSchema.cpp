@@ -213,7 +213,7 @@ std::vector<Field> schema(Recipe &r) {
       {"moe.buffer", Real{&r.moe.buffer, 0, most}},
       {"adapter.kind", choice(r.adapter.kind, adapterKinds)},
       {"adapter.rank", Integer{&r.adapter.rank, 1, 1 << 16}},
-      {"adapter.alpha", Real{&r.adapter.alpha, 0, most}},
+      {"adapter.alpha", Real{&r.adapter.alpha, 1e-6, most}},
       {"adapter.target", Words{&r.adapter.target}},
       {"inference.context", Integer{&r.inference.context, 1, 1 << 24}},
       {"inference.batch", Integer{&r.inference.batch, 1, 1 << 12}},

@@ -11,6 +11,8 @@ namespace tessera {
 
 inline constexpr const char *kProgramFile = "program.tsr";
 inline constexpr const char *kRecipeFile = "recipe.yaml";
+/// Of a run on conversations.
+inline constexpr const char *kChatTemplateFile = "chat_template.jinja";
 inline constexpr const char *kTokenizerFile = "tokenizer.json";
 inline constexpr const char *kMemoryFile = "memory.json";
 

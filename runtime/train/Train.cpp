@@ -166,14 +166,23 @@ Status Trainer::resume(const ResumedCheckpoint &from) {
     return Status::error("'{}' was trained with seed {}, --seed says {}; leave "
                          "--seed out to resume",
                          from.name, position.seed, *options.seed);
+  StatusOr<RunRecipe> before = parseRunRecipe(from.manifest.recipe);
+  if (!before.ok())
+    return before.status();
+  const recipe::Recipe::Adapter &adapter = recipe.values.adapter;
+  if (adapter.kind != recipe::AdapterKind::None &&
+      adapter.alpha / double(adapter.rank) !=
+          before->values.adapter.alpha / double(before->values.adapter.rank))
+    return Status::error("'{}' was trained with adapter.alpha = {}, and this "
+                         "program has {}; its factors would mean something "
+                         "else",
+                         from.name, before->values.adapter.alpha,
+                         adapter.alpha);
   if (from.manifest.programHash != facts.programHash) {
     say("{} was written by another build of this model; hyperparameters come "
         "from this program's recipe and results may differ in the last bits",
         from.name);
   } else {
-    StatusOr<RunRecipe> before = parseRunRecipe(from.manifest.recipe);
-    if (!before.ok())
-      return before.status();
     recipe.values.optimizer = before->values.optimizer;
     recipe.values.schedule = before->values.schedule;
     for (const std::string &each : options.sets)
@@ -219,6 +228,10 @@ Status Trainer::startOrResume() {
                            options.out, present->front());
   }
   position.seed = recipe.values.seed;
+  if (options.initFrom.empty() &&
+      recipe.values.adapter.kind != recipe::AdapterKind::None)
+    return Status::error("an adapter is trained for weights that are there; "
+                         "name their directory with --init-from");
   TESSERA_RETURN_IF_ERROR(model.initialize(position.seed));
   if (options.initFrom.empty())
     return Status::success();
@@ -252,8 +265,23 @@ Status Trainer::copyIntoRun() {
     StatusOr<std::string> json = readFile(layout.tokenizer, kMaxTokenizerBytes);
     if (!json.ok())
       return json.status();
+    StatusOr<std::string> own =
+        readFile(options.out + "/" + kTokenizerFile, kMaxTokenizerBytes);
+    if (savedStep && own.ok() && *own != *json)
+      return Status::error("'{}' was trained with another tokenizer than "
+                           "'{}'; use data of the run's tokenizer",
+                           options.out, layout.tokenizer);
     TESSERA_RETURN_IF_ERROR(
         replaceFile(files, options.out, kTokenizerFile, *json));
+  }
+  if (const std::string path = layout.train + "/" + kChatTemplateFile;
+      std::filesystem::exists(path)) {
+    constexpr std::size_t kMaxTemplateBytes = 1u << 20;
+    StatusOr<std::string> text = readFile(path, kMaxTemplateBytes);
+    if (!text.ok())
+      return text.status();
+    TESSERA_RETURN_IF_ERROR(
+        replaceFile(files, options.out, kChatTemplateFile, *text));
   }
   if (options.program.empty())
     return Status::success();
