@@ -86,13 +86,16 @@ LogicalResult StepHooks::checkFinish(ArrayRef<Parameter> parameters) {
               finishStep.getResultAttrOfType<StringAttr>(i, graph::kStateAttr))
         given.insert(state.getValue());
   }
+  // All frozen parameters have next values, or all are constant.
   for (const Parameter &parameter : parameters)
-    if (!parameter.frozen && given.contains(parameter.name.getValue()))
+    if (bool isGiven = given.contains(parameter.name.getValue());
+        parameter.frozen ? !isGiven && !given.empty() : isGiven)
       return gradients.emitOpError()
-             << "parameter '" << parameter.name.getValue()
-             << "' is not frozen, but "
+             << "parameter '" << parameter.name.getValue() << "' is "
+             << (parameter.frozen ? "frozen, and " : "not frozen, but ")
              << graph::stringifyProgram(graph::Program::finish_step)
-             << " gives its next value";
+             << (parameter.frozen ? " gives only others' next values"
+                                  : " gives its next value");
   return success();
 }
 

@@ -16,8 +16,8 @@ public:
   mlir::func::FuncOp finish() const { return finishStep; }
 
   /// The functions fit @gradients: it gives what @finish_step takes and takes
-  /// what @prepare_step gives, and @finish_step gives next values of frozen
-  /// parameters alone.
+  /// what @prepare_step gives, and @finish_step gives next values of all
+  /// frozen parameters, or of none.
   mlir::LogicalResult check(llvm::ArrayRef<Parameter> parameters);
 
   /// Results of @gradients that @finish_step takes, known after check().

@@ -143,3 +143,22 @@ func.func @init() -> (tensor<8xf32> {graph.state = "w", graph.role = #graph<role
   %w = graph.constant dense<1.0> : tensor<8xf32>
   return %w : tensor<8xf32>
 }
+
+// -----
+
+// expected-error @+1 {{parameter 'b' is frozen, and finish_step gives only others' next values}}
+func.func @gradients(%w: tensor<8xf32> {graph.state = "w", graph.role = #graph<role parameter>}, %a: tensor<4xf32> {graph.state = "a", graph.role = #graph<role parameter>, graph.frozen}, %b: tensor<4xf32> {graph.state = "b", graph.role = #graph<role parameter>, graph.frozen},
+                     %t: tensor<2x4xi32> {graph.input = "tokens"}, %u: tensor<2x4xi32> {graph.input = "targets"}, %s: tensor<i64> {graph.input = "seed"},
+                     %p: tensor<i64> {graph.input = "step"}, %o: tensor<i64> {graph.input = "offset"}, %c: tensor<f32> {graph.input = "cotangent"})
+    -> (tensor<f32>, tensor<8xf32>) attributes {graph.program = #graph.program<gradients>} {
+  %0 = graph.broadcast %c dims [] : tensor<f32> -> tensor<8xf32>
+  return %c, %0 : tensor<f32>, tensor<8xf32>
+}
+func.func @finish_step(%a: tensor<4xf32> {graph.state = "a", graph.role = #graph<role parameter>}) -> (tensor<4xf32> {graph.state = "a", graph.role = #graph<role parameter>}) attributes {graph.program = #graph.program<finish_step>} {
+  return %a : tensor<4xf32>
+}
+func.func @init() -> (tensor<8xf32> {graph.state = "w", graph.role = #graph<role parameter>}, tensor<4xf32> {graph.state = "a", graph.role = #graph<role parameter>}, tensor<4xf32> {graph.state = "b", graph.role = #graph<role parameter>}) attributes {graph.program = #graph.program<init>} {
+  %w = graph.constant dense<1.0> : tensor<8xf32>
+  %b = graph.constant dense<0.0> : tensor<4xf32>
+  return %w, %b, %b : tensor<8xf32>, tensor<4xf32>, tensor<4xf32>
+}
