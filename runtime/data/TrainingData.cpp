@@ -50,6 +50,11 @@ uint64_t TrainingData::samplesPerEpoch() const {
   return std::get<TokenDataset>(data).samplesPerEpoch();
 }
 
+uint64_t TrainingData::tokenizerHash() const {
+  return std::visit([](const auto &each) { return each.index().tokenizerHash; },
+                    data);
+}
+
 double TrainingData::unigramEntropy() const {
   const auto *stream = std::get_if<TokenDataset>(&data);
   return stream ? stream->index().unigramEntropy : 0;

@@ -20,6 +20,7 @@ public:
   uint64_t tokens() const; ///< of all documents
   /// Sequences, each seen once an epoch.
   uint64_t samplesPerEpoch() const;
+  uint64_t tokenizerHash() const; ///< as in index.json
   /// As SplitIndex has it; 0: unknown.
   double unigramEntropy() const;
 

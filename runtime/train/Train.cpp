@@ -150,6 +150,9 @@ Status Trainer::openData() {
   if (!layout.eval.empty() && model.canEvaluate() &&
       recipe.values.eval.every > 0)
     TESSERA_RETURN_IF_ERROR(open(layout.eval, evalData));
+  if (evalData && evalData->tokenizerHash() != trainData->tokenizerHash())
+    return Status::error("'{}' and '{}' were made with different tokenizers",
+                         layout.train, layout.eval);
   evalRows = model.evalRows();
   evalBatch = TokenBuffers(
       std::size_t(facts.evalBatches * facts.evalRows * facts.sequence),
