@@ -6,7 +6,7 @@
 // Yokota 2022): close to fp32 at several times the speed of the scalar units.
 // Tensor cores truncate their sums, always towards zero: these errors would add
 // up, so that only eight terms are added there and the rest outside, as Ootomo
-// & Yokota do it.
+// & Yokota do it; but for operands in registers, such as weights of attention.
 #pragma once
 #include "runtime/device/Fragments.cuh"
 #include "runtime/device/Mma.cuh"
@@ -166,6 +166,8 @@ TESSERA_DEVICE void multiplyFloat(Tile<float, Layout> &sum, const A &a,
                                   const B &b) {
   constexpr int kDown = Layout::kDown, kAcross = Layout::kAcross;
   static_assert(A::kColumns % 8 == 0, "whole fragments");
+  // Weights of attention are in registers, as is its output: too few are left.
+  constexpr bool kAddsOutside = A::kUnrolled == 1;
   int g = lane() / 4, q = lane() % 4;
   TESSERA_UNROLL_BY(A::kUnrolled)
   for (int k = 0; k < A::kColumns; k += 8) {
@@ -183,10 +185,13 @@ TESSERA_DEVICE void multiplyFloat(Tile<float, Layout> &sum, const A &a,
       TESSERA_UNROLL
       for (int i = 0; i < kDown; ++i) {
         parts[i] = {};
-        multiplyTf32(parts[i].at, left[i].low, right.high);
-        multiplyTf32(parts[i].at, left[i].high, right.low);
-        multiplyTf32(parts[i].at, left[i].high, right.high);
+        float *at = kAddsOutside ? parts[i].at : sum.at + 4 * (i * kAcross + j);
+        multiplyTf32(at, left[i].low, right.high);
+        multiplyTf32(at, left[i].high, right.low);
+        multiplyTf32(at, left[i].high, right.high);
       }
+      if constexpr (!kAddsOutside)
+        continue;
       finishWarpProducts();
       TESSERA_UNROLL
       for (int i = 0; i < kDown; ++i)
@@ -195,6 +200,8 @@ TESSERA_DEVICE void multiplyFloat(Tile<float, Layout> &sum, const A &a,
         sum.at[4 * (i * kAcross + j) + e] += parts[i].at[e];
     }
   }
+  if constexpr (!kAddsOutside)
+    finishWarpProducts();
 }
 
 template <typename X> struct ElementOf;

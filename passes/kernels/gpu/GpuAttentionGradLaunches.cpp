@@ -79,7 +79,10 @@ gpu::stagedGradKernels(const AttentionShape &shape, Type element,
                        const TileTarget &target) {
   // Registers of a thread: a tile of sums takes half as many as it has columns.
   // Both gradients are in one kernel if that leaves enough for scores.
-  int64_t budget = element.isBF16() ? 176 : 72,
+  // A mask with first keys needs more than one without.
+  int64_t budget = element.isBF16() ? 176
+                   : shape.hasFirst ? 56
+                                    : 72,
           sums = paddedColumns(shape.headDim);
   bool together = sums + 32 <= budget;
   auto mostFor = [&](int64_t taken) -> int64_t {

@@ -38,8 +38,8 @@
 
 // One microbatch: no loop, offset 0.
 // ONE-NOT:    graph.loop
-// ONE:        graph.reshape %[[TOKENS]] : tensor<1x2x4xi32> -> tensor<2x4xi32>
 // ONE:        graph.constant dense<0> : tensor<i64>
+// ONE:        graph.reshape %[[TOKENS]] : tensor<1x2x4xi32> -> tensor<2x4xi32>
 // ONE:        graph.convert %[[W]] : tensor<8x8xf32> -> tensor<8x8xbf16>
 
 // Several: the weight's copy before the loop, sums of loss and gradients carried, the offset of sequence 2·i.
