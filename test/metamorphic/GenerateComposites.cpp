@@ -89,7 +89,7 @@ static bool dropout(Generator &g) {
 //===--- attention --------------------------------------------------------===//
 
 // First keys of documents of equal lengths, other ones in each sequence: they
-// do not decrease. With a start they may be before, among or behind the keys.
+// do not decrease. With a start they may be before, among or after the keys.
 static Value firstKeys(Generator &g, int64_t batch, int64_t tokens,
                        int64_t keys, bool hasStart) {
   Shape shape{batch, tokens};

@@ -53,7 +53,7 @@ inline constexpr const char *kTinyEncoderConfig =
 /// `kind` is the precision of compute. "_int8" or "_int4" behind it: of experts
 /// that are quantized so; "_experts" or "_shared": of experts as they are;
 /// "_encoder": of a BERT; "_kv": with keys and values of int8. "@sm_80" at its
-/// end: for the emulated GPU; "#hardware" behind that: as hardware computes.
+/// end: for the emulated GPU; "#hardware" after that: as hardware computes.
 inline void compileTinyDecoder(const std::string &path,
                                const std::string &kind) {
   CompileRequest request;

@@ -42,7 +42,7 @@ def operands(kind, count, spread):
     """A, B and C, each of its own difficulty."""
     a, b = draw(count, spread), draw(count, spread)
     c = draw(1, spread)[0]
-    if kind == "large":  # an accumulator that most terms are small beside
+    if kind == "large":  # an accumulator much larger than most terms
         c = c * 2.0 ** 14
     elif kind == "cancelling":
         c = -(a * b).sum()
