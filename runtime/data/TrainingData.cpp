@@ -60,7 +60,7 @@ double TrainingData::unigramEntropy() const {
   return stream ? stream->index().unigramEntropy : 0;
 }
 
-// Positions in documents take the place of where these begin.
+// Positions are read to where document starts belong, and become these.
 static PackedRowSpans spansOf(TokenBatchOut out) {
   return {.tokens = out.tokens,
           .targets = out.targets,

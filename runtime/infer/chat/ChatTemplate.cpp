@@ -160,11 +160,6 @@ bool ChatTemplate::marksGeneration() const {
   return hasGeneration(parsed->block);
 }
 
-std::string ChatTemplate::specialToken(const std::string &name) const {
-  const Value *token = parsed->specialTokens.find(name);
-  return token ? token->text() : std::string();
-}
-
 StatusOr<std::string> ChatTemplate::render(const JsonValue &variables,
                                            const RenderOptions &options) const {
   StatusOr<RenderedText> rendered = parsed->render(variables, options, nullptr);

@@ -76,10 +76,6 @@ public:
   /// Whether the template has a generation block.
   bool marksGeneration() const;
 
-  /// The text of a special token that tokenizer_config.json names, such as
-  /// "eos_token"; empty if it names none.
-  std::string specialToken(const std::string &name) const;
-
   /// The source as it was parsed.
   std::string_view source() const;
 

@@ -133,7 +133,6 @@ Decoded decodeOne(const Instruction &one) {
   const std::string_view base = one.base();
   if (auto found = table().find(base); found != table().end())
     to.op = found->second;
-  to.isUniform = base.starts_with("U") && base != "UTMALDG" && base != "UBLKCP";
   to.isUnsigned = one.has("U32") || one.has("U64");
   to.isWide = one.has("WIDE");
   to.isHigh = one.has("HI");

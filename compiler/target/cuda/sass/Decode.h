@@ -58,8 +58,7 @@ struct Decoded {
   std::uint8_t bytes = 0; ///< of a load, store or copy: of one thread
   bool isUnsigned = false, isWide = false, isHigh = false, isExtended = false;
   bool isRight = false, is64 = false, isSignExtended = false, isOr = false;
-  bool isUniform = false; ///< executes once for the warp: results in UR
-  char comparison = 0;    ///< '<', '>', '{' (<=), '}' (>=), '=', '!'
+  char comparison = 0; ///< '<', '>', '{' (<=), '}' (>=), '=', '!'
   std::int64_t target = Operand::kZero; ///< of a branch or call: instruction
   std::int64_t tensorCycles = 0; ///< of a product, on the SM's tensor cores
 };
