@@ -151,18 +151,22 @@ def Graph_AttentionGradOp : Graph_Op<"attention_grad", [AttrSizedOperandSegments
   }];
 }
 
+/// One loss, or one for each token.
+def Graph_Losses : TensorRankOf<[Graph_Statistic], [0, 1]>;
+
 def Graph_LinearCrossEntropyOp : Graph_CompositeOp<"linear_cross_entropy"> {
-  let summary = "sum over tokens of -log softmax(x wᵀ)[target]: the head and its loss";
+  let summary = "-log softmax(x wᵀ)[target] of each token or summed: the head and its loss";
   let description = [{
     `input` [tokens, width], `weight` [vocab, width], `targets` [tokens]; a target equal to `ignore`
-    (-100 by default) contributes nothing. The loss is a *sum* in f32 (f64 in f64); the step program
-    divides by the global count of unmasked tokens. With `cap`, a logit x is cap × tanh(x / cap), as
-    in `attention`. All logits are never materialized at once.
+    (-100 by default) contributes nothing. A loss without dimensions is a *sum* in f32 (f64 in f64);
+    the step program divides by the global count of unmasked tokens. A loss [tokens] is that of
+    each token (PyTorch's `reduction="none"`). With `cap`, a logit x is cap × tanh(x / cap), as in
+    `attention`. All logits are never materialized at once.
   }];
   let arguments = (ins Graph_FloatTensor:$input, Graph_FloatTensor:$weight,
                        Graph_IntTensor:$targets,
                        DefaultValuedAttr<I64Attr, "-100">:$ignore, OptionalAttr<F64Attr>:$cap);
-  let results = (outs 0DTensorOf<[Graph_Statistic]>:$loss);
+  let results = (outs Graph_Losses:$loss);
   let assemblyFormat = [{
     $input `,` $weight `,` $targets attr-dict `:` type($input) `,` type($weight) `,` type($targets)
     `->` type($loss)
@@ -175,14 +179,14 @@ def Graph_LinearCrossEntropyGradOp : Graph_Op<"linear_cross_entropy_grad", [Grap
     Graph_DifferentiableOp, Graph_CostedDefault, Graph_ShardableOp]> {
   let summary = "loss and gradients of linear_cross_entropy in one pass";
   let description = [{
-    `dInput` and `dWeight` are the gradients of cotangent × loss. Created by autodiff instead of the
-    forward op (whose loss it also returns), and expanded by `expand-linear-cross-entropy` into a
-    loop over chunks of tokens. `dWeight` may have a type of more bits than `weight` (f32 gradients
-    of bf16 weights).
+    `dInput` and `dWeight` are the gradients of cotangent × loss; the cotangent is one number or one
+    for each token. `loss` is the sum. Created by autodiff, for a summed loss instead of the forward
+    op, and expanded by `expand-linear-cross-entropy` into a loop over chunks of tokens. `dWeight`
+    may have a type of more bits than `weight` (f32 gradients of bf16 weights).
   }];
   let arguments = (ins Graph_FloatTensor:$input, Graph_FloatTensor:$weight,
                        Graph_IntTensor:$targets,
-                       0DTensorOf<[Graph_Statistic]>:$cotangent,
+                       Graph_Losses:$cotangent,
                        DefaultValuedAttr<I64Attr, "-100">:$ignore,
                        OptionalAttr<F64Attr>:$cap);
   let results = (outs 0DTensorOf<[Graph_Statistic]>:$loss, Graph_FloatTensor:$dInput,

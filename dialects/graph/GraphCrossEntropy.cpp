@@ -24,8 +24,18 @@ static LogicalResult verifyHead(Operation *op, RankedTensorType input,
   return expectSameElement(op, "input", input, "weight", weight);
 }
 
+// One number, or one for each token.
+static LogicalResult verifyLosses(Operation *op, StringRef what, Value losses,
+                                  Value targets) {
+  RankedTensorType type = tensorType(losses);
+  return type.getRank() == 0
+             ? success()
+             : expectShape(op, what, type, tensorType(targets).getShape());
+}
+
 LogicalResult LinearCrossEntropyOp::verify() {
-  if (failed(verifyCap(*this)))
+  if (failed(verifyCap(*this)) ||
+      failed(verifyLosses(*this, "losses", getLoss(), getTargets())))
     return failure();
   return verifyHead(*this, tensorType(getInput()), tensorType(getWeight()),
                     tensorType(getTargets()));
@@ -35,7 +45,8 @@ LogicalResult LinearCrossEntropyGradOp::verify() {
   RankedTensorType input = tensorType(getInput()),
                    weight = tensorType(getWeight()),
                    dWeight = tensorType(getDWeight());
-  if (failed(verifyCap(*this)))
+  if (failed(verifyCap(*this)) ||
+      failed(verifyLosses(*this, "cotangents", getCotangent(), getTargets())))
     return failure();
   if (failed(verifyHead(*this, input, weight, tensorType(getTargets()))))
     return failure();
@@ -87,15 +98,18 @@ static Head buildHead(Emitter &e, Value input, Value weight, Value targets,
   return head;
 }
 
-static Value totalLoss(Emitter &e, const Head &head, Value loss) {
-  return e.convert(e.sumAll(head.loss), tensorType(loss).getElementType());
+// Summed where `loss` has no dimensions.
+static Value lossAs(Emitter &e, const Head &head, Value loss) {
+  RankedTensorType type = tensorType(loss);
+  return e.convert(type.getRank() == 0 ? e.sumAll(head.loss) : head.loss,
+                   type.getElementType());
 }
 
 SmallVector<Value> LinearCrossEntropyOp::decompose(OpBuilder &builder) {
   Emitter e(builder, getLoc());
   Head head = buildHead(e, getInput(), getWeight(), getTargets(),
                         static_cast<int64_t>(getIgnore()), capOf(*this));
-  return {totalLoss(e, head, getLoss())};
+  return {lossAs(e, head, getLoss())};
 }
 
 SmallVector<Value> LinearCrossEntropyGradOp::decompose(OpBuilder &builder) {
@@ -108,14 +122,15 @@ SmallVector<Value> LinearCrossEntropyGradOp::decompose(OpBuilder &builder) {
   Value softmax =
       e.div(head.exps.value, e.broadcastFirst(head.exps.sum, shape));
   Value ones = e.convert(emitIsTarget(e, head.targets, shape), type);
-  Value cotangent =
-      e.broadcastScalar(e.convert(getCotangent(), type), {shape[0]});
+  Value cotangent = e.convert(getCotangent(), type);
+  if (tensorType(cotangent).getRank() == 0)
+    cotangent = e.broadcastScalar(cotangent, {shape[0]});
   cotangent = e.select(head.counted, cotangent, e.splatLike(0.0, cotangent));
   Value dLogits =
       e.mul(e.sub(softmax, ones), e.broadcastFirst(cotangent, shape));
   dLogits = e.softCapGradient(dLogits, head.logits, capOf(*this));
   dLogits = e.convert(dLogits, tensorType(getInput()).getElementType());
-  return {totalLoss(e, head, getLoss()),
+  return {lossAs(e, head, getLoss()),
           e.einsum("tv,vk->tk", dLogits, getWeight()),
           e.einsum("tv,tk->vk", dLogits, getInput(),
                    tensorType(getDWeight()).getElementType())};
@@ -127,10 +142,10 @@ SmallVector<Value> LinearCrossEntropyOp::buildVjp(OpBuilder &builder,
                                                   ValueRange cotangents) {
   if (!cotangents[0])
     return none(*this);
+  auto sum = RankedTensorType::get({}, tensorType(getLoss()).getElementType());
   auto grad = builder.create<LinearCrossEntropyGradOp>(
-      getLoc(), getLoss().getType(), getInput().getType(),
-      getWeight().getType(), getInput(), getWeight(), getTargets(),
-      cotangents[0], getIgnoreAttr(), getCapAttr());
+      getLoc(), sum, getInput().getType(), getWeight().getType(), getInput(),
+      getWeight(), getTargets(), cotangents[0], getIgnoreAttr(), getCapAttr());
   return {grad.getDInput(), grad.getDWeight(), Value()};
 }
 
@@ -141,22 +156,30 @@ SmallVector<Value> LinearCrossEntropyGradOp::buildVjp(OpBuilder &, ValueRange) {
 //===--- sharding rules -------------------------------------------------===//
 
 // input [tokens, width], weight [vocab, width], targets [tokens]: the loss is a
-// sum over tokens, and so is the gradient of the weight. With a sharded
-// vocabulary, a token's loss is computed on the device that has its target, and
-// the gradient of the input is a sum over logits (LocalHead.cpp).
+// sum over tokens or one for each, and the gradient of the weight is a sum.
+// With a sharded vocabulary, a token's loss is computed on the device that has
+// its target, and the gradient of the input is a sum over logits
+// (LocalHead.cpp).
 template <typename Op> static OpRule crossEntropyRule(Op op) {
+  constexpr bool isGradient = std::is_same_v<Op, LinearCrossEntropyGradOp>;
   OpRule rule;
   OpRule::Dims input = rule.loopsOf(op.getInput()),
                weight = {{rule.loopDim(op.getWeight().getType().getDimSize(0),
                                        LoopKind::sum)},
                          input[1]};
-  rule.loops[input[0][0]].kind = LoopKind::sum;
   rule.loops[input[1][0]].kind = LoopKind::whole;
   rule.operands = {input, weight, {input[0]}};
-  rule.operands.resize(op->getNumOperands()); // and the cotangent, a scalar
-  rule.results = {OpRule::Dims{}};
-  if (op->getNumResults() > 1) // and the gradients
+  const OpRule::Dims one, each{input[0]};
+  auto dimsOf = [&](Value losses) {
+    return tensorType(losses).getRank() == 0 ? one : each;
+  };
+  if (isGradient || tensorType(op.getLoss()).getRank() == 0)
+    rule.loops[input[0][0]].kind = LoopKind::sum;
+  rule.results = {dimsOf(op.getLoss())};
+  if constexpr (isGradient) {
+    rule.operands.push_back(dimsOf(op.getCotangent()));
     rule.results.append({input, weight});
+  }
   return rule;
 }
 

@@ -52,11 +52,20 @@ inline constexpr llvm::StringLiteral kMetricAttr =
     "graph.metric"; // a result that is looked at, not differentiated
 inline constexpr llvm::StringLiteral kInputAttr =
     "graph.input"; // what the host writes
-/// Inputs of training programs with an element for each token of a batch. The
-/// last one is there if documents are separate: the position in its sequence of
-/// the first token of each token's document.
-inline constexpr llvm::StringLiteral kBatchInputs[] = {"tokens", "targets",
-                                                       "document_starts"};
+/// Inputs of training programs with an element for each token of a batch.
+/// Further ones than tokens and targets:
+///   document_starts   the position in its sequence of the first token of the
+///                     token's document, if documents are separate
+///   document_numbers  the number of the token's document in its sequence, or
+///                     -100 in padding, if the loss is of whole documents
+///   reference         f32: the log-probability of the target by a reference
+///                     model, 0 without a target
+inline constexpr llvm::StringLiteral kBatchInputs[] = {
+    "tokens", "targets", "document_starts", "document_numbers", "reference"};
+/// On @loss: the loss is a mean over groups of so many documents. Without it,
+/// over targets.
+inline constexpr llvm::StringLiteral kDocumentsPerTermAttr =
+    "graph.documents_per_term";
 inline constexpr llvm::StringLiteral kOutputAttr =
     "graph.output"; // what the host reads
 

@@ -17,7 +17,12 @@ OpRule tessera::graph::detail::pointwiseRule(Operation *op,
   OpRule::Dims dims = rule.loopsOf(op->getResult(0));
   rule.operands.assign(op->getNumOperands(), dims);
   rule.results.assign(op->getNumResults(), dims);
-  rule.linear = std::move(linear);
+  // A division of integers truncates: a sum of quotients is not the quotient.
+  const bool truncates =
+      isa<DivOp>(op) &&
+      !isa<FloatType>(tensorType(op->getResult(0)).getElementType());
+  if (!truncates)
+    rule.linear = std::move(linear);
   rule.isPointwise = true;
   return rule;
 }

@@ -128,20 +128,21 @@ struct BuildEvalStep : tessera::impl::BuildEvalStepBase<BuildEvalStep> {
     return RankedTensorType::get(shape, one.getElementType());
   }
 
-  // The loss of one microbatch, and how many targets it has; `ofBatch` takes
-  // its part of an input. What else the loss gives is for training.
+  // The loss of one microbatch, and how many terms it has; `ofBatch` takes its
+  // part of an input. What else the loss gives is for training.
   static SmallVector<Value> evaluate(OpBuilder &b, func::FuncOp loss,
                                      func::FuncOp step,
                                      llvm::function_ref<Value(Value)> ofBatch) {
     IRMapping map = mapArguments(b, loss, step, ofBatch);
     SmallVector<Value> values = inlineBody(b, loss, map);
     values.truncate(1);
-    Value targets = map.lookup(findInput(loss, "targets"));
-    values.push_back(countTargets(b, loss.getLoc(), targets));
+    values.push_back(countTerms(b, loss.getLoc(), loss, [&](StringRef name) {
+      return map.lookup(findInput(loss, name));
+    }));
     return values;
   }
 
-  // The losses of all microbatches, and how many targets they have together.
+  // The losses of all microbatches, and how many terms they have together.
   // Each loss has its own element, so it has the bits of a program for one.
   SmallVector<Value> evaluateAll(OpBuilder &b, func::FuncOp loss,
                                  func::FuncOp step) const {

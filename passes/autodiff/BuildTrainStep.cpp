@@ -150,11 +150,16 @@ private:
     seed = e.reshape(argument("seed"), {});
     stepsDone = e.reshape(counterValue(), {});
     Value count = countTargets(b, loc, argument("targets"));
-    Value tokens = e.convert(count, f32), one = e.splatLike(1.0, tokens);
-    Value divisor = e.max(tokens, one);
-    Value any = e.compare(tokens, graph::ComparePredicate::gt,
-                          e.splatLike(0.0, tokens));
-    cotangent = e.select(any, e.div(one, divisor), e.splatLike(0.0, tokens));
+    Value terms = e.convert(
+        gradients->hasAttr(graph::kDocumentsPerTermAttr)
+            ? countTerms(b, loc, gradients,
+                         [&](StringRef name) { return argument(name); })
+            : count,
+        f32);
+    Value one = e.splatLike(1.0, terms), divisor = e.max(terms, one);
+    Value any =
+        e.compare(terms, graph::ComparePredicate::gt, e.splatLike(0.0, terms));
+    cotangent = e.select(any, e.div(one, divisor), e.splatLike(0.0, terms));
 
     if (func::FuncOp prepare = hooks.prepare())
       prepared =

@@ -46,8 +46,8 @@ static LogicalResult checkLoss(func::FuncOp loss,
   return success();
 }
 
-// The gradient op of a fused head computes its loss, too. Where only later ops
-// read the loss, the forward op goes.
+// The gradient op of a fused head computes its sum of losses, too. Where only
+// later ops read that, the forward op goes.
 static void reuseHeadLoss(Block &block) {
   for (auto gradient : block.getOps<graph::LinearCrossEntropyGradOp>())
     for (Operation *user :
@@ -55,7 +55,8 @@ static void reuseHeadLoss(Block &block) {
       auto forward = dyn_cast<graph::LinearCrossEntropyOp>(user);
       if (!forward || forward.getWeight() != gradient.getWeight() ||
           forward.getTargets() != gradient.getTargets() ||
-          forward.getIgnore() != gradient.getIgnore())
+          forward.getIgnore() != gradient.getIgnore() ||
+          forward.getLoss().getType() != gradient.getLoss().getType())
         continue;
       if (llvm::all_of(forward->getUsers(), [&](Operation *reader) {
             return gradient->isBeforeInBlock(reader);
@@ -127,6 +128,8 @@ struct Differentiate : tessera::impl::DifferentiateBase<Differentiate> {
         gradients.makeJoint(loss, graph::stringifyProgram(kKind));
     if (failed(joint))
       return failure();
+    if (Attribute documents = loss->getAttr(graph::kDocumentsPerTermAttr))
+      joint->function->setAttr(graph::kDocumentsPerTermAttr, documents);
     joint->function->setAttr(graph::kProgramAttr,
                              graph::ProgramAttr::get(&getContext(), kKind));
     finishGradients(*joint);

@@ -133,6 +133,26 @@ Value tessera::autodiff::countTargets(OpBuilder &builder, Location loc,
   return e.sumAll(e.convert(counts, builder.getI64Type()));
 }
 
+Value autodiff::countTerms(OpBuilder &builder, Location loc, func::FuncOp loss,
+                           llvm::function_ref<Value(StringRef)> batch) {
+  auto documents =
+      loss->getAttrOfType<IntegerAttr>(graph::kDocumentsPerTermAttr);
+  if (!documents)
+    return countTargets(builder, loc, batch("targets"));
+  graph::Emitter e(builder, loc);
+  Value starts = batch("document_starts"), numbers = batch("document_numbers");
+  RankedTensorType type = graph::tensorType(starts);
+  // A document counts where it begins; padding has no number.
+  Value begins = e.compare(e.iota(type, type.getRank() - 1),
+                           graph::ComparePredicate::eq, starts);
+  Value isNumbered =
+      e.compare(numbers, graph::ComparePredicate::ge, e.splatLike(0, numbers));
+  Value count = e.sumAll(e.convert(e.binary<graph::AndOp>(begins, isNumbered),
+                                   builder.getI64Type()));
+  return e.div(count,
+               e.splatLike(static_cast<double>(documents.getInt()), count));
+}
+
 void autodiff::hoistInvariants(graph::LoopOp loop) {
   auto isOutside = [&](Value value) {
     return !loop.getBody().isAncestor(value.getParentRegion());

@@ -70,4 +70,11 @@ void hoistInvariants(graph::LoopOp loop);
 mlir::Value countTargets(mlir::OpBuilder &builder, mlir::Location loc,
                          mlir::Value targets);
 
+/// The number of terms that the loss of a batch is a mean over: its targets, or
+/// (graph::kDocumentsPerTermAttr on `loss`) groups of its documents. `batch`
+/// gives the value of an input with sequences in its last dimension. i64[].
+mlir::Value countTerms(mlir::OpBuilder &builder, mlir::Location loc,
+                       mlir::func::FuncOp loss,
+                       llvm::function_ref<mlir::Value(llvm::StringRef)> batch);
+
 } // namespace tessera::autodiff

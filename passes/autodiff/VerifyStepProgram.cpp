@@ -2,6 +2,7 @@
 #include "dialects/graph/GraphQuantOps.h"
 #include "passes/autodiff/Autodiff.h"
 #include "passes/autodiff/Program.h"
+#include "runtime/train/Preference.h"
 #include "runtime/train/Router.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/StringMap.h"
@@ -185,10 +186,11 @@ private:
         return trainStep.emitOpError()
                << "result " << i << " is neither state nor output";
       }
-      // A table for people may follow.
+      // Tables for people may follow.
       auto table = dyn_cast<RankedTensorType>(type);
-      if (name.getValue() == kRouterOutput && table && table.getRank() == 2 &&
-          table.getElementType().isF32())
+      if (table && table.getElementType().isF32() &&
+          ((name.getValue() == kRouterOutput && table.getRank() == 2) ||
+           (name.getValue() == kPreferenceOutput && table.getRank() == 1)))
         continue;
       if (missing.lookup(name.getValue()) != type)
         return trainStep.emitOpError()

@@ -34,18 +34,29 @@ static void expand(LinearCrossEntropyOp op, int64_t chunks) {
   Emitter e(builder, op.getLoc());
   Value inputs = cut(e, op.getInput(), chunks);
   Value targets = cut(e, op.getTargets(), chunks);
-  Value zero = e.zeros(tensorType(op.getLoss()));
+  // A sum grows from chunk to chunk; losses of tokens each fill their part.
+  RankedTensorType all = tensorType(op.getLoss()), one = all;
+  const bool isSum = all.getRank() == 0;
+  if (!isSum) {
+    int64_t each = all.getDimSize(0) / chunks;
+    all = RankedTensorType::get({chunks, each}, all.getElementType());
+    one = RankedTensorType::get({each}, all.getElementType());
+  }
   auto loop = builder.create<LoopOp>(
-      op.getLoc(), chunks, zero,
+      op.getLoc(), chunks, e.zeros(all),
       [&](OpBuilder &b, Location loc, Value i, ValueRange carried) {
         Emitter inner(b, loc);
         auto chunk = b.create<LinearCrossEntropyOp>(
-            loc, op.getLoss().getType(), inner.dynamicSlice(inputs, i),
-            op.getWeight(), inner.dynamicSlice(targets, i), op.getIgnoreAttr(),
+            loc, one, inner.dynamicSlice(inputs, i), op.getWeight(),
+            inner.dynamicSlice(targets, i), op.getIgnoreAttr(),
             op.getCapAttr());
-        b.create<YieldOp>(loc, inner.add(carried[0], chunk.getLoss()));
+        Value next = isSum ? inner.add(carried[0], chunk.getLoss())
+                           : b.create<DynamicUpdateOp>(loc, carried[0],
+                                                       chunk.getLoss(), i);
+        b.create<YieldOp>(loc, next);
       });
-  op.replaceAllUsesWith(loop);
+  op.getLoss().replaceAllUsesWith(
+      e.reshape(loop.getResult(0), shapeOf(op.getLoss())));
   op.erase();
 }
 
@@ -54,6 +65,9 @@ static void expand(LinearCrossEntropyGradOp op, int64_t chunks) {
   Emitter e(builder, op.getLoc());
   Value inputs = cut(e, op.getInput(), chunks);
   Value targets = cut(e, op.getTargets(), chunks);
+  const bool isOne = shapeOf(op.getCotangent()).empty();
+  Value cotangents =
+      isOne ? op.getCotangent() : cut(e, op.getCotangent(), chunks);
   auto f32 = builder.getF32Type();
   auto weightType = tensorType(op.getDWeight());
   Type sumType = weightType.getElementType().isF64()
@@ -74,7 +88,8 @@ static void expand(LinearCrossEntropyGradOp op, int64_t chunks) {
         auto chunk = b.create<LinearCrossEntropyGradOp>(
             loc, TypeRange{op.getLoss().getType(), chunkType, sumOfWeights},
             inner.dynamicSlice(inputs, i), op.getWeight(),
-            inner.dynamicSlice(targets, i), op.getCotangent(),
+            inner.dynamicSlice(targets, i),
+            isOne ? cotangents : inner.dynamicSlice(cotangents, i),
             op.getIgnoreAttr(), op.getCapAttr());
         Value next[] = {
             inner.add(carried[0], chunk.getLoss()),

@@ -15,7 +15,8 @@ using graph::tensorType;
 namespace {
 /// The results of one chunk of tokens.
 struct Chunk {
-  Value loss;            ///< []: of the tokens whose target is on this device
+  /// [] or [tokens]: of the tokens whose target is on this device.
+  Value loss;
   Value dInput, dWeight; ///< null without gradients
 };
 
@@ -40,7 +41,13 @@ private:
     return isa<graph::LinearCrossEntropyGradOp>(local.op);
   }
   Value reduceOver(Emitter &e, Value part, dist::ReduceKind kind) const;
-  Chunk emitChunk(Emitter &e, Value x, Value chunkTargets) const;
+  /// `chunkCotangent`: [] or [tokens]; null without gradients.
+  Chunk emitChunk(Emitter &e, Value x, Value chunkTargets,
+                  Value chunkCotangent) const;
+  /// Whether the losses of tokens are added up.
+  bool isSum() const {
+    return tensorType(local.op->getResult(0)).getRank() == 0;
+  }
   Type lossType() const {
     return tensorType(local.op->getResult(0)).getElementType();
   }
@@ -74,7 +81,8 @@ Value Head::reduceOver(Emitter &e, Value part, dist::ReduceKind kind) const {
 }
 
 // x: [tokens, width], logits: [tokens, local vocabulary]
-Chunk Head::emitChunk(Emitter &e, Value x, Value chunkTargets) const {
+Chunk Head::emitChunk(Emitter &e, Value x, Value chunkTargets,
+                      Value chunkCotangent) const {
   Type compute = tensorType(x).getElementType();
   Type wide = compute.isF64() ? compute : e.builder().getF32Type();
   Value logits = e.softCap(e.einsum("tk,vk->tv", x, weight, wide), cap);
@@ -97,10 +105,12 @@ Chunk Head::emitChunk(Emitter &e, Value x, Value chunkTargets) const {
       e.sumLast(e.select(isTarget, logits, e.splatLike(0.0, logits)));
   Value loss = e.sub(e.add(most, e.unary<graph::LogOp>(sum)), picked);
   loss = e.select(here, loss, e.splatLike(0.0, loss));
-  Chunk chunk{e.convert(e.sumAll(loss), lossType()), {}, {}};
+  Chunk chunk{e.convert(isSum() ? e.sumAll(loss) : loss, lossType()), {}, {}};
   if (!hasGradient())
     return chunk;
-  Value factor = e.broadcastScalar(e.convert(cotangent, wide), {shape[0]});
+  Value factor = e.convert(chunkCotangent, wide);
+  if (tensorType(factor).getRank() == 0)
+    factor = e.broadcastScalar(factor, {shape[0]});
   factor = e.select(counted, factor, e.splatLike(0.0, factor));
   Value softmax = e.div(exps, e.broadcastFirst(sum, shape));
   Value dLogits = e.mul(e.sub(softmax, e.convert(isTarget, wide)),
@@ -123,8 +133,17 @@ static Value cutTokens(Emitter &e, Value x, int64_t chunks) {
 void Head::emitLoop(Emitter &e, int64_t chunks) {
   Value inputs = cutTokens(e, input, chunks),
         allTargets = cutTokens(e, targets, chunks);
-  auto scalar = RankedTensorType::get({}, lossType());
-  SmallVector<Value> inits{e.zeros(scalar)};
+  const bool hasOneCotangent =
+      hasGradient() && tensorType(cotangent).getRank() == 0;
+  Value cotangents = hasGradient() && !hasOneCotangent
+                         ? cutTokens(e, cotangent, chunks)
+                         : cotangent;
+  SmallVector<int64_t> lossShape;
+  if (!isSum())
+    lossShape.append(tensorType(allTargets).getShape().begin(),
+                     tensorType(allTargets).getShape().end());
+  SmallVector<Value> inits{
+      e.zeros(RankedTensorType::get(lossShape, lossType()))};
   if (hasGradient()) {
     inits.push_back(e.zeros(tensorType(inputs)));
     inits.push_back(e.zeros(shapeOfWeight()));
@@ -133,9 +152,14 @@ void Head::emitLoop(Emitter &e, int64_t chunks) {
       e.location(), chunks, inits,
       [&](OpBuilder &b, Location loc, Value i, ValueRange carried) {
         Emitter inner(b, loc);
+        Value own = cotangents;
+        if (hasGradient() && !hasOneCotangent)
+          own = inner.dynamicSlice(cotangents, i);
         Chunk chunk = emitChunk(inner, inner.dynamicSlice(inputs, i),
-                                inner.dynamicSlice(allTargets, i));
-        SmallVector<Value> next{inner.add(carried[0], chunk.loss)};
+                                inner.dynamicSlice(allTargets, i), own);
+        SmallVector<Value> next{isSum() ? inner.add(carried[0], chunk.loss)
+                                        : b.create<graph::DynamicUpdateOp>(
+                                              loc, carried[0], chunk.loss, i)};
         if (hasGradient()) {
           next.push_back(b.create<graph::DynamicUpdateOp>(loc, carried[1],
                                                           chunk.dInput, i));
@@ -143,7 +167,10 @@ void Head::emitLoop(Emitter &e, int64_t chunks) {
         }
         b.create<graph::YieldOp>(loc, next);
       });
-  local.map.map(local.op->getResult(0), loop.getResult(0));
+  Value loss = loop.getResult(0);
+  if (!isSum())
+    loss = e.reshape(loss, tensorType(targets).getShape());
+  local.map.map(local.op->getResult(0), loss);
   if (!hasGradient())
     return;
   local.map.map(local.op->getResult(1),
@@ -166,7 +193,7 @@ void Head::emit() {
       graph::headChunkBytes(most * width, hasGradient()));
   if (chunks > 1)
     return emitLoop(e, chunks);
-  Chunk chunk = emitChunk(e, input, targets);
+  Chunk chunk = emitChunk(e, input, targets, cotangent);
   local.map.map(local.op->getResult(0), chunk.loss);
   if (!hasGradient())
     return;

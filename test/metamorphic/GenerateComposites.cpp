@@ -231,14 +231,15 @@ static bool crossEntropy(Generator &g) {
   FloatAttr cap = g.chance(25)
                       ? g.builder.getF64FloatAttr(g.oneOf<double>({0.75, 4.0}))
                       : FloatAttr();
+  auto losses = g.chance(50) ? scalar : g.tensor({tokens}, g.f32());
   if (!gradient) {
-    g.add(g.builder.create<LinearCrossEntropyOp>(g.e.location(), scalar,
+    g.add(g.builder.create<LinearCrossEntropyOp>(g.e.location(), losses,
                                                  x.value, weight.value,
                                                  targets.value, ignored, cap),
           {-1, bound});
     return true;
   }
-  Entry cotangent = g.argument(scalar, {0.25, 1});
+  Entry cotangent = g.argument(losses, {0.25, 1});
   Type wide = element.isF64() || g.chance(50) ? element : g.f32();
   auto op = g.builder.create<LinearCrossEntropyGradOp>(
       g.e.location(), scalar, x.type(), g.tensor({vocabulary, width}, wide),

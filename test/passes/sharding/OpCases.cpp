@@ -331,6 +331,17 @@ std::multimap<std::string, OpCase> composites() {
             "ignore = 1 : i64} : T<6x4xf64>, T<7x4xf64>, T<6xi32> -> T<f32>",
         {"f32"})});
   };
+  const OpCase losses = head({function(
+      {"6x4xf64", "7x4xf64", "6xi32"},
+      "linear_cross_entropy %a0, %a1, %a2 {ignore = 1 : i64} : T<6x4xf64>, "
+      "T<7x4xf64>, T<6xi32> -> T<6xf32>",
+      {"6xf32"})});
+  const OpCase lossesGrad = head({function(
+      {"6x4xf64", "7x4xf64", "6xi32", "6xf32"},
+      "linear_cross_entropy_grad %a0, %a1, %a2, %a3 {ignore = 1 : i64} : "
+      "(T<6x4xf64>, T<7x4xf64>, T<6xi32>, T<6xf32>) "
+      "-> (T<f32>, T<6x4xf64>, T<7x4xf64>)",
+      {"f32", "6x4xf64", "7x4xf64"})});
   return {
       {"softmax", unary("softmax %a0")},
       {"layer_norm",
@@ -378,6 +389,8 @@ std::multimap<std::string, OpCase> composites() {
       {"attention_grad", attentionGrad("causal", 5, 7)},
       {"linear_cross_entropy", loss("")},
       {"linear_cross_entropy", loss("cap = 0.75 : f64, ")},
+      {"linear_cross_entropy", losses},
+      {"linear_cross_entropy_grad", lossesGrad},
       {"linear_cross_entropy_grad", lossGrad("")},
       {"linear_cross_entropy_grad", lossGrad("cap = 0.75 : f64, ")}};
 }

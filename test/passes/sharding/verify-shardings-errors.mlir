@@ -205,6 +205,17 @@ func.func @mlp(%h: tensor<6x8xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {
 
 // -----
 
+// A division of integers truncates: 8 / 2 is not 5 / 2 + 3 / 2.
+dist.mesh @mesh [#dist.axis<"a" = 2>]
+func.func @f(%x: tensor<4xi64> {dist.sharding = #dist.sharding<@mesh, [{"a"}]>}, %two: tensor<i64>) {
+  %s = graph.reduce %x sum dims [0] {dist.shardings = [#dist.sharding<@mesh, [], partial sum {"a"}>]} : tensor<4xi64> -> tensor<i64>
+  // expected-error @+1 {{operand 0 is [] partial sum {"a"}; the op is not linear in such partial values}}
+  %q = graph.div %s, %two {dist.shardings = [#dist.sharding<@mesh, [], partial sum {"a"}>]} : tensor<i64>
+  return
+}
+
+// -----
+
 // Nobody says that they are parts.
 dist.mesh @mesh [#dist.axis<"tensor" = 2>]
 func.func @mlp(%h: tensor<6x8xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {"tensor"}]>}, %down: tensor<8x4xf32> {dist.sharding = #dist.sharding<@mesh, [{"tensor"}, {}]>}) {
