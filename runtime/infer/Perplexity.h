@@ -13,8 +13,7 @@ struct Perplexity {
 /// shorter, but has at least two). Each window is read from its beginning,
 /// after `starts`, such as <s>. The model predicts all tokens but each window's
 /// first from those before them in the window; with `starts` it predicts the
-/// first one too. Windows decode together, as many as the model's largest
-/// bucket has, over all pages of the KV cache. Errors: a window with its starts
+/// first one too. Errors: a window with its starts
 /// is longer than the context or than the available pages; fewer than two
 /// tokens.
 StatusOr<Perplexity> measurePerplexity(PagedModel &model,

@@ -1,4 +1,5 @@
 #include "runtime/infer/Perplexity.h"
+#include "runtime/infer/TokenScores.h"
 
 #include <cmath>
 #include <map>
@@ -85,4 +86,42 @@ TEST(Perplexity, SaysWhatDoesNotFit) {
   EXPECT_EQ(measurePerplexity(model, tokens, {}, 8).message(),
             "a KV cache of 3 pages has no room for a window of 8 tokens; raise "
             "inference.pages");
+}
+
+TEST(TokenScores, HaveEveryTokenButTheFirstInOrder) {
+  // More sequences than the pages hold at a time, some with nothing to predict.
+  const std::vector<std::vector<int32_t>> texts = {
+      {1, 2, 3, 4, 5, 6, 7, 8}, {4},      {}, {1, 2}, {3, 4, 9},
+      {1, 2, 3, 4, 5, 6, 7, 9}, {7, 8, 9}};
+  const std::vector<std::span<const int32_t>> sequences(texts.begin(),
+                                                        texts.end());
+  for (int64_t pages : {4, 5, 9}) {
+    Counting model;
+    model.sizes.pages = pages;
+    std::vector<std::pair<std::size_t, int64_t>> seen, wanted;
+    const double all = std::log(9 + std::exp(3.0));
+    const Status status = scoreTokens(
+        model, sequences, [&](std::size_t i, int64_t at, double logProb) {
+          seen.emplace_back(i, at);
+          const bool foretold = texts[i][at] == (texts[i][at - 1] + 1) % 10;
+          EXPECT_NEAR(logProb, (foretold ? 3 : 0) - all, 1e-6);
+        });
+    ASSERT_TRUE(status.ok()) << status.message();
+    for (std::size_t i = 0; i < texts.size(); ++i)
+      for (int64_t at = 1; at < int64_t(texts[i].size()); ++at)
+        wanted.emplace_back(i, at);
+    EXPECT_EQ(seen, wanted);
+  }
+}
+
+TEST(TokenScores, RefuseWhatDoesNotFit) {
+  Counting model;
+  model.sizes.pages = 3;
+  const std::vector<int32_t> text = {1, 2, 3, 4, 5, 6, 7, 8};
+  const std::vector<std::span<const int32_t>> sequences = {text};
+  EXPECT_EQ(
+      scoreTokens(model, sequences, [](std::size_t, int64_t, double) {})
+          .message(),
+      "a sequence of 8 tokens does not fit a context of 8 in a KV cache of 3 "
+      "pages; raise inference.context or inference.pages");
 }

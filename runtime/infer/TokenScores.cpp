@@ -1,0 +1,121 @@
+#include "runtime/infer/TokenScores.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+namespace tessera {
+
+static double logProbability(std::span<const float> logits, int32_t token) {
+  const double most = *std::ranges::max_element(logits);
+  double sum = 0;
+  for (float logit : logits)
+    sum += std::exp(double(logit) - most);
+  return double(logits[std::size_t(token)]) - most - std::log(sum);
+}
+
+namespace {
+using Tokens = std::span<const int32_t>;
+
+class Scorer {
+public:
+  Scorer(PagedModel &model, std::span<const Tokens> sequences,
+         const TakeScore &take)
+      : model(model), sequences(sequences), take(take),
+        unused(std::size_t(model.shape().pages)), tables(sequences.size()) {
+    std::iota(unused.rbegin(), unused.rend(), 0);
+  }
+
+  Status run() {
+    while (next < sequences.size()) {
+      collect();
+      TESSERA_RETURN_IF_ERROR(step());
+    }
+    return Status::success();
+  }
+
+private:
+  struct Entry {
+    std::size_t sequence;
+    int64_t at;
+  };
+
+  int64_t pagesOf(std::size_t sequence) const {
+    // The last token is predicted, not read.
+    const auto read =
+        std::max<int64_t>(int64_t(sequences[sequence].size()) - 1, 0);
+    return (read + model.shape().page - 1) / model.shape().page;
+  }
+
+  /// The entries of a step: tokens in order, as long as there are pages.
+  void collect() {
+    entries.clear();
+    const auto most = std::size_t(model.shape().buckets.back());
+    while (next < sequences.size() && entries.size() < most) {
+      const auto readable = int64_t(sequences[next].size()) - 1;
+      if (position >= readable) {
+        ++next, position = 0;
+        continue;
+      }
+      std::vector<int32_t> &table = tables[next];
+      const auto pages = std::size_t(pagesOf(next));
+      if (table.empty()) {
+        if (unused.size() < pages)
+          return;
+        table.assign(unused.end() - long(pages), unused.end());
+        unused.resize(unused.size() - pages);
+      }
+      entries.push_back({next, position++});
+    }
+  }
+
+  Status step() {
+    if (entries.empty())
+      return Status::success(); // what was left has nothing to predict
+    std::vector<CachedText> texts;
+    std::vector<int32_t> fed;
+    for (const Entry &each : entries) {
+      texts.push_back({tables[each.sequence], each.at});
+      fed.push_back(sequences[each.sequence][std::size_t(each.at)]);
+    }
+    TESSERA_RETURN_IF_ERROR(model.decode(texts, fed, {}));
+    for (std::size_t row = 0; row < entries.size(); ++row) {
+      const auto [sequence, at] = entries[row];
+      const Tokens tokens = sequences[sequence];
+      take(sequence, at + 1,
+           logProbability(model.logits(int64_t(row)),
+                          tokens[std::size_t(at) + 1]));
+      if (at + 2 < int64_t(tokens.size()))
+        continue;
+      std::vector<int32_t> &table = tables[sequence];
+      unused.insert(unused.end(), table.begin(), table.end());
+      table = {};
+    }
+    return Status::success();
+  }
+
+  PagedModel &model;
+  std::span<const Tokens> sequences;
+  const TakeScore &take;
+  std::vector<int32_t> unused;              ///< free pages
+  std::vector<std::vector<int32_t>> tables; ///< of sequences in progress
+  std::vector<Entry> entries;               ///< of a step
+  std::size_t next = 0;                     ///< sequence to read from
+  int64_t position = 0;                     ///< its token to read
+};
+} // namespace
+
+Status scoreTokens(PagedModel &model, std::span<const Tokens> sequences,
+                   const TakeScore &take) {
+  const DecoderShape &shape = model.shape();
+  const int64_t most = std::min(shape.context, shape.pages * shape.page);
+  for (const Tokens tokens : sequences)
+    if (int64_t(tokens.size()) - 1 > most)
+      return Status::error("a sequence of {} tokens does not fit a context of "
+                           "{} in a KV cache of {} pages; raise "
+                           "inference.context or inference.pages",
+                           tokens.size(), shape.context, shape.pages);
+  return Scorer(model, sequences, take).run();
+}
+
+} // namespace tessera

@@ -1,0 +1,22 @@
+// Log-probabilities of given tokens.
+#pragma once
+#include "runtime/infer/PagedModel.h"
+
+#include <functional>
+
+namespace tessera {
+
+/// Receives ln of the probability of token `at` > 0 of a sequence after those
+/// before it.
+using TakeScore =
+    std::function<void(std::size_t sequence, int64_t at, double logProb)>;
+
+/// Scores all tokens of each sequence but its first, in order. Each starts in
+/// an empty KV cache. A decode step has as many tokens as the largest bucket,
+/// several of a sequence where the pages hold few sequences. Errors: a sequence
+/// is longer than the context, or than all pages together.
+Status scoreTokens(PagedModel &model,
+                   std::span<const std::span<const int32_t>> sequences,
+                   const TakeScore &take);
+
+} // namespace tessera
