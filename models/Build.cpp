@@ -263,79 +263,6 @@ Value ModelBuilder::trunk(Scope &scope, Value tokens, RandomState random,
   return family.finish(scope, x);
 }
 
-/// The arguments of @loss after the parameters.
-std::vector<Port> ModelBuilder::batchPorts() {
-  auto ids =
-      tensor({recipe.batch.micro, recipe.batch.sequence}, b.getI32Type());
-  std::vector<Port> ports;
-  for (const char *each : {"tokens", "targets"})
-    ports.push_back(port(graph::kInputAttr, each, ids));
-  for (const char *each : {"seed", "step", "offset"})
-    ports.push_back(port(graph::kInputAttr, each, scalar(b.getI64Type())));
-  if (separates())
-    ports.push_back(port(graph::kInputAttr, graph::kBatchInputs[2], ids));
-  return ports;
-}
-
-/// The documents of a batch, from the input that says where they begin.
-Documents ModelBuilder::documentsOf(Scope &scope, Value first) {
-  Emitter e = scope.at("documents");
-  return {first, e.sub(e.iota(tensorType(first), 1), first)};
-}
-
-void ModelBuilder::buildLoss() {
-  std::vector<Port> arguments = parameterPorts();
-  llvm::append_range(arguments, batchPorts());
-  if (needsLoads()) {
-    arguments.push_back(
-        port(graph::kInputAttr, routerLoads, routerType(spec.moe->experts)));
-    // Counts of tokens, of which bf16 has three digits.
-    arguments.back().attributes.push_back(
-        b.getNamedAttr(graph::kKeepF32Attr, b.getUnitAttr()));
-  }
-  Type f32 = b.getF32Type();
-  std::vector<Port> results{port(graph::kOutputAttr, "loss_sum", scalar(f32))};
-  if (hasPenalty())
-    results.push_back(port(graph::kOutputAttr, "penalty_sum", scalar(f32)));
-  if (spec.moe) {
-    NamedAttribute metric = b.getNamedAttr(graph::kMetricAttr, b.getUnitAttr());
-    results.push_back(
-        port(graph::kOutputAttr, routerLoads, routerType(spec.moe->experts)));
-    results.back().attributes.push_back(metric);
-    results.push_back(
-        port(graph::kOutputAttr, routerSumsName, routerType(routerSums)));
-    results.back().attributes.push_back(metric);
-  }
-  func::FuncOp loss = program(graph::Program::loss, arguments, results);
-
-  auto inputs = loss.getArguments().drop_front(all.size());
-  RandomState random{inputs[2], inputs[3], inputs[4]};
-  Scope scope(b, spec, random);
-  for (auto [i, each] : llvm::enumerate(all))
-    scope.define(each.name, loss.getArgument(i));
-  if (separates())
-    scope.documents = documentsOf(scope, inputs[5]);
-  Routed routed;
-  Value x = trunk(scope, inputs[0], random, Purpose::Loss,
-                  needsLoads() ? inputs.back() : Value(), routed);
-  Emitter e = scope.at("lm_head");
-  int64_t tokens = tensorType(inputs[0]).getNumElements();
-  auto result = b.create<graph::LinearCrossEntropyOp>(
-      e.location(), scalar(f32), e.reshape(x, {tokens, spec.hidden}),
-      head(scope), e.reshape(inputs[1], {tokens}), /*ignore=*/-100,
-      spec.logitCap ? b.getF64FloatAttr(*spec.logitCap) : FloatAttr());
-  SmallVector<Value> returned{result.getLoss()};
-  if (hasPenalty()) {
-    Value sum = routed.penalties.front();
-    for (Value each : llvm::drop_begin(routed.penalties))
-      sum = e.add(sum, each);
-    returned.push_back(sum);
-  }
-  if (spec.moe)
-    returned.append({stacked(e, routed.counts), stacked(e, routed.sums)});
-  b.create<func::ReturnOp>(loss.getLoc(), returned);
-}
-
 void ModelBuilder::buildLogits() {
   int64_t length = recipe.batch.sequence;
   std::vector<Port> arguments = parameterPorts();
@@ -395,7 +322,7 @@ OwningOpRef<ModuleOp> ModelBuilder::build(Mode mode) {
     buildLoss();
     if (needsLoads())
       buildLoads();
-    if (spec.moe)
+    if (spec.moe || hasPairs())
       buildFinishStep();
     buildLogits();
   } else if (mode == Mode::Calibrate) {

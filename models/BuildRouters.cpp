@@ -1,8 +1,8 @@
-// Functions that only models with experts have: the loads before the step's
-// gradients, and the update of selection biases and the metrics at the end of a
-// step.
+// Functions around the gradients of a step: the loads of routers before them,
+// and at the end of a step the update of selection biases and the metrics.
 #include "models/ModelBuilder.h"
 #include "models/moe/Routing.h"
+#include "runtime/train/Preference.h"
 #include "runtime/train/Router.h"
 
 using namespace mlir;
@@ -26,32 +26,41 @@ void ModelBuilder::buildLoads() {
   Port result =
       port(graph::kOutputAttr, routerLoads, routerType(spec.moe->experts));
   func::FuncOp loads = program(graph::Program::prepare_step, arguments, result);
-  auto inputs = loads.getArguments().drop_front(all.size());
-  RandomState random{inputs[2], inputs[3], inputs[4]};
-  Scope scope(b, spec, random);
+  ValueRange inputs = loads.getArguments().drop_front(all.size());
+  const BatchValues batch = takeBatch(inputs);
+  Scope scope(b, spec, batch.random);
   for (auto [i, each] : llvm::enumerate(all))
     scope.define(each.name, loads.getArgument(i));
   if (separates())
-    scope.documents = documentsOf(scope, inputs[5]);
+    scope.documents = documentsOf(scope, batch.documentStarts);
   Routed routed;
-  trunk(scope, inputs[0], random, Purpose::Loads, {}, routed);
+  trunk(scope, batch.tokens, batch.random, Purpose::Loads, {}, routed);
   Emitter e = scope.at("router");
   b.create<func::ReturnOp>(loads.getLoc(), stacked(e, routed.counts));
 }
 
 /// (frozen parameters, sums of @loss) → (frozen parameters, metrics).
 void ModelBuilder::buildFinishStep() {
-  const MoeSpec &moe = *spec.moe;
   std::vector<Port> arguments;
   for (const Parameter &each : all)
-    if (each.frozen && !each.constant)
+    if (spec.moe && each.frozen && !each.constant)
       arguments.push_back(parameterPort(each));
   std::vector<Port> results = arguments;
-  size_t fixed = arguments.size();
-  arguments.push_back(
-      port(graph::kInputAttr, routerLoads, routerType(moe.experts)));
-  arguments.push_back(
-      port(graph::kInputAttr, routerSumsName, routerType(routerSums)));
+  const size_t fixed = arguments.size();
+  auto add = [&](StringRef sums, RankedTensorType sumsType, StringRef output,
+                 RankedTensorType outputType) {
+    arguments.push_back(port(graph::kInputAttr, sums, sumsType));
+    if (!output.empty())
+      results.push_back(port(graph::kOutputAttr, output, outputType));
+  };
+  if (spec.moe) {
+    add(routerLoads, routerType(spec.moe->experts), {}, {});
+    add(routerSumsName, routerType(routerSums), kRouterOutput,
+        routerType(kRouterColumns));
+  }
+  if (hasPairs())
+    add(pairSumsName, pairSumsType(), kPreferenceOutput,
+        tensor({int64_t(kPreferenceColumns)}, b.getF32Type()));
   // These stay in f32 in any precision.
   for (Port &each : arguments)
     if (llvm::none_of(each.attributes, [](NamedAttribute attribute) {
@@ -59,23 +68,31 @@ void ModelBuilder::buildFinishStep() {
         }))
       each.attributes.push_back(
           b.getNamedAttr(graph::kKeepF32Attr, b.getUnitAttr()));
-  results.push_back(
-      port(graph::kOutputAttr, kRouterOutput, routerType(kRouterColumns)));
   func::FuncOp finish =
       program(graph::Program::finish_step, arguments, results);
-  Value loads = finish.getArgument(fixed);
   Emitter e(b, named("router"));
   SmallVector<Value> returned;
-  // Either all layers with experts have a bias, or none.
+  if (spec.moe)
+    finishRouters(e, finish.getArguments().take_front(fixed + 2), returned);
+  if (hasPairs())
+    returned.push_back(pairMeans(e, finish.getArguments().back()));
+  b.create<func::ReturnOp>(finish.getLoc(), returned);
+}
+
+/// `inputs`: selection biases, of all layers with experts or of none; then
+/// their loads and sums.
+void ModelBuilder::finishRouters(Emitter &e, ValueRange inputs,
+                                 SmallVectorImpl<Value> &returned) {
+  const MoeSpec &moe = *spec.moe;
+  const size_t fixed = inputs.size() - 2;
+  Value loads = inputs[fixed];
   for (size_t row = 0; row < fixed; ++row) {
     Value load = e.reshape(
         e.slice(loads, {static_cast<int64_t>(row), 0}, {1, moe.experts}),
         {moe.experts});
-    returned.push_back(
-        movedBias(e, finish.getArgument(row), load, recipe.moe.biasRate));
+    returned.push_back(movedBias(e, inputs[row], load, recipe.moe.biasRate));
   }
-  returned.push_back(routerTable(e, moe, loads, finish.getArgument(fixed + 1)));
-  b.create<func::ReturnOp>(finish.getLoc(), returned);
+  returned.push_back(routerTable(e, moe, loads, inputs[fixed + 1]));
 }
 
 } // namespace tessera::models

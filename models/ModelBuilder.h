@@ -10,12 +10,21 @@ namespace tessera::models {
 // Values that @loss passes to @finish_step, and @prepare_step to @loss.
 inline constexpr const char *routerLoads = "router_loads";
 inline constexpr const char *routerSumsName = "router_sums";
+inline constexpr const char *pairSumsName = "pair_sums";
 
 /// One argument or result of a function: type and graph attributes.
 struct Port {
   mlir::Type type;
   llvm::SmallVector<mlir::NamedAttribute> attributes;
   std::string name;
+};
+
+/// The arguments of @loss that hold a batch: [sequences, tokens], and scalars
+/// of random numbers. Null where the recipe needs none.
+struct BatchValues {
+  mlir::Value tokens, targets;
+  RandomState random;
+  mlir::Value documentStarts, documentNumbers, reference;
 };
 
 class ModelBuilder {
@@ -66,6 +75,8 @@ private:
   void buildInit();
   void buildLoads();
   void buildFinishStep();
+  void finishRouters(graph::Emitter &e, mlir::ValueRange inputs,
+                     llvm::SmallVectorImpl<mlir::Value> &returned);
 
   /// The purpose of running the layers. Loads (computed alone, before a loss)
   /// exist only with experts.
@@ -159,7 +170,29 @@ private:
     return recipe.data.documents == recipe::Documents::Separate;
   }
   std::vector<Port> batchPorts();
+  std::vector<Port> lossResults();
+  /// The values of these ports, from the front of `inputs`, which loses them.
+  BatchValues takeBatch(mlir::ValueRange &inputs) const;
   Documents documentsOf(Scope &scope, mlir::Value first);
+  /// The head and its loss, summed or of each token.
+  mlir::Value headLoss(Scope &scope, mlir::Value x, mlir::Value targets,
+                       bool isSum);
+
+  // Losses of pairs of answers (BuildPreference.cpp).
+  bool hasPairs() const { return recipe.task != recipe::Task::Sft; }
+  bool hasReference() const {
+    return recipe.task == recipe::Task::Dpo &&
+           recipe.preference.reference == recipe::Reference::Stored;
+  }
+  struct PairLoss {
+    mlir::Value loss; ///< f32 []: summed over pairs
+    mlir::Value sums; ///< of type pairSumsType()
+  };
+  /// From the losses of tokens, f32 [sequences × tokens].
+  PairLoss pairLoss(graph::Emitter &e, const BatchValues &batch,
+                    mlir::Value losses);
+  mlir::RankedTensorType pairSumsType();
+  mlir::Value pairMeans(graph::Emitter &e, mlir::Value sums);
   mlir::Value layerSeed(mlir::Value seed, int64_t layer);
   mlir::Value head(const Scope &scope) {
     return scope.parameter(spec.tieWordEmbeddings ? family.embedding

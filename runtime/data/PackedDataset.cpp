@@ -3,10 +3,9 @@
 #include "runtime/support/SplitMix64.h"
 
 #include <algorithm>
+#include <filesystem>
 
 namespace tessera {
-
-static constexpr std::size_t maxIndexBytes = 64 << 20;
 
 static Status checkFit(const PackedIndex &index, const std::string &folder,
                        int64_t vocabSize, int64_t sequence) {
@@ -50,16 +49,25 @@ static Status checkShard(const PackedShard &shard,
                        listed.tokens, index.vocabSize, index.tokenizerHash);
 }
 
+// Opens NAME.ref where it exists.
+static Status addReference(const std::string &folder, const std::string &name,
+                           const PackedShard &shard,
+                           std::vector<ReferenceShard> &out) {
+  const std::string path = folder + "/" + name + ".ref";
+  if (!std::filesystem::exists(path))
+    return Status::success();
+  StatusOr<ReferenceShard> reference =
+      ReferenceShard::open(path, shard.header());
+  if (!reference.ok())
+    return reference.status();
+  out.push_back(reference.take());
+  return Status::success();
+}
+
 StatusOr<PackedDataset> PackedDataset::open(const std::string &folder,
                                             int64_t vocabSize,
                                             int64_t sequence) {
-  const std::string path = folder + "/index.json";
-  StatusOr<std::string> text = readFile(path, maxIndexBytes);
-  if (!text.ok())
-    return Status::error("{}; a folder of packed rows is made by `tessera data "
-                         "chat`",
-                         text.message());
-  StatusOr<PackedIndex> index = parsePackedIndex(*text, path);
+  StatusOr<PackedIndex> index = readPackedIndex(folder);
   if (!index.ok())
     return index.status();
   TESSERA_RETURN_IF_ERROR(checkFit(*index, folder, vocabSize, sequence));
@@ -71,10 +79,16 @@ StatusOr<PackedDataset> PackedDataset::open(const std::string &folder,
       return shard.status();
     TESSERA_RETURN_IF_ERROR(
         checkShard(*shard, listed, *index, folder + "/" + listed.file));
+    TESSERA_RETURN_IF_ERROR(
+        addReference(folder, listed.file, *shard, dataset.references));
     dataset.shardBegins.push_back(rows);
     rows += listed.rows;
     dataset.shards.push_back(shard.take());
   }
+  if (!dataset.references.empty() && !dataset.hasReference())
+    return Status::error("'{}' has log-probabilities of a reference model for "
+                         "some shards only; run `tessera data reference` again",
+                         folder);
   dataset.listed = index.take();
   return dataset;
 }
@@ -84,17 +98,49 @@ Status PackedDataset::contents(uint64_t number, PackedRowContents &out) const {
     return Status::error("row {} of packed rows was asked for, but there are "
                          "{}",
                          number, rows());
-  auto after = std::upper_bound(shardBegins.begin(), shardBegins.end(), number);
-  const std::size_t shard = std::size_t(after - shardBegins.begin()) - 1;
+  const std::size_t shard = shardOf(number);
   return shards[shard].read(number - shardBegins[shard], out);
+}
+
+std::size_t PackedDataset::shardOf(uint64_t row) const {
+  auto after = std::upper_bound(shardBegins.begin(), shardBegins.end(), row);
+  return std::size_t(after - shardBegins.begin()) - 1;
+}
+
+// Of the tokens of row `number`, one after the other.
+Status PackedDataset::readReference(uint64_t number, std::size_t tokens,
+                                    std::vector<float> &out) const {
+  const std::size_t shard = shardOf(number);
+  StatusOr<uint64_t> first =
+      shards[shard].firstToken(number - shardBegins[shard]);
+  if (!first.ok())
+    return first.status();
+  out.resize(tokens);
+  return references[shard].read(*first, out);
+}
+
+StatusOr<uint64_t> PackedDataset::mostDocuments() const {
+  uint64_t most = 0;
+  for (const PackedShard &shard : shards) {
+    StatusOr<uint64_t> found = shard.mostDocuments();
+    if (!found.ok())
+      return found.status();
+    most = std::max(most, *found);
+  }
+  return most;
 }
 
 PackedRowSpans PackedRowSpans::row(uint64_t number, uint64_t sequence) const {
   auto part = [&](std::span<int32_t> all) {
     return all.empty() ? all : all.subspan(number * sequence, sequence);
   };
-  return {part(tokens), part(targets), part(lossMask), part(segments),
-          part(positions)};
+  return {part(tokens),
+          part(targets),
+          part(lossMask),
+          part(segments),
+          part(positions),
+          reference.empty() ? reference
+                            : reference.subspan(number * sequence, sequence)};
 }
 
 namespace {
@@ -126,12 +172,20 @@ private:
 Status PackedDataset::row(uint64_t number, const PackedRowSpans &out) const {
   PackedRowContents from;
   TESSERA_RETURN_IF_ERROR(contents(number, from));
+  std::vector<float> reference;
+  if (!out.reference.empty()) {
+    TESSERA_RETURN_IF_ERROR(
+        readReference(number, from.tokens.size(), reference));
+    std::ranges::fill(out.reference, 0.0f);
+  }
   RowWriter writer(out);
   int32_t segment = 0;
   for (const PackedDocument &document : from.documents) {
     for (uint32_t i = 0; i < document.length; ++i) {
       const std::size_t next = writer.position() + 1;
       const bool learned = i + 1 < document.length && from.supervised[next];
+      if (learned && !reference.empty())
+        out.reference[next - 1] = reference[next];
       writer.put(from.tokens[next - 1],
                  learned ? from.tokens[next] : ignoredTarget, segment,
                  int32_t(i));
@@ -139,7 +193,7 @@ Status PackedDataset::row(uint64_t number, const PackedRowSpans &out) const {
     ++segment;
   }
   for (int32_t i = 0; writer.position() < listed.sequence; ++i)
-    writer.put(int32_t(listed.paddingToken), ignoredTarget, segment, i);
+    writer.put(int32_t(listed.paddingToken), ignoredTarget, ignoredTarget, i);
   return Status::success();
 }
 
@@ -187,6 +241,7 @@ Status PackedDataset::evalBatch(uint64_t index, uint64_t batches,
       continue;
     std::fill(to.targets.begin(), to.targets.end(), ignoredTarget);
     std::fill(to.lossMask.begin(), to.lossMask.end(), 0);
+    std::fill(to.segments.begin(), to.segments.end(), ignoredTarget);
   }
   return Status::success();
 }

@@ -4,6 +4,7 @@
 // restarts.
 #pragma once
 #include "runtime/data/PackedIndex.h"
+#include "runtime/data/ReferenceShard.h"
 #include "runtime/data/TokenDataset.h"
 
 namespace tessera {
@@ -16,10 +17,12 @@ struct PackedRowSpans {
   /// elsewhere, so at a document's last token and in padding, ignoredTarget.
   std::span<int32_t> targets = {};
   std::span<int32_t> lossMask = {}; ///< 1 where `targets` is a token, else 0
-  /// The number of the document in its row, from 0; padding is one more
-  /// segment after the last document, so that numbers never decrease.
+  /// The number of the document in its row, from 0; ignoredTarget in padding.
   std::span<int32_t> segments = {};
-  std::span<int32_t> positions = {}; ///< from 0 in each segment
+  std::span<int32_t> positions = {}; ///< from 0 in each document and in padding
+  /// The log-probability of the target by the reference model (hasReference()),
+  /// 0 at other positions.
+  std::span<float> reference = {};
 
   /// Row `number` of these.
   PackedRowSpans row(uint64_t number, uint64_t sequence) const;
@@ -43,6 +46,10 @@ public:
   /// Rows, each seen once an epoch.
   uint64_t rows() const { return listed.rows; }
   const PackedIndex &index() const { return listed; }
+  /// Whether all shards have log-probabilities of a reference model.
+  bool hasReference() const { return references.size() == shards.size(); }
+  /// The largest number of documents in a row.
+  StatusOr<uint64_t> mostDocuments() const;
 
   /// Row `number` < rows() in the order of the files.
   Status row(uint64_t number, const PackedRowSpans &out) const;
@@ -69,10 +76,14 @@ public:
 
 private:
   Status contents(uint64_t number, PackedRowContents &out) const;
+  std::size_t shardOf(uint64_t row) const;
+  Status readReference(uint64_t number, std::size_t tokens,
+                       std::vector<float> &out) const;
 
   PackedIndex listed;
   std::vector<PackedShard> shards;
-  std::vector<uint64_t> shardBegins; ///< first row of each shard
+  std::vector<ReferenceShard> references; ///< none or one a shard
+  std::vector<uint64_t> shardBegins;      ///< first row of each shard
 };
 
 } // namespace tessera

@@ -167,6 +167,16 @@ Status writePackedIndex(const PackedIndex &index, const std::string &folder) {
       toJson(index).dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
+StatusOr<PackedIndex> readPackedIndex(const std::string &folder) {
+  const std::string path = folder + "/index.json";
+  StatusOr<std::string> text = readFile(path, maxIndexBytes);
+  if (!text.ok())
+    return Status::error("{}; a folder of packed rows is made by `tessera data "
+                         "chat`",
+                         text.message());
+  return parsePackedIndex(*text, path);
+}
+
 bool isPackedFolder(const std::string &folder) {
   const std::string path = folder + "/index.json";
   StatusOr<std::string> text = readFile(path, maxIndexBytes);

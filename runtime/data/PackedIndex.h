@@ -60,6 +60,9 @@ struct PackedIndex {
 StatusOr<PackedIndex> parsePackedIndex(std::string_view json,
                                        const std::string &where);
 
+/// Reads `folder`/index.json.
+StatusOr<PackedIndex> readPackedIndex(const std::string &folder);
+
 /// Writes `folder`/index.json in one step.
 Status writePackedIndex(const PackedIndex &index, const std::string &folder);
 

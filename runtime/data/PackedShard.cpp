@@ -195,6 +195,28 @@ Status PackedShard::read(uint64_t row, PackedRowContents &out) const {
   return readMask(begin.token, count, out.supervised);
 }
 
+StatusOr<uint64_t> PackedShard::firstToken(uint64_t row) const {
+  std::vector<RawRow> table;
+  TESSERA_RETURN_IF_ERROR(
+      copy(sizeof(RawHeader) + row * sizeof(RawRow), 1, table));
+  return table.front().token;
+}
+
+StatusOr<uint64_t> PackedShard::mostDocuments() const {
+  constexpr uint64_t together = 4096;
+  uint64_t most = 0;
+  std::vector<RawRow> table;
+  for (uint64_t row = 0; row < head.rowCount; row += together) {
+    const uint64_t count = std::min(together, head.rowCount - row);
+    TESSERA_RETURN_IF_ERROR(
+        copy(sizeof(RawHeader) + row * sizeof(RawRow), count + 1, table));
+    for (uint64_t i = 0; i < count; ++i)
+      if (table[i + 1].document > table[i].document)
+        most = std::max(most, table[i + 1].document - table[i].document);
+  }
+  return most;
+}
+
 Status PackedShard::verify() const {
   TESSERA_RETURN_IF_ERROR(tokenShard.verify());
   if (hash64(file.bytes().subspan(sizeof(RawHeader))) != head.payloadHash)

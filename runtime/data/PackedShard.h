@@ -90,6 +90,11 @@ public:
   /// damaged: nothing beyond this row is trusted.
   Status read(uint64_t row, PackedRowContents &out) const;
 
+  /// The number in the shard of the first token of row `row` < rows().
+  StatusOr<uint64_t> firstToken(uint64_t row) const;
+  /// The largest number of documents in a row.
+  StatusOr<uint64_t> mostDocuments() const;
+
   /// Proves the hashes, every token and every row.
   Status verify() const;
 

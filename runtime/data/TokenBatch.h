@@ -3,23 +3,41 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <type_traits>
 #include <vector>
 
 namespace tessera {
 
+/// What a program reads of documents.
+struct DocumentInputs {
+  bool starts = false;    ///< tokens see only those of their document
+  bool numbers = false;   ///< the loss is of whole documents
+  bool reference = false; ///< and compares with a reference model
+};
+
 /// Views of one batch.
 template <typename Number> struct TokenBatchOf {
+  using Real = std::conditional_t<std::is_const_v<Number>, const float, float>;
+
   std::span<Number> tokens;
   std::span<Number> targets; ///< ignoredTarget: adds nothing to the loss
   /// Where in its row the document of a token begins. Empty if tokens see all
   /// earlier ones of their row.
-  std::span<Number> documentStarts;
+  std::span<Number> documentStarts = {};
+  /// The number of its document in its row, ignoredTarget in padding. Empty if
+  /// the loss does not depend on it.
+  std::span<Number> documentNumbers = {};
+  /// The log-probability of the target by the reference model, 0 where it is
+  /// ignored. Empty without one.
+  std::span<Real> reference = {};
 
   /// The same views from element `first` on.
   TokenBatchOf part(std::size_t first, std::size_t count) const {
-    return {tokens.subspan(first, count), targets.subspan(first, count),
-            documentStarts.empty() ? documentStarts
-                                   : documentStarts.subspan(first, count)};
+    const auto of = [&](auto view) {
+      return view.empty() ? view : view.subspan(first, count);
+    };
+    return {of(tokens), of(targets), of(documentStarts), of(documentNumbers),
+            of(reference)};
   }
 };
 using TokenBatch = TokenBatchOf<const int32_t>;
@@ -27,14 +45,22 @@ using TokenBatchOut = TokenBatchOf<int32_t>;
 
 /// Memory of a batch.
 struct TokenBuffers {
-  std::vector<int32_t> tokens, targets, documentStarts;
+  std::vector<int32_t> tokens, targets, documentStarts, documentNumbers;
+  std::vector<float> reference;
 
   TokenBuffers() = default;
-  /// All zero; with `separate`, documents have starts.
-  TokenBuffers(std::size_t count, bool separate)
-      : tokens(count), targets(count), documentStarts(separate ? count : 0) {}
-  TokenBatchOut out() { return {tokens, targets, documentStarts}; }
-  TokenBatch view() const { return {tokens, targets, documentStarts}; }
+  /// All zero, with what a program reads of documents.
+  TokenBuffers(std::size_t count, DocumentInputs documents)
+      : tokens(count), targets(count),
+        documentStarts(documents.starts ? count : 0),
+        documentNumbers(documents.numbers ? count : 0),
+        reference(documents.reference ? count : 0) {}
+  TokenBatchOut out() {
+    return {tokens, targets, documentStarts, documentNumbers, reference};
+  }
+  TokenBatch view() const {
+    return {tokens, targets, documentStarts, documentNumbers, reference};
+  }
 };
 
 } // namespace tessera

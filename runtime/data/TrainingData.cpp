@@ -2,35 +2,70 @@
 
 namespace tessera {
 
+static Status checkPairs(const PackedDataset &packed, const std::string &folder,
+                         const DataNeeds &needs) {
+  if (packed.index().objective != PackedObjective::Preference)
+    return Status::error("'{}' has no pairs of a chosen and a rejected answer, "
+                         "which this program's task learns from; give `tessera "
+                         "data chat` lines with \"chosen\" and \"rejected\"",
+                         folder);
+  const StatusOr<uint64_t> most = packed.mostDocuments();
+  if (!most.ok())
+    return most.status();
+  if (*most > uint64_t(2 * needs.pairs))
+    return Status::error(
+        "'{}' has a row of {} pairs, and the program takes {}; "
+        "compile it with --set preference.pairs={}",
+        folder, *most / 2, needs.pairs, *most / 2);
+  if (needs.documents.reference && !packed.hasReference())
+    return Status::error("'{}' has no log-probabilities of a reference model; "
+                         "run: tessera data reference {} --model DIR, or "
+                         "compile with --set preference.reference=none",
+                         folder, folder);
+  return Status::success();
+}
+
 static StatusOr<PackedDataset> openPacked(const std::string &folder,
-                                          int64_t vocabSize, int64_t sequence,
-                                          bool separate) {
-  auto packed = PackedDataset::open(folder, vocabSize, sequence);
+                                          const DataNeeds &needs) {
+  auto packed = PackedDataset::open(folder, needs.vocabSize, needs.sequence);
   if (!packed.ok())
     return packed.status();
-  if (!separate)
+  if (!needs.documents.starts)
     return Status::error("'{}' has packed documents, and this program's tokens "
                          "see all earlier ones of their row; compile it with "
                          "--set data.documents=separate",
                          folder);
+  if (needs.pairs > 0) {
+    TESSERA_RETURN_IF_ERROR(checkPairs(*packed, folder, needs));
+    return packed;
+  }
+  if (packed->index().objective == PackedObjective::Preference)
+    return Status::error("'{}' has pairs of answers, and this program learns "
+                         "next tokens; compile it with --set task=dpo, orpo or "
+                         "simpo",
+                         folder);
   if (packed->index().objective != PackedObjective::Sft)
-    return Status::error("'{}' has pairs or labels of answers, and there is no "
-                         "loss for them yet; give conversations, or prompts "
-                         "with completions",
+    return Status::error("'{}' has labels of answers, which no task learns "
+                         "from yet; give conversations, prompts with "
+                         "completions, or pairs",
                          folder);
   return packed;
 }
 
 StatusOr<TrainingData> TrainingData::open(const std::string &folder,
-                                          int64_t vocabSize, int64_t sequence,
-                                          bool separate) {
+                                          const DataNeeds &needs) {
   if (isPackedFolder(folder)) {
-    auto packed = openPacked(folder, vocabSize, sequence, separate);
+    auto packed = openPacked(folder, needs);
     if (!packed.ok())
       return packed.status();
     return TrainingData(packed.take());
   }
-  auto stream = TokenDataset::open(folder, vocabSize, sequence);
+  if (needs.pairs > 0)
+    return Status::error("'{}' is a stream of tokens, and this program's task "
+                         "learns from pairs of answers, which `tessera data "
+                         "chat` packs",
+                         folder);
+  auto stream = TokenDataset::open(folder, needs.vocabSize, needs.sequence);
   if (!stream.ok())
     return stream.status();
   return TrainingData(stream.take());
@@ -64,7 +99,9 @@ double TrainingData::unigramEntropy() const {
 static PackedRowSpans spansOf(TokenBatchOut out) {
   return {.tokens = out.tokens,
           .targets = out.targets,
-          .positions = out.documentStarts};
+          .segments = out.documentNumbers,
+          .positions = out.documentStarts,
+          .reference = out.reference};
 }
 
 static void startsFromPositions(std::span<const uint64_t> rows,

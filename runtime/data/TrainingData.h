@@ -7,14 +7,20 @@
 
 namespace tessera {
 
+/// What a program asks of its data.
+struct DataNeeds {
+  int64_t vocabSize = 0, sequence = 0;
+  DocumentInputs documents = {};
+  /// Pairs of answers that a sequence has at most; 0: next tokens are learned.
+  int64_t pairs = 0;
+};
+
 class TrainingData {
 public:
-  /// Opens a folder of either kind, for a model of `vocabSize` tokens and
-  /// sequences of `sequence`. Packed documents need a program that keeps them
-  /// apart (`separate`), and answers to learn.
+  /// Opens a folder of either kind. Packed documents need a program that keeps
+  /// them apart, and are of the objective that it has.
   static StatusOr<TrainingData> open(const std::string &folder,
-                                     int64_t vocabSize, int64_t sequence,
-                                     bool separate);
+                                     const DataNeeds &needs);
 
   int64_t sequence() const;
   uint64_t tokens() const; ///< of all documents

@@ -116,8 +116,38 @@ Status parseDocument(std::string_view text, const std::string &file,
 
 } // namespace
 
+static Status checkTask(const Recipe &recipe) {
+  const Recipe::Preference &preference = recipe.preference;
+  const auto misfit = [](std::string_view key, std::string_view fits) {
+    return Status::error("{} has no meaning here: it belongs to {}; leave it "
+                         "out, or change the task",
+                         key, fits);
+  };
+  if (recipe.task == Task::Sft && preference != Recipe::Preference())
+    return misfit("preference", "task: dpo, orpo and simpo");
+  if (recipe.task == Task::Sft)
+    return Status::success();
+  if (recipe.data.documents != Documents::Separate)
+    return Status::error("task: {} compares documents; set data.documents: "
+                         "separate",
+                         name(recipe.task));
+  const Recipe::Preference usual;
+  if (recipe.task != Task::Simpo && preference.margin != usual.margin)
+    return misfit("preference.margin", "task: simpo");
+  if (recipe.task != Task::Dpo && preference.loss != usual.loss)
+    return misfit("preference.loss", "task: dpo");
+  if (recipe.task != Task::Dpo && preference.reference != usual.reference)
+    return misfit("preference.reference", "task: dpo; the others have none");
+  if (preference.labelSmoothing != 0 &&
+      (recipe.task != Task::Dpo || preference.loss != PreferenceLoss::Sigmoid))
+    return misfit("preference.label_smoothing",
+                  "task: dpo with preference.loss: sigmoid");
+  return Status::success();
+}
+
 // The error names the keys, not a line: either may be the one that is wrong.
 Status checkTogether(const Recipe &recipe) {
+  TESSERA_RETURN_IF_ERROR(checkTask(recipe));
   Recipe::Adapter unused;
   unused.kind = recipe.adapter.kind;
   if (recipe.adapter.kind == AdapterKind::None && recipe.adapter != unused)

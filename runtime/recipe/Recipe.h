@@ -25,6 +25,18 @@ enum class Documents { Joined, Separate };
 /// Lora: the model's weights are constant, and low-rank factors of chosen
 /// matrices are trained (Hu et al. 2021, LoRA).
 enum class AdapterKind { None, Lora };
+/// What is learned. Sft: next tokens, of pretraining too. The others learn from
+/// pairs of a chosen and a rejected answer:
+///   Dpo    Rafailov et al. 2023, arXiv 2305.18290
+///   Orpo   Hong et al. 2024, arXiv 2403.07691
+///   Simpo  Meng et al. 2024, arXiv 2405.14734
+enum class Task { Sft, Dpo, Orpo, Simpo };
+/// Of Dpo: -log σ(x), max(0, 1 - x), or (Azar et al. 2023, arXiv 2310.12036)
+/// the squared distance of mean log-ratios from 1 / (2 beta).
+enum class PreferenceLoss { Sigmoid, Hinge, Ipo };
+/// What answers are compared with: log-probabilities that the dataset has of
+/// each token, or nothing.
+enum class Reference { Stored, None };
 enum class Quant { None, Int8, Int4, Fp8 };
 enum class KvKind { Auto, Int8 };
 /// Which weights have zero points in addition to scales.
@@ -38,6 +50,7 @@ enum class Pooling { Model, Mean, Cls, Max, MeanSqrt };
 enum class Normalize { Model, None, L2 };
 
 /// The recipe's own words: "adamw", "cosine", "bf16", "selective".
+std::string_view name(Task task);
 std::string_view name(OptimizerKind kind);
 std::string_view name(ScheduleKind kind);
 std::string_view name(Precision precision);
@@ -53,6 +66,19 @@ std::string_view name(Pooling pooling);
 std::string_view name(Normalize normalize);
 
 struct Recipe {
+  Task task = Task::Sft;
+
+  /// Learning from pairs of answers.
+  struct Preference {
+    PreferenceLoss loss = PreferenceLoss::Sigmoid;
+    double beta = 0.1;         ///< of Orpo: the weight of its odds ratio
+    double margin = 0.5;       ///< simpo only: gamma
+    double labelSmoothing = 0; ///< share of pairs that are the wrong way round
+    Reference reference = Reference::Stored;
+    int64_t pairs = 32; ///< that a sequence has at most
+    bool operator==(const Preference &) const = default;
+  } preference;
+
   struct Optimizer {
     OptimizerKind name = OptimizerKind::AdamW;
     double lr = 3.0e-4; ///< at the top of the schedule

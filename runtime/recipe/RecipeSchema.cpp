@@ -15,6 +15,11 @@ namespace {
 constexpr int64_t maxSteps = int64_t(1) << 24;
 
 // In the order of the enumerators.
+constexpr std::array<std::string_view, 4> tasks = {"sft", "dpo", "orpo",
+                                                   "simpo"};
+constexpr std::array<std::string_view, 3> preferenceLosses = {"sigmoid",
+                                                              "hinge", "ipo"};
+constexpr std::array<std::string_view, 2> references = {"stored", "none"};
 constexpr std::array<std::string_view, 2> optimizers = {"adamw", "sgd"};
 constexpr std::array<std::string_view, 3> schedules = {"cosine", "linear",
                                                        "constant"};
@@ -157,6 +162,7 @@ Status store(const YAML::Node &node, const Words &slot) {
 
 } // namespace
 
+std::string_view name(Task task) { return tasks[size_t(task)]; }
 std::string_view name(OptimizerKind kind) { return optimizers[size_t(kind)]; }
 std::string_view name(ScheduleKind kind) { return schedules[size_t(kind)]; }
 std::string_view name(Precision precision) {
@@ -183,6 +189,14 @@ std::string_view name(Normalize normalize) {
 std::vector<Field> schema(Recipe &r) {
   constexpr double most = 1e6;
   return {
+      {"task", choice(r.task, tasks)},
+      {"preference.loss", choice(r.preference.loss, preferenceLosses)},
+      {"preference.beta", Real{&r.preference.beta, 1e-6, most}},
+      {"preference.margin", Real{&r.preference.margin, 0, most}},
+      {"preference.label_smoothing",
+       Real{&r.preference.labelSmoothing, 0, 0.5, true}},
+      {"preference.reference", choice(r.preference.reference, references)},
+      {"preference.pairs", Integer{&r.preference.pairs, 1, 1 << 12}},
       {"optimizer.name", choice(r.optimizer.name, optimizers)},
       {"optimizer.lr", Real{&r.optimizer.lr, 0, most}},
       {"optimizer.betas", Pair{&r.optimizer.betas, 0, 1, true}},

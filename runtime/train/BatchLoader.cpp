@@ -8,7 +8,7 @@ BatchLoader::BatchLoader(const TrainingData &data, BatchOrder order)
     : data(data), order(std::move(order)) {
   for (TokenBuffers &batch : batches)
     batch = TokenBuffers(this->order.rows * uint64_t(data.sequence()),
-                         this->order.separate);
+                         this->order.documents);
 }
 
 BatchLoader::~BatchLoader() {

@@ -15,13 +15,12 @@ namespace tessera {
 
 /// Which batches: `rows` sequences each, from sample `first` of the stream that
 /// `seed` shuffles. Of each batch only the sequences `own` (numbers below
-/// `rows`) are read; the others keep the token 0. If documents are `separate`,
-/// batches say where they begin.
+/// `rows`) are read; the others keep the token 0.
 struct BatchOrder {
   int64_t seed = 0;
   uint64_t first = 0, rows = 0;
   std::vector<uint64_t> own;
-  bool separate = false;
+  DocumentInputs documents = {};
 };
 
 class BatchLoader {

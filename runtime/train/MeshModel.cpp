@@ -139,6 +139,10 @@ Status MeshModel::findBatch(std::string_view name, Batch &batch) {
       batch.targets = input;
     if (input->name()->string_view() == kStartsInput)
       batch.starts = input;
+    if (input->name()->string_view() == kNumbersInput)
+      batch.numbers = input;
+    if (input->name()->string_view() == kReferenceInput)
+      batch.reference = input;
   }
   if (!batch.tokens || !batch.targets)
     return Status::error("program '{}' has no tokens and targets; run: {}",
@@ -147,10 +151,14 @@ Status MeshModel::findBatch(std::string_view name, Batch &batch) {
   batch.own.targets.resize(batch.targets->bytes() / sizeof(int32_t));
   if (batch.starts)
     batch.own.documentStarts.resize(batch.starts->bytes() / sizeof(int32_t));
+  if (batch.numbers)
+    batch.own.documentNumbers.resize(batch.numbers->bytes() / sizeof(int32_t));
+  if (batch.reference)
+    batch.own.reference.resize(batch.reference->bytes() / sizeof(float));
   return Status::success();
 }
 
-// The rows of which this rank has tokens, targets or starts of documents.
+// The rows of which this rank has a part of an input.
 std::vector<uint64_t> MeshModel::ownRows(const Batch &batch) const {
   std::vector<uint64_t> rows;
   if (!batch.tokens)
@@ -158,7 +166,8 @@ std::vector<uint64_t> MeshModel::ownRows(const Batch &batch) const {
   const auto length = static_cast<uint64_t>(info.sequence);
   std::set<uint64_t> found;
   for (const artifact::Tensor *input :
-       {batch.tokens, batch.targets, batch.starts}) {
+       {batch.tokens, batch.targets, batch.starts, batch.numbers,
+        batch.reference}) {
     if (!input)
       continue;
     ShareRuns runs(*input, mesh, at);
@@ -175,14 +184,12 @@ Status MeshModel::cut(Batch &batch, const TokenBatch &whole) const {
   uint64_t elements = 1;
   for (uint64_t size : artifact::globalShape(*batch.tokens))
     elements *= size;
-  const auto &[tokens, targets, starts] = whole;
+  const auto &[tokens, targets, starts, numbers, reference] = whole;
   if (tokens.size() != elements || targets.size() != elements)
     return Status::error("a batch of {} tokens and {} targets: all ranks "
                          "together take {} of each",
                          tokens.size(), targets.size(), elements);
-  const auto copy = [&](const artifact::Tensor &input,
-                        std::span<const int32_t> from,
-                        std::vector<int32_t> &to) {
+  const auto copy = [&](const artifact::Tensor &input, auto from, auto &to) {
     artifact::copyToShare(input, mesh, at, std::as_bytes(from),
                           std::as_writable_bytes(std::span(to)));
   };
@@ -190,6 +197,10 @@ Status MeshModel::cut(Batch &batch, const TokenBatch &whole) const {
   copy(*batch.targets, targets, batch.own.targets);
   if (batch.starts)
     copy(*batch.starts, starts, batch.own.documentStarts);
+  if (batch.numbers)
+    copy(*batch.numbers, numbers, batch.own.documentNumbers);
+  if (batch.reference)
+    copy(*batch.reference, reference, batch.own.reference);
   return Status::success();
 }
 

@@ -50,7 +50,9 @@ private:
   /// Tokens of a program, sharded as its input.
   struct Batch {
     const artifact::Tensor *tokens = nullptr, *targets = nullptr;
-    const artifact::Tensor *starts = nullptr; ///< null: documents are joined
+    /// Null where the program has no such input.
+    const artifact::Tensor *starts = nullptr, *numbers = nullptr,
+                           *reference = nullptr;
     TokenBuffers own;
   };
   /// A tensor of the state, as the artifact has it.

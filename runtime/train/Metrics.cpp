@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "runtime/data/FileOperations.h"
+#include "runtime/train/Preference.h"
 #include "runtime/train/Router.h"
 
 namespace tessera {
@@ -43,6 +44,15 @@ std::string routerText(std::span<const float> table) {
     text += fmt::format("{}\"{}\":[{}]", column ? "," : "{",
                         kRouterColumnNames[column], fmt::join(numbers, ","));
   }
+  return text + "}";
+}
+
+/// {"accuracy":0.5,"margin":0.01,…}
+std::string preferenceText(std::span<const float> columns) {
+  std::string text;
+  for (std::size_t i = 0; i < columns.size(); ++i)
+    text += fmt::format("{}\"{}\":{}", i ? "," : "{", kPreferenceColumnNames[i],
+                        jsonNumber(columns[i]));
   return text + "}";
 }
 
@@ -101,6 +111,8 @@ std::string printMetrics(const MetricsRecord &record) {
     add("eval_loss", jsonNumber(*record.evalLoss));
   if (!record.router.empty())
     add("router", routerText(record.router));
+  if (!record.preference.empty())
+    add("preference", preferenceText(record.preference));
   return line + "}";
 }
 
@@ -181,6 +193,10 @@ std::string progressLine(const MetricsRecord &record, uint64_t lastStep,
     line += fmt::format("  {} tokens/s", shortNumber(record.tokensPerSecond));
   if (!record.router.empty())
     line += fmt::format("  load {:.1f}x", worstLoad(record.router));
+  if (!record.preference.empty())
+    line +=
+        fmt::format("  accuracy {:.2f}",
+                    record.preference[std::size_t(PreferenceColumn::accuracy)]);
   if (record.mfu)
     line += fmt::format("  mfu {:.1f} %", *record.mfu * 100);
   if (record.loss && lastStep > record.step)

@@ -15,7 +15,7 @@ namespace tessera {
 /// before training.
 struct MetricsRecord {
   uint64_t step = 0;
-  std::optional<double> loss; ///< mean over the step's unmasked tokens, nats
+  std::optional<double> loss; ///< as StepMetrics has it; of tokens in nats
   std::optional<double> gradNorm;
   std::optional<double> lr;
   uint64_t tokens = 0;        ///< unmasked, since the run's beginning
@@ -32,6 +32,8 @@ struct MetricsRecord {
   /// Rows of kRouterColumns (runtime/train/Router.h), one for each layer with
   /// experts; empty for models without.
   std::vector<float> router;
+  /// kPreferenceColumns numbers (runtime/train/Preference.h), or none.
+  std::vector<float> preference;
 };
 
 /// The record as one line of JSON; numbers read back bit for bit, those that

@@ -2,6 +2,7 @@
 #include "runtime/artifact/ElementTypes.h"
 #include "runtime/artifact/KernelTable.h"
 #include "runtime/data/ShallowJson.h"
+#include "runtime/train/Preference.h"
 #include "runtime/train/Router.h"
 
 namespace tessera {
@@ -230,15 +231,18 @@ Status SessionModel::readShapes() {
     return Status::error("the artifact's config.json has no vocab_size; run: "
                          "{}",
                          info.rebuildCommand);
-  return readRouterShape();
+  TESSERA_RETURN_IF_ERROR(readRouterShape());
+  return readPreferenceShape();
 }
 
-/// Programs with separate documents ask where they begin.
 void SessionModel::readDocuments() {
   for (const char *program : {"train_step", "eval_step"})
     if (session->hasProgram(program))
-      for (const hal::TensorInfo &tensor : session->inputs(program))
-        info.separatesDocuments |= tensor.name == kStartsInput;
+      for (const hal::TensorInfo &tensor : session->inputs(program)) {
+        info.documents.starts |= tensor.name == kStartsInput;
+        info.documents.numbers |= tensor.name == kNumbersInput;
+        info.documents.reference |= tensor.name == kReferenceInput;
+      }
 }
 
 /// Models without experts have no such output.
@@ -254,6 +258,23 @@ Status SessionModel::readRouterShape() {
                              kRouterOutput, kRouterColumns,
                              info.rebuildCommand);
       router.resize(tensor.elements());
+    }
+  return Status::success();
+}
+
+/// Only programs that learn from pairs of answers have such an output.
+Status SessionModel::readPreferenceShape() {
+  if (!session->hasProgram("train_step"))
+    return Status::success();
+  for (const hal::TensorInfo &tensor : session->outputs("train_step"))
+    if (tensor.name == kPreferenceOutput) {
+      if (tensor.type != ElementType::f32 ||
+          tensor.elements() != kPreferenceColumns)
+        return Status::error("output '{}' of train_step has no {} numbers of "
+                             "f32; it was compiled by another version, run: {}",
+                             kPreferenceOutput, kPreferenceColumns,
+                             info.rebuildCommand);
+      preference.resize(tensor.elements());
     }
   return Status::success();
 }
@@ -293,9 +314,16 @@ Status SessionModel::writeBatch(std::string_view program,
   TESSERA_RETURN_IF_ERROR(session->writeInput(program, "tokens", batch.tokens));
   TESSERA_RETURN_IF_ERROR(
       session->writeInput(program, "targets", batch.targets));
-  if (!info.separatesDocuments)
-    return Status::success();
-  return session->writeInput(program, kStartsInput, batch.documentStarts);
+  if (info.documents.starts)
+    TESSERA_RETURN_IF_ERROR(
+        session->writeInput(program, kStartsInput, batch.documentStarts));
+  if (info.documents.numbers)
+    TESSERA_RETURN_IF_ERROR(
+        session->writeInput(program, kNumbersInput, batch.documentNumbers));
+  if (info.documents.reference)
+    TESSERA_RETURN_IF_ERROR(
+        session->writeInput(program, kReferenceInput, batch.reference));
+  return Status::success();
 }
 
 StatusOr<StepMetrics> SessionModel::trainStep(const TokenBatch &batch,
@@ -316,7 +344,11 @@ StatusOr<StepMetrics> SessionModel::trainStep(const TokenBatch &batch,
   if (!router.empty())
     TESSERA_RETURN_IF_ERROR(session->readOutput(
         step, kRouterOutput, std::as_writable_bytes(std::span(router))));
-  return StepMetrics{*loss, *norm, *lr, *count, router};
+  if (!preference.empty())
+    TESSERA_RETURN_IF_ERROR(
+        session->readOutput(step, kPreferenceOutput,
+                            std::as_writable_bytes(std::span(preference))));
+  return StepMetrics{*loss, *norm, *lr, *count, router, preference};
 }
 
 StatusOr<EvalSum> SessionModel::evalStep(const TokenBatch &batch) {

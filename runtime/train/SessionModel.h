@@ -62,6 +62,7 @@ private:
   Status readFacts();
   Status readShapes();
   Status readRouterShape();
+  Status readPreferenceShape();
   void readDocuments();
   Status writeBatch(std::string_view program, const TokenBatch &batch);
   std::size_t evalDimensions() const;
@@ -77,8 +78,8 @@ private:
   ModelFacts info;
   std::vector<StateTensor> tensors;
   int64_t context = 0;
-  std::vector<float> scores; // [T, V] of the logits program
-  std::vector<float> router; // the output of that name, if there is one
+  std::vector<float> scores;             // [T, V] of the logits program
+  std::vector<float> router, preference; // outputs of these names, if any
 };
 
 } // namespace tessera

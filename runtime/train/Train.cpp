@@ -139,8 +139,9 @@ Status Trainer::openData() {
   layout = found.take();
   const auto open = [&](const std::string &folder,
                         std::unique_ptr<TrainingData> &data) -> Status {
-    auto opened = TrainingData::open(folder, facts.vocabSize, facts.sequence,
-                                     facts.separatesDocuments);
+    auto opened = TrainingData::open(
+        folder, {facts.vocabSize, facts.sequence, facts.documents,
+                 facts.documents.numbers ? recipe.values.preference.pairs : 0});
     if (!opened.ok())
       return opened.status();
     data = std::make_unique<TrainingData>(opened.take());
@@ -156,7 +157,7 @@ Status Trainer::openData() {
   evalRows = model.evalRows();
   evalBatch = TokenBuffers(
       std::size_t(facts.evalBatches * facts.evalRows * facts.sequence),
-      facts.separatesDocuments);
+      facts.documents);
   return Status::success();
 }
 
@@ -322,7 +323,7 @@ Status Trainer::prepare() {
   loader = std::make_unique<BatchLoader>(
       *trainData, BatchOrder{position.seed, position.dataCursor,
                              uint64_t(facts.microbatches * facts.rows),
-                             model.trainRows(), facts.separatesDocuments});
+                             model.trainRows(), facts.documents});
   TESSERA_RETURN_IF_ERROR(fillMessageBuffers(model));
   StatusOr<RunMemory> measured = measureRunMemory(model, options.baseBytes);
   if (!measured.ok())
@@ -382,6 +383,8 @@ Status Trainer::readEvalBatches(uint64_t first, uint64_t batches) {
       std::ranges::fill(batch.tokens, 0);
       std::ranges::fill(batch.targets, ignoredTarget);
       std::ranges::fill(batch.documentStarts, 0);
+      std::ranges::fill(batch.documentNumbers, ignoredTarget);
+      std::ranges::fill(batch.reference, 0.0f);
     }
   }
   return Status::success();
@@ -470,6 +473,8 @@ Status Trainer::trainOneStep() {
   record.gradNorm = metrics->gradNorm;
   record.lr = metrics->lr;
   record.router.assign(metrics->router.begin(), metrics->router.end());
+  record.preference.assign(metrics->preference.begin(),
+                           metrics->preference.end());
   record.tokens = position.tokens;
   record.stepSeconds = seconds;
   record.waitSeconds = waited;

@@ -17,8 +17,10 @@
 
 namespace tessera {
 
-/// The input of TokenBatch.documentStarts.
+/// The inputs of TokenBatch that a program may have.
 inline constexpr std::string_view kStartsInput = "document_starts";
+inline constexpr std::string_view kNumbersInput = "document_numbers";
+inline constexpr std::string_view kReferenceInput = "reference";
 
 struct ModelFacts {
   std::string programHash;
@@ -32,9 +34,8 @@ struct ModelFacts {
   int64_t evalRows = 1;     ///< B of eval_step, sequences in a batch
   int64_t evalBatches = 1;  ///< batches that eval_step takes: A on a pipeline
   int64_t vocabSize = 1;    ///< V
-  /// Tokens see only those of their document: batches say where they begin.
-  bool separatesDocuments = false;
-  uint64_t stepFlops = 0; ///< useful FLOPs of one train_step, of all ranks
+  DocumentInputs documents; ///< that batches must have
+  uint64_t stepFlops = 0;   ///< useful FLOPs of one train_step, of all ranks
   /// FLOPs of the kernels of one train_step on this rank, recomputation
   /// included; 0: unknown.
   uint64_t kernelFlops = 0;
@@ -43,18 +44,22 @@ struct ModelFacts {
 };
 
 struct StepMetrics {
-  double loss = 0;     ///< mean over the unmasked tokens of the step
+  /// Mean over the unmasked tokens of the step, or over its pairs of answers.
+  double loss = 0;
   double gradNorm = 0; ///< global, before clipping
   double lr = 0;
   int64_t tokens = 0; ///< unmasked
   /// Rows of kRouterColumns (runtime/train/Router.h), one for each layer with
   /// experts; valid until the next step.
   std::span<const float> router = {};
+  /// kPreferenceColumns numbers (runtime/train/Preference.h), if the task
+  /// learns from pairs of answers; valid until the next step.
+  std::span<const float> preference = {};
 };
 
 struct EvalSum {
-  std::vector<double> losses; ///< of each batch, summed over unmasked tokens
-  int64_t tokens = 0;         ///< unmasked, of all batches
+  std::vector<double> losses; ///< of each batch, summed over terms
+  int64_t tokens = 0; ///< terms of all batches: unmasked tokens, or pairs
 };
 
 class TrainModel : public ModelState {

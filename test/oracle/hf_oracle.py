@@ -32,6 +32,7 @@ except ImportError as error:
 
 import hf_adapters
 import hf_checks
+import hf_preference
 from hf_models import FAMILIES, SEQUENCE, MICRO, ROWS, Twins
 from hf_models import batches, document_gradients, documents, gradients, run
 from hf_tessera import Tessera, ToolError, processor_targets
@@ -40,6 +41,9 @@ from hf_training import STEPS, losses, settings
 SEEDS = (1, 2, 3)
 FLOOR = 2.0 ** -24
 MOST = 2.0        # times PyTorch's own distance
+# Gradients of losses of pairs in the max norm, which of few tokens is a single
+# number of a wide spread.
+MOST_OF_PAIRS = 3.0
 LOSS_FP32 = 1e-5  # relative, against PyTorch's fp32
 LEARNING_RATE = 1e-6
 PROMPT, GENERATED = 16, 32
@@ -120,6 +124,7 @@ class Comparison:
         self.gradients(artifact)
         self.losses(artifact)
         self.packed()
+        self.preferences()
         if self.family in hf_adapters.TARGETS:
             self.adapters()
         if self.dtype == "fp32":
@@ -176,17 +181,38 @@ class Comparison:
             lambda seed: [x[0] for x in batches(self.family, 1, 900 + seed)],
             weights)
 
+    def preferences(self):
+        """Losses of pairs and their gradients, against TRL."""
+        for name in hf_preference.losses(self.family, self.dtype):
+            artifact = self.compile(documents="separate",
+                                    more=hf_preference.settings(name))
+            named = ["document_starts", "document_numbers", "reference"]
+            if not hf_preference.has_reference(name):
+                named.pop()
+            self.compare_gradients(
+                f"gradients of {name}",
+                lambda model, *batch: hf_preference.gradients(
+                    model, name, batch),
+                artifact,
+                lambda seed: hf_preference.pairs(self.family, 850 + seed),
+                named=named, loss=name)
+
     def compare_gradients(self, title, theirs_of, artifact, batch,
-                          weights=None):
+                          weights=None, named=("document_starts",), loss=None):
+        """`named`: the inputs after tokens and targets, as far as the batch has
+        them. `loss`: compare the losses, too."""
         ours, theirs = {}, {}
+        losses = Distance(), Distance()
         for seed, ((twin, folder), other) in enumerate(
                 zip(self.twins, self.torch)):
-            tokens, targets, *starts = batch(seed)
-            _, reference = theirs_of(twin.fp64, tokens, targets, *starts)
-            _, other_gradients = theirs_of(other, tokens, targets, *starts)
+            tokens, targets, *more = batch(seed)
+            exact, reference = theirs_of(twin.fp64, tokens, targets, *more)
+            near, other_gradients = theirs_of(other, tokens, targets, *more)
             step = self.tessera.gradients(
                 artifact, weights(twin) if weights else folder, tokens,
-                targets, starts=starts[0] if starts else None)
+                targets, more=dict(zip(named, more)))
+            for distance, value in zip(losses, (step.loss, near)):
+                distance.add(torch.as_tensor(value), torch.tensor(exact))
             if set(step.gradients) != set(reference):
                 raise ToolError(f"parameters differ: "
                                 f"{set(step.gradients) ^ set(reference)}")
@@ -199,6 +225,9 @@ class Comparison:
                                                       value)
                 theirs.setdefault(kind, Distance()).add(other_gradients[name],
                                                         value)
+        if loss:
+            self.report.line(self.family, self.dtype, f"loss of {loss}",
+                             *(each.norms()["l2"] for each in losses))
         for norm in ("l2", "max"):
             name, mine, other = worst(
                 [(n, ours[n].norms()[norm], theirs[n].norms()[norm])
@@ -206,7 +235,8 @@ class Comparison:
             short = name.replace("transformer.", "").replace("model.", "")
             self.report.line(
                 self.family, self.dtype,
-                f"{len(ours)} {title}, {norm}: {short}", mine, other)
+                f"{len(ours)} {title}, {norm}: {short}", mine, other,
+                most=MOST_OF_PAIRS if loss and norm == "max" else MOST)
 
     def losses(self, artifact):
         """In fp32 the losses of a run are PyTorch's; in bf16, where two runs

@@ -115,12 +115,11 @@ class Tessera:
         return logits.reshape(runs, *logits.shape[-2:])
 
     def gradients(self, artifact, weights, tokens, targets, threads=2,
-                  starts=None):
-        """Of one batch [A, B, T]; `starts` of documents that are separate."""
-        more = {} if starts is None else {"document_starts": starts}
+                  more=None):
+        """Of one batch [A, B, T]; `more`: its other inputs by name."""
         outputs, state = self.run(
             artifact, "train_step", weights,
-            {"tokens": tokens, "targets": targets, **more, **SEED},
+            {"tokens": tokens, "targets": targets, **(more or {}), **SEED},
             sets=GRADIENT, threads=threads, dump=True)
         suffix = ".exp_avg"
         return Step(outputs["loss"],

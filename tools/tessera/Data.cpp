@@ -163,6 +163,7 @@ void addDataCommand(CLI::App &app, Invocation &invocation) {
   addTokenizerCommand(*data, invocation);
   addTokenizeCommand(*data, invocation);
   addDataChat(*data, invocation);
+  addDataReference(*data, invocation);
 }
 
 } // namespace tessera

@@ -6,8 +6,10 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstring>
 #include <fstream>
+#include <functional>
 #include <map>
 #include <random>
 
@@ -113,7 +115,7 @@ void expectRows(const PackedDataset &data,
       }
       for (int32_t i = 0; at < kSequence; ++at, ++i) {
         EXPECT_EQ(row.tokens[at], kPadding);
-        EXPECT_EQ(row.segments[at], int32_t(count));
+        EXPECT_EQ(row.segments[at], ignoredTarget);
         EXPECT_EQ(row.positions[at], i);
         EXPECT_EQ(row.lossMask[at], 0);
         EXPECT_EQ(row.targets[at], -100);
@@ -153,6 +155,89 @@ TEST(PackedDataset, RowsAreTheDocumentsThatWereWritten) {
       ASSERT_TRUE(shard.ok());
       EXPECT_TRUE(shard->verify().ok()) << shard->verify().message();
     }
+  }
+}
+
+// Numbers that say which token they are of.
+TEST(PackedDataset, TargetsHaveTheScoresOfAReferenceModel) {
+  ScratchDirectory folder;
+  const auto shards = randomShards(4, 3);
+  write(folder.path, shards);
+  for (std::size_t i = 0; i < shards.size(); ++i) {
+    auto data = PackedDataset::open(folder.path, kVocab, kSequence);
+    EXPECT_EQ(data.ok(), i == 0) << "some shards have none";
+    const std::string name = fmt::format("s{}", i);
+    auto shard = PackedShard::open(folder.path, name);
+    ASSERT_TRUE(shard.ok());
+    std::vector<float> scores;
+    for (std::size_t token = 0; token < shards[i].tokens.size(); ++token)
+      scores.push_back(-float(1000 * i + token));
+    Status written =
+        writeReferenceShard(folder.path, name, shard->header(), scores);
+    ASSERT_TRUE(written.ok()) << written.message();
+  }
+  auto data = PackedDataset::open(folder.path, kVocab, kSequence);
+  ASSERT_TRUE(data.ok()) << data.message();
+  EXPECT_TRUE(data->hasReference());
+  uint64_t number = 0, most = 0;
+  for (std::size_t i = 0; i < shards.size(); ++i) {
+    std::size_t token = 0, document = 0;
+    for (uint32_t count : shards[i].rowDocuments) {
+      most = std::max<uint64_t>(most, count);
+      Inputs row(1);
+      std::vector<float> reference(kSequence, 7);
+      PackedRowSpans spans = row.spans();
+      spans.reference = reference;
+      ASSERT_TRUE(data->row(number++, spans).ok());
+      std::size_t at = 0;
+      for (uint32_t d = 0; d < count; ++d)
+        for (uint32_t left = shards[i].documents[document++].length; left > 0;
+             --left, ++at, ++token)
+          EXPECT_EQ(reference[at],
+                    row.lossMask[at] ? -float(1000 * i + token + 1) : 0.0f);
+      for (; at < kSequence; ++at)
+        EXPECT_EQ(reference[at], 0.0f);
+    }
+  }
+  EXPECT_EQ(*data->mostDocuments(), most);
+}
+
+TEST(PackedDataset, RefusesDamagedScores) {
+  ScratchDirectory folder;
+  const auto shards = randomShards(5, 1);
+  write(folder.path, shards);
+  auto shard = PackedShard::open(folder.path, "s0");
+  ASSERT_TRUE(shard.ok());
+  const std::string path = folder.path + "/s0.ref";
+  const auto errorOf = [&](std::vector<float> scores,
+                           const std::function<void(std::string &)> &damage) {
+    EXPECT_TRUE(
+        writeReferenceShard(folder.path, "s0", shard->header(), scores).ok());
+    std::string bytes = readAll(path);
+    damage(bytes);
+    writeAll(path, bytes);
+    auto opened = ReferenceShard::open(path, shard->header());
+    if (!opened.ok())
+      return opened.message();
+    std::vector<float> read(scores.size());
+    return opened->read(0, read).message();
+  };
+  std::vector<float> scores(shards[0].tokens.size(), -1);
+  const auto nothing = [](std::string &) {};
+  EXPECT_EQ(errorOf(scores, nothing), "");
+  EXPECT_NE(errorOf(scores, [](std::string &bytes) { bytes.resize(60); })
+                .find("60 bytes are less than a header"),
+            std::string::npos);
+  EXPECT_NE(errorOf(scores, [](std::string &bytes) { bytes[17] ^= 1; })
+                .find("the header is not that of log-probabilities"),
+            std::string::npos);
+  EXPECT_NE(errorOf(scores, [](std::string &bytes) { bytes.pop_back(); })
+                .find("do not hold"),
+            std::string::npos);
+  for (float wrong : {1.0f, NAN, -INFINITY}) {
+    scores[0] = wrong;
+    EXPECT_NE(errorOf(scores, nothing).find("which is no log-probability"),
+              std::string::npos);
   }
 }
 

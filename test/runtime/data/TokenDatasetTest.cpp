@@ -117,7 +117,7 @@ TEST(TokenDataset, SaysWhereDocumentsBegin) {
   writeSplit(folder.path, {2000}, 7);
   auto data = TokenDataset::open(folder.path, 7, 32);
   ASSERT_TRUE(data.ok());
-  TokenBuffers batch(4 * 32, /*separate=*/true);
+  TokenBuffers batch(4 * 32, {.starts = true});
   const std::vector<uint64_t> rows = {0, 1, 2, 3};
   ASSERT_TRUE(data->batch(3, 0, rows, batch.out()).ok());
   std::vector<int32_t> row(33);

@@ -211,6 +211,20 @@ TEST(Recipe, KeysThatDisagree) {
             "r.yaml: batch.micro * batch.accumulate * batch.sequence = "
             "1099511627776 tokens a step, more than 2147483648; lower one of "
             "them");
+  EXPECT_EQ(errorOf("preference: {beta: 0.2}"),
+            "r.yaml: preference has no meaning here: it belongs to task: dpo, "
+            "orpo and simpo; leave it out, or change the task");
+  EXPECT_EQ(errorOf("task: dpo"), "r.yaml: task: dpo compares documents; set "
+                                  "data.documents: separate");
+  const std::string orpo = "task: orpo\ndata: {documents: separate}\n";
+  EXPECT_EQ(errorOf(orpo + "preference: {loss: ipo}"),
+            "r.yaml: preference.loss has no meaning here: it belongs to task: "
+            "dpo; leave it out, or change the task");
+  EXPECT_EQ(errorOf("task: dpo\ndata: {documents: separate}\n"
+                    "preference: {loss: hinge, label_smoothing: 0.1}"),
+            "r.yaml: preference.label_smoothing has no meaning here: it "
+            "belongs to task: dpo with preference.loss: sigmoid; leave it out, "
+            "or change the task");
   // Only the outcome counts: an override may repair what the file broke.
   EXPECT_EQ(
       errorOf("lr_schedule: {warmup: 20, total: 10}", {"lr_schedule.total=30"}),

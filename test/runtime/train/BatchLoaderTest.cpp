@@ -19,7 +19,7 @@ protected:
     auto opened = TokenDataset::open(folder.path, kVocab, 8);
     EXPECT_TRUE(opened.ok());
     data.emplace(opened.take());
-    auto same = TrainingData::open(folder.path, kVocab, 8, false);
+    auto same = TrainingData::open(folder.path, {kVocab, 8});
     EXPECT_TRUE(same.ok());
     source.emplace(same.take());
   }
@@ -33,7 +33,7 @@ protected:
 TEST_F(BatchLoaderTest, GivesTheBatchesOfTheDatasetInOrder) {
   const std::vector<uint64_t> rows = {0, 1, 2};
   BatchLoader loader(*source, {.seed = 5, .first = 7, .rows = 3, .own = rows});
-  TokenBuffers expected(3 * 8, false);
+  TokenBuffers expected(3 * 8, {});
   for (uint64_t step = 0; step < 50; ++step) { // across epochs
     auto batch = loader.next();
     ASSERT_TRUE(batch.ok()) << batch.status().message();

@@ -80,7 +80,8 @@ public:
   }
   StatusOr<StepMetrics> trainStep(const TokenBatch &batch,
                                   int64_t seed) override {
-    const auto &[tokens, targets, starts] = batch;
+    const std::span<const int32_t> tokens = batch.tokens,
+                                   targets = batch.targets;
     float lr = hyper[std::size_t(HyperSlot::lr)];
     float beta = hyper[std::size_t(HyperSlot::beta1)];
     StepMetrics metrics;

@@ -1,0 +1,134 @@
+// @loss: what it takes of a batch, and the loss of it.
+#include "models/ModelBuilder.h"
+#include "models/moe/Routing.h"
+
+using namespace mlir;
+using tessera::graph::Emitter;
+using tessera::graph::tensorType;
+
+namespace tessera::models {
+
+/// The arguments of @loss after the parameters.
+std::vector<Port> ModelBuilder::batchPorts() {
+  auto ids =
+      tensor({recipe.batch.micro, recipe.batch.sequence}, b.getI32Type());
+  std::vector<Port> ports;
+  for (const char *each : {"tokens", "targets"})
+    ports.push_back(port(graph::kInputAttr, each, ids));
+  for (const char *each : {"seed", "step", "offset"})
+    ports.push_back(port(graph::kInputAttr, each, scalar(b.getI64Type())));
+  if (separates())
+    ports.push_back(port(graph::kInputAttr, "document_starts", ids));
+  if (hasPairs())
+    ports.push_back(port(graph::kInputAttr, "document_numbers", ids));
+  if (hasReference()) {
+    ports.push_back(port(graph::kInputAttr, "reference",
+                         tensor(ids.getShape(), b.getF32Type())));
+    ports.back().attributes.push_back(
+        b.getNamedAttr(graph::kKeepF32Attr, b.getUnitAttr()));
+  }
+  return ports;
+}
+
+BatchValues ModelBuilder::takeBatch(ValueRange &inputs) const {
+  auto take = [&]() -> Value {
+    Value first = inputs.front();
+    inputs = inputs.drop_front();
+    return first;
+  };
+  BatchValues batch;
+  batch.tokens = take();
+  batch.targets = take();
+  batch.random.seed = take();
+  batch.random.step = take();
+  batch.random.offset = take();
+  if (separates())
+    batch.documentStarts = take();
+  if (hasPairs())
+    batch.documentNumbers = take();
+  if (hasReference())
+    batch.reference = take();
+  return batch;
+}
+
+/// The documents of a batch, from the input that says where they begin.
+Documents ModelBuilder::documentsOf(Scope &scope, Value first) {
+  Emitter e = scope.at("documents");
+  return {first, e.sub(e.iota(tensorType(first), 1), first)};
+}
+
+std::vector<Port> ModelBuilder::lossResults() {
+  std::vector<Port> results{
+      port(graph::kOutputAttr, "loss_sum", scalar(b.getF32Type()))};
+  if (hasPenalty())
+    results.push_back(
+        port(graph::kOutputAttr, "penalty_sum", scalar(b.getF32Type())));
+  NamedAttribute metric = b.getNamedAttr(graph::kMetricAttr, b.getUnitAttr());
+  auto addMetric = [&](StringRef name, RankedTensorType type) {
+    results.push_back(port(graph::kOutputAttr, name, type));
+    results.back().attributes.push_back(metric);
+  };
+  if (spec.moe) {
+    addMetric(routerLoads, routerType(spec.moe->experts));
+    addMetric(routerSumsName, routerType(routerSums));
+  }
+  if (hasPairs())
+    addMetric(pairSumsName, pairSumsType());
+  return results;
+}
+
+Value ModelBuilder::headLoss(Scope &scope, Value x, Value targets, bool isSum) {
+  Emitter e = scope.at("lm_head");
+  const int64_t tokens = tensorType(targets).getNumElements();
+  RankedTensorType type =
+      isSum ? scalar(b.getF32Type()) : tensor({tokens}, b.getF32Type());
+  return b.create<graph::LinearCrossEntropyOp>(
+      e.location(), type, e.reshape(x, {tokens, spec.hidden}), head(scope),
+      e.reshape(targets, {tokens}), /*ignore=*/-100,
+      spec.logitCap ? b.getF64FloatAttr(*spec.logitCap) : FloatAttr());
+}
+
+void ModelBuilder::buildLoss() {
+  std::vector<Port> arguments = parameterPorts();
+  llvm::append_range(arguments, batchPorts());
+  if (needsLoads()) {
+    arguments.push_back(
+        port(graph::kInputAttr, routerLoads, routerType(spec.moe->experts)));
+    // Counts of tokens, of which bf16 has three digits.
+    arguments.back().attributes.push_back(
+        b.getNamedAttr(graph::kKeepF32Attr, b.getUnitAttr()));
+  }
+  func::FuncOp loss = program(graph::Program::loss, arguments, lossResults());
+  if (hasPairs())
+    loss->setAttr(graph::kDocumentsPerTermAttr, b.getI64IntegerAttr(2));
+
+  ValueRange inputs = loss.getArguments().drop_front(all.size());
+  const BatchValues batch = takeBatch(inputs);
+  Scope scope(b, spec, batch.random);
+  for (auto [i, each] : llvm::enumerate(all))
+    scope.define(each.name, loss.getArgument(i));
+  if (separates())
+    scope.documents = documentsOf(scope, batch.documentStarts);
+  Routed routed;
+  Value x = trunk(scope, batch.tokens, batch.random, Purpose::Loss,
+                  needsLoads() ? inputs.front() : Value(), routed);
+  Value losses = headLoss(scope, x, batch.targets, /*isSum=*/!hasPairs());
+  Emitter e = scope.at("lm_head");
+  PairLoss pairs;
+  if (hasPairs())
+    pairs = pairLoss(e, batch, losses);
+  SmallVector<Value> returned{hasPairs() ? pairs.loss : losses};
+  if (hasPenalty()) {
+    Value sum = routed.penalties.front();
+    for (Value each : llvm::drop_begin(routed.penalties))
+      sum = e.add(sum, each);
+    returned.push_back(sum);
+  }
+  if (spec.moe)
+    returned.append({stacked(e, routed.counts), stacked(e, routed.sums)});
+  if (hasPairs())
+    returned.push_back(pairs.sums);
+  b.create<func::ReturnOp>(loss.getLoc(), returned);
+}
+
+} // namespace tessera::models

@@ -1,0 +1,182 @@
+// Losses of pairs of answers: DPO, ORPO and SimPO. The documents of a sequence
+// are pairs, each a chosen answer and then a rejected one, both after their
+// prompt. What is differentiated are log-probabilities of whole answers; those
+// of tokens come from the fused head, so that no logits are stored.
+#include "models/ModelBuilder.h"
+#include "runtime/train/Preference.h"
+
+using namespace mlir;
+using tessera::graph::Emitter;
+using tessera::graph::tensorType;
+
+namespace tessera::models {
+
+using recipe::PreferenceLoss;
+using recipe::Task;
+
+namespace {
+/// What a loss is made of. f32 [sequences, pairs] each.
+struct Pairs {
+  Value chosen, rejected; ///< what is compared: log p - log q, or a mean
+  Value chosenLogProb, rejectedLogProb;
+  Value isPresent; ///< i1
+};
+
+/// [B, T] → [B, documents]: sums over the tokens of each document.
+class DocumentSums {
+public:
+  DocumentSums(Emitter &e, Value numbers, int64_t documents)
+      : e(e), numbers(numbers) {
+    ArrayRef<int64_t> shape = tensorType(numbers).getShape();
+    wide = {shape[0], documents, shape[1]};
+  }
+  Value operator()(Value x) {
+    auto index =
+        RankedTensorType::get(wide, tensorType(numbers).getElementType());
+    Value isOwn = e.compare(e.iota(index, 1), graph::ComparePredicate::eq,
+                            e.broadcast(numbers, {0, 2}, wide));
+    Value all = e.broadcast(x, {0, 2}, wide);
+    return e.sum(e.select(isOwn, all, e.splatLike(0.0, all)), {2});
+  }
+
+private:
+  Emitter &e;
+  Value numbers;
+  SmallVector<int64_t> wide;
+};
+} // namespace
+
+/// Answer 0 (chosen) or 1 (rejected) of each pair: [B, 2 pairs] → [B, pairs].
+static Value answer(Emitter &e, Value x, int64_t which) {
+  ArrayRef<int64_t> shape = tensorType(x).getShape();
+  const int64_t rows = shape[0], pairs = shape[1] / 2;
+  Value both = e.reshape(x, {rows, pairs, 2});
+  return e.reshape(e.slice(both, {0, 0, which}, {rows, pairs, 1}),
+                   {rows, pairs});
+}
+
+/// log σ(x), whose gradient is right at 0, where training starts.
+static Value logSigmoid(Emitter &e, Value x) {
+  Value zero = e.splatLike(0.0, x);
+  Value isPositive = e.compare(x, graph::ComparePredicate::ge, zero);
+  Value positive = e.select(isPositive, x, zero),
+        negative = e.select(isPositive, zero, x);
+  auto logOnePlusExp = [&](Value y) {
+    return e.unary<graph::LogOp>(e.add(e.exp(y), 1));
+  };
+  return e.select(isPositive, e.neg(logOnePlusExp(e.neg(positive))),
+                  e.sub(negative, logOnePlusExp(negative)));
+}
+
+/// log(1 - e^x) of a mean log-probability; finite also at 0.
+static Value logOneMinusExp(Emitter &e, Value x) {
+  Value below = e.min(x, e.splatLike(-1e-6, x));
+  return e.unary<graph::LogOp>(e.add(e.neg(e.exp(below)), 1));
+}
+
+/// Of Dpo, by `x`: beta × (chosen - rejected).
+static Value dpoLoss(Emitter &e, const recipe::Recipe::Preference &preference,
+                     const Pairs &pairs, Value x) {
+  const double smoothing = preference.labelSmoothing;
+  switch (preference.loss) {
+  case PreferenceLoss::Hinge:
+    return e.unary<graph::ReluOp>(e.add(e.neg(x), 1));
+  case PreferenceLoss::Ipo: {
+    Value distance =
+        e.add(e.sub(pairs.chosen, pairs.rejected), -1 / (2 * preference.beta));
+    return e.mul(distance, distance);
+  }
+  case PreferenceLoss::Sigmoid:
+    break;
+  }
+  Value loss = e.mul(logSigmoid(e, x), smoothing - 1);
+  if (smoothing > 0)
+    loss = e.sub(loss, e.mul(logSigmoid(e, e.neg(x)), smoothing));
+  return loss;
+}
+
+/// The loss of each pair.
+static Value lossOf(Emitter &e, const Recipe &recipe, const Pairs &pairs) {
+  const recipe::Recipe::Preference &preference = recipe.preference;
+  Value distance = e.sub(pairs.chosen, pairs.rejected);
+  if (recipe.task == Task::Orpo) {
+    Value odds = e.sub(distance, e.sub(logOneMinusExp(e, pairs.chosen),
+                                       logOneMinusExp(e, pairs.rejected)));
+    return e.sub(e.mul(logSigmoid(e, odds), -preference.beta), pairs.chosen);
+  }
+  Value x = e.mul(distance, preference.beta);
+  if (recipe.task == Task::Simpo)
+    return e.neg(logSigmoid(e, e.add(x, -preference.margin)));
+  return dpoLoss(e, preference, pairs, x);
+}
+
+/// Sums over pairs: their number, then the columns of Preference.h.
+static Value sumsOf(Emitter &e, const Pairs &pairs, double beta) {
+  Type f32 = e.builder().getF32Type();
+  Value chosen = e.mul(pairs.chosen, beta),
+        rejected = e.mul(pairs.rejected, beta);
+  Value isRight = e.compare(chosen, graph::ComparePredicate::gt, rejected);
+  SmallVector<Value> columns{e.splatLike(1.0, chosen),
+                             e.convert(isRight, f32),
+                             e.sub(chosen, rejected),
+                             chosen,
+                             rejected,
+                             pairs.chosenLogProb,
+                             pairs.rejectedLogProb};
+  static_assert(kPreferenceColumns == 6);
+  SmallVector<Value> sums;
+  for (Value each : columns)
+    sums.push_back(e.reshape(
+        e.sumAll(e.select(pairs.isPresent, each, e.splatLike(0.0, each))),
+        {1}));
+  return e.concat(sums, 0);
+}
+
+static Pairs pairsOf(Emitter &e, const Recipe &recipe, const BatchValues &batch,
+                     Value losses) {
+  DocumentSums sum(e, batch.documentNumbers, 2 * recipe.preference.pairs);
+  Value logProbs = e.neg(sum(losses)), compared = logProbs;
+  if (batch.reference)
+    compared = e.sub(compared, sum(batch.reference));
+  const bool isMean =
+      recipe.task != Task::Dpo || recipe.preference.loss == PreferenceLoss::Ipo;
+  if (isMean) {
+    Value isTarget =
+        e.convert(e.compare(batch.targets, graph::ComparePredicate::ne,
+                            e.splatLike(-100, batch.targets)),
+                  e.builder().getF32Type());
+    Value lengths = sum(isTarget);
+    lengths = e.max(lengths, e.splatLike(1.0, lengths));
+    compared = e.div(compared, lengths);
+    logProbs = e.div(logProbs, lengths);
+  }
+  Value sizes = answer(e, sum(e.splatLike(1.0, losses)), 0);
+  return {
+      answer(e, compared, 0), answer(e, compared, 1), answer(e, logProbs, 0),
+      answer(e, logProbs, 1),
+      e.compare(sizes, graph::ComparePredicate::gt, e.splatLike(0.0, sizes))};
+}
+
+ModelBuilder::PairLoss
+ModelBuilder::pairLoss(Emitter &e, const BatchValues &batch, Value losses) {
+  Value each = e.reshape(losses, tensorType(batch.tokens).getShape());
+  const Pairs pairs = pairsOf(e, recipe, batch, each);
+  Value loss = lossOf(e, recipe, pairs);
+  loss = e.select(pairs.isPresent, loss, e.splatLike(0.0, loss));
+  return {e.sumAll(loss), sumsOf(e, pairs, recipe.preference.beta)};
+}
+
+RankedTensorType ModelBuilder::pairSumsType() {
+  return tensor({int64_t(kPreferenceColumns) + 1}, b.getF32Type());
+}
+
+/// Means over pairs, of the sums of all microbatches.
+Value ModelBuilder::pairMeans(Emitter &e, Value sums) {
+  const auto columns = int64_t(kPreferenceColumns);
+  Value count = e.reshape(e.slice(sums, {0}, {1}), {});
+  count = e.max(count, e.splatLike(1.0, count));
+  Value values = e.slice(sums, {1}, {columns});
+  return e.div(values, e.broadcastScalar(count, {columns}));
+}
+
+} // namespace tessera::models

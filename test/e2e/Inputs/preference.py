@@ -1,0 +1,80 @@
+"""Learning from pairs of answers: stored log-probabilities of the model that
+training begins with, losses of some steps on meshes, and what is refused.
+
+    preference.py BIN SCRATCH MPIRUN
+"""
+import json
+import math
+import shutil
+import sys
+
+import harness
+from pipelines import Pipelines, close
+
+SETS = ["batch.micro=4", "batch.sequence=128", "eval.every=0",
+        "data.documents=separate", "optimizer.lr=3e-3"]
+DPO = ["task=dpo", "preference.pairs=4"]
+
+
+def write_pairs(path):
+    words = "list copy move find sort print open close read write".split()
+    lines = []
+    for number in range(60):
+        first, second = words[number % 10], words[(3 * number + 1) % 10]
+        lines.append({"prompt": f"how to {first} files {number}? ",
+                      "chosen": f"use {first}" + f" and {second}" * (number % 3),
+                      "rejected": f"no {second} today"})
+    path.write_text("".join(json.dumps(each) + "\n" for each in lines))
+
+
+def make_pairs(run):
+    """A packed dataset of pairs."""
+    folder = run.scratch / "tokenizer"
+    folder.mkdir(exist_ok=True)
+    shutil.copy(run.tokens / "tokenizer.json", folder)
+    (folder / "tokenizer_config.json").write_text(
+        json.dumps({"eos_token": "<|endoftext|>"}))
+    write_pairs(run.scratch / "pairs.jsonl")
+    harness.run(run.binaries / "tessera", "data", "chat", "--tokenizer", folder,
+                "--input", run.scratch / "pairs.jsonl", "--sequence", 128,
+                "-o", run.scratch / "pairs")
+    return run.scratch / "pairs"
+
+
+def preferences(out):
+    return [line["preference"] for line in harness.metrics(out)
+            if "preference" in line]
+
+
+def main():
+    base = Pipelines(*sys.argv[1:4], sets=SETS)
+    spec = base.spec("tiny-gpt2", n_layer=2)
+    base.train(base.compile(spec, "data=1"), 1, base.scratch / "base", 3)
+    run = Pipelines(*sys.argv[1:4], sets=[*SETS, *DPO])
+    run.tokens = make_pairs(run)
+    start = ["--init-from", run.scratch / "base/step-000003"]
+    program = run.compile(spec, "")
+    harness.refuses("pairs without a reference", "has no log-probabilities",
+                    "tessera data reference")(
+        program, "--data", run.tokens, "--out", run.scratch / "refused",
+        "--quiet", *start)
+    harness.run(run.binaries / "tessera", "data", "reference", run.tokens,
+                "--model", run.scratch / "base", "--cache", "off")
+    out = run.scratch / "one"
+    one = run.train(program, 1, out, 30, *start)
+    harness.check(abs(one[0][0][0] - math.log(2)) < 1e-5,
+                  "the model has the loss of its own reference")
+    first, last = preferences(out)[0], preferences(out)[-1]
+    harness.check(abs(first["margin"]) < 1e-4, "and no margin")
+    harness.check(one[0][-1][0] < 0.3 and last["accuracy"] > 0.9,
+                  "it learns which answers are chosen")
+    few = run.train(program, 1, run.scratch / "few", 3, *start)
+    for ranks, mesh in [(2, "data=2,zero=1"), (2, "tensor=2"), (2, "context=2"),
+                        (2, "pipe=2")]:
+        results = run.train(run.compile(spec, mesh), ranks,
+                            run.scratch / f"run-{mesh}", 3, *start)
+        harness.check(close(few, results), f"{mesh} trains as one rank")
+
+
+if __name__ == "__main__":
+    main()
