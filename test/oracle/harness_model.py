@@ -63,7 +63,7 @@ def choice_rows():
 
 
 def generate_rows():
-    return [{"question": start, "answer": "a"} for start in sentences(5, 12, (4, 12))]
+    return [{"question": start, "answer": "RO"[i % 2]} for i, start in enumerate(sentences(5, 12, (4, 12)))]
 
 
 def text_rows():
