@@ -17,6 +17,11 @@ import torch  # noqa: E402
 
 import harness_model  # noqa: E402
 
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "runtime/serve"))
+from serving import Server  # noqa: E402
+
+FP32 = ["--set", "precision.compute=fp32"]
 WINDOW = 100
 TASKS = """
 tasks:
@@ -48,6 +53,12 @@ METRICS = {"choice": {"acc": "acc,none", "acc_norm": "acc_norm,none"},
            "text": {"byte_perplexity": "byte_perplexity,none", "bits_per_byte": "bits_per_byte,none"}}
 
 
+# Documents that the server's context holds.
+SHORT = """
+  - {name: text, kind: perplexity, data: text.jsonl, limit: 2, split_by: language}
+"""
+
+
 def close(mine, theirs):
     return abs(mine - theirs) <= 5e-5 * max(1, abs(theirs))
 
@@ -61,11 +72,11 @@ def harness(folder, model, names, max_length):
         bootstrap_iters=0, batch_size=1, verbosity="ERROR")
 
 
-def ours(binaries, folder, framed):
+def ours(binaries, folder, text, model, *options):
     file = folder / "tasks" / "eval.yaml"
-    file.write_text(TASKS + ("" if framed else TEXT))
-    subprocess.run([binaries / "tessera", "eval", folder, "--tasks", file, "-o", folder / "results.json",
-                    "--samples", folder / "samples.jsonl", "--set", "precision.compute=fp32"], check=True)
+    file.write_text(TASKS + text)
+    subprocess.run([binaries / "tessera", "eval", model, "--tasks", file, "-o", folder / "results.json",
+                    "--samples", folder / "samples.jsonl", *options], check=True)
     samples = [json.loads(line) for line in (folder / "samples.jsonl").read_text().splitlines()]
     return json.loads((folder / "results.json").read_text())["results"], samples
 
@@ -110,6 +121,22 @@ def check_groups(results, samples):
             assert close(got["value"], wanted) and got["bytes"] == size and got["examples"] == len(chosen), got
 
 
+def check_server(binaries, folder, theirs):
+    """The same by a server: choices and outputs are the harness's; documents are
+    those of the model in this process, where a token frames them."""
+    command = [str(binaries / "tessera"), "serve", str(folder), "--port", "0", "--served-model-name=m", *FP32]
+    with Server(command) as server:
+        results, samples = ours(binaries, folder, SHORT, f"http://127.0.0.1:{server.port}/v1")
+    for name in ("choice", "generate"):
+        compare_metrics(name, results, theirs[name])
+        compare_samples(name, samples, theirs[name])
+    wanted, _ = ours(binaries, folder, SHORT, folder, *FP32)
+    for mine, other in zip(results, wanted, strict=True):
+        assert {**mine, "value": 0, "stderr": 0} == {**other, "value": 0, "stderr": 0}, (mine, other)
+        assert close(mine["value"], other["value"]), (mine, other)
+    print(f"ok: server: {len(results)} results")
+
+
 def main():
     binaries, top = map(pathlib.Path, sys.argv[1:])
     torch.set_num_threads(1)
@@ -117,7 +144,7 @@ def main():
         folder = top / ("framed" if framed else "plain")
         model = harness_model.save(folder, framed)
         harness_model.save_tasks(folder / "tasks")
-        results, samples = ours(binaries, folder, framed)
+        results, samples = ours(binaries, folder, "" if framed else TEXT, folder, *FP32)
         theirs = {name: harness(folder, model, [name], WINDOW if name == "text" else 512)
                   for name in METRICS if name != "text" or not framed}
         metrics = sum(compare_metrics(name, results, theirs[name]) for name in theirs)
@@ -126,6 +153,8 @@ def main():
         if not framed:
             check_groups(results, samples)
         print(f"ok: {folder.name}: {metrics} metrics, {examples} examples")
+        if framed:
+            check_server(binaries, folder, theirs)
 
 
 main()

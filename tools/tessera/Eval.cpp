@@ -2,15 +2,18 @@
 #include "compiler/api/OpenedModel.h"
 #include "runtime/eval/EngineModel.h"
 #include "runtime/eval/Report.h"
+#include "runtime/eval/ServerModel.h"
 #include "runtime/infer/DecodePrograms.h"
 #include "tools/tessera/CacheOptions.h"
 #include "tools/tessera/Commands.h"
 #include "tools/tessera/QuantOptions.h"
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <fmt/format.h>
 #include <fstream>
+#include <functional>
 #include <memory>
 
 using namespace tessera;
@@ -68,6 +71,46 @@ static void tellMissed(const std::vector<eval::GateOutcome> &gates,
                           .c_str());
 }
 
+using Note = std::function<void(std::string_view)>;
+
+static Status runAndReport(const EvalSettings &settings,
+                           const eval::TaskFile &file, eval::EvalModel &model,
+                           const std::string &name, const std::string &source,
+                           const Note &note, Invocation &invocation) {
+  auto results = eval::runTasks(file, model, note);
+  if (!results.ok())
+    return results.status();
+  auto gates = eval::checkGates(file.gates, results->results);
+  TESSERA_RETURN_IF_ERROR(writeResults(
+      settings,
+      {TESSERA_VERSION, name, source, settings.tasks, results->results, gates},
+      results->samples));
+  tellMissed(gates, invocation);
+  return Status::success();
+}
+
+// A server has its own programs: options of them would have no effect.
+static Status evaluateServer(const EvalSettings &settings,
+                             const eval::TaskFile &file, const Note &note,
+                             Invocation &invocation) {
+  const std::string &url = settings.choice.place;
+  if (!settings.choice.set.empty() || !settings.choice.recipe.empty() ||
+      settings.choice.decoder.batch)
+    return Status::error("--recipe, --set, --quant, --kv and --batch do not "
+                         "apply to a server; give them to tessera serve");
+  auto server = client::parseServerUrl(url);
+  if (!server.ok())
+    return server.status();
+  const char *key = std::getenv("TESSERA_API_KEY");
+  if (key && *key)
+    server->authorization = std::string("Bearer ") + key;
+  auto name = client::firstModel(*server);
+  if (!name.ok())
+    return name.status();
+  eval::ServerModel model(*server, *name);
+  return runAndReport(settings, file, model, *name, url, note, invocation);
+}
+
 static Status evaluate(EvalSettings &settings, Invocation &invocation) {
   auto note = [&](std::string_view line) {
     if (!settings.quiet)
@@ -78,6 +121,9 @@ static Status evaluate(EvalSettings &settings, Invocation &invocation) {
     return file.status();
   TESSERA_RETURN_IF_ERROR(checkFolder(settings.output));
   TESSERA_RETURN_IF_ERROR(checkFolder(settings.samples));
+  if (settings.choice.place.starts_with("http:") ||
+      settings.choice.place.starts_with("https:"))
+    return evaluateServer(settings, *file, note, invocation);
   ModelChoice &choice = settings.choice;
   choice.keepsWeights = settings.keptGib > 0;
   choice.decoder.cacheBytes = settings.cacheGib << 30;
@@ -91,17 +137,8 @@ static Status evaluate(EvalSettings &settings, Invocation &invocation) {
     return programs.status();
   eval::EngineModel model(**programs, *opened.tokenizer,
                           {opened.ends(), opened.startToken});
-  auto results = eval::runTasks(*file, model, note);
-  if (!results.ok())
-    return results.status();
-  auto gates = eval::checkGates(file->gates, results->results);
-  TESSERA_RETURN_IF_ERROR(
-      writeResults(settings,
-                   {TESSERA_VERSION, opened.name, opened.source, settings.tasks,
-                    results->results, gates},
-                   results->samples));
-  tellMissed(gates, invocation);
-  return Status::success();
+  return runAndReport(settings, *file, model, opened.name, opened.source, note,
+                      invocation);
 }
 
 static void addModelOptions(CLI::App &command, EvalSettings &settings) {
@@ -149,10 +186,12 @@ void tessera::addEvalCommand(CLI::App &app, Invocation &invocation) {
               "choice, exact match, required and forbidden outputs");
   command
       ->add_option(
-          "RUN|DIR|FILE", settings->choice.place,
+          "RUN|DIR|FILE|URL", settings->choice.place,
           "run directory, checkpoint (RUN/step-000100), model directory "
           "(Hugging Face), name of a model in the Hugging Face cache, or "
-          "packaged model (tessera compile DIR --mode infer)")
+          "packaged model (tessera compile DIR --mode infer), or an "
+          "OpenAI-compatible server (http://HOST:PORT; its key: "
+          "TESSERA_API_KEY)")
       ->required();
   command
       ->add_option("--tasks", settings->tasks,
