@@ -61,10 +61,11 @@ StatusOr<Json> inOrder(Json answer, std::size_t count) {
 }
 
 std::string messageOf(const client::ServerAnswer &answer) {
+  constexpr std::size_t kMostBytes = 400;
   const Json json = Json::parse(answer.body, nullptr, false);
   const auto message = Json::json_pointer("/error/message");
   if (json.is_object() && json.contains(message) && json[message].is_string())
-    return json[message].get<std::string>();
+    return oneLine(json[message].get<std::string>(), kMostBytes);
   return oneLine(answer.body);
 }
 
