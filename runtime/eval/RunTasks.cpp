@@ -40,6 +40,7 @@ std::vector<Result> meanResults(const std::vector<const Outcome *> &of) {
   std::vector<Result> results;
   for (std::size_t i = 0; i < of.front()->metrics.size(); ++i) {
     std::vector<double> values;
+    values.reserve(of.size());
     for (const Outcome *each : of)
       values.push_back(each->metrics[i].second);
     const Mean mean = meanOf(values);

@@ -45,7 +45,7 @@ StatusOr<Likelihood> likelihoodOf(const Json &choice, int64_t begin,
 }
 
 /// choices[i].index == i; an error if one is missing.
-StatusOr<Json> inOrder(Json answer, std::size_t count) {
+StatusOr<Json> inOrder(const Json &answer, std::size_t count) {
   Json ordered = Json::array();
   const Json choices =
       answer.is_object() ? answer.value("choices", Json()) : Json();

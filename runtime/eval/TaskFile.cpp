@@ -239,7 +239,7 @@ std::optional<Gate> parseGate(const std::string &text) {
   return gate;
 }
 
-Status readTasks(const YAML::Node &list, TaskReader where,
+Status readTasks(const YAML::Node &list, const TaskReader &where,
                  const std::string &file, TaskFile &to) {
   if (!list || !list.IsSequence() || list.size() == 0)
     return where.at(list ? list : YAML::Node(),
@@ -275,7 +275,8 @@ Status checkGate(const Gate &gate, const std::vector<Task> &tasks) {
                        suggestion(gate.task, names), tessera::choices(names));
 }
 
-Status readGates(const YAML::Node &list, TaskReader where, TaskFile &to) {
+Status readGates(const YAML::Node &list, const TaskReader &where,
+                 TaskFile &to) {
   if (!list || list.IsNull())
     return Status::success();
   if (!list.IsSequence())
