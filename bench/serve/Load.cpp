@@ -1,5 +1,5 @@
-#include "bench/serve/HttpClient.h"
 #include "bench/serve/ServeBench.h"
+#include "runtime/client/HttpClient.h"
 #include "runtime/support/SplitMix64.h"
 #include "runtime/support/Text.h"
 
@@ -15,6 +15,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 using Json = nlohmann::json;
+using client::askServer, client::firstModel, client::parseServerUrl,
+    client::ServerAddress;
 
 double milliseconds(Clock::duration duration) {
   return std::chrono::duration<double, std::milli>(duration).count();
@@ -161,22 +163,6 @@ void runOne(const BenchServeOptions &options, const ServerAddress &server,
     watch.fail(fmt::format("{}: {}", answer->status,
                            message.empty() ? oneLine(answer->body) : message));
   }
-}
-
-StatusOr<std::string> firstModel(const ServerAddress &server) {
-  auto answer = askServer(server, "GET", "/v1/models", "",
-                          std::chrono::seconds(30), [](std::string_view) {});
-  if (!answer.ok())
-    return answer.status();
-  Json json = Json::parse(answer->body, nullptr, /*allow_exceptions=*/false);
-  std::string model;
-  if (json.is_object() && json.contains("data") && json["data"].is_array() &&
-      !json["data"].empty())
-    model = textOf(json["data"][0], "id");
-  if (model.empty())
-    return Status::error("/v1/models answers {}: {}", answer->status,
-                         oneLine(answer->body));
-  return model;
 }
 
 } // namespace

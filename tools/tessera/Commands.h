@@ -22,6 +22,7 @@ struct Invocation {
 void addCompileCommand(CLI::App &app, Invocation &invocation);
 void addGenerateCommand(CLI::App &app, Invocation &invocation);
 void addEmbedCommand(CLI::App &app, Invocation &invocation);
+void addEvalCommand(CLI::App &app, Invocation &invocation);
 void addQuantizeCommand(CLI::App &app, Invocation &invocation);
 void addServeCommand(CLI::App &app, Invocation &invocation);
 void addDataCommand(CLI::App &app, Invocation &invocation);

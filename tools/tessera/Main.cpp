@@ -65,8 +65,8 @@ static std::string outputError() {
 
 int main(int argc, char **argv) {
   CLI::App app{"Compiles a model spec into a training executable or inference "
-               "programs; also generates, chats, serves, embeds, quantizes, "
-               "imports, exports, benchmarks and plans.",
+               "programs; also generates, chats, serves, embeds, "
+               "evaluates, quantizes, imports, exports, benchmarks and plans.",
                "tessera"};
   app.require_subcommand(1);
   app.set_version_flag("--version", TESSERA_VERSION);
@@ -78,6 +78,7 @@ int main(int argc, char **argv) {
 
   tessera::addCompileCommand(app, invocation);
   tessera::addGenerateCommand(app, invocation);
+  tessera::addEvalCommand(app, invocation);
   tessera::addQuantizeCommand(app, invocation);
   tessera::addChatCommand(app, invocation);
   tessera::addServeCommand(app, invocation);

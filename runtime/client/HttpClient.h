@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-namespace tessera::bench {
+namespace tessera::client {
 
 struct ServerAddress {
   std::string host, port;
@@ -33,4 +33,8 @@ askServer(const ServerAddress &server, std::string_view method,
           std::chrono::milliseconds timeout,
           const std::function<void(std::string_view)> &event);
 
-} // namespace tessera::bench
+/// The first model that the server lists: what a request without a choice of
+/// its own names.
+StatusOr<std::string> firstModel(const ServerAddress &server);
+
+} // namespace tessera::client

@@ -1,4 +1,5 @@
-#include "bench/serve/HttpClient.h"
+#include "runtime/client/HttpClient.h"
+#include "runtime/support/Text.h"
 
 #include <array>
 #include <charconv>
@@ -10,8 +11,9 @@
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/core/tcp_stream.hpp>
 #include <boost/beast/http.hpp>
+#include <nlohmann/json.hpp>
 
-namespace tessera::bench {
+namespace tessera::client {
 
 namespace net = boost::asio;
 namespace http = boost::beast::http;
@@ -174,4 +176,18 @@ askServer(const ServerAddress &server, std::string_view method,
   return call.receive(event);
 }
 
-} // namespace tessera::bench
+StatusOr<std::string> firstModel(const ServerAddress &server) {
+  auto answer = askServer(server, "GET", "/v1/models", "",
+                          std::chrono::seconds(30), [](std::string_view) {});
+  if (!answer.ok())
+    return answer.status();
+  const auto json = nlohmann::json::parse(answer->body, nullptr,
+                                          /*allow_exceptions=*/false);
+  const auto id = nlohmann::json::json_pointer("/data/0/id");
+  if (json.is_object() && json.contains(id) && json[id].is_string())
+    return json[id].get<std::string>();
+  return Status::error("/v1/models answers {}: {}", answer->status,
+                       oneLine(answer->body));
+}
+
+} // namespace tessera::client

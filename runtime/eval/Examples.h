@@ -1,0 +1,32 @@
+// The data of a task: lines of JSON, or one text.
+#pragma once
+#include "runtime/data/Json.h"
+#include "runtime/eval/TaskFile.h"
+
+#include <string>
+#include <vector>
+
+namespace tessera::eval {
+
+/// A line of the data, or the whole of a file that is not .jsonl.
+struct Example {
+  std::string where; ///< "FILE:LINE", for errors
+  JsonValue fields;
+};
+
+/// At most `task.limit` examples. Errors: a line that is not a JSON object; no
+/// examples. A file that is not .jsonl is allowed for perplexity, as one
+/// example with the file's contents as its text.
+StatusOr<std::vector<Example>> loadExamples(const Task &task);
+
+/// A field that must be a string, or a number or boolean as it is printed.
+StatusOr<std::string> stringField(const Example &example,
+                                  std::string_view name);
+/// A field that must be a string or a list of at least one.
+StatusOr<std::vector<std::string>> stringsField(const Example &example,
+                                                std::string_view name);
+
+/// The template with every {field} replaced; {{ and }} are braces.
+StatusOr<std::string> fill(std::string_view pattern, const Example &example);
+
+} // namespace tessera::eval

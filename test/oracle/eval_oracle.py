@@ -1,0 +1,160 @@
+"""`tessera eval` against lm-evaluation-harness: the same model of random weights,
+the same files, every metric that both have, and of every example the
+log-likelihoods or the output.
+   eval_oracle.py BIN FOLDER
+"""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+os.environ |= {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
+
+import lm_eval  # noqa: E402
+import lm_eval.tasks  # noqa: E402
+import torch  # noqa: E402
+
+import harness_model  # noqa: E402
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "runtime/serve"))
+from serving import Server  # noqa: E402
+
+FP32 = ["--set", "precision.compute=fp32"]
+WINDOW = 100
+TASKS = """
+tasks:
+  - name: choice
+    kind: multiple_choice
+    data: choice.jsonl
+    prompt: "Question: {question}\\nAnswer:"
+  - name: generate
+    kind: exact_match
+    data: generate.jsonl
+    prompt: "Q: {question}\\nA:"
+    stop: ["\\n", "e"]
+    max_tokens: 24
+    extract: "[a-z]"
+    ignore_case: true
+"""
+# The harness predicts the token that frames a document as well, and this is not
+# the model's work: perplexity is compared where nothing is framed.
+TEXT = f"""
+  - name: text
+    kind: perplexity
+    data: text.jsonl
+    split_by: [language, source]
+    window: {WINDOW}
+"""
+# Ours, and the harness's "METRIC,FILTER".
+METRICS = {"choice": {"acc": "acc,none", "acc_norm": "acc_norm,none"},
+           "generate": {"exact_match": "exact_match,first-letter"},
+           "text": {"byte_perplexity": "byte_perplexity,none", "bits_per_byte": "bits_per_byte,none"}}
+
+
+# Documents that the server's context holds.
+SHORT = """
+  - {name: text, kind: perplexity, data: text.jsonl, limit: 2, split_by: language}
+"""
+
+
+def close(mine, theirs):
+    return abs(mine - theirs) <= 5e-5 * max(1, abs(theirs))
+
+
+def harness(folder, model, names, max_length):
+    manager = lm_eval.tasks.TaskManager(include_path=str(folder / "tasks"), include_defaults=False)
+    return lm_eval.simple_evaluate(
+        model="hf", tasks=[f"tessera_{name}" for name in names], task_manager=manager, log_samples=True,
+        model_args={"pretrained": model, "tokenizer": str(folder), "dtype": "float32", "device": "cpu",
+                    "max_length": max_length},
+        bootstrap_iters=0, batch_size=1, verbosity="ERROR")
+
+
+def ours(binaries, folder, text, model, *options):
+    file = folder / "tasks" / "eval.yaml"
+    file.write_text(TASKS + text)
+    subprocess.run([binaries / "tessera", "eval", model, "--tasks", file, "-o", folder / "results.json",
+                    "--samples", folder / "samples.jsonl", *options], check=True)
+    samples = [json.loads(line) for line in (folder / "samples.jsonl").read_text().splitlines()]
+    return json.loads((folder / "results.json").read_text())["results"], samples
+
+
+def compare_metrics(name, results, theirs):
+    wanted = theirs["results"][f"tessera_{name}"]
+    whole = {each["metric"]: each for each in results if each["task"] == name and each["group"] is None}
+    for metric, key in METRICS[name].items():
+        assert close(whole[metric]["value"], wanted[key]), (name, metric, whole[metric], wanted[key])
+        error = wanted[key.replace(",", "_stderr,")]
+        if isinstance(error, float):
+            assert close(whole[metric]["stderr"], error), (name, metric, whole[metric], error)
+    return len(METRICS[name])
+
+
+def compare_samples(name, samples, theirs):
+    mine = [each for each in samples if each["task"] == name]
+    wanted = sorted(theirs["samples"][f"tessera_{name}"], key=lambda each: each["doc_id"])
+    assert len(mine) == len(wanted) > 0
+    for one, other in zip(mine, wanted, strict=True):
+        if name == "choice":
+            pairs = zip(one["logprobs"], [float(each[0]) for each in other["filtered_resps"]], strict=True)
+            assert all(close(*pair) for pair in pairs), (one, other)
+        elif name == "generate":
+            assert one["output"] == other["resps"][0][0], (one, other)
+        else:
+            assert close(one["logprob"], float(other["resps"][0][0])), (one, other["resps"])
+    return len(mine)
+
+
+def check_groups(results, samples):
+    """Of each value of a field, from the examples that have it."""
+    rows = harness_model.text_rows()
+    logprobs = [each["logprob"] for each in samples if each["task"] == "text"]
+    for field in ("language", "source"):
+        for value in {row[field] for row in rows}:
+            chosen = [i for i, row in enumerate(rows) if row[field] == value]
+            size = sum(len(rows[i]["text"].encode()) for i in chosen)
+            wanted = -sum(logprobs[i] for i in chosen) / size / torch.log(torch.tensor(2.0)).item()
+            [got] = [each for each in results if each["metric"] == "bits_per_byte" and each["task"] == "text"
+                     and each["group"] == f"{field}={value}"]
+            assert close(got["value"], wanted) and got["bytes"] == size and got["examples"] == len(chosen), got
+
+
+def check_server(binaries, folder, theirs):
+    """The same by a server: choices and outputs are the harness's; documents are
+    those of the model in this process, where a token frames them."""
+    command = [str(binaries / "tessera"), "serve", str(folder), "--port", "0", "--served-model-name=m", *FP32]
+    with Server(command) as server:
+        results, samples = ours(binaries, folder, SHORT, f"http://127.0.0.1:{server.port}/v1")
+    for name in ("choice", "generate"):
+        compare_metrics(name, results, theirs[name])
+        compare_samples(name, samples, theirs[name])
+    wanted, _ = ours(binaries, folder, SHORT, folder, *FP32)
+    for mine, other in zip(results, wanted, strict=True):
+        assert {**mine, "value": 0, "stderr": 0} == {**other, "value": 0, "stderr": 0}, (mine, other)
+        assert close(mine["value"], other["value"]), (mine, other)
+    print(f"ok: server: {len(results)} results")
+
+
+def main():
+    binaries, top = map(pathlib.Path, sys.argv[1:])
+    torch.set_num_threads(1)
+    for framed in (False, True):
+        folder = top / ("framed" if framed else "plain")
+        model = harness_model.save(folder, framed)
+        harness_model.save_tasks(folder / "tasks")
+        results, samples = ours(binaries, folder, "" if framed else TEXT, folder, *FP32)
+        theirs = {name: harness(folder, model, [name], WINDOW if name == "text" else 512)
+                  for name in METRICS if name != "text" or not framed}
+        metrics = sum(compare_metrics(name, results, theirs[name]) for name in theirs)
+        examples = sum(compare_samples(name, samples, theirs[name]) for name in theirs)
+        assert 0 < theirs["generate"]["results"]["tessera_generate"]["exact_match,first-letter"] < 1
+        if not framed:
+            check_groups(results, samples)
+        print(f"ok: {folder.name}: {metrics} metrics, {examples} examples")
+        if framed:
+            check_server(binaries, folder, theirs)
+
+
+main()

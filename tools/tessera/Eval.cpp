@@ -1,0 +1,216 @@
+// tessera eval: measures a model on tasks of local files.
+#include "compiler/api/OpenedModel.h"
+#include "runtime/eval/EngineModel.h"
+#include "runtime/eval/Report.h"
+#include "runtime/eval/ServerModel.h"
+#include "runtime/infer/DecodePrograms.h"
+#include "tools/tessera/CacheOptions.h"
+#include "tools/tessera/Commands.h"
+#include "tools/tessera/QuantOptions.h"
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fmt/format.h>
+#include <fstream>
+#include <functional>
+#include <memory>
+
+using namespace tessera;
+
+namespace {
+
+struct EvalSettings {
+  ModelChoice choice;
+  std::string tasks, output, samples;
+  uint64_t cacheGib = kCacheGib, keptGib = kKeptGib;
+  bool quiet = false;
+};
+
+} // namespace
+
+// Before the model is read, which may take minutes.
+static Status checkFolder(const std::string &path) {
+  auto folder = std::filesystem::path(path).parent_path();
+  if (path.empty() || folder.empty() || std::filesystem::is_directory(folder))
+    return Status::success();
+  return Status::error("{}: its folder does not exist", path);
+}
+
+static Status writeText(const std::string &path, std::string_view text) {
+  std::ofstream file(path, std::ios::binary | std::ios::trunc);
+  file << text;
+  file.close();
+  if (file.fail())
+    return Status::error("{}: cannot be written", path);
+  return Status::success();
+}
+
+static Status writeResults(const EvalSettings &settings,
+                           const eval::Report &report,
+                           const std::vector<std::string> &samples) {
+  fmt::print("{}", eval::printTable(report.results));
+  if (!settings.output.empty())
+    TESSERA_RETURN_IF_ERROR(
+        writeText(settings.output, eval::printJson(report)));
+  if (settings.samples.empty())
+    return Status::success();
+  std::string lines;
+  for (const std::string &line : samples)
+    lines += line + "\n";
+  return writeText(settings.samples, lines);
+}
+
+// A missed gate is an error like others: one line each, and the exit code.
+static void tellMissed(const std::vector<eval::GateOutcome> &gates,
+                       Invocation &invocation) {
+  for (const eval::GateOutcome &gate : gates)
+    if (!gate.passed)
+      invocation.fail(fmt::format("gate missed: {}, the value is {:.6g}",
+                                  gate.text, gate.value)
+                          .c_str());
+}
+
+using Note = std::function<void(std::string_view)>;
+
+static Status runAndReport(const EvalSettings &settings,
+                           const eval::TaskFile &file, eval::EvalModel &model,
+                           const std::string &name, const std::string &source,
+                           const Note &note, Invocation &invocation) {
+  auto results = eval::runTasks(file, model, note);
+  if (!results.ok())
+    return results.status();
+  auto gates = eval::checkGates(file.gates, results->results);
+  TESSERA_RETURN_IF_ERROR(writeResults(
+      settings,
+      {TESSERA_VERSION, name, source, settings.tasks, results->results, gates},
+      results->samples));
+  tellMissed(gates, invocation);
+  return Status::success();
+}
+
+// A server has its own programs: options of them would have no effect.
+static Status evaluateServer(const EvalSettings &settings,
+                             const eval::TaskFile &file, const Note &note,
+                             Invocation &invocation) {
+  const std::string &url = settings.choice.place;
+  if (!settings.choice.set.empty() || !settings.choice.recipe.empty() ||
+      settings.choice.decoder.batch)
+    return Status::error("--recipe, --set, --quant, --kv and --batch do not "
+                         "apply to a server; give them to tessera serve");
+  auto server = client::parseServerUrl(url);
+  if (!server.ok())
+    return server.status();
+  const char *key = std::getenv("TESSERA_API_KEY");
+  if (key && *key)
+    server->authorization = std::string("Bearer ") + key;
+  auto name = client::firstModel(*server);
+  if (!name.ok())
+    return name.status();
+  eval::ServerModel model(*server, *name);
+  return runAndReport(settings, file, model, *name, url, note, invocation);
+}
+
+static Status evaluate(EvalSettings &settings, Invocation &invocation) {
+  auto note = [&](std::string_view line) {
+    if (!settings.quiet)
+      fmt::print(stderr, "tessera: {}\n", line);
+  };
+  auto file = eval::loadTaskFile(settings.tasks);
+  if (!file.ok())
+    return file.status();
+  TESSERA_RETURN_IF_ERROR(checkFolder(settings.output));
+  TESSERA_RETURN_IF_ERROR(checkFolder(settings.samples));
+  if (settings.choice.place.starts_with("http:") ||
+      settings.choice.place.starts_with("https:"))
+    return evaluateServer(settings, *file, note, invocation);
+  ModelChoice &choice = settings.choice;
+  choice.keepsWeights = settings.keptGib > 0;
+  choice.decoder.cacheBytes = settings.cacheGib << 30;
+  if (!settings.quiet)
+    choice.decoder.note = note;
+  OpenedModel opened;
+  TESSERA_RETURN_IF_ERROR(opened.read(choice));
+  TESSERA_RETURN_IF_ERROR(opened.open(/*mayScore=*/false, note));
+  auto programs = DecodePrograms::create(opened.model->get());
+  if (!programs.ok())
+    return programs.status();
+  eval::EngineModel model(**programs, *opened.tokenizer,
+                          {opened.ends(), opened.startToken});
+  return runAndReport(settings, *file, model, opened.name, opened.source, note,
+                      invocation);
+}
+
+static void addModelOptions(CLI::App &command, EvalSettings &settings) {
+  ModelChoice &choice = settings.choice;
+  command
+      .add_option(
+          "--recipe", choice.recipe,
+          "recipe.yaml of the inference programs, for a model directory")
+      ->type_name("FILE");
+  command
+      .add_option("--set", choice.set,
+                  "override a key of the recipe, such as inference.context=512 "
+                  "or precision.compute=fp32; repeatable")
+      ->type_name("KEY=VALUE")
+      ->allow_extra_args(false);
+  addQuantOptions(command, choice.set);
+  addKvOption(command, choice.set);
+  addCacheOptions(
+      command, choice.decoder.cache, settings.cacheGib,
+      "of compiled programs, and of weights that tessera serve stored");
+  addWeightCacheOption(command, settings.keptGib,
+                       "0: do not read weights that tessera serve stored; "
+                       "other values only affect serve");
+  command
+      .add_option("--batch", choice.decoder.batch,
+                  "sequences that decode together (default: the recipe's "
+                  "inference.batch, or 8)")
+      ->check(CLI::Range(1, 4096));
+  command
+      .add_option("--device", choice.decoder.device,
+                  "device to run on: cpu, cuda:0, cuda-emu")
+      ->type_name("NAME")
+      ->envname("TESSERA_DEVICE")
+      ->capture_default_str();
+  command.add_option("--threads", choice.threads, "0: all processors")
+      ->envname("TESSERA_THREADS")
+      ->capture_default_str();
+}
+
+void tessera::addEvalCommand(CLI::App &app, Invocation &invocation) {
+  auto settings = std::make_shared<EvalSettings>();
+  settings->choice.decoder.command = "eval";
+  CLI::App *command = app.add_subcommand(
+      "eval", "Measure a model on tasks of local files: perplexity, multiple "
+              "choice, exact match, required and forbidden outputs");
+  command
+      ->add_option(
+          "RUN|DIR|FILE|URL", settings->choice.place,
+          "run directory, checkpoint (RUN/step-000100), model directory "
+          "(Hugging Face), name of a model in the Hugging Face cache, or "
+          "packaged model (tessera compile DIR --mode infer), or an "
+          "OpenAI-compatible server (http://HOST:PORT; its key: "
+          "TESSERA_API_KEY)")
+      ->required();
+  command
+      ->add_option("--tasks", settings->tasks,
+                   "YAML file of tasks and gates (docs/evaluating.md)")
+      ->type_name("FILE")
+      ->required();
+  command
+      ->add_option("-o,--output", settings->output,
+                   "write the results as JSON to this file")
+      ->type_name("FILE");
+  command
+      ->add_option("--samples", settings->samples,
+                   "write each example with the model's output and its score "
+                   "to this file, as lines of JSON")
+      ->type_name("FILE");
+  addModelOptions(*command, *settings);
+  command->add_flag("--quiet", settings->quiet, "print the results alone");
+  command->callback([settings, &invocation] {
+    if (Status status = evaluate(*settings, invocation); !status.ok())
+      invocation.fail(status.message().c_str());
+  });
+}
