@@ -64,7 +64,7 @@ TESSERA_DEVICE auto load(const T *from, int64_t stride = 1,
                          int64_t bound = Layout::kElements) {
   Tile<T, Layout> result;
   constexpr int V = Layout::kVector;
-  bool packed = stride == 1 && isAligned<V>(from);
+  bool packed = stride == 1 && (V == 1 || isAligned<V>(from));
   TESSERA_UNROLL
   for (int r = 0; r < Layout::kEach; r += V) {
     int first = Layout::index(r);
