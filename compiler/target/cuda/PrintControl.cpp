@@ -2,7 +2,7 @@
 #include "compiler/target/cuda/KernelPrinter.h"
 #include "dialects/tile/TileQuantOps.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
-#include "passes/kernels/gpu/Unrolling.h"
+#include "passes/kernels/gpu/InFlight.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;

@@ -3,7 +3,7 @@
 // results of all runs in order. Blocks with all rows of their columns would be
 // too few for a GPU.
 #include "passes/kernels/gpu/GpuTiles.h"
-#include "passes/kernels/gpu/Unrolling.h"
+#include "passes/kernels/gpu/InFlight.h"
 #include "passes/kernels/reduction/Reductions.h"
 
 using namespace mlir;
