@@ -127,9 +127,7 @@ static void overlap(OpPassManager &pipeline, const PhaseOptions &) {
 }
 
 static void selection(OpPassManager &pipeline, const PhaseOptions &options) {
-  PlanKernelsOptions plan;
-  plan.targets = options.targets;
-  pipeline.addPass(createPlanKernels(std::move(plan)));
+  buildSelectionPipeline(pipeline, options.targets);
 }
 
 static void kernels(OpPassManager &pipeline, const PhaseOptions &options) {

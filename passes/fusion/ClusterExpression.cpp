@@ -1,6 +1,7 @@
 // The iteration space of a cluster's expression.
 #include "passes/fusion/ClusterExpression.h"
 #include "passes/fusion/BodyReader.h"
+#include "passes/fusion/PaddedRows.h"
 #include "llvm/Support/raw_ostream.h"
 
 using namespace mlir;
@@ -39,7 +40,8 @@ static llvm::Error notTileable(Operation *op, const llvm::Twine &why) {
 static llvm::Expected<Extent> findExtent(ClusterOp cluster,
                                          const ExpressionOptions &options) {
   Extent extent;
-  extent.kept = tensorType(cluster.getResult(0)).getNumElements();
+  Value first = withoutPadding(cluster.getYield().getValues()[0]);
+  extent.kept = tensorType(first).getNumElements();
   if (!options.groups.empty()) {
     extent.kept = 1;
     for (int64_t size : options.groups)
@@ -186,12 +188,25 @@ static std::optional<Linear> placeOf(int64_t elements, const Box &box,
   return at;
 }
 
+// Where element `at` of the rows is in a buffer of padded rows.
+static std::optional<Linear> placeInPadded(const Linear &at, PadOp pad,
+                                           ArrayRef<int64_t> sizes,
+                                           std::optional<Division> &wanted) {
+  auto indices =
+      delinearize(at, tensorType(pad.getInput()).getShape(), sizes, wanted);
+  if (!indices)
+    return {};
+  return linearize(*indices, tensorType(pad.getResult()).getShape(),
+                   sizes.size());
+}
+
 // Builds the roots of one box. False with `builder.wanted` set where the box
 // must be divided first.
 static bool buildRoots(ArrayRef<Value> roots, const Box &box,
                        ArrayRef<int64_t> groupSizes, ExprPiece &piece,
                        BodyReader &builder) {
-  for (Value value : roots) {
+  for (Value root : roots) {
+    Value value = withoutPadding(root);
     std::optional<Linear> at =
         placeOf(tensorType(value).getNumElements(), box, groupSizes);
     if (!at) {
@@ -200,6 +215,10 @@ static bool buildRoots(ArrayRef<Value> roots, const Box &box,
     }
     std::optional<unsigned> node = builder.build(value, *at);
     if (!node)
+      return false;
+    if (PadOp pad = paddedRows(root))
+      at = placeInPadded(*at, pad, piece.sizes, builder.wanted);
+    if (!at)
       return false;
     piece.roots.push_back({*node, *at});
   }

@@ -1,4 +1,5 @@
 #include "passes/kernels/ClusterLaunch.h"
+#include "passes/fusion/PaddedRows.h"
 
 using namespace mlir;
 using namespace tessera;
@@ -7,7 +8,8 @@ using namespace tessera::graph;
 std::string tessera::summarize(ClusterOp cluster) {
   llvm::SmallSetVector<StringRef, 8> names;
   for (Operation &op : cluster.getBody().front().without_terminator())
-    if (auto fusable = dyn_cast<Fusable>(&op); !fusable || !fusable.isView())
+    if (auto fusable = dyn_cast<Fusable>(&op);
+        !op.hasAttr(kUnreadAttr) && (!fusable || !fusable.isView()))
       names.insert(op.getName().stripDialect());
   names.remove("constant");
   return llvm::join(names, ", ");

@@ -79,6 +79,8 @@ llvm::SmallVector<int64_t> remainderTiles(int64_t count, int64_t width,
 /// fewer if the expression is long enough to hide its own and four copies of it
 /// would only be code to compile.
 int64_t tileWidth(const TileTarget &target, const ExprPiece &piece);
+/// Such tiles whose loads a thread of a GPU has in flight at once; 1 on CPUs.
+int64_t tilesAtOnce(const TileTarget &target, const ExprPiece &piece);
 
 /// One tile of `width` elements from `index` on, at a level of its own.
 void oneTile(EmitScope &level, unsigned dim, mlir::Value index, int64_t width,

@@ -1,4 +1,4 @@
-// The passes of the kernels phase. See README.md in this folder.
+// The passes of the selection and kernels phases. See README.md in this folder.
 #pragma once
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Pass/Pass.h"
@@ -11,6 +11,11 @@ namespace tessera {
 #include "passes/kernels/Passes.h.inc"
 #define GEN_PASS_REGISTRATION
 #include "passes/kernels/Passes.h.inc"
+
+/// The selection phase: clusters whose kernels are chosen, on rows that these
+/// can read well.
+void buildSelectionPipeline(mlir::OpPassManager &pipeline,
+                            llvm::ArrayRef<std::string> targets = {});
 
 /// The kernels phase: functions of clusters in, functions of launches and
 /// modules of kernels out, one module for each target ("cpu:avx512bf16"; all

@@ -28,6 +28,42 @@ def PlanKernels : Pass<"plan-kernels", "::mlir::ModuleOp"> {
   let dependentDialects = ["::tessera::tile::TileDialect"];
 }
 
+def PadRows : Pass<"pad-rows", "::mlir::ModuleOp"> {
+  let summary = "begins the rows of a GPU's intermediates at aligned addresses";
+  let description = [{
+    A row of 50257 elements, a vocabulary, begins at any address: no tensor map describes such
+    rows, and neither `cp.async` nor a thread moves 16 bytes of them at once. Where rows are the
+    program's own, results of one cluster that others read, they get unused elements at their ends,
+    up to a multiple of 32 bytes (a sector). The producer yields a `graph.pad` with `tile.unread`,
+    whose padding its kernel does not write; consumers read a `graph.slice`. Only long rows are
+    padded, made by row and contraction clusters and read by these and column clusters of the same
+    block. Nothing changes for CPUs.
+
+    Before:
+    ```mlir
+    %p = graph.cluster row "softmax" (%x) : (tensor<512x501xf32>) -> tensor<512x501xbf16> { ...
+      graph.yield %r : tensor<512x501xbf16>
+    }
+    %y = graph.cluster contraction "linear" (%p, %w) : (tensor<512x501xbf16>, ... {
+    ^bb0(%a: tensor<512x501xbf16>, %b: tensor<501x768xbf16>):
+    ```
+    After:
+    ```mlir
+    %p = graph.cluster row "softmax" (%x) : (tensor<512x501xf32>) -> tensor<512x512xbf16> { ...
+      %s = graph.pad %r low [0, 0] {tile.unread} : tensor<512x501xbf16> -> tensor<512x512xbf16>
+      graph.yield %s : tensor<512x512xbf16>
+    }
+    %y = graph.cluster contraction "linear" (%p, %w) : (tensor<512x512xbf16>, ... {
+    ^bb0(%a: tensor<512x512xbf16>, %b: tensor<501x768xbf16>):
+      %s = graph.slice %a [0, 0] : tensor<512x512xbf16> -> tensor<512x501xbf16>
+    ```
+
+    Afterwards what a `graph.pad` with `tile.unread` puts at the end of rows has no reader.
+  }];
+  let options = [ListOption<"targets", "targets", "std::string",
+    "targets whose kernels will read the rows; all CPU targets if empty">];
+}
+
 def EmitKernels : Pass<"emit-kernels", "::mlir::ModuleOp"> {
   let summary = "converts every cluster to launches of kernels";
   let description = [{

@@ -1,4 +1,4 @@
-// The order of the kernels phase.
+// The order of the selection and kernels phases.
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Transforms/Passes.h"
@@ -6,6 +6,18 @@
 #include "passes/kernels/Passes.h"
 
 using namespace mlir;
+
+void tessera::buildSelectionPipeline(OpPassManager &pipeline,
+                                     llvm::ArrayRef<std::string> targets) {
+  // Which kernels can read rows depends on how they are aligned.
+  PadRowsOptions rows;
+  rows.targets = targets;
+  pipeline.addPass(createPadRows(std::move(rows)));
+
+  PlanKernelsOptions plan;
+  plan.targets = targets;
+  pipeline.addPass(createPlanKernels(std::move(plan)));
+}
 
 void tessera::buildKernelsPipeline(OpPassManager &pipeline,
                                    llvm::ArrayRef<std::string> targets,

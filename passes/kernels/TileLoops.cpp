@@ -1,5 +1,6 @@
 // The loops that skeletons share: rows of a block, register tiles of a row.
 #include "passes/kernels/ClusterLaunch.h"
+#include "passes/kernels/gpu/InFlight.h"
 
 using namespace mlir;
 using namespace tessera;
@@ -21,6 +22,14 @@ int64_t tessera::tileWidth(const TileTarget &target, const ExprPiece &piece) {
     if (piece.dependsOn(node, piece.rank() - 1))
       cost += nodeCost(node);
   return target.lanes * (cost <= 32 ? 4 : cost <= 64 ? 2 : 1);
+}
+
+int64_t tessera::tilesAtOnce(const TileTarget &target, const ExprPiece &piece) {
+  int64_t loads = llvm::count_if(piece.nodes, [&](const ExprNode &node) {
+    return node.kind == ExprNode::load &&
+           piece.dependsOn(node, piece.rank() - 1);
+  });
+  return target.gpu ? gpu::tilesInFlight(loads) : 1;
 }
 
 // A level inside `loop`, whose body starts with what `level` knows.
@@ -82,8 +91,11 @@ static void tileLoop(EmitScope &level, unsigned dim, Value begin, Value end,
 void tessera::forEachTile(EmitScope &level, unsigned dim,
                           const TileTarget &target,
                           llvm::function_ref<void(EmitScope &)> body) {
-  int64_t size = level.target.piece.sizes[dim],
-          width = tileWidth(target, level.target.piece);
+  const ExprPiece &piece = level.target.piece;
+  int64_t size = piece.sizes[dim];
+  // All loads of a tile are before its stores.
+  int64_t width = gpu::widthInFlight(tileWidth(target, piece), size,
+                                     tilesAtOnce(target, piece));
   OpBuilder &b = level.builder;
   Location loc = level.loc();
   int64_t whole = size / width * width;

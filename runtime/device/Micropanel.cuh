@@ -17,6 +17,7 @@ constexpr int vectorOf(int each, int size) {
 
 template <int N, int Threads> struct Micropanel {
   static constexpr int kElements = N;
+  static constexpr int kThreads = Threads;
   static constexpr int kEach = (N + Threads - 1) / Threads;
   static constexpr int kVector = vectorOf(kEach, N);
 
@@ -57,6 +58,21 @@ TESSERA_DEVICE Tile<T, Layout> fromTable(const T (&table)[N]) {
 
 //===--- memory -----------------------------------------------------------===//
 
+/// A whole tile, V elements in an access, without a branch between accesses.
+template <IsMicropanel Layout, typename T>
+TESSERA_DEVICE void loadWhole(const T *from, Tile<T, Layout> &result) {
+  constexpr int V = Layout::kVector;
+  TESSERA_UNROLL
+  for (int r = 0; r < Layout::kEach; r += V) {
+    const T *address = from + Layout::index(r);
+    checkRead(address, V);
+    auto packet = *reinterpret_cast<const Packet<T, V> *>(address);
+    TESSERA_UNROLL
+    for (int v = 0; v < V; ++v)
+      result.at[r + v] = packet.at[v];
+  }
+}
+
 /// Elements from, from + stride, …; zeros from number `bound` on, which are
 /// not touched.
 template <IsMicropanel Layout, typename T>
@@ -64,7 +80,13 @@ TESSERA_DEVICE auto load(const T *from, int64_t stride = 1,
                          int64_t bound = Layout::kElements) {
   Tile<T, Layout> result;
   constexpr int V = Layout::kVector;
-  bool packed = stride == 1 && isAligned<V>(from);
+  bool packed = stride == 1 && (V == 1 || isAligned<V>(from));
+  if constexpr (Layout::kEach > V &&
+                Layout::kElements == Layout::kEach * Layout::kThreads)
+    if (packed && bound >= Layout::kElements) {
+      loadWhole<Layout>(from, result);
+      return result;
+    }
   TESSERA_UNROLL
   for (int r = 0; r < Layout::kEach; r += V) {
     int first = Layout::index(r);

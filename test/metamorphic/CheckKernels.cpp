@@ -148,6 +148,7 @@ KernelBatch::runTogether(ArrayRef<Case *> together, StringRef target,
   }
   Diagnostics diagnostics(context);
   PassManager tiling(context);
+  buildSelectionPipeline(tiling, {target.str()});
   buildKernelsPipeline(tiling, {target.str()});
   if (failed(tiling.run(*module))) {
     error = {"tiling for " + target.str(), diagnostics.text};

@@ -341,6 +341,7 @@ llvm::Expected<Tensor> MainPrograms::run(const std::string &text,
       return llvm::createStringError("no module");
     PassManager pipeline(&kernelContext());
     buildFusionPipeline(pipeline);
+    buildSelectionPipeline(pipeline, {target});
     buildKernelsPipeline(pipeline, {target});
     if (failed(pipeline.run(*made->module)))
       return llvm::createStringError("no kernels");

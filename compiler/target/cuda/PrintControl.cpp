@@ -2,6 +2,7 @@
 #include "compiler/target/cuda/KernelPrinter.h"
 #include "dialects/tile/TileQuantOps.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "passes/kernels/gpu/InFlight.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
@@ -129,6 +130,8 @@ llvm::Error KernelPrinter::printFor(scf::ForOp loop) {
   values[loop.getInductionVar()] = {i};
   if (loop->hasAttr(tile::TileDialect::kUnrollAttr))
     line("TESSERA_UNROLL");
+  if (auto by = loop->getAttrOfType<IntegerAttr>(gpu::kUnrollByAttr))
+    line("TESSERA_UNROLL_BY(" + llvm::Twine(by.getInt()) + ")");
   line("for (int64_t " + i + " = " + scalar(loop.getLowerBound()).text + "; " +
        i + " < " + within(scalar(loop.getUpperBound()), Expression::sum) +
        "; " + i + " += " + scalar(loop.getStep()).text + ") {");

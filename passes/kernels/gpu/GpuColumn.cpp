@@ -3,6 +3,7 @@
 // results of all runs in order. Blocks with all rows of their columns would be
 // too few for a GPU.
 #include "passes/kernels/gpu/GpuTiles.h"
+#include "passes/kernels/gpu/InFlight.h"
 #include "passes/kernels/reduction/Reductions.h"
 
 using namespace mlir;
@@ -10,8 +11,11 @@ using namespace tessera;
 using namespace tessera::graph;
 using namespace tessera::gpu;
 
-// Columns of a block: up to four of each thread.
-static constexpr int64_t kMaxMicropanel = 512;
+// Columns of a block: one of each thread. These kernels wait for memory, so
+// they need many blocks and loads rather than wide ones.
+static constexpr int64_t kMaxMicropanel = 128;
+// Rows, or partial results, whose loads are in flight at once.
+static constexpr int64_t kRowsInFlight = 16;
 // Rows of a block, about; fewer than two such runs make no partial results.
 static constexpr int64_t kRun = 64;
 
@@ -182,6 +186,7 @@ void ColumnTiler::emitPartial(tile::KernelOp kernel, const ColumnLaunch &launch,
   for (unsigned node : plan.reductions)
     sums.push_back(neutralTile(level, node));
   auto loop = b.create<scf::ForOp>(loc, begin, end, e.index(1), sums);
+  loop->setAttr(kUnrollByAttr, b.getI64IntegerAttr(kRowsInFlight));
   level.builder.setInsertionPoint(loop);
   EmitScope row(level, OpBuilder::atBlockEnd(loop.getBody()));
   TileBuilder inner{row.builder, loc};
@@ -254,6 +259,8 @@ void ColumnTiler::emitFinal(tile::KernelOp kernel, const ColumnLaunch &launch,
         }
         return next;
       });
+  totals.front().getDefiningOp()->setAttr(kUnrollByAttr,
+                                          b.getI64IntegerAttr(kRowsInFlight));
   level.builder = b;
   for (auto [node, total] : llvm::zip_equal(plan.reductions, totals))
     level.set(node, total);

@@ -1,5 +1,6 @@
 #include "passes/kernels/reduction/Reductions.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "passes/kernels/gpu/InFlight.h"
 
 using namespace mlir;
 using namespace tessera;
@@ -103,8 +104,10 @@ struct Reducer {
 SmallVector<Value> Reducer::overTiles(EmitScope &level, unsigned dim,
                                       ValueRange scalars) const {
   Location loc = level.loc();
-  int64_t size = level.target.piece.sizes[dim],
-          width = tileWidth(target, level.target.piece);
+  const ExprPiece &piece = level.target.piece;
+  int64_t size = piece.sizes[dim];
+  int64_t width = gpu::widthInFlight(tileWidth(target, piece), size,
+                                     tilesAtOnce(target, piece));
   int64_t whole = size / width * width;
   SmallVector<Value> results(scalars);
   if (whole) {

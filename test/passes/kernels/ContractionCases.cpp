@@ -169,6 +169,32 @@ func.func @main(%x: tensor<30xf32>, %w: tensor<30x40xf32>) -> tensor<17x40xf32> 
 })",
                           -1, 1, 1e-5};
 
+// A head and its gradient: weights of rows that are no multiple of 16 bytes,
+// summed along them and across them, from sums with such rows.
+KernelCase paddedRows(const std::string &type) {
+  std::string text = R"(
+func.func @main(%x: tensor<2x20x64xTYPE>, %w: tensor<133x64xTYPE>)
+    -> (tensor<2x20x64xf32>, tensor<133x64xf32>, tensor<133xf32>) {
+  %0 = graph.einsum "btk,vk->btv" %x, %w : (tensor<2x20x64xTYPE>, tensor<133x64xTYPE>) -> tensor<2x20x133xf32>
+  %1 = graph.reduce %0 max dims [2] : tensor<2x20x133xf32> -> tensor<2x20xf32>
+  %2 = graph.broadcast %1 dims [0, 1] : tensor<2x20xf32> -> tensor<2x20x133xf32>
+  %3 = graph.sub %0, %2 : tensor<2x20x133xf32>
+  %4 = graph.exp %3 : tensor<2x20x133xf32>
+  %5 = graph.reduce %4 sum dims [2] : tensor<2x20x133xf32> -> tensor<2x20xf32>
+  %6 = graph.broadcast %5 dims [0, 1] : tensor<2x20xf32> -> tensor<2x20x133xf32>
+  %7 = graph.div %4, %6 : tensor<2x20x133xf32>
+  %8 = graph.convert %7 : tensor<2x20x133xf32> -> tensor<2x20x133xTYPE>
+  %9 = graph.einsum "btv,vk->btk" %8, %w : (tensor<2x20x133xTYPE>, tensor<133x64xTYPE>) -> tensor<2x20x64xf32>
+  %10 = graph.einsum "btv,btk->vk" %8, %x : (tensor<2x20x133xTYPE>, tensor<2x20x64xTYPE>) -> tensor<133x64xf32>
+  %11 = graph.convert %8 : tensor<2x20x133xTYPE> -> tensor<2x20x133xf32>
+  %12 = graph.reduce %11 sum dims [0, 1] : tensor<2x20x133xf32> -> tensor<133xf32>
+  return %9, %10, %12 : tensor<2x20x64xf32>, tensor<133x64xf32>, tensor<133xf32>
+})";
+  for (size_t at; (at = text.find("TYPE")) != std::string::npos;)
+    text.replace(at, 4, type);
+  return {"PaddedRows_" + type, text, -1, 1, type == "f32" ? 1e-5 : 1e-2};
+}
+
 } // namespace
 
 const std::vector<KernelCase> &contractionCases() {
@@ -176,7 +202,8 @@ const std::vector<KernelCase> &contractionCases() {
     std::vector<KernelCase> all = products();
     for (KernelCase &boxed : boxedProducts())
       all.push_back(std::move(boxed));
-    all.insert(all.end(), {boxedEpilogue, epilogue, views, repeated});
+    all.insert(all.end(), {boxedEpilogue, epilogue, views, repeated,
+                           paddedRows("bf16"), paddedRows("f32")});
     return all;
   }();
   return cases;

@@ -80,6 +80,7 @@ TEST_P(KernelsTest, MatchesInterpreter) {
 
   mlir::PassManager pipeline(&kernelContext());
   buildFusionPipeline(pipeline);
+  buildSelectionPipeline(pipeline, {target});
   buildKernelsPipeline(pipeline, {target});
   ASSERT_TRUE(mlir::succeeded(pipeline.run(*module)));
   auto program = KernelProgram::compile(*module, target);
@@ -157,6 +158,7 @@ TEST_P(VariantsTest, MatchInterpreter) {
   ASSERT_TRUE(bool(expected)) << llvm::toString(expected.takeError());
   mlir::PassManager pipeline(&kernelContext());
   buildFusionPipeline(pipeline);
+  buildSelectionPipeline(pipeline, {target});
   buildKernelsPipeline(pipeline, {target}, /*allVariants=*/true);
   ASSERT_TRUE(mlir::succeeded(pipeline.run(*module)));
   unsigned count = addVariants(*module);
@@ -191,6 +193,7 @@ TEST_P(CubinTest, PassesTheGates) {
       mlir::parseSourceString<mlir::ModuleOp>(test.text, &kernelContext());
   mlir::PassManager pipeline(&kernelContext());
   buildFusionPipeline(pipeline);
+  buildSelectionPipeline(pipeline, {target});
   buildKernelsPipeline(pipeline, {target});
   ASSERT_TRUE(mlir::succeeded(pipeline.run(*module)));
   for (auto kernels : module->getOps<mlir::ModuleOp>()) {
@@ -233,8 +236,9 @@ std::vector<KernelCase> allCases() {
 std::vector<KernelCase> variantCases() {
   std::vector<KernelCase> cases;
   for (const KernelCase &one : contractionCases())
-    for (const char *name : {"Boxes0", "Boxes3", "Boxes4", "BoxedEpilogue",
-                             "Product1Ragged_f32", "Batches2"})
+    for (const char *name :
+         {"Boxes0", "Boxes3", "Boxes4", "BoxedEpilogue", "Product1Ragged_f32",
+          "Batches2", "PaddedRows_bf16"})
       if (one.name == name)
         cases.push_back(one);
   return cases;
