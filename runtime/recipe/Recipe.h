@@ -132,6 +132,9 @@ struct Recipe {
     double alpha = 32; ///< the product of the factors is scaled by alpha / rank
     /// Linear layers by the last part of their names, "q_proj".
     std::vector<std::string> target = {"q_proj", "v_proj"};
+    /// Adapters, of up to `rank`, that inference programs hold at once; only
+    /// for them, and 0 in training.
+    int64_t slots = 0;
     bool operator==(const Adapter &) const = default;
   } adapter;
 
