@@ -263,6 +263,8 @@ std::vector<Parameter> withAdapters(std::vector<Parameter> parameters,
 
 bool AdapterSpec::adapts(std::string_view path) const {
   return std::ranges::any_of(targets, [&](std::string_view target) {
+    if (slots > 0 && target == "all")
+      return true;
     return path.ends_with(target) &&
            (path.size() == target.size() ||
             path[path.size() - target.size() - 1] == '.');

@@ -105,8 +105,9 @@ struct MoeSpec {
 struct AdapterSpec {
   int64_t rank = 0;
   double scale = 1;
-  std::vector<std::string> targets; ///< last parts of layers' names
-  int64_t slots = 0;                ///< 0: factors to train
+  /// Last parts of layers' names; with slots, "all" is all linear layers.
+  std::vector<std::string> targets;
+  int64_t slots = 0; ///< 0: factors to train
   /// Whether the linear layer at `path` has factors.
   bool adapts(std::string_view path) const;
   bool operator==(const AdapterSpec &) const = default;

@@ -75,7 +75,8 @@ static Status checkAdapter(const Recipe &recipe, const ModelSpec &spec,
                          recipe.adapter.slots);
   const std::vector<std::string> names = linearLayers(spec);
   for (const std::string &target : recipe.adapter.target)
-    if (const AdapterSpec one{1, 1, {target}}; std::ranges::none_of(
+    if (const AdapterSpec one{1, 1, {target}, recipe.adapter.slots};
+        std::ranges::none_of(
             names, [&](const std::string &path) { return one.adapts(path); }))
       return Status::error("adapter.target: no linear layer of {} is called "
                            "'{}'; there are {}",
