@@ -101,14 +101,16 @@ void Service::loadAdapter(const std::string &name, const std::string &path,
       sendText(reply, "text/plain; charset=utf-8", text);
     });
   };
-  loader = quietThread([this, finish, entry = entry.take()] {
-    auto prepared = options.adapters->read(entry);
+  loader = quietThread([this, finish, entry = entry.take()]() mutable {
+    // Moved: after the reply to an error nothing but the next request may hold
+    // the slot.
+    auto prepared = options.adapters->read(std::move(entry));
     if (!prepared.ok())
       return finish(prepared.status(), {});
     auto write = [this, finish, prepared = prepared.take()] {
       finish(options.adapters->write(prepared), prepared.entry);
     };
-    if (!engine.run(write))
+    if (!engine.run(std::move(write)))
       finish(Status::error("the server is shutting down"), {});
   });
 }

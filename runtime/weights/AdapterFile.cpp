@@ -73,7 +73,7 @@ Status readConfig(AdapterFile &adapter) {
 
 //===--- the file ---------------------------------------------------------===//
 
-/// PEFT's name of a factor as the module's path; empty if it is no factor.
+/// PEFT's name of a factor as the module's path; empty of another tensor.
 std::string pathOf(std::string_view name, std::string_view factor) {
   constexpr std::string_view prefix = "base_model.model.", suffix = ".weight";
   if (name.starts_with(prefix))

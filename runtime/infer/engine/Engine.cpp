@@ -124,8 +124,8 @@ bool Engine::nextCommands(std::vector<Command> &commands) {
 
 void Engine::apply(std::vector<Command> &commands) {
   for (Command &command : commands)
-    if (command.task)
-      command.task();
+    if (auto task = std::exchange(command.task, nullptr))
+      task(); // and frees what it holds
     else if (command.request)
       scheduler.add(command.id, std::move(*command.request), command.arrived);
     else

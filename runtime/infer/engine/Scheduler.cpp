@@ -84,6 +84,8 @@ void Scheduler::finish(Sequence &sequence, FinishReason reason,
                        const std::string &message) {
   auto now = EngineClock::now();
   pool.release(sequence.list);
+  sequence.request.adapter
+      .reset(); // its slot may be free before the sink knows
   sequence.noteRead();
   sequence.finished = true;
   sequence.result.reason = reason;
