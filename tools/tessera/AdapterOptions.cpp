@@ -7,36 +7,16 @@
 
 using namespace tessera;
 
-// Layers that slots adapt if no adapter is known yet: all linear ones.
-static std::vector<std::string> allTargets(const models::ModelSpec &spec) {
-  constexpr std::string_view suffix = ".weight";
-  std::vector<std::string> names;
-  for (const models::Parameter &each : models::parameters(spec)) {
-    std::string_view path = each.name;
-    if (each.layer < 0 || each.shape.size() != 2 || each.keepF32 ||
-        !path.ends_with(suffix))
-      continue;
-    path.remove_suffix(suffix.size());
-    names.emplace_back(path.substr(path.rfind('.') + 1));
-  }
-  return names;
-}
-
 // vLLM's default of --max-lora-rank.
 static constexpr int64_t kUsualRank = 16;
 
-Status AdapterSettings::apply(ModelChoice &choice,
-                              const std::optional<ModelSource> &source) const {
+StatusOr<std::vector<std::string>> AdapterSettings::keys() const {
+  using Keys = std::vector<std::string>;
+  if (!isUsed() && (rank > 0 || !targets.empty()))
+    return Status::error("--adapter-rank and --adapter-target have no meaning "
+                         "without --adapter or --adapter-slots");
   if (!isUsed())
-    return rank == 0 && targets.empty()
-               ? Status::success()
-               : Status::error("--adapter-rank and --adapter-target have no "
-                               "meaning without --adapter or --adapter-slots");
-  if (!source)
-    return Status::error("adapters are used with a model directory or a "
-                         "packaged model, and '{}' is neither; export a run "
-                         "first: tessera export",
-                         choice.place);
+    return Keys();
   std::vector<std::string> adapted = targets;
   int64_t most = 0;
   for (const Given &each : given) {
@@ -54,20 +34,58 @@ Status AdapterSettings::apply(ModelChoice &choice,
   if (slots > 0 && count > slots)
     return Status::error("{} adapters are more than --adapter-slots {}", count,
                          slots);
-  if (source->packaged)
-    return Status::success();
   if (adapted.empty())
-    adapted = allTargets(source->spec);
+    adapted = {"all"};
   std::ranges::sort(adapted);
   adapted.erase(std::ranges::unique(adapted).begin(), adapted.end());
   most = rank > 0 ? rank : most > 0 ? most : kUsualRank;
-  // Before the user's own keys, which may override them.
-  choice.set.insert(
-      choice.set.begin(),
-      {"adapter.kind=lora", fmt::format("adapter.rank={}", most),
-       fmt::format("adapter.slots={}", std::max(slots, count)),
-       fmt::format("adapter.target=[{}]", fmt::join(adapted, ", "))});
+  return Keys{"adapter.kind=lora", fmt::format("adapter.rank={}", most),
+              fmt::format("adapter.slots={}", std::max(slots, count)),
+              fmt::format("adapter.target=[{}]", fmt::join(adapted, ", "))};
+}
+
+Status AdapterSettings::apply(ModelChoice &choice,
+                              const std::optional<ModelSource> &source) const {
+  auto set = keys();
+  if (!set.ok() || set->empty())
+    return set.status();
+  if (!source)
+    return Status::error("adapters are used with a model directory or a "
+                         "packaged model, and '{}' is neither; export a run "
+                         "first: tessera export",
+                         choice.place);
+  // Before the user's own keys, which may override them. A packaged model has
+  // the slots that it was compiled with.
+  if (!source->packaged)
+    choice.set.insert(choice.set.begin(), set->begin(), set->end());
   return Status::success();
+}
+
+Status tessera::readModel(OpenedModel &opened, ModelChoice choice,
+                          const std::string &adapter) {
+  if (adapter.empty())
+    return opened.read(choice);
+  auto source = findModel(choice.place);
+  if (!source.ok())
+    return source.status();
+  AdapterSettings settings;
+  settings.given = {{adapter, adapter}};
+  TESSERA_RETURN_IF_ERROR(settings.apply(choice, *source));
+  return opened.read(choice, source.take());
+}
+
+Status tessera::loadAdapter(const std::string &adapter, OpenedModel &opened) {
+  auto file = AdapterFile::open(adapter);
+  if (!file.ok())
+    return file.status();
+  if (adapterSlots(*opened.model) == 0)
+    return Status::error(
+        "'{}' was compiled without slots for adapters; compile "
+        "it with --adapter-slots N",
+        opened.folder);
+  auto values = readAdapter(*file, *opened.model);
+  return values.ok() ? writeAdapter(*values, *opened.model, /*slot=*/0)
+                     : values.status();
 }
 
 void tessera::addAdapterSlotOptions(CLI::App &command,

@@ -19,9 +19,11 @@ struct AdapterSettings {
   std::vector<std::string> targets;
 
   bool isUsed() const { return !given.empty() || slots > 0; }
-  /// Sets the recipe's keys by which `choice` is compiled with slots. Adapters
-  /// that are no adapters are errors here, before anything is compiled; a
-  /// packaged model has the slots that it was compiled with.
+  /// The recipe's keys for programs with such slots; none if it is not used.
+  /// Directories that are not adapters are errors.
+  StatusOr<std::vector<std::string>> keys() const;
+  /// Compiles `choice` with these keys. Errors come before anything is
+  /// compiled.
   Status apply(ModelChoice &choice,
                const std::optional<ModelSource> &source) const;
 };
@@ -29,5 +31,12 @@ struct AdapterSettings {
 /// --adapter-slots, --adapter-rank and --adapter-target.
 void addAdapterSlotOptions(CLI::App &command, AdapterSettings &settings,
                            const std::string &slotsHelp);
+
+/// Of commands for one text: reads the model, to be compiled with a slot for
+/// `adapter`, a directory, unless that is empty.
+Status readModel(OpenedModel &opened, ModelChoice choice,
+                 const std::string &adapter);
+/// Fills the first slot of the opened model.
+Status loadAdapter(const std::string &adapter, OpenedModel &opened);
 
 } // namespace tessera

@@ -81,6 +81,9 @@ static Status serveEncoder(ServeSettings &settings, const ModelSource &source) {
 // Into the slots of the opened model.
 static Status loadAdapters(const AdapterSettings &adapters, ModelState &model,
                            serve::ServiceOptions &service) {
+  if (adapters.isUsed() && adapterSlots(model) == 0)
+    return Status::error("the packaged model has no slots for adapters; "
+                         "compile it with --adapter-slots N");
   service.adapters = std::make_shared<serve::Adapters>(model);
   service.changesAdapters = adapters.slots > 0;
   for (const auto &[name, directory] : adapters.given)
