@@ -39,6 +39,7 @@ TEST(Recipe, DropoutOverridesTheModels) {
 
 TEST(Recipe, SlotsForAdaptersAreOfInferencePrograms) {
   Recipe recipe;
+  recipe.batch.sequence = 64;
   recipe.adapter.kind = recipe::AdapterKind::Lora;
   const ModelSpec llama = mustRead("llama");
   EXPECT_TRUE(checkRecipe(recipe, llama).ok());
