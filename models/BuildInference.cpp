@@ -70,6 +70,13 @@ std::vector<Port> ModelBuilder::choiceInputs(int64_t batch) {
           input("options", {batch, 2}, f32), input("limits", {batch, 4}, i32)};
 }
 
+std::vector<Port> ModelBuilder::adapterInputs() {
+  if (!spec.adapter)
+    return {};
+  return {port(graph::kInputAttr, "adapters",
+               tensor({spec.adapter->slots + 1}, b.getI32Type()))};
+}
+
 /// A cache with the positions of a run's tokens, in the order of cacheInputs.
 static KvCache at(ValueRange inputs, int64_t context) {
   KvCache cache;
@@ -85,7 +92,7 @@ static Value positionsFrom(Emitter &e, Value starts, RankedTensorType type) {
 }
 
 /// The block of `owner`'s layers. After activations and parameters it takes and
-/// returns keys and values, and takes the cacheInputs.
+/// returns keys and values, and takes the cacheInputs and adapterInputs.
 func::FuncOp ModelBuilder::cachedBlock(StringRef owner, const LayerKind &kind,
                                        const CacheShape &shape) {
   std::string name = blockName("layer." + owner, kind);
@@ -93,8 +100,10 @@ func::FuncOp ModelBuilder::cachedBlock(StringRef owner, const LayerKind &kind,
     return made;
   OpBuilder::InsertionGuard guard(b);
   std::vector<Port> caches = layerCaches(shape), more = caches;
-  for (Port &each : cacheInputs(shape))
-    more.push_back({each.type, {}, each.name});
+  std::vector<Port> adapters = adapterInputs();
+  for (const std::vector<Port> &ports : {cacheInputs(shape), adapters})
+    for (const Port &each : ports)
+      more.push_back({each.type, {}, each.name});
   func::FuncOp result = newBlock(
       name, kind, {shape.batch, shape.tokens, spec.hidden}, more, caches);
   auto last = result.getArguments().take_back(more.size());
@@ -108,6 +117,8 @@ func::FuncOp ModelBuilder::cachedBlock(StringRef owner, const LayerKind &kind,
   cache.positions = positionsFrom(
       e, cache.starts, cast<RankedTensorType>(cache.slots.getType()));
   scope.cache = &cache;
+  if (!adapters.empty())
+    scope.adapters.offsets = last.back();
   defineLayer(scope, kind, result);
   Value y = family.layer(scope, result.getArgument(0), kind);
   SmallVector<Value> returned = {y, cache.keys, cache.values};
@@ -133,6 +144,8 @@ Value ModelBuilder::cachedTrunk(Scope &scope, StringRef owner,
     auto own = caches.slice(each * layer, each);
     llvm::append_range(operands, own);
     operands.append({cache.slots, cache.table, cache.starts, cache.lengths});
+    if (Value offsets = scope.adapters.offsets)
+      operands.push_back(offsets);
     func::FuncOp callee = cachedBlock(owner, kind, shape);
     func::CallOp call = callLayer(layer, callee, operands);
     x = call.getResult(0);
@@ -152,6 +165,8 @@ void ModelBuilder::buildCached(graph::Program kind, StringRef bucket,
   arguments.push_back(port(graph::kInputAttr, "tokens",
                            tensor({shape.batch, shape.tokens}, i32)));
   llvm::append_range(arguments, cacheInputs(shape));
+  const size_t adaptersAt = arguments.size();
+  llvm::append_range(arguments, adapterInputs());
   bool chooses = shape.tokens > 1;
   if (chooses)
     arguments.push_back(
@@ -177,6 +192,8 @@ void ModelBuilder::buildCached(graph::Program kind, StringRef bucket,
   cache.positions = positionsFrom(positions, cache.starts,
                                   cast<RankedTensorType>(inputs[0].getType()));
   scope.cache = &cache;
+  if (spec.adapter)
+    scope.adapters.offsets = result.getArgument(adaptersAt);
   Value x = cachedTrunk(scope, result.getName(), shape, inputs[0], state);
   Emitter e = scope.at("lm_head");
   x = e.reshape(x, {shape.batch * shape.tokens, spec.hidden});

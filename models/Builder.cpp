@@ -46,6 +46,28 @@ static Value addBias(const Scope &scope, Emitter &e, Value x, StringRef name) {
   return e.add(x, e.broadcastLast(bias, tensorType(x).getShape()));
 }
 
+/// `y`, the layer's result for `x`, with that of each row's own adapter. A row
+/// without one gets zeros, and no row reads another's factors.
+static Value addSlots(const Scope &scope, Value x, Value y, StringRef in,
+                      StringRef out) {
+  Emitter first = scope.at(in), second = scope.at(out);
+  ArrayRef<int64_t> shape = tensorType(x).getShape();
+  const int64_t rows = shape[0] * shape[1];
+  auto product = [&](Emitter &e, Value lhs, Value factors, int64_t width,
+                     bool transposed) -> Value {
+    return e.builder().create<graph::GroupedMatmulOp>(
+        e.location(), tensorType(lhs).clone({rows, width}), lhs, factors,
+        scope.adapters.offsets, transposed);
+  };
+  Value low = product(first, first.reshape(x, {rows, shape[2]}),
+                      scope.parameter(in + ".weight"), scope.spec.adapter->rank,
+                      /*transposed=*/true);
+  ArrayRef<int64_t> result = tensorType(y).getShape();
+  Value added = product(second, low, scope.parameter(out + ".weight"),
+                        result.back(), /*transposed=*/false);
+  return second.add(y, second.reshape(added, result));
+}
+
 /// `y`, the layer's result for `x`, with that of its factors.
 static Value addAdapter(const Scope &scope, Value x, Value y, StringRef name) {
   const std::optional<AdapterSpec> &adapter = scope.spec.adapter;
@@ -55,6 +77,8 @@ static Value addAdapter(const Scope &scope, Value x, Value y, StringRef name) {
     return name.str() + std::string(suffix);
   };
   const std::string in = factor(kAdapterIn), out = factor(kAdapterOut);
+  if (adapter->slots > 0)
+    return addSlots(scope, x, y, in, out);
   Emitter first = scope.at(in), second = scope.at(out);
   Value low = first.einsum("btk,rk->btr", x, scope.parameter(in + ".weight"));
   low = first.mul(low, adapter->scale);

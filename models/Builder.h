@@ -38,6 +38,12 @@ struct KvCache {
   int64_t context = 0;         ///< maximum tokens of a sequence
 };
 
+/// The adapters of the rows of a run: those of slot s are rows [offsets[s],
+/// offsets[s + 1]), those after offsets[slots] have none. Null without slots.
+struct RowAdapters {
+  mlir::Value offsets; ///< i32 [slots + 1]
+};
+
 /// The documents that sequences of training consist of. Null if all tokens of a
 /// sequence see each other.
 struct Documents {
@@ -112,6 +118,7 @@ public:
   KvCache *cache = nullptr;
   const WholeSequences *whole = nullptr; ///< for an encoder
   Documents documents = {};
+  RowAdapters adapters = {};
   RouterScope *router = nullptr;  ///< of the current layer
   LinearInputs *inputs = nullptr; ///< filled for @calibrate
 

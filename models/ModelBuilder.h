@@ -116,6 +116,8 @@ private:
   std::vector<Port> cachePorts(const CacheShape &shape);
   std::vector<Port> cacheInputs(const CacheShape &shape);
   std::vector<Port> choiceInputs(int64_t batch);
+  /// The offsets of the rows of each slot, if there are slots for adapters.
+  std::vector<Port> adapterInputs();
   mlir::Value cachedTrunk(Scope &scope, llvm::StringRef owner,
                           const CacheShape &shape, mlir::Value tokens,
                           llvm::MutableArrayRef<mlir::Value> caches);

@@ -3,6 +3,7 @@
 #include "runtime/weights/AdapterNames.h"
 
 #include <algorithm>
+#include <array>
 #include <cassert>
 #include <cmath>
 
@@ -212,12 +213,34 @@ void makeConstant(std::vector<Parameter> &parameters) {
     each.frozen = each.constant = true;
 }
 
-/// Makes the parameters constant, and adds factors after their matrices. A is
-/// random and B zero, so that training begins with the model as it is.
+/// The factors of one matrix. To be trained, A is random and B zero, so that
+/// training begins with the model as it is. Those of slots are filled by the
+/// runtime and never quantized (`frozen`).
+std::array<Parameter, 2> factorsOf(std::string_view path, int64_t in,
+                                   int64_t out, const AdapterSpec &adapter) {
+  const int64_t rank = adapter.rank, slots = adapter.slots;
+  Parameter first, second;
+  first.name = fmt::format("{}{}.weight", path, kAdapterIn);
+  second.name = fmt::format("{}{}.weight", path, kAdapterOut);
+  second.initializer = Initializer::Zeros;
+  if (slots == 0) {
+    first.shape = {rank, in}, second.shape = {out, rank};
+    first.deviation = 1 / static_cast<double>(rank);
+    return {first, second};
+  }
+  first.shape = {slots, rank, in}, second.shape = {slots, rank, out};
+  first.initializer = Initializer::Zeros;
+  first.frozen = second.frozen = true;
+  return {first, second};
+}
+
+/// Adds factors after their matrices; if they are trained, the parameters
+/// become constant.
 std::vector<Parameter> withAdapters(std::vector<Parameter> parameters,
                                     const ModelSpec &spec) {
   constexpr std::string_view suffix = ".weight";
-  makeConstant(parameters);
+  if (spec.adapter->slots == 0)
+    makeConstant(parameters);
   std::vector<Parameter> all;
   for (Parameter &each : parameters) {
     all.push_back(each);
@@ -229,14 +252,9 @@ std::vector<Parameter> withAdapters(std::vector<Parameter> parameters,
       continue;
     const bool isConv1d = spec.family == Family::Gpt2; // [in, out]
     const int64_t in = each.shape[isConv1d ? 0 : 1],
-                  out = each.shape[isConv1d ? 1 : 0], rank = spec.adapter->rank;
-    all.push_back({fmt::format("{}{}{}", path, kAdapterIn, suffix),
-                   {rank, in},
-                   Initializer::Normal,
-                   1 / static_cast<double>(rank)});
-    all.push_back({fmt::format("{}{}{}", path, kAdapterOut, suffix),
-                   {out, rank},
-                   Initializer::Zeros});
+                  out = each.shape[isConv1d ? 1 : 0];
+    std::ranges::move(factorsOf(path, in, out, *spec.adapter),
+                      std::back_inserter(all));
   }
   return all;
 }
@@ -245,6 +263,8 @@ std::vector<Parameter> withAdapters(std::vector<Parameter> parameters,
 
 bool AdapterSpec::adapts(std::string_view path) const {
   return std::ranges::any_of(targets, [&](std::string_view target) {
+    if (slots > 0 && target == "all")
+      return true;
     return path.ends_with(target) &&
            (path.size() == target.size() ||
             path[path.size() - target.size() - 1] == '.');
@@ -285,7 +305,8 @@ std::string layerPrefix(const ModelSpec &spec, int64_t layer) {
 std::vector<Parameter> parameters(const ModelSpec &spec) {
   List list(spec);
   addEmbeddings(list, spec);
-  if (spec.adapter)
+  const bool isTrained = spec.adapter && spec.adapter->slots == 0;
+  if (isTrained)
     makeConstant(list.items);
   const std::vector<Parameter> dense = layerParameters(spec, false),
                                sparse = spec.moe ? layerParameters(spec, true)
@@ -305,7 +326,7 @@ std::vector<Parameter> parameters(const ModelSpec &spec) {
     after.rmsNorm("model.norm", spec.hidden);
   if (!spec.tieWordEmbeddings)
     after.weight("lm_head.weight", {spec.vocab, spec.hidden});
-  if (spec.adapter)
+  if (isTrained)
     makeConstant(after.items);
   std::ranges::move(after.items, std::back_inserter(list.items));
   return std::move(list.items);

@@ -100,10 +100,14 @@ struct MoeSpec {
 
 /// Low-rank factors that are trained instead of the model's weights: a linear
 /// layer W gives W x + scale B (A x). Names: runtime/weights/AdapterNames.h.
+/// Inference programs hold the factors of several adapters instead, `slots`:
+/// A [slots, rank, in], and B as the scaled transpose, [slots, rank, out].
 struct AdapterSpec {
   int64_t rank = 0;
   double scale = 1;
-  std::vector<std::string> targets; ///< last parts of layers' names
+  /// Last parts of layers' names; with slots, "all" is all linear layers.
+  std::vector<std::string> targets;
+  int64_t slots = 0; ///< 0: factors to train
   /// Whether the linear layer at `path` has factors.
   bool adapts(std::string_view path) const;
   bool operator==(const AdapterSpec &) const = default;

@@ -61,12 +61,22 @@ static std::vector<std::string> linearLayers(const ModelSpec &spec) {
 
 static Status checkAdapter(const Recipe &recipe, const ModelSpec &spec,
                            Mode mode) {
-  if (mode != Mode::Train)
-    return Status::error("adapter.kind: an adapter is trained, not compiled "
-                         "for inference; leave the adapter keys out");
+  const bool hasSlots = recipe.adapter.slots > 0;
+  if (mode == Mode::Calibrate)
+    return Status::error("adapter.kind: calibration is of the model without "
+                         "adapters; leave the adapter keys out");
+  if (mode == Mode::Infer && !hasSlots)
+    return Status::error("adapter.kind: inference programs hold adapters in "
+                         "slots; set adapter.slots, or leave the adapter keys "
+                         "out");
+  if (mode == Mode::Train && hasSlots)
+    return Status::error("adapter.slots = {}: only inference programs have "
+                         "slots for adapters; leave it out",
+                         recipe.adapter.slots);
   const std::vector<std::string> names = linearLayers(spec);
   for (const std::string &target : recipe.adapter.target)
-    if (const AdapterSpec one{1, 1, {target}}; std::ranges::none_of(
+    if (const AdapterSpec one{1, 1, {target}, recipe.adapter.slots};
+        std::ranges::none_of(
             names, [&](const std::string &path) { return one.adapts(path); }))
       return Status::error("adapter.target: no linear layer of {} is called "
                            "'{}'; there are {}",
@@ -110,7 +120,7 @@ ModelSpec withRecipe(ModelSpec spec, const Recipe &recipe) {
   if (adapter.kind == recipe::AdapterKind::Lora)
     spec.adapter = {adapter.rank,
                     adapter.alpha / static_cast<double>(adapter.rank),
-                    adapter.target};
+                    adapter.target, adapter.slots};
   return spec;
 }
 

@@ -174,13 +174,14 @@ StatusOr<LoadResult> runLoad(const BenchServeOptions &options) {
   if (!options.key.empty())
     server->authorization = "Bearer " + options.key;
   LoadResult result;
-  result.model = options.model;
-  if (result.model.empty()) {
+  std::vector<std::string> models = options.models;
+  if (models.empty()) {
     auto model = firstModel(*server);
     if (!model.ok())
       return model.status();
-    result.model = *model;
+    models.push_back(*model);
   }
+  result.model = fmt::format("{}", fmt::join(models, ","));
   result.requests.resize(std::size_t(options.requests));
   std::vector<Clock::duration> times = arrivals(options);
   std::atomic<int64_t> next = 0;
@@ -188,7 +189,7 @@ StatusOr<LoadResult> runLoad(const BenchServeOptions &options) {
   auto work = [&] {
     for (int64_t i; (i = next++) < options.requests;) {
       std::this_thread::sleep_until(begin + times[std::size_t(i)]);
-      runOne(options, *server, result.model, i,
+      runOne(options, *server, models[std::size_t(i) % models.size()], i,
              result.requests[std::size_t(i)]);
     }
   };

@@ -13,7 +13,8 @@ namespace tessera::bench {
 
 struct BenchServeOptions {
   std::string url;
-  std::string model; ///< empty: the first that the server has
+  /// Requests take turns; empty: the first that the server has.
+  std::vector<std::string> models;
   std::string key;   ///< empty: none
   bool chat = false; ///< chat completions instead of completions
   double rate = 0;   ///< requests a second (Poisson); 0: all at once
@@ -44,7 +45,7 @@ std::optional<Summary> summarize(std::vector<double> values);
 
 struct LoadResult {
   double seconds = 0;
-  std::string model;
+  std::string model; ///< or several, separated by commas
   std::vector<RequestTimes> requests;
 };
 

@@ -251,6 +251,7 @@ StatusOr<GenerateResult> generateWith(SessionModel &model, bool decodes,
   auto decoder = Decoder::create(model.get());
   if (!decoder.ok())
     return decoder.status();
+  (*decoder)->useAdapter(options.adapter);
   return generateText(decodingModel(**decoder), tokenizer, options, sink);
 }
 

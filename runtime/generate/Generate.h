@@ -41,7 +41,8 @@ struct GenerateOptions {
   /// Factors for a model directory's weights. Null where `weights` is set,
   /// since the weight cache is shared.
   const WeightFactors *factors = nullptr;
-  std::string prompt; ///< its special tokens are recognized
+  int32_t adapter = -1; ///< slot of inference programs; -1: none
+  std::string prompt;   ///< its special tokens are recognized
   uint64_t maxTokens = 64;
   SamplingOptions sampling;
   bool ignoreEnd = false; ///< continue after an end token

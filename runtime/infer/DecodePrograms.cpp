@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <numeric>
 
 namespace tessera {
 namespace {
@@ -84,7 +85,9 @@ Status DecodePrograms::readShape() {
     if (tensor.name == "logits" && tensor.shape.size() == 2)
       sizes.vocab = tensor.shape[1];
   for (const hal::TensorInfo &tensor : session.inputs(prefillProgram))
-    if (tensor.shape.size() == 2) {
+    if (tensor.name == "adapters" && tensor.elements() > 1) {
+      sizes.adapters = int64_t(tensor.elements()) - 1;
+    } else if (tensor.shape.size() == 2) {
       if (tensor.name == "table")
         tableColumns = tensor.shape[1];
       else if (tensor.name == "allowed")
@@ -154,6 +157,8 @@ Status DecodePrograms::checkPorts(const std::string &program, int64_t batch,
                               {"limits", i32, {batch, 4}}};
   if (tokens > 1)
     wanted.push_back({"last", i32, {batch}});
+  if (sizes.adapters > 0)
+    wanted.push_back({"adapters", i32, {sizes.adapters + 1}});
   for (const Port &port : wanted) {
     auto inputs = session.inputs(program);
     auto found =
@@ -200,7 +205,31 @@ Status DecodePrograms::checkText(const CachedText &text, int64_t added) const {
   if (held * sizes.page < tokens || held > tableColumns)
     return Status::error("{} pages of {} tokens cannot hold a sequence of {}",
                          held, sizes.page, tokens);
+  if (text.adapter < -1 || text.adapter >= sizes.adapters)
+    return Status::error("adapter slot {} is not one of the program's {}",
+                         text.adapter, sizes.adapters);
   return Status::success();
+}
+
+// Rows without an adapter are the last.
+void DecodePrograms::orderRows(std::span<const CachedText> sequences,
+                               int64_t added) {
+  order.resize(sequences.size());
+  rows.resize(sequences.size());
+  std::iota(order.begin(), order.end(), size_t(0));
+  if (sizes.adapters > 0) {
+    std::ranges::sort(order, {}, [&](size_t sequence) {
+      return std::pair(uint32_t(sequences[sequence].adapter), sequence);
+    });
+    adapterOffsets.assign(size_t(sizes.adapters) + 1, 0);
+    for (const CachedText &text : sequences)
+      if (text.adapter >= 0)
+        adapterOffsets[size_t(text.adapter) + 1] += int32_t(added);
+    std::partial_sum(adapterOffsets.begin(), adapterOffsets.end(),
+                     adapterOffsets.begin());
+  }
+  for (size_t row = 0; row < order.size(); ++row)
+    rows[order[row]] = row;
 }
 
 int32_t DecodePrograms::slotOf(const CachedText &text, int64_t position) const {
@@ -233,10 +262,14 @@ Status DecodePrograms::writeSlots(const std::string &program,
   starts.assign(bucket, 0);
   lengths.assign(bucket, 0);
   for (size_t i = 0; i < sequences.size(); ++i) {
-    std::ranges::copy(sequences[i].pages, table.begin() + i * tableColumns);
-    starts[i] = int32_t(sequences[i].length);
-    lengths[i] = int32_t(sequences[i].length + added);
+    const CachedText &text = sequences[order[i]];
+    std::ranges::copy(text.pages, table.begin() + long(i) * tableColumns);
+    starts[i] = int32_t(text.length);
+    lengths[i] = int32_t(text.length + added);
   }
+  if (sizes.adapters > 0)
+    TESSERA_RETURN_IF_ERROR(
+        write<int32_t>(program, "adapters", adapterOffsets));
   TESSERA_RETURN_IF_ERROR(write<int32_t>(program, "tokens", ids));
   TESSERA_RETURN_IF_ERROR(write<int32_t>(program, "slots", slots));
   TESSERA_RETURN_IF_ERROR(write<int32_t>(program, "table", table));
@@ -272,7 +305,7 @@ Status DecodePrograms::writeSamplings(const std::string &program,
   options.assign(2 * bucket, 0);
   limits.assign(4 * bucket, 0);
   for (size_t row = 0; row < samplings.size(); ++row) {
-    const TokenSampling &sampling = samplings[row];
+    const TokenSampling &sampling = samplings[order[row]];
     writeAllowed(sampling, sizes.vocab,
                  std::span(allowed).subspan(row * size_t(allowedWords),
                                             size_t(allowedWords)));
@@ -321,6 +354,7 @@ Status DecodePrograms::prefill(const CachedText &text,
   TESSERA_RETURN_IF_ERROR(checkTokens(tokens));
   TESSERA_RETURN_IF_ERROR(checkText(text, count));
   TESSERA_RETURN_IF_ERROR(checkSamplings(wanted.samplings, 1));
+  orderRows(std::span(&text, 1), count);
   ids.assign(tokens.begin(), tokens.end());
   ids.resize(sizes.chunk, 0);
   slots.assign(sizes.chunk, -1);
@@ -349,11 +383,14 @@ Status DecodePrograms::decode(std::span<const CachedText> sequences,
   int64_t bucket =
       *std::lower_bound(sizes.buckets.begin(), sizes.buckets.end(), count);
   std::string program = fmt::format("decode_{}", bucket);
-  ids.assign(tokens.begin(), tokens.end());
-  ids.resize(bucket, 0);
+  orderRows(sequences, 1);
+  ids.assign(bucket, 0);
   slots.assign(bucket, -1);
-  for (int64_t i = 0; i < count; ++i)
-    slots[i] = slotOf(sequences[i], sequences[i].length);
+  for (size_t i = 0; i < sequences.size(); ++i) {
+    const CachedText &text = sequences[order[i]];
+    ids[i] = tokens[order[i]];
+    slots[i] = slotOf(text, text.length);
+  }
   TESSERA_RETURN_IF_ERROR(writeSlots(program, sequences, bucket, 1));
   return runFor(program, bucket, wanted);
 }

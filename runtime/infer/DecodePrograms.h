@@ -26,9 +26,12 @@ public:
   Status decode(std::span<const CachedText> sequences,
                 std::span<const int32_t> tokens, const Wanted &wanted) override;
   std::span<const float> logits(int64_t row) const override {
-    return std::span(scores).subspan(row * sizes.vocab, sizes.vocab);
+    return std::span(scores).subspan(rows[size_t(row)] * sizes.vocab,
+                                     sizes.vocab);
   }
-  int32_t token(int64_t row) const override { return chosen[size_t(row)]; }
+  int32_t token(int64_t row) const override {
+    return chosen[rows[size_t(row)]];
+  }
 
 private:
   explicit DecodePrograms(hal::Session &session) : session(session) {}
@@ -37,6 +40,9 @@ private:
   Status checkPorts(const std::string &program, int64_t batch, int64_t tokens);
   Status checkText(const CachedText &text, int64_t added) const;
   Status checkTokens(std::span<const int32_t> tokens) const;
+  /// Sorts the rows of the next run by adapter, as its programs require, and
+  /// counts each slot's rows, of `added` tokens each.
+  void orderRows(std::span<const CachedText> sequences, int64_t added);
   int32_t slotOf(const CachedText &text, int64_t position) const;
   /// Writes the slots and the block tables of the sequences, each of which has
   /// `added` more tokens. Rows after the last sequence, up to `bucket`, are
@@ -72,6 +78,9 @@ private:
       written;
   std::vector<float> scores; ///< [sequences, vocab]
   std::vector<int32_t> ids, slots, table, starts, lengths;
+  /// The sequence of each row of the last run, and the row of each sequence.
+  std::vector<size_t> order, rows;
+  std::vector<int32_t> adapterOffsets; ///< [sizes.adapters + 1]
   /// One row per sequence: the inputs of graph.sample, and its result.
   std::vector<int32_t> allowed, changed, limits, chosen;
   std::vector<float> changes, options;

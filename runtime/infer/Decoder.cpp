@@ -96,7 +96,7 @@ Status Decoder::read(Sequence &sequence, std::span<const int32_t> tokens,
   while (!tokens.empty()) {
     auto count = std::min<size_t>(tokens.size(), shape().chunk);
     TESSERA_RETURN_IF_ERROR(programs->prefill(
-        {sequence.pages, sequence.tokens}, tokens.first(count),
+        {sequence.pages, sequence.tokens, adapter}, tokens.first(count),
         count == tokens.size() ? wanted : Wanted{.logits = false}));
     sequence.tokens += int64_t(count);
     tokens = tokens.subspan(count);
@@ -110,7 +110,7 @@ Status Decoder::step(std::span<Sequence *const> sequences,
     TESSERA_RETURN_IF_ERROR(reserveAll(sequences));
   std::vector<CachedText> cached;
   for (const Sequence *each : sequences)
-    cached.push_back({each->pages, each->tokens});
+    cached.push_back({each->pages, each->tokens, adapter});
   TESSERA_RETURN_IF_ERROR(programs->decode(cached, tokens, wanted));
   for (Sequence *each : sequences)
     ++each->tokens;

@@ -61,6 +61,9 @@ public:
   /// Drops all but the first `length` tokens and frees the pages that only the
   /// others used.
   void truncate(Sequence &sequence, int64_t length);
+  /// The adapter slot with which sequences are computed from here on; those in
+  /// the cache should be released before. -1: none.
+  void useAdapter(int32_t slot) { adapter = slot; }
   /// Frees the pages; the sequence is empty again.
   void release(Sequence &sequence);
 
@@ -72,6 +75,7 @@ private:
 
   std::unique_ptr<DecodePrograms> programs;
   std::vector<int32_t> unused; ///< free pages; the last one is taken next
+  int32_t adapter = -1;
 };
 
 /// Draw number `draw` of the sampler among the first `choices` tokens that are

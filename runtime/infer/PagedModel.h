@@ -24,6 +24,7 @@ struct DecoderShape {
   /// Logits that one sampling may change; -1: the model does not sample, and
   /// samplings are ignored.
   int64_t changes = -1;
+  int64_t adapters = 0; ///< slots for adapters
 };
 
 struct ChangedLogit {
@@ -51,6 +52,7 @@ struct Wanted {
 struct CachedText {
   std::span<const int32_t> pages;
   int64_t length = 0;
+  int32_t adapter = -1; ///< the slot of its adapter; -1: none
 };
 
 /// Not thread-safe.

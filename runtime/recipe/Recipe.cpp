@@ -151,9 +151,9 @@ Status checkTogether(const Recipe &recipe) {
   Recipe::Adapter unused;
   unused.kind = recipe.adapter.kind;
   if (recipe.adapter.kind == AdapterKind::None && recipe.adapter != unused)
-    return Status::error("adapter.rank, adapter.alpha and adapter.target have "
-                         "no meaning without adapter.kind: lora; add it, or "
-                         "leave them out");
+    return Status::error("adapter.rank, adapter.alpha, adapter.target and "
+                         "adapter.slots have no meaning without adapter.kind: "
+                         "lora; add it, or leave them out");
   if (recipe.schedule.warmup > recipe.schedule.total)
     return Status::error(
         "lr_schedule.warmup = {} is more than lr_schedule.total = "

@@ -156,8 +156,12 @@ struct Recipe {
     AdapterKind kind = AdapterKind::None;
     int64_t rank = 16;
     double alpha = 32; ///< the product of the factors is scaled by alpha / rank
-    /// Linear layers by the last part of their names, "q_proj".
+    /// Linear layers by the last part of their names, "q_proj"; of slots, "all"
+    /// is all of them.
     std::vector<std::string> target = {"q_proj", "v_proj"};
+    /// Adapters, of up to `rank`, that inference programs hold at once; only
+    /// for them, and 0 in training.
+    int64_t slots = 0;
     bool operator==(const Adapter &) const = default;
   } adapter;
 

@@ -229,6 +229,7 @@ std::vector<Field> schema(Recipe &r) {
       {"adapter.rank", Integer{&r.adapter.rank, 1, 1 << 16}},
       {"adapter.alpha", Real{&r.adapter.alpha, 1e-6, most}},
       {"adapter.target", Words{&r.adapter.target}},
+      {"adapter.slots", Integer{&r.adapter.slots, 0, 1 << 12}},
       {"inference.context", Integer{&r.inference.context, 1, 1 << 24}},
       {"inference.batch", Integer{&r.inference.batch, 1, 1 << 12}},
       {"inference.chunk", Integer{&r.inference.chunk, 2, 1 << 16}},

@@ -94,13 +94,21 @@ void CommonService::sendJson(const Reply &reply, std::string body) {
 }
 
 bool CommonService::isServed(std::string_view model) const {
-  return std::ranges::count(options.models, model) != 0;
+  return std::ranges::count(options.models, model) != 0 ||
+         options.adapters->find(model);
+}
+
+std::vector<std::string> CommonService::names() const {
+  std::vector<std::string> all = options.models;
+  for (const Adapters::Entry &entry : options.adapters->entries())
+    all.push_back(entry.name);
+  return all;
 }
 
 ApiError CommonService::otherModel() const {
   return {404,
           fmt::format("unknown model; this server has {}",
-                      fmt::join(options.models, " or ")),
+                      fmt::join(names(), " or ")),
           "model", "model_not_found"};
 }
 
@@ -148,8 +156,9 @@ void CommonService::handle(HttpRequest request, Reply reply) {
                      fmt::format("Allow: {}\r\n", match.allowed));
   if (!match.route)
     return sendError(reply, {404, "unknown path", "", "not_found"});
-  bool isStored = isAboutStored(*match.route);
-  if (!match.route->body && !isStored)
+  bool isStored = isAboutStored(*match.route),
+       isOfAdapters = isAboutAdapters(*match.route);
+  if (!match.route->body && !isStored && !isOfAdapters)
     return get(match, reply);
   // Browsers send saved credentials with requests from any site's page.
   if (request.isForeign)
@@ -160,11 +169,18 @@ void CommonService::handle(HttpRequest request, Reply reply) {
     return sendError(reply, otherKind(kind));
   if (isStored)
     return askStored(match, request, reply);
+  if (isOfAdapters)
+    return changeAdapters(match, request, reply);
   post(request, *match.route->body, reply);
 }
 
 void CommonService::askStored(const RouteMatch &, const HttpRequest &,
                               const Reply &reply) {
+  sendError(reply, otherKind(kind));
+}
+
+void CommonService::changeAdapters(const RouteMatch &, const HttpRequest &,
+                                   const Reply &reply) {
   sendError(reply, otherKind(kind));
 }
 
@@ -186,7 +202,7 @@ void CommonService::get(const RouteMatch &match, const Reply &reply) {
   case RouteId::version:
     return sendJson(reply, nlohmann::json{{"version", options.version}}.dump());
   case RouteId::openApi:
-    return sendJson(reply, openApiJson(options.version, options.models, kind));
+    return sendJson(reply, openApiJson(options.version, names(), kind));
   case RouteId::page:
     return sendText(reply, match.route->type, std::string(pageHtml()));
   case RouteId::completions:
@@ -204,13 +220,15 @@ void CommonService::get(const RouteMatch &match, const Reply &reply) {
   case RouteId::deleteChat:
   case RouteId::chatMessages:
     return; // askStored()
+  case RouteId::loadAdapter:
+  case RouteId::unloadAdapter:
+    return; // changeAdapters()
   }
 }
 
 void CommonService::listModels(const Reply &reply) {
   std::vector<std::string> list;
-  list.reserve(options.models.size());
-  for (const std::string &each : options.models)
+  for (const std::string &each : names())
     list.push_back(modelJson(each));
   sendJson(reply, fmt::format(R"({{"object":"list","data":[{}]}})",
                               fmt::join(list, ",")));
@@ -222,6 +240,10 @@ std::string CommonService::modelJson(const std::string &name) const {
                                   {"created", started},
                                   {"owned_by", "tessera"},
                                   {"max_model_len", context()}};
+  if (const Adapters::Entry *adapter = options.adapters->find(name)) {
+    model["root"] = adapter->directory;
+    model["parent"] = this->name();
+  }
   // A folder's name may not be UTF-8.
   return model.dump(-1, ' ', false,
                     nlohmann::ordered_json::error_handler_t::replace);

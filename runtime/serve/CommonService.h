@@ -1,6 +1,7 @@
 // The part that servers of all models share: keys, paths, routes about the
 // server, errors.
 #pragma once
+#include "runtime/serve/Adapters.h"
 #include "runtime/serve/AnswerStore.h"
 #include "runtime/serve/Api.h"
 #include "runtime/serve/Health.h"
@@ -17,6 +18,9 @@ namespace tessera::serve {
 struct ServiceOptions {
   /// The names that clients may use, at least one; responses have the first.
   std::vector<std::string> models;
+  /// Names of adapters, which clients may use as well.
+  std::shared_ptr<Adapters> adapters = std::make_shared<Adapters>();
+  bool changesAdapters = false;          ///< by requests, while serving
   std::string version;                   ///< of the program
   std::vector<std::string> apiKeys;      ///< empty: no key is required
   std::chrono::seconds requestTime{600}; ///< after which a request is cancelled
@@ -57,6 +61,9 @@ protected:
   /// Handles a route about stored answers.
   virtual void askStored(const RouteMatch &match, const HttpRequest &request,
                          const Reply &reply);
+  /// Handles a route about adapters.
+  virtual void changeAdapters(const RouteMatch &match,
+                              const HttpRequest &request, const Reply &reply);
   virtual std::string engineMetrics() const = 0;
   virtual int64_t context() const = 0; ///< tokens
 
@@ -65,6 +72,8 @@ protected:
   void sendError(const Reply &reply, const ApiError &error,
                  std::string headers = {});
   bool isServed(std::string_view model) const;
+  /// Of the model, then of its adapters.
+  std::vector<std::string> names() const;
   ApiError otherModel() const; ///< the error for another name
   static ApiError shuttingDown();
   const std::string &name() const { return options.models.front(); }

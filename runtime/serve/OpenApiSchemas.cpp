@@ -159,7 +159,16 @@ std::string_view openApiSchemas() {
 "Model": {"type": "object", "required": ["id", "object", "created", "owned_by"],
   "properties": {"id": {"type": "string"}, "object": {"const": "model"},
     "created": {"type": "integer"}, "owned_by": {"type": "string"},
-    "max_model_len": {"type": "integer"}}},
+    "max_model_len": {"type": "integer"},
+    "root": {"type": "string", "description": "of an adapter: its directory"},
+    "parent": {"type": "string", "description": "of an adapter: its model"}}},
+"LoadAdapterRequest": {"type": "object", "required": ["lora_name", "lora_path"],
+  "additionalProperties": false, "properties": {
+    "lora_name": {"type": "string", "minLength": 1},
+    "lora_path": {"type": "string", "minLength": 1}}},
+"UnloadAdapterRequest": {"type": "object", "required": ["lora_name"],
+  "additionalProperties": false, "properties": {
+    "lora_name": {"type": "string", "minLength": 1}}},
 "Models": {"type": "object", "required": ["object", "data"],
   "properties": {"object": {"const": "list"}, "data": {"type": "array",
     "items": {"$ref": "#/components/schemas/Model"}}}},

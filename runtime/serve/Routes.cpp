@@ -41,8 +41,14 @@ std::span<const Route> routes() {
        "List the messages of a stored chat", json, "StoredMessages"},
       {RouteId::embeddings, kEmbeds, "POST", "/v1/embeddings",
        "Compute embeddings", json, "Embeddings", Endpoint::embeddings},
+      {RouteId::loadAdapter, kGenerates, "POST", "/v1/load_lora_adapter",
+       "Load a LoRA adapter into a free slot", "text/plain; charset=utf-8", "",
+       std::nullopt, "LoadAdapterRequest"},
+      {RouteId::unloadAdapter, kGenerates, "POST", "/v1/unload_lora_adapter",
+       "Unload a LoRA adapter; requests in progress keep it",
+       "text/plain; charset=utf-8", "", std::nullopt, "UnloadAdapterRequest"},
       {RouteId::models, kAnyKind, "GET", "/v1/models",
-       "List the names of the model", json, "Models"},
+       "List the names of the model and its adapters", json, "Models"},
       {RouteId::model, kAnyKind, "GET", "/v1/models/{model}", "Get the model",
        json, "Model"},
       {RouteId::health, kAnyKind, "GET", "/health", "Health of the engine",
@@ -61,6 +67,10 @@ std::span<const Route> routes() {
 
 bool isAboutStored(const Route &route) {
   return route.id >= RouteId::response && route.id <= RouteId::chatMessages;
+}
+
+bool isAboutAdapters(const Route &route) {
+  return route.id == RouteId::loadAdapter || route.id == RouteId::unloadAdapter;
 }
 
 /// Whether a path matches a pattern; `rest` is then the value of its {name}.

@@ -23,6 +23,8 @@ enum class RouteId : uint8_t {
   updateChat,
   deleteChat,
   chatMessages,
+  loadAdapter,
+  unloadAdapter,
   models,
   model,
   health,
@@ -59,6 +61,9 @@ inline bool isServed(const Route &route, ModelKind kind) {
 
 /// Whether it is about stored answers.
 bool isAboutStored(const Route &route);
+
+/// Whether it loads or unloads adapters.
+bool isAboutAdapters(const Route &route);
 
 /// The route of a path.
 struct RouteMatch {

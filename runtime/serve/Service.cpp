@@ -63,7 +63,8 @@ Service::Service(Engine &engine, const tokenizer::Tokenizer &tokenizer,
 }
 
 std::string Service::engineMetrics() const {
-  return engine.metrics().print() + storeMetrics(stores);
+  return engine.metrics().print() + storeMetrics(stores) +
+         adapterMetrics(*options.adapters);
 }
 
 //===--- stored answers ---------------------------------------------------===//
@@ -209,7 +210,9 @@ void Service::post(const HttpRequest &http, Endpoint endpoint,
   request.prompts = {};
   std::vector<int32_t> stopTokens;
   std::vector<std::string> stops = stopsOf(request, stopTokens);
-  AnswerHead head{newAnswerId(endpoint), name(), std::time(nullptr)};
+  Adapters::Entry *adapter = options.adapters->find(request.model);
+  AnswerHead head{newAnswerId(endpoint), adapter ? adapter->name : name(),
+                  std::time(nullptr)};
   numberItems(request, head.id);
   bool logprobs = request.logprobs.has_value();
   std::vector<int32_t> shown;
@@ -218,11 +221,15 @@ void Service::post(const HttpRequest &http, Endpoint endpoint,
   if (request.form)
     for (EngineRequest &each : requests)
       each.guide = forms.guide(*request.form, stopTokens);
+  const auto slot = adapter ? adapter->slot : nullptr;
+  if (adapter)
+    ++adapter->requests;
   auto generation =
       std::make_shared<Generation>(*this, store, std::move(request),
                                    std::move(head), reply, requests.size());
   for (std::size_t i = 0; i < requests.size(); ++i) {
     requests[i].stopTokens = stopTokens;
+    requests[i].adapter = slot;
     requests[i].sink = std::make_shared<Choice>(
         tokenizer, stops, i, logprobs, shown,
         [this, generation](Delta delta) {

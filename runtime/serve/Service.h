@@ -13,6 +13,7 @@
 #include <deque>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace tessera::serve {
@@ -25,8 +26,12 @@ public:
   /// All arguments must outlive the service.
   Service(Engine &engine, const tokenizer::Tokenizer &tokenizer,
           const ChatRenderer &chat, ServiceOptions options);
-  /// Drops stored and background responses, before the server is destroyed.
-  void forget() { stores.clear(); }
+  /// Drops stored and background responses, and waits for an adapter that is
+  /// being loaded, before the server is destroyed.
+  void forget() {
+    loader = {};
+    stores.clear();
+  }
 
 private:
   class Generation;
@@ -34,6 +39,10 @@ private:
             const Reply &reply) override;
   void askStored(const RouteMatch &match, const HttpRequest &request,
                  const Reply &reply) override;
+  void changeAdapters(const RouteMatch &match, const HttpRequest &request,
+                      const Reply &reply) override;
+  void loadAdapter(const std::string &name, const std::string &path,
+                   const Reply &reply);
   std::string engineMetrics() const override;
   /// Checks that the model's template supports the request's tools, and sets
   /// the structured output of calls.
@@ -78,6 +87,8 @@ private:
   tokenizer::Encoder encoder;
   AnswerForms forms;
   std::deque<AnswerStore> stores; ///< one per key
+  bool isLoading = false;         ///< an adapter
+  std::jthread loader;
 };
 
 } // namespace tessera::serve

@@ -318,11 +318,15 @@ Status storeImage(const std::string &path, std::string_view key,
   if (fd < 0)
     return failed(fmt::format("cannot be made: {}", std::strerror(errno)));
   std::vector<uint64_t> hashes;
+  std::vector<std::byte> chunk;
   for (std::size_t at = 0; at < memory.size(); at += kImageChunk) {
     if (stop.stop_requested())
       return failed("was not finished");
-    const auto chunk =
+    const auto part =
         memory.subspan(at, std::min(kImageChunk, memory.size() - at));
+    // A copy: slots of adapters may be filled meanwhile, and what is written
+    // must be what was hashed.
+    chunk.assign(part.begin(), part.end());
     hashes.push_back(hash64(chunk));
     if (Status status = writeTo(fd, kHugePage + at, chunk); !status.ok())
       return failed(status.message());

@@ -37,6 +37,27 @@ TEST(Recipe, DropoutOverridesTheModels) {
   EXPECT_EQ(llama.residualDropout, 0.0);
 }
 
+TEST(Recipe, SlotsForAdaptersAreOfInferencePrograms) {
+  Recipe recipe;
+  recipe.batch.sequence = 64;
+  recipe.adapter.kind = recipe::AdapterKind::Lora;
+  const ModelSpec llama = mustRead("llama");
+  EXPECT_TRUE(checkRecipe(recipe, llama).ok());
+  EXPECT_EQ(checkRecipe(recipe, llama, Mode::Infer).message(),
+            "adapter.kind: inference programs hold adapters in slots; set "
+            "adapter.slots, or leave the adapter keys out");
+  recipe.adapter.slots = 3;
+  recipe.adapter.target = {"all"};
+  EXPECT_TRUE(checkRecipe(recipe, llama, Mode::Infer).ok());
+  EXPECT_EQ(checkRecipe(recipe, llama).message(),
+            "adapter.slots = 3: only inference programs have slots for "
+            "adapters; leave it out");
+  // Of all linear layers, and nothing else is frozen.
+  for (const Parameter &each : parameters(withRecipe(llama, recipe)))
+    EXPECT_EQ(each.frozen, each.name.find(".lora_") != std::string::npos)
+        << each.name;
+}
+
 TEST(ReadyRecipes, ReadAndFitTheirModels) {
   const std::string root = TESSERA_SOURCE_DIR;
   size_t seen = 0;

@@ -190,8 +190,11 @@ static void addServe(CLI::App &bench, Invocation &invocation) {
   command->add_flag(
       "--chat", options->chat,
       "send requests to /v1/chat/completions instead of /v1/completions");
-  command->add_option("--model", options->model,
-                      "model name (default: the server's first)");
+  command
+      ->add_option("--model", options->models,
+                   "model name (default: the server's first); repeatable: "
+                   "requests take turns, such as among adapters")
+      ->allow_extra_args(false);
   command->add_option("--api-key", options->key,
                       "key that the server requires; also TESSERA_API_KEY");
   command

@@ -1,6 +1,7 @@
 // tessera chat: a conversation at the terminal, or with lines from a pipe.
 #include "compiler/api/OpenedModel.h"
 #include "runtime/serve/ChatSession.h"
+#include "tools/tessera/AdapterOptions.h"
 #include "tools/tessera/Commands.h"
 #include "tools/tessera/GenerateSettings.h"
 #include <CLI/CLI.hpp>
@@ -208,7 +209,8 @@ static Status chat(ChatCommand &command) {
   GenerateSettings &settings = command.settings;
   TESSERA_RETURN_IF_ERROR(checkSampling(settings.options.sampling));
   OpenedModel opened;
-  TESSERA_RETURN_IF_ERROR(opened.read(settings.choice("chat")));
+  TESSERA_RETURN_IF_ERROR(
+      readModel(opened, settings.choice("chat"), settings.adapter));
   std::string lacks;
   TESSERA_RETURN_IF_ERROR(opened.readChat(lacks));
   if (!lacks.empty())
@@ -224,6 +226,10 @@ static Status chat(ChatCommand &command) {
   auto decoder = Decoder::create(opened.model->get());
   if (!decoder.ok())
     return decoder.status();
+  if (!settings.adapter.empty()) {
+    TESSERA_RETURN_IF_ERROR(loadAdapter(settings.adapter, opened));
+    (*decoder)->useAdapter(0);
+  }
   ChatSession session(**decoder, *opened.tokenizer, opened.chat());
   session.reset(command.system);
   if (::isatty(STDIN_FILENO)) // in a pipe, an interrupt ends the whole pipe

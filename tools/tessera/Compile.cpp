@@ -7,6 +7,7 @@
 #include "compiler/api/PlanInput.h"
 #include "compiler/api/Shell.h"
 #include "hardware/Targets.h"
+#include "tools/tessera/AdapterOptions.h"
 #include "tools/tessera/CacheOptions.h"
 #include "tools/tessera/Commands.h"
 #include "tools/tessera/QuantOptions.h"
@@ -90,6 +91,14 @@ static double sizeOf(const std::string &path) {
   std::error_code moved; // the file may have been moved
   const auto bytes = std::filesystem::file_size(path, moved);
   return moved ? 0 : double(bytes) / 1e6;
+}
+
+static Status addAdapterSlots(const AdapterSettings &adapters,
+                              CompileRequest &request) {
+  auto keys = adapters.keys();
+  if (keys.ok())
+    request.set.insert(request.set.end(), keys->begin(), keys->end());
+  return keys.status();
 }
 
 // Inference programs, packaged with the weights if the directory has them.
@@ -274,8 +283,12 @@ void tessera::addCompileCommand(CLI::App &app, Invocation &invocation) {
   auto devices = std::make_shared<MeshDevices>();
   auto leavesWeights = std::make_shared<bool>(false);
   auto plan = std::make_shared<std::string>();
+  auto adapters = std::make_shared<AdapterSettings>();
   addOptions(*command, *request, *mode, *cacheGib, *leavesWeights, *devices,
              *plan);
+  addAdapterSlotOptions(*command, *adapters,
+                        "with --mode infer: LoRA adapters that the programs "
+                        "can hold at once (tessera serve --adapter)");
   command->footer("\nPHASE is one of " + phaseNames() + ".");
   command->callback([=, &invocation] {
     request->executable = *mode == "train";
@@ -300,6 +313,8 @@ void tessera::addCompileCommand(CLI::App &app, Invocation &invocation) {
     if (*question && !devices->cluster.empty())
       request->cluster = planner::ratesOf((*question)->cluster);
     else if (Status status = applyCluster(*devices, *request); !status.ok())
+      return invocation.fail(status.message().c_str());
+    if (Status status = addAdapterSlots(*adapters, *request); !status.ok())
       return invocation.fail(status.message().c_str());
     request->rebuildCommand =
         rebuildCommand(*request, *plan, devices->cluster, *leavesWeights);

@@ -2,6 +2,7 @@
 #include "compiler/api/OpenedModel.h"
 #include "runtime/serve/Forms.h"
 #include "runtime/support/Text.h"
+#include "tools/tessera/AdapterOptions.h"
 #include "tools/tessera/Commands.h"
 #include "tools/tessera/GenerateSettings.h"
 #include <CLI/CLI.hpp>
@@ -101,10 +102,15 @@ static Status generate(GenerateSettings &settings,
     return form.status();
   TESSERA_RETURN_IF_ERROR(checkSampling(options.sampling));
   OpenedModel opened;
-  TESSERA_RETURN_IF_ERROR(opened.read(settings.choice("generate")));
+  TESSERA_RETURN_IF_ERROR(
+      readModel(opened, settings.choice("generate"), settings.adapter));
   if (!opened.isRun)
     TESSERA_RETURN_IF_ERROR(settings.takeAndSay(opened.config, note));
   TESSERA_RETURN_IF_ERROR(opened.open(/*mayScore=*/true, note));
+  if (!settings.adapter.empty()) {
+    TESSERA_RETURN_IF_ERROR(loadAdapter(settings.adapter, opened));
+    options.adapter = 0;
+  }
   options.framed = !opened.isRun;
   options.startToken = opened.startToken;
   if (!hasPrompt && !settings.quiet)

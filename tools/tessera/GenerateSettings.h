@@ -46,6 +46,7 @@ public:
 
   std::string place; ///< a run or a model directory
   GenerateOptions options;
+  std::string adapter;          ///< a directory, or empty
   std::string recipe;           ///< of inference programs
   std::vector<std::string> set; ///< overrides, "inference.context=512"
   std::string cache = "on";

@@ -3,6 +3,7 @@
 #include "compiler/api/EncoderProgram.h"
 #include "compiler/api/OpenedModel.h"
 #include "runtime/infer/DecodePrograms.h"
+#include "tools/tessera/AdapterOptions.h"
 #include "tools/tessera/CacheOptions.h"
 #include "tools/tessera/Commands.h"
 #include "tools/tessera/QuantOptions.h"
@@ -18,6 +19,7 @@ namespace {
 struct ServeSettings {
   ModelChoice choice;
   serve::ServeOptions serve;
+  AdapterSettings adapters;
   uint64_t cacheGib = kCacheGib, keptGib = kKeptGib;
 };
 
@@ -48,6 +50,10 @@ static void takeSampling(const GenerationConfig &config,
 }
 
 static Status serveEncoder(ServeSettings &settings, const ModelSource &source) {
+  if (settings.adapters.isUsed())
+    return Status::error("--adapter applies only to models that generate text; "
+                         "'{}' is an encoder",
+                         settings.choice.place);
   if (settings.serve.engine.scheduler.drafts > 0 ||
       settings.choice.decoder.pages)
     return Status::error("--speculate and --kv-pages apply only to models that "
@@ -72,10 +78,25 @@ static Status serveEncoder(ServeSettings &settings, const ModelSource &source) {
                                 encoder->facts, settings.serve);
 }
 
+// Into the slots of the opened model.
+static Status loadAdapters(const AdapterSettings &adapters, ModelState &model,
+                           serve::ServiceOptions &service) {
+  if (adapters.isUsed() && adapterSlots(model) == 0)
+    return Status::error("the packaged model has no slots for adapters; "
+                         "compile it with --adapter-slots N");
+  service.adapters = std::make_shared<serve::Adapters>(model);
+  service.changesAdapters = adapters.slots > 0;
+  for (const auto &[name, directory] : adapters.given)
+    TESSERA_RETURN_IF_ERROR(
+        service.adapters->load(name, directory, service.models));
+  return Status::success();
+}
+
 static Status serveText(ServeSettings &settings,
                         std::optional<ModelSource> source) {
   serve::ServiceOptions &service = settings.serve.service;
   OpenedModel opened;
+  TESSERA_RETURN_IF_ERROR(settings.adapters.apply(settings.choice, source));
   TESSERA_RETURN_IF_ERROR(opened.read(settings.choice, std::move(source)));
   takeSampling(opened.config, service.sampling);
   TESSERA_RETURN_IF_ERROR(checkSampling(service.sampling));
@@ -90,6 +111,8 @@ static Status serveText(ServeSettings &settings,
   service.startToken = opened.startToken;
   if (service.models.empty())
     service.models = {opened.name};
+  TESSERA_RETURN_IF_ERROR(
+      loadAdapters(settings.adapters, *opened.model, service));
   auto programs = DecodePrograms::create(opened.model->get());
   if (!programs.ok())
     return programs.status();
@@ -206,6 +229,31 @@ static void addServingOptions(CLI::App &command, ServeSettings &settings) {
       ->capture_default_str();
 }
 
+static void addAdapterOptions(CLI::App &command, AdapterSettings &adapters) {
+  command
+      .add_option_function<std::vector<std::string>>(
+          "--adapter",
+          [&adapters](const std::vector<std::string> &all) {
+            for (const std::string &each : all) {
+              const auto equals = each.find('=');
+              if (equals == each.npos || equals == 0 ||
+                  equals + 1 == each.size())
+                throw CLI::ValidationError(
+                    "--adapter", "must be NAME=DIR, got '" + each + "'");
+              adapters.given.push_back(
+                  {each.substr(0, equals), each.substr(equals + 1)});
+            }
+          },
+          "LoRA adapter that requests select by giving NAME as the model: a "
+          "directory in PEFT's layout; repeatable")
+      ->allow_extra_args(false)
+      ->type_name("NAME=DIR");
+  addAdapterSlotOptions(
+      command, adapters,
+      "adapters that can be loaded at once; requests may load and unload them "
+      "(default: the number of --adapter, and they stay)");
+}
+
 static void addContextOption(CLI::App &command, std::vector<std::string> &set) {
   command
       .add_option_function<int64_t>(
@@ -273,6 +321,7 @@ void tessera::addServeCommand(CLI::App &app, Invocation &invocation) {
       ->add_option("--threads", settings->choice.threads, "0: all processors")
       ->envname("TESSERA_THREADS")
       ->capture_default_str();
+  addAdapterOptions(*command, settings->adapters);
   addServingOptions(*command, *settings);
   command->callback([=, &invocation] {
     if (Status status = serveModel(*settings); !status.ok())

@@ -69,6 +69,15 @@ void Engine::cancel(uint64_t id) {
   wake.notify_one();
 }
 
+bool Engine::run(std::function<void()> task) {
+  std::lock_guard lock(mutex);
+  if (ended || death || draining)
+    return false;
+  inbox.push_back({0, std::nullopt, {}, std::move(task)});
+  wake.notify_one();
+  return true;
+}
+
 EngineMetrics Engine::metrics() const {
   std::lock_guard lock(mutex);
   EngineMetrics copy = seen;
@@ -115,7 +124,9 @@ bool Engine::nextCommands(std::vector<Command> &commands) {
 
 void Engine::apply(std::vector<Command> &commands) {
   for (Command &command : commands)
-    if (command.request)
+    if (auto task = std::exchange(command.task, nullptr))
+      task(); // and frees what it holds
+    else if (command.request)
       scheduler.add(command.id, std::move(*command.request), command.arrived);
     else
       scheduler.cancel(command.id);

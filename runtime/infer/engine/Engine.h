@@ -39,6 +39,9 @@ public:
 
   /// Accepts all of the requests, or none.
   Submission submit(std::vector<EngineRequest> requests);
+  /// Calls `task` on the engine's thread between two steps, when the model is
+  /// not running; false: the engine has stopped and does not call it.
+  bool run(std::function<void()> task);
   /// The request's sink is notified unless it has finished before.
   void cancel(uint64_t id);
 
@@ -53,6 +56,7 @@ private:
     uint64_t id;
     std::optional<EngineRequest> request; ///< nothing: cancel
     EngineClock::time_point arrived;
+    std::function<void()> task = {}; ///< instead of both
   };
   void loop();
   /// Waits for commands; false: the engine is to stop.

@@ -10,9 +10,9 @@ PagePool::PagePool(int64_t pages, int64_t page) : page(page), all(pages) {
 }
 
 template <typename Visit>
-int64_t PagePool::walk(std::span<const int32_t> tokens,
+int64_t PagePool::walk(std::span<const int32_t> tokens, uint64_t root,
                        const Visit &visit) const {
-  uint64_t at = 0;
+  uint64_t at = root;
   int64_t found = 0;
   while (int64_t(tokens.size()) - found >= page) {
     auto part = tokens.subspan(found, page);
@@ -26,12 +26,15 @@ int64_t PagePool::walk(std::span<const int32_t> tokens,
   return found;
 }
 
-int64_t PagePool::findPrefix(std::span<const int32_t> tokens) const {
-  return walk(tokens, [](const Node &) {});
+int64_t PagePool::findPrefix(std::span<const int32_t> tokens,
+                             uint64_t root) const {
+  return walk(tokens, root, [](const Node &) {});
 }
 
-int64_t PagePool::takePrefix(std::span<const int32_t> tokens, PageList &list) {
-  return walk(tokens, [&](const Node &node) {
+int64_t PagePool::takePrefix(std::span<const int32_t> tokens, PageList &list,
+                             uint64_t root) {
+  list.node = root;
+  return walk(tokens, root, [&](const Node &node) {
     Page &taken = all[node.page];
     if (taken.users++ == 0)
       idle.erase(taken.place);

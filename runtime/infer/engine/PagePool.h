@@ -16,8 +16,15 @@ namespace tessera {
 struct PageList {
   std::vector<int32_t> pages;
   int64_t published = 0; ///< full pages in the prefix cache
-  uint64_t node = 0;     ///< end of the path; 0: the root
+  uint64_t node = 0;     ///< end of the path; at first its root
 };
+
+/// The root of the prefixes that are computed with an adapter: keys and values
+/// depend on it. `adapter` is the number of its contents, which is never
+/// reused; 0: none.
+constexpr uint64_t rootOf(uint64_t adapter) {
+  return adapter == 0 ? 0 : uint64_t(1) << 63 | adapter;
+}
 
 /// Finds prefixes by their tokens, page by page down a tree; a hash collision
 /// could give one sequence another's keys and values.
@@ -32,10 +39,12 @@ public:
   /// Of these, the pages kept in the prefix cache.
   int64_t kept() const { return int64_t(idle.size()); }
   int64_t size() const { return int64_t(all.size()); }
-  /// Number of tokens of the longest cached prefix of full pages.
-  int64_t findPrefix(std::span<const int32_t> tokens) const;
-  /// Takes the pages of that prefix into an empty list.
-  int64_t takePrefix(std::span<const int32_t> tokens, PageList &list);
+  /// Number of tokens of the longest cached prefix of full pages below `root`.
+  int64_t findPrefix(std::span<const int32_t> tokens, uint64_t root = 0) const;
+  /// Takes the pages of that prefix into an empty list, which is then of that
+  /// root.
+  int64_t takePrefix(std::span<const int32_t> tokens, PageList &list,
+                     uint64_t root = 0);
   /// Adds pages until the list holds `tokens`; changes nothing if too few are
   /// available. Evicts the least recently used pages first.
   bool grow(PageList &list, int64_t tokens);
@@ -60,7 +69,8 @@ private:
   };
   int32_t takeOne();
   template <typename Visit>
-  int64_t walk(std::span<const int32_t> tokens, const Visit &visit) const;
+  int64_t walk(std::span<const int32_t> tokens, uint64_t root,
+               const Visit &visit) const;
 
   int64_t page;
   std::vector<Page> all;

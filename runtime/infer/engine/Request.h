@@ -52,6 +52,16 @@ public:
   virtual void finished(const EngineResult &result) = 0;
 };
 
+/// A slot of the model that holds an adapter. The last owner's destructor may
+/// free the slot for another one (runtime/serve/Adapters.h).
+struct AdapterSlot {
+  virtual ~AdapterSlot() = default;
+  int32_t slot = -1;
+  /// Of its contents, from 1 on and never reused: sequences with another number
+  /// share no keys and values.
+  uint64_t number = 0;
+};
+
 struct EngineRequest {
   std::vector<int32_t> prompt; ///< at least one token, inside the vocabulary
   SamplingOptions sampling;
@@ -61,6 +71,7 @@ struct EngineRequest {
   std::optional<int64_t> logprobs;   ///< number of likeliest tokens to list
   bool scoresPrompt = false;         ///< with logprobs, also for the prompt
   std::shared_ptr<TokenGuide> guide; ///< structured output; not shared
+  std::shared_ptr<const AdapterSlot> adapter; ///< null: the model as it is
   std::optional<EngineClock::time_point> deadline;
   std::shared_ptr<RequestSink> sink;
 };

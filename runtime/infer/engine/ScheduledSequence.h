@@ -34,6 +34,15 @@ struct ScheduledSequence {
     return request.scoresPrompt && scored < result.promptTokens;
   }
 
+  /// As the model takes a row of it after `length` tokens.
+  CachedText cached(int64_t length) const {
+    return {list.pages, length, request.adapter ? request.adapter->slot : -1};
+  }
+  /// The root of its prefixes in the cache.
+  uint64_t root() const {
+    return rootOf(request.adapter ? request.adapter->number : 0);
+  }
+
   /// Call before the pages are released.
   void noteRead() {
     result.readTokens =

@@ -48,6 +48,10 @@ Status Scheduler::check(const EngineRequest &request,
   if (request.scoresPrompt && !request.logprobs)
     return Status::error("a prompt is scored by logprobs, which are not "
                          "requested");
+  if (request.adapter && request.adapter->slot >= shape.adapters)
+    return Status::error("the model has {} slots for adapters, the request "
+                         "uses slot {}",
+                         shape.adapters, request.adapter->slot);
   int64_t pages = (prompt + request.maxTokens + shape.page - 1) / shape.page;
   if (pages > shape.pages)
     return Status::error(
@@ -80,6 +84,8 @@ void Scheduler::finish(Sequence &sequence, FinishReason reason,
                        const std::string &message) {
   auto now = EngineClock::now();
   pool.release(sequence.list);
+  sequence.request.adapter
+      .reset(); // its slot may be free before the sink knows
   sequence.noteRead();
   sequence.finished = true;
   sequence.result.reason = reason;
@@ -135,8 +141,8 @@ bool Scheduler::givePages(Sequence &sequence) {
   // score.
   int64_t known =
       (sequence.scores() ? sequence.scored : int64_t(tokens.size())) - 1;
-  int64_t found =
-      pool.takePrefix(tokens.first(std::size_t(known)), sequence.list);
+  int64_t found = pool.takePrefix(tokens.first(std::size_t(known)),
+                                  sequence.list, sequence.root());
   // Keep a page for each running sequence, or one would be preempted at once.
   if (!pool.grow(sequence.list, int64_t(tokens.size())) ||
       (!running.empty() && pool.available() < int64_t(running.size()))) {
@@ -225,7 +231,7 @@ Status Scheduler::prefill(Sequence &sequence) {
   Sequence *one[] = {&sequence};
   sequence.drafts = {};
   TESSERA_RETURN_IF_ERROR(model.prefill(
-      {sequence.list.pages, sequence.computed},
+      sequence.cached(sequence.computed),
       std::span(sequence.tokens).subspan(sequence.computed, count),
       last ? requestRows(one) : Wanted{.logits = false}));
   sequence.computed += count;
@@ -244,7 +250,7 @@ Status Scheduler::score(Sequence &sequence) {
   std::vector<CachedText> cached;
   cached.reserve(size_t(count));
   for (int64_t i = 0; i < count; ++i)
-    cached.push_back({sequence.list.pages, begin + i});
+    cached.push_back(sequence.cached(begin + i));
   TESSERA_RETURN_IF_ERROR(model.decode(
       cached, std::span(sequence.tokens).subspan(begin, count), {}));
   sequence.isSampled = false;
@@ -338,10 +344,10 @@ Status Scheduler::decode() {
   std::vector<CachedText> cached;
   std::vector<int32_t> tokens;
   for (const Sequence *sequence : sequences) {
-    cached.push_back({sequence->list.pages, sequence->computed});
+    cached.push_back(sequence->cached(sequence->computed));
     tokens.push_back(sequence->tokens.back());
     for (int32_t drafted : sequence->drafts) {
-      cached.push_back({sequence->list.pages, cached.back().length + 1});
+      cached.push_back(sequence->cached(cached.back().length + 1));
       tokens.push_back(drafted);
     }
   }

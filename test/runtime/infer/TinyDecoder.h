@@ -52,7 +52,8 @@ inline constexpr const char *kTinyEncoderConfig =
 
 /// `kind` is the precision of compute. "_int8" or "_int4" behind it: of experts
 /// that are quantized so; "_experts" or "_shared": of experts as they are;
-/// "_encoder": of a BERT; "_kv": with keys and values of int8. "@sm_80" at its
+/// "_encoder": of a BERT; "_kv": with keys and values of int8; "_lora": with
+/// three adapters. "@sm_80" at its
 /// end: for the emulated GPU; "#hardware" after that: as hardware computes.
 inline void compileTinyDecoder(const std::string &path,
                                const std::string &kind) {
@@ -81,6 +82,10 @@ inline void compileTinyDecoder(const std::string &path,
                  "inference.quant=" + (quantizes ? what : "none"),
                  std::string("inference.kv=") +
                      (what == "kv" ? "int8" : "auto")};
+  if (what == "lora")
+    request.set.insert(request.set.end(),
+                       {"adapter.kind=lora", "adapter.slots=3",
+                        "adapter.rank=5", "adapter.target=[all]"});
   request.infer = true;
   request.executable = false;
   request.output = path;
@@ -103,6 +108,27 @@ inline void drawQuantized(hal::Session &session) {
     for (uint16_t &word : words) {
       state = state * 1664525 + 1013904223;
       word = isScales ? uint16_t(scale + (state >> 23)) : uint16_t(state >> 16);
+    }
+    EXPECT_TRUE(
+        session.writeState(tensor.name, std::as_bytes(std::span(words)), 0)
+            .ok());
+  }
+}
+
+/// Factors of adapters, which begin as zeros.
+inline void drawAdapters(hal::Session &session) {
+  uint32_t state = 1;
+  for (const hal::TensorInfo &tensor : session.state()) {
+    if (tensor.name.find(".lora_") == std::string_view::npos)
+      continue;
+    const bool isF32 = tensor.type == artifact::ElementType::f32;
+    std::vector<uint16_t> words(tensor.bytes / sizeof(uint16_t));
+    for (size_t i = 0; i < words.size(); ++i) {
+      state = state * 1664525 + 1013904223;
+      // The high half of an f32, or a bf16: about 0.25 with either sign.
+      if (!isF32 || i % 2 == 1)
+        words[i] =
+            uint16_t(0x3E00 + (state >> 24) + (state >> 23 & 1) * 0x8000);
     }
     EXPECT_TRUE(
         session.writeState(tensor.name, std::as_bytes(std::span(words)), 0)
@@ -135,6 +161,7 @@ inline std::unique_ptr<hal::Session> openTinyDecoder(const std::string &kind) {
   EXPECT_TRUE(session->writeInput<int64_t>("init", "seed", seed).ok());
   EXPECT_TRUE(session->run("init").ok());
   drawQuantized(*session);
+  drawAdapters(*session);
   return session;
 }
 

@@ -18,8 +18,14 @@ class CompiledEngineTest : public ::testing::TestWithParam<const char *> {
 protected:
   void SetUp() override { testing::openTiny(GetParam(), session, model); }
 
-  static EngineRequest request(int i) {
+  EngineRequest request(int i) {
     EngineRequest request;
+    // Neighbours have other adapters, or none.
+    if (int64_t adapter = i % 4; adapter < model->shape().adapters) {
+      auto slot = std::make_shared<AdapterSlot>();
+      slot->slot = int32_t(adapter), slot->number = uint64_t(adapter) + 1;
+      request.adapter = slot;
+    }
     int beginning = i % 2 * 17;
     for (int at = 0; at < 6 + 5 * i % 18; ++at)
       request.prompt.push_back(at < 16 ? (at * at + beginning) % 67
@@ -117,7 +123,8 @@ TEST_P(CompiledEngineTest, GuessesChangeNoBit) {
 INSTANTIATE_TEST_SUITE_P(Precisions, CompiledEngineTest,
                          ::testing::Values("fp32", "bf16", "fp32_int8",
                                            "bf16_int8", "bf16_int4", "fp32_kv",
-                                           "bf16_kv", "bf16_kv@sm_80"),
+                                           "bf16_kv", "fp32_lora", "bf16_lora",
+                                           "bf16_kv@sm_80"),
                          [](const auto &info) {
                            std::string name = info.param;
                            std::replace(name.begin(), name.end(), '@', '_');

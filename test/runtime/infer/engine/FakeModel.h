@@ -1,7 +1,7 @@
 // A model without weights: what stands in the cache for a token is a hash of
-// it and of all that stands before it, and logits are hashes of all that. So a
-// page that was written by another text, moved, or never filled shows in every
-// token that follows.
+// it, of its adapter and of all that stands before it, and logits are hashes of
+// all that. So a page that was written by another text or with another adapter,
+// moved, or never filled shows in every token that follows.
 #pragma once
 #include "runtime/infer/PagedModel.h"
 #include "runtime/infer/Sampler.h"
@@ -68,7 +68,9 @@ private:
   }
   void write(const CachedText &text, int32_t token) {
     uint64_t before = text.length ? slot(text, text.length - 1) : 1;
-    slot(text, text.length) = mix64(before + mix64(uint64_t(token) + 1));
+    uint64_t adapter = uint64_t(text.adapter + 1) << 32;
+    slot(text, text.length) =
+        mix64(before + mix64(adapter + uint64_t(token) + 1));
   }
   void score(const CachedText &text, int64_t row) {
     uint64_t sum = 0;

@@ -22,6 +22,7 @@ DecoderShape shapeOf(int64_t pages) {
   shape.chunk = 6;
   shape.vocab = 61;
   shape.buckets = {1, 2, 4};
+  shape.adapters = 2;
   return shape;
 }
 
@@ -58,6 +59,11 @@ EngineRequest randomRequest(Random &random) {
   if (random(2))
     request.logprobs = random(4);
   request.scoresPrompt = request.logprobs && random(2);
+  if (int64_t adapter = random(3)) {
+    auto slot = std::make_shared<AdapterSlot>();
+    slot->slot = int32_t(adapter - 1), slot->number = uint64_t(adapter);
+    request.adapter = slot;
+  }
   return request;
 }
 

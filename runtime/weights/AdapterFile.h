@@ -1,0 +1,59 @@
+// LoRA adapters in PEFT's layout: adapter_config.json and
+// adapter_model.safetensors, as PEFT and `tessera export` write them.
+#pragma once
+#include "runtime/weights/ModelState.h"
+
+#include <string>
+#include <vector>
+
+namespace tessera {
+
+/// The factors of one linear layer, W x + scale × B (A x).
+struct AdapterModule {
+  std::string path;            ///< "model.layers.0.self_attn.q_proj"
+  const SafetensorsEntry *in;  ///< A [rank, in]
+  const SafetensorsEntry *out; ///< B [out, rank]
+  int64_t rank() const { return int64_t(in->shape[0]); }
+};
+
+/// An adapter whose factors are not read yet.
+struct AdapterFile {
+  /// Errors name what the directory lacks, and settings of its configuration
+  /// that change the mathematics and are not supported.
+  static StatusOr<AdapterFile> open(const std::string &directory);
+
+  std::string directory;
+  std::string base; ///< the base model's name as PEFT has it; may be empty
+  SafetensorsFile file;
+  std::vector<AdapterModule> modules = {}; ///< by their paths
+  double alpha = 1;
+  bool byRoot = false; ///< rsLoRA: scale is alpha / sqrt(rank)
+  /// Of a module of `rank`.
+  double scale(int64_t rank) const;
+  int64_t rank() const;                     ///< the largest of a module
+  std::vector<std::string> targets() const; ///< last parts of the paths
+};
+
+/// An adapter as the factors of one slot, in the model's types.
+struct AdapterValues {
+  struct Factor {
+    const StateTensor *tensor; ///< of the model's state: A or B of all slots
+    std::vector<std::byte> bytes;
+  };
+  std::vector<Factor> factors; ///< of all tensors that slots have
+};
+
+/// Slots for adapters in a model that was compiled for inference.
+int64_t adapterSlots(const ModelState &model);
+
+/// Reads the factors, pads their ranks with zeros and multiplies B by the
+/// scale, in fp32. Layers that the adapter leaves as they are get zeros.
+/// Changes nothing in the model; may be called while it runs.
+StatusOr<AdapterValues> readAdapter(const AdapterFile &adapter,
+                                    const ModelState &model);
+
+/// Fills one slot; not while the model runs.
+Status writeAdapter(const AdapterValues &values, ModelState &model,
+                    int64_t slot);
+
+} // namespace tessera

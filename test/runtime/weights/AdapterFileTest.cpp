@@ -1,0 +1,128 @@
+// Adapters in PEFT's layout, read into one of a model's slots.
+#include "runtime/weights/AdapterFile.h"
+#include "test/runtime/data/TestData.h"
+#include "test/runtime/weights/OneMatrix.h"
+
+#include <array>
+#include <fstream>
+#include <numeric>
+
+namespace tessera {
+namespace {
+
+/// Three slots of rank 2 for one layer of 3 inputs and 2 outputs.
+class Slots : public testing::FakeModel {
+public:
+  Slots() {
+    add("model.layers.0.q_proj.lora_A.weight", {3, 2, 3});
+    add("model.layers.0.q_proj.lora_B.weight", {3, 2, 2});
+  }
+  const std::vector<StateTensor> &state() const override { return tensors; }
+  Status writeState(const StateTensor &tensor, uint64_t offset,
+                    std::span<const std::byte> bytes) override {
+    std::memcpy(reinterpret_cast<std::byte *>(held[tensor.name].data()) +
+                    offset,
+                bytes.data(), bytes.size());
+    return Status::success();
+  }
+  std::map<std::string, std::vector<float>> held;
+
+private:
+  void add(const char *name, std::vector<uint64_t> shape) {
+    const uint64_t count = shape[0] * shape[1] * shape[2];
+    tensors.push_back({name, SafetensorsType::f32, std::move(shape),
+                       StateRole::parameter, count * sizeof(float)});
+    held[name].assign(count, -1);
+  }
+  std::vector<StateTensor> tensors;
+};
+
+class AdapterFileTest : public ::testing::Test {
+protected:
+  /// A [rank, in] and B [out, rank] of 1, 2, 3 and so on.
+  void write(std::string_view config, uint64_t rank, uint64_t in = 3,
+             uint64_t out = 2,
+             const std::string &layer = "base_model.model.model.layers.0."
+                                        "q_proj") {
+    std::ofstream(scratch / "adapter_config.json") << config;
+    std::vector<float> first(rank * in), second(out * rank);
+    std::iota(first.begin(), first.end(), 1.0f);
+    std::iota(second.begin(), second.end(), 1.0f);
+    const std::string a = layer + ".lora_A.weight",
+                      b = layer + ".lora_B.weight";
+    testing::PackedFile file;
+    file.add(a.c_str(), SafetensorsType::f32, {rank, in}, first);
+    file.add(b.c_str(), SafetensorsType::f32, {out, rank}, second);
+    file.write(scratch / "adapter_model.safetensors");
+  }
+
+  /// The error of reading it, after the directory's name.
+  std::string problem() {
+    auto file = AdapterFile::open(scratch.path);
+    auto values = file.ok() ? readAdapter(*file, model)
+                            : StatusOr<AdapterValues>(file.status());
+    return values.ok() ? "" : values.message();
+  }
+
+  testing::ScratchDirectory scratch;
+  Slots model;
+};
+
+constexpr std::string_view kPlain =
+    R"({"peft_type": "LORA", "lora_alpha": 6, "bias": "none"})";
+
+TEST_F(AdapterFileTest, FillsOneSlot) {
+  write(kPlain, 1);
+  EXPECT_EQ(adapterSlots(model), 3);
+  auto file = AdapterFile::open(scratch.path);
+  ASSERT_TRUE(file.ok()) << file.message();
+  EXPECT_EQ(file->rank(), 1);
+  EXPECT_EQ(file->targets(), std::vector<std::string>{"q_proj"});
+  auto values = readAdapter(*file, model);
+  ASSERT_TRUE(values.ok()) << values.message();
+  ASSERT_TRUE(writeAdapter(*values, model, 1).ok());
+  // The second row of a slot is beyond the adapter's rank.
+  using Floats = std::vector<float>;
+  EXPECT_EQ(model.held["model.layers.0.q_proj.lora_A.weight"],
+            (Floats{-1, -1, -1, -1, -1, -1, 1, 2, 3, 0, 0, 0, -1, -1, -1, -1,
+                    -1, -1}));
+  EXPECT_EQ(model.held["model.layers.0.q_proj.lora_B.weight"],
+            (Floats{-1, -1, -1, -1, 6, 12, 0, 0, -1, -1, -1, -1}));
+}
+
+TEST_F(AdapterFileTest, TransposesAndScales) {
+  write(R"({"peft_type": "LORA", "lora_alpha": 6, "use_rslora": false})", 2);
+  auto file = AdapterFile::open(scratch.path);
+  ASSERT_TRUE(file.ok()) << file.message();
+  EXPECT_EQ(file->scale(2), 3);
+  auto values = readAdapter(*file, model);
+  ASSERT_TRUE(values.ok()) << values.message();
+  ASSERT_TRUE(writeAdapter(*values, model, 0).ok());
+  const auto &second = model.held["model.layers.0.q_proj.lora_B.weight"];
+  EXPECT_EQ(std::vector(second.begin(), second.begin() + 4),
+            (std::vector<float>{3, 9, 6, 12}));
+}
+
+TEST_F(AdapterFileTest, NamesWhatDoesNotFit) {
+  auto expect = [&](const char *part) {
+    EXPECT_NE(problem().find(part), std::string::npos) << problem();
+  };
+  expect("it has no adapter_config.json");
+  write(kPlain, 3);
+  expect("has rank 3, and the slots hold ranks up to 2");
+  write(kPlain, 1, 4);
+  expect("lora_A.weight' is [1, 4], expected [1, 3]");
+  write(kPlain, 1, 3, 5);
+  expect("lora_B.weight' is [5, 1], expected [2, 1]");
+  write(kPlain, 1, 3, 2, "base_model.model.model.layers.7.q_proj");
+  expect("adapts 'model.layers.7.q_proj', which is not a linear layer");
+  write(R"({"peft_type": "LORA", "lora_alpha": 6, "use_dora": true})", 1);
+  expect("adapters with 'use_dora' are not supported");
+  write(R"({"peft_type": "LORA"})", 1);
+  expect("lora_alpha must be a number");
+  write("[", 1);
+  expect("adapter_config.json");
+}
+
+} // namespace
+} // namespace tessera

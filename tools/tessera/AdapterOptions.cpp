@@ -1,0 +1,111 @@
+#include "tools/tessera/AdapterOptions.h"
+#include "runtime/weights/AdapterFile.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+using namespace tessera;
+
+// vLLM's default of --max-lora-rank.
+static constexpr int64_t kUsualRank = 16;
+
+StatusOr<std::vector<std::string>> AdapterSettings::keys() const {
+  using Keys = std::vector<std::string>;
+  if (!isUsed() && (rank > 0 || !targets.empty()))
+    return Status::error("--adapter-rank and --adapter-target have no meaning "
+                         "without --adapter or --adapter-slots");
+  if (!isUsed())
+    return Keys();
+  std::vector<std::string> adapted = targets;
+  int64_t most = 0;
+  for (const Given &each : given) {
+    auto file = AdapterFile::open(each.directory);
+    if (!file.ok())
+      return file.status();
+    most = std::max(most, file->rank());
+    if (rank > 0 && file->rank() > rank)
+      return Status::error("'{}' has rank {}, more than --adapter-rank {}",
+                           each.directory, file->rank(), rank);
+    if (targets.empty())
+      std::ranges::copy(file->targets(), std::back_inserter(adapted));
+  }
+  const auto count = int64_t(given.size());
+  if (slots > 0 && count > slots)
+    return Status::error("{} adapters are more than --adapter-slots {}", count,
+                         slots);
+  if (adapted.empty())
+    adapted = {"all"};
+  std::ranges::sort(adapted);
+  adapted.erase(std::ranges::unique(adapted).begin(), adapted.end());
+  most = rank > 0 ? rank : most > 0 ? most : kUsualRank;
+  return Keys{"adapter.kind=lora", fmt::format("adapter.rank={}", most),
+              fmt::format("adapter.slots={}", std::max(slots, count)),
+              fmt::format("adapter.target=[{}]", fmt::join(adapted, ", "))};
+}
+
+Status AdapterSettings::apply(ModelChoice &choice,
+                              const std::optional<ModelSource> &source) const {
+  auto set = keys();
+  if (!set.ok() || set->empty())
+    return set.status();
+  if (!source)
+    return Status::error("adapters are used with a model directory or a "
+                         "packaged model, and '{}' is neither; export a run "
+                         "first: tessera export",
+                         choice.place);
+  // Before the user's own keys, which may override them. A packaged model has
+  // the slots that it was compiled with.
+  if (!source->packaged)
+    choice.set.insert(choice.set.begin(), set->begin(), set->end());
+  return Status::success();
+}
+
+Status tessera::readModel(OpenedModel &opened, ModelChoice choice,
+                          const std::string &adapter) {
+  if (adapter.empty())
+    return opened.read(choice);
+  auto source = findModel(choice.place);
+  if (!source.ok())
+    return source.status();
+  AdapterSettings settings;
+  settings.given = {{adapter, adapter}};
+  TESSERA_RETURN_IF_ERROR(settings.apply(choice, *source));
+  return opened.read(choice, source.take());
+}
+
+Status tessera::loadAdapter(const std::string &adapter, OpenedModel &opened) {
+  auto file = AdapterFile::open(adapter);
+  if (!file.ok())
+    return file.status();
+  if (adapterSlots(*opened.model) == 0)
+    return Status::error(
+        "'{}' was compiled without slots for adapters; compile "
+        "it with --adapter-slots N",
+        opened.folder);
+  auto values = readAdapter(*file, *opened.model);
+  return values.ok() ? writeAdapter(*values, *opened.model, /*slot=*/0)
+                     : values.status();
+}
+
+void tessera::addAdapterSlotOptions(CLI::App &command,
+                                    AdapterSettings &settings,
+                                    const std::string &slotsHelp) {
+  command.add_option("--adapter-slots", settings.slots, slotsHelp)
+      ->check(CLI::Range(1, 1 << 12))
+      ->type_name("N");
+  command
+      .add_option("--adapter-rank", settings.rank,
+                  "largest rank of an adapter (default: the largest given one, "
+                  "or 16)")
+      ->check(CLI::Range(1, 1 << 16))
+      ->type_name("N");
+  command
+      .add_option("--adapter-target", settings.targets,
+                  "linear layers that adapters may change, by the last part of "
+                  "their names, such as q_proj,v_proj (default: those of the "
+                  "given adapters, or all)")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->type_name("NAMES");
+}
