@@ -46,8 +46,8 @@ StatusOr<ReferenceShard> ReferenceShard::open(const std::string &path,
                          "version {}; {}",
                          path, version, advice);
   if (raw.tokenCount != of.tokenCount || raw.tokensHash != of.tokensHash)
-    return Status::error("{}: belongs to other tokens than those beside it; {}",
-                         path, advice);
+    return Status::error(
+        "{}: belongs to other tokens than those next to it; {}", path, advice);
   if ((file->bytes().size() - sizeof(raw)) / sizeof(float) != raw.tokenCount ||
       file->bytes().size() % sizeof(float) != 0)
     return Status::error("{}: {} bytes do not hold {} numbers; {}", path,
@@ -64,9 +64,10 @@ Status ReferenceShard::read(uint64_t first, std::span<float> out) const {
                                     std::as_writable_bytes(out)));
   for (std::size_t i = 0; i < out.size(); ++i)
     if (!(out[i] <= 0) || std::isinf(out[i]))
-      return Status::error("{}: token {} has {}, which is no log-probability; "
-                           "{}",
-                           name, first + i, out[i], advice);
+      return Status::error(
+          "{}: token {} has {}, which is not a log-probability; "
+          "{}",
+          name, first + i, out[i], advice);
   return Status::success();
 }
 

@@ -1,5 +1,5 @@
 // Log-probabilities of the tokens of packed rows by a reference model, which
-// preference losses compare with: NAME.ref beside NAME.tok. A 64-byte header,
+// preference losses compare with: NAME.ref next to NAME.tok. A 64-byte header,
 // then an f32 for each token in the order of NAME.tok: ln of the probability of
 // the token after the earlier ones of its document. It is 0 for the first one.
 //
@@ -22,7 +22,8 @@ public:
   static StatusOr<ReferenceShard> open(const std::string &path,
                                        const PackedHeader &of);
 
-  /// Of the tokens from `first` on. Refuses what is no log-probability.
+  /// Of the tokens from `first` on. Refuses numbers that are not
+  /// log-probabilities.
   Status read(uint64_t first, std::span<float> out) const;
   /// Proves the hash of the numbers.
   Status verify() const;

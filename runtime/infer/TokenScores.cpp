@@ -72,13 +72,13 @@ private:
   Status step() {
     if (entries.empty())
       return Status::success(); // what was left has nothing to predict
-    std::vector<CachedText> texts;
+    std::vector<CachedText> inputs;
     std::vector<int32_t> fed;
     for (const Entry &each : entries) {
-      texts.push_back({tables[each.sequence], each.at});
+      inputs.push_back({tables[each.sequence], each.at});
       fed.push_back(sequences[each.sequence][std::size_t(each.at)]);
     }
-    TESSERA_RETURN_IF_ERROR(model.decode(texts, fed, {}));
+    TESSERA_RETURN_IF_ERROR(model.decode(inputs, fed, {}));
     for (std::size_t row = 0; row < entries.size(); ++row) {
       const auto [sequence, at] = entries[row];
       const Tokens tokens = sequences[sequence];

@@ -236,7 +236,7 @@ TEST(PackedDataset, RefusesDamagedScores) {
             std::string::npos);
   for (float wrong : {1.0f, NAN, -INFINITY}) {
     scores[0] = wrong;
-    EXPECT_NE(errorOf(scores, nothing).find("which is no log-probability"),
+    EXPECT_NE(errorOf(scores, nothing).find("which is not a log-probability"),
               std::string::npos);
   }
 }
