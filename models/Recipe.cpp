@@ -31,6 +31,10 @@ static Status checkEncoder(const Recipe &recipe, const ModelSpec &spec,
     return Status::error(
         "inference.kv: {} is an encoder, which has no KV cache",
         name(spec.family));
+  if (recipe.adapter.kind != recipe::AdapterKind::None)
+    return Status::error("adapter.kind: {} is an encoder, for which adapters "
+                         "are not supported; leave the adapter keys out",
+                         name(spec.family));
   if (mode == Mode::Train)
     return Status::error("{} is an encoder, whose training is not supported; "
                          "use tessera embed, or compile with --mode infer",

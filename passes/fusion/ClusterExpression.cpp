@@ -188,10 +188,10 @@ static std::optional<Linear> placeOf(int64_t elements, const Box &box,
   return at;
 }
 
-// Where element `at` of the rows is in a buffer of padded rows.
-static std::optional<Linear> placeInPadded(const Linear &at, PadOp pad,
-                                           ArrayRef<int64_t> sizes,
-                                           std::optional<Division> &wanted) {
+// The offset of element `at` of the rows in a buffer of padded rows.
+static std::optional<Linear> offsetInPadded(const Linear &at, PadOp pad,
+                                            ArrayRef<int64_t> sizes,
+                                            std::optional<Division> &wanted) {
   auto indices =
       delinearize(at, tensorType(pad.getInput()).getShape(), sizes, wanted);
   if (!indices)
@@ -217,7 +217,7 @@ static bool buildRoots(ArrayRef<Value> roots, const Box &box,
     if (!node)
       return false;
     if (PadOp pad = paddedRows(root))
-      at = placeInPadded(*at, pad, piece.sizes, builder.wanted);
+      at = offsetInPadded(*at, pad, piece.sizes, builder.wanted);
     if (!at)
       return false;
     piece.roots.push_back({*node, *at});

@@ -135,7 +135,10 @@ public:
       std::string_view got(part.data(), part.size() - parser.get().body().size);
       if (isStream)
         events.push(got);
-      else if (answer.body.size() + got.size() < kMostBody)
+      else if (answer.body.size() + got.size() > kMostBody)
+        return Status::error("the server's answer is longer than {} MiB",
+                             kMostBody >> 20);
+      else
         answer.body += got;
     }
     return answer;

@@ -49,21 +49,6 @@ static Status checkShard(const PackedShard &shard,
                        listed.tokens, index.vocabSize, index.tokenizerHash);
 }
 
-// Opens NAME.ref where it exists.
-static Status addReference(const std::string &folder, const std::string &name,
-                           const PackedShard &shard,
-                           std::vector<ReferenceShard> &out) {
-  const std::string path = folder + "/" + name + ".ref";
-  if (!std::filesystem::exists(path))
-    return Status::success();
-  StatusOr<ReferenceShard> reference =
-      ReferenceShard::open(path, shard.header());
-  if (!reference.ok())
-    return reference.status();
-  out.push_back(reference.take());
-  return Status::success();
-}
-
 StatusOr<PackedDataset> PackedDataset::open(const std::string &folder,
                                             int64_t vocabSize,
                                             int64_t sequence) {
@@ -79,18 +64,41 @@ StatusOr<PackedDataset> PackedDataset::open(const std::string &folder,
       return shard.status();
     TESSERA_RETURN_IF_ERROR(
         checkShard(*shard, listed, *index, folder + "/" + listed.file));
-    TESSERA_RETURN_IF_ERROR(
-        addReference(folder, listed.file, *shard, dataset.references));
     dataset.shardBegins.push_back(rows);
     rows += listed.rows;
     dataset.shards.push_back(shard.take());
   }
-  if (!dataset.references.empty() && !dataset.hasReference())
-    return Status::error("'{}' has log-probabilities of a reference model for "
-                         "some shards only; run `tessera data reference` again",
-                         folder);
+  dataset.folder = folder;
   dataset.listed = index.take();
   return dataset;
+}
+
+Status PackedDataset::openReference() {
+  references.clear();
+  for (std::size_t i = 0; i < shards.size(); ++i) {
+    const std::string path = folder + "/" + listed.shards[i].file + ".ref";
+    if (!std::filesystem::exists(path))
+      return Status::error(
+          "'{}' has no log-probabilities of a reference model{}"
+          "; run: tessera data reference {} --model DIR, or "
+          "compile with --set preference.reference=none",
+          folder, i == 0 ? "" : " for some shards", folder);
+    StatusOr<ReferenceShard> reference =
+        ReferenceShard::open(path, shards[i].header());
+    if (!reference.ok())
+      return reference.status();
+    references.push_back(reference.take());
+  }
+  return Status::success();
+}
+
+// Chosen and rejected answers, one after the other.
+static bool arePairs(std::span<const PackedDocument> documents) {
+  for (std::size_t i = 0; i < documents.size(); ++i)
+    if (documents[i].kind !=
+        (i % 2 == 0 ? DocumentKind::Chosen : DocumentKind::Rejected))
+      return false;
+  return documents.size() % 2 == 0;
 }
 
 Status PackedDataset::contents(uint64_t number, PackedRowContents &out) const {
@@ -99,7 +107,15 @@ Status PackedDataset::contents(uint64_t number, PackedRowContents &out) const {
                          "{}",
                          number, rows());
   const std::size_t shard = shardOf(number);
-  return shards[shard].read(number - shardBegins[shard], out);
+  TESSERA_RETURN_IF_ERROR(shards[shard].read(number - shardBegins[shard], out));
+  if (listed.objective == PackedObjective::Preference &&
+      !arePairs(out.documents))
+    return Status::error("row {} of '{}' is not of pairs, each a chosen and "
+                         "then a rejected answer; write the folder again with "
+                         "`tessera data chat`",
+                         number - shardBegins[shard],
+                         listed.shards[shard].file);
+  return Status::success();
 }
 
 std::size_t PackedDataset::shardOf(uint64_t row) const {

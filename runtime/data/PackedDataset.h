@@ -20,8 +20,8 @@ struct PackedRowSpans {
   /// The number of the document in its row, from 0; ignoredTarget in padding.
   std::span<int32_t> segments = {};
   std::span<int32_t> positions = {}; ///< from 0 in each document and in padding
-  /// The log-probability of the target by the reference model (hasReference()),
-  /// 0 at other positions.
+  /// The log-probability of the target by the reference model
+  /// (openReference()), 0 at other positions.
   std::span<float> reference = {};
 
   /// Row `number` of these.
@@ -41,13 +41,14 @@ public:
   /// vocabulary.
   static StatusOr<PackedDataset> open(const std::string &folder,
                                       int64_t vocabSize, int64_t sequence);
+  /// Opens the log-probabilities of a reference model, which all shards must
+  /// have.
+  Status openReference();
 
   int64_t sequence() const { return int64_t(listed.sequence); }
   /// Rows, each seen once an epoch.
   uint64_t rows() const { return listed.rows; }
   const PackedIndex &index() const { return listed; }
-  /// Whether all shards have log-probabilities of a reference model.
-  bool hasReference() const { return references.size() == shards.size(); }
   /// The largest number of documents in a row.
   StatusOr<uint64_t> mostDocuments() const;
 
@@ -80,9 +81,10 @@ private:
   Status readReference(uint64_t number, std::size_t tokens,
                        std::vector<float> &out) const;
 
+  std::string folder;
   PackedIndex listed;
   std::vector<PackedShard> shards;
-  std::vector<ReferenceShard> references; ///< none or one a shard
+  std::vector<ReferenceShard> references; ///< none, or one a shard
   std::vector<uint64_t> shardBegins;      ///< first row of each shard
 };
 

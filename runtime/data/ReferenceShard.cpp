@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <filesystem>
 
 namespace tessera {
 
@@ -76,6 +77,16 @@ Status ReferenceShard::verify() const {
     return Status::success();
   return Status::error("{}: the numbers do not match their hash; {}", name,
                        advice);
+}
+
+Status removeReferenceShard(const std::string &folder,
+                            const std::string &name) {
+  const std::string path = folder + "/" + name + ".ref";
+  std::error_code failure;
+  std::filesystem::remove(path, failure);
+  return failure
+             ? Status::error("cannot remove {}: {}", path, failure.message())
+             : Status::success();
 }
 
 Status writeReferenceShard(const std::string &folder, const std::string &name,

@@ -40,4 +40,7 @@ Status writeReferenceShard(const std::string &folder, const std::string &name,
                            const PackedHeader &of,
                            std::span<const float> logProbabilities);
 
+/// Removes `folder`/`name`.ref; success if there is none.
+Status removeReferenceShard(const std::string &folder, const std::string &name);
+
 } // namespace tessera

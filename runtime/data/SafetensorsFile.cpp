@@ -109,7 +109,7 @@ const SafetensorsEntry *SafetensorsHeader::find(std::string_view name) const {
 StatusOr<SafetensorsFile> SafetensorsFile::open(const std::string &path) {
   SafetensorsFile file;
   file.filePath = path;
-  file.fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  file.fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   struct stat info;
   if (file.fd < 0 || ::fstat(file.fd, &info) != 0)
     return Status::error("cannot open '{}': {}", path, std::strerror(errno));

@@ -2,7 +2,7 @@
 
 namespace tessera {
 
-static Status checkPairs(const PackedDataset &packed, const std::string &folder,
+static Status checkPairs(PackedDataset &packed, const std::string &folder,
                          const DataNeeds &needs) {
   if (packed.index().objective != PackedObjective::Preference)
     return Status::error("'{}' has no pairs of a chosen and a rejected answer, "
@@ -17,12 +17,7 @@ static Status checkPairs(const PackedDataset &packed, const std::string &folder,
         "'{}' has a row of {} pairs, and the program takes {}; "
         "compile it with --set preference.pairs={}",
         folder, *most / 2, needs.pairs, *most / 2);
-  if (needs.documents.reference && !packed.hasReference())
-    return Status::error("'{}' has no log-probabilities of a reference model; "
-                         "run: tessera data reference {} --model DIR, or "
-                         "compile with --set preference.reference=none",
-                         folder, folder);
-  return Status::success();
+  return needs.documents.reference ? packed.openReference() : Status::success();
 }
 
 static StatusOr<PackedDataset> openPacked(const std::string &folder,

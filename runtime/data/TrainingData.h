@@ -7,7 +7,7 @@
 
 namespace tessera {
 
-/// What a program asks of its data.
+/// What a program requires of its data.
 struct DataNeeds {
   int64_t vocabSize = 0, sequence = 0;
   DocumentInputs documents = {};

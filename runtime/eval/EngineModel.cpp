@@ -1,6 +1,7 @@
 #include "runtime/eval/EngineModel.h"
 #include "runtime/infer/engine/Scheduler.h"
 #include "runtime/serve/Choice.h"
+#include "runtime/support/Text.h"
 
 #include <algorithm>
 
@@ -162,6 +163,10 @@ EngineModel::scoreContinuations(std::span<const Continuation> inputs) {
     } else {
       whole = framed(input.context + input.text);
     }
+    if (whole.size() <= before.size())
+      return Status::error("{}: {} has no token of its own after the prompt; "
+                           "change the prompt or the delimiter",
+                           input.where, quote(input.text));
     TESSERA_RETURN_IF_ERROR(add(
         requests,
         scoring(std::move(whole),

@@ -87,6 +87,13 @@ rightChoices(const Example &example, const Task &task,
              const std::vector<std::string> &choices) {
   int64_t index = 0;
   if (example.fields[task.answer].get(index)) {
+    double number = 0;
+    for (const JsonValue &choice : example.fields[task.choices].elements())
+      if (choice.get(number))
+        return Status::error("{}: the answer {} may be an index or one of the "
+                             "choices, which are numbers; write them as "
+                             "strings",
+                             example.where, index);
     if (index < 0 || index >= int64_t(choices.size()))
       return Status::error("{}: the answer {} is not one of {} choices, which "
                            "count from 0",

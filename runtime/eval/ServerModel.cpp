@@ -34,8 +34,12 @@ StatusOr<Likelihood> likelihoodOf(const Json &choice, int64_t begin,
     if (!offsets[i].is_number_integer())
       return Status::error("text_offset has an element that is not an integer");
     const auto at = offsets[i].get<int64_t>();
-    if (at < begin || at >= end || !values[i].is_number())
+    if (at < begin || at >= end)
       continue;
+    if (i == 0 && values[i].is_null())
+      continue; // nothing precedes the first token
+    if (!values[i].is_number())
+      return Status::error("token_logprobs has no number at {}", i);
     sum.logprob += values[i].get<double>();
     ++sum.tokens;
   }

@@ -320,6 +320,7 @@ StatusOr<TaskFile> parseTaskFile(std::string_view text,
     TaskReader where(path);
     if (!node.IsMap())
       return Status::error("{}: has no tasks; give a list under 'tasks'", path);
+    std::set<std::string> seen;
     for (const auto &entry : node) {
       const std::string key =
           entry.first.IsScalar() ? entry.first.Scalar() : "";
@@ -328,6 +329,9 @@ StatusOr<TaskFile> parseTaskFile(std::string_view text,
                         fmt::format("unknown key {}{}; known keys: {}",
                                     quote(key), suggestion(key, kTopKeys),
                                     choices(kTopKeys)));
+      if (!seen.insert(key).second)
+        return where.at(entry.first,
+                        fmt::format("the key {} is given twice", quote(key)));
     }
     if (!node["tasks"])
       return Status::error("{}: has no tasks; give a list under 'tasks'", path);

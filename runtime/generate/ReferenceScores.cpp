@@ -4,6 +4,7 @@
 #include "runtime/infer/TokenScores.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace tessera {
 
@@ -31,6 +32,11 @@ public:
       firstToken += at;
       if (documents.size() >= together || i + 1 == shard.rows()) {
         TESSERA_RETURN_IF_ERROR(score());
+        if (!isFinite)
+          return Status::error("row {}: the model gives a token no finite "
+                               "log-probability; check its weights, or "
+                               "compute in fp32",
+                               i);
         scored(documents.size());
         documents.clear();
       }
@@ -51,6 +57,7 @@ private:
       tokens.emplace_back(each.tokens);
     return scoreTokens(model, tokens,
                        [&](std::size_t document, int64_t at, double logProb) {
+                         isFinite &= std::isfinite(logProb);
                          // A rounded 0 may be above it.
                          scores[documents[document].first + uint64_t(at)] =
                              float(std::min(logProb, 0.0));
@@ -62,6 +69,7 @@ private:
   std::vector<float> scores;
   std::vector<Document> documents;
   uint64_t firstToken = 0;
+  bool isFinite = true;
 };
 } // namespace
 
@@ -75,6 +83,9 @@ scoreReference(const std::string &folder, PagedModel &model,
     return Status::error("'{}' has tokens of a vocabulary of {}, the model has "
                          "{}; give a model with the dataset's tokenizer",
                          folder, index->vocabSize, model.shape().vocab);
+  // Never those of two models at a time.
+  for (const PackedIndex::Shard &listed : index->shards)
+    TESSERA_RETURN_IF_ERROR(removeReferenceShard(folder, listed.file));
   ReferenceProgress progress{0, index->documents};
   for (const PackedIndex::Shard &listed : index->shards) {
     auto shard = PackedShard::open(folder, listed.file);

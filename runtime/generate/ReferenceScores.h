@@ -13,9 +13,9 @@ struct ReferenceProgress {
 };
 
 /// Scores every document of `folder` alone and writes a ReferenceShard for each
-/// of its shards, in place of earlier ones. `report` is called now and then.
-/// After an error the shards that are complete stay, and training refuses the
-/// folder until all are.
+/// of its shards. Earlier ones are removed first. `report` is called now and
+/// then. After an error some shards have none, and training that needs them
+/// refuses the folder.
 Status
 scoreReference(const std::string &folder, PagedModel &model,
                const std::function<void(const ReferenceProgress &)> &report);

@@ -15,12 +15,12 @@ inline constexpr const char *kPreferenceOutput = "preference";
 /// its q is 1), a reward is beta (log p - log q). Of losses that use means over
 /// the tokens of an answer, log p is such a mean.
 enum class PreferenceColumn : std::uint8_t {
-  accuracy = 0,        ///< share of pairs whose chosen answer has more reward
-  margin = 1,          ///< reward of the chosen minus that of the rejected one
-  chosenReward = 2,    ///
-  rejectedReward = 3,  ///
-  chosenLogProb = 4,   ///< log p of the chosen answer
-  rejectedLogProb = 5, ///
+  accuracy = 0, ///< fraction of pairs whose chosen answer has more reward
+  margin = 1,   ///< reward of the chosen minus that of the rejected one
+  chosenReward = 2,
+  rejectedReward = 3,
+  chosenLogProb = 4, ///< log p of the chosen answer
+  rejectedLogProb = 5,
 };
 
 inline constexpr std::size_t kPreferenceColumns = 6;

@@ -44,6 +44,14 @@ Status checkSupported(const JsonValue &config, const std::string &file) {
     if (!isUnset(config[key]))
       return Status::error("{}: adapters with '{}' are not supported", file,
                            key);
+  // Others start from changed base weights, to which the adapter belongs.
+  std::string_view start;
+  if (config["init_lora_weights"].get(start) && start != "gaussian" &&
+      start != "eva")
+    return Status::error("{}: init_lora_weights is '{}', whose adapter belongs "
+                         "to a changed base model; save it with PEFT's "
+                         "path_initial_model_for_weight_conversion",
+                         file, start);
   return Status::success();
 }
 
@@ -65,9 +73,6 @@ Status readConfig(AdapterFile &adapter) {
   const JsonValue &byRoot = (*config)["use_rslora"];
   if (!byRoot.isNull() && !byRoot.get(adapter.byRoot))
     return Status::error("{}: use_rslora must be true or false", file);
-  std::string_view base;
-  if ((*config)["base_model_name_or_path"].get(base))
-    adapter.base = base;
   return Status::success();
 }
 
@@ -124,7 +129,11 @@ Status findModules(AdapterFile &adapter) {
     AdapterModule &module =
         byPath.try_emplace(path, AdapterModule{path, nullptr, nullptr})
             .first->second;
-    (isOut ? module.out : module.in) = &entry;
+    const SafetensorsEntry *&factor = isOut ? module.out : module.in;
+    if (factor)
+      return Status::error("'{}': '{}' and '{}' are the same factor", file,
+                           factor->name, entry.name);
+    factor = &entry;
   }
   if (byPath.empty())
     return Status::error("'{}' has no factors", file);
@@ -147,7 +156,7 @@ StatusOr<AdapterFile> AdapterFile::open(const std::string &directory) {
   auto file = SafetensorsFile::open(directory + "/" + kWeightsFile);
   if (!file.ok())
     return file.status();
-  AdapterFile adapter{directory, "", file.take()};
+  AdapterFile adapter{directory, file.take()};
   TESSERA_RETURN_IF_ERROR(readConfig(adapter));
   TESSERA_RETURN_IF_ERROR(findModules(adapter));
   return adapter;
@@ -250,7 +259,7 @@ StatusOr<std::vector<float>> secondFactor(const AdapterFile &adapter,
   return transposed;
 }
 
-/// Whether a slot has a place for the adapter's layers.
+/// Whether a slot has the adapter's layers, and room for its ranks.
 Status checkModules(const AdapterFile &adapter, const ModelState &model) {
   for (const AdapterModule &module : adapter.modules) {
     const StateTensor *in =

@@ -23,7 +23,6 @@ struct AdapterFile {
   static StatusOr<AdapterFile> open(const std::string &directory);
 
   std::string directory;
-  std::string base; ///< the base model's name as PEFT has it; may be empty
   SafetensorsFile file;
   std::vector<AdapterModule> modules = {}; ///< by their paths
   double alpha = 1;

@@ -54,6 +54,10 @@ Status AdapterSettings::apply(ModelChoice &choice,
                          "packaged model, and '{}' is neither; export a run "
                          "first: tessera export",
                          choice.place);
+  if (source->packaged && (rank > 0 || !targets.empty()))
+    return Status::error("'{}' is compiled already, for some rank and layers; "
+                         "leave out --adapter-rank and --adapter-target",
+                         choice.place);
   // Before the user's own keys, which may override them. A packaged model has
   // the slots that it was compiled with.
   if (!source->packaged)

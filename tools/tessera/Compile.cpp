@@ -97,7 +97,8 @@ static Status addAdapterSlots(const AdapterSettings &adapters,
                               CompileRequest &request) {
   auto keys = adapters.keys();
   if (keys.ok())
-    request.set.insert(request.set.end(), keys->begin(), keys->end());
+    // Before the user's own keys, which may override them.
+    request.set.insert(request.set.begin(), keys->begin(), keys->end());
   return keys.status();
 }
 

@@ -46,9 +46,17 @@ static Status scoreWith(ReferenceArguments &arguments) {
   auto source = findModel(arguments.model.place);
   if (!source.ok())
     return source.status();
+  if (*source && (*source)->packaged)
+    return Status::error("'{}' is compiled already, for other batches; give a "
+                         "run or a model directory",
+                         arguments.model.place);
   prepare(arguments, *index, /*isRun=*/!source->has_value());
   OpenedModel opened;
   TESSERA_RETURN_IF_ERROR(opened.read(arguments.model, source.take()));
+  if (opened.tokenizer->hash() != index->tokenizerHash)
+    return Status::error("'{}' was made with another tokenizer than that of "
+                         "'{}'; give a model with the dataset's tokenizer",
+                         arguments.dataset, arguments.model.place);
   TESSERA_RETURN_IF_ERROR(opened.open(/*mayScore=*/false, note));
   auto programs = DecodePrograms::create(opened.model->get());
   if (!programs.ok())

@@ -1,5 +1,6 @@
 // tessera eval: measures a model on tasks of local files.
 #include "compiler/api/OpenedModel.h"
+#include "runtime/data/FileOperations.h"
 #include "runtime/eval/EngineModel.h"
 #include "runtime/eval/Report.h"
 #include "runtime/eval/ServerModel.h"
@@ -12,7 +13,6 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fmt/format.h>
-#include <fstream>
 #include <functional>
 #include <memory>
 
@@ -37,13 +37,12 @@ static Status checkFolder(const std::string &path) {
   return Status::error("{}: its folder does not exist", path);
 }
 
+// In one step: a reader sees the old file or the new one.
 static Status writeText(const std::string &path, std::string_view text) {
-  std::ofstream file(path, std::ios::binary | std::ios::trunc);
-  file << text;
-  file.close();
-  if (file.fail())
-    return Status::error("{}: cannot be written", path);
-  return Status::success();
+  const std::filesystem::path whole(path);
+  const std::string folder = whole.parent_path().string();
+  return replaceFile(systemFiles(), folder.empty() ? "." : folder,
+                     whole.filename().string(), text);
 }
 
 static Status writeResults(const EvalSettings &settings,
@@ -98,6 +97,13 @@ static Status evaluateServer(const EvalSettings &settings,
       settings.choice.decoder.batch)
     return Status::error("--recipe, --set, --quant, --kv and --batch do not "
                          "apply to a server; give them to tessera serve");
+  for (const std::string &word : invocation.words)
+    for (std::string_view option :
+         {"--device", "--threads", "--cache", "--weight-cache"})
+      if (word.starts_with(option))
+        return Status::error("{} does not apply to a server; give it to "
+                             "tessera serve",
+                             word.substr(0, word.find('=')));
   auto server = client::parseServerUrl(url);
   if (!server.ok())
     return server.status();
@@ -129,8 +135,15 @@ static Status evaluate(EvalSettings &settings, Invocation &invocation) {
   choice.decoder.cacheBytes = settings.cacheGib << 30;
   if (!settings.quiet)
     choice.decoder.note = note;
+  auto source = findModel(choice.place);
+  if (!source.ok())
+    return source.status();
+  if (*source && (*source)->packaged && choice.decoder.batch)
+    return Status::error("'{}' is compiled already: set --batch when compiling "
+                         "it (tessera compile --set inference.batch=N)",
+                         choice.place);
   OpenedModel opened;
-  TESSERA_RETURN_IF_ERROR(opened.read(choice));
+  TESSERA_RETURN_IF_ERROR(opened.read(choice, source.take()));
   TESSERA_RETURN_IF_ERROR(opened.open(/*mayScore=*/false, note));
   auto programs = DecodePrograms::create(opened.model->get());
   if (!programs.ok())

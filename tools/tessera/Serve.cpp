@@ -84,6 +84,10 @@ static Status loadAdapters(const AdapterSettings &adapters, ModelState &model,
   if (adapters.isUsed() && adapterSlots(model) == 0)
     return Status::error("the packaged model has no slots for adapters; "
                          "compile it with --adapter-slots N");
+  if (adapters.slots > 0 && adapterSlots(model) != adapters.slots)
+    return Status::error("the programs have {} slots for adapters, and "
+                         "--adapter-slots says {}; give the same number",
+                         adapterSlots(model), adapters.slots);
   service.adapters = std::make_shared<serve::Adapters>(model);
   service.changesAdapters = adapters.slots > 0;
   for (const auto &[name, directory] : adapters.given)

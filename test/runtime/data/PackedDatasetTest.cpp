@@ -165,7 +165,8 @@ TEST(PackedDataset, TargetsHaveTheScoresOfAReferenceModel) {
   write(folder.path, shards);
   for (std::size_t i = 0; i < shards.size(); ++i) {
     auto data = PackedDataset::open(folder.path, kVocab, kSequence);
-    EXPECT_EQ(data.ok(), i == 0) << "some shards have none";
+    ASSERT_TRUE(data.ok()) << data.message();
+    EXPECT_FALSE(data->openReference().ok()) << "some shards have none";
     const std::string name = fmt::format("s{}", i);
     auto shard = PackedShard::open(folder.path, name);
     ASSERT_TRUE(shard.ok());
@@ -178,7 +179,7 @@ TEST(PackedDataset, TargetsHaveTheScoresOfAReferenceModel) {
   }
   auto data = PackedDataset::open(folder.path, kVocab, kSequence);
   ASSERT_TRUE(data.ok()) << data.message();
-  EXPECT_TRUE(data->hasReference());
+  ASSERT_TRUE(data->openReference().ok());
   uint64_t number = 0, most = 0;
   for (std::size_t i = 0; i < shards.size(); ++i) {
     std::size_t token = 0, document = 0;
@@ -200,6 +201,39 @@ TEST(PackedDataset, TargetsHaveTheScoresOfAReferenceModel) {
     }
   }
   EXPECT_EQ(*data->mostDocuments(), most);
+}
+
+TEST(PackedDataset, RefusesRowsThatAreNotOfPairs) {
+  using enum DocumentKind;
+  const auto errorOf = [](std::vector<DocumentKind> kinds) {
+    ScratchDirectory folder;
+    PackedShardContents shard;
+    shard.sequence = kSequence;
+    shard.vocabSize = kVocab;
+    for (DocumentKind kind : kinds)
+      shard.documents.push_back({1, kind, 0, 1});
+    shard.tokens.assign(kinds.size(), 3);
+    shard.supervised.assign(kinds.size(), 1);
+    shard.rowDocuments = {uint32_t(kinds.size())};
+    EXPECT_TRUE(writePackedShard(folder.path, "s", shard).ok());
+    PackedIndex index;
+    index.objective = PackedObjective::Preference;
+    index.sequence = kSequence;
+    index.vocabSize = kVocab;
+    index.rows = 1;
+    index.documents = index.tokens = kinds.size();
+    index.shards = {{"s", 1, kinds.size(), kinds.size()}};
+    EXPECT_TRUE(writePackedIndex(index, folder.path).ok());
+    auto data = PackedDataset::open(folder.path, kVocab, kSequence);
+    EXPECT_TRUE(data.ok()) << data.message();
+    return data->row(0, Inputs(1).spans()).message();
+  };
+  EXPECT_EQ(errorOf({Chosen, Rejected, Chosen, Rejected}), "");
+  for (const auto &kinds : {std::vector{Chosen}, std::vector{Rejected, Chosen},
+                            std::vector{Chosen, Rejected, Chosen}})
+    EXPECT_EQ(errorOf(kinds),
+              "row 0 of 's' is not of pairs, each a chosen and then a rejected "
+              "answer; write the folder again with `tessera data chat`");
 }
 
 TEST(PackedDataset, RefusesDamagedScores) {

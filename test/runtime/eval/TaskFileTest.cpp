@@ -69,6 +69,8 @@ TEST(TaskFile, ErrorsOfTheFile) {
   EXPECT_EQ(errorOf(""), "t.yaml: has no tasks; give a list under 'tasks'");
   EXPECT_EQ(errorOf("gates: []"),
             "t.yaml: has no tasks; give a list under 'tasks'");
+  EXPECT_EQ(errorOf("gates: []\ntasks: []\ngates: []"),
+            "t.yaml:3:1: the key 'gates' is given twice");
   EXPECT_EQ(errorOf("tasks: []"),
             "t.yaml:1:8: tasks must be a list of at least one task");
   EXPECT_EQ(errorOf("task: []"),

@@ -108,6 +108,11 @@ TEST_F(AdapterFileTest, NamesWhatDoesNotFit) {
     EXPECT_NE(problem().find(part), std::string::npos) << problem();
   };
   expect("it has no adapter_config.json");
+  write(R"({"peft_type": "LORA", "lora_alpha": 6,
+            "init_lora_weights": "pissa_niter_4"})",
+        1);
+  expect("init_lora_weights is 'pissa_niter_4', whose adapter belongs to a "
+         "changed base model");
   write(kPlain, 3);
   expect("has rank 3, and the slots hold ranks up to 2");
   write(kPlain, 1, 4);
