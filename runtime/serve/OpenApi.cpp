@@ -99,6 +99,13 @@ Json answersOf(const Route &route) {
                                                         "model");
   if (isAboutStored(route))
     answers["429"] = errorAnswer("Too many unread bytes");
+  if (route.id == RouteId::loadAdapter || route.id == RouteId::unloadAdapter)
+    answers["403"] =
+        errorAnswer("The server was started without --adapter-slots");
+  if (route.id == RouteId::loadAdapter)
+    answers["429"] = errorAnswer("Another adapter is being loaded");
+  if (route.id == RouteId::unloadAdapter)
+    answers["404"] = errorAnswer("Unknown adapter");
   if (route.method == "POST")
     answers["413"] = errorAnswer("The body is too large");
   if (route.body) {

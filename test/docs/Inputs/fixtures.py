@@ -169,6 +169,21 @@ class Fixtures:
         (path / "tokenizer_config.json").write_text(json.dumps({"chat_template": TEMPLATE}))
         (path / "generation_config.json").write_text(json.dumps({"max_new_tokens": 8}))
 
+    def make_ADAPTER1(self, path):
+        """Rank 2, in PEFT's layout, for the query projections of DIR."""
+        path.mkdir()
+        (path / "adapter_config.json").write_text(json.dumps(
+            {"peft_type": "LORA", "lora_alpha": 4, "r": 2, "target_modules": ["q_proj"]}))
+        width, tensors = weight_cache.CONFIG["hidden_size"], {}
+        for layer in range(weight_cache.CONFIG["num_hidden_layers"]):
+            name = f"base_model.model.model.layers.{layer}.self_attn.q_proj.lora_"
+            for factor, shape in ("A", [2, width]), ("B", [width, 2]):
+                values = struct.pack(f"<{2 * width}f", *[0.01] * (2 * width))
+                tensors[f"{name}{factor}.weight"] = ("F32", shape, values)
+        harness.write_safetensors(path / "adapter_model.safetensors", tensors)
+
+    make_ADAPTER2 = make_ADAPTER1
+
     def make_chat_model(self, path, DIR):
         """A model with a chat template."""
         shutil.copytree(DIR, path)
@@ -266,9 +281,10 @@ class Fixtures:
         path.write_bytes(gzip.compress(text.encode()))
 
 
-FIXTURES = ["ARTIFACT.tsr", "A.json.gz", "DIR", "FILE", "FILE2", "RECIPE", "RUN", "SPEC", "arguments.safetensors",
-            "bad.mlir", "conversations.jsonl", "eval.safetensors", "gpt2",
-            "in.safetensors", "ir", "model.gguf", "model.tsr", "more.jsonl", "mytext", "one.mlir", "pairs.jsonl", "run", "sentences.txt",
+FIXTURES = ["ADAPTER1", "ADAPTER2", "ARTIFACT.tsr", "A.json.gz", "DIR", "FILE", "FILE2",
+            "RECIPE", "RUN", "SPEC", "arguments.safetensors", "bad.mlir", "conversations.jsonl",
+            "eval.safetensors", "gpt2", "in.safetensors", "ir", "model.gguf", "model.tsr",
+            "more.jsonl", "mytext", "one.mlir", "pairs.jsonl", "run", "sentences.txt",
             "still-bad.sh", "tokens", "train.safetensors", "train_gpt2", "train_x", "x"]
 
 

@@ -145,6 +145,7 @@ SHORTER = [
 NOT_RUN = [
     NotRun("CONTRIBUTING.md", r"^build-fuzz/", "needs a second build"),
     NotRun("bench/README.md", r"calibrate\.py", "needs an idle machine for an hour"),
+    NotRun("bench/README.md", r"adapters\.py", "takes minutes: 33 models of llama-110m"),
     NotRun("bench/*README.md", r"bench/gpu/(build|run)\.sh",
            "takes minutes; test/scripts/gpu-bench.test runs both"),
     NotRun("bench/infer/README.md", r"^(pip|tar|cd|cmake|ninja) ", "needs the network"),

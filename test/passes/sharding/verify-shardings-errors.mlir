@@ -209,7 +209,7 @@ func.func @mlp(%h: tensor<6x8xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {
 dist.mesh @mesh [#dist.axis<"a" = 2>]
 func.func @f(%x: tensor<4xi64> {dist.sharding = #dist.sharding<@mesh, [{"a"}]>}, %two: tensor<i64>) {
   %s = graph.reduce %x sum dims [0] {dist.shardings = [#dist.sharding<@mesh, [], partial sum {"a"}>]} : tensor<4xi64> -> tensor<i64>
-  // expected-error @+1 {{operand 0 is [] partial sum {"a"}; the op is not linear in such partial values}}
+  // expected-error @+1 {{operand 0 is [] partial sum {"a"}, operand 1 is []; the op is not linear in such partial values}}
   %q = graph.div %s, %two {dist.shardings = [#dist.sharding<@mesh, [], partial sum {"a"}>]} : tensor<i64>
   return
 }
