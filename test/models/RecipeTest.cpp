@@ -2,6 +2,7 @@
 #include "models/Recipe.h"
 
 #include <filesystem>
+#include <map>
 
 #include <gtest/gtest.h>
 
@@ -72,7 +73,10 @@ TEST(ReadyRecipes, ReadAndFitTheirModels) {
       EXPECT_EQ(*recipe, Recipe());
       continue;
     }
-    ModelSpec spec = readySpec(name == "demo" ? "gpt2-demo" : name);
+    const std::map<std::string, std::string> models = {
+        {"demo", "gpt2-demo"}, {"sft", "llama-1b"}, {"dpo", "llama-1b"}};
+    const auto found = models.find(name);
+    ModelSpec spec = readySpec(found == models.end() ? name : found->second);
     Status status = checkRecipe(*recipe, spec);
     EXPECT_TRUE(status.ok()) << name << ": " << status.message();
     ++seen;
