@@ -87,6 +87,7 @@ Status PackedDataset::openReference() {
         ReferenceShard::open(path, shards[i].header());
     if (!reference.ok())
       return reference.status();
+    TESSERA_RETURN_IF_ERROR(reference->verify());
     references.push_back(reference.take());
   }
   return Status::success();

@@ -253,6 +253,8 @@ TEST(PackedDataset, RefusesDamagedScores) {
     auto opened = ReferenceShard::open(path, shard->header());
     if (!opened.ok())
       return opened.message();
+    if (Status verified = opened->verify(); !verified.ok())
+      return verified.message();
     std::vector<float> read(scores.size());
     return opened->read(0, read).message();
   };
@@ -267,6 +269,9 @@ TEST(PackedDataset, RefusesDamagedScores) {
             std::string::npos);
   EXPECT_NE(errorOf(scores, [](std::string &bytes) { bytes.pop_back(); })
                 .find("do not hold"),
+            std::string::npos);
+  EXPECT_NE(errorOf(scores, [](std::string &bytes) { bytes[70] ^= 1; })
+                .find("do not match their hash"),
             std::string::npos);
   for (float wrong : {1.0f, NAN, -INFINITY}) {
     scores[0] = wrong;
