@@ -1,8 +1,8 @@
 #include "runtime/train/Train.h"
 #include "runtime/data/TrainingData.h"
 #include "runtime/support/StopSignals.h"
-#include "runtime/train/BatchLoader.h"
 #include "runtime/train/Checkpoint.h"
+#include "runtime/train/DatasetBatches.h"
 #include "runtime/train/RunDirectory.h"
 #include "runtime/train/RunMemory.h"
 #include "runtime/train/RunRecipe.h"
@@ -57,6 +57,7 @@ private:
   Status prepare();
   Status readRecipe();
   Status openData();
+  Status openEvalData(const DataLayout &layout, int64_t pairs);
   Status startOrResume();
   Status resume(const ResumedCheckpoint &from);
   Status writeHyper();
@@ -91,8 +92,9 @@ private:
   RunRecipe recipe;
   std::string recipeText; // what the checkpoints and recipe.yaml say
   uint64_t lastStep = 0;
-  DataLayout layout;
-  std::unique_ptr<TrainingData> trainData, evalData;
+  std::unique_ptr<DatasetBatches> dataset;
+  BatchSource *source = nullptr; ///< that one, or the caller's
+  std::unique_ptr<TrainingData> evalData;
   std::unique_ptr<RunDirectory> directory;
   TrainPosition position;
   std::optional<uint64_t> savedStep;
@@ -100,7 +102,6 @@ private:
   std::unique_ptr<Progress> progress;
   TrainSummary summary;
   RunMemory memory;
-  std::unique_ptr<BatchLoader> loader; ///< of trainData
   std::vector<uint64_t> evalRows;
   TokenBuffers evalBatch;
   WallClock clock;
@@ -128,30 +129,40 @@ Status Trainer::readRecipe() {
 }
 
 Status Trainer::openData() {
+  if ((source = options.source))
+    return Status::success();
   const std::optional<std::string> &folder = recipe.values.data.train;
   if (!folder)
     return Status::error("no training data: give --data DIR, a directory that "
                          "tessera data tokenize or tessera data chat made");
-  StatusOr<DataLayout> found =
+  StatusOr<DataLayout> layout =
       findData(*folder, recipe.values.data.eval.value_or(""));
-  if (!found.ok())
-    return found.status();
-  layout = found.take();
-  const auto open = [&](const std::string &folder,
-                        std::unique_ptr<TrainingData> &data) -> Status {
-    auto opened = TrainingData::open(
-        folder, {facts.vocabSize, facts.sequence, facts.documents,
-                 facts.documents.numbers ? recipe.values.preference.pairs : 0});
-    if (!opened.ok())
-      return opened.status();
-    data = std::make_unique<TrainingData>(opened.take());
+  if (!layout.ok())
+    return layout.status();
+  const int64_t pairs =
+      facts.documents.numbers ? recipe.values.preference.pairs : 0;
+  auto opened = DatasetBatches::open(*layout, facts, pairs);
+  if (!opened.ok())
+    return opened.status();
+  dataset = opened.take();
+  source = dataset.get();
+  return openEvalData(*layout, pairs);
+}
+
+Status Trainer::openEvalData(const DataLayout &layout, int64_t pairs) {
+  const bool isWanted = model.canEvaluate() && recipe.values.eval.every > 0;
+  if (isWanted && layout.eval.empty())
+    say("no held-out data: '{}' has no eval/ (--eval-data names another "
+        "directory), so nothing is evaluated",
+        recipe.values.data.train.value_or(""));
+  if (!isWanted || layout.eval.empty())
     return Status::success();
-  };
-  TESSERA_RETURN_IF_ERROR(open(layout.train, trainData));
-  if (!layout.eval.empty() && model.canEvaluate() &&
-      recipe.values.eval.every > 0)
-    TESSERA_RETURN_IF_ERROR(open(layout.eval, evalData));
-  if (evalData && evalData->tokenizerHash() != trainData->tokenizerHash())
+  auto opened = TrainingData::open(
+      layout.eval, {facts.vocabSize, facts.sequence, facts.documents, pairs});
+  if (!opened.ok())
+    return opened.status();
+  evalData = std::make_unique<TrainingData>(opened.take());
+  if (evalData->tokenizerHash() != dataset->tokenizerHash())
     return Status::error("'{}' and '{}' were made with different tokenizers",
                          layout.train, layout.eval);
   evalRows = model.evalRows();
@@ -264,9 +275,9 @@ Status Trainer::copyIntoRun() {
   recipeText = recipe.print();
   TESSERA_RETURN_IF_ERROR(
       replaceFile(files, options.out, kRecipeFile, recipeText));
-  if (!layout.tokenizer.empty()) {
+  if (const std::string path = source->tokenizerFile(); !path.empty()) {
     constexpr std::size_t kMaxTokenizerBytes = 1u << 30;
-    StatusOr<std::string> json = readFile(layout.tokenizer, kMaxTokenizerBytes);
+    StatusOr<std::string> json = readFile(path, kMaxTokenizerBytes);
     if (!json.ok())
       return json.status();
     StatusOr<std::string> own =
@@ -274,11 +285,12 @@ Status Trainer::copyIntoRun() {
     if (savedStep && own.ok() && *own != *json)
       return Status::error("'{}' was trained with another tokenizer than "
                            "'{}'; use data of the run's tokenizer",
-                           options.out, layout.tokenizer);
+                           options.out, path);
     TESSERA_RETURN_IF_ERROR(
         replaceFile(files, options.out, kTokenizerFile, *json));
   }
-  if (const std::string path = layout.train + "/" + kChatTemplateFile;
+  if (const std::string path =
+          source->templateFolder() + "/" + kChatTemplateFile;
       std::filesystem::exists(path)) {
     constexpr std::size_t kMaxTemplateBytes = 1u << 20;
     StatusOr<std::string> text = readFile(path, kMaxTemplateBytes);
@@ -320,10 +332,7 @@ Status Trainer::prepare() {
     log = std::make_unique<MetricsLog>(opened.take());
   }
   summary.firstStep = position.step;
-  loader = std::make_unique<BatchLoader>(
-      *trainData, BatchOrder{position.seed, position.dataCursor,
-                             uint64_t(facts.microbatches * facts.rows),
-                             model.trainRows(), facts.documents});
+  TESSERA_RETURN_IF_ERROR(source->begin(model, position));
   TESSERA_RETURN_IF_ERROR(fillMessageBuffers(model));
   StatusOr<RunMemory> measured = measureRunMemory(model, options.baseBytes);
   if (!measured.ok())
@@ -340,21 +349,8 @@ Status Trainer::announce() {
   say("model: {} parameters, {} vocabulary, {} compute",
       shortNumber(double(parameters)), facts.vocabSize,
       name(recipe.values.compute));
-  say("data: {} tokens, {} samples an epoch; a step is {} x {} x {} = {} "
-      "tokens",
-      shortNumber(double(trainData->tokens())), trainData->samplesPerEpoch(),
-      facts.microbatches, facts.rows, facts.sequence,
-      facts.microbatches * facts.rows * facts.sequence);
-  if (layout.eval.empty() && model.canEvaluate() &&
-      recipe.values.eval.every > 0)
-    say("no held-out data: '{}' has no eval/ (--eval-data names another "
-        "directory), so nothing is evaluated",
-        recipe.values.data.train.value_or(""));
-  double entropy = trainData->unigramEntropy();
-  say("loss to beat: ln V = {:.4f}{}", std::log(double(facts.vocabSize)),
-      entropy > 0
-          ? fmt::format(", unigram entropy of the text = {:.4f}", entropy)
-          : std::string());
+  for (const std::string &line : source->describe())
+    say("{}", line);
   say("{}", memory.describe());
   StatusOr<std::vector<RankMemory>> ranks = gatherMemory(model, memory);
   if (!ranks.ok())
@@ -442,7 +438,7 @@ void Trainer::report(const MetricsRecord &record) {
 
 Status Trainer::trainOneStep() {
   auto asked = Clock::now();
-  StatusOr<TokenBatch> batch = loader->next();
+  StatusOr<TokenBatch> batch = source->next();
   double waited = secondsSince(asked);
   if (!batch.ok())
     return batch.status();
@@ -464,7 +460,7 @@ Status Trainer::trainOneStep() {
           recipe.values.optimizer.lr / 2);
 
   position.step = step;
-  position.dataCursor += uint64_t(facts.microbatches * facts.rows);
+  position.dataCursor += source->samples();
   position.tokens += uint64_t(metrics->tokens);
   summary.loss = metrics->loss;
   MetricsRecord record;
@@ -479,6 +475,7 @@ Status Trainer::trainOneStep() {
   record.stepSeconds = seconds;
   record.waitSeconds = waited;
   record.tokensPerSecond = double(metrics->tokens) / seconds;
+  TESSERA_RETURN_IF_ERROR(source->stepped(step, record));
   clock.steps += seconds;
   clock.reading += waited;
   clock.tokens += uint64_t(metrics->tokens);

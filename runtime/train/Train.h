@@ -1,8 +1,7 @@
 // The training loop: batches in, steps, evaluation, checkpoints, metrics out.
 #pragma once
 #include "runtime/data/FileOperations.h"
-#include "runtime/train/Metrics.h"
-#include "runtime/train/TrainModel.h"
+#include "runtime/train/BatchSource.h"
 
 #include <functional>
 #include <optional>
@@ -42,6 +41,8 @@ struct TrainOptions {
   double peakFlops = 0;
   /// Resident before the model was opened: the program and its libraries.
   uint64_t baseBytes = 0;
+  /// Where batches come from instead of `data`; null: from `data`.
+  BatchSource *source = nullptr;
   /// Asked between steps; the default is stopRequested().
   std::function<bool()> stop;
 };
