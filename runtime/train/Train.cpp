@@ -128,6 +128,9 @@ Status Trainer::readRecipe() {
 }
 
 Status Trainer::openData() {
+  if (recipe.values.task == recipe::Task::Policy)
+    return Status::error("this program learns from answers that are sampled "
+                         "while it trains; run it with `tessera rl`");
   const std::optional<std::string> &folder = recipe.values.data.train;
   if (!folder)
     return Status::error("no training data: give --data DIR, a directory that "
@@ -140,8 +143,10 @@ Status Trainer::openData() {
   const auto open = [&](const std::string &folder,
                         std::unique_ptr<TrainingData> &data) -> Status {
     auto opened = TrainingData::open(
-        folder, {facts.vocabSize, facts.sequence, facts.documents,
-                 facts.documents.numbers ? recipe.values.preference.pairs : 0});
+        folder,
+        {facts.vocabSize, facts.sequence, facts.documents,
+         recipe::hasPairs(recipe.values.task) ? recipe.values.preference.pairs
+                                              : 0});
     if (!opened.ok())
       return opened.status();
     data = std::make_unique<TrainingData>(opened.take());
@@ -475,6 +480,7 @@ Status Trainer::trainOneStep() {
   record.router.assign(metrics->router.begin(), metrics->router.end());
   record.preference.assign(metrics->preference.begin(),
                            metrics->preference.end());
+  record.policy.assign(metrics->policy.begin(), metrics->policy.end());
   record.tokens = position.tokens;
   record.stepSeconds = seconds;
   record.waitSeconds = waited;
