@@ -322,7 +322,7 @@ OwningOpRef<ModuleOp> ModelBuilder::build(Mode mode) {
     buildLoss();
     if (needsLoads())
       buildLoads();
-    if (spec.moe || hasPairs())
+    if (spec.moe || !isOfTokens())
       buildFinishStep();
     buildLogits();
   } else if (mode == Mode::Calibrate) {

@@ -19,13 +19,19 @@ std::vector<Port> ModelBuilder::batchPorts() {
     ports.push_back(port(graph::kInputAttr, each, scalar(b.getI64Type())));
   if (separates())
     ports.push_back(port(graph::kInputAttr, "document_starts", ids));
-  if (hasPairs())
+  if (takesDocumentNumbers())
     ports.push_back(port(graph::kInputAttr, "document_numbers", ids));
-  if (hasReference()) {
-    ports.push_back(port(graph::kInputAttr, "reference",
-                         tensor(ids.getShape(), b.getF32Type())));
+  auto addReal = [&](const char *name) {
+    ports.push_back(
+        port(graph::kInputAttr, name, tensor(ids.getShape(), b.getF32Type())));
     ports.back().attributes.push_back(
         b.getNamedAttr(graph::kKeepF32Attr, b.getUnitAttr()));
+  };
+  if (hasReference())
+    addReal("reference");
+  if (isPolicy()) {
+    addReal("behavior");
+    addReal("advantages");
   }
   return ports;
 }
@@ -44,10 +50,14 @@ BatchValues ModelBuilder::takeBatch(ValueRange &inputs) const {
   batch.random.offset = take();
   if (separates())
     batch.documentStarts = take();
-  if (hasPairs())
+  if (takesDocumentNumbers())
     batch.documentNumbers = take();
   if (hasReference())
     batch.reference = take();
+  if (isPolicy()) {
+    batch.behavior = take();
+    batch.advantages = take();
+  }
   return batch;
 }
 
@@ -72,8 +82,8 @@ std::vector<Port> ModelBuilder::lossResults() {
     addMetric(routerLoads, routerType(spec.moe->experts));
     addMetric(routerSumsName, routerType(routerSums));
   }
-  if (hasPairs())
-    addMetric(pairSumsName, pairSumsType());
+  if (!isOfTokens())
+    addMetric(taskSumsName, taskSumsType());
   return results;
 }
 
@@ -99,8 +109,8 @@ void ModelBuilder::buildLoss() {
         b.getNamedAttr(graph::kKeepF32Attr, b.getUnitAttr()));
   }
   func::FuncOp loss = program(graph::Program::loss, arguments, lossResults());
-  if (hasPairs())
-    loss->setAttr(graph::kDocumentsPerTermAttr, b.getI64IntegerAttr(2));
+  if (int64_t documents = documentsPerTerm())
+    loss->setAttr(graph::kDocumentsPerTermAttr, b.getI64IntegerAttr(documents));
 
   ValueRange inputs = loss.getArguments().drop_front(all.size());
   const BatchValues batch = takeBatch(inputs);
@@ -112,12 +122,12 @@ void ModelBuilder::buildLoss() {
   Routed routed;
   Value x = trunk(scope, batch.tokens, batch.random, Purpose::Loss,
                   needsLoads() ? inputs.front() : Value(), routed);
-  Value losses = headLoss(scope, x, batch.targets, /*isSum=*/!hasPairs());
+  Value losses = headLoss(scope, x, batch.targets, /*isSum=*/isOfTokens());
   Emitter e = scope.at("lm_head");
-  PairLoss pairs;
-  if (hasPairs())
-    pairs = pairLoss(e, batch, losses);
-  SmallVector<Value> returned{hasPairs() ? pairs.loss : losses};
+  TaskLoss task{losses, {}};
+  if (!isOfTokens())
+    task = taskLoss(e, batch, losses);
+  SmallVector<Value> returned{task.loss};
   if (hasPenalty()) {
     Value sum = routed.penalties.front();
     for (Value each : llvm::drop_begin(routed.penalties))
@@ -126,8 +136,8 @@ void ModelBuilder::buildLoss() {
   }
   if (spec.moe)
     returned.append({stacked(e, routed.counts), stacked(e, routed.sums)});
-  if (hasPairs())
-    returned.push_back(pairs.sums);
+  if (!isOfTokens())
+    returned.push_back(task.sums);
   b.create<func::ReturnOp>(loss.getLoc(), returned);
 }
 

@@ -2,6 +2,7 @@
 // are pairs, each a chosen answer and then a rejected one, both after their
 // prompt. What is differentiated are log-probabilities of whole answers; those
 // of tokens come from the fused head, so that no logits are stored.
+#include "models/DocumentSums.h"
 #include "models/ModelBuilder.h"
 #include "runtime/train/Preference.h"
 
@@ -20,29 +21,6 @@ struct Pairs {
   Value chosen, rejected; ///< what is compared: log p - log q, or a mean
   Value chosenLogProb, rejectedLogProb;
   Value isPresent; ///< i1
-};
-
-/// [B, T] → [B, documents]: sums over the tokens of each document.
-class DocumentSums {
-public:
-  DocumentSums(Emitter &e, Value numbers, int64_t documents)
-      : e(e), numbers(numbers) {
-    ArrayRef<int64_t> shape = tensorType(numbers).getShape();
-    wide = {shape[0], documents, shape[1]};
-  }
-  Value operator()(Value x) {
-    auto index =
-        RankedTensorType::get(wide, tensorType(numbers).getElementType());
-    Value isOwn = e.compare(e.iota(index, 1), graph::ComparePredicate::eq,
-                            e.broadcast(numbers, {0, 2}, wide));
-    Value all = e.broadcast(x, {0, 2}, wide);
-    return e.sum(e.select(isOwn, all, e.splatLike(0.0, all)), {2});
-  }
-
-private:
-  Emitter &e;
-  Value numbers;
-  SmallVector<int64_t> wide;
 };
 } // namespace
 
@@ -110,26 +88,19 @@ static Value lossOf(Emitter &e, const Recipe &recipe, const Pairs &pairs) {
   return dpoLoss(e, preference, pairs, x);
 }
 
-/// Sums over pairs: their number, then the columns of Preference.h.
-static Value sumsOf(Emitter &e, const Pairs &pairs, double beta) {
-  Type f32 = e.builder().getF32Type();
+/// The columns of Preference.h, of each pair.
+static SmallVector<Value> columnsOf(Emitter &e, const Pairs &pairs,
+                                    double beta) {
   Value chosen = e.mul(pairs.chosen, beta),
         rejected = e.mul(pairs.rejected, beta);
   Value isRight = e.compare(chosen, graph::ComparePredicate::gt, rejected);
-  SmallVector<Value> columns{e.splatLike(1.0, chosen),
-                             e.convert(isRight, f32),
-                             e.sub(chosen, rejected),
-                             chosen,
-                             rejected,
-                             pairs.chosenLogProb,
-                             pairs.rejectedLogProb};
   static_assert(kPreferenceColumns == 6);
-  SmallVector<Value> sums;
-  for (Value each : columns)
-    sums.push_back(e.reshape(
-        e.sumAll(e.select(pairs.isPresent, each, e.splatLike(0.0, each))),
-        {1}));
-  return e.concat(sums, 0);
+  return {e.convert(isRight, e.builder().getF32Type()),
+          e.sub(chosen, rejected),
+          chosen,
+          rejected,
+          pairs.chosenLogProb,
+          pairs.rejectedLogProb};
 }
 
 static Pairs pairsOf(Emitter &e, const Recipe &recipe, const BatchValues &batch,
@@ -157,26 +128,14 @@ static Pairs pairsOf(Emitter &e, const Recipe &recipe, const BatchValues &batch,
       e.compare(sizes, graph::ComparePredicate::gt, e.splatLike(0.0, sizes))};
 }
 
-ModelBuilder::PairLoss
+ModelBuilder::TaskLoss
 ModelBuilder::pairLoss(Emitter &e, const BatchValues &batch, Value losses) {
-  Value each = e.reshape(losses, tensorType(batch.tokens).getShape());
-  const Pairs pairs = pairsOf(e, recipe, batch, each);
+  const Pairs pairs = pairsOf(e, recipe, batch, losses);
   Value loss = lossOf(e, recipe, pairs);
   loss = e.select(pairs.isPresent, loss, e.splatLike(0.0, loss));
-  return {e.sumAll(loss), sumsOf(e, pairs, recipe.preference.beta)};
-}
-
-RankedTensorType ModelBuilder::pairSumsType() {
-  return tensor({int64_t(kPreferenceColumns) + 1}, b.getF32Type());
-}
-
-/// Means over pairs, of the sums of all microbatches.
-Value ModelBuilder::pairMeans(Emitter &e, Value sums) {
-  const auto columns = int64_t(kPreferenceColumns);
-  Value count = e.reshape(e.slice(sums, {0}, {1}), {});
-  count = e.max(count, e.splatLike(1.0, count));
-  Value values = e.slice(sums, {1}, {columns});
-  return e.div(values, e.broadcastScalar(count, {columns}));
+  return {e.sumAll(loss),
+          columnSums(e, pairs.isPresent,
+                     columnsOf(e, pairs, recipe.preference.beta))};
 }
 
 } // namespace tessera::models

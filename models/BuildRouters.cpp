@@ -2,7 +2,6 @@
 // and at the end of a step the update of selection biases and the metrics.
 #include "models/ModelBuilder.h"
 #include "models/moe/Routing.h"
-#include "runtime/train/Preference.h"
 #include "runtime/train/Router.h"
 
 using namespace mlir;
@@ -58,9 +57,9 @@ void ModelBuilder::buildFinishStep() {
     add(routerSumsName, routerType(routerSums), kRouterOutput,
         routerType(kRouterColumns));
   }
-  if (hasPairs())
-    add(pairSumsName, pairSumsType(), kPreferenceOutput,
-        tensor({int64_t(kPreferenceColumns)}, b.getF32Type()));
+  if (!isOfTokens())
+    add(taskSumsName, taskSumsType(), taskMetrics().output,
+        tensor({taskMetrics().columns}, b.getF32Type()));
   // These stay in f32 in any precision.
   for (Port &each : arguments)
     if (llvm::none_of(each.attributes, [](NamedAttribute attribute) {
@@ -74,8 +73,8 @@ void ModelBuilder::buildFinishStep() {
   SmallVector<Value> returned;
   if (spec.moe)
     finishRouters(e, finish.getArguments().take_front(fixed + 2), returned);
-  if (hasPairs())
-    returned.push_back(pairMeans(e, finish.getArguments().back()));
+  if (!isOfTokens())
+    returned.push_back(columnMeans(e, finish.getArguments().back()));
   b.create<func::ReturnOp>(finish.getLoc(), returned);
 }
 

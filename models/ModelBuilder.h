@@ -10,7 +10,7 @@ namespace tessera::models {
 // Values that @loss passes to @finish_step, and @prepare_step to @loss.
 inline constexpr const char *routerLoads = "router_loads";
 inline constexpr const char *routerSumsName = "router_sums";
-inline constexpr const char *pairSumsName = "pair_sums";
+inline constexpr const char *taskSumsName = "task_sums";
 
 /// One argument or result of a function: type and graph attributes.
 struct Port {
@@ -24,7 +24,7 @@ struct Port {
 struct BatchValues {
   mlir::Value tokens, targets;
   RandomState random;
-  mlir::Value documentStarts, documentNumbers, reference;
+  mlir::Value documentStarts, documentNumbers, reference, behavior, advantages;
 };
 
 class ModelBuilder {
@@ -180,21 +180,40 @@ private:
   mlir::Value headLoss(Scope &scope, mlir::Value x, mlir::Value targets,
                        bool isSum);
 
-  // Losses of pairs of answers (BuildPreference.cpp).
-  bool hasPairs() const { return recipe.task != recipe::Task::Sft; }
-  bool hasReference() const {
-    return recipe.task == recipe::Task::Dpo &&
-           recipe.preference.reference == recipe::Reference::Stored;
-  }
-  struct PairLoss {
-    mlir::Value loss; ///< f32 []: summed over pairs
-    mlir::Value sums; ///< of type pairSumsType()
+  // Losses that are computed from those of tokens, and what is reported of
+  // them (BuildTask.cpp).
+  bool hasPairs() const { return recipe::hasPairs(recipe.task); }
+  bool isPolicy() const { return recipe.task == recipe::Task::Policy; }
+  bool isOfTokens() const { return recipe.task == recipe::Task::Sft; }
+  bool hasReference() const;
+  bool takesDocumentNumbers() const;
+  /// 0: the loss is a mean over tokens.
+  int64_t documentsPerTerm() const;
+  struct TaskLoss {
+    mlir::Value loss; ///< f32 []: summed over terms
+    mlir::Value sums; ///< f32 [1 + columns]: a count, then sums of columns
   };
-  /// From the losses of tokens, f32 [sequences × tokens].
-  PairLoss pairLoss(graph::Emitter &e, const BatchValues &batch,
+  /// From the losses of tokens, f32 [sequences, tokens].
+  TaskLoss taskLoss(graph::Emitter &e, const BatchValues &batch,
                     mlir::Value losses);
-  mlir::RankedTensorType pairSumsType();
-  mlir::Value pairMeans(graph::Emitter &e, mlir::Value sums);
+  TaskLoss pairLoss(graph::Emitter &e, const BatchValues &batch,
+                    mlir::Value losses); // BuildPreference.cpp
+  TaskLoss policyLoss(graph::Emitter &e, const BatchValues &batch,
+                      mlir::Value losses); // BuildPolicy.cpp
+  /// An output of @train_step with means of columns.
+  struct TaskMetrics {
+    const char *output;
+    int64_t columns;
+  };
+  TaskMetrics taskMetrics() const;
+  mlir::RankedTensorType taskSumsType() {
+    return tensor({1 + taskMetrics().columns}, b.getF32Type());
+  }
+  /// Over the elements with `isPresent`: their number, then the sum of each
+  /// column.
+  static mlir::Value columnSums(graph::Emitter &e, mlir::Value isPresent,
+                                llvm::ArrayRef<mlir::Value> columns);
+  mlir::Value columnMeans(graph::Emitter &e, mlir::Value sums);
   mlir::Value layerSeed(mlir::Value seed, int64_t layer);
   mlir::Value head(const Scope &scope) {
     return scope.parameter(spec.tieWordEmbeddings ? family.embedding

@@ -60,8 +60,11 @@ inline constexpr llvm::StringLiteral kInputAttr =
 ///                     -100 in padding, if the loss is of whole documents
 ///   reference         f32: the log-probability of the target by a reference
 ///                     model, 0 without a target
+///   behavior          f32: likewise by the policy that sampled it
+///   advantages        f32: by how much its answer was better than expected
 inline constexpr llvm::StringLiteral kBatchInputs[] = {
-    "tokens", "targets", "document_starts", "document_numbers", "reference"};
+    "tokens",    "targets",  "document_starts", "document_numbers",
+    "reference", "behavior", "advantages"};
 /// On @loss: the loss is a mean over groups of so many documents. Without it,
 /// over targets.
 inline constexpr llvm::StringLiteral kDocumentsPerTermAttr =

@@ -2,6 +2,7 @@
 #include "dialects/graph/GraphQuantOps.h"
 #include "passes/autodiff/Autodiff.h"
 #include "passes/autodiff/Program.h"
+#include "runtime/train/Policy.h"
 #include "runtime/train/Preference.h"
 #include "runtime/train/Router.h"
 #include "llvm/ADT/MapVector.h"
@@ -190,7 +191,9 @@ private:
       auto table = dyn_cast<RankedTensorType>(type);
       if (table && table.getElementType().isF32() &&
           ((name.getValue() == kRouterOutput && table.getRank() == 2) ||
-           (name.getValue() == kPreferenceOutput && table.getRank() == 1)))
+           (llvm::is_contained({kPreferenceOutput, kPolicyOutput},
+                               name.getValue()) &&
+            table.getRank() == 1)))
         continue;
       if (missing.lookup(name.getValue()) != type)
         return trainStep.emitOpError()

@@ -25,15 +25,16 @@ static Type toF64(Type type) {
                      : type;
 }
 
-// What the host writes or reads as f32: the hyperparameters, and outputs that
-// are more than a number.
+// What the host writes or reads as f32: the hyperparameters, and inputs and
+// outputs that are more than a number.
 static bool staysNarrow(Type type, DictionaryAttr attributes) {
   if (!attributes)
     return false;
   auto state = attributes.getAs<StringAttr>(graph::kStateAttr);
-  bool isOutput = attributes.contains(graph::kOutputAttr);
+  bool isPort = attributes.contains(graph::kInputAttr) ||
+                attributes.contains(graph::kOutputAttr);
   return (state && state.getValue() == kHyperTensor) ||
-         (isOutput && cast<RankedTensorType>(type).getRank() > 0);
+         (isPort && cast<RankedTensorType>(type).getRank() > 0);
 }
 
 static LogicalResult widenConstant(graph::ConstantOp op) {

@@ -12,7 +12,8 @@ namespace tessera {
 struct DocumentInputs {
   bool starts = false;    ///< tokens see only those of their document
   bool numbers = false;   ///< the loss is of whole documents
-  bool reference = false; ///< and compares with a reference model
+  bool reference = false; ///< it compares with a reference model
+  bool samples = false;   ///< it is of sampled answers: behavior and advantages
 };
 
 /// Views of one batch.
@@ -30,14 +31,19 @@ template <typename Number> struct TokenBatchOf {
   /// The log-probability of the target by the reference model, 0 where it is
   /// ignored. Empty without one.
   std::span<Real> reference = {};
+  /// The log-probability of the target by the policy that sampled it, and the
+  /// advantage of its answer; what they are where the target is ignored does
+  /// not matter. Empty if the loss is not of samples.
+  std::span<Real> behavior = {}, advantages = {};
 
   /// The same views from element `first` on.
   TokenBatchOf part(std::size_t first, std::size_t count) const {
     const auto of = [&](auto view) {
       return view.empty() ? view : view.subspan(first, count);
     };
-    return {of(tokens), of(targets), of(documentStarts), of(documentNumbers),
-            of(reference)};
+    return {of(tokens),          of(targets),   of(documentStarts),
+            of(documentNumbers), of(reference), of(behavior),
+            of(advantages)};
   }
 };
 using TokenBatch = TokenBatchOf<const int32_t>;
@@ -46,7 +52,7 @@ using TokenBatchOut = TokenBatchOf<int32_t>;
 /// Memory of a batch.
 struct TokenBuffers {
   std::vector<int32_t> tokens, targets, documentStarts, documentNumbers;
-  std::vector<float> reference;
+  std::vector<float> reference, behavior, advantages;
 
   TokenBuffers() = default;
   /// All zero, with what a program reads of documents.
@@ -54,12 +60,16 @@ struct TokenBuffers {
       : tokens(count), targets(count),
         documentStarts(documents.starts ? count : 0),
         documentNumbers(documents.numbers ? count : 0),
-        reference(documents.reference ? count : 0) {}
+        reference(documents.reference ? count : 0),
+        behavior(documents.samples ? count : 0),
+        advantages(documents.samples ? count : 0) {}
   TokenBatchOut out() {
-    return {tokens, targets, documentStarts, documentNumbers, reference};
+    return {tokens,    targets,  documentStarts, documentNumbers,
+            reference, behavior, advantages};
   }
   TokenBatch view() const {
-    return {tokens, targets, documentStarts, documentNumbers, reference};
+    return {tokens,    targets,  documentStarts, documentNumbers,
+            reference, behavior, advantages};
   }
 };
 

@@ -116,22 +116,19 @@ Status parseDocument(std::string_view text, const std::string &file,
 
 } // namespace
 
-static Status checkTask(const Recipe &recipe) {
+static Status misfit(std::string_view key, std::string_view fits) {
+  return Status::error("{} has no meaning here: it belongs to {}; leave it "
+                       "out, or change the task",
+                       key, fits);
+}
+
+static Status checkPreference(const Recipe &recipe) {
   const Recipe::Preference &preference = recipe.preference;
-  const auto misfit = [](std::string_view key, std::string_view fits) {
-    return Status::error("{} has no meaning here: it belongs to {}; leave it "
-                         "out, or change the task",
-                         key, fits);
-  };
-  if (recipe.task == Task::Sft && preference != Recipe::Preference())
-    return misfit("preference", "task: dpo, orpo and simpo");
-  if (recipe.task == Task::Sft)
-    return Status::success();
-  if (recipe.data.documents != Documents::Separate)
-    return Status::error("task: {} compares documents; set data.documents: "
-                         "separate",
-                         name(recipe.task));
   const Recipe::Preference usual;
+  if (!hasPairs(recipe.task))
+    return preference == usual
+               ? Status::success()
+               : misfit("preference", "task: dpo, orpo and simpo");
   if (recipe.task != Task::Simpo && preference.margin != usual.margin)
     return misfit("preference.margin", "task: simpo");
   if (recipe.task != Task::Dpo && preference.loss != usual.loss)
@@ -142,6 +139,33 @@ static Status checkTask(const Recipe &recipe) {
       (recipe.task != Task::Dpo || preference.loss != PreferenceLoss::Sigmoid))
     return misfit("preference.label_smoothing",
                   "task: dpo with preference.loss: sigmoid");
+  return Status::success();
+}
+
+static Status checkPolicy(const Recipe &recipe) {
+  const Recipe::Policy &policy = recipe.policy;
+  const Recipe::Policy usual;
+  if (recipe.task != Task::Policy)
+    return policy == usual ? Status::success()
+                           : misfit("policy", "task: policy");
+  if (policy.kl.beta == 0 && policy.kl.estimator != usual.kl.estimator)
+    return misfit("policy.kl.estimator", "policy.kl.beta above 0");
+  const bool isConstant = policy.aggregate == PolicyAggregate::Constant;
+  if (!isConstant && policy.length != 0)
+    return misfit("policy.length", "policy.aggregate: constant");
+  if (isConstant && policy.length == 0)
+    return Status::error("policy.aggregate: constant divides by policy.length; "
+                         "give it, such as the most tokens of an answer");
+  return Status::success();
+}
+
+static Status checkTask(const Recipe &recipe) {
+  TESSERA_RETURN_IF_ERROR(checkPreference(recipe));
+  TESSERA_RETURN_IF_ERROR(checkPolicy(recipe));
+  if (recipe.task != Task::Sft && recipe.data.documents != Documents::Separate)
+    return Status::error("task: {} {} documents; set data.documents: separate",
+                         name(recipe.task),
+                         hasPairs(recipe.task) ? "compares" : "learns from");
   return Status::success();
 }
 
@@ -232,18 +256,18 @@ StatusOr<Recipe> loadRecipe(const std::string &path,
 std::string printRecipe(const Recipe &recipe) {
   Recipe copy = recipe; // the schema points into a mutable recipe
   std::string result;
-  std::string_view open;
+  std::string_view last; // the key before
   for (const Field &field : schema(copy)) {
-    size_t dot = field.key.find('.');
-    std::string value = printed(field.slot);
-    if (dot == field.key.npos) {
-      result += fmt::format("{}: {}\n", field.key, value);
-      continue;
-    }
-    std::string_view head = field.key.substr(0, dot);
-    if (head != open)
-      result += fmt::format("{}:\n", open = head);
-    result += fmt::format("  {}: {}\n", field.key.substr(dot + 1), value);
+    std::string indent;
+    size_t begin = 0;
+    for (size_t dot; (dot = field.key.find('.', begin)) != field.key.npos;
+         begin = dot + 1, indent += "  ")
+      if (!last.starts_with(field.key.substr(0, dot + 1)))
+        result += fmt::format("{}{}:\n", indent,
+                              field.key.substr(begin, dot - begin));
+    result += fmt::format("{}{}: {}\n", indent, field.key.substr(begin),
+                          printed(field.slot));
+    last = field.key;
   }
   return result;
 }

@@ -25,18 +25,31 @@ enum class Documents { Joined, Separate };
 /// Lora: the model's weights are constant, and low-rank factors of chosen
 /// matrices are trained (Hu et al. 2021, LoRA).
 enum class AdapterKind { None, Lora };
-/// What is learned. Sft: next tokens, of pretraining too. The others learn from
-/// pairs of a chosen and a rejected answer:
+/// What is learned. Sft: next tokens, of pretraining too. From pairs of a
+/// chosen and a rejected answer:
 ///   Dpo    Rafailov et al. 2023, arXiv 2305.18290
 ///   Orpo   Hong et al. 2024, arXiv 2403.07691
 ///   Simpo  Meng et al. 2024, arXiv 2405.14734
-enum class Task { Sft, Dpo, Orpo, Simpo };
+/// Policy: from answers that the model sampled and what they earned (GRPO; Shao
+/// et al. 2024, arXiv 2402.03300).
+enum class Task { Sft, Dpo, Orpo, Simpo, Policy };
 /// Of Dpo: -log σ(x), max(0, 1 - x), or (Azar et al. 2023, arXiv 2310.12036)
 /// the squared distance of mean log-ratios from 1 / (2 beta).
 enum class PreferenceLoss { Sigmoid, Hinge, Ipo };
 /// What answers are compared with: log-probabilities that the dataset has of
 /// each token, or nothing.
 enum class Reference { Stored, None };
+/// The probability ratio that is clipped: of each token, or the geometric mean
+/// of those of its answer (GSPO; Zheng et al. 2025, arXiv 2507.18071).
+enum class PolicyRatio { Token, Sequence };
+/// What a policy loss is a mean over: all tokens (DAPO; Yu et al. 2025, arXiv
+/// 2503.14476), answers of means over their tokens (GRPO), or answers of sums
+/// over tokens / a constant (Dr. GRPO; Liu et al. 2025, arXiv 2503.20783).
+enum class PolicyAggregate { Token, Document, Constant };
+/// Of KL(policy || reference) at a sampled token, with d = log p - log q of it:
+/// d, d^2 / 2, and exp(-d) + d - 1 (Schulman 2020, "Approximating KL
+/// Divergence").
+enum class KlEstimator { K1, K2, K3 };
 enum class Quant { None, Int8, Int4, Fp8 };
 enum class KvKind { Auto, Int8 };
 /// Which weights have zero points in addition to scales.
@@ -51,6 +64,8 @@ enum class Normalize { Model, None, L2 };
 
 /// The recipe's own words: "adamw", "cosine", "bf16", "selective".
 std::string_view name(Task task);
+/// Whether the task learns from pairs of answers.
+bool hasPairs(Task task);
 std::string_view name(OptimizerKind kind);
 std::string_view name(ScheduleKind kind);
 std::string_view name(Precision precision);
@@ -78,6 +93,23 @@ struct Recipe {
     int64_t pairs = 32; ///< that a sequence has at most
     bool operator==(const Preference &) const = default;
   } preference;
+
+  /// Learning from sampled answers.
+  struct Policy {
+    PolicyRatio ratio = PolicyRatio::Token;
+    double clipLow = 0.2; ///< the ratio is clipped to 1 - low … 1 + high
+    double clipHigh = 0.2;
+    PolicyAggregate aggregate = PolicyAggregate::Document;
+    int64_t length = 0; ///< the constant that `constant` divides by; else 0
+    struct Kl {
+      double beta =
+          0; ///< weight of the distance to the reference model; 0: off
+      KlEstimator estimator = KlEstimator::K3;
+      bool operator==(const Kl &) const = default;
+    } kl;
+    int64_t documents = 32; ///< that a sequence has at most
+    bool operator==(const Policy &) const = default;
+  } policy;
 
   struct Optimizer {
     OptimizerKind name = OptimizerKind::AdamW;

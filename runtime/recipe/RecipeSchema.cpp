@@ -15,11 +15,15 @@ namespace {
 constexpr int64_t maxSteps = int64_t(1) << 24;
 
 // In the order of the enumerators.
-constexpr std::array<std::string_view, 4> tasks = {"sft", "dpo", "orpo",
-                                                   "simpo"};
+constexpr std::array<std::string_view, 5> tasks = {"sft", "dpo", "orpo",
+                                                   "simpo", "policy"};
 constexpr std::array<std::string_view, 3> preferenceLosses = {"sigmoid",
                                                               "hinge", "ipo"};
 constexpr std::array<std::string_view, 2> references = {"stored", "none"};
+constexpr std::array<std::string_view, 2> ratios = {"token", "sequence"};
+constexpr std::array<std::string_view, 3> aggregates = {"token", "document",
+                                                        "constant"};
+constexpr std::array<std::string_view, 3> estimators = {"k1", "k2", "k3"};
 constexpr std::array<std::string_view, 2> optimizers = {"adamw", "sgd"};
 constexpr std::array<std::string_view, 3> schedules = {"cosine", "linear",
                                                        "constant"};
@@ -163,6 +167,9 @@ Status store(const YAML::Node &node, const Words &slot) {
 } // namespace
 
 std::string_view name(Task task) { return tasks[size_t(task)]; }
+bool hasPairs(Task task) {
+  return task == Task::Dpo || task == Task::Orpo || task == Task::Simpo;
+}
 std::string_view name(OptimizerKind kind) { return optimizers[size_t(kind)]; }
 std::string_view name(ScheduleKind kind) { return schedules[size_t(kind)]; }
 std::string_view name(Precision precision) {
@@ -197,6 +204,14 @@ std::vector<Field> schema(Recipe &r) {
        Real{&r.preference.labelSmoothing, 0, 0.5, true}},
       {"preference.reference", choice(r.preference.reference, references)},
       {"preference.pairs", Integer{&r.preference.pairs, 1, 1 << 12}},
+      {"policy.ratio", choice(r.policy.ratio, ratios)},
+      {"policy.clip_low", Real{&r.policy.clipLow, 0, 1, true}},
+      {"policy.clip_high", Real{&r.policy.clipHigh, 0, most}},
+      {"policy.aggregate", choice(r.policy.aggregate, aggregates)},
+      {"policy.length", Integer{&r.policy.length, 0, r.batch.mostLength}},
+      {"policy.kl.beta", Real{&r.policy.kl.beta, 0, most}},
+      {"policy.kl.estimator", choice(r.policy.kl.estimator, estimators)},
+      {"policy.documents", Integer{&r.policy.documents, 1, 1 << 12}},
       {"optimizer.name", choice(r.optimizer.name, optimizers)},
       {"optimizer.lr", Real{&r.optimizer.lr, 0, most}},
       {"optimizer.betas", Pair{&r.optimizer.betas, 0, 1, true}},

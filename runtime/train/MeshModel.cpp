@@ -143,6 +143,10 @@ Status MeshModel::findBatch(std::string_view name, Batch &batch) {
       batch.numbers = input;
     if (input->name()->string_view() == kReferenceInput)
       batch.reference = input;
+    if (input->name()->string_view() == kBehaviorInput)
+      batch.behavior = input;
+    if (input->name()->string_view() == kAdvantagesInput)
+      batch.advantages = input;
   }
   if (!batch.tokens || !batch.targets)
     return Status::error("program '{}' has no tokens and targets; run: {}",
@@ -153,8 +157,11 @@ Status MeshModel::findBatch(std::string_view name, Batch &batch) {
     batch.own.documentStarts.resize(batch.starts->bytes() / sizeof(int32_t));
   if (batch.numbers)
     batch.own.documentNumbers.resize(batch.numbers->bytes() / sizeof(int32_t));
-  if (batch.reference)
-    batch.own.reference.resize(batch.reference->bytes() / sizeof(float));
+  for (auto [input, own] : {std::pair(batch.reference, &batch.own.reference),
+                            std::pair(batch.behavior, &batch.own.behavior),
+                            std::pair(batch.advantages, &batch.own.advantages)})
+    if (input)
+      own->resize(input->bytes() / sizeof(float));
   return Status::success();
 }
 
@@ -167,7 +174,7 @@ std::vector<uint64_t> MeshModel::ownRows(const Batch &batch) const {
   std::set<uint64_t> found;
   for (const artifact::Tensor *input :
        {batch.tokens, batch.targets, batch.starts, batch.numbers,
-        batch.reference}) {
+        batch.reference, batch.behavior, batch.advantages}) {
     if (!input)
       continue;
     ShareRuns runs(*input, mesh, at);
@@ -184,7 +191,8 @@ Status MeshModel::cut(Batch &batch, const TokenBatch &whole) const {
   uint64_t elements = 1;
   for (uint64_t size : artifact::globalShape(*batch.tokens))
     elements *= size;
-  const auto &[tokens, targets, starts, numbers, reference] = whole;
+  const auto &[tokens, targets, starts, numbers, reference, behavior,
+               advantages] = whole;
   if (tokens.size() != elements || targets.size() != elements)
     return Status::error("a batch of {} tokens and {} targets: all ranks "
                          "together take {} of each",
@@ -201,6 +209,10 @@ Status MeshModel::cut(Batch &batch, const TokenBatch &whole) const {
     copy(*batch.numbers, numbers, batch.own.documentNumbers);
   if (batch.reference)
     copy(*batch.reference, reference, batch.own.reference);
+  if (batch.behavior)
+    copy(*batch.behavior, behavior, batch.own.behavior);
+  if (batch.advantages)
+    copy(*batch.advantages, advantages, batch.own.advantages);
   return Status::success();
 }
 

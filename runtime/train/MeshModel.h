@@ -52,7 +52,8 @@ private:
     const artifact::Tensor *tokens = nullptr, *targets = nullptr;
     /// Null where the program has no such input.
     const artifact::Tensor *starts = nullptr, *numbers = nullptr,
-                           *reference = nullptr;
+                           *reference = nullptr, *behavior = nullptr,
+                           *advantages = nullptr;
     TokenBuffers own;
   };
   /// A tensor of the state, as the artifact has it.

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "runtime/data/FileOperations.h"
+#include "runtime/train/Policy.h"
 #include "runtime/train/Preference.h"
 #include "runtime/train/Router.h"
 
@@ -48,10 +49,11 @@ std::string routerText(std::span<const float> table) {
 }
 
 /// {"accuracy":0.5,"margin":0.01,…}
-std::string preferenceText(std::span<const float> columns) {
+std::string columnsText(std::span<const std::string_view> names,
+                        std::span<const float> columns) {
   std::string text;
   for (std::size_t i = 0; i < columns.size(); ++i)
-    text += fmt::format("{}\"{}\":{}", i ? "," : "{", kPreferenceColumnNames[i],
+    text += fmt::format("{}\"{}\":{}", i ? "," : "{", names[i],
                         jsonNumber(columns[i]));
   return text + "}";
 }
@@ -112,7 +114,9 @@ std::string printMetrics(const MetricsRecord &record) {
   if (!record.router.empty())
     add("router", routerText(record.router));
   if (!record.preference.empty())
-    add("preference", preferenceText(record.preference));
+    add("preference", columnsText(kPreferenceColumnNames, record.preference));
+  if (!record.policy.empty())
+    add("policy", columnsText(kPolicyColumnNames, record.policy));
   return line + "}";
 }
 
@@ -197,6 +201,9 @@ std::string progressLine(const MetricsRecord &record, uint64_t lastStep,
     line +=
         fmt::format("  accuracy {:.2f}",
                     record.preference[std::size_t(PreferenceColumn::accuracy)]);
+  if (!record.policy.empty())
+    line += fmt::format("  kl {:.2e}",
+                        record.policy[std::size_t(PolicyColumn::kl)]);
   if (record.mfu)
     line += fmt::format("  mfu {:.1f} %", *record.mfu * 100);
   if (record.loss && lastStep > record.step)

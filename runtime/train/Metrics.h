@@ -34,6 +34,8 @@ struct MetricsRecord {
   std::vector<float> router;
   /// kPreferenceColumns numbers (runtime/train/Preference.h), or none.
   std::vector<float> preference;
+  /// As StepMetrics has them, or none.
+  std::vector<float> policy;
 };
 
 /// The record as one line of JSON; numbers read back bit for bit, those that

@@ -12,14 +12,27 @@ using recipe::ScheduleKind;
 
 /// Compiled into the program.
 constexpr std::string_view kCompiledKeys[] = {
-    "optimizer.name",     "lr_schedule.name", "batch.micro",
-    "batch.accumulate",   "batch.sequence",   "precision.compute",
-    "recompute",          "dropout.rate",     "moe.balance",
-    "moe.balance_weight", "moe.z_weight",     "moe.bias_rate",
-    "moe.capacity",       "moe.drop",         "moe.noise",
-    "moe.balance_warmup", "data.documents",   "adapter.kind",
-    "adapter.rank",       "adapter.alpha",    "adapter.target",
+    "optimizer.name", "lr_schedule.name",
+    "batch.micro",    "batch.accumulate",
+    "batch.sequence", "precision.compute",
+    "recompute",      "dropout.rate",
+    "moe.balance",    "moe.balance_weight",
+    "moe.z_weight",   "moe.bias_rate",
+    "moe.capacity",   "moe.drop",
+    "moe.noise",      "moe.balance_warmup",
+    "data.documents", "adapter.kind",
+    "adapter.rank",   "adapter.alpha",
+    "adapter.target", "task",
 };
+/// Sections that are, as a whole.
+constexpr std::string_view kCompiledSections[] = {"preference.", "policy."};
+
+bool isCompiled(std::string_view key) {
+  return std::ranges::find(kCompiledKeys, key) != std::end(kCompiledKeys) ||
+         std::ranges::any_of(kCompiledSections, [&](std::string_view section) {
+           return key.starts_with(section);
+         });
+}
 
 /// Why this program would not notice a new value of `key`; empty if it would.
 std::string_view unreadBecause(const RunRecipe &recipe, std::string_view key) {
@@ -81,8 +94,7 @@ Status setRecipeKey(RunRecipe &recipe, std::string_view assignment,
     return Status::error("'{}' means nothing to this program, {}; change the "
                          "recipe and run: {}",
                          key, reason, rebuildCommand);
-  if (std::find(std::begin(kCompiledKeys), std::end(kCompiledKeys), key) !=
-      std::end(kCompiledKeys))
+  if (isCompiled(key))
     return Status::error("'{}' is compiled into this program; change it in "
                          "the recipe and run: {}",
                          key, rebuildCommand);

@@ -2,6 +2,7 @@
 #include "runtime/artifact/ElementTypes.h"
 #include "runtime/artifact/KernelTable.h"
 #include "runtime/data/ShallowJson.h"
+#include "runtime/train/Policy.h"
 #include "runtime/train/Preference.h"
 #include "runtime/train/Router.h"
 
@@ -232,7 +233,7 @@ Status SessionModel::readShapes() {
                          "{}",
                          info.rebuildCommand);
   TESSERA_RETURN_IF_ERROR(readRouterShape());
-  return readPreferenceShape();
+  return readTaskShapes();
 }
 
 void SessionModel::readDocuments() {
@@ -242,6 +243,7 @@ void SessionModel::readDocuments() {
         info.documents.starts |= tensor.name == kStartsInput;
         info.documents.numbers |= tensor.name == kNumbersInput;
         info.documents.reference |= tensor.name == kReferenceInput;
+        info.documents.samples |= tensor.name == kBehaviorInput;
       }
 }
 
@@ -262,19 +264,23 @@ Status SessionModel::readRouterShape() {
   return Status::success();
 }
 
-/// Only programs that learn from pairs of answers have such an output.
-Status SessionModel::readPreferenceShape() {
+/// Only programs that learn from answers have such outputs.
+Status SessionModel::readTaskShapes() {
   if (!session->hasProgram("train_step"))
     return Status::success();
+  const std::size_t policyColumns =
+      kPolicyColumns - (info.documents.reference ? 0 : 1);
   for (const hal::TensorInfo &tensor : session->outputs("train_step"))
-    if (tensor.name == kPreferenceOutput) {
-      if (tensor.type != ElementType::f32 ||
-          tensor.elements() != kPreferenceColumns)
+    for (auto [name, columns, values] :
+         {std::tuple(kPreferenceOutput, kPreferenceColumns, &preference),
+          std::tuple(kPolicyOutput, policyColumns, &policy)}) {
+      if (tensor.name != name)
+        continue;
+      if (tensor.type != ElementType::f32 || tensor.elements() != columns)
         return Status::error("output '{}' of train_step has no {} numbers of "
                              "f32; it was compiled by another version, run: {}",
-                             kPreferenceOutput, kPreferenceColumns,
-                             info.rebuildCommand);
-      preference.resize(tensor.elements());
+                             name, columns, info.rebuildCommand);
+      values->resize(columns);
     }
   return Status::success();
 }
@@ -323,6 +329,21 @@ Status SessionModel::writeBatch(std::string_view program,
   if (info.documents.reference)
     TESSERA_RETURN_IF_ERROR(
         session->writeInput(program, kReferenceInput, batch.reference));
+  if (!info.documents.samples)
+    return Status::success();
+  TESSERA_RETURN_IF_ERROR(
+      session->writeInput(program, kBehaviorInput, batch.behavior));
+  return session->writeInput(program, kAdvantagesInput, batch.advantages);
+}
+
+/// Metrics of the step just made, where it has some.
+Status SessionModel::readTables() {
+  for (auto [name, values] : {std::pair(kRouterOutput, &router),
+                              std::pair(kPreferenceOutput, &preference),
+                              std::pair(kPolicyOutput, &policy)})
+    if (!values->empty())
+      TESSERA_RETURN_IF_ERROR(session->readOutput(
+          "train_step", name, std::as_writable_bytes(std::span(*values))));
   return Status::success();
 }
 
@@ -341,14 +362,8 @@ StatusOr<StepMetrics> SessionModel::trainStep(const TokenBatch &batch,
        {&loss.status(), &norm.status(), &lr.status(), &count.status()})
     if (!status->ok())
       return *status;
-  if (!router.empty())
-    TESSERA_RETURN_IF_ERROR(session->readOutput(
-        step, kRouterOutput, std::as_writable_bytes(std::span(router))));
-  if (!preference.empty())
-    TESSERA_RETURN_IF_ERROR(
-        session->readOutput(step, kPreferenceOutput,
-                            std::as_writable_bytes(std::span(preference))));
-  return StepMetrics{*loss, *norm, *lr, *count, router, preference};
+  TESSERA_RETURN_IF_ERROR(readTables());
+  return StepMetrics{*loss, *norm, *lr, *count, router, preference, policy};
 }
 
 StatusOr<EvalSum> SessionModel::evalStep(const TokenBatch &batch) {

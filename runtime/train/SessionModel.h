@@ -62,8 +62,9 @@ private:
   Status readFacts();
   Status readShapes();
   Status readRouterShape();
-  Status readPreferenceShape();
+  Status readTaskShapes();
   void readDocuments();
+  Status readTables();
   Status writeBatch(std::string_view program, const TokenBatch &batch);
   std::size_t evalDimensions() const;
   StatusOr<std::vector<double>> readLosses() const;
@@ -78,8 +79,9 @@ private:
   ModelFacts info;
   std::vector<StateTensor> tensors;
   int64_t context = 0;
-  std::vector<float> scores;             // [T, V] of the logits program
-  std::vector<float> router, preference; // outputs of these names, if any
+  std::vector<float> scores; // [T, V] of the logits program
+  // Outputs of these names, if any.
+  std::vector<float> router, preference, policy;
 };
 
 } // namespace tessera

@@ -131,6 +131,9 @@ Status Trainer::readRecipe() {
 Status Trainer::openData() {
   if ((source = options.source))
     return Status::success();
+  if (recipe.values.task == recipe::Task::Policy)
+    return Status::error("this program learns from answers that are sampled "
+                         "while it trains; run it with `tessera rl`");
   const std::optional<std::string> &folder = recipe.values.data.train;
   if (!folder)
     return Status::error("no training data: give --data DIR, a directory that "
@@ -140,7 +143,7 @@ Status Trainer::openData() {
   if (!layout.ok())
     return layout.status();
   const int64_t pairs =
-      facts.documents.numbers ? recipe.values.preference.pairs : 0;
+      recipe::hasPairs(recipe.values.task) ? recipe.values.preference.pairs : 0;
   auto opened = DatasetBatches::open(*layout, facts, pairs);
   if (!opened.ok())
     return opened.status();
@@ -471,6 +474,7 @@ Status Trainer::trainOneStep() {
   record.router.assign(metrics->router.begin(), metrics->router.end());
   record.preference.assign(metrics->preference.begin(),
                            metrics->preference.end());
+  record.policy.assign(metrics->policy.begin(), metrics->policy.end());
   record.tokens = position.tokens;
   record.stepSeconds = seconds;
   record.waitSeconds = waited;

@@ -21,6 +21,8 @@ namespace tessera {
 inline constexpr std::string_view kStartsInput = "document_starts";
 inline constexpr std::string_view kNumbersInput = "document_numbers";
 inline constexpr std::string_view kReferenceInput = "reference";
+inline constexpr std::string_view kBehaviorInput = "behavior";
+inline constexpr std::string_view kAdvantagesInput = "advantages";
 
 struct ModelFacts {
   std::string programHash;
@@ -44,7 +46,8 @@ struct ModelFacts {
 };
 
 struct StepMetrics {
-  /// Mean over the unmasked tokens of the step, or over its pairs of answers.
+  /// Mean over the unmasked tokens of the step, its pairs of answers, or its
+  /// sampled answers.
   double loss = 0;
   double gradNorm = 0; ///< global, before clipping
   double lr = 0;
@@ -55,11 +58,15 @@ struct StepMetrics {
   /// kPreferenceColumns numbers (runtime/train/Preference.h), if the task
   /// learns from pairs of answers; valid until the next step.
   std::span<const float> preference = {};
+  /// kPolicyColumns numbers (runtime/train/Policy.h) or one fewer, if the task
+  /// learns from sampled answers; valid until the next step.
+  std::span<const float> policy = {};
 };
 
 struct EvalSum {
   std::vector<double> losses; ///< of each batch, summed over terms
-  int64_t tokens = 0; ///< terms of all batches: unmasked tokens, or pairs
+  int64_t tokens = 0; ///< terms of all batches: unmasked tokens, pairs or
+                      ///< sampled answers
 };
 
 class TrainModel : public ModelState {

@@ -32,6 +32,7 @@ except ImportError as error:
 
 import hf_adapters
 import hf_checks
+import hf_policy
 import hf_preference
 from hf_models import FAMILIES, SEQUENCE, MICRO, ROWS, Twins
 from hf_models import batches, document_gradients, documents, gradients, run
@@ -41,9 +42,9 @@ from hf_training import STEPS, losses, settings
 SEEDS = (1, 2, 3)
 FLOOR = 2.0 ** -24
 MOST = 2.0        # times PyTorch's own distance
-# Gradients of losses of pairs in the max norm, which of few tokens is a single
-# number of a wide spread.
-MOST_OF_PAIRS = 3.0
+# Gradients of losses of answers in the max norm, which of few tokens is a single
+# number of a wide spread; and their metrics, which are single numbers.
+MOST_OF_ONE = 3.0
 LOSS_FP32 = 1e-5  # relative, against PyTorch's fp32
 LEARNING_RATE = 1e-6
 PROMPT, GENERATED = 16, 32
@@ -125,6 +126,7 @@ class Comparison:
         self.losses(artifact)
         self.packed()
         self.preferences()
+        self.policies()
         if self.family in hf_adapters.TARGETS:
             self.adapters()
         if self.dtype == "fp32":
@@ -197,20 +199,41 @@ class Comparison:
                 lambda seed: hf_preference.pairs(self.family, 850 + seed),
                 named=named, loss=name)
 
+    def policies(self):
+        """Losses of sampled answers and their gradients, against TRL's
+        formula."""
+        for name in hf_policy.losses(self.family, self.dtype):
+            artifact = self.compile(documents="separate",
+                                    more=hf_policy.settings(name))
+            self.compare_gradients(
+                f"gradients of {name}",
+                lambda model, *batch: hf_policy.gradients(model, name, batch),
+                artifact,
+                lambda seed: hf_policy.answers(
+                    self.twins[seed][0].fp64, name, self.family, 870 + seed),
+                named=hf_policy.inputs(name), loss=name,
+                table=("policy", hf_policy.METRICS))
+
     def compare_gradients(self, title, theirs_of, artifact, batch,
-                          weights=None, named=("document_starts",), loss=None):
+                          weights=None, named=("document_starts",), loss=None,
+                          table=None):
         """`named`: the inputs after tokens and targets, as far as the batch has
-        them. `loss`: compare the losses, too."""
+        them; None: one that the program does not take. `loss`: compare the
+        losses, too. `table`: in fp32, an output and the names of its columns,
+        which `theirs_of` gives as well."""
         ours, theirs = {}, {}
+        columns = {}
         losses = Distance(), Distance()
         for seed, ((twin, folder), other) in enumerate(
                 zip(self.twins, self.torch)):
             tokens, targets, *more = batch(seed)
-            exact, reference = theirs_of(twin.fp64, tokens, targets, *more)
-            near, other_gradients = theirs_of(other, tokens, targets, *more)
+            exact, reference, *wanted = theirs_of(twin.fp64, tokens, targets,
+                                                  *more)
+            near, other_gradients, *others = theirs_of(other, tokens, targets,
+                                                       *more)
             step = self.tessera.gradients(
                 artifact, weights(twin) if weights else folder, tokens,
-                targets, more=dict(zip(named, more)))
+                targets, more={k: v for k, v in zip(named, more) if k})
             for distance, value in zip(losses, (step.loss, near)):
                 distance.add(torch.as_tensor(value), torch.tensor(exact))
             if set(step.gradients) != set(reference):
@@ -219,6 +242,14 @@ class Comparison:
             counted = int(step.outputs["tokens"])
             if counted != int((targets != -100).sum()):
                 raise ToolError(f"{counted} tokens counted")
+            if table and self.dtype == "fp32":
+                got = step.outputs[table[0]]
+                if got.shape != wanted[0].shape:
+                    raise ToolError(f"{got.numel()} columns")
+                for number, name in enumerate(table[1][:got.numel()]):
+                    pair = columns.setdefault(name, (Distance(), Distance()))
+                    for distance, value in zip(pair, (got, others[0])):
+                        distance.add(value[number], wanted[0][number])
             for name, value in reference.items():
                 kind = self.kind(name)
                 ours.setdefault(kind, Distance()).add(step.gradients[name],
@@ -228,6 +259,13 @@ class Comparison:
         if loss:
             self.report.line(self.family, self.dtype, f"loss of {loss}",
                              *(each.norms()["l2"] for each in losses))
+        if columns:
+            name, mine, other = worst(
+                [(n, *(each.norms()["l2"] for each in pair))
+                 for n, pair in columns.items()])
+            self.report.line(self.family, self.dtype,
+                             f"{len(columns)} metrics of {loss}: {name}", mine,
+                             other, most=MOST_OF_ONE)
         for norm in ("l2", "max"):
             name, mine, other = worst(
                 [(n, ours[n].norms()[norm], theirs[n].norms()[norm])
@@ -236,7 +274,7 @@ class Comparison:
             self.report.line(
                 self.family, self.dtype,
                 f"{len(ours)} {title}, {norm}: {short}", mine, other,
-                most=MOST_OF_PAIRS if loss and norm == "max" else MOST)
+                most=MOST_OF_ONE if loss and norm == "max" else MOST)
 
     def losses(self, artifact):
         """In fp32 the losses of a run are PyTorch's; in bf16, where two runs

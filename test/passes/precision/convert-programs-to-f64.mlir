@@ -3,6 +3,7 @@
 // State, constants, loops and what blocks exchange are f64; numbers for the host, too.
 // CHECK-LABEL: func.func @train_step
 // CHECK-SAME: (%{{[a-z0-9]+}}: tensor<8xf64> {{[^}]*}}graph.state = "w"}, %[[H:[a-z0-9]+]]: tensor<4xf32> {{[^}]*}}graph.state = "hyper"}
+// CHECK-SAME: tensor<2x2xf32> {graph.input = "t"})
 // CHECK-SAME: -> (tensor<8xf64> {{[^}]*}}}, tensor<f64> {graph.output = "loss"}, tensor<2x2xf32> {graph.output = "router"})
 func.func @train_step(
     %w: tensor<8xf32> {graph.state = "w", graph.role = #graph<role parameter>},

@@ -77,6 +77,32 @@ checkpoint: {every: 6, keep: 0}
   EXPECT_EQ(recipe.checkpoint.keep, 0);
 }
 
+TEST(Recipe, SectionsNest) {
+  Recipe recipe = mustParse(R"(
+task: policy
+policy: {ratio: sequence, clip_low: 0.1, clip_high: 0.28, aggregate: constant,
+         length: 99, kl: {beta: 0.04, estimator: k2}, documents: 5}
+data: {documents: separate}
+)");
+  EXPECT_EQ(recipe.policy, (Recipe::Policy{PolicyRatio::Sequence,
+                                           0.1,
+                                           0.28,
+                                           PolicyAggregate::Constant,
+                                           99,
+                                           {0.04, KlEstimator::K2},
+                                           5}));
+  EXPECT_EQ(mustParse("task: policy\ndata: {documents: separate}\n",
+                      {"policy.kl.beta=0.5"})
+                .policy.kl.beta,
+            0.5);
+  const std::string printed = printRecipe(recipe);
+  EXPECT_NE(printed.find("  kl:\n    beta: 0.04\n    estimator: k2\n"
+                         "  documents: 5\noptimizer:\n"),
+            std::string::npos)
+      << printed;
+  EXPECT_EQ(mustParse(printed), recipe);
+}
+
 TEST(Recipe, OverridesWinInOrder) {
   Recipe recipe =
       mustParse("optimizer: {lr: 1.0}\ndata: {train: a}\n",
@@ -225,6 +251,25 @@ TEST(Recipe, KeysThatDisagree) {
             "r.yaml: preference.label_smoothing has no meaning here: it "
             "belongs to task: dpo with preference.loss: sigmoid; leave it out, "
             "or change the task");
+  EXPECT_EQ(errorOf("policy: {kl: {beta: 0.1}}"),
+            "r.yaml: policy has no meaning here: it belongs to task: policy; "
+            "leave it out, or change the task");
+  EXPECT_EQ(errorOf("task: policy"), "r.yaml: task: policy learns from "
+                                     "documents; set data.documents: separate");
+  const std::string policy = "task: policy\ndata: {documents: separate}\n";
+  EXPECT_EQ(errorOf(policy), "no error");
+  EXPECT_EQ(errorOf(policy + "preference: {beta: 1}"),
+            "r.yaml: preference has no meaning here: it belongs to task: dpo, "
+            "orpo and simpo; leave it out, or change the task");
+  EXPECT_EQ(errorOf(policy + "policy: {kl: {estimator: k1}}"),
+            "r.yaml: policy.kl.estimator has no meaning here: it belongs to "
+            "policy.kl.beta above 0; leave it out, or change the task");
+  EXPECT_EQ(errorOf(policy + "policy: {length: 9}"),
+            "r.yaml: policy.length has no meaning here: it belongs to "
+            "policy.aggregate: constant; leave it out, or change the task");
+  EXPECT_EQ(errorOf(policy + "policy: {aggregate: constant}"),
+            "r.yaml: policy.aggregate: constant divides by policy.length; give "
+            "it, such as the most tokens of an answer");
   // Only the outcome counts: an override may repair what the file broke.
   EXPECT_EQ(
       errorOf("lr_schedule: {warmup: 20, total: 10}", {"lr_schedule.total=30"}),

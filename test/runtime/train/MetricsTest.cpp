@@ -44,6 +44,23 @@ TEST(Metrics, RecordIsJsonAndFloatsReadBackExactly) {
   EXPECT_TRUE(nlohmann::json::parse(printMetrics(record))["loss"].is_null());
 }
 
+TEST(Metrics, ColumnsOfSampledAnswersHaveNames) {
+  MetricsRecord record = exampleRecord();
+  EXPECT_FALSE(nlohmann::json::parse(printMetrics(record)).contains("policy"));
+  record.policy = {0.25f, 1.5f, 0.125f, -1, -3}; // without a reference model
+  auto policy = nlohmann::json::parse(printMetrics(record))["policy"];
+  EXPECT_EQ(policy, (nlohmann::json{{"clip_fraction", 0.25},
+                                    {"ratio", 1.5},
+                                    {"kl", 0.125},
+                                    {"advantage", -1},
+                                    {"log_prob", -3}}));
+  record.policy.push_back(7);
+  EXPECT_EQ(
+      nlohmann::json::parse(printMetrics(record))["policy"]["kl_reference"], 7);
+  EXPECT_NE(progressLine(record, 9, 1, {}).find("  kl 1.25e-01"),
+            std::string::npos);
+}
+
 TEST(Metrics, RouterTableIsListsByLayer) {
   MetricsRecord record = exampleRecord();
   EXPECT_FALSE(nlohmann::json::parse(printMetrics(record)).contains("router"));

@@ -1,0 +1,106 @@
+#!/usr/bin/env python3
+"""Compares the formula of hf_policy.py with TRL itself: GRPOTrainer's loss, its
+gradients by log-probabilities, and the part of tokens that are clipped, on
+random ones in fp64. Needs trl 1.16 or newer, and with it a newer PyTorch than
+Debian's, so tests do not run it:
+
+    python3 -m venv newer && newer/bin/pip install torch trl
+    newer/bin/python test/oracle/trl_policy.py
+
+Where trl is missing or older, prints so and exits 0.
+"""
+import collections
+import sys
+import types
+
+try:
+    import torch
+    import trl
+    from trl import GRPOTrainer
+except ImportError as error:
+    print(f"SKIP: {error}; install trl 1.16 in an environment of its own")
+    sys.exit(0)
+
+# hf_policy's own imports read models with the pinned transformers.
+sys.modules["hf_models"] = types.SimpleNamespace(Float64=None, batches=None)
+import hf_policy
+
+ANSWERS, TOKENS = 7, 31
+TYPES = {"document": "grpo", "token": "bnpo", "constant": "dr_grpo"}
+
+
+class OneProcess:
+    """What TRL's loss calls of accelerate, of a single process."""
+    num_processes, sync_gradients = 1, True
+
+    def gather(self, x):
+        return x
+
+    def reduce(self, x, reduction):
+        return x
+
+
+def by_trl(own, logps, behavior, advantages, reference, mask):
+    names = collections.defaultdict(lambda: collections.defaultdict(list))
+    trainer = types.SimpleNamespace(
+        _get_per_token_logps_and_entropies=lambda *_, **__: (
+            logps, torch.zeros_like(logps), None),
+        aux_loss_enabled=False, top_entropy_quantile=1.0,
+        off_policy_mask_threshold=None, importance_sampling_level=own.ratio,
+        beta=own.beta, loss_type=TYPES[own.aggregate], epsilon_low=own.low,
+        epsilon_high=own.high, use_vllm=False, _entropy_bonus_enabled=False,
+        model=types.SimpleNamespace(training=True), accelerator=OneProcess(),
+        current_gradient_accumulation_steps=1, _metrics=names,
+        max_completion_length=hf_policy.LENGTH,
+        args=types.SimpleNamespace(delta=None, use_bias_correction_kl=False))
+    ids = torch.zeros(mask.shape, dtype=torch.int64)
+    loss = GRPOTrainer._compute_loss(trainer, None, {
+        "prompt_ids": ids[:, :0], "prompt_mask": ids[:, :0],
+        "completion_ids": ids, "completion_mask": mask,
+        "advantages": advantages, "old_per_token_logps": behavior,
+        "ref_per_token_logps": reference})
+    return loss, names["train"]["clip_ratio/region_mean"][0]
+
+
+def distance(own, seed):
+    generator = torch.Generator().manual_seed(seed)
+
+    def normal(*shape):
+        return torch.randn(*shape, generator=generator, dtype=torch.float64)
+    logps = (-normal(ANSWERS, TOKENS).abs()).requires_grad_()
+    behavior = logps.detach() + 0.3 * normal(ANSWERS, TOKENS)
+    reference = logps.detach() + 0.5 * normal(ANSWERS, TOKENS)
+    lengths = torch.randint(1, TOKENS + 1, (ANSWERS, 1), generator=generator)
+    mask = (torch.arange(TOKENS) < lengths).double()
+    given = behavior, normal(ANSWERS, TOKENS), reference, mask
+    results = []
+    for loss_of in (hf_policy.loss, by_trl):
+        loss, metrics = loss_of(own, logps, *given)
+        gradient, = torch.autograd.grad(loss, logps)
+        results.append((loss.detach(), gradient, float(
+            metrics[0] if isinstance(metrics, torch.Tensor) else metrics)))
+    (loss, gradient, clipped), (wanted, other, other_clipped) = results
+    worst = max(float((loss - wanted).abs()),
+                float((gradient - other).abs().max()))
+    # TRL's means of ratios of answers are over answers.
+    if own.ratio == "token":
+        worst = max(worst, abs(clipped - other_clipped))
+    return worst
+
+
+def main():
+    print(f"# torch {torch.__version__}, trl {trl.__version__}")
+    failures = 0
+    for name, own in hf_policy.POLICIES.items():
+        if own.estimator != "k3":
+            print(f"{name:14} not in trl")
+            continue
+        worst = max(distance(own, seed) for seed in range(20))
+        failures += worst > 1e-12
+        print(f"{name:14} largest difference {worst:.1e}"
+              f"{'  FAIL' if worst > 1e-12 else ''}")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
