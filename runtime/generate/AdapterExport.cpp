@@ -1,5 +1,6 @@
 #include "runtime/generate/AdapterExport.h"
 #include "runtime/weights/AdapterNames.h"
+#include "runtime/weights/MergeFactors.h"
 
 #include <nlohmann/json.hpp>
 
@@ -32,36 +33,17 @@ StatusOr<std::vector<float>> mergedWeight(const SafetensorsFile &file,
                                           const SafetensorsEntry &weight,
                                           const AdapterFactors &factors,
                                           double scale, bool isTransposed) {
-  const auto isMatrix = [](const SafetensorsEntry &entry) {
-    return entry.shape.size() == 2;
-  };
-  if (!isMatrix(weight) || !isMatrix(*factors.in) || !isMatrix(*factors.out))
-    return Status::error("'{}' and its factors must be matrices", weight.name);
+  FactorShape shape{.scale = scale, .isTransposed = isTransposed};
+  if (!shape.take(weight.shape, factors.in->shape, factors.out->shape))
+    return Status::error("'{}' and its factors are not matrices of fitting "
+                         "shapes",
+                         weight.name);
   auto values = readFloats(file, weight), in = readFloats(file, *factors.in),
        out = readFloats(file, *factors.out);
   for (const Status *status : {&values.status(), &in.status(), &out.status()})
     if (!status->ok())
       return *status;
-  const uint64_t rank = factors.in->shape[0], columns = factors.in->shape[1],
-                 rows = factors.out->shape[0];
-  const std::vector<uint64_t> shape =
-      isTransposed ? std::vector{columns, rows} : std::vector{rows, columns};
-  if (factors.out->shape[1] != rank || weight.shape != shape)
-    return Status::error("the factors of '{}' do not have its shape",
-                         weight.name);
-  std::vector<double> sums(columns);
-  for (uint64_t row = 0; row < rows; ++row) {
-    std::ranges::fill(sums, 0.0);
-    for (uint64_t k = 0; k < rank; ++k)
-      for (uint64_t column = 0; column < columns; ++column)
-        sums[column] += double((*out)[row * rank + k]) *
-                        double((*in)[k * columns + column]);
-    for (uint64_t column = 0; column < columns; ++column) {
-      float &value = (*values)[isTransposed ? column * rows + row
-                                            : row * columns + column];
-      value = static_cast<float>(double(value) + scale * sums[column]);
-    }
-  }
+  mergeFactors(shape, *values, *in, *out);
   return values;
 }
 
