@@ -145,9 +145,12 @@ static Status checkPreference(const Recipe &recipe) {
 static Status checkPolicy(const Recipe &recipe) {
   const Recipe::Policy &policy = recipe.policy;
   const Recipe::Policy usual;
+  if (recipe.task != Task::Policy && policy != usual)
+    return misfit("policy", "task: policy");
   if (recipe.task != Task::Policy)
-    return policy == usual ? Status::success()
-                           : misfit("policy", "task: policy");
+    return recipe.rollout == Recipe::Rollout()
+               ? Status::success()
+               : misfit("rollout", "task: policy");
   if (policy.kl.beta == 0 && policy.kl.estimator != usual.kl.estimator)
     return misfit("policy.kl.estimator", "policy.kl.beta above 0");
   const bool isConstant = policy.aggregate == PolicyAggregate::Constant;

@@ -50,6 +50,14 @@ enum class PolicyAggregate { Token, Document, Constant };
 /// d, d^2 / 2, and exp(-d) + d - 1 (Schulman 2020, "Approximating KL
 /// Divergence").
 enum class KlEstimator { K1, K2, K3 };
+/// What a completion's reward is compared with: the mean of its group, that of
+/// the others of its group, or nothing.
+enum class Baseline { Group, LeaveOneOut, None };
+/// What that difference is divided by: the deviation of the group, or nothing.
+enum class RewardScale { Group, None };
+/// After a reward that could not be had: the run ends, or the completion is not
+/// learned from.
+enum class RewardFailure { Stop, Drop };
 enum class Quant { None, Int8, Int4, Fp8 };
 enum class KvKind { Auto, Int8 };
 /// Which weights have zero points in addition to scales.
@@ -110,6 +118,21 @@ struct Recipe {
     int64_t documents = 32; ///< that a sequence has at most
     bool operator==(const Policy &) const = default;
   } policy;
+
+  /// How `tessera rl` makes what a step learns from.
+  struct Rollout {
+    int64_t prompts = 8;     ///< of a step
+    int64_t group = 8;       ///< completions of a prompt
+    int64_t maxTokens = 128; ///< of a completion
+    /// Steps by which the weights that begin a completion may be older than
+    /// those that learn from it. 0: rollouts and steps alternate.
+    int64_t staleness = 0;
+    Baseline baseline = Baseline::Group;
+    RewardScale scale = RewardScale::Group;
+    int64_t rewardTimeout = 60; ///< seconds for one completion
+    RewardFailure onRewardFailure = RewardFailure::Stop;
+    bool operator==(const Rollout &) const = default;
+  } rollout;
 
   struct Optimizer {
     OptimizerKind name = OptimizerKind::AdamW;

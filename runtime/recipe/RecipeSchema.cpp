@@ -24,6 +24,10 @@ constexpr std::array<std::string_view, 2> ratios = {"token", "sequence"};
 constexpr std::array<std::string_view, 3> aggregates = {"token", "document",
                                                         "constant"};
 constexpr std::array<std::string_view, 3> estimators = {"k1", "k2", "k3"};
+constexpr std::array<std::string_view, 3> baselines = {"group", "leave_one_out",
+                                                       "none"};
+constexpr std::array<std::string_view, 2> rewardScales = {"group", "none"};
+constexpr std::array<std::string_view, 2> rewardFailures = {"stop", "drop"};
 constexpr std::array<std::string_view, 2> optimizers = {"adamw", "sgd"};
 constexpr std::array<std::string_view, 3> schedules = {"cosine", "linear",
                                                        "constant"};
@@ -212,6 +216,15 @@ std::vector<Field> schema(Recipe &r) {
       {"policy.kl.beta", Real{&r.policy.kl.beta, 0, most}},
       {"policy.kl.estimator", choice(r.policy.kl.estimator, estimators)},
       {"policy.documents", Integer{&r.policy.documents, 1, 1 << 12}},
+      {"rollout.prompts", Integer{&r.rollout.prompts, 1, 1 << 16}},
+      {"rollout.group", Integer{&r.rollout.group, 1, 1 << 12}},
+      {"rollout.max_tokens", Integer{&r.rollout.maxTokens, 1, 1 << 24}},
+      {"rollout.staleness", Integer{&r.rollout.staleness, 0, 1 << 10}},
+      {"rollout.baseline", choice(r.rollout.baseline, baselines)},
+      {"rollout.scale", choice(r.rollout.scale, rewardScales)},
+      {"rollout.reward_timeout", Integer{&r.rollout.rewardTimeout, 1, 1 << 20}},
+      {"rollout.on_reward_failure",
+       choice(r.rollout.onRewardFailure, rewardFailures)},
       {"optimizer.name", choice(r.optimizer.name, optimizers)},
       {"optimizer.lr", Real{&r.optimizer.lr, 0, most}},
       {"optimizer.betas", Pair{&r.optimizer.betas, 0, 1, true}},

@@ -58,6 +58,16 @@ std::string columnsText(std::span<const std::string_view> names,
   return text + "}";
 }
 
+/// {"reward":0.5,"solved":0.1,…}
+std::string
+rolloutText(std::span<const std::pair<std::string_view, double>> values) {
+  std::string text;
+  for (const auto &[name, value] : values)
+    text += fmt::format("{}\"{}\":{}", text.empty() ? "{" : ",", name,
+                        jsonNumber(value));
+  return text + "}";
+}
+
 /// The greatest load of an expert over the mean of its layer.
 float worstLoad(std::span<const float> table) {
   float worst = 0;
@@ -117,6 +127,8 @@ std::string printMetrics(const MetricsRecord &record) {
     add("preference", columnsText(kPreferenceColumnNames, record.preference));
   if (!record.policy.empty())
     add("policy", columnsText(kPolicyColumnNames, record.policy));
+  if (!record.rollout.empty())
+    add("rollout", rolloutText(record.rollout));
   return line + "}";
 }
 
@@ -201,6 +213,9 @@ std::string progressLine(const MetricsRecord &record, uint64_t lastStep,
     line +=
         fmt::format("  accuracy {:.2f}",
                     record.preference[std::size_t(PreferenceColumn::accuracy)]);
+  if (!record.rollout.empty())
+    line += fmt::format("  {} {:.3f}", record.rollout.front().first,
+                        record.rollout.front().second);
   if (!record.policy.empty())
     line += fmt::format("  kl {:.2e}",
                         record.policy[std::size_t(PolicyColumn::kl)]);
@@ -217,9 +232,9 @@ void Progress::step(const MetricsRecord &record, uint64_t lastStep) {
   if (record.evalLoss)
     evalLoss = record.evalLoss;
   // The first steps touch fresh memory; the average forgets them soon.
-  smoothedSeconds = smoothedSeconds == 0
-                        ? record.stepSeconds
-                        : 0.9 * smoothedSeconds + 0.1 * record.stepSeconds;
+  const double seconds = record.stepSeconds + record.waitSeconds;
+  smoothedSeconds =
+      smoothedSeconds == 0 ? seconds : 0.9 * smoothedSeconds + 0.1 * seconds;
   if (style == Style::none)
     return;
   auto now = std::chrono::steady_clock::now();

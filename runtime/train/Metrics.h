@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -36,6 +37,9 @@ struct MetricsRecord {
   std::vector<float> preference;
   /// As StepMetrics has them, or none.
   std::vector<float> policy;
+  /// Of `tessera rl`: what the step learned from, by name; the first is
+  /// on the progress line.
+  std::vector<std::pair<std::string_view, double>> rollout;
 };
 
 /// The record as one line of JSON; numbers read back bit for bit, those that
@@ -81,7 +85,7 @@ public:
 private:
   Style style;
   uint64_t every;
-  double smoothedSeconds = 0; ///< of a step, evaluation excluded
+  double smoothedSeconds = 0; ///< of a step and its batch, not evaluation
   std::optional<double> evalLoss;
   bool lineOpen = false;
   std::chrono::steady_clock::time_point drawn; ///< last time of the live line

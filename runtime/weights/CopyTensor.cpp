@@ -148,6 +148,15 @@ void toBf16(SafetensorsType type, const std::byte *from, std::size_t count,
           reinterpret_cast<std::byte *>(to));
 }
 
+void convertElements(SafetensorsType fromType, std::span<const std::byte> from,
+                     SafetensorsType toType, std::span<std::byte> to) {
+  if (fromType == toType)
+    std::ranges::copy(from, to.begin());
+  else
+    convert(fromType, from.data(),
+            from.size() / (safetensorsBits(fromType) / 8), toType, to.data());
+}
+
 Status
 inParallel(uint32_t count,
            const std::function<Status(uint32_t i, unsigned thread)> &task) {

@@ -23,6 +23,10 @@ void toFloats(SafetensorsType type, const std::byte *from, std::size_t count,
 void toBf16(SafetensorsType type, const std::byte *from, std::size_t count,
             uint16_t *to);
 
+/// Elements from one type to another that converts(), or to the same.
+void convertElements(SafetensorsType fromType, std::span<const std::byte> from,
+                     SafetensorsType toType, std::span<std::byte> to);
+
 /// Calls task(i, thread) for every i < count on all processors. `thread` is
 /// below their number, and no two concurrent calls have the same. Returns the
 /// error of the least i; tasks after an error may be skipped.

@@ -66,7 +66,8 @@ static std::string outputError() {
 int main(int argc, char **argv) {
   CLI::App app{"Compiles a model spec into a training executable or inference "
                "programs; also generates, chats, serves, embeds, "
-               "evaluates, quantizes, imports, exports, benchmarks and plans.",
+               "reinforces, evaluates, quantizes, imports, exports, benchmarks "
+               "and plans.",
                "tessera"};
   app.require_subcommand(1);
   app.set_version_flag("--version", TESSERA_VERSION);
@@ -79,6 +80,7 @@ int main(int argc, char **argv) {
   tessera::addCompileCommand(app, invocation);
   tessera::addGenerateCommand(app, invocation);
   tessera::addEvalCommand(app, invocation);
+  tessera::addRlCommand(app, invocation);
   tessera::addQuantizeCommand(app, invocation);
   tessera::addChatCommand(app, invocation);
   tessera::addServeCommand(app, invocation);

@@ -1,0 +1,116 @@
+#include "runtime/rl/CopyWeights.h"
+#include "runtime/weights/AdapterNames.h"
+#include "runtime/weights/CopyTensor.h"
+
+#include <algorithm>
+
+namespace tessera::rl {
+namespace {
+
+constexpr std::string_view kWeight = ".weight";
+
+/// The factor of a weight, or null.
+const StateTensor *factorOf(const ModelState &learner, std::string_view weight,
+                            std::string_view factor) {
+  if (!weight.ends_with(kWeight))
+    return nullptr;
+  weight.remove_suffix(kWeight.size());
+  return learner.find(fmt::format("{}{}{}", weight, factor, kWeight));
+}
+
+Status addFactors(const ModelState &learner, const AdapterScale &adapter,
+                  WeightPair &pair) {
+  pair.in = factorOf(learner, pair.from->name, kAdapterIn);
+  pair.out = factorOf(learner, pair.from->name, kAdapterOut);
+  if (!pair.in && !pair.out)
+    return Status::success();
+  pair.factors.scale = adapter.scale;
+  pair.factors.isTransposed = adapter.isTransposed;
+  const auto isFloat = [](const StateTensor *tensor) {
+    return tensor && tensor->type == SafetensorsType::f32;
+  };
+  if (!isFloat(pair.in) || !isFloat(pair.out) || !isFloat(pair.from) ||
+      !pair.factors.take(pair.from->shape, pair.in->shape, pair.out->shape))
+    return Status::error("the factors of '{}' are not matrices of f32 that fit "
+                         "it",
+                         pair.from->name);
+  return Status::success();
+}
+
+StatusOr<std::vector<float>> readFloats(ModelState &learner,
+                                        const StateTensor &tensor) {
+  std::vector<float> values(tensor.size / sizeof(float));
+  TESSERA_RETURN_IF_ERROR(
+      learner.readState(tensor, 0, std::as_writable_bytes(std::span(values))));
+  return values;
+}
+
+Status copyMerged(const WeightPair &pair, ModelState &learner,
+                  ModelState &sampler) {
+  auto weight = readFloats(learner, *pair.from),
+       in = readFloats(learner, *pair.in), out = readFloats(learner, *pair.out);
+  for (const Status *status : {&weight.status(), &in.status(), &out.status()})
+    if (!status->ok())
+      return *status;
+  mergeFactors(pair.factors, *weight, *in, *out);
+  std::vector<std::byte> converted(pair.to->size);
+  convertElements(SafetensorsType::f32, std::as_bytes(std::span(*weight)),
+                  pair.to->type, converted);
+  return sampler.writeState(*pair.to, 0, converted);
+}
+
+/// Piece by piece, so that no second copy of a tensor is in memory.
+Status copyPieces(const WeightPair &pair, ModelState &learner,
+                  ModelState &sampler) {
+  constexpr uint64_t kElements = uint64_t(1) << 20;
+  const uint64_t fromSize = safetensorsBits(pair.from->type) / 8;
+  const uint64_t toSize = safetensorsBits(pair.to->type) / 8;
+  const uint64_t elements = pair.to->size / toSize;
+  std::vector<std::byte> read, converted;
+  for (uint64_t at = 0; at < elements; at += kElements) {
+    const uint64_t count = std::min(kElements, elements - at);
+    read.resize(count * fromSize);
+    TESSERA_RETURN_IF_ERROR(learner.readState(*pair.from, at * fromSize, read));
+    converted.resize(count * toSize);
+    convertElements(pair.from->type, read, pair.to->type, converted);
+    TESSERA_RETURN_IF_ERROR(
+        sampler.writeState(*pair.to, at * toSize, converted));
+  }
+  return Status::success();
+}
+
+} // namespace
+
+StatusOr<std::vector<WeightPair>>
+pairWeights(const ModelState &learner, const ModelState &sampler,
+            std::optional<AdapterScale> adapter) {
+  std::vector<WeightPair> pairs;
+  for (const StateTensor &to : sampler.state()) {
+    if (to.role != StateRole::parameter)
+      continue;
+    const StateTensor *from = learner.find(to.name);
+    if (to.quantized || !from || from->shape != to.shape ||
+        !converts(from->type, to.type))
+      return Status::error("the model that samples has '{}' as {} [{}], which "
+                           "the one that learns does not give it; compile "
+                           "both from one recipe without inference.quant",
+                           to.name, safetensorsName(to.type),
+                           fmt::join(to.shape, ", "));
+    pairs.push_back({from, &to});
+    if (adapter)
+      TESSERA_RETURN_IF_ERROR(addFactors(learner, *adapter, pairs.back()));
+  }
+  return pairs;
+}
+
+Status copyWeights(std::span<const WeightPair> pairs, bool onlyAdapted,
+                   ModelState &learner, ModelState &sampler) {
+  for (const WeightPair &pair : pairs)
+    if (pair.in)
+      TESSERA_RETURN_IF_ERROR(copyMerged(pair, learner, sampler));
+    else if (!onlyAdapted)
+      TESSERA_RETURN_IF_ERROR(copyPieces(pair, learner, sampler));
+  return Status::success();
+}
+
+} // namespace tessera::rl

@@ -1,0 +1,35 @@
+// Weights from the model that learns to the model that samples.
+#pragma once
+#include "runtime/weights/MergeFactors.h"
+#include "runtime/weights/ModelState.h"
+
+#include <optional>
+
+namespace tessera::rl {
+
+/// An adapter of the learner (LoRA), which the sampler has in its weights.
+struct AdapterScale {
+  double scale = 1; ///< alpha / rank
+  bool isTransposed = false;
+};
+
+/// A tensor of the learner, and the one that it becomes.
+struct WeightPair {
+  const StateTensor *from, *to;
+  /// The factors of its adapter; null: none.
+  const StateTensor *in = nullptr, *out = nullptr;
+  FactorShape factors = {};
+};
+
+/// Every parameter of `sampler` with that of `learner` that has its name and
+/// shape, in a type that converts (CopyTensor.h); an error names the first that
+/// lacks one. The models must outlive the pairs.
+StatusOr<std::vector<WeightPair>>
+pairWeights(const ModelState &learner, const ModelState &sampler,
+            std::optional<AdapterScale> adapter);
+
+/// Copies all of them, or only those with factors.
+Status copyWeights(std::span<const WeightPair> pairs, bool onlyAdapted,
+                   ModelState &learner, ModelState &sampler);
+
+} // namespace tessera::rl

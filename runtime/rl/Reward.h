@@ -1,0 +1,36 @@
+// What a completion is worth.
+#pragma once
+#include "runtime/support/Status.h"
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+namespace tessera::rl {
+
+struct RewardQuestion {
+  std::string_view promptLine; ///< of the prompt file: a JSON object
+  std::string_view completion;
+  bool isCut = false; ///< it ended at rollout.max_tokens
+};
+
+class Reward {
+public:
+  virtual ~Reward() = default;
+  /// A finite number. After an error the next question may still succeed.
+  virtual StatusOr<double> score(const RewardQuestion &question) = 0;
+};
+
+/// A program that `/bin/sh -c COMMAND` starts once. It reads a line of JSON for
+/// each completion,
+///   {"prompt": PROMPT_LINE, "completion": "…", "finish_reason": "stop"}
+/// and answers each with a line that is a number, before it reads the next (its
+/// output must be flushed). A program that does not answer within `seconds`,
+/// exits, or writes something else is killed, and started again for the next
+/// question.
+std::unique_ptr<Reward> rewardProgram(std::string command, int64_t seconds);
+
+/// The line that asks.
+std::string printQuestion(const RewardQuestion &question);
+
+} // namespace tessera::rl

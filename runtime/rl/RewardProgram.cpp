@@ -1,0 +1,225 @@
+#include "runtime/rl/Reward.h"
+#include "runtime/support/Text.h"
+
+#include <charconv>
+#include <chrono>
+#include <cmath>
+#include <csignal>
+#include <cstring>
+
+#include <fcntl.h>
+#include <nlohmann/json.hpp>
+#include <poll.h>
+#include <spawn.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char **environ;
+
+namespace tessera::rl {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr std::size_t kMostAnswer = 4096;
+
+class RewardProgram final : public Reward {
+public:
+  RewardProgram(std::string command, int64_t seconds)
+      : command(std::move(command)), limit(seconds) {}
+  ~RewardProgram() override { end(); }
+
+  StatusOr<double> score(const RewardQuestion &question) override {
+    StatusOr<double> reward = ask(printQuestion(question));
+    if (!reward.ok())
+      end();
+    return reward;
+  }
+
+private:
+  StatusOr<double> ask(const std::string &line);
+  Status start();
+  void end();
+  Status send(std::string_view line, Clock::time_point deadline);
+  StatusOr<std::string> receive(Clock::time_point deadline);
+  Status wait(int descriptor, short events, Clock::time_point deadline) const;
+  /// How the program ended, for a message.
+  std::string ending();
+
+  std::string command;
+  std::chrono::seconds limit;
+  pid_t child = -1;
+  int input = -1, output = -1; ///< of the program
+  std::string held;            ///< that it wrote after its last answer
+};
+
+Status RewardProgram::start() {
+  // Its input is a socket, so that writing after it has gone is an error, not
+  // a signal.
+  int in[2], out[2];
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, in) != 0)
+    return Status::error("cannot create a socket: {}", std::strerror(errno));
+  if (::pipe2(out, O_CLOEXEC) != 0) {
+    const int code = errno;
+    ::close(in[0]), ::close(in[1]);
+    return Status::error("cannot create a pipe: {}", std::strerror(code));
+  }
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, in[0], STDIN_FILENO);
+  posix_spawn_file_actions_adddup2(&actions, out[1], STDOUT_FILENO);
+  // A group of its own, so that what the shell starts ends with it, and so
+  // that Ctrl-C reaches it after the run has ended.
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
+  posix_spawnattr_setpgroup(&attributes, 0);
+  const char *const arguments[] = {"sh", "-c", command.c_str(), nullptr};
+  const int code = posix_spawn(&child, "/bin/sh", &actions, &attributes,
+                               const_cast<char *const *>(arguments), environ);
+  posix_spawn_file_actions_destroy(&actions);
+  posix_spawnattr_destroy(&attributes);
+  ::close(in[0]), ::close(out[1]);
+  input = in[1], output = out[0];
+  if (code != 0) {
+    child = -1;
+    return Status::error("cannot start /bin/sh: {}", std::strerror(code));
+  }
+  ::fcntl(input, F_SETFL, O_NONBLOCK);
+  ::fcntl(output, F_SETFL, O_NONBLOCK);
+  return Status::success();
+}
+
+void RewardProgram::end() {
+  for (int *descriptor : {&input, &output})
+    if (*descriptor >= 0)
+      ::close(std::exchange(*descriptor, -1));
+  held.clear();
+  if (child < 0)
+    return;
+  ::kill(-child, SIGKILL);
+  while (::waitpid(child, nullptr, 0) < 0 && errno == EINTR)
+    ;
+  child = -1;
+}
+
+Status RewardProgram::wait(int descriptor, short events,
+                           Clock::time_point deadline) const {
+  for (;;) {
+    const auto left =
+        std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
+    pollfd polled{descriptor, events, 0};
+    const int ready =
+        left.count() > 0 ? ::poll(&polled, 1, int(left.count())) : 0;
+    if (ready > 0)
+      return Status::success();
+    if (ready == 0)
+      return Status::error("no answer within {} s (rollout.reward_timeout)",
+                           limit.count());
+    if (errno != EINTR)
+      return Status::error("poll: {}", std::strerror(errno));
+  }
+}
+
+std::string RewardProgram::ending() {
+  int status = 0;
+  pid_t ended = 0;
+  for (int i = 0; i < 20 && ended == 0; ++i) {
+    ended = ::waitpid(child, &status, WNOHANG);
+    if (ended == 0)
+      ::usleep(5000);
+  }
+  if (ended != child)
+    return "closed its output";
+  // The group may have members still.
+  ::kill(-child, SIGKILL);
+  child = -1;
+  if (WIFSIGNALED(status))
+    return fmt::format("was ended by signal {}", WTERMSIG(status));
+  return fmt::format("exited with code {}", WEXITSTATUS(status));
+}
+
+Status RewardProgram::send(std::string_view line, Clock::time_point deadline) {
+  while (!line.empty()) {
+    const ssize_t done = ::send(input, line.data(), line.size(), MSG_NOSIGNAL);
+    if (done >= 0)
+      line.remove_prefix(std::size_t(done));
+    else if (errno == EAGAIN)
+      TESSERA_RETURN_IF_ERROR(wait(input, POLLOUT, deadline));
+    else if (errno == EPIPE || errno == ECONNRESET)
+      return Status::error("it {} without an answer", ending());
+    else if (errno != EINTR)
+      return Status::error("cannot write to it: {}", std::strerror(errno));
+  }
+  return Status::success();
+}
+
+StatusOr<std::string> RewardProgram::receive(Clock::time_point deadline) {
+  for (;;) {
+    if (const std::size_t end = held.find('\n'); end != held.npos) {
+      std::string line = held.substr(0, end);
+      held.erase(0, end + 1);
+      return line;
+    }
+    if (held.size() > kMostAnswer)
+      return Status::error("it wrote {}, which is not a number",
+                           quote(held.substr(0, 60)));
+    char buffer[kMostAnswer];
+    const ssize_t done = ::read(output, buffer, sizeof(buffer));
+    if (done > 0)
+      held.append(buffer, std::size_t(done));
+    else if (done == 0)
+      return Status::error("it {} without an answer", ending());
+    else if (errno == EAGAIN)
+      TESSERA_RETURN_IF_ERROR(wait(output, POLLIN, deadline));
+    else if (errno != EINTR)
+      return Status::error("cannot read from it: {}", std::strerror(errno));
+  }
+}
+
+StatusOr<double> RewardProgram::ask(const std::string &line) {
+  if (child < 0)
+    TESSERA_RETURN_IF_ERROR(start());
+  if (!held.empty())
+    return Status::error("it wrote {} before it was asked: one line a "
+                         "completion",
+                         quote(held.substr(0, 60)));
+  const auto deadline = Clock::now() + limit;
+  TESSERA_RETURN_IF_ERROR(send(line, deadline));
+  StatusOr<std::string> answer = receive(deadline);
+  if (!answer.ok())
+    return answer.status();
+  std::string_view text = *answer;
+  while (!text.empty() && std::strchr(" \t\r", text.back()))
+    text.remove_suffix(1);
+  while (!text.empty() && std::strchr(" \t", text.front()))
+    text.remove_prefix(1);
+  double reward = 0;
+  auto [end, code] =
+      std::from_chars(text.data(), text.data() + text.size(), reward);
+  if (text.empty() || code != std::errc() || end != text.data() + text.size())
+    return Status::error("it wrote {}, which is not a number",
+                         quote(text.substr(0, 60)));
+  if (!std::isfinite(reward))
+    return Status::error("the reward is {}", reward);
+  return reward;
+}
+
+} // namespace
+
+std::string printQuestion(const RewardQuestion &question) {
+  // The prompt's line is an object already; the completion may hold anything.
+  const nlohmann::json text = question.completion;
+  return fmt::format(
+      R"({{"prompt": {}, "completion": {}, "finish_reason": "{}"}})"
+      "\n",
+      question.promptLine,
+      text.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace),
+      question.isCut ? "length" : "stop");
+}
+
+std::unique_ptr<Reward> rewardProgram(std::string command, int64_t seconds) {
+  return std::make_unique<RewardProgram>(std::move(command), seconds);
+}
+
+} // namespace tessera::rl

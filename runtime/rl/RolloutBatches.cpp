@@ -1,0 +1,166 @@
+#include "runtime/rl/RolloutBatches.h"
+#include "runtime/support/Hash.h"
+
+#include <cmath>
+#include <filesystem>
+
+namespace tessera::rl {
+
+RolloutBatches::RolloutBatches(ModelState &sampler, PagedModel &paged,
+                               PagedModel *reference,
+                               const std::vector<Prompt> &prompts,
+                               Reward &reward, RolloutOptions given,
+                               RolloutRun run)
+    : sampler(sampler), prompts(prompts), options(given), run(std::move(run)),
+      rollouts(paged, reference, prompts, reward, std::move(given)) {}
+
+std::vector<std::string> RolloutBatches::describe() const {
+  const recipe::Recipe::Rollout &settings = options.settings;
+  return {fmt::format(
+      "rollouts: {} prompts, {} of them a step with {} completions of up to "
+      "{} tokens each{}",
+      prompts.size(), settings.prompts, settings.group, settings.maxTokens,
+      settings.staleness > 0
+          ? fmt::format("; begun by weights up to {} steps old",
+                        settings.staleness)
+          : std::string())};
+}
+
+static uint64_t hashOfPrompts(const std::vector<Prompt> &prompts) {
+  Hasher64 hasher;
+  for (const Prompt &prompt : prompts) {
+    const uint64_t size = prompt.tokens.size();
+    hasher.update(std::as_bytes(std::span(&size, 1)));
+    hasher.update(std::as_bytes(std::span(prompt.tokens)));
+  }
+  return hasher.digest();
+}
+
+Status RolloutBatches::begin(TrainModel &model, const TrainPosition &position) {
+  learner = &model;
+  step = position.step;
+  const ModelFacts &facts = model.facts();
+  shape = {facts.microbatches * facts.rows, facts.sequence, run.documents};
+  batch =
+      TokenBuffers(std::size_t(shape.rows * shape.sequence), facts.documents);
+  auto paired = pairWeights(model, sampler, run.adapter);
+  if (!paired.ok())
+    return paired.status();
+  pairs = paired.take();
+  if (const std::string path = run.out + "/" + kJournalFile;
+      !run.resume && std::filesystem::exists(path))
+    return Status::error("'{}' is there already; continue its run with "
+                         "--resume, or choose another --out",
+                         path);
+  std::vector<Group> journaled;
+  auto journal =
+      SampleJournal::open(run.out, {options.seed, hashOfPrompts(prompts)},
+                          position.dataCursor, journaled);
+  if (!journal.ok())
+    return journal.status();
+  if (!journaled.empty())
+    options.note(fmt::format("{} groups of completions are in the journal and "
+                             "not learned from yet",
+                             journaled.size()));
+  rollouts.begin(position.dataCursor, step, journal.take(),
+                 std::move(journaled));
+  return updateWeights(step);
+}
+
+Status RolloutBatches::updateWeights(uint64_t step) {
+  const bool onlyAdapted = run.adapter && std::exchange(hasBase, true);
+  return rollouts.updateWeights(
+      step, [&] { return copyWeights(pairs, onlyAdapted, *learner, sampler); });
+}
+
+StatusOr<TokenBatch> RolloutBatches::next() {
+  StatusOr<std::vector<Group>> groups = rollouts.take();
+  if (!groups.ok())
+    return groups.status();
+  std::vector<std::vector<double>> advantages;
+  std::size_t scored = 0;
+  for (const Group &group : *groups) {
+    advantages.push_back(
+        advantagesOf(group, options.settings.baseline, options.settings.scale));
+    for (const Sample &sample : group.samples)
+      scored += sample.reward.has_value();
+  }
+  if (scored == 0)
+    return Status::error("step {}: no completion has a reward", step + 1);
+  TESSERA_RETURN_IF_ERROR(packSamples(*groups, advantages, shape, batch.out()));
+  measure(*groups);
+  return batch.view();
+}
+
+void RolloutBatches::measure(std::span<const Group> groups) {
+  double rewards = 0, scored = 0, all = 0, tokens = 0, cut = 0, late = 0,
+         deviations = 0, flat = 0;
+  for (const Group &group : groups) {
+    double sum = 0, squares = 0, count = 0;
+    for (const Sample &sample : group.samples) {
+      ++all;
+      tokens += double(sample.tokens.size());
+      cut += sample.isCut;
+      for (uint32_t version : sample.versions)
+        late += double(step) - double(version);
+      if (sample.reward) {
+        ++count;
+        sum += *sample.reward;
+        squares += *sample.reward * *sample.reward;
+      }
+    }
+    const double mean = count > 0 ? sum / count : 0;
+    const double variance =
+        count > 0 ? std::max(squares / count - mean * mean, 0.0) : 0;
+    rewards += sum;
+    scored += count;
+    deviations += std::sqrt(variance);
+    flat += variance <= 1e-12 * (1 + mean * mean);
+  }
+  const auto number = double(groups.size());
+  measured = {{"reward", rewards / scored},
+              {"reward_deviation", deviations / number},
+              {"groups_without_signal", flat / number},
+              {"completion_tokens", tokens / all},
+              {"cut", cut / all},
+              {"dropped", all - scored},
+              {"staleness", tokens > 0 ? late / tokens : 0}};
+}
+
+Status RolloutBatches::stepped(uint64_t made, MetricsRecord &record) {
+  record.rollout = measured;
+  step = made;
+  return updateWeights(step);
+}
+
+Status checkContext(const recipe::Recipe &recipe, int64_t longest,
+                    int64_t context) {
+  const int64_t tokens = longest + recipe.rollout.maxTokens;
+  if (tokens <= context)
+    return Status::success();
+  return Status::error("a prompt of {} tokens and rollout.max_tokens = {} "
+                       "exceed the context of {} tokens; lower "
+                       "rollout.max_tokens, or raise inference.context",
+                       longest, recipe.rollout.maxTokens, context);
+}
+
+Status checkBatch(const recipe::Recipe &recipe, int64_t longest) {
+  const recipe::Recipe::Rollout &rollout = recipe.rollout;
+  const int64_t tokens = longest + rollout.maxTokens;
+  const BatchShape shape{recipe.batch.micro * recipe.batch.accumulate,
+                         recipe.batch.sequence, recipe.policy.documents};
+  const int64_t samples = rollout.prompts * rollout.group;
+  if (tokens - 1 > shape.sequence)
+    return Status::error("a prompt of {} tokens and rollout.max_tokens = {} do "
+                         "not fit batch.sequence = {}",
+                         longest, rollout.maxTokens, shape.sequence);
+  if (!alwaysFits(shape, samples, tokens - 1))
+    return Status::error(
+        "rollout.prompts x rollout.group = {} completions of up to {} tokens "
+        "with their prompts may not fit a step of {} sequences of {} tokens; "
+        "raise batch.accumulate, batch.micro or batch.sequence",
+        samples, tokens - 1, shape.rows, shape.sequence);
+  return Status::success();
+}
+
+} // namespace tessera::rl

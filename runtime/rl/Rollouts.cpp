@@ -1,0 +1,252 @@
+#include "runtime/rl/Rollouts.h"
+#include "runtime/infer/TokenScores.h"
+#include "runtime/support/SplitMix64.h"
+
+#include <future>
+#include <limits>
+
+namespace tessera::rl {
+namespace {
+
+/// Sequences that were begun under the same weights share prefixes; others do
+/// not. No adapter is applied.
+struct WeightsVersion final : AdapterSlot {
+  explicit WeightsVersion(uint64_t version) { number = version + 1; }
+};
+
+uint64_t seedOf(uint64_t seed, uint64_t group, uint64_t sample) {
+  return mix64(mix64(seed + kGoldenGamma * (group + 1)) +
+               kGoldenGamma * (sample + 1));
+}
+
+EngineOptions engineOptions(int64_t choices) {
+  EngineOptions options;
+  options.scheduler.choices = choices;
+  options.maxRequests = options.maxTokens =
+      std::numeric_limits<int64_t>::max() / 2;
+  return options;
+}
+
+} // namespace
+
+/// Collects the tokens of one sample.
+class Rollouts::Sink final : public RequestSink {
+public:
+  Sink(Rollouts &rollouts, std::shared_ptr<OpenGroup> open, std::size_t index)
+      : rollouts(rollouts), open(std::move(open)),
+        sample(this->open->group.samples[index]) {}
+
+  bool token(const TokenEvent &event) override {
+    sample.tokens.push_back(event.token);
+    sample.logProbs.push_back(event.logprobs.chosen);
+    sample.versions.push_back(rollouts.version);
+    return true;
+  }
+  void finished(const EngineResult &result) override {
+    if (result.reason == FinishReason::cancelled)
+      return; // of a run that ends
+    if (result.reason != FinishReason::stop &&
+        result.reason != FinishReason::length)
+      return rollouts.fail(Status::error("sampling: {}", result.message));
+    sample.isCut = result.reason == FinishReason::length;
+    if (--open->unfinished == 0)
+      rollouts.finished(open);
+  }
+
+private:
+  Rollouts &rollouts;
+  std::shared_ptr<OpenGroup> open;
+  Sample &sample;
+};
+
+Rollouts::Rollouts(PagedModel &model, PagedModel *reference,
+                   const std::vector<Prompt> &prompts, Reward &reward,
+                   RolloutOptions given)
+    : reference(reference), prompts(prompts), reward(reward),
+      options(std::move(given)),
+      engine(std::make_unique<Engine>(model, engineOptions(options.choices))) {}
+
+Rollouts::~Rollouts() {
+  {
+    std::lock_guard lock(mutex);
+    isOver = true;
+  }
+  changed.notify_all();
+  engine.reset(); // its sinks use this
+  if (scorer.joinable())
+    scorer.join();
+}
+
+void Rollouts::begin(uint64_t first, uint64_t step, SampleJournal opened,
+                     std::vector<Group> journaled) {
+  firstGroup = nextSubmitted = nextTaken = first;
+  firstStep = step;
+  journal.emplace(std::move(opened));
+  for (Group &group : journaled) {
+    const uint64_t number = group.number;
+    ready.insert_or_assign(number, std::move(group));
+  }
+  scorer = std::thread([this] { scoreGroups(); });
+}
+
+Status Rollouts::updateWeights(uint64_t step,
+                               const std::function<Status()> &copy) {
+  std::promise<Status> copied;
+  const bool accepted = engine->run([&] {
+    Status status = copy();
+    version = uint32_t(step);
+    copied.set_value(std::move(status));
+  });
+  if (!accepted)
+    return Status::error("sampling: {}",
+                         engine->deathCause().value_or("the engine stopped"));
+  TESSERA_RETURN_IF_ERROR(copied.get_future().get());
+  const uint64_t reached =
+      std::min(step + uint64_t(options.settings.staleness) + 1,
+               std::max(options.lastStep, firstStep));
+  const uint64_t end =
+      firstGroup + (reached - firstStep) * uint64_t(options.settings.prompts);
+  for (; nextSubmitted < end; ++nextSubmitted) {
+    {
+      std::lock_guard lock(mutex);
+      if (ready.contains(nextSubmitted)) // journaled by an earlier process
+        continue;
+    }
+    submit(nextSubmitted);
+  }
+  return Status::success();
+}
+
+void Rollouts::submit(uint64_t number) {
+  auto open = std::make_shared<OpenGroup>();
+  const auto size = std::size_t(options.settings.group);
+  const uint64_t prompt = promptOfGroup(options.seed, number, prompts.size());
+  open->group.number = number;
+  open->group.prompt = prompt;
+  open->group.promptTokens = prompts[prompt].tokens;
+  open->group.samples.resize(size);
+  open->unfinished = size;
+  const auto weights = std::make_shared<WeightsVersion>(version);
+  std::vector<EngineRequest> requests(size);
+  for (std::size_t i = 0; i < size; ++i) {
+    EngineRequest &request = requests[i];
+    request.prompt = prompts[prompt].tokens;
+    // The log-probabilities that are learned from are those of the model, so
+    // nothing else may decide the choice.
+    request.sampling.temperature = 1;
+    request.sampling.seed = seedOf(options.seed, number, i);
+    request.maxTokens = options.settings.maxTokens;
+    request.stopTokens = options.stopTokens;
+    request.logprobs = 0;
+    request.adapter = weights;
+    request.sink = std::make_shared<Sink>(*this, open, i);
+  }
+  const Submission submission = engine->submit(std::move(requests));
+  if (submission.outcome != Submission::Outcome::accepted)
+    fail(Status::error("{}: {}", prompts[prompt].where, submission.message));
+}
+
+void Rollouts::finished(const std::shared_ptr<OpenGroup> &open) {
+  {
+    std::lock_guard lock(mutex);
+    unscored.push_back(open);
+  }
+  changed.notify_all();
+}
+
+void Rollouts::fail(Status status) {
+  {
+    std::lock_guard lock(mutex);
+    if (failure.ok())
+      failure = std::move(status);
+  }
+  changed.notify_all();
+}
+
+//===--- rewards ----------------------------------------------------------===//
+
+void Rollouts::scoreGroups() {
+  for (;;) {
+    std::shared_ptr<OpenGroup> open;
+    {
+      std::unique_lock lock(mutex);
+      changed.wait(lock, [&] { return isOver || !unscored.empty(); });
+      if (isOver)
+        return;
+      open = std::move(unscored.front());
+      unscored.pop_front();
+    }
+    Status status = score(open->group);
+    if (status.ok() && reference)
+      status = compare(open->group);
+    if (status.ok())
+      status = keep(std::move(open->group));
+    if (!status.ok())
+      return fail(std::move(status));
+  }
+}
+
+Status Rollouts::score(Group &group) {
+  const Prompt &prompt = prompts[group.prompt];
+  for (Sample &sample : group.samples) {
+    const std::string text = options.decode(sample.tokens);
+    StatusOr<double> scored = reward.score({prompt.line, text, sample.isCut});
+    if (scored.ok()) {
+      sample.reward = *scored;
+      continue;
+    }
+    const std::string line = fmt::format("{}: the reward program: {}",
+                                         prompt.where, scored.message());
+    if (options.settings.onRewardFailure == recipe::RewardFailure::Stop)
+      return Status::error("{}; rollout.on_reward_failure: drop goes on "
+                           "without such completions",
+                           line);
+    options.note(line + "; the completion is not learned from");
+  }
+  return Status::success();
+}
+
+/// Adds the reference model's log-probabilities.
+Status Rollouts::compare(Group &group) {
+  std::vector<std::vector<int32_t>> sequences;
+  for (Sample &sample : group.samples) {
+    auto &sequence = sequences.emplace_back(group.promptTokens);
+    sequence.insert(sequence.end(), sample.tokens.begin(), sample.tokens.end());
+    sample.referenceLogProbs.resize(sample.tokens.size());
+  }
+  const std::vector<std::span<const int32_t>> views(sequences.begin(),
+                                                    sequences.end());
+  const auto prompt = int64_t(group.promptTokens.size());
+  return scoreTokens(
+      *reference, views, [&](std::size_t i, int64_t at, double logProb) {
+        if (at >= prompt)
+          group.samples[i].referenceLogProbs[size_t(at - prompt)] =
+              float(logProb);
+      });
+}
+
+Status Rollouts::keep(Group group) {
+  TESSERA_RETURN_IF_ERROR(journal->append(group));
+  {
+    std::lock_guard lock(mutex);
+    const uint64_t number = group.number;
+    ready.insert_or_assign(number, std::move(group));
+  }
+  changed.notify_all();
+  return Status::success();
+}
+
+StatusOr<std::vector<Group>> Rollouts::take() {
+  std::vector<Group> groups;
+  std::unique_lock lock(mutex);
+  for (int64_t i = 0; i < options.settings.prompts; ++i, ++nextTaken) {
+    changed.wait(lock,
+                 [&] { return !failure.ok() || ready.contains(nextTaken); });
+    if (!failure.ok())
+      return failure;
+    groups.push_back(std::move(ready.extract(nextTaken).mapped()));
+  }
+  return groups;
+}
+
+} // namespace tessera::rl

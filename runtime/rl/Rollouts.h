@@ -1,0 +1,93 @@
+// Groups of completions, sampled by the engine, scored, and written to the
+// journal before they are learned from. Three threads: the engine samples, one
+// of this class asks for rewards, and the caller learns.
+#pragma once
+#include "runtime/infer/engine/Engine.h"
+#include "runtime/rl/PromptFile.h"
+#include "runtime/rl/Reward.h"
+#include "runtime/rl/SampleJournal.h"
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <map>
+#include <memory>
+#include <thread>
+
+namespace tessera::rl {
+
+struct RolloutOptions {
+  recipe::Recipe::Rollout settings;
+  uint64_t seed = 0;
+  uint64_t lastStep = UINT64_MAX; ///< nothing is sampled for steps after it
+  std::vector<int32_t> stopTokens;
+  int64_t choices = 0; ///< tokens that may be sampled, from 0 on; 0: all
+  /// The text that a reward is asked for.
+  std::function<std::string(std::span<const int32_t>)> decode;
+  std::function<void(std::string_view)> note; ///< one line for the user
+};
+
+class Rollouts {
+public:
+  /// Nothing is sampled before begin(). `reference` gives the completions of
+  /// `model` their reference log-probabilities; null: they have none. What is
+  /// passed by reference must outlive this.
+  Rollouts(PagedModel &model, PagedModel *reference,
+           const std::vector<Prompt> &prompts, Reward &reward,
+           RolloutOptions options);
+  ~Rollouts();
+  Rollouts(const Rollouts &) = delete;
+  Rollouts &operator=(const Rollouts &) = delete;
+
+  /// The next group that take() gives is number `first`, for the step after
+  /// `step`. The journal's groups are not sampled again. Weights are copied
+  /// by updateWeights() before anything is sampled.
+  void begin(uint64_t first, uint64_t step, SampleJournal journal,
+             std::vector<Group> journaled);
+
+  /// Calls `copy` between two steps of the engine, and then samples what these
+  /// weights may begin. Completions that are under way go on with them.
+  Status updateWeights(uint64_t step, const std::function<Status()> &copy);
+
+  /// The next `rollout.prompts` groups, in order; waits for their rewards.
+  StatusOr<std::vector<Group>> take();
+
+private:
+  struct OpenGroup {
+    Group group;
+    std::size_t unfinished = 0;
+  };
+  class Sink;
+
+  void submit(uint64_t number);
+  /// Called on the engine's thread.
+  void finished(const std::shared_ptr<OpenGroup> &open);
+  void fail(Status status);
+  void scoreGroups();
+  Status score(Group &group);
+  Status compare(Group &group);
+  Status keep(Group group);
+
+  PagedModel *const reference; ///< of the scoring thread
+  const std::vector<Prompt> &prompts;
+  Reward &reward;
+  const RolloutOptions options;
+  std::optional<SampleJournal> journal;
+
+  uint64_t firstGroup = 0, firstStep = 0;
+  uint64_t nextSubmitted = 0;        ///< of the caller's thread
+  std::atomic<uint32_t> version = 0; ///< written by the engine's thread
+
+  std::mutex mutex; ///< guards the members below
+  std::condition_variable changed;
+  std::deque<std::shared_ptr<OpenGroup>> unscored;
+  std::map<uint64_t, Group> ready;
+  uint64_t nextTaken = 0;
+  Status failure = Status::success();
+  bool isOver = false;
+
+  std::unique_ptr<Engine> engine;
+  std::thread scorer; ///< last: started when all else is there
+};
+
+} // namespace tessera::rl

@@ -1,0 +1,252 @@
+#include "runtime/rl/SampleJournal.h"
+#include "runtime/data/Json.h"
+#include "runtime/data/chat/ExampleReader.h"
+#include "runtime/support/Hash.h"
+
+#include <cerrno>
+#include <charconv>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+namespace tessera::rl {
+namespace {
+
+constexpr std::string_view kCheck = ", \"check\": \"";
+constexpr std::size_t kDigits = 16;
+
+uint64_t hashOf(std::string_view text) {
+  return hash64(std::as_bytes(std::span(text)));
+}
+
+/// Members of a line, with the errors of what is not as it should be.
+class Fields {
+public:
+  Fields(const JsonValue &object, const std::string &where)
+      : object(object), where(where) {}
+
+  Status fail(std::string_view name, std::string_view what) const {
+    return Status::error("{}: {} {}", where, name, what);
+  }
+  Status read(std::string_view name, uint64_t &to) const {
+    return object[name].get(to) ? Status::success()
+                                : fail(name, "must be a natural number");
+  }
+  template <typename Number>
+  Status read(std::string_view name, std::vector<Number> &to) const {
+    const JsonValue &list = object[name];
+    if (!list.isArray())
+      return fail(name, "must be a list of numbers");
+    to.reserve(list.elements().size());
+    for (const JsonValue &each : list.elements()) {
+      double value = 0;
+      if (!each.get(value) || !fits<Number>(value))
+        return fail(name, "has an element that is none of its numbers");
+      to.push_back(Number(value));
+    }
+    return Status::success();
+  }
+
+  const JsonValue &object;
+  const std::string &where;
+
+private:
+  template <typename Number> static bool fits(double value) {
+    if constexpr (std::is_floating_point_v<Number>)
+      return std::isfinite(Number(value));
+    else
+      return value >= 0 && value == std::floor(value) &&
+             value <= double(std::numeric_limits<Number>::max());
+  }
+};
+
+StatusOr<Sample> readSample(const JsonValue &object, const std::string &where) {
+  Fields fields(object, where);
+  Sample sample;
+  TESSERA_RETURN_IF_ERROR(fields.read("tokens", sample.tokens));
+  TESSERA_RETURN_IF_ERROR(fields.read("log_probs", sample.logProbs));
+  TESSERA_RETURN_IF_ERROR(fields.read("versions", sample.versions));
+  if (!object["reference_log_probs"].isNull()) {
+    TESSERA_RETURN_IF_ERROR(
+        fields.read("reference_log_probs", sample.referenceLogProbs));
+    if (sample.referenceLogProbs.size() != sample.tokens.size())
+      return fields.fail("reference_log_probs", "differ from tokens in length");
+  }
+  if (sample.tokens.size() != sample.logProbs.size() ||
+      sample.tokens.size() != sample.versions.size())
+    return fields.fail("tokens", "log_probs and versions differ in length");
+  std::string_view reason;
+  if (!object["finish_reason"].get(reason) ||
+      (reason != "stop" && reason != "length"))
+    return fields.fail("finish_reason", "must be \"stop\" or \"length\"");
+  sample.isCut = reason == "length";
+  if (const JsonValue &reward = object["reward"]; !reward.isNull()) {
+    double value = 0;
+    if (!reward.get(value) || !std::isfinite(value))
+      return fields.fail("reward", "must be a finite number or null");
+    sample.reward = value;
+  }
+  return sample;
+}
+
+std::string printSample(const Sample &sample) {
+  const std::string reference =
+      sample.referenceLogProbs.empty()
+          ? ""
+          : fmt::format(R"("reference_log_probs": [{}], )",
+                        fmt::join(sample.referenceLogProbs, ","));
+  return fmt::format(
+      R"({{"tokens": [{}], "log_probs": [{}], {}"versions": [{}], )"
+      R"("finish_reason": "{}", "reward": {}}})",
+      fmt::join(sample.tokens, ","), fmt::join(sample.logProbs, ","), reference,
+      fmt::join(sample.versions, ","), sample.isCut ? "length" : "stop",
+      sample.reward ? fmt::format("{}", *sample.reward) : "null");
+}
+
+/// The line with its check, which printed text lacks.
+std::string checked(std::string text) {
+  return fmt::format("{}{}{:016x}\"}}\n", text, kCheck, hashOf(text));
+}
+
+StatusOr<JsonValue> parseChecked(std::string_view line,
+                                 const std::string &where) {
+  const std::size_t check = line.rfind(kCheck);
+  uint64_t stored = 0;
+  if (check == line.npos || line.size() != check + kCheck.size() + kDigits + 2)
+    return Status::error("{}: has no check at its end", where);
+  const char *digits = line.data() + check + kCheck.size();
+  if (std::from_chars(digits, digits + kDigits, stored, 16).ptr !=
+          digits + kDigits ||
+      stored != hashOf(line.substr(0, check)))
+    return Status::error("{}: is not what was written: its check differs",
+                         where);
+  return JsonValue::parse(line, where);
+}
+
+std::string printSource(const JournalSource &source) {
+  return checked(fmt::format(R"({{"format": "tessera-samples", "version": 1, )"
+                             R"("seed": {}, "prompts": "{:016x}")",
+                             source.seed, source.prompts));
+}
+
+/// Bytes of the whole lines.
+std::size_t wholeLines(std::string_view text) {
+  const std::size_t last = text.rfind('\n');
+  return last == text.npos ? 0 : last + 1;
+}
+
+} // namespace
+
+std::string printGroup(const Group &group) {
+  std::string line = fmt::format(
+      R"({{"group": {}, "prompt": {}, "prompt_tokens": [{}], "samples": [)",
+      group.number, group.prompt, fmt::join(group.promptTokens, ","));
+  for (std::size_t i = 0; i < group.samples.size(); ++i)
+    line += (i ? ", " : "") + printSample(group.samples[i]);
+  return checked(line + "]");
+}
+
+StatusOr<Group> parseGroup(std::string_view line, const std::string &where) {
+  auto object = parseChecked(line, where);
+  if (!object.ok())
+    return object.status();
+  Fields fields(*object, where);
+  Group group;
+  TESSERA_RETURN_IF_ERROR(fields.read("group", group.number));
+  TESSERA_RETURN_IF_ERROR(fields.read("prompt", group.prompt));
+  TESSERA_RETURN_IF_ERROR(fields.read("prompt_tokens", group.promptTokens));
+  for (const JsonValue &each : (*object)["samples"].elements()) {
+    auto sample = readSample(each, where);
+    if (!sample.ok())
+      return sample.status();
+    group.samples.push_back(sample.take());
+  }
+  return group;
+}
+
+/// Removes what a crash left of a line; the size of what remains.
+static StatusOr<std::size_t> cutToLines(const std::string &path, int fd) {
+  constexpr std::size_t kMostBytes = std::size_t(64) << 30;
+  auto text = readFile(path, kMostBytes);
+  if (!text.ok())
+    return text.status();
+  const std::size_t kept = wholeLines(*text);
+  if (kept < text->size() && ::ftruncate(fd, off_t(kept)) != 0)
+    return Status::error("cannot shorten '{}': {}", path, std::strerror(errno));
+  return kept;
+}
+
+/// The lines after the first, which must be of the source.
+static Status readGroups(const std::string &path, const JournalSource &source,
+                         uint64_t first, std::vector<Group> &groups) {
+  constexpr std::size_t kLines = 256, kBytes = std::size_t(1) << 24;
+  auto reader = chat::ExampleReader::open(path);
+  if (!reader.ok())
+    return reader.status();
+  const std::string header = printSource(source);
+  std::vector<chat::ExampleLine> lines;
+  while (reader->next(kLines, kBytes, lines), !lines.empty())
+    for (const chat::ExampleLine &line : lines) {
+      if (line.number == 1) {
+        if (line.text != std::string_view(header).substr(0, header.size() - 1))
+          return Status::error("'{}' is of other prompts or another seed; "
+                               "resume with those, or choose another --out",
+                               path);
+        continue;
+      }
+      auto group =
+          parseGroup(line.text, fmt::format("{}:{}", path, line.number));
+      if (!group.ok())
+        return group.status();
+      if (group->number >= first)
+        groups.push_back(group.take());
+    }
+  return Status::success();
+}
+
+StatusOr<SampleJournal> SampleJournal::open(const std::string &run,
+                                            const JournalSource &source,
+                                            uint64_t first,
+                                            std::vector<Group> &groups,
+                                            FileOperations &files) {
+  const std::string path = run + "/" + kJournalFile;
+  const int fd =
+      ::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  if (fd < 0)
+    return Status::error("cannot open '{}': {}", path, std::strerror(errno));
+  SampleJournal journal(files, path, fd);
+  StatusOr<std::size_t> kept = cutToLines(path, fd);
+  if (!kept.ok())
+    return kept.status();
+  if (*kept == 0) {
+    TESSERA_RETURN_IF_ERROR(journal.append(printSource(source)));
+    TESSERA_RETURN_IF_ERROR(files.syncDirectory(run));
+    return journal;
+  }
+  TESSERA_RETURN_IF_ERROR(readGroups(path, source, first, groups));
+  return journal;
+}
+
+SampleJournal::SampleJournal(SampleJournal &&other) noexcept
+    : files(other.files), path(std::move(other.path)),
+      fd(std::exchange(other.fd, -1)) {}
+
+SampleJournal::~SampleJournal() {
+  if (fd >= 0)
+    ::close(fd);
+}
+
+Status SampleJournal::append(std::string_view line) {
+  TESSERA_RETURN_IF_ERROR(
+      files.write(fd, std::as_bytes(std::span(line)), path));
+  return files.sync(fd, path);
+}
+
+Status SampleJournal::append(const Group &group) {
+  return append(printGroup(group));
+}
+
+} // namespace tessera::rl

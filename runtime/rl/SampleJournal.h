@@ -1,0 +1,62 @@
+// RUN/samples.jsonl: the completions that a run has learned from or will. Its
+// first line says what they are of, then there is a line for each group:
+//
+//   {"format": "tessera-samples", "version": 1, "seed": 1337,
+//    "prompts": "XXH3-64 of the prompts' tokens", "check": "…"}
+//   {"group": 12, "prompt": 3, "prompt_tokens": [5, 9],
+//    "samples": [{"tokens": [7, 2], "log_probs": [-0.25, -1.5],
+//                 "versions": [4, 4], "finish_reason": "stop", "reward": 1}],
+//    "check": "00c5…16 hex digits"}
+//
+// With a reference model a sample has `reference_log_probs` in addition.
+// `prompt` counts lines of the prompt file, `versions` are steps of the learner
+// whose weights sampled the token, `check` is the XXH3-64 of the line's bytes
+// before it. Numbers read back bit for bit, so a step computed again from its
+// lines is the same step. Lines are in the order in which rewards arrived.
+#pragma once
+#include "runtime/data/FileOperations.h"
+#include "runtime/rl/Samples.h"
+
+namespace tessera::rl {
+
+inline constexpr const char *kJournalFile = "samples.jsonl";
+
+/// What completions are sampled for.
+struct JournalSource {
+  uint64_t seed = 0;
+  uint64_t prompts = 0; ///< XXH3-64 of the tokens of all prompts
+  bool operator==(const JournalSource &) const = default;
+};
+
+/// The line of a group, with its newline.
+std::string printGroup(const Group &group);
+/// Its group; `where` begins errors.
+StatusOr<Group> parseGroup(std::string_view line, const std::string &where);
+
+class SampleJournal {
+public:
+  /// Opens the journal in `run`, or creates it. An incomplete last line, which
+  /// a crash leaves, is removed; any other damage is an error, as is a journal
+  /// of another source. `groups` receives those from number `first` on, in the
+  /// order of the file.
+  static StatusOr<SampleJournal>
+  open(const std::string &run, const JournalSource &source, uint64_t first,
+       std::vector<Group> &groups, FileOperations &files = systemFiles());
+  SampleJournal(SampleJournal &&other) noexcept;
+  SampleJournal &operator=(SampleJournal &&) = delete;
+  ~SampleJournal();
+
+  /// Durable when it returns.
+  Status append(const Group &group);
+
+private:
+  SampleJournal(FileOperations &files, std::string path, int fd)
+      : files(files), path(std::move(path)), fd(fd) {}
+  /// Writes a line that is durable when it returns.
+  Status append(std::string_view line);
+  FileOperations &files;
+  std::string path;
+  int fd;
+};
+
+} // namespace tessera::rl

@@ -1,0 +1,174 @@
+"""tessera rl: rewards rise, a run that was killed has the bits of one that was
+not, and what is refused.
+
+    rl.py BIN SCRATCH
+"""
+import collections
+import json
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+import harness
+import rl_task
+
+MATCH = harness.SOURCE / "examples/rl/match.py"
+SETS = ["batch.sequence=128", "batch.micro=4", "rollout.max_tokens=5",
+        "rollout.prompts=4", "rollout.group=12", "optimizer.lr=2e-3",
+        "optimizer.weight_decay=0", "lr_schedule.name=constant",
+        "checkpoint.every=3", "checkpoint.keep=0"]
+
+
+def write_spec(folder):
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text(json.dumps({
+        "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_act": "silu",
+        "vocab_size": 257, "hidden_size": 64, "intermediate_size": 192,
+        "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 4,
+        "head_dim": 16, "max_position_embeddings": 128, "rms_norm_eps": 1e-5,
+        "rope_theta": 10000.0, "tie_word_embeddings": True, "bos_token_id": 0,
+        "eos_token_id": 0}))
+    return folder
+
+
+class Runs:
+    def __init__(self, binaries, scratch):
+        self.tessera = pathlib.Path(binaries) / "tessera"
+        self.scratch = pathlib.Path(scratch)
+        self.model, self.prompts = rl_task.make_base(
+            self.tessera, self.scratch / "base", write_spec(self.scratch / "spec"), 2, 150,
+            ["batch.micro=16", "optimizer.lr=3e-3", "lr_schedule.total=150",
+             "lr_schedule.warmup=10", "eval.every=0"])
+
+    def command(self, out, steps, reward, *more, sets=()):
+        keys = [word for key in [*SETS, *sets] for word in ("--set", key)]
+        return [str(word) for word in (
+            self.tessera, "rl", self.model, "--prompts", self.prompts, "--reward", reward,
+            "--out", self.scratch / out, "--steps", steps, *keys, *more)]
+
+    def run(self, *arguments, code=0, **options):
+        return harness.run(*self.command(*arguments, **options), "--quiet",
+                           "--dump-metrics", code=code).stdout.splitlines()
+
+    def groups(self, out):
+        lines = (self.scratch / out / "samples.jsonl").read_text().splitlines()
+        return [json.loads(line) for line in lines[1:]]
+
+    def killer(self, questions):
+        """A reward program that kills the run at a question, and not again."""
+        path = self.scratch / f"killer-{questions}.py"
+        path.write_text(f"""
+import json, os, pathlib, signal, sys
+flag = pathlib.Path(__file__ + ".done")
+for number, line in enumerate(sys.stdin):
+    if number == {questions} and not flag.exists():
+        flag.touch()
+        os.kill(os.getppid(), signal.SIGKILL)
+        sys.exit()
+    question = json.loads(line)
+    print(float(question["completion"] == question["prompt"]["answer"]), flush=True)
+""")
+        return f"exec {sys.executable} {path}"
+
+
+def check_learning(runs):
+    reward = f"{sys.executable} {MATCH}"
+    lines = runs.run("learned", 45, reward)
+    harness.check(len(lines) == 45, "a line of metrics for each step")
+    records = harness.metrics(runs.scratch / "learned")
+    rewards = [record["rollout"]["reward"] for record in records]
+    first, last = sum(rewards[:3]) / 3, sum(rewards[-9:]) / 9
+    harness.check(first < 0.3 and last > first + 0.2,
+                  f"rewards rise from {first:.3f} to {last:.3f}")
+    distances = [abs(record["policy"]["kl"]) for record in records]
+    ratios = [abs(record["policy"]["ratio"] - 1) for record in records]
+    harness.check(max(distances) < 1e-6 and max(ratios) < 1e-4,
+                  "the learner gives tokens the probabilities with which they were sampled")
+    groups = runs.groups("learned")
+    harness.check(len(groups) == 45 * 4, "the journal has every group")
+    return lines
+
+
+def killed(runs, out, steps, reward, **options):
+    done = subprocess.run([*runs.command(out, steps, reward, **options), "--quiet",
+                           "--dump-metrics"], stdout=subprocess.PIPE, text=True)
+    harness.check(done.returncode == -9, f"{out}: the run was killed")
+    return done.stdout.splitlines()
+
+
+def steps_of(lines):
+    return {int(re.match(r"step (\d+) ", line).group(1)): line for line in lines}
+
+
+def check_kills(runs, whole):
+    for questions in (30, 250, 401):
+        out, reward = f"killed-{questions}", runs.killer(questions)
+        before = killed(runs, out, 12, reward)
+        after = runs.run(out, 12, reward, "--resume")
+        steps = steps_of(before) | steps_of(after)
+        harness.check([steps[i + 1] for i in range(12)] == whole[:12],
+                      f"{out}: resumed with the bits of a run that was not")
+        counts = collections.Counter(group["group"] for group in runs.groups(out))
+        harness.check(sorted(counts) == list(range(48)) and max(counts.values()) == 1,
+                      f"{out}: every group once in the journal")
+
+
+def check_stale_kill(runs):
+    """What was learned from before is learned from again, in the same steps."""
+    reward = runs.killer(450)
+    sets = ["rollout.staleness=2"]
+    before = steps_of(killed(runs, "stale", 14, reward, sets=sets))
+    after = steps_of(runs.run("stale", 14, reward, "--resume", sets=sets))
+    both = set(before) & set(after)
+    harness.check(both and all(before[step] == after[step] for step in both),
+                  f"asynchronous: {len(both)} steps again, with the same bits")
+    harness.check(max(after) == 14, "and the run ends")
+    groups = runs.groups("stale")
+    harness.check(len({group["group"] for group in groups}) == len(groups),
+                  "asynchronous: every group once in the journal")
+    late = [group["group"] // 4 - version for group in groups
+            for sample in group["samples"] for version in sample["versions"]]
+    harness.check(min(late) >= 0 and max(late) <= 2,
+                  "asynchronous: no token is older than allowed")
+
+
+def check_errors(runs):
+    reward = f"{sys.executable} {MATCH}"
+
+    def refuses(what, *parts, sets=(), prompts=None, reward=reward, more=(), out="refused"):
+        command = runs.command(out, 2, reward, "--quiet", *more, sets=sets)
+        if prompts is not None:
+            path = runs.scratch / "other.jsonl"
+            path.write_text(prompts)
+            command[command.index("--prompts") + 1] = str(path)
+        harness.refuses(what, *parts)(*command)
+        shutil.rmtree(runs.scratch / "refused", ignore_errors=True)
+
+    refuses("a program that ends", "prompts.jsonl:", "exited with code 3 without an answer",
+            "rollout.on_reward_failure: drop", reward="read -r line; exit 3")
+    refuses("no number", "'yes', which is not a number", reward="read -r line; echo yes")
+    refuses("a program that hangs", "no answer within 1 s", sets=["rollout.reward_timeout=1"],
+            reward="sleep 50")
+    refuses("a batch that is too small", "rollout.prompts x rollout.group = 48",
+            sets=["batch.micro=1"])
+    refuses("a long prompt", "other.jsonl:1: the prompt has", "rollout.max_tokens",
+            prompts=json.dumps({"prompt": "a" * 130}) + "\n")
+    refuses("messages without a template", "no chat template",
+            prompts=json.dumps({"messages": [{"role": "user", "content": "a"}]}) + "\n")
+    refuses("a run that is there", "already holds step-", out="learned")
+    refuses("other prompts", "is of other prompts or another seed", out="learned",
+            prompts=json.dumps({"prompt": "abc>", "answer": "cba"}) + "\n", more=["--resume"])
+
+
+def main():
+    runs = Runs(*sys.argv[1:3])
+    whole = check_learning(runs)
+    check_kills(runs, whole)
+    check_stale_kill(runs)
+    check_errors(runs)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,137 @@
+// The journal reads back what was written, whatever a crash left of it.
+#include "runtime/rl/SampleJournal.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+namespace tessera::rl {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr JournalSource kSource{.seed = 7, .prompts = 0x1234};
+
+Group groupOf(uint64_t number) {
+  Group group;
+  group.number = number;
+  group.prompt = number % 3;
+  group.promptTokens = {1, 2};
+  group.samples = {{.tokens = {3, 4},
+                    .logProbs = {-0.1f, -1.17549435e-38f},
+                    .versions = {5, 6},
+                    .isCut = true,
+                    .reward = 0.1 + double(number)},
+                   {.tokens = {9},
+                    .logProbs = {-3.4028235e38f},
+                    .referenceLogProbs = {-0.3f},
+                    .versions = {6},
+                    .reward = std::nullopt}};
+  return group;
+}
+
+void expectSame(const Group &group, const Group &other) {
+  EXPECT_EQ(printGroup(group), printGroup(other));
+  EXPECT_EQ(group.number, other.number);
+  EXPECT_EQ(group.prompt, other.prompt);
+  EXPECT_EQ(group.promptTokens, other.promptTokens);
+  ASSERT_EQ(group.samples.size(), other.samples.size());
+  for (std::size_t i = 0; i < group.samples.size(); ++i) {
+    EXPECT_EQ(group.samples[i].tokens, other.samples[i].tokens);
+    EXPECT_EQ(group.samples[i].logProbs, other.samples[i].logProbs);
+    EXPECT_EQ(group.samples[i].referenceLogProbs,
+              other.samples[i].referenceLogProbs);
+    EXPECT_EQ(group.samples[i].versions, other.samples[i].versions);
+    EXPECT_EQ(group.samples[i].isCut, other.samples[i].isCut);
+    EXPECT_EQ(group.samples[i].reward, other.samples[i].reward);
+  }
+}
+
+class Journal : public ::testing::Test {
+protected:
+  void SetUp() override {
+    folder = ::testing::TempDir() + "/journal";
+    fs::remove_all(folder);
+    fs::create_directory(folder);
+    path = folder + "/" + kJournalFile;
+  }
+  void write(uint64_t from, uint64_t to) {
+    std::vector<Group> groups;
+    auto journal = SampleJournal::open(folder, kSource, 0, groups);
+    ASSERT_TRUE(journal.ok()) << journal.message();
+    for (uint64_t i = from; i < to; ++i)
+      ASSERT_TRUE(journal->append(groupOf(i)).ok());
+  }
+  std::string text() const {
+    std::ifstream file(path);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+  void replace(const std::string &text) const {
+    std::ofstream(path, std::ios::trunc) << text;
+  }
+  std::string errorOf() const {
+    std::vector<Group> groups;
+    auto journal = SampleJournal::open(folder, kSource, 0, groups);
+    return journal.ok() ? "no error" : journal.message();
+  }
+  std::string folder, path;
+};
+
+TEST_F(Journal, ReadsBackWhatWasWritten) {
+  write(0, 3);
+  write(3, 5); // another process goes on
+  std::vector<Group> groups;
+  ASSERT_TRUE(SampleJournal::open(folder, kSource, 2, groups).ok());
+  ASSERT_EQ(groups.size(), 3u);
+  for (uint64_t i = 0; i < 3; ++i)
+    expectSame(groups[i], groupOf(i + 2));
+}
+
+TEST_F(Journal, WhereverACrashTornItWholeLinesRemain) {
+  write(0, 2);
+  const std::string whole = text();
+  for (std::size_t size = 0; size <= whole.size(); size += 7) {
+    replace(whole.substr(0, size));
+    const auto lines = std::ranges::count(whole.substr(0, size), '\n');
+    std::vector<Group> groups;
+    auto journal = SampleJournal::open(folder, kSource, 0, groups);
+    ASSERT_TRUE(journal.ok()) << size << ": " << journal.message();
+    EXPECT_EQ(std::int64_t(groups.size()), std::max(lines - 1, 0L));
+    ASSERT_TRUE(journal->append(groupOf(9)).ok());
+    groups.clear();
+    ASSERT_TRUE(SampleJournal::open(folder, kSource, 9, groups).ok());
+    ASSERT_EQ(groups.size(), 1u);
+    expectSame(groups[0], groupOf(9));
+  }
+}
+
+TEST_F(Journal, AFlippedBitIsFound) {
+  write(0, 1);
+  const std::string whole = text();
+  for (std::size_t i = whole.find('\n') + 1; i + 1 < whole.size(); ++i) {
+    std::string damaged = whole;
+    damaged[i] = char(damaged[i] ^ 1);
+    if (damaged[i] == '\n')
+      continue; // then it is a torn line and another
+    replace(damaged);
+    EXPECT_NE(errorOf(), "no error") << i;
+  }
+}
+
+TEST_F(Journal, IsOfItsPromptsAndItsSeed) {
+  write(0, 1);
+  std::vector<Group> groups;
+  for (JournalSource other :
+       {JournalSource{8, 0x1234}, JournalSource{7, 0x1235}}) {
+    auto journal = SampleJournal::open(folder, other, 0, groups);
+    ASSERT_FALSE(journal.ok());
+    EXPECT_EQ(journal.message(),
+              "'" + path +
+                  "' is of other prompts or another seed; resume "
+                  "with those, or choose another --out");
+  }
+}
+
+} // namespace
+} // namespace tessera::rl
