@@ -134,6 +134,34 @@ def check_stale_kill(runs):
                   "asynchronous: no token is older than allowed")
 
 
+def check_variants(runs):
+    """An adapter is in the weights that sample, and a reference model is where
+    training began."""
+    reward = f"{sys.executable} {MATCH}"
+    runs.run("adapter", 12, reward, sets=["adapter.kind=lora", "adapter.rank=4",
+                                          "optimizer.lr=2e-2", "policy.kl.beta=0.05"])
+    policies = [record["policy"] for record in harness.metrics(runs.scratch / "adapter")]
+    harness.check(max(abs(policy["ratio"] - 1) for policy in policies) < 1e-3,
+                  "the model that samples has the adapter")
+    distances = [policy["kl_reference"] for policy in policies]
+    harness.check(abs(distances[0]) < 1e-6 and distances[-1] > 1e-3,
+                  "the distance to the reference model grows from 0")
+    harness.run(runs.tessera, "export", runs.scratch / "adapter", "--merge", "-o",
+                runs.scratch / "merged")
+    for task, keys in {"DAPO": ["policy.aggregate=token", "policy.clip_high=0.28"],
+                       "Dr. GRPO": ["policy.aggregate=constant", "policy.length=5",
+                                    "rollout.scale=none"],
+                       "GSPO": ["policy.ratio=sequence", "policy.clip_low=3e-4",
+                                "policy.clip_high=4e-4"],
+                       "RLOO": ["rollout.baseline=leave_one_out", "rollout.scale=none"],
+                       "bf16": ["precision.compute=bf16"]}.items():
+        out = task.replace(" ", "-")
+        runs.run(out, 8, reward, sets=keys)
+        ratios = [record["policy"]["ratio"] for record in harness.metrics(runs.scratch / out)]
+        bound = 2e-2 if task == "bf16" else 1e-3
+        harness.check(max(abs(ratio - 1) for ratio in ratios) < bound, f"{task} runs")
+
+
 def check_errors(runs):
     reward = f"{sys.executable} {MATCH}"
 
@@ -167,6 +195,7 @@ def main():
     whole = check_learning(runs)
     check_kills(runs, whole)
     check_stale_kill(runs)
+    check_variants(runs)
     check_errors(runs)
 
 
