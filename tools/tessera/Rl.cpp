@@ -75,7 +75,7 @@ Status RlTokenizer::read(const ModelSource &source) {
   ends = ending.take();
   if (auto end = tokenizer->documentEnd(); end && ends.empty())
     ends = {int32_t(*end)};
-  std::string message; // says that there is no template
+  std::string message; // of a model without a template
   auto loaded = serve::loadModelChat(source.files, *tokenizer, message);
   if (!loaded.ok())
     return loaded.status();

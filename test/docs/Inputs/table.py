@@ -145,6 +145,7 @@ SHORTER = [
 NOT_RUN = [
     NotRun("CONTRIBUTING.md", r"^build-fuzz/", "needs a second build"),
     NotRun("bench/README.md", r"calibrate\.py", "needs an idle machine for an hour"),
+    NotRun("bench/README.md", r"rl/reverse\.py", "takes many minutes: ten runs"),
     NotRun("bench/README.md", r"adapters\.py", "takes minutes: 33 models of llama-110m"),
     NotRun("bench/*README.md", r"bench/gpu/(build|run)\.sh",
            "takes minutes; test/scripts/gpu-bench.test runs both"),
@@ -161,6 +162,7 @@ FIXTURES = [
     Fixture("README.md", r"tessera embed DIR", "DIR", "encoder"),
     Fixture("docs/embeddings.md", r"DIR", "DIR", "encoder"),
     Fixture("docs/fine-tuning.md", r"DIR", "DIR", "chat-model"),
+    Fixture("docs/reinforcement-learning.md", r"DIR", "DIR", "chat-model"),
     Fixture("docs/planning.md", r"SPEC", "SPEC", "llama-3-8b"),
     Fixture("docs/cuda.md", r"SPEC", "SPEC", "nano"),
     Fixture("docs/distributed.md", r"cuda:sm_80", "SPEC", "nano"),
