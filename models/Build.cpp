@@ -12,7 +12,8 @@ using tessera::graph::tensorType;
 namespace tessera::models {
 
 Port ModelBuilder::parameterPort(const Parameter &parameter) {
-  Port result{tensor(parameter.shape, b.getF32Type()), {}, parameter.name};
+  Type element = parameter.isNarrow ? Type(b.getBF16Type()) : b.getF32Type();
+  Port result{tensor(parameter.shape, element), {}, parameter.name};
   result.attributes = {
       b.getNamedAttr(graph::kStateAttr, b.getStringAttr(parameter.name)),
       b.getNamedAttr(
@@ -39,6 +40,15 @@ void ModelBuilder::addLayer(Port &port, int64_t layer) {
 
 Port ModelBuilder::port(StringRef attribute, StringRef name, Type type) {
   return {type, {b.getNamedAttr(attribute, b.getStringAttr(name))}, name.str()};
+}
+
+void ModelBuilder::defineParameters(Scope &scope, func::FuncOp program) {
+  for (auto [i, each] : llvm::enumerate(all)) {
+    Value value = program.getArgument(i);
+    if (each.isNarrow)
+      value = Emitter(b, named(each.name)).convert(value, b.getF32Type());
+    scope.define(each.name, value);
+  }
 }
 
 std::vector<Port> ModelBuilder::parameterPorts() {
@@ -272,8 +282,7 @@ void ModelBuilder::buildLogits() {
                      tensor({1, length, spec.vocab}, b.getF32Type()));
   func::FuncOp logits = program(graph::Program::logits, arguments, result);
   Scope scope(b, spec, {});
-  for (auto [i, each] : llvm::enumerate(all))
-    scope.define(each.name, logits.getArgument(i));
+  defineParameters(scope, logits);
   Routed routed;
   Value x = trunk(scope, logits.getArguments().back(), {}, Purpose::Logits, {},
                   routed);
@@ -312,7 +321,9 @@ void ModelBuilder::buildInit() {
   for (auto [i, each] : llvm::enumerate(all)) {
     Emitter at(b, named(each.name));
     Value seed = e.reshape(e.slice(seeds, {int64_t(i), 0}, {1, 1}), {});
-    results.push_back(initial(at, each, seed, step));
+    Value value = initial(at, each, seed, step);
+    results.push_back(each.isNarrow ? at.convert(value, b.getBF16Type())
+                                    : value);
   }
   b.create<func::ReturnOp>(init.getLoc(), results);
 }

@@ -48,8 +48,7 @@ void ModelBuilder::buildCalibrate() {
       port(graph::kInputAttr, "tokens", tensor({1, tokens}, b.getI32Type())));
   func::FuncOp result = program(graph::Program::calibrate, arguments, {});
   Scope scope(b, spec, {});
-  for (auto [i, each] : llvm::enumerate(all))
-    scope.define(each.name, result.getArgument(i));
+  defineParameters(scope, result);
   Value x = family.embed(scope, result.getArguments().back());
   SmallVector<Value> returned;
   std::vector<Port> results;

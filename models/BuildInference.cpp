@@ -181,8 +181,7 @@ void ModelBuilder::buildCached(graph::Program kind, StringRef bucket,
   func::FuncOp result = program(kind, arguments, results, bucket);
 
   Scope scope(b, spec, {});
-  for (auto [i, each] : llvm::enumerate(all))
-    scope.define(each.name, result.getArgument(i));
+  defineParameters(scope, result);
   SmallVector<Value> state(
       result.getArguments().slice(all.size(), caches.size()));
   auto inputs = result.getArguments().take_front(choiceAt).drop_front(

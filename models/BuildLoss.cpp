@@ -115,8 +115,7 @@ void ModelBuilder::buildLoss() {
   ValueRange inputs = loss.getArguments().drop_front(all.size());
   const BatchValues batch = takeBatch(inputs);
   Scope scope(b, spec, batch.random);
-  for (auto [i, each] : llvm::enumerate(all))
-    scope.define(each.name, loss.getArgument(i));
+  defineParameters(scope, loss);
   if (separates())
     scope.documents = documentsOf(scope, batch.documentStarts);
   Routed routed;

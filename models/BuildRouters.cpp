@@ -28,8 +28,7 @@ void ModelBuilder::buildLoads() {
   ValueRange inputs = loads.getArguments().drop_front(all.size());
   const BatchValues batch = takeBatch(inputs);
   Scope scope(b, spec, batch.random);
-  for (auto [i, each] : llvm::enumerate(all))
-    scope.define(each.name, loads.getArgument(i));
+  defineParameters(scope, loads);
   if (separates())
     scope.documents = documentsOf(scope, batch.documentStarts);
   Routed routed;

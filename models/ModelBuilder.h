@@ -73,6 +73,9 @@ private:
   void buildLoss();
   void buildLogits();
   void buildInit();
+  /// The parameters of a program, its first arguments, in the type that they
+  /// are computed with.
+  void defineParameters(Scope &scope, mlir::func::FuncOp program);
   void buildLoads();
   void buildFinishStep();
   void finishRouters(graph::Emitter &e, mlir::ValueRange inputs,

@@ -208,9 +208,11 @@ void addEmbeddings(List &list, const ModelSpec &spec) {
   }
 }
 
-void makeConstant(std::vector<Parameter> &parameters) {
-  for (Parameter &each : parameters)
+void makeConstant(std::vector<Parameter> &parameters, bool narrow) {
+  for (Parameter &each : parameters) {
     each.frozen = each.constant = true;
+    each.isNarrow = narrow && each.shape.size() >= 2 && !each.keepF32;
+  }
 }
 
 /// The factors of one matrix. To be trained, A is random and B zero, so that
@@ -240,7 +242,7 @@ std::vector<Parameter> withAdapters(std::vector<Parameter> parameters,
                                     const ModelSpec &spec) {
   constexpr std::string_view suffix = ".weight";
   if (spec.adapter->slots == 0)
-    makeConstant(parameters);
+    makeConstant(parameters, spec.adapter->hasNarrowBase);
   std::vector<Parameter> all;
   for (Parameter &each : parameters) {
     all.push_back(each);
@@ -307,7 +309,7 @@ std::vector<Parameter> parameters(const ModelSpec &spec) {
   addEmbeddings(list, spec);
   const bool isTrained = spec.adapter && spec.adapter->slots == 0;
   if (isTrained)
-    makeConstant(list.items);
+    makeConstant(list.items, spec.adapter->hasNarrowBase);
   const std::vector<Parameter> dense = layerParameters(spec, false),
                                sparse = spec.moe ? layerParameters(spec, true)
                                                  : std::vector<Parameter>();
@@ -327,7 +329,7 @@ std::vector<Parameter> parameters(const ModelSpec &spec) {
   if (!spec.tieWordEmbeddings)
     after.weight("lm_head.weight", {spec.vocab, spec.hidden});
   if (isTrained)
-    makeConstant(after.items);
+    makeConstant(after.items, spec.adapter->hasNarrowBase);
   std::ranges::move(after.items, std::back_inserter(list.items));
   return std::move(list.items);
 }

@@ -107,7 +107,8 @@ struct AdapterSpec {
   double scale = 1;
   /// Last parts of layers' names; with slots, "all" is all linear layers.
   std::vector<std::string> targets;
-  int64_t slots = 0; ///< 0: factors to train
+  int64_t slots = 0;          ///< 0: factors to train
+  bool hasNarrowBase = false; ///< constant matrices are stored as bf16
   /// Whether the linear layer at `path` has factors.
   bool adapts(std::string_view path) const;
   bool operator==(const AdapterSpec &) const = default;
@@ -225,6 +226,7 @@ struct Parameter {
   bool frozen = false;    ///< no gradient; has its own update, or none:
   bool constant = false;  ///< also frozen
   bool keepF32 = false;   ///< a router's: kept in f32, like its matmul
+  bool isNarrow = false;  ///< stored as bf16, and read as f32; constant
   int64_t elements() const;
   bool operator==(const Parameter &) const = default;
 };

@@ -111,6 +111,16 @@ Status checkRecipe(const Recipe &recipe, const ModelSpec &spec, Mode mode) {
   return Status::success();
 }
 
+/// Weights that are not trained are stored in bf16 if nothing is lost by it:
+/// the checkpoint has them so. With another checkpoint, if the recipe says so.
+static bool hasNarrowBase(const ModelSpec &spec, const Recipe &recipe) {
+  if (recipe.adapter.slots > 0 || recipe.compute != Precision::Bf16)
+    return false;
+  if (recipe.adapter.base != recipe::AdapterBase::Auto)
+    return recipe.adapter.base == recipe::AdapterBase::Bf16;
+  return spec.checkpointDtype == "bfloat16";
+}
+
 ModelSpec withRecipe(ModelSpec spec, const Recipe &recipe) {
   if (recipe.dropout.rate) {
     double rate = *recipe.dropout.rate;
@@ -124,7 +134,7 @@ ModelSpec withRecipe(ModelSpec spec, const Recipe &recipe) {
   if (adapter.kind == recipe::AdapterKind::Lora)
     spec.adapter = {adapter.rank,
                     adapter.alpha / static_cast<double>(adapter.rank),
-                    adapter.target, adapter.slots};
+                    adapter.target, adapter.slots, hasNarrowBase(spec, recipe)};
   return spec;
 }
 

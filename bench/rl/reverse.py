@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""GRPO on a task that a program checks: reversing three letters.
+"""GRPO on a task that a program checks: reversing words of three.
 
     bench/rl/reverse.py BIN SCRATCH [--seeds 5] [--steps 150] [--staleness 0,4]
 

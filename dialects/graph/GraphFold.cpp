@@ -240,6 +240,26 @@ void AddOp::getCanonicalizationPatterns(RewritePatternSet &patterns,
   patterns.add(joinPads);
 }
 
+//===--- rows -----------------------------------------------------------===//
+
+// Rows of a table that is converted to a wider type: the rows are converted.
+void EmbeddingOp::getCanonicalizationPatterns(RewritePatternSet &patterns,
+                                              MLIRContext *) {
+  patterns.add(+[](EmbeddingOp op, PatternRewriter &rewriter) {
+    auto convert = op.getTable().getDefiningOp<ConvertOp>();
+    RankedTensorType to = tensorType(op);
+    if (!convert || tensorType(convert).getElementType() != to.getElementType())
+      return failure();
+    Type from = tensorType(convert.getInput()).getElementType();
+    if (!isLossless(from, to.getElementType()))
+      return failure();
+    Value rows = rewriter.create<EmbeddingOp>(op.getLoc(), to.clone(from),
+                                              convert.getInput(), op.getIds());
+    rewriter.replaceOpWithNewOp<ConvertOp>(op, to, rows);
+    return success();
+  });
+}
+
 void MulOp::getCanonicalizationPatterns(RewritePatternSet &patterns,
                                         MLIRContext *) {
   patterns.add(+[](MulOp op, PatternRewriter &rewriter) {

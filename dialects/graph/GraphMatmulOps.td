@@ -59,6 +59,7 @@ def Graph_EmbeddingOp : Graph_Op<"embedding", [Graph_DifferentiableOp, Graph_Cos
   let results = (outs Graph_FloatTensor:$result);
   let assemblyFormat = "$table `,` $ids attr-dict `:` functional-type(operands, $result)";
   let hasVerifier = 1;
+  let hasCanonicalizer = 1;
   let extraClassDeclaration = [{
     ::tessera::graph::ClusterKind getClusterKind() {
       return ::tessera::graph::ClusterKind::gather;

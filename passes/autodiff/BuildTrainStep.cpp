@@ -65,9 +65,9 @@ private:
     if (graph::tensorType(findInput(gradients, "tokens")).getRank() != 2)
       return gradients.emitOpError("expects tokens of shape [B, T]");
     for (const Parameter &parameter : parameters)
-      if (!parameter.type.getElementType().isF32())
+      if (!parameter.frozen && !parameter.type.getElementType().isF32())
         return gradients.emitOpError()
-               << "expects f32 parameters (the master weights), but '"
+               << "expects f32 master weights, but '"
                << parameter.name.getValue() << "' is " << parameter.type;
     if (gradients.getNumResults() < trained.size() + 1)
       return gradients.emitOpError()

@@ -73,8 +73,9 @@ def VerifyPrecision : Pass<"verify-precision", "::mlir::ModuleOp"> {
   let summary = "verifies that contractions, composites and blocks have the compute type";
   let description = [{
     With `compute=fp32` or `fp64`: every float is f32. With `compute=bf16`, in blocks and in
-    programs with parameters: parameters are f32; no contraction, attention, norm or head has an f32
-    operand of rank 2 or more; no block takes or returns an f32 tensor of rank 2 or more.
+    programs with parameters: parameters with an update are f32; no contraction, attention, norm or
+    head has an f32 operand of rank 2 or more; no block takes or returns an f32 tensor of rank 2 or
+    more.
   }];
   let options = [Precision_ComputeOption];
 }

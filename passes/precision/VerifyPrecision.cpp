@@ -61,7 +61,8 @@ static LogicalResult verifyOps(func::FuncOp function) {
 static LogicalResult verifySignature(func::FuncOp function) {
   for (auto [i, type] : llvm::enumerate(function.getArgumentTypes())) {
     auto role = function.getArgAttrOfType<graph::RoleAttr>(i, graph::kRoleAttr);
-    bool isMaster = role && role.getValue() == graph::Role::parameter;
+    bool isMaster = role && role.getValue() == graph::Role::parameter &&
+                    !function.getArgAttr(i, graph::kFrozenAttr);
     if (isMaster && !cast<RankedTensorType>(type).getElementType().isF32())
       return function.emitOpError("parameter ")
              << i << " is " << type << ", but master weights are f32";

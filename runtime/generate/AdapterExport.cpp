@@ -1,5 +1,6 @@
 #include "runtime/generate/AdapterExport.h"
 #include "runtime/weights/AdapterNames.h"
+#include "runtime/weights/CopyTensor.h"
 #include "runtime/weights/MergeFactors.h"
 
 #include <nlohmann/json.hpp>
@@ -20,12 +21,13 @@ AdapterFactors adapterFactorsOf(const SafetensorsFile &file,
 
 static StatusOr<std::vector<float>> readFloats(const SafetensorsFile &file,
                                                const SafetensorsEntry &entry) {
-  if (entry.type != SafetensorsType::f32)
+  if (!converts(entry.type, SafetensorsType::f32))
     return Status::error("'{}' is {}, and adapters are merged in f32",
                          entry.name, safetensorsName(entry.type));
-  std::vector<float> values((entry.end - entry.begin) / sizeof(float));
-  TESSERA_RETURN_IF_ERROR(
-      file.read(entry, 0, std::as_writable_bytes(std::span(values))));
+  std::vector<std::byte> bytes(entry.end - entry.begin);
+  TESSERA_RETURN_IF_ERROR(file.read(entry, 0, bytes));
+  std::vector<float> values(bytes.size() / (safetensorsBits(entry.type) / 8));
+  toFloats(entry.type, bytes.data(), values.size(), values.data());
   return values;
 }
 

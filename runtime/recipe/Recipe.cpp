@@ -178,9 +178,15 @@ Status checkTogether(const Recipe &recipe) {
   Recipe::Adapter unused;
   unused.kind = recipe.adapter.kind;
   if (recipe.adapter.kind == AdapterKind::None && recipe.adapter != unused)
-    return Status::error("adapter.rank, adapter.alpha, adapter.target and "
+    return Status::error("adapter.rank, adapter.alpha, adapter.base, "
+                         "adapter.target and "
                          "adapter.slots have no meaning without adapter.kind: "
                          "lora; add it, or leave them out");
+  if (recipe.adapter.base == AdapterBase::Bf16 &&
+      recipe.compute != Precision::Bf16)
+    return Status::error("adapter.base: bf16 needs precision.compute: bf16, "
+                         "got {}; change one of them",
+                         name(recipe.compute));
   if (recipe.schedule.warmup > recipe.schedule.total)
     return Status::error(
         "lr_schedule.warmup = {} is more than lr_schedule.total = "

@@ -25,6 +25,9 @@ enum class Documents { Joined, Separate };
 /// Lora: the model's weights are constant, and low-rank factors of chosen
 /// matrices are trained (Hu et al. 2021, LoRA).
 enum class AdapterKind { None, Lora };
+/// The type in which an adapter's base model is stored. Auto: bf16 if that is
+/// what it is computed in and what its config.json says.
+enum class AdapterBase { Auto, Fp32, Bf16 };
 /// What is learned. Sft: next tokens, of pretraining too. From pairs of a
 /// chosen and a rejected answer:
 ///   Dpo    Rafailov et al. 2023, arXiv 2305.18290
@@ -211,6 +214,7 @@ struct Recipe {
     AdapterKind kind = AdapterKind::None;
     int64_t rank = 16;
     double alpha = 32; ///< the product of the factors is scaled by alpha / rank
+    AdapterBase base = AdapterBase::Auto;
     /// Linear layers by the last part of their names, "q_proj"; of slots, "all"
     /// is all of them.
     std::vector<std::string> target = {"q_proj", "v_proj"};

@@ -42,6 +42,8 @@ constexpr std::array<std::string_view, 3> dispatches = {"auto", "gather",
 constexpr std::array<std::string_view, 2> documentKinds = {"joined",
                                                            "separate"};
 constexpr std::array<std::string_view, 2> adapterKinds = {"none", "lora"};
+constexpr std::array<std::string_view, 3> adapterBases = {"auto", "fp32",
+                                                          "bf16"};
 constexpr std::array<std::string_view, 4> quants = {"none", "int8", "int4",
                                                     "fp8"};
 constexpr std::array<std::string_view, 2> kvKinds = {"auto", "int8"};
@@ -256,6 +258,7 @@ std::vector<Field> schema(Recipe &r) {
       {"adapter.kind", choice(r.adapter.kind, adapterKinds)},
       {"adapter.rank", Integer{&r.adapter.rank, 1, 1 << 16}},
       {"adapter.alpha", Real{&r.adapter.alpha, 1e-6, most}},
+      {"adapter.base", choice(r.adapter.base, adapterBases)},
       {"adapter.target", Words{&r.adapter.target}},
       {"adapter.slots", Integer{&r.adapter.slots, 0, 1 << 12}},
       {"inference.context", Integer{&r.inference.context, 1, 1 << 24}},

@@ -27,21 +27,23 @@ Status addFactors(const ModelState &learner, const AdapterScale &adapter,
   pair.factors.scale = adapter.scale;
   pair.factors.isTransposed = adapter.isTransposed;
   const auto isFloat = [](const StateTensor *tensor) {
-    return tensor && tensor->type == SafetensorsType::f32;
+    return tensor && converts(tensor->type, SafetensorsType::f32);
   };
   if (!isFloat(pair.in) || !isFloat(pair.out) || !isFloat(pair.from) ||
       !pair.factors.take(pair.from->shape, pair.in->shape, pair.out->shape))
-    return Status::error("the factors of '{}' are not matrices of f32 that fit "
-                         "it",
-                         pair.from->name);
+    return Status::error(
+        "the factors of '{}' are not matrices of floats that fit "
+        "it",
+        pair.from->name);
   return Status::success();
 }
 
 StatusOr<std::vector<float>> readFloats(ModelState &learner,
                                         const StateTensor &tensor) {
-  std::vector<float> values(tensor.size / sizeof(float));
-  TESSERA_RETURN_IF_ERROR(
-      learner.readState(tensor, 0, std::as_writable_bytes(std::span(values))));
+  std::vector<std::byte> bytes(tensor.size);
+  TESSERA_RETURN_IF_ERROR(learner.readState(tensor, 0, bytes));
+  std::vector<float> values(bytes.size() / (safetensorsBits(tensor.type) / 8));
+  toFloats(tensor.type, bytes.data(), values.size(), values.data());
   return values;
 }
 

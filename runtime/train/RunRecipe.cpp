@@ -22,7 +22,8 @@ constexpr std::string_view kCompiledKeys[] = {
     "moe.noise",      "moe.balance_warmup",
     "data.documents", "adapter.kind",
     "adapter.rank",   "adapter.alpha",
-    "adapter.target", "task",
+    "adapter.base",   "adapter.target",
+    "task",
 };
 /// Sections that are, as a whole.
 constexpr std::string_view kCompiledSections[] = {"preference.", "policy."};
