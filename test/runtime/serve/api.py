@@ -74,6 +74,23 @@ def names():
         assert "first or org/second" in refused["error"]["message"], refused
 
 
+def unnamed(server):
+    """A request without `model`, or with null, is one of the served model."""
+    for path, fields in ((COMPLETIONS, {"prompt": "a", "temperature": 0, "max_tokens": 4}),
+                         (CHAT, {"messages": USER, "temperature": 0, "max_tokens": 4}),
+                         (RESPONSES, {"input": "a", "temperature": 0, "max_output_tokens": 4})):
+        status, named = server.post(path, **fields)
+        expect(status, 200)
+        for body in (fields, {"model": None, **fields}):
+            status, _, answer = server.call("POST", path, body)
+            expect((status, answer["model"], answer["usage"]["total_tokens"]), (200, server.model, named["usage"]["total_tokens"]))
+            if path == RESPONSES:
+                expect(answer["output"][0]["content"], named["output"][0]["content"])
+            else:
+                expect(answer["choices"], named["choices"])
+        expect(server.call("POST", path, {"model": "", **fields})[2]["error"]["param"], "model")
+
+
 def encoder():
     """An encoder has the same routes but for those that generate, and says why."""
     with Server([CHECK, "--embeds", "1", "--name", "vectors", "--name", "other"]) as server:
@@ -90,6 +107,7 @@ def encoder():
         expect((status, headers["Allow"]), (405, "POST"))
         foreign = {"Sec-Fetch-Site": "cross-site"}
         expect(server.call("POST", "/v1/embeddings", {"model": "vectors", "input": "a"}, foreign)[0], 403)
+        expect(server.call("POST", "/v1/embeddings", {"input": "a"})[2]["model"], "vectors")
         tokens = [3, 4, 5]
         status, made = server.post("/v1/embeddings", input=[tokens, [7]])
         expect([each["embedding"] for each in made["data"]], [[12, 14], [7, 0]])
@@ -253,7 +271,6 @@ def speaks_first(server):
     expect((page["data"], page["has_more"], told["status"]), ([], True, "incomplete"))
     expect(server.call("POST", RESPONSES, {"model": "other"})[0], 404)
     expect(server.call("POST", RESPONSES, {"model": ""})[2]["error"]["param"], "model")
-    expect(server.call("POST", CHAT, {"messages": USER})[2]["error"]["param"], "model")
 
 
 def responses(server):
@@ -800,7 +817,7 @@ def busy_and_end():
 
 def main():
     with Server([CHECK]) as server:
-        for check in (routes, completions, streams, offsets, no_tokens, echoes, speaks_first, responses, forms, exact_forms, metrics, page, refused_fields, hostile_bytes, mixed_load, many_connections):
+        for check in (routes, unnamed, completions, streams, offsets, no_tokens, echoes, speaks_first, responses, forms, exact_forms, metrics, page, refused_fields, hostile_bytes, mixed_load, many_connections):
             check(server)
             print(f"ok: {check.__name__}", flush=True)
         expect(server.call("GET", "/health")[0], 200)
