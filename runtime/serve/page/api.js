@@ -1,7 +1,11 @@
 // Calls of the server: JSON, server-sent events, and errors that say what to do.
 
 // The page may be served below a path by a proxy.
-const addressOf = path => new URL("../" + path, import.meta.url);
+function addressOf(path) {
+  const url = new URL("../" + path, import.meta.url);
+  url.username = url.password = ""; // fetch refuses them; the browser sends them anyway
+  return url;
+}
 
 export class ServerError extends Error {
   constructor(message, status = 0, hint = "") {

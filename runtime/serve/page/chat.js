@@ -25,6 +25,7 @@ export const toEnd = () => at("scroll").scrollTo({top: at("scroll").scrollHeight
 
 export function showButtons() {
   const running = isRunning();
+  at("log").classList.toggle("is-running", running);
   at("stop").hidden = !running;
   at("send").hidden = running;
   at("send").disabled = !at("text").value.trim() || !chosenModel();
@@ -33,8 +34,8 @@ export function showButtons() {
 
 function viewOf(node) {
   const view = new MessageView(node, siblingsOf(chat, node), {
-    edit: (old, text) => answer(add(chat, old.parent, "user", text)),
-    again: old => answer(chat.nodes[old.parent]),
+    edit: (old, text) => isRunning() || answer(add(chat, old.parent, "user", text)),
+    again: old => isRunning() || answer(chat.nodes[old.parent]),
     show: to => {
       showVersion(chat, to);
       store.save(chat);

@@ -10,7 +10,7 @@ function requestOf(chat, path, model) {
     // Without a number the API's default is 16.
     return ["v1/completions", {...body, prompt, max_tokens: body.max_tokens ?? 256}];
   }
-  const system = chat.settings.system ? [{role: "system", content: chat.settings.system}] : [];
+  const system = chat.settings.system ? [{role: "system", content: String(chat.settings.system)}] : [];
   return ["v1/chat/completions", {...body, messages: [...system, ...path.map(({role, content}) => ({role, content}))]}];
 }
 

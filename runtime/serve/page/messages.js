@@ -92,13 +92,13 @@ export class MessageView {
     const {message, hint} = this.node.error;
     const text = message.charAt(0).toUpperCase() + message.slice(1).replace(/\.$/, "") + ".";
     return make("p", {class: "error", role: "alert"}, icon("alert"), make("span", {}, text + " " + hint),
-                make("button", {type: "button", onclick: () => this.actions.again(this.node)}, "Retry"));
+                make("button", {type: "button", class: "asks", onclick: () => this.actions.again(this.node)}, "Retry"));
   }
 
   buttons() {
     const {node, actions} = this, isUser = node.role === "user";
-    const own = isUser ? [iconButton("pencil", "Edit and send again", () => this.edit())]
-                       : [iconButton("again", "Another answer", () => actions.again(node))];
+    const own = isUser ? [iconButton("pencil", "Edit and send again", () => this.edit(), {class: "icon asks"})]
+                       : [iconButton("again", "Another answer", () => actions.again(node), {class: "icon asks"})];
     if (hasTokens(node))
       own.push(iconButton("tokens", "Token probabilities", () => this.switchTokens(), {"aria-pressed": String(this.isTokens)}));
     return [this.versions(), node.content ? copyButton(() => node.content) : null, ...own, isUser ? null : make("span", {class: "stats"}, statsOf(node))].filter(Boolean);

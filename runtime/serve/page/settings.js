@@ -92,7 +92,7 @@ export function fieldsOf(given) {
   const fields = {}, isText = given.mode === "text";
   for (const {name} of kNumbers)
     if (typeof given[name] === "number") fields[name === "max_tokens" && !isText ? "max_completion_tokens" : name] = given[name];
-  const stops = (given.stop ?? "").split("\n").filter(Boolean).slice(0, kMostStops);
+  const stops = String(given.stop ?? "").split("\n").filter(Boolean).slice(0, kMostStops);
   if (stops.length) fields.stop = stops;
   if (given.top_logprobs)
     Object.assign(fields, isText ? {logprobs: given.top_logprobs} : {logprobs: true, top_logprobs: given.top_logprobs});

@@ -15,10 +15,16 @@ export const newId = () => Date.now().toString(36) + Math.random().toString(36).
 // What is stored may be of another version, or from a file.
 export function isChat(chat) {
   const isNode = node => node && typeof node.id === "string" && typeof node.content === "string" && ["user", "assistant"].includes(node.role) &&
-    (node.parent === null || Object.hasOwn(chat.nodes, node.parent));
+    (node.parent === null || Object.hasOwn(chat.nodes, node.parent)) && hasParts(node);
   return typeof chat?.id === "string" && typeof chat.title === "string" && typeof chat.updated === "number" && typeof chat.nodes === "object" &&
     chat.nodes !== null && (chat.leaf === null || Object.hasOwn(chat.nodes, chat.leaf)) && typeof chat.settings === "object" && chat.settings !== null &&
     Object.entries(chat.nodes).every(([id, node]) => isNode(node) && node.id === id) && hasEnds(chat);
+}
+
+function hasParts({reasoning = "", model = "", finish = "", calls = [], error = {message: "", hint: ""}, stats = {}}) {
+  const areTexts = (...values) => values.every(value => typeof value === "string");
+  return areTexts(reasoning, model ?? "", finish) && Array.isArray(calls) && calls.every(call => areTexts(call?.name, call?.arguments)) &&
+    areTexts(error?.message, error?.hint) && typeof stats === "object" && stats !== null;
 }
 
 // Every node leads to a root.

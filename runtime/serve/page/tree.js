@@ -42,6 +42,6 @@ export function titleOf(text) {
 
 export function asMarkdown(chat) {
   const names = {user: "You", assistant: "Assistant"};
-  const system = chat.settings.system ? [`> ${chat.settings.system.replaceAll("\n", "\n> ")}`] : [];
+  const system = chat.settings.system ? [`> ${String(chat.settings.system).replaceAll("\n", "\n> ")}`] : [];
   return [`# ${chat.title}`, ...system, ...pathOf(chat).map(node => `**${names[node.role]}**\n\n${node.content}`)].join("\n\n") + "\n";
 }

@@ -65,6 +65,7 @@ def streams_and_stops(page):
     first = page.run(length)
     page.wait(f"{length} > {first + 5}")
     assert page.run('!document.querySelector("#stop").hidden && document.querySelector("#send").hidden')
+    assert page.run('[...document.querySelectorAll(".asks")].every(each => getComputedStyle(each).visibility === "hidden")')
     page.key("Escape")
     page.wait(IDLE)
     assert 5 < len(page.path()[3][1]) < 250
@@ -150,7 +151,7 @@ def exports_and_deletes(page, folder):
     # Back from the file; wrong ones among others are left out, and there is a bound.
     one = exported[0]
     many = [{**one, "id": f"many{i}", "updated": i} for i in range(260)]
-    wrong = [None, 3, {}, {**one, "id": "w1", "leaf": "nothing"}, {**one, "id": "w2", "nodes": {"toString": one["nodes"]}},
+    wrong = [None, 3, {}, {**one, "id": "w0", "nodes": {id: {**node, "calls": 3} for id, node in one["nodes"].items()}}, {**one, "id": "w1", "leaf": "nothing"}, {**one, "id": "w2", "nodes": {"toString": one["nodes"]}},
              {**one, "id": "w3", "nodes": {"a": {"id": "a", "parent": "b", "role": "user", "content": ""},
                                            "b": {"id": "b", "parent": "a", "role": "user", "content": ""}}, "leaf": "a"}]
     for chats, kept in ((exported, 2), (wrong, 2), (many, 200)):
@@ -326,6 +327,16 @@ def survives_the_server(page, server):
     page.wait('document.querySelector("#state").textContent.includes("does not respond")')
 
 
+def with_key(folder):
+    """The browser's credentials go with everything that the page asks."""
+    with Server([CHECK, "--key", "secret"]) as server, Page(CHROMIUM, folder, server) as page:
+        page.open("any:secret@")
+        page.set("#set-max_tokens", "5")
+        page.send("hello")
+        expect((page.count(".message.assistant"), page.count(".error")), (1, 0))
+        page.check_quiet()
+
+
 def embeds(folder):
     """An encoder's page compares lines."""
     with Server([CHECK, "--embeds", "1"]) as server, Page(CHROMIUM, folder, server) as page:
@@ -363,6 +374,9 @@ def main():
             is_closed(page)
             survives_the_server(page, server)
     print("ok: page")
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        with_key(folder)
+    print("ok: page with a key")
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         embeds(folder)
     print("ok: page of an encoder")

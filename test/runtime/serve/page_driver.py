@@ -23,8 +23,8 @@ class Page:
     def __exit__(self, *_):
         self.browser.close()
 
-    def open(self):
-        self.browser.call("Page.navigate", url=f"http://127.0.0.1:{self.server.port}/")
+    def open(self, user=""):
+        self.browser.call("Page.navigate", url=f"http://{user}127.0.0.1:{self.server.port}/")
         self.wait('document.documentElement?.dataset.ready === ""')
 
     def reload(self):
@@ -78,7 +78,7 @@ class Page:
     def check_quiet(self, allowed=()):
         """Nothing was asked of anyone else, and the console has no errors but those
         of statuses that a test made."""
-        own = (f"http://127.0.0.1:{self.server.port}/", "data:", "about:", "blob:")
+        own = (f"http://127.0.0.1:{self.server.port}/", f"http://any:secret@127.0.0.1:{self.server.port}/", "data:", "about:", "blob:")
         assert all(url.startswith(own) for url in self.browser.asked()), self.browser.asked()
         troubles = [each for each in self.browser.troubles() if not any(text in json.dumps(each) for text in allowed)]
         assert not troubles, troubles

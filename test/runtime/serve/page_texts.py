@@ -97,6 +97,52 @@ def huge(page, stub):
         assert all(shown.count(each) >= 0.99 * text.count(each) for each in letters) or "[a](" in text, text[:20]
 
 
+# Elements with text of their own whose contrast with what is under them is too low, by
+# WCAG's formula: 4.5, or 3 for large text.
+CONTRAST = """(() => {
+  const parse = color => (color.match(/[\\d.]+/g) ?? [0, 0, 0, 0]).map(Number);
+  const lightOf = ([r, g, b]) => [r, g, b].map(c => (c /= 255) <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4).reduce((sum, c, i) => sum + c * [0.2126, 0.7152, 0.0722][i], 0);
+  const under = each => {
+    for (; each; each = each.parentElement) {
+      const color = parse(getComputedStyle(each).backgroundColor);
+      if (color.length < 4 || color[3] === 1) return color;
+    }
+    return [255, 255, 255];
+  };
+  return [...document.querySelectorAll("body *")].filter(each => each.checkVisibility({visibilityProperty: true}) && !each.closest("svg, :disabled") &&
+    [...each.childNodes].some(node => node.nodeType === 3 && node.data.trim())).map(each => {
+      const style = getComputedStyle(each), [a, b] = [lightOf(parse(style.color)), lightOf(under(each))];
+      return [each.tagName + "." + each.className, each.textContent.slice(0, 20), (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05), parseFloat(style.fontSize) >= 24 ? 3 : 4.5];
+    }).filter(([,, ratio, least]) => ratio < least);
+})()"""
+
+
+def contrast(page, stub):
+    """Text can be read in both themes, on all of the page's surfaces."""
+    text = "# h\n\n> quote `code`\n\n| a |\n|--|\n| b |\n\n[link](https://e.org)\n\n```py\ndef f(x): # note\n  return 'text' + 3\n```"
+    stub.answers += [text, [{"reasoning_content": "r"}, {"content": "c"}], "a b c d e f g h i j k", (429, {"message": "full", "type": "x", "param": None, "code": "x"})]
+    page.key("k", control=True)
+    page.send("?")
+    page.send("?")
+    page.run('document.querySelector(".folds details").open = true')
+    page.set("#set-top_logprobs", "3")
+    page.send("?")
+    page.send("?")
+    page.set("#set-top_logprobs", "")
+    page.run('document.querySelector(".tokens").focus()')
+    page.key("Home")
+    for theme in ("light", "dark"):
+        page.browser.prefer(color_scheme=theme)
+        page.wait(f'document.documentElement.dataset.theme === "{theme}"')
+        for drawer in ("settings", "metrics"):
+            page.run(f'document.querySelector("#show-{drawer}").click()')
+            page.run("new Promise(done => setTimeout(done, 50))")
+            wrong = page.run(CONTRAST)
+            assert not wrong, (theme, drawer, wrong)
+            page.run(f'document.querySelector("#show-{drawer}").click()')
+    page.browser.prefer(color_scheme="light")
+
+
 def parts(page, stub):
     """Reasoning and tool calls are folded; the answer is not."""
     call = [{"tool_calls": [{"index": 0, "id": "c", "type": "function", "function": {"name": "weather", "arguments": '{"city"'}}]},
@@ -176,7 +222,7 @@ def main():
             page.open()
             texts(page, stub)
             piecewise(page)
-            for check in (huge, parts, asks, errors, chooses):
+            for check in (huge, contrast, parts, asks, errors, chooses):
                 check(page, stub)
                 print("ok:", check.__name__)
             page.check_quiet(allowed=["status of 4", "status of 503"])
