@@ -26,7 +26,7 @@ class Browser:
             preexec_fn=place, close_fds=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         os.close(to_us)
         os.close(to_browser)
-        self.held, self.count, self.events, self.session = b"", 0, [], None
+        self.held, self.count, self.events, self.session, self.preferred = b"", 0, [], None, {}
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         self.session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Network", "Log"):
@@ -64,9 +64,10 @@ class Browser:
         self.call("Emulation.setTouchEmulationEnabled", enabled=touch)
 
     def prefer(self, **features):
-        """prefer(color_scheme="dark"): media features of the user."""
+        """prefer(color_scheme="dark"): media features of the user; earlier ones remain."""
+        self.preferred |= features
         self.call("Emulation.setEmulatedMedia", features=[
-            {"name": "prefers-" + name.replace("_", "-"), "value": value} for name, value in features.items()])
+            {"name": "prefers-" + name.replace("_", "-"), "value": value} for name, value in self.preferred.items()])
 
     def key(self, name, control=False, shift=False):
         """Presses and releases it."""

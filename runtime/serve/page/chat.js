@@ -162,13 +162,11 @@ export function buildChat() {
 }
 
 export function welcome(model, adapters) {
-  const keys = [["Enter", "sends"], ["/", "goes to the message box"], ["?", "shows all keys"]];
   at("welcome").replaceChildren(
     make("div", {class: "mosaic", "aria-hidden": "true"}, make("i"), make("i"), make("i"), make("i")),
     make("h2", {}, "What would you like to ask?"),
     make("p", {}, make("b", {}, model.id), ` answers from this server, with a context of ${model.max_model_len.toLocaleString("en")} tokens`,
-         adapters ? ` and ${adapters} ${adapters === 1 ? "adapter" : "adapters"}.` : "."),
-    make("p", {class: "keys"}, ...keys.flatMap(([key, does]) => [make("kbd", {}, key), " " + does + " "])));
+         adapters ? ` and ${adapters} ${adapters === 1 ? "adapter" : "adapters"}.` : "."));
 }
 
 export const alertLine = (text, hint) => make("p", {class: "error", role: "alert"}, icon("alert"), make("span", {}, `${text} ${hint}`));

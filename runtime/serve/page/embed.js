@@ -40,8 +40,9 @@ export async function compare(text) {
 
 export function buildEmbeddings(model) {
   document.body.classList.add("embeds", "no-sidebar");
-  at("text").placeholder = "A text a line; each is compared with the first";
+  at("text").placeholder = "One text per line; each is compared with the first";
   at("text").rows = 3;
+  at("hint").append(make("kbd", {}, "Ctrl Enter"), " compares");
   at("welcome").replaceChildren(
     make("div", {class: "mosaic", "aria-hidden": "true"}, make("i"), make("i"), make("i"), make("i")),
     make("h2", {}, "Compare texts"),

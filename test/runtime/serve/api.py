@@ -485,7 +485,7 @@ def page(server):
     reader = Reader()
     reader.feed(text)
     expect(reader.open, [])
-    files, scripts = list(reader.files), {"page/index.html": text}
+    files, scripts, etags = list(reader.files), {"page/index.html": text}, {headers["ETag"]}
     for path in files:  # grows by what these import
         status, headers, body = server.call("GET", "/" + path)
         kind = {"css": "text/css", "js": "text/javascript"}[path.rsplit(".", 1)[1]]
@@ -495,6 +495,8 @@ def page(server):
         scripts[path] = body
         # The same file again is not sent again.
         etag = headers["ETag"]
+        assert etag not in etags, path
+        etags.add(etag)
         for known, wanted in ((etag, 304), (f'"x", W/{etag}', 304), ('"x"', 200)):
             status, headers, again = server.call("GET", "/" + path, headers={"If-None-Match": known})
             expect((status, again, headers["ETag"]), (wanted, body if wanted == 200 else "", etag))
