@@ -154,7 +154,7 @@ def exports_and_deletes(page, folder):
     wrong = [None, 3, {}, {**one, "id": "w0", "nodes": {id: {**node, "calls": 3} for id, node in one["nodes"].items()}}, {**one, "id": "w1", "leaf": "nothing"}, {**one, "id": "w2", "nodes": {"toString": one["nodes"]}},
              {**one, "id": "w3", "nodes": {"a": {"id": "a", "parent": "b", "role": "user", "content": ""},
                                            "b": {"id": "b", "parent": "a", "role": "user", "content": ""}}, "leaf": "a"}]
-    for chats, kept in ((exported, 2), (wrong, 2), (many, 200)):
+    for chats, kept in ((exported, 2), ([*wrong, {**one, "id": "right"}], 3), (many, 200)):
         with open(path, "w") as file:
             json.dump({"chats": chats}, file)
         node = page.browser.call("Runtime.evaluate", expression='document.querySelector("#import-file")')["result"]["objectId"]
