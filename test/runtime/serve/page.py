@@ -154,12 +154,20 @@ def exports_and_deletes(page, folder):
     wrong = [None, 3, {}, {**one, "id": "w0", "nodes": {id: {**node, "calls": 3} for id, node in one["nodes"].items()}}, {**one, "id": "w1", "leaf": "nothing"}, {**one, "id": "w2", "nodes": {"toString": one["nodes"]}},
              {**one, "id": "w3", "nodes": {"a": {"id": "a", "parent": "b", "role": "user", "content": ""},
                                            "b": {"id": "b", "parent": "a", "role": "user", "content": ""}}, "leaf": "a"}]
-    for chats, kept in ((exported, 2), ([*wrong, {**one, "id": "right"}], 3), (many, 200)):
+    def stored(prefix):
+        return f'Object.keys(localStorage).filter(key => key.startsWith("tessera.chat.{prefix}"))'
+
+    text = dict.fromkeys(list(one["nodes"])[:1], 900_000 * "x")
+    big = [{**one, "id": f"big{i}", "updated": 1000 + i, "nodes": {id: {**node, "content": text.get(id, "")} for id, node in one["nodes"].items()}}
+           for i in range(6)]
+    for chats, wanted in ((exported, stored("") + ".length === 2"), ([*wrong, {**one, "id": "right"}], stored("") + ".length === 3"),
+                          (many, stored("") + ".length === 200"), (big, stored("big") + '.sort().join() === "' + ",".join(f"tessera.chat.big{i}" for i in range(2, 6)) + '"')):
         with open(path, "w") as file:
             json.dump({"chats": chats}, file)
         node = page.browser.call("Runtime.evaluate", expression='document.querySelector("#import-file")')["result"]["objectId"]
         page.browser.call("DOM.setFileInputFiles", files=[path], objectId=node)
-        page.wait(f'Object.keys(localStorage).filter(key => key.startsWith("tessera.chat.")).length === {kept}')
+        page.wait(wanted)
+    assert page.run(stored("") + ".reduce((sum, key) => sum + localStorage.getItem(key).length, 0)") <= 4_000_000
     page.run("localStorage.clear()")
     page.reload()
 
