@@ -784,6 +784,7 @@ def pings_and_log():
         got = server.raw(f"POST {COMPLETIONS} HTTP/1.1\r\nConnection: close\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
         assert got.count(b": ping\n\n") >= 2 and b"data: [DONE]" in got, got
         answer = server.post(COMPLETIONS, prompt="b", max_tokens=1)[1]
+        server.wait_until_idle()  # the engine may end a request after its response is read
         server.terminate()
         expect(server.process.wait(30), 0)
         *lines, last = server.log
