@@ -12,8 +12,6 @@ static Problem checkTogether(const ApiRequest &request) {
   // OpenAI has these optional in responses, since a stored prompt may contain
   // them.
   bool mayLack = request.endpoint == Endpoint::responses;
-  if (request.model.empty() && !mayLack)
-    return problem("model", "model is missing");
   if (request.prompts.empty() && request.messages.empty() && !mayLack)
     return problem(input, "{} is missing", input);
   if (int64_t(request.prompts.size()) * request.n > kMaxChoices)

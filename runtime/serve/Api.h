@@ -81,7 +81,7 @@ using PromptInput = std::variant<std::string, std::vector<int32_t>>;
 /// been validated as far as possible without a model.
 struct ApiRequest {
   Endpoint endpoint = Endpoint::completions;
-  std::string model; ///< may be empty in responses: the served model
+  std::string model; ///< empty: the served model, without an adapter
   std::vector<PromptInput> prompts; ///< of completions
   /// Of chats and responses; responses may have none, and the model begins.
   std::vector<ChatMessage> messages;

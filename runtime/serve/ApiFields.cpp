@@ -119,7 +119,7 @@ constexpr Field kFields[] = {
     {"store", kChat | kResponses, readOf<&ApiRequest::store>, kBoolean, 0, 0,
      "whether the response can be retrieved later; default of responses: true"},
     {"model", kAll, readModel, R"({"type": "string", "minLength": 1})", 0, 0,
-     "the name of the served model"},
+     "a name of the served model or of an adapter; default: the model"},
     {"prompt", kCompletions, readPrompt,
      R"({"anyOf": [{"type": "string"},
          {"type": "array", "minItems": 1, "maxItems": 128,

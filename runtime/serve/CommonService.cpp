@@ -159,7 +159,7 @@ void CommonService::handle(HttpRequest request, Reply reply) {
   bool isStored = isAboutStored(*match.route),
        isOfAdapters = isAboutAdapters(*match.route);
   if (!match.route->body && !isStored && !isOfAdapters)
-    return get(match, reply);
+    return get(match, request, reply);
   // Browsers send saved credentials with requests from any site's page.
   if (request.isForeign)
     return sendError(reply,
@@ -184,7 +184,8 @@ void CommonService::changeAdapters(const RouteMatch &, const HttpRequest &,
   sendError(reply, otherKind(kind));
 }
 
-void CommonService::get(const RouteMatch &match, const Reply &reply) {
+void CommonService::get(const RouteMatch &match, const HttpRequest &request,
+                        const Reply &reply) {
   switch (match.route->id) {
   case RouteId::models:
     return listModels(reply);
@@ -204,7 +205,9 @@ void CommonService::get(const RouteMatch &match, const Reply &reply) {
   case RouteId::openApi:
     return sendJson(reply, openApiJson(options.version, names(), kind));
   case RouteId::page:
-    return sendText(reply, match.route->type, std::string(pageHtml()));
+    return sendPage("index.html", request, reply);
+  case RouteId::pageFile:
+    return sendPage(match.rest, request, reply);
   case RouteId::completions:
   case RouteId::chat:
   case RouteId::responses:
@@ -224,6 +227,19 @@ void CommonService::get(const RouteMatch &match, const Reply &reply) {
   case RouteId::unloadAdapter:
     return; // changeAdapters()
   }
+}
+
+void CommonService::sendPage(std::string_view name, const HttpRequest &request,
+                             const Reply &reply) {
+  const PageFile *file = findPageFile(name);
+  if (!file)
+    return sendError(reply,
+                     {404, "the page has no such file", "", "not_found"});
+  bool isKnown = request.ifNoneMatch.find(file->etag) != std::string::npos;
+  int status = isKnown ? 304 : 200;
+  ++answers[status];
+  reply->send(status, file->type, isKnown ? "" : std::string(file->text),
+              fmt::format("ETag: {}\r\n{}", file->etag, kPageHeaders));
 }
 
 void CommonService::listModels(const Reply &reply) {

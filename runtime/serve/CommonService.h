@@ -87,7 +87,10 @@ protected:
   std::map<int, uint64_t> answers; ///< number by status
 
 private:
-  void get(const RouteMatch &match, const Reply &reply);
+  void get(const RouteMatch &match, const HttpRequest &request,
+           const Reply &reply);
+  void sendPage(std::string_view name, const HttpRequest &request,
+                const Reply &reply);
   void listModels(const Reply &reply);
   void checkHealth(const Reply &reply);
   std::string modelJson(const std::string &name) const;

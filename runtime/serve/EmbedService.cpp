@@ -158,7 +158,7 @@ void EmbedService::post(const HttpRequest &http, Endpoint, const Reply &reply) {
   auto call = std::make_shared<Call>(
       Call{std::move(std::get<EmbeddingsRequest>(parsed)), reply});
   EmbeddingsRequest &request = call->request;
-  if (!isServed(request.model))
+  if (!request.model.empty() && !isServed(request.model))
     return sendError(reply, otherModel());
   if (!request.dimensions)
     request.dimensions = engine.shape().width;

@@ -93,7 +93,7 @@ Problem ignoreUser(const EmbeddingsField &field, const JsonValue &value,
 
 constexpr EmbeddingsField kFields[] = {
     {"model", kEmbeddings, readModel, R"({"type": "string", "minLength": 1})",
-     0, 0, "the name of the served model"},
+     0, 0, "a name of the served model; default: the model"},
     {"input", kEmbeddings, readInput,
      R"({"anyOf": [{"type": "string"},
          {"type": "array", "minItems": 1, "maxItems": 2048,
@@ -127,8 +127,6 @@ parseEmbeddingsRequest(std::string_view body) {
   if (Problem found = readFields(embeddingsFields(), Endpoint::embeddings,
                                  std::get<JsonValue>(root), request))
     return *found;
-  if (request.model.empty())
-    return problem("model", "model is missing");
   if (request.inputs.empty())
     return problem("input", "input is missing");
   return request;

@@ -29,8 +29,11 @@ public:
 
   void send(int status, std::string_view type, std::string body,
             std::string_view headers) override {
-    std::string text = start(status, type, headers) +
-                       fmt::format("Content-Length: {}\r\n\r\n", body.size());
+    std::string text = start(status, type, headers);
+    // That of a 304 would be the length of the body that the client has.
+    text += status == 304
+                ? "\r\n"
+                : fmt::format("Content-Length: {}\r\n\r\n", body.size());
     if (!isHead)
       text += body;
     finish(std::move(text));
@@ -165,6 +168,7 @@ void HttpConnection::readBody() {
           std::string(target.substr(0, mark)),
           std::string(target.substr(std::min(mark + 1, target.size()))),
           std::string(viewOf(message[http::field::authorization])),
+          std::string(viewOf(message[http::field::if_none_match])),
           viewOf(message["Sec-Fetch-Site"]) == "cross-site",
           {}};
   if (std::string refusal = shared.handler.refuse(head); !refusal.empty()) {

@@ -26,7 +26,7 @@ Json boundOf(const FieldOf<Request> &field, double bound) {
 std::vector<std::string_view> requiredOf(Endpoint endpoint) {
   if (endpoint == Endpoint::responses)
     return {};
-  return {"model", inputField(endpoint)};
+  return {inputField(endpoint)};
 }
 
 template <typename Request>

@@ -61,6 +61,8 @@ std::span<const Route> routes() {
        json, "Description"},
       {RouteId::page, kAnyKind, "GET", "/", "Web page to try the model",
        "text/html; charset=utf-8", ""},
+      {RouteId::pageFile, kAnyKind, "GET", "/page/{file}",
+       "A style sheet or script of the page", "text/*", ""},
   };
   return list;
 }

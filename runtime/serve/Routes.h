@@ -10,6 +10,7 @@ namespace tessera::serve {
 
 enum class RouteId : uint8_t {
   page,
+  pageFile,
   completions,
   chat,
   responses,
@@ -47,7 +48,7 @@ struct Route {
   /// in braces matches anything without slashes.
   std::string_view path;
   std::string_view summary;
-  std::string_view type;   ///< of the body of a 200
+  std::string_view type;   ///< of the body of a 200; "text/*": several
   std::string_view schema; ///< its name in /openapi.json; empty: plain text
   std::optional<Endpoint> body = {}; ///< the fields of a POST
   std::string_view asks = {}; ///< name of the schema of another request body

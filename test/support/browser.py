@@ -1,5 +1,6 @@
 """Chromium, driven through its pipe, for tests of pages."""
 
+import base64
 import json
 import os
 import subprocess
@@ -25,7 +26,7 @@ class Browser:
             preexec_fn=place, close_fds=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         os.close(to_us)
         os.close(to_browser)
-        self.held, self.count, self.events, self.session = b"", 0, [], None
+        self.held, self.count, self.events, self.session, self.preferred = b"", 0, [], None, {}
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         self.session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Network", "Log"):
@@ -57,6 +58,55 @@ class Browser:
         result = self.call("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
         assert "exceptionDetails" not in result, result
         return result["result"].get("value")
+
+    def size(self, width, height=900, scale=1, touch=False):
+        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=scale, mobile=touch)
+        self.call("Emulation.setTouchEmulationEnabled", enabled=touch)
+
+    def prefer(self, **features):
+        """prefer(color_scheme="dark"): media features of the user; earlier ones remain."""
+        self.preferred |= features
+        self.call("Emulation.setEmulatedMedia", features=[
+            {"name": "prefers-" + name.replace("_", "-"), "value": value} for name, value in self.preferred.items()])
+
+    def key(self, name, control=False, shift=False):
+        """Presses and releases it."""
+        codes = {"Tab": 9, "Enter": 13, "Escape": 27, "End": 35, "Home": 36, "ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40}
+        text = {"Enter": "\r"}.get(name, name if len(name) == 1 and not control else "")
+        for kind in ("keyDown", "keyUp"):
+            extra = {"text": text} if text and kind == "keyDown" else {}
+            self.call("Input.dispatchKeyEvent", type=kind, key=name, code="Key" + name.upper() if name.isalpha() and len(name) == 1 else name,
+                      windowsVirtualKeyCode=codes.get(name, ord(name[0].upper())), modifiers=2 * control + 8 * shift, **extra)
+
+    def type(self, text):
+        self.call("Input.insertText", text=text)
+
+    def point(self, script):
+        """Moves the pointer to the middle of the element that the script returns."""
+        x, y = self.run(f"(r => [r.x + r.width / 2, r.y + r.height / 2])(({script}).getBoundingClientRect())")
+        self.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
+        return x, y
+
+    def click(self, script):
+        x, y = self.point(script)
+        for kind in ("mousePressed", "mouseReleased"):
+            self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
+
+    def picture(self, path, **options):
+        data = self.call("Page.captureScreenshot", format="png", **options)["data"]
+        with open(path, "wb") as file:
+            file.write(base64.b64decode(data))
+
+    def troubles(self):
+        """Exceptions, and lines of the console that are errors or warnings."""
+        return [event for event in self.events
+                if event.get("method") == "Runtime.exceptionThrown"
+                or (event.get("method") == "Log.entryAdded" and event["params"]["entry"]["level"] == "error")
+                or (event.get("method") == "Runtime.consoleAPICalled" and event["params"]["type"] in ("error", "warning", "assert"))]
+
+    def asked(self):
+        """Addresses that were requested."""
+        return {event["params"]["request"]["url"] for event in self.events if event.get("method") == "Network.requestWillBeSent"}
 
     def close(self):
         self.process.kill()

@@ -5,7 +5,6 @@ pictures of them.
        [--picture FILE.png --show IDS]        these sections one below the other, at most --height"""
 
 import argparse
-import base64
 import json
 import os
 import sys
@@ -23,14 +22,6 @@ OVERLAPS = """[...document.querySelectorAll("svg")].flatMap(svg => {
 })"""
 
 
-def size(browser, width, height=900):
-    browser.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
-
-
-def scheme(browser, value):
-    browser.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": value}])
-
-
 def show_all(browser):
     """Scrolls to each section, so that it is made."""
     browser.run("""(async () => {
@@ -45,19 +36,12 @@ def show_all(browser):
     browser.run("document.fonts.ready.then(() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done))))")
 
 
-def key(browser, name, text=None):
-    codes = {"Tab": 9, "ArrowRight": 39, "ArrowDown": 40, "End": 35, "Enter": 13}
-    extra = {"text": "\r"} if name == "Enter" else {}
-    for kind in ("keyDown", "keyUp"):
-        browser.call("Input.dispatchKeyEvent", type=kind, key=name, code=name, windowsVirtualKeyCode=codes[name], **extra)
-
-
 def check_keyboard(browser):
     """Tab reaches the sections' pictures with a visible focus; arrows change what they say."""
     browser.run("document.activeElement.blur(); scrollTo(0, 0)")
     seen, widths = set(), set()
     for _ in range(40):
-        key(browser, "Tab")
+        browser.key("Tab")
         if browser.run("document.activeElement === document.body"):
             break  # after the last one
         name, style = browser.run('[document.activeElement.tagName + ":" + (document.activeElement.textContent || '
@@ -74,7 +58,7 @@ def check_keyboard(browser):
             said = f"{node}.parentElement.parentElement.querySelector('.status')?.textContent"
             first = browser.run(said)
             assert first, (kind, i)
-            key(browser, "End")
+            browser.key("End")
             assert browser.run(said), (kind, i)
 
 
@@ -114,13 +98,9 @@ def check_ir(browser):
 
 
 def check_network(browser):
-    asked = {event["params"]["request"]["url"] for event in browser.events if event.get("method") == "Network.requestWillBeSent"}
+    asked = browser.asked()
     assert all(url.startswith(("file:", "data:", "about:")) for url in asked), asked
-    troubles = [event for event in browser.events
-                if event.get("method") == "Runtime.exceptionThrown"
-                or (event.get("method") == "Log.entryAdded" and event["params"]["entry"]["level"] == "error")
-                or (event.get("method") == "Runtime.consoleAPICalled" and event["params"]["type"] in ("error", "warning", "assert"))]
-    assert not troubles, troubles
+    assert not browser.troubles(), browser.troubles()
 
 
 def picture(browser, path, node=None, most=None):
@@ -130,17 +110,15 @@ def picture(browser, path, node=None, most=None):
     if box and most:
         box["height"] = min(box["height"], most)
     options = {"clip": {**box, "scale": 1}, "captureBeyondViewport": True} if box else {}
-    data = browser.call("Page.captureScreenshot", format="png", **options)["data"]
-    with open(path, "wb") as file:
-        file.write(base64.b64decode(data))
+    browser.picture(path, **options)
 
 
 def pictures(browser, options):
     folder, name = options.pictures, options.name
     os.makedirs(folder, exist_ok=True)
     for shown, width in (("light", 1180), ("dark", 1180), ("narrow", 420)):
-        scheme(browser, "dark" if shown == "dark" else "light")
-        size(browser, width)
+        browser.prefer(color_scheme="dark" if shown == "dark" else "light")
+        browser.size(width)
         show_all(browser)
         for section in browser.run('[...document.querySelectorAll("main > section")].map(section => section.id)'):
             picture(browser, f"{folder}/{name}-{shown}-{section}.png", "#" + section, 1500)
@@ -148,8 +126,8 @@ def pictures(browser, options):
 
 
 def one_picture(browser, options):
-    scheme(browser, "dark" if options.dark else "light")
-    size(browser, 1000)
+    browser.prefer(color_scheme="dark" if options.dark else "light")
+    browser.size(1000)
     shown = options.show.split(",")
     browser.run(f"document.activeElement.blur(); for (const section of document.querySelectorAll('main > section')) "
                 f"section.hidden = !{json.dumps(shown)}.includes(section.id)")
@@ -173,8 +151,8 @@ def main():
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         browser = Browser(options.chromium, folder)
         try:
-            scheme(browser, "light")
-            size(browser, 1180)
+            browser.prefer(color_scheme="light")
+            browser.size(1180)
             browser.call("Page.navigate", url="file://" + os.path.abspath(options.page))
             browser.wait('performance.getEntriesByName("report-ready").length === 1')
             # Its entry comes after the one of "first-paint".
@@ -187,17 +165,17 @@ def main():
             missing = set(filter(None, options.sections.split(","))) - set(found)
             assert not missing, (missing, found)
             for width in (1180, 420):
-                size(browser, width)
+                browser.size(width)
                 show_all(browser)
                 assert browser.run("document.documentElement.scrollWidth <= innerWidth"), f"too wide at {width}"
                 overlaps = browser.run(OVERLAPS)
                 assert not overlaps, (width, overlaps[:5])
             assert browser.run("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
-            scheme(browser, "dark")
+            browser.prefer(color_scheme="dark")
             assert browser.run("getComputedStyle(document.body).backgroundColor") == "rgb(20, 23, 27)"
             assert "NaN" not in browser.run("document.body.innerText") and "undefined" not in browser.run("document.body.innerText")
-            scheme(browser, "light")
-            size(browser, 1180)
+            browser.prefer(color_scheme="light")
+            browser.size(1180)
             show_all(browser)
             check_keyboard(browser)
             if browser.run('DATA.kind === "program"'):

@@ -40,7 +40,6 @@ TEST(Embeddings, OneInputIsATextOrTokens) {
 
 TEST(Embeddings, RefusesByName) {
   const std::pair<const char *, const char *> cases[] = {
-      {R"({"input": "a"})", "model"},
       {R"({"model": 3, "input": "a"})", "model"},
       {R"({"model": "m"})", "input"},
       {R"({"model": "m", "input": []})", "input"},

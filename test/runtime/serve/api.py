@@ -74,6 +74,23 @@ def names():
         assert "first or org/second" in refused["error"]["message"], refused
 
 
+def unnamed(server):
+    """A request without `model`, or with null, is one of the served model."""
+    for path, fields in ((COMPLETIONS, {"prompt": "a", "temperature": 0, "max_tokens": 4}),
+                         (CHAT, {"messages": USER, "temperature": 0, "max_tokens": 4}),
+                         (RESPONSES, {"input": "a", "temperature": 0, "max_output_tokens": 4})):
+        status, named = server.post(path, **fields)
+        expect(status, 200)
+        for body in (fields, {"model": None, **fields}):
+            status, _, answer = server.call("POST", path, body)
+            expect((status, answer["model"], answer["usage"]["total_tokens"]), (200, server.model, named["usage"]["total_tokens"]))
+            if path == RESPONSES:
+                expect(answer["output"][0]["content"], named["output"][0]["content"])
+            else:
+                expect(answer["choices"], named["choices"])
+        expect(server.call("POST", path, {"model": "", **fields})[2]["error"]["param"], "model")
+
+
 def encoder():
     """An encoder has the same routes but for those that generate, and says why."""
     with Server([CHECK, "--embeds", "1", "--name", "vectors", "--name", "other"]) as server:
@@ -90,6 +107,7 @@ def encoder():
         expect((status, headers["Allow"]), (405, "POST"))
         foreign = {"Sec-Fetch-Site": "cross-site"}
         expect(server.call("POST", "/v1/embeddings", {"model": "vectors", "input": "a"}, foreign)[0], 403)
+        expect(server.call("POST", "/v1/embeddings", {"input": "a"})[2]["model"], "vectors")
         tokens = [3, 4, 5]
         status, made = server.post("/v1/embeddings", input=[tokens, [7]])
         expect([each["embedding"] for each in made["data"]], [[12, 14], [7, 0]])
@@ -253,7 +271,6 @@ def speaks_first(server):
     expect((page["data"], page["has_more"], told["status"]), ([], True, "incomplete"))
     expect(server.call("POST", RESPONSES, {"model": "other"})[0], 404)
     expect(server.call("POST", RESPONSES, {"model": ""})[2]["error"]["param"], "model")
-    expect(server.call("POST", CHAT, {"messages": USER})[2]["error"]["param"], "model")
 
 
 def responses(server):
@@ -438,17 +455,23 @@ def metrics(server):
 
 
 def page(server):
+    """Its files are there, of the right types, kept until they change, and run nothing
+    of others; the elements, metrics and paths that its scripts name exist."""
     status, headers, text = server.call("GET", "/")
     expect((status, headers["Content-Type"]), (200, "text/html; charset=utf-8"))
 
     class Reader(html.parser.HTMLParser):
-        open, ids = [], set()
+        open, ids, files = [], set(), []
 
         def handle_starttag(self, tag, attributes):
             given = dict(attributes)
-            # Nothing comes from elsewhere.
+            # Nothing comes from elsewhere, and nothing is inline that the policy forbids.
             for name in ("src", "href", "action"):
-                assert given.get(name, "").startswith("data:") or name not in given, given
+                address = given.get(name, "")
+                assert name not in given or address.startswith(("data:", "#", "page/")), given
+                if address.startswith("page/"):
+                    self.files.append(address)
+            assert not any(name == "style" or name.startswith("on") for name in given), given
             self.ids.add(given.get("id"))
             if tag not in ("meta", "link", "input"):
                 self.open.append(tag)
@@ -456,18 +479,44 @@ def page(server):
         def handle_endtag(self, tag):
             expect(self.open.pop(), tag)
 
+        def handle_data(self, data):
+            assert not data.strip() or self.open[-1] not in ("script", "style"), data
+
     reader = Reader()
     reader.feed(text)
     expect(reader.open, [])
-    script = text[text.index("<script>") : text.index("</script>")]
-    assert "http:" not in text and "https:" not in text and "innerHTML" not in text
-    for used in re.findall(r'\bat\("(\w+)"\)', script):
+    files, scripts, etags = list(reader.files), {"page/index.html": text}, {headers["ETag"]}
+    for path in files:  # grows by what these import
+        status, headers, body = server.call("GET", "/" + path)
+        kind = {"css": "text/css", "js": "text/javascript"}[path.rsplit(".", 1)[1]]
+        expect((status, headers["Content-Type"], headers["Cache-Control"]), (200, f"{kind}; charset=utf-8", "no-cache"))
+        assert "http:" not in body.replace("http://www.w3.org/2000/svg", "").replace('"http:"', "") and "@import" not in body, path
+        files += [name for each in re.findall(r'from "\./(\w+\.js)"', body) if (name := "page/" + each) not in files]
+        scripts[path] = body
+        # The same file again is not sent again.
+        etag = headers["ETag"]
+        assert etag not in etags, path
+        etags.add(etag)
+        for known, wanted in ((etag, 304), (f'"x", W/{etag}', 304), ('"x"', 200)):
+            status, headers, again = server.call("GET", "/" + path, headers={"If-None-Match": known})
+            expect((status, again, headers["ETag"]), (wanted, body if wanted == 200 else "", etag))
+        expect(server.call("HEAD", "/" + path)[2], "")
+        policy = dict(each.strip().split(" ", 1) for each in headers["Content-Security-Policy"].split(";"))
+        expect((policy["default-src"], policy["script-src"], policy["style-src"]), ("'none'", "'self'", "'self'"))
+    source = pathlib.Path(__file__).resolve().parents[3] / "runtime/serve/page"
+    expect(sorted(files), sorted(f"page/{each.name}" for each in source.iterdir() if each.suffix != ".html"))
+    expect(server.call("GET", "/page/none.js")[0], 404)
+    expect(server.call("GET", "/page/..%2fPage.cpp")[0], 404)
+    expect(server.call("POST", "/page/main.js")[0], 405)
+    every = "".join(scripts.values())
+    for used in re.findall(r'\bat\("(\w[\w-]*)"\)', every):
         assert used in reader.ids, used
+    assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b|new Function", every)
     known = server.metric_names()
-    for used in re.findall(r"values\.(\w+)", script):
-        assert used in known, used
-    for path in re.findall(r'"(/[a-z0-9/]*)"', script):
-        assert server.call("GET", path)[0] in (200, 405), path
+    for used in re.findall(r'(?:\bvalues|\bv)\.(\w+)|quantile\("(\w+)"|rateOf\(now, before, "(\w+)"', scripts["page/metrics.js"] + scripts["page/panel.js"]):
+        assert "".join(used) in {each.removesuffix("_bucket") for each in known} | known, used
+    for path in re.findall(r'"(v1/[a-z0-9/]+|metrics|openapi.json)"', every):
+        assert server.call("GET", "/" + path)[0] in (200, 400, 405), path
 
 
 def refused_fields(server):
@@ -735,6 +784,7 @@ def pings_and_log():
         got = server.raw(f"POST {COMPLETIONS} HTTP/1.1\r\nConnection: close\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
         assert got.count(b": ping\n\n") >= 2 and b"data: [DONE]" in got, got
         answer = server.post(COMPLETIONS, prompt="b", max_tokens=1)[1]
+        server.wait_until_idle()  # the engine may end a request after its response is read
         server.terminate()
         expect(server.process.wait(30), 0)
         *lines, last = server.log
@@ -800,7 +850,7 @@ def busy_and_end():
 
 def main():
     with Server([CHECK]) as server:
-        for check in (routes, completions, streams, offsets, no_tokens, echoes, speaks_first, responses, forms, exact_forms, metrics, page, refused_fields, hostile_bytes, mixed_load, many_connections):
+        for check in (routes, unnamed, completions, streams, offsets, no_tokens, echoes, speaks_first, responses, forms, exact_forms, metrics, page, refused_fields, hostile_bytes, mixed_load, many_connections):
             check(server)
             print(f"ok: {check.__name__}", flush=True)
         expect(server.call("GET", "/health")[0], 200)
