@@ -11,7 +11,6 @@
 namespace tessera::hal::cuda {
 namespace {
 
-constexpr std::uint64_t kMostGraphSteps = 100'000;
 constexpr std::uint64_t kMostBounceBytes = std::uint64_t(16) << 20;
 /// Of a grid's first dimension.
 constexpr std::uint32_t kMostBlocks = std::numeric_limits<std::int32_t>::max();
@@ -113,11 +112,12 @@ Status CudaCommandList::named(const Command &command,
 }
 
 Status CudaCommandList::prepare() {
-  std::uint64_t steps = 0;
+  std::uint64_t steps = 0; // of a graph; further iterations are its GPU's
   std::size_t mostWords = 0;
   walk.restart();
   while (const Command *command = walk.next()) {
-    ++steps;
+    steps += walk.counted().iteration == 0;
+    ++stepsOfAll;
     if (command->kind == Command::Kind::launch) {
       const LaunchCommand &one = code.launches[command->index];
       if (one.blocks > kMostBlocks)

@@ -24,14 +24,18 @@ enum class Mode : std::uint8_t {
   step,   ///< the same, waiting for each: errors name the step
 };
 
+/// With more steps than this a graph costs more memory than it saves time.
+inline constexpr std::uint64_t kMostGraphSteps = 100'000;
+
 class CudaCommandList : public CommandList {
 public:
   /// `commands` has the GPU's addresses; `kernels` follows DeviceCode.kernels
   /// and outlives the list; `collectives` are those of `commands`. A profile
   /// and the check for NaN take steps one by one, whatever `mode` says; so do
   /// collectives that go through the host, and programs of more than 100'000
-  /// steps, for which a graph would cost more memory than it saves time. Then
-  /// the host waits for the count before a loop whose count is data.
+  /// steps (of a loop that the GPU counts, one iteration), for which a graph
+  /// would cost more memory than it saves time. Then the host waits for the
+  /// count before a loop whose count is data.
   static StatusOr<std::unique_ptr<CudaCommandList>>
   record(std::string_view program, Commands commands,
          GpuCollectives collectives, std::span<const LoadedKernel> kernels,
@@ -100,6 +104,7 @@ private:
   std::vector<std::uint64_t> words; // of the launch that is being made
   Owned<Address> bounce;            // for copies onto themselves
   std::uint64_t bounceBytes = 0;
+  std::uint64_t stepsOfAll = 0; ///< iterations that there may be
   /// Commands that run together, or not at all.
   struct Segment {
     Owned<GraphRun> graph;

@@ -28,7 +28,9 @@ Status CudaCommandList::capture() {
   const bool hasCounts = std::ranges::any_of(code.loops, isCounted);
   if (hasCounts)
     TESSERA_RETURN_IF_ERROR(captureLoops());
-  if (segments.empty()) {
+  if (segments.empty() && stepsOfAll > kMostGraphSteps) {
+    mode = Mode::stream;
+  } else if (segments.empty()) {
     restart();
     const Command *command = walk.next();
     while (command)

@@ -150,6 +150,26 @@ TEST_F(CudaCommands, LongProgramsAreNoGraphs) {
   }
 }
 
+// A loop that the GPU counts is in the graph once.
+TEST_F(CudaCommands, LongLoopsWithCountsAreGraphs) {
+  const auto artifact = [](std::uint64_t step) {
+    return oneProgram(program("main", 64, 64 + 60'000 * step, {}, {},
+                              {fill(arg(Space::arena, 0, 4), 0),
+                               loop(60'000,
+                                    {fill(arg(Space::io, 0, 8, {step}), 3),
+                                     fill(arg(Space::io, 8, 8, {step}), 4)},
+                                    arg(Space::arena, 0, 4))}));
+  };
+  for (const std::uint64_t step : {0, 8}) {
+    fake.reset();
+    Runner runner(artifact(step), cuda());
+    ASSERT_TRUE(runner.ok()) << runner.message();
+    ASSERT_TRUE(runner->run("main").ok());
+    EXPECT_EQ(fake.calls("cuGraphLaunch"), step == 0 ? 1u : 0u);
+    EXPECT_EQ(fake.calls("cuMemcpyDtoHAsync_v2"), step == 0 ? 0u : 1u);
+  }
+}
+
 /// In each of two iterations, counts[i] times but at most four, adds one to
 /// each of y[i]; then marks a byte after it. With `advances`, one to each of
 /// the first counts[i] numbers of y[i] instead.
