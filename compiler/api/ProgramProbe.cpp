@@ -1,5 +1,4 @@
 #include "compiler/api/ProgramProbe.h"
-#include "compiler/api/Extrapolation.h"
 #include "compiler/api/ProgramMemory.h"
 #include "compiler/report/Json.h"
 #include "dialects/dist/DistOps.h"
@@ -21,13 +20,13 @@ using namespace mlir;
 using namespace tessera;
 using namespace tessera::planner;
 
-/// A rank of a compiled program. `features` are what its bytes are linear in:
-/// a constant, its layers, and its layers times microbatches in flight.
+/// A rank of a compiled program.
 struct ProgramProbe::Rank {
   int64_t stage = 0; ///< its number in the pipeline
   RankMemory memory;
   StepSeconds step;
-  ExtentFeatures features{1, 0, 0};
+  double layers = 0;   ///< of all its stages
+  double inFlight = 0; ///< the most layers times microbatches that it keeps
   /// The most layers times microbatches between backward for inputs and for
   /// weights: a program keeps both inputs and gradients of these.
   double waiting = 0;
@@ -41,6 +40,8 @@ static constexpr int64_t kShallow = 20;
 static constexpr int64_t kDepths[] = {8, 16};
 // Seconds of a pipeline's program that is compiled as it is.
 static constexpr double kAffordable = 1.5;
+// Chunks of the programs from which one with more is extrapolated.
+static constexpr int64_t kFewChunks = 3, kMoreChunks = 4;
 
 //===--- the model --------------------------------------------------------===//
 
@@ -137,11 +138,21 @@ double ProgramProbe::cost(const ProgramExtent &extent, bool isWhole) const {
   return 0.1 + copy * copies(extent, isWhole);
 }
 
+bool ProgramProbe::isAffordable() const {
+  return cost(whole, /*isWhole=*/true) <= kAffordable;
+}
+
+// Otherwise the fullest alone.
+bool ProgramProbe::compilesAllRanks() const {
+  return extents().size() == 1 &&
+         (whole.chunks == 1 || !isUniform || isAffordable());
+}
+
 double ProgramProbe::cost() const {
-  const std::vector<ProgramExtent> all = extents();
+  const bool isWhole = compilesAllRanks();
   double sum = 0;
-  for (const ProgramExtent &extent : all)
-    sum += cost(extent, all.size() == 1);
+  for (const ProgramExtent &extent : extents())
+    sum += cost(extent, isWhole);
   return sum;
 }
 
@@ -157,22 +168,17 @@ std::vector<ProgramExtent> ProgramProbe::extents() const {
   }
   // All microbatches: most are in a loop, in which other tensors live than in a
   // schedule that is written out.
-  const bool interleaves = one.chunks > 1;
-  if (cost(one, /*isWhole=*/true) <= kAffordable)
-    return {one};
-  const int64_t rest = one.layers / (plan.pipe * one.chunks);
-  if (!interleaves && rest <= 1)
-    return {one};
-  if (!interleaves)
+  const int64_t stages = plan.pipe * one.chunks, rest = one.layers / stages;
+  if (one.chunks == 1 && !isAffordable() && rest > 1)
     return {{plan.pipe, 1, one.microbatches},
             {(rest > 3 ? 3 : 2) * plan.pipe, 1, one.microbatches}};
-  if (one.chunks <= 3 && rest <= 1)
-    return {one};
-  std::vector<ProgramExtent> all = {{2 * plan.pipe, 2, one.microbatches},
-                                    {3 * plan.pipe, 3, one.microbatches}};
-  if (one.layers != plan.pipe * one.chunks)
-    all.push_back({4 * plan.pipe, 2, one.microbatches});
-  return all;
+  // With fewer chunks, or fewer layers in each, the peak can be at another
+  // moment: with the last gradients, not with the first. Up to seven chunks the
+  // program itself has no more layers than these two.
+  if (one.chunks > kFewChunks + kMoreChunks && !isAffordable())
+    return {{kFewChunks * rest * plan.pipe, kFewChunks, one.microbatches},
+            {kMoreChunks * rest * plan.pipe, kMoreChunks, one.microbatches}};
+  return {one};
 }
 
 CompileRequest ProgramProbe::requestFor(const ProgramExtent &extent) const {
@@ -261,12 +267,12 @@ static double mostInFlight(const pipeline::Schedule &schedule, size_t rank,
   return static_cast<double>(most);
 }
 
-// Adds features to ranks, and returns the layers of each stage.
+// Adds layers to ranks, and returns the layers of each stage.
 StatusOr<std::vector<int64_t>>
 ProgramProbe::addLayers(const ProgramExtent &extent, Ranks &ranks) const {
   if (!isPipeline()) {
     for (Rank &rank : ranks)
-      rank.features[1] = static_cast<double>(extent.layers);
+      rank.layers = static_cast<double>(extent.layers);
     return std::vector{extent.layers};
   }
   StatusOr<std::vector<int64_t>> layers = stageLayers(extent);
@@ -278,8 +284,8 @@ ProgramProbe::addLayers(const ProgramExtent &extent, Ranks &ranks) const {
   for (Rank &rank : ranks) {
     for (size_t stage = 0; stage < layers->size(); ++stage)
       if (schedule->placement[stage] == rank.stage)
-        rank.features[1] += static_cast<double>((*layers)[stage]);
-    rank.features[2] =
+        rank.layers += static_cast<double>((*layers)[stage]);
+    rank.inFlight =
         mostInFlight(*schedule, static_cast<size_t>(rank.stage), *layers);
     rank.waiting = mostInFlight(*schedule, static_cast<size_t>(rank.stage),
                                 *layers, pipeline::Op::BackwardInput);
@@ -289,18 +295,16 @@ ProgramProbe::addLayers(const ProgramExtent &extent, Ranks &ranks) const {
 
 //===--- extrapolation ----------------------------------------------------===//
 
-// One value of each point of a stage, at `to`.
+// A value of the one or two points of a stage, at `layers` of its rank. What is
+// in flight grows with them.
 template <typename Ranks, typename Value>
-static double extrapolated(const Ranks &ranks, ExtentFeatures to, Value value) {
-  if (ranks.size() == 1)
-    return static_cast<double>(value(ranks.front()));
-  std::vector<ExtentFeatures> features;
-  std::vector<double> values;
-  for (const auto &rank : ranks) {
-    features.push_back(rank.features);
-    values.push_back(static_cast<double>(value(rank)));
-  }
-  return linearAt(features, values, to);
+static double extrapolated(const Ranks &ranks, double layers, Value value) {
+  const auto &one = ranks.front(), &other = ranks.back();
+  const auto first = static_cast<double>(value(one));
+  if (one.layers == other.layers)
+    return first;
+  return first + (static_cast<double>(value(other)) - first) *
+                     (layers - one.layers) / (other.layers - one.layers);
 }
 
 // The cost of one microbatch at each stage: what was replayed of a layer, and
@@ -328,14 +332,14 @@ ProgramProbe::stepSeconds(const std::map<int64_t, Ranks> &points,
                           const std::vector<int64_t> &layers) const {
   auto at = [&](int64_t stage, auto value) {
     return extrapolated(points.at(stage),
-                        wanted[static_cast<size_t>(stage)].features, value);
+                        wanted[static_cast<size_t>(stage)].layers, value);
   };
   if (!isPipeline())
     return at(0, [](const Rank &rank) { return rank.step.total(); });
   const auto microbatches = static_cast<double>(extents().back().microbatches);
   const Rank &first = points.begin()->second.back(),
              &last = points.rbegin()->second.back();
-  const double share = 1 / (microbatches * first.features[1]);
+  const double share = 1 / (microbatches * first.layers);
   pipeline::Costs costs = stageCosts(
       layers, first.step.forward * share, first.step.backward * share,
       first.step.between / microbatches, last.step.between / microbatches);
@@ -370,8 +374,8 @@ static std::vector<int64_t> fullestStages(const Ranks &ranks) {
     if (measure(*fullest) > measure(ranks.front()))
       stages.insert(fullest->stage);
   };
-  addFullest([](const auto &rank) { return rank.features[1]; });
-  addFullest([](const auto &rank) { return rank.features[2]; });
+  addFullest([](const auto &rank) { return rank.layers; });
+  addFullest([](const auto &rank) { return rank.inFlight; });
   addFullest([](const auto &rank) { return rank.waiting; });
   return {stages.begin(), stages.end()};
 }
@@ -380,7 +384,7 @@ StatusOr<std::map<int64_t, ProgramProbe::Ranks>>
 ProgramProbe::compileExtents(const Ranks &wanted) const {
   const std::vector<ProgramExtent> all = extents();
   const std::vector<int64_t> stages =
-      all.size() > 1 ? fullestStages(wanted) : std::vector<int64_t>();
+      compilesAllRanks() ? std::vector<int64_t>() : fullestStages(wanted);
   std::vector<std::future<StatusOr<Ranks>>> compiled;
   for (const ProgramExtent &extent : all)
     compiled.push_back(std::async(std::launch::async, [&, extent] {
@@ -410,7 +414,7 @@ ProgramProbe::compileExtents(const Ranks &wanted) const {
 StatusOr<ProbedProgram> ProgramProbe::run() const {
   Ranks wanted;
   for (int64_t stage = 0; stage < plan.pipe; ++stage)
-    wanted.push_back({stage, {}, {}});
+    wanted.push_back({stage, {}, {}, 0, 0, 0});
   StatusOr<std::vector<int64_t>> layers = addLayers(whole, wanted);
   if (!layers.ok())
     return layers.status();
@@ -419,7 +423,7 @@ StatusOr<ProbedProgram> ProgramProbe::run() const {
     return points.status();
   std::vector<RankMemory> memories;
   for (const auto &[stage, ranks] : *points) {
-    const auto &to = wanted[static_cast<size_t>(stage)].features;
+    const double to = wanted[static_cast<size_t>(stage)].layers;
     RankMemory memory = ranks.back().memory;
     memory.state = static_cast<int64_t>(extrapolated(
         ranks, to, [](const Rank &rank) { return rank.memory.state; }));

@@ -1,7 +1,7 @@
 // What the program of a plan needs, from programs that compile sooner: with
 // fewer layers and model chunks, on the same mesh. A rank's bytes
 // grow linearly in its layers and in those whose activations it holds at once,
-// so the whole program's follow from two or three shallow ones.
+// so the whole program's follow from two shallow ones.
 #pragma once
 #include "compiler/Driver.h"
 #include "compiler/api/ProgramTimes.h"
@@ -25,8 +25,9 @@ struct ProgramExtent {
 /// The fullest rank of a plan's program.
 struct ProbedProgram {
   RankMemory fullest;
-  /// Its own program was compiled; otherwise the bytes are extrapolated. In
-  /// either case only @train_step and @init: an evaluation needs less.
+  /// Its own program was compiled, of a costly interleaved pipeline that of the
+  /// fullest ranks; otherwise the bytes are extrapolated. In either case only
+  /// @train_step and @init: an evaluation needs less.
   bool whole = false;
   double seconds = 0; ///< of a step: replayed
 };
@@ -58,6 +59,8 @@ private:
   ProgramProbe() = default;
   bool isPipeline() const { return plan.pipe > 1; }
   StatusOr<pipeline::Schedule> scheduleOf(const ProgramExtent &extent) const;
+  bool isAffordable() const;
+  bool compilesAllRanks() const;
   double copies(const ProgramExtent &extent, bool isWhole) const;
   double cost(const ProgramExtent &extent, bool isWhole) const;
   CompileRequest requestFor(const ProgramExtent &extent) const;

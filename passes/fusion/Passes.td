@@ -186,7 +186,7 @@ def AccumulateEarly : Pass<"accumulate-early", "::mlir::func::FuncOp"> {
 
 def MaterializeInductionVariables
     : Pass<"materialize-induction-variables", "::mlir::func::FuncOp"> {
-  let summary = "stores induction variables that kernels read in a table";
+  let summary = "stores induction variables that kernels read";
   let description = [{
     The induction variable of a `graph.loop` is an index: it advances addresses and is not stored.
     If it is also used as a number (it selects the random numbers of a microbatch), it becomes an
@@ -203,6 +203,21 @@ def MaterializeInductionVariables
     %r = graph.loop 2 (%i, %acc = %zero) : (tensor<i64>) {
       %number = graph.dynamic_slice %numbers[%i] : tensor<2xi32>, tensor<i32> -> tensor<i32>
       %n = graph.convert %number : tensor<i32> -> tensor<i64>
+    ```
+    If the number of iterations is data (`graph.counted`), it is a carried value instead, from 0 on:
+    a GPU repeats one body then, whose addresses do not advance.
+
+    Before:
+    ```mlir
+    %r:2 = graph.loop 2 (%i, %count = %n, %acc = %zero) : (tensor<i32>, tensor<i64>) {
+      ...
+      graph.yield %count, %next
+    ```
+    After:
+    ```mlir
+    %r:3 = graph.loop 2 (%i, %count = %n, %acc = %zero, %number = %first) : (...) {
+      ...
+      graph.yield %count, %next, %number + 1
     ```
     Afterwards induction variables are only used as the index of `dynamic_slice` and
     `dynamic_update`.

@@ -9,6 +9,11 @@ namespace {
 
 constexpr const char *kLibrary = "libnccl.so.2";
 constexpr const char *kVariable = "TESSERA_LIBNCCL";
+/// Whether a graph's collectives may be under way at the same time as others.
+/// Ours never are: a process has one stream for them. With it NCCL waits for
+/// events, which a loop of a graph cannot (runtime/hal/cuda/GraphLoops.h). NCCL
+/// reads it when a communicator is made.
+constexpr const char *kMixing = "NCCL_GRAPH_MIXING_SUPPORT";
 /// NCCL 2.13, the first that explains its last error; as NCCL counts.
 constexpr int kOldest = 21300;
 
@@ -17,6 +22,7 @@ constexpr int kOldest = 21300;
 StatusOr<std::shared_ptr<const Library>> Library::load() {
   const char *named = std::getenv(kVariable);
   const std::string path = named && *named ? named : kLibrary;
+  ::setenv(kMixing, "0", /*overwrite=*/0);
   // Never unloaded: it keeps threads of its own.
   void *handle = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!handle) {

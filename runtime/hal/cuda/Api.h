@@ -19,7 +19,9 @@ using Kernel = struct KernelTag *; // CUfunction
 using Stream = struct StreamTag *;
 using Event = struct EventTag *;
 using Graph = struct GraphTag *;
-using GraphRun = struct GraphRunTag *; // CUgraphExec
+using GraphRun = struct GraphRunTag *;   // CUgraphExec
+using GraphNode = struct GraphNodeTag *; // CUgraphNode
+using Condition = unsigned long long;    // CUgraphConditionalHandle
 
 /// Results that are handled differently.
 enum : Result {
@@ -77,6 +79,37 @@ inline constexpr int kCaptureThreadLocal = 1;
 inline constexpr int kNoInterleaving = 0;
 inline constexpr int kPromoteTo128Bytes = 2; ///< what L2 reads at a time
 inline constexpr int kZerosOutside = 0;
+
+/// How an edge of a graph begins and ends (CUgraphEdgeData); zeros: after the
+/// whole of one node, the whole of the next.
+struct GraphEdge {
+  unsigned char fromPort, toPort, type, reserved[5];
+};
+
+/// CUgraphNodeType. A conditional node's body may have these alone.
+enum NodeType : int {
+  kKernelNode = 0,
+  kCopyNode = 1,
+  kFillNode = 2,
+  kHostNode = 3, ///< but not this
+  kGraphNode = 4,
+  kEmptyNode = 5,
+  kConditionalNode = 13,
+};
+
+inline constexpr int kWhile = 1; // CU_GRAPH_COND_TYPE_WHILE
+
+/// CUgraphNodeParams of a conditional node.
+struct ConditionalNode {
+  int type = kConditionalNode;
+  int reserved[3] = {};
+  Condition condition = 0;
+  int kind = kWhile;
+  unsigned bodyCount = 1;
+  Graph *bodies = nullptr; ///< set by the driver, which owns them
+  Context context = nullptr;
+  long long padding[25] = {}, reserved2 = 0;
+};
 
 /// Keys of a launch's `extra` list: an array of keys and values.
 inline void *const kLaunchEnd = nullptr;
@@ -153,5 +186,28 @@ inline void *const kLaunchBufferSize = reinterpret_cast<void *>(2);
   X(graphLaunch, cuGraphLaunch, (GraphRun run, Stream stream))                 \
   X(graphRunDestroy, cuGraphExecDestroy, (GraphRun run))                       \
   X(graphDestroy, cuGraphDestroy, (Graph graph))
+
+/// Likewise, of drivers from kLoopsInGraphs on: a loop within a graph, whose
+/// count is data.
+#define TESSERA_CUDA_LOOP_FUNCTIONS(X)                                         \
+  X(graphCreate, cuGraphCreate, (Graph * graph, unsigned flags))               \
+  X(streamBeginCaptureTo, cuStreamBeginCaptureToGraph,                         \
+    (Stream stream, Graph graph, const GraphNode *after,                       \
+     const GraphEdge *edges, std::size_t count, int mode))                     \
+  X(streamCaptureInfo, cuStreamGetCaptureInfo_v3,                              \
+    (Stream stream, int *status, unsigned long long *id, Graph *graph,         \
+     const GraphNode **last, const GraphEdge **edges, std::size_t *count))     \
+  X(graphCondition, cuGraphConditionalHandleCreate,                            \
+    (Condition * condition, Graph graph, Context context, unsigned initial,    \
+     unsigned flags))                                                          \
+  X(graphAddNode, cuGraphAddNode_v2,                                           \
+    (GraphNode * node, Graph graph, const GraphNode *after,                    \
+     const GraphEdge *edges, std::size_t count, ConditionalNode *parameters))  \
+  X(graphNodes, cuGraphGetNodes,                                               \
+    (Graph graph, GraphNode * nodes, std::size_t *count))                      \
+  X(graphNodeType, cuGraphNodeGetType, (GraphNode node, int *type))
+
+/// CUDA 12.4.
+inline constexpr int kLoopsInGraphs = 12040;
 
 } // namespace tessera::hal::cuda

@@ -11,7 +11,6 @@
 namespace tessera::hal::cuda {
 namespace {
 
-constexpr std::uint64_t kMostGraphSteps = 100'000;
 constexpr std::uint64_t kMostBounceBytes = std::uint64_t(16) << 20;
 /// Of a grid's first dimension.
 constexpr std::uint32_t kMostBlocks = std::numeric_limits<std::int32_t>::max();
@@ -71,7 +70,7 @@ CudaCommandList::CudaCommandList(std::string_view program, Commands commands,
         std::make_unique<Profile>(program, code.steps, options.traceEvents);
 }
 
-StatusOr<std::unique_ptr<CommandList>> CudaCommandList::record(
+StatusOr<std::unique_ptr<CudaCommandList>> CudaCommandList::record(
     std::string_view program, Commands commands, GpuCollectives collectives,
     std::span<const LoadedKernel> kernels, std::shared_ptr<Gpu> gpu,
     std::span<const std::byte> arena, Mode mode, const RecordOptions &options) {
@@ -88,7 +87,7 @@ StatusOr<std::unique_ptr<CommandList>> CudaCommandList::record(
   list->readsCounts = true;
   if (!status.ok())
     return Status::error("program '{}': {}", program, status.message());
-  return std::unique_ptr<CommandList>(std::move(list));
+  return list;
 }
 
 Address CudaCommandList::address(std::uint32_t pointer) const {
@@ -112,29 +111,13 @@ Status CudaCommandList::named(const Command &command,
   return Status::error("{}: {}", what, status.message());
 }
 
-// Whether one loop whose count is data is in another: the count of the inner
-// one is not known before the outer one runs, and iterations are captured
-// alone.
-static bool haveNestedCounts(const std::vector<LoopCommand> &loops) {
-  auto isCounted = [](const LoopCommand &loop) {
-    return loop.count != LoopCommand::kNoCount;
-  };
-  return std::ranges::any_of(loops, [&](const LoopCommand &outer) {
-    return isCounted(outer) &&
-           std::ranges::any_of(loops, [&](const LoopCommand &inner) {
-             return isCounted(inner) && &inner != &outer &&
-                    inner.firstCommand >= outer.firstCommand &&
-                    inner.endCommand < outer.endCommand;
-           });
-  });
-}
-
 Status CudaCommandList::prepare() {
-  std::uint64_t steps = 0;
+  std::uint64_t steps = 0; // of a graph; further iterations are its GPU's
   std::size_t mostWords = 0;
   walk.restart();
   while (const Command *command = walk.next()) {
-    ++steps;
+    steps += walk.counted().iteration == 0;
+    ++stepsOfAll;
     if (command->kind == Command::Kind::launch) {
       const LaunchCommand &one = code.launches[command->index];
       if (one.blocks > kMostBlocks)
@@ -156,9 +139,8 @@ Status CudaCommandList::prepare() {
     }
   }
   words.reserve(mostWords + 3); // first block, table, count
-  if (mode == Mode::graph &&
-      (steps == 0 || steps > kMostGraphSteps || haveNestedCounts(code.loops) ||
-       collectives.needsHost()))
+  if (mode == Mode::graph && (steps == 0 || steps > kMostGraphSteps ||
+                              haveNestedCounts() || collectives.needsHost()))
     mode = Mode::stream;
   TESSERA_RETURN_IF_ERROR(tables.upload(gpu));
   TESSERA_RETURN_IF_ERROR(maps.upload(gpu));
@@ -171,72 +153,12 @@ Status CudaCommandList::prepare() {
   return Status::success();
 }
 
-Status CudaCommandList::capture() {
-  walk.restart();
-  tables.restart();
-  maps.restart();
-  const Command *command = walk.next();
-  while (command)
-    TESSERA_RETURN_IF_ERROR(captureSegment(command));
-  return gpu->driver().streamSynchronize(gpu->stream());
-}
-
-// From `command` to the end of the program, or of the iteration of a loop with
-// a count; or to the next one. `command` is then the first one after it.
-Status CudaCommandList::captureSegment(const Command *&command) {
-  const Driver &driver = gpu->driver();
-  const Walk::Counted place = walk.counted();
-  // Other threads may do as they like meanwhile.
-  TESSERA_RETURN_IF_ERROR(
-      driver.streamBeginCapture(gpu->stream(), kCaptureThreadLocal));
-  Status captured = Status::success();
-  while (command && captured.ok() && walk.counted() == place) {
-    captured = at(*command, enqueue(*command));
-    command = walk.next();
-  }
-  if (captured.ok())
-    captured = collectives.join(*gpu);
-  // After an error too, or the stream would stay in capture mode.
-  Graph made = nullptr;
-  const Status ended = driver.streamEndCapture(gpu->stream(), &made);
-  const Owned<Graph> owned =
-      made ? Owned<Graph>(gpu, made, driver.graphDestroy) : Owned<Graph>();
-  TESSERA_RETURN_IF_ERROR(captured);
-  TESSERA_RETURN_IF_ERROR(ended);
-  GraphRun run = nullptr;
-  TESSERA_RETURN_IF_ERROR(driver.graphInstantiate(&run, made, 0));
-  segments.push_back(
-      {Owned<GraphRun>(gpu, run, driver.graphRunDestroy), place});
-  // So that the first run is as fast as all others.
-  return driver.graphUpload(run, gpu->stream());
-}
-
-Status CudaCommandList::runSegments() {
-  const Driver &driver = gpu->driver();
-  std::uint64_t loop = 0;
-  std::int32_t count = 0;
-  for (const Segment &segment : segments) {
-    if (segment.place.loop != 0 && segment.place.loop != loop) {
-      auto read = download(segment.place.count);
-      if (!read.ok())
-        return read.status();
-      loop = segment.place.loop;
-      count = *read;
-    }
-    if (segment.place.loop == 0 ||
-        std::int64_t(segment.place.iteration) < count)
-      TESSERA_RETURN_IF_ERROR(
-          driver.graphLaunch(segment.graph.get(), gpu->stream()));
-  }
-  return Status::success();
-}
-
 Status CudaCommandList::run() {
   const Driver &driver = gpu->driver();
   Status status = gpu->enter([&] {
     Status launched = collectives.begin();
     if (launched.ok())
-      launched = mode == Mode::graph ? runSegments() : runSteps();
+      launched = mode == Mode::graph ? runGraphs() : runSteps();
     // After an error too: nothing is under way when this returns.
     const Result result = driver.streamSynchronize.result(gpu->stream());
     Status status =
@@ -263,15 +185,15 @@ Status CudaCommandList::runSteps() {
                            arena.size(), gpu->stream()));
   if (mode == Mode::stream && !measured)
     return enqueueAll();
-  walk.restart();
-  tables.restart();
-  maps.restart();
+  restart();
   timer.restart();
-  while (const Command *command = walk.next())
+  while (const Command *command = walk.next()) {
+    TESSERA_RETURN_IF_ERROR(counted);
     if (walk.isIdle())
       pass(*command);
     else
       TESSERA_RETURN_IF_ERROR(at(*command, runStep(*command)));
+  }
   TESSERA_RETURN_IF_ERROR(counted);
   return measured ? timer.collect() : Status::success();
 }
@@ -298,15 +220,23 @@ Status CudaCommandList::finishStep(const Command &command) {
 }
 
 Status CudaCommandList::enqueueAll() {
-  walk.restart();
-  tables.restart();
-  maps.restart();
-  while (const Command *command = walk.next())
+  restart();
+  while (const Command *command = walk.next()) {
+    TESSERA_RETURN_IF_ERROR(counted);
     if (walk.isIdle())
       pass(*command);
     else
       TESSERA_RETURN_IF_ERROR(at(*command, enqueue(*command)));
+  }
   return counted;
+}
+
+// Of the walk and what was prepared for its launches.
+void CudaCommandList::restart() {
+  walk.restart();
+  tables.restart();
+  maps.restart();
+  counted = Status::success();
 }
 
 // Waits for the stream.

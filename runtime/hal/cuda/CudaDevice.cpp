@@ -71,7 +71,7 @@ public:
       : gpu(std::move(gpu)), mode(mode), tuning(tuning) {}
   std::string_view name() const override { return gpu->name(); }
   std::string describe() const override {
-    return gpu->describe() + chosen + together;
+    return gpu->describe() + chosen + together + counting;
   }
   Status checkFree(std::uint64_t bytes) const override {
     return gpu->checkFree(bytes);
@@ -96,6 +96,7 @@ private:
   std::string chosen;                 // in what was loaded last
   std::unique_ptr<NcclChannels> nccl; // of the ranks, once programs need it
   std::string together;               // how they reach one another
+  std::string counting;               // why the host reads counts of loops
 };
 
 StatusOr<std::unique_ptr<Buffer>> CudaDevice::allocate(std::uint64_t bytes,
@@ -147,11 +148,16 @@ CudaDevice::record(Executable &executable, const artifact::Program &program,
   if (!commands.collectives.empty())
     together = collectives->describe();
   useVariants(commands, loaded.code, loaded.modules.kernels);
-  return CudaCommandList::record(
+  auto list = CudaCommandList::record(
       artifact::toView(program.name()), std::move(commands), collectives.take(),
       loaded.modules.kernels, gpu,
       std::span<const std::byte>(spaces.arena, program.arena_bytes()), mode,
       options);
+  if (!list.ok())
+    return list.status();
+  if (const std::string &why = (*list)->whyCountsOnHost(); !why.empty())
+    counting = fmt::format("; the host reads counts of loops: {}", why);
+  return std::unique_ptr<CommandList>(list.take());
 }
 
 StatusOr<Mode> parseMode(const DeviceOptions &options) {

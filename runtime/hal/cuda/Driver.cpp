@@ -75,6 +75,9 @@ Status Driver::findFunctions(void *library, const std::string &path) {
 #define TESSERA_CUDA_FIND(member, symbol, parameters)                          \
   TESSERA_RETURN_IF_ERROR(find(member));
   TESSERA_CUDA_FUNCTIONS(TESSERA_CUDA_FIND)
+  if (hasLoopsInGraphs()) {
+    TESSERA_CUDA_LOOP_FUNCTIONS(TESSERA_CUDA_FIND)
+  }
 #undef TESSERA_CUDA_FIND
   return Status::success();
 }

@@ -43,11 +43,13 @@ public:
 #define TESSERA_CUDA_MEMBER(member, symbol, parameters)                        \
   Function<Result parameters> member{*this, #symbol};
   TESSERA_CUDA_FUNCTIONS(TESSERA_CUDA_MEMBER)
+  TESSERA_CUDA_LOOP_FUNCTIONS(TESSERA_CUDA_MEMBER) // if hasLoopsInGraphs()
 #undef TESSERA_CUDA_MEMBER
   // NOLINTEND(bugprone-macro-parentheses)
 
   /// Of CUDA, as the driver counts: 13.0 is 13000.
   int cudaVersion() const { return supported; }
+  bool hasLoopsInGraphs() const { return supported >= kLoopsInGraphs; }
   /// "out of memory (CUDA_ERROR_OUT_OF_MEMORY)"; after an error that ends the
   /// GPU's service to this process, also what to do.
   std::string describe(Result result) const;

@@ -53,6 +53,8 @@ public:
 
   const Driver &driver() const { return *library; }
   Stream stream() const { return work; }
+  /// The primary context.
+  Context primary() const { return context; }
   /// "cuda:0"
   const std::string &name() const { return label; }
   /// "NVIDIA H200"

@@ -111,7 +111,7 @@ StatusOr<Candidate> Trial::generated(std::string name,
                                       gpu, {}, Mode::stream, {});
   if (!list.ok())
     return list.status();
-  launched.emplace_back(static_cast<CudaCommandList *>(list.take().release()));
+  launched.push_back(list.take());
   return Candidate{std::move(name),
                    [list = launched.back().get()](void *const *) {
                      return list->enqueueAll();

@@ -215,7 +215,7 @@ void Walk::beginLoop(std::uint32_t index) {
   if (loop.count != LoopCommand::kNoCount && tripsLeft[index] != 0 &&
       outer == LoopCommand::kNoCount) {
     outer = index;
-    place = {++countedLoops, 0, code.pointers[loop.count]};
+    place = {++countedLoops, 0, code.pointers[loop.count], loop.trip};
   }
 }
 

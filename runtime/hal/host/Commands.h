@@ -116,6 +116,7 @@ public:
     std::uint64_t loop = 0;      ///< from 1, in order; 0: in no such loop
     std::uint64_t iteration = 0; ///< from 0
     const void *count = nullptr; ///< the address of the count
+    std::uint64_t trip = 0;      ///< iterations at most
     bool operator==(const Counted &) const = default;
   };
   const Counted &counted() const { return place; }

@@ -6,6 +6,7 @@ by a driver without a GPU, train as ranks on the CPU do.
 import json
 import os
 import pathlib
+import re
 import sys
 
 import harness
@@ -47,6 +48,16 @@ class Ranks:
             "cpu:avx2,cuda:sm_80", "--cache", "off", "-o", program)
         return program
 
+    def plan(self, config, mesh, sets):
+        """The text of the execution plan."""
+        spec, plan = self.scratch / "plan-spec", self.scratch / "plan.mlir"
+        spec.mkdir(exist_ok=True)
+        (spec / "config.json").write_text(json.dumps(config))
+        harness.run(self.tessera, "compile", spec, "--mesh", mesh,
+            *[word for each in SETS + sets for word in ("--set", each)], "--target",
+            "cuda:sm_80", "--cache", "off", "--to", "planning", "-o", plan)
+        return plan.read_text()
+
     def train(self, program, device):
         """Losses and norms as they are, and what was said."""
         done = harness.run(self.mpirun, "--allow-run-as-root", "--oversubscribe",
@@ -71,6 +82,13 @@ class Ranks:
         return said
 
 
+def counted_loops(plan):
+    """Induction variable and body of each loop whose count is data."""
+    for match in re.finditer(r"^( *)plan\.loop (%\w+) .* atmost .*\{\n", plan, re.M):
+        body = plan[match.end():]
+        yield match[2], body[:re.search(rf"^{match[1]}\}}", body, re.M).start()]
+
+
 def main():
     binaries, scratch = map(pathlib.Path, sys.argv[1:3])
     scratch.mkdir(parents=True)
@@ -85,6 +103,12 @@ def main():
     listed = harness.run(ranks.tessera, "inspect", experts, "--mesh").stdout
     harness.check("all_to_all" in listed and "exchange_rows" not in listed,
                   "without a count of rows on the host")
+    # A graph repeats one body then, and the GPU counts (runtime/hal/cuda).
+    loops = list(counted_loops(ranks.plan(EXPERTS, "expert=2",
+                                          ["moe.dispatch=exchange", "moe.buffer=0.5"])))
+    harness.check(loops and all("all_to_all" in body for _, body in loops) and
+                  not any(re.search(rf"{induction}\b", body) for induction, body in loops),
+                  f"{len(loops)} loops of rounds whose addresses do not advance")
     folded = ranks.compile("folded", EXPERTS, "tensor=2,expert_tensor=1",
                            ["moe.dispatch=exchange", "moe.buffer=0.5"])
     ranks.compare(folded, "experts over tensor ranks")

@@ -57,6 +57,37 @@ constexpr bool isSameCall<ResultA(A...), ResultB(B...)> =
   static_assert(isSameCall<Result parameters, decltype(::symbol)>, #symbol);
 TESSERA_CUDA_FUNCTIONS(CHECK_FUNCTION)
 
+#if CUDA_VERSION >= 12040
+template <> constexpr bool isSame<GraphNode, CUgraphNode> = true;
+template <> constexpr bool isSame<GraphNode *, CUgraphNode *> = true;
+template <>
+constexpr bool isSame<const GraphNode *, const CUgraphNode *> = true;
+template <>
+constexpr bool isSame<const GraphNode **, const CUgraphNode **> = true;
+template <>
+constexpr bool isSame<const GraphEdge *, const CUgraphEdgeData *> = true;
+template <>
+constexpr bool isSame<const GraphEdge **, const CUgraphEdgeData **> = true;
+template <>
+constexpr bool isSame<ConditionalNode *, CUgraphNodeParams *> = true;
+TESSERA_CUDA_LOOP_FUNCTIONS(CHECK_FUNCTION)
+
+static_assert(sizeof(GraphEdge) == sizeof(CUgraphEdgeData) &&
+              offsetof(GraphEdge, type) == offsetof(CUgraphEdgeData, type));
+static_assert(sizeof(ConditionalNode) == sizeof(CUgraphNodeParams));
+#define CHECK_FIELD(ours, theirs)                                              \
+  static_assert(offsetof(ConditionalNode, ours) ==                             \
+                offsetof(CUgraphNodeParams, theirs))
+CHECK_FIELD(type, type);
+CHECK_FIELD(condition, conditional.handle);
+CHECK_FIELD(kind, conditional.type);
+CHECK_FIELD(bodyCount, conditional.size);
+CHECK_FIELD(bodies, conditional.phGraph_out);
+CHECK_FIELD(context, conditional.ctx);
+CHECK_FIELD(reserved2, reserved2);
+#undef CHECK_FIELD
+#endif
+
 static_assert(!isSameCall<Result(int), Result(int, int)>);
 static_assert(!isSameCall<Result(int), Result(long)>);
 static_assert(!isSameCall<Result(int *), Result(long *)>);
@@ -117,6 +148,16 @@ CHECK_VALUE(device::Swizzle::b64, CU_TENSOR_MAP_SWIZZLE_64B);
 CHECK_VALUE(device::Swizzle::b128, CU_TENSOR_MAP_SWIZZLE_128B);
 static_assert(sizeof(device::TensorMap) == sizeof(CUtensorMap) &&
               alignof(device::TensorMap) <= alignof(CUtensorMap));
+#if CUDA_VERSION >= 12040
+CHECK_VALUE(kKernelNode, CU_GRAPH_NODE_TYPE_KERNEL);
+CHECK_VALUE(kCopyNode, CU_GRAPH_NODE_TYPE_MEMCPY);
+CHECK_VALUE(kFillNode, CU_GRAPH_NODE_TYPE_MEMSET);
+CHECK_VALUE(kHostNode, CU_GRAPH_NODE_TYPE_HOST);
+CHECK_VALUE(kGraphNode, CU_GRAPH_NODE_TYPE_GRAPH);
+CHECK_VALUE(kEmptyNode, CU_GRAPH_NODE_TYPE_EMPTY);
+CHECK_VALUE(kConditionalNode, CU_GRAPH_NODE_TYPE_CONDITIONAL);
+CHECK_VALUE(kWhile, CU_GRAPH_COND_TYPE_WHILE);
+#endif
 CHECK_VALUE(kL2Bytes, CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE);
 static_assert(sizeof(Address) == sizeof(CUdeviceptr));
 

@@ -150,53 +150,115 @@ TEST_F(CudaCommands, LongProgramsAreNoGraphs) {
   }
 }
 
-/// In each of two iterations, marks `counts[i]` of four places, and then one
-/// that it has passed.
-ArtifactT countedLoops() {
-  return oneProgram(program(
-      "main", 64, 192,
-      {tensor("counts", ElementType::i32, {2}, Role::input, Space::io, 128)},
-      {tensor("y", ElementType::u8, {128}, Role::output, Space::io, 0)},
-      {fill(arg(Space::io, 0, 128), 0),
-       loop(2, {copy(arg(Space::io, 128, 4, {4}), arg(Space::arena, 0, 4, {0})),
-                loop(4, {fill(arg(Space::io, 0, 8, {64, 8}), 7)},
-                     arg(Space::arena, 0, 4, {0})),
-                fill(arg(Space::io, 32, 8, {64}), 9)})}));
+// A loop that the GPU counts is in the graph once.
+TEST_F(CudaCommands, LongLoopsWithCountsAreGraphs) {
+  const auto artifact = [](std::uint64_t step) {
+    return oneProgram(program("main", 64, 64 + 60'000 * step, {}, {},
+                              {fill(arg(Space::arena, 0, 4), 0),
+                               loop(60'000,
+                                    {fill(arg(Space::io, 0, 8, {step}), 3),
+                                     fill(arg(Space::io, 8, 8, {step}), 4)},
+                                    arg(Space::arena, 0, 4))}));
+  };
+  for (const std::uint64_t step : {0, 8}) {
+    fake.reset();
+    Runner runner(artifact(step), cuda());
+    ASSERT_TRUE(runner.ok()) << runner.message();
+    ASSERT_TRUE(runner->run("main").ok());
+    EXPECT_EQ(fake.calls("cuGraphLaunch"), step == 0 ? 1u : 0u);
+    EXPECT_EQ(fake.calls("cuMemcpyDtoHAsync_v2"), step == 0 ? 0u : 1u);
+  }
 }
 
-// As many iterations as the numbers say that the GPU has computed by then: one
-// graph for each iteration that there may be, and three around the loops.
-TEST_F(CudaCommands, LoopsWithCountsAreGraphsForEachIteration) {
+/// In each of two iterations, counts[i] times but at most four, adds one to
+/// each of y[i]; then marks a byte after it. With `advances`, one to each of
+/// the first counts[i] numbers of y[i] instead.
+ArtifactT countedLoops(bool advances) {
+  const std::uint64_t step = advances ? 4 : 0;
+  const ArgT one = arg(Space::io, 128, 4 * 4, {0, 0});
+  return oneProgram(program(
+      "main", 64, 448,
+      {tensor("ones", ElementType::f32, {4}, Role::input, Space::io, 128),
+       tensor("counts", ElementType::i32, {2}, Role::input, Space::io, 192)},
+      {tensor("y", ElementType::f32, {2 * 16}, Role::output, Space::io, 256)},
+      {fill(arg(Space::io, 256, 128), 0),
+       loop(2, {copy(arg(Space::io, 192, 4, {4}), arg(Space::arena, 0, 4, {0})),
+                loop(4,
+                     {launch(kAccumulate, {instance({one, arg(Space::io, 256,
+                                                              16, {64, step})},
+                                                    1, {advances ? 1 : 4})})},
+                     arg(Space::arena, 0, 4, {0})),
+                fill(arg(Space::io, 256 + 48, 4, {64}), 9)})}));
+}
+
+/// Runs it with those counts and compares y.
+void checkCounts(hal::Session &session, bool advances, int first, int second) {
+  const std::int32_t counts[] = {first, second};
+  const float ones[] = {1, 1, 1, 1};
+  ASSERT_TRUE(session.writeInput<std::int32_t>("main", "counts", counts).ok());
+  ASSERT_TRUE(session.writeInput<float>("main", "ones", ones).ok());
+  const Status status = session.run("main");
+  ASSERT_TRUE(status.ok()) << status.message();
+  std::vector<float> y(32);
+  ASSERT_TRUE(
+      session.readOutput("main", "y", std::as_writable_bytes(std::span(y)))
+          .ok());
+  for (std::size_t outer = 0; outer < 2; ++outer) {
+    const int count = std::clamp(counts[outer], 0, 4);
+    for (int i = 0; i < 4; ++i)
+      EXPECT_EQ(y[16 * outer + std::size_t(i)],
+                static_cast<float>(advances ? (i < count ? 1 : 0) : count))
+          << outer << " " << i;
+    EXPECT_NE(y[16 * outer + 12], 0);
+  }
+}
+
+// As many iterations as the numbers say that the GPU has computed by then, in
+// one launch: the host reads nothing.
+TEST_F(CudaCommands, LoopsWithCountsAreNodesOfOneGraph) {
   for (const char *mode : {"graph", "stream", "step"}) {
-    fake.reset();
-    Runner runner(countedLoops(), cuda(mode));
+    Runner runner(countedLoops(false), cuda(mode));
     ASSERT_TRUE(runner.ok()) << runner.message();
     const bool isGraph = std::string_view(mode) == "graph";
-    EXPECT_EQ(fake.calls("cuStreamBeginCapture_v2"), isGraph ? 3u + 8 : 0u);
+    for (const auto &[first, second] :
+         {std::pair(0, 3), std::pair(4, 1), std::pair(-1, 9)}) {
+      checkCounts(runner.get(), false, first, second);
+      fake.reset();
+      ASSERT_TRUE(runner->run("main").ok());
+      EXPECT_EQ(fake.calls("cuGraphLaunch"), isGraph ? 1u : 0u);
+      EXPECT_EQ(fake.calls("cuMemcpyDtoHAsync_v2"), isGraph ? 0u : 2u);
+      EXPECT_EQ(fake.calls("cuLaunchKernel") == 0, isGraph);
+    }
+    EXPECT_EQ(runner->device().describe().find("counts of loops"),
+              std::string::npos);
+  }
+}
+
+// Then there is one graph for each iteration that there may be, and three
+// around the loops, and the device says why.
+TEST_F(CudaCommands, TheHostCountsWhereTheGpuCannot) {
+  const auto check = [&](bool advances, const char *why) {
+    fake.reset();
+    Runner runner(countedLoops(advances), cuda("graph"));
+    ASSERT_TRUE(runner.ok()) << runner.message();
+    EXPECT_EQ(fake.calls("cuStreamBeginCapture_v2"), 3u + 8);
+    EXPECT_EQ(fake.calls("cuStreamBeginCaptureToGraph"), 0u);
+    EXPECT_TRUE(runner->device().describe().ends_with(why))
+        << runner->device().describe();
     for (const auto &[first, second] :
          {std::pair(0, 3), std::pair(4, 1), std::pair(-1, 9)}) {
       const unsigned before = fake.calls("cuGraphLaunch");
-      const std::int32_t counts[] = {first, second};
-      ASSERT_TRUE(
-          runner->writeInput<std::int32_t>("main", "counts", counts).ok());
-      const Status status = runner->run("main");
-      ASSERT_TRUE(status.ok()) << status.message();
-      std::vector<std::byte> y(128);
-      ASSERT_TRUE(runner->readOutput("main", "y", y).ok());
-      unsigned iterations = 0;
-      for (int outer = 0; outer < 2; ++outer) {
-        const int count = std::clamp(counts[outer], 0, 4);
-        iterations += unsigned(count);
-        for (int i = 0; i < 5; ++i)
-          EXPECT_EQ(int(y[std::size_t(64 * outer + 8 * i)]), i == 4      ? 9
-                                                             : i < count ? 7
-                                                                         : 0)
-              << mode << " " << outer << " " << i;
-      }
+      checkCounts(runner.get(), advances, first, second);
       EXPECT_EQ(fake.calls("cuGraphLaunch") - before,
-                isGraph ? 3 + iterations : 0u);
+                3u + unsigned(std::clamp(first, 0, 4)) +
+                    unsigned(std::clamp(second, 0, 4)));
     }
-  }
+  };
+  check(true, "; the host reads counts of loops: addresses advance with the "
+              "iterations");
+  setting("VERSION", "12030");
+  check(false, "; the host reads counts of loops: graphs of the driver, for "
+               "CUDA 12.3, have no loops before 12.4");
 }
 
 TEST_F(CudaCommands, CopiesOntoThemselvesInPieces) {

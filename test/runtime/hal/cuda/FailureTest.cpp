@@ -27,7 +27,8 @@ ArtifactT iotaOf(std::int64_t count) {
 }
 
 /// Uses every function of the driver: state, an arena, several instances,
-/// tensor maps, a copy onto itself; written, run, read.
+/// tensor maps, a loop whose count is data, a copy onto itself; written, run,
+/// read.
 Status useAll(const hal::SessionOptions &options) {
   const std::uint64_t bytes = floatBytes(kCount), slot = 832;
   const auto one = [&](Space space, std::uint64_t offset) {
@@ -44,6 +45,8 @@ Status useAll(const hal::SessionOptions &options) {
                  launch(kTakeBoxes, {instance({arg(Space::arena, 0, 288),
                                                arg(Space::arena, slot, 512)},
                                               4)}),
+                 loop(2, {fill(arg(Space::arena, 0, 288, {0}), 1)},
+                      arg(Space::arena, 0, 4)),
                  launch(kIota, {one(Space::arena, 0), one(Space::io, slot)}),
                  copy(arg(Space::io, slot, bytes),
                       arg(Space::io, slot + 4, bytes))}),
@@ -66,7 +69,7 @@ Status useAll(const hal::SessionOptions &options) {
 
 const std::vector<const char *> kFunctions = {
 #define NAME(member, symbol, parameters) #symbol,
-    TESSERA_CUDA_FUNCTIONS(NAME)
+    TESSERA_CUDA_FUNCTIONS(NAME) TESSERA_CUDA_LOOP_FUNCTIONS(NAME)
 #undef NAME
 };
 
@@ -155,6 +158,8 @@ TEST_F(CudaFailure, EveryFunctionIsUsed) {
   hal::SessionOptions profiled = cuda("graph");
   profiled.recordOptions.profile = true;
   ASSERT_TRUE(useAll(profiled).ok());
+  setting("VERSION", "12030"); // without loops in graphs
+  ASSERT_TRUE(useAll(cuda("graph")).ok());
   for (const char *function : kFunctions)
     if (std::string_view(function).find("GetError") == std::string::npos) {
       // Collectives use the one that is missing here: ../RanksTest.cpp.

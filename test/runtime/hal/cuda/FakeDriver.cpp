@@ -9,6 +9,8 @@
 // Settings, by the environment: TESSERA_FAKE_CUDA_ + GPUS, CAPABILITY (80),
 // MEMORY (bytes), VERSION (13000), THREADS (of a block, for every kernel),
 // STATIC_SHARED (bytes of every kernel), FAIL (FUNCTION:CALL:RESULT),
+// HOST_COLLECTIVES (1: those of NCCL call functions of the host, as between
+// nodes),
 // MICROSECONDS (that each kernel takes, on a clock of events of its own),
 // BLOCK_MICROSECONDS (that each of its blocks adds).
 #include "runtime/hal/emulated/TensorMap.h"
@@ -30,11 +32,14 @@ static Result copyLater(FakeGpus &all, Stream stream, void *to,
   FAKE_REQUIRE(all.streams.contains(stream), "a copy in no stream",
                kInvalidHandle);
   FAKE_REQUIRE(valid(), "a copy leaves its memory", kInvalidValue);
-  return all.submit(stream, [&all, valid, to, from, bytes] {
-    FAKE_REQUIRE(valid(), "a copy after a free", kIllegalAddress);
-    std::memcpy(to, from, bytes);
-    return Result(kSuccess);
-  });
+  return all.submit(
+      stream,
+      [&all, valid, to, from, bytes] {
+        FAKE_REQUIRE(valid(), "a copy after a free", kIllegalAddress);
+        std::memcpy(to, from, bytes);
+        return Result(kSuccess);
+      },
+      kCopyNode);
 }
 
 extern "C" {
@@ -58,7 +63,10 @@ Result tesseraFakeSubmit(Stream stream,
   FAKE_ENTER(tesseraFakeSubmit, kContext);
   FAKE_REQUIRE(all.streams.contains(stream), "a collective in no stream",
                kInvalidHandle);
-  return all.submit(stream, operation);
+  return all.submit(stream, operation,
+                    setting("TESSERA_FAKE_CUDA_HOST_COLLECTIVES", 0) != 0
+                        ? kHostNode
+                        : kKernelNode);
 }
 
 //===--- driver and device ------------------------------------------------===//
@@ -283,12 +291,15 @@ Result cuMemsetD8Async(Address to, unsigned char value, std::size_t bytes,
                kInvalidHandle);
   FAKE_REQUIRE(all.memory.holds(to, bytes), "a fill leaves its memory",
                kInvalidValue);
-  return all.submit(stream, [&all, to, value, bytes] {
-    FAKE_REQUIRE(all.memory.holds(to, bytes), "a fill after a free",
-                 kIllegalAddress);
-    std::memset(reinterpret_cast<void *>(to), value, bytes);
-    return Result(kSuccess);
-  });
+  return all.submit(
+      stream,
+      [&all, to, value, bytes] {
+        FAKE_REQUIRE(all.memory.holds(to, bytes), "a fill after a free",
+                     kIllegalAddress);
+        std::memset(reinterpret_cast<void *>(to), value, bytes);
+        return Result(kSuccess);
+      },
+      kFillNode);
 }
 
 } // extern "C"

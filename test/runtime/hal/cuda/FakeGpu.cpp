@@ -1,6 +1,7 @@
 #include "test/runtime/hal/cuda/FakeGpu.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
@@ -123,11 +124,11 @@ Result FakeGpus::wrong(std::string_view what, Result result) {
   return result;
 }
 
-Result FakeGpus::submit(Stream stream, Operation operation) {
+Result FakeGpus::submit(Stream stream, Operation operation, int type) {
   if (stream->joined)
     stream->unjoined = true;
   if (Stream capture = stream->capture())
-    capture->captured.push_back(std::move(operation));
+    capture->captured.push_back(new GraphNodeTag{std::move(operation), type});
   else
     stream->queue.push_back(std::move(operation));
   return kSuccess;
@@ -187,6 +188,20 @@ Result FakeGpus::runKernel(Kernel kernel, unsigned grid, unsigned threads,
   return status.ok() ? kSuccess : kIllegalAddress;
 }
 
+Result FakeGpus::countIteration(const std::vector<std::uint64_t> &arguments) {
+  const auto [condition, count, iteration, trip, first] = std::array{
+      arguments[0], arguments[1], arguments[2], arguments[3], arguments[4]};
+  if (!conditions.contains(condition) || !memory.holds(count, 4) ||
+      !memory.holds(iteration, 8))
+    return wrong("a count of iterations without its memory", kIllegalAddress);
+  auto &next = *static_cast<std::uint64_t *>(pointerTo(iteration));
+  next = first != 0 ? 0 : next + 1;
+  const auto limit = *static_cast<const std::int32_t *>(pointerTo(count));
+  conditions[condition] =
+      next < trip && static_cast<std::int64_t>(next) < limit;
+  return kSuccess;
+}
+
 std::chrono::steady_clock::time_point FakeGpus::now() const {
   if (!std::getenv("TESSERA_FAKE_CUDA_MICROSECONDS"))
     return std::chrono::steady_clock::now();
@@ -206,6 +221,7 @@ std::string FakeGpus::leaks() const {
   count(streams.size(), "streams");
   count(events.size(), "events");
   count(graphs.size(), "graphs");
+  count(bodies.size(), "bodies of loops");
   count(runs.size(), "graphs to run");
   count(ltHandles.size(), "handles of cuBLASLt");
   count(ltOperations.size(), "products");

@@ -32,6 +32,7 @@ struct ContextTag {
 struct ModuleTag {
   std::vector<std::shared_ptr<LoadedCode>> code; ///< for the emulated GPU
   std::optional<test::Cubin> cubin;              ///< if it was loaded from one
+  bool countsIterations = false; ///< the runtime's own, for loops in graphs
 };
 struct KernelTag {
   Module module;
@@ -48,7 +49,8 @@ struct StreamTag {
   std::deque<Operation> queue;
   bool capturing = false, broken = false; ///< a capture that is invalid
   std::thread::id capturer;
-  std::vector<Operation> captured;
+  std::vector<GraphNode> captured;
+  Graph into = nullptr; ///< what is captured becomes a part of, or null
   /// The stream whose capture this one has joined, by waiting for an event of
   /// it; and whether that stream has yet to wait for what was done here.
   Stream joined = nullptr;
@@ -62,11 +64,21 @@ struct EventTag {
   unsigned pending = 0;     ///< records that were not reached yet
   std::chrono::steady_clock::time_point reached = {};
 };
+struct GraphNodeTag {
+  Operation operation;
+  int type;
+  Graph body = nullptr; ///< of a conditional node
+  Graph bodies[1] = {};
+};
 struct GraphTag {
-  std::vector<Operation> operations;
+  std::vector<GraphNode> nodes = {}; ///< in the order of their execution
+  bool isBody = false;
+  unsigned runs = 0; ///< that are instantiated
+  ~GraphTag();
 };
 struct GraphRunTag {
   std::vector<Operation> operations;
+  Graph graph;
   bool isUploaded = false;
 };
 
@@ -150,7 +162,8 @@ struct FakeGpus {
   std::set<Kernel> kernels;
   std::set<Stream> streams;
   std::set<Event> events;
-  std::set<Graph> graphs;
+  std::set<Graph> graphs, bodies; ///< those of conditional nodes apart
+  std::map<Condition, unsigned> conditions;
   std::set<GraphRun> runs;
   std::set<LtHandle> ltHandles;
   std::set<LtOperation> ltOperations;
@@ -170,7 +183,7 @@ struct FakeGpus {
   /// Notes what is wrong and returns `result`.
   Result wrong(std::string_view what, Result result = kInvalidValue);
   /// Queues the operation or adds it to what is captured.
-  Result submit(Stream stream, Operation operation);
+  Result submit(Stream stream, Operation operation, int type = kKernelNode);
   /// Does what is queued until `until` is true. What returns kNotReady, as it
   /// waits for a GPU of another thread, is tried again, and others may work
   /// meanwhile; or it stays queued.
@@ -182,6 +195,8 @@ struct FakeGpus {
   Result runKernel(Kernel kernel, unsigned grid, unsigned threads,
                    unsigned sharedBytes,
                    const std::vector<std::uint64_t> &arguments);
+  /// tessera_count_iterations of the runtime.
+  Result countIteration(const std::vector<std::uint64_t> &arguments);
   std::chrono::steady_clock::time_point now() const;
   /// What lives, line by line; empty if nothing does.
   std::string leaks() const;
@@ -216,6 +231,7 @@ std::vector<Context> &currentContexts();
 #define TESSERA_FAKE_DECLARE(member, symbol, parameters)                       \
   extern "C" Result symbol parameters;
 TESSERA_CUDA_FUNCTIONS(TESSERA_FAKE_DECLARE)
+TESSERA_CUDA_LOOP_FUNCTIONS(TESSERA_FAKE_DECLARE)
 #undef TESSERA_FAKE_DECLARE
 
 } // namespace tessera::test

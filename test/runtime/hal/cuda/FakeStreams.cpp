@@ -1,7 +1,27 @@
 // The fake driver's streams, events and graphs.
 #include "test/runtime/hal/cuda/FakeGpu.h"
 
+#include <algorithm>
+
+namespace tessera::hal::cuda {
+
+GraphTag::~GraphTag() {
+  for (GraphNode node : nodes) {
+    test::FakeGpus::get().bodies.erase(node->body);
+    delete node->body;
+    delete node;
+  }
+}
+
+} // namespace tessera::hal::cuda
+
 namespace tessera::test {
+
+static void forget(std::vector<GraphNode> &captured) {
+  for (GraphNode node : captured)
+    delete node;
+  captured.clear();
+}
 
 extern "C" {
 
@@ -36,7 +56,62 @@ Result cuStreamBeginCapture_v2(Stream stream, int mode) {
                "capture of no stream", kInvalidHandle);
   stream->capturing = true;
   stream->broken = false;
+  stream->into = nullptr;
   stream->capturer = std::this_thread::get_id();
+  return kSuccess;
+}
+
+static bool isGraph(const FakeGpus &all, Graph graph) {
+  return all.graphs.contains(graph) || all.bodies.contains(graph);
+}
+
+// Whether `after` is the end of what the graph has so far: nothing in it is
+// concurrent with anything.
+static bool isEnd(Graph graph, const GraphNode *after, const GraphEdge *edges,
+                  std::size_t count) {
+  if (graph->nodes.empty())
+    return count == 0;
+  return count == 1 && after && edges && after[0] == graph->nodes.back() &&
+         edges[0].type == 0;
+}
+
+Result cuStreamBeginCaptureToGraph(Stream stream, Graph graph,
+                                   const GraphNode *after,
+                                   const GraphEdge *edges, std::size_t count,
+                                   int mode) {
+  FAKE_ENTER(cuStreamBeginCaptureToGraph, kContext | kNoCapture);
+  FAKE_REQUIRE(all.streams.contains(stream) && mode >= 0 && mode <= 2,
+               "capture of no stream", kInvalidHandle);
+  FAKE_REQUIRE(isGraph(all, graph) && isEnd(graph, after, edges, count),
+               "capture into no graph, or not at its end", kInvalidValue);
+  stream->capturing = true;
+  stream->broken = false;
+  stream->into = graph;
+  stream->capturer = std::this_thread::get_id();
+  return kSuccess;
+}
+
+Result cuStreamGetCaptureInfo_v3(Stream stream, int *status,
+                                 unsigned long long *id, Graph *graph,
+                                 const GraphNode **last,
+                                 const GraphEdge **edges, std::size_t *count) {
+  FAKE_ENTER(cuStreamGetCaptureInfo_v3, kContext);
+  FAKE_REQUIRE(all.streams.contains(stream), "capture of no stream",
+               kInvalidHandle);
+  static const GraphEdge whole = {};
+  *status = stream->capturing ? 1 : 0;
+  *id = 1;
+  *graph = stream->into;
+  *edges = &whole;
+  *count = 0;
+  const std::vector<GraphNode> *nodes = !stream->captured.empty()
+                                            ? &stream->captured
+                                        : stream->into ? &stream->into->nodes
+                                                       : nullptr;
+  if (nodes && !nodes->empty()) {
+    *last = &nodes->back();
+    *count = 1;
+  }
   return kSuccess;
 }
 
@@ -48,7 +123,7 @@ Result cuStreamEndCapture(Stream stream, Graph *graph) {
     // The capture has ended all the same.
     if (all.streams.contains(stream)) {
       stream->capturing = false;
-      stream->captured.clear();
+      forget(stream->captured);
     }
     return early;
   }
@@ -57,7 +132,7 @@ Result cuStreamEndCapture(Stream stream, Graph *graph) {
   FAKE_REQUIRE(stream->capturer == std::this_thread::get_id(),
                "the end of another thread's capture", kCaptureWrongThread);
   stream->capturing = false;
-  std::vector<Operation> captured = std::move(stream->captured);
+  std::vector<GraphNode> captured = std::move(stream->captured);
   stream->captured.clear();
   *graph = nullptr;
   bool isWhole = true;
@@ -67,12 +142,16 @@ Result cuStreamEndCapture(Stream stream, Graph *graph) {
       other->joined = nullptr;
       other->unjoined = false;
     }
+  if (!isWhole || stream->broken)
+    forget(captured);
   FAKE_REQUIRE(isWhole,
                "a capture ends that another stream has not come back to",
                kCaptureUnjoined);
   if (stream->broken)
     return kCaptureInvalidated;
-  *graph = *all.graphs.insert(new GraphTag{std::move(captured)}).first;
+  *graph = stream->into ? stream->into : *all.graphs.insert(new GraphTag).first;
+  (*graph)->nodes.insert((*graph)->nodes.end(), captured.begin(),
+                         captured.end());
   return kSuccess;
 }
 
@@ -166,12 +245,102 @@ Result cuEventElapsedTime(float *milliseconds, Event start, Event end) {
 
 //===--- graphs -----------------------------------------------------------===//
 
+Result cuGraphCreate(Graph *graph, unsigned flags) {
+  FAKE_ENTER(cuGraphCreate, kContext);
+  FAKE_REQUIRE(flags == 0, "unknown flags of a graph", kInvalidValue);
+  *graph = *all.graphs.insert(new GraphTag).first;
+  return kSuccess;
+}
+
+Result cuGraphConditionalHandleCreate(Condition *condition, Graph graph,
+                                      Context context, unsigned initial,
+                                      unsigned flags) {
+  FAKE_ENTER(cuGraphConditionalHandleCreate, kContext);
+  FAKE_REQUIRE(isGraph(all, graph) && initial == 0 && flags == 0 &&
+                   context == currentContexts().back(),
+               "a condition of no graph", kInvalidValue);
+  static Condition made = 0;
+  *condition = ++made;
+  all.conditions[made] = initial;
+  return kSuccess;
+}
+
+// The body as often as the condition says, which the GPU reads. An operation
+// that waits for another GPU goes on where it was.
+static Operation repeat(FakeGpus &all, Condition condition, Graph body) {
+  return [&all, condition, body, at = std::make_shared<std::size_t>(0)] {
+    while (*at != 0 || all.conditions[condition] != 0) {
+      for (; *at < body->nodes.size(); ++*at)
+        if (const Result result = body->nodes[*at]->operation();
+            result != kSuccess)
+          return result;
+      *at = 0;
+    }
+    return Result(kSuccess);
+  };
+}
+
+Result cuGraphAddNode_v2(GraphNode *node, Graph graph, const GraphNode *after,
+                         const GraphEdge *edges, std::size_t count,
+                         ConditionalNode *parameters) {
+  FAKE_ENTER(cuGraphAddNode_v2, kContext);
+  FAKE_REQUIRE(isGraph(all, graph) && isEnd(graph, after, edges, count),
+               "a node of no graph, or not at its end", kInvalidValue);
+  FAKE_REQUIRE(parameters->type == kConditionalNode &&
+                   parameters->kind == kWhile && parameters->bodyCount == 1 &&
+                   parameters->context == currentContexts().back() &&
+                   all.conditions.contains(parameters->condition),
+               "a node that is no loop", kInvalidValue);
+  auto *body = new GraphTag{.isBody = true};
+  all.bodies.insert(body);
+  *node = new GraphNodeTag{
+      repeat(all, parameters->condition, body), kConditionalNode, body, {body}};
+  parameters->bodies = (*node)->bodies;
+  graph->nodes.push_back(*node);
+  return kSuccess;
+}
+
+Result cuGraphGetNodes(Graph graph, GraphNode *nodes, std::size_t *count) {
+  FAKE_ENTER(cuGraphGetNodes, kContext);
+  FAKE_REQUIRE(isGraph(all, graph), "the nodes of no graph", kInvalidValue);
+  if (nodes)
+    std::copy_n(graph->nodes.begin(), std::min(*count, graph->nodes.size()),
+                nodes);
+  *count = graph->nodes.size();
+  return kSuccess;
+}
+
+Result cuGraphNodeGetType(GraphNode node, int *type) {
+  FAKE_ENTER(cuGraphNodeGetType, kContext);
+  *type = node->type;
+  return kSuccess;
+}
+
+// What a conditional node's body may have.
+static bool isRepeatable(const GraphTag &body) {
+  return std::ranges::all_of(body.nodes, [](GraphNode node) {
+    return node->type == kConditionalNode ? isRepeatable(*node->body)
+                                          : node->type <= kFillNode;
+  });
+}
+
 Result cuGraphInstantiateWithFlags(GraphRun *run, Graph graph,
                                    unsigned long long flags) {
   FAKE_ENTER(cuGraphInstantiateWithFlags, kContext | kNoCapture);
   FAKE_REQUIRE(all.graphs.contains(graph) && flags == 0,
                "no graph to instantiate", kInvalidValue);
-  *run = *all.runs.insert(new GraphRunTag{graph->operations}).first;
+  std::vector<Operation> operations;
+  for (GraphNode node : graph->nodes) {
+    operations.push_back(node->operation);
+    if (!node->body)
+      continue;
+    FAKE_REQUIRE(isRepeatable(*node->body), "a loop in a graph calls the host",
+                 kInvalidValue);
+    FAKE_REQUIRE(graph->runs == 0, "a graph with loops is instantiated twice",
+                 kInvalidValue);
+  }
+  ++graph->runs;
+  *run = *all.runs.insert(new GraphRunTag{std::move(operations), graph}).first;
   return kSuccess;
 }
 
@@ -199,6 +368,8 @@ Result cuGraphLaunch(GraphRun run, Stream stream) {
 
 Result cuGraphExecDestroy(GraphRun run) {
   FAKE_ENTER(cuGraphExecDestroy, kFree);
+  if (all.runs.contains(run) && all.graphs.contains(run->graph))
+    --run->graph->runs;
   return all.destroy(all.runs, run, "cuGraphExecDestroy of none");
 }
 
