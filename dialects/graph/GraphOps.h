@@ -48,6 +48,8 @@ inline constexpr llvm::StringLiteral kFrozenAttr =
     "graph.frozen"; // a parameter without gradient and optimizer
 inline constexpr llvm::StringLiteral kKeepF32Attr =
     "graph.keep_f32"; // f32, and what is computed of it, in any precision
+inline constexpr llvm::StringLiteral kStopGradientAttr =
+    "graph.stop_gradient"; // an op whose results count as constants
 inline constexpr llvm::StringLiteral kMetricAttr =
     "graph.metric"; // a result that is looked at, not differentiated
 inline constexpr llvm::StringLiteral kInputAttr =
