@@ -15,8 +15,8 @@ namespace {
 constexpr int64_t maxSteps = int64_t(1) << 24;
 
 // In the order of the enumerators.
-constexpr std::array<std::string_view, 5> tasks = {"sft", "dpo", "orpo",
-                                                   "simpo", "policy"};
+constexpr std::array<std::string_view, 6> tasks = {"sft",   "dpo",    "orpo",
+                                                   "simpo", "policy", "kto"};
 constexpr std::array<std::string_view, 3> preferenceLosses = {"sigmoid",
                                                               "hinge", "ipo"};
 constexpr std::array<std::string_view, 2> references = {"stored", "none"};
@@ -212,6 +212,10 @@ std::vector<Field> schema(Recipe &r) {
       {"policy.kl.beta", Real{&r.policy.kl.beta, 0, most}},
       {"policy.kl.estimator", choice(r.policy.kl.estimator, estimators)},
       {"policy.documents", Integer{&r.policy.documents, 1, 1 << 12}},
+      {"kto.beta", Real{&r.kto.beta, 1e-6, most}},
+      {"kto.desirable_weight", Real{&r.kto.desirableWeight, 0, most}},
+      {"kto.undesirable_weight", Real{&r.kto.undesirableWeight, 0, most}},
+      {"kto.documents", Integer{&r.kto.documents, 1, 1 << 12}},
       {"optimizer.name", choice(r.optimizer.name, optimizers)},
       {"optimizer.lr", Real{&r.optimizer.lr, 0, most}},
       {"optimizer.betas", Pair{&r.optimizer.betas, 0, 1, true}},

@@ -35,7 +35,7 @@ struct MetricsRecord {
   /// kPreferenceColumns numbers (runtime/train/Preference.h), or none.
   std::vector<float> preference;
   /// As StepMetrics has them, or none.
-  std::vector<float> policy;
+  std::vector<float> policy, kto;
 };
 
 /// The record as one line of JSON; numbers read back bit for bit, those that

@@ -127,6 +127,19 @@ Status Trainer::readRecipe() {
   return recipe::checkTogether(recipe.values);
 }
 
+static DataNeeds needsOf(const ModelFacts &facts,
+                         const recipe::Recipe &recipe) {
+  DataNeeds needs{facts.vocabSize, facts.sequence, facts.documents};
+  if (recipe::hasPairs(recipe.task)) {
+    needs.objective = PackedObjective::Preference;
+    needs.mostDocuments = 2 * recipe.preference.pairs;
+  } else if (recipe.task == recipe::Task::Kto) {
+    needs.objective = PackedObjective::Label;
+    needs.mostDocuments = recipe.kto.documents;
+  }
+  return needs;
+}
+
 Status Trainer::openData() {
   if (recipe.values.task == recipe::Task::Policy)
     return Status::error("this program learns from answers that are sampled "
@@ -142,11 +155,7 @@ Status Trainer::openData() {
   layout = found.take();
   const auto open = [&](const std::string &folder,
                         std::unique_ptr<TrainingData> &data) -> Status {
-    auto opened = TrainingData::open(
-        folder,
-        {facts.vocabSize, facts.sequence, facts.documents,
-         recipe::hasPairs(recipe.values.task) ? recipe.values.preference.pairs
-                                              : 0});
+    auto opened = TrainingData::open(folder, needsOf(facts, recipe.values));
     if (!opened.ok())
       return opened.status();
     data = std::make_unique<TrainingData>(opened.take());
@@ -390,6 +399,7 @@ Status Trainer::readEvalBatches(uint64_t first, uint64_t batches) {
       std::ranges::fill(batch.documentStarts, 0);
       std::ranges::fill(batch.documentNumbers, ignoredTarget);
       std::ranges::fill(batch.reference, 0.0f);
+      std::ranges::fill(batch.documentLabels, 0);
     }
   }
   return Status::success();
@@ -481,6 +491,7 @@ Status Trainer::trainOneStep() {
   record.preference.assign(metrics->preference.begin(),
                            metrics->preference.end());
   record.policy.assign(metrics->policy.begin(), metrics->policy.end());
+  record.kto.assign(metrics->kto.begin(), metrics->kto.end());
   record.tokens = position.tokens;
   record.stepSeconds = seconds;
   record.waitSeconds = waited;
