@@ -33,6 +33,8 @@ std::vector<Port> ModelBuilder::batchPorts() {
     addReal("behavior");
     addReal("advantages");
   }
+  if (isKto())
+    ports.push_back(port(graph::kInputAttr, "document_labels", ids));
   return ports;
 }
 
@@ -58,6 +60,8 @@ BatchValues ModelBuilder::takeBatch(ValueRange &inputs) const {
     batch.behavior = take();
     batch.advantages = take();
   }
+  if (isKto())
+    batch.documentLabels = take();
   return batch;
 }
 

@@ -1,6 +1,7 @@
 // What the losses of all tasks but next tokens have in common: the documents
 // and inputs that they need, and the metrics that they report.
 #include "models/ModelBuilder.h"
+#include "runtime/train/Kto.h"
 #include "runtime/train/Policy.h"
 #include "runtime/train/Preference.h"
 
@@ -17,6 +18,8 @@ using recipe::Task;
 bool ModelBuilder::hasReference() const {
   if (isPolicy())
     return recipe.policy.kl.beta > 0;
+  if (isKto())
+    return true;
   return recipe.task == Task::Dpo &&
          recipe.preference.reference == recipe::Reference::Stored;
 }
@@ -24,8 +27,9 @@ bool ModelBuilder::hasReference() const {
 int64_t ModelBuilder::documentsPerTerm() const {
   if (hasPairs())
     return 2;
-  return isPolicy() && recipe.policy.aggregate != PolicyAggregate::Token ? 1
-                                                                         : 0;
+  if (isPolicy())
+    return recipe.policy.aggregate != PolicyAggregate::Token ? 1 : 0;
+  return isKto() ? 1 : 0;
 }
 
 bool ModelBuilder::takesDocumentNumbers() const {
@@ -36,32 +40,48 @@ bool ModelBuilder::takesDocumentNumbers() const {
 ModelBuilder::TaskLoss
 ModelBuilder::taskLoss(Emitter &e, const BatchValues &batch, Value losses) {
   losses = e.reshape(losses, tensorType(batch.tokens).getShape());
+  if (isKto())
+    return ktoLoss(e, batch, losses);
   return isPolicy() ? policyLoss(e, batch, losses) : pairLoss(e, batch, losses);
 }
 
 ModelBuilder::TaskMetrics ModelBuilder::taskMetrics() const {
+  if (isKto())
+    return {kKtoOutput, int64_t(kKtoColumns)};
   if (!isPolicy())
     return {kPreferenceOutput, int64_t(kPreferenceColumns)};
   return {kPolicyOutput, int64_t(kPolicyColumns) - (hasReference() ? 0 : 1)};
 }
 
-Value ModelBuilder::columnSums(Emitter &e, Value isPresent,
-                               ArrayRef<Value> columns) {
-  SmallVector<Value> all{e.splatLike(1.0, columns.front())}, sums;
-  llvm::append_range(all, columns);
-  for (Value each : all)
-    sums.push_back(e.reshape(
-        e.sumAll(e.select(isPresent, each, e.splatLike(0.0, each))), {1}));
-  return e.concat(sums, 0);
+Value ModelBuilder::columnSums(Emitter &e, ArrayRef<Column> columns) {
+  SmallVector<Value> all;
+  auto add = [&](Value values, Value isPresent) {
+    Value present = e.select(isPresent, values, e.splatLike(0.0, values));
+    all.push_back(e.reshape(e.sumAll(present), {1, 1}));
+  };
+  for (const Column &each : columns)
+    add(e.splatLike(1.0, each.values), each.isPresent);
+  for (const Column &each : columns)
+    add(each.values, each.isPresent);
+  return e.reshape(e.concat(all, 0), {2, static_cast<int64_t>(columns.size())});
 }
 
-/// Means, of the sums of all microbatches.
+Value ModelBuilder::columnSums(Emitter &e, Value isPresent,
+                               ArrayRef<Value> columns) {
+  SmallVector<Column> all;
+  for (Value each : columns)
+    all.push_back({each, isPresent});
+  return columnSums(e, all);
+}
+
+/// Of the sums of all microbatches.
 Value ModelBuilder::columnMeans(Emitter &e, Value sums) {
   const int64_t columns = taskMetrics().columns;
-  Value count = e.reshape(e.slice(sums, {0}, {1}), {});
-  count = e.max(count, e.splatLike(1.0, count));
-  Value values = e.slice(sums, {1}, {columns});
-  return e.div(values, e.broadcastScalar(count, {columns}));
+  auto row = [&](int64_t number) {
+    return e.reshape(e.slice(sums, {number, 0}, {1, columns}), {columns});
+  };
+  Value counts = row(0);
+  return e.div(row(1), e.max(counts, e.splatLike(1.0, counts)));
 }
 
 } // namespace tessera::models

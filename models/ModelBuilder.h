@@ -25,6 +25,7 @@ struct BatchValues {
   mlir::Value tokens, targets;
   RandomState random;
   mlir::Value documentStarts, documentNumbers, reference, behavior, advantages;
+  mlir::Value documentLabels;
 };
 
 class ModelBuilder {
@@ -187,6 +188,7 @@ private:
   // them (BuildTask.cpp).
   bool hasPairs() const { return recipe::hasPairs(recipe.task); }
   bool isPolicy() const { return recipe.task == recipe::Task::Policy; }
+  bool isKto() const { return recipe.task == recipe::Task::Kto; }
   bool isOfTokens() const { return recipe.task == recipe::Task::Sft; }
   bool hasReference() const;
   bool takesDocumentNumbers() const;
@@ -194,7 +196,7 @@ private:
   int64_t documentsPerTerm() const;
   struct TaskLoss {
     mlir::Value loss; ///< f32 []: summed over terms
-    mlir::Value sums; ///< f32 [1 + columns]: a count, then sums of columns
+    mlir::Value sums; ///< f32 [2, columns]: of each a count and a sum
   };
   /// From the losses of tokens, f32 [sequences, tokens].
   TaskLoss taskLoss(graph::Emitter &e, const BatchValues &batch,
@@ -203,6 +205,8 @@ private:
                     mlir::Value losses); // BuildPreference.cpp
   TaskLoss policyLoss(graph::Emitter &e, const BatchValues &batch,
                       mlir::Value losses); // BuildPolicy.cpp
+  TaskLoss ktoLoss(graph::Emitter &e, const BatchValues &batch,
+                   mlir::Value losses); // BuildKto.cpp
   /// An output of @train_step with means of columns.
   struct TaskMetrics {
     const char *output;
@@ -210,10 +214,14 @@ private:
   };
   TaskMetrics taskMetrics() const;
   mlir::RankedTensorType taskSumsType() {
-    return tensor({1 + taskMetrics().columns}, b.getF32Type());
+    return tensor({2, taskMetrics().columns}, b.getF32Type());
   }
-  /// Over the elements with `isPresent`: their number, then the sum of each
-  /// column.
+  /// Values, of which those with `isPresent` count.
+  struct Column {
+    mlir::Value values, isPresent;
+  };
+  static mlir::Value columnSums(graph::Emitter &e,
+                                llvm::ArrayRef<Column> columns);
   static mlir::Value columnSums(graph::Emitter &e, mlir::Value isPresent,
                                 llvm::ArrayRef<mlir::Value> columns);
   mlir::Value columnMeans(graph::Emitter &e, mlir::Value sums);

@@ -48,6 +48,8 @@ inline constexpr llvm::StringLiteral kFrozenAttr =
     "graph.frozen"; // a parameter without gradient and optimizer
 inline constexpr llvm::StringLiteral kKeepF32Attr =
     "graph.keep_f32"; // f32, and what is computed of it, in any precision
+inline constexpr llvm::StringLiteral kStopGradientAttr =
+    "graph.stop_gradient"; // an op whose results count as constants
 inline constexpr llvm::StringLiteral kMetricAttr =
     "graph.metric"; // a result that is looked at, not differentiated
 inline constexpr llvm::StringLiteral kInputAttr =
@@ -62,9 +64,11 @@ inline constexpr llvm::StringLiteral kInputAttr =
 ///                     model, 0 without a target
 ///   behavior          f32: likewise by the policy that sampled it
 ///   advantages        f32: by how much its answer was better than expected
+///   document_labels   of the token's document: 1 if it is desirable, -1 if it
+///                     is not, 0 if it has no label, and in padding
 inline constexpr llvm::StringLiteral kBatchInputs[] = {
     "tokens",    "targets",  "document_starts", "document_numbers",
-    "reference", "behavior", "advantages"};
+    "reference", "behavior", "advantages",      "document_labels"};
 /// On @loss: the loss is a mean over groups of so many documents. Without it,
 /// over targets.
 inline constexpr llvm::StringLiteral kDocumentsPerTermAttr =

@@ -147,8 +147,14 @@ Value autodiff::countTerms(OpBuilder &builder, Location loc, func::FuncOp loss,
                            graph::ComparePredicate::eq, starts);
   Value isNumbered =
       e.compare(numbers, graph::ComparePredicate::ge, e.splatLike(0, numbers));
-  Value count = e.sumAll(e.convert(e.binary<graph::AndOp>(begins, isNumbered),
-                                   builder.getI64Type()));
+  Value isCounted = e.binary<graph::AndOp>(begins, isNumbered);
+  if (findInput(loss, "document_labels")) {
+    Value labels = batch("document_labels");
+    isCounted = e.binary<graph::AndOp>(
+        isCounted,
+        e.compare(labels, graph::ComparePredicate::ne, e.splatLike(0, labels)));
+  }
+  Value count = e.sumAll(e.convert(isCounted, builder.getI64Type()));
   return e.div(count,
                e.splatLike(static_cast<double>(documents.getInt()), count));
 }

@@ -71,7 +71,8 @@ mlir::Value countTargets(mlir::OpBuilder &builder, mlir::Location loc,
                          mlir::Value targets);
 
 /// The number of terms that the loss of a batch is a mean over: its targets, or
-/// (graph::kDocumentsPerTermAttr on `loss`) groups of its documents. `batch`
+/// (graph::kDocumentsPerTermAttr on `loss`) groups of its documents, of those
+/// with a label if the loss has labels. `batch`
 /// gives the value of an input with sequences in its last dimension. i64[].
 mlir::Value countTerms(mlir::OpBuilder &builder, mlir::Location loc,
                        mlir::func::FuncOp loss,

@@ -19,7 +19,7 @@ static bool usesActive(Operation &op, const ActiveSet &active) {
 
 void tessera::autodiff::markActive(Block &block, ActiveSet &active) {
   for (Operation &op : block)
-    if (usesActive(op, active))
+    if (usesActive(op, active) && !op.hasAttr(graph::kStopGradientAttr))
       for (Value result : op.getResults())
         if (isFloatTensor(result))
           active.insert(result);

@@ -2,6 +2,7 @@
 #include "dialects/graph/GraphQuantOps.h"
 #include "passes/autodiff/Autodiff.h"
 #include "passes/autodiff/Program.h"
+#include "runtime/train/Kto.h"
 #include "runtime/train/Policy.h"
 #include "runtime/train/Preference.h"
 #include "runtime/train/Router.h"
@@ -191,7 +192,7 @@ private:
       auto table = dyn_cast<RankedTensorType>(type);
       if (table && table.getElementType().isF32() &&
           ((name.getValue() == kRouterOutput && table.getRank() == 2) ||
-           (llvm::is_contained({kPreferenceOutput, kPolicyOutput},
+           (llvm::is_contained({kPreferenceOutput, kPolicyOutput, kKtoOutput},
                                name.getValue()) &&
             table.getRank() == 1)))
         continue;

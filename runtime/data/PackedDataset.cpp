@@ -80,9 +80,11 @@ Status PackedDataset::openReference() {
     if (!std::filesystem::exists(path))
       return Status::error(
           "'{}' has no log-probabilities of a reference model{}"
-          "; run: tessera data reference {} --model DIR, or "
-          "compile with --set preference.reference=none",
-          folder, i == 0 ? "" : " for some shards", folder);
+          "; run: tessera data reference {} --model DIR{}",
+          folder, i == 0 ? "" : " for some shards", folder,
+          listed.objective == PackedObjective::Preference
+              ? ", or compile with --set preference.reference=none"
+              : "");
     StatusOr<ReferenceShard> reference =
         ReferenceShard::open(path, shards[i].header());
     if (!reference.ok())
@@ -156,6 +158,7 @@ PackedRowSpans PackedRowSpans::row(uint64_t number, uint64_t sequence) const {
           part(lossMask),
           part(segments),
           part(positions),
+          part(labels),
           reference.empty() ? reference
                             : reference.subspan(number * sequence, sequence)};
 }
@@ -166,12 +169,14 @@ class RowWriter {
 public:
   explicit RowWriter(const PackedRowSpans &out) : out(out) {}
 
-  void put(int32_t token, int32_t target, int32_t segment, int32_t position) {
+  void put(int32_t token, int32_t target, int32_t segment, int32_t position,
+           int32_t label = 0) {
     set(out.tokens, token);
     set(out.targets, target);
     set(out.lossMask, target != ignoredTarget);
     set(out.segments, segment);
     set(out.positions, position);
+    set(out.labels, label);
     ++at;
   }
   std::size_t position() const { return at; }
@@ -185,6 +190,12 @@ private:
   std::size_t at = 0;
 };
 } // namespace
+
+static int32_t labelOf(DocumentKind kind) {
+  return kind == DocumentKind::Desirable     ? 1
+         : kind == DocumentKind::Undesirable ? -1
+                                             : 0;
+}
 
 Status PackedDataset::row(uint64_t number, const PackedRowSpans &out) const {
   PackedRowContents from;
@@ -205,7 +216,7 @@ Status PackedDataset::row(uint64_t number, const PackedRowSpans &out) const {
         out.reference[next - 1] = reference[next];
       writer.put(from.tokens[next - 1],
                  learned ? from.tokens[next] : ignoredTarget, segment,
-                 int32_t(i));
+                 int32_t(i), labelOf(document.kind));
     }
     ++segment;
   }
@@ -225,6 +236,18 @@ Status PackedDataset::documents(uint64_t number,
     begin += document.length;
   }
   return Status::success();
+}
+
+StatusOr<bool> PackedDataset::has(DocumentKind kind) const {
+  std::vector<PlacedDocument> found;
+  for (uint64_t row = 0; row < rows(); ++row) {
+    TESSERA_RETURN_IF_ERROR(documents(row, found));
+    if (std::ranges::any_of(found, [&](const PlacedDocument &each) {
+          return each.document.kind == kind;
+        }))
+      return true;
+  }
+  return false;
 }
 
 uint64_t PackedDataset::rowOf(uint64_t seed, uint64_t k) const {
@@ -259,6 +282,7 @@ Status PackedDataset::evalBatch(uint64_t index, uint64_t batches,
     std::fill(to.targets.begin(), to.targets.end(), ignoredTarget);
     std::fill(to.lossMask.begin(), to.lossMask.end(), 0);
     std::fill(to.segments.begin(), to.segments.end(), ignoredTarget);
+    std::fill(to.labels.begin(), to.labels.end(), 0);
   }
   return Status::success();
 }

@@ -20,6 +20,9 @@ struct PackedRowSpans {
   /// The number of the document in its row, from 0; ignoredTarget in padding.
   std::span<int32_t> segments = {};
   std::span<int32_t> positions = {}; ///< from 0 in each document and in padding
+  /// 1 in desirable documents, -1 in undesirable ones, 0 in others and in
+  /// padding.
+  std::span<int32_t> labels = {};
   /// The log-probability of the target by the reference model
   /// (openReference()), 0 at other positions.
   std::span<float> reference = {};
@@ -57,6 +60,9 @@ public:
   /// Its documents; of a preference pair the chosen one is followed by the
   /// rejected one.
   Status documents(uint64_t number, std::vector<PlacedDocument> &out) const;
+
+  /// Whether any document is of that kind.
+  StatusOr<bool> has(DocumentKind kind) const;
 
   /// The row that is sample k of the endless shuffled stream. Epoch k / rows()
   /// has its own permutation.

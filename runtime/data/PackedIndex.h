@@ -21,7 +21,8 @@
 namespace tessera {
 
 /// What the documents of a dataset are for: next tokens (DocumentKind::Plain),
-/// pairs of a chosen and a rejected answer, or answers with a label.
+/// pairs of a chosen and a rejected answer, or answers with a label, for each
+/// of which there is a mismatched one.
 enum class PackedObjective : uint8_t { Sft, Preference, Label };
 
 /// "sft", "preference" or "label".

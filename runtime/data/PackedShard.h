@@ -31,15 +31,17 @@
 namespace tessera {
 
 /// What a document is to the loss. Chosen and rejected answers to one prompt
-/// are two documents that follow each other in one row.
+/// are two documents that follow each other in one row. Mismatched: the prompt
+/// of an answer with a label, and the answer to another prompt.
 enum class DocumentKind : uint16_t {
   Plain,
   Chosen,
   Rejected,
   Desirable,
-  Undesirable
+  Undesirable,
+  Mismatched
 };
-inline constexpr uint16_t documentKinds = 5;
+inline constexpr uint16_t documentKinds = 6;
 
 struct PackedDocument {
   uint32_t length = 0; ///< tokens, at least 1

@@ -14,6 +14,7 @@ struct DocumentInputs {
   bool numbers = false;   ///< the loss is of whole documents
   bool reference = false; ///< it compares with a reference model
   bool samples = false;   ///< it is of sampled answers: behavior and advantages
+  bool labels = false;    ///< it is of labelled answers
 };
 
 /// Views of one batch.
@@ -35,15 +36,18 @@ template <typename Number> struct TokenBatchOf {
   /// advantage of its answer; what they are where the target is ignored does
   /// not matter. Empty if the loss is not of samples.
   std::span<Real> behavior = {}, advantages = {};
+  /// Of the token's document: 1 if it is desirable, -1 if it is not, 0 if it
+  /// has no label, and in padding. Empty if the loss is not of labels.
+  std::span<Number> documentLabels = {};
 
   /// The same views from element `first` on.
   TokenBatchOf part(std::size_t first, std::size_t count) const {
     const auto of = [&](auto view) {
       return view.empty() ? view : view.subspan(first, count);
     };
-    return {of(tokens),          of(targets),   of(documentStarts),
-            of(documentNumbers), of(reference), of(behavior),
-            of(advantages)};
+    return {of(tokens),          of(targets),       of(documentStarts),
+            of(documentNumbers), of(reference),     of(behavior),
+            of(advantages),      of(documentLabels)};
   }
 };
 using TokenBatch = TokenBatchOf<const int32_t>;
@@ -51,7 +55,8 @@ using TokenBatchOut = TokenBatchOf<int32_t>;
 
 /// Memory of a batch.
 struct TokenBuffers {
-  std::vector<int32_t> tokens, targets, documentStarts, documentNumbers;
+  std::vector<int32_t> tokens, targets, documentStarts, documentNumbers,
+      documentLabels;
   std::vector<float> reference, behavior, advantages;
 
   TokenBuffers() = default;
@@ -60,16 +65,17 @@ struct TokenBuffers {
       : tokens(count), targets(count),
         documentStarts(documents.starts ? count : 0),
         documentNumbers(documents.numbers ? count : 0),
+        documentLabels(documents.labels ? count : 0),
         reference(documents.reference ? count : 0),
         behavior(documents.samples ? count : 0),
         advantages(documents.samples ? count : 0) {}
   TokenBatchOut out() {
     return {tokens,    targets,  documentStarts, documentNumbers,
-            reference, behavior, advantages};
+            reference, behavior, advantages,     documentLabels};
   }
   TokenBatch view() const {
     return {tokens,    targets,  documentStarts, documentNumbers,
-            reference, behavior, advantages};
+            reference, behavior, advantages,     documentLabels};
   }
 };
 

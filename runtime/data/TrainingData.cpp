@@ -2,22 +2,60 @@
 
 namespace tessera {
 
-static Status checkPairs(PackedDataset &packed, const std::string &folder,
-                         const DataNeeds &needs) {
-  if (packed.index().objective != PackedObjective::Preference)
+static Status checkObjective(const PackedIndex &index,
+                             const std::string &folder,
+                             const DataNeeds &needs) {
+  if (index.objective == needs.objective)
+    return Status::success();
+  switch (needs.objective) {
+  case PackedObjective::Preference:
     return Status::error("'{}' has no pairs of a chosen and a rejected answer, "
                          "which this program's task learns from; give `tessera "
                          "data chat` lines with \"chosen\" and \"rejected\"",
                          folder);
+  case PackedObjective::Label:
+    return Status::error("'{}' has no answers with a label, which this "
+                         "program's task learns from; give `tessera data chat` "
+                         "lines with \"completion\" and \"label\"",
+                         folder);
+  case PackedObjective::Sft:
+    break;
+  }
+  if (index.objective == PackedObjective::Preference)
+    return Status::error("'{}' has pairs of answers, and this program learns "
+                         "next tokens; compile it with --set task=dpo, orpo or "
+                         "simpo",
+                         folder);
+  return Status::error("'{}' has labels of answers, and this program learns "
+                       "next tokens; compile it with --set task=kto",
+                       folder);
+}
+
+// What a loss of whole documents has room for.
+static Status checkDocuments(PackedDataset &packed, const std::string &folder,
+                             const DataNeeds &needs) {
   const StatusOr<uint64_t> most = packed.mostDocuments();
   if (!most.ok())
     return most.status();
-  if (*most > uint64_t(2 * needs.pairs))
-    return Status::error(
-        "'{}' has a row of {} pairs, and the program takes {}; "
-        "compile it with --set preference.pairs={}",
-        folder, *most / 2, needs.pairs, *most / 2);
-  return needs.documents.reference ? packed.openReference() : Status::success();
+  const bool isPairs = needs.objective == PackedObjective::Preference;
+  const uint64_t group = isPairs ? 2 : 1;
+  if (*most > uint64_t(needs.mostDocuments))
+    return Status::error("'{}' has a row of {} {}, and the program takes {}; "
+                         "compile it with --set {}={}",
+                         folder, *most / group, isPairs ? "pairs" : "documents",
+                         uint64_t(needs.mostDocuments) / group,
+                         isPairs ? "preference.pairs" : "kto.documents",
+                         *most / group);
+  if (isPairs)
+    return Status::success();
+  const StatusOr<bool> has = packed.has(DocumentKind::Mismatched);
+  if (!has.ok())
+    return has.status();
+  return *has ? Status::success()
+              : Status::error("'{}' has no mismatched answers, which KTO "
+                              "compares with; write it again with `tessera "
+                              "data chat`, of two lines or more",
+                              folder);
 }
 
 static StatusOr<PackedDataset> openPacked(const std::string &folder,
@@ -30,20 +68,11 @@ static StatusOr<PackedDataset> openPacked(const std::string &folder,
                          "see all earlier ones of their row; compile it with "
                          "--set data.documents=separate",
                          folder);
-  if (needs.pairs > 0) {
-    TESSERA_RETURN_IF_ERROR(checkPairs(*packed, folder, needs));
-    return packed;
-  }
-  if (packed->index().objective == PackedObjective::Preference)
-    return Status::error("'{}' has pairs of answers, and this program learns "
-                         "next tokens; compile it with --set task=dpo, orpo or "
-                         "simpo",
-                         folder);
-  if (packed->index().objective != PackedObjective::Sft)
-    return Status::error("'{}' has labels of answers, which no task learns "
-                         "from yet; give conversations, prompts with "
-                         "completions, or pairs",
-                         folder);
+  TESSERA_RETURN_IF_ERROR(checkObjective(packed->index(), folder, needs));
+  if (needs.objective != PackedObjective::Sft)
+    TESSERA_RETURN_IF_ERROR(checkDocuments(*packed, folder, needs));
+  if (needs.documents.reference)
+    TESSERA_RETURN_IF_ERROR(packed->openReference());
   return packed;
 }
 
@@ -55,11 +84,13 @@ StatusOr<TrainingData> TrainingData::open(const std::string &folder,
       return packed.status();
     return TrainingData(packed.take());
   }
-  if (needs.pairs > 0)
+  if (needs.objective != PackedObjective::Sft)
     return Status::error("'{}' is a stream of tokens, and this program's task "
-                         "learns from pairs of answers, which `tessera data "
-                         "chat` packs",
-                         folder);
+                         "learns from {}, which `tessera data chat` packs",
+                         folder,
+                         needs.objective == PackedObjective::Preference
+                             ? "pairs of answers"
+                             : "answers with a label");
   auto stream = TokenDataset::open(folder, needs.vocabSize, needs.sequence);
   if (!stream.ok())
     return stream.status();
@@ -96,6 +127,7 @@ static PackedRowSpans spansOf(TokenBatchOut out) {
           .targets = out.targets,
           .segments = out.documentNumbers,
           .positions = out.documentStarts,
+          .labels = out.documentLabels,
           .reference = out.reference};
 }
 

@@ -11,8 +11,9 @@ namespace tessera {
 struct DataNeeds {
   int64_t vocabSize = 0, sequence = 0;
   DocumentInputs documents = {};
-  /// Pairs of answers that a sequence has at most; 0: next tokens are learned.
-  int64_t pairs = 0;
+  PackedObjective objective = PackedObjective::Sft;
+  /// That a sequence has, of pairs and of answers with a label.
+  int64_t mostDocuments = 0;
 };
 
 class TrainingData {

@@ -34,8 +34,9 @@ enum class AdapterBase { Auto, Fp32, Bf16 };
 ///   Orpo   Hong et al. 2024, arXiv 2403.07691
 ///   Simpo  Meng et al. 2024, arXiv 2405.14734
 /// Policy: from answers that the model sampled and what they earned (GRPO; Shao
-/// et al. 2024, arXiv 2402.03300).
-enum class Task { Sft, Dpo, Orpo, Simpo, Policy };
+/// et al. 2024, arXiv 2402.03300). Kto: from answers that are labelled as good
+/// or bad (Ethayarajh et al. 2024, arXiv 2402.01306).
+enum class Task { Sft, Dpo, Orpo, Simpo, Policy, Kto };
 /// Of Dpo: -log σ(x), max(0, 1 - x), or (Azar et al. 2023, arXiv 2310.12036)
 /// the squared distance of mean log-ratios from 1 / (2 beta).
 enum class PreferenceLoss { Sigmoid, Hinge, Ipo };
@@ -136,6 +137,14 @@ struct Recipe {
     RewardFailure onRewardFailure = RewardFailure::Stop;
     bool operator==(const Rollout &) const = default;
   } rollout;
+
+  /// Learning from labelled answers.
+  struct Kto {
+    double beta = 0.1;
+    double desirableWeight = 1, undesirableWeight = 1;
+    int64_t documents = 64; ///< that a sequence has at most
+    bool operator==(const Kto &) const = default;
+  } kto;
 
   struct Optimizer {
     OptimizerKind name = OptimizerKind::AdamW;

@@ -15,8 +15,8 @@ namespace {
 constexpr int64_t maxSteps = int64_t(1) << 24;
 
 // In the order of the enumerators.
-constexpr std::array<std::string_view, 5> tasks = {"sft", "dpo", "orpo",
-                                                   "simpo", "policy"};
+constexpr std::array<std::string_view, 6> tasks = {"sft",   "dpo",    "orpo",
+                                                   "simpo", "policy", "kto"};
 constexpr std::array<std::string_view, 3> preferenceLosses = {"sigmoid",
                                                               "hinge", "ipo"};
 constexpr std::array<std::string_view, 2> references = {"stored", "none"};
@@ -218,6 +218,10 @@ std::vector<Field> schema(Recipe &r) {
       {"policy.kl.beta", Real{&r.policy.kl.beta, 0, most}},
       {"policy.kl.estimator", choice(r.policy.kl.estimator, estimators)},
       {"policy.documents", Integer{&r.policy.documents, 1, 1 << 12}},
+      {"kto.beta", Real{&r.kto.beta, 1e-6, most}},
+      {"kto.desirable_weight", Real{&r.kto.desirableWeight, 0, most}},
+      {"kto.undesirable_weight", Real{&r.kto.undesirableWeight, 0, most}},
+      {"kto.documents", Integer{&r.kto.documents, 1, 1 << 12}},
       {"rollout.prompts", Integer{&r.rollout.prompts, 1, 1 << 16}},
       {"rollout.group", Integer{&r.rollout.group, 1, 1 << 12}},
       {"rollout.max_tokens", Integer{&r.rollout.maxTokens, 1, 1 << 24}},

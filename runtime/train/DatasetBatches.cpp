@@ -6,9 +6,8 @@ namespace tessera {
 
 StatusOr<std::unique_ptr<DatasetBatches>>
 DatasetBatches::open(const DataLayout &layout, const ModelFacts &facts,
-                     int64_t pairs) {
-  auto data = TrainingData::open(
-      layout.train, {facts.vocabSize, facts.sequence, facts.documents, pairs});
+                     const DataNeeds &needs) {
+  auto data = TrainingData::open(layout.train, needs);
   if (!data.ok())
     return data.status();
   return std::unique_ptr<DatasetBatches>(

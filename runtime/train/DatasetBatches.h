@@ -11,9 +11,10 @@ namespace tessera {
 
 class DatasetBatches final : public BatchSource {
 public:
-  /// Opens the training split. `pairs` as DataNeeds has it.
+  /// Opens the training split.
   static StatusOr<std::unique_ptr<DatasetBatches>>
-  open(const DataLayout &layout, const ModelFacts &facts, int64_t pairs);
+  open(const DataLayout &layout, const ModelFacts &facts,
+       const DataNeeds &needs);
 
   uint64_t tokenizerHash() const { return data.tokenizerHash(); }
 

@@ -147,6 +147,8 @@ Status MeshModel::findBatch(std::string_view name, Batch &batch) {
       batch.behavior = input;
     if (input->name()->string_view() == kAdvantagesInput)
       batch.advantages = input;
+    if (input->name()->string_view() == kLabelsInput)
+      batch.labels = input;
   }
   if (!batch.tokens || !batch.targets)
     return Status::error("program '{}' has no tokens and targets; run: {}",
@@ -157,6 +159,8 @@ Status MeshModel::findBatch(std::string_view name, Batch &batch) {
     batch.own.documentStarts.resize(batch.starts->bytes() / sizeof(int32_t));
   if (batch.numbers)
     batch.own.documentNumbers.resize(batch.numbers->bytes() / sizeof(int32_t));
+  if (batch.labels)
+    batch.own.documentLabels.resize(batch.labels->bytes() / sizeof(int32_t));
   for (auto [input, own] : {std::pair(batch.reference, &batch.own.reference),
                             std::pair(batch.behavior, &batch.own.behavior),
                             std::pair(batch.advantages, &batch.own.advantages)})
@@ -174,7 +178,7 @@ std::vector<uint64_t> MeshModel::ownRows(const Batch &batch) const {
   std::set<uint64_t> found;
   for (const artifact::Tensor *input :
        {batch.tokens, batch.targets, batch.starts, batch.numbers,
-        batch.reference, batch.behavior, batch.advantages}) {
+        batch.reference, batch.behavior, batch.advantages, batch.labels}) {
     if (!input)
       continue;
     ShareRuns runs(*input, mesh, at);
@@ -192,7 +196,7 @@ Status MeshModel::cut(Batch &batch, const TokenBatch &whole) const {
   for (uint64_t size : artifact::globalShape(*batch.tokens))
     elements *= size;
   const auto &[tokens, targets, starts, numbers, reference, behavior,
-               advantages] = whole;
+               advantages, labels] = whole;
   if (tokens.size() != elements || targets.size() != elements)
     return Status::error("a batch of {} tokens and {} targets: all ranks "
                          "together take {} of each",
@@ -213,6 +217,8 @@ Status MeshModel::cut(Batch &batch, const TokenBatch &whole) const {
     copy(*batch.behavior, behavior, batch.own.behavior);
   if (batch.advantages)
     copy(*batch.advantages, advantages, batch.own.advantages);
+  if (batch.labels)
+    copy(*batch.labels, labels, batch.own.documentLabels);
   return Status::success();
 }
 

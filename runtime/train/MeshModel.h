@@ -53,7 +53,7 @@ private:
     /// Null where the program has no such input.
     const artifact::Tensor *starts = nullptr, *numbers = nullptr,
                            *reference = nullptr, *behavior = nullptr,
-                           *advantages = nullptr;
+                           *advantages = nullptr, *labels = nullptr;
     TokenBuffers own;
   };
   /// A tensor of the state, as the artifact has it.

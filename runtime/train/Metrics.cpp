@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "runtime/data/FileOperations.h"
+#include "runtime/train/Kto.h"
 #include "runtime/train/Policy.h"
 #include "runtime/train/Preference.h"
 #include "runtime/train/Router.h"
@@ -127,6 +128,8 @@ std::string printMetrics(const MetricsRecord &record) {
     add("preference", columnsText(kPreferenceColumnNames, record.preference));
   if (!record.policy.empty())
     add("policy", columnsText(kPolicyColumnNames, record.policy));
+  if (!record.kto.empty())
+    add("kto", columnsText(kKtoColumnNames, record.kto));
   if (!record.rollout.empty())
     add("rollout", rolloutText(record.rollout));
   return line + "}";

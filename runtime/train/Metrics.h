@@ -36,7 +36,7 @@ struct MetricsRecord {
   /// kPreferenceColumns numbers (runtime/train/Preference.h), or none.
   std::vector<float> preference;
   /// As StepMetrics has them, or none.
-  std::vector<float> policy;
+  std::vector<float> policy, kto;
   /// Of `tessera rl`: what the step learned from, by name; the first is
   /// on the progress line.
   std::vector<std::pair<std::string_view, double>> rollout;

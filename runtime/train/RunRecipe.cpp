@@ -26,7 +26,8 @@ constexpr std::string_view kCompiledKeys[] = {
     "task",
 };
 /// Sections that are, as a whole.
-constexpr std::string_view kCompiledSections[] = {"preference.", "policy."};
+constexpr std::string_view kCompiledSections[] = {"preference.", "policy.",
+                                                  "kto."};
 
 bool isCompiled(std::string_view key) {
   return std::ranges::find(kCompiledKeys, key) != std::end(kCompiledKeys) ||

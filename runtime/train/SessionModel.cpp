@@ -2,6 +2,7 @@
 #include "runtime/artifact/ElementTypes.h"
 #include "runtime/artifact/KernelTable.h"
 #include "runtime/data/ShallowJson.h"
+#include "runtime/train/Kto.h"
 #include "runtime/train/Policy.h"
 #include "runtime/train/Preference.h"
 #include "runtime/train/Router.h"
@@ -244,6 +245,7 @@ void SessionModel::readDocuments() {
         info.documents.numbers |= tensor.name == kNumbersInput;
         info.documents.reference |= tensor.name == kReferenceInput;
         info.documents.samples |= tensor.name == kBehaviorInput;
+        info.documents.labels |= tensor.name == kLabelsInput;
       }
 }
 
@@ -273,7 +275,8 @@ Status SessionModel::readTaskShapes() {
   for (const hal::TensorInfo &tensor : session->outputs("train_step"))
     for (auto [name, columns, values] :
          {std::tuple(kPreferenceOutput, kPreferenceColumns, &preference),
-          std::tuple(kPolicyOutput, policyColumns, &policy)}) {
+          std::tuple(kPolicyOutput, policyColumns, &policy),
+          std::tuple(kKtoOutput, kKtoColumns, &kto)}) {
       if (tensor.name != name)
         continue;
       if (tensor.type != ElementType::f32 || tensor.elements() != columns)
@@ -329,6 +332,9 @@ Status SessionModel::writeBatch(std::string_view program,
   if (info.documents.reference)
     TESSERA_RETURN_IF_ERROR(
         session->writeInput(program, kReferenceInput, batch.reference));
+  if (info.documents.labels)
+    TESSERA_RETURN_IF_ERROR(
+        session->writeInput(program, kLabelsInput, batch.documentLabels));
   if (!info.documents.samples)
     return Status::success();
   TESSERA_RETURN_IF_ERROR(
@@ -338,9 +344,10 @@ Status SessionModel::writeBatch(std::string_view program,
 
 /// Metrics of the step just made, where it has some.
 Status SessionModel::readTables() {
-  for (auto [name, values] : {std::pair(kRouterOutput, &router),
-                              std::pair(kPreferenceOutput, &preference),
-                              std::pair(kPolicyOutput, &policy)})
+  for (auto [name, values] :
+       {std::pair(kRouterOutput, &router),
+        std::pair(kPreferenceOutput, &preference),
+        std::pair(kPolicyOutput, &policy), std::pair(kKtoOutput, &kto)})
     if (!values->empty())
       TESSERA_RETURN_IF_ERROR(session->readOutput(
           "train_step", name, std::as_writable_bytes(std::span(*values))));
@@ -363,7 +370,8 @@ StatusOr<StepMetrics> SessionModel::trainStep(const TokenBatch &batch,
     if (!status->ok())
       return *status;
   TESSERA_RETURN_IF_ERROR(readTables());
-  return StepMetrics{*loss, *norm, *lr, *count, router, preference, policy};
+  return StepMetrics{*loss,  *norm,      *lr,    *count,
+                     router, preference, policy, kto};
 }
 
 StatusOr<EvalSum> SessionModel::evalStep(const TokenBatch &batch) {

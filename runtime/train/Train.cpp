@@ -57,7 +57,7 @@ private:
   Status prepare();
   Status readRecipe();
   Status openData();
-  Status openEvalData(const DataLayout &layout, int64_t pairs);
+  Status openEvalData(const DataLayout &layout, const DataNeeds &needs);
   Status startOrResume();
   Status resume(const ResumedCheckpoint &from);
   Status writeHyper();
@@ -128,6 +128,19 @@ Status Trainer::readRecipe() {
   return recipe::checkTogether(recipe.values);
 }
 
+static DataNeeds needsOf(const ModelFacts &facts,
+                         const recipe::Recipe &recipe) {
+  DataNeeds needs{facts.vocabSize, facts.sequence, facts.documents};
+  if (recipe::hasPairs(recipe.task)) {
+    needs.objective = PackedObjective::Preference;
+    needs.mostDocuments = 2 * recipe.preference.pairs;
+  } else if (recipe.task == recipe::Task::Kto) {
+    needs.objective = PackedObjective::Label;
+    needs.mostDocuments = recipe.kto.documents;
+  }
+  return needs;
+}
+
 Status Trainer::openData() {
   if ((source = options.source))
     return Status::success();
@@ -142,17 +155,16 @@ Status Trainer::openData() {
       findData(*folder, recipe.values.data.eval.value_or(""));
   if (!layout.ok())
     return layout.status();
-  const int64_t pairs =
-      recipe::hasPairs(recipe.values.task) ? recipe.values.preference.pairs : 0;
-  auto opened = DatasetBatches::open(*layout, facts, pairs);
+  const DataNeeds needs = needsOf(facts, recipe.values);
+  auto opened = DatasetBatches::open(*layout, facts, needs);
   if (!opened.ok())
     return opened.status();
   dataset = opened.take();
   source = dataset.get();
-  return openEvalData(*layout, pairs);
+  return openEvalData(*layout, needs);
 }
 
-Status Trainer::openEvalData(const DataLayout &layout, int64_t pairs) {
+Status Trainer::openEvalData(const DataLayout &layout, const DataNeeds &needs) {
   const bool isWanted = model.canEvaluate() && recipe.values.eval.every > 0;
   if (isWanted && layout.eval.empty())
     say("no held-out data: '{}' has no eval/ (--eval-data names another "
@@ -160,8 +172,7 @@ Status Trainer::openEvalData(const DataLayout &layout, int64_t pairs) {
         recipe.values.data.train.value_or(""));
   if (!isWanted || layout.eval.empty())
     return Status::success();
-  auto opened = TrainingData::open(
-      layout.eval, {facts.vocabSize, facts.sequence, facts.documents, pairs});
+  auto opened = TrainingData::open(layout.eval, needs);
   if (!opened.ok())
     return opened.status();
   evalData = std::make_unique<TrainingData>(opened.take());
@@ -384,6 +395,7 @@ Status Trainer::readEvalBatches(uint64_t first, uint64_t batches) {
       std::ranges::fill(batch.documentStarts, 0);
       std::ranges::fill(batch.documentNumbers, ignoredTarget);
       std::ranges::fill(batch.reference, 0.0f);
+      std::ranges::fill(batch.documentLabels, 0);
     }
   }
   return Status::success();
@@ -475,6 +487,7 @@ Status Trainer::trainOneStep() {
   record.preference.assign(metrics->preference.begin(),
                            metrics->preference.end());
   record.policy.assign(metrics->policy.begin(), metrics->policy.end());
+  record.kto.assign(metrics->kto.begin(), metrics->kto.end());
   record.tokens = position.tokens;
   record.stepSeconds = seconds;
   record.waitSeconds = waited;

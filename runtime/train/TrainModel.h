@@ -23,6 +23,7 @@ inline constexpr std::string_view kNumbersInput = "document_numbers";
 inline constexpr std::string_view kReferenceInput = "reference";
 inline constexpr std::string_view kBehaviorInput = "behavior";
 inline constexpr std::string_view kAdvantagesInput = "advantages";
+inline constexpr std::string_view kLabelsInput = "document_labels";
 
 struct ModelFacts {
   std::string programHash;
@@ -47,7 +48,7 @@ struct ModelFacts {
 
 struct StepMetrics {
   /// Mean over the unmasked tokens of the step, its pairs of answers, or its
-  /// sampled answers.
+  /// sampled or labelled answers.
   double loss = 0;
   double gradNorm = 0; ///< global, before clipping
   double lr = 0;
@@ -61,12 +62,15 @@ struct StepMetrics {
   /// kPolicyColumns numbers (runtime/train/Policy.h) or one fewer, if the task
   /// learns from sampled answers; valid until the next step.
   std::span<const float> policy = {};
+  /// kKtoColumns numbers (runtime/train/Kto.h), if the task learns from
+  /// labelled answers; valid until the next step.
+  std::span<const float> kto = {};
 };
 
 struct EvalSum {
   std::vector<double> losses; ///< of each batch, summed over terms
   int64_t tokens = 0; ///< terms of all batches: unmasked tokens, pairs or
-                      ///< sampled answers
+                      ///< answers
 };
 
 class TrainModel : public ModelState {

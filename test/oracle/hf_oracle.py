@@ -32,6 +32,7 @@ except ImportError as error:
 
 import hf_adapters
 import hf_checks
+import hf_kto
 import hf_policy
 import hf_preference
 from hf_models import FAMILIES, SEQUENCE, MICRO, ROWS, Twins
@@ -127,6 +128,7 @@ class Comparison:
         self.packed()
         self.preferences()
         self.policies()
+        self.labels()
         if self.family in hf_adapters.TARGETS:
             self.adapters()
         if self.dtype == "fp32":
@@ -213,6 +215,18 @@ class Comparison:
                     self.twins[seed][0].fp64, name, self.family, 870 + seed),
                 named=hf_policy.inputs(name), loss=name,
                 table=("policy", hf_policy.METRICS))
+
+    def labels(self):
+        """The loss of labelled answers and its gradients, against TRL."""
+        if not hf_kto.losses(self.family, self.dtype):
+            return
+        self.compare_gradients(
+            "gradients of kto",
+            lambda model, *batch: hf_kto.gradients(model, batch),
+            self.compile(documents="separate", more=hf_kto.settings()),
+            lambda seed: hf_kto.answers(
+                self.twins[seed][0].fp64, self.family, 890 + seed),
+            named=hf_kto.INPUTS, loss="kto", table=("kto", hf_kto.METRICS))
 
     def compare_gradients(self, title, theirs_of, artifact, batch,
                           weights=None, named=("document_starts",), loss=None,

@@ -113,28 +113,19 @@ def log_probs(model, tokens, targets):
     return torch.gather(logps, 1, index[:, None])[:, 0] * known
 
 
-def answers(exact, name, family, seed):
-    """tokens, targets [A, B, T] of three or four answers a row and padding,
-    where documents start, their numbers, log-probabilities at sampling,
-    advantages and log-probabilities of a reference model. Ratios of `exact`
-    are far from where they are clipped, so that no rounding decides that; what
-    is not learned has numbers that would show."""
-    generator = torch.Generator().manual_seed(seed)
-
-    def uniform(*shape):
-        return torch.rand(*shape, generator=generator)
+def packed(family, generator, seed, count_of):
+    """tokens, targets [A, B, T] of `count_of(row)` documents a row and padding,
+    where they start, their numbers, and [((a, b), slice)] of them. A document
+    has four tokens or more, of which the prompt's are not learned."""
     tokens, targets = (x[0] for x in batches(family, 1, seed))
     length = tokens.shape[-1]
     starts, numbers = torch.zeros_like(tokens), torch.full_like(tokens, -100)
-    behavior, advantages, reference = (
-        torch.full(tokens.shape, 9.0) for _ in range(3))
-    offsets = torch.tensor([-0.5, -0.05, 0.05, 0.5])
+    parts = []
     for row in range(tokens.shape[0] * tokens.shape[1]):
         at = divmod(row, tokens.shape[1])
-        count = 3 + row % 2
-        room = length // (count + 1)
+        room = length // (count_of(row) + 1)
         begin = 0
-        for number in range(count):
+        for number in range(count_of(row)):
             size = int(torch.randint(4, room + 1, (1,), generator=generator))
             prompt = int(torch.randint(0, size - 1, (1,), generator=generator))
             part = slice(begin, begin + size)
@@ -142,23 +133,47 @@ def answers(exact, name, family, seed):
             targets[at][part] = torch.roll(tokens[at][part], -1)
             targets[at][begin:begin + prompt] = -100
             targets[at][begin + size - 1] = -100
-            with torch.no_grad(), Float64():
-                logps = log_probs(exact, tokens[at][part], targets[at][part])
-            # A ratio of an answer is far from the bounds if all of its tokens
-            # are on one side.
-            picked = torch.randint(0, 4, (size,), generator=generator)
-            if POLICIES[name].ratio == "sequence":
-                picked = picked[:1].expand(size)
-            learned = targets[at][part] != -100
-            noise = 0.04 * (uniform(size) - 0.5)
-            values = (logps.float() - offsets[picked] + noise,
-                      (2 * uniform(1) - 1) + 0.2 * (uniform(size) - 0.5),
-                      logps.float() + 0.6 * (uniform(size) - 0.5))
-            for whole, own in zip((behavior, advantages, reference), values):
-                whole[at][part] = torch.where(learned, own, whole[at][part])
+            parts.append((at, part))
             begin += size
         starts[at][begin:] = begin
         targets[at][begin:] = -100
+    return tokens, targets, starts, numbers, parts
+
+
+def exact_log_probs(model, tokens, targets):
+    with torch.no_grad(), Float64():
+        return log_probs(model, tokens, targets).float()
+
+
+def answers(exact, name, family, seed):
+    """A batch of three or four answers a row, with log-probabilities at
+    sampling, advantages and log-probabilities of a reference model. Ratios of
+    `exact` are far from where they are clipped, so that no rounding decides
+    that; what is not learned has numbers that would show."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def uniform(*shape):
+        return torch.rand(*shape, generator=generator)
+    tokens, targets, starts, numbers, parts = packed(
+        family, generator, seed, lambda row: 3 + row % 2)
+    behavior, advantages, reference = (
+        torch.full(tokens.shape, 9.0) for _ in range(3))
+    offsets = torch.tensor([-0.5, -0.05, 0.05, 0.5])
+    for at, part in parts:
+        size = part.stop - part.start
+        logps = exact_log_probs(exact, tokens[at][part], targets[at][part])
+        # The ratio of an answer is far from the bounds if those of all its
+        # tokens are alike.
+        picked = torch.randint(0, 4, (size,), generator=generator)
+        if POLICIES[name].ratio == "sequence":
+            picked = picked[:1].expand(size)
+        noise = 0.04 * (uniform(size) - 0.5)
+        values = (logps - offsets[picked] + noise,
+                  (2 * uniform(1) - 1) + 0.2 * (uniform(size) - 0.5),
+                  logps + 0.6 * (uniform(size) - 0.5))
+        learned = targets[at][part] != -100
+        for whole, own in zip((behavior, advantages, reference), values):
+            whole[at][part] = torch.where(learned, own, whole[at][part])
     return tokens, targets, starts, numbers, behavior, advantages, reference
 
 

@@ -1,6 +1,7 @@
 #include "runtime/data/chat/ChatCorpus.h"
 #include "runtime/data/NewDirectory.h"
 #include "runtime/data/chat/ExampleReader.h"
+#include "runtime/data/chat/Mismatch.h"
 #include "runtime/support/Hash.h"
 #include "runtime/support/SplitMix64.h"
 #include "runtime/support/Text.h"
@@ -38,6 +39,7 @@ namespace {
 /// What one line became.
 struct EncodedLine {
   EncodedExample documents;
+  std::optional<EncodedDocument> mismatched; ///< of an answer with a label
   PackedObjective objective = PackedObjective::Sft;
   bool isConversation = false;
   uint64_t truncated = 0;
@@ -62,6 +64,7 @@ private:
   Status readSource(size_t number, uint64_t pass);
   bool isWanted(size_t source, uint64_t line, uint64_t pass) const;
   void encodeBatch(const std::string &path);
+  void mismatchBatch();
   void encodeLine(ChatEncoder &encoder, const std::string &path, size_t number);
   Status fit(EncodedLine &line) const;
   Status take(EncodedLine &line, size_t source, uint64_t number, uint64_t pass);
@@ -181,6 +184,22 @@ void ChatPacker::encodeBatch(const std::string &path) {
   work(encoders[0]);
   for (std::thread &thread : threads)
     thread.join();
+  mismatchBatch();
+}
+
+/// Each prompt gets the answer of the batch's next line, the last one that of
+/// the first: all answers occur once. The batches do not depend on the threads.
+void ChatPacker::mismatchBatch() {
+  std::vector<EncodedLine *> labelled;
+  for (EncodedLine &line : encoded)
+    if (line.status.ok() && line.objective == PackedObjective::Label)
+      labelled.push_back(&line);
+  if (labelled.size() < 2) // only its own answer is left
+    return;
+  for (size_t i = 0; i < labelled.size(); ++i)
+    labelled[i]->mismatched = chat::mismatched(
+        labelled[i]->documents[0],
+        labelled[(i + 1) % labelled.size()]->documents[0], index.sequence);
 }
 
 Status ChatPacker::checkEnds(bool atEnd) const {
@@ -225,6 +244,12 @@ Status ChatPacker::take(EncodedLine &line, size_t source, uint64_t number,
   index.truncated += line.truncated;
   TESSERA_RETURN_IF_ERROR(
       writer.add(std::move(line.documents), uint16_t(source), number));
+  if (line.mismatched) {
+    EncodedExample alone;
+    alone.push_back(std::move(*line.mismatched));
+    TESSERA_RETURN_IF_ERROR(
+        writer.add(std::move(alone), uint16_t(source), number));
+  }
   return checkEnds(/*atEnd=*/false);
 }
 

@@ -117,3 +117,20 @@ func.func @loss(%w: tensor<4xf32> {graph.state = "w", graph.role = #graph<role p
   %l = graph.reduce %y#0 sum dims [0] : tensor<4xf32> -> tensor<f32>
   return %l : tensor<f32>
 }
+
+// -----
+
+// What is marked is a constant: the gradient of x * max(x, 1) is max(x, 1).
+
+// CHECK-LABEL: func @gradients
+// CHECK:       %[[M:.*]] = graph.max %arg0, %{{.*}} {graph.stop_gradient}
+// CHECK:       %[[G:.*]] = graph.broadcast
+// CHECK-NEXT:  %[[D:.*]] = graph.mul {{(%\[\[G\]\], %\[\[M\]\]|%.*, %.*)}}
+// CHECK-NEXT:  return %{{.*}}, %[[D]]
+func.func @loss(%w: tensor<4xf32> {graph.state = "w", graph.role = #graph<role parameter>}) -> tensor<f32> attributes {graph.program = #graph.program<loss>} {
+  %one = graph.constant dense<1.0> : tensor<4xf32>
+  %m = graph.max %w, %one {graph.stop_gradient} : tensor<4xf32>
+  %y = graph.mul %w, %m : tensor<4xf32>
+  %l = graph.reduce %y sum dims [0] : tensor<4xf32> -> tensor<f32>
+  return %l : tensor<f32>
+}

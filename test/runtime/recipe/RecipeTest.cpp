@@ -256,6 +256,12 @@ TEST(Recipe, KeysThatDisagree) {
             "leave it out, or change the task");
   EXPECT_EQ(errorOf("task: policy"), "r.yaml: task: policy learns from "
                                      "documents; set data.documents: separate");
+  EXPECT_EQ(errorOf("kto: {beta: 0.2}"),
+            "r.yaml: kto has no meaning here: it belongs to task: kto; leave "
+            "it out, or change the task");
+  EXPECT_EQ(errorOf("task: kto\ndata: {documents: separate}\n"
+                    "kto: {beta: 0.2, desirable_weight: 2, documents: 9}"),
+            "no error");
   const std::string policy = "task: policy\ndata: {documents: separate}\n";
   EXPECT_EQ(errorOf(policy), "no error");
   EXPECT_EQ(errorOf(policy + "preference: {beta: 1}"),

@@ -59,6 +59,10 @@ TEST(Metrics, ColumnsOfSampledAnswersHaveNames) {
       nlohmann::json::parse(printMetrics(record))["policy"]["kl_reference"], 7);
   EXPECT_NE(progressLine(record, 9, 1, {}).find("  kl 1.25e-01"),
             std::string::npos);
+  record.kto = {1, 2, 3, 4, NAN};
+  auto kto = nlohmann::json::parse(printMetrics(record))["kto"];
+  EXPECT_EQ(kto["undesirable_log_prob"], 4);
+  EXPECT_TRUE(kto["kl"].is_null());
 }
 
 TEST(Metrics, RouterTableIsListsByLayer) {

@@ -92,10 +92,10 @@ TEST(RunRecipe, UnknownAndCompiledKeysSayWhatToDo) {
   EXPECT_EQ(set("optimizer.lrr=1"),
             "--set 'optimizer.lrr=1': key 'optimizer.lrr': is not a recipe "
             "key, did you mean 'optimizer.lr'?");
-  for (const char *key :
-       {"batch.micro", "batch.accumulate", "batch.sequence",
-        "precision.compute", "recompute", "dropout.rate", "optimizer.name",
-        "lr_schedule.name", "task", "preference.beta", "policy.clip_low"})
+  for (const char *key : {"batch.micro", "batch.accumulate", "batch.sequence",
+                          "precision.compute", "recompute", "dropout.rate",
+                          "optimizer.name", "lr_schedule.name", "task",
+                          "preference.beta", "policy.clip_low", "kto.beta"})
     EXPECT_EQ(set(std::string(key) + "=1"),
               "'" + std::string(key) +
                   "' is compiled into this program; change it in the recipe "

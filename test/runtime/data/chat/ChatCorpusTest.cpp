@@ -297,3 +297,69 @@ TEST_F(ChatCorpus, RefusesBadInput) {
   options.out = scratch / "model";
   EXPECT_EQ(error(), "'T/model' is there already; choose another directory");
 }
+
+// Prompts are p1, p2, …, answers a1., a2., …
+TEST_F(ChatCorpus, LabelledAnswersHaveMismatchedOnes) {
+  constexpr int count = 5;
+  std::string text;
+  for (int i = 1; i <= count; ++i)
+    text += fmt::format(
+        R"({{"prompt": "p{0} ", "completion": "a{0}.", "label": {1}}})"
+        "\n",
+        i, i % 2 ? "true" : "false");
+  setInput(text);
+  options.threads = 3;
+  auto index = packChats(options);
+  ASSERT_TRUE(index.ok()) << index.message();
+  EXPECT_EQ(index->objective, PackedObjective::Label);
+  EXPECT_EQ(index->documents, 2u * count);
+  auto data = PackedDataset::open(options.out, int64_t(index->vocabSize), 64);
+  ASSERT_TRUE(data.ok()) << data.message();
+  EXPECT_TRUE(*data->has(DocumentKind::Mismatched));
+  EXPECT_FALSE(*data->has(DocumentKind::Chosen));
+  const ChatFormat format = chatFormat();
+  std::map<std::string, int32_t> labels;
+  std::vector<PlacedDocument> documents;
+  for (uint64_t row = 0; row < data->rows(); ++row) {
+    std::vector<int32_t> tokens(64), targets(64), marks(64);
+    ASSERT_TRUE(
+        data->row(row, {.tokens = tokens, .targets = targets, .labels = marks})
+            .ok());
+    ASSERT_TRUE(data->documents(row, documents).ok());
+    for (const PlacedDocument &each : documents) {
+      EncodedDocument shown;
+      for (uint32_t i = 0; i < each.document.length; ++i) {
+        shown.tokens.push_back(uint32_t(tokens[each.begin + i]));
+        shown.supervised.push_back(i > 0 && targets[each.begin + i - 1] >= 0);
+        EXPECT_EQ(marks[each.begin + i], marks[each.begin]);
+      }
+      std::string all = tokenizer::decodeBytes(format.tokenizer, shown.tokens);
+      all += " " + supervisedText(format.tokenizer, shown);
+      EXPECT_TRUE(labels.emplace(all, marks[each.begin]).second) << all;
+    }
+  }
+  std::map<std::string, int32_t> expected;
+  for (int i = 1; i <= count; ++i) {
+    const int next = i % count + 1;
+    const auto shown = [](int prompt, int answer) {
+      return fmt::format("p{0} a{1}.<|im_end|> [a{1}.<|im_end|>]", prompt,
+                         answer);
+    };
+    expected[shown(i, i)] = i % 2 ? 1 : -1;
+    expected[shown(i, next)] = 0;
+  }
+  EXPECT_EQ(labels, expected);
+}
+
+TEST_F(ChatCorpus, AMismatchedAnswerEndsWithTheRow) {
+  setInput(R"({"prompt": "p", "completion": ")" + std::string(50, 'x') +
+           R"(", "label": true})"
+           "\n"
+           R"({"prompt": ")" +
+           std::string(40, 'q') + R"(", "completion": "y", "label": false})" +
+           "\n");
+  auto index = packChats(options);
+  ASSERT_TRUE(index.ok()) << index.message();
+  EXPECT_EQ(index->documents, 4u);
+  EXPECT_EQ(index->truncated, 0u);
+}

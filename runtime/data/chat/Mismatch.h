@@ -1,0 +1,13 @@
+// Prompts with the answer to another, for KTO: what a model thinks of them says
+// how far it is from its reference model.
+#pragma once
+#include "runtime/data/chat/ChatEncoder.h"
+
+namespace tessera::chat {
+
+/// The tokens of `one` before its first supervised token, then those of `other`
+/// from there on; at most `most`.
+EncodedDocument mismatched(const EncodedDocument &one,
+                           const EncodedDocument &other, uint64_t most);
+
+} // namespace tessera::chat
