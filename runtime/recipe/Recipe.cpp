@@ -151,6 +151,14 @@ static Status checkPolicy(const Recipe &recipe) {
     return recipe.rollout == Recipe::Rollout()
                ? Status::success()
                : misfit("rollout", "task: policy");
+  const Recipe::Rollout &rollout = recipe.rollout;
+  if (rollout.baseline == Baseline::None && rollout.scale == RewardScale::Group)
+    return Status::error("rollout.baseline: none leaves no difference to "
+                         "divide; set rollout.scale: none");
+  if (rollout.baseline != Baseline::None && rollout.group < 2)
+    return Status::error("rollout.group = 1 leaves nothing to compare a reward "
+                         "with; raise it, or set rollout.baseline and "
+                         "rollout.scale to none");
   if (policy.kl.beta == 0 && policy.kl.estimator != usual.kl.estimator)
     return misfit("policy.kl.estimator", "policy.kl.beta above 0");
   const bool isConstant = policy.aggregate == PolicyAggregate::Constant;

@@ -4,6 +4,8 @@
 #include "runtime/data/chat/ExampleReader.h"
 #include "runtime/support/SplitMix64.h"
 
+#include <algorithm>
+
 namespace tessera::rl {
 namespace {
 
@@ -42,7 +44,11 @@ StatusOr<Prompt> read(const chat::ExampleLine &line, std::string where,
                          "{} before rollout.max_tokens; shorten it, or raise "
                          "batch.sequence",
                          where, tokens->size(), mostTokens);
-  return Prompt{std::move(where), std::string(line.text), tokens.take()};
+  // Of a file with CRLF: a carriage return is white space outside of strings,
+  // and inside of them JSON has none. Some readers of lines end at one.
+  std::string text(line.text);
+  std::ranges::replace(text, '\r', ' ');
+  return Prompt{std::move(where), std::move(text), tokens.take()};
 }
 
 } // namespace

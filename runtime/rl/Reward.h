@@ -17,7 +17,8 @@ struct RewardQuestion {
 class Reward {
 public:
   virtual ~Reward() = default;
-  /// A finite number. After an error the next question may still succeed.
+  /// A number of at most 1e15 in size. After an error the next question may
+  /// still succeed.
   virtual StatusOr<double> score(const RewardQuestion &question) = 0;
 };
 

@@ -22,6 +22,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr std::size_t kMostAnswer = 4096;
+/// Sums and squares of such rewards are finite in fp32.
+constexpr double kMostReward = 1e15;
 
 class RewardProgram final : public Reward {
 public:
@@ -180,6 +182,10 @@ StatusOr<std::string> RewardProgram::receive(Clock::time_point deadline) {
 StatusOr<double> RewardProgram::ask(const std::string &line) {
   if (child < 0)
     TESSERA_RETURN_IF_ERROR(start());
+  // What came since the last answer belongs to no question.
+  if (char early[kMostAnswer]; held.empty())
+    if (const ssize_t done = ::read(output, early, sizeof(early)); done > 0)
+      held.assign(early, std::size_t(done));
   if (!held.empty())
     return Status::error("it wrote {} before it was asked: one line a "
                          "completion",
@@ -200,8 +206,9 @@ StatusOr<double> RewardProgram::ask(const std::string &line) {
   if (text.empty() || code != std::errc() || end != text.data() + text.size())
     return Status::error("it wrote {}, which is not a number",
                          quote(text.substr(0, 60)));
-  if (!std::isfinite(reward))
-    return Status::error("the reward is {}", reward);
+  if (!(std::abs(reward) <= kMostReward))
+    return Status::error("the reward is {}, which is not a number up to {}",
+                         reward, kMostReward);
   return reward;
 }
 

@@ -2,7 +2,7 @@
 #include "runtime/support/Hash.h"
 
 #include <cmath>
-#include <filesystem>
+#include <limits>
 
 namespace tessera::rl {
 
@@ -36,6 +36,36 @@ static uint64_t hashOfPrompts(const std::vector<Prompt> &prompts) {
   return hasher.digest();
 }
 
+/// Whether a group of the journal is one that this run would have sampled, as
+/// far as its program can tell.
+static Status checkJournaled(const Group &group, const ModelFacts &facts,
+                             const recipe::Recipe::Rollout &settings) {
+  const auto fail = [&](std::string_view what) {
+    return Status::error("group {} of the journal {}; resume with the model "
+                         "and the recipe that it was sampled with, or choose "
+                         "another --out",
+                         group.number, what);
+  };
+  const auto isToken = [&](int32_t token) {
+    return token >= 0 && token < facts.vocabSize;
+  };
+  if (int64_t(group.samples.size()) != settings.group)
+    return fail(fmt::format("has {} completions, and rollout.group is {}",
+                            group.samples.size(), settings.group));
+  for (const Sample &sample : group.samples) {
+    if (int64_t(sample.tokens.size()) > settings.maxTokens)
+      return fail(fmt::format("has a completion of {} tokens, and "
+                              "rollout.max_tokens is {}",
+                              sample.tokens.size(), settings.maxTokens));
+    if (!std::ranges::all_of(sample.tokens, isToken) ||
+        !std::ranges::all_of(group.promptTokens, isToken))
+      return fail("has tokens that the vocabulary lacks");
+    if (facts.documents.reference && sample.referenceLogProbs.empty())
+      return fail("has no log-probabilities of a reference model");
+  }
+  return Status::success();
+}
+
 Status RolloutBatches::begin(TrainModel &model, const TrainPosition &position) {
   learner = &model;
   step = position.step;
@@ -47,17 +77,14 @@ Status RolloutBatches::begin(TrainModel &model, const TrainPosition &position) {
   if (!paired.ok())
     return paired.status();
   pairs = paired.take();
-  if (const std::string path = run.out + "/" + kJournalFile;
-      !run.resume && std::filesystem::exists(path))
-    return Status::error("'{}' is there already; continue its run with "
-                         "--resume, or choose another --out",
-                         path);
   std::vector<Group> journaled;
   auto journal =
       SampleJournal::open(run.out, {options.seed, hashOfPrompts(prompts)},
                           position.dataCursor, journaled);
   if (!journal.ok())
     return journal.status();
+  for (const Group &group : journaled)
+    TESSERA_RETURN_IF_ERROR(checkJournaled(group, facts, options.settings));
   if (!journaled.empty())
     options.note(fmt::format("{} groups of completions are in the journal and "
                              "not learned from yet",
@@ -97,6 +124,7 @@ void RolloutBatches::measure(std::span<const Group> groups) {
          deviations = 0, flat = 0;
   for (const Group &group : groups) {
     double sum = 0, squares = 0, count = 0;
+    double least = std::numeric_limits<double>::infinity(), most = -least;
     for (const Sample &sample : group.samples) {
       ++all;
       tokens += double(sample.tokens.size());
@@ -107,6 +135,8 @@ void RolloutBatches::measure(std::span<const Group> groups) {
         ++count;
         sum += *sample.reward;
         squares += *sample.reward * *sample.reward;
+        least = std::min(least, *sample.reward);
+        most = std::max(most, *sample.reward);
       }
     }
     const double mean = count > 0 ? sum / count : 0;
@@ -115,7 +145,7 @@ void RolloutBatches::measure(std::span<const Group> groups) {
     rewards += sum;
     scored += count;
     deviations += std::sqrt(variance);
-    flat += variance <= 1e-12 * (1 + mean * mean);
+    flat += count > 0 && least == most;
   }
   const auto number = double(groups.size());
   measured = {{"reward", rewards / scored},

@@ -10,7 +10,6 @@ namespace tessera::rl {
 
 struct RolloutRun {
   std::string out; ///< the run's directory, which the journal is in
-  bool resume = false;
   std::string tokenizerFile, templateFolder; ///< as BatchSource has them
   int64_t documents = 0; ///< that a sequence of the batch has at most
   std::optional<AdapterScale> adapter = {}; ///< that is trained

@@ -19,9 +19,9 @@ uint64_t seedOf(uint64_t seed, uint64_t group, uint64_t sample) {
                kGoldenGamma * (sample + 1));
 }
 
-EngineOptions engineOptions(int64_t choices) {
+/// All tokens of the vocabulary may be sampled: the loss is over all.
+EngineOptions engineOptions() {
   EngineOptions options;
-  options.scheduler.choices = choices;
   options.maxRequests = options.maxTokens =
       std::numeric_limits<int64_t>::max() / 2;
   return options;
@@ -64,7 +64,7 @@ Rollouts::Rollouts(PagedModel &model, PagedModel *reference,
                    RolloutOptions given)
     : reference(reference), prompts(prompts), reward(reward),
       options(std::move(given)),
-      engine(std::make_unique<Engine>(model, engineOptions(options.choices))) {}
+      engine(std::make_unique<Engine>(model, engineOptions())) {}
 
 Rollouts::~Rollouts() {
   {
@@ -189,6 +189,11 @@ void Rollouts::scoreGroups() {
 Status Rollouts::score(Group &group) {
   const Prompt &prompt = prompts[group.prompt];
   for (Sample &sample : group.samples) {
+    {
+      std::lock_guard lock(mutex);
+      if (isOver)
+        return Status::error("the run ends");
+    }
     const std::string text = options.decode(sample.tokens);
     StatusOr<double> scored = reward.score({prompt.line, text, sample.isCut});
     if (scored.ok()) {

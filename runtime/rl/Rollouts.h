@@ -21,7 +21,6 @@ struct RolloutOptions {
   uint64_t seed = 0;
   uint64_t lastStep = UINT64_MAX; ///< nothing is sampled for steps after it
   std::vector<int32_t> stopTokens;
-  int64_t choices = 0; ///< tokens that may be sampled, from 0 on; 0: all
   /// The text that a reward is asked for.
   std::function<std::string(std::span<const int32_t>)> decode;
   std::function<void(std::string_view)> note; ///< one line for the user

@@ -27,8 +27,8 @@ std::vector<double> advantagesOf(const Group &group, recipe::Baseline baseline,
     double &advantage = advantages[i] = reward;
     if (baseline == recipe::Baseline::Group)
       advantage = reward - mean;
-    else if (baseline == recipe::Baseline::LeaveOneOut && count > 1)
-      advantage = reward - (sum - reward) / (count - 1);
+    else if (baseline == recipe::Baseline::LeaveOneOut)
+      advantage = count > 1 ? reward - (sum - reward) / (count - 1) : 0;
     if (scale == recipe::RewardScale::Group)
       advantage /= deviation + 1e-4;
   }

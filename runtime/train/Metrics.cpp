@@ -49,7 +49,7 @@ std::string routerText(std::span<const float> table) {
   return text + "}";
 }
 
-/// {"accuracy":0.5,"margin":0.01,…}
+/// A table's columns: {"accuracy":0.5,"margin":0.01,…}
 std::string columnsText(std::span<const std::string_view> names,
                         std::span<const float> columns) {
   std::string text;
@@ -59,7 +59,7 @@ std::string columnsText(std::span<const std::string_view> names,
   return text + "}";
 }
 
-/// {"reward":0.5,"solved":0.1,…}
+/// {"reward":0.5,"reward_deviation":0.1,…}
 std::string
 rolloutText(std::span<const std::pair<std::string_view, double>> values) {
   std::string text;

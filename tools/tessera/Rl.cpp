@@ -16,6 +16,7 @@
 #include "tools/tessera/Commands.h"
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <filesystem>
 #include <memory>
 
 using namespace tessera;
@@ -58,7 +59,6 @@ static Status statusOf(llvm::Error error) {
 }
 
 //===--- tokenizer --------------------------------------------------------===//
-//------------------------------------------------===//
 
 Status RlTokenizer::read(const ModelSource &source) {
   auto opened = tokenizer::Tokenizer::of(source.files);
@@ -196,34 +196,42 @@ static Status compileSampler(const RlArguments &arguments,
     const recipe::Recipe::Adapter none;
     request.set.insert(
         request.set.end(),
-        {"adapter.kind=none", fmt::format("adapter.rank={}", none.rank),
+        {"adapter.kind=none", "adapter.base=auto",
+         fmt::format("adapter.rank={}", none.rank),
          fmt::format("adapter.alpha={}", none.alpha),
          fmt::format("adapter.target=[{}]", fmt::join(none.target, ", "))});
   }
   constexpr int64_t kChunkStep = 16;
   const recipe::Recipe::Inference usual;
+  std::vector<std::string> sizes; // before the user's, which may override them
   if (recipe.inference.batch == usual.batch)
-    request.set.push_back(fmt::format(
+    sizes.push_back(fmt::format(
         "inference.batch={}",
         std::min<int64_t>(recipe.rollout.prompts * recipe.rollout.group, 64)));
   if (recipe.inference.chunk == usual.chunk)
-    request.set.push_back(
+    sizes.push_back(
         fmt::format("inference.chunk={}",
                     std::min(usual.chunk, (longest + kChunkStep - 1) /
                                               kChunkStep * kChunkStep)));
   if (recipe.inference.context == usual.context)
-    request.set.push_back(
-        fmt::format("inference.context={}", recipe.batch.sequence));
+    sizes.push_back(fmt::format("inference.context={}", recipe.batch.sequence));
+  request.set.insert(request.set.begin(), sizes.begin(), sizes.end());
   return statusOf(compile(request).takeError());
 }
 
 //===--- the run ----------------------------------------------------------===//
 
-static Status checkRecipe(const recipe::Recipe &recipe,
-                          const RlArguments &arguments) {
+static Status checkRecipe(const recipe::Recipe &recipe) {
   if (recipe.task != recipe::Task::Policy)
-    return Status::error("{}: task: {}; tessera rl learns by task: policy",
-                         arguments.recipe, name(recipe.task));
+    return Status::error("task: {}; tessera rl learns by task: policy",
+                         name(recipe.task));
+  if (recipe.data.train || recipe.data.eval)
+    return Status::error("data.train and data.eval: tessera rl learns from "
+                         "--prompts; leave them out");
+  if (recipe.rollout.maxTokens >= recipe.batch.sequence)
+    return Status::error("rollout.max_tokens = {} leaves no room for a prompt "
+                         "in batch.sequence = {}",
+                         recipe.rollout.maxTokens, recipe.batch.sequence);
   return Status::success();
 }
 
@@ -235,6 +243,11 @@ static Status chooseWeights(const std::string &place, TrainOptions &options) {
     return present.status();
   if (present->empty() && options.initFrom.empty())
     options.initFrom = place;
+  const std::string journal = options.out + "/" + rl::kJournalFile;
+  if (!options.resume && present->empty() && std::filesystem::exists(journal))
+    return Status::error("'{}' is there already; continue its run with "
+                         "--resume, or choose another --out",
+                         journal);
   if (!options.resume && !present->empty())
     return Status::error("'{}' already holds {}; continue it with --resume or "
                          "choose another --out",
@@ -294,7 +307,7 @@ static Status learn(RlArguments &arguments, const recipe::Recipe &recipe,
   rl::RolloutBatches batches(
       *model.model, *model.programs, reference.programs.get(), prompts, *reward,
       rollouts,
-      {options.out, options.resume, source.files.place() + "/" + kTokenizerFile,
+      {options.out, source.files.place() + "/" + kTokenizerFile,
        source.files.place(), recipe.policy.documents,
        adapterOf(recipe, source)});
   options.source = &batches;
@@ -325,7 +338,7 @@ static Status runRl(RlArguments &arguments) {
   auto recipe = recipe::loadRecipe(arguments.recipe, arguments.set);
   if (!recipe.ok())
     return recipe.status();
-  TESSERA_RETURN_IF_ERROR(checkRecipe(*recipe, arguments));
+  TESSERA_RETURN_IF_ERROR(checkRecipe(*recipe));
   TESSERA_RETURN_IF_ERROR(hal::checkDevice(arguments.device));
   TESSERA_RETURN_IF_ERROR(chooseWeights(arguments.place, arguments.train));
   RlTokenizer tokenizer;

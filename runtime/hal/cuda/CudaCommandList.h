@@ -110,8 +110,8 @@ private:
     Owned<GraphRun> graph;
     Walk::Counted place; ///< the iteration that they are
   };
-  std::vector<Segment> segments;
   std::unique_ptr<GraphLoops> loops; ///< of the only segment; or null
+  std::vector<Segment> segments;     ///< use its memory
   std::string countsOnHost;
   std::unique_ptr<Profile> measured;
   StepTimer timer;

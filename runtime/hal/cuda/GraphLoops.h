@@ -18,7 +18,7 @@ namespace tessera::hal::cuda {
 /// longer, and the graph is of no use.
 class GraphLoops {
 public:
-  /// Nothing if the driver has no such graphs.
+  /// Of a driver that has such graphs.
   explicit GraphLoops(std::shared_ptr<Gpu> gpu) : gpu(std::move(gpu)) {}
   /// Loads the kernel that counts; memory for `loops` numbers of iterations.
   Status create(std::size_t loops);
@@ -38,7 +38,6 @@ public:
 private:
   Status endCapture(const Status &captured);
   Status countIteration(bool isFirst);
-  Status addLoop(Graph &body);
   Status checkBody();
 
   std::shared_ptr<Gpu> gpu;

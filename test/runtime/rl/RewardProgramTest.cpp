@@ -44,7 +44,10 @@ TEST(RewardProgram, SaysWhatIsWrong) {
             "it wrote '1 2', which is not a number");
   EXPECT_EQ(errorOf("read -r line; echo"),
             "it wrote '', which is not a number");
-  EXPECT_EQ(errorOf("read -r line; echo nan"), "the reward is nan");
+  EXPECT_EQ(errorOf("read -r line; echo nan"),
+            "the reward is nan, which is not a number up to 1e+15");
+  EXPECT_EQ(errorOf("read -r line; echo -1e300"),
+            "the reward is -1e+300, which is not a number up to 1e+15");
   EXPECT_EQ(errorOf("read -r line; exit 3"),
             "it exited with code 3 without an answer");
   EXPECT_EQ(errorOf("read -r line; kill -9 $$"),
