@@ -207,7 +207,7 @@ StatusOr<double> RewardProgram::ask(const std::string &line) {
     return Status::error("it wrote {}, which is not a number",
                          quote(text.substr(0, 60)));
   if (!(std::abs(reward) <= kMostReward))
-    return Status::error("the reward is {}, which is not a number up to {}",
+    return Status::error("the reward is {}, which is not a number up to {:g}",
                          reward, kMostReward);
   return reward;
 }

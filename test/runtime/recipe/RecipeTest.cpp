@@ -97,7 +97,7 @@ data: {documents: separate}
             0.5);
   const std::string printed = printRecipe(recipe);
   EXPECT_NE(printed.find("  kl:\n    beta: 0.04\n    estimator: k2\n"
-                         "  documents: 5\nrollout:\n"),
+                         "  documents: 5\nkto:\n"),
             std::string::npos)
       << printed;
   EXPECT_EQ(mustParse(printed), recipe);
