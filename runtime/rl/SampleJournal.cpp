@@ -2,6 +2,7 @@
 #include "runtime/data/Json.h"
 #include "runtime/data/chat/ExampleReader.h"
 #include "runtime/support/Hash.h"
+#include "runtime/support/MappedFile.h"
 
 #include <cerrno>
 #include <charconv>
@@ -111,16 +112,21 @@ std::string checked(std::string text) {
   return fmt::format("{}{}{:016x}\"}}\n", text, kCheck, hashOf(text));
 }
 
-StatusOr<JsonValue> parseChecked(std::string_view line,
-                                 const std::string &where) {
+/// Whether the line, without its newline, is as it was written.
+bool isWhole(std::string_view line) {
   const std::size_t check = line.rfind(kCheck);
   uint64_t stored = 0;
   if (check == line.npos || line.size() != check + kCheck.size() + kDigits + 2)
-    return Status::error("{}: has no check at its end", where);
+    return false;
   const char *digits = line.data() + check + kCheck.size();
-  if (std::from_chars(digits, digits + kDigits, stored, 16).ptr !=
-          digits + kDigits ||
-      stored != hashOf(line.substr(0, check)))
+  return std::from_chars(digits, digits + kDigits, stored, 16).ptr ==
+             digits + kDigits &&
+         stored == hashOf(line.substr(0, check));
+}
+
+StatusOr<JsonValue> parseChecked(std::string_view line,
+                                 const std::string &where) {
+  if (!isWhole(line))
     return Status::error("{}: is not what was written: its check differs",
                          where);
   return JsonValue::parse(line, where);
@@ -132,10 +138,27 @@ std::string printSource(const JournalSource &source) {
                              source.seed, source.prompts));
 }
 
-/// Bytes of the whole lines.
+/// Bytes of the lines that were written whole. Of the last one, pages may be
+/// missing although its end is there.
 std::size_t wholeLines(std::string_view text) {
-  const std::size_t last = text.rfind('\n');
-  return last == text.npos ? 0 : last + 1;
+  const std::size_t end = text.rfind('\n');
+  if (end == text.npos)
+    return 0;
+  const std::size_t before = text.substr(0, end).rfind('\n');
+  const std::size_t begin = before == text.npos ? 0 : before + 1;
+  return isWhole(text.substr(begin, end - begin)) ? end + 1 : begin;
+}
+
+/// The number at the beginning of a group's line; nothing for other lines.
+std::optional<uint64_t> numberOf(std::string_view line) {
+  constexpr std::string_view begin = "{\"group\": ";
+  uint64_t number = 0;
+  if (!line.starts_with(begin) ||
+      std::from_chars(line.data() + begin.size(), line.data() + line.size(),
+                      number)
+              .ec != std::errc())
+    return std::nullopt;
+  return number;
 }
 
 } // namespace
@@ -169,12 +192,11 @@ StatusOr<Group> parseGroup(std::string_view line, const std::string &where) {
 
 /// Removes what a crash left of a line; the size of what remains.
 static StatusOr<std::size_t> cutToLines(const std::string &path, int fd) {
-  constexpr std::size_t kMostBytes = std::size_t(64) << 30;
-  auto text = readFile(path, kMostBytes);
-  if (!text.ok())
-    return text.status();
-  const std::size_t kept = wholeLines(*text);
-  if (kept < text->size() && ::ftruncate(fd, off_t(kept)) != 0)
+  auto file = MappedFile::open(path);
+  if (!file.ok())
+    return file.status();
+  const std::size_t kept = wholeLines(file->text());
+  if (kept < file->text().size() && ::ftruncate(fd, off_t(kept)) != 0)
     return Status::error("cannot shorten '{}': {}", path, std::strerror(errno));
   return kept;
 }
@@ -197,12 +219,14 @@ static Status readGroups(const std::string &path, const JournalSource &source,
                                path);
         continue;
       }
+      // What was learned from is not read again.
+      if (numberOf(line.text).value_or(first) < first && isWhole(line.text))
+        continue;
       auto group =
           parseGroup(line.text, fmt::format("{}:{}", path, line.number));
       if (!group.ok())
         return group.status();
-      if (group->number >= first)
-        groups.push_back(group.take());
+      groups.push_back(group.take());
     }
   return Status::success();
 }

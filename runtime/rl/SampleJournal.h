@@ -35,10 +35,10 @@ StatusOr<Group> parseGroup(std::string_view line, const std::string &where);
 
 class SampleJournal {
 public:
-  /// Opens the journal in `run`, or creates it. An incomplete last line, which
-  /// a crash leaves, is removed; any other damage is an error, as is a journal
-  /// of another source. `groups` receives those from number `first` on, in the
-  /// order of the file.
+  /// Opens the journal in `run`, or creates it. A last line that is not
+  /// whole, which a crash leaves, is removed; any other damage is an error, as
+  /// is a journal of another source. `groups` receives those from number
+  /// `first` on, in the order of the file.
   static StatusOr<SampleJournal>
   open(const std::string &run, const JournalSource &source, uint64_t first,
        std::vector<Group> &groups, FileOperations &files = systemFiles());

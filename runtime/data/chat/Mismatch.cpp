@@ -9,8 +9,11 @@ static std::ptrdiff_t promptOf(const EncodedDocument &document) {
          document.supervised.begin();
 }
 
-EncodedDocument mismatched(const EncodedDocument &one,
-                           const EncodedDocument &other, uint64_t most) {
+std::optional<EncodedDocument> mismatched(const EncodedDocument &one,
+                                          const EncodedDocument &other,
+                                          uint64_t most) {
+  if (uint64_t(promptOf(one)) >= most)
+    return std::nullopt;
   EncodedDocument document;
   document.kind = DocumentKind::Mismatched;
   const auto join = [&](const auto &first, const auto &second, auto &out) {

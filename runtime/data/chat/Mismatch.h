@@ -3,11 +3,15 @@
 #pragma once
 #include "runtime/data/chat/ChatEncoder.h"
 
+#include <optional>
+
 namespace tessera::chat {
 
 /// The tokens of `one` before its first supervised token, then those of `other`
-/// from there on; at most `most`.
-EncodedDocument mismatched(const EncodedDocument &one,
-                           const EncodedDocument &other, uint64_t most);
+/// from there on; at most `most`. Nothing if the prompt leaves no room for an
+/// answer.
+std::optional<EncodedDocument> mismatched(const EncodedDocument &one,
+                                          const EncodedDocument &other,
+                                          uint64_t most);
 
 } // namespace tessera::chat

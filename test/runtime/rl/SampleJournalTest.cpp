@@ -107,9 +107,10 @@ TEST_F(Journal, WhereverACrashTornItWholeLinesRemain) {
 }
 
 TEST_F(Journal, AFlippedBitIsFound) {
-  write(0, 1);
+  write(0, 2);
   const std::string whole = text();
-  for (std::size_t i = whole.find('\n') + 1; i + 1 < whole.size(); ++i) {
+  const std::size_t first = whole.find('\n') + 1;
+  for (std::size_t i = first; i + 1 < whole.find('\n', first); ++i) {
     std::string damaged = whole;
     damaged[i] = char(damaged[i] ^ 1);
     if (damaged[i] == '\n')
@@ -117,6 +118,18 @@ TEST_F(Journal, AFlippedBitIsFound) {
     replace(damaged);
     EXPECT_NE(errorOf(), "no error") << i;
   }
+}
+
+TEST_F(Journal, ALastLineWithoutItsMiddleIsRemoved) {
+  write(0, 2);
+  std::string torn = text();
+  const std::size_t last = torn.rfind('\n', torn.size() - 2) + 1;
+  torn.replace(last + 20, 8, std::string(8, '\0'));
+  replace(torn);
+  std::vector<Group> groups;
+  ASSERT_TRUE(SampleJournal::open(folder, kSource, 0, groups).ok());
+  EXPECT_EQ(groups.size(), 1u);
+  EXPECT_EQ(text(), torn.substr(0, last));
 }
 
 TEST_F(Journal, IsOfItsPromptsAndItsSeed) {
