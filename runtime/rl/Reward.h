@@ -20,6 +20,9 @@ public:
   /// A number of at most 1e15 in size. After an error the next question may
   /// still succeed.
   virtual StatusOr<double> score(const RewardQuestion &question) = 0;
+  /// From another thread: the question that is being asked, and all later ones,
+  /// fail soon.
+  virtual void interrupt() {}
 };
 
 /// A program that `/bin/sh -c COMMAND` starts once. It reads a line of JSON for

@@ -1,6 +1,8 @@
 #include "runtime/rl/Reward.h"
 #include "runtime/support/Text.h"
 
+#include <algorithm>
+#include <atomic>
 #include <charconv>
 #include <chrono>
 #include <cmath>
@@ -38,6 +40,8 @@ public:
     return reward;
   }
 
+  void interrupt() override { interrupted = true; }
+
 private:
   StatusOr<double> ask(const std::string &line);
   Status start();
@@ -50,6 +54,7 @@ private:
 
   std::string command;
   std::chrono::seconds limit;
+  std::atomic<bool> interrupted = false;
   pid_t child = -1;
   int input = -1, output = -1; ///< of the program
   std::string held;            ///< that it wrote after its last answer
@@ -107,20 +112,21 @@ void RewardProgram::end() {
 
 Status RewardProgram::wait(int descriptor, short events,
                            Clock::time_point deadline) const {
-  for (;;) {
+  constexpr auto kSlice = std::chrono::milliseconds(100);
+  while (!interrupted) {
     const auto left =
         std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
-    pollfd polled{descriptor, events, 0};
-    const int ready =
-        left.count() > 0 ? ::poll(&polled, 1, int(left.count())) : 0;
-    if (ready > 0)
-      return Status::success();
-    if (ready == 0)
+    if (left.count() <= 0)
       return Status::error("no answer within {} s (rollout.reward_timeout)",
                            limit.count());
-    if (errno != EINTR)
+    pollfd polled{descriptor, events, 0};
+    const int ready = ::poll(&polled, 1, int(std::min(left, kSlice).count()));
+    if (ready > 0)
+      return Status::success();
+    if (ready < 0 && errno != EINTR)
       return Status::error("poll: {}", std::strerror(errno));
   }
+  return Status::error("interrupted");
 }
 
 std::string RewardProgram::ending() {

@@ -100,10 +100,13 @@ Status RolloutBatches::updateWeights(uint64_t step) {
       step, [&] { return copyWeights(pairs, onlyAdapted, *learner, sampler); });
 }
 
-StatusOr<TokenBatch> RolloutBatches::next() {
-  StatusOr<std::vector<Group>> groups = rollouts.take();
+StatusOr<std::optional<TokenBatch>>
+RolloutBatches::next(const std::function<bool()> &stop) {
+  StatusOr<std::vector<Group>> groups = rollouts.take(stop);
   if (!groups.ok())
     return groups.status();
+  if (groups->empty())
+    return std::optional<TokenBatch>();
   std::vector<std::vector<double>> advantages;
   std::size_t scored = 0;
   for (const Group &group : *groups) {
@@ -116,7 +119,7 @@ StatusOr<TokenBatch> RolloutBatches::next() {
     return Status::error("step {}: no completion has a reward", step + 1);
   TESSERA_RETURN_IF_ERROR(packSamples(*groups, advantages, shape, batch.out()));
   measure(*groups);
-  return batch.view();
+  return std::optional(batch.view());
 }
 
 void RolloutBatches::measure(std::span<const Group> groups) {

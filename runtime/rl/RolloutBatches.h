@@ -27,7 +27,8 @@ public:
   std::string templateFolder() const override { return run.templateFolder; }
   std::vector<std::string> describe() const override;
   Status begin(TrainModel &model, const TrainPosition &position) override;
-  StatusOr<TokenBatch> next() override;
+  StatusOr<std::optional<TokenBatch>>
+  next(const std::function<bool()> &stop) override;
   uint64_t samples() const override {
     return uint64_t(options.settings.prompts);
   }

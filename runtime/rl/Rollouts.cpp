@@ -72,6 +72,7 @@ Rollouts::~Rollouts() {
     isOver = true;
   }
   changed.notify_all();
+  reward.interrupt();
   engine.reset(); // its sinks use this
   if (scorer.joinable())
     scorer.join();
@@ -241,16 +242,21 @@ Status Rollouts::keep(Group group) {
   return Status::success();
 }
 
-StatusOr<std::vector<Group>> Rollouts::take() {
-  std::vector<Group> groups;
+StatusOr<std::vector<Group>> Rollouts::take(const std::function<bool()> &stop) {
+  constexpr auto kSlice = std::chrono::milliseconds(100);
+  const auto count = uint64_t(options.settings.prompts);
   std::unique_lock lock(mutex);
-  for (int64_t i = 0; i < options.settings.prompts; ++i, ++nextTaken) {
-    changed.wait(lock,
-                 [&] { return !failure.ok() || ready.contains(nextTaken); });
-    if (!failure.ok())
-      return failure;
+  // All of them, so that stopping leaves none out.
+  for (uint64_t i = nextTaken; i < nextTaken + count; ++i)
+    while (!changed.wait_for(
+        lock, kSlice, [&] { return !failure.ok() || ready.contains(i); }))
+      if (stop())
+        return std::vector<Group>();
+  if (!failure.ok())
+    return failure;
+  std::vector<Group> groups;
+  for (uint64_t i = 0; i < count; ++i, ++nextTaken)
     groups.push_back(std::move(ready.extract(nextTaken).mapped()));
-  }
   return groups;
 }
 

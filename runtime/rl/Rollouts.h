@@ -48,8 +48,9 @@ public:
   /// weights may begin. Completions that are under way go on with them.
   Status updateWeights(uint64_t step, const std::function<Status()> &copy);
 
-  /// The next `rollout.prompts` groups, in order; waits for their rewards.
-  StatusOr<std::vector<Group>> take();
+  /// The next `rollout.prompts` groups, in order; waits for their rewards, or
+  /// gives none if `stop` becomes true before.
+  StatusOr<std::vector<Group>> take(const std::function<bool()> &stop);
 
 private:
   struct OpenGroup {

@@ -5,6 +5,8 @@
 #include "runtime/train/Metrics.h"
 #include "runtime/train/TrainModel.h"
 
+#include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,8 +25,10 @@ public:
 
   /// Called once, when the model has the weights of that position.
   virtual Status begin(TrainModel &model, const TrainPosition &position) = 0;
-  /// The batch of the next step, valid until the call after this one.
-  virtual StatusOr<TokenBatch> next() = 0;
+  /// The batch of the next step, valid until the call after this one. Nothing
+  /// if it had to wait for it and `stop` became true.
+  virtual StatusOr<std::optional<TokenBatch>>
+  next(const std::function<bool()> &stop) = 0;
   /// How far the last batch moves TrainPosition::dataCursor.
   virtual uint64_t samples() const = 0;
   /// Called after each step, when the model has its weights; adds to the

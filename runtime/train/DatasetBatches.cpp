@@ -30,6 +30,15 @@ std::vector<std::string> DatasetBatches::describe() const {
                               : std::string())};
 }
 
+// A batch is read in no time, so this does not stop for it.
+StatusOr<std::optional<TokenBatch>>
+DatasetBatches::next(const std::function<bool()> & /*stop*/) {
+  StatusOr<TokenBatch> batch = loader->next();
+  if (!batch.ok())
+    return batch.status();
+  return std::optional(*batch);
+}
+
 Status DatasetBatches::begin(TrainModel &model, const TrainPosition &position) {
   loader = std::make_unique<BatchLoader>(
       data, BatchOrder{position.seed, position.dataCursor, samples(),

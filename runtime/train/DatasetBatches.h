@@ -22,7 +22,8 @@ public:
   std::string templateFolder() const override { return layout.train; }
   std::vector<std::string> describe() const override;
   Status begin(TrainModel &model, const TrainPosition &position) override;
-  StatusOr<TokenBatch> next() override { return loader->next(); }
+  StatusOr<std::optional<TokenBatch>>
+  next(const std::function<bool()> &stop) override;
   uint64_t samples() const override {
     return uint64_t(facts.microbatches * facts.rows);
   }

@@ -65,7 +65,8 @@ private:
   Status announce();
   Status evaluateFirst();
   Status conclude();
-  Status trainOneStep();
+  /// Nothing changes if `stop` becomes true before the batch is there.
+  Status trainOneStep(const std::function<bool()> &stop);
   Status readEvalBatches(uint64_t first, uint64_t batches);
   StatusOr<double> evaluate();
   Status evaluateInto(MetricsRecord &record);
@@ -451,14 +452,17 @@ void Trainer::report(const MetricsRecord &record) {
   progress->step(record, lastStep);
 }
 
-Status Trainer::trainOneStep() {
+Status Trainer::trainOneStep(const std::function<bool()> &stop) {
   auto asked = Clock::now();
-  StatusOr<TokenBatch> batch = source->next();
+  StatusOr<std::optional<TokenBatch>> next = source->next(stop);
   double waited = secondsSince(asked);
-  if (!batch.ok())
-    return batch.status();
+  if (!next.ok())
+    return next.status();
+  if (!*next)
+    return Status::success();
+  const TokenBatch &batch = **next;
   auto begin = Clock::now();
-  StatusOr<StepMetrics> metrics = model.trainStep(*batch, position.seed);
+  StatusOr<StepMetrics> metrics = model.trainStep(batch, position.seed);
   double seconds = std::max(secondsSince(begin), 1e-9);
   if (!metrics.ok())
     return metrics.status();
@@ -558,10 +562,13 @@ StatusOr<TrainSummary> Trainer::run() {
   TESSERA_RETURN_IF_ERROR(prepare());
   TESSERA_RETURN_IF_ERROR(evaluateFirst());
   clock = {.begin = Clock::now()};
-  auto stop = [&] { return options.stop ? options.stop() : stopRequested(); };
+  const std::function<bool()> stop = [&] {
+    return options.stop ? options.stop() : stopRequested();
+  };
   while (position.step < lastStep && !stop()) {
-    TESSERA_RETURN_IF_ERROR(trainOneStep());
-    if (due(recipe.values.checkpoint.every))
+    TESSERA_RETURN_IF_ERROR(trainOneStep(stop));
+    if (position.step > summary.firstStep &&
+        due(recipe.values.checkpoint.every))
       TESSERA_RETURN_IF_ERROR(save());
   }
   if (position.step > summary.firstStep)

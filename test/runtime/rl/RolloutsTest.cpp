@@ -11,6 +11,8 @@
 namespace tessera::rl {
 namespace {
 
+bool never() { return false; }
+
 class CountTokens final : public Reward {
 public:
   StatusOr<double> score(const RewardQuestion &question) override {
@@ -73,7 +75,7 @@ protected:
     for (uint64_t step = first / 2; step < steps; ++step) {
       EXPECT_TRUE(
           rollouts.updateWeights(step, [] { return Status::success(); }).ok());
-      auto groups = rollouts.take();
+      auto groups = rollouts.take(never);
       EXPECT_TRUE(groups.ok()) << groups.message();
       for (Group &group : *groups)
         all.push_back(std::move(group));
@@ -144,7 +146,7 @@ TEST_F(RolloutsTest, ARewardThatFailsEndsTheRun) {
   Rollouts rollouts(model, nullptr, prompts, reward, options(0));
   begin(rollouts);
   ASSERT_TRUE(rollouts.updateWeights(0, [] { return Status::success(); }).ok());
-  auto groups = rollouts.take();
+  auto groups = rollouts.take(never);
   ASSERT_FALSE(groups.ok());
   EXPECT_TRUE(groups.message().ends_with(
       ": the reward program: no reward; rollout.on_reward_failure: drop goes "
@@ -160,7 +162,7 @@ TEST_F(RolloutsTest, OrIsDroppedWhereTheRecipeSaysSo) {
   Rollouts rollouts(model, nullptr, prompts, reward, given);
   begin(rollouts);
   ASSERT_TRUE(rollouts.updateWeights(0, [] { return Status::success(); }).ok());
-  auto groups = rollouts.take();
+  auto groups = rollouts.take(never);
   ASSERT_TRUE(groups.ok()) << groups.message();
   int dropped = 0;
   for (const Group &group : *groups)
@@ -177,7 +179,7 @@ TEST_F(RolloutsTest, TheReferenceModelScoresWhatWasSampled) {
   Rollouts rollouts(model, &reference, prompts, reward, options(0));
   begin(rollouts);
   ASSERT_TRUE(rollouts.updateWeights(0, [] { return Status::success(); }).ok());
-  auto groups = rollouts.take();
+  auto groups = rollouts.take(never);
   ASSERT_TRUE(groups.ok()) << groups.message();
   for (const Group &group : *groups)
     for (const Sample &sample : group.samples) {
@@ -187,13 +189,29 @@ TEST_F(RolloutsTest, TheReferenceModelScoresWhatWasSampled) {
     }
 }
 
+TEST_F(RolloutsTest, StopsWhileItWaits) {
+  testing::FakeModel model(shapeOfModel());
+  auto slow = rewardProgram("sleep 600", 600);
+  const auto begun = std::chrono::steady_clock::now();
+  {
+    Rollouts rollouts(model, nullptr, prompts, *slow, options(0));
+    begin(rollouts);
+    ASSERT_TRUE(
+        rollouts.updateWeights(0, [] { return Status::success(); }).ok());
+    auto groups = rollouts.take([] { return true; });
+    ASSERT_TRUE(groups.ok()) << groups.message();
+    EXPECT_TRUE(groups->empty());
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - begun, std::chrono::seconds(60));
+}
+
 TEST_F(RolloutsTest, ADeviceThatFailsIsNamed) {
   testing::FakeModel model(shapeOfModel());
   model.broken = true;
   Rollouts rollouts(model, nullptr, prompts, reward, options(0));
   begin(rollouts);
   ASSERT_TRUE(rollouts.updateWeights(0, [] { return Status::success(); }).ok());
-  auto groups = rollouts.take();
+  auto groups = rollouts.take(never);
   ASSERT_FALSE(groups.ok());
   EXPECT_EQ(groups.message(), "sampling: the device is gone");
 }
