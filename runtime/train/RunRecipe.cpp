@@ -23,6 +23,7 @@ constexpr std::string_view kCompiledKeys[] = {
     "data.documents", "adapter.kind",
     "adapter.rank",   "adapter.alpha",
     "adapter.base",   "adapter.target",
+    "moe.dispatch",   "moe.buffer",
     "task",
 };
 /// Sections that are, as a whole.

@@ -81,7 +81,7 @@ void addDataReference(CLI::App &data, Invocation &invocation) {
   auto arguments = std::make_shared<ReferenceArguments>();
   CLI::App *command = data.add_subcommand(
       "reference", "Store log-probabilities of a packed dataset's tokens by a "
-                   "reference model, for DPO");
+                   "reference model, for DPO and KTO");
   command
       ->add_option("DATASET", arguments->dataset,
                    "directory that tessera data chat made")
