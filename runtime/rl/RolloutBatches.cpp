@@ -101,7 +101,8 @@ Status RolloutBatches::updateWeights(uint64_t step) {
 }
 
 StatusOr<std::optional<TokenBatch>>
-RolloutBatches::next(const std::function<bool()> &stop) {
+RolloutBatches::next(const std::function<bool()> &asked) {
+  stop = asked;
   StatusOr<std::vector<Group>> groups = rollouts.take(stop);
   if (!groups.ok())
     return groups.status();
@@ -163,7 +164,20 @@ void RolloutBatches::measure(std::span<const Group> groups) {
 Status RolloutBatches::stepped(uint64_t made, MetricsRecord &record) {
   record.rollout = measured;
   step = made;
-  return updateWeights(step);
+  TESSERA_RETURN_IF_ERROR(updateWeights(step));
+  const bool isDue = run.evalEvery > 0 &&
+                     (made % run.evalEvery == 0 || made == options.lastStep);
+  return isDue && !run.evalPrompts.empty() ? evaluate(record)
+                                           : Status::success();
+}
+
+Status RolloutBatches::evaluate(MetricsRecord &record) {
+  auto reward = rollouts.evaluate(run.evalPrompts, stop);
+  if (!reward.ok())
+    return reward.status();
+  if (*reward)
+    record.rollout.emplace_back("eval_reward", **reward);
+  return Status::success();
 }
 
 Status checkContext(const recipe::Recipe &recipe, int64_t longest,

@@ -13,6 +13,10 @@ struct RolloutRun {
   std::string tokenizerFile, templateFolder; ///< as BatchSource has them
   int64_t documents = 0; ///< that a sequence of the batch has at most
   std::optional<AdapterScale> adapter = {}; ///< that is trained
+  /// Held-out prompts, whose mean reward is measured every so many steps and
+  /// after the last one; none: nothing is measured.
+  std::vector<Prompt> evalPrompts = {};
+  uint64_t evalEvery = 0; ///< 0: never
 };
 
 class RolloutBatches final : public BatchSource {
@@ -37,6 +41,7 @@ public:
 private:
   Status updateWeights(uint64_t step);
   void measure(std::span<const Group> groups);
+  Status evaluate(MetricsRecord &record);
 
   ModelState &sampler;
   const std::vector<Prompt> &prompts;
@@ -48,7 +53,8 @@ private:
   bool hasBase = false; ///< the sampler has the weights that are constant
   BatchShape shape;
   TokenBuffers batch;
-  uint64_t step = 0; ///< that the learner has made
+  uint64_t step = 0;          ///< that the learner has made
+  std::function<bool()> stop; ///< that next() was given
   /// Of the last batch, as MetricsRecord::rollout has them.
   std::vector<std::pair<std::string_view, double>> measured;
 };

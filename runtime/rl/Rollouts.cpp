@@ -8,6 +8,9 @@
 namespace tessera::rl {
 namespace {
 
+/// How often a thread that waits asks whether to stop.
+constexpr auto kSlice = std::chrono::milliseconds(100);
+
 /// Sequences that were begun under the same weights share prefixes; others do
 /// not. No adapter is applied.
 struct WeightsVersion final : AdapterSlot {
@@ -120,22 +123,27 @@ Status Rollouts::updateWeights(uint64_t step,
 
 void Rollouts::submit(uint64_t number) {
   auto open = std::make_shared<OpenGroup>();
-  const auto size = std::size_t(options.settings.group);
   const uint64_t prompt = promptOfGroup(options.seed, number, prompts.size());
+  open->prompt = &prompts[prompt];
   open->group.number = number;
   open->group.prompt = prompt;
-  open->group.promptTokens = prompts[prompt].tokens;
-  open->group.samples.resize(size);
-  open->unfinished = size;
+  open->group.samples.resize(std::size_t(options.settings.group));
+  // The log-probabilities that are learned from are those of the model, so
+  // nothing else may decide the choice.
+  sample(open, /*temperature=*/1);
+}
+
+void Rollouts::sample(const std::shared_ptr<OpenGroup> &open,
+                      float temperature) {
+  const std::size_t size = open->unfinished = open->group.samples.size();
+  open->group.promptTokens = open->prompt->tokens;
   const auto weights = std::make_shared<WeightsVersion>(version);
   std::vector<EngineRequest> requests(size);
   for (std::size_t i = 0; i < size; ++i) {
     EngineRequest &request = requests[i];
-    request.prompt = prompts[prompt].tokens;
-    // The log-probabilities that are learned from are those of the model, so
-    // nothing else may decide the choice.
-    request.sampling.temperature = 1;
-    request.sampling.seed = seedOf(options.seed, number, i);
+    request.prompt = open->prompt->tokens;
+    request.sampling.temperature = temperature;
+    request.sampling.seed = seedOf(options.seed, open->group.number, i);
     request.maxTokens = options.settings.maxTokens;
     request.stopTokens = options.stopTokens;
     request.logprobs = 0;
@@ -144,7 +152,7 @@ void Rollouts::submit(uint64_t number) {
   }
   const Submission submission = engine->submit(std::move(requests));
   if (submission.outcome != Submission::Outcome::accepted)
-    fail(Status::error("{}: {}", prompts[prompt].where, submission.message));
+    fail(Status::error("{}: {}", open->prompt->where, submission.message));
 }
 
 void Rollouts::finished(const std::shared_ptr<OpenGroup> &open) {
@@ -177,7 +185,11 @@ void Rollouts::scoreGroups() {
       open = std::move(unscored.front());
       unscored.pop_front();
     }
-    Status status = score(open->group);
+    Status status = score(*open->prompt, open->group);
+    if (status.ok() && open->evaluation) {
+      count(open->group, *open->evaluation);
+      continue;
+    }
     if (status.ok() && reference)
       status = compare(open->group);
     if (status.ok())
@@ -187,8 +199,45 @@ void Rollouts::scoreGroups() {
   }
 }
 
-Status Rollouts::score(Group &group) {
-  const Prompt &prompt = prompts[group.prompt];
+void Rollouts::count(const Group &group, Evaluation &evaluation) {
+  {
+    std::lock_guard lock(mutex);
+    --evaluation.unfinished;
+    for (const Sample &sample : group.samples)
+      if (sample.reward) {
+        evaluation.sum += *sample.reward;
+        ++evaluation.count;
+      }
+  }
+  changed.notify_all();
+}
+
+StatusOr<std::optional<double>>
+Rollouts::evaluate(const std::vector<Prompt> &others,
+                   const std::function<bool()> &stop) {
+  auto evaluation = std::make_shared<Evaluation>();
+  evaluation->unfinished = others.size();
+  for (const Prompt &prompt : others) {
+    auto open = std::make_shared<OpenGroup>();
+    open->prompt = &prompt;
+    open->evaluation = evaluation;
+    open->group.samples.resize(1);
+    sample(open, /*temperature=*/0);
+  }
+  std::unique_lock lock(mutex);
+  while (!changed.wait_for(lock, kSlice, [&] {
+    return !failure.ok() || evaluation->unfinished == 0;
+  }))
+    if (stop())
+      return std::optional<double>();
+  if (!failure.ok())
+    return failure;
+  if (evaluation->count == 0)
+    return Status::error("no completion of a held-out prompt has a reward");
+  return std::optional(evaluation->sum / evaluation->count);
+}
+
+Status Rollouts::score(const Prompt &prompt, Group &group) {
   for (Sample &sample : group.samples) {
     {
       std::lock_guard lock(mutex);
@@ -243,7 +292,6 @@ Status Rollouts::keep(Group group) {
 }
 
 StatusOr<std::vector<Group>> Rollouts::take(const std::function<bool()> &stop) {
-  constexpr auto kSlice = std::chrono::milliseconds(100);
   const auto count = uint64_t(options.settings.prompts);
   std::unique_lock lock(mutex);
   // All of them, so that stopping leaves none out.

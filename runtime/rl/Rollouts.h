@@ -52,20 +52,34 @@ public:
   /// gives none if `stop` becomes true before.
   StatusOr<std::vector<Group>> take(const std::function<bool()> &stop);
 
+  /// The mean reward of greedy completions of other prompts by the weights of
+  /// the last update; nothing if `stop` becomes true before. Completions
+  /// without a reward are left out.
+  StatusOr<std::optional<double>> evaluate(const std::vector<Prompt> &others,
+                                           const std::function<bool()> &stop);
+
 private:
+  struct Evaluation {
+    std::size_t unfinished = 0;
+    double sum = 0, count = 0;
+  };
   struct OpenGroup {
     Group group;
-    std::size_t unfinished = 0;
+    const Prompt *prompt = nullptr;
+    std::size_t unfinished = 0;             ///< samples
+    std::shared_ptr<Evaluation> evaluation; ///< that it is of, or null
   };
   class Sink;
 
   void submit(uint64_t number);
+  void sample(const std::shared_ptr<OpenGroup> &open, float temperature);
   /// Called on the engine's thread.
   void finished(const std::shared_ptr<OpenGroup> &open);
   void fail(Status status);
   void scoreGroups();
-  Status score(Group &group);
+  Status score(const Prompt &prompt, Group &group);
   Status compare(Group &group);
+  void count(const Group &group, Evaluation &evaluation);
   Status keep(Group group);
 
   PagedModel *const reference; ///< of the scoring thread

@@ -24,7 +24,8 @@ using namespace tessera;
 namespace {
 
 struct RlArguments {
-  std::string place, prompts, reward, recipe, cache = "on", device = "cpu";
+  std::string place, prompts, evalPrompts, reward, recipe;
+  std::string cache = "on", device = "cpu";
   std::vector<std::string> set;
   unsigned threads = 0;
   uint64_t cacheGib = kCacheGib;
@@ -266,10 +267,12 @@ static std::optional<rl::AdapterScale> adapterOf(const recipe::Recipe &recipe,
 
 static Status learn(RlArguments &arguments, const recipe::Recipe &recipe,
                     RlTokenizer &tokenizer, const ModelSource &source,
-                    const std::vector<rl::Prompt> &prompts) {
+                    const std::vector<rl::Prompt> &prompts,
+                    const std::vector<rl::Prompt> &evalPrompts) {
   int64_t longest = 0;
-  for (const rl::Prompt &prompt : prompts)
-    longest = std::max(longest, int64_t(prompt.tokens.size()));
+  for (const auto *each : {&prompts, &evalPrompts})
+    for (const rl::Prompt &prompt : *each)
+      longest = std::max(longest, int64_t(prompt.tokens.size()));
   TESSERA_RETURN_IF_ERROR(rl::checkBatch(recipe, longest));
   TemporaryFile trainer, sampler;
   TESSERA_RETURN_IF_ERROR(statusOf(trainer.create()));
@@ -308,8 +311,8 @@ static Status learn(RlArguments &arguments, const recipe::Recipe &recipe,
       *model.model, *model.programs, reference.programs.get(), prompts, *reward,
       rollouts,
       {options.out, source.files.place() + "/" + kTokenizerFile,
-       source.files.place(), recipe.policy.documents,
-       adapterOf(recipe, source)});
+       source.files.place(), recipe.policy.documents, adapterOf(recipe, source),
+       evalPrompts, uint64_t(recipe.eval.every)});
   options.source = &batches;
   options.program = trainer.name();
   options.threads = arguments.threads;
@@ -343,12 +346,20 @@ static Status runRl(RlArguments &arguments) {
   TESSERA_RETURN_IF_ERROR(chooseWeights(arguments.place, arguments.train));
   RlTokenizer tokenizer;
   TESSERA_RETURN_IF_ERROR(tokenizer.read(**source));
+  const int64_t room = recipe->batch.sequence - recipe->rollout.maxTokens;
   auto prompts =
-      rl::readPrompts(arguments.prompts, tokenizer.promptEncoder(),
-                      recipe->batch.sequence - recipe->rollout.maxTokens);
+      rl::readPrompts(arguments.prompts, tokenizer.promptEncoder(), room);
   if (!prompts.ok())
     return prompts.status();
-  return learn(arguments, *recipe, tokenizer, **source, *prompts);
+  std::vector<rl::Prompt> evalPrompts;
+  if (!arguments.evalPrompts.empty()) {
+    auto read =
+        rl::readPrompts(arguments.evalPrompts, tokenizer.promptEncoder(), room);
+    if (!read.ok())
+      return read.status();
+    evalPrompts = read.take();
+  }
+  return learn(arguments, *recipe, tokenizer, **source, *prompts, evalPrompts);
 }
 
 static void addRunOptions(CLI::App &command, TrainOptions &options) {
@@ -407,6 +418,11 @@ void tessera::addRlCommand(CLI::App &app, Invocation &invocation) {
                    "lines of JSON with 'prompt', a text, or 'messages'; other "
                    "members are for the reward")
       ->required()
+      ->type_name("FILE.jsonl");
+  command
+      ->add_option("--eval-prompts", arguments->evalPrompts,
+                   "held-out prompts: the mean reward of their greedy "
+                   "completions is measured every eval.every steps")
       ->type_name("FILE.jsonl");
   command
       ->add_option("--reward", arguments->reward,

@@ -75,13 +75,18 @@ for number, line in enumerate(sys.stdin):
 
 def check_learning(runs):
     reward = f"{sys.executable} {MATCH}"
-    lines = runs.run("learned", 45, reward)
+    lines = runs.run("learned", 45, reward, "--eval-prompts", runs.prompts,
+                     sets=["eval.every=22"])
     harness.check(len(lines) == 45, "a line of metrics for each step")
     records = harness.metrics(runs.scratch / "learned")
     rewards = [record["rollout"]["reward"] for record in records]
     first, last = sum(rewards[:3]) / 3, sum(rewards[-9:]) / 9
     harness.check(first < 0.3 and last > first + 0.2,
                   f"rewards rise from {first:.3f} to {last:.3f}")
+    held = {record["step"]: record["rollout"]["eval_reward"] for record in records
+            if "eval_reward" in record["rollout"]}
+    harness.check(sorted(held) == [22, 44, 45] and held[45] > held[22] > 0,
+                  f"and so do those of held-out prompts: {held}")
     distances = [abs(record["policy"]["kl"]) for record in records]
     ratios = [abs(record["policy"]["ratio"] - 1) for record in records]
     harness.check(max(distances) < 1e-6 and max(ratios) < 1e-4,

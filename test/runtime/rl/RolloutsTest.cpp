@@ -189,6 +189,27 @@ TEST_F(RolloutsTest, TheReferenceModelScoresWhatWasSampled) {
     }
 }
 
+TEST_F(RolloutsTest, MeasuresHeldOutPrompts) {
+  const std::vector<Prompt> others = {{"q:1", "{}", {7, 8}},
+                                      {"q:2", "{}", {9}}};
+  testing::FakeModel model(shapeOfModel());
+  Rollouts rollouts(model, nullptr, prompts, reward, options(0));
+  begin(rollouts);
+  ASSERT_TRUE(rollouts.updateWeights(0, [] { return Status::success(); }).ok());
+  auto first = rollouts.evaluate(others, never);
+  ASSERT_TRUE(first.ok() && *first) << first.message();
+  // Greedy, so it is the same again; and it takes nothing from training.
+  auto second = rollouts.evaluate(others, never);
+  ASSERT_TRUE(second.ok() && *second) << second.message();
+  EXPECT_EQ(**first, **second);
+  EXPECT_GE(**first, 1);
+  EXPECT_LE(**first, 6);
+  auto groups = rollouts.take(never);
+  ASSERT_TRUE(groups.ok()) << groups.message();
+  EXPECT_EQ((*groups)[0].number, 0u);
+  EXPECT_EQ((*groups)[1].number, 1u);
+}
+
 TEST_F(RolloutsTest, StopsWhileItWaits) {
   testing::FakeModel model(shapeOfModel());
   auto slow = rewardProgram("sleep 600", 600);
