@@ -107,11 +107,20 @@ pairWeights(const ModelState &learner, const ModelState &sampler,
 
 Status copyWeights(std::span<const WeightPair> pairs, bool onlyAdapted,
                    ModelState &learner, ModelState &sampler) {
-  for (const WeightPair &pair : pairs)
+  const auto copy = [&](const WeightPair &pair) {
     if (pair.in)
-      TESSERA_RETURN_IF_ERROR(copyMerged(pair, learner, sampler));
-    else if (!onlyAdapted)
-      TESSERA_RETURN_IF_ERROR(copyPieces(pair, learner, sampler));
+      return copyMerged(pair, learner, sampler);
+    return onlyAdapted ? Status::success() : copyPieces(pair, learner, sampler);
+  };
+  const bool inMemory = std::ranges::all_of(pairs, [&](const WeightPair &pair) {
+    return !learner.stateInMemory(*pair.from).empty() &&
+           !sampler.stateInMemory(*pair.to).empty();
+  });
+  if (inMemory)
+    return inParallel(uint32_t(pairs.size()),
+                      [&](uint32_t i, unsigned) { return copy(pairs[i]); });
+  for (const WeightPair &pair : pairs)
+    TESSERA_RETURN_IF_ERROR(copy(pair));
   return Status::success();
 }
 

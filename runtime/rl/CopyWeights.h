@@ -28,7 +28,8 @@ StatusOr<std::vector<WeightPair>>
 pairWeights(const ModelState &learner, const ModelState &sampler,
             std::optional<AdapterScale> adapter);
 
-/// Copies all of them, or only those with factors.
+/// Copies all of them, or only those with factors; on all processors if both
+/// models are in the host's memory.
 Status copyWeights(std::span<const WeightPair> pairs, bool onlyAdapted,
                    ModelState &learner, ModelState &sampler);
 
