@@ -6,4 +6,4 @@ import sys
 for line in sys.stdin:
     question = json.loads(line)
     answer = str(question["prompt"]["answer"])
-    print(float(question["completion"] == answer), flush=True)
+    print(question["id"], float(question["completion"] == answer), flush=True)

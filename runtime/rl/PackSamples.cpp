@@ -61,9 +61,7 @@ void put(const Placed &placed, int64_t begin, int32_t document,
 } // namespace
 
 bool alwaysFits(const BatchShape &shape, int64_t samples, int64_t positions) {
-  const int64_t each = std::min(
-      shape.sequence / std::max<int64_t>(positions, 1), shape.documents);
-  return each * shape.rows >= samples;
+  return shape.inSequence(positions) * shape.rows >= samples;
 }
 
 Status packSamples(std::span<const Group> groups,

@@ -3,6 +3,7 @@
 #include "runtime/data/TokenBatch.h"
 #include "runtime/rl/Samples.h"
 
+#include <algorithm>
 #include <span>
 
 namespace tessera::rl {
@@ -10,6 +11,10 @@ namespace tessera::rl {
 /// The rows of a step, and documents that a row has at most.
 struct BatchShape {
   int64_t rows = 0, sequence = 0, documents = 0;
+  /// Samples of so many positions that a row always has room for.
+  int64_t inSequence(int64_t positions) const {
+    return std::min(sequence / std::max<int64_t>(positions, 1), documents);
+  }
 };
 
 /// Positions that a sample takes: its last token is predicted, not read.

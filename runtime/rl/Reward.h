@@ -2,6 +2,7 @@
 #pragma once
 #include "runtime/support/Status.h"
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -27,14 +28,15 @@ public:
 
 /// A program that `/bin/sh -c COMMAND` starts once. It reads a line of JSON for
 /// each completion,
-///   {"prompt": PROMPT_LINE, "completion": "…", "finish_reason": "stop"}
-/// and answers each with a line that is a number, before it reads the next (its
-/// output must be flushed). A program that does not answer within `seconds`,
-/// exits, or writes something else is killed, and started again for the next
-/// question.
+///   {"id": 7, "prompt": PROMPT_LINE, "completion": "…", "finish_reason":
+///   "stop"}
+/// and answers each with a line that is a number, or the id and a number,
+/// before it reads the next (its output must be flushed). A program that does
+/// not answer within `seconds`, exits, or writes something else is killed, and
+/// started again for the next question.
 std::unique_ptr<Reward> rewardProgram(std::string command, int64_t seconds);
 
 /// The line that asks.
-std::string printQuestion(const RewardQuestion &question);
+std::string printQuestion(const RewardQuestion &question, uint64_t id);
 
 } // namespace tessera::rl

@@ -34,7 +34,7 @@ public:
   ~RewardProgram() override { end(); }
 
   StatusOr<double> score(const RewardQuestion &question) override {
-    StatusOr<double> reward = ask(printQuestion(question));
+    StatusOr<double> reward = ask(printQuestion(question, ++asked));
     if (!reward.ok())
       end();
     return reward;
@@ -57,6 +57,7 @@ private:
   std::atomic<bool> interrupted = false;
   pid_t child = -1;
   int input = -1, output = -1; ///< of the program
+  uint64_t asked = 0;          ///< the last question's id
   std::string held;            ///< that it wrote after its last answer
 };
 
@@ -117,7 +118,8 @@ Status RewardProgram::wait(int descriptor, short events,
     const auto left =
         std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
     if (left.count() <= 0)
-      return Status::error("no answer within {} s (rollout.reward_timeout)",
+      return Status::error("no line within {} s (rollout.reward_timeout); its "
+                           "output must be flushed",
                            limit.count());
     pollfd polled{descriptor, events, 0};
     const int ready = ::poll(&polled, 1, int(std::min(left, kSlice).count()));
@@ -144,7 +146,11 @@ std::string RewardProgram::ending() {
   child = -1;
   if (WIFSIGNALED(status))
     return fmt::format("was ended by signal {}", WTERMSIG(status));
-  return fmt::format("exited with code {}", WEXITSTATUS(status));
+  constexpr int kNoSuchCommand = 127;
+  return fmt::format("exited with code {}{}", WEXITSTATUS(status),
+                     WEXITSTATUS(status) == kNoSuchCommand
+                         ? " (the shell did not find it)"
+                         : "");
 }
 
 Status RewardProgram::send(std::string_view line, Clock::time_point deadline) {
@@ -204,6 +210,10 @@ StatusOr<double> RewardProgram::ask(const std::string &line) {
   std::string_view text = *answer;
   while (!text.empty() && std::strchr(" \t\r", text.back()))
     text.remove_suffix(1);
+  // With the id an answer that belongs to another question is noticed.
+  const std::string id = fmt::format("{} ", asked);
+  if (text.starts_with(id))
+    text.remove_prefix(id.size());
   while (!text.empty() && std::strchr(" \t", text.front()))
     text.remove_prefix(1);
   double reward = 0;
@@ -220,13 +230,13 @@ StatusOr<double> RewardProgram::ask(const std::string &line) {
 
 } // namespace
 
-std::string printQuestion(const RewardQuestion &question) {
+std::string printQuestion(const RewardQuestion &question, uint64_t id) {
   // The prompt's line is an object already; the completion may hold anything.
   const nlohmann::json text = question.completion;
   return fmt::format(
-      R"({{"prompt": {}, "completion": {}, "finish_reason": "{}"}})"
+      R"({{"id": {}, "prompt": {}, "completion": {}, "finish_reason": "{}"}})"
       "\n",
-      question.promptLine,
+      id, question.promptLine,
       text.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace),
       question.isCut ? "length" : "stop");
 }

@@ -176,7 +176,7 @@ Status RolloutBatches::evaluate(MetricsRecord &record) {
   if (!reward.ok())
     return reward.status();
   if (*reward)
-    record.rollout.emplace_back("eval_reward", **reward);
+    record.rollout.emplace_back(kHeldOutReward, **reward);
   return Status::success();
 }
 
@@ -204,9 +204,12 @@ Status checkBatch(const recipe::Recipe &recipe, int64_t longest) {
   if (!alwaysFits(shape, samples, tokens - 1))
     return Status::error(
         "rollout.prompts x rollout.group = {} completions of up to {} tokens "
-        "with their prompts may not fit a step of {} sequences of {} tokens; "
-        "raise batch.accumulate, batch.micro or batch.sequence",
-        samples, tokens - 1, shape.rows, shape.sequence);
+        "with their prompts may not fit a step of {} sequences of {} tokens, "
+        "each with {} documents at most; {} sequences do (batch.micro x "
+        "batch.accumulate), or lower rollout.max_tokens",
+        samples, tokens - 1, shape.rows, shape.sequence, shape.documents,
+        (samples + shape.inSequence(tokens - 1) - 1) /
+            shape.inSequence(tokens - 1));
   return Status::success();
 }
 

@@ -219,6 +219,9 @@ std::string progressLine(const MetricsRecord &record, uint64_t lastStep,
   if (!record.rollout.empty())
     line += fmt::format("  {} {:.3f}", record.rollout.front().first,
                         record.rollout.front().second);
+  for (const auto &[name, value] : record.rollout)
+    if (name == kHeldOutReward)
+      line += fmt::format("  held-out {:.3f}", value);
   if (!record.policy.empty())
     line += fmt::format("  kl {:.2e}",
                         record.policy[std::size_t(PolicyColumn::kl)]);

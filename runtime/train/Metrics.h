@@ -12,6 +12,9 @@
 
 namespace tessera {
 
+/// Among MetricsRecord::rollout, in steps that measured it.
+inline constexpr std::string_view kHeldOutReward = "eval_reward";
+
 /// One line of metrics.jsonl. A record of step 0 holds only the evaluation
 /// before training.
 struct MetricsRecord {

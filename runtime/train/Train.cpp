@@ -199,6 +199,11 @@ Status Trainer::resume(const ResumedCheckpoint &from) {
   StatusOr<RunRecipe> before = parseRunRecipe(from.manifest.recipe);
   if (!before.ok())
     return before.status();
+  if (before->values.task != recipe.values.task)
+    return Status::error("'{}' was trained with task: {}, and this program has "
+                         "task: {}; start a new run with --init-from",
+                         from.name, recipe::name(before->values.task),
+                         recipe::name(recipe.values.task));
   const recipe::Recipe::Adapter &adapter = recipe.values.adapter;
   if (adapter.kind != recipe::AdapterKind::None &&
       adapter.alpha / double(adapter.rank) !=

@@ -44,7 +44,8 @@ SEEDS = (1, 2, 3)
 FLOOR = 2.0 ** -24
 MOST = 2.0        # times PyTorch's own distance
 # Gradients of losses of answers in the max norm, which of few tokens is a single
-# number of a wide spread; and their metrics, which are single numbers.
+# number of a wide spread; their metrics, and losses of policies, which are
+# single numbers.
 MOST_OF_ONE = 3.0
 LOSS_FP32 = 1e-5  # relative, against PyTorch's fp32
 LEARNING_RATE = 1e-6
@@ -74,6 +75,20 @@ class Distance:
     def norms(self):
         return {"l2": (self.error / self.size) ** 0.5,
                 "max": self.worst / self.largest}
+
+
+class Numbers:
+    """Losses, and columns of a table by name: ours and PyTorch's. A loss is one
+    number a seed, and the quotient of the errors of three numbers has a wide
+    spread (of normal ones it is above 2 in every seventh case), so losses of a
+    kind are pooled."""
+
+    def __init__(self):
+        self.losses = Distance(), Distance()
+        self.columns = {}
+
+    def pair(self, name):
+        return self.columns.setdefault(name, (Distance(), Distance()))
 
 
 class Report:
@@ -204,6 +219,7 @@ class Comparison:
     def policies(self):
         """Losses of sampled answers and their gradients, against TRL's
         formula."""
+        numbers = Numbers()
         for name in hf_policy.losses(self.family, self.dtype):
             artifact = self.compile(documents="separate",
                                     more=hf_policy.settings(name))
@@ -214,7 +230,10 @@ class Comparison:
                 lambda seed: hf_policy.answers(
                     self.twins[seed][0].fp64, name, self.family, 870 + seed),
                 named=hf_policy.inputs(name), loss=name,
-                table=("policy", hf_policy.METRICS))
+                table=("policy", hf_policy.METRICS), numbers=numbers)
+        if numbers.losses[0].size:
+            # Of advantages of both signs little is left but their roundings.
+            self.report_numbers("policies", numbers, most=MOST_OF_ONE)
 
     def labels(self):
         """The loss of labelled answers and its gradients, against TRL."""
@@ -230,14 +249,14 @@ class Comparison:
 
     def compare_gradients(self, title, theirs_of, artifact, batch,
                           weights=None, named=("document_starts",), loss=None,
-                          table=None):
+                          table=None, numbers=None):
         """`named`: the inputs after tokens and targets, as far as the batch has
         them; None: one that the program does not take. `loss`: compare the
         losses, too. `table`: in fp32, an output and the names of its columns,
-        which `theirs_of` gives as well."""
+        which `theirs_of` gives as well. `numbers`: where losses and columns are
+        added, for the caller to report."""
         ours, theirs = {}, {}
-        columns = {}
-        losses = Distance(), Distance()
+        own = numbers or Numbers()
         for seed, ((twin, folder), other) in enumerate(
                 zip(self.twins, self.torch)):
             tokens, targets, *more = batch(seed)
@@ -248,7 +267,7 @@ class Comparison:
             step = self.tessera.gradients(
                 artifact, weights(twin) if weights else folder, tokens,
                 targets, more={k: v for k, v in zip(named, more) if k})
-            for distance, value in zip(losses, (step.loss, near)):
+            for distance, value in zip(own.losses, (step.loss, near)):
                 distance.add(torch.as_tensor(value), torch.tensor(exact))
             if set(step.gradients) != set(reference):
                 raise ToolError(f"parameters differ: "
@@ -261,8 +280,8 @@ class Comparison:
                 if got.shape != wanted[0].shape:
                     raise ToolError(f"{got.numel()} columns")
                 for number, name in enumerate(table[1][:got.numel()]):
-                    pair = columns.setdefault(name, (Distance(), Distance()))
-                    for distance, value in zip(pair, (got, others[0])):
+                    for distance, value in zip(own.pair(name),
+                                               (got, others[0])):
                         distance.add(value[number], wanted[0][number])
             for name, value in reference.items():
                 kind = self.kind(name)
@@ -270,16 +289,8 @@ class Comparison:
                                                       value)
                 theirs.setdefault(kind, Distance()).add(other_gradients[name],
                                                         value)
-        if loss:
-            self.report.line(self.family, self.dtype, f"loss of {loss}",
-                             *(each.norms()["l2"] for each in losses))
-        if columns:
-            name, mine, other = worst(
-                [(n, *(each.norms()["l2"] for each in pair))
-                 for n, pair in columns.items()])
-            self.report.line(self.family, self.dtype,
-                             f"{len(columns)} metrics of {loss}: {name}", mine,
-                             other, most=MOST_OF_ONE)
+        if loss and not numbers:
+            self.report_numbers(loss, own)
         for norm in ("l2", "max"):
             name, mine, other = worst(
                 [(n, ours[n].norms()[norm], theirs[n].norms()[norm])
@@ -289,6 +300,19 @@ class Comparison:
                 self.family, self.dtype,
                 f"{len(ours)} {title}, {norm}: {short}", mine, other,
                 most=MOST_OF_ONE if loss and norm == "max" else MOST)
+
+    def report_numbers(self, title, numbers, most=MOST):
+        self.report.line(self.family, self.dtype, f"loss of {title}",
+                         *(each.norms()["l2"] for each in numbers.losses),
+                         most=most)
+        if numbers.columns:
+            name, mine, other = worst(
+                [(n, *(each.norms()["l2"] for each in pair))
+                 for n, pair in numbers.columns.items()])
+            self.report.line(
+                self.family, self.dtype,
+                f"{len(numbers.columns)} metrics of {title}: {name}", mine,
+                other, most=MOST_OF_ONE)
 
     def losses(self, artifact):
         """In fp32 the losses of a run are PyTorch's; in bf16, where two runs

@@ -239,6 +239,17 @@ static Status checkRecipe(const recipe::Recipe &recipe) {
 /// A run without checkpoints, also one that resumes, begins with the weights of
 /// the model directory.
 static Status chooseWeights(const std::string &place, TrainOptions &options) {
+  namespace fs = std::filesystem;
+  if (fs::exists(options.out + "/config.json"))
+    return Status::error("'{}' is a model directory; choose another --out for "
+                         "the run",
+                         options.out);
+  if (options.initFrom.empty() && !fs::exists(place + "/model.safetensors") &&
+      !fs::exists(place + "/model.safetensors.index.json"))
+    return Status::error("'{}' has no weights; write a trained model with: "
+                         "tessera export RUN -o DIR, or name weights with "
+                         "--init-from",
+                         place);
   auto present = listCheckpoints(options.out);
   if (!present.ok())
     return present.status();

@@ -182,7 +182,7 @@ def check_errors(runs):
     refuses("a program that ends", "prompts.jsonl:", "exited with code 3 without an answer",
             "rollout.on_reward_failure: drop", reward="read -r line; exit 3")
     refuses("no number", "'yes', which is not a number", reward="read -r line; echo yes")
-    refuses("a program that hangs", "no answer within 1 s", sets=["rollout.reward_timeout=1"],
+    refuses("a program that hangs", "no line within 1 s", sets=["rollout.reward_timeout=1"],
             reward="sleep 50")
     refuses("a batch that is too small", "rollout.prompts x rollout.group = 48",
             sets=["batch.micro=1"])

@@ -19,12 +19,13 @@ std::string errorOf(const std::string &command, int64_t seconds = 20) {
 }
 
 TEST(RewardProgram, IsAskedByALineOfJson) {
-  const auto line = nlohmann::json::parse(printQuestion(kQuestion));
+  const auto line = nlohmann::json::parse(printQuestion(kQuestion, 7));
   EXPECT_EQ(line["prompt"]["answer"], 4);
+  EXPECT_EQ(line["id"], 7);
   EXPECT_EQ(line["completion"], "4\n\"four\"");
   EXPECT_EQ(line["finish_reason"], "stop");
-  EXPECT_EQ(printQuestion(kQuestion).find('\n'),
-            printQuestion(kQuestion).size() - 1);
+  EXPECT_EQ(printQuestion(kQuestion, 7).find('\n'),
+            printQuestion(kQuestion, 7).size() - 1);
 }
 
 TEST(RewardProgram, AnswersOneQuestionAfterAnother) {
@@ -40,8 +41,8 @@ TEST(RewardProgram, AnswersOneQuestionAfterAnother) {
 TEST(RewardProgram, SaysWhatIsWrong) {
   EXPECT_EQ(errorOf("read -r line; echo good"),
             "it wrote 'good', which is not a number");
-  EXPECT_EQ(errorOf("read -r line; echo 1 2"),
-            "it wrote '1 2', which is not a number");
+  EXPECT_EQ(errorOf("read -r line; echo 2 1"),
+            "it wrote '2 1', which is not a number");
   EXPECT_EQ(errorOf("read -r line; echo"),
             "it wrote '', which is not a number");
   EXPECT_EQ(errorOf("read -r line; echo nan"),
@@ -54,8 +55,9 @@ TEST(RewardProgram, SaysWhatIsWrong) {
             "it was ended by signal 9 without an answer");
   EXPECT_EQ(errorOf("exec 1>&-; sleep 20"),
             "it closed its output without an answer");
-  EXPECT_EQ(errorOf("/no/such/program 2>/dev/null"),
-            "it exited with code 127 without an answer");
+  EXPECT_EQ(
+      errorOf("/no/such/program 2>/dev/null"),
+      "it exited with code 127 (the shell did not find it) without an answer");
   EXPECT_TRUE(errorOf("read -r line; yes | tr -d '\\n'")
                   .starts_with("it wrote 'yyyyyy"));
 }
@@ -63,8 +65,20 @@ TEST(RewardProgram, SaysWhatIsWrong) {
 TEST(RewardProgram, DoesNotWaitForever) {
   const auto begin = std::chrono::steady_clock::now();
   EXPECT_EQ(errorOf("sleep 60; echo 1", 1),
-            "no answer within 1 s (rollout.reward_timeout)");
+            "no line within 1 s (rollout.reward_timeout); its output must be "
+            "flushed");
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));
+}
+
+TEST(RewardProgram, MayAnswerWithTheId) {
+  auto reward =
+      rewardProgram("read -r a; echo 1 0.5; read -r b; echo 1 0.5", 20);
+  auto answer = reward->score(kQuestion);
+  ASSERT_TRUE(answer.ok()) << answer.message();
+  EXPECT_EQ(*answer, 0.5);
+  answer = reward->score(kQuestion); // with the id of the one before
+  ASSERT_FALSE(answer.ok());
+  EXPECT_EQ(answer.message(), "it wrote '1 0.5', which is not a number");
 }
 
 TEST(RewardProgram, IsStartedAgainAfterAnError) {
@@ -99,7 +113,7 @@ TEST(RewardProgram, ALongQuestionArrivesWhole) {
   const RewardQuestion question{"{}", text, true};
   auto answer = reward->score(question);
   ASSERT_TRUE(answer.ok()) << answer.message();
-  EXPECT_EQ(*answer, double(printQuestion(question).size() - 1));
+  EXPECT_EQ(*answer, double(printQuestion(question, 1).size() - 1));
 }
 
 } // namespace
