@@ -203,6 +203,12 @@ class Fixtures:
         path.write_text("".join(json.dumps({"prompt": a, "chosen": b, "rejected": b + c}) + "\n"
                                 for a, b, c in zip(texts, texts[1:], texts[2:])))
 
+    def make_labels_jsonl(self, path):
+        texts = [json.loads(line)["text"][:100] for line in harness.made_up_text(60, 5).splitlines()]
+        path.write_text("".join(
+            json.dumps({"prompt": a, "completion": b, "label": number % 2 == 0}) + "\n"
+            for number, (a, b) in enumerate(zip(texts, texts[1:]))))
+
     def make_hub(self, path, model):
         """The hub's cache, as its client writes it."""
         place = path / "models--Qwen--Qwen3-0.6B"
@@ -283,7 +289,7 @@ class Fixtures:
 
 FIXTURES = ["ADAPTER1", "ADAPTER2", "ARTIFACT.tsr", "A.json.gz", "DIR", "FILE", "FILE2",
             "RECIPE", "RUN", "SPEC", "arguments.safetensors", "bad.mlir", "conversations.jsonl",
-            "eval.safetensors", "gpt2", "in.safetensors", "ir", "model.gguf", "model.tsr",
+            "eval.safetensors", "gpt2", "in.safetensors", "ir", "labels.jsonl", "model.gguf", "model.tsr",
             "more.jsonl", "mytext", "one.mlir", "pairs.jsonl", "run", "sentences.txt",
             "still-bad.sh", "tokens", "train.safetensors", "train_gpt2", "train_x", "x"]
 
