@@ -44,7 +44,7 @@ SEEDS = (1, 2, 3)
 FLOOR = 2.0 ** -24
 MOST = 2.0        # times PyTorch's own distance
 # Gradients of losses of answers in the max norm, which of few tokens is a single
-# number of a wide spread; their metrics, and losses of policies, which are
+# number of a wide spread; their metrics, and losses of policies, which are a few
 # single numbers.
 MOST_OF_ONE = 3.0
 LOSS_FP32 = 1e-5  # relative, against PyTorch's fp32
@@ -58,7 +58,10 @@ class Distance:
     def __init__(self):
         self.error = self.size = self.worst = self.largest = 0.0
 
-    def add(self, value, reference):
+    def add(self, value, reference, scale=None):
+        """`scale`: the size of what was summed up to the reference, if that is
+        not the reference's own: terms of both signs cancel, their roundings do
+        not."""
         value, reference = value.double(), reference.double()
         if value.shape != reference.shape:
             raise ToolError(f"shape {tuple(value.shape)} instead of "
@@ -68,7 +71,8 @@ class Distance:
         if not torch.isfinite(difference).all():
             difference = torch.full_like(difference, float("inf"))
         self.error += float(difference.square().sum())
-        self.size += float(reference.square().sum())
+        size = reference if scale is None else scale.double()
+        self.size += float(size.square().sum())
         self.worst = max(self.worst, float(difference.abs().max()))
         self.largest = max(self.largest, float(reference.abs().max()))
 
@@ -114,6 +118,16 @@ class Report:
         self.failures += not passed
         print(f"{family:8} {dtype:5} {quantity:52} {value}"
               f"{'' if passed else '  FAIL'}", flush=True)
+
+
+def scale_of(inputs, targets):
+    """The mean size of an advantage, which losses of policies are sums of; None
+    for other losses."""
+    advantages = inputs.get("advantages")
+    if advantages is None:
+        return None
+    learned = targets != -100
+    return advantages[learned].abs().mean()
 
 
 def worst(pairs):
@@ -232,7 +246,6 @@ class Comparison:
                 named=hf_policy.inputs(name), loss=name,
                 table=("policy", hf_policy.METRICS), numbers=numbers)
         if numbers.losses[0].size:
-            # Of advantages of both signs little is left but their roundings.
             self.report_numbers("policies", numbers, most=MOST_OF_ONE)
 
     def labels(self):
@@ -268,7 +281,8 @@ class Comparison:
                 artifact, weights(twin) if weights else folder, tokens,
                 targets, more={k: v for k, v in zip(named, more) if k})
             for distance, value in zip(own.losses, (step.loss, near)):
-                distance.add(torch.as_tensor(value), torch.tensor(exact))
+                distance.add(torch.as_tensor(value), torch.tensor(exact),
+                             scale=scale_of(dict(zip(named, more)), targets))
             if set(step.gradients) != set(reference):
                 raise ToolError(f"parameters differ: "
                                 f"{set(step.gradients) ^ set(reference)}")
