@@ -12,7 +12,7 @@ func.func @init() attributes {graph.program = #graph.program<init>} {
 
 // -----
 
-// expected-error @+1 {{expects f32 parameters (the master weights), but 'w' is 'tensor<8xbf16>'}}
+// expected-error @+1 {{expects f32 master weights, but 'w' is 'tensor<8xbf16>'}}
 func.func @gradients(%w: tensor<8xbf16> {graph.state = "w", graph.role = #graph<role parameter>},
                      %t: tensor<2x4xi32> {graph.input = "tokens"}, %u: tensor<2x4xi32> {graph.input = "targets"}, %s: tensor<i64> {graph.input = "seed"},
                      %p: tensor<i64> {graph.input = "step"}, %o: tensor<i64> {graph.input = "offset"}, %c: tensor<f32> {graph.input = "cotangent"}) attributes {graph.program = #graph.program<gradients>} {
