@@ -93,18 +93,30 @@ StatusOr<Sample> readSample(const JsonValue &object, const std::string &where) {
   return sample;
 }
 
+/// As JSON; "-0" would be read as an integer, which has no sign.
+template <typename Real> std::string printReal(Real value) {
+  return value == 0 && std::signbit(value) ? "-0.0" : fmt::format("{}", value);
+}
+
+std::string printReals(std::span<const float> values) {
+  std::string text;
+  for (float value : values)
+    text += (text.empty() ? "" : ",") + printReal(value);
+  return text;
+}
+
 std::string printSample(const Sample &sample) {
   const std::string reference =
       sample.referenceLogProbs.empty()
           ? ""
           : fmt::format(R"("reference_log_probs": [{}], )",
-                        fmt::join(sample.referenceLogProbs, ","));
+                        printReals(sample.referenceLogProbs));
   return fmt::format(
       R"({{"tokens": [{}], "log_probs": [{}], {}"versions": [{}], )"
       R"("finish_reason": "{}", "reward": {}}})",
-      fmt::join(sample.tokens, ","), fmt::join(sample.logProbs, ","), reference,
+      fmt::join(sample.tokens, ","), printReals(sample.logProbs), reference,
       fmt::join(sample.versions, ","), sample.isCut ? "length" : "stop",
-      sample.reward ? fmt::format("{}", *sample.reward) : "null");
+      sample.reward ? printReal(*sample.reward) : "null");
 }
 
 /// The line with its check, which printed text lacks.

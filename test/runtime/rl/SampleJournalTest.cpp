@@ -24,7 +24,7 @@ Group groupOf(uint64_t number) {
                     .isCut = true,
                     .reward = 0.1 + double(number)},
                    {.tokens = {9},
-                    .logProbs = {-3.4028235e38f},
+                    .logProbs = {-0.0f},
                     .referenceLogProbs = {-0.3f},
                     .versions = {6},
                     .reward = std::nullopt}};
@@ -40,6 +40,8 @@ void expectSame(const Group &group, const Group &other) {
   for (std::size_t i = 0; i < group.samples.size(); ++i) {
     EXPECT_EQ(group.samples[i].tokens, other.samples[i].tokens);
     EXPECT_EQ(group.samples[i].logProbs, other.samples[i].logProbs);
+    EXPECT_EQ(std::signbit(group.samples[i].logProbs[0]),
+              std::signbit(other.samples[i].logProbs[0]));
     EXPECT_EQ(group.samples[i].referenceLogProbs,
               other.samples[i].referenceLogProbs);
     EXPECT_EQ(group.samples[i].versions, other.samples[i].versions);
