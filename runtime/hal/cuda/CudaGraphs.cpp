@@ -54,12 +54,7 @@ Status CudaCommandList::captureLoops() {
     return Status::success();
   }
   loops = std::make_unique<GraphLoops>(gpu);
-  // A driver may refuse to compile the kernel that counts.
-  if (Status status = loops->create(countedRuns()); !status.ok()) {
-    countsOnHost = status.message();
-    loops.reset();
-    return Status::success();
-  }
+  TESSERA_RETURN_IF_ERROR(loops->create(countedRuns()));
   restart();
   const Command *command = walk.next();
   while (command && loops->obstacle().empty())
