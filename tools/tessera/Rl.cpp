@@ -256,7 +256,7 @@ static Status chooseWeights(const std::string &place, TrainOptions &options) {
   if (present->empty() && options.initFrom.empty())
     options.initFrom = place;
   const std::string journal = options.out + "/" + rl::kJournalFile;
-  if (!options.resume && present->empty() && std::filesystem::exists(journal))
+  if (!options.resume && present->empty() && fs::exists(journal))
     return Status::error("'{}' is there already; continue its run with "
                          "--resume, or choose another --out",
                          journal);

@@ -234,7 +234,7 @@ TEST(Ranks, GpusWithNcclRunOneGraph) {
   EXPECT_EQ(FakeCuda::get().calls("cuMemcpyDtoHAsync_v2"), 0u);
 }
 
-// Where NCCL needs the host, a loop is no part of a graph: one to the first
+// Where NCCL needs the host, a loop is outside of graphs: one to the first
 // loop, one for each of its two iterations, and likewise for the second.
 TEST(Ranks, GpusWithNcclOverTheHostCountThere) {
   const NcclNamed fake(TESSERA_FAKE_NCCL);

@@ -290,7 +290,7 @@ Result cuGraphAddNode_v2(GraphNode *node, Graph graph, const GraphNode *after,
                    parameters->kind == kWhile && parameters->bodyCount == 1 &&
                    parameters->context == currentContexts().back() &&
                    all.conditions.contains(parameters->condition),
-               "a node that is no loop", kInvalidValue);
+               "a node other than a loop", kInvalidValue);
   auto *body = new GraphTag{.isBody = true};
   all.bodies.insert(body);
   *node = new GraphNodeTag{
