@@ -36,6 +36,16 @@ public:
 /// started again for the next question.
 std::unique_ptr<Reward> rewardProgram(std::string command, int64_t seconds);
 
+/// A server at "http://HOST[:PORT][/PATH]". For each completion the same line
+/// is the body of a POST, and the answer's body is a number or an object with
+/// the number as `reward`. Another status than 200, or no answer within
+/// `seconds`, is an error.
+StatusOr<std::unique_ptr<Reward>> rewardServer(std::string_view url,
+                                               int64_t seconds);
+
+/// An error unless the number can be a reward.
+StatusOr<double> checkedReward(double number);
+
 /// The line that asks.
 std::string printQuestion(const RewardQuestion &question, uint64_t id);
 

@@ -1,4 +1,5 @@
 #include "runtime/rl/Reward.h"
+#include "runtime/support/ChildProcess.h"
 #include "runtime/support/Text.h"
 
 #include <algorithm>
@@ -6,26 +7,19 @@
 #include <charconv>
 #include <chrono>
 #include <cmath>
-#include <csignal>
 #include <cstring>
 
 #include <fcntl.h>
 #include <nlohmann/json.hpp>
 #include <poll.h>
-#include <spawn.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
-
-extern char **environ;
 
 namespace tessera::rl {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr std::size_t kMostAnswer = 4096;
-/// Sums and squares of such rewards are finite in fp32.
-constexpr double kMostReward = 1e15;
 
 class RewardProgram final : public Reward {
 public:
@@ -55,7 +49,7 @@ private:
   std::string command;
   std::chrono::seconds limit;
   std::atomic<bool> interrupted = false;
-  pid_t child = -1;
+  ChildProcess child;
   int input = -1, output = -1; ///< of the program
   uint64_t asked = 0;          ///< the last question's id
   std::string held;            ///< that it wrote after its last answer
@@ -72,27 +66,14 @@ Status RewardProgram::start() {
     ::close(in[0]), ::close(in[1]);
     return Status::error("cannot create a pipe: {}", std::strerror(code));
   }
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_adddup2(&actions, in[0], STDIN_FILENO);
-  posix_spawn_file_actions_adddup2(&actions, out[1], STDOUT_FILENO);
-  // A group of its own, so that what the shell starts ends with it, and so
-  // that Ctrl-C reaches it after the run has ended.
-  posix_spawnattr_t attributes;
-  posix_spawnattr_init(&attributes);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
-  posix_spawnattr_setpgroup(&attributes, 0);
-  const char *const arguments[] = {"sh", "-c", command.c_str(), nullptr};
-  const int code = posix_spawn(&child, "/bin/sh", &actions, &attributes,
-                               const_cast<char *const *>(arguments), environ);
-  posix_spawn_file_actions_destroy(&actions);
-  posix_spawnattr_destroy(&attributes);
+  const ChildProcess::Descriptor descriptors[] = {{in[0], STDIN_FILENO},
+                                                  {out[1], STDOUT_FILENO}};
+  auto started = ChildProcess::start({"/bin/sh", "-c", command}, descriptors);
   ::close(in[0]), ::close(out[1]);
   input = in[1], output = out[0];
-  if (code != 0) {
-    child = -1;
-    return Status::error("cannot start /bin/sh: {}", std::strerror(code));
-  }
+  if (!started.ok())
+    return started.status();
+  child = started.take();
   ::fcntl(input, F_SETFL, O_NONBLOCK);
   ::fcntl(output, F_SETFL, O_NONBLOCK);
   return Status::success();
@@ -103,12 +84,7 @@ void RewardProgram::end() {
     if (*descriptor >= 0)
       ::close(std::exchange(*descriptor, -1));
   held.clear();
-  if (child < 0)
-    return;
-  ::kill(-child, SIGKILL);
-  while (::waitpid(child, nullptr, 0) < 0 && errno == EINTR)
-    ;
-  child = -1;
+  child.end();
 }
 
 Status RewardProgram::wait(int descriptor, short events,
@@ -132,25 +108,10 @@ Status RewardProgram::wait(int descriptor, short events,
 }
 
 std::string RewardProgram::ending() {
-  int status = 0;
-  pid_t ended = 0;
-  for (int i = 0; i < 20 && ended == 0; ++i) {
-    ended = ::waitpid(child, &status, WNOHANG);
-    if (ended == 0)
-      ::usleep(5000);
-  }
-  if (ended != child)
-    return "closed its output";
-  // The group may have members still.
-  ::kill(-child, SIGKILL);
-  child = -1;
-  if (WIFSIGNALED(status))
-    return fmt::format("was ended by signal {}", WTERMSIG(status));
-  constexpr int kNoSuchCommand = 127;
-  return fmt::format("exited with code {}{}", WEXITSTATUS(status),
-                     WEXITSTATUS(status) == kNoSuchCommand
-                         ? " (the shell did not find it)"
-                         : "");
+  std::string how = child.ending();
+  if (how.ends_with("code 127"))
+    how += " (the shell did not find it)";
+  return how;
 }
 
 Status RewardProgram::send(std::string_view line, Clock::time_point deadline) {
@@ -192,7 +153,7 @@ StatusOr<std::string> RewardProgram::receive(Clock::time_point deadline) {
 }
 
 StatusOr<double> RewardProgram::ask(const std::string &line) {
-  if (child < 0)
+  if (!child.isRunning())
     TESSERA_RETURN_IF_ERROR(start());
   // What came since the last answer belongs to no question.
   if (char early[kMostAnswer]; held.empty())
@@ -222,13 +183,19 @@ StatusOr<double> RewardProgram::ask(const std::string &line) {
   if (text.empty() || code != std::errc() || end != text.data() + text.size())
     return Status::error("it wrote {}, which is not a number",
                          quote(text.substr(0, 60)));
-  if (!(std::abs(reward) <= kMostReward))
-    return Status::error("the reward is {}, which is not a number up to {:g}",
-                         reward, kMostReward);
-  return reward;
+  return checkedReward(reward);
 }
 
 } // namespace
+
+StatusOr<double> checkedReward(double number) {
+  // Sums and squares of such rewards are finite in fp32.
+  constexpr double kMost = 1e15;
+  if (!(std::abs(number) <= kMost))
+    return Status::error("the reward is {}, which is not a number up to {:g}",
+                         number, kMost);
+  return number;
+}
 
 std::string printQuestion(const RewardQuestion &question, uint64_t id) {
   // The prompt's line is an object already; the completion may hold anything.
