@@ -74,8 +74,9 @@ private:
 
 class Call {
 public:
-  Call(const ServerAddress &server, std::chrono::milliseconds timeout)
-      : server(server), stream(context) {
+  Call(const ServerAddress &server, std::chrono::milliseconds timeout,
+       const std::function<bool()> &stop)
+      : server(server), stop(stop), stream(context) {
     stream.expires_after(timeout); // of the whole request
   }
 
@@ -147,12 +148,16 @@ public:
 private:
   static constexpr std::size_t kMostBody = 64 << 20;
 
-  /// Starts an operation and waits for it or for the stream's timeout.
+  /// Starts an operation and waits for it, for the stream's timeout, or until
+  /// it is to stop.
   template <typename Start> Error run(const Start &start) {
     Error result = net::error::operation_aborted;
     start([&](Error error, std::size_t) { result = error; });
     context.restart();
-    context.run();
+    constexpr auto kSlice = std::chrono::milliseconds(100);
+    while (context.run_for(kSlice), !context.stopped())
+      if (stop && stop())
+        stream.cancel();
     return result;
   }
   Status failed(std::string_view what, Error error) const {
@@ -161,6 +166,7 @@ private:
   }
 
   const ServerAddress &server;
+  const std::function<bool()> &stop;
   net::io_context context{1};
   boost::beast::tcp_stream stream;
   boost::beast::flat_buffer buffer;
@@ -172,8 +178,9 @@ StatusOr<ServerAnswer>
 askServer(const ServerAddress &server, std::string_view method,
           std::string_view path, std::string_view body,
           std::chrono::milliseconds timeout,
-          const std::function<void(std::string_view)> &event) {
-  Call call(server, timeout);
+          const std::function<void(std::string_view)> &event,
+          const std::function<bool()> &stop) {
+  Call call(server, timeout, stop);
   TESSERA_RETURN_IF_ERROR(call.connect());
   TESSERA_RETURN_IF_ERROR(call.send(method, path, body));
   return call.receive(event);

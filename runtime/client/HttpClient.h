@@ -26,12 +26,14 @@ struct ServerAnswer {
 };
 
 /// Sends one request and reads its response. Calls `event` with the data of
-/// each event of a stream as it arrives. Exceeding `timeout` is an error.
+/// each event of a stream as it arrives. Exceeding `timeout` is an error, and
+/// so is that `stop`, which is asked now and then, becomes true.
 StatusOr<ServerAnswer>
 askServer(const ServerAddress &server, std::string_view method,
           std::string_view path, std::string_view body,
           std::chrono::milliseconds timeout,
-          const std::function<void(std::string_view)> &event);
+          const std::function<void(std::string_view)> &event,
+          const std::function<bool()> &stop = nullptr);
 
 /// The first model that the server lists: what a request without a choice of
 /// its own names.

@@ -6,13 +6,12 @@
 
 namespace tessera::rl {
 
-RolloutBatches::RolloutBatches(ModelState &sampler, PagedModel &paged,
-                               PagedModel *reference,
+RolloutBatches::RolloutBatches(Sampler &sampler, PagedModel *reference,
                                const std::vector<Prompt> &prompts,
                                Reward &reward, RolloutOptions given,
                                RolloutRun run)
     : sampler(sampler), prompts(prompts), options(given), run(std::move(run)),
-      rollouts(paged, reference, prompts, reward, std::move(given)) {}
+      rollouts(sampler, reference, prompts, reward, std::move(given)) {}
 
 std::vector<std::string> RolloutBatches::describe() const {
   const recipe::Recipe::Rollout &settings = options.settings;
@@ -73,7 +72,7 @@ Status RolloutBatches::begin(TrainModel &model, const TrainPosition &position) {
   shape = {facts.microbatches * facts.rows, facts.sequence, run.documents};
   batch =
       TokenBuffers(std::size_t(shape.rows * shape.sequence), facts.documents);
-  auto paired = pairWeights(model, sampler, run.adapter);
+  auto paired = pairWeights(model, sampler.weights(), run.adapter);
   if (!paired.ok())
     return paired.status();
   pairs = paired.take();
@@ -96,8 +95,9 @@ Status RolloutBatches::begin(TrainModel &model, const TrainPosition &position) {
 
 Status RolloutBatches::updateWeights(uint64_t step) {
   const bool onlyAdapted = run.adapter && std::exchange(hasBase, true);
-  return rollouts.updateWeights(
-      step, [&] { return copyWeights(pairs, onlyAdapted, *learner, sampler); });
+  return rollouts.updateWeights(step, [&] {
+    return copyWeights(pairs, onlyAdapted, *learner, sampler.weights());
+  });
 }
 
 StatusOr<std::optional<TokenBatch>>

@@ -21,9 +21,8 @@ struct RolloutRun {
 
 class RolloutBatches final : public BatchSource {
 public:
-  /// `sampler` is the state of the model that `paged` runs; `reference` may be
-  /// null. What is passed by reference must outlive this.
-  RolloutBatches(ModelState &sampler, PagedModel &paged, PagedModel *reference,
+  /// `reference` may be null. What is passed by reference must outlive this.
+  RolloutBatches(Sampler &sampler, PagedModel *reference,
                  const std::vector<Prompt> &prompts, Reward &reward,
                  RolloutOptions options, RolloutRun run);
 
@@ -43,7 +42,7 @@ private:
   void measure(std::span<const Group> groups);
   Status evaluate(MetricsRecord &record);
 
-  ModelState &sampler;
+  Sampler &sampler;
   const std::vector<Prompt> &prompts;
   const RolloutOptions options;
   const RolloutRun run;

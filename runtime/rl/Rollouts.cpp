@@ -2,72 +2,24 @@
 #include "runtime/infer/TokenScores.h"
 #include "runtime/support/SplitMix64.h"
 
-#include <future>
-#include <limits>
-
 namespace tessera::rl {
 namespace {
 
 /// How often a thread that waits asks whether to stop.
 constexpr auto kSlice = std::chrono::milliseconds(100);
 
-/// Sequences that were begun under the same weights share prefixes; others do
-/// not. No adapter is applied.
-struct WeightsVersion final : AdapterSlot {
-  explicit WeightsVersion(uint64_t version) { number = version + 1; }
-};
-
 uint64_t seedOf(uint64_t seed, uint64_t group, uint64_t sample) {
   return mix64(mix64(seed + kGoldenGamma * (group + 1)) +
                kGoldenGamma * (sample + 1));
 }
 
-/// All tokens of the vocabulary may be sampled: the loss is over all.
-EngineOptions engineOptions() {
-  EngineOptions options;
-  options.maxRequests = options.maxTokens =
-      std::numeric_limits<int64_t>::max() / 2;
-  return options;
-}
-
 } // namespace
 
-/// Collects the tokens of one sample.
-class Rollouts::Sink final : public RequestSink {
-public:
-  Sink(Rollouts &rollouts, std::shared_ptr<OpenGroup> open, std::size_t index)
-      : rollouts(rollouts), open(std::move(open)),
-        sample(this->open->group.samples[index]) {}
-
-  bool token(const TokenEvent &event) override {
-    sample.tokens.push_back(event.token);
-    sample.logProbs.push_back(event.logprobs.chosen);
-    sample.versions.push_back(rollouts.version);
-    return true;
-  }
-  void finished(const EngineResult &result) override {
-    if (result.reason == FinishReason::cancelled)
-      return; // of a run that ends
-    if (result.reason != FinishReason::stop &&
-        result.reason != FinishReason::length)
-      return rollouts.fail(Status::error("sampling: {}", result.message));
-    sample.isCut = result.reason == FinishReason::length;
-    if (--open->unfinished == 0)
-      rollouts.finished(open);
-  }
-
-private:
-  Rollouts &rollouts;
-  std::shared_ptr<OpenGroup> open;
-  Sample &sample;
-};
-
-Rollouts::Rollouts(PagedModel &model, PagedModel *reference,
+Rollouts::Rollouts(Sampler &sampler, PagedModel *reference,
                    const std::vector<Prompt> &prompts, Reward &reward,
                    RolloutOptions given)
-    : reference(reference), prompts(prompts), reward(reward),
-      options(std::move(given)),
-      engine(std::make_unique<Engine>(model, engineOptions())) {}
+    : sampler(sampler), reference(reference), prompts(prompts), reward(reward),
+      options(std::move(given)) {}
 
 Rollouts::~Rollouts() {
   {
@@ -76,7 +28,7 @@ Rollouts::~Rollouts() {
   }
   changed.notify_all();
   reward.interrupt();
-  engine.reset(); // its sinks use this
+  sampler.stop(); // it calls this
   if (scorer.joinable())
     scorer.join();
 }
@@ -95,16 +47,7 @@ void Rollouts::begin(uint64_t first, uint64_t step, SampleJournal opened,
 
 Status Rollouts::updateWeights(uint64_t step,
                                const std::function<Status()> &copy) {
-  std::promise<Status> copied;
-  const bool accepted = engine->run([&] {
-    Status status = copy();
-    version = uint32_t(step);
-    copied.set_value(std::move(status));
-  });
-  if (!accepted)
-    return Status::error("sampling: {}",
-                         engine->deathCause().value_or("the engine stopped"));
-  TESSERA_RETURN_IF_ERROR(copied.get_future().get());
+  TESSERA_RETURN_IF_ERROR(sampler.updateWeights(uint32_t(step), copy));
   const uint64_t reached =
       std::min(step + uint64_t(options.settings.staleness) + 1,
                std::max(options.lastStep, firstStep));
@@ -135,24 +78,21 @@ void Rollouts::submit(uint64_t number) {
 
 void Rollouts::sample(const std::shared_ptr<OpenGroup> &open,
                       float temperature) {
-  const std::size_t size = open->unfinished = open->group.samples.size();
   open->group.promptTokens = open->prompt->tokens;
-  const auto weights = std::make_shared<WeightsVersion>(version);
-  std::vector<EngineRequest> requests(size);
-  for (std::size_t i = 0; i < size; ++i) {
-    EngineRequest &request = requests[i];
-    request.prompt = open->prompt->tokens;
-    request.sampling.temperature = temperature;
-    request.sampling.seed = seedOf(options.seed, open->group.number, i);
-    request.maxTokens = options.settings.maxTokens;
-    request.stopTokens = options.stopTokens;
-    request.logprobs = 0;
-    request.adapter = weights;
-    request.sink = std::make_shared<Sink>(*this, open, i);
-  }
-  const Submission submission = engine->submit(std::move(requests));
-  if (submission.outcome != Submission::Outcome::accepted)
-    fail(Status::error("{}: {}", open->prompt->where, submission.message));
+  SampleRequest request;
+  request.prompt = open->prompt->tokens;
+  for (std::size_t i = 0; i < open->group.samples.size(); ++i)
+    request.seeds.push_back(seedOf(options.seed, open->group.number, i));
+  request.temperature = temperature;
+  request.maxTokens = options.settings.maxTokens;
+  request.stopTokens = options.stopTokens;
+  sampler.submit(std::move(request),
+                 [this, open](StatusOr<std::vector<Sample>> samples) {
+                   if (!samples.ok())
+                     return fail(samples.status());
+                   open->group.samples = samples.take();
+                   finished(open);
+                 });
 }
 
 void Rollouts::finished(const std::shared_ptr<OpenGroup> &open) {
@@ -250,8 +190,8 @@ Status Rollouts::score(const Prompt &prompt, Group &group) {
       sample.reward = *scored;
       continue;
     }
-    const std::string line = fmt::format("{}: the reward program: {}",
-                                         prompt.where, scored.message());
+    const std::string line =
+        fmt::format("{}: the reward: {}", prompt.where, scored.message());
     if (options.settings.onRewardFailure == recipe::RewardFailure::Stop)
       return Status::error("{}; rollout.on_reward_failure: drop goes on "
                            "without such completions",

@@ -1,13 +1,13 @@
-// Groups of completions, sampled by the engine, scored, and written to the
-// journal before they are learned from. Three threads: the engine samples, one
-// of this class asks for rewards, and the caller learns.
+// Groups of completions, sampled, scored, and written to the journal before
+// they are learned from. While the caller learns, threads of the sampler
+// sample, and one of this class asks for rewards.
 #pragma once
-#include "runtime/infer/engine/Engine.h"
+#include "runtime/infer/PagedModel.h"
 #include "runtime/rl/PromptFile.h"
 #include "runtime/rl/Reward.h"
 #include "runtime/rl/SampleJournal.h"
+#include "runtime/rl/Sampler.h"
 
-#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <map>
@@ -28,10 +28,10 @@ struct RolloutOptions {
 
 class Rollouts {
 public:
-  /// Nothing is sampled before begin(). `reference` gives the completions of
-  /// `model` their reference log-probabilities; null: they have none. What is
-  /// passed by reference must outlive this.
-  Rollouts(PagedModel &model, PagedModel *reference,
+  /// Nothing is sampled before begin(). `reference` gives completions their
+  /// reference log-probabilities; null: they have none. What is passed by
+  /// reference must outlive this, which stops the sampler.
+  Rollouts(Sampler &sampler, PagedModel *reference,
            const std::vector<Prompt> &prompts, Reward &reward,
            RolloutOptions options);
   ~Rollouts();
@@ -44,8 +44,8 @@ public:
   void begin(uint64_t first, uint64_t step, SampleJournal journal,
              std::vector<Group> journaled);
 
-  /// Calls `copy` between two steps of the engine, and then samples what these
-  /// weights may begin. Completions that are under way go on with them.
+  /// Gives the sampler the weights that `copy` copies (Sampler.h), and samples
+  /// what they may begin.
   Status updateWeights(uint64_t step, const std::function<Status()> &copy);
 
   /// The next `rollout.prompts` groups, in order; waits for their rewards, or
@@ -66,14 +66,11 @@ private:
   struct OpenGroup {
     Group group;
     const Prompt *prompt = nullptr;
-    std::size_t unfinished = 0;             ///< samples
     std::shared_ptr<Evaluation> evaluation; ///< that it is of, or null
   };
-  class Sink;
-
   void submit(uint64_t number);
   void sample(const std::shared_ptr<OpenGroup> &open, float temperature);
-  /// Called on the engine's thread.
+  /// Called by threads of the sampler.
   void finished(const std::shared_ptr<OpenGroup> &open);
   void fail(Status status);
   void scoreGroups();
@@ -82,6 +79,7 @@ private:
   void count(const Group &group, Evaluation &evaluation);
   Status keep(Group group);
 
+  Sampler &sampler;
   PagedModel *const reference; ///< of the scoring thread
   const std::vector<Prompt> &prompts;
   Reward &reward;
@@ -89,8 +87,7 @@ private:
   std::optional<SampleJournal> journal;
 
   uint64_t firstGroup = 0, firstStep = 0;
-  uint64_t nextSubmitted = 0;        ///< of the caller's thread
-  std::atomic<uint32_t> version = 0; ///< written by the engine's thread
+  uint64_t nextSubmitted = 0; ///< of the caller's thread
 
   std::mutex mutex; ///< guards the members below
   std::condition_variable changed;
@@ -100,7 +97,6 @@ private:
   Status failure = Status::success();
   bool isOver = false;
 
-  std::unique_ptr<Engine> engine;
   std::thread scorer; ///< last: started when all else is there
 };
 

@@ -24,6 +24,7 @@ void addGenerateCommand(CLI::App &app, Invocation &invocation);
 void addEmbedCommand(CLI::App &app, Invocation &invocation);
 void addEvalCommand(CLI::App &app, Invocation &invocation);
 void addRlCommand(CLI::App &app, Invocation &invocation);
+void addRolloutWorkerCommand(CLI::App &app, Invocation &invocation);
 void addQuantizeCommand(CLI::App &app, Invocation &invocation);
 void addServeCommand(CLI::App &app, Invocation &invocation);
 void addDataCommand(CLI::App &app, Invocation &invocation);

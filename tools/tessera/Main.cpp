@@ -81,6 +81,7 @@ int main(int argc, char **argv) {
   tessera::addGenerateCommand(app, invocation);
   tessera::addEvalCommand(app, invocation);
   tessera::addRlCommand(app, invocation);
+  tessera::addRolloutWorkerCommand(app, invocation);
   tessera::addQuantizeCommand(app, invocation);
   tessera::addChatCommand(app, invocation);
   tessera::addServeCommand(app, invocation);

@@ -1,226 +1,21 @@
-// tessera rl: reinforcement learning of a model directory, with the engine and
-// the learner in this process.
-#include "compiler/api/LocalTargets.h"
+// tessera rl: reinforcement learning of a model directory. The learner is in
+// this process, the engine too unless there are rollout workers.
 #include "compiler/api/ModelSource.h"
 #include "compiler/api/Shell.h"
-#include "runtime/generate/ModelDirectory.h"
-#include "runtime/infer/DecodePrograms.h"
-#include "runtime/recipe/Recipe.h"
+#include "runtime/rl/EngineSampler.h"
 #include "runtime/rl/RolloutBatches.h"
-#include "runtime/serve/ModelChat.h"
 #include "runtime/support/ProcessMemory.h"
 #include "runtime/support/StopSignals.h"
-#include "runtime/train/Train.h"
 #include "runtime/weights/ImportWeights.h"
-#include "tools/tessera/CacheOptions.h"
 #include "tools/tessera/Commands.h"
+#include "tools/tessera/RlPrograms.h"
+#include "tools/tessera/RlTokenizer.h"
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
 #include <memory>
 
 using namespace tessera;
-
-namespace {
-
-struct RlArguments {
-  std::string place, prompts, evalPrompts, reward, recipe;
-  std::string cache = "on", device = "cpu";
-  std::vector<std::string> set;
-  unsigned threads = 0;
-  uint64_t cacheGib = kCacheGib;
-  TrainOptions train;
-  std::function<void(std::string_view)> note; ///< for the user
-};
-
-/// A model directory as rollouts need it.
-class RlTokenizer {
-public:
-  Status read(const ModelSource &source);
-  rl::PromptEncoder promptEncoder();
-  std::string decode(std::span<const int32_t> tokens) const;
-  std::vector<int32_t> stopTokens() const;
-
-private:
-  StatusOr<std::vector<int32_t>> encodeText(std::string_view text);
-  StatusOr<std::vector<int32_t>> encodeMessages(const JsonValue &messages);
-
-  std::optional<tokenizer::Tokenizer> tokenizer;
-  std::optional<tokenizer::Encoder> encoder;
-  std::unique_ptr<serve::ChatRenderer> chat;
-  std::vector<int32_t> ends;
-};
-
-} // namespace
-
-static Status statusOf(llvm::Error error) {
-  if (!error)
-    return Status::success();
-  return Status::error("{}", llvm::toString(std::move(error)));
-}
-
-//===--- tokenizer --------------------------------------------------------===//
-
-Status RlTokenizer::read(const ModelSource &source) {
-  auto opened = tokenizer::Tokenizer::of(source.files);
-  if (!opened.ok())
-    return opened.status();
-  tokenizer.emplace(opened.take());
-  encoder.emplace(*tokenizer);
-  auto config = loadGenerationConfig(source.files);
-  if (!config.ok())
-    return config.status();
-  auto ending = endTokensOf(source.files, *config);
-  if (!ending.ok())
-    return ending.status();
-  ends = ending.take();
-  if (auto end = tokenizer->documentEnd(); end && ends.empty())
-    ends = {int32_t(*end)};
-  std::string message; // of a model without a template
-  auto loaded = serve::loadModelChat(source.files, *tokenizer, message);
-  if (!loaded.ok())
-    return loaded.status();
-  if (message.empty())
-    chat = loaded.take();
-  return Status::success();
-}
-
-StatusOr<std::vector<int32_t>> RlTokenizer::encodeText(std::string_view text) {
-  std::vector<int32_t> tokens(tokenizer->framePrefix().begin(),
-                              tokenizer->framePrefix().end());
-  for (uint32_t token : encoder->encode(text))
-    tokens.push_back(int32_t(token));
-  return tokens;
-}
-
-StatusOr<std::vector<int32_t>>
-RlTokenizer::encodeMessages(const JsonValue &messages) {
-  std::vector<serve::ChatMessage> list;
-  for (const JsonValue &each : messages.elements()) {
-    std::string_view role, content;
-    if (!each["role"].get(role) || !each["content"].get(content))
-      return Status::error("'messages' must be a list of objects with 'role' "
-                           "and 'content', which are strings");
-    list.push_back(
-        {.role = std::string(role), .content = std::string(content)});
-  }
-  if (list.empty())
-    return Status::error("'messages' must be a list of at least one message");
-  return serve::chatTokens(*chat, list, {}, *tokenizer, *encoder);
-}
-
-rl::PromptEncoder RlTokenizer::promptEncoder() {
-  rl::PromptEncoder result;
-  result.text = [this](std::string_view text) { return encodeText(text); };
-  if (chat)
-    result.messages = [this](const JsonValue &messages) {
-      return encodeMessages(messages);
-    };
-  return result;
-}
-
-std::string RlTokenizer::decode(std::span<const int32_t> tokens) const {
-  const std::vector<uint32_t> ids(tokens.begin(), tokens.end());
-  return tokenizer::decode(*tokenizer, ids, /*skipSpecial=*/true);
-}
-
-std::vector<int32_t> RlTokenizer::stopTokens() const {
-  std::vector<int32_t> tokens = ends;
-  std::vector<std::string> strings; // only tokens end a completion
-  if (chat)
-    serve::addChatStops(*chat, *tokenizer, tokens, strings);
-  return tokens;
-}
-
-//===--- programs ---------------------------------------------------------===//
-
-static CompileRequest requestOf(const RlArguments &arguments,
-                                const std::string &output) {
-  CompileRequest request;
-  request.spec = arguments.place;
-  request.recipe = arguments.recipe;
-  request.set = arguments.set;
-  request.targets = localTargets(arguments.device);
-  request.emulate = arguments.device.starts_with("cuda-emu");
-  request.executable = false;
-  request.output = output;
-  request.cache = arguments.cache;
-  request.cacheBytes = arguments.cacheGib << 30;
-  request.note = request.warning = arguments.note;
-  request.rebuildCommand = "tessera rl " + shellQuoted(arguments.place);
-  return request;
-}
-
-static StatusOr<std::unique_ptr<SessionModel>>
-openProgram(const RlArguments &arguments, const std::string &path,
-            std::vector<std::string> programs) {
-  auto reader = ArtifactReader::open(path);
-  if (!reader.ok())
-    return reader.status();
-  hal::SessionOptions session;
-  session.device = arguments.device;
-  session.deviceOptions.threads = arguments.threads;
-  session.programs = std::move(programs);
-  return SessionModel::open(*reader, session);
-}
-
-namespace {
-/// A model by its prefill and decode programs.
-struct DecodingModel {
-  Status open(const RlArguments &arguments, const std::string &path) {
-    auto opened = openProgram(arguments, path, {});
-    if (!opened.ok())
-      return opened.status();
-    model = opened.take();
-    auto created = DecodePrograms::create(model->get());
-    if (!created.ok())
-      return created.status();
-    programs = created.take();
-    return Status::success();
-  }
-
-  std::unique_ptr<SessionModel> model;
-  std::unique_ptr<DecodePrograms> programs;
-};
-} // namespace
-
-/// The programs of the model that samples. Unless the recipe says otherwise, as
-/// many sequences at once as a step has, up to 64, and prompts are read in
-/// chunks of about the longest.
-static Status compileSampler(const RlArguments &arguments,
-                             const recipe::Recipe &recipe, int64_t longest,
-                             const std::string &output) {
-  CompileRequest request = requestOf(arguments, output);
-  request.infer = true;
-  if (recipe.adapter.kind != recipe::AdapterKind::None) {
-    // Its weights have the adapter in them.
-    const recipe::Recipe::Adapter none;
-    request.set.insert(
-        request.set.end(),
-        {"adapter.kind=none", "adapter.base=auto",
-         fmt::format("adapter.rank={}", none.rank),
-         fmt::format("adapter.alpha={}", none.alpha),
-         fmt::format("adapter.target=[{}]", fmt::join(none.target, ", "))});
-  }
-  constexpr int64_t kChunkStep = 16;
-  const recipe::Recipe::Inference usual;
-  std::vector<std::string> sizes; // before the user's, which may override them
-  if (recipe.inference.batch == usual.batch)
-    sizes.push_back(fmt::format(
-        "inference.batch={}",
-        std::min<int64_t>(recipe.rollout.prompts * recipe.rollout.group, 64)));
-  if (recipe.inference.chunk == usual.chunk)
-    sizes.push_back(
-        fmt::format("inference.chunk={}",
-                    std::min(usual.chunk, (longest + kChunkStep - 1) /
-                                              kChunkStep * kChunkStep)));
-  if (recipe.inference.context == usual.context)
-    sizes.push_back(fmt::format("inference.context={}", recipe.batch.sequence));
-  request.set.insert(request.set.begin(), sizes.begin(), sizes.end());
-  return statusOf(compile(request).takeError());
-}
-
-//===--- the run ----------------------------------------------------------===//
 
 static Status checkRecipe(const recipe::Recipe &recipe) {
   if (recipe.task != recipe::Task::Policy)
@@ -276,6 +71,25 @@ static std::optional<rl::AdapterScale> adapterOf(const recipe::Recipe &recipe,
                           source.spec.family == models::Family::Gpt2};
 }
 
+static StatusOr<std::unique_ptr<rl::Reward>>
+openReward(const std::string &given, int64_t seconds) {
+  if (given.starts_with("http://") || given.starts_with("https://"))
+    return rl::rewardServer(given, seconds);
+  return rl::rewardProgram(given, seconds);
+}
+
+/// In this process by `model`, or in others.
+static StatusOr<std::unique_ptr<rl::Sampler>>
+openSampler(const RlArguments &arguments, const std::string &artifact,
+            DecodingModel &model) {
+  if (arguments.workers > 0)
+    return startWorkers(arguments, artifact);
+  TESSERA_RETURN_IF_ERROR(
+      model.open(artifact, arguments.device, arguments.threads));
+  return std::unique_ptr<rl::Sampler>(
+      std::make_unique<rl::EngineSampler>(*model.programs, *model.model));
+}
+
 static Status learn(RlArguments &arguments, const recipe::Recipe &recipe,
                     RlTokenizer &tokenizer, const ModelSource &source,
                     const std::vector<rl::Prompt> &prompts,
@@ -285,28 +99,33 @@ static Status learn(RlArguments &arguments, const recipe::Recipe &recipe,
     for (const rl::Prompt &prompt : *each)
       longest = std::max(longest, int64_t(prompt.tokens.size()));
   TESSERA_RETURN_IF_ERROR(rl::checkBatch(recipe, longest));
-  TemporaryFile trainer, sampler;
-  TESSERA_RETURN_IF_ERROR(statusOf(trainer.create()));
-  TESSERA_RETURN_IF_ERROR(statusOf(sampler.create()));
+  TemporaryFile trainer, decoder;
+  for (TemporaryFile *file : {&trainer, &decoder})
+    if (llvm::Error error = file->create())
+      return Status::error("{}", llvm::toString(std::move(error)));
+  TESSERA_RETURN_IF_ERROR(compileLearner(arguments, trainer.name()));
   TESSERA_RETURN_IF_ERROR(
-      statusOf(compile(requestOf(arguments, trainer.name())).takeError()));
-  TESSERA_RETURN_IF_ERROR(
-      compileSampler(arguments, recipe, longest, sampler.name()));
-  auto learner = openProgram(arguments, trainer.name(), {"init", "train_step"});
+      compileSampler(arguments, recipe, longest, decoder.name()));
+  auto learner = openProgram(trainer.name(), arguments.device,
+                             arguments.threads, {"init", "train_step"});
   if (!learner.ok())
     return learner.status();
   DecodingModel model, reference;
-  TESSERA_RETURN_IF_ERROR(model.open(arguments, sampler.name()));
+  auto sampler = openSampler(arguments, decoder.name(), model);
+  if (!sampler.ok())
+    return sampler.status();
   TESSERA_RETURN_IF_ERROR(
-      rl::checkContext(recipe, longest, model.programs->shape().context));
+      rl::checkContext(recipe, longest, (*sampler)->context()));
   if (recipe.policy.kl.beta > 0) {
-    TESSERA_RETURN_IF_ERROR(reference.open(arguments, sampler.name()));
+    TESSERA_RETURN_IF_ERROR(
+        reference.open(decoder.name(), arguments.device, arguments.threads));
     TESSERA_RETURN_IF_ERROR(
         importAllWeights(arguments.place, *reference.model));
   }
 
-  auto reward =
-      rl::rewardProgram(arguments.reward, recipe.rollout.rewardTimeout);
+  auto reward = openReward(arguments.reward, recipe.rollout.rewardTimeout);
+  if (!reward.ok())
+    return reward.status();
   rl::RolloutOptions rollouts;
   rollouts.settings = recipe.rollout;
   rollouts.seed = uint64_t(recipe.seed);
@@ -319,8 +138,7 @@ static Status learn(RlArguments &arguments, const recipe::Recipe &recipe,
   rollouts.note = arguments.note;
   TrainOptions &options = arguments.train;
   rl::RolloutBatches batches(
-      *model.model, *model.programs, reference.programs.get(), prompts, *reward,
-      rollouts,
+      **sampler, reference.programs.get(), prompts, **reward, rollouts,
       {options.out, source.files.place() + "/" + kTokenizerFile,
        source.files.place(), recipe.policy.documents, adapterOf(recipe, source),
        evalPrompts, uint64_t(recipe.eval.every)});
@@ -438,9 +256,10 @@ void tessera::addRlCommand(CLI::App &app, Invocation &invocation) {
   command
       ->add_option("--reward", arguments->reward,
                    "shell command of a program that reads a line of JSON for "
-                   "each completion and answers it with a number")
+                   "each completion and answers it with a number; or the URL "
+                   "of a server that is sent the line")
       ->required()
-      ->type_name("COMMAND");
+      ->type_name("COMMAND|http://HOST[:PORT]/PATH");
   addRunOptions(*command, arguments->train);
   addCacheOptions(*command, arguments->cache, arguments->cacheGib);
   command
@@ -449,7 +268,16 @@ void tessera::addRlCommand(CLI::App &app, Invocation &invocation) {
       ->type_name("NAME")
       ->envname("TESSERA_DEVICE")
       ->capture_default_str();
-  command->add_option("--threads", arguments->threads, "0: all processors")
+  command
+      ->add_option("--rollout-workers", arguments->workers,
+                   "sample in so many processes of their own; one that ends "
+                   "is started again (default: sample in this process)")
+      ->check(CLI::Range(0, 256))
+      ->type_name("N");
+  command
+      ->add_option("--threads", arguments->threads,
+                   "of this process and of each rollout worker; 0: all "
+                   "processors")
       ->envname("TESSERA_THREADS")
       ->capture_default_str();
   command->callback([arguments, &invocation] {

@@ -4,12 +4,16 @@ not, and what is refused.
     rl.py BIN SCRATCH
 """
 import collections
+import contextlib
+import http.server
 import json
 import pathlib
 import re
 import shutil
 import subprocess
 import sys
+import threading
+import time
 
 import harness
 import rl_task
@@ -56,17 +60,32 @@ class Runs:
         lines = (self.scratch / out / "samples.jsonl").read_text().splitlines()
         return [json.loads(line) for line in lines[1:]]
 
-    def killer(self, questions):
+    def killer(self, questions, workers=False, learner=True):
         """A reward program that kills the run at a question, and not again."""
-        path = self.scratch / f"killer-{questions}.py"
+        path = self.scratch / f"killer-{questions}{'-worker' * workers}.py"
         path.write_text(f"""
 import json, os, pathlib, signal, sys
 flag = pathlib.Path(__file__ + ".done")
+
+def workers():
+    for folder in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            words = (folder / "cmdline").read_bytes().split(bytes(1))
+            parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+        except (OSError, IndexError):
+            continue
+        if parent == os.getppid() and b"rollout-worker" in words:
+            yield int(folder.name)
+
 for number, line in enumerate(sys.stdin):
     if number == {questions} and not flag.exists():
-        flag.touch()
-        os.kill(os.getppid(), signal.SIGKILL)
-        sys.exit()
+        found = sorted(workers())
+        flag.write_text(" ".join(map(str, found)))
+        if {workers}:
+            os.kill(found[0], signal.SIGKILL)
+        if {learner}:
+            os.kill(os.getppid(), signal.SIGKILL)
+            sys.exit()
     question = json.loads(line)
     print(float(question["completion"] == question["prompt"]["answer"]), flush=True)
 """)
@@ -96,8 +115,8 @@ def check_learning(runs):
     return lines
 
 
-def killed(runs, out, steps, reward, **options):
-    done = subprocess.run([*runs.command(out, steps, reward, **options), "--quiet",
+def killed(runs, out, steps, reward, *more, **options):
+    done = subprocess.run([*runs.command(out, steps, reward, *more, **options), "--quiet",
                            "--dump-metrics"], stdout=subprocess.PIPE, text=True)
     harness.check(done.returncode == -9, f"{out}: the run was killed")
     return done.stdout.splitlines()
@@ -118,6 +137,83 @@ def check_kills(runs, whole):
         counts = collections.Counter(group["group"] for group in runs.groups(out))
         harness.check(sorted(counts) == list(range(48)) and max(counts.values()) == 1,
                       f"{out}: every group once in the journal")
+
+
+def check_workers(runs, whole):
+    """Other processes sample the same, and may be killed."""
+    more = ["--rollout-workers", 2]
+    harness.check(runs.run("workers", 12, f"{sys.executable} {MATCH}", *more) == whole[:12],
+                  "two rollout workers: the bits of a run without")
+    # A worker alone: the run goes on.
+    reward = runs.killer(301, workers=True, learner=False)
+    done = subprocess.run([*runs.command("worker-killed", 12, reward, *more), "--dump-metrics"],
+                          capture_output=True, text=True)
+    steps = [line for line in done.stdout.splitlines() if line.startswith("step ")]
+    harness.check(done.returncode == 0 and steps == whole[:12],
+                  "a rollout worker was killed: the bits of a run that was not")
+    harness.check("was ended by signal 9; another one samples again" in done.stderr,
+                  "and a line says so")
+    for workers in (False, True):
+        reward = runs.killer(260, workers=workers)
+        out = "both-killed" if workers else "learner-killed"
+        before = killed(runs, out, 12, reward, *more)
+        flag = runs.scratch / f"killer-260{'-worker' * workers}.py.done"
+        pids = [pathlib.Path("/proc") / pid for pid in flag.read_text().split()]
+        harness.check(len(pids) == 2, f"{out}: there were two workers")
+        deadline = time.monotonic() + 60
+        while any(pid.exists() for pid in pids) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        harness.check(not any(pid.exists() for pid in pids), f"{out}: no worker is left")
+        after = runs.run(out, 12, reward, "--resume", *more)
+        steps = steps_of(before) | steps_of(after)
+        harness.check([steps[i + 1] for i in range(12)] == whole[:12],
+                      f"{out}: resumed with the bits of a run that was not")
+        counts = collections.Counter(group["group"] for group in runs.groups(out))
+        harness.check(sorted(counts) == list(range(48)) and max(counts.values()) == 1,
+                      f"{out}: every group once in the journal")
+    # Asynchronous, with a worker killed.
+    reward = runs.killer(400, workers=True, learner=False)
+    runs.run("stale-worker", 12, reward, *more, sets=["rollout.staleness=2"])
+    groups = runs.groups("stale-worker")
+    harness.check(sorted(group["group"] for group in groups) == list(range(48)),
+                  "asynchronous, a rollout worker was killed: every group once in the journal")
+    late = [group["group"] // 4 - version for group in groups
+            for sample in group["samples"] for version in sample["versions"]]
+    harness.check(min(late) >= 0 and max(late) <= 2,
+                  "asynchronous, a rollout worker was killed: no token is older than allowed")
+
+
+@contextlib.contextmanager
+def reward_server():
+    """Rewards as match.py gives them, except to completions of path /broken."""
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_POST(self):
+            question = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            reward = float(question["completion"] == question["prompt"]["answer"])
+            answer = json.dumps({"reward": reward} if question["id"] % 2 else reward)
+            self.send_response(500 if self.path == "/broken" else 200)
+            self.end_headers()
+            self.wfile.write(answer.encode())
+
+        def log_message(self, *_):
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+
+
+def check_server(runs, whole):
+    with reward_server() as url:
+        harness.check(runs.run("served", 6, f"{url}/score") == whole[:6],
+                      "rewards by a server: the bits of those by a program")
+        harness.refuses("a server that fails", "prompts.jsonl:", "it answered 500")(
+            *runs.command("refused", 2, f"{url}/broken", "--quiet"))
+    shutil.rmtree(runs.scratch / "refused", ignore_errors=True)
+    harness.refuses("no server", "prompts.jsonl:", "cannot connect to 127.0.0.1:1:")(
+        *runs.command("refused", 2, "http://127.0.0.1:1", "--quiet"))
+    shutil.rmtree(runs.scratch / "refused", ignore_errors=True)
 
 
 def check_stale_kill(runs):
@@ -200,6 +296,8 @@ def main():
     runs = Runs(*sys.argv[1:3])
     whole = check_learning(runs)
     check_kills(runs, whole)
+    check_workers(runs, whole)
+    check_server(runs, whole)
     check_stale_kill(runs)
     check_variants(runs)
     check_errors(runs)

@@ -1,6 +1,8 @@
 // Rollouts over a model whose logits are hashes of its text: what is sampled,
 // by which weights, and what a journal spares.
 #include "runtime/rl/Rollouts.h"
+#include "runtime/rl/EngineSampler.h"
+#include "runtime/rl/HostWeights.h"
 #include "test/runtime/infer/engine/FakeModel.h"
 
 #include <gtest/gtest.h>
@@ -35,6 +37,13 @@ DecoderShape shapeOfModel() {
   return shape;
 }
 
+/// A model in this process, without weights that could change.
+struct FakeSampler {
+  testing::FakeModel model{shapeOfModel()};
+  HostWeights weights{{}};
+  EngineSampler engine{model, weights};
+};
+
 class RolloutsTest : public ::testing::Test {
 protected:
   void SetUp() override {
@@ -68,8 +77,9 @@ protected:
   /// Groups of some steps, as a learner takes them.
   std::vector<Group> run(uint64_t steps, int64_t staleness,
                          uint64_t first = 0) {
-    testing::FakeModel model(shapeOfModel());
-    Rollouts rollouts(model, nullptr, prompts, reward, options(staleness));
+    FakeSampler model;
+    Rollouts rollouts(model.engine, nullptr, prompts, reward,
+                      options(staleness));
     begin(rollouts, first, first / 2);
     std::vector<Group> all;
     for (uint64_t step = first / 2; step < steps; ++step) {
@@ -142,24 +152,24 @@ TEST_F(RolloutsTest, TheJournalIsNotSampledAgain) {
 
 TEST_F(RolloutsTest, ARewardThatFailsEndsTheRun) {
   reward.failsAt = 2;
-  testing::FakeModel model(shapeOfModel());
-  Rollouts rollouts(model, nullptr, prompts, reward, options(0));
+  FakeSampler model;
+  Rollouts rollouts(model.engine, nullptr, prompts, reward, options(0));
   begin(rollouts);
   ASSERT_TRUE(rollouts.updateWeights(0, [] { return Status::success(); }).ok());
   auto groups = rollouts.take(never);
   ASSERT_FALSE(groups.ok());
   EXPECT_TRUE(groups.message().ends_with(
-      ": the reward program: no reward; rollout.on_reward_failure: drop goes "
+      ": the reward: no reward; rollout.on_reward_failure: drop goes "
       "on without such completions"))
       << groups.message();
 }
 
 TEST_F(RolloutsTest, OrIsDroppedWhereTheRecipeSaysSo) {
   reward.failsAt = 2;
-  testing::FakeModel model(shapeOfModel());
+  FakeSampler model;
   RolloutOptions given = options(0);
   given.settings.onRewardFailure = recipe::RewardFailure::Drop;
-  Rollouts rollouts(model, nullptr, prompts, reward, given);
+  Rollouts rollouts(model.engine, nullptr, prompts, reward, given);
   begin(rollouts);
   ASSERT_TRUE(rollouts.updateWeights(0, [] { return Status::success(); }).ok());
   auto groups = rollouts.take(never);
@@ -175,8 +185,9 @@ TEST_F(RolloutsTest, OrIsDroppedWhereTheRecipeSaysSo) {
 
 TEST_F(RolloutsTest, TheReferenceModelScoresWhatWasSampled) {
   // A model of the same weights: it gives tokens what they were sampled with.
-  testing::FakeModel model(shapeOfModel()), reference(shapeOfModel());
-  Rollouts rollouts(model, &reference, prompts, reward, options(0));
+  FakeSampler model;
+  testing::FakeModel reference(shapeOfModel());
+  Rollouts rollouts(model.engine, &reference, prompts, reward, options(0));
   begin(rollouts);
   ASSERT_TRUE(rollouts.updateWeights(0, [] { return Status::success(); }).ok());
   auto groups = rollouts.take(never);
@@ -192,8 +203,8 @@ TEST_F(RolloutsTest, TheReferenceModelScoresWhatWasSampled) {
 TEST_F(RolloutsTest, MeasuresHeldOutPrompts) {
   const std::vector<Prompt> others = {{"q:1", "{}", {7, 8}},
                                       {"q:2", "{}", {9}}};
-  testing::FakeModel model(shapeOfModel());
-  Rollouts rollouts(model, nullptr, prompts, reward, options(0));
+  FakeSampler model;
+  Rollouts rollouts(model.engine, nullptr, prompts, reward, options(0));
   begin(rollouts);
   ASSERT_TRUE(rollouts.updateWeights(0, [] { return Status::success(); }).ok());
   auto first = rollouts.evaluate(others, never);
@@ -211,11 +222,11 @@ TEST_F(RolloutsTest, MeasuresHeldOutPrompts) {
 }
 
 TEST_F(RolloutsTest, StopsWhileItWaits) {
-  testing::FakeModel model(shapeOfModel());
+  FakeSampler model;
   auto slow = rewardProgram("sleep 600", 600);
   const auto begun = std::chrono::steady_clock::now();
   {
-    Rollouts rollouts(model, nullptr, prompts, *slow, options(0));
+    Rollouts rollouts(model.engine, nullptr, prompts, *slow, options(0));
     begin(rollouts);
     ASSERT_TRUE(
         rollouts.updateWeights(0, [] { return Status::success(); }).ok());
@@ -227,9 +238,9 @@ TEST_F(RolloutsTest, StopsWhileItWaits) {
 }
 
 TEST_F(RolloutsTest, ADeviceThatFailsIsNamed) {
-  testing::FakeModel model(shapeOfModel());
-  model.broken = true;
-  Rollouts rollouts(model, nullptr, prompts, reward, options(0));
+  FakeSampler model;
+  model.model.broken = true;
+  Rollouts rollouts(model.engine, nullptr, prompts, reward, options(0));
   begin(rollouts);
   ASSERT_TRUE(rollouts.updateWeights(0, [] { return Status::success(); }).ok());
   auto groups = rollouts.take(never);

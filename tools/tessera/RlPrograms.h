@@ -1,0 +1,58 @@
+// The two programs of `tessera rl`, and the processes that sample.
+#pragma once
+#include "runtime/infer/DecodePrograms.h"
+#include "runtime/recipe/Recipe.h"
+#include "runtime/rl/Sampler.h"
+#include "runtime/train/SessionModel.h"
+#include "runtime/train/Train.h"
+#include "tools/tessera/CacheOptions.h"
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace tessera {
+
+/// What `tessera rl` was called with.
+struct RlArguments {
+  std::string place, prompts, evalPrompts, reward, recipe;
+  std::string cache = "on", device = "cpu";
+  std::vector<std::string> set;
+  unsigned threads = 0;
+  int workers = 0; ///< processes that sample; 0: this one does
+  uint64_t cacheGib = kCacheGib;
+  TrainOptions train;
+  std::function<void(std::string_view)> note; ///< for the user
+};
+
+/// Compiles the program that learns.
+Status compileLearner(const RlArguments &arguments, const std::string &output);
+/// Compiles the model that samples. Unless the recipe says otherwise, it has as
+/// many sequences at once as a step, up to 64, and reads prompts in chunks of
+/// about `longest` tokens, the longest prompt.
+Status compileSampler(const RlArguments &arguments,
+                      const recipe::Recipe &recipe, int64_t longest,
+                      const std::string &output);
+
+StatusOr<std::unique_ptr<SessionModel>>
+openProgram(const std::string &artifact, const std::string &device,
+            unsigned threads, std::vector<std::string> programs);
+
+/// A model by its prefill and decode programs.
+struct DecodingModel {
+  Status open(const std::string &artifact, const std::string &device,
+              unsigned threads);
+
+  std::unique_ptr<SessionModel> model;
+  std::unique_ptr<DecodePrograms> programs;
+};
+
+/// The descriptor by which a rollout worker speaks with its learner.
+inline constexpr int kWorkerDescriptor = 3;
+
+/// Rollout workers that run the artifact: `tessera rollout-worker`.
+StatusOr<std::unique_ptr<rl::Sampler>>
+startWorkers(const RlArguments &arguments, const std::string &artifact);
+
+} // namespace tessera
