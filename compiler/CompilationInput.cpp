@@ -10,6 +10,7 @@
 #include "mlir/Parser/Parser.h"
 #include "mlir/Pass/PassManager.h"
 #include "models/Build.h"
+#include "models/RewardHead.h"
 #include "models/SentenceModel.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/MemoryBuffer.h"
@@ -102,6 +103,14 @@ llvm::Error Compilation::readInputs() {
   if (Status status = models::checkRecipe(recipe, config.spec, mode);
       !status.ok())
     return makeError(status.message());
+  // What training writes says what it is.
+  if (recipe.task == recipe::Task::Reward) {
+    StatusOr<std::string> text =
+        models::withScoreHead(config.text, config.spec);
+    if (!text.ok())
+      return makeError(text.message());
+    config.text = text.take();
+  }
   if (llvm::Error error = takeStoredWeights())
     return error;
   if (llvm::Error error = checkPrecision())

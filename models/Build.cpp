@@ -335,7 +335,8 @@ OwningOpRef<ModuleOp> ModelBuilder::build(Mode mode) {
       buildLoads();
     if (spec.moe || !isOfTokens())
       buildFinishStep();
-    buildLogits();
+    if (!isReward())
+      buildLogits();
   } else if (mode == Mode::Calibrate) {
     buildCalibrate();
   } else {

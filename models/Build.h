@@ -10,15 +10,16 @@
 
 namespace tessera::models {
 
-/// Builds `@init` and, for training, `@loss` and `@logits` with B = batch.micro
-/// and T = batch.sequence; for inference `@prefill_T` with T = inference.chunk
-/// and `@decode_B` for each bucket B up to inference.batch, or for an encoder
-/// `@embed_BxT` for each of encodeBuckets; for calibration `@calibrate`, which
-/// takes tokens [1, T] with T = inference.context and returns, for the input x
-/// of each linear layer MODULE, "MODULE.magnitude" and "MODULE.square"
-/// [channels]: Σ |x| and Σ x² over the tokens. Layers that share an input have
-/// one pair. Also builds their blocks, as dialects/graph/README.md describes
-/// them. All is in f32. The recipe's dropout replaces the model's.
+/// Builds `@init` and, for training, `@loss` and, but of reward models,
+/// `@logits` with B = batch.micro and T = batch.sequence; for inference
+/// `@prefill_T` with T = inference.chunk and `@decode_B` for each bucket B up
+/// to inference.batch, or for an encoder or a reward model `@embed_BxT` for
+/// each of encodeBuckets; for calibration `@calibrate`, which takes tokens [1,
+/// T] with T = inference.context and returns, for the input x of each linear
+/// layer MODULE, "MODULE.magnitude" and "MODULE.square" [channels]: Σ |x| and Σ
+/// x² over the tokens. Layers that share an input have one pair. Also builds
+/// their blocks, as dialects/graph/README.md describes them. All is in f32. The
+/// recipe's dropout replaces the model's.
 ///
 /// Layers of one kind (the same attention window and scale) share one block. A
 /// block's operations are located by their module path inside the layer

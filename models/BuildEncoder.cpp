@@ -1,4 +1,5 @@
-// Functions of an encoder: a batch of whole sequences to one embedding each.
+// Functions of a batch of whole sequences: an encoder gives each an embedding,
+// a reward model a score.
 #include "models/ModelBuilder.h"
 
 #include <limits>
@@ -15,9 +16,8 @@ static int64_t pageOf(const Recipe &recipe, const EncodeBucket &bucket) {
 
 /// The block of `owner`'s layers, which takes the sequences' lengths after
 /// activations and parameters.
-func::FuncOp ModelBuilder::encoderBlock(StringRef owner,
+func::FuncOp ModelBuilder::encoderBlock(StringRef owner, const LayerKind &kind,
                                         const EncodeBucket &bucket) {
-  const LayerKind kind = kindOf(0, bucket.tokens);
   std::string name = blockName("layer." + owner, kind);
   if (auto made = module->lookupSymbol<func::FuncOp>(name))
     return made;
@@ -25,7 +25,9 @@ func::FuncOp ModelBuilder::encoderBlock(StringRef owner,
   Port lengths{tensor({bucket.batch}, b.getI32Type()), {}, "lengths"};
   func::FuncOp result = newBlock(
       name, kind, {bucket.batch, bucket.tokens, spec.hidden}, lengths, {});
-  WholeSequences whole{result.getArguments().back(), pageOf(recipe, bucket)};
+  WholeSequences whole{result.getArguments().back(), pageOf(recipe, bucket),
+                       /*isCausal=*/spec.hasScore,
+                       inferenceContext(spec, recipe)};
   Scope scope(b, spec, {});
   scope.whole = &whole;
   defineLayer(scope, kind, result);
@@ -82,8 +84,27 @@ Value ModelBuilder::pooled(Emitter &e, Value x, Value lengths) {
   return recipe.inference.normalize == Normalize::L2 ? unit(e, y) : y;
 }
 
+/// tokens → the input of the pooling or the head.
+Value ModelBuilder::wholeTrunk(Scope &scope, StringRef owner,
+                               const EncodeBucket &bucket, Value tokens,
+                               Value lengths) {
+  Value x = family.embed(scope, tokens);
+  for (int64_t layer = 0; layer < spec.layers; ++layer) {
+    const LayerKind kind = kindOf(layer, bucket.tokens);
+    std::string prefix = layerPrefix(spec, layer);
+    SmallVector<Value> operands = {x};
+    for (const Parameter &each : ofLayer(kind))
+      operands.push_back(scope.parameter(prefix + each.name));
+    operands.push_back(lengths);
+    func::FuncOp callee = encoderBlock(owner, kind, bucket);
+    x = callLayer(layer, callee, operands).getResult(0);
+  }
+  return family.finish(scope, x);
+}
+
 /// tokens i32 [batch, tokens], of which row b has lengths[b] → embeddings f32
-/// [batch, hidden]. Rows of length 0 have undefined results.
+/// [batch, hidden], or scores f32 [batch, 1]. Rows of length 0 have undefined
+/// results.
 void ModelBuilder::buildEmbed(const EncodeBucket &bucket) {
   Type i32 = b.getI32Type();
   std::vector<Port> arguments = parameterPorts();
@@ -91,8 +112,9 @@ void ModelBuilder::buildEmbed(const EncodeBucket &bucket) {
                            tensor({bucket.batch, bucket.tokens}, i32)));
   arguments.push_back(
       port(graph::kInputAttr, "lengths", tensor({bucket.batch}, i32)));
-  Port result = port(graph::kOutputAttr, "embeddings",
-                     tensor({bucket.batch, spec.hidden}, b.getF32Type()));
+  Port result = port(
+      graph::kOutputAttr, spec.hasScore ? "scores" : "embeddings",
+      tensor({bucket.batch, spec.hasScore ? 1 : spec.hidden}, b.getF32Type()));
   func::FuncOp embed =
       program(graph::Program::embed, arguments, result,
               ("_" + Twine(bucket.batch) + "x" + Twine(bucket.tokens)).str());
@@ -101,18 +123,10 @@ void ModelBuilder::buildEmbed(const EncodeBucket &bucket) {
     scope.define(each.name, embed.getArgument(i));
   Value tokens = embed.getArgument(all.size()),
         lengths = embed.getArguments().back();
-  Value x = family.embed(scope, tokens);
-  func::FuncOp callee = encoderBlock(embed.getName(), bucket);
-  for (int64_t layer = 0; layer < spec.layers; ++layer) {
-    std::string prefix = layerPrefix(spec, layer);
-    SmallVector<Value> operands = {x};
-    for (const Parameter &each : dense)
-      operands.push_back(scope.parameter(prefix + each.name));
-    operands.push_back(lengths);
-    x = callLayer(layer, callee, operands).getResult(0);
-  }
+  Value x = wholeTrunk(scope, embed.getName(), bucket, tokens, lengths);
   Emitter e = scope.at("pooling");
-  Value y = pooled(e, family.finish(scope, x), lengths);
+  Value y =
+      spec.hasScore ? lastScores(scope, x, lengths) : pooled(e, x, lengths);
   b.create<func::ReturnOp>(embed.getLoc(), y);
 }
 

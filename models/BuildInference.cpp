@@ -210,7 +210,7 @@ void ModelBuilder::buildCached(graph::Program kind, StringRef bucket,
 }
 
 void ModelBuilder::buildInference() {
-  if (spec.isEncoder())
+  if (!spec.generates())
     return buildEncoder();
   int64_t context = inferenceContext(spec, recipe);
   int64_t perSequence = llvm::divideCeil(context, recipe.inference.page);

@@ -125,8 +125,10 @@ void ModelBuilder::buildLoss() {
   Routed routed;
   Value x = trunk(scope, batch.tokens, batch.random, Purpose::Loss,
                   needsLoads() ? inputs.front() : Value(), routed);
-  Value losses = headLoss(scope, x, batch.targets, /*isSum=*/isOfTokens());
-  Emitter e = scope.at("lm_head");
+  Value losses = isReward() ? scores(scope, x)
+                            : headLoss(scope, x, batch.targets,
+                                       /*isSum=*/isOfTokens());
+  Emitter e = scope.at(isReward() ? "score" : "lm_head");
   TaskLoss task{losses, {}};
   if (!isOfTokens())
     task = taskLoss(e, batch, losses);

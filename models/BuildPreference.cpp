@@ -2,6 +2,7 @@
 // are pairs, each a chosen answer and then a rejected one, both after their
 // prompt. What is differentiated are log-probabilities of whole answers; those
 // of tokens come from the fused head, so that no logits are stored.
+#include "models/AnswerPairs.h"
 #include "models/DocumentSums.h"
 #include "models/ModelBuilder.h"
 #include "runtime/train/Preference.h"
@@ -23,28 +24,6 @@ struct Pairs {
   Value isPresent; ///< i1
 };
 } // namespace
-
-/// Answer 0 (chosen) or 1 (rejected) of each pair: [B, 2 pairs] → [B, pairs].
-static Value answer(Emitter &e, Value x, int64_t which) {
-  ArrayRef<int64_t> shape = tensorType(x).getShape();
-  const int64_t rows = shape[0], pairs = shape[1] / 2;
-  Value both = e.reshape(x, {rows, pairs, 2});
-  return e.reshape(e.slice(both, {0, 0, which}, {rows, pairs, 1}),
-                   {rows, pairs});
-}
-
-/// log σ(x), whose gradient is right at 0, where training starts.
-static Value logSigmoid(Emitter &e, Value x) {
-  Value zero = e.splatLike(0.0, x);
-  Value isPositive = e.compare(x, graph::ComparePredicate::ge, zero);
-  Value positive = e.select(isPositive, x, zero),
-        negative = e.select(isPositive, zero, x);
-  auto logOnePlusExp = [&](Value y) {
-    return e.unary<graph::LogOp>(e.add(e.exp(y), 1));
-  };
-  return e.select(isPositive, e.neg(logOnePlusExp(e.neg(positive))),
-                  e.sub(negative, logOnePlusExp(negative)));
-}
 
 /// log(1 - e^x) of a mean log-probability; finite also at 0.
 static Value logOneMinusExp(Emitter &e, Value x) {

@@ -40,6 +40,8 @@ bool ModelBuilder::takesDocumentNumbers() const {
 ModelBuilder::TaskLoss
 ModelBuilder::taskLoss(Emitter &e, const BatchValues &batch, Value losses) {
   losses = e.reshape(losses, tensorType(batch.tokens).getShape());
+  if (isReward())
+    return rewardLoss(e, batch, losses);
   if (isKto())
     return ktoLoss(e, batch, losses);
   return isPolicy() ? policyLoss(e, batch, losses) : pairLoss(e, batch, losses);
@@ -48,6 +50,8 @@ ModelBuilder::taskLoss(Emitter &e, const BatchValues &batch, Value losses) {
 ModelBuilder::TaskMetrics ModelBuilder::taskMetrics() const {
   if (isKto())
     return {kKtoOutput, int64_t(kKtoColumns)};
+  if (isReward())
+    return {kPreferenceOutput, int64_t(kRewardColumns)};
   if (!isPolicy())
     return {kPreferenceOutput, int64_t(kPreferenceColumns)};
   return {kPolicyOutput, int64_t(kPolicyColumns) - (hasReference() ? 0 : 1)};

@@ -272,7 +272,7 @@ Value attention(const Scope &scope, Value query, Value key, Value value,
   OpBuilder &b = scope.builder;
   ArrayRef<int64_t> shape = tensorType(query).getShape();
   SmallVector<int64_t> merged = {shape[0], shape[1], scope.spec.queryWidth()};
-  if (scope.whole)
+  if (scope.whole && !scope.whole->isCausal)
     return e.reshape(encoderAttention(scope, e, query, key, value, kind),
                      merged);
   if (scope.cache)

@@ -51,11 +51,14 @@ struct Documents {
   mlir::Value positions; ///< i32 [batch, tokens]: of a token in its document
 };
 
-/// Whole sequences, padded at their ends. Each token attends to all tokens of
-/// its sequence. Null in a function of a decoder.
+/// Whole sequences, padded at their ends. Each token of an encoder attends to
+/// all tokens of its sequence. Null in a function of a decoder, unless it gives
+/// scores.
 struct WholeSequences {
   mlir::Value lengths; ///< i32 [batch]
-  int64_t page = 0;    ///< keys per step of attention
+  int64_t page = 0;    ///< keys per step of an encoder's attention
+  bool isCausal = false;
+  int64_t context = 0; ///< maximum tokens of a sequence of any program
 };
 
 /// The inputs of the linear layers of a block, each once, by the path of the
@@ -108,6 +111,11 @@ public:
   /// Normal numbers, as many as in [batch, …]; only where drops().
   mlir::Value noise(graph::Emitter &e, llvm::ArrayRef<int64_t> shape,
                     int64_t site) const;
+  /// Maximum tokens of a sequence of programs like this one, of which one takes
+  /// `tokens`.
+  int64_t context(int64_t tokens) const {
+    return cache ? cache->context : whole ? whole->context : tokens;
+  }
   /// The step of training, i64[]; null unless drops().
   mlir::Value step() const { return random.step; }
 

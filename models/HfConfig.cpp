@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "models/HfReaders.h"
+#include "models/RewardHead.h"
 #include "runtime/support/Text.h"
 
 namespace tessera::models {
@@ -146,7 +147,8 @@ const FamilyInfo *readFamily(ConfigFields &fields) {
   for (const std::string &given : fields.strings("architectures")) {
     const FamilyInfo *found = nullptr;
     for (const FamilyInfo &each : families)
-      if (!given.empty() && std::ranges::count(each.architectures, given))
+      if (!given.empty() && (std::ranges::count(each.architectures, given) ||
+                             given == scoreArchitecture(each.family)))
         found = &each;
     if (!found)
       fields.fail("architectures",
@@ -278,6 +280,7 @@ static StatusOr<LoadedConfig> parseConfig(std::string_view text,
 
   ModelSpec spec;
   spec.family = info->family;
+  spec.hasScore = readScoreHead(fields, info->family);
   if (info->family == Family::Gpt2)
     readGpt2(fields, spec);
   else if (info->family == Family::Bert)

@@ -136,8 +136,11 @@ private:
   // Functions over whole sequences (BuildEncoder.cpp).
   void buildEncoder();
   void buildEmbed(const EncodeBucket &bucket);
-  mlir::func::FuncOp encoderBlock(llvm::StringRef owner,
+  mlir::func::FuncOp encoderBlock(llvm::StringRef owner, const LayerKind &kind,
                                   const EncodeBucket &bucket);
+  mlir::Value wholeTrunk(Scope &scope, llvm::StringRef owner,
+                         const EncodeBucket &bucket, mlir::Value tokens,
+                         mlir::Value lengths);
   mlir::Value pooled(graph::Emitter &e, mlir::Value x, mlir::Value lengths);
 
   // Pieces of @loss and @logits.
@@ -189,6 +192,7 @@ private:
   bool hasPairs() const { return recipe::hasPairs(recipe.task); }
   bool isPolicy() const { return recipe.task == recipe::Task::Policy; }
   bool isKto() const { return recipe.task == recipe::Task::Kto; }
+  bool isReward() const { return recipe.task == recipe::Task::Reward; }
   bool isOfTokens() const { return recipe.task == recipe::Task::Sft; }
   bool hasReference() const;
   bool takesDocumentNumbers() const;
@@ -198,7 +202,7 @@ private:
     mlir::Value loss; ///< f32 []: summed over terms
     mlir::Value sums; ///< f32 [2, columns]: of each a count and a sum
   };
-  /// From the losses of tokens, f32 [sequences, tokens].
+  /// From the losses of tokens, or their scores, f32 [sequences, tokens].
   TaskLoss taskLoss(graph::Emitter &e, const BatchValues &batch,
                     mlir::Value losses);
   TaskLoss pairLoss(graph::Emitter &e, const BatchValues &batch,
@@ -207,6 +211,11 @@ private:
                       mlir::Value losses); // BuildPolicy.cpp
   TaskLoss ktoLoss(graph::Emitter &e, const BatchValues &batch,
                    mlir::Value losses); // BuildKto.cpp
+  TaskLoss rewardLoss(graph::Emitter &e, const BatchValues &batch,
+                      mlir::Value scores); // BuildReward.cpp
+  /// What the head gives for each row of x: [rows, hidden] → f32 [rows].
+  mlir::Value scores(Scope &scope, mlir::Value x);
+  mlir::Value lastScores(Scope &scope, mlir::Value x, mlir::Value lengths);
   /// An output of @train_step with means of columns.
   struct TaskMetrics {
     const char *output;

@@ -326,10 +326,14 @@ std::vector<Parameter> parameters(const ModelSpec &spec) {
     after.layerNorm("transformer.ln_f");
   else
     after.rmsNorm("model.norm", spec.hidden);
-  if (!spec.tieWordEmbeddings)
+  if (!spec.tieWordEmbeddings && !spec.hasScore)
     after.weight("lm_head.weight", {spec.vocab, spec.hidden});
   if (isTrained)
     makeConstant(after.items, spec.adapter->hasNarrowBase);
+  if (spec.hasScore) { // trained with an adapter, too
+    after.weight(std::string(kScoreHead), {1, spec.hidden});
+    after.items.back().keepF32 = true;
+  }
   std::ranges::move(after.items, std::back_inserter(list.items));
   return std::move(list.items);
 }

@@ -154,6 +154,10 @@ struct ModelSpec {
   /// Whether attention is bidirectional and the output is an embedding. A
   /// decoder's attention is causal.
   bool isEncoder() const { return family == Family::Bert; }
+  /// A reward model: a decoder whose last token has a score instead of logits
+  /// (the reference's ForSequenceClassification with one label).
+  bool hasScore = false;
+  bool generates() const { return !isEncoder() && !hasScore; }
 
   std::optional<AdapterSpec> adapter;
   std::optional<MoeSpec> moe;
@@ -225,7 +229,7 @@ struct Parameter {
   int64_t layer = -1;     ///< -1: outside the layers
   bool frozen = false;    ///< no gradient; has its own update, or none:
   bool constant = false;  ///< also frozen
-  bool keepF32 = false;   ///< a router's: kept in f32, like its matmul
+  bool keepF32 = false;   ///< of routers and scores: in f32, like its matmul
   bool isNarrow = false;  ///< stored as bf16, and read as f32; constant
   int64_t elements() const;
   bool operator==(const Parameter &) const = default;

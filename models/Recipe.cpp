@@ -1,5 +1,6 @@
 // Checks a recipe against a model, and derives buckets from both.
 #include "models/Recipe.h"
+#include "models/RewardHead.h"
 
 #include <algorithm>
 
@@ -88,6 +89,34 @@ static Status checkAdapter(const Recipe &recipe, const ModelSpec &spec,
   return Status::success();
 }
 
+/// Of a reward model, or of training one.
+static Status checkReward(const Recipe &recipe, const ModelSpec &spec,
+                          Mode mode) {
+  if (mode == Mode::Train)
+    return recipe.task == recipe::Task::Reward
+               ? withScoreHead("{}", spec).status()
+               : Status::error("this {} is a reward model, which has scores "
+                               "instead of logits; set task: reward, or give a "
+                               "language model",
+                               name(spec.family));
+  if (!spec.hasScore)
+    return Status::error("task: reward is of training; leave it out, and give "
+                         "the directory that tessera export writes of the "
+                         "trained run");
+  const Recipe::Inference &inference = recipe.inference;
+  const bool isPlain = inference.quant == Quant::None &&
+                       inference.layout == recipe::WeightLayout::Rows &&
+                       recipe.adapter.kind == recipe::AdapterKind::None;
+  if (mode == Mode::Calibrate || !isPlain)
+    return Status::error("inference.quant, inference.layout and adapters: not "
+                         "supported of reward models; leave them out");
+  if (inference.kv != KvKind::Auto)
+    return Status::error("inference.kv: this {} is a reward model, which has "
+                         "no KV cache",
+                         name(spec.family));
+  return Status::success();
+}
+
 Status checkRecipe(const Recipe &recipe, const ModelSpec &spec, Mode mode) {
   if (spec.isEncoder())
     return checkEncoder(recipe, spec, mode);
@@ -96,6 +125,10 @@ Status checkRecipe(const Recipe &recipe, const ModelSpec &spec, Mode mode) {
     return Status::error("inference.pooling and inference.normalize apply only "
                          "to encoders; {} is a decoder",
                          name(spec.family));
+  if (spec.hasScore || recipe.task == recipe::Task::Reward)
+    if (Status status = checkReward(recipe, spec, mode);
+        !status.ok() || mode != Mode::Train)
+      return status;
   if (recipe.adapter.kind != recipe::AdapterKind::None)
     if (Status status = checkAdapter(recipe, spec, mode); !status.ok())
       return status;
@@ -130,6 +163,7 @@ ModelSpec withRecipe(ModelSpec spec, const Recipe &recipe) {
     if (spec.family == Family::Gpt2)
       spec.embeddingDropout = spec.residualDropout = rate;
   }
+  spec.hasScore |= recipe.task == recipe::Task::Reward;
   const Recipe::Adapter &adapter = recipe.adapter;
   if (adapter.kind == recipe::AdapterKind::Lora)
     spec.adapter = {adapter.rank,
@@ -150,7 +184,10 @@ std::vector<EncodeBucket> encodeBuckets(const ModelSpec &spec,
   std::vector<EncodeBucket> buckets;
   for (int64_t size = shortest;; size *= 2) {
     int64_t least = std::min(size, context);
-    int64_t tokens = least <= page ? least : (least + page - 1) / page * page;
+    // Only an encoder's attention has pages.
+    int64_t tokens = least <= page || spec.hasScore
+                         ? least
+                         : (least + page - 1) / page * page;
     if (buckets.empty() || buckets.back().tokens < tokens) {
       buckets.push_back({1, tokens});
       if (recipe.inference.batch > 1)

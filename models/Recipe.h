@@ -36,17 +36,19 @@ int64_t inferenceContext(const ModelSpec &spec, const Recipe &recipe);
 /// padded to the next; padding above eight is at most a half.
 std::vector<int64_t> decodeBuckets(int64_t most);
 
-/// The shape of an encoder's program: `batch` sequences of up to `tokens`.
+/// The shape of an encoder's or a reward model's program: `batch` sequences of
+/// up to `tokens`.
 struct EncodeBucket {
   int64_t batch, tokens;
   bool operator==(const EncodeBucket &) const = default;
 };
 /// Batches of 1 and inference.batch, for 32 tokens, 64 and so on up to the
-/// context; sizes above a page are multiples of a page.
+/// context; sizes of encoders above a page are multiples of a page.
 std::vector<EncodeBucket> encodeBuckets(const ModelSpec &spec,
                                         const Recipe &recipe);
 
-/// The model with the recipe's dropout instead of its own, and its adapter.
+/// The model with the recipe's dropout instead of its own, its adapter, and the
+/// head of its task.
 ModelSpec withRecipe(ModelSpec spec, const Recipe &recipe);
 
 } // namespace tessera::models

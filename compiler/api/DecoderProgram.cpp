@@ -53,6 +53,12 @@ llvm::Error tessera::compileDecoder(const RunPath &place,
                                     place.program());
   if (!recipe.ok())
     return llvm::createStringError(recipe.message());
+  if (recipe->task == recipe::Task::Reward)
+    return llvm::createStringError(
+        "'" + place.run +
+        "' trained a reward model, which gives scores and generates no text; "
+        "export it: tessera export " +
+        place.run + " -o DIR");
   // The run's recipe may override the recipe that its program was compiled
   // with.
   auto told = recipe::loadRecipe(place.run + "/" + kRecipeFile);

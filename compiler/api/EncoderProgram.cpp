@@ -5,7 +5,11 @@
 
 using namespace tessera;
 
-Status tessera::encoderGeneratesNothing(const models::ModelSpec &spec) {
+Status tessera::generatesNothing(const models::ModelSpec &spec) {
+  if (spec.hasScore)
+    return Status::error("this {} is a reward model, which gives scores and "
+                         "generates no text; give the language model",
+                         name(spec.family));
   return Status::error("{} is an encoder and generates no text; use tessera "
                        "embed, or tessera serve and /v1/embeddings",
                        name(spec.family));

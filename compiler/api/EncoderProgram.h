@@ -22,7 +22,8 @@ openEncoder(const ModelSource &source, const ProgramOptions &asked,
             const GenerateOptions &options,
             const std::function<void(std::string_view)> &note);
 
-/// The error that the model generates no text, with what to use instead.
-Status encoderGeneratesNothing(const models::ModelSpec &spec);
+/// The error that an encoder or a reward model generates no text, with what to
+/// use instead.
+Status generatesNothing(const models::ModelSpec &spec);
 
 } // namespace tessera

@@ -63,8 +63,8 @@ Status OpenedModel::readModel() {
     return settings.status();
   config = settings.take();
   TESSERA_RETURN_IF_ERROR(hal::checkDevice(choice.decoder.device));
-  if (known->spec.isEncoder())
-    return encoderGeneratesNothing(known->spec);
+  if (!known->spec.generates())
+    return generatesNothing(known->spec);
   auto ending = endTokensOf(files, config);
   if (!ending.ok())
     return ending.status();

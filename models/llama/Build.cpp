@@ -76,9 +76,9 @@ Value selfAttention(const Scope &scope, Value x, const LayerKind &kind) {
     query = norm(scope, query, "self_attn.q_norm");
     key = norm(scope, key, "self_attn.k_norm");
   }
-  RopeFrequencies frequencies = ropeFrequencies(
-      spec, kind.local ? *spec.localRope : *spec.rope,
-      scope.cache ? scope.cache->context : tensorType(x).getDimSize(1));
+  RopeFrequencies frequencies =
+      ropeFrequencies(spec, kind.local ? *spec.localRope : *spec.rope,
+                      scope.context(tensorType(x).getDimSize(1)));
   query = rotate(scope, query, frequencies);
   key = rotate(scope, key, frequencies);
   Value y = attention(scope, query, key, value, kind, "self_attn");

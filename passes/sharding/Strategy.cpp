@@ -49,7 +49,8 @@ static void addInputs(func::FuncOp function, const Congruence &classes,
       addColors(argument, factors, roles.parameters);
     auto name = function.getArgAttrOfType<StringAttr>(i, graph::kInputAttr);
     int64_t rank = tensorType(argument).getRank();
-    if (!name || rank < 2 ||
+    // What nothing reads, such as the targets of scores, has no groups.
+    if (!name || rank < 2 || argument.use_empty() ||
         !llvm::is_contained(graph::kBatchInputs, name.getValue()))
       continue;
     auto dims = factors.of(argument);

@@ -23,8 +23,8 @@ static Status checkObjective(const PackedIndex &index,
   }
   if (index.objective == PackedObjective::Preference)
     return Status::error("'{}' has pairs of answers, and this program learns "
-                         "next tokens; compile it with --set task=dpo, orpo or "
-                         "simpo",
+                         "next tokens; compile it with --set task=dpo, orpo, "
+                         "simpo or reward",
                          folder);
   return Status::error("'{}' has labels of answers, and this program learns "
                        "next tokens; compile it with --set task=kto",

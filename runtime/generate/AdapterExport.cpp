@@ -52,7 +52,7 @@ StatusOr<std::vector<float>> mergedWeight(const SafetensorsFile &file,
 std::vector<SafetensorsTensor>
 adapterTensors(std::vector<SafetensorsTensor> tensors) {
   std::erase_if(tensors, [](const SafetensorsTensor &tensor) {
-    return !isAdapterFactor(tensor.name);
+    return !isAdapterFactor(tensor.name) && tensor.name != kScoreHead;
   });
   for (SafetensorsTensor &tensor : tensors)
     tensor.name = "base_model.model." + tensor.name;
@@ -60,18 +60,21 @@ adapterTensors(std::vector<SafetensorsTensor> tensors) {
 }
 
 std::string adapterConfig(const recipe::Recipe::Adapter &adapter,
-                          bool isTransposed) {
-  const nlohmann::ordered_json config = {{"peft_type", "LORA"},
-                                         {"task_type", "CAUSAL_LM"},
-                                         {"base_model_name_or_path", nullptr},
-                                         {"r", adapter.rank},
-                                         {"lora_alpha", adapter.alpha},
-                                         {"lora_dropout", 0.0},
-                                         {"target_modules", adapter.target},
-                                         {"fan_in_fan_out", isTransposed},
-                                         {"bias", "none"},
-                                         {"init_lora_weights", "gaussian"},
-                                         {"inference_mode", true}};
+                          bool isTransposed, bool hasScore) {
+  nlohmann::ordered_json config = {
+      {"peft_type", "LORA"},
+      {"task_type", hasScore ? "SEQ_CLS" : "CAUSAL_LM"},
+      {"base_model_name_or_path", nullptr},
+      {"r", adapter.rank},
+      {"lora_alpha", adapter.alpha},
+      {"lora_dropout", 0.0},
+      {"target_modules", adapter.target},
+      {"fan_in_fan_out", isTransposed},
+      {"bias", "none"},
+      {"init_lora_weights", "gaussian"},
+      {"inference_mode", true}};
+  if (hasScore)
+    config["modules_to_save"] = nlohmann::ordered_json::array({"score"});
   return config.dump(2) + "\n";
 }
 

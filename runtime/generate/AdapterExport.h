@@ -25,13 +25,14 @@ StatusOr<std::vector<float>> mergedWeight(const SafetensorsFile &file,
                                           const AdapterFactors &factors,
                                           double scale, bool isTransposed);
 
-/// The factors under the names of PEFT's adapter_model.safetensors; `tensors`
-/// are those of the checkpoint.
+/// The factors and a head of scores under the names of PEFT's
+/// adapter_model.safetensors; `tensors` are those of the checkpoint.
 std::vector<SafetensorsTensor>
 adapterTensors(std::vector<SafetensorsTensor> tensors);
 
-/// PEFT's adapter_config.json.
+/// PEFT's adapter_config.json; `hasScore`: of a sequence classifier, whose head
+/// is saved with the factors.
 std::string adapterConfig(const recipe::Recipe::Adapter &adapter,
-                          bool isTransposed);
+                          bool isTransposed, bool hasScore);
 
 } // namespace tessera

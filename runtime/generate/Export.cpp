@@ -164,11 +164,11 @@ Status mergeFactors(const SafetensorsFile &file,
   return Status::success();
 }
 
-/// The adapter of a run's recipe, and whether the family's matrices are [in,
-/// out].
+/// The adapter of a run's recipe, whether the family's matrices are [in, out],
+/// and whether a head of scores was trained with it.
 struct RunAdapter {
   recipe::Recipe::Adapter adapter;
-  bool isTransposed = false;
+  bool isTransposed = false, hasScore = false;
 };
 
 StatusOr<RunAdapter> adapterOf(const RunPath &place,
@@ -182,7 +182,8 @@ StatusOr<RunAdapter> adapterOf(const RunPath &place,
   const nlohmann::json config = parseShallowJson(manifest.modelConfig);
   return RunAdapter{recipe->values.adapter,
                     config.is_object() &&
-                        config.value("model_type", "") == std::string("gpt2")};
+                        config.value("model_type", "") == std::string("gpt2"),
+                    recipe->values.task == recipe::Task::Reward};
 }
 
 /// The weights and the configuration to write.
@@ -214,7 +215,8 @@ Status applyAdapter(const RunPath &place, const CheckpointManifest &manifest,
   contents.tensors = adapterTensors(std::move(contents.tensors));
   contents.weightsFile = "adapter_model.safetensors";
   contents.configFile = "adapter_config.json";
-  contents.config = adapterConfig(own->adapter, own->isTransposed);
+  contents.config =
+      adapterConfig(own->adapter, own->isTransposed, own->hasScore);
   return Status::success();
 }
 

@@ -115,8 +115,11 @@ Status EmbedPrograms::readShape(int64_t vocab) {
     return notForEmbedding(session, "it has no program for a batch of one");
   for (const hal::TensorInfo &tensor :
        session.outputs(programName(1, sizes.lengths.front())))
-    if (tensor.name == "embeddings" && tensor.shape.size() == 2)
+    if ((tensor.name == "embeddings" || tensor.name == "scores") &&
+        tensor.shape.size() == 2) {
+      output = tensor.name;
       sizes.width = tensor.shape[1];
+    }
   if (sizes.width < 1)
     return notForEmbedding(session, "it has no output of embeddings");
   for (int64_t tokens : sizes.lengths)
@@ -144,8 +147,7 @@ Status EmbedPrograms::checkPorts(int64_t batch, int64_t tokens) {
   auto inputs = session.inputs(program), outputs = session.outputs(program);
   if (has(inputs, "tokens", ElementType::i32, std::array{batch, tokens}) &&
       has(inputs, "lengths", ElementType::i32, std::array{batch}) &&
-      has(outputs, "embeddings", ElementType::f32,
-          std::array{batch, sizes.width}))
+      has(outputs, output, ElementType::f32, std::array{batch, sizes.width}))
     return Status::success();
   return notForEmbedding(session, "the inputs and outputs of " + program +
                                       " have unexpected types or shapes");
@@ -169,7 +171,7 @@ Status EmbedPrograms::runOne(std::span<const TokenSpan> sequences,
   TESSERA_RETURN_IF_ERROR(session.run(program));
   auto made = std::span(results).first(batch * sizes.width);
   TESSERA_RETURN_IF_ERROR(
-      session.readOutput(program, "embeddings", std::as_writable_bytes(made)));
+      session.readOutput(program, output, std::as_writable_bytes(made)));
   std::ranges::copy(made.first(vectors.size()), vectors.begin());
   return Status::success();
 }

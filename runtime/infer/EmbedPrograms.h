@@ -1,5 +1,6 @@
-// The programs `embed_BxT` of an artifact that was compiled from an encoder
-// with --mode infer.
+// The programs `embed_BxT` of an artifact that was compiled from an encoder, or
+// from a reward model, with --mode infer. A score is an embedding of one
+// element.
 #pragma once
 #include "runtime/hal/Session.h"
 #include "runtime/infer/EmbeddingModel.h"
@@ -32,6 +33,7 @@ private:
 
   hal::Session &session;
   EmbeddingShape sizes;
+  std::string output; ///< "embeddings" or "scores"
   std::vector<int32_t> ids, lengths;
   std::vector<float> results; ///< [batch, width]
 };

@@ -128,7 +128,11 @@ static Status checkPreference(const Recipe &recipe) {
   if (!hasPairs(recipe.task))
     return preference == usual
                ? Status::success()
-               : misfit("preference", "task: dpo, orpo and simpo");
+               : misfit("preference", "task: dpo, orpo, simpo and reward");
+  if (recipe.task == Task::Reward && preference.beta != usual.beta)
+    return misfit("preference.beta", "task: dpo, orpo and simpo");
+  if (recipe.task != Task::Reward && preference.center != usual.center)
+    return misfit("preference.center", "task: reward");
   if (recipe.task != Task::Simpo && preference.margin != usual.margin)
     return misfit("preference.margin", "task: simpo");
   if (recipe.task != Task::Dpo && preference.loss != usual.loss)

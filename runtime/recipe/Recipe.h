@@ -33,10 +33,12 @@ enum class AdapterBase { Auto, Fp32, Bf16 };
 ///   Dpo    Rafailov et al. 2023, arXiv 2305.18290
 ///   Orpo   Hong et al. 2024, arXiv 2403.07691
 ///   Simpo  Meng et al. 2024, arXiv 2405.14734
+///   Reward a model that scores answers (Bradley-Terry; Ouyang et al. 2022,
+///          arXiv 2203.02155), not one that generates them
 /// Policy: from answers that the model sampled and what they earned (GRPO; Shao
 /// et al. 2024, arXiv 2402.03300). Kto: from answers that are labelled as good
 /// or bad (Ethayarajh et al. 2024, arXiv 2402.01306).
-enum class Task { Sft, Dpo, Orpo, Simpo, Policy, Kto };
+enum class Task { Sft, Dpo, Orpo, Simpo, Policy, Kto, Reward };
 /// Of Dpo: -log σ(x), max(0, 1 - x), or (Azar et al. 2023, arXiv 2310.12036)
 /// the squared distance of mean log-ratios from 1 / (2 beta).
 enum class PreferenceLoss { Sigmoid, Hinge, Ipo };
@@ -102,6 +104,9 @@ struct Recipe {
     double margin = 0.5;       ///< simpo only: gamma
     double labelSmoothing = 0; ///< share of pairs that are the wrong way round
     Reference reference = Reference::Stored;
+    /// Reward only: the weight of the squared sum of a pair's scores, which
+    /// keeps their mean at 0 (Eisenstein et al. 2023, arXiv 2312.09244).
+    double center = 0;
     int64_t pairs = 32; ///< that a sequence has at most
     bool operator==(const Preference &) const = default;
   } preference;

@@ -15,8 +15,8 @@ namespace {
 constexpr int64_t maxSteps = int64_t(1) << 24;
 
 // In the order of the enumerators.
-constexpr std::array<std::string_view, 6> tasks = {"sft",   "dpo",    "orpo",
-                                                   "simpo", "policy", "kto"};
+constexpr std::array<std::string_view, 7> tasks = {
+    "sft", "dpo", "orpo", "simpo", "policy", "kto", "reward"};
 constexpr std::array<std::string_view, 3> preferenceLosses = {"sigmoid",
                                                               "hinge", "ipo"};
 constexpr std::array<std::string_view, 2> references = {"stored", "none"};
@@ -174,7 +174,8 @@ Status store(const YAML::Node &node, const Words &slot) {
 
 std::string_view name(Task task) { return tasks[size_t(task)]; }
 bool hasPairs(Task task) {
-  return task == Task::Dpo || task == Task::Orpo || task == Task::Simpo;
+  return task == Task::Dpo || task == Task::Orpo || task == Task::Simpo ||
+         task == Task::Reward;
 }
 std::string_view name(OptimizerKind kind) { return optimizers[size_t(kind)]; }
 std::string_view name(ScheduleKind kind) { return schedules[size_t(kind)]; }
@@ -209,6 +210,7 @@ std::vector<Field> schema(Recipe &r) {
       {"preference.label_smoothing",
        Real{&r.preference.labelSmoothing, 0, 0.5, true}},
       {"preference.reference", choice(r.preference.reference, references)},
+      {"preference.center", Real{&r.preference.center, 0, most}},
       {"preference.pairs", Integer{&r.preference.pairs, 1, 1 << 12}},
       {"policy.ratio", choice(r.policy.ratio, ratios)},
       {"policy.clip_low", Real{&r.policy.clipLow, 0, 1, true}},

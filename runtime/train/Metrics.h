@@ -36,7 +36,8 @@ struct MetricsRecord {
   /// Rows of kRouterColumns (runtime/train/Router.h), one for each layer with
   /// experts; empty for models without.
   std::vector<float> router;
-  /// kPreferenceColumns numbers (runtime/train/Preference.h), or none.
+  /// kPreferenceColumns or kRewardColumns numbers
+  /// (runtime/train/Preference.h), or none.
   std::vector<float> preference;
   /// As StepMetrics has them, or none.
   std::vector<float> policy, kto;

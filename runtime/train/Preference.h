@@ -1,6 +1,6 @@
 // What a step program says of pairs of answers: the output `preference` of
-// @train_step, f32 [kPreferenceColumns], means over the pairs of the step. The
-// compiler writes the columns, the runtime prints them.
+// @train_step, f32 [kPreferenceColumns] or [kRewardColumns], means over the
+// pairs of the step. The compiler writes the columns, the runtime prints them.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -24,6 +24,8 @@ enum class PreferenceColumn : std::uint8_t {
 };
 
 inline constexpr std::size_t kPreferenceColumns = 6;
+/// Of models that score answers the first so many, where a reward is a score.
+inline constexpr std::size_t kRewardColumns = 4;
 
 /// As metrics.jsonl calls them.
 inline constexpr std::array<std::string_view, kPreferenceColumns>

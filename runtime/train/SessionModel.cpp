@@ -2,6 +2,7 @@
 #include "runtime/artifact/ElementTypes.h"
 #include "runtime/artifact/KernelTable.h"
 #include "runtime/data/ShallowJson.h"
+#include "runtime/recipe/Recipe.h"
 #include "runtime/train/Kto.h"
 #include "runtime/train/Policy.h"
 #include "runtime/train/Preference.h"
@@ -270,11 +271,17 @@ Status SessionModel::readRouterShape() {
 Status SessionModel::readTaskShapes() {
   if (!session->hasProgram("train_step"))
     return Status::success();
+  auto recipe = recipe::parseRecipe(info.recipe, "the artifact's recipe");
+  if (!recipe.ok())
+    return recipe.status();
   const std::size_t policyColumns =
       kPolicyColumns - (info.documents.reference ? 0 : 1);
+  const std::size_t pairColumns = recipe->task == recipe::Task::Reward
+                                      ? kRewardColumns
+                                      : kPreferenceColumns;
   for (const hal::TensorInfo &tensor : session->outputs("train_step"))
     for (auto [name, columns, values] :
-         {std::tuple(kPreferenceOutput, kPreferenceColumns, &preference),
+         {std::tuple(kPreferenceOutput, pairColumns, &preference),
           std::tuple(kPolicyOutput, policyColumns, &policy),
           std::tuple(kKtoOutput, kKtoColumns, &kto)}) {
       if (tensor.name != name)

@@ -274,6 +274,8 @@ Status Trainer::startOrResume() {
   if (!imported.ok())
     return imported.status();
   say("loaded {} tensors from '{}'", imported->loaded, options.initFrom);
+  for (const std::string &name : imported->initial)
+    say("'{}' is not there and begins at random", name);
   if (!imported->unexpected.empty())
     say("{} tensors there are not of this model, such as '{}'",
         imported->unexpected.size(), imported->unexpected.front());

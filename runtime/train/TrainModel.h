@@ -56,8 +56,9 @@ struct StepMetrics {
   /// Rows of kRouterColumns (runtime/train/Router.h), one for each layer with
   /// experts; valid until the next step.
   std::span<const float> router = {};
-  /// kPreferenceColumns numbers (runtime/train/Preference.h), if the task
-  /// learns from pairs of answers; valid until the next step.
+  /// kPreferenceColumns or kRewardColumns numbers
+  /// (runtime/train/Preference.h), if the task learns from pairs of answers;
+  /// valid until the next step.
   std::span<const float> preference = {};
   /// kPolicyColumns numbers (runtime/train/Policy.h) or one fewer, if the task
   /// learns from sampled answers; valid until the next step.

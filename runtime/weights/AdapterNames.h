@@ -1,4 +1,5 @@
-// Names of adapters' tensors (LoRA), as in PEFT without its prefix.
+// Names of tensors that training adds to a model: those of adapters (LoRA), as
+// in PEFT without its prefix, and the head of scores, as in transformers.
 #pragma once
 #include <string_view>
 
@@ -9,6 +10,9 @@ namespace tessera {
 /// ".weight".
 inline constexpr std::string_view kAdapterIn = ".lora_A";
 inline constexpr std::string_view kAdapterOut = ".lora_B";
+
+/// [1, hidden]: the weights of a reward model's score.
+inline constexpr std::string_view kScoreHead = "score.weight";
 
 /// Whether a tensor is a factor of an adapter.
 inline bool isAdapterFactor(std::string_view name) {

@@ -121,7 +121,7 @@ StatusOr<ImportReport> importWeights(const std::string &path, ModelState &model,
   };
   std::vector<TensorCopy> plan;
   std::vector<Quantization> quantizations;
-  std::vector<std::string> missing;
+  std::vector<std::string> missing, initial;
   std::set<const SafetensorsEntry *> used;
   FindTensor lookUp = [&](const std::string &name)
       -> std::optional<SafetensorsModel::Location> {
@@ -137,8 +137,10 @@ StatusOr<ImportReport> importWeights(const std::string &path, ModelState &model,
   };
   auto locate = [&](const std::string &name) {
     auto location = lookUp(name);
-    // Factors of adapters begin as they are.
-    if (!location && !isAdapterFactor(name))
+    // Factors of adapters and a head of scores begin as they are.
+    if (!location && name == kScoreHead)
+      initial.push_back(name);
+    else if (!location && !isAdapterFactor(name))
       missing.push_back(name);
     return location;
   };
@@ -216,6 +218,7 @@ StatusOr<ImportReport> importWeights(const std::string &path, ModelState &model,
         return tensor.name == "embeddings.token_type_embeddings.weight";
       });
   ImportReport report;
+  report.initial = std::move(initial);
   TESSERA_RETURN_IF_ERROR(copyTensors(model, plan));
   for (const Quantization &each : quantizations)
     TESSERA_RETURN_IF_ERROR(
@@ -241,8 +244,14 @@ StatusOr<ImportReport> importWeights(const std::string &path, ModelState &model,
 Status importAllWeights(const std::string &path, ModelState &model,
                         const WeightFactors &factors) {
   StatusOr<ImportReport> report = importWeights(path, model, factors);
-  if (!report.ok() || report->unexpected.empty())
+  if (!report.ok())
     return report.status();
+  if (!report->initial.empty())
+    return Status::error("'{}' lacks the model's {}; train it with task: "
+                         "reward, and give what tessera export writes",
+                         path, report->initial.front());
+  if (report->unexpected.empty())
+    return Status::success();
   return Status::error("'{}' has a tensor that the model of its config.json "
                        "has not: {} ({} in all)",
                        path, report->unexpected.front(),

@@ -1,6 +1,7 @@
 // An encoder's programs, interpreted in fp64: a text's vector is that of
 // ReferenceEncoder, alone and beside texts of other lengths, whatever stands
-// in the places that pad it.
+// in the places that pad it. Likewise a reward model's: a text's score is the
+// last logit of ReferenceModel with the row of scores as its head.
 #include "models/Build.h"
 
 #include <random>
@@ -99,6 +100,26 @@ protected:
     }
   }
 
+  void expectScores(ModelSpec model) {
+    recipe.inference.pooling = Pooling::Model;
+    recipe.inference.normalize = Normalize::Model;
+    model.hasScore = true;
+    build(model);
+    auto headed = weights;
+    headed["lm_head.weight"] = weights.at("score.weight");
+    model.tieWordEmbeddings = false;
+    model.logitCap.reset();
+    const ReferenceModel reference(model, headed);
+    const std::vector<std::vector<int>> texts = {text(32), text(1), text(9)};
+    for (int filler : {0, int(model.vocab) - 1}) {
+      const Tensor scores = run(32, texts, filler);
+      for (size_t row = 0; row < texts.size(); ++row)
+        EXPECT_NEAR(scores.at({int64_t(row), 0}),
+                    reference.logits(texts[row]).back()[0], tolerance)
+            << name(model.family) << ", " << texts[row].size() << " tokens";
+    }
+  }
+
   mlir::MLIRContext context;
   mlir::OwningOpRef<mlir::ModuleOp> module;
   Recipe recipe;
@@ -138,6 +159,14 @@ TEST_F(BuildEncoder, HasBucketsUpToTheContext) {
   recipe.inference.context = 20;
   recipe.inference.batch = 1;
   EXPECT_EQ(encodeBuckets(model, recipe), (std::vector<EncodeBucket>{{1, 20}}));
+}
+
+TEST_F(BuildEncoder, ScoresOfRewardModels) {
+  for (const char *family : {"gpt2", "llama", "gemma2", "qwen2_moe"})
+    expectScores(mustRead(family));
+  // Windows that hide most tokens, in every layer and in some.
+  expectScores(mustRead("mistral", {{"sliding_window", 5}}));
+  expectScores(mustRead("gemma3_text", {{"sliding_window", 5}}));
 }
 
 TEST_F(BuildEncoder, IsNotTrained) {

@@ -53,8 +53,8 @@ TEST(HfConfigErrors, Architecture) {
        {{"model_type", 2}},
        "key 'model_type': must be a string, got 2"},
       {"llama",
-       {{"architectures", {"LlamaForSequenceClassification"}}},
-       "key 'architectures': 'LlamaForSequenceClassification' is not "
+       {{"architectures", {"LlamaForTokenClassification"}}},
+       "key 'architectures': 'LlamaForTokenClassification' is not "
        "supported; use the causal language model of gpt2, llama, mistral, "
        "qwen2, qwen3, mixtral, qwen2_moe, qwen3_moe, dots1, gemma, gemma2, "
        "gemma3_text, phi3 or bert (for BERT, the encoder)"},

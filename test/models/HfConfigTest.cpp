@@ -1,4 +1,5 @@
 // Golden facts: what the public checkpoints of each family are known to be.
+#include "models/RewardHead.h"
 #include "test/models/ConfigFixture.h"
 
 #include <algorithm>
@@ -389,6 +390,46 @@ TEST(HfConfig, FamilyFromTheArchitectureAlone) {
                                {"architectures", {"Qwen2ForCausalLM"}}})
                 .family,
             Family::Qwen2);
+}
+
+TEST(HfConfig, RewardModelsHaveAScoreInsteadOfLogits) {
+  const nlohmann::json label = {{"0", "LABEL_0"}};
+  auto classifier = [&](const char *architecture) {
+    return nlohmann::json{
+        {"architectures", nlohmann::json::array({architecture})},
+        {"id2label", label}};
+  };
+  for (auto [family, architecture] :
+       {std::pair("gpt2", "GPT2ForSequenceClassification"),
+        std::pair("llama", "LlamaForSequenceClassification"),
+        std::pair("gemma3_text", "Gemma3TextForSequenceClassification"),
+        std::pair("qwen2_moe", "Qwen2MoeForSequenceClassification")}) {
+    const ModelSpec spec = mustRead(family, classifier(architecture));
+    EXPECT_TRUE(spec.hasScore && !spec.generates()) << family;
+    const std::vector<Parameter> all = parameters(spec);
+    EXPECT_EQ(all.back().name, "score.weight");
+    EXPECT_EQ(all.back().shape, (std::vector<int64_t>{1, spec.hidden}));
+    EXPECT_TRUE(all.back().keepF32);
+    for (const Parameter &each : all)
+      EXPECT_NE(each.name, "lm_head.weight");
+  }
+  EXPECT_FALSE(mustRead("llama", {{"id2label", label}}).hasScore);
+}
+
+TEST(HfConfig, WhatARewardModelsRunSaysOfItself) {
+  const std::string text = smallConfig("llama").dump();
+  const ModelSpec llama = mustRead("llama");
+  StatusOr<std::string> made = withScoreHead(text, llama);
+  ASSERT_TRUE(made.ok()) << made.message();
+  StatusOr<ModelSpec> read = parseHfConfig(*made, "config.json");
+  ASSERT_TRUE(read.ok()) << read.message();
+  EXPECT_TRUE(read->hasScore);
+  EXPECT_EQ(*withScoreHead(*made, *read), *made);
+  read->hasScore = false;
+  EXPECT_EQ(*read, llama);
+  EXPECT_EQ(withScoreHead("{}", mustRead("dots1")).message(),
+            "task: reward: dots1 has no ForSequenceClassification in "
+            "transformers, which is the layout of reward models");
 }
 
 TEST(HfConfig, TokensMayBeLists) {

@@ -59,6 +59,42 @@ TEST(Recipe, SlotsForAdaptersAreOfInferencePrograms) {
         << each.name;
 }
 
+TEST(Recipe, RewardModelsAreTrainedForScores) {
+  Recipe recipe;
+  recipe.batch.sequence = 64;
+  const ModelSpec llama = mustRead("llama");
+  ModelSpec scores = llama;
+  scores.hasScore = true;
+  EXPECT_EQ(checkRecipe(recipe, scores).message(),
+            "this llama is a reward model, which has scores instead of logits; "
+            "set task: reward, or give a language model");
+  EXPECT_TRUE(checkRecipe(recipe, scores, Mode::Infer).ok());
+  recipe.inference.kv = KvKind::Int8;
+  EXPECT_EQ(checkRecipe(recipe, scores, Mode::Infer).message(),
+            "inference.kv: this llama is a reward model, which has no KV "
+            "cache");
+  recipe.inference.layout = recipe::WeightLayout::Packed;
+  EXPECT_EQ(checkRecipe(recipe, scores, Mode::Infer).message(),
+            "inference.quant, inference.layout and adapters: not supported of "
+            "reward models; leave them out");
+  recipe.inference = {};
+  recipe.task = recipe::Task::Reward;
+  EXPECT_TRUE(checkRecipe(recipe, scores).ok());
+  EXPECT_TRUE(checkRecipe(recipe, llama).ok());
+  EXPECT_TRUE(withRecipe(llama, recipe).hasScore);
+  EXPECT_EQ(checkRecipe(recipe, llama, Mode::Infer).message(),
+            "task: reward is of training; leave it out, and give the directory "
+            "that tessera export writes of the trained run");
+  // The head is trained with an adapter, too.
+  recipe.adapter.kind = recipe::AdapterKind::Lora;
+  EXPECT_FALSE(parameters(withRecipe(llama, recipe)).back().frozen);
+  // Programs of scores have no pages.
+  recipe = {};
+  recipe.inference.context = 40;
+  recipe.inference.page = 16;
+  EXPECT_EQ(encodeBuckets(scores, recipe).back().tokens, 40);
+}
+
 TEST(ReadyRecipes, ReadAndFitTheirModels) {
   const std::string root = TESSERA_SOURCE_DIR;
   size_t seen = 0;

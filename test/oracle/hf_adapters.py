@@ -22,13 +22,13 @@ def settings(family):
 def plain(name):
     """PEFT's name of a parameter as the base model and our state have it."""
     return (name.removeprefix("base_model.model.").replace(".base_layer", "")
-            .replace(".default", ""))
+            .replace(".modules_to_save", "").replace(".default", ""))
 
 
-def adapted(model, family, seed):
+def adapted(model, family, seed, save=None):
     """The model in PEFT's wrapper. Factors are the same in every dtype but for
-    rounding."""
-    config = peft.LoraConfig(r=RANK, lora_alpha=ALPHA,
+    rounding. `save`: modules that are trained as a whole."""
+    config = peft.LoraConfig(r=RANK, lora_alpha=ALPHA, modules_to_save=save,
                              target_modules=TARGETS[family],
                              fan_in_fan_out=family == "gpt2")
     dtype = next(model.parameters()).dtype
@@ -51,4 +51,5 @@ def save(model, path):
     """Base and factors in one file."""
     safetensors.torch.save_file(
         {plain(name): value.data.contiguous()
-         for name, value in model.named_parameters()}, path)
+         for name, value in model.named_parameters()
+         if ".original_module." not in name}, path)

@@ -185,12 +185,17 @@ def build(family, dtype=torch.float32):
         return hf_newer.CausalModel(fields).to(dtype).train()
     config = reference_config(family)
     model = transformers.AutoModelForCausalLM.from_config(config)
+    return restored(model, family).to(dtype).train()
+
+
+def restored(model, family):
+    """With the rope scaling that reference_config left out."""
     scaling = FAMILIES[family].get("rope_scaling")
     if scaling:
         for module in model.modules():
             if hasattr(module, "inv_freq"):
                 module.inv_freq = stretched(module.inv_freq, scaling)
-    return model.to(dtype).train()
+    return model
 
 
 def random_weights(model, seed):
@@ -212,10 +217,12 @@ def random_weights(model, seed):
 
 
 class Twins:
-    """One model with one set of weights in fp32, bf16 and fp64."""
+    """One model with one set of weights in fp32, bf16 and fp64; `build` makes it,
+    `fields` are its config.json."""
 
-    def __init__(self, family, seed):
+    def __init__(self, family, seed, build=build, fields=None):
         self.family = family
+        self.fields = fields or FAMILIES[family]
         self.losses = None  # of the reference's training, once computed
         self.fp32 = build(family)
         random_weights(self.fp32, seed)
@@ -243,7 +250,7 @@ class Twins:
         them: a tied head is not stored."""
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "config.json").write_text(
-            json.dumps(FAMILIES[self.family], indent=2))
+            json.dumps(self.fields, indent=2))
         tensors = {n: p.data.contiguous()
                    for n, p in self.fp32.named_parameters()}
         safetensors.torch.save_file(tensors, folder / "model.safetensors",

@@ -35,6 +35,7 @@ import hf_checks
 import hf_kto
 import hf_policy
 import hf_preference
+import hf_reward
 from hf_models import FAMILIES, SEQUENCE, MICRO, ROWS, Twins
 from hf_models import batches, document_gradients, documents, gradients, run
 from hf_tessera import Tessera, ToolError, processor_targets
@@ -156,6 +157,7 @@ class Comparison:
         self.losses(artifact)
         self.packed()
         self.preferences()
+        self.rewards()
         self.policies()
         self.labels()
         if self.family in hf_adapters.TARGETS:
@@ -230,6 +232,55 @@ class Comparison:
                 lambda seed: hf_preference.pairs(self.family, 850 + seed),
                 named=named, loss=name)
 
+    def rewards(self):
+        """Scores of a reward model, losses of pairs and their gradients, against
+        transformers and TRL."""
+        names = hf_reward.losses(self.family, self.dtype)
+        if not names:
+            return
+        twins = make_twins(self.family, self.tessera.folder / "reward",
+                           hf_reward.twin)
+        own = Comparison(self.tessera, self.report, self.family, self.dtype,
+                         self.target, twins)
+        numbers = Numbers()
+        for number, name in enumerate(names):
+            own.reward(name, numbers, 860 + 10 * number)
+        self.report_numbers("scores", numbers, most=MOST_OF_ONE)
+        own.scores()
+
+    def reward(self, name, numbers, first):
+        file = self.tessera.folder / f"{self.family}-reward.safetensors"
+
+        def weights(twin):
+            hf_adapters.save(hf_reward.own(twin.fp32, name, self.family, 7),
+                             file)
+            return file
+        self.compare_gradients(
+            f"gradients of {name}",
+            lambda model, *batch: hf_reward.gradients(
+                hf_reward.own(model, name, self.family, 7), name, batch),
+            self.compile(documents="separate",
+                         more=hf_reward.settings(name, self.family)),
+            lambda seed: hf_preference.pairs(self.family, first + seed)[:4],
+            weights, named=hf_reward.INPUTS, loss=name,
+            table=("preference", hf_reward.METRICS), numbers=numbers)
+
+    def scores(self):
+        """Of sequences of many lengths in the longest program, where what
+        follows them is not looked at."""
+        artifact = self.tessera.compile_inference(
+            self.twins[0][1], self.target, SEQUENCE[self.family], self.dtype)
+        ours, theirs = Distance(), Distance()
+        for seed, ((twin, folder), other) in enumerate(
+                zip(self.twins, self.torch)):
+            batch = hf_reward.sequences(self.family, 880 + seed)
+            exact = hf_reward.scores(twin.fp64, *batch)
+            theirs.add(hf_reward.scores(other, *batch), exact)
+            ours.add(self.tessera.scores(artifact, folder, *batch), exact)
+        for norm, value in ours.norms().items():
+            self.report.line(self.family, self.dtype, f"scores, {norm}", value,
+                             theirs.norms()[norm])
+
     def policies(self):
         """Losses of sampled answers and their gradients, against TRL's
         formula."""
@@ -267,7 +318,8 @@ class Comparison:
         them; None: one that the program does not take. `loss`: compare the
         losses, too. `table`: in fp32, an output and the names of its columns,
         which `theirs_of` gives as well. `numbers`: where losses and columns are
-        added, for the caller to report."""
+        added, for the caller to report. After the columns `theirs_of` may give their
+        scales."""
         ours, theirs = {}, {}
         own = numbers or Numbers()
         for seed, ((twin, folder), other) in enumerate(
@@ -296,7 +348,8 @@ class Comparison:
                 for number, name in enumerate(table[1][:got.numel()]):
                     for distance, value in zip(own.pair(name),
                                                (got, others[0])):
-                        distance.add(value[number], wanted[0][number])
+                        distance.add(value[number], wanted[0][number],
+                                     *(scale[number] for scale in wanted[1:]))
             for name, value in reference.items():
                 kind = self.kind(name)
                 ours.setdefault(kind, Distance()).add(step.gradients[name],
@@ -376,10 +429,10 @@ class Comparison:
                          f"{same} of {GENERATED}", same == GENERATED)
 
 
-def make_twins(family, folder):
+def make_twins(family, folder, make=Twins):
     twins = []
     for seed in SEEDS:
-        twin = Twins(family, seed)
+        twin = make(family, seed)
         path = folder / f"{family}-{seed}"
         twin.save(path)
         twins.append((twin, path))

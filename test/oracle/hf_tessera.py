@@ -114,6 +114,25 @@ class Tessera:
         logits = outputs["logits"]
         return logits.reshape(runs, *logits.shape[-2:])
 
+    def compile_inference(self, model, target, context, compute):
+        """Programs of whole sequences, of up to `context` tokens."""
+        artifact = self._new(".tsr")
+        settings = {"inference.context": context, "inference.batch": 2,
+                    "precision.compute": compute}
+        command([self.binaries / "tessera", "compile", model, "--mode", "infer",
+                 "--no-weights", "--target", target, "--cache", "off",
+                 *(f"--set={key}={value}" for key, value in settings.items()),
+                 "-o", artifact])
+        return artifact
+
+    def scores(self, artifact, weights, tokens, lengths):
+        """tokens [N, T], of which `lengths` count → scores [N]."""
+        runs, longest = tokens.shape
+        outputs, _ = self.run(
+            artifact, f"embed_1x{longest}", weights,
+            {"tokens": tokens[:, None], "lengths": lengths[:, None]}, runs=runs)
+        return outputs["scores"].reshape(runs)
+
     def gradients(self, artifact, weights, tokens, targets, threads=2,
                   more=None):
         """Of one batch [A, B, T]; `more`: its other inputs by name."""

@@ -126,10 +126,10 @@ static void runInfer(CompileRequest request, bool leavesWeights,
   request.spec = (*source)->files.place();
   const bool forCpus = std::ranges::all_of(
       request.targets, [](auto &each) { return each.starts_with("cpu"); });
-  // Packed weights help decode. An encoder reads its weights once for many
-  // tokens.
+  // Packed weights help decode. An encoder or a reward model reads its
+  // weights once for many tokens.
   const auto defaults =
-      modelDefaults(spec, request.recipe.empty(), forCpus && !spec.isEncoder());
+      modelDefaults(spec, request.recipe.empty(), forCpus && spec.generates());
   request.set.insert(request.set.begin(), defaults.begin(), defaults.end());
   if (leavesWeights || !request.to.empty())
     return runCompile(request, invocation, alone);

@@ -104,6 +104,10 @@ static Status embedInputs(EmbedSettings &settings) {
   if (!*source)
     return Status::error("'{}' is not a model directory: it has no config.json",
                          settings.place);
+  if ((*source)->spec.hasScore)
+    return Status::error("this {} is a reward model, which gives scores and no "
+                         "embeddings; give an encoder, such as a BERT model",
+                         name((*source)->spec.family));
   if (!(*source)->spec.isEncoder())
     return Status::error("{} generates text and has no embeddings; give an "
                          "encoder, such as a BERT model",

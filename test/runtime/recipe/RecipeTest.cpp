@@ -239,9 +239,19 @@ TEST(Recipe, KeysThatDisagree) {
             "them");
   EXPECT_EQ(errorOf("preference: {beta: 0.2}"),
             "r.yaml: preference has no meaning here: it belongs to task: dpo, "
-            "orpo and simpo; leave it out, or change the task");
+            "orpo, simpo and reward; leave it out, or change the task");
   EXPECT_EQ(errorOf("task: dpo"), "r.yaml: task: dpo compares documents; set "
                                   "data.documents: separate");
+  const std::string reward = "task: reward\ndata: {documents: separate}\n";
+  EXPECT_EQ(errorOf(reward + "preference: {center: 0.01, pairs: 4}"),
+            "no error");
+  EXPECT_EQ(errorOf(reward + "preference: {beta: 0.2}"),
+            "r.yaml: preference.beta has no meaning here: it belongs to task: "
+            "dpo, orpo and simpo; leave it out, or change the task");
+  EXPECT_EQ(errorOf("task: orpo\ndata: {documents: separate}\n"
+                    "preference: {center: 0.01}"),
+            "r.yaml: preference.center has no meaning here: it belongs to "
+            "task: reward; leave it out, or change the task");
   const std::string orpo = "task: orpo\ndata: {documents: separate}\n";
   EXPECT_EQ(errorOf(orpo + "preference: {loss: ipo}"),
             "r.yaml: preference.loss has no meaning here: it belongs to task: "
@@ -266,7 +276,7 @@ TEST(Recipe, KeysThatDisagree) {
   EXPECT_EQ(errorOf(policy), "no error");
   EXPECT_EQ(errorOf(policy + "preference: {beta: 1}"),
             "r.yaml: preference has no meaning here: it belongs to task: dpo, "
-            "orpo and simpo; leave it out, or change the task");
+            "orpo, simpo and reward; leave it out, or change the task");
   EXPECT_EQ(errorOf(policy + "policy: {kl: {estimator: k1}}"),
             "r.yaml: policy.kl.estimator has no meaning here: it belongs to "
             "policy.kl.beta above 0; leave it out, or change the task");

@@ -175,6 +175,27 @@ TEST(ImportWeights, StacksComeFromTheirEntries) {
             std::string::npos);
 }
 
+TEST(ImportWeights, AHeadOfScoresBeginsAsItIsOnlyInTraining) {
+  ScratchDirectory directory;
+  const std::string path = directory / "w.safetensors";
+  FakeModel model;
+  model.tensors[0].name = "score.weight";
+  writeWeights(path, {"lm_head.weight"}, SafetensorsType::f32);
+  auto report = importWeights(path, model);
+  ASSERT_TRUE(report.ok()) << report.message();
+  EXPECT_EQ(report->initial, std::vector<std::string>{"score.weight"});
+  EXPECT_EQ(report->loaded, 0u);
+  EXPECT_EQ(importAllWeights(path, model).message(),
+            "'" + path +
+                "' lacks the model's score.weight; train it with task: reward, "
+                "and give what tessera export writes");
+  writeWeights(path, {"score.weight"}, SafetensorsType::f32);
+  report = importWeights(path, model);
+  ASSERT_TRUE(report.ok()) << report.message();
+  EXPECT_TRUE(report->initial.empty());
+  EXPECT_TRUE(importAllWeights(path, model).ok());
+}
+
 TEST(ImportWeights, ReportsWhatIsMissingUnexpectedOrMisshapen) {
   ScratchDirectory directory;
   std::string path = directory / "w.safetensors";
