@@ -13,11 +13,11 @@ using namespace tessera::graph;
 
 // Rows of a block: few enough to occupy all threads, so many that walking over
 // the indices is cheap compared with the additions. Frequent rows are often
-// next to each other (tokens by frequency): many blocks divide them.
+// next to each other (tokens by frequency): many blocks divide them, but as all
+// of a GPU's threads walk, no more than one for each multiprocessor.
 static int64_t rowsPerBlock(int64_t rows, const TileTarget &target) {
-  constexpr int64_t kBlocksOfCpu = 64, kBlocksOfMultiprocessor = 4;
-  int64_t blocks = target.gpu ? kBlocksOfMultiprocessor * target.multiprocessors
-                              : kBlocksOfCpu;
+  constexpr int64_t kBlocksOfCpu = 64;
+  int64_t blocks = target.gpu ? target.multiprocessors : kBlocksOfCpu;
   return std::max<int64_t>(partsOf(rows, blocks), 16);
 }
 
