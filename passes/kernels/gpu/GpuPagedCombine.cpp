@@ -5,7 +5,6 @@
 #include "passes/kernels/ClusterLaunch.h"
 #include "passes/kernels/gpu/GpuPaged.h"
 #include "passes/kernels/gpu/GpuTiles.h"
-#include "passes/kernels/gpu/InFlight.h"
 #include <cmath>
 #include <limits>
 
@@ -39,7 +38,6 @@ public:
           Value here = load(buffers[0], placeOf(base, split));
           return {b.create<arith::MaximumFOp>(e.loc, state[0], here)};
         })[0];
-    waitOnce(maximum);
     auto sums = e.forRange(
         zero, splits, 1, {number(0), e.splat(0, {shape.headDim})},
         [&](Value split, ValueRange state) -> SmallVector<Value> {
@@ -58,7 +56,6 @@ public:
                                                      ArrayRef<int64_t>());
           return {sum, b.create<math::FmaOp>(e.loc, spread, row, state[1])};
         });
-    waitOnce(sums.front());
     Value sum = b.create<arith::MaximumFOp>(
         e.loc, sums[0], number(std::numeric_limits<float>::min()));
     Value inverse = b.create<arith::DivFOp>(e.loc, number(1), sum);
@@ -81,12 +78,6 @@ private:
   }
   Value load(Value buffer, Value at) {
     return b.create<memref::LoadOp>(e.loc, buffer, at);
-  }
-  /// Loads of the loop that yields `result` are in flight at once.
-  void waitOnce(Value result) {
-    constexpr int64_t kMost = 16;
-    result.getDefiningOp()->setAttr(
-        kUnrollByAttr, b.getI64IntegerAttr(std::min(tiles.splits, kMost)));
   }
   Value placeOf(Value base, Value split) {
     return e.add(base, e.mul(split, shape.rows()));

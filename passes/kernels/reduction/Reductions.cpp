@@ -123,11 +123,6 @@ SmallVector<Value> Reducer::overTiles(EmitScope &level, unsigned dim,
     auto loop = b.create<scf::ForOp>(loc, emitIndex(b, loc, 0),
                                      emitIndex(b, loc, whole),
                                      emitIndex(b, loc, width), inits);
-    // Its loads need fewer registers than those of the results: a row of which
-    // a GPU has few waits for each iteration.
-    int64_t atOnce = gpu::tilesInFlight(1) * tileWidth(target, piece) / width;
-    if (target.gpu && atOnce > 1 && whole > width)
-      loop->setAttr(gpu::kUnrollByAttr, b.getI64IntegerAttr(atOnce));
     b.setInsertionPoint(loop);
     EmitScope tile(level, OpBuilder::atBlockEnd(loop.getBody()));
     tile.setIndex(dim, loop.getInductionVar());
