@@ -7,7 +7,7 @@ sm_90a from one ptxas. No GPU is used.
 
 Triton's kernels (kernels.py) are written as its public tutorials are, with the tile
 sizes of their Hopper configurations. Compare structure, not time: instructions
-beside each product, registers, spills, waits and barriers, and bytes in flight.
+for each product, registers, spills, waits and barriers, and bytes in flight.
 """
 import argparse
 import os
@@ -99,7 +99,7 @@ def ours(name, tessera, artifact):
 
 
 def row(name, whose, one):
-    blocks = sass.resident(one["threads"], one["registers"], one["shared"])
+    blocks = sass.concurrent(one["threads"], one["registers"], one["shared"])
     flight = blocks * (one["shared"] if one["stages"] else one["threads"] * one["loaded"])
     products = one["products"]
     ratio = f"{one['others'] / products:.1f}" if products else ""

@@ -135,7 +135,7 @@ def registers(cubin):
     raise ValueError("the cubin says no number of registers")
 
 
-def resident(threads, registers, shared):
+def concurrent(threads, registers, shared):
     """Blocks that an SM of an H100 or H200 has at once."""
     warps = -(-threads // 32)
     ofWarp = -(-max(registers, 1) * 32 // 256) * 256
