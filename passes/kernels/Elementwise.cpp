@@ -3,6 +3,7 @@
 // dynamic length, so that the updates of all parameters share one kernel;
 // otherwise over rows of static, strided tensors.
 #include "passes/kernels/ClusterLaunch.h"
+#include "passes/kernels/gpu/InFlight.h"
 
 using namespace mlir;
 using namespace tessera;
@@ -85,20 +86,30 @@ struct StridedGrid {
 // A loop nest inside a block spares dividing the row number for short rows.
 static constexpr int64_t kLoopElements = 1024;
 
-static StridedGrid planGrid(const ExprPiece &piece, int64_t elements) {
+static StridedGrid planGrid(const ExprPiece &piece, const TileTarget &target) {
+  int64_t elements = blockElements(target), looped = kLoopElements;
+  int64_t chunk = elements;
+  if (target.gpu) {
+    int64_t all = 1;
+    for (int64_t size : piece.sizes)
+      all *= size;
+    elements = gpu::elementsOfBlock(all, elements, target.multiprocessors);
+    looped = std::min(looped, elements);
+    chunk = llvm::alignTo(elements, 4 * target.lanes); // whole register tiles
+  }
   int64_t last = piece.sizes.back(), inner = last;
   unsigned dims = piece.rank() - 1;
-  while (dims > 0 && inner * piece.sizes[dims - 1] <= kLoopElements)
+  while (dims > 0 && inner * piece.sizes[dims - 1] <= looped)
     inner *= piece.sizes[--dims];
   StridedGrid grid;
   int64_t rows = 1;
   for (unsigned dim = 0; dim < dims; ++dim)
     rows *= piece.sizes[dim];
   grid.rows = {dims, rows, partsOf(elements, inner)};
-  if (inner == last && last >= 2 * elements) {
+  if (inner == last && last >= 2 * chunk) {
     grid.rows.perBlock = 1;
-    grid.chunk = elements;
-    grid.chunks = partsOf(last, elements);
+    grid.chunk = chunk;
+    grid.chunks = partsOf(last, chunk);
   }
   return grid;
 }
@@ -224,7 +235,7 @@ tessera::tileElementwise(ClusterOp cluster, TilingContext &context) {
   SmallVector<StridedGrid> grids;
   SmallVector<int64_t> ends;
   for (const ExprPiece &piece : expression->pieces) {
-    grids.push_back(planGrid(piece, blockElements(context.target())));
+    grids.push_back(planGrid(piece, context.target()));
     launch.spec.blocks += grids.back().blocks();
     ends.push_back(launch.spec.blocks);
   }

@@ -4,16 +4,27 @@
 // replaced no two updates have the same row, and a block owns some of the
 // updates.
 #include "passes/kernels/ClusterLaunch.h"
+#include "passes/kernels/KernelOps.h"
+#include "passes/kernels/gpu/InFlight.h"
 
 using namespace mlir;
 using namespace tessera;
 using namespace tessera::graph;
 
 // Rows of a block: few enough to occupy all threads, so many that walking over
-// the indices is cheap compared with the additions.
-static int64_t rowsPerBlock(int64_t rows) {
-  return std::max<int64_t>(partsOf(rows, 64), 16);
+// the indices is cheap compared with the additions. Frequent rows are often
+// next to each other (tokens by frequency): many blocks divide them, but as all
+// of a GPU's threads walk, no more than one for each multiprocessor.
+static int64_t rowsPerBlock(int64_t rows, const TileTarget &target) {
+  constexpr int64_t kBlocksOfCpu = 64;
+  int64_t blocks = target.gpu ? target.multiprocessors : kBlocksOfCpu;
+  return std::max<int64_t>(partsOf(rows, blocks), 16);
 }
+
+// Indices that a GPU's thread loads before it compares one, since a round trip
+// for each would take longer than all additions: the integers of two sectors.
+// Most are other blocks' rows.
+static constexpr int64_t kIndicesAtOnce = 16;
 
 namespace {
 
@@ -26,7 +37,11 @@ struct ScatterKernel {
   Value begin, end; ///< rows of the block
 
   void overIndices(EmitScope &level, unsigned dim);
+  void overRuns(EmitScope &level, unsigned dim);
+  Value hasOwn(EmitScope &level, unsigned dim, Value run);
+  void addRows(EmitScope &level, unsigned dim, Value begin, int64_t count);
   void addRow(EmitScope &level);
+  Value isOwn(EmitScope &level);
   void replaceRow(EmitScope &level);
   Value rowOf(EmitScope &level);
   void overWidthIf(EmitScope &level, Value condition, Value row);
@@ -39,21 +54,81 @@ struct ScatterKernel {
 void ScatterKernel::overIndices(EmitScope &level, unsigned dim) {
   if (dim == piece.groups[0])
     return addRow(level);
+  if (target.gpu && dim + 1 == piece.groups[0] &&
+      piece.sizes[dim] > kIndicesAtOnce)
+    return overRuns(level, dim);
   forEachIndex(level, dim,
                [&](EmitScope &inner) { overIndices(inner, dim + 1); });
 }
 
+// Runs of indices: of one without a row of the block nothing else is done.
+void ScatterKernel::overRuns(EmitScope &level, unsigned dim) {
+  int64_t size = piece.sizes[dim], whole = size - size % kIndicesAtOnce;
+  KernelOps e{level.builder, level.loc()};
+  auto loop = e.b.create<scf::ForOp>(e.loc, e.index(0), e.index(whole),
+                                     e.index(kIndicesAtOnce));
+  level.builder.setInsertionPoint(loop);
+  EmitScope inner(level, OpBuilder::atBlockTerminator(loop.getBody()));
+  Value run = loop.getInductionVar(), some = hasOwn(inner, dim, run);
+  auto branch =
+      inner.builder.create<scf::IfOp>(e.loc, some, /*withElseRegion=*/false);
+  inner.builder.setInsertionPoint(branch);
+  EmitScope own(inner, branch.getThenBodyBuilder());
+  addRows(own, dim, run, kIndicesAtOnce);
+  level.builder.setInsertionPointAfter(loop);
+  if (whole < size)
+    addRows(level, dim, emitIndex(level.builder, e.loc, whole), size - whole);
+}
+
+// Whether the block has the row of one of the indices from `run` on.
+Value ScatterKernel::hasOwn(EmitScope &level, unsigned dim, Value run) {
+  OpBuilder &b = level.builder;
+  Location loc = level.loc();
+  Value none = b.create<arith::ConstantOp>(loc, b.getBoolAttr(false));
+  auto loop = b.create<scf::ForOp>(loc, emitIndex(b, loc, 0),
+                                   emitIndex(b, loc, kIndicesAtOnce),
+                                   emitIndex(b, loc, 1), ValueRange(none));
+  loop->setAttr(gpu::kUnrollByAttr, b.getI64IntegerAttr(kIndicesAtOnce));
+  b.setInsertionPoint(loop);
+  EmitScope inner(level, OpBuilder::atBlockEnd(loop.getBody()));
+  OpBuilder &each = inner.builder;
+  inner.setIndex(dim,
+                 each.create<arith::AddIOp>(loc, run, loop.getInductionVar()));
+  Value own = isOwn(inner);
+  each.create<scf::YieldOp>(loc, ValueRange(each.create<arith::OrIOp>(
+                                     loc, loop.getRegionIterArg(0), own)));
+  b.setInsertionPointAfter(loop);
+  return loop.getResult(0);
+}
+
+// The updates of `count` indices from `begin` on.
+void ScatterKernel::addRows(EmitScope &level, unsigned dim, Value begin,
+                            int64_t count) {
+  OpBuilder &b = level.builder;
+  Location loc = level.loc();
+  Value end = b.create<arith::AddIOp>(loc, begin, emitIndex(b, loc, count));
+  auto loop = b.create<scf::ForOp>(loc, begin, end, emitIndex(b, loc, 1));
+  b.setInsertionPoint(loop);
+  EmitScope inner(level, OpBuilder::atBlockTerminator(loop.getBody()));
+  inner.setIndex(dim, loop.getInductionVar());
+  addRow(inner);
+  b.setInsertionPointAfter(loop);
+}
+
 void ScatterKernel::addRow(EmitScope &level) {
+  Value own = isOwn(level);
+  overWidthIf(level, own, rowOf(level));
+}
+
+Value ScatterKernel::isOwn(EmitScope &level) {
   OpBuilder &b = level.builder;
   Location loc = level.loc();
   Value row = rowOf(level);
   auto compare = [&](arith::CmpIPredicate predicate, Value bound) -> Value {
     return b.create<arith::CmpIOp>(loc, predicate, row, bound);
   };
-  Value mine =
-      b.create<arith::AndIOp>(loc, compare(arith::CmpIPredicate::sge, begin),
-                              compare(arith::CmpIPredicate::slt, end));
-  overWidthIf(level, mine, row);
+  return b.create<arith::AndIOp>(loc, compare(arith::CmpIPredicate::sge, begin),
+                                 compare(arith::CmpIPredicate::slt, end));
 }
 
 void ScatterKernel::replaceRow(EmitScope &level) {
@@ -118,7 +193,7 @@ static void describe(RowScatter op, const ExprPiece &piece,
   for (unsigned dim = 0; dim < piece.groups[0]; ++dim)
     updates *= piece.sizes[dim];
   int64_t perBlock =
-      adds ? rowsPerBlock(rows)
+      adds ? rowsPerBlock(rows, any)
            : std::max<int64_t>(blockElements(any) / base.getDimSize(1), 1);
   RowGrid grid{piece.groups[0], updates, perBlock};
   launch.spec.blocks = adds ? partsOf(rows, perBlock) : grid.blocks();

@@ -1,6 +1,7 @@
 // How many loads of a thread are in flight at once.
 #pragma once
 #include "llvm/ADT/StringRef.h"
+#include <algorithm>
 
 namespace tessera::gpu {
 
@@ -21,6 +22,14 @@ inline int64_t widthInFlight(int64_t width, int64_t size, int64_t tiles) {
   while (tiles > 1 && size < 2 * tiles * width)
     tiles /= 2;
   return tiles * width;
+}
+
+/// Elements of a block of `most` at most, so that `all` of them are in enough
+/// blocks for a GPU: with few, a thread waits for one after the other.
+inline int64_t elementsOfBlock(int64_t all, int64_t most,
+                               int64_t multiprocessors) {
+  constexpr int64_t kBlocks = 2; // of a multiprocessor
+  return std::clamp<int64_t>(all / (kBlocks * multiprocessors), 1, most);
 }
 
 } // namespace tessera::gpu

@@ -2,6 +2,7 @@
 // There is one pass over the row for every level of dependent reductions, and
 // one more to write the results. Values that are expensive to compute stay in
 // shared memory between the passes.
+#include "passes/kernels/gpu/InFlight.h"
 #include "passes/kernels/reduction/Reductions.h"
 
 using namespace mlir;
@@ -213,11 +214,14 @@ void RowKernel::emitRow(EmitScope &row) {
 //===--- entry ------------------------------------------------------------===//
 
 static RowGrid planGrid(const ExprPiece &piece, int64_t reduced,
-                        int64_t elements) {
+                        const TileTarget &target) {
   unsigned dims = piece.rank() - piece.groups.back();
-  int64_t rows = 1;
+  int64_t rows = 1, elements = blockElements(target);
   for (unsigned dim = 0; dim < dims; ++dim)
     rows *= piece.sizes[dim];
+  if (target.gpu)
+    elements =
+        gpu::elementsOfBlock(rows * reduced, elements, target.multiprocessors);
   return {dims, rows, partsOf(elements, reduced)};
 }
 
@@ -245,8 +249,7 @@ llvm::Expected<SmallVector<Value>> tessera::tileRow(ClusterOp cluster,
   SmallVector<RowGrid> grids;
   SmallVector<int64_t> ends;
   for (const ExprPiece &piece : expression->pieces) {
-    grids.push_back(
-        planGrid(piece, expression->reduced, blockElements(context.target())));
+    grids.push_back(planGrid(piece, expression->reduced, context.target()));
     launch.spec.blocks += grids.back().blocks();
     ends.push_back(launch.spec.blocks);
   }
