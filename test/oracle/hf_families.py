@@ -93,14 +93,14 @@ FAMILIES = {
             short_factor=[1.0, 1.05, 1.1, 1.3, 1.5, 1.8],
             long_factor=[1.1, 1.4, 2.0, 2.9, 4.0, 5.0]),
         tie_word_embeddings=False),
-    # The third layer of three would rotate: the fourth does not.
+    # Its last layer does not rotate.
     "smollm3": dict(
         model_type="smollm3", architectures=["SmolLM3ForCausalLM"],
         vocab_size=313, hidden_size=64, intermediate_size=104,
-        num_hidden_layers=5, num_attention_heads=4, num_key_value_heads=2,
+        num_hidden_layers=4, num_attention_heads=4, num_key_value_heads=2,
         hidden_act="silu", max_position_embeddings=256, rms_norm_eps=1e-6,
         rope_theta=10000.0, attention_bias=False, mlp_bias=False,
-        no_rope_layer_interval=4, no_rope_layers=[1, 1, 1, 0, 1],
+        no_rope_layer_interval=4, no_rope_layers=[1, 1, 1, 0],
         use_sliding_window=False, tie_word_embeddings=True),
     "granite": dict(
         model_type="granite", architectures=["GraniteForCausalLM"],
