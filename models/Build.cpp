@@ -105,7 +105,8 @@ LayerKind ModelBuilder::kindOf(int64_t layer, int64_t tokens) const {
   int64_t window = spec.window(layer);
   // A window at least as long as the sequence has no effect.
   return {window < tokens ? window : 0, spec.attentionScale(layer),
-          spec.isSparse(layer), spec.localRope && window > 0};
+          spec.isSparse(layer), spec.localRope && window > 0,
+          spec.rotates(layer)};
 }
 
 /// The name of the block for layers of `kind`.
@@ -118,6 +119,8 @@ std::string ModelBuilder::blockName(const Twine &base,
     name += llvm::formatv(".window{0}", kind.window);
   else if (kind.local)
     name += ".local";
+  if (spec.rope && !kind.rotates)
+    name += ".unrotated";
   if (spec.scaleAttentionByInverseLayer)
     name += llvm::formatv(".scale{0}",
                           std::llround(spec.attentionScale(0) / kind.scale));

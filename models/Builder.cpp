@@ -111,31 +111,39 @@ Value columns(Emitter &e, Value x, int64_t begin, int64_t count) {
   return e.slice(x, {0, 0, begin}, {shape[0], shape[1], count});
 }
 
-Value gatedMlp(const Scope &scope, Value x, StringRef name, bool bias) {
-  auto project = [&](Value from, const char *matrix) {
-    return linear(scope, from, (name + "." + matrix).str(), bias);
+Value mlp(const Scope &scope, Value x, const MlpNames &names, bool bias) {
+  // Slices and products are located at the MLP itself.
+  Emitter e = scope.at(StringRef(names.down).rsplit('.').first);
+  auto activated = [&](Value y) {
+    return activation(e, y, scope.spec.activation);
   };
-  Emitter e = scope.at(name);
-  Value gate, up;
-  if (scope.spec.fusedProjections) {
-    int64_t width = scope.spec.intermediate;
-    Value both = project(x, "gate_up_proj");
-    gate = columns(e, both, 0, width), up = columns(e, both, width, width);
+  Value inner;
+  if (!names.gateUp.empty()) {
+    Value both = linear(scope, x, names.gateUp, bias);
+    const int64_t width = tensorType(both).getDimSize(2) / 2;
+    inner = e.mul(activated(columns(e, both, 0, width)),
+                  columns(e, both, width, width));
+  } else if (!names.gate.empty()) {
+    Value gate = linear(scope, x, names.gate, bias);
+    inner = e.mul(activated(gate), linear(scope, x, names.up, bias));
   } else {
-    gate = project(x, "gate_proj"), up = project(x, "up_proj");
+    inner = activated(linear(scope, x, names.up, bias));
   }
-  Value inner = e.mul(activation(e, gate, scope.spec.activation), up);
-  return project(inner, "down_proj");
+  return linear(scope, inner, names.down, bias);
+}
+
+Value rmsNorm(const Scope &scope, Value x, StringRef name) {
+  return scope.at(name).rmsNorm(x, scope.parameter(name + ".weight"),
+                                scope.spec.normEps,
+                                scope.spec.normPlusOne ? 1 : 0);
 }
 
 Value norm(const Scope &scope, Value x, StringRef name) {
-  Emitter e = scope.at(name);
-  Value weight = scope.parameter(name + ".weight");
   if (scope.spec.norm == NormKind::RmsNorm)
-    return e.rmsNorm(x, weight, scope.spec.normEps,
-                     scope.spec.normPlusOne ? 1 : 0);
-  return e.layerNorm(x, weight, scope.parameter(name + ".bias"),
-                     scope.spec.normEps);
+    return rmsNorm(scope, x, name);
+  Value bias = scope.spec.normBias ? scope.parameter(name + ".bias") : Value();
+  return scope.at(name).layerNorm(x, scope.parameter(name + ".weight"), bias,
+                                  scope.spec.normEps);
 }
 
 Value activation(Emitter &e, Value x, Activation kind) {

@@ -15,6 +15,7 @@ struct LayerKind {
   double scale = 1.0;  ///< of attention scores
   bool sparse = false; ///< experts instead of an MLP
   bool local = false;  ///< rotates queries and keys by spec.localRope
+  bool rotates = true; ///< whether queries and keys are rotated at all
   bool operator==(const LayerKind &) const = default;
 };
 
@@ -143,7 +144,6 @@ struct FamilyBuilder {
   mlir::Value (*layer)(const Scope &, mlir::Value x, const LayerKind &kind);
   /// The final norm, between the last layer and the head.
   mlir::Value (*finish)(const Scope &, mlir::Value x);
-  const char *embedding; ///< name of the table; a tied head reads it as well
 };
 
 const FamilyBuilder &gpt2Builder();  // models/gpt2/Build.cpp
@@ -158,13 +158,19 @@ mlir::Value linear(const Scope &scope, mlir::Value x, llvm::StringRef name,
                    bool bias);
 /// transformers' Conv1D: weight [in, out], always with a bias.
 mlir::Value conv1d(const Scope &scope, mlir::Value x, llvm::StringRef name);
-/// down(activation(gate x) × up x), of modules NAME.gate_proj and so on. Gate
-/// and up of an MLP of a spec with fused projections are one module.
-mlir::Value gatedMlp(const Scope &scope, mlir::Value x, llvm::StringRef name,
-                     bool bias);
+/// The matrices of an MLP. Without a gate: down(activation(up x)). With one:
+/// down(activation(gate x) × up x); `gateUp` is gate and up as one matrix, or
+/// empty.
+struct MlpNames {
+  std::string gate, up, gateUp, down;
+};
+mlir::Value mlp(const Scope &scope, mlir::Value x, const MlpNames &names,
+                bool bias);
 /// Columns [begin, begin + count) of x [batch, tokens, width].
 mlir::Value columns(graph::Emitter &e, mlir::Value x, int64_t begin,
                     int64_t count);
+/// The RMS norm along the last dimension.
+mlir::Value rmsNorm(const Scope &scope, mlir::Value x, llvm::StringRef name);
 /// The norm of the spec's kind, along the last dimension.
 mlir::Value norm(const Scope &scope, mlir::Value x, llvm::StringRef name);
 mlir::Value activation(graph::Emitter &e, mlir::Value x, Activation kind);

@@ -15,58 +15,6 @@ namespace {
 
 constexpr int64_t maxFileBytes = 1 << 20;
 
-struct FamilyInfo {
-  Family family;
-  std::array<std::string_view, 3> architectures;
-  LlamaTraits llama; ///< unused for GPT-2 and BERT
-};
-
-constexpr FamilyInfo families[] = {
-    {Family::Gpt2, {"GPT2LMHeadModel", "GPT2Model"}, {}},
-    {Family::Llama,
-     {"LlamaForCausalLM", "LlamaModel"},
-     {2048, true, 0, false, true, true, false, LlamaTraits::NoWindow}},
-    {Family::Mistral,
-     {"MistralForCausalLM", "MistralModel"},
-     {131072, false, 0, false, false, false, false, LlamaTraits::EveryLayer}},
-    {Family::Qwen2,
-     {"Qwen2ForCausalLM", "Qwen2Model"},
-     {32768, false, 0, true, false, false, false, LlamaTraits::UpperLayers}},
-    {Family::Qwen3,
-     {"Qwen3ForCausalLM", "Qwen3Model"},
-     {32768, false, 128, false, true, false, true, LlamaTraits::UpperLayers}},
-    {Family::Mixtral,
-     {"MixtralForCausalLM", "MixtralModel"},
-     {131072, false, 0, false, false, false, false, LlamaTraits::EveryLayer,
-      true, 1e-5, 1e6, 0}},
-    {Family::Qwen2Moe,
-     {"Qwen2MoeForCausalLM", "Qwen2MoeModel"},
-     {32768, false, 0, true, false, false, false, LlamaTraits::Off, true}},
-    {Family::Qwen3Moe,
-     {"Qwen3MoeForCausalLM", "Qwen3MoeModel"},
-     {32768, false, 0, false, true, false, true, LlamaTraits::Off, true}},
-    {Family::Dots1,
-     {"Dots1ForCausalLM", "Dots1Model"},
-     {2048, true, 0, false, true, false, true, LlamaTraits::LastLayers, true}},
-    {Family::Gemma,
-     {"GemmaForCausalLM", "GemmaModel"},
-     {8192, false, 256, false, true, false, false, LlamaTraits::NoWindow, false,
-      1e-6, 1e4, 0, LlamaTraits::Gemma}},
-    {Family::Gemma2,
-     {"Gemma2ForCausalLM", "Gemma2Model"},
-     {8192, false, 256, false, true, false, false, LlamaTraits::EvenLayers,
-      false, 1e-6, 1e4, 4096, LlamaTraits::Gemma}},
-    {Family::Gemma3,
-     {"Gemma3ForCausalLM", "Gemma3TextModel"},
-     {131072, false, 256, false, true, false, true, LlamaTraits::Pattern, false,
-      1e-6, 1e6, 4096, LlamaTraits::Gemma}},
-    {Family::Phi3,
-     {"Phi3ForCausalLM", "Phi3Model"},
-     {4096, true, 0, false, false, false, false, LlamaTraits::EveryLayer, false,
-      1e-5, 1e4, 0, LlamaTraits::Phi3}},
-    {Family::Bert, {"BertModel", "BertForMaskedLM", "BertForPreTraining"}, {}},
-};
-
 /// Keys of the reference's base classes and of common writers that do not
 /// change a forward or backward pass.
 constexpr std::string_view irrelevant[] = {"_attn_implementation",
@@ -135,7 +83,7 @@ const FamilyInfo *readFamily(ConfigFields &fields) {
   std::vector<std::string_view> names;
   const FamilyInfo *byType = nullptr, *byClass = nullptr;
   std::string type = fields.text("model_type", "");
-  for (const FamilyInfo &each : families) {
+  for (const FamilyInfo &each : families()) {
     names.push_back(name(each.family));
     if (type == name(each.family))
       byType = &each;
@@ -146,7 +94,7 @@ const FamilyInfo *readFamily(ConfigFields &fields) {
                             quote(type), choices(names)));
   for (const std::string &given : fields.strings("architectures")) {
     const FamilyInfo *found = nullptr;
-    for (const FamilyInfo &each : families)
+    for (const FamilyInfo &each : families())
       if (!given.empty() && (std::ranges::count(each.architectures, given) ||
                              given == scoreArchitecture(each.family)))
         found = &each;
@@ -169,7 +117,7 @@ const FamilyInfo *readFamily(ConfigFields &fields) {
 }
 
 /// Keys that all families share.
-void readCommon(ConfigFields &fields, ModelSpec &spec) {
+void readCommon(ConfigFields &fields, bool hasRotaryShare, ModelSpec &spec) {
   spec.bosToken.reset();
   if (auto bos = fields.integers("bos_token_id", false); !bos.empty())
     spec.bosToken = bos[0];
@@ -196,7 +144,7 @@ void readCommon(ConfigFields &fields, ModelSpec &spec) {
     fields.requireNeutral(each, false, only);
   fields.requireNeutral("pruned_heads", Json::object(),
                         "export the model with its heads removed");
-  if (spec.family != Family::Phi3)
+  if (!hasRotaryShare)
     fields.requireNeutral("partial_rotary_factor", 1.0,
                           "rope covers the whole head in these families");
   fields.ignore(irrelevant);
@@ -287,7 +235,7 @@ static StatusOr<LoadedConfig> parseConfig(std::string_view text,
     readBert(fields, spec);
   else
     readLlama(fields, info->llama, spec);
-  readCommon(fields, spec);
+  readCommon(fields, info->llama.rotaryShare > 0, spec);
   std::optional<StoredWeights> stored = readStoredWeights(fields, spec);
   fields.finish(", so it may change the model; remove it if it does not");
   if (!fields.ok())

@@ -1,6 +1,4 @@
-// Reader of Hugging Face config.json for GPT-2, Llama, Mistral, Qwen2, Qwen3,
-// Gemma, Phi-3 and BERT, and with experts Mixtral, Qwen2-MoE, Qwen3-MoE and
-// Dots1.
+// Reader of Hugging Face config.json, for the families of HfFamilyTable.cpp.
 #pragma once
 #include <string>
 #include <string_view>

@@ -28,11 +28,16 @@ std::vector<bool> readSlidingLayers(ConfigFields &fields,
     for (size_t layer = 1; layer < slides.size(); layer += 2)
       slides[layer] = false;
   if (traits.window == LlamaTraits::Pattern) {
-    auto every = size_t(fields.size(
-        {"sliding_window_pattern", "_sliding_window_pattern"}, maxLayers, 6));
+    auto every = size_t(
+        fields.size({"sliding_window_pattern", "_sliding_window_pattern"},
+                    maxLayers, traits.pattern));
     for (size_t layer = every - 1; layer < slides.size(); layer += every)
       slides[layer] = false;
   }
+  if (traits.window == LlamaTraits::UnrotatedLayers)
+    for (size_t layer = 0; layer < slides.size(); ++layer)
+      slides[layer] =
+          enabled && !spec.unrotated.empty() && spec.unrotated[layer];
   std::vector<std::string> types = fields.strings("layer_types");
   if (types.empty())
     return slides;
@@ -69,7 +74,8 @@ void readWindows(ConfigFields &fields, const LlamaTraits &traits,
   bool absent = !fields.written("sliding_window");
   const Json *given = fields.find("sliding_window");
   bool enabled = given || (absent && traits.windowDefault);
-  if (traits.window == LlamaTraits::UpperLayers)
+  if (traits.window == LlamaTraits::UpperLayers ||
+      traits.window == LlamaTraits::UnrotatedLayers)
     enabled = fields.flag("use_sliding_window", false) && enabled;
   else if (traits.window == LlamaTraits::Off)
     fields.requireNeutral("use_sliding_window", false,
@@ -130,6 +136,44 @@ void readLlamaHeads(ConfigFields &fields, const LlamaTraits &traits,
                             spec.headDim, maxIntermediate));
 }
 
+void readBiases(ConfigFields &fields, const LlamaTraits &traits,
+                ModelSpec &spec) {
+  constexpr const char *noKey = "this architecture fixes its biases";
+  spec.qkvBias = traits.qkvBias;
+  spec.outputBias = spec.mlpBias = false;
+  switch (traits.biasKey) {
+  case LlamaTraits::NoBiasKey:
+    fields.requireNeutral("attention_bias",
+                          traits.qkvBias ? Json() : Json(false), noKey);
+    break;
+  case LlamaTraits::OfAttention:
+  case LlamaTraits::OfQkv:
+    spec.qkvBias = fields.flag("attention_bias", traits.biasDefault);
+    spec.outputBias =
+        spec.qkvBias && traits.biasKey == LlamaTraits::OfAttention;
+    break;
+  case LlamaTraits::UseBias:
+    spec.qkvBias = spec.outputBias = spec.mlpBias =
+        fields.flag("use_bias", traits.biasDefault);
+  }
+  if (traits.mlpBiasKey)
+    spec.mlpBias = fields.flag("mlp_bias", false);
+  else
+    fields.requireNeutral("mlp_bias", false, noKey);
+}
+
+void readRopes(ConfigFields &fields, const LlamaTraits &traits,
+               ModelSpec &spec) {
+  if (traits.ropes == LlamaTraits::OneRope)
+    spec.rope = readRope(fields, traits, spec);
+  else
+    readLayerRopes(fields, traits, spec);
+  if (!traits.rotatesOnlyWindows)
+    return;
+  for (int64_t layer = 0; layer < spec.layers; ++layer)
+    spec.unrotated.push_back(spec.window(layer) == 0);
+}
+
 } // namespace
 
 void readLlama(ConfigFields &fields, const LlamaTraits &traits,
@@ -142,40 +186,26 @@ void readLlama(ConfigFields &fields, const LlamaTraits &traits,
                                   traits.maxPositions);
   readLlamaHeads(fields, traits, spec);
 
-  spec.norm = NormKind::RmsNorm;
-  spec.normEps = fields.number("rms_norm_eps", 1e-20, 1, traits.normEps);
-  const bool isGemma = traits.kin == LlamaTraits::Gemma;
-  if (!isGemma)
-    spec.activation = readActivation(fields, "hidden_act", "silu");
+  spec.norm = traits.norm;
+  spec.normEps = fields.number(traits.normEpsKey, 1e-20, 1, traits.normEps);
+  if (traits.activation)
+    spec.activation = readActivation(fields, "hidden_act", traits.activation);
   spec.gatedMlp = true;
-  spec.tieWordEmbeddings = fields.flag("tie_word_embeddings", isGemma);
+  spec.tieWordEmbeddings = fields.flag("tie_word_embeddings", traits.tied);
   spec.qkNorm = traits.qkNorm;
-  spec.qkvBias = traits.qkvBias;
-  spec.outputBias = spec.mlpBias = false;
-  constexpr const char *noKey = "this architecture fixes its biases";
-  if (traits.attentionBiasKey)
-    spec.qkvBias = spec.outputBias = fields.flag("attention_bias", false);
-  else
-    fields.requireNeutral("attention_bias",
-                          traits.qkvBias ? Json() : Json(false), noKey);
-  if (traits.mlpBiasKey)
-    spec.mlpBias = fields.flag("mlp_bias", false);
-  else
-    fields.requireNeutral("mlp_bias", false, noKey);
-  spec.attentionDropout = readDropout(fields, "attention_dropout", 0.0);
+  readBiases(fields, traits, spec);
+  spec.attentionDropout =
+      readDropout(fields, "attention_dropout", traits.attentionDropout);
   if (!fields.ok())
     return; // the rest divides by these values and allocates by them
-  if (isGemma)
-    readGemma(fields, spec);
-  if (traits.kin == LlamaTraits::Phi3)
-    readPhi3(fields, spec);
+  if (traits.own)
+    traits.own(fields, spec);
+  if (traits.rotaryShare > 0)
+    readRotaryShare(fields, traits, spec);
   if (!fields.ok())
     return;
   readWindows(fields, traits, spec);
-  if (spec.family == Family::Gemma3)
-    readLayerRopes(fields, traits.ropeTheta, spec);
-  else
-    spec.rope = readRope(fields, spec, traits.ropeTheta);
+  readRopes(fields, traits, spec);
   if (traits.experts)
     readMoe(fields, spec);
 }

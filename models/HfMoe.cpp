@@ -1,5 +1,6 @@
-// Mixtures of experts: three shapes of keys. Sources: the configuration and
-// modeling files of Mixtral, Qwen2-MoE, Qwen3-MoE and Dots1 in transformers.
+// Mixtures of experts: four shapes of keys. Sources: the configuration and
+// modeling files of Mixtral, Qwen2-MoE, Qwen3-MoE, OLMoE and Dots1 in
+// transformers.
 #include <algorithm>
 
 #include "models/HfReaders.h"
@@ -32,6 +33,14 @@ void readMixtral(ConfigFields &fields, const ModelSpec &spec, MoeSpec &moe) {
   moe.sparse.assign(static_cast<size_t>(spec.layers), true);
   fields.requireNeutral("router_jitter_noise", 0.0,
                         "routers are not noisy here");
+}
+
+void readOlmoeExperts(ConfigFields &fields, const ModelSpec &spec,
+                      MoeSpec &moe) {
+  moe.experts = fields.size({"num_experts", "num_local_experts"}, maxExperts);
+  moe.intermediate = spec.intermediate;
+  moe.normalize = fields.flag("norm_topk_prob", false);
+  moe.sparse.assign(static_cast<size_t>(spec.layers), true);
 }
 
 void readQwen(ConfigFields &fields, const ModelSpec &spec, MoeSpec &moe) {
@@ -108,6 +117,9 @@ void readMoe(ConfigFields &fields, ModelSpec &spec) {
     break;
   case Family::Dots1:
     readDots(fields, spec, moe);
+    break;
+  case Family::Olmoe:
+    readOlmoeExperts(fields, spec, moe);
     break;
   default:
     readQwen(fields, spec, moe);

@@ -95,14 +95,27 @@ void readLlama3(ConfigFields &section, std::optional<int64_t> outer,
                              rope.highFreqFactor, rope.lowFreqFactor));
 }
 
-RopeSpec readSection(ConfigFields &section, const ModelSpec &spec, double theta,
+/// HunYuan's "dynamic" has a base that is fixed. With it the reference ignores
+/// the factor and yarn's keys.
+void readAlpha(ConfigFields &section, RopeSpec &rope) {
+  rope.alpha = section.number("alpha", 0, maxFactor, 0.0);
+  if (rope.alpha == 0)
+    return;
+  rope.factor = 1;
+  constexpr std::string_view unused[] = {"beta_fast", "beta_slow", "mscale",
+                                         "mscale_all_dim"};
+  section.ignore(unused);
+}
+
+RopeSpec readSection(ConfigFields &section, const LlamaTraits &traits,
+                     const ModelSpec &spec, double theta,
                      std::optional<int64_t> outer) {
   RopeSpec rope;
   rope.type = readType(section);
   rope.theta = section.number("rope_theta", 1.0001, maxTheta, theta);
   constexpr std::string_view partial[] = {"partial_rotary_factor"};
-  if (spec.family == Family::Phi3)
-    section.ignore(partial); // readPhi3 has read it
+  if (traits.rotaryShare > 0)
+    section.ignore(partial); // readRotaryShare has read it
   else
     section.requireNeutral(partial[0], 1.0,
                            "rope covers the whole head in these families");
@@ -112,6 +125,8 @@ RopeSpec readSection(ConfigFields &section, const ModelSpec &spec, double theta,
   case RopeType::Linear:
   case RopeType::Dynamic:
     rope.factor = section.number("factor", 1, maxFactor);
+    if (spec.family == Family::HunYuan)
+      readAlpha(section, rope);
     if (rope.type == RopeType::Dynamic && spec.rotaryWidth() < 4)
       section.fail("rope_type",
                    "'dynamic' requires at least 4 rotated elements of a head");
@@ -132,22 +147,25 @@ RopeSpec readSection(ConfigFields &section, const ModelSpec &spec, double theta,
 }
 
 std::optional<RopeSpec> readIfGiven(ConfigFields &fields, const char *key,
+                                    const LlamaTraits &traits,
                                     const ModelSpec &spec, double theta,
                                     std::optional<int64_t> outer) {
   const Json *object = fields.section(key);
   if (!object)
     return {};
   ConfigFields section(*object, fields.file(), std::string(key) + ".");
-  RopeSpec rope = readSection(section, spec, theta, outer);
+  RopeSpec rope = readSection(section, traits, spec, theta, outer);
   fields.adopt(section.status());
   return rope;
 }
 
 } // namespace
 
-void readLayerRopes(ConfigFields &fields, double theta, ModelSpec &spec) {
+void readLayerRopes(ConfigFields &fields, const LlamaTraits &traits,
+                    ModelSpec &spec) {
   constexpr const char *localKey = "rope_local_base_freq";
-  constexpr double localTheta = 10000.0;
+  const bool hasBase = traits.ropes == LlamaTraits::LocalBase;
+  const double localTheta = hasBase ? 10000.0 : traits.ropeTheta;
   const Json *both = fields.section("rope_parameters");
   RopeSpec local;
   if (both && both->contains("full_attention")) {
@@ -155,41 +173,75 @@ void readLayerRopes(ConfigFields &fields, double theta, ModelSpec &spec) {
     auto read = [&](const char *key, double absent) {
       RopeSpec plain;
       plain.theta = absent;
-      return readIfGiven(parts, key, spec, absent, {}).value_or(plain);
+      return readIfGiven(parts, key, traits, spec, absent, {}).value_or(plain);
     };
-    spec.rope = read("full_attention", theta);
+    spec.rope = read("full_attention", traits.ropeTheta);
     local = read("sliding_attention", localTheta);
     parts.finish("; it has one section for each type of layer");
     fields.adopt(parts.status());
-    for (auto [key, value] : {std::pair("rope_theta", spec.rope->theta),
-                              std::pair(localKey, local.theta)})
+    auto mustAgree = [&](const char *key, double theta) {
       if (auto given = fields.maybeNumber(key, 1.0001, maxTheta);
-          given && *given != value)
+          given && *given != theta)
         fields.fail(key, fmt::format("{} conflicts with {} in "
                                      "'rope_parameters'; keep one of the two",
-                                     *given, value));
+                                     *given, theta));
+    };
+    mustAgree("rope_theta", spec.rope->theta);
+    if (hasBase)
+      mustAgree(localKey, local.theta);
     fields.requireNeutral("rope_scaling", nullptr,
                           "'rope_parameters' has all of it");
   } else {
-    spec.rope = readRope(fields, spec, theta);
-    local.theta = fields.number(localKey, 1.0001, maxTheta, localTheta);
+    spec.rope = readRope(fields, traits, spec);
+    local.theta = hasBase
+                      ? fields.number(localKey, 1.0001, maxTheta, localTheta)
+                      : spec.rope->theta;
   }
-  if (!spec.windows.empty())
+  if (!spec.windows.empty() && local != *spec.rope)
     spec.localRope = local;
 }
 
-RopeSpec readRope(ConfigFields &fields, const ModelSpec &spec,
-                  double absentTheta) {
+void readRotaryShare(ConfigFields &fields, const LlamaTraits &traits,
+                     ModelSpec &spec) {
+  // v4 has the fraction outside the section in which v5 has it.
+  constexpr const char *key = "partial_rotary_factor";
+  std::optional<double> share =
+      fields.maybeNumber(Key(key, traits.shareName), 1e-6, 1);
+  for (const char *name : {"rope_parameters", "rope_scaling"}) {
+    const Json *section = fields.section(name);
+    if (!section)
+      continue;
+    ConfigFields inner(*section, fields.file(), std::string(name) + ".");
+    auto given = inner.maybeNumber(key, 1e-6, 1);
+    fields.adopt(inner.status());
+    if (given && share && *given != *share)
+      fields.fail(
+          key, fmt::format("conflicts with '{}'; keep one of the two", name));
+    if (given)
+      share = given;
+  }
+  const double part = share.value_or(traits.rotaryShare);
+  auto width = int64_t(double(spec.headDim) * part);
+  if (width < 2 || width % 2 != 0)
+    fields.fail(key, fmt::format("{} of head_dim = {} is {} elements; rope "
+                                 "needs pairs",
+                                 part, spec.headDim, width));
+  spec.rotaryDim = width == spec.headDim ? 0 : width;
+}
+
+RopeSpec readRope(ConfigFields &fields, const LlamaTraits &traits,
+                  const ModelSpec &spec) {
   std::optional<double> theta =
-      fields.maybeNumber("rope_theta", 1.0001, maxTheta);
+      fields.maybeNumber(Key("rope_theta", traits.thetaName), 1.0001, maxTheta);
   std::optional<int64_t> outer;
   if (fields.find("original_max_position_embeddings"))
     outer = fields.size("original_max_position_embeddings", maxContext);
   else if (spec.family == Family::Phi3)
     outer = 4096; // the reference's default
-  double orDefault = theta.value_or(absentTheta);
-  auto v5 = readIfGiven(fields, "rope_parameters", spec, orDefault, outer);
-  auto v4 = readIfGiven(fields, "rope_scaling", spec,
+  double orDefault = theta.value_or(traits.ropeTheta);
+  auto v5 =
+      readIfGiven(fields, "rope_parameters", traits, spec, orDefault, outer);
+  auto v4 = readIfGiven(fields, "rope_scaling", traits, spec,
                         theta ? *theta : (v5 ? v5->theta : orDefault), outer);
   if (v4 && v5 && *v4 != *v5)
     fields.fail("rope_scaling",

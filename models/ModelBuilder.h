@@ -236,8 +236,10 @@ private:
   mlir::Value columnMeans(graph::Emitter &e, mlir::Value sums);
   mlir::Value layerSeed(mlir::Value seed, int64_t layer);
   mlir::Value head(const Scope &scope) {
-    return scope.parameter(spec.tieWordEmbeddings ? family.embedding
-                                                  : "lm_head.weight");
+    const ModuleNames names = moduleNames(spec);
+    const std::string_view name =
+        spec.tieWordEmbeddings ? names.embedding : names.head;
+    return scope.parameter(llvm::Twine(name) + ".weight");
   }
 
   mlir::OpBuilder b;

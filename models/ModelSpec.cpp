@@ -57,7 +57,15 @@ public:
   }
   void layerNorm(const std::string &name) {
     ones(name + ".weight", spec.hidden);
-    zeros(name + ".bias", spec.hidden);
+    if (spec.normBias)
+      zeros(name + ".bias", spec.hidden);
+  }
+  /// The norm of the spec's kind, of activations.
+  void norm(std::string_view name) {
+    if (spec.norm == NormKind::LayerNorm)
+      layerNorm(std::string(name));
+    else
+      rmsNorm(std::string(name), spec.hidden);
   }
   /// torch.nn.Linear: [out, in].
   void linear(const std::string &name, int64_t in, int64_t out, bool bias) {
@@ -130,33 +138,41 @@ void addExperts(List &list, const ModelSpec &spec) {
 }
 
 void addAttention(List &list, const ModelSpec &spec) {
+  const ModuleNames names = moduleNames(spec);
   int64_t hidden = spec.hidden, query = spec.queryWidth(),
           keyValue = spec.keyValueWidth();
-  if (spec.fusedProjections) {
-    list.linear("self_attn.o_proj", query, hidden, spec.outputBias);
-    list.linear("self_attn.qkv_proj", hidden, query + 2 * keyValue,
-                spec.qkvBias);
+  auto linear = [&](std::string_view name, int64_t in, int64_t out, bool bias) {
+    list.linear(std::string(name), in, out, bias);
+  };
+  if (spec.qkvLayout == QkvLayout::Apart) {
+    linear(names.query, hidden, query, spec.qkvBias);
+    linear(names.key, hidden, keyValue, spec.qkvBias);
+    linear(names.value, hidden, keyValue, spec.qkvBias);
+    linear(names.output, query, hidden, spec.outputBias);
   } else {
-    list.linear("self_attn.q_proj", hidden, query, spec.qkvBias);
-    list.linear("self_attn.k_proj", hidden, keyValue, spec.qkvBias);
-    list.linear("self_attn.v_proj", hidden, keyValue, spec.qkvBias);
-    list.linear("self_attn.o_proj", query, hidden, spec.outputBias);
+    linear(names.output, query, hidden, spec.outputBias);
+    linear(names.qkv, hidden, query + 2 * keyValue, spec.qkvBias);
   }
-  if (spec.qkNorm) {
-    list.rmsNorm("self_attn.q_norm", spec.headDim);
-    list.rmsNorm("self_attn.k_norm", spec.headDim);
-  }
+  if (spec.qkNorm == QkNorm::None)
+    return;
+  const bool isWide = spec.qkNorm == QkNorm::Width;
+  list.rmsNorm(std::string(names.queryNorm), isWide ? query : spec.headDim);
+  list.rmsNorm(std::string(names.keyNorm), isWide ? keyValue : spec.headDim);
 }
 
 void addMlp(List &list, const ModelSpec &spec) {
-  if (spec.fusedProjections) {
-    list.linear("mlp.gate_up_proj", spec.hidden, 2 * spec.intermediate,
-                spec.mlpBias);
+  const ModuleNames names = moduleNames(spec);
+  auto linear = [&](std::string_view name, int64_t in, int64_t out) {
+    list.linear(std::string(name), in, out, spec.mlpBias);
+  };
+  if (spec.fusedGateUp) {
+    linear(names.gateUp, spec.hidden, 2 * spec.intermediate);
   } else {
-    list.linear("mlp.gate_proj", spec.hidden, spec.intermediate, spec.mlpBias);
-    list.linear("mlp.up_proj", spec.hidden, spec.intermediate, spec.mlpBias);
+    if (spec.gatedMlp)
+      linear(names.gate, spec.hidden, spec.intermediate);
+    linear(names.up, spec.hidden, spec.intermediate);
   }
-  list.linear("mlp.down_proj", spec.intermediate, spec.hidden, spec.mlpBias);
+  linear(names.down, spec.intermediate, spec.hidden);
 }
 
 std::vector<Parameter> llamaLayer(const ModelSpec &spec, bool sparse) {
@@ -166,12 +182,15 @@ std::vector<Parameter> llamaLayer(const ModelSpec &spec, bool sparse) {
     addExperts(list, spec);
   else
     addMlp(list, spec);
-  list.rmsNorm("input_layernorm", spec.hidden);
-  list.rmsNorm("post_attention_layernorm", spec.hidden);
-  if (spec.postNorms) {
-    list.rmsNorm("pre_feedforward_layernorm", spec.hidden);
-    list.rmsNorm("post_feedforward_layernorm", spec.hidden);
-  }
+  const ModuleNames names = moduleNames(spec);
+  if (spec.residual.preNorms)
+    list.norm(names.attentionNorm);
+  if (spec.residual.postNorms)
+    list.norm(names.attentionPostNorm);
+  if (spec.residual.hasMlpNorm())
+    list.norm(names.mlpNorm);
+  if (spec.residual.postNorms)
+    list.norm(names.mlpPostNorm);
   return std::move(list.items);
 }
 
@@ -204,7 +223,8 @@ void addEmbeddings(List &list, const ModelSpec &spec) {
     list.layerNorm("embeddings.LayerNorm");
     break;
   default:
-    list.weight("model.embed_tokens.weight", {spec.vocab, spec.hidden});
+    list.weight(fmt::format("{}.weight", moduleNames(spec).embedding),
+                {spec.vocab, spec.hidden});
   }
 }
 
@@ -281,29 +301,6 @@ std::vector<Parameter> layerParameters(const ModelSpec &spec, bool sparse) {
   return spec.adapter ? withAdapters(std::move(all), spec) : all;
 }
 
-ExpertNames expertNames(const ModelSpec &spec) {
-  if (spec.family == Family::Mixtral)
-    return {"block_sparse_moe.gate",
-            "block_sparse_moe.experts.*",
-            "block_sparse_moe.shared_expert",
-            "w1",
-            "w3",
-            "w2"};
-  return {"mlp.gate",
-          "mlp.experts.*",
-          spec.family == Family::Dots1 ? "mlp.shared_experts"
-                                       : "mlp.shared_expert",
-          "gate_proj",
-          "up_proj",
-          "down_proj"};
-}
-
-std::string layerPrefix(const ModelSpec &spec, int64_t layer) {
-  return spec.family == Family::Gpt2   ? fmt::format("transformer.h.{}.", layer)
-         : spec.family == Family::Bert ? fmt::format("encoder.layer.{}.", layer)
-                                       : fmt::format("model.layers.{}.", layer);
-}
-
 std::vector<Parameter> parameters(const ModelSpec &spec) {
   List list(spec);
   addEmbeddings(list, spec);
@@ -322,12 +319,10 @@ std::vector<Parameter> parameters(const ModelSpec &spec) {
   if (spec.isEncoder())
     return std::move(list.items);
   List after(spec);
-  if (spec.family == Family::Gpt2)
-    after.layerNorm("transformer.ln_f");
-  else
-    after.rmsNorm("model.norm", spec.hidden);
+  after.norm(moduleNames(spec).norm);
   if (!spec.tieWordEmbeddings && !spec.hasScore)
-    after.weight("lm_head.weight", {spec.vocab, spec.hidden});
+    after.weight(fmt::format("{}.weight", moduleNames(spec).head),
+                 {spec.vocab, spec.hidden});
   if (isTrained)
     makeConstant(after.items, spec.adapter->hasNarrowBase);
   if (spec.hasScore) { // trained with an adapter, too
@@ -336,17 +331,6 @@ std::vector<Parameter> parameters(const ModelSpec &spec) {
   }
   std::ranges::move(after.items, std::back_inserter(list.items));
   return std::move(list.items);
-}
-
-std::vector<std::string> checkpointNames(const ModelSpec &spec,
-                                         std::string_view name) {
-  std::vector<std::string> names{std::string(name)};
-  constexpr std::string_view prefix = "transformer.";
-  if (spec.family == Family::Gpt2 && name.substr(0, prefix.size()) == prefix)
-    names.emplace_back(name.substr(prefix.size()));
-  if (spec.family == Family::Bert)
-    names.push_back(fmt::format("bert.{}", name));
-  return names;
 }
 
 static int64_t countElements(const std::vector<Parameter> &parameters) {
@@ -378,77 +362,6 @@ int64_t activeParameterCount(const ModelSpec &spec) {
   return parameterCount(spec) - moe.sparseLayers() *
                                     (moe.experts - moe.chosen) * 3 *
                                     moe.intermediate * spec.hidden;
-}
-
-std::string_view name(Family family) {
-  switch (family) {
-  case Family::Gpt2:
-    return "gpt2";
-  case Family::Llama:
-    return "llama";
-  case Family::Mistral:
-    return "mistral";
-  case Family::Qwen2:
-    return "qwen2";
-  case Family::Qwen3:
-    return "qwen3";
-  case Family::Mixtral:
-    return "mixtral";
-  case Family::Qwen2Moe:
-    return "qwen2_moe";
-  case Family::Qwen3Moe:
-    return "qwen3_moe";
-  case Family::Dots1:
-    return "dots1";
-  case Family::Gemma:
-    return "gemma";
-  case Family::Gemma2:
-    return "gemma2";
-  case Family::Gemma3:
-    return "gemma3_text";
-  case Family::Phi3:
-    return "phi3";
-  case Family::Bert:
-    return "bert";
-  }
-  assert(false && "every family has a name");
-  return "";
-}
-
-std::string_view name(Activation activation) {
-  switch (activation) {
-  case Activation::Gelu:
-    return "gelu";
-  case Activation::GeluTanh:
-    return "gelu_new";
-  case Activation::QuickGelu:
-    return "quick_gelu";
-  case Activation::Silu:
-    return "silu";
-  case Activation::Relu:
-    return "relu";
-  }
-  assert(false && "every activation has a name");
-  return "";
-}
-
-std::string_view name(RopeType type) {
-  switch (type) {
-  case RopeType::Default:
-    return "default";
-  case RopeType::Linear:
-    return "linear";
-  case RopeType::Dynamic:
-    return "dynamic";
-  case RopeType::Yarn:
-    return "yarn";
-  case RopeType::LongRope:
-    return "longrope";
-  case RopeType::Llama3:
-    return "llama3";
-  }
-  assert(false && "every rope type has a name");
-  return "";
 }
 
 std::string describe(const ModelSpec &spec) {

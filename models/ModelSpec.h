@@ -11,8 +11,8 @@
 namespace tessera::models {
 
 /// Which builder makes the graph. All but GPT-2 and BERT are members of the
-/// Llama family that differ in data (window, biases, norms, fused matrices,
-/// experts), not in code.
+/// Llama family that differ in data (window, biases, norms, residual stream,
+/// rotary layout, fused matrices, experts), not in code.
 enum class Family {
   Gpt2,
   Llama,
@@ -27,12 +27,55 @@ enum class Family {
   Gemma2,
   Gemma3,
   Phi3,
+  SmolLm3,
+  Granite,
+  Olmo2,
+  Olmo3,
+  Olmoe,
+  Glm,
+  Glm4,
+  Cohere,
+  Cohere2,
+  StarCoder2,
+  StableLm,
+  Ernie45,
+  SeedOss,
+  HunYuan,
+  GptNeoX,
   Bert
 };
 
 enum class NormKind {
   LayerNorm, ///< (x - mean) / sqrt(var + eps) * weight + bias
   RmsNorm,   ///< x / sqrt(mean(x^2) + eps) * weight, or * (1 + weight)
+};
+
+/// RMS norms of queries and keys.
+enum class QkNorm {
+  None,
+  Head,      ///< along a head, with one weight [head_dim] for all heads
+  AfterRope, ///< the same, of rotated heads
+  Width,     ///< along all heads, before they are split
+};
+
+/// How queries, keys and values are projected.
+enum class QkvLayout {
+  Apart,  ///< three matrices
+  Fused,  ///< one matrix: all queries, all keys, all values
+  ByHead, ///< one matrix: of each head a query, a key and a value
+};
+
+/// How a layer adds attention and MLP to the residual stream x.
+struct ResidualSpec {
+  bool preNorms = true;   ///< norms on the inputs of attention and MLP
+  bool postNorms = false; ///< norms on their outputs, before the addition
+  /// x + attention(x) + MLP(x), by two norms of x or by one; otherwise the MLP
+  /// reads the sum of x and attention.
+  enum { Serial, Parallel, ParallelOneNorm } order = Serial;
+  double scale = 1.0; ///< of attention and MLP
+  /// Whether the MLP's input has a norm of its own.
+  bool hasMlpNorm() const { return preNorms && order != ParallelOneNorm; }
+  bool operator==(const ResidualSpec &) const = default;
 };
 
 enum class Activation {
@@ -45,14 +88,15 @@ enum class Activation {
 
 enum class RopeType { Default, Linear, Dynamic, Yarn, LongRope, Llama3 };
 
-/// Rotary position embedding over the head's first elements (rotate-half
-/// layout: of d rotated elements, element i is paired with i + d / 2). Fields
-/// that a type does not use keep their defaults; models/Rope.h turns this into
-/// frequencies.
+/// Rotary position embedding over the head's first elements (of d rotated
+/// elements, element i is paired with i + d / 2, unless pairs are interleaved).
+/// Fields that a type does not use keep their defaults; models/Rope.h turns
+/// this into frequencies.
 struct RopeSpec {
   RopeType type = RopeType::Default;
   double theta = 10000.0;
   double factor = 1.0;             ///< linear, dynamic, yarn, longrope, llama3
+  double alpha = 0.0;              ///< dynamic: of a fixed base; 0: none
   double lowFreqFactor = 1.0;      ///< llama3
   double highFreqFactor = 1.0;     ///< llama3
   int64_t originalMaxPosition = 0; ///< yarn, longrope, llama3; in tokens
@@ -132,19 +176,19 @@ struct ModelSpec {
   NormKind norm = NormKind::LayerNorm;
   double normEps = 1e-5;
   bool normPlusOne = false; ///< norms multiply by 1 + weight
-  /// Also norms on the outputs of attention and MLP, before the residual
-  /// addition.
-  bool postNorms = false;
+  bool normBias = true;     ///< of a LayerNorm
+  ResidualSpec residual;
   double embeddingScale = 1.0; ///< of a token's row of the table
+  double logitScale = 1.0;
   Activation activation = Activation::GeluTanh;
-  bool gatedMlp = false; ///< down(act(gate(x)) * up(x))
+  bool gatedMlp = false; ///< down(act(gate(x)) * up(x)), or down(act(up(x)))
   bool tieWordEmbeddings = true;
   bool qkvBias = false;
   bool outputBias = false; ///< of the attention's output projection
   bool mlpBias = false;
-  bool qkNorm = false; ///< RMSNorm over head_dim on queries and keys
-  /// Queries, keys and values come from one matrix, gate and up from another.
-  bool fusedProjections = false;
+  QkNorm qkNorm = QkNorm::None;
+  QkvLayout qkvLayout = QkvLayout::Apart;
+  bool fusedGateUp = false; ///< one matrix: gate, up
 
   /// Widths to which an encoder's embeddings may be truncated (Kusupati et al.,
   /// Matryoshka, 2022): these, or any if `cutsAnywhere`.
@@ -172,6 +216,9 @@ struct ModelSpec {
   std::optional<RopeSpec> localRope;
   /// Rotated elements of a head, an even number; 0: all.
   int64_t rotaryDim = 0;
+  bool interleavedRope = false; ///< element 2 i is paired with 2 i + 1
+  /// [layers], or empty when rope rotates in every layer.
+  std::vector<bool> unrotated;
   /// [layers], or empty when every layer sees the whole past. Entry w > 0: a
   /// query at position q sees keys k with q - w < k <= q; 0: all k <= q.
   std::vector<int64_t> windows;
@@ -203,6 +250,10 @@ struct ModelSpec {
   double attentionScale(int64_t layer) const;
   /// Number of rotated elements of a head.
   int64_t rotaryWidth() const { return rotaryDim ? rotaryDim : headDim; }
+  /// Whether queries and keys of `layer` are rotated.
+  bool rotates(int64_t layer) const {
+    return rope && (unrotated.empty() || !unrotated[size_t(layer)]);
+  }
   /// The rotary frequencies of `layer`; requires rope.
   const RopeSpec &ropeOf(int64_t layer) const {
     return localRope && window(layer) > 0 ? *localRope : *rope;
@@ -253,6 +304,26 @@ struct ExpertNames {
   std::string_view gate, up, down; ///< "gate_proj", …
 };
 ExpertNames expertNames(const ModelSpec &spec);
+
+/// Names of modules in checkpoints; those inside a layer without its prefix.
+/// Names of modules that a model does not have are unused.
+struct ModuleNames {
+  std::string_view embedding = "model.embed_tokens";
+  std::string_view layers = "model.layers";
+  std::string_view norm = "model.norm", head = "lm_head";
+  std::string_view query = "self_attn.q_proj", key = "self_attn.k_proj",
+                   value = "self_attn.v_proj", qkv = "self_attn.qkv_proj",
+                   output = "self_attn.o_proj";
+  std::string_view queryNorm = "self_attn.q_norm", keyNorm = "self_attn.k_norm";
+  std::string_view gate = "mlp.gate_proj", up = "mlp.up_proj",
+                   gateUp = "mlp.gate_up_proj", down = "mlp.down_proj";
+  /// Norms of the inputs and of the outputs of attention and MLP.
+  std::string_view attentionNorm = "input_layernorm",
+                   mlpNorm = "post_attention_layernorm",
+                   attentionPostNorm = "post_attention_layernorm",
+                   mlpPostNorm = "post_feedforward_layernorm";
+};
+ModuleNames moduleNames(const ModelSpec &spec);
 
 /// "transformer.h.3.", "model.layers.3." or "encoder.layer.3.".
 std::string layerPrefix(const ModelSpec &spec, int64_t layer);

@@ -158,10 +158,15 @@ ModelSpec withRecipe(ModelSpec spec, const Recipe &recipe) {
   if (recipe.dropout.rate) {
     double rate = *recipe.dropout.rate;
     spec.attentionDropout = rate;
-    // In the Llama family the reference drops only attention probabilities; a
-    // rate in the recipe applies to every dropout of the architecture.
-    if (spec.family == Family::Gpt2)
-      spec.embeddingDropout = spec.residualDropout = rate;
+    // In most families the reference drops only attention probabilities; a rate
+    // in the recipe applies to every dropout of the architecture.
+    const bool ofEmbeddings = spec.family == Family::Gpt2 ||
+                              spec.family == Family::StarCoder2 ||
+                              spec.family == Family::GptNeoX;
+    if (ofEmbeddings)
+      spec.embeddingDropout = rate;
+    if (ofEmbeddings || spec.family == Family::SeedOss)
+      spec.residualDropout = rate;
   }
   spec.hasScore |= recipe.task == recipe::Task::Reward;
   const Recipe::Adapter &adapter = recipe.adapter;

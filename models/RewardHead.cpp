@@ -33,8 +33,24 @@ static std::string_view classPrefix(Family family) {
     return "Gemma3Text";
   case Family::Phi3:
     return "Phi3";
-  case Family::Dots1: // has none
-  case Family::Bert:  // an encoder
+  // Have none, or none that was compared with transformers.
+  case Family::Dots1:
+  case Family::SmolLm3:
+  case Family::Granite:
+  case Family::Olmo2:
+  case Family::Olmo3:
+  case Family::Olmoe:
+  case Family::Glm:
+  case Family::Glm4:
+  case Family::Cohere:
+  case Family::Cohere2:
+  case Family::StarCoder2:
+  case Family::StableLm:
+  case Family::Ernie45:
+  case Family::SeedOss:
+  case Family::HunYuan:
+  case Family::GptNeoX:
+  case Family::Bert: // an encoder
     break;
   }
   return "";

@@ -77,13 +77,16 @@ double longRopeScaling(const RopeSpec &rope) {
                            std::log(double(rope.originalMaxPosition)));
 }
 
-/// NTK-aware: the base grows with the excess over the trained length.
+/// NTK-aware: the base grows with the excess over the trained length, or is
+/// fixed by alpha.
 double dynamicTheta(const ModelSpec &spec, const RopeSpec &rope,
                     int64_t sequence) {
   double trained = double(spec.maxPositions);
   double length = std::max(double(sequence), trained);
   double stretch = rope.factor * length / trained - (rope.factor - 1);
   double dim = double(spec.rotaryWidth());
+  if (rope.alpha > 0) // HunYuan: for any length
+    stretch = rope.alpha;
   return rope.theta * std::pow(stretch, dim / (dim - 2));
 }
 

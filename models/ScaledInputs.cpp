@@ -18,7 +18,8 @@ public:
       : spec(spec), prefix(layerPrefix(spec, layer)) {}
 
   void addTo(std::vector<InputOfLinears> &all) const {
-    const bool fused = spec.fusedProjections;
+    const bool fused = spec.qkvLayout == QkvLayout::Fused,
+               fusedMlp = spec.fusedGateUp;
     const int64_t query = spec.queryWidth(), values = spec.keyValueWidth(),
                   width = spec.intermediate;
     const std::string qkv = "self_attn.qkv_proj", both = "mlp.gate_up_proj";
@@ -36,24 +37,23 @@ public:
                                    channel / spec.headDim / shared *
                                        spec.headDim +
                                    channel % spec.headDim);
-    all.push_back(behindNorm(spec.postNorms ? "pre_feedforward_layernorm"
-                                            : "post_attention_layernorm",
-                             fused ? Names{both}
-                                   : Names{"mlp.gate_proj", "mlp.up_proj"}));
-    all.push_back(behindMatrix(fused ? both : "mlp.up_proj", spec.mlpBias,
-                               fused ? 2 * width : width, "mlp.down_proj"));
-    all.back().sources = range(fused ? width : 0, width);
+    all.push_back(behindNorm(std::string(moduleNames(spec).mlpNorm),
+                             fusedMlp ? Names{both}
+                                      : Names{"mlp.gate_proj", "mlp.up_proj"}));
+    all.push_back(behindMatrix(fusedMlp ? both : "mlp.up_proj", spec.mlpBias,
+                               fusedMlp ? 2 * width : width, "mlp.down_proj"));
+    all.back().sources = range(fusedMlp ? width : 0, width);
   }
 
 private:
-  InputOfLinears behindNorm(const char *norm,
+  InputOfLinears behindNorm(const std::string &norm,
                             const std::vector<std::string> &readers) const {
     InputOfLinears input;
     input.measured = prefix + readers.front();
     for (const std::string &each : readers)
       input.readers.push_back(prefix + each + ".weight");
     input.before = {prefix + norm + ".weight"};
-    if (spec.norm == NormKind::LayerNorm)
+    if (spec.norm == NormKind::LayerNorm && spec.normBias)
       input.before.push_back(prefix + norm + ".bias");
     input.isNorm = true;
     input.elements = spec.hidden;
@@ -84,7 +84,10 @@ StatusOr<std::vector<InputOfLinears>> scaledInputs(const ModelSpec &spec) {
                         ? "keeps its matrices as [in, out]"
                     : spec.isEncoder() ? "is an encoder"
                     : spec.moe         ? "has experts"
-                                       : nullptr;
+                    : !spec.gatedMlp   ? "has an MLP without a gate"
+                    : !spec.residual.hasMlpNorm()
+                        ? "has no norm before each attention and MLP"
+                        : nullptr;
   if (why)
     return Status::error(
         "--calibrate: {} {}, which --calibrate does not support; omit it",

@@ -79,7 +79,7 @@ Value finish(const Scope &, Value x) { return x; }
 } // namespace
 
 const FamilyBuilder &bertBuilder() {
-  static const FamilyBuilder builder = {embed, layer, finish, embeddingTable};
+  static const FamilyBuilder builder = {embed, layer, finish};
   return builder;
 }
 

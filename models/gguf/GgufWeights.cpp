@@ -69,7 +69,7 @@ std::string ggufName(const ModelSpec &spec, const Parameter &parameter) {
   }
   stem.remove_prefix(layerPrefix(spec, parameter.layer).size());
   if (stem == "post_attention_layernorm") // is before the MLP in some families
-    found = spec.postNorms ? "post_attention_norm" : "ffn_norm";
+    found = spec.residual.postNorms ? "post_attention_norm" : "ffn_norm";
   else
     found = lookUp(kLayer, stem);
   return found.empty()

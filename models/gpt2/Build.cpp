@@ -77,7 +77,7 @@ Value finish(const Scope &scope, Value x) {
 } // namespace
 
 const FamilyBuilder &gpt2Builder() {
-  static const FamilyBuilder builder = {embed, layer, finish, embeddingTable};
+  static const FamilyBuilder builder = {embed, layer, finish};
   return builder;
 }
 

@@ -1,8 +1,10 @@
-// Llama (2302.13971, 2307.09288) and related families: RMS norms, rotary
-// positions, gated MLP, grouped queries. Mistral adds windows, Qwen2 biases,
-// Qwen3 norms on queries and keys, Gemma norms after sub-layers and soft caps,
-// Phi-3 fused matrices, others experts. All of these are data in the spec.
-// Module names are those of transformers' LlamaForCausalLM.
+// Llama (2302.13971, 2307.09288) and related families: norms, rotary positions,
+// MLP, grouped queries. Mistral adds windows, Qwen2 biases, Qwen3 norms on
+// queries and keys, Gemma norms after sub-layers and soft caps, Phi-3 fused
+// matrices, Granite multipliers, GLM interleaved pairs, Cohere a parallel
+// residual stream, StarCoder2 layer norms and an MLP without a gate, others
+// experts. All of these are data in the spec, and so are module names
+// (moduleNames).
 #include "models/Builder.h"
 #include "models/Rope.h"
 #include "models/moe/Routing.h"
@@ -14,13 +16,16 @@ using tessera::graph::tensorType;
 namespace tessera::models {
 namespace {
 
-constexpr const char *embeddingTable = "model.embed_tokens.weight";
+// Dropout sites; 0 is that of attention's probabilities.
+enum : int64_t { attentionSite = 1, mlpSite, embeddingSite };
 
 Value embed(const Scope &scope, Value tokens) {
-  Emitter e = scope.at("model.embed_tokens");
-  Value x = e.embedding(scope.parameter(embeddingTable), tokens);
+  const std::string_view name = moduleNames(scope.spec).embedding;
+  Emitter e = scope.at(name);
+  Value x = e.embedding(scope.parameter(Twine(name) + ".weight"), tokens);
   double scale = scope.spec.embeddingScale;
-  return scale == 1 ? x : e.mul(x, scale);
+  x = scale == 1 ? x : e.mul(x, scale);
+  return scope.dropout(e, x, scope.spec.embeddingDropout, embeddingSite);
 }
 
 /// Queries, keys or values as [batch, tokens, heads, head_dim].
@@ -28,27 +33,61 @@ struct Heads {
   Value query, key, value;
 };
 
+Value splitHeads(const Scope &scope, Emitter &e, Value y, int64_t heads) {
+  ArrayRef<int64_t> shape = tensorType(y).getShape();
+  return e.reshape(y, {shape[0], shape[1], heads, scope.spec.headDim});
+}
+
+/// The parts of one matrix: all queries, all keys, all values; or those of each
+/// head after those of the previous one.
+Heads fusedHeads(const Scope &scope, Value x) {
+  const ModelSpec &spec = scope.spec;
+  const StringRef name = moduleNames(spec).qkv;
+  Emitter e = scope.at(name);
+  Value all = linear(scope, x, name, spec.qkvBias);
+  ArrayRef<int64_t> shape = tensorType(all).getShape();
+  if (spec.qkvLayout == QkvLayout::ByHead) {
+    Value heads =
+        e.reshape(all, {shape[0], shape[1], spec.heads, 3 * spec.headDim});
+    auto part = [&](int64_t index) {
+      return e.slice(heads, {0, 0, 0, index * spec.headDim},
+                     {shape[0], shape[1], spec.heads, spec.headDim});
+    };
+    return {part(0), part(1), part(2)};
+  }
+  int64_t query = spec.queryWidth(), key = spec.keyValueWidth();
+  auto part = [&](int64_t begin, int64_t width, int64_t heads) {
+    return splitHeads(scope, e, columns(e, all, begin, width), heads);
+  };
+  return {part(0, query, spec.heads), part(query, key, spec.kvHeads),
+          part(query + key, key, spec.kvHeads)};
+}
+
 Heads projectHeads(const Scope &scope, Value x) {
   const ModelSpec &spec = scope.spec;
-  ArrayRef<int64_t> shape = tensorType(x).getShape();
-  auto split = [&](Emitter &e, Value y, int64_t heads) {
-    return e.reshape(y, {shape[0], shape[1], heads, spec.headDim});
-  };
-  if (spec.fusedProjections) {
-    Emitter e = scope.at("self_attn.qkv_proj");
-    Value all = linear(scope, x, "self_attn.qkv_proj", spec.qkvBias);
-    int64_t query = spec.queryWidth(), key = spec.keyValueWidth();
-    return {split(e, columns(e, all, 0, query), spec.heads),
-            split(e, columns(e, all, query, key), spec.kvHeads),
-            split(e, columns(e, all, query + key, key), spec.kvHeads)};
-  }
-  auto project = [&](StringRef name, int64_t heads) {
+  if (spec.qkvLayout != QkvLayout::Apart)
+    return fusedHeads(scope, x);
+  const ModuleNames names = moduleNames(spec);
+  auto project = [&](StringRef name, int64_t heads, StringRef normName) {
     Emitter e = scope.at(name);
-    return split(e, linear(scope, x, name, spec.qkvBias), heads);
+    Value y = linear(scope, x, name, spec.qkvBias);
+    if (!normName.empty() && spec.qkNorm == QkNorm::Width)
+      y = rmsNorm(scope, y, normName);
+    return splitHeads(scope, e, y, heads);
   };
-  return {project("self_attn.q_proj", spec.heads),
-          project("self_attn.k_proj", spec.kvHeads),
-          project("self_attn.v_proj", spec.kvHeads)};
+  return {project(names.query, spec.heads, names.queryNorm),
+          project(names.key, spec.kvHeads, names.keyNorm),
+          project(names.value, spec.kvHeads, "")};
+}
+
+/// Elements 0, 2, 4, … of each head, then 1, 3, 5, …: pairs that are neighbours
+/// become the halves that graph.rope rotates. Queries and keys are permuted in
+/// the same way, so their products are those of the given order, which nothing
+/// else reads.
+Value halvesOfPairs(Emitter &e, Value x) {
+  SmallVector<int64_t> shape(tensorType(x).getShape());
+  Value pairs = e.reshape(x, {shape[0], shape[1], shape[2], shape[3] / 2, 2});
+  return e.reshape(e.transpose(pairs, {0, 1, 2, 4, 3}), shape);
 }
 
 Value rotate(const Scope &scope, Value x, const RopeFrequencies &frequencies) {
@@ -63,6 +102,8 @@ Value rotate(const Scope &scope, Value x, const RopeFrequencies &frequencies) {
     Value rotated = rotate(scope, e.slice(x, {0, 0, 0, 0}, shape), frequencies);
     return e.concat({rotated, unrotated}, 3);
   }
+  if (scope.spec.interleavedRope)
+    x = halvesOfPairs(e, x);
   return b.create<graph::RopeOp>(
       e.location(), x.getType(), x, scope.positions(),
       b.getDenseF64ArrayAttr(frequencies.inverseFrequencies),
@@ -71,45 +112,80 @@ Value rotate(const Scope &scope, Value x, const RopeFrequencies &frequencies) {
 
 Value selfAttention(const Scope &scope, Value x, const LayerKind &kind) {
   const ModelSpec &spec = scope.spec;
+  const ModuleNames names = moduleNames(spec);
   auto [query, key, value] = projectHeads(scope, x);
-  if (spec.qkNorm) {
-    query = norm(scope, query, "self_attn.q_norm");
-    key = norm(scope, key, "self_attn.k_norm");
+  auto normalize = [&](QkNorm when) {
+    if (spec.qkNorm != when)
+      return;
+    query = rmsNorm(scope, query, names.queryNorm);
+    key = rmsNorm(scope, key, names.keyNorm);
+  };
+  normalize(QkNorm::Head);
+  if (kind.rotates) {
+    RopeFrequencies frequencies =
+        ropeFrequencies(spec, kind.local ? *spec.localRope : *spec.rope,
+                        scope.context(tensorType(x).getDimSize(1)));
+    query = rotate(scope, query, frequencies);
+    key = rotate(scope, key, frequencies);
   }
-  RopeFrequencies frequencies =
-      ropeFrequencies(spec, kind.local ? *spec.localRope : *spec.rope,
-                      scope.context(tensorType(x).getDimSize(1)));
-  query = rotate(scope, query, frequencies);
-  key = rotate(scope, key, frequencies);
-  Value y = attention(scope, query, key, value, kind, "self_attn");
-  return linear(scope, y, "self_attn.o_proj", spec.outputBias);
+  normalize(QkNorm::AfterRope);
+  const StringRef output = names.output;
+  const StringRef path = output.rsplit('.').first;
+  Value y = attention(scope, query, key, value, kind, path);
+  y = linear(scope, y, output, spec.outputBias);
+  Emitter e = scope.at(path);
+  return scope.dropout(e, y, spec.residualDropout, attentionSite);
+}
+
+Value feedForward(const Scope &scope, Value x, const LayerKind &kind) {
+  if (kind.sparse)
+    return moeLayer(scope, x);
+  const ModelSpec &spec = scope.spec;
+  const ModuleNames names = moduleNames(spec);
+  MlpNames matrices{"", std::string(names.up), "", std::string(names.down)};
+  if (spec.fusedGateUp)
+    matrices.gateUp = names.gateUp;
+  else if (spec.gatedMlp)
+    matrices.gate = names.gate;
+  Value y = mlp(scope, x, matrices, spec.mlpBias);
+  Emitter e = scope.at("mlp");
+  return scope.dropout(e, y, spec.residualDropout, mlpSite);
 }
 
 Value layer(const Scope &scope, Value x, const LayerKind &kind) {
-  const ModelSpec &spec = scope.spec;
+  const ResidualSpec &stream = scope.spec.residual;
+  const ModuleNames names = moduleNames(scope.spec);
   Emitter residual = scope.at("residual");
-  Value y = selfAttention(scope, norm(scope, x, "input_layernorm"), kind);
-  if (spec.postNorms)
-    y = norm(scope, y, "post_attention_layernorm");
-  x = residual.add(x, y);
-  y = norm(scope, x,
-           spec.postNorms ? "pre_feedforward_layernorm"
-                          : "post_attention_layernorm");
-  y = kind.sparse ? moeLayer(scope, y)
-                  : gatedMlp(scope, y, "mlp", spec.mlpBias);
-  if (spec.postNorms)
-    y = norm(scope, y, "post_feedforward_layernorm");
-  return residual.add(x, y);
+  // The output of a sub-layer as it is added to the stream.
+  auto added = [&](Value to, Value y, StringRef postNorm) {
+    if (stream.postNorms)
+      y = norm(scope, y, postNorm);
+    return residual.add(to,
+                        stream.scale == 1 ? y : residual.mul(y, stream.scale));
+  };
+  Value read = stream.preNorms ? norm(scope, x, names.attentionNorm) : x;
+  Value y = added(x, selfAttention(scope, read, kind), names.attentionPostNorm);
+  if (stream.order == ResidualSpec::Serial)
+    read = y;
+  else if (stream.order == ResidualSpec::Parallel)
+    read = x;
+  if (stream.hasMlpNorm())
+    read = norm(scope, read, names.mlpNorm);
+  return added(y, feedForward(scope, read, kind), names.mlpPostNorm);
 }
 
 Value finish(const Scope &scope, Value x) {
-  return norm(scope, x, "model.norm");
+  const StringRef name = moduleNames(scope.spec).norm;
+  x = norm(scope, x, name);
+  // Of the head's input instead of its logits, which a loss does not store.
+  const double scale = scope.spec.logitScale;
+  return scale == 1 ? x : scope.at(name).mul(x, scale);
 }
 
 } // namespace
 
 const FamilyBuilder &llamaBuilder() {
-  static const FamilyBuilder builder = {embed, layer, finish, embeddingTable};
+  static const FamilyBuilder builder = {embed, layer, finish};
   return builder;
 }
 

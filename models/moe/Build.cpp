@@ -90,7 +90,10 @@ static Value chosenExperts(const Scope &scope, Value x,
 /// The output of the shared expert for x [batch, tokens, hidden].
 static Value sharedExpert(const Scope &scope, Value x) {
   std::string name(expertNames(scope.spec).shared);
-  Value y = gatedMlp(scope, x, name, /*bias=*/false);
+  Value y =
+      mlp(scope, x,
+          {name + ".gate_proj", name + ".up_proj", "", name + ".down_proj"},
+          /*bias=*/false);
   if (!scope.spec.moe->sharedGate)
     return y;
   Emitter e = scope.at(name + "_gate");

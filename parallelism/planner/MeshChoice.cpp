@@ -293,7 +293,7 @@ ModelShape shapeOf(const models::ModelSpec &spec) {
   shape.dropout = spec.attentionDropout > 0;
   shape.heads = spec.heads;
   shape.kvHeads = spec.kvHeads;
-  shape.headNorms = spec.qkNorm;
+  shape.headNorms = spec.qkNorm != models::QkNorm::None;
   shape.headDim = shape.valueHeadDim = spec.headDim;
   // If a layer has no window, all layers count as without one.
   if (!spec.windows.empty() && std::ranges::min(spec.windows) > 0)

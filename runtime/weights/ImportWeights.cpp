@@ -11,7 +11,8 @@
 namespace tessera {
 namespace {
 
-constexpr std::string_view kPrefixes[] = {"transformer.", "model.", "bert."};
+constexpr std::string_view kPrefixes[] = {"transformer.", "model.", "bert.",
+                                          "gpt_neox."};
 
 /// Without a prefix, and of BERT's norms the name in PyTorch: checkpoints that
 /// came from TensorFlow have gamma and beta.
@@ -41,8 +42,11 @@ bool isBesideEncoder(std::string_view name) {
 /// Buffers that older transformers versions saved with the weights, and a head
 /// that is the embedding again: no loss if the model has no such tensor.
 bool isRedundant(std::string_view name) {
-  return name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias") ||
-         name.ends_with(".rotary_emb.inv_freq") || name == "lm_head.weight";
+  constexpr std::string_view suffixes[] = {
+      ".attn.bias", ".attn.masked_bias", ".attention.bias",
+      ".attention.masked_bias", ".rotary_emb.inv_freq"};
+  auto ends = [&](std::string_view suffix) { return name.ends_with(suffix); };
+  return std::ranges::any_of(suffixes, ends) || name == "lm_head.weight";
 }
 
 Status checkMatch(const StateTensor &tensor, const StatePart &part,

@@ -189,7 +189,8 @@ private:
   /// A tied head is quantized from the embedding table, which the model also
   /// holds unquantized.
   bool isHead(const std::string &source) const {
-    return source == "lm_head.weight" || model.find(source);
+    return source == "lm_head.weight" || source == "embed_out.weight" ||
+           model.find(source);
   }
   const StateTensor *find(const std::string &name) const {
     auto exact = matrices.find(name);

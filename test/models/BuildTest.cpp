@@ -96,6 +96,70 @@ TEST_F(Build, Phi3) {
                           {"original_max_position_embeddings", original}}));
 }
 
+TEST_F(Build, SmolLm3DoesNotRotateEveryFourthLayer) {
+  ModelSpec spec = mustRead("smollm3");
+  EXPECT_EQ(spec.unrotated, (std::vector<bool>{false, false, false, true}));
+  expectReference(spec);
+  expectReference(mustRead("smollm3", {{"no_rope_layers", {1, 0, 0, 1}},
+                                       {"use_sliding_window", true},
+                                       {"sliding_window", 3}}));
+}
+
+TEST_F(Build, GranitesMultipliers) {
+  expectReference(mustRead("granite", {{"embedding_multiplier", 3.5},
+                                       {"residual_multiplier", 0.3},
+                                       {"attention_multiplier", 0.2},
+                                       {"logits_scaling", 1.7}}));
+}
+
+TEST_F(Build, OlmoNormsOutputsAndWholeQueries) {
+  expectReference(mustRead("olmo2"));
+  json yarn = {{"rope_type", "yarn"},
+               {"factor", 4},
+               {"original_max_position_embeddings", 16}};
+  expectReference(
+      mustRead("olmo3", {{"sliding_window", 3}, {"rope_scaling", yarn}}));
+  expectReference(mustRead("olmoe"));
+  expectReference(mustRead("olmoe", {{"norm_topk_prob", true}}));
+}
+
+TEST_F(Build, GlmRotatesNeighbours) {
+  for (const char *type : {"glm", "glm4"}) {
+    expectReference(mustRead(type));
+    expectReference(mustRead(
+        type, {{"partial_rotary_factor", 1.0}, {"attention_bias", false}}));
+  }
+  expectReference(mustRead("ernie4_5"));
+  expectReference(mustRead("ernie4_5", {{"use_bias", true}}));
+}
+
+TEST_F(Build, CohereAddsAttentionAndMlpInParallel) {
+  expectReference(mustRead("cohere", {{"logit_scale", 0.3}}));
+  expectReference(mustRead("cohere", {{"attention_bias", true}}));
+  ModelSpec spec = mustRead("cohere2", {{"sliding_window", 3}});
+  EXPECT_EQ(spec.windows, (std::vector<int64_t>{3, 3, 3, 0}));
+  EXPECT_EQ(spec.unrotated, (std::vector<bool>{false, false, false, true}));
+  expectReference(spec);
+  // Layers whose window hides nothing still differ from those without one.
+  expectReference(mustRead("cohere2", {{"sliding_window", 2 * length}}));
+}
+
+TEST_F(Build, LayerNormsAndMlpsWithoutAGate) {
+  expectReference(mustRead("starcoder2", {{"sliding_window", 3}}));
+  expectReference(mustRead("starcoder2", {{"use_bias", false}}));
+  expectReference(mustRead("stablelm", {{"use_qkv_bias", true}}));
+  expectReference(mustRead("stablelm", {{"use_parallel_residual", true}}));
+  for (bool isParallel : {true, false})
+    expectReference(
+        mustRead("gpt_neox", {{"use_parallel_residual", isParallel}}));
+}
+
+TEST_F(Build, SeedOssAndHunYuan) {
+  expectReference(mustRead("seed_oss", {{"attention_out_bias", true}}));
+  json section = {{"type", "dynamic"}, {"factor", 1}, {"alpha", 20}};
+  expectReference(mustRead("hunyuan_v1_dense", {{"rope_scaling", section}}));
+}
+
 TEST_F(Build, PortsCarryNamesRolesDecayAndLayers) {
   ModelSpec spec = mustRead("gpt2");
   build(spec);
@@ -145,7 +209,8 @@ TEST_F(Build, PrintedModulesParseBack) {
   recipe.dropout.rate = 0.1;
   for (const char *type :
        {"gpt2", "llama", "mistral", "qwen2", "qwen3", "mixtral", "dots1",
-        "gemma2", "gemma3_text", "phi3"}) {
+        "gemma2", "gemma3_text", "phi3", "smollm3", "granite", "olmo3", "glm4",
+        "cohere2", "starcoder2", "gpt_neox"}) {
     build(mustRead(type));
     std::string text, again;
     llvm::raw_string_ostream(text) << *module;
@@ -197,6 +262,18 @@ TEST_F(Build, DropoutOfNothingIsTheReference) {
                                      {"max_window_layers", 2}}));
 }
 
+TEST_F(Build, DropoutOfSubLayersIsWhereTheReferenceHasIt) {
+  recipe.dropout.rate = 1e-13;
+  expectReference(mustRead("starcoder2"));
+  EXPECT_EQ(count<graph::DropoutOp>(), 4); // embedding, and three a block
+  expectReference(mustRead("gpt_neox"));
+  EXPECT_EQ(count<graph::DropoutOp>(), 4);
+  expectReference(mustRead("seed_oss"));
+  EXPECT_EQ(count<graph::DropoutOp>(), 3);
+  expectReference(mustRead("granite"));
+  EXPECT_EQ(count<graph::DropoutOp>(), 1); // of probabilities alone
+}
+
 TEST_F(Build, DropoutDependsOnSeedStepOffsetAndLayer) {
   recipe.dropout.rate = 0.3;
   ModelSpec spec = mustRead("gpt2");
@@ -233,12 +310,18 @@ TEST_F(Build, RecipesThatDoNotFitAreRefused) {
 
 TEST_F(Build, EveryReadySpecMakesAValidModule) {
   for (const char *name :
-       {"tiny-gpt2",    "gpt2-demo",     "gpt2-10m",      "gpt2-124m",
-        "gpt2-350m",    "llama-15m",     "llama-110m",    "llama-1b",
-        "llama-3-8b",   "mistral-7b",    "qwen2-0.5b",    "qwen3-0.6b",
-        "qwen3-8b",     "tiny-mixtral",  "tiny-qwen-moe", "tiny-deepseek-moe",
-        "mixtral-8x7b", "qwen3-30b-a3b", "gemma-2-2b",    "gemma-3-1b",
-        "phi-3-mini"})
+       {"tiny-gpt2",         "gpt2-demo",       "gpt2-10m",
+        "gpt2-124m",         "gpt2-350m",       "llama-15m",
+        "llama-110m",        "llama-1b",        "llama-3-8b",
+        "mistral-7b",        "qwen2-0.5b",      "qwen3-0.6b",
+        "qwen3-8b",          "tiny-mixtral",    "tiny-qwen-moe",
+        "tiny-deepseek-moe", "mixtral-8x7b",    "qwen3-30b-a3b",
+        "gemma-2-2b",        "gemma-3-1b",      "phi-3-mini",
+        "smollm3-3b",        "granite-3.3-2b",  "olmo-2-7b",
+        "olmo-3-7b",         "olmoe-1b-7b",     "glm-4-9b",
+        "glm-4-9b-0414",     "command-r-35b",   "command-r7b",
+        "starcoder2-3b",     "stablelm-2-1.6b", "ernie-4.5-0.3b",
+        "seed-oss-36b",      "hunyuan-0.5b",    "pythia-160m"})
     build(readySpec(name));
 }
 

@@ -23,9 +23,9 @@ inline nlohmann::json smallMoeConfig(const std::string &modelType) {
                            {"num_experts_per_tok", 2}};
   if (modelType == "mixtral")
     config["num_local_experts"] = 5;
-  else
+  else if (modelType != "olmoe")
     config["moe_intermediate_size"] = 12;
-  if (modelType.ends_with("_moe"))
+  if (modelType.ends_with("_moe") || modelType == "olmoe")
     config["num_experts"] = 6;
   if (modelType == "qwen2_moe")
     config["shared_expert_intermediate_size"] = 20;
@@ -52,13 +52,19 @@ inline nlohmann::json smallConfig(const std::string &modelType) {
             {"type_vocab_size", 2},   {"max_position_embeddings", 64},
             {"layer_norm_eps", 1e-12}};
   if (modelType == "mixtral" || modelType.ends_with("_moe") ||
-      modelType == "dots1")
+      modelType == "dots1" || modelType == "olmoe")
     return smallMoeConfig(modelType);
-  return {{"model_type", modelType},   {"vocab_size", 96},
-          {"hidden_size", 24},         {"intermediate_size", 40},
-          {"num_hidden_layers", 4},    {"num_attention_heads", 6},
-          {"num_key_value_heads", 2},  {"head_dim", 8},
-          {"sliding_window", nullptr}, {"max_position_embeddings", 64},
+  const int kvHeads = modelType == "gpt_neox" ? 6 : 2;
+  return {{"model_type", modelType},
+          {"vocab_size", 96},
+          {"hidden_size", 24},
+          {"intermediate_size", 40},
+          {"num_hidden_layers", 4},
+          {"num_attention_heads", 6},
+          {"num_key_value_heads", kvHeads},
+          {"head_dim", 8},
+          {"sliding_window", nullptr},
+          {"max_position_embeddings", 64},
           {"rope_theta", 10000.0}};
 }
 

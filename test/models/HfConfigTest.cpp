@@ -99,7 +99,8 @@ TEST(ReadySpecs, Gpt2) {
   EXPECT_EQ(spec.activation, Activation::GeluTanh);
   EXPECT_TRUE(spec.tieWordEmbeddings && spec.qkvBias && spec.outputBias &&
               spec.mlpBias);
-  EXPECT_FALSE(spec.gatedMlp || spec.qkNorm || spec.rope);
+  EXPECT_FALSE(spec.gatedMlp || spec.rope);
+  EXPECT_EQ(spec.qkNorm, QkNorm::None);
   EXPECT_EQ(spec.attentionDropout, 0.1);
   EXPECT_EQ(spec.eosTokens, std::vector<int64_t>{50256});
   EXPECT_DOUBLE_EQ(spec.attentionScale(5), 0.125);
@@ -114,7 +115,8 @@ TEST(ReadySpecs, Llama) {
   EXPECT_EQ(spec.norm, NormKind::RmsNorm);
   EXPECT_EQ(spec.activation, Activation::Silu);
   EXPECT_TRUE(spec.gatedMlp && spec.tieWordEmbeddings);
-  EXPECT_FALSE(spec.qkvBias || spec.outputBias || spec.mlpBias || spec.qkNorm);
+  EXPECT_FALSE(spec.qkvBias || spec.outputBias || spec.mlpBias);
+  EXPECT_EQ(spec.qkNorm, QkNorm::None);
   EXPECT_EQ(spec.rope->type, RopeType::Llama3);
   EXPECT_EQ(spec.rope->theta, 500000.0);
   EXPECT_EQ(spec.rope->factor, 32.0);
@@ -132,10 +134,11 @@ TEST(ReadySpecs, Mistral) {
 TEST(ReadySpecs, Qwen) {
   ModelSpec two = readySpec("qwen2-0.5b");
   EXPECT_TRUE(two.qkvBias);
-  EXPECT_FALSE(two.outputBias || two.qkNorm);
+  EXPECT_FALSE(two.outputBias);
+  EXPECT_EQ(two.qkNorm, QkNorm::None);
   EXPECT_TRUE(two.windows.empty()); // sliding_window stands, its switch is off
   ModelSpec three = readySpec("qwen3-0.6b");
-  EXPECT_TRUE(three.qkNorm);
+  EXPECT_EQ(three.qkNorm, QkNorm::Head);
   EXPECT_FALSE(three.qkvBias);
   EXPECT_EQ(three.headDim, 128); // given; hidden / heads would be 64
   EXPECT_EQ(three.queryWidth(), 2048);
@@ -144,8 +147,10 @@ TEST(ReadySpecs, Qwen) {
 
 TEST(ReadySpecs, Gemma) {
   ModelSpec two = readySpec("gemma-2-2b");
-  EXPECT_TRUE(two.normPlusOne && two.postNorms && two.tieWordEmbeddings);
-  EXPECT_FALSE(two.qkNorm || two.localRope);
+  EXPECT_TRUE(two.normPlusOne && two.residual.postNorms &&
+              two.tieWordEmbeddings);
+  EXPECT_FALSE(two.localRope);
+  EXPECT_EQ(two.qkNorm, QkNorm::None);
   EXPECT_EQ(two.embeddingScale, 48);
   EXPECT_EQ(two.scoreCap, 50);
   EXPECT_EQ(two.logitCap, 30);
@@ -153,7 +158,8 @@ TEST(ReadySpecs, Gemma) {
   EXPECT_EQ(two.window(0), 4096);
   EXPECT_EQ(two.window(1), 0);
   ModelSpec three = readySpec("gemma-3-1b");
-  EXPECT_TRUE(three.normPlusOne && three.postNorms && three.qkNorm);
+  EXPECT_TRUE(three.normPlusOne && three.residual.postNorms);
+  EXPECT_EQ(three.qkNorm, QkNorm::Head);
   EXPECT_FALSE(three.scoreCap || three.logitCap);
   EXPECT_EQ(three.window(4), 512);
   EXPECT_EQ(three.window(5), 0);
@@ -164,7 +170,8 @@ TEST(ReadySpecs, Gemma) {
 
 TEST(ReadySpecs, Phi3) {
   ModelSpec spec = readySpec("phi-3-mini");
-  EXPECT_TRUE(spec.fusedProjections);
+  EXPECT_TRUE(spec.fusedGateUp);
+  EXPECT_EQ(spec.qkvLayout, QkvLayout::Fused);
   EXPECT_EQ(spec.rotaryDim, 0);
   EXPECT_EQ(spec.windows, std::vector<int64_t>(32, 2047));
 }
@@ -257,9 +264,10 @@ TEST(HfConfig, QwenSaysWhichLayersHaveExperts) {
   ModelSpec two = mustRead("qwen2_moe"), three = mustRead("qwen3_moe");
   EXPECT_EQ(two.moe->sharedIntermediate, 20);
   EXPECT_TRUE(two.moe->sharedGate && two.qkvBias);
-  EXPECT_FALSE(two.moe->normalize || two.qkNorm);
+  EXPECT_FALSE(two.moe->normalize);
+  EXPECT_EQ(two.qkNorm, QkNorm::None);
   EXPECT_EQ(three.moe->sharedIntermediate, 0);
-  EXPECT_TRUE(three.qkNorm);
+  EXPECT_EQ(three.qkNorm, QkNorm::Head);
   EXPECT_FALSE(three.qkvBias);
   // A window stands there, its switch is off.
   EXPECT_TRUE(mustRead("qwen2_moe", {{"sliding_window", 8}}).windows.empty());
@@ -269,7 +277,8 @@ TEST(HfConfig, Dots1RoutesAsDeepSeekDoes) {
   ModelSpec spec = mustRead("dots1");
   ASSERT_TRUE(spec.moe);
   EXPECT_EQ(spec.moe->score, RouterScore::Sigmoid);
-  EXPECT_TRUE(spec.moe->selectionBias && spec.moe->normalize && spec.qkNorm);
+  EXPECT_TRUE(spec.moe->selectionBias && spec.moe->normalize);
+  EXPECT_EQ(spec.qkNorm, QkNorm::Head);
   EXPECT_EQ(spec.moe->groups, 4);
   EXPECT_EQ(spec.moe->chosenGroups, 2);
   EXPECT_EQ(spec.moe->scale, 2.5);
@@ -519,9 +528,16 @@ TEST(Parameters, ExpertsAreStacks) {
 }
 
 TEST(Parameters, CountIsTheSumOfElements) {
-  for (const char *type :
-       {"gpt2", "llama", "mistral", "qwen2", "qwen3", "mixtral", "qwen2_moe",
-        "qwen3_moe", "dots1", "gemma", "gemma2", "gemma3_text", "phi3"}) {
+  for (const char *type : {"gpt2",      "llama",      "mistral",
+                           "qwen2",     "qwen3",      "mixtral",
+                           "qwen2_moe", "qwen3_moe",  "dots1",
+                           "gemma",     "gemma2",     "gemma3_text",
+                           "phi3",      "smollm3",    "granite",
+                           "olmo2",     "olmo3",      "olmoe",
+                           "glm",       "glm4",       "cohere",
+                           "cohere2",   "starcoder2", "stablelm",
+                           "ernie4_5",  "seed_oss",   "hunyuan_v1_dense",
+                           "gpt_neox"}) {
     ModelSpec spec = mustRead(type);
     int64_t sum = 0;
     for (const Parameter &each : parameters(spec))

@@ -1,7 +1,8 @@
-// The forward pass of both families as plain loops in fp64, written to be
+// The forward pass of all decoders as plain loops in fp64, written to be
 // obvious and without any of the builders' code: what they are tested against.
 #pragma once
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -11,6 +12,7 @@
 #include <optional>
 #include <random>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "models/ModelSpec.h"
@@ -43,8 +45,7 @@ public:
   /// Logits of one sequence, [tokens][vocab].
   Rows logits(const std::vector<int> &tokens) const {
     Rows x;
-    const char *table =
-        gpt2() ? "transformer.wte.weight" : "model.embed_tokens.weight";
+    const std::string table = dotted(names.embedding, "weight");
     for (size_t t = 0; t < tokens.size(); ++t) {
       Row row = slice(table, size_t(tokens[t]));
       if (gpt2())
@@ -55,19 +56,23 @@ public:
     }
     for (int64_t layer = 0; layer < spec.layers; ++layer)
       x = runLayer(x, layer);
-    x = norms(x, gpt2() ? "transformer.ln_f" : "model.norm");
-    const Row &head = weight(spec.tieWordEmbeddings ? table : "lm_head.weight");
+    x = norms(x, std::string(names.norm));
+    const Row &head =
+        weight(spec.tieWordEmbeddings ? table : dotted(names.head, "weight"));
     Rows result;
     for (const Row &row : x) {
       result.push_back(rowsTimes(head, row));
       for (double &each : result.back())
-        each = capped(each, spec.logitCap);
+        each = capped(each * spec.logitScale, spec.logitCap);
     }
     return result;
   }
 
 private:
   bool gpt2() const { return spec.family == Family::Gpt2; }
+  static std::string dotted(std::string_view module, std::string_view part) {
+    return std::string(module) + "." + std::string(part);
+  }
   const Row &weight(const std::string &name) const { return weights.at(name); }
   Row slice(const std::string &table, size_t index) const {
     auto begin = weight(table).begin() + int64_t(index) * spec.hidden;
@@ -106,6 +111,17 @@ private:
     auto bias = weights.find(name + ".bias");
     return bias == weights.end() ? y : plus(y, bias->second);
   }
+  /// x / sqrt(mean(x²) + eps) × weight.
+  Row rmsNorm(const Row &x, const std::string &name) const {
+    double square = 0;
+    for (double each : x)
+      square += each * each / double(x.size());
+    Row y;
+    for (size_t i = 0; i < x.size(); ++i)
+      y.push_back(x[i] / std::sqrt(square + spec.normEps) *
+                  (weight(name + ".weight")[i] + (spec.normPlusOne ? 1 : 0)));
+    return y;
+  }
   Row norm(const Row &x, const std::string &name) const {
     double mean = 0, square = 0;
     if (spec.norm == NormKind::LayerNorm)
@@ -117,7 +133,7 @@ private:
     for (size_t i = 0; i < x.size(); ++i) {
       y.push_back((x[i] - mean) / std::sqrt(square + spec.normEps) *
                   (weight(name + ".weight")[i] + (spec.normPlusOne ? 1 : 0)));
-      if (spec.norm == NormKind::LayerNorm)
+      if (spec.norm == NormKind::LayerNorm && spec.normBias)
         y[i] += weight(name + ".bias")[i];
     }
     return y;
@@ -150,24 +166,32 @@ private:
     auto begin = row.begin() + head * spec.headDim;
     return Row(begin, begin + spec.headDim);
   }
-  /// Normalized and rotated, where the model does so.
-  Row prepared(Row head, int64_t layer, int64_t position, int64_t tokens,
-               const std::string &normName) const {
-    if (spec.qkNorm)
-      head = norm(head, normName);
-    if (!spec.rope)
+  /// The rotated pairs of a head: elements i and i + half, or neighbours.
+  Row rotated(const Row &head, int64_t layer, int64_t position,
+              int64_t tokens) const {
+    if (!spec.rotates(layer))
       return head;
     RopeFrequencies rope = ropeFrequencies(spec, spec.ropeOf(layer), tokens);
     size_t half = size_t(spec.rotaryDim ? spec.rotaryDim : spec.headDim) / 2;
     Row turned = head;
     for (size_t i = 0; i < half; ++i) {
+      size_t first = spec.interleavedRope ? 2 * i : i;
+      size_t second = spec.interleavedRope ? 2 * i + 1 : i + half;
       double angle = double(position) * rope.inverseFrequencies[i];
       double c = std::cos(angle) * rope.attentionScaling;
       double s = std::sin(angle) * rope.attentionScaling;
-      turned[i] = head[i] * c - head[i + half] * s;
-      turned[i + half] = head[i + half] * c + head[i] * s;
+      turned[first] = head[first] * c - head[second] * s;
+      turned[second] = head[second] * c + head[first] * s;
     }
     return turned;
+  }
+  /// Normalized and rotated, where the model does so.
+  Row prepared(Row head, int64_t layer, int64_t position, int64_t tokens,
+               const std::string &normName) const {
+    if (spec.qkNorm == QkNorm::Head)
+      head = rmsNorm(head, normName);
+    head = rotated(head, layer, position, tokens);
+    return spec.qkNorm == QkNorm::AfterRope ? rmsNorm(head, normName) : head;
   }
 
   /// What a cache of int8 keeps of a head's key or value.
@@ -182,41 +206,54 @@ private:
     return head;
   }
 
+  /// Queries, keys and values of all heads of one token.
+  std::tuple<Row, Row, Row> projections(const Row &x,
+                                        const std::string &prefix) const {
+    auto of = [&](std::string_view name) {
+      return project(prefix + std::string(name), x);
+    };
+    if (!gpt2() && spec.qkvLayout == QkvLayout::Apart)
+      return {of(names.query), of(names.key), of(names.value)};
+    Row fused = of(gpt2() ? "attn.c_attn" : names.qkv);
+    const int64_t dim = spec.headDim, first = spec.heads * dim,
+                  each = spec.kvHeads * dim;
+    if (spec.qkvLayout != QkvLayout::ByHead)
+      return {part(fused, 0, first), part(fused, first, each),
+              part(fused, first + each, each)};
+    std::array<Row, 3> parts;
+    for (int64_t head = 0; head < spec.heads; ++head)
+      for (int64_t which = 0; which < 3; ++which) {
+        Row some = part(fused, (3 * head + which) * dim, dim);
+        Row &whole = parts[size_t(which)];
+        whole.insert(whole.end(), some.begin(), some.end());
+      }
+    return {parts[0], parts[1], parts[2]};
+  }
+
   Rows attend(const Rows &x, int64_t layer, const std::string &prefix) const {
     const int64_t tokens = int64_t(x.size());
     const int64_t group = spec.heads / spec.kvHeads;
+    const std::string queryNorm = prefix + std::string(names.queryNorm),
+                      keyNorm = prefix + std::string(names.keyNorm);
     Rows query, key, value;
     for (const Row &row : x) {
-      if (gpt2()) {
-        Row fused = project(prefix + "attn.c_attn", row);
-        query.push_back(part(fused, 0, spec.hidden));
-        key.push_back(part(fused, spec.hidden, spec.hidden));
-        value.push_back(part(fused, 2 * spec.hidden, spec.hidden));
-      } else if (spec.fusedProjections) {
-        Row fused = project(prefix + "self_attn.qkv_proj", row);
-        int64_t first = spec.heads * spec.headDim,
-                each = spec.kvHeads * spec.headDim;
-        query.push_back(part(fused, 0, first));
-        key.push_back(part(fused, first, each));
-        value.push_back(part(fused, first + each, each));
-      } else {
-        query.push_back(project(prefix + "self_attn.q_proj", row));
-        key.push_back(project(prefix + "self_attn.k_proj", row));
-        value.push_back(project(prefix + "self_attn.v_proj", row));
-      }
+      auto [q, k, v] = projections(row, prefix);
+      if (spec.qkNorm == QkNorm::Width)
+        q = rmsNorm(q, queryNorm), k = rmsNorm(k, keyNorm);
+      query.push_back(q), key.push_back(k), value.push_back(v);
     }
     Rows result(x.size());
     for (int64_t t = 0; t < tokens; ++t)
       for (int64_t h = 0; h < spec.heads; ++h) {
-        Row q = prepared(headOf(query[size_t(t)], h), layer, t, tokens,
-                         prefix + "self_attn.q_norm");
+        Row q =
+            prepared(headOf(query[size_t(t)], h), layer, t, tokens, queryNorm);
         Row out(size_t(spec.headDim));
         double sum = 0;
         for (int64_t s = 0; s <= t; ++s) {
           if (spec.window(layer) > 0 && t - s >= spec.window(layer))
             continue;
           Row k = kept(prepared(headOf(key[size_t(s)], h / group), layer, s,
-                                tokens, prefix + "self_attn.k_norm"));
+                                tokens, keyNorm));
           double score = 0;
           for (size_t d = 0; d < q.size(); ++d)
             score += q[d] * k[d];
@@ -230,9 +267,10 @@ private:
         for (double each : out)
           result[size_t(t)].push_back(each / sum);
       }
+    const std::string output =
+        gpt2() ? "attn.c_proj" : std::string(names.output);
     for (Row &row : result)
-      row =
-          project(prefix + (gpt2() ? "attn.c_proj" : "self_attn.o_proj"), row);
+      row = project(prefix + output, row);
     return result;
   }
 
@@ -380,55 +418,77 @@ private:
   }
 
   Row feedForward(const Row &x, const std::string &prefix) const {
-    if (spec.fusedProjections) {
-      Row both = project(prefix + "mlp.gate_up_proj", x),
-          inner = part(both, 0, spec.intermediate);
-      for (size_t i = 0; i < inner.size(); ++i)
-        inner[i] = activate(inner[i]) * both[i + inner.size()];
-      return project(prefix + "mlp.down_proj", inner);
+    auto of = [&](std::string_view name, const Row &from) {
+      return project(prefix + std::string(name), from);
+    };
+    Row inner, factor(size_t(spec.intermediate), 1.0);
+    if (spec.fusedGateUp) {
+      Row both = of(names.gateUp, x);
+      inner = part(both, 0, spec.intermediate);
+      factor = part(both, spec.intermediate, spec.intermediate);
+    } else if (spec.gatedMlp) {
+      inner = of(names.gate, x);
+      factor = of(names.up, x);
+    } else {
+      inner = of(gpt2() ? "mlp.c_fc" : names.up, x);
     }
-    Row inner = project(prefix + (gpt2() ? "mlp.c_fc" : "mlp.gate_proj"), x);
-    for (double &each : inner)
-      each = activate(each);
-    if (!gpt2()) {
-      Row up = project(prefix + "mlp.up_proj", x);
-      for (size_t i = 0; i < inner.size(); ++i)
-        inner[i] *= up[i];
-    }
-    return project(prefix + (gpt2() ? "mlp.c_proj" : "mlp.down_proj"), inner);
+    for (size_t i = 0; i < inner.size(); ++i)
+      inner[i] = activate(inner[i]) * factor[i];
+    return of(gpt2() ? "mlp.c_proj" : names.down, inner);
   }
 
-  Rows runLayer(Rows x, int64_t layer) const {
-    std::string prefix = layerPrefix(spec, layer);
-    Rows y = attend(norms(x, prefix + (gpt2() ? "ln_1" : "input_layernorm")),
-                    layer, prefix);
-    if (spec.postNorms)
-      y = norms(y, prefix + "post_attention_layernorm");
-    for (size_t t = 0; t < x.size(); ++t)
-      x[t] = plus(x[t], y[t]);
-    Rows z = norms(x, prefix + (gpt2()           ? "ln_2"
-                                : spec.postNorms ? "pre_feedforward_layernorm"
-                                                 : "post_attention_layernorm"));
+  /// The outputs of the MLP, or of the experts.
+  Rows feedForwards(const Rows &x, int64_t layer,
+                    const std::string &prefix) const {
+    Rows result;
     if (!spec.isSparse(layer)) {
-      for (size_t t = 0; t < x.size(); ++t) {
-        Row out = feedForward(z[t], prefix);
-        if (spec.postNorms)
-          out = norm(out, prefix + "post_feedforward_layernorm");
-        x[t] = plus(x[t], out);
-      }
-      return x;
+      for (const Row &row : x)
+        result.push_back(feedForward(row, prefix));
+      return result;
     }
     std::vector<Choice> &chosen = choices[layer];
     chosen.clear();
-    for (const Row &row : z)
+    for (const Row &row : x)
       chosen.push_back(choose(row, prefix));
     dropBeyondRoom(chosen);
     for (size_t t = 0; t < x.size(); ++t)
-      x[t] = plus(x[t], experts(z[t], chosen[t], prefix));
+      result.push_back(experts(x[t], chosen[t], prefix));
+    return result;
+  }
+
+  /// x plus the output y of a sub-layer.
+  Rows added(Rows x, Rows y, const std::string &postNorm) const {
+    if (spec.residual.postNorms)
+      y = norms(y, postNorm);
+    for (size_t t = 0; t < x.size(); ++t)
+      for (size_t i = 0; i < x[t].size(); ++i)
+        x[t][i] += y[t][i] * spec.residual.scale;
     return x;
   }
 
+  Rows runLayer(const Rows &x, int64_t layer) const {
+    std::string prefix = layerPrefix(spec, layer);
+    auto full = [&](std::string_view name) {
+      return prefix + std::string(name);
+    };
+    Rows input = x;
+    if (spec.residual.preNorms)
+      input = norms(x, full(gpt2() ? "ln_1" : names.attentionNorm));
+    Rows y =
+        added(x, attend(input, layer, prefix), full(names.attentionPostNorm));
+    // What the MLP reads.
+    if (spec.residual.order == ResidualSpec::Serial)
+      input = y;
+    else if (spec.residual.order == ResidualSpec::Parallel)
+      input = x;
+    if (spec.residual.hasMlpNorm())
+      input = norms(input, full(gpt2() ? "ln_2" : names.mlpNorm));
+    return added(y, feedForwards(input, layer, prefix),
+                 full(names.mlpPostNorm));
+  }
+
   const ModelSpec spec;
+  const ModuleNames names = moduleNames(spec);
   const std::map<std::string, Row> weights;
 };
 

@@ -19,109 +19,14 @@ import transformers
 from torch.overrides import TorchFunctionMode
 
 import hf_newer
+from hf_families import FAMILIES, SEQUENCE
 
-# Extents are odd on purpose: no tile size divides them.
-FAMILIES = {
-    "gpt2": dict(
-        model_type="gpt2", architectures=["GPT2LMHeadModel"], vocab_size=509,
-        n_positions=96, n_embd=60, n_layer=2, n_head=3,
-        activation_function="gelu_new", layer_norm_epsilon=1e-5,
-        embd_pdrop=0.0, attn_pdrop=0.0, resid_pdrop=0.0,
-        tie_word_embeddings=True),
-    "llama": dict(
-        model_type="llama", architectures=["LlamaForCausalLM"],
-        vocab_size=331, hidden_size=96, intermediate_size=136,
-        num_hidden_layers=2, num_attention_heads=6, num_key_value_heads=2,
-        hidden_act="silu", max_position_embeddings=256, rms_norm_eps=1e-5,
-        rope_theta=500000.0, attention_bias=False, tie_word_embeddings=False,
-        rope_scaling=dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0,
-                          high_freq_factor=4.0,
-                          original_max_position_embeddings=32)),
-    "mistral": dict(
-        model_type="mistral", architectures=["MistralForCausalLM"],
-        vocab_size=263, hidden_size=64, intermediate_size=152,
-        num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
-        hidden_act="silu", max_position_embeddings=256, rms_norm_eps=1e-5,
-        rope_theta=10000.0, sliding_window=21, tie_word_embeddings=False),
-    "qwen2": dict(
-        model_type="qwen2", architectures=["Qwen2ForCausalLM"],
-        vocab_size=307, hidden_size=80, intermediate_size=168,
-        num_hidden_layers=2, num_attention_heads=5, num_key_value_heads=1,
-        hidden_act="silu", max_position_embeddings=256, rms_norm_eps=1e-6,
-        rope_theta=10000.0, use_sliding_window=False,
-        tie_word_embeddings=True),
-    "mixtral": dict(
-        model_type="mixtral", architectures=["MixtralForCausalLM"],
-        vocab_size=281, hidden_size=64, intermediate_size=72,
-        num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
-        hidden_act="silu", max_position_embeddings=256, rms_norm_eps=1e-5,
-        rope_theta=10000.0, sliding_window=None, num_local_experts=5,
-        num_experts_per_tok=2, tie_word_embeddings=False),
-    "qwen2_moe": dict(
-        model_type="qwen2_moe", architectures=["Qwen2MoeForCausalLM"],
-        vocab_size=293, hidden_size=72, intermediate_size=120,
-        moe_intermediate_size=40, shared_expert_intermediate_size=56,
-        num_hidden_layers=3, num_attention_heads=6, num_key_value_heads=2,
-        hidden_act="silu", max_position_embeddings=256, rms_norm_eps=1e-6,
-        rope_theta=10000.0, use_sliding_window=False, num_experts=7,
-        num_experts_per_tok=3, norm_topk_prob=False, decoder_sparse_step=2,
-        mlp_only_layers=[], tie_word_embeddings=True),
-    "gemma": dict(
-        model_type="gemma", architectures=["GemmaForCausalLM"],
-        vocab_size=317, hidden_size=72, intermediate_size=136,
-        num_hidden_layers=2, num_attention_heads=3, num_key_value_heads=1,
-        head_dim=32, hidden_act="gelu_pytorch_tanh",
-        hidden_activation="gelu_pytorch_tanh", max_position_embeddings=256,
-        rms_norm_eps=1e-6, rope_theta=10000.0, attention_bias=False,
-        tie_word_embeddings=True),
-    "qwen3": dict(
-        model_type="qwen3", architectures=["Qwen3ForCausalLM"],
-        vocab_size=311, hidden_size=80, intermediate_size=120,
-        num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
-        head_dim=24, hidden_act="silu", max_position_embeddings=256,
-        rms_norm_eps=1e-6, rope_theta=1000000.0, attention_bias=False,
-        use_sliding_window=False, tie_word_embeddings=False),
-    # Caps that bend what they bound.
-    "gemma2": dict(
-        model_type="gemma2", architectures=["Gemma2ForCausalLM"],
-        vocab_size=323, hidden_size=64, intermediate_size=120,
-        num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2,
-        head_dim=24, hidden_activation="gelu_pytorch_tanh",
-        max_position_embeddings=256, rms_norm_eps=1e-6, rope_theta=10000.0,
-        attention_bias=False, sliding_window=21, query_pre_attn_scalar=18,
-        attn_logit_softcapping=5.0, final_logit_softcapping=8.0,
-        tie_word_embeddings=True),
-    "gemma3": dict(
-        model_type="gemma3_text", architectures=["Gemma3ForCausalLM"],
-        vocab_size=337, hidden_size=64, intermediate_size=104,
-        num_hidden_layers=4, num_attention_heads=4, num_key_value_heads=1,
-        head_dim=16, hidden_activation="gelu_pytorch_tanh",
-        max_position_embeddings=256, rms_norm_eps=1e-6, rope_theta=1000000.0,
-        rope_local_base_freq=10000.0, attention_bias=False, sliding_window=21,
-        sliding_window_pattern=3, query_pre_attn_scalar=20,
-        tie_word_embeddings=True),
-    "phi3": dict(
-        model_type="phi3", architectures=["Phi3ForCausalLM"],
-        vocab_size=277, hidden_size=64, intermediate_size=104,
-        num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
-        hidden_act="silu", max_position_embeddings=256,
-        original_max_position_embeddings=48, rms_norm_eps=1e-5,
-        rope_theta=10000.0, partial_rotary_factor=0.75, attention_bias=False,
-        embd_pdrop=0.0, resid_pdrop=0.0, sliding_window=None,
-        rope_scaling=dict(
-            type="longrope",
-            short_factor=[1.0, 1.05, 1.1, 1.3, 1.5, 1.8],
-            long_factor=[1.1, 1.4, 2.0, 2.9, 4.0, 5.0]),
-        tie_word_embeddings=False),
-}
 # Those that the pinned transformers does not know: their models are those of
-# hf_newer.py.
-NEWER = ("qwen3", "gemma2", "gemma3", "phi3")
-# Tokens in a sequence. Mistral's is more than two tiles of 64 long, so that its
-# window hides whole tiles from some queries of a tile but not from others.
-SEQUENCE = {"gpt2": 67, "llama": 61, "mistral": 139, "qwen2": 53,
-            "mixtral": 59, "qwen2_moe": 47, "gemma": 45, "qwen3": 37,
-            "gemma2": 71, "gemma3": 65, "phi3": 57}
+# hf_newer.py, unless a newer one is installed.
+IS_PINNED = int(transformers.__version__.split(".")[0]) < 5
+NEWER = ("qwen3", "gemma2", "gemma3", "phi3", "smollm3", "granite", "olmo2",
+         "olmo3", "olmoe", "glm", "glm4", "cohere2", "ernie4_5", "seed_oss",
+         "hunyuan") if IS_PINNED else ()
 ROWS = 2   # B
 MICRO = 2  # A
 
@@ -149,10 +54,16 @@ class Float64(TorchFunctionMode):
 
 
 def reference_config(family):
-    """The family's config as transformers 4.40 is to be told it."""
+    """The family's config as transformers is to be told it."""
     fields = copy.deepcopy(FAMILIES[family])
+    # The reference does not train a padding token's row of the embedding.
+    fields["pad_token_id"] = None
+    if not IS_PINNED:
+        config = transformers.AutoConfig.for_model(**fields)
+        config._experts_implementation = "eager"  # grouped ones have no fp64
+        return config
     fields.pop("rope_scaling", None)  # 4.40 has no llama3: see stretch_rope
-    if family == "mistral":
+    if family in ("mistral", "starcoder2"):
         # Key s is visible to query t where t - s < window; the mask of 4.40.2
         # (and not of the versions before and after it) says t - s <= window.
         fields["sliding_window"] -= 1
@@ -179,10 +90,14 @@ def stretched(frequencies, scaling):
     return torch.tensor(result, dtype=frequencies.dtype)
 
 
+def written_out(family):
+    """The config as hf_newer.py is to be told it."""
+    return {"head_dim": 16, "context": 256, **FAMILIES[family]}
+
+
 def build(family, dtype=torch.float32):
     if family in NEWER:
-        fields = {"head_dim": 16, "context": 256, **FAMILIES[family]}
-        return hf_newer.CausalModel(fields).to(dtype).train()
+        return hf_newer.CausalModel(written_out(family)).to(dtype).train()
     config = reference_config(family)
     model = transformers.AutoModelForCausalLM.from_config(config)
     return restored(model, family).to(dtype).train()
@@ -191,7 +106,7 @@ def build(family, dtype=torch.float32):
 def restored(model, family):
     """With the rope scaling that reference_config left out."""
     scaling = FAMILIES[family].get("rope_scaling")
-    if scaling:
+    if scaling and IS_PINNED:
         for module in model.modules():
             if hasattr(module, "inv_freq"):
                 module.inv_freq = stretched(module.inv_freq, scaling)
@@ -214,6 +129,28 @@ def random_weights(model, seed):
         else:
             value = 1 + 0.1 * value
         parameter.data.copy_(value)
+
+
+def in_files(tensors):
+    """The tensors of a model by the names that checkpoints have, which are not
+    those of all its parameters: newer versions keep a layer's experts in one
+    tensor, and name GPT-NeoX's head as other families'."""
+    single = {}
+    for name, value in tensors.items():
+        stem, _, matrix = name.rpartition(".")
+        if stem.endswith(".experts") and matrix == "gate_up_proj":
+            for i, both in enumerate(value):
+                gate, up = both.chunk(2)
+                single[f"{stem}.{i}.gate_proj.weight"] = gate
+                single[f"{stem}.{i}.up_proj.weight"] = up
+        elif stem.endswith(".experts") and matrix == "down_proj":
+            for i, one in enumerate(value):
+                single[f"{stem}.{i}.down_proj.weight"] = one
+        else:
+            single[name] = value
+    if "gpt_neox.embed_in.weight" in single and "lm_head.weight" in single:
+        single["embed_out.weight"] = single.pop("lm_head.weight")
+    return single
 
 
 class Twins:
@@ -251,8 +188,8 @@ class Twins:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "config.json").write_text(
             json.dumps(self.fields, indent=2))
-        tensors = {n: p.data.contiguous()
-                   for n, p in self.fp32.named_parameters()}
+        tensors = {n: p.contiguous() for n, p in in_files(
+            {n: p.data for n, p in self.fp32.named_parameters()}).items()}
         safetensors.torch.save_file(tensors, folder / "model.safetensors",
                                     metadata={"format": "pt"})
 
@@ -289,8 +226,9 @@ def gradients(model, tokens, targets):
         loss = loss_sum(model, each.long(), wanted) / count
         loss.backward()
         total += float(loss.detach())
-    return total, {n: p.grad.double() for n, p in model.named_parameters()
-                   if p.requires_grad}
+    return total, in_files({n: p.grad.double()
+                            for n, p in model.named_parameters()
+                            if p.requires_grad})
 
 
 def document_gradients(model, tokens, targets, starts):
@@ -306,7 +244,8 @@ def document_gradients(model, tokens, targets, starts):
                             wanted[None, first:end]) / count
             loss.backward()
             total += float(loss.detach())
-    return total, {n: p.grad.double() for n, p in model.named_parameters()}
+    return total, in_files({n: p.grad.double()
+                            for n, p in model.named_parameters()})
 
 
 def documents(family, seed):

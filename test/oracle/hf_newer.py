@@ -2,8 +2,10 @@
 
 Plain and slow on purpose, from the published descriptions: Qwen3 (2505.09388),
 Gemma 2 (2408.00118), Gemma 3 (2503.19786), Phi-3 (2404.14219) with longrope
-(2402.13753). Parameters have the names that checkpoints have, and types are
-cast where the reference casts them: norms, angles and softmax in fp32.
+(2402.13753), OLMo 2 (2501.00656) and OLMoE (2409.02060), and the model cards
+and modeling files of SmolLM3, Granite, OLMo 3, GLM, Command R7B, ERNIE 4.5,
+Seed-OSS and HunYuan. Parameters have the names that checkpoints have, and types
+are cast where the reference casts them: norms, angles and softmax in fp32.
 """
 import math
 import types
@@ -12,25 +14,69 @@ import torch
 from torch import nn
 
 PLUS_ONE = ("gemma2", "gemma3_text")  # norms multiply with 1 + weight
+# Norms of queries and keys: of each head, of each rotated head, of all heads.
+HEAD_NORMS = ("qwen3", "gemma3_text")
+ROTATED_NORMS = ("hunyuan_v1_dense",)
+WIDTH_NORMS = ("olmo2", "olmo3", "olmoe")
+FUSED_QKV = ("phi3",)
+FUSED_GATE_UP = ("phi3", "glm", "glm4")
+# Rotated pairs are neighbours, not halves.
+NEIGHBOURS = ("glm", "glm4", "cohere2", "ernie4_5")
+ROTATED_IN_FP32 = ("cohere2", "ernie4_5")
+WEIGHED_IN_FP32 = ("olmo2", "olmo3", "olmoe", "cohere2")  # norms
+WITHOUT_NORMS_BEFORE = ("olmo2", "olmo3")
+PARALLEL = ("cohere2",)  # one norm for attention and MLP
+# Names of norms after attention, before and after the MLP.
+NORMS_AFTER = {
+    "gemma2": ("post_attention_layernorm", "pre_feedforward_layernorm",
+               "post_feedforward_layernorm"),
+    "glm4": ("post_self_attn_layernorm", "post_attention_layernorm",
+             "post_mlp_layernorm"),
+    "olmo2": ("post_attention_layernorm", None, "post_feedforward_layernorm"),
+}
+NORMS_AFTER["gemma3_text"] = NORMS_AFTER["gemma2"]
+NORMS_AFTER["olmo3"] = NORMS_AFTER["olmo2"]
 
 
 class Norm(nn.Module):
     def __init__(self, width, config):
         super().__init__()
         self.weight = nn.Parameter(torch.zeros(width))
-        self.eps = config.rms_norm_eps
+        self.centers = config.model_type == "cohere2"
+        self.eps = (config.layer_norm_eps if self.centers
+                    else config.rms_norm_eps)
         self.plus_one = config.model_type in PLUS_ONE
+        self.wide = config.model_type in WEIGHED_IN_FP32
 
     def forward(self, x):
         y = x.float()
+        if self.centers:
+            y = y - y.mean(-1, keepdim=True)
         y = y * torch.rsqrt(y.square().mean(-1, keepdim=True) + self.eps)
         if self.plus_one:
             return (y * (1 + self.weight.float())).to(x.dtype)
+        if self.wide:
+            return (self.weight.float() * y).to(x.dtype)
         return self.weight * y.to(x.dtype)
 
 
 def capped(x, cap):
     return cap * torch.tanh(x / cap) if cap else x
+
+
+def yarn(inverse, theta, width, scaling):
+    """YaRN's frequencies (2309.00071): fast ones stay, slow ones are divided by
+    the factor, and between the two is a ramp."""
+    original = scaling["original_max_position_embeddings"]
+
+    def pair(rotations):
+        return (width * math.log(original / (rotations * 2 * math.pi))
+                / (2 * math.log(theta)))
+    low = max(math.floor(pair(scaling["beta_fast"])), 0)
+    high = min(math.ceil(pair(scaling["beta_slow"])), width - 1)
+    at = torch.arange(width // 2, dtype=torch.float32)
+    ramp = ((at - low) / max(high - low, 0.001)).clamp(0, 1)
+    return inverse / scaling["factor"] * ramp + inverse * (1 - ramp)
 
 
 def angles(config, layer, length):
@@ -40,11 +86,18 @@ def angles(config, layer, length):
     theta = config.rope_theta
     if config.model_type == "gemma3_text" and window(config, layer):
         theta = config.rope_local_base_freq
+    scaling = getattr(config, "rope_scaling", None) or {}
+    if scaling.get("alpha"):
+        theta = theta * scaling["alpha"] ** (width / (width - 2))
     inverse = torch.tensor([theta ** (-2 * i / width)
                             for i in range(width // 2)], dtype=torch.float32)
     scale = 1.0
-    scaling = getattr(config, "rope_scaling", None)
-    if scaling:
+    if config.model_type == "olmo3" and window(config, layer):
+        scaling = {}
+    if scaling.get("rope_type") == "yarn":
+        inverse = yarn(inverse, theta, width, scaling)
+        scale = scaling["attention_factor"]
+    elif "short_factor" in scaling:
         original = config.original_max_position_embeddings
         # The longest text that the programs are made for decides.
         factors = scaling["long_factor" if config.context > original
@@ -57,23 +110,38 @@ def angles(config, layer, length):
     return turns.cos() * scale, turns.sin() * scale
 
 
-def rotated(x, cos, sin):
+def rotated(x, cos, sin, config):
     """x [batch, heads, tokens, head_dim], of which the first part turns."""
     half = cos.shape[-1]
-    cos, sin = cos.to(x.dtype), sin.to(x.dtype)
-    low, high, still = x.split([half, half, x.shape[-1] - 2 * half], -1)
-    return torch.cat([low * cos - high * sin, high * cos + low * sin, still],
-                     -1)
+    if config.model_type not in ROTATED_IN_FP32:
+        cos, sin = cos.to(x.dtype), sin.to(x.dtype)
+    turning, still = x.split([2 * half, x.shape[-1] - 2 * half], -1)
+    if config.model_type in NEIGHBOURS:
+        low, high = turning.unflatten(-1, (half, 2)).unbind(-1)
+        pairs = torch.stack([low * cos - high * sin, high * cos + low * sin],
+                            -1)
+        turning = pairs.flatten(-2).to(x.dtype)
+    else:
+        low, high = turning.chunk(2, -1)
+        turning = torch.cat([low * cos - high * sin, high * cos + low * sin],
+                            -1)
+    return torch.cat([turning, still], -1)
 
 
 def window(config, layer):
     """The layer's window in tokens; 0: none."""
     if config.model_type == "gemma2":
         return config.sliding_window if layer % 2 == 0 else 0
-    if config.model_type == "gemma3_text":
-        last = (layer + 1) % config.sliding_window_pattern == 0
-        return 0 if last else config.sliding_window
+    if config.model_type in ("gemma3_text", "cohere2", "olmo3"):
+        every = getattr(config, "sliding_window_pattern", 4)
+        return 0 if (layer + 1) % every == 0 else config.sliding_window
     return 0
+
+
+def rotates(config, layer):
+    if config.model_type == "smollm3":
+        return (layer + 1) % 4 != 0
+    return config.model_type != "cohere2" or window(config, layer) > 0
 
 
 class Attention(nn.Module):
@@ -84,15 +152,25 @@ class Attention(nn.Module):
         self.heads = config.num_attention_heads
         self.pairs = config.num_key_value_heads
         query, key = self.heads * dim, self.pairs * dim
-        if config.model_type == "phi3":
-            self.qkv_proj = nn.Linear(hidden, query + 2 * key, bias=False)
+        bias = getattr(config, "attention_bias", False)
+        if config.model_type in FUSED_QKV:
+            self.qkv_proj = nn.Linear(hidden, query + 2 * key, bias=bias)
         else:
-            self.q_proj = nn.Linear(hidden, query, bias=False)
-            self.k_proj = nn.Linear(hidden, key, bias=False)
-            self.v_proj = nn.Linear(hidden, key, bias=False)
-        self.o_proj = nn.Linear(query, hidden, bias=False)
-        if config.model_type in ("qwen3", "gemma3_text"):
+            self.q_proj = nn.Linear(hidden, query, bias=bias)
+            self.k_proj = nn.Linear(hidden, key, bias=bias)
+            self.v_proj = nn.Linear(hidden, key, bias=bias)
+        of_output = (bias if config.model_type not in ("glm", "glm4")
+                     else False)
+        self.o_proj = nn.Linear(
+            query, hidden,
+            bias=getattr(config, "attention_out_bias", of_output))
+        if config.model_type in HEAD_NORMS:
             self.q_norm, self.k_norm = Norm(dim, config), Norm(dim, config)
+        if config.model_type in ROTATED_NORMS:
+            self.query_layernorm = Norm(dim, config)
+            self.key_layernorm = Norm(dim, config)
+        if config.model_type in WIDTH_NORMS:
+            self.q_norm, self.k_norm = Norm(query, config), Norm(key, config)
 
     def projected(self, x):
         dim = self.config.head_dim
@@ -101,20 +179,32 @@ class Attention(nn.Module):
                                             self.pairs * dim], -1)
         else:
             parts = self.q_proj(x), self.k_proj(x), self.v_proj(x)
+        if self.config.model_type in WIDTH_NORMS:
+            parts = self.q_norm(parts[0]), self.k_norm(parts[1]), parts[2]
         return [part.unflatten(-1, (-1, dim)) for part in parts]
+
+    def prepared(self, query, key, length):
+        config = self.config
+        if config.model_type in HEAD_NORMS:
+            query, key = self.q_norm(query), self.k_norm(key)
+        query, key = query.transpose(1, 2), key.transpose(1, 2)
+        if rotates(config, self.layer):
+            cos, sin = angles(config, self.layer, length)
+            query = rotated(query, cos, sin, config)
+            key = rotated(key, cos, sin, config)
+        if config.model_type in ROTATED_NORMS:
+            query, key = self.query_layernorm(query), self.key_layernorm(key)
+        return query, key
 
     def forward(self, x):
         config, length = self.config, x.shape[1]
         query, key, value = self.projected(x)
-        if hasattr(self, "q_norm"):
-            query, key = self.q_norm(query), self.k_norm(key)
-        query, key, value = (y.transpose(1, 2) for y in (query, key, value))
-        cos, sin = angles(config, self.layer, length)
-        query, key = rotated(query, cos, sin), rotated(key, cos, sin)
+        query, key = self.prepared(query, key, length)
         key, value = (y.repeat_interleave(self.heads // self.pairs, 1)
-                      for y in (key, value))
+                      for y in (key, value.transpose(1, 2)))
         base = getattr(config, "query_pre_attn_scalar", config.head_dim)
-        scores = query @ key.transpose(2, 3) * base ** -0.5
+        scale = getattr(config, "attention_multiplier", base ** -0.5)
+        scores = query @ key.transpose(2, 3) * scale
         scores = capped(scores, getattr(config, "attn_logit_softcapping", None))
         apart = (torch.arange(length)[:, None] - torch.arange(length)[None])
         hidden = apart < 0
@@ -129,12 +219,13 @@ class Mlp(nn.Module):
     def __init__(self, config):
         super().__init__()
         hidden, width = config.hidden_size, config.intermediate_size
-        if config.model_type == "phi3":
-            self.gate_up_proj = nn.Linear(hidden, 2 * width, bias=False)
+        bias = getattr(config, "mlp_bias", False)
+        if config.model_type in FUSED_GATE_UP:
+            self.gate_up_proj = nn.Linear(hidden, 2 * width, bias=bias)
         else:
-            self.gate_proj = nn.Linear(hidden, width, bias=False)
-            self.up_proj = nn.Linear(hidden, width, bias=False)
-        self.down_proj = nn.Linear(width, hidden, bias=False)
+            self.gate_proj = nn.Linear(hidden, width, bias=bias)
+            self.up_proj = nn.Linear(hidden, width, bias=bias)
+        self.down_proj = nn.Linear(width, hidden, bias=bias)
         self.gelu = config.model_type in PLUS_ONE
 
     def forward(self, x):
@@ -147,25 +238,58 @@ class Mlp(nn.Module):
         return self.down_proj(gate * up)
 
 
+class Experts(nn.Module):
+    """Every expert of every token, most of which weigh nothing."""
+
+    def __init__(self, config):
+        super().__init__()
+        self.gate = nn.Linear(config.hidden_size, config.num_experts,
+                              bias=False)
+        self.experts = nn.ModuleList(Mlp(config)
+                                     for _ in range(config.num_experts))
+        self.chosen = config.num_experts_per_tok
+        self.normalizes = config.norm_topk_prob
+
+    def forward(self, x):
+        scores = torch.softmax(self.gate(x).float(), -1)
+        best, chosen = scores.topk(self.chosen, -1)
+        if self.normalizes:
+            best = best / best.sum(-1, keepdim=True)
+        weights = torch.zeros_like(scores).scatter(-1, chosen, best)
+        return sum(expert(x) * weights[..., i, None].to(x.dtype)
+                   for i, expert in enumerate(self.experts))
+
+
 class Layer(nn.Module):
     def __init__(self, config, layer):
         super().__init__()
-        self.self_attn, self.mlp = Attention(config, layer), Mlp(config)
-        self.input_layernorm = Norm(config.hidden_size, config)
-        self.post_attention_layernorm = Norm(config.hidden_size, config)
-        self.behind = config.model_type in PLUS_ONE
-        if self.behind:
-            self.pre_feedforward_layernorm = Norm(config.hidden_size, config)
-            self.post_feedforward_layernorm = Norm(config.hidden_size, config)
+        self.self_attn = Attention(config, layer)
+        self.mlp = (Experts(config) if config.model_type == "olmoe"
+                    else Mlp(config))
+        self.after = NORMS_AFTER.get(config.model_type,
+                                     (None, "post_attention_layernorm", None))
+        self.parallel = config.model_type in PARALLEL
+        if self.parallel:
+            self.after = None, None, None
+        names = ["input_layernorm", *self.after]
+        if config.model_type in WITHOUT_NORMS_BEFORE:
+            names.remove("input_layernorm")
+        for name in filter(None, names):
+            setattr(self, name, Norm(config.hidden_size, config))
+        self.scale = getattr(config, "residual_multiplier", 1.0)
+
+    def normed(self, x, name):
+        return getattr(self, name)(x) if name and hasattr(self, name) else x
 
     def forward(self, x):
-        y = self.self_attn(self.input_layernorm(x))
-        if not self.behind:
-            x = x + y
-            return x + self.mlp(self.post_attention_layernorm(x))
-        x = x + self.post_attention_layernorm(y)
-        y = self.mlp(self.pre_feedforward_layernorm(x))
-        return x + self.post_feedforward_layernorm(y)
+        after, before_mlp, after_mlp = self.after
+        read = self.normed(x, "input_layernorm")
+        y = self.normed(self.self_attn(read), after)
+        if self.parallel:
+            return x + y + self.mlp(read)
+        x = x + y * self.scale
+        y = self.normed(self.mlp(self.normed(x, before_mlp)), after_mlp)
+        return x + y * self.scale
 
 
 class Trunk(nn.Module):
@@ -176,7 +300,8 @@ class Trunk(nn.Module):
             Layer(config, i) for i in range(config.num_hidden_layers))
         self.norm = Norm(config.hidden_size, config)
         self.scale = (config.hidden_size ** 0.5
-                      if config.model_type in PLUS_ONE else None)
+                      if config.model_type in PLUS_ONE
+                      else getattr(config, "embedding_multiplier", None))
 
     def forward(self, tokens):
         x = self.embed_tokens(tokens)
@@ -203,5 +328,7 @@ class CausalModel(nn.Module):
                  else self.head)
         logits = (x @ table.T if self.config.tie_word_embeddings
                   else self.lm_head(x))
+        logits = logits * getattr(self.config, "logit_scale", 1.0)
+        logits = logits / getattr(self.config, "logits_scaling", 1.0)
         cap = getattr(self.config, "final_logit_softcapping", None)
         return types.SimpleNamespace(logits=capped(logits, cap))

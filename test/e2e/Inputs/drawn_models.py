@@ -67,6 +67,37 @@ def experts(draw):
         "decoder_sparse_step": 1, "mlp_only_layers": []}
 
 
+# What other members of Llama's family have that it has not: norms of all heads
+# and after sub-layers; parallel sub-layers, rotated neighbours and layers that
+# are not rotated; matrices that hold gate and up. GPT-NeoX is not among them:
+# on a tensor axis its train_step and eval_step divide sequences differently,
+# which a run refuses.
+MEMBERS = {
+    "olmo3": ("Olmo3ForCausalLM", {"sliding_window": 5}),
+    "olmoe": ("OlmoeForCausalLM", {"num_experts": 4, "num_experts_per_tok": 2,
+                                   "norm_topk_prob": False}),
+    "cohere2": ("Cohere2ForCausalLM", {"sliding_window": 5, "logit_scale": 0.7}),
+    "glm4": ("Glm4ForCausalLM", {"partial_rotary_factor": 0.5,
+                                 "attention_bias": True}),
+    "starcoder2": ("Starcoder2ForCausalLM", {"sliding_window": 5,
+                                             "hidden_act": "gelu_pytorch_tanh"}),
+    "granite": ("GraniteForCausalLM", {"embedding_multiplier": 3.0,
+                                       "residual_multiplier": 0.4,
+                                       "attention_multiplier": 0.3,
+                                       "logits_scaling": 1.5}),
+    "smollm3": ("SmolLM3ForCausalLM", {"no_rope_layer_interval": 2}),
+}
+
+
+def member(draw, kind):
+    architecture, own = MEMBERS[kind]
+    config = llama(draw) | {"architectures": [architecture], "model_type": kind} | own
+    config["head_dim"] = config["hidden_size"] // config["num_attention_heads"]
+    if kind in ("cohere2", "starcoder2"):
+        del config["rms_norm_eps"]
+    return config
+
+
 class Case:
     """A model, how it is trained, and the meshes on which it is."""
 
@@ -192,6 +223,22 @@ class CountedCase(Case):
         staged = [mesh for mesh in self.draw_meshes(draw, most, count=40)
                   if mesh.startswith("pipe=")]
         self.meshes = staged[:2]
+
+
+class MemberCase(Case):
+    """A member of Llama's family on meshes that divide heads or layers."""
+
+    def __init__(self, seed, most):
+        draw = random.Random(seed)
+        self.seed, self.exact = seed, False
+        self.config = member(draw, sorted(MEMBERS)[seed % len(MEMBERS)])
+        self.settings = {
+            "batch.micro": draw.choice([2, 3, 4]),
+            "batch.accumulate": draw.choice([2, 3]), "batch.sequence": 12,
+            "recompute": draw.choice(["none", "full", "selective"]),
+            "precision.compute": "fp64", "optimizer.clip": 1.0}
+        self.meshes = [mesh for mesh in self.draw_meshes(draw, most, count=40)
+                       if mesh.startswith("pipe=") or "tensor=1" not in mesh][:2]
 
 
 class Parted:

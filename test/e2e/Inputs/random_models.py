@@ -173,6 +173,7 @@ def main():
     parser.add_argument("--counted", action="store_true", help="only pipelines that count loads of experts before a step")
     parser.add_argument("--skewed", action="store_true", help="only programs whose tokens all choose the same few experts")
     parser.add_argument("--folded", action="store_true", help="only meshes over whose tensor ranks experts are distributed")
+    parser.add_argument("--members", action="store_true", help="only members of Llama's family that differ from it in structure")
     arguments = parser.parse_args()
     runner, done, failed, seed = Runner(arguments), 0, 0, arguments.seed
     kinds = collections.Counter()
@@ -188,6 +189,8 @@ def main():
             kind = drawn_programs.SkewedProgram
         if arguments.folded:
             kind = drawn_programs.FoldedProgram if seed % 2 else drawn_models.FoldedCase
+        if arguments.members:
+            kind = drawn_models.MemberCase
         case = kind(seed, arguments.ranks)
         seed += 1
         meshes = [mesh for mesh in case.meshes

@@ -106,8 +106,10 @@ TEST(InParallel, RunsEachAndReturnsTheFirstError) {
 }
 
 TEST(ImportWeights, ToleratesPrefixesOnEitherSide) {
-  for (const char *stored : {"weight", "model.weight", "transformer.weight"})
-    for (const char *own : {"weight", "model.weight", "transformer.weight"}) {
+  constexpr const char *names[] = {"weight", "model.weight",
+                                   "transformer.weight", "gpt_neox.weight"};
+  for (const char *stored : names)
+    for (const char *own : names) {
       ScratchDirectory directory;
       writeWeights(directory / "w.safetensors", {stored}, SafetensorsType::f32);
       FakeModel model;
@@ -205,7 +207,9 @@ TEST(ImportWeights, ReportsWhatIsMissingUnexpectedOrMisshapen) {
                 .message()
                 .find("lacks 1 of the model's parameters: model.weight"),
             std::string::npos);
-  writeWeights(path, {"model.weight", "other", "h.0.attn.bias"},
+  writeWeights(path,
+               {"model.weight", "other", "h.0.attn.bias",
+                "gpt_neox.layers.0.attention.masked_bias"},
                SafetensorsType::f32);
   auto report = importWeights(path, model);
   ASSERT_TRUE(report.ok());
