@@ -17,15 +17,12 @@ using namespace tessera;
 using namespace tessera::planner;
 
 // Programs that are compiled at most, how many of them for a choice of axes
-// each, and how many at once: a constant, so that all machines compile the
-// same.
+// each (the cost model orders them, roughly where ranks share cores), and how
+// many at once: a constant, so that all machines compile the same.
 static constexpr size_t kMostMeshes = 48;
 static constexpr size_t kMostAxes = 32;
 static constexpr size_t kTogether = 2;
-// How much slower axes may be that are compiled, by the cost model, whose order
-// is rough where many ranks share few cores; and those whose other schedules
-// are compiled, by simulation.
-static constexpr double kSlowerByModel = 1.5;
+// How much slower axes may be whose other schedules are compiled.
 static constexpr double kSlower = 1.1;
 // Lines that are printed.
 static constexpr size_t kMostOthers = 3;
@@ -125,13 +122,7 @@ StatusOr<std::vector<ReplayedMesh>> ReplayWalk::run() {
   StatusOr<std::vector<Meshes>> groups = meshesByAxes(question);
   if (!groups.ok())
     return groups.status();
-  const auto modelled = [](const Meshes &group) {
-    return group.front().candidate.cost.total;
-  };
-  const auto end =
-      std::ranges::upper_bound(*groups, kSlowerByModel * modelled((*groups)[0]),
-                               std::less<>(), modelled);
-  groups->resize(std::min(size_t(end - groups->begin()), kMostAxes));
+  groups->resize(std::min(groups->size(), kMostAxes));
   std::vector<const MeshCandidate *> best, others;
   for (const Meshes &group : *groups)
     best.push_back(&group.front());

@@ -137,9 +137,9 @@ StatusOr<Hello> unpackHello(std::span<const std::byte> payload) {
   uint64_t magic = 0;
   reader.number(magic);
   if (magic != kMagic)
-    return Status::error("the peer is no rollout worker of this version");
+    return Status::error("the peer is not a rollout worker of this version");
   reader.number(hello.context);
-  constexpr std::size_t least = 3 * sizeof(uint64_t); // two texts and a list
+  constexpr std::size_t least = 3 * sizeof(uint64_t); // two strings and a list
   hello.parameters.resize(reader.count(least));
   for (StateTensor &tensor : hello.parameters)
     readTensor(reader, tensor);

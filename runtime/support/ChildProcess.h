@@ -36,9 +36,9 @@ public:
   bool isRunning() const { return process >= 0; }
   /// Kills it and what it started, if anything runs, and waits for its end.
   void end();
-  /// Of one that isRunning() and closed its descriptors: how it ended, for a message that
-  /// begins with its name, such as "exited with code 3". Nothing runs
-  /// afterwards.
+  /// Of one that isRunning() and closed its descriptors: how it ended, for a
+  /// message that begins with its name, such as "exited with code 3". Nothing
+  /// runs afterwards.
   std::string ending();
 
 private:
