@@ -12,22 +12,12 @@ TESSERA_DEVICE uint32_t sharedAddress(const void *shared) {
 }
 #endif
 
-/// Starts a copy of 16 bytes, both sides aligned to 16. It has landed after
-/// waitCopies has waited for the group that the next commitCopies closes, and
-/// other threads see it after a barrier.
-TESSERA_DEVICE void copyAsync(void *shared, const void *global) {
-#if defined(__CUDACC__)
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;"
-               :
-               : "r"(sharedAddress(shared)), "l"(global)
-               : "memory");
-#else
-  machine->copyAsync(shared, global, 16, 16);
-#endif
-}
-
-/// The same with the first `valid` bytes of memory, then zeros.
-TESSERA_DEVICE void copyAsync(void *shared, const void *global, int valid) {
+/// Starts a copy of 16 bytes, both sides aligned to 16: the first `valid` bytes
+/// of memory, then zeros. It has landed after waitCopies has waited for the
+/// group that the next commitCopies closes, and other threads see it after a
+/// barrier.
+TESSERA_DEVICE void copyAsync(void *shared, const void *global,
+                              int valid = 16) {
 #if defined(__CUDACC__)
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
                :

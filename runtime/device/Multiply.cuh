@@ -134,49 +134,28 @@ struct FloatOperand<Tile<float, Fragments<M, K, WarpsM, 1>>> {
 
 //===--- products ---------------------------------------------------------===//
 
-/// Steps along the sum whose fragments are loaded before the first product: a
-/// warp with few sums would wait for each, and has registers for more.
-template <typename Layout, typename A>
-inline constexpr int kStepsAtOnce =
-    Layout::kDown == 1 && Layout::kAcross == 2 && A::kUnrolled < 8
-        ? A::kColumns % 128 == 0  ? 8
-          : A::kColumns % 64 == 0 ? 4
-                                  : 1
-        : 1;
-
 template <typename Layout, typename A, typename B>
 TESSERA_DEVICE void multiplyBf16(Tile<float, Layout> &sum, const A &a,
                                  const B &b) {
-  constexpr int kDown = Layout::kDown, kAcross = Layout::kAcross,
-                kAtOnce = kStepsAtOnce<Layout, A>;
+  constexpr int kDown = Layout::kDown, kAcross = Layout::kAcross;
   static_assert(A::kColumns % 16 == 0 && kAcross % 2 == 0, "whole fragments");
-  TESSERA_UNROLL_BY(kAtOnce > 1 ? 1 : A::kUnrolled)
-  for (int k = 0; k < A::kColumns; k += 16 * kAtOnce) {
-    FragmentA left[kAtOnce][kDown];
-    FragmentB right[kAtOnce][2];
-    auto load = [&](int step, int j) {
-      b.right(right[step], k + 16 * step, Layout::firstColumn(j));
-    };
+  TESSERA_UNROLL_BY(A::kUnrolled)
+  for (int k = 0; k < A::kColumns; k += 16) {
+    FragmentA left[kDown];
     TESSERA_UNROLL
-    for (int step = 0; step < kAtOnce; ++step) {
-      TESSERA_UNROLL
-      for (int i = 0; i < kDown; ++i)
-        a.left(left[step][i], Layout::firstRow(i), k + 16 * step, i);
-      if (kAtOnce > 1)
-        load(step, 0);
-    }
+    for (int i = 0; i < kDown; ++i)
+      a.left(left[i], Layout::firstRow(i), k, i);
     TESSERA_UNROLL
-    for (int step = 0; step < kAtOnce; ++step)
-      TESSERA_UNROLL
     for (int j = 0; j < kAcross; j += 2) {
-      if (kAtOnce == 1)
-        load(step, j);
+      FragmentB right[2];
+      b.right(right, k, Layout::firstColumn(j));
       TESSERA_UNROLL
       for (int i = 0; i < kDown; ++i)
         TESSERA_UNROLL
-      for (int half = 0; half < 2; ++half)
-        multiplyBf16(sum.at + 4 * (i * kAcross + j + half), left[step][i],
-                     right[step][half]);
+      for (int half = 0; half < 2; ++half) {
+        multiplyBf16(sum.at + 4 * (i * kAcross + j + half), left[i],
+                     right[half]);
+      }
     }
   }
   finishWarpProducts();

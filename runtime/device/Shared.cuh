@@ -70,29 +70,16 @@ template <typename Tile> TESSERA_DEVICE Transposed<Tile> transposed(Tile tile) {
 }
 
 /// Fills a tile, or rows of one, with elements (i, j) from `from` + i ·
-/// rowStride + j. By cp.async: they have landed after waitCopies, and a
-/// barrier, for the next group that commitCopies closes. `from` and all rows
-/// are aligned to 16 bytes.
+/// rowStride + j, with zeros in rows from `rows` and columns from `columns` on.
+/// By cp.async: they have landed after waitCopies, and a barrier, for the next
+/// group that commitCopies closes. `from` and all rows are aligned to 16 bytes.
 template <int Threads, typename To, typename T>
-TESSERA_DEVICE void stagePacked(To to, const T *from, int64_t rowStride) {
+TESSERA_DEVICE void stagePacked(To to, const T *from, int64_t rowStride,
+                                int64_t rows = To::kRows,
+                                int64_t columns = To::kColumns) {
   constexpr int kChunks = To::kRowBytes / 16, kAll = To::kRows * kChunks;
   // With few threads there are many iterations: all of their addresses at once
   // would spill.
-  TESSERA_UNROLL_BY(8)
-  for (int first = 0; first < kAll; first += Threads) {
-    int i = first + thread();
-    if (kAll % Threads && i >= kAll)
-      break;
-    int row = i / kChunks, column = i % kChunks * To::kPerChunk;
-    copyAsync(to.at(row, column), from + row * rowStride + column);
-  }
-}
-
-/// The same with zeros in rows from `rows` and columns from `columns` on.
-template <int Threads, typename To, typename T>
-TESSERA_DEVICE void stagePacked(To to, const T *from, int64_t rowStride,
-                                int64_t rows, int64_t columns) {
-  constexpr int kChunks = To::kRowBytes / 16, kAll = To::kRows * kChunks;
   TESSERA_UNROLL_BY(8)
   for (int first = 0; first < kAll; first += Threads) {
     int i = first + thread();
