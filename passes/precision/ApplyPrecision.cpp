@@ -224,13 +224,17 @@ private:
     });
   }
 
-  // Whether the value need not be stored: all its readers compute in f32 in the
-  // same kernel, and no gradient saves it.
+  // Whether the value need not be stored as bf16: all its readers compute in
+  // f32 in the same kernel, and no gradient saves it; or the program returns
+  // it, in f32, and then everybody reads that.
   bool wantsWide(Value value, bool isCheap) const {
+    auto returns = [](Operation *user) { return isa<func::ReturnOp>(user); };
+    if (!isBlock && llvm::any_of(value.getUsers(), returns))
+      return true;
     return !value.use_empty() &&
            llvm::all_of(value.getUsers(), [&](Operation *user) {
-             if (isa<func::ReturnOp>(user))
-               return !isBlock;
+             if (returns(user))
+               return false;
              switch (traits.classOf(user)) {
              case OpClass::elementwise:
              case OpClass::reduction:
