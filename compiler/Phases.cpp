@@ -66,7 +66,9 @@ static ComputePrecision computeOf(const models::Recipe &recipe) {
 static void precision(OpPassManager &pipeline, const PhaseOptions &options) {
   if (options.fold)
     pipeline.addPass(createDeduplicateLayers());
-  buildPrecisionPipeline(pipeline, computeOf(options.recipe));
+  // What learns from samples gives them the probabilities of the sampler.
+  buildPrecisionPipeline(pipeline, computeOf(options.recipe),
+                         options.recipe.task == recipe::Task::Policy);
 }
 
 static void verifyPrecision(OpPassManager &pipeline,
