@@ -66,7 +66,9 @@ static ComputePrecision computeOf(const models::Recipe &recipe) {
 static void precision(OpPassManager &pipeline, const PhaseOptions &options) {
   if (options.fold)
     pipeline.addPass(createDeduplicateLayers());
-  buildPrecisionPipeline(pipeline, computeOf(options.recipe));
+  // What learns from samples gives them the probabilities of the sampler.
+  buildPrecisionPipeline(pipeline, computeOf(options.recipe),
+                         options.recipe.task == recipe::Task::Policy);
 }
 
 static void verifyPrecision(OpPassManager &pipeline,
@@ -101,6 +103,7 @@ static void inference(OpPassManager &pipeline, const PhaseOptions &options) {
   bool isBf16 = options.recipe.compute == models::Precision::Bf16;
   InferenceOptions inference;
   inference.narrow = isBf16;
+  inference.logSums = from.numerics == recipe::Numerics::Training;
   if (from.quant != models::Quant::None)
     inference.quantize = {.bits = from.quant == models::Quant::Int4 ? 4 : 8,
                           .group = from.group,
@@ -309,6 +312,7 @@ std::string tessera::phasesAsMarkdown() {
   models::Recipe recipe;
   recipe.compute = models::Precision::Bf16; // to have all passes listed
   recipe.inference.quant = models::Quant::Int8;
+  recipe.inference.numerics = recipe::Numerics::Training;
   PhaseOptions training{recipe, {}}, inference{recipe, {}};
   training.mesh.axes = "data=2";
   training.mesh.zero = 1;

@@ -78,8 +78,9 @@ std::vector<Port> ModelBuilder::adapterInputs() {
 }
 
 /// A cache with the positions of a run's tokens, in the order of cacheInputs.
-static KvCache at(ValueRange inputs, int64_t context) {
+static KvCache at(ValueRange inputs, int64_t context, const Recipe &recipe) {
   KvCache cache;
+  cache.f32 = recipe.inference.numerics == recipe::Numerics::Training;
   cache.slots = inputs[0], cache.table = inputs[1];
   cache.starts = inputs[2], cache.lengths = inputs[3];
   cache.context = context;
@@ -108,7 +109,7 @@ func::FuncOp ModelBuilder::cachedBlock(StringRef owner, const LayerKind &kind,
       name, kind, {shape.batch, shape.tokens, spec.hidden}, more, caches);
   auto last = result.getArguments().take_back(more.size());
   auto inputs = last.drop_front(caches.size());
-  KvCache cache = at(inputs, shape.context);
+  KvCache cache = at(inputs, shape.context, recipe);
   cache.keys = last[0], cache.values = last[1];
   if (hasScales())
     cache.keyScales = last[2], cache.valueScales = last[3];
@@ -186,7 +187,7 @@ void ModelBuilder::buildCached(graph::Program kind, StringRef bucket,
       result.getArguments().slice(all.size(), caches.size()));
   auto inputs = result.getArguments().take_front(choiceAt).drop_front(
       all.size() + caches.size());
-  KvCache cache = at(inputs.drop_front(), shape.context);
+  KvCache cache = at(inputs.drop_front(), shape.context, recipe);
   Emitter positions = scope.at("positions");
   cache.positions = positionsFrom(positions, cache.starts,
                                   cast<RankedTensorType>(inputs[0].getType()));

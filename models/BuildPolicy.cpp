@@ -144,12 +144,15 @@ ModelBuilder::policyLoss(Emitter &e, const BatchValues &batch, Value losses) {
     loss =
         e.add(loss, e.mul(divergence(e, policy.kl.estimator, tokens.referenced),
                           policy.kl.beta));
-  static_assert(kPolicyColumns == 6);
+  static_assert(kPolicyColumns == 7);
   SmallVector<Value> columns{
       e.convert(each.isClipped, e.builder().getF32Type()), each.ratio,
       // Sampled from the other side than the KL that is part of the loss.
       divergence(e, KlEstimator::K3, e.neg(tokens.logRatio)), tokens.advantage,
-      tokens.logProb};
+      tokens.logProb,
+      e.convert(e.compare(tokens.logRatio, ComparePredicate::ne,
+                          e.splatLike(0.0, tokens.logRatio)),
+                e.builder().getF32Type())};
   if (tokens.referenced)
     columns.push_back(divergence(e, KlEstimator::K3, tokens.referenced));
   return {aggregate(e, policy, answers, loss),

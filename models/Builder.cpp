@@ -247,11 +247,14 @@ static Value cachedAttention(const Scope &scope, Emitter &e, Value query,
   Value values =
       appendRows(e, cache.values, cache.valueScales, value, cache.slots);
   OpBuilder &b = scope.builder;
-  return b.create<graph::PagedAttentionOp>(
+  auto op = b.create<graph::PagedAttentionOp>(
       e.location(), query.getType(), query, keys, values, cache.table,
       cache.starts, cache.lengths, b.getF64FloatAttr(kind.scale),
       kind.window > 0 ? b.getI64IntegerAttr(kind.window) : IntegerAttr(),
       capOf(scope));
+  if (cache.f32)
+    op->setAttr(graph::kKeepF32Attr, b.getUnitAttr());
+  return op;
 }
 
 /// Bidirectional attention as paged attention: queries are positioned after the

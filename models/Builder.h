@@ -37,6 +37,7 @@ struct KvCache {
   mlir::Value table;     ///< i32 [batch, pages of a sequence]
   mlir::Value starts, lengths; ///< i32 [batch], as in graph.paged_attention
   int64_t context = 0;         ///< maximum tokens of a sequence
+  bool f32 = false;            ///< attention multiplies as a training step does
 };
 
 /// The adapters of the rows of a run: those of slot s are rows [offsets[s],

@@ -8,6 +8,24 @@
 
 namespace tessera::models {
 
+/// What a training step has no counterpart of.
+static Status checkNumerics(const Recipe::Inference &inference) {
+  // Keys that a training step's attention adds up at a time.
+  constexpr int64_t kTrainedTile = 64;
+  if (inference.numerics != recipe::Numerics::Training)
+    return Status::success();
+  if (inference.quant != Quant::None || inference.kv != KvKind::Auto)
+    return Status::error("inference.numerics: training has no quantized "
+                         "weights or keys; set inference.numerics: inference, "
+                         "or leave inference.quant and inference.kv out");
+  if (inference.page != kTrainedTile)
+    return Status::error("inference.page = {}: inference.numerics: training "
+                         "has pages of {} tokens; leave inference.page out, or "
+                         "set inference.numerics: inference",
+                         inference.page, kTrainedTile);
+  return Status::success();
+}
+
 static Status checkInference(const Recipe &recipe, const ModelSpec &spec) {
   int64_t page = recipe.inference.page;
   int64_t needed = (inferenceContext(spec, recipe) + page - 1) / page;
@@ -23,7 +41,7 @@ static Status checkInference(const Recipe &recipe, const ModelSpec &spec) {
         "inference.pages = {} is less than the {} pages of one sequence of {} "
         "tokens; raise it, or lower inference.context",
         recipe.inference.pages, needed, inferenceContext(spec, recipe));
-  return Status::success();
+  return checkNumerics(recipe.inference);
 }
 
 static Status checkEncoder(const Recipe &recipe, const ModelSpec &spec,

@@ -15,7 +15,8 @@ namespace tessera {
 #include "passes/inference/Passes.h.inc"
 
 struct InferenceOptions {
-  bool narrow = false; ///< store parameters and caches as bf16
+  bool narrow = false;  ///< store parameters and caches as bf16
+  bool logSums = false; ///< return log Σ exp of logits
   /// Quantize or pack the matrices of linear layers.
   std::optional<QuantizeWeightsOptions> quantize;
 };

@@ -28,6 +28,29 @@ def NarrowState : Pass<"narrow-state", "::mlir::ModuleOp"> {
   let dependentDialects = ["::tessera::graph::GraphDialect", "::mlir::func::FuncDialect"];
 }
 
+def AddLogSums : Pass<"add-log-sums", "::mlir::ModuleOp"> {
+  let summary = "programs return log Σ exp of their logits, as a training step computes it";
+  let description = [{
+    The log-probability of a token is its logit minus this sum. It is made of the primitives that
+    `graph.linear_cross_entropy` consists of, after the element types are chosen: both are f32.
+
+    Before:
+    ```mlir
+    func.func @decode_1(...) -> (tensor<1x64xf32> {graph.output = "logits"}, ...) {
+      return %logits, ...
+    ```
+    After:
+    ```mlir
+    func.func @decode_1(...) -> (tensor<1x64xf32> {graph.output = "logits"}, ...,
+                                 tensor<1xf32> {graph.output = "log_sums"}) {
+      ...
+      return %logits, ..., %log_sums
+    ```
+    Afterwards every program with an output `logits` has one of `log_sums`.
+  }];
+  let dependentDialects = ["::tessera::graph::GraphDialect", "::mlir::func::FuncDialect"];
+}
+
 def QuantizeWeights : Pass<"quantize-weights", "::mlir::ModuleOp"> {
   let summary = "quantizes the matrices of linear layers to integers or 8-bit floats with scales";
   let description = [{

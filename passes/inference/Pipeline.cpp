@@ -9,6 +9,8 @@ void tessera::buildInferencePipeline(OpPassManager &pipeline,
                                      const InferenceOptions &options) {
   if (options.narrow)
     pipeline.addPass(createNarrowState());
+  if (options.logSums)
+    pipeline.addPass(createAddLogSums());
   if (options.quantize)
     pipeline.addPass(createQuantizeWeights(*options.quantize));
   pipeline.addPass(createCanonicalizerPass());

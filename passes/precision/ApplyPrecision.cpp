@@ -29,9 +29,9 @@ bool isLarge(Value value) {
 /// One function, from its first op to its last.
 class Narrowing {
 public:
-  Narrowing(func::FuncOp function, bool isBlock)
-      : function(function), isBlock(isBlock), traits(function),
-        builder(function.getContext()) {
+  Narrowing(func::FuncOp function, bool isBlock, bool roundRows)
+      : function(function), isBlock(isBlock), roundRows(roundRows),
+        traits(function), builder(function.getContext()) {
     narrowType = builder.getBF16Type();
   }
 
@@ -87,6 +87,10 @@ private:
       // table is an argument, which is narrow.
       setElement(op->getResult(0),
                  graph::tensorType(op->getOperand(0)).getElementType());
+      if (roundRows && isLarge(op->getResult(0))) {
+        narrowed[op->getResult(0)] = narrowCopy(op->getResult(0));
+        return success();
+      }
       break;
     case OpClass::composite:
       narrowInputs(op);
@@ -224,13 +228,17 @@ private:
     });
   }
 
-  // Whether the value need not be stored: all its readers compute in f32 in the
-  // same kernel, and no gradient saves it.
+  // Whether the value need not be stored as bf16: all its readers compute in
+  // f32 in the same kernel, and no gradient saves it; or the program returns
+  // it, in f32, and then everybody reads that.
   bool wantsWide(Value value, bool isCheap) const {
+    auto returns = [](Operation *user) { return isa<func::ReturnOp>(user); };
+    if (!isBlock && llvm::any_of(value.getUsers(), returns))
+      return true;
     return !value.use_empty() &&
            llvm::all_of(value.getUsers(), [&](Operation *user) {
-             if (isa<func::ReturnOp>(user))
-               return !isBlock;
+             if (returns(user))
+               return false;
              switch (traits.classOf(user)) {
              case OpClass::elementwise:
              case OpClass::reduction:
@@ -302,7 +310,7 @@ private:
   }
 
   func::FuncOp function;
-  bool isBlock;
+  bool isBlock, roundRows;
   OpTraits traits;
   OpBuilder builder;
   Type narrowType;
@@ -322,7 +330,7 @@ struct ApplyPrecision : tessera::impl::ApplyPrecisionBase<ApplyPrecision> {
       if (!hasPrecision(function))
         continue;
       if (failed(requirePlainFunction(function)) ||
-          failed(Narrowing(function, function.isPrivate()).run()))
+          failed(Narrowing(function, function.isPrivate(), roundRows).run()))
         return signalPassFailure();
     }
   }

@@ -40,7 +40,9 @@ def ApplyPrecision : Pass<"apply-precision", "::mlir::ModuleOp"> {
     takes or returns such a value.
   }];
   let dependentDialects = ["::tessera::graph::GraphDialect", "::mlir::func::FuncDialect"];
-  let options = [Precision_ComputeOption];
+  let options = [Precision_ComputeOption,
+    Option<"roundRows", "round-rows", "bool", "false",
+           "Round rows of tables, as inference does, whose tables are bf16">];
 }
 
 def ConvertProgramsToF64 : Pass<"convert-programs-to-f64", "::mlir::ModuleOp"> {

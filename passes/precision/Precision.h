@@ -14,9 +14,9 @@ enum class ComputePrecision { fp32, bf16, fp64 };
 #include "passes/precision/Passes.h.inc"
 
 /// The precision phase: apply-precision, folding of constants, and the
-/// verifier.
+/// verifier. With `roundRows`, rows of tables are rounded as in inference.
 void buildPrecisionPipeline(mlir::OpPassManager &pipeline,
-                            ComputePrecision compute);
+                            ComputePrecision compute, bool roundRows = false);
 
 /// Converts whole programs to f64, after autodiff, and removes redundant
 /// conversions.

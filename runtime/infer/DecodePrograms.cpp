@@ -11,6 +11,9 @@ namespace {
 
 using artifact::ElementType;
 
+/// An output of programs with inference.numerics: training.
+constexpr std::string_view kLogSums = "log_sums";
+
 /// N of "decode_N".
 std::optional<int64_t> numberAfter(std::string_view name,
                                    std::string_view prefix) {
@@ -84,6 +87,8 @@ Status DecodePrograms::readShape() {
   for (const hal::TensorInfo &tensor : session.outputs(prefillProgram))
     if (tensor.name == "logits" && tensor.shape.size() == 2)
       sizes.vocab = tensor.shape[1];
+    else if (tensor.name == kLogSums)
+      logSums.resize(sizes.buckets.back());
   for (const hal::TensorInfo &tensor : session.inputs(prefillProgram))
     if (tensor.name == "adapters" && tensor.elements() > 1) {
       sizes.adapters = int64_t(tensor.elements()) - 1;
@@ -171,8 +176,10 @@ Status DecodePrograms::checkPorts(const std::string &program, int64_t batch,
           fmt::format("the input {} of {} has an unexpected type or shape",
                       port.name, program));
   }
-  const Port results[] = {{"logits", f32, {batch, sizes.vocab}},
-                          {"token", i32, {batch}}};
+  std::vector<Port> results = {{"logits", f32, {batch, sizes.vocab}},
+                               {"token", i32, {batch}}};
+  if (!logSums.empty())
+    results.push_back({kLogSums, f32, {batch}});
   for (const Port &port : results)
     if (std::ranges::none_of(
             session.outputs(program), [&](const hal::TensorInfo &each) {
@@ -339,6 +346,10 @@ Status DecodePrograms::runFor(const std::string &program, int64_t bucket,
         std::as_writable_bytes(std::span(chosen).first(size_t(bucket)))));
   if (!wanted.logits)
     return Status::success();
+  if (!logSums.empty())
+    TESSERA_RETURN_IF_ERROR(session.readOutput(
+        program, kLogSums,
+        std::as_writable_bytes(std::span(logSums).first(size_t(bucket)))));
   return session.readOutput(program, "logits",
                             std::as_writable_bytes(std::span(scores).first(
                                 size_t(bucket * sizes.vocab))));

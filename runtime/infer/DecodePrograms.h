@@ -29,6 +29,11 @@ public:
     return std::span(scores).subspan(rows[size_t(row)] * sizes.vocab,
                                      sizes.vocab);
   }
+  std::optional<float> logSum(int64_t row) const override {
+    if (logSums.empty())
+      return std::nullopt;
+    return logSums[rows[size_t(row)]];
+  }
   int32_t token(int64_t row) const override {
     return chosen[rows[size_t(row)]];
   }
@@ -76,7 +81,8 @@ private:
   std::map<std::string,
            std::map<std::string, std::vector<std::byte>, std::less<>>>
       written;
-  std::vector<float> scores; ///< [sequences, vocab]
+  std::vector<float> scores;  ///< [sequences, vocab]
+  std::vector<float> logSums; ///< [sequences]; empty: no such output
   std::vector<int32_t> ids, slots, table, starts, lengths;
   /// The sequence of each row of the last run, and the row of each sequence.
   std::vector<size_t> order, rows;

@@ -8,6 +8,7 @@
 #include "runtime/support/TokenChoice.h"
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -74,6 +75,9 @@ public:
                         const Wanted &wanted) = 0;
   /// [vocab], if Wanted::logits was set; valid until the next call.
   virtual std::span<const float> logits(int64_t row) const = 0;
+  /// log Σ exp of these logits as a training step computes it, if the model was
+  /// compiled with inference.numerics: training.
+  virtual std::optional<float> logSum(int64_t) const { return std::nullopt; }
   /// The sampled token, or an error code of TokenChoice.h.
   virtual int32_t token(int64_t row) const = 0;
 };

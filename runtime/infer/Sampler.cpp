@@ -159,27 +159,36 @@ StatusOr<int32_t> sampledToken(int32_t token) {
                                             : "no token has a finite logit");
 }
 
-TokenLogprobs logprobsOf(std::span<const float> logits, int32_t chosen,
-                         int64_t top) {
-  std::vector<std::pair<float, int32_t>> order;
-  order.reserve(logits.size());
-  for (std::size_t i = 0; i < logits.size(); ++i)
-    order.emplace_back(logits[i], int32_t(i));
-  top = std::min(top, int64_t(order.size()));
-  std::partial_sort(order.begin(), order.begin() + long(top), order.end(),
-                    likelier);
-  double best = *std::max_element(logits.begin(), logits.end()), sum = 0;
+static double logSumOf(std::span<const float> logits) {
+  const double best = *std::ranges::max_element(logits);
+  double sum = 0;
   for (float logit : logits)
     sum += std::exp(double(logit) - best);
-  double log = best + std::log(sum);
+  return best + std::log(sum);
+}
+
+TokenLogprobs logprobsOf(std::span<const float> logits, int32_t chosen,
+                         int64_t top, std::optional<float> logSum) {
+  std::vector<std::pair<float, int32_t>> order;
+  top = std::min(top, int64_t(logits.size()));
+  if (top > 0)
+    order.reserve(logits.size());
+  for (std::size_t i = 0; top > 0 && i < logits.size(); ++i)
+    order.emplace_back(logits[i], int32_t(i));
+  std::partial_sort(order.begin(), order.begin() + long(top), order.end(),
+                    likelier);
+  const double log = logSum ? double(*logSum) : logSumOf(logits);
+  const auto logprobOf = [&](float logit) {
+    // In floats, as programs subtract.
+    return logSum ? logit - *logSum : float(double(logit) - log);
+  };
   TokenLogprobs result;
   // Prompts may contain tokens that are never chosen.
   result.chosen = std::size_t(chosen) < logits.size()
-                      ? float(double(logits[chosen]) - log)
+                      ? logprobOf(logits[chosen])
                       : -std::numeric_limits<float>::infinity();
   for (int64_t i = 0; i < top; ++i)
-    result.top.emplace_back(order[i].second,
-                            float(double(order[i].first) - log));
+    result.top.emplace_back(order[i].second, logprobOf(order[i].first));
   return result;
 }
 

@@ -87,7 +87,9 @@ struct TokenLogprobs {
   float chosen = 0;
   std::vector<std::pair<int32_t, float>> top; ///< most likely first
 };
+/// `logSum` is log Σ exp(logits) as the model computed it; otherwise it is
+/// computed here.
 TokenLogprobs logprobsOf(std::span<const float> logits, int32_t chosen,
-                         int64_t top);
+                         int64_t top, std::optional<float> logSum = {});
 
 } // namespace tessera

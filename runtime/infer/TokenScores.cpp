@@ -6,7 +6,10 @@
 
 namespace tessera {
 
-static double logProbability(std::span<const float> logits, int32_t token) {
+static double logProbability(std::span<const float> logits,
+                             std::optional<float> logSum, int32_t token) {
+  if (logSum) // in floats, as programs subtract
+    return double(logits[std::size_t(token)] - *logSum);
   const double most = *std::ranges::max_element(logits);
   double sum = 0;
   for (float logit : logits)
@@ -84,6 +87,7 @@ private:
       const Tokens tokens = sequences[sequence];
       take(sequence, at + 1,
            logProbability(model.logits(int64_t(row)),
+                          model.logSum(int64_t(row)),
                           tokens[std::size_t(at) + 1]));
       if (at + 2 < int64_t(tokens.size()))
         continue;

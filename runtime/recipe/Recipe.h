@@ -69,6 +69,7 @@ enum class KvKind { Auto, Int8 };
 /// Which weights have zero points in addition to scales.
 enum class ZeroPoints { None, Groups };
 enum class WeightLayout { Rows, Packed };
+enum class Numerics { Auto, Inference, Training };
 /// How the vectors of a text's tokens become one: their mean, that of the first
 /// token, the largest of each element, their sum over the root of their number.
 enum class Pooling { Model, Mean, Cls, Max, MeanSqrt };
@@ -91,6 +92,7 @@ std::string_view name(Quant quant);
 std::string_view name(KvKind kind);
 std::string_view name(ZeroPoints zeros);
 std::string_view name(WeightLayout layout);
+std::string_view name(Numerics numerics);
 std::string_view name(Pooling pooling);
 std::string_view name(Normalize normalize);
 
@@ -260,6 +262,10 @@ struct Recipe {
     /// row-major, or packed in micropanels of 16 rows (QuantizedLayout.h),
     /// which matmuls read without packing them at run time.
     WeightLayout layout = WeightLayout::Rows;
+    /// Training: log-probabilities of tokens have the bits that a training
+    /// step's forward pass gives them, and the programs compute them. Auto:
+    /// training for the sampler of tessera rl, otherwise inference.
+    Numerics numerics = Numerics::Auto;
     /// Of encoders; Model: as the model's modules.json says.
     Pooling pooling = Pooling::Model;
     Normalize normalize = Normalize::Model;

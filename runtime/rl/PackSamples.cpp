@@ -18,16 +18,26 @@ struct Row {
   int64_t used = 0, documents = 0;
 };
 
-void fillEmpty(const BatchShape &shape, TokenBatchOut out) {
+void fillEmpty(TokenBatchOut out) {
   std::ranges::fill(out.tokens, 0);
   std::ranges::fill(out.targets, ignoredTarget);
   std::ranges::fill(out.documentNumbers, ignoredTarget);
   std::ranges::fill(out.reference, 0.0f);
   std::ranges::fill(out.behavior, 0.0f);
   std::ranges::fill(out.advantages, 0.0f);
-  // Padding sees itself alone.
-  for (std::size_t i = 0; i < out.documentStarts.size(); ++i)
-    out.documentStarts[i] = int32_t(i % std::size_t(shape.sequence));
+}
+
+/// Padding is of short documents: each token for itself would be a tile of
+/// queries of attention, and all as one would see each other.
+void startPadding(std::span<const Row> rows, int64_t length,
+                  TokenBatchOut out) {
+  constexpr int64_t kTokens = 64;
+  if (out.documentStarts.empty())
+    return;
+  for (std::size_t row = 0; row < rows.size(); ++row)
+    for (int64_t t = rows[row].used; t < length; ++t)
+      out.documentStarts[row * size_t(length) + size_t(t)] =
+          int32_t(t - (t - rows[row].used) % kTokens);
 }
 
 void put(const Placed &placed, int64_t begin, int32_t document,
@@ -79,7 +89,7 @@ Status packSamples(std::span<const Group> groups,
     return std::pair(placed.positions, -placed.number);
   });
 
-  fillEmpty(shape, out);
+  fillEmpty(out);
   std::vector<Row> rows(size_t(shape.rows));
   for (const Placed &placed : all) {
     const auto row = std::ranges::find_if(rows, [&](const Row &row) {
@@ -96,6 +106,7 @@ Status packSamples(std::span<const Group> groups,
     row->used += placed.positions;
     ++row->documents;
   }
+  startPadding(rows, shape.sequence, out);
   return Status::success();
 }
 

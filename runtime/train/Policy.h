@@ -21,14 +21,16 @@ enum class PolicyColumn : std::uint8_t {
   kl = 2,           ///< KL(b || p): how stale the samples are
   advantage = 3,
   logProb = 4,     ///< log p
-  klReference = 5, ///< KL(p || q)
+  mismatch = 5,    ///< tokens whose p has other bits than b
+  klReference = 6, ///< KL(p || q)
 };
 
-inline constexpr std::size_t kPolicyColumns = 6;
+inline constexpr std::size_t kPolicyColumns = 7;
 
 /// As metrics.jsonl calls them.
 inline constexpr std::array<std::string_view, kPolicyColumns>
     kPolicyColumnNames = {"clip_fraction", "ratio",    "kl",
-                          "advantage",     "log_prob", "kl_reference"};
+                          "advantage",     "log_prob", "mismatch",
+                          "kl_reference"};
 
 } // namespace tessera

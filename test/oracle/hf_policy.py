@@ -38,7 +38,7 @@ POLICIES = {
     "gspo, tokens": Settings(ratio="sequence", aggregate="token", beta=BETA),
 }
 METRICS = ["clip_fraction", "ratio", "kl", "advantage", "log_prob",
-           "kl_reference"]
+           "mismatch", "kl_reference"]
 
 
 # Each loss in one family; the others have one, since only their trunks differ.
@@ -97,7 +97,8 @@ def loss(own, logps, behavior, advantages, reference, mask):
     clipped = (((ratio < 1 - own.low) & (advantages < 0)) |
                ((ratio > 1 + own.high) & (advantages > 0)))
     columns = [clipped.to(logps.dtype), ratio.expand_as(logps),
-               kl("k3", -log_ratio), advantages, logps]
+               kl("k3", -log_ratio), advantages, logps,
+               (log_ratio != 0).to(logps.dtype)]
     if own.beta:
         columns.append(kl("k3", logps - reference))
     return total, torch.stack([(each * mask).sum() / mask.sum()

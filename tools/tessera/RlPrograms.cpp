@@ -81,6 +81,9 @@ Status tessera::compileSampler(const RlArguments &arguments,
                                               kChunkStep * kChunkStep)));
   if (recipe.inference.context == usual.context)
     sizes.push_back(fmt::format("inference.context={}", recipe.batch.sequence));
+  if (recipe.inference.numerics == usual.numerics)
+    sizes.push_back(
+        fmt::format("inference.numerics={}", name(recipe::Numerics::Training)));
   request.set.insert(request.set.begin(), sizes.begin(), sizes.end());
   return statusOf(compile(request).takeError());
 }

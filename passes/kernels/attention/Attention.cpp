@@ -16,7 +16,7 @@ public:
   ForwardEmitter(AttentionEmitter &e, tile::KernelOp kernel,
                  const ForwardOperands &operands, unsigned inputs)
       : e(e), kernel(kernel), operands(operands), inputs(inputs),
-        softmax(e, elementType(operands.key).isF32()
+        softmax(e, elementType(operands.key).isF32() && !operands.first
                        ? RunningSoftmax::Products::direct
                        : RunningSoftmax::Products::staged) {}
 
@@ -25,16 +25,15 @@ public:
       e.start =
           loadStart(e.b, e.loc, kernel.getBuffers()[operands.start.argument]);
     locate();
-    if (operands.first)
-      e.locateFirst(kernel.getBuffers()[operands.first->argument],
-                    operands.first->view, batch);
-    softmax.start(query, queries);
-    auto [begin, end] = e.visibleKeys(firstQuery, queries);
-    e.forRange(begin, end, e.shape.keyTile, [&, end = end](Value keyAt) {
-      Value keys = e.min(e.index(e.shape.keyTile), e.sub(end, keyAt));
-      keyTile(keyAt, keys);
+    if (!operands.first)
+      return queryTile({});
+    e.locateFirst(kernel.getBuffers()[operands.first->argument],
+                  operands.first->view, batch);
+    softmax.clearStage();
+    e.forEachRun(firstQuery, queries, [&](Value run, Value size, Value origin) {
+      firstQuery = run, queries = size;
+      queryTile(origin);
     });
-    finish();
   }
 
 private:
@@ -60,8 +59,6 @@ private:
     firstQuery = e.mul(tileNumber, e.shape.queryTile);
     queries = e.min(e.index(e.shape.queryTile),
                     e.sub(e.index(e.shape.tokens), firstQuery));
-    query = headMatrix(e, kernel.getBuffers()[operands.query.argument],
-                       operands.query.view, batch, firstQuery, head);
   }
 
   Matrix keysOf(const AttentionOperand &operand, Value keyAt) {
@@ -69,10 +66,23 @@ private:
                       batch, keyAt, kvHead);
   }
 
+  void queryTile(Value origin) {
+    softmax.start(headMatrix(e, kernel.getBuffers()[operands.query.argument],
+                             operands.query.view, batch, firstQuery, head),
+                  queries);
+    auto [begin, end] = e.visibleKeys(firstQuery, queries, origin);
+    e.forRange(begin, end, e.shape.keyTile, [&, end = end](Value keyAt) {
+      Value keys = e.min(e.index(e.shape.keyTile), e.sub(end, keyAt));
+      keyTile(keyAt, keys);
+    });
+    finish();
+  }
+
   void keyTile(Value keyAt, Value keys) {
     auto [key, value] = softmax.stage(keysOf(operands.key, keyAt),
                                       keysOf(operands.value, keyAt), keys);
-    softmax.add(key, value, keys, e.shape.keys, [&](const Matrix &scores) {
+    int64_t total = operands.first ? 0 : e.shape.keys;
+    softmax.add(key, value, keys, total, [&](const Matrix &scores) {
       e.maskScores(scores, keyAt, keys, firstQuery, kMaskedScore);
     });
   }
@@ -96,7 +106,6 @@ private:
   const ForwardOperands &operands;
   unsigned inputs;
   RunningSoftmax softmax;
-  Matrix query;
   Value batch, head, kvHead, firstQuery, queries;
 };
 

@@ -42,8 +42,15 @@ public:
     int64_t group = e.shape.heads / e.shape.kvHeads;
     e.forRange(zero, e.index(group), 1, [&](Value member) {
       head = e.add(e.mul(kvHead, group), member);
-      e.forRange(zero, tokens, e.shape.queryTile,
-                 [&](Value query) { queryTile(query); });
+      if (o.first)
+        return e.forEachRun(zero, tokens,
+                            [&](Value first, Value queries, Value origin) {
+                              queryTile(first, queries, origin);
+                            });
+      e.forRange(zero, tokens, e.shape.queryTile, [&](Value first) {
+        Value queries = e.min(e.index(e.shape.queryTile), e.sub(tokens, first));
+        queryTile(first, queries, {});
+      });
     });
     e.copyRows(dKey, place(o.dKey, zero, kvHead), keys, e.shape.headDim);
     e.copyRows(dValue, place(o.dValue, zero, kvHead), keys, e.shape.headDim);
@@ -53,6 +60,9 @@ private:
   void allocate() {
     int64_t q = e.shape.queryTile, k = e.shape.keyTile, d = e.shape.headDim,
             t = e.shape.keys;
+    // A run's last register tile of keys may extend past the last key.
+    if (o.first)
+      t += e.microRows();
     query = e.matrix(e.alloc({q, d}));
     queryT = e.matrix(e.alloc({d, q}));
     cotangent = e.matrix(e.alloc({q, d}));
@@ -65,6 +75,11 @@ private:
     dValue = e.matrix(e.alloc({t, d}));
     key = e.matrix(e.alloc({t, d}));
     value = e.matrix(e.alloc({t, d}));
+    if (!o.first)
+      return;
+    // What follows a run's queries is of an earlier run.
+    e.fillZero(query, e.index(q), d);
+    e.fillZero(cotangent, e.index(q), d);
   }
 
   Value buffer(const AttentionOperand &operand) {
@@ -84,22 +99,23 @@ private:
     e.copyRows(of(o.value, e.index(0), kvHead), value, keys, e.shape.headDim);
   }
 
-  void queryTile(Value first) {
+  // `origin` is the first key of a run of queries; null: they are a tile.
+  void queryTile(Value first, Value queries, Value origin) {
     int64_t tile = e.shape.queryTile, dim = e.shape.headDim;
-    int64_t tokens = e.shape.tokens;
-    Value queries = e.min(e.index(tile), e.sub(e.index(tokens), first));
+    int64_t tokens = origin ? tile : e.shape.tokens;
     if (tokens % tile) { // columns past the last query stay zero
       e.fillZero(queryT, e.index(dim), tile);
       e.fillZero(cotangentT, e.index(dim), tile);
     }
     e.copyRows(of(o.query, first, head), query, queries, dim);
     e.copyRows(of(o.cotangent, first, head), cotangent, queries, dim);
-    e.copyTransposed(query, queryT, queries, tokens, dim);
-    e.copyTransposed(cotangent, cotangentT, queries, tokens, dim);
+    Value columns = origin ? e.index(tile) : queries;
+    e.copyTransposed(query, queryT, columns, tokens, dim);
+    e.copyTransposed(cotangent, cotangentT, columns, tokens, dim);
     computeDelta(first, queries);
     Value lse = loadLse(first, queries);
     e.fillZero(dQuery, e.index(tile), dim);
-    auto [begin, end] = e.visibleKeys(first, queries);
+    auto [begin, end] = e.visibleKeys(first, queries, origin);
     e.forRange(begin, end, e.shape.keyTile, [&, end = end](Value keyAt) {
       Value keys = e.min(e.index(e.shape.keyTile), e.sub(end, keyAt));
       pairOfTiles(first, queries, keyAt, keys, lse);
@@ -145,18 +161,22 @@ private:
   void pairOfTiles(Value first, Value queries, Value keyAt, Value keys,
                    Value lse) {
     int64_t dim = e.shape.headDim, tile = e.shape.queryTile;
-    int64_t total = e.shape.keys;
+    int64_t total = o.first ? 0 : e.shape.keys;
+    Value rows = o.first ? e.wholeRows(keys) : keys;
     Matrix keyRows = below(key, keyAt), valueRows = below(value, keyAt);
     Value depth = e.index(dim);
-    e.multiply(keyRows, queryT, weights, keys, total, tile, depth, false);
+    e.multiply(keyRows, queryT, weights, rows, total, tile, depth, false);
     e.capScores(weights, keys);
     // exp2 of a masked score is 0 exactly.
     e.maskScores(weights, keyAt, keys, first, -1e30);
-    e.multiply(valueRows, cotangentT, dScores, keys, total, tile, depth, false);
+    e.multiply(valueRows, cotangentT, dScores, rows, total, tile, depth, false);
     pointwise(keys, lse);
-    e.multiply(weights, cotangent, below(dValue, keyAt), keys, total, dim,
+    if (o.first) // the rows after a run's last key are of other queries
+      for (const Matrix &each : {weights, dScores})
+        e.fillZero(below(each, keys), e.sub(rows, keys), tile);
+    e.multiply(weights, cotangent, below(dValue, keyAt), rows, total, dim,
                queries, true);
-    e.multiply(dScores, query, below(dKey, keyAt), keys, total, dim, queries,
+    e.multiply(dScores, query, below(dKey, keyAt), rows, total, dim, queries,
                true);
     e.multiply(dScores.transposed(), keyRows, dQuery, e.index(tile), 0, dim,
                keys, true);

@@ -43,7 +43,7 @@ tessera::chooseCpuPaged(graph::ClusterOp cluster, const PagedOperands &operands,
                         const PagedShape &shape, const TilingContext &context) {
   auto keys = static_cast<int64_t>(llvm::alignTo(shape.page, 8));
   SmallVector<Engine> engines{Engine::vector};
-  if (context.hasMatrixTiles() && keys == shape.page &&
+  if (context.hasMatrixTiles() && !shape.f32 && keys == shape.page &&
       AttentionMatrices::fit(shape.headDim, keys,
                              elementOf(cluster, operands.query),
                              elementOf(cluster, operands.keys)))

@@ -259,27 +259,80 @@ Value AttentionEmitter::firstKeyOf(Value query) {
   return b.create<arith::IndexCastOp>(loc, b.getIndexType(), key);
 }
 
+Value AttentionEmitter::beginsRun(Value query) {
+  auto compare = [&](arith::CmpIPredicate predicate, Value x, Value y) {
+    return b.create<arith::CmpIOp>(loc, predicate, x, y);
+  };
+  Value key = firstKeyOf(query),
+        before = firstKeyOf(max(sub(query, index(1)), index(0)));
+  Value offset = b.create<arith::RemSIOp>(loc, sub(positionOf(query), key),
+                                          index(shape.queryTile));
+  Value isNew = b.create<arith::OrIOp>(
+      loc, compare(arith::CmpIPredicate::ne, key, before),
+      compare(arith::CmpIPredicate::eq, query, index(0)));
+  return b.create<arith::OrIOp>(
+      loc, isNew, compare(arith::CmpIPredicate::eq, offset, index(0)));
+}
+
+void AttentionEmitter::forEachRun(
+    Value query, Value queries,
+    llvm::function_ref<void(Value, Value, Value)> body) {
+  forRange(query, add(query, queries), 1, [&](Value begin) {
+    ifTrue(beginsRun(begin), [&] {
+      // Carried as a word: loops carry no indices.
+      auto word = [&](Value x) {
+        return b.create<arith::IndexCastOp>(loc, b.getI32Type(), x);
+      };
+      Value limit = min(index(shape.tokens), add(begin, shape.queryTile));
+      auto loop = b.create<scf::ForOp>(loc, add(begin, 1), limit, index(1),
+                                       ValueRange{word(limit)});
+      {
+        OpBuilder::InsertionGuard guard(b);
+        b.setInsertionPointToEnd(loop.getBody());
+        Value next = loop.getInductionVar(), end = loop.getRegionIterArg(0);
+        Value sooner = b.create<arith::MinSIOp>(loc, end, word(next));
+        end = b.create<arith::SelectOp>(loc, beginsRun(next), sooner, end);
+        b.create<scf::YieldOp>(loc, end);
+      }
+      Value end = b.create<arith::IndexCastOp>(loc, b.getIndexType(),
+                                               loop.getResult(0));
+      // Possibly before or after all keys.
+      Value origin = max(firstKeyOf(begin), index(0));
+      body(begin, sub(end, begin), origin);
+    });
+  });
+}
+
+Value AttentionEmitter::wholeRows(Value count) {
+  Value tiles = b.create<arith::DivUIOp>(loc, add(count, microRows() - 1),
+                                         index(microRows()));
+  return mul(tiles, microRows());
+}
+
 // If queries have a start, the end is that of a tile of keys or of all: tiles
-// have static remainders, and the mask hides the rest.
-std::pair<Value, Value> AttentionEmitter::visibleKeys(Value query,
-                                                      Value queries) {
+// have static remainders, and the mask hides the rest. Those of runs have not.
+std::pair<Value, Value>
+AttentionEmitter::visibleKeys(Value query, Value queries, Value origin) {
   Value end = index(shape.keys), begin = index(0), at = positionOf(query);
   if (shape.causal && !start)
     end = add(query, queries);
   if (shape.causal && start) {
     Value seen = max(add(at, queries), index(0));
-    Value tiles = b.create<arith::DivUIOp>(loc, add(seen, shape.keyTile - 1),
-                                           index(shape.keyTile));
-    end = min(end, mul(tiles, shape.keyTile));
+    if (!origin) {
+      Value tiles = b.create<arith::DivUIOp>(loc, add(seen, shape.keyTile - 1),
+                                             index(shape.keyTile));
+      seen = mul(tiles, shape.keyTile);
+    }
+    end = min(end, seen);
   }
-  if (shape.window > 0)
-    begin = max(sub(at, index(shape.window - 1)), begin);
-  // The least of the tile, and possibly before or after all keys.
-  if (first)
-    begin = max(begin, firstKeyOf(query));
-  if (shape.window > 0 || first)
+  if (origin)
+    begin = origin;
+  if (shape.window > 0) {
+    Value seen = max(sub(at, index(shape.window - 1)), begin);
+    Value skipped = origin ? sub(seen, origin) : seen;
     begin =
-        sub(begin, b.create<arith::RemUIOp>(loc, begin, index(shape.keyTile)));
+        sub(seen, b.create<arith::RemUIOp>(loc, skipped, index(shape.keyTile)));
+  }
   return {begin, end};
 }
 
@@ -300,16 +353,16 @@ void AttentionEmitter::capScores(const Matrix &scores, Value keys) {
 
 void AttentionEmitter::maskScores(const Matrix &scores, Value key, Value keys,
                                   Value query, double masked) {
-  if (!shape.causal && shape.window == 0 && !first)
+  if (!shape.causal && shape.window == 0)
     return;
-  // Only tiles that the diagonal, the window's edge or the beginning of a
-  // document crosses hold any.
+  // Only tiles that the diagonal or the window's edge crosses hold any; a run
+  // of queries sees all keys from its first one on.
   int64_t queries = shape.queryTile;
   auto compare = [&](arith::CmpIPredicate predicate, Value x,
                      Value y) -> Value {
     return b.create<arith::CmpIOp>(loc, predicate, x, y);
   };
-  Value crossed, firstQuery = query;
+  Value crossed;
   auto either = [&](Value condition) {
     crossed =
         crossed ? b.create<arith::OrIOp>(loc, crossed, condition) : condition;
@@ -320,17 +373,8 @@ void AttentionEmitter::maskScores(const Matrix &scores, Value key, Value keys,
   if (shape.window > 0)
     either(compare(arith::CmpIPredicate::sge, sub(add(query, queries - 1), key),
                    index(shape.window)));
-  Value rest = sub(index(shape.tokens), firstQuery);
-  if (first) {
-    Value last = sub(min(rest, index(queries)), index(1));
-    either(compare(arith::CmpIPredicate::sgt, firstKeyOf(add(firstQuery, last)),
-                   key));
-  }
   auto ints = VectorType::get({queries}, b.getI32Type());
   ifTrue(crossed, [&] {
-    Value firstKeys;
-    if (first)
-      firstKeys = loadVector(first, add(firstAt, firstQuery), queries, rest);
     Value position = b.create<tile::IotaOp>(loc, ints, query, 0);
     forRange(index(0), keys, 1, [&](Value row) {
       Value here =
@@ -350,8 +394,6 @@ void AttentionEmitter::maskScores(const Matrix &scores, Value key, Value keys,
             DenseElementsAttr::get(ints, static_cast<int32_t>(shape.window)));
         require(compare(arith::CmpIPredicate::slt, distance, limit));
       }
-      if (first)
-        require(compare(arith::CmpIPredicate::sge, keyPosition, firstKeys));
       Value score = loadRow(scores, row, 0, queries);
       storeRow(b.create<arith::SelectOp>(loc, visible, score,
                                          splat(masked, {queries})),

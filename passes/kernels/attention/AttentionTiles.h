@@ -116,11 +116,20 @@ public:
   void copyTransposed(const Matrix &from, const Matrix &to, mlir::Value rows,
                       int64_t total, int64_t cols);
 
+  /// Runs of at most a tile of queries that see the same first key, such as
+  /// those of one document, from those that begin at `query` to those that
+  /// begin before `query` + `queries`: their first query, number and first key.
+  /// They end where a document does and every tile from its beginning on, so
+  /// that its bits do not depend on where in a sequence it is.
+  void forEachRun(
+      mlir::Value query, mlir::Value queries,
+      llvm::function_ref<void(mlir::Value, mlir::Value, mlir::Value)> body);
   /// The first and the past-the-last key that any of `queries` queries from
   /// `query` sees, or more to make whole tiles; none where the first is not
-  /// before the other. The first is a multiple of the key tile.
-  std::pair<mlir::Value, mlir::Value> visibleKeys(mlir::Value query,
-                                                  mlir::Value queries);
+  /// before the other. Tiles of keys begin at `origin`, which is key 0 unless
+  /// the queries are a run.
+  std::pair<mlir::Value, mlir::Value>
+  visibleKeys(mlir::Value query, mlir::Value queries, mlir::Value origin = {});
   /// Bounds scores[key][query], which are still to be scaled.
   void capScores(const Matrix &scores, mlir::Value keys);
   /// Replaces scores[key][query] of invisible pairs by `masked`, if the tile
@@ -132,12 +141,16 @@ public:
   int64_t microRows() const { return target.lanes >= 16 ? 8 : 4; }
   int64_t microCols() const { return 2 * target.lanes; }
 
+  /// `count` and as many more as make whole register tiles.
+  mlir::Value wholeRows(mlir::Value count);
+
   /// Reads the first keys of a sequence's queries from a buffer.
   void locateFirst(mlir::Value buffer, const View &view, mlir::Value batch);
 
 private:
   mlir::Value positionOf(mlir::Value query);
   mlir::Value firstKeyOf(mlir::Value query);
+  mlir::Value beginsRun(mlir::Value query);
   mlir::Value toF32(mlir::Value tile);
   llvm::SmallVector<mlir::Value> at(const Matrix &m, mlir::Value row,
                                     mlir::Value col);

@@ -227,7 +227,8 @@ static PagedShape shapeOf(graph::PagedAttentionOp op) {
           table[1],
           op.getScale().convertToDouble(),
           static_cast<int64_t>(op.getWindow().value_or(0)),
-          scoreCapOf(op)};
+          scoreCapOf(op),
+          op->hasAttr(graph::kKeepF32Attr)};
 }
 
 static llvm::Expected<PagedOperands> operandsOf(graph::PagedAttentionOp op) {

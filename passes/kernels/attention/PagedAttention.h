@@ -11,6 +11,7 @@ struct PagedShape {
   double scale;
   int64_t window; ///< 0: none
   double cap;     ///< of scaled scores; 0: none
+  bool f32;       ///< all products are of f32
 
   int64_t context() const { return page * pages; } ///< keys of a sequence
   /// With one token in each sequence (decode), the queries that share keys are

@@ -21,6 +21,8 @@ RunningSoftmax::RunningSoftmax(AttentionEmitter &e, Products products) : e(e) {
     keyStage = e.matrix(e.alloc({e.shape.keyTile, dim}));
     valueStage = e.matrix(e.alloc({e.shape.keyTile, dim}));
   }
+  if (e.shape.hasFirst)
+    queryStage = e.matrix(e.alloc({tile, dim}));
 }
 
 void RunningSoftmax::start(const Matrix &query, Value queries) {
@@ -28,6 +30,9 @@ void RunningSoftmax::start(const Matrix &query, Value queries) {
   int64_t tile = e.shape.queryTile;
   if (matrices) {
     matrices->takeQueries(query, queries);
+  } else if (queryStage.memory) {
+    e.copyRows(query, queryStage, queries, e.shape.headDim);
+    e.copyTransposed(queryStage, queryT, e.index(tile), tile, e.shape.headDim);
   } else {
     // Columns past the last query compute on zeros and are never stored.
     if (e.shape.tokens % tile)
@@ -61,6 +66,8 @@ void RunningSoftmax::clearStage() {
   Value rows = e.index(e.shape.keyTile);
   e.fillZero(keyStage, rows, e.shape.headDim);
   e.fillZero(valueStage, rows, e.shape.headDim);
+  if (queryStage.memory)
+    e.fillZero(queryStage, e.index(e.shape.queryTile), e.shape.headDim);
 }
 
 void RunningSoftmax::add(const Matrix &key, const Matrix &value, Value keys,
@@ -69,8 +76,8 @@ void RunningSoftmax::add(const Matrix &key, const Matrix &value, Value keys,
   if (matrices)
     matrices->multiplyKeys(key, scores);
   else
-    e.multiply(key, queryT, scores, keys, total, e.shape.queryTile,
-               e.index(e.shape.headDim), false);
+    e.multiply(key, queryT, scores, e.shape.hasFirst ? e.wholeRows(keys) : keys,
+               total, e.shape.queryTile, e.index(e.shape.headDim), false);
   e.capScores(scores, keys);
   mask(scores);
   softmax(keys);

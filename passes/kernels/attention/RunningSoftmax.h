@@ -21,7 +21,7 @@ public:
   RunningSoftmax(AttentionEmitter &e, Products products);
 
   /// Takes `queries` rows of `query`; the shape's `tokens` says how the last
-  /// tile ends.
+  /// tile ends, unless any number may be a run (`hasFirst`).
   void start(const Matrix &query, mlir::Value queries);
   /// Keys and values as the products need them: `rows` of them staged (int8
   /// multiplied by the scales of their rows), or in place. Keys for matrix
@@ -31,10 +31,11 @@ public:
                                   mlir::Value rows,
                                   const Matrix *keyScales = nullptr,
                                   const Matrix *valueScales = nullptr);
-  /// Clears the stage, so that tiles may be staged in part.
+  /// Clears the stages, so that tiles may be staged in part.
   void clearStage();
-  /// Processes `keys` more keys, whole register tiles or the last of `total`;
-  /// `mask` replaces scores that are not visible.
+  /// Processes `keys` more keys, whole register tiles or the last of `total`,
+  /// or any number that is staged if `total` is 0; `mask` replaces scores that
+  /// are not visible.
   void add(const Matrix &key, const Matrix &value, mlir::Value keys,
            int64_t total, llvm::function_ref<void(const Matrix &)> mask);
   /// Divides by the sums and stores `queries` rows into `result`.
@@ -50,7 +51,7 @@ private:
   void rescaleOutput();
 
   AttentionEmitter &e;
-  Matrix queryT, scores, output, keyStage{}, valueStage{};
+  Matrix queryT, scores, output, queryStage{}, keyStage{}, valueStage{};
   mlir::Value maximum, sum, rescale; // shared, [queryTile]
   std::optional<AttentionMatrices> matrices;
 };

@@ -1,7 +1,9 @@
 // Column clusters: reductions over leading dimensions. A block owns a run of
 // neighbouring columns and walks down all rows in order, so that the result
-// does not depend on the number of blocks. Partial sums of a few rows are added
-// to a second accumulator, which keeps rounding errors small in tall sums.
+// does not depend on the number of blocks. Rounding errors of sums of floats
+// are summed, too, and added at the end (Ogita, Rump & Oishi 2005, Sum2): tall
+// sums are as exact as short ones, and rows of zeros change no bit, so that a
+// sum over tokens does not depend on the padding between them.
 #include "passes/kernels/reduction/Reductions.h"
 
 using namespace mlir;
@@ -10,8 +12,6 @@ using namespace tessera::graph;
 
 // Columns of a block: a multiple of every target's tile.
 static constexpr int64_t kMicropanel = 64;
-// Rows whose partial sums are taken together.
-static constexpr int64_t kRun = 64;
 
 namespace {
 
@@ -25,46 +25,71 @@ struct ColumnKernel {
 
   unsigned firstReduced() const { return piece.rank() - piece.groups.back(); }
   void emitMicropanel(EmitScope &level);
-  SmallVector<Value> combineAll(OpBuilder &b, Location loc, ValueRange xs,
-                                ValueRange ys);
+  bool hasErrors(unsigned node) const;
   SmallVector<Value> inits(EmitScope &tile);
-  SmallVector<Value> loop(EmitScope &tile, Value begin, Value end,
-                          ValueRange carried, unsigned dim);
+  SmallVector<Value> add(OpBuilder &b, Location loc, ValueRange carried,
+                         ValueRange operands);
   SmallVector<Value> down(EmitScope &tile, unsigned dim, ValueRange carried);
   void store(EmitScope &tile);
 };
 
 } // namespace
 
-SmallVector<Value> ColumnKernel::combineAll(OpBuilder &b, Location loc,
-                                            ValueRange xs, ValueRange ys) {
-  SmallVector<Value> values;
-  for (auto [i, node] : llvm::enumerate(reductions))
-    values.push_back(combine(b, loc, kindOf(piece.nodes[node]), xs[i], ys[i]));
-  return values;
+bool ColumnKernel::hasErrors(unsigned node) const {
+  return kindOf(piece.nodes[node]) == ReduceKind::sum &&
+         isa<FloatType>(heldElement(piece.nodes[node].element));
 }
 
+// Of each reduction, then the errors of each, which only sums of floats have.
 SmallVector<Value> ColumnKernel::inits(EmitScope &tile) {
-  SmallVector<Value> values;
+  SmallVector<Value> sums, errors;
   for (unsigned node : reductions) {
     Type held = heldElement(piece.nodes[node].element);
-    Value scalar =
-        neutral(tile.builder, tile.loc(), kindOf(piece.nodes[node]), held);
-    if (!tile.isScalar())
-      scalar = tile.builder.create<tile::BroadcastOp>(
-          tile.loc(), tile.tileType(held), scalar, ArrayRef<int64_t>());
-    values.push_back(scalar);
+    auto all = [&](ReduceKind kind) {
+      Value scalar = neutral(tile.builder, tile.loc(), kind, held);
+      if (tile.isScalar())
+        return scalar;
+      return Value(tile.builder.create<tile::BroadcastOp>(
+          tile.loc(), tile.tileType(held), scalar, ArrayRef<int64_t>()));
+    };
+    sums.push_back(all(kindOf(piece.nodes[node])));
+    errors.push_back(all(ReduceKind::sum));
   }
-  return values;
+  sums.append(errors);
+  return sums;
 }
 
-// Rows [begin, end) of dimension `dim`.
-SmallVector<Value> ColumnKernel::loop(EmitScope &tile, Value begin, Value end,
-                                      ValueRange carried, unsigned dim) {
+SmallVector<Value> ColumnKernel::add(OpBuilder &b, Location loc,
+                                     ValueRange carried, ValueRange operands) {
+  SmallVector<Value> sums, errors(carried.drop_front(reductions.size()));
+  for (auto [i, node] : llvm::enumerate(reductions)) {
+    Value x = carried[i], y = operands[i];
+    sums.push_back(combine(b, loc, kindOf(piece.nodes[node]), x, y));
+    if (!hasErrors(node))
+      continue;
+    // TwoSum (Knuth): x + y = sum + error, exactly.
+    auto plus = [&](Value a, Value c) {
+      return b.create<arith::AddFOp>(loc, a, c);
+    };
+    auto minus = [&](Value a, Value c) {
+      return b.create<arith::SubFOp>(loc, a, c);
+    };
+    Value added = minus(sums.back(), x);
+    Value error = plus(minus(x, minus(sums.back(), added)), minus(y, added));
+    errors[i] = plus(errors[i], error);
+  }
+  sums.append(errors);
+  return sums;
+}
+
+// All of dimension `dim` and those below, added to `carried`.
+SmallVector<Value> ColumnKernel::down(EmitScope &tile, unsigned dim,
+                                      ValueRange carried) {
   OpBuilder &b = tile.builder;
   Location loc = tile.loc();
-  auto rows =
-      b.create<scf::ForOp>(loc, begin, end, emitIndex(b, loc, 1), carried);
+  auto rows = b.create<scf::ForOp>(loc, emitIndex(b, loc, 0),
+                                   emitIndex(b, loc, piece.sizes[dim]),
+                                   emitIndex(b, loc, 1), carried);
   b.setInsertionPoint(rows);
   EmitScope row(tile, OpBuilder::atBlockEnd(rows.getBody()));
   row.setIndex(dim, rows.getInductionVar());
@@ -76,40 +101,11 @@ SmallVector<Value> ColumnKernel::loop(EmitScope &tile, Value begin, Value end,
     SmallVector<Value> operands;
     for (unsigned node : reductions)
       operands.push_back(row.emitTile(piece.nodes[node].operands[0]));
-    next = combineAll(row.builder, loc, rows.getRegionIterArgs(), operands);
+    next = add(row.builder, loc, rows.getRegionIterArgs(), operands);
   }
   row.builder.create<scf::YieldOp>(loc, next);
   b.setInsertionPointAfter(rows);
   return SmallVector<Value>(rows.getResults());
-}
-
-// All of dimension `dim` and those below, added to `carried`.
-SmallVector<Value> ColumnKernel::down(EmitScope &tile, unsigned dim,
-                                      ValueRange carried) {
-  OpBuilder &b = tile.builder;
-  Location loc = tile.loc();
-  int64_t rows = piece.sizes[dim];
-  if (dim + 1 < piece.rank() || rows <= 2 * kRun)
-    return loop(tile, emitIndex(b, loc, 0), emitIndex(b, loc, rows), carried,
-                dim);
-  auto runs = b.create<scf::ForOp>(loc, emitIndex(b, loc, 0),
-                                   emitIndex(b, loc, rows / kRun * kRun),
-                                   emitIndex(b, loc, kRun), carried);
-  b.setInsertionPoint(runs);
-  EmitScope run(tile, OpBuilder::atBlockEnd(runs.getBody()));
-  run.copyTile(tile);
-  Value begin = runs.getInductionVar();
-  Value end = run.builder.create<arith::AddIOp>(
-      loc, begin, emitIndex(run.builder, loc, kRun));
-  SmallVector<Value> partial = loop(run, begin, end, inits(run), dim);
-  run.builder.create<scf::YieldOp>(
-      loc, combineAll(run.builder, loc, runs.getRegionIterArgs(), partial));
-  b.setInsertionPointAfter(runs);
-  SmallVector<Value> sums(runs.getResults());
-  if (rows % kRun)
-    sums = loop(tile, emitIndex(b, loc, rows / kRun * kRun),
-                emitIndex(b, loc, rows), sums, dim);
-  return sums;
 }
 
 void ColumnKernel::store(EmitScope &tile) {
@@ -123,8 +119,13 @@ void ColumnKernel::store(EmitScope &tile) {
 
 void ColumnKernel::emitMicropanel(EmitScope &tile) {
   SmallVector<Value> sums = down(tile, firstReduced(), inits(tile));
-  for (auto [node, sum] : llvm::zip_equal(reductions, sums))
+  for (auto [i, node] : llvm::enumerate(reductions)) {
+    Value sum = sums[i];
+    if (hasErrors(node))
+      sum = tile.builder.create<arith::AddFOp>(tile.loc(), sum,
+                                               sums[reductions.size() + i]);
     tile.set(node, sum);
+  }
   store(tile);
 }
 

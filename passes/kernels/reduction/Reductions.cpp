@@ -91,6 +91,13 @@ struct Reducer {
           reduceTile(b, level.loc(), kindOf(node(level, i)), tiles[i]));
     return combineAll(level, b, scalars, reduced);
   }
+  /// Partial results: `count` tiles of `width` elements.
+  struct Parts {
+    int64_t width, count;
+  };
+  Parts planParts(const ExprPiece &piece, int64_t size) const;
+  SmallVector<Value> combineParts(EmitScope &level, const Parts &parts,
+                                  ValueRange carried) const;
   SmallVector<Value> overTiles(EmitScope &level, unsigned dim,
                                ValueRange scalars) const;
   SmallVector<Value> over(EmitScope &level, unsigned dim,
@@ -99,6 +106,27 @@ struct Reducer {
 
 } // namespace
 
+Reducer::Parts Reducer::planParts(const ExprPiece &piece, int64_t size) const {
+  int64_t width = tileWidth(target, piece);
+  if (target.gpu)
+    return {gpu::widthInFlight(width, size, tilesAtOnce(target, piece)), 1};
+  // Always four registers: the order of a sum does not depend on what else the
+  // kernel computes, so that it has the same bits in all programs.
+  int64_t whole = 4 * target.lanes;
+  return width == whole ? Parts{whole, 1} : Parts{target.lanes, 4};
+}
+
+// The partial results in the registers of one tile, combined as reduceTile
+// combines those.
+SmallVector<Value> Reducer::combineParts(EmitScope &level, const Parts &parts,
+                                         ValueRange carried) const {
+  SmallVector<Value> tiles(carried.take_front(nodes.size()));
+  for (int64_t part = 1; part < parts.count; ++part)
+    tiles = combineAll(level, level.builder, tiles,
+                       carried.slice(part * nodes.size(), nodes.size()));
+  return tiles;
+}
+
 // The last dimension: a loop that carries tiles of partial results, then the
 // remainder.
 SmallVector<Value> Reducer::overTiles(EmitScope &level, unsigned dim,
@@ -106,35 +134,39 @@ SmallVector<Value> Reducer::overTiles(EmitScope &level, unsigned dim,
   Location loc = level.loc();
   const ExprPiece &piece = level.target.piece;
   int64_t size = piece.sizes[dim];
-  int64_t width = gpu::widthInFlight(tileWidth(target, piece), size,
-                                     tilesAtOnce(target, piece));
-  int64_t whole = size / width * width;
+  Parts parts = planParts(piece, size);
+  int64_t step = parts.width * parts.count, whole = size / step * step;
   SmallVector<Value> results(scalars);
   if (whole) {
     OpBuilder &b = level.builder;
     SmallVector<Value> inits;
-    for (unsigned i = 0; i < nodes.size(); ++i) {
-      Value scalar = neutral(b, loc, kindOf(node(level, i)),
-                             heldElement(node(level, i).element));
+    for (unsigned i = 0; i < nodes.size() * parts.count; ++i) {
+      const ExprNode &each = node(level, i % nodes.size());
+      Value scalar = neutral(b, loc, kindOf(each), heldElement(each.element));
       inits.push_back(b.create<tile::BroadcastOp>(
-          loc, VectorType::get({width}, scalar.getType()), scalar,
+          loc, VectorType::get({parts.width}, scalar.getType()), scalar,
           ArrayRef<int64_t>()));
     }
     auto loop = b.create<scf::ForOp>(loc, emitIndex(b, loc, 0),
                                      emitIndex(b, loc, whole),
-                                     emitIndex(b, loc, width), inits);
+                                     emitIndex(b, loc, parts.width), inits);
     b.setInsertionPoint(loop);
     EmitScope tile(level, OpBuilder::atBlockEnd(loop.getBody()));
     tile.setIndex(dim, loop.getInductionVar());
-    tile.setTile({{dim, width}});
-    SmallVector<Value> next = combineAll(
-        level, tile.builder, loop.getRegionIterArgs(), emitOperands(tile));
+    tile.setTile({{dim, parts.width}});
+    // The parts rotate: after a whole step each is in its place again.
+    ValueRange carried = loop.getRegionIterArgs();
+    SmallVector<Value> next(carried.drop_front(nodes.size()));
+    next.append(combineAll(level, tile.builder,
+                           carried.take_front(nodes.size()),
+                           emitOperands(tile)));
     tile.builder.create<scf::YieldOp>(loc, next);
     b.setInsertionPointAfter(loop);
-    results = fold(level, loop.getResults(), results);
+    results =
+        fold(level, combineParts(level, parts, loop.getResults()), results);
   }
   int64_t at = whole;
-  for (int64_t rest : remainderTiles(size, width, target.lanes)) {
+  for (int64_t rest : remainderTiles(size, step, target.lanes)) {
     oneTile(level, dim, emitIndex(level.builder, loc, at), rest,
             [&](EmitScope &tile) {
               results = fold(tile, emitOperands(tile), results);

@@ -264,8 +264,7 @@ Status Scheduler::score(Sequence &sequence) {
       continue; // reported before it was preempted
     TokenEvent event;
     event.token = sequence.tokens[std::size_t(position)];
-    event.logprobs = logprobsOf(model.logits(row).first(options.choices),
-                                event.token, *sequence.request.logprobs);
+    event.logprobs = logprobs(row, event.token, *sequence.request.logprobs);
     sequence.request.sink->scored(std::size_t(position), event);
     ++sequence.scored;
   }
@@ -369,6 +368,14 @@ Status Scheduler::decode() {
   return Status::success();
 }
 
+TokenLogprobs Scheduler::logprobs(int64_t row, int32_t token,
+                                  int64_t top) const {
+  // The model's sum is over all of its logits.
+  const bool isWhole = options.choices == model.shape().vocab;
+  return logprobsOf(model.logits(row).first(size_t(options.choices)), token,
+                    top, isWhole ? model.logSum(row) : std::nullopt);
+}
+
 // The only function that gives a sequence a token.
 void Scheduler::choose(Sequence &sequence, int64_t row) {
   if (sequence.isComplete()) // the only output is the empty string
@@ -392,9 +399,7 @@ void Scheduler::choose(Sequence &sequence, int64_t row) {
   event.token = *token;
   event.isStop = sequence.stopsAt(*token);
   if (sequence.request.logprobs)
-    event.logprobs =
-        logprobsOf(model.logits(row).first(size_t(options.choices)), *token,
-                   *sequence.request.logprobs);
+    event.logprobs = logprobs(row, *token, *sequence.request.logprobs);
   bool more = sequence.request.sink->token(event);
   if (!more || event.isStop || sequence.isComplete())
     return finish(sequence, FinishReason::stop);

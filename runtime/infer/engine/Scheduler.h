@@ -88,6 +88,7 @@ private:
   /// What to request from the model for the rows of these sequences; a
   /// sequence's drafts follow its own row. Valid until the next call.
   Wanted requestRows(std::span<Sequence *const> sequences);
+  TokenLogprobs logprobs(int64_t row, int32_t token, int64_t top) const;
   /// Chooses the token after row `row`; the sequence may then be finished.
   void choose(Sequence &sequence, int64_t row);
   void finish(Sequence &sequence, FinishReason reason,

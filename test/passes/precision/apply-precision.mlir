@@ -133,3 +133,18 @@ func.func @logits(%e: tensor<32x8xf32> {graph.state = "e", graph.role = #graph<r
   %l = graph.einsum "mk,vk->mv" %x, %e : (tensor<4x8xf32>, tensor<32x8xf32>) -> tensor<4x32xf32>
   return %l : tensor<4x32xf32>
 }
+
+// -----
+
+// So it is where a program reads them, too: everybody reads what the host does.
+
+// CHECK-LABEL: func @decode
+// CHECK:       %[[L:.*]] = graph.einsum "mk,vk->mv" {{.*}} : (tensor<4x8xbf16>, tensor<32x8xbf16>) -> tensor<4x32xf32>
+// CHECK-NEXT:  %[[K:.*]] = graph.top_k %[[L]] : (tensor<4x32xf32>)
+// CHECK-NEXT:  return %[[L]], %[[K]]
+func.func @decode(%e: tensor<32x8xf32> {graph.state = "e", graph.role = #graph<role parameter>}, %t: tensor<4xi32>) -> (tensor<4x32xf32> {graph.output = "logits"}, tensor<4x2xi32>) {
+  %x = graph.embedding %e, %t : (tensor<32x8xf32>, tensor<4xi32>) -> tensor<4x8xf32>
+  %l = graph.einsum "mk,vk->mv" %x, %e : (tensor<4x8xf32>, tensor<32x8xf32>) -> tensor<4x32xf32>
+  %k = graph.top_k %l : (tensor<4x32xf32>) -> tensor<4x2xi32>
+  return %l, %k : tensor<4x32xf32>, tensor<4x2xi32>
+}

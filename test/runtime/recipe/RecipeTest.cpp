@@ -42,7 +42,7 @@ precision: {compute: bf16}
 recompute: selective
 dropout: {rate: 0.25}
 inference: {context: 512, batch: 3, chunk: 32, page: 16, pages: 99,
-            kv: int8, zeros: groups, layout: packed,
+            kv: int8, zeros: groups, layout: packed, numerics: training,
             pooling: mean_sqrt, normalize: l2}
 seed: 7
 data: {train: tokens/train, eval: "tokens eval"}
@@ -67,7 +67,8 @@ checkpoint: {every: 6, keep: 0}
   EXPECT_EQ(recipe.inference,
             (Recipe::Inference{512, 3, 32, 16, 99, KvKind::Int8, Quant::None,
                                32, ZeroPoints::Groups, WeightLayout::Packed,
-                               Pooling::MeanSqrt, Normalize::L2}));
+                               Numerics::Training, Pooling::MeanSqrt,
+                               Normalize::L2}));
   EXPECT_EQ(recipe.seed, 7);
   EXPECT_EQ(recipe.data.train, "tokens/train");
   EXPECT_EQ(recipe.data.eval, "tokens eval");

@@ -36,8 +36,8 @@ TEST(PackSamples, PutsASampleIntoItsRow) {
   EXPECT_EQ(batch.behavior, (std::vector<float>{0, -0.5f, -0.25f, 0, 0}));
   EXPECT_EQ(batch.advantages, (std::vector<float>{0, 2, 2, 0, 0}));
   EXPECT_EQ(batch.documentNumbers, (std::vector<int32_t>{0, 0, 0, none, none}));
-  // Padding sees itself alone.
-  EXPECT_EQ(batch.documentStarts, (std::vector<int32_t>{0, 0, 0, 3, 4}));
+  // Padding is a document of its own.
+  EXPECT_EQ(batch.documentStarts, (std::vector<int32_t>{0, 0, 0, 3, 3}));
 }
 
 /// Groups of random lengths, whose tokens say where they are from.

@@ -47,13 +47,15 @@ TEST(Metrics, RecordIsJsonAndFloatsReadBackExactly) {
 TEST(Metrics, ColumnsOfSampledAnswersHaveNames) {
   MetricsRecord record = exampleRecord();
   EXPECT_FALSE(nlohmann::json::parse(printMetrics(record)).contains("policy"));
-  record.policy = {0.25f, 1.5f, 0.125f, -1, -3}; // without a reference model
+  // Without a reference model.
+  record.policy = {0.25f, 1.5f, 0.125f, -1, -3, 0.5f};
   auto policy = nlohmann::json::parse(printMetrics(record))["policy"];
   EXPECT_EQ(policy, (nlohmann::json{{"clip_fraction", 0.25},
                                     {"ratio", 1.5},
                                     {"kl", 0.125},
                                     {"advantage", -1},
-                                    {"log_prob", -3}}));
+                                    {"log_prob", -3},
+                                    {"mismatch", 0.5}}));
   record.policy.push_back(7);
   EXPECT_EQ(
       nlohmann::json::parse(printMetrics(record))["policy"]["kl_reference"], 7);
