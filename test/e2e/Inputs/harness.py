@@ -1,4 +1,5 @@
 """What the end-to-end tests share. Standard library only."""
+import atexit
 import contextlib
 import fcntl
 import hashlib
@@ -10,10 +11,22 @@ import shutil
 import struct
 import subprocess
 import sys
+import tempfile
 
 SOURCE = pathlib.Path(__file__).resolve().parents[3]
 SPEC = SOURCE / "models/specs/tiny-gpt2"
 RECIPE = SOURCE / "recipes/tiny-gpt2.yaml"
+
+
+def own_session_directory():
+    """All jobs of Open MPI 4 of a user share a directory. Of two that create it at the same time,
+    one fails ("mkdir ... File exists"); so each test has another."""
+    base = tempfile.mkdtemp(prefix="ranks-")
+    atexit.register(shutil.rmtree, base, ignore_errors=True)
+    os.environ["OMPI_MCA_orte_tmpdir_base"] = base
+
+
+own_session_directory()
 
 
 def check(condition, what):
