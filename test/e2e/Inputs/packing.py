@@ -1,19 +1,23 @@
 """Whether documents have the same losses and gradients in packed rows as alone.
 
-    packing.py BIN SCRATCH [--documents 40] [--only NAME] [--strict]
+    packing.py BIN SCRATCH [--documents 40] [--only NAME] [--mesh MESH]... [--strict]
 
 Random documents are packed in rows of 256 tokens, and have rows of their own in another program of
 the same model. Each is learned by itself among documents that are not, and all of a batch are
-learned together. A line has the numbers that packing-check found. Losses are sums over the positions
-of a batch, whose order depends on where a document is: they may differ in the last place. --strict
-ends with an error where the update by a document differs in fp32, in a weight or in a moment.
+learned together; after each step losses, weights and moments are compared. With --mesh both
+programs run once more, on MPI ranks. Losses are sums over the positions of a batch, whose order
+depends on where a document is: they may differ in the last place. --strict ends with an error where
+the update by a document differs in fp32, in a weight or in a moment.
 """
 import argparse
 import json
 import pathlib
 import shutil
 
+import numpy
+
 import harness
+from random_models import mpirun, ranks_of
 from same_bits import MODELS, sets_of
 
 # Penalties of routers are over all tokens of a sequence, padding too.
@@ -22,37 +26,67 @@ SETS = ["batch.sequence=256", "data.documents=separate", "eval.every=0", "optimi
 ROWS = {"packed": 2, "alone": 8}
 
 
+class Packing:
+    def __init__(self, options):
+        self.binaries, self.scratch = options.binaries, options.scratch
+        self.documents = options.documents
+        shutil.rmtree(self.scratch, ignore_errors=True)
+
+    def steps(self, name, precision, mesh, rows):
+        """Lines of packing-check, and its file of states."""
+        spec = self.scratch / name
+        spec.mkdir(parents=True, exist_ok=True)
+        (spec / "config.json").write_text(json.dumps(MODELS[name]))
+        ranks = ranks_of(mesh)
+        program = self.scratch / f"{name}-{precision}-{mesh or 'one'}-{rows}"
+        # Of pipelines, two microbatches.
+        parts = 2 if "pipe" in mesh else 1
+        harness.run(self.binaries / "tessera", "compile", spec, *sets_of(
+            [*SETS, f"batch.micro={ROWS[rows] // parts}", f"batch.accumulate={parts}",
+             f"precision.compute={precision}"]), *(["--mesh", mesh] if mesh else []),
+            "-o", program)
+        states = program.with_suffix(".states")
+        start = mpirun("mpirun.openmpi", ranks) if mesh else []
+        printed = harness.run(*start, self.binaries / "packing-check", program, rows,
+                              ROWS["packed"], ROWS["alone"], self.documents, states).stdout
+        return [line.split() for line in printed.splitlines()], states
+
+
+def compare(one, other):
+    """What differs, in words; and how many updates by a document do."""
+    (lines, states), (own, own_states) = one, other
+    differ = {(kind, column): sum(a[0] == kind and a[column] != b[column]
+                                  for a, b in zip(lines, own, strict=True))
+              for kind in ("one", "all") for column in (1, 2)}
+    count = {kind: sum(line[0] == kind for line in lines) for kind in ("one", "all")}
+    values, own_values = (numpy.fromfile(file, numpy.float32) for file in (states, own_states))
+    gap = float(numpy.max(numpy.abs(values - own_values)) / numpy.max(numpy.abs(values)))
+    words = (f"{count['one']} documents: {differ['one', 1]} losses and {differ['one', 2]} updates "
+             f"differ; of {count['all']} batches {differ['all', 1]} and {differ['all', 2]}, by at "
+             f"most {gap:.2g} of the largest value")
+    return words, differ["one", 2]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("binaries", type=pathlib.Path)
     parser.add_argument("scratch", type=pathlib.Path)
     parser.add_argument("--documents", type=int, default=40)
-    parser.add_argument("--only", default="")
+    parser.add_argument("--only", default="", help="models whose names begin so")
+    parser.add_argument("--precision", action="append", help="fp32 and bf16")
+    parser.add_argument("--mesh", action="append", default=[])
     parser.add_argument("--strict", action="store_true")
     options = parser.parse_args()
-    shutil.rmtree(options.scratch, ignore_errors=True)
-    wrong = 0
+    packing, wrong = Packing(options), 0
     for name in MODELS:
         if not name.startswith(options.only):
             continue
-        spec = options.scratch / name
-        spec.mkdir(parents=True)
-        (spec / "config.json").write_text(json.dumps(MODELS[name]))
-        for precision in ("fp32", "bf16"):
-            programs = []
-            for rows, count in ROWS.items():
-                programs.append(options.scratch / f"{name}-{precision}-{rows}")
-                harness.run(options.binaries / "tessera", "compile", spec, *sets_of(
-                    [*SETS, f"batch.micro={count}", f"precision.compute={precision}"]), "-o",
-                    programs[-1])
-            printed = harness.run(options.binaries / "packing-check", *programs,
-                                  options.documents).stdout
-            documents, losses, updates, batches, other, most = printed.split()
-            if precision == "fp32":
-                wrong += int(updates)
-            print(f"{name} {precision}: {documents} documents: {losses} losses and {updates} "
-                  f"updates differ; of {batches} batches {other}, by at most {most} of a tensor's "
-                  "largest", flush=True)
+        for precision in options.precision or ["fp32", "bf16"]:
+            for mesh in ["", *options.mesh]:
+                made = {rows: packing.steps(name, precision, mesh, rows) for rows in ROWS}
+                words, updates = compare(*made.values())
+                wrong += updates if precision == "fp32" else 0
+                print(f"{name} {precision} {mesh or 'one rank'}: {words}", flush=True)
     if options.strict:
         harness.check(wrong == 0, "the same updates packed and alone")
 

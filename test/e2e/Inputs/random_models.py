@@ -47,6 +47,14 @@ def mpirun(program, ranks):
     return [program, "--allow-run-as-root", "--oversubscribe", "-n", ranks]
 
 
+def ranks_of(mesh):
+    count = 1
+    for part in mesh.split(",") if mesh else []:
+        axis, size = part.split("=")
+        count *= 1 if axis in OPTIONS else int(size)
+    return count
+
+
 class Runner:
     def __init__(self, arguments):
         self.in_parts = 0  # programs that have what goes in parts
@@ -77,11 +85,7 @@ class Runner:
         if "collective_matmul=on" in mesh:
             listed = harness.run(self.tessera, "inspect", program, "--mesh").stdout
             self.in_parts += bool(re.search(r"permute \S+ over tensor", listed))
-        ranks = 1
-        for part in mesh.split(",") if mesh else []:
-            axis, size = part.split("=")
-            ranks *= 1 if axis in OPTIONS else int(size)
-        made = []
+        ranks, made = ranks_of(mesh), []
         for launcher in launchers:
             out = self.scratch / f"run-{name}-{launcher or 'alone'}"
             start = mpirun(launcher, ranks) if launcher else []

@@ -81,7 +81,8 @@ func.func @total(%x: tensor<40000xf32>) -> tensor<f32> {
 // Rows of 8, gathered with a stride of 4.
 // CHECK:         memref.reinterpret_cast %{{.*}} sizes: [4, 8], strides: [1, 4]
 // CHECK:       tile.kernel @sums({{.*}}) attributes {access = [#tile<access read>, #tile<access read_write>]
-// CHECK:         scf.for {{.*}} iter_args(%{{.*}}) -> (vector<16xf32>)
+// A sum, and the sum of its rounding errors.
+// CHECK:         scf.for {{.*}} -> (vector<16xf32>, vector<16xf32>)
 // CHECK:       tile.kernel @total
 // CHECK:       tile.kernel @partial_sum
 // CHECK-LABEL: module @cpu_avx2 attributes {tile.target = "cpu:avx2"}

@@ -1,21 +1,21 @@
-// Whether documents have the same losses and gradients in packed rows as alone:
+// Training steps of documents that are packed in rows, or have rows of their
+// own, on one rank or on those of mpirun:
 //
-//   packing-check PACKED ALONE DOCUMENTS
+//   packing-check PROGRAM packed|alone ROWS MOST DOCUMENTS STATES
 //
-// Two step programs of one model and recipe, whose rows have equal lengths.
-// DOCUMENTS documents of random lengths are packed in rows of PACKED and have
-// rows of their own in ALONE. Prints, of documents learned one at a time among
-// others that are not: how many there were, losses with other bits, and
-// documents with other bits in a weight or moment after the step; of steps that
-// learn from all documents of a batch: their number, those with other bits, and
-// the largest relative difference of a moment.
+// Batches have MOST documents of random lengths, or as many as fit in ROWS rows
+// of the program's length. Each document is learned by itself, among the others
+// of its batch that are not, with a line "one LOSS HASH"; then all of the batch
+// together, with a line "all LOSS HASH". LOSS is a hexadecimal number, HASH
+// that of weights and moments after the step, which are appended to the file
+// STATES for steps of all.
 #include "runtime/data/PackedDataset.h"
+#include "runtime/support/Hash.h"
+#include "runtime/train/MeshModel.h"
 #include "runtime/train/RunRecipe.h"
-#include "runtime/train/SessionModel.h"
 
-#include <cmath>
 #include <cstdlib>
-#include <cstring>
+#include <fstream>
 #include <memory>
 #include <random>
 
@@ -28,9 +28,10 @@ struct Document {
   std::size_t row, begin; ///< in the packed batch
 };
 
-struct Outcome {
-  double loss;
-  std::vector<std::vector<std::byte>> state;
+struct Question {
+  bool packs;
+  std::size_t rows, most, documents;
+  std::string states;
 };
 
 /// Begins documents after `begin` of each row, up to its end.
@@ -54,34 +55,38 @@ void put(const Document &document, std::size_t row, std::size_t begin,
 
 class Check {
 public:
-  Check(TrainModel &packed, TrainModel &alone)
-      : packed(packed), alone(alone),
-        length(std::size_t(packed.facts().sequence)) {}
+  /// `prints`: on rank 0 alone, which has whole tensors.
+  Check(TrainModel &model, Question question, bool prints)
+      : model(model), question(std::move(question)), prints(prints),
+        length(std::size_t(model.facts().sequence)) {}
 
-  Status run(std::size_t documents) {
-    while (count < documents)
-      TESSERA_RETURN_IF_ERROR(runBatch());
-    return Status::success();
+  Status run() {
+    if (prints)
+      states.open(question.states, std::ios::binary);
+    for (std::size_t count = 0; count < question.documents;) {
+      const std::vector<Document> documents = drawBatch();
+      for (std::size_t i = 0; i < documents.size(); ++i, ++count)
+        TESSERA_RETURN_IF_ERROR(step(documents, i));
+      TESSERA_RETURN_IF_ERROR(step(documents, {}));
+    }
+    return states.fail() ? Status::error("cannot write {}", question.states)
+                         : Status::success();
   }
 
-  std::size_t count = 0, losses = 0, states = 0, batches = 0, otherBatches = 0;
-  double largest = 0;
-
 private:
-  /// As many as fit the rows of both.
   std::vector<Document> drawBatch() {
     std::uniform_int_distribution<int32_t> token(
-        0, int32_t(packed.facts().vocabSize) - 1);
+        0, int32_t(model.facts().vocabSize) - 1);
     std::uniform_int_distribution<std::size_t> size(2, length / 2);
     std::vector<Document> documents;
     std::size_t row = 0, begin = 0;
-    while (documents.size() < std::size_t(alone.facts().rows)) {
+    while (documents.size() < question.most) {
       std::vector<int32_t> tokens(size(random));
       for (int32_t &each : tokens)
         each = token(random);
       if (begin + tokens.size() > length)
         ++row, begin = 0;
-      if (row == std::size_t(packed.facts().rows))
+      if (row == question.rows)
         break;
       documents.push_back({tokens, row, begin});
       begin += tokens.size();
@@ -89,68 +94,40 @@ private:
     return documents;
   }
 
-  Status runBatch() {
-    const std::vector<Document> documents = drawBatch();
-    Outcome one, other;
-    for (std::size_t i = 0; i < documents.size(); ++i, ++count) {
-      TESSERA_RETURN_IF_ERROR(stepBoth(documents, i, one, other));
-      losses += std::memcmp(&one.loss, &other.loss, sizeof(double)) != 0;
-      states += one.state != other.state;
-    }
-    TESSERA_RETURN_IF_ERROR(stepBoth(documents, {}, one, other));
-    ++batches;
-    otherBatches += one.loss != other.loss || one.state != other.state;
-    for (std::size_t i = 0; i < one.state.size(); ++i)
-      compare(one.state[i], other.state[i]);
-    return Status::success();
-  }
-
-  /// Of tensors of floats, relative to the tensor's largest.
-  void compare(std::span<const std::byte> one,
-               std::span<const std::byte> other) {
-    double difference = 0, most = 0;
-    for (std::size_t at = 0; at + sizeof(float) <= one.size();
-         at += sizeof(float)) {
-      float x, y;
-      std::memcpy(&x, one.data() + at, sizeof(float));
-      std::memcpy(&y, other.data() + at, sizeof(float));
-      difference = std::max(difference, std::abs(double(x) - y));
-      most = std::max(most, std::abs(double(x)));
-    }
-    if (most > 0)
-      largest = std::max(largest, difference / most);
-  }
-
-  Status stepBoth(const std::vector<Document> &documents,
-                  std::optional<std::size_t> learned, Outcome &one,
-                  Outcome &other) {
-    TESSERA_RETURN_IF_ERROR(step(packed, documents, learned, true, one));
-    return step(alone, documents, learned, false, other);
-  }
-
-  Status step(TrainModel &model, const std::vector<Document> &documents,
-              std::optional<std::size_t> learned, bool packs,
-              Outcome &outcome) {
+  Status step(const std::vector<Document> &documents,
+              std::optional<std::size_t> learned) {
     TESSERA_RETURN_IF_ERROR(model.initialize(7));
     TESSERA_RETURN_IF_ERROR(writeHyper(model));
-    TokenBuffers batch(std::size_t(model.facts().rows) * length,
-                       model.facts().documents);
+    TokenBuffers batch(
+        std::size_t(model.facts().microbatches * model.facts().rows) * length,
+        model.facts().documents);
     std::ranges::fill(batch.targets, ignoredTarget);
     for (std::size_t i = 0; i < documents.size(); ++i)
-      put(documents[i], packs ? documents[i].row : i,
-          packs ? documents[i].begin : 0, length, !learned || *learned == i,
-          batch);
+      put(documents[i], question.packs ? documents[i].row : i,
+          question.packs ? documents[i].begin : 0, length,
+          !learned || *learned == i, batch);
     StatusOr<StepMetrics> metrics = model.trainStep(batch.view(), 7);
     if (!metrics.ok())
       return metrics.status();
-    outcome.loss = metrics->loss;
-    outcome.state.clear();
+    return tell(learned ? "one" : "all", metrics->loss, !learned);
+  }
+
+  /// Weights and moments.
+  Status tell(std::string_view kind, double loss, bool keeps) {
+    Hasher64 hash;
+    std::vector<std::byte> bytes;
     for (const StateTensor &tensor : model.state()) {
       if (tensor.type != SafetensorsType::f32)
         continue;
-      outcome.state.emplace_back(tensor.size);
-      TESSERA_RETURN_IF_ERROR(model.readState(tensor, 0, outcome.state.back()));
+      bytes.resize(tensor.size);
+      TESSERA_RETURN_IF_ERROR(model.readState(tensor, 0, bytes));
+      hash.update(bytes);
+      if (keeps && prints)
+        states.write(reinterpret_cast<const char *>(bytes.data()),
+                     std::streamsize(bytes.size()));
     }
+    if (prints)
+      fmt::print("{} {:a} {:016x}\n", kind, loss, hash.digest());
     return Status::success();
   }
 
@@ -165,48 +142,77 @@ private:
     return model.writeState(*tensor, 0, std::as_bytes(std::span(hyper)));
   }
 
-  TrainModel &packed, &alone;
+  TrainModel &model;
+  Question question;
+  bool prints;
   std::size_t length;
+  std::ofstream states;
   std::mt19937_64 random{5};
 };
 
-StatusOr<std::unique_ptr<SessionModel>> openModel(const std::string &path) {
+StatusOr<std::unique_ptr<SessionModel>>
+openModel(const std::string &path, const hal::MeshContext &mesh) {
   StatusOr<ArtifactReader> reader = ArtifactReader::open(path);
   if (!reader.ok())
     return reader.status();
   hal::SessionOptions options;
+  options.mesh = mesh;
   options.device = "cpu";
   options.programs = {"init", "train_step"};
   return SessionModel::open(*reader, options);
 }
 
-Status run(const std::string &packedPath, const std::string &alonePath,
-           std::size_t documents) {
-  auto packed = openModel(packedPath), alone = openModel(alonePath);
-  for (const Status &status : {packed.status(), alone.status()})
-    if (!status.ok())
-      return status;
-  for (TrainModel *model : {packed->get(), alone->get()})
-    if (model->facts().sequence != (*packed)->facts().sequence ||
-        model->facts().microbatches != 1 || !model->facts().documents.starts)
-      return Status::error("programs need rows of one length, one microbatch "
-                           "and data.documents=separate");
-  Check check(**packed, **alone);
-  TESSERA_RETURN_IF_ERROR(check.run(documents));
-  fmt::print("{} {} {} {} {} {:.3g}\n", check.count, check.losses, check.states,
-             check.batches, check.otherBatches, check.largest);
-  return Status::success();
+Status check(TrainModel &model, Question question, bool prints) {
+  const ModelFacts &facts = model.facts();
+  const auto rows = std::size_t(facts.microbatches * facts.rows);
+  if (!facts.documents.starts ||
+      rows < (question.packs ? question.rows : question.most))
+    return Status::error("the program needs data.documents=separate and at "
+                         "least as many rows as are used");
+  return Check(model, std::move(question), prints).run();
+}
+
+Status run(const std::string &path, Question question) {
+  StatusOr<comm::Launch> launch = comm::readLaunch();
+  if (!launch.ok())
+    return launch.status();
+  if (launch->size == 1) {
+    auto model = openModel(path, {});
+    return model.ok() ? check(**model, std::move(question), true)
+                      : model.status();
+  }
+  auto world = comm::World::join(*launch, {});
+  if (!world.ok())
+    return world.status();
+  hal::MeshContext mesh;
+  mesh.rank = static_cast<std::uint32_t>(launch->rank);
+  mesh.world = world->get();
+  mesh.firstChannel = 1; // MeshModel has the channel of all ranks
+  auto share = openModel(path, mesh);
+  if (!share.ok())
+    return share.status();
+  auto model = MeshModel::create(share.take(), **world);
+  if (!model.ok())
+    return model.status();
+  TESSERA_RETURN_IF_ERROR(
+      check(**model, std::move(question), launch->rank == 0));
+  return (*world)->leave();
 }
 
 } // namespace
 
 int main(int argc, char **argv) {
-  if (argc != 4) {
-    fmt::print(stderr, "usage: packing-check PACKED ALONE DOCUMENTS\n");
+  const std::string_view how = argc == 7 ? argv[2] : "";
+  if (how != "packed" && how != "alone") {
+    fmt::print(stderr, "usage: packing-check PROGRAM packed|alone ROWS MOST "
+                       "DOCUMENTS STATES\n");
     return 2;
   }
+  auto number = [&](int i) {
+    return std::size_t(std::strtoull(argv[i], nullptr, 10));
+  };
   const Status status =
-      run(argv[1], argv[2], std::strtoull(argv[3], nullptr, 10));
+      run(argv[1], {how == "packed", number(3), number(4), number(5), argv[6]});
   if (!status.ok())
     fmt::print(stderr, "error: {}\n", status.message());
   return status.ok() ? 0 : 1;
