@@ -117,13 +117,22 @@ void ColumnKernel::store(EmitScope &tile) {
                results[i], root.address);
 }
 
+// The error of an infinite sum is NaN.
+static Value withError(EmitScope &tile, Value sum, Value error) {
+  OpBuilder &b = tile.builder;
+  Location loc = tile.loc();
+  Value isNumber =
+      b.create<arith::CmpFOp>(loc, arith::CmpFPredicate::OEQ, error, error);
+  return b.create<arith::SelectOp>(
+      loc, isNumber, b.create<arith::AddFOp>(loc, sum, error), sum);
+}
+
 void ColumnKernel::emitMicropanel(EmitScope &tile) {
   SmallVector<Value> sums = down(tile, firstReduced(), inits(tile));
   for (auto [i, node] : llvm::enumerate(reductions)) {
     Value sum = sums[i];
     if (hasErrors(node))
-      sum = tile.builder.create<arith::AddFOp>(tile.loc(), sum,
-                                               sums[reductions.size() + i]);
+      sum = withError(tile, sum, sums[reductions.size() + i]);
     tile.set(node, sum);
   }
   store(tile);
