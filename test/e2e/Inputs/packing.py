@@ -11,6 +11,7 @@ the update by a document differs in fp32, in a weight or in a moment.
 """
 import argparse
 import json
+import os
 import pathlib
 import shutil
 
@@ -31,6 +32,7 @@ class Packing:
         self.binaries, self.scratch = options.binaries, options.scratch
         self.documents = options.documents
         shutil.rmtree(self.scratch, ignore_errors=True)
+        os.environ["OMPI_MCA_mpi_yield_when_idle"] = "1"
 
     def steps(self, name, precision, mesh, rows):
         """Lines of packing-check, and its file of states."""
