@@ -103,6 +103,7 @@ private:
   llvm::Error printMma(tile::MmaOp op);
   llvm::Error printMmaQuantized(tile::MmaQuantizedOp op);
   bool isOfWarpgroups(tile::MmaOp op);
+  bool isOfFewRows(tile::MmaOp op);
 
   // Roles (PrintRoles.cpp).
   void findMaps();
@@ -156,6 +157,7 @@ private:
   llvm::DenseMap<mlir::Value, Expression> values;
   llvm::DenseMap<mlir::Value, Memory> memories;
   bool hasWarpgroups = false;      ///< products of warpgroups
+  bool hasFewRows = false;         ///< a matmul of one fragment of rows
   tile::WarpSpecializeOp roles;    ///< null in most kernels
   std::string barrier = "sync();"; ///< of the threads that have tiles
   std::string turns; ///< the type of the consumers' ping-pong barriers
