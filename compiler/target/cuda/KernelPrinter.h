@@ -114,6 +114,7 @@ private:
   llvm::Error printInRole(mlir::Operation *op);
   bool bindOperand(tile::LoadOp op);
   int64_t alignmentOf(mlir::MemRefType type, mlir::ValueRange indices);
+  template <typename Op> bool isProvenAligned(Op op, mlir::VectorType type);
 
   // Layouts (PrintTiles.cpp).
   /// Which slice of a two-dimensional tile each tile of one dimension is.
