@@ -15,6 +15,10 @@ inline constexpr llvm::StringLiteral kBlocksAttr = "tile.blocks";
 /// `lanes`.
 inline constexpr llvm::StringLiteral kThreadsAttr = "tile.threads";
 
+/// On a buffer that every launch lets begin at a multiple of kAlignedBytes.
+inline constexpr llvm::StringLiteral kAlignedAttr = "tile.aligned";
+inline constexpr int64_t kAlignedBytes = 16;
+
 /// The kernels of all targets, found by name in constant time.
 class KernelModules {
 public:

@@ -64,6 +64,28 @@ def PlanBuffers : Pass<"plan-buffers", "::mlir::ModuleOp"> {
   let dependentDialects = ["::tessera::plan::PlanDialect"];
 }
 
+def MarkAligned : Pass<"mark-aligned", "::mlir::ModuleOp"> {
+  let summary = "tells kernels which of their buffers are aligned to 16 bytes";
+  let description = [{
+    A buffer that every launch of the kernel lets begin at a multiple of 16 bytes, in every
+    iteration of the loops around it, gets `tile.aligned`: code for GPUs then accesses its rows 16
+    bytes at a time without a test. Others keep the test. Launches of a variant are those of the
+    kernel that it is of, which has no other buffers; variants are not marked.
+
+    Before:
+    ```mlir
+    tile.kernel @norm(%block: index, %x: memref<4x64xf32>) ...
+    %x = plan.buffer arena at 64 : memref<4x64xf32>
+    plan.launch @norm(%x) blocks [4] sizes [] : memref<4x64xf32>
+    ```
+    After:
+    ```mlir
+    tile.kernel @norm(%block: index, %x: memref<4x64xf32> {tile.aligned}) ...
+    ```
+  }];
+  let dependentDialects = ["::tessera::tile::TileDialect"];
+}
+
 def VerifyPlan : Pass<"verify-plan", "::mlir::ModuleOp"> {
   let summary = "verifies that no two buffers that are live at once share bytes";
   let description = [{

@@ -10,6 +10,8 @@ void tessera::buildPlanningPipeline(OpPassManager &pipeline) {
   pipeline.addNestedPass<func::FuncOp>(createUnrollLoops());
   // Assigns bytes to every tensor; afterwards no tensor values remain.
   pipeline.addPass(createPlanBuffers());
+  // Now that all addresses are known.
+  pipeline.addPass(createMarkAligned());
   // The verifier shares no code with the planner.
   pipeline.addPass(createVerifyPlan());
 }

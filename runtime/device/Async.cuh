@@ -28,6 +28,18 @@ TESSERA_DEVICE void copyAsync(void *shared, const void *global,
 #endif
 }
 
+/// The same with all 16 bytes, which takes no operand for their number.
+TESSERA_DEVICE void copyWholeAsync(void *shared, const void *global) {
+#if defined(__CUDACC__)
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;"
+               :
+               : "r"(sharedAddress(shared)), "l"(global)
+               : "memory");
+#else
+  machine->copyAsync(shared, global, 16, 16);
+#endif
+}
+
 TESSERA_DEVICE void commitCopies() {
 #if defined(__CUDACC__)
   asm volatile("cp.async.commit_group;" ::: "memory");

@@ -21,14 +21,15 @@ template <int N, int Threads> struct Micropanel {
   static constexpr int kEach = (N + Threads - 1) / Threads;
   static constexpr int kVector = vectorOf(kEach, N);
 
+  /// Whether every thread has as many.
+  static constexpr bool kIsWhole = N == kEach * Threads;
+
   /// The element that register `r` of this thread is.
   static TESSERA_DEVICE int index(int r) {
     return (r / kVector * Threads + thread()) * kVector + r % kVector;
   }
   /// Whether that is one of the N.
-  static TESSERA_DEVICE bool holds(int r) {
-    return N == kEach * Threads || index(r) < N;
-  }
+  static TESSERA_DEVICE bool holds(int r) { return kIsWhole || index(r) < N; }
 };
 
 template <typename Layout>
@@ -112,6 +113,31 @@ TESSERA_DEVICE auto load(const T *from, int64_t stride = 1,
   return result;
 }
 
+/// The same of memory that begins at a multiple of V elements, as the planner
+/// has proven, without a test of it. Elements beyond the tile's are zeros.
+template <IsMicropanel Layout, typename T>
+TESSERA_DEVICE auto loadAligned(const T *from) {
+  Tile<T, Layout> result;
+  constexpr int V = Layout::kVector;
+  static_assert(V * sizeof(T) <= 16, "one access");
+  if constexpr (Layout::kIsWhole) {
+    loadWhole<Layout>(from, result);
+    return result;
+  }
+  TESSERA_UNROLL
+  for (int r = 0; r < Layout::kEach; r += V) {
+    Packet<T, V> packet{};
+    if (Layout::holds(r)) {
+      checkRead(from + Layout::index(r), V);
+      packet = *reinterpret_cast<const Packet<T, V> *>(from + Layout::index(r));
+    }
+    TESSERA_UNROLL
+    for (int v = 0; v < V; ++v)
+      result.at[r + v] = packet.at[v];
+  }
+  return result;
+}
+
 template <typename T, int N, int Threads>
 TESSERA_DEVICE void store(const Tile<T, Micropanel<N, Threads>> &micropanel,
                           T *to, int64_t stride = 1, int64_t bound = N) {
@@ -138,6 +164,27 @@ TESSERA_DEVICE void store(const Tile<T, Micropanel<N, Threads>> &micropanel,
         checkWrite(address, 1);
         *address = micropanel.at[r + v];
       }
+  }
+}
+
+/// All of a tile to memory as loadAligned reads it.
+template <typename T, int N, int Threads>
+TESSERA_DEVICE void
+storeAligned(const Tile<T, Micropanel<N, Threads>> &micropanel, T *to) {
+  using Layout = Micropanel<N, Threads>;
+  constexpr int V = Layout::kVector;
+  static_assert(V * sizeof(T) <= 16, "one access");
+  TESSERA_UNROLL
+  for (int r = 0; r < Layout::kEach; r += V) {
+    if (!Layout::holds(r))
+      continue;
+    T *address = to + Layout::index(r);
+    checkWrite(address, V);
+    Packet<T, V> packet;
+    TESSERA_UNROLL
+    for (int v = 0; v < V; ++v)
+      packet.at[v] = micropanel.at[r + v];
+    *reinterpret_cast<Packet<T, V> *>(address) = packet;
   }
 }
 

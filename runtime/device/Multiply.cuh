@@ -161,6 +161,36 @@ TESSERA_DEVICE void multiplyBf16(Tile<float, Layout> &sum, const A &a,
   finishWarpProducts();
 }
 
+/// The same sums in the same order for a warp that has 16 × 16 of them: it
+/// would wait for the fragments of every step, and has registers for those of
+/// several.
+template <typename Layout, typename A, typename B>
+TESSERA_DEVICE void multiplyBf16Ahead(Tile<float, Layout> &sum, const A &a,
+                                      const B &b) {
+  constexpr int kSteps = A::kColumns % 128 == 0  ? 8
+                         : A::kColumns % 64 == 0 ? 4
+                         : A::kColumns % 32 == 0 ? 2
+                                                 : 1;
+  static_assert(A::kColumns % 16 == 0, "whole fragments");
+  static_assert(Layout::kDown == 1 && Layout::kAcross == 2, "16 × 16 a warp");
+  TESSERA_UNROLL_BY(1)
+  for (int k = 0; k < A::kColumns; k += 16 * kSteps) {
+    FragmentA left[kSteps];
+    FragmentB right[kSteps][2];
+    TESSERA_UNROLL
+    for (int step = 0; step < kSteps; ++step) {
+      a.left(left[step], Layout::firstRow(0), k + 16 * step, 0);
+      b.right(right[step], k + 16 * step, Layout::firstColumn(0));
+    }
+    TESSERA_UNROLL
+    for (int step = 0; step < kSteps; ++step)
+      TESSERA_UNROLL
+    for (int half = 0; half < 2; ++half)
+      multiplyBf16(sum.at + 4 * half, left[step], right[step][half]);
+  }
+  finishWarpProducts();
+}
+
 template <typename Layout, typename A, typename B>
 TESSERA_DEVICE void multiplyFloat(Tile<float, Layout> &sum, const A &a,
                                   const B &b) {
@@ -223,6 +253,14 @@ TESSERA_DEVICE Tile<float, Layout> multiply(const A &a, const B &b,
     multiplyFloat(sum, FloatOperand<A>{a}, FloatOperand<B>{b});
   else
     multiplyBf16(sum, Operand<A>{a}, Operand<B>{b});
+  return sum;
+}
+
+/// The same for 16 rows of bf16, whose fragments are loaded ahead.
+template <typename Layout, typename A, typename B>
+TESSERA_DEVICE Tile<float, Layout> multiplyAhead(const A &a, const B &b,
+                                                 Tile<float, Layout> sum) {
+  multiplyBf16Ahead(sum, Operand<A>{a}, Operand<B>{b});
   return sum;
 }
 

@@ -94,7 +94,22 @@ TESSERA_DEVICE void stagePacked(To to, const T *from, int64_t rowStride,
   }
 }
 
-/// The same for any strides, alignment and type, through registers: they are
+/// stagePacked of a tile or rows of which nothing is beyond a bound: for
+/// kernels whose time is that of such copies' instructions.
+template <int Threads, typename To, typename T>
+TESSERA_DEVICE void stageWhole(To to, const T *from, int64_t rowStride) {
+  constexpr int kChunks = To::kRowBytes / 16, kAll = To::kRows * kChunks;
+  TESSERA_UNROLL_BY(8)
+  for (int first = 0; first < kAll; first += Threads) {
+    int i = first + thread();
+    if (kAll % Threads && i >= kAll)
+      break;
+    int row = i / kChunks, column = i % kChunks * To::kPerChunk;
+    copyWholeAsync(to.at(row, column), from + row * rowStride + column);
+  }
+}
+
+/// stagePacked for any strides, alignment and type, through registers: they are
 /// there after a barrier.
 template <int Threads, typename To, typename From>
 TESSERA_DEVICE void stage(To to, const From *from, int64_t rowStride,

@@ -283,7 +283,10 @@ llvm::Error KernelPrinter::print() {
     shape.threads = threads.getInt();
   findSlices();
   findMaps();
-  kernel.walk([&](tile::MmaOp op) { hasWarpgroups |= isOfWarpgroups(op); });
+  kernel.walk([&](tile::MmaOp op) {
+    hasWarpgroups |= isOfWarpgroups(op);
+    hasFewRows |= isOfFewRows(op);
+  });
   if (llvm::Error error = printHeader())
     return error;
   std::string header = std::exchange(text, "");

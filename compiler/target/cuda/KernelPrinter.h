@@ -103,6 +103,7 @@ private:
   llvm::Error printMma(tile::MmaOp op);
   llvm::Error printMmaQuantized(tile::MmaQuantizedOp op);
   bool isOfWarpgroups(tile::MmaOp op);
+  bool isOfFewRows(tile::MmaOp op);
 
   // Roles (PrintRoles.cpp).
   void findMaps();
@@ -113,6 +114,7 @@ private:
   llvm::Error printInRole(mlir::Operation *op);
   bool bindOperand(tile::LoadOp op);
   int64_t alignmentOf(mlir::MemRefType type, mlir::ValueRange indices);
+  template <typename Op> bool isProvenAligned(Op op, mlir::VectorType type);
 
   // Layouts (PrintTiles.cpp).
   /// Which slice of a two-dimensional tile each tile of one dimension is.
@@ -156,6 +158,7 @@ private:
   llvm::DenseMap<mlir::Value, Expression> values;
   llvm::DenseMap<mlir::Value, Memory> memories;
   bool hasWarpgroups = false;      ///< products of warpgroups
+  bool hasFewRows = false;         ///< a matmul of one fragment of rows
   tile::WarpSpecializeOp roles;    ///< null in most kernels
   std::string barrier = "sync();"; ///< of the threads that have tiles
   std::string turns; ///< the type of the consumers' ping-pong barriers

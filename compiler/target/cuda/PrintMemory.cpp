@@ -1,5 +1,7 @@
 // Loads, stores, views, shared memory and barriers.
 #include "compiler/target/cuda/KernelPrinter.h"
+#include "dialects/tile/KernelBlocks.h"
+#include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
 
@@ -126,6 +128,35 @@ llvm::Error KernelPrinter::printElementStore(memref::StoreOp op) {
 
 //===--- tiles ------------------------------------------------------------===//
 
+// Whether a whole tile of one dimension, a micropanel, is contiguous and begins
+// at a multiple of what a thread accesses at once; and requires it of launches.
+template <typename Op>
+bool KernelPrinter::isProvenAligned(Op op, VectorType type) {
+  const Memory &memory = memories[op.getMemory()];
+  ArrayRef<int64_t> along = op.getAlong();
+  if (kernel.getWarps() || type.getRank() != 1 || !op.getBounds().empty() ||
+      along[0] < 0 || !isNumber(memory.strides[along[0]], 1))
+    return false;
+  // As Micropanel (Micropanel.cuh) divides it.
+  int64_t size = type.getDimSize(0),
+          each = llvm::divideCeil(size, shape.threads), together = 1;
+  for (int64_t i : {2, 4})
+    if (each % i == 0 && size % i == 0)
+      together = i;
+  MemRefType from = op.getMemory().getType();
+  int64_t bytes = llvm::divideCeil(from.getElementTypeBitWidth(), 8);
+  if (together * bytes > tile::kAlignedBytes ||
+      alignmentOf(from, op.getIndices()) % together)
+    return false;
+  auto buffer = dyn_cast<BlockArgument>(memory.root);
+  if (!buffer) // shared memory, which the kernel divides at multiples of 128
+    return true;
+  if (!kernel.getArgAttr(buffer.getArgNumber(), tile::kAlignedAttr))
+    return false;
+  alignBuffer(buffer);
+  return true;
+}
+
 llvm::Error KernelPrinter::printLoad(tile::LoadOp op) {
   if (llvm::Error error = checkLayout(op.getType(), op))
     return error;
@@ -134,10 +165,11 @@ llvm::Error KernelPrinter::printLoad(tile::LoadOp op) {
     return bindOperand(op) ? llvm::Error::success()
                            : unsupported(op, "of swizzled memory must be one "
                                              "whole stage, for a product");
-  define(op.getResult(), memory.base + "Tile",
-         "load<" + layoutOf(op.getResult()) + ">(" +
-             access(memory, op.getIndices(), op.getAlong(), op.getBounds()) +
-             ")");
+  bool isAligned = isProvenAligned(op, op.getType());
+  define(
+      op.getResult(), memory.base + "Tile",
+      (isAligned ? "loadAligned<" : "load<") + layoutOf(op.getResult()) + ">(" +
+          access(memory, op.getIndices(), op.getAlong(), op.getBounds()) + ")");
   return llvm::Error::success();
 }
 
@@ -150,7 +182,9 @@ llvm::Error KernelPrinter::printStore(tile::StoreOp op) {
   std::string value = tile(op.getValue());
   if (value.empty())
     return unsupported(op, "of a value without a CUDA form");
-  line("store(" + value + ", " +
+  bool isAligned =
+      isProvenAligned(op, cast<VectorType>(op.getValue().getType()));
+  line((isAligned ? "storeAligned(" : "store(") + value + ", " +
        access(memory, op.getIndices(), op.getAlong(), op.getBounds()) + ");");
   return llvm::Error::success();
 }

@@ -252,8 +252,10 @@ llvm::Error KernelPrinter::printCopy(tile::CopyOp op) {
     for (Value bound : op.getBounds())
       place += ", " + scalar(bound).text;
   }
-  line(std::string(packed ? "stagePacked" : "stage") + "<kThreads>(" + stage +
-       ", " + place + ");");
+  line(std::string(!packed                                ? "stage"
+                   : hasFewRows && op.getBounds().empty() ? "stageWhole"
+                                                          : "stagePacked") +
+       "<kThreads>(" + stage + ", " + place + ");");
   return llvm::Error::success();
 }
 
@@ -268,6 +270,20 @@ bool KernelPrinter::isOfWarpgroups(tile::MmaOp op) {
          (*warps)[1] == 1 && type.getDimSize(0) == 16 * (*warps)[0] &&
          type.getDimSize(1) <= 256 &&
          cast<VectorType>(op.getLhs().getType()).getElementType().isBF16();
+}
+
+// Whether each warp has 16 × 16 sums of a matmul and streams long chunks of
+// columns from memory: copies and fragments then bind, not products.
+bool KernelPrinter::isOfFewRows(tile::MmaOp op) {
+  constexpr int64_t kFragment = 16, kLeastTerms = 64;
+  auto type = cast<VectorType>(op.getResult().getType()),
+       lhs = cast<VectorType>(op.getLhs().getType());
+  std::optional<ArrayRef<int64_t>> warps = kernel.getWarps();
+  return (kernel.getSkeleton() == tile::Skeleton::contraction ||
+          kernel.getSkeleton() == tile::Skeleton::grouped) &&
+         warps && (*warps)[0] == 1 && type.getDimSize(0) == kFragment &&
+         type.getDimSize(1) == kFragment * (*warps)[1] &&
+         lhs.getElementType().isBF16() && lhs.getDimSize(1) >= kLeastTerms;
 }
 
 llvm::Error KernelPrinter::checkFragments(Operation *op) {
@@ -285,7 +301,9 @@ llvm::Error KernelPrinter::printMma(tile::MmaOp op) {
     return error;
   std::string layout = layoutOf(op.getResult());
   define(op.getResult(), "product",
-         (isOfWarpgroups(op) ? "multiplyWarpgroups(" : "multiply(") +
+         std::string(isOfWarpgroups(op) ? "multiplyWarpgroups("
+                     : isOfFewRows(op)  ? "multiplyAhead("
+                                        : "multiply(") +
              tile(op.getLhs()) + ", " + tile(op.getRhs()) + ", " +
              tile(op.getAccumulator(), layout) + ")");
   return llvm::Error::success();

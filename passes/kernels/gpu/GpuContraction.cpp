@@ -24,12 +24,21 @@ struct BlockTile {
 constexpr BlockTile kTiles[] = {{128, 128, {2, 4}, {8, 1}},
                                 {64, 64, {2, 2}, {4, 1}},
                                 {16, 64, {1, 4}, {1, 4}},
-                                {16, 32, {1, 2}, {1, 2}}};
+                                {16, 32, {1, 2}, {1, 2}},
+                                {16, 16, {1, 1}, {1, 1}}};
+// The first of those for few rows, from wide to narrow.
+constexpr size_t kFewRowTile = 2;
 // The number of blocks that fills a chip of about 100 SMs.
 constexpr int64_t kFullChip = 160;
 // Bytes of a chunk of the sum: one half of a swizzled row of 128.
 constexpr int64_t kChunkBytes = 64;
 constexpr int64_t kMaxStages = 4;
+// With few rows a block streams columns from memory, which takes more bytes in
+// flight: longer chunks, so that each iteration's barrier and address
+// arithmetic are of more bytes, and more stages, of which at least two blocks
+// fit on an SM.
+constexpr int64_t kChunkBytesOfFew = 256, kMaxStagesOfFew = 8,
+                  kStageBytesOfFew = 64 << 10;
 
 const BlockTile &tileOf(const ContractionPlan &plan) {
   return *llvm::find_if(kTiles, [&](const BlockTile &tile) {
@@ -43,16 +52,41 @@ public:
   void emit(const TileTarget &target);
 
 private:
+  void chooseStages();
   void stageStep(Value step);
+  bool ownsSteps() const { return plan.groups && plan.groups->ofSum; }
   Value isStep(Value step);
+  void fill();
   Value multiply();
+  Value withFirstRow(Value sum);
+  /// Whether rows of the tile that the product lacks are not copied, not even
+  /// as zeros: what is in their shared memory reaches their sums only.
+  bool omitsRows() const {
+    return hasFewRows && !plan.groups && !lhs.sumInRows;
+  }
 
   int64_t stages;
+  bool hasFewRows; ///< a tile of 16 rows
 };
 
 } // namespace
 
 //===--- the loop ---------------------------------------------------------===//
+
+void GpuContraction::chooseStages() {
+  int64_t bytes = element.getIntOrFloatBitWidth() / 8;
+  hasFewRows = plan.blockRows == kTiles[kFewRowTile].rows;
+  // No longer than the sum: the rest would be copied as zeros.
+  int64_t ofSum = llvm::alignTo(plan.sum.size * bytes, kChunkBytes);
+  chooseChunks((hasFewRows ? std::min(kChunkBytesOfFew, ofSum) : kChunkBytes) /
+               bytes);
+  int64_t most = kMaxStages;
+  if (hasFewRows)
+    most = std::min(kMaxStagesOfFew,
+                    kStageBytesOfFew /
+                        ((plan.blockRows + plan.blockColumns) * chunk * bytes));
+  stages = std::clamp<int64_t>(steps + 1, 2, most);
+}
 
 // The number of steps is data if they are those of a group.
 Value GpuContraction::isStep(Value step) {
@@ -61,18 +95,40 @@ Value GpuContraction::isStep(Value step) {
 
 // Starts copying a chunk of both operands.
 void GpuContraction::stageStep(Value step) {
-  for (const ProductSide *side : {&lhs, &rhs})
-    side->staged.copy(e, e.rem(step, stages), chunkOf(*side, step));
+  Value stage = e.rem(step, stages);
+  Source rows = chunkOf(lhs, step);
+  if (omitsRows()) {
+    rows.rows = Value();
+    lhs.staged.copyRows(e, stage, 0, plan.rowDim().size, rows);
+  } else {
+    lhs.staged.copy(e, stage, rows);
+  }
+  rhs.staged.copy(e, stage, chunkOf(rhs, step));
 }
 
-Value GpuContraction::multiply() {
+// Starts the first stages.
+void GpuContraction::fill() {
+  if (hasFewRows && steps >= stages - 1 && !ownsSteps()) {
+    // Long chunks: the addresses of all stages at once would spill.
+    e.forRange(e.index(0), e.index(stages - 1), 1, {},
+               [&](Value step, ValueRange) -> SmallVector<Value> {
+                 stageStep(step);
+                 b.create<tile::CommitOp>(e.loc);
+                 return {};
+               });
+    return;
+  }
   for (int64_t step = 0; step < stages - 1; ++step) {
-    if (step < steps && plan.groups && plan.groups->ofSum)
+    if (step < steps && ownsSteps())
       e.ifTrue(isStep(e.index(step)), [&] { stageStep(e.index(step)); });
     else if (step < steps)
       stageStep(e.index(step));
     b.create<tile::CommitOp>(e.loc);
   }
+}
+
+Value GpuContraction::multiply() {
+  fill();
   auto type =
       VectorType::get({plan.blockRows, plan.blockColumns}, b.getF32Type());
   Value zeros = b.create<arith::ConstantOp>(e.loc, b.getZeroAttr(type));
@@ -89,13 +145,22 @@ Value GpuContraction::multiply() {
         return {b.create<tile::MmaOp>(e.loc, type, operand(lhs, stage),
                                       operand(rhs, stage), sum[0])};
       });
-  return sums[0];
+  return omitsRows() && !plan.row ? withFirstRow(sums[0]) : sums[0];
+}
+
+// Zeros but for the first row: the epilogue adds up the rows of a product that
+// has none as a dimension.
+Value GpuContraction::withFirstRow(Value sum) {
+  auto shape = cast<VectorType>(sum.getType()).getShape();
+  Value isFirst =
+      e.compare(arith::CmpIPredicate::slt, e.iota(e.index(0), shape, 0),
+                e.spreadIndex(e.index(1), shape));
+  return b.create<arith::SelectOp>(e.loc, isFirst, sum, e.splat(0, shape));
 }
 
 void GpuContraction::emit(const TileTarget &target) {
   element = operandType(plan.lhs.memory, plan.rhs.memory);
-  chooseChunks(kChunkBytes * 8 / element.getIntOrFloatBitWidth());
-  stages = std::clamp<int64_t>(steps + 1, 2, kMaxStages);
+  chooseStages();
   const BlockTile &tile = tileOf(plan);
   kernel.setWarps(target.warpgroups && element.isBF16() ? tile.warpgroups
                                                         : tile.warps);
@@ -128,10 +193,16 @@ void tessera::chooseGpuGrid(ContractionPlan &plan, const TileTarget &target) {
     return outer * partsOf(m, tile.rows) * partsOf(n, tile.columns);
   };
   if (m <= 16) {
-    // With quantized weights, few rows are small compared with the columns of a
-    // narrow tile.
-    bool narrow = plan.quant && m <= 4 && blocks(kTiles[2]) < kFullChip;
-    return take(kTiles[narrow ? 3 : 2]);
+    // The widest tile that fills the chip, since each one reads the rows again.
+    // With quantized weights few rows are small compared with the columns of a
+    // narrow tile; contiguous columns of 32 bytes would waste half of a burst.
+    size_t narrowest = plan.quant                  ? size_t(m <= 4)
+                       : plan.columnDim().rhs == 1 ? 1
+                                                   : 2;
+    size_t i = kFewRowTile;
+    while (i < kFewRowTile + narrowest && blocks(kTiles[i]) < kFullChip)
+      ++i;
+    return take(kTiles[i]);
   }
   if (canPipeline(plan, target))
     return choosePipelinedGrid(plan, target);
@@ -166,7 +237,7 @@ tile::Engine tessera::gpuEngine(const ContractionPlan &plan,
                                 const TileTarget &target) {
   if (plan.quant)
     return tile::Engine::tensor_core;
-  if (plan.blockRows > kTiles[2].rows && canPipeline(plan, target))
+  if (plan.blockRows > kTiles[kFewRowTile].rows && canPipeline(plan, target))
     return tile::Engine::warp_specialized;
   bool isBf16 = operandType(plan.lhs.memory, plan.rhs.memory).isBF16();
   // Each warpgroup has 64 rows.

@@ -61,6 +61,16 @@ std::vector<KernelCase> products() {
         make({fmt::format("Batches{}", number++), equation, labels}));
   cases.push_back(make(
       {"FewRows", "mk,nk->mn", {{'m', 5}, {'n', 33}, {'k', 901}}, "bf16"}));
+  // One row and several by asynchronous copies: more chunks than stages, ragged
+  // ones, contiguous columns, a sum shorter than a chunk.
+  for (int rows : {1, 7})
+    for (auto [name, equation, terms] : {std::tuple("Long", "mk,nk->mn", 1336),
+                                         {"Columns", "mk,kn->mn", 1336},
+                                         {"Short", "mk,nk->mn", 40}})
+      cases.push_back(make({fmt::format("FewRows{}{}", name, rows),
+                            equation,
+                            {{'m', rows}, {'n', 40}, {'k', terms}},
+                            "bf16"}));
   cases.push_back(make({"NarrowResult",
                         "mk,kn->mn",
                         {{'m', 40}, {'n', 50}, {'k', 64}},

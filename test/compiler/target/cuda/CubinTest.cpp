@@ -94,6 +94,43 @@ TESSERA_KERNEL(product, 32, 2, 0) {
   EXPECT_EQ(cubin->kernels[0].hgmma, 0);
 }
 
+// The PTX of a kernel that converts a row of 512 elements.
+static std::string convertRow(const std::string &load,
+                              const std::string &store) {
+  auto cubin =
+      compileCubin(R"(
+#include "runtime/device/Device.cuh"
+namespace tessera::device {
+TESSERA_KERNEL(row, 128, 2, 0) {
+  const auto &instance = launch.first;
+  using Row = Micropanel<512, 128>;
+  const int64_t first = blockNumber() * 512;
+  const auto x = )" + load +
+                       R"(<Row>(instance.buffer<const bf16>(0) + first);
+  )" + store + R"((map<Row>([](bf16 x0) { return toFloat(x0); }, x),
+                       instance.buffer<float>(1) + first);
+}
+} // namespace tessera::device
+)",
+                   "sm_80");
+  if (cubin)
+    return cubin->ptx;
+  ADD_FAILURE() << llvm::toString(cubin.takeError());
+  return "";
+}
+
+// One load and one store, and no path for single elements.
+TEST(Cubin, AlignedRowsAreAccessedWithoutBranches) {
+  if (findNvcc().empty())
+    GTEST_SKIP() << "no nvcc";
+  const std::string aligned = convertRow("loadAligned", "storeAligned");
+  llvm::StringRef ptx = aligned;
+  EXPECT_EQ(ptx.count("ld.global"), 1u) << aligned;
+  EXPECT_EQ(ptx.count("st.global"), 1u) << aligned;
+  EXPECT_EQ(ptx.count("bra"), 0u) << aligned;
+  EXPECT_GT(llvm::StringRef(convertRow("load", "store")).count("bra"), 0u);
+}
+
 // Neither by nvcc nor by the driver, which may fuse what has no rounding.
 TEST(Cubin, MultiplyAddsAreFusedOnlyByName) {
   if (findNvcc().empty())
