@@ -26,7 +26,7 @@ void addDataTeacher(CLI::App &data, Invocation &invocation) {
       ->add_option("--top", arguments->facts.top,
                    "most probable tokens to store, at least distill.top of the "
                    "recipe; the others are one class")
-      ->check(CLI::Range(1, 4096))
+      ->check(CLI::Range(1, 1 << 16))
       ->capture_default_str();
   command
       ->add_option("--temperature", arguments->facts.temperature,
