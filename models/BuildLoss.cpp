@@ -21,20 +21,30 @@ std::vector<Port> ModelBuilder::batchPorts() {
     ports.push_back(port(graph::kInputAttr, "document_starts", ids));
   if (takesDocumentNumbers())
     ports.push_back(port(graph::kInputAttr, "document_numbers", ids));
-  auto addReal = [&](const char *name) {
-    ports.push_back(
-        port(graph::kInputAttr, name, tensor(ids.getShape(), b.getF32Type())));
+  auto addReal = [&](const char *name, RankedTensorType type) {
+    ports.push_back(port(graph::kInputAttr, name, type));
     ports.back().attributes.push_back(
         b.getNamedAttr(graph::kKeepF32Attr, b.getUnitAttr()));
   };
+  const RankedTensorType reals = tensor(ids.getShape(), b.getF32Type());
   if (hasReference())
-    addReal("reference");
+    addReal("reference", reals);
   if (isPolicy()) {
-    addReal("behavior");
-    addReal("advantages");
+    addReal("behavior", reals);
+    addReal("advantages", reals);
   }
   if (isKto())
     ports.push_back(port(graph::kInputAttr, "document_labels", ids));
+  if (isDistill()) {
+    const int64_t top = recipe.distill.top;
+    auto classes = [&](int64_t count, Type element) {
+      return tensor({recipe.batch.micro, recipe.batch.sequence, count},
+                    element);
+    };
+    ports.push_back(port(graph::kInputAttr, "teacher_tokens",
+                         classes(top, b.getI32Type())));
+    addReal("teacher_log_probs", classes(top + 1, b.getF32Type()));
+  }
   return ports;
 }
 
@@ -62,6 +72,10 @@ BatchValues ModelBuilder::takeBatch(ValueRange &inputs) const {
   }
   if (isKto())
     batch.documentLabels = take();
+  if (isDistill()) {
+    batch.teacherTokens = take();
+    batch.teacherLogProbs = take();
+  }
   return batch;
 }
 
@@ -91,15 +105,24 @@ std::vector<Port> ModelBuilder::lossResults() {
   return results;
 }
 
-Value ModelBuilder::headLoss(Scope &scope, Value x, Value targets, bool isSum) {
+Value ModelBuilder::headLoss(Scope &scope, Value x, Value targets, bool isSum,
+                             double temperature) {
   Emitter e = scope.at("lm_head");
-  const int64_t tokens = tensorType(targets).getNumElements();
-  RankedTensorType type =
-      isSum ? scalar(b.getF32Type()) : tensor({tokens}, b.getF32Type());
-  return b.create<graph::LinearCrossEntropyOp>(
-      e.location(), type, e.reshape(x, {tokens, spec.hidden}), head(scope),
-      e.reshape(targets, {tokens}), /*ignore=*/-100,
-      spec.logitCap ? b.getF64FloatAttr(*spec.logitCap) : FloatAttr());
+  ArrayRef<int64_t> shape = tensorType(targets).getShape();
+  SmallVector<int64_t> rows{shape[0] * shape[1]};
+  llvm::append_range(rows, shape.drop_front(2));
+  if (temperature != 1)
+    x = e.mul(x, 1 / temperature);
+  // cap tanh(z / cap) / temperature is such a cap of z / temperature.
+  const FloatAttr cap = spec.logitCap
+                            ? b.getF64FloatAttr(*spec.logitCap / temperature)
+                            : FloatAttr();
+  Value losses = b.create<graph::LinearCrossEntropyOp>(
+      e.location(),
+      isSum ? scalar(b.getF32Type()) : tensor(rows, b.getF32Type()),
+      e.reshape(x, {rows[0], spec.hidden}), head(scope),
+      e.reshape(targets, rows), /*ignore=*/-100, cap);
+  return isSum ? losses : e.reshape(losses, shape);
 }
 
 void ModelBuilder::buildLoss() {
@@ -125,13 +148,8 @@ void ModelBuilder::buildLoss() {
   Routed routed;
   Value x = trunk(scope, batch.tokens, batch.random, Purpose::Loss,
                   needsLoads() ? inputs.front() : Value(), routed);
-  Value losses = isReward() ? scores(scope, x)
-                            : headLoss(scope, x, batch.targets,
-                                       /*isSum=*/isOfTokens());
   Emitter e = scope.at(isReward() ? "score" : "lm_head");
-  TaskLoss task{losses, {}};
-  if (!isOfTokens())
-    task = taskLoss(e, batch, losses);
+  const TaskLoss task = taskLoss(scope, e, batch, x);
   SmallVector<Value> returned{task.loss};
   if (hasPenalty()) {
     Value sum = routed.penalties.front();

@@ -1,6 +1,7 @@
 // What the losses of all tasks but next tokens have in common: the documents
 // and inputs that they need, and the metrics that they report.
 #include "models/ModelBuilder.h"
+#include "runtime/train/Distill.h"
 #include "runtime/train/Kto.h"
 #include "runtime/train/Policy.h"
 #include "runtime/train/Preference.h"
@@ -37,11 +38,18 @@ bool ModelBuilder::takesDocumentNumbers() const {
          (isPolicy() && recipe.policy.ratio == PolicyRatio::Sequence);
 }
 
-ModelBuilder::TaskLoss
-ModelBuilder::taskLoss(Emitter &e, const BatchValues &batch, Value losses) {
-  losses = e.reshape(losses, tensorType(batch.tokens).getShape());
+ModelBuilder::TaskLoss ModelBuilder::taskLoss(Scope &scope, Emitter &e,
+                                              const BatchValues &batch,
+                                              Value x) {
+  if (isOfTokens())
+    return {headLoss(scope, x, batch.targets, /*isSum=*/true), {}};
+  if (isDistill())
+    return distillLoss(scope, x, batch);
   if (isReward())
-    return rewardLoss(e, batch, losses);
+    return rewardLoss(
+        e, batch,
+        e.reshape(scores(scope, x), tensorType(batch.tokens).getShape()));
+  Value losses = headLoss(scope, x, batch.targets, /*isSum=*/false);
   if (isKto())
     return ktoLoss(e, batch, losses);
   return isPolicy() ? policyLoss(e, batch, losses) : pairLoss(e, batch, losses);
@@ -52,6 +60,9 @@ ModelBuilder::TaskMetrics ModelBuilder::taskMetrics() const {
     return {kKtoOutput, int64_t(kKtoColumns)};
   if (isReward())
     return {kPreferenceOutput, int64_t(kRewardColumns)};
+  if (isDistill())
+    return {kDistillOutput,
+            int64_t(kDistillColumns) - (recipe.distill.weight < 1 ? 0 : 1)};
   if (!isPolicy())
     return {kPreferenceOutput, int64_t(kPreferenceColumns)};
   return {kPolicyOutput, int64_t(kPolicyColumns) - (hasReference() ? 0 : 1)};

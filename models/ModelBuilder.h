@@ -26,6 +26,7 @@ struct BatchValues {
   RandomState random;
   mlir::Value documentStarts, documentNumbers, reference, behavior, advantages;
   mlir::Value documentLabels;
+  mlir::Value teacherTokens, teacherLogProbs; ///< [sequences, tokens, classes]
 };
 
 class ModelBuilder {
@@ -183,9 +184,10 @@ private:
   /// The values of these ports, from the front of `inputs`, which loses them.
   BatchValues takeBatch(mlir::ValueRange &inputs) const;
   Documents documentsOf(Scope &scope, mlir::Value first);
-  /// The head and its loss, summed or of each token.
+  /// The head and its loss, summed or of each target: [sequences, tokens] or
+  /// with several a token. Logits are divided by the temperature.
   mlir::Value headLoss(Scope &scope, mlir::Value x, mlir::Value targets,
-                       bool isSum);
+                       bool isSum, double temperature = 1);
 
   // Losses that are computed from those of tokens, and what is reported of
   // them (BuildTask.cpp).
@@ -193,6 +195,7 @@ private:
   bool isPolicy() const { return recipe.task == recipe::Task::Policy; }
   bool isKto() const { return recipe.task == recipe::Task::Kto; }
   bool isReward() const { return recipe.task == recipe::Task::Reward; }
+  bool isDistill() const { return recipe.task == recipe::Task::Distill; }
   bool isOfTokens() const { return recipe.task == recipe::Task::Sft; }
   bool hasReference() const;
   bool takesDocumentNumbers() const;
@@ -202,9 +205,10 @@ private:
     mlir::Value loss; ///< f32 []: summed over terms
     mlir::Value sums; ///< f32 [2, columns]: of each a count and a sum
   };
-  /// From the losses of tokens, or their scores, f32 [sequences, tokens].
-  TaskLoss taskLoss(graph::Emitter &e, const BatchValues &batch,
-                    mlir::Value losses);
+  /// From the last activations, [sequences, tokens, hidden].
+  TaskLoss taskLoss(Scope &scope, graph::Emitter &e, const BatchValues &batch,
+                    mlir::Value x);
+  // From the losses of tokens, or their scores, f32 [sequences, tokens].
   TaskLoss pairLoss(graph::Emitter &e, const BatchValues &batch,
                     mlir::Value losses); // BuildPreference.cpp
   TaskLoss policyLoss(graph::Emitter &e, const BatchValues &batch,
@@ -213,6 +217,11 @@ private:
                    mlir::Value losses); // BuildKto.cpp
   TaskLoss rewardLoss(graph::Emitter &e, const BatchValues &batch,
                       mlir::Value scores); // BuildReward.cpp
+  /// From the last activations, [sequences, tokens, hidden]
+  /// (BuildDistill.cpp).
+  TaskLoss distillLoss(Scope &scope, mlir::Value x, const BatchValues &batch);
+  std::pair<mlir::Value, mlir::Value> distillHead(Scope &scope, mlir::Value x,
+                                                  const BatchValues &batch);
   /// What the head gives for each row of x: [rows, hidden] → f32 [rows].
   mlir::Value scores(Scope &scope, mlir::Value x);
   mlir::Value lastScores(Scope &scope, mlir::Value x, mlir::Value lengths);

@@ -152,6 +152,10 @@ Status checkRecipe(const Recipe &recipe, const ModelSpec &spec, Mode mode) {
       return status;
   if (mode != Mode::Train)
     return checkInference(recipe, spec);
+  if (recipe.task == recipe::Task::Distill && recipe.distill.top > spec.vocab)
+    return Status::error("distill.top = {} is more than the model's vocabulary "
+                         "of {} tokens; lower it",
+                         recipe.distill.top, spec.vocab);
   if (recipe.batch.sequence > spec.maxPositions)
     return Status::error("batch.sequence = {} is more than the model's {} "
                          "positions; lower it, or raise {} in config.json",

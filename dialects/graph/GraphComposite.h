@@ -29,6 +29,13 @@ struct Exponentials {
 };
 Exponentials exponentials(Emitter &e, mlir::Value x);
 
+/// As graph.take_along_axis, in primitives: x [rows, n] at indices [rows, k].
+mlir::Value takeAlongRows(Emitter &e, mlir::Value x, mlir::Value indices);
+/// Its gradient: [rows, k] at indices [rows, k] → [rows, n], with sums where
+/// several indices name an element.
+mlir::Value addAlongRows(Emitter &e, mlir::Value x, mlir::Value indices,
+                         int64_t n);
+
 /// Of an op with a `cap`.
 template <typename Op> std::optional<double> capOf(Op op) {
   std::optional<llvm::APFloat> cap = op.getCap();

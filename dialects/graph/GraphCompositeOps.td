@@ -151,8 +151,8 @@ def Graph_AttentionGradOp : Graph_Op<"attention_grad", [AttrSizedOperandSegments
   }];
 }
 
-/// One loss, or one for each token.
-def Graph_Losses : TensorRankOf<[Graph_Statistic], [0, 1]>;
+/// One loss, or one for each target.
+def Graph_Losses : TensorRankOf<[Graph_Statistic], [0, 1, 2]>;
 
 def Graph_LinearCrossEntropyOp : Graph_CompositeOp<"linear_cross_entropy"> {
   let summary = "-log softmax(x wᵀ)[target] of each token or summed: the head and its loss";
@@ -160,8 +160,10 @@ def Graph_LinearCrossEntropyOp : Graph_CompositeOp<"linear_cross_entropy"> {
     `input` [tokens, width], `weight` [vocab, width], `targets` [tokens]; a target equal to `ignore`
     (-100 by default) contributes nothing. A loss without dimensions is a *sum* in f32 (f64 in f64);
     the step program divides by the global count of unmasked tokens. A loss [tokens] is that of
-    each token (PyTorch's `reduction="none"`). With `cap`, a logit x is cap × tanh(x / cap), as in
-    `attention`. All logits are never materialized at once.
+    each token (PyTorch's `reduction="none"`). With several targets a token, `targets` [tokens, n],
+    the loss is that sum or [tokens, n]: what distillation weighs by a teacher's probabilities.
+    With `cap`, a logit x is cap × tanh(x / cap), as in `attention`. All logits are never
+    materialized at once.
   }];
   let arguments = (ins Graph_FloatTensor:$input, Graph_FloatTensor:$weight,
                        Graph_IntTensor:$targets,
@@ -180,9 +182,9 @@ def Graph_LinearCrossEntropyGradOp : Graph_Op<"linear_cross_entropy_grad", [Grap
   let summary = "loss and gradients of linear_cross_entropy in one pass";
   let description = [{
     `dInput` and `dWeight` are the gradients of cotangent × loss; the cotangent is one number or one
-    for each token. `loss` is the sum. Created by autodiff, for a summed loss instead of the forward
-    op, and expanded by `expand-linear-cross-entropy` into a loop over chunks of tokens. `dWeight`
-    may have a type of more bits than `weight` (f32 gradients of bf16 weights).
+    for each target. `loss` is the sum. Created by autodiff, for a summed loss instead of the
+    forward op, and expanded by `expand-linear-cross-entropy` into a loop over chunks of tokens.
+    `dWeight` may have a type of more bits than `weight` (f32 gradients of bf16 weights).
   }];
   let arguments = (ins Graph_FloatTensor:$input, Graph_FloatTensor:$weight,
                        Graph_IntTensor:$targets,

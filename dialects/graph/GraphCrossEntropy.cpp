@@ -15,16 +15,20 @@ static LogicalResult verifyHead(Operation *op, RankedTensorType input,
   if (failed(expectRank(op, "an input", input, 2)) ||
       failed(expectRank(op, "a weight", weight, 2)))
     return failure();
+  // One target a token, or several.
+  SmallVector<int64_t> shape{input.getDimSize(0)};
+  if (targets.getRank() == 2)
+    shape.push_back(targets.getDimSize(1));
   if (failed(expectShape(op, "a weight", weight,
                          {weight.getDimSize(0), input.getDimSize(1)})) ||
-      failed(expectShape(op, "targets", targets, {input.getDimSize(0)})))
+      failed(expectShape(op, "targets", targets, shape)))
     return failure();
   if (weight.getDimSize(0) == 0)
     return op->emitOpError("expects a vocabulary of at least 1");
   return expectSameElement(op, "input", input, "weight", weight);
 }
 
-// One number, or one for each token.
+// One number, or one for each target.
 static LogicalResult verifyLosses(Operation *op, StringRef what, Value losses,
                                   Value targets) {
   RankedTensorType type = tensorType(losses);
@@ -62,7 +66,8 @@ LogicalResult LinearCrossEntropyGradOp::verify() {
 
 namespace {
 // What the loss and its gradients are made of. Shapes: [tokens, vocab], also of
-// `logits`, and [tokens] for `targets`, `counted` (i1) and `loss`.
+// `logits`, and [tokens] or [tokens, n] for `targets`, `counted` (i1) and
+// `loss`.
 struct Head {
   Exponentials exps;
   Value logits, targets, counted, loss;
@@ -77,13 +82,21 @@ static Value emitIsTarget(Emitter &e, Value targets, ArrayRef<int64_t> shape) {
                    ComparePredicate::eq, e.broadcastFirst(targets, shape));
 }
 
+// The logits of the targets; an ignored one may have any.
+static Value emitPicked(Emitter &e, Value logits, Value targets) {
+  if (tensorType(targets).getRank() == 2)
+    return takeAlongRows(e, logits, targets);
+  return e.sumLast(e.select(emitIsTarget(e, targets, shapeOf(logits)), logits,
+                            e.splatLike(0.0, logits)));
+}
+
 static Head buildHead(Emitter &e, Value input, Value weight, Value targets,
                       int64_t ignore, std::optional<double> cap) {
   Type type = statisticsType(input);
   Value logits = e.softCap(e.einsum("tk,vk->tv", input, weight, type), cap);
-  ArrayRef<int64_t> shape = shapeOf(logits);
   // A vocabulary does not fit the indices of narrower integers.
-  if (tensorType(targets).getElementTypeBitWidth() < 32)
+  const bool isSeveral = tensorType(targets).getRank() == 2;
+  if (isSeveral || tensorType(targets).getElementTypeBitWidth() < 32)
     targets = e.convert(targets, e.builder().getI32Type());
   Head head;
   head.logits = logits;
@@ -91,9 +104,10 @@ static Head buildHead(Emitter &e, Value input, Value weight, Value targets,
   head.targets = targets;
   head.counted = e.compare(targets, ComparePredicate::ne,
                            e.splatLike(static_cast<double>(ignore), targets));
-  Value picked = e.sumLast(e.select(emitIsTarget(e, targets, shape), logits,
-                                    e.splatLike(0.0, logits)));
-  Value loss = e.sub(head.exps.logSum, picked);
+  Value logSum = head.exps.logSum;
+  if (isSeveral)
+    logSum = e.broadcastFirst(logSum, shapeOf(targets));
+  Value loss = e.sub(logSum, emitPicked(e, logits, targets));
   head.loss = e.select(head.counted, loss, e.splatLike(0.0, loss));
   return head;
 }
@@ -112,22 +126,30 @@ SmallVector<Value> LinearCrossEntropyOp::decompose(OpBuilder &builder) {
   return {lossAs(e, head, getLoss())};
 }
 
+// d loss / d logits = (softmax - one-hot) × cotangent, of several targets their
+// sum. `cotangent` is 0 where a target is ignored.
+static Value emitLogitGradient(Emitter &e, const Head &head, Value cotangent) {
+  ArrayRef<int64_t> shape = shapeOf(head.exps.value);
+  Value softmax =
+      e.div(head.exps.value, e.broadcastFirst(head.exps.sum, shape));
+  if (tensorType(head.targets).getRank() == 2)
+    return e.sub(e.mul(softmax, e.broadcastFirst(e.sumLast(cotangent), shape)),
+                 addAlongRows(e, cotangent, head.targets, shape[1]));
+  Value ones = e.convert(emitIsTarget(e, head.targets, shape),
+                         tensorType(softmax).getElementType());
+  return e.mul(e.sub(softmax, ones), e.broadcastFirst(cotangent, shape));
+}
+
 SmallVector<Value> LinearCrossEntropyGradOp::decompose(OpBuilder &builder) {
   Emitter e(builder, getLoc());
   Head head = buildHead(e, getInput(), getWeight(), getTargets(),
                         static_cast<int64_t>(getIgnore()), capOf(*this));
-  ArrayRef<int64_t> shape = shapeOf(head.exps.value);
   Type type = tensorType(head.exps.value).getElementType();
-  // d loss / d logits = (softmax - one-hot) × cotangent where counted, else 0.
-  Value softmax =
-      e.div(head.exps.value, e.broadcastFirst(head.exps.sum, shape));
-  Value ones = e.convert(emitIsTarget(e, head.targets, shape), type);
   Value cotangent = e.convert(getCotangent(), type);
   if (tensorType(cotangent).getRank() == 0)
-    cotangent = e.broadcastScalar(cotangent, {shape[0]});
+    cotangent = e.broadcastScalar(cotangent, shapeOf(head.targets));
   cotangent = e.select(head.counted, cotangent, e.splatLike(0.0, cotangent));
-  Value dLogits =
-      e.mul(e.sub(softmax, ones), e.broadcastFirst(cotangent, shape));
+  Value dLogits = emitLogitGradient(e, head, cotangent);
   dLogits = e.softCapGradient(dLogits, head.logits, capOf(*this));
   dLogits = e.convert(dLogits, tensorType(getInput()).getElementType());
   return {lossAs(e, head, getLoss()),
@@ -155,8 +177,9 @@ SmallVector<Value> LinearCrossEntropyGradOp::buildVjp(OpBuilder &, ValueRange) {
 
 //===--- sharding rules -------------------------------------------------===//
 
-// input [tokens, width], weight [vocab, width], targets [tokens]: the loss is a
-// sum over tokens or one for each, and the gradient of the weight is a sum.
+// input [tokens, width], weight [vocab, width], targets [tokens] or [tokens,
+// n]: the loss is a sum or one for each target, and the gradient of the weight
+// is a sum.
 // With a sharded vocabulary, a token's loss is computed on the device that has
 // its target, and the gradient of the input is a sum over logits
 // (LocalHead.cpp).
@@ -168,8 +191,12 @@ template <typename Op> static OpRule crossEntropyRule(Op op) {
                                        LoopKind::sum)},
                          input[1]};
   rule.loops[input[1][0]].kind = LoopKind::whole;
-  rule.operands = {input, weight, {input[0]}};
-  const OpRule::Dims one, each{input[0]};
+  OpRule::Dims each{input[0]};
+  if (tensorType(op.getTargets()).getRank() == 2)
+    each.push_back({rule.loopDim(tensorType(op.getTargets()).getDimSize(1),
+                                 LoopKind::whole)});
+  rule.operands = {input, weight, each};
+  const OpRule::Dims one;
   auto dimsOf = [&](Value losses) {
     return tensorType(losses).getRank() == 0 ? one : each;
   };

@@ -54,7 +54,8 @@ inline constexpr llvm::StringLiteral kMetricAttr =
     "graph.metric"; // a result that is looked at, not differentiated
 inline constexpr llvm::StringLiteral kInputAttr =
     "graph.input"; // what the host writes
-/// Inputs of training programs with an element for each token of a batch.
+/// Inputs of training programs with an element, or several, for each token of a
+/// batch.
 /// Further ones than tokens and targets:
 ///   document_starts   the position in its sequence of the first token of the
 ///                     token's document, if documents are separate
@@ -66,9 +67,14 @@ inline constexpr llvm::StringLiteral kInputAttr =
 ///   advantages        f32: by how much its answer was better than expected
 ///   document_labels   of the token's document: 1 if it is desirable, -1 if it
 ///                     is not, 0 if it has no label, and in padding
+///   teacher_tokens    of each token the most probable next tokens by a
+///                     teacher, the most probable first
+///   teacher_log_probs f32: their log-probabilities, and that of all others
+///                     together
 inline constexpr llvm::StringLiteral kBatchInputs[] = {
-    "tokens",    "targets",  "document_starts", "document_numbers",
-    "reference", "behavior", "advantages",      "document_labels"};
+    "tokens",         "targets",          "document_starts", "document_numbers",
+    "reference",      "behavior",         "advantages",      "document_labels",
+    "teacher_tokens", "teacher_log_probs"};
 /// On @loss: the loss is a mean over groups of so many documents. Without it,
 /// over targets.
 inline constexpr llvm::StringLiteral kDocumentsPerTermAttr =

@@ -135,34 +135,41 @@ SmallVector<Value> TopKOp::decompose(OpBuilder &builder) {
   return {e.reshape(e.maxLast(index), shapeOf(getIndices()))};
 }
 
-SmallVector<Value> TakeAlongAxisOp::decompose(OpBuilder &builder) {
-  Emitter e(builder, getLoc());
-  Value input = asRows(e, getInput()), indices = asRows(e, getIndices());
+Value tessera::graph::detail::takeAlongRows(Emitter &e, Value x,
+                                            Value indices) {
   SmallVector<int64_t> shape(shapeOf(indices));
-  shape.push_back(shapeOf(input)[1]);
-  Value all = e.broadcast(input, {0, 2}, shape);
+  shape.push_back(shapeOf(x)[1]);
+  Value all = e.broadcast(x, {0, 2}, shape);
   Value picked =
       e.compare(e.iota(i32Like(indices, shape), 2), ComparePredicate::eq,
                 e.broadcastFirst(indices, shape));
-  Value sum = e.sumLast(e.select(picked, all, e.splatLike(0.0, all)));
-  return {e.reshape(sum, shapeOf(getResult()))};
+  return e.sumLast(e.select(picked, all, e.splatLike(0.0, all)));
 }
 
-// An element that several indices name gets all of theirs.
+Value tessera::graph::detail::addAlongRows(Emitter &e, Value x, Value indices,
+                                           int64_t n) {
+  SmallVector<int64_t> shape{shapeOf(x)[0], n, shapeOf(x)[1]};
+  Value named =
+      e.compare(e.iota(i32Like(indices, shape), 1), ComparePredicate::eq,
+                e.broadcast(indices, {0, 2}, shape));
+  Value spread = e.broadcast(x, {0, 2}, shape);
+  return e.sumLast(e.select(named, spread, e.splatLike(0.0, spread)));
+}
+
+SmallVector<Value> TakeAlongAxisOp::decompose(OpBuilder &builder) {
+  Emitter e(builder, getLoc());
+  Value taken =
+      takeAlongRows(e, asRows(e, getInput()), asRows(e, getIndices()));
+  return {e.reshape(taken, shapeOf(getResult()))};
+}
+
 SmallVector<Value> TakeAlongAxisOp::buildVjp(OpBuilder &builder,
                                              ValueRange cotangents) {
   if (!cotangents[0])
     return SmallVector<Value>(2);
   Emitter e(builder, getLoc());
-  Value g = asRows(e, cotangents[0]), indices = asRows(e, getIndices());
-  int64_t rows = shapeOf(g)[0], k = shapeOf(g)[1],
-          n = shapeOf(getInput()).back();
-  SmallVector<int64_t> shape{rows, n, k};
-  Value named =
-      e.compare(e.iota(i32Like(indices, shape), 1), ComparePredicate::eq,
-                e.broadcast(indices, {0, 2}, shape));
-  Value spread = e.broadcast(g, {0, 2}, shape);
-  Value sum = e.sumLast(e.select(named, spread, e.splatLike(0.0, spread)));
+  Value sum = addAlongRows(e, asRows(e, cotangents[0]), asRows(e, getIndices()),
+                           shapeOf(getInput()).back());
   return {e.reshape(sum, shapeOf(getInput())), Value()};
 }
 

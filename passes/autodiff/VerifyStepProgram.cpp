@@ -2,6 +2,7 @@
 #include "dialects/graph/GraphQuantOps.h"
 #include "passes/autodiff/Autodiff.h"
 #include "passes/autodiff/Program.h"
+#include "runtime/train/Distill.h"
 #include "runtime/train/Kto.h"
 #include "runtime/train/Policy.h"
 #include "runtime/train/Preference.h"
@@ -192,8 +193,9 @@ private:
       auto table = dyn_cast<RankedTensorType>(type);
       if (table && table.getElementType().isF32() &&
           ((name.getValue() == kRouterOutput && table.getRank() == 2) ||
-           (llvm::is_contained({kPreferenceOutput, kPolicyOutput, kKtoOutput},
-                               name.getValue()) &&
+           (llvm::is_contained(
+                {kPreferenceOutput, kPolicyOutput, kKtoOutput, kDistillOutput},
+                name.getValue()) &&
             table.getRank() == 1)))
         continue;
       if (missing.lookup(name.getValue()) != type)

@@ -34,13 +34,12 @@ static void expand(LinearCrossEntropyOp op, int64_t chunks) {
   Emitter e(builder, op.getLoc());
   Value inputs = cut(e, op.getInput(), chunks);
   Value targets = cut(e, op.getTargets(), chunks);
-  // A sum grows from chunk to chunk; losses of tokens each fill their part.
+  // A sum grows from chunk to chunk; losses of targets each fill their part.
   RankedTensorType all = tensorType(op.getLoss()), one = all;
   const bool isSum = all.getRank() == 0;
   if (!isSum) {
-    int64_t each = all.getDimSize(0) / chunks;
-    all = RankedTensorType::get({chunks, each}, all.getElementType());
-    one = RankedTensorType::get({each}, all.getElementType());
+    all = all.clone(shapeOf(targets));
+    one = all.clone(shapeOf(targets).drop_front());
   }
   auto loop = builder.create<LoopOp>(
       op.getLoc(), chunks, e.zeros(all),

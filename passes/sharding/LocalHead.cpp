@@ -2,6 +2,7 @@
 // 3): every device computes the logits of its rows, and devices exchange only
 // the maximum and the sum of exponentials. In chunks of tokens, like the head
 // over a whole vocabulary.
+#include "dialects/graph/GraphComposite.h"
 #include "dialects/graph/HeadChunks.h"
 #include "passes/sharding/LocalOps.h"
 #include "passes/sharding/Resharder.h"
@@ -15,7 +16,7 @@ using graph::tensorType;
 namespace {
 /// The results of one chunk of tokens.
 struct Chunk {
-  /// [] or [tokens]: of the tokens whose target is on this device.
+  /// [], [tokens] or [tokens, n]: of the targets that are on this device.
   Value loss;
   Value dInput, dWeight; ///< null without gradients
 };
@@ -41,10 +42,10 @@ private:
     return isa<graph::LinearCrossEntropyGradOp>(local.op);
   }
   Value reduceOver(Emitter &e, Value part, dist::ReduceKind kind) const;
-  /// `chunkCotangent`: [] or [tokens]; null without gradients.
+  /// `chunkCotangent`: one, or one for each target; null without gradients.
   Chunk emitChunk(Emitter &e, Value x, Value chunkTargets,
                   Value chunkCotangent) const;
-  /// Whether the losses of tokens are added up.
+  /// Whether the losses of targets are added up.
   bool isSum() const {
     return tensorType(local.op->getResult(0)).getRank() == 0;
   }
@@ -80,6 +81,57 @@ Value Head::reduceOver(Emitter &e, Value part, dist::ReduceKind kind) const {
       dist::ReduceKindAttr::get(context, kind));
 }
 
+namespace {
+/// The targets of a chunk that are on this device, [tokens] or [tokens, n].
+class OwnTargets {
+public:
+  OwnTargets(Emitter &e, Value targets, Value offset, Value counted,
+             ArrayRef<int64_t> shape)
+      : shape(shape), own(e, targets, offset, shape[1]),
+        here(e.binary<graph::AndOp>(own.mask, counted)) {
+    if (isSeveral()) {
+      Value none = e.splatLike(-1, own.numbers);
+      numbers = e.convert(e.select(here, own.numbers, none),
+                          e.builder().getI32Type());
+      return;
+    }
+    auto index =
+        RankedTensorType::get(shape, tensorType(own.numbers).getElementType());
+    isTarget = e.binary<graph::AndOp>(
+        e.compare(e.iota(index, 1), graph::ComparePredicate::eq,
+                  e.broadcastFirst(own.numbers, shape)),
+        e.broadcastFirst(here, shape));
+  }
+
+  /// Of each target, from what [tokens] have.
+  Value spread(Emitter &e, Value x) const {
+    return isSeveral() ? e.broadcastFirst(x, tensorType(here).getShape()) : x;
+  }
+  Value pick(Emitter &e, Value logits) const {
+    if (isSeveral())
+      return graph::detail::takeAlongRows(e, logits, numbers);
+    return e.sumLast(e.select(isTarget, logits, e.splatLike(0.0, logits)));
+  }
+  /// d loss / d logits of the loss × `factor`, which is 0 where ignored.
+  Value gradient(Emitter &e, Value softmax, Value factor) const {
+    if (isSeveral())
+      return e.sub(e.mul(softmax, e.broadcastFirst(e.sumLast(factor), shape)),
+                   graph::detail::addAlongRows(e, factor, numbers, shape[1]));
+    Value ones = e.convert(isTarget, tensorType(softmax).getElementType());
+    return e.mul(e.sub(softmax, ones), e.broadcastFirst(factor, shape));
+  }
+  Value onDevice() const { return here; }
+
+private:
+  bool isSeveral() const { return tensorType(here).getRank() == 2; }
+  const ArrayRef<int64_t> shape; ///< of the logits
+  const OwnRows own;
+  const Value here;
+  Value isTarget; ///< i1, of logits, with one target a token
+  Value numbers;  ///< with several: in the shard, or -1
+};
+} // namespace
+
 // x: [tokens, width], logits: [tokens, local vocabulary]
 Chunk Head::emitChunk(Emitter &e, Value x, Value chunkTargets,
                       Value chunkCotangent) const {
@@ -90,31 +142,22 @@ Chunk Head::emitChunk(Emitter &e, Value x, Value chunkTargets,
   Value most = reduceOver(e, e.maxLast(logits), dist::ReduceKind::max);
   Value exps = e.exp(e.sub(logits, e.broadcastFirst(most, shape)));
   Value sum = reduceOver(e, e.sumLast(exps), dist::ReduceKind::sum);
-  OwnRows own(e, chunkTargets, offset, shape[1]);
   Value counted =
       e.compare(chunkTargets, graph::ComparePredicate::ne,
                 e.splatLike(static_cast<double>(ignore), chunkTargets));
-  Value here = e.binary<graph::AndOp>(own.mask, counted);
-  auto index =
-      RankedTensorType::get(shape, tensorType(own.numbers).getElementType());
-  Value isTarget = e.binary<graph::AndOp>(
-      e.compare(e.iota(index, 1), graph::ComparePredicate::eq,
-                e.broadcastFirst(own.numbers, shape)),
-      e.broadcastFirst(here, shape));
-  Value picked =
-      e.sumLast(e.select(isTarget, logits, e.splatLike(0.0, logits)));
-  Value loss = e.sub(e.add(most, e.unary<graph::LogOp>(sum)), picked);
-  loss = e.select(here, loss, e.splatLike(0.0, loss));
+  const OwnTargets own(e, chunkTargets, offset, counted, shape);
+  Value logSum = own.spread(e, e.add(most, e.unary<graph::LogOp>(sum)));
+  Value loss = e.sub(logSum, own.pick(e, logits));
+  loss = e.select(own.onDevice(), loss, e.splatLike(0.0, loss));
   Chunk chunk{e.convert(isSum() ? e.sumAll(loss) : loss, lossType()), {}, {}};
   if (!hasGradient())
     return chunk;
   Value factor = e.convert(chunkCotangent, wide);
   if (tensorType(factor).getRank() == 0)
-    factor = e.broadcastScalar(factor, {shape[0]});
+    factor = e.broadcastScalar(factor, tensorType(chunkTargets).getShape());
   factor = e.select(counted, factor, e.splatLike(0.0, factor));
   Value softmax = e.div(exps, e.broadcastFirst(sum, shape));
-  Value dLogits = e.mul(e.sub(softmax, e.convert(isTarget, wide)),
-                        e.broadcastFirst(factor, shape));
+  Value dLogits = own.gradient(e, softmax, factor);
   dLogits = e.convert(e.softCapGradient(dLogits, logits, cap), compute);
   chunk.dInput = e.einsum("tv,vk->tk", dLogits, weight);
   chunk.dWeight =

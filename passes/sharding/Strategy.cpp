@@ -38,9 +38,22 @@ struct Roles {
 };
 } // namespace
 
+// The rank of `tokens`, which ends in sequences and their tokens. Inputs of
+// higher rank have several elements for each token.
+static int64_t batchRank(func::FuncOp function) {
+  for (BlockArgument argument : function.getArguments()) {
+    auto name = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(),
+                                                      graph::kInputAttr);
+    if (name && name.getValue() == "tokens")
+      return tensorType(argument).getRank();
+  }
+  return 0;
+}
+
 static void addInputs(func::FuncOp function, const Congruence &classes,
                       Roles &roles) {
   const Factors &factors = classes.factors;
+  const int64_t rank = batchRank(function);
   for (BlockArgument argument : classes.argumentsOf(function)) {
     unsigned i = argument.getArgNumber();
     if (auto role =
@@ -48,7 +61,6 @@ static void addInputs(func::FuncOp function, const Congruence &classes,
         role && role.getValue() == graph::Role::parameter)
       addColors(argument, factors, roles.parameters);
     auto name = function.getArgAttrOfType<StringAttr>(i, graph::kInputAttr);
-    int64_t rank = tensorType(argument).getRank();
     // What nothing reads, such as the targets of scores, has no groups.
     if (!name || rank < 2 || argument.use_empty() ||
         !llvm::is_contained(graph::kBatchInputs, name.getValue()))

@@ -95,6 +95,49 @@ Status PackedDataset::openReference() {
   return Status::success();
 }
 
+static Status checkTeacher(const TeacherFacts &has, const TeacherFacts &needs,
+                           const std::string &folder) {
+  if (has.vocabSize != needs.vocabSize)
+    return Status::error("'{}' has probabilities of a teacher with {} tokens, "
+                         "the model has {}; distillation needs a teacher of "
+                         "the model's vocabulary",
+                         folder, has.vocabSize, needs.vocabSize);
+  if (has.temperature != needs.temperature)
+    return Status::error("'{}' has probabilities at the temperature {}, the "
+                         "program has {}; compile it with --set "
+                         "distill.temperature={}, or run `tessera data "
+                         "teacher` again with --temperature {}",
+                         folder, has.temperature, needs.temperature,
+                         has.temperature, needs.temperature);
+  if (has.top < needs.top)
+    return Status::error("'{}' has the {} most probable tokens of its teacher, "
+                         "the program takes {}; compile it with --set "
+                         "distill.top={}, or run `tessera data teacher` again "
+                         "with --top {}",
+                         folder, has.top, needs.top, has.top, needs.top);
+  return Status::success();
+}
+
+Status PackedDataset::openTeacher(const TeacherFacts &needs) {
+  teachers.clear();
+  for (std::size_t i = 0; i < shards.size(); ++i) {
+    const std::string path = folder + "/" + listed.shards[i].file + ".teacher";
+    if (!std::filesystem::exists(path))
+      return Status::error("'{}' has no probabilities of a teacher{}; run: "
+                           "tessera data teacher {} --model DIR --top {}",
+                           folder, i == 0 ? "" : " for some shards", folder,
+                           needs.top);
+    StatusOr<TeacherShard> teacher =
+        TeacherShard::open(path, shards[i].header());
+    if (!teacher.ok())
+      return teacher.status();
+    TESSERA_RETURN_IF_ERROR(checkTeacher(teacher->facts(), needs, folder));
+    TESSERA_RETURN_IF_ERROR(teacher->verify());
+    teachers.push_back(teacher.take());
+  }
+  return Status::success();
+}
+
 // Chosen and rejected answers, one after the other.
 static bool arePairs(std::span<const PackedDocument> documents) {
   for (std::size_t i = 0; i < documents.size(); ++i)
@@ -138,6 +181,19 @@ Status PackedDataset::readReference(uint64_t number, std::size_t tokens,
   return references[shard].read(*first, out);
 }
 
+Status PackedDataset::readTeacher(uint64_t number, std::size_t tokens,
+                                  std::size_t top, TeacherRow &out) const {
+  const std::size_t shard = shardOf(number);
+  StatusOr<uint64_t> first =
+      shards[shard].firstToken(number - shardBegins[shard]);
+  if (!first.ok())
+    return first.status();
+  out.top = top;
+  out.tokens.resize(tokens * top);
+  out.logProbs.resize(tokens * (top + 1));
+  return teachers[shard].read(*first, tokens, top, out.tokens, out.logProbs);
+}
+
 StatusOr<uint64_t> PackedDataset::mostDocuments() const {
   uint64_t most = 0;
   for (const PackedShard &shard : shards) {
@@ -150,17 +206,24 @@ StatusOr<uint64_t> PackedDataset::mostDocuments() const {
 }
 
 PackedRowSpans PackedRowSpans::row(uint64_t number, uint64_t sequence) const {
-  auto part = [&](std::span<int32_t> all) {
-    return all.empty() ? all : all.subspan(number * sequence, sequence);
+  // Of several elements a position.
+  auto wide = [&](auto all, std::size_t width) {
+    return all.empty()
+               ? all
+               : all.subspan(number * sequence * width, sequence * width);
   };
+  auto part = [&](std::span<int32_t> all) { return wide(all, 1); };
+  const std::size_t top =
+      teacherTokens.empty() ? 0 : teacherTokens.size() / tokens.size();
   return {part(tokens),
           part(targets),
           part(lossMask),
           part(segments),
           part(positions),
           part(labels),
-          reference.empty() ? reference
-                            : reference.subspan(number * sequence, sequence)};
+          wide(reference, 1),
+          wide(teacherTokens, top),
+          wide(teacherLogProbs, top + 1)};
 }
 
 namespace {
@@ -197,9 +260,27 @@ static int32_t labelOf(DocumentKind kind) {
                                              : 0;
 }
 
+// What the teacher says of token `token` of the row goes to `position`.
+static void putTeacher(const TeacherRow &from, std::size_t token,
+                       std::size_t position, const PackedRowSpans &out) {
+  const std::size_t top = from.top, width = top + 1;
+  std::copy_n(from.tokens.begin() + long(token * top), top,
+              out.teacherTokens.begin() + long(position * top));
+  std::copy_n(from.logProbs.begin() + long(token * width), width,
+              out.teacherLogProbs.begin() + long(position * width));
+}
+
 Status PackedDataset::row(uint64_t number, const PackedRowSpans &out) const {
   PackedRowContents from;
   TESSERA_RETURN_IF_ERROR(contents(number, from));
+  TeacherRow teacher;
+  if (!out.teacherTokens.empty()) {
+    TESSERA_RETURN_IF_ERROR(
+        readTeacher(number, from.tokens.size(),
+                    out.teacherTokens.size() / listed.sequence, teacher));
+    std::ranges::fill(out.teacherTokens, ignoredTarget);
+    std::ranges::fill(out.teacherLogProbs, 0.0f);
+  }
   std::vector<float> reference;
   if (!out.reference.empty()) {
     TESSERA_RETURN_IF_ERROR(
@@ -214,6 +295,8 @@ Status PackedDataset::row(uint64_t number, const PackedRowSpans &out) const {
       const bool learned = i + 1 < document.length && from.supervised[next];
       if (learned && !reference.empty())
         out.reference[next - 1] = reference[next];
+      if (learned && teacher.top > 0)
+        putTeacher(teacher, next, next - 1, out);
       writer.put(from.tokens[next - 1],
                  learned ? from.tokens[next] : ignoredTarget, segment,
                  int32_t(i), labelOf(document.kind));

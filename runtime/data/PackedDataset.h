@@ -5,6 +5,7 @@
 #pragma once
 #include "runtime/data/PackedIndex.h"
 #include "runtime/data/ReferenceShard.h"
+#include "runtime/data/TeacherShard.h"
 #include "runtime/data/TokenDataset.h"
 
 namespace tessera {
@@ -26,6 +27,11 @@ struct PackedRowSpans {
   /// The log-probability of the target by the reference model
   /// (openReference()), 0 at other positions.
   std::span<float> reference = {};
+  /// Of each position the K most probable targets by a teacher (openTeacher()),
+  /// and K + 1 log-probabilities (TokenBatch.h); ignoredTarget and 0 where
+  /// `targets` is not a token.
+  std::span<int32_t> teacherTokens = {};
+  std::span<float> teacherLogProbs = {};
 
   /// Row `number` of these.
   PackedRowSpans row(uint64_t number, uint64_t sequence) const;
@@ -35,6 +41,13 @@ struct PackedRowSpans {
 struct PlacedDocument {
   uint32_t begin = 0; ///< position in the row
   PackedDocument document;
+};
+
+/// What a teacher says of the tokens of a row, one after the other.
+struct TeacherRow {
+  std::size_t top = 0;
+  std::vector<int32_t> tokens; ///< [tokens, top]
+  std::vector<float> logProbs; ///< [tokens, top + 1]
 };
 
 class PackedDataset {
@@ -47,6 +60,9 @@ public:
   /// Opens the log-probabilities of a reference model, which all shards must
   /// have.
   Status openReference();
+  /// Opens the distributions of a teacher, which all shards must have: at that
+  /// temperature, of that vocabulary and of `top` tokens or more.
+  Status openTeacher(const TeacherFacts &needs);
 
   int64_t sequence() const { return int64_t(listed.sequence); }
   /// Rows, each seen once an epoch.
@@ -86,12 +102,15 @@ private:
   std::size_t shardOf(uint64_t row) const;
   Status readReference(uint64_t number, std::size_t tokens,
                        std::vector<float> &out) const;
+  Status readTeacher(uint64_t number, std::size_t tokens, std::size_t top,
+                     TeacherRow &out) const;
 
   std::string folder;
   PackedIndex listed;
   std::vector<PackedShard> shards;
   std::vector<ReferenceShard> references; ///< none, or one a shard
   std::vector<uint64_t> shardBegins;      ///< first row of each shard
+  std::vector<TeacherShard> teachers;     ///< none, or one a shard
 };
 
 } // namespace tessera

@@ -15,6 +15,8 @@ struct DocumentInputs {
   bool reference = false; ///< it compares with a reference model
   bool samples = false;   ///< it is of sampled answers: behavior and advantages
   bool labels = false;    ///< it is of labelled answers
+  /// It is of so many tokens of a teacher for each of a batch; 0: of none.
+  uint16_t teacher = 0;
 };
 
 /// Views of one batch.
@@ -39,15 +41,23 @@ template <typename Number> struct TokenBatchOf {
   /// Of the token's document: 1 if it is desirable, -1 if it is not, 0 if it
   /// has no label, and in padding. Empty if the loss is not of labels.
   std::span<Number> documentLabels = {};
+  /// Of each token the K most probable next ones by a teacher, ignoredTarget
+  /// where the target is ignored, and K + 1 log-probabilities: theirs and that
+  /// of all others together. Empty without a teacher.
+  std::span<Number> teacherTokens = {};
+  std::span<Real> teacherLogProbs = {};
 
   /// The same views from element `first` on.
   TokenBatchOf part(std::size_t first, std::size_t count) const {
     const auto of = [&](auto view) {
-      return view.empty() ? view : view.subspan(first, count);
+      const std::size_t width =
+          tokens.empty() ? 1 : view.size() / tokens.size();
+      return view.empty() ? view : view.subspan(first * width, count * width);
     };
-    return {of(tokens),          of(targets),       of(documentStarts),
-            of(documentNumbers), of(reference),     of(behavior),
-            of(advantages),      of(documentLabels)};
+    return {of(tokens),          of(targets),        of(documentStarts),
+            of(documentNumbers), of(reference),      of(behavior),
+            of(advantages),      of(documentLabels), of(teacherTokens),
+            of(teacherLogProbs)};
   }
 };
 using TokenBatch = TokenBatchOf<const int32_t>;
@@ -56,8 +66,8 @@ using TokenBatchOut = TokenBatchOf<int32_t>;
 /// Memory of a batch.
 struct TokenBuffers {
   std::vector<int32_t> tokens, targets, documentStarts, documentNumbers,
-      documentLabels;
-  std::vector<float> reference, behavior, advantages;
+      documentLabels, teacherTokens;
+  std::vector<float> reference, behavior, advantages, teacherLogProbs;
 
   TokenBuffers() = default;
   /// All zero, with what a program reads of documents.
@@ -66,16 +76,21 @@ struct TokenBuffers {
         documentStarts(documents.starts ? count : 0),
         documentNumbers(documents.numbers ? count : 0),
         documentLabels(documents.labels ? count : 0),
+        teacherTokens(count * documents.teacher),
         reference(documents.reference ? count : 0),
         behavior(documents.samples ? count : 0),
-        advantages(documents.samples ? count : 0) {}
+        advantages(documents.samples ? count : 0),
+        teacherLogProbs(documents.teacher ? count * (documents.teacher + 1)
+                                          : 0) {}
   TokenBatchOut out() {
-    return {tokens,    targets,  documentStarts, documentNumbers,
-            reference, behavior, advantages,     documentLabels};
+    return {tokens,        targets,        documentStarts, documentNumbers,
+            reference,     behavior,       advantages,     documentLabels,
+            teacherTokens, teacherLogProbs};
   }
   TokenBatch view() const {
-    return {tokens,    targets,  documentStarts, documentNumbers,
-            reference, behavior, advantages,     documentLabels};
+    return {tokens,        targets,        documentStarts, documentNumbers,
+            reference,     behavior,       advantages,     documentLabels,
+            teacherTokens, teacherLogProbs};
   }
 };
 

@@ -73,6 +73,10 @@ static StatusOr<PackedDataset> openPacked(const std::string &folder,
     TESSERA_RETURN_IF_ERROR(checkDocuments(*packed, folder, needs));
   if (needs.documents.reference)
     TESSERA_RETURN_IF_ERROR(packed->openReference());
+  if (needs.documents.teacher > 0)
+    TESSERA_RETURN_IF_ERROR(packed->openTeacher(
+        {needs.teacherTemperature, uint32_t(needs.documents.teacher),
+         uint32_t(needs.vocabSize)}));
   return packed;
 }
 
@@ -91,6 +95,11 @@ StatusOr<TrainingData> TrainingData::open(const std::string &folder,
                          needs.objective == PackedObjective::Preference
                              ? "pairs of answers"
                              : "answers with a label");
+  if (needs.documents.teacher > 0)
+    return Status::error("'{}' is a stream of tokens, and distillation learns "
+                         "from documents with a teacher's probabilities, which "
+                         "`tessera data chat` and `tessera data teacher` write",
+                         folder);
   auto stream = TokenDataset::open(folder, needs.vocabSize, needs.sequence);
   if (!stream.ok())
     return stream.status();
@@ -128,7 +137,9 @@ static PackedRowSpans spansOf(TokenBatchOut out) {
           .segments = out.documentNumbers,
           .positions = out.documentStarts,
           .labels = out.documentLabels,
-          .reference = out.reference};
+          .reference = out.reference,
+          .teacherTokens = out.teacherTokens,
+          .teacherLogProbs = out.teacherLogProbs};
 }
 
 static void startsFromPositions(std::span<const uint64_t> rows,

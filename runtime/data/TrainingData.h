@@ -14,6 +14,8 @@ struct DataNeeds {
   PackedObjective objective = PackedObjective::Sft;
   /// That a sequence has, of pairs and of answers with a label.
   int64_t mostDocuments = 0;
+  /// If documents.teacher > 0.
+  double teacherTemperature = 1;
 };
 
 class TrainingData {

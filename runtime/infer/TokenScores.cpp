@@ -23,7 +23,7 @@ using Tokens = std::span<const int32_t>;
 class Scorer {
 public:
   Scorer(PagedModel &model, std::span<const Tokens> sequences,
-         const TakeScore &take)
+         const TakeLogits &take)
       : model(model), sequences(sequences), take(take),
         unused(std::size_t(model.shape().pages)), tables(sequences.size()) {
     std::iota(unused.rbegin(), unused.rend(), 0);
@@ -84,12 +84,9 @@ private:
     TESSERA_RETURN_IF_ERROR(model.decode(inputs, fed, {}));
     for (std::size_t row = 0; row < entries.size(); ++row) {
       const auto [sequence, at] = entries[row];
-      const Tokens tokens = sequences[sequence];
-      take(sequence, at + 1,
-           logProbability(model.logits(int64_t(row)),
-                          model.logSum(int64_t(row)),
-                          tokens[std::size_t(at) + 1]));
-      if (at + 2 < int64_t(tokens.size()))
+      take(sequence, at + 1, model.logits(int64_t(row)),
+           model.logSum(int64_t(row)));
+      if (at + 2 < int64_t(sequences[sequence].size()))
         continue;
       std::vector<int32_t> &table = tables[sequence];
       unused.insert(unused.end(), table.begin(), table.end());
@@ -100,7 +97,7 @@ private:
 
   PagedModel &model;
   std::span<const Tokens> sequences;
-  const TakeScore &take;
+  const TakeLogits &take;
   std::vector<int32_t> unused;              ///< free pages
   std::vector<std::vector<int32_t>> tables; ///< of sequences in progress
   std::vector<Entry> entries;               ///< of a step
@@ -111,6 +108,17 @@ private:
 
 Status scoreTokens(PagedModel &model, std::span<const Tokens> sequences,
                    const TakeScore &take) {
+  return readLogits(
+      model, sequences,
+      [&](std::size_t sequence, int64_t at, std::span<const float> logits,
+          std::optional<float> logSum) {
+        take(sequence, at,
+             logProbability(logits, logSum, sequences[sequence][size_t(at)]));
+      });
+}
+
+Status readLogits(PagedModel &model, std::span<const Tokens> sequences,
+                  const TakeLogits &take) {
   const DecoderShape &shape = model.shape();
   const int64_t most = std::min(shape.context, shape.pages * shape.page);
   for (const Tokens tokens : sequences)

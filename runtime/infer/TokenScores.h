@@ -11,6 +11,17 @@ namespace tessera {
 using TakeScore =
     std::function<void(std::size_t sequence, int64_t at, double logProb)>;
 
+/// Receives the logits after the tokens before token `at` > 0 of a sequence,
+/// and their logSum() (PagedModel.h).
+using TakeLogits = std::function<void(std::size_t sequence, int64_t at,
+                                      std::span<const float> logits,
+                                      std::optional<float> logSum)>;
+
+/// As scoreTokens(), for all tokens of the vocabulary.
+Status readLogits(PagedModel &model,
+                  std::span<const std::span<const int32_t>> sequences,
+                  const TakeLogits &take);
+
 /// Scores all tokens of each sequence but its first, in order. Each starts in
 /// an empty KV cache. A decode step has as many tokens as the largest bucket,
 /// several of a sequence where the pages hold few sequences. Errors: a sequence

@@ -179,6 +179,8 @@ static Status checkTask(const Recipe &recipe) {
   TESSERA_RETURN_IF_ERROR(checkPolicy(recipe));
   if (recipe.task != Task::Kto && recipe.kto != Recipe::Kto())
     return misfit("kto", "task: kto");
+  if (recipe.task != Task::Distill && recipe.distill != Recipe::Distill())
+    return misfit("distill", "task: distill");
   if (recipe.task != Task::Sft && recipe.data.documents != Documents::Separate)
     return Status::error("task: {} {} documents; set data.documents: separate",
                          name(recipe.task),

@@ -38,7 +38,9 @@ enum class AdapterBase { Auto, Fp32, Bf16 };
 /// Policy: from answers that the model sampled and what they earned (GRPO; Shao
 /// et al. 2024, arXiv 2402.03300). Kto: from answers that are labelled as good
 /// or bad (Ethayarajh et al. 2024, arXiv 2402.01306).
-enum class Task { Sft, Dpo, Orpo, Simpo, Policy, Kto, Reward };
+/// Distill: from the probabilities that a teacher gives to next tokens (Hinton
+/// et al. 2015, arXiv 1503.02531).
+enum class Task { Sft, Dpo, Orpo, Simpo, Policy, Kto, Reward, Distill };
 /// Of Dpo: -log σ(x), max(0, 1 - x), or (Azar et al. 2023, arXiv 2310.12036)
 /// the squared distance of mean log-ratios from 1 / (2 beta).
 enum class PreferenceLoss { Sigmoid, Hinge, Ipo };
@@ -64,6 +66,9 @@ enum class RewardScale { Group, None };
 /// After a reward that could not be had: the run ends, or the completion is not
 /// learned from.
 enum class RewardFailure { Stop, Drop };
+/// With p of the teacher and q of the student: KL(p || q), or KL(q || p), which
+/// prefers the likeliest of p (MiniLLM; Gu et al. 2023, arXiv 2306.08543).
+enum class Divergence { Forward, Reverse };
 enum class Quant { None, Int8, Int4, Fp8 };
 enum class KvKind { Auto, Int8 };
 /// Which weights have zero points in addition to scales.
@@ -291,6 +296,16 @@ struct Recipe {
     int64_t keep = 3;    ///< newest so many; 0: all
     bool operator==(const Checkpoint &) const = default;
   } checkpoint;
+
+  /// Learning from a teacher's most probable next tokens, which the dataset
+  /// has.
+  struct Distill {
+    Divergence divergence = Divergence::Forward;
+    double temperature = 1; ///< divides the logits of both
+    double weight = 1;      ///< of the divergence; the rest is cross-entropy's
+    int64_t top = 32;       ///< tokens of the teacher; the others are one class
+    bool operator==(const Distill &) const = default;
+  } distill;
 
   bool operator==(const Recipe &) const = default;
 };

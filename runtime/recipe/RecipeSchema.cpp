@@ -14,9 +14,12 @@ namespace {
 // exact so far.
 constexpr int64_t maxSteps = int64_t(1) << 24;
 
+// The loss compares each logit with each token of the teacher.
+constexpr int64_t kMostTeacherTokens = 256;
+
 // In the order of the enumerators.
-constexpr std::array<std::string_view, 7> tasks = {
-    "sft", "dpo", "orpo", "simpo", "policy", "kto", "reward"};
+constexpr std::array<std::string_view, 8> tasks = {
+    "sft", "dpo", "orpo", "simpo", "policy", "kto", "reward", "distill"};
 constexpr std::array<std::string_view, 3> preferenceLosses = {"sigmoid",
                                                               "hinge", "ipo"};
 constexpr std::array<std::string_view, 2> references = {"stored", "none"};
@@ -28,6 +31,7 @@ constexpr std::array<std::string_view, 3> baselines = {"group", "leave_one_out",
                                                        "none"};
 constexpr std::array<std::string_view, 2> rewardScales = {"group", "none"};
 constexpr std::array<std::string_view, 2> rewardFailures = {"stop", "drop"};
+constexpr std::array<std::string_view, 2> divergences = {"forward", "reverse"};
 constexpr std::array<std::string_view, 2> optimizers = {"adamw", "sgd"};
 constexpr std::array<std::string_view, 3> schedules = {"cosine", "linear",
                                                        "constant"};
@@ -227,6 +231,10 @@ std::vector<Field> schema(Recipe &r) {
       {"kto.desirable_weight", Real{&r.kto.desirableWeight, 0, most}},
       {"kto.undesirable_weight", Real{&r.kto.undesirableWeight, 0, most}},
       {"kto.documents", Integer{&r.kto.documents, 1, 1 << 12}},
+      {"distill.divergence", choice(r.distill.divergence, divergences)},
+      {"distill.temperature", Real{&r.distill.temperature, 0.01, 100}},
+      {"distill.weight", Real{&r.distill.weight, 0, 1}},
+      {"distill.top", Integer{&r.distill.top, 1, kMostTeacherTokens}},
       {"rollout.prompts", Integer{&r.rollout.prompts, 1, 1 << 16}},
       {"rollout.group", Integer{&r.rollout.group, 1, 1 << 12}},
       {"rollout.max_tokens", Integer{&r.rollout.maxTokens, 1, 1 << 24}},

@@ -60,6 +60,14 @@ StatusOr<StateTensor> wholeTensor(const artifact::Tensor &tensor) {
   return whole;
 }
 
+/// Of the whole tensor.
+uint64_t elementsOf(const artifact::Tensor &tensor) {
+  uint64_t elements = 1;
+  for (uint64_t size : artifact::globalShape(tensor))
+    elements *= size;
+  return elements;
+}
+
 } // namespace
 
 MeshModel::MeshModel(std::unique_ptr<SessionModel> own, comm::World &world,
@@ -149,6 +157,10 @@ Status MeshModel::findBatch(std::string_view name, Batch &batch) {
       batch.advantages = input;
     if (input->name()->string_view() == kLabelsInput)
       batch.labels = input;
+    if (input->name()->string_view() == kTeacherTokensInput)
+      batch.teacherTokens = input;
+    if (input->name()->string_view() == kTeacherLogProbsInput)
+      batch.teacherLogProbs = input;
   }
   if (!batch.tokens || !batch.targets)
     return Status::error("program '{}' has no tokens and targets; run: {}",
@@ -161,9 +173,14 @@ Status MeshModel::findBatch(std::string_view name, Batch &batch) {
     batch.own.documentNumbers.resize(batch.numbers->bytes() / sizeof(int32_t));
   if (batch.labels)
     batch.own.documentLabels.resize(batch.labels->bytes() / sizeof(int32_t));
-  for (auto [input, own] : {std::pair(batch.reference, &batch.own.reference),
-                            std::pair(batch.behavior, &batch.own.behavior),
-                            std::pair(batch.advantages, &batch.own.advantages)})
+  if (batch.teacherTokens)
+    batch.own.teacherTokens.resize(batch.teacherTokens->bytes() /
+                                   sizeof(int32_t));
+  for (auto [input, own] :
+       {std::pair(batch.reference, &batch.own.reference),
+        std::pair(batch.behavior, &batch.own.behavior),
+        std::pair(batch.advantages, &batch.own.advantages),
+        std::pair(batch.teacherLogProbs, &batch.own.teacherLogProbs)})
     if (input)
       own->resize(input->bytes() / sizeof(float));
   return Status::success();
@@ -174,13 +191,16 @@ std::vector<uint64_t> MeshModel::ownRows(const Batch &batch) const {
   std::vector<uint64_t> rows;
   if (!batch.tokens)
     return rows;
-  const auto length = static_cast<uint64_t>(info.sequence);
+  const uint64_t tokens = elementsOf(*batch.tokens);
   std::set<uint64_t> found;
   for (const artifact::Tensor *input :
        {batch.tokens, batch.targets, batch.starts, batch.numbers,
-        batch.reference, batch.behavior, batch.advantages, batch.labels}) {
+        batch.reference, batch.behavior, batch.advantages, batch.labels,
+        batch.teacherTokens, batch.teacherLogProbs}) {
     if (!input)
       continue;
+    const uint64_t length =
+        static_cast<uint64_t>(info.sequence) * (elementsOf(*input) / tokens);
     ShareRuns runs(*input, mesh, at);
     while (const Run *run = runs.next())
       for (uint64_t row = run->whole / length;
@@ -192,11 +212,9 @@ std::vector<uint64_t> MeshModel::ownRows(const Batch &batch) const {
 }
 
 Status MeshModel::cut(Batch &batch, const TokenBatch &whole) const {
-  uint64_t elements = 1;
-  for (uint64_t size : artifact::globalShape(*batch.tokens))
-    elements *= size;
+  const uint64_t elements = elementsOf(*batch.tokens);
   const auto &[tokens, targets, starts, numbers, reference, behavior,
-               advantages, labels] = whole;
+               advantages, labels, teacherTokens, teacherLogProbs] = whole;
   if (tokens.size() != elements || targets.size() != elements)
     return Status::error("a batch of {} tokens and {} targets: all ranks "
                          "together take {} of each",
@@ -219,6 +237,10 @@ Status MeshModel::cut(Batch &batch, const TokenBatch &whole) const {
     copy(*batch.advantages, advantages, batch.own.advantages);
   if (batch.labels)
     copy(*batch.labels, labels, batch.own.documentLabels);
+  if (batch.teacherTokens)
+    copy(*batch.teacherTokens, teacherTokens, batch.own.teacherTokens);
+  if (batch.teacherLogProbs)
+    copy(*batch.teacherLogProbs, teacherLogProbs, batch.own.teacherLogProbs);
   return Status::success();
 }
 

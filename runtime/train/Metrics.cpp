@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "runtime/data/FileOperations.h"
+#include "runtime/train/Distill.h"
 #include "runtime/train/Kto.h"
 #include "runtime/train/Policy.h"
 #include "runtime/train/Preference.h"
@@ -130,6 +131,8 @@ std::string printMetrics(const MetricsRecord &record) {
     add("policy", columnsText(kPolicyColumnNames, record.policy));
   if (!record.kto.empty())
     add("kto", columnsText(kKtoColumnNames, record.kto));
+  if (!record.distill.empty())
+    add("distill", columnsText(kDistillColumnNames, record.distill));
   if (!record.rollout.empty())
     add("rollout", rolloutText(record.rollout));
   return line + "}";
@@ -216,6 +219,9 @@ std::string progressLine(const MetricsRecord &record, uint64_t lastStep,
     line +=
         fmt::format("  accuracy {:.2f}",
                     record.preference[std::size_t(PreferenceColumn::accuracy)]);
+  if (!record.distill.empty())
+    line += fmt::format("  agreement {:.2f}",
+                        record.distill[std::size_t(DistillColumn::agreement)]);
   if (!record.rollout.empty())
     line += fmt::format("  {} {:.3f}", record.rollout.front().first,
                         record.rollout.front().second);

@@ -44,6 +44,8 @@ struct MetricsRecord {
   /// Of `tessera rl`: what the step learned from, by name; the first is
   /// on the progress line.
   std::vector<std::pair<std::string_view, double>> rollout;
+  /// As StepMetrics has it, or none.
+  std::vector<float> distill;
 };
 
 /// The record as one line of JSON; numbers read back bit for bit, those that

@@ -3,6 +3,7 @@
 #include "runtime/artifact/KernelTable.h"
 #include "runtime/data/ShallowJson.h"
 #include "runtime/recipe/Recipe.h"
+#include "runtime/train/Distill.h"
 #include "runtime/train/Kto.h"
 #include "runtime/train/Policy.h"
 #include "runtime/train/Preference.h"
@@ -247,6 +248,8 @@ void SessionModel::readDocuments() {
         info.documents.reference |= tensor.name == kReferenceInput;
         info.documents.samples |= tensor.name == kBehaviorInput;
         info.documents.labels |= tensor.name == kLabelsInput;
+        if (tensor.name == kTeacherTokensInput && !tensor.shape.empty())
+          info.documents.teacher = uint16_t(tensor.shape.back());
       }
 }
 
@@ -279,11 +282,14 @@ Status SessionModel::readTaskShapes() {
   const std::size_t pairColumns = recipe->task == recipe::Task::Reward
                                       ? kRewardColumns
                                       : kPreferenceColumns;
+  const std::size_t distillColumns =
+      kDistillColumns - (recipe->distill.weight < 1 ? 0 : 1);
   for (const hal::TensorInfo &tensor : session->outputs("train_step"))
     for (auto [name, columns, values] :
          {std::tuple(kPreferenceOutput, pairColumns, &preference),
           std::tuple(kPolicyOutput, policyColumns, &policy),
-          std::tuple(kKtoOutput, kKtoColumns, &kto)}) {
+          std::tuple(kKtoOutput, kKtoColumns, &kto),
+          std::tuple(kDistillOutput, distillColumns, &distill)}) {
       if (tensor.name != name)
         continue;
       if (tensor.type != ElementType::f32 || tensor.elements() != columns)
@@ -342,6 +348,12 @@ Status SessionModel::writeBatch(std::string_view program,
   if (info.documents.labels)
     TESSERA_RETURN_IF_ERROR(
         session->writeInput(program, kLabelsInput, batch.documentLabels));
+  if (info.documents.teacher > 0) {
+    TESSERA_RETURN_IF_ERROR(
+        session->writeInput(program, kTeacherTokensInput, batch.teacherTokens));
+    TESSERA_RETURN_IF_ERROR(session->writeInput(program, kTeacherLogProbsInput,
+                                                batch.teacherLogProbs));
+  }
   if (!info.documents.samples)
     return Status::success();
   TESSERA_RETURN_IF_ERROR(
@@ -354,7 +366,8 @@ Status SessionModel::readTables() {
   for (auto [name, values] :
        {std::pair(kRouterOutput, &router),
         std::pair(kPreferenceOutput, &preference),
-        std::pair(kPolicyOutput, &policy), std::pair(kKtoOutput, &kto)})
+        std::pair(kPolicyOutput, &policy), std::pair(kKtoOutput, &kto),
+        std::pair(kDistillOutput, &distill)})
     if (!values->empty())
       TESSERA_RETURN_IF_ERROR(session->readOutput(
           "train_step", name, std::as_writable_bytes(std::span(*values))));
@@ -377,8 +390,8 @@ StatusOr<StepMetrics> SessionModel::trainStep(const TokenBatch &batch,
     if (!status->ok())
       return *status;
   TESSERA_RETURN_IF_ERROR(readTables());
-  return StepMetrics{*loss,  *norm,      *lr,    *count,
-                     router, preference, policy, kto};
+  return StepMetrics{*loss,      *norm,  *lr, *count, router,
+                     preference, policy, kto, distill};
 }
 
 StatusOr<EvalSum> SessionModel::evalStep(const TokenBatch &batch) {

@@ -81,7 +81,7 @@ private:
   int64_t context = 0;
   std::vector<float> scores; // [T, V] of the logits program
   // Outputs of these names, if any.
-  std::vector<float> router, preference, policy, kto;
+  std::vector<float> router, preference, policy, kto, distill;
 };
 
 } // namespace tessera

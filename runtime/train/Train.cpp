@@ -139,6 +139,7 @@ static DataNeeds needsOf(const ModelFacts &facts,
     needs.objective = PackedObjective::Label;
     needs.mostDocuments = recipe.kto.documents;
   }
+  needs.teacherTemperature = recipe.distill.temperature;
   return needs;
 }
 
@@ -404,6 +405,8 @@ Status Trainer::readEvalBatches(uint64_t first, uint64_t batches) {
       std::ranges::fill(batch.documentNumbers, ignoredTarget);
       std::ranges::fill(batch.reference, 0.0f);
       std::ranges::fill(batch.documentLabels, 0);
+      std::ranges::fill(batch.teacherTokens, ignoredTarget);
+      std::ranges::fill(batch.teacherLogProbs, 0.0f);
     }
   }
   return Status::success();
@@ -499,6 +502,7 @@ Status Trainer::trainOneStep(const std::function<bool()> &stop) {
                            metrics->preference.end());
   record.policy.assign(metrics->policy.begin(), metrics->policy.end());
   record.kto.assign(metrics->kto.begin(), metrics->kto.end());
+  record.distill.assign(metrics->distill.begin(), metrics->distill.end());
   record.tokens = position.tokens;
   record.stepSeconds = seconds;
   record.waitSeconds = waited;

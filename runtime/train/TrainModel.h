@@ -24,6 +24,8 @@ inline constexpr std::string_view kReferenceInput = "reference";
 inline constexpr std::string_view kBehaviorInput = "behavior";
 inline constexpr std::string_view kAdvantagesInput = "advantages";
 inline constexpr std::string_view kLabelsInput = "document_labels";
+inline constexpr std::string_view kTeacherTokensInput = "teacher_tokens";
+inline constexpr std::string_view kTeacherLogProbsInput = "teacher_log_probs";
 
 struct ModelFacts {
   std::string programHash;
@@ -66,6 +68,9 @@ struct StepMetrics {
   /// kKtoColumns numbers (runtime/train/Kto.h), if the task learns from
   /// labelled answers; valid until the next step.
   std::span<const float> kto = {};
+  /// kDistillColumns numbers (runtime/train/Distill.h) or one fewer, if the
+  /// task learns from a teacher; valid until the next step.
+  std::span<const float> distill = {};
 };
 
 struct EvalSum {

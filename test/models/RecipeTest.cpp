@@ -95,6 +95,20 @@ TEST(Recipe, RewardModelsAreTrainedForScores) {
   EXPECT_EQ(encodeBuckets(scores, recipe).back().tokens, 40);
 }
 
+TEST(Recipe, ATeacherHasNoMoreTokensThanTheModel) {
+  Recipe recipe;
+  recipe.batch.sequence = 32;
+  recipe.task = recipe::Task::Distill;
+  recipe.distill.top = 256;
+  ModelSpec gpt2 = mustRead("gpt2");
+  gpt2.vocab = 200;
+  EXPECT_EQ(checkRecipe(recipe, gpt2).message(),
+            "distill.top = 256 is more than the model's vocabulary of 200 "
+            "tokens; lower it");
+  recipe.distill.top = 200;
+  EXPECT_TRUE(checkRecipe(recipe, gpt2).ok());
+}
+
 TEST(ReadyRecipes, ReadAndFitTheirModels) {
   const std::string root = TESSERA_SOURCE_DIR;
   size_t seen = 0;
@@ -112,7 +126,8 @@ TEST(ReadyRecipes, ReadAndFitTheirModels) {
     const std::map<std::string, std::string> models = {{"demo", "gpt2-demo"},
                                                        {"sft", "llama-1b"},
                                                        {"dpo", "llama-1b"},
-                                                       {"grpo", "llama-1b"}};
+                                                       {"grpo", "llama-1b"},
+                                                       {"distill", "llama-1b"}};
     const auto found = models.find(name);
     ModelSpec spec = readySpec(found == models.end() ? name : found->second);
     Status status = checkRecipe(*recipe, spec);

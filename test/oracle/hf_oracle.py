@@ -32,6 +32,7 @@ except ImportError as error:
 
 import hf_adapters
 import hf_checks
+import hf_distill
 import hf_kto
 import hf_policy
 import hf_preference
@@ -160,6 +161,7 @@ class Comparison:
         self.rewards()
         self.policies()
         self.labels()
+        self.distillations()
         if self.family in hf_adapters.TARGETS:
             self.adapters()
         if self.dtype == "fp32":
@@ -310,6 +312,23 @@ class Comparison:
             lambda seed: hf_kto.answers(
                 self.twins[seed][0].fp64, self.family, 890 + seed),
             named=hf_kto.INPUTS, loss="kto", table=("kto", hf_kto.METRICS))
+
+    def distillations(self):
+        """Losses of a teacher's most probable tokens and their gradients."""
+        numbers = Numbers()
+        for name in hf_distill.losses(self.family, self.dtype):
+            self.compare_gradients(
+                f"gradients of {name}",
+                lambda model, *batch: hf_distill.gradients(model, name, batch),
+                self.compile(documents="separate",
+                             more=hf_distill.settings(name)),
+                lambda seed: hf_distill.batch(
+                    name, self.family, FAMILIES[self.family]["vocab_size"],
+                    920 + seed),
+                named=hf_distill.INPUTS, loss=name,
+                table=("distill", hf_distill.METRICS), numbers=numbers)
+        if numbers.losses[0].size:
+            self.report_numbers("distillation", numbers)
 
     def compare_gradients(self, title, theirs_of, artifact, batch,
                           weights=None, named=("document_starts",), loss=None,

@@ -31,6 +31,7 @@ void addDataCommand(CLI::App &app, Invocation &invocation);
 /// `tessera data chat`.
 void addDataChat(CLI::App &data, Invocation &invocation);
 void addDataReference(CLI::App &data, Invocation &invocation);
+void addDataTeacher(CLI::App &data, Invocation &invocation);
 void addChatCommand(CLI::App &app, Invocation &invocation);
 void addExportCommand(CLI::App &app, Invocation &invocation);
 void addImportCommand(CLI::App &app, Invocation &invocation);

@@ -164,6 +164,7 @@ void addDataCommand(CLI::App &app, Invocation &invocation) {
   addTokenizeCommand(*data, invocation);
   addDataChat(*data, invocation);
   addDataReference(*data, invocation);
+  addDataTeacher(*data, invocation);
 }
 
 } // namespace tessera

@@ -334,6 +334,54 @@ TEST(GraphDecomposition, LinearCrossEntropy) {
   }
 }
 
+// Those of each target alone, of which one is ignored and one occurs twice.
+TEST(GraphDecomposition, LinearCrossEntropyOfSeveralTargets) {
+  Tensor x = draw({3, 4}, 11), w = draw({5, 4}, 12), g = draw({3, 2}, 13),
+         both({3, 2}, {2, 0, -100, 4, 1, 1});
+  const std::string types = "tensor<3x4xf64>, tensor<5x4xf64>, ";
+  auto run = [&](const std::string &suffix, const Tensor &targets,
+                 const Tensor &cotangent) {
+    const std::string t = "tensor<3" + suffix + "xi32>",
+                      c = "tensor<3" + suffix + "xf64>";
+    return evaluate(
+        "func.func @f(%x: tensor<3x4xf64>, %w: tensor<5x4xf64>, %t: " + t +
+            ", %g: " + c + ") -> (" + c +
+            ", tensor<f64>, tensor<3x4xf64>, tensor<5x4xf64>) { %l = "
+            "graph.linear_cross_entropy %x, %w, %t : " +
+            types + t + " -> " + c +
+            " %y:3 = graph.linear_cross_entropy_grad %x, %w, %t, %g : (" +
+            types + t + ", " + c +
+            ") -> (tensor<f64>, tensor<3x4xf64>, tensor<5x4xf64>) return %l, "
+            "%y#0, %y#1, %y#2 : " +
+            c + ", tensor<f64>, tensor<3x4xf64>, tensor<5x4xf64> }",
+        {x, w, targets, cotangent});
+  };
+  Tensors all = run("x2", both, g);
+  ASSERT_EQ(all.size(), 4u);
+  Tensor losses({3, 2}), sum({}, 0), dInput({3, 4}), dWeight({5, 4});
+  for (int64_t n = 0; n < 2; ++n) {
+    Tensor targets({3}), cotangent({3});
+    for (int64_t t = 0; t < 3; ++t) {
+      targets.at({t}) = both.at({t, n});
+      cotangent.at({t}) = g.at({t, n});
+    }
+    Tensors one = run("", targets, cotangent);
+    for (int64_t t = 0; t < 3; ++t)
+      losses.at({t, n}) = one[0].at({t});
+    sum.at({}) += one[1].at({});
+    for (int64_t k = 0; k < 4; ++k) {
+      for (int64_t t = 0; t < 3; ++t)
+        dInput.at({t, k}) += one[2].at({t, k});
+      for (int64_t v = 0; v < 5; ++v)
+        dWeight.at({v, k}) += one[3].at({v, k});
+    }
+  }
+  expectClose(all[0], losses);
+  expectClose(all[1], sum);
+  expectClose(all[2], dInput);
+  expectClose(all[3], dWeight);
+}
+
 //===--- every composite, every type --------------------------------------===//
 
 // Decompositions verify in every float type, and give the op's result types.

@@ -219,6 +219,10 @@ const std::multimap<std::string, Case> &cases() {
       {"linear_cross_entropy",
        {R"(func.func @f(%x: tensor<6x4x$T>, %w: tensor<7x4x$T>, %t: tensor<6xi32>) -> tensor<6xf32> { %z = graph.linear_cross_entropy %x, %w, %t {ignore = 1 : i64} : tensor<6x4x$T>, tensor<7x4x$T>, tensor<6xi32> -> tensor<6xf32> return %z : tensor<6xf32> })"}},
       {"linear_cross_entropy",
+       {R"(func.func @f(%x: tensor<6x4x$T>, %w: tensor<7x4x$T>, %t: tensor<6x3xi32>) -> tensor<6x3xf32> { %z = graph.linear_cross_entropy %x, %w, %t {ignore = 1 : i64} : tensor<6x4x$T>, tensor<7x4x$T>, tensor<6x3xi32> -> tensor<6x3xf32> return %z : tensor<6x3xf32> })"}},
+      {"linear_cross_entropy",
+       {R"(func.func @f(%x: tensor<6x4x$T>, %w: tensor<7x4x$T>, %t: tensor<6x3xi32>) -> tensor<f32> { %z = graph.linear_cross_entropy %x, %w, %t {cap = 0.75 : f64, ignore = 1 : i64} : tensor<6x4x$T>, tensor<7x4x$T>, tensor<6x3xi32> -> tensor<f32> return %z : tensor<f32> })"}},
+      {"linear_cross_entropy",
        {R"(func.func @f(%x: tensor<6x4x$T>, %w: tensor<7x4x$T>, %t: tensor<6xi32>) -> tensor<f32> { %z = graph.linear_cross_entropy %x, %w, %t {cap = 0.75 : f64, ignore = 1 : i64} : tensor<6x4x$T>, tensor<7x4x$T>, tensor<6xi32> -> tensor<f32> return %z : tensor<f32> })"}},
       {"send_rows",
        {"func.func @f(%x: tensor<6x4x$T>, %p: tensor<3x2xi32>, %g: "

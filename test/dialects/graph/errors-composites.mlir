@@ -385,6 +385,22 @@ func.func @f(%q: tensor<1x4x4x8xf32>, %k: tensor<1x4x2x8xf32>) {
 
 // -----
 
+func.func @f(%x: tensor<6x4xf32>, %w: tensor<7x4xf32>, %t: tensor<5x3xi32>) {
+  // expected-error @+1 {{'graph.linear_cross_entropy' op expects targets of shape [6, 3], got [5, 3]}}
+  %0 = graph.linear_cross_entropy %x, %w, %t : tensor<6x4xf32>, tensor<7x4xf32>, tensor<5x3xi32> -> tensor<f32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<6x4xf32>, %w: tensor<7x4xf32>, %t: tensor<6x3xi32>) {
+  // expected-error @+1 {{'graph.linear_cross_entropy' op expects losses of shape [6, 3], got [6]}}
+  %0 = graph.linear_cross_entropy %x, %w, %t : tensor<6x4xf32>, tensor<7x4xf32>, tensor<6x3xi32> -> tensor<6xf32>
+  return
+}
+
+// -----
+
 func.func @f(%x: tensor<6x4xf32>, %w: tensor<7x4xf32>, %t: tensor<6xi32>) {
   // expected-error @+1 {{'graph.linear_cross_entropy' op expects a cap above 0}}
   %0 = graph.linear_cross_entropy %x, %w, %t {cap = -1.0 : f64} : tensor<6x4xf32>, tensor<7x4xf32>, tensor<6xi32> -> tensor<f32>

@@ -150,6 +150,15 @@ func.func @composites(%q: tensor<1x4x4x8xf32>, %kv: tensor<1x4x2x8xf32>, %w: ten
   return %8 : tensor<f32>
 }
 
+// CHECK-LABEL: func @several_targets
+func.func @several_targets(%x: tensor<4x8xf32>, %vocab: tensor<10x8xf32>, %targets: tensor<4x3xi32>) -> tensor<4x3xf32> {
+  // CHECK: graph.linear_cross_entropy %{{.*}}, %{{.*}}, %{{.*}} : tensor<4x8xf32>, tensor<10x8xf32>, tensor<4x3xi32> -> tensor<4x3xf32>
+  %0 = graph.linear_cross_entropy %x, %vocab, %targets : tensor<4x8xf32>, tensor<10x8xf32>, tensor<4x3xi32> -> tensor<4x3xf32>
+  // CHECK: graph.linear_cross_entropy_grad
+  %1:3 = graph.linear_cross_entropy_grad %x, %vocab, %targets, %0 : (tensor<4x8xf32>, tensor<10x8xf32>, tensor<4x3xi32>, tensor<4x3xf32>) -> (tensor<f32>, tensor<4x8xf32>, tensor<10x8xf32>)
+  return %0 : tensor<4x3xf32>
+}
+
 // CHECK-LABEL: func @grouped
 func.func @grouped(%x: tensor<10x4xbf16>, %w: tensor<3x4x5xbf16>, %offsets: tensor<4xi32>, %p: tensor<3x6x4xbf16>, %counts: tensor<3xi32>) {
   // CHECK: graph.grouped_matmul %{{.*}}, %{{.*}} groups %{{.*}} : (tensor<10x4xbf16>, tensor<3x4x5xbf16>, tensor<4xi32>) -> tensor<10x5xf32>

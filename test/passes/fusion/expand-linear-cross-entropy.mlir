@@ -34,6 +34,19 @@ func.func @gradient(%x: tensor<12x8xbf16>, %w: tensor<64x8xbf16>, %t: tensor<12x
   return %l, %dx, %dw : tensor<f32>, tensor<12x8xbf16>, tensor<64x8xbf16>
 }
 
+// With several targets a token each chunk fills its part of the losses.
+
+// CHECK-LABEL: func @several(
+// CHECK:       graph.loop 3 (%[[I:.*]], %[[ALL:.*]] = %{{.*}}) : (tensor<3x4x2xf32>)
+// CHECK:         %[[LI:.*]] = graph.linear_cross_entropy {{.*}}, tensor<4x2xi32> -> tensor<4x2xf32>
+// CHECK:         %[[NEXT:.*]] = graph.dynamic_update %[[LI]] into %[[ALL]][%[[I]]]
+// CHECK:         graph.yield %[[NEXT]]
+// CHECK:       graph.reshape %{{.*}} : tensor<3x4x2xf32> -> tensor<12x2xf32>
+func.func @several(%x: tensor<12x8xf32>, %w: tensor<64x8xf32>, %t: tensor<12x2xi32>) -> tensor<12x2xf32> {
+  %l = graph.linear_cross_entropy %x, %w, %t : tensor<12x8xf32>, tensor<64x8xf32>, tensor<12x2xi32> -> tensor<12x2xf32>
+  return %l : tensor<12x2xf32>
+}
+
 // What fits one chunk stays.
 
 // CHECK-LABEL: func @small(

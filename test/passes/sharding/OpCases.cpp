@@ -342,6 +342,17 @@ std::multimap<std::string, OpCase> composites() {
       "(T<6x4xf64>, T<7x4xf64>, T<6xi32>, T<6xf32>) "
       "-> (T<f32>, T<6x4xf64>, T<7x4xf64>)",
       {"f32", "6x4xf64", "7x4xf64"})});
+  const OpCase several = head({function(
+      {"6x4xf64", "7x4xf64", "6x3xi32"},
+      "linear_cross_entropy %a0, %a1, %a2 {ignore = 1 : i64} : T<6x4xf64>, "
+      "T<7x4xf64>, T<6x3xi32> -> T<6x3xf32>",
+      {"6x3xf32"})});
+  const OpCase severalGrad = head({function(
+      {"6x4xf64", "7x4xf64", "6x3xi32", "6x3xf32"},
+      "linear_cross_entropy_grad %a0, %a1, %a2, %a3 {ignore = 1 : i64} : "
+      "(T<6x4xf64>, T<7x4xf64>, T<6x3xi32>, T<6x3xf32>) "
+      "-> (T<f32>, T<6x4xf64>, T<7x4xf64>)",
+      {"f32", "6x4xf64", "7x4xf64"})});
   return {
       {"softmax", unary("softmax %a0")},
       {"layer_norm",
@@ -391,6 +402,8 @@ std::multimap<std::string, OpCase> composites() {
       {"linear_cross_entropy", loss("cap = 0.75 : f64, ")},
       {"linear_cross_entropy", losses},
       {"linear_cross_entropy_grad", lossesGrad},
+      {"linear_cross_entropy", several},
+      {"linear_cross_entropy_grad", severalGrad},
       {"linear_cross_entropy_grad", lossGrad("")},
       {"linear_cross_entropy_grad", lossGrad("cap = 0.75 : f64, ")}};
 }
