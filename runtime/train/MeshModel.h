@@ -24,6 +24,9 @@ public:
   /// Every rank stores its shard.
   Status writeState(const StateTensor &tensor, uint64_t offset,
                     std::span<const std::byte> bytes) override;
+  Status
+  forEachOwn(const StateTensor &tensor, uint64_t offset, uint64_t size,
+             const std::function<Status(uint64_t, uint64_t)> &use) override;
   Status initialize(int64_t seed) override { return share->initialize(seed); }
   StatusOr<StepMetrics> trainStep(const TokenBatch &batch,
                                   int64_t seed) override;
