@@ -48,6 +48,9 @@ public:
   /// Whether the condition holds on any rank; all ranks ask at the same time.
   StatusOr<bool> anywhere(bool condition);
   SessionModel &get() { return *share; }
+  /// The shard alone, such as after its weights were read; this is of no use
+  /// afterwards.
+  std::unique_ptr<SessionModel> takeShare() { return std::move(share); }
 
 private:
   /// Tokens of a program, sharded as its input.
