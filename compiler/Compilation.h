@@ -85,6 +85,7 @@ private:
   void limitContext();
   llvm::Error takeStoredWeights();
   llvm::Error checkPrecision();
+  llvm::Error checkInferenceMesh() const;
   llvm::Error verifyInput();
   llvm::Error adoptDevices();
   llvm::Error adoptTargets();

@@ -231,6 +231,8 @@ llvm::Error Compilation::checkPrecision() {
         recipe.inference.layout == recipe::WeightLayout::Packed)
       return makeError("inference.layout: no kernel reads packed weights on " +
                        kind.name + "; set it to rows, or omit the target");
+  if (llvm::Error error = checkInferenceMesh())
+    return error;
   if (recipe.compute != models::Precision::Fp64)
     return llvm::Error::success();
   if (mode == models::Mode::Infer)
@@ -244,12 +246,7 @@ llvm::Error Compilation::checkPrecision() {
   return llvm::Error::success();
 }
 
-static constexpr const char *kOneDevice =
-    "--mesh: inference programs are for one device; omit it";
-
 llvm::Error Compilation::chooseTargets() {
-  if (request.infer && !request.mesh.empty())
-    return makeError(kOneDevice);
   if (llvm::Error error =
           parseMeshRequest(request.mesh, request.world).moveInto(mesh))
     return error;
@@ -308,8 +305,6 @@ llvm::Error Compilation::checkMode() const {
   if (infers && request.executable && request.to.empty())
     return makeError(request.input +
                      ": it has inference programs; use --mode infer");
-  if (infers && !request.mesh.empty())
-    return makeError(kOneDevice);
   if (!infers && request.infer)
     return makeError(request.input + ": it has training programs; omit --mode "
                                      "infer, or compile from the spec");

@@ -38,8 +38,11 @@ static CompileRequest requestOf(const DecoderSettings &settings,
   request.cache = settings.cache;
   request.cacheBytes = settings.cacheBytes;
   request.note = request.warning = settings.note;
+  request.mesh = settings.mesh;
   request.rebuildCommand =
       "tessera " + settings.command + " " + shellQuoted(place);
+  if (!settings.mesh.empty())
+    request.rebuildCommand += " --mesh " + shellQuoted(settings.mesh);
   return request;
 }
 

@@ -33,6 +33,7 @@ struct DecoderSettings {
   /// (inference.layout).
   bool packed = false;
   bool calibrates = false;  ///< measure inputs of linear layers instead
+  std::string mesh = {};    ///< as of `tessera compile --mesh`; empty: none
   std::string cache = "on"; ///< as of `tessera compile --cache`
   /// Size limit of the cache.
   uint64_t cacheBytes = CompileRequest::kMostCacheBytes;

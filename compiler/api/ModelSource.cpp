@@ -102,10 +102,18 @@ tessera::openModel(const ModelSource &source, const ProgramOptions &programs,
   // Reports files that cannot be read before compiling.
   if (auto weights = SafetensorsModel::open(directory); !weights.ok())
     return weights.status();
-  if (llvm::Error error =
-          compileModelDecoder(directory, source.spec, programs.decoder,
-                              programs.recipe, programs.set, options.program))
-    return Status::error("{}", llvm::toString(std::move(error)));
+  auto compile = [&] {
+    llvm::Error error =
+        compileModelDecoder(directory, source.spec, programs.decoder,
+                            programs.recipe, programs.set, options.program);
+    return error ? Status::error("{}", llvm::toString(std::move(error)))
+                 : Status::success();
+  };
+  InferenceRanks *ranks = options.ranks;
+  Status compiled = !ranks || ranks->leads() ? compile() : Status::success();
+  if (ranks)
+    compiled = ranks->shareFile(compiled, options.program);
+  TESSERA_RETURN_IF_ERROR(compiled);
   endPhase(options.phases, "programs");
   return openModelDirectory(directory, options);
 }

@@ -2,6 +2,7 @@
 #include "compiler/api/EncoderProgram.h"
 #include "compiler/cache/UserCache.h"
 #include "compiler/target/cuda/Cubin.h"
+#include "runtime/infer/DecodePrograms.h"
 #include "runtime/serve/ModelChat.h"
 #include "runtime/support/CacheFolder.h"
 #include <filesystem>
@@ -22,10 +23,24 @@ Status OpenedModel::read(const ModelChoice &given) {
   return model.ok() ? read(given, model.take()) : model.status();
 }
 
+// What is sharded over ranks is compiled and read for them here.
+static Status checkRanks(const std::string &place,
+                         const std::optional<ModelSource> &model) {
+  if (model && !model->packaged)
+    return Status::success();
+  return Status::error("'{}' is {}, and only model directories are sharded; {}",
+                       place, model ? "compiled for one process" : "a run",
+                       model ? "give the directory that it was made of, or "
+                               "omit --mesh"
+                             : "export it (tessera export), or omit --mesh");
+}
+
 Status OpenedModel::read(const ModelChoice &given,
                          std::optional<ModelSource> model) {
   choice = given;
   known = std::move(model);
+  if (choice.ranks)
+    TESSERA_RETURN_IF_ERROR(checkRanks(choice.place, known));
   isRun = !known;
   return isRun ? readRun() : readModel();
 }
@@ -100,12 +115,18 @@ GenerateOptions OpenedModel::options() const {
   options.device = choice.decoder.device;
   options.threads = choice.threads;
   options.phases = choice.phases;
+  options.ranks = choice.ranks;
   return options;
 }
 
 Status OpenedModel::open(bool mayScore, const TextSink &note) {
   TESSERA_RETURN_IF_ERROR(statusOf(program.create()));
   return isRun ? openRun(mayScore, note) : openModel(note);
+}
+
+Status OpenedModel::follow() {
+  auto programs = DecodePrograms::create(model->get());
+  return programs.ok() ? choice.ranks->follow(**programs) : programs.status();
 }
 
 Status OpenedModel::openRun(bool mayScore, const TextSink &note) {
@@ -132,7 +153,7 @@ Status OpenedModel::openRun(bool mayScore, const TextSink &note) {
 
 Status OpenedModel::openModel(const TextSink &note) {
   ProgramOptions programs = choice;
-  programs.decoder.packed = true;
+  programs.decoder.packed = !choice.ranks;
   const auto mode = parseCacheMode(choice.decoder.cache);
   weights.folder = userCacheFolder();
   weights.reads = mode && readsCache(*mode) && choice.keepsWeights;

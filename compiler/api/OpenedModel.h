@@ -19,6 +19,8 @@ struct ModelChoice : ProgramOptions {
   unsigned threads = 0;          ///< 0: all processors
   StartPhases *phases = nullptr; ///< receives progress; may be null
   bool keepsWeights = true;      ///< of a directory, where the cache does
+  /// Of the mesh of `decoder`, joined; null: there is none.
+  InferenceRanks *ranks = nullptr;
 };
 
 class OpenedModel {
@@ -35,6 +37,9 @@ public:
   /// device, its own program is used; `program` then stays empty and `note`
   /// receives a message.
   Status open(bool mayScore, const TextSink &note);
+  /// Of ranks but the first, when they begin: computes what rank 0 does until
+  /// that ends.
+  Status follow();
 
   bool isRun = false;
   std::string name;                  ///< for messages

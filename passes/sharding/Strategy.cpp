@@ -74,14 +74,31 @@ static void addInputs(func::FuncOp function, const Congruence &classes,
   }
 }
 
-// In a program without a backward pass, blocks read only the stream and
-// weights.
+// Whether a program returns the value as state, such as a block's KV cache.
+static bool isReturnedState(Value value) {
+  return llvm::any_of(value.getUses(), [](OpOperand &use) {
+    auto ret = dyn_cast<func::ReturnOp>(use.getOwner());
+    return ret && ret->getParentOfType<func::FuncOp>().getResultAttr(
+                      use.getOperandNumber(), graph::kStateAttr);
+  });
+}
+
+// In a program without a backward pass, blocks read only the stream, weights
+// and KV caches.
 static void addStream(func::FuncOp function, const Factors &factors,
                       Roles &roles) {
   for (auto call : function.getOps<func::CallOp>())
     if (!factors.computes(call))
       for (Value result : call.getResults())
-        addColors(result, factors, roles.stream);
+        if (!isReturnedState(result))
+          addColors(result, factors, roles.stream);
+}
+
+// Rank 0 sends every rank the inputs of inference as they are, so no axis
+// shards sequences or tokens.
+static bool hasWholeInputs(func::FuncOp function) {
+  return graph::isProgram(function, graph::Program::prefill) ||
+         graph::isProgram(function, graph::Program::decode);
 }
 
 static void addExperts(ModuleOp module, const Factors &factors, Roles &roles) {
@@ -109,6 +126,8 @@ static Roles rolesOf(ModuleOp module, const Congruence &classes) {
     if (!isRepeated(function))
       continue;
     addInputs(function, classes, roles);
+    if (hasWholeInputs(function))
+      roles.sequences.clear(), roles.tokens.clear();
     if (!graph::isProgram(function, graph::Program::train_step))
       addStream(function, classes.factors, roles);
   }

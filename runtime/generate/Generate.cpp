@@ -248,11 +248,15 @@ StatusOr<GenerateResult> generateWith(SessionModel &model, bool decodes,
                                       const TextSink &sink) {
   if (!decodes)
     return generateText(scoringModel(model), tokenizer, options, sink);
-  auto decoder = Decoder::create(model.get());
-  if (!decoder.ok())
-    return decoder.status();
-  (*decoder)->useAdapter(options.adapter);
-  return generateText(decodingModel(**decoder), tokenizer, options, sink);
+  auto programs = DecodePrograms::create(model.get());
+  if (!programs.ok())
+    return programs.status();
+  std::unique_ptr<PagedModel> paged = programs.take();
+  if (options.ranks)
+    paged = options.ranks->lead(std::move(paged));
+  Decoder decoder(std::move(paged));
+  decoder.useAdapter(options.adapter);
+  return generateText(decodingModel(decoder), tokenizer, options, sink);
 }
 
 StatusOr<GenerateResult> generateFromRun(const std::string &path,

@@ -3,6 +3,7 @@
 // without them, every token runs the whole logits program.
 #pragma once
 #include "runtime/data/tokenizer/Tokenizer.h"
+#include "runtime/generate/InferenceRanks.h"
 #include "runtime/generate/PackagedModel.h"
 #include "runtime/infer/Decoder.h"
 #include "runtime/infer/Sampler.h"
@@ -60,6 +61,9 @@ struct GenerateOptions {
   std::string device = "cpu"; ///< see hal::createDevice
   unsigned threads = 0;       ///< 0: all processors
   bool profile = false;       ///< time each step of the programs
+  /// Those of the program's mesh, of which this process is one; null: it is
+  /// the only one.
+  InferenceRanks *ranks = nullptr;
 };
 
 struct GenerateResult {

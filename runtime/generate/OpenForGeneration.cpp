@@ -2,6 +2,7 @@
 // Hugging Face directories.
 #include "runtime/generate/Generate.h"
 #include "runtime/train/Checkpoint.h"
+#include "runtime/train/MeshModel.h"
 #include "runtime/train/RunDirectory.h"
 #include "runtime/weights/ImportWeights.h"
 
@@ -20,6 +21,11 @@ openForGeneration(const std::string &program, const GenerateOptions &options) {
   session.device = options.device;
   session.deviceOptions.threads = options.threads;
   session.recordOptions.profile = options.profile;
+  if (options.ranks) {
+    session.mesh = options.ranks->context();
+    if (options.threads == 0)
+      session.deviceOptions.threads = options.ranks->threads();
+  }
   if (options.program.empty()) {
     if (!reader->hasProgram("logits"))
       return Status::error("'{}' has no logits program; compile the model "
@@ -75,6 +81,17 @@ Status missingCheckpoint(const std::string &run, const std::string &name) {
     list += fmt::format(" and {} older", names->size() - shown);
   return Status::error("'{}' has no checkpoint '{}'; it has {}", run, name,
                        list);
+}
+
+/// The weights of this rank's shard, of which alone it reads the files.
+StatusOr<std::unique_ptr<SessionModel>>
+importShard(const std::string &directory, std::unique_ptr<SessionModel> shard,
+            InferenceRanks &ranks) {
+  auto mesh = MeshModel::create(std::move(shard), ranks.world());
+  if (!mesh.ok())
+    return mesh.status();
+  TESSERA_RETURN_IF_ERROR(importAllWeights(directory, **mesh));
+  return (*mesh)->takeShare();
 }
 
 /// Loads cached weights; false if there are none.
@@ -165,6 +182,11 @@ openModelDirectory(const std::string &directory,
   auto model = openForGeneration(options.program, options);
   if (!model.ok())
     return model;
+  if (options.ranks) {
+    model = importShard(directory, model.take(), *options.ranks);
+    endPhase(options.phases, "weights");
+    return model;
+  }
   if (options.weights && loadKept(directory, *options.weights, **model)) {
     endPhase(options.phases, "weights");
     return model;

@@ -355,16 +355,23 @@ Status DecodePrograms::runFor(const std::string &program, int64_t bucket,
                                 size_t(bucket * sizes.vocab))));
 }
 
-Status DecodePrograms::prefill(const CachedText &text,
-                               std::span<const int32_t> tokens,
-                               const Wanted &wanted) {
+Status DecodePrograms::checkPrefill(const CachedText &text,
+                                    std::span<const int32_t> tokens,
+                                    const Wanted &wanted) const {
   auto count = int64_t(tokens.size());
   if (count < 1 || count > sizes.chunk)
     return Status::error("a prefill chunk of {} tokens; it must have 1 to {}",
                          count, sizes.chunk);
   TESSERA_RETURN_IF_ERROR(checkTokens(tokens));
   TESSERA_RETURN_IF_ERROR(checkText(text, count));
-  TESSERA_RETURN_IF_ERROR(checkSamplings(wanted.samplings, 1));
+  return checkSamplings(wanted.samplings, 1);
+}
+
+Status DecodePrograms::prefill(const CachedText &text,
+                               std::span<const int32_t> tokens,
+                               const Wanted &wanted) {
+  TESSERA_RETURN_IF_ERROR(checkPrefill(text, tokens, wanted));
+  auto count = int64_t(tokens.size());
   orderRows(std::span(&text, 1), count);
   ids.assign(tokens.begin(), tokens.end());
   ids.resize(sizes.chunk, 0);
@@ -378,9 +385,9 @@ Status DecodePrograms::prefill(const CachedText &text,
   return runFor(prefillProgram, 1, wanted);
 }
 
-Status DecodePrograms::decode(std::span<const CachedText> sequences,
-                              std::span<const int32_t> tokens,
-                              const Wanted &wanted) {
+Status DecodePrograms::checkDecode(std::span<const CachedText> sequences,
+                                   std::span<const int32_t> tokens,
+                                   const Wanted &wanted) const {
   auto count = int64_t(sequences.size());
   if (count == 0 || count > sizes.buckets.back() ||
       tokens.size() != sequences.size())
@@ -390,7 +397,14 @@ Status DecodePrograms::decode(std::span<const CachedText> sequences,
   TESSERA_RETURN_IF_ERROR(checkTokens(tokens));
   for (const CachedText &text : sequences)
     TESSERA_RETURN_IF_ERROR(checkText(text, 1));
-  TESSERA_RETURN_IF_ERROR(checkSamplings(wanted.samplings, count));
+  return checkSamplings(wanted.samplings, count);
+}
+
+Status DecodePrograms::decode(std::span<const CachedText> sequences,
+                              std::span<const int32_t> tokens,
+                              const Wanted &wanted) {
+  TESSERA_RETURN_IF_ERROR(checkDecode(sequences, tokens, wanted));
+  auto count = int64_t(sequences.size());
   int64_t bucket =
       *std::lower_bound(sizes.buckets.begin(), sizes.buckets.end(), count);
   std::string program = fmt::format("decode_{}", bucket);

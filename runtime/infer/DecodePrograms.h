@@ -21,6 +21,11 @@ public:
   create(hal::Session &session);
 
   const DecoderShape &shape() const override { return sizes; }
+  Status checkPrefill(const CachedText &text, std::span<const int32_t> tokens,
+                      const Wanted &wanted) const override;
+  Status checkDecode(std::span<const CachedText> sequences,
+                     std::span<const int32_t> tokens,
+                     const Wanted &wanted) const override;
   Status prefill(const CachedText &text, std::span<const int32_t> tokens,
                  const Wanted &wanted) override;
   Status decode(std::span<const CachedText> sequences,

@@ -9,11 +9,11 @@ StatusOr<std::unique_ptr<Decoder>> Decoder::create(hal::Session &session) {
   auto programs = DecodePrograms::create(session);
   if (!programs.ok())
     return programs.status();
-  return std::unique_ptr<Decoder>(new Decoder(programs.take()));
+  return std::make_unique<Decoder>(programs.take());
 }
 
-Decoder::Decoder(std::unique_ptr<DecodePrograms> programs)
-    : programs(std::move(programs)) {
+Decoder::Decoder(std::unique_ptr<PagedModel> model)
+    : programs(std::move(model)) {
   unused.resize(shape().pages);
   std::iota(unused.rbegin(), unused.rend(), 0);
 }

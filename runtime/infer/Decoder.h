@@ -37,6 +37,8 @@ public:
   /// that decoding needs. The session must outlive the decoder. The caller
   /// fills the weights before the first token is read.
   static StatusOr<std::unique_ptr<Decoder>> create(hal::Session &session);
+  /// Over another model, such as one of several ranks.
+  explicit Decoder(std::unique_ptr<PagedModel> model);
 
   const DecoderShape &shape() const { return programs->shape(); }
   int64_t freePages() const { return int64_t(unused.size()); }
@@ -68,12 +70,11 @@ public:
   void release(Sequence &sequence);
 
 private:
-  explicit Decoder(std::unique_ptr<DecodePrograms> programs);
   Status noContext(int64_t tokens) const;
   Status reserve(Sequence &sequence, int64_t count);
   Status reserveAll(std::span<Sequence *const> sequences);
 
-  std::unique_ptr<DecodePrograms> programs;
+  std::unique_ptr<PagedModel> programs;
   std::vector<int32_t> unused; ///< free pages; the last one is taken next
   int32_t adapter = -1;
 };

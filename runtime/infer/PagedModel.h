@@ -61,6 +61,18 @@ class PagedModel {
 public:
   virtual ~PagedModel() = default;
   virtual const DecoderShape &shape() const = 0;
+  /// The error with which prefill() or decode() would refuse these arguments,
+  /// before anything is computed.
+  virtual Status checkPrefill(const CachedText &,
+                              std::span<const int32_t> /*tokens*/,
+                              const Wanted &) const {
+    return Status::success();
+  }
+  virtual Status checkDecode(std::span<const CachedText>,
+                             std::span<const int32_t> /*tokens*/,
+                             const Wanted &) const {
+    return Status::success();
+  }
   /// Appends 1 to shape().chunk tokens; row 0 then predicts the token after the
   /// last of them. Ids must be inside the vocabulary.
   virtual Status prefill(const CachedText &text,

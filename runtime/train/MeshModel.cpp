@@ -333,6 +333,21 @@ Status MeshModel::writeState(const StateTensor &tensor, uint64_t offset,
       });
 }
 
+Status
+MeshModel::forEachOwn(const StateTensor &tensor, uint64_t offset, uint64_t size,
+                      const std::function<Status(uint64_t, uint64_t)> &use) {
+  const Shared &state = sharedTensor(tensor);
+  if (!state.isOwn)
+    return Status::success();
+  if (!state.tensor->cuts())
+    return use(offset, size);
+  const uint64_t width = artifact::elementBytes(state.tensor->type());
+  return forEachPart(*state.tensor, mesh, at, offset / width, size / width,
+                     [&](const Run &run) {
+                       return use(run.whole * width, run.count * width);
+                     });
+}
+
 StatusOr<std::vector<uint64_t>>
 MeshModel::fromEveryRank(std::span<const uint64_t> own) {
   const auto ranks = static_cast<std::size_t>(world.size());

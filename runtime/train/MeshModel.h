@@ -24,6 +24,9 @@ public:
   /// Every rank stores its shard.
   Status writeState(const StateTensor &tensor, uint64_t offset,
                     std::span<const std::byte> bytes) override;
+  Status
+  forEachOwn(const StateTensor &tensor, uint64_t offset, uint64_t size,
+             const std::function<Status(uint64_t, uint64_t)> &use) override;
   Status initialize(int64_t seed) override { return share->initialize(seed); }
   StatusOr<StepMetrics> trainStep(const TokenBatch &batch,
                                   int64_t seed) override;
@@ -45,6 +48,9 @@ public:
   /// Whether the condition holds on any rank; all ranks ask at the same time.
   StatusOr<bool> anywhere(bool condition);
   SessionModel &get() { return *share; }
+  /// The shard alone, such as after its weights were read; this is of no use
+  /// afterwards.
+  std::unique_ptr<SessionModel> takeShare() { return std::move(share); }
 
 private:
   /// Tokens of a program, sharded as its input.

@@ -107,10 +107,16 @@ Status copyByBuffer(ModelState &model, const TensorCopy &copy) {
   cut(copy, kFewElements, pieces);
   std::vector<std::byte> buffer;
   for (const Piece &piece : pieces) {
-    buffer.resize(piece.size());
-    TESSERA_RETURN_IF_ERROR(load(piece, buffer));
-    TESSERA_RETURN_IF_ERROR(
-        model.writeState(*copy.tensor, piece.offset(), buffer));
+    const uint64_t size = piece.elementSize();
+    TESSERA_RETURN_IF_ERROR(model.forEachOwn(
+        *copy.tensor, piece.offset(), piece.size(),
+        [&](uint64_t offset, uint64_t bytes) -> Status {
+          const Piece own{&copy, (offset - copy.part.offset) / size,
+                          bytes / size};
+          buffer.resize(bytes);
+          TESSERA_RETURN_IF_ERROR(load(own, buffer));
+          return model.writeState(*copy.tensor, offset, buffer);
+        }));
   }
   return Status::success();
 }

@@ -6,6 +6,7 @@
 #include "runtime/support/Status.h"
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -53,6 +54,14 @@ public:
   /// The bytes of a tensor of state() if they are in host memory, writable by
   /// several threads at once; otherwise empty.
   virtual std::span<std::byte> stateInMemory(const StateTensor &) { return {}; }
+
+  /// Calls `use` with each part of bytes [offset, offset + size) that this
+  /// process has, in the order of `offset`; writeState() ignores the others.
+  virtual Status
+  forEachOwn(const StateTensor & /*tensor*/, uint64_t offset, uint64_t size,
+             const std::function<Status(uint64_t offset, uint64_t size)> &use) {
+    return use(offset, size);
+  }
 
   /// The tensor of that name, or null.
   const StateTensor *find(std::string_view name) const;

@@ -129,10 +129,15 @@ static void runInfer(CompileRequest request, bool leavesWeights,
   // Packed weights help decode. An encoder or a reward model reads its
   // weights once for many tokens.
   const auto defaults =
-      modelDefaults(spec, request.recipe.empty(), forCpus && spec.generates());
+      modelDefaults(spec, request.recipe.empty(),
+                    forCpus && spec.generates() && request.mesh.empty());
   request.set.insert(request.set.begin(), defaults.begin(), defaults.end());
   if (leavesWeights || !request.to.empty())
     return runCompile(request, invocation, alone);
+  if (!request.mesh.empty())
+    return invocation.fail("--mesh: a packaged model is for one process; add "
+                           "--no-weights, or give the directory and the mesh "
+                           "to tessera serve or generate");
   auto summary = packageModel(request, **source);
   if (!summary.ok())
     return invocation.fail(summary.message().c_str());

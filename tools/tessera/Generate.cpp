@@ -5,6 +5,7 @@
 #include "tools/tessera/AdapterOptions.h"
 #include "tools/tessera/Commands.h"
 #include "tools/tessera/GenerateSettings.h"
+#include "tools/tessera/MeshOptions.h"
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <fmt/format.h>
@@ -92,21 +93,45 @@ static Status printGenerated(const GenerateSettings &settings,
   return Status::success();
 }
 
-static Status generate(GenerateSettings &settings,
-                       const FormSettings &formSettings, bool hasPrompt) {
-  GenerateOptions &options = settings.options;
-  if (!isUtf8(options.prompt))
-    return Status::error("--prompt: is not valid UTF-8");
-  auto form = readForm(formSettings);
-  if (!form.ok())
-    return form.status();
-  TESSERA_RETURN_IF_ERROR(checkSampling(options.sampling));
-  OpenedModel opened;
-  TESSERA_RETURN_IF_ERROR(
-      readModel(opened, settings.choice("generate"), settings.adapter));
+// Reads and opens the model; on ranks, on all of them or none.
+static Status openHere(GenerateSettings &settings, InferenceRanks *ranks,
+                       const std::string &mesh, OpenedModel &opened) {
+  if (ranks && !settings.adapter.empty())
+    return Status::error("--adapter: models on a mesh have no adapters; merge "
+                         "it with tessera export --merge, or omit --mesh");
+  const TextSink say =
+      ranks && !ranks->leads() ? [](std::string_view) {} : TextSink(note);
+  ModelChoice choice = settings.choice("generate");
+  choice.ranks = ranks;
+  choice.decoder.mesh = mesh;
+  TESSERA_RETURN_IF_ERROR(readModel(opened, choice, settings.adapter));
   if (!opened.isRun)
-    TESSERA_RETURN_IF_ERROR(settings.takeAndSay(opened.config, note));
-  TESSERA_RETURN_IF_ERROR(opened.open(/*mayScore=*/true, note));
+    TESSERA_RETURN_IF_ERROR(settings.takeAndSay(opened.config, say));
+  return opened.open(/*mayScore=*/!ranks, say);
+}
+
+static Status generate(GenerateSettings &settings,
+                       const FormSettings &formSettings, bool hasPrompt,
+                       const std::string &mesh, InferenceRanks *ranks) {
+  GenerateOptions &options = settings.options;
+  auto form = readForm(formSettings);
+  Status status = form.status();
+  if (status.ok())
+    status = checkSampling(options.sampling);
+  if (!isUtf8(options.prompt))
+    status = Status::error("--prompt: is not valid UTF-8");
+  if (ranks)
+    status = ranks->agree(status);
+  TESSERA_RETURN_IF_ERROR(status);
+  OpenedModel opened;
+  settings.quiet |= ranks && !ranks->leads();
+  status = openHere(settings, ranks, mesh, opened);
+  if (ranks)
+    status = ranks->begin(status);
+  TESSERA_RETURN_IF_ERROR(status);
+  if (ranks && !ranks->leads())
+    return opened.follow();
+  options.ranks = ranks;
   if (!settings.adapter.empty()) {
     TESSERA_RETURN_IF_ERROR(loadAdapter(settings.adapter, opened));
     options.adapter = 0;
@@ -127,6 +152,7 @@ void tessera::addGenerateCommand(CLI::App &app, Invocation &invocation) {
       "generate", "Generate text from a trained run or a Hugging Face model");
   auto settings = std::make_shared<GenerateSettings>();
   auto form = std::make_shared<FormSettings>();
+  auto mesh = std::make_shared<MeshSettings>();
   settings->addTo(*command, invocation.words);
   form->hasRegex =
       command->add_option("--regex", form->regex,
@@ -150,9 +176,10 @@ void tessera::addGenerateCommand(CLI::App &app, Invocation &invocation) {
                           "text to continue; empty: start a new document");
   command->add_flag("--ignore-end", settings->options.ignoreEnd,
                     "continue after end tokens");
-  command->callback([settings, form, prompt, &invocation] {
-    Status status = generate(*settings, *form, prompt->count() > 0);
-    if (!status.ok())
-      invocation.fail(status.message().c_str());
+  addMeshOptions(*command, *mesh);
+  command->callback([settings, form, prompt, mesh, &invocation] {
+    runOnRanks(*mesh, invocation, [&](InferenceRanks *ranks) {
+      return generate(*settings, *form, prompt->count() > 0, mesh->mesh, ranks);
+    });
   });
 }

@@ -6,8 +6,10 @@
 #include "tools/tessera/AdapterOptions.h"
 #include "tools/tessera/CacheOptions.h"
 #include "tools/tessera/Commands.h"
+#include "tools/tessera/MeshOptions.h"
 #include "tools/tessera/QuantOptions.h"
 #include <CLI/CLI.hpp>
+#include <csignal>
 #include <cstdlib>
 #include <fmt/format.h>
 #include <memory>
@@ -18,6 +20,7 @@ namespace {
 
 struct ServeSettings {
   ModelChoice choice;
+  MeshSettings mesh;
   serve::ServeOptions serve;
   AdapterSettings adapters;
   uint64_t cacheGib = kCacheGib, keptGib = kKeptGib;
@@ -96,10 +99,11 @@ static Status loadAdapters(const AdapterSettings &adapters, ModelState &model,
   return Status::success();
 }
 
-static Status serveText(ServeSettings &settings,
-                        std::optional<ModelSource> source) {
+// Reads and opens the model; on ranks, on each of them.
+static Status openText(ServeSettings &settings,
+                       std::optional<ModelSource> source, const TextSink &say,
+                       OpenedModel &opened) {
   serve::ServiceOptions &service = settings.serve.service;
-  OpenedModel opened;
   TESSERA_RETURN_IF_ERROR(settings.adapters.apply(settings.choice, source));
   TESSERA_RETURN_IF_ERROR(opened.read(settings.choice, std::move(source)));
   takeSampling(opened.config, service.sampling);
@@ -107,9 +111,32 @@ static Status serveText(ServeSettings &settings,
   std::string line;
   TESSERA_RETURN_IF_ERROR(opened.readChat(line));
   if (!line.empty())
-    note(line);
+    say(line);
   settings.serve.phases.end("tokenizer");
-  TESSERA_RETURN_IF_ERROR(opened.open(/*mayScore=*/false, note));
+  return opened.open(/*mayScore=*/false, say);
+}
+
+// Signals to end are for rank 0, which tells the others.
+static Status follow(OpenedModel &opened) {
+  std::signal(SIGINT, SIG_IGN);
+  std::signal(SIGTERM, SIG_IGN);
+  return opened.follow();
+}
+
+static Status serveText(ServeSettings &settings,
+                        std::optional<ModelSource> source) {
+  serve::ServiceOptions &service = settings.serve.service;
+  InferenceRanks *ranks = settings.choice.ranks;
+  const bool leads = !ranks || ranks->leads();
+  OpenedModel opened;
+  Status status = openText(
+      settings, std::move(source),
+      leads ? TextSink(note) : [](std::string_view) {}, opened);
+  if (ranks)
+    status = ranks->begin(status);
+  TESSERA_RETURN_IF_ERROR(status);
+  if (!leads)
+    return follow(opened);
   service.version = TESSERA_VERSION;
   service.endTokens = opened.endTokens;
   service.startToken = opened.startToken;
@@ -135,21 +162,53 @@ static Status serveText(ServeSettings &settings,
                              kept.path())
                : "weights are not stored:  " + status.message());
     };
-  return serve::serve(**programs, *opened.tokenizer, opened.chat(),
-                      settings.serve);
+  std::unique_ptr<PagedModel> model = programs.take();
+  if (ranks)
+    model = ranks->lead(std::move(model));
+  return serve::serve(*model, *opened.tokenizer, opened.chat(), settings.serve);
 }
 
-static Status serveModel(ServeSettings &settings) {
-  readKeyFromEnvironment(settings);
-  TESSERA_RETURN_IF_ERROR(settings.serve.takeAddress());
+// What cannot be done on several ranks.
+static Status checkMesh(const ServeSettings &settings,
+                        const std::optional<ModelSource> &source) {
+  if (settings.adapters.isUsed())
+    return Status::error("--adapter: models on a mesh have no adapters; merge "
+                         "it with tessera export --merge, or omit --mesh");
+  if (settings.serve.engine.scheduler.drafts > 0)
+    return Status::error("--speculate is for one process; omit it, or --mesh");
+  if (source && source->spec.isEncoder())
+    return Status::error("only models that generate text are sharded; '{}' is "
+                         "an encoder, so omit --mesh",
+                         settings.choice.place);
+  return Status::success();
+}
+
+static StatusOr<std::optional<ModelSource>>
+findServed(ServeSettings &settings) {
+  const bool leads = !settings.choice.ranks || settings.choice.ranks->leads();
+  if (leads)
+    TESSERA_RETURN_IF_ERROR(settings.serve.takeAddress());
   settings.serve.phases.end("process");
+  auto found = findModel(settings.choice.place);
+  if (found.ok() && settings.choice.ranks)
+    TESSERA_RETURN_IF_ERROR(checkMesh(settings, *found));
+  return found;
+}
+
+static Status serveModel(ServeSettings &settings, InferenceRanks *ranks) {
+  readKeyFromEnvironment(settings);
+  settings.choice.ranks = ranks;
   settings.choice.phases = &settings.serve.phases;
   settings.choice.keepsWeights = settings.keptGib > 0;
   settings.choice.decoder.cacheBytes = settings.cacheGib << 30;
-  settings.choice.decoder.note = note;
-  auto found = findModel(settings.choice.place);
-  if (!found.ok())
-    return found.status();
+  settings.choice.decoder.mesh = settings.mesh.mesh;
+  if (!ranks || ranks->leads())
+    settings.choice.decoder.note = note;
+  auto found = findServed(settings);
+  Status status = found.status();
+  if (ranks)
+    status = ranks->agree(status);
+  TESSERA_RETURN_IF_ERROR(status);
   const std::optional<ModelSource> source = found.take();
   const DecoderSettings &decoder = settings.choice.decoder;
   if (source && source->packaged && (decoder.batch || decoder.pages))
@@ -327,8 +386,10 @@ void tessera::addServeCommand(CLI::App &app, Invocation &invocation) {
       ->capture_default_str();
   addAdapterOptions(*command, settings->adapters);
   addServingOptions(*command, *settings);
+  addMeshOptions(*command, settings->mesh);
   command->callback([=, &invocation] {
-    if (Status status = serveModel(*settings); !status.ok())
-      invocation.fail(status.message().c_str());
+    runOnRanks(settings->mesh, invocation, [&](InferenceRanks *ranks) {
+      return serveModel(*settings, ranks);
+    });
   });
 }

@@ -1,0 +1,118 @@
+#include "runtime/generate/InferenceRanks.h"
+#include "runtime/support/Text.h"
+
+#include <algorithm>
+#include <fstream>
+#include <thread>
+
+namespace tessera {
+namespace {
+
+using comm::Collective;
+using comm::ElementType;
+
+/// Channel 0 is MeshModel's, which reads weights; sessions have those after
+/// this one.
+constexpr int kCallsChannel = 1;
+
+/// A program without weights; a model of 1,000 layers takes less.
+constexpr int64_t kMostProgramBytes = int64_t(1) << 32;
+
+Status writeFile(const std::string &path, std::string_view bytes) {
+  std::ofstream file(path, std::ios::binary);
+  file.write(bytes.data(), std::streamsize(bytes.size()));
+  file.close();
+  return file ? Status::success()
+              : Status::error("'{}' cannot be written", path);
+}
+
+} // namespace
+
+StatusOr<std::unique_ptr<InferenceRanks>>
+InferenceRanks::join(const comm::Launch &launch, std::chrono::seconds timeout) {
+  std::unique_ptr<InferenceRanks> ranks(new InferenceRanks(launch, timeout));
+  comm::WorldOptions options;
+  options.timeout = timeout;
+  auto world = comm::World::join(launch, options);
+  if (!world.ok())
+    return world.status();
+  ranks->joined = world.take();
+  auto channel =
+      ranks->joined->open(kCallsChannel, comm::Group::world(launch.size));
+  if (!channel.ok())
+    return channel.status();
+  ranks->everybody = *channel;
+  return ranks;
+}
+
+hal::MeshContext InferenceRanks::context() {
+  hal::MeshContext mesh;
+  mesh.rank = uint32_t(launch.rank);
+  mesh.world = joined.get();
+  mesh.firstChannel = kCallsChannel + 1;
+  return mesh;
+}
+
+unsigned InferenceRanks::threads() const {
+  return std::max(std::thread::hardware_concurrency() /
+                      unsigned(std::max(launch.localSize, 1)),
+                  1u);
+}
+
+Status InferenceRanks::agree(const Status &own) {
+  TESSERA_RETURN_IF_ERROR(agreed);
+  // 0: no error, otherwise the length of the message and one.
+  int64_t mine = own.ok() ? 0 : int64_t(own.message().size()) + 1;
+  std::vector<int64_t> all(size_t(launch.size));
+  TESSERA_RETURN_IF_ERROR(everybody->run(
+      Collective::allGather(ElementType::i64, &mine, all.data(),
+                            std::vector<uint64_t>(all.size(), 1))));
+  const auto failed = std::ranges::find_if(all, [](int64_t x) { return x; });
+  if (failed == all.end())
+    return Status::success();
+  const auto rank = int(failed - all.begin());
+  std::string message(size_t(*failed - 1), '\0');
+  if (rank == launch.rank)
+    message = own.message();
+  if (!message.empty())
+    TESSERA_RETURN_IF_ERROR(everybody->run(Collective::broadcast(
+        ElementType::u8, message.data(), message.size(), rank)));
+  agreed = rank == 0 ? Status::error("{}", message)
+                     : Status::error("rank {}: {}", rank, message);
+  return agreed;
+}
+
+Status InferenceRanks::shareFile(const Status &made, const std::string &path) {
+  std::string bytes;
+  Status read = made;
+  if (leads() && made.ok()) {
+    auto text = readTextFile(path, kMostProgramBytes);
+    read = text.status();
+    if (text.ok())
+      bytes = text.take();
+  }
+  TESSERA_RETURN_IF_ERROR(agree(read));
+  auto count = int64_t(bytes.size());
+  TESSERA_RETURN_IF_ERROR(
+      everybody->run(Collective::broadcast(ElementType::i64, &count, 1, 0)));
+  bytes.resize(size_t(count));
+  TESSERA_RETURN_IF_ERROR(everybody->run(
+      Collective::broadcast(ElementType::u8, bytes.data(), bytes.size(), 0)));
+  return agree(leads() ? Status::success() : writeFile(path, bytes));
+}
+
+Status InferenceRanks::begin(const Status &own) {
+  TESSERA_RETURN_IF_ERROR(agree(own));
+  if (leads()) // ranks that wait ask for this one after half of the timeout
+    sender = std::make_unique<CallSender>(
+        *everybody, std::chrono::milliseconds(timeout) / 4);
+  return Status::success();
+}
+
+Status InferenceRanks::leave() {
+  if (sender)
+    TESSERA_RETURN_IF_ERROR(sender->end());
+  return joined->leave();
+}
+
+} // namespace tessera

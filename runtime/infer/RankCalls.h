@@ -1,0 +1,93 @@
+// One model on several ranks. Rank 0 decides what is computed and sends each
+// call to the others, which make it on their shards. A message has block
+// tables, lengths and tokens, mostly less than a KiB; sampling is rank 0's
+// alone.
+#pragma once
+#include "runtime/comm/Channel.h"
+#include "runtime/infer/PagedModel.h"
+
+#include <chrono>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace tessera {
+
+/// Rank 0's end of the line to followCalls() of the others. If it has nothing
+/// to send for `interval`, it sends a message that does nothing, so that ranks
+/// that wait do not count as missing, and a missing one is noticed.
+class CallSender {
+public:
+  /// Nothing else may use the channel, of all ranks. `interval` is less than
+  /// half of the world's timeout.
+  CallSender(comm::Channel &everybody, std::chrono::milliseconds interval);
+  /// As end(), whose error the world reports.
+  ~CallSender();
+
+  /// Sends the call and makes it here, with no other message in between.
+  Status prefill(PagedModel &own, const CachedText &text,
+                 std::span<const int32_t> tokens, const Wanted &wanted);
+  Status decode(PagedModel &own, std::span<const CachedText> sequences,
+                std::span<const int32_t> tokens, const Wanted &wanted);
+  /// The others return from followCalls(). Later calls do nothing.
+  Status end();
+
+private:
+  Status send(); ///< `words`; the mutex is locked
+  void keepInTouch(const std::stop_token &stop);
+
+  comm::Channel &everybody;
+  const std::chrono::milliseconds interval;
+  std::mutex mutex; ///< guards the members below, and the channel
+  std::condition_variable_any wake;
+  std::chrono::steady_clock::time_point lastSent;
+  bool hasEnded = false;
+  std::vector<int32_t> words; ///< of the message
+  std::jthread keeper;        // the last member: it uses the others
+};
+
+/// The model as rank 0 uses it: its shard, and with each call those of the
+/// others.
+class LeadingModel final : public PagedModel {
+public:
+  /// The sender must outlive the model.
+  LeadingModel(std::unique_ptr<PagedModel> own, CallSender &calls)
+      : own(std::move(own)), calls(calls) {}
+  const DecoderShape &shape() const override { return own->shape(); }
+  Status checkPrefill(const CachedText &text, std::span<const int32_t> tokens,
+                      const Wanted &wanted) const override {
+    return own->checkPrefill(text, tokens, wanted);
+  }
+  Status checkDecode(std::span<const CachedText> sequences,
+                     std::span<const int32_t> tokens,
+                     const Wanted &wanted) const override {
+    return own->checkDecode(sequences, tokens, wanted);
+  }
+  Status prefill(const CachedText &text, std::span<const int32_t> tokens,
+                 const Wanted &wanted) override {
+    return calls.prefill(*own, text, tokens, wanted);
+  }
+  Status decode(std::span<const CachedText> sequences,
+                std::span<const int32_t> tokens,
+                const Wanted &wanted) override {
+    return calls.decode(*own, sequences, tokens, wanted);
+  }
+  std::span<const float> logits(int64_t row) const override {
+    return own->logits(row);
+  }
+  std::optional<float> logSum(int64_t row) const override {
+    return own->logSum(row);
+  }
+  int32_t token(int64_t row) const override { return own->token(row); }
+
+private:
+  std::unique_ptr<PagedModel> own;
+  CallSender &calls;
+};
+
+/// Makes rank 0's calls on this rank's shard, `own`, until rank 0 ends them.
+Status followCalls(PagedModel &own, comm::Channel &everybody);
+
+} // namespace tessera

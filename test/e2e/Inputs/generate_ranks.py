@@ -1,0 +1,182 @@
+"""Text from models of several families on meshes of real MPI ranks: greedy
+tokens are those of one rank, and log-probabilities within rounding. And what
+a mesh of ranks refuses, and how it ends.
+
+    generate_ranks.py BIN SCRATCH MPIRUN
+"""
+import json
+import os
+import pathlib
+import socket
+import subprocess
+import sys
+
+from harness import SOURCE, check, make_tokens, refuses, run
+
+sys.path.insert(0, str(SOURCE / "test/runtime/serve"))
+from serving import Server  # noqa: E402
+
+LLAMA = {
+    "architectures": ["LlamaForCausalLM"], "model_type": "llama",
+    "vocab_size": 403, "max_position_embeddings": 256, "hidden_size": 48,
+    "num_attention_heads": 6, "num_key_value_heads": 3, "head_dim": 8,
+    "intermediate_size": 70, "num_hidden_layers": 3, "hidden_act": "silu",
+    "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "initializer_range": 0.2,
+    "tie_word_embeddings": False}
+MODELS = {
+    # Heads, feed-forward width and vocabulary that two ranks do not divide.
+    "llama": (LLAMA, ["tensor=2", "tensor=4"]),
+    # More ranks than heads of keys and values.
+    "grouped": (LLAMA | {"num_attention_heads": 4, "num_key_value_heads": 2,
+                         "tie_word_embeddings": True}, ["tensor=2", "tensor=4"]),
+    "gpt2": ({
+        "architectures": ["GPT2LMHeadModel"], "model_type": "gpt2",
+        "vocab_size": 400, "n_positions": 256, "n_embd": 32, "n_head": 4,
+        "n_layer": 2, "n_inner": None, "activation_function": "gelu_new",
+        "layer_norm_epsilon": 1e-5, "initializer_range": 0.2, "embd_pdrop": 0.0,
+        "attn_pdrop": 0.0, "resid_pdrop": 0.0, "tie_word_embeddings": True},
+        ["tensor=2", "tensor=4"]),
+    "mixtral": (LLAMA | {
+        "architectures": ["MixtralForCausalLM"], "model_type": "mixtral",
+        "sliding_window": None, "num_local_experts": 5, "num_experts_per_tok": 2,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "hidden_size": 32,
+        "router_aux_loss_coef": 0.01, "output_router_logits": False},
+        ["expert=2", "tensor=2", "expert=2,tensor=2"]),
+}
+# Sums in another order, in fp32.
+ROUNDING = 2e-4
+PROMPTS = ["The command", "A server writes the file. Every user " * 6]
+
+
+class Ranks:
+    def __init__(self, binaries, scratch, mpirun):
+        self.binaries, self.scratch = pathlib.Path(binaries), pathlib.Path(scratch)
+        self.tessera, self.mpirun = self.binaries / "tessera", mpirun
+        self.scratch.mkdir(parents=True, exist_ok=True)
+        os.environ["XDG_CACHE_HOME"] = str(self.scratch / "cache")
+        os.environ["OMPI_MCA_mpi_yield_when_idle"] = "1"
+        self.data = make_tokens(self.binaries, self.scratch / "data")
+
+    def model(self, name, config):
+        """A directory with random weights, and the data's tokenizer."""
+        spec, folder = self.scratch / f"spec-{name}", self.scratch / name
+        spec.mkdir()
+        (spec / "config.json").write_text(json.dumps(config))
+        run(self.tessera, "compile", spec, "--target", "cpu:avx2", "--set",
+            "batch.sequence=32", "--set", "batch.micro=1", "-o", spec / "train")
+        run(spec / "train", "--data", self.data, "--out", spec / "run",
+            "--steps", 1, "--threads", 1, "--quiet")
+        run(self.tessera, "export", spec / "run", "-o", folder)
+        return folder
+
+    def start(self, ranks, *command):
+        launcher = [self.mpirun, "--allow-run-as-root", "--oversubscribe", "-n", ranks]
+        return [str(word) for word in (*launcher, self.tessera, *command)]
+
+    def text(self, folder, prompt, mesh, *more):
+        command = ["generate", folder, "--prompt", prompt, "--temperature", 0,
+                   "--max-tokens", 40, "--threads", 1, "--ignore-end", *more]
+        if not mesh:
+            return run(self.tessera, *command).stdout
+        return run(*self.start(ranks_of(mesh), *command, "--mesh", mesh)).stdout
+
+
+def ranks_of(mesh):
+    ranks = 1
+    for axis in mesh.split(","):
+        ranks *= int(axis.split("=")[1])
+    return ranks
+
+
+def free_port():
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        return listening.getsockname()[1]
+
+
+class Served:
+    """A server of two ranks over TCP, of which this starts the second."""
+
+    def __init__(self, ranks, folder, *more):
+        self.ranks, self.folder, self.more = ranks, folder, more
+
+    def __enter__(self):
+        world = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1",
+                 "MASTER_PORT": str(free_port())}
+        command = [str(word) for word in (
+            self.ranks.tessera, "serve", self.folder, "--port", "0", "--threads",
+            "1", "--mesh", "tensor=2", *self.more)]
+        self.other = subprocess.Popen(command, env=os.environ | world | {"RANK": "1"},
+                                      stderr=subprocess.PIPE, text=True)
+        self.server = Server(command, env=os.environ | world | {"RANK": "0"})
+        return self
+
+    def __exit__(self, *_):
+        self.server.__exit__()
+        if self.other.poll() is None:
+            self.other.kill()
+        self.other.wait()
+
+
+def scores(server, prompt):
+    status, body = server.post("/v1/completions", prompt=prompt, max_tokens=12,
+                               temperature=0, logprobs=3, ignore_eos=True)
+    assert status == 200, body
+    choice = body["choices"][0]
+    return choice["text"], choice["logprobs"]["token_logprobs"]
+
+
+def same_texts(ranks):
+    for name, (config, meshes) in MODELS.items():
+        folder = ranks.model(name, config)
+        alone = [ranks.text(folder, prompt, "") for prompt in PROMPTS]
+        for mesh in meshes:
+            texts = [ranks.text(folder, prompt, mesh) for prompt in PROMPTS]
+            check(texts == alone, f"{name} on {mesh}: the tokens of one rank")
+
+
+def same_scores(ranks, folder):
+    """Several requests at once, their log-probabilities, and an orderly end."""
+    prompts = PROMPTS + ["Every file", "A user"]
+    with Server([str(ranks.tessera), "serve", str(folder), "--port", "0",
+                 "--threads", "1"]) as server:
+        alone = [scores(server, prompt) for prompt in prompts]
+    with Served(ranks, folder) as served:
+        pairs = [scores(served.server, prompt) for prompt in prompts]
+        check([text for text, _ in pairs] == [text for text, _ in alone],
+              "a server of two ranks gives the tokens of one")
+        gap = max(abs(a - b) for (_, one), (_, two) in zip(alone, pairs)
+                  for a, b in zip(one, two))
+        check(gap < ROUNDING, f"log-probabilities differ by {gap:.1e}")
+        served.server.terminate()
+        check((served.server.process.wait(60), served.other.wait(60)) == (0, 0),
+              "SIGTERM to rank 0 ends both")
+
+
+def dead_rank(ranks, folder):
+    with Served(ranks, folder) as served:
+        served.other.kill()
+        status, body = served.server.post("/v1/completions", prompt="A", max_tokens=8)
+        check(status >= 500 and "rank 1" in body["error"]["message"],
+              f"a request without rank 1: {status} {body['error']['message'][:90]}")
+        code = served.server.process.wait(60)
+        check(code == 70 and "rank 1" in served.server.log.read(),
+              "rank 0 names it and exits with 70")
+
+
+def refusals(ranks, folder):
+    refuses("a packaged model", "--no-weights")(
+        ranks.tessera, "compile", folder, "--mode", "infer", "--mesh", "tensor=2",
+        "-o", ranks.scratch / "none")
+
+
+def main():
+    ranks = Ranks(*sys.argv[1:])
+    same_texts(ranks)
+    same_scores(ranks, ranks.scratch / "llama")
+    dead_rank(ranks, ranks.scratch / "llama")
+    refusals(ranks, ranks.scratch / "llama")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,113 @@
+// Rank 0's calls arrive at the other ranks as they were made, whatever their
+// length; what it refuses does not, and silence does not end the world.
+#include "runtime/infer/RankCalls.h"
+#include "test/runtime/comm/ThreadRanks.h"
+
+#include <gtest/gtest.h>
+
+namespace tessera {
+namespace {
+
+using std::chrono::milliseconds;
+
+/// Writes down its calls. Refuses tokens below zero.
+class Recorder final : public PagedModel {
+public:
+  explicit Recorder(std::vector<std::string> &lines) : lines(lines) {}
+  const DecoderShape &shape() const override { return sizes; }
+  Status checkPrefill(const CachedText &, std::span<const int32_t> tokens,
+                      const Wanted &) const override {
+    return tokens.front() < 0 ? Status::error("a token below zero")
+                              : Status::success();
+  }
+  Status prefill(const CachedText &text, std::span<const int32_t> tokens,
+                 const Wanted &) override {
+    return add("prefill", std::span(&text, 1), tokens);
+  }
+  Status decode(std::span<const CachedText> sequences,
+                std::span<const int32_t> tokens, const Wanted &) override {
+    return add("decode", sequences, tokens);
+  }
+  std::span<const float> logits(int64_t) const override { return {}; }
+  int32_t token(int64_t) const override { return 7; }
+
+private:
+  Status add(const char *what, std::span<const CachedText> sequences,
+             std::span<const int32_t> tokens) {
+    std::string line = what;
+    for (const CachedText &each : sequences)
+      line += fmt::format(" [{}] {} {}", fmt::join(each.pages, ","),
+                          each.length, each.adapter);
+    lines.push_back(line + fmt::format(": {}", fmt::join(tokens, ",")));
+    return Status::success();
+  }
+
+  std::vector<std::string> &lines;
+  DecoderShape sizes;
+};
+
+/// What each of `ranks` recorded while rank 0 did `lead`.
+std::vector<std::vector<std::string>>
+record(int ranks, const comm::WorldOptions &options, milliseconds interval,
+       const std::function<void(PagedModel &)> &lead) {
+  std::vector<std::vector<std::string>> lines(static_cast<size_t>(ranks));
+  comm::runRanks(comm::ThreadTransport::create(ranks, {}), options,
+                 [&](comm::World &world) {
+                   auto channel = world.open(0, comm::Group::world(ranks));
+                   ASSERT_TRUE(channel.ok());
+                   auto &own = lines[static_cast<size_t>(world.rank())];
+                   if (world.rank() == 0) {
+                     CallSender calls(**channel, interval);
+                     LeadingModel model(std::make_unique<Recorder>(own), calls);
+                     lead(model);
+                     EXPECT_TRUE(calls.end().ok());
+                   } else {
+                     Recorder model(own);
+                     Status status = followCalls(model, **channel);
+                     EXPECT_TRUE(status.ok()) << status.message();
+                   }
+                   EXPECT_TRUE(world.leave().ok());
+                 });
+  return lines;
+}
+
+TEST(RankCalls, ArriveAsTheyWereMade) {
+  const std::vector<int32_t> few = {3, 1}, many(700, 9), none;
+  auto lines = record(3, {}, std::chrono::minutes(1), [&](PagedModel &model) {
+    EXPECT_TRUE(model.prefill({few, 64, -1}, many, {}).ok());
+    const CachedText sequences[] = {{few, 5, 1}, {none, 0, -1}, {many, 9, 0}};
+    const int32_t tokens[] = {4, 5, 6};
+    EXPECT_TRUE(model.decode(sequences, tokens, {}).ok());
+    EXPECT_TRUE(model
+                    .decode(std::span(sequences).first(1),
+                            std::span(tokens).first(1), {})
+                    .ok());
+    EXPECT_EQ(model.token(0), 7);
+  });
+  ASSERT_EQ(lines[0].size(), 3U);
+  EXPECT_EQ(lines[0].back(), "decode [3,1] 5 1: 4");
+  EXPECT_EQ(lines[1], lines[0]);
+  EXPECT_EQ(lines[2], lines[0]);
+}
+
+TEST(RankCalls, RefusedCallsAreNotSent) {
+  auto lines = record(2, {}, std::chrono::minutes(1), [&](PagedModel &model) {
+    const int32_t wrong[] = {-1};
+    EXPECT_FALSE(model.prefill({}, wrong, {}).ok());
+  });
+  EXPECT_TRUE(lines[0].empty() && lines[1].empty());
+}
+
+TEST(RankCalls, RanksThatWaitForCallsAreNotEnded) {
+  comm::WorldOptions options;
+  options.timeout = milliseconds(200);
+  auto lines = record(2, options, milliseconds(50), [&](PagedModel &model) {
+    std::this_thread::sleep_for(milliseconds(900));
+    const int32_t token[] = {2};
+    EXPECT_TRUE(model.prefill({}, token, {}).ok());
+  });
+  EXPECT_EQ(lines[1], std::vector<std::string>{"prefill [] 0 -1: 2"});
+}
+
+} // namespace
+} // namespace tessera

@@ -1,0 +1,65 @@
+#include "tools/tessera/MeshOptions.h"
+#include "passes/sharding/MeshRequest.h"
+#include "tools/tessera/Commands.h"
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+using namespace tessera;
+
+void tessera::addMeshOptions(CLI::App &command, MeshSettings &settings) {
+  command
+      .add_option("--mesh", settings.mesh,
+                  "shard a model directory over CPU ranks that mpirun or "
+                  "torchrun's variables started: tensor=2, expert=2 or both")
+      ->type_name("AXIS=SIZE,...");
+  command
+      .add_option("--rank-timeout", settings.timeout,
+                  "with --mesh: seconds that ranks wait for one that does not "
+                  "come before all are ended")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
+}
+
+// As many ranks as the mesh has.
+static StatusOr<comm::Launch> readRanks(const std::string &mesh) {
+  auto request = parseMeshRequest(mesh, 0);
+  if (!request)
+    return Status::error("{}", llvm::toString(request.takeError()));
+  StatusOr<comm::Launch> launch = comm::readLaunch();
+  if (!launch.ok())
+    return launch.status();
+  if (launch->size != request->devices)
+    return Status::error("--mesh {} is for {} ranks and {} {} started; start "
+                         "as many, such as with mpirun -n {} tessera ...",
+                         mesh, request->devices, launch->size,
+                         launch->size == 1 ? "was" : "were", request->devices);
+  return launch;
+}
+
+void tessera::runOnRanks(const MeshSettings &settings, Invocation &invocation,
+                         const std::function<Status(InferenceRanks *)> &work) {
+  auto fail = [&](const Status &status) {
+    if (!status.ok())
+      invocation.fail(status.message().c_str());
+  };
+  if (settings.mesh.empty())
+    return fail(work(nullptr));
+  StatusOr<comm::Launch> launch = readRanks(settings.mesh);
+  if (!launch.ok())
+    return fail(launch.status());
+  auto joined =
+      InferenceRanks::join(*launch, std::chrono::seconds(settings.timeout));
+  if (!joined.ok())
+    return fail(joined.status());
+  InferenceRanks &ranks = **joined;
+  Status status = work(&ranks);
+  const bool isTold = ranks.hasAgreedError() && !ranks.leads();
+  if (isTold)
+    invocation.exitCode = 1;
+  else
+    fail(status);
+  // What this rank alone failed in ends the others, too.
+  if (status.ok() || ranks.leads() || ranks.hasAgreedError())
+    if (Status left = ranks.leave(); status.ok())
+      fail(left);
+}
