@@ -135,19 +135,20 @@ def main():
     parser.add_argument("--bin", type=pathlib.Path, default=bounds.SOURCE / "build/bin")
     parser.add_argument("--allow", type=pathlib.Path, metavar="FILE",
                         default=pathlib.Path(__file__).parent / "gates.txt")
-    parser.add_argument("--write", action="store_true", help="write the list anew")
+    parser.add_argument("--write", action="store_true", help="write the list anew, but for other programs")
     arguments = parser.parse_args()
     tessera = (arguments.bin / "tessera").resolve()
     found = {}
     for artifact in arguments.artifacts:
         found |= violations_of(tessera, artifact.resolve())
-    if arguments.write:
-        arguments.allow.write_text("".join(
-            f"{' '.join(key)} {value:g}\n" for key, value in sorted(found.items())))
-        return 0
     programs = {artifact.stem for artifact in arguments.artifacts}
-    allowed = {key: value for key, value in read_list(arguments.allow).items()
-               if key[0] in programs}
+    listed = read_list(arguments.allow)
+    allowed = {key: value for key, value in listed.items() if key[0] in programs}
+    if arguments.write:
+        entries = {key: value for key, value in listed.items() if key not in allowed} | found
+        arguments.allow.write_text("".join(
+            f"{' '.join(key)} {value:g}\n" for key, value in sorted(entries.items())))
+        return 0
     wrong = check(found, allowed)
     print("\n".join(wrong) or f"gates: {len(found)} violations, all allowed")
     return int(bool(wrong))

@@ -7,13 +7,11 @@ All documents of a run have one length L. They are packed in rows of --length to
 (data.documents: separate), or have rows of L tokens, of the same number of tokens in a step: there,
 attention computes no more than each document's own square. Prints the time of attention's kernels
 in a step, forward and backward, as `--profile` measures it, and their ratio. The two programs
-alternate, and the fastest repeat counts.
+alternate, and the fastest repeat counts: the mean of its steps.
 """
 import argparse
-import collections
 import json
 import shutil
-import statistics
 import sys
 from pathlib import Path
 
@@ -50,7 +48,7 @@ class Bench:
         return out
 
     def program(self, sequence, rows):
-        path = self.options.scratch / f"train-{sequence}"
+        path = self.options.scratch / f"train-{sequence}-{rows}"
         sets = [f"batch.sequence={sequence}", f"batch.micro={rows}", "data.documents=separate",
                 "eval.every=0", "checkpoint.every=0",
                 f"precision.compute={self.options.precision}"]
@@ -59,18 +57,14 @@ class Bench:
         return path
 
     def attention(self, program, data):
-        """Seconds of attention's kernels in the median step."""
+        """Seconds of attention's kernels in a step."""
         run, trace = self.options.scratch / "run", self.options.scratch / "trace.json"
         shutil.rmtree(run, ignore_errors=True)
         harness.run(program, "--data", data, "--out", run, "--steps", STEPS, "--quiet",
                     "--threads", 1, "--profile", trace)
-        events = json.loads(trace.read_text())
-        events = events["traceEvents"] if isinstance(events, dict) else events
-        times = collections.defaultdict(float)
-        for event in events:
-            if event.get("ph") == "X" and "attention" in event["name"]:
-                times[event["name"]] += event["dur"] * 1e-6
-        return sum(times.values()) / STEPS, dict(times)
+        events = json.loads(trace.read_text())["traceEvents"]
+        return sum(event["dur"] for event in events
+                   if event.get("ph") == "X" and "attention" in event["name"]) * 1e-6 / STEPS
 
 
 def main():
@@ -78,7 +72,8 @@ def main():
     parser.add_argument("bin", type=Path)
     parser.add_argument("scratch", type=Path)
     parser.add_argument("--length", type=int, default=2048)
-    parser.add_argument("--documents", type=int, nargs="+", default=[64, 128, 256, 512])
+    parser.add_argument("--documents", type=int, nargs="+", default=[64, 128, 256, 512],
+                        help="their lengths, less than --length")
     parser.add_argument("--precision", default="fp32")
     parser.add_argument("--repeats", type=int, default=3)
     options = parser.parse_args()
@@ -90,7 +85,7 @@ def main():
         times = {packed: [], alone: []}
         for _ in range(options.repeats):
             for program in times:
-                times[program].append(bench.attention(program, data)[0])
+                times[program].append(bench.attention(program, data))
         best = [min(each) for each in times.values()]
         print(f"documents of {size}: packed {1e3 * best[0]:.2f} ms, alone {1e3 * best[1]:.2f}, "
               f"ratio {best[0] / best[1]:.3f}", flush=True)

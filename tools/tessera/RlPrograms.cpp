@@ -81,7 +81,12 @@ Status tessera::compileSampler(const RlArguments &arguments,
                                               kChunkStep * kChunkStep)));
   if (recipe.inference.context == usual.context)
     sizes.push_back(fmt::format("inference.context={}", recipe.batch.sequence));
-  if (recipe.inference.numerics == usual.numerics)
+  // What excludes the learner's numerics is the user's wish.
+  const bool canAgree = arguments.device == "cpu" &&
+                        recipe.inference.kv == usual.kv &&
+                        recipe.inference.quant == usual.quant &&
+                        recipe.inference.page == usual.page;
+  if (recipe.inference.numerics == usual.numerics && canAgree)
     sizes.push_back(
         fmt::format("inference.numerics={}", name(recipe::Numerics::Training)));
   request.set.insert(request.set.begin(), sizes.begin(), sizes.end());

@@ -118,7 +118,7 @@ def same_bits_by_the_driver(model, first, binaries, architecture):
 def as_hardware(model, first, device):
     """Sums as tensor cores truncate them, functions with their errors: other
     losses within the tolerance, and whatever the order of threads."""
-    runs = [model.train(device, f"{model.name}-hardware-{seed}", 3, seed=seed,
+    runs = [model.train(device, f"{model.name}-hardware-{seed}", 5, seed=seed,
                         settings={"TESSERA_EMU_NUMERICS": "hardware"})
             for seed in (1, 2)]
     check(runs[0] == runs[1], "numerics of hardware: one seed of the order of "
