@@ -81,7 +81,7 @@ Status tessera::compileSampler(const RlArguments &arguments,
                                               kChunkStep * kChunkStep)));
   if (recipe.inference.context == usual.context)
     sizes.push_back(fmt::format("inference.context={}", recipe.batch.sequence));
-  // What excludes the learner's numerics is the user's wish.
+  // A key that excludes the learner's numerics comes before them.
   const bool canAgree = arguments.device == "cpu" &&
                         recipe.inference.kv == usual.kv &&
                         recipe.inference.quant == usual.quant &&

@@ -18,7 +18,7 @@ import shutil
 import numpy
 
 import harness
-from random_models import mpirun, ranks_of
+from random_models import ranks_of, run_ranks
 from same_bits import MODELS, sets_of
 
 # Penalties of routers are over all tokens of a sequence, padding too.
@@ -39,7 +39,6 @@ class Packing:
         spec = self.scratch / name
         spec.mkdir(parents=True, exist_ok=True)
         (spec / "config.json").write_text(json.dumps(MODELS[name]))
-        ranks = ranks_of(mesh)
         program = self.scratch / f"{name}-{precision}-{mesh or 'one'}-{rows}"
         # Of pipelines, two microbatches.
         parts = 2 if "pipe" in mesh else 1
@@ -48,9 +47,10 @@ class Packing:
              f"precision.compute={precision}"]), *(["--mesh", mesh] if mesh else []),
             "-o", program)
         states = program.with_suffix(".states")
-        start = mpirun("mpirun.openmpi", ranks) if mesh else []
-        printed = harness.run(*start, self.binaries / "packing-check", program, rows,
-                              ROWS["packed"], ROWS["alone"], self.documents, states).stdout
+        command = [self.binaries / "packing-check", program, rows, ROWS["packed"], ROWS["alone"],
+                   self.documents, states]
+        printed = (run_ranks("mpirun.openmpi", ranks_of(mesh), self.scratch / "errors", *command)
+                   if mesh else harness.run(*command)).stdout
         return [line.split() for line in printed.splitlines()], states
 
 

@@ -47,6 +47,21 @@ def mpirun(program, ranks):
     return [program, "--allow-run-as-root", "--oversubscribe", "-n", ranks]
 
 
+def run_ranks(launcher, ranks, errors, *command):
+    """As harness.run. Errors of each rank go to a file of its own, in the folder `errors`: a
+    launcher that ends the others may lose what the first had to say."""
+    shutil.rmtree(errors, ignore_errors=True)
+    errors.mkdir()
+    shell = 'exec "$@" 2>"$0/${OMPI_COMM_WORLD_RANK:-$PMI_RANK}"'
+    done = harness.run(*mpirun(launcher, ranks), "/bin/sh", "-c", shell, errors, *command,
+                       code=None)
+    if done.returncode:
+        said = "".join(f"rank {file.name}: {file.read_text()}" for file in sorted(errors.iterdir()))
+        sys.exit(f"FAILED: {launcher} of {ranks}: {' '.join(map(str, command))}\nexit code "
+                 f"{done.returncode}\n{done.stderr[-2000:]}{said[-4000:]}")
+    return done
+
+
 def ranks_of(mesh):
     count = 1
     for part in mesh.split(",") if mesh else []:
@@ -88,9 +103,12 @@ class Runner:
         ranks, made = ranks_of(mesh), []
         for launcher in launchers:
             out = self.scratch / f"run-{name}-{launcher or 'alone'}"
-            start = mpirun(launcher, ranks) if launcher else []
-            harness.run(*start, program, "--data", self.scratch / "data/tokens",
-                "--out", out, "--steps", 1, "--threads", 1, "--quiet")
+            command = [program, "--data", self.scratch / "data/tokens", "--out", out,
+                       "--steps", 1, "--threads", 1, "--quiet"]
+            if launcher:
+                run_ranks(launcher, ranks, self.scratch / "errors", *command)
+            else:
+                harness.run(*command)
             lines = (out / "metrics.jsonl").read_text().splitlines()
             made.append((json.loads(lines[-1]), tensors(out, 1)))
             shutil.rmtree(out)
