@@ -145,6 +145,7 @@ SHORTER = [
 NOT_RUN = [
     NotRun("CONTRIBUTING.md", r"^build-fuzz/", "needs a second build"),
     NotRun("bench/README.md", r"calibrate\.py", "needs an idle machine for an hour"),
+    NotRun("bench/README.md", r"train/documents\.py", "needs an idle machine for minutes"),
     NotRun("bench/README.md", r"rl/reverse\.py", "takes many minutes: ten runs"),
     NotRun("bench/README.md", r"adapters\.py", "takes minutes: 33 models of llama-110m"),
     NotRun("bench/*README.md", r"bench/gpu/(build|run)\.sh",
@@ -153,7 +154,7 @@ NOT_RUN = [
     NotRun("bench/*README.md", r"llama-quantize|llama_cpp\.py compare", "needs a build of llama.cpp"),
     NotRun("bench/infer/README.md", r"llama_cpp\.py gguf", "needs the oracles", unless=has_oracles),
     NotRun("docs/cuda.md", r"--sass", "needs nvcc and nvdisasm"),
-    NotRun("bench/gpu/README.md", r"bounds\.py", "needs nvcc and nvdisasm"),
+    NotRun("bench/gpu/README.md", r"(bounds|gates)\.py", "needs nvcc and nvdisasm"),
     NotRun("docs/serving.md", r"^curl", "needs curl", unless=has_curl),
     NotRun("*", r"\.venv/bin/python", "needs the oracles", unless=has_oracles),
     NotRun("test/metamorphic/README.md", r"--reduce", "no seed fails"),
