@@ -76,20 +76,17 @@ def refusals(run, program, spec):
 
 
 def damage(run, program):
-    """A bit of the records, and records of other tokens."""
+    """Records that are no distributions, and headers of others."""
     ask(run, "--top", 8)
     file, = run.tokens.glob("*.teacher")
     good = file.read_bytes()
-    for what, at, part in [("a changed record", len(good) // 2,
-                            "do not match their hash"),
-                           ("a changed header", 41, "the header is not"),
-                           ("a cut file", None, "do not hold")]:
-        bad = bytearray(good)
-        if at is None:
-            bad = bad[:-5]
-        else:
-            bad[at] ^= 1
-        file.write_bytes(bytes(bad))
+    for what, bad, part in [
+            ("a changed record", good[:64] + bytes(len(good) - 72) + good[-8:],
+             "has 0 twice"),
+            ("a changed header", good[:41] + bytes([good[41] ^ 1]) + good[42:],
+             "the header is not"),
+            ("a cut file", good[:-5], "do not hold")]:
+        file.write_bytes(bad)
         harness.refuses(what, file.name, part)(
             program, "--data", run.tokens, "--out", run.scratch / "refused",
             "--quiet")
