@@ -53,9 +53,9 @@ def refusals(run, program, spec):
                                       run.scratch / "refused", "--quiet")
     refuse("data without a teacher", "has no probabilities of a teacher",
            "tessera data teacher")
-    harness.refuses("more tokens than there are", "--top 4097", "vocabulary")(
+    harness.refuses("more tokens than a program takes", "--top", "257", "256")(
         run.binaries / "tessera", "data", "teacher", run.tokens, "--model",
-        run.scratch / "teacher", "--cache", "off", "--top", 4097)
+        run.scratch / "teacher", "--cache", "off", "--top", 257)
     ask(run, "--top", 4)
     refuse("too few tokens of a teacher", "has the 4 most probable tokens",
            "--top 8")
