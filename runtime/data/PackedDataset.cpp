@@ -132,7 +132,8 @@ Status PackedDataset::openTeacher(const TeacherFacts &needs) {
     if (!teacher.ok())
       return teacher.status();
     TESSERA_RETURN_IF_ERROR(checkTeacher(teacher->facts(), needs, folder));
-    TESSERA_RETURN_IF_ERROR(teacher->verify());
+    // Not its hash: that would read all of it, on every rank. Records are
+    // checked as they are read.
     teachers.push_back(teacher.take());
   }
   return Status::success();
@@ -192,6 +193,14 @@ Status PackedDataset::readTeacher(uint64_t number, std::size_t tokens,
   out.tokens.resize(tokens * top);
   out.logProbs.resize(tokens * (top + 1));
   return teachers[shard].read(*first, tokens, top, out.tokens, out.logProbs);
+}
+
+Status PackedDataset::noTeacher(uint64_t number, std::size_t token) const {
+  const std::size_t shard = shardOf(number);
+  return Status::error("{}/{}.teacher: row {} has nothing for its token {}, "
+                       "which is learned; run `tessera data teacher` again",
+                       folder, listed.shards[shard].file,
+                       number - shardBegins[shard], token);
 }
 
 StatusOr<uint64_t> PackedDataset::mostDocuments() const {
@@ -260,14 +269,18 @@ static int32_t labelOf(DocumentKind kind) {
                                              : 0;
 }
 
-// What the teacher says of token `token` of the row goes to `position`.
-static void putTeacher(const TeacherRow &from, std::size_t token,
-                       std::size_t position, const PackedRowSpans &out) {
-  const std::size_t top = from.top, width = top + 1;
+// What the teacher says of token `token` of the row goes to the position
+// before. False if it says nothing.
+static bool putTeacher(const TeacherRow &from, std::size_t token,
+                       const PackedRowSpans &out) {
+  const std::size_t top = from.top, width = top + 1, position = token - 1;
+  if (from.tokens[token * top] == kNoTeacherToken)
+    return false;
   std::copy_n(from.tokens.begin() + long(token * top), top,
               out.teacherTokens.begin() + long(position * top));
   std::copy_n(from.logProbs.begin() + long(token * width), width,
               out.teacherLogProbs.begin() + long(position * width));
+  return true;
 }
 
 Status PackedDataset::row(uint64_t number, const PackedRowSpans &out) const {
@@ -295,8 +308,8 @@ Status PackedDataset::row(uint64_t number, const PackedRowSpans &out) const {
       const bool learned = i + 1 < document.length && from.supervised[next];
       if (learned && !reference.empty())
         out.reference[next - 1] = reference[next];
-      if (learned && teacher.top > 0)
-        putTeacher(teacher, next, next - 1, out);
+      if (learned && teacher.top > 0 && !putTeacher(teacher, next, out))
+        return noTeacher(number, next);
       writer.put(from.tokens[next - 1],
                  learned ? from.tokens[next] : ignoredTarget, segment,
                  int32_t(i), labelOf(document.kind));
@@ -366,6 +379,8 @@ Status PackedDataset::evalBatch(uint64_t index, uint64_t batches,
     std::fill(to.lossMask.begin(), to.lossMask.end(), 0);
     std::fill(to.segments.begin(), to.segments.end(), ignoredTarget);
     std::fill(to.labels.begin(), to.labels.end(), 0);
+    std::ranges::fill(to.teacherTokens, ignoredTarget);
+    std::ranges::fill(to.teacherLogProbs, 0.0f);
   }
   return Status::success();
 }

@@ -104,6 +104,7 @@ private:
                        std::vector<float> &out) const;
   Status readTeacher(uint64_t number, std::size_t tokens, std::size_t top,
                      TeacherRow &out) const;
+  Status noTeacher(uint64_t number, std::size_t token) const;
 
   std::string folder;
   PackedIndex listed;

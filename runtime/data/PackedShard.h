@@ -97,7 +97,7 @@ public:
   /// The largest number of documents in a row.
   StatusOr<uint64_t> mostDocuments() const;
 
-  /// Proves the hashes, every token and every row.
+  /// Verifies the hashes, every token and every row.
   Status verify() const;
 
 private:

@@ -1,9 +1,8 @@
 #include "runtime/data/ReferenceShard.h"
+#include "runtime/data/CompanionHeader.h"
 #include "runtime/data/FileOperations.h"
-#include "runtime/support/Hash.h"
 
 #include <cmath>
-#include <cstring>
 #include <filesystem>
 
 namespace tessera {
@@ -18,45 +17,30 @@ struct RawHeader {
   uint64_t headerHash;
   uint64_t zero[2];
 };
-static_assert(sizeof(RawHeader) == 64);
 } // namespace
 
-constexpr char magic[8] = {'T', 'S', 'R', 'A', 'R', 'E', 'F', 'S'};
-constexpr uint64_t version = 1;
-constexpr std::string_view advice = "run `tessera data reference` again";
-
-static uint64_t hashHeader(const RawHeader &raw) {
-  return hash64(
-      std::as_bytes(std::span(&raw, 1)).first(offsetof(RawHeader, headerHash)));
-}
+constexpr CompanionKind kind = {{'T', 'S', 'R', 'A', 'R', 'E', 'F', 'S'},
+                                1,
+                                "log-probabilities",
+                                "run `tessera data reference` again"};
 
 StatusOr<ReferenceShard> ReferenceShard::open(const std::string &path,
                                               const PackedHeader &of) {
   StatusOr<MappedFile> file = MappedFile::open(path);
   if (!file.ok())
     return file.status();
-  RawHeader raw{};
-  if (file->bytes().size() < sizeof(raw))
-    return Status::error("{}: {} bytes are less than a header; {}", path,
-                         file->bytes().size(), advice);
-  TESSERA_RETURN_IF_ERROR(
-      file->copy(0, std::as_writable_bytes(std::span(&raw, 1))));
-  if (std::memcmp(raw.magic, magic, sizeof(magic)) != 0 ||
-      raw.version != version || hashHeader(raw) != raw.headerHash)
-    return Status::error("{}: the header is not that of log-probabilities of "
-                         "version {}; {}",
-                         path, version, advice);
-  if (raw.tokenCount != of.tokenCount || raw.tokensHash != of.tokensHash)
-    return Status::error(
-        "{}: belongs to other tokens than those next to it; {}", path, advice);
-  if ((file->bytes().size() - sizeof(raw)) / sizeof(float) != raw.tokenCount ||
+  const auto raw = readHeader<RawHeader>(kind, *file, path, of);
+  if (!raw.ok())
+    return raw.status();
+  if ((file->bytes().size() - sizeof(RawHeader)) / sizeof(float) !=
+          raw->tokenCount ||
       file->bytes().size() % sizeof(float) != 0)
     return Status::error("{}: {} bytes do not hold {} numbers; {}", path,
-                         file->bytes().size(), raw.tokenCount, advice);
+                         file->bytes().size(), raw->tokenCount, kind.advice);
   ReferenceShard shard;
   shard.file = file.take();
   shard.name = path;
-  shard.payloadHash = raw.payloadHash;
+  shard.payloadHash = raw->payloadHash;
   return shard;
 }
 
@@ -68,7 +52,7 @@ Status ReferenceShard::read(uint64_t first, std::span<float> out) const {
       return Status::error(
           "{}: token {} has {}, which is not a log-probability; "
           "{}",
-          name, first + i, out[i], advice);
+          name, first + i, out[i], kind.advice);
   return Status::success();
 }
 
@@ -76,7 +60,7 @@ Status ReferenceShard::verify() const {
   if (hash64(file.bytes().subspan(sizeof(RawHeader))) == payloadHash)
     return Status::success();
   return Status::error("{}: the numbers do not match their hash; {}", name,
-                       advice);
+                       kind.advice);
 }
 
 Status removeReferenceShard(const std::string &folder,
@@ -95,11 +79,7 @@ Status writeReferenceShard(const std::string &folder, const std::string &name,
   if (logProbabilities.size() != of.tokenCount)
     return Status::error("{}/{}.ref: {} numbers for {} tokens", folder, name,
                          logProbabilities.size(), of.tokenCount);
-  RawHeader raw{};
-  std::memcpy(raw.magic, magic, sizeof(magic));
-  raw.version = version;
-  raw.tokenCount = of.tokenCount;
-  raw.tokensHash = of.tokensHash;
+  auto raw = beginHeader<RawHeader>(kind, of);
   raw.payloadHash = hash64(std::as_bytes(logProbabilities));
   raw.headerHash = hashHeader(raw);
   std::string bytes(reinterpret_cast<const char *>(&raw), sizeof(raw));

@@ -25,7 +25,7 @@ public:
   /// Of the tokens from `first` on. Refuses numbers that are not
   /// log-probabilities.
   Status read(uint64_t first, std::span<float> out) const;
-  /// Proves the hash of the numbers.
+  /// Verifies the hash of the numbers.
   Status verify() const;
 
 private:

@@ -1,9 +1,9 @@
 #include "runtime/data/TeacherShard.h"
+#include "runtime/data/CompanionHeader.h"
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
-#include <filesystem>
+#include <functional>
 
 namespace tessera {
 
@@ -19,18 +19,16 @@ struct RawHeader {
   uint64_t headerHash;
   uint64_t zero;
 };
-static_assert(sizeof(RawHeader) == 64);
 } // namespace
 
-constexpr char magic[8] = {'T', 'S', 'R', 'A', 'T', 'E', 'A', 'C'};
-constexpr uint64_t version = 1;
-constexpr std::string_view advice = "run `tessera data teacher` again";
+constexpr CompanionKind kind = {{'T', 'S', 'R', 'A', 'T', 'E', 'A', 'C'},
+                                1,
+                                "a teacher's probabilities",
+                                "run `tessera data teacher` again"};
 constexpr std::string_view suffix = ".teacher";
-
-static uint64_t hashHeader(const RawHeader &raw) {
-  return hash64(
-      std::as_bytes(std::span(&raw, 1)).first(offsetof(RawHeader, headerHash)));
-}
+constexpr std::size_t kHash = sizeof(uint64_t); // at the end
+// Probabilities of numbers in f32 are off by about 1e-6 together.
+constexpr double kSumTolerance = 1e-4;
 
 static uint64_t recordBytes(uint64_t top) {
   return top * sizeof(int32_t) + (top + 1) * sizeof(float);
@@ -41,47 +39,63 @@ StatusOr<TeacherShard> TeacherShard::open(const std::string &path,
   StatusOr<MappedFile> file = MappedFile::open(path);
   if (!file.ok())
     return file.status();
-  RawHeader raw{};
-  const uint64_t size = file->bytes().size(),
-                 most = size - sizeof(raw) - sizeof(uint64_t);
-  if (size < sizeof(raw) + sizeof(uint64_t))
-    return Status::error("{}: {} bytes are less than a header; {}", path, size,
-                         advice);
-  TESSERA_RETURN_IF_ERROR(
-      file->copy(0, std::as_writable_bytes(std::span(&raw, 1))));
-  if (std::memcmp(raw.magic, magic, sizeof(magic)) != 0 ||
-      raw.version != version || hashHeader(raw) != raw.headerHash ||
-      raw.top < 1 || raw.top > raw.vocabSize || !(raw.temperature > 0))
-    return Status::error("{}: the header is not that of a teacher's "
-                         "probabilities of version {}; {}",
-                         path, version, advice);
-  if (raw.tokenCount != of.tokenCount || raw.tokensHash != of.tokensHash)
-    return Status::error(
-        "{}: belongs to other tokens than those next to it; {}", path, advice);
-  if (most % recordBytes(raw.top) != 0 ||
-      most / recordBytes(raw.top) != raw.tokenCount)
+  const auto raw = readHeader<RawHeader>(kind, *file, path, of);
+  if (!raw.ok())
+    return raw.status();
+  if (raw->top < 1 || raw->top > raw->vocabSize || !(raw->temperature > 0))
+    return notAHeader(kind, path);
+  const uint64_t size = file->bytes().size(), ends = sizeof(RawHeader) + kHash,
+                 record = recordBytes(raw->top);
+  if (size < ends || (size - ends) % record != 0 ||
+      (size - ends) / record != raw->tokenCount)
     return Status::error("{}: {} bytes do not hold {} records of {} tokens; {}",
-                         path, size, raw.tokenCount, raw.top, advice);
+                         path, size, raw->tokenCount, raw->top, kind.advice);
   TeacherShard shard;
   shard.file = file.take();
   shard.name = path;
-  shard.known = {raw.temperature, raw.top, raw.vocabSize};
-  shard.tokenCount = raw.tokenCount;
+  shard.known = {raw->temperature, raw->top, raw->vocabSize};
+  shard.tokenCount = raw->tokenCount;
   return shard;
 }
 
+/// The first of two equal tokens, or nothing.
+static std::optional<int32_t> findTwice(std::span<const int32_t> tokens) {
+  std::vector<int32_t> sorted(tokens.begin(), tokens.end());
+  std::ranges::sort(sorted);
+  const auto found = std::ranges::adjacent_find(sorted);
+  return found == sorted.end() ? std::nullopt : std::optional(*found);
+}
+
+// Of any bytes: what the file holds.
 Status TeacherShard::check(uint64_t token, std::span<const int32_t> tokens,
                            std::span<const float> logProbs) const {
-  for (const int32_t each : tokens)
-    if (each < -1 || each >= int64_t(known.vocabSize))
-      return Status::error("{}: token {} has {}, which is outside the "
-                           "teacher's vocabulary of {}; {}",
-                           name, token, each, known.vocabSize, advice);
+  const auto refuse = [&](const std::string &what) {
+    return Status::error("{}: token {} has {}; {}", name, token, what,
+                         kind.advice);
+  };
   for (const float each : logProbs)
     if (!(each <= 0) || each < kLeastLogProb)
-      return Status::error("{}: token {} has {}, which is not a "
-                           "log-probability; {}",
-                           name, token, each, advice);
+      return refuse(fmt::format("{}, which is not a log-probability", each));
+  const auto none = std::ranges::count(tokens, kNoTeacherToken);
+  if (none == std::ssize(tokens))
+    return Status::success();
+  if (none > 0)
+    return refuse(fmt::format("{} tokens instead of {}",
+                              std::ssize(tokens) - none, std::ssize(tokens)));
+  for (const int32_t each : tokens)
+    if (each < 0 || each >= int64_t(known.vocabSize))
+      return refuse(fmt::format("{}, which is outside the teacher's vocabulary "
+                                "of {}",
+                                each, known.vocabSize));
+  if (const auto twice = findTwice(tokens))
+    return refuse(fmt::format("{} twice", *twice));
+  if (!std::ranges::is_sorted(logProbs.first(tokens.size()), std::greater()))
+    return refuse("a token before one that is more probable");
+  double sum = 0;
+  for (const float each : logProbs)
+    sum += std::exp(double(each));
+  if (std::abs(sum - 1) > kSumTolerance)
+    return refuse(fmt::format("probabilities of {:.6g} together", sum));
   return Status::success();
 }
 
@@ -96,16 +110,17 @@ static float logOfRest(std::span<const float> logProbs, std::size_t top) {
 Status TeacherShard::read(uint64_t first, uint64_t count, std::size_t top,
                           std::span<int32_t> tokens,
                           std::span<float> logProbs) const {
+  const std::size_t record = recordBytes(known.top);
+  std::vector<std::byte> records(count * record);
+  TESSERA_RETURN_IF_ERROR(
+      file.copy(sizeof(RawHeader) + first * record, records));
   std::vector<int32_t> ids(known.top);
   std::vector<float> values(known.top + 1);
   for (uint64_t i = 0; i < count; ++i) {
-    const uint64_t at =
-        sizeof(RawHeader) + (first + i) * recordBytes(known.top);
-    TESSERA_RETURN_IF_ERROR(
-        file.copy(at, std::as_writable_bytes(std::span(ids))));
-    TESSERA_RETURN_IF_ERROR(
-        file.copy(at + ids.size() * sizeof(int32_t),
-                  std::as_writable_bytes(std::span(values))));
+    const std::byte *from = records.data() + i * record;
+    std::memcpy(ids.data(), from, ids.size() * sizeof(int32_t));
+    std::memcpy(values.data(), from + ids.size() * sizeof(int32_t),
+                values.size() * sizeof(float));
     TESSERA_RETURN_IF_ERROR(check(first + i, ids, values));
     std::copy_n(ids.begin(), top, tokens.begin() + long(i * top));
     const auto to = logProbs.begin() + long(i * (top + 1));
@@ -124,12 +139,12 @@ Status TeacherShard::verify() const {
       expected)
     return Status::success();
   return Status::error("{}: the records do not match their hash; {}", name,
-                       advice);
+                       kind.advice);
 }
 
-static std::string partialPath(const std::string &folder,
-                               const std::string &name) {
-  return folder + "/.tmp-" + name;
+PartialFile::~PartialFile() {
+  if (!where.empty())
+    (void)systemFiles().removeTree(where);
 }
 
 StatusOr<TeacherWriter> TeacherWriter::create(const std::string &folder,
@@ -137,22 +152,20 @@ StatusOr<TeacherWriter> TeacherWriter::create(const std::string &folder,
                                               const PackedHeader &of,
                                               const TeacherFacts &facts) {
   const std::string file = name + std::string(suffix),
-                    partial = partialPath(folder, file);
+                    partial = folder + "/.tmp-" + file;
   TESSERA_RETURN_IF_ERROR(systemFiles().removeTree(partial));
   StatusOr<DurableFile> opened = DurableFile::create(systemFiles(), partial);
   if (!opened.ok())
     return opened.status();
-  RawHeader raw{};
-  std::memcpy(raw.magic, magic, sizeof(magic));
-  raw.version = version;
-  raw.tokenCount = of.tokenCount;
-  raw.tokensHash = of.tokensHash;
+  TeacherWriter writer(folder, file, PartialFile(partial), of.tokenCount,
+                       facts.top, opened.take());
+  auto raw = beginHeader<RawHeader>(kind, of);
   raw.temperature = facts.temperature;
   raw.top = facts.top;
   raw.vocabSize = facts.vocabSize;
   raw.headerHash = hashHeader(raw);
-  TESSERA_RETURN_IF_ERROR(opened->write(std::as_bytes(std::span(&raw, 1))));
-  return TeacherWriter(folder, file, of.tokenCount, facts.top, opened.take());
+  TESSERA_RETURN_IF_ERROR(writer.file.write(std::as_bytes(std::span(&raw, 1))));
+  return writer;
 }
 
 Status TeacherWriter::add(std::span<const int32_t> tokens,
@@ -180,7 +193,8 @@ Status TeacherWriter::finish() {
   TESSERA_RETURN_IF_ERROR(file.write(std::as_bytes(std::span(&hash, 1))));
   TESSERA_RETURN_IF_ERROR(file.finish());
   TESSERA_RETURN_IF_ERROR(
-      systemFiles().rename(partialPath(folder, name), folder + "/" + name));
+      systemFiles().rename(partial.path(), folder + "/" + name));
+  partial.keep();
   return systemFiles().syncDirectory(folder);
 }
 

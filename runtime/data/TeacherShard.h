@@ -3,8 +3,8 @@
 // of NAME.tok, of the distribution from which the token comes, after the
 // earlier ones of its document:
 //
-//   top × i32        tokens, the most probable first; −1 in a document's first
-//                    record, where nothing is predicted
+//   top × i32        tokens, the most probable first; all −1 in a document's
+//                    first record, where nothing is predicted
 //   (top + 1) × f32  ln of their probabilities, then of all others together
 //
 // and at the end the 8 bytes of the XXH3-64 of all records.
@@ -24,7 +24,9 @@
 #include "runtime/data/PackedShard.h"
 #include "runtime/support/Hash.h"
 
-#include <optional>
+#include <span>
+#include <string>
+#include <utility>
 
 namespace tessera {
 
@@ -34,6 +36,9 @@ struct TeacherFacts {
   uint32_t top = 0;
   uint32_t vocabSize = 0;
 };
+
+/// Instead of all tokens, in records where nothing is predicted.
+inline constexpr int32_t kNoTeacherToken = -1;
 
 /// Numbers are stored no lower: e^-80 is still a number in f32.
 inline constexpr float kLeastLogProb = -80;
@@ -47,10 +52,11 @@ public:
 
   /// Of tokens [first, first + count) the `top` ≤ facts().top most probable:
   /// `tokens` [count, top], `logProbs` [count, top + 1]. Records in which
-  /// nothing is predicted have −1. Refuses what is not a distribution.
+  /// nothing is predicted have kNoTeacherToken. Refuses what is not a
+  /// distribution whose most probable tokens come first.
   Status read(uint64_t first, uint64_t count, std::size_t top,
               std::span<int32_t> tokens, std::span<float> logProbs) const;
-  /// Proves the hash of the records.
+  /// Verifies the hash of the records.
   Status verify() const;
 
 private:
@@ -62,6 +68,21 @@ private:
   std::string name;
   TeacherFacts known;
   uint64_t tokenCount = 0;
+};
+
+/// A file that is removed, unless it is kept.
+class PartialFile {
+public:
+  explicit PartialFile(std::string path) : where(std::move(path)) {}
+  PartialFile(PartialFile &&other) noexcept
+      : where(std::exchange(other.where, {})) {}
+  PartialFile &operator=(PartialFile &&) = delete;
+  ~PartialFile();
+  const std::string &path() const { return where; }
+  void keep() { where.clear(); }
+
+private:
+  std::string where;
 };
 
 /// Writes `folder`/`name`.teacher record by record; it appears whole or not at
@@ -80,12 +101,14 @@ public:
   Status finish();
 
 private:
-  TeacherWriter(std::string folder, std::string name, uint64_t tokenCount,
-                std::size_t top, DurableFile file)
+  TeacherWriter(std::string folder, std::string name, PartialFile partial,
+                uint64_t tokenCount, std::size_t top, DurableFile file)
       : folder(std::move(folder)), name(std::move(name)),
-        tokenCount(tokenCount), top(top), file(std::move(file)) {}
+        partial(std::move(partial)), tokenCount(tokenCount), top(top),
+        file(std::move(file)) {}
 
   std::string folder, name; ///< of the file
+  PartialFile partial;      ///< which becomes it
   uint64_t tokenCount, written = 0;
   std::size_t top;
   DurableFile file;

@@ -1,4 +1,5 @@
 #include "runtime/infer/Sampler.h"
+#include "runtime/infer/TokenScores.h"
 #include "runtime/support/Philox.h"
 
 #include <algorithm>
@@ -157,14 +158,6 @@ StatusOr<int32_t> sampledToken(int32_t token) {
   return Status::error("{}; the weights are damaged or training diverged",
                        token == kNotANumber ? "a logit is nan"
                                             : "no token has a finite logit");
-}
-
-static double logSumOf(std::span<const float> logits) {
-  const double best = *std::ranges::max_element(logits);
-  double sum = 0;
-  for (float logit : logits)
-    sum += std::exp(double(logit) - best);
-  return best + std::log(sum);
 }
 
 TokenLogprobs logprobsOf(std::span<const float> logits, int32_t chosen,

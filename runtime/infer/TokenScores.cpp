@@ -6,15 +6,19 @@
 
 namespace tessera {
 
-static double logProbability(std::span<const float> logits,
-                             std::optional<float> logSum, int32_t token) {
-  if (logSum) // in floats, as programs subtract
-    return double(logits[std::size_t(token)] - *logSum);
+double logSumOf(std::span<const float> logits) {
   const double most = *std::ranges::max_element(logits);
   double sum = 0;
   for (float logit : logits)
     sum += std::exp(double(logit) - most);
-  return double(logits[std::size_t(token)]) - most - std::log(sum);
+  return most + std::log(sum);
+}
+
+static double logProbability(std::span<const float> logits,
+                             std::optional<float> logSum, int32_t token) {
+  if (logSum) // in floats, as programs subtract
+    return double(logits[std::size_t(token)] - *logSum);
+  return double(logits[std::size_t(token)]) - logSumOf(logits);
 }
 
 namespace {

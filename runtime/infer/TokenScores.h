@@ -6,6 +6,9 @@
 
 namespace tessera {
 
+/// ln of the sum of e^x over all logits x; at least one.
+double logSumOf(std::span<const float> logits);
+
 /// Receives ln of the probability of token `at` > 0 of a sequence after those
 /// before it.
 using TakeScore =

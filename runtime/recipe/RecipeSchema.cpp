@@ -5,6 +5,7 @@
 #include <cctype>
 #include <charconv>
 
+#include "runtime/recipe/RecipeLimits.h"
 #include "runtime/support/Text.h"
 
 namespace tessera::recipe {
@@ -13,9 +14,6 @@ namespace {
 // A step program counts its steps in fp32 (runtime/train/Hyper.h), which is
 // exact so far.
 constexpr int64_t maxSteps = int64_t(1) << 24;
-
-// The loss compares each logit with each token of the teacher.
-constexpr int64_t kMostTeacherTokens = 256;
 
 // In the order of the enumerators.
 constexpr std::array<std::string_view, 8> tasks = {

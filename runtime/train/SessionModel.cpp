@@ -1,8 +1,6 @@
 #include "runtime/train/SessionModel.h"
 #include "runtime/artifact/ElementTypes.h"
 #include "runtime/artifact/KernelTable.h"
-#include "runtime/data/ShallowJson.h"
-#include "runtime/recipe/Recipe.h"
 #include "runtime/train/Distill.h"
 #include "runtime/train/Kto.h"
 #include "runtime/train/Policy.h"
@@ -10,27 +8,8 @@
 #include "runtime/train/Router.h"
 
 namespace tessera {
-namespace {
 
 using artifact::ElementType;
-
-/// vocab_size of config.json, which vision models nest in text_config.
-int64_t vocabSizeOf(const std::string &config) {
-  nlohmann::json json = parseShallowJson(config);
-  for (const char *nest : {"", "text_config"}) {
-    const nlohmann::json *object = &json;
-    if (*nest && json.is_object() && json.contains(nest))
-      object = &json[nest];
-    if (!object->is_object())
-      continue;
-    auto found = object->find("vocab_size");
-    if (found != object->end() && found->is_number_integer())
-      return found->get<int64_t>();
-  }
-  return 0;
-}
-
-} // namespace
 
 /// Proven by the artifact's reader.
 static std::optional<QuantizedPart>
@@ -145,159 +124,6 @@ Status SessionModel::readFacts() {
       return known.status();
     tensors.push_back(known.take());
   }
-  return Status::success();
-}
-
-StatusOr<const hal::TensorInfo *>
-SessionModel::port(std::string_view program, std::string_view name, bool output,
-                   ElementType type, std::size_t rank) const {
-  auto ports = output ? session->outputs(program) : session->inputs(program);
-  for (const hal::TensorInfo &tensor : ports)
-    if (tensor.name == name && tensor.shape.size() == rank &&
-        (tensor.type == type || (rank <= 1 && type == ElementType::f32 &&
-                                 tensor.type == ElementType::f64)))
-      return &tensor;
-  return Status::error("program '{}' has no {} '{}' of {} and rank {}; it was "
-                       "compiled by another version, run: {}",
-                       program, output ? "output" : "input", name,
-                       artifact::EnumNameElementType(type), rank,
-                       info.rebuildCommand);
-}
-
-/// Dimensions that eval_step has before those of one batch: on a pipeline it
-/// takes several.
-std::size_t SessionModel::evalDimensions() const {
-  if (session->hasProgram("eval_step"))
-    for (const hal::TensorInfo &tensor : session->inputs("eval_step"))
-      if (tensor.name == "tokens" && tensor.shape.size() == 3)
-        return 1;
-  return 0;
-}
-
-/// The interface of each program that the session has, as
-/// docs of the artifact's programs fix it.
-Status SessionModel::readShapes() {
-  struct Port {
-    const char *program, *name;
-    bool output;
-    ElementType type;
-    std::size_t rank;
-  };
-  const std::size_t more = evalDimensions();
-  const Port ports[] = {
-      {"init", "seed", false, ElementType::i64, 1},
-      {"train_step", "tokens", false, ElementType::i32, 3},
-      {"train_step", "targets", false, ElementType::i32, 3},
-      {"train_step", "seed", false, ElementType::i64, 1},
-      {"train_step", "loss", true, ElementType::f32, 0},
-      {"train_step", "grad_norm", true, ElementType::f32, 0},
-      {"train_step", "lr", true, ElementType::f32, 0},
-      {"train_step", "tokens", true, ElementType::i64, 0},
-      {"eval_step", "tokens", false, ElementType::i32, 2 + more},
-      {"eval_step", "targets", false, ElementType::i32, 2 + more},
-      {"eval_step", "loss_sum", true, ElementType::f32, more},
-      {"eval_step", "tokens", true, ElementType::i64, 0},
-      {"logits", "tokens", false, ElementType::i32, 2},
-      {"logits", "logits", true, ElementType::f32, 3},
-  };
-  info.vocabSize = vocabSizeOf(info.modelConfig);
-  for (const Port &each : ports) {
-    if (!session->hasProgram(each.program))
-      continue;
-    auto found =
-        port(each.program, each.name, each.output, each.type, each.rank);
-    if (!found.ok())
-      return found.status();
-    std::span<const int64_t> shape = (*found)->shape;
-    bool isTokens = !each.output && each.name == std::string_view("tokens");
-    if (isTokens && each.program == std::string_view("eval_step")) {
-      info.evalBatches = more ? shape[0] : 1;
-      info.evalRows = shape[more];
-      if (!session->hasProgram("train_step"))
-        info.sequence = shape.back();
-      if (shape.back() != info.sequence)
-        return Status::error("eval_step takes sequences of {}, train_step of "
-                             "{}; run: {}",
-                             shape.back(), info.sequence, info.rebuildCommand);
-    } else if (isTokens && each.rank == 3) {
-      info.microbatches = shape[0];
-      info.rows = shape[1];
-      info.sequence = shape[2];
-    } else if (isTokens) {
-      context = shape[1];
-    } else if (each.rank == 3 && each.output) {
-      info.vocabSize = shape[2];
-      scores.resize((*found)->elements());
-    }
-  }
-  readDocuments();
-  if (info.vocabSize < 1)
-    return Status::error("the artifact's config.json has no vocab_size; run: "
-                         "{}",
-                         info.rebuildCommand);
-  TESSERA_RETURN_IF_ERROR(readRouterShape());
-  return readTaskShapes();
-}
-
-void SessionModel::readDocuments() {
-  for (const char *program : {"train_step", "eval_step"})
-    if (session->hasProgram(program))
-      for (const hal::TensorInfo &tensor : session->inputs(program)) {
-        info.documents.starts |= tensor.name == kStartsInput;
-        info.documents.numbers |= tensor.name == kNumbersInput;
-        info.documents.reference |= tensor.name == kReferenceInput;
-        info.documents.samples |= tensor.name == kBehaviorInput;
-        info.documents.labels |= tensor.name == kLabelsInput;
-        if (tensor.name == kTeacherTokensInput && !tensor.shape.empty())
-          info.documents.teacher = uint16_t(tensor.shape.back());
-      }
-}
-
-/// Models without experts have no such output.
-Status SessionModel::readRouterShape() {
-  if (!session->hasProgram("train_step"))
-    return Status::success();
-  for (const hal::TensorInfo &tensor : session->outputs("train_step"))
-    if (tensor.name == kRouterOutput) {
-      if (tensor.type != ElementType::f32 || tensor.shape.size() != 2 ||
-          tensor.shape[1] != int64_t(kRouterColumns))
-        return Status::error("output '{}' of train_step has no {} columns of "
-                             "f32; it was compiled by another version, run: {}",
-                             kRouterOutput, kRouterColumns,
-                             info.rebuildCommand);
-      router.resize(tensor.elements());
-    }
-  return Status::success();
-}
-
-/// Only programs that learn from answers have such outputs.
-Status SessionModel::readTaskShapes() {
-  if (!session->hasProgram("train_step"))
-    return Status::success();
-  auto recipe = recipe::parseRecipe(info.recipe, "the artifact's recipe");
-  if (!recipe.ok())
-    return recipe.status();
-  const std::size_t policyColumns =
-      kPolicyColumns - (info.documents.reference ? 0 : 1);
-  const std::size_t pairColumns = recipe->task == recipe::Task::Reward
-                                      ? kRewardColumns
-                                      : kPreferenceColumns;
-  const std::size_t distillColumns =
-      kDistillColumns - (recipe->distill.weight < 1 ? 0 : 1);
-  for (const hal::TensorInfo &tensor : session->outputs("train_step"))
-    for (auto [name, columns, values] :
-         {std::tuple(kPreferenceOutput, pairColumns, &preference),
-          std::tuple(kPolicyOutput, policyColumns, &policy),
-          std::tuple(kKtoOutput, kKtoColumns, &kto),
-          std::tuple(kDistillOutput, distillColumns, &distill)}) {
-      if (tensor.name != name)
-        continue;
-      if (tensor.type != ElementType::f32 || tensor.elements() != columns)
-        return Status::error("output '{}' of train_step has no {} numbers of "
-                             "f32; it was compiled by another version, run: {}",
-                             name, columns, info.rebuildCommand);
-      values->resize(columns);
-    }
   return Status::success();
 }
 

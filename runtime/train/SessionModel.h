@@ -63,7 +63,8 @@ private:
   Status readShapes();
   Status readRouterShape();
   Status readTaskShapes();
-  void readDocuments();
+  Status readDocuments();
+  Status readTeacherShapes(std::string_view program);
   Status readTables();
   Status writeBatch(std::string_view program, const TokenBatch &batch);
   std::size_t evalDimensions() const;

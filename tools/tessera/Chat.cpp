@@ -4,6 +4,7 @@
 #include "tools/tessera/AdapterOptions.h"
 #include "tools/tessera/Commands.h"
 #include "tools/tessera/GenerateSettings.h"
+#include "tools/tessera/Note.h"
 #include <CLI/CLI.hpp>
 #include <cerrno>
 #include <csignal>
@@ -23,11 +24,6 @@ static constexpr const char *help =
     "/help         lists these commands\n"
     "/exit         ends the program, as Ctrl-D does; Ctrl-C stops an answer\n"
     "//TEXT        sends /TEXT\n";
-
-static void note(std::string_view text) {
-  std::fprintf(stderr, "tessera: %.*s\n", static_cast<int>(text.size()),
-               text.data());
-}
 
 //===--- the terminal ---------------------------------------------------===//
 

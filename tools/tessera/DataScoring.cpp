@@ -1,14 +1,11 @@
 #include "tools/tessera/DataScoring.h"
 #include "runtime/infer/DecodePrograms.h"
+#include "tools/tessera/Note.h"
 
 #include <CLI/CLI.hpp>
 #include <chrono>
 
 namespace tessera {
-
-static void note(std::string_view line) {
-  fmt::print(stderr, "tessera: {}\n", line);
-}
 
 // A decode step takes as many tokens as a batch has, and a document at most as
 // many as a row. Runs have a recipe of their own.

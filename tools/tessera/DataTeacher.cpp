@@ -1,6 +1,7 @@
 // tessera data teacher: the most probable next tokens of packed documents by a
 // model.
 #include "runtime/generate/TeacherScores.h"
+#include "runtime/recipe/RecipeLimits.h"
 #include "tools/tessera/Commands.h"
 #include "tools/tessera/DataScoring.h"
 
@@ -26,7 +27,7 @@ void addDataTeacher(CLI::App &data, Invocation &invocation) {
       ->add_option("--top", arguments->facts.top,
                    "most probable tokens to store, at least distill.top of the "
                    "recipe; the others are one class")
-      ->check(CLI::Range(1, 1 << 16))
+      ->check(CLI::Range(int64_t(1), recipe::kMostTeacherTokens))
       ->capture_default_str();
   command
       ->add_option("--temperature", arguments->facts.temperature,

@@ -3,6 +3,7 @@
 #include "runtime/support/Text.h"
 #include "tools/tessera/CacheOptions.h"
 #include "tools/tessera/Commands.h"
+#include "tools/tessera/Note.h"
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <cmath>
@@ -59,10 +60,6 @@ struct Count {
 };
 
 } // namespace
-
-static void note(std::string_view line) {
-  fmt::print(stderr, "tessera: {}\n", line);
-}
 
 static Status embedSome(const std::vector<std::string> &inputs,
                         const EmbedSettings &settings, EmbeddingModel &model,

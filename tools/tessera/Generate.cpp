@@ -6,6 +6,7 @@
 #include "tools/tessera/Commands.h"
 #include "tools/tessera/GenerateSettings.h"
 #include "tools/tessera/MeshOptions.h"
+#include "tools/tessera/Note.h"
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <fmt/format.h>
@@ -16,11 +17,6 @@ using namespace tessera;
 static void print(std::string_view text) {
   std::fwrite(text.data(), 1, text.size(), stdout);
   std::fflush(stdout);
-}
-
-static void note(std::string_view text) {
-  std::fprintf(stderr, "tessera: %.*s\n", static_cast<int>(text.size()),
-               text.data());
 }
 
 namespace {

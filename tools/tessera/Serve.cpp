@@ -7,6 +7,7 @@
 #include "tools/tessera/CacheOptions.h"
 #include "tools/tessera/Commands.h"
 #include "tools/tessera/MeshOptions.h"
+#include "tools/tessera/Note.h"
 #include "tools/tessera/QuantOptions.h"
 #include <CLI/CLI.hpp>
 #include <csignal>
@@ -36,10 +37,6 @@ static void readKeyFromEnvironment(ServeSettings &settings) {
 }
 
 //===--- the model ------------------------------------------------------===//
-
-static void note(std::string_view line) {
-  fmt::print(stderr, "tessera: {}\n", line);
-}
 
 // generation_config.json gives the default sampling parameters of requests.
 static void takeSampling(const GenerationConfig &config,

@@ -360,6 +360,52 @@ TEST(PackedDataset, TargetsHaveATeachersDistributions) {
   EXPECT_TRUE(isAny);
 }
 
+TEST(PackedDataset, RefusesLearnedTokensWithoutATeacher) {
+  ScratchDirectory folder;
+  write(folder.path, randomShards(5, 1));
+  auto data = PackedDataset::open(folder.path, kVocab, kSequence);
+  auto shard = PackedShard::open(folder.path, "s0");
+  ASSERT_TRUE(data.ok() && shard.ok()) << data.message() << shard.message();
+  const TeacherFacts facts{1, 2, uint32_t(kVocab)};
+  auto writer =
+      TeacherWriter::create(folder.path, "s0", shard->header(), facts);
+  ASSERT_TRUE(writer.ok()) << writer.message();
+  const uint64_t count = shard->header().tokenCount;
+  ASSERT_TRUE(writer
+                  ->add(std::vector<int32_t>(count * 2, kNoTeacherToken),
+                        std::vector<float>(count * 3))
+                  .ok());
+  ASSERT_TRUE(writer->finish().ok());
+  ASSERT_TRUE(data->openTeacher(facts).ok());
+  Inputs row(1);
+  std::vector<int32_t> tokens(kSequence * 2);
+  std::vector<float> logProbs(kSequence * 3);
+  PackedRowSpans spans = row.spans();
+  spans.teacherTokens = tokens;
+  spans.teacherLogProbs = logProbs;
+  const std::string error = data->row(0, spans).message();
+  EXPECT_NE(error.find("s0.teacher: row 0 has nothing for its token"),
+            std::string::npos)
+      << error;
+}
+
+TEST(PackedDataset, TeachersAppearWholeOrNotAtAll) {
+  ScratchDirectory folder;
+  write(folder.path, randomShards(5, 1));
+  auto shard = PackedShard::open(folder.path, "s0");
+  ASSERT_TRUE(shard.ok()) << shard.message();
+  const std::string partial = folder.path + "/.tmp-s0.teacher";
+  {
+    auto writer = TeacherWriter::create(folder.path, "s0", shard->header(),
+                                        {1, 2, uint32_t(kVocab)});
+    ASSERT_TRUE(writer.ok()) << writer.message();
+    EXPECT_TRUE(std::filesystem::exists(partial));
+    EXPECT_FALSE(writer->finish().ok());
+  }
+  EXPECT_FALSE(std::filesystem::exists(partial));
+  EXPECT_FALSE(std::filesystem::exists(folder.path + "/s0.teacher"));
+}
+
 TEST(PackedDataset, RefusesDamagedTeachers) {
   ScratchDirectory folder;
   write(folder.path, randomShards(6, 2));
@@ -394,6 +440,25 @@ TEST(PackedDataset, RefusesDamagedTeachers) {
   // The first token's number and log-probability.
   expect("outside the teacher's vocabulary", [](auto &b) { b[67] = 1; }, true);
   expect("not a log-probability", [](auto &b) { b[64 + 15] = 1; }, true);
+  // A record is three tokens and four numbers.
+  const auto put = [](std::string &bytes, std::size_t at, auto value) {
+    static_assert(sizeof(value) == 4);
+    std::memcpy(bytes.data() + 64 + 4 * at, &value, sizeof(value));
+  };
+  const Distribution first(0, 3);
+  expect(
+      "has 2 tokens instead of 3", [&](auto &b) { put(b, 1, int32_t(-1)); },
+      true);
+  expect("has 0 twice", [&](auto &b) { put(b, 2, first.tokens[0]); }, true);
+  expect(
+      "more probable",
+      [&](auto &b) {
+        put(b, 3, first.logProbs[1]);
+        put(b, 4, first.logProbs[0]);
+      },
+      true);
+  expect("of 1.875 together", [&](auto &b) { put(b, 6, 0.0f); }, true);
+  expect("of 0.875 together", [&](auto &b) { put(b, 6, kLeastLogProb); }, true);
   auto other = PackedShard::open(folder.path, "s1");
   ASSERT_TRUE(other.ok()) << other.message();
   ASSERT_TRUE(

@@ -1,11 +1,15 @@
 // libFuzzer target: whatever the bytes, a teacher's probabilities are read or
-// refused with one line, and what is read is of the vocabulary and a
-// log-probability. The header's hash is mended, so that what is beyond it is
-// reached.
+// refused with one line, and what is read is a distribution over tokens of the
+// vocabulary, the most probable first. The header's hash is mended, so that
+// what is beyond it is reached.
 #include "runtime/data/TeacherShard.h"
 
+#include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
+#include <set>
 #include <string>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -22,6 +26,23 @@ static void requireOneLine(const Status &status) {
           status.message().find('\n') == std::string::npos);
 }
 
+static void requireDistribution(const std::vector<int32_t> &tokens,
+                                const std::vector<float> &values,
+                                uint32_t vocabSize) {
+  double sum = 0;
+  for (const float value : values) {
+    require(value <= 0 && value >= kLeastLogProb);
+    sum += std::exp(double(value));
+  }
+  const std::set<int32_t> different(tokens.begin(), tokens.end());
+  if (different.contains(kNoTeacherToken))
+    return require(different.size() == 1);
+  require(different.size() == tokens.size() && *different.begin() >= 0 &&
+          *different.rbegin() < int64_t(vocabSize));
+  require(std::is_sorted(values.begin(), values.end() - 1, std::greater()));
+  require(std::abs(sum - 1) < 1e-3);
+}
+
 static void readRecords(const TeacherShard &shard, uint64_t count) {
   const uint32_t most = shard.facts().top;
   for (const std::size_t top : {std::size_t(most), std::size_t(1)}) {
@@ -33,10 +54,7 @@ static void readRecords(const TeacherShard &shard, uint64_t count) {
         requireOneLine(status);
         continue;
       }
-      for (const int32_t token : tokens)
-        require(token >= -1 && token < int64_t(shard.facts().vocabSize));
-      for (const float value : values)
-        require(value <= 0 && value >= kLeastLogProb);
+      requireDistribution(tokens, values, shard.facts().vocabSize);
     }
   }
 }

@@ -18,9 +18,17 @@ inline std::string fileBytes(const std::string &path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
+/// An input that the kernels do not read.
+struct UnreadInput {
+  const char *name;
+  artifact::ElementType type;
+  std::vector<int64_t> shape;
+};
+
 /// A .tsr file's bytes. Batches are [2, 4, 16]; `configNote` goes into the
-/// config, for making another model of it.
-inline std::string bigramProgram(const std::string &configNote = "bigram") {
+/// config, for making another model of it. train_step has the inputs `more`.
+inline std::string bigramProgram(const std::string &configNote = "bigram",
+                                 const std::vector<UnreadInput> &more = {}) {
   using namespace tessera::test;
   constexpr int64_t V = kBigramVocab, T = kBigramSequence, A = 2, B = 4;
   constexpr uint64_t tableBytes = V * V * 4;
@@ -90,6 +98,12 @@ inline std::string bigramProgram(const std::string &configNote = "bigram") {
                          io(out + 192, 4), io(out + 256, 8)},
                         1, {A * B * T})},
               "step")}));
+  for (const UnreadInput &each : more) {
+    ProgramT &train = programs.back();
+    train.inputs.push_back(std::make_unique<TensorT>(
+        input(each.name, each.type, each.shape, train.io_bytes)));
+    train.io_bytes += (train.inputs.back()->bytes + 63) / 64 * 64;
+  }
   programs.back().model_flops = uint64_t(4 * V * A * B * T);
   constexpr uint64_t sum = 2 * evalBytes;
   programs.push_back(

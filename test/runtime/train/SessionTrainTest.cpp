@@ -198,6 +198,24 @@ TEST_F(SessionTrain, WrongCommandLinesExitWithTwo) {
   EXPECT_TRUE(contains(out, "--checkpoint-every"));
 }
 
+TEST_F(SessionTrain, InputsOfATeacherMustFitEachOther) {
+  using artifact::ElementType;
+  const auto errorOf = [&](int64_t tokens, int64_t logProbs,
+                           ElementType type = ElementType::f32) {
+    std::ofstream(program(), std::ios::binary) << bigramProgram(
+        "bigram", {{"teacher_tokens", ElementType::i32, {2, 4, 16, tokens}},
+                   {"teacher_log_probs", type, {2, 4, 16, logProbs}}});
+    EXPECT_EQ(train(common("run")), 1);
+    return err;
+  };
+  const std::string other = "compiled by another version";
+  EXPECT_TRUE(contains(errorOf(3, 3), other)) << err;
+  EXPECT_TRUE(contains(errorOf(65536, 65537), other)) << err;
+  EXPECT_TRUE(contains(errorOf(3, 4, ElementType::i32), other)) << err;
+  // The tokens are a stream: what is refused is the data.
+  EXPECT_TRUE(contains(errorOf(3, 4), "is a stream of tokens")) << err;
+}
+
 TEST_F(SessionTrain, ErrorsAreOneLineAndExitWithOne) {
   EXPECT_EQ(train({"--data", scratch / "absent", "--quiet"}), 1);
   EXPECT_TRUE(err.starts_with("error: cannot read the token directory"));
