@@ -112,7 +112,7 @@ tessera::openModel(const ModelSource &source, const ProgramOptions &programs,
   InferenceRanks *ranks = options.ranks;
   Status compiled = !ranks || ranks->leads() ? compile() : Status::success();
   if (ranks)
-    compiled = ranks->shareFile(compiled, options.program);
+    compiled = ranks->broadcastFile(compiled, options.program);
   TESSERA_RETURN_IF_ERROR(compiled);
   endPhase(options.phases, "programs");
   return openModelDirectory(directory, options);

@@ -82,7 +82,8 @@ Status InferenceRanks::agree(const Status &own) {
   return agreed;
 }
 
-Status InferenceRanks::shareFile(const Status &made, const std::string &path) {
+Status InferenceRanks::broadcastFile(const Status &made,
+                                     const std::string &path) {
   std::string bytes;
   Status read = made;
   if (leads() && made.ok()) {
@@ -104,14 +105,14 @@ Status InferenceRanks::shareFile(const Status &made, const std::string &path) {
 Status InferenceRanks::begin(const Status &own) {
   TESSERA_RETURN_IF_ERROR(agree(own));
   if (leads()) // ranks that wait ask for this one after half of the timeout
-    sender = std::make_unique<CallSender>(
+    calls = std::make_unique<CallBroadcaster>(
         *everybody, std::chrono::milliseconds(timeout) / 4);
   return Status::success();
 }
 
 Status InferenceRanks::leave() {
-  if (sender)
-    TESSERA_RETURN_IF_ERROR(sender->end());
+  if (calls)
+    TESSERA_RETURN_IF_ERROR(calls->end());
   return joined->leave();
 }
 

@@ -31,13 +31,13 @@ public:
   bool hasAgreedError() const { return !agreed.ok(); }
   /// All ranks call it: the file at `path`, which rank 0 made, is written to
   /// the others' `path`. `made` is rank 0's status; an error reaches all.
-  Status shareFile(const Status &made, const std::string &path);
+  Status broadcastFile(const Status &made, const std::string &path);
 
   /// As agree(). On success the others follow(), and rank 0 lead()s or leaves.
   Status begin(const Status &own);
   /// Rank 0: its shard as the model of all ranks.
   std::unique_ptr<PagedModel> lead(std::unique_ptr<PagedModel> own) {
-    return std::make_unique<LeadingModel>(std::move(own), *sender);
+    return std::make_unique<ShardedModel>(std::move(own), *calls);
   }
   /// The other ranks: make rank 0's calls until it leaves.
   Status follow(PagedModel &own) { return followCalls(own, *everybody); }
@@ -53,7 +53,7 @@ private:
   std::chrono::seconds timeout;
   std::unique_ptr<comm::World> joined;
   comm::Channel *everybody = nullptr;
-  std::unique_ptr<CallSender> sender; ///< rank 0's, after begin()
+  std::unique_ptr<CallBroadcaster> calls; ///< rank 0's, after begin()
   Status agreed;
 };
 

@@ -8,7 +8,7 @@ namespace {
 using comm::Collective;
 using comm::ElementType;
 
-enum Kind : int32_t { idle, prefilled, decoded, ended };
+enum Kind : int32_t { heartbeat, prefilled, decoded, ended };
 
 /// A message is the kind, its length in words, the number of sequences and of
 /// tokens; then length, adapter and number of pages of each sequence, all
@@ -49,7 +49,7 @@ StatusOr<Call> read(std::span<const int32_t> words) {
   const auto sequences = size_t(uint32_t(words[2])),
              tokens = size_t(uint32_t(words[3]));
   size_t at = kHeaderWords + sequences * kSequenceWords;
-  if (words[0] < idle || words[0] > ended || at > words.size())
+  if (words[0] < heartbeat || words[0] > ended || at > words.size())
     return malformed();
   for (size_t i = 0; i < sequences; ++i) {
     auto fields = words.subspan(kHeaderWords + i * kSequenceWords);
@@ -84,15 +84,16 @@ Status receive(comm::Channel &everybody, std::vector<int32_t> &words) {
 
 //===--- rank 0 -----------------------------------------------------------===//
 
-CallSender::CallSender(comm::Channel &everybody,
-                       std::chrono::milliseconds interval)
+CallBroadcaster::CallBroadcaster(comm::Channel &everybody,
+                                 std::chrono::milliseconds interval)
     : everybody(everybody), interval(interval),
       lastSent(std::chrono::steady_clock::now()),
-      keeper([this](const std::stop_token &stop) { keepInTouch(stop); }) {}
+      heartbeats(
+          [this](const std::stop_token &stop) { sendHeartbeats(stop); }) {}
 
-CallSender::~CallSender() { (void)end(); }
+CallBroadcaster::~CallBroadcaster() { (void)end(); }
 
-Status CallSender::send() {
+Status CallBroadcaster::send() {
   const size_t count = words.size();
   words.resize(std::max(count, kFirstWords));
   lastSent = std::chrono::steady_clock::now();
@@ -105,25 +106,25 @@ Status CallSender::send() {
 }
 
 // An error ends the world, and the next call finds it.
-void CallSender::keepInTouch(const std::stop_token &stop) {
+void CallBroadcaster::sendHeartbeats(const std::stop_token &stop) {
   std::unique_lock lock(mutex);
-  bool isInTouch = true;
-  while (isInTouch && !hasEnded) {
+  bool isSent = true;
+  while (isSent && !hasEnded) {
     const auto due = lastSent + interval;
     wake.wait_until(lock, stop, due, [&] { return hasEnded; });
     if (stop.stop_requested() || hasEnded)
       return;
     if (std::chrono::steady_clock::now() < lastSent + interval)
       continue;
-    write(words, idle, {}, {});
-    isInTouch = send().ok();
+    write(words, heartbeat, {}, {});
+    isSent = send().ok();
   }
 }
 
-// What this rank refuses is not sent: the others would wait for its shard.
-Status CallSender::prefill(PagedModel &own, const CachedText &text,
-                           std::span<const int32_t> tokens,
-                           const Wanted &wanted) {
+// What this rank refuses is not sent: followers would wait for its shard.
+Status CallBroadcaster::prefill(PagedModel &own, const CachedText &text,
+                                std::span<const int32_t> tokens,
+                                const Wanted &wanted) {
   TESSERA_RETURN_IF_ERROR(own.checkPrefill(text, tokens, wanted));
   std::lock_guard lock(mutex);
   write(words, prefilled, std::span(&text, 1), tokens);
@@ -131,10 +132,10 @@ Status CallSender::prefill(PagedModel &own, const CachedText &text,
   return own.prefill(text, tokens, wanted);
 }
 
-Status CallSender::decode(PagedModel &own,
-                          std::span<const CachedText> sequences,
-                          std::span<const int32_t> tokens,
-                          const Wanted &wanted) {
+Status CallBroadcaster::decode(PagedModel &own,
+                               std::span<const CachedText> sequences,
+                               std::span<const int32_t> tokens,
+                               const Wanted &wanted) {
   TESSERA_RETURN_IF_ERROR(own.checkDecode(sequences, tokens, wanted));
   std::lock_guard lock(mutex);
   write(words, decoded, sequences, tokens);
@@ -142,7 +143,7 @@ Status CallSender::decode(PagedModel &own,
   return own.decode(sequences, tokens, wanted);
 }
 
-Status CallSender::end() {
+Status CallBroadcaster::end() {
   std::lock_guard lock(mutex);
   if (hasEnded)
     return Status::success();
@@ -152,7 +153,7 @@ Status CallSender::end() {
   return send();
 }
 
-//===--- the other ranks --------------------------------------------------===//
+//===--- followers --------------------------------------------------------===//
 
 Status followCalls(PagedModel &own, comm::Channel &everybody) {
   const Wanted nothing{.logits = false, .samplings = {}};
@@ -164,7 +165,7 @@ Status followCalls(PagedModel &own, comm::Channel &everybody) {
       return call.status();
     if (call->kind == ended)
       return Status::success();
-    if (call->kind == idle)
+    if (call->kind == heartbeat)
       continue;
     if (call->kind == prefilled && call->sequences.size() != 1)
       return malformed();

@@ -57,8 +57,8 @@ record(int ranks, const comm::WorldOptions &options, milliseconds interval,
                    ASSERT_TRUE(channel.ok());
                    auto &own = lines[static_cast<size_t>(world.rank())];
                    if (world.rank() == 0) {
-                     CallSender calls(**channel, interval);
-                     LeadingModel model(std::make_unique<Recorder>(own), calls);
+                     CallBroadcaster calls(**channel, interval);
+                     ShardedModel model(std::make_unique<Recorder>(own), calls);
                      lead(model);
                      EXPECT_TRUE(calls.end().ok());
                    } else {
