@@ -14,8 +14,7 @@ enum Kind : int32_t { heartbeat, prefilled, decoded, ended };
 /// tokens; then length, adapter and number of pages of each sequence, all
 /// pages, all tokens.
 constexpr size_t kHeaderWords = 4, kSequenceWords = 3;
-/// What is sent at once, whatever the length; the rest follows.
-constexpr size_t kFirstWords = 256;
+constexpr size_t kFirstWords = CallBroadcaster::kFirstWords;
 /// Far more than any call has: 4,096 sequences of 2^24 tokens in pages of 64.
 constexpr int64_t kMostWords = int64_t(1) << 30;
 
@@ -105,6 +104,12 @@ Status CallBroadcaster::send() {
       ElementType::i32, words.data() + kFirstWords, count - kFirstWords, 0));
 }
 
+// Followers that left would be waited for until the timeout.
+Status CallBroadcaster::checkOpen() const {
+  return hasEnded ? Status::error("rank 0 has ended its calls on this mesh")
+                  : Status::success();
+}
+
 // An error ends the world, and the next call finds it.
 void CallBroadcaster::sendHeartbeats(const std::stop_token &stop) {
   std::unique_lock lock(mutex);
@@ -127,6 +132,7 @@ Status CallBroadcaster::prefill(PagedModel &own, const CachedText &text,
                                 const Wanted &wanted) {
   TESSERA_RETURN_IF_ERROR(own.checkPrefill(text, tokens, wanted));
   std::lock_guard lock(mutex);
+  TESSERA_RETURN_IF_ERROR(checkOpen());
   write(words, prefilled, std::span(&text, 1), tokens);
   TESSERA_RETURN_IF_ERROR(send());
   return own.prefill(text, tokens, wanted);
@@ -138,6 +144,7 @@ Status CallBroadcaster::decode(PagedModel &own,
                                const Wanted &wanted) {
   TESSERA_RETURN_IF_ERROR(own.checkDecode(sequences, tokens, wanted));
   std::lock_guard lock(mutex);
+  TESSERA_RETURN_IF_ERROR(checkOpen());
   write(words, decoded, sequences, tokens);
   TESSERA_RETURN_IF_ERROR(send());
   return own.decode(sequences, tokens, wanted);

@@ -20,6 +20,10 @@ namespace tessera {
 /// count as missing while followers wait, and a missing follower is noticed.
 class CallBroadcaster {
 public:
+  /// The i32 that are broadcast first, whatever the length of a message; the
+  /// rest follows.
+  static constexpr size_t kFirstWords = 256;
+
   /// Nothing else may use the channel, which is of all ranks. `interval` is
   /// less than half of the world's timeout.
   CallBroadcaster(comm::Channel &everybody, std::chrono::milliseconds interval);
@@ -31,11 +35,13 @@ public:
                  std::span<const int32_t> tokens, const Wanted &wanted);
   Status decode(PagedModel &own, std::span<const CachedText> sequences,
                 std::span<const int32_t> tokens, const Wanted &wanted);
-  /// The followers return from followCalls(). Later calls do nothing.
+  /// The followers return from followCalls(), and further calls are errors. To
+  /// end twice does nothing.
   Status end();
 
 private:
-  Status send(); ///< `words`; the mutex is locked
+  Status send();            ///< `words`; the mutex is locked
+  Status checkOpen() const; ///< the mutex is locked
   void sendHeartbeats(const std::stop_token &stop);
 
   comm::Channel &everybody;
