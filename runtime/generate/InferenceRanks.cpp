@@ -1,9 +1,9 @@
 #include "runtime/generate/InferenceRanks.h"
 #include "runtime/support/Text.h"
+#include "runtime/train/Ranks.h"
 
 #include <algorithm>
 #include <fstream>
-#include <thread>
 
 namespace tessera {
 namespace {
@@ -53,11 +53,7 @@ hal::MeshContext InferenceRanks::context() {
   return mesh;
 }
 
-unsigned InferenceRanks::threads() const {
-  return std::max(std::thread::hardware_concurrency() /
-                      unsigned(std::max(launch.localSize, 1)),
-                  1u);
-}
+unsigned InferenceRanks::threads() const { return threadsPerRank(launch); }
 
 Status InferenceRanks::agree(const Status &own) {
   TESSERA_RETURN_IF_ERROR(agreed);

@@ -12,6 +12,7 @@ import subprocess
 import sys
 
 from harness import SOURCE, check, make_tokens, refuses, run
+from random_models import mpirun, ranks_of
 
 sys.path.insert(0, str(SOURCE / "test/runtime/serve"))
 from serving import Server  # noqa: E402
@@ -70,8 +71,7 @@ class Ranks:
         return folder
 
     def start(self, ranks, *command):
-        launcher = [self.mpirun, "--allow-run-as-root", "--oversubscribe", "-n", ranks]
-        return [str(word) for word in (*launcher, self.tessera, *command)]
+        return [str(word) for word in (*mpirun(self.mpirun, ranks), self.tessera, *command)]
 
     def text(self, folder, prompt, mesh, *more):
         command = ["generate", folder, "--prompt", prompt, "--temperature", 0,
@@ -79,13 +79,6 @@ class Ranks:
         if not mesh:
             return run(self.tessera, *command).stdout
         return run(*self.start(ranks_of(mesh), *command, "--mesh", mesh)).stdout
-
-
-def ranks_of(mesh):
-    ranks = 1
-    for axis in mesh.split(","):
-        ranks *= int(axis.split("=")[1])
-    return ranks
 
 
 def free_port():
