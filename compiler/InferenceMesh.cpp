@@ -39,6 +39,10 @@ llvm::Error Compilation::checkInferenceMesh() const {
                   "model in full precision");
   if (recipe.inference.layout == recipe::WeightLayout::Packed)
     return refuse("packed weights are not sharded; set inference.layout=rows");
+  if (recipe.inference.numerics == recipe::Numerics::Training)
+    return refuse("inference.numerics=training promises the bits of the "
+                  "training program, and ranks sum in another order; set it to "
+                  "inference, or omit --mesh");
   if (recipe.adapter.slots > 0)
     return refuse("programs with slots for adapters are not sharded; merge the "
                   "adapter with tessera export --merge");

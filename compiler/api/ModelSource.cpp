@@ -110,10 +110,17 @@ tessera::openModel(const ModelSource &source, const ProgramOptions &programs,
                  : Status::success();
   };
   InferenceRanks *ranks = options.ranks;
-  Status compiled = !ranks || ranks->leads() ? compile() : Status::success();
-  if (ranks)
-    compiled = ranks->shareFile(compiled, options.program);
-  TESSERA_RETURN_IF_ERROR(compiled);
+  TESSERA_RETURN_IF_ERROR(ranks ? ranks->broadcastFile(compile, options.program)
+                                : compile());
   endPhase(options.phases, "programs");
-  return openModelDirectory(directory, options);
+  if (!ranks)
+    return openModelDirectory(directory, options);
+  std::unique_ptr<SessionModel> model;
+  TESSERA_RETURN_IF_ERROR(ranks->work([&] {
+    auto opened = openModelDirectory(directory, options);
+    if (opened.ok())
+      model = opened.take();
+    return opened.status();
+  }));
+  return model;
 }

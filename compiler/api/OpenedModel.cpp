@@ -24,8 +24,15 @@ Status OpenedModel::read(const ModelChoice &given) {
 }
 
 // What is sharded over ranks is compiled and read for them here.
-static Status checkRanks(const std::string &place,
-                         const std::optional<ModelSource> &model) {
+Status tessera::checkSharded(const std::string &place,
+                             const std::optional<ModelSource> &model) {
+  if (!model)
+    if (auto run = resolveRun(place); !run.ok())
+      return run.status();
+  if (model && model->spec.isEncoder())
+    return Status::error("only models that generate text are sharded; '{}' is "
+                         "an encoder, so omit --mesh",
+                         place);
   if (model && !model->packaged)
     return Status::success();
   return Status::error("'{}' is {}, and only model directories are sharded; {}",
@@ -40,7 +47,7 @@ Status OpenedModel::read(const ModelChoice &given,
   choice = given;
   known = std::move(model);
   if (choice.ranks)
-    TESSERA_RETURN_IF_ERROR(checkRanks(choice.place, known));
+    TESSERA_RETURN_IF_ERROR(checkSharded(choice.place, known));
   isRun = !known;
   return isRun ? readRun() : readModel();
 }

@@ -23,6 +23,11 @@ struct ModelChoice : ProgramOptions {
   InferenceRanks *ranks = nullptr;
 };
 
+/// Whether the model at `place` can be sharded over ranks, which only the
+/// directory of a model that generates text can; null: it is not a model's.
+Status checkSharded(const std::string &place,
+                    const std::optional<ModelSource> &model);
+
 class OpenedModel {
 public:
   /// Reads everything but programs and weights; the cheapest checks come first.

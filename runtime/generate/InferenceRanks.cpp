@@ -1,8 +1,11 @@
 #include "runtime/generate/InferenceRanks.h"
 #include "runtime/support/Text.h"
+#include "runtime/train/Ranks.h"
 
 #include <algorithm>
+#include <condition_variable>
 #include <fstream>
+#include <mutex>
 #include <thread>
 
 namespace tessera {
@@ -14,6 +17,9 @@ using comm::ElementType;
 /// Channel 0 is MeshModel's, which reads weights; sessions have those after
 /// this one.
 constexpr int kCallsChannel = 1;
+
+/// Of a rank in agree(), in the place of its message's length.
+constexpr int64_t kWorks = -1;
 
 /// A program without weights; a model of 1,000 layers takes less.
 constexpr int64_t kMostProgramBytes = int64_t(1) << 32;
@@ -30,15 +36,23 @@ Status writeFile(const std::string &path, std::string_view bytes) {
 
 StatusOr<std::unique_ptr<InferenceRanks>>
 InferenceRanks::join(const comm::Launch &launch, std::chrono::seconds timeout) {
-  std::unique_ptr<InferenceRanks> ranks(new InferenceRanks(launch, timeout));
   comm::WorldOptions options;
   options.timeout = timeout;
   auto world = comm::World::join(launch, options);
   if (!world.ok())
     return world.status();
-  ranks->joined = world.take();
-  auto channel =
-      ranks->joined->open(kCallsChannel, comm::Group::world(launch.size));
+  auto ranks = over(**world, launch, timeout);
+  if (ranks.ok())
+    (*ranks)->owned = world.take();
+  return ranks;
+}
+
+StatusOr<std::unique_ptr<InferenceRanks>>
+InferenceRanks::over(comm::World &world, const comm::Launch &launch,
+                     std::chrono::milliseconds timeout) {
+  std::unique_ptr<InferenceRanks> ranks(new InferenceRanks(launch, timeout));
+  ranks->joined = &world;
+  auto channel = world.open(kCallsChannel, comm::Group::world(launch.size));
   if (!channel.ok())
     return channel.status();
   ranks->everybody = *channel;
@@ -48,25 +62,28 @@ InferenceRanks::join(const comm::Launch &launch, std::chrono::seconds timeout) {
 hal::MeshContext InferenceRanks::context() {
   hal::MeshContext mesh;
   mesh.rank = uint32_t(launch.rank);
-  mesh.world = joined.get();
+  mesh.world = joined;
   mesh.firstChannel = kCallsChannel + 1;
   return mesh;
 }
 
-unsigned InferenceRanks::threads() const {
-  return std::max(std::thread::hardware_concurrency() /
-                      unsigned(std::max(launch.localSize, 1)),
-                  1u);
+unsigned InferenceRanks::threads() const { return threadsPerRank(launch); }
+
+Status InferenceRanks::gather(int64_t own, std::vector<int64_t> &everyone) {
+  everyone.resize(size_t(launch.size));
+  return everybody->run(
+      Collective::allGather(ElementType::i64, &own, everyone.data(),
+                            std::vector<uint64_t>(everyone.size(), 1)));
 }
 
 Status InferenceRanks::agree(const Status &own) {
   TESSERA_RETURN_IF_ERROR(agreed);
   // 0: no error, otherwise the length of the message and one.
-  int64_t mine = own.ok() ? 0 : int64_t(own.message().size()) + 1;
-  std::vector<int64_t> all(size_t(launch.size));
-  TESSERA_RETURN_IF_ERROR(everybody->run(
-      Collective::allGather(ElementType::i64, &mine, all.data(),
-                            std::vector<uint64_t>(all.size(), 1))));
+  const int64_t mine = own.ok() ? 0 : int64_t(own.message().size()) + 1;
+  std::vector<int64_t> all;
+  do
+    TESSERA_RETURN_IF_ERROR(gather(mine, all));
+  while (std::ranges::find(all, kWorks) != all.end());
   const auto failed = std::ranges::find_if(all, [](int64_t x) { return x; });
   if (failed == all.end())
     return Status::success();
@@ -82,10 +99,34 @@ Status InferenceRanks::agree(const Status &own) {
   return agreed;
 }
 
-Status InferenceRanks::shareFile(const Status &made, const std::string &path) {
+// Each heartbeat is a round of agree(), in which all take part: by a heartbeat
+// or by their status.
+Status InferenceRanks::work(const std::function<Status()> &task) {
+  TESSERA_RETURN_IF_ERROR(agreed);
+  std::mutex mutex;
+  std::condition_variable_any wake;
+  Status failed;
+  std::jthread heartbeats([&](const std::stop_token &stop) {
+    std::unique_lock lock(mutex);
+    std::vector<int64_t> all;
+    while (failed.ok()) {
+      wake.wait_for(lock, stop, heartbeatInterval(), [] { return false; });
+      if (stop.stop_requested())
+        return;
+      failed = gather(kWorks, all);
+    }
+  });
+  Status done = task();
+  heartbeats.request_stop();
+  heartbeats.join();
+  return failed.ok() ? done : failed;
+}
+
+Status InferenceRanks::broadcastFile(const std::function<Status()> &make,
+                                     const std::string &path) {
   std::string bytes;
-  Status read = made;
-  if (leads() && made.ok()) {
+  Status read = leads() ? work(make) : Status::success();
+  if (leads() && read.ok()) {
     auto text = readTextFile(path, kMostProgramBytes);
     read = text.status();
     if (text.ok())
@@ -103,15 +144,14 @@ Status InferenceRanks::shareFile(const Status &made, const std::string &path) {
 
 Status InferenceRanks::begin(const Status &own) {
   TESSERA_RETURN_IF_ERROR(agree(own));
-  if (leads()) // ranks that wait ask for this one after half of the timeout
-    sender = std::make_unique<CallSender>(
-        *everybody, std::chrono::milliseconds(timeout) / 4);
+  if (leads())
+    calls = std::make_unique<CallBroadcaster>(*everybody, heartbeatInterval());
   return Status::success();
 }
 
 Status InferenceRanks::leave() {
-  if (sender)
-    TESSERA_RETURN_IF_ERROR(sender->end());
+  if (calls)
+    TESSERA_RETURN_IF_ERROR(calls->end());
   return joined->leave();
 }
 

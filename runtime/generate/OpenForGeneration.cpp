@@ -91,7 +91,7 @@ importShard(const std::string &directory, std::unique_ptr<SessionModel> shard,
   if (!mesh.ok())
     return mesh.status();
   TESSERA_RETURN_IF_ERROR(importAllWeights(directory, **mesh));
-  return (*mesh)->takeShare();
+  return (*mesh)->takeShard();
 }
 
 /// Loads cached weights; false if there are none.

@@ -8,14 +8,13 @@ namespace {
 using comm::Collective;
 using comm::ElementType;
 
-enum Kind : int32_t { idle, prefilled, decoded, ended };
+enum Kind : int32_t { heartbeat, prefilled, decoded, ended };
 
 /// A message is the kind, its length in words, the number of sequences and of
 /// tokens; then length, adapter and number of pages of each sequence, all
 /// pages, all tokens.
 constexpr size_t kHeaderWords = 4, kSequenceWords = 3;
-/// What is sent at once, whatever the length; the rest follows.
-constexpr size_t kFirstWords = 256;
+constexpr size_t kFirstWords = CallBroadcaster::kFirstWords;
 /// Far more than any call has: 4,096 sequences of 2^24 tokens in pages of 64.
 constexpr int64_t kMostWords = int64_t(1) << 30;
 
@@ -49,7 +48,7 @@ StatusOr<Call> read(std::span<const int32_t> words) {
   const auto sequences = size_t(uint32_t(words[2])),
              tokens = size_t(uint32_t(words[3]));
   size_t at = kHeaderWords + sequences * kSequenceWords;
-  if (words[0] < idle || words[0] > ended || at > words.size())
+  if (words[0] < heartbeat || words[0] > ended || at > words.size())
     return malformed();
   for (size_t i = 0; i < sequences; ++i) {
     auto fields = words.subspan(kHeaderWords + i * kSequenceWords);
@@ -84,15 +83,16 @@ Status receive(comm::Channel &everybody, std::vector<int32_t> &words) {
 
 //===--- rank 0 -----------------------------------------------------------===//
 
-CallSender::CallSender(comm::Channel &everybody,
-                       std::chrono::milliseconds interval)
+CallBroadcaster::CallBroadcaster(comm::Channel &everybody,
+                                 std::chrono::milliseconds interval)
     : everybody(everybody), interval(interval),
       lastSent(std::chrono::steady_clock::now()),
-      keeper([this](const std::stop_token &stop) { keepInTouch(stop); }) {}
+      heartbeats(
+          [this](const std::stop_token &stop) { sendHeartbeats(stop); }) {}
 
-CallSender::~CallSender() { (void)end(); }
+CallBroadcaster::~CallBroadcaster() { (void)end(); }
 
-Status CallSender::send() {
+Status CallBroadcaster::send() {
   const size_t count = words.size();
   words.resize(std::max(count, kFirstWords));
   lastSent = std::chrono::steady_clock::now();
@@ -104,45 +104,53 @@ Status CallSender::send() {
       ElementType::i32, words.data() + kFirstWords, count - kFirstWords, 0));
 }
 
+// Followers that left would be waited for until the timeout.
+Status CallBroadcaster::checkOpen() const {
+  return hasEnded ? Status::error("rank 0 has ended its calls on this mesh")
+                  : Status::success();
+}
+
 // An error ends the world, and the next call finds it.
-void CallSender::keepInTouch(const std::stop_token &stop) {
+void CallBroadcaster::sendHeartbeats(const std::stop_token &stop) {
   std::unique_lock lock(mutex);
-  bool isInTouch = true;
-  while (isInTouch && !hasEnded) {
+  bool isSent = true;
+  while (isSent && !hasEnded) {
     const auto due = lastSent + interval;
     wake.wait_until(lock, stop, due, [&] { return hasEnded; });
     if (stop.stop_requested() || hasEnded)
       return;
     if (std::chrono::steady_clock::now() < lastSent + interval)
       continue;
-    write(words, idle, {}, {});
-    isInTouch = send().ok();
+    write(words, heartbeat, {}, {});
+    isSent = send().ok();
   }
 }
 
-// What this rank refuses is not sent: the others would wait for its shard.
-Status CallSender::prefill(PagedModel &own, const CachedText &text,
-                           std::span<const int32_t> tokens,
-                           const Wanted &wanted) {
+// What this rank refuses is not sent: followers would wait for its shard.
+Status CallBroadcaster::prefill(PagedModel &own, const CachedText &text,
+                                std::span<const int32_t> tokens,
+                                const Wanted &wanted) {
   TESSERA_RETURN_IF_ERROR(own.checkPrefill(text, tokens, wanted));
   std::lock_guard lock(mutex);
+  TESSERA_RETURN_IF_ERROR(checkOpen());
   write(words, prefilled, std::span(&text, 1), tokens);
   TESSERA_RETURN_IF_ERROR(send());
   return own.prefill(text, tokens, wanted);
 }
 
-Status CallSender::decode(PagedModel &own,
-                          std::span<const CachedText> sequences,
-                          std::span<const int32_t> tokens,
-                          const Wanted &wanted) {
+Status CallBroadcaster::decode(PagedModel &own,
+                               std::span<const CachedText> sequences,
+                               std::span<const int32_t> tokens,
+                               const Wanted &wanted) {
   TESSERA_RETURN_IF_ERROR(own.checkDecode(sequences, tokens, wanted));
   std::lock_guard lock(mutex);
+  TESSERA_RETURN_IF_ERROR(checkOpen());
   write(words, decoded, sequences, tokens);
   TESSERA_RETURN_IF_ERROR(send());
   return own.decode(sequences, tokens, wanted);
 }
 
-Status CallSender::end() {
+Status CallBroadcaster::end() {
   std::lock_guard lock(mutex);
   if (hasEnded)
     return Status::success();
@@ -152,7 +160,7 @@ Status CallSender::end() {
   return send();
 }
 
-//===--- the other ranks --------------------------------------------------===//
+//===--- followers --------------------------------------------------------===//
 
 Status followCalls(PagedModel &own, comm::Channel &everybody) {
   const Wanted nothing{.logits = false, .samplings = {}};
@@ -164,7 +172,7 @@ Status followCalls(PagedModel &own, comm::Channel &everybody) {
       return call.status();
     if (call->kind == ended)
       return Status::success();
-    if (call->kind == idle)
+    if (call->kind == heartbeat)
       continue;
     if (call->kind == prefilled && call->sequences.size() != 1)
       return malformed();

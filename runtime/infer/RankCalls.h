@@ -1,7 +1,7 @@
-// One model on several ranks. Rank 0 decides what is computed and sends each
-// call to the others, which make it on their shards. A message has block
-// tables, lengths and tokens, mostly less than a KiB; sampling is rank 0's
-// alone.
+// One model on several ranks. Rank 0 decides what is computed and broadcasts
+// each call to the followers, which make it on their shards. A message has
+// block tables, lengths and tokens, mostly less than a KiB; sampling is rank
+// 0's alone.
 #pragma once
 #include "runtime/comm/Channel.h"
 #include "runtime/infer/PagedModel.h"
@@ -15,28 +15,34 @@
 
 namespace tessera {
 
-/// Rank 0's end of the line to followCalls() of the others. If it has nothing
-/// to send for `interval`, it sends a message that does nothing, so that ranks
-/// that wait do not count as missing, and a missing one is noticed.
-class CallSender {
+/// Broadcasts rank 0's calls to followCalls() of the followers. If there is no
+/// call for `interval`, it broadcasts a heartbeat, so that rank 0 does not
+/// count as missing while followers wait, and a missing follower is noticed.
+class CallBroadcaster {
 public:
-  /// Nothing else may use the channel, of all ranks. `interval` is less than
-  /// half of the world's timeout.
-  CallSender(comm::Channel &everybody, std::chrono::milliseconds interval);
-  /// As end(), whose error the world reports.
-  ~CallSender();
+  /// The i32 that are broadcast first, whatever the length of a message; the
+  /// rest follows.
+  static constexpr size_t kFirstWords = 256;
 
-  /// Sends the call and makes it here, with no other message in between.
+  /// Nothing else may use the channel, which is of all ranks. `interval` is
+  /// less than half of the world's timeout.
+  CallBroadcaster(comm::Channel &everybody, std::chrono::milliseconds interval);
+  /// As end(), whose error the world reports.
+  ~CallBroadcaster();
+
+  /// Broadcasts the call and makes it here, with no other message in between.
   Status prefill(PagedModel &own, const CachedText &text,
                  std::span<const int32_t> tokens, const Wanted &wanted);
   Status decode(PagedModel &own, std::span<const CachedText> sequences,
                 std::span<const int32_t> tokens, const Wanted &wanted);
-  /// The others return from followCalls(). Later calls do nothing.
+  /// The followers return from followCalls(), and further calls are errors. To
+  /// end twice does nothing.
   Status end();
 
 private:
-  Status send(); ///< `words`; the mutex is locked
-  void keepInTouch(const std::stop_token &stop);
+  Status send();            ///< `words`; the mutex is locked
+  Status checkOpen() const; ///< the mutex is locked
+  void sendHeartbeats(const std::stop_token &stop);
 
   comm::Channel &everybody;
   const std::chrono::milliseconds interval;
@@ -45,15 +51,14 @@ private:
   std::chrono::steady_clock::time_point lastSent;
   bool hasEnded = false;
   std::vector<int32_t> words; ///< of the message
-  std::jthread keeper;        // the last member: it uses the others
+  std::jthread heartbeats;    // the last member: it uses the others
 };
 
-/// The model as rank 0 uses it: its shard, and with each call those of the
-/// others.
-class LeadingModel final : public PagedModel {
+/// The model as rank 0 uses it: its shard, and with each call the followers'.
+class ShardedModel final : public PagedModel {
 public:
-  /// The sender must outlive the model.
-  LeadingModel(std::unique_ptr<PagedModel> own, CallSender &calls)
+  /// `calls` must outlive the model.
+  ShardedModel(std::unique_ptr<PagedModel> own, CallBroadcaster &calls)
       : own(std::move(own)), calls(calls) {}
   const DecoderShape &shape() const override { return own->shape(); }
   Status checkPrefill(const CachedText &text, std::span<const int32_t> tokens,
@@ -84,7 +89,7 @@ public:
 
 private:
   std::unique_ptr<PagedModel> own;
-  CallSender &calls;
+  CallBroadcaster &calls;
 };
 
 /// Makes rank 0's calls on this rank's shard, `own`, until rank 0 ends them.

@@ -50,7 +50,7 @@ public:
   SessionModel &get() { return *share; }
   /// The shard alone, such as after its weights were read; this is of no use
   /// afterwards.
-  std::unique_ptr<SessionModel> takeShare() { return std::move(share); }
+  std::unique_ptr<SessionModel> takeShard() { return std::move(share); }
 
 private:
   /// Tokens of a program, sharded as its input.

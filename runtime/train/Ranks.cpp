@@ -2,6 +2,9 @@
 #include "runtime/artifact/ElementTypes.h"
 #include "runtime/support/StopSignals.h"
 
+#include <algorithm>
+#include <thread>
+
 namespace tessera {
 namespace {
 
@@ -52,6 +55,11 @@ Status checkLaunch(const comm::Launch &launch, const std::string &path) {
   return Status::error("this program is for {} ranks and {} were started; "
                        "start {}, or compile it with another --mesh",
                        ranks, launch.size, ranks);
+}
+
+unsigned threadsPerRank(const comm::Launch &launch) {
+  const auto ranks = static_cast<unsigned>(std::max(launch.localSize, 1));
+  return std::max(std::thread::hardware_concurrency() / ranks, 1U);
 }
 
 StatusOr<TrainSummary> runTrainingOnRanks(MeshModel &model,

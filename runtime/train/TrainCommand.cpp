@@ -251,10 +251,7 @@ Status trainOnRanks(const std::string &path, const comm::Launch &launch,
     return Status::error("--profile is for one rank; leave it out under "
                          "mpirun");
   if (options.threads == 0)
-    options.threads =
-        std::max(std::thread::hardware_concurrency() /
-                     static_cast<unsigned>(std::max(launch.localSize, 1)),
-                 1u);
+    options.threads = threadsPerRank(launch);
   comm::WorldOptions worldOptions;
   worldOptions.timeout = std::chrono::seconds(options.timeout);
   auto world = comm::World::join(launch, worldOptions);

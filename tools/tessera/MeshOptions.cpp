@@ -7,17 +7,21 @@
 using namespace tessera;
 
 void tessera::addMeshOptions(CLI::App &command, MeshSettings &settings) {
-  command
-      .add_option("--mesh", settings.mesh,
-                  "shard a model directory over CPU ranks that mpirun or "
-                  "torchrun's variables started: tensor=2, expert=2 or both")
-      ->type_name("AXIS=SIZE,...");
+  CLI::Option *mesh =
+      command
+          .add_option("--mesh", settings.mesh,
+                      "shard a model directory over CPU ranks that mpirun or "
+                      "torchrun's variables started: tensor=2, expert=2 or "
+                      "both")
+          ->type_name("AXIS=SIZE,...");
   command
       .add_option("--rank-timeout", settings.timeout,
-                  "with --mesh: seconds that ranks wait for one that does not "
-                  "come before all are ended")
+                  "with --mesh: seconds that a rank may take to join, to read "
+                  "the tokenizer, or for one call, before all are ended; "
+                  "compiling and reading weights may take longer")
       ->check(CLI::Range(1, 1 << 20))
-      ->capture_default_str();
+      ->capture_default_str()
+      ->needs(mesh);
 }
 
 // As many ranks as the mesh has.
@@ -58,8 +62,7 @@ void tessera::runOnRanks(const MeshSettings &settings, Invocation &invocation,
     invocation.exitCode = 1;
   else
     fail(status);
-  // What this rank alone failed in ends the others, too.
-  if (status.ok() || ranks.leads() || ranks.hasAgreedError())
+  if (ranks.mayLeave(status))
     if (Status left = ranks.leave(); status.ok())
       fail(left);
 }

@@ -173,11 +173,7 @@ static Status checkMesh(const ServeSettings &settings,
                          "it with tessera export --merge, or omit --mesh");
   if (settings.serve.engine.scheduler.drafts > 0)
     return Status::error("--speculate is for one process; omit it, or --mesh");
-  if (source && source->spec.isEncoder())
-    return Status::error("only models that generate text are sharded; '{}' is "
-                         "an encoder, so omit --mesh",
-                         settings.choice.place);
-  return Status::success();
+  return checkSharded(settings.choice.place, source);
 }
 
 static StatusOr<std::optional<ModelSource>>
@@ -187,8 +183,16 @@ findServed(ServeSettings &settings) {
     TESSERA_RETURN_IF_ERROR(settings.serve.takeAddress());
   settings.serve.phases.end("process");
   auto found = findModel(settings.choice.place);
-  if (found.ok() && settings.choice.ranks)
+  if (!found.ok())
+    return found;
+  if (settings.choice.ranks)
     TESSERA_RETURN_IF_ERROR(checkMesh(settings, *found));
+  const DecoderSettings &decoder = settings.choice.decoder;
+  if (*found && (*found)->packaged && (decoder.batch || decoder.pages))
+    return Status::error("'{}' is compiled already: set --max-batch and "
+                         "--kv-pages when compiling it (tessera compile --set "
+                         "inference.batch=N --set inference.pages=N)",
+                         settings.choice.place);
   return found;
 }
 
@@ -207,12 +211,6 @@ static Status serveModel(ServeSettings &settings, InferenceRanks *ranks) {
     status = ranks->agree(status);
   TESSERA_RETURN_IF_ERROR(status);
   const std::optional<ModelSource> source = found.take();
-  const DecoderSettings &decoder = settings.choice.decoder;
-  if (source && source->packaged && (decoder.batch || decoder.pages))
-    return Status::error("'{}' is compiled already: set --max-batch and "
-                         "--kv-pages when compiling it (tessera compile --set "
-                         "inference.batch=N --set inference.pages=N)",
-                         settings.choice.place);
   return source && source->spec.isEncoder() ? serveEncoder(settings, *source)
                                             : serveText(settings, source);
 }

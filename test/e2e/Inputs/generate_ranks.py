@@ -7,11 +7,13 @@ a mesh of ranks refuses, and how it ends.
 import json
 import os
 import pathlib
+import shutil
 import socket
 import subprocess
 import sys
 
 from harness import SOURCE, check, make_tokens, refuses, run
+from random_models import mpirun, ranks_of
 
 sys.path.insert(0, str(SOURCE / "test/runtime/serve"))
 from serving import Server  # noqa: E402
@@ -70,8 +72,7 @@ class Ranks:
         return folder
 
     def start(self, ranks, *command):
-        launcher = [self.mpirun, "--allow-run-as-root", "--oversubscribe", "-n", ranks]
-        return [str(word) for word in (*launcher, self.tessera, *command)]
+        return [str(word) for word in (*mpirun(self.mpirun, ranks), self.tessera, *command)]
 
     def text(self, folder, prompt, mesh, *more):
         command = ["generate", folder, "--prompt", prompt, "--temperature", 0,
@@ -81,17 +82,16 @@ class Ranks:
         return run(*self.start(ranks_of(mesh), *command, "--mesh", mesh)).stdout
 
 
-def ranks_of(mesh):
-    ranks = 1
-    for axis in mesh.split(","):
-        ranks *= int(axis.split("=")[1])
-    return ranks
-
-
 def free_port():
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         return listening.getsockname()[1]
+
+
+def rank_environments():
+    """Of a world of two ranks over TCP: from a rank to its environment."""
+    world = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    return lambda rank: os.environ | world | {"RANK": str(rank)}
 
 
 class Served:
@@ -101,14 +101,13 @@ class Served:
         self.ranks, self.folder, self.more = ranks, folder, more
 
     def __enter__(self):
-        world = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1",
-                 "MASTER_PORT": str(free_port())}
+        of_rank = rank_environments()
         command = [str(word) for word in (
             self.ranks.tessera, "serve", self.folder, "--port", "0", "--threads",
             "1", "--mesh", "tensor=2", *self.more)]
-        self.other = subprocess.Popen(command, env=os.environ | world | {"RANK": "1"},
-                                      stderr=subprocess.PIPE, text=True)
-        self.server = Server(command, env=os.environ | world | {"RANK": "0"})
+        self.other = subprocess.Popen(command, env=of_rank(1), stderr=subprocess.PIPE,
+                                      text=True)
+        self.server = Server(command, env=of_rank(0))
         return self
 
     def __exit__(self, *_):
@@ -164,10 +163,56 @@ def dead_rank(ranks, folder):
               "rank 0 names it and exits with 70")
 
 
+def encoder(ranks):
+    """A directory that is known to be an encoder's before its weights are read."""
+    folder = ranks.scratch / "encoder"
+    folder.mkdir()
+    shutil.copy(SOURCE / "models/specs/minilm-l6/config.json", folder)
+    return folder
+
+
 def refusals(ranks, folder):
-    refuses("a packaged model", "--no-weights")(
-        ranks.tessera, "compile", folder, "--mode", "infer", "--mesh", "tensor=2",
+    """One rank refuses as several do, before anything is compiled."""
+    tessera, run_folder = ranks.tessera, ranks.scratch / "spec-llama/run"
+    packaged = ranks.scratch / "packaged.tsr"
+    refuses("packaging a mesh", "a packaged model", "--no-weights")(
+        tessera, "compile", folder, "--mode", "infer", "--mesh", "tensor=2",
         "-o", ranks.scratch / "none")
+    run(tessera, "compile", folder, "--mode", "infer", "--target", "cpu:avx2", "-o", packaged)
+    for what, place, parts, more in [
+            ("a run", run_folder, ["is a run", "export it"], []),
+            ("a packaged model", packaged, ["compiled for one process"], []),
+            ("an adapter", folder, ["--adapter", "export --merge"], ["--adapter", "a=b"]),
+            ("a missing directory", ranks.scratch / "none", ["is not a run directory"], []),
+            ("another axis", folder, ["omit 'pipe'"], ["--mesh", "pipe=1"])]:
+        for command in (["serve", "--port", 0], ["generate", "--prompt", "A"]):
+            more = [word.removeprefix("a=") if command[0] == "generate" else word for word in more]
+            mesh = [] if "--mesh" in more else ["--mesh", "tensor=1"]
+            refuses(f"{what}, tessera {command[0]}", *parts)(
+                tessera, *command, place, *mesh, *more)
+    for what, place, part, more in [
+            ("a packaged model with --max-batch", packaged, "compiled for one process",
+             ["--max-batch", 2]),
+            ("speculative decoding", folder, "--speculate is for one process", ["--speculate", 2]),
+            ("slots for adapters", folder, "models on a mesh have no adapters",
+             ["--adapter-slots", 1]),
+            ("an encoder", encoder(ranks), "is an encoder, so omit --mesh", []),
+            ("a recipe with slots", folder, "programs with slots for adapters",
+             ["--set", "adapter.slots=1", "--set", "adapter.rank=4"])]:
+        refuses(f"{what}, tessera serve", part)(
+            tessera, "serve", "--port", 0, place, "--mesh", "tensor=1", *more)
+    two_refuse(ranks, packaged)
+
+
+def two_refuse(ranks, packaged):
+    command = ["serve", packaged, "--port", 0, "--mesh", "tensor=2", "--max-batch", 2]
+    command = [str(word) for word in (ranks.tessera, *command)]
+    of_rank = rank_environments()
+    other = subprocess.Popen(command, env=of_rank(1), stderr=subprocess.PIPE, text=True)
+    refuses("a packaged model with --max-batch, rank 0 of two", "compiled for one process",
+            env=of_rank(0))(*command)
+    errors = other.communicate(timeout=60)[1]
+    check(other.returncode == 1 and not errors, "rank 1 ends without another line")
 
 
 def main():
