@@ -14,14 +14,17 @@ llvm::Error Compilation::checkInferenceMesh() const {
   };
   llvm::SmallVector<llvm::StringRef> axes;
   llvm::StringRef(mesh.axes).split(axes, ',');
-  for (llvm::StringRef axis : axes)
-    if (llvm::StringRef name = axis.split('=').first;
-        name != "tensor" && name != "expert")
+  for (llvm::StringRef axis : axes) {
+    llvm::StringRef name = axis.split('=').first;
+    if (name != "tensor" && name != "expert")
       return refuse(
           "inference programs are sharded along tensor and expert "
           "only; omit '" +
           name + "'" +
           (name == "data" ? ", and start a server for each replica" : ""));
+    if (name == "expert" && !config.spec.moe)
+      return refuse("the model has no experts; omit 'expert'");
+  }
   if (mesh.zero > 0 || mesh.expertTensor > 0 ||
       mesh.collectiveMatmul == CollectiveMatmulMode::On)
     return refuse("inference programs have no zero, expert_tensor or "

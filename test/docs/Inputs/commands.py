@@ -129,7 +129,7 @@ class Page:
     def run(self, command, text):
         """None, or what went wrong."""
         written = self.provide(command, text)
-        if text.startswith("tessera serve "):
+        if re.match(r"(mpirun -n \d+ )?tessera serve ", text):
             try:
                 self.start(text)
             except (SystemExit, RuntimeError, OSError) as error:

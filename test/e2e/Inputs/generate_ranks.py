@@ -183,8 +183,7 @@ def refusals(ranks, folder):
             ("a run", run_folder, ["is a run", "export it"], []),
             ("a packaged model", packaged, ["compiled for one process"], []),
             ("an adapter", folder, ["--adapter", "export --merge"], ["--adapter", "a=b"]),
-            ("a missing directory", ranks.scratch / "none", ["is not a run directory"], []),
-            ("another axis", folder, ["omit 'pipe'"], ["--mesh", "pipe=1"])]:
+            ("a missing directory", ranks.scratch / "none", ["is not a run directory"], [])]:
         for command in (["serve", "--port", 0], ["generate", "--prompt", "A"]):
             more = [word.removeprefix("a=") if command[0] == "generate" else word for word in more]
             mesh = [] if "--mesh" in more else ["--mesh", "tensor=1"]
@@ -196,9 +195,7 @@ def refusals(ranks, folder):
             ("speculative decoding", folder, "--speculate is for one process", ["--speculate", 2]),
             ("slots for adapters", folder, "models on a mesh have no adapters",
              ["--adapter-slots", 1]),
-            ("an encoder", encoder(ranks), "is an encoder, so omit --mesh", []),
-            ("a recipe with slots", folder, "programs with slots for adapters",
-             ["--set", "adapter.slots=1", "--set", "adapter.rank=4"])]:
+            ("an encoder", encoder(ranks), "is an encoder, so omit --mesh", [])]:
         refuses(f"{what}, tessera serve", part)(
             tessera, "serve", "--port", 0, place, "--mesh", "tensor=1", *more)
     two_refuse(ranks, packaged)
