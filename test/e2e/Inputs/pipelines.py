@@ -51,7 +51,9 @@ class Pipelines:
         """Metrics of steps, and of evaluations."""
         start = [self.mpirun, "-n", ranks]
         if "mpich" not in self.mpirun:
-            start[1:1] = ["--allow-run-as-root", "--oversubscribe"]
+            # As random_models.mpirun.
+            start[1:1] = ["--allow-run-as-root", "--oversubscribe", "--mca",
+                          "orte_allowed_exit_without_sync", "1"]
         harness.run(*(start if ranks > 1 else []), program, "--data", self.tokens,
             "--out", out, "--steps", steps, "--threads", 1, "--quiet", *more)
         lines = harness.metrics(out)
