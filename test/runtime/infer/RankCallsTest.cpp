@@ -1,6 +1,6 @@
 // Rank 0's calls arrive at the followers as they were made, whatever their
 // length; what it refuses does not, and silence does not end the world.
-// Messages that nobody could have sent are refused.
+// Malformed messages are refused.
 #include "runtime/infer/RankCalls.h"
 #include "test/runtime/comm/ThreadRanks.h"
 
