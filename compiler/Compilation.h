@@ -86,6 +86,7 @@ private:
   llvm::Error takeStoredWeights();
   llvm::Error checkPrecision();
   llvm::Error checkInferenceMesh() const;
+  llvm::Error checkBase() const;
   llvm::Error verifyInput();
   llvm::Error adoptDevices();
   llvm::Error adoptTargets();

@@ -216,8 +216,32 @@ llvm::Error Compilation::takeStoredWeights() {
   return llvm::Error::success();
 }
 
+// A base in nf4 is whole on every device, and its kernels are of CPUs.
+llvm::Error Compilation::checkBase() const {
+  if (recipe.adapter.base != recipe::AdapterBase::Nf4)
+    return llvm::Error::success();
+  for (const DeviceKind &kind : kindsOf(targets))
+    if (!kind.isCpu())
+      return makeError("adapter.base: no kernel reads nf4 weights on " +
+                       kind.name + "; choose bf16, or omit the target");
+  llvm::SmallVector<llvm::StringRef> axes;
+  llvm::StringRef(mesh.axes).split(axes, ',', -1, /*KeepEmpty=*/false);
+  for (llvm::StringRef axis : axes)
+    if (axis.split('=').first != "data")
+      return makeError("adapter.base: nf4 weights are not sharded, and --mesh "
+                       "has the axis " +
+                       axis.split('=').first.str() +
+                       "; choose bf16, or use the axis data alone");
+  if (mesh.zero > 2)
+    return makeError("adapter.base: nf4 weights are not sharded, and zero=3 "
+                     "shards weights; choose bf16, or zero=2");
+  return llvm::Error::success();
+}
+
 // What there are kernels of for CPUs alone.
 llvm::Error Compilation::checkPrecision() {
+  if (llvm::Error error = checkBase())
+    return error;
   if (mode == models::Mode::Train &&
       recipe.inference.quant != models::Quant::None)
     return makeError("inference.quant: training programs are not quantized; "

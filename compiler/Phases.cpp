@@ -89,6 +89,12 @@ static void autodiff(OpPassManager &pipeline, const PhaseOptions &options) {
   autodiff.step.alwaysLoop = options.mesh.hasPipe();
   if (options.mesh.hasPipe())
     autodiff.eval.microbatches = options.recipe.batch.accumulate;
+  // Before gradients, so that these read the dequantized matrices too.
+  if (options.recipe.adapter.base == recipe::AdapterBase::Nf4)
+    pipeline.addPass(createQuantizeWeights({.bits = 4,
+                                            .group = QuantizedLayout::kNf4Group,
+                                            .floats = true,
+                                            .frozen = true}));
   buildAutodiffPipeline(pipeline, autodiff);
   if (options.recipe.compute == models::Precision::Fp64) {
     buildF64Pipeline(pipeline);

@@ -1,6 +1,7 @@
 // Checks a recipe against a model, and derives buckets from both.
 #include "models/Recipe.h"
 #include "models/RewardHead.h"
+#include "runtime/support/QuantizedLayout.h"
 
 #include <algorithm>
 
@@ -82,6 +83,29 @@ static std::vector<std::string> linearLayers(const ModelSpec &spec) {
   return names;
 }
 
+// Blocks of NF4 are consecutive weights of a row, as of bitsandbytes, which
+// leaves embeddings and heads as they are.
+static Status checkNormalFloats(const ModelSpec &spec) {
+  if (spec.moe)
+    return Status::error("adapter.base: nf4 does not support the experts of "
+                         "this {}; choose bf16",
+                         name(spec.family));
+  const bool isTransposed = spec.family == Family::Gpt2;
+  for (const Parameter &each : layerParameters(spec, false)) {
+    if (each.shape.size() != 2 || each.keepF32)
+      continue;
+    const int64_t out = each.shape[isTransposed],
+                  in = each.shape[!isTransposed];
+    if (in % QuantizedLayout::kNf4Group || out % QuantizedLayout::kMicropanel)
+      return Status::error("adapter.base: nf4 stores blocks of {} weights of a "
+                           "row and {} rows together, and '{}' is {} × {}; "
+                           "choose bf16",
+                           QuantizedLayout::kNf4Group,
+                           QuantizedLayout::kMicropanel, each.name, out, in);
+  }
+  return Status::success();
+}
+
 static Status checkAdapter(const Recipe &recipe, const ModelSpec &spec,
                            Mode mode) {
   const bool hasSlots = recipe.adapter.slots > 0;
@@ -96,6 +120,12 @@ static Status checkAdapter(const Recipe &recipe, const ModelSpec &spec,
     return Status::error("adapter.slots = {}: only inference programs have "
                          "slots for adapters; leave it out",
                          recipe.adapter.slots);
+  if (recipe.adapter.base == recipe::AdapterBase::Nf4) {
+    if (mode != Mode::Train)
+      return Status::error("adapter.base: nf4 is of training; inference "
+                           "programs have --quant");
+    TESSERA_RETURN_IF_ERROR(checkNormalFloats(spec));
+  }
   const std::vector<std::string> names = linearLayers(spec);
   for (const std::string &target : recipe.adapter.target)
     if (const AdapterSpec one{1, 1, {target}, recipe.adapter.slots};
@@ -171,8 +201,10 @@ Status checkRecipe(const Recipe &recipe, const ModelSpec &spec, Mode mode) {
 static bool hasNarrowBase(const ModelSpec &spec, const Recipe &recipe) {
   if (recipe.adapter.slots > 0 || recipe.compute != Precision::Bf16)
     return false;
+  // What of an nf4 base is not quantized is stored as it is computed.
   if (recipe.adapter.base != recipe::AdapterBase::Auto)
-    return recipe.adapter.base == recipe::AdapterBase::Bf16;
+    return recipe.adapter.base == recipe::AdapterBase::Bf16 ||
+           recipe.adapter.base == recipe::AdapterBase::Nf4;
   return spec.checkpointDtype == "bfloat16";
 }
 

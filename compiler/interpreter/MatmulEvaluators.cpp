@@ -3,6 +3,7 @@
 #include "compiler/interpreter/Philox.h"
 #include "dialects/graph/Einsum.h"
 #include "dialects/graph/GraphQuantOps.h"
+#include "runtime/support/NormalFloat.h"
 #include <cmath>
 #include <numbers>
 
@@ -140,7 +141,16 @@ static Result evaluateDequantize(DequantizeOp op, Operands in) {
       double word =
           in[0]->at({n / micropanel, k / layout.perWord(), n % micropanel});
       int64_t scales = layout.scalesAt(k / layout.group);
-      double scale = in[1]->at({n / micropanel, scales, n % micropanel});
+      auto scaleAt = [&](int64_t i) {
+        return in[1]->at({n / micropanel, i, n % micropanel});
+      };
+      double scale = layout.nf4() ? tessera::normalFloatAbsmax(
+                                        layout, n, k / layout.group,
+                                        [&](int64_t i) {
+                                          return static_cast<uint32_t>(
+                                              static_cast<int64_t>(scaleAt(i)));
+                                        })
+                                  : scaleAt(scales);
       double zero =
           layout.zeros ? in[1]->at({n / micropanel, scales + 1, n % micropanel})
                        : 0;

@@ -3,6 +3,7 @@
 #include "dialects/graph/GraphQuantOps.h"
 #include "dialects/graph/GraphVerify.h"
 #include "runtime/support/Floats.h"
+#include "runtime/support/NormalFloat.h"
 #include <limits>
 
 using namespace mlir;
@@ -29,9 +30,11 @@ tessera::graph::quantizedValuesType(MLIRContext *context,
 RankedTensorType
 tessera::graph::quantizedScalesType(MLIRContext *context,
                                     const QuantizedLayout &layout) {
+  Type element = layout.nf4() ? Type(IntegerType::get(context, 32))
+                              : Type(Float16Type::get(context));
   return RankedTensorType::get(
       {layout.micropanels(), layout.scaleRows(), QuantizedLayout::kMicropanel},
-      Float16Type::get(context));
+      element);
 }
 
 double tessera::graph::quantizedAt(const QuantizedLayout &layout, uint32_t word,
@@ -41,7 +44,16 @@ double tessera::graph::quantizedAt(const QuantizedLayout &layout, uint32_t word,
     return e4m3ToFloat(static_cast<uint8_t>(word >> from));
   if (layout.bits == 8)
     return static_cast<int8_t>(word >> from);
+  if (layout.nf4())
+    return kNormalFloats[word >> from & 15];
   return static_cast<double>(word >> from & 15) - double(layout.offset());
+}
+
+// Groups of 64 weights of a row, rows in whole micropanels.
+static bool fitsNormalFloats(const QuantizedLayout &layout) {
+  return layout.nf4() && layout.group == QuantizedLayout::kNf4Group &&
+         !layout.zeros && layout.columns % layout.group == 0 &&
+         layout.rows % QuantizedLayout::kMicropanel == 0;
 }
 
 DictionaryAttr QuantizedOrigin::write(MLIRContext *context) const {
@@ -95,7 +107,8 @@ std::optional<QuantizedOrigin> QuantizedOrigin::read(Attribute attribute) {
               origin.layout.group >= QuantizedLayout::kBlock &&
               origin.layout.group % QuantizedLayout::kBlock == 0;
   fits &= !origin.layout.floats ||
-          (origin.layout.bits == 8 && !origin.layout.zeros);
+          (origin.layout.bits == 8 && !origin.layout.zeros) ||
+          (stack == 0 && fitsNormalFloats(origin.layout));
   fits &= stack == 0 ||
           (matrix[0] % QuantizedLayout::kMicropanel == 0 && !origin.transposed);
   return knows && fits ? std::optional(std::move(origin)) : std::nullopt;
@@ -126,8 +139,8 @@ LogicalResult DequantizeOp::verify() {
            << QuantizedLayout::kMicropanel;
   if (getBits() != 4 && getBits() != 8 && getBits() != 16)
     return emitOpError("has bits ") << getBits() << ", expected 4, 8 or 16";
-  if (getFloats() && getBits() != 8)
-    return emitOpError("has floats of ") << getBits() << " bits, expected 8";
+  if (getFloats() && getBits() == 16)
+    return emitOpError("has floats of 16 bits, expected 4 or 8");
   if (getFloats() && getZeros())
     return emitOpError("has zero points, which floats do not support");
   if (getGroup() < 1 || getGroup() % QuantizedLayout::kBlock)
@@ -135,6 +148,11 @@ LogicalResult DequantizeOp::verify() {
            << getGroup() << ", expected a multiple of "
            << QuantizedLayout::kBlock;
   QuantizedLayout layout = getLayout();
+  if (layout.nf4() && (shape.size() == 3 || !fitsNormalFloats(layout)))
+    return emitOpError("has floats of 4 bits in groups of ")
+           << getGroup() << " for " << layout.rows << " × " << layout.columns
+           << " weights, expected groups of 64 in a matrix with a multiple of "
+              "16 rows and of 64 columns";
   RankedTensorType values = quantizedValuesType(getContext(), layout);
   if (failed(expectShape(*this, "values", tensorType(getValues()),
                          values.getShape())))
@@ -151,8 +169,13 @@ LogicalResult DequantizeOp::verify() {
     return emitOpError("has zero points, which bf16 does not support");
   if (!layout.hasScales())
     return success();
+  RankedTensorType scales = quantizedScalesType(getContext(), layout);
+  if (tensorType(getScales()).getElementType() != scales.getElementType())
+    return emitOpError("has scales of ")
+           << tensorType(getScales()).getElementType() << ", expected "
+           << scales.getElementType();
   return expectShape(*this, "scales", tensorType(getScales()),
-                     quantizedScalesType(getContext(), layout).getShape());
+                     scales.getShape());
 }
 
 // Part of the contraction that reads it: no useful work of its own, and of its

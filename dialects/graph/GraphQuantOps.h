@@ -11,8 +11,8 @@ namespace tessera::graph {
 
 /// On a parameter that holds values or scales, or bf16 in micropanels, a
 /// QuantizedOrigin: {source, part = "values" or "scales", bits, group, shape =
-/// [rows, columns] or, of a stack, [matrices, rows, columns], zeros, floats and
-/// transposed where it is so}. No @init gives such a parameter.
+/// [rows, columns] or, of a stack, [matrices, rows, columns], zeros, floats
+/// and transposed where it is so}. No @init gives such a parameter.
 inline constexpr llvm::StringLiteral kQuantizedAttr = "graph.quantized";
 
 /// Of which tensor of a checkpoint a parameter is a part.

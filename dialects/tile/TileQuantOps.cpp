@@ -43,3 +43,14 @@ LogicalResult MmaQuantizedOp::verify() {
            << getScales().getType() << " into " << getAccumulator().getType();
   return success();
 }
+
+LogicalResult LookupOp::verify() {
+  if (getTable().size() != 16)
+    return emitOpError("`table` must have 16 numbers, got ")
+           << getTable().size();
+  if (cast<VectorType>(getIndex().getType()).getShape() !=
+      cast<VectorType>(getResult().getType()).getShape())
+    return emitOpError("shapes do not fit: ")
+           << getIndex().getType() << " and " << getResult().getType();
+  return success();
+}

@@ -44,4 +44,21 @@ def Tile_MmaQuantizedOp : Op<Tile_Dialect, "mma_quantized",
   let hasVerifier = 1;
 }
 
+def Tile_LookupOp : Op<Tile_Dialect, "lookup", [Pure]> {
+  let summary = "looks elements up in a table of 16 numbers";
+  let description = [{
+    Element i of the result is table[index i mod 16]: only the lowest four bits of an index count.
+    The table is in registers: one permutation on AVX-512, two and a blend on AVX2.
+
+    ```mlir
+    %w = tile.lookup %q in [-1.0, ..., 1.0] : vector<8x16xi32> -> vector<8x16xf32>
+    ```
+    Made by contractions with NF4 weights for CPUs.
+  }];
+  let arguments = (ins VectorOfAnyRankOf<[I32]>:$index, DenseF32ArrayAttr:$table);
+  let results = (outs VectorOfAnyRankOf<[F32]>:$result);
+  let assemblyFormat = "$index `in` $table attr-dict `:` type($index) `->` type($result)";
+  let hasVerifier = 1;
+}
+
 #endif

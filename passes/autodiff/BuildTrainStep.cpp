@@ -74,10 +74,14 @@ private:
              << "expects the loss and " << trained.size() << " gradients, got "
              << gradients.getNumResults() << " results";
     firstGradient = gradients.getNumResults() - trained.size();
-    if (init.getNumResults() != parameters.size())
-      return init.emitOpError()
-             << "expects one result for each of " << parameters.size()
-             << " parameters, got " << init.getNumResults();
+    // Quantized ones come from a checkpoint.
+    auto given = static_cast<size_t>(
+        llvm::count_if(parameters, [](const Parameter &parameter) {
+          return !parameter.quantized;
+        }));
+    if (init.getNumResults() != given)
+      return init.emitOpError() << "expects one result for each of " << given
+                                << " parameters, got " << init.getNumResults();
     return hooks.check(parameters);
   }
 

@@ -1,5 +1,6 @@
 #include "passes/autodiff/Program.h"
 #include "dialects/graph/Build.h"
+#include "dialects/graph/GraphQuantOps.h"
 #include "dialects/graph/PlainFunction.h"
 
 using namespace mlir;
@@ -16,7 +17,8 @@ SmallVector<Parameter> tessera::autodiff::parametersOf(func::FuncOp function) {
           {i, name, cast<RankedTensorType>(function.getArgumentTypes()[i]),
            function.getArgAttrOfType<graph::LayerAttr>(i, graph::kLayerAttr),
            function.getArgAttr(i, graph::kDecayAttr) != nullptr,
-           function.getArgAttr(i, graph::kFrozenAttr) != nullptr});
+           function.getArgAttr(i, graph::kFrozenAttr) != nullptr,
+           function.getArgAttr(i, graph::kQuantizedAttr)});
   }
   return result;
 }
@@ -74,6 +76,8 @@ Port tessera::autodiff::parameterPort(const Parameter &parameter) {
   NamedAttrList attrs(port.attrs);
   if (parameter.decay)
     attrs.set(graph::kDecayAttr, UnitAttr::get(parameter.type.getContext()));
+  if (parameter.quantized)
+    attrs.set(graph::kQuantizedAttr, parameter.quantized);
   return {port.type, attrs.getDictionary(parameter.type.getContext())};
 }
 

@@ -21,6 +21,7 @@ struct Parameter {
   graph::LayerAttr layer; ///< null outside the layers
   bool decay;
   bool frozen; ///< has no gradient; @finish_step may give its next value
+  mlir::Attribute quantized = {}; ///< graph.quantized; null: as stored
 };
 
 /// Arguments of role parameter, in order.

@@ -64,6 +64,10 @@ def QuantizeWeights : Pass<"quantize-weights", "::mlir::ModuleOp"> {
     whose rows are not a multiple of 16, and parameters with `graph.keep_f32`. `@init` does not
     return quantized parameters; they come from a checkpoint.
 
+    With `floats` of 4 bits, in groups of 64, they are normal floats (NF4). With `frozen` it is for
+    training: of parameters with `graph.frozen` (the base of an adapter) the matrices of layers are
+    quantized, and what replaces them is frozen too.
+
     With `bits` 16 nothing is quantized: bf16 matrices become `NAME.values` alone, the same numbers
     in micropanels of 16 rows, which matmuls on CPUs read contiguously. The micropanels of a stack
     are those of one matrix with all rows.
@@ -90,7 +94,10 @@ def QuantizeWeights : Pass<"quantize-weights", "::mlir::ModuleOp"> {
     Option<"group", "group", "int64_t", "32", "Columns per scale: a multiple of 32">,
     Option<"zeros", "zeros", "bool", "false",
     "Each scale of weights in blocks has a zero point">,
-    Option<"floats", "floats", "bool", "false", "8-bit weights are e4m3fn instead of integers">];
+    Option<"floats", "floats", "bool", "false",
+    "8-bit weights are e4m3fn, 4-bit ones NF4, instead of integers">,
+    Option<"frozen", "frozen", "bool", "false",
+    "Matrices of layers with graph.frozen, and no others">];
 }
 
 #endif

@@ -26,16 +26,23 @@ struct QuantizeWeights : tessera::impl::QuantizeWeightsBase<QuantizeWeights> {
 
   void runOnOperation() override {
     ModuleOp module = getOperation();
-    if (floats && (bits != 8 || zeros)) {
-      module.emitError("quantize-weights: `floats` have 8 bits and no zero "
-                       "points");
+    if (floats && (bits == 16 || zeros)) {
+      module.emitError("quantize-weights: `floats` have 8 or 4 bits and no "
+                       "zero points");
+      return signalPassFailure();
+    }
+    if (floats && bits == 4 &&
+        (!frozen || group != QuantizedLayout::kNf4Group)) {
+      module.emitError("quantize-weights: `floats` of 4 bits are of `frozen` "
+                       "matrices, in groups of 64");
       return signalPassFailure();
     }
     llvm::StringSet<> gone;
     for (auto function : module.getOps<func::FuncOp>())
       if (!function.isPrivate() &&
           !graph::isProgram(function, graph::Program::init))
-        quantize(function, gone);
+        if (failed(quantize(function, gone)))
+          return signalPassFailure();
     if (func::FuncOp init = graph::findProgram(module, graph::Program::init))
       dropResults(init, gone);
   }
@@ -44,7 +51,9 @@ private:
   std::optional<bool> sumsFirst(OpOperand &use);
   std::optional<bool> sumsFirst(graph::EinsumOp einsum, OpOperand &use);
   std::optional<bool> sumsFirst(graph::GroupedMatmulOp grouped, OpOperand &use);
-  void quantize(func::FuncOp function, llvm::StringSet<> &gone);
+  LogicalResult quantize(func::FuncOp function, llvm::StringSet<> &gone);
+  LogicalResult checkNormalFloats(func::FuncOp function, unsigned index,
+                                  size_t products, bool transposed);
   bool isCandidate(func::FuncOp function, unsigned index);
   bool replace(func::FuncOp function, unsigned index,
                ArrayRef<OpOperand *> products, bool transposed);
@@ -105,6 +114,13 @@ bool QuantizeWeights::isCandidate(func::FuncOp function, unsigned index) {
   auto role =
       function.getArgAttrOfType<graph::RoleAttr>(index, graph::kRoleAttr);
   auto type = dyn_cast<RankedTensorType>(function.getArgument(index).getType());
+  // An adapter's base, of which the layers are quantized, and no scores.
+  if (frozen)
+    return role && role.getValue() == graph::Role::parameter && type &&
+           isa<FloatType>(type.getElementType()) && type.getRank() == 2 &&
+           function.getArgAttr(index, graph::kFrozenAttr) &&
+           function.getArgAttr(index, graph::kLayerAttr) &&
+           !function.getArgAttr(index, graph::kKeepF32Attr);
   return role && role.getValue() == graph::Role::parameter && type &&
          isa<FloatType>(type.getElementType()) &&
          (type.getRank() == 2 || type.getRank() == 3) &&
@@ -112,7 +128,31 @@ bool QuantizeWeights::isCandidate(func::FuncOp function, unsigned index) {
          !function.getArgAttr(index, graph::kFrozenAttr);
 }
 
-void QuantizeWeights::quantize(func::FuncOp function, llvm::StringSet<> &gone) {
+// Of nf4 each matrix must fit: memory is planned for what is quantized.
+LogicalResult QuantizeWeights::checkNormalFloats(func::FuncOp function,
+                                                 unsigned index,
+                                                 size_t products,
+                                                 bool transposed) {
+  BlockArgument weight = function.getArgument(index);
+  ArrayRef<int64_t> shape = graph::tensorType(weight).getShape();
+  auto name = function.getArgAttrOfType<StringAttr>(index, graph::kStateAttr);
+  auto uses =
+      static_cast<size_t>(std::distance(weight.use_begin(), weight.use_end()));
+  if (products != uses)
+    return function.emitError("'")
+           << name.getValue() << "' is read by other ops than matmuls, or by "
+           << "matmuls over both dimensions; nf4 does not support it";
+  if (shape[transposed] % QuantizedLayout::kMicropanel ||
+      shape[!transposed] % QuantizedLayout::kNf4Group)
+    return function.emitError("'")
+           << name.getValue() << "' has " << shape[transposed] << " rows of "
+           << shape[!transposed] << " weights; nf4 requires a multiple of 16 "
+           << "rows, each of whole blocks of 64";
+  return success();
+}
+
+LogicalResult QuantizeWeights::quantize(func::FuncOp function,
+                                        llvm::StringSet<> &gone) {
   for (unsigned index = 0; index < function.getNumArguments(); ++index) {
     if (!isCandidate(function, index))
       continue;
@@ -127,9 +167,16 @@ void QuantizeWeights::quantize(func::FuncOp function, llvm::StringSet<> &gone) {
     }
     std::string name =
         function.getArgAttrOfType<StringAttr>(index, graph::kStateAttr).str();
-    if (transposed && replace(function, index, products, *transposed))
+    if (!transposed)
+      continue;
+    if (floats && bits == 4 &&
+        failed(
+            checkNormalFloats(function, index, products.size(), *transposed)))
+      return failure();
+    if (replace(function, index, products, *transposed))
       gone.insert(name);
   }
+  return success();
 }
 
 // Replaces argument `index` by two arguments and their dequantization. Returns
@@ -148,7 +195,7 @@ bool QuantizeWeights::replace(func::FuncOp function, unsigned index,
   ArrayRef<int64_t> shape = type.getShape().take_back(2);
   QuantizedLayout layout{shape[transposed],
                          shape[!transposed],
-                         inBlocks || isBf16 ? bits : 8,
+                         inBlocks || isBf16 || frozen ? bits : 8,
                          group,
                          inBlocks && zeros,
                          floats};
@@ -169,6 +216,8 @@ bool QuantizeWeights::replace(func::FuncOp function, unsigned index,
     if (Attribute layer =
             function.getArgAttr(weight.getArgNumber(), graph::kLayerAttr))
       attributes.set(graph::kLayerAttr, layer);
+    if (frozen)
+      attributes.set(graph::kFrozenAttr, UnitAttr::get(context));
     attributes.set(
         graph::kQuantizedAttr,
         graph::QuantizedOrigin{name.str(), isScales, layout, transposed, stack}

@@ -32,7 +32,7 @@ static std::string operandText(Type element, const ContractionQuant *quant,
   else if (quant->isMicropanels())
     out << "bf16 micropanels";
   else if (quant->layout.floats)
-    out << "fp8";
+    out << (quant->layout.nf4() ? "nf4" : "fp8");
   else
     out << "int" << quant->layout.bits;
   out << ' ' << tile::stringifyOperandSource(source);

@@ -88,18 +88,25 @@ Status checkQuantized(Checker &checker, const Tensor &tensor) {
     return checker.fail(&tensor, "scales of weights that have none");
   if (layout.zeros && !layout.hasScales())
     return checker.fail(&tensor, "zero points of weights that have no scales");
-  if (layout.floats && (layout.bits != 8 || layout.zeros))
+  if (layout.floats && (layout.bits == 16 || layout.zeros))
     return checker.fail(&tensor, "floats of {} bits{}", layout.bits,
                         layout.zeros ? " with zero points" : "");
+  if (layout.nf4() &&
+      (stack > 0 || layout.group != QuantizedLayout::kNf4Group ||
+       layout.columns % layout.group != 0 ||
+       layout.rows % QuantizedLayout::kMicropanel != 0))
+    return checker.fail(&tensor,
+                        "floats of 4 bits in groups of {} for {} × {} weights",
+                        layout.group, layout.rows, layout.columns);
   const bool isBf16 = !layout.hasScales();
   const std::int64_t wanted[] = {layout.micropanels(),
                                  isScales ? layout.scaleRows()
                                           : layout.words() *
                                                 (isBf16 ? layout.perWord() : 1),
                                  QuantizedLayout::kMicropanel};
-  const ElementType type = isScales ? ElementType::f16
-                           : isBf16 ? ElementType::bf16
-                                    : ElementType::i32;
+  const ElementType type = isScales && !layout.nf4() ? ElementType::f16
+                           : isBf16                  ? ElementType::bf16
+                                                     : ElementType::i32;
   const auto &shape = *tensor.shape();
   if (tensor.type() != type ||
       !std::equal(shape.begin(), shape.end(), std::begin(wanted),

@@ -2,6 +2,7 @@
 #include "runtime/weights/AdapterNames.h"
 #include "runtime/weights/CopyTensor.h"
 #include "runtime/weights/MergeFactors.h"
+#include "runtime/weights/NormalFloats.h"
 
 #include <nlohmann/json.hpp>
 
@@ -31,8 +32,97 @@ static StatusOr<std::vector<float>> readFloats(const SafetensorsFile &file,
   return values;
 }
 
+//===--- weights of the base ----------------------------------------------===//
+
+constexpr std::string_view kValues = ".values", kScales = ".scales";
+
+std::string normalFloatWeight(const SafetensorsEntry &entry) {
+  if (entry.type != SafetensorsType::i32 || !entry.name.ends_with(kValues) ||
+      entry.shape.size() != 3)
+    return "";
+  return entry.name.substr(0, entry.name.size() - kValues.size());
+}
+
+bool isNormalFloatPart(const SafetensorsFile &file,
+                       const SafetensorsEntry &entry) {
+  if (!normalFloatWeight(entry).empty())
+    return true;
+  if (!entry.name.ends_with(kScales))
+    return false;
+  const SafetensorsEntry *values = file.header().find(
+      entry.name.substr(0, entry.name.size() - kScales.size()) +
+      std::string(kValues));
+  return values && !normalFloatWeight(*values).empty();
+}
+
+/// Rows and columns of nf4 are whole micropanels and blocks, so that the shape
+/// of its words has them.
+static QuantizedLayout normalFloatLayout(const SafetensorsEntry &values) {
+  QuantizedLayout layout;
+  layout.bits = 4;
+  layout.group = QuantizedLayout::kNf4Group;
+  layout.floats = true;
+  layout.rows = int64_t(values.shape[0]) * QuantizedLayout::kMicropanel;
+  layout.columns = int64_t(values.shape[1]) * layout.perWord();
+  return layout;
+}
+
+std::optional<BaseWeight> baseWeightOf(const SafetensorsFile &file,
+                                       const std::string &name,
+                                       bool isTransposed) {
+  if (const SafetensorsEntry *entry = file.header().find(name))
+    return BaseWeight{name, entry->shape, entry};
+  const SafetensorsEntry *values =
+                             file.header().find(name + std::string(kValues)),
+                         *scales =
+                             file.header().find(name + std::string(kScales));
+  if (!values || !scales || normalFloatWeight(*values).empty())
+    return std::nullopt;
+  const QuantizedLayout layout = normalFloatLayout(*values);
+  std::vector<uint64_t> shape = {uint64_t(layout.rows),
+                                 uint64_t(layout.columns)};
+  if (isTransposed)
+    std::swap(shape[0], shape[1]);
+  return BaseWeight{name, shape, values, scales};
+}
+
+static StatusOr<std::vector<uint32_t>>
+readWords(const SafetensorsFile &file, const SafetensorsEntry &entry) {
+  std::vector<uint32_t> words((entry.end - entry.begin) / sizeof(uint32_t));
+  TESSERA_RETURN_IF_ERROR(
+      file.read(entry, 0, std::as_writable_bytes(std::span(words))));
+  return words;
+}
+
+StatusOr<std::vector<float>> readWeight(const SafetensorsFile &file,
+                                        const BaseWeight &weight,
+                                        bool isTransposed) {
+  if (!weight.scales)
+    return readFloats(file, *weight.values);
+  const QuantizedLayout layout = normalFloatLayout(*weight.values);
+  auto words = readWords(file, *weight.values),
+       scales = readWords(file, *weight.scales);
+  for (const Status *status : {&words.status(), &scales.status()})
+    if (!status->ok())
+      return *status;
+  if (int64_t(scales->size()) != layout.micropanels() * layout.scaleRows() *
+                                     QuantizedLayout::kMicropanel ||
+      layout.columns % layout.group != 0)
+    return Status::error("'{}' in '{}' has scales that do not fit its values; "
+                         "the checkpoint is damaged",
+                         weight.name, file.path());
+  std::vector<float> matrix = dequantizeNormalFloats(layout, *words, *scales);
+  if (!isTransposed)
+    return matrix;
+  std::vector<float> transposed(matrix.size());
+  for (int64_t n = 0; n < layout.rows; ++n)
+    for (int64_t k = 0; k < layout.columns; ++k)
+      transposed[k * layout.rows + n] = matrix[n * layout.columns + k];
+  return transposed;
+}
+
 StatusOr<std::vector<float>> mergedWeight(const SafetensorsFile &file,
-                                          const SafetensorsEntry &weight,
+                                          const BaseWeight &weight,
                                           const AdapterFactors &factors,
                                           double scale, bool isTransposed) {
   FactorShape shape{.scale = scale, .isTransposed = isTransposed};
@@ -40,8 +130,8 @@ StatusOr<std::vector<float>> mergedWeight(const SafetensorsFile &file,
     return Status::error("'{}' and its factors are not matrices of fitting "
                          "shapes",
                          weight.name);
-  auto values = readFloats(file, weight), in = readFloats(file, *factors.in),
-       out = readFloats(file, *factors.out);
+  auto values = readWeight(file, weight, isTransposed),
+       in = readFloats(file, *factors.in), out = readFloats(file, *factors.out);
   for (const Status *status : {&values.status(), &in.status(), &out.status()})
     if (!status->ok())
       return *status;

@@ -3,6 +3,7 @@
 #include "runtime/data/Safetensors.h"
 #include "runtime/recipe/Recipe.h"
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,10 +19,35 @@ struct AdapterFactors {
 AdapterFactors adapterFactorsOf(const SafetensorsFile &file,
                                 const std::string &weight);
 
-/// The weight with its factors: W + scale × B A, rounded once. W is f32, [out,
-/// in], or with `isTransposed` [in, out] (GPT-2's Conv1D).
+/// A weight of the base, [out, in], or with `isTransposed` [in, out] (GPT-2's
+/// Conv1D): one tensor, or two of an nf4 base, which has it dequantized.
+struct BaseWeight {
+  std::string name;
+  std::vector<uint64_t> shape;
+  const SafetensorsEntry *values;           ///< the tensor, or words of nf4
+  const SafetensorsEntry *scales = nullptr; ///< of nf4
+};
+
+/// Null if the checkpoint has no such weight.
+std::optional<BaseWeight> baseWeightOf(const SafetensorsFile &file,
+                                       const std::string &name,
+                                       bool isTransposed);
+
+/// The name of the weight that `entry` holds the words of nf4 of; empty if it
+/// holds none.
+std::string normalFloatWeight(const SafetensorsEntry &entry);
+/// Whether `entry` holds words or scales of nf4.
+bool isNormalFloatPart(const SafetensorsFile &file,
+                       const SafetensorsEntry &entry);
+
+/// In f32.
+StatusOr<std::vector<float>> readWeight(const SafetensorsFile &file,
+                                        const BaseWeight &weight,
+                                        bool isTransposed);
+
+/// The weight with its factors: W + scale × B A, rounded once.
 StatusOr<std::vector<float>> mergedWeight(const SafetensorsFile &file,
-                                          const SafetensorsEntry &weight,
+                                          const BaseWeight &weight,
                                           const AdapterFactors &factors,
                                           double scale, bool isTransposed);
 

@@ -110,7 +110,8 @@ StatusOr<std::vector<SafetensorsTensor>> tensorsOf(const SafetensorsFile &file,
                                                    std::optional<Type> type) {
   std::vector<SafetensorsTensor> tensors;
   for (const SafetensorsEntry &entry : file.header().tensors) {
-    Type to = type.value_or(entry.type);
+    Type to =
+        isNormalFloatPart(file, entry) ? entry.type : type.value_or(entry.type);
     if (to != entry.type && !isConvertible(entry.type))
       return Status::error("'{}' is {}, which --dtype cannot convert; leave it "
                            "out",
@@ -127,12 +128,51 @@ StatusOr<std::vector<SafetensorsTensor>> tensorsOf(const SafetensorsFile &file,
   return tensors;
 }
 
+/// The type of most elements; routers may have another.
+Type mainType(const std::vector<SafetensorsTensor> &tensors) {
+  std::map<Type, uint64_t> bytes;
+  for (const SafetensorsTensor &tensor : tensors)
+    if (tensor.type != Type::i32) // words of an nf4 base
+      bytes[tensor.type] += tensor.size;
+  auto most = std::ranges::max_element(
+      bytes, {}, [](const auto &entry) { return entry.second; });
+  return most == bytes.end() ? Type::f32 : most->first;
+}
+
 //===--- adapters ---------------------------------------------------------===//
 
 bool hasAdapter(const std::vector<SafetensorsTensor> &tensors) {
   return std::ranges::any_of(tensors, [](const SafetensorsTensor &tensor) {
     return isAdapterFactor(tensor.name);
   });
+}
+
+/// An nf4 base dequantized, each matrix as one tensor of type `to`.
+void dequantizeBase(const SafetensorsFile &file, Type to, bool isTransposed,
+                    std::vector<SafetensorsTensor> &tensors) {
+  std::vector<SafetensorsTensor> all;
+  for (SafetensorsTensor &tensor : tensors) {
+    const SafetensorsEntry *entry = file.header().find(tensor.name);
+    if (!entry || !isNormalFloatPart(file, *entry)) {
+      all.push_back(std::move(tensor));
+      continue;
+    }
+    const std::string name = normalFloatWeight(*entry);
+    auto base =
+        name.empty() ? std::nullopt : baseWeightOf(file, name, isTransposed);
+    if (!base)
+      continue;
+    const uint64_t size =
+        base->shape[0] * base->shape[1] * (safetensorsBits(to) / 8);
+    all.push_back({name, to, base->shape, size,
+                   [=, &file](SafetensorsSink &sink) -> Status {
+                     auto values = readWeight(file, *base, isTransposed);
+                     if (!values.ok())
+                       return values.status();
+                     return emitFloats(name, *values, to, sink);
+                   }});
+  }
+  tensors = std::move(all);
 }
 
 /// Takes the factors from the tensors and adds them to their weights.
@@ -147,8 +187,10 @@ Status mergeFactors(const SafetensorsFile &file,
     const AdapterFactors factors = adapterFactorsOf(file, tensor.name);
     if (!factors.in || !factors.out)
       continue;
+    const auto weight = baseWeightOf(file, tensor.name, isTransposed);
+    if (!weight)
+      continue;
     used += 2;
-    const SafetensorsEntry *weight = file.header().find(tensor.name);
     tensor.emit = [=, &file,
                    to = tensor.type](SafetensorsSink &sink) -> Status {
       auto merged = mergedWeight(file, *weight, factors, scale, isTransposed);
@@ -210,6 +252,9 @@ Status applyAdapter(const RunPath &place, const CheckpointManifest &manifest,
                          "damaged",
                          place.run);
   if (merge)
+    dequantizeBase(file, mainType(contents.tensors), own->isTransposed,
+                   contents.tensors);
+  if (merge)
     return mergeFactors(file, own->adapter, own->isTransposed,
                         contents.tensors);
   contents.tensors = adapterTensors(std::move(contents.tensors));
@@ -233,16 +278,6 @@ std::string_view dtypeName(Type type) {
   default:
     return "float32";
   }
-}
-
-/// The type of most elements; routers may have another.
-Type mainType(const std::vector<SafetensorsTensor> &tensors) {
-  std::map<Type, uint64_t> bytes;
-  for (const SafetensorsTensor &tensor : tensors)
-    bytes[tensor.type] += tensor.size;
-  auto most = std::ranges::max_element(
-      bytes, {}, [](const auto &entry) { return entry.second; });
-  return most == bytes.end() ? Type::f32 : most->first;
 }
 
 /// Contents of the small files. Where the run's config has no end-of-sequence

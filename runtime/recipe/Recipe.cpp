@@ -203,6 +203,10 @@ Status checkTogether(const Recipe &recipe) {
     return Status::error("adapter.base: bf16 needs precision.compute: bf16, "
                          "got {}; change one of them",
                          name(recipe.compute));
+  if (recipe.adapter.base == AdapterBase::Nf4 &&
+      recipe.compute == Precision::Fp64)
+    return Status::error("adapter.base: nf4 is dequantized to fp32 or bf16, "
+                         "and precision.compute is fp64; change one of them");
   if (recipe.schedule.warmup > recipe.schedule.total)
     return Status::error(
         "lr_schedule.warmup = {} is more than lr_schedule.total = "

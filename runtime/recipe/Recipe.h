@@ -27,7 +27,7 @@ enum class Documents { Joined, Separate };
 enum class AdapterKind { None, Lora };
 /// The type in which an adapter's base model is stored. Auto: bf16 if that is
 /// what it is computed in and what its config.json says.
-enum class AdapterBase { Auto, Fp32, Bf16 };
+enum class AdapterBase { Auto, Fp32, Bf16, Nf4 };
 /// What is learned. Sft: next tokens, of pretraining too. From pairs of a
 /// chosen and a rejected answer:
 ///   Dpo    Rafailov et al. 2023, arXiv 2305.18290

@@ -21,7 +21,7 @@ struct Maker {
       const std::span micropanel(toWords + i * words, words);
       const std::span factors(toScales + i * scales, scales);
       if ((first + i + 1) * QuantizedLayout::kMicropanel > layout.rows) {
-        std::ranges::fill(micropanel, layout.bits == 4 ? 0x88888888u : 0u);
+        std::ranges::fill(micropanel, layout.zeroWord());
         std::ranges::fill(factors, uint16_t(0));
       }
       return make(first + i, micropanel, factors, thread);
@@ -34,9 +34,11 @@ struct Maker {
 Status makeMicropanels(ModelState &model, const StateTensor &values,
                        const StateTensor *scales, const MakeMicropanel &make) {
   const QuantizedLayout &layout = values.quantized->layout;
-  const Maker maker{
-      layout, layout.words() * QuantizedLayout::kMicropanel,
-      scales ? layout.scaleRows() * QuantizedLayout::kMicropanel : 0, make};
+  const Maker maker{layout, layout.words() * QuantizedLayout::kMicropanel,
+                    scales ? layout.scaleRows() * QuantizedLayout::kMicropanel *
+                                 layout.scaleBytes() / int64_t(sizeof(uint16_t))
+                           : 0,
+                    make};
   auto words = model.stateInMemory(values);
   auto factors = scales ? model.stateInMemory(*scales) : std::span<std::byte>();
   const int64_t before = values.quantized->firstMicropanel;

@@ -9,10 +9,10 @@
 namespace tessera {
 
 /// Fills one micropanel: `layout.words()` × 16 words and, where there are
-/// scales, `layout.scaleRows()` × 16 of them. A micropanel that lacks rows is
-/// passed with q = 0 and scales of 0; the contents of others are undefined.
-/// Called by several threads, each with its own number below
-/// hal::availableProcessors().
+/// scales, `layout.scaleRows()` × 16 of them (words of nf4 are two each). A
+/// micropanel that lacks rows is passed with q = 0 and scales of 0; the
+/// contents of others are undefined. Called by several threads, each with its
+/// own number below hal::availableProcessors().
 using MakeMicropanel =
     std::function<Status(int64_t micropanel, std::span<uint32_t> words,
                          std::span<uint16_t> scales, unsigned thread)>;

@@ -25,7 +25,7 @@ constexpr std::string_view kWeight = "weight";
 
 StatusOr<std::optional<PackedMatrix>> findPacked(const QuantizedPart &part,
                                                  const FindTensor &find) {
-  if (part.transposed || !part.source.ends_with(kWeight))
+  if (part.transposed || part.layout.nf4() || !part.source.ends_with(kWeight))
     return std::optional<PackedMatrix>();
   for (const PackedFormat *format : kPackedFormats) {
     if (format->floats != part.layout.floats)

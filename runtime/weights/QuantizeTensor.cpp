@@ -2,6 +2,7 @@
 #include "runtime/hal/cpu/ThreadPool.h"
 #include "runtime/weights/CopyTensor.h"
 #include "runtime/weights/MakeMicropanels.h"
+#include "runtime/weights/NormalFloats.h"
 #include "runtime/weights/QuantizeGroup.h"
 
 #include <algorithm>
@@ -132,12 +133,18 @@ public:
       whole.resize(layout.rows * layout.columns);
       toFloats(entry.type, bytes.data(), whole.size(), whole.data());
     }
+    if (layout.nf4())
+      TESSERA_RETURN_IF_ERROR(nestAbsmax());
     return makeMicropanels(
         model, values, &scales,
         [this](int64_t micropanel, std::span<uint32_t> words,
                std::span<uint16_t> factors, unsigned thread) -> Status {
           std::vector<std::byte> &rows = rowsOf[thread];
           TESSERA_RETURN_IF_ERROR(readRows(micropanel * kMicropanel, rows));
+          if (layout.nf4()) {
+            makeNormalFloats(micropanel, rows, words, factors);
+            return Status::success();
+          }
           return quantizeMicropanel(layout, type, rows, words, factors)
                      ? Status::success()
                      : outOfReach(micropanel * kMicropanel, rows);
@@ -145,6 +152,57 @@ public:
   }
 
 private:
+  /// The rows of a micropanel in f32, from row `first` of the matrix on.
+  std::vector<float> floatsOf(std::span<const std::byte> rows) const {
+    std::vector<float> weights(rows.size() / (safetensorsBits(type) / 8));
+    toFloats(type, rows.data(), weights.size(), weights.data());
+    return weights;
+  }
+
+  /// All absmax are known before the first is quantized: their mean is.
+  Status nestAbsmax() {
+    const int64_t groups = layout.groups(), columns = layout.columns;
+    nested.absmax.resize(layout.rows * groups);
+    TESSERA_RETURN_IF_ERROR(inParallel(
+        uint32_t(layout.micropanels()), [&](uint32_t i, unsigned thread) {
+          std::vector<std::byte> &rows = rowsOf[thread];
+          if (Status status = readRows(i * kMicropanel, rows); !status.ok())
+            return status;
+          const std::vector<float> weights = floatsOf(rows);
+          for (int64_t n = 0; n < int64_t(weights.size()) / columns; ++n)
+            if (!findAbsmax(
+                    std::span(weights).subspan(n * columns, columns),
+                    std::span(nested.absmax)
+                        .subspan((i * kMicropanel + n) * groups, groups)))
+              return outOfReach(i * kMicropanel, rows);
+          return Status::success();
+        }));
+    quantizeAbsmax(nested);
+    return Status::success();
+  }
+
+  void makeNormalFloats(int64_t micropanel, std::span<const std::byte> rows,
+                        std::span<uint32_t> words,
+                        std::span<uint16_t> scales) const {
+    const int64_t groups = layout.groups(), columns = layout.columns;
+    const std::vector<float> weights = floatsOf(rows);
+    std::vector<uint32_t> ofRow(layout.words()), ofScales(layout.scaleRows()),
+        allScales(ofScales.size() * kMicropanel);
+    for (int64_t n = 0; n < int64_t(weights.size()) / columns; ++n) {
+      const int64_t row = micropanel * kMicropanel + n;
+      quantizeNormalFloats(
+          std::span(weights).subspan(n * columns, columns),
+          std::span(nested.absmax).subspan(row * groups, groups), ofRow);
+      storeAbsmax(layout, nested, row, ofScales);
+      for (std::size_t i = 0; i < ofRow.size(); ++i)
+        words[i * kMicropanel + n] = ofRow[i];
+      for (std::size_t i = 0; i < ofScales.size(); ++i)
+        allScales[i * kMicropanel + n] = ofScales[i];
+    }
+    std::memcpy(scales.data(), allScales.data(),
+                allScales.size() * sizeof(uint32_t));
+  }
+
   /// Those of a micropanel, of `type`.
   Status readRows(int64_t row, std::vector<std::byte> &to) const {
     const int64_t rows = std::min(kMicropanel, layout.rows - row),
@@ -171,9 +229,15 @@ private:
     std::vector<float> weights(rows.size() / (safetensorsBits(type) / 8));
     toFloats(type, rows.data(), weights.size(), weights.data());
     const auto found = std::ranges::find_if_not(weights, [&](float weight) {
-      return std::fabs(weight) <=
-             largestWeight(layout.bits, layout.zeros, layout.floats);
+      return layout.nf4()
+                 ? std::isfinite(weight)
+                 : std::fabs(weight) <=
+                       largestWeight(layout.bits, layout.zeros, layout.floats);
     });
+    if (layout.nf4())
+      return Status::error("'{}' in '{}' has the weight {}, which nf4 does not "
+                           "have",
+                           entry.name, file.path(), *found);
     int64_t at = row * layout.columns + (found - weights.begin());
     if (part.transposed)
       at = at % layout.columns * layout.rows + at / layout.columns;
@@ -191,6 +255,7 @@ private:
   const QuantizedLayout &layout;
   const SafetensorsType type; // of rows
   std::vector<float> whole;   // of a transposed matrix
+  NestedAbsmax nested;        // of nf4
   std::vector<std::vector<std::byte>> rowsOf{hal::availableProcessors()};
 };
 

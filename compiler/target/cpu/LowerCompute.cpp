@@ -297,6 +297,43 @@ llvm::Error KernelLowering::lowerIota(tile::IotaOp op) {
   return llvm::Error::success();
 }
 
+// vpermps takes the lowest bits of an index: four of 16 lanes, three of 8,
+// where the fourth chooses between the halves of the table.
+llvm::Error KernelLowering::lowerLookup(tile::LookupOp op) {
+  Tile index = tileOf(op.getIndex());
+  Tile result{index.shape, {}, Form::vectors};
+  ArrayRef<float> table = op.getTable();
+  VectorType floats = p.vectorOf(b.getF32Type());
+  auto permute = [&](Value piece, size_t first) -> Value {
+    Value part = p.constant(DenseElementsAttr::get(
+        floats, table.slice(first, static_cast<size_t>(target.lanes))));
+    bool isWide = target.lanes == 16;
+    SmallVector<Value, 2> operands{part, piece};
+    return b
+        .create<LLVM::CallIntrinsicOp>(
+            loc, floats,
+            b.getStringAttr(isWide ? "llvm.x86.avx512.permvar.sf.512"
+                                   : "llvm.x86.avx2.permps"),
+            operands)
+        .getResults();
+  };
+  for (Value piece : index.pieces) {
+    if (!isa<VectorType>(piece.getType()))
+      return error(op, "requires more than one column");
+    Value value = permute(piece, 0);
+    if (target.lanes == 8) {
+      Value fourth =
+          b.create<arith::AndIOp>(loc, piece, p.bits(piece.getType(), 8));
+      Value isUpper = b.create<arith::CmpIOp>(
+          loc, arith::CmpIPredicate::ne, fourth, p.bits(piece.getType(), 0));
+      value = b.create<arith::SelectOp>(loc, isUpper, permute(piece, 8), value);
+    }
+    result.pieces.push_back(value);
+  }
+  bind(op.getResult(), std::move(result));
+  return llvm::Error::success();
+}
+
 // The elements in row-major order under another shape.
 void KernelLowering::castShape(const Tile &input, Tile &result) {
   auto last = [](ArrayRef<int64_t> shape) -> int64_t {

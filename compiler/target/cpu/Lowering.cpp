@@ -159,6 +159,7 @@ llvm::Error KernelLowering::lowerOp(Operation *op) {
       .Case([&](tile::ReduceOp o) { return lowerReduce(o); })
       .Case([&](tile::BroadcastOp o) { return lowerBroadcast(o); })
       .Case([&](tile::IotaOp o) { return lowerIota(o); })
+      .Case([&](tile::LookupOp o) { return lowerLookup(o); })
       .Case([&](tile::TransposeOp o) {
         bind(o.getResult(), p.transpose(tileOf(o.getInput())));
         return llvm::Error::success();

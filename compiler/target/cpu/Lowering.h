@@ -4,6 +4,7 @@
 #include "compiler/target/cpu/Pieces.h"
 #include "compiler/target/cpu/Polynomials.h"
 #include "dialects/tile/TileOps.h"
+#include "dialects/tile/TileQuantOps.h"
 #include "hardware/Targets.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
@@ -176,6 +177,7 @@ private:
   llvm::Error lowerReduce(tile::ReduceOp op);
   llvm::Error lowerBroadcast(tile::BroadcastOp op);
   llvm::Error lowerIota(tile::IotaOp op);
+  llvm::Error lowerLookup(tile::LookupOp op);
   llvm::Error lowerVector(mlir::Operation *op);
   void castShape(const Tile &input, Tile &result);
   void interleave(const Tile &x, const Tile &y, Tile &result);

@@ -52,6 +52,9 @@ struct ContractionQuant {
   /// If so: rows are multiplied as integers, to which an earlier launch
   /// converts them (IntegerRows); they are the kernel's first buffer.
   bool integers = false;
+  /// The product sums over the matrix's rows, as in the gradient of a linear
+  /// layer's input (dY W); its columns are the matrix's. CPUs only.
+  bool sumsRows = false;
 
   /// bf16 in the packed layout, which has no scales: products read micropanels
   /// as panels of 16 columns that are already staged.

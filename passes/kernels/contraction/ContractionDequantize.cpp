@@ -5,8 +5,10 @@
 // previous panel: only two panels are staged at once, and both are in a near
 // cache.
 #include "dialects/tile/Interleave.h"
+#include "dialects/tile/TileQuantOps.h"
 #include "passes/kernels/ClusterLaunch.h"
 #include "passes/kernels/contraction/ContractionEmit.h"
+#include "runtime/support/NormalFloat.h"
 
 using namespace mlir;
 using namespace tessera;
@@ -22,6 +24,7 @@ static constexpr int64_t kPrefetchDistance = 32;
 // other rows nor to pad its terms (padColumns).
 bool ContractionEmitter::interleavesDequantization() const {
   return packed && !plan.isMicropanels() && !plan.groups &&
+         !plan.quant->sumsRows && !plan.quant->layout.nf4() &&
          plan.blockRows <= groupRows &&
          plan.sum.size % PackedRows::kTerms == 0 &&
          plan.blockColumns % PackedRows::kTile == 0 &&
@@ -37,6 +40,8 @@ void ContractionEmitter::stageQuantColumns() {
   auto stage = [&](Value panel, int64_t columns) {
     for (int64_t column = 0; column < columns; column += kMicropanel) {
       Value micropanel = micropanelOf(add(mul(panel, width), index(column)));
+      if (absmax)
+        stageAbsmax(micropanel);
       forEach(blocks, [&](Value block) {
         stageQuantBlock(micropanel, panel, column, block);
       });
@@ -46,6 +51,47 @@ void ContractionEmitter::stageQuantColumns() {
     stage(index(0), PackedRows::kTile);
   else
     forEachPanel(stage);
+}
+
+// Micropanels are terms of the sum here. One after another, all columns of the
+// block, so that memory is read in runs.
+void ContractionEmitter::stageQuantRows() {
+  int64_t last = plan.sum.size - (chunksOfSum - 1) * chunk;
+  Value before =
+      b.createOrFold<arith::DivUIOp>(loc, sumStart, index(kMicropanel));
+  forEach(select(isLastOfSum, partsOf(last, kMicropanel),
+                 partsOf(chunk, kMicropanel)),
+          [&](Value i) {
+            Value micropanel = add(before, i);
+            if (absmax)
+              stageAbsmax(micropanel);
+            forEachPanel([&](Value panel, int64_t columns) {
+              for (int64_t at = 0; at < columns; at += kMicropanel)
+                stageQuantTile(micropanel, mul(i, kMicropanel), panel, at);
+            });
+          });
+}
+
+// 16 columns from `column` of a panel on, for the 16 terms of a micropanel from
+// `depth` of the chunk on: dequantized with rows in lanes, and transposed.
+void ContractionEmitter::stageQuantTile(Value micropanel, Value depth,
+                                        Value panel, int64_t column) {
+  const QuantizedLayout &layout = plan.quant->layout;
+  Value k = matrixColumn(add(mul(panel, width), index(column)));
+  Value at = b.createOrFold<arith::DivUIOp>(loc, k, index(layout.perWord()));
+  SmallVector<Value> loaded;
+  for (int64_t i = 0; i < kMicropanel / layout.perWord(); ++i)
+    loaded.push_back(loadQuantWord(micropanel, add(at, index(i))));
+  Value group = b.createOrFold<arith::DivUIOp>(loc, k, index(layout.group));
+  Value value = scaleWeights(expandWords(loaded),
+                             loadQuantScales(micropanel, group, kMicropanel));
+  auto type = cast<VectorType>(value.getType());
+  value = b.create<tile::TransposeOp>(loc, type, value);
+  if (compute != b.getF32Type())
+    value = b.create<arith::TruncFOp>(loc, type.clone(compute), value);
+  b.create<tile::StoreOp>(loc, value, rhs.shared,
+                          ValueRange{panel, depth, index(column)}, ValueRange(),
+                          ArrayRef<int64_t>{1, 2});
 }
 
 // The panel after `panel`, if there is one: so many blocks of terms, a word of
@@ -73,7 +119,7 @@ void ContractionEmitter::stageNextPanel(Value panel, Value blocks) {
     Value word = remainder(iteration, words);
     Value block = b.createOrFold<arith::DivUIOp>(loc, word, index(count));
     Value micropanel = micropanelOf(add(mul(next, kPanel), column));
-    QuantScales scales = loadQuantScales(micropanel, block);
+    QuantScales scales = loadQuantScales(micropanel, groupOf(block), count);
     stageQuantWord({micropanel, slot, column}, scales, block,
                    remainder(word, index(count)), /*prefetches=*/true);
   });
@@ -82,42 +128,96 @@ void ContractionEmitter::stageNextPanel(Value panel, Value blocks) {
 // A block of the chunk and the micropanel at `column` of a panel.
 void ContractionEmitter::stageQuantBlock(Value micropanel, Value panel,
                                          int64_t column, Value block) {
-  QuantScales scales = loadQuantScales(micropanel, block);
+  QuantScales scales =
+      loadQuantScales(micropanel, groupOf(block), plan.quant->layout.perWord());
   forEach(kBlock / plan.quant->layout.perWord(), [&](Value i) {
     stageQuantWord({micropanel, panel, index(column)}, scales, block, i,
                    /*prefetches=*/false);
   });
 }
 
-// Of the weights of a block of the chunk, as f32 [terms of a word, columns].
-ContractionEmitter::QuantScales
-ContractionEmitter::loadQuantScales(Value micropanel, Value block) {
-  const QuantizedLayout &layout = plan.quant->layout;
-  auto wide = VectorType::get({layout.perWord(), kMicropanel}, b.getF32Type());
+// Of a block of the chunk.
+Value ContractionEmitter::groupOf(Value block) {
   Value k = add(sumStart, mul(block, kBlock));
-  Value group = b.createOrFold<arith::DivUIOp>(loc, k, index(layout.group));
+  return b.createOrFold<arith::DivUIOp>(loc, k,
+                                        index(plan.quant->layout.group));
+}
+
+// As f32 [terms, columns of a micropanel].
+ContractionEmitter::QuantScales
+ContractionEmitter::loadQuantScales(Value micropanel, Value group,
+                                    int64_t terms) {
+  const QuantizedLayout &layout = plan.quant->layout;
+  auto wide = VectorType::get({terms, kMicropanel}, b.getF32Type());
   auto spread = [&](Value x) -> Value {
     return b.create<tile::BroadcastOp>(loc, wide, x, ArrayRef<int64_t>{1});
   };
-  Value scale = spread(loadScale(micropanel, group));
+  Value scale =
+      spread(absmax ? loadAbsmax(group) : loadScale(micropanel, group));
   return {scale, layout.zeros ? spread(loadZero(micropanel, group)) : Value()};
+}
+
+Value ContractionEmitter::loadQuantWord(Value micropanel, Value at) {
+  return b.create<tile::LoadOp>(
+      loc, VectorType::get({kMicropanel}, b.getI32Type()), words,
+      ValueRange{micropanel, at, index(0)}, ValueRange(), ArrayRef<int64_t>{2});
+}
+
+Value ContractionEmitter::expandWords(ArrayRef<Value> loaded) {
+  const QuantizedLayout &layout = plan.quant->layout;
+  int64_t perWord = layout.perWord(),
+          terms = static_cast<int64_t>(loaded.size()) * perWord;
+  auto type = VectorType::get({terms, kMicropanel}, b.getI32Type());
+  VectorType wide = type.clone(b.getF32Type());
+  auto perRow = [&](llvm::function_ref<int32_t(int64_t)> of) -> Value {
+    SmallVector<int32_t> values;
+    for (int64_t i = 0; i < terms; ++i)
+      values.append(kMicropanel, of(i % perWord));
+    return b.create<arith::ConstantOp>(
+        loc, DenseElementsAttr::get(type, ArrayRef(values)));
+  };
+  Value word;
+  for (auto [i, each] : llvm::enumerate(loaded)) {
+    Value all =
+        b.create<tile::BroadcastOp>(loc, type, each, ArrayRef<int64_t>{1});
+    if (!word) {
+      word = all;
+      continue;
+    }
+    SmallVector<bool> isFrom; // this word or a later one
+    for (int64_t term = 0; term < terms; ++term)
+      isFrom.append(kMicropanel, term / perWord >= int64_t(i));
+    Value mask = b.create<arith::ConstantOp>(
+        loc, DenseElementsAttr::get(type.clone(b.getI1Type()),
+                                    ArrayRef<bool>(isFrom)));
+    word = b.create<arith::SelectOp>(loc, mask, all, word);
+  }
+  if (layout.bits == 8) {
+    word = b.create<arith::ShLIOp>(
+        loc, word, perRow([](int64_t at) { return 24 - 8 * at; }));
+    return extendUpperBytes(b, loc, layout, word);
+  }
+  word = b.create<arith::ShRUIOp>(loc, word,
+                                  perRow([](int64_t at) { return 4 * at; }));
+  if (layout.nf4())
+    return b.create<tile::LookupOp>(loc, wide, word, kNormalFloats);
+  word = b.create<arith::AndIOp>(loc, word, perRow([](int64_t) { return 15; }));
+  word = b.create<arith::SubIOp>(
+      loc, word, perRow([&](int64_t) { return layout.offset(); }));
+  return b.create<arith::SIToFPOp>(loc, wide, word);
+}
+
+Value ContractionEmitter::scaleWeights(Value q, const QuantScales &scales) {
+  if (scales.zeros)
+    q = b.create<arith::SubFOp>(loc, q, scales.zeros);
+  return b.create<arith::MulFOp>(loc, q, scales.scale);
 }
 
 // Word `i` of a block: scale × q, or scale × (q - zero).
 void ContractionEmitter::stageQuantWord(const StagedMicropanel &to,
                                         const QuantScales &scales, Value block,
                                         Value i, bool prefetches) {
-  const QuantizedLayout &layout = plan.quant->layout;
-  int64_t perWord = layout.perWord();
-  auto type = VectorType::get({perWord, kMicropanel}, b.getI32Type());
-  VectorType wide = type.clone(b.getF32Type());
-  auto perRow = [&](llvm::function_ref<int32_t(int64_t)> of) -> Value {
-    SmallVector<int32_t> values;
-    for (int64_t i = 0; i < perWord; ++i)
-      values.append(kMicropanel, of(i));
-    return b.create<arith::ConstantOp>(
-        loc, DenseElementsAttr::get(type, ArrayRef(values)));
-  };
+  int64_t perWord = plan.quant->layout.perWord();
   Value k = add(sumStart, mul(block, kBlock));
   Value first = b.createOrFold<arith::DivUIOp>(loc, k, index(perWord));
   Value place = add(first, i);
@@ -127,31 +227,11 @@ void ContractionEmitter::stageQuantWord(const StagedMicropanel &to,
         ValueRange{to.micropanel, add(place, index(kPrefetchDistance)),
                    index(0)},
         /*isWrite=*/false, /*localityHint=*/2, /*isDataCache=*/true);
-  Value loaded = b.create<tile::LoadOp>(
-      loc, VectorType::get({kMicropanel}, b.getI32Type()), words,
-      ValueRange{to.micropanel, place, index(0)}, ValueRange(),
-      ArrayRef<int64_t>{2});
-  Value word =
-      b.create<tile::BroadcastOp>(loc, type, loaded, ArrayRef<int64_t>{1});
-  Value value;
-  if (layout.bits == 4) {
-    word = b.create<arith::ShRUIOp>(loc, word,
-                                    perRow([](int64_t at) { return 4 * at; }));
-    word =
-        b.create<arith::AndIOp>(loc, word, perRow([](int64_t) { return 15; }));
-    word = b.create<arith::SubIOp>(
-        loc, word, perRow([&](int64_t) { return layout.offset(); }));
-    value = b.create<arith::SIToFPOp>(loc, wide, word);
-  } else {
-    word = b.create<arith::ShLIOp>(
-        loc, word, perRow([](int64_t at) { return 24 - 8 * at; }));
-    value = extendUpperBytes(b, loc, layout, word);
-  }
-  if (scales.zeros)
-    value = b.create<arith::SubFOp>(loc, value, scales.zeros);
-  value = b.create<arith::MulFOp>(loc, value, scales.scale);
+  Value value =
+      scaleWeights(expandWords(loadQuantWord(to.micropanel, place)), scales);
   if (compute != b.getF32Type())
-    value = b.create<arith::TruncFOp>(loc, type.clone(compute), value);
+    value = b.create<arith::TruncFOp>(
+        loc, cast<VectorType>(value.getType()).clone(compute), value);
   Value at = add(mul(block, kBlock), mul(i, perWord));
   b.create<tile::StoreOp>(loc, value, rhs.shared,
                           ValueRange{to.slot, at, to.column}, ValueRange(),

@@ -196,6 +196,8 @@ void ContractionEmitter::emitIndices() {
 void ContractionEmitter::emitAllocations() {
   if (plan.quant && plan.quant->streams && !plan.isMicropanels())
     return allocateStreamed();
+  if (plan.quant && plan.quant->layout.nf4())
+    allocateAbsmax();
   if (matrices)
     return allocateMatrices();
   int64_t panels = partsOf(plan.blockColumns, width);
@@ -243,7 +245,7 @@ void ContractionEmitter::emitChunk() {
     if (rhs.staged)
       stageMicropanelColumns();
   } else if (plan.quant)
-    stageQuantColumns();
+    plan.quant->sumsRows ? stageQuantRows() : stageQuantColumns();
   else if (rhs.staged)
     stageColumns();
   if (matrices && rhs.staged)

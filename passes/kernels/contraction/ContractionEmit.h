@@ -188,13 +188,37 @@ private:
   };
   bool interleavesDequantization() const;
   void stageQuantColumns();
+  /// The same of a product that sums over the matrix's rows.
+  void stageQuantRows();
+  void stageQuantTile(mlir::Value micropanel, mlir::Value depth,
+                      mlir::Value panel, int64_t column);
   void stageNextPanel(mlir::Value panel, mlir::Value blocks);
   void stageQuantBlock(mlir::Value micropanel, mlir::Value panel,
                        int64_t column, mlir::Value block);
-  QuantScales loadQuantScales(mlir::Value micropanel, mlir::Value block);
+  mlir::Value groupOf(mlir::Value block);
+  mlir::Value loadQuantWord(mlir::Value micropanel, mlir::Value at);
+  /// f32 [terms, columns] of words of 16 columns, before they are scaled.
+  mlir::Value expandWords(llvm::ArrayRef<mlir::Value> words);
+  /// q × scale, or (q - zero) × scale, in f32.
+  mlir::Value scaleWeights(mlir::Value q, const QuantScales &scales);
+  QuantScales loadQuantScales(mlir::Value micropanel, mlir::Value group,
+                              int64_t terms);
   /// `prefetches`: words some lines ahead.
   void stageQuantWord(const StagedMicropanel &to, const QuantScales &scales,
                       mlir::Value block, mlir::Value i, bool prefetches);
+
+  // NF4 (ContractionNormalFloat.cpp): absmax of a micropanel's groups are
+  // dequantized before its weights.
+  void allocateAbsmax();
+  /// Those that the chunk and the block's columns read.
+  void stageAbsmax(mlir::Value micropanel);
+  mlir::Value firstAbsmax();
+  mlir::Value loadAbsmax(mlir::Value group);
+  mlir::Value splatWord(mlir::Value index);
+  mlir::Value loadScaleWords(mlir::Value micropanel, mlir::Value at);
+  mlir::Value dynamicNumbers(mlir::Value codes);
+  /// Of the matrix, if products sum over its rows.
+  mlir::Value matrixColumn(mlir::Value column);
 
   // bf16 in micropanels, the packed layout (ContractionMicropanels.cpp).
   void makeMicropanels(mlir::Value buffer);
@@ -319,6 +343,7 @@ private:
   mlir::Value firstPacked;     ///< the block's first row of those
   mlir::Value micropanelSums;  ///< [rows, columns of the block]
   mlir::Value groupMicropanel; ///< the first one of the group's matrix
+  mlir::Value absmax;          ///< of nf4: [groups, 16] of a micropanel, f32
 
   // If groups are rows; null otherwise.
   mlir::Value ownedRows, allRows; ///< rows of the block: the group's, to store

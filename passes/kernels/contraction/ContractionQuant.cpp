@@ -41,12 +41,37 @@ static constexpr int64_t kLeastColumns = 64, kMostColumns = 256,
 
 //===--- the grid ---------------------------------------------------------===//
 
+static llvm::Error fail(const llvm::Twine &what) {
+  return llvm::createStringError("quantized weights: " + what);
+}
+
+// Columns of the results are columns of the matrix, whose micropanels are terms
+// of the sum.
+static llvm::Error chooseRowSumGrid(ContractionPlan &plan,
+                                    const TileTarget &target) {
+  const QuantizedLayout &layout = plan.quant->layout;
+  if (target.gpu || plan.isMicropanels() || plan.groups)
+    return fail("only CPUs sum over the matrix's rows, and not with groups nor "
+                "in the packed layout");
+  if (!plan.outerSums.empty() || plan.sum.size != layout.rows ||
+      layout.rows % kMicropanel || layout.columns % kMicropanel)
+    return fail("a matmul that sums over the matrix's rows must sum over "
+                "nothing else, and rows and columns must be multiples of 16");
+  bool isAligned = true;
+  for (unsigned dim : plan.outer)
+    isAligned &= plan.dims[dim].rhs % kMicropanel == 0;
+  if (!isAligned)
+    return fail("the epilogue must divide columns at multiples of 16");
+  chooseGrid(plan);
+  return llvm::Error::success();
+}
+
 llvm::Error tessera::chooseQuantGrid(ContractionPlan &plan,
                                      const TileTarget &target) {
   int64_t columns = plan.quant->layout.columns;
-  auto fail = [](const llvm::Twine &what) {
-    return llvm::createStringError("quantized weights: " + what);
-  };
+  plan.quant->sumsRows = plan.sum.rhs == columns && plan.columnDim().rhs == 1;
+  if (plan.quant->sumsRows)
+    return chooseRowSumGrid(plan, target);
   if (!plan.outerSums.empty() || plan.sum.rhs != 1 || plan.sum.size != columns)
     return fail("the matmul must sum over the matrix's columns only");
   if (plan.groups && !plan.groups->hasSlots())
@@ -65,7 +90,8 @@ llvm::Error tessera::chooseQuantGrid(ContractionPlan &plan,
     chooseGpuGrid(plan, target);
     return llvm::Error::success();
   }
-  plan.quant->streams = plan.typicalRows() <= kStreamedRows;
+  plan.quant->streams =
+      plan.typicalRows() <= kStreamedRows && !plan.quant->layout.nf4();
   if (!plan.quant->streams || plan.isMicropanels()) {
     chooseGrid(plan);
     return llvm::Error::success();

@@ -18,8 +18,8 @@ func.func @f(%q: tensor<4x16x16xi32>, %s: tensor<4x4x16xf16>) {
 // -----
 
 func.func @f(%q: tensor<4x16x16xi32>, %s: tensor<4x4x16xf16>) {
-  // expected-error @+1 {{'graph.dequantize' op has floats of 4 bits, expected 8}}
-  %0 = graph.dequantize %q, %s bits 4 group 32 floats : tensor<4x16x16xi32>, tensor<4x4x16xf16> -> tensor<64x128xf32>
+  // expected-error @+1 {{'graph.dequantize' op has floats of 16 bits, expected 4 or 8}}
+  %0 = graph.dequantize %q, %s bits 16 group 32 floats : tensor<4x16x16xi32>, tensor<4x4x16xf16> -> tensor<64x128xf32>
   return
 }
 
@@ -28,6 +28,22 @@ func.func @f(%q: tensor<4x16x16xi32>, %s: tensor<4x4x16xf16>) {
 func.func @f(%q: tensor<4x32x16xi32>, %s: tensor<4x8x16xf16>) {
   // expected-error @+1 {{'graph.dequantize' op has zero points, which floats do not support}}
   %0 = graph.dequantize %q, %s bits 8 group 32 zeros floats : tensor<4x32x16xi32>, tensor<4x8x16xf16> -> tensor<64x128xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<4x16x16xi32>, %s: tensor<4x3x16xi32>) {
+  // expected-error @+1 {{'graph.dequantize' op has floats of 4 bits in groups of 32 for 64 × 128 weights, expected groups of 64}}
+  %0 = graph.dequantize %q, %s bits 4 group 32 floats : tensor<4x16x16xi32>, tensor<4x3x16xi32> -> tensor<64x128xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<4x16x16xi32>, %s: tensor<4x3x16xf16>) {
+  // expected-error @+1 {{'graph.dequantize' op has scales of 'f16', expected 'i32'}}
+  %0 = graph.dequantize %q, %s bits 4 group 64 floats : tensor<4x16x16xi32>, tensor<4x3x16xf16> -> tensor<64x128xf32>
   return
 }
 

@@ -236,13 +236,15 @@ func.func @structure(%x: tensor<4xf32> {graph.decay, graph.role = #graph<role pa
 }
 
 // CHECK-LABEL: func @quantized
-func.func @quantized(%q: tensor<4x16x16xi32> {graph.role = #graph<role parameter>, graph.state = "w.values", graph.quantized = {source = "w", part = "values", bits = 4, group = 32, shape = array<i64: 64, 128>}}, %s: tensor<4x4x16xf16>, %t: tensor<4x2x16xf16>, %x: tensor<2x128xbf16>, %r: tensor<5x8x2x64xbf16>) -> tensor<2x64xf32> {
+func.func @quantized(%q: tensor<4x16x16xi32> {graph.role = #graph<role parameter>, graph.state = "w.values", graph.quantized = {source = "w", part = "values", bits = 4, group = 32, shape = array<i64: 64, 128>}}, %s: tensor<4x4x16xf16>, %t: tensor<4x2x16xf16>, %u: tensor<4x3x16xi32>, %x: tensor<2x128xbf16>, %r: tensor<5x8x2x64xbf16>) -> tensor<2x64xf32> {
   // CHECK: %{{.*}}, %{{.*}} = graph.quantize_rows %{{.*}} : tensor<5x8x2x64xbf16> -> tensor<5x8x2x64xi8>, tensor<5x8x2x1xf32>
   %rows, %of = graph.quantize_rows %r : tensor<5x8x2x64xbf16> -> tensor<5x8x2x64xi8>, tensor<5x8x2x1xf32>
   // CHECK: graph.dequantize_rows %{{.*}}, %{{.*}} : tensor<5x8x2x64xi8>, tensor<5x8x2x1xf32> -> tensor<5x8x2x64xbf16>
   %back = graph.dequantize_rows %rows, %of : tensor<5x8x2x64xi8>, tensor<5x8x2x1xf32> -> tensor<5x8x2x64xbf16>
   // CHECK: %[[W:.*]] = graph.dequantize %{{.*}}, %{{.*}} bits 4 group 32 transposed : tensor<4x16x16xi32>, tensor<4x4x16xf16> -> tensor<128x64xbf16>
   %w = graph.dequantize %q, %s bits 4 group 32 transposed : tensor<4x16x16xi32>, tensor<4x4x16xf16> -> tensor<128x64xbf16>
+  // CHECK: graph.dequantize %{{.*}}, %{{.*}} bits 4 group 64 floats : tensor<4x16x16xi32>, tensor<4x3x16xi32> -> tensor<64x128xf32>
+  %n = graph.dequantize %q, %u bits 4 group 64 floats : tensor<4x16x16xi32>, tensor<4x3x16xi32> -> tensor<64x128xf32>
   // CHECK: graph.dequantize %{{.*}}, %{{.*}} bits 8 group 32 floats transposed : tensor<4x16x16xi32>, tensor<4x2x16xf16> -> tensor<64x64xf32>
   %f = graph.dequantize %q, %t bits 8 group 32 floats transposed : tensor<4x16x16xi32>, tensor<4x2x16xf16> -> tensor<64x64xf32>
   // CHECK: graph.einsum "bk,kn->bn" %{{.*}}, %[[W]]

@@ -350,6 +350,24 @@ func.func @staged_panel(%x: memref<64x64xbf16>, %y: memref<64x32xbf16, #tile.sha
 
 // -----
 
+//===--- tile.lookup ------------------------------------------------------===//
+
+func.func @f(%i: vector<2x16xi32>) {
+  // expected-error @+1 {{'tile.lookup' op `table` must have 16 numbers, got 2}}
+  %0 = tile.lookup %i in [1.0, 2.0] : vector<2x16xi32> -> vector<2x16xf32>
+  return
+}
+
+// -----
+
+func.func @f(%i: vector<2x16xi32>) {
+  // expected-error @+1 {{'tile.lookup' op shapes do not fit}}
+  %0 = tile.lookup %i in [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 11.0, 12.0, 13.0, 14.0, 15.0] : vector<2x16xi32> -> vector<16xf32>
+  return
+}
+
+// -----
+
 //===--- tile.mma_quantized -----------------------------------------------===//
 
 func.func @quantized_bits(%x: vector<16x32xbf16>, %w: vector<4x64xi32>, %s: vector<4x16xf16>, %sum: vector<16x64xf32>) {

@@ -1,5 +1,5 @@
-// RUN: tessera-opt %s --verify-diagnostics --quantize-weights="bits=4 floats"
+// RUN: tessera-opt %s --verify-diagnostics --quantize-weights="bits=4 floats group=64"
 
-// expected-error @+1 {{quantize-weights: `floats` have 8 bits and no zero points}}
+// expected-error @+1 {{quantize-weights: `floats` of 4 bits are of `frozen` matrices, in groups of 64}}
 module {
 }

@@ -2,6 +2,7 @@
 // widen panels; both kinds of integers, and floats, ragged in every dimension.
 #include "runtime/support/QuantizedLayout.h"
 #include "test/passes/kernels/KernelCases.h"
+#include <bit>
 #include <cmath>
 #include <fmt/format.h>
 #include <random>
@@ -17,6 +18,7 @@ struct Shape {
   QuantizedLayout layout(int64_t matrices = 1) const {
     return {matrices * n, k, bits, group, zeros, floats};
   }
+  bool isNf4() const { return layout().nf4(); }
   /// As graph.dequantize has them.
   std::string attributes() const {
     return fmt::format("bits {} group {} {} {}", bits, group,
@@ -41,8 +43,27 @@ uint32_t withoutNan(uint64_t word) {
   return static_cast<uint32_t>(word);
 }
 
+// Scales of NF4 are words: the offset, absmax2, then any bits.
+void drawNormalFloats(const QuantizedLayout &layout,
+                      interpreter::Tensor &values,
+                      interpreter::Tensor &scales) {
+  std::mt19937_64 engine(11);
+  for (double &word : values.data)
+    word = static_cast<int32_t>(engine());
+  const int64_t rows = layout.scaleRows();
+  for (size_t i = 0; i < scales.data.size(); ++i) {
+    const int64_t row = int64_t(i) / 16 % rows;
+    const float number =
+        (row == 0 ? 1.0f : 0.25f) / 64 * (1 + float(engine() % 8) / 16);
+    scales.data[i] = row <= layout.nf4Spans() ? std::bit_cast<int32_t>(number)
+                                              : static_cast<int32_t>(engine());
+  }
+}
+
 void drawValues(const QuantizedLayout &layout, interpreter::Tensor &values,
                 interpreter::Tensor &scales) {
+  if (layout.nf4())
+    return drawNormalFloats(layout, values, scales);
   std::mt19937_64 engine(7);
   // Any bits are values; scales as f16 has them.
   for (double &word : values.data)
@@ -63,8 +84,9 @@ KernelCase make(const Shape &shape, const char *element, bool transposed,
                               element),
               q = fmt::format("tensor<{}x{}>", shapes(layout, middleOf(layout)),
                               shape.bits == 16 ? "bf16" : "i32"),
-              s = fmt::format("tensor<{}xf16>",
-                              shapes(layout, layout.scaleRows())),
+              s = fmt::format("tensor<{}x{}>",
+                              shapes(layout, layout.scaleRows()),
+                              shape.isNf4() ? "i32" : "f16"),
               w = fmt::format("tensor<{}x{}x{}>",
                               transposed ? shape.k : shape.n,
                               transposed ? shape.n : shape.k, element),
@@ -89,9 +111,9 @@ func.func @main(%x: {0}, %q: {1}, %s: {2}, %b: tensor<{3}xf32>) -> {4} {{
   bool isExact = std::string(element) == "f32";
   // In bf16 panels hold weights that are rounded to it; few rows are integers
   // of 15 bits.
-  double tolerance = isExact || isMicropanels ? 1e-5
-                     : shape.rows > 16        ? 1e-2
-                                              : 1e-4;
+  double tolerance = isExact || isMicropanels           ? 1e-5
+                     : shape.rows > 16 || shape.isNf4() ? 1e-2
+                                                        : 1e-4;
   KernelCase made{fmt::format("{}_{}{}{}", shape.name, element,
                               transposed ? "_transposed" : "",
                               epilogue ? "_gelu" : ""),
@@ -102,6 +124,73 @@ func.func @main(%x: {0}, %q: {1}, %s: {2}, %b: tensor<{3}xf32>) -> {4} {{
     drawValues(layout, inputs[1], inputs[2]);
   };
   return made;
+}
+
+// The gradient of a linear layer's input, dY W: sums over the matrix's rows,
+// with columns as heads of 32 if `heads`.
+KernelCase makeRowSums(const Shape &shape, const char *element, bool transposed,
+                       bool heads) {
+  QuantizedLayout layout = shape.layout();
+  std::string dy = fmt::format("tensor<1x{}x{}x{}>", shape.rows, shape.n,
+                               element),
+              q = fmt::format("tensor<{}xi32>", shapes(layout, layout.words())),
+              s = fmt::format("tensor<{}x{}>",
+                              shapes(layout, layout.scaleRows()),
+                              shape.isNf4() ? "i32" : "f16"),
+              w = fmt::format("tensor<{}x{}x{}>",
+                              transposed ? shape.k : shape.n,
+                              transposed ? shape.n : shape.k, element),
+              dx = fmt::format("tensor<1x{}x{}xf32>", shape.rows, shape.k),
+              h = fmt::format("tensor<1x{}x{}x32xf32>", shape.rows,
+                              shape.k / 32);
+  std::string text = fmt::format(
+      R"(
+func.func @main(%dy: {0}, %q: {1}, %s: {2}) -> {8} {{
+  %w = graph.dequantize %q, %s {3} {4} : {1}, {2} -> {5}
+  %p = graph.einsum "{6}" %dy, %w : ({0}, {5}) -> {7}
+)",
+      dy, q, s, shape.attributes(), transposed ? "transposed" : "", w,
+      transposed ? "btn,kn->btk" : "btn,nk->btk", dx, heads ? h : dx);
+  text += heads ? fmt::format("  %h = graph.reshape %p : {} -> {}\n"
+                              "  return %h : {}\n}}",
+                              dx, h, h)
+                : fmt::format("  return %p : {}\n}}", dx);
+  KernelCase made{fmt::format("RowSums{}_{}{}{}", shape.name, element,
+                              transposed ? "_transposed" : "",
+                              heads ? "_heads" : ""),
+                  text, -1, 1, std::string(element) == "f32" ? 1e-5 : 1e-2};
+  made.prepare = [layout](std::vector<interpreter::Tensor> &inputs) {
+    drawValues(layout, inputs[1], inputs[2]);
+  };
+  return made;
+}
+
+void addNormalFloats(std::vector<KernelCase> &cases) {
+  auto nf4 = [](const char *name, int64_t rows, int64_t n, int64_t k) {
+    return Shape{name, rows, n, k, 4, 64, false, true};
+  };
+  // Rows with part of one 256 of absmax, of two, and of several; several chunks
+  // of the sum, panels of several widths.
+  const Shape shapes[] = {
+      nf4("Nf4One", 1, 32, 64),      nf4("Nf4Few", 7, 48, 192),
+      nf4("Nf4Many", 45, 176, 320),  nf4("Nf4Packed", 101, 240, 1152),
+      nf4("Nf4Deep", 40, 64, 16512), nf4("Nf4Wide", 33, 4144, 64)};
+  for (const char *element : {"f32", "bf16"})
+    for (const Shape &shape : shapes) {
+      cases.push_back(make(shape, element, false, shape.rows % 2));
+      cases.push_back(makeRowSums(shape, element, false, false));
+    }
+  cases.push_back(make(shapes[2], "bf16", true, true));
+  cases.push_back(makeRowSums(shapes[2], "bf16", true, false));
+  cases.push_back(makeRowSums(shapes[2], "f32", true, true));
+  cases.push_back(makeRowSums(shapes[3], "bf16", false, true));
+  const Shape others[] = {{"Int8", 37, 80, 144, 8, 64},
+                          {"Int4Zeros", 29, 96, 176, 4, 32, true},
+                          {"Fp8", 45, 128, 128, 8, 128, false, true}};
+  for (const Shape &shape : others) {
+    cases.push_back(makeRowSums(shape, "f32", false, false));
+    cases.push_back(makeRowSums(shape, "bf16", false, false));
+  }
 }
 
 /// Rows of experts, by where each one's begin; those behind the last are of
@@ -290,6 +379,7 @@ std::vector<KernelCase> all() {
   for (KernelCase &made : micropanelCases())
     cases.push_back(std::move(made));
   addExperts(cases);
+  addNormalFloats(cases);
   cases.push_back(make(few[4], "f32", true, true));
   cases.push_back(make(many[3], "bf16", true, false));
   return cases;
@@ -372,7 +462,9 @@ std::vector<KernelCase> gpuQuantCases() {
     cases.push_back(make(shape, "bf16", false, shape.rows > 3));
   cases.push_back(deepExperts());
   for (const KernelCase &one : quantCases())
-    if (one.name.find("Micropanels") == std::string::npos)
+    if (one.name.find("Micropanels") == std::string::npos &&
+        one.name.find("Nf4") == std::string::npos &&
+        one.name.find("RowSums") == std::string::npos)
       cases.push_back(one);
   for (KernelCase &one : cases)
     one.tolerance = 1e-5;
