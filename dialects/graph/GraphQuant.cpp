@@ -40,12 +40,12 @@ tessera::graph::quantizedScalesType(MLIRContext *context,
 double tessera::graph::quantizedAt(const QuantizedLayout &layout, uint32_t word,
                                    int64_t k) {
   int64_t from = k % layout.perWord() * layout.bits;
+  if (layout.nf4())
+    return kNormalFloats[word >> from & 15];
   if (layout.floats)
     return e4m3ToFloat(static_cast<uint8_t>(word >> from));
   if (layout.bits == 8)
     return static_cast<int8_t>(word >> from);
-  if (layout.nf4())
-    return kNormalFloats[word >> from & 15];
   return static_cast<double>(word >> from & 15) - double(layout.offset());
 }
 

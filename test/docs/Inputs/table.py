@@ -146,6 +146,7 @@ NOT_RUN = [
     NotRun("CONTRIBUTING.md", r"^build-fuzz/", "needs a second build"),
     NotRun("bench/README.md", r"calibrate\.py", "needs an idle machine for an hour"),
     NotRun("bench/README.md", r"train/documents\.py", "needs an idle machine for minutes"),
+    NotRun("bench/README.md", r"train/qlora\.py", "compiles 80 layers, and needs an idle machine"),
     NotRun("bench/README.md", r"rl/reverse\.py", "takes many minutes: ten runs"),
     NotRun("bench/README.md", r"adapters\.py", "takes minutes: 33 models of llama-110m"),
     NotRun("bench/*README.md", r"bench/gpu/(build|run)\.sh",

@@ -8,7 +8,6 @@ import json
 import sys
 
 import numpy as np
-import safetensors.torch
 
 import harness
 from pipelines import Pipelines, close
@@ -29,9 +28,15 @@ SPECS = {
 
 def tensors(folder):
     """In f32; integers as they are."""
-    loaded = safetensors.torch.load_file(folder / "model.safetensors")
-    return {name: value.numpy() if str(value.dtype) == "torch.int32" else value.float().numpy()
-            for name, value in loaded.items()}
+    types = {"F32": np.float32, "I32": np.int32, "I64": np.int64}
+    result = {}
+    for name, (kind, shape, data) in harness.read_safetensors(folder / "model.safetensors").items():
+        if kind == "BF16":
+            words = np.frombuffer(data, np.uint16).astype(np.uint32) << np.uint32(16)
+            result[name] = words.view(np.float32).reshape(shape)
+        else:
+            result[name] = np.frombuffer(data, types[kind]).reshape(shape)
+    return result
 
 
 def expected_words(weight):

@@ -1,6 +1,7 @@
 """Whether documents have the same losses and gradients in packed rows as alone.
 
     packing.py BIN SCRATCH [--documents 40] [--only NAME] [--mesh MESH]... [--strict]
+               [--device cuda-emu:sm_80]
 
 Random documents are packed in rows of 256 tokens, and have rows of their own in another program of
 the same model. Each is learned by itself among documents that are not, and all of a batch are
@@ -13,6 +14,7 @@ import argparse
 import json
 import os
 import pathlib
+import re
 import shutil
 
 import numpy
@@ -30,7 +32,7 @@ ROWS = {"packed": 2, "alone": 8}
 class Packing:
     def __init__(self, options):
         self.binaries, self.scratch = options.binaries, options.scratch
-        self.documents = options.documents
+        self.documents, self.device = options.documents, options.device
         shutil.rmtree(self.scratch, ignore_errors=True)
         os.environ["OMPI_MCA_mpi_yield_when_idle"] = "1"
 
@@ -45,10 +47,10 @@ class Packing:
         harness.run(self.binaries / "tessera", "compile", spec, *sets_of(
             [*SETS, f"batch.micro={ROWS[rows] // parts}", f"batch.accumulate={parts}",
              f"precision.compute={precision}"]), *(["--mesh", mesh] if mesh else []),
-            "-o", program)
+            "--target", re.sub("^cuda-emu:", "cuda:", self.device), "-o", program)
         states = program.with_suffix(".states")
         command = [self.binaries / "packing-check", program, rows, ROWS["packed"], ROWS["alone"],
-                   self.documents, states]
+                   self.documents, states, self.device]
         printed = (run_ranks("mpirun.openmpi", ranks_of(mesh), self.scratch / "errors", *command)
                    if mesh else harness.run(*command)).stdout
         return [line.split() for line in printed.splitlines()], states
@@ -77,6 +79,7 @@ def main():
     parser.add_argument("--only", default="", help="models whose names begin so")
     parser.add_argument("--precision", action="append", help="fp32 and bf16")
     parser.add_argument("--mesh", action="append", default=[])
+    parser.add_argument("--device", default="cpu")
     parser.add_argument("--strict", action="store_true")
     options = parser.parse_args()
     packing, wrong = Packing(options), 0

@@ -1,7 +1,7 @@
 // Training steps of documents that are packed in rows, or have rows of their
 // own, on one rank or on those of mpirun:
 //
-//   packing-check PROGRAM packed|alone ROWS MOST DOCUMENTS STATES
+//   packing-check PROGRAM packed|alone ROWS MOST DOCUMENTS STATES [DEVICE]
 //
 // Batches have MOST documents of random lengths, or as many as fit in ROWS rows
 // of the program's length. Each document is learned by itself, among the others
@@ -151,13 +151,14 @@ private:
 };
 
 StatusOr<std::unique_ptr<SessionModel>>
-openModel(const std::string &path, const hal::MeshContext &mesh) {
+openModel(const std::string &path, const std::string &device,
+          const hal::MeshContext &mesh) {
   StatusOr<ArtifactReader> reader = ArtifactReader::open(path);
   if (!reader.ok())
     return reader.status();
   hal::SessionOptions options;
   options.mesh = mesh;
-  options.device = "cpu";
+  options.device = device;
   options.programs = {"init", "train_step"};
   return SessionModel::open(*reader, options);
 }
@@ -172,12 +173,13 @@ Status check(TrainModel &model, Question question, bool prints) {
   return Check(model, std::move(question), prints).run();
 }
 
-Status run(const std::string &path, Question question) {
+Status run(const std::string &path, const std::string &device,
+           Question question) {
   StatusOr<comm::Launch> launch = comm::readLaunch();
   if (!launch.ok())
     return launch.status();
   if (launch->size == 1) {
-    auto model = openModel(path, {});
+    auto model = openModel(path, device, {});
     return model.ok() ? check(**model, std::move(question), true)
                       : model.status();
   }
@@ -188,7 +190,7 @@ Status run(const std::string &path, Question question) {
   mesh.rank = static_cast<std::uint32_t>(launch->rank);
   mesh.world = world->get();
   mesh.firstChannel = 1; // MeshModel has the channel of all ranks
-  auto share = openModel(path, mesh);
+  auto share = openModel(path, device, mesh);
   if (!share.ok())
     return share.status();
   auto model = MeshModel::create(share.take(), **world);
@@ -202,17 +204,18 @@ Status run(const std::string &path, Question question) {
 } // namespace
 
 int main(int argc, char **argv) {
-  const std::string_view how = argc == 7 ? argv[2] : "";
+  const std::string_view how = argc == 7 || argc == 8 ? argv[2] : "";
   if (how != "packed" && how != "alone") {
     fmt::print(stderr, "usage: packing-check PROGRAM packed|alone ROWS MOST "
-                       "DOCUMENTS STATES\n");
+                       "DOCUMENTS STATES [DEVICE]\n");
     return 2;
   }
   auto number = [&](int i) {
     return std::size_t(std::strtoull(argv[i], nullptr, 10));
   };
   const Status status =
-      run(argv[1], {how == "packed", number(3), number(4), number(5), argv[6]});
+      run(argv[1], argc == 8 ? argv[7] : "cpu",
+          {how == "packed", number(3), number(4), number(5), argv[6]});
   if (!status.ok())
     fmt::print(stderr, "error: {}\n", status.message());
   return status.ok() ? 0 : 1;
