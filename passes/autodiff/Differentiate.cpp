@@ -39,7 +39,7 @@ static LogicalResult checkLoss(func::FuncOp loss,
     return loss.emitOpError() << "has no argument of role parameter to "
                                  "differentiate for";
   for (const Parameter &parameter : parameters)
-    if (!isa<FloatType>(parameter.type.getElementType()))
+    if (!parameter.frozen && !isa<FloatType>(parameter.type.getElementType()))
       return loss.emitOpError() << "cannot train '" << parameter.name.getValue()
                                 << "': a parameter of type " << parameter.type
                                 << " has no gradient";

@@ -49,14 +49,13 @@ uint64_t countParts(const artifact::Tensor &tensor, const artifact::Mesh &mesh,
 }
 
 StatusOr<StateTensor> wholeTensor(const artifact::Tensor &tensor) {
-  auto type = safetensorsTypeOf(tensor);
-  if (!type.ok())
-    return type.status();
-  StateTensor whole{tensor.name()->str(), *type, artifact::globalShape(tensor),
-                    stateRoleOf(tensor.role()),
-                    artifact::elementBytes(tensor.type())};
-  for (uint64_t size : whole.shape)
-    whole.size *= size;
+  StatusOr<StateTensor> whole = stateTensorOf(tensor);
+  if (!whole.ok())
+    return whole;
+  whole->shape = artifact::globalShape(tensor);
+  whole->size = artifact::elementBytes(tensor.type());
+  for (uint64_t size : whole->shape)
+    whole->size *= size;
   return whole;
 }
 
@@ -109,7 +108,6 @@ Status MeshModel::readFacts() {
 // The shares' tensors in the order of the shares, each once.
 Status MeshModel::readTensors() {
   const artifact::Artifact &root = share->get().artifact();
-  std::map<std::string_view, std::size_t> numbers;
   std::vector<std::vector<bool>> isHolder;
   for (const artifact::Share *each : *root.shares())
     for (const artifact::Tensor *tensor : *each->state()) {

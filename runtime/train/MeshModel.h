@@ -7,6 +7,8 @@
 #include "runtime/comm/Channel.h"
 #include "runtime/train/SessionModel.h"
 
+#include <map>
+
 namespace tessera {
 
 class MeshModel : public TrainModel {
@@ -80,7 +82,7 @@ private:
                  std::span<std::byte> out);
   Status readTensors();
   const Shared &sharedTensor(const StateTensor &tensor) const {
-    return shared[static_cast<std::size_t>(&tensor - tensors.data())];
+    return shared[numbers.find(tensor.name)->second];
   }
 
   std::unique_ptr<SessionModel> share;
@@ -89,8 +91,9 @@ private:
   artifact::Mesh mesh;
   artifact::Coordinates at;
   ModelFacts info;
-  std::vector<StateTensor> tensors; ///< whole, of all shares
-  std::vector<Shared> shared;       ///< of each of them
+  std::vector<StateTensor> tensors;                ///< whole, of all shares
+  std::vector<Shared> shared;                      ///< of each of them
+  std::map<std::string_view, std::size_t> numbers; ///< their index by name
   Batch step, eval;
   std::vector<std::byte> packed; ///< of one rank, in transit
 };

@@ -45,7 +45,8 @@ public:
   /// The command that compiles this model again, for messages; may be empty.
   virtual std::string_view rebuildCommand() const { return {}; }
 
-  /// Copies bytes [offset, offset + out.size()) of a tensor of state().
+  /// Copies bytes [offset, offset + out.size()) of the tensor of state() that
+  /// has the name.
   virtual Status readState(const StateTensor &tensor, uint64_t offset,
                            std::span<std::byte> out) = 0;
   virtual Status writeState(const StateTensor &tensor, uint64_t offset,

@@ -57,7 +57,8 @@ def check_base(name, model, state, transposed, layers):
     harness.check(same, f"{name}: codes are those of the definition")
     size = sum(state[f"{each}.{part}"].nbytes for each in named for part in ("values", "scales"))
     bits = 8 * size / sum(base[each].size for each in named)
-    harness.check(bits < 4.5, f"{name}: {bits:.2f} bits a weight")
+    # A row of 64 weights has 96 bits of scales, one of 4,096 has 576.
+    harness.check(bits < 5, f"{name}: {bits:.2f} bits a weight")
     return base, named
 
 
@@ -87,8 +88,7 @@ def main():
         begin = ["--init-from", model]
         program, out = run.compile(spec, ""), run.scratch / f"{name}-one"
         one = run.train(program, 1, out, 8, *begin)
-        harness.check(one[0][-1][0] < one[0][0][0] and one[1][-1] < one[1][0],
-                      f"{name}: the loss falls")
+        harness.check(one[1] == sorted(one[1], reverse=True), f"{name}: the loss falls")
         state = tensors(out / "step-000008")
         base, named = check_base(name, model, state, transposed, layers)
         two = run.train(run.compile(spec, "data=2"), 2, run.scratch / f"{name}-two", 8, *begin)
