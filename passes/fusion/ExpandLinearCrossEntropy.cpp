@@ -12,9 +12,15 @@ namespace tessera {
 #include "passes/fusion/Passes.h.inc"
 } // namespace tessera
 
+// A constant weight, as of an adapter's base, has no gradient to add to.
+static bool addsToGradient(Operation *op) {
+  auto gradient = dyn_cast<LinearCrossEntropyGradOp>(op);
+  return gradient && !gradient.getDWeight().use_empty();
+}
+
 static int64_t defaultBytes(Operation *op) {
   return headChunkBytes(tensorType(op->getOperand(1)).getNumElements(),
-                        isa<LinearCrossEntropyGradOp>(op));
+                        addsToGradient(op));
 }
 
 static ArrayRef<int64_t> shapeOf(Value value) {
@@ -78,8 +84,9 @@ static void expand(LinearCrossEntropyGradOp op, int64_t chunks) {
       chunkShape, tensorType(op.getDInput()).getElementType());
   auto allType =
       RankedTensorType::get(shapeOf(inputs), chunkType.getElementType());
-  Value inits[] = {e.zeros(tensorType(op.getLoss())), e.zeros(allType),
-                   e.zeros(sumOfWeights)};
+  SmallVector<Value> inits{e.zeros(tensorType(op.getLoss())), e.zeros(allType)};
+  if (addsToGradient(op))
+    inits.push_back(e.zeros(sumOfWeights));
   auto loop = builder.create<LoopOp>(
       op.getLoc(), chunks, inits,
       [&](OpBuilder &b, Location loc, Value i, ValueRange carried) {
@@ -90,17 +97,19 @@ static void expand(LinearCrossEntropyGradOp op, int64_t chunks) {
             inner.dynamicSlice(targets, i),
             isOne ? cotangents : inner.dynamicSlice(cotangents, i),
             op.getIgnoreAttr(), op.getCapAttr());
-        Value next[] = {
+        SmallVector<Value> next{
             inner.add(carried[0], chunk.getLoss()),
-            b.create<DynamicUpdateOp>(loc, carried[1], chunk.getDInput(), i),
-            inner.add(carried[2], chunk.getDWeight())};
+            b.create<DynamicUpdateOp>(loc, carried[1], chunk.getDInput(), i)};
+        if (addsToGradient(op))
+          next.push_back(inner.add(carried[2], chunk.getDWeight()));
         b.create<YieldOp>(loc, next);
       });
   op.getLoss().replaceAllUsesWith(loop.getResult(0));
   op.getDInput().replaceAllUsesWith(
       e.reshape(loop.getResult(1), shapeOf(op.getInput())));
-  op.getDWeight().replaceAllUsesWith(
-      e.convert(loop.getResult(2), weightType.getElementType()));
+  if (addsToGradient(op))
+    op.getDWeight().replaceAllUsesWith(
+        e.convert(loop.getResult(2), weightType.getElementType()));
   op.erase();
 }
 

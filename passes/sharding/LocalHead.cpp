@@ -18,7 +18,7 @@ namespace {
 struct Chunk {
   /// [], [tokens] or [tokens, n]: of the targets that are on this device.
   Value loss;
-  Value dInput, dWeight; ///< null without gradients
+  Value dInput, dWeight; ///< null without that gradient
 };
 
 class Head {
@@ -40,6 +40,10 @@ public:
 private:
   bool hasGradient() const {
     return isa<graph::LinearCrossEntropyGradOp>(local.op);
+  }
+  // A constant weight, as of an adapter's base, has no gradient to add to.
+  bool addsToGradient() const {
+    return hasGradient() && !local.op->getResult(2).use_empty();
   }
   Value reduceOver(Emitter &e, Value part, dist::ReduceKind kind) const;
   /// `chunkCotangent`: one, or one for each target; null without gradients.
@@ -160,8 +164,9 @@ Chunk Head::emitChunk(Emitter &e, Value x, Value chunkTargets,
   Value dLogits = own.gradient(e, softmax, factor);
   dLogits = e.convert(e.softCapGradient(dLogits, logits, cap), compute);
   chunk.dInput = e.einsum("tv,vk->tk", dLogits, weight);
-  chunk.dWeight =
-      e.einsum("tv,tk->vk", dLogits, x, shapeOfWeight().getElementType());
+  if (addsToGradient())
+    chunk.dWeight =
+        e.einsum("tv,tk->vk", dLogits, x, shapeOfWeight().getElementType());
   return chunk;
 }
 
@@ -189,7 +194,8 @@ void Head::emitLoop(Emitter &e, int64_t chunks) {
       e.zeros(RankedTensorType::get(lossShape, lossType()))};
   if (hasGradient()) {
     inits.push_back(e.zeros(tensorType(inputs)));
-    inits.push_back(e.zeros(shapeOfWeight()));
+    if (addsToGradient())
+      inits.push_back(e.zeros(shapeOfWeight()));
   }
   auto loop = e.builder().create<graph::LoopOp>(
       e.location(), chunks, inits,
@@ -206,7 +212,8 @@ void Head::emitLoop(Emitter &e, int64_t chunks) {
         if (hasGradient()) {
           next.push_back(b.create<graph::DynamicUpdateOp>(loc, carried[1],
                                                           chunk.dInput, i));
-          next.push_back(inner.add(carried[2], chunk.dWeight));
+          if (addsToGradient())
+            next.push_back(inner.add(carried[2], chunk.dWeight));
         }
         b.create<graph::YieldOp>(loc, next);
       });
@@ -218,8 +225,9 @@ void Head::emitLoop(Emitter &e, int64_t chunks) {
     return;
   local.map.map(local.op->getResult(1),
                 e.reshape(loop.getResult(1), tensorType(input).getShape()));
-  local.map.map(local.op->getResult(2),
-                e.convert(loop.getResult(2), weightType()));
+  if (addsToGradient())
+    local.map.map(local.op->getResult(2),
+                  e.convert(loop.getResult(2), weightType()));
 }
 
 void Head::emit() {
@@ -233,7 +241,7 @@ void Head::emit() {
   int64_t width = tensorType(weight).getDimSize(1);
   int64_t chunks = graph::countHeadChunks(
       tensorType(input).getDimSize(0), most,
-      graph::headChunkBytes(most * width, hasGradient()));
+      graph::headChunkBytes(most * width, addsToGradient()));
   if (chunks > 1)
     return emitLoop(e, chunks);
   Chunk chunk = emitChunk(e, input, targets, cotangent);
@@ -241,7 +249,9 @@ void Head::emit() {
   if (!hasGradient())
     return;
   local.map.map(local.op->getResult(1), chunk.dInput);
-  local.map.map(local.op->getResult(2), e.convert(chunk.dWeight, weightType()));
+  if (addsToGradient())
+    local.map.map(local.op->getResult(2),
+                  e.convert(chunk.dWeight, weightType()));
 }
 
 FailureOr<bool> sharding::emitLocalHead(LocalOp &local) {

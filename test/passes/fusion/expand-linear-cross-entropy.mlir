@@ -34,6 +34,17 @@ func.func @gradient(%x: tensor<12x8xbf16>, %w: tensor<64x8xbf16>, %t: tensor<12x
   return %l, %dx, %dw : tensor<f32>, tensor<12x8xbf16>, tensor<64x8xbf16>
 }
 
+// A weight without a gradient, the head of an adapter's base, has no sum.
+
+// CHECK-LABEL: func @frozen(
+// CHECK:       graph.loop 3 (%[[I:.*]], %[[SUM:.*]] = %{{.*}}, %[[DXS:.*]] = %{{.*}}) : (tensor<f32>, tensor<3x4x8xbf16>)
+// CHECK:         graph.linear_cross_entropy_grad
+// CHECK:         graph.yield %{{.*}}, %{{.*}} : tensor<f32>, tensor<3x4x8xbf16>
+func.func @frozen(%x: tensor<12x8xbf16>, %w: tensor<64x8xbf16>, %t: tensor<12xi32>, %c: tensor<f32>) -> (tensor<f32>, tensor<12x8xbf16>) {
+  %l, %dx, %dw = graph.linear_cross_entropy_grad %x, %w, %t, %c : (tensor<12x8xbf16>, tensor<64x8xbf16>, tensor<12xi32>, tensor<f32>) -> (tensor<f32>, tensor<12x8xbf16>, tensor<64x8xbf16>)
+  return %l, %dx : tensor<f32>, tensor<12x8xbf16>
+}
+
 // With several targets a token each chunk fills its part of the losses.
 
 // CHECK-LABEL: func @several(
