@@ -3,8 +3,8 @@
 
     bench/train/qlora.py BIN SCRATCH [--repeats 5]
 
-Memory is the compiled artifact's: state, and the arena of the largest program, for --models at one
-row of --sequence tokens. Time is of --timed with --layers layers: programs with both bases
+Memory is the compiled artifact's: state, and the arena of a training step, for --models at one row
+of --sequence tokens. Time is of --timed with --layers layers: programs with both bases
 alternate, and the fastest step of each counts.
 """
 import argparse
@@ -44,8 +44,10 @@ class Bench:
         for base in BASES:
             program = self.program(spec, base, 1, self.options.sequence)
             text = harness.run(self.tessera, "inspect", program).stdout
-            print(f"{model}, {base}:", *re.findall(r"^.*memory.*$", text, re.M), sep="\n  ",
-                  flush=True)
+            state, = re.findall(r"^state ([\d.]+) MB", text, re.M)
+            arena, = re.findall(r"train_step: arena ([\d.]+) MB", text)
+            print(f"{model}, {base} base: state {float(state) / 1e3:.2f} GB, arena of a step "
+                  f"{float(arena) / 1e3:.2f} GB", flush=True)
             program.unlink()
 
     def small(self):
