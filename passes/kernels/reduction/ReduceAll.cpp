@@ -1,6 +1,7 @@
 // Reductions of a whole tensor to one number, in two launches: blocks of fixed
 // size to partial results, then one block over those. The result does not
-// depend on the number of threads.
+// depend on the number of threads. CPUs add f32 up in f64 and round once, so
+// that a loss does not depend on where in a batch its tokens are.
 #include "mlir/IR/Builders.h"
 #include "passes/kernels/reduction/Reductions.h"
 
@@ -17,14 +18,33 @@ static SmallVector<unsigned> reductionsOf(const ExprPiece &piece) {
   return nodes;
 }
 
-static SmallVector<Value> neutrals(EmitScope &level, ArrayRef<unsigned> nodes) {
+static SmallVector<Value> neutrals(EmitScope &level, ArrayRef<unsigned> nodes,
+                                   llvm::function_ref<Type(Type)> elementOf) {
   SmallVector<Value> values;
   for (unsigned node : nodes) {
     const ExprNode &reduction = level.target.piece.nodes[node];
     values.push_back(neutral(level.builder, level.loc(), kindOf(reduction),
-                             heldElement(reduction.element)));
+                             elementOf(heldElement(reduction.element))));
   }
   return values;
+}
+
+// In which a flat sum of `held` grows.
+static Type sumElement(Type held, const TileTarget &target) {
+  return held.isF32() && !target.gpu ? Float64Type::get(held.getContext())
+                                     : held;
+}
+
+// `x`, a scalar or a vector, with elements of type `element`.
+static Value convertFloats(OpBuilder &b, Location loc, Value x, Type element) {
+  Type from = getElementTypeOrSelf(x.getType()), to = element;
+  if (from == element)
+    return x;
+  if (auto vector = dyn_cast<VectorType>(x.getType()))
+    to = vector.clone(element);
+  if (from.isF32())
+    return b.create<arith::ExtFOp>(loc, to, x);
+  return b.create<arith::TruncFOp>(loc, to, x);
 }
 
 //===--- partial results --------------------------------------------------===//
@@ -47,10 +67,14 @@ static SmallVector<Value> reduceRange(EmitScope &level,
     if (step > 1)
       inner.setTile({{dim, step}});
     SmallVector<Value> next;
-    for (auto [i, node] : llvm::enumerate(nodes))
-      next.push_back(combine(inner.builder, loc, kindOf(piece.nodes[node]),
-                             loop.getRegionIterArg(i),
-                             inner.emitTile(piece.nodes[node].operands[0])));
+    for (auto [i, node] : llvm::enumerate(nodes)) {
+      Value sum = loop.getRegionIterArg(i);
+      Value x = convertFloats(inner.builder, loc,
+                              inner.emitTile(piece.nodes[node].operands[0]),
+                              getElementTypeOrSelf(sum.getType()));
+      next.push_back(
+          combine(inner.builder, loc, kindOf(piece.nodes[node]), sum, x));
+    }
     inner.builder.create<scf::YieldOp>(loc, next);
     b.setInsertionPointAfter(loop);
     return SmallVector<Value>(loop.getResults());
@@ -58,7 +82,8 @@ static SmallVector<Value> reduceRange(EmitScope &level,
   Value length = b.create<arith::SubIOp>(loc, end, begin);
   Value rest = b.create<arith::RemUIOp>(loc, length, emitIndex(b, loc, width));
   Value whole = b.create<arith::SubIOp>(loc, end, rest);
-  SmallVector<Value> scalars = neutrals(level, nodes), tiles;
+  auto elementOf = [&](Type held) { return sumElement(held, target); };
+  SmallVector<Value> scalars = neutrals(level, nodes, elementOf), tiles;
   for (Value scalar : scalars)
     tiles.push_back(b.create<tile::BroadcastOp>(
         loc, VectorType::get({width}, scalar.getType()), scalar,
@@ -70,6 +95,8 @@ static SmallVector<Value> reduceRange(EmitScope &level,
                 reduceTile(b, loc, kindOf(piece.nodes[node]), tiles[i]));
   return accumulate(whole, end, 1, scalars);
 }
+
+static Type asHeld(Type held) { return held; }
 
 // Rows of a strided tensor: `grid` counts the leading reduced dimensions.
 static SmallVector<Value> reduceRows(EmitScope &level, ArrayRef<unsigned> nodes,
@@ -84,7 +111,7 @@ static SmallVector<Value> reduceRows(EmitScope &level, ArrayRef<unsigned> nodes,
       loc, b.create<arith::AddIOp>(loc, begin, perBlock),
       emitIndex(b, loc, grid.rows));
   auto loop = b.create<scf::ForOp>(loc, begin, end, emitIndex(b, loc, 1),
-                                   neutrals(level, nodes));
+                                   neutrals(level, nodes, asHeld));
   b.setInsertionPoint(loop);
   EmitScope row(level, OpBuilder::atBlockEnd(loop.getBody()));
   setRowIndices(row, grid, loop.getInductionVar());
@@ -132,7 +159,11 @@ void Partial::build(tile::KernelOp kernel, const ClusterLaunch &launch,
   }
   SmallVector<Value> results = launch.resultBuffers(kernel);
   for (auto [sum, buffer] : llvm::zip_equal(sums, results))
-    level.builder.create<memref::StoreOp>(loc, sum, buffer, block);
+    level.builder.create<memref::StoreOp>(
+        loc,
+        convertFloats(level.builder, loc, sum,
+                      cast<MemRefType>(buffer.getType()).getElementType()),
+        buffer, block);
 }
 
 //===--- the last block ---------------------------------------------------===//
@@ -147,7 +178,7 @@ static llvm::Expected<Value> reducePartials(ReduceOp op, Operation *at,
     return OpBuilder(at)
         .create<ReshapeOp>(at->getLoc(), type, partials)
         .getResult();
-  Type held = heldElement(type.getElementType());
+  Type held = tensorType(partials).getElementType();
   LaunchSpec spec;
   spec.name = ("partial_" + stringifyReduceKind(op.getKind())).str();
   spec.skeleton = tile::Skeleton::reduce_all;
@@ -174,6 +205,8 @@ static llvm::Expected<Value> reducePartials(ReduceOp op, Operation *at,
     level.setIndex(0, emitIndex(level.builder, kernel.getLoc(), 0));
     Value zero = emitIndex(level.builder, kernel.getLoc(), 0);
     Value sum = reduceRange(level, {1}, zero, kernel.getSizes()[0], target)[0];
+    sum = convertFloats(level.builder, kernel.getLoc(), sum,
+                        heldElement(type.getElementType()));
     level.store(sum, type.getElementType(), kernel.getBuffers()[1],
                 Linear::zero(2));
     return llvm::Error::success();
@@ -209,8 +242,10 @@ tessera::tileReduceAll(ClusterOp cluster, TilingContext &context) {
     if (!op)
       return llvm::createStringError("a result is not a reduction");
     reductions.push_back(op);
-    types.push_back(RankedTensorType::get(
-        {blocks}, heldElement(tensorType(op.getResult()).getElementType())));
+    Type held = heldElement(tensorType(op.getResult()).getElementType());
+    if (partial.flat && blocks > 1)
+      held = sumElement(held, context.target());
+    types.push_back(RankedTensorType::get({blocks}, held));
   }
   ClusterLaunch launch(cluster, *expression, tile::Skeleton::reduce_all, types);
   launch.spec.reuse.clear();
