@@ -23,6 +23,18 @@ def slow_tests(source_dir, limit):
     return {name.strip().removeprefix("./") for seconds, name in times if float(seconds) > limit}
 
 
+# Of a test that has not been timed, for the order only: longer than any other.
+UNTIMED = 1000.0
+
+
+def untimed_first(tests):
+    """lit starts with what took longest, and would take what it does not know for short: a new test
+    that takes minutes must not run alone at the end. Shards of unit tests are never timed."""
+    for test in tests:
+        test.previous_elapsed = test.previous_elapsed or UNTIMED
+        yield test
+
+
 class ShTest(lit.formats.ShTest):
     """Files with RUN lines. One that takes long is left out of the fast tier,
     unless it says `%if slow` of some of its commands: the others are its own
@@ -31,6 +43,9 @@ class ShTest(lit.formats.ShTest):
     def __init__(self, source_dir):
         super().__init__(execute_external=False)
         self.slow = slow_tests(source_dir, FILE_LIMIT) if is_fast() else set()
+
+    def getTestsInDirectory(self, *args):
+        return untimed_first(super().getTestsInDirectory(*args))
 
     def execute(self, test, lit_config):
         if "/".join(test.path_in_suite) in self.slow:
@@ -43,6 +58,9 @@ class ShTest(lit.formats.ShTest):
 class SmallShards(lit.formats.GoogleTest):
     """Runs a binary in shards of about 100 tests. lit's own have 512, of which the
     last would run alone for minutes."""
+
+    def getTestsInDirectory(self, *args):
+        return untimed_first(super().getTestsInDirectory(*args))
 
     def get_num_tests(self, *args):
         count = super().get_num_tests(*args)  # for the number of shards alone

@@ -24,6 +24,7 @@ import hf_models
 import quantization
 import quantize_oracle
 from hf_models import FAMILIES, Twins
+from hf_tessera import cache_in
 from quantize_oracle import GROUP, WINDOW, check, refused, tessera
 
 # Columns that are whole groups.
@@ -236,7 +237,7 @@ def compare(binaries, folder, family, kind, zeros=False):
     read = tokenizer.encode(text_of(23, 200)).ids
     done = tessera(binaries, "quantize", source, "-o", out, *quant.flags,
                    "--calibrate", folder / "calibrate.txt", "--text",
-                   folder / "text.txt", "--window", WINDOW, "--cache", "off")
+                   folder / "text.txt", "--window", WINDOW)
     print(done.stdout, done.stderr, sep="")
     check(done.returncode == 0, f"{name}: runs")
     if done.returncode:
@@ -301,8 +302,7 @@ def compare(binaries, folder, family, kind, zeros=False):
                                  zip(ours[1:], theirs)),
           f"{name}: perplexities {ours[1:]} and {theirs}")
     made = tessera(binaries, "generate", out, "--prompt", "a", "--max-tokens",
-                   8, "--temperature", 0, "--ignore-end", "--quiet", "--cache",
-                   "off")
+                   8, "--temperature", 0, "--ignore-end", "--quiet")
     check(made.returncode == 0 and made.stdout,
           f"{name}: generates {made.stderr}")
 
@@ -326,13 +326,14 @@ def refusals(binaries, folder):
              "do not fit the model's 256 positions"),
             (["--calibrate", folder / "none.txt"], "none.txt")):
         refused(tessera(binaries, "quantize", place, "-o", folder / "no",
-                        "--quant", "int4", "--cache", "off", *more), words)
+                        "--quant", "int4", *more), words)
     check(not (folder / "no").exists(), "nothing is left of it")
 
 
 def main():
     binaries, folder = map(pathlib.Path, sys.argv[1:3])
     folder.mkdir(parents=True, exist_ok=True)
+    cache_in(folder)
     torch.set_num_threads(1)
     cases = [("llama_groups", "int4", False), ("qwen2_groups", "int4", True),
              ("gemma2_groups", "int4", False), ("phi3_groups", "int8", False)]

@@ -28,7 +28,7 @@ import generate_oracle
 import quantization
 import quantize_oracle
 from hf_models import FAMILIES, Twins
-from hf_tessera import command
+from hf_tessera import cache_in, command, processor_targets
 from quantize_oracle import (FAMILY as WHOLE_GROUPS, check, is_matrix, refused,
                              save_tokenizer, tessera)
 
@@ -186,7 +186,7 @@ class Checkpoint:
 def compiled(binaries, folder, *flags):
     program = folder / "program.bin"
     command([binaries / "tessera", "compile", folder, "--mode", "infer", "--no-weights",
-             "--target", "cpu", "--cache", "off",
+             "--target", processor_targets()[0],
              "--set=precision.compute=fp32",
              f"--set=inference.context={generate_oracle.CONTEXT}",
              "--set=inference.page=8",
@@ -268,7 +268,7 @@ def check_quantized(binaries, folder, made):
     for place in (made.stored, made.plain):
         out = folder / f"{place.name}-int8"
         done = tessera(binaries, "quantize", place, "--quant", "int8", "-o",
-                       out, "--cache", "off")
+                       out)
         written.append(done.returncode == 0
                        and (out / "model.safetensors").read_bytes())
     check(written[0] and written[0] == written[1],
@@ -293,12 +293,12 @@ def check_refused(binaries, folder, checkpoint, family):
         wrong = checkpoint.save(folder / f"wrong-{what}", family,
                                 {**config, **more})
         save_tokenizer(wrong)
-        refused(tessera(binaries, "generate", wrong, "--prompt", "a", "--cache",
-                        "off"), words)
+        refused(tessera(binaries, "generate", wrong, "--prompt", "a"), words)
 
 
 def main():
     binaries, folder = map(pathlib.Path, sys.argv[1:3])
+    cache_in(folder)
     torch.set_num_threads(1)
     for name, family in CASES:
         made = compare(binaries, folder, name, family)

@@ -37,7 +37,7 @@ except ImportError as error:
 from hf_models import FAMILIES, Twins, run
 from hf_oracle import Distance, Report
 import quantization
-from hf_tessera import ToolError, command, processor_targets
+from hf_tessera import ToolError, cache_in, command, processor_targets
 
 # Experts whose rows are whole micropanels, so that all are quantized (of mixtral's 72
 # rows and qwen2_moe's 40 they are not), and so many of them that a router would
@@ -80,7 +80,7 @@ def generate(binaries, folder, target, dtype, texts, vocab, quant, layout,
     alone, tokens [TOGETHER, COUNT] of the first ones together."""
     program, output = folder / "program.bin", folder / "output.bin"
     command([binaries / "tessera", "compile", folder, "--mode", "infer", "--no-weights",
-             "--target", target, "--cache", "off",
+             "--target", target,
              f"--set=precision.compute={dtype}",
              f"--set=inference.context={CONTEXT}",
              f"--set=inference.chunk={chunk}",
@@ -204,6 +204,7 @@ def main():
                                                         options.group,
                                                         options.zeros)
     torch.set_num_threads(1)
+    cache_in(options.folder)
     targets = processor_targets()
     print(f"# torch {torch.__version__}, transformers "
           f"{transformers.__version__}")

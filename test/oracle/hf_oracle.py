@@ -39,7 +39,7 @@ import hf_preference
 import hf_reward
 from hf_models import FAMILIES, SEQUENCE, MICRO, ROWS, Twins
 from hf_models import batches, document_gradients, documents, gradients, run
-from hf_tessera import Tessera, ToolError, processor_targets
+from hf_tessera import Tessera, ToolError, cache_in, processor_targets
 from hf_training import STEPS, losses, settings
 
 SEEDS = (1, 2, 3)
@@ -494,6 +494,7 @@ def main():
     options = parser.parse_args()
     torch.set_num_threads(1)
     options.folder.mkdir(parents=True, exist_ok=True)
+    cache_in(options.folder)
     print(f"# torch {torch.__version__}, transformers "
           f"{transformers.__version__}, targets "
           f"{', '.join(processor_targets())}")

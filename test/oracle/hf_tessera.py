@@ -1,11 +1,19 @@
 """Our side of the comparison: `tessera compile`, then `tessera-run` on tensors
 from files. Every failure of a tool is an error with what it printed."""
 import dataclasses
+import os
 import pathlib
 import subprocess
 
 import safetensors.torch
 import torch
+
+
+def cache_in(folder):
+    """What compiles from here on keeps code below `folder`: the programs of a model have most kernels
+    in common, and the keys are all that code is made from."""
+    os.environ["XDG_CACHE_HOME"] = str(pathlib.Path(folder).resolve() / "cache")
+
 
 def unstacked(tensors):
     """Stacks of experts as the reference has them: a name with a '*' is a
@@ -80,7 +88,7 @@ class Tessera:
                     # The reference's loss is that of tokens alone.
                     "moe.balance_weight": 0, "moe.z_weight": 0}
         command([self.binaries / "tessera", "compile", model,
-                 "--mode", "artifact", "--target", target, "--cache", "off",
+                 "--mode", "artifact", "--target", target,
                  *(f"--set={key}={value}" for key, value in settings.items()),
                  *(f"--set={each}" for each in more),
                  "-o", artifact])
@@ -120,7 +128,7 @@ class Tessera:
         settings = {"inference.context": context, "inference.batch": 2,
                     "precision.compute": compute}
         command([self.binaries / "tessera", "compile", model, "--mode", "infer",
-                 "--no-weights", "--target", target, "--cache", "off",
+                 "--no-weights", "--target", target,
                  *(f"--set={key}={value}" for key, value in settings.items()),
                  "-o", artifact])
         return artifact

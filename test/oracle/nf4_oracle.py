@@ -24,7 +24,7 @@ import hf_adapters
 import hf_oracle
 import normal_float
 from hf_models import FAMILIES, batches, gradients
-from hf_tessera import Tessera, ToolError, processor_targets
+from hf_tessera import Tessera, ToolError, cache_in, processor_targets
 
 # Rows of whole blocks.
 FAMILIES["gpt2"].update(n_embd=64, n_head=4)
@@ -77,6 +77,7 @@ def main():
     options = parser.parse_args()
     torch.set_num_threads(1)
     options.folder.mkdir(parents=True, exist_ok=True)
+    cache_in(options.folder)
     print(f"# torch {torch.__version__}, transformers {transformers.__version__}")
     report = hf_oracle.Report()
     tessera = Tessera(options.binaries, options.folder)

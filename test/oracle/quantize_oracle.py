@@ -26,6 +26,7 @@ import generate_oracle
 import hf_models
 import quantization
 from hf_models import FAMILIES, Twins
+from hf_tessera import cache_in
 
 # As llama, but for columns that are whole groups; and experts in such.
 FAMILY = "llama_whole_groups"
@@ -195,8 +196,7 @@ def compare(binaries, folder, kind, zeros=False, family=FAMILY):
     (folder / "text.txt").write_text(text)
     tokens = tokenizer.encode(text).ids
     done = tessera(binaries, "quantize", source, "-o", out, *quant.flags,
-                   "--text", folder / "text.txt", "--window", WINDOW,
-                   "--cache", "off")
+                   "--text", folder / "text.txt", "--window", WINDOW)
     print(done.stdout, done.stderr, sep="")
     printed = [float(each) for each in
                re.findall(r"perplexity (\d+\.\d+)\b(?! %)", done.stdout)]
@@ -212,7 +212,7 @@ def compare(binaries, folder, kind, zeros=False, family=FAMILY):
     if kind == "int8":
         done = tessera(binaries, "quantize", source, "--quant", "none", "--kv",
                        "int8", "--text", folder / "text.txt", "--window",
-                       WINDOW, "--cache", "off")
+                       WINDOW)
         print(done.stdout, done.stderr, sep="")
         printed = re.findall(r"perplexity (\d+\.\d+)\b(?! %)", done.stdout)
         theirs, _ = perplexity(Twins(family, seed=5).fp64, tokens, rounds=True)
@@ -229,7 +229,7 @@ def compare(binaries, folder, kind, zeros=False, family=FAMILY):
         quant.apply(plain, head=False, stored_as=torch.bfloat16)
         kept, expected = quant.flags, [perplexity(plain.fp64, tokens)[0], after]
     done = tessera(binaries, "quantize", out, *kept, "--text",
-                   folder / "text.txt", "--window", WINDOW, "--cache", "off")
+                   folder / "text.txt", "--window", WINDOW)
     again = re.findall(r"perplexity (\d+\.\d+)\b(?! %)", done.stdout)
     check(len(again) == len(expected)
           and all(abs(float(ours) / theirs - 1) < 1e-4
@@ -240,7 +240,7 @@ def compare(binaries, folder, kind, zeros=False, family=FAMILY):
     def generate(place, *more):
         return tessera(binaries, "generate", place, "--prompt", text[:20],
                        "--max-tokens", 40, "--temperature", 0, "--ignore-end",
-                       "--quiet", "--cache", "off", *more)
+                       "--quiet", *more)
     direct = generate(source, *quant.flags)
     stored = generate(out, *(quant.flags if quant.floats else []))
     check(direct.returncode == stored.returncode == 0
@@ -420,6 +420,7 @@ def refused(result, words):
 def main():
     binaries, folder = map(pathlib.Path, sys.argv[1:3])
     folder.mkdir(parents=True, exist_ok=True)
+    cache_in(folder)
     torch.set_num_threads(1)
     source, _ = compare(binaries, folder, "int8")
     compare(binaries, folder, "fp8")
@@ -429,10 +430,10 @@ def main():
     compare(binaries, folder, "int8", family=EXPERTS)
     compare(binaries, folder, "int4", zeros=True, family=EXPERTS)
     source, out = compare(binaries, folder, "int4")
-    refused(tessera(binaries, "generate", out, "--quant", "int8", "--cache",
-                    "off"), "stored as int4 in groups of 32")
-    refused(tessera(binaries, "generate", zeros, "--quant", "int8", "--cache",
-                    "off"), "stored as int4 in groups of 32 with zero points")
+    refused(tessera(binaries, "generate", out, "--quant", "int8"),
+            "stored as int4 in groups of 32")
+    refused(tessera(binaries, "generate", zeros, "--quant", "int8"),
+            "stored as int4 in groups of 32 with zero points")
     check_awq(binaries, folder, source)
     refused(tessera(binaries, "quantize", out, "--quant", "int4", "-o",
                     folder / "again"), "quantized already")

@@ -17,11 +17,13 @@ static constexpr unsigned kProgressEvery = 8, kTakeEvery = 32;
 
 Block::Block(const LaunchOptions &options, KernelEntry entry,
              const void *arguments, std::span<const BufferRange> buffers,
-             std::span<std::byte> memory, Random &random, LaunchCounts &counts)
+             std::span<std::byte> memory, Stacks &stacks, Random &random,
+             LaunchCounts &counts)
     : options(options), entry(entry), arguments(arguments), buffers(buffers),
-      memory(memory), random(random), counts(counts), threads(options.threads),
-      warps(options.threads / kWarp), warpgroups((warps.size() + 3) / 4),
-      sharedShadow(memory.size(), readers), written(buffers, readers) {
+      memory(memory), stacks(stacks), random(random), counts(counts),
+      threads(options.threads), warps(options.threads / kWarp),
+      warpgroups((warps.size() + 3) / 4), sharedShadow(memory.size(), readers),
+      written(buffers, readers) {
   blockSize = {options.threads, 1, 1};
   gridSize = options.grid;
   shared = memory.data();
@@ -29,7 +31,14 @@ Block::Block(const LaunchOptions &options, KernelEntry entry,
   approximates = options.numerics.isHardware;
 }
 
-Block::~Block() = default;
+// Fibers that have run the kernel to its end return. The others, of a launch
+// that has failed, are unwound, which costs an exception each.
+Block::~Block() {
+  isOver = true;
+  for (Thread &thread : threads)
+    if (thread.context && thread.done)
+      thread.context = std::move(thread.context).resume();
+}
 
 float Block::approximate(float exact, float argument, unsigned ulps) {
   return emulated::approximate(exact, argument, ulps, options.numerics.seed);
@@ -41,17 +50,18 @@ float Block::approximate(float exact, float argument, unsigned ulps) {
 // it again when it is resumed for the next block.
 void Block::start(unsigned thread) {
   threads[thread].context =
-      boost::context::fiber([this, thread](boost::context::fiber &&scheduler) {
-        Thread &me = threads[thread];
-        me.back = std::move(scheduler);
-        while (true) {
-          entry(*this, arguments);
-          checkThreadsEnd();
-          me.done = true;
-          suspend();
-        }
-        return std::move(me.back);
-      });
+      boost::context::fiber(std::allocator_arg, StackOfThread{&stacks, thread},
+                            [this, thread](boost::context::fiber &&scheduler) {
+                              Thread &me = threads[thread];
+                              me.back = std::move(scheduler);
+                              while (!isOver) {
+                                entry(*this, arguments);
+                                checkThreadsEnd();
+                                me.done = true;
+                                suspend();
+                              }
+                              return std::move(me.back);
+                            });
 }
 
 void Block::resume(unsigned thread) {

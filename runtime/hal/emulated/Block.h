@@ -6,6 +6,7 @@
 #include "runtime/hal/emulated/BlockMachine.h"
 #include "runtime/hal/emulated/Random.h"
 #include "runtime/hal/emulated/Shadow.h"
+#include "runtime/hal/emulated/Stacks.h"
 #include "runtime/hal/emulated/TensorMap.h"
 
 #include <boost/context/fiber.hpp>
@@ -56,7 +57,7 @@ class Block final : public device::Machine {
 public:
   Block(const LaunchOptions &options, KernelEntry entry, const void *arguments,
         std::span<const BufferRange> buffers, std::span<std::byte> memory,
-        Random &random, LaunchCounts &counts);
+        Stacks &stacks, Random &random, LaunchCounts &counts);
   ~Block() override;
   Block(const Block &) = delete;
   Block &operator=(const Block &) = delete;
@@ -344,6 +345,7 @@ private:
   const void *arguments;
   std::span<const BufferRange> buffers;
   std::span<std::byte> memory;
+  Stacks &stacks;
   Random &random;
   LaunchCounts &counts;
 
@@ -368,6 +370,7 @@ private:
   std::vector<unsigned> ready;
   std::vector<unsigned> ranks; ///< of threads, for their turns; may be empty
   unsigned current = 0, alive = 0;
+  bool isOver = false;        ///< fibers that are resumed end
   std::size_t lastBuffer = 0; ///< where the last global access was found
   std::optional<Status> failure;
 };

@@ -14,6 +14,7 @@ public:
 
 private:
   std::vector<std::byte> shared;
+  Stacks stacks;
 };
 
 BlockMachine::BlockMachine() : impl(std::make_unique<Impl>()) {}
@@ -79,7 +80,7 @@ Status BlockMachine::Impl::launch(const LaunchOptions &options,
   std::iota(order.begin(), order.end(), 0);
   std::shuffle(order.begin(), order.end(), random);
   Block block(options, entry, arguments, buffers,
-              {aligned, options.sharedBytes}, random, counts);
+              {aligned, options.sharedBytes}, stacks, random, counts);
   for (std::uint64_t number : order) {
     Status status = block.run({unsigned(number % grid.x),
                                unsigned(number / grid.x % grid.y),

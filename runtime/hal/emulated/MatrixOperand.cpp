@@ -1,6 +1,7 @@
 #include "runtime/hal/emulated/MatrixOperand.h"
 #include "runtime/device/Mma.cuh"
 
+#include <array>
 #include <cmath>
 #include <cstring>
 
@@ -114,22 +115,50 @@ static float fromE4m3(unsigned bits) {
   return bits & 128 ? -value : value;
 }
 
-float readElement(MatrixElement element, const std::byte *bytes) {
-  std::uint32_t bits = 0;
-  std::memcpy(&bits, bytes, bytesOf(element));
+static std::array<float, 256> allOfE4m3() {
+  std::array<float, 256> values;
+  for (unsigned bits = 0; bits < values.size(); ++bits)
+    values[bits] = fromE4m3(bits);
+  return values;
+}
+
+template <typename Bits> static Bits bitsAt(const std::byte *bytes) {
+  Bits bits = 0;
+  std::memcpy(&bits, bytes, sizeof bits);
+  return bits;
+}
+
+// Gives `use` what makes an element's bytes a float.
+template <typename Use>
+static auto withReader(MatrixElement element, const Use &use) {
+  static const std::array<float, 256> e4m3 = allOfE4m3();
   switch (element) {
   case MatrixElement::bf16:
-    return device::toFloat(device::bf16{static_cast<std::uint16_t>(bits)});
+    return use([](const std::byte *at) {
+      return device::toFloat(device::bf16{bitsAt<std::uint16_t>(at)});
+    });
   case MatrixElement::f16:
-    return device::halfToFloat(static_cast<std::uint16_t>(bits));
+    return use([](const std::byte *at) {
+      return device::halfToFloat(bitsAt<std::uint16_t>(at));
+    });
   case MatrixElement::tf32:
-    return device::bitsToFloat(bits & ~0x1fffu);
+    return use([](const std::byte *at) {
+      return device::bitsToFloat(bitsAt<std::uint32_t>(at) & ~0x1fffu);
+    });
   case MatrixElement::e4m3:
-    return fromE4m3(bits);
+    return use(
+        [](const std::byte *at) { return e4m3[bitsAt<std::uint8_t>(at)]; });
   case MatrixElement::e5m2: // the upper half of an f16
-    return device::halfToFloat(static_cast<std::uint16_t>(bits << 8));
+    break;
   }
-  return NAN;
+  return use([](const std::byte *at) {
+    return device::halfToFloat(
+        static_cast<std::uint16_t>(bitsAt<std::uint8_t>(at) << 8));
+  });
+}
+
+float readElement(MatrixElement element, const std::byte *bytes) {
+  return withReader(element, [&](auto read) { return read(bytes); });
 }
 
 std::vector<float> gather(const std::byte *shared,
@@ -138,14 +167,16 @@ std::vector<float> gather(const std::byte *shared,
   unsigned bytes = bytesOf(element), depth = kDepthBytes / bytes;
   unsigned inChunk = 16 / bytes;
   std::vector<float> values(std::size_t(depth) * rows);
-  for (unsigned k = 0; k < depth; ++k)
-    for (unsigned row = 0; row < rows; ++row) {
-      unsigned chunk =
-          mnMajor ? k * (rows / 8) + row / 8 : row * 2 + k / inChunk;
-      unsigned within = mnMajor ? row % 8 : k % inChunk;
-      values[std::size_t(k) * rows + row] =
-          readElement(element, shared + chunks[chunk] + within * bytes);
-    }
+  withReader(element, [&](auto read) {
+    for (unsigned k = 0; k < depth; ++k)
+      for (unsigned row = 0; row < rows; ++row) {
+        unsigned chunk =
+            mnMajor ? k * (rows / 8) + row / 8 : row * 2 + k / inChunk;
+        unsigned within = mnMajor ? row % 8 : k % inChunk;
+        values[std::size_t(k) * rows + row] =
+            read(shared + chunks[chunk] + within * bytes);
+      }
+  });
   return values;
 }
 

@@ -90,13 +90,11 @@ static int exponentOf(float value, int smallest) {
 
 // Towards zero, with `fractionBits` bits after the first.
 static float truncated(double value, unsigned fractionBits) {
-  if (std::abs(value) >= 0x1p128)
-    return value < 0 ? -INFINITY : INFINITY;
   auto rounded = static_cast<float>(value);
   auto bits = std::bit_cast<std::uint32_t>(rounded);
-  if (std::abs(double(rounded)) > std::abs(value))
-    --bits;
-  return std::bit_cast<float>(bits & ~0u << (23 - fractionBits));
+  bits -= std::abs(double(rounded)) > std::abs(value);
+  auto cut = std::bit_cast<float>(bits & ~0u << (23 - fractionBits));
+  return std::abs(value) >= 0x1p128 ? rounded : cut;
 }
 
 // 2 to the power of `exponent`, of a normal double.
@@ -113,7 +111,7 @@ CoreProduct::CoreProduct(const CoreSums &cores, MatrixElement element,
       smallest(smallestExponent(element)),
       exponentOfZero(-108 - static_cast<int>(cores.fractionBits)), b(b),
       columns(columns), exponents(std::size_t(depth) * columns),
-      largest(columns) {
+      largest(columns), scales(columns), sums(columns) {
   if (bytesOf(element) == 1) // Hopper's FP8 keeps fewer bits
     fractionBits = resultBits = 13;
   for (std::size_t i = 0; i < exponents.size(); ++i) {
@@ -145,26 +143,36 @@ void CoreProduct::addStep(float *c, const float *a, unsigned first) {
       largest[j] = std::max(largest[j], left + right[j]);
   }
   auto finite = [](double x) { return std::isfinite(x); };
-  const bool allFinite = isFinite &&
-                         std::all_of(a + first, a + first + terms, finite) &&
-                         std::all_of(c, c + columns, finite);
+  if (isFinite && std::all_of(a + first, a + first + terms, finite) &&
+      std::all_of(c, c + columns, finite))
+    return addColumns(c, a, first, 0, columns);
+  for (unsigned j = 0; j < columns; ++j)
+    if (const double plain = sumOf(c[j], a, first, j); finite(plain))
+      addColumns(c, a, first, j, j + 1);
+    else
+      c[j] = static_cast<float>(plain);
+}
+
+// Columns innermost, for the vector units.
+void CoreProduct::addColumns(float *c, const float *a, unsigned first,
+                             unsigned begin, unsigned end) {
   // Less than 2^28, so that all sums of them are exact.
   auto kept = [](double term, double scale) {
     return static_cast<double>(static_cast<std::int32_t>(term * scale));
   };
-  for (unsigned j = 0; j < columns; ++j) {
-    if (!allFinite)
-      if (const double plain = sumOf(c[j], a, first, j); !finite(plain)) {
-        c[j] = static_cast<float>(plain);
-        continue;
-      }
-    const double scale =
-        powerOfTwo(static_cast<int>(fractionBits) - largest[j]);
-    double sum = kept(c[j], scale);
-    for (unsigned k = first; k < first + terms; ++k)
-      sum += kept(double(a[k]) * b[std::size_t(k) * columns + j], scale);
-    c[j] = truncated(sum / scale, resultBits);
+  const int bits = static_cast<int>(fractionBits);
+  for (unsigned j = begin; j < end; ++j)
+    scales[j] = powerOfTwo(bits - largest[j]);
+  for (unsigned j = begin; j < end; ++j)
+    sums[j] = kept(c[j], scales[j]);
+  for (unsigned k = first; k < first + terms; ++k) {
+    const double left = a[k];
+    const float *right = b + std::size_t(k) * columns;
+    for (unsigned j = begin; j < end; ++j)
+      sums[j] += kept(left * right[j], scales[j]);
   }
+  for (unsigned j = begin; j < end; ++j)
+    c[j] = truncated(sums[j] * powerOfTwo(largest[j] - bits), resultBits);
 }
 
 } // namespace tessera::emulated

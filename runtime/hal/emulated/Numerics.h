@@ -5,9 +5,10 @@
 #include "runtime/device/emulated/Machine.h"
 #include "runtime/support/Status.h"
 
+#include <boost/container/small_vector.hpp>
+
 #include <cstdint>
 #include <string_view>
-#include <vector>
 
 namespace tessera::emulated {
 
@@ -45,15 +46,20 @@ public:
 
 private:
   void addStep(float *c, const float *a, unsigned first);
+  void addColumns(float *c, const float *a, unsigned first, unsigned begin,
+                  unsigned end);
   double sumOf(double sum, const float *a, unsigned first, unsigned j) const;
 
   unsigned fractionBits, resultBits, depth, terms; ///< terms of a step
   int smallest, exponentOfZero;
   const float *b;
   unsigned columns;
-  bool isFinite = true;         ///< b
-  std::vector<short> exponents; ///< of b
-  std::vector<int> largest;     ///< exponent among a column's terms
+  bool isFinite = true; ///< b
+  /// By column, as many as an mma.sync has without an allocation.
+  template <typename T> using Columns = boost::container::small_vector<T, 8>;
+  boost::container::small_vector<short, 128> exponents; ///< of b
+  Columns<int> largest; ///< exponent among a column's terms
+  Columns<double> scales, sums;
 };
 
 } // namespace tessera::emulated

@@ -4,6 +4,7 @@
 #include "runtime/hal/emulated/MatrixOperand.h"
 #include "runtime/hal/emulated/Numerics.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 
@@ -55,13 +56,27 @@ void Block::loadMatrices(std::uint32_t (&at)[4], const void *row,
 
 //===--- mma.sync ---------------------------------------------------------===//
 
+static constexpr unsigned kColumns = 8;
+
+// A copy, so that sums stay in registers.
+template <unsigned Depth>
+static void addRow(float (&c)[kColumns], const float (&a)[Depth],
+                   const float (&b)[Depth][kColumns]) {
+  float sums[kColumns];
+  std::copy(c, c + kColumns, sums);
+  for (unsigned k = 0; k < Depth; ++k)
+    for (unsigned column = 0; column < kColumns; ++column)
+      sums[column] += a[k] * b[k][column];
+  std::copy(sums, sums + kColumns, c);
+}
+
 // `read(word, e)` is element e of a word. Layouts are those of Mma.cuh. Without
 // `cores` terms are added in order, by one rounding each, whatever this file's
 // compiler.
 template <unsigned InWord, typename Read>
 static void computeAs(const std::array<WarpProduct, kWarp> &lanes,
                       const CoreSums *cores, Read read) {
-  constexpr unsigned kRows = 16, kColumns = 8, kDepth = 8 * InWord;
+  constexpr unsigned kRows = 16, kDepth = 8 * InWord;
   float a[kRows][kDepth], b[kDepth][kColumns], c[kRows][kColumns];
   for (unsigned lane = 0; lane < kWarp; ++lane) {
     unsigned g = lane / 4, first = lane % 4 * InWord;
@@ -81,9 +96,7 @@ static void computeAs(const std::array<WarpProduct, kWarp> &lanes,
       product.add(c[row], a[row]);
   } else {
     for (unsigned row = 0; row < kRows; ++row)
-      for (unsigned k = 0; k < kDepth; ++k)
-        for (unsigned column = 0; column < kColumns; ++column)
-          c[row][column] += a[row][k] * b[k][column];
+      addRow<kDepth>(c[row], a[row], b);
   }
   for (unsigned lane = 0; lane < kWarp; ++lane)
     for (unsigned i = 0; i < 4; ++i)

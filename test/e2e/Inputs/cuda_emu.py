@@ -82,7 +82,8 @@ def same_losses(model, device, steps):
 def same_text(made, model, device):
     """What a trained run writes, token by token over a cache that it fills and
     has to begin again."""
-    settings = os.environ | {"XDG_CACHE_HOME": str(model.scratch / "cache")}
+    # cuda_emu_quant.py has cubins of such programs.
+    settings = os.environ | {"XDG_CACHE_HOME": str(model.scratch / "cache"), "CUDACXX": ""}
     texts = [run(made.tessera, "generate", model.scratch / f"{model.name}-cpu",
                  "--prompt", "The", "--max-tokens", 36, "--ignore-end",
                  "--quiet", "--device", each, env=settings).stdout

@@ -41,8 +41,7 @@ def make_data(run):
 def ask(run, *more, of=None):
     """What the teacher says of the documents."""
     return harness.run(run.binaries / "tessera", "data", "teacher",
-                       of or run.tokens, "--model", run.scratch / "teacher",
-                       "--cache", "off", *more)
+                       of or run.tokens, "--model", run.scratch / "teacher", *more)
 
 
 def teach(base, spec):
@@ -61,7 +60,7 @@ def refusals(run, program, spec):
            "tessera data teacher")
     harness.refuses("more tokens than a program takes", "--top", "257", "256")(
         run.binaries / "tessera", "data", "teacher", run.tokens, "--model",
-        run.scratch / "teacher", "--cache", "off", "--top", 257)
+        run.scratch / "teacher", "--top", 257)
     ask(run, "--top", 4)
     refuse("too few tokens of a teacher", "has the 4 most probable tokens",
            "--top 8")

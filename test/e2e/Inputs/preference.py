@@ -72,7 +72,7 @@ def label(base, spec, start):
     harness.refuses("labels without a reference", "has no log-probabilities",
                     "tessera data reference")(*arguments)
     harness.run(run.binaries / "tessera", "data", "reference", run.tokens,
-                "--model", run.scratch / "base", "--cache", "off")
+                "--model", run.scratch / "base")
     one = run.train(program, 1, run.scratch / "kto", 30, *start)
     first, last = (tables(run.scratch / "kto", "kto")[at] for at in (0, -1))
     harness.check(abs(one[0][0][0] - 0.5) < 1e-5 and abs(first["kl"]) < 1e-3,
@@ -100,7 +100,7 @@ def main():
         program, "--data", run.tokens, "--out", run.scratch / "refused",
         "--quiet", *start)
     harness.run(run.binaries / "tessera", "data", "reference", run.tokens,
-                "--model", run.scratch / "base", "--cache", "off")
+                "--model", run.scratch / "base")
     out = run.scratch / "one"
     one = run.train(program, 1, out, 30, *start)
     harness.check(abs(one[0][0][0] - math.log(2)) < 1e-5,
