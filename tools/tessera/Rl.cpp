@@ -21,6 +21,9 @@ static Status checkRecipe(const recipe::Recipe &recipe) {
   if (recipe.task != recipe::Task::Policy)
     return Status::error("task: {}; tessera rl learns by task: policy",
                          name(recipe.task));
+  if (recipe.policy.advantages == recipe::Advantages::Gae)
+    return Status::error("policy.advantages: gae is not supported by tessera "
+                         "rl; leave it out");
   if (recipe.data.train || recipe.data.eval)
     return Status::error("data.train and data.eval: tessera rl learns from "
                          "--prompts; leave them out");
