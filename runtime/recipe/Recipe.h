@@ -169,6 +169,7 @@ struct Recipe {
     RewardScale scale = RewardScale::Group;
     int64_t rewardTimeout = 60; ///< seconds for one completion
     RewardFailure onRewardFailure = RewardFailure::Stop;
+    int64_t epochs = 1; ///< steps that learn from the same completions
     bool operator==(const Rollout &) const = default;
   } rollout;
 
