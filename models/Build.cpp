@@ -334,8 +334,8 @@ void ModelBuilder::buildInit() {
 OwningOpRef<ModuleOp> ModelBuilder::build(Mode mode) {
   if (mode == Mode::Train) {
     buildLoss();
-    if (needsLoads())
-      buildLoads();
+    if (needsLoads() || whitens())
+      buildPrepareStep();
     if (spec.moe || !isOfTokens())
       buildFinishStep();
     if (!isReward())
@@ -356,7 +356,11 @@ llvm::Expected<OwningOpRef<ModuleOp>> buildModel(MLIRContext &context,
   if (Status status = checkRecipe(recipe, spec, mode); !status.ok())
     return llvm::createStringError(llvm::inconvertibleErrorCode(),
                                    status.message());
-  return ModelBuilder(context, spec, recipe).build(mode);
+  Recipe own = recipe;
+  // A value head is of training alone.
+  if (mode != Mode::Train)
+    own.policy.advantages = recipe::Advantages::Rollout;
+  return ModelBuilder(context, spec, own).build(mode);
 }
 
 } // namespace tessera::models

@@ -1,6 +1,7 @@
 // @loss: what it takes of a batch, and the loss of it.
 #include "models/ModelBuilder.h"
 #include "models/moe/Routing.h"
+#include "runtime/train/Policy.h"
 
 using namespace mlir;
 using tessera::graph::Emitter;
@@ -31,7 +32,12 @@ std::vector<Port> ModelBuilder::batchPorts() {
     addReal("reference", reals);
   if (isPolicy()) {
     addReal("behavior", reals);
-    addReal("advantages", reals);
+    if (isGae()) {
+      addReal("rewards", reals);
+      addReal("values", reals);
+    } else {
+      addReal("advantages", reals);
+    }
   }
   if (isKto())
     ports.push_back(port(graph::kInputAttr, "document_labels", ids));
@@ -68,7 +74,12 @@ BatchValues ModelBuilder::takeBatch(ValueRange &inputs) const {
     batch.reference = take();
   if (isPolicy()) {
     batch.behavior = take();
-    batch.advantages = take();
+    if (isGae()) {
+      batch.rewards = take();
+      batch.values = take();
+    } else {
+      batch.advantages = take();
+    }
   }
   if (isKto())
     batch.documentLabels = take();
@@ -102,6 +113,9 @@ std::vector<Port> ModelBuilder::lossResults() {
   }
   if (!isOfTokens())
     addMetric(taskSumsName, taskSumsType());
+  if (isGae())
+    addMetric(kValuesOutput, tensor({recipe.batch.micro, recipe.batch.sequence},
+                                    b.getF32Type()));
   return results;
 }
 
@@ -128,13 +142,16 @@ Value ModelBuilder::headLoss(Scope &scope, Value x, Value targets, bool isSum,
 void ModelBuilder::buildLoss() {
   std::vector<Port> arguments = parameterPorts();
   llvm::append_range(arguments, batchPorts());
-  if (needsLoads()) {
-    arguments.push_back(
-        port(graph::kInputAttr, routerLoads, routerType(spec.moe->experts)));
-    // Counts of tokens, of which bf16 has three digits.
+  // What @prepare_step gives. Of counts of tokens bf16 has three digits.
+  auto addPrepared = [&](const char *name, RankedTensorType type) {
+    arguments.push_back(port(graph::kInputAttr, name, type));
     arguments.back().attributes.push_back(
         b.getNamedAttr(graph::kKeepF32Attr, b.getUnitAttr()));
-  }
+  };
+  if (needsLoads())
+    addPrepared(routerLoads, routerType(spec.moe->experts));
+  if (whitens())
+    addPrepared(advantageSumsName, tensor({3}, b.getF32Type()));
   func::FuncOp loss = program(graph::Program::loss, arguments, lossResults());
   if (int64_t documents = documentsPerTerm())
     loss->setAttr(graph::kDocumentsPerTermAttr, b.getI64IntegerAttr(documents));
@@ -149,7 +166,8 @@ void ModelBuilder::buildLoss() {
   Value x = trunk(scope, batch.tokens, batch.random, Purpose::Loss,
                   needsLoads() ? inputs.front() : Value(), routed);
   Emitter e = scope.at(isReward() ? "score" : "lm_head");
-  const TaskLoss task = taskLoss(scope, e, batch, x);
+  const TaskLoss task =
+      taskLoss(scope, e, batch, x, whitens() ? inputs.back() : Value());
   SmallVector<Value> returned{task.loss};
   if (hasPenalty()) {
     Value sum = routed.penalties.front();
@@ -161,6 +179,8 @@ void ModelBuilder::buildLoss() {
     returned.append({stacked(e, routed.counts), stacked(e, routed.sums)});
   if (!isOfTokens())
     returned.push_back(task.sums);
+  if (isGae())
+    returned.push_back(task.values);
   b.create<func::ReturnOp>(loss.getLoc(), returned);
 }
 

@@ -1,8 +1,10 @@
 // The clipped policy gradient (Schulman et al. 2017, arXiv 1707.06347) of
-// answers that the model sampled, as GRPO, DAPO, Dr. GRPO and GSPO use it. The
-// documents of a sequence are prompts with an answer each. Advantages are
-// given.
+// answers that the model sampled, as GRPO, DAPO, Dr. GRPO, GSPO and PPO use it.
+// The documents of a sequence are prompts with an answer each. Advantages are
+// given, or estimated (AdvantageEstimate.h).
+#include "models/AdvantageEstimate.h"
 #include "models/DocumentSums.h"
+#include "models/KlDivergence.h"
 #include "models/ModelBuilder.h"
 #include "runtime/train/Policy.h"
 
@@ -32,21 +34,9 @@ struct Tokens {
 };
 } // namespace
 
-/// KL by `distance` = log p - log q of tokens that were sampled from p.
-static Value divergence(Emitter &e, KlEstimator estimator, Value distance) {
-  switch (estimator) {
-  case KlEstimator::K1:
-    return distance;
-  case KlEstimator::K2:
-    return e.mul(e.mul(distance, distance), 0.5);
-  case KlEstimator::K3:
-    break;
-  }
-  return e.add(e.add(e.exp(e.neg(distance)), distance), -1);
-}
-
 /// What is outside of the answers counts for nothing, whatever the host wrote.
-static Tokens tokensOf(Emitter &e, const BatchValues &batch, Value losses) {
+static Tokens tokensOf(Emitter &e, const BatchValues &batch, Value losses,
+                       Value advantages) {
   Value isTarget = e.compare(batch.targets, ComparePredicate::ne,
                              e.splatLike(-100, batch.targets));
   auto learned = [&](Value x) {
@@ -56,7 +46,7 @@ static Tokens tokensOf(Emitter &e, const BatchValues &batch, Value losses) {
   Tokens tokens{isTarget,
                 learned(e.splatLike(1.0, losses)),
                 logProb,
-                learned(batch.advantages),
+                learned(advantages),
                 e.sub(logProb, learned(batch.behavior)),
                 {}};
   if (batch.reference)
@@ -130,17 +120,27 @@ static Value aggregate(Emitter &e, const Policy &policy, Answers &answers,
   return e.sumAll(loss);
 }
 
-ModelBuilder::TaskLoss
-ModelBuilder::policyLoss(Emitter &e, const BatchValues &batch, Value losses) {
+ModelBuilder::TaskLoss ModelBuilder::policyLoss(Scope &scope, Emitter &e,
+                                                const BatchValues &batch,
+                                                Value losses, Value x,
+                                                Value advantageSums) {
   const Policy &policy = recipe.policy;
-  const Tokens tokens = tokensOf(e, batch, losses);
+  std::optional<AdvantageEstimate> estimate;
+  if (isGae())
+    estimate = estimateAdvantages(e, policy, batch);
+  Value advantages = !estimate ? batch.advantages
+                     : advantageSums
+                         ? whitened(e, estimate->advantages, advantageSums)
+                         : estimate->advantages;
+  const Tokens tokens = tokensOf(e, batch, losses, advantages);
   Answers answers(e, policy, batch, tokens);
   Value logRatio = tokens.logRatio;
   if (policy.ratio == PolicyRatio::Sequence)
     logRatio = e.mul(answers.spread(answers.means(logRatio)), tokens.ones);
   const Clipped each = clipped(e, policy, logRatio, tokens.advantage);
   Value loss = each.loss;
-  if (tokens.referenced)
+  // Estimated advantages are of rewards that have the distance in them.
+  if (tokens.referenced && !estimate)
     loss =
         e.add(loss, e.mul(divergence(e, policy.kl.estimator, tokens.referenced),
                           policy.kl.beta));
@@ -155,8 +155,16 @@ ModelBuilder::policyLoss(Emitter &e, const BatchValues &batch, Value losses) {
                 e.builder().getF32Type())};
   if (tokens.referenced)
     columns.push_back(divergence(e, KlEstimator::K3, tokens.referenced));
+  Value values;
+  if (estimate) {
+    values = tokenValues(scope, x);
+    const ValueLoss own = valueLoss(e, policy, *estimate, values);
+    columns.push_back(loss);
+    llvm::append_range(columns, own.columns);
+    loss = e.add(loss, e.mul(own.loss, policy.value.weight));
+  }
   return {aggregate(e, policy, answers, loss),
-          columnSums(e, tokens.isTarget, columns)};
+          columnSums(e, tokens.isTarget, columns), values};
 }
 
 } // namespace tessera::models

@@ -17,24 +17,37 @@ Value ModelBuilder::stacked(Emitter &e, ArrayRef<Value> rows) {
   return e.concat(parts, 0);
 }
 
-/// (parameters, tokens, targets, seed, step, offset) → the loads of all
-/// routers, as @loss would return them.
-void ModelBuilder::buildLoads() {
-  std::vector<Port> arguments = parameterPorts();
+/// (parameters, a batch) → the loads of all routers, as @loss would return
+/// them, and the sums that advantages are whitened with.
+void ModelBuilder::buildPrepareStep() {
+  std::vector<Port> arguments = parameterPorts(), results;
   llvm::append_range(arguments, batchPorts());
-  Port result =
-      port(graph::kOutputAttr, routerLoads, routerType(spec.moe->experts));
-  func::FuncOp loads = program(graph::Program::prepare_step, arguments, result);
-  ValueRange inputs = loads.getArguments().drop_front(all.size());
+  if (needsLoads())
+    results.push_back(
+        port(graph::kOutputAttr, routerLoads, routerType(spec.moe->experts)));
+  if (whitens())
+    results.push_back(port(graph::kOutputAttr, advantageSumsName,
+                           tensor({3}, b.getF32Type())));
+  func::FuncOp prepare =
+      program(graph::Program::prepare_step, arguments, results);
+  ValueRange inputs = prepare.getArguments().drop_front(all.size());
   const BatchValues batch = takeBatch(inputs);
-  Scope scope(b, spec, batch.random);
-  defineParameters(scope, loads);
-  if (separates())
-    scope.documents = documentsOf(scope, batch.documentStarts);
-  Routed routed;
-  trunk(scope, batch.tokens, batch.random, Purpose::Loads, {}, routed);
-  Emitter e = scope.at("router");
-  b.create<func::ReturnOp>(loads.getLoc(), stacked(e, routed.counts));
+  SmallVector<Value> returned;
+  if (needsLoads()) {
+    Scope scope(b, spec, batch.random);
+    defineParameters(scope, prepare);
+    if (separates())
+      scope.documents = documentsOf(scope, batch.documentStarts);
+    Routed routed;
+    trunk(scope, batch.tokens, batch.random, Purpose::Loads, {}, routed);
+    Emitter e = scope.at("router");
+    returned.push_back(stacked(e, routed.counts));
+  }
+  if (whitens()) {
+    Emitter e(b, named("v_head"));
+    returned.push_back(advantageSums(e, batch));
+  }
+  b.create<func::ReturnOp>(prepare.getLoc(), returned);
 }
 
 /// (frozen parameters, sums of @loss) → (frozen parameters, metrics).
@@ -73,7 +86,7 @@ void ModelBuilder::buildFinishStep() {
   if (spec.moe)
     finishRouters(e, finish.getArguments().take_front(fixed + 2), returned);
   if (!isOfTokens())
-    returned.push_back(columnMeans(e, finish.getArguments().back()));
+    returned.push_back(taskTable(e, finish.getArguments().back()));
   b.create<func::ReturnOp>(finish.getLoc(), returned);
 }
 

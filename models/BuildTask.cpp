@@ -39,8 +39,8 @@ bool ModelBuilder::takesDocumentNumbers() const {
 }
 
 ModelBuilder::TaskLoss ModelBuilder::taskLoss(Scope &scope, Emitter &e,
-                                              const BatchValues &batch,
-                                              Value x) {
+                                              const BatchValues &batch, Value x,
+                                              Value advantageSums) {
   if (isOfTokens())
     return {headLoss(scope, x, batch.targets, /*isSum=*/true), {}};
   if (isDistill())
@@ -52,7 +52,8 @@ ModelBuilder::TaskLoss ModelBuilder::taskLoss(Scope &scope, Emitter &e,
   Value losses = headLoss(scope, x, batch.targets, /*isSum=*/false);
   if (isKto())
     return ktoLoss(e, batch, losses);
-  return isPolicy() ? policyLoss(e, batch, losses) : pairLoss(e, batch, losses);
+  return isPolicy() ? policyLoss(scope, e, batch, losses, x, advantageSums)
+                    : pairLoss(e, batch, losses);
 }
 
 ModelBuilder::TaskMetrics ModelBuilder::taskMetrics() const {
@@ -65,7 +66,8 @@ ModelBuilder::TaskMetrics ModelBuilder::taskMetrics() const {
             int64_t(kDistillColumns) - (recipe.distill.weight < 1 ? 0 : 1)};
   if (!isPolicy())
     return {kPreferenceOutput, int64_t(kPreferenceColumns)};
-  return {kPolicyOutput, int64_t(kPolicyColumns) - (hasReference() ? 0 : 1)};
+  return {kPolicyOutput, int64_t(kPolicyColumns) - (hasReference() ? 0 : 1) +
+                             (isGae() ? int64_t(kValueColumns) : 0)};
 }
 
 Value ModelBuilder::columnSums(Emitter &e, ArrayRef<Column> columns) {
@@ -97,6 +99,35 @@ Value ModelBuilder::columnMeans(Emitter &e, Value sums) {
   };
   Value counts = row(0);
   return e.div(row(1), e.max(counts, e.splatLike(1.0, counts)));
+}
+
+/// The column of the explained variance is the mean square of the returns.
+static Value withExplainedVariance(Emitter &e, Value means) {
+  const int64_t first =
+      tensorType(means).getDimSize(0) - int64_t(kValueColumns);
+  auto column = [&](ValueColumn which) {
+    return e.slice(means, {first + int64_t(which)}, {1});
+  };
+  Value returns = column(ValueColumn::returns);
+  Value variance =
+      e.sub(column(ValueColumn::explained), e.mul(returns, returns));
+  // Returns that are all equal, but for rounding, have nothing to explain.
+  Value least = e.mul(column(ValueColumn::explained), 1e-6);
+  Value isAny = e.compare(variance, graph::ComparePredicate::gt, least);
+  Value ratio = e.div(column(ValueColumn::error),
+                      e.select(isAny, variance, e.splatLike(1.0, variance)));
+  Value explained =
+      e.select(isAny, e.add(e.neg(ratio), 1), e.splatLike(0.0, variance));
+  static_assert(size_t(ValueColumn::explained) + 1 == kValueColumns);
+  return e.concat(
+      {e.slice(means, {0}, {first + int64_t(ValueColumn::explained)}),
+       explained},
+      0);
+}
+
+Value ModelBuilder::taskTable(Emitter &e, Value sums) {
+  Value means = columnMeans(e, sums);
+  return isGae() ? withExplainedVariance(e, means) : means;
 }
 
 } // namespace tessera::models

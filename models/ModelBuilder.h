@@ -11,6 +11,7 @@ namespace tessera::models {
 inline constexpr const char *routerLoads = "router_loads";
 inline constexpr const char *routerSumsName = "router_sums";
 inline constexpr const char *taskSumsName = "task_sums";
+inline constexpr const char *advantageSumsName = "advantage_sums";
 
 /// One argument or result of a function: type and graph attributes.
 struct Port {
@@ -25,6 +26,7 @@ struct BatchValues {
   mlir::Value tokens, targets;
   RandomState random;
   mlir::Value documentStarts, documentNumbers, reference, behavior, advantages;
+  mlir::Value rewards, values; ///< for advantages that are estimated
   mlir::Value documentLabels;
   mlir::Value teacherTokens, teacherLogProbs; ///< [sequences, tokens, classes]
 };
@@ -78,7 +80,7 @@ private:
   /// The parameters of a program, its first arguments, in the type that they
   /// are computed with.
   void defineParameters(Scope &scope, mlir::func::FuncOp program);
-  void buildLoads();
+  void buildPrepareStep();
   void buildFinishStep();
   void finishRouters(graph::Emitter &e, mlir::ValueRange inputs,
                      llvm::SmallVectorImpl<mlir::Value> &returned);
@@ -168,6 +170,10 @@ private:
            recipe.moe.balance == recipe::BalanceScope::Global &&
            recipe.moe.balanceWeight > 0;
   }
+  /// Whether advantages are whitened, over those of one @loss and others.
+  bool whitens() const {
+    return isGae() && recipe.policy.gae.whiten == recipe::Whitening::Step;
+  }
   bool hasPenalty() const {
     return spec.moe && (recipe.moe.balanceWeight > 0 || recipe.moe.zWeight > 0);
   }
@@ -193,6 +199,7 @@ private:
   // them (BuildTask.cpp).
   bool hasPairs() const { return recipe::hasPairs(recipe.task); }
   bool isPolicy() const { return recipe.task == recipe::Task::Policy; }
+  bool isGae() const { return spec.hasValue; }
   bool isKto() const { return recipe.task == recipe::Task::Kto; }
   bool isReward() const { return recipe.task == recipe::Task::Reward; }
   bool isDistill() const { return recipe.task == recipe::Task::Distill; }
@@ -202,17 +209,26 @@ private:
   /// 0: the loss is a mean over tokens.
   int64_t documentsPerTerm() const;
   struct TaskLoss {
-    mlir::Value loss; ///< f32 []: summed over terms
-    mlir::Value sums; ///< f32 [2, columns]: of each a count and a sum
+    mlir::Value loss;        ///< f32 []: summed over terms
+    mlir::Value sums;        ///< f32 [2, columns]: of each a count and a sum
+    mlir::Value values = {}; ///< of tokens, f32 [sequences, tokens]; null: none
   };
   /// From the last activations, [sequences, tokens, hidden].
   TaskLoss taskLoss(Scope &scope, graph::Emitter &e, const BatchValues &batch,
-                    mlir::Value x);
+                    mlir::Value x, mlir::Value advantageSums);
   // From the losses of tokens, or their scores, f32 [sequences, tokens].
   TaskLoss pairLoss(graph::Emitter &e, const BatchValues &batch,
                     mlir::Value losses); // BuildPreference.cpp
-  TaskLoss policyLoss(graph::Emitter &e, const BatchValues &batch,
-                      mlir::Value losses); // BuildPolicy.cpp
+  /// `x`: the last activations, [sequences, tokens, hidden]; `advantageSums`
+  /// are those of the step, or null.
+  TaskLoss policyLoss(Scope &scope, graph::Emitter &e, const BatchValues &batch,
+                      mlir::Value losses, mlir::Value x,
+                      mlir::Value advantageSums); // BuildPolicy.cpp
+  /// What the value head gives, f32 [sequences, tokens].
+  mlir::Value tokenValues(Scope &scope, mlir::Value x); // BuildAdvantages.cpp
+  /// f32 [3]: of the learned tokens of a batch the number, and the sums of
+  /// their advantages and of the squares.
+  mlir::Value advantageSums(graph::Emitter &e, const BatchValues &batch);
   TaskLoss ktoLoss(graph::Emitter &e, const BatchValues &batch,
                    mlir::Value losses); // BuildKto.cpp
   TaskLoss rewardLoss(graph::Emitter &e, const BatchValues &batch,
@@ -243,6 +259,8 @@ private:
   static mlir::Value columnSums(graph::Emitter &e, mlir::Value isPresent,
                                 llvm::ArrayRef<mlir::Value> columns);
   mlir::Value columnMeans(graph::Emitter &e, mlir::Value sums);
+  /// The output of @train_step, from the sums of all microbatches.
+  mlir::Value taskTable(graph::Emitter &e, mlir::Value sums);
   mlir::Value layerSeed(mlir::Value seed, int64_t layer);
   mlir::Value head(const Scope &scope) {
     const ModuleNames names = moduleNames(spec);

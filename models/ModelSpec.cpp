@@ -6,6 +6,7 @@
 #include <array>
 #include <cassert>
 #include <cmath>
+#include <span>
 
 #include <fmt/format.h>
 
@@ -328,6 +329,11 @@ std::vector<Parameter> parameters(const ModelSpec &spec) {
   if (spec.hasScore) { // trained with an adapter, too
     after.weight(std::string(kScoreHead), {1, spec.hidden});
     after.items.back().keepF32 = true;
+  }
+  if (spec.hasValue) { // likewise
+    after.linear(std::string(kValueHead), spec.hidden, 1, /*bias=*/true);
+    for (Parameter &each : std::span(after.items).last(2))
+      each.keepF32 = true;
   }
   std::ranges::move(after.items, std::back_inserter(list.items));
   return std::move(list.items);

@@ -201,6 +201,9 @@ struct ModelSpec {
   /// A reward model: a decoder whose last token has a score instead of logits
   /// (the reference's ForSequenceClassification with one label).
   bool hasScore = false;
+  /// A value head in addition to the logits, as PPO trains it. Only of
+  /// training.
+  bool hasValue = false;
   bool generates() const { return !isEncoder() && !hasScore; }
 
   std::optional<AdapterSpec> adapter;

@@ -223,6 +223,8 @@ ModelSpec withRecipe(ModelSpec spec, const Recipe &recipe) {
       spec.residualDropout = rate;
   }
   spec.hasScore |= recipe.task == recipe::Task::Reward;
+  spec.hasValue = recipe.task == recipe::Task::Policy &&
+                  recipe.policy.advantages == recipe::Advantages::Gae;
   const Recipe::Adapter &adapter = recipe.adapter;
   if (adapter.kind == recipe::AdapterKind::Lora)
     spec.adapter = {adapter.rank,

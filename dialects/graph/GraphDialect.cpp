@@ -1,6 +1,7 @@
 #include "dialects/graph/GraphExchangeOps.h"
 #include "dialects/graph/GraphQuantOps.h"
 #include "dialects/graph/GraphSamplingOps.h"
+#include "dialects/graph/GraphScanOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/IR/Builders.h"
@@ -50,6 +51,10 @@ void GraphDialect::initialize() {
   addOperations<
 #define GET_OP_LIST
 #include "dialects/graph/GraphSamplingOps.cpp.inc"
+      >();
+  addOperations<
+#define GET_OP_LIST
+#include "dialects/graph/GraphScanOps.cpp.inc"
       >();
   addInterfaces<GraphInliner>();
 }

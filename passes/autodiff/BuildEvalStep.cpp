@@ -4,6 +4,7 @@
 #include "mlir/IR/SymbolTable.h"
 #include "passes/autodiff/Autodiff.h"
 #include "passes/autodiff/Program.h"
+#include "runtime/train/Policy.h"
 
 using namespace mlir;
 using namespace tessera;
@@ -106,6 +107,10 @@ struct BuildEvalStep : tessera::impl::BuildEvalStepBase<BuildEvalStep> {
         outputPort("loss_sum",
                    ofAll(cast<RankedTensorType>(loss.getResultTypes()[0]))),
         outputPort("tokens", i64)};
+    if (std::optional<unsigned> values = valuesOf(loss))
+      results.push_back(
+          outputPort(kValuesOutput,
+                     cast<RankedTensorType>(loss.getResultTypes()[*values])));
     func::FuncOp step =
         createProgram(b, loc, graph::Program::eval_step, arguments, results);
 
@@ -119,6 +124,15 @@ struct BuildEvalStep : tessera::impl::BuildEvalStepBase<BuildEvalStep> {
     return success();
   }
 
+  // The result with what a value head gives for each token. A pipeline's
+  // evaluation, of several microbatches, leaves it out.
+  std::optional<unsigned> valuesOf(func::FuncOp loss) const {
+    for (unsigned i = 0; i < loss.getNumResults(); ++i)
+      if (microbatches == 1 && outputName(loss, i) == kValuesOutput)
+        return i;
+    return std::nullopt;
+  }
+
   // The type of what each microbatch has one of.
   RankedTensorType ofAll(RankedTensorType one) const {
     if (microbatches == 1)
@@ -128,17 +142,19 @@ struct BuildEvalStep : tessera::impl::BuildEvalStepBase<BuildEvalStep> {
     return RankedTensorType::get(shape, one.getElementType());
   }
 
-  // The loss of one microbatch, and how many terms it has; `ofBatch` takes its
-  // part of an input. What else the loss gives is for training.
-  static SmallVector<Value> evaluate(OpBuilder &b, func::FuncOp loss,
-                                     func::FuncOp step,
-                                     llvm::function_ref<Value(Value)> ofBatch) {
+  // The loss of one microbatch, how many terms it has, and the values of its
+  // tokens; `ofBatch` takes its part of an input. What else the loss gives is
+  // for training.
+  SmallVector<Value> evaluate(OpBuilder &b, func::FuncOp loss,
+                              func::FuncOp step,
+                              llvm::function_ref<Value(Value)> ofBatch) const {
     IRMapping map = mapArguments(b, loss, step, ofBatch);
-    SmallVector<Value> values = inlineBody(b, loss, map);
-    values.truncate(1);
+    SmallVector<Value> all = inlineBody(b, loss, map), values{all.front()};
     values.push_back(countTerms(b, loss.getLoc(), loss, [&](StringRef name) {
       return map.lookup(findInput(loss, name));
     }));
+    if (std::optional<unsigned> tokens = valuesOf(loss))
+      values.push_back(all[*tokens]);
     return values;
   }
 

@@ -189,7 +189,8 @@ def BuildEvalStep : Pass<"build-eval-step", "::mlir::ModuleOp"> {
     `@eval_step` takes the parameters, `tokens` and `targets` i32[B,T] and returns `loss_sum` f32[]
     and the number of targets that are not ignored, `tokens` i64[]. Blocks with random numbers are
     replaced by `@block.eval`, a copy without them; other blocks are shared. With `microbatches` =
-    A > 1 it is a loop over them: `tokens` and `targets` are i32[A,B,T], `loss_sum` f32[A].
+    A > 1 it is a loop over them: `tokens` and `targets` are i32[A,B,T], `loss_sum` f32[A]. What a
+    value head gives (`values` of `@loss`, f32[B,T]) is returned as well unless it is a loop.
 
     Before:
     ```mlir

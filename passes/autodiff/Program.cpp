@@ -1,4 +1,5 @@
 #include "passes/autodiff/Program.h"
+#include "dialects/graph/BatchInputs.h"
 #include "dialects/graph/Build.h"
 #include "dialects/graph/GraphQuantOps.h"
 #include "dialects/graph/PlainFunction.h"
@@ -34,7 +35,7 @@ Value tessera::autodiff::findInput(func::FuncOp function, StringRef name) {
 
 SmallVector<StringRef> tessera::autodiff::batchInputsOf(func::FuncOp function) {
   SmallVector<StringRef> names;
-  for (StringRef name : graph::kBatchInputs)
+  for (StringRef name : graph::batchInputs())
     if (findInput(function, name))
       names.push_back(name);
   return names;

@@ -29,7 +29,7 @@ llvm::SmallVector<Parameter> parametersOf(mlir::func::FuncOp function);
 
 /// The argument that the host writes as `name`; null if there is none.
 mlir::Value findInput(mlir::func::FuncOp function, llvm::StringRef name);
-/// Those of graph::kBatchInputs that the function has.
+/// Those of graph::batchInputs() that the function has.
 llvm::SmallVector<llvm::StringRef> batchInputsOf(mlir::func::FuncOp function);
 /// What result `index` is called as an output; empty if it is none.
 llvm::StringRef outputName(mlir::func::FuncOp function, unsigned index);

@@ -1,4 +1,5 @@
 #include "passes/autodiff/StepHooks.h"
+#include "dialects/graph/BatchInputs.h"
 #include "dialects/graph/PlainFunction.h"
 #include "llvm/ADT/StringSet.h"
 
@@ -46,7 +47,7 @@ LogicalResult StepHooks::checkPrepare() {
             argument.getArgNumber(), graph::kInputAttr);
         name &&
         !llvm::is_contained({"seed", "step", "offset"}, name.getValue()) &&
-        !llvm::is_contained(graph::kBatchInputs, name.getValue()))
+        !graph::isBatchInput(name.getValue()))
       return prepareStep.emitOpError() << "takes '" << name.getValue()
                                        << "', which is known only to the loss";
   for (auto [i, type] : llvm::enumerate(prepareStep.getResultTypes())) {

@@ -2,6 +2,7 @@
 // the estimate most, then the next, until none does. The solver then chooses
 // for single ops.
 #include "passes/sharding/Strategy.h"
+#include "dialects/graph/BatchInputs.h"
 #include "dialects/graph/GraphExchangeOps.h"
 #include "passes/sharding/LocalOps.h"
 #include "passes/sharding/OpSearch.h"
@@ -63,7 +64,7 @@ static void addInputs(func::FuncOp function, const Congruence &classes,
     auto name = function.getArgAttrOfType<StringAttr>(i, graph::kInputAttr);
     // What nothing reads, such as the targets of scores, has no groups.
     if (!name || rank < 2 || argument.use_empty() ||
-        !llvm::is_contained(graph::kBatchInputs, name.getValue()))
+        !graph::isBatchInput(name.getValue()))
       continue;
     auto dims = factors.of(argument);
     for (Factors::Atom atom : dims[rank - 2])

@@ -14,6 +14,7 @@ struct DocumentInputs {
   bool numbers = false;   ///< the loss is of whole documents
   bool reference = false; ///< it compares with a reference model
   bool samples = false;   ///< it is of sampled answers: behavior and advantages
+  bool values = false;    ///< instead of advantages: rewards and values
   bool labels = false;    ///< it is of labelled answers
   /// It is of so many tokens of a teacher for each of a batch; 0: of none.
   uint16_t teacher = 0;
@@ -46,6 +47,10 @@ template <typename Number> struct TokenBatchOf {
   /// of all others together. Empty without a teacher.
   std::span<Number> teacherTokens = {};
   std::span<Real> teacherLogProbs = {};
+  /// Instead of advantages: what the token earned, of an answer at its last
+  /// one; and what the value head expected before the step. Empty if the loss
+  /// estimates none.
+  std::span<Real> rewards = {}, values = {};
 
   /// The same views from element `first` on.
   TokenBatchOf part(std::size_t first, std::size_t count) const {
@@ -57,7 +62,7 @@ template <typename Number> struct TokenBatchOf {
     return {of(tokens),          of(targets),        of(documentStarts),
             of(documentNumbers), of(reference),      of(behavior),
             of(advantages),      of(documentLabels), of(teacherTokens),
-            of(teacherLogProbs)};
+            of(teacherLogProbs), of(rewards),        of(values)};
   }
 };
 using TokenBatch = TokenBatchOf<const int32_t>;
@@ -67,7 +72,8 @@ using TokenBatchOut = TokenBatchOf<int32_t>;
 struct TokenBuffers {
   std::vector<int32_t> tokens, targets, documentStarts, documentNumbers,
       documentLabels, teacherTokens;
-  std::vector<float> reference, behavior, advantages, teacherLogProbs;
+  std::vector<float> reference, behavior, advantages, teacherLogProbs, rewards,
+      values;
 
   TokenBuffers() = default;
   /// All zero, with what a program reads of documents.
@@ -79,18 +85,20 @@ struct TokenBuffers {
         teacherTokens(count * documents.teacher),
         reference(documents.reference ? count : 0),
         behavior(documents.samples ? count : 0),
-        advantages(documents.samples ? count : 0),
+        advantages(documents.samples && !documents.values ? count : 0),
         teacherLogProbs(documents.teacher ? count * (documents.teacher + 1)
-                                          : 0) {}
+                                          : 0),
+        rewards(documents.values ? count : 0),
+        values(documents.values ? count : 0) {}
   TokenBatchOut out() {
-    return {tokens,        targets,        documentStarts, documentNumbers,
-            reference,     behavior,       advantages,     documentLabels,
-            teacherTokens, teacherLogProbs};
+    return {tokens,        targets,         documentStarts, documentNumbers,
+            reference,     behavior,        advantages,     documentLabels,
+            teacherTokens, teacherLogProbs, rewards,        values};
   }
   TokenBatch view() const {
-    return {tokens,        targets,        documentStarts, documentNumbers,
-            reference,     behavior,       advantages,     documentLabels,
-            teacherTokens, teacherLogProbs};
+    return {tokens,        targets,         documentStarts, documentNumbers,
+            reference,     behavior,        advantages,     documentLabels,
+            teacherTokens, teacherLogProbs, rewards,        values};
   }
 };
 

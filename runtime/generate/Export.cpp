@@ -347,6 +347,10 @@ StatusOr<std::string> exportRun(const RunPath &place,
   }
   Contents contents;
   contents.tensors = tensors.take();
+  // Of training alone: what is exported is a language model.
+  std::erase_if(contents.tensors, [](const SafetensorsTensor &tensor) {
+    return isValueHead(tensor.name);
+  });
   contents.config = small->config;
   if (Status status =
           applyAdapter(place, chosen->manifest, *file, merge, contents);

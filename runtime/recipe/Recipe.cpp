@@ -146,6 +146,22 @@ static Status checkPreference(const Recipe &recipe) {
   return Status::success();
 }
 
+static Status checkGae(const Recipe &recipe) {
+  const Recipe::Policy &policy = recipe.policy;
+  const Recipe::Policy usual;
+  if (policy.advantages == Advantages::Gae)
+    return recipe.rollout.baseline == Baseline::None
+               ? Status::success()
+               : Status::error("policy.advantages: gae compares rewards with a "
+                               "value head; set rollout.baseline and "
+                               "rollout.scale to none");
+  if (policy.gae != usual.gae)
+    return misfit("policy.gae", "policy.advantages: gae");
+  return policy.value == usual.value
+             ? Status::success()
+             : misfit("policy.value", "policy.advantages: gae");
+}
+
 static Status checkPolicy(const Recipe &recipe) {
   const Recipe::Policy &policy = recipe.policy;
   const Recipe::Policy usual;
@@ -155,6 +171,7 @@ static Status checkPolicy(const Recipe &recipe) {
     return recipe.rollout == Recipe::Rollout()
                ? Status::success()
                : misfit("rollout", "task: policy");
+  TESSERA_RETURN_IF_ERROR(checkGae(recipe));
   const Recipe::Rollout &rollout = recipe.rollout;
   if (rollout.baseline == Baseline::None && rollout.scale == RewardScale::Group)
     return Status::error("rollout.baseline: none leaves no difference to "

@@ -58,6 +58,12 @@ enum class PolicyAggregate { Token, Document, Constant };
 /// d, d^2 / 2, and exp(-d) + d - 1 (Schulman 2020, "Approximating KL
 /// Divergence").
 enum class KlEstimator { K1, K2, K3 };
+/// What the advantage of a sampled token is: its answer's, from the rewards of
+/// its group, or estimated with a value head (PPO; Schulman et al. 2017, arXiv
+/// 1707.06347) by generalized advantage estimation (2016, arXiv 1506.02438).
+enum class Advantages { Rollout, Gae };
+/// Over what estimated advantages get mean 0 and deviation 1.
+enum class Whitening { None, Step };
 /// What a completion's reward is compared with: the mean of its group, that of
 /// the others of its group, or nothing.
 enum class Baseline { Group, LeaveOneOut, None };
@@ -132,6 +138,22 @@ struct Recipe {
       bool operator==(const Kl &) const = default;
     } kl;
     int64_t documents = 32; ///< that a sequence has at most
+    Advantages advantages = Advantages::Rollout;
+    /// Gae only. Rewards are those of answers, at their last token, minus
+    /// kl.beta times the distance of each token to the reference model.
+    struct Gae {
+      double gamma = 1;     ///< discount of later rewards
+      double lambda = 0.95; ///< and of later errors of the value head
+      Whitening whiten = Whitening::Step;
+      bool operator==(const Gae &) const = default;
+    } gae;
+    /// Gae only: the loss of the value head.
+    struct Value {
+      double weight = 0.1;
+      /// A value may move so far from the one before the update; 0: any.
+      double clip = 0.2;
+      bool operator==(const Value &) const = default;
+    } value;
     bool operator==(const Policy &) const = default;
   } policy;
 
@@ -147,6 +169,7 @@ struct Recipe {
     RewardScale scale = RewardScale::Group;
     int64_t rewardTimeout = 60; ///< seconds for one completion
     RewardFailure onRewardFailure = RewardFailure::Stop;
+    int64_t epochs = 1; ///< steps that learn from the same completions
     bool operator==(const Rollout &) const = default;
   } rollout;
 

@@ -25,6 +25,8 @@ constexpr std::array<std::string_view, 2> ratios = {"token", "sequence"};
 constexpr std::array<std::string_view, 3> aggregates = {"token", "document",
                                                         "constant"};
 constexpr std::array<std::string_view, 3> estimators = {"k1", "k2", "k3"};
+constexpr std::array<std::string_view, 2> advantages = {"rollout", "gae"};
+constexpr std::array<std::string_view, 2> whitenings = {"none", "step"};
 constexpr std::array<std::string_view, 3> baselines = {"group", "leave_one_out",
                                                        "none"};
 constexpr std::array<std::string_view, 2> rewardScales = {"group", "none"};
@@ -225,6 +227,12 @@ std::vector<Field> schema(Recipe &r) {
       {"policy.kl.beta", Real{&r.policy.kl.beta, 0, most}},
       {"policy.kl.estimator", choice(r.policy.kl.estimator, estimators)},
       {"policy.documents", Integer{&r.policy.documents, 1, 1 << 12}},
+      {"policy.advantages", choice(r.policy.advantages, advantages)},
+      {"policy.gae.gamma", Real{&r.policy.gae.gamma, 0, 1}},
+      {"policy.gae.lambda", Real{&r.policy.gae.lambda, 0, 1}},
+      {"policy.gae.whiten", choice(r.policy.gae.whiten, whitenings)},
+      {"policy.value.weight", Real{&r.policy.value.weight, 0, most}},
+      {"policy.value.clip", Real{&r.policy.value.clip, 0, most}},
       {"kto.beta", Real{&r.kto.beta, 1e-6, most}},
       {"kto.desirable_weight", Real{&r.kto.desirableWeight, 0, most}},
       {"kto.undesirable_weight", Real{&r.kto.undesirableWeight, 0, most}},
@@ -242,6 +250,7 @@ std::vector<Field> schema(Recipe &r) {
       {"rollout.reward_timeout", Integer{&r.rollout.rewardTimeout, 1, 1 << 20}},
       {"rollout.on_reward_failure",
        choice(r.rollout.onRewardFailure, rewardFailures)},
+      {"rollout.epochs", Integer{&r.rollout.epochs, 1, 1 << 10}},
       {"optimizer.name", choice(r.optimizer.name, optimizers)},
       {"optimizer.lr", Real{&r.optimizer.lr, 0, most}},
       {"optimizer.betas", Pair{&r.optimizer.betas, 0, 1, true}},

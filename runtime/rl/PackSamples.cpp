@@ -25,6 +25,8 @@ void fillEmpty(TokenBatchOut out) {
   std::ranges::fill(out.reference, 0.0f);
   std::ranges::fill(out.behavior, 0.0f);
   std::ranges::fill(out.advantages, 0.0f);
+  std::ranges::fill(out.rewards, 0.0f);
+  std::ranges::fill(out.values, 0.0f);
 }
 
 /// Padding is of short documents: each token for itself would be a tile of
@@ -65,6 +67,9 @@ void put(const Placed &placed, int64_t begin, int32_t document,
       out.reference[at] = placed.sample->referenceLogProbs[size_t(next)];
     if (!out.advantages.empty())
       out.advantages[at] = float(placed.advantage);
+    const bool isLast = size_t(next) + 1 == completion.size();
+    if (!out.rewards.empty() && isLast)
+      out.rewards[at] = float(*placed.sample->reward);
   }
 }
 

@@ -1,6 +1,8 @@
 #include "runtime/rl/RolloutBatches.h"
+#include "runtime/data/TokenDataset.h"
 #include "runtime/support/Hash.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -16,9 +18,11 @@ RolloutBatches::RolloutBatches(Sampler &sampler, PagedModel *reference,
 std::vector<std::string> RolloutBatches::describe() const {
   const recipe::Recipe::Rollout &settings = options.settings;
   return {fmt::format(
-      "rollouts: {} prompts, {} of them a step with {} completions of up to "
+      "rollouts: {} prompts, {} of them {} with {} completions of up to "
       "{} tokens each{}",
-      prompts.size(), settings.prompts, settings.group, settings.maxTokens,
+      prompts.size(), settings.prompts,
+      epochs() > 1 ? fmt::format("for {} steps", epochs()) : "a step",
+      settings.group, settings.maxTokens,
       settings.staleness > 0
           ? fmt::format("; begun by weights up to {} steps old",
                         settings.staleness)
@@ -68,7 +72,14 @@ static Status checkJournaled(const Group &group, const ModelFacts &facts,
 Status RolloutBatches::begin(TrainModel &model, const TrainPosition &position) {
   learner = &model;
   step = position.step;
+  cursor = position.dataCursor;
   const ModelFacts &facts = model.facts();
+  if (facts.documents.values &&
+      facts.rows != facts.evalBatches * facts.evalRows)
+    return Status::error("eval_step takes {} sequences and train_step {}; run: "
+                         "{}",
+                         facts.evalBatches * facts.evalRows, facts.rows,
+                         facts.rebuildCommand);
   shape = {facts.microbatches * facts.rows, facts.sequence, run.documents};
   batch =
       TokenBuffers(std::size_t(shape.rows * shape.sequence), facts.documents);
@@ -77,9 +88,9 @@ Status RolloutBatches::begin(TrainModel &model, const TrainPosition &position) {
     return paired.status();
   pairs = paired.take();
   std::vector<Group> journaled;
-  auto journal =
-      SampleJournal::open(run.out, {options.seed, hashOfPrompts(prompts)},
-                          position.dataCursor, journaled);
+  auto journal = SampleJournal::open(
+      run.out, {options.seed, hashOfPrompts(prompts)}, position.dataCursor,
+      journaled, systemFiles(), &journaledValues);
   if (!journal.ok())
     return journal.status();
   for (const Group &group : journaled)
@@ -88,14 +99,14 @@ Status RolloutBatches::begin(TrainModel &model, const TrainPosition &position) {
     options.note(fmt::format("{} groups of completions are in the journal and "
                              "not learned from yet",
                              journaled.size()));
-  rollouts.begin(position.dataCursor, step, journal.take(),
+  rollouts.begin(position.dataCursor, iteration(), journal.take(),
                  std::move(journaled));
-  return updateWeights(step);
+  return updateWeights();
 }
 
-Status RolloutBatches::updateWeights(uint64_t step) {
+Status RolloutBatches::updateWeights() {
   const bool onlyAdapted = run.adapter && std::exchange(hasBase, true);
-  return rollouts.updateWeights(step, [&] {
+  return rollouts.updateWeights(iteration(), [&] {
     return copyWeights(pairs, onlyAdapted, *learner, sampler.weights());
   });
 }
@@ -103,11 +114,24 @@ Status RolloutBatches::updateWeights(uint64_t step) {
 StatusOr<std::optional<TokenBatch>>
 RolloutBatches::next(const std::function<bool()> &asked) {
   stop = asked;
+  if (!hasBatch) {
+    StatusOr<bool> made = makeBatch();
+    if (!made.ok())
+      return made.status();
+    if (!*made)
+      return std::optional<TokenBatch>();
+    hasBatch = true;
+  }
+  return std::optional(batch.view());
+}
+
+/// False if it had to wait for completions and `stop` became true.
+StatusOr<bool> RolloutBatches::makeBatch() {
   StatusOr<std::vector<Group>> groups = rollouts.take(stop);
   if (!groups.ok())
     return groups.status();
   if (groups->empty())
-    return std::optional<TokenBatch>();
+    return false;
   std::vector<std::vector<double>> advantages;
   std::size_t scored = 0;
   for (const Group &group : *groups) {
@@ -120,7 +144,50 @@ RolloutBatches::next(const std::function<bool()> &asked) {
     return Status::error("step {}: no completion has a reward", step + 1);
   TESSERA_RETURN_IF_ERROR(packSamples(*groups, advantages, shape, batch.out()));
   measure(*groups);
-  return std::optional(batch.view());
+  if (!learner->facts().documents.values)
+    return true;
+  TESSERA_RETURN_IF_ERROR(step % epochs() == 0 ? estimateValues()
+                                               : findValues());
+  return true;
+}
+
+/// By the learner before it learns from the batch; kept for a run that is
+/// resumed between two of the steps that do.
+Status RolloutBatches::estimateValues() {
+  const ModelFacts &facts = learner->facts();
+  const auto tokens = std::size_t(facts.rows * facts.sequence);
+  for (std::size_t first = 0; first < batch.tokens.size(); first += tokens) {
+    auto values = learner->values(batch.view().part(first, tokens));
+    if (!values.ok())
+      return values.status();
+    std::ranges::copy(*values, batch.values.begin() + std::ptrdiff_t(first));
+  }
+  ValueEstimates kept{cursor, {}};
+  for (std::size_t t = 0; t < batch.values.size(); ++t)
+    if (batch.targets[t] != ignoredTarget)
+      kept.tokens.push_back(batch.values[t]);
+  if (!std::ranges::all_of(kept.tokens,
+                           [](float x) { return std::isfinite(x); }))
+    return Status::error("step {}: the value head gives no finite numbers; "
+                         "resume with a lower optimizer.lr",
+                         step + 1);
+  return epochs() > 1 ? rollouts.keep(kept) : Status::success();
+}
+
+/// Those that an earlier process estimated.
+Status RolloutBatches::findValues() {
+  const auto learned = std::size_t(std::ranges::count_if(
+      batch.targets, [](int32_t target) { return target != ignoredTarget; }));
+  if (!journaledValues || journaledValues->tokens.size() != learned)
+    return Status::error("the journal lacks the values of the {} tokens that "
+                         "step {} learns from; resume with the recipe and the "
+                         "program of the run, or choose another --out",
+                         learned, step + 1);
+  std::size_t next = 0;
+  for (std::size_t t = 0; t < batch.values.size(); ++t)
+    if (batch.targets[t] != ignoredTarget)
+      batch.values[t] = journaledValues->tokens[next++];
+  return Status::success();
 }
 
 void RolloutBatches::measure(std::span<const Group> groups) {
@@ -134,7 +201,7 @@ void RolloutBatches::measure(std::span<const Group> groups) {
       tokens += double(sample.tokens.size());
       cut += sample.isCut;
       for (uint32_t version : sample.versions)
-        late += double(step) - double(version);
+        late += double(iteration()) - double(version);
       if (sample.reward) {
         ++count;
         sum += *sample.reward;
@@ -163,10 +230,14 @@ void RolloutBatches::measure(std::span<const Group> groups) {
 
 Status RolloutBatches::stepped(uint64_t made, MetricsRecord &record) {
   record.rollout = measured;
+  cursor += samples();
   step = made;
-  TESSERA_RETURN_IF_ERROR(updateWeights(step));
-  const bool isDue = run.evalEvery > 0 &&
-                     (made % run.evalEvery == 0 || made == options.lastStep);
+  if (step % epochs() == 0) {
+    hasBatch = false;
+    TESSERA_RETURN_IF_ERROR(updateWeights());
+  }
+  const bool isDue = run.evalEvery > 0 && (made % run.evalEvery == 0 ||
+                                           made == options.lastStep * epochs());
   return isDue && !run.evalPrompts.empty() ? evaluate(record)
                                            : Status::success();
 }
@@ -177,6 +248,22 @@ Status RolloutBatches::evaluate(MetricsRecord &record) {
     return reward.status();
   if (*reward)
     record.rollout.emplace_back(kHeldOutReward, **reward);
+  return Status::success();
+}
+
+Status checkEpochs(const recipe::Recipe &recipe, uint64_t lastStep,
+                   bool hasEvaluation) {
+  const auto epochs = uint64_t(recipe.rollout.epochs);
+  if (lastStep % epochs != 0)
+    return Status::error("the last step, {}, is not a multiple of "
+                         "rollout.epochs = {}; change --steps or "
+                         "lr_schedule.total",
+                         lastStep, epochs);
+  // Between two such steps the sampler has older weights than the learner.
+  if (hasEvaluation && uint64_t(recipe.eval.every) % epochs != 0)
+    return Status::error("eval.every = {} is not a multiple of rollout.epochs "
+                         "= {}; change one of them",
+                         recipe.eval.every, epochs);
   return Status::success();
 }
 

@@ -32,13 +32,21 @@ public:
   Status begin(TrainModel &model, const TrainPosition &position) override;
   StatusOr<std::optional<TokenBatch>>
   next(const std::function<bool()> &stop) override;
+  /// Steps that learn from one batch move the cursor together, the last of
+  /// them.
   uint64_t samples() const override {
-    return uint64_t(options.settings.prompts);
+    return (step + 1) % epochs() == 0 ? uint64_t(options.settings.prompts) : 0;
   }
   Status stepped(uint64_t step, MetricsRecord &record) override;
 
 private:
-  Status updateWeights(uint64_t step);
+  uint64_t epochs() const { return uint64_t(options.settings.epochs); }
+  /// The batches that were learned from. Rollouts count these, not steps.
+  uint64_t iteration() const { return step / epochs(); }
+  Status updateWeights();
+  StatusOr<bool> makeBatch();
+  Status estimateValues();
+  Status findValues();
   void measure(std::span<const Group> groups);
   Status evaluate(MetricsRecord &record);
 
@@ -52,7 +60,10 @@ private:
   bool hasBase = false; ///< the sampler has the weights that are constant
   BatchShape shape;
   TokenBuffers batch;
-  uint64_t step = 0;          ///< that the learner has made
+  bool hasBatch = false; ///< `batch` is what the next step learns from
+  std::optional<ValueEstimates> journaledValues; ///< of a run that resumes
+  uint64_t cursor = 0; ///< the number of the first group of the next batch
+  uint64_t step = 0;   ///< that the learner has made
   std::function<bool()> stop; ///< that next() was given
   /// Of the last batch, as MetricsRecord::rollout has them.
   std::vector<std::pair<std::string_view, double>> measured;
@@ -64,5 +75,9 @@ Status checkBatch(const recipe::Recipe &recipe, int64_t longest);
 /// The same for the context of the model that samples.
 Status checkContext(const recipe::Recipe &recipe, int64_t longest,
                     int64_t context);
+/// An error unless the last step, and each that held-out prompts are completed
+/// after, is the last of those that learn from a batch.
+Status checkEpochs(const recipe::Recipe &recipe, uint64_t lastStep,
+                   bool hasEvaluation);
 
 } // namespace tessera::rl

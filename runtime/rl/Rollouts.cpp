@@ -220,8 +220,16 @@ Status Rollouts::compare(Group &group) {
       });
 }
 
+Status Rollouts::keep(const ValueEstimates &values) {
+  std::lock_guard lock(journalMutex);
+  return journal->append(values);
+}
+
 Status Rollouts::keep(Group group) {
-  TESSERA_RETURN_IF_ERROR(journal->append(group));
+  {
+    std::lock_guard lock(journalMutex);
+    TESSERA_RETURN_IF_ERROR(journal->append(group));
+  }
   {
     std::lock_guard lock(mutex);
     const uint64_t number = group.number;

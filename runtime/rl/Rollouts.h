@@ -26,6 +26,8 @@ struct RolloutOptions {
   std::function<void(std::string_view)> note; ///< one line for the user
 };
 
+/// A step here is what learns from one batch of groups, which may be several
+/// steps of the learner (RolloutBatches.h).
 class Rollouts {
 public:
   /// Nothing is sampled before begin(). `reference` gives completions their
@@ -51,6 +53,8 @@ public:
   /// The next `rollout.prompts` groups, in order; waits for their rewards, or
   /// gives none if `stop` becomes true before.
   StatusOr<std::vector<Group>> take(const std::function<bool()> &stop);
+  /// Writes what a value head gave for the groups that take() gave last.
+  Status keep(const ValueEstimates &values);
 
   /// The mean reward of greedy completions of other prompts by the weights of
   /// the last update; nothing if `stop` becomes true before. Completions
@@ -84,7 +88,8 @@ private:
   const std::vector<Prompt> &prompts;
   Reward &reward;
   const RolloutOptions options;
-  std::optional<SampleJournal> journal;
+  std::mutex journalMutex;
+  std::optional<SampleJournal> journal; ///< appended to under journalMutex
 
   uint64_t firstGroup = 0, firstStep = 0;
   uint64_t nextSubmitted = 0; ///< of the caller's thread

@@ -161,9 +161,12 @@ std::size_t wholeLines(std::string_view text) {
   return isWhole(text.substr(begin, end - begin)) ? end + 1 : begin;
 }
 
-/// The number at the beginning of a group's line; nothing for other lines.
-std::optional<uint64_t> numberOf(std::string_view line) {
-  constexpr std::string_view begin = "{\"group\": ";
+constexpr std::string_view kGroupBegin = "{\"group\": ";
+constexpr std::string_view kValuesBegin = "{\"values\": ";
+
+/// The number at the beginning of a line of that kind; nothing for other lines.
+std::optional<uint64_t> numberOf(std::string_view line,
+                                 std::string_view begin) {
   uint64_t number = 0;
   if (!line.starts_with(begin) ||
       std::from_chars(line.data() + begin.size(), line.data() + line.size(),
@@ -202,6 +205,18 @@ StatusOr<Group> parseGroup(std::string_view line, const std::string &where) {
   return group;
 }
 
+static StatusOr<ValueEstimates> parseValues(std::string_view line,
+                                            const std::string &where) {
+  auto object = parseChecked(line, where);
+  if (!object.ok())
+    return object.status();
+  Fields fields(*object, where);
+  ValueEstimates values;
+  TESSERA_RETURN_IF_ERROR(fields.read("values", values.first));
+  TESSERA_RETURN_IF_ERROR(fields.read("tokens", values.tokens));
+  return values;
+}
+
 /// Removes what a crash left of a line; the size of what remains.
 static StatusOr<std::size_t> cutToLines(const std::string &path, int fd) {
   auto file = MappedFile::open(path);
@@ -215,7 +230,8 @@ static StatusOr<std::size_t> cutToLines(const std::string &path, int fd) {
 
 /// The lines after the first, which must be of the source.
 static Status readGroups(const std::string &path, const JournalSource &source,
-                         uint64_t first, std::vector<Group> &groups) {
+                         uint64_t first, std::vector<Group> &groups,
+                         std::optional<ValueEstimates> *values) {
   constexpr std::size_t kLines = 256, kBytes = std::size_t(1) << 24;
   auto reader = chat::ExampleReader::open(path);
   if (!reader.ok())
@@ -231,11 +247,22 @@ static Status readGroups(const std::string &path, const JournalSource &source,
                                path);
         continue;
       }
-      // What was learned from is not read again.
-      if (numberOf(line.text).value_or(first) < first && isWhole(line.text))
+      const std::string where = fmt::format("{}:{}", path, line.number);
+      if (const auto of = numberOf(line.text, kValuesBegin)) {
+        if ((!values || *of != first) && isWhole(line.text))
+          continue;
+        auto read = parseValues(line.text, where);
+        if (!read.ok())
+          return read.status();
+        if (values)
+          *values = read.take();
         continue;
-      auto group =
-          parseGroup(line.text, fmt::format("{}:{}", path, line.number));
+      }
+      // What was learned from is not read again.
+      if (numberOf(line.text, kGroupBegin).value_or(first) < first &&
+          isWhole(line.text))
+        continue;
+      auto group = parseGroup(line.text, where);
       if (!group.ok())
         return group.status();
       groups.push_back(group.take());
@@ -243,11 +270,11 @@ static Status readGroups(const std::string &path, const JournalSource &source,
   return Status::success();
 }
 
-StatusOr<SampleJournal> SampleJournal::open(const std::string &run,
-                                            const JournalSource &source,
-                                            uint64_t first,
-                                            std::vector<Group> &groups,
-                                            FileOperations &files) {
+StatusOr<SampleJournal>
+SampleJournal::open(const std::string &run, const JournalSource &source,
+                    uint64_t first, std::vector<Group> &groups,
+                    FileOperations &files,
+                    std::optional<ValueEstimates> *values) {
   const std::string path = run + "/" + kJournalFile;
   const int fd =
       ::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
@@ -262,7 +289,7 @@ StatusOr<SampleJournal> SampleJournal::open(const std::string &run,
     TESSERA_RETURN_IF_ERROR(files.syncDirectory(run));
     return journal;
   }
-  TESSERA_RETURN_IF_ERROR(readGroups(path, source, first, groups));
+  TESSERA_RETURN_IF_ERROR(readGroups(path, source, first, groups, values));
   return journal;
 }
 
@@ -283,6 +310,11 @@ Status SampleJournal::append(std::string_view line) {
 
 Status SampleJournal::append(const Group &group) {
   return append(printGroup(group));
+}
+
+Status SampleJournal::append(const ValueEstimates &values) {
+  return append(checked(fmt::format("{}{}, \"tokens\": [{}]", kValuesBegin,
+                                    values.first, printReals(values.tokens))));
 }
 
 } // namespace tessera::rl

@@ -8,6 +8,13 @@
 //                 "versions": [4, 4], "finish_reason": "stop", "reward": 1}],
 //    "check": "00c5…16 hex digits"}
 //
+// Where several steps learn from the same completions with a value head, a line
+//
+//   {"values": 12, "tokens": [0.5, -0.25], "check": "…"}
+//
+// has what the value head gave before the first of them for each learned token
+// of the groups from number 12 on, in the order of the batch.
+//
 // With a reference model a sample has `reference_log_probs` in addition.
 // `prompt` counts lines of the prompt file, `versions` are steps of the learner
 // whose weights sampled the token, `check` is the XXH3-64 of the line's bytes
@@ -28,6 +35,13 @@ struct JournalSource {
   bool operator==(const JournalSource &) const = default;
 };
 
+/// What a value head gave for the learned tokens of a batch, whose first group
+/// is number `first`.
+struct ValueEstimates {
+  uint64_t first = 0;
+  std::vector<float> tokens;
+};
+
 /// The line of a group, with its newline.
 std::string printGroup(const Group &group);
 /// Its group; `where` begins errors.
@@ -38,16 +52,19 @@ public:
   /// Opens the journal in `run`, or creates it. A last line that is not
   /// whole, which a crash leaves, is removed; any other damage is an error, as
   /// is a journal of another source. `groups` receives those from number
-  /// `first` on, in the order of the file.
+  /// `first` on, in the order of the file, and `values` those of the batch that
+  /// begins there, if the journal has them.
   static StatusOr<SampleJournal>
   open(const std::string &run, const JournalSource &source, uint64_t first,
-       std::vector<Group> &groups, FileOperations &files = systemFiles());
+       std::vector<Group> &groups, FileOperations &files = systemFiles(),
+       std::optional<ValueEstimates> *values = nullptr);
   SampleJournal(SampleJournal &&other) noexcept;
   SampleJournal &operator=(SampleJournal &&) = delete;
   ~SampleJournal();
 
   /// Durable when it returns.
   Status append(const Group &group);
+  Status append(const ValueEstimates &values);
 
 private:
   SampleJournal(FileOperations &files, std::string path, int fd)

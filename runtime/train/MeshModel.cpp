@@ -153,6 +153,10 @@ Status MeshModel::findBatch(std::string_view name, Batch &batch) {
       batch.behavior = input;
     if (input->name()->string_view() == kAdvantagesInput)
       batch.advantages = input;
+    if (input->name()->string_view() == kRewardsInput)
+      batch.rewards = input;
+    if (input->name()->string_view() == kValuesInput)
+      batch.values = input;
     if (input->name()->string_view() == kLabelsInput)
       batch.labels = input;
     if (input->name()->string_view() == kTeacherTokensInput)
@@ -178,6 +182,8 @@ Status MeshModel::findBatch(std::string_view name, Batch &batch) {
        {std::pair(batch.reference, &batch.own.reference),
         std::pair(batch.behavior, &batch.own.behavior),
         std::pair(batch.advantages, &batch.own.advantages),
+        std::pair(batch.rewards, &batch.own.rewards),
+        std::pair(batch.values, &batch.own.values),
         std::pair(batch.teacherLogProbs, &batch.own.teacherLogProbs)})
     if (input)
       own->resize(input->bytes() / sizeof(float));
@@ -193,8 +199,9 @@ std::vector<uint64_t> MeshModel::ownRows(const Batch &batch) const {
   std::set<uint64_t> found;
   for (const artifact::Tensor *input :
        {batch.tokens, batch.targets, batch.starts, batch.numbers,
-        batch.reference, batch.behavior, batch.advantages, batch.labels,
-        batch.teacherTokens, batch.teacherLogProbs}) {
+        batch.reference, batch.behavior, batch.advantages, batch.rewards,
+        batch.values, batch.labels, batch.teacherTokens,
+        batch.teacherLogProbs}) {
     if (!input)
       continue;
     const uint64_t length =
@@ -212,7 +219,8 @@ std::vector<uint64_t> MeshModel::ownRows(const Batch &batch) const {
 Status MeshModel::cut(Batch &batch, const TokenBatch &whole) const {
   const uint64_t elements = elementsOf(*batch.tokens);
   const auto &[tokens, targets, starts, numbers, reference, behavior,
-               advantages, labels, teacherTokens, teacherLogProbs] = whole;
+               advantages, labels, teacherTokens, teacherLogProbs, rewards,
+               values] = whole;
   if (tokens.size() != elements || targets.size() != elements)
     return Status::error("a batch of {} tokens and {} targets: all ranks "
                          "together take {} of each",
@@ -233,6 +241,10 @@ Status MeshModel::cut(Batch &batch, const TokenBatch &whole) const {
     copy(*batch.behavior, behavior, batch.own.behavior);
   if (batch.advantages)
     copy(*batch.advantages, advantages, batch.own.advantages);
+  if (batch.rewards)
+    copy(*batch.rewards, rewards, batch.own.rewards);
+  if (batch.values)
+    copy(*batch.values, values, batch.own.values);
   if (batch.labels)
     copy(*batch.labels, labels, batch.own.documentLabels);
   if (batch.teacherTokens)

@@ -61,7 +61,8 @@ private:
     /// Null where the program has no such input.
     const artifact::Tensor *starts = nullptr, *numbers = nullptr,
                            *reference = nullptr, *behavior = nullptr,
-                           *advantages = nullptr, *labels = nullptr,
+                           *advantages = nullptr, *rewards = nullptr,
+                           *values = nullptr, *labels = nullptr,
                            *teacherTokens = nullptr, *teacherLogProbs = nullptr;
     TokenBuffers own;
   };

@@ -128,7 +128,8 @@ std::string printMetrics(const MetricsRecord &record) {
   if (!record.preference.empty())
     add("preference", columnsText(kPreferenceColumnNames, record.preference));
   if (!record.policy.empty())
-    add("policy", columnsText(kPolicyColumnNames, record.policy));
+    add("policy",
+        columnsText(policyColumnNames(record.policy.size()), record.policy));
   if (!record.kto.empty())
     add("kto", columnsText(kKtoColumnNames, record.kto));
   if (!record.distill.empty())

@@ -7,6 +7,8 @@
 #include "runtime/train/Preference.h"
 #include "runtime/train/Router.h"
 
+#include <algorithm>
+
 namespace tessera {
 
 using artifact::ElementType;
@@ -184,7 +186,11 @@ Status SessionModel::writeBatch(std::string_view program,
     return Status::success();
   TESSERA_RETURN_IF_ERROR(
       session->writeInput(program, kBehaviorInput, batch.behavior));
-  return session->writeInput(program, kAdvantagesInput, batch.advantages);
+  if (!info.documents.values)
+    return session->writeInput(program, kAdvantagesInput, batch.advantages);
+  TESSERA_RETURN_IF_ERROR(
+      session->writeInput(program, kRewardsInput, batch.rewards));
+  return session->writeInput(program, kValuesInput, batch.values);
 }
 
 /// Metrics of the step just made, where it has some.
@@ -231,6 +237,27 @@ StatusOr<EvalSum> SessionModel::evalStep(const TokenBatch &batch) {
   if (!count.ok())
     return count.status();
   return EvalSum{losses.take(), *count};
+}
+
+StatusOr<std::span<const float>> SessionModel::values(const TokenBatch &batch) {
+  constexpr std::string_view step = "eval_step";
+  if (tokenValues.empty())
+    return TrainModel::values(batch);
+  TESSERA_RETURN_IF_ERROR(writeBatch(step, batch));
+  TESSERA_RETURN_IF_ERROR(session->run(step));
+  auto read = [&](auto &numbers) {
+    return session->readOutput(step, kValuesOutput,
+                               std::as_writable_bytes(std::span(numbers)));
+  };
+  if (!hasWideValues) {
+    TESSERA_RETURN_IF_ERROR(read(tokenValues));
+    return std::span<const float>(tokenValues);
+  }
+  std::vector<double> wide(tokenValues.size());
+  TESSERA_RETURN_IF_ERROR(read(wide));
+  std::ranges::transform(wide, tokenValues.begin(),
+                         [](double value) { return float(value); });
+  return std::span<const float>(tokenValues);
 }
 
 /// One for each batch of an evaluation.

@@ -45,6 +45,7 @@ public:
                                   int64_t seed) override;
   bool canEvaluate() const override { return session->hasProgram("eval_step"); }
   StatusOr<EvalSum> evalStep(const TokenBatch &batch) override;
+  StatusOr<std::span<const float>> values(const TokenBatch &batch) override;
   int64_t contextLength() const override { return context; }
   StatusOr<std::span<const float>>
   logits(std::span<const int32_t> tokens) override;
@@ -63,6 +64,7 @@ private:
   Status readShapes();
   Status readRouterShape();
   Status readTaskShapes();
+  Status readValueShape();
   Status readDocuments();
   Status readTeacherShapes(std::string_view program);
   Status readTables();
@@ -83,6 +85,8 @@ private:
   std::vector<float> scores; // [T, V] of the logits program
   // Outputs of these names, if any.
   std::vector<float> router, preference, policy, kto, distill;
+  std::vector<float> tokenValues; ///< of eval_step
+  bool hasWideValues = false;     ///< which gives them in f64
 };
 
 } // namespace tessera

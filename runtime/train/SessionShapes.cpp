@@ -131,6 +131,7 @@ Status SessionModel::readDocuments() {
         info.documents.numbers |= tensor.name == kNumbersInput;
         info.documents.reference |= tensor.name == kReferenceInput;
         info.documents.samples |= tensor.name == kBehaviorInput;
+        info.documents.values |= tensor.name == kValuesInput;
         info.documents.labels |= tensor.name == kLabelsInput;
       }
       TESSERA_RETURN_IF_ERROR(readTeacherShapes(program));
@@ -188,15 +189,35 @@ Status SessionModel::readRouterShape() {
   return Status::success();
 }
 
+Status SessionModel::readValueShape() {
+  for (const hal::TensorInfo &tensor : session->outputs("eval_step")) {
+    if (tensor.name != kValuesOutput)
+      continue;
+    const bool isReal =
+        tensor.type == ElementType::f32 || tensor.type == ElementType::f64;
+    if (!isReal || int64_t(tensor.elements()) !=
+                       info.evalBatches * info.evalRows * info.sequence)
+      return Status::error("output '{}' of eval_step is not a number for each "
+                           "token; it was compiled by another version, run: {}",
+                           kValuesOutput, info.rebuildCommand);
+    tokenValues.resize(tensor.elements());
+    hasWideValues = tensor.type == ElementType::f64;
+  }
+  return Status::success();
+}
+
 /// Only programs that learn from answers have such outputs.
 Status SessionModel::readTaskShapes() {
+  if (session->hasProgram("eval_step"))
+    TESSERA_RETURN_IF_ERROR(readValueShape());
   if (!session->hasProgram("train_step"))
     return Status::success();
   auto recipe = recipe::parseRecipe(info.recipe, "the artifact's recipe");
   if (!recipe.ok())
     return recipe.status();
-  const std::size_t policyColumns =
-      kPolicyColumns - (info.documents.reference ? 0 : 1);
+  const std::size_t policyColumns = kPolicyColumns -
+                                    (info.documents.reference ? 0 : 1) +
+                                    (info.documents.values ? kValueColumns : 0);
   const std::size_t pairColumns = recipe->task == recipe::Task::Reward
                                       ? kRewardColumns
                                       : kPreferenceColumns;

@@ -23,6 +23,8 @@ inline constexpr std::string_view kNumbersInput = "document_numbers";
 inline constexpr std::string_view kReferenceInput = "reference";
 inline constexpr std::string_view kBehaviorInput = "behavior";
 inline constexpr std::string_view kAdvantagesInput = "advantages";
+inline constexpr std::string_view kRewardsInput = "rewards";
+inline constexpr std::string_view kValuesInput = "values";
 inline constexpr std::string_view kLabelsInput = "document_labels";
 inline constexpr std::string_view kTeacherTokensInput = "teacher_tokens";
 inline constexpr std::string_view kTeacherLogProbsInput = "teacher_log_probs";
@@ -62,8 +64,8 @@ struct StepMetrics {
   /// (runtime/train/Preference.h), if the task learns from pairs of answers;
   /// valid until the next step.
   std::span<const float> preference = {};
-  /// kPolicyColumns numbers (runtime/train/Policy.h) or one fewer, if the task
-  /// learns from sampled answers; valid until the next step.
+  /// As many numbers as policyColumnNames() has names (runtime/train/Policy.h),
+  /// if the task learns from sampled answers; valid until the next step.
   std::span<const float> policy = {};
   /// kKtoColumns numbers (runtime/train/Kto.h), if the task learns from
   /// labelled answers; valid until the next step.
@@ -104,6 +106,11 @@ public:
   virtual bool canEvaluate() const = 0;
   /// A batch of [evalBatches, evalRows, T] tokens.
   virtual StatusOr<EvalSum> evalStep(const TokenBatch &batch) = 0;
+  /// What the value head gives for each token of a batch [evalBatches,
+  /// evalRows, T], if programs have one; valid until the next call.
+  virtual StatusOr<std::span<const float>> values(const TokenBatch &) {
+    return Status::error("the program has no value head");
+  }
   /// Length T of the logits program, or 0 if the model has none.
   virtual int64_t contextLength() const = 0;
   /// tokens: [T]; the result is [T, V] and valid until the next call.

@@ -141,8 +141,8 @@ StatusOr<ImportReport> importWeights(const std::string &path, ModelState &model,
   };
   auto locate = [&](const std::string &name) {
     auto location = lookUp(name);
-    // Factors of adapters and a head of scores begin as they are.
-    if (!location && name == kScoreHead)
+    // Factors of adapters and heads of scores and values begin as they are.
+    if (!location && (name == kScoreHead || isValueHead(name)))
       initial.push_back(name);
     else if (!location && !isAdapterFactor(name))
       missing.push_back(name);

@@ -35,6 +35,7 @@ import hf_checks
 import hf_distill
 import hf_kto
 import hf_policy
+import hf_ppo
 import hf_preference
 import hf_reward
 from hf_models import FAMILIES, SEQUENCE, MICRO, ROWS, Twins
@@ -160,6 +161,7 @@ class Comparison:
         self.preferences()
         self.rewards()
         self.policies()
+        self.value_policies()
         self.labels()
         self.distillations()
         if self.family in hf_adapters.TARGETS:
@@ -183,7 +185,10 @@ class Comparison:
     def kind(self, name):
         """What a gradient is judged with. A rounding may send a token to
         another expert, whose gradients then move as a whole: in bf16 the
-        parameters of a kind are judged together, over layers and experts."""
+        parameters of a kind are judged together, over layers and experts. A
+        bias that is a single number is judged with its weights."""
+        if name == f"{hf_ppo.HEAD}.bias":
+            return f"{hf_ppo.HEAD}.weight"
         experts = "num_experts_per_tok" in FAMILIES[self.family]
         return (re.sub(r"\.\d+\.", ".*.", name)
                 if experts and self.dtype == "bf16" else name)
@@ -300,6 +305,28 @@ class Comparison:
                 table=("policy", hf_policy.METRICS), numbers=numbers)
         if numbers.losses[0].size:
             self.report_numbers("policies", numbers, most=MOST_OF_ONE)
+
+    def value_policies(self):
+        """Losses of sampled answers with a value head and their gradients,
+        against TRL's own functions."""
+        file = self.tessera.folder / f"{self.family}-values.safetensors"
+        for number, name in enumerate(hf_ppo.losses(self.family, self.dtype)):
+            def own(model):
+                return hf_ppo.with_values(model, name, self.family, 7)
+
+            def weights(twin):
+                hf_ppo.save(own(twin.fp32), file)
+                return file
+            self.compare_gradients(
+                f"gradients of {name}",
+                lambda model, *batch: hf_ppo.gradients(own(model), name, batch),
+                self.compile(documents="separate",
+                             more=hf_ppo.settings(name, self.family)),
+                lambda seed: hf_ppo.answers(own(self.twins[seed][0].fp64),
+                                            self.family,
+                                            940 + 10 * number + seed),
+                weights, named=hf_ppo.inputs(name), loss=name,
+                table=("policy", hf_ppo.metrics(hf_ppo.PPOS[name])))
 
     def labels(self):
         """The loss of labelled answers and its gradients, against TRL."""

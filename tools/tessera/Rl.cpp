@@ -90,6 +90,11 @@ openSampler(const RlArguments &arguments, const std::string &artifact,
       std::make_unique<rl::EngineSampler>(*model.programs, *model.model));
 }
 
+static uint64_t lastStepOf(const RlArguments &arguments,
+                           const recipe::Recipe &recipe) {
+  return arguments.train.steps.value_or(uint64_t(recipe.schedule.total));
+}
+
 static Status learn(RlArguments &arguments, const recipe::Recipe &recipe,
                     RlTokenizer &tokenizer, const ModelSource &source,
                     const std::vector<rl::Prompt> &prompts,
@@ -106,8 +111,11 @@ static Status learn(RlArguments &arguments, const recipe::Recipe &recipe,
   TESSERA_RETURN_IF_ERROR(compileLearner(arguments, trainer.name()));
   TESSERA_RETURN_IF_ERROR(
       compileSampler(arguments, recipe, longest, decoder.name()));
+  std::vector<std::string> programs = {"init", "train_step"};
+  if (recipe.policy.advantages == recipe::Advantages::Gae)
+    programs.push_back("eval_step"); // which gives values of tokens
   auto learner = openProgram(trainer.name(), arguments.device,
-                             arguments.threads, {"init", "train_step"});
+                             arguments.threads, std::move(programs));
   if (!learner.ok())
     return learner.status();
   DecodingModel model, reference;
@@ -129,8 +137,8 @@ static Status learn(RlArguments &arguments, const recipe::Recipe &recipe,
   rl::RolloutOptions rollouts;
   rollouts.settings = recipe.rollout;
   rollouts.seed = uint64_t(recipe.seed);
-  rollouts.lastStep =
-      arguments.train.steps.value_or(uint64_t(recipe.schedule.total));
+  rollouts.lastStep = lastStepOf(arguments, recipe) /
+                      uint64_t(recipe.rollout.epochs); // batches
   rollouts.stopTokens = tokenizer.stopTokens();
   rollouts.decode = [&](std::span<const int32_t> tokens) {
     return tokenizer.decode(tokens);
@@ -171,6 +179,8 @@ static Status runRl(RlArguments &arguments) {
   if (!recipe.ok())
     return recipe.status();
   TESSERA_RETURN_IF_ERROR(checkRecipe(*recipe));
+  TESSERA_RETURN_IF_ERROR(rl::checkEpochs(
+      *recipe, lastStepOf(arguments, *recipe), !arguments.evalPrompts.empty()));
   TESSERA_RETURN_IF_ERROR(hal::checkDevice(arguments.device));
   TESSERA_RETURN_IF_ERROR(chooseWeights(arguments.place, arguments.train));
   RlTokenizer tokenizer;

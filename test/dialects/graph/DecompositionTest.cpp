@@ -1,6 +1,7 @@
 // Composites, by their decomposition, against direct loops.
 #include "mlir/IR/Verifier.h"
 #include "test/support/GraphTesting.h"
+#include "llvm/Support/FormatVariadic.h"
 #include "gtest/gtest.h"
 #include <cmath>
 
@@ -50,6 +51,43 @@ TEST(GraphDecomposition, QuantizeRows) {
   expectClose(y.at(0), Tensor({4, 4}, {127, 3, -3, 0, 64, -127, 1, 0, 0, 0, 0,
                                        0, 0, 0, 0, 0}));
   expectClose(y.at(1), Tensor({4, 1}, {1, 2. / 127, 0, 1e-43 / 127}), 1e-6);
+}
+
+// One chunk, whole chunks, and several of which the last is short. What other
+// segments contain does not matter.
+TEST(GraphDecomposition, DiscountedSumIsAScanFromTheEnd) {
+  for (int64_t n : {1, 5, 64, 65, 128, 700})
+    for (double discount : {0.0, 0.75, 1.0}) {
+      Tensor x = draw({3, n}, 7), segments({3, n}), expected = x;
+      std::mt19937 random(static_cast<unsigned>(n));
+      for (int64_t at = 1; at < 3 * n; ++at)
+        segments.data[at] =
+            at % n == 0 ? 0 : segments.data[at - 1] + (random() % 90 == 0);
+      for (int64_t at = 3 * n - 2; at >= 0; --at)
+        if (at % n != n - 1 && segments.data[at] == segments.data[at + 1])
+          expected.data[at] += discount * expected.data[at + 1];
+      // A segment of its own at the end of the first row.
+      if (n > 1) {
+        segments.data[n - 1] += 1;
+        for (int64_t at = n - 2; at >= 0; --at)
+          expected.data[at] =
+              x.data[at] + (segments.data[at] == segments.data[at + 1]
+                                ? discount * expected.data[at + 1]
+                                : 0);
+      }
+      x.data[n - 1] = expected.data[n - 1] = kInfinity;
+      expectClose(
+          evaluate(
+              llvm::formatv("func.func @f(%x: tensor<3x{0}xf64>, %s: "
+                            "tensor<3x{0}xi32>) -> tensor<3x{0}xf64> {{ %y = "
+                            "graph.discounted_sum %x, %s discount {1:f2} : "
+                            "tensor<3x{0}xf64>, tensor<3x{0}xi32> return %y : "
+                            "tensor<3x{0}xf64> }",
+                            n, discount),
+              {x, segments})
+              .at(0),
+          expected);
+    }
 }
 
 TEST(GraphDecomposition, Norms) {
@@ -451,6 +489,10 @@ TEST(GraphDecomposition, VerifiesInEveryFloatType) {
        "tensor<2x6xi32> { %r = graph.rank_in_group %i by %s groups 3 : "
        "(tensor<2x6xi32>, tensor<2x6x$T>) -> tensor<2x6xi32> return %r : "
        "tensor<2x6xi32> }"},
+      {"discounted_sum",
+       "func.func @f(%x: tensor<2x200x$T>, %s: tensor<2x200xi32>) -> "
+       "tensor<2x200x$T> { %y = graph.discounted_sum %x, %s discount 0.5 : "
+       "tensor<2x200x$T>, tensor<2x200xi32> return %y : tensor<2x200x$T> }"},
       {"group_rows",
        "func.func @f(%i: tensor<3x2xi32>) -> tensor<3x2xi32> { %o, %p = "
        "graph.group_rows %i : (tensor<3x2xi32>) -> (tensor<5xi32>, "

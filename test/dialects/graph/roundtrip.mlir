@@ -267,6 +267,13 @@ func.func @sample(%l: tensor<2x96xf32>, %a: tensor<2x3xi32>, %t: tensor<2x8xi32>
   return %r : tensor<2xi32>
 }
 
+// CHECK-LABEL: func.func @discounted_sum
+func.func @discounted_sum(%x: tensor<2x9xf32>, %s: tensor<2x9xi32>) -> tensor<2x9xf32> {
+  // CHECK: graph.discounted_sum %{{.*}}, %{{.*}} discount 7.500000e-01 : tensor<2x9xf32>, tensor<2x9xi32>
+  %r = graph.discounted_sum %x, %s discount 0.75 : tensor<2x9xf32>, tensor<2x9xi32>
+  return %r : tensor<2x9xf32>
+}
+
 // CHECK-LABEL: func @train_step
 // CHECK-SAME: {graph.layer = #graph.layer<3>
 // CHECK-SAME: graph.program = #graph.program<train_step>

@@ -18,6 +18,9 @@ LOSSES = {
     "dapo": ["policy.aggregate=token", "policy.clip_high=0.28"],
     "gspo": ["policy.ratio=sequence", "policy.aggregate=constant",
              "policy.length=20"],
+    "ppo": ["policy.advantages=gae", "policy.aggregate=token", "policy.kl.beta=0.1",
+            "policy.kl.estimator=k1", "policy.value.weight=0.5", "rollout.baseline=none",
+            "rollout.scale=none"],
 }
 
 

@@ -28,6 +28,7 @@ const std::vector<KernelCase> &contractionCases();
 const std::vector<KernelCase> &pagedCases();
 const std::vector<KernelCase> &groupedCases();
 const std::vector<KernelCase> &routingCases();
+const std::vector<KernelCase> &scanCases();
 const std::vector<KernelCase> &sampleCases();
 const std::vector<KernelCase> &pagedInt8Cases();
 /// Micropanels among them, of CPUs alone.

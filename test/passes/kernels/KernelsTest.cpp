@@ -227,7 +227,7 @@ std::vector<KernelCase> allCases() {
   std::vector<KernelCase> cases = kernelCases();
   for (const auto *more :
        {&contractionCases(), &attentionCases(), &pagedCases(), &groupedCases(),
-        &routingCases(), &sampleCases()})
+        &routingCases(), &sampleCases(), &scanCases()})
     cases.insert(cases.end(), more->begin(), more->end());
   return cases;
 }

@@ -478,6 +478,12 @@ std::multimap<std::string, OpCase> routing() {
                  "T<4x6x8xf32>",
                  {"4x6x8xf32"})}},
       {"sample", sampled},
+      // Half is exact.
+      {"discounted_sum",
+       {function({"3x4x5xf64", "3x4x5xi32"},
+                 "discounted_sum %a0, %a1 discount 0.5 : T<3x4x5xf64>, "
+                 "T<3x4x5xi32>",
+                 {"3x4x5xf64"})}},
       {"paged_attention", paged}};
 }
 

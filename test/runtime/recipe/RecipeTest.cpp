@@ -85,20 +85,40 @@ policy: {ratio: sequence, clip_low: 0.1, clip_high: 0.28, aggregate: constant,
          length: 99, kl: {beta: 0.04, estimator: k2}, documents: 5}
 data: {documents: separate}
 )");
-  EXPECT_EQ(recipe.policy, (Recipe::Policy{PolicyRatio::Sequence,
-                                           0.1,
-                                           0.28,
-                                           PolicyAggregate::Constant,
-                                           99,
-                                           {0.04, KlEstimator::K2},
-                                           5}));
+  Recipe::Policy policy;
+  policy.ratio = PolicyRatio::Sequence;
+  policy.clipLow = 0.1;
+  policy.clipHigh = 0.28;
+  policy.aggregate = PolicyAggregate::Constant;
+  policy.length = 99;
+  policy.kl = {0.04, KlEstimator::K2};
+  policy.documents = 5;
+  EXPECT_EQ(recipe.policy, policy);
+  recipe.policy.advantages = Advantages::Gae;
+  recipe.policy.gae = {0.5, 0.25, Whitening::None};
+  recipe.policy.value = {2, 3};
+  recipe.rollout.baseline = Baseline::None;
+  recipe.rollout.scale = RewardScale::None;
+  EXPECT_EQ(mustParse(R"(
+task: policy
+policy: {ratio: sequence, clip_low: 0.1, clip_high: 0.28, aggregate: constant,
+         length: 99, kl: {beta: 0.04, estimator: k2}, documents: 5,
+         advantages: gae, gae: {gamma: 0.5, lambda: 0.25, whiten: none},
+         value: {weight: 2, clip: 3}}
+rollout: {baseline: none, scale: none}
+data: {documents: separate}
+)"),
+            recipe);
   EXPECT_EQ(mustParse("task: policy\ndata: {documents: separate}\n",
                       {"policy.kl.beta=0.5"})
                 .policy.kl.beta,
             0.5);
   const std::string printed = printRecipe(recipe);
   EXPECT_NE(printed.find("  kl:\n    beta: 0.04\n    estimator: k2\n"
-                         "  documents: 5\nkto:\n"),
+                         "  documents: 5\n  advantages: gae\n  gae:\n"
+                         "    gamma: 0.5\n    lambda: 0.25\n"
+                         "    whiten: none\n  value:\n    weight: 2\n"
+                         "    clip: 3\nkto:\n"),
             std::string::npos)
       << printed;
   EXPECT_EQ(mustParse(printed), recipe);
@@ -287,6 +307,15 @@ TEST(Recipe, KeysThatDisagree) {
   EXPECT_EQ(errorOf(policy + "policy: {aggregate: constant}"),
             "r.yaml: policy.aggregate: constant divides by policy.length; give "
             "it, such as the most tokens of an answer");
+  EXPECT_EQ(errorOf(policy + "policy: {advantages: gae}"),
+            "r.yaml: policy.advantages: gae compares rewards with a value "
+            "head; set rollout.baseline and rollout.scale to none");
+  EXPECT_EQ(errorOf(policy + "policy: {gae: {gamma: 0.9}}"),
+            "r.yaml: policy.gae has no meaning here: it belongs to "
+            "policy.advantages: gae; leave it out, or change the task");
+  EXPECT_EQ(errorOf(policy + "policy: {value: {clip: 0}}"),
+            "r.yaml: policy.value has no meaning here: it belongs to "
+            "policy.advantages: gae; leave it out, or change the task");
   // Only the outcome counts: an override may repair what the file broke.
   EXPECT_EQ(
       errorOf("lr_schedule: {warmup: 20, total: 10}", {"lr_schedule.total=30"}),

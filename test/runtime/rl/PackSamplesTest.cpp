@@ -40,6 +40,26 @@ TEST(PackSamples, PutsASampleIntoItsRow) {
   EXPECT_EQ(batch.documentStarts, (std::vector<int32_t>{0, 0, 0, 3, 3}));
 }
 
+TEST(PackSamples, GivesTheLastTokenTheReward) {
+  Group group;
+  group.promptTokens = {5, 6};
+  group.samples = {{.tokens = {7, 8},
+                    .logProbs = {-0.5f, -0.25f},
+                    .versions = {0, 0},
+                    .reward = 3}};
+  const BatchShape shape{1, 5, 4};
+  DocumentInputs documents = kAll;
+  documents.values = true;
+  TokenBuffers batch(5, documents);
+  batch.values[1] = 9; // of the batch before
+  ASSERT_TRUE(
+      packSamples(std::span(&group, 1), {{{2.0}}}, shape, batch.out()).ok());
+  EXPECT_TRUE(batch.advantages.empty());
+  EXPECT_EQ(batch.behavior, (std::vector<float>{0, -0.5f, -0.25f, 0, 0}));
+  EXPECT_EQ(batch.rewards, (std::vector<float>{0, 0, 3, 0, 0}));
+  EXPECT_EQ(batch.values, (std::vector<float>(5)));
+}
+
 /// Groups of random lengths, whose tokens say where they are from.
 std::vector<Group> randomGroups(SplitMix64 &random, int64_t most) {
   std::vector<Group> groups(1 + random() % 4);

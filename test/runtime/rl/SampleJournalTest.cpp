@@ -90,6 +90,39 @@ TEST_F(Journal, ReadsBackWhatWasWritten) {
     expectSame(groups[i], groupOf(i + 2));
 }
 
+TEST_F(Journal, HasTheValuesOfTheBatchThatARunResumesIn) {
+  write(0, 4);
+  const ValueEstimates early{0, {1, 2}}, late{2, {0.1f, -0.0f, 1e-30f}};
+  {
+    std::vector<Group> groups;
+    auto journal = SampleJournal::open(folder, kSource, 0, groups);
+    ASSERT_TRUE(journal.ok()) << journal.message();
+    ASSERT_TRUE(journal->append(early).ok());
+    ASSERT_TRUE(journal->append(late).ok());
+  }
+  write(4, 5);
+  std::vector<Group> groups;
+  std::optional<ValueEstimates> values;
+  ASSERT_TRUE(
+      SampleJournal::open(folder, kSource, 2, groups, systemFiles(), &values)
+          .ok());
+  EXPECT_EQ(groups.size(), 3u);
+  ASSERT_TRUE(values);
+  EXPECT_EQ(values->tokens, late.tokens);
+  EXPECT_TRUE(std::signbit(values->tokens[1]));
+  values.reset();
+  groups.clear();
+  ASSERT_TRUE(
+      SampleJournal::open(folder, kSource, 1, groups, systemFiles(), &values)
+          .ok());
+  EXPECT_FALSE(values);
+  std::string damaged = text();
+  damaged[damaged.find("\"values\": 0, \"tokens\": [1") + 24] = '3';
+  replace(damaged);
+  EXPECT_NE(errorOf().find("is not what was written"), std::string::npos)
+      << errorOf();
+}
+
 TEST_F(Journal, WhereverACrashTornItWholeLinesRemain) {
   write(0, 2);
   const std::string whole = text();

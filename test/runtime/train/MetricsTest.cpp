@@ -59,6 +59,17 @@ TEST(Metrics, ColumnsOfSampledAnswersHaveNames) {
   record.policy.push_back(7);
   EXPECT_EQ(
       nlohmann::json::parse(printMetrics(record))["policy"]["kl_reference"], 7);
+  // With a value head, and without a reference model.
+  record.policy = {1, 2, 3, 4, 5, 6, 11, 12, 13, 14, 15, 16, 17};
+  policy = nlohmann::json::parse(printMetrics(record))["policy"];
+  EXPECT_FALSE(policy.contains("kl_reference"));
+  EXPECT_EQ(policy["policy_loss"], 11);
+  EXPECT_EQ(policy["explained_variance"], 17);
+  record.policy.insert(record.policy.begin() + 6, 7);
+  policy = nlohmann::json::parse(printMetrics(record))["policy"];
+  EXPECT_EQ(policy["kl_reference"], 7);
+  EXPECT_EQ(policy["policy_loss"], 11);
+  record.policy = {0.25f, 1.5f, 0.125f, -1, -3, 0.5f};
   EXPECT_NE(progressLine(record, 9, 1, {}).find("  kl 1.25e-01"),
             std::string::npos);
   record.kto = {1, 2, 3, 4, NAN};

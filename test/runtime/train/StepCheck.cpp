@@ -49,7 +49,12 @@ void fillRow(std::mt19937 &random, const ModelFacts &facts,
       if (row.behavior.empty())
         continue;
       row.behavior[t] = usual + 0.2f * normal(random);
-      row.advantages[t] = advantage;
+      if (!row.advantages.empty())
+        row.advantages[t] = advantage;
+      if (row.rewards.empty())
+        continue;
+      row.rewards[t] = t + 2 == end ? advantage : 0;
+      row.values[t] = 0.2f * normal(random);
     }
     begin = end;
   }
