@@ -1,7 +1,8 @@
 // Reductions of a whole tensor to one number, in two launches: blocks of fixed
 // size to partial results, then one block over those. The result does not
-// depend on the number of threads. CPUs add f32 up in f64 and round once, so
-// that a loss does not depend on where in a batch its tokens are.
+// depend on the number of threads. CPUs add a dense f32 tensor up in f64
+// and round once, so that a loss does not depend on where in a batch its tokens
+// are.
 #include "mlir/IR/Builders.h"
 #include "passes/kernels/reduction/Reductions.h"
 

@@ -1,8 +1,10 @@
-// Sums of columns on CPUs: as if in twice the precision, rounded once; so that
-// rows of zeros between others change no bit.
+// Sums of columns, and of whole tensors, on CPUs: as if in twice the precision,
+// rounded once; so that zeros between others change no bit, nor does their
+// order.
 #include "compiler/target/cpu/CpuTarget.h"
 #include "hardware/Targets.h"
 #include "test/support/RunKernels.h"
+#include <algorithm>
 #include <cmath>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -75,10 +77,43 @@ TEST_P(ColumnSumsTest, AreInfiniteWhereTheyOverflow) {
   EXPECT_TRUE(std::isfinite(sums.data[8]));
 }
 
+class AllSumsTest : public ::testing::TestWithParam<std::string> {
+protected:
+  double sum(const Tensor &x) {
+    return llvm::cantFail(programs.run(fmt::format(R"(
+func.func @main(%x: tensor<{0}xf32>) -> tensor<f32> {{
+  %s = graph.reduce %x sum dims [0] : tensor<{0}xf32> -> tensor<f32>
+  return %s : tensor<f32>
+}})",
+                                                   x.size()),
+                                       {x}))
+        .data.front();
+  }
+  MainPrograms programs{GetParam()};
+};
+
+// Less than a tile, one block with a ragged end, and several.
+TEST_P(AllSumsTest, AreRoundedOnceInAnyOrder) {
+  for (int64_t size : {5, 3001, 70007}) {
+    Tensor x = draw(size);
+    x.data.resize(size_t(size));
+    x.shape = {size};
+    long double exact = 0;
+    for (double each : x.data)
+      exact += each;
+    EXPECT_EQ(float(sum(x)), float(exact)) << size;
+    std::shuffle(x.data.begin(), x.data.end(), std::mt19937_64(5));
+    EXPECT_EQ(float(sum(x)), float(exact)) << size;
+  }
+}
+
+auto nameOf(const ::testing::TestParamInfo<std::string> &info) {
+  return info.param.substr(info.param.find(':') + 1);
+}
+
 INSTANTIATE_TEST_SUITE_P(Targets, ColumnSumsTest,
-                         ::testing::ValuesIn(cpuTargetNames()),
-                         [](const auto &info) {
-                           return info.param.substr(info.param.find(':') + 1);
-                         });
+                         ::testing::ValuesIn(cpuTargetNames()), nameOf);
+INSTANTIATE_TEST_SUITE_P(Targets, AllSumsTest,
+                         ::testing::ValuesIn(cpuTargetNames()), nameOf);
 
 } // namespace
