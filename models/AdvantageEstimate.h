@@ -18,7 +18,7 @@ AdvantageEstimate estimateAdvantages(graph::Emitter &e,
                                      const recipe::Recipe::Policy &policy,
                                      const BatchValues &batch);
 
-/// With mean 0 and deviation 1 over the tokens of `sums`
+/// With mean 0 and standard deviation 1 over the tokens of `sums`
 /// (ModelBuilder::advantageSums).
 mlir::Value whitened(graph::Emitter &e, mlir::Value advantages,
                      mlir::Value sums);

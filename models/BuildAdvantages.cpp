@@ -53,18 +53,25 @@ AdvantageEstimate estimateAdvantages(Emitter &e, const Policy &policy,
   // After the last token of an answer nothing follows.
   Value isSame = e.compare(ofNext(e, starts), ComparePredicate::eq, starts);
   Value next = e.select(isSame, ofNext(e, old), e.splatLike(0.0, old));
-  Value error = learned(e.sub(
+  Value residual = learned(e.sub(
       e.add(rewardsOf(e, policy, batch), e.mul(next, policy.gae.gamma)), old));
   Value advantages = learned(e.builder().create<graph::DiscountedSumOp>(
-      e.location(), error.getType(), error, starts,
+      e.location(), residual.getType(), residual, starts,
       e.builder().getF64FloatAttr(policy.gae.gamma * policy.gae.lambda)));
   return {isTarget, advantages, old, e.add(advantages, old)};
 }
 
+/// In f64: the variance is a difference of sums over all microbatches and
+/// devices, and advantages may be far from 0.
+RankedTensorType ModelBuilder::advantageSumsType() {
+  return tensor({3}, b.getF64Type());
+}
+
 Value ModelBuilder::advantageSums(Emitter &e, const BatchValues &batch) {
   const AdvantageEstimate own = estimateAdvantages(e, recipe.policy, batch);
-  Value x = own.advantages;
-  Value count = e.convert(own.isTarget, tensorType(x).getElementType());
+  Value x = e.convert(own.advantages, e.builder().getF64Type());
+  Value count = e.convert(e.convert(own.isTarget, e.builder().getF32Type()),
+                          e.builder().getF64Type());
   SmallVector<Value> sums;
   for (Value each : {count, x, e.mul(x, x)})
     sums.push_back(e.reshape(e.sumAll(each), {1}));
@@ -82,12 +89,15 @@ Value whitened(Emitter &e, Value advantages, Value sums) {
   Value squares = e.sub(sum(2), e.mul(sum(1), mean));
   Value variance = e.div(e.max(squares, e.splatLike(0.0, squares)),
                          e.max(e.add(count, -1), one));
-  Value scale = e.unary<graph::RsqrtOp>(e.add(variance, 1e-8));
   Value isAny = e.compare(count, ComparePredicate::gt, e.splatLike(0.0, count));
-  scale = e.select(isAny, scale, one);
+  Type element = tensorType(advantages).getElementType();
+  Value scale =
+      e.unary<graph::RsqrtOp>(e.add(e.convert(variance, element), 1e-8));
+  scale = e.select(isAny, scale, e.splatLike(1.0, scale));
   ArrayRef<int64_t> shape = tensorType(advantages).getShape();
-  return e.mul(e.sub(advantages, e.broadcastScalar(mean, shape)),
-               e.broadcastScalar(scale, shape));
+  Value centered =
+      e.sub(advantages, e.broadcastScalar(e.convert(mean, element), shape));
+  return e.mul(centered, e.broadcastScalar(scale, shape));
 }
 
 /// The larger of two squared errors / 2: of the value, and of the value at the

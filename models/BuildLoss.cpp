@@ -151,7 +151,7 @@ void ModelBuilder::buildLoss() {
   if (needsLoads())
     addPrepared(routerLoads, routerType(spec.moe->experts));
   if (whitens())
-    addPrepared(advantageSumsName, tensor({3}, b.getF32Type()));
+    addPrepared(advantageSumsName, advantageSumsType());
   func::FuncOp loss = program(graph::Program::loss, arguments, lossResults());
   if (int64_t documents = documentsPerTerm())
     loss->setAttr(graph::kDocumentsPerTermAttr, b.getI64IntegerAttr(documents));

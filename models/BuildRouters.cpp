@@ -26,8 +26,8 @@ void ModelBuilder::buildPrepareStep() {
     results.push_back(
         port(graph::kOutputAttr, routerLoads, routerType(spec.moe->experts)));
   if (whitens())
-    results.push_back(port(graph::kOutputAttr, advantageSumsName,
-                           tensor({3}, b.getF32Type())));
+    results.push_back(
+        port(graph::kOutputAttr, advantageSumsName, advantageSumsType()));
   func::FuncOp prepare =
       program(graph::Program::prepare_step, arguments, results);
   ValueRange inputs = prepare.getArguments().drop_front(all.size());

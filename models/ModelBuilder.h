@@ -229,6 +229,7 @@ private:
   /// f32 [3]: of the learned tokens of a batch the number, and the sums of
   /// their advantages and of the squares.
   mlir::Value advantageSums(graph::Emitter &e, const BatchValues &batch);
+  mlir::RankedTensorType advantageSumsType();
   TaskLoss ktoLoss(graph::Emitter &e, const BatchValues &batch,
                    mlir::Value losses); // BuildKto.cpp
   TaskLoss rewardLoss(graph::Emitter &e, const BatchValues &batch,

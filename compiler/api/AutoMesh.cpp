@@ -98,6 +98,11 @@ static StatusOr<MeshQuestion> questionOf(const CompileRequest &request,
     return recipe.status();
   question.recipe = recipe.take();
   TESSERA_RETURN_IF_ERROR(models::checkRecipe(question.recipe, config->spec));
+  if (question.recipe.adapter.base == recipe::AdapterBase::Nf4)
+    return Status::error("adapter.base: nf4 weights are not sharded, and "
+                         "--mesh auto would choose axes that shard them; use "
+                         "--mesh data={}",
+                         request.world);
   StatusOr<Cluster> cluster = devicesOf(request, devices);
   if (!cluster.ok())
     return cluster.status();

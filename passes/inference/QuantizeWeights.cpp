@@ -38,11 +38,19 @@ struct QuantizeWeights : tessera::impl::QuantizeWeightsBase<QuantizeWeights> {
       return signalPassFailure();
     }
     llvm::StringSet<> gone;
+    orientations.clear();
+    // @loss says how matrices are read that other programs only take.
+    SmallVector<func::FuncOp> programs;
+    if (func::FuncOp loss = graph::findProgram(module, graph::Program::loss))
+      programs.push_back(loss);
     for (auto function : module.getOps<func::FuncOp>())
       if (!function.isPrivate() &&
-          !graph::isProgram(function, graph::Program::init))
-        if (failed(quantize(function, gone)))
-          return signalPassFailure();
+          !graph::isProgram(function, graph::Program::init) &&
+          !graph::isProgram(function, graph::Program::loss))
+        programs.push_back(function);
+    for (func::FuncOp program : programs)
+      if (failed(quantize(program, gone)))
+        return signalPassFailure();
     if (func::FuncOp init = graph::findProgram(module, graph::Program::init))
       dropResults(init, gone);
   }
@@ -58,6 +66,8 @@ private:
   bool replace(func::FuncOp function, unsigned index,
                ArrayRef<OpOperand *> products, bool transposed);
   static void dropResults(func::FuncOp init, const llvm::StringSet<> &gone);
+
+  llvm::StringMap<bool> orientations; ///< of nf4: is it [columns, rows]?
 };
 
 } // namespace
@@ -167,12 +177,19 @@ LogicalResult QuantizeWeights::quantize(func::FuncOp function,
     }
     std::string name =
         function.getArgAttrOfType<StringAttr>(index, graph::kStateAttr).str();
-    if (!transposed)
+    if (auto known = orientations.find(name);
+        function.getArgument(index).use_empty() && known != orientations.end())
+      transposed = known->second;
+    const bool isNormalFloats = floats && bits == 4;
+    if (!transposed &&
+        !(isNormalFloats && !function.getArgument(index).use_empty()))
       continue;
-    if (floats && bits == 4 &&
-        failed(
-            checkNormalFloats(function, index, products.size(), *transposed)))
+    if (isNormalFloats &&
+        failed(checkNormalFloats(function, index, products.size(),
+                                 transposed.value_or(false))))
       return failure();
+    if (isNormalFloats)
+      orientations[name] = *transposed;
     if (replace(function, index, products, *transposed))
       gone.insert(name);
   }
@@ -199,7 +216,8 @@ bool QuantizeWeights::replace(func::FuncOp function, unsigned index,
                          group,
                          inBlocks && zeros,
                          floats};
-  if (layout.rows < kLeastRows || layout.columns < kLeastColumns ||
+  if ((!frozen &&
+       (layout.rows < kLeastRows || layout.columns < kLeastColumns)) ||
       (stack && layout.rows % QuantizedLayout::kMicropanel))
     return false;
   layout.rows *= std::max<int64_t>(stack, 1);
@@ -237,6 +255,8 @@ bool QuantizeWeights::replace(func::FuncOp function, unsigned index,
       layout.zeros, layout.floats, transposed);
   for (OpOperand *use : products)
     use->set(matrix);
+  if (matrix.use_empty())
+    matrix.getDefiningOp()->erase();
   if (!weight.use_empty())
     return false;
   function.eraseArgument(weight.getArgNumber());

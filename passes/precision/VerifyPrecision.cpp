@@ -21,8 +21,10 @@ static bool isWide(Type type) {
 static LogicalResult verifyFp32(func::FuncOp function) {
   WalkResult result = function.walk([](Operation *op) {
     auto isNarrow = [](Value value) {
-      return isFloatTensor(value) &&
-             !graph::tensorType(value).getElementType().isF32();
+      if (!isFloatTensor(value))
+        return false;
+      Type element = graph::tensorType(value).getElementType();
+      return !element.isF32() && !element.isF64();
     };
     auto blockHas = [&](Block &block) {
       return llvm::any_of(block.getArguments(), isNarrow);
@@ -33,7 +35,7 @@ static LogicalResult verifyFp32(func::FuncOp function) {
     if (!found)
       return WalkResult::advance();
     op->emitOpError(
-        "has a float that is not f32, but the compute type is fp32");
+        "has a float narrower than f32, but the compute type is fp32");
     return WalkResult::interrupt();
   });
   return failure(result.wasInterrupted());

@@ -38,7 +38,8 @@ constexpr std::string_view kValues = ".values", kScales = ".scales";
 
 std::string normalFloatWeight(const SafetensorsEntry &entry) {
   if (entry.type != SafetensorsType::i32 || !entry.name.ends_with(kValues) ||
-      entry.shape.size() != 3)
+      entry.shape.size() != 3 ||
+      entry.shape[2] != uint64_t(QuantizedLayout::kMicropanel))
     return "";
   return entry.name.substr(0, entry.name.size() - kValues.size());
 }

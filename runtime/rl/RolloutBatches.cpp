@@ -89,8 +89,8 @@ Status RolloutBatches::begin(TrainModel &model, const TrainPosition &position) {
   pairs = paired.take();
   std::vector<Group> journaled;
   auto journal = SampleJournal::open(
-      run.out, {options.seed, hashOfPrompts(prompts)}, position.dataCursor,
-      journaled, systemFiles(), &journaledValues);
+      run.out, {options.seed, hashOfPrompts(prompts), epochs()},
+      position.dataCursor, journaled, systemFiles(), &journaledValues);
   if (!journal.ok())
     return journal.status();
   for (const Group &group : journaled)

@@ -145,9 +145,12 @@ StatusOr<JsonValue> parseChecked(std::string_view line,
 }
 
 std::string printSource(const JournalSource &source) {
-  return checked(fmt::format(R"({{"format": "tessera-samples", "version": 1, )"
-                             R"("seed": {}, "prompts": "{:016x}")",
-                             source.seed, source.prompts));
+  return checked(fmt::format(
+      R"({{"format": "tessera-samples", "version": 1, )"
+      R"("seed": {}, "prompts": "{:016x}"{})",
+      source.seed, source.prompts,
+      source.epochs == 1 ? std::string()
+                         : fmt::format(R"(, "epochs": {})", source.epochs)));
 }
 
 /// Bytes of the lines that were written whole. Of the last one, pages may be
@@ -242,8 +245,9 @@ static Status readGroups(const std::string &path, const JournalSource &source,
     for (const chat::ExampleLine &line : lines) {
       if (line.number == 1) {
         if (line.text != std::string_view(header).substr(0, header.size() - 1))
-          return Status::error("'{}' is of other prompts or another seed; "
-                               "resume with those, or choose another --out",
+          return Status::error("'{}' is of other prompts, another seed or "
+                               "another rollout.epochs; resume with those, or "
+                               "choose another --out",
                                path);
         continue;
       }

@@ -3,6 +3,9 @@
 //
 //   {"format": "tessera-samples", "version": 1, "seed": 1337,
 //    "prompts": "XXH3-64 of the prompts' tokens", "check": "…"}
+//
+// (and before the check "epochs", if several steps learn from a batch)
+//
 //   {"group": 12, "prompt": 3, "prompt_tokens": [5, 9],
 //    "samples": [{"tokens": [7, 2], "log_probs": [-0.25, -1.5],
 //                 "versions": [4, 4], "finish_reason": "stop", "reward": 1}],
@@ -16,10 +19,11 @@
 // of the groups from number 12 on, in the order of the batch.
 //
 // With a reference model a sample has `reference_log_probs` in addition.
-// `prompt` counts lines of the prompt file, `versions` are steps of the learner
-// whose weights sampled the token, `check` is the XXH3-64 of the line's bytes
-// before it. Numbers read back bit for bit, so a step computed again from its
-// lines is the same step. Lines are in the order in which rewards arrived.
+// `prompt` counts lines of the prompt file, `versions` are steps of the
+// learner, those of the same completions counted as one, whose weights sampled
+// the token, `check` is the XXH3-64 of the line's bytes before it. Numbers read
+// back bit for bit, so a step computed again from its lines is the same step.
+// Lines are in the order in which rewards arrived.
 #pragma once
 #include "runtime/data/FileOperations.h"
 #include "runtime/rl/Samples.h"
@@ -32,6 +36,7 @@ inline constexpr const char *kJournalFile = "samples.jsonl";
 struct JournalSource {
   uint64_t seed = 0;
   uint64_t prompts = 0; ///< XXH3-64 of the tokens of all prompts
+  uint64_t epochs = 1;  ///< steps that learn from the same completions
   bool operator==(const JournalSource &) const = default;
 };
 

@@ -24,6 +24,10 @@ static Status checkRecipe(const recipe::Recipe &recipe) {
   if (recipe.data.train || recipe.data.eval)
     return Status::error("data.train and data.eval: tessera rl learns from "
                          "--prompts; leave them out");
+  if (recipe.adapter.base == recipe::AdapterBase::Nf4)
+    return Status::error("adapter.base: nf4; tessera rl copies weights from "
+                         "the learner to the sampler, which does not read "
+                         "nf4; choose bf16");
   if (recipe.rollout.maxTokens >= recipe.batch.sequence)
     return Status::error("rollout.max_tokens = {} leaves no room for a prompt "
                          "in batch.sequence = {}",

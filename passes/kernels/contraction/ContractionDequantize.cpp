@@ -119,7 +119,8 @@ void ContractionEmitter::stageNextPanel(Value panel, Value blocks) {
     Value word = remainder(iteration, words);
     Value block = b.createOrFold<arith::DivUIOp>(loc, word, index(count));
     Value micropanel = micropanelOf(add(mul(next, kPanel), column));
-    QuantScales scales = loadQuantScales(micropanel, groupOf(block), count);
+    QuantScales scales = loadQuantScales(micropanel, groupOf(block),
+                                         plan.quant->layout.perWord());
     stageQuantWord({micropanel, slot, column}, scales, block,
                    remainder(word, index(count)), /*prefetches=*/true);
   });

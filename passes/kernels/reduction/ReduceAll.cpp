@@ -1,8 +1,8 @@
 // Reductions of a whole tensor to one number, in two launches: blocks of fixed
 // size to partial results, then one block over those. The result does not
 // depend on the number of threads. CPUs add a dense f32 tensor up in f64
-// and round once, so that a loss does not depend on where in a batch its tokens
-// are.
+// and round once, so that a loss does not depend on where in a chunk of the
+// head its tokens are.
 #include "mlir/IR/Builders.h"
 #include "passes/kernels/reduction/Reductions.h"
 

@@ -113,7 +113,8 @@ def main():
         harness.check(one[1] == sorted(one[1], reverse=True), f"{name}: the loss falls")
         state = tensors(out / "step-000008")
         base, named = check_base(name, model, state, transposed, layers)
-        two = run.train(run.compile(spec, "data=2"), 2, run.scratch / f"{name}-two", 8, *begin)
+        mesh = "data=2,zero=2" if transposed else "data=2"
+        two = run.train(run.compile(spec, mesh), 2, run.scratch / f"{name}-two", 8, *begin)
         harness.check(close(one, two), f"{name}: two ranks have the losses of one")
         half = run.scratch / f"{name}-half"
         run.train(program, 1, half, 4, *begin)

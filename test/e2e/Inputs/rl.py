@@ -288,7 +288,7 @@ def check_errors(runs):
     refuses("messages without a template", "no chat template",
             prompts=json.dumps({"messages": [{"role": "user", "content": "a"}]}) + "\n")
     refuses("a run that is there", "already holds step-", out="learned")
-    refuses("other prompts", "is of other prompts or another seed", out="learned",
+    refuses("other prompts", "is of other prompts, another seed", out="learned",
             prompts=json.dumps({"prompt": "abc>", "answer": "cba"}) + "\n", more=["--resume"])
 
 

@@ -169,12 +169,13 @@ void addNormalFloats(std::vector<KernelCase> &cases) {
   auto nf4 = [](const char *name, int64_t rows, int64_t n, int64_t k) {
     return Shape{name, rows, n, k, 4, 64, false, true};
   };
-  // Rows with part of one 256 of absmax, of two, and of several; several chunks
+  // Rows with part of one 256 of absmax, of two, and of three; several chunks
   // of the sum, panels of several widths.
   const Shape shapes[] = {
       nf4("Nf4One", 1, 32, 64),      nf4("Nf4Few", 7, 48, 192),
       nf4("Nf4Many", 45, 176, 320),  nf4("Nf4Packed", 101, 240, 1152),
-      nf4("Nf4Deep", 40, 64, 16512), nf4("Nf4Wide", 33, 4144, 64)};
+      nf4("Nf4Deep", 40, 64, 16512), nf4("Nf4Wide", 33, 4144, 64),
+      nf4("Nf4Spans", 3, 48, 28672)};
   for (const char *element : {"f32", "bf16"})
     for (const Shape &shape : shapes) {
       cases.push_back(make(shape, element, false, shape.rows % 2));

@@ -53,11 +53,11 @@ func.func @accumulate(%x: tensor<9x16xf32>, %acc: tensor<16xf32>) -> tensor<16xf
   return %a : tensor<16xf32>
 }
 
-// Partial results of fixed blocks, then one block.
+// Partial results of fixed blocks in f64, then one block.
 
 // CHECK-LABEL: func @total(
-// CHECK-NEXT:  %[[P:.*]] = tile.launch @total(%arg0) blocks [3] sizes [40000] : (tensor<40000xf32>) -> tensor<3xf32>
-// CHECK-NEXT:  tile.launch @partial_sum(%[[P]]) blocks [1] sizes [3] : (tensor<3xf32>) -> tensor<f32>
+// CHECK-NEXT:  %[[P:.*]] = tile.launch @total(%arg0) blocks [3] sizes [40000] : (tensor<40000xf32>) -> tensor<3xf64>
+// CHECK-NEXT:  tile.launch @partial_sum(%[[P]]) blocks [1] sizes [3] : (tensor<3xf64>) -> tensor<f32>
 func.func @total(%x: tensor<40000xf32>) -> tensor<f32> {
   %a = graph.cluster reduce_all "total"(%x) : (tensor<40000xf32>) -> tensor<f32> {
   ^bb0(%i: tensor<40000xf32>):

@@ -171,12 +171,14 @@ TEST_F(Journal, IsOfItsPromptsAndItsSeed) {
   write(0, 1);
   std::vector<Group> groups;
   for (JournalSource other :
-       {JournalSource{8, 0x1234}, JournalSource{7, 0x1235}}) {
+       {JournalSource{8, 0x1234}, JournalSource{7, 0x1235},
+        JournalSource{7, 0x1234, 3}}) {
     auto journal = SampleJournal::open(folder, other, 0, groups);
     ASSERT_FALSE(journal.ok());
     EXPECT_EQ(journal.message(),
               "'" + path +
-                  "' is of other prompts or another seed; resume "
+                  "' is of other prompts, another seed or another "
+                  "rollout.epochs; resume "
                   "with those, or choose another --out");
   }
 }
