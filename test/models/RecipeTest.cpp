@@ -123,18 +123,16 @@ TEST(ReadyRecipes, ReadAndFitTheirModels) {
       EXPECT_EQ(*recipe, Recipe());
       continue;
     }
-    const std::map<std::string, std::string> models = {{"demo", "gpt2-demo"},
-                                                       {"sft", "llama-1b"},
-                                                       {"dpo", "llama-1b"},
-                                                       {"grpo", "llama-1b"},
-                                                       {"distill", "llama-1b"}};
+    const std::map<std::string, std::string> models = {
+        {"demo", "gpt2-demo"}, {"sft", "llama-1b"}, {"dpo", "llama-1b"},
+        {"grpo", "llama-1b"},  {"ppo", "llama-1b"}, {"distill", "llama-1b"}};
     const auto found = models.find(name);
     ModelSpec spec = readySpec(found == models.end() ? name : found->second);
     Status status = checkRecipe(*recipe, spec);
     EXPECT_TRUE(status.ok()) << name << ": " << status.message();
     ++seen;
   }
-  EXPECT_GE(seen, 7u);
+  EXPECT_GE(seen, 8u);
 }
 
 } // namespace
