@@ -141,6 +141,7 @@ Status checkAdapter(const std::string &directory, const TrainModel &model,
 /// Checks that every tensor of the model is present with its type and shape.
 Status checkTensors(const std::string &directory, const TrainModel &model,
                     const OpenedFiles &files) {
+  TESSERA_RETURN_IF_ERROR(checkAdapter(directory, model, *files.parameters));
   // Resuming training requires exactly the saved bits.
   bool exact = files.optimizer != nullptr;
   for (const StateTensor &tensor : model.state())
@@ -148,7 +149,7 @@ Status checkTensors(const std::string &directory, const TrainModel &model,
       for (const StatePart &part : partsOf(tensor))
         TESSERA_RETURN_IF_ERROR(
             checkPart(directory, tensor, part, *file, exact));
-  return checkAdapter(directory, model, *files.parameters);
+  return Status::success();
 }
 
 } // namespace

@@ -6,6 +6,7 @@
 #include "runtime/train/RunDirectory.h"
 #include "runtime/train/RunMemory.h"
 #include "runtime/train/RunRecipe.h"
+#include "runtime/weights/AdapterNames.h"
 #include "runtime/weights/ImportWeights.h"
 
 #include <algorithm>
@@ -364,14 +365,32 @@ Status Trainer::prepare() {
   return announce();
 }
 
+/// Numbers of the model that the tensor has; scales of quantized ones are none.
+static uint64_t parametersOf(const StateTensor &tensor) {
+  if (tensor.role != StateRole::parameter)
+    return 0;
+  if (const auto &part = tensor.quantized)
+    return part->isScales ? 0
+                          : uint64_t(part->layout.rows * part->layout.columns);
+  return tensor.size * 8 / safetensorsBits(tensor.type);
+}
+
 Status Trainer::announce() {
-  uint64_t parameters = 0;
-  for (const StateTensor &tensor : model.state())
-    if (tensor.role == StateRole::parameter)
-      parameters += tensor.size * 8 / safetensorsBits(tensor.type);
-  say("model: {} parameters, {} vocabulary, {} compute",
-      shortNumber(double(parameters)), facts.vocabSize,
-      name(recipe.values.compute));
+  uint64_t parameters = 0, adapted = 0;
+  for (const StateTensor &tensor : model.state()) {
+    parameters += parametersOf(tensor);
+    if (isAdapterFactor(tensor.name) || tensor.name == kScoreHead ||
+        isValueHead(tensor.name))
+      adapted += parametersOf(tensor);
+  }
+  const bool hasAdapter =
+      std::ranges::any_of(model.state(), isAdapterFactor, &StateTensor::name);
+  say("model: {} parameters{}, {} vocabulary, {} compute",
+      shortNumber(double(parameters)),
+      hasAdapter
+          ? fmt::format(" ({} of them trained)", shortNumber(double(adapted)))
+          : std::string(),
+      facts.vocabSize, name(recipe.values.compute));
   for (const std::string &line : source->describe())
     say("{}", line);
   say("{}", memory.describe());

@@ -240,7 +240,7 @@ void tessera::addRlCommand(CLI::App &app, Invocation &invocation) {
   CLI::App *command = app.add_subcommand(
       "rl", "Train a model by reinforcement learning: it completes prompts, a "
             "program of yours rewards the completions, and a policy gradient "
-            "(GRPO and its kin) learns from them");
+            "(GRPO, DAPO, GSPO, PPO) learns from them");
   command
       ->add_option("DIR", arguments->place,
                    "Hugging Face directory with config.json, weights and "
