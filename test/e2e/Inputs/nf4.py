@@ -146,11 +146,23 @@ def refusals():
     refused("experts", run.spec("tiny-mixtral"), "adapter.base: nf4", "experts", sets=target)
     refused("tensor parallelism", llama, "nf4 weights are not sharded", "tensor",
             more=["--mesh", "tensor=2"], sets=target)
+    refused("a chosen mesh", llama, "use --mesh data=2", more=["--mesh", "auto", "--world", "2"],
+            sets=target)
     refused("sharded weights", llama, "zero=3", more=["--mesh", "data=2,zero=3"], sets=target)
     refused("GPUs", llama, "no kernel reads nf4", more=["--target", "cuda:sm_80"], sets=target)
     refused("fp64", llama, "nf4", "fp64", sets=[*target, "precision.compute=fp64"])
 
 
+def value_head():
+    """@prepare_step takes the base, and does not read it."""
+    run = Pipelines(*sys.argv[1:4], sets=[
+        *SETS, *LORA, "adapter.target=[q_proj]", "task=policy", "policy.advantages=gae",
+        "rollout.baseline=none", "rollout.scale=none", "data.documents=separate", "eval.every=0"])
+    run.compile(run.spec("llama-15m", **SPECS["llama-15m"][0]), "")
+    print("ok: a policy with a value head is compiled")
+
+
 if __name__ == "__main__":
     main()
     refusals()
+    value_head()
