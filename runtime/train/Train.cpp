@@ -6,6 +6,7 @@
 #include "runtime/train/RunDirectory.h"
 #include "runtime/train/RunMemory.h"
 #include "runtime/train/RunRecipe.h"
+#include "runtime/train/WallClock.h"
 #include "runtime/weights/AdapterNames.h"
 #include "runtime/weights/ImportWeights.h"
 
@@ -19,32 +20,6 @@
 
 namespace tessera {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double secondsSince(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
-
-/// Where the wall-clock of a run went, in seconds since its first step.
-struct WallClock {
-  Clock::time_point begin;
-  double steps = 0, reading = 0, evaluating = 0, saving = 0;
-  uint64_t tokens = 0;
-
-  double total() const { return std::max(secondsSince(begin), 1e-9); }
-  double goodput() const { return double(tokens) / total(); }
-  std::string describe() const;
-};
-
-std::string WallClock::describe() const {
-  auto share = [&](double seconds) { return 100 * seconds / total(); };
-  return fmt::format("goodput: {} tokens/s of wall-clock; {:.1f} % in steps, "
-                     "{:.1f} % waiting for data, {:.1f} % evaluating, {:.1f} % "
-                     "saving",
-                     shortNumber(goodput()), share(steps), share(reading),
-                     share(evaluating), share(saving));
-}
 
 /// One run from its options to its last checkpoint. The members are set in the
 /// order of prepare().
