@@ -29,12 +29,14 @@ std::vector<std::string> RolloutBatches::describe() const {
           : std::string())};
 }
 
+/// Of what is sampled for, and of what the reward program is given.
 static uint64_t hashOfPrompts(const std::vector<Prompt> &prompts) {
   Hasher64 hasher;
   for (const Prompt &prompt : prompts) {
-    const uint64_t size = prompt.tokens.size();
-    hasher.update(std::as_bytes(std::span(&size, 1)));
+    const uint64_t sizes[] = {prompt.tokens.size(), prompt.line.size()};
+    hasher.update(std::as_bytes(std::span(sizes)));
     hasher.update(std::as_bytes(std::span(prompt.tokens)));
+    hasher.update(std::as_bytes(std::span(prompt.line)));
   }
   return hasher.digest();
 }

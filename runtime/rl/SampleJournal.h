@@ -2,7 +2,7 @@
 // first line says what they are of, then there is a line for each group:
 //
 //   {"format": "tessera-samples", "version": 1, "seed": 1337,
-//    "prompts": "XXH3-64 of the prompts' tokens", "check": "…"}
+//    "prompts": "XXH3-64 of the prompt file", "check": "…"}
 //
 // (and before the check "epochs", if several steps learn from a batch)
 //
@@ -35,7 +35,7 @@ inline constexpr const char *kJournalFile = "samples.jsonl";
 /// What completions are sampled for.
 struct JournalSource {
   uint64_t seed = 0;
-  uint64_t prompts = 0; ///< XXH3-64 of the tokens of all prompts
+  uint64_t prompts = 0; ///< XXH3-64 of the lines and tokens of all
   uint64_t epochs = 1;  ///< steps that learn from the same completions
   bool operator==(const JournalSource &) const = default;
 };

@@ -1,5 +1,6 @@
 #include "runtime/train/Train.h"
 #include "runtime/data/TrainingData.h"
+#include "runtime/recipe/RecipeChanges.h"
 #include "runtime/support/StopSignals.h"
 #include "runtime/train/Checkpoint.h"
 #include "runtime/train/DatasetBatches.h"
@@ -192,7 +193,7 @@ Status Trainer::resume(const ResumedCheckpoint &from) {
                          adapter.alpha);
   if (from.manifest.programHash != facts.programHash) {
     say("{} was written by another build of this model; hyperparameters come "
-        "from this program's recipe and results may differ in the last bits",
+        "from this program's recipe",
         from.name);
   } else {
     recipe.values.optimizer = before->values.optimizer;
@@ -209,6 +210,9 @@ Status Trainer::resume(const ResumedCheckpoint &from) {
                            "seed out to resume",
                            from.name, position.seed, recipe.values.seed);
   recipe.values.seed = position.seed;
+  for (const std::string &change :
+       recipe::listChanges(before->values, recipe.values))
+    say("the recipe has changed: {}", change);
   say("resuming from {}/{}: step {}, {} tokens", options.out, from.name,
       position.step, shortNumber(double(position.tokens)));
   return Status::success();

@@ -1,6 +1,7 @@
 // recipe.yaml: reading, overriding, refusing, printing.
-#include "runtime/recipe/Recipe.h"
+#include "runtime/recipe/RecipeChanges.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -133,6 +134,19 @@ TEST(Recipe, OverridesWinInOrder) {
   EXPECT_EQ(recipe.data.train, std::nullopt);
   EXPECT_EQ(recipe.optimizer.betas[1], 0.6);
   EXPECT_EQ(recipe.recompute, Recompute::Full);
+}
+
+TEST(Recipe, ChangesNameTheirKeys) {
+  const Recipe before = mustParse("optimizer: {lr: 3e-4}\ndata: {train: a}");
+  const Recipe now =
+      mustParse("optimizer: {lr: 1e-4}\ndata: {train: b}\nseed: 5");
+  const std::vector<std::string> changes = listChanges(before, now);
+  ASSERT_EQ(changes.size(), 3u);
+  for (const char *each :
+       {"optimizer.lr: 0.0003 before, 0.0001 now",
+        R"(data.train: "a" before, "b" now)", "seed: 1337 before, 5 now"})
+    EXPECT_NE(std::ranges::find(changes, each), changes.end()) << each;
+  EXPECT_TRUE(listChanges(now, now).empty());
 }
 
 TEST(Recipe, PrintedRecipesReadBackBitForBit) {
