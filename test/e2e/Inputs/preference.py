@@ -80,6 +80,10 @@ def label(base, spec, start):
     harness.check(one[0][-1][0] < 0.4 and
                   last["desirable_reward"] > last["undesirable_reward"] + 0.3,
                   "it learns which answers are desirable")
+    lines = harness.run(program, "--data", run.tokens, "--out", run.scratch / "kto-one",
+                        "--steps", 1, *start).stderr
+    harness.check("data: " in lines and "loss to beat" not in lines,
+                  "a loss of answers is not compared with that of tokens")
     few = run.train(program, 1, run.scratch / "kto-few", 3, *start)
     for ranks, mesh in MESHES:
         results = run.train(run.compile(spec, mesh), ranks,
