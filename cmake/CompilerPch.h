@@ -1,5 +1,8 @@
-// The MLIR headers that nearly every compiler source includes.
+// The MLIR headers that nearly every compiler source includes, and the standard
+// ones.
 #pragma once
+#include "cmake/RuntimePch.h"
+
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Builders.h"
@@ -13,3 +16,5 @@
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
 #include "llvm/ADT/StringSwitch.h"
 #include "llvm/ADT/TypeSwitch.h"
+#include "llvm/Support/Error.h"
+#include "llvm/Support/Format.h"

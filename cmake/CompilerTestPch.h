@@ -1,4 +1,4 @@
 // What nearly every unit test of the compiler includes.
 #pragma once
-#include "cmake/CompilerPch.h"
+#include "cmake/GraphPch.h"
 #include "cmake/RuntimeTestPch.h"

@@ -1,8 +1,9 @@
-// The standard headers and fmt, which nearly every source of the runtime
-// includes.
+// The standard headers, fmt and nlohmann's JSON, which nearly every source of
+// the runtime includes.
 #pragma once
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <array>

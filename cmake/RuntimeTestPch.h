@@ -1,5 +1,5 @@
 // What nearly every unit test of the runtime includes.
 #pragma once
-#include "cmake/RuntimePch.h"
+#include "cmake/ArtifactPch.h"
 
 #include <gtest/gtest.h>

@@ -74,11 +74,16 @@ target_include_directories(TesseraFmt SYSTEM PUBLIC
   $<TARGET_PROPERTY:fmt::fmt,INTERFACE_INCLUDE_DIRECTORIES>)
 
 tessera_pch(TesseraRuntimePch RuntimePch.h)
+tessera_pch(TesseraArtifactPch ArtifactPch.h)
+add_dependencies(TesseraArtifactPch TesseraArtifactHeader)
 
-# tessera_runtime_library(name SOURCES ... LINK ...): no LLVM in sight.
+# tessera_runtime_library(name [PCH target] SOURCES ... LINK ...): no LLVM in sight.
 function(tessera_runtime_library name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;LINK" ${ARGN})
+  cmake_parse_arguments(ARG "" "PCH" "SOURCES;LINK" ${ARGN})
+  if(NOT ARG_PCH)
+    set(ARG_PCH TesseraRuntimePch)
+  endif()
   add_library(${name} STATIC ${ARG_SOURCES})
   target_link_libraries(${name} PUBLIC TesseraFmt Threads::Threads ${ARG_LINK})
-  tessera_use_pch(${name} TesseraRuntimePch)
+  tessera_use_pch(${name} ${ARG_PCH})
 endfunction()

@@ -9,16 +9,25 @@ include(AddMLIR)
 set(TESSERA_LLVM_TOOLS_DIR ${LLVM_TOOLS_BINARY_DIR})
 set(TESSERA_MLIR_LINK MLIR LLVM)
 
-# The MLIR headers, precompiled: a translation unit takes 2 s, not 9. Libraries
-# of the compiler have no exceptions; tools and tests do.
+# The MLIR headers, precompiled: a translation unit takes 2 s, not 9. What our
+# own tablegen files become is half of the rest, so it is precompiled, too, where
+# most sources include it. Libraries of the compiler have no exceptions; tools and
+# tests do.
 function(tessera_mlir_pch name header)
   tessera_pch(${name} ${header} ${ARGN})
   target_include_directories(${name} SYSTEM PUBLIC ${MLIR_INCLUDE_DIRS} ${LLVM_INCLUDE_DIRS})
   target_compile_options(${name} PRIVATE -fno-rtti)
 endfunction()
-tessera_mlir_pch(TesseraCompilerPch CompilerPch.h)
-target_compile_options(TesseraCompilerPch PRIVATE -fno-exceptions)
-tessera_mlir_pch(TesseraToolPch CompilerPch.h EXECUTABLES)
+foreach(pch Compiler Graph Kernels)
+  tessera_mlir_pch(Tessera${pch}Pch ${pch}Pch.h)
+  target_compile_options(Tessera${pch}Pch PRIVATE -fno-exceptions)
+endforeach()
+tessera_mlir_pch(TesseraApiPch ToolPch.h)
+tessera_mlir_pch(TesseraToolPch ToolPch.h EXECUTABLES)
+add_dependencies(TesseraGraphPch GraphTableGen GraphInterfacesTableGen)
+add_dependencies(TesseraKernelsPch GraphTableGen GraphInterfacesTableGen TileTableGen)
+add_dependencies(TesseraApiPch TesseraArtifactHeader)
+add_dependencies(TesseraToolPch TesseraArtifactHeader)
 
 # tessera_tablegen(target TD <file> [flag output]...): runs mlir-tblgen.
 function(tessera_tablegen target td)
@@ -33,9 +42,9 @@ function(tessera_tablegen target td)
   add_public_tablegen_target(${target})
 endfunction()
 
-# tessera_compiler_library(name SOURCES ... LINK ... DEPENDS tablegen-targets)
+# tessera_compiler_library(name [PCH target] SOURCES ... LINK ... DEPENDS tablegen-targets)
 function(tessera_compiler_library name)
-  cmake_parse_arguments(ARG "EXCEPTIONS" "" "SOURCES;LINK;DEPENDS" ${ARGN})
+  cmake_parse_arguments(ARG "EXCEPTIONS" "PCH" "SOURCES;LINK;DEPENDS" ${ARGN})
   add_library(${name} STATIC ${ARG_SOURCES})
   target_include_directories(${name} SYSTEM PUBLIC ${MLIR_INCLUDE_DIRS} ${LLVM_INCLUDE_DIRS})
   target_link_libraries(${name} PUBLIC TesseraFmt ${ARG_LINK} ${TESSERA_MLIR_LINK})
@@ -46,10 +55,15 @@ function(tessera_compiler_library name)
   # exceptions and catches them at its own border.
   if(ARG_EXCEPTIONS)
     target_compile_options(${name} PRIVATE -fno-rtti)
+    set(pch TesseraApiPch)
   else()
     target_compile_options(${name} PRIVATE -fno-rtti -fno-exceptions)
-    tessera_use_pch(${name} TesseraCompilerPch)
+    set(pch TesseraCompilerPch)
   endif()
+  if(ARG_PCH)
+    set(pch ${ARG_PCH})
+  endif()
+  tessera_use_pch(${name} ${pch})
 endfunction()
 
 # tessera_tool(name SOURCES ... LINK ...): an executable that links MLIR.
