@@ -8,7 +8,8 @@ using namespace tessera;
 Status tessera::generatesNothing(const models::ModelSpec &spec) {
   if (spec.hasScore)
     return Status::error("this {} is a reward model, which gives scores and "
-                         "generates no text; give the language model",
+                         "generates no text; use tessera score, or give the "
+                         "language model",
                          name(spec.family));
   return Status::error("{} is an encoder and generates no text; use tessera "
                        "embed, or tessera serve and /v1/embeddings",

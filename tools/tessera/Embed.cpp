@@ -1,9 +1,8 @@
 // tessera embed: computes embeddings of inputs with an encoder.
 #include "compiler/api/EncoderProgram.h"
 #include "runtime/support/Text.h"
-#include "tools/tessera/CacheOptions.h"
 #include "tools/tessera/Commands.h"
-#include "tools/tessera/Note.h"
+#include "tools/tessera/EncoderOptions.h"
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <cmath>
@@ -16,15 +15,10 @@ using namespace tessera;
 
 namespace {
 
-struct EmbedSettings {
-  std::string place; ///< a model directory
+struct EmbedSettings : EncoderArguments {
   std::vector<std::string> inputs;
-  ProgramOptions programs;
-  std::optional<int64_t> batch; ///< inputs per batch
-  unsigned threads = 0;
-  uint64_t cacheGib = kCacheGib;
   std::optional<int64_t> dimensions;
-  bool truncate = false, quiet = false;
+  bool truncate = false;
 };
 
 /// The inputs of the command line, or the lines of stdin, read in chunks.
@@ -95,24 +89,18 @@ static Status embedSome(const std::vector<std::string> &inputs,
 }
 
 static Status embedInputs(EmbedSettings &settings) {
-  auto source = findModel(settings.place);
+  auto source = settings.find();
   if (!source.ok())
     return source.status();
-  if (!*source)
-    return Status::error("'{}' is not a model directory: it has no config.json",
-                         settings.place);
-  if ((*source)->spec.hasScore)
+  if (source->spec.hasScore)
     return Status::error("this {} is a reward model, which gives scores and no "
-                         "embeddings; give an encoder, such as a BERT model",
-                         name((*source)->spec.family));
-  if (!(*source)->spec.isEncoder())
+                         "embeddings; print them with tessera score, or give "
+                         "an encoder, such as a BERT model",
+                         name(source->spec.family));
+  if (!source->spec.isEncoder())
     return Status::error("{} generates text and has no embeddings; give an "
                          "encoder, such as a BERT model",
-                         name((*source)->spec.family));
-  if ((*source)->packaged && settings.batch)
-    return Status::error("'{}' is compiled already: set --batch when compiling "
-                         "it (tessera compile --set inference.batch=N)",
-                         settings.place);
+                         name(source->spec.family));
   TemporaryFile program;
   if (llvm::Error error = program.create())
     return Status::error("{}", llvm::toString(std::move(error)));
@@ -120,11 +108,8 @@ static Status embedInputs(EmbedSettings &settings) {
   options.program = program.name();
   options.device = settings.programs.decoder.device;
   options.threads = settings.threads;
-  auto say = [&](std::string_view line) {
-    if (!settings.quiet)
-      note(line);
-  };
-  auto opened = openEncoder(**source, settings.programs, options, say);
+  auto opened = openEncoder(*source, settings.programs, options,
+                            [&](std::string_view line) { settings.say(line); });
   if (!opened.ok())
     return opened.status();
   EmbeddingModel &model = *opened->programs;
@@ -139,35 +124,10 @@ static Status embedInputs(EmbedSettings &settings) {
   for (auto some = inputs.next(most); !some.empty(); some = inputs.next(most))
     TESSERA_RETURN_IF_ERROR(embedSome(some, settings, model, embedder, count));
   std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
-  say(fmt::format("{}: {} inputs of {} tokens in {:.2f} s", settings.place,
-                  count.inputs, count.tokens, took.count()));
+  settings.say(fmt::format("{}: {} inputs of {} tokens in {:.2f} s",
+                           settings.place, count.inputs, count.tokens,
+                           took.count()));
   return Status::success();
-}
-
-static void addProgramOptions(CLI::App &command, EmbedSettings &settings) {
-  command
-      .add_option("--recipe", settings.programs.recipe,
-                  "recipe.yaml of the inference programs")
-      ->type_name("FILE");
-  command
-      .add_option("--set", settings.programs.set,
-                  "override a key of the recipe, such as inference.pooling=cls "
-                  "or precision.compute=bf16; repeatable")
-      ->type_name("KEY=VALUE")
-      ->allow_extra_args(false);
-  command
-      .add_option("--batch", settings.batch, "inputs per batch (default: 8)")
-      ->check(CLI::Range(1, 4096));
-  addCacheOptions(command, settings.programs.decoder.cache, settings.cacheGib);
-  command
-      .add_option("--device", settings.programs.decoder.device,
-                  "device to run on: cpu, cuda:0, cuda-emu")
-      ->type_name("NAME")
-      ->envname("TESSERA_DEVICE")
-      ->capture_default_str();
-  command.add_option("--threads", settings.threads, "0: all processors")
-      ->envname("TESSERA_THREADS")
-      ->capture_default_str();
 }
 
 void tessera::addEmbedCommand(CLI::App &app, Invocation &invocation) {
@@ -190,14 +150,9 @@ void tessera::addEmbedCommand(CLI::App &app, Invocation &invocation) {
       "elements per embedding, if the model's may be shortened");
   command->add_flag("--truncate", settings->truncate,
                     "truncate inputs that are too long instead of failing");
-  addProgramOptions(*command, *settings);
-  command->add_flag("--quiet", settings->quiet,
-                    "do not print settings and speed");
+  addEncoderOptions(*command, *settings);
   command->callback([settings, &invocation] {
-    DecoderSettings &decoder = settings->programs.decoder;
-    decoder.command = "embed";
-    decoder.batch = settings->batch.value_or(8);
-    decoder.cacheBytes = settings->cacheGib << 30;
+    settings->finish("embed");
     if (Status status = embedInputs(*settings); !status.ok())
       invocation.fail(status.message().c_str());
   });

@@ -65,7 +65,7 @@ static std::string outputError() {
 
 int main(int argc, char **argv) {
   CLI::App app{"Compiles a model spec into a training executable or inference "
-               "programs; also generates, chats, serves, embeds, "
+               "programs; also generates, chats, serves, embeds, scores, "
                "reinforces, evaluates, quantizes, imports, exports, benchmarks "
                "and plans.",
                "tessera"};
@@ -86,6 +86,7 @@ int main(int argc, char **argv) {
   tessera::addChatCommand(app, invocation);
   tessera::addServeCommand(app, invocation);
   tessera::addEmbedCommand(app, invocation);
+  tessera::addScoreCommand(app, invocation);
   tessera::addDataCommand(app, invocation);
   tessera::addBenchCommand(app, invocation);
   tessera::addPlanCommand(app, invocation);

@@ -76,7 +76,11 @@ static std::optional<rl::AdapterScale> adapterOf(const recipe::Recipe &recipe,
 }
 
 static StatusOr<std::unique_ptr<rl::Reward>>
-openReward(const std::string &given, int64_t seconds) {
+openReward(const RlArguments &arguments, const recipe::Recipe &recipe) {
+  const std::string &given = arguments.reward;
+  const int64_t seconds = recipe.rollout.rewardTimeout;
+  if (given.starts_with(kRewardModel))
+    return openModelReward(arguments, recipe);
   if (given.starts_with("http://") || given.starts_with("https://"))
     return rl::rewardServer(given, seconds);
   return rl::rewardProgram(given, seconds);
@@ -108,6 +112,9 @@ static Status learn(RlArguments &arguments, const recipe::Recipe &recipe,
     for (const rl::Prompt &prompt : *each)
       longest = std::max(longest, int64_t(prompt.tokens.size()));
   TESSERA_RETURN_IF_ERROR(rl::checkBatch(recipe, longest));
+  auto reward = openReward(arguments, recipe);
+  if (!reward.ok())
+    return reward.status();
   TemporaryFile trainer, decoder;
   for (TemporaryFile *file : {&trainer, &decoder})
     if (llvm::Error error = file->create())
@@ -135,9 +142,6 @@ static Status learn(RlArguments &arguments, const recipe::Recipe &recipe,
         importAllWeights(arguments.place, *reference.model));
   }
 
-  auto reward = openReward(arguments.reward, recipe.rollout.rewardTimeout);
-  if (!reward.ok())
-    return reward.status();
   rl::RolloutOptions rollouts;
   rollouts.settings = recipe.rollout;
   rollouts.seed = uint64_t(recipe.seed);
@@ -270,10 +274,11 @@ void tessera::addRlCommand(CLI::App &app, Invocation &invocation) {
   command
       ->add_option("--reward", arguments->reward,
                    "shell command of a program that reads a line of JSON for "
-                   "each completion and answers it with a number; or the URL "
-                   "of a server that is sent the line")
+                   "each completion and answers it with a number; the URL of a "
+                   "server that is sent the line; or a reward model's "
+                   "directory, of which the score is the reward")
       ->required()
-      ->type_name("COMMAND|http://HOST[:PORT]/PATH");
+      ->type_name("COMMAND|http://HOST[:PORT]/PATH|model:DIR");
   addRunOptions(*command, arguments->train);
   addCacheOptions(*command, arguments->cache, arguments->cacheGib);
   command

@@ -1,10 +1,13 @@
 #include "tools/tessera/RlPrograms.h"
 #include "compiler/api/LocalTargets.h"
+#include "compiler/api/RewardProgram.h"
 #include "compiler/api/Shell.h"
+#include "runtime/rl/AnswerScorer.h"
 #include "runtime/rl/WorkerSampler.h"
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <ctime>
 #include <filesystem>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -104,6 +107,65 @@ Status DecodingModel::open(const std::string &artifact,
     return created.status();
   programs = created.take();
   return Status::success();
+}
+
+//===--- reward models ----------------------------------------------------===//
+
+namespace {
+/// Keeps the model that the scores come from.
+class OwnedRewardModel final : public rl::Reward {
+public:
+  explicit OwnedRewardModel(std::unique_ptr<OpenedRewardModel> opened)
+      : opened(std::move(opened)) {
+    chat::ChatEncoderOptions encoding;
+    encoding.rendering.now = std::time(nullptr);
+    scores = rl::rewardModel(std::make_unique<rl::AnswerScorer>(
+        *this->opened->programs, this->opened->format, encoding));
+  }
+  StatusOr<double> score(const rl::RewardQuestion &question) override {
+    return scores->score(question);
+  }
+
+private:
+  std::unique_ptr<OpenedRewardModel> opened;
+  std::unique_ptr<rl::Reward> scores;
+};
+} // namespace
+
+StatusOr<std::unique_ptr<rl::Reward>>
+tessera::openModelReward(const RlArguments &arguments,
+                         const recipe::Recipe &recipe) {
+  const std::string place = arguments.reward.substr(kRewardModel.size());
+  auto source = findModel(place);
+  if (!source.ok())
+    return source.status();
+  if (!*source)
+    return Status::error("--reward: '{}' is not a model directory: it has no "
+                         "config.json",
+                         place);
+  ProgramOptions programs;
+  if (!(*source)->packaged) {
+    programs.decoder.batch = 1; // completions are scored one by one
+    programs.set = {fmt::format(
+        "inference.context={}",
+        std::min(2 * recipe.batch.sequence, (*source)->spec.maxPositions))};
+  }
+  programs.decoder.device = arguments.device;
+  programs.decoder.cache = arguments.cache;
+  programs.decoder.cacheBytes = arguments.cacheGib << 30;
+  programs.decoder.command = "score";
+  programs.decoder.note = arguments.note;
+  TemporaryFile program;
+  TESSERA_RETURN_IF_ERROR(statusOf(program.create()));
+  GenerateOptions options;
+  options.program = program.name();
+  options.device = arguments.device;
+  options.threads = arguments.threads;
+  auto opened = openRewardModel(**source, programs, options);
+  if (!opened.ok())
+    return Status::error("--reward: {}", opened.message());
+  return std::unique_ptr<rl::Reward>(
+      std::make_unique<OwnedRewardModel>(opened.take()));
 }
 
 //===--- rollout workers --------------------------------------------------===//

@@ -2,6 +2,7 @@
 #pragma once
 #include "runtime/infer/DecodePrograms.h"
 #include "runtime/recipe/Recipe.h"
+#include "runtime/rl/Reward.h"
 #include "runtime/rl/Sampler.h"
 #include "runtime/train/SessionModel.h"
 #include "runtime/train/Train.h"
@@ -47,6 +48,14 @@ struct DecodingModel {
   std::unique_ptr<SessionModel> model;
   std::unique_ptr<DecodePrograms> programs;
 };
+
+/// What --reward begins with if it is a reward model's directory.
+inline constexpr std::string_view kRewardModel = "model:";
+/// The reward model of --reward, compiled and with its weights. It takes twice
+/// the tokens of the recipe's sequences, since its tokenizer and template may
+/// be others, or as many as it has positions.
+StatusOr<std::unique_ptr<rl::Reward>>
+openModelReward(const RlArguments &arguments, const recipe::Recipe &recipe);
 
 /// The descriptor by which a rollout worker speaks with its learner.
 inline constexpr int kWorkerDescriptor = 3;

@@ -313,22 +313,8 @@ static StatusOr<ChatFormat> loadFormat(const ChatCorpusOptions &options,
   auto tokenizer = tokenizer::Tokenizer::parse(json, files.where(name));
   if (!tokenizer.ok())
     return tokenizer.status();
-  StatusOr<EndOfTurn> end = findEndOfTurn(files, *tokenizer, options.endOfTurn);
-  if (!end.ok())
-    return end.status();
-  ChatFormat format{tokenizer.take(), std::nullopt, end.take()};
-  StatusOr<bool> has = ChatTemplate::isIn(files);
-  if (!has.ok())
-    return has.status();
-  if (!options.source.empty() || *has) {
-    StatusOr<ChatTemplate> source =
-        options.source.empty() ? ChatTemplate::load(files)
-                               : ChatTemplate::loadFile(options.source, files);
-    if (!source.ok())
-      return source.status();
-    format.source = source.take();
-  }
-  return format;
+  return loadChatFormat(files, tokenizer.take(), options.source,
+                        options.endOfTurn);
 }
 
 StatusOr<PackedIndex> packChats(const ChatCorpusOptions &options) {

@@ -81,7 +81,7 @@ Status ChatEncoder::encodeConversation(const Example &example,
 Status ChatEncoder::encodeStrings(const Example &example, const Answer &answer,
                                   EncodedDocument &out) {
   std::string text = example.promptText + answer.text;
-  if (!answer.text.ends_with(format.end.text))
+  if (!answer.isCut && !answer.text.ends_with(format.end.text))
     text += format.end.text;
   std::vector<uint32_t> ids;
   std::vector<TokenCut> cuts;
@@ -124,7 +124,7 @@ StatusOr<EncodedExample> ChatEncoder::encode(const Example &example) {
                                 ? encodeConversation(example, answer, document)
                                 : encodeStrings(example, answer, document));
     // A document's first token has nothing before it to be predicted from.
-    bool learns = false;
+    bool learns = !options.mustLearn;
     for (size_t i = 1; i < document.tokens.size(); ++i)
       learns |= document.supervised[i];
     document.ends = countEnds(document);

@@ -1,10 +1,7 @@
 // From an example to tokens and a loss mask.
 #pragma once
-#include "runtime/data/chat/EndOfTurn.h"
+#include "runtime/data/chat/ChatFormat.h"
 #include "runtime/data/chat/Example.h"
-#include "runtime/infer/chat/ChatTemplate.h"
-
-#include <optional>
 
 namespace tessera::chat {
 
@@ -28,14 +25,9 @@ struct ChatEncoderOptions {
   /// Special tokens written out in a message are those tokens, as in
   /// transformers; else such a message is an error.
   bool parsesSpecial = false;
+  /// An answer without a token to learn is an error.
+  bool mustLearn = true;
   RenderOptions rendering;
-};
-
-/// What the encoders of several threads have in common; constant.
-struct ChatFormat {
-  tokenizer::Tokenizer tokenizer;
-  std::optional<ChatTemplate> source; ///< none: only strings can be encoded
-  EndOfTurn end;
 };
 
 /// One a thread.
@@ -46,8 +38,8 @@ public:
 
   /// The ids that transformers' apply_chat_template gives (of strings: the
   /// tokenizer's own, with the end-of-turn token after the answer unless it is
-  /// there). Supervised are the assistant's turns of the answers, see
-  /// TurnSpans.h, or the answers. An error if nothing is.
+  /// there or the answer is cut). Supervised are the assistant's turns of the
+  /// answers, see TurnSpans.h, or the answers. An error if nothing is.
   StatusOr<EncodedExample> encode(const Example &example);
   /// How many of the document's tokens are supervised end-of-turn tokens.
   uint32_t countEnds(const EncodedDocument &document) const;

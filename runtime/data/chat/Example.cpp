@@ -14,6 +14,8 @@ public:
       : root(root), where(where) {}
 
   StatusOr<Example> parse();
+  /// Of a line that is only a prompt.
+  StatusOr<Example> parsePrompt();
 
 private:
   bool has(std::string_view name) const { return !root[name].isNull(); }
@@ -273,6 +275,23 @@ StatusOr<Example> ExampleParser::parse() {
   return example;
 }
 
+StatusOr<Example> ExampleParser::parsePrompt() {
+  if (!root.isObject())
+    return error("must be a JSON object");
+  TESSERA_RETURN_IF_ERROR(checkNames(root, "the line"));
+  Example example;
+  example.isConversation = has("messages");
+  if (example.isConversation)
+    TESSERA_RETURN_IF_ERROR(
+        addMessages(root["messages"], "messages", example.prompt));
+  else if (std::string_view text; root["prompt"].get(text))
+    example.promptText = text;
+  else
+    return error("must have \"prompt\", a string, or \"messages\"");
+  TESSERA_RETURN_IF_ERROR(addTools(example));
+  return example;
+}
+
 StatusOr<Example> parseExample(std::string_view line,
                                const std::string &where) {
   if (line.size() > maxLineBytes)
@@ -283,6 +302,26 @@ StatusOr<Example> parseExample(std::string_view line,
   if (!root.ok())
     return root.status();
   return ExampleParser(*root, where).parse();
+}
+
+StatusOr<Example> answeredPrompt(std::string_view line,
+                                 std::string_view completion, bool isCut,
+                                 const std::string &where) {
+  StatusOr<JsonValue> root = JsonValue::parse(line, where);
+  if (!root.ok())
+    return root.status();
+  StatusOr<Example> example = ExampleParser(*root, where).parsePrompt();
+  if (!example.ok())
+    return example;
+  Answer answer;
+  answer.isCut = isCut;
+  answer.text = completion;
+  if (example->isConversation)
+    answer.messages.push_back(JsonValue::object(
+        {{"role", JsonValue::string("assistant")},
+         {"content", JsonValue::string(std::string(completion))}}));
+  example->answers.push_back(std::move(answer));
+  return example;
 }
 
 } // namespace tessera::chat

@@ -24,6 +24,7 @@ struct Answer {
   DocumentKind kind = DocumentKind::Plain;
   JsonValue::Array messages; ///< of a conversation
   std::string text;          ///< otherwise
+  bool isCut = false;        ///< of a text: no end-of-turn token comes after it
 };
 
 struct Example {
@@ -44,5 +45,12 @@ inline constexpr size_t maxLineBytes = 64 << 20;
 /// names that occur twice, messages without a role or with other content than
 /// text, and equal answers.
 StatusOr<Example> parseExample(std::string_view line, const std::string &where);
+
+/// The prompt of a line {"prompt": "…"} or {"messages": [...]}, and what a
+/// model answers to it, which may be empty: the assistant's next message, or
+/// text. `isCut`: it did not end by itself.
+StatusOr<Example> answeredPrompt(std::string_view line,
+                                 std::string_view completion, bool isCut,
+                                 const std::string &where);
 
 } // namespace tessera::chat

@@ -61,6 +61,12 @@ def refuse(run, spec, trained, start):
         tessera, "generate", trained, "--prompt", "x", "--quiet")
     harness.refuses("its embeddings", "gives scores and no embeddings")(
         tessera, "embed", exported, "--text", "x", "--quiet")
+    harness.refuses("scores without a head", "is no reward model", "task: reward")(
+        tessera, "score", spec, "--quiet")
+    bad = run.scratch / "bad.jsonl"
+    bad.write_text('{"prompt": "x", "completion": " y"}\n{"prompt": "x"}\n')
+    harness.refuses("a line without an answer", "bad.jsonl:2: ")(
+        tessera, "score", exported, "--input", bad, "--quiet")
     harness.refuses("next tokens of a reward model", "set task: reward")(
         tessera, "compile", exported, "-o", run.scratch / "refused")
     harness.refuses("a quantized reward model", "not supported of reward models")(

@@ -85,6 +85,22 @@ TEST(ChatEncoder, SupervisesAnswersOnly) {
             "[b<|im_end|>\n][d<|im_end|>\n]");
 }
 
+TEST(ChatEncoder, ACutAnswerHasNoEnd) {
+  const ChatFormat format = chatFormat();
+  ChatEncoderOptions options;
+  auto count = [&](std::string_view answer, bool isCut) -> std::size_t {
+    auto example =
+        answeredPrompt(R"({"prompt": "the quick "})", answer, isCut, "f:1");
+    auto encoded = ChatEncoder(format, options).encode(*example);
+    return encoded.ok() ? encoded->at(0).tokens.size() : 0;
+  };
+  EXPECT_EQ(count("brown fox", false), count("brown fox", true) + 1);
+  EXPECT_GT(count("", false), 0u);
+  EXPECT_EQ(count("", true), 0u); // has nothing to learn
+  options.mustLearn = false;
+  EXPECT_EQ(count("", false), count("", true) + 1);
+}
+
 TEST(ChatEncoder, SaysWhatIsWrong) {
   const ChatFormat format = chatFormat();
   EXPECT_EQ(supervised(format, R"({"messages": [{"role": "user",

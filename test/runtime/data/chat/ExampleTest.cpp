@@ -75,6 +75,30 @@ TEST(Example, FindsThePromptThatTwoAnswersHaveInCommon) {
   EXPECT_EQ(role(pair.answers[1].messages[0]), "assistant");
 }
 
+TEST(Example, AnswersPrompts) {
+  auto text = answeredPrompt(R"({"prompt": "1+1=", "answer": 2})", "2",
+                             /*isCut=*/true, "f:1");
+  ASSERT_TRUE(text.ok()) << text.message();
+  EXPECT_FALSE(text->isConversation);
+  EXPECT_EQ(text->promptText, "1+1=");
+  ASSERT_EQ(text->answers.size(), 1u);
+  EXPECT_EQ(text->answers[0].text, "2");
+  EXPECT_TRUE(text->answers[0].isCut);
+
+  auto chat = answeredPrompt(
+      R"({"messages": [{"role": "user", "content": "u"}],
+          "tools": "[]", "chat_template_kwargs": {"x": 1}})",
+      "", /*isCut=*/false, "f:1");
+  ASSERT_TRUE(chat.ok()) << chat.message();
+  EXPECT_EQ(role(chat->prompt.at(0)), "user");
+  EXPECT_EQ(role(chat->answers.at(0).messages.at(0)), "assistant");
+  EXPECT_TRUE(chat->tools.isArray());
+
+  for (const char *bad : {"[]", "{}", R"({"prompt": 3})", R"({"messages": []})",
+                          R"({"messages": "x"})"})
+    EXPECT_FALSE(answeredPrompt(bad, "x", false, "f:1").ok()) << bad;
+}
+
 TEST(Example, SaysWhatIsWrong) {
   EXPECT_EQ(errorOf("[]"), "f:1: must be a JSON object");
   EXPECT_EQ(errorOf("{}"),

@@ -1,0 +1,28 @@
+// What the commands have in common that run whole sequences: `tessera embed`
+// and `tessera score`.
+#pragma once
+#include "compiler/api/ModelSource.h"
+#include "tools/tessera/CacheOptions.h"
+
+namespace tessera {
+
+struct EncoderArguments {
+  std::string place; ///< a model directory or packaged model
+  ProgramOptions programs;
+  std::optional<int64_t> batch; ///< sequences per batch
+  unsigned threads = 0;
+  uint64_t cacheGib = kCacheGib;
+  bool quiet = false;
+
+  /// Completes `programs` for the command of this name.
+  void finish(const std::string &command);
+  /// The model; an error if it is none, or is packaged and `batch` was given.
+  StatusOr<ModelSource> find() const;
+  /// Prints a line for the user, unless `quiet`.
+  void say(std::string_view line) const;
+};
+
+/// --recipe, --set, --batch, --cache, --device, --threads, --quiet.
+void addEncoderOptions(CLI::App &command, EncoderArguments &arguments);
+
+} // namespace tessera

@@ -1,0 +1,172 @@
+// tessera score: what a reward model gives answers.
+#include "compiler/api/RewardProgram.h"
+#include "runtime/data/chat/ExampleReader.h"
+#include "runtime/rl/AnswerScorer.h"
+#include "tools/tessera/Commands.h"
+#include "tools/tessera/EncoderOptions.h"
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <ctime>
+#include <memory>
+
+using namespace tessera;
+
+namespace {
+
+struct ScoreArguments : EncoderArguments {
+  std::string input = "/dev/stdin";
+  bool parsesSpecial = false;
+};
+
+struct ScoreTotals {
+  uint64_t answers = 0, tokens = 0, pairs = 0, right = 0;
+  double margins = 0;
+};
+
+/// A line of the input, encoded.
+struct EncodedLine {
+  uint64_t number = 0;
+  PackedObjective objective = PackedObjective::Sft;
+  std::size_t first = 0, count = 0; ///< of the batch's answers
+};
+
+class Scoring {
+public:
+  Scoring(const ScoreArguments &arguments, rl::AnswerScorer &scorer)
+      : arguments(arguments), scorer(scorer) {}
+  Status run(std::size_t mostLines);
+
+  ScoreTotals totals;
+
+private:
+  Status encode(const chat::ExampleLine &line);
+  Status printScores();
+
+  const ScoreArguments &arguments;
+  rl::AnswerScorer &scorer;
+  std::vector<EncodedLine> lines;
+  chat::EncodedExample answers; ///< of all lines of a batch
+};
+
+} // namespace
+
+Status Scoring::encode(const chat::ExampleLine &line) {
+  const std::string where = fmt::format("{}:{}", arguments.input, line.number);
+  auto example = chat::parseExample(line.text, where);
+  if (!example.ok())
+    return example.status();
+  auto encoded = scorer.encode(*example);
+  if (!encoded.ok())
+    return Status::error("{}: {}", where, encoded.message());
+  lines.push_back(
+      {line.number, example->objective, answers.size(), encoded->size()});
+  for (chat::EncodedDocument &each : *encoded) {
+    totals.tokens += each.tokens.size();
+    answers.push_back(std::move(each));
+  }
+  return Status::success();
+}
+
+Status Scoring::printScores() {
+  auto scores = scorer.score(answers);
+  if (!scores.ok())
+    return scores.status();
+  totals.answers += answers.size();
+  for (const EncodedLine &line : lines) {
+    const float first = (*scores)[line.first];
+    if (line.objective != PackedObjective::Preference) {
+      fmt::print("{{\"line\":{},\"tokens\":{},\"score\":{}}}\n", line.number,
+                 answers[line.first].tokens.size(), first);
+      continue;
+    }
+    const float second = (*scores)[line.first + 1];
+    ++totals.pairs;
+    totals.right += first > second;
+    totals.margins += double(first) - double(second);
+    fmt::print("{{\"line\":{},\"chosen\":{},\"rejected\":{}}}\n", line.number,
+               first, second);
+  }
+  lines.clear();
+  answers.clear();
+  return Status::success();
+}
+
+Status Scoring::run(std::size_t mostLines) {
+  constexpr std::size_t kBytes = std::size_t(16) << 20;
+  auto reader = chat::ExampleReader::open(arguments.input);
+  if (!reader.ok())
+    return reader.status();
+  std::vector<chat::ExampleLine> read;
+  while (reader->next(mostLines, kBytes, read), !read.empty()) {
+    for (const chat::ExampleLine &line : read)
+      TESSERA_RETURN_IF_ERROR(encode(line));
+    TESSERA_RETURN_IF_ERROR(printScores());
+  }
+  if (totals.answers == 0)
+    return Status::error("{} has no answers", arguments.input);
+  return Status::success();
+}
+
+static Status scoreAnswers(ScoreArguments &arguments) {
+  auto source = arguments.find();
+  if (!source.ok())
+    return source.status();
+  TemporaryFile program;
+  if (llvm::Error error = program.create())
+    return Status::error("{}", llvm::toString(std::move(error)));
+  GenerateOptions options;
+  options.program = program.name();
+  options.device = arguments.programs.decoder.device;
+  options.threads = arguments.threads;
+  auto opened = openRewardModel(*source, arguments.programs, options);
+  if (!opened.ok())
+    return opened.status();
+  EmbedPrograms &programs = *(*opened)->programs;
+  chat::ChatEncoderOptions encoding;
+  encoding.parsesSpecial = arguments.parsesSpecial;
+  encoding.rendering.now = std::time(nullptr);
+  rl::AnswerScorer scorer(programs, (*opened)->format, encoding);
+  Scoring scoring(arguments, scorer);
+  auto begin = std::chrono::steady_clock::now();
+  // Enough answers that some have equal lengths and fill a batch.
+  TESSERA_RETURN_IF_ERROR(scoring.run(std::size_t(8 * programs.shape().batch)));
+  std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+  const ScoreTotals &totals = scoring.totals;
+  arguments.say(fmt::format("{}: {} answers of {} tokens in {:.2f} s",
+                            arguments.place, totals.answers, totals.tokens,
+                            took.count()));
+  if (totals.pairs > 0)
+    arguments.say(fmt::format("{} pairs: accuracy {:.4f}, mean margin {:.4g}",
+                              totals.pairs,
+                              double(totals.right) / double(totals.pairs),
+                              totals.margins / double(totals.pairs)));
+  return Status::success();
+}
+
+void tessera::addScoreCommand(CLI::App &app, Invocation &invocation) {
+  auto arguments = std::make_shared<ScoreArguments>();
+  CLI::App *command = app.add_subcommand(
+      "score", "Print a reward model's scores of answers, one JSON object per "
+               "line, and its accuracy on preference pairs");
+  command
+      ->add_option("DIR|FILE", arguments->place,
+                   "Hugging Face directory of a reward model (a sequence "
+                   "classifier of one label, such as tessera export writes of "
+                   "task: reward), or packaged model")
+      ->required();
+  command
+      ->add_option("--input", arguments->input,
+                   ".jsonl file; a line has \"messages\", or \"prompt\" with "
+                   "\"completion\" or with \"chosen\" and \"rejected\" "
+                   "(default: standard input)")
+      ->type_name("FILE.jsonl");
+  command->add_flag("--parse-special", arguments->parsesSpecial,
+                    "special tokens that are written out in a message are "
+                    "those tokens (default: an error)");
+  addEncoderOptions(*command, *arguments);
+  command->callback([arguments, &invocation] {
+    arguments->finish("score");
+    if (Status status = scoreAnswers(*arguments); !status.ok())
+      invocation.fail(status.message().c_str());
+  });
+}
