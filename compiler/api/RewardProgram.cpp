@@ -7,7 +7,8 @@ tessera::openRewardModel(const ModelSource &source, const ProgramOptions &asked,
                          const GenerateOptions &options) {
   if (!source.spec.hasScore)
     return Status::error(
-        "this {} is no reward model: it has no head of scores; train one with "
+        "this {} has no head of scores, so it is not a reward model; train one "
+        "with "
         "task: reward, or give a sequence classifier of one label",
         name(source.spec.family));
   TESSERA_RETURN_IF_ERROR(hal::checkDevice(options.device));

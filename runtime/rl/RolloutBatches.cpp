@@ -1,6 +1,7 @@
 #include "runtime/rl/RolloutBatches.h"
 #include "runtime/data/TokenDataset.h"
 #include "runtime/support/Hash.h"
+#include "runtime/support/Text.h"
 
 #include <algorithm>
 #include <cmath>
@@ -91,10 +92,14 @@ Status RolloutBatches::begin(TrainModel &model, const TrainPosition &position) {
   pairs = paired.take();
   std::vector<Group> journaled;
   auto journal = SampleJournal::open(
-      run.out, {options.seed, hashOfPrompts(prompts), epochs()},
+      run.out, {options.seed, hashOfPrompts(prompts), epochs(), run.reward},
       position.dataCursor, journaled, systemFiles(), &journaledValues);
   if (!journal.ok())
     return journal.status();
+  if (const std::string &before = journal->firstReward();
+      !before.empty() && before != run.reward)
+    options.note(fmt::format("the reward has changed: {} before, {} now",
+                             quote(before), quote(run.reward)));
   for (const Group &group : journaled)
     TESSERA_RETURN_IF_ERROR(checkJournaled(group, facts, options.settings));
   if (!journaled.empty())

@@ -9,7 +9,8 @@
 namespace tessera::rl {
 
 struct RolloutRun {
-  std::string out; ///< the run's directory, which the journal is in
+  std::string out;    ///< the run's directory, which the journal is in
+  std::string reward; ///< what gives the rewards, for the journal
   std::string tokenizerFile, templateFolder; ///< as BatchSource has them
   int64_t documents = 0; ///< that a sequence of the batch has at most
   std::optional<AdapterScale> adapter = {}; ///< that is trained

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <nlohmann/json.hpp>
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -145,12 +146,54 @@ StatusOr<JsonValue> parseChecked(std::string_view line,
 }
 
 std::string printSource(const JournalSource &source) {
-  return checked(fmt::format(
-      R"({{"format": "tessera-samples", "version": 1, )"
-      R"("seed": {}, "prompts": "{:016x}"{})",
-      source.seed, source.prompts,
-      source.epochs == 1 ? std::string()
-                         : fmt::format(R"(, "epochs": {})", source.epochs)));
+  std::string line =
+      fmt::format(R"({{"format": "tessera-samples", "version": 1, )"
+                  R"("seed": {}, "prompts": "{:016x}")",
+                  source.seed, source.prompts);
+  if (source.epochs != 1)
+    line += fmt::format(R"(, "epochs": {})", source.epochs);
+  const nlohmann::json reward = source.reward;
+  return checked(
+      line + R"(, "reward": )" +
+      reward.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+}
+
+/// Reads the first line; an error if the journal is of another source. Of
+/// `reward` what was there.
+Status readSource(std::string_view line, const std::string &path,
+                  const JournalSource &source, std::string &reward) {
+  const std::string where = path + ":1";
+  auto object = parseChecked(line, where);
+  if (!object.ok())
+    return object.status();
+  Fields fields(*object, where);
+  uint64_t seed = 0, epochs = 1, version = 0;
+  std::string_view format, prompts, text;
+  TESSERA_RETURN_IF_ERROR(fields.read("seed", seed));
+  TESSERA_RETURN_IF_ERROR(fields.read("version", version));
+  if (!(*object)["epochs"].isNull())
+    TESSERA_RETURN_IF_ERROR(fields.read("epochs", epochs));
+  if (!(*object)["format"].get(format) || format != "tessera-samples" ||
+      version != 1)
+    return Status::error("{}: is not the first line of a journal of "
+                         "completions of version 1",
+                         where);
+  const auto differs = [&](std::string_view what) {
+    return Status::error("'{}' is of {}; resume with what it was sampled with, "
+                         "or choose another --out",
+                         path, what);
+  };
+  if (!(*object)["prompts"].get(prompts) ||
+      prompts != fmt::format("{:016x}", source.prompts))
+    return differs("other prompts");
+  if (seed != source.seed)
+    return differs(fmt::format("seed {}, not {}", seed, source.seed));
+  if (epochs != source.epochs)
+    return differs(
+        fmt::format("rollout.epochs = {}, not {}", epochs, source.epochs));
+  if ((*object)["reward"].get(text))
+    reward = text;
+  return Status::success();
 }
 
 /// Bytes of the lines that were written whole. Of the last one, pages may be
@@ -233,22 +276,18 @@ static StatusOr<std::size_t> cutToLines(const std::string &path, int fd) {
 
 /// The lines after the first, which must be of the source.
 static Status readGroups(const std::string &path, const JournalSource &source,
-                         uint64_t first, std::vector<Group> &groups,
+                         uint64_t first, std::string &reward,
+                         std::vector<Group> &groups,
                          std::optional<ValueEstimates> *values) {
   constexpr std::size_t kLines = 256, kBytes = std::size_t(1) << 24;
   auto reader = chat::ExampleReader::open(path);
   if (!reader.ok())
     return reader.status();
-  const std::string header = printSource(source);
   std::vector<chat::ExampleLine> lines;
   while (reader->next(kLines, kBytes, lines), !lines.empty())
     for (const chat::ExampleLine &line : lines) {
       if (line.number == 1) {
-        if (line.text != std::string_view(header).substr(0, header.size() - 1))
-          return Status::error("'{}' is of other prompts, another seed or "
-                               "another rollout.epochs; resume with those, or "
-                               "choose another --out",
-                               path);
+        TESSERA_RETURN_IF_ERROR(readSource(line.text, path, source, reward));
         continue;
       }
       const std::string where = fmt::format("{}:{}", path, line.number);
@@ -293,13 +332,14 @@ SampleJournal::open(const std::string &run, const JournalSource &source,
     TESSERA_RETURN_IF_ERROR(files.syncDirectory(run));
     return journal;
   }
-  TESSERA_RETURN_IF_ERROR(readGroups(path, source, first, groups, values));
+  TESSERA_RETURN_IF_ERROR(
+      readGroups(path, source, first, journal.reward, groups, values));
   return journal;
 }
 
 SampleJournal::SampleJournal(SampleJournal &&other) noexcept
     : files(other.files), path(std::move(other.path)),
-      fd(std::exchange(other.fd, -1)) {}
+      reward(std::move(other.reward)), fd(std::exchange(other.fd, -1)) {}
 
 SampleJournal::~SampleJournal() {
   if (fd >= 0)

@@ -2,9 +2,10 @@
 // first line says what they are of, then there is a line for each group:
 //
 //   {"format": "tessera-samples", "version": 1, "seed": 1337,
-//    "prompts": "XXH3-64 of the prompt file", "check": "…"}
+//    "prompts": "XXH3-64 of the prompt file", "reward": "python3 match.py",
+//    "check": "…"}
 //
-// (and before the check "epochs", if several steps learn from a batch)
+// (and "epochs" after the prompts, if several steps learn from a batch)
 //
 //   {"group": 12, "prompt": 3, "prompt_tokens": [5, 9],
 //    "samples": [{"tokens": [7, 2], "log_probs": [-0.25, -1.5],
@@ -37,7 +38,9 @@ struct JournalSource {
   uint64_t seed = 0;
   uint64_t prompts = 0; ///< XXH3-64 of the lines and tokens of all
   uint64_t epochs = 1;  ///< steps that learn from the same completions
-  bool operator==(const JournalSource &) const = default;
+  /// What gives the rewards. May change; empty in journals of before it was
+  /// written.
+  std::string reward = {};
 };
 
 /// What a value head gave for the learned tokens of a batch, whose first group
@@ -67,6 +70,9 @@ public:
   SampleJournal &operator=(SampleJournal &&) = delete;
   ~SampleJournal();
 
+  /// What gave the rewards when the run began; empty: not known.
+  const std::string &firstReward() const { return reward; }
+
   /// Durable when it returns.
   Status append(const Group &group);
   Status append(const ValueEstimates &values);
@@ -78,6 +84,7 @@ private:
   Status append(std::string_view line);
   FileOperations &files;
   std::string path;
+  std::string reward;
   int fd;
 };
 

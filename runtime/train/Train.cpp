@@ -192,8 +192,8 @@ Status Trainer::resume(const ResumedCheckpoint &from) {
                          from.name, before->values.adapter.alpha,
                          adapter.alpha);
   if (from.manifest.programHash != facts.programHash) {
-    say("{} was written by another build of this model; hyperparameters come "
-        "from this program's recipe",
+    say("{} was written by another build of this model: the last bits may "
+        "differ, and hyperparameters come from this program's recipe",
         from.name);
   } else {
     recipe.values.optimizer = before->values.optimizer;

@@ -155,9 +155,10 @@ static Status learn(RlArguments &arguments, const recipe::Recipe &recipe,
   TrainOptions &options = arguments.train;
   rl::RolloutBatches batches(
       **sampler, reference.programs.get(), prompts, **reward, rollouts,
-      {options.out, source.files.place() + "/" + kTokenizerFile,
-       source.files.place(), recipe.policy.documents, adapterOf(recipe, source),
-       evalPrompts, uint64_t(recipe.eval.every)});
+      {options.out, arguments.reward,
+       source.files.place() + "/" + kTokenizerFile, source.files.place(),
+       recipe.policy.documents, adapterOf(recipe, source), evalPrompts,
+       uint64_t(recipe.eval.every)});
   options.source = &batches;
   options.program = trainer.name();
   options.threads = arguments.threads;

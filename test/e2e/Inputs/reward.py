@@ -61,7 +61,7 @@ def refuse(run, spec, trained, start):
         tessera, "generate", trained, "--prompt", "x", "--quiet")
     harness.refuses("its embeddings", "gives scores and no embeddings")(
         tessera, "embed", exported, "--text", "x", "--quiet")
-    harness.refuses("scores without a head", "is no reward model", "task: reward")(
+    harness.refuses("scores without a head", "is not a reward model", "task: reward")(
         tessera, "score", spec, "--quiet")
     bad = run.scratch / "bad.jsonl"
     bad.write_text('{"prompt": "x", "completion": " y"}\n{"prompt": "x"}\n')

@@ -288,16 +288,19 @@ def check_errors(runs):
     refuses("messages without a template", "no chat template",
             prompts=json.dumps({"messages": [{"role": "user", "content": "a"}]}) + "\n")
     refuses("a run that is there", "already holds step-", out="learned")
-    refuses("other prompts", "is of other prompts, another seed", out="learned",
+    refuses("other prompts", "is of other prompts; resume with", out="learned",
             prompts=json.dumps({"prompt": "abc>", "answer": "cba"}) + "\n", more=["--resume"])
     first, *rest = runs.prompts.read_text().splitlines()
-    refuses("prompts of another answer", "is of other prompts, another seed", out="learned",
+    refuses("prompts of another answer", "is of other prompts; resume with", out="learned",
             prompts="\n".join([json.dumps(json.loads(first) | {"answer": "?"}), *rest]) + "\n",
             more=["--resume"])
     changed = harness.run(*runs.command("learned", 46, reward, "--resume",
                                            sets=["policy.clip_high=0.3"]))
     harness.check("the recipe has changed: policy.clip_high: 0.2 before, 0.3 now" in changed.stderr,
                   "a resumed run says what its recipe changes")
+    changed = harness.run(*runs.command("learned", 47, f"exec {reward}", "--resume"))
+    harness.check(f"the reward has changed: '{reward}' before, 'exec {reward}' now"
+                  in changed.stderr, "and that its reward is another one")
 
 
 def main():

@@ -1,5 +1,6 @@
 // The journal reads back what was written, whatever a crash left of it.
 #include "runtime/rl/SampleJournal.h"
+#include "runtime/support/Hash.h"
 
 #include <gtest/gtest.h>
 
@@ -11,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr JournalSource kSource{.seed = 7, .prompts = 0x1234};
+const JournalSource kSource{.seed = 7, .prompts = 0x1234};
 
 Group groupOf(uint64_t number) {
   Group group;
@@ -170,17 +171,42 @@ TEST_F(Journal, ALastLineWithoutItsMiddleIsRemoved) {
 TEST_F(Journal, IsOfItsPromptsAndItsSeed) {
   write(0, 1);
   std::vector<Group> groups;
-  for (JournalSource other :
-       {JournalSource{8, 0x1234}, JournalSource{7, 0x1235},
-        JournalSource{7, 0x1234, 3}}) {
+  for (auto [other, what] :
+       {std::pair(JournalSource{8, 0x1234}, "seed 7, not 8"),
+        std::pair(JournalSource{7, 0x1235}, "other prompts"),
+        std::pair(JournalSource{7, 0x1234, 3}, "rollout.epochs = 1, not 3")}) {
     auto journal = SampleJournal::open(folder, other, 0, groups);
     ASSERT_FALSE(journal.ok());
     EXPECT_EQ(journal.message(),
-              "'" + path +
-                  "' is of other prompts, another seed or another "
-                  "rollout.epochs; resume "
-                  "with those, or choose another --out");
+              fmt::format("'{}' is of {}; resume with what it was sampled "
+                          "with, or choose another --out",
+                          path, what));
   }
+}
+
+TEST_F(Journal, KnowsWhatGaveTheRewards) {
+  JournalSource source = kSource;
+  source.reward = "sh -c 'echo \"1\"'\n";
+  std::vector<Group> groups;
+  ASSERT_TRUE(SampleJournal::open(folder, source, 0, groups).ok());
+  auto journal = SampleJournal::open(folder, kSource, 0, groups);
+  ASSERT_TRUE(journal.ok()) << journal.message();
+  EXPECT_EQ(journal->firstReward(), source.reward);
+}
+
+TEST_F(Journal, BeginsWithItsFormat) {
+  write(0, 1);
+  std::string other = text();
+  const std::size_t end = other.find(", \"check\"");
+  other.replace(other.find("samples"), 7, "SAMPLES");
+  const std::string begin = other.substr(0, end);
+  replace(fmt::format("{}, \"check\": \"{:016x}\"}}\n", begin,
+                      hash64(std::as_bytes(std::span(begin)))));
+  std::vector<Group> groups;
+  auto journal = SampleJournal::open(folder, kSource, 0, groups);
+  ASSERT_FALSE(journal.ok());
+  EXPECT_EQ(journal.message(), path + ":1: is not the first line of a journal "
+                                      "of completions of version 1");
 }
 
 } // namespace
