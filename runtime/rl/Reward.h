@@ -18,6 +18,9 @@ struct RewardQuestion {
 class Reward {
 public:
   virtual ~Reward() = default;
+  /// Starts what scores, so that the first question need not wait for it. If
+  /// it has been started: an error if it has ended.
+  virtual Status begin() { return Status::success(); }
   /// A number of at most 1e15 in size. After an error the next question may
   /// still succeed.
   virtual StatusOr<double> score(const RewardQuestion &question) = 0;

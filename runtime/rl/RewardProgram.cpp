@@ -27,6 +27,7 @@ public:
       : command(std::move(command)), limit(seconds) {}
   ~RewardProgram() override { end(); }
 
+  Status begin() override;
   StatusOr<double> score(const RewardQuestion &question) override {
     StatusOr<double> reward = ask(printQuestion(question, ++asked));
     if (!reward.ok())
@@ -77,6 +78,18 @@ Status RewardProgram::start() {
   ::fcntl(input, F_SETFL, O_NONBLOCK);
   ::fcntl(output, F_SETFL, O_NONBLOCK);
   return Status::success();
+}
+
+Status RewardProgram::begin() {
+  if (!child.isRunning())
+    return start();
+  pollfd polled{output, POLLIN, 0};
+  ::poll(&polled, 1, 0);
+  if (!(polled.revents & POLLHUP) || (polled.revents & POLLIN))
+    return Status::success();
+  const std::string how = ending();
+  end();
+  return Status::error("it {} before the first completion", how);
 }
 
 void RewardProgram::end() {

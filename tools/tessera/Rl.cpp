@@ -86,6 +86,13 @@ openReward(const RlArguments &arguments, const recipe::Recipe &recipe) {
   return rl::rewardProgram(given, seconds);
 }
 
+/// Before programs are compiled and after, while which a program that cannot
+/// work ends.
+static Status beginReward(rl::Reward &reward) {
+  Status begun = reward.begin();
+  return begun.ok() ? begun : Status::error("--reward: {}", begun.message());
+}
+
 /// In this process by `model`, or in others.
 static StatusOr<std::unique_ptr<rl::Sampler>>
 openSampler(const RlArguments &arguments, const std::string &artifact,
@@ -115,6 +122,7 @@ static Status learn(RlArguments &arguments, const recipe::Recipe &recipe,
   auto reward = openReward(arguments, recipe);
   if (!reward.ok())
     return reward.status();
+  TESSERA_RETURN_IF_ERROR(beginReward(**reward));
   TemporaryFile trainer, decoder;
   for (TemporaryFile *file : {&trainer, &decoder})
     if (llvm::Error error = file->create())
@@ -142,6 +150,7 @@ static Status learn(RlArguments &arguments, const recipe::Recipe &recipe,
         importAllWeights(arguments.place, *reference.model));
   }
 
+  TESSERA_RETURN_IF_ERROR(beginReward(**reward));
   rl::RolloutOptions rollouts;
   rollouts.settings = recipe.rollout;
   rollouts.seed = uint64_t(recipe.seed);

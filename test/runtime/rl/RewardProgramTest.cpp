@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include <chrono>
+#include <thread>
 
 namespace tessera::rl {
 namespace {
@@ -60,6 +61,23 @@ TEST(RewardProgram, SaysWhatIsWrong) {
       "it exited with code 127 (the shell did not find it) without an answer");
   EXPECT_TRUE(errorOf("read -r line; yes | tr -d '\\n'")
                   .starts_with("it wrote 'yyyyyy"));
+}
+
+TEST(RewardProgram, BeginsBeforeItIsAsked) {
+  auto lasting = rewardProgram("read -r line; echo 3", 20);
+  for (int i = 0; i < 3; ++i)
+    EXPECT_TRUE(lasting->begin().ok());
+  EXPECT_EQ(*lasting->score(kQuestion), 3);
+
+  auto ending = rewardProgram("exit 4", 20);
+  EXPECT_TRUE(ending->begin().ok());
+  Status status = Status::success();
+  for (int i = 0; i < 2000 && status.ok(); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    status = ending->begin();
+  }
+  EXPECT_EQ(status.message(),
+            "it exited with code 4 before the first completion");
 }
 
 TEST(RewardProgram, DoesNotWaitForever) {
