@@ -7,15 +7,31 @@
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <ctime>
+#include <iostream>
 #include <memory>
+#include <optional>
 
 using namespace tessera;
 
 namespace {
 
 struct ScoreArguments : EncoderArguments {
-  std::string input = "/dev/stdin";
+  std::string input; ///< a file; empty: standard input
   bool parsesSpecial = false;
+};
+
+/// The lines of a file, or of standard input.
+class LineSource {
+public:
+  Status open(const std::string &path);
+  /// As of ExampleReader.
+  void next(std::size_t most, std::vector<chat::ExampleLine> &lines);
+  std::string name = "standard input";
+
+private:
+  std::optional<chat::ExampleReader> file; ///< none: standard input
+  std::vector<std::string> held;           ///< the lines of the last next()
+  uint64_t number = 0;
 };
 
 struct ScoreTotals {
@@ -32,17 +48,15 @@ struct EncodedLine {
 
 class Scoring {
 public:
-  Scoring(const ScoreArguments &arguments, rl::AnswerScorer &scorer)
-      : arguments(arguments), scorer(scorer) {}
-  Status run(std::size_t mostLines);
+  explicit Scoring(rl::AnswerScorer &scorer) : scorer(scorer) {}
+  Status run(LineSource &source, std::size_t mostLines);
 
   ScoreTotals totals;
 
 private:
-  Status encode(const chat::ExampleLine &line);
+  Status encode(const chat::ExampleLine &line, const std::string &name);
   Status printScores();
 
-  const ScoreArguments &arguments;
   rl::AnswerScorer &scorer;
   std::vector<EncodedLine> lines;
   chat::EncodedExample answers; ///< of all lines of a batch
@@ -50,8 +64,36 @@ private:
 
 } // namespace
 
-Status Scoring::encode(const chat::ExampleLine &line) {
-  const std::string where = fmt::format("{}:{}", arguments.input, line.number);
+Status LineSource::open(const std::string &path) {
+  if (path.empty())
+    return Status::success();
+  auto opened = chat::ExampleReader::open(path);
+  if (!opened.ok())
+    return opened.status();
+  file.emplace(opened.take());
+  name = path;
+  return Status::success();
+}
+
+void LineSource::next(std::size_t most, std::vector<chat::ExampleLine> &lines) {
+  constexpr std::size_t kBytes = std::size_t(16) << 20;
+  if (file)
+    return file->next(most, kBytes, lines);
+  lines.clear();
+  held.clear();
+  held.reserve(most); // views of the strings stay valid
+  std::string line;
+  while (held.size() < most && std::getline(std::cin, line)) {
+    ++number;
+    if (line.find_first_not_of(" \t\r") == line.npos)
+      continue;
+    held.push_back(std::move(line));
+    lines.push_back({held.back(), number});
+  }
+}
+
+Status Scoring::encode(const chat::ExampleLine &line, const std::string &name) {
+  const std::string where = fmt::format("{}:{}", name, line.number);
   auto example = chat::parseExample(line.text, where);
   if (!example.ok())
     return example.status();
@@ -91,19 +133,15 @@ Status Scoring::printScores() {
   return Status::success();
 }
 
-Status Scoring::run(std::size_t mostLines) {
-  constexpr std::size_t kBytes = std::size_t(16) << 20;
-  auto reader = chat::ExampleReader::open(arguments.input);
-  if (!reader.ok())
-    return reader.status();
+Status Scoring::run(LineSource &source, std::size_t mostLines) {
   std::vector<chat::ExampleLine> read;
-  while (reader->next(mostLines, kBytes, read), !read.empty()) {
+  while (source.next(mostLines, read), !read.empty()) {
     for (const chat::ExampleLine &line : read)
-      TESSERA_RETURN_IF_ERROR(encode(line));
+      TESSERA_RETURN_IF_ERROR(encode(line, source.name));
     TESSERA_RETURN_IF_ERROR(printScores());
   }
   if (totals.answers == 0)
-    return Status::error("{} has no answers", arguments.input);
+    return Status::error("{} has no line", source.name);
   return Status::success();
 }
 
@@ -111,6 +149,8 @@ static Status scoreAnswers(ScoreArguments &arguments) {
   auto source = arguments.find();
   if (!source.ok())
     return source.status();
+  LineSource lines;
+  TESSERA_RETURN_IF_ERROR(lines.open(arguments.input));
   TemporaryFile program;
   if (llvm::Error error = program.create())
     return Status::error("{}", llvm::toString(std::move(error)));
@@ -126,10 +166,11 @@ static Status scoreAnswers(ScoreArguments &arguments) {
   encoding.parsesSpecial = arguments.parsesSpecial;
   encoding.rendering.now = std::time(nullptr);
   rl::AnswerScorer scorer(programs, (*opened)->format, encoding);
-  Scoring scoring(arguments, scorer);
+  Scoring scoring(scorer);
   auto begin = std::chrono::steady_clock::now();
   // Enough answers that some have equal lengths and fill a batch.
-  TESSERA_RETURN_IF_ERROR(scoring.run(std::size_t(8 * programs.shape().batch)));
+  TESSERA_RETURN_IF_ERROR(
+      scoring.run(lines, std::size_t(8 * programs.shape().batch)));
   std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
   const ScoreTotals &totals = scoring.totals;
   arguments.say(fmt::format("{}: {} answers of {} tokens in {:.2f} s",

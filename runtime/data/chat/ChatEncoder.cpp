@@ -46,8 +46,8 @@ Status ChatEncoder::encodeConversation(const Example &example,
                                        EncodedDocument &out) {
   if (!format.source)
     return Status::error("the tokenizer has no chat template; add a "
-                         "chat_template.jinja to its directory, or name one "
-                         "with --template");
+                         "chat_template.jinja to its directory (tessera data "
+                         "chat also takes one by --template)");
   JsonValue::Array messages = example.prompt;
   messages.insert(messages.end(), answer.messages.begin(),
                   answer.messages.end());

@@ -67,6 +67,11 @@ def refuse(run, spec, trained, start):
     bad.write_text('{"prompt": "x", "completion": " y"}\n{"prompt": "x"}\n')
     harness.refuses("a line without an answer", "bad.jsonl:2: ")(
         tessera, "score", exported, "--input", bad, "--quiet")
+    line = '{"prompt": "x", "completion": " y"}\n'
+    piped = harness.run(tessera, "score", exported, "--quiet", input=line)
+    harness.check(json.loads(piped.stdout)["tokens"] == 4, "scores of standard input")
+    harness.refuses("nothing to score", "standard input has no line", input="")(
+        tessera, "score", exported, "--quiet")
     harness.refuses("next tokens of a reward model", "set task: reward")(
         tessera, "compile", exported, "-o", run.scratch / "refused")
     harness.refuses("a quantized reward model", "not supported of reward models")(

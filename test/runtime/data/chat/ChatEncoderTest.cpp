@@ -144,6 +144,6 @@ TEST(ChatEncoder, SaysWhatIsWrong) {
   none.source.reset();
   EXPECT_EQ(supervised(none, twoTurns),
             "error: the tokenizer has no chat template; add a "
-            "chat_template.jinja to its directory, or name one with "
-            "--template");
+            "chat_template.jinja to its directory (tessera data chat also "
+            "takes one by --template)");
 }
