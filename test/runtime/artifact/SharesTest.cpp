@@ -52,6 +52,8 @@ std::vector<std::uint64_t> elementsOf(const OneTensor &one,
     rank /= axes.Get(axis)->size();
   }
   std::vector<std::uint64_t> elements = {0};
+  if (!one.tensor_().cuts())
+    return elements; // a scalar
   for (const DimCut *dim : *one.tensor_().cuts())
     for (const Cut *factor : *dim->factors()) {
       std::vector<std::uint64_t> indices(factor->size());
