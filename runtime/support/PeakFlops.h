@@ -32,7 +32,7 @@ PeakFlops measurePeakFlops(PeakType type, unsigned threads,
 /// Whether the bf16 dot-product instruction is at least a quarter faster than
 /// upcasting bf16 and multiplying in fp32. Some processors execute it at half
 /// the rate of an fp32 multiply-add, others at four times that. Measured once
-/// per process, in about 100 ms; false without the instruction.
+/// per process, in about 10 ms; false without the instruction.
 bool bf16DotPays();
 
 /// Whether matrix registers multiply bf16 here: many times as fast as anything
