@@ -28,7 +28,8 @@ def ours(run, directory, sequences):
     program, given, got = (run.scratch / f"{directory.name}.{end}"
                            for end in ("tsr", "in", "out"))
     harness.run(run.binaries / "tessera", "compile", directory, "--mode", "infer",
-                "--no-weights", "--set", f"inference.context={LENGTH}", "-o", program)
+                "--no-weights", "--set", f"inference.context={LENGTH}", "--target",
+                harness.processor_target(), "-o", program)
     tokens = torch.zeros(len(sequences), 1, LENGTH, dtype=torch.int32)
     for row, each in zip(tokens, sequences):
         row[0, :len(each)] = torch.tensor(each)
