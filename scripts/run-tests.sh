@@ -29,6 +29,7 @@ trap 'rm -f "$report"' EXIT
 # takes the recorded times.
 order="$build/test/.lit_test_times.txt"
 [ -e "$order" ] || grep -v '^#' "$source_dir/test/times.txt" >"$order"
+rm -rf "$build/test/cache" # what tests have compiled (test/lit.cfg.py)
 # No retries; skips are listed with the failures.
 python3 "$lit" -sv --show-unsupported --show-skipped --output "$report" "$@" "$build/test"
 status=$?

@@ -21,6 +21,9 @@ config.test_exec_root = config.tessera_test_exec_root
 config.environment["PATH"] = os.pathsep.join(
     [config.tessera_bin_dir, config.llvm_tools_dir, os.environ["PATH"]]
 )
+# Programs and kernels that several tests compile are compiled once in a run: keys
+# have the compiler's own hash, and run-tests.sh begins with an empty cache.
+config.environment["XDG_CACHE_HOME"] = os.path.join(config.tessera_test_exec_root, "cache")
 # A failing pass must not print through a symbolizer for seconds.
 config.environment["LLVM_DISABLE_SYMBOLIZATION"] = "1"
 # Debian's PyTorch uses AMX without asking the kernel for it, and is killed.

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <barrier>
-#include <chrono>
 #include <ctime>
 #include <numeric>
 #include <thread>
@@ -116,39 +115,55 @@ Loop choose(PeakType type, unsigned vectorBits) {
   return {scalar, 8 * 2, "scalar"};
 }
 
+// How many iterations take `seconds`, by one short run; it also wakes the wide
+// units.
+std::int64_t iterationsOf(const Loop &loop, double seconds) {
+  constexpr std::int64_t kProbe = 2000;
+  loop.run(kProbe);
+  double start = threadSeconds();
+  loop.run(kProbe);
+  double taken = std::max(threadSeconds() - start, 1e-7);
+  return std::int64_t(double(kProbe) * seconds / taken) + 1;
+}
+
+// FLOP/s of this thread, by the time in which it had a processor: other
+// programs on this machine take nothing from what is said.
+double rateOf(const Loop &loop, std::int64_t iterations) {
+  double start = threadSeconds();
+  loop.run(iterations);
+  return double(iterations) * loop.flops / (threadSeconds() - start);
+}
+
 } // namespace
 
 PeakFlops measurePeakFlops(PeakType type, unsigned threads,
                            unsigned vectorBits) {
-  using Clock = std::chrono::steady_clock;
-  constexpr int kRounds = 9;
-  constexpr double kRoundSeconds = 5e-3;
+  constexpr double kRoundSeconds = 2.5e-3, kGain = 1.005;
+  constexpr int kMostRounds = 20, kRoundsWithoutGain = 3;
   Loop loop = choose(type, vectorBits);
   threads = std::max(threads, 1u);
-
-  // One short timed round sets the iterations of the others.
-  std::int64_t probe = 2000;
-  loop.run(probe); // wakes the wide units
-  auto begin = Clock::now();
-  loop.run(probe);
-  double seconds = std::max(
-      std::chrono::duration<double>(Clock::now() - begin).count(), 1e-7);
-  auto iterations = std::int64_t(double(probe) * kRoundSeconds / seconds) + 1;
+  std::int64_t iterations = iterationsOf(loop, kRoundSeconds);
 
   // Rounds start together, so every thread runs at the clock rate that all of
-  // them leave it; each keeps its own best round, by the time in which it had a
-  // processor: other programs on this machine take nothing from what is said.
-  std::barrier gate(std::ptrdiff_t(threads), []() noexcept {});
+  // them leave it; each keeps its own best round. The last rounds gain nothing:
+  // a clock rate that was rising has stopped.
   std::vector<double> rates(threads, 0);
+  double best = 0;
+  int rounds = 0, without = 0;
+  auto count = [&]() noexcept {
+    double sum = std::accumulate(rates.begin(), rates.end(), 0.0);
+    without = sum > best * kGain ? 0 : without + 1;
+    best = std::max(best, sum);
+    ++rounds;
+  };
+  std::barrier gate(std::ptrdiff_t(threads), count);
+  std::barrier start(std::ptrdiff_t(threads), []() noexcept {});
   auto work = [&](unsigned thread) {
-    for (int round = 0; round < kRounds; ++round) {
+    start.arrive_and_wait();
+    do {
+      rates[thread] = std::max(rates[thread], rateOf(loop, iterations));
       gate.arrive_and_wait();
-      double start = threadSeconds();
-      loop.run(iterations);
-      double elapsed = threadSeconds() - start;
-      rates[thread] =
-          std::max(rates[thread], double(iterations) * loop.flops / elapsed);
-    }
+    } while (rounds < kMostRounds && without < kRoundsWithoutGain);
   };
   std::vector<std::thread> helpers;
   for (unsigned i = 1; i < threads; ++i)
@@ -156,16 +171,29 @@ PeakFlops measurePeakFlops(PeakType type, unsigned threads,
   work(0);
   for (std::thread &helper : helpers)
     helper.join();
-  return {std::accumulate(rates.begin(), rates.end(), 0.0), loop.instruction};
+  return {best, loop.instruction};
+}
+
+// Rounds of both in turns: a clock rate that rises favours neither. They are
+// short, because every start of a program waits for them, and the ratio is far
+// from the bound on all processors that are known.
+static bool isDotFaster() {
+  constexpr double kRoundSeconds = 5e-4;
+  constexpr int kRounds = 9;
+  Loop dot = choose(PeakType::bf16, 512), fma = choose(PeakType::fp32, 512);
+  std::int64_t dots = iterationsOf(dot, kRoundSeconds),
+               fmas = iterationsOf(fma, kRoundSeconds);
+  double dotRate = 0, fmaRate = 0;
+  for (int round = 0; round < kRounds; ++round) {
+    dotRate = std::max(dotRate, rateOf(dot, dots));
+    fmaRate = std::max(fmaRate, rateOf(fma, fmas));
+  }
+  return dotRate > 1.25 * fmaRate;
 }
 
 bool bf16DotPays() {
-  static const bool pays = [] {
-    if (!CpuFeatures::detect().has("avx512_bf16"))
-      return false;
-    return measurePeakFlops(PeakType::bf16, 1).perSecond >
-           1.25 * measurePeakFlops(PeakType::fp32, 1).perSecond;
-  }();
+  static const bool pays =
+      CpuFeatures::detect().has("avx512_bf16") && isDotFaster();
   return pays;
 }
 

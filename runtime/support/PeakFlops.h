@@ -22,17 +22,18 @@ struct PeakFlops {
 };
 
 /// Runs a loop of independent register-only multiply-adds on `threads` threads
-/// at once and takes the best of several rounds, about 50 ms in all. What the
-/// processor has no instruction for is measured with fp32 arithmetic, which is
-/// what it has to use instead. `vectorBits` is the widest register that
-/// may be used: 512 or 256, the bound of code that was compiled for AVX2.
+/// at once and takes the best of several rounds: some 10 ms in all, and up to
+/// 50 ms while the clock rate rises. What the processor has no instruction for
+/// is measured with fp32 arithmetic, which is what it has to use instead.
+/// `vectorBits` is the widest register that may be used: 512 or 256, the bound
+/// of code that was compiled for AVX2.
 PeakFlops measurePeakFlops(PeakType type, unsigned threads,
                            unsigned vectorBits = 512);
 
 /// Whether the bf16 dot-product instruction is at least a quarter faster than
 /// upcasting bf16 and multiplying in fp32. Some processors execute it at half
 /// the rate of an fp32 multiply-add, others at four times that. Measured once
-/// per process, in about 100 ms; false without the instruction.
+/// per process, in about 10 ms; false without the instruction.
 bool bf16DotPays();
 
 /// Whether matrix registers multiply bf16 here: many times as fast as anything

@@ -2,6 +2,7 @@
 #include "lld/Common/Driver.h"
 #include "llvm/ADT/ScopeExit.h"
 #include "llvm/ADT/SmallString.h"
+#include "llvm/Object/ArchiveWriter.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
@@ -14,11 +15,19 @@ using namespace llvm;
 
 namespace tessera::cpu {
 
-static Error writeFile(StringRef path, StringRef bytes) {
+// One file of all objects: some file systems take longer to create a hundred
+// files than the linker takes for all else.
+static Error writeArchive(StringRef path, ArrayRef<StringRef> objects) {
+  std::vector<NewArchiveMember> members;
+  for (StringRef object : objects)
+    members.emplace_back(MemoryBufferRef(object, "kernel.o"));
   std::error_code code;
   raw_fd_ostream stream(path, code);
   if (!code) {
-    stream << bytes;
+    if (Error error = writeArchiveToStream(
+            stream, members, SymtabWritingMode::NoSymtab,
+            object::Archive::K_GNU, /*Deterministic=*/true, /*Thin=*/false))
+      return error;
     stream.close();
     code = stream.error();
     stream.clear_error();
@@ -55,11 +64,10 @@ Expected<std::string> linkSharedObject(ArrayRef<StringRef> objects) {
   };
   std::string output = pathOf("kernels.so");
   arguments.push_back(output);
-  for (auto [i, object] : enumerate(objects)) {
-    arguments.push_back(pathOf(Twine(i) + ".o"));
-    if (Error error = writeFile(arguments.back(), object))
-      return std::move(error);
-  }
+  arguments.push_back("--whole-archive");
+  arguments.push_back(pathOf("kernels.a"));
+  if (Error error = writeArchive(arguments.back(), objects))
+    return std::move(error);
   std::vector<const char *> argv;
   argv.reserve(arguments.size());
   for (const std::string &argument : arguments)

@@ -77,8 +77,8 @@ class Page:
         shutil.copytree(SOURCE / "docs", self.folder / "docs")
         (self.folder / "build").symlink_to(made.binaries.parent)
         # Without nvcc, which takes minutes and which test/e2e runs: GPUs are emulated.
-        self.env = {**os.environ, "PATH": f"{made.binaries}:{os.environ['PATH']}", "CUDACXX": "",
-                    "XDG_CACHE_HOME": str(made.folder / "docs-cache"), "HF_HOME": str(self.folder / "hf"),
+        self.env = {"XDG_CACHE_HOME": str(made.folder / "docs-cache"), **os.environ,
+                    "PATH": f"{made.binaries}:{os.environ['PATH']}", "CUDACXX": "", "HF_HOME": str(self.folder / "hf"),
                     "PYTHONDONTWRITEBYTECODE": "1",
                     "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
                     "OMPI_MCA_rmaps_base_oversubscribe": "1", "OMPI_MCA_mpi_yield_when_idle": "1"}

@@ -75,6 +75,15 @@ def made_up_text(documents, seed):
     return "\n".join(lines) + "\n"
 
 
+def processor_target():
+    """The best target of `tessera compile` that this machine runs. What is run here alone need not
+    be compiled for all of them, which takes several times as long."""
+    text = pathlib.Path("/proc/cpuinfo").read_text()
+    flags = text.partition("flags")[2].partition("\n")[0].split()
+    needs = {"cpu:amx": "amx_bf16", "cpu:avx512bf16": "avx512_bf16", "cpu:avx512": "avx512f"}
+    return next((target for target, flag in needs.items() if flag in flags), "cpu:avx2")
+
+
 def make_tokens(binaries, folder):
     """A token directory with train/, eval/ and tokenizer.json."""
     folder.mkdir(parents=True)
@@ -145,8 +154,7 @@ class Prepared:
         with self.making(f"train_{name}") as path:
             if not path.exists():
                 sets = [f"--set={each}" for each in self.EXECUTABLES[name]]
-                run(self.tessera, "compile", SPEC, "--recipe", RECIPE,
-                    "--cache", "off", *sets, "-o", path)
+                run(self.tessera, "compile", SPEC, "--recipe", RECIPE, *sets, "-o", path)
             return path
 
 

@@ -6,7 +6,7 @@ import peft
 import torch
 import transformers
 
-from harness import RECIPE, SPEC, Prepared, check, refuses, run
+from harness import RECIPE, SPEC, Prepared, check, processor_target, refuses, run
 
 COUNT = 40
 PROMPT = "The command reads"
@@ -26,7 +26,7 @@ def adapters(made, env, base):
     """LoRA on the exported model: PEFT writes what we do with the adapter, and so
     does transformers with the merged model."""
     program, trained = made.scratch / "tune", made.scratch / "adapted"
-    run(made.tessera, "compile", SPEC, "--recipe", RECIPE, "--cache", "off",
+    run(made.tessera, "compile", SPEC, "--recipe", RECIPE, "--target", processor_target(),
         "--set", "adapter.kind=lora", "--set", "adapter.target=[c_attn, c_proj]",
         "--set", "adapter.rank=4", "--set", "optimizer.lr=0.02",
         "--set", "lr_schedule.warmup=0", "-o", program)

@@ -47,7 +47,8 @@ class Packing:
         harness.run(self.binaries / "tessera", "compile", spec, *sets_of(
             [*SETS, f"batch.micro={ROWS[rows] // parts}", f"batch.accumulate={parts}",
              f"precision.compute={precision}"]), *(["--mesh", mesh] if mesh else []),
-            "--target", re.sub("^cuda-emu:", "cuda:", self.device), "-o", program)
+            "--target", harness.processor_target() if self.device == "cpu" else
+            re.sub("^cuda-emu:", "cuda:", self.device), "-o", program)
         states = program.with_suffix(".states")
         command = [self.binaries / "packing-check", program, rows, ROWS["packed"], ROWS["alone"],
                    self.documents, states, self.device]

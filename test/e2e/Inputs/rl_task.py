@@ -50,7 +50,8 @@ def make_base(tessera, scratch, spec, letters, steps, sets, examples=4000):
     write_prompts(scratch / "prompts.jsonl", letters)
     keys = [word for key in sets for word in ("--set", key)]
     harness.run(tessera, "compile", spec, "--set", "data.documents=separate",
-                "--set", "batch.sequence=128", *keys, "-o", scratch / "sft")
+                "--set", "batch.sequence=128", *keys, "--target", harness.processor_target(),
+                "-o", scratch / "sft")
     harness.run(scratch / "sft", "--data", scratch / "examples", "--out",
                 scratch / "base", "--steps", steps, "--quiet",
                 "--checkpoint-every", 0)

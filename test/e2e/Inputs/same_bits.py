@@ -12,6 +12,7 @@ there are any.
 """
 import argparse
 import json
+import os
 import pathlib
 import random
 import shutil
@@ -44,6 +45,7 @@ SETS = ["batch.sequence=512", "batch.micro=4", "batch.accumulate=4", "rollout.ma
 # Sixteen sequences of up to four pages each.
 PAGES = {"": [], "preempted": ["inference.pages=24"]}
 ROWS = {"packed": [], "alone": ["policy.documents=1", "batch.accumulate=8"]}
+TARGET = harness.processor_target()
 REWARD = "while read -r line; do echo 1; done"
 
 
@@ -81,7 +83,7 @@ class Models:
         program = self.scratch / f"init-{name}"
         harness.run(self.tessera, "compile", spec, *sets_of(
             ["batch.sequence=128", "batch.micro=1", "data.documents=separate",
-             "optimizer.lr=1e-4", "eval.every=0"]), "-o", program)
+             "optimizer.lr=1e-4", "eval.every=0"]), "--target", TARGET, "-o", program)
         out = self.scratch / f"base-{name}"
         harness.run(program, "--data", self.scratch / "examples", "--out", out, "--steps", 1,
                     "--quiet", "--checkpoint-every", 0)
@@ -106,8 +108,8 @@ class Models:
 
     def prefill(self, model, precision, journal, most):
         program = self.scratch / "prefill.tsr"
-        harness.run(self.tessera, "compile", model, "--mode", "infer", "--no-weights", "-o",
-                    program, *sets_of([f"precision.compute={precision}", "inference.context=512",
+        harness.run(self.tessera, "compile", model, "--mode", "infer", "--no-weights", "--target",
+                    TARGET, "-o", program, *sets_of([f"precision.compute={precision}", "inference.context=512",
                                        "inference.numerics=training", "inference.batch=1"]))
         printed = harness.run(self.binaries / "rollout-bits-check", program, model, journal,
                               most).stdout
@@ -124,6 +126,8 @@ def main():
     parser.add_argument("--strict", action="store_true")
     parser.add_argument("--set", action="append", default=[])
     options = parser.parse_args()
+    # tessera rl has this code too, not what a slow bf16 instruction would make it choose.
+    os.environ["TESSERA_CPU"] = TARGET.removeprefix("cpu:")
     models = Models(options.binaries, options.scratch)
     total = wrong = 0
     seed = 1
