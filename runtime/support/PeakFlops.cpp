@@ -134,36 +134,26 @@ double rateOf(const Loop &loop, std::int64_t iterations) {
   return double(iterations) * loop.flops / (threadSeconds() - start);
 }
 
+constexpr int kRounds = 9;
+
 } // namespace
 
 PeakFlops measurePeakFlops(PeakType type, unsigned threads,
                            unsigned vectorBits) {
-  constexpr double kRoundSeconds = 2.5e-3, kGain = 1.005;
-  constexpr int kMostRounds = 20, kRoundsWithoutGain = 3;
+  constexpr double kRoundSeconds = 5e-3;
   Loop loop = choose(type, vectorBits);
   threads = std::max(threads, 1u);
   std::int64_t iterations = iterationsOf(loop, kRoundSeconds);
 
   // Rounds start together, so every thread runs at the clock rate that all of
-  // them leave it; each keeps its own best round. The last rounds gain nothing:
-  // a clock rate that was rising has stopped.
+  // them leave it; each keeps its own best round.
+  std::barrier gate(std::ptrdiff_t(threads), []() noexcept {});
   std::vector<double> rates(threads, 0);
-  double best = 0;
-  int rounds = 0, without = 0;
-  auto count = [&]() noexcept {
-    double sum = std::accumulate(rates.begin(), rates.end(), 0.0);
-    without = sum > best * kGain ? 0 : without + 1;
-    best = std::max(best, sum);
-    ++rounds;
-  };
-  std::barrier gate(std::ptrdiff_t(threads), count);
-  std::barrier start(std::ptrdiff_t(threads), []() noexcept {});
   auto work = [&](unsigned thread) {
-    start.arrive_and_wait();
-    do {
-      rates[thread] = std::max(rates[thread], rateOf(loop, iterations));
+    for (int round = 0; round < kRounds; ++round) {
       gate.arrive_and_wait();
-    } while (rounds < kMostRounds && without < kRoundsWithoutGain);
+      rates[thread] = std::max(rates[thread], rateOf(loop, iterations));
+    }
   };
   std::vector<std::thread> helpers;
   for (unsigned i = 1; i < threads; ++i)
@@ -171,7 +161,7 @@ PeakFlops measurePeakFlops(PeakType type, unsigned threads,
   work(0);
   for (std::thread &helper : helpers)
     helper.join();
-  return {best, loop.instruction};
+  return {std::accumulate(rates.begin(), rates.end(), 0.0), loop.instruction};
 }
 
 // Rounds of both in turns: a clock rate that rises favours neither. They are
@@ -179,7 +169,6 @@ PeakFlops measurePeakFlops(PeakType type, unsigned threads,
 // from the bound on all processors that are known.
 static bool isDotFaster() {
   constexpr double kRoundSeconds = 5e-4;
-  constexpr int kRounds = 9;
   Loop dot = choose(PeakType::bf16, 512), fma = choose(PeakType::fp32, 512);
   std::int64_t dots = iterationsOf(dot, kRoundSeconds),
                fmas = iterationsOf(fma, kRoundSeconds);

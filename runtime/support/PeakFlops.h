@@ -22,11 +22,10 @@ struct PeakFlops {
 };
 
 /// Runs a loop of independent register-only multiply-adds on `threads` threads
-/// at once and takes the best of several rounds: some 10 ms in all, and up to
-/// 50 ms while the clock rate rises. What the processor has no instruction for
-/// is measured with fp32 arithmetic, which is what it has to use instead.
-/// `vectorBits` is the widest register that may be used: 512 or 256, the bound
-/// of code that was compiled for AVX2.
+/// at once and takes the best of several rounds, about 50 ms in all. What the
+/// processor has no instruction for is measured with fp32 arithmetic, which is
+/// what it has to use instead. `vectorBits` is the widest register that
+/// may be used: 512 or 256, the bound of code that was compiled for AVX2.
 PeakFlops measurePeakFlops(PeakType type, unsigned threads,
                            unsigned vectorBits = 512);
 
