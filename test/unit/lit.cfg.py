@@ -11,6 +11,9 @@ config.test_exec_root = config.test_source_root
 config.test_format = tiers.SmallShards(".", "Tests")
 # Where tests find the specs, corpora and golden files of the source tree.
 config.environment["TESSERA_SOURCE_DIR"] = config.tessera_source_dir
+# What tests compile, as test/lit.cfg.py says.
+config.environment["XDG_CACHE_HOME"] = os.path.join(config.tessera_test_exec_root, "cache")
+config.environment["TESSERA_TEST_CACHE"] = "1"
 for name in ("HOME", "TMPDIR"):
     if name in os.environ:
         config.environment[name] = os.environ[name]

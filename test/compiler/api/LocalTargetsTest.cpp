@@ -31,7 +31,7 @@ TEST_F(LocalTargets, AreWhatTheRuntimeChooses) {
   Targets targets = localTargets("cpu");
   ASSERT_EQ(targets.size(), 1u);
   EXPECT_EQ(cpu::missingFeatures(targets.front()), "");
-  std::unique_ptr<hal::Session> session = testing::openTinyDecoder("bf16");
+  std::unique_ptr<hal::Session> session = testing::openTinyDecoder("bf16@cpu");
   ASSERT_TRUE(session);
   EXPECT_EQ(session->target(), targets.front());
 }

@@ -4,9 +4,11 @@
 // chunks of 7, batches of 1 to 3.
 #pragma once
 #include "compiler/Driver.h"
+#include "compiler/api/LocalTargets.h"
 #include "runtime/hal/Session.h"
 #include "test/runtime/data/TestData.h"
 
+#include <cstdlib>
 #include <map>
 #include <memory>
 #include <string>
@@ -53,8 +55,9 @@ inline constexpr const char *kTinyEncoderConfig =
 /// `kind` is the precision of compute. "_int8" or "_int4" behind it: of experts
 /// that are quantized so; "_experts" or "_shared": of experts as they are;
 /// "_encoder": of a BERT; "_kv": with keys and values of int8; "_lora": with
-/// three adapters. "@sm_80" at its
-/// end: for the emulated GPU; "#hardware" after that: as hardware computes.
+/// three adapters. Compiled for this processor, and with "@sm_80" at the end
+/// for the emulated GPU, with "@cpu" for all processors; "#hardware" after
+/// that: as hardware computes.
 inline void compileTinyDecoder(const std::string &path,
                                const std::string &kind) {
   CompileRequest request;
@@ -64,8 +67,11 @@ inline void compileTinyDecoder(const std::string &path,
   std::string precision = model.substr(0, end),
               what = end == std::string::npos ? "" : model.substr(end + 1);
   bool quantizes = what.starts_with("int");
-  if (model != kind) {
-    request.targets = {"cuda:" + kind.substr(kind.find('@') + 1)};
+  std::string target = model == kind ? "" : kind.substr(model.size() + 1);
+  if (target.empty()) {
+    request.targets = localTargets("cpu");
+  } else if (target != "cpu") {
+    request.targets = {"cuda:" + target};
     setenv("CUDACXX", "", 1); // no code for a GPU that is not here
   }
   request.configText = quantizes || what == "experts" ? kTinyExpertsConfig
@@ -89,7 +95,8 @@ inline void compileTinyDecoder(const std::string &path,
   request.infer = true;
   request.executable = false;
   request.output = path;
-  request.cache = "off";
+  // lit's, for all kinds and shards; not that of a user who runs this by hand.
+  request.cache = std::getenv("TESSERA_TEST_CACHE") ? "on" : "off";
   auto compiled = compile(request);
   ASSERT_TRUE(bool(compiled)) << llvm::toString(compiled.takeError());
 }
@@ -148,7 +155,7 @@ inline std::unique_ptr<hal::Session> openTinyDecoder(const std::string &kind) {
     compileTinyDecoder(path = scratch / model + ".tsr", model);
   hal::SessionOptions options;
   options.deviceOptions.threads = 1;
-  if (size_t at = model.find('@'); at != std::string::npos)
+  if (size_t at = model.find("@sm"); at != std::string::npos)
     options.device = "cuda-emu:" + model.substr(at + 1);
   if (end != std::string::npos)
     options.deviceOptions.emulatorNumerics = kind.substr(end + 1);
