@@ -10,9 +10,9 @@ import torch
 
 
 def cache_in(folder):
-    """What compiles from here on keeps code below `folder`: the programs of a model have most kernels
-    in common, and the keys are all that code is made from."""
-    os.environ["XDG_CACHE_HOME"] = str(pathlib.Path(folder).resolve() / "cache")
+    """What compiles from here on keeps code below `folder`, if lit has no cache for all tests: the
+    programs of a model have most kernels in common, and the keys are all that code is made from."""
+    os.environ.setdefault("XDG_CACHE_HOME", str(pathlib.Path(folder).resolve() / "cache"))
 
 
 def unstacked(tensors):

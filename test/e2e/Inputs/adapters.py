@@ -193,7 +193,7 @@ def refusals(made, base, folders, env):
 def main():
     made = Prepared(*sys.argv[1:3])
     env = {k: v for k, v in os.environ.items() if not k.startswith("TESSERA_")}
-    env["XDG_CACHE_HOME"] = str(made.scratch / "cache")
+    env.setdefault("XDG_CACHE_HOME", str(made.scratch / "cache"))
     base, folders = made.scratch / "base", {}
     file = made.tokens().parent / "tokenizer.json"
     tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_file=str(file))

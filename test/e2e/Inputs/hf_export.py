@@ -51,7 +51,7 @@ def adapters(made, env, base):
 def main():
     made = Prepared(*sys.argv[1:3])
     env = {k: v for k, v in os.environ.items() if not k.startswith("TESSERA_")}
-    env["XDG_CACHE_HOME"] = str(made.scratch / "cache")
+    env.setdefault("XDG_CACHE_HOME", str(made.scratch / "cache"))
     trained, out = made.scratch / "run", made.scratch / "exported"
     run(made.executable("fp32"), "--data", made.tokens(), "--out", trained,
         "--steps", 20, "--set", "lr_schedule.total=20", "--set",

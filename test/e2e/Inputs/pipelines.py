@@ -25,7 +25,7 @@ class Pipelines:
         self.binaries, self.scratch = pathlib.Path(binaries), pathlib.Path(scratch)
         self.mpirun = mpirun
         self.scratch.mkdir(parents=True, exist_ok=True)
-        os.environ["XDG_CACHE_HOME"] = str(self.scratch / "cache")
+        os.environ.setdefault("XDG_CACHE_HOME", str(self.scratch / "cache"))
         os.environ["OMPI_MCA_mpi_yield_when_idle"] = "1"
         self.tokens = self.scratch / "data/tokens"
         if not self.tokens.exists():

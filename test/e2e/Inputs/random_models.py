@@ -80,7 +80,7 @@ class Runner:
         self.tessera = pathlib.Path(arguments.bin) / "tessera"
         self.scratch = pathlib.Path(arguments.scratch)
         self.scratch.mkdir(parents=True, exist_ok=True)
-        os.environ["XDG_CACHE_HOME"] = str(self.scratch / "cache")
+        os.environ.setdefault("XDG_CACHE_HOME", str(self.scratch / "cache"))
         os.environ["OMPI_MCA_mpi_yield_when_idle"] = "1"
         if not (self.scratch / "data/tokens").exists():
             harness.make_tokens(pathlib.Path(arguments.bin), self.scratch / "data")

@@ -97,7 +97,7 @@ class Faults:
         self.scratch = pathlib.Path(scratch)
         shutil.rmtree(self.scratch, ignore_errors=True)
         self.scratch.mkdir(parents=True)
-        os.environ["XDG_CACHE_HOME"] = str(self.scratch / "cache")
+        os.environ.setdefault("XDG_CACHE_HOME", str(self.scratch / "cache"))
         self.launcher = Launcher(mpirun)
         self.tokens = tokens
 
