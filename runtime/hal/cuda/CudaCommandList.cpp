@@ -127,7 +127,7 @@ Status CudaCommandList::prepare() {
                                           one.blocks, kMostBlocks)));
       tables.add(code, one);
       TESSERA_RETURN_IF_ERROR(
-          at(*command, named(*command, maps.add(gpu->driver(), code, one))));
+          at(*command, named(*command, maps.add(*gpu, code, one))));
       mostWords = std::max<std::size_t>(
           mostWords, one.kernel->access()->size() + mapsOf(*one.kernel) +
                          one.kernel->dynamic_sizes());

@@ -4,17 +4,20 @@
 
 namespace tessera::hal::cuda {
 
-static Status encode(const Driver &driver, const device::TensorBoxes &boxes,
+// The driver wants a current context, though it encodes on the host.
+static Status encode(const Gpu &gpu, const device::TensorBoxes &boxes,
                      device::TensorMap &map) {
   const std::uint32_t steps[] = {1, 1, 1, 1, 1};
-  return driver.encodeTensorMap(
-      &map, static_cast<int>(boxes.element), boxes.rank,
-      reinterpret_cast<void *>(boxes.base), // NOLINT: the device's
-      boxes.sizes, boxes.strides, boxes.box, steps, kNoInterleaving,
-      static_cast<int>(boxes.swizzle), kPromoteTo128Bytes, kZerosOutside);
+  return gpu.enter([&] {
+    return gpu.driver().encodeTensorMap(
+        &map, static_cast<int>(boxes.element), boxes.rank,
+        reinterpret_cast<void *>(boxes.base), // NOLINT: the device's
+        boxes.sizes, boxes.strides, boxes.box, steps, kNoInterleaving,
+        static_cast<int>(boxes.swizzle), kPromoteTo128Bytes, kZerosOutside);
+  });
 }
 
-Status TensorMaps::add(const Driver &driver, const Commands &code,
+Status TensorMaps::add(const Gpu &gpu, const Commands &code,
                        const LaunchCommand &launch) {
   const std::uint32_t count = mapsOf(*launch.kernel);
   if (count == 0)
@@ -32,8 +35,8 @@ Status TensorMaps::add(const Driver &driver, const Commands &code,
     return Status::success();
   for (std::uint32_t i = 0; i < count; ++i) {
     const artifact::TensorMap &map = *launch.kernel->gpu()->maps()->Get(i);
-    TESSERA_RETURN_IF_ERROR(encode(driver, boxesOf(map, key[1 + map.buffer()]),
-                                   all.emplace_back()));
+    TESSERA_RETURN_IF_ERROR(
+        encode(gpu, boxesOf(map, key[1 + map.buffer()]), all.emplace_back()));
   }
   return Status::success();
 }

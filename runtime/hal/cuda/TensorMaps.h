@@ -17,8 +17,7 @@ class TensorMaps {
 public:
   /// Launches in the order of their execution, each with its iteration's
   /// addresses. An error is the driver's, who refuses a map.
-  Status add(const Driver &driver, const Commands &code,
-             const LaunchCommand &launch);
+  Status add(const Gpu &gpu, const Commands &code, const LaunchCommand &launch);
   /// After the last one.
   Status upload(const std::shared_ptr<Gpu> &gpu);
 

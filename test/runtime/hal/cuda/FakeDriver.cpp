@@ -151,7 +151,7 @@ Result cuTensorMapEncodeTiled(device::TensorMap *map, int element,
                               const std::uint32_t *box,
                               const std::uint32_t *steps, int interleaving,
                               int swizzle, int promotion, int outside) {
-  FAKE_ENTER(cuTensorMapEncodeTiled, kInitialized);
+  FAKE_ENTER(cuTensorMapEncodeTiled, kContext);
   FAKE_REQUIRE(rank >= 1 && rank <= 5 && interleaving == kNoInterleaving &&
                    promotion == kPromoteTo128Bytes && outside == kZerosOutside,
                "a tensor map of another kind", kInvalidValue);
