@@ -55,6 +55,8 @@ for precision in fp32 bf16; do
   artifact numerics-llama-$precision "$specs/llama-15m" $small --set batch.micro=2 --set batch.sequence=128 \
     --set precision.compute=$precision --target cpu,$both --no-emulate
 done
+"$here/exact.py" --programs >"$out/exact.mlir"
+artifact exact --from partition "$out/exact.mlir" --target cpu,$both --no-emulate
 artifact kernels --from partition "$here/kernels.mlir" --target $both --no-emulate
 # As public reproductions of GPT-2 train, but one microbatch of 8 is a step.
 artifact step-gpt2 "$specs/gpt2-124m" --recipe "$root/recipes/gpt2-124m.yaml" --set batch.micro=8 \

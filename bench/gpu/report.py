@@ -102,7 +102,7 @@ def main():
         "gpu": (parts / "gpu.txt").read_text().strip(),
         "parts": [{"part": name, "outcome": outcome, "seconds": s}
                   for name, outcome, s in read_parts(results / "parts.tsv")],
-        "numerics": read_json(parts / "numerics.json"),
+        "exact": read_json(parts / "exact.json"), "numerics": read_json(parts / "numerics.json"),
         "comparisons": [{"what": what, "seconds": ours, "library_seconds": theirs, "library": whose}
                         for what, ours, theirs, whose in comparisons],
         "library": library, "benches": benches}

@@ -192,6 +192,38 @@ TESSERA_DEVICE void store(const Tile<T, Fragments<M, N, WarpsM, WarpsN>> &tile,
   }
 }
 
+/// All of a tile, of contiguous rows that begin at multiples of two elements,
+/// as the planner has proven: without a test of it, so that all loads are in
+/// flight before the first use.
+template <IsFragments Layout, typename T>
+TESSERA_DEVICE auto loadAligned(const T *from, int64_t rowStride) {
+  Tile<T, Layout> result;
+  TESSERA_UNROLL
+  for (int r = 0; r < Layout::kEach; r += 2) {
+    const T *address = from + Layout::row(r) * rowStride + Layout::column(r);
+    checkRead(address, 2);
+    auto pair = *reinterpret_cast<const Packet<T, 2> *>(address);
+    result.at[r] = pair.at[0];
+    result.at[r + 1] = pair.at[1];
+  }
+  return result;
+}
+
+/// All of a tile to memory as loadAligned reads it.
+template <typename T, int M, int N, int WarpsM, int WarpsN>
+TESSERA_DEVICE void
+storeAligned(const Tile<T, Fragments<M, N, WarpsM, WarpsN>> &tile, T *to,
+             int64_t rowStride) {
+  using Layout = Fragments<M, N, WarpsM, WarpsN>;
+  TESSERA_UNROLL
+  for (int r = 0; r < Layout::kEach; r += 2) {
+    T *address = to + Layout::row(r) * rowStride + Layout::column(r);
+    checkWrite(address, 2);
+    *reinterpret_cast<Packet<T, 2> *>(address) =
+        Packet<T, 2>{{tile.at[r], tile.at[r + 1]}};
+  }
+}
+
 /// A slice from from, from + stride, …; zeros from number `bound` on.
 template <IsSlice Layout, typename T>
 TESSERA_DEVICE auto load(const T *from, int64_t stride = 1,

@@ -75,6 +75,18 @@ TESSERA_DEVICE double fma(double x, double y, double z) {
   return ::fma(x, y, z);
 }
 
+/// x / y within two units in the last place (PTX ISA, div.full.f32); without
+/// branches.
+TESSERA_DEVICE float divide(float x, float y) {
+#if defined(__CUDACC__)
+  float result;
+  asm("div.full.f32 %0, %1, %2;" : "=f"(result) : "f"(x), "f"(y));
+  return result;
+#else
+  return isApproximate() ? asOnGpu(double(x) / double(y), x, 2) : x / y;
+#endif
+}
+
 /// 2^x within 2^-22 times the result, at least two units in the last place; 0
 /// if it would be subnormal.
 TESSERA_DEVICE float exp2Approximate(float x) {

@@ -70,10 +70,15 @@ template <int Stages, int Consumers> struct Pipeline {
     tessera::device::await(full(taken), next.parity ^ (next.stage == 0));
   }
 
-  /// Releases the last stage, after all matmuls that read it have completed.
-  TESSERA_DEVICE void releaseLast() const {
-    if (lane() == 0)
+  /// Releases the last stage and one that is still held, after all matmuls that
+  /// read them have completed.
+  TESSERA_DEVICE void releaseLast() {
+    if (lane() == 0) {
+      if (held >= 0)
+        arrive(empty(held));
       arrive(empty(taken));
+    }
+    held = -1;
   }
 };
 

@@ -222,8 +222,8 @@ llvm::Error KernelPrinter::printBuffer(unsigned i, const std::string &name) {
   return llvm::Error::success();
 }
 
-// Kernels whose stages take nearly all shared memory, so that two blocks hardly
-// fit on an SM: registers need not be few for it.
+// These and kernels of few rows: their stages take much of the shared memory,
+// so that few blocks fit on an SM, and registers need not be few for it.
 static bool splitsTerms(tile::KernelOp kernel) {
   return kernel
       ->walk([](tile::MmaQuantizedOp op) {
@@ -242,7 +242,7 @@ llvm::Error KernelPrinter::printHeader() {
     text += "//   " + variables[i] + ": " + describeBuffer(i) + "\n";
   }
   std::string threads = std::to_string(shape.threads);
-  if ((roles && roles.getRegisters()) || splitsTerms(kernel))
+  if ((roles && roles.getRegisters()) || hasFewRows || splitsTerms(kernel))
     threads = "TESSERA_ALONE(" + threads + ")";
   text += "TESSERA_KERNEL(" + kernel.getSymName().str() + ", " + threads +
           ", " + std::to_string(buffers + shape.maps.size()) + ", " +

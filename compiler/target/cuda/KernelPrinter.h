@@ -115,6 +115,7 @@ private:
   bool bindOperand(tile::LoadOp op);
   int64_t alignmentOf(mlir::MemRefType type, mlir::ValueRange indices);
   template <typename Op> bool isProvenAligned(Op op, mlir::VectorType type);
+  template <typename Op> std::string alignedAccess(Op op);
 
   // Layouts (PrintTiles.cpp).
   /// Which slice of a two-dimensional tile each tile of one dimension is.

@@ -128,25 +128,42 @@ llvm::Error KernelPrinter::printElementStore(memref::StoreOp op) {
 
 //===--- tiles ------------------------------------------------------------===//
 
-// Whether a whole tile of one dimension, a micropanel, is contiguous and begins
-// at a multiple of what a thread accesses at once; and requires it of launches.
+// Elements of a tile that a thread accesses at once; 1 if they are not
+// contiguous.
+static int64_t contiguousElements(tile::KernelOp kernel, VectorType type,
+                                  int64_t threads) {
+  if (kernel.getWarps()) // pairs of Fragments (Fragments.cuh)
+    return type.getRank() == 2 ? 2 : 1;
+  if (type.getRank() != 1)
+    return 1;
+  // As Micropanel (Micropanel.cuh) divides it.
+  int64_t size = type.getDimSize(0), each = llvm::divideCeil(size, threads);
+  for (int64_t together : {4, 2})
+    if (each % together == 0 && size % together == 0)
+      return together;
+  return 1;
+}
+
+// Whether a whole tile has contiguous rows, and each begins at a multiple of
+// what a thread accesses at once; requires aligned buffers of launches then.
 template <typename Op>
 bool KernelPrinter::isProvenAligned(Op op, VectorType type) {
   const Memory &memory = memories[op.getMemory()];
   ArrayRef<int64_t> along = op.getAlong();
-  if (kernel.getWarps() || type.getRank() != 1 || !op.getBounds().empty() ||
-      along[0] < 0 || !isNumber(memory.strides[along[0]], 1))
+  if (!op.getBounds().empty() ||
+      llvm::any_of(along, [](int64_t dim) { return dim < 0; }) ||
+      !isNumber(memory.strides[along.back()], 1))
     return false;
-  // As Micropanel (Micropanel.cuh) divides it.
-  int64_t size = type.getDimSize(0),
-          each = llvm::divideCeil(size, shape.threads), together = 1;
-  for (int64_t i : {2, 4})
-    if (each % i == 0 && size % i == 0)
-      together = i;
   MemRefType from = op.getMemory().getType();
-  int64_t bytes = llvm::divideCeil(from.getElementTypeBitWidth(), 8);
-  if (together * bytes > tile::kAlignedBytes ||
-      alignmentOf(from, op.getIndices()) % together)
+  int64_t bytes = llvm::divideCeil(from.getElementTypeBitWidth(), 8),
+          together = contiguousElements(kernel, type, shape.threads);
+  auto [strides, offset] = getStridesAndOffset(from);
+  if ((kernel.getWarps() && together == 1) ||
+      together * bytes > tile::kAlignedBytes ||
+      alignmentOf(from, op.getIndices()) % together ||
+      llvm::any_of(along.drop_back(), [&](int64_t dim) {
+        return ShapedType::isDynamic(strides[dim]) || strides[dim] % together;
+      }))
     return false;
   auto buffer = dyn_cast<BlockArgument>(memory.root);
   if (!buffer) // shared memory, which the kernel divides at multiples of 128
@@ -157,6 +174,16 @@ bool KernelPrinter::isProvenAligned(Op op, VectorType type) {
   return true;
 }
 
+// The memory of a tile whose rows are proven to be aligned: its first element,
+// and the stride of its rows if it has two dimensions.
+template <typename Op> std::string KernelPrinter::alignedAccess(Op op) {
+  const Memory &memory = memories[op.getMemory()];
+  std::string text = address(memory, op.getIndices());
+  for (int64_t dim : op.getAlong().drop_back())
+    text += ", " + memory.strides[dim].text;
+  return text;
+}
+
 llvm::Error KernelPrinter::printLoad(tile::LoadOp op) {
   if (llvm::Error error = checkLayout(op.getType(), op))
     return error;
@@ -165,11 +192,14 @@ llvm::Error KernelPrinter::printLoad(tile::LoadOp op) {
     return bindOperand(op) ? llvm::Error::success()
                            : unsupported(op, "of swizzled memory must be one "
                                              "whole stage, for a product");
-  bool isAligned = isProvenAligned(op, op.getType());
+  std::string layout = layoutOf(op.getResult());
   define(
       op.getResult(), memory.base + "Tile",
-      (isAligned ? "loadAligned<" : "load<") + layoutOf(op.getResult()) + ">(" +
-          access(memory, op.getIndices(), op.getAlong(), op.getBounds()) + ")");
+      isProvenAligned(op, op.getType())
+          ? "loadAligned<" + layout + ">(" + alignedAccess(op) + ")"
+          : "load<" + layout + ">(" +
+                access(memory, op.getIndices(), op.getAlong(), op.getBounds()) +
+                ")");
   return llvm::Error::success();
 }
 
@@ -182,10 +212,11 @@ llvm::Error KernelPrinter::printStore(tile::StoreOp op) {
   std::string value = tile(op.getValue());
   if (value.empty())
     return unsupported(op, "of a value without a CUDA form");
-  bool isAligned =
-      isProvenAligned(op, cast<VectorType>(op.getValue().getType()));
-  line((isAligned ? "storeAligned(" : "store(") + value + ", " +
-       access(memory, op.getIndices(), op.getAlong(), op.getBounds()) + ");");
+  if (isProvenAligned(op, cast<VectorType>(op.getValue().getType())))
+    line("storeAligned(" + value + ", " + alignedAccess(op) + ");");
+  else
+    line("store(" + value + ", " +
+         access(memory, op.getIndices(), op.getAlong(), op.getBounds()) + ");");
   return llvm::Error::success();
 }
 

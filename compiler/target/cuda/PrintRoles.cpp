@@ -161,10 +161,13 @@ llvm::Error KernelPrinter::printMmaAsync(tile::MmaAsyncOp op) {
       !cast<VectorType>(op.getLhs().getType()).getElementType().isBF16())
     return unsupported(op, "requires bf16, 64 rows for each warpgroup, and at "
                            "most 256 columns");
-  // A loop's variable, or that of the previous product; otherwise a new one.
+  // A loop's variable, also after the loop, or that of the previous product;
+  // otherwise a new one.
   Value from = op.getAccumulator();
+  bool isOfLoop = isa<BlockArgument>(from) ||
+                  (from.getDefiningOp<scf::ForOp>() && from.hasOneUse());
   std::string sum, function = "multiplyAsync(";
-  if (isa<BlockArgument>(from) || from.getDefiningOp<tile::MmaAsyncOp>()) {
+  if (isOfLoop || from.getDefiningOp<tile::MmaAsyncOp>()) {
     sum = scalar(from).text;
   } else {
     sum = fresh("sum");

@@ -41,6 +41,7 @@ public:
 private:
   void forTiles(llvm::function_ref<void()> body);
   void produce();
+  Value start(Value sum);
   Value consume();
 
   Value ring;
@@ -81,19 +82,28 @@ void PipelinedProduct::produce() {
       });
 }
 
+// Starts the product of the next stage.
+Value PipelinedProduct::start(Value sum) {
+  Value stage = b.create<tile::AwaitOp>(e.loc, b.getIndexType(), ring);
+  return b.create<tile::MmaAsyncOp>(e.loc, sum.getType(), operand(lhs, stage),
+                                    operand(rhs, stage), sum);
+}
+
+// The last product is outside of the loop: ptxas takes a sum for complete at
+// the first wait after its product, however many may stay in flight, and moves
+// reads of the sum up to there.
 Value PipelinedProduct::consume() {
   Value zeros = e.splat(0, {plan.blockRows, plan.blockColumns});
-  Type type = zeros.getType();
-  auto sums = e.forRange(
-      e.index(0), e.index(steps), 1, zeros,
-      [&](Value, ValueRange sum) -> SmallVector<Value> {
-        Value stage = b.create<tile::AwaitOp>(e.loc, b.getIndexType(), ring);
-        Value next = b.create<tile::MmaAsyncOp>(
-            e.loc, type, operand(lhs, stage), operand(rhs, stage), sum[0]);
-        b.create<tile::ReleaseOp>(e.loc, ring);
-        return {next};
-      });
-  return b.create<tile::MmaWaitOp>(e.loc, type, sums[0]);
+  auto sums = e.forRange(e.index(0), e.index(steps - 1), 1, zeros,
+                         [&](Value, ValueRange sum) -> SmallVector<Value> {
+                           Value next = start(sum[0]);
+                           b.create<tile::ReleaseOp>(e.loc, ring);
+                           return {next};
+                         });
+  Value sum = b.create<tile::MmaWaitOp>(e.loc, zeros.getType(), start(sums[0]));
+  if (plan.persistentBlocks)
+    b.create<tile::ReleaseOp>(e.loc, ring, /*last=*/true);
+  return sum;
 }
 
 void PipelinedProduct::emit() {

@@ -4,7 +4,7 @@
 
 namespace tessera::hal::cuda {
 
-// The driver wants a current context, though it encodes on the host.
+// The driver requires a current context, though it encodes on the host.
 static Status encode(const Gpu &gpu, const device::TensorBoxes &boxes,
                      device::TensorMap &map) {
   const std::uint32_t steps[] = {1, 1, 1, 1, 1};
