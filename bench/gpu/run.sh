@@ -89,7 +89,7 @@ elif ! command -v compute-sanitizer >/dev/null; then
   note sanitizer "skipped: compute-sanitizer is not installed"
 else
   for tool in memcheck racecheck synccheck; do
-    TESSERA_CUDA=stream ours "sanitizer-$tool" 40 compute-sanitizer --tool $tool --error-exitcode 9 \
+    TESSERA_CUDA=stream TESSERA_TUNE=generated ours "sanitizer-$tool" 40 compute-sanitizer --tool $tool --error-exitcode 9 \
       "$in/tessera-run" "$in/numerics-gpt2-bf16.tsr" --quiet --device "$device" --data "$in/tokens" \
       --out "$results/run-sanitizer" --steps 1
     rm -rf "$results/run-sanitizer"
@@ -113,9 +113,9 @@ else
   for program in decode_1 decode_8 prefill_256; do
     kernels "llama-$program" 20 decode-llama --program $program
   done
-  part pytorch-gpt2 140 python3 "$here/../train/pytorch_step.py" --device cuda --config "$here/../../models/specs/gpt2-124m" \
+  part pytorch-gpt2 105 python3 "$here/../train/pytorch_step.py" --device cuda --config "$here/../../models/specs/gpt2-124m" \
     --batch 8 --sequence 1024 --precision bf16 --steps 10
-  part pytorch-llama 160 python3 "$here/../train/pytorch_step.py" --device cuda --config "$here/../../models/specs/llama-1b" \
+  part pytorch-llama 120 python3 "$here/../train/pytorch_step.py" --device cuda --config "$here/../../models/specs/llama-1b" \
     --batch 4 --sequence 2048 --precision bf16 --steps 5
 fi
 

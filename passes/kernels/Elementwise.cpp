@@ -2,6 +2,7 @@
 // tensors are dense and equally long the kernel runs over a flat range of
 // dynamic length, so that the updates of all parameters share one kernel;
 // otherwise over rows of static, strided tensors.
+#include "dialects/tile/KernelBlocks.h"
 #include "passes/kernels/ClusterLaunch.h"
 #include "passes/kernels/gpu/InFlight.h"
 
@@ -86,8 +87,24 @@ struct StridedGrid {
 // A loop nest inside a block spares dividing the row number for short rows.
 static constexpr int64_t kLoopElements = 1024;
 
-static StridedGrid planGrid(const ExprPiece &piece, const TileTarget &target) {
-  int64_t elements = blockElements(target), looped = kLoopElements;
+// Threads of a block on a GPU: of short rows, each with two elements, since the
+// others would have none.
+static int64_t threadsFor(ArrayRef<ExprPiece> pieces,
+                          const TileTarget &target) {
+  constexpr int64_t kWarp = 32, kEach = 2;
+  int64_t longest = 1;
+  for (const ExprPiece &piece : pieces)
+    longest = std::max(longest, piece.sizes.back());
+  if (!target.gpu || longest >= target.lanes)
+    return target.lanes;
+  return std::max<int64_t>(
+      kWarp, static_cast<int64_t>(llvm::PowerOf2Ceil(longest)) / kEach);
+}
+
+static StridedGrid planGrid(const ExprPiece &piece, const TileTarget &target,
+                            int64_t threads) {
+  int64_t elements = blockElements(target) * threads / target.lanes,
+          looped = kLoopElements;
   int64_t chunk = elements;
   if (target.gpu) {
     int64_t all = 1;
@@ -234,13 +251,16 @@ tessera::tileElementwise(ClusterOp cluster, TilingContext &context) {
   }
   SmallVector<StridedGrid> grids;
   SmallVector<int64_t> ends;
+  int64_t threads = threadsFor(expression->pieces, context.target());
   for (const ExprPiece &piece : expression->pieces) {
-    grids.push_back(planGrid(piece, context.target()));
+    grids.push_back(planGrid(piece, context.target(), threads));
     launch.spec.blocks += grids.back().blocks();
     ends.push_back(launch.spec.blocks);
   }
   launch.spec.build = [&](tile::KernelOp kernel, const TileTarget &target,
                           OpBuilder &b) -> llvm::Error {
+    if (threads != target.lanes)
+      kernel->setAttr(tile::kThreadsAttr, b.getI64IntegerAttr(threads));
     forPieceOfBlock(b, kernel.getLoc(), kernel.getBlockNumber(), ends,
                     [&](OpBuilder &inner, unsigned i, Value block) {
                       buildStrided(kernel, launch, cluster,
