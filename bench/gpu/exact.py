@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Matmuls and attention of bf16 on a GPU and on the CPU, from one artifact.
 
-    exact.py --programs > exact.mlir    # for tessera compile --from partition
+    exact.py --programs '.*' > exact.mlir   # for tessera compile --from partition
     exact.py --device cuda:0 IN [--json FILE]
 
 Matmuls have small integers as inputs, whose sums are exact in any order: every bit
@@ -13,6 +13,7 @@ import json
 import math
 import pathlib
 import random
+import re
 import struct
 import subprocess
 import sys
@@ -51,16 +52,21 @@ def tensor(shape, element="bf16"):
     return f"tensor<{'x'.join(map(str, shape))}x{element}>"
 
 
-def print_programs():
+def print_programs(pattern):
+    """Those whose names match `pattern`."""
     print('module attributes {tessera.phase = "partition",\n'
           '    tessera.config = "{\\"model_type\\": \\"none\\", \\"vocab_size\\": 8}",\n'
           '    tessera.recipe = "precision: {compute: bf16}\\n"} {')
     for name, equation, shapes, (shape, result) in matmuls():
+        if not re.fullmatch(pattern, name):
+            continue
         x, w, y = *map(tensor, shapes), tensor(shape, result)
         print(f'func.func @{name}(%x: {x} {{graph.input = "x"}}, %w: {w} {{graph.input = "w"}})\n'
               f'    -> ({y} {{graph.output = "y"}}) {{\n'
               f'  %y = graph.einsum "{equation}" %x, %w : ({x}, {w}) -> {y}\n  return %y : {y}\n}}')
     for name, queries, keys, rows, scale in attentions():
+        if not re.fullmatch(pattern, name):
+            continue
         q, k, lse = tensor(queries), tensor(keys), tensor(rows, "f32")
         print(f'func.func @{name}(%q: {q} {{graph.input = "q"}}, %k: {k} {{graph.input = "k"}},\n'
               f'    %v: {k} {{graph.input = "v"}}, %c: {q} {{graph.input = "cotangent"}})\n'
@@ -146,13 +152,13 @@ def compare(folder, device, scratch):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--programs", action="store_true")
+    parser.add_argument("--programs", metavar="PATTERN", help="print the programs with such names")
     parser.add_argument("folder", metavar="IN", type=pathlib.Path, nargs="?")
     parser.add_argument("--device")
     parser.add_argument("--json", type=pathlib.Path)
     args = parser.parse_args()
     if args.programs:
-        return print_programs()
+        return print_programs(args.programs)
     if not args.folder or not args.device:
         parser.error("IN and --device are required")
     with tempfile.TemporaryDirectory() as scratch:

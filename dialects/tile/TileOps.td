@@ -271,7 +271,8 @@ def Tile_ReleaseOp : Tile_RingOp<"release"> {
   let description = [{
     Waits until only the last `tile.mma_async` is in flight, then releases the stage of the
     `tile.await` before the last one, if there was one. With `last` it releases the stage of the
-    last `tile.await` at once; the `tile.mma_wait` of its readers must precede it.
+    last `tile.await`, and the one before if it is still held, at once; the `tile.mma_wait` of their
+    readers must precede it.
   }];
   let arguments = (ins Tile_RingType:$ring, UnitAttr:$last);
   let assemblyFormat = "(`last` $last^)? $ring attr-dict `:` type($ring)";

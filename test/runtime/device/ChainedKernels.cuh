@@ -78,7 +78,7 @@ struct Chained {
     else
       Turn::pass();
   }
-  TESSERA_DEVICE void releaseKeys() const {
+  TESSERA_DEVICE void releaseKeys() {
     if (has(ChainedDefect::keysKept))
       return;
     if (has(ChainedDefect::keysReleasedByAll))
