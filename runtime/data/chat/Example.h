@@ -51,7 +51,7 @@ enum class ExampleUse : uint8_t {
 
 /// Reads one line, `where` begins errors. Refuses bytes that are not UTF-8,
 /// names that occur twice, messages without a role or with other content than
-/// text, and, of examples to learn, empty texts and equal answers.
+/// text, and, of examples to learn, empty and equal answers.
 StatusOr<Example> parseExample(std::string_view line, const std::string &where,
                                ExampleUse use = ExampleUse::Learn);
 

@@ -10,7 +10,7 @@
 namespace tessera::chat {
 
 /// Where the text of special tokens stands that reaches beyond offset `from`,
-/// in order; adjacent places are one.
+/// in order; adjacent ones are joined.
 std::vector<TextSpan> findSpecials(const tokenizer::Tokenizer &tokenizer,
                                    std::string_view text, size_t from);
 
