@@ -27,7 +27,7 @@ struct ChatEncoderOptions {
   /// Special tokens written out in a message are those tokens, as in
   /// transformers; else such a message is an error.
   bool parsesSpecial = false;
-  /// Score: there is no loss mask, and nothing need be learned.
+  /// Score: without a loss mask, and nothing need be learned.
   ExampleUse use = ExampleUse::Learn;
   RenderOptions rendering;
 };
