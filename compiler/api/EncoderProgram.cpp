@@ -29,6 +29,19 @@ static StatusOr<serve::EmbedFacts> factsOf(const OpenedEncoder &opened,
                                recipe::Normalize::L2};
 }
 
+StatusOr<OpenedEmbedding>
+tessera::openEmbedding(const ModelSource &source, const ProgramOptions &asked,
+                       const GenerateOptions &options) {
+  auto model = openModel(source, asked, options);
+  if (!model.ok())
+    return model.status();
+  auto programs =
+      EmbedPrograms::create((*model)->get(), (*model)->facts().vocabSize);
+  if (!programs.ok())
+    return programs.status();
+  return OpenedEmbedding{model.take(), programs.take()};
+}
+
 StatusOr<OpenedEncoder>
 tessera::openEncoder(const ModelSource &source, const ProgramOptions &asked,
                      const GenerateOptions &options,
@@ -50,14 +63,13 @@ tessera::openEncoder(const ModelSource &source, const ProgramOptions &asked,
     note(fmt::format("the model's prompt {} is prepended to every text",
                      quote(sentence->prompt)));
   endPhase(options.phases, "tokenizer");
-  auto model = openModel(source, asked, options);
-  if (!model.ok())
-    return model.status();
-  auto programs =
-      EmbedPrograms::create((*model)->get(), (*model)->facts().vocabSize);
-  if (!programs.ok())
-    return programs.status();
-  OpenedEncoder opened{model.take(), programs.take(), tokenizer.take(), {}};
+  auto embedding = openEmbedding(source, asked, options);
+  if (!embedding.ok())
+    return embedding.status();
+  OpenedEncoder opened{std::move(embedding->model),
+                       std::move(embedding->programs),
+                       tokenizer.take(),
+                       {}};
   auto facts = factsOf(opened, source.spec, sentence->prompt);
   if (!facts.ok())
     return facts.status();

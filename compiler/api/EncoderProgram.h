@@ -8,6 +8,17 @@
 
 namespace tessera {
 
+/// A program of whole sequences.
+struct OpenedEmbedding {
+  std::unique_ptr<SessionModel> model;
+  std::unique_ptr<EmbedPrograms> programs; ///< over the model
+};
+
+/// Like openModel.
+StatusOr<OpenedEmbedding> openEmbedding(const ModelSource &source,
+                                        const ProgramOptions &asked,
+                                        const GenerateOptions &options);
+
 struct OpenedEncoder {
   std::unique_ptr<SessionModel> model;
   std::unique_ptr<EmbedPrograms> programs; ///< over the model

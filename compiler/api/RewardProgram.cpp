@@ -1,15 +1,16 @@
 #include "compiler/api/RewardProgram.h"
+#include "compiler/api/EncoderProgram.h"
 
 using namespace tessera;
 
-StatusOr<std::unique_ptr<OpenedRewardModel>>
-tessera::openRewardModel(const ModelSource &source, const ProgramOptions &asked,
-                         const GenerateOptions &options) {
+StatusOr<std::unique_ptr<OpenedRewardModel>> tessera::openRewardModel(
+    const ModelSource &source, const ProgramOptions &asked,
+    const GenerateOptions &options,
+    const std::function<Status(const chat::ChatFormat &)> &check) {
   if (!source.spec.hasScore)
     return Status::error(
-        "this {} has no head of scores, so it is not a reward model; train one "
-        "with "
-        "task: reward, or give a sequence classifier of one label",
+        "this {} has no score head, so it is not a reward model; train one "
+        "with task: reward, or give a sequence classifier of one label",
         name(source.spec.family));
   TESSERA_RETURN_IF_ERROR(hal::checkDevice(options.device));
   TESSERA_RETURN_IF_ERROR(checkProgramOptions(source, asked));
@@ -20,13 +21,11 @@ tessera::openRewardModel(const ModelSource &source, const ProgramOptions &asked,
   auto format = chat::loadChatFormat(source.files, tokenizer.take(), "", {});
   if (!format.ok())
     return format.status();
-  auto model = openModel(source, asked, options);
-  if (!model.ok())
-    return model.status();
-  auto programs =
-      EmbedPrograms::create((*model)->get(), (*model)->facts().vocabSize);
-  if (!programs.ok())
-    return programs.status();
-  return std::make_unique<OpenedRewardModel>(
-      OpenedRewardModel{model.take(), programs.take(), format.take()});
+  if (check)
+    TESSERA_RETURN_IF_ERROR(check(*format));
+  auto opened = openEmbedding(source, asked, options);
+  if (!opened.ok())
+    return opened.status();
+  return std::make_unique<OpenedRewardModel>(OpenedRewardModel{
+      std::move(opened->model), std::move(opened->programs), format.take()});
 }

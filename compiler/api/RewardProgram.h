@@ -5,6 +5,8 @@
 #include "runtime/data/chat/ChatFormat.h"
 #include "runtime/infer/EmbedPrograms.h"
 
+#include <functional>
+
 namespace tessera {
 
 struct OpenedRewardModel {
@@ -13,9 +15,11 @@ struct OpenedRewardModel {
   chat::ChatFormat format;
 };
 
-/// Like openModel; an error if the model gives no scores.
-StatusOr<std::unique_ptr<OpenedRewardModel>>
-openRewardModel(const ModelSource &source, const ProgramOptions &asked,
-                const GenerateOptions &options);
+/// Like openModel; an error if the model gives no scores. `check` comes before
+/// anything is compiled.
+StatusOr<std::unique_ptr<OpenedRewardModel>> openRewardModel(
+    const ModelSource &source, const ProgramOptions &asked,
+    const GenerateOptions &options,
+    const std::function<Status(const chat::ChatFormat &)> &check = {});
 
 } // namespace tessera

@@ -96,10 +96,12 @@ Status RolloutBatches::begin(TrainModel &model, const TrainPosition &position) {
       position.dataCursor, journaled, systemFiles(), &journaledValues);
   if (!journal.ok())
     return journal.status();
-  if (const std::string &before = journal->firstReward();
-      !before.empty() && before != run.reward)
+  if (const std::string before = journal->lastReward();
+      !before.empty() && !isSameReward(before, run.reward)) {
+    TESSERA_RETURN_IF_ERROR(journal->appendReward(run.reward));
     options.note(fmt::format("the reward has changed: {} before, {} now",
                              quote(before), quote(run.reward)));
+  }
   for (const Group &group : journaled)
     TESSERA_RETURN_IF_ERROR(checkJournaled(group, facts, options.settings));
   if (!journaled.empty())

@@ -145,6 +145,11 @@ StatusOr<JsonValue> parseChecked(std::string_view line,
   return JsonValue::parse(line, where);
 }
 
+std::string printText(const std::string &text) {
+  const nlohmann::json value = text;
+  return value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
 std::string printSource(const JournalSource &source) {
   std::string line =
       fmt::format(R"({{"format": "tessera-samples", "version": 1, )"
@@ -152,10 +157,7 @@ std::string printSource(const JournalSource &source) {
                   source.seed, source.prompts);
   if (source.epochs != 1)
     line += fmt::format(R"(, "epochs": {})", source.epochs);
-  const nlohmann::json reward = source.reward;
-  return checked(
-      line + R"(, "reward": )" +
-      reward.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+  return checked(line + R"(, "reward": )" + printText(source.reward));
 }
 
 /// Reads the first line; an error if the journal is of another source. Of
@@ -209,6 +211,7 @@ std::size_t wholeLines(std::string_view text) {
 
 constexpr std::string_view kGroupBegin = "{\"group\": ";
 constexpr std::string_view kValuesBegin = "{\"values\": ";
+constexpr std::string_view kRewardBegin = "{\"reward\": ";
 
 /// The number at the beginning of a line of that kind; nothing for other lines.
 std::optional<uint64_t> numberOf(std::string_view line,
@@ -223,6 +226,10 @@ std::optional<uint64_t> numberOf(std::string_view line,
 }
 
 } // namespace
+
+bool isSameReward(const std::string &one, const std::string &other) {
+  return printText(one) == printText(other);
+}
 
 std::string printGroup(const Group &group) {
   std::string line = fmt::format(
@@ -249,6 +256,18 @@ StatusOr<Group> parseGroup(std::string_view line, const std::string &where) {
     group.samples.push_back(sample.take());
   }
   return group;
+}
+
+static Status readReward(std::string_view line, const std::string &where,
+                         std::string &reward) {
+  auto object = parseChecked(line, where);
+  if (!object.ok())
+    return object.status();
+  std::string_view text;
+  if (!(*object)["reward"].get(text))
+    return Status::error("{}: reward must be a string", where);
+  reward = text;
+  return Status::success();
 }
 
 static StatusOr<ValueEstimates> parseValues(std::string_view line,
@@ -299,6 +318,10 @@ static Status readGroups(const std::string &path, const JournalSource &source,
           return read.status();
         if (values)
           *values = read.take();
+        continue;
+      }
+      if (line.text.starts_with(kRewardBegin)) {
+        TESSERA_RETURN_IF_ERROR(readReward(line.text, where, reward));
         continue;
       }
       // What was learned from is not read again.
@@ -354,6 +377,13 @@ Status SampleJournal::append(std::string_view line) {
 
 Status SampleJournal::append(const Group &group) {
   return append(printGroup(group));
+}
+
+Status SampleJournal::appendReward(const std::string &now) {
+  TESSERA_RETURN_IF_ERROR(
+      append(checked(std::string(kRewardBegin) + printText(now))));
+  reward = now;
+  return Status::success();
 }
 
 Status SampleJournal::append(const ValueEstimates &values) {

@@ -12,6 +12,10 @@
 //                 "versions": [4, 4], "finish_reason": "stop", "reward": 1}],
 //    "check": "00c5…16 hex digits"}
 //
+// A run that goes on with another reward has a line
+//
+//   {"reward": "python3 other.py", "check": "…"}
+//
 // Where several steps learn from the same completions with a value head, a line
 //
 //   {"values": 12, "tokens": [0.5, -0.25], "check": "…"}
@@ -50,6 +54,9 @@ struct ValueEstimates {
   std::vector<float> tokens;
 };
 
+/// Whether a journal writes both as the same: what is not UTF-8 is replaced.
+bool isSameReward(const std::string &one, const std::string &other);
+
 /// The line of a group, with its newline.
 std::string printGroup(const Group &group);
 /// Its group; `where` begins errors.
@@ -70,11 +77,13 @@ public:
   SampleJournal &operator=(SampleJournal &&) = delete;
   ~SampleJournal();
 
-  /// What gave the rewards when the run began; empty: not known.
-  const std::string &firstReward() const { return reward; }
+  /// What gave the last rewards; empty: not known.
+  const std::string &lastReward() const { return reward; }
 
   /// Durable when it returns.
   Status append(const Group &group);
+  /// Writes that another reward gives those of the groups to come.
+  Status appendReward(const std::string &now);
   Status append(const ValueEstimates &values);
 
 private:

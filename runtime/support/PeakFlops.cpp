@@ -115,15 +115,20 @@ Loop choose(PeakType type, unsigned vectorBits) {
   return {scalar, 8 * 2, "scalar"};
 }
 
-// How many iterations take `seconds`, by one short run; it also wakes the wide
-// units.
+// How many iterations take `seconds`, by a short run; it also wakes the wide
+// units. Where the clock is coarse the run is as long as the clock can tell.
 std::int64_t iterationsOf(const Loop &loop, double seconds) {
-  constexpr std::int64_t kProbe = 2000;
+  constexpr std::int64_t kProbe = 2000, kMost = std::int64_t(1) << 30;
   loop.run(kProbe);
-  double start = threadSeconds();
-  loop.run(kProbe);
-  double taken = std::max(threadSeconds() - start, 1e-7);
-  return std::int64_t(double(kProbe) * seconds / taken) + 1;
+  for (std::int64_t probe = kProbe;; probe *= 2) {
+    const double start = threadSeconds();
+    loop.run(probe);
+    const double taken = threadSeconds() - start;
+    if (taken > 0)
+      return std::max(probe, std::int64_t(double(probe) * seconds / taken) + 1);
+    if (probe >= kMost)
+      return probe;
+  }
 }
 
 // FLOP/s of this thread, by the time in which it had a processor: other
@@ -131,7 +136,9 @@ std::int64_t iterationsOf(const Loop &loop, double seconds) {
 double rateOf(const Loop &loop, std::int64_t iterations) {
   double start = threadSeconds();
   loop.run(iterations);
-  return double(iterations) * loop.flops / (threadSeconds() - start);
+  const double taken = threadSeconds() - start;
+  // A coarse clock may not have moved; another round tells.
+  return taken > 0 ? double(iterations) * loop.flops / taken : 0;
 }
 
 constexpr int kRounds = 9;

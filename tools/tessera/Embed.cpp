@@ -3,12 +3,12 @@
 #include "runtime/support/Text.h"
 #include "tools/tessera/Commands.h"
 #include "tools/tessera/EncoderOptions.h"
+#include "tools/tessera/StandardInput.h"
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <fmt/format.h>
-#include <iostream>
 #include <memory>
 
 using namespace tessera;
@@ -26,7 +26,7 @@ class TextSource {
 public:
   explicit TextSource(const std::vector<std::string> &inputs)
       : inputs(inputs) {}
-  std::vector<std::string> next(std::size_t most) {
+  StatusOr<std::vector<std::string>> next(std::size_t most) {
     std::vector<std::string> some;
     if (!inputs.empty()) {
       const std::size_t end = std::min(inputs.size(), at + most);
@@ -35,9 +35,12 @@ public:
       return some;
     }
     std::string line;
-    while (some.size() < most && std::getline(std::cin, line)) {
-      if (!line.empty() && line.back() == '\r')
-        line.pop_back();
+    while (some.size() < most) {
+      auto read = input.next(line);
+      if (!read.ok())
+        return read.status();
+      if (!*read)
+        break;
       some.push_back(std::move(line));
     }
     return some;
@@ -46,6 +49,7 @@ public:
 private:
   const std::vector<std::string> &inputs;
   std::size_t at = 0;
+  StandardInput input;
 };
 
 struct Count {
@@ -102,13 +106,10 @@ static Status embedInputs(EmbedSettings &settings) {
                          "encoder, such as a BERT model",
                          name(source->spec.family));
   TemporaryFile program;
-  if (llvm::Error error = program.create())
-    return Status::error("{}", llvm::toString(std::move(error)));
-  GenerateOptions options;
-  options.program = program.name();
-  options.device = settings.programs.decoder.device;
-  options.threads = settings.threads;
-  auto opened = openEncoder(*source, settings.programs, options,
+  auto options = settings.runOptions(program);
+  if (!options.ok())
+    return options.status();
+  auto opened = openEncoder(*source, settings.programs, *options,
                             [&](std::string_view line) { settings.say(line); });
   if (!opened.ok())
     return opened.status();
@@ -121,8 +122,14 @@ static Status embedInputs(EmbedSettings &settings) {
   TextSource inputs(settings.inputs);
   Count count;
   auto begin = std::chrono::steady_clock::now();
-  for (auto some = inputs.next(most); !some.empty(); some = inputs.next(most))
-    TESSERA_RETURN_IF_ERROR(embedSome(some, settings, model, embedder, count));
+  for (;;) {
+    auto some = inputs.next(most);
+    if (!some.ok())
+      return some.status();
+    if (some->empty())
+      break;
+    TESSERA_RETURN_IF_ERROR(embedSome(*some, settings, model, embedder, count));
+  }
   std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
   settings.say(fmt::format("{}: {} inputs of {} tokens in {:.2f} s",
                            settings.place, count.inputs, count.tokens,

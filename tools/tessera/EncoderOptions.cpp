@@ -25,6 +25,17 @@ StatusOr<ModelSource> EncoderArguments::find() const {
   return std::move(**source);
 }
 
+StatusOr<GenerateOptions>
+EncoderArguments::runOptions(TemporaryFile &file) const {
+  if (llvm::Error error = file.create())
+    return Status::error("{}", llvm::toString(std::move(error)));
+  GenerateOptions options;
+  options.program = file.name();
+  options.device = programs.decoder.device;
+  options.threads = threads;
+  return options;
+}
+
 void EncoderArguments::say(std::string_view line) const {
   if (!quiet)
     note(line);

@@ -1,6 +1,7 @@
 // What the commands have in common that run whole sequences: `tessera embed`
 // and `tessera score`.
 #pragma once
+#include "compiler/api/DecoderProgram.h"
 #include "compiler/api/ModelSource.h"
 #include "tools/tessera/CacheOptions.h"
 
@@ -18,6 +19,8 @@ struct EncoderArguments {
   void finish(const std::string &command);
   /// The model; an error if it is none, or is packaged and `batch` was given.
   StatusOr<ModelSource> find() const;
+  /// How the model runs, with the program in `file`, which this creates.
+  StatusOr<GenerateOptions> runOptions(TemporaryFile &file) const;
   /// Prints a line for the user, unless `quiet`.
   void say(std::string_view line) const;
 };

@@ -76,21 +76,39 @@ static std::optional<rl::AdapterScale> adapterOf(const recipe::Recipe &recipe,
 }
 
 static StatusOr<std::unique_ptr<rl::Reward>>
-openReward(const RlArguments &arguments, const recipe::Recipe &recipe) {
+openReward(const RlArguments &arguments, const recipe::Recipe &recipe,
+           const std::vector<rl::Prompt> &prompts,
+           const std::vector<rl::Prompt> &evalPrompts) {
   const std::string &given = arguments.reward;
   const int64_t seconds = recipe.rollout.rewardTimeout;
   if (given.starts_with(kRewardModel))
-    return openModelReward(arguments, recipe);
+    return openModelReward(arguments, recipe, prompts, evalPrompts);
   if (given.starts_with("http://") || given.starts_with("https://"))
     return rl::rewardServer(given, seconds);
+  std::error_code error;
+  if (std::filesystem::is_directory(given, error))
+    return Status::error("--reward: '{0}' is a directory; write model:{0} if "
+                         "it is a reward model's",
+                         given);
   return rl::rewardProgram(given, seconds);
 }
 
-/// Before programs are compiled and after, while which a program that cannot
-/// work ends.
+/// Starts the reward program before the others are compiled.
 static Status beginReward(rl::Reward &reward) {
   Status begun = reward.begin();
   return begun.ok() ? begun : Status::error("--reward: {}", begun.message());
+}
+
+/// After compilation: a program that cannot work has ended by now. If failures
+/// are allowed it is started again, as after any other.
+static Status checkReward(rl::Reward &reward, const RlArguments &arguments,
+                          const recipe::Recipe &recipe) {
+  Status begun = beginReward(reward);
+  if (begun.ok() ||
+      recipe.rollout.onRewardFailure == recipe::RewardFailure::Stop)
+    return begun;
+  arguments.note(begun.message());
+  return Status::success();
 }
 
 /// In this process by `model`, or in others.
@@ -119,7 +137,7 @@ static Status learn(RlArguments &arguments, const recipe::Recipe &recipe,
     for (const rl::Prompt &prompt : *each)
       longest = std::max(longest, int64_t(prompt.tokens.size()));
   TESSERA_RETURN_IF_ERROR(rl::checkBatch(recipe, longest));
-  auto reward = openReward(arguments, recipe);
+  auto reward = openReward(arguments, recipe, prompts, evalPrompts);
   if (!reward.ok())
     return reward.status();
   TESSERA_RETURN_IF_ERROR(beginReward(**reward));
@@ -150,7 +168,7 @@ static Status learn(RlArguments &arguments, const recipe::Recipe &recipe,
         importAllWeights(arguments.place, *reference.model));
   }
 
-  TESSERA_RETURN_IF_ERROR(beginReward(**reward));
+  TESSERA_RETURN_IF_ERROR(checkReward(**reward, arguments, recipe));
   rl::RolloutOptions rollouts;
   rollouts.settings = recipe.rollout;
   rollouts.seed = uint64_t(recipe.seed);
@@ -285,8 +303,9 @@ void tessera::addRlCommand(CLI::App &app, Invocation &invocation) {
       ->add_option("--reward", arguments->reward,
                    "shell command of a program that reads a line of JSON for "
                    "each completion and answers it with a number; the URL of a "
-                   "server that is sent the line; or a reward model's "
-                   "directory, of which the score is the reward")
+                   "server that is sent the line; or model:DIR, a reward "
+                   "model's directory or packaged model, whose score is the "
+                   "reward")
       ->required()
       ->type_name("COMMAND|http://HOST[:PORT]/PATH|model:DIR");
   addRunOptions(*command, arguments->train);

@@ -115,12 +115,12 @@ namespace {
 /// Keeps the model that the scores come from.
 class OwnedRewardModel final : public rl::Reward {
 public:
-  explicit OwnedRewardModel(std::unique_ptr<OpenedRewardModel> opened)
-      : opened(std::move(opened)) {
-    chat::ChatEncoderOptions encoding;
-    encoding.rendering.now = std::time(nullptr);
-    scores = rl::rewardModel(std::make_unique<rl::AnswerScorer>(
-        *this->opened->programs, this->opened->format, encoding));
+  OwnedRewardModel(std::unique_ptr<OpenedRewardModel> opened,
+                   const chat::ChatEncoderOptions &encoding,
+                   const std::string &advice)
+      : opened(std::move(opened)),
+        scores(rl::rewardModel(std::make_unique<rl::AnswerScorer>(
+            *this->opened->programs, this->opened->format, encoding, advice))) {
   }
   StatusOr<double> score(const rl::RewardQuestion &question) override {
     return scores->score(question);
@@ -132,23 +132,39 @@ private:
 };
 } // namespace
 
+/// What to do about a sequence that is too long for the reward model.
+static std::string lengthAdvice(const ModelSource &source,
+                                const recipe::Recipe &recipe) {
+  if (source.packaged)
+    return "shorten it, lower rollout.max_tokens, or compile the reward model "
+           "with a larger inference.context (tessera compile --set "
+           "inference.context=N)";
+  if (2 * recipe.batch.sequence < source.spec.maxPositions)
+    return "shorten it, lower rollout.max_tokens, or raise batch.sequence, of "
+           "which the reward model takes twice as many";
+  return "shorten it, lower rollout.max_tokens, or choose a reward model of "
+         "more positions";
+}
+
 StatusOr<std::unique_ptr<rl::Reward>>
 tessera::openModelReward(const RlArguments &arguments,
-                         const recipe::Recipe &recipe) {
+                         const recipe::Recipe &recipe,
+                         std::span<const rl::Prompt> prompts,
+                         std::span<const rl::Prompt> evalPrompts) {
   const std::string place = arguments.reward.substr(kRewardModel.size());
   auto source = findModel(place);
   if (!source.ok())
-    return source.status();
+    return Status::error("--reward: {}", source.message());
   if (!*source)
     return Status::error("--reward: '{}' is not a model directory: it has no "
                          "config.json",
                          place);
   ProgramOptions programs;
+  const int64_t context =
+      std::min(2 * recipe.batch.sequence, (*source)->spec.maxPositions);
   if (!(*source)->packaged) {
     programs.decoder.batch = 1; // completions are scored one by one
-    programs.set = {fmt::format(
-        "inference.context={}",
-        std::min(2 * recipe.batch.sequence, (*source)->spec.maxPositions))};
+    programs.set = {fmt::format("inference.context={}", context)};
   }
   programs.decoder.device = arguments.device;
   programs.decoder.cache = arguments.cache;
@@ -161,11 +177,29 @@ tessera::openModelReward(const RlArguments &arguments,
   options.program = program.name();
   options.device = arguments.device;
   options.threads = arguments.threads;
-  auto opened = openRewardModel(**source, programs, options);
+  chat::ChatEncoderOptions encoding;
+  encoding.rendering.now = std::time(nullptr);
+  const std::string advice = lengthAdvice(**source, recipe);
+  const auto check = [&](const chat::ChatFormat &format, int64_t most) {
+    for (const auto &each : {prompts, evalPrompts})
+      TESSERA_RETURN_IF_ERROR(
+          rl::checkPrompts(format, encoding, each, most, advice));
+    return Status::success();
+  };
+  const bool isPackaged = (*source)->packaged.has_value();
+  auto opened = openRewardModel(
+      **source, programs, options, [&](const chat::ChatFormat &format) {
+        return isPackaged ? Status::success() : check(format, context);
+      });
   if (!opened.ok())
     return Status::error("--reward: {}", opened.message());
+  if (isPackaged) // how many tokens it takes is known now
+    if (Status status =
+            check((*opened)->format, (*opened)->programs->shape().context);
+        !status.ok())
+      return Status::error("--reward: {}", status.message());
   return std::unique_ptr<rl::Reward>(
-      std::make_unique<OwnedRewardModel>(opened.take()));
+      std::make_unique<OwnedRewardModel>(opened.take(), encoding, advice));
 }
 
 //===--- rollout workers --------------------------------------------------===//

@@ -2,6 +2,7 @@
 #pragma once
 #include "runtime/infer/DecodePrograms.h"
 #include "runtime/recipe/Recipe.h"
+#include "runtime/rl/PromptFile.h"
 #include "runtime/rl/Reward.h"
 #include "runtime/rl/Sampler.h"
 #include "runtime/train/SessionModel.h"
@@ -53,9 +54,12 @@ struct DecodingModel {
 inline constexpr std::string_view kRewardModel = "model:";
 /// The reward model of --reward, compiled and with its weights. It takes twice
 /// the tokens of the recipe's sequences, since its tokenizer and template may
-/// be others, or as many as it has positions.
+/// be others, or as many as it has positions. An error if it cannot read a
+/// prompt.
 StatusOr<std::unique_ptr<rl::Reward>>
-openModelReward(const RlArguments &arguments, const recipe::Recipe &recipe);
+openModelReward(const RlArguments &arguments, const recipe::Recipe &recipe,
+                std::span<const rl::Prompt> prompts,
+                std::span<const rl::Prompt> evalPrompts);
 
 /// The descriptor by which a rollout worker speaks with its learner.
 inline constexpr int kWorkerDescriptor = 3;

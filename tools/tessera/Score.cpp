@@ -4,10 +4,12 @@
 #include "runtime/rl/AnswerScorer.h"
 #include "tools/tessera/Commands.h"
 #include "tools/tessera/EncoderOptions.h"
+#include "tools/tessera/Note.h"
+#include "tools/tessera/StandardInput.h"
 #include <CLI/CLI.hpp>
 #include <chrono>
+#include <cstdio>
 #include <ctime>
-#include <iostream>
 #include <memory>
 #include <optional>
 
@@ -25,17 +27,17 @@ class LineSource {
 public:
   Status open(const std::string &path);
   /// As of ExampleReader.
-  void next(std::size_t most, std::vector<chat::ExampleLine> &lines);
-  std::string name = "standard input";
+  Status next(std::size_t most, std::vector<chat::ExampleLine> &lines);
+  std::string name = StandardInput::kName;
 
 private:
   std::optional<chat::ExampleReader> file; ///< none: standard input
-  std::vector<std::string> held;           ///< the lines of the last next()
-  uint64_t number = 0;
+  StandardInput input;
+  std::vector<std::string> held; ///< the lines of the last next()
 };
 
 struct ScoreTotals {
-  uint64_t answers = 0, tokens = 0, pairs = 0, right = 0;
+  uint64_t answers = 0, tokens = 0, pairs = 0, correct = 0;
   double margins = 0;
 };
 
@@ -43,7 +45,7 @@ struct ScoreTotals {
 struct EncodedLine {
   uint64_t number = 0;
   PackedObjective objective = PackedObjective::Sft;
-  std::size_t first = 0, count = 0; ///< of the batch's answers
+  std::size_t first = 0; ///< of its answers in the batch
 };
 
 class Scoring {
@@ -55,7 +57,8 @@ public:
 
 private:
   Status encode(const chat::ExampleLine &line, const std::string &name);
-  Status printScores();
+  Status printScores(const std::string &name);
+  Status print(const EncodedLine &line, std::span<const float> scores);
 
   rl::AnswerScorer &scorer;
   std::vector<EncodedLine> lines;
@@ -75,33 +78,41 @@ Status LineSource::open(const std::string &path) {
   return Status::success();
 }
 
-void LineSource::next(std::size_t most, std::vector<chat::ExampleLine> &lines) {
+Status LineSource::next(std::size_t most,
+                        std::vector<chat::ExampleLine> &lines) {
   constexpr std::size_t kBytes = std::size_t(16) << 20;
-  if (file)
-    return file->next(most, kBytes, lines);
   lines.clear();
+  if (file) {
+    file->next(most, kBytes, lines);
+    return Status::success();
+  }
   held.clear();
   held.reserve(most); // views of the strings stay valid
   std::string line;
-  while (held.size() < most && std::getline(std::cin, line)) {
-    ++number;
+  for (std::size_t bytes = 0; held.size() < most && bytes < kBytes;) {
+    auto read = input.next(line);
+    if (!read.ok())
+      return read.status();
+    if (!*read)
+      break;
     if (line.find_first_not_of(" \t\r") == line.npos)
       continue;
+    bytes += line.size();
     held.push_back(std::move(line));
-    lines.push_back({held.back(), number});
+    lines.push_back({held.back(), input.number()});
   }
+  return Status::success();
 }
 
 Status Scoring::encode(const chat::ExampleLine &line, const std::string &name) {
   const std::string where = fmt::format("{}:{}", name, line.number);
-  auto example = chat::parseExample(line.text, where);
+  auto example = chat::parseExample(line.text, where, chat::ExampleUse::Score);
   if (!example.ok())
     return example.status();
   auto encoded = scorer.encode(*example);
   if (!encoded.ok())
     return Status::error("{}: {}", where, encoded.message());
-  lines.push_back(
-      {line.number, example->objective, answers.size(), encoded->size()});
+  lines.push_back({line.number, example->objective, answers.size()});
   for (chat::EncodedDocument &each : *encoded) {
     totals.tokens += each.tokens.size();
     answers.push_back(std::move(each));
@@ -109,25 +120,35 @@ Status Scoring::encode(const chat::ExampleLine &line, const std::string &name) {
   return Status::success();
 }
 
-Status Scoring::printScores() {
+Status Scoring::print(const EncodedLine &line, std::span<const float> scores) {
+  const bool isPair = line.objective == PackedObjective::Preference;
+  const float first = scores[line.first];
+  TESSERA_RETURN_IF_ERROR(rl::checkScore(first));
+  if (!isPair) {
+    fmt::print("{{\"line\":{},\"tokens\":{},\"score\":{}}}\n", line.number,
+               answers[line.first].tokens.size(), first);
+    return Status::success();
+  }
+  const float second = scores[line.first + 1];
+  TESSERA_RETURN_IF_ERROR(rl::checkScore(second));
+  ++totals.pairs;
+  totals.correct += first > second;
+  totals.margins += double(first) - double(second);
+  fmt::print("{{\"line\":{},\"chosen\":{},\"rejected\":{}}}\n", line.number,
+             first, second);
+  return Status::success();
+}
+
+Status Scoring::printScores(const std::string &name) {
   auto scores = scorer.score(answers);
   if (!scores.ok())
-    return scores.status();
+    return Status::error("{}:{} to {}: {}", name, lines.front().number,
+                         lines.back().number, scores.message());
   totals.answers += answers.size();
-  for (const EncodedLine &line : lines) {
-    const float first = (*scores)[line.first];
-    if (line.objective != PackedObjective::Preference) {
-      fmt::print("{{\"line\":{},\"tokens\":{},\"score\":{}}}\n", line.number,
-                 answers[line.first].tokens.size(), first);
-      continue;
-    }
-    const float second = (*scores)[line.first + 1];
-    ++totals.pairs;
-    totals.right += first > second;
-    totals.margins += double(first) - double(second);
-    fmt::print("{{\"line\":{},\"chosen\":{},\"rejected\":{}}}\n", line.number,
-               first, second);
-  }
+  for (const EncodedLine &line : lines)
+    if (Status status = print(line, *scores); !status.ok())
+      return Status::error("{}:{}: {}", name, line.number, status.message());
+  std::fflush(stdout); // who waits for them may read a pipe
   lines.clear();
   answers.clear();
   return Status::success();
@@ -135,10 +156,13 @@ Status Scoring::printScores() {
 
 Status Scoring::run(LineSource &source, std::size_t mostLines) {
   std::vector<chat::ExampleLine> read;
-  while (source.next(mostLines, read), !read.empty()) {
+  for (;;) {
+    TESSERA_RETURN_IF_ERROR(source.next(mostLines, read));
+    if (read.empty())
+      break;
     for (const chat::ExampleLine &line : read)
       TESSERA_RETURN_IF_ERROR(encode(line, source.name));
-    TESSERA_RETURN_IF_ERROR(printScores());
+    TESSERA_RETURN_IF_ERROR(printScores(source.name));
   }
   if (totals.answers == 0)
     return Status::error("{} has no line", source.name);
@@ -152,20 +176,24 @@ static Status scoreAnswers(ScoreArguments &arguments) {
   LineSource lines;
   TESSERA_RETURN_IF_ERROR(lines.open(arguments.input));
   TemporaryFile program;
-  if (llvm::Error error = program.create())
-    return Status::error("{}", llvm::toString(std::move(error)));
-  GenerateOptions options;
-  options.program = program.name();
-  options.device = arguments.programs.decoder.device;
-  options.threads = arguments.threads;
-  auto opened = openRewardModel(*source, arguments.programs, options);
+  auto options = arguments.runOptions(program);
+  if (!options.ok())
+    return options.status();
+  auto opened = openRewardModel(*source, arguments.programs, *options);
   if (!opened.ok())
     return opened.status();
   EmbedPrograms &programs = *(*opened)->programs;
   chat::ChatEncoderOptions encoding;
   encoding.parsesSpecial = arguments.parsesSpecial;
   encoding.rendering.now = std::time(nullptr);
-  rl::AnswerScorer scorer(programs, (*opened)->format, encoding);
+  rl::AnswerScorer scorer(
+      programs, (*opened)->format, encoding,
+      source->packaged
+          ? "shorten them, or compile the model with a larger "
+            "inference.context (tessera compile --set inference.context=N)"
+          : fmt::format("shorten them, or set --set inference.context=N, up to "
+                        "the model's {} positions",
+                        source->spec.maxPositions));
   Scoring scoring(scorer);
   auto begin = std::chrono::steady_clock::now();
   // Enough answers that some have equal lengths and fill a batch.
@@ -176,11 +204,11 @@ static Status scoreAnswers(ScoreArguments &arguments) {
   arguments.say(fmt::format("{}: {} answers of {} tokens in {:.2f} s",
                             arguments.place, totals.answers, totals.tokens,
                             took.count()));
-  if (totals.pairs > 0)
-    arguments.say(fmt::format("{} pairs: accuracy {:.4f}, mean margin {:.4g}",
-                              totals.pairs,
-                              double(totals.right) / double(totals.pairs),
-                              totals.margins / double(totals.pairs)));
+  if (totals.pairs > 0) // a result, also with --quiet
+    note(fmt::format("{} pairs: accuracy {:.4f}, mean margin {:.4g}",
+                     totals.pairs,
+                     double(totals.correct) / double(totals.pairs),
+                     totals.margins / double(totals.pairs)));
   return Status::success();
 }
 

@@ -1,6 +1,6 @@
 #include "runtime/data/chat/ChatEncoder.h"
 #include "runtime/data/ShallowJson.h"
-#include "runtime/data/chat/TurnSpans.h"
+#include "runtime/data/chat/PlainSpecials.h"
 #include "runtime/data/tokenizer/TokenCuts.h"
 
 #include <algorithm>
@@ -10,27 +10,46 @@ namespace tessera::chat {
 using tokenizer::SpecialText;
 using tokenizer::TokenCut;
 
-Status ChatEncoder::checkText(std::string_view text) const {
+Status ChatEncoder::checkText(std::string_view text,
+                              std::string_view advice) const {
   std::optional<uint32_t> special = format.tokenizer.findSpecial(text);
   return !special
              ? Status::success()
              : Status::error("a message has the text of the special token {}, "
-                             "which would end or begin a turn; remove it, or "
-                             "take it for the token with --parse-special",
-                             shownName(format.tokenizer.token(*special).bytes));
+                             "which would end or begin a turn; remove it{}",
+                             shownName(format.tokenizer.token(*special).bytes),
+                             advice);
 }
 
 /// Names and strings at any depth, since a template may print each.
-Status ChatEncoder::checkPlain(const JsonValue &value) const {
+Status ChatEncoder::checkPlain(const JsonValue &value,
+                               std::string_view advice) const {
   if (std::string_view text; value.get(text))
-    return checkText(text);
+    return checkText(text, advice);
   for (const JsonValue &element : value.elements())
-    TESSERA_RETURN_IF_ERROR(checkPlain(element));
+    TESSERA_RETURN_IF_ERROR(checkPlain(element, advice));
   for (const auto &[name, member] : value.members()) {
-    TESSERA_RETURN_IF_ERROR(checkText(name));
-    TESSERA_RETURN_IF_ERROR(checkPlain(member));
+    TESSERA_RETURN_IF_ERROR(checkText(name, advice));
+    TESSERA_RETURN_IF_ERROR(checkPlain(member, advice));
   }
   return Status::success();
+}
+
+/// Of a conversation, in which only what was sampled may have special tokens.
+Status ChatEncoder::checkExample(const Example &example) const {
+  // Prompts of sampled answers are not from a command with that option.
+  const bool isSampled =
+      std::ranges::any_of(example.answers, &Answer::isSampled);
+  const std::string_view advice =
+      isSampled ? "" : ", or take it for the token with --parse-special";
+  for (const JsonValue &message : example.prompt)
+    TESSERA_RETURN_IF_ERROR(checkPlain(message, advice));
+  for (const Answer &answer : example.answers)
+    for (const JsonValue &message : answer.messages)
+      if (!answer.isSampled)
+        TESSERA_RETURN_IF_ERROR(checkPlain(message, advice));
+  TESSERA_RETURN_IF_ERROR(checkPlain(example.tools, advice));
+  return checkPlain(example.variables, advice);
 }
 
 /// Marks the tokens that a span of the text touches.
@@ -58,14 +77,18 @@ Status ChatEncoder::encodeConversation(const Example &example,
       if (options.turns == SupervisedTurns::Last)
         first = i;
     }
+  const bool scores = options.use == ExampleUse::Score;
   if (out.turns == 0)
     return Status::error("has no message of the assistant, so that there is "
-                         "nothing to learn");
+                         "nothing to {}",
+                         scores ? "score" : "learn");
+  const Conversation conversation{messages, example.tools, example.variables};
+  if (scores)
+    return readConversation(answer, conversation, out);
   if (options.turns == SupervisedTurns::Last)
     out.turns = 1;
   StatusOr<RenderedText> text =
-      renderTurns(*format.source, {messages, example.tools, example.variables},
-                  first, options.rendering);
+      renderTurns(*format.source, conversation, first, options.rendering);
   if (!text.ok())
     return text.status();
   std::vector<size_t> offsets;
@@ -78,11 +101,69 @@ Status ChatEncoder::encodeConversation(const Example &example,
   return Status::success();
 }
 
+Status ChatEncoder::readConversation(const Answer &answer,
+                                     const Conversation &conversation,
+                                     EncodedDocument &out) {
+  StatusOr<std::string> text =
+      renderConversation(*format.source, conversation, options.rendering);
+  if (!text.ok())
+    return text.status();
+  std::vector<TextSpan> plain;
+  if (answer.isSampled)
+    plain = findSpecials(format.tokenizer, answer.text, 0);
+  if (!plain.empty()) {
+    auto markers = SpanMarkers::notIn(*text);
+    if (!markers.ok())
+      return markers.status();
+    JsonValue::Array messages(conversation.messages.begin(),
+                              conversation.messages.end());
+    messages.back() = assistantMessage(markers->mark(answer.text, plain));
+    StatusOr<std::string> marked = renderConversation(
+        *format.source, {messages, conversation.tools, conversation.variables},
+        options.rendering);
+    if (!marked.ok())
+      return marked.status();
+    plain = markers->unmark(*marked);
+    if (*marked != *text)
+      return Status::error("the template changes an answer with the text of a "
+                           "special token, so that it is not known where it "
+                           "stands");
+  }
+  return encodeAround(encoder, format.tokenizer, *text, plain, out.tokens);
+}
+
+/// Prompt and answer, with the end of the turn unless it is there.
+std::string ChatEncoder::textOf(const Example &example,
+                                const Answer &answer) const {
+  std::string text = example.promptText + answer.text;
+  if (!answer.isCut &&
+      (answer.isSampled || !answer.text.ends_with(format.end.text)))
+    text += format.end.text;
+  return text;
+}
+
+Status ChatEncoder::readStrings(const Example &example, const Answer &answer,
+                                EncodedDocument &out) {
+  const auto prefix = format.tokenizer.framePrefix();
+  const auto suffix = format.tokenizer.frameSuffix();
+  std::vector<TextSpan> plain;
+  if (answer.isSampled)
+    plain = findSpecials(format.tokenizer, example.promptText + answer.text,
+                         example.promptText.size());
+  std::vector<uint32_t> ids;
+  TESSERA_RETURN_IF_ERROR(encodeAround(encoder, format.tokenizer,
+                                       textOf(example, answer), plain, ids));
+  out.tokens.assign(prefix.begin(), prefix.end());
+  out.tokens.insert(out.tokens.end(), ids.begin(), ids.end());
+  out.tokens.insert(out.tokens.end(), suffix.begin(), suffix.end());
+  return Status::success();
+}
+
 Status ChatEncoder::encodeStrings(const Example &example, const Answer &answer,
                                   EncodedDocument &out) {
-  std::string text = example.promptText + answer.text;
-  if (!answer.isCut && !answer.text.ends_with(format.end.text))
-    text += format.end.text;
+  if (options.use == ExampleUse::Score)
+    return readStrings(example, answer, out);
+  const std::string text = textOf(example, answer);
   std::vector<uint32_t> ids;
   std::vector<TokenCut> cuts;
   const size_t offset = example.promptText.size();
@@ -107,15 +188,8 @@ uint32_t ChatEncoder::countEnds(const EncodedDocument &document) const {
 }
 
 StatusOr<EncodedExample> ChatEncoder::encode(const Example &example) {
-  if (example.isConversation && !options.parsesSpecial) {
-    for (const JsonValue &message : example.prompt)
-      TESSERA_RETURN_IF_ERROR(checkPlain(message));
-    for (const Answer &answer : example.answers)
-      for (const JsonValue &message : answer.messages)
-        TESSERA_RETURN_IF_ERROR(checkPlain(message));
-    TESSERA_RETURN_IF_ERROR(checkPlain(example.tools));
-    TESSERA_RETURN_IF_ERROR(checkPlain(example.variables));
-  }
+  if (example.isConversation && !options.parsesSpecial)
+    TESSERA_RETURN_IF_ERROR(checkExample(example));
   EncodedExample encoded;
   for (const Answer &answer : example.answers) {
     EncodedDocument &document = encoded.emplace_back();
@@ -123,8 +197,10 @@ StatusOr<EncodedExample> ChatEncoder::encode(const Example &example) {
     TESSERA_RETURN_IF_ERROR(example.isConversation
                                 ? encodeConversation(example, answer, document)
                                 : encodeStrings(example, answer, document));
+    if (options.use == ExampleUse::Score)
+      continue;
     // A document's first token has nothing before it to be predicted from.
-    bool learns = !options.mustLearn;
+    bool learns = false;
     for (size_t i = 1; i < document.tokens.size(); ++i)
       learns |= document.supervised[i];
     document.ends = countEnds(document);
@@ -132,7 +208,8 @@ StatusOr<EncodedExample> ChatEncoder::encode(const Example &example) {
       return Status::error("has no token to learn: the assistant's turns are "
                            "empty");
   }
-  if (encoded.size() == 2 && encoded[0].tokens == encoded[1].tokens)
+  if (options.use == ExampleUse::Learn && encoded.size() == 2 &&
+      encoded[0].tokens == encoded[1].tokens)
     return Status::error("\"chosen\" and \"rejected\" have the same tokens, so "
                          "that nothing can be learned from the pair");
   return encoded;

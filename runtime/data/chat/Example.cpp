@@ -10,8 +10,8 @@ namespace {
 /// Reads the members of one line's object; errors begin with `where`.
 class ExampleParser {
 public:
-  ExampleParser(const JsonValue &root, const std::string &where)
-      : root(root), where(where) {}
+  ExampleParser(const JsonValue &root, const std::string &where, ExampleUse use)
+      : root(root), where(where), use(use) {}
 
   StatusOr<Example> parse();
   /// Of a line that is only a prompt.
@@ -43,6 +43,7 @@ private:
 
   const JsonValue &root;
   const std::string &where;
+  const ExampleUse use;
 };
 } // namespace
 
@@ -193,7 +194,7 @@ Status ExampleParser::addAnswer(Example &example, std::string_view name,
   std::string_view text;
   if (!example.isConversation && !root[name].get(text))
     return error("\"{}\" must be a string, as \"prompt\" is", name);
-  if (!example.isConversation && text.empty())
+  if (!example.isConversation && text.empty() && use == ExampleUse::Learn)
     return error("\"{}\" is empty", name);
   answer.text = text;
   if (example.isConversation)
@@ -219,7 +220,7 @@ Status ExampleParser::findCommonPrompt(Example &example) const {
 }
 
 Status ExampleParser::checkAnswers(const Example &example) const {
-  if (example.answers.size() < 2)
+  if (example.answers.size() < 2 || use == ExampleUse::Score)
     return Status::success();
   const Answer &a = example.answers[0], &b = example.answers[1];
   if (a.text == b.text &&
@@ -292,34 +293,45 @@ StatusOr<Example> ExampleParser::parsePrompt() {
   return example;
 }
 
-StatusOr<Example> parseExample(std::string_view line,
-                               const std::string &where) {
+static StatusOr<JsonValue> parseLine(std::string_view line,
+                                     const std::string &where) {
   if (line.size() > maxLineBytes)
     return Status::error("{}: a line of {} bytes is too long; up to {} are "
                          "supported",
                          where, line.size(), maxLineBytes);
-  StatusOr<JsonValue> root = JsonValue::parse(line, where);
+  return JsonValue::parse(line, where);
+}
+
+StatusOr<Example> parseExample(std::string_view line, const std::string &where,
+                               ExampleUse use) {
+  StatusOr<JsonValue> root = parseLine(line, where);
   if (!root.ok())
     return root.status();
-  return ExampleParser(*root, where).parse();
+  return ExampleParser(*root, where, use).parse();
+}
+
+JsonValue assistantMessage(std::string content) {
+  return JsonValue::object(
+      {{"role", JsonValue::string("assistant")},
+       {"content", JsonValue::string(std::move(content))}});
 }
 
 StatusOr<Example> answeredPrompt(std::string_view line,
                                  std::string_view completion, bool isCut,
                                  const std::string &where) {
-  StatusOr<JsonValue> root = JsonValue::parse(line, where);
+  StatusOr<JsonValue> root = parseLine(line, where);
   if (!root.ok())
     return root.status();
-  StatusOr<Example> example = ExampleParser(*root, where).parsePrompt();
+  StatusOr<Example> example =
+      ExampleParser(*root, where, ExampleUse::Score).parsePrompt();
   if (!example.ok())
     return example;
   Answer answer;
   answer.isCut = isCut;
+  answer.isSampled = true;
   answer.text = completion;
   if (example->isConversation)
-    answer.messages.push_back(JsonValue::object(
-        {{"role", JsonValue::string("assistant")},
-         {"content", JsonValue::string(std::string(completion))}}));
+    answer.messages.push_back(assistantMessage(std::string(completion)));
   example->answers.push_back(std::move(answer));
   return example;
 }

@@ -25,6 +25,8 @@ struct Answer {
   JsonValue::Array messages; ///< of a conversation
   std::string text;          ///< otherwise
   bool isCut = false;        ///< of a text: no end-of-turn token comes after it
+  /// A model sampled it: the text of a special token in it is plain text.
+  bool isSampled = false;
 };
 
 struct Example {
@@ -41,14 +43,25 @@ struct Example {
 inline constexpr size_t maxMessages = 4096;
 inline constexpr size_t maxLineBytes = 64 << 20;
 
+/// What examples are for.
+enum class ExampleUse : uint8_t {
+  Learn,
+  Score, ///< an answer may be empty, and those of a pair equal
+};
+
 /// Reads one line, `where` begins errors. Refuses bytes that are not UTF-8,
 /// names that occur twice, messages without a role or with other content than
-/// text, and equal answers.
-StatusOr<Example> parseExample(std::string_view line, const std::string &where);
+/// text, and, of examples to learn, empty and equal answers.
+StatusOr<Example> parseExample(std::string_view line, const std::string &where,
+                               ExampleUse use = ExampleUse::Learn);
+
+/// {"role": "assistant", "content": …}.
+JsonValue assistantMessage(std::string content);
 
 /// The prompt of a line {"prompt": "…"} or {"messages": [...]}, and what a
 /// model answers to it, which may be empty: the assistant's next message, or
-/// text. `isCut`: it did not end by itself.
+/// text. `isCut`: it did not end by itself. Special tokens that it spells out
+/// are plain text.
 StatusOr<Example> answeredPrompt(std::string_view line,
                                  std::string_view completion, bool isCut,
                                  const std::string &where);

@@ -22,8 +22,6 @@ public:
   StatusOr<RenderedText> mark(size_t first);
 
 private:
-  /// The first `count` messages.
-  JsonValue variables(size_t count, bool opensAnswer) const;
   /// Sets `length` to that of the first `count` messages' text, which must
   /// begin the whole.
   Status measure(size_t count, bool opensAnswer, size_t &length);
@@ -38,7 +36,9 @@ private:
 };
 } // namespace
 
-JsonValue TurnRenderer::variables(size_t count, bool opensAnswer) const {
+/// Of the first `count` messages.
+static JsonValue variablesOf(const Conversation &conversation, size_t count,
+                             bool opensAnswer) {
   auto messages = conversation.messages.first(count);
   JsonValue::Object object = conversation.variables.members();
   object.push_back(
@@ -52,7 +52,7 @@ JsonValue TurnRenderer::variables(size_t count, bool opensAnswer) const {
 
 Status TurnRenderer::measure(size_t count, bool opensAnswer, size_t &length) {
   StatusOr<std::string> text =
-      source.render(variables(count, opensAnswer), options);
+      source.render(variablesOf(conversation, count, opensAnswer), options);
   if (!text.ok())
     return text.status();
   rendered += text->size();
@@ -104,14 +104,22 @@ Status TurnRenderer::keepFrom(size_t first) {
 
 StatusOr<RenderedText> TurnRenderer::mark(size_t first) {
   const size_t count = conversation.messages.size();
-  StatusOr<RenderedText> text =
-      source.renderMarked(variables(count, /*opensAnswer=*/false), options);
+  StatusOr<RenderedText> text = source.renderMarked(
+      variablesOf(conversation, count, /*opensAnswer=*/false), options);
   if (!text.ok())
     return text.status();
   whole = text.take();
   TESSERA_RETURN_IF_ERROR(source.marksGeneration() ? keepFrom(first)
                                                    : markByPrefixes(first));
   return std::move(whole);
+}
+
+StatusOr<std::string> renderConversation(const ChatTemplate &source,
+                                         const Conversation &conversation,
+                                         const RenderOptions &options) {
+  return source.render(variablesOf(conversation, conversation.messages.size(),
+                                   /*opensAnswer=*/false),
+                       options);
 }
 
 StatusOr<RenderedText> renderTurns(const ChatTemplate &source,

@@ -14,6 +14,11 @@ struct Conversation {
   const JsonValue &variables; ///< an object or null
 };
 
+/// The text of a conversation.
+StatusOr<std::string> renderConversation(const ChatTemplate &source,
+                                         const Conversation &conversation,
+                                         const RenderOptions &options);
+
 /// Renders a conversation and marks the turns of the assistant that are among
 /// the messages from `first` on, each with its end-of-turn token and what
 /// follows it up to the next turn.

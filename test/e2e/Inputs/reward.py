@@ -68,10 +68,17 @@ def refuse(run, spec, trained, start):
     harness.refuses("a line without an answer", "bad.jsonl:2: ")(
         tessera, "score", exported, "--input", bad, "--quiet")
     line = '{"prompt": "x", "completion": " y"}\n'
-    piped = harness.run(tessera, "score", exported, "--quiet", input=line)
+    piped = harness.run(tessera, "score", exported, "--quiet", input="\ufeff" + line)
     harness.check(json.loads(piped.stdout)["tokens"] == 4, "scores of standard input")
+    line = ('{"prompt": "x", "completion": ""}\n'
+            '{"prompt": "x", "chosen": " y", "rejected": " y"}\n')
+    piped = harness.run(tessera, "score", exported, "--quiet", input=line)
+    pair = json.loads(piped.stdout.splitlines()[1])
+    harness.check(pair["chosen"] == pair["rejected"] and "1 pairs: accuracy 0" in piped.stderr,
+                  "scores of an empty answer and of equal ones")
     harness.refuses("nothing to score", "standard input has no line", input="")(
         tessera, "score", exported, "--quiet")
+    refuse_prompts(run, exported)
     harness.refuses("next tokens of a reward model", "set task: reward")(
         tessera, "compile", exported, "-o", run.scratch / "refused")
     harness.refuses("a quantized reward model", "not supported of reward models")(
@@ -80,6 +87,22 @@ def refuse(run, spec, trained, start):
     harness.refuses("scores of a language model", "task: reward is of training")(
         tessera, "compile", spec, "--mode", "infer", "--set", "task=reward",
         "--set", "data.documents=separate", "-o", run.scratch / "refused")
+
+
+def refuse_prompts(run, exported):
+    """Before anything is compiled: prompts that only the policy can read."""
+    policy, prompts = run.scratch / "policy", run.scratch / "prompts.jsonl"
+    harness.run(run.binaries / "tessera", "export", run.scratch / "base", "-o", policy)
+    (policy / "chat_template.jinja").write_text(
+        "{% for m in messages %}{{ m.content }}{% endfor %}")
+    prompts.write_text(json.dumps({"prompt": "x"}) + "\n\n" + json.dumps(
+        {"messages": [{"role": "user", "content": "x"}]}) + "\n")
+    harness.refuses("prompts that the reward model cannot read",
+                    "--reward: ", "prompts.jsonl:3: the tokenizer has no chat template")(
+        run.binaries / "tessera", "rl", policy, "--prompts", prompts, "--reward",
+        f"model:{exported}", "--out", run.scratch / "refused", "--steps", 1,
+        "--set", "batch.sequence=64", "--set", "batch.micro=16",
+        "--set", "rollout.max_tokens=6")
 
 
 def main():
@@ -96,7 +119,7 @@ def main():
                   and len(config["id2label"]) == 1, "the export is a classifier of one label")
     tensors = names(run.scratch / "exported/model.safetensors")
     harness.check("score.weight" in tensors and "lm_head.weight" not in tensors,
-                  "with a head of scores")
+                  "with a score head")
     few = run.train(run.compile(spec, ""), 1, run.scratch / "few", 3, *start)
     for ranks, mesh in MESHES:
         results = run.train(run.compile(spec, mesh), ranks, run.scratch / f"run-{mesh}", 3,

@@ -278,8 +278,12 @@ def check_errors(runs):
 
     refuses("a program that ends", "prompts.jsonl:", "exited with code 3 without an answer",
             "rollout.on_reward_failure: drop", reward="read -r line; exit 3")
-    refuses("a program that is not there", "--reward: it exited with code 127 (the shell did not "
-            "find it) before the first completion", reward="no-such-program 2>/dev/null")
+    # It is noticed before the first completion, or, if compilation is faster, at it.
+    refuses("a program that is not there", "it exited with code 127 (the shell did not find it)",
+            reward="no-such-program 2>/dev/null")
+    refuses("a directory", f"write model:{runs.model} if it is a reward model's",
+            reward=str(runs.model))
+    refuses("a reward model that is not there", "--reward: ", reward="model:nowhere")
     refuses("no number", "'yes', which is not a number", reward="read -r line; echo yes")
     refuses("a program that hangs", "no line within 1 s", sets=["rollout.reward_timeout=1"],
             reward="sleep 50")

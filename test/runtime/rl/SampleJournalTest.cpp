@@ -191,7 +191,34 @@ TEST_F(Journal, KnowsWhatGaveTheRewards) {
   ASSERT_TRUE(SampleJournal::open(folder, source, 0, groups).ok());
   auto journal = SampleJournal::open(folder, kSource, 0, groups);
   ASSERT_TRUE(journal.ok()) << journal.message();
-  EXPECT_EQ(journal->firstReward(), source.reward);
+  EXPECT_EQ(journal->lastReward(), source.reward);
+  // Another one, with a byte that is not UTF-8, is the last one from then on.
+  const std::string other = "echo \xFF";
+  ASSERT_TRUE(journal->append(groupOf(0)).ok());
+  ASSERT_TRUE(journal->appendReward(other).ok());
+  ASSERT_TRUE(journal->append(groupOf(1)).ok());
+  auto later = SampleJournal::open(folder, source, 0, groups);
+  ASSERT_TRUE(later.ok()) << later.message();
+  EXPECT_EQ(groups.size(), 2u);
+  EXPECT_TRUE(isSameReward(later->lastReward(), other));
+  EXPECT_FALSE(isSameReward(later->lastReward(), source.reward));
+}
+
+TEST_F(Journal, OfBeforeTheRewardWasWrittenKnowsNone) {
+  write(0, 1);
+  const std::string whole = text();
+  const std::size_t begin = whole.find(", \"reward\""),
+                    end = whole.find(", \"check\"");
+  const std::string line = whole.substr(0, begin);
+  replace(fmt::format("{}, \"check\": \"{:016x}\"}}{}", line,
+                      hash64(std::as_bytes(std::span(std::string_view(line)))),
+                      whole.substr(whole.find('\n'))));
+  ASSERT_LT(begin, end);
+  std::vector<Group> groups;
+  auto journal = SampleJournal::open(folder, kSource, 0, groups);
+  ASSERT_TRUE(journal.ok()) << journal.message();
+  EXPECT_EQ(journal->lastReward(), "");
+  EXPECT_EQ(groups.size(), 1u);
 }
 
 TEST_F(Journal, BeginsWithItsFormat) {

@@ -99,6 +99,15 @@ TEST(Example, AnswersPrompts) {
     EXPECT_FALSE(answeredPrompt(bad, "x", false, "f:1").ok()) << bad;
 }
 
+TEST(Example, ToScoreMayBeEmptyOrEqual) {
+  for (const char *line :
+       {R"({"prompt": "a", "completion": ""})",
+        R"({"prompt": "a", "chosen": "b", "rejected": "b"})"}) {
+    EXPECT_FALSE(parseExample(line, "f:1").ok());
+    EXPECT_TRUE(parseExample(line, "f:1", ExampleUse::Score).ok());
+  }
+}
+
 TEST(Example, SaysWhatIsWrong) {
   EXPECT_EQ(errorOf("[]"), "f:1: must be a JSON object");
   EXPECT_EQ(errorOf("{}"),

@@ -1,0 +1,31 @@
+#include "tools/tessera/StandardInput.h"
+#include "runtime/data/chat/Example.h"
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+using namespace tessera;
+
+StatusOr<bool> StandardInput::next(std::string &line) {
+  constexpr std::string_view kMark = "\xEF\xBB\xBF";
+  line.clear();
+  ++count;
+  int byte = 0;
+  while ((byte = ::getc_unlocked(stdin)) != EOF && byte != '\n') {
+    line += char(byte);
+    if (line.size() > chat::maxLineBytes)
+      return Status::error("{}:{}: a line is too long; up to {} bytes are "
+                           "supported",
+                           kName, count, chat::maxLineBytes);
+  }
+  if (std::ferror(stdin))
+    return Status::error("cannot read {}: {}", kName, std::strerror(errno));
+  if (byte == EOF && line.empty())
+    return false;
+  if (line.ends_with('\r'))
+    line.pop_back();
+  if (count == 1 && line.starts_with(kMark))
+    line.erase(0, kMark.size());
+  return true;
+}
