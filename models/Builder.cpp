@@ -46,10 +46,18 @@ static Value addBias(const Scope &scope, Emitter &e, Value x, StringRef name) {
   return e.add(x, e.broadcastLast(bias, tensorType(x).getShape()));
 }
 
+/// Whether the layer's rows have magnitudes.
+static bool hasMagnitudes(const Scope &scope, StringRef name) {
+  const std::optional<AdapterSpec> &adapter = scope.spec.adapter;
+  return adapter && adapter->hasMagnitudes &&
+         adapter->adapts(std::string_view(name));
+}
+
 /// `y`, the layer's result for `x`, with that of each row's own adapter. A row
-/// without one gets zeros, and no row reads another's factors.
+/// without one gets zeros, and no row reads another's factors. With magnitudes
+/// B has them, and those of the slot are what `y` is multiplied by, minus 1.
 static Value addSlots(const Scope &scope, Value x, Value y, StringRef in,
-                      StringRef out) {
+                      StringRef out, StringRef magnitude) {
   Emitter first = scope.at(in), second = scope.at(out);
   ArrayRef<int64_t> shape = tensorType(x).getShape();
   const int64_t rows = shape[0] * shape[1];
@@ -65,11 +73,47 @@ static Value addSlots(const Scope &scope, Value x, Value y, StringRef in,
   ArrayRef<int64_t> result = tensorType(y).getShape();
   Value added = product(second, low, scope.parameter(out + ".weight"),
                         result.back(), /*transposed=*/false);
-  return second.add(y, second.reshape(added, result));
+  added = second.reshape(added, result);
+  if (magnitude.empty())
+    return second.add(y, added);
+  Emitter third = scope.at(magnitude);
+  Value ones = third.splat(1, tensorType(y).clone({rows, 1}));
+  Value more = product(third, ones, scope.parameter(magnitude), result.back(),
+                       /*transposed=*/false);
+  y = third.add(y, third.mul(y, third.reshape(more, result)));
+  return second.add(y, added);
 }
 
-/// `y`, the layer's result for `x`, with that of its factors.
-static Value addAdapter(const Scope &scope, Value x, Value y, StringRef name) {
+/// m / |W + scale B A| of each row, [out], where the norm is not differentiated
+/// (section 4.3 of arXiv 2402.09353). |W|^2 is constant, and the rest of the
+/// square is what each row of B has in common with 2 scale W A^T + scale^2 B
+/// (A A^T), so that no matrix of W's size is made.
+static Value rowScales(const Scope &scope, StringRef name, StringRef in,
+                       StringRef out, bool transposed) {
+  Emitter e = scope.at((name + kMagnitude).str());
+  const double scale = scope.spec.adapter->scale;
+  Value a = scope.parameter(in + ".weight"),
+        b = scope.parameter(out + ".weight"),
+        norm = scope.parameter(name + kWeightNorm);
+  Value first = e.einsum(transposed ? "rk,kn->rn" : "rk,nk->rn", a,
+                         scope.parameter(name + ".weight"));
+  Value second = e.einsum("rq,nq->rn", e.einsum("rk,qk->rq", a, a), b);
+  Value both = e.add(e.mul(first, 2 * scale), e.mul(second, scale * scale));
+  Value squares = e.mul(norm, norm);
+  Value sum = e.add(squares, e.sum(e.mul(e.transpose(b, {1, 0}), both), {0}));
+  // Below this part of |W|^2 the sum is rounding; rows of zeros stay zeros.
+  constexpr double kLeastPart = 0x1p-20, kTiny = 1e-30;
+  sum = e.max(sum, e.add(e.mul(squares, kLeastPart), kTiny));
+  Value inverse = e.unary<graph::RsqrtOp>(sum);
+  inverse.getDefiningOp()->setAttr(graph::kStopGradientAttr,
+                                   scope.builder.getUnitAttr());
+  return e.mul(scope.parameter(name + kMagnitude), inverse);
+}
+
+/// `y`, the layer's result for `x`, with that of its factors. With magnitudes
+/// it lacks the layer's bias.
+static Value addAdapter(const Scope &scope, Value x, Value y, StringRef name,
+                        bool transposed) {
   const std::optional<AdapterSpec> &adapter = scope.spec.adapter;
   if (!adapter || !adapter->adapts(std::string_view(name)))
     return y;
@@ -78,12 +122,32 @@ static Value addAdapter(const Scope &scope, Value x, Value y, StringRef name) {
   };
   const std::string in = factor(kAdapterIn), out = factor(kAdapterOut);
   if (adapter->slots > 0)
-    return addSlots(scope, x, y, in, out);
+    return addSlots(scope, x, y, in, out,
+                    adapter->hasMagnitudes ? factor(kMagnitude) : "");
   Emitter first = scope.at(in), second = scope.at(out);
   Value low = first.einsum("btk,rk->btr", x, scope.parameter(in + ".weight"));
   low = first.mul(low, adapter->scale);
-  return second.add(
+  y = second.add(
       y, second.einsum("btr,nr->btn", low, scope.parameter(out + ".weight")));
+  if (!adapter->hasMagnitudes)
+    return y;
+  Emitter third = scope.at(factor(kMagnitude));
+  Value scales = rowScales(scope, name, in, out, transposed);
+  return third.mul(y, third.broadcastLast(scales, tensorType(y).getShape()));
+}
+
+/// The product `y` of `x` with the matrix, with bias and adapter. A magnitude
+/// does not multiply the bias.
+static Value finishLinear(const Scope &scope, Value x, Value y, StringRef name,
+                          bool bias, bool transposed) {
+  const bool biasLast = hasMagnitudes(scope, name);
+  if (biasLast)
+    y = addAdapter(scope, x, y, name, transposed);
+  if (bias) {
+    Emitter e = scope.at(name);
+    y = addBias(scope, e, y, name);
+  }
+  return biasLast ? y : addAdapter(scope, x, y, name, transposed);
 }
 
 static void noteInput(const Scope &scope, Value x, StringRef name) {
@@ -96,14 +160,13 @@ Value linear(const Scope &scope, Value x, StringRef name, bool bias) {
   noteInput(scope, x, name);
   Emitter e = scope.at(name);
   Value y = e.einsum("btk,nk->btn", x, scope.parameter(name + ".weight"));
-  y = bias ? addBias(scope, e, y, name) : y;
-  return addAdapter(scope, x, y, name);
+  return finishLinear(scope, x, y, name, bias, /*transposed=*/false);
 }
 
 Value conv1d(const Scope &scope, Value x, StringRef name) {
   Emitter e = scope.at(name);
   Value y = e.einsum("btk,kn->btn", x, scope.parameter(name + ".weight"));
-  return addAdapter(scope, x, addBias(scope, e, y, name), name);
+  return finishLinear(scope, x, y, name, /*bias=*/true, /*transposed=*/true);
 }
 
 Value columns(Emitter &e, Value x, int64_t begin, int64_t count) {

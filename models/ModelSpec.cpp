@@ -239,8 +239,8 @@ void makeConstant(std::vector<Parameter> &parameters, bool narrow) {
 /// The factors of one matrix. To be trained, A is random and B zero, so that
 /// training begins with the model as it is. Those of slots are filled by the
 /// runtime and never quantized (`frozen`).
-std::array<Parameter, 2> factorsOf(std::string_view path, int64_t in,
-                                   int64_t out, const AdapterSpec &adapter) {
+std::vector<Parameter> factorsOf(std::string_view path, int64_t in, int64_t out,
+                                 const AdapterSpec &adapter) {
   const int64_t rank = adapter.rank, slots = adapter.slots;
   Parameter first, second;
   first.name = fmt::format("{}{}.weight", path, kAdapterIn);
@@ -255,6 +255,25 @@ std::array<Parameter, 2> factorsOf(std::string_view path, int64_t in,
   first.initializer = Initializer::Zeros;
   first.frozen = second.frozen = true;
   return {first, second};
+}
+
+/// What an adapter has of one matrix with magnitudes. Those to be trained, and
+/// the norms, begin as the norms of the base's rows, which the runtime writes.
+std::vector<Parameter> magnitudesOf(std::string_view path, int64_t out,
+                                    const AdapterSpec &adapter) {
+  Parameter magnitude, norm;
+  magnitude.name = fmt::format("{}{}", path, kMagnitude);
+  if (adapter.slots > 0) {
+    magnitude.shape = {adapter.slots, 1, out};
+    magnitude.initializer = Initializer::Zeros;
+    magnitude.frozen = true;
+    return {magnitude};
+  }
+  norm.name = fmt::format("{}{}", path, kWeightNorm);
+  magnitude.shape = norm.shape = {out};
+  magnitude.initializer = norm.initializer = Initializer::Ones;
+  norm.frozen = norm.constant = true;
+  return {magnitude, norm};
 }
 
 /// Adds factors after their matrices; if they are trained, the parameters
@@ -278,6 +297,9 @@ std::vector<Parameter> withAdapters(std::vector<Parameter> parameters,
                   out = each.shape[isConv1d ? 1 : 0];
     std::ranges::move(factorsOf(path, in, out, *spec.adapter),
                       std::back_inserter(all));
+    if (spec.adapter->hasMagnitudes)
+      std::ranges::move(magnitudesOf(path, out, *spec.adapter),
+                        std::back_inserter(all));
   }
   return all;
 }

@@ -143,9 +143,12 @@ struct MoeSpec {
 };
 
 /// Low-rank factors that are trained instead of the model's weights: a linear
-/// layer W gives W x + scale B (A x). Names: runtime/weights/AdapterNames.h.
-/// Inference programs hold the factors of several adapters instead, `slots`:
-/// A [slots, rank, in], and B as the scaled transpose, [slots, rank, out].
+/// layer W gives W x + scale B (A x). With magnitudes m, one for each row, the
+/// sum is multiplied by m / |W + scale B A|, the norms of rows. Names:
+/// runtime/weights/AdapterNames.h. Inference programs hold the factors of
+/// several adapters instead, `slots`: A [slots, rank, in], and B as the scaled
+/// transpose, [slots, rank, out]; of magnitudes what the multiple differs from
+/// 1 by, [slots, 1, out].
 struct AdapterSpec {
   int64_t rank = 0;
   double scale = 1;
@@ -153,6 +156,7 @@ struct AdapterSpec {
   std::vector<std::string> targets;
   int64_t slots = 0;          ///< 0: factors to train
   bool hasNarrowBase = false; ///< constant matrices are stored as bf16
+  bool hasMagnitudes = false;
   /// Whether the linear layer at `path` has factors.
   bool adapts(std::string_view path) const;
   bool operator==(const AdapterSpec &) const = default;

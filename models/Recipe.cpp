@@ -126,6 +126,11 @@ static Status checkAdapter(const Recipe &recipe, const ModelSpec &spec,
                            "programs have --quant");
     TESSERA_RETURN_IF_ERROR(checkNormalFloats(spec));
   }
+  if (recipe.adapter.kind == recipe::AdapterKind::Dora &&
+      recipe.inference.quant != Quant::None)
+    return Status::error("adapter.kind: dora needs the norms of rows of W + B "
+                         "A, and inference.quant quantizes W; leave it out, or "
+                         "merge the adapter with tessera export --merge");
   const std::vector<std::string> names = linearLayers(spec);
   for (const std::string &target : recipe.adapter.target)
     if (const AdapterSpec one{1, 1, {target}, recipe.adapter.slots};
@@ -226,10 +231,13 @@ ModelSpec withRecipe(ModelSpec spec, const Recipe &recipe) {
   spec.hasValue = recipe.task == recipe::Task::Policy &&
                   recipe.policy.advantages == recipe::Advantages::Gae;
   const Recipe::Adapter &adapter = recipe.adapter;
-  if (adapter.kind == recipe::AdapterKind::Lora)
+  if (adapter.kind != recipe::AdapterKind::None)
     spec.adapter = {adapter.rank,
                     adapter.alpha / static_cast<double>(adapter.rank),
-                    adapter.target, adapter.slots, hasNarrowBase(spec, recipe)};
+                    adapter.target,
+                    adapter.slots,
+                    hasNarrowBase(spec, recipe),
+                    adapter.kind == recipe::AdapterKind::Dora};
   return spec;
 }
 

@@ -11,13 +11,14 @@ namespace tessera {
 AdapterFactors adapterFactorsOf(const SafetensorsFile &file,
                                 const std::string &weight) {
   constexpr std::string_view suffix = ".weight";
-  if (!weight.ends_with(suffix) || isAdapterFactor(weight))
+  if (!weight.ends_with(suffix) || isOfAdapter(weight))
     return {};
   const std::string path = weight.substr(0, weight.size() - suffix.size());
   auto find = [&](std::string_view factor) {
     return file.header().find(fmt::format("{}{}{}", path, factor, suffix));
   };
-  return {find(kAdapterIn), find(kAdapterOut)};
+  return {find(kAdapterIn), find(kAdapterOut),
+          file.header().find(fmt::format("{}{}", path, kMagnitude))};
 }
 
 static StatusOr<std::vector<float>> readFloats(const SafetensorsFile &file,
@@ -133,17 +134,24 @@ StatusOr<std::vector<float>> mergedWeight(const SafetensorsFile &file,
                          weight.name);
   auto values = readWeight(file, weight, isTransposed),
        in = readFloats(file, *factors.in), out = readFloats(file, *factors.out);
-  for (const Status *status : {&values.status(), &in.status(), &out.status()})
+  StatusOr<std::vector<float>> magnitudes = std::vector<float>();
+  if (factors.magnitude)
+    magnitudes = readFloats(file, *factors.magnitude);
+  for (const Status *status :
+       {&values.status(), &in.status(), &out.status(), &magnitudes.status()})
     if (!status->ok())
       return *status;
-  mergeFactors(shape, *values, *in, *out);
+  if (factors.magnitude && magnitudes->size() != shape.rows)
+    return Status::error("'{}' has {} rows, and {} magnitudes", weight.name,
+                         shape.rows, magnitudes->size());
+  mergeFactors(shape, *values, *in, *out, *magnitudes);
   return values;
 }
 
 std::vector<SafetensorsTensor>
 adapterTensors(std::vector<SafetensorsTensor> tensors) {
   std::erase_if(tensors, [](const SafetensorsTensor &tensor) {
-    return !isAdapterFactor(tensor.name) && tensor.name != kScoreHead;
+    return !isOfAdapter(tensor.name) && tensor.name != kScoreHead;
   });
   for (SafetensorsTensor &tensor : tensors)
     tensor.name = "base_model.model." + tensor.name;
@@ -164,6 +172,8 @@ std::string adapterConfig(const recipe::Recipe::Adapter &adapter,
       {"bias", "none"},
       {"init_lora_weights", "gaussian"},
       {"inference_mode", true}};
+  if (adapter.kind == recipe::AdapterKind::Dora)
+    config["use_dora"] = true;
   if (hasScore)
     config["modules_to_save"] = nlohmann::ordered_json::array({"score"});
   return config.dump(2) + "\n";

@@ -9,10 +9,11 @@
 
 namespace tessera {
 
-/// The factors of one weight in a checkpoint; null: none.
+/// The factors of one weight in a checkpoint, and its magnitudes; null: none.
 struct AdapterFactors {
-  const SafetensorsEntry *in = nullptr;  ///< A [rank, in]
-  const SafetensorsEntry *out = nullptr; ///< B [out, rank]
+  const SafetensorsEntry *in = nullptr;        ///< A [rank, in]
+  const SafetensorsEntry *out = nullptr;       ///< B [out, rank]
+  const SafetensorsEntry *magnitude = nullptr; ///< [out]
 };
 
 /// Of the weight called `weight` ("….q_proj.weight").
@@ -45,13 +46,14 @@ StatusOr<std::vector<float>> readWeight(const SafetensorsFile &file,
                                         const BaseWeight &weight,
                                         bool isTransposed);
 
-/// The weight with its factors: W + scale × B A, rounded once.
+/// The weight with its factors: W + scale × B A, with rows of the norms that
+/// its magnitudes are, rounded once.
 StatusOr<std::vector<float>> mergedWeight(const SafetensorsFile &file,
                                           const BaseWeight &weight,
                                           const AdapterFactors &factors,
                                           double scale, bool isTransposed);
 
-/// The factors and a head of scores under the names of PEFT's
+/// The factors, magnitudes and a head of scores under the names of PEFT's
 /// adapter_model.safetensors; `tensors` are those of the checkpoint.
 std::vector<SafetensorsTensor>
 adapterTensors(std::vector<SafetensorsTensor> tensors);

@@ -175,22 +175,25 @@ void dequantizeBase(const SafetensorsFile &file, Type to, bool isTransposed,
   tensors = std::move(all);
 }
 
-/// Takes the factors from the tensors and adds them to their weights.
+/// Takes the factors from the tensors and adds them to their weights, whose
+/// rows get their magnitudes.
 Status mergeFactors(const SafetensorsFile &file,
                     const recipe::Recipe::Adapter &adapter, bool isTransposed,
                     std::vector<SafetensorsTensor> &tensors) {
   const size_t taken = std::erase_if(
-      tensors, [](const auto &tensor) { return isAdapterFactor(tensor.name); });
+      tensors, [](const auto &tensor) { return isOfAdapter(tensor.name); });
   size_t used = 0;
   const double scale = adapter.alpha / static_cast<double>(adapter.rank);
+  const bool hasMagnitudes = adapter.kind == recipe::AdapterKind::Dora;
   for (SafetensorsTensor &tensor : tensors) {
     const AdapterFactors factors = adapterFactorsOf(file, tensor.name);
-    if (!factors.in || !factors.out)
+    if (!factors.in || !factors.out ||
+        (factors.magnitude != nullptr) != hasMagnitudes)
       continue;
     const auto weight = baseWeightOf(file, tensor.name, isTransposed);
     if (!weight)
       continue;
-    used += 2;
+    used += hasMagnitudes ? 3 : 2;
     tensor.emit = [=, &file,
                    to = tensor.type](SafetensorsSink &sink) -> Status {
       auto merged = mergedWeight(file, *weight, factors, scale, isTransposed);
@@ -247,7 +250,7 @@ Status applyAdapter(const RunPath &place, const CheckpointManifest &manifest,
   auto own = adapterOf(place, manifest);
   if (!own.ok())
     return own.status();
-  if (own->adapter.kind != recipe::AdapterKind::Lora)
+  if (own->adapter.kind == recipe::AdapterKind::None)
     return Status::error("'{}' has an adapter, and its recipe none; the run is "
                          "damaged",
                          place.run);
@@ -349,7 +352,7 @@ StatusOr<std::string> exportRun(const RunPath &place,
   contents.tensors = tensors.take();
   // Of training alone: what is exported is a language model.
   std::erase_if(contents.tensors, [](const SafetensorsTensor &tensor) {
-    return isValueHead(tensor.name);
+    return isValueHead(tensor.name) || isWeightNorm(tensor.name);
   });
   contents.config = small->config;
   if (Status status =

@@ -214,7 +214,7 @@ Status checkTogether(const Recipe &recipe) {
     return Status::error("adapter.rank, adapter.alpha, adapter.base, "
                          "adapter.target and "
                          "adapter.slots have no meaning without adapter.kind: "
-                         "lora; add it, or leave them out");
+                         "lora or dora; add it, or leave them out");
   if (recipe.adapter.base == AdapterBase::Bf16 &&
       recipe.compute != Precision::Bf16)
     return Status::error("adapter.base: bf16 needs precision.compute: bf16, "

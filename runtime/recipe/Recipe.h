@@ -23,8 +23,9 @@ enum class RowDispatch { Auto, Gather, Exchange };
 /// their document, in which positions start at 0.
 enum class Documents { Joined, Separate };
 /// Lora: the model's weights are constant, and low-rank factors of chosen
-/// matrices are trained (Hu et al. 2021, LoRA).
-enum class AdapterKind { None, Lora };
+/// matrices are trained (Hu et al. 2021, LoRA). Dora: and magnitudes of their
+/// rows (Liu et al. 2024, arXiv 2402.09353).
+enum class AdapterKind { None, Lora, Dora };
 /// The type in which an adapter's base model is stored. Auto: bf16 if that is
 /// what it is computed in and what its config.json says.
 enum class AdapterBase { Auto, Fp32, Bf16, Nf4 };

@@ -45,7 +45,8 @@ constexpr std::array<std::string_view, 3> dispatches = {"auto", "gather",
                                                         "exchange"};
 constexpr std::array<std::string_view, 2> documentKinds = {"joined",
                                                            "separate"};
-constexpr std::array<std::string_view, 2> adapterKinds = {"none", "lora"};
+constexpr std::array<std::string_view, 3> adapterKinds = {"none", "lora",
+                                                          "dora"};
 constexpr std::array<std::string_view, 4> adapterBases = {"auto", "fp32",
                                                           "bf16", "nf4"};
 constexpr std::array<std::string_view, 4> quants = {"none", "int8", "int4",

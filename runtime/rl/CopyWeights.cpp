@@ -9,19 +9,21 @@ namespace {
 
 constexpr std::string_view kWeight = ".weight";
 
-/// The factor of a weight, or null.
+/// What an adapter has of a weight, or null.
 const StateTensor *factorOf(const ModelState &learner, std::string_view weight,
-                            std::string_view factor) {
+                            std::string_view factor,
+                            std::string_view suffix = kWeight) {
   if (!weight.ends_with(kWeight))
     return nullptr;
   weight.remove_suffix(kWeight.size());
-  return learner.find(fmt::format("{}{}{}", weight, factor, kWeight));
+  return learner.find(fmt::format("{}{}{}", weight, factor, suffix));
 }
 
 Status addFactors(const ModelState &learner, const AdapterScale &adapter,
                   WeightPair &pair) {
   pair.in = factorOf(learner, pair.from->name, kAdapterIn);
   pair.out = factorOf(learner, pair.from->name, kAdapterOut);
+  pair.magnitude = factorOf(learner, pair.from->name, kMagnitude, "");
   if (!pair.in && !pair.out)
     return Status::success();
   pair.factors.scale = adapter.scale;
@@ -35,6 +37,11 @@ Status addFactors(const ModelState &learner, const AdapterScale &adapter,
         "the factors of '{}' are not matrices of floats that fit "
         "it",
         pair.from->name);
+  if (pair.magnitude &&
+      (!isFloat(pair.magnitude) ||
+       pair.magnitude->shape != std::vector<uint64_t>{pair.factors.rows}))
+    return Status::error("the magnitudes of '{}' are not floats of its {} rows",
+                         pair.from->name, pair.factors.rows);
   return Status::success();
 }
 
@@ -51,10 +58,14 @@ Status copyMerged(const WeightPair &pair, ModelState &learner,
                   ModelState &sampler) {
   auto weight = readFloats(learner, *pair.from),
        in = readFloats(learner, *pair.in), out = readFloats(learner, *pair.out);
-  for (const Status *status : {&weight.status(), &in.status(), &out.status()})
+  StatusOr<std::vector<float>> magnitudes = std::vector<float>();
+  if (pair.magnitude)
+    magnitudes = readFloats(learner, *pair.magnitude);
+  for (const Status *status :
+       {&weight.status(), &in.status(), &out.status(), &magnitudes.status()})
     if (!status->ok())
       return *status;
-  mergeFactors(pair.factors, *weight, *in, *out);
+  mergeFactors(pair.factors, *weight, *in, *out, *magnitudes);
   std::vector<std::byte> converted(pair.to->size);
   convertElements(SafetensorsType::f32, std::as_bytes(std::span(*weight)),
                   pair.to->type, converted);

@@ -7,7 +7,8 @@
 
 namespace tessera::rl {
 
-/// An adapter of the learner (LoRA), which the sampler has in its weights.
+/// An adapter of the learner (LoRA, DoRA), which the sampler has in its
+/// weights.
 struct AdapterScale {
   double scale = 1; ///< alpha / rank
   bool isTransposed = false;
@@ -18,6 +19,7 @@ struct WeightPair {
   const StateTensor *from, *to;
   /// The factors of its adapter; null: none.
   const StateTensor *in = nullptr, *out = nullptr;
+  const StateTensor *magnitude = nullptr; ///< of its rows (DoRA); null: none
   FactorShape factors = {};
 };
 

@@ -126,15 +126,19 @@ Status checkPart(const std::string &directory, const StateTensor &tensor,
 Status checkAdapter(const std::string &directory, const TrainModel &model,
                     const SafetensorsFile &parameters) {
   const auto &entries = parameters.header().tensors;
-  const auto factor =
-      std::ranges::find_if(entries, isAdapterFactor, &SafetensorsEntry::name);
   const bool hasOwn =
       std::ranges::any_of(model.state(), isAdapterFactor, &StateTensor::name);
-  if (factor == entries.end() || hasOwn)
+  // Of a program with another target, checkPart() names what it lacks.
+  const auto isLeftOut = [&](const SafetensorsEntry &entry) {
+    return hasOwn ? isMagnitude(entry.name) && !model.find(entry.name)
+                  : isAdapterFactor(entry.name);
+  };
+  const auto factor = std::ranges::find_if(entries, isLeftOut);
+  if (factor == entries.end())
     return Status::success();
-  return Status::error("'{}' has an adapter ('{}'), and this program has none; "
-                       "merge it with tessera export --merge, and use what "
-                       "that writes",
+  return Status::error("'{}' has an adapter ('{}'), and this program has none, "
+                       "or one of another kind; merge it with tessera export "
+                       "--merge, and use what that writes",
                        directory, factor->name);
 }
 

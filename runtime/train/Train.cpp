@@ -358,7 +358,7 @@ Status Trainer::announce() {
   uint64_t parameters = 0, adapted = 0;
   for (const StateTensor &tensor : model.state()) {
     parameters += parametersOf(tensor);
-    if (isAdapterFactor(tensor.name) || tensor.name == kScoreHead ||
+    if (isOfAdapter(tensor.name) || tensor.name == kScoreHead ||
         isValueHead(tensor.name))
       adapted += parametersOf(tensor);
   }

@@ -37,7 +37,7 @@ Status checkSupported(const JsonValue &config, const std::string &file) {
     return Status::error("{}: peft_type must be LORA{}", file,
                          type.empty() ? "" : fmt::format(", got: {}", type));
   for (const char *key :
-       {"bias", "lora_bias", "modules_to_save", "use_dora", "target_parameters",
+       {"bias", "lora_bias", "modules_to_save", "target_parameters",
         "rank_pattern", "alpha_pattern", "layer_replication",
         "trainable_token_indices", "alora_invocation_tokens", "use_qalora",
         "arrow_config", "use_bdlora"})
@@ -73,14 +73,18 @@ Status readConfig(AdapterFile &adapter) {
   const JsonValue &byRoot = (*config)["use_rslora"];
   if (!byRoot.isNull() && !byRoot.get(adapter.byRoot))
     return Status::error("{}: use_rslora must be true or false", file);
+  const JsonValue &hasMagnitudes = (*config)["use_dora"];
+  if (!hasMagnitudes.isNull() && !hasMagnitudes.get(adapter.hasMagnitudes))
+    return Status::error("{}: use_dora must be true or false", file);
   return Status::success();
 }
 
 //===--- the file ---------------------------------------------------------===//
 
 /// PEFT's name of a factor as the module's path; empty of another tensor.
-std::string pathOf(std::string_view name, std::string_view factor) {
-  constexpr std::string_view prefix = "base_model.model.", suffix = ".weight";
+std::string pathOf(std::string_view name, std::string_view factor,
+                   std::string_view suffix = ".weight") {
+  constexpr std::string_view prefix = "base_model.model.";
   if (name.starts_with(prefix))
     name.remove_prefix(prefix.size());
   if (!name.ends_with(suffix))
@@ -92,15 +96,40 @@ std::string pathOf(std::string_view name, std::string_view factor) {
   return std::string(name);
 }
 
+Status checkType(const SafetensorsEntry &entry, const std::string &file) {
+  if (!converts(entry.type, SafetensorsType::f32))
+    return Status::error("'{}': '{}' is {}, expected f32, bf16 or f16", file,
+                         entry.name, safetensorsName(entry.type));
+  return Status::success();
+}
+
+Status checkMagnitude(const AdapterModule &module, bool isWanted,
+                      const std::string &file) {
+  const SafetensorsEntry *entry = module.magnitude;
+  if (!entry != !isWanted)
+    return entry ? Status::error("'{}' has '{}', and use_dora is not set; the "
+                                 "files belong to different adapters",
+                                 file, entry->name)
+                 : Status::error("'{}' lacks '{}{}', and use_dora is set", file,
+                                 module.path, kMagnitude);
+  if (!entry)
+    return Status::success();
+  TESSERA_RETURN_IF_ERROR(checkType(*entry, file));
+  if (entry->shape != std::vector<uint64_t>{module.out->shape[0]})
+    return Status::error("'{}': '{}' must be [{}], a number for each row of "
+                         "lora_B, its shape is [{}]",
+                         file, entry->name, module.out->shape[0],
+                         fmt::join(entry->shape, ", "));
+  return Status::success();
+}
+
 Status checkPair(const AdapterModule &module, const std::string &file) {
   if (!module.in || !module.out)
     return Status::error("'{}': '{}' has only one of its factors lora_A and "
                          "lora_B",
                          file, module.path);
   for (const SafetensorsEntry *entry : {module.in, module.out}) {
-    if (!converts(entry->type, SafetensorsType::f32))
-      return Status::error("'{}': '{}' is {}, expected f32, bf16 or f16", file,
-                           entry->name, safetensorsName(entry->type));
+    TESSERA_RETURN_IF_ERROR(checkType(*entry, file));
     if (entry->shape.size() != 2)
       return Status::error("'{}': '{}' must be a matrix, its shape is [{}]",
                            file, entry->name, fmt::join(entry->shape, ", "));
@@ -112,26 +141,37 @@ Status checkPair(const AdapterModule &module, const std::string &file) {
   return Status::success();
 }
 
+using ModuleEntry = const SafetensorsEntry *AdapterModule::*;
+
+/// What a tensor is of a module, and the module's path; empty if nothing.
+/// PEFT saves magnitudes without the suffix of a weight that it gives them.
+std::pair<std::string, ModuleEntry> placeOf(std::string_view name) {
+  if (std::string path = pathOf(name, kAdapterIn); !path.empty())
+    return {path, &AdapterModule::in};
+  if (std::string path = pathOf(name, kAdapterOut); !path.empty())
+    return {path, &AdapterModule::out};
+  std::string path = pathOf(name, kMagnitude, "");
+  if (path.empty())
+    path = pathOf(name, kMagnitude);
+  return {path, &AdapterModule::magnitude};
+}
+
 Status findModules(AdapterFile &adapter) {
   const std::string &file = adapter.file.path();
   std::map<std::string, AdapterModule> byPath;
   for (const SafetensorsEntry &entry : adapter.file.header().tensors) {
-    bool isOut = false;
-    std::string path = pathOf(entry.name, kAdapterIn);
-    if (path.empty()) {
-      path = pathOf(entry.name, kAdapterOut);
-      isOut = true;
-    }
+    const auto [path, place] = placeOf(entry.name);
     if (path.empty())
       return Status::error("'{}': '{}' is not a factor lora_A or lora_B of a "
-                           "linear layer, and nothing else is supported",
+                           "linear layer, nor its lora_magnitude_vector, and "
+                           "nothing else is supported",
                            file, entry.name);
     AdapterModule &module =
         byPath.try_emplace(path, AdapterModule{path, nullptr, nullptr})
             .first->second;
-    const SafetensorsEntry *&factor = isOut ? module.out : module.in;
+    const SafetensorsEntry *&factor = module.*place;
     if (factor)
-      return Status::error("'{}': '{}' and '{}' are the same factor", file,
+      return Status::error("'{}': '{}' and '{}' are the same", file,
                            factor->name, entry.name);
     factor = &entry;
   }
@@ -139,6 +179,8 @@ Status findModules(AdapterFile &adapter) {
     return Status::error("'{}' has no factors", file);
   for (auto &[path, module] : byPath) {
     TESSERA_RETURN_IF_ERROR(checkPair(module, file));
+    TESSERA_RETURN_IF_ERROR(
+        checkMagnitude(module, adapter.hasMagnitudes, file));
     adapter.modules.push_back(module);
   }
   return Status::success();
@@ -180,140 +222,6 @@ std::vector<std::string> AdapterFile::targets() const {
   std::ranges::sort(names);
   names.erase(std::ranges::unique(names).begin(), names.end());
   return names;
-}
-
-//===--- slots ------------------------------------------------------------===//
-
-namespace {
-
-/// Of a tensor of factors of all slots, [slots, rank, width].
-bool isOfSlots(const StateTensor &tensor) {
-  return tensor.role == StateRole::parameter && tensor.shape.size() == 3 &&
-         isAdapterFactor(tensor.name);
-}
-
-StatusOr<std::vector<float>> floatsOf(const SafetensorsFile &file,
-                                      const SafetensorsEntry &entry) {
-  std::vector<std::byte> bytes(entry.end - entry.begin);
-  TESSERA_RETURN_IF_ERROR(file.read(entry, 0, bytes));
-  std::vector<float> values(entry.shape[0] * entry.shape[1]);
-  toFloats(entry.type, bytes.data(), values.size(), values.data());
-  return values;
-}
-
-/// `floats` in the model's type.
-std::vector<std::byte> bytesOf(const std::vector<float> &floats,
-                               SafetensorsType type) {
-  const auto *from = reinterpret_cast<const std::byte *>(floats.data());
-  if (type == SafetensorsType::f32)
-    return {from, from + floats.size() * sizeof(float)};
-  std::vector<std::byte> bytes(floats.size() * sizeof(uint16_t));
-  toBf16(SafetensorsType::f32, from, floats.size(),
-         reinterpret_cast<uint16_t *>(bytes.data()));
-  return bytes;
-}
-
-Status checkFits(const AdapterFile &adapter, const AdapterModule &module,
-                 const StateTensor &in, const StateTensor &out) {
-  const auto rank = uint64_t(module.rank());
-  if (module.in->shape[1] != in.shape[2])
-    return Status::error("'{}' is of another base model: '{}' is [{}, {}], "
-                         "expected [{}, {}]",
-                         adapter.directory, module.in->name, rank,
-                         module.in->shape[1], rank, in.shape[2]);
-  if (module.out->shape[0] != out.shape[2])
-    return Status::error("'{}' is of another base model: '{}' is [{}, {}], "
-                         "expected [{}, {}]",
-                         adapter.directory, module.out->name,
-                         module.out->shape[0], rank, out.shape[2], rank);
-  if (rank > in.shape[1])
-    return Status::error("'{}' has rank {}, and the slots hold ranks up to {}; "
-                         "raise it by --adapter-rank",
-                         adapter.directory, rank, in.shape[1]);
-  return Status::success();
-}
-
-/// A in the first rows of [rank, in]; the others are zeros.
-StatusOr<std::vector<float>> firstFactor(const AdapterFile &adapter,
-                                         const AdapterModule &module,
-                                         const StateTensor &tensor) {
-  auto values = floatsOf(adapter.file, *module.in);
-  if (values.ok())
-    values->resize(tensor.shape[1] * tensor.shape[2]);
-  return values;
-}
-
-/// B transposed and multiplied by the scale, in the first rows of [rank, out].
-StatusOr<std::vector<float>> secondFactor(const AdapterFile &adapter,
-                                          const AdapterModule &module,
-                                          const StateTensor &tensor) {
-  auto values = floatsOf(adapter.file, *module.out);
-  if (!values.ok())
-    return values;
-  const auto rank = uint64_t(module.rank()), out = tensor.shape[2];
-  const auto scale = float(adapter.scale(module.rank()));
-  std::vector<float> transposed(tensor.shape[1] * out);
-  for (uint64_t row = 0; row < out; ++row)
-    for (uint64_t k = 0; k < rank; ++k)
-      transposed[k * out + row] = scale * (*values)[row * rank + k];
-  return transposed;
-}
-
-/// Whether a slot has the adapter's layers, and room for its ranks.
-Status checkModules(const AdapterFile &adapter, const ModelState &model) {
-  for (const AdapterModule &module : adapter.modules) {
-    const StateTensor *in =
-        model.find(fmt::format("{}{}.weight", module.path, kAdapterIn));
-    const StateTensor *out =
-        model.find(fmt::format("{}{}.weight", module.path, kAdapterOut));
-    if (!in || !out || !isOfSlots(*in) || !isOfSlots(*out))
-      return Status::error("'{}' adapts '{}', which is not a linear layer of "
-                           "the model's layers, or not one that its slots "
-                           "adapt (--adapter-target)",
-                           adapter.directory, module.path);
-    TESSERA_RETURN_IF_ERROR(checkFits(adapter, module, *in, *out));
-  }
-  return Status::success();
-}
-
-} // namespace
-
-int64_t adapterSlots(const ModelState &model) {
-  auto found = std::ranges::find_if(model.state(), isOfSlots);
-  return found == model.state().end() ? 0 : int64_t(found->shape[0]);
-}
-
-StatusOr<AdapterValues> readAdapter(const AdapterFile &adapter,
-                                    const ModelState &model) {
-  TESSERA_RETURN_IF_ERROR(checkModules(adapter, model));
-  std::map<std::string_view, const AdapterModule *> byPath;
-  for (const AdapterModule &module : adapter.modules)
-    byPath.emplace(module.path, &module);
-  AdapterValues result;
-  for (const StateTensor &tensor : model.state()) {
-    if (!isOfSlots(tensor))
-      continue;
-    const std::string first = pathOf(tensor.name, kAdapterIn);
-    auto found =
-        byPath.find(first.empty() ? pathOf(tensor.name, kAdapterOut) : first);
-    StatusOr<std::vector<float>> values =
-        std::vector<float>(tensor.shape[1] * tensor.shape[2]);
-    if (found != byPath.end())
-      values = first.empty() ? secondFactor(adapter, *found->second, tensor)
-                             : firstFactor(adapter, *found->second, tensor);
-    if (!values.ok())
-      return values.status();
-    result.factors.push_back({&tensor, bytesOf(*values, tensor.type)});
-  }
-  return result;
-}
-
-Status writeAdapter(const AdapterValues &values, ModelState &model,
-                    int64_t slot) {
-  for (const auto &[tensor, bytes] : values.factors)
-    TESSERA_RETURN_IF_ERROR(
-        model.writeState(*tensor, uint64_t(slot) * bytes.size(), bytes));
-  return Status::success();
 }
 
 } // namespace tessera

@@ -1,4 +1,4 @@
-// LoRA adapters in PEFT's layout: adapter_config.json and
+// LoRA and DoRA adapters in PEFT's layout: adapter_config.json and
 // adapter_model.safetensors, as PEFT and `tessera export` write them.
 #pragma once
 #include "runtime/weights/ModelState.h"
@@ -8,11 +8,13 @@
 
 namespace tessera {
 
-/// The factors of one linear layer, W x + scale × B (A x).
+/// The factors of one linear layer, W x + scale × B (A x); with magnitudes,
+/// each row of it × magnitude / |W + scale × B A|.
 struct AdapterModule {
   std::string path;            ///< "model.layers.0.self_attn.q_proj"
   const SafetensorsEntry *in;  ///< A [rank, in]
   const SafetensorsEntry *out; ///< B [out, rank]
+  const SafetensorsEntry *magnitude = nullptr; ///< [out]; null: none
   int64_t rank() const { return int64_t(in->shape[0]); }
 };
 
@@ -26,7 +28,8 @@ struct AdapterFile {
   SafetensorsFile file;
   std::vector<AdapterModule> modules = {}; ///< by their paths
   double alpha = 1;
-  bool byRoot = false; ///< rsLoRA: scale is alpha / sqrt(rank)
+  bool byRoot = false;        ///< rsLoRA: scale is alpha / sqrt(rank)
+  bool hasMagnitudes = false; ///< DoRA: all modules have
   /// Of a module of `rank`.
   double scale(int64_t rank) const;
   int64_t rank() const;                     ///< the largest of a module
@@ -46,10 +49,11 @@ struct AdapterValues {
 int64_t adapterSlots(const ModelState &model);
 
 /// Reads the factors, pads their ranks with zeros and multiplies B by the
-/// scale, in fp32. Layers that the adapter leaves as they are get zeros.
-/// Changes nothing in the model; may be called while it runs.
+/// scale, in fp32. Layers that the adapter leaves as they are get zeros. With
+/// magnitudes the model's matrices are read as well, for the norms of their
+/// rows. Changes nothing in the model; may be called while it runs.
 StatusOr<AdapterValues> readAdapter(const AdapterFile &adapter,
-                                    const ModelState &model);
+                                    ModelState &model);
 
 /// Fills one slot; not while the model runs.
 Status writeAdapter(const AdapterValues &values, ModelState &model,

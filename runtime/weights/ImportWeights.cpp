@@ -1,6 +1,7 @@
 #include "runtime/weights/ImportWeights.h"
 #include "runtime/weights/AdapterNames.h"
 #include "runtime/weights/CopyTensor.h"
+#include "runtime/weights/Magnitudes.h"
 #include "runtime/weights/PackMicropanels.h"
 #include "runtime/weights/PackedWeights.h"
 #include "runtime/weights/QuantizeTensor.h"
@@ -144,7 +145,7 @@ StatusOr<ImportReport> importWeights(const std::string &path, ModelState &model,
     // Factors of adapters and heads of scores and values begin as they are.
     if (!location && (name == kScoreHead || isValueHead(name)))
       initial.push_back(name);
-    else if (!location && !isAdapterFactor(name))
+    else if (!location && !isOfAdapter(name))
       missing.push_back(name);
     return location;
   };
@@ -204,6 +205,8 @@ StatusOr<ImportReport> importWeights(const std::string &path, ModelState &model,
         TESSERA_RETURN_IF_ERROR(findQuantized(tensor));
       continue;
     }
+    if (isWeightNorm(tensor.name))
+      continue; // of the weights, below
     for (const StatePart &part : partsOf(tensor))
       TESSERA_RETURN_IF_ERROR(find(tensor, part));
   }
@@ -211,10 +214,10 @@ StatusOr<ImportReport> importWeights(const std::string &path, ModelState &model,
     return Status::error("'{}' lacks {} of the model's parameters: {}", path,
                          missing.size(), shortList(missing));
   for (const auto &[name, location] : source->tensors())
-    if (isAdapterFactor(name) && !used.contains(location.entry))
+    if (isOfAdapter(name) && !used.contains(location.entry))
       return Status::error("'{}' has an adapter ('{}'), and this program has "
-                           "none; merge it with tessera export --merge, and "
-                           "use what that writes",
+                           "none, or one of another kind; merge it with "
+                           "tessera export --merge, and use what that writes",
                            path, name);
 
   const bool isEncoder =
@@ -237,10 +240,11 @@ StatusOr<ImportReport> importWeights(const std::string &path, ModelState &model,
   for (const TensorCopy &each : plan)
     if (auto found = factors.find(each.part.name); found != factors.end())
       TESSERA_RETURN_IF_ERROR(copyScaled(model, each, found->second));
+  TESSERA_RETURN_IF_ERROR(startMagnitudes(path, model, lookUp));
   report.loaded = plan.size() + quantizations.size();
   for (const auto &[name, location] : source->tensors())
     if (!used.contains(location.entry) && !isRedundant(name) &&
-        !(isEncoder && isBesideEncoder(name)))
+        !isWeightNorm(name) && !(isEncoder && isBesideEncoder(name)))
       report.unexpected.push_back(name);
   return report;
 }

@@ -1,4 +1,5 @@
-// A matrix with the factors of its adapter (LoRA): W + scale × B A.
+// A matrix with the factors of its adapter: W + scale × B A (LoRA), with rows
+// of given norms (DoRA).
 #pragma once
 #include <cstdint>
 #include <span>
@@ -18,9 +19,18 @@ struct FactorShape {
             const std::vector<uint64_t> &in, const std::vector<uint64_t> &out);
 };
 
-/// Adds the product to the weight. Sums are in fp64, and each element is
-/// rounded once.
+/// Adds the product to the weight. With `magnitudes` [rows], each row is then
+/// multiplied so that this is its norm; a row of zeros stays as it is. Sums are
+/// in fp64, and each element is rounded once.
 void mergeFactors(const FactorShape &shape, std::span<float> weight,
-                  std::span<const float> in, std::span<const float> out);
+                  std::span<const float> in, std::span<const float> out,
+                  std::span<const float> magnitudes = {});
+
+/// What mergeFactors would multiply each row of the sum by, [rows].
+std::vector<double> rowScales(const FactorShape &shape,
+                              std::span<const float> weight,
+                              std::span<const float> in,
+                              std::span<const float> out,
+                              std::span<const float> magnitudes);
 
 } // namespace tessera

@@ -59,6 +59,33 @@ TEST(Recipe, SlotsForAdaptersAreOfInferencePrograms) {
         << each.name;
 }
 
+TEST(Recipe, MagnitudesAreTrainedAndNormsAreNot) {
+  Recipe recipe;
+  recipe.batch.sequence = 64;
+  recipe.adapter.kind = recipe::AdapterKind::Dora;
+  const ModelSpec llama = mustRead("llama");
+  EXPECT_TRUE(checkRecipe(recipe, llama).ok());
+  int64_t magnitudes = 0, norms = 0;
+  for (const Parameter &each : parameters(withRecipe(llama, recipe))) {
+    const bool isMagnitude = each.name.ends_with(".lora_magnitude_vector"),
+               isNorm = each.name.ends_with(".lora_weight_norm"),
+               isFactor = each.name.find(".lora_A.") != std::string::npos ||
+                          each.name.find(".lora_B.") != std::string::npos;
+    EXPECT_EQ(each.frozen, !isMagnitude && !isFactor) << each.name;
+    magnitudes += isMagnitude;
+    norms += isNorm;
+  }
+  EXPECT_EQ(magnitudes, 2 * llama.layers);
+  EXPECT_EQ(norms, magnitudes);
+  recipe.adapter.slots = 2;
+  EXPECT_TRUE(checkRecipe(recipe, llama, Mode::Infer).ok());
+  recipe.inference.quant = Quant::Int8;
+  EXPECT_EQ(checkRecipe(recipe, llama, Mode::Infer).message(),
+            "adapter.kind: dora needs the norms of rows of W + B A, and "
+            "inference.quant quantizes W; leave it out, or merge the adapter "
+            "with tessera export --merge");
+}
+
 TEST(Recipe, RewardModelsAreTrainedForScores) {
   Recipe recipe;
   recipe.batch.sequence = 64;

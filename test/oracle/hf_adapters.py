@@ -1,21 +1,36 @@
-"""LoRA by PEFT: a twin with adapters, whose factors are random so that both have
-gradients."""
+"""LoRA and DoRA by PEFT: a twin with adapters, whose factors are random so that both
+have gradients."""
 import contextlib
 import copy
 
 import peft
 import safetensors.torch
 import torch
+from peft.tuners.lora import LoraLayer
 
 from hf_models import Float64
 
 RANK, ALPHA = 4, 6
 TARGETS = {"gpt2": ["c_attn", "c_fc"], "llama": ["q_proj", "v_proj", "down_proj"],
            "mixtral": ["k_proj", "o_proj"]}
+KINDS = {"gpt2": ["lora", "dora"], "llama": ["lora", "dora"], "mixtral": ["lora"]}
 
 
-def settings(family):
-    return ["adapter.kind=lora", f"adapter.rank={RANK}", f"adapter.alpha={ALPHA}",
+def transpose_norms():
+    """PEFT 0.10 takes the norms of a Conv1D's rows without transposing it, which later
+    versions do."""
+    original = LoraLayer._get_weight_norm
+
+    def norms(self, weight, *rest):
+        return original(self, weight.T if self.fan_in_fan_out else weight, *rest)
+    LoraLayer._get_weight_norm = norms
+
+
+transpose_norms()
+
+
+def settings(family, kind="lora"):
+    return [f"adapter.kind={kind}", f"adapter.rank={RANK}", f"adapter.alpha={ALPHA}",
             f"adapter.target=[{', '.join(TARGETS[family])}]"]
 
 
@@ -25,11 +40,17 @@ def plain(name):
             .replace(".modules_to_save", "").replace(".default", ""))
 
 
-def adapted(model, family, seed, save=None):
+def parameter_of(model, name):
+    """The wrapper's parameter that the base model calls `name`."""
+    return next(value for other, value in model.named_parameters() if plain(other) == name)
+
+
+def adapted(model, family, seed, save=None, kind="lora"):
     """The model in PEFT's wrapper. Factors are the same in every dtype but for
-    rounding. `save`: modules that are trained as a whole."""
+    rounding, and magnitudes are off the norms that they begin as. `save`: modules
+    that are trained as a whole."""
     config = peft.LoraConfig(r=RANK, lora_alpha=ALPHA, modules_to_save=save,
-                             target_modules=TARGETS[family],
+                             target_modules=TARGETS[family], use_dora=kind == "dora",
                              fan_in_fan_out=family == "gpt2")
     dtype = next(model.parameters()).dtype
     with Float64() if dtype is torch.float64 else contextlib.nullcontext():
@@ -38,6 +59,8 @@ def adapted(model, family, seed, save=None):
     for name, parameter in result.named_parameters():
         if "lora_" in name:
             values = torch.randn(parameter.shape, generator=generator) * 0.1
+            if "magnitude" in name:
+                values = (1 + values) * parameter.data.to(values.dtype)
             parameter.data = values.to(dtype)
     return result
 

@@ -206,22 +206,26 @@ class Comparison:
             lambda seed: documents(self.family, 800 + seed))
 
     def adapters(self):
-        """Gradients of LoRA's factors, against PEFT."""
-        def of(model, *batch):
-            loss, grads = gradients(hf_adapters.adapted(
-                model, self.family, 7), *batch)
-            return loss, hf_adapters.trained(grads)
+        """Gradients of the factors of LoRA and DoRA, and of the magnitudes, against
+        PEFT."""
         file = self.tessera.folder / f"{self.family}-adapted.safetensors"
+        for kind in hf_adapters.KINDS[self.family]:
+            def own(model):
+                return hf_adapters.adapted(model, self.family, 7, kind=kind)
 
-        def weights(twin):
-            hf_adapters.save(
-                hf_adapters.adapted(twin.fp32, self.family, 7), file)
-            return file
-        self.compare_gradients(
-            "LoRA gradients", of,
-            self.compile(more=hf_adapters.settings(self.family)),
-            lambda seed: [x[0] for x in batches(self.family, 1, 900 + seed)],
-            weights)
+            def of(model, *batch):
+                loss, grads = gradients(own(model), *batch)
+                return loss, hf_adapters.trained(grads)
+
+            def weights(twin):
+                hf_adapters.save(own(twin.fp32), file)
+                return file
+            self.compare_gradients(
+                f"{kind} gradients", of,
+                self.compile(more=hf_adapters.settings(self.family, kind)),
+                lambda seed: [x[0] for x in batches(self.family, 1,
+                                                    900 + seed)],
+                weights)
 
     def preferences(self):
         """Losses of pairs and their gradients, against TRL."""

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compares gradients of LoRA's factors over a base in NF4 with PEFT's on a model
+"""Compares gradients of adapters (LoRA, DoRA) over a base in NF4 with PEFT's on a model
 whose matrices are the dequantized ones (normal_float.py), in fp32 and bf16: as
 in hf_oracle.py, our distance to fp64 is at most twice PyTorch's own.
 
@@ -47,7 +47,7 @@ def quantized(model, original, family):
     return result
 
 
-def compare(tessera, report, family, dtype, target):
+def compare(tessera, report, family, dtype, target, kind):
     twins = hf_oracle.make_twins(family, tessera.folder)
     comparison = hf_oracle.Comparison(tessera, report, family, dtype, target, twins)
     originals = {id(model): twin.fp32 for twin, _ in twins
@@ -55,16 +55,21 @@ def compare(tessera, report, family, dtype, target):
 
     def of(model, *batch):
         base = quantized(model, originals[id(model)], family)
-        loss, grads = gradients(hf_adapters.adapted(base, family, 7), *batch)
+        loss, grads = gradients(hf_adapters.adapted(base, family, 7, kind=kind), *batch)
         return loss, hf_adapters.trained(grads)
     file = tessera.folder / f"{family}-nf4.safetensors"
 
+    # Magnitudes begin as norms of the dequantized base.
     def weights(twin):
-        hf_adapters.save(hf_adapters.adapted(twin.fp32, family, 7), file)
+        base = quantized(twin.fp32, twin.fp32, family)
+        model = hf_adapters.adapted(base, family, 7, kind=kind)
+        for name, parameter in twin.fp32.named_parameters():
+            hf_adapters.parameter_of(model, name).data = parameter.data
+        hf_adapters.save(model, file)
         return file
     comparison.compare_gradients(
-        "LoRA gradients over nf4", of,
-        comparison.compile(more=[*hf_adapters.settings(family), "adapter.base=nf4"]),
+        f"{kind} gradients over nf4", of,
+        comparison.compile(more=[*hf_adapters.settings(family, kind), "adapter.base=nf4"]),
         lambda seed: [x[0] for x in batches(family, 1, 900 + seed)], weights)
 
 
@@ -82,11 +87,12 @@ def main():
     report = hf_oracle.Report()
     tessera = Tessera(options.binaries, options.folder)
     targets = processor_targets()
-    for turn, (family, dtype) in enumerate((f, d) for f in ("gpt2", "llama") for d in ("fp32", "bf16")):
+    cases = [(f, d, "lora") for f in ("gpt2", "llama") for d in ("fp32", "bf16")]
+    for turn, (family, dtype, kind) in enumerate([*cases, ("llama", "bf16", "dora"), ("gpt2", "fp32", "dora")]):
         target = options.target or targets[turn % len(targets)]
         print(f"# {family} {dtype} on {target}", flush=True)
         try:
-            compare(tessera, report, family, dtype, target)
+            compare(tessera, report, family, dtype, target, kind)
         except ToolError as error:
             report.fact(family, dtype, "failed", error, False)
     print(f"{report.lines} comparisons, {report.failures} failed")

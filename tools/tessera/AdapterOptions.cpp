@@ -19,11 +19,13 @@ StatusOr<std::vector<std::string>> AdapterSettings::keys() const {
     return Keys();
   std::vector<std::string> adapted = targets;
   int64_t most = 0;
+  bool hasMagnitudes = false;
   for (const Given &each : given) {
     auto file = AdapterFile::open(each.directory);
     if (!file.ok())
       return file.status();
     most = std::max(most, file->rank());
+    hasMagnitudes |= file->hasMagnitudes;
     if (rank > 0 && file->rank() > rank)
       return Status::error("'{}' has rank {}, more than --adapter-rank {}",
                            each.directory, file->rank(), rank);
@@ -39,7 +41,8 @@ StatusOr<std::vector<std::string>> AdapterSettings::keys() const {
   std::ranges::sort(adapted);
   adapted.erase(std::ranges::unique(adapted).begin(), adapted.end());
   most = rank > 0 ? rank : most > 0 ? most : kUsualRank;
-  return Keys{"adapter.kind=lora", fmt::format("adapter.rank={}", most),
+  return Keys{hasMagnitudes ? "adapter.kind=dora" : "adapter.kind=lora",
+              fmt::format("adapter.rank={}", most),
               fmt::format("adapter.slots={}", std::max(slots, count)),
               fmt::format("adapter.target=[{}]", fmt::join(adapted, ", "))};
 }

@@ -86,9 +86,10 @@ void GenerateSettings::addTo(CLI::App &command,
   shared(command.add_option("--threads", options.threads, "0: all processors"),
          "threads");
   command
-      .add_option("--adapter", adapter,
-                  "LoRA adapter to generate with: a directory in PEFT's "
-                  "layout, for a model directory or a packaged model")
+      .add_option(
+          "--adapter", adapter,
+          "LoRA or DoRA adapter to generate with: a directory in PEFT's "
+          "layout, for a model directory or a packaged model")
       ->type_name("DIR");
   command
       .add_option(

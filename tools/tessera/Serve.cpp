@@ -302,8 +302,9 @@ static void addAdapterOptions(CLI::App &command, AdapterSettings &adapters) {
                   {each.substr(0, equals), each.substr(equals + 1)});
             }
           },
-          "LoRA adapter that requests select by giving NAME as the model: a "
-          "directory in PEFT's layout; repeatable")
+          "LoRA or DoRA adapter that requests select by giving NAME as the "
+          "model: "
+          "a directory in PEFT's layout; repeatable")
       ->allow_extra_args(false)
       ->type_name("NAME=DIR");
   addAdapterSlotOptions(

@@ -48,7 +48,10 @@ def make_adapter(base, folder, seed, dtype=torch.float32, **settings):
     generator = torch.Generator().manual_seed(seed)
     for name, parameter in model.named_parameters():
         if "lora_" in name:
-            parameter.data = (torch.randn(parameter.shape, generator=generator) * 0.2).to(dtype)
+            values = torch.randn(parameter.shape, generator=generator) * 0.2
+            if "magnitude" in name:
+                values = (1 + values) * parameter.data
+            parameter.data = values.to(dtype)
     model.save_pretrained(folder)
     return folder
 
@@ -172,9 +175,11 @@ def refusals(made, base, folders, env):
         return f"{name}={folder}"
 
     refuse("a missing directory", "has no adapter_config.json", adapters=[f"a={made.scratch / 'nothing'}"])
-    for key, value in (("use_dora", True), ("bias", "all"), ("modules_to_save", ["lm_head"]),
+    for key, value in (("bias", "all"), ("modules_to_save", ["lm_head"]),
                        ("rank_pattern", {"q_proj": 2})):
         refuse(f"{key}", f"adapters with '{key}' are not supported", adapters=[changed(key, {key: value})])
+    refuse("use_dora", "lora_magnitude_vector', and use_dora is set",
+           adapters=[changed("use_dora", {"use_dora": True})])
     refuse("another kind", "peft_type must be LORA, got: IA3", adapters=[changed("kind", {"peft_type": "IA3"})])
     whole = (folders["legal"] / "adapter_model.safetensors").read_bytes()
     refuse("a damaged file", "adapter_model.safetensors", adapters=[changed("damaged", weights=whole[:-8])])
@@ -245,4 +250,5 @@ def main():
     refusals(made, base, folders, env)
 
 
-main()
+if __name__ == "__main__":
+    main()

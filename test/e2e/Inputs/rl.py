@@ -240,7 +240,7 @@ def check_variants(runs):
     """An adapter is in the weights that sample, and a reference model is where
     training began."""
     reward = f"{sys.executable} {MATCH}"
-    runs.run("adapter", 12, reward, sets=["adapter.kind=lora", "adapter.rank=4", "adapter.base=fp32",
+    runs.run("adapter", 12, reward, sets=["adapter.kind=dora", "adapter.rank=4", "adapter.base=fp32",
                                           "optimizer.lr=2e-2", "policy.kl.beta=0.05"])
     policies = [record["policy"] for record in harness.metrics(runs.scratch / "adapter")]
     harness.check(max(abs(policy["ratio"] - 1) for policy in policies) < 1e-3,

@@ -4,6 +4,7 @@
 #include "test/runtime/weights/OneMatrix.h"
 
 #include <array>
+#include <cmath>
 #include <fstream>
 #include <numeric>
 
@@ -17,7 +18,21 @@ public:
     add("model.layers.0.q_proj.lora_A.weight", {3, 2, 3});
     add("model.layers.0.q_proj.lora_B.weight", {3, 2, 2});
   }
+  /// Their magnitudes, and the layer's matrix.
+  void addMagnitudes(const std::vector<float> &weight) {
+    add("model.layers.0.q_proj.lora_magnitude_vector", {3, 1, 2});
+    add("model.layers.0.q_proj.weight", {2, 3});
+    held["model.layers.0.q_proj.weight"] = weight;
+  }
   const std::vector<StateTensor> &state() const override { return tensors; }
+  Status readState(const StateTensor &tensor, uint64_t offset,
+                   std::span<std::byte> out) override {
+    std::memcpy(out.data(),
+                reinterpret_cast<std::byte *>(held[tensor.name].data()) +
+                    offset,
+                out.size());
+    return Status::success();
+  }
   Status writeState(const StateTensor &tensor, uint64_t offset,
                     std::span<const std::byte> bytes) override {
     std::memcpy(reinterpret_cast<std::byte *>(held[tensor.name].data()) +
@@ -29,7 +44,9 @@ public:
 
 private:
   void add(const char *name, std::vector<uint64_t> shape) {
-    const uint64_t count = shape[0] * shape[1] * shape[2];
+    uint64_t count = 1;
+    for (uint64_t size : shape)
+      count *= size;
     tensors.push_back({name, SafetensorsType::f32, std::move(shape),
                        StateRole::parameter, count * sizeof(float)});
     held[name].assign(count, -1);
@@ -39,11 +56,14 @@ private:
 
 class AdapterFileTest : public ::testing::Test {
 protected:
-  /// A [rank, in] and B [out, rank] of 1, 2, 3 and so on.
+  /// A [rank, in] and B [out, rank] of 1, 2, 3 and so on, and `magnitudes`
+  /// unless it is empty.
   void write(std::string_view config, uint64_t rank, uint64_t in = 3,
              uint64_t out = 2,
              const std::string &layer = "base_model.model.model.layers.0."
-                                        "q_proj") {
+                                        "q_proj",
+             const std::vector<float> &magnitudes = {},
+             const std::string &suffix = "") {
     std::ofstream(scratch / "adapter_config.json") << config;
     std::vector<float> first(rank * in), second(out * rank);
     std::iota(first.begin(), first.end(), 1.0f);
@@ -53,6 +73,10 @@ protected:
     testing::PackedFile file;
     file.add(a.c_str(), SafetensorsType::f32, {rank, in}, first);
     file.add(b.c_str(), SafetensorsType::f32, {out, rank}, second);
+    const std::string m = layer + ".lora_magnitude_vector" + suffix;
+    if (!magnitudes.empty())
+      file.add(m.c_str(), SafetensorsType::f32, {magnitudes.size()},
+               magnitudes);
     file.write(scratch / "adapter_model.safetensors");
   }
 
@@ -70,6 +94,9 @@ protected:
 
 constexpr std::string_view kPlain =
     R"({"peft_type": "LORA", "lora_alpha": 6, "bias": "none"})";
+constexpr std::string_view kDora =
+    R"({"peft_type": "LORA", "lora_alpha": 6, "use_dora": true})";
+constexpr const char *kLayer = "base_model.model.model.layers.0.q_proj";
 
 TEST_F(AdapterFileTest, FillsOneSlot) {
   write(kPlain, 1);
@@ -103,6 +130,44 @@ TEST_F(AdapterFileTest, TransposesAndScales) {
             (std::vector<float>{3, 9, 6, 12}));
 }
 
+// W = [[3, 4, 0], [0, 0, 1]], A = [1, 2, 3], B = [[1], [2]], scale 6. Rows of
+// W + 6 B A are [9, 16, 18] and [12, 24, 37].
+TEST_F(AdapterFileTest, MultipliesRowsByMagnitudes) {
+  model.addMagnitudes({3, 4, 0, 0, 0, 1});
+  for (const char *suffix : {"", ".weight"}) {
+    write(kDora, 1, 3, 2, kLayer, {2, 0.5f}, suffix);
+    auto file = AdapterFile::open(scratch.path);
+    ASSERT_TRUE(file.ok()) << file.message();
+    EXPECT_TRUE(file->hasMagnitudes);
+    auto values = readAdapter(*file, model);
+    ASSERT_TRUE(values.ok()) << values.message();
+    ASSERT_TRUE(writeAdapter(*values, model, 2).ok());
+    const double first = 2 / std::sqrt(81 + 256 + 324),
+                 second = 0.5 / std::sqrt(144 + 576 + 1369);
+    const auto &magnitudes =
+        model.held["model.layers.0.q_proj.lora_magnitude_vector"];
+    EXPECT_EQ(magnitudes, (std::vector<float>{-1, -1, -1, -1, float(first - 1),
+                                              float(second - 1)}));
+    const auto &factor = model.held["model.layers.0.q_proj.lora_B.weight"];
+    EXPECT_EQ(
+        std::vector(factor.begin() + 8, factor.end()),
+        (std::vector<float>{float(6 * first), 2 * float(6 * second), 0, 0}));
+  }
+}
+
+TEST_F(AdapterFileTest, LeavesRowsWithoutMagnitudes) {
+  model.addMagnitudes({3, 4, 0, 0, 0, 1});
+  write(kPlain, 1);
+  auto file = AdapterFile::open(scratch.path);
+  ASSERT_TRUE(file.ok()) << file.message();
+  auto values = readAdapter(*file, model);
+  ASSERT_TRUE(values.ok()) << values.message();
+  ASSERT_TRUE(writeAdapter(*values, model, 0).ok());
+  const auto &magnitudes =
+      model.held["model.layers.0.q_proj.lora_magnitude_vector"];
+  EXPECT_EQ(magnitudes, (std::vector<float>{0, 0, -1, -1, -1, -1}));
+}
+
 TEST_F(AdapterFileTest, NamesWhatDoesNotFit) {
   auto expect = [&](const char *part) {
     EXPECT_NE(problem().find(part), std::string::npos) << problem();
@@ -121,8 +186,20 @@ TEST_F(AdapterFileTest, NamesWhatDoesNotFit) {
   expect("lora_B.weight' is [5, 1], expected [2, 1]");
   write(kPlain, 1, 3, 2, "base_model.model.model.layers.7.q_proj");
   expect("adapts 'model.layers.7.q_proj', which is not a linear layer");
-  write(R"({"peft_type": "LORA", "lora_alpha": 6, "use_dora": true})", 1);
-  expect("adapters with 'use_dora' are not supported");
+  write(kDora, 1);
+  expect("lacks 'model.layers.0.q_proj.lora_magnitude_vector', and use_dora is "
+         "set");
+  write(kPlain, 1, 3, 2, kLayer, {1, 2});
+  expect("lora_magnitude_vector', and use_dora is not set; the files belong to "
+         "different adapters");
+  write(kDora, 1, 3, 2, kLayer, {1, 2, 3});
+  expect("lora_magnitude_vector' must be [2], a number for each row of lora_B, "
+         "its shape is [3]");
+  write(kDora, 1, 3, 2, kLayer, {1, 2});
+  expect("has magnitudes (DoRA), and the slots were compiled without; compile "
+         "with --set adapter.kind=dora");
+  write(R"({"peft_type": "LORA", "lora_alpha": 6, "use_dora": "yes"})", 1);
+  expect("use_dora must be true or false");
   write(R"({"peft_type": "LORA"})", 1);
   expect("lora_alpha must be a number");
   write("[", 1);

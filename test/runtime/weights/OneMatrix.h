@@ -33,9 +33,15 @@ public:
       held[name].resize(parts.back().size);
     };
     add("x.values", false, SafetensorsType::i32, layout.words(), 4);
-    add("x.scales", true, SafetensorsType::f16, layout.scaleRows(), 2);
+    if (layout.hasScales())
+      add("x.scales", true, SafetensorsType::f16, layout.scaleRows(), 2);
   }
   const std::vector<StateTensor> &state() const override { return parts; }
+  Status readState(const StateTensor &tensor, uint64_t offset,
+                   std::span<std::byte> out) override {
+    std::memcpy(out.data(), held[tensor.name].data() + offset, out.size());
+    return Status::success();
+  }
   Status writeState(const StateTensor &tensor, uint64_t offset,
                     std::span<const std::byte> bytes) override {
     std::ranges::copy(bytes, held[tensor.name].begin() + int64_t(offset));
