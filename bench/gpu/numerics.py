@@ -129,7 +129,8 @@ def compare(folder, artifact, device, steps):
     print(f"{'ok' if good else 'WRONG'}: {artifact.stem}: cpu and {device}: losses of {len(actual)} steps{span} "
           f"differ by at most {apart:.1e} of {allowed:.1e}; "
           f"gradients by {gradient:.1e} of their norm ({name})")
-    return {"model": artifact.stem, "steps": steps, "good": good, "loss": apart, "gradient": gradient}
+    return {"model": artifact.stem, "steps": steps, "good": good, "loss": apart, "gradient": gradient,
+            "losses": {"cpu": expected, device: actual}}
 
 
 def main():
