@@ -14,7 +14,7 @@
 // CHECK:        stagePacked<kThreads>([[SCALES]][{{.*}}], s_
 // CHECK:        waitCopies<1>();
 // CHECK:        multiplyQuantized<Int4, 32, false, 4>([[ROWS]][{{.*}}], [[WORDS]][{{.*}}], [[SCALES]][{{.*}}], {{.*}});
-// CHECK:        store({{.*}}, [[PARTS]], 32, 1);
+// CHECK:        storeAligned({{.*}}, [[PARTS]], 32);
 // CHECK:        sync();
 // CHECK-COUNT-4: load<Tile64x32>([[PARTS]]
 // FLOATS:     multiplyQuantized<E4m3, 128, false, 1>(
