@@ -99,3 +99,47 @@ TEST(AlignedBuffers, OthersAreTested) {
   EXPECT_FALSE(text.contains("Aligned")) << plain.text;
   EXPECT_TRUE(plain.aligned.empty());
 }
+
+// A thread has two columns of a row at once.
+static const char kPairs[] = R"(
+tile.kernel @pairs(%block: index, %even: memref<4096xf32> {tile.aligned}, %odd: memref<4032xf32> {tile.aligned})
+    attributes {skeleton = #tile<skeleton contraction>, summary = "", warps = array<i64: 4, 1>,
+                access = [#tile<access read_write>, #tile<access read_write>]} {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c20 = arith.constant 20 : index
+  %c32 = arith.constant 32 : index
+  %x = memref.reinterpret_cast %even to offset: [0], sizes: [64, 64], strides: [64, 1]
+    : memref<4096xf32> to memref<64x64xf32, strided<[64, 1]>>
+  %y = memref.reinterpret_cast %odd to offset: [0], sizes: [64, 63], strides: [63, 1]
+    : memref<4032xf32> to memref<64x63xf32, strided<[63, 1]>>
+  %a = tile.load %x[%c0, %c32] along [0, 1] : memref<64x64xf32, strided<[64, 1]>>, vector<64x32xf32>
+  %b = tile.load %x[%c0, %c1] along [0, 1] : memref<64x64xf32, strided<[64, 1]>>, vector<64x32xf32>
+  %c = tile.load %x[%c0, %c0] along [0, 1] bound %c20, %c20 : memref<64x64xf32, strided<[64, 1]>>, vector<64x32xf32>
+  %d = tile.load %y[%c0, %c0] along [0, 1] : memref<64x63xf32, strided<[63, 1]>>, vector<64x32xf32>
+  tile.store %a, %x[%c0, %c0] along [0, 1] : vector<64x32xf32>, memref<64x64xf32, strided<[64, 1]>>
+  tile.store %b, %y[%c0, %c0] along [0, 1] : vector<64x32xf32>, memref<64x63xf32, strided<[63, 1]>>
+  tile.store %c, %x[%c0, %c0] along [1, 0] : vector<64x32xf32>, memref<64x64xf32, strided<[64, 1]>>
+  tile.store %d, %x[%c0, %c0] along [0, 1] : vector<64x32xf32>, memref<64x64xf32, strided<[64, 1]>>
+  tile.return
+}
+)";
+
+// Not from an odd column, with bounds, with rows of an odd length, or along
+// columns.
+TEST(AlignedBuffers, PairsOfWholeTilesOfWarps) {
+  mlir::MLIRContext context;
+  context.loadDialect<tile::TileDialect, mlir::arith::ArithDialect,
+                      mlir::memref::MemRefDialect>();
+  auto module = mlir::parseSourceString<mlir::ModuleOp>(kPairs, &context);
+  ASSERT_TRUE(bool(module));
+  auto printed = cuda::printKernels(*module, *lookupTileTarget("cuda:sm_90a"));
+  ASSERT_TRUE(bool(printed)) << llvm::toString(printed.takeError());
+  llvm::StringRef text = printed->kernels.front().text;
+  EXPECT_EQ(text.count("loadAligned<"), 1u) << text.str();
+  EXPECT_EQ(text.count("= load<"), 3u) << text.str();
+  EXPECT_EQ(text.count("storeAligned("), 2u) << text.str();
+  EXPECT_EQ(text.count(" store("), 2u) << text.str();
+  EXPECT_TRUE(text.contains("loadAligned<Tile64x32>(b0 + 32, 64)"))
+      << text.str();
+}
