@@ -22,7 +22,6 @@ import time
 
 try:
     import torch
-    import torch._inductor.config
     from torch import nn
     from torch.nn import functional as F
 except ImportError as error:
@@ -209,7 +208,8 @@ def main():
                        for _ in range(2))
     ways = {"eager": model}
     if args.device == "cuda":
-        torch._inductor.config.max_autotune_gemm_backends = "ATEN"
+        from torch._inductor import config as inductor  # PyTorch 2
+        inductor.max_autotune_gemm_backends = "ATEN"
         ways["torch.compile max-autotune"] = torch.compile(model, mode="max-autotune")
     elif hasattr(torch, "compile"):
         ways["torch.compile"] = torch.compile(model)
