@@ -89,8 +89,10 @@ def early_accesses(text):
 
 
 def inspect(tessera, artifact, *arguments):
-    return subprocess.run([tessera, "inspect", artifact, *arguments], check=True, stdout=subprocess.PIPE,
-                          text=True).stdout
+    done = subprocess.run([tessera, "inspect", artifact, *arguments], stdout=subprocess.PIPE, text=True)
+    if done.returncode:
+        sys.exit(done.returncode)  # it has said why
+    return done.stdout
 
 
 def kernels_of(tessera, artifact):

@@ -33,10 +33,12 @@ def rows_of(bench, table):
 
 
 def inspected(tessera, artifact, program):
-    text = subprocess.run(
-        [tessera, "inspect", artifact, "--kernels", "--device", "cuda:sm_90a", "--program", program], check=True,
-        stdout=subprocess.PIPE, text=True).stdout
-    return [match.groupdict() for match in map(bounds.ROW.match, text.splitlines()) if match]
+    done = subprocess.run(
+        [tessera, "inspect", artifact, "--kernels", "--device", "cuda:sm_90a", "--program", program],
+        stdout=subprocess.PIPE, text=True)
+    if done.returncode:
+        sys.exit(done.returncode)  # it has said why
+    return [match.groupdict() for match in map(bounds.ROW.match, done.stdout.splitlines()) if match]
 
 
 def main():
@@ -46,7 +48,10 @@ def main():
     parser.add_argument("--bin", type=pathlib.Path, default=bounds.SOURCE / "build/bin")
     parser.add_argument("--most", type=int, default=20, help="rows")
     args = parser.parse_args()
-    bench = json.loads(args.bench.read_text())
+    try:
+        bench = json.loads(args.bench.read_text())
+    except (OSError, ValueError) as error:
+        sys.exit(f"{args.bench}: {error}")
     table = inspected(args.bin / "tessera", args.artifact, bench["program"])
     if not table:
         sys.exit("measured.py: inspect printed no latency bounds; set TESSERA_NVDISASM to nvdisasm's path")

@@ -155,7 +155,7 @@ NOT_RUN = [
     NotRun("bench/*README.md", r"llama-quantize|llama_cpp\.py compare", "needs a build of llama.cpp"),
     NotRun("bench/infer/README.md", r"llama_cpp\.py gguf", "needs the oracles", unless=has_oracles),
     NotRun("docs/cuda.md", r"--sass", "needs nvcc and nvdisasm"),
-    NotRun("bench/gpu/README.md", r"(bounds|gates)\.py", "needs nvcc and nvdisasm"),
+    NotRun("bench/gpu/README.md", r"(bounds|gates|inflight|measured)\.py", "needs nvcc and nvdisasm"),
     NotRun("docs/serving.md", r"^curl", "needs curl", unless=has_curl),
     NotRun("*", r"\.venv/bin/python", "needs the oracles", unless=has_oracles),
     NotRun("test/metamorphic/README.md", r"--reduce", "no seed fails"),
