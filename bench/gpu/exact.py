@@ -19,6 +19,8 @@ import subprocess
 import sys
 import tempfile
 
+from numerics import write_safetensors
+
 # Rows, columns and terms: of one stage and of more than a ring has; tiles of all
 # sizes, with and without persistent blocks.
 MATMULS = [(512, 384, 128), (512, 128, 512), (256, 256, 768), (200, 136, 264), (8, 512, 2048), (2048, 2176, 1024)]
@@ -84,16 +86,6 @@ def bf16(values):
     return array.array("H", (struct.unpack("<I", struct.pack("<f", v))[0] >> 16 for v in values)).tobytes()
 
 
-def write_safetensors(path, tensors):
-    """{name: (shape, bytes of bf16)}"""
-    header, at = {}, 0
-    for name, (shape, data) in tensors.items():
-        header[name] = {"dtype": "BF16", "shape": shape, "data_offsets": [at, at + len(data)]}
-        at += len(data)
-    text = json.dumps(header).encode()
-    path.write_bytes(struct.pack("<Q", len(text)) + text + b"".join(data for _, data in tensors.values()))
-
-
 def read_safetensors(path):
     """{name: (type, bytes)}"""
     data = path.read_bytes()
@@ -110,7 +102,7 @@ def floats(kind, data):
 
 
 def run(folder, program, inputs, device, scratch):
-    write_safetensors(scratch / "in", inputs)
+    write_safetensors(scratch / "in", {name: ("BF16", *tensor) for name, tensor in inputs.items()})
     done = subprocess.run([folder / "tessera-run", folder / "exact.tsr", "--program", program, "--device", device,
                            "--inputs", scratch / "in", "--outputs", scratch / "out"], capture_output=True, text=True)
     if done.returncode:
