@@ -26,11 +26,13 @@ OPEN = "open"  # a group of products that is not committed yet
 class Instruction:
     def __init__(self, address, predicate, op, operands):
         self.address, self.op, self.operands = address, op, operands.strip()
-        self.isConditional = bool(predicate) or bool(re.search(r"\bU?P\d", operands))
+        # BRA.DIV and BRA.CONV fall through where threads agree.
+        self.isConditional = bool(predicate) or bool(re.search(r"\bU?P\d", operands)) or \
+            op.endswith((".DIV", ".CONV"))
 
     def registers(self):
         """All that it reads or writes; of wide accesses to memory all words."""
-        wide = 4 if ".128" in self.op else 2 if ".64" in self.op else 1
+        wide = 4 if ".128" in self.op or self.op.endswith(".4") else 2 if ".64" in self.op or self.op.endswith(".2") else 1
         for number, width in REGISTER.findall(self.operands):
             count = {"": wide if self.op.startswith(("ST", "LD")) else 1, ".64": 2, ".128": 4}[width]
             yield from range(int(number), int(number) + count)
@@ -63,7 +65,8 @@ def after_wait(groups, wait):
 
 
 def early_accesses(text):
-    """Instructions that access an accumulator in flight, on any path."""
+    """Instructions that access an accumulator in flight, on any path; what is called is not
+    followed."""
     instructions, labels = parse(text)
     early, seen, work = {}, set(), [(0, ())]
     while work:
@@ -72,6 +75,9 @@ def early_accesses(text):
             seen.add((at, groups))
             here = instructions[at]
             if here.op.startswith("HGMMA"):
+                left = re.match(r"\w+, R(\d+)", here.operands)  # fragments of A in registers
+                if left and any(int(left[1]) + i in group for i in range(4) for group in groups):
+                    early[here.address] = f"{here.op} {here.operands}"
                 groups = after_product(groups, here)
             elif here.op.startswith("WARPGROUP.DEPBAR"):
                 groups = after_wait(groups, here)
@@ -96,7 +102,7 @@ def inspect(tessera, artifact, *arguments):
 
 
 def kernels_of(tessera, artifact):
-    """{kernel: a program that calls it} of those with wgmma."""
+    """{kernel: a program that calls it} of those whose products overlap."""
     programs = re.findall(r"^  (\w+): arena", inspect(tessera, artifact), re.MULTILINE)
     device = ("--device", "cuda:sm_90a")
     found = {}

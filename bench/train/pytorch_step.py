@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Seconds of one training step of a GPT-2 or a Llama in PyTorch: the better of
 eager and torch.compile, forward, backward, clip and AdamW. Prints one number, on a
-GPU another line if torch.compile is faster.
+GPU the best so far after each of both.
 
     pytorch_step.py --config models/specs/gpt2-124m --batch 4 --sequence 64 \
                     --precision fp32|bf16 --threads 2 [--steps 3]

@@ -150,7 +150,7 @@ template <typename Op>
 bool KernelPrinter::isProvenAligned(Op op, VectorType type) {
   const Memory &memory = memories[op.getMemory()];
   ArrayRef<int64_t> along = op.getAlong();
-  if (!op.getBounds().empty() ||
+  if (along.empty() || !op.getBounds().empty() ||
       llvm::any_of(along, [](int64_t dim) { return dim < 0; }) ||
       !isNumber(memory.strides[along.back()], 1))
     return false;

@@ -165,7 +165,8 @@ llvm::Error KernelPrinter::printMmaAsync(tile::MmaAsyncOp op) {
   // otherwise a new one.
   Value from = op.getAccumulator();
   bool isOfLoop = isa<BlockArgument>(from) ||
-                  (from.getDefiningOp<scf::ForOp>() && from.hasOneUse());
+                  (from.getDefiningOp<scf::ForOp>() && from.hasOneUse() &&
+                   from.getDefiningOp()->getBlock() == op->getBlock());
   std::string sum, function = "multiplyAsync(";
   if (isOfLoop || from.getDefiningOp<tile::MmaAsyncOp>()) {
     sum = scalar(from).text;
