@@ -91,13 +91,16 @@ func::FuncOp ModelBuilder::program(graph::Program kind,
   return result;
 }
 
+graph::LayerAttr ModelBuilder::layerAttr(int64_t layer) {
+  return graph::LayerAttr::get(b.getContext(), layer);
+}
+
 func::CallOp ModelBuilder::callLayer(int64_t layer, func::FuncOp block,
                                      ValueRange operands) {
   std::string path = layerPrefix(spec, layer);
   path.pop_back(); // the last dot
   auto call = b.create<func::CallOp>(named(path), block, operands);
-  call->setAttr(graph::kLayerAttr,
-                graph::LayerAttr::get(b.getContext(), layer));
+  call->setAttr(graph::kLayerAttr, layerAttr(layer));
   return call;
 }
 
@@ -225,14 +228,36 @@ func::FuncOp ModelBuilder::block(const LayerKind &kind, ArrayRef<int64_t> shape,
   return result;
 }
 
-/// Layers share a block and its random streams; the high word of the seed
-/// distinguishes them.
-Value ModelBuilder::layerSeed(Value seed, int64_t layer) {
-  auto type = scalar(b.getI64Type());
-  Value high = b.create<graph::ConstantOp>(
-      seed.getLoc(), type,
-      DenseIntElementsAttr::get(type, ArrayRef<int64_t>((layer + 1) << 32)));
-  return Emitter(b, seed.getLoc()).add(seed, high);
+/// `count` seeds that differ in their high word: row i is the seed plus
+/// (first + i) × 2^32. Seeds are data, not constants, each in its own row of 64
+/// bytes (the alignment of a buffer), so that what differs in nothing else
+/// shares its kernels.
+Value ModelBuilder::seedRows(Emitter &e, Value seed, int64_t count,
+                             int64_t first) {
+  RankedTensorType rows = tensor({count, 8}, b.getI64Type());
+  auto splat = [&](int64_t value) {
+    return b.create<graph::ConstantOp>(e.location(), rows,
+                                       DenseIntElementsAttr::get(rows, value));
+  };
+  Value number = e.iota(rows, 0);
+  if (first != 0)
+    number = e.add(number, splat(first));
+  return e.add(e.broadcastScalar(seed, rows.getShape()),
+               e.mul(number, splat(int64_t(1) << 32)));
+}
+
+static Value seedOf(Emitter &e, Value rows, int64_t row) {
+  return e.reshape(e.slice(rows, {row, 0}, {1, 1}), {});
+}
+
+/// Which layer's it is cannot be seen in what reads it: a kernel may have ops
+/// of two layers.
+Value ModelBuilder::layerSeed(Emitter &e, Value seeds, int64_t layer) {
+  Value seed = seedOf(e, seeds, layer);
+  Operation *reshape = seed.getDefiningOp();
+  for (Operation *op : {reshape, reshape->getOperand(0).getDefiningOp()})
+    op->setAttr(graph::kLayerAttr, layerAttr(layer));
+  return seed;
 }
 
 /// tokens → the input of the head. `loads` [layers with experts, experts] if
@@ -240,6 +265,13 @@ Value ModelBuilder::layerSeed(Value seed, int64_t layer) {
 Value ModelBuilder::trunk(Scope &scope, Value tokens, RandomState random,
                           Purpose purpose, Value loads, Routed &routed) {
   Value x = family.embed(scope, tokens);
+  // Layers share a block and its random streams. The first seed is the
+  // embedding's.
+  Value seeds;
+  if (random.seed && drops()) {
+    Emitter e(b, random.seed.getLoc());
+    seeds = seedRows(e, random.seed, spec.layers, /*first=*/1);
+  }
   for (int64_t layer = 0; layer < spec.layers; ++layer) {
     std::string prefix = layerPrefix(spec, layer);
     StringRef path = StringRef(prefix).drop_back(); // without the last dot
@@ -249,9 +281,10 @@ Value ModelBuilder::trunk(Scope &scope, Value tokens, RandomState random,
       operands.push_back(scope.parameter(prefix + each.name));
     if (scope.documents.first)
       operands.append({scope.documents.first, scope.documents.positions});
-    if (random.seed && drops())
-      operands.append(
-          {layerSeed(random.seed, layer), random.step, random.offset});
+    if (seeds) {
+      Emitter e(b, random.seed.getLoc());
+      operands.append({layerSeed(e, seeds, layer), random.step, random.offset});
+    }
     if (kind.sparse && loads) {
       Emitter e = scope.at(path);
       int64_t row = static_cast<int64_t>(routed.counts.size()),
@@ -305,26 +338,20 @@ Value ModelBuilder::initial(Emitter &e, const Parameter &parameter, Value seed,
   return e.mul(normal, parameter.deviation);
 }
 
-// A parameter's seed is the run's plus its index in the list times 2^32, so
-// that initial values do not depend on how the work is divided. Seeds are data,
-// not constants, each in its own row of 64 bytes (the alignment of a buffer),
-// so that all parameters with one deviation share a kernel.
+// A parameter's seed depends on its index in the list alone, so that initial
+// values do not depend on how the work is divided.
 void ModelBuilder::buildInit() {
   Port seedPort = port(graph::kInputAttr, "seed", tensor({1}, b.getI64Type()));
   func::FuncOp init = program(graph::Program::init, seedPort, parameterPorts());
   Emitter e(b, init.getLoc());
-  RankedTensorType rows = tensor({int64_t(all.size()), 8}, b.getI64Type());
-  Value shift = b.create<graph::ConstantOp>(
-      init.getLoc(), rows, DenseIntElementsAttr::get(rows, int64_t(1) << 32));
-  Value seeds = e.add(
-      e.broadcastScalar(e.reshape(init.getArgument(0), {}), rows.getShape()),
-      e.mul(e.iota(rows, 0), shift));
+  Value seeds = seedRows(e, e.reshape(init.getArgument(0), {}),
+                         static_cast<int64_t>(all.size()), /*first=*/0);
   Value step = e.zeros(scalar(b.getI64Type()));
   SmallVector<Value> results;
   for (auto [i, each] : llvm::enumerate(all)) {
     Emitter at(b, named(each.name));
-    Value seed = e.reshape(e.slice(seeds, {int64_t(i), 0}, {1, 1}), {});
-    Value value = initial(at, each, seed, step);
+    Value value =
+        initial(at, each, seedOf(e, seeds, static_cast<int64_t>(i)), step);
     results.push_back(each.isNarrow ? at.convert(value, b.getBF16Type())
                                     : value);
   }

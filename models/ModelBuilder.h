@@ -262,7 +262,10 @@ private:
   mlir::Value columnMeans(graph::Emitter &e, mlir::Value sums);
   /// The output of @train_step, from the sums of all microbatches.
   mlir::Value taskTable(graph::Emitter &e, mlir::Value sums);
-  mlir::Value layerSeed(mlir::Value seed, int64_t layer);
+  graph::LayerAttr layerAttr(int64_t layer);
+  mlir::Value layerSeed(graph::Emitter &e, mlir::Value seeds, int64_t layer);
+  mlir::Value seedRows(graph::Emitter &e, mlir::Value seed, int64_t count,
+                       int64_t first);
   mlir::Value head(const Scope &scope) {
     const ModuleNames names = moduleNames(spec);
     const std::string_view name =

@@ -141,6 +141,20 @@ OpFoldResult BroadcastOp::fold(FoldAdaptor adaptor) {
   return {};
 }
 
+// The input of a concatenation that has all of the slice, and where it begins;
+// null if the slice has parts of several.
+static std::pair<Value, int64_t> inputOf(ConcatOp concat, int64_t start,
+                                         int64_t size) {
+  int64_t begin = 0;
+  for (Value input : concat.getInputs()) {
+    int64_t end = begin + tensorType(input).getDimSize(concat.getDim());
+    if (start >= begin && start + size <= end)
+      return {input, begin};
+    begin = end;
+  }
+  return {};
+}
+
 OpFoldResult SliceOp::fold(FoldAdaptor adaptor) {
   if (getInput().getType() == getResult().getType())
     return getInput();
@@ -152,6 +166,18 @@ OpFoldResult SliceOp::fold(FoldAdaptor adaptor) {
       both.push_back(a + b);
     setStart(both);
     getInputMutable().assign(inner.getInput());
+    return getResult();
+  }
+  if (auto concat = getInput().getDefiningOp<ConcatOp>()) {
+    SmallVector<int64_t> start(getStart());
+    int64_t &along = start[concat.getDim()];
+    auto [input, begin] = inputOf(
+        concat, along, tensorType(getResult()).getDimSize(concat.getDim()));
+    if (!input)
+      return {};
+    along -= begin;
+    setStart(start);
+    getInputMutable().assign(input);
     return getResult();
   }
   return {};

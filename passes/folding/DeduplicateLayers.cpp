@@ -87,9 +87,8 @@ public:
     for (OpOperand *operand : units.leaving)
       operand->set(units.at(2, units.placeOf(operand->get())->slot));
     for (auto [op, from] : llvm::zip(units.ops[2], units.ops[last]))
-      for (auto [operand, following] :
-           llvm::zip(op->getOpOperands(), from->getOperands()))
-        join(operand, following);
+      for (auto [operand, following] : llvm::zip(readsOf(op), readsOf(from)))
+        join(*operand, following->get());
     for (auto [i, from] : llvm::zip(units.results[2], units.results[last]))
       join(ret->getOpOperand(i), ret->getOperand(from));
     // Tables repeat the value of the third unit, and keep their shapes.

@@ -21,15 +21,26 @@ bool Matcher::differ(Operation *op, StringRef how) {
   return false;
 }
 
-// Clusters, whose bodies read nothing else.
+// But for what they read from outside.
+static bool areAlike(Region &one, Region &other) {
+  llvm::DenseMap<Value, Value> same;
+  auto isSame = [&](Value value, Value with) {
+    return success(one.isAncestor(value.getParentRegion())
+                       ? same.lookup(value) == with
+                       : !other.isAncestor(with.getParentRegion()));
+  };
+  return OperationEquivalence::isRegionEquivalentTo(
+      &one, &other, isSame,
+      [&](Value value, Value with) { same[value] = with; },
+      OperationEquivalence::IgnoreLocations);
+}
+
+// Clusters and loops.
 static bool haveEqualRegions(Operation *one, Operation *other) {
-  if (one->getNumRegions() != other->getNumRegions())
-    return false;
-  return llvm::all_of(llvm::zip(one->getRegions(), other->getRegions()),
+  return one->getNumRegions() == other->getNumRegions() &&
+         llvm::all_of(llvm::zip(one->getRegions(), other->getRegions()),
                       [](auto pair) {
-                        auto &[a, b] = pair;
-                        return OperationEquivalence::isRegionEquivalentTo(
-                            &a, &b, OperationEquivalence::IgnoreLocations);
+                        return areAlike(std::get<0>(pair), std::get<1>(pair));
                       });
 }
 
@@ -69,15 +80,17 @@ void Matcher::take(unsigned number, unsigned unit) {
   bool isFirst = unit == 1;
   unsigned near = isFirst ? unit : unit - 1;
   Operation *op = units.ops[unit][number], *like = units.ops[near][number];
-  for (auto [value, other] : llvm::zip(op->getOperands(), like->getOperands()))
+  for (auto [read, other] : llvm::zip(readsOf(op), readsOf(like))) {
+    Value value = read->get();
     if (isCarried(value) && owners.of(value) == int(unit) &&
         !units.placeOf(value)) {
-      auto place = units.placeOf(other);
+      auto place = units.placeOf(other->get());
       if (isFirst)
         units.place(value, {unit, units.slots++});
       else if (place && place->unit == near)
         units.place(value, {unit, place->slot});
     }
+  }
   if (isFirst) {
     slotsOfResults.push_back(units.slots);
     units.slots += op->getNumResults();
@@ -156,20 +169,22 @@ bool Matcher::verifyOps() {
   for (auto [number, first] : llvm::enumerate(units.ops[1])) {
     Operation *op = first;
     positions.clear();
-    for (Value operand : op->getOperands())
-      positions.push_back(units.placeOf(operand));
+    SmallVector<OpOperand *> reads = readsOf(op);
+    for (OpOperand *read : reads)
+      positions.push_back(units.placeOf(read->get()));
     for (unsigned unit = 1; unit < last(); ++unit) {
       Operation *next = units.ops[unit + 1][number];
       if (op->getBlock() != next->getBlock())
         return differ(next, "is not where those of other layers are");
-      for (auto [one, other, place] :
-           llvm::zip(op->getOperands(), next->getOperands(), positions)) {
-        auto placeOfNext = units.placeOf(other);
-        if (!correspond(one, place, other, placeOfNext, unit))
+      SmallVector<OpOperand *> following = readsOf(next);
+      for (auto [one, other, place] : llvm::zip(reads, following, positions)) {
+        auto placeOfNext = units.placeOf(other->get());
+        if (!correspond(one->get(), place, other->get(), placeOfNext, unit))
           return differ(next, "does not read what those of other layers do");
         place = placeOfNext;
       }
       op = next;
+      reads = std::move(following);
     }
   }
   return true;
@@ -273,9 +288,10 @@ bool Matcher::verifyOthers(func::FuncOp function) {
       units.leaving.push_back(&operand);
     return isChained(operand.get());
   };
-  WalkResult result = function.walk([&](Operation *op) {
-    if (units.contains(op) ||
-        (isa<graph::YieldOp>(op) && isa<graph::LoopOp>(op->getParentOp())))
+  WalkResult result = function.walk<WalkOrder::PreOrder>([&](Operation *op) {
+    if (units.contains(op))
+      return WalkResult::skip();
+    if (isa<graph::YieldOp>(op) && isa<graph::LoopOp>(op->getParentOp()))
       return WalkResult::advance();
     auto loop = dyn_cast<graph::LoopOp>(op);
     auto isOfUnit = [&](unsigned i) {

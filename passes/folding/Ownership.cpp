@@ -108,7 +108,9 @@ void Ownership::own(Block &block) {
   for (Operation &op : block) {
     if (op.hasTrait<OpTrait::IsTerminator>())
       continue;
-    if (auto loop = dyn_cast<graph::LoopOp>(op)) {
+    // A loop of a layer is one of its ops.
+    if (auto loop = dyn_cast<graph::LoopOp>(op);
+        loop && !loop->hasAttr(graph::kLayerAttr)) {
       for (BlockArgument argument : loop.getBody().getArguments())
         carried[argument] = {kNone, /*isState=*/false};
       own(loop.getBody().front());
@@ -134,10 +136,13 @@ void Ownership::ownUnread(ArrayRef<int> results) {
     std::optional<int> only;
     for (OpOperand &use : op->getUses()) {
       int reader = kNone;
-      if (isa<func::ReturnOp>(use.getOwner()))
+      Operation *user = use.getOwner();
+      while (owners.contains(user->getParentOp()))
+        user = user->getParentOp();
+      if (isa<func::ReturnOp>(user))
         reader = results[use.getOperandNumber()];
-      else if (use.getOwner()->getNumResults() > 0)
-        reader = of(use.getOwner()->getResult(0));
+      else if (user->getNumResults() > 0)
+        reader = of(user->getResult(0));
       if (reader < 0 || (only && *only != reader)) {
         only.reset();
         break;

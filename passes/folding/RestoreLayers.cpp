@@ -2,6 +2,7 @@
 #include "dialects/graph/FoldedAttrs.h"
 #include "passes/folding/Extrapolate.h"
 #include "passes/folding/Folding.h"
+#include "passes/folding/LayerOrder.h"
 #include "passes/folding/Ports.h"
 #include "passes/folding/Units.h"
 #include "passes/fusion/TopologicalOrder.h"
@@ -24,29 +25,31 @@ public:
       : function(function), units(units), copies(repetition.repeatCount() - 1) {
     for (std::vector<Value> &copy : copies)
       copy.resize(units.slotCount());
+    ops.resize(copies.size());
     // Loops and returns are rebuilt.
     for (OpOperand *operand : units.leaving)
       if (!isa<graph::LoopOp, func::ReturnOp>(operand->getOwner()))
         leaving.push_back(operand);
   }
 
-  LogicalResult run() {
-    findOrder();
+  void run() {
     insertArguments();
-    expand(function.getBody().front());
-    if (disordered)
-      return disordered->emitError("folded layers are not alike: '")
-             << disordered->getName() << "' reads what a later layer computes";
+    copyOps();
+    expandLoops(function.getBody().front());
+    for (unsigned number = 0; number < copies.size(); ++number)
+      connect(number);
     insertResults();
     joinNeighbors();
-    return success();
+    LayerOrder order(units, ops);
+    for (Block *block : blocks)
+      order.apply(*block);
   }
 
 private:
   //===--- what a copy reads ----------------------------------------------===//
 
   // What copy `number` reads where the second unit reads `one` and the third
-  // `two`.
+  // `two`. All copies have been made.
   Value mapped(unsigned number, Value one, Value two) const {
     auto before = units.placeOf(one), place = units.placeOf(two);
     if (one == two)
@@ -79,9 +82,8 @@ private:
 
   void joinNeighbors() {
     for (auto [one, two] : llvm::zip(units.ops[1], units.ops[2]))
-      for (auto [value, operand] :
-           llvm::zip(one->getOperands(), two->getOpOperands()))
-        operand.set(joined(value, operand.get()));
+      for (auto [read, operand] : llvm::zip(readsOf(one), readsOf(two)))
+        operand->set(joined(read->get(), operand->get()));
     for (OpOperand *operand : leaving)
       operand->set(left(operand->get()));
     for (const Units::Collector &table : units.collectors)
@@ -181,60 +183,24 @@ private:
 
   //===--- ops ------------------------------------------------------------===//
 
-  // Whether later layers come after, as in the forward pass, or before.
-  // Computed before anything is inserted.
-  void findOrder() {
-    for (auto [one, two] : llvm::zip(units.ops[1], units.ops[2])) {
-      numbers[two] = ascends.size();
-      ascends.push_back(one->isBeforeInBlock(two));
-    }
+  void copyOps() {
+    for (auto [number, copy] : llvm::enumerate(ops))
+      for (auto [one, two] : llvm::zip(units.ops[1], units.ops[2])) {
+        Operation *made = copy.emplace_back(two->clone());
+        made->setLoc(extrapolate(one->getLoc(), two->getLoc(), number + 2));
+        if (!haveEqualAttributes(one, two))
+          made->setAttrs(cast<DictionaryAttr>(
+              extrapolate(one->getAttrDictionary(), two->getAttrDictionary(),
+                          static_cast<int64_t>(number) + 2)));
+        for (auto [from, to] : llvm::zip(two->getResults(), made->getResults()))
+          copies[number][units.placeOf(from)->slot] = to;
+      }
   }
 
-  void expand(Block &block) {
-    for (Operation *op = &block.front(); op && !disordered;) {
-      Operation *next = op->getNextNode();
-      auto number = numbers.find(op);
-      if (auto loop = dyn_cast<graph::LoopOp>(op))
-        expandLoop(loop);
-      else if (number != numbers.end())
-        next = expandRun(op, number->second);
-      op = next;
-    }
-  }
-
-  // Copies a run of consecutive ops of the third unit, from `number` on;
-  // returns the op after the run.
-  Operation *expandRun(Operation *first, unsigned number) {
-    ArrayRef<Operation *> own = units.ops[2];
-    unsigned end = number + 1;
-    while (end < own.size() && own[end - 1]->getNextNode() == own[end] &&
-           ascends[end] == ascends[number])
-      ++end;
-    Operation *following = own[end - 1]->getNextNode();
-    OpBuilder builder(ascends[number] ? following : first);
-    auto last = static_cast<unsigned>(copies.size());
-    for (unsigned copy = 0; copy < last; ++copy)
-      for (unsigned i = number; i < end; ++i)
-        expandOp(builder, i, ascends[number] ? copy : last - 1 - copy);
-    return following;
-  }
-
-  void expandOp(OpBuilder &builder, unsigned i, unsigned number) {
-    Operation *one = units.ops[1][i], *two = units.ops[2][i];
-    Operation *made = builder.insert(two->clone());
-    made->setLoc(extrapolate(one->getLoc(), two->getLoc(), number + 2));
-    for (auto [value, operand] :
-         llvm::zip(one->getOperands(), made->getOpOperands())) {
-      if (Value own = mapped(number, value, operand.get()))
-        operand.set(own);
-      else
-        disordered = two;
-    }
-    if (!haveEqualAttributes(one, two))
-      made->setAttrs(cast<DictionaryAttr>(extrapolate(
-          one->getAttrDictionary(), two->getAttrDictionary(), number + 2)));
-    for (auto [from, to] : llvm::zip(two->getResults(), made->getResults()))
-      copies[number][units.placeOf(from)->slot] = to;
+  void connect(unsigned number) {
+    for (auto [one, made] : llvm::zip(units.ops[1], ops[number]))
+      for (auto [read, operand] : llvm::zip(readsOf(one), readsOf(made)))
+        operand->set(mapped(number, read->get(), operand->get()));
   }
 
   //===--- loops ----------------------------------------------------------===//
@@ -284,8 +250,6 @@ private:
                       : value;
   }
 
-  // Called before copies of later ops exist: a loop's initial values precede
-  // it.
   Value initFor(graph::LoopOp loop, const Carried &entry) const {
     ValueRange inits = loop.getInits();
     Value init = inits[entry.position];
@@ -297,6 +261,14 @@ private:
     return place->unit == 2 ? joined(inits[entry.second], init) : init;
   }
 
+  void expandLoops(Block &block) {
+    blocks.push_back(&block);
+    for (Operation &op : llvm::make_early_inc_range(block))
+      if (auto loop = dyn_cast<graph::LoopOp>(op);
+          loop && !units.contains(loop))
+        expandLoop(loop);
+  }
+
   // What a loop carries of the third unit it then carries of every copy.
   void expandLoop(graph::LoopOp loop) {
     SmallVector<Carried> order = widenedOrder(loop);
@@ -304,16 +276,12 @@ private:
     if (order.size() == loop.getNumResults()) {
       for (OpOperand &init : loop->getOpOperands())
         init.set(left(init.get()));
-      return expand(body);
+      return expandLoops(body);
     }
     SmallVector<BlockArgument> carried(loop.getCarried());
     SmallVector<Value> inits, yielded;
     for (auto [i, entry] : llvm::enumerate(order)) {
       inits.push_back(initFor(loop, entry));
-      if (!inits.back()) {
-        disordered = loop;
-        return;
-      }
       if (!entry.copy)
         continue;
       BlockArgument like = carried[entry.position];
@@ -321,9 +289,7 @@ private:
       if (auto place = units.placeOf(like))
         copies[*entry.copy][place->slot] = made;
     }
-    expand(body);
-    if (disordered)
-      return;
+    expandLoops(body);
     for (const Carried &entry : order)
       yielded.push_back(yieldedFor(entry, loop.getYield().getValues()));
     loop.getYield()->setOperands(yielded);
@@ -369,11 +335,10 @@ private:
 
   func::FuncOp function;
   Units &units;
-  std::vector<std::vector<Value>> copies;        ///< by slot, as in Units
-  std::vector<OpOperand *> leaving;              ///< operands of other ops
-  std::vector<bool> ascends;                     ///< by op of a unit
-  llvm::DenseMap<Operation *, unsigned> numbers; ///< of the third unit's ops
-  Operation *disordered = nullptr; ///< its copy reads a later value
+  std::vector<std::vector<Value>> copies;    ///< by slot, as in Units
+  std::vector<std::vector<Operation *>> ops; ///< of copies, in the unit's order
+  SmallVector<Block *> blocks;               ///< the function's and its loops'
+  std::vector<OpOperand *> leaving;          ///< operands of other ops
 };
 
 // Whether there is a decomposed reduce-scatter. Its last sum fuses with the
@@ -432,7 +397,8 @@ private:
       return success();
     if (failed(verifySteps(function, units, repetition.units)))
       return failure();
-    return Unfolder(function, units, repetition).run();
+    Unfolder(function, units, repetition).run();
+    return success();
   }
 
   // That what grows from layer to layer does so up to the last copy.

@@ -79,6 +79,23 @@ void Units::replace(Value value, Value with) {
   place(with, known);
 }
 
+//===--- operands -------------------------------------------------------===//
+
+SmallVector<OpOperand *> folding::readsOf(Operation *op) {
+  SmallVector<OpOperand *> reads;
+  for (OpOperand &operand : op->getOpOperands())
+    reads.push_back(&operand);
+  if (op->hasTrait<OpTrait::IsIsolatedFromAbove>())
+    return reads;
+  for (Region &region : op->getRegions())
+    region.walk([&](Operation *inner) {
+      for (OpOperand &operand : inner->getOpOperands())
+        if (!region.isAncestor(operand.get().getParentRegion()))
+          reads.push_back(&operand);
+    });
+  return reads;
+}
+
 //===--- attributes -----------------------------------------------------===//
 
 bool folding::haveEqualAttributes(Operation *one, Operation *other) {
@@ -219,12 +236,16 @@ static bool needTwoKernels(Operation *one, Operation *other) {
   if (attrs == others)
     return false;
   auto slice = dyn_cast<graph::SliceOp>(one);
-  return !slice || !isScalarInMemory(slice) ||
-         !isScalarInMemory(cast<graph::SliceOp>(other));
+  return !slice || !isReadInMemory(slice) ||
+         !isReadInMemory(cast<graph::SliceOp>(other));
 }
 
 bool Units::needKernelsOfTheirOwn() const {
-  return !collectors.empty() ||
+  auto isOfPlanning = [](const Collector &each) {
+    auto concat = dyn_cast<graph::ConcatOp>(each.op);
+    return concat && isStack(concat);
+  };
+  return !llvm::all_of(collectors, isOfPlanning) ||
          (!empty() && llvm::any_of(llvm::zip(ops[1], ops[2]), [](auto pair) {
            return needTwoKernels(std::get<0>(pair), std::get<1>(pair));
          }));

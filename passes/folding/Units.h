@@ -102,6 +102,9 @@ private:
   unsigned slots = 0;
 };
 
+/// The op's operands, and of ops in its regions those from outside of it.
+llvm::SmallVector<mlir::OpOperand *> readsOf(mlir::Operation *op);
+
 /// Whether the ops have equal attributes, so that nothing is extrapolated.
 bool haveEqualAttributes(mlir::Operation *one, mlir::Operation *other);
 

@@ -198,6 +198,18 @@ DenseI64ArrayAttr ClusterBuilder::accumulates(ArrayRef<Value> outputs,
   return pairs.empty() ? DenseI64ArrayAttr() : b.getDenseI64ArrayAttr(pairs);
 }
 
+// A cluster depends on the last of its layers. It runs in the forward pass if
+// one of its ops does, though the backward pass computes some of it again.
+static LayerAttr layerOf(ArrayRef<Operation *> members) {
+  LayerAttr last;
+  for (Operation *op : members) {
+    auto layer = op->getAttrOfType<LayerAttr>(kLayerAttr);
+    if (layer && (!last || layer.getDirection() == last.getDirection()))
+      last = layer;
+  }
+  return last;
+}
+
 ClusterOp ClusterBuilder::build(ArrayRef<Value> outputs) {
   OpBuilder b(members.back());
   auto region = std::make_unique<Region>();
@@ -225,12 +237,8 @@ ClusterOp ClusterBuilder::build(ArrayRef<Value> outputs) {
                                      b.getStringAttr(name()), inputs,
                                      accumulates(outputs, b));
   cluster.getBody().takeBody(*region);
-  // The cluster depends on the last of its layers.
-  for (Operation *op : llvm::reverse(members))
-    if (Attribute layer = op->getAttr(kLayerAttr)) {
-      cluster->setAttr(kLayerAttr, layer);
-      break;
-    }
+  if (LayerAttr layer = layerOf(members))
+    cluster->setAttr(kLayerAttr, layer);
   return cluster;
 }
 

@@ -63,6 +63,31 @@ static void buildClusters(FusionGraph &graph, OpPositions &slots,
   }
 }
 
+// Whether the program reaches `one` after `other`, in the same pass over
+// layers.
+static bool isLater(LayerAttr one, LayerAttr other) {
+  return one.getDirection() == other.getDirection() &&
+         (one.isForward() ? one.getIndex() > other.getIndex()
+                          : one.getIndex() < other.getIndex());
+}
+
+// A cluster with ops of two layers is the later one's. So is what reads it, or
+// the ops of a layer would not follow one another.
+static void followLayers(Block &block) {
+  for (auto cluster : block.getOps<ClusterOp>()) {
+    auto own = cluster->getAttrOfType<LayerAttr>(kLayerAttr);
+    for (Value input : cluster.getInputs()) {
+      auto producer = input.getDefiningOp<ClusterOp>();
+      auto layer = producer ? producer->getAttrOfType<LayerAttr>(kLayerAttr)
+                            : LayerAttr();
+      if (own && layer && isLater(layer, own))
+        own = layer;
+    }
+    if (own)
+      cluster->setAttr(kLayerAttr, own);
+  }
+}
+
 static void fuseBlock(Block &block, ComputableClusters &computable) {
   eraseDead(block);
   OpPositions slots = positionsOf(block);
@@ -73,6 +98,7 @@ static void fuseBlock(Block &block, ComputableClusters &computable) {
   storeFreeOps(block, slots, computable);
   eraseDead(block);
   orderByPosition(block, slots);
+  followLayers(block);
 }
 
 namespace {

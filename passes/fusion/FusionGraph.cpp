@@ -42,16 +42,28 @@ bool tessera::hasAddress(SliceOp slice) {
          isContiguous(slice);
 }
 
-bool tessera::isScalarInMemory(SliceOp slice) {
-  return tensorType(slice.getResult()).getNumElements() == 1 &&
-         hasAddress(slice);
+bool tessera::isReadInMemory(SliceOp slice) {
+  RankedTensorType type = tensorType(slice.getResult());
+  bool isRow = isa<BlockArgument>(slice.getInput()) && type.getRank() > 1 &&
+               type.getDimSize(0) == 1;
+  return (type.getNumElements() == 1 || isRow) && hasAddress(slice);
+}
+
+bool tessera::isStack(ConcatOp concat) {
+  auto isRow = [](Value value) {
+    RankedTensorType type = tensorType(value);
+    while (auto view = value.getDefiningOp<ReshapeOp>())
+      value = view.getInput();
+    return type.getRank() > 1 && type.getDimSize(0) == 1 &&
+           !value.getDefiningOp<ConstantOp>();
+  };
+  return concat.getDim() == 0 && llvm::all_of(concat.getInputs(), isRow);
 }
 
 bool tessera::isFree(Operation *op) {
   if (auto constant = dyn_cast<ConstantOp>(op))
     return cast<DenseElementsAttr>(constant.getValue()).isSplat();
-  // Clusters that differ only in such a scalar share a kernel.
-  if (auto slice = dyn_cast<SliceOp>(op); slice && isScalarInMemory(slice))
+  if (auto slice = dyn_cast<SliceOp>(op); slice && isReadInMemory(slice))
     return false;
   return isa<ReshapeOp, TransposeOp, BroadcastOp, SliceOp, IotaOp, RandomOp,
              DequantizeOp, DequantizeRowsOp>(op) ||
@@ -66,6 +78,8 @@ bool tessera::keepsOrder(Operation *op) {
 // The kind that an op alone would have; none where it stays outside clusters.
 static std::optional<ClusterKind> kindOfOp(Operation *op) {
   if (isa<DynamicSliceOp, DynamicUpdateOp, ConstantOp, SliceOp>(op))
+    return {};
+  if (auto concat = dyn_cast<ConcatOp>(op); concat && isStack(concat))
     return {};
   if (auto fusable = dyn_cast<Fusable>(op))
     return fusable.getClusterKind();

@@ -27,8 +27,15 @@ inline bool isProduct(mlir::Operation *op) {
 /// Whether planning has an address for the slice's result: one run of its
 /// input's memory that starts where a buffer may, at a multiple of 64 bytes.
 bool hasAddress(graph::SliceOp slice);
-/// Whether kernels read the slice's one element through its address.
-bool isScalarInMemory(graph::SliceOp slice);
+/// Whether kernels read the slice through its address, so that those of other
+/// slices are the same: one element, or a row of a table that a program is
+/// given.
+bool isReadInMemory(graph::SliceOp slice);
+
+/// Whether planning makes the table: its rows are written where they are made,
+/// and no kernel has to know all of them. So layers stay alike that have a row
+/// of one table each.
+bool isStack(graph::ConcatOp concat);
 
 /// Ops that will become one kernel. An op that no cluster may hold (a loop, a
 /// return) is in a group without a kind.

@@ -50,6 +50,8 @@ static LogicalResult verifyOp(Operation *op) {
     return op->emitError(
         "slice has gaps or does not start at a multiple of 64 bytes, "
         "but is not in a cluster");
+  if (auto concat = dyn_cast<ConcatOp>(op); concat && isStack(concat))
+    return success();
   if (isa<LoopOp, YieldOp, ConstantOp, ReshapeOp, SliceOp, DynamicSliceOp,
           DynamicUpdateOp, dist::PackOp, func::ReturnOp>(op) ||
       isCollective(op))

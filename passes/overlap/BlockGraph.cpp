@@ -100,7 +100,8 @@ void BlockGraph::connectCarried(Operation *op,
 
 static bool isLight(Operation *op) {
   return isa<graph::ReshapeOp, graph::SliceOp, graph::DynamicSliceOp,
-             graph::ConstantOp, dist::PackOp, dist::UnpackOp>(op);
+             graph::ConstantOp, graph::ConcatOp, dist::PackOp, dist::UnpackOp>(
+      op);
 }
 
 // Clusters that only move or convert elements.

@@ -1,5 +1,5 @@
-// Packs of dist: tensors that are communicated together are written into one
-// buffer, or copied into it.
+// Buffers of several tensors: packs of dist, which are communicated together,
+// and stacked rows. Tensors are written there, or copied.
 #include "passes/planning/ProgramPlanner.h"
 
 using namespace mlir;
@@ -11,31 +11,61 @@ static int64_t elementBytes(RankedTensorType type) {
   return plan::byteSize(RankedTensorType::get({1}, type.getElementType()));
 }
 
-// Only of one piece: a tensor is then one run of it, and a launch whose result
-// has no other reader may write there.
+// A launch writes its result in the buffer of `whole`. A collective changes a
+// pack, so the result must have no other reader. Nothing changes a stack.
+void ProgramPlanner::wantPart(Value input, Operation *whole, int64_t offset) {
+  bool isRead = isa<graph::ConcatOp>(whole);
+  Value made = input;
+  while ((isRead || made.hasOneUse()) && made.getDefiningOp<graph::ReshapeOp>())
+    made = made.getDefiningOp()->getOperand(0);
+  Operation *maker = made.getDefiningOp();
+  if ((isRead ? !wanted.contains(made) : made.hasOneUse()) &&
+      isa_and_nonnull<tile::LaunchOp>(maker) &&
+      maker->getBlock() == whole->getBlock())
+    parts.try_emplace(made, whole, offset);
+}
+
 void ProgramPlanner::wantParts() {
+  // Only of one piece: a tensor is then one run of it.
   function.walk([&](dist::PackOp pack) {
     if (pack.getPieces() != 1)
       return;
     dist::Packing packing = dist::packingOf(pack.getInputs().getTypes(), 1);
     int64_t bytes = elementBytes(tensorType(pack.getResult()));
-    for (auto [input, offset] : llvm::zip(pack.getInputs(), packing.offsets)) {
-      Value made = input;
-      while (made.hasOneUse() && made.getDefiningOp<graph::ReshapeOp>())
-        made = made.getDefiningOp()->getOperand(0);
-      Operation *maker = made.getDefiningOp();
-      if (made.hasOneUse() && isa_and_nonnull<tile::LaunchOp>(maker) &&
-          maker->getBlock() == pack->getBlock())
-        parts[made] = {pack, offset * bytes};
+    for (auto [input, offset] : llvm::zip(pack.getInputs(), packing.offsets))
+      wantPart(input, pack, offset * bytes);
+  });
+  function.walk([&](graph::ConcatOp stack) {
+    int64_t offset = 0;
+    for (Value row : stack.getInputs()) {
+      wantPart(row, stack, offset);
+      offset += plan::byteSize(tensorType(row));
     }
   });
 }
 
-Buffer *ProgramPlanner::bufferOf(dist::PackOp pack, size_t depth) {
-  Buffer *&buffer = packs[pack];
+Buffer *ProgramPlanner::bufferOf(Operation *whole, size_t depth) {
+  Buffer *&buffer = wholes[whole];
   if (!buffer)
-    buffer = newBuffer(tensorType(pack.getResult()), depth);
+    buffer = newBuffer(tensorType(whole->getResult(0)), depth);
   return buffer;
+}
+
+LogicalResult ProgramPlanner::planStack(graph::ConcatOp stack, size_t depth,
+                                        std::vector<Step> &out) {
+  if (stack.getDim() != 0)
+    return stack.emitOpError("along another dimension than the first is a "
+                             "kernel's: fusion missed it");
+  Place whole{bufferOf(stack, depth), 0, {}}, place = whole;
+  for (Value row : stack.getInputs()) {
+    auto made = locations.find(row);
+    if ((made == locations.end() || !(made->second == place)) &&
+        failed(initialize(row, place, stack, out)))
+      return failure();
+    place.offset += plan::byteSize(tensorType(row));
+  }
+  put(stack.getResult(), whole);
+  return success();
 }
 
 namespace {

@@ -177,6 +177,9 @@ LogicalResult ProgramPlanner::plan(Block &block, size_t depth,
             })
             .Case([&](dist::WaitOp wait) { return planWait(wait, out); })
             .Case([&](dist::PackOp pack) { return planPack(pack, depth, out); })
+            .Case([&](graph::ConcatOp stack) {
+              return planStack(stack, depth, out);
+            })
             .Case([&](dist::UnpackOp unpack) {
               return planUnpack(unpack, depth, out);
             })

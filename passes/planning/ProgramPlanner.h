@@ -148,9 +148,12 @@ private:
   mlir::LogicalResult planCollective(mlir::Operation *op, size_t depth,
                                      std::vector<Step> &out);
   mlir::LogicalResult planWait(dist::WaitOp wait, std::vector<Step> &out);
-  // Packs: tensors of a pack are written there directly.
+  // Packs and stacks: tensors are written there directly.
   void wantParts();
-  Buffer *bufferOf(dist::PackOp pack, size_t depth);
+  void wantPart(mlir::Value input, mlir::Operation *whole, int64_t offset);
+  Buffer *bufferOf(mlir::Operation *whole, size_t depth);
+  mlir::LogicalResult planStack(graph::ConcatOp stack, size_t depth,
+                                std::vector<Step> &out);
   mlir::LogicalResult planPack(dist::PackOp pack, size_t depth,
                                std::vector<Step> &out);
   mlir::LogicalResult planUnpack(dist::UnpackOp unpack, size_t depth,
@@ -193,9 +196,9 @@ private:
   /// for.
   llvm::DenseMap<mlir::Value, llvm::SmallVector<Typed>> started;
   llvm::DenseMap<mlir::Value, Buffer *> wanted;
-  /// Values that are written in a pack, and their offsets in bytes.
-  llvm::DenseMap<mlir::Value, std::pair<dist::PackOp, int64_t>> parts;
-  llvm::DenseMap<mlir::Operation *, Buffer *> packs;
+  /// Values that are written in a pack or a stack, and their offsets in bytes.
+  llvm::DenseMap<mlir::Value, std::pair<mlir::Operation *, int64_t>> parts;
+  llvm::DenseMap<mlir::Operation *, Buffer *> wholes; ///< packs and stacks
 };
 
 } // namespace tessera::planning

@@ -159,6 +159,21 @@ func.func @pads_to_concat(%a: tensor<2x3xf32>, %b: tensor<2x1xf32>, %c: tensor<2
   return %4 : tensor<2x6xf32>
 }
 
+// What a slice takes of one input of a concatenation it takes of that input.
+// CHECK-LABEL: func.func @slices_of_concat
+// CHECK-SAME: %[[A:[a-z0-9]+]]: {{.*}}, %[[B:[a-z0-9]+]]:
+// CHECK: %[[TABLE:.*]] = graph.concat %[[A]], %[[B]] dim 1
+// CHECK: %[[PART:.*]] = graph.slice %[[B]] [1, 0] : tensor<2x2xf32> -> tensor<1x1xf32>
+// CHECK: %[[BOTH:.*]] = graph.slice %[[TABLE]] [0, 2]
+// CHECK: return %[[B]], %[[PART]], %[[BOTH]]
+func.func @slices_of_concat(%a: tensor<2x3xf32>, %b: tensor<2x2xf32>) -> (tensor<2x2xf32>, tensor<1x1xf32>, tensor<2x2xf32>) {
+  %table = graph.concat %a, %b dim 1 : (tensor<2x3xf32>, tensor<2x2xf32>) -> tensor<2x5xf32>
+  %whole = graph.slice %table [0, 3] : tensor<2x5xf32> -> tensor<2x2xf32>
+  %part = graph.slice %table [1, 3] : tensor<2x5xf32> -> tensor<1x1xf32>
+  %both = graph.slice %table [0, 2] : tensor<2x5xf32> -> tensor<2x2xf32>
+  return %whole, %part, %both : tensor<2x2xf32>, tensor<1x1xf32>, tensor<2x2xf32>
+}
+
 // A gap between the terms stays a sum.
 // CHECK-LABEL: func.func @pads_with_gap
 // CHECK: graph.add

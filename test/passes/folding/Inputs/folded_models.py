@@ -23,9 +23,12 @@ PLANS = [  # spec, layers, mode, settings of the recipe, changes, folded until
     ("tiny-gpt2", 8, "train", ["batch.accumulate=2"], {}, "selection"),
     ("llama-15m", 7, "train", ["precision.compute=bf16", "recompute=selective"], {},
      "selection"),
-    # Each layer has its own dropout, or its row of the router's metrics.
-    ("tiny-gpt2", 6, "train", [], {"resid_pdrop": 0.1}, "partition"),
-    ("tiny-mixtral", 6, "train", [], {}, "partition"),
+    # Each layer has its own seed of dropout, or its row of the router's metrics.
+    ("tiny-gpt2", 6, "train", [], {"resid_pdrop": 0.1, "attn_pdrop": 0.1}, "selection"),
+    ("tiny-mixtral", 6, "train", [], {}, "selection"),
+    # Its balance loss reads its row of a table in its kernels.
+    ("tiny-mixtral", 6, "train", ["batch.accumulate=2"], {}, "partition"),
+    ("tiny-deepseek-moe", 7, "train", [], {}, "selection"),
     ("tiny-deepseek-moe", 7, "infer", [], {}, "selection"),
     ("llama-15m", 8, "infer", ["inference.quant=int8"], {}, "selection"),
     ("gemma-3-1b", 36, "infer", [], {}, "selection"),
