@@ -71,12 +71,17 @@ func::FuncOp ModelBuilder::function(StringRef name, ArrayRef<Port> arguments,
   auto result = b.create<func::FuncOp>(
       named(name), name, b.getFunctionType(argumentTypes, resultTypes));
   Block *body = result.addEntryBlock();
-  for (auto [i, each] : llvm::enumerate(arguments)) {
+  // At once: attributes of a function are one list.
+  auto attributesOf = [&](ArrayRef<Port> ports) {
+    SmallVector<DictionaryAttr> all;
+    for (const Port &each : ports)
+      all.push_back(b.getDictionaryAttr(each.attributes));
+    return all;
+  };
+  for (auto [i, each] : llvm::enumerate(arguments))
     body->getArgument(i).setLoc(named(each.name));
-    result.setArgAttrs(i, each.attributes);
-  }
-  for (auto [i, each] : llvm::enumerate(results))
-    result.setResultAttrs(i, each.attributes);
+  result.setAllArgAttrs(attributesOf(arguments));
+  result.setAllResultAttrs(attributesOf(results));
   b.setInsertionPointToStart(body);
   return result;
 }

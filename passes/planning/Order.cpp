@@ -117,9 +117,7 @@ bool ProgramPlanner::overwrites(const Step &step, size_t operand) const {
   const Buffer *buffer = to.place.buffer;
   bool isWhole = to.place.offset == 0 && to.place.advances.empty() &&
                  plan::byteSize(to.type) == buffer->bytes;
-  if (!isWhole || llvm::count_if(step.operands, [&](const Typed &other) {
-                    return other.place.buffer == buffer;
-                  }) > 1)
+  if (!isWhole)
     return false;
   switch (step.kind) {
   case Step::launch: {
@@ -152,13 +150,17 @@ static void collectBuffers(const Step &step,
 // Between an access and one that overwrites the buffer its bytes are free. That
 // is so in each iteration of a loop if both are steps of its body.
 void ProgramPlanner::findIdle(const std::vector<Step> &list) {
-  llvm::DenseMap<Buffer *, int64_t> accessed; // after which step
+  llvm::DenseMap<Buffer *, int64_t> accessed;  // after which step
+  llvm::DenseMap<Buffer *, unsigned> operands; // of one step
   for (const Step &step : list) {
+    operands.clear();
+    for (const Typed &operand : step.operands)
+      ++operands[operand.place.buffer];
     for (size_t i = 0; i < step.operands.size(); ++i) {
       Buffer *buffer = step.operands[i].place.buffer;
       auto before = accessed.find(buffer);
       if (before != accessed.end() && before->second < step.begin &&
-          overwrites(step, i))
+          operands.lookup(buffer) == 1 && overwrites(step, i))
         buffer->idle.push_back({before->second, step.begin - 1});
     }
     llvm::SmallPtrSet<Buffer *, 8> buffers;
