@@ -3,6 +3,7 @@
 #include "dialects/tile/KernelBlocks.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "passes/planning/Planning.h"
+#include <map>
 
 using namespace mlir;
 using namespace tessera;
@@ -268,18 +269,27 @@ LogicalResult verifyArena(plan::ProgramOp program) {
       arena.push_back({buffer, int64_t(buffer.getOffset()), endOf(buffer),
                        lives[i], lives[i + 1]});
   }
-  // Step by step, against the buffers that are live then.
+  // Step by step, against the buffers that are live then: these share no bytes,
+  // so that one which meets a new one is next to where it begins.
   llvm::sort(arena, [](const Piece &a, const Piece &b) {
     return std::pair(a.first, a.begin) < std::pair(b.first, b.begin);
   });
-  std::vector<const Piece *> living;
+  std::map<int64_t, const Piece *> living;    // by first byte
+  std::multimap<int64_t, const Piece *> ends; // by last step
   for (const Piece &piece : arena) {
-    llvm::erase_if(
-        living, [&](const Piece *other) { return other->last < piece.first; });
-    for (const Piece *other : living)
-      if (piece.begin < other->end && other->begin < piece.end)
-        return emitSharedError(*other, piece);
-    living.push_back(&piece);
+    if (piece.begin == piece.end)
+      continue;
+    while (!ends.empty() && ends.begin()->first < piece.first) {
+      living.erase(ends.begin()->second->begin);
+      ends.erase(ends.begin());
+    }
+    auto after = living.lower_bound(piece.begin);
+    if (after != living.end() && after->first < piece.end)
+      return emitSharedError(*after->second, piece);
+    if (after != living.begin() && std::prev(after)->second->end > piece.begin)
+      return emitSharedError(*std::prev(after)->second, piece);
+    living.emplace(piece.begin, &piece);
+    ends.emplace(piece.last, &piece);
   }
   return success();
 }
