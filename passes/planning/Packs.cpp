@@ -14,6 +14,8 @@ static int64_t elementBytes(RankedTensorType type) {
 // A launch writes its result in the buffer of `whole`. A collective changes a
 // pack, so the result must have no other reader. Nothing changes a stack.
 void ProgramPlanner::wantPart(Value input, Operation *whole, int64_t offset) {
+  if (offset % plan::kAlignment != 0) // as kernels expect all their buffers
+    return;
   bool isRead = isa<graph::ConcatOp>(whole);
   Value made = input;
   while ((isRead || made.hasOneUse()) && made.getDefiningOp<graph::ReshapeOp>())

@@ -237,6 +237,22 @@ LogicalResult verifyCollectives(ModuleOp module, const Kernels &kernels) {
   return failure(walk.wasInterrupted());
 }
 
+// The runtime refuses anything else.
+LogicalResult verifyAlignment(plan::LaunchOp launch) {
+  for (auto [i, buffer] : llvm::enumerate(launch.getBuffers())) {
+    uint64_t offset = 0; // in a buffer, which begins at a multiple
+    for (auto view = buffer.getDefiningOp<plan::ViewOp>(); view;
+         view = view.getSource().getDefiningOp<plan::ViewOp>())
+      offset += view.getOffset();
+    if (offset % plan::kAlignment)
+      return launch.emitOpError("argument ")
+             << i << " begins at byte " << offset
+             << " of its buffer, which is not a multiple of "
+             << plan::kAlignment;
+  }
+  return success();
+}
+
 /// A buffer of the arena: its bytes [begin, end), and a range of its steps,
 /// both included.
 struct Piece {
@@ -321,7 +337,9 @@ struct VerifyPlan : tessera::impl::VerifyPlanBase<VerifyPlan> {
     });
     WalkResult launches = module.walk([&](plan::LaunchOp launch) {
       return WalkResult(
-          kernels.verifyBlocks(launch, launch.getKernel(), launch.getBlocks()));
+          failure(failed(kernels.verifyBlocks(launch, launch.getKernel(),
+                                              launch.getBlocks())) ||
+                  failed(verifyAlignment(launch))));
     });
     if (launches.wasInterrupted() || failed(verifyCollectives(module, byName)))
       return signalPassFailure();

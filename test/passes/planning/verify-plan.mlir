@@ -226,3 +226,20 @@ module {
     plan.fill %a with 0 : memref<16xf32>
   }
 }
+
+// -----
+
+module {
+  module @cpu attributes {tile.target = "cpu:avx2"} {
+    tile.kernel @f(%block: index, %x: memref<4xf32>)
+        attributes {skeleton = #tile<skeleton elementwise>, summary = "f", access = [#tile<access write>]} {
+      tile.return
+    }
+  }
+  plan.program @misaligned arena 64 io 0 {
+    %a = plan.buffer arena at 0 lives [0, 0] : memref<16xf32>
+    %b = plan.view %a at 16 : memref<16xf32> to memref<4xf32>
+    // expected-error@+1 {{argument 0 begins at byte 16 of its buffer, which is not a multiple of 64}}
+    plan.launch @f(%b) blocks [1] sizes [] : memref<4xf32>
+  }
+}
