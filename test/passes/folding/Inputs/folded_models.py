@@ -107,7 +107,20 @@ def check_plan(spec, name, mode, settings, until, folder):
     print(f"ok: the plan of {name}, {mode}")
 
 
+def check_deep(spec, name):
+    """As many layers with experts as no kernel could read the metrics of."""
+    done = subprocess.run(
+        [*map(str, [BIN / "tessera", "compile", spec, "--recipe",
+                    SOURCE / "recipes/tiny-gpt2.yaml", "--target", "cpu:avx2", "--cache",
+                    "off", "--timing", "--to", "planning", "-o", spec / "plan.mlir"])],
+        check=True, stderr=subprocess.PIPE, text=True)
+    assert "without folding" not in done.stderr, done.stderr
+    print(f"ok: many layers of {name}")
+
+
 def main():
+    for name in ("tiny-mixtral", "tiny-deepseek-moe"):
+        check_deep(spec_of(name, 96, {}, FOLDER / f"deep-{name}"), name)
     for i, (name, layers, mode, settings, changes, until) in enumerate(PLANS):
         folder = FOLDER / f"plan-{i}"
         check_plan(spec_of(name, layers, changes, folder), name, mode, settings, until,
