@@ -9,6 +9,12 @@
 #include <cmath>
 #include <cstdlib>
 
+#if defined(__has_feature)
+#define TESSERA_HAS_TSAN __has_feature(thread_sanitizer)
+#else
+#define TESSERA_HAS_TSAN 0
+#endif
+
 namespace tessera::emulated {
 
 using device::MatrixElement;
@@ -162,8 +168,9 @@ CoreProduct::addColumns(float *c, const float *a, const int *left,
 }
 
 // Compiled for wider vectors, too, of which the processor's are chosen when the
-// program starts. No bit depends on it: products and sums are exact.
-#if defined(__x86_64__)
+// program starts: before ThreadSanitizer does, which crashes then. No bit
+// depends on it: products and sums are exact.
+#if defined(__x86_64__) && !TESSERA_HAS_TSAN
 __attribute__((target_clones("avx512f", "avx2", "default")))
 #endif
 void CoreProduct::addStep(float *c, const float *a, unsigned first) const {
