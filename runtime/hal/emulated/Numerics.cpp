@@ -9,6 +9,12 @@
 #include <cmath>
 #include <cstdlib>
 
+#if defined(__has_feature)
+#define TESSERA_HAS_TSAN __has_feature(thread_sanitizer)
+#else
+#define TESSERA_HAS_TSAN 0
+#endif
+
 namespace tessera::emulated {
 
 using device::MatrixElement;
@@ -110,19 +116,13 @@ CoreProduct::CoreProduct(const CoreSums &cores, MatrixElement element,
       terms(cores.stepBytes / bytesOf(element)),
       smallest(smallestExponent(element)),
       exponentOfZero(-108 - static_cast<int>(cores.fractionBits)), b(b),
-      columns(columns), exponents(std::size_t(depth) * columns),
-      largest(columns), scales(columns), sums(columns) {
+      columns(columns), exponents(std::size_t(depth) * columns) {
   if (bytesOf(element) == 1) // Hopper's FP8 keeps fewer bits
     fractionBits = resultBits = 13;
   for (std::size_t i = 0; i < exponents.size(); ++i) {
     exponents[i] = static_cast<short>(exponentOf(b[i], smallest));
     isFinite &= std::isfinite(b[i]);
   }
-}
-
-void CoreProduct::add(float *c, const float *a) {
-  for (unsigned k = 0; k < depth; k += terms)
-    addStep(c, a, k);
 }
 
 // Infinite or NaN where an operand of the column is.
@@ -133,46 +133,76 @@ double CoreProduct::sumOf(double sum, const float *a, unsigned first,
   return sum;
 }
 
-void CoreProduct::addStep(float *c, const float *a, unsigned first) {
-  for (unsigned j = 0; j < columns; ++j)
-    largest[j] = std::max(exponentOf(c[j], -126), exponentOfZero);
-  for (unsigned k = first; k < first + terms; ++k) {
-    const int left = exponentOf(a[k], smallest);
-    const short *right = exponents.data() + std::size_t(k) * columns;
-    for (unsigned j = 0; j < columns; ++j)
-      largest[j] = std::max(largest[j], left + right[j]);
+// N columns from `j` on, in registers. `left`: the exponents of a's terms.
+template <unsigned N>
+inline __attribute__((always_inline)) void
+CoreProduct::addColumns(float *c, const float *a, const int *left,
+                        unsigned first, unsigned j) const {
+  int largest[N]; // exponent among a column's terms
+  for (unsigned i = 0; i < N; ++i)
+    largest[i] = std::max(exponentOf(c[i], -126), exponentOfZero);
+  for (unsigned k = 0; k < terms; ++k) {
+    const short *right =
+        exponents.data() + std::size_t(first + k) * columns + j;
+    for (unsigned i = 0; i < N; ++i)
+      largest[i] = std::max(largest[i], left[k] + right[i]);
   }
-  auto finite = [](double x) { return std::isfinite(x); };
-  if (isFinite && std::all_of(a + first, a + first + terms, finite) &&
-      std::all_of(c, c + columns, finite))
-    return addColumns(c, a, first, 0, columns);
-  for (unsigned j = 0; j < columns; ++j)
-    if (const double plain = sumOf(c[j], a, first, j); finite(plain))
-      addColumns(c, a, first, j, j + 1);
-    else
-      c[j] = static_cast<float>(plain);
-}
-
-// Columns innermost, for the vector units.
-void CoreProduct::addColumns(float *c, const float *a, unsigned first,
-                             unsigned begin, unsigned end) {
   // Less than 2^28, so that all sums of them are exact.
   auto kept = [](double term, double scale) {
     return static_cast<double>(static_cast<std::int32_t>(term * scale));
   };
   const int bits = static_cast<int>(fractionBits);
-  for (unsigned j = begin; j < end; ++j)
-    scales[j] = powerOfTwo(bits - largest[j]);
-  for (unsigned j = begin; j < end; ++j)
-    sums[j] = kept(c[j], scales[j]);
-  for (unsigned k = first; k < first + terms; ++k) {
-    const double left = a[k];
-    const float *right = b + std::size_t(k) * columns;
-    for (unsigned j = begin; j < end; ++j)
-      sums[j] += kept(left * right[j], scales[j]);
+  double scales[N], sums[N];
+  for (unsigned i = 0; i < N; ++i) {
+    scales[i] = powerOfTwo(bits - largest[i]);
+    sums[i] = kept(c[i], scales[i]);
   }
+  for (unsigned k = first; k < first + terms; ++k) {
+    const double factor = a[k];
+    const float *right = b + std::size_t(k) * columns + j;
+    for (unsigned i = 0; i < N; ++i)
+      sums[i] += kept(factor * right[i], scales[i]);
+  }
+  for (unsigned i = 0; i < N; ++i)
+    c[i] = truncated(sums[i] * powerOfTwo(largest[i] - bits), resultBits);
+}
+
+// Compiled for wider vectors, too, of which the processor's are chosen when the
+// program starts: before ThreadSanitizer does, which crashes then. No bit
+// depends on it: products and sums are exact.
+#if defined(__x86_64__) && !TESSERA_HAS_TSAN
+__attribute__((target_clones("avx512f", "avx2", "default")))
+#endif
+void CoreProduct::addStep(float *c, const float *a, unsigned first) const {
+  constexpr unsigned kGroup = 8; // columns of an mma.sync
+  auto finite = [](double x) { return std::isfinite(x); };
+  int left[kDepthBytes];
+  bool isRowFinite = isFinite;
+  for (unsigned k = 0; k < terms; ++k) {
+    left[k] = exponentOf(a[first + k], smallest);
+    isRowFinite &= finite(a[first + k]);
+  }
+  unsigned j = 0;
+  for (; j + kGroup <= columns; j += kGroup)
+    if (isRowFinite && std::all_of(c + j, c + j + kGroup, finite))
+      addColumns<kGroup>(c + j, a, left, first, j);
+    else
+      addEach(c, a, left, first, j, j + kGroup);
+  addEach(c, a, left, first, j, columns);
+}
+
+void CoreProduct::addEach(float *c, const float *a, const int *left,
+                          unsigned first, unsigned begin, unsigned end) const {
   for (unsigned j = begin; j < end; ++j)
-    c[j] = truncated(sums[j] * powerOfTwo(largest[j] - bits), resultBits);
+    if (const double plain = sumOf(c[j], a, first, j); std::isfinite(plain))
+      addColumns<1>(c + j, a, left, first, j);
+    else
+      c[j] = static_cast<float>(plain);
+}
+
+void CoreProduct::add(float *c, const float *a) const {
+  for (unsigned k = 0; k < depth; k += terms)
+    addStep(c, a, k);
 }
 
 } // namespace tessera::emulated

@@ -42,12 +42,15 @@ public:
   CoreProduct(const CoreSums &cores, device::MatrixElement element,
               const float *b, unsigned columns);
   /// c[j] += Σ a[k] × b[k, j].
-  void add(float *c, const float *a);
+  void add(float *c, const float *a) const;
 
 private:
-  void addStep(float *c, const float *a, unsigned first);
-  void addColumns(float *c, const float *a, unsigned first, unsigned begin,
-                  unsigned end);
+  void addStep(float *c, const float *a, unsigned first) const;
+  template <unsigned N>
+  void addColumns(float *c, const float *a, const int *left, unsigned first,
+                  unsigned j) const;
+  void addEach(float *c, const float *a, const int *left, unsigned first,
+               unsigned begin, unsigned end) const;
   double sumOf(double sum, const float *a, unsigned first, unsigned j) const;
 
   unsigned fractionBits, resultBits, depth, terms; ///< terms of a step
@@ -55,11 +58,8 @@ private:
   const float *b;
   unsigned columns;
   bool isFinite = true; ///< b
-  /// By column, as many as an mma.sync has without an allocation.
-  template <typename T> using Columns = boost::container::small_vector<T, 8>;
-  boost::container::small_vector<short, 128> exponents; ///< of b
-  Columns<int> largest; ///< exponent among a column's terms
-  Columns<double> scales, sums;
+  /// Of b; as many as an mma.sync has without an allocation.
+  boost::container::small_vector<short, 128> exponents;
 };
 
 } // namespace tessera::emulated

@@ -350,26 +350,26 @@ std::vector<KernelCase> attentionVariantCases() {
 const auto gpus = ::testing::Values("cuda:sm_80", "cuda:sm_90a");
 INSTANTIATE_TEST_SUITE_P(
     Cuda, CubinTest,
-    ::testing::Combine(::testing::ValuesIn(inGroups(allCases(), 8)), gpus),
+    ::testing::Combine(::testing::ValuesIn(inGroups(allCases(), 16)), gpus),
     nameOfGroup);
 INSTANTIATE_TEST_SUITE_P(
     Large, CubinTest,
-    ::testing::Combine(::testing::ValuesIn(inGroups(largeAttentionCases(), 1)),
+    ::testing::Combine(::testing::ValuesIn(inGroups(largeAttentionCases(), 4)),
                        gpus),
     nameOfGroup);
 INSTANTIATE_TEST_SUITE_P(
     LargeQuantized, CubinTest,
-    ::testing::Combine(::testing::ValuesIn(inGroups(largeQuantCases(), 1)),
+    ::testing::Combine(::testing::ValuesIn(inGroups(largeQuantCases(), 4)),
                        gpus),
     nameOfGroup);
 INSTANTIATE_TEST_SUITE_P(
     LargeGrouped, CubinTest,
-    ::testing::Combine(::testing::ValuesIn(inGroups(largeGroupedCases(), 1)),
+    ::testing::Combine(::testing::ValuesIn(inGroups(largeGroupedCases(), 4)),
                        gpus),
     nameOfGroup);
 INSTANTIATE_TEST_SUITE_P(
     LargePaged, CubinTest,
-    ::testing::Combine(::testing::ValuesIn(inGroups(largePagedCases(), 1)),
+    ::testing::Combine(::testing::ValuesIn(inGroups(largePagedCases(), 4)),
                        gpus),
     nameOfGroup);
 INSTANTIATE_TEST_SUITE_P(
@@ -410,7 +410,7 @@ INSTANTIATE_TEST_SUITE_P(
     nameOf);
 INSTANTIATE_TEST_SUITE_P(
     PagedInt8, CubinTest,
-    ::testing::Combine(::testing::ValuesIn(inGroups(pagedInt8Cases(), 8)),
+    ::testing::Combine(::testing::ValuesIn(inGroups(pagedInt8Cases(), 12)),
                        gpus),
     nameOfGroup);
 
