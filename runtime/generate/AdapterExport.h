@@ -53,7 +53,7 @@ StatusOr<std::vector<float>> mergedWeight(const SafetensorsFile &file,
                                           const AdapterFactors &factors,
                                           double scale, bool isTransposed);
 
-/// The factors, magnitudes and a head of scores under the names of PEFT's
+/// The factors, magnitudes and a scoring head under the names of PEFT's
 /// adapter_model.safetensors; `tensors` are those of the checkpoint.
 std::vector<SafetensorsTensor>
 adapterTensors(std::vector<SafetensorsTensor> tensors);

@@ -210,7 +210,7 @@ Status mergeFactors(const SafetensorsFile &file,
 }
 
 /// The adapter of a run's recipe, whether the family's matrices are [in, out],
-/// and whether a head of scores was trained with it.
+/// and whether a scoring head was trained with it.
 struct RunAdapter {
   recipe::Recipe::Adapter adapter;
   bool isTransposed = false, hasScore = false;

@@ -1,5 +1,5 @@
 // Names of tensors that training adds to a model: those of adapters (LoRA,
-// DoRA), as in PEFT without its prefix, the head of scores, as in transformers,
+// DoRA), as in PEFT without its prefix, the scoring head, as in transformers,
 // and the value head, as in TRL.
 #pragma once
 #include <string_view>

@@ -8,7 +8,7 @@ namespace tessera {
 struct ImportReport {
   uint64_t loaded = 0;
   std::vector<std::string> unexpected; ///< in the file, not in the model
-  /// Of the model, not in the file: a head of scores that is to be trained.
+  /// Of the model, not in the file: a scoring head that is to be trained.
   std::vector<std::string> initial;
 };
 
@@ -21,14 +21,14 @@ struct ImportReport {
 /// the model has quantized weights (QuantizeTensor.h); those that a checkpoint
 /// has in the same form are kept (PackedWeights.h, formats/). The
 /// checkpoint must have every parameter of the model with its shape, but for
-/// the factors of adapters and a head of scores: an error lists those that are
+/// the factors of adapters and a scoring head: an error lists those that are
 /// missing, and the model is then unchanged. Tensors that `factors` names are
 /// multiplied by theirs before they are rounded.
 StatusOr<ImportReport> importWeights(const std::string &path, ModelState &model,
                                      const WeightFactors &factors = {});
 
 /// The same, and every tensor of the checkpoint must be one of the model's or
-/// redundant, and a head of scores must be there.
+/// redundant, and a scoring head must be there.
 Status importAllWeights(const std::string &path, ModelState &model,
                         const WeightFactors &factors = {});
 

@@ -62,13 +62,14 @@ Status encodeAround(tokenizer::Encoder &encoder,
                     std::vector<uint32_t> &ids) {
   size_t at = 0;
   for (const TextSpan &span : plain) {
-    encoder.encode(text.substr(at, span.begin - at), SpecialText::Parse, ids);
+    encoder.encode(text.substr(at, span.begin - at), SpecialText::Parse, ids,
+                   /*first=*/at == 0);
     TESSERA_RETURN_IF_ERROR(
         encodePlain(encoder, tokenizer,
                     text.substr(span.begin, span.end - span.begin), ids));
     at = span.end;
   }
-  encoder.encode(text.substr(at), SpecialText::Parse, ids);
+  encoder.encode(text.substr(at), SpecialText::Parse, ids, /*first=*/at == 0);
   return Status::success();
 }
 

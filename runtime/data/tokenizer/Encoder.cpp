@@ -110,7 +110,7 @@ static void splitByAdded(const AddedTokenMatcher &matcher,
 }
 
 void Encoder::encode(std::string_view text, SpecialText special,
-                     std::vector<uint32_t> &out) {
+                     std::vector<uint32_t> &out, bool first) {
   std::string valid;
   if (tokenizer.validText) {
     appendValidUtf8(text, /*final=*/true, valid);
@@ -120,7 +120,7 @@ void Encoder::encode(std::string_view text, SpecialText special,
   splitByAdded(tokenizer.rawMatcher, text, plainSpecials, out,
                [&](size_t begin, size_t end) {
                  encodePlain(text.substr(begin, end - begin), plainSpecials,
-                             begin == 0, out);
+                             first && begin == 0, out);
                });
 }
 

@@ -111,9 +111,10 @@ public:
 
   /// Appends the ids of `text` to `out`. Where tokens are bytes, text that is
   /// not valid UTF-8 is encoded byte by byte and decodes to the same bytes;
-  /// other tokenizers see U+FFFD in its place.
+  /// other tokenizers see U+FFFD in its place. `first`: it begins the whole
+  /// text, before which some tokenizers insert a space.
   void encode(std::string_view text, SpecialText special,
-              std::vector<uint32_t> &out);
+              std::vector<uint32_t> &out, bool first = true);
   std::vector<uint32_t> encode(std::string_view text,
                                SpecialText special = SpecialText::Parse);
   /// The same with the parts, in order; `text` is valid UTF-8.

@@ -52,7 +52,7 @@ inline constexpr const char *kTinyEncoderConfig =
   "num_hidden_layers": 2, "num_attention_heads": 3, "type_vocab_size": 2,
   "max_position_embeddings": 64, "layer_norm_eps": 1e-12})";
 
-/// `kind` is the precision of compute. "_int8" or "_int4" behind it: of experts
+/// `kind` is the precision of compute. "_int8" or "_int4" after it: of experts
 /// that are quantized so; "_experts" or "_shared": of experts as they are;
 /// "_encoder": of a BERT; "_kv": with keys and values of int8; "_lora": with
 /// three adapters. Compiled for this processor, and with "@sm_80" at the end

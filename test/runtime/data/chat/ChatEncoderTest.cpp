@@ -1,6 +1,7 @@
 // Tokens and loss masks of conversations; the ids themselves are compared with
 // transformers by test/oracle/chat_data_oracle.py.
 #include "ChatFixture.h"
+#include "runtime/data/chat/PlainSpecials.h"
 
 #include <gtest/gtest.h>
 
@@ -102,6 +103,29 @@ TEST(ChatEncoder, ATruncatedAnswerHasNoEnd) {
   EXPECT_EQ(count("", true), 0u); // has nothing to learn
   options.use = ExampleUse::Score;
   EXPECT_EQ(count("", false), count("", true) + 1);
+}
+
+TEST(ChatEncoder, OnlyTheBeginningGetsASpace) {
+  const nlohmann::json fields = {
+      {"version", "1.0"},
+      {"added_tokens", {tokenizer::test::addedToken(6, "<e>")}},
+      {"pre_tokenizer",
+       {{"type", "Metaspace"},
+        {"replacement", "▁"},
+        {"prepend_scheme", "first"},
+        {"split", false}}},
+      {"model",
+       {{"type", "BPE"},
+        {"vocab", {{"▁", 0}, {"a", 1}, {"b", 2}, {"<", 3}, {"e", 4}, {">", 5}}},
+        {"merges", nlohmann::json::array()}}}};
+  const tokenizer::Tokenizer tokenizer = tokenizer::test::mustParse(fields);
+  tokenizer::Encoder encoder(tokenizer);
+  std::vector<uint32_t> ids;
+  const std::string text = "a<e>b<e>a";
+  ASSERT_TRUE(
+      encodeAround(encoder, tokenizer, text, {{TextSpan{1, 4}}}, ids).ok());
+  // As the text would be encoded if it had no special tokens, but for the last.
+  EXPECT_EQ(ids, (std::vector<uint32_t>{0, 1, 3, 4, 5, 2, 6, 1}));
 }
 
 TEST(ChatEncoder, WhatWasSampledHasNoSpecialTokens) {
