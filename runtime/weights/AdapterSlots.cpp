@@ -83,9 +83,15 @@ StatusOr<std::vector<double>> rowScalesOf(const AdapterFile &adapter,
        {&weight.status(), &in.status(), &out.status(), &magnitudes.status()})
     if (!status->ok())
       return *status;
-  const FactorShape shape{weight->rows, weight->columns,
-                          uint64_t(module.rank()), adapter.scale(module.rank()),
-                          weight->isTransposed};
+  const auto rank = uint64_t(module.rank());
+  if (in->size() != rank * weight->columns ||
+      out->size() != rank * weight->rows || magnitudes->size() != weight->rows)
+    return Status::error("'{}': the factors and magnitudes of '{}' do not fit "
+                         "the model's matrix of {} x {}",
+                         adapter.directory, module.path, weight->rows,
+                         weight->columns);
+  const FactorShape shape{weight->rows, weight->columns, rank,
+                          adapter.scale(module.rank()), weight->isTransposed};
   return rowScales(shape, weight->values, *in, *out, *magnitudes);
 }
 
