@@ -1,4 +1,4 @@
-// Sampling, on all targets: three launches, see Sample.h.
+// Sampling, on all targets: the launches are listed in Sample.h.
 #include "passes/kernels/sampling/Sample.h"
 #include "dialects/graph/GraphSamplingOps.h"
 #include "passes/kernels/ClusterLaunch.h"
@@ -94,34 +94,25 @@ static void emitChanges(OpBuilder &b, tile::KernelOp kernel,
 
 //===--- entry ------------------------------------------------------------===//
 
-namespace {
-/// A launch of the cluster, with the given operands and results.
-struct SampleLaunch {
-  mutable graph::ClusterOp cluster;
-  TilingContext &context;
-
-  llvm::Expected<SmallVector<Value>> operator()(StringRef step, int64_t blocks,
-                                                ValueRange inputs,
-                                                ArrayRef<tile::Access> access,
-                                                TypeRange results,
-                                                BuildKernel build) const {
-    LaunchSpec spec;
-    spec.name = (cluster.getName() + step).str();
-    spec.skeleton = tile::Skeleton::sample;
-    spec.summary = summarize(cluster);
-    spec.access.assign(access.begin(), access.end());
-    for (Value input : inputs)
-      spec.buffers.push_back(bufferType(input.getType()));
-    for (unsigned i = inputs.size(); i < access.size(); ++i)
-      spec.buffers.push_back(
-          bufferType(results[results.size() - (access.size() - i)]));
-    spec.blocks = blocks;
-    spec.key = bodyKey(cluster) + step.str();
-    spec.build = std::move(build);
-    return context.launch(cluster, spec, inputs, results);
-  }
-};
-} // namespace
+llvm::Expected<SmallVector<Value>>
+SampleLaunch::operator()(StringRef step, int64_t blocks, ValueRange inputs,
+                         ArrayRef<tile::Access> access, TypeRange results,
+                         BuildKernel build) const {
+  LaunchSpec spec;
+  spec.name = (cluster.getName() + step).str();
+  spec.skeleton = tile::Skeleton::sample;
+  spec.summary = summarize(cluster);
+  spec.access.assign(access.begin(), access.end());
+  for (Value input : inputs)
+    spec.buffers.push_back(bufferType(input.getType()));
+  for (unsigned i = inputs.size(); i < access.size(); ++i)
+    spec.buffers.push_back(
+        bufferType(results[results.size() - (access.size() - i)]));
+  spec.blocks = blocks;
+  spec.key = bodyKey(cluster) + step.str();
+  spec.build = std::move(build);
+  return context.launch(cluster, spec, inputs, results);
+}
 
 llvm::Expected<SmallVector<Value>> tessera::tileSample(graph::ClusterOp cluster,
                                                        TilingContext &context) {
@@ -167,6 +158,13 @@ llvm::Expected<SmallVector<Value>> tessera::tileSample(graph::ClusterOp cluster,
              type, building(emitChanges));
   if (!adjusted)
     return adjusted.takeError();
+  if (context.isGpu() && shape.vocab >= gpu::kLeastLogitsOfParts) {
+    auto tokens =
+        gpu::drawByParts(launch, shape, adjusted->front(), options, limits);
+    if (!tokens)
+      return tokens.takeError();
+    return SmallVector<Value>{*tokens};
+  }
   auto drawn = launch(
       "", shape.batch, {adjusted->front(), options, limits},
       {Access::read, Access::read, Access::read, Access::write, Access::write},
