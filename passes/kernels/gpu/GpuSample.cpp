@@ -27,6 +27,9 @@ using namespace tessera::gpu;
 using Compare = SampleOps::Compare;
 using Values = SampleOps::Values;
 
+// Independent loads of a thread in loops of more.
+static constexpr int64_t kAtOnce = 32;
+
 //===--- a part -----------------------------------------------------------===//
 
 SamplePart::SamplePart(OpBuilder &builder, tile::KernelOp kernel,
@@ -40,8 +43,10 @@ SamplePart::SamplePart(OpBuilder &builder, tile::KernelOp kernel,
   row = e.make<arith::DivUIOp>(block, e.index(parts));
   part = e.make<arith::RemUIOp>(block, e.index(parts));
   Value begin = e.mul(part, e.index(kTokensOfPart));
-  first = e.add(e.mul(row, e.index(shape.vocab)), begin);
-  count = e.min(e.index(kTokensOfPart), e.sub(e.index(shape.vocab), begin));
+  firstToken = e.min(begin, e.index(shape.vocab - kTokensOfPart));
+  skipped = e.sub(begin, firstToken);
+  firstLogit = e.add(e.mul(row, e.index(shape.vocab)), firstToken);
+  firstWeight = e.mul(block, e.index(kTokensOfPart));
 }
 
 Value SamplePart::allocate(ArrayRef<int64_t> sizes, Type type) const {
@@ -63,22 +68,24 @@ void SamplePart::storeOfBlock(Value value, Value memory, int64_t width,
 }
 
 ValueRange SamplePart::overTiles(
-    Value memory, ValueRange init,
-    llvm::function_ref<Values(Value, Value, Value, ValueRange)> body,
-    bool isCopy) const {
+    Value memory, Value begin, ValueRange init,
+    llvm::function_ref<Values(Value, Value, ValueRange)> body) const {
   auto sums = e.forRange(
       e.index(0), e.index(kTokensOfPart), e.index(kThreadsOfPart), init,
       [&](Value at, ValueRange carried) {
-        Value left =
-            e.b.create<arith::MaxSIOp>(e.loc, e.index(0), e.sub(count, at));
-        Value bound = e.min(e.index(kThreadsOfPart), left);
-        Value tile = isCopy ? e.loadTile(memory, at, {})
-                            : e.loadTile(memory, e.add(first, at), bound);
-        return body(at, bound, tile, carried);
+        return body(at, e.loadTile(memory, e.add(begin, at), {}), carried);
       });
   sums.front().getDefiningOp()->setAttr(kUnrollByAttr,
                                         e.b.getI64IntegerAttr(kTilesOfPart));
   return sums;
+}
+
+void SamplePart::copy(Value memory, Value begin, Value shared) const {
+  overTiles(memory, begin, e.i32(0),
+            [&](Value at, Value tile, ValueRange carried) -> Values {
+              e.storeTile(tile, shared, at, {});
+              return {carried[0]};
+            });
 }
 
 Value SamplePart::overParts(Value memory, Value neutral, tile::ReduceKind kind,
@@ -118,7 +125,8 @@ public:
   Values begin() const { return Values(kKeys - 1, e.tileOf(zero())); }
   void add(Values &sums, Value bits, Value found, Value shift) const;
   void write(ValueRange sums, Value memory) const;
-  Value next(Value memory, Value found, Value shift, Value need) const;
+  Value total(Value memory) const;
+  Value next(Value total, Value found, Value shift, Value need) const;
 
 private:
   const SamplePart &p;
@@ -150,6 +158,7 @@ void Walk::write(ValueRange sums, Value memory) const {
     b.create<tile::StoreOp>(e.loc, sum, perThread,
                             ValueRange{e.index(i), e.index(0)}, ValueRange(),
                             ArrayRef<int64_t>{1});
+  b.create<tile::BarrierOp>(e.loc); // or each iteration would have one
   auto total = e.forRange(
       e.index(0), e.index(kThreadsOfPart), e.index(1), p.ofKeys.tileOf(zero()),
       [&](Value i, ValueRange carried) -> Values {
@@ -159,13 +168,14 @@ void Walk::write(ValueRange sums, Value memory) const {
         return {p.ofKeys.add(carried[0], column)};
       });
   total.front().getDefiningOp()->setAttr(kUnrollByAttr,
-                                         b.getI64IntegerAttr(kTilesOfPart));
+                                         b.getI64IntegerAttr(kAtOnce));
   p.ofKeys.storeTile(total[0], memory, e.mul(p.block, e.index(kKeys)), {});
 }
 
-// The key that is found if the sums of the parts in `memory` are to reach
-// `need`. Threads have a key of some parts each, before they have a key of all.
-Value Walk::next(Value memory, Value found, Value shift, Value need) const {
+// Of the parts' sums in `memory`, as i64. Threads have a key of some parts
+// each, before they have a key of all. Other copies to shared memory have been
+// made as well.
+Value Walk::total(Value memory) const {
   int64_t words = p.parts * kKeys;
   Value begin = e.mul(p.row, e.index(words));
   auto some = e.forRange(
@@ -178,13 +188,16 @@ Value Walk::next(Value memory, Value found, Value shift, Value need) const {
         return {e.add(carried[0], e.loadTile(memory, e.add(begin, at), bound))};
       });
   some.front().getDefiningOp()->setAttr(kUnrollByAttr,
-                                        e.b.getI64IntegerAttr(kTilesOfPart));
+                                        e.b.getI64IntegerAttr(kAtOnce));
   e.storeTile(some[0], perPart, e.index(0), {});
   Value total = p.ofKeys.tileOf(zero());
   for (int64_t i = 0; i < kThreadsOfPart; i += kKeys)
     total = p.ofKeys.add(total, p.ofKeys.loadTile(perPart, e.index(i), {}));
-  if (!byWeight)
-    total = e.extend(total);
+  return byWeight ? total : e.extend(total);
+}
+
+// The key that is found, if sums are to reach `need`.
+Value Walk::next(Value total, Value found, Value shift, Value need) const {
   Value isEnough = p.ofKeys.compare(Compare::sge, total, need);
   Value steps = p.ofKeys.reduce(p.ofKeys.select(isEnough, e.i32(1), e.i32(0)),
                                 tile::ReduceKind::sum);
@@ -202,29 +215,26 @@ static void emitLargest(const SamplePart &p) {
   const SampleOps &e = p.e;
   OpBuilder &b = e.b;
   Value least = e.f32(-std::numeric_limits<float>::infinity());
-  Value all = p.overTiles(
-      p.buffer(0), e.tileOf(least),
-      [&](Value at, Value bound, Value tile, ValueRange carried) -> Values {
-        tile = e.select(e.isThere({at, bound}), tile, least);
-        return {e.make<arith::MaximumFOp>(carried[0], tile)};
-      })[0];
+  Value all =
+      p.overTiles(p.buffer(0), p.firstLogit, e.tileOf(least),
+                  [&](Value, Value tile, ValueRange carried) -> Values {
+                    return {e.make<arith::MaximumFOp>(carried[0], tile)};
+                  })[0];
   Value best = e.reduce(all, tile::ReduceKind::max);
   p.storeOfBlock(best, p.buffer(2), 1, 0);
   Value isGreedy = b.create<arith::CmpFOp>(
       e.loc, arith::CmpFPredicate::OEQ, p.ofRow(p.buffer(1), 2, 0), e.f32(0));
   e.ifTrue(isGreedy, [&] {
     Value none = e.i32(p.shape.vocab);
-    Value begin = e.mul(p.part, e.index(kTokensOfPart));
     Value firsts = p.overTiles(
-        p.buffer(0), e.tileOf(none),
-        [&](Value at, Value bound, Value tile, ValueRange carried) -> Values {
+        p.buffer(0), p.firstLogit, e.tileOf(none),
+        [&](Value at, Value tile, ValueRange carried) -> Values {
           Value number = b.create<tile::IotaOp>(
               e.loc, VectorType::get({e.lanes}, b.getI32Type()),
-              e.add(begin, at), 0);
+              e.add(p.firstToken, at), 0);
           Value isBest = b.create<arith::CmpFOp>(
               e.loc, arith::CmpFPredicate::OEQ, tile, e.tileOf(best));
-          Value here = e.min(carried[0], e.select(isBest, number, none));
-          return {e.select(e.isThere({at, bound}), here, carried[0])};
+          return {e.min(carried[0], e.select(isBest, number, none))};
         })[0];
     p.storeOfBlock(e.reduce(firsts, tile::ReduceKind::min), p.buffer(3), 1, 0);
   });
@@ -246,26 +256,23 @@ static void emitWeights(const SamplePart &p) {
   Value isDrawn = e.make<arith::AndIOp>(isWarm, e.isFinite(best));
   p.storeOfBlock(e.select(isDrawn, e.i32(1), e.i32(0)), p.buffer(4), 1, 0);
   e.ifTrue(isDrawn, [&] {
-    // Stores of weights would keep loads of logits from being moved before
-    // them.
-    p.overTiles(p.buffer(0), e.i32(0),
-                [&](Value at, Value, Value tile, ValueRange carried) -> Values {
-                  e.storeTile(tile, copy, at, {});
-                  return {carried[0]};
-                });
+    p.copy(p.buffer(0), p.firstLogit, copy);
+    b.create<tile::BarrierOp>(e.loc);
     SampleScale scale = e.scaleOf(temperature, p.ofRow(p.buffer(1), 2, 1));
     Value found = e.i32(0), shift = firstShift(e);
+    Value skipped = e.cast(p.skipped, b.getI32Type());
     auto counts = p.overTiles(
-        copy, walk.begin(),
-        [&](Value at, Value bound, Value tile, ValueRange carried) -> Values {
-          Value weight = e.weightOf(tile, best, scale);
-          weight = e.select(e.isThere({at, bound}), weight, e.f32(0));
-          e.storeTile(weight, p.buffer(3), e.add(p.first, at), bound);
+        copy, e.index(0), walk.begin(),
+        [&](Value at, Value tile, ValueRange carried) -> Values {
+          Value number = b.create<tile::IotaOp>(
+              e.loc, VectorType::get({e.lanes}, b.getI32Type()), at, 0);
+          Value weight = e.select(e.compare(Compare::sge, number, skipped),
+                                  e.weightOf(tile, best, scale), e.f32(0));
+          e.storeTile(weight, p.buffer(3), e.add(p.firstWeight, at), {});
           Values next(carried);
           walk.add(next, e.bitsOf(weight), found, shift);
           return next;
-        },
-        true);
+        });
     p.storeOfBlock(found, p.buffer(5), kStateOfCounts, 0);
     p.storeOfBlock(shift, p.buffer(5), kStateOfCounts, 1);
     walk.write(counts, p.buffer(6));
@@ -279,16 +286,15 @@ static Value isDrawnWith(const SamplePart &p, Value drawn, Value limit) {
       e.compare(Compare::ne, limit, e.i64(0)));
 }
 
-// The part's tokens from the next keys on.
-static void walkOn(const SamplePart &p, const Walk &walk, Value found,
-                   Value shift, Value sums) {
-  auto next =
-      p.overTiles(p.buffer(0), walk.begin(),
-                  [&](Value, Value, Value tile, ValueRange carried) -> Values {
-                    Values now(carried);
-                    walk.add(now, p.e.bitsOf(tile), found, shift);
-                    return now;
-                  });
+// The part's tokens from the next keys on, of weights in shared memory.
+static void walkOn(const SamplePart &p, const Walk &walk, Value weights,
+                   Value found, Value shift, Value sums) {
+  auto next = p.overTiles(weights, p.e.index(0), walk.begin(),
+                          [&](Value, Value tile, ValueRange carried) -> Values {
+                            Values now(carried);
+                            walk.add(now, p.e.bitsOf(tile), found, shift);
+                            return now;
+                          });
   walk.write(next, sums);
 }
 
@@ -296,15 +302,17 @@ static void walkOn(const SamplePart &p, const Walk &walk, Value found,
 static void emitTopK(const SamplePart &p) {
   const SampleOps &e = p.e;
   Walk walk(p, false);
+  Value weights = p.allocate({kTokensOfPart}, e.b.getF32Type());
   Value k = p.limit(p.buffer(1), 0);
+  Value found = p.ofBlock(p.buffer(3), kStateOfCounts, 0),
+        shift = p.ofBlock(p.buffer(3), kStateOfCounts, 1);
   e.ifTrue(isDrawnWith(p, p.buffer(2), k), [&] {
-    Value shift = p.ofBlock(p.buffer(3), kStateOfCounts, 1);
-    Value found = walk.next(
-        p.buffer(4), p.ofBlock(p.buffer(3), kStateOfCounts, 0), shift, k);
-    shift = e.sub(shift, e.i32(kBitsOfKeys));
-    p.storeOfBlock(found, p.buffer(5), kStateOfCounts, 0);
-    p.storeOfBlock(shift, p.buffer(5), kStateOfCounts, 1);
-    walkOn(p, walk, found, shift, p.buffer(6));
+    p.copy(p.buffer(0), p.firstWeight, weights);
+    Value key = walk.next(walk.total(p.buffer(4)), found, shift, k);
+    Value next = e.sub(shift, e.i32(kBitsOfKeys));
+    p.storeOfBlock(key, p.buffer(5), kStateOfCounts, 0);
+    p.storeOfBlock(next, p.buffer(5), kStateOfCounts, 1);
+    walkOn(p, walk, weights, key, next, p.buffer(6));
   });
 }
 
@@ -315,26 +323,30 @@ static void emitLimited(const SamplePart &p) {
   const SampleOps &e = p.e;
   OpBuilder &b = e.b;
   Walk counting(p, false), walk(p, true);
+  Value weights = p.allocate({kTokensOfPart}, b.getF32Type());
   Value k = p.limit(p.buffer(1), 0);
   Value isDrawn =
       e.compare(Compare::ne, p.ofBlock(p.buffer(2), 1, 0), e.i32(0));
+  Value before = p.ofBlock(p.buffer(3), kStateOfCounts, 0),
+        shiftBefore = p.ofBlock(p.buffer(3), kStateOfCounts, 1);
   e.ifTrue(isDrawn, [&] {
+    p.copy(p.buffer(0), p.firstWeight, weights);
     Value key = e.ifElse(
         e.compare(Compare::ne, k, e.i64(0)), b.getI32Type(),
         [&]() -> Values {
-          return {counting.next(p.buffer(4),
-                                p.ofBlock(p.buffer(3), kStateOfCounts, 0),
-                                p.ofBlock(p.buffer(3), kStateOfCounts, 1), k)};
+          return {counting.next(counting.total(p.buffer(4)), before,
+                                shiftBefore, k)};
         },
         [&]() -> Values { return {e.i32(0)}; })[0];
+    b.create<tile::BarrierOp>(e.loc); // of the copy
     p.storeOfBlock(key, p.buffer(5), 1, 0);
     Value found = e.i32(0), shift = firstShift(e);
     Values init = walk.begin();
     init.push_back(e.tileOf(e.i64(0)));
     init.push_back(e.tileOf(e.i32(0)));
     auto sums = p.overTiles(
-        p.buffer(0), init,
-        [&](Value, Value, Value tile, ValueRange carried) -> Values {
+        weights, e.index(0), init,
+        [&](Value, Value tile, ValueRange carried) -> Values {
           Value bits = e.bitsOf(tile);
           Values next(carried.drop_back(2));
           walk.add(next, bits, found, shift);
@@ -376,12 +388,16 @@ static void emitTopP(const SamplePart &p) {
   const SampleOps &e = p.e;
   OpBuilder &b = e.b;
   Walk walk(p, true);
+  Value weights = p.allocate({kTokensOfPart}, b.getF32Type());
   Value topP = p.limit(p.buffer(1), 1);
+  auto state = [&](int64_t i) {
+    return p.ofBlock(p.buffer(6), kStateOfSums, i);
+  };
+  Value found = e.cast(state(0), b.getI32Type()),
+        shift = e.cast(state(1), b.getI32Type()), known = state(2);
   e.ifTrue(isDrawnWith(p, p.buffer(2), topP), [&] {
-    auto state = [&](int64_t i) {
-      return p.ofBlock(p.buffer(6), kStateOfSums, i);
-    };
-    Value known = state(2);
+    p.copy(p.buffer(0), p.firstWeight, weights);
+    Value total = walk.total(p.buffer(7));
     Value need = e.ifElse(
         e.compare(Compare::ne, known, e.i64(0)), b.getI64Type(),
         [&]() -> Values { return {known}; },
@@ -389,14 +405,12 @@ static void emitTopP(const SamplePart &p) {
           return {neededWeight(p, p.buffer(3), p.buffer(4), p.buffer(5),
                                p.limit(p.buffer(1), 0), topP)};
         })[0];
-    Value shift = e.cast(state(1), b.getI32Type());
-    Value found =
-        walk.next(p.buffer(7), e.cast(state(0), b.getI32Type()), shift, need);
-    shift = e.sub(shift, e.i32(kBitsOfKeys));
-    p.storeOfBlock(e.extend(found), p.buffer(8), kStateOfSums, 0);
-    p.storeOfBlock(e.extend(shift), p.buffer(8), kStateOfSums, 1);
+    Value key = walk.next(total, found, shift, need);
+    Value next = e.sub(shift, e.i32(kBitsOfKeys));
+    p.storeOfBlock(e.extend(key), p.buffer(8), kStateOfSums, 0);
+    p.storeOfBlock(e.extend(next), p.buffer(8), kStateOfSums, 1);
     p.storeOfBlock(need, p.buffer(8), kStateOfSums, 2);
-    walkOn(p, walk, found, shift, p.buffer(9));
+    walkOn(p, walk, weights, key, next, p.buffer(9));
   });
 }
 
@@ -417,19 +431,19 @@ static void emitKept(const SamplePart &p) {
     Value key = e.ifElse(
         e.compare(Compare::ne, topP, e.i64(0)), b.getI32Type(),
         [&]() -> Values {
-          return {walk.next(p.buffer(5), e.cast(state(0), b.getI32Type()),
+          return {walk.next(walk.total(p.buffer(5)),
+                            e.cast(state(0), b.getI32Type()),
                             e.cast(state(1), b.getI32Type()), state(2))};
         },
         [&]() -> Values { return {p.ofBlock(p.buffer(3), 1, 0)}; })[0];
     p.storeOfBlock(key, p.buffer(6), 1, 0);
     Values init = {e.tileOf(e.i64(0)), e.tileOf(e.i32(0))};
     auto sums = p.overTiles(
-        p.buffer(0), init,
-        [&](Value at, Value bound, Value tile, ValueRange carried) -> Values {
+        p.buffer(0), p.firstWeight, init,
+        [&](Value, Value tile, ValueRange carried) -> Values {
           Value bits = e.bitsOf(tile);
           Value isAbove = e.compare(Compare::sgt, bits, key);
-          Value isTie = e.make<arith::AndIOp>(e.compare(Compare::eq, bits, key),
-                                              e.isThere({at, bound}));
+          Value isTie = e.compare(Compare::eq, bits, key);
           return {e.add(carried[0], e.select(isAbove, e.units(bits), e.i64(0))),
                   e.add(carried[1], e.select(isTie, e.i32(1), e.i32(0)))};
         });
@@ -493,7 +507,7 @@ Values PartLaunches::step(StringRef name, ValueRange inputs, TypeRange results,
 
 llvm::Expected<Value> PartLaunches::run(Value logits, Value options,
                                         Value limits) {
-  Type weightsType = logits.getType();
+  Type weightsType = words(f32, kTokensOfPart);
   Type counts = words(i32, kKeys), sums = words(i64, kKeys);
   Type stateOfCounts = words(i32, kStateOfCounts),
        stateOfSums = words(i64, kStateOfSums);

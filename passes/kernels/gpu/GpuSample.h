@@ -5,7 +5,7 @@
 namespace tessera::gpu {
 
 /// Threads of a block, and tiles of as many tokens that a part has.
-inline constexpr int64_t kThreadsOfPart = 128, kTilesOfPart = 16;
+inline constexpr int64_t kThreadsOfPart = 128, kTilesOfPart = 8;
 inline constexpr int64_t kTokensOfPart = kThreadsOfPart * kTilesOfPart;
 /// Keys (bits of weights) that a walk tests, and walks that find one of the
 /// 2^30.
@@ -17,6 +17,9 @@ inline constexpr int64_t kKeyBits = 30, kBitsOfKeys = 5,
 inline constexpr int64_t kStateOfCounts = 2, kStateOfSums = 3;
 
 /// The block of a part of a row: part p has the tokens from kTokensOfPart p on.
+/// That of the last part also loads some before them, so that it loads as many,
+/// without bounds. Buffers of weights have kTokensOfPart for each block; those
+/// of other parts' tokens are 0.
 class SamplePart {
 public:
   using Values = SampleOps::Values;
@@ -40,13 +43,15 @@ public:
   mlir::Value limit(mlir::Value limits, int64_t i) const {
     return e.extend(ofRow(limits, 4, i));
   }
-  /// The part's tiles of `memory`, or of a copy in shared memory.
+  /// Copies what the block loads to shared memory. A compiler that is short of
+  /// registers would load tile by tile.
+  void copy(mlir::Value memory, mlir::Value begin, mlir::Value shared) const;
+  /// The tiles of what the block loads, from `begin` on in `memory`.
   mlir::ValueRange
-  overTiles(mlir::Value memory, mlir::ValueRange init,
-            llvm::function_ref<Values(mlir::Value at, mlir::Value bound,
-                                      mlir::Value tile, mlir::ValueRange)>
-                body,
-            bool isCopy = false) const;
+  overTiles(mlir::Value memory, mlir::Value begin, mlir::ValueRange init,
+            llvm::function_ref<Values(mlir::Value at, mlir::Value tile,
+                                      mlir::ValueRange)>
+                body) const;
   /// All parts' words of a row of `memory`, combined; of those before this part
   /// alone, or all. `neutral` stands for the words of no part.
   mlir::Value overParts(mlir::Value memory, mlir::Value neutral,
@@ -57,8 +62,10 @@ public:
   SampleShape shape;
   int64_t parts;
   mlir::Value block, row, part;
-  mlir::Value first; ///< of the part's tokens, in the whole of the logits
-  mlir::Value count; ///< of its tokens
+  mlir::Value firstLogit;  ///< that the block loads, in the whole of logits
+  mlir::Value firstToken;  ///< that is, of the row's tokens
+  mlir::Value skipped;     ///< of these, other parts' tokens, which are first
+  mlir::Value firstWeight; ///< of the block's weights
 
 private:
   llvm::SmallVector<mlir::Value> buffers;

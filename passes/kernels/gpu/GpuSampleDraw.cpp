@@ -178,47 +178,35 @@ Value DrawKernel::find(Sought sought) {
     return {e.load(above, at), e.extend(e.load(ties, at))};
   });
   Value begin = e.mul(e.add(threads, thread), e.index(kTokensOfThread));
-  Value left =
-      b.create<arith::MaxSIOp>(e.loc, e.index(0), e.sub(p.count, begin));
-  Value count = e.min(e.index(kTokensOfThread), left);
-  Value token = pick(count, sought, [&](Value i) -> Sums {
-    Value bits = e.bitsOf(e.load(weights, e.add(e.add(p.first, begin), i)));
+  Value place = e.add(p.firstWeight, begin);
+  Value token = pick(e.index(kTokensOfThread), sought, [&](Value i) -> Sums {
+    Value bits = e.bitsOf(e.load(weights, e.add(place, i)));
     Value isAbove = e.compare(Compare::sgt, bits, key);
     Value isTie = e.compare(Compare::eq, bits, key);
     return {e.select(isAbove, e.units(bits), e.i64(0)),
             e.select(isTie, e.i64(1), e.i64(0))};
   });
-  Value place =
-      e.add(e.mul(p.part, e.index(kTokensOfPart)), e.add(begin, token));
-  return e.cast(place, b.getI32Type());
+  return e.cast(e.add(p.firstToken, e.add(begin, token)), b.getI32Type());
 }
 
 void DrawKernel::sumThreads() {
+  int64_t all = p.shape.batch * p.parts * kTokensOfPart;
+  int64_t shape[] = {kThreadsOfPart, all}, strides[] = {kTokensOfThread, 1};
+  auto layout = StridedLayoutAttr::get(b.getContext(), 0, strides);
   Value view = b.create<memref::ReinterpretCastOp>(
-      e.loc,
-      MemRefType::get(
-          {kThreadsOfPart, p.shape.batch * p.shape.vocab}, b.getF32Type(),
-          StridedLayoutAttr::get(b.getContext(), 0, {kTokensOfThread, 1})),
-      weights, 0,
-      ArrayRef<int64_t>{kThreadsOfPart, p.shape.batch * p.shape.vocab},
-      ArrayRef<int64_t>{kTokensOfThread, 1});
+      e.loc, MemRefType::get(shape, b.getF32Type(), layout), weights, 0, shape,
+      strides);
   auto sums = e.forRange(
       e.index(0), e.index(kTokensOfThread), e.index(1),
       {e.tileOf(e.i64(0)), e.tileOf(e.i32(0))},
       [&](Value i, ValueRange carried) -> Values {
-        Value left =
-            b.create<arith::MaxSIOp>(e.loc, e.index(0), e.sub(p.count, i));
-        Value bound =
-            e.make<arith::DivUIOp>(e.add(left, e.index(kTokensOfThread - 1)),
-                                   e.index(kTokensOfThread));
         Value tile = b.create<tile::LoadOp>(
             e.loc, VectorType::get({e.lanes}, b.getF32Type()), view,
-            ValueRange{e.index(0), e.add(p.first, i)}, ValueRange(bound),
+            ValueRange{e.index(0), e.add(p.firstWeight, i)}, ValueRange(),
             ArrayRef<int64_t>{0});
         Value bits = e.bitsOf(tile);
         Value isAbove = e.compare(Compare::sgt, bits, key);
-        Value isTie = e.make<arith::AndIOp>(e.compare(Compare::eq, bits, key),
-                                            e.isThere({i, bound}));
+        Value isTie = e.compare(Compare::eq, bits, key);
         return {e.add(carried[0], e.select(isAbove, e.units(bits), e.i64(0))),
                 e.add(carried[1], e.select(isTie, e.i32(1), e.i32(0)))};
       });
@@ -226,6 +214,7 @@ void DrawKernel::sumThreads() {
                                         b.getI64IntegerAttr(kTokensOfThread));
   e.storeTile(sums[0], above, e.index(0), {});
   e.storeTile(sums[1], ties, e.index(0), {});
+  b.create<tile::BarrierOp>(e.loc); // or each iteration would have one
 }
 
 // A thread of each group adds its threads' sums.
@@ -258,6 +247,7 @@ void DrawKernel::sumGroups() {
   };
   add(above, aboveOfGroups);
   add(ties, tiesOfGroups);
+  b.create<tile::BarrierOp>(e.loc);
 }
 
 // The one of `count`, in order, that has the place; 0 if none has. What
