@@ -35,25 +35,3 @@ func.func @draw(%l: tensor<3x4096xf32>, %a: tensor<3x128xi32>, %t: tensor<3x40xi
   %r = graph.sample %l allowed %a change %t by %c options %o limits %n : tensor<3x4096xf32>, tensor<3x128xi32>, tensor<3x40xi32>, tensor<3x40x4xf32>, tensor<3x2xf32>, tensor<3x4xi32> -> tensor<3xi32>
   return %r : tensor<3xi32>
 }
-
-// A GPU gives each 1024 tokens of a long row a block, and each digit of a key a launch; the five of either key share one
-// kernel. Only the first two read logits.
-// GPU-LABEL:   func.func @draw_long
-// GPU:         tile.launch @sample_allowed{{.*}} blocks [192]
-// GPU:         %[[ADJUSTED:.*]] = tile.launch @sample_changed
-// GPU-NEXT:    %[[BEST:.*]]:2 = tile.launch @sample_largest(%[[ADJUSTED]], %{{.*}}) blocks [30]
-// GPU-NEXT:    %[[W:.*]]:4 = tile.launch @sample_weights(%[[ADJUSTED]], %{{.*}}, %[[BEST]]#0) blocks [30] {{.*}} -> (tensor<30x1024xf32>,
-// GPU-NEXT:    %[[K:.*]]:2 = tile.launch @sample_top_k(%[[W]]#0, %{{.*}}, %[[W]]#1, %[[W]]#2, %[[W]]#3)
-// GPU-NEXT:    %[[K2:.*]]:2 = tile.launch @sample_top_k(%[[W]]#0, %{{.*}}, %[[W]]#1, %[[K]]#0, %[[K]]#1)
-// GPU-COUNT-3: tile.launch @sample_top_k
-// GPU-NEXT:    %[[LIMITED:.*]]:5 = tile.launch @sample_limited
-// GPU-COUNT-5: tile.launch @sample_top_p
-// GPU-NEXT:    tile.launch @sample_kept
-// GPU-NEXT:    %[[TOKEN:.*]] = tile.launch @sample(
-// GPU-NEXT:    return %[[TOKEN]] : tensor<3xi32>
-// CPU-LABEL:   func.func @draw_long
-// CPU:         tile.launch @sample{{(_[0-9]+)?}}({{.*}} blocks [3]
-func.func @draw_long(%l: tensor<3x9300xf32>, %a: tensor<3x512xi32>, %t: tensor<3x40xi32>, %c: tensor<3x40x4xf32>, %o: tensor<3x2xf32>, %n: tensor<3x4xi32>) -> tensor<3xi32> {
-  %r = graph.sample %l allowed %a change %t by %c options %o limits %n : tensor<3x9300xf32>, tensor<3x512xi32>, tensor<3x40xi32>, tensor<3x40x4xf32>, tensor<3x2xf32>, tensor<3x4xi32> -> tensor<3xi32>
-  return %r : tensor<3xi32>
-}
