@@ -103,7 +103,7 @@ def MarkUnwritten : Pass<"mark-unwritten", "::mlir::ModuleOp"> {
     ```
     After:
     ```mlir
-    tile.kernel @norm(%block: index, %x: memref<4x64xf32> {tile.unwritten}, %y: memref<4x64xf32>) ...
+    tile.kernel @norm(%block: index, %x: memref<4x64xf32> {tile.unwritten}, %y: memref<4x64xf32>)
     ```
   }];
   let dependentDialects = ["::tessera::tile::TileDialect"];

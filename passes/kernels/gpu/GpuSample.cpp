@@ -148,8 +148,8 @@ void Walk::add(Values &sums, Value bits, Value found, Value shift) const {
   }
 }
 
-// Adds up the threads' sums, and writes those of the part. There is none for
-// the last of the places.
+// Adds up the threads' sums, and writes those of the part. The last of the
+// words is zero.
 void Walk::write(ValueRange sums, Value memory) const {
   OpBuilder &b = e.b;
   Values rows(sums);

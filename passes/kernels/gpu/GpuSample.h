@@ -53,7 +53,7 @@ public:
                                       mlir::ValueRange)>
                 body) const;
   /// All parts' words of a row of `memory`, combined; of those before this part
-  /// alone, or all. `neutral` stands for the words of no part.
+  /// alone, or all. `neutral` is what no part has.
   mlir::Value overParts(mlir::Value memory, mlir::Value neutral,
                         tile::ReduceKind kind, bool before = false) const;
 
