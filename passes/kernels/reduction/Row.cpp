@@ -1,7 +1,8 @@
 // Row clusters: reductions over the last dimension and the ops around them.
 // There is one pass over the row for every level of dependent reductions, and
 // one more to write the results. Values that are expensive to compute stay in
-// shared memory between the passes.
+// shared memory between the passes; where a row does not fit there, a GPU sums
+// exponentials in the pass that finds their maximum.
 #include "passes/kernels/gpu/InFlight.h"
 #include "passes/kernels/reduction/Reductions.h"
 
