@@ -19,6 +19,9 @@ inline constexpr llvm::StringLiteral kThreadsAttr = "tile.threads";
 inline constexpr llvm::StringLiteral kAlignedAttr = "tile.aligned";
 inline constexpr int64_t kAlignedBytes = 16;
 
+/// On a buffer whose bytes no launch of the kernel writes.
+inline constexpr llvm::StringLiteral kUnwrittenAttr = "tile.unwritten";
+
 /// The kernels of all targets, found by name in constant time.
 class KernelModules {
 public:

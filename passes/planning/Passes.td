@@ -86,6 +86,29 @@ def MarkAligned : Pass<"mark-aligned", "::mlir::ModuleOp"> {
   let dependentDialects = ["::tessera::tile::TileDialect"];
 }
 
+def MarkUnwritten : Pass<"mark-unwritten", "::mlir::ModuleOp"> {
+  let summary = "tells kernels which of their buffers no launch writes";
+  let description = [{
+    A buffer that the kernel reads, and whose bytes no launch of the kernel writes by way of another
+    buffer, gets `tile.unwritten`: code for GPUs may then load from it before it stores to others. A
+    result may be in the place of an operand, if that has no later reader. A kernel's variants get
+    what it gets.
+
+    Before:
+    ```mlir
+    tile.kernel @norm(%block: index, %x: memref<4x64xf32>, %y: memref<4x64xf32>) ...
+    %x = plan.buffer arena at 64 : memref<4x64xf32>
+    %y = plan.buffer arena at 1088 : memref<4x64xf32>
+    plan.launch @norm(%x, %y) blocks [4] sizes [] : memref<4x64xf32>, memref<4x64xf32>
+    ```
+    After:
+    ```mlir
+    tile.kernel @norm(%block: index, %x: memref<4x64xf32> {tile.unwritten}, %y: memref<4x64xf32>)
+    ```
+  }];
+  let dependentDialects = ["::tessera::tile::TileDialect"];
+}
+
 def VerifyPlan : Pass<"verify-plan", "::mlir::ModuleOp"> {
   let summary = "verifies that no two buffers that are live at once share bytes";
   let description = [{

@@ -12,6 +12,7 @@ void tessera::buildPlanningPipeline(OpPassManager &pipeline) {
   pipeline.addPass(createPlanBuffers());
   // Now that all addresses are known.
   pipeline.addPass(createMarkAligned());
+  pipeline.addPass(createMarkUnwritten());
   // The verifier shares no code with the planner.
   pipeline.addPass(createVerifyPlan());
 }

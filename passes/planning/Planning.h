@@ -13,7 +13,8 @@ namespace tessera {
 #define GEN_PASS_REGISTRATION
 #include "passes/planning/Passes.h.inc"
 
-/// The planning phase: unroll-loops, plan-buffers, mark-aligned, verify-plan.
+/// The planning phase: unroll-loops, plan-buffers, mark-aligned,
+/// mark-unwritten, verify-plan.
 void buildPlanningPipeline(mlir::OpPassManager &pipeline);
 
 /// Steps from `first` to `last`, both included.

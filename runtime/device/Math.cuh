@@ -101,6 +101,24 @@ TESSERA_DEVICE float exp2Approximate(float x) {
 #endif
 }
 
+/// 1 / x within one unit in the last place; 0 if it would be subnormal.
+TESSERA_DEVICE float reciprocalApproximate(float x) {
+#if defined(__CUDACC__)
+  float result;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
+  return result;
+#else
+  float result = isApproximate() ? asOnGpu(1 / double(x), x, 1) : 1 / x;
+  return fabsf(result) < 0x1p-126f ? 0 : result;
+#endif
+}
+
+/// tanh x within 2^-21: for sums with 1, where that is what counts.
+TESSERA_DEVICE float tanhApproximate(float x) {
+  float power = exp2Approximate(x * 0x1.715476p+1f); // e^2x
+  return fma(-2.0f, reciprocalApproximate(1.0f + power), 1.0f);
+}
+
 /// NaN if one is NaN, as arith.maximumf and minimumf.
 template <typename T> TESSERA_DEVICE T maximum(T x, T y) {
   return x != x || x > y ? x : y;

@@ -81,7 +81,7 @@ TESSERA_DEVICE auto load(const T *from, int64_t stride = 1,
                          int64_t bound = Layout::kElements) {
   Tile<T, Layout> result;
   constexpr int V = Layout::kVector;
-  bool packed = stride == 1 && (V == 1 || isAligned<V>(from));
+  [[maybe_unused]] bool packed = stride == 1 && (V == 1 || isAligned<V>(from));
   if constexpr (Layout::kEach > V &&
                 Layout::kElements == Layout::kEach * Layout::kThreads)
     if (packed && bound >= Layout::kElements) {
@@ -92,14 +92,15 @@ TESSERA_DEVICE auto load(const T *from, int64_t stride = 1,
   for (int r = 0; r < Layout::kEach; r += V) {
     int first = Layout::index(r);
     int64_t end = bound < Layout::kElements ? bound : Layout::kElements;
-    if (packed && first + V <= end) {
-      checkRead(from + first, V);
-      auto packet = *reinterpret_cast<const Packet<T, V> *>(from + first);
-      TESSERA_UNROLL
-      for (int v = 0; v < V; ++v)
-        result.at[r + v] = packet.at[v];
-      continue;
-    }
+    if constexpr (V > 1) // or there would be two paths for one element
+      if (packed && first + V <= end) {
+        checkRead(from + first, V);
+        auto packet = *reinterpret_cast<const Packet<T, V> *>(from + first);
+        TESSERA_UNROLL
+        for (int v = 0; v < V; ++v)
+          result.at[r + v] = packet.at[v];
+        continue;
+      }
     TESSERA_UNROLL
     for (int v = 0; v < V; ++v) {
       result.at[r + v] = T{};
@@ -143,20 +144,21 @@ TESSERA_DEVICE void store(const Tile<T, Micropanel<N, Threads>> &micropanel,
                           T *to, int64_t stride = 1, int64_t bound = N) {
   using Layout = Micropanel<N, Threads>;
   constexpr int V = Layout::kVector;
-  bool packed = stride == 1 && isAligned<V>(to);
+  [[maybe_unused]] bool packed = stride == 1 && isAligned<V>(to);
   TESSERA_UNROLL
   for (int r = 0; r < Layout::kEach; r += V) {
     int first = Layout::index(r);
     int64_t end = bound < N ? bound : N;
-    if (packed && first + V <= end) {
-      checkWrite(to + first, V);
-      Packet<T, V> packet;
-      TESSERA_UNROLL
-      for (int v = 0; v < V; ++v)
-        packet.at[v] = micropanel.at[r + v];
-      *reinterpret_cast<Packet<T, V> *>(to + first) = packet;
-      continue;
-    }
+    if constexpr (V > 1)
+      if (packed && first + V <= end) {
+        checkWrite(to + first, V);
+        Packet<T, V> packet;
+        TESSERA_UNROLL
+        for (int v = 0; v < V; ++v)
+          packet.at[v] = micropanel.at[r + v];
+        *reinterpret_cast<Packet<T, V> *>(to + first) = packet;
+        continue;
+      }
     TESSERA_UNROLL
     for (int v = 0; v < V; ++v)
       if (first + v < end) {
@@ -209,35 +211,46 @@ TESSERA_DEVICE T reduce(const Tile<T, Micropanel<N, Threads>> &micropanel) {
   using Layout = Micropanel<N, Threads>;
   constexpr int kWarps = Threads / 32;
   T *ofWarps = reinterpret_cast<T *>(sharedMemory());
-  int *present = reinterpret_cast<int *>(sharedMemory() + kScratchBytes / 2);
+  [[maybe_unused]] int *present =
+      reinterpret_cast<int *>(sharedMemory() + kScratchBytes / 2);
+  // Whether every thread has an element, so that none need be counted.
+  constexpr bool kIsFull = N >= Threads * Layout::kVector;
   Partial<T> mine{};
   TESSERA_UNROLL
   for (int r = 0; r < Layout::kEach; ++r)
     if (Layout::holds(r))
       mine.value = mine.count++ ? Combine::of(mine.value, micropanel.at[r])
                                 : micropanel.at[r];
-  auto [value, count] = butterfly<16, 1>(mine, [](Partial<T> x, Partial<T> y) {
-    if (y.count)
-      x.value = x.count ? Combine::of(x.value, y.value) : y.value;
-    x.count += y.count;
-    return x;
-  });
+  Partial<T> ofWarp = mine;
+  if constexpr (kIsFull)
+    ofWarp.value = butterfly<16, 1>(mine.value,
+                                    [](T x, T y) { return Combine::of(x, y); });
+  else
+    ofWarp = butterfly<16, 1>(mine, [](Partial<T> x, Partial<T> y) {
+      if (y.count)
+        x.value = x.count ? Combine::of(x.value, y.value) : y.value;
+      x.count += y.count;
+      return x;
+    });
   if (kWarps == 1)
-    return value;
+    return ofWarp.value;
   sync(); // the last use of the scratch is over
   if (lane() == 0) {
     checkWrite(ofWarps + warp(), 1);
-    checkWrite(present + warp(), 1);
-    ofWarps[warp()] = value;
-    present[warp()] = count;
+    ofWarps[warp()] = ofWarp.value;
+    if constexpr (!kIsFull) {
+      checkWrite(present + warp(), 1);
+      present[warp()] = ofWarp.count;
+    }
   }
   sync();
   checkShared(ofWarps, kWarps);
-  checkShared(present, kWarps);
-  value = ofWarps[0];
+  if constexpr (!kIsFull)
+    checkShared(present, kWarps);
+  T value = ofWarps[0];
   TESSERA_UNROLL
   for (int w = 1; w < kWarps; ++w)
-    if (present[w])
+    if (kIsFull || present[w])
       value = Combine::of(value, ofWarps[w]);
   return value;
 }

@@ -216,8 +216,10 @@ llvm::Error KernelPrinter::printBuffer(unsigned i, const std::string &name) {
                                "not support");
   bool isRead = kernel.getBufferAccess(i) == tile::Access::read;
   std::string type = (isRead ? "const " + element : element).str();
-  line(type + " *" + name + " = instance.buffer<" + type + ">(" +
-       llvm::Twine(i) + ");");
+  bool isUnwritten = kernel.getArgAttr(1 + kernel.getDynamicSizes() + i,
+                                       tile::kUnwrittenAttr) != nullptr;
+  line(type + (isUnwritten ? " *__restrict__ " : " *") + name +
+       " = instance.buffer<" + type + ">(" + llvm::Twine(i) + ");");
   memories[buffer] = {name, {"0"}, {{"1"}}, buffer};
   return llvm::Error::success();
 }

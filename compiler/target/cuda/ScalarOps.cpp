@@ -117,23 +117,26 @@ static std::optional<Operator> operatorOf(Operation *op) {
       .Default([](Operation *) { return Result(); });
 }
 
+static bool mayApproximate(Operation *op, arith::FastMathFlags flags) {
+  return arith::bitEnumContainsAll(flags, arith::FastMathFlags::afn) &&
+         getElementTypeOrSelf(op->getResult(0)).isF32();
+}
+
 static llvm::StringRef functionOf(Operation *op) {
   return llvm::TypeSwitch<Operation *, llvm::StringRef>(op)
       .Case([](arith::DivFOp) { return "divide"; })
       .Case([](math::ExpOp) { return "exp"; })
       .Case([](math::Exp2Op o) {
-        bool mayDiffer = arith::bitEnumContainsAll(o.getFastmath(),
-                                                   arith::FastMathFlags::afn);
-        return mayDiffer && getElementTypeOrSelf(o.getType()).isF32()
-                   ? "exp2Approximate"
-                   : "exp2";
+        return mayApproximate(o, o.getFastmath()) ? "exp2Approximate" : "exp2";
       })
       .Case([](math::ExpM1Op) { return "expm1"; })
       .Case([](math::LogOp) { return "log"; })
       .Case([](math::Log2Op) { return "log2"; })
       .Case([](math::Log10Op) { return "log10"; })
       .Case([](math::Log1pOp) { return "log1p"; })
-      .Case([](math::TanhOp) { return "tanh"; })
+      .Case([](math::TanhOp o) {
+        return mayApproximate(o, o.getFastmath()) ? "tanhApproximate" : "tanh";
+      })
       .Case([](math::ErfOp) { return "erf"; })
       .Case([](math::SinOp) { return "sin"; })
       .Case([](math::CosOp) { return "cos"; })

@@ -1,7 +1,8 @@
 // Row clusters: reductions over the last dimension and the ops around them.
 // There is one pass over the row for every level of dependent reductions, and
 // one more to write the results. Values that are expensive to compute stay in
-// shared memory between the passes.
+// shared memory between the passes; where a row does not fit there, a GPU sums
+// exponentials in the pass that finds their maximum.
 #include "passes/kernels/gpu/InFlight.h"
 #include "passes/kernels/reduction/Reductions.h"
 
@@ -19,7 +20,7 @@ namespace {
 // kept from one to the next.
 class RowPlan {
 public:
-  RowPlan(const ExprPiece &piece, int64_t reduced, int64_t sharedBytes);
+  RowPlan(const ExprPiece &piece, int64_t reduced, const TileTarget &target);
 
   struct Pass {
     SmallVector<unsigned> reductions; ///< none in the last pass
@@ -27,6 +28,7 @@ public:
   };
   SmallVector<Pass> passes; ///< the last one writes full results
   SmallVector<unsigned> rowRoots, fullRoots; ///< results by their shape
+  OnlineSums online;
 
 private:
   bool varies(unsigned node) const {
@@ -45,8 +47,12 @@ private:
 
 } // namespace
 
-RowPlan::RowPlan(const ExprPiece &piece, int64_t reduced, int64_t sharedBytes)
-    : piece(piece), keepable(sharedBytes / (reduced * 8)) {
+RowPlan::RowPlan(const ExprPiece &piece, int64_t reduced,
+                 const TileTarget &target)
+    : piece(piece), keepable(target.sharedBytes / (reduced * 8)) {
+  // A row that must be read from memory again is read once less.
+  if (target.gpu && keepable == 0)
+    online = findOnlineSums(piece);
   for (unsigned k = piece.rank() - piece.groups.back(); k < piece.rank(); ++k)
     reducedDims |= uint64_t(1) << k;
   // The depth of a node in dependent reductions.
@@ -58,7 +64,10 @@ RowPlan::RowPlan(const ExprPiece &piece, int64_t reduced, int64_t sharedBytes)
       continue;
     if (passes.size() <= depth[i])
       passes.resize(depth[i] + 1);
-    passes[depth[i]++].reductions.push_back(i);
+    unsigned pass = depth[i]++;
+    if (auto sum = online.find(i); sum != online.end())
+      pass = depth[sum->second] - 1;
+    passes[pass].reductions.push_back(i);
   }
   passes.emplace_back();
   for (auto [i, root] : llvm::enumerate(piece.roots)) {
@@ -69,7 +78,8 @@ RowPlan::RowPlan(const ExprPiece &piece, int64_t reduced, int64_t sharedBytes)
   }
   for (unsigned pass = 0; pass + 1 < passes.size(); ++pass)
     for (unsigned node : passes[pass].reductions)
-      visit(piece.nodes[node].operands[0], pass);
+      if (!online.contains(node)) // or it has what its maximum has
+        visit(piece.nodes[node].operands[0], pass);
   for (unsigned i : fullRoots)
     visit(piece.roots[i].node, passes.size() - 1);
 }
@@ -201,7 +211,7 @@ void RowKernel::emitRow(EmitScope &row) {
     SmallVector<Value> values = reduceOver(
         row, pass.reductions, keptDims(), inits, target,
         [&](EmitScope &tile) { reload(tile, pass); },
-        [&](EmitScope &tile) { keep(tile, pass); });
+        [&](EmitScope &tile) { keep(tile, pass); }, plan.online);
     for (auto [node, value] : llvm::zip_equal(pass.reductions, values))
       row.set(node, value);
   }
@@ -258,8 +268,7 @@ llvm::Expected<SmallVector<Value>> tessera::tileRow(ClusterOp cluster,
     forPieceOfBlock(b, kernel.getLoc(), kernel.getBlockNumber(), ends,
                     [&](OpBuilder &inner, unsigned i, Value block) {
                       const ExprPiece &piece = expression->pieces[i];
-                      RowPlan plan(piece, expression->reduced,
-                                   target.sharedBytes);
+                      RowPlan plan(piece, expression->reduced, target);
                       buildPiece(kernel, launch, cluster, piece, plan, grids[i],
                                  block, target, inner);
                     });

@@ -1,4 +1,4 @@
-// Sampling, on all targets: three launches, see Sample.h.
+// Sampling, on all targets: the launches are listed in Sample.h.
 #include "passes/kernels/sampling/Sample.h"
 #include "dialects/graph/GraphSamplingOps.h"
 #include "passes/kernels/ClusterLaunch.h"
@@ -11,15 +11,31 @@ using Values = SampleOps::Values;
 
 // Bits of a word of `allowed`, which is the number of runs of tokens in a row.
 static constexpr int64_t kRuns = 32;
+// Words of such a run that a GPU's block has if there are as many, in one tile.
+static constexpr int64_t kWordsOfBlock = 512;
 // Changed logits of one block.
 static constexpr int64_t kChangesOfBlock = 16;
 
-// Bit r of word w is token r × words + w: a block has one run of a row.
+static int64_t wordsOfBlock(const SampleShape &shape,
+                            const TileTarget &target) {
+  if (!target.gpu)
+    return shape.words;
+  return shape.words < kWordsOfBlock ? target.lanes : kWordsOfBlock;
+}
+
+// Bit r of word w is token r × words + w: a block has one run of a row, or on a
+// GPU some of its words.
 static void emitMask(OpBuilder &b, tile::KernelOp kernel,
                      const SampleShape &shape, const TileTarget &target) {
   SampleOps e{b, kernel.getLoc(), target.lanes};
   auto buffers = kernel.getBuffers();
-  Value block = kernel.getBlockNumber(), runs = e.index(kRuns);
+  int64_t most = wordsOfBlock(shape, target);
+  if (target.gpu)
+    e.lanes = most;
+  Value pieces = e.index(partsOf(shape.words, most)), runs = e.index(kRuns);
+  Value piece = e.make<arith::RemUIOp>(kernel.getBlockNumber(), pieces);
+  Value block = e.make<arith::DivUIOp>(kernel.getBlockNumber(), pieces);
+  Value begin = e.mul(piece, e.index(most));
   Value batch = e.make<arith::DivUIOp>(block, runs),
         run = e.make<arith::RemUIOp>(block, runs);
   Value first = e.mul(run, e.index(shape.words));
@@ -27,10 +43,11 @@ static void emitMask(OpBuilder &b, tile::KernelOp kernel,
   Value end = b.create<arith::MaxSIOp>(
       e.loc, e.index(0),
       e.min(e.index(shape.words), e.sub(e.index(shape.vocab), first)));
+  end = e.min(end, e.add(begin, e.index(most)));
   Value words = e.mul(batch, e.index(shape.words));
   Value shift = e.cast(run, b.getI32Type());
   e.forTiles(
-      buffers[0], row, e.index(0), end, shape.words, {},
+      buffers[0], row, begin, end, most, {},
       [&](const SampleOps::Place &place, Value tile, ValueRange) -> Values {
         Value bits =
             e.loadTile(buffers[1], e.add(words, place.at), place.bound);
@@ -94,34 +111,25 @@ static void emitChanges(OpBuilder &b, tile::KernelOp kernel,
 
 //===--- entry ------------------------------------------------------------===//
 
-namespace {
-/// A launch of the cluster, with the given operands and results.
-struct SampleLaunch {
-  mutable graph::ClusterOp cluster;
-  TilingContext &context;
-
-  llvm::Expected<SmallVector<Value>> operator()(StringRef step, int64_t blocks,
-                                                ValueRange inputs,
-                                                ArrayRef<tile::Access> access,
-                                                TypeRange results,
-                                                BuildKernel build) const {
-    LaunchSpec spec;
-    spec.name = (cluster.getName() + step).str();
-    spec.skeleton = tile::Skeleton::sample;
-    spec.summary = summarize(cluster);
-    spec.access.assign(access.begin(), access.end());
-    for (Value input : inputs)
-      spec.buffers.push_back(bufferType(input.getType()));
-    for (unsigned i = inputs.size(); i < access.size(); ++i)
-      spec.buffers.push_back(
-          bufferType(results[results.size() - (access.size() - i)]));
-    spec.blocks = blocks;
-    spec.key = bodyKey(cluster) + step.str();
-    spec.build = std::move(build);
-    return context.launch(cluster, spec, inputs, results);
-  }
-};
-} // namespace
+llvm::Expected<SmallVector<Value>>
+SampleLaunch::operator()(StringRef step, int64_t blocks, ValueRange inputs,
+                         ArrayRef<tile::Access> access, TypeRange results,
+                         BuildKernel build) const {
+  LaunchSpec spec;
+  spec.name = (cluster.getName() + step).str();
+  spec.skeleton = tile::Skeleton::sample;
+  spec.summary = summarize(cluster);
+  spec.access.assign(access.begin(), access.end());
+  for (Value input : inputs)
+    spec.buffers.push_back(bufferType(input.getType()));
+  for (unsigned i = inputs.size(); i < access.size(); ++i)
+    spec.buffers.push_back(
+        bufferType(results[results.size() - (access.size() - i)]));
+  spec.blocks = blocks;
+  spec.key = bodyKey(cluster) + step.str();
+  spec.build = std::move(build);
+  return context.launch(cluster, spec, inputs, results);
+}
 
 llvm::Expected<SmallVector<Value>> tessera::tileSample(graph::ClusterOp cluster,
                                                        TilingContext &context) {
@@ -154,7 +162,9 @@ llvm::Expected<SmallVector<Value>> tessera::tileSample(graph::ClusterOp cluster,
       return llvm::Error::success();
     };
   };
-  auto masked = launch("_allowed", shape.batch * kRuns, {logits, allowed},
+  int64_t runs =
+      kRuns * partsOf(shape.words, wordsOfBlock(shape, context.target()));
+  auto masked = launch("_allowed", shape.batch * runs, {logits, allowed},
                        {Access::read, Access::read, Access::write}, type,
                        building(emitMask));
   if (!masked)
@@ -167,6 +177,13 @@ llvm::Expected<SmallVector<Value>> tessera::tileSample(graph::ClusterOp cluster,
              type, building(emitChanges));
   if (!adjusted)
     return adjusted.takeError();
+  if (context.isGpu() && shape.vocab >= gpu::kLeastLogitsOfParts) {
+    auto tokens =
+        gpu::drawByParts(launch, shape, adjusted->front(), options, limits);
+    if (!tokens)
+      return tokens.takeError();
+    return SmallVector<Value>{*tokens};
+  }
   auto drawn = launch(
       "", shape.batch, {adjusted->front(), options, limits},
       {Access::read, Access::read, Access::read, Access::write, Access::write},

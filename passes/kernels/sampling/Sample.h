@@ -1,11 +1,13 @@
 // Shared by the launches of graph.sample. One masks disallowed tokens, one
 // applies the listed changes to logits, and one, with a block for each row,
-// draws (SampleChoice.cpp).
+// draws (SampleChoice.cpp); long rows are drawn from by several launches on a
+// GPU, with a block for each part (gpu/GpuSample.cpp).
 #pragma once
 #include "dialects/tile/TileOps.h"
 #include "hardware/Targets.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "passes/kernels/KernelOps.h"
+#include "passes/kernels/Tiling.h"
 
 namespace tessera {
 
@@ -13,6 +15,12 @@ struct SampleShape {
   int64_t batch, vocab;
   int64_t words;   ///< of a row of `allowed`
   int64_t entries; ///< of a row of `changed`
+};
+
+/// How logits become weights.
+struct SampleScale {
+  mlir::Value factor; ///< of the distance from the largest logit
+  mlir::Value least;  ///< smaller weights are excluded
 };
 
 /// Emits scalars and tiles of one dimension; a scalar is broadcast when
@@ -64,6 +72,20 @@ struct SampleOps : KernelOps {
   void storeTile(mlir::Value tile, mlir::Value memory, mlir::Value at,
                  mlir::Value bound) const;
 
+  // As runtime/support/TokenChoice.h defines (SampleWeights.cpp).
+  SampleScale scaleOf(mlir::Value temperature, mlir::Value minP) const;
+  /// Of a tile of logits; 0 for what min_p excludes.
+  mlir::Value weightOf(mlir::Value tile, mlir::Value best,
+                       const SampleScale &scale) const;
+  /// The weight with these bits, as an i64 in units of 2^-kFraction.
+  mlir::Value units(mlir::Value bits) const;
+  /// The upper half of `whole` × a number of 64 bits given as two words; all of
+  /// them i64.
+  mlir::Value partOf(mlir::Value whole, mlir::Value low,
+                     mlir::Value high) const;
+  /// Whether a logit is a finite number.
+  mlir::Value isFinite(mlir::Value logit) const;
+
   /// A tile of elements [at, at + lanes), of which those from `bound` on are
   /// masked; null if none are.
   struct Place {
@@ -81,9 +103,32 @@ struct SampleOps : KernelOps {
                body) const;
 };
 
+/// A launch of a cluster with one graph.sample. Buffers are its inputs, then
+/// its results.
+struct SampleLaunch {
+  mutable graph::ClusterOp cluster;
+  TilingContext &context;
+
+  llvm::Expected<llvm::SmallVector<mlir::Value>>
+  operator()(llvm::StringRef step, int64_t blocks, mlir::ValueRange inputs,
+             llvm::ArrayRef<tile::Access> access, mlir::TypeRange results,
+             BuildKernel build) const;
+};
+
 /// The kernel that draws: buffers adjusted logits, options, limits, weights
 /// (which are written) and tokens.
 void emitSampleChoice(mlir::OpBuilder &b, tile::KernelOp kernel,
                       const SampleShape &shape, const TileTarget &target);
+
+namespace gpu {
+/// Logits of a row from which on several blocks share it.
+inline constexpr int64_t kLeastLogitsOfParts = 8193;
+
+/// Draws a token from each row of `logits` with a block for each part of a row.
+llvm::Expected<mlir::Value> drawByParts(const SampleLaunch &launch,
+                                        const SampleShape &shape,
+                                        mlir::Value logits, mlir::Value options,
+                                        mlir::Value limits);
+} // namespace gpu
 
 } // namespace tessera

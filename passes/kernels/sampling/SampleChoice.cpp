@@ -38,12 +38,8 @@ public:
     Value best = largest();
     Value isNan =
         b.create<arith::CmpFOp>(e.loc, arith::CmpFPredicate::UNE, best, best);
-    Value size = b.create<math::AbsFOp>(e.loc, best);
-    Value isFinite =
-        b.create<arith::CmpFOp>(e.loc, arith::CmpFPredicate::OLT, size,
-                                e.f32(std::numeric_limits<float>::infinity()));
     Value token = e.ifElse(
-        isFinite, b.getI32Type(), [&] { return Values{choose(best)}; },
+        e.isFinite(best), b.getI32Type(), [&] { return Values{choose(best)}; },
         [&] {
           return Values{e.select(isNan, e.i32(kNotANumber), e.i32(kNoToken))};
         })[0];
@@ -84,16 +80,13 @@ private:
   Value likeliest(Value best);
   Value choose(Value best);
   Value draw(Value best, Value temperature);
-  Value power(Value tile, Value best, Value scale);
   void weigh(Value best, Value temperature);
-  Value units(Value bits);
   Value countAbove(Value key);
   Value sumAbove(Value key);
   Value search(Value need, bool byWeight);
   Kept keepTopK(Value k);
   Kept keepTopP(const Kept &before, Value part);
   Sums sumsOf(Value begin, Value end, int64_t most, Value key);
-  Value partOf(Value whole, Value low, Value high);
   /// The token is in the part from `begin` on, if that has been found; `place`
   /// and `ties` are the weight, and the number of tokens of the least weight,
   /// that may still precede it.
@@ -153,57 +146,15 @@ Value SampleChoice::choose(Value best) {
 
 //===--- weights ----------------------------------------------------------===//
 
-// 2^((logit - best) scale), at least 2^-64. A maximum separates the product
-// from the following difference, so that no compiler contracts them.
-Value SampleChoice::power(Value tile, Value best, Value scale) {
-  Value distance = e.make<arith::SubFOp>(tile, best);
-  Value y = e.make<arith::MaximumFOp>(e.make<arith::MulFOp>(distance, scale),
-                                      e.f32(-64));
-  Value whole = b.create<math::FloorOp>(e.loc, y);
-  Value f = e.make<arith::SubFOp>(y, whole);
-  auto terms = ArrayRef(token_choice::kPower);
-  Value result = e.tileOf(e.f32(terms.back()));
-  auto step = [&](float term) {
-    result = b.create<math::FmaOp>(e.loc, result, f, e.tileOf(e.f32(term)));
-  };
-  for (float term : llvm::reverse(terms.drop_back()))
-    step(term);
-  step(1);
-  Value exponent = e.add(e.cast(whole, b.getI32Type()), e.i32(127));
-  Value scaled = e.realOf(e.make<arith::ShLIOp>(exponent, e.i32(23)));
-  return e.make<arith::MulFOp>(result, scaled);
-}
-
 // Writes the weights; those that min_p excludes are zero.
 void SampleChoice::weigh(Value best, Value temperature) {
-  Value scale =
-      b.create<arith::DivFOp>(e.loc, e.f32(token_choice::kLog2E), temperature);
-  scale = b.create<arith::MinimumFOp>(e.loc, scale,
-                                      e.f32(std::numeric_limits<float>::max()));
-  Value least = b.create<arith::MaximumFOp>(
-      e.loc, entry(options, 2, 1),
-      e.f32(std::ldexp(1.0f, -token_choice::kFraction)));
+  SampleScale scale = e.scaleOf(temperature, entry(options, 2, 1));
   overRow(logits, {},
           [&](const Place &place, Value tile, ValueRange) -> Values {
-            Value weight = power(tile, best, scale);
-            Value counts = b.create<arith::CmpFOp>(
-                e.loc, arith::CmpFPredicate::OGE, weight, e.tileOf(least));
-            e.storeTile(e.select(counts, weight, e.f32(0)), weights,
+            e.storeTile(e.weightOf(tile, best, scale), weights,
                         e.add(row, place.at), place.bound);
             return {};
           });
-}
-
-// The weight with these bits, in units of 2^-kFraction: its 24 digits, shifted.
-// A shift by 63 gives zero.
-Value SampleChoice::units(Value bits) {
-  Value digits = e.make<arith::OrIOp>(
-      e.make<arith::AndIOp>(bits, e.i32(0x7fffff)), e.i32(0x800000));
-  Value one = e.make<arith::ShLIOp>(e.extend(digits),
-                                    e.i64(token_choice::kFraction - 23));
-  Value exponent = e.make<arith::ShRUIOp>(bits, e.i32(23));
-  Value down = e.min(e.sub(e.i32(127), exponent), e.i32(63));
-  return e.make<arith::ShRUIOp>(one, e.extend(down));
 }
 
 //===--- candidates -------------------------------------------------------===//
@@ -224,7 +175,7 @@ Value SampleChoice::sumAbove(Value key) {
       [&](const Place &, Value tile, ValueRange carried) -> Values {
         Value bits = e.bitsOf(tile);
         Value isAbove = e.compare(Compare::sgt, bits, key);
-        return {e.add(carried[0], e.select(isAbove, units(bits), e.i64(0)))};
+        return {e.add(carried[0], e.select(isAbove, e.units(bits), e.i64(0)))};
       })[0];
   return e.reduce(all, tile::ReduceKind::sum);
 }
@@ -251,7 +202,7 @@ Value SampleChoice::search(Value need, bool byWeight) {
             weights, sums,
             [&](const Place &, Value tile, ValueRange carried) -> Values {
               Value bits = e.bitsOf(tile);
-              Value part = byWeight ? units(bits) : e.tileOf(e.i32(1));
+              Value part = byWeight ? e.units(bits) : e.tileOf(e.i32(1));
               Values next;
               for (auto [key, sum] : llvm::zip_equal(keys, carried)) {
                 Value isIn = e.compare(Compare::sge, bits, key);
@@ -281,7 +232,7 @@ SampleChoice::Kept SampleChoice::keepTopK(Value k) {
       },
       [&]() -> Values { return {e.i32(0), e.i64(kAllTies)}; });
   // With a key of 0 the weight is 0, for any number of tokens.
-  Value total = e.add(sumAbove(kept[0]), e.mul(kept[1], units(kept[0])));
+  Value total = e.add(sumAbove(kept[0]), e.mul(kept[1], e.units(kept[0])));
   return {kept[0], kept[1], total};
 }
 
@@ -290,10 +241,10 @@ SampleChoice::Kept SampleChoice::keepTopP(const Kept &before, Value part) {
   Values kept = e.ifElse(
       e.compare(Compare::ne, part, e.i64(0)), types,
       [&]() -> Values {
-        Value bound = partOf(before.total, e.i64(0), part);
+        Value bound = e.partOf(before.total, e.i64(0), part);
         bound = b.create<arith::MaxSIOp>(e.loc, bound, e.i64(1));
         Value key = search(bound, true);
-        Value above = sumAbove(key), each = units(key);
+        Value above = sumAbove(key), each = e.units(key);
         Value lacking = e.add(e.sub(bound, above), e.sub(each, e.i64(1)));
         Value ties = e.make<arith::DivUIOp>(lacking, each);
         return {key, ties, e.add(above, e.mul(ties, each))};
@@ -303,18 +254,6 @@ SampleChoice::Kept SampleChoice::keepTopP(const Kept &before, Value part) {
 }
 
 //===--- drawing ----------------------------------------------------------===//
-
-// The upper half of `whole` × a number of 64 bits given as two words.
-Value SampleChoice::partOf(Value whole, Value low, Value high) {
-  Value word = e.i64(32), mask = e.i64(0xffffffff);
-  auto upper = [&](Value x) { return e.make<arith::ShRUIOp>(x, word); };
-  auto lower = [&](Value x) { return e.make<arith::AndIOp>(x, mask); };
-  Value wholeLow = lower(whole), wholeHigh = upper(whole);
-  Value first = upper(e.mul(wholeLow, low));
-  Value second = e.add(e.mul(wholeHigh, low), first);
-  Value third = e.add(e.mul(wholeLow, high), lower(second));
-  return e.add(e.add(e.mul(wholeHigh, high), upper(second)), upper(third));
-}
 
 SampleChoice::Sums SampleChoice::sumsOf(Value begin, Value end, int64_t most,
                                         Value key) {
@@ -327,7 +266,7 @@ SampleChoice::Sums SampleChoice::sumsOf(Value begin, Value end, int64_t most,
         Value isTie = e.compare(Compare::eq, bits, key);
         if (Value there = e.isThere(place))
           isTie = e.make<arith::AndIOp>(isTie, there);
-        return {e.add(carried[0], e.select(isAbove, units(bits), e.i64(0))),
+        return {e.add(carried[0], e.select(isAbove, e.units(bits), e.i64(0))),
                 e.add(carried[1], e.select(isTie, e.i32(1), e.i32(0)))};
       });
   return {e.reduce(sums[0], tile::ReduceKind::sum),
@@ -342,7 +281,7 @@ SampleChoice::Sought SampleChoice::tryPart(const Kept &kept, Value at,
   Value stop = e.min(e.add(at, e.index(size)), end);
   Sums sums = sumsOf(at, stop, size, kept.key);
   Value ties = e.min(sums.ties, sought.ties);
-  Value here = e.add(sums.above, e.mul(ties, units(kept.key)));
+  Value here = e.add(sums.above, e.mul(ties, e.units(kept.key)));
   Value isHere = e.compare(Compare::slt, sought.place, here);
   auto unless = [&](Value x, Value y) {
     return e.select(isHere, x, e.sub(x, y));
@@ -381,7 +320,7 @@ Value SampleChoice::find(const Kept &kept, Value place) {
 Value SampleChoice::draw(Value best, Value temperature) {
   weigh(best, temperature);
   Kept kept = keepTopP(keepTopK(limit(0)), limit(1));
-  return find(kept, partOf(kept.total, limit(2), limit(3)));
+  return find(kept, e.partOf(kept.total, limit(2), limit(3)));
 }
 
 //===--- entry ------------------------------------------------------------===//

@@ -120,9 +120,14 @@ KernelCase changing() {
 
 // What is no number, nothing that is allowed, an infinity; temperatures that
 // leave one token, and all of them alike.
-KernelCase extreme() {
-  Shape s{8, 100, 1};
-  return {"SampleExtreme", text(s), -6, 6, 0, [=](Tensors &inputs) {
+KernelCase extreme(const char *name, int vocab) {
+  Shape s{8, vocab, 1};
+  return {fmt::format("SampleExtreme{}", name),
+          text(s),
+          -6,
+          6,
+          0,
+          [=](Tensors &inputs) {
             constexpr double infinity = std::numeric_limits<double>::infinity();
             prepare(s, {{1}, {0}, {1}, {0}, {1e-40f}, {3e38f}, {1}, {0.5}}, 100,
                     inputs);
@@ -147,8 +152,10 @@ const std::vector<KernelCase> &sampleCases() {
       drawing("Ties", {36, 333, 3}, 1),
       drawing("One", {3, 1, 1}, 1),
       drawing("Many", {12, 9001, 1}, 30),
+      drawing("ManyTies", {12, 10240, 1}, 1),
       changing(),
-      extreme()};
+      extreme("", 100),
+      extreme("Many", 8193)};
   return cases;
 }
 

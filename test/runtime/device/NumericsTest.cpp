@@ -202,6 +202,19 @@ TEST(Functions, SubnormalPowersAreFlushed) {
     });
 }
 
+TEST(Functions, TanhOfGeluErrsByPartsOfOne) {
+  for (const Numerics &numerics : {kExact, kHardware})
+    run("sm_90a", numerics, 32, [] {
+      for (int i = lane(); i < 8000; i += 32) {
+        const float x = float(i - 4000) / 256;
+        EXPECT_NEAR(tanhApproximate(x), std::tanh(double(x)), 0x1p-21) << x;
+      }
+      EXPECT_EQ(tanhApproximate(INFINITY), 1);
+      EXPECT_NEAR(tanhApproximate(-INFINITY), -1, 0x1p-21);
+      EXPECT_TRUE(std::isnan(tanhApproximate(NAN)));
+    });
+}
+
 TEST(Numerics, AreParsed) {
   EXPECT_FALSE(emulated::parseNumerics("exact", "X")->isHardware);
   EXPECT_TRUE(emulated::parseNumerics("hardware", "X")->isHardware);
