@@ -68,6 +68,20 @@ void LayerOrder::place(const Segment &segment) {
           opOf(ascends ? unit + 1 + i : unit + count - i, number));
 }
 
+// Of the block's own operands and those of regions in it.
+Operation *LayerOrder::findUnready(Block &block) {
+  llvm::DenseSet<Operation *> seen;
+  for (Operation &op : block) {
+    for (OpOperand *read : readsOf(&op)) {
+      Operation *def = read->get().getDefiningOp();
+      if (def && def->getBlock() == &block && !seen.contains(def))
+        return &op;
+    }
+    seen.insert(&op);
+  }
+  return nullptr;
+}
+
 void LayerOrder::apply(Block &block) {
   findPositions(block);
   std::vector<Segment> segments = segmentsOf(block);

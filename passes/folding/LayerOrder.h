@@ -1,4 +1,4 @@
-// Where the ops of restored layers stand.
+// The positions of the ops of restored layers.
 #pragma once
 #include "passes/folding/Units.h"
 
@@ -16,9 +16,11 @@ public:
              llvm::ArrayRef<std::vector<mlir::Operation *>> copies)
       : units(units), copies(copies) {}
 
-  /// What a unit reads of the next one is computed before it in every copy,
-  /// because all units have their ops in the same order.
   void apply(mlir::Block &block);
+  /// An op that reads what is now computed after it; null if there is none, as
+  /// where only neighbors are mixed: all units have their ops in the same
+  /// order. Once all blocks have their copies.
+  static mlir::Operation *findUnready(mlir::Block &block);
 
 private:
   /// Ops, by number, of which each unit has some before the preceding unit has

@@ -51,9 +51,9 @@ def RestoreLayers : Pass<"restore-layers", "::mlir::ModuleOp"> {
     `graph.folded` and `graph.repeat_count`.
 
     `keep-equal` leaves a module folded whose layers will have the same kernels. That is not so if
-    they differ in a number, such as the stream of a dropout, or if an op reads a value of every
-    layer, such as a table of router metrics. A module with decomposed reduce-scatters is restored
-    too: their last sums fuse with the next layer, between ops of their own.
+    they differ in a number that kernels do not read from memory, or if a kernel reads a value of
+    every layer. A module with decomposed reduce-scatters is restored too: their last sums fuse with
+    the next layer, at positions of their own.
 
     `keep-local` leaves a module folded that has no collectives; those of all layers are ordered at
     once.

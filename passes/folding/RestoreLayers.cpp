@@ -32,7 +32,7 @@ public:
         leaving.push_back(operand);
   }
 
-  void run() {
+  LogicalResult run() {
     insertArguments();
     copyOps();
     expandLoops(function.getBody().front());
@@ -43,6 +43,11 @@ public:
     LayerOrder order(units, ops);
     for (Block *block : blocks)
       order.apply(*block);
+    for (Block *block : blocks)
+      if (Operation *op = LayerOrder::findUnready(*block))
+        return op->emitError("folded layers are not alike: '")
+               << op->getName() << "' reads what a later layer computes";
+    return success();
   }
 
 private:
@@ -342,8 +347,7 @@ private:
 };
 
 // Whether there is a decomposed reduce-scatter. Its last sum fuses with the
-// next layer, among ops of its own, so that layers would not follow one
-// another.
+// next layer, and its position among that one's ops is not that of others.
 bool sendsProducts(ModuleOp module) {
   auto isProduct = [](dist::PermuteOp permute) {
     Operation *op = permute.getInput().getDefiningOp();
@@ -397,8 +401,7 @@ private:
       return success();
     if (failed(verifySteps(function, units, repetition.units)))
       return failure();
-    Unfolder(function, units, repetition).run();
-    return success();
+    return Unfolder(function, units, repetition).run();
   }
 
   // That what grows from layer to layer does so up to the last copy.

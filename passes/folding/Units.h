@@ -63,7 +63,8 @@ public:
   }
   unsigned slotCount() const { return slots; }
   /// Whether units in the middle differ in a number that would be a constant of
-  /// their kernels, or something reads a value of each of them.
+  /// their kernels, or something reads a value of each of them, but for a table
+  /// that planning makes.
   bool needKernelsOfTheirOwn() const;
   /// Whether it is an op of a unit in the middle.
   bool contains(mlir::Operation *op) const {

@@ -204,7 +204,7 @@ static LayerAttr layerOf(ArrayRef<Operation *> members) {
   LayerAttr last;
   for (Operation *op : members) {
     auto layer = op->getAttrOfType<LayerAttr>(kLayerAttr);
-    if (layer && (!last || layer.getDirection() == last.getDirection()))
+    if (layer && (!last || layer.isForward() || !last.isForward()))
       last = layer;
   }
   return last;

@@ -71,12 +71,14 @@ static bool isLater(LayerAttr one, LayerAttr other) {
                           : one.getIndex() < other.getIndex());
 }
 
-// A cluster with ops of two layers is the later one's. So is what reads it, or
-// the ops of a layer would not follow one another.
+// A cluster with ops of two layers is the later one's. So are clusters that
+// read it, or the ops of a layer would not follow one another.
 static void followLayers(Block &block) {
   for (auto cluster : block.getOps<ClusterOp>()) {
     auto own = cluster->getAttrOfType<LayerAttr>(kLayerAttr);
     for (Value input : cluster.getInputs()) {
+      while (isa_and_nonnull<ReshapeOp, SliceOp>(input.getDefiningOp()))
+        input = input.getDefiningOp()->getOperand(0);
       auto producer = input.getDefiningOp<ClusterOp>();
       auto layer = producer ? producer->getAttrOfType<LayerAttr>(kLayerAttr)
                             : LayerAttr();

@@ -262,7 +262,7 @@ def Fuse : Pass<"fuse", "::mlir::func::FuncOp"> {
     }
     ```
     Afterwards ops are in clusters, except loops, returns, dynamic slices and updates, constants,
-    contiguous views and collectives. Collectives keep their order.
+    contiguous views, concatenations of rows and collectives. Collectives keep their order.
   }];
   let dependentDialects = ["::tessera::graph::GraphDialect", "::mlir::arith::ArithDialect",
     "::mlir::math::MathDialect"];
@@ -272,9 +272,10 @@ def VerifyFused : Pass<"verify-fused", "::mlir::ModuleOp"> {
   let summary = "verifies that every op that computes is in a cluster";
   let description = [{
     A function after fusion holds graph.cluster, graph.loop, graph.yield, graph.constant,
-    graph.reshape, a contiguous graph.slice, graph.dynamic_slice, graph.dynamic_update, collectives
-    of dist, dist.pack and func.return, nothing else. A cluster of kind contraction holds one
-    einsum; one of kind attention or attention_grad holds that op; the others hold neither.
+    graph.reshape, a contiguous graph.slice, graph.dynamic_slice, graph.dynamic_update, a
+    graph.concat of rows, collectives of dist, dist.pack and func.return, nothing else. A cluster of
+    kind contraction holds one einsum; one of kind attention or attention_grad holds that op; the
+    others hold neither.
   }];
 }
 

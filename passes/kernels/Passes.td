@@ -156,10 +156,10 @@ def VerifyTiled : Pass<"verify-tiled", "::mlir::ModuleOp"> {
   let summary = "verifies that only launches, loops and contiguous views remain";
   let description = [{
     A function after `emit-kernels` holds tile.launch, graph.loop, graph.yield, graph.constant,
-    graph.reshape, a contiguous graph.slice, graph.dynamic_slice, graph.dynamic_update and
-    func.return, nothing else; every launch names a kernel that each target's module has, with
-    operands, results and sizes that fit it. In kernels for GPUs barriers separate each read of
-    memory from what other threads wrote before.
+    graph.reshape, a contiguous graph.slice, graph.dynamic_slice, graph.dynamic_update, a
+    graph.concat of rows and func.return, nothing else; every launch names a kernel that each
+    target's module has, with operands, results and sizes that fit it. In kernels for GPUs barriers
+    separate each read of memory from what other threads wrote before.
   }];
 }
 

@@ -1,9 +1,10 @@
-// Tells kernels which of their buffers no launch writes.
+// Tells kernels which of their buffers none of their launches writes.
 #include "dialects/plan/PlanOps.h"
 #include "dialects/tile/KernelBlocks.h"
 #include "passes/kernels/Tiling.h"
 #include "passes/planning/Planning.h"
 #include "llvm/ADT/SmallBitVector.h"
+#include <map>
 
 using namespace mlir;
 using namespace tessera;
@@ -19,10 +20,6 @@ namespace {
 struct Extent {
   plan::Space space;
   int64_t begin, end;
-
-  bool meets(const Extent &other) const {
-    return space == other.space && begin < other.end && other.begin < end;
-  }
 };
 
 struct MarkUnwritten : tessera::impl::MarkUnwrittenBase<MarkUnwritten> {
@@ -55,18 +52,31 @@ static llvm::SmallBitVector writtenBy(tile::KernelOp kernel) {
   return written;
 }
 
-// Removes from `unwritten` what the launch writes.
+// Removes from `unwritten` what the launch writes. A merged launch has
+// thousands of buffers: of those that are written, in the order of memory, the
+// last that begins before the end of one which is read has the largest end so
+// far.
 static void exclude(plan::LaunchOp launch, const llvm::SmallBitVector &written,
                     llvm::SmallBitVector &unwritten) {
-  SmallVector<Extent> extents;
-  for (Value memory : launch.getBuffers())
-    extents.push_back(extentOf(memory));
-  for (auto [i, target] : llvm::enumerate(extents)) {
-    if (!written[i % written.size()])
+  std::map<plan::Space, std::vector<std::pair<int64_t, int64_t>>> targets;
+  for (auto [i, memory] : llvm::enumerate(launch.getBuffers()))
+    if (written[i % written.size()]) {
+      Extent extent = extentOf(memory);
+      targets[extent.space].emplace_back(extent.begin, extent.end);
+    }
+  for (auto &[space, extents] : targets) {
+    llvm::sort(extents);
+    for (size_t i = 1; i < extents.size(); ++i)
+      extents[i].second = std::max(extents[i].second, extents[i - 1].second);
+  }
+  for (auto [i, memory] : llvm::enumerate(launch.getBuffers())) {
+    if (written[i % written.size()])
       continue;
-    for (auto [j, extent] : llvm::enumerate(extents))
-      if (i != j && extent.meets(target))
-        unwritten.reset(j % written.size());
+    Extent extent = extentOf(memory);
+    const auto &others = targets[extent.space];
+    auto after = llvm::lower_bound(others, std::pair(extent.end, INT64_MIN));
+    if (after != others.begin() && std::prev(after)->second > extent.begin)
+      unwritten.reset(i % written.size());
   }
 }
 

@@ -36,8 +36,8 @@ def UnrollLoops : Pass<"unroll-loops", "::mlir::func::FuncOp"> {
 def PlanBuffers : Pass<"plan-buffers", "::mlir::ModuleOp"> {
   let summary = "assigns every tensor a buffer by liveness: functions become plan programs";
   let description = [{
-    Every public function whose body is launches, loops and contiguous views becomes a
-    `plan.program`. State tensors get locations in the state region, shared by all programs;
+    Every public function whose body is launches, loops, contiguous views and tables of rows becomes
+    a `plan.program`. State tensors get locations in the state region, shared by all programs;
     inputs and outputs in io; everything else in the arena, where two buffers share
     bytes only if their live ranges do not overlap.
 
@@ -87,11 +87,11 @@ def MarkAligned : Pass<"mark-aligned", "::mlir::ModuleOp"> {
 }
 
 def MarkUnwritten : Pass<"mark-unwritten", "::mlir::ModuleOp"> {
-  let summary = "tells kernels which of their buffers no launch writes";
+  let summary = "tells kernels which of their buffers none of their launches writes";
   let description = [{
     A buffer that the kernel reads, and whose bytes no launch of the kernel writes by way of another
     buffer, gets `tile.unwritten`: code for GPUs may then load from it before it stores to others. A
-    result may be in the place of an operand, if that has no later reader. A kernel's variants get
+    result may be in the buffer of an operand, if that has no later reader. A kernel's variants get
     what it gets.
 
     Before:
@@ -115,7 +115,8 @@ def VerifyPlan : Pass<"verify-plan", "::mlir::ModuleOp"> {
     Checks from the IR alone: every buffer is inside its region, every step that accesses an arena
     buffer is within the buffer's live ranges (`lives`), each range but the first begins with a step
     that overwrites the buffer, buffers whose live ranges overlap are
-    disjoint, programs agree on the locations of state, and no function with tensors is left.
+    disjoint, arguments of launches begin at multiples of 64 bytes, programs agree on the locations
+    of state, and no function with tensors is left.
   }];
 }
 

@@ -196,7 +196,8 @@ LogicalResult ProgramPlanner::plan(Block &block, size_t depth,
 LogicalResult ProgramPlanner::planView(Operation *op) {
   if (!isView(op))
     return op->emitOpError("cannot be planned: only launches, loops, "
-                           "collectives and contiguous views have locations");
+                           "collectives, contiguous views and tables of rows "
+                           "have locations");
   auto input = locations.find(op->getOperand(0));
   if (input == locations.end())
     return op->emitOpError(

@@ -2,12 +2,18 @@
 // fraction of the time: for processes that have preloaded this library. Each
 // element is the same operations in the same order as in the reference's sgemm
 // and dgemm, so its bits are the same; here many elements are computed at once,
-// in vector registers, from operands that lie in the order of the loop.
+// in vector registers, from operands that are copied to the order of the loop.
 #include <algorithm>
 #include <cctype>
 #include <cstddef>
+#include <cstdlib>
 #include <cstring>
 #include <vector>
+
+// The programs that an oracle starts are the product's.
+__attribute__((constructor)) static void loadInNoOther() {
+  unsetenv("LD_PRELOAD");
+}
 
 namespace {
 
@@ -36,7 +42,6 @@ template <typename T> struct Product {
   T *c;
   std::ptrdiff_t ldc;
 
-  T atA(int i, int l) const { return transA ? a[l + i * lda] : a[i + l * lda]; }
   T atB(int l, int j) const { return transB ? b[j + l * ldb] : b[l + j * ldb]; }
 };
 
@@ -139,7 +144,7 @@ template <typename T>
 void gemm(const char *transA, const char *transB, const int *m, const int *n,
           const int *k, const T *alpha, const T *a, const int *lda, const T *b,
           const int *ldb, const T *beta, T *c, const int *ldc) {
-  auto isTransposed = [](char text) { return std::toupper(text) != 'N'; };
+  auto isTransposed = [](char flag) { return std::toupper(flag) != 'N'; };
   if (*m == 0 || *n == 0 || ((*alpha == 0 || *k == 0) && *beta == 1))
     return;
   // Nothing is read of A and B, and all of C is scaled.

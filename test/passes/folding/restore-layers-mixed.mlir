@@ -52,3 +52,38 @@ module attributes {graph.folded = array<i64: 0, 1, 8>} {
     return %l#3 : tensor<4xf32>
   }
 }
+
+// -----
+
+// The same where earlier layers come later, as in a backward pass.
+// CHECK-LABEL: module
+// CHECK: graph.mul {{.*}} {graph.layer = #graph.layer<4>}
+// CHECK: graph.exp {{.*}} {graph.layer = #graph.layer<5>}
+// CHECK: graph.add {{.*}} {graph.layer = #graph.layer<4>}
+// CHECK: %[[A:.*]] = graph.mul {{.*}} {graph.layer = #graph.layer<3>}
+// CHECK: %[[B:.*]] = graph.exp %[[A]] {graph.layer = #graph.layer<4>}
+// CHECK: %[[C:.*]] = graph.add %[[A]], %[[B]] {graph.layer = #graph.layer<3>}
+// CHECK: %[[A:.*]] = graph.mul %[[C]], {{.*}} {graph.layer = #graph.layer<2>}
+// CHECK: %[[B:.*]] = graph.exp %[[A]] {graph.layer = #graph.layer<3>}
+// CHECK: %[[C:.*]] = graph.add %[[A]], %[[B]] {graph.layer = #graph.layer<2>}
+// CHECK: graph.mul %[[C]], {{.*}} {graph.layer = #graph.layer<1>}
+// CHECK: graph.exp {{.*}} {graph.layer = #graph.layer<2>}
+module attributes {graph.folded = array<i64: 0, 1, 6>} {
+  func.func @logits(
+      %w0: tensor<4xf32> {graph.state = "h.0.w", graph.layer = #graph.layer<0>}, %w1: tensor<4xf32> {graph.state = "h.1.w", graph.layer = #graph.layer<1>},
+      %w2: tensor<4xf32> {graph.state = "h.2.w", graph.layer = #graph.layer<2>, graph.repeat_count = 3}, %w5: tensor<4xf32> {graph.state = "h.5.w", graph.layer = #graph.layer<5>},
+      %x: tensor<4xf32> {graph.input = "x"}) -> tensor<4xf32> {
+    %a5 = graph.mul %x, %w5 {graph.layer = #graph.layer<5>} : tensor<4xf32>
+    %c5 = graph.neg %a5 {graph.layer = #graph.layer<5>} : tensor<4xf32>
+    %a2 = graph.mul %c5, %w2 {graph.layer = #graph.layer<2>} : tensor<4xf32>
+    %b5 = graph.exp %a2 {graph.layer = #graph.layer<5>} : tensor<4xf32>
+    %c2 = graph.add %a2, %b5 {graph.layer = #graph.layer<2>} : tensor<4xf32>
+    %a1 = graph.mul %c2, %w1 {graph.layer = #graph.layer<1>} : tensor<4xf32>
+    %b2 = graph.exp %a1 {graph.layer = #graph.layer<2>} : tensor<4xf32>
+    %c1 = graph.add %a1, %b2 {graph.layer = #graph.layer<1>} : tensor<4xf32>
+    %a0 = graph.mul %c1, %w0 {graph.layer = #graph.layer<0>} : tensor<4xf32>
+    %b1 = graph.exp %a0 {graph.layer = #graph.layer<1>} : tensor<4xf32>
+    %c0 = graph.add %a0, %b1 {graph.layer = #graph.layer<0>} : tensor<4xf32>
+    return %c0 : tensor<4xf32>
+  }
+}

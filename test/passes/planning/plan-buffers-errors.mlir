@@ -58,7 +58,7 @@ func.func @renamed(%w: tensor<4xf32> {graph.state = "w", graph.role = #graph<rol
 //===--- operations -------------------------------------------------------===//
 
 func.func @not_tiled(%x: tensor<4xf32> {graph.input = "x"}) -> (tensor<4xf32> {graph.output = "y"}) {
-  // expected-error@+1 {{cannot be planned: only launches, loops, collectives and contiguous views have locations}}
+  // expected-error@+1 {{cannot be planned: only launches, loops, collectives, contiguous views and tables of rows have locations}}
   %y = graph.neg %x : tensor<4xf32>
   return %y : tensor<4xf32>
 }
@@ -66,7 +66,7 @@ func.func @not_tiled(%x: tensor<4xf32> {graph.input = "x"}) -> (tensor<4xf32> {g
 // -----
 
 func.func @gaps(%x: tensor<4x4xf32> {graph.input = "x"}) -> (tensor<4x2xf32> {graph.output = "y"}) {
-  // expected-error@+1 {{cannot be planned: only launches, loops, collectives and contiguous views have locations}}
+  // expected-error@+1 {{cannot be planned: only launches, loops, collectives, contiguous views and tables of rows have locations}}
   %y = graph.slice %x [0, 0] : tensor<4x4xf32> -> tensor<4x2xf32>
   return %y : tensor<4x2xf32>
 }

@@ -1,7 +1,7 @@
 // RUN: tessera-opt %s --plan-buffers --verify-plan | FileCheck %s
 
-// Who makes a row of a table makes it there, also if it has other readers. State is copied, and
-// what stands in the table twice the second time.
+// A launch makes a row of a table in the table, also if the row has other readers. State is copied,
+// and so is a row that the table has twice, the second time.
 module {
   module @cpu attributes {tile.target = "cpu:avx2"} {
     tile.kernel @f(%block: index, %x: memref<16xf32>, %y: memref<16xf32>)
