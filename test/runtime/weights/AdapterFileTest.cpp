@@ -19,9 +19,9 @@ public:
     add("model.layers.0.q_proj.lora_B.weight", {3, 2, 2});
   }
   /// Their magnitudes, and the layer's matrix.
-  void addMagnitudes(const std::vector<float> &weight) {
+  void addMagnitudes(const std::vector<float> &weight, uint64_t inputs = 3) {
     add("model.layers.0.q_proj.lora_magnitude_vector", {3, 1, 2});
-    add("model.layers.0.q_proj.weight", {2, 3});
+    add("model.layers.0.q_proj.weight", {2, inputs});
     held["model.layers.0.q_proj.weight"] = weight;
   }
   const std::vector<StateTensor> &state() const override { return tensors; }
@@ -166,6 +166,15 @@ TEST_F(AdapterFileTest, LeavesRowsWithoutMagnitudes) {
   const auto &magnitudes =
       model.held["model.layers.0.q_proj.lora_magnitude_vector"];
   EXPECT_EQ(magnitudes, (std::vector<float>{0, 0, -1, -1, -1, -1}));
+}
+
+TEST_F(AdapterFileTest, RefusesMagnitudesOfAnotherMatrix) {
+  model.addMagnitudes({3, 4, 0, 1, 0, 0, 0, 1}, /*inputs=*/4);
+  write(kDora, 1, 3, 2, kLayer, {1, 2});
+  EXPECT_NE(problem().find("the factors and magnitudes of 'model.layers.0."
+                           "q_proj' do not fit the model's matrix of 2 x 4"),
+            std::string::npos)
+      << problem();
 }
 
 TEST_F(AdapterFileTest, NamesWhatDoesNotFit) {
