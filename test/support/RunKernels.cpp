@@ -93,6 +93,7 @@ private:
   llvm::Error launch(tile::LaunchOp op);
   llvm::Error instance(tile::LaunchOp op, tile::KernelOp kernel, int64_t i);
   llvm::Error loop(graph::LoopOp op);
+  llvm::Error concat(graph::ConcatOp op);
   llvm::Error view(Operation *op, int64_t offset);
   Buffer inPlaceOf(tile::LaunchOp op, int64_t i, int64_t result,
                    MutableArrayRef<Buffer> operands,
@@ -249,6 +250,21 @@ static int64_t entryBytes(Value value) {
          storedBytes(type.getElementType());
 }
 
+// Of rows, one after the other.
+llvm::Error Execution::concat(graph::ConcatOp op) {
+  if (op.getDim() != 0)
+    return failure(op, "along another dimension than the first is a kernel's");
+  auto made = std::make_shared<HostBuffer>(graph::tensorType(op.getResult()));
+  std::byte *to = made->data();
+  for (Value input : op.getInputs()) {
+    const Buffer &from = buffers[input];
+    std::memcpy(to, from->data(), from->bytes());
+    to += from->bytes();
+  }
+  buffers[op.getResult()] = made;
+  return llvm::Error::success();
+}
+
 llvm::Error Execution::step(Operation *op) {
   return llvm::TypeSwitch<Operation *, llvm::Error>(op)
       .Case([&](tile::LaunchOp launchOp) { return launch(launchOp); })
@@ -281,6 +297,7 @@ llvm::Error Execution::step(Operation *op) {
         buffers[update.getResult()] = made;
         return llvm::Error::success();
       })
+      .Case([&](graph::ConcatOp stack) { return concat(stack); })
       .Default([](Operation *other) {
         return failure(other, "is nothing that planning takes");
       });
