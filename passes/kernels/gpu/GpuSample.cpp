@@ -16,8 +16,8 @@
 //
 // A row that has no such limit, or the likeliest token, skips what it does not
 // need: those blocks end at once.
-#include "passes/kernels/gpu/GpuSample.h"
 #include "dialects/tile/KernelBlocks.h"
+#include "passes/kernels/gpu/GpuSampleWalk.h"
 #include "passes/kernels/gpu/InFlight.h"
 #include <limits>
 
@@ -26,9 +26,6 @@ using namespace tessera;
 using namespace tessera::gpu;
 using Compare = SampleOps::Compare;
 using Values = SampleOps::Values;
-
-// Independent loads of a thread in loops of more.
-static constexpr int64_t kAtOnce = 32;
 
 //===--- a part -----------------------------------------------------------===//
 
@@ -105,105 +102,6 @@ Value SamplePart::overParts(Value memory, Value neutral, tile::ReduceKind kind,
   return e.reduce(all, kind);
 }
 
-//===--- keys -------------------------------------------------------------===//
-
-namespace {
-
-/// One digit of a key: the sums of what is from each of some keys on, of counts
-/// (i32) or of weights (i64).
-class Walk {
-public:
-  Walk(const SamplePart &p, bool byWeight)
-      : p(p), e(p.e), byWeight(byWeight),
-        type(byWeight ? Type(e.b.getI64Type()) : Type(e.b.getI32Type())) {
-    // An odd stride: threads that read a column each meet other banks.
-    perThread = p.allocate({kKeys, kThreadsOfPart + 1}, type);
-    perPart = p.allocate({kThreadsOfPart}, type);
-  }
-  Value zero() const { return byWeight ? e.i64(0) : e.i32(0); }
-  /// Sums of no tokens, one for each key after the first, `found` itself.
-  Values begin() const { return Values(kKeys - 1, e.tileOf(zero())); }
-  void add(Values &sums, Value bits, Value found, Value shift) const;
-  void write(ValueRange sums, Value memory) const;
-  Value total(Value memory) const;
-  Value next(Value total, Value found, Value shift, Value need) const;
-
-private:
-  const SamplePart &p;
-  const SampleOps &e;
-  bool byWeight;
-  Type type;
-  Value perThread, perPart;
-};
-
-} // namespace
-
-// Adds a tile. The keys are `found` + i × 2^shift.
-void Walk::add(Values &sums, Value bits, Value found, Value shift) const {
-  Value each = byWeight ? e.units(bits) : e.tileOf(e.i32(1));
-  for (auto [i, sum] : llvm::enumerate(sums)) {
-    Value step = e.make<arith::ShLIOp>(e.i32(i + 1), shift);
-    Value isIn = e.compare(Compare::sge, bits, e.add(found, step));
-    sum = e.add(sum, e.select(isIn, each, zero()));
-  }
-}
-
-// Adds up the threads' sums, and writes those of the part. The last of the
-// words is zero.
-void Walk::write(ValueRange sums, Value memory) const {
-  OpBuilder &b = e.b;
-  Values rows(sums);
-  rows.push_back(e.tileOf(zero()));
-  for (auto [i, sum] : llvm::enumerate(rows))
-    b.create<tile::StoreOp>(e.loc, sum, perThread,
-                            ValueRange{e.index(i), e.index(0)}, ValueRange(),
-                            ArrayRef<int64_t>{1});
-  b.create<tile::BarrierOp>(e.loc); // or each iteration would have one
-  auto total = e.forRange(
-      e.index(0), e.index(kThreadsOfPart), e.index(1), p.ofKeys.tileOf(zero()),
-      [&](Value i, ValueRange carried) -> Values {
-        Value column = b.create<tile::LoadOp>(
-            e.loc, VectorType::get({kKeys}, type), perThread,
-            ValueRange{e.index(0), i}, ValueRange(), ArrayRef<int64_t>{0});
-        return {p.ofKeys.add(carried[0], column)};
-      });
-  total.front().getDefiningOp()->setAttr(kUnrollByAttr,
-                                         b.getI64IntegerAttr(kAtOnce));
-  p.ofKeys.storeTile(total[0], memory, e.mul(p.block, e.index(kKeys)), {});
-}
-
-// Of the parts' sums in `memory`, as i64. Threads have a key of some parts
-// each, before they have a key of all. Other copies to shared memory have been
-// made as well.
-Value Walk::total(Value memory) const {
-  int64_t words = p.parts * kKeys;
-  Value begin = e.mul(p.row, e.index(words));
-  auto some = e.forRange(
-      e.index(0), e.index(words), e.index(kThreadsOfPart), e.tileOf(zero()),
-      [&](Value at, ValueRange carried) -> Values {
-        Value bound =
-            words % kThreadsOfPart == 0
-                ? Value()
-                : e.min(e.index(kThreadsOfPart), e.sub(e.index(words), at));
-        return {e.add(carried[0], e.loadTile(memory, e.add(begin, at), bound))};
-      });
-  some.front().getDefiningOp()->setAttr(kUnrollByAttr,
-                                        e.b.getI64IntegerAttr(kAtOnce));
-  e.storeTile(some[0], perPart, e.index(0), {});
-  Value total = p.ofKeys.tileOf(zero());
-  for (int64_t i = 0; i < kThreadsOfPart; i += kKeys)
-    total = p.ofKeys.add(total, p.ofKeys.loadTile(perPart, e.index(i), {}));
-  return byWeight ? total : e.extend(total);
-}
-
-// The key that is found, if sums are to reach `need`.
-Value Walk::next(Value total, Value found, Value shift, Value need) const {
-  Value isEnough = p.ofKeys.compare(Compare::sge, total, need);
-  Value steps = p.ofKeys.reduce(p.ofKeys.select(isEnough, e.i32(1), e.i32(0)),
-                                tile::ReduceKind::sum);
-  return e.add(found, e.make<arith::ShLIOp>(steps, shift));
-}
-
 //===--- launches ---------------------------------------------------------===//
 
 static Value firstShift(const SampleOps &e) {
@@ -245,7 +143,7 @@ static void emitLargest(const SamplePart &p) {
 static void emitWeights(const SamplePart &p) {
   const SampleOps &e = p.e;
   OpBuilder &b = e.b;
-  Walk walk(p, false);
+  SampleWalk walk(p, false);
   Value copy = p.allocate({kTokensOfPart}, b.getF32Type());
   Value best =
       p.overParts(p.buffer(2), e.f32(-std::numeric_limits<float>::infinity()),
@@ -287,7 +185,7 @@ static Value isDrawnWith(const SamplePart &p, Value drawn, Value limit) {
 }
 
 // The part's tokens from the next keys on, of weights in shared memory.
-static void walkOn(const SamplePart &p, const Walk &walk, Value weights,
+static void walkOn(const SamplePart &p, const SampleWalk &walk, Value weights,
                    Value found, Value shift, Value sums) {
   auto next = p.overTiles(weights, p.e.index(0), walk.begin(),
                           [&](Value, Value tile, ValueRange carried) -> Values {
@@ -301,7 +199,7 @@ static void walkOn(const SamplePart &p, const Walk &walk, Value weights,
 // Buffers weights, limits, drawn, state, counts; state, counts.
 static void emitTopK(const SamplePart &p) {
   const SampleOps &e = p.e;
-  Walk walk(p, false);
+  SampleWalk walk(p, false);
   Value weights = p.allocate({kTokensOfPart}, e.b.getF32Type());
   Value k = p.limit(p.buffer(1), 0);
   Value found = p.ofBlock(p.buffer(3), kStateOfCounts, 0),
@@ -322,7 +220,7 @@ static void emitTopK(const SamplePart &p) {
 static void emitLimited(const SamplePart &p) {
   const SampleOps &e = p.e;
   OpBuilder &b = e.b;
-  Walk counting(p, false), walk(p, true);
+  SampleWalk counting(p, false), walk(p, true);
   Value weights = p.allocate({kTokensOfPart}, b.getF32Type());
   Value k = p.limit(p.buffer(1), 0);
   Value isDrawn =
@@ -387,7 +285,7 @@ static Value neededWeight(const SamplePart &p, Value keys, Value sums,
 static void emitTopP(const SamplePart &p) {
   const SampleOps &e = p.e;
   OpBuilder &b = e.b;
-  Walk walk(p, true);
+  SampleWalk walk(p, true);
   Value weights = p.allocate({kTokensOfPart}, b.getF32Type());
   Value topP = p.limit(p.buffer(1), 1);
   auto state = [&](int64_t i) {
@@ -420,7 +318,7 @@ static void emitTopP(const SamplePart &p) {
 static void emitKept(const SamplePart &p) {
   const SampleOps &e = p.e;
   OpBuilder &b = e.b;
-  Walk walk(p, true);
+  SampleWalk walk(p, true);
   Value topP = p.limit(p.buffer(1), 1);
   Value isDrawn =
       e.compare(Compare::ne, p.ofBlock(p.buffer(2), 1, 0), e.i32(0));
