@@ -290,22 +290,21 @@ LogicalResult verifyArena(plan::ProgramOp program) {
   llvm::sort(arena, [](const Piece &a, const Piece &b) {
     return std::pair(a.first, a.begin) < std::pair(b.first, b.begin);
   });
-  std::map<int64_t, const Piece *> living;    // by first byte
-  std::multimap<int64_t, const Piece *> ends; // by last step
+  // An empty buffer shares bytes if it is within another.
+  std::multimap<std::pair<int64_t, int64_t>, const Piece *> living; // by bytes
+  std::multimap<int64_t, decltype(living)::iterator> ends; // by last step
   for (const Piece &piece : arena) {
-    if (piece.begin == piece.end)
-      continue;
     while (!ends.empty() && ends.begin()->first < piece.first) {
-      living.erase(ends.begin()->second->begin);
+      living.erase(ends.begin()->second);
       ends.erase(ends.begin());
     }
-    auto after = living.lower_bound(piece.begin);
-    if (after != living.end() && after->first < piece.end)
+    auto after = living.lower_bound({piece.begin, piece.begin + 1});
+    if (after != living.end() && after->second->begin < piece.end)
       return emitSharedError(*after->second, piece);
     if (after != living.begin() && std::prev(after)->second->end > piece.begin)
       return emitSharedError(*std::prev(after)->second, piece);
-    living.emplace(piece.begin, &piece);
-    ends.emplace(piece.last, &piece);
+    ends.emplace(piece.last,
+                 living.emplace(std::pair(piece.begin, piece.end), &piece));
   }
   return success();
 }

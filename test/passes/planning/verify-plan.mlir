@@ -243,3 +243,19 @@ module {
     plan.launch @f(%b) blocks [1] sizes [] : memref<4xf32>
   }
 }
+
+// -----
+
+// No bytes, but in the middle of those of another; not so at its beginning.
+module {
+  plan.program @empty arena 128 io 0 {
+    // expected-error@+1 {{shares bytes with a buffer that is live at the same time}}
+    %a = plan.buffer arena at 0 lives [0, 1] : memref<32xf32>
+    %b = plan.buffer arena at 0 lives [0, 1] : memref<0xf32>
+    // expected-note@+1 {{the other buffer}}
+    %c = plan.buffer arena at 64 lives [1, 1] : memref<0xf32>
+    plan.copy %b to %b : memref<0xf32>
+    plan.fill %a with 0 : memref<32xf32>
+    plan.copy %c to %c : memref<0xf32>
+  }
+}
