@@ -2,6 +2,7 @@
 // Gimelshein 2018). A block owns a tile of queries of one head and walks over
 // the tiles of keys that it sees.
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "passes/kernels/attention/AttentionMask.h"
 #include "passes/kernels/attention/AttentionPlan.h"
 #include "passes/kernels/attention/RunningSoftmax.h"
 
@@ -16,30 +17,37 @@ public:
   ForwardEmitter(AttentionEmitter &e, tile::KernelOp kernel,
                  const ForwardOperands &operands, unsigned inputs)
       : e(e), kernel(kernel), operands(operands), inputs(inputs),
-        softmax(e, elementType(operands.key).isF32() && !operands.first
-                       ? RunningSoftmax::Products::direct
-                       : RunningSoftmax::Products::staged) {}
+        softmax(e, readsInPlace() ? RunningSoftmax::Products::direct
+                                  : RunningSoftmax::Products::staged),
+        mask(e) {}
 
   void emit() {
     if (operands.start.isThere)
-      e.start =
-          loadStart(e.b, e.loc, kernel.getBuffers()[operands.start.argument]);
+      mask.startAt(
+          loadStart(e.b, e.loc, kernel.getBuffers()[operands.start.argument]));
     locate();
     if (!operands.first)
       return queryTile({});
-    e.locateFirst(kernel.getBuffers()[operands.first->argument],
-                  operands.first->view, batch);
+    mask.locateFirst(kernel.getBuffers()[operands.first->argument],
+                     operands.first->view, batch);
     softmax.clearStage();
-    e.forEachRun(firstQuery, queries, [&](Value run, Value size, Value origin) {
-      firstQuery = run, queries = size;
-      queryTile(origin);
-    });
+    mask.forEachRun(firstQuery, queries,
+                    [&](Value run, Value size, Value origin) {
+                      firstQuery = run, queries = size;
+                      queryTile(origin);
+                    });
   }
 
 private:
   Type elementType(const AttentionOperand &operand) {
     return cast<MemRefType>(kernel.getBuffers()[operand.argument].getType())
         .getElementType();
+  }
+
+  // Keys of any number are read by whole register tiles of them.
+  bool readsInPlace() {
+    return elementType(operands.key).isF32() &&
+           (!operands.first || e.shape.keys >= e.microRows());
   }
 
   // Blocks are ordered by query tile, the last ones first: those see the most
@@ -70,7 +78,7 @@ private:
     softmax.start(headMatrix(e, kernel.getBuffers()[operands.query.argument],
                              operands.query.view, batch, firstQuery, head),
                   queries);
-    auto [begin, end] = e.visibleKeys(firstQuery, queries, origin);
+    auto [begin, end] = mask.visibleKeys(firstQuery, queries, origin);
     e.forRange(begin, end, e.shape.keyTile, [&, end = end](Value keyAt) {
       Value keys = e.min(e.index(e.shape.keyTile), e.sub(end, keyAt));
       keyTile(keyAt, keys);
@@ -82,23 +90,25 @@ private:
     auto [key, value] = softmax.stage(keysOf(operands.key, keyAt),
                                       keysOf(operands.value, keyAt), keys);
     int64_t total = operands.first ? 0 : e.shape.keys;
-    softmax.add(key, value, keys, total, [&](const Matrix &scores) {
-      e.maskScores(scores, keyAt, keys, firstQuery, kMaskedScore);
-    });
+    Value lastRow;
+    if (operands.first && readsInPlace())
+      lastRow = e.sub(e.index(e.shape.keys - e.microRows()), keyAt);
+    auto hide = [&](const Matrix &scores) {
+      mask.hide(scores, keyAt, keys, firstQuery, queries, kMaskedScore);
+    };
+    softmax.add(key, value, keys, total, hide, lastRow);
   }
 
   // Stores output and log-sum-exp, the latter at [b, h, t].
   void finish() {
     softmax.finish(
         headMatrix(e, kernel.getBuffers()[inputs + operands.outputIndex],
-                   operands.output, batch, firstQuery, head),
-        queries);
+                   operands.output, batch, firstQuery, head));
     if (operands.lseIndex < 0)
       return;
     Value row = e.add(e.mul(batch, e.shape.heads), head);
     Value at = e.add(e.mul(row, e.shape.tokens), firstQuery);
-    e.storeVector(softmax.logSumExp(),
-                  kernel.getBuffers()[inputs + operands.lseIndex], at, queries);
+    softmax.storeLogSumExp(kernel.getBuffers()[inputs + operands.lseIndex], at);
   }
 
   AttentionEmitter &e;
@@ -106,6 +116,7 @@ private:
   const ForwardOperands &operands;
   unsigned inputs;
   RunningSoftmax softmax;
+  AttentionMask mask;
   Value batch, head, kvHead, firstQuery, queries;
 };
 

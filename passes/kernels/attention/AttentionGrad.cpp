@@ -10,6 +10,7 @@
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "passes/kernels/attention/AttentionMask.h"
 #include "passes/kernels/attention/AttentionPlan.h"
 #include <cmath>
 
@@ -22,18 +23,18 @@ class BackwardEmitter {
 public:
   BackwardEmitter(AttentionEmitter &e, tile::KernelOp kernel,
                   const BackwardOperands &operands, unsigned inputs)
-      : e(e), kernel(kernel), o(operands), inputs(inputs) {}
+      : e(e), kernel(kernel), o(operands), inputs(inputs), mask(e) {}
 
   void emit() {
     allocate();
     OpBuilder &b = e.b;
     if (o.start.isThere)
-      e.start = loadStart(b, e.loc, kernel.getBuffers()[o.start.argument]);
+      mask.startAt(loadStart(b, e.loc, kernel.getBuffers()[o.start.argument]));
     Value kvHeads = e.index(e.shape.kvHeads), block = kernel.getBlockNumber();
     batch = b.create<arith::DivUIOp>(e.loc, block, kvHeads);
     kvHead = b.create<arith::RemUIOp>(e.loc, block, kvHeads);
     if (o.first)
-      e.locateFirst(buffer(*o.first), o.first->view, batch);
+      mask.locateFirst(buffer(*o.first), o.first->view, batch);
     Value zero = e.index(0), tokens = e.index(e.shape.tokens),
           keys = e.index(e.shape.keys);
     stageKeys(keys);
@@ -43,10 +44,10 @@ public:
     e.forRange(zero, e.index(group), 1, [&](Value member) {
       head = e.add(e.mul(kvHead, group), member);
       if (o.first)
-        return e.forEachRun(zero, tokens,
-                            [&](Value first, Value queries, Value origin) {
-                              queryTile(first, queries, origin);
-                            });
+        return mask.forEachRun(zero, tokens,
+                               [&](Value first, Value queries, Value origin) {
+                                 queryTile(first, queries, origin);
+                               });
       e.forRange(zero, tokens, e.shape.queryTile, [&](Value first) {
         Value queries = e.min(e.index(e.shape.queryTile), e.sub(tokens, first));
         queryTile(first, queries, {});
@@ -71,6 +72,7 @@ private:
     weights = e.matrix(e.alloc({k, q}));
     dScores = e.matrix(e.alloc({k, q}));
     delta = e.alloc({q});
+    shift = e.alloc({q});
     dKey = e.matrix(e.alloc({t, d}));
     dValue = e.matrix(e.alloc({t, d}));
     key = e.matrix(e.alloc({t, d}));
@@ -109,16 +111,16 @@ private:
     }
     e.copyRows(of(o.query, first, head), query, queries, dim);
     e.copyRows(of(o.cotangent, first, head), cotangent, queries, dim);
-    Value columns = origin ? e.index(tile) : queries;
+    Value columns = origin ? e.computedQueries(queries) : queries;
     e.copyTransposed(query, queryT, columns, tokens, dim);
     e.copyTransposed(cotangent, cotangentT, columns, tokens, dim);
     computeDelta(first, queries);
-    Value lse = loadLse(first, queries);
-    e.fillZero(dQuery, e.index(tile), dim);
-    auto [begin, end] = e.visibleKeys(first, queries, origin);
+    loadLse(first, queries);
+    e.fillZero(dQuery, e.computedQueries(queries), dim);
+    auto [begin, end] = mask.visibleKeys(first, queries, origin);
     e.forRange(begin, end, e.shape.keyTile, [&, end = end](Value keyAt) {
       Value keys = e.min(e.index(e.shape.keyTile), e.sub(end, keyAt));
-      pairOfTiles(first, queries, keyAt, keys, lse);
+      pairOfTiles(first, queries, keyAt, keys);
     });
     e.copyRows(dQuery, place(o.dQuery, first, head), queries, dim);
   }
@@ -130,7 +132,7 @@ private:
     e.forRange(e.index(0), queries, 1, [&](Value row) {
       Value total;
       e.forColumns(
-          e.shape.headDim, 4 * e.target.lanes, [&](int64_t col, int64_t width) {
+          e.shape.headDim, 4 * e.target.lanes, [&](Value col, int64_t width) {
             Value product = b.create<arith::MulFOp>(
                 e.loc, e.loadRow(output, row, col, width),
                 e.loadRow(cotangent, row, col, width));
@@ -144,33 +146,40 @@ private:
     });
   }
 
-  // −lse · log2 e of the tile's queries; 0 past the last one.
-  Value loadLse(Value first, Value queries) {
-    int64_t tile = e.shape.queryTile;
+  // shift ← −lse · log2 e of the tile's queries; 0 past the last one.
+  void loadLse(Value first, Value queries) {
     const View &view = o.lse.view; // [B, heads, T]
     Value at =
         e.add(e.mul(batch, view.strides[0]), e.mul(head, view.strides[1]));
     at = e.add(e.add(at, first), view.offset);
-    Value lse = e.loadVector(buffer(o.lse), at, tile, queries);
-    // Of a query that sees no key at all it is -inf.
-    if (e.shape.hasStart)
-      lse = e.b.create<arith::MaximumFOp>(e.loc, lse, e.splat(-1e20, {tile}));
-    return e.b.create<arith::MulFOp>(e.loc, lse, e.splat(-M_LOG2E, {tile}));
+    e.forQueries(queries, [&](Value col, int64_t width) {
+      Value lse = e.loadVector(buffer(o.lse), e.add(at, col), width,
+                               e.remainingQueries(queries, col, width));
+      // Of a query that sees no key at all it is -inf.
+      if (e.shape.hasStart)
+        lse =
+            e.b.create<arith::MaximumFOp>(e.loc, lse, e.splat(-1e20, {width}));
+      lse = e.b.create<arith::MulFOp>(e.loc, lse, e.splat(-M_LOG2E, {width}));
+      e.storeVector(lse, shift, col);
+    });
   }
 
-  void pairOfTiles(Value first, Value queries, Value keyAt, Value keys,
-                   Value lse) {
+  void pairOfTiles(Value first, Value queries, Value keyAt, Value keys) {
     int64_t dim = e.shape.headDim, tile = e.shape.queryTile;
     int64_t total = o.first ? 0 : e.shape.keys;
+    Columns columns = e.queryColumns(queries);
     Value rows = o.first ? e.wholeRows(keys) : keys;
     Matrix keyRows = below(key, keyAt), valueRows = below(value, keyAt);
     Value depth = e.index(dim);
-    e.multiply(keyRows, queryT, weights, rows, total, tile, depth, false);
-    e.capScores(weights, keys);
+    e.multiply(keyRows, queryT, weights, rows, total, columns, depth, false);
+    e.capScores(weights, keys, queries);
     // exp2 of a masked score is 0 exactly.
-    e.maskScores(weights, keyAt, keys, first, -1e30);
-    e.multiply(valueRows, cotangentT, dScores, rows, total, tile, depth, false);
-    pointwise(keys, lse);
+    mask.hide(weights, keyAt, keys, first, queries, -1e30);
+    e.multiply(valueRows, cotangentT, dScores, rows, total, columns, depth,
+               false);
+    e.forQueries(queries, [&](Value col, int64_t width) {
+      pointwise(keys, col, width);
+    });
     if (o.first) // the rows after a run's last key are of other queries
       for (const Matrix &each : {weights, dScores})
         e.fillZero(below(each, keys), e.sub(rows, keys), tile);
@@ -178,46 +187,45 @@ private:
                queries, true);
     e.multiply(dScores, query, below(dKey, keyAt), rows, total, dim, queries,
                true);
-    e.multiply(dScores.transposed(), keyRows, dQuery, e.index(tile), 0, dim,
-               keys, true);
+    e.multiply(dScores.transposed(), keyRows, dQuery,
+               e.computedQueries(queries), 0, dim, keys, true);
   }
 
   // 1 − (capped score / cap)², null without a cap. Masked scores are far out
   // of its range, where a square would not be finite.
-  Value capSlope(Value row) {
+  Value capSlope(Value row, Value col, int64_t width) {
     if (e.shape.cap == 0)
       return {};
     OpBuilder &b = e.b;
-    int64_t tile = e.shape.queryTile;
-    Value one = e.splat(1, {tile});
+    Value one = e.splat(1, {width});
     Value part =
-        b.create<arith::MulFOp>(e.loc, e.loadRow(weights, row, 0, tile),
-                                e.splat(e.shape.scale / e.shape.cap, {tile}));
-    part = b.create<arith::MaximumFOp>(e.loc, part, e.splat(-1, {tile}));
+        b.create<arith::MulFOp>(e.loc, e.loadRow(weights, row, col, width),
+                                e.splat(e.shape.scale / e.shape.cap, {width}));
+    part = b.create<arith::MaximumFOp>(e.loc, part, e.splat(-1, {width}));
     return b.create<arith::SubFOp>(e.loc, one,
                                    b.create<arith::MulFOp>(e.loc, part, part));
   }
 
-  // weights: S → P; dScores: dP → dS.
-  void pointwise(Value keys, Value lse) {
+  // weights: S → P; dScores: dP → dS; of `width` queries from column `col` on.
+  void pointwise(Value keys, Value col, int64_t width) {
     OpBuilder &b = e.b;
-    int64_t tile = e.shape.queryTile;
-    Value factor = e.splat(e.shape.scale * M_LOG2E, {tile});
-    Value scale = e.splat(e.shape.scale, {tile});
-    Value rowSums = e.loadVector(delta, e.index(0), tile);
+    Value factor = e.splat(e.shape.scale * M_LOG2E, {width});
+    Value scale = e.splat(e.shape.scale, {width});
+    Value minusLse = e.loadVector(shift, col, width);
+    Value rowSums = e.loadVector(delta, col, width);
     e.forRange(e.index(0), keys, 1, [&](Value row) {
       Value power = b.create<math::FmaOp>(
-          e.loc, e.loadRow(weights, row, 0, tile), factor, lse);
+          e.loc, e.loadRow(weights, row, col, width), factor, minusLse);
       Value weight = b.create<math::Exp2Op>(e.loc, power);
-      Value slope = capSlope(row);
+      Value slope = capSlope(row, col, width);
       Value change = b.create<arith::SubFOp>(
-          e.loc, e.loadRow(dScores, row, 0, tile), rowSums);
+          e.loc, e.loadRow(dScores, row, col, width), rowSums);
       change = b.create<arith::MulFOp>(e.loc, change, scale);
       change = b.create<arith::MulFOp>(e.loc, change, weight);
       if (slope)
         change = b.create<arith::MulFOp>(e.loc, change, slope);
-      e.storeRow(weight, weights, row, 0);
-      e.storeRow(change, dScores, row, 0);
+      e.storeRow(weight, weights, row, col);
+      e.storeRow(change, dScores, row, col);
     });
   }
 
@@ -231,9 +239,10 @@ private:
   tile::KernelOp kernel;
   const BackwardOperands &o;
   unsigned inputs;
+  AttentionMask mask;
   Matrix query, queryT, cotangent, cotangentT, dQuery, weights, dScores;
   Matrix key, value, dKey, dValue; // whole sequences
-  Value delta, batch, head, kvHead;
+  Value delta, shift, batch, head, kvHead;
 };
 
 } // namespace

@@ -94,9 +94,8 @@ Matrix AttentionMatrices::takeIntegers(const Matrix &key, const Matrix &value,
   // An odd row is followed by an undefined integer with an undefined scale.
   e.forRange(e.index(0), rows, 2, [&](Value row) {
     e.forColumns(e.shape.headDim, 4 * e.target.lanes,
-                 [&](int64_t col, int64_t width) {
-                   e.store(e.load(value, row, e.index(col), 2, width), values,
-                           row, e.index(col));
+                 [&](Value col, int64_t width) {
+                   e.store(e.load(value, row, col, 2, width), values, row, col);
                  });
   });
   e.copyRows(ofValues, *valueScales, rows, 1);
@@ -132,11 +131,12 @@ void AttentionMatrices::multiplyKeys(const Matrix &key, const Matrix &scores) {
            /*accumulate=*/false);
   if (!keyScales)
     return;
-  e.forRange(e.index(0), e.index(e.shape.keyTile), 1, [&](Value row) {
+  Value zero = e.index(0);
+  e.forRange(zero, e.index(e.shape.keyTile), 1, [&](Value row) {
     Value scale = e.spread(e.loadNumber(*keyScales, row), {tile});
     Value scaled = e.b.create<arith::MulFOp>(
-        e.loc, e.loadRow(scores, row, 0, tile), scale);
-    e.storeRow(scaled, scores, row, 0);
+        e.loc, e.loadRow(scores, row, zero, tile), scale);
+    e.storeRow(scaled, scores, row, zero);
   });
 }
 

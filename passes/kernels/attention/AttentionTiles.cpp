@@ -105,18 +105,18 @@ void AttentionEmitter::store(Value tile, const Matrix &m, Value row,
                           ArrayRef<int64_t>{m.rowDim, m.colDim});
 }
 
-Value AttentionEmitter::loadRow(const Matrix &m, Value row, int64_t col,
+Value AttentionEmitter::loadRow(const Matrix &m, Value row, Value col,
                                 int64_t cols) {
   auto type = VectorType::get({cols}, elementOf(m.memory));
-  return toF32(b.create<tile::LoadOp>(loc, type, m.memory,
-                                      at(m, row, index(col)), ValueRange(),
+  return toF32(b.create<tile::LoadOp>(loc, type, m.memory, at(m, row, col),
+                                      ValueRange(),
                                       ArrayRef<int64_t>{m.colDim}));
 }
 
 void AttentionEmitter::storeRow(Value tile, const Matrix &m, Value row,
-                                int64_t col) {
+                                Value col) {
   b.create<tile::StoreOp>(loc, toElement(b, loc, tile, elementOf(m.memory)),
-                          m.memory, at(m, row, index(col)), ValueRange(),
+                          m.memory, at(m, row, col), ValueRange(),
                           ArrayRef<int64_t>{m.colDim});
 }
 
@@ -169,13 +169,18 @@ void AttentionEmitter::forRows(Value count, int64_t step, int64_t total,
 }
 
 void AttentionEmitter::forColumns(
-    int64_t cols, int64_t width,
-    llvm::function_ref<void(int64_t, int64_t)> body) {
+    Columns cols, int64_t width,
+    llvm::function_ref<void(Value, int64_t)> body) {
+  if (cols.used) {
+    width = std::min(width, cols.all);
+    return forRange(index(0), cols.used, width,
+                    [&](Value col) { body(col, width); });
+  }
   int64_t col = 0;
-  for (; col + width <= cols; col += width)
-    body(col, width);
-  for (int64_t rest : remainderTiles(cols, width, target.lanes)) {
-    body(col, rest);
+  for (; col + width <= cols.all; col += width)
+    body(index(col), width);
+  for (int64_t rest : remainderTiles(cols.all, width, target.lanes)) {
+    body(index(col), rest);
     col += rest;
   }
 }
@@ -184,10 +189,12 @@ void AttentionEmitter::forColumns(
 
 void AttentionEmitter::multiply(const Matrix &a, const Matrix &bMatrix,
                                 const Matrix &c, Value rows, int64_t total,
-                                int64_t cols, Value depth, bool accumulate) {
+                                Columns cols, Value depth, bool accumulate,
+                                Value lastRow) {
   forRows(rows, microRows(), total, [&](Value i, int64_t height) {
-    forColumns(cols, microCols(), [&](int64_t j, int64_t width) {
-      Value col = index(j);
+    if (lastRow)
+      i = min(i, lastRow);
+    forColumns(cols, microCols(), [&](Value col, int64_t width) {
       Value init = accumulate ? load(c, i, col, height, width)
                               : splat(0.0, {height, width});
       auto loop = b.create<scf::ForOp>(loc, index(0), depth, index(1), init);
@@ -207,7 +214,7 @@ void AttentionEmitter::multiply(const Matrix &a, const Matrix &bMatrix,
 
 void AttentionEmitter::fillZero(const Matrix &m, Value rows, int64_t cols) {
   forRange(index(0), rows, 1, [&](Value row) {
-    forColumns(cols, 4 * target.lanes, [&](int64_t col, int64_t width) {
+    forColumns(cols, 4 * target.lanes, [&](Value col, int64_t width) {
       storeRow(splat(0.0, {width}), m, row, col);
     });
   });
@@ -220,7 +227,7 @@ void AttentionEmitter::copyRows(const Matrix &from, const Matrix &to,
     Value scale;
     if (scales)
       scale = loadNumber(*scales, row);
-    forColumns(cols, 4 * target.lanes, [&](int64_t col, int64_t width) {
+    forColumns(cols, 4 * target.lanes, [&](Value col, int64_t width) {
       Value run = loadRow(from, row, col, width);
       if (scale)
         run = b.create<arith::MulFOp>(loc, run, spread(scale, {width}));
@@ -233,171 +240,53 @@ void AttentionEmitter::copyTransposed(const Matrix &from, const Matrix &to,
                                       Value rows, int64_t total, int64_t cols) {
   int64_t side = target.lanes;
   forRows(rows, side, total, [&](Value row, int64_t height) {
-    forColumns(cols, side, [&](int64_t col, int64_t width) {
-      Value tile = load(from, row, index(col), height, width);
+    forColumns(cols, side, [&](Value col, int64_t width) {
+      Value tile = load(from, row, col, height, width);
       Value transposed = b.create<tile::TransposeOp>(
           loc, VectorType::get({width, height}, b.getF32Type()), tile);
-      store(transposed, to, index(col), row);
+      store(transposed, to, col, row);
     });
   });
 }
 
-//===--- the mask ---------------------------------------------------------===//
+//===--- queries as columns -----------------------------------------------===//
 
-Value AttentionEmitter::positionOf(Value query) {
-  return start ? add(query, start) : query;
+Value AttentionEmitter::roundUp(Value count, int64_t step) {
+  Value steps =
+      b.create<arith::DivUIOp>(loc, add(count, step - 1), index(step));
+  return mul(steps, step);
 }
 
-void AttentionEmitter::locateFirst(Value buffer, const View &view,
-                                   Value batch) {
-  first = buffer;
-  firstAt = add(mul(batch, view.strides[0]), view.offset);
+void AttentionEmitter::forQueries(
+    Value queries, llvm::function_ref<void(Value, int64_t)> body) {
+  Columns columns = queryColumns(queries);
+  forColumns(columns, columns.used ? microCols() : columns.all, body);
 }
 
-Value AttentionEmitter::firstKeyOf(Value query) {
-  Value key = b.create<memref::LoadOp>(loc, first, add(firstAt, query));
-  return b.create<arith::IndexCastOp>(loc, b.getIndexType(), key);
+Value AttentionEmitter::computedQueries(Value queries) {
+  if (!shape.hasFirst)
+    return index(shape.queryTile);
+  return roundUp(queries, std::min(microCols(), shape.queryTile));
 }
 
-Value AttentionEmitter::beginsRun(Value query) {
-  auto compare = [&](arith::CmpIPredicate predicate, Value x, Value y) {
-    return b.create<arith::CmpIOp>(loc, predicate, x, y);
-  };
-  Value key = firstKeyOf(query),
-        before = firstKeyOf(max(sub(query, index(1)), index(0)));
-  Value offset = b.create<arith::RemSIOp>(loc, sub(positionOf(query), key),
-                                          index(shape.queryTile));
-  Value isNew = b.create<arith::OrIOp>(
-      loc, compare(arith::CmpIPredicate::ne, key, before),
-      compare(arith::CmpIPredicate::eq, query, index(0)));
-  return b.create<arith::OrIOp>(
-      loc, isNew, compare(arith::CmpIPredicate::eq, offset, index(0)));
-}
-
-void AttentionEmitter::forEachRun(
-    Value query, Value queries,
-    llvm::function_ref<void(Value, Value, Value)> body) {
-  forRange(query, add(query, queries), 1, [&](Value begin) {
-    ifTrue(beginsRun(begin), [&] {
-      // Carried as a word: loops carry no indices.
-      auto word = [&](Value x) {
-        return b.create<arith::IndexCastOp>(loc, b.getI32Type(), x);
-      };
-      Value limit = min(index(shape.tokens), add(begin, shape.queryTile));
-      auto loop = b.create<scf::ForOp>(loc, add(begin, 1), limit, index(1),
-                                       ValueRange{word(limit)});
-      {
-        OpBuilder::InsertionGuard guard(b);
-        b.setInsertionPointToEnd(loop.getBody());
-        Value next = loop.getInductionVar(), end = loop.getRegionIterArg(0);
-        Value sooner = b.create<arith::MinSIOp>(loc, end, word(next));
-        end = b.create<arith::SelectOp>(loc, beginsRun(next), sooner, end);
-        b.create<scf::YieldOp>(loc, end);
-      }
-      Value end = b.create<arith::IndexCastOp>(loc, b.getIndexType(),
-                                               loop.getResult(0));
-      // Possibly before or after all keys.
-      Value origin = max(firstKeyOf(begin), index(0));
-      body(begin, sub(end, begin), origin);
-    });
-  });
-}
-
-Value AttentionEmitter::wholeRows(Value count) {
-  Value tiles = b.create<arith::DivUIOp>(loc, add(count, microRows() - 1),
-                                         index(microRows()));
-  return mul(tiles, microRows());
-}
-
-// If queries have a start, the end is that of a tile of keys or of all: tiles
-// have static remainders, and the mask hides the rest. Those of runs have not.
-std::pair<Value, Value>
-AttentionEmitter::visibleKeys(Value query, Value queries, Value origin) {
-  Value end = index(shape.keys), begin = index(0), at = positionOf(query);
-  if (shape.causal && !start)
-    end = add(query, queries);
-  if (shape.causal && start) {
-    Value seen = max(add(at, queries), index(0));
-    if (!origin) {
-      Value tiles = b.create<arith::DivUIOp>(loc, add(seen, shape.keyTile - 1),
-                                             index(shape.keyTile));
-      seen = mul(tiles, shape.keyTile);
-    }
-    end = min(end, seen);
-  }
-  if (origin)
-    begin = origin;
-  if (shape.window > 0) {
-    Value seen = max(sub(at, index(shape.window - 1)), begin);
-    Value skipped = origin ? sub(seen, origin) : seen;
-    begin =
-        sub(seen, b.create<arith::RemUIOp>(loc, skipped, index(shape.keyTile)));
-  }
-  return {begin, end};
+Value AttentionEmitter::remainingQueries(Value queries, Value col,
+                                         int64_t width) {
+  return shape.hasFirst ? min(sub(queries, col), index(width)) : queries;
 }
 
 // scale × score becomes cap tanh(scale × score / cap).
-void AttentionEmitter::capScores(const Matrix &scores, Value keys) {
+void AttentionEmitter::capScores(const Matrix &scores, Value keys,
+                                 Value queries) {
   if (shape.cap == 0)
     return;
-  int64_t tile = shape.queryTile;
-  Value in = splat(shape.scale / shape.cap, {tile}),
-        out = splat(shape.cap / shape.scale, {tile});
-  forRange(index(0), keys, 1, [&](Value row) {
-    Value part =
-        b.create<arith::MulFOp>(loc, loadRow(scores, row, 0, tile), in);
-    Value bounded = b.create<math::TanhOp>(loc, part);
-    storeRow(b.create<arith::MulFOp>(loc, bounded, out), scores, row, 0);
-  });
-}
-
-void AttentionEmitter::maskScores(const Matrix &scores, Value key, Value keys,
-                                  Value query, double masked) {
-  if (!shape.causal && shape.window == 0)
-    return;
-  // Only tiles that the diagonal or the window's edge crosses hold any; a run
-  // of queries sees all keys from its first one on.
-  int64_t queries = shape.queryTile;
-  auto compare = [&](arith::CmpIPredicate predicate, Value x,
-                     Value y) -> Value {
-    return b.create<arith::CmpIOp>(loc, predicate, x, y);
-  };
-  Value crossed;
-  auto either = [&](Value condition) {
-    crossed =
-        crossed ? b.create<arith::OrIOp>(loc, crossed, condition) : condition;
-  };
-  query = positionOf(query);
-  if (shape.causal)
-    either(compare(arith::CmpIPredicate::sgt, add(key, keys), add(query, 1)));
-  if (shape.window > 0)
-    either(compare(arith::CmpIPredicate::sge, sub(add(query, queries - 1), key),
-                   index(shape.window)));
-  auto ints = VectorType::get({queries}, b.getI32Type());
-  ifTrue(crossed, [&] {
-    Value position = b.create<tile::IotaOp>(loc, ints, query, 0);
+  forQueries(queries, [&](Value col, int64_t width) {
+    Value in = splat(shape.scale / shape.cap, {width}),
+          out = splat(shape.cap / shape.scale, {width});
     forRange(index(0), keys, 1, [&](Value row) {
-      Value here =
-          b.create<arith::IndexCastOp>(loc, b.getI32Type(), add(key, row));
-      Value keyPosition = spread(here, {queries});
-      Value visible;
-      auto require = [&](Value condition) {
-        visible = visible ? b.create<arith::AndIOp>(loc, visible, condition)
-                          : condition;
-      };
-      if (shape.causal)
-        require(compare(arith::CmpIPredicate::sle, keyPosition, position));
-      if (shape.window > 0) {
-        Value distance = b.create<arith::SubIOp>(loc, position, keyPosition);
-        Value limit = b.create<arith::ConstantOp>(
-            loc,
-            DenseElementsAttr::get(ints, static_cast<int32_t>(shape.window)));
-        require(compare(arith::CmpIPredicate::slt, distance, limit));
-      }
-      Value score = loadRow(scores, row, 0, queries);
-      storeRow(b.create<arith::SelectOp>(loc, visible, score,
-                                         splat(masked, {queries})),
-               scores, row, 0);
+      Value part =
+          b.create<arith::MulFOp>(loc, loadRow(scores, row, col, width), in);
+      Value bounded = b.create<math::TanhOp>(loc, part);
+      storeRow(b.create<arith::MulFOp>(loc, bounded, out), scores, row, col);
     });
   });
 }

@@ -1,5 +1,5 @@
-// Shared by the attention skeletons: matrices inside four-dimensional tensors,
-// products of them by register tiles, and which keys a query sees.
+// Shared by the attention skeletons: matrices inside four-dimensional tensors
+// and products of them by register tiles.
 #pragma once
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -42,6 +42,14 @@ struct AttentionShape {
   }
 };
 
+/// Columns of a matrix: `all` of them or, in groups of registers, as many as
+/// hold the first `used`.
+struct Columns {
+  int64_t all;
+  mlir::Value used;
+  Columns(int64_t all, mlir::Value used = {}) : all(all), used(used) {}
+};
+
 /// Emits into one kernel, all in f32; bf16 is converted when loaded and stored.
 class AttentionEmitter {
 public:
@@ -53,11 +61,6 @@ public:
   const mlir::Location loc;
   const TileTarget &target;
   const AttentionShape &shape;
-  /// The position of query 0 among the keys; null: 0.
-  mlir::Value start;
-  /// The first keys that the block's queries see, i32, and where that of query
-  /// 0 is; null: 0.
-  mlir::Value first, firstAt;
 
   // Indices and constants.
   mlir::Value index(int64_t value);
@@ -78,12 +81,12 @@ public:
   void store(mlir::Value tile, const Matrix &m, mlir::Value row,
              mlir::Value col);
   /// A run of `cols` elements of one row, as a rank-1 tile.
-  mlir::Value loadRow(const Matrix &m, mlir::Value row, int64_t col,
+  mlir::Value loadRow(const Matrix &m, mlir::Value row, mlir::Value col,
                       int64_t cols);
   /// Column 0 of a row, as a scalar.
   mlir::Value loadNumber(const Matrix &m, mlir::Value row);
   void storeRow(mlir::Value tile, const Matrix &m, mlir::Value row,
-                int64_t col);
+                mlir::Value col);
   mlir::Value loadVector(mlir::Value memory, mlir::Value at, int64_t size,
                          mlir::Value bound = {});
   void storeVector(mlir::Value tile, mlir::Value memory, mlir::Value at,
@@ -97,15 +100,17 @@ public:
   /// is a multiple of step or ends a sequence of `total` rows.
   void forRows(mlir::Value count, int64_t step, int64_t total,
                llvm::function_ref<void(mlir::Value, int64_t)> body);
-  /// Static column ranges of at most `width`.
-  void forColumns(int64_t cols, int64_t width,
-                  llvm::function_ref<void(int64_t, int64_t)> body);
+  /// Column ranges of at most `width`.
+  void forColumns(Columns cols, int64_t width,
+                  llvm::function_ref<void(mlir::Value, int64_t)> body);
 
   /// c[rows × cols] = a[rows × depth] b[depth × cols] (+ c where `accumulate`);
-  /// rows end whole tiles or a sequence of `total`.
+  /// rows end whole tiles or a sequence of `total`. With `lastRow`, which may
+  /// be negative, register tiles begin there at the latest, and compute some
+  /// rows again.
   void multiply(const Matrix &a, const Matrix &bMatrix, const Matrix &c,
-                mlir::Value rows, int64_t total, int64_t cols,
-                mlir::Value depth, bool accumulate);
+                mlir::Value rows, int64_t total, Columns cols,
+                mlir::Value depth, bool accumulate, mlir::Value lastRow = {});
   /// Every element of `m`, [rows × cols] with static columns, to zero.
   void fillZero(const Matrix &m, mlir::Value rows, int64_t cols);
   /// Copies rows, converting to f32 (or from it, into bf16 memory); row r times
@@ -116,41 +121,34 @@ public:
   void copyTransposed(const Matrix &from, const Matrix &to, mlir::Value rows,
                       int64_t total, int64_t cols);
 
-  /// Runs of at most a tile of queries that see the same first key, such as
-  /// those of one document, from those that begin at `query` to those that
-  /// begin before `query` + `queries`: their first query, number and first key.
-  /// They end where a document does and every tile from its beginning on, so
-  /// that its bits do not depend on where in a sequence it is.
-  void forEachRun(
-      mlir::Value query, mlir::Value queries,
-      llvm::function_ref<void(mlir::Value, mlir::Value, mlir::Value)> body);
-  /// The first and the past-the-last key that any of `queries` queries from
-  /// `query` sees, or more to make whole tiles; none where the first is not
-  /// before the other. Tiles of keys begin at `origin`, which is key 0 unless
-  /// the queries are a run.
-  std::pair<mlir::Value, mlir::Value>
-  visibleKeys(mlir::Value query, mlir::Value queries, mlir::Value origin = {});
+  /// The columns of scores[key][query] of so many queries: a whole tile's,
+  /// unless they are a run, which is often shorter.
+  Columns queryColumns(mlir::Value queries) const {
+    return {shape.queryTile, shape.hasFirst ? queries : mlir::Value()};
+  }
+  /// Columns that are computed together, of all that `queryColumns` has.
+  void forQueries(mlir::Value queries,
+                  llvm::function_ref<void(mlir::Value, int64_t)> body);
+  /// Rows or columns that products of `queries` queries write: those of a tile
+  /// or, of a run, of whole register tiles.
+  mlir::Value computedQueries(mlir::Value queries);
+  /// Of `width` columns from `col` on, those of queries.
+  mlir::Value remainingQueries(mlir::Value queries, mlir::Value col,
+                               int64_t width);
   /// Bounds scores[key][query], which are still to be scaled.
-  void capScores(const Matrix &scores, mlir::Value keys);
-  /// Replaces scores[key][query] of invisible pairs by `masked`, if the tile
-  /// has any: keys from `key`, queries from `query`.
-  void maskScores(const Matrix &scores, mlir::Value key, mlir::Value keys,
-                  mlir::Value query, double masked);
+  void capScores(const Matrix &scores, mlir::Value keys, mlir::Value queries);
 
   /// Register tile of the products.
   int64_t microRows() const { return target.lanes >= 16 ? 8 : 4; }
   int64_t microCols() const { return 2 * target.lanes; }
 
   /// `count` and as many more as make whole register tiles.
-  mlir::Value wholeRows(mlir::Value count);
-
-  /// Reads the first keys of a sequence's queries from a buffer.
-  void locateFirst(mlir::Value buffer, const View &view, mlir::Value batch);
+  mlir::Value wholeRows(mlir::Value count) {
+    return roundUp(count, microRows());
+  }
+  mlir::Value roundUp(mlir::Value count, int64_t step);
 
 private:
-  mlir::Value positionOf(mlir::Value query);
-  mlir::Value firstKeyOf(mlir::Value query);
-  mlir::Value beginsRun(mlir::Value query);
   mlir::Value toF32(mlir::Value tile);
   llvm::SmallVector<mlir::Value> at(const Matrix &m, mlir::Value row,
                                     mlir::Value col);

@@ -29,7 +29,7 @@ public:
       page(keyAt, e.min(e.index(shape.page), e.sub(end, keyAt)));
     });
     Value output = kernel.getBuffers().back();
-    softmax.finish(rowsOf(emitView(b, e.loc, output, o.output())), queries);
+    softmax.finish(rowsOf(emitView(b, e.loc, output, o.output())));
   }
 
 private:
@@ -154,10 +154,10 @@ private:
             e.loc, visible,
             compare(P::slt, distance, spreadInt(e.index(shape.window))));
       }
-      Value kept = b.create<arith::SelectOp>(e.loc, visible,
-                                             e.loadRow(scores, row, 0, tile),
-                                             e.splat(kMaskedScore, {tile}));
-      e.storeRow(kept, scores, row, 0);
+      Value kept = b.create<arith::SelectOp>(
+          e.loc, visible, e.loadRow(scores, row, e.index(0), tile),
+          e.splat(kMaskedScore, {tile}));
+      e.storeRow(kept, scores, row, e.index(0));
     });
   }
 

@@ -12,7 +12,12 @@ RunningSoftmax::RunningSoftmax(AttentionEmitter &e, Products products) : e(e) {
     matrices.emplace(e, products == Products::scaledMatrices);
   else
     queryT = e.matrix(e.alloc({dim, tile}));
-  scores = e.matrix(e.alloc({e.shape.keyTile, tile}));
+  // Register tiles that begin earlier so as not to read past the last key write
+  // rows before the first one's.
+  bool mayBeginEarlier = products == Products::direct && e.shape.hasFirst;
+  int64_t before = mayBeginEarlier ? e.microRows() : 0;
+  scores = e.matrix(e.alloc({before + e.shape.keyTile, tile}));
+  scores.origin[0] = e.index(before);
   output = e.matrix(e.alloc({tile, dim}));
   maximum = e.alloc({tile});
   sum = e.alloc({tile});
@@ -28,11 +33,13 @@ RunningSoftmax::RunningSoftmax(AttentionEmitter &e, Products products) : e(e) {
 void RunningSoftmax::start(const Matrix &query, Value queries) {
   Value zero = e.index(0);
   int64_t tile = e.shape.queryTile;
+  this->queries = queries;
+  Value rows = e.computedQueries(queries);
   if (matrices) {
     matrices->takeQueries(query, queries);
   } else if (queryStage.memory) {
     e.copyRows(query, queryStage, queries, e.shape.headDim);
-    e.copyTransposed(queryStage, queryT, e.index(tile), tile, e.shape.headDim);
+    e.copyTransposed(queryStage, queryT, rows, tile, e.shape.headDim);
   } else {
     // Columns past the last query compute on zeros and are never stored.
     if (e.shape.tokens % tile)
@@ -41,7 +48,7 @@ void RunningSoftmax::start(const Matrix &query, Value queries) {
   }
   e.storeVector(e.splat(kLeastMaximum, {tile}), maximum, zero);
   e.storeVector(e.splat(0.0, {tile}), sum, zero);
-  e.fillZero(output, e.index(tile), e.shape.headDim);
+  e.fillZero(output, rows, e.shape.headDim);
 }
 
 std::pair<Matrix, Matrix> RunningSoftmax::stage(const Matrix &key,
@@ -63,28 +70,33 @@ std::pair<Matrix, Matrix> RunningSoftmax::stage(const Matrix &key,
 void RunningSoftmax::clearStage() {
   if (matrices)
     return matrices->clearValues();
-  Value rows = e.index(e.shape.keyTile);
-  e.fillZero(keyStage, rows, e.shape.headDim);
-  e.fillZero(valueStage, rows, e.shape.headDim);
+  if (keyStage.memory) {
+    Value rows = e.index(e.shape.keyTile);
+    e.fillZero(keyStage, rows, e.shape.headDim);
+    e.fillZero(valueStage, rows, e.shape.headDim);
+  }
   if (queryStage.memory)
     e.fillZero(queryStage, e.index(e.shape.queryTile), e.shape.headDim);
 }
 
 void RunningSoftmax::add(const Matrix &key, const Matrix &value, Value keys,
                          int64_t total,
-                         llvm::function_ref<void(const Matrix &)> mask) {
+                         llvm::function_ref<void(const Matrix &)> mask,
+                         Value lastRow) {
   if (matrices)
     matrices->multiplyKeys(key, scores);
   else
     e.multiply(key, queryT, scores, e.shape.hasFirst ? e.wholeRows(keys) : keys,
-               total, e.shape.queryTile, e.index(e.shape.headDim), false);
-  e.capScores(scores, keys);
+               total, e.queryColumns(queries), e.index(e.shape.headDim), false,
+               lastRow);
+  e.capScores(scores, keys, queries);
   mask(scores);
-  softmax(keys);
+  e.forQueries(queries,
+               [&](Value col, int64_t width) { softmax(keys, col, width); });
   rescaleOutput();
   if (matrices)
     return matrices->addValues(scores, output);
-  e.multiply(scores.transposed(), value, output, e.index(e.shape.queryTile), 0,
+  e.multiply(scores.transposed(), value, output, e.computedQueries(queries), 0,
              e.shape.headDim, keys, true);
 }
 
@@ -101,42 +113,42 @@ Value RunningSoftmax::overKeys(Value keys, Value start,
   return loop.getResult(0);
 }
 
-// scores ← exp2(c (scores − max)) with c = scale · log2 e; max, sum updated.
-void RunningSoftmax::softmax(Value keys) {
+// scores ← exp2(c (scores − max)) with c = scale · log2 e; max, sum updated: of
+// `width` queries from column `col` on.
+void RunningSoftmax::softmax(Value keys, Value col, int64_t width) {
   OpBuilder &b = e.b;
-  int64_t tile = e.shape.queryTile;
-  Value zero = e.index(0);
-  Value before = e.loadVector(maximum, zero, tile);
+  Value before = e.loadVector(maximum, col, width);
   Value after = overKeys(keys, before, [&](Value row, Value largest) -> Value {
     return b.create<arith::MaximumFOp>(e.loc, largest,
-                                       e.loadRow(scores, row, 0, tile));
+                                       e.loadRow(scores, row, col, width));
   });
-  Value factor = e.splat(e.shape.scale * M_LOG2E, {tile});
+  Value factor = e.splat(e.shape.scale * M_LOG2E, {width});
   Value shift = b.create<arith::MulFOp>(e.loc, after, factor);
   Value drop = b.create<arith::SubFOp>(
       e.loc, b.create<arith::MulFOp>(e.loc, before, factor), shift);
   Value alpha = b.create<math::Exp2Op>(e.loc, drop);
   Value scaled =
-      b.create<arith::MulFOp>(e.loc, e.loadVector(sum, zero, tile), alpha);
+      b.create<arith::MulFOp>(e.loc, e.loadVector(sum, col, width), alpha);
   Value negative = b.create<arith::NegFOp>(e.loc, shift);
   Value total = overKeys(keys, scaled, [&](Value row, Value sumSoFar) -> Value {
-    Value score = e.loadRow(scores, row, 0, tile);
+    Value score = e.loadRow(scores, row, col, width);
     Value power = b.create<math::FmaOp>(e.loc, score, factor, negative);
     Value weight = b.create<math::Exp2Op>(e.loc, power);
-    e.storeRow(weight, scores, row, 0);
+    e.storeRow(weight, scores, row, col);
     return b.create<arith::AddFOp>(e.loc, sumSoFar, weight);
   });
-  e.storeVector(after, maximum, zero);
-  e.storeVector(total, sum, zero);
-  e.storeVector(alpha, rescale, zero);
+  e.storeVector(after, maximum, col);
+  e.storeVector(total, sum, col);
+  e.storeVector(alpha, rescale, col);
 }
 
 // Each row of the output times a scalar of `factors`.
 void RunningSoftmax::rescaleOutput() {
-  e.forRange(e.index(0), e.index(e.shape.queryTile), 1, [&](Value row) {
+  Value rows = e.shape.hasFirst ? queries : e.index(e.shape.queryTile);
+  e.forRange(e.index(0), rows, 1, [&](Value row) {
     Value alpha = e.b.create<memref::LoadOp>(e.loc, rescale, row);
     e.forColumns(
-        e.shape.headDim, 4 * e.target.lanes, [&](int64_t col, int64_t width) {
+        e.shape.headDim, 4 * e.target.lanes, [&](Value col, int64_t width) {
           Value run = e.loadRow(output, row, col, width);
           Value scaled =
               e.b.create<arith::MulFOp>(e.loc, run, e.spread(alpha, {width}));
@@ -145,25 +157,28 @@ void RunningSoftmax::rescaleOutput() {
   });
 }
 
-void RunningSoftmax::finish(const Matrix &result, Value queries) {
-  int64_t tile = e.shape.queryTile;
-  Value zero = e.index(0);
-  Value total = e.loadVector(sum, zero, tile);
-  // A query that has seen no key has a sum of 0 and an output of 0.
-  Value least = e.splat(std::numeric_limits<float>::min(), {tile});
-  total = e.b.create<arith::MaximumFOp>(e.loc, total, least);
-  Value inverse = e.b.create<arith::DivFOp>(e.loc, e.splat(1.0, {tile}), total);
-  e.storeVector(inverse, rescale, zero);
+void RunningSoftmax::finish(const Matrix &result) {
+  e.forQueries(queries, [&](Value col, int64_t width) {
+    Value total = e.loadVector(sum, col, width);
+    // A query that has seen no key has a sum of 0 and an output of 0.
+    Value least = e.splat(std::numeric_limits<float>::min(), {width});
+    total = e.b.create<arith::MaximumFOp>(e.loc, total, least);
+    Value inverse =
+        e.b.create<arith::DivFOp>(e.loc, e.splat(1.0, {width}), total);
+    e.storeVector(inverse, rescale, col);
+  });
   rescaleOutput();
   e.copyRows(output, result, queries, e.shape.headDim);
 }
 
-Value RunningSoftmax::logSumExp() {
-  int64_t tile = e.shape.queryTile;
-  Value zero = e.index(0);
-  Value top = e.b.create<arith::MulFOp>(
-      e.loc, e.loadVector(maximum, zero, tile), e.splat(e.shape.scale, {tile}));
-  Value total = e.loadVector(sum, zero, tile);
-  return e.b.create<arith::AddFOp>(e.loc, top,
-                                   e.b.create<math::LogOp>(e.loc, total));
+void RunningSoftmax::storeLogSumExp(Value memory, Value at) {
+  e.forQueries(queries, [&](Value col, int64_t width) {
+    Value top =
+        e.b.create<arith::MulFOp>(e.loc, e.loadVector(maximum, col, width),
+                                  e.splat(e.shape.scale, {width}));
+    Value total = e.loadVector(sum, col, width);
+    Value logarithm = e.b.create<math::LogOp>(e.loc, total);
+    e.storeVector(e.b.create<arith::AddFOp>(e.loc, top, logarithm), memory,
+                  e.add(at, col), e.remainingQueries(queries, col, width));
+  });
 }

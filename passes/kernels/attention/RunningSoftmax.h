@@ -34,25 +34,28 @@ public:
   /// Clears the stages, so that tiles may be staged in part.
   void clearStage();
   /// Processes `keys` more keys, whole register tiles or the last of `total`,
-  /// or any number that is staged if `total` is 0; `mask` replaces scores that
-  /// are not visible.
+  /// or any number if `total` is 0: staged, or in place with `lastRow`, the
+  /// last one of `key` from which a whole register tile may be read. `mask`
+  /// replaces scores that are not visible.
   void add(const Matrix &key, const Matrix &value, mlir::Value keys,
-           int64_t total, llvm::function_ref<void(const Matrix &)> mask);
-  /// Divides by the sums and stores `queries` rows into `result`.
-  void finish(const Matrix &result, mlir::Value queries);
-  /// scale · max + ln(sum), [queryTile].
-  mlir::Value logSumExp();
+           int64_t total, llvm::function_ref<void(const Matrix &)> mask,
+           mlir::Value lastRow = {});
+  /// Divides by the sums and stores a row for each query into `result`.
+  void finish(const Matrix &result);
+  /// Stores scale · max + ln(sum) of each query from memory[at] on.
+  void storeLogSumExp(mlir::Value memory, mlir::Value at);
 
 private:
   mlir::Value
   overKeys(mlir::Value keys, mlir::Value start,
            llvm::function_ref<mlir::Value(mlir::Value, mlir::Value)> next);
-  void softmax(mlir::Value keys);
+  void softmax(mlir::Value keys, mlir::Value col, int64_t width);
   void rescaleOutput();
 
   AttentionEmitter &e;
   Matrix queryT, scores, output, queryStage{}, keyStage{}, valueStage{};
   mlir::Value maximum, sum, rescale; // shared, [queryTile]
+  mlir::Value queries;               ///< of the tile or run that is computed
   std::optional<AttentionMatrices> matrices;
 };
 

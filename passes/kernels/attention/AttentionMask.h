@@ -1,0 +1,49 @@
+// Which keys a query sees: those of its document, up to its own, in its window.
+#pragma once
+#include "passes/kernels/attention/AttentionTiles.h"
+
+namespace tessera {
+
+/// The mask of an attention, as kernels for CPUs compute it.
+class AttentionMask {
+public:
+  explicit AttentionMask(AttentionEmitter &e) : e(e) {}
+
+  /// Query 0 is at this position among the keys, not at 0.
+  void startAt(mlir::Value position) { start = position; }
+  /// Queries see no keys before one that `buffer` has for each query of a
+  /// sequence, i32 [B, T].
+  void locateFirst(mlir::Value buffer, const View &view, mlir::Value batch);
+
+  /// Runs of at most a tile of queries that see the same first key, such as
+  /// those of one document, from those that begin at `query` to those that
+  /// begin before `query` + `queries`: their first query, number and first key.
+  /// They end where a document does and every tile from its beginning on, so
+  /// that its bits do not depend on where in a sequence it is.
+  void forEachRun(
+      mlir::Value query, mlir::Value queries,
+      llvm::function_ref<void(mlir::Value, mlir::Value, mlir::Value)> body);
+  /// The first and the past-the-last key that any of `queries` queries from
+  /// `query` sees, or more to make whole tiles; none where the first is not
+  /// before the other. Tiles of keys begin at `origin`, which is key 0 unless
+  /// the queries are a run.
+  std::pair<mlir::Value, mlir::Value>
+  visibleKeys(mlir::Value query, mlir::Value queries, mlir::Value origin = {});
+  /// Replaces scores[key][query] of invisible pairs by `masked`, if the tile
+  /// has any: keys from `key`, queries from `query`.
+  void hide(const Matrix &scores, mlir::Value key, mlir::Value keys,
+            mlir::Value query, mlir::Value queries, double masked);
+
+private:
+  mlir::Value positionOf(mlir::Value query);
+  mlir::Value firstKeyOf(mlir::Value query);
+  mlir::Value beginsRun(mlir::Value query);
+  mlir::Value isVisible(mlir::Value key, mlir::Value query);
+
+  AttentionEmitter &e;
+  mlir::Value start;
+  /// First keys, and where that of query 0 of the sequence is.
+  mlir::Value first, firstAt;
+};
+
+} // namespace tessera
