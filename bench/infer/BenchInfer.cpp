@@ -242,6 +242,7 @@ static void printJson(const BenchInferSettings &settings,
         {"n_threads", settings.threads},
         {"n_prompt", isPrompt ? settings.bench.prompt : 0},
         {"n_gen", isPrompt ? 0 : settings.bench.generate},
+        {"n_batch_decode", isPrompt ? 0 : settings.bench.batch},
         {"test", test.name},
         {"avg_ts", bench::meanOf(test.rates)},
         {"stddev_ts", bench::deviationOf(test.rates)},
@@ -258,7 +259,7 @@ static void printJson(const BenchInferSettings &settings,
 
 //===--- the command ----------------------------------------------------===//
 
-// The chunk size of llama-bench, and a context that fits both tests.
+// The chunk size of llama-bench, and a context and batch that fit both tests.
 static Status compilePrograms(const BenchInferSettings &settings,
                               const ModelSource &source,
                               const TemporaryFile &program) {
@@ -266,7 +267,9 @@ static Status compilePrograms(const BenchInferSettings &settings,
       "inference.chunk=512",
       fmt::format("inference.context={}",
                   std::max({settings.bench.prompt, settings.bench.generate,
-                            int64_t(512)}))};
+                            int64_t(512)})),
+      fmt::format("inference.batch={}",
+                  std::max(settings.bench.batch, int64_t(8)))};
   set.insert(set.end(), settings.set.begin(), settings.set.end());
   DecoderSettings decoding;
   decoding.cache = settings.cache;
@@ -353,6 +356,10 @@ Status tessera::benchInfer(BenchInferSettings &settings) {
       std::max(settings.bench.prompt, settings.bench.generate) > most)
     return Status::error(
         "the programs have a context of {} tokens; lower --pp or --tg", most);
+  if (int64_t most = (*decoder)->shape().buckets.back();
+      settings.bench.batch > most)
+    return Status::error(
+        "the programs decode {} sequences together; lower --batch", most);
   const InferModel model = describe(source.spec, **opened);
   TESSERA_RETURN_IF_ERROR(choosePeak(**opened, model, settings.bench));
   auto result = bench::benchInfer(

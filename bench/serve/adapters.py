@@ -8,7 +8,8 @@ model without slots.
 SPEC is the folder of a Llama's config.json and TOKENIZER a tokenizer.json; weights and
 factors are random. FLAGS go to both servers. Each run sends as many requests as a batch
 holds to one server after the other: to the model without slots, to the model with slots
-but without an adapter, and to all adapters in turn. Ratios are of neighbours in time.
+but without an adapter, and to all adapters in turn. Ratios are of neighbours in time. Before that,
+a request to each adapter alone and to all at once must have the same text and log-probabilities.
 On a machine that does other work, add FLAGS `--threads 1` and compare the processor time."""
 
 import argparse
@@ -115,16 +116,24 @@ class Server:
         self.process.wait()
         self.reader.shutdown()
 
-    def ask(self, model, number, tokens):
+    def ask(self, model, number, tokens, **more):
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=600)
         connection.request("POST", "/v1/completions", json.dumps(
             {"model": model, "prompt": [number % 200 + 1, 2, 3, 4], "max_tokens": tokens, "temperature": 0,
-             "ignore_eos": True}))
+             "ignore_eos": True, **more}))
         answer = connection.getresponse()
         body = json.loads(answer.read())
         if answer.status != 200:
             sys.exit(f"{answer.status}: {body}")
-        return body["usage"]["completion_tokens"]
+        return body
+
+    def answers(self, models, tokens, at_once):
+        """Completions and log-probabilities, of a request to each model."""
+        def answer(number):
+            choice = self.ask(models[number], number, tokens, logprobs=1)["choices"][0]
+            return choice["text"], choice["logprobs"]["token_logprobs"]
+        with ThreadPoolExecutor(at_once) as pool:
+            return list(pool.map(answer, range(len(models))))
 
     def processor_seconds(self):
         """Of all threads (proc(5): fields 14 and 15)."""
@@ -136,7 +145,8 @@ class Server:
         """Generated tokens a second, and a second of processor time."""
         begin, before = time.monotonic(), self.processor_seconds()
         with ThreadPoolExecutor(requests) as pool:
-            done = sum(pool.map(lambda i: self.ask(models[i % len(models)], i, tokens), range(requests)))
+            bodies = pool.map(lambda i: self.ask(models[i % len(models)], i, tokens), range(requests))
+            done = sum(body["usage"]["completion_tokens"] for body in bodies)
         seconds, used = time.monotonic() - begin, self.processor_seconds() - before
         return done / seconds, done / used
 
@@ -162,8 +172,14 @@ def main():
                    "--max-context", 256, "--weight-cache", 0, *flags]
         plain, slotted = ([str(part) for part in (*command, *more)] for more in ([], given))
         with Server(plain) as base, Server(slotted) as server:
+            names = [f"a{i}" for i in range(options.adapters)]
+            alone = server.answers(names, options.tokens, 1)
+            mixed = server.answers(names, options.tokens, len(names))
+            differ = sum(one != other for one, other in zip(alone, mixed))
+            print(f"answers of {len(names)} adapters: {differ} differ between alone and at once; "
+                  f"{len({text for text, _ in alone})} different ones", flush=True)
             cases = {"base": (base, [base.model]), "slots, unused": (server, [server.model]),
-                     "mixed": (server, [f"a{i}" for i in range(options.adapters)])}
+                     "mixed": (server, names)}
             rates = {name: [] for name in cases}
             for run in range(options.runs + 1):
                 for name, (one, models) in cases.items():

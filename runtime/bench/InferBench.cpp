@@ -63,8 +63,10 @@ public:
         const InferBenchOptions &options)
       : decoder(decoder), cost(cost), options(options),
         tokens(someTokens(std::max(options.prompt, options.generate),
-                          decoder.shape().vocab)) {
-    likeliest.choices = decoder.shape().vocab;
+                          decoder.shape().vocab)),
+        likeliest(static_cast<std::size_t>(options.batch)) {
+    for (TokenSampling &each : likeliest)
+      each.choices = decoder.shape().vocab;
   }
 
   StatusOr<InferBenchResult> run();
@@ -73,8 +75,8 @@ private:
   Status measurePrompt(InferTest &test);
   Status measureDecoding(ReadBandwidth &memory, InferTest &test);
   StatusOr<Elapsed> readPrompt();
-  /// Tokens [at, end) of the bench's, after `text`.
-  Status decode(Sequence &text, int64_t at, int64_t end);
+  /// A batch of sequences, which get token after token of [at, end).
+  Status decode(std::span<Sequence *const> sequences, int64_t at, int64_t end);
   /// `work` in so much time, of a limit for it.
   struct Reached {
     std::vector<double> wall, processor;
@@ -86,16 +88,18 @@ private:
                                 limitBusy);
   }
   double peak();
-  /// A token is chosen, as when text is generated, though another one follows.
-  Wanted wanted() const {
-    return {.logits = false, .samplings = {&likeliest, 1}};
+  /// A token is chosen for each sequence, as when text is generated, though
+  /// another one follows.
+  Wanted wanted(std::size_t sequences = 1) const {
+    return {.logits = false,
+            .samplings = std::span(likeliest).first(sequences)};
   }
 
   Decoder &decoder;
   const InferCost &cost;
   const InferBenchOptions &options;
   std::vector<int32_t> tokens;
-  TokenSampling likeliest;
+  std::vector<TokenSampling> likeliest; ///< one a sequence
   InferBenchResult result;
 };
 
@@ -141,11 +145,16 @@ Status Bench::measurePrompt(InferTest &test) {
   return Status::success();
 }
 
-Status Bench::decode(Sequence &text, int64_t at, int64_t end) {
-  Sequence *const one[] = {&text};
-  for (; at < end; ++at)
-    TESSERA_RETURN_IF_ERROR(decoder.step(
-        one, std::span(tokens).subspan(std::size_t(at), 1), wanted()));
+Status Bench::decode(std::span<Sequence *const> sequences, int64_t at,
+                     int64_t end) {
+  std::vector<int32_t> next(sequences.size());
+  for (; at < end; ++at) {
+    // Not the same in all, so that experts are not either.
+    for (std::size_t i = 0; i < next.size(); ++i)
+      next[i] = tokens[(std::size_t(at) + i) % tokens.size()];
+    TESSERA_RETURN_IF_ERROR(
+        decoder.step(sequences, next, wanted(sequences.size())));
+  }
   return Status::success();
 }
 
@@ -161,13 +170,20 @@ Status Bench::measureDecoding(ReadBandwidth &memory, InferTest &test) {
   Elapsed before = read();
   // One repetition more than is counted, to warm up.
   for (unsigned i = 0; i <= options.repeat; ++i) {
-    Sequence text;
+    std::vector<Sequence> sequences(static_cast<std::size_t>(options.batch));
+    std::vector<Sequence *> batch;
+    for (Sequence &each : sequences)
+      batch.push_back(&each);
+    auto release = [&] {
+      for (Sequence &each : sequences)
+        decoder.release(each);
+    };
     double total = 0;
     for (int64_t at = 0; at < options.generate; at += kSlice) {
       const int64_t end = std::min(at + kSlice, options.generate);
       const Stopwatch watch;
-      if (Status status = decode(text, at, end); !status.ok()) {
-        decoder.release(text);
+      if (Status status = decode(batch, at, end); !status.ok()) {
+        release();
         return status;
       }
       const Elapsed time = watch.elapsed();
@@ -180,17 +196,17 @@ Status Bench::measureDecoding(ReadBandwidth &memory, InferTest &test) {
         continue;
       limits.push_back(2 * buffer / reads.wall);
       // Token t reads what the t before it left in the cache.
+      const double cached = double(options.batch) * double(at + end - 1) / 2;
       const double bytes =
-          double(end - at) *
-          (cost.weightBytes + cost.cacheBytes * double(at + end - 1) / 2);
+          double(end - at) * (cost.weightBytes + cost.cacheBytes * cached);
       add(reached, bytes, time, limits.back(),
           2 * buffer * options.threads / reads.processor);
     }
-    decoder.release(text);
+    release();
     if (i == 0)
       continue;
     test.seconds.push_back(total);
-    test.rates.push_back(double(options.generate) / total);
+    test.rates.push_back(double(options.generate * options.batch) / total);
   }
   test.limit = medianOf(limits);
   test.ofLimit = medianOf(reached.wall);
@@ -211,6 +227,8 @@ StatusOr<InferBenchResult> Bench::run() {
       return memory.status();
     InferTest test;
     test.name = fmt::format("tg{}", options.generate);
+    if (options.batch > 1)
+      test.name += fmt::format("x{}", options.batch);
     TESSERA_RETURN_IF_ERROR(measureDecoding(*memory, test));
     result.tests.push_back(std::move(test));
   }

@@ -13,6 +13,7 @@ namespace tessera::bench {
 struct InferBenchOptions {
   int64_t prompt = 512;   ///< tokens of a prompt; 0: not measured
   int64_t generate = 128; ///< tokens after nothing; 0: not measured
+  int64_t batch = 1;      ///< sequences that decode together
   unsigned repeat = 5;
   unsigned threads = 1;
   unsigned vectorBits = 512; ///< of the code that runs
@@ -23,7 +24,7 @@ struct InferBenchOptions {
 /// The bytes that a model must read and the FLOPs that it must execute, by any
 /// implementation.
 struct InferCost {
-  double weightBytes = 0; ///< read by each decoded token
+  double weightBytes = 0; ///< read by each step of decoding, of one token
   double cacheBytes = 0;  ///< of one token's keys and values
   double promptFlops = 0; ///< of the whole prompt, logits of its last token
 };
@@ -31,7 +32,7 @@ struct InferCost {
 /// One test. Rates are of all repetitions, ratios medians of parts of them,
 /// each against the limit that was measured right before and after it.
 struct InferTest {
-  std::string name;            ///< "pp512", "tg128"
+  std::string name;            ///< "pp512", "tg128", "tg128x8" of a batch of 8
   std::vector<double> seconds; ///< one a repetition
   std::vector<double> rates;   ///< tokens a second, one a repetition
   double limit = 0;            ///< bytes or FLOPs a second, the median
@@ -50,7 +51,8 @@ struct InferBenchResult {
   const char *instruction = ""; ///< of the FLOP limit
 };
 
-/// The decoder's cache must hold a sequence of either length.
+/// The decoder's cache must hold a sequence of either length, and a batch of
+/// those that are generated.
 StatusOr<InferBenchResult> benchInfer(Decoder &decoder, const InferCost &cost,
                                       const InferBenchOptions &options);
 

@@ -26,8 +26,13 @@ addMeasureOptions(CLI::App *command,
       ->capture_default_str();
   command
       ->add_option("--tg", settings->bench.generate,
-                   "tokens to decode for one sequence; 0: skip this test")
+                   "tokens to decode for a sequence; 0: skip this test")
       ->check(CLI::Range(0, 1 << 20))
+      ->capture_default_str();
+  command
+      ->add_option("--batch", settings->bench.batch,
+                   "sequences that decode together")
+      ->check(CLI::Range(1, 1024))
       ->capture_default_str();
   command
       ->add_option("--repeat", settings->bench.repeat,
