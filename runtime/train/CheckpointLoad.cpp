@@ -126,12 +126,16 @@ Status checkPart(const std::string &directory, const StateTensor &tensor,
 Status checkAdapter(const std::string &directory, const TrainModel &model,
                     const SafetensorsFile &parameters) {
   const auto &entries = parameters.header().tensors;
-  const bool hasOwn =
-      std::ranges::any_of(model.state(), isAdapterFactor, &StateTensor::name);
-  // Of a program with another target, checkPart() names what it lacks.
+  const auto hasOwn = [&](bool (*isOne)(std::string_view)) {
+    return std::ranges::any_of(model.state(), isOne, &StateTensor::name);
+  };
+  // Of a program with another target, checkPart() names what it lacks. A rank
+  // of a pipeline has some of the layers.
+  const bool hasFactors = hasOwn(isAdapterFactor),
+             hasMagnitudes = hasOwn(isMagnitude);
   const auto isLeftOut = [&](const SafetensorsEntry &entry) {
-    return hasOwn ? isMagnitude(entry.name) && !model.find(entry.name)
-                  : isAdapterFactor(entry.name);
+    return hasFactors ? isMagnitude(entry.name) && !hasMagnitudes
+                      : isAdapterFactor(entry.name);
   };
   const auto factor = std::ranges::find_if(entries, isLeftOut);
   if (factor == entries.end())
