@@ -74,7 +74,7 @@ std::vector<Port> ModelBuilder::adapterInputs() {
   if (!spec.adapter)
     return {};
   return {port(graph::kInputAttr, "adapters",
-               tensor({spec.adapter->slots + 1}, b.getI32Type()))};
+               tensor({spec.adapter->slots() + 1}, b.getI32Type()))};
 }
 
 /// A cache with the positions of a run's tokens, in the order of cacheInputs.

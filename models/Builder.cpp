@@ -49,7 +49,7 @@ static Value addBias(const Scope &scope, Emitter &e, Value x, StringRef name) {
 /// Whether the layer's rows have magnitudes.
 static bool hasMagnitudes(const Scope &scope, StringRef name) {
   const std::optional<AdapterSpec> &adapter = scope.spec.adapter;
-  return adapter && adapter->hasMagnitudes &&
+  return adapter && adapter->hasMagnitudes() &&
          adapter->adapts(std::string_view(name));
 }
 
@@ -67,9 +67,10 @@ static Value addSlots(const Scope &scope, Value x, Value y, StringRef in,
         e.location(), tensorType(lhs).clone({rows, width}), lhs, factors,
         scope.adapters.offsets, transposed);
   };
-  Value low = product(first, first.reshape(x, {rows, shape[2]}),
-                      scope.parameter(in + ".weight"), scope.spec.adapter->rank,
-                      /*transposed=*/true);
+  Value low =
+      product(first, first.reshape(x, {rows, shape[2]}),
+              scope.parameter(in + ".weight"), scope.spec.adapter->recipe.rank,
+              /*transposed=*/true);
   ArrayRef<int64_t> result = tensorType(y).getShape();
   Value added = product(second, low, scope.parameter(out + ".weight"),
                         result.back(), /*transposed=*/false);
@@ -91,7 +92,8 @@ static Value addSlots(const Scope &scope, Value x, Value y, StringRef in,
 static Value rowScales(const Scope &scope, StringRef name, StringRef in,
                        StringRef out, bool transposed) {
   Emitter e = scope.at((name + kMagnitude).str());
-  const double scale = scope.spec.adapter->scale;
+  const double scale =
+      scope.spec.adapter->recipe.scaleOf(std::string_view(name));
   Value a = scope.parameter(in + ".weight"),
         b = scope.parameter(out + ".weight"),
         norm = scope.parameter(name + kWeightNorm);
@@ -110,6 +112,20 @@ static Value rowScales(const Scope &scope, StringRef name, StringRef in,
   return e.mul(scope.parameter(name + kMagnitude), inverse);
 }
 
+/// A use of random numbers of its own for each linear layer of a block.
+static int64_t dropoutSite(const Scope &scope, StringRef name) {
+  constexpr int64_t first = 1000; // other sites of a block are fewer
+  int64_t site = first;
+  for (bool sparse : {false, true})
+    if (!sparse || scope.spec.moe)
+      for (const Parameter &each : layerParameters(scope.spec, sparse)) {
+        if (StringRef(each.name) == (name + ".weight").str())
+          return site;
+        ++site;
+      }
+  llvm_unreachable("a linear layer has a weight");
+}
+
 /// `y`, the layer's result for `x`, with that of its factors. With magnitudes
 /// it lacks the layer's bias.
 static Value addAdapter(const Scope &scope, Value x, Value y, StringRef name,
@@ -121,15 +137,18 @@ static Value addAdapter(const Scope &scope, Value x, Value y, StringRef name,
     return name.str() + std::string(suffix);
   };
   const std::string in = factor(kAdapterIn), out = factor(kAdapterOut);
-  if (adapter->slots > 0)
+  if (adapter->slots() > 0)
     return addSlots(scope, x, y, in, out,
-                    adapter->hasMagnitudes ? factor(kMagnitude) : "");
+                    adapter->hasMagnitudes() ? factor(kMagnitude) : "");
   Emitter first = scope.at(in), second = scope.at(out);
+  const recipe::AdapterRecipe &recipe = adapter->recipe;
+  if (recipe.dropout > 0)
+    x = scope.dropout(first, x, recipe.dropout, dropoutSite(scope, name));
   Value low = first.einsum("btk,rk->btr", x, scope.parameter(in + ".weight"));
-  low = first.mul(low, adapter->scale);
+  low = first.mul(low, recipe.scaleOf(std::string_view(name)));
   y = second.add(
       y, second.einsum("btr,nr->btn", low, scope.parameter(out + ".weight")));
-  if (!adapter->hasMagnitudes)
+  if (!adapter->hasMagnitudes())
     return y;
   Emitter third = scope.at(factor(kMagnitude));
   Value scales = rowScales(scope, name, in, out, transposed);

@@ -154,6 +154,7 @@ private:
   bool drops() const {
     return spec.embeddingDropout > 0 || spec.attentionDropout > 0 ||
            spec.residualDropout > 0 ||
+           (spec.adapter && spec.adapter->recipe.dropout > 0) ||
            (spec.moe && (recipe.moe.noise > 0 || recipe.moe.balanceWarmup > 0));
   }
   /// Results of routers, layer by layer.

@@ -229,10 +229,15 @@ void addEmbeddings(List &list, const ModelSpec &spec) {
   }
 }
 
-void makeConstant(std::vector<Parameter> &parameters, bool narrow) {
+/// What an adapter does not train.
+void makeConstant(std::vector<Parameter> &parameters,
+                  const AdapterSpec &adapter) {
   for (Parameter &each : parameters) {
+    if (adapter.recipe.saves(each.name))
+      continue;
     each.frozen = each.constant = true;
-    each.isNarrow = narrow && each.shape.size() >= 2 && !each.keepF32;
+    each.isNarrow =
+        adapter.hasNarrowBase && each.shape.size() >= 2 && !each.keepF32;
   }
 }
 
@@ -241,7 +246,9 @@ void makeConstant(std::vector<Parameter> &parameters, bool narrow) {
 /// runtime and never quantized (`frozen`).
 std::vector<Parameter> factorsOf(std::string_view path, int64_t in, int64_t out,
                                  const AdapterSpec &adapter) {
-  const int64_t rank = adapter.rank, slots = adapter.slots;
+  const int64_t slots = adapter.slots(),
+                rank =
+                    slots ? adapter.recipe.rank : adapter.recipe.rankOf(path);
   Parameter first, second;
   first.name = fmt::format("{}{}.weight", path, kAdapterIn);
   second.name = fmt::format("{}{}.weight", path, kAdapterOut);
@@ -263,8 +270,8 @@ std::vector<Parameter> magnitudesOf(std::string_view path, int64_t out,
                                     const AdapterSpec &adapter) {
   Parameter magnitude, norm;
   magnitude.name = fmt::format("{}{}", path, kMagnitude);
-  if (adapter.slots > 0) {
-    magnitude.shape = {adapter.slots, 1, out};
+  if (adapter.slots() > 0) {
+    magnitude.shape = {adapter.slots(), 1, out};
     magnitude.initializer = Initializer::Zeros;
     magnitude.frozen = true;
     return {magnitude};
@@ -281,8 +288,8 @@ std::vector<Parameter> magnitudesOf(std::string_view path, int64_t out,
 std::vector<Parameter> withAdapters(std::vector<Parameter> parameters,
                                     const ModelSpec &spec) {
   constexpr std::string_view suffix = ".weight";
-  if (spec.adapter->slots == 0)
-    makeConstant(parameters, spec.adapter->hasNarrowBase);
+  if (spec.adapter->slots() == 0)
+    makeConstant(parameters, *spec.adapter);
   std::vector<Parameter> all;
   for (Parameter &each : parameters) {
     all.push_back(each);
@@ -297,7 +304,7 @@ std::vector<Parameter> withAdapters(std::vector<Parameter> parameters,
                   out = each.shape[isConv1d ? 1 : 0];
     std::ranges::move(factorsOf(path, in, out, *spec.adapter),
                       std::back_inserter(all));
-    if (spec.adapter->hasMagnitudes)
+    if (spec.adapter->hasMagnitudes())
       std::ranges::move(magnitudesOf(path, out, *spec.adapter),
                         std::back_inserter(all));
   }
@@ -307,12 +314,9 @@ std::vector<Parameter> withAdapters(std::vector<Parameter> parameters,
 } // namespace
 
 bool AdapterSpec::adapts(std::string_view path) const {
-  return std::ranges::any_of(targets, [&](std::string_view target) {
-    if (slots > 0 && target == "all")
-      return true;
-    return path.ends_with(target) &&
-           (path.size() == target.size() ||
-            path[path.size() - target.size() - 1] == '.');
+  return std::ranges::any_of(recipe.target, [&](std::string_view target) {
+    return (slots() > 0 && target == "all") ||
+           recipe::endsWithName(path, target);
   });
 }
 
@@ -327,9 +331,9 @@ std::vector<Parameter> layerParameters(const ModelSpec &spec, bool sparse) {
 std::vector<Parameter> parameters(const ModelSpec &spec) {
   List list(spec);
   addEmbeddings(list, spec);
-  const bool isTrained = spec.adapter && spec.adapter->slots == 0;
+  const bool isTrained = spec.adapter && spec.adapter->slots() == 0;
   if (isTrained)
-    makeConstant(list.items, spec.adapter->hasNarrowBase);
+    makeConstant(list.items, *spec.adapter);
   const std::vector<Parameter> dense = layerParameters(spec, false),
                                sparse = spec.moe ? layerParameters(spec, true)
                                                  : std::vector<Parameter>();
@@ -347,7 +351,7 @@ std::vector<Parameter> parameters(const ModelSpec &spec) {
     after.weight(fmt::format("{}.weight", moduleNames(spec).head),
                  {spec.vocab, spec.hidden});
   if (isTrained)
-    makeConstant(after.items, spec.adapter->hasNarrowBase);
+    makeConstant(after.items, *spec.adapter);
   if (spec.hasScore) { // trained with an adapter, too
     after.weight(std::string(kScoreHead), {1, spec.hidden});
     after.items.back().keepF32 = true;

@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/recipe/AdapterRecipe.h"
+
 namespace tessera::models {
 
 /// Which builder makes the graph. All but GPT-2 and BERT are members of the
@@ -150,13 +152,12 @@ struct MoeSpec {
 /// transpose, [slots, rank, out]; of magnitudes what the multiple differs from
 /// 1 by, [slots, 1, out].
 struct AdapterSpec {
-  int64_t rank = 0;
-  double scale = 1;
-  /// Last parts of layers' names; with slots, "all" is all linear layers.
-  std::vector<std::string> targets;
-  int64_t slots = 0;          ///< 0: factors to train
+  recipe::AdapterRecipe recipe;
   bool hasNarrowBase = false; ///< constant matrices are stored as bf16
-  bool hasMagnitudes = false;
+  int64_t slots() const { return recipe.slots; } ///< 0: factors to train
+  bool hasMagnitudes() const {
+    return recipe.kind == recipe::AdapterKind::Dora;
+  }
   /// Whether the linear layer at `path` has factors.
   bool adapts(std::string_view path) const;
   bool operator==(const AdapterSpec &) const = default;

@@ -106,6 +106,74 @@ static Status checkNormalFloats(const ModelSpec &spec) {
   return Status::success();
 }
 
+/// Names of modules that have parameters, by their last parts.
+static std::vector<std::string> moduleParts(const ModelSpec &spec) {
+  std::vector<std::string> names;
+  for (const Parameter &each : parameters(spec)) {
+    std::string_view module = each.name;
+    module = module.substr(0, module.rfind('.'));
+    names.emplace_back(module.substr(module.rfind('.') + 1));
+  }
+  std::ranges::sort(names);
+  names.erase(std::ranges::unique(names).begin(), names.end());
+  return names;
+}
+
+/// The names in the section are those of something that the model has.
+static Status checkNames(const Recipe::Adapter &adapter,
+                         const ModelSpec &spec) {
+  const std::vector<std::string> layers = linearLayers(spec);
+  const auto isLayer = [&](std::string_view name) {
+    return (adapter.slots > 0 && name == "all") ||
+           std::ranges::any_of(layers, [&](const std::string &path) {
+             return recipe::endsWithName(path, name);
+           });
+  };
+  for (const std::string &target : adapter.target)
+    if (!isLayer(target))
+      return Status::error("adapter.target: no linear layer of {} is called "
+                           "'{}'; there are {}",
+                           name(spec.family), target, fmt::join(layers, ", "));
+  const AdapterSpec adapted{adapter};
+  for (const std::string &entry : adapter.ranks) {
+    const std::string_view own = recipe::rankEntry(entry).first;
+    if (std::ranges::none_of(layers, [&](const std::string &path) {
+          return adapted.adapts(path) && recipe::endsWithName(path, own);
+        }))
+      return Status::error("adapter.ranks: no layer of adapter.target is "
+                           "called '{}'; all layers of a name have one rank",
+                           own);
+  }
+  const std::vector<Parameter> all = parameters(spec);
+  for (const std::string &saved : adapter.modulesToSave) {
+    recipe::AdapterRecipe one;
+    one.modulesToSave = {saved};
+    if (std::ranges::none_of(
+            all, [&](const Parameter &each) { return one.saves(each.name); }))
+      return Status::error("adapter.modules_to_save: no module of this {} is "
+                           "called '{}'; there are {}",
+                           name(spec.family), saved,
+                           fmt::join(moduleParts(spec), ", "));
+    if (std::ranges::any_of(layers, [&](const std::string &path) {
+          return adapted.adapts(path) && recipe::endsWithName(path, saved);
+        }))
+      return Status::error("adapter.modules_to_save: '{}' is also of "
+                           "adapter.target; it is trained whole, or by factors",
+                           saved);
+  }
+  return Status::success();
+}
+
+/// Of keys that are of training alone.
+static Status checkSlots(const Recipe::Adapter &adapter) {
+  if (!adapter.ranks.empty() || adapter.dropout > 0 ||
+      !adapter.modulesToSave.empty())
+    return Status::error("adapter.ranks, adapter.dropout and "
+                         "adapter.modules_to_save are of training; slots hold "
+                         "factors of any rank up to adapter.rank");
+  return Status::success();
+}
+
 static Status checkAdapter(const Recipe &recipe, const ModelSpec &spec,
                            Mode mode) {
   const bool hasSlots = recipe.adapter.slots > 0;
@@ -120,6 +188,8 @@ static Status checkAdapter(const Recipe &recipe, const ModelSpec &spec,
     return Status::error("adapter.slots = {}: only inference programs have "
                          "slots for adapters; leave it out",
                          recipe.adapter.slots);
+  if (hasSlots)
+    TESSERA_RETURN_IF_ERROR(checkSlots(recipe.adapter));
   if (recipe.adapter.base == recipe::AdapterBase::Nf4) {
     if (mode != Mode::Train)
       return Status::error("adapter.base: nf4 is of training; inference "
@@ -131,15 +201,7 @@ static Status checkAdapter(const Recipe &recipe, const ModelSpec &spec,
     return Status::error("adapter.kind: dora needs the norms of rows of W + B "
                          "A, and inference.quant quantizes W; leave it out, or "
                          "merge the adapter with tessera export --merge");
-  const std::vector<std::string> names = linearLayers(spec);
-  for (const std::string &target : recipe.adapter.target)
-    if (const AdapterSpec one{1, 1, {target}, recipe.adapter.slots};
-        std::ranges::none_of(
-            names, [&](const std::string &path) { return one.adapts(path); }))
-      return Status::error("adapter.target: no linear layer of {} is called "
-                           "'{}'; there are {}",
-                           name(spec.family), target, fmt::join(names, ", "));
-  return Status::success();
+  return checkNames(recipe.adapter, spec);
 }
 
 /// Of a reward model, or of training one.
@@ -232,12 +294,7 @@ ModelSpec withRecipe(ModelSpec spec, const Recipe &recipe) {
                   recipe.policy.advantages == recipe::Advantages::Gae;
   const Recipe::Adapter &adapter = recipe.adapter;
   if (adapter.kind != recipe::AdapterKind::None)
-    spec.adapter = {adapter.rank,
-                    adapter.alpha / static_cast<double>(adapter.rank),
-                    adapter.target,
-                    adapter.slots,
-                    hasNarrowBase(spec, recipe),
-                    adapter.kind == recipe::AdapterKind::Dora};
+    spec.adapter = {adapter, hasNarrowBase(spec, recipe)};
   return spec;
 }
 

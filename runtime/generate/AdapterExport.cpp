@@ -4,6 +4,7 @@
 #include "runtime/weights/MergeFactors.h"
 #include "runtime/weights/NormalFloats.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 namespace tessera {
@@ -148,11 +149,49 @@ StatusOr<std::vector<float>> mergedWeight(const SafetensorsFile &file,
   return values;
 }
 
-std::vector<SafetensorsTensor>
-adapterTensors(std::vector<SafetensorsTensor> tensors) {
-  std::erase_if(tensors, [](const SafetensorsTensor &tensor) {
-    return !isOfAdapter(tensor.name) && tensor.name != kScoreHead;
+constexpr std::string_view kHeadWeight = "lm_head.weight";
+
+static const SafetensorsTensor *
+findTensor(const std::vector<SafetensorsTensor> &tensors,
+           std::string_view suffix) {
+  const auto found = std::ranges::find_if(tensors, [&](const auto &tensor) {
+    return tensor.name.ends_with(suffix);
   });
+  return found == tensors.end() ? nullptr : &*found;
+}
+
+/// The table of embeddings.
+static const SafetensorsTensor *
+findTable(const std::vector<SafetensorsTensor> &tensors) {
+  const SafetensorsTensor *table = findTensor(tensors, "embed_tokens.weight");
+  return table ? table : findTensor(tensors, "wte.weight");
+}
+
+recipe::Recipe::Adapter
+withTiedHead(recipe::Recipe::Adapter adapter,
+             const std::vector<SafetensorsTensor> &tensors) {
+  const SafetensorsTensor *table = findTable(tensors);
+  const bool isTied = !findTensor(tensors, kHeadWeight) &&
+                      !findTensor(tensors, "embed_out.weight");
+  if (isTied && table && adapter.saves(table->name))
+    adapter.modulesToSave.emplace_back("lm_head");
+  return adapter;
+}
+
+std::vector<SafetensorsTensor>
+adapterTensors(std::vector<SafetensorsTensor> tensors,
+               const recipe::Recipe::Adapter &adapter) {
+  std::erase_if(tensors, [&](const SafetensorsTensor &tensor) {
+    return !isOfAdapter(tensor.name) && tensor.name != kScoreHead &&
+           !adapter.saves(tensor.name);
+  });
+  const SafetensorsTensor *table = findTable(tensors);
+  if (table && adapter.saves(kHeadWeight) &&
+      !findTensor(tensors, kHeadWeight)) {
+    SafetensorsTensor head = *table;
+    head.name = kHeadWeight;
+    tensors.push_back(std::move(head));
+  }
   for (SafetensorsTensor &tensor : tensors)
     tensor.name = "base_model.model." + tensor.name;
   return tensors;
@@ -166,7 +205,7 @@ std::string adapterConfig(const recipe::Recipe::Adapter &adapter,
       {"base_model_name_or_path", nullptr},
       {"r", adapter.rank},
       {"lora_alpha", adapter.alpha},
-      {"lora_dropout", 0.0},
+      {"lora_dropout", adapter.dropout},
       {"target_modules", adapter.target},
       {"fan_in_fan_out", isTransposed},
       {"bias", "none"},
@@ -174,8 +213,17 @@ std::string adapterConfig(const recipe::Recipe::Adapter &adapter,
       {"inference_mode", true}};
   if (adapter.kind == recipe::AdapterKind::Dora)
     config["use_dora"] = true;
+  if (adapter.scaling == recipe::AdapterScaling::Root)
+    config["use_rslora"] = true;
+  for (const std::string &entry : adapter.ranks) {
+    const auto [layer, rank] = recipe::rankEntry(entry);
+    config["rank_pattern"].emplace(layer, rank);
+  }
+  std::vector<std::string> saved = adapter.modulesToSave;
   if (hasScore)
-    config["modules_to_save"] = nlohmann::ordered_json::array({"score"});
+    saved.emplace_back("score");
+  if (!saved.empty())
+    config["modules_to_save"] = saved;
   return config.dump(2) + "\n";
 }
 

@@ -53,10 +53,18 @@ StatusOr<std::vector<float>> mergedWeight(const SafetensorsFile &file,
                                           const AdapterFactors &factors,
                                           double scale, bool isTransposed);
 
-/// The factors, magnitudes and a scoring head under the names of PEFT's
-/// adapter_model.safetensors; `tensors` are those of the checkpoint.
+/// A head that is the table of embeddings is a module of its own to PEFT: where
+/// the table was trained, it is saved, too. `tensors` are the checkpoint's.
+recipe::Recipe::Adapter
+withTiedHead(recipe::Recipe::Adapter adapter,
+             const std::vector<SafetensorsTensor> &tensors);
+
+/// What was trained: factors, magnitudes, modules as a whole and a scoring
+/// head, under the names of PEFT's adapter_model.safetensors; `tensors` are
+/// those of the checkpoint.
 std::vector<SafetensorsTensor>
-adapterTensors(std::vector<SafetensorsTensor> tensors);
+adapterTensors(std::vector<SafetensorsTensor> tensors,
+               const recipe::Recipe::Adapter &adapter);
 
 /// PEFT's adapter_config.json; `hasScore`: of a sequence classifier, whose head
 /// is saved with the factors.

@@ -183,7 +183,6 @@ Status mergeFactors(const SafetensorsFile &file,
   const size_t taken = std::erase_if(
       tensors, [](const auto &tensor) { return isOfAdapter(tensor.name); });
   size_t used = 0;
-  const double scale = adapter.alpha / static_cast<double>(adapter.rank);
   const bool hasMagnitudes = adapter.kind == recipe::AdapterKind::Dora;
   for (SafetensorsTensor &tensor : tensors) {
     const AdapterFactors factors = adapterFactorsOf(file, tensor.name);
@@ -194,6 +193,8 @@ Status mergeFactors(const SafetensorsFile &file,
     if (!weight)
       continue;
     used += hasMagnitudes ? 3 : 2;
+    const double scale = adapter.scaleOf(
+        std::string_view(tensor.name).substr(0, tensor.name.rfind('.')));
     tensor.emit = [=, &file,
                    to = tensor.type](SafetensorsSink &sink) -> Status {
       auto merged = mergedWeight(file, *weight, factors, scale, isTransposed);
@@ -260,7 +261,8 @@ Status applyAdapter(const RunPath &place, const CheckpointManifest &manifest,
   if (merge)
     return mergeFactors(file, own->adapter, own->isTransposed,
                         contents.tensors);
-  contents.tensors = adapterTensors(std::move(contents.tensors));
+  own->adapter = withTiedHead(own->adapter, contents.tensors);
+  contents.tensors = adapterTensors(std::move(contents.tensors), own->adapter);
   contents.weightsFile = "adapter_model.safetensors";
   contents.configFile = "adapter_config.json";
   contents.config =

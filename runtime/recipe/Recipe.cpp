@@ -211,10 +211,13 @@ Status checkTogether(const Recipe &recipe) {
   Recipe::Adapter unused;
   unused.kind = recipe.adapter.kind;
   if (recipe.adapter.kind == AdapterKind::None && recipe.adapter != unused)
-    return Status::error("adapter.rank, adapter.alpha, adapter.base, "
-                         "adapter.target and "
-                         "adapter.slots have no meaning without adapter.kind: "
-                         "lora or dora; add it, or leave them out");
+    return Status::error("the keys of adapter have no meaning without "
+                         "adapter.kind: lora or dora; add it, or leave them "
+                         "out");
+  if (recipe.adapter.kind == AdapterKind::Dora && recipe.adapter.dropout > 0)
+    return Status::error("adapter.dropout: dora multiplies the sum of the "
+                         "matrix and its factors, of which dropout is of one "
+                         "alone; leave it out, or choose kind: lora");
   if (recipe.adapter.base == AdapterBase::Bf16 &&
       recipe.compute != Precision::Bf16)
     return Status::error("adapter.base: bf16 needs precision.compute: bf16, "

@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "runtime/recipe/AdapterRecipe.h"
 #include "runtime/support/Status.h"
 
 namespace tessera::recipe {
@@ -22,13 +23,6 @@ enum class RowDispatch { Auto, Gather, Exchange };
 /// Joined: tokens see all earlier ones of their sequence. Separate: those of
 /// their document, in which positions start at 0.
 enum class Documents { Joined, Separate };
-/// Lora: the model's weights are constant, and low-rank factors of chosen
-/// matrices are trained (Hu et al. 2021, LoRA). Dora: and magnitudes of their
-/// rows (Liu et al. 2024, arXiv 2402.09353).
-enum class AdapterKind { None, Lora, Dora };
-/// The type in which an adapter's base model is stored. Auto: bf16 if that is
-/// what it is computed in and what its config.json says.
-enum class AdapterBase { Auto, Fp32, Bf16, Nf4 };
 /// What is learned. Sft: next tokens, of pretraining too. From pairs of a
 /// chosen and a rejected answer:
 ///   Dpo    Rafailov et al. 2023, arXiv 2305.18290
@@ -255,19 +249,8 @@ struct Recipe {
     bool operator==(const Moe &) const = default;
   } moe;
 
-  struct Adapter {
-    AdapterKind kind = AdapterKind::None;
-    int64_t rank = 16;
-    double alpha = 32; ///< the product of the factors is scaled by alpha / rank
-    AdapterBase base = AdapterBase::Auto;
-    /// Linear layers by the last part of their names, "q_proj"; of slots, "all"
-    /// is all of them.
-    std::vector<std::string> target = {"q_proj", "v_proj"};
-    /// Adapters, of up to `rank`, that inference programs hold at once; only
-    /// for them, and 0 in training.
-    int64_t slots = 0;
-    bool operator==(const Adapter &) const = default;
-  } adapter;
+  using Adapter = AdapterRecipe;
+  Adapter adapter;
 
   /// Parameters of inference and embedding programs. `chunk` and `pages`
   /// concern the KV cache, which embedding programs lack.

@@ -49,6 +49,7 @@ constexpr std::array<std::string_view, 3> adapterKinds = {"none", "lora",
                                                           "dora"};
 constexpr std::array<std::string_view, 4> adapterBases = {"auto", "fp32",
                                                           "bf16", "nf4"};
+constexpr std::array<std::string_view, 2> adapterScalings = {"rank", "root"};
 constexpr std::array<std::string_view, 4> quants = {"none", "int8", "int4",
                                                     "fp8"};
 constexpr std::array<std::string_view, 2> kvKinds = {"auto", "int8"};
@@ -154,23 +155,37 @@ Status store(const YAML::Node &node, const Path &slot) {
   return Status::success();
 }
 
+/// Whether a scalar is a word of the slot.
+static bool isWord(const YAML::Node &node, const Words &slot) {
+  if (!node.IsScalar())
+    return false;
+  std::string_view word = node.Scalar();
+  if (slot.hasNumbers)
+    word = rankEntry(word).first;
+  return !word.empty() && std::ranges::all_of(word, [](unsigned char c) {
+    return std::isalnum(c) != 0 || c == '_' || c == '.';
+  });
+}
+
 Status store(const YAML::Node &node, const Words &slot) {
   constexpr size_t most = 64;
   const bool isList = node.IsSequence();
-  if (!(isList || node.IsScalar()) || (isList && node.size() == 0))
-    return Status::error("must be one or more words [a, b], got {}",
+  const std::string_view form = slot.hasNumbers ? "down_proj=8" : "a, b";
+  if (!(isList || node.IsScalar()) ||
+      (isList && node.size() == 0 && !slot.orNone))
+    return Status::error("must be one or more words [{}], got {}", form,
                          shown(node));
   std::vector<std::string> words;
   for (size_t i = 0; i < (isList ? node.size() : 1); ++i) {
     const YAML::Node each = isList ? node[i] : node;
-    const bool isWord = each.IsScalar() && !each.Scalar().empty() &&
-                        std::ranges::all_of(each.Scalar(), [](unsigned char c) {
-                          return std::isalnum(c) != 0 || c == '_' || c == '.';
-                        });
-    if (!isWord || words.size() == most)
-      return Status::error("must be at most {} words of a-z, A-Z, 0-9, '_' "
-                           "and '.', got {}",
-                           most, shown(each));
+    if (!isWord(each, slot) || words.size() == most)
+      return slot.hasNumbers
+                 ? Status::error("must be at most {} names with a number of at "
+                                 "least 1, such as down_proj=8, got {}",
+                                 most, shown(each))
+                 : Status::error("must be at most {} words of a-z, A-Z, 0-9, "
+                                 "'_' and '.', got {}",
+                                 most, shown(each));
     words.push_back(each.Scalar());
   }
   *slot.value = std::move(words);
@@ -281,10 +296,14 @@ std::vector<Field> schema(Recipe &r) {
       {"moe.dispatch", choice(r.moe.dispatch, dispatches)},
       {"moe.buffer", Real{&r.moe.buffer, 0, most}},
       {"adapter.kind", choice(r.adapter.kind, adapterKinds)},
-      {"adapter.rank", Integer{&r.adapter.rank, 1, 1 << 16}},
+      {"adapter.rank", Integer{&r.adapter.rank, 1, Recipe::Adapter::kMostRank}},
+      {"adapter.ranks", Words{&r.adapter.ranks, true, true}},
       {"adapter.alpha", Real{&r.adapter.alpha, 1e-6, most}},
+      {"adapter.scaling", choice(r.adapter.scaling, adapterScalings)},
+      {"adapter.dropout", Real{&r.adapter.dropout, 0, 1, true}},
       {"adapter.base", choice(r.adapter.base, adapterBases)},
       {"adapter.target", Words{&r.adapter.target}},
+      {"adapter.modules_to_save", Words{&r.adapter.modulesToSave, true}},
       {"adapter.slots", Integer{&r.adapter.slots, 0, 1 << 12}},
       {"inference.context", Integer{&r.inference.context, 1, 1 << 24}},
       {"inference.batch", Integer{&r.inference.batch, 1, 1 << 12}},

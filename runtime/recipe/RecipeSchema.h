@@ -43,6 +43,8 @@ struct Path {
 /// One or more words of a-z, A-Z, 0-9, '_' and '.'.
 struct Words {
   std::vector<std::string> *value;
+  bool orNone = false;     ///< or an empty list
+  bool hasNumbers = false; ///< words are word=number
 };
 
 using Slot = std::variant<Choice, Integer, Real, MaybeReal, Pair, Path, Words>;

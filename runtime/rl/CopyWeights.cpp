@@ -19,14 +19,17 @@ const StateTensor *factorOf(const ModelState &learner, std::string_view weight,
   return learner.find(fmt::format("{}{}{}", weight, factor, suffix));
 }
 
-Status addFactors(const ModelState &learner, const AdapterScale &adapter,
+Status addFactors(const ModelState &learner, const LearnedAdapter &adapter,
                   WeightPair &pair) {
+  const std::string_view weight = pair.from->name;
   pair.in = factorOf(learner, pair.from->name, kAdapterIn);
   pair.out = factorOf(learner, pair.from->name, kAdapterOut);
   pair.magnitude = factorOf(learner, pair.from->name, kMagnitude, "");
+  pair.isTrained = pair.in || pair.out || adapter.recipe.saves(weight);
   if (!pair.in && !pair.out)
     return Status::success();
-  pair.factors.scale = adapter.scale;
+  pair.factors.scale =
+      adapter.recipe.scaleOf(weight.substr(0, weight.rfind('.')));
   pair.factors.isTransposed = adapter.isTransposed;
   const auto isFloat = [](const StateTensor *tensor) {
     return tensor && converts(tensor->type, SafetensorsType::f32);
@@ -96,7 +99,7 @@ Status copyPieces(const WeightPair &pair, ModelState &learner,
 
 StatusOr<std::vector<WeightPair>>
 pairWeights(const ModelState &learner, const ModelState &sampler,
-            std::optional<AdapterScale> adapter) {
+            const std::optional<LearnedAdapter> &adapter) {
   std::vector<WeightPair> pairs;
   for (const StateTensor &to : sampler.state()) {
     if (to.role != StateRole::parameter)
@@ -116,12 +119,13 @@ pairWeights(const ModelState &learner, const ModelState &sampler,
   return pairs;
 }
 
-Status copyWeights(std::span<const WeightPair> pairs, bool onlyAdapted,
+Status copyWeights(std::span<const WeightPair> pairs, bool onlyTrained,
                    ModelState &learner, ModelState &sampler) {
   const auto copy = [&](const WeightPair &pair) {
     if (pair.in)
       return copyMerged(pair, learner, sampler);
-    return onlyAdapted ? Status::success() : copyPieces(pair, learner, sampler);
+    return onlyTrained && !pair.isTrained ? Status::success()
+                                          : copyPieces(pair, learner, sampler);
   };
   const bool inMemory = std::ranges::all_of(pairs, [&](const WeightPair &pair) {
     return !learner.stateInMemory(*pair.from).empty() &&

@@ -1,5 +1,6 @@
 // Weights from the model that learns to the model that samples.
 #pragma once
+#include "runtime/recipe/AdapterRecipe.h"
 #include "runtime/weights/MergeFactors.h"
 #include "runtime/weights/ModelState.h"
 
@@ -9,9 +10,9 @@ namespace tessera::rl {
 
 /// An adapter of the learner (LoRA, DoRA), which the sampler has in its
 /// weights.
-struct AdapterScale {
-  double scale = 1; ///< alpha / rank
-  bool isTransposed = false;
+struct LearnedAdapter {
+  recipe::AdapterRecipe recipe;
+  bool isTransposed = false; ///< the model's matrices are [in, out]
 };
 
 /// A tensor of the learner, and the one that it becomes.
@@ -21,6 +22,7 @@ struct WeightPair {
   const StateTensor *in = nullptr, *out = nullptr;
   const StateTensor *magnitude = nullptr; ///< of its rows (DoRA); null: none
   FactorShape factors = {};
+  bool isTrained = true; ///< not constant while an adapter is trained
 };
 
 /// Every parameter of `sampler` with that of `learner` that has its name and
@@ -28,11 +30,11 @@ struct WeightPair {
 /// lacks one. The models must outlive the pairs.
 StatusOr<std::vector<WeightPair>>
 pairWeights(const ModelState &learner, const ModelState &sampler,
-            std::optional<AdapterScale> adapter);
+            const std::optional<LearnedAdapter> &adapter);
 
-/// Copies all of them, or only those with factors; on all processors if both
-/// models are in the host's memory.
-Status copyWeights(std::span<const WeightPair> pairs, bool onlyAdapted,
+/// Copies all of them, or only those that are trained; on all processors if
+/// both models are in the host's memory.
+Status copyWeights(std::span<const WeightPair> pairs, bool onlyTrained,
                    ModelState &learner, ModelState &sampler);
 
 } // namespace tessera::rl

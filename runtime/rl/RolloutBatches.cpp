@@ -114,9 +114,9 @@ Status RolloutBatches::begin(TrainModel &model, const TrainPosition &position) {
 }
 
 Status RolloutBatches::updateWeights() {
-  const bool onlyAdapted = run.adapter && std::exchange(hasBase, true);
+  const bool onlyTrained = run.adapter && std::exchange(hasBase, true);
   return rollouts.updateWeights(iteration(), [&] {
-    return copyWeights(pairs, onlyAdapted, *learner, sampler.weights());
+    return copyWeights(pairs, onlyTrained, *learner, sampler.weights());
   });
 }
 

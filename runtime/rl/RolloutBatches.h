@@ -13,7 +13,7 @@ struct RolloutRun {
   std::string reward; ///< what gives the rewards, for the journal
   std::string tokenizerFile, templateFolder; ///< as BatchSource has them
   int64_t documents = 0; ///< that a sequence of the batch has at most
-  std::optional<AdapterScale> adapter = {}; ///< that is trained
+  std::optional<LearnedAdapter> adapter = {}; ///< that is trained
   /// Held-out prompts, whose mean reward is measured every so many steps and
   /// after the last one; none: nothing is measured.
   std::vector<Prompt> evalPrompts = {};

@@ -12,18 +12,34 @@ using recipe::ScheduleKind;
 
 /// Compiled into the program.
 constexpr std::string_view kCompiledKeys[] = {
-    "optimizer.name", "lr_schedule.name",
-    "batch.micro",    "batch.accumulate",
-    "batch.sequence", "precision.compute",
-    "recompute",      "dropout.rate",
-    "moe.balance",    "moe.balance_weight",
-    "moe.z_weight",   "moe.bias_rate",
-    "moe.capacity",   "moe.drop",
-    "moe.noise",      "moe.balance_warmup",
-    "data.documents", "adapter.kind",
-    "adapter.rank",   "adapter.alpha",
-    "adapter.base",   "adapter.target",
-    "moe.dispatch",   "moe.buffer",
+    "optimizer.name",
+    "lr_schedule.name",
+    "batch.micro",
+    "batch.accumulate",
+    "batch.sequence",
+    "precision.compute",
+    "recompute",
+    "dropout.rate",
+    "moe.balance",
+    "moe.balance_weight",
+    "moe.z_weight",
+    "moe.bias_rate",
+    "moe.capacity",
+    "moe.drop",
+    "moe.noise",
+    "moe.balance_warmup",
+    "data.documents",
+    "adapter.kind",
+    "adapter.rank",
+    "adapter.alpha",
+    "adapter.base",
+    "adapter.target",
+    "adapter.ranks",
+    "adapter.scaling",
+    "adapter.dropout",
+    "adapter.modules_to_save",
+    "moe.dispatch",
+    "moe.buffer",
     "task",
 };
 /// Sections that are, as a whole.
@@ -88,6 +104,21 @@ StatusOr<RunRecipe> parseRunRecipe(std::string_view yaml) {
   recipe.hasMomentum = recipe.values.optimizer.name == OptimizerKind::Sgd &&
                        recipe.values.optimizer.momentum != 0;
   return recipe;
+}
+
+Status checkScales(const std::string &checkpoint, const Recipe::Adapter &before,
+                   const Recipe::Adapter &now) {
+  if (now.kind == recipe::AdapterKind::None)
+    return Status::success();
+  for (const std::string &layer : now.target)
+    if (before.scaleOf(layer) != now.scaleOf(layer))
+      return Status::error("'{}' was trained with adapter.alpha = {}, which "
+                           "gives the factors of {} a scale of {}, and this "
+                           "program has {}; its factors would mean something "
+                           "else",
+                           checkpoint, before.alpha, layer,
+                           before.scaleOf(layer), now.scaleOf(layer));
+  return Status::success();
 }
 
 Status setRecipeKey(RunRecipe &recipe, std::string_view assignment,

@@ -24,6 +24,12 @@ struct RunRecipe {
 /// Reads an artifact's recipe.
 StatusOr<RunRecipe> parseRunRecipe(std::string_view yaml);
 
+/// An error if the factors of a checkpoint, trained with `before`, would mean
+/// something else to a program of `now`.
+Status checkScales(const std::string &checkpoint,
+                   const recipe::Recipe::Adapter &before,
+                   const recipe::Recipe::Adapter &now);
+
 /// Applies "optimizer.lr=3e-4". A key that is compiled in, or that the compiled
 /// optimizer and schedule do not read, is refused together with the command
 /// that recompiles; an unknown one with the nearest key.

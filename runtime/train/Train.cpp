@@ -183,14 +183,8 @@ Status Trainer::resume(const ResumedCheckpoint &from) {
                          from.name, recipe::name(before->values.task),
                          recipe::name(recipe.values.task));
   const recipe::Recipe::Adapter &adapter = recipe.values.adapter;
-  if (adapter.kind != recipe::AdapterKind::None &&
-      adapter.alpha / double(adapter.rank) !=
-          before->values.adapter.alpha / double(before->values.adapter.rank))
-    return Status::error("'{}' was trained with adapter.alpha = {}, and this "
-                         "program has {}; its factors would mean something "
-                         "else",
-                         from.name, before->values.adapter.alpha,
-                         adapter.alpha);
+  TESSERA_RETURN_IF_ERROR(
+      checkScales(from.name, before->values.adapter, adapter));
   if (from.manifest.programHash != facts.programHash) {
     say("{} was written by another build of this model: the last bits may "
         "differ, and hyperparameters come from this program's recipe",
@@ -359,7 +353,7 @@ Status Trainer::announce() {
   for (const StateTensor &tensor : model.state()) {
     parameters += parametersOf(tensor);
     if (isOfAdapter(tensor.name) || tensor.name == kScoreHead ||
-        isValueHead(tensor.name))
+        isValueHead(tensor.name) || recipe.values.adapter.saves(tensor.name))
       adapted += parametersOf(tensor);
   }
   const bool hasAdapter =

@@ -1,5 +1,6 @@
 #include "runtime/weights/AdapterFile.h"
 #include "runtime/data/Json.h"
+#include "runtime/recipe/AdapterRecipe.h"
 #include "runtime/support/Text.h"
 #include "runtime/weights/AdapterNames.h"
 #include "runtime/weights/CopyTensor.h"
@@ -37,13 +38,17 @@ Status checkSupported(const JsonValue &config, const std::string &file) {
     return Status::error("{}: peft_type must be LORA{}", file,
                          type.empty() ? "" : fmt::format(", got: {}", type));
   for (const char *key :
-       {"bias", "lora_bias", "modules_to_save", "target_parameters",
-        "rank_pattern", "alpha_pattern", "layer_replication",
+       {"bias", "lora_bias", "target_parameters", "layer_replication",
         "trainable_token_indices", "alora_invocation_tokens", "use_qalora",
         "arrow_config", "use_bdlora"})
     if (!isUnset(config[key]))
       return Status::error("{}: adapters with '{}' are not supported", file,
                            key);
+  if (!isUnset(config["modules_to_save"]))
+    return Status::error("{}: modules_to_save: slots hold factors, not whole "
+                         "modules; merge the adapter into the model (of a run "
+                         "of ours: tessera export --merge)",
+                         file);
   // Others start from changed base weights, to which the adapter belongs.
   std::string_view start;
   if (config["init_lora_weights"].get(start) && start != "gaussian" &&
@@ -53,6 +58,39 @@ Status checkSupported(const JsonValue &config, const std::string &file) {
                          "path_initial_model_for_weight_conversion",
                          file, start);
   return Status::success();
+}
+
+/// PEFT's patterns are regular expressions; in use they are names.
+bool isName(std::string_view pattern) {
+  return !pattern.empty() && std::ranges::all_of(pattern, [](unsigned char c) {
+    return std::isalnum(c) != 0 || c == '_' || c == '.' || c == '-';
+  });
+}
+
+/// Of modules by their names. Those of ranks are checked alone, since the
+/// shapes of the factors have the ranks.
+StatusOr<std::vector<std::pair<std::string, double>>>
+readPattern(const JsonValue &config, const char *key, const std::string &file) {
+  std::vector<std::pair<std::string, double>> numbers;
+  const JsonValue &pattern = config[key];
+  if (isUnset(pattern))
+    return numbers;
+  if (!pattern.isObject())
+    return Status::error("{}: {} must be an object of names and numbers", file,
+                         key);
+  for (const auto &[name, value] : pattern.members()) {
+    double number = 0;
+    if (!value.get(number) || !std::isfinite(number))
+      return Status::error("{}: {} of {} must be a number", file, key,
+                           quote(name));
+    if (!isName(name))
+      return Status::error("{}: {} has the regular expression {}; only names "
+                           "of modules are supported, such as q_proj or "
+                           "model.layers.0.mlp.down_proj",
+                           file, key, quote(name));
+    numbers.emplace_back(name, number);
+  }
+  return numbers;
 }
 
 Status readConfig(AdapterFile &adapter) {
@@ -70,6 +108,12 @@ Status readConfig(AdapterFile &adapter) {
   if (!(*config)["lora_alpha"].get(adapter.alpha) ||
       !std::isfinite(adapter.alpha))
     return Status::error("{}: lora_alpha must be a number", file);
+  auto alphas = readPattern(*config, "alpha_pattern", file),
+       ranks = readPattern(*config, "rank_pattern", file);
+  for (const auto *read : {&alphas, &ranks})
+    if (!read->ok())
+      return read->status();
+  adapter.alphas = alphas.take();
   const JsonValue &byRoot = (*config)["use_rslora"];
   if (!byRoot.isNull() && !byRoot.get(adapter.byRoot))
     return Status::error("{}: use_rslora must be true or false", file);
@@ -204,8 +248,13 @@ StatusOr<AdapterFile> AdapterFile::open(const std::string &directory) {
   return adapter;
 }
 
-double AdapterFile::scale(int64_t rank) const {
-  return alpha / (byRoot ? std::sqrt(double(rank)) : double(rank));
+double AdapterFile::scale(const AdapterModule &module) const {
+  const auto own = std::ranges::find_if(alphas, [&](const auto &each) {
+    return recipe::endsWithName(module.path, each.first);
+  });
+  const auto rank = double(module.rank());
+  return (own == alphas.end() ? alpha : own->second) /
+         (byRoot ? std::sqrt(rank) : rank);
 }
 
 int64_t AdapterFile::rank() const {

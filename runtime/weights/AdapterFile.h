@@ -4,6 +4,7 @@
 #include "runtime/weights/ModelState.h"
 
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace tessera {
@@ -28,10 +29,12 @@ struct AdapterFile {
   SafetensorsFile file;
   std::vector<AdapterModule> modules = {}; ///< by their paths
   double alpha = 1;
+  /// Other values of it (PEFT's alpha_pattern): of paths that are the name or
+  /// end with it after a dot; the first that fits holds.
+  std::vector<std::pair<std::string, double>> alphas = {};
   bool byRoot = false;        ///< rsLoRA: scale is alpha / sqrt(rank)
   bool hasMagnitudes = false; ///< DoRA: all modules have
-  /// Of a module of `rank`.
-  double scale(int64_t rank) const;
+  double scale(const AdapterModule &module) const;
   int64_t rank() const;                     ///< the largest of a module
   std::vector<std::string> targets() const; ///< last parts of the paths
 };

@@ -91,7 +91,7 @@ StatusOr<std::vector<double>> rowScalesOf(const AdapterFile &adapter,
                          adapter.directory, module.path, weight->rows,
                          weight->columns);
   const FactorShape shape{weight->rows, weight->columns, rank,
-                          adapter.scale(module.rank()), weight->isTransposed};
+                          adapter.scale(module), weight->isTransposed};
   return rowScales(shape, weight->values, *in, *out, *magnitudes);
 }
 
@@ -104,7 +104,7 @@ secondFactor(const AdapterFile &adapter, const AdapterModule &module,
   if (!values.ok())
     return values;
   const auto rank = uint64_t(module.rank()), out = tensor.shape[2];
-  const double scale = adapter.scale(module.rank());
+  const double scale = adapter.scale(module);
   std::vector<float> transposed(tensor.shape[1] * out);
   for (uint64_t row = 0; row < out; ++row)
     for (uint64_t k = 0; k < rank; ++k)

@@ -86,6 +86,50 @@ TEST(Recipe, MagnitudesAreTrainedAndNormsAreNot) {
             "with tessera export --merge");
 }
 
+TEST(Recipe, AdaptersHaveRanksAndWholeModules) {
+  Recipe recipe;
+  recipe.batch.sequence = 64;
+  recipe.adapter.kind = recipe::AdapterKind::Lora;
+  recipe.adapter.target = {"q_proj", "down_proj"};
+  recipe.adapter.ranks = {"mlp.down_proj=4"};
+  recipe.adapter.modulesToSave = {"lm_head", "input_layernorm"};
+  const ModelSpec llama = mustRead("llama");
+  ASSERT_TRUE(checkRecipe(recipe, llama).ok());
+  for (const Parameter &each : parameters(withRecipe(llama, recipe))) {
+    const bool isFactor = each.name.find(".lora_") != std::string::npos;
+    EXPECT_EQ(each.frozen, !isFactor && each.name != "lm_head.weight" &&
+                               !each.name.ends_with("input_layernorm.weight"))
+        << each.name;
+    if (each.name.ends_with("lora_A.weight"))
+      EXPECT_EQ(each.shape[0],
+                each.name.find("down_proj") != std::string::npos ? 4 : 16);
+  }
+  recipe.adapter.scaling = recipe::AdapterScaling::Root;
+  EXPECT_EQ(recipe.adapter.scaleOf("model.layers.1.mlp.down_proj"), 16);
+  EXPECT_EQ(recipe.adapter.scaleOf("model.layers.1.self_attn.q_proj"), 8);
+
+  auto message = [&](auto change) {
+    Recipe changed = recipe;
+    change(changed.adapter);
+    return checkRecipe(changed, llama).message();
+  };
+  EXPECT_EQ(message([](auto &a) { a.ranks = {"up_proj=2"}; }),
+            "adapter.ranks: no layer of adapter.target is called 'up_proj'; "
+            "all layers of a name have one rank");
+  EXPECT_EQ(message([](auto &a) { a.modulesToSave = {"head"}; }),
+            "adapter.modules_to_save: no module of this llama is called "
+            "'head'; there are down_proj, embed_tokens, gate_proj, "
+            "input_layernorm, k_proj, lm_head, norm, o_proj, "
+            "post_attention_layernorm, q_proj, up_proj, v_proj");
+  EXPECT_EQ(message([](auto &a) { a.modulesToSave = {"q_proj"}; }),
+            "adapter.modules_to_save: 'q_proj' is also of adapter.target; it "
+            "is trained whole, or by factors");
+  recipe.adapter.slots = 2;
+  EXPECT_EQ(checkRecipe(recipe, llama, Mode::Infer).message(),
+            "adapter.ranks, adapter.dropout and adapter.modules_to_save are of "
+            "training; slots hold factors of any rank up to adapter.rank");
+}
+
 TEST(Recipe, RewardModelsAreTrainedForScores) {
   Recipe recipe;
   recipe.batch.sequence = 64;

@@ -13,6 +13,10 @@ from hf_models import Float64
 RANK, ALPHA = 4, 6
 TARGETS = {"gpt2": ["c_attn", "c_fc"], "llama": ["q_proj", "v_proj", "down_proj"],
            "mixtral": ["k_proj", "o_proj"]}
+# What PEFT and we are told besides: other ranks, scales by their roots (rsLoRA), and
+# modules that are trained whole.
+MORE = {("llama", "lora"): {"rank_pattern": {"down_proj": 2}, "use_rslora": True,
+                            "modules_to_save": ["embed_tokens", "lm_head"]}}
 KINDS = {"gpt2": ["lora", "dora"], "llama": ["lora", "dora"], "mixtral": ["lora"]}
 
 
@@ -29,9 +33,15 @@ def transpose_norms():
 transpose_norms()
 
 
-def settings(family, kind="lora"):
-    return [f"adapter.kind={kind}", f"adapter.rank={RANK}", f"adapter.alpha={ALPHA}",
+def settings(family, kind="lora", more=None):
+    keys = [f"adapter.kind={kind}", f"adapter.rank={RANK}", f"adapter.alpha={ALPHA}",
             f"adapter.target=[{', '.join(TARGETS[family])}]"]
+    if more:
+        ranks = ", ".join(f"{name}={rank}" for name, rank in more["rank_pattern"].items())
+        keys += [f"adapter.ranks=[{ranks}]",
+                 f"adapter.scaling={'root' if more['use_rslora'] else 'rank'}",
+                 f"adapter.modules_to_save=[{', '.join(more['modules_to_save'])}]"]
+    return keys
 
 
 def plain(name):
@@ -45,13 +55,12 @@ def parameter_of(model, name):
     return next(value for other, value in model.named_parameters() if plain(other) == name)
 
 
-def adapted(model, family, seed, save=None, kind="lora"):
+def adapted(model, family, seed, kind="lora", **more):
     """The model in PEFT's wrapper. Factors are the same in every dtype but for
-    rounding, and magnitudes are off the norms that they begin as. `save`: modules
-    that are trained as a whole."""
-    config = peft.LoraConfig(r=RANK, lora_alpha=ALPHA, modules_to_save=save,
-                             target_modules=TARGETS[family], use_dora=kind == "dora",
-                             fan_in_fan_out=family == "gpt2")
+    rounding, and magnitudes are off the norms that they begin as. `more`: settings of
+    PEFT's."""
+    config = peft.LoraConfig(r=RANK, lora_alpha=ALPHA, target_modules=TARGETS[family], use_dora=kind == "dora",
+                             fan_in_fan_out=family == "gpt2", **more)
     dtype = next(model.parameters()).dtype
     with Float64() if dtype is torch.float64 else contextlib.nullcontext():
         result = peft.get_peft_model(copy.deepcopy(model), config)
@@ -67,7 +76,7 @@ def adapted(model, family, seed, save=None, kind="lora"):
 
 def trained(gradients):
     return {plain(name): value for name, value in gradients.items()
-            if "lora_" in name}
+            if "lora_" in name or ".modules_to_save." in name}
 
 
 def save(model, path):

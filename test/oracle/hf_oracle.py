@@ -206,12 +206,14 @@ class Comparison:
             lambda seed: documents(self.family, 800 + seed))
 
     def adapters(self):
-        """Gradients of the factors of LoRA and DoRA, and of the magnitudes, against
-        PEFT."""
+        """Gradients of the factors of LoRA and DoRA, of the magnitudes, and of modules
+        that are trained whole, against PEFT."""
         file = self.tessera.folder / f"{self.family}-adapted.safetensors"
         for kind in hf_adapters.KINDS[self.family]:
+            more = hf_adapters.MORE.get((self.family, kind), {})
+
             def own(model):
-                return hf_adapters.adapted(model, self.family, 7, kind=kind)
+                return hf_adapters.adapted(model, self.family, 7, kind, **more)
 
             def of(model, *batch):
                 loss, grads = gradients(own(model), *batch)
@@ -222,7 +224,7 @@ class Comparison:
                 return file
             self.compare_gradients(
                 f"{kind} gradients", of,
-                self.compile(more=hf_adapters.settings(self.family, kind)),
+                self.compile(more=hf_adapters.settings(self.family, kind, more)),
                 lambda seed: [x[0] for x in batches(self.family, 1,
                                                     900 + seed)],
                 weights)

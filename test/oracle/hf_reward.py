@@ -60,7 +60,7 @@ def own(model, name, family, seed):
         return model
     kept = model.__dict__.setdefault("_adapted", {})
     if name not in kept:
-        kept[name] = hf_adapters.adapted(model, family, seed, save=["score"])
+        kept[name] = hf_adapters.adapted(model, family, seed, modules_to_save=["score"])
     return kept[name]
 
 

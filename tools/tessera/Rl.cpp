@@ -66,13 +66,12 @@ static Status chooseWeights(const std::string &place, TrainOptions &options) {
   return Status::success();
 }
 
-static std::optional<rl::AdapterScale> adapterOf(const recipe::Recipe &recipe,
-                                                 const ModelSource &source) {
-  const recipe::Recipe::Adapter &adapter = recipe.adapter;
-  if (adapter.kind == recipe::AdapterKind::None)
+static std::optional<rl::LearnedAdapter> adapterOf(const recipe::Recipe &recipe,
+                                                   const ModelSource &source) {
+  if (recipe.adapter.kind == recipe::AdapterKind::None)
     return std::nullopt;
-  return rl::AdapterScale{adapter.alpha / double(adapter.rank),
-                          source.spec.family == models::Family::Gpt2};
+  return rl::LearnedAdapter{recipe.adapter,
+                            source.spec.family == models::Family::Gpt2};
 }
 
 static StatusOr<std::unique_ptr<rl::Reward>>

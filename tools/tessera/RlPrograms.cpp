@@ -67,7 +67,8 @@ Status tessera::compileSampler(const RlArguments &arguments,
         request.set.end(),
         {"adapter.kind=none", "adapter.base=auto",
          fmt::format("adapter.rank={}", none.rank),
-         fmt::format("adapter.alpha={}", none.alpha),
+         fmt::format("adapter.alpha={}", none.alpha), "adapter.scaling=rank",
+         "adapter.ranks=[]", "adapter.dropout=0", "adapter.modules_to_save=[]",
          fmt::format("adapter.target=[{}]", fmt::join(none.target, ", "))});
   }
   constexpr int64_t kChunkStep = 16;

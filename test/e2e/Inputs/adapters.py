@@ -21,7 +21,8 @@ ALL = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_pro
 # By name: what PEFT is told. Ranks, scales and layers differ.
 ADAPTERS = {
     "legal": {"r": 4, "lora_alpha": 8, "target_modules": ["q_proj", "v_proj"]},
-    "code": {"r": 16, "lora_alpha": 16, "target_modules": ALL},
+    "code": {"r": 16, "lora_alpha": 16, "target_modules": ALL, "rank_pattern": {"down_proj": 4},
+             "alpha_pattern": {"down_proj": 32}},
     "root": {"r": 8, "lora_alpha": 8, "use_rslora": True, "target_modules": ["down_proj", "o_proj"]},
     "upper": {"r": 3, "lora_alpha": 6, "target_modules": ["k_proj", "up_proj"], "layers_to_transform": [1]},
     "half": {"r": 2, "lora_alpha": 4, "target_modules": ["gate_proj"]},
@@ -175,9 +176,10 @@ def refusals(made, base, folders, env):
         return f"{name}={folder}"
 
     refuse("a missing directory", "has no adapter_config.json", adapters=[f"a={made.scratch / 'nothing'}"])
-    for key, value in (("bias", "all"), ("modules_to_save", ["lm_head"]),
-                       ("rank_pattern", {"q_proj": 2})):
-        refuse(f"{key}", f"adapters with '{key}' are not supported", adapters=[changed(key, {key: value})])
+    for key, value, problem in (("bias", "all", "adapters with 'bias' are not supported"),
+                                ("modules_to_save", ["lm_head"], "merge the adapter into the model"),
+                                ("rank_pattern", {"q_[a-z]*": 2}, "has the regular expression 'q_[a-z]*'")):
+        refuse(key, problem, adapters=[changed(key, {key: value})])
     refuse("use_dora", "lora_magnitude_vector', and use_dora is set",
            adapters=[changed("use_dora", {"use_dora": True})])
     refuse("another kind", "peft_type must be LORA, got: IA3", adapters=[changed("kind", {"peft_type": "IA3"})])

@@ -3,7 +3,9 @@ what it exports is PEFT's; a server has PEFT's adapters.
 
     dora.py BIN SCRATCH MPIRUN
 """
+import json
 import os
+import shutil
 import sys
 
 import peft
@@ -43,12 +45,15 @@ def trains(made, base):
     one = runs.train(program, 1, out, 6, *begin)
     losses = [loss for loss, _ in one[0]]
     check(losses[-1] < losses[0] - 0.1, "the loss falls")
-    half = made.scratch / "half"
+    half, pipe = made.scratch / "half", made.scratch / "pipe"
     runs.train(program, 1, half, 3, *begin)
+    shutil.copytree(half, pipe)
     check(runs.train(program, 1, half, 6, "--resume")[0] == one[0],
           "a resumed run has the losses of one that was not stopped")
     two = runs.train(runs.compile(base, "tensor=2"), 2, made.scratch / "two", 6, *begin)
     check(close(one, two), "two ranks have the losses of one")
+    stages = runs.train(runs.compile(base, "pipe=2"), 2, pipe, 6, "--resume")
+    check(close(one, stages), "and so has a pipeline that goes on from step 3")
     return out
 
 
@@ -58,15 +63,44 @@ def exports(made, base, out):
     moved = [(state[name] - state[name.replace("magnitude_vector", "weight_norm")]).abs().max()
              for name in state if name.endswith("lora_magnitude_vector")]
     check(not changed and len(moved) == 6 and min(moved) > 0, "magnitudes are trained, and the base is not")
-    adapter, merged = made.scratch / "adapter", made.scratch / "merged"
+    return exported(made, base, out, "adapter")
+
+
+def exported(made, base, out, name):
+    """The adapter's folder; PEFT computes with it what the merged model does."""
+    adapter, merged = made.scratch / name, made.scratch / f"{name}-merged"
     run(made.tessera, "export", out, "-o", adapter)
     run(made.tessera, "export", out, "--merge", "-o", merged)
     tokens = torch.arange(64)[None] * 5 % 300
     with torch.no_grad():
         theirs = peft.PeftModel.from_pretrained(adapters.load(base), adapter).eval()(tokens).logits
         ours = adapters.load(merged)(tokens).logits
-    check(far({"": theirs}, {"": ours}) < 1e-5, "PEFT has the logits of the merged model")
+    check(far({"": theirs}, {"": ours}) < 1e-5, f"PEFT has the logits of the merged model ({name})")
     return adapter
+
+
+def trains_whole_modules(made, base):
+    """LoRA with all of its keys, of a model whose head is the table of embeddings."""
+    tied = made.scratch / "tied"
+    shutil.copytree(base, tied)
+    config = json.loads((tied / "config.json").read_text())
+    (tied / "config.json").write_text(json.dumps({**config, "tie_word_embeddings": True}))
+    state = weights(tied)
+    state.pop("lm_head.weight", None)
+    safetensors.torch.save_file(state, tied / "model.safetensors", metadata={"format": "pt"})
+    runs = Pipelines(made.binaries, made.scratch, sys.argv[3], sets=[
+        *SETS, *DORA, "adapter.kind=lora", "adapter.ranks=[down_proj=2]", "adapter.scaling=root",
+        "adapter.dropout=0.2", "adapter.modules_to_save=[embed_tokens]"])
+    program, out = runs.compile(tied, ""), made.scratch / "whole"
+    first = runs.train(program, 1, out, 6, "--init-from", tied)[0]
+    second = runs.train(program, 1, made.scratch / "other", 6, "--init-from", tied, "--seed", 2)[0]
+    check(first[0] != second[0] and first[-1][0] < first[0][0] - 0.1, "dropout has a seed, and the loss falls")
+    after = weights(out / "step-000006")
+    changed = {name for name, value in state.items() if not torch.equal(value, after[name])}
+    check(changed == {"model.embed_tokens.weight"}, "the table is trained, and nothing else of the base")
+    config = json.loads((exported(made, tied, out, "whole-adapter") / "adapter_config.json").read_text())
+    check((config["use_rslora"], config["rank_pattern"], config["lora_dropout"], config["modules_to_save"]) ==
+          (True, {"down_proj": 2}, 0.2, ["embed_tokens", "lm_head"]), "and the configuration is PEFT's")
 
 
 def serves(made, base, trained, tokenizer, env):
@@ -102,6 +136,9 @@ def main():
     adapters.make_base(base, file, len(tokenizer))
     out = trains(made, base)
     serves(made, base, exports(made, base, out), tokenizer, env)
+    trains_whole_modules(made, base)
+    refuses("whole modules in a slot", "modules_to_save: slots hold factors", env=env)(
+        made.tessera, "generate", base, "--adapter", made.scratch / "whole-adapter", "--prompt", "A", "--quiet")
     lora = made.scratch / "lora"
     run(made.tessera, "compile", base, *(f"--set={each}" for each in (*SETS, *DORA, "adapter.kind=lora")),
         "-o", lora)

@@ -45,6 +45,9 @@ dropout: {rate: 0.25}
 inference: {context: 512, batch: 3, chunk: 32, page: 16, pages: 99,
             kv: int8, zeros: groups, layout: packed, numerics: training,
             pooling: mean_sqrt, normalize: l2}
+adapter: {kind: lora, rank: 8, ranks: [down_proj=4, mlp.up_proj=2],
+          alpha: 3, scaling: root, dropout: 0.1, base: fp32,
+          target: [down_proj, up_proj], modules_to_save: [lm_head]}
 seed: 7
 data: {train: tokens/train, eval: "tokens eval"}
 eval: {every: 5, batches: 2}
@@ -70,6 +73,12 @@ checkpoint: {every: 6, keep: 0}
                                32, ZeroPoints::Groups, WeightLayout::Packed,
                                Numerics::Training, Pooling::MeanSqrt,
                                Normalize::L2}));
+  using Names = std::vector<std::string>;
+  EXPECT_EQ(recipe.adapter,
+            (AdapterRecipe{AdapterKind::Lora, 8, 3, AdapterScaling::Root,
+                           AdapterBase::Fp32, Names{"down_proj", "up_proj"},
+                           Names{"down_proj=4", "mlp.up_proj=2"}, 0.1,
+                           Names{"lm_head"}, 0}));
   EXPECT_EQ(recipe.seed, 7);
   EXPECT_EQ(recipe.data.train, "tokens/train");
   EXPECT_EQ(recipe.data.eval, "tokens eval");
@@ -229,6 +238,18 @@ TEST(Recipe, WrongValuesNameLineAndKey) {
            {"dropout: {rate: 1}",
             "r.yaml:1: key 'dropout.rate': must be at least 0 and less than "
             "1, got 1"},
+           {"adapter: {kind: lora, dropout: 1}",
+            "r.yaml:1: key 'adapter.dropout': must be at least 0 and less than "
+            "1, got 1"},
+           {"adapter: {kind: lora, ranks: [down_proj]}",
+            "r.yaml:1: key 'adapter.ranks': must be at most 64 names with a "
+            "number of at least 1, such as down_proj=8, got 'down_proj'"},
+           {"adapter: {kind: lora, ranks: [down_proj=0]}",
+            "r.yaml:1: key 'adapter.ranks': must be at most 64 names with a "
+            "number of at least 1, such as down_proj=8, got 'down_proj=0'"},
+           {"adapter: {kind: lora, target: []}",
+            "r.yaml:1: key 'adapter.target': must be one or more words [a, b], "
+            "got a list of 0"},
            {"data: {train: [a]}",
             "r.yaml:1: key 'data.train': must be a directory or null, got a "
             "list of 1"},
@@ -261,6 +282,13 @@ TEST(Recipe, BrokenYamlNamesItsPlace) {
 }
 
 TEST(Recipe, KeysThatDisagree) {
+  EXPECT_EQ(errorOf("adapter: {rank: 8}"),
+            "r.yaml: the keys of adapter have no meaning without adapter.kind: "
+            "lora or dora; add it, or leave them out");
+  EXPECT_EQ(errorOf("adapter: {kind: dora, dropout: 0.1}"),
+            "r.yaml: adapter.dropout: dora multiplies the sum of the matrix "
+            "and its factors, of which dropout is of one alone; leave it out, "
+            "or choose kind: lora");
   EXPECT_EQ(
       errorOf("lr_schedule: {warmup: 20, total: 10}"),
       "r.yaml: lr_schedule.warmup = 20 is more than lr_schedule.total = 10; "

@@ -121,13 +121,35 @@ TEST_F(AdapterFileTest, TransposesAndScales) {
   write(R"({"peft_type": "LORA", "lora_alpha": 6, "use_rslora": false})", 2);
   auto file = AdapterFile::open(scratch.path);
   ASSERT_TRUE(file.ok()) << file.message();
-  EXPECT_EQ(file->scale(2), 3);
+  EXPECT_EQ(file->scale(file->modules[0]), 3);
   auto values = readAdapter(*file, model);
   ASSERT_TRUE(values.ok()) << values.message();
   ASSERT_TRUE(writeAdapter(*values, model, 0).ok());
   const auto &second = model.held["model.layers.0.q_proj.lora_B.weight"];
   EXPECT_EQ(std::vector(second.begin(), second.begin() + 4),
             (std::vector<float>{3, 9, 6, 12}));
+}
+
+TEST_F(AdapterFileTest, PatternsGiveModulesOtherScales) {
+  const auto scaleOf = [&](const std::string &patterns) {
+    write(R"({"peft_type": "LORA", "lora_alpha": 6, )" + patterns + "}", 2);
+    auto file = AdapterFile::open(scratch.path);
+    return file.ok() ? fmt::format("{}", file->scale(file->modules[0]))
+                     : file.message();
+  };
+  EXPECT_EQ(scaleOf(R"("alpha_pattern": {"q_proj": 8, "0.q_proj": 2})"), "4");
+  EXPECT_EQ(scaleOf(R"("alpha_pattern": {"model.layers.0.q_proj": 1})"), "0.5");
+  EXPECT_EQ(scaleOf(R"("alpha_pattern": {"proj": 8, "v_proj": 4})"), "3");
+  EXPECT_EQ(scaleOf(R"("rank_pattern": {"q_proj": 2})"), "3");
+  const std::string file = scratch.path + "/adapter_config.json: ";
+  EXPECT_EQ(scaleOf(R"("alpha_pattern": {"q_.*": 8})"),
+            file + "alpha_pattern has the regular expression 'q_.*'; only "
+                   "names of modules are supported, such as q_proj or "
+                   "model.layers.0.mlp.down_proj");
+  EXPECT_EQ(scaleOf(R"("rank_pattern": {"q_proj": "two"})"),
+            file + "rank_pattern of 'q_proj' must be a number");
+  EXPECT_EQ(scaleOf(R"("alpha_pattern": [1])"),
+            file + "alpha_pattern must be an object of names and numbers");
 }
 
 // W = [[3, 4, 0], [0, 0, 1]], A = [1, 2, 3], B = [[1], [2]], scale 6. Rows of
