@@ -112,12 +112,12 @@ static Status checkReward(rl::Reward &reward, const RlArguments &arguments,
 
 /// In this process by `model`, or in others.
 static StatusOr<std::unique_ptr<rl::Sampler>>
-openSampler(const RlArguments &arguments, const std::string &artifact,
-            DecodingModel &model) {
+openSampler(const RlArguments &arguments, const RlThreads &threads,
+            const std::string &artifact, DecodingModel &model) {
   if (arguments.workers > 0)
-    return startWorkers(arguments, artifact);
+    return startWorkers(arguments, artifact, threads.ofWorker);
   TESSERA_RETURN_IF_ERROR(
-      model.open(artifact, arguments.device, arguments.threads));
+      model.open(artifact, arguments.device, threads.sampler));
   return std::unique_ptr<rl::Sampler>(
       std::make_unique<rl::EngineSampler>(*model.programs, *model.model));
 }
@@ -150,19 +150,20 @@ static Status learn(RlArguments &arguments, const recipe::Recipe &recipe,
   std::vector<std::string> programs = {"init", "train_step"};
   if (recipe.policy.advantages == recipe::Advantages::Gae)
     programs.push_back("eval_step"); // which gives values of tokens
-  auto learner = openProgram(trainer.name(), arguments.device,
-                             arguments.threads, std::move(programs));
+  const RlThreads threads = threadsOf(arguments, recipe);
+  auto learner = openProgram(trainer.name(), arguments.device, threads.learner,
+                             std::move(programs));
   if (!learner.ok())
     return learner.status();
   DecodingModel model, reference;
-  auto sampler = openSampler(arguments, decoder.name(), model);
+  auto sampler = openSampler(arguments, threads, decoder.name(), model);
   if (!sampler.ok())
     return sampler.status();
   TESSERA_RETURN_IF_ERROR(
       rl::checkContext(recipe, longest, (*sampler)->context()));
   if (recipe.policy.kl.beta > 0) {
     TESSERA_RETURN_IF_ERROR(
-        reference.open(decoder.name(), arguments.device, arguments.threads));
+        reference.open(decoder.name(), arguments.device, threads.sampler));
     TESSERA_RETURN_IF_ERROR(
         importAllWeights(arguments.place, *reference.model));
   }
@@ -187,7 +188,7 @@ static Status learn(RlArguments &arguments, const recipe::Recipe &recipe,
        uint64_t(recipe.eval.every)});
   options.source = &batches;
   options.program = trainer.name();
-  options.threads = arguments.threads;
+  options.threads = threads.learner;
   return runTraining(**learner, options).status();
 }
 
@@ -323,8 +324,8 @@ void tessera::addRlCommand(CLI::App &app, Invocation &invocation) {
       ->type_name("N");
   command
       ->add_option("--threads", arguments->threads,
-                   "of this process and of each rollout worker; 0: all "
-                   "processors")
+                   "processors; 0: all. With rollout.staleness half of them "
+                   "sample; rollout workers share those")
       ->envname("TESSERA_THREADS")
       ->capture_default_str();
   command->callback([arguments, &invocation] {

@@ -2,6 +2,7 @@
 #include "compiler/api/LocalTargets.h"
 #include "compiler/api/RewardProgram.h"
 #include "compiler/api/Shell.h"
+#include "runtime/hal/cpu/ThreadPool.h"
 #include "runtime/rl/AnswerScorer.h"
 #include "runtime/rl/WorkerSampler.h"
 #include <algorithm>
@@ -35,6 +36,21 @@ static CompileRequest requestOf(const RlArguments &arguments,
   request.note = request.warning = arguments.note;
   request.rebuildCommand = "tessera rl " + shellQuoted(arguments.place);
   return request;
+}
+
+RlThreads tessera::threadsOf(const RlArguments &arguments,
+                             const recipe::Recipe &recipe) {
+  const unsigned all =
+      arguments.threads > 0 ? arguments.threads : hal::availableProcessors();
+  RlThreads threads{all, all, all};
+  if (recipe.rollout.staleness > 0 && arguments.device.starts_with("cpu")) {
+    threads.sampler = std::max(all / 2, 1U);
+    threads.learner = std::max(all - threads.sampler, 1U);
+  }
+  if (arguments.workers > 0)
+    threads.ofWorker =
+        std::max(threads.sampler / unsigned(arguments.workers), 1U);
+  return threads;
 }
 
 Status tessera::compileLearner(const RlArguments &arguments,
@@ -221,8 +237,8 @@ startWorker(const std::vector<std::string> &words) {
 }
 
 StatusOr<std::unique_ptr<rl::Sampler>>
-tessera::startWorkers(const RlArguments &arguments,
-                      const std::string &artifact) {
+tessera::startWorkers(const RlArguments &arguments, const std::string &artifact,
+                      unsigned threads) {
   std::error_code error;
   const std::string self =
       std::filesystem::read_symlink("/proc/self/exe", error).string();
@@ -231,13 +247,9 @@ tessera::startWorkers(const RlArguments &arguments,
   constexpr std::string_view kOurs = "/proc/self/";
   if (path.starts_with(kOurs))
     path.replace(0, kOurs.size(), fmt::format("/proc/{}/", ::getpid()));
-  std::vector<std::string> words = {self,
-                                    "rollout-worker",
-                                    path,
-                                    "--device",
-                                    arguments.device,
-                                    "--threads",
-                                    std::to_string(arguments.threads)};
+  std::vector<std::string> words = {
+      self,        "rollout-worker",       path, "--device", arguments.device,
+      "--threads", std::to_string(threads)};
   auto workers = rl::WorkerSampler::create(
       arguments.workers, [words] { return startWorker(words); },
       arguments.note);

@@ -21,12 +21,21 @@ struct RlArguments {
   std::string place, prompts, evalPrompts, reward, recipe;
   std::string cache = "on", device = "cpu";
   std::vector<std::string> set;
-  unsigned threads = 0;
-  int workers = 0; ///< processes that sample; 0: this one does
+  unsigned threads = 0; ///< processors; 0: all
+  int workers = 0;      ///< processes that sample; 0: this one does
   uint64_t cacheGib = kCacheGib;
   TrainOptions train;
   std::function<void(std::string_view)> note; ///< for the user
 };
+
+/// Threads of the programs.
+struct RlThreads {
+  unsigned learner = 1, sampler = 1;
+  unsigned ofWorker = 1; ///< of each process that samples
+};
+/// On CPUs, rollouts that overlap steps have half of the processors, and the
+/// steps the others: threads of both on the same ones wait for each other.
+RlThreads threadsOf(const RlArguments &arguments, const recipe::Recipe &recipe);
 
 /// Compiles the program that learns.
 Status compileLearner(const RlArguments &arguments, const std::string &output);
@@ -66,6 +75,7 @@ inline constexpr int kWorkerDescriptor = 3;
 
 /// Rollout workers that run the artifact: `tessera rollout-worker`.
 StatusOr<std::unique_ptr<rl::Sampler>>
-startWorkers(const RlArguments &arguments, const std::string &artifact);
+startWorkers(const RlArguments &arguments, const std::string &artifact,
+             unsigned threads);
 
 } // namespace tessera
