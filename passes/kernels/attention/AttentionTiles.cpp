@@ -168,14 +168,28 @@ void AttentionEmitter::forRows(Value count, int64_t step, int64_t total,
   ifTrue(ragged, [&] { body(whole, remainder); });
 }
 
+// The last ones by half the width where that suffices.
+void AttentionEmitter::forUsedColumns(
+    Columns cols, int64_t width,
+    llvm::function_ref<void(Value, int64_t)> body) {
+  const int64_t half = width / 2;
+  if (half < target.lanes)
+    return forRange(index(0), cols.used, width,
+                    [&](Value col) { body(col, width); });
+  Value groups = b.create<arith::DivUIOp>(loc, add(cols.used, half - 1),
+                                          index(width)),
+        whole = mul(groups, width);
+  forRange(index(0), whole, width, [&](Value col) { body(col, width); });
+  Value isMore =
+      b.create<arith::CmpIOp>(loc, arith::CmpIPredicate::ult, whole, cols.used);
+  ifTrue(isMore, [&] { body(whole, half); });
+}
+
 void AttentionEmitter::forColumns(
     Columns cols, int64_t width,
     llvm::function_ref<void(Value, int64_t)> body) {
-  if (cols.used) {
-    width = std::min(width, cols.all);
-    return forRange(index(0), cols.used, width,
-                    [&](Value col) { body(col, width); });
-  }
+  if (cols.used)
+    return forUsedColumns(cols, std::min(width, cols.all), body);
   int64_t col = 0;
   for (; col + width <= cols.all; col += width)
     body(index(col), width);
@@ -266,7 +280,9 @@ void AttentionEmitter::forQueries(
 Value AttentionEmitter::computedQueries(Value queries) {
   if (!shape.hasFirst)
     return index(shape.queryTile);
-  return roundUp(queries, std::min(microCols(), shape.queryTile));
+  const int64_t width = std::min(microCols(), shape.queryTile),
+                half = width / 2;
+  return roundUp(queries, half < target.lanes ? width : half);
 }
 
 Value AttentionEmitter::remainingQueries(Value queries, Value col,

@@ -149,6 +149,8 @@ public:
   mlir::Value roundUp(mlir::Value count, int64_t step);
 
 private:
+  void forUsedColumns(Columns cols, int64_t width,
+                      llvm::function_ref<void(mlir::Value, int64_t)> body);
   mlir::Value toF32(mlir::Value tile);
   llvm::SmallVector<mlir::Value> at(const Matrix &m, mlir::Value row,
                                     mlir::Value col);
