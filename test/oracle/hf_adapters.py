@@ -19,6 +19,8 @@ KINDS = {"gpt2": ["lora", "dora"], "llama": ["lora", "dora"], "mixtral": ["lora"
 def transpose_norms():
     """PEFT 0.10 takes the norms of a Conv1D's rows without transposing it, which later
     versions do."""
+    if not hasattr(LoraLayer, "_get_weight_norm"):
+        return
     original = LoraLayer._get_weight_norm
 
     def norms(self, weight, *rest):
@@ -36,8 +38,10 @@ def settings(family, kind="lora"):
 
 def plain(name):
     """PEFT's name of a parameter as the base model and our state have it."""
-    return (name.removeprefix("base_model.model.").replace(".base_layer", "")
+    name = (name.removeprefix("base_model.model.").replace(".base_layer", "")
             .replace(".modules_to_save", "").replace(".default", ""))
+    # Newer versions have a magnitude in a module.
+    return name.removesuffix(".weight") if "magnitude" in name else name
 
 
 def parameter_of(model, name):

@@ -35,11 +35,12 @@ class Float64(TorchFunctionMode):
     """Every float32 that anything asks for becomes a float64."""
 
     def __enter__(self):
+        self.outer = torch.get_default_dtype()
         torch.set_default_dtype(torch.float64)
         return super().__enter__()
 
     def __exit__(self, *exception):
-        torch.set_default_dtype(torch.float32)
+        torch.set_default_dtype(self.outer)
         return super().__exit__(*exception)
 
     def __torch_function__(self, func, types, args=(), kwargs=None):

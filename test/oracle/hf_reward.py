@@ -8,6 +8,7 @@ import torch
 import transformers
 
 import hf_adapters
+import trl_losses
 from hf_models import FAMILIES, Float64, SEQUENCE, Twins, restored, reference_config
 
 METRICS = ["accuracy", "margin", "chosen_reward", "rejected_reward"]
@@ -74,6 +75,10 @@ def trainer():
 
 def pair_loss(model, chosen, rejected, center, totals):
     """Adds METRICS to row 0 of totals, and their sizes to row 1."""
+    if trl_losses.IS_NEW:
+        loss, (one, other) = trl_losses.reward(model, [(chosen, rejected)], center)
+        add_metrics(totals, one, other)
+        return loss
     kind, fields = trainer()
     inputs = {}
     for answer, tokens in (("chosen", chosen), ("rejected", rejected)):
@@ -88,10 +93,14 @@ def pair_loss(model, chosen, rejected, center, totals):
     one, other = (got[f"rewards_{each}"] for each in ("chosen", "rejected"))
     # As later versions of TRL add it (center_rewards_coefficient).
     loss = loss + center * torch.mean((one + other) ** 2)
+    add_metrics(totals, one, other)
+    return loss
+
+
+def add_metrics(totals, one, other):
     for number, value in enumerate((one > other, one - other, one, other)):
         totals[0, number] += float(value.detach().sum())
         totals[1, number] += float(value.detach().double().abs().sum())
-    return loss
 
 
 def gradients(model, name, batch):
