@@ -8,7 +8,7 @@ import safetensors.torch
 import torch
 from peft.tuners.lora import LoraLayer
 
-from hf_models import Float64
+from hf_models import Float64, in_files
 
 RANK, ALPHA = 4, 6
 TARGETS = {"gpt2": ["c_attn", "c_fc"], "llama": ["q_proj", "v_proj", "down_proj"],
@@ -16,11 +16,12 @@ TARGETS = {"gpt2": ["c_attn", "c_fc"], "llama": ["q_proj", "v_proj", "down_proj"
 KINDS = {"gpt2": ["lora", "dora"], "llama": ["lora", "dora"], "mixtral": ["lora"]}
 
 
+# PEFT 0.10 takes the norms of a Conv1D's rows without transposing it, which later
+# versions do.
+HAS_OTHER_NORMS = hasattr(LoraLayer, "_get_weight_norm")
+
+
 def transpose_norms():
-    """PEFT 0.10 takes the norms of a Conv1D's rows without transposing it, which later
-    versions do."""
-    if not hasattr(LoraLayer, "_get_weight_norm"):
-        return
     original = LoraLayer._get_weight_norm
 
     def norms(self, weight, *rest):
@@ -28,7 +29,8 @@ def transpose_norms():
     LoraLayer._get_weight_norm = norms
 
 
-transpose_norms()
+if HAS_OTHER_NORMS:
+    transpose_norms()
 
 
 def settings(family, kind="lora"):
@@ -76,7 +78,8 @@ def trained(gradients):
 
 def save(model, path):
     """Base and factors in one file."""
+    tensors = in_files({plain(name): value.data
+                        for name, value in model.named_parameters()
+                        if ".original_module." not in name}, model)
     safetensors.torch.save_file(
-        {plain(name): value.data.contiguous()
-         for name, value in model.named_parameters()
-         if ".original_module." not in name}, path)
+        {name: value.contiguous() for name, value in tensors.items()}, path)

@@ -48,7 +48,7 @@ from hf_report import MOST, Distance, Numbers, Report, scale_of, worst
 from hf_tessera import Tessera, ToolError, cache_in, processor_targets
 from hf_training import STEPS, losses, settings
 
-SEEDS = (1, 2, 3)
+SEEDS = 3
 # Gradients of losses of answers in the max norm, which of few tokens is a single
 # number of a wide spread; their metrics, and losses of policies, which are a few
 # single numbers.
@@ -167,7 +167,7 @@ class Comparison:
         if not names:
             return
         twins = make_twins(self.family, self.tessera.folder / "reward",
-                           hf_reward.twin)
+                           hf_reward.twin, len(self.twins))
         own = Comparison(self.tessera, self.report, self.family, self.dtype,
                          self.target, twins)
         numbers = Numbers()
@@ -390,7 +390,8 @@ class Comparison:
             twins = self.twins
             if case.scored:
                 twins = scored = scored or make_twins(
-                    self.family, self.tessera.folder / "reward", hf_reward.twin)
+                    self.family, self.tessera.folder / "reward", hf_reward.twin,
+                    len(self.twins))
             artifact = self.tessera.compile(
                 twins[0][1], self.target, SEQUENCE[self.family], MICRO, ROWS,
                 schedule="cosine", documents="separate", more=case.settings)
@@ -440,9 +441,9 @@ PARTS = ("logits", "gradients", "losses", "packed", "preferences", "rewards",
 PARTS_OF_ARTIFACT = ("logits", "gradients", "losses", "greedy")
 
 
-def make_twins(family, folder, make=Twins):
+def make_twins(family, folder, make=Twins, count=SEEDS):
     twins = []
-    for seed in SEEDS:
+    for seed in range(1, count + 1):
         twin = make(family, seed)
         path = folder / f"{family}-{seed}"
         twin.save(path)
@@ -455,14 +456,14 @@ def compare(options, tessera, report):
     targets = processor_targets()
     turn = 0
     for family in options.family or FAMILIES:
-        twins = make_twins(family, tessera.folder)
+        twins = make_twins(family, tessera.folder, count=options.seeds or SEEDS)
         for dtype in options.dtype or ("fp32", "bf16"):
             target = options.target or targets[turn % len(targets)]
             turn += 1
             print(f"# {family} {dtype} on {target}", flush=True)
             try:
                 Comparison(tessera, report, family, dtype, target, twins).all(
-                    options.only, options.steps, options.seeds)
+                    options.only, options.steps, options.seeds or 1)
             except ToolError as error:
                 report.fact(family, dtype, "failed", error, False)
         for name in options.check or ([] if options.only else hf_checks.CHECKS):
@@ -488,8 +489,9 @@ def main():
     parser.add_argument("--steps", action="append",
                         choices=["all", *hf_steps.CASES], help="the losses of "
                         "which 20 steps are compared, if not one or two")
-    parser.add_argument("--seeds", type=int, default=1, choices=range(1, 4),
-                        help="models whose 20 steps are compared, if not one")
+    parser.add_argument("--seeds", type=int, default=0,
+                        help="models whose errors are pooled, if not three, and "
+                        "one of 20 steps")
     parser.add_argument("--target", help="one target for all")
     options = parser.parse_args()
     torch.set_num_threads(1)

@@ -5,8 +5,8 @@ one at a time.
 loss types grpo, bnpo and dr_grpo, importance_sampling_level token and sequence),
 written out in PyTorch: that trainer needs a newer PyTorch than Debian's, which
 the tests use. trl_policy.py compares it with TRL itself, where that is
-installed, and then `gradients` takes TRL's loss. The KL estimators k1 and k2, which TRL lacks, are from Schulman,
-"Approximating KL Divergence" (2020)."""
+installed, and then `gradients` takes TRL's loss. The KL estimators k1 and k2,
+which TRL lacks, are from Schulman, "Approximating KL Divergence" (2020)."""
 import contextlib
 import dataclasses
 

@@ -9,7 +9,8 @@ import transformers
 
 import hf_adapters
 import trl_losses
-from hf_models import FAMILIES, Float64, SEQUENCE, Twins, restored, reference_config
+from hf_models import FAMILIES, Float64, SEQUENCE, Twins
+from hf_models import in_files, reference_config, restored
 
 METRICS = ["accuracy", "margin", "chosen_reward", "rejected_reward"]
 INPUTS = ["document_starts", "document_numbers"]
@@ -123,7 +124,7 @@ def gradients(model, name, batch):
              if p.requires_grad}
     if LOSSES[name][1]:
         grads = {hf_adapters.plain(n): value for n, value in grads.items()}
-    return total, grads, *(totals / len(pairs))
+    return total, in_files(grads, model), *(totals / len(pairs))
 
 
 def sequences(family, seed, count=6):
