@@ -24,8 +24,9 @@ HAS_OTHER_NORMS = hasattr(LoraLayer, "_get_weight_norm")
 def transpose_norms():
     original = LoraLayer._get_weight_norm
 
-    def norms(self, weight, *rest):
-        return original(self, weight.T if self.fan_in_fan_out else weight, *rest)
+    def norms(self, weight, *rest, **more):
+        weight = weight.T if self.fan_in_fan_out else weight
+        return original(self, weight, *rest, **more)
     LoraLayer._get_weight_norm = norms
 
 
