@@ -97,11 +97,10 @@ Status RolloutBatches::begin(TrainModel &model, const TrainPosition &position) {
   if (!journal.ok())
     return journal.status();
   if (const std::string before = journal->lastReward();
-      !isSameReward(before, run.reward)) {
+      !before.empty() && !isSameReward(before, run.reward)) {
     TESSERA_RETURN_IF_ERROR(journal->appendReward(run.reward));
-    if (!before.empty()) // else an older version's, which did not record it
-      options.note(fmt::format("the reward has changed: {} before, {} now",
-                               quote(before), quote(run.reward)));
+    options.note(fmt::format("the reward has changed: {} before, {} now",
+                             quote(before), quote(run.reward)));
   }
   for (const Group &group : journaled)
     TESSERA_RETURN_IF_ERROR(checkJournaled(group, facts, options.settings));
