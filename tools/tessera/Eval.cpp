@@ -1,5 +1,7 @@
 // tessera eval: measures a model on tasks of local files.
 #include "compiler/api/OpenedModel.h"
+#include "compiler/report/EvalReport.h"
+#include "compiler/report/Page.h"
 #include "runtime/data/FileOperations.h"
 #include "runtime/eval/EngineModel.h"
 #include "runtime/eval/Report.h"
@@ -23,7 +25,7 @@ namespace {
 
 struct EvalSettings {
   ModelChoice choice;
-  std::string tasks, output, samples, judge;
+  std::string tasks, output, samples, html, judge;
   uint64_t cacheGib = kCacheGib, keptGib = kKeptGib;
   bool quiet = false;
 };
@@ -53,6 +55,10 @@ static Status writeResults(const EvalSettings &settings,
   const std::string json = eval::printJson(outcome);
   if (!settings.output.empty())
     TESSERA_RETURN_IF_ERROR(writeText(settings.output, json));
+  if (!settings.html.empty())
+    TESSERA_RETURN_IF_ERROR(writeText(
+        settings.html, report::page(outcome.model + ": evaluation",
+                                    report::evalReport(json, samples))));
   if (settings.samples.empty())
     return Status::success();
   std::string lines;
@@ -149,7 +155,8 @@ static Status evaluate(EvalSettings &settings, Invocation &invocation) {
   auto file = eval::loadTaskFile(settings.tasks);
   if (!file.ok())
     return file.status();
-  for (const std::string *path : {&settings.output, &settings.samples})
+  for (const std::string *path :
+       {&settings.output, &settings.samples, &settings.html})
     TESSERA_RETURN_IF_ERROR(checkFolder(*path));
   if (!settings.judge.empty() && !hasKind(*file, eval::TaskKind::winRate))
     return Status::error("--judge: {} has no task of kind win_rate",
@@ -248,6 +255,10 @@ void tessera::addEvalCommand(CLI::App &app, Invocation &invocation) {
       ->add_option("--samples", settings->samples,
                    "write each example with the model's output and its score "
                    "to this file, as lines of JSON")
+      ->type_name("FILE");
+  command
+      ->add_option("--html", settings->html,
+                   "write results, gates and samples as one page to this file")
       ->type_name("FILE");
   command
       ->add_option("--judge", settings->judge,
