@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "runtime/support/Status.h"
 
@@ -29,6 +30,9 @@ enum class AdapterKind { None, Lora, Dora };
 /// The type in which an adapter's base model is stored. Auto: bf16 if that is
 /// what it is computed in and what its config.json says.
 enum class AdapterBase { Auto, Fp32, Bf16, Nf4 };
+/// After an evaluation that misses a gate: the run ends, goes back to the last
+/// checkpoint that passed, or only says so.
+enum class OnMiss { Stop, RollBack, Note };
 /// What is learned. Sft: next tokens, of pretraining too. From pairs of a
 /// chosen and a rejected answer:
 ///   Dpo    Rafailov et al. 2023, arXiv 2305.18290
@@ -320,6 +324,14 @@ struct Recipe {
     int64_t keep = 3;    ///< newest so many; 0: all
     bool operator==(const Checkpoint &) const = default;
   } checkpoint;
+
+  /// What evaluations must reach, and what a run does otherwise.
+  struct Gates {
+    std::vector<std::string> require; ///< MetricGate.h; empty: no gates
+    OnMiss onMiss = OnMiss::Stop;
+    int64_t rollbacks = 3; ///< of RollBack; the next miss stops the run
+    bool operator==(const Gates &) const = default;
+  } gates;
 
   /// Learning from a teacher's most probable next tokens, which the dataset
   /// has.
