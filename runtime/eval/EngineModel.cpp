@@ -76,6 +76,13 @@ EngineRequest scoring(std::vector<int32_t> prompt,
   return request;
 }
 
+std::vector<serve::ChatMessage> messagesOf(const Conversation &chat) {
+  std::vector<serve::ChatMessage> messages;
+  for (const Message &message : chat)
+    messages.push_back({message.role, message.content});
+  return messages;
+}
+
 } // namespace
 
 std::vector<Window> rollingWindows(int64_t tokens, int64_t window) {
@@ -143,6 +150,43 @@ Status EngineModel::run(std::vector<EngineRequest> requests) {
   return Status::success();
 }
 
+StatusOr<EngineModel::ScoredTokens>
+EngineModel::tokensOf(const Continuation &input) {
+  const std::size_t kept = input.context.find_last_not_of(kSpaces) + 1;
+  const std::string context = input.context.substr(0, kept);
+  std::vector<int32_t> before = framed(context);
+  if (!before.empty() && !context.empty())
+    return ScoredTokens{framed(input.context + input.text), before.size()};
+  auto start = documentStart();
+  if (!start.ok())
+    return start.status();
+  ScoredTokens tokens{*start, start->size()};
+  for (uint32_t token : encoder.encode(input.context + input.text))
+    tokens.whole.push_back(int32_t(token));
+  return tokens;
+}
+
+/// Like a text: white space that ends the template's part counts as the
+/// continuation's.
+StatusOr<EngineModel::ScoredTokens>
+EngineModel::chatTokensOf(const Continuation &input) {
+  auto parts = options.chat->render(messagesOf(input.chat), {}, {});
+  if (!parts.ok())
+    return Status::error("{}: {}", input.where, parts.message());
+  if (parts->empty() || parts->back().isUsers)
+    parts->emplace_back();
+  std::string &last = parts->back().text;
+  const std::string ends = last;
+  last.resize(last.find_last_not_of(kSpaces) + 1);
+  auto before = serve::partTokens(*parts, tokenizer, encoder);
+  last = ends + input.text;
+  auto whole = serve::partTokens(*parts, tokenizer, encoder);
+  for (const auto *each : {&before, &whole})
+    if (!each->ok())
+      return Status::error("{}: {}", input.where, each->message());
+  return ScoredTokens{whole.take(), before->size()};
+}
+
 StatusOr<std::vector<Likelihood>>
 EngineModel::scoreContinuations(std::span<const Continuation> inputs) {
   Status failure;
@@ -150,28 +194,19 @@ EngineModel::scoreContinuations(std::span<const Continuation> inputs) {
   std::vector<EngineRequest> requests;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const Continuation &input = inputs[i];
-    const std::size_t kept = input.context.find_last_not_of(kSpaces) + 1;
-    const std::string context = input.context.substr(0, kept);
-    std::vector<int32_t> before = framed(context), whole;
-    if (before.empty() || context.empty()) {
-      auto start = documentStart();
-      if (!start.ok())
-        return start.status();
-      whole = before = *start;
-      for (uint32_t token : encoder.encode(input.context + input.text))
-        whole.push_back(int32_t(token));
-    } else {
-      whole = framed(input.context + input.text);
-    }
-    if (whole.size() <= before.size())
+    auto tokens = input.chat.empty() ? tokensOf(input) : chatTokensOf(input);
+    if (!tokens.ok())
+      return tokens.status();
+    const std::size_t first = tokens->context;
+    if (tokens->whole.size() <= first)
       return Status::error("{}: {} has no token of its own after the prompt; "
                            "change the prompt or the delimiter",
                            input.where, quote(input.text));
-    TESSERA_RETURN_IF_ERROR(add(
-        requests,
-        scoring(std::move(whole),
-                std::make_shared<ScoreSink>(failure, before.size(), scores[i])),
-        input.where));
+    TESSERA_RETURN_IF_ERROR(
+        add(requests,
+            scoring(std::move(tokens->whole),
+                    std::make_shared<ScoreSink>(failure, first, scores[i])),
+            input.where));
   }
   TESSERA_RETURN_IF_ERROR(run(std::move(requests)));
   if (!failure.ok())
@@ -220,6 +255,18 @@ EngineModel::scoreDocuments(std::span<const Document> inputs, int64_t window) {
   return scores;
 }
 
+StatusOr<std::vector<int32_t>> EngineModel::tokensOf(const Prompt &prompt) {
+  if (!prompt.chat.empty()) {
+    auto tokens = serve::chatTokens(*options.chat, messagesOf(prompt.chat), {},
+                                    tokenizer, encoder);
+    if (!tokens.ok())
+      return Status::error("{}: {}", prompt.where, tokens.message());
+    return tokens;
+  }
+  auto tokens = framed(prompt.text);
+  return tokens.empty() ? documentStart() : tokens;
+}
+
 StatusOr<std::vector<std::string>>
 EngineModel::generate(std::span<const Prompt> prompts,
                       const GenerationLimits &limits) {
@@ -227,19 +274,19 @@ EngineModel::generate(std::span<const Prompt> prompts,
   std::vector<std::string> outputs(prompts.size());
   std::vector<EngineRequest> requests;
   for (std::size_t i = 0; i < prompts.size(); ++i) {
+    auto tokens = tokensOf(prompts[i]);
+    if (!tokens.ok())
+      return tokens.status();
     EngineRequest request;
-    request.prompt = framed(prompts[i].text);
-    if (request.prompt.empty()) {
-      auto start = documentStart();
-      if (!start.ok())
-        return start.status();
-      request.prompt = start.take();
-    }
+    request.prompt = tokens.take();
     request.sampling.temperature = 0;
     request.maxTokens = limits.maxTokens;
     request.stopTokens = options.endTokens;
+    std::vector<std::string> stops = limits.stop;
+    if (!prompts[i].chat.empty())
+      serve::addChatStops(*options.chat, tokenizer, request.stopTokens, stops);
     request.sink =
-        std::make_shared<TextSink>(failure, tokenizer, limits.stop, outputs[i]);
+        std::make_shared<TextSink>(failure, tokenizer, stops, outputs[i]);
     TESSERA_RETURN_IF_ERROR(
         add(requests, std::move(request), prompts[i].where));
   }

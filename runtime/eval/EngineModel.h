@@ -4,6 +4,7 @@
 #include "runtime/eval/EvalModel.h"
 #include "runtime/infer/PagedModel.h"
 #include "runtime/infer/engine/Request.h"
+#include "runtime/serve/Chat.h"
 
 #include <optional>
 
@@ -13,6 +14,9 @@ struct EngineModelOptions {
   std::vector<int32_t> endTokens;    ///< that end generation
   std::optional<int32_t> startToken; ///< of a document, if the tokenizer has
                                      ///< none
+  /// Of prompts that are chats, and must outlive the model; null: there are
+  /// none.
+  const serve::ChatRenderer *chat = nullptr;
 };
 
 /// Requests decode together, which does not change a bit of their results on a
@@ -32,6 +36,14 @@ public:
            const GenerationLimits &limits) override;
 
 private:
+  /// A continuation's tokens after those of its context.
+  struct ScoredTokens {
+    std::vector<int32_t> whole;
+    std::size_t context = 0;
+  };
+  StatusOr<ScoredTokens> tokensOf(const Continuation &input);
+  StatusOr<ScoredTokens> chatTokensOf(const Continuation &input);
+  StatusOr<std::vector<int32_t>> tokensOf(const Prompt &prompt);
   std::vector<int32_t> framed(std::string_view text);
   StatusOr<std::vector<int32_t>> documentStart() const;
   Status add(std::vector<EngineRequest> &requests, EngineRequest request,

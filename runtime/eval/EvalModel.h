@@ -15,15 +15,25 @@ struct Likelihood {
   int64_t tokens = 0;
 };
 
-/// Errors begin with `where`.
+/// A turn of a conversation: system, user or assistant.
+struct Message {
+  std::string role, content;
+};
+/// The assistant speaks next. Empty: a prompt is a text.
+using Conversation = std::vector<Message>;
+
+/// Errors begin with `where`. A chat takes the place of the context, or of the
+/// prompt's text, and is rendered by the model's chat template.
 struct Continuation {
   std::string where, context, text;
+  Conversation chat = {};
 };
 struct Document {
   std::string where, text;
 };
 struct Prompt {
   std::string where, text;
+  Conversation chat = {};
 };
 
 struct GenerationLimits {

@@ -1,6 +1,8 @@
 #include "runtime/eval/Examples.h"
 #include "runtime/support/Text.h"
 
+#include <algorithm>
+
 namespace tessera::eval {
 namespace {
 
@@ -115,7 +117,40 @@ StatusOr<std::vector<std::string>> stringsField(const Example &example,
   return list;
 }
 
-StatusOr<std::string> fill(std::string_view pattern, const Example &example) {
+StatusOr<std::vector<std::size_t>>
+rightChoices(const Example &example, const Task &task,
+             const std::vector<std::string> &choices) {
+  int64_t index = 0;
+  if (example.fields[task.answer].get(index)) {
+    double number = 0;
+    for (const JsonValue &choice : example.fields[task.choices].elements())
+      if (choice.get(number))
+        return Status::error("{}: the answer {} may be an index or one of the "
+                             "choices, which are numbers; write them as "
+                             "strings",
+                             example.where, index);
+    if (index < 0 || index >= int64_t(choices.size()))
+      return Status::error("{}: the answer {} is not one of {} choices, which "
+                           "count from 0",
+                           example.where, index, choices.size());
+    return std::vector<std::size_t>{std::size_t(index)};
+  }
+  auto answers = stringsField(example, task.answer);
+  if (!answers.ok())
+    return answers.status();
+  std::vector<std::size_t> right;
+  for (const std::string &answer : *answers) {
+    auto found = std::ranges::find(choices, answer);
+    if (found == choices.end())
+      return Status::error("{}: the answer {} is not one of the choices",
+                           example.where, quote(answer));
+    right.push_back(std::size_t(found - choices.begin()));
+  }
+  return right;
+}
+
+StatusOr<std::string> fill(std::string_view pattern, const Example &example,
+                           std::span<const TemplateWord> words) {
   std::string text;
   for (size_t at = 0; at < pattern.size();) {
     const char c = pattern[at];
@@ -135,10 +170,16 @@ StatusOr<std::string> fill(std::string_view pattern, const Example &example) {
           "the prompt {} has a '{{' without '}}'; write '{{{{' "
           "for a brace",
           quote(pattern));
-    auto value = stringField(example, pattern.substr(at + 1, end - at - 1));
-    if (!value.ok())
-      return value.status();
-    text += *value;
+    const std::string_view name = pattern.substr(at + 1, end - at - 1);
+    if (auto word = std::ranges::find(words, name, &TemplateWord::name);
+        word != words.end()) {
+      text += word->text;
+    } else {
+      auto value = stringField(example, name);
+      if (!value.ok())
+        return value.status();
+      text += *value;
+    }
     at = end + 1;
   }
   return text;

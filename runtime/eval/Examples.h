@@ -3,6 +3,7 @@
 #include "runtime/data/Json.h"
 #include "runtime/eval/TaskFile.h"
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -26,7 +27,20 @@ StatusOr<std::string> stringField(const Example &example,
 StatusOr<std::vector<std::string>> stringsField(const Example &example,
                                                 std::string_view name);
 
-/// The template with every {field} replaced; {{ and }} are braces.
-StatusOr<std::string> fill(std::string_view pattern, const Example &example);
+/// The choices of an example that are right: by the index of one, or by the
+/// text of one or more.
+StatusOr<std::vector<std::size_t>>
+rightChoices(const Example &example, const Task &task,
+             const std::vector<std::string> &choices);
+
+/// A name that a template may have besides the fields, and its text.
+struct TemplateWord {
+  std::string_view name, text;
+};
+
+/// The template with every {field} replaced; {{ and }} are braces. Words come
+/// before fields of the same name.
+StatusOr<std::string> fill(std::string_view pattern, const Example &example,
+                           std::span<const TemplateWord> words = {});
 
 } // namespace tessera::eval

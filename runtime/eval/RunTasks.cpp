@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <numbers>
 #include <numeric>
@@ -30,6 +31,7 @@ std::vector<Result> likelihoodResults(const std::vector<const Outcome *> &of) {
   results[2].metric = "bits_per_byte";
   results[2].value = -sum.logprob / double(bytes) / std::numbers::ln2;
   for (Result &each : results) {
+    each.examples = int64_t(of.size());
     each.tokens = sum.tokens;
     each.bytes = bytes;
   }
@@ -42,9 +44,11 @@ std::vector<Result> meanResults(const std::vector<const Outcome *> &of) {
     std::vector<double> values;
     values.reserve(of.size());
     for (const Outcome *each : of)
-      values.push_back(each->metrics[i].second);
+      if (!std::isnan(each->metrics[i].second))
+        values.push_back(each->metrics[i].second);
     const Mean mean = meanOf(values);
     Result result;
+    result.examples = int64_t(values.size());
     result.metric = of.front()->metrics[i].first;
     result.value = mean.value;
     result.standardError = mean.standardError;
@@ -67,7 +71,6 @@ void addResults(const LoadedTask &loaded, const std::vector<Outcome> &outcomes,
       result.task = loaded.task.name;
       result.kind = loaded.task.kind;
       result.group = group;
-      result.examples = int64_t(members.size());
       to.push_back(std::move(result));
     }
 }
@@ -98,6 +101,8 @@ Status checkGroups(const std::vector<Gate> &gates,
 } // namespace
 
 Mean meanOf(const std::vector<double> &values) {
+  if (values.empty())
+    return {std::numeric_limits<double>::quiet_NaN(), {}};
   const auto count = double(values.size());
   Mean mean{std::accumulate(values.begin(), values.end(), 0.0) / count, {}};
   if (values.size() < 2)
@@ -111,7 +116,8 @@ Mean meanOf(const std::vector<double> &values) {
 
 StatusOr<EvalResults>
 runTasks(const TaskFile &file, EvalModel &model,
-         const std::function<void(std::string_view)> &note) {
+         const std::function<void(std::string_view)> &note,
+         const JudgeAccess &judge) {
   const std::vector<Task> &tasks = file.tasks;
   std::vector<LoadedTask> loaded;
   std::vector<std::unique_ptr<Runner>> runners;
@@ -121,7 +127,7 @@ runTasks(const TaskFile &file, EvalModel &model,
     if (!one.ok())
       return Status::error("task {}: {}", task.name, one.message());
     loaded.push_back(one.take());
-    runners.push_back(runnerOf(loaded.back()));
+    runners.push_back(runnerOf(loaded.back(), judge));
     if (Status status = runners.back()->prepare(); !status.ok())
       return Status::error("task {}: {}", task.name, status.message());
   }
@@ -133,8 +139,8 @@ runTasks(const TaskFile &file, EvalModel &model,
     addResults(loaded[i], runners[i]->outcomes, results.results);
     for (std::string &line : runners[i]->samples)
       results.samples.push_back(std::move(line));
-    note(fmt::format("task {}: {} examples", tasks[i].name,
-                     loaded[i].examples.size()));
+    note(fmt::format("task {}: {} examples{}", tasks[i].name,
+                     loaded[i].examples.size(), runners[i]->remark));
   }
   return results;
 }

@@ -27,14 +27,22 @@ struct EvalResults {
   std::vector<std::string> samples; ///< an example each, as a line of JSON
 };
 
-/// All tasks of the file, in order. Their data and the gates are checked before
-/// the model computes anything. `note` receives a line for each finished task.
+/// How judges of win_rate tasks are reached.
+struct JudgeAccess {
+  std::string url;           ///< instead of those of the tasks; empty: theirs
+  std::string authorization; ///< of every request; may be empty
+};
+
+/// All tasks of the file, in order. Their data and the gates are checked, and
+/// judges reached, before the model computes anything. `note` receives a line
+/// for each finished task.
 StatusOr<EvalResults>
 runTasks(const TaskFile &file, EvalModel &model,
-         const std::function<void(std::string_view)> &note);
+         const std::function<void(std::string_view)> &note,
+         const JudgeAccess &judge = {});
 
 /// Mean of `values`, and its standard error from the sample's deviation (n-1),
-/// as in lm-evaluation-harness.
+/// as in lm-evaluation-harness. Of no values it is not a number.
 struct Mean {
   double value;
   std::optional<double> standardError;

@@ -1,5 +1,6 @@
 #include "runtime/eval/Runner.h"
 #include "runtime/eval/Extract.h"
+#include "runtime/eval/WinRate.h"
 #include "runtime/serve/Choice.h"
 #include "runtime/support/Text.h"
 
@@ -27,21 +28,42 @@ StatusOr<LoadedTask> loadTask(const Task &task) {
   return loaded;
 }
 
-namespace {
-
 using Json = nlohmann::ordered_json;
 
-std::string sampleLine(const LoadedTask &loaded, std::size_t index,
-                       const Json &fields) {
-  Json line = {{"task", loaded.task.name},
-               {"where", loaded.examples[index].where}};
+void Runner::addSample(std::size_t index, const Json &fields) {
+  Json line = {{"task", task.name}, {"where", loaded.examples[index].where}};
   line.update(fields);
-  return line.dump(-1, ' ', false, Json::error_handler_t::replace);
+  samples.push_back(line.dump(-1, ' ', false, Json::error_handler_t::replace));
 }
+
+//===--- generation -------------------------------------------------------===//
+
+Status GenerationRunner::prepare() {
+  auto maker = PromptMaker::create(task);
+  if (!maker.ok())
+    return maker.status();
+  for (const Example &example : loaded.examples) {
+    auto prompt = maker->make(example, int64_t(prompts.size()));
+    if (!prompt.ok())
+      return prompt.status();
+    prompts.push_back(prompt.take());
+    TESSERA_RETURN_IF_ERROR(prepareOne(example));
+  }
+  return Status::success();
+}
+
+Status GenerationRunner::run(EvalModel &model) {
+  auto outputs = model.generate(prompts, {task.stop, task.maxTokens});
+  if (!outputs.ok())
+    return outputs.status();
+  return grade(*outputs);
+}
+
+namespace {
 
 /// The question of an example of multiple_choice.
 struct Question {
-  std::string prompt;
+  Prompt prompt;
   std::vector<std::string> choices;
   std::vector<std::size_t> right;
 };
@@ -69,10 +91,9 @@ public:
       return scores.status();
     for (std::size_t i = 0; i < documents.size(); ++i) {
       outcomes.push_back({{}, (*scores)[i], int64_t(documents[i].text.size())});
-      samples.push_back(sampleLine(loaded, i,
-                                   {{"logprob", (*scores)[i].logprob},
-                                    {"tokens", (*scores)[i].tokens},
-                                    {"bytes", documents[i].text.size()}}));
+      addSample(i, {{"logprob", (*scores)[i].logprob},
+                    {"tokens", (*scores)[i].tokens},
+                    {"bytes", documents[i].text.size()}});
     }
     return Status::success();
   }
@@ -81,45 +102,15 @@ private:
   std::vector<Document> documents;
 };
 
-/// The index of a choice, or the text of one or more.
-StatusOr<std::vector<std::size_t>>
-rightChoices(const Example &example, const Task &task,
-             const std::vector<std::string> &choices) {
-  int64_t index = 0;
-  if (example.fields[task.answer].get(index)) {
-    double number = 0;
-    for (const JsonValue &choice : example.fields[task.choices].elements())
-      if (choice.get(number))
-        return Status::error("{}: the answer {} may be an index or one of the "
-                             "choices, which are numbers; write them as "
-                             "strings",
-                             example.where, index);
-    if (index < 0 || index >= int64_t(choices.size()))
-      return Status::error("{}: the answer {} is not one of {} choices, which "
-                           "count from 0",
-                           example.where, index, choices.size());
-    return std::vector<std::size_t>{std::size_t(index)};
-  }
-  auto answers = stringsField(example, task.answer);
-  if (!answers.ok())
-    return answers.status();
-  std::vector<std::size_t> right;
-  for (const std::string &answer : *answers) {
-    auto found = std::ranges::find(choices, answer);
-    if (found == choices.end())
-      return Status::error("{}: the answer {} is not one of the choices",
-                           example.where, quote(answer));
-    right.push_back(std::size_t(found - choices.begin()));
-  }
-  return right;
-}
-
 class ChoiceRunner final : public Runner {
 public:
   using Runner::Runner;
   Status prepare() override {
+    auto maker = PromptMaker::create(task);
+    if (!maker.ok())
+      return maker.status();
     for (const Example &example : loaded.examples)
-      TESSERA_RETURN_IF_ERROR(prepareOne(example));
+      TESSERA_RETURN_IF_ERROR(prepareOne(example, *maker));
     return Status::success();
   }
   Status run(EvalModel &model) override {
@@ -141,20 +132,18 @@ public:
       };
       outcomes.push_back(
           {{{"acc", isRight(logprobs)}, {"acc_norm", isRight(perLetter)}}});
-      samples.push_back(
-          sampleLine(loaded, i,
-                     {{"prompt", question.prompt},
-                      {"choices", question.choices},
-                      {"logprobs", logprobs},
-                      {"right", question.right},
-                      {"acc", outcomes.back().metrics[0].second}}));
+      addSample(i, {{"prompt", promptJson(question.prompt)},
+                    {"choices", question.choices},
+                    {"logprobs", logprobs},
+                    {"right", question.right},
+                    {"acc", outcomes.back().metrics[0].second}});
     }
     return Status::success();
   }
 
 private:
-  Status prepareOne(const Example &example) {
-    auto prompt = fill(task.prompt, example);
+  Status prepareOne(const Example &example, const PromptMaker &maker) {
+    auto prompt = maker.make(example, int64_t(questions.size()));
     if (!prompt.ok())
       return prompt.status();
     auto choices = stringsField(example, task.choices);
@@ -171,7 +160,7 @@ private:
       return right.status();
     for (const std::string &choice : *choices)
       continuations.push_back(
-          {example.where, *prompt, task.delimiter + choice});
+          {example.where, prompt->text, task.delimiter + choice, prompt->chat});
     questions.push_back({prompt.take(), choices.take(), right.take()});
     return Status::success();
   }
@@ -180,44 +169,28 @@ private:
   std::vector<Question> questions;
 };
 
-/// The kinds that generate.
-class GenerationRunner : public Runner {
-public:
-  using Runner::Runner;
-  Status prepare() override {
-    for (const Example &example : loaded.examples) {
-      auto prompt = fill(task.prompt, example);
-      if (!prompt.ok())
-        return prompt.status();
-      prompts.push_back({example.where, prompt.take()});
-      TESSERA_RETURN_IF_ERROR(prepareOne(example));
-    }
-    return Status::success();
-  }
-  Status run(EvalModel &model) override {
-    auto outputs = model.generate(prompts, {task.stop, task.maxTokens});
-    if (!outputs.ok())
-      return outputs.status();
-    for (std::size_t i = 0; i < prompts.size(); ++i) {
-      Json fields = {{"prompt", prompts[i].text}, {"output", (*outputs)[i]}};
-      outcomes.push_back({{grade(i, (*outputs)[i], fields)}});
-      samples.push_back(sampleLine(loaded, i, fields));
-    }
-    return Status::success();
-  }
-
-protected:
-  virtual Status prepareOne(const Example &example) = 0;
-  virtual std::pair<std::string, double>
-  grade(std::size_t index, const std::string &text, Json &fields) = 0;
-
-private:
-  std::vector<Prompt> prompts;
-};
-
-class MatchRunner final : public GenerationRunner {
+/// Each output is graded on its own.
+class SingleRunner : public GenerationRunner {
 public:
   using GenerationRunner::GenerationRunner;
+
+protected:
+  Status grade(const std::vector<std::string> &outputs) override {
+    for (std::size_t i = 0; i < prompts.size(); ++i) {
+      Json fields = {{"prompt", promptJson(prompts[i])},
+                     {"output", outputs[i]}};
+      outcomes.push_back({{gradeOne(i, outputs[i], fields)}});
+      addSample(i, fields);
+    }
+    return Status::success();
+  }
+  virtual std::pair<std::string, double>
+  gradeOne(std::size_t index, const std::string &text, Json &fields) = 0;
+};
+
+class MatchRunner final : public SingleRunner {
+public:
+  using SingleRunner::SingleRunner;
 
 protected:
   Status prepareOne(const Example &example) override {
@@ -227,7 +200,7 @@ protected:
     return right.status();
   }
   std::pair<std::string, double>
-  grade(std::size_t index, const std::string &text, Json &fields) override {
+  gradeOne(std::size_t index, const std::string &text, Json &fields) override {
     auto found = extract(text, task);
     bool isRight = false;
     for (const std::string &answer : answers[index])
@@ -242,9 +215,9 @@ private:
   std::vector<std::vector<std::string>> answers;
 };
 
-class PromptsRunner final : public GenerationRunner {
+class PromptsRunner final : public SingleRunner {
 public:
-  using GenerationRunner::GenerationRunner;
+  using SingleRunner::SingleRunner;
 
 protected:
   Status prepareOne(const Example &example) override {
@@ -259,7 +232,7 @@ protected:
     return Status::success();
   }
   std::pair<std::string, double>
-  grade(std::size_t index, const std::string &text, Json &fields) override {
+  gradeOne(std::size_t index, const std::string &text, Json &fields) override {
     Json broken = Json::array();
     for (const std::string &each : patterns[index].forbid)
       if (contains(text, each))
@@ -297,7 +270,8 @@ private:
 
 } // namespace
 
-std::unique_ptr<Runner> runnerOf(const LoadedTask &loaded) {
+std::unique_ptr<Runner> runnerOf(const LoadedTask &loaded,
+                                 const JudgeAccess &judge) {
   switch (loaded.task.kind) {
   case TaskKind::perplexity:
     return std::make_unique<PerplexityRunner>(loaded);
@@ -307,6 +281,8 @@ std::unique_ptr<Runner> runnerOf(const LoadedTask &loaded) {
     return std::make_unique<MatchRunner>(loaded);
   case TaskKind::prompts:
     return std::make_unique<PromptsRunner>(loaded);
+  case TaskKind::winRate:
+    return winRateRunner(loaded, judge);
   }
   return nullptr;
 }

@@ -1,4 +1,5 @@
 #include "runtime/eval/ServerModel.h"
+#include "runtime/eval/ChatServer.h"
 #include "runtime/serve/Choice.h"
 #include "runtime/support/Text.h"
 
@@ -64,15 +65,6 @@ StatusOr<Json> inOrder(const Json &answer, std::size_t count) {
   return ordered;
 }
 
-std::string messageOf(const client::ServerAnswer &answer) {
-  constexpr std::size_t kMostBytes = 400;
-  const Json json = Json::parse(answer.body, nullptr, false);
-  const auto message = Json::json_pointer("/error/message");
-  if (json.is_object() && json.contains(message) && json[message].is_string())
-    return oneLine(json[message].get<std::string>(), kMostBytes);
-  return oneLine(answer.body);
-}
-
 } // namespace
 
 StatusOr<Json> ServerModel::complete(std::span<const std::string> prompts,
@@ -89,7 +81,7 @@ StatusOr<Json> ServerModel::complete(std::span<const std::string> prompts,
     return answer.status();
   if (answer->status != 200)
     return Status::error("{}: the server answers {}: {}", where, answer->status,
-                         messageOf(*answer));
+                         errorOf(*answer));
   auto choices =
       inOrder(Json::parse(answer->body, nullptr, false), prompts.size());
   if (!choices.ok())
@@ -129,6 +121,11 @@ ServerModel::score(std::span<const Continuation> inputs) const {
 
 StatusOr<std::vector<Likelihood>>
 ServerModel::scoreContinuations(std::span<const Continuation> inputs) {
+  for (const Continuation &input : inputs)
+    if (!input.chat.empty())
+      return Status::error("{}: chat: a server gives no log-likelihoods of "
+                           "chats; leave it out, or give the model itself",
+                           input.where);
   return score(inputs);
 }
 
@@ -146,6 +143,8 @@ ServerModel::scoreDocuments(std::span<const Document> inputs, int64_t window) {
 StatusOr<std::vector<std::string>>
 ServerModel::generate(std::span<const Prompt> prompts,
                       const GenerationLimits &limits) {
+  if (!prompts.empty() && !prompts.front().chat.empty()) // then all are chats
+    return askChats({server, name, "the server"}, prompts, limits);
   std::vector<std::string> outputs;
   Json fields = {{"max_tokens", limits.maxTokens}};
   if (!limits.stop.empty())

@@ -1,4 +1,5 @@
-// A model of an OpenAI-compatible server, by /v1/completions.
+// A model of an OpenAI-compatible server, by /v1/completions, and for chats
+// /v1/chat/completions.
 #pragma once
 #include "runtime/client/HttpClient.h"
 #include "runtime/eval/EvalModel.h"

@@ -1,4 +1,5 @@
 #include "runtime/eval/TaskFile.h"
+#include "runtime/client/HttpClient.h"
 #include "runtime/eval/Extract.h"
 #include "runtime/recipe/YamlDocument.h"
 #include "runtime/support/Text.h"
@@ -15,6 +16,7 @@ namespace tessera::eval {
 namespace {
 
 constexpr int64_t kMaxFileBytes = 1 << 20;
+constexpr int64_t kMaxShots = 1000;
 constexpr std::string_view kTopKeys[] = {"tasks", "gates"};
 
 /// A key of a task: where its value goes, and the kinds that have it.
@@ -36,12 +38,18 @@ const std::vector<Key> &keys() {
       {"text", &Task::text, {perplexity}},
       {"split_by", &Task::splitBy, {}},
       {"window", &Task::window, {perplexity}, 2},
-      {"prompt", &Task::prompt, {multipleChoice, exactMatch, prompts}},
+      {"prompt", &Task::prompt, {multipleChoice, exactMatch, prompts, winRate}},
+      {"chat", &Task::chat, {multipleChoice, exactMatch, prompts, winRate}},
+      {"system", &Task::system, {multipleChoice, exactMatch, prompts, winRate}},
       {"choices", &Task::choices, {multipleChoice}},
-      {"delimiter", &Task::delimiter, {multipleChoice}},
       {"answer", &Task::answer, {multipleChoice, exactMatch}},
-      {"stop", &Task::stop, {exactMatch, prompts}},
-      {"max_tokens", &Task::maxTokens, {exactMatch, prompts}},
+      {"delimiter", &Task::delimiter, {multipleChoice, exactMatch}},
+      {"shots", &Task::shots, {multipleChoice, exactMatch}},
+      {"shots_data", &Task::shotsData, {multipleChoice, exactMatch}},
+      {"shots_seed", &Task::shotsSeed, {multipleChoice, exactMatch}, 0},
+      {"shot_delimiter", &Task::shotDelimiter, {multipleChoice, exactMatch}},
+      {"stop", &Task::stop, {exactMatch, prompts, winRate}},
+      {"max_tokens", &Task::maxTokens, {exactMatch, prompts, winRate}},
       {"extract", &Task::extract, {exactMatch}},
       {"match", &Task::match, {exactMatch}},
       {"trim", &Task::trim, {exactMatch}},
@@ -49,6 +57,13 @@ const std::vector<Key> &keys() {
       {"ignore_punctuation", &Task::ignorePunctuation, {exactMatch}},
       {"forbid", &Task::forbid, {prompts}},
       {"require", &Task::require, {prompts}},
+      {"against", &Task::against, {winRate}},
+      {"against_samples", &Task::againstSamples, {winRate}},
+      {"judge", &Task::judge, {winRate}},
+      {"judge_model", &Task::judgeModel, {winRate}},
+      {"judge_prompt", &Task::judgePrompt, {winRate}},
+      {"judge_max_tokens", &Task::judgeMaxTokens, {winRate}},
+      {"verdict", &Task::verdict, {winRate}},
   };
   return all;
 }
@@ -66,7 +81,6 @@ public:
     if (!node.IsMap())
       return at(node, "a task must be a mapping with name, kind and data");
     TESSERA_RETURN_IF_ERROR(readKind(node));
-    std::set<std::string> seen;
     for (const auto &entry : node) {
       if (!entry.first.IsScalar())
         return at(entry.first, "keys must be plain words");
@@ -155,6 +169,7 @@ private:
   }
 
   static bool storeList(std::vector<std::string> &to, const YAML::Node &node) {
+    to.clear();
     if (node.IsScalar()) {
       to = {node.Scalar()};
       return true;
@@ -185,18 +200,64 @@ private:
       task.prompt = "{prompt}";
     else if (task.kind != TaskKind::perplexity && task.prompt.empty())
       return at(node, "the task has no prompt, such as \"{question}\"");
-    for (const auto *list : {&task.extract, &task.forbid, &task.require})
+    for (const auto *list :
+         {&task.extract, &task.forbid, &task.require, &task.verdict})
       for (const std::string &pattern : *list)
         if (Status status = checkPattern(pattern); !status.ok())
           return at(node, status.message());
     if (std::ranges::count(task.stop, "") > 0)
       return at(node, "stop must not have an empty string");
+    TESSERA_RETURN_IF_ERROR(completePrompt(node));
+    if (task.kind == TaskKind::winRate)
+      TESSERA_RETURN_IF_ERROR(completeJudge(node));
     auto folder = std::filesystem::path(file).parent_path();
-    task.data = (folder / task.data).string();
+    for (std::string *path :
+         {&task.data, &task.shotsData, &task.againstSamples})
+      if (!path->empty())
+        *path = (folder / *path).string();
+    return Status::success();
+  }
+
+  /// Chat and shots: a key that would have no effect is refused.
+  Status completePrompt(const YAML::Node &node) {
+    if (task.shots > kMaxShots)
+      return at(node, fmt::format("shots must be at most {}", kMaxShots));
+    if (!task.chat && seen.contains("system"))
+      return at(node, "system needs chat: true");
+    if (task.shots == 0)
+      for (const char *key : {"shots_data", "shots_seed", "shot_delimiter"})
+        if (seen.contains(key))
+          return at(node, fmt::format("{} needs shots", key));
+    if (task.chat && seen.contains("shot_delimiter"))
+      return at(node, "shot_delimiter has no effect in a chat, where shots are "
+                      "turns; leave it out");
+    const bool isMatch = task.kind == TaskKind::exactMatch;
+    if (isMatch && seen.contains("delimiter") && (task.chat || task.shots == 0))
+      return at(node, "delimiter of an exact_match task needs shots, and has "
+                      "no effect in a chat");
+    if (!isMatch && task.chat && !seen.contains("delimiter"))
+      task.delimiter.clear();
+    return Status::success();
+  }
+
+  Status completeJudge(const YAML::Node &node) const {
+    if (task.against.empty() == task.againstSamples.empty())
+      return at(node, "give against, a field with the other answer, or "
+                      "against_samples, a file of another model's samples");
+    for (std::string_view part : {"{answer_a}", "{answer_b}"})
+      if (task.judgePrompt.find(part) == std::string::npos)
+        return at(node, fmt::format("judge_prompt must have {}", part));
+    if (task.verdict.empty())
+      return at(node, "verdict needs an expression that finds A, B or C");
+    if (task.judge.empty())
+      return Status::success();
+    if (auto url = client::parseServerUrl(task.judge); !url.ok())
+      return at(node, "judge: " + oneLine(url.message(), 200));
     return Status::success();
   }
 
   const std::string &file;
+  std::set<std::string> seen; ///< keys
   Task task;
 };
 
@@ -294,12 +355,28 @@ Status readGates(const YAML::Node &list, const TaskReader &where,
 
 } // namespace
 
+const std::string_view kJudgePrompt =
+    R"(Act as an impartial judge of the answers of two assistants to the prompt below. Choose the assistant that follows the user's instructions and answers the question better. Consider helpfulness, relevance, accuracy, depth, creativity and level of detail. Do not let the order, the length or the names of the answers influence you. Compare the answers and explain your choice shortly. Then give your verdict in exactly this form: [[A]] if assistant A is better, [[B]] if assistant B is better, [[C]] for a tie.
+
+[Prompt]
+{prompt}
+
+[Answer of assistant A]
+{answer_a}
+[End of the answer of assistant A]
+
+[Answer of assistant B]
+{answer_b}
+[End of the answer of assistant B])";
+
 std::span<const std::string_view> metricsOf(TaskKind kind) {
   static constexpr std::string_view kLikelihood[] = {
       "token_perplexity", "byte_perplexity", "bits_per_byte"};
   static constexpr std::string_view kChoice[] = {"acc", "acc_norm"};
   static constexpr std::string_view kMatch[] = {"exact_match"};
   static constexpr std::string_view kPrompts[] = {"pass_rate"};
+  static constexpr std::string_view kWins[] = {"win_rate", "consistent",
+                                               "judged"};
   switch (kind) {
   case TaskKind::perplexity:
     return kLikelihood;
@@ -309,6 +386,8 @@ std::span<const std::string_view> metricsOf(TaskKind kind) {
     return kMatch;
   case TaskKind::prompts:
     return kPrompts;
+  case TaskKind::winRate:
+    return kWins;
   }
   return {};
 }

@@ -118,7 +118,8 @@ struct RunPath {
   std::string program() const { return run + "/" + kProgramFile; }
 };
 /// `path` is a run directory, or one checkpoint of it, RUN/step-000100. If that
-/// checkpoint is missing, the error lists the existing ones.
+/// checkpoint is missing, the error lists the existing ones. RUN@promoted is
+/// the one that RUN/promoted names.
 StatusOr<RunPath> resolveRun(const std::string &path);
 
 /// Checks the options, the run's tokenizer and a checkpoint, as far as possible

@@ -4,6 +4,7 @@
 #include "runtime/train/Checkpoint.h"
 #include "runtime/train/MeshModel.h"
 #include "runtime/train/RunDirectory.h"
+#include "runtime/train/RunGates.h"
 #include "runtime/weights/ImportWeights.h"
 
 #include <algorithm>
@@ -121,6 +122,18 @@ bool loadKept(const std::string &directory, WeightsCache &cache,
 StatusOr<RunPath> resolveRun(const std::string &path) {
   namespace fs = std::filesystem;
   std::error_code code;
+  constexpr std::string_view kPromoted = "@promoted";
+  if (path.ends_with(kPromoted)) {
+    const std::string of = path.substr(0, path.size() - kPromoted.size());
+    auto name = promotedCheckpoint(of);
+    if (!name.ok())
+      return name.status();
+    if (name->empty())
+      return Status::error("'{}' has no promoted checkpoint: no evaluation has "
+                           "passed its gates",
+                           of);
+    return resolveRun(of + "/" + *name);
+  }
   fs::path run = fs::path(path).lexically_normal();
   if (!run.has_filename()) // "run/" is "run"
     run = run.parent_path();

@@ -4,6 +4,7 @@
 #include <set>
 #include <tuple>
 
+#include "runtime/recipe/MetricGate.h"
 #include "runtime/recipe/RecipeSchema.h"
 #include "runtime/recipe/YamlDocument.h"
 #include "runtime/support/Text.h"
@@ -205,9 +206,37 @@ static Status checkTask(const Recipe &recipe) {
   return Status::success();
 }
 
+static Status checkGates(const Recipe &recipe) {
+  const Recipe::Gates &gates = recipe.gates;
+  if (gates.require.empty())
+    return gates == Recipe::Gates()
+               ? Status::success()
+               : Status::error("gates.on_miss and gates.rollbacks have no "
+                               "meaning without gates.require; add it, or "
+                               "leave them out");
+  const bool isPolicy = recipe.task == Task::Policy;
+  const std::string_view measured = isPolicy ? kEvalReward : kEvalLoss;
+  for (const std::string &text : gates.require)
+    if (auto gate = parseMetricGate(text);
+        gate.ok() && gate->metric != measured)
+      return Status::error("gates.require: task: {} has {}, not {}",
+                           name(recipe.task), measured, gate->metric);
+  if (recipe.eval.every == 0)
+    return Status::error("gates.require needs evaluations; set eval.every");
+  if (gates.onMiss != OnMiss::RollBack &&
+      gates.rollbacks != Recipe::Gates().rollbacks)
+    return misfit("gates.rollbacks", "gates.on_miss: roll_back");
+  if (gates.onMiss == OnMiss::RollBack && isPolicy)
+    return Status::error("gates.on_miss: roll_back goes on with the data that "
+                         "follows, which task: policy has none of; use stop "
+                         "or note");
+  return Status::success();
+}
+
 // The error names the keys, not a line: either may be the one that is wrong.
 Status checkTogether(const Recipe &recipe) {
   TESSERA_RETURN_IF_ERROR(checkTask(recipe));
+  TESSERA_RETURN_IF_ERROR(checkGates(recipe));
   Recipe::Adapter unused;
   unused.kind = recipe.adapter.kind;
   if (recipe.adapter.kind == AdapterKind::None && recipe.adapter != unused)

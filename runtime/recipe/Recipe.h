@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "runtime/recipe/AdapterRecipe.h"
 #include "runtime/support/Status.h"
@@ -23,6 +24,9 @@ enum class RowDispatch { Auto, Gather, Exchange };
 /// Joined: tokens see all earlier ones of their sequence. Separate: those of
 /// their document, in which positions start at 0.
 enum class Documents { Joined, Separate };
+/// After an evaluation that misses a gate: the run ends, goes back to the last
+/// checkpoint that passed, or only says so.
+enum class OnMiss { Stop, RollBack, Note };
 /// What is learned. Sft: next tokens, of pretraining too. From pairs of a
 /// chosen and a rejected answer:
 ///   Dpo    Rafailov et al. 2023, arXiv 2305.18290
@@ -303,6 +307,14 @@ struct Recipe {
     int64_t keep = 3;    ///< newest so many; 0: all
     bool operator==(const Checkpoint &) const = default;
   } checkpoint;
+
+  /// What evaluations must reach, and what a run does otherwise.
+  struct Gates {
+    std::vector<std::string> require; ///< MetricGate.h; empty: no gates
+    OnMiss onMiss = OnMiss::Stop;
+    int64_t rollbacks = 3; ///< of RollBack; the next miss stops the run
+    bool operator==(const Gates &) const = default;
+  } gates;
 
   /// Learning from a teacher's most probable next tokens, which the dataset
   /// has.

@@ -5,6 +5,7 @@
 #include <cctype>
 #include <charconv>
 
+#include "runtime/recipe/MetricGate.h"
 #include "runtime/recipe/RecipeLimits.h"
 #include "runtime/support/Text.h"
 
@@ -43,6 +44,8 @@ constexpr std::array<std::string_view, 3> scopes = {"sequence", "microbatch",
 constexpr std::array<std::string_view, 2> drops = {"position", "probability"};
 constexpr std::array<std::string_view, 3> dispatches = {"auto", "gather",
                                                         "exchange"};
+constexpr std::array<std::string_view, 3> misses = {"stop", "roll_back",
+                                                    "note"};
 constexpr std::array<std::string_view, 2> documentKinds = {"joined",
                                                            "separate"};
 constexpr std::array<std::string_view, 3> adapterKinds = {"none", "lora",
@@ -192,6 +195,30 @@ Status store(const YAML::Node &node, const Words &slot) {
   return Status::success();
 }
 
+Status store(const YAML::Node &node, const Gates &slot) {
+  constexpr size_t most = 64;
+  const bool isList = node.IsSequence();
+  if (!(isList || node.IsScalar()) || (isList && node.size() > most))
+    return Status::error("must be a list of at most {} gates such as "
+                         "eval_loss <= 3.2, got {}",
+                         most, shown(node));
+  std::vector<std::string> lines;
+  for (size_t i = 0; i < (isList ? node.size() : 1); ++i) {
+    const YAML::Node each = isList ? node[i] : node;
+    if (!each.IsScalar())
+      return Status::error("must be a list of gates such as eval_loss <= 3.2, "
+                           "got {}",
+                           shown(each));
+    auto gate = parseMetricGate(each.Scalar());
+    if (!gate.ok())
+      return gate.status();
+    lines.push_back(fmt::format("{} {} {}", gate->metric,
+                                gate->isLeast ? ">=" : "<=", gate->bound));
+  }
+  *slot.value = std::move(lines);
+  return Status::success();
+}
+
 } // namespace
 
 std::string_view name(Task task) { return tasks[size_t(task)]; }
@@ -326,6 +353,9 @@ std::vector<Field> schema(Recipe &r) {
       {"eval.batches", Integer{&r.eval.batches, 1, maxSteps}},
       {"checkpoint.every", Integer{&r.checkpoint.every, 0, maxSteps}},
       {"checkpoint.keep", Integer{&r.checkpoint.keep, 0, 1 << 20}},
+      {"gates.require", Gates{&r.gates.require}},
+      {"gates.on_miss", choice(r.gates.onMiss, misses)},
+      {"gates.rollbacks", Integer{&r.gates.rollbacks, 1, 1 << 20}},
   };
 }
 
@@ -368,6 +398,9 @@ std::string printed(const Slot &slot) {
     }
     std::string operator()(const Words &w) {
       return fmt::format("[{}]", fmt::join(*w.value, ", "));
+    }
+    std::string operator()(const Gates &g) {
+      return fmt::format("[{}]", fmt::join(*g.value, ", "));
     }
   };
   return std::visit(Printer(), slot);

@@ -47,7 +47,13 @@ struct Words {
   bool hasNumbers = false; ///< words are word=number
 };
 
-using Slot = std::variant<Choice, Integer, Real, MaybeReal, Pair, Path, Words>;
+/// Any number of gates (MetricGate.h), as strings.
+struct Gates {
+  std::vector<std::string> *value;
+};
+
+using Slot =
+    std::variant<Choice, Integer, Real, MaybeReal, Pair, Path, Words, Gates>;
 struct Field {
   std::string_view key; ///< "optimizer.lr"
   Slot slot;

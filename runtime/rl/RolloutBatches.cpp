@@ -268,6 +268,9 @@ Status checkEpochs(const recipe::Recipe &recipe, uint64_t lastStep,
                          "rollout.epochs = {}; change --steps or "
                          "lr_schedule.total",
                          lastStep, epochs);
+  if (!hasEvaluation && !recipe.gates.require.empty())
+    return Status::error("gates.require needs held-out prompts; name them with "
+                         "--eval-prompts");
   // Between two such steps the sampler has older weights than the learner.
   if (hasEvaluation && uint64_t(recipe.eval.every) % epochs != 0)
     return Status::error("eval.every = {} is not a multiple of rollout.epochs "

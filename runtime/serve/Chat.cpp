@@ -30,15 +30,11 @@ Status ChatRenderer::checkVariables(std::string_view /*json*/) const {
                        "template, which this model lacks; leave it out");
 }
 
-StatusOr<std::vector<int32_t>>
-chatTokens(const ChatRenderer &chat, std::span<const ChatMessage> messages,
-           std::span<const Tool> tools, const tokenizer::Tokenizer &tokenizer,
-           tokenizer::Encoder &encoder, const TemplateSettings &settings) {
-  auto parts = chat.render(messages, tools, settings);
-  if (!parts.ok())
-    return parts.status();
+StatusOr<std::vector<int32_t>> partTokens(std::span<const PromptPart> parts,
+                                          const tokenizer::Tokenizer &tokenizer,
+                                          tokenizer::Encoder &encoder) {
   std::vector<uint32_t> ids;
-  for (const PromptPart &part : *parts) {
+  for (const PromptPart &part : parts) {
     size_t begin = ids.size();
     encoder.encode(part.text,
                    part.isUsers ? tokenizer::SpecialText::Plain
@@ -53,6 +49,16 @@ chatTokens(const ChatRenderer &chat, std::span<const ChatMessage> messages,
                            "remove it");
   }
   return std::vector<int32_t>(ids.begin(), ids.end());
+}
+
+StatusOr<std::vector<int32_t>>
+chatTokens(const ChatRenderer &chat, std::span<const ChatMessage> messages,
+           std::span<const Tool> tools, const tokenizer::Tokenizer &tokenizer,
+           tokenizer::Encoder &encoder, const TemplateSettings &settings) {
+  auto parts = chat.render(messages, tools, settings);
+  if (!parts.ok())
+    return parts.status();
+  return partTokens(*parts, tokenizer, encoder);
 }
 
 void addChatStops(const ChatRenderer &chat,

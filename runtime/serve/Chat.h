@@ -33,6 +33,12 @@ public:
   virtual std::vector<std::string> stops() const = 0;
 };
 
+/// The tokens of parts in order. Content of the user that would become a
+/// special token is an error.
+StatusOr<std::vector<int32_t>> partTokens(std::span<const PromptPart> parts,
+                                          const tokenizer::Tokenizer &tokenizer,
+                                          tokenizer::Encoder &encoder);
+
 /// The tokens of the prompt. A message whose content would become a special
 /// token is an error.
 StatusOr<std::vector<int32_t>>

@@ -23,7 +23,8 @@ public:
   /// Lines for the user, before the first step.
   virtual std::vector<std::string> describe() const = 0;
 
-  /// Called once, when the model has the weights of that position.
+  /// Called when the model has the weights of that position: before the first
+  /// step, and of a dataset again when a run has gone back (recipe: gates).
   virtual Status begin(TrainModel &model, const TrainPosition &position) = 0;
   /// The batch of the next step, valid until the call after this one. Nothing
   /// if it had to wait for it and `stop` became true.

@@ -52,12 +52,18 @@ inline constexpr uint64_t kCheckpointPiece = uint64_t(1) << 20;
 std::string checkpointName(uint64_t step);
 
 /// Writes the model's whole state as RUN/step-…, then removes all but the
-/// newest `keep` checkpoints (0: keeps all). A directory that already has the
+/// newest `keep` checkpoints (0: keeps all) and the one called `kept` (empty:
+/// none). A directory that already has the
 /// name is a damaged one that resuming stepped over; it is replaced. On an
 /// error no earlier checkpoint has been touched.
 Status saveCheckpoint(FileOperations &files, const std::string &run,
                       TrainModel &model, const TrainPosition &position,
-                      const std::string &recipe, uint64_t keep);
+                      const std::string &recipe, uint64_t keep,
+                      std::string_view kept = {});
+
+/// Removes checkpoints of later steps.
+Status removeNewerCheckpoints(FileOperations &files, const std::string &run,
+                              uint64_t step);
 
 /// Names of RUN's checkpoints, newest first. An unreadable RUN is an error, an
 /// absent one has none.

@@ -127,7 +127,8 @@ std::string checkpointName(uint64_t step) {
 
 Status saveCheckpoint(FileOperations &files, const std::string &run,
                       TrainModel &model, const TrainPosition &position,
-                      const std::string &recipe, uint64_t keep) {
+                      const std::string &recipe, uint64_t keep,
+                      std::string_view kept) {
   const ModelFacts &facts = model.facts();
   CheckpointManifest manifest{position,
                               facts.programHash,
@@ -156,9 +157,22 @@ Status saveCheckpoint(FileOperations &files, const std::string &run,
   // Newer ones can only be damaged leftovers that resuming stepped over: they
   // must not push intact ones out.
   auto older = std::find(present->begin(), present->end(), name);
-  for (uint64_t kept = 0; keep > 0 && older != present->end(); ++older)
-    if (++kept > keep)
+  for (uint64_t count = 0; keep > 0 && older != present->end(); ++older)
+    if (++count > keep && *older != kept)
       TESSERA_RETURN_IF_ERROR(removeCheckpoint(files, run, *older));
+  return Status::success();
+}
+
+Status removeNewerCheckpoints(FileOperations &files, const std::string &run,
+                              uint64_t step) {
+  StatusOr<std::vector<std::string>> present = listCheckpoints(run);
+  if (!present.ok())
+    return present.status();
+  for (const std::string &name : *present) { // newest first
+    if (name == checkpointName(step))
+      break;
+    TESSERA_RETURN_IF_ERROR(removeCheckpoint(files, run, name));
+  }
   return Status::success();
 }
 

@@ -5,6 +5,7 @@
 #include "runtime/train/Checkpoint.h"
 #include "runtime/train/DatasetBatches.h"
 #include "runtime/train/RunDirectory.h"
+#include "runtime/train/RunGates.h"
 #include "runtime/train/RunMemory.h"
 #include "runtime/train/RunRecipe.h"
 #include "runtime/train/WallClock.h"
@@ -48,6 +49,9 @@ private:
   StatusOr<double> evaluate();
   Status evaluateInto(MetricsRecord &record);
   Status save();
+  Status applyGates(const MetricsRecord &record);
+  Status promote();
+  Status rollBack();
   void report(const MetricsRecord &record);
   bool due(int64_t every) const {
     return every > 0 && position.step % uint64_t(every) == 0;
@@ -76,6 +80,8 @@ private:
   std::unique_ptr<RunDirectory> directory;
   TrainPosition position;
   std::optional<uint64_t> savedStep;
+  std::string promoted; ///< name of the checkpoint; empty: none yet
+  int64_t rollbacks = 0;
   std::unique_ptr<MetricsLog> log;
   std::unique_ptr<Progress> progress;
   TrainSummary summary;
@@ -145,6 +151,11 @@ Status Trainer::openData() {
 
 Status Trainer::openEvalData(const DataLayout &layout, const DataNeeds &needs) {
   const bool isWanted = model.canEvaluate() && recipe.values.eval.every > 0;
+  if (!recipe.values.gates.require.empty() &&
+      (!isWanted || layout.eval.empty()))
+    return Status::error("gates.require needs held-out data, and '{}' has no "
+                         "eval/; name a directory with --eval-data",
+                         recipe.values.data.train.value_or(""));
   if (isWanted && layout.eval.empty())
     say("no held-out data: '{}' has no eval/ (--eval-data names another "
         "directory), so nothing is evaluated",
@@ -170,6 +181,10 @@ Status Trainer::openEvalData(const DataLayout &layout, const DataNeeds &needs) {
 Status Trainer::resume(const ResumedCheckpoint &from) {
   position = from.manifest.position;
   savedStep = position.step;
+  StatusOr<std::string> passed = promotedCheckpoint(options.out);
+  if (!passed.ok())
+    return passed.status();
+  promoted = passed.take();
   if (options.seed && *options.seed != position.seed)
     return Status::error("'{}' was trained with seed {}, --seed says {}; leave "
                          "--seed out to resume",
@@ -438,9 +453,81 @@ Status Trainer::save() {
   auto begin = Clock::now();
   TESSERA_RETURN_IF_ERROR(
       saveCheckpoint(files, options.out, model, position, recipeText,
-                     uint64_t(recipe.values.checkpoint.keep)));
+                     uint64_t(recipe.values.checkpoint.keep), promoted));
   clock.saving += secondsSince(begin);
   savedStep = position.step;
+  return Status::success();
+}
+
+Status Trainer::promote() {
+  TESSERA_RETURN_IF_ERROR(save());
+  promoted = checkpointName(position.step);
+  TESSERA_RETURN_IF_ERROR(writePromoted(files, options.out, promoted));
+  say("{} passes the gates", promoted);
+  return Status::success();
+}
+
+/// To the promoted checkpoint, and on with the data that follows what has been
+/// read. Later checkpoints go: resuming must not find them.
+Status Trainer::rollBack() {
+  const std::string directory = options.out + "/" + promoted;
+  StatusOr<CheckpointManifest> manifest = verifyCheckpoint(directory);
+  if (!manifest.ok())
+    return manifest.status();
+  TESSERA_RETURN_IF_ERROR(loadCheckpoint(directory, *manifest, model));
+  const uint64_t cursor = position.dataCursor;
+  position = manifest->position;
+  position.dataCursor = cursor;
+  savedStep = position.step;
+  ++rollbacks;
+  TESSERA_RETURN_IF_ERROR(writeHyper());
+  TESSERA_RETURN_IF_ERROR(
+      removeNewerCheckpoints(files, options.out, position.step));
+  if (log) {
+    StatusOr<MetricsLog> opened = MetricsLog::open(options.out, position.step);
+    if (!opened.ok())
+      return opened.status();
+    log = std::make_unique<MetricsLog>(opened.take());
+  }
+  return source->begin(model, position);
+}
+
+/// After an evaluation. Rank 0 decides for all.
+Status Trainer::applyGates(const MetricsRecord &record) {
+  const recipe::Recipe::Gates &gates = recipe.values.gates;
+  if (gates.require.empty() ||
+      (!due(recipe.values.eval.every) && position.step != lastStep))
+    return Status::success();
+  const GateVerdict verdict = judge(record, gates.require);
+  const std::array<uint64_t, 2> own = {verdict.isMeasured,
+                                       !verdict.missed.empty()};
+  StatusOr<std::vector<uint64_t>> all = model.fromEveryRank(own);
+  if (!all.ok())
+    return all.status();
+  if (!all->at(0)) // stopped while it was measured
+    return Status::success();
+  if (!all->at(1))
+    return promote();
+  const std::string missed =
+      fmt::format("gate missed at step {}: {}", position.step, verdict.missed);
+  const bool goesBack = gates.onMiss == recipe::OnMiss::RollBack;
+  if (gates.onMiss == recipe::OnMiss::Note || (goesBack && promoted.empty())) {
+    say("{}{}", missed,
+        goesBack ? "; no checkpoint has passed yet, so the run goes on" : "");
+    return Status::success();
+  }
+  if (goesBack && rollbacks < gates.rollbacks) {
+    TESSERA_RETURN_IF_ERROR(rollBack());
+    say("{}; back to {}, {} of {} times", missed, promoted, rollbacks,
+        gates.rollbacks);
+    return Status::success();
+  }
+  TESSERA_RETURN_IF_ERROR(save());
+  summary.missedGate = fmt::format(
+      "{}{}; {} is saved", missed,
+      goesBack ? fmt::format(", after going back {} times", rollbacks)
+               : std::string(),
+      checkpointName(position.step));
   return Status::success();
 }
 
@@ -515,7 +602,7 @@ Status Trainer::trainOneStep(const std::function<bool()> &stop) {
   if (log)
     TESSERA_RETURN_IF_ERROR(log->append(record));
   report(record);
-  return Status::success();
+  return applyGates(record);
 }
 
 /// The held-out loss that training starts from.
@@ -568,7 +655,7 @@ StatusOr<TrainSummary> Trainer::run() {
   const std::function<bool()> stop = [&] {
     return options.stop ? options.stop() : stopRequested();
   };
-  while (position.step < lastStep && !stop()) {
+  while (position.step < lastStep && summary.missedGate.empty() && !stop()) {
     TESSERA_RETURN_IF_ERROR(trainOneStep(stop));
     if (position.step > summary.firstStep &&
         due(recipe.values.checkpoint.every))
@@ -581,6 +668,13 @@ StatusOr<TrainSummary> Trainer::run() {
 }
 
 } // namespace
+
+Status outcomeOf(const StatusOr<TrainSummary> &run) {
+  if (!run.ok())
+    return run.status();
+  return run->missedGate.empty() ? Status::success()
+                                 : Status::error("{}", run->missedGate);
+}
 
 StatusOr<TrainSummary> runTraining(TrainModel &model,
                                    const TrainOptions &options,

@@ -51,7 +51,8 @@ struct TrainSummary {
   uint64_t firstStep = 0, lastStep = 0; ///< steps done before and after
   std::optional<float> loss;            ///< of the last step
   std::optional<double> evalLossBefore, evalLossAfter;
-  bool stopped = false; ///< by a signal, before the last step
+  bool stopped = false;   ///< before the last step: by a signal or a gate
+  std::string missedGate; ///< that has ended the run; empty: none
 };
 
 /// Trains to step `options.steps` in total (a resumed run does the steps that
@@ -61,5 +62,8 @@ struct TrainSummary {
 StatusOr<TrainSummary> runTraining(TrainModel &model,
                                    const TrainOptions &options,
                                    FileOperations &files = systemFiles());
+
+/// The run's error, or the gate that has ended it.
+Status outcomeOf(const StatusOr<TrainSummary> &run);
 
 } // namespace tessera

@@ -242,7 +242,8 @@ Status trainInWorld(const std::string &path, const comm::Launch &launch,
       runTrainingOnRanks(**model, launch, std::move(options));
   if (!summary.ok())
     return summary.status();
-  return world.leave();
+  TESSERA_RETURN_IF_ERROR(world.leave());
+  return outcomeOf(summary);
 }
 
 Status trainOnRanks(const std::string &path, const comm::Launch &launch,
@@ -287,7 +288,7 @@ Status train(const std::string &path, TrainOptions options) {
     if (Status status = writeProfile((*model)->get(), options.profile);
         !status.ok() && summary.ok())
       return status;
-  return summary.status();
+  return outcomeOf(summary);
 }
 
 } // namespace

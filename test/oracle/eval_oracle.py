@@ -53,6 +53,11 @@ METRICS = {"choice": {"acc": "acc,none", "acc_norm": "acc_norm,none"},
            "text": {"byte_perplexity": "byte_perplexity,none", "bits_per_byte": "bits_per_byte,none"}}
 
 
+# Keys of the first two tasks, and the harness's options for the same prompts.
+SHOTS = {"shots": 3}, {"num_fewshot": 3}
+CHAT = ({"chat": "true", "system": "Answer shortly.", "shots": 2},
+        {"num_fewshot": 2, "apply_chat_template": True, "system_instruction": "Answer shortly."})
+
 # Documents that the server's context holds.
 SHORT = """
   - {name: text, kind: perplexity, data: text.jsonl, limit: 2, split_by: language}
@@ -63,18 +68,23 @@ def close(mine, theirs):
     return abs(mine - theirs) <= 5e-5 * max(1, abs(theirs))
 
 
-def harness(folder, model, names, max_length):
+def with_keys(keys):
+    added = "".join(f"\n    {key}: {value}" for key, value in keys.items())
+    return TASKS.replace(".jsonl", ".jsonl" + added)
+
+
+def harness(folder, model, names, max_length, **options):
     manager = lm_eval.tasks.TaskManager(include_path=str(folder / "tasks"), include_defaults=False)
     return lm_eval.simple_evaluate(
         model="hf", tasks=[f"tessera_{name}" for name in names], task_manager=manager, log_samples=True,
         model_args={"pretrained": model, "tokenizer": str(folder), "dtype": "float32", "device": "cpu",
                     "max_length": max_length},
-        bootstrap_iters=0, batch_size=1, verbosity="ERROR")
+        bootstrap_iters=0, batch_size=1, verbosity="ERROR", **options)
 
 
 def ours(binaries, folder, text, model, *options):
     file = folder / "tasks" / "eval.yaml"
-    file.write_text(TASKS + text)
+    file.write_text(text)
     subprocess.run([binaries / "tessera", "eval", model, "--tasks", file, "-o", folder / "results.json",
                     "--samples", folder / "samples.jsonl", *options], check=True)
     samples = [json.loads(line) for line in (folder / "samples.jsonl").read_text().splitlines()]
@@ -121,16 +131,48 @@ def check_groups(results, samples):
             assert close(got["value"], wanted) and got["bytes"] == size and got["examples"] == len(chosen), got
 
 
-def check_server(binaries, folder, theirs):
+def check_prompts(binaries, folder, model, title, keys, options):
+    """Both tasks with shots, or in a chat; returns the harness's results of the second."""
+    names = ["choice", "generate"]
+    results, samples = ours(binaries, folder, with_keys(keys), folder, *FP32)
+    theirs = harness(folder, model, names, 512, **options)
+    metrics = sum(compare_metrics(name, results, theirs) for name in names)
+    examples = sum(compare_samples(name, samples, theirs) for name in names)
+    print(f"ok: {title}: {metrics} metrics, {examples} examples")
+    return theirs
+
+
+def check_server_chat(binaries, folder, port, theirs):
+    """Outputs of chats, and a judge whose replies are those of the same chat."""
+    chat = with_keys(CHAT[0])
+    text = "tasks:\n" + chat[chat.index("  - name: generate"):] + """
+  - {name: judged, kind: win_rate, data: generate.jsonl, limit: 2, prompt: "{question}", against: answer, max_tokens: 4,
+     judge_prompt: "{answer_a} or {answer_b}?", judge_max_tokens: 8, verdict: "[ABC]"}
+"""
+    _, samples = ours(binaries, folder, text, f"http://127.0.0.1:{port}/v1", "--judge", f"http://127.0.0.1:{port}")
+    compare_samples("generate", samples, theirs)
+    judged = [each for each in samples if each["task"] == "judged"]
+    questions = [{"q": f"{pair[0]} or {pair[1]}?"} for each in judged
+                 for pair in ((each["output"], each["against"]), (each["against"], each["output"]))]
+    harness_model.write_lines(folder / "tasks/questions.jsonl", questions)
+    _, replies = ours(binaries, folder, """
+tasks: [{name: replies, kind: prompts, data: questions.jsonl, prompt: "{q}", chat: true, max_tokens: 8, require: "."}]
+""", folder, *FP32)
+    assert [each["output"] for each in replies] == [text for each in judged for text in each["judgments"]], (judged, replies)
+    print(f"ok: chats of the server: {len(judged)} judged")
+
+
+def check_server(binaries, folder, theirs, chats):
     """The same by a server: choices and outputs are the harness's; documents are
     those of the model in this process, where a token frames them."""
     command = [str(binaries / "tessera"), "serve", str(folder), "--port", "0", "--served-model-name=m", *FP32]
     with Server(command) as server:
-        results, samples = ours(binaries, folder, SHORT, f"http://127.0.0.1:{server.port}/v1")
+        results, samples = ours(binaries, folder, TASKS + SHORT, f"http://127.0.0.1:{server.port}/v1")
+        check_server_chat(binaries, folder, server.port, chats)
     for name in ("choice", "generate"):
         compare_metrics(name, results, theirs[name])
         compare_samples(name, samples, theirs[name])
-    wanted, _ = ours(binaries, folder, SHORT, folder, *FP32)
+    wanted, _ = ours(binaries, folder, TASKS + SHORT, folder, *FP32)
     for mine, other in zip(results, wanted, strict=True):
         assert {**mine, "value": 0, "stderr": 0} == {**other, "value": 0, "stderr": 0}, (mine, other)
         assert close(mine["value"], other["value"]), (mine, other)
@@ -144,7 +186,7 @@ def main():
         folder = top / ("framed" if framed else "plain")
         model = harness_model.save(folder, framed)
         harness_model.save_tasks(folder / "tasks")
-        results, samples = ours(binaries, folder, "" if framed else TEXT, folder, *FP32)
+        results, samples = ours(binaries, folder, TASKS + ("" if framed else TEXT), folder, *FP32)
         theirs = {name: harness(folder, model, [name], WINDOW if name == "text" else 512)
                   for name in METRICS if name != "text" or not framed}
         metrics = sum(compare_metrics(name, results, theirs[name]) for name in theirs)
@@ -154,7 +196,10 @@ def main():
             check_groups(results, samples)
         print(f"ok: {folder.name}: {metrics} metrics, {examples} examples")
         if framed:
-            check_server(binaries, folder, theirs)
+            chats = check_prompts(binaries, folder, model, "chat", *CHAT)
+            check_server(binaries, folder, theirs, chats)
+        else:
+            check_prompts(binaries, folder, model, "shots", *SHOTS)
 
 
 main()

@@ -81,7 +81,8 @@ def save_tasks(folder):
 
     def task(name, **fields):
         fields = {"task": f"tessera_{name}", "dataset_path": "json", "test_split": "test",
-                  "dataset_kwargs": {"data_files": {"test": str(folder / f"{name}.jsonl")}}, **fields}
+                  "dataset_kwargs": {"data_files": {"test": str(folder / f"{name}.jsonl")}},
+                  "fewshot_split": "test", "fewshot_config": {"sampler": "first_n"}, **fields}
         (folder / f"{name}.yaml").write_text(json.dumps(fields, indent=2))
 
     def metric(name):

@@ -8,7 +8,7 @@ import safetensors.torch
 import torch
 from peft.tuners.lora import LoraLayer
 
-from hf_models import Float64
+from hf_models import Float64, in_files
 
 RANK, ALPHA = 4, 6
 TARGETS = {"gpt2": ["c_attn", "c_fc"], "llama": ["q_proj", "v_proj", "down_proj"],
@@ -20,17 +20,22 @@ MORE = {("llama", "lora"): {"rank_pattern": {"down_proj": 2}, "use_rslora": True
 KINDS = {"gpt2": ["lora", "dora"], "llama": ["lora", "dora"], "mixtral": ["lora"]}
 
 
+# PEFT 0.10 takes the norms of a Conv1D's rows without transposing it, which later
+# versions do.
+HAS_OTHER_NORMS = hasattr(LoraLayer, "_get_weight_norm")
+
+
 def transpose_norms():
-    """PEFT 0.10 takes the norms of a Conv1D's rows without transposing it, which later
-    versions do."""
     original = LoraLayer._get_weight_norm
 
-    def norms(self, weight, *rest):
-        return original(self, weight.T if self.fan_in_fan_out else weight, *rest)
+    def norms(self, weight, *rest, **more):
+        weight = weight.T if self.fan_in_fan_out else weight
+        return original(self, weight, *rest, **more)
     LoraLayer._get_weight_norm = norms
 
 
-transpose_norms()
+if HAS_OTHER_NORMS:
+    transpose_norms()
 
 
 def settings(family, kind="lora", more=None):
@@ -46,8 +51,10 @@ def settings(family, kind="lora", more=None):
 
 def plain(name):
     """PEFT's name of a parameter as the base model and our state have it."""
-    return (name.removeprefix("base_model.model.").replace(".base_layer", "")
+    name = (name.removeprefix("base_model.model.").replace(".base_layer", "")
             .replace(".modules_to_save", "").replace(".default", ""))
+    # Newer versions have a magnitude in a module.
+    return name.removesuffix(".weight") if "magnitude" in name else name
 
 
 def parameter_of(model, name):
@@ -81,7 +88,8 @@ def trained(gradients):
 
 def save(model, path):
     """Base and factors in one file."""
+    tensors = in_files({plain(name): value.data
+                        for name, value in model.named_parameters()
+                        if ".original_module." not in name}, model)
     safetensors.torch.save_file(
-        {plain(name): value.data.contiguous()
-         for name, value in model.named_parameters()
-         if ".original_module." not in name}, path)
+        {name: value.contiguous() for name, value in tensors.items()}, path)

@@ -5,6 +5,7 @@ import types
 
 import torch
 
+import trl_losses
 from hf_models import Float64
 from hf_policy import exact_log_probs, packed
 
@@ -57,6 +58,8 @@ def answers(exact, family, seed):
 def microbatch_loss(model, batch, totals):
     """The sum of losses over the labelled documents, and adds to METRICS'
     sums and counts."""
+    if trl_losses.IS_NEW:
+        return newer_loss(model, batch, totals)
     kind, own = trainer()
     groups = {label: ([], []) for label in (1, -1, 0)}
     for row in zip(*batch):
@@ -79,6 +82,24 @@ def microbatch_loss(model, batch, totals):
         totals[0, number] += float(values.detach().sum())
         totals[1, number] += len(values)
     return loss.sum()
+
+
+def newer_loss(model, batch, totals):
+    """The same by TRL 1, which takes all documents together."""
+    documents = [tuple(x[row[3] == number] for x in (row[0], row[1], row[4]))
+                 + (int(row[5][row[3] == number][0]),)
+                 for row in zip(*batch) for number in range(int(row[3].max()) + 1)]
+    labelled = [each for each in documents if each[3]]
+    loss, metrics = trl_losses.kto(
+        model, labelled, [each for each in documents if not each[3]], BETA,
+        WEIGHTS["desirable"], WEIGHTS["undesirable"])
+    counts = [sum(each[3] == label for each in documents) for label in (1, -1, 0)]
+    names = ("rewards/chosen", "rewards/rejected", "logps/chosen", "logps/rejected",
+             "distance")
+    for number, (name, count) in enumerate(zip(names, [*counts[:2] * 2, counts[2]])):
+        totals[0, number] += metrics[name] * count
+        totals[1, number] += count
+    return loss * len(labelled)
 
 
 def gradients(model, batch):

@@ -12,6 +12,7 @@ A twin is the same model with the same weights in another arithmetic:
 import copy
 import json
 import math
+import re
 
 import safetensors.torch
 import torch
@@ -35,11 +36,12 @@ class Float64(TorchFunctionMode):
     """Every float32 that anything asks for becomes a float64."""
 
     def __enter__(self):
+        self.outer = torch.get_default_dtype()
         torch.set_default_dtype(torch.float64)
         return super().__enter__()
 
     def __exit__(self, *exception):
-        torch.set_default_dtype(torch.float32)
+        torch.set_default_dtype(self.outer)
         return super().__exit__(*exception)
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
@@ -131,7 +133,17 @@ def random_weights(model, seed):
         parameter.data.copy_(value)
 
 
-def in_files(tensors):
+# Mixtral's experts and routers in checkpoints, which newer versions name as others'.
+MIXTRAL = {"gate_proj": "w1", "down_proj": "w2", "up_proj": "w3"}
+
+
+def as_mixtral(name):
+    name = re.sub(r"(\.experts\.\d+\.)(\w+)\.weight$",
+                  lambda m: f"{m[1]}{MIXTRAL.get(m[2], m[2])}.weight", name)
+    return re.sub(r"\.mlp\.(experts|gate)\.", r".block_sparse_moe.\1.", name)
+
+
+def in_files(tensors, model):
     """The tensors of a model by the names that checkpoints have, which are not
     those of all its parameters: newer versions keep a layer's experts in one
     tensor, and name GPT-NeoX's head as other families'."""
@@ -150,6 +162,8 @@ def in_files(tensors):
             single[name] = value
     if "gpt_neox.embed_in.weight" in single and "lm_head.weight" in single:
         single["embed_out.weight"] = single.pop("lm_head.weight")
+    if getattr(getattr(model, "config", None), "model_type", "") == "mixtral":
+        single = {as_mixtral(name): value for name, value in single.items()}
     return single
 
 
@@ -189,7 +203,8 @@ class Twins:
         (folder / "config.json").write_text(
             json.dumps(self.fields, indent=2))
         tensors = {n: p.contiguous() for n, p in in_files(
-            {n: p.data for n, p in self.fp32.named_parameters()}).items()}
+            {n: p.data for n, p in self.fp32.named_parameters()},
+            self.fp32).items()}
         safetensors.torch.save_file(tensors, folder / "model.safetensors",
                                     metadata={"format": "pt"})
 
@@ -228,7 +243,7 @@ def gradients(model, tokens, targets):
         total += float(loss.detach())
     return total, in_files({n: p.grad.double()
                             for n, p in model.named_parameters()
-                            if p.requires_grad})
+                            if p.requires_grad}, model)
 
 
 def document_gradients(model, tokens, targets, starts):
@@ -245,7 +260,7 @@ def document_gradients(model, tokens, targets, starts):
             loss.backward()
             total += float(loss.detach())
     return total, in_files({n: p.grad.double()
-                            for n, p in model.named_parameters()})
+                            for n, p in model.named_parameters()}, model)
 
 
 def documents(family, seed):

@@ -2,6 +2,7 @@
 """Compares compiled models with Hugging Face `transformers` on random weights.
 
     hf_oracle.py BIN FOLDER [--family NAME]... [--dtype fp32|bf16]... [--check NAME]...
+                 [--only PART]... [--steps LOSS]...
 
 BIN is build/bin, FOLDER is for models and artifacts. Accuracy is never judged
 by a tolerance made by hand: our distance to the fp64 reference may be at most
@@ -23,6 +24,7 @@ import re
 import sys
 
 try:
+    import peft
     import safetensors.torch
     import torch
     import transformers
@@ -38,14 +40,15 @@ import hf_policy
 import hf_ppo
 import hf_preference
 import hf_reward
+import hf_steps
+import trl_losses
 from hf_models import FAMILIES, SEQUENCE, MICRO, ROWS, Twins
 from hf_models import batches, document_gradients, documents, gradients, run
+from hf_report import MOST, Distance, Numbers, Report, scale_of, worst
 from hf_tessera import Tessera, ToolError, cache_in, processor_targets
 from hf_training import STEPS, losses, settings
 
-SEEDS = (1, 2, 3)
-FLOOR = 2.0 ** -24
-MOST = 2.0        # times PyTorch's own distance
+SEEDS = 3
 # Gradients of losses of answers in the max norm, which of few tokens is a single
 # number of a wide spread; their metrics, and losses of policies, which are a few
 # single numbers.
@@ -53,89 +56,6 @@ MOST_OF_ONE = 3.0
 LOSS_FP32 = 1e-5  # relative, against PyTorch's fp32
 LEARNING_RATE = 1e-6
 PROMPT, GENERATED = 16, 32
-
-
-class Distance:
-    """Of one tensor from its reference, pooled over the seeds."""
-
-    def __init__(self):
-        self.error = self.size = self.worst = self.largest = 0.0
-
-    def add(self, value, reference, scale=None):
-        """`scale`: the size of what was summed up to the reference, if that is
-        not the reference's own: terms of both signs cancel, their roundings do
-        not."""
-        value, reference = value.double(), reference.double()
-        if value.shape != reference.shape:
-            raise ToolError(f"shape {tuple(value.shape)} instead of "
-                            f"{tuple(reference.shape)}")
-        difference = value - reference
-        # max() would lose a NaN.
-        if not torch.isfinite(difference).all():
-            difference = torch.full_like(difference, float("inf"))
-        self.error += float(difference.square().sum())
-        size = reference if scale is None else scale.double()
-        self.size += float(size.square().sum())
-        self.worst = max(self.worst, float(difference.abs().max()))
-        self.largest = max(self.largest, float(reference.abs().max()))
-
-    def norms(self):
-        return {"l2": (self.error / self.size) ** 0.5,
-                "max": self.worst / self.largest}
-
-
-class Numbers:
-    """Losses, and columns of a table by name: ours and PyTorch's. A loss is one
-    number a seed, and the quotient of the errors of three numbers has a wide
-    spread (of normal ones it is above 2 in every seventh case), so losses of a
-    kind are pooled."""
-
-    def __init__(self):
-        self.losses = Distance(), Distance()
-        self.columns = {}
-
-    def pair(self, name):
-        return self.columns.setdefault(name, (Distance(), Distance()))
-
-
-class Report:
-    """The table, a line at a time, and what failed."""
-
-    def __init__(self):
-        self.failures = 0
-        self.lines = 0
-
-    def line(self, family, dtype, quantity, ours, theirs, most=MOST):
-        if not self.lines:
-            print(f"{'family':8} {'dtype':5} {'quantity':52} {'ours':>9} "
-                  f"{'torch':>9} {'ratio':>6}")
-        self.lines += 1
-        ratio = ours / max(theirs, FLOOR)
-        failed = not ratio <= most
-        self.failures += failed
-        print(f"{family:8} {dtype:5} {quantity:52} {ours:9.2e} {theirs:9.2e} "
-              f"{ratio:6.2f}{'  FAIL' if failed else ''}", flush=True)
-
-    def fact(self, family, dtype, quantity, value, passed):
-        self.lines += 1
-        self.failures += not passed
-        print(f"{family:8} {dtype:5} {quantity:52} {value}"
-              f"{'' if passed else '  FAIL'}", flush=True)
-
-
-def scale_of(inputs, targets):
-    """The mean size of an advantage, which losses of policies are sums of; None
-    for other losses."""
-    advantages = inputs.get("advantages")
-    if advantages is None:
-        return None
-    learned = targets != -100
-    return advantages[learned].abs().mean()
-
-
-def worst(pairs):
-    """The name with the worst ratio among (name, ours, theirs)."""
-    return max(pairs, key=lambda p: p[1] / max(p[2], FLOOR))
 
 
 class Comparison:
@@ -152,22 +72,19 @@ class Comparison:
             self.twins[0][1], self.target, SEQUENCE[self.family], MICRO, ROWS,
             compute=self.dtype, **options)
 
-    def all(self):
-        artifact = self.compile(schedule="cosine")
-        self.logits(artifact)
-        self.gradients(artifact)
-        self.losses(artifact)
-        self.packed()
-        self.preferences()
-        self.rewards()
-        self.policies()
-        self.value_policies()
-        self.labels()
-        self.distillations()
-        if self.family in hf_adapters.TARGETS:
-            self.adapters()
-        if self.dtype == "fp32":
-            self.greedy(artifact)
+    def all(self, only=(), steps=(), seeds=1):
+        """`only`: names of PARTS, if not all. `steps`: losses of hf_steps.py, and
+        `seeds` how many models take them."""
+        parts, artifact = only or PARTS, None
+        if set(parts) & set(PARTS_OF_ARTIFACT):
+            artifact = self.compile(schedule="cosine")
+        for part in parts:
+            if part == "steps":
+                self.steps(hf_steps.names(self.family, steps), seeds)
+            elif part in PARTS_OF_ARTIFACT:
+                getattr(self, part)(artifact)
+            else:
+                getattr(self, part)()
 
     def logits(self, artifact):
         ours, theirs = Distance(), Distance()
@@ -209,7 +126,7 @@ class Comparison:
         """Gradients of the factors of LoRA and DoRA, of the magnitudes, and of modules
         that are trained whole, against PEFT."""
         file = self.tessera.folder / f"{self.family}-adapted.safetensors"
-        for kind in hf_adapters.KINDS[self.family]:
+        for kind in hf_adapters.KINDS.get(self.family, []):
             more = hf_adapters.MORE.get((self.family, kind), {})
 
             def own(model):
@@ -252,7 +169,7 @@ class Comparison:
         if not names:
             return
         twins = make_twins(self.family, self.tessera.folder / "reward",
-                           hf_reward.twin)
+                           hf_reward.twin, len(self.twins))
         own = Comparison(self.tessera, self.report, self.family, self.dtype,
                          self.target, twins)
         numbers = Numbers()
@@ -466,7 +383,46 @@ class Comparison:
                              f"{STEPS} x {name} against PyTorch, relative",
                              f"{apart[name]:.2e}", apart[name] <= most)
 
+    def steps(self, names, seeds):
+        """20 losses of AdamW with losses of fine-tuning. Errors are pooled over
+        steps and seeds: the root of the sum of their squares."""
+        scored = None
+        for name in names if self.dtype == "fp32" else ():
+            case = hf_steps.CASES[name](self.family)
+            twins = self.twins
+            if case.scored:
+                twins = scored = scored or make_twins(
+                    self.family, self.tessera.folder / "reward", hf_reward.twin,
+                    len(self.twins))
+            artifact = self.tessera.compile(
+                twins[0][1], self.target, SEQUENCE[self.family], MICRO, ROWS,
+                schedule="cosine", documents="separate", more=case.settings)
+            self.steps_of(name, case, artifact, twins[:seeds])
+
+    def steps_of(self, name, case, artifact, twins):
+        ours, theirs, norms = Distance(), Distance(), (Distance(), Distance())
+        file = self.tessera.folder / f"{self.family}-steps.safetensors"
+        for seed, (twin, folder) in enumerate(twins):
+            if case.save:
+                case.save(case.own(twin.fp32), file)
+            batches = []
+            exact = hf_steps.of_torch(case, twin, "fp64", batches, seed)
+            near = hf_steps.of_torch(case, twin, "fp32", batches, seed)
+            got = hf_steps.of_ours(case, self.tessera, artifact,
+                                   file if case.save else folder, batches)
+            scale = hf_steps.scales(case, batches)
+            ours.add(got["loss"], exact[0], scale)
+            theirs.add(near[0], exact[0], scale)
+            for distance, value in zip(norms, (got["grad_norm"], near[1])):
+                distance.add(value, exact[1])
+        for quantity, pair in (("losses", (ours, theirs)), ("gradient norms", norms)):
+            self.report.line(self.family, self.dtype,
+                             f"{STEPS} {quantity} of {name}, l2",
+                             *(each.norms()["l2"] for each in pair))
+
     def greedy(self, artifact):
+        if self.dtype != "fp32":
+            return
         (twin, folder), other = self.twins[0], self.torch[0]
         length = SEQUENCE[self.family]
         prompt = batches(self.family, 1, 400)[0].flatten()[:PROMPT].tolist()
@@ -481,9 +437,15 @@ class Comparison:
                          f"{same} of {GENERATED}", same == GENERATED)
 
 
-def make_twins(family, folder, make=Twins):
+PARTS = ("logits", "gradients", "losses", "packed", "preferences", "rewards",
+         "policies", "value_policies", "labels", "distillations", "adapters",
+         "steps", "greedy")
+PARTS_OF_ARTIFACT = ("logits", "gradients", "losses", "greedy")
+
+
+def make_twins(family, folder, make=Twins, count=SEEDS):
     twins = []
-    for seed in SEEDS:
+    for seed in range(1, count + 1):
         twin = make(family, seed)
         path = folder / f"{family}-{seed}"
         twin.save(path)
@@ -496,16 +458,17 @@ def compare(options, tessera, report):
     targets = processor_targets()
     turn = 0
     for family in options.family or FAMILIES:
-        twins = make_twins(family, tessera.folder)
+        twins = make_twins(family, tessera.folder, count=options.seeds or SEEDS)
         for dtype in options.dtype or ("fp32", "bf16"):
             target = options.target or targets[turn % len(targets)]
             turn += 1
             print(f"# {family} {dtype} on {target}", flush=True)
             try:
-                Comparison(tessera, report, family, dtype, target, twins).all()
+                Comparison(tessera, report, family, dtype, target, twins).all(
+                    options.only, options.steps, options.seeds or 1)
             except ToolError as error:
                 report.fact(family, dtype, "failed", error, False)
-        for name in options.check or hf_checks.CHECKS:
+        for name in options.check or ([] if options.only else hf_checks.CHECKS):
             try:
                 hf_checks.CHECKS[name](tessera, report, family,
                                        options.target or targets[0], twins[0])
@@ -523,14 +486,26 @@ def main():
     parser.add_argument("--dtype", action="append", choices=["fp32", "bf16"])
     parser.add_argument("--check", action="append",
                         choices=list(hf_checks.CHECKS))
+    parser.add_argument("--only", action="append", choices=PARTS,
+                        help="a part of the comparison, without checks")
+    parser.add_argument("--steps", action="append",
+                        choices=["all", *hf_steps.CASES], help="the losses of "
+                        "which 20 steps are compared, if not one or two")
+    parser.add_argument("--seeds", type=int, default=0,
+                        help="models whose errors are pooled, if not three, and "
+                        "one of 20 steps")
     parser.add_argument("--target", help="one target for all")
     options = parser.parse_args()
     torch.set_num_threads(1)
     options.folder.mkdir(parents=True, exist_ok=True)
     cache_in(options.folder)
     print(f"# torch {torch.__version__}, transformers "
-          f"{transformers.__version__}, targets "
+          f"{transformers.__version__}, peft {peft.__version__}, trl "
+          f"{'.'.join(map(str, trl_losses.VERSION))}, targets "
           f"{', '.join(processor_targets())}")
+    if not hf_ppo.losses("llama", "fp32"):
+        print("# PPO: not in this trl, the last with it is "
+              f"{'.'.join(map(str, trl_losses.LAST_PPO))}")
     report = Report()
     compare(options, Tessera(options.binaries, options.folder), report)
     print(f"{report.lines} comparisons, {report.failures} failed")

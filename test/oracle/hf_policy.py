@@ -5,13 +5,14 @@ one at a time.
 loss types grpo, bnpo and dr_grpo, importance_sampling_level token and sequence),
 written out in PyTorch: that trainer needs a newer PyTorch than Debian's, which
 the tests use. trl_policy.py compares it with TRL itself, where that is
-installed. The KL estimators k1 and k2, which TRL lacks, are from Schulman,
-"Approximating KL Divergence" (2020)."""
+installed, and then `gradients` takes TRL's loss. The KL estimators k1 and k2,
+which TRL lacks, are from Schulman, "Approximating KL Divergence" (2020)."""
 import contextlib
 import dataclasses
 
 import torch
 
+import trl_losses
 from hf_models import Float64, batches
 
 BETA = 0.15
@@ -178,24 +179,34 @@ def answers(exact, name, family, seed):
     return tokens, targets, starts, numbers, behavior, advantages, reference
 
 
+def documents_of(batch):
+    """(tokens, targets, ...) of each, without starts and numbers."""
+    return [[x[row[3] == number] for x in (*row[:2], *row[4:])]
+            for row in zip(*(x.flatten(0, 1) for x in batch))
+            for number in range(int(row[3].max()) + 1)]
+
+
 def gradients(model, name, batch):
     """The loss of a batch, its gradient by parameter, and METRICS."""
     model.zero_grad(set_to_none=True)
     exact = next(model.parameters()).dtype is torch.float64
-    rows = []
+    rows, own = [], POLICIES[name]
     with Float64() if exact else contextlib.nullcontext():
+        if trl_losses.IS_NEW and own.estimator == "k3":
+            total, given = trl_losses.grpo(model, own, LENGTH, documents_of(batch))
+            metrics = loss(own, *given)[1]
+            batch = []
         for row in zip(*(x.flatten(0, 1) for x in batch)):
             tokens, targets, _, numbers, *others = row
             for number in range(int(numbers.max()) + 1):
-                own = numbers == number
-                logps = log_probs(model, tokens[own], targets[own])
-                rows.append([logps, *(x[own].to(logps.dtype) for x in others),
-                             (targets[own] != -100).to(logps.dtype)])
-        padded = [torch.nn.utils.rnn.pad_sequence(each, batch_first=True)
-                  for each in zip(*rows)]
+                at = numbers == number
+                logps = log_probs(model, tokens[at], targets[at])
+                rows.append([logps, *(x[at].to(logps.dtype) for x in others),
+                             (targets[at] != -100).to(logps.dtype)])
         # Behavior, advantages and reference of tokens that are not learned are
         # any numbers; TRL multiplies them with the mask.
-        total, metrics = loss(POLICIES[name], *padded)
+        if rows:
+            total, metrics = loss(own, *map(trl_losses.in_rows, zip(*rows)))
         total.backward()
     return float(total.detach()), {
         n: p.grad.double() for n, p in model.named_parameters()

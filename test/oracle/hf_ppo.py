@@ -1,7 +1,8 @@
 """PPO with a value head, on documents that a model sees one at a time: TRL's
 model with a value head, and the rewards, advantages and losses of its
 PPOTrainer, the functions themselves. They are those of trl 0.9, which the
-environment of the oracles has, and of the paper (Schulman et al. 2017)."""
+environment of the oracles has, and of the paper (Schulman et al. 2017); or with
+trl 1, up to 1.12, the statements of its PPOTrainer.train. Later ones have no PPO."""
 import contextlib
 import dataclasses
 import functools
@@ -13,6 +14,7 @@ import torch
 
 import hf_adapters
 import hf_policy
+import trl_losses
 from hf_models import Float64
 
 
@@ -35,6 +37,8 @@ PPOS = {
     "ppo, raw": Settings(gamma=0.97, lam=0.5, weight=0.7, whiten=False),
     "ppo, LoRA": Settings(beta=0.15, adapted=True),
 }
+if trl_losses.IS_NEW:  # It has k1 and k3.
+    PPOS["ppo, k3"] = dataclasses.replace(PPOS.pop("ppo, k2"), estimator="k3")
 HEAD = "v_head.summary"
 PENALTIES = {"k1": "kl", "k2": "mse"}
 METRICS = ["clip_fraction", "ratio", "kl", "advantage", "log_prob", "mismatch"]
@@ -44,6 +48,8 @@ VALUE_METRICS = ["policy_loss", "value_loss", "value_clip_fraction", "value",
 
 
 def losses(family, dtype):
+    if trl_losses.IS_NEW and trl_losses.VERSION > trl_losses.LAST_PPO:
+        return []
     if family == "llama":
         return list(PPOS) if dtype == "fp32" else ["ppo", "ppo, raw"]
     return ["ppo"] if family == "gpt2" and dtype == "fp32" else []
@@ -82,6 +88,9 @@ def trl():
     lines, which need not be there."""
     unused = types.SimpleNamespace(arg=lambda **_: None, Suppress=typing.Optional)
     sys.modules.setdefault("tyro", types.SimpleNamespace(conf=unused))
+    if trl_losses.IS_NEW:
+        from trl.experimental import ppo
+        return ppo.PPOTrainer, ppo.AutoModelForCausalLMWithValueHead
     from trl.models import AutoModelForCausalLMWithValueHead
     from trl.trainer.ppo_trainer import PPOTrainer
     return PPOTrainer, AutoModelForCausalLMWithValueHead
@@ -177,6 +186,9 @@ def trainer(own):
 def loss(own, logps, predicted, behavior, rewards, values, reference, mask):
     """[answers, tokens] each → the loss, its metrics, and the sizes of what they
     are means of: terms of both signs cancel, their roundings do not."""
+    if trl_losses.IS_NEW:
+        return newer_loss(own, logps, predicted, behavior, rewards, values,
+                          reference, mask)
     kind, fields = trl()[0], trainer(own)
     earned, _, _ = kind.compute_rewards(
         fields, (rewards * mask).sum(-1), behavior,
@@ -187,7 +199,41 @@ def loss(own, logps, predicted, behavior, rewards, values, reference, mask):
     unused = torch.zeros(*logps.shape, 2, dtype=logps.dtype)
     policy, value, stats = kind.loss(fields, behavior, old, unused, predicted,
                                      logps, mask, advantages, returns)
+    table = table_of(own, stats, policy, advantages, returns, logps, predicted,
+                     behavior, reference, mask)
+    return policy + value, *table
 
+
+def newer_loss(own, logps, predicted, behavior, rewards, values, reference, mask):
+    """The same by TRL 1."""
+    def answers(x):
+        """Without prompts, which are before all answers there."""
+        return trl_losses.in_rows(row[learned > 0]
+                                  for row, learned in zip(x, mask))
+    scores = (rewards * mask).sum(-1)
+    logps, predicted, behavior, values, reference, mask = map(
+        answers, (logps, predicted, behavior, values,
+                  reference if own.beta else behavior, mask))
+    got = trl_losses.ppo(own, logps, predicted, behavior, scores, values,
+                         reference, mask)
+
+    def mean(x):
+        return (x * mask).sum() / mask.sum()
+    advantages, returns = got["advantages"] * mask, got["returns"] * mask
+    error = mean((predicted - returns) ** 2)
+    spread = mean((returns - mean(returns)) ** 2) * mask.sum() / (mask.sum() - 1)
+    stats = {"policy/clipfrac": mean((got["pg_losses2"] > got["pg_losses"])
+                                     .to(mask.dtype)),
+             "loss/value": got["vf_loss"], "val/clipfrac": got["vf_clipfrac"],
+             "val/vpred": mean(predicted), "val/error": error,
+             "returns/mean": mean(returns), "returns/var": spread}
+    return got["loss"], *table_of(own, stats, got["pg_loss"], advantages, returns,
+                                  logps, predicted, behavior, reference, mask)
+
+
+def table_of(own, stats, policy, advantages, returns, logps, predicted, behavior,
+             reference, mask):
+    """The metrics, and the sizes of what they are means of."""
     def mean(x):
         return (x * mask).sum() / mask.sum()
     distance = logps - behavior
@@ -208,7 +254,7 @@ def loss(own, logps, predicted, behavior, rewards, values, reference, mask):
                        "policy_loss": advantages * torch.exp(distance)}.items():
         scales[names.index(name)] = mean(each.abs()).detach()
     scales[names.index("explained_variance")] = 1
-    return policy + value, table, scales
+    return table, scales
 
 
 def gradients(model, name, batch):

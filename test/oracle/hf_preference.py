@@ -6,6 +6,7 @@ import types
 
 import torch
 
+import trl_losses
 from hf_models import Float64, batches
 
 BETA = 0.3
@@ -39,12 +40,20 @@ def has_reference(name):
     return name in ("dpo", "dpo, smoothed", "hinge", "ipo")
 
 
+# Those that TRL 1's DPOTrainer has. Without a reference its log-probabilities are 0.
+BATCHED = ("dpo", "dpo, reference-free", "hinge", "ipo")
+
+
 @functools.cache
 def trl():
     """Its classes. They take ten seconds to import."""
-    from trl.trainer.cpo_trainer import CPOTrainer
     from trl.trainer.dpo_trainer import DPOTrainer
-    from trl.trainer.orpo_trainer import ORPOTrainer
+    if trl_losses.IS_NEW:
+        from trl.experimental.cpo.cpo_trainer import CPOTrainer
+        from trl.experimental.orpo.orpo_trainer import ORPOTrainer
+    else:
+        from trl.trainer.cpo_trainer import CPOTrainer
+        from trl.trainer.orpo_trainer import ORPOTrainer
     return types.SimpleNamespace(CPOTrainer=CPOTrainer, DPOTrainer=DPOTrainer,
                                  ORPOTrainer=ORPOTrainer)
 
@@ -53,6 +62,7 @@ def trainer(name):
     """The fields that TRL's losses read."""
     usual = {"beta": BETA, "label_smoothing": 0.0, "reference_free": False,
              "f_divergence_type": "reverse_kl", "f_divergence_params": None,
+             "alpha": 0.0,
              "accelerator": types.SimpleNamespace(device="cpu")}
     return types.SimpleNamespace(**(usual | LOSSES[name][1]))
 
@@ -101,9 +111,9 @@ def loss_of(model, name, chosen, rejected):
     for tokens, targets, reference in (chosen, rejected):
         logits = model(tokens[None].long()).logits.float()
         # TRL shifts the labels only of decoders.
-        total, length = trl().DPOTrainer.get_batch_logps(
+        total = trl().CPOTrainer.get_batch_logps(
             logits, targets[None].long(), is_encoder_decoder=True)
-        sums.append(total), lengths.append(length)
+        sums.append(total), lengths.append((targets != -100).sum()[None])
         references.append(reference.to(total.dtype).sum()[None])
     means = [total / length for total, length in zip(sums, lengths)]
     if name == "orpo":
@@ -111,6 +121,12 @@ def loss_of(model, name, chosen, rejected):
         return -means[0] - ratio
     if name == "simpo":
         return trl().CPOTrainer.cpo_loss(own, *means)[0]
+    if trl_losses.IS_NEW:
+        # Its DPO has no smoothing; the loss that has is one of two numbers, here
+        # ratios to the reference.
+        assert name == "dpo, smoothed"
+        return trl().CPOTrainer.cpo_loss(own, *(
+            a - b for a, b in zip(sums, references)))[0]
     if name == "ipo":  # as DPOTrainer.concatenated_forward divides
         sums = means
         references = [r / n for r, n in zip(references, lengths)]
@@ -123,6 +139,15 @@ def gradients(model, name, batch):
     rows = list(rows_of(batch))
     count, total = sum(len(row) for row in rows) // 2, 0.0
     exact = next(model.parameters()).dtype is torch.float64
+    if trl_losses.IS_NEW and name in BATCHED:
+        pairs = [pair for row in rows for pair in zip(row[::2], row[1::2])]
+        if not has_reference(name):
+            pairs = [[(x, y, torch.zeros_like(z)) for x, y, z in pair]
+                     for pair in pairs]
+        with Float64() if exact else contextlib.nullcontext():
+            loss = trl_losses.dpo(model, pairs, BETA, LOSSES[name][1]["loss_type"])
+            loss.backward()
+        total, rows = float(loss.detach()), []
     for row in rows:
         for chosen, rejected in zip(row[::2], row[1::2]):
             with Float64() if exact else contextlib.nullcontext():

@@ -8,7 +8,9 @@ import torch
 import transformers
 
 import hf_adapters
-from hf_models import FAMILIES, Float64, SEQUENCE, Twins, restored, reference_config
+import trl_losses
+from hf_models import FAMILIES, Float64, SEQUENCE, Twins
+from hf_models import in_files, reference_config, restored
 
 METRICS = ["accuracy", "margin", "chosen_reward", "rejected_reward"]
 INPUTS = ["document_starts", "document_numbers"]
@@ -74,6 +76,10 @@ def trainer():
 
 def pair_loss(model, chosen, rejected, center, totals):
     """Adds METRICS to row 0 of totals, and their sizes to row 1."""
+    if trl_losses.IS_NEW:
+        loss, (one, other) = trl_losses.reward(model, [(chosen, rejected)], center)
+        add_metrics(totals, one, other)
+        return loss
     kind, fields = trainer()
     inputs = {}
     for answer, tokens in (("chosen", chosen), ("rejected", rejected)):
@@ -88,10 +94,14 @@ def pair_loss(model, chosen, rejected, center, totals):
     one, other = (got[f"rewards_{each}"] for each in ("chosen", "rejected"))
     # As later versions of TRL add it (center_rewards_coefficient).
     loss = loss + center * torch.mean((one + other) ** 2)
+    add_metrics(totals, one, other)
+    return loss
+
+
+def add_metrics(totals, one, other):
     for number, value in enumerate((one > other, one - other, one, other)):
         totals[0, number] += float(value.detach().sum())
         totals[1, number] += float(value.detach().double().abs().sum())
-    return loss
 
 
 def gradients(model, name, batch):
@@ -114,7 +124,7 @@ def gradients(model, name, batch):
              if p.requires_grad}
     if LOSSES[name][1]:
         grads = {hf_adapters.plain(n): value for n, value in grads.items()}
-    return total, grads, *(totals / len(pairs))
+    return total, in_files(grads, model), *(totals / len(pairs))
 
 
 def sequences(family, seed, count=6):

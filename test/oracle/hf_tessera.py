@@ -153,12 +153,13 @@ class Tessera:
                     {name[:-len(suffix)]: value for name, value in
                      state.items() if name.endswith(suffix)}, outputs, state)
 
-    def losses(self, artifact, weights, tokens, targets, sets):
-        """Of one step after another: batches [steps, A, B, T]."""
+    def losses(self, artifact, weights, tokens, targets, sets, more=None):
+        """Of one step after another: batches [steps, A, B, T]; `more`: their
+        other inputs by name."""
         outputs, _ = self.run(
             artifact, "train_step", weights,
-            {"tokens": tokens, "targets": targets, **SEED}, sets=sets,
-            runs=tokens.shape[0])
+            {"tokens": tokens, "targets": targets, **(more or {}), **SEED},
+            sets=sets, runs=tokens.shape[0])
         return outputs
 
     def greedy(self, artifact, weights, prompt, count, length):

@@ -42,21 +42,28 @@ def optimizer_of(parameters):
 
 
 def losses(model, masters, tokens, targets):
-    """Losses, gradient norms and rates of one step after another. `masters`
-    are what the optimizer updates: the model's own parameters, or copies of
-    them in fp32 whose rounded values the model computes with."""
+    """Losses, gradient norms and rates of one step after another."""
     model = copy.deepcopy(model)
-    parameters = [p for _, p in model.named_parameters()]
+    return train(model, masters, lambda step: gradients(
+        model, tokens[step], targets[step])[0], len(tokens))
+
+
+def train(model, masters, loss_of, steps=STEPS):
+    """The same of any loss: `loss_of(step)` leaves its gradients in the model's
+    parameters. `masters` are what the optimizer updates: the model's own
+    parameters, or copies of them in fp32 whose rounded values the model computes
+    with."""
+    parameters = [p for p in model.parameters() if p.requires_grad]
     if masters is None:
         masters = parameters
     else:
         masters = [p.detach().clone().requires_grad_() for p in masters]
     optimizer = optimizer_of(masters)
     result = []
-    for step, (each, wanted) in enumerate(zip(tokens, targets)):
-        loss, grads = gradients(model, each, wanted)
-        for master, gradient in zip(masters, grads.values()):
-            master.grad = gradient.to(master.dtype)
+    for step in range(steps):
+        loss = loss_of(step)
+        for master, parameter in zip(masters, parameters):
+            master.grad = parameter.grad.to(master.dtype)
         norm = torch.nn.utils.clip_grad_norm_(masters,
                                               SETTINGS["optimizer.clip"])
         rate = learning_rate(step)

@@ -30,7 +30,7 @@ MOST = 1e-13  # of the largest logit
 def distance(family):
     twins = hf_models.Twins(family, seed=1)
     theirs = hf_models.in_files(
-        {n: p.data for n, p in twins.fp64.named_parameters()})
+        {n: p.data for n, p in twins.fp64.named_parameters()}, twins.fp64)
     tokens = hf_models.batches(family, 1, 2)[0].flatten(0, 2).long()
     with hf_models.Float64(), torch.no_grad():
         ours = hf_newer.CausalModel(hf_models.written_out(family)).double()

@@ -3,7 +3,7 @@
 whose matrices are the dequantized ones (normal_float.py), in fp32 and bf16: as
 in hf_oracle.py, our distance to fp64 is at most twice PyTorch's own.
 
-    nf4_oracle.py BIN FOLDER [--target TARGET]
+    nf4_oracle.py BIN FOLDER [--target TARGET] [--seeds COUNT]
 
 Where transformers is not installed, prints so and exits 0.
 """
@@ -47,8 +47,8 @@ def quantized(model, original, family):
     return result
 
 
-def compare(tessera, report, family, dtype, target, kind):
-    twins = hf_oracle.make_twins(family, tessera.folder)
+def compare(tessera, report, family, dtype, target, kind, seeds):
+    twins = hf_oracle.make_twins(family, tessera.folder, count=seeds)
     comparison = hf_oracle.Comparison(tessera, report, family, dtype, target, twins)
     originals = {id(model): twin.fp32 for twin, _ in twins
                  for model in (twin.fp32, twin.bf16, twin.fp64)}
@@ -79,6 +79,8 @@ def main():
     parser.add_argument("binaries")
     parser.add_argument("folder", type=pathlib.Path)
     parser.add_argument("--target")
+    parser.add_argument("--seeds", type=int, default=hf_oracle.SEEDS,
+                        help="models whose errors are pooled")
     options = parser.parse_args()
     torch.set_num_threads(1)
     options.folder.mkdir(parents=True, exist_ok=True)
@@ -92,7 +94,7 @@ def main():
         target = options.target or targets[turn % len(targets)]
         print(f"# {family} {dtype} on {target}", flush=True)
         try:
-            compare(tessera, report, family, dtype, target, kind)
+            compare(tessera, report, family, dtype, target, kind, options.seeds)
         except ToolError as error:
             report.fact(family, dtype, "failed", error, False)
     print(f"{report.lines} comparisons, {report.failures} failed")

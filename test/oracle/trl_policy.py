@@ -9,7 +9,6 @@ Debian's, so tests do not run it:
 
 Where trl is missing or older, prints so and exits 0.
 """
-import collections
 import sys
 import types
 
@@ -24,42 +23,24 @@ except ImportError as error:
 # hf_policy's own imports read models with the pinned transformers.
 sys.modules["hf_models"] = types.SimpleNamespace(Float64=None, batches=None)
 import hf_policy
+import trl_losses
 
 ANSWERS, TOKENS = 7, 31
-TYPES = {"document": "grpo", "token": "bnpo", "constant": "dr_grpo"}
-
-
-class OneProcess:
-    """What TRL's loss calls of accelerate, of a single process."""
-    num_processes, sync_gradients = 1, True
-
-    def gather(self, x):
-        return x
-
-    def reduce(self, x, reduction):
-        return x
 
 
 def by_trl(own, logps, behavior, advantages, reference, mask):
-    names = collections.defaultdict(lambda: collections.defaultdict(list))
-    trainer = types.SimpleNamespace(
+    trainer = trl_losses.trainer(
+        types.SimpleNamespace(training=True),
         _get_per_token_logps_and_entropies=lambda *_, **__: (
             logps, torch.zeros_like(logps), None),
-        aux_loss_enabled=False, top_entropy_quantile=1.0,
-        off_policy_mask_threshold=None, importance_sampling_level=own.ratio,
-        beta=own.beta, loss_type=TYPES[own.aggregate], epsilon_low=own.low,
-        epsilon_high=own.high, use_vllm=False, _entropy_bonus_enabled=False,
-        model=types.SimpleNamespace(training=True), accelerator=OneProcess(),
-        current_gradient_accumulation_steps=1, _metrics=names,
-        max_completion_length=hf_policy.LENGTH,
-        args=types.SimpleNamespace(delta=None, use_bias_correction_kl=False))
+        **trl_losses.grpo_fields(own, hf_policy.LENGTH))
     ids = torch.zeros(mask.shape, dtype=torch.int64)
     loss = GRPOTrainer._compute_loss(trainer, None, {
         "prompt_ids": ids[:, :0], "prompt_mask": ids[:, :0],
         "completion_ids": ids, "completion_mask": mask,
         "advantages": advantages, "old_per_token_logps": behavior,
         "ref_per_token_logps": reference})
-    return loss, names["train"]["clip_ratio/region_mean"][0]
+    return loss, trainer._metrics["train"]["clip_ratio/region_mean"][0]
 
 
 def distance(own, seed):

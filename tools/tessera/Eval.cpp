@@ -1,5 +1,7 @@
 // tessera eval: measures a model on tasks of local files.
 #include "compiler/api/OpenedModel.h"
+#include "compiler/report/EvalReport.h"
+#include "compiler/report/Page.h"
 #include "runtime/data/FileOperations.h"
 #include "runtime/eval/EngineModel.h"
 #include "runtime/eval/Report.h"
@@ -9,6 +11,7 @@
 #include "tools/tessera/Commands.h"
 #include "tools/tessera/QuantOptions.h"
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -22,7 +25,7 @@ namespace {
 
 struct EvalSettings {
   ModelChoice choice;
-  std::string tasks, output, samples;
+  std::string tasks, output, samples, html, judge;
   uint64_t cacheGib = kCacheGib, keptGib = kKeptGib;
   bool quiet = false;
 };
@@ -46,12 +49,16 @@ static Status writeText(const std::string &path, std::string_view text) {
 }
 
 static Status writeResults(const EvalSettings &settings,
-                           const eval::Report &report,
+                           const eval::Report &outcome,
                            const std::vector<std::string> &samples) {
-  fmt::print("{}", eval::printTable(report.results));
+  fmt::print("{}", eval::printTable(outcome.results));
+  const std::string json = eval::printJson(outcome);
   if (!settings.output.empty())
-    TESSERA_RETURN_IF_ERROR(
-        writeText(settings.output, eval::printJson(report)));
+    TESSERA_RETURN_IF_ERROR(writeText(settings.output, json));
+  if (!settings.html.empty())
+    TESSERA_RETURN_IF_ERROR(writeText(
+        settings.html, report::page(outcome.model + ": evaluation",
+                                    report::evalReport(json, samples))));
   if (settings.samples.empty())
     return Status::success();
   std::string lines;
@@ -72,11 +79,18 @@ static void tellMissed(const std::vector<eval::GateOutcome> &gates,
 
 using Note = std::function<void(std::string_view)>;
 
+/// The header of a key; none of an unset variable.
+static std::string bearerOf(const char *key) {
+  return key && *key ? std::string("Bearer ") + key : std::string();
+}
+
 static Status runAndReport(const EvalSettings &settings,
                            const eval::TaskFile &file, eval::EvalModel &model,
                            const std::string &name, const std::string &source,
                            const Note &note, Invocation &invocation) {
-  auto results = eval::runTasks(file, model, note);
+  auto results = eval::runTasks(
+      file, model, note,
+      {settings.judge, bearerOf(std::getenv("TESSERA_JUDGE_API_KEY"))});
   if (!results.ok())
     return results.status();
   auto gates = eval::checkGates(file.gates, results->results);
@@ -107,14 +121,30 @@ static Status evaluateServer(const EvalSettings &settings,
   auto server = client::parseServerUrl(url);
   if (!server.ok())
     return server.status();
-  const char *key = std::getenv("TESSERA_API_KEY");
-  if (key && *key)
-    server->authorization = std::string("Bearer ") + key;
+  server->authorization = bearerOf(std::getenv("TESSERA_API_KEY"));
   auto name = client::firstModel(*server);
   if (!name.ok())
     return name.status();
   eval::ServerModel model(*server, *name);
   return runAndReport(settings, file, model, *name, url, note, invocation);
+}
+
+static bool hasKind(const eval::TaskFile &file, eval::TaskKind kind) {
+  return std::ranges::count(file.tasks, kind, &eval::Task::kind) > 0;
+}
+
+static Status readChat(const eval::TaskFile &file, OpenedModel &opened) {
+  auto chat = std::ranges::find(file.tasks, true, &eval::Task::chat);
+  if (chat == file.tasks.end())
+    return Status::success();
+  std::string lacks;
+  TESSERA_RETURN_IF_ERROR(opened.readChat(lacks));
+  if (lacks.empty())
+    return Status::success();
+  return Status::error(
+      "task {}: chat: {} has no chat template (chat_template.jinja, or "
+      "\"chat_template\" in tokenizer_config.json); leave it out",
+      chat->name, opened.folder);
 }
 
 static Status evaluate(EvalSettings &settings, Invocation &invocation) {
@@ -125,8 +155,12 @@ static Status evaluate(EvalSettings &settings, Invocation &invocation) {
   auto file = eval::loadTaskFile(settings.tasks);
   if (!file.ok())
     return file.status();
-  TESSERA_RETURN_IF_ERROR(checkFolder(settings.output));
-  TESSERA_RETURN_IF_ERROR(checkFolder(settings.samples));
+  for (const std::string *path :
+       {&settings.output, &settings.samples, &settings.html})
+    TESSERA_RETURN_IF_ERROR(checkFolder(*path));
+  if (!settings.judge.empty() && !hasKind(*file, eval::TaskKind::winRate))
+    return Status::error("--judge: {} has no task of kind win_rate",
+                         settings.tasks);
   if (settings.choice.place.starts_with("http:") ||
       settings.choice.place.starts_with("https:"))
     return evaluateServer(settings, *file, note, invocation);
@@ -144,12 +178,13 @@ static Status evaluate(EvalSettings &settings, Invocation &invocation) {
                          choice.place);
   OpenedModel opened;
   TESSERA_RETURN_IF_ERROR(opened.read(choice, source.take()));
+  TESSERA_RETURN_IF_ERROR(readChat(*file, opened));
   TESSERA_RETURN_IF_ERROR(opened.open(/*mayScore=*/false, note));
   auto programs = DecodePrograms::create(opened.model->get());
   if (!programs.ok())
     return programs.status();
   eval::EngineModel model(**programs, *opened.tokenizer,
-                          {opened.ends(), opened.startToken});
+                          {opened.ends(), opened.startToken, &opened.chat()});
   return runAndReport(settings, *file, model, opened.name, opened.source, note,
                       invocation);
 }
@@ -196,7 +231,8 @@ void tessera::addEvalCommand(CLI::App &app, Invocation &invocation) {
   settings->choice.decoder.command = "eval";
   CLI::App *command = app.add_subcommand(
       "eval", "Measure a model on tasks of local files: perplexity, multiple "
-              "choice, exact match, required and forbidden outputs");
+              "choice, exact match, required and forbidden outputs, win rate "
+              "by a judge");
   command
       ->add_option(
           "RUN|DIR|FILE|URL", settings->choice.place,
@@ -220,6 +256,16 @@ void tessera::addEvalCommand(CLI::App &app, Invocation &invocation) {
                    "write each example with the model's output and its score "
                    "to this file, as lines of JSON")
       ->type_name("FILE");
+  command
+      ->add_option("--html", settings->html,
+                   "write results, gates and samples as one page to this file")
+      ->type_name("FILE");
+  command
+      ->add_option("--judge", settings->judge,
+                   "OpenAI-compatible server that judges win_rate tasks "
+                   "(default: the task's judge; its key: "
+                   "TESSERA_JUDGE_API_KEY)")
+      ->type_name("URL");
   addModelOptions(*command, *settings);
   command->add_flag("--quiet", settings->quiet, "print the results alone");
   command->callback([settings, &invocation] {

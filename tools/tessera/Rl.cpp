@@ -189,7 +189,7 @@ static Status learn(RlArguments &arguments, const recipe::Recipe &recipe,
   options.source = &batches;
   options.program = trainer.name();
   options.threads = threads.learner;
-  return runTraining(**learner, options).status();
+  return outcomeOf(runTraining(**learner, options));
 }
 
 static Status runRl(RlArguments &arguments) {

@@ -48,6 +48,7 @@ function showPlan() {
 
 document.getElementById("title").textContent = DATA.title;
 document.getElementById("subtitle").textContent = { program: () => `${DATA.facts.mesh} · ${DATA.facts.device} · compiler ${DATA.facts.compiler}`,
-  plan: () => "parallelism plan · " + DATA.gpu, run: () => "training run" }[DATA.kind]();
-({ program: showProgram, plan: showPlan, run: showRun })[DATA.kind]();
+  plan: () => "parallelism plan · " + DATA.gpu, run: () => "training run",
+  eval: () => `evaluation · ${DATA.source} · ${DATA.tasks} · version ${DATA.version}` }[DATA.kind]();
+({ program: showProgram, plan: showPlan, run: showRun, eval: showEval })[DATA.kind]();
 performance.mark("report-ready");

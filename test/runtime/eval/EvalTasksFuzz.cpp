@@ -23,7 +23,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   require(!file->tasks.empty());
   for (const Task &task : file->tasks)
     require(!task.name.empty() && !task.data.empty() && task.maxTokens > 0 &&
-            task.limit >= 0 && task.window >= 0);
+            task.limit >= 0 && task.window >= 0 && task.shots >= 0 &&
+            task.shots <= 1000 && task.judgeMaxTokens > 0 &&
+            !task.verdict.empty());
   for (const Gate &gate : file->gates)
     require(!gate.task.empty() && !gate.metric.empty());
   return 0;

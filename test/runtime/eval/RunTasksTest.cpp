@@ -4,27 +4,40 @@
 #include "runtime/eval/EngineModel.h"
 #include "runtime/eval/Extract.h"
 #include "runtime/eval/Gates.h"
+#include "runtime/eval/WinRate.h"
 #include "test/runtime/data/TestData.h"
 
 #include <fstream>
 #include <map>
+#include <set>
 
 #include <gtest/gtest.h>
 
 namespace tessera::eval {
 namespace {
 
+/// The text of a prompt; of a chat "system: Be short.|user: Hello|".
+template <typename Input>
+std::string textOf(const Input &input, const std::string &text) {
+  std::string turns;
+  for (const Message &message : input.chat)
+    turns += message.role + ": " + message.content + "|";
+  return turns.empty() ? text : turns;
+}
+
 /// Logprobs by the text that is scored, outputs by the prompt.
 class WrittenModel final : public EvalModel {
 public:
   std::map<std::string, double> logprobs;
-  std::map<std::string, std::string> outputs;
+  std::map<std::string, std::string> outputs; ///< of others: ""
+  std::vector<std::string> asked;
 
   StatusOr<std::vector<Likelihood>>
   scoreContinuations(std::span<const Continuation> inputs) override {
     std::vector<Likelihood> scores;
     for (const Continuation &input : inputs)
-      scores.push_back({logprobs.at(input.context + input.text), 1});
+      scores.push_back(
+          {logprobs.at(textOf(input, input.context) + input.text), 1});
     return scores;
   }
   StatusOr<std::vector<Likelihood>>
@@ -37,8 +50,11 @@ public:
   StatusOr<std::vector<std::string>>
   generate(std::span<const Prompt> prompts, const GenerationLimits &) override {
     std::vector<std::string> texts;
-    for (const Prompt &prompt : prompts)
-      texts.push_back(outputs.at(prompt.text));
+    for (const Prompt &prompt : prompts) {
+      asked.push_back(textOf(prompt, prompt.text));
+      texts.push_back(outputs.contains(asked.back()) ? outputs[asked.back()]
+                                                     : "");
+    }
     return texts;
   }
 };
@@ -152,6 +168,147 @@ TEST_F(RunTasks, GatesOfGroups) {
               line),
       "gate 't.bits_per_byte{lang=em} >= 1': task t has no group "
       "'lang=em', did you mean 'lang=en'?; its groups are lang=en");
+}
+
+constexpr const char *kFour = R"({"q": "a", "answer": "1"}
+{"q": "b", "answer": ["2", "two"]}
+{"q": "c", "answer": 3}
+{"q": "d", "answer": "4"})";
+
+std::string shots(const std::string &more) {
+  return "tasks: [{name: t, kind: exact_match, data: d.jsonl, prompt: 'Q{q}', "
+         "shots: 2" +
+         more + "}]";
+}
+
+TEST_F(RunTasks, TheFirstShotsButTheExampleItself) {
+  ASSERT_TRUE(run(shots(""), kFour).ok());
+  EXPECT_EQ(model.asked, (std::vector<std::string>{
+                             "Qb 2\n\nQc 3\n\nQa", "Qa 1\n\nQc 3\n\nQb",
+                             "Qa 1\n\nQb 2\n\nQc", "Qa 1\n\nQb 2\n\nQd"}));
+  EXPECT_EQ(errorOf(shots(""), R"({"q": "a", "answer": "1"}
+{"q": "b", "answer": "2"}
+{"q": "b", "answer": "2"})"),
+            "task t: d.jsonl:2: shots: 2 are wanted, but d.jsonl has 1 with "
+            "another prompt");
+}
+
+TEST_F(RunTasks, ShotsOfAnotherFileInAChat) {
+  std::ofstream(scratch / "s.jsonl") << kFour;
+  auto results = run(shots(", shots_data: s.jsonl, chat: true, system: Hi"),
+                     R"({"q": "a", "answer": "1"})");
+  ASSERT_TRUE(results.ok()) << results.message();
+  EXPECT_EQ(model.asked[0],
+            "system: Hi|user: Qb|assistant: 2|user: Qc|assistant: 3|user: Qa|");
+  EXPECT_NE(results->samples[0].find(
+                R"("prompt":[{"role":"system","content":"Hi"},)"),
+            std::string::npos);
+  EXPECT_EQ(errorOf(shots(", shots_data: none.jsonl"), kFour).find("task t: "),
+            0u);
+}
+
+TEST_F(RunTasks, ShotsAreDrawnBySeed) {
+  std::string data;
+  for (int i = 0; i < 30; ++i)
+    data += fmt::format("{{\"q\": {}, \"answer\": {}}}\n", i, i);
+  const std::string yaml = shots(", shots_seed: 7, shot_delimiter: ','");
+  ASSERT_TRUE(run(yaml, data).ok());
+  const std::vector<std::string> first = model.asked;
+  std::set<std::string> seen; // "Q3 3"
+  for (int i = 0; i < 30; ++i) {
+    std::string one = first[size_t(i)].substr(0, first[size_t(i)].find(',')),
+                two = first[size_t(i)].substr(one.size() + 1);
+    two = two.substr(0, two.find(','));
+    EXPECT_EQ(first[size_t(i)], one + "," + two + fmt::format(",Q{}", i));
+    EXPECT_NE(one, two);
+    for (const std::string &each : {one, two}) {
+      EXPECT_NE(each, fmt::format("Q{} {}", i, i));
+      seen.insert(each);
+    }
+  }
+  EXPECT_GT(seen.size(), 20u); // of 30, by 60 draws
+  model.asked.clear();
+  ASSERT_TRUE(run(yaml, data).ok());
+  EXPECT_EQ(model.asked, first);
+  model.asked.clear();
+  ASSERT_TRUE(run(shots(", shots_seed: 8, shot_delimiter: ','"), data).ok());
+  EXPECT_NE(model.asked, first);
+}
+
+TEST_F(RunTasks, ChoicesWithShotsAndInAChat) {
+  const std::string yaml = "tasks: [{name: t, kind: multiple_choice, data: "
+                           "d.jsonl, prompt: '{q}', shots: 1",
+                    data = R"({"q": "a", "choices": ["x", "y"], "answer": 1}
+{"q": "b", "choices": ["x", "y"], "answer": "x"})";
+  model.logprobs = {{"b x\n\na x", -2},
+                    {"b x\n\na y", -1},
+                    {"a y\n\nb x", -1},
+                    {"a y\n\nb y", -2}};
+  auto results = run(yaml + "}]", data);
+  ASSERT_TRUE(results.ok()) << results.message();
+  EXPECT_EQ(values(*results)["acc"], 1);
+  model.logprobs = {{"user: b|assistant: x|user: a|x", -2},
+                    {"user: b|assistant: x|user: a|y", -1},
+                    {"user: a|assistant: y|user: b|x", -2},
+                    {"user: a|assistant: y|user: b|y", -1}};
+  results = run(yaml + ", chat: true}]", data);
+  ASSERT_TRUE(results.ok()) << results.message();
+  EXPECT_EQ(values(*results)["acc"], .5);
+}
+
+constexpr const char *kWins =
+    "tasks: [{name: t, kind: win_rate, data: d.jsonl, prompt: '{q}', ";
+
+TEST_F(RunTasks, ErrorsOfWinRatesBeforeTheModelRuns) {
+  const std::string line = R"({"q": "a", "other": "x"})";
+  EXPECT_EQ(errorOf(std::string(kWins) + "against: other}]", line),
+            "task t: no judge; give judge: URL in the task, or --judge URL");
+  EXPECT_EQ(errorOf(std::string(kWins) + "against: othr}]", line),
+            "task t: d.jsonl:1: no field 'othr'; the fields are: q, other");
+  EXPECT_EQ(errorOf(std::string(kWins) +
+                        "against: other, judge_prompt: '{answer_a} {answer_b} "
+                        "{rubric}'}]",
+                    line),
+            "task t: d.jsonl:1: no field 'rubric'; the fields are: q, other");
+  EXPECT_EQ(errorOf(std::string(kWins) +
+                        "against: other, judge: 'http://127.0.0.1:1'}]",
+                    line),
+            "task t: judge: cannot connect to 127.0.0.1:1: Connection refused");
+  auto samples = [&](const std::string &text) {
+    std::ofstream(scratch / "s.jsonl") << text;
+    return errorOf(std::string(kWins) + "against_samples: s.jsonl}]", line);
+  };
+  EXPECT_EQ(samples(R"({"prompt": "b", "output": "x"})"),
+            "task t: d.jsonl:1: s.jsonl has no output for the prompt 'a'");
+  EXPECT_EQ(samples(R"({"prompt": [], "output": "x"}
+{"prompt": [{"content": 3}], "output": "x"}
+{"prompt": "a", "acc": 1})"),
+            "task t: d.jsonl:1: s.jsonl has no output for the prompt 'a'");
+  EXPECT_EQ(samples(R"({"prompt": "b", "output": "x"}
+{"prompt": [{"role": "user", "content": "b"}], "output": "y"})"),
+            "task t: s.jsonl:2: the prompt 'b' has another output before; give "
+            "the samples of one task");
+  const std::string found = // then the judge is missing
+      "task t: no judge; give judge: URL in the task, or --judge URL";
+  EXPECT_EQ(samples(R"({"prompt": "a", "output": "x"})"), found);
+  EXPECT_EQ(samples(R"({"prompt": [{"role": "user", "content": "a"}],
+"output": "x"})")
+                .find("task t: s.jsonl:1: "),
+            0u); // two lines
+  EXPECT_TRUE(model.asked.empty());
+}
+
+TEST(Verdict, TheLastLetterInBrackets) {
+  const Task task;
+  EXPECT_EQ(verdictOf("B is good, but: [[A]]", task, true), Verdict::win);
+  EXPECT_EQ(verdictOf("[[A]]", task, false), Verdict::loss);
+  EXPECT_EQ(verdictOf("not [[A]] but [[B]].", task, false), Verdict::win);
+  EXPECT_EQ(verdictOf("[[C]]", task, true), Verdict::tie);
+  for (const char *none : {"", "A", "[A]", "[[D]]", "[[AB]]"})
+    EXPECT_EQ(verdictOf(none, task, true), std::nullopt) << none;
+  Task own;
+  own.verdict = {"winner: [AB]", "[AB]"};
+  EXPECT_EQ(verdictOf("winner: B", own, true), Verdict::loss);
 }
 
 TEST_F(RunTasks, ErrorsOfTheData) {

@@ -85,13 +85,14 @@ TEST(TaskFile, ErrorsOfTheFile) {
 TEST(TaskFile, ErrorsOfATask) {
   EXPECT_EQ(errorOf("tasks: [{name: a}]"),
             "t.yaml:1:9: the task has no kind; give one of perplexity, "
-            "multiple_choice, exact_match or prompts");
-  EXPECT_EQ(errorOf(task("kind: win_rate")),
-            "t.yaml:4:9: unknown kind 'win_rate'; known kinds: perplexity, "
-            "multiple_choice, exact_match or prompts");
+            "multiple_choice, exact_match, prompts or win_rate");
+  EXPECT_EQ(errorOf(task("kind: f1")),
+            "t.yaml:4:9: unknown kind 'f1'; known kinds: perplexity, "
+            "multiple_choice, exact_match, prompts or win_rate");
   EXPECT_EQ(errorOf(task("kind: prompt")),
             "t.yaml:4:9: unknown kind 'prompt', did you mean 'prompts'?; known "
-            "kinds: perplexity, multiple_choice, exact_match or prompts");
+            "kinds: perplexity, multiple_choice, exact_match, prompts or "
+            "win_rate");
   EXPECT_EQ(errorOf(task("kind: perplexity\n  windw: 3")),
             "t.yaml:5:3: unknown key 'windw' of a perplexity task, did you "
             "mean 'window'?; known keys: kind, name, data, limit, text, "
@@ -123,6 +124,76 @@ TEST(TaskFile, ErrorsOfATask) {
       errorOf(task("kind: exact_match\n  prompt: x\n  extract: '('"));
   EXPECT_TRUE(regex.starts_with("t.yaml:2:3: ")) << regex;
   EXPECT_EQ(regex.find('\n'), std::string::npos);
+}
+
+TEST(TaskFile, ChatsAndShots) {
+  auto file = parseTaskFile(R"(
+tasks:
+- {name: few, kind: multiple_choice, data: c.jsonl, prompt: "{q}", shots: 5,
+   shots_data: s.jsonl, shots_seed: 0, shot_delimiter: "###"}
+- {name: chat, kind: multiple_choice, data: c.jsonl, prompt: "{q}", chat: true,
+   system: Be short.}
+- {name: spaced, kind: multiple_choice, data: c.jsonl, prompt: "{q}",
+   chat: true, delimiter: " "}
+)",
+                            "folder/t.yaml");
+  ASSERT_TRUE(file.ok()) << file.message();
+  const Task &few = file->tasks[0], &chat = file->tasks[1];
+  EXPECT_EQ(few.shots, 5);
+  EXPECT_EQ(few.shotsData, "folder/s.jsonl");
+  EXPECT_EQ(few.shotsSeed, 0);
+  EXPECT_EQ(few.shotDelimiter, "###");
+  EXPECT_EQ(few.delimiter, " ");
+  EXPECT_TRUE(chat.chat);
+  EXPECT_EQ(chat.system, "Be short.");
+  EXPECT_EQ(chat.delimiter, "");
+  EXPECT_EQ(file->tasks[2].delimiter, " ");
+  auto match = [](const std::string &keys) {
+    return errorOf(task("kind: exact_match\n  prompt: x\n  " + keys));
+  };
+  EXPECT_EQ(match("system: x"), "t.yaml:2:3: system needs chat: true");
+  EXPECT_EQ(match("shots_seed: 1"), "t.yaml:2:3: shots_seed needs shots");
+  EXPECT_EQ(match("shots: 2000"), "t.yaml:2:3: shots must be at most 1000");
+  EXPECT_EQ(match("chat: true\n  shots: 1\n  shot_delimiter: x"),
+            "t.yaml:2:3: shot_delimiter has no effect in a chat, where shots "
+            "are turns; leave it out");
+  EXPECT_EQ(match("delimiter: x"),
+            "t.yaml:2:3: delimiter of an exact_match task needs shots, and has "
+            "no effect in a chat");
+}
+
+TEST(TaskFile, WinRates) {
+  auto wins = [](const std::string &keys) {
+    return errorOf(task("kind: win_rate\n  prompt: x\n  " + keys));
+  };
+  EXPECT_EQ(wins("against: b"), "no error");
+  EXPECT_EQ(wins("against_samples: b\n  judge: http://[::1]:80/v1\n  "
+                 "judge_model: m\n  verdict: '[ABC]'\n  judge_prompt: "
+                 "'{answer_b}{answer_a}'\n  judge_max_tokens: 9\ngates:\n"
+                 "- a.win_rate >= 0.5\n- a.judged >= 0.9"),
+            "no error");
+  EXPECT_EQ(parseTaskFile(task("kind: win_rate\n  prompt: x\n  "
+                               "against_samples: b"),
+                          "folder/t.yaml")
+                ->tasks[0]
+                .againstSamples,
+            "folder/b");
+  const std::string either =
+      "t.yaml:2:3: give against, a field with the other answer, or "
+      "against_samples, a file of another model's samples";
+  EXPECT_EQ(wins("stop: x"), either);
+  EXPECT_EQ(wins("against: a\n  against_samples: b"), either);
+  EXPECT_EQ(wins("against: b\n  judge_prompt: '{answer_a}'"),
+            "t.yaml:2:3: judge_prompt must have {answer_b}");
+  EXPECT_EQ(wins("against: b\n  verdict: []"),
+            "t.yaml:2:3: verdict needs an expression that finds A, B or C");
+  EXPECT_EQ(wins("against: b\n  judge: https://a"),
+            "t.yaml:2:3: judge: the server must be http://HOST:PORT, got: "
+            "'https://a'");
+  EXPECT_EQ(wins("shots: 3")
+                .find("t.yaml:6:3: unknown key 'shots' of a "
+                      "win_rate task"),
+            0u);
 }
 
 TEST(TaskFile, ErrorsOfGates) {

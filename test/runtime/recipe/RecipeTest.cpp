@@ -52,6 +52,8 @@ seed: 7
 data: {train: tokens/train, eval: "tokens eval"}
 eval: {every: 5, batches: 2}
 checkpoint: {every: 6, keep: 0}
+gates: {require: [eval_loss<=3.20, eval_loss >= 1e-3], on_miss: roll_back,
+        rollbacks: 2}
 )");
   EXPECT_EQ(recipe.optimizer.name, OptimizerKind::Sgd);
   EXPECT_EQ(recipe.optimizer.lr, 3e-4);
@@ -86,6 +88,46 @@ checkpoint: {every: 6, keep: 0}
   EXPECT_EQ(recipe.eval.batches, 2);
   EXPECT_EQ(recipe.checkpoint.every, 6);
   EXPECT_EQ(recipe.checkpoint.keep, 0);
+  EXPECT_EQ(recipe.gates,
+            (Recipe::Gates{{"eval_loss <= 3.2", "eval_loss >= 0.001"},
+                           OnMiss::RollBack,
+                           2}));
+}
+
+TEST(Recipe, Gates) {
+  EXPECT_EQ(mustParse("gates: {require: eval_loss <= 3}").gates.require,
+            std::vector<std::string>{"eval_loss <= 3"});
+  EXPECT_EQ(mustParse("gates: {require: []}"), Recipe());
+  EXPECT_EQ(mustParse("", {"gates.require=[eval_loss <= 3]"}).gates.require,
+            std::vector<std::string>{"eval_loss <= 3"});
+  auto require = [](const std::string &gate) {
+    const std::string error = errorOf("gates: {require: ['" + gate + "']}");
+    const std::string where = "r.yaml:1: key 'gates.require': ";
+    return error.starts_with(where) ? error.substr(where.size()) : error;
+  };
+  EXPECT_EQ(require("eval_loss < 3"), "must be METRIC <= NUMBER or METRIC >= "
+                                      "NUMBER, got 'eval_loss < 3'");
+  EXPECT_EQ(require("evalloss <= 3"),
+            "unknown metric 'evalloss', did you mean 'eval_loss'?; an "
+            "evaluation has eval_loss or eval_reward");
+  for (const char *bad : {"eval_loss <= x", "eval_loss <=", "eval_loss <= nan",
+                          "eval_loss <= 1e999", "eval_loss <= 3 4"})
+    EXPECT_EQ(require(bad),
+              "must compare with a number, got '" + std::string(bad) + "'");
+  EXPECT_EQ(errorOf("gates: {on_miss: note}"),
+            "r.yaml: gates.on_miss and gates.rollbacks have no meaning without "
+            "gates.require; add it, or leave them out");
+  EXPECT_EQ(errorOf("gates: {require: [eval_loss <= 3]}\neval: {every: 0}"),
+            "r.yaml: gates.require needs evaluations; set eval.every");
+  EXPECT_EQ(errorOf("gates: {require: [eval_reward >= 3]}"),
+            "r.yaml: gates.require: task: sft has eval_loss, not eval_reward");
+  EXPECT_EQ(errorOf("gates: {require: [eval_loss <= 3], rollbacks: 2}"),
+            "r.yaml: gates.rollbacks has no meaning here: it belongs to "
+            "gates.on_miss: roll_back; leave it out, or change the task");
+  EXPECT_EQ(errorOf("task: policy\ndata: {documents: separate}\ngates: "
+                    "{require: [eval_reward >= 3], on_miss: roll_back}"),
+            "r.yaml: gates.on_miss: roll_back goes on with the data that "
+            "follows, which task: policy has none of; use stop or note");
 }
 
 TEST(Recipe, SectionsNest) {

@@ -53,7 +53,7 @@ protected:
     auto result = runTraining(model, with);
     if (result.ok())
       summary = *result;
-    return result.ok() ? std::string() : result.message();
+    return outcomeOf(result).message();
   }
 
   ScratchDirectory scratch;
@@ -235,6 +235,110 @@ TEST_F(TrainTest, AFullDiskWhileSavingIsAnErrorAndLosesNothing) {
     EXPECT_TRUE(contains(result.message(), "No space left")) << at;
     EXPECT_TRUE(verifyCheckpoint(scratch / "run/step-000004").ok());
   }
+}
+
+/// The held-out loss of a step in metrics.jsonl.
+static double lossAt(const std::string &metrics, int step) {
+  const std::string key = "\"eval_loss\":";
+  for (const std::string &line : linesOf(metrics))
+    if (line.starts_with(fmt::format("{{\"step\":{},", step)))
+      return std::stod(line.substr(line.find(key) + key.size()));
+  return -1;
+}
+
+TEST_F(TrainTest, EvaluationsThatPassPromoteTheirCheckpoint) {
+  TrainOptions with = options("run");
+  with.sets = {"gates.require=[eval_loss <= 1e9]"};
+  ASSERT_EQ(train(with), "");
+  EXPECT_EQ(slurp(scratch / "run/promoted"), "step-000012\n");
+  // Of steps 5, 10 and 12 the newest two, of those of every 4 steps none.
+  EXPECT_TRUE(fs::exists(scratch / "run/step-000010"));
+  EXPECT_FALSE(fs::exists(scratch / "run/step-000008"));
+}
+
+TEST_F(TrainTest, AMissedGateStopsTheRunOrIsNoted) {
+  TrainOptions with = options("run");
+  with.sets = {"gates.require=[eval_loss <= 1e9, eval_loss <= 0]"};
+  std::string error = train(with);
+  EXPECT_TRUE(error.starts_with("gate missed at step 5: eval_loss <= 0, the "
+                                "value is 0."))
+      << error;
+  EXPECT_TRUE(error.ends_with("; step-000005 is saved")) << error;
+  EXPECT_TRUE(fs::exists(scratch / "run/step-000005/manifest.json"));
+  EXPECT_FALSE(fs::exists(scratch / "run/promoted"));
+  with.out = scratch / "noted";
+  with.sets.push_back("gates.on_miss=note");
+  EXPECT_EQ(train(with), "");
+  EXPECT_EQ(summary.lastStep, 12u);
+  EXPECT_FALSE(fs::exists(scratch / "noted/promoted"));
+}
+
+TEST_F(TrainTest, ThePromotedCheckpointIsKept) {
+  ASSERT_EQ(train(options("free")), "");
+  const std::string metrics = scratch / "free/metrics.jsonl";
+  const double between = (lossAt(metrics, 5) + lossAt(metrics, 10)) / 2;
+  TrainOptions with = options("run");
+  with.sets = {fmt::format("gates.require=[eval_loss >= {}]", between),
+               "gates.on_miss=note", "checkpoint.every=1", "checkpoint.keep=1"};
+  ASSERT_EQ(train(with), "");
+  EXPECT_EQ(slurp(scratch / "run/promoted"), "step-000005\n");
+  EXPECT_EQ(listCheckpoints(scratch / "run").take(),
+            (std::vector<std::string>{"step-000012", "step-000005"}));
+  // Also by a resumed run.
+  with.resume = true;
+  with.steps = 14;
+  ASSERT_EQ(train(with), "");
+  EXPECT_EQ(listCheckpoints(scratch / "run").take(),
+            (std::vector<std::string>{"step-000014", "step-000005"}));
+  std::ofstream(scratch / "run/promoted") << "step-000099\n";
+  EXPECT_TRUE(contains(train(with), "names 'step-000099', which is not a "
+                                    "checkpoint of the run; remove the file"));
+}
+
+TEST_F(TrainTest, ARunGoesBackToThePromotedCheckpoint) {
+  ASSERT_EQ(train(options("free")), "");
+  const std::string metrics = scratch / "free/metrics.jsonl";
+  const double between = (lossAt(metrics, 5) + lossAt(metrics, 10)) / 2;
+  TrainOptions with = options("run");
+  with.sets = {fmt::format("gates.require=[eval_loss >= {}]", between),
+               "gates.on_miss=roll_back", "gates.rollbacks=2"};
+  const std::string error = train(with);
+  EXPECT_TRUE(error.starts_with("gate missed at step 10: ")) << error;
+  EXPECT_TRUE(
+      error.ends_with(", after going back 2 times; step-000010 is saved"))
+      << error;
+  EXPECT_EQ(model.step, 10); // counters went back, too
+  EXPECT_EQ(slurp(scratch / "run/promoted"), "step-000005\n");
+  // Step 8 of the first way is gone, that of the last one is there.
+  EXPECT_EQ(
+      listCheckpoints(scratch / "run").take(),
+      (std::vector<std::string>{"step-000010", "step-000008", "step-000005"}));
+  auto manifest = verifyCheckpoint(scratch / "run/step-000010");
+  ASSERT_TRUE(manifest.ok()) << manifest.message();
+  EXPECT_EQ(manifest->position.dataCursor, 20u * 6); // data is not repeated
+  std::vector<std::string> lines = linesOf(scratch / "run/metrics.jsonl");
+  ASSERT_EQ(lines.size(), 11u);
+  for (std::size_t i = 0; i < lines.size(); ++i)
+    EXPECT_TRUE(lines[i].starts_with(fmt::format("{{\"step\":{},", i)));
+  // Other data than the first time.
+  EXPECT_NE(lines[6].substr(0, 60), linesOf(metrics)[6].substr(0, 60));
+}
+
+TEST_F(TrainTest, AMissBeforeAnyPassGoesOn) {
+  TrainOptions with = options("run");
+  with.sets = {"gates.require=[eval_loss <= 0]", "gates.on_miss=roll_back"};
+  ASSERT_EQ(train(with), "");
+  EXPECT_EQ(summary.lastStep, 12u);
+}
+
+TEST_F(TrainTest, GatesNeedHeldOutData) {
+  fs::remove_all(scratch / "tokens/eval");
+  TrainOptions with = options("run");
+  with.sets = {"gates.require=[eval_loss <= 3]"};
+  EXPECT_EQ(train(with), fmt::format("gates.require needs held-out data, and "
+                                     "'{}' has no eval/; name a directory with "
+                                     "--eval-data",
+                                     scratch / "tokens"));
 }
 
 TEST_F(TrainTest, BadDataIsRefusedWithTheReason) {
