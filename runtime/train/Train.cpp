@@ -199,7 +199,7 @@ Status Trainer::resume(const ResumedCheckpoint &from) {
                          recipe::name(recipe.values.task));
   const recipe::Recipe::Adapter &adapter = recipe.values.adapter;
   TESSERA_RETURN_IF_ERROR(
-      checkScales(from.name, before->values.adapter, adapter));
+      checkSameAdapter(from.name, before->values.adapter, adapter));
   if (from.manifest.programHash != facts.programHash) {
     say("{} was written by another build of this model: the last bits may "
         "differ, and hyperparameters come from this program's recipe",
