@@ -61,7 +61,7 @@ StatusOr<OutputsByPrompt> readSamples(const std::string &path) {
 
 constexpr std::string_view kWords[] = {"win", "loss", "tie"};
 
-/// An answer of any status shows that there is a server.
+/// An answer of almost any status shows that there is a server.
 StatusOr<ChatServer> reachJudge(const Task &task, const JudgeAccess &access) {
   const std::string &url = access.url.empty() ? task.judge : access.url;
   if (url.empty())
@@ -77,6 +77,10 @@ StatusOr<ChatServer> reachJudge(const Task &task, const JudgeAccess &access) {
                         std::chrono::seconds(30), [](std::string_view) {});
   if (!answer.ok())
     return Status::error("judge: {}", answer.message());
+  if (answer->status == 401 || answer->status == 403)
+    return Status::error("judge: it answers {}: {}; TESSERA_JUDGE_API_KEY is "
+                         "its key",
+                         answer->status, errorOf(*answer));
   if (!judge.model.empty())
     return judge;
   auto name = client::firstModel(judge.address);
