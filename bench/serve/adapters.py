@@ -178,6 +178,8 @@ def main():
             differ = sum(one != other for one, other in zip(alone, mixed))
             print(f"answers of {len(names)} adapters: {differ} differ between alone and at once; "
                   f"{len({text for text, _ in alone})} different ones", flush=True)
+            if differ or len({text for text, _ in alone}) < len(names):
+                sys.exit("answers must be the same alone and at once, and differ between adapters")
             cases = {"base": (base, [base.model]), "slots, unused": (server, [server.model]),
                      "mixed": (server, names)}
             rates = {name: [] for name in cases}
