@@ -357,20 +357,6 @@ Status readGates(const YAML::Node &list, const TaskReader &where,
 
 } // namespace
 
-const std::string_view kJudgePrompt =
-    R"(Act as an impartial judge of the answers of two assistants to the prompt below. Choose the assistant that follows the user's instructions and answers the question better. Consider helpfulness, relevance, accuracy, depth, creativity and level of detail. Do not let the order, the length or the names of the answers influence you. Compare the answers and explain your choice briefly. Then give your verdict in exactly this form: [[A]] if assistant A is better, [[B]] if assistant B is better, [[C]] for a tie.
-
-[Prompt]
-{prompt}
-
-[Answer of assistant A]
-{answer_a}
-[End of the answer of assistant A]
-
-[Answer of assistant B]
-{answer_b}
-[End of the answer of assistant B])";
-
 std::span<const std::string_view> metricsOf(TaskKind kind) {
   static constexpr std::string_view kLikelihood[] = {
       "token_perplexity", "byte_perplexity", "bits_per_byte"};

@@ -203,6 +203,20 @@ private:
 
 } // namespace
 
+const std::string_view kJudgePrompt =
+    R"(Act as an impartial judge of the answers of two assistants to the prompt below. Choose the assistant that follows the user's instructions and answers the question better. Consider helpfulness, relevance, accuracy, depth, creativity and level of detail. Do not let the order, the length or the names of the answers influence you. Compare the answers and explain your choice briefly. Then give your verdict in exactly this form: [[A]] if assistant A is better, [[B]] if assistant B is better, [[C]] for a tie.
+
+[Prompt]
+{prompt}
+
+[Answer of assistant A]
+{answer_a}
+[End of the answer of assistant A]
+
+[Answer of assistant B]
+{answer_b}
+[End of the answer of assistant B])";
+
 std::optional<Verdict> verdictOf(std::string_view reply, const Task &task,
                                  bool isFirst) {
   Task rule;
