@@ -123,7 +123,7 @@ static int64_t dropoutSite(const Scope &scope, StringRef name) {
           return site;
         ++site;
       }
-  llvm_unreachable("a linear layer has a weight");
+  llvm::report_fatal_error("a linear layer has no weight: " + name);
 }
 
 /// `y`, the layer's result for `x`, with that of its factors. With magnitudes

@@ -106,10 +106,22 @@ static Status checkNormalFloats(const ModelSpec &spec) {
   return Status::success();
 }
 
-/// Names of modules that have parameters, by their last parts.
-static std::vector<std::string> moduleParts(const ModelSpec &spec) {
+/// Parameters of one layer of each kind, by their names in it, and those
+/// outside of layers. Modules are the same in all layers.
+static std::vector<Parameter> distinctParameters(const ModelSpec &spec) {
+  std::vector<Parameter> all = layerParameters(spec, false);
+  if (spec.moe)
+    std::ranges::move(layerParameters(spec, true), std::back_inserter(all));
+  std::ranges::copy_if(parameters(spec), std::back_inserter(all),
+                       [](const Parameter &each) { return each.layer < 0; });
+  return all;
+}
+
+/// Names of their modules, by the last parts.
+static std::vector<std::string>
+moduleParts(const std::vector<Parameter> &parameters) {
   std::vector<std::string> names;
-  for (const Parameter &each : parameters(spec)) {
+  for (const Parameter &each : parameters) {
     std::string_view module = each.name;
     module = module.substr(0, module.rfind('.'));
     names.emplace_back(module.substr(module.rfind('.') + 1));
@@ -144,16 +156,16 @@ static Status checkNames(const Recipe::Adapter &adapter,
                            "called '{}'; all layers of a name have one rank",
                            own);
   }
-  const std::vector<Parameter> all = parameters(spec);
+  const std::vector<Parameter> all = distinctParameters(spec);
   for (const std::string &saved : adapter.modulesToSave) {
     recipe::AdapterRecipe one;
     one.modulesToSave = {saved};
     if (std::ranges::none_of(
             all, [&](const Parameter &each) { return one.saves(each.name); }))
       return Status::error("adapter.modules_to_save: no module of this {} is "
-                           "called '{}'; there are {}",
+                           "called '{}', in all layers; known modules: {}",
                            name(spec.family), saved,
-                           fmt::join(moduleParts(spec), ", "));
+                           fmt::join(moduleParts(all), ", "));
     if (std::ranges::any_of(layers, [&](const std::string &path) {
           return adapted.adapts(path) && recipe::endsWithName(path, saved);
         }))
@@ -167,10 +179,12 @@ static Status checkNames(const Recipe::Adapter &adapter,
 /// Of keys that are of training alone.
 static Status checkSlots(const Recipe::Adapter &adapter) {
   if (!adapter.ranks.empty() || adapter.dropout > 0 ||
+      adapter.scaling != recipe::AdapterScaling::Rank ||
       !adapter.modulesToSave.empty())
-    return Status::error("adapter.ranks, adapter.dropout and "
-                         "adapter.modules_to_save are of training; slots hold "
-                         "factors of any rank up to adapter.rank");
+    return Status::error("adapter.ranks, adapter.scaling, adapter.dropout and "
+                         "adapter.modules_to_save apply to training; slots "
+                         "hold factors of any rank up to adapter.rank and "
+                         "scale");
   return Status::success();
 }
 

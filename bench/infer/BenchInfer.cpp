@@ -3,6 +3,7 @@
 #include "hardware/Targets.h"
 #include "runtime/hal/cpu/ThreadPool.h"
 #include "runtime/recipe/Recipe.h"
+#include <cmath>
 #include <fmt/format.h>
 #include <map>
 #include <memory>
@@ -44,7 +45,8 @@ bool isHead(const models::ModelSpec &spec, std::string_view name) {
 // the prompt's last token.
 static bench::InferCost costOf(const models::ModelSpec &spec,
                                const SessionModel &model,
-                               const DecoderShape &shape, int64_t prompt) {
+                               const DecoderShape &shape, int64_t prompt,
+                               int64_t batch) {
   bench::InferCost cost;
   // A tied table is only gathered if the head has a quantized copy of it.
   std::set<std::string, std::less<>> copied;
@@ -52,10 +54,17 @@ static bench::InferCost costOf(const models::ModelSpec &spec,
     if (tensor.quantized)
       copied.insert(tensor.quantized->source);
   const auto tokens = double(prompt);
+  const double chosen =
+      spec.moe ? double(spec.moe->chosen) / double(spec.moe->experts) : 1;
+  auto isOfExperts = [&](std::string_view name) {
+    return spec.moe && name.find('*') != std::string_view::npos;
+  };
   auto shareOf = [&](std::string_view name) {
-    return spec.moe && name.find('*') != std::string_view::npos
-               ? double(spec.moe->chosen) / double(spec.moe->experts)
-               : 1.0;
+    return isOfExperts(name) ? chosen : 1.0;
+  };
+  // Of the experts that a batch reads if its tokens choose independently.
+  auto readShareOf = [&](std::string_view name) {
+    return isOfExperts(name) ? 1 - std::pow(1 - chosen, double(batch)) : 1.0;
   };
   for (const hal::TensorInfo &tensor : model.get().state()) {
     if (tensor.role == artifact::Role::cache)
@@ -64,7 +73,7 @@ static bench::InferCost costOf(const models::ModelSpec &spec,
     else if (tensor.role == artifact::Role::parameter &&
              !isOnlyGathered(spec, tensor.name) &&
              !copied.contains(tensor.name))
-      cost.weightBytes += double(tensor.bytes) * shareOf(tensor.name);
+      cost.weightBytes += double(tensor.bytes) * readShareOf(tensor.name);
   }
   for (const models::Parameter &each : models::parameters(spec))
     if (each.shape.size() > 1 && !isOnlyGathered(spec, each.name))
@@ -333,6 +342,9 @@ static void print(const BenchInferSettings &settings, const InferModel &model,
 Status tessera::benchInfer(BenchInferSettings &settings) {
   if (settings.bench.prompt == 0 && settings.bench.generate == 0)
     return Status::error("nothing to measure: --pp and --tg are both 0");
+  if (settings.bench.generate == 0 && settings.bench.batch > 1)
+    return Status::error("--batch is of decoding, and --tg is 0; leave one "
+                         "out");
   auto found = findBenched(settings);
   if (!found.ok())
     return found.status();
@@ -362,10 +374,11 @@ Status tessera::benchInfer(BenchInferSettings &settings) {
         "the programs decode {} sequences together; lower --batch", most);
   const InferModel model = describe(source.spec, **opened);
   TESSERA_RETURN_IF_ERROR(choosePeak(**opened, model, settings.bench));
-  auto result = bench::benchInfer(
-      **decoder,
-      costOf(source.spec, **opened, (*decoder)->shape(), settings.bench.prompt),
-      settings.bench);
+  auto result =
+      bench::benchInfer(**decoder,
+                        costOf(source.spec, **opened, (*decoder)->shape(),
+                               settings.bench.prompt, settings.bench.batch),
+                        settings.bench);
   if (!result.ok())
     return result.status();
   print(settings, model, *result, session);

@@ -176,8 +176,11 @@ def main():
             alone = server.answers(names, options.tokens, 1)
             mixed = server.answers(names, options.tokens, len(names))
             differ = sum(one != other for one, other in zip(alone, mixed))
+            distinct = len({(text, *logprobs) for text, logprobs in alone})
             print(f"answers of {len(names)} adapters: {differ} differ between alone and at once; "
-                  f"{len({text for text, _ in alone})} different ones", flush=True)
+                  f"{distinct} distinct", flush=True)
+            if differ or distinct < len(names):
+                sys.exit("answers must be the same alone and at once, and differ between adapters")
             cases = {"base": (base, [base.model]), "slots, unused": (server, [server.model]),
                      "mixed": (server, names)}
             rates = {name: [] for name in cases}

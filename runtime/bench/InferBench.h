@@ -24,7 +24,7 @@ struct InferBenchOptions {
 /// The bytes that a model must read and the FLOPs that it must execute, by any
 /// implementation.
 struct InferCost {
-  double weightBytes = 0; ///< read by each step of decoding, of one token
+  double weightBytes = 0; ///< read by a step of decoding; of experts expected
   double cacheBytes = 0;  ///< of one token's keys and values
   double promptFlops = 0; ///< of the whole prompt, logits of its last token
 };

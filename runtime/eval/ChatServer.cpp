@@ -15,11 +15,11 @@ using Json = nlohmann::json;
 
 constexpr std::size_t kTogether = 8;
 constexpr std::chrono::minutes kTimeout{30};
-constexpr int kTries = 5;
+constexpr int kTries = 9; ///< two minutes: limits are often of a minute
 constexpr std::chrono::milliseconds kFirstPause{500}; ///< doubled each time
 
 bool isBusy(const client::ServerAnswer &answer) {
-  return answer.status == 429 || answer.status == 503;
+  return answer.status == 429 || (answer.status >= 502 && answer.status <= 504);
 }
 
 StatusOr<client::ServerAnswer> askPatiently(const client::ServerAddress &server,

@@ -12,8 +12,8 @@ struct ChatServer {
 };
 
 /// The most likely answers to the prompts' chats, eight asked at a time. A
-/// server that is busy (429, 503) is asked again, a few times. An error is the
-/// one of the first prompt that has one.
+/// server that is busy (429, 502 to 504) is asked again for two minutes. An
+/// error is the one of the first prompt that has one.
 StatusOr<std::vector<std::string>> askChats(const ChatServer &server,
                                             std::span<const Prompt> prompts,
                                             const GenerationLimits &limits);

@@ -19,11 +19,11 @@ struct Likelihood {
 struct Message {
   std::string role, content;
 };
-/// The assistant speaks next. Empty: a prompt is a text.
+/// The assistant speaks next. Empty: the prompt is a string.
 using Conversation = std::vector<Message>;
 
 /// Errors begin with `where`. A chat takes the place of the context, or of the
-/// prompt's text, and is rendered by the model's chat template.
+/// prompt's string, and is rendered by the model's chat template.
 struct Continuation {
   std::string where, context, text;
   Conversation chat = {};

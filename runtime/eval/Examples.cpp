@@ -149,6 +149,24 @@ rightChoices(const Example &example, const Task &task,
   return right;
 }
 
+std::vector<std::string_view> wordsOf(std::string_view pattern) {
+  std::vector<std::string_view> words;
+  for (size_t at = 0; at < pattern.size(); ++at) {
+    const char c = pattern[at];
+    if ((c == '{' || c == '}') && pattern.substr(at + 1).starts_with(c)) {
+      ++at; // an escaped brace
+      continue;
+    }
+    const size_t end =
+        c == '{' ? pattern.find('}', at) : std::string_view::npos;
+    if (end == std::string_view::npos)
+      continue;
+    words.push_back(pattern.substr(at + 1, end - at - 1));
+    at = end;
+  }
+  return words;
+}
+
 StatusOr<std::string> fill(std::string_view pattern, const Example &example,
                            std::span<const TemplateWord> words) {
   std::string text;

@@ -38,6 +38,9 @@ struct TemplateWord {
   std::string_view name, text;
 };
 
+/// The names in braces of a template; an unclosed brace has none.
+std::vector<std::string_view> wordsOf(std::string_view pattern);
+
 /// The template with every {field} replaced; {{ and }} are braces. Words come
 /// before fields of the same name.
 StatusOr<std::string> fill(std::string_view pattern, const Example &example,

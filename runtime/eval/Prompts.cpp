@@ -2,6 +2,7 @@
 #include "runtime/support/Philox.h"
 
 #include <algorithm>
+#include <unordered_set>
 
 #include <nlohmann/json.hpp>
 
@@ -66,14 +67,23 @@ PromptMaker::shotsFor(const std::string &prompt, int64_t index,
         task->shots, task->shotsData.empty() ? task->data : task->shotsData,
         others);
   std::vector<const Shot *> chosen;
-  for (uint32_t draw = 0; int64_t(chosen.size()) < task->shots; ++draw) {
-    const Shot &shot =
-        task->shotsSeed < 0
-            ? shots[draw]
-            : shots[drawBelow(shots.size(), task->shotsSeed, index, draw)];
-    if (shot.prompt != prompt && std::ranges::count(chosen, &shot) == 0)
+  std::unordered_set<const Shot *> taken;
+  const auto take = [&](const Shot &shot) {
+    if (shot.prompt != prompt && taken.insert(&shot).second)
       chosen.push_back(&shot);
-  }
+  };
+  const auto isDone = [&] { return int64_t(chosen.size()) == task->shots; };
+  const auto drawn = [&](uint32_t draw) {
+    return drawBelow(shots.size(), task->shotsSeed, index, draw);
+  };
+  // Where few are left to be drawn, the rest is taken in order.
+  const uint32_t draws =
+      task->shotsSeed < 0 ? 0 : uint32_t(16 * task->shots + 64);
+  for (uint32_t draw = 0; draw < draws && !isDone(); ++draw)
+    take(shots[drawn(draw)]);
+  const std::size_t first = draws == 0 ? 0 : drawn(draws);
+  for (std::size_t i = 0; !isDone(); ++i)
+    take(shots[(first + i) % shots.size()]);
   return chosen;
 }
 

@@ -1,5 +1,6 @@
 #include "runtime/eval/TaskFile.h"
 #include "runtime/client/HttpClient.h"
+#include "runtime/eval/Examples.h"
 #include "runtime/eval/Extract.h"
 #include "runtime/recipe/YamlDocument.h"
 #include "runtime/support/Text.h"
@@ -244,9 +245,10 @@ private:
     if (task.against.empty() == task.againstSamples.empty())
       return at(node, "give against, a field with the other answer, or "
                       "against_samples, a file of another model's samples");
-    for (std::string_view part : {"{answer_a}", "{answer_b}"})
-      if (task.judgePrompt.find(part) == std::string::npos)
-        return at(node, fmt::format("judge_prompt must have {}", part));
+    const std::vector<std::string_view> words = wordsOf(task.judgePrompt);
+    for (std::string_view word : {"answer_a", "answer_b"})
+      if (std::ranges::count(words, word) == 0)
+        return at(node, fmt::format("judge_prompt must have {{{}}}", word));
     if (task.verdict.empty())
       return at(node, "verdict needs an expression that finds A, B or C");
     if (task.judge.empty())
@@ -354,20 +356,6 @@ Status readGates(const YAML::Node &list, const TaskReader &where,
 }
 
 } // namespace
-
-const std::string_view kJudgePrompt =
-    R"(Act as an impartial judge of the answers of two assistants to the prompt below. Choose the assistant that follows the user's instructions and answers the question better. Consider helpfulness, relevance, accuracy, depth, creativity and level of detail. Do not let the order, the length or the names of the answers influence you. Compare the answers and explain your choice shortly. Then give your verdict in exactly this form: [[A]] if assistant A is better, [[B]] if assistant B is better, [[C]] for a tie.
-
-[Prompt]
-{prompt}
-
-[Answer of assistant A]
-{answer_a}
-[End of the answer of assistant A]
-
-[Answer of assistant B]
-{answer_b}
-[End of the answer of assistant B])";
 
 std::span<const std::string_view> metricsOf(TaskKind kind) {
   static constexpr std::string_view kLikelihood[] = {

@@ -61,7 +61,7 @@ StatusOr<OutputsByPrompt> readSamples(const std::string &path) {
 
 constexpr std::string_view kWords[] = {"win", "loss", "tie"};
 
-/// An answer of any status shows that there is a server.
+/// An answer of almost any status shows that there is a server.
 StatusOr<ChatServer> reachJudge(const Task &task, const JudgeAccess &access) {
   const std::string &url = access.url.empty() ? task.judge : access.url;
   if (url.empty())
@@ -77,6 +77,10 @@ StatusOr<ChatServer> reachJudge(const Task &task, const JudgeAccess &access) {
                         std::chrono::seconds(30), [](std::string_view) {});
   if (!answer.ok())
     return Status::error("judge: {}", answer.message());
+  if (answer->status == 401 || answer->status == 403)
+    return Status::error("judge: it answers {}: {}; TESSERA_JUDGE_API_KEY is "
+                         "its key",
+                         answer->status, errorOf(*answer));
   if (!judge.model.empty())
     return judge;
   auto name = client::firstModel(judge.address);
@@ -198,6 +202,20 @@ private:
 };
 
 } // namespace
+
+const std::string_view kJudgePrompt =
+    R"(Act as an impartial judge of the answers of two assistants to the prompt below. Choose the assistant that follows the user's instructions and answers the question better. Consider helpfulness, relevance, accuracy, depth, creativity and level of detail. Do not let the order, the length or the names of the answers influence you. Compare the answers and explain your choice briefly. Then give your verdict in exactly this form: [[A]] if assistant A is better, [[B]] if assistant B is better, [[C]] for a tie.
+
+[Prompt]
+{prompt}
+
+[Answer of assistant A]
+{answer_a}
+[End of the answer of assistant A]
+
+[Answer of assistant B]
+{answer_b}
+[End of the answer of assistant B])";
 
 std::optional<Verdict> verdictOf(std::string_view reply, const Task &task,
                                  bool isFirst) {

@@ -171,8 +171,10 @@ recipe::Recipe::Adapter
 withTiedHead(recipe::Recipe::Adapter adapter,
              const std::vector<SafetensorsTensor> &tensors) {
   const SafetensorsTensor *table = findTable(tensors);
+  // A reward model has another head.
   const bool isTied = !findTensor(tensors, kHeadWeight) &&
-                      !findTensor(tensors, "embed_out.weight");
+                      !findTensor(tensors, "embed_out.weight") &&
+                      !findTensor(tensors, kScoreHead);
   if (isTied && table && adapter.saves(table->name))
     adapter.modulesToSave.emplace_back("lm_head");
   return adapter;
@@ -220,7 +222,7 @@ std::string adapterConfig(const recipe::Recipe::Adapter &adapter,
     config["rank_pattern"].emplace(layer, rank);
   }
   std::vector<std::string> saved = adapter.modulesToSave;
-  if (hasScore)
+  if (hasScore && std::ranges::count(saved, "score") == 0)
     saved.emplace_back("score");
   if (!saved.empty())
     config["modules_to_save"] = saved;

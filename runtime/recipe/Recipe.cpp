@@ -244,9 +244,8 @@ Status checkTogether(const Recipe &recipe) {
                          "adapter.kind: lora or dora; add it, or leave them "
                          "out");
   if (recipe.adapter.kind == AdapterKind::Dora && recipe.adapter.dropout > 0)
-    return Status::error("adapter.dropout: dora multiplies the sum of the "
-                         "matrix and its factors, of which dropout is of one "
-                         "alone; leave it out, or choose kind: lora");
+    return Status::error("adapter.dropout is not supported with adapter.kind: "
+                         "dora; leave it out, or choose lora");
   if (recipe.adapter.base == AdapterBase::Bf16 &&
       recipe.compute != Precision::Bf16)
     return Status::error("adapter.base: bf16 needs precision.compute: bf16, "

@@ -106,18 +106,24 @@ StatusOr<RunRecipe> parseRunRecipe(std::string_view yaml) {
   return recipe;
 }
 
-Status checkScales(const std::string &checkpoint, const Recipe::Adapter &before,
-                   const Recipe::Adapter &now) {
-  if (now.kind == recipe::AdapterKind::None)
-    return Status::success();
-  for (const std::string &layer : now.target)
-    if (before.scaleOf(layer) != now.scaleOf(layer))
-      return Status::error("'{}' was trained with adapter.alpha = {}, which "
-                           "gives the factors of {} a scale of {}, and this "
-                           "program has {}; its factors would mean something "
-                           "else",
-                           checkpoint, before.alpha, layer,
-                           before.scaleOf(layer), now.scaleOf(layer));
+Status checkSameAdapter(const std::string &checkpoint,
+                        const Recipe::Adapter &before,
+                        const Recipe::Adapter &now) {
+  const std::pair<std::string_view, bool> keys[] = {
+      {"kind", before.kind == now.kind},
+      {"target", before.target == now.target},
+      {"rank", before.rank == now.rank},
+      {"ranks", before.ranks == now.ranks},
+      {"alpha", before.alpha == now.alpha},
+      {"scaling", before.scaling == now.scaling},
+      {"modules_to_save", before.modulesToSave == now.modulesToSave}};
+  for (const auto &[key, isSame] : keys)
+    if (!isSame)
+      return Status::error("'{}' was trained with another adapter.{} than this "
+                           "program has; resume with the program that wrote "
+                           "it, or merge the adapter with tessera export "
+                           "--merge and start a new run with --init-from",
+                           checkpoint, key);
   return Status::success();
 }
 

@@ -24,11 +24,11 @@ struct RunRecipe {
 /// Reads an artifact's recipe.
 StatusOr<RunRecipe> parseRunRecipe(std::string_view yaml);
 
-/// An error if the factors of a checkpoint, trained with `before`, would mean
-/// something else to a program of `now`.
-Status checkScales(const std::string &checkpoint,
-                   const recipe::Recipe::Adapter &before,
-                   const recipe::Recipe::Adapter &now);
+/// An error if what a checkpoint has of an adapter, trained with `before`,
+/// would be left out or mean something else in a program of `now`.
+Status checkSameAdapter(const std::string &checkpoint,
+                        const recipe::Recipe::Adapter &before,
+                        const recipe::Recipe::Adapter &now);
 
 /// Applies "optimizer.lr=3e-4". A key that is compiled in, or that the compiled
 /// optimizer and schedule do not read, is refused together with the command

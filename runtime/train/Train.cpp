@@ -4,6 +4,7 @@
 #include "runtime/support/StopSignals.h"
 #include "runtime/train/Checkpoint.h"
 #include "runtime/train/DatasetBatches.h"
+#include "runtime/train/HeldOutData.h"
 #include "runtime/train/RunDirectory.h"
 #include "runtime/train/RunGates.h"
 #include "runtime/train/RunMemory.h"
@@ -45,8 +46,6 @@ private:
   Status conclude();
   /// Nothing changes if `stop` becomes true before the batch is there.
   Status trainOneStep(const std::function<bool()> &stop);
-  Status readEvalBatches(uint64_t first, uint64_t batches);
-  StatusOr<double> evaluate();
   Status evaluateInto(MetricsRecord &record);
   Status save();
   Status applyGates(const MetricsRecord &record);
@@ -75,8 +74,8 @@ private:
   std::string recipeText; // what the checkpoints and recipe.yaml say
   uint64_t lastStep = 0;
   std::unique_ptr<DatasetBatches> dataset;
-  BatchSource *source = nullptr; ///< that one, or the caller's
-  std::unique_ptr<TrainingData> evalData;
+  BatchSource *source = nullptr;        ///< that one, or the caller's
+  std::unique_ptr<HeldOutData> heldOut; ///< null: nothing is evaluated
   std::unique_ptr<RunDirectory> directory;
   TrainPosition position;
   std::optional<uint64_t> savedStep;
@@ -86,8 +85,6 @@ private:
   std::unique_ptr<Progress> progress;
   TrainSummary summary;
   RunMemory memory;
-  std::vector<uint64_t> evalRows;
-  TokenBuffers evalBatch;
   WallClock clock;
 };
 
@@ -162,17 +159,13 @@ Status Trainer::openEvalData(const DataLayout &layout, const DataNeeds &needs) {
         recipe.values.data.train.value_or(""));
   if (!isWanted || layout.eval.empty())
     return Status::success();
-  auto opened = TrainingData::open(layout.eval, needs);
+  auto opened = HeldOutData::open(layout.eval, needs, model);
   if (!opened.ok())
     return opened.status();
-  evalData = std::make_unique<TrainingData>(opened.take());
-  if (evalData->tokenizerHash() != dataset->tokenizerHash())
+  heldOut = opened.take();
+  if (heldOut->tokenizerHash() != dataset->tokenizerHash())
     return Status::error("'{}' and '{}' were made with different tokenizers",
                          layout.train, layout.eval);
-  evalRows = model.evalRows();
-  evalBatch = TokenBuffers(
-      std::size_t(facts.evalBatches * facts.evalRows * facts.sequence),
-      facts.documents);
   return Status::success();
 }
 
@@ -199,7 +192,7 @@ Status Trainer::resume(const ResumedCheckpoint &from) {
                          recipe::name(recipe.values.task));
   const recipe::Recipe::Adapter &adapter = recipe.values.adapter;
   TESSERA_RETURN_IF_ERROR(
-      checkScales(from.name, before->values.adapter, adapter));
+      checkSameAdapter(from.name, before->values.adapter, adapter));
   if (from.manifest.programHash != facts.programHash) {
     say("{} was written by another build of this model: the last bits may "
         "differ, and hyperparameters come from this program's recipe",
@@ -390,55 +383,9 @@ Status Trainer::announce() {
   return Status::success();
 }
 
-/// Batches from `first` on, as many as eval_step takes. Those after the last
-/// have no targets, so that they add no token.
-Status Trainer::readEvalBatches(uint64_t first, uint64_t batches) {
-  const auto rows = uint64_t(facts.evalRows);
-  const std::size_t size =
-      evalBatch.tokens.size() / std::size_t(facts.evalBatches);
-  for (uint64_t k = 0; k < uint64_t(facts.evalBatches); ++k) {
-    const TokenBatchOut batch = evalBatch.out().part(k * size, size);
-    std::vector<uint64_t> own;
-    for (uint64_t row : evalRows)
-      if (row / rows == k)
-        own.push_back(row % rows);
-    if (first + k < batches) {
-      TESSERA_RETURN_IF_ERROR(
-          evalData->evalBatch(first + k, batches, own, batch));
-    } else {
-      std::ranges::fill(batch.tokens, 0);
-      std::ranges::fill(batch.targets, ignoredTarget);
-      std::ranges::fill(batch.documentStarts, 0);
-      std::ranges::fill(batch.documentNumbers, ignoredTarget);
-      std::ranges::fill(batch.reference, 0.0f);
-      std::ranges::fill(batch.documentLabels, 0);
-      std::ranges::fill(batch.teacherTokens, ignoredTarget);
-      std::ranges::fill(batch.teacherLogProbs, 0.0f);
-    }
-  }
-  return Status::success();
-}
-
-StatusOr<double> Trainer::evaluate() {
-  double loss = 0;
-  int64_t count = 0;
-  const auto batches = uint64_t(recipe.values.eval.batches);
-  const auto together = uint64_t(facts.evalBatches);
-  for (uint64_t first = 0; first < batches; first += together) {
-    TESSERA_RETURN_IF_ERROR(readEvalBatches(first, batches));
-    StatusOr<EvalSum> sum = model.evalStep(evalBatch.view());
-    if (!sum.ok())
-      return sum.status();
-    for (uint64_t k = 0; k < std::min(together, batches - first); ++k)
-      loss += sum->losses[k];
-    count += sum->tokens;
-  }
-  return count ? loss / double(count) : 0.0;
-}
-
 Status Trainer::evaluateInto(MetricsRecord &record) {
   auto begin = Clock::now();
-  StatusOr<double> loss = evaluate();
+  StatusOr<double> loss = heldOut->loss(uint64_t(recipe.values.eval.batches));
   clock.evaluating += secondsSince(begin);
   if (!loss.ok())
     return loss.status();
@@ -595,7 +542,7 @@ Status Trainer::trainOneStep(const std::function<bool()> &stop) {
   if (options.peakFlops > 0 && facts.kernelFlops > 0)
     record.hfu =
         double(facts.kernelFlops) * options.ranks / seconds / options.peakFlops;
-  if (evalData && (due(recipe.values.eval.every) || step == lastStep))
+  if (heldOut && (due(recipe.values.eval.every) || step == lastStep))
     TESSERA_RETURN_IF_ERROR(evaluateInto(record));
   record.goodput = clock.goodput();
   record.peakBytes = peakResidentBytes();
@@ -607,7 +554,7 @@ Status Trainer::trainOneStep(const std::function<bool()> &stop) {
 
 /// The held-out loss that training starts from.
 Status Trainer::evaluateFirst() {
-  if (!evalData || position.step != 0 || lastStep == 0)
+  if (!heldOut || position.step != 0 || lastStep == 0)
     return Status::success();
   MetricsRecord record;
   TESSERA_RETURN_IF_ERROR(evaluateInto(record));

@@ -218,8 +218,9 @@ Status describeDevice(SessionModel &model, int ranks, TrainOptions &options) {
 }
 
 // Ranks of one machine share its processors.
-Status trainInWorld(const std::string &path, const comm::Launch &launch,
-                    comm::World &world, TrainOptions options) {
+StatusOr<TrainSummary> trainInWorld(const std::string &path,
+                                    const comm::Launch &launch,
+                                    comm::World &world, TrainOptions options) {
   // What MPI or sockets take is there by now.
   if (StatusOr<ProcessMemory> memory = readProcessMemory(); memory.ok())
     options.baseBytes = memory->residentBytes;
@@ -243,7 +244,7 @@ Status trainInWorld(const std::string &path, const comm::Launch &launch,
   if (!summary.ok())
     return summary.status();
   TESSERA_RETURN_IF_ERROR(world.leave());
-  return outcomeOf(summary);
+  return summary;
 }
 
 Status trainOnRanks(const std::string &path, const comm::Launch &launch,
@@ -258,11 +259,13 @@ Status trainOnRanks(const std::string &path, const comm::Launch &launch,
   auto world = comm::World::join(launch, worldOptions);
   if (!world.ok())
     return world.status();
-  Status status = trainInWorld(path, launch, **world, std::move(options));
+  auto summary = trainInWorld(path, launch, **world, std::move(options));
   // Destroying a world that was not left ends the process.
-  if (!status.ok())
-    fmt::print(stderr, "error: rank {}: {}\n", launch.rank, status.message());
-  return status;
+  if (!summary.ok())
+    fmt::print(stderr, "error: rank {}: {}\n", launch.rank, summary.message());
+  // A missed gate is an outcome of all ranks, which one of them reports.
+  return summary.ok() && launch.rank != 0 ? Status::success()
+                                          : outcomeOf(summary);
 }
 
 Status train(const std::string &path, TrainOptions options) {

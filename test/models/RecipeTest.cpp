@@ -118,16 +118,26 @@ TEST(Recipe, AdaptersHaveRanksAndWholeModules) {
             "all layers of a name have one rank");
   EXPECT_EQ(message([](auto &a) { a.modulesToSave = {"head"}; }),
             "adapter.modules_to_save: no module of this llama is called "
-            "'head'; there are down_proj, embed_tokens, gate_proj, "
+            "'head', in all layers; known modules: down_proj, embed_tokens, "
+            "gate_proj, "
             "input_layernorm, k_proj, lm_head, norm, o_proj, "
             "post_attention_layernorm, q_proj, up_proj, v_proj");
   EXPECT_EQ(message([](auto &a) { a.modulesToSave = {"q_proj"}; }),
             "adapter.modules_to_save: 'q_proj' is also of adapter.target; it "
             "is trained whole, or by factors");
+  // All layers have the same modules.
+  for (const char *one : {"layers.0.input_layernorm", "layers.0.mlp.down_proj"})
+    EXPECT_TRUE(message([&](auto &a) { a.modulesToSave = {one}; })
+                    .starts_with("adapter.modules_to_save: no module of this "
+                                 "llama is called '" +
+                                 std::string(one) + "', in all layers"));
   recipe.adapter.slots = 2;
+  recipe.adapter.ranks.clear();
+  recipe.adapter.modulesToSave.clear();
   EXPECT_EQ(checkRecipe(recipe, llama, Mode::Infer).message(),
-            "adapter.ranks, adapter.dropout and adapter.modules_to_save are of "
-            "training; slots hold factors of any rank up to adapter.rank");
+            "adapter.ranks, adapter.scaling, adapter.dropout and "
+            "adapter.modules_to_save apply to training; slots hold factors of "
+            "any rank up to adapter.rank and scale");
 }
 
 TEST(Recipe, RewardModelsAreTrainedForScores) {

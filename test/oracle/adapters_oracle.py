@@ -159,6 +159,7 @@ def merged_exactly(base, adapter, is_transposed):
     weights = safetensors.torch.load_file(base / "model.safetensors")
     factors = safetensors.torch.load_file(adapter / "adapter_model.safetensors")
     config = json.loads((adapter / "adapter_config.json").read_text())
+    assert not config.get("rank_pattern") and not config.get("use_rslora"), "scales are alpha / r here"
     result = {}
     for name, into in factors.items():
         if not name.endswith("lora_A.weight"):
@@ -167,6 +168,7 @@ def merged_exactly(base, adapter, is_transposed):
         plain = stem.removeprefix("base_model.model.") + ".weight"
         weight = weights[plain].double()
         product = factors[stem + ".lora_B.weight"].double() @ into.double()
+        assert product.abs().max() > 0, f"{stem} was not trained"
         scale = config["lora_alpha"] / config["r"]
         value = (weight.T if is_transposed else weight) + scale * product
         if stem + ".lora_magnitude_vector" in factors:

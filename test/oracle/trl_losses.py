@@ -8,6 +8,7 @@ import contextlib
 import functools
 import importlib.metadata
 import inspect
+import re
 import textwrap
 import types
 
@@ -15,7 +16,7 @@ import torch
 
 from hf_models import Float64
 
-VERSION = tuple(int(part) for part in importlib.metadata.version("trl").split(".")[:2])
+VERSION = tuple(map(int, re.match(r"(\d+)\.(\d+)", importlib.metadata.version("trl")).groups()))
 IS_NEW = VERSION >= (1, 0)
 # The last version with PPO, and where that is written inside of PPOTrainer.train.
 LAST_PPO = (1, 12)

@@ -118,6 +118,12 @@ static Status evaluateServer(const EvalSettings &settings,
         return Status::error("{} does not apply to a server; give it to "
                              "tessera serve",
                              word.substr(0, word.find('=')));
+  for (const eval::Task &task : file.tasks)
+    if (task.chat && task.kind == eval::TaskKind::multipleChoice)
+      return Status::error(
+          "task {}: chat: a server gives no log-likelihoods of "
+          "chats; leave it out, or give the model itself",
+          task.name);
   auto server = client::parseServerUrl(url);
   if (!server.ok())
     return server.status();
@@ -133,10 +139,15 @@ static bool hasKind(const eval::TaskFile &file, eval::TaskKind kind) {
   return std::ranges::count(file.tasks, kind, &eval::Task::kind) > 0;
 }
 
-static Status readChat(const eval::TaskFile &file, OpenedModel &opened) {
+static Status readChat(const eval::TaskFile &file, OpenedModel &opened,
+                       const Note &note) {
   auto chat = std::ranges::find(file.tasks, true, &eval::Task::chat);
   if (chat == file.tasks.end())
     return Status::success();
+  if (opened.isRun)
+    note(fmt::format("task {}: chat: a run's chats are rendered by ChatML; "
+                     "export it for the template of its data",
+                     chat->name));
   std::string lacks;
   TESSERA_RETURN_IF_ERROR(opened.readChat(lacks));
   if (lacks.empty())
@@ -178,7 +189,7 @@ static Status evaluate(EvalSettings &settings, Invocation &invocation) {
                          choice.place);
   OpenedModel opened;
   TESSERA_RETURN_IF_ERROR(opened.read(choice, source.take()));
-  TESSERA_RETURN_IF_ERROR(readChat(*file, opened));
+  TESSERA_RETURN_IF_ERROR(readChat(*file, opened, note));
   TESSERA_RETURN_IF_ERROR(opened.open(/*mayScore=*/false, note));
   auto programs = DecodePrograms::create(opened.model->get());
   if (!programs.ok())

@@ -81,7 +81,9 @@ bool Engine::run(std::function<void()> task) {
 EngineMetrics Engine::metrics() const {
   std::lock_guard lock(mutex);
   EngineMetrics copy = seen;
-  copy.waiting += int64_t(inbox.size());
+  // With those that were taken from the inbox since.
+  copy.waiting +=
+      int64_t(inbox.size()) + heldRequests - seen.running - seen.waiting;
   return copy;
 }
 

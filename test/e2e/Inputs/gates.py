@@ -39,6 +39,7 @@ def check_run(made, title, command, tokens):
     backs = [line for line in lines if "back to step-000004" in line]
     assert len(backs) == 2 and backs[1].endswith("2 of 2 times"), done.stderr
     assert "after going back 2 times; step-000008 is saved" in lines[-1], done.stderr
+    assert len(lines) == 3, done.stderr  # of several ranks, too
     check((gated / "promoted").read_text() == "step-000004\n", "promoted")
     check(sorted(checkpoints(gated)) == ["step-000004", "step-000008"], "later checkpoints go")
     for each in ("model", "optimizer"):  # the manifests differ in their cursors

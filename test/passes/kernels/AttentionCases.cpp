@@ -125,7 +125,10 @@ std::vector<KernelCase> make() {
         Packed{{2, 130, 1, 1, 5, 0}, 7},
         Packed{{1, 70, 2, 1, 16, 0}, 30, 90, 20},
         Packed{{1, 64, 2, 1, 64, 0}, 20, 64, -20},
-        Packed{{1, 64, 2, 1, 64, 0}, 80, 64, 64}})
+        Packed{{1, 64, 2, 1, 64, 0}, 80, 64, 64},
+        // Fewer queries than a tile has, and keys than a register tile.
+        Packed{{2, 5, 2, 1, 16, 0}, 2}, Packed{{2, 9, 2, 2, 16, 3}, 4},
+        Packed{{1, 90, 1, 1, 16, 0}, 15}})
     for (const char *element : {"f32", "bf16"})
       add(cases, c, element);
   for (Packed c :

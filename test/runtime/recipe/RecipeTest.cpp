@@ -328,9 +328,8 @@ TEST(Recipe, KeysThatDisagree) {
             "r.yaml: the keys of adapter have no meaning without adapter.kind: "
             "lora or dora; add it, or leave them out");
   EXPECT_EQ(errorOf("adapter: {kind: dora, dropout: 0.1}"),
-            "r.yaml: adapter.dropout: dora multiplies the sum of the matrix "
-            "and its factors, of which dropout is of one alone; leave it out, "
-            "or choose kind: lora");
+            "r.yaml: adapter.dropout is not supported with adapter.kind: dora; "
+            "leave it out, or choose lora");
   EXPECT_EQ(
       errorOf("lr_schedule: {warmup: 20, total: 10}"),
       "r.yaml: lr_schedule.warmup = 20 is more than lr_schedule.total = 10; "

@@ -119,6 +119,31 @@ TEST(RunRecipe, KeysThatTheProgramDoesNotReadAreRefused) {
   EXPECT_EQ(set("optimizer.betas=[0.9, 0.9]"), "");
 }
 
+TEST(RunRecipe, AResumedAdapterIsTheSame) {
+  recipe::Recipe::Adapter before;
+  before.kind = recipe::AdapterKind::Dora;
+  before.target = {"q_proj", "v_proj"};
+  EXPECT_TRUE(checkSameAdapter("step-000003", before, before).ok());
+  auto message = [&](auto change) {
+    recipe::Recipe::Adapter now = before;
+    change(now);
+    return checkSameAdapter("step-000003", before, now).message();
+  };
+  // Of v_proj nothing would be read.
+  EXPECT_EQ(message([](auto &a) { a.target = {"q_proj"}; }),
+            "'step-000003' was trained with another adapter.target than this "
+            "program has; resume with the program that wrote it, or merge the "
+            "adapter with tessera export --merge and start a new run with "
+            "--init-from");
+  for (auto change : std::initializer_list<void (*)(recipe::Recipe::Adapter &)>{
+           [](auto &a) { a.kind = recipe::AdapterKind::Lora; },
+           [](auto &a) { a.ranks = {"self_attn.q_proj=8"}; },
+           [](auto &a) { a.scaling = recipe::AdapterScaling::Root; },
+           [](auto &a) { a.modulesToSave = {"lm_head"}; }})
+    EXPECT_NE(message(change), "");
+  EXPECT_EQ(message([](auto &a) { a.dropout = 0.1; }), "");
+}
+
 TEST(RunRecipe, BrokenYamlIsAnErrorWithItsLine) {
   auto recipe = parseRunRecipe("optimizer:\n  lr: [1\n");
   ASSERT_FALSE(recipe.ok());

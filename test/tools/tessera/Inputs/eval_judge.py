@@ -192,7 +192,7 @@ def check_errors(test):
               "choices": "choices"}
     test.fails("--judge: tasks.yaml has no task of kind win_rate", choice)
     (test.folder / "data.jsonl").write_text(json.dumps({"q": "a 1", "choices": ["x", "y"], "answer": 0}) + "\n")
-    test.fails("task c: data.jsonl:1: chat: a server gives no log-likelihoods of chats; leave it out, or give the model "
+    test.fails("task c: chat: a server gives no log-likelihoods of chats; leave it out, or give the model "
                "itself", choice, judge=False)
 
 
