@@ -96,6 +96,8 @@ void tessera::annotateProgramFlops(ModuleOp module) {
                                                         forward.getInt()));
   func::FuncOp step = graph::findProgram(module, graph::Program::train_step);
   if (!step)
+    step = graph::findProgram(module, graph::Program::forward_backward);
+  if (!step)
     return;
   auto constant = module->getAttrOfType<IntegerAttr>(kConstantFlopsAttr);
   int64_t flops = 3 * forward.getInt() - (constant ? constant.getInt() : 0);

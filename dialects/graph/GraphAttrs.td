@@ -46,7 +46,10 @@ def Graph_Program : Graph_Enum<"Program", "what a public function computes", [
   I32EnumAttrCase<"gradients", 5>, I32EnumAttrCase<"train_step", 6>,
   I32EnumAttrCase<"eval_step", 7>, I32EnumAttrCase<"calibrate", 8>,
   // A module has several of these, one for each bucket of shapes.
-  I32EnumAttrCase<"prefill", 9>, I32EnumAttrCase<"decode", 10>, I32EnumAttrCase<"embed", 11>]>;
+  I32EnumAttrCase<"prefill", 9>, I32EnumAttrCase<"decode", 10>, I32EnumAttrCase<"embed", 11>,
+  // Instead of train_step (BuildTrainStep{separate}).
+  I32EnumAttrCase<"forward_backward", 12>, I32EnumAttrCase<"optimizer_step", 13>,
+  I32EnumAttrCase<"init_trained", 14>]>;
 def Graph_ProgramAttr : Graph_EnumAttr<Graph_Program, "program"> {
   let assemblyFormat = "`<` $value `>`";
 }

@@ -124,6 +124,12 @@ def BuildTrainStep : Pass<"build-train-step", "::mlir::ModuleOp"> {
           tensor<i64> {graph.output = "tokens"})
     ```
     Afterwards `@gradients` is removed.
+
+    With `separate` a step is two programs. `@forward_backward` takes a batch and adds the gradients
+    of the sum of its losses to the state `<parameter>.gradient`. `@optimizer_step` multiplies these
+    by its input `scale`, clips and updates as above, and sets them to zero. `@init_trained` is
+    `@init` without parameters that are frozen, so that several models are trained over the same
+    frozen weights, one after the other.
   }];
   let dependentDialects = ["::tessera::graph::GraphDialect", "::mlir::func::FuncDialect"];
   let options = [
@@ -150,7 +156,9 @@ def BuildTrainStep : Pass<"build-train-step", "::mlir::ModuleOp"> {
     Option<"minRatio", "min-ratio", "double", "0.1",
       "Learning rate at the end, as a fraction of lr">,
     Option<"alwaysLoop", "always-loop", "bool", "false",
-      "Build a loop even for a single microbatch: pipeline stages are made from its body">];
+      "Build a loop even for a single microbatch: pipeline stages are made from its body">,
+    Option<"separate", "separate", "bool", "false",
+      "Build @forward_backward, @optimizer_step and @init_trained instead of @train_step">];
 }
 
 def SimplifyGradientSums : Pass<"simplify-gradient-sums", "::mlir::ModuleOp"> {

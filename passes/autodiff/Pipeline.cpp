@@ -70,5 +70,6 @@ AutodiffOptions AutodiffOptions::fromRecipe(const models::Recipe &recipe) {
   step.warmup = recipe.schedule.warmup;
   step.total = recipe.schedule.total;
   step.minRatio = recipe.schedule.minRatio;
+  step.separate = recipe.optimizer.update == recipe::OptimizerUpdate::Separate;
   return result;
 }

@@ -7,6 +7,7 @@
 #include "runtime/train/Policy.h"
 #include "runtime/train/Preference.h"
 #include "runtime/train/Router.h"
+#include "runtime/train/SeparateSteps.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/StringSet.h"
@@ -54,8 +55,10 @@ public:
         return failure();
     if (!training)
       return failure(failed(verifyCaches()) || failed(verifyInit()));
-    return failure(failed(verifyTrainStep()) || failed(verifyMetrics()) ||
-                   failed(verifyInit()));
+    for (func::FuncOp step : steps)
+      if (failed(verifyStep(step)) || failed(verifyMetrics(step)))
+        return failure();
+    return verifyInit();
   }
 
 private:
@@ -74,9 +77,18 @@ private:
                             }) > 1
                  ? success()
                  : module.emitError("holds no program besides @init");
-    trainStep =
-        requireProgram(module, graph::Program::train_step, "build-train-step");
-    return success(trainStep != nullptr);
+    const auto require = [&](graph::Program kind) {
+      func::FuncOp found = requireProgram(module, kind, "build-train-step");
+      if (found)
+        steps.push_back(found);
+      return success(found != nullptr);
+    };
+    if (!graph::findProgram(module, graph::Program::forward_backward))
+      return require(graph::Program::train_step);
+    return failure(failed(require(graph::Program::forward_backward)) ||
+                   failed(require(graph::Program::optimizer_step)) ||
+                   !requireProgram(module, graph::Program::init_trained,
+                                   "build-train-step"));
   }
 
   LogicalResult collect(func::FuncOp function) {
@@ -130,7 +142,9 @@ private:
       if (!seen.insert(state.name.getValue()).second)
         return function.emitOpError()
                << "returns state '" << state.name.getValue() << "' twice";
-      if (function != init && !taken.contains(state.name.getValue()))
+      if (function != init &&
+          !graph::isProgram(function, graph::Program::init_trained) &&
+          !taken.contains(state.name.getValue()))
         return function.emitOpError()
                << "returns state '" << state.name.getValue()
                << "' without taking it";
@@ -138,15 +152,21 @@ private:
     return success();
   }
 
-  LogicalResult verifyTrainStep() {
-    llvm::StringSet<> returned = namesOf(traffic[trainStep].returned);
-    for (const State &state : traffic[trainStep].taken) {
-      bool written =
-          state.role != graph::Role::counter || state.name.getValue() == "step";
-      if (written && !returned.contains(state.name.getValue()))
-        return trainStep.emitOpError()
-               << "takes state '" << state.name.getValue()
-               << "' and does not return it";
+  // Whether a step that takes the state must return it: all but constants, and
+  // without the update parameters and the counter, too.
+  static bool mustReturn(func::FuncOp step, const State &state) {
+    if (graph::isProgram(step, graph::Program::forward_backward))
+      return state.role == graph::Role::optimizer;
+    return state.role != graph::Role::counter ||
+           state.name.getValue() == "step";
+  }
+
+  LogicalResult verifyStep(func::FuncOp step) {
+    llvm::StringSet<> returned = namesOf(traffic[step].returned);
+    for (const State &state : traffic[step].taken) {
+      if (mustReturn(step, state) && !returned.contains(state.name.getValue()))
+        return step.emitOpError() << "takes state '" << state.name.getValue()
+                                  << "' and does not return it";
     }
     return success();
   }
@@ -164,29 +184,33 @@ private:
     return success();
   }
 
-  LogicalResult verifyMetrics() {
+  LogicalResult verifyMetrics(func::FuncOp step) {
     Builder b(module.getContext());
     // All of them in the type in which the loss is.
     Type real = b.getF32Type();
-    for (auto [i, type] : llvm::enumerate(trainStep.getResultTypes()))
+    for (auto [i, type] : llvm::enumerate(step.getResultTypes()))
       if (auto name =
-              trainStep.getResultAttrOfType<StringAttr>(i, graph::kOutputAttr);
-          name && name.getValue() == "loss" &&
+              step.getResultAttrOfType<StringAttr>(i, graph::kOutputAttr);
+          name && llvm::is_contained({"loss", "grad_norm"}, name.getValue()) &&
           getElementTypeOrSelf(type).isF64())
         real = b.getF64Type();
     auto number = RankedTensorType::get({}, real);
     auto i64 = RankedTensorType::get({}, b.getI64Type());
-    llvm::StringMap<Type> missing{{"loss", number},
-                                  {"grad_norm", number},
-                                  {"lr", number},
-                                  {"tokens", i64}};
-    for (auto [i, type] : llvm::enumerate(trainStep.getResultTypes())) {
-      auto name =
-          trainStep.getResultAttrOfType<StringAttr>(i, graph::kOutputAttr);
+    llvm::StringMap<Type> missing;
+    if (!graph::isProgram(step, graph::Program::optimizer_step)) {
+      missing["loss"] = number;
+      missing["tokens"] = i64;
+    }
+    if (graph::isProgram(step, graph::Program::forward_backward))
+      missing[kTermsOutput] = number;
+    else
+      missing["grad_norm"] = missing["lr"] = number;
+    for (auto [i, type] : llvm::enumerate(step.getResultTypes())) {
+      auto name = step.getResultAttrOfType<StringAttr>(i, graph::kOutputAttr);
       if (!name) {
-        if (trainStep.getResultAttr(i, graph::kStateAttr))
+        if (step.getResultAttr(i, graph::kStateAttr))
           continue;
-        return trainStep.emitOpError()
+        return step.emitOpError()
                << "result " << i << " is neither state nor output";
       }
       // Tables for people may follow.
@@ -199,14 +223,13 @@ private:
             table.getRank() == 1)))
         continue;
       if (missing.lookup(name.getValue()) != type)
-        return trainStep.emitOpError()
-               << "has an unexpected output '" << name.getValue()
-               << "' of type " << type;
+        return step.emitOpError() << "has an unexpected output '"
+                                  << name.getValue() << "' of type " << type;
       missing.erase(name.getValue());
     }
-    for (StringRef name : {"loss", "grad_norm", "lr", "tokens"})
-      if (missing.contains(name))
-        return trainStep.emitOpError() << "has no output '" << name << "'";
+    if (!missing.empty())
+      return step.emitOpError()
+             << "has no output '" << missing.begin()->getKey() << "'";
     return success();
   }
 
@@ -226,7 +249,8 @@ private:
 
   ModuleOp module;
   bool training;
-  func::FuncOp init, trainStep;
+  func::FuncOp init;
+  SmallVector<func::FuncOp> steps; // @train_step, or its two parts
   llvm::StringMap<State> known;
   llvm::StringSet<> quantized; // out of a checkpoint, never of @init
   llvm::MapVector<Operation *, Traffic> traffic;

@@ -24,6 +24,9 @@ enum class RowDispatch { Auto, Gather, Exchange };
 /// Joined: tokens see all earlier ones of their sequence. Separate: those of
 /// their document, in which positions start at 0.
 enum class Documents { Joined, Separate };
+/// Joined: a step is one program. Separate: two, gradients of a batch and the
+/// update, for servers that train (runtime/train/SeparateSteps.h).
+enum class OptimizerUpdate { Joined, Separate };
 /// After an evaluation that misses a gate: the run ends, goes back to the last
 /// checkpoint that passed, or only says so.
 enum class OnMiss { Stop, RollBack, Note };
@@ -188,6 +191,7 @@ struct Recipe {
     double weightDecay = 0.1; ///< decoupled; tensors of rank >= 2 only
     double momentum = 0.0;    ///< sgd only
     double clip = 1.0;        ///< global gradient norm; 0: off
+    OptimizerUpdate update = OptimizerUpdate::Joined;
     bool operator==(const Optimizer &) const = default;
   } optimizer;
 

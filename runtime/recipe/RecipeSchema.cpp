@@ -46,8 +46,8 @@ constexpr std::array<std::string_view, 3> dispatches = {"auto", "gather",
                                                         "exchange"};
 constexpr std::array<std::string_view, 3> misses = {"stop", "roll_back",
                                                     "note"};
-constexpr std::array<std::string_view, 2> documentKinds = {"joined",
-                                                           "separate"};
+constexpr std::array<std::string_view, 2> joinedOrSeparate = {"joined",
+                                                              "separate"};
 constexpr std::array<std::string_view, 3> adapterKinds = {"none", "lora",
                                                           "dora"};
 constexpr std::array<std::string_view, 4> adapterBases = {"auto", "fp32",
@@ -301,6 +301,7 @@ std::vector<Field> schema(Recipe &r) {
       {"optimizer.weight_decay", Real{&r.optimizer.weightDecay, 0, most}},
       {"optimizer.momentum", Real{&r.optimizer.momentum, 0, 1, true}},
       {"optimizer.clip", Real{&r.optimizer.clip, 0, most}},
+      {"optimizer.update", choice(r.optimizer.update, joinedOrSeparate)},
       {"lr_schedule.name", choice(r.schedule.name, schedules)},
       {"lr_schedule.warmup", Integer{&r.schedule.warmup, 0, maxSteps}},
       {"lr_schedule.total", Integer{&r.schedule.total, 1, maxSteps}},
@@ -348,7 +349,7 @@ std::vector<Field> schema(Recipe &r) {
       {"seed", Integer{&r.seed, 0, INT64_MAX}},
       {"data.train", Path{&r.data.train}},
       {"data.eval", Path{&r.data.eval}},
-      {"data.documents", choice(r.data.documents, documentKinds)},
+      {"data.documents", choice(r.data.documents, joinedOrSeparate)},
       {"eval.every", Integer{&r.eval.every, 0, maxSteps}},
       {"eval.batches", Integer{&r.eval.batches, 1, maxSteps}},
       {"checkpoint.every", Integer{&r.checkpoint.every, 0, maxSteps}},

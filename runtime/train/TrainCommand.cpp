@@ -8,6 +8,7 @@
 #include "runtime/support/StopSignals.h"
 #include "runtime/train/Ranks.h"
 #include "runtime/train/RunRecipe.h"
+#include "runtime/train/SeparateSteps.h"
 #include "runtime/train/SessionModel.h"
 
 #include <algorithm>
@@ -122,6 +123,11 @@ openModel(const std::string &path, const TrainOptions &options,
   StatusOr<ArtifactReader> reader = ArtifactReader::open(path);
   if (!reader.ok())
     return reader.status();
+  if (reader->hasProgram(kForwardBackward))
+    return Status::error("'{}' has separate programs for gradients and update, "
+                         "which tessera serve --train compiles and runs; "
+                         "compile it with optimizer.update: joined",
+                         path);
   for (const char *needed : {"init", "train_step"})
     if (!reader->hasProgram(needed))
       return Status::error("'{}' has no program '{}', so it cannot train; "

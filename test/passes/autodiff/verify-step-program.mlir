@@ -175,3 +175,17 @@ func.func @init() attributes {graph.program = #graph.program<init>} {
 func.func @train_step(%c: tensor<2xf32> {graph.state = "c", graph.role = #graph<role cache>}) attributes {graph.program = #graph.program<train_step>} {
   return
 }
+
+// -----
+
+// expected-error @+1 {{has no program 'optimizer_step' with a body; build-train-step makes it}}
+module {
+  func.func @init() -> (tensor<2xf32> {graph.state = "w", graph.role = #graph<role parameter>}) attributes {graph.program = #graph.program<init>} {
+    %w = graph.constant dense<0.0> : tensor<2xf32>
+    return %w : tensor<2xf32>
+  }
+  func.func @forward_backward(%w: tensor<2xf32> {graph.state = "w", graph.role = #graph<role parameter>}) -> (tensor<f32> {graph.output = "loss"}) attributes {graph.program = #graph.program<forward_backward>} {
+    %f = graph.constant dense<0.0> : tensor<f32>
+    return %f : tensor<f32>
+  }
+}
