@@ -1,5 +1,5 @@
 #include "runtime/rl/PackSamples.h"
-#include "runtime/data/TokenDataset.h"
+#include "runtime/data/EmptyBatch.h"
 
 #include <algorithm>
 
@@ -17,30 +17,6 @@ struct Placed {
 struct Row {
   int64_t used = 0, documents = 0;
 };
-
-void fillEmpty(TokenBatchOut out) {
-  std::ranges::fill(out.tokens, 0);
-  std::ranges::fill(out.targets, ignoredTarget);
-  std::ranges::fill(out.documentNumbers, ignoredTarget);
-  std::ranges::fill(out.reference, 0.0f);
-  std::ranges::fill(out.behavior, 0.0f);
-  std::ranges::fill(out.advantages, 0.0f);
-  std::ranges::fill(out.rewards, 0.0f);
-  std::ranges::fill(out.values, 0.0f);
-}
-
-/// Padding is of short documents: each token for itself would be a tile of
-/// queries of attention, and all as one would see each other.
-void startPadding(std::span<const Row> rows, int64_t length,
-                  TokenBatchOut out) {
-  constexpr int64_t kTokens = 64;
-  if (out.documentStarts.empty())
-    return;
-  for (std::size_t row = 0; row < rows.size(); ++row)
-    for (int64_t t = rows[row].used; t < length; ++t)
-      out.documentStarts[row * size_t(length) + size_t(t)] =
-          int32_t(t - (t - rows[row].used) % kTokens);
-}
 
 void put(const Placed &placed, int64_t begin, int32_t document,
          int64_t rowBegin, TokenBatchOut out) {
@@ -94,7 +70,7 @@ Status packSamples(std::span<const Group> groups,
     return std::pair(placed.positions, -placed.number);
   });
 
-  fillEmpty(out);
+  clearBatch(out);
   std::vector<Row> rows(size_t(shape.rows));
   for (const Placed &placed : all) {
     const auto row = std::ranges::find_if(rows, [&](const Row &row) {
@@ -111,7 +87,10 @@ Status packSamples(std::span<const Group> groups,
     row->used += placed.positions;
     ++row->documents;
   }
-  startPadding(rows, shape.sequence, out);
+  std::vector<int64_t> used;
+  for (const Row &row : rows)
+    used.push_back(row.used);
+  startPadding(used, shape.sequence, out);
   return Status::success();
 }
 

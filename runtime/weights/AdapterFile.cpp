@@ -201,9 +201,11 @@ std::pair<std::string, ModuleEntry> placeOf(std::string_view name) {
 }
 
 Status findModules(AdapterFile &adapter) {
-  const std::string &file = adapter.file.path();
+  const std::string &file =
+      adapter.file ? adapter.file->path() : adapter.directory;
   std::map<std::string, AdapterModule> byPath;
-  for (const SafetensorsEntry &entry : adapter.file.header().tensors) {
+  for (const SafetensorsEntry &entry :
+       adapter.file ? adapter.file->header().tensors : adapter.inMemory) {
     const auto [path, place] = placeOf(entry.name);
     if (path.empty())
       return Status::error("'{}': '{}' is not a factor lora_A or lora_B of a "
@@ -246,6 +248,28 @@ StatusOr<AdapterFile> AdapterFile::open(const std::string &directory) {
   TESSERA_RETURN_IF_ERROR(readConfig(adapter));
   TESSERA_RETURN_IF_ERROR(findModules(adapter));
   return adapter;
+}
+
+StatusOr<AdapterFile> AdapterFile::of(const std::string &title,
+                                      const recipe::AdapterRecipe &recipe,
+                                      std::vector<SafetensorsEntry> tensors) {
+  AdapterFile adapter{title};
+  adapter.inMemory = std::move(tensors);
+  adapter.alpha = recipe.alpha;
+  adapter.byRoot = recipe.scaling == recipe::AdapterScaling::Root;
+  adapter.hasMagnitudes = recipe.kind == recipe::AdapterKind::Dora;
+  TESSERA_RETURN_IF_ERROR(findModules(adapter));
+  return adapter;
+}
+
+StatusOr<std::vector<float>>
+AdapterFile::read(const SafetensorsEntry &entry) const {
+  std::vector<std::byte> bytes(entry.end - entry.begin);
+  TESSERA_RETURN_IF_ERROR(entry.source ? entry.source->read(0, bytes)
+                                       : file->read(entry, 0, bytes));
+  std::vector<float> values(bytes.size() / (safetensorsBits(entry.type) / 8));
+  toFloats(entry.type, bytes.data(), values.size(), values.data());
+  return values;
 }
 
 double AdapterFile::scale(const AdapterModule &module) const {

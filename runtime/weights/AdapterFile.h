@@ -1,6 +1,7 @@
 // LoRA and DoRA adapters in PEFT's layout: adapter_config.json and
 // adapter_model.safetensors, as PEFT and `tessera export` write them.
 #pragma once
+#include "runtime/recipe/AdapterRecipe.h"
 #include "runtime/weights/ModelState.h"
 
 #include <string>
@@ -25,9 +26,16 @@ struct AdapterFile {
   /// that change the mathematics and are not supported.
   static StatusOr<AdapterFile> open(const std::string &directory);
 
+  /// Of tensors in memory, whose entries have sources; `title` names it in
+  /// errors.
+  static StatusOr<AdapterFile> of(const std::string &title,
+                                  const recipe::AdapterRecipe &recipe,
+                                  std::vector<SafetensorsEntry> tensors);
+
   std::string directory;
-  SafetensorsFile file;
-  std::vector<AdapterModule> modules = {}; ///< by their paths
+  std::optional<SafetensorsFile> file = {};
+  std::vector<SafetensorsEntry> inMemory = {}; ///< without a file
+  std::vector<AdapterModule> modules = {};     ///< by their paths
   double alpha = 1;
   /// Other values of it (PEFT's alpha_pattern): of paths that are the name or
   /// end with it after a dot; the first that fits holds.
@@ -35,6 +43,8 @@ struct AdapterFile {
   bool byRoot = false;        ///< rsLoRA: scale is alpha / sqrt(rank)
   bool hasMagnitudes = false; ///< DoRA: all modules have
   double scale(const AdapterModule &module) const;
+  /// The numbers of one of the modules' tensors.
+  StatusOr<std::vector<float>> read(const SafetensorsEntry &entry) const;
   int64_t rank() const;                     ///< the largest of a module
   std::vector<std::string> targets() const; ///< last parts of the paths
 };

@@ -18,15 +18,6 @@ bool isOfSlots(const StateTensor &tensor) {
          isOfAdapter(tensor.name);
 }
 
-StatusOr<std::vector<float>> floatsOf(const SafetensorsFile &file,
-                                      const SafetensorsEntry &entry) {
-  std::vector<std::byte> bytes(entry.end - entry.begin);
-  TESSERA_RETURN_IF_ERROR(file.read(entry, 0, bytes));
-  std::vector<float> values(bytes.size() / (safetensorsBits(entry.type) / 8));
-  toFloats(entry.type, bytes.data(), values.size(), values.data());
-  return values;
-}
-
 /// `floats` in the model's type.
 std::vector<std::byte> bytesOf(const std::vector<float> &floats,
                                SafetensorsType type) {
@@ -63,7 +54,7 @@ Status checkFits(const AdapterFile &adapter, const AdapterModule &module,
 StatusOr<std::vector<float>> firstFactor(const AdapterFile &adapter,
                                          const AdapterModule &module,
                                          const StateTensor &tensor) {
-  auto values = floatsOf(adapter.file, *module.in);
+  auto values = adapter.read(*module.in);
   if (values.ok())
     values->resize(tensor.shape[1] * tensor.shape[2]);
   return values;
@@ -76,9 +67,8 @@ StatusOr<std::vector<double>> rowScalesOf(const AdapterFile &adapter,
   if (!module.magnitude)
     return std::vector<double>();
   auto weight = readMatrix(model, module.path);
-  auto in = floatsOf(adapter.file, *module.in),
-       out = floatsOf(adapter.file, *module.out),
-       magnitudes = floatsOf(adapter.file, *module.magnitude);
+  auto in = adapter.read(*module.in), out = adapter.read(*module.out),
+       magnitudes = adapter.read(*module.magnitude);
   for (const Status *status :
        {&weight.status(), &in.status(), &out.status(), &magnitudes.status()})
     if (!status->ok())
@@ -100,7 +90,7 @@ StatusOr<std::vector<double>> rowScalesOf(const AdapterFile &adapter,
 StatusOr<std::vector<float>>
 secondFactor(const AdapterFile &adapter, const AdapterModule &module,
              const StateTensor &tensor, const std::vector<double> &rowScales) {
-  auto values = floatsOf(adapter.file, *module.out);
+  auto values = adapter.read(*module.out);
   if (!values.ok())
     return values;
   const auto rank = uint64_t(module.rank()), out = tensor.shape[2];
