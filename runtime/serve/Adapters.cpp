@@ -82,6 +82,13 @@ Status Adapters::write(const Prepared &prepared) const {
   return writeAdapter(prepared.values, *model, prepared.entry.slot->slot);
 }
 
+void Adapters::replace(Entry entry) {
+  if (Entry *before = find(entry.name))
+    before->slot = std::move(entry.slot);
+  else
+    loaded.push_back(std::move(entry));
+}
+
 bool Adapters::remove(std::string_view name) {
   return std::erase_if(loaded, [&](const Entry &entry) {
            return entry.name == name;

@@ -60,6 +60,19 @@ public:
   StatusOr<Prepared> read(Entry entry) const;
   /// Fills the slot; while the model is not running.
   Status write(const Prepared &prepared) const;
+  /// The same in two steps of an adapter that is in memory, whose name the
+  /// caller knows to be free. Any thread may take slots; null: none is free.
+  std::shared_ptr<const AdapterSlot> takeSlot() const {
+    return free ? free->take() : nullptr;
+  }
+  StatusOr<AdapterValues> valuesOf(const AdapterFile &adapter) const {
+    return readAdapter(adapter, *model);
+  }
+  Status write(const AdapterValues &values, int64_t slot) const {
+    return writeAdapter(values, *model, slot);
+  }
+  /// Requests that name it use this slot from here on.
+  void replace(Entry entry);
   /// Requests may name it from here on.
   void add(Entry entry) { loaded.push_back(std::move(entry)); }
   /// Requests may no longer name it; those in progress keep the slot until they

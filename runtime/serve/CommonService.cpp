@@ -157,8 +157,9 @@ void CommonService::handle(HttpRequest request, Reply reply) {
   if (!match.route)
     return sendError(reply, {404, "unknown path", "", "not_found"});
   bool isStored = isAboutStored(*match.route),
-       isOfAdapters = isAboutAdapters(*match.route);
-  if (!match.route->body && !isStored && !isOfAdapters)
+       isOfAdapters = isAboutAdapters(*match.route),
+       isOfTraining = isAboutTraining(*match.route);
+  if (!match.route->body && !isStored && !isOfAdapters && !isOfTraining)
     return get(match, request, reply);
   // Browsers send saved credentials with requests from any site's page.
   if (request.isForeign)
@@ -171,6 +172,8 @@ void CommonService::handle(HttpRequest request, Reply reply) {
     return askStored(match, request, reply);
   if (isOfAdapters)
     return changeAdapters(match, request, reply);
+  if (isOfTraining)
+    return train(match, request, reply);
   post(request, *match.route->body, reply);
 }
 
@@ -181,6 +184,11 @@ void CommonService::askStored(const RouteMatch &, const HttpRequest &,
 
 void CommonService::changeAdapters(const RouteMatch &, const HttpRequest &,
                                    const Reply &reply) {
+  sendError(reply, otherKind(kind));
+}
+
+void CommonService::train(const RouteMatch &, const HttpRequest &,
+                          const Reply &reply) {
   sendError(reply, otherKind(kind));
 }
 
@@ -226,6 +234,14 @@ void CommonService::get(const RouteMatch &match, const HttpRequest &request,
   case RouteId::loadAdapter:
   case RouteId::unloadAdapter:
     return; // changeAdapters()
+  case RouteId::createAdapter:
+  case RouteId::trainedAdapters:
+  case RouteId::deleteAdapter:
+  case RouteId::forwardBackward:
+  case RouteId::optimStep:
+  case RouteId::saveAdapter:
+  case RouteId::restoreAdapter:
+    return; // train()
   }
 }
 

@@ -7,6 +7,7 @@
 #include "runtime/serve/Health.h"
 #include "runtime/serve/HttpServer.h"
 #include "runtime/serve/Routes.h"
+#include "runtime/serve/Training.h"
 
 #include <map>
 #include <optional>
@@ -20,7 +21,9 @@ struct ServiceOptions {
   std::vector<std::string> models;
   /// Names of adapters, which clients may use as well.
   std::shared_ptr<Adapters> adapters = std::make_shared<Adapters>();
-  bool changesAdapters = false;          ///< by requests, while serving
+  bool changesAdapters = false; ///< by requests, while serving
+  /// Trains adapters; null: the server only serves.
+  std::shared_ptr<TrainingHandler> training = {};
   std::string version;                   ///< of the program
   std::vector<std::string> apiKeys;      ///< empty: no key is required
   std::chrono::seconds requestTime{600}; ///< after which a request is cancelled
@@ -46,6 +49,10 @@ public:
   /// waiting clients.
   void markEnding();
 
+  /// When the last requests of the engine have ended, on a thread of its own:
+  /// the server still runs, and ends after this.
+  virtual void beforeEnd() {}
+
   std::string refuse(const HttpRequest &head) override;
   std::size_t groupOf(const HttpRequest &head) const override {
     return keyOf(head);
@@ -64,6 +71,9 @@ protected:
   /// Handles a route about adapters.
   virtual void changeAdapters(const RouteMatch &match,
                               const HttpRequest &request, const Reply &reply);
+  /// Handles a route about training adapters.
+  virtual void train(const RouteMatch &match, const HttpRequest &request,
+                     const Reply &reply);
   virtual std::string engineMetrics() const = 0;
   virtual int64_t context() const = 0; ///< tokens
 

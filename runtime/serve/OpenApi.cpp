@@ -106,6 +106,13 @@ Json answersOf(const Route &route) {
     answers["429"] = errorAnswer("Another adapter is being loaded");
   if (route.id == RouteId::unloadAdapter)
     answers["404"] = errorAnswer("Unknown adapter");
+  if (isAboutTraining(route)) {
+    answers["403"] = errorAnswer("The server was started without --train");
+    answers["429"] = errorAnswer("Too many requests are waiting");
+    answers["500"] = errorAnswer("The learner failed");
+    if (isNamed)
+      answers["404"] = errorAnswer("Unknown adapter");
+  }
   if (route.method == "POST")
     answers["413"] = errorAnswer("The body is too large");
   if (route.body) {

@@ -47,6 +47,28 @@ std::span<const Route> routes() {
       {RouteId::unloadAdapter, kGenerates, "POST", "/v1/unload_lora_adapter",
        "Unload a LoRA adapter; requests in progress keep it",
        "text/plain; charset=utf-8", "", std::nullopt, "UnloadAdapterRequest"},
+      {RouteId::createAdapter, kGenerates, "POST", "/v1/training/adapters",
+       "Begin an adapter", json, "TrainedAdapter", std::nullopt,
+       "CreateAdapterRequest"},
+      {RouteId::trainedAdapters, kGenerates, "GET", "/v1/training/adapters",
+       "List the adapters that are trained", json, "TrainedAdapters"},
+      {RouteId::deleteAdapter, kGenerates, "DELETE",
+       "/v1/training/adapters/{adapter}", "Forget an adapter", json, "Deleted"},
+      {RouteId::forwardBackward, kGenerates, "POST",
+       "/v1/training/adapters/{adapter}/forward_backward",
+       "Add the gradients of examples to those of the next step", json,
+       "Gradients", std::nullopt, "ForwardBackwardRequest"},
+      {RouteId::optimStep, kGenerates, "POST",
+       "/v1/training/adapters/{adapter}/optim_step",
+       "Make a step of the optimizer", json, "OptimStep", std::nullopt,
+       "OptimStepRequest"},
+      {RouteId::saveAdapter, kGenerates, "POST",
+       "/v1/training/adapters/{adapter}/save",
+       "Save an adapter and its optimizer's state", json, "TrainedAdapter",
+       std::nullopt, "AdapterPathRequest"},
+      {RouteId::restoreAdapter, kGenerates, "POST",
+       "/v1/training/adapters/{adapter}/load", "Go on from what was saved",
+       json, "TrainedAdapter", std::nullopt, "AdapterPathRequest"},
       {RouteId::models, kAnyKind, "GET", "/v1/models",
        "List the names of the model and its adapters", json, "Models"},
       {RouteId::model, kAnyKind, "GET", "/v1/models/{model}", "Get the model",
@@ -73,6 +95,11 @@ bool isAboutStored(const Route &route) {
 
 bool isAboutAdapters(const Route &route) {
   return route.id == RouteId::loadAdapter || route.id == RouteId::unloadAdapter;
+}
+
+bool isAboutTraining(const Route &route) {
+  return route.id >= RouteId::createAdapter &&
+         route.id <= RouteId::restoreAdapter;
 }
 
 /// Whether a path matches a pattern; `rest` is then the value of its {name}.

@@ -26,6 +26,13 @@ enum class RouteId : uint8_t {
   chatMessages,
   loadAdapter,
   unloadAdapter,
+  createAdapter,
+  trainedAdapters,
+  deleteAdapter,
+  forwardBackward,
+  optimStep,
+  saveAdapter,
+  restoreAdapter,
   models,
   model,
   health,
@@ -65,6 +72,9 @@ bool isAboutStored(const Route &route);
 
 /// Whether it loads or unloads adapters.
 bool isAboutAdapters(const Route &route);
+
+/// Whether it trains adapters, or is about those that are trained.
+bool isAboutTraining(const Route &route);
 
 /// The route of a path.
 struct RouteMatch {

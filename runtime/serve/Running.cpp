@@ -10,8 +10,9 @@ namespace {
 /// stopped.
 class Ending {
 public:
-  Ending(EngineThread &engine, HttpServer &server, std::chrono::seconds time)
-      : engine(engine), server(server), time(time) {}
+  Ending(EngineThread &engine, CommonService &service, HttpServer &server,
+         std::chrono::seconds time)
+      : engine(engine), service(service), server(server), time(time) {}
   ~Ending() {
     if (drainer.joinable())
       drainer.join();
@@ -23,6 +24,7 @@ public:
     server.refuseNew();
     drainer = std::thread([this] {
       engine.drain(EngineClock::now() + time);
+      service.beforeEnd();
       server.post([this] { server.close(std::chrono::seconds(5)); });
     });
   }
@@ -34,6 +36,7 @@ public:
 
 private:
   EngineThread &engine;
+  CommonService &service;
   HttpServer &server;
   std::chrono::seconds time;
   std::thread drainer;
@@ -68,7 +71,7 @@ Status runUntilEnd(HttpServer &server, CommonService &service,
                    EngineThread &engine, std::chrono::seconds time) {
   service.markReady();
   {
-    Ending ending(engine, server, time);
+    Ending ending(engine, service, server, time);
     server.post([&] { ending.watchEngine(); });
     server.run([&] {
       sayDraining(engine.unfinished(), time);

@@ -60,6 +60,8 @@ Service::Service(Engine &engine, const tokenizer::Tokenizer &tokenizer,
   share.bytes /= keys;
   for (std::size_t i = 0; i < keys; ++i)
     stores.emplace_back(share);
+  if (this->options.training)
+    this->options.training->attach(*this);
 }
 
 std::string Service::engineMetrics() const {

@@ -10,6 +10,7 @@
 #include "runtime/serve/Forms.h"
 #include "runtime/serve/StoredAnswers.h"
 
+#include <atomic>
 #include <deque>
 #include <optional>
 #include <string>
@@ -21,7 +22,7 @@ namespace tessera::serve {
 /// A request of one token, to check the engine.
 EngineRequest probeRequest(std::shared_ptr<RequestSink> sink);
 
-class Service final : public CommonService {
+class Service final : public CommonService, public AdapterPublisher {
 public:
   /// All arguments must outlive the service.
   Service(Engine &engine, const tokenizer::Tokenizer &tokenizer,
@@ -32,6 +33,11 @@ public:
     loader = {};
     stores.clear();
   }
+  void beforeEnd() override;
+
+  Status publish(const std::string &name, const AdapterFile &adapter) override;
+  bool isTaken(const std::string &name) override;
+  void withdraw(const std::string &name) override;
 
 private:
   class Generation;
@@ -41,6 +47,8 @@ private:
                  const Reply &reply) override;
   void changeAdapters(const RouteMatch &match, const HttpRequest &request,
                       const Reply &reply) override;
+  void train(const RouteMatch &match, const HttpRequest &request,
+             const Reply &reply) override;
   void loadAdapter(const std::string &name, const std::string &path,
                    const Reply &reply);
   std::string engineMetrics() const override;
@@ -88,6 +96,7 @@ private:
   AnswerForms forms;
   std::deque<AnswerStore> stores; ///< one per key
   bool isLoading = false;         ///< an adapter
+  std::atomic<bool> isStopping = false;
   std::jthread loader;
 };
 

@@ -6,6 +6,7 @@
 #include "runtime/train/Policy.h"
 #include "runtime/train/Preference.h"
 #include "runtime/train/Router.h"
+#include "runtime/train/SeparateSteps.h"
 
 #include <algorithm>
 
@@ -113,7 +114,7 @@ Status SessionModel::readFacts() {
   info.plannedBytes = session->memory().peak();
   info.stateBytes = session->memory().state;
   if (const artifact::Program *step =
-          artifact::findProgram(session->code(), "train_step")) {
+          artifact::findProgram(session->code(), stepProgram())) {
     info.stepFlops = step->model_flops();
     for (const artifact::KernelRow &row :
          artifact::kernelRows(session->code(), *step))
@@ -127,6 +128,13 @@ Status SessionModel::readFacts() {
     tensors.push_back(known.take());
   }
   return Status::success();
+}
+
+std::string_view SessionModel::stepProgram() const {
+  for (std::string_view program : {"train_step", kForwardBackward})
+    if (session->hasProgram(program))
+      return program;
+  return {};
 }
 
 Status SessionModel::readState(const StateTensor &tensor, uint64_t offset,
@@ -225,6 +233,49 @@ StatusOr<StepMetrics> SessionModel::trainStep(const TokenBatch &batch,
   return StepMetrics{*loss,      *norm,  *lr, *count, router,
                      preference, policy, kto, distill};
 }
+
+//===--- separate steps ---------------------------------------------------===//
+
+Status SessionModel::initializeTrained(int64_t seed) {
+  TESSERA_RETURN_IF_ERROR(session->writeInput(
+      kInitTrained, "seed", std::span<const int64_t>(&seed, 1)));
+  return session->run(kInitTrained);
+}
+
+StatusOr<BatchGradients> SessionModel::forwardBackward(const TokenBatch &batch,
+                                                       int64_t seed) {
+  constexpr std::string_view step = kForwardBackward;
+  TESSERA_RETURN_IF_ERROR(writeBatch(step, batch));
+  TESSERA_RETURN_IF_ERROR(
+      session->writeInput(step, "seed", std::span<const int64_t>(&seed, 1)));
+  TESSERA_RETURN_IF_ERROR(session->run(step));
+  auto loss = readNumber(step, "loss");
+  auto terms = readNumber(step, kTermsOutput);
+  auto count = session->readScalar<int64_t>(step, "tokens");
+  for (const Status *status :
+       {&loss.status(), &terms.status(), &count.status()})
+    if (!status->ok())
+      return *status;
+  return BatchGradients{*loss, *terms, *count};
+}
+
+StatusOr<StepMetrics> SessionModel::optimizerStep(float scale) {
+  constexpr std::string_view step = kOptimizerStep;
+  TESSERA_RETURN_IF_ERROR(session->writeInput(
+      step, kScaleInput, std::span<const float>(&scale, 1)));
+  TESSERA_RETURN_IF_ERROR(session->run(step));
+  auto norm = readNumber(step, "grad_norm");
+  auto lr = readNumber(step, "lr");
+  for (const Status *status : {&norm.status(), &lr.status()})
+    if (!status->ok())
+      return *status;
+  StepMetrics metrics;
+  metrics.gradNorm = *norm;
+  metrics.lr = *lr;
+  return metrics;
+}
+
+//===--- evaluation -------------------------------------------------------===//
 
 StatusOr<EvalSum> SessionModel::evalStep(const TokenBatch &batch) {
   constexpr std::string_view step = "eval_step";

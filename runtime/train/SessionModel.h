@@ -43,6 +43,17 @@ public:
   Status initialize(int64_t seed) override;
   StatusOr<StepMetrics> trainStep(const TokenBatch &batch,
                                   int64_t seed) override;
+
+  // Of programs with separate steps (SeparateSteps.h).
+  /// Of what is trained alone, with the optimizer's state and hyperparameters.
+  Status initializeTrained(int64_t seed);
+  /// A batch of [A, B, T] tokens.
+  StatusOr<BatchGradients> forwardBackward(const TokenBatch &batch,
+                                           int64_t seed);
+  /// A step with the gradients so far, multiplied by `scale`; of its metrics
+  /// only the norm and the learning rate are set.
+  StatusOr<StepMetrics> optimizerStep(float scale);
+
   bool canEvaluate() const override { return session->hasProgram("eval_step"); }
   StatusOr<EvalSum> evalStep(const TokenBatch &batch) override;
   StatusOr<std::span<const float>> values(const TokenBatch &batch) override;
@@ -60,6 +71,8 @@ public:
 private:
   explicit SessionModel(std::unique_ptr<hal::Session> session)
       : session(std::move(session)) {}
+  /// The program that takes training batches; empty: there is none.
+  std::string_view stepProgram() const;
   Status readFacts();
   Status readShapes();
   Status readRouterShape();

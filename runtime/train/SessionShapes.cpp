@@ -7,6 +7,7 @@
 #include "runtime/train/Policy.h"
 #include "runtime/train/Preference.h"
 #include "runtime/train/Router.h"
+#include "runtime/train/SeparateSteps.h"
 #include "runtime/train/SessionModel.h"
 
 #include <algorithm>
@@ -77,6 +78,16 @@ Status SessionModel::readShapes() {
       {"train_step", "grad_norm", true, ElementType::f32, 0},
       {"train_step", "lr", true, ElementType::f32, 0},
       {"train_step", "tokens", true, ElementType::i64, 0},
+      {kForwardBackward, "tokens", false, ElementType::i32, 3},
+      {kForwardBackward, "targets", false, ElementType::i32, 3},
+      {kForwardBackward, "seed", false, ElementType::i64, 1},
+      {kForwardBackward, "loss", true, ElementType::f32, 0},
+      {kForwardBackward, kTermsOutput, true, ElementType::f32, 0},
+      {kForwardBackward, "tokens", true, ElementType::i64, 0},
+      {kOptimizerStep, kScaleInput, false, ElementType::f32, 1},
+      {kOptimizerStep, "grad_norm", true, ElementType::f32, 0},
+      {kOptimizerStep, "lr", true, ElementType::f32, 0},
+      {kInitTrained, "seed", false, ElementType::i64, 1},
       {"eval_step", "tokens", false, ElementType::i32, 2 + more},
       {"eval_step", "targets", false, ElementType::i32, 2 + more},
       {"eval_step", "loss_sum", true, ElementType::f32, more},
@@ -97,12 +108,13 @@ Status SessionModel::readShapes() {
     if (isTokens && each.program == std::string_view("eval_step")) {
       info.evalBatches = more ? shape[0] : 1;
       info.evalRows = shape[more];
-      if (!session->hasProgram("train_step"))
+      if (stepProgram().empty())
         info.sequence = shape.back();
       if (shape.back() != info.sequence)
-        return Status::error("eval_step takes sequences of {}, train_step of "
-                             "{}; run: {}",
-                             shape.back(), info.sequence, info.rebuildCommand);
+        return Status::error("eval_step takes sequences of {}, {} of {}; run: "
+                             "{}",
+                             shape.back(), stepProgram(), info.sequence,
+                             info.rebuildCommand);
     } else if (isTokens && each.rank == 3) {
       info.microbatches = shape[0];
       info.rows = shape[1];
@@ -124,7 +136,8 @@ Status SessionModel::readShapes() {
 }
 
 Status SessionModel::readDocuments() {
-  for (const char *program : {"train_step", "eval_step"})
+  for (std::string_view program :
+       {stepProgram(), std::string_view("eval_step")})
     if (session->hasProgram(program)) {
       for (const hal::TensorInfo &tensor : session->inputs(program)) {
         info.documents.starts |= tensor.name == kStartsInput;

@@ -75,6 +75,13 @@ struct StepMetrics {
   std::span<const float> distill = {};
 };
 
+/// Of a batch whose gradients were added to those of the next step.
+struct BatchGradients {
+  double loss = 0;    ///< mean over `terms`
+  double terms = 0;   ///< the gradients are of the sum over them
+  int64_t tokens = 0; ///< unmasked
+};
+
 struct EvalSum {
   std::vector<double> losses; ///< of each batch, summed over terms
   int64_t tokens = 0; ///< terms of all batches: unmasked tokens, pairs or

@@ -9,6 +9,7 @@
 #include "tools/tessera/MeshOptions.h"
 #include "tools/tessera/Note.h"
 #include "tools/tessera/QuantOptions.h"
+#include "tools/tessera/ServeTraining.h"
 #include <CLI/CLI.hpp>
 #include <csignal>
 #include <cstdlib>
@@ -24,6 +25,7 @@ struct ServeSettings {
   MeshSettings mesh;
   serve::ServeOptions serve;
   AdapterSettings adapters;
+  TrainingSettings training;
   uint64_t cacheGib = kCacheGib, keptGib = kKeptGib;
 };
 
@@ -50,9 +52,9 @@ static void takeSampling(const GenerationConfig &config,
 }
 
 static Status serveEncoder(ServeSettings &settings, const ModelSource &source) {
-  if (settings.adapters.isUsed())
-    return Status::error("--adapter applies only to models that generate text; "
-                         "'{}' is an encoder",
+  if (settings.adapters.isUsed() || settings.training.adapters > 0)
+    return Status::error("--adapter and --train apply only to models that "
+                         "generate text; '{}' is an encoder",
                          settings.choice.place);
   if (settings.serve.engine.scheduler.drafts > 0 ||
       settings.choice.decoder.pages)
@@ -120,8 +122,28 @@ static Status follow(OpenedModel &opened) {
   return opened.follow();
 }
 
+// Compiles the learner before the engine, whose keys are other ones.
+static Status startTraining(ServeSettings &settings,
+                            const std::optional<ModelSource> &source) {
+  if (settings.training.adapters == 0)
+    return Status::success();
+  const ModelChoice asked = settings.choice;
+  TESSERA_RETURN_IF_ERROR(
+      prepareTraining(settings.training, settings.choice, source));
+  auto training = openTraining(settings.training, asked, *source);
+  if (!training.ok())
+    return training.status();
+  settings.serve.service.training = training.take();
+  settings.serve.phases.end("learner");
+  // Examples of a step, each token with numbers as text.
+  constexpr std::size_t kBodyBytes = std::size_t(64) << 20;
+  settings.serve.http.bodyBytes = kBodyBytes;
+  return Status::success();
+}
+
 static Status serveText(ServeSettings &settings,
                         std::optional<ModelSource> source) {
+  TESSERA_RETURN_IF_ERROR(startTraining(settings, source));
   serve::ServiceOptions &service = settings.serve.service;
   InferenceRanks *ranks = settings.choice.ranks;
   const bool leads = !ranks || ranks->leads();
@@ -176,6 +198,21 @@ static Status checkMesh(const ServeSettings &settings,
   return checkSharded(settings.choice.place, source);
 }
 
+// Before anything is read.
+static Status checkTraining(const ServeSettings &settings) {
+  if (settings.training.adapters == 0)
+    return settings.training.directory.empty()
+               ? Status::success()
+               : Status::error("--train-directory has no effect without "
+                               "--train N");
+  if (settings.adapters.isUsed())
+    return Status::error("--train has slots for the adapters that it trains; "
+                         "omit --adapter and --adapter-slots");
+  if (settings.choice.ranks)
+    return Status::error("--train is for one process; omit it, or --mesh");
+  return Status::success();
+}
+
 static StatusOr<std::optional<ModelSource>>
 findServed(ServeSettings &settings) {
   const bool leads = !settings.choice.ranks || settings.choice.ranks->leads();
@@ -187,6 +224,7 @@ findServed(ServeSettings &settings) {
     return found;
   if (settings.choice.ranks)
     TESSERA_RETURN_IF_ERROR(checkMesh(settings, *found));
+  TESSERA_RETURN_IF_ERROR(checkTraining(settings));
   const DecoderSettings &decoder = settings.choice.decoder;
   if (*found && (*found)->packaged && (decoder.batch || decoder.pages))
     return Status::error("'{}' is compiled already: set --max-batch and "
@@ -313,6 +351,20 @@ static void addAdapterOptions(CLI::App &command, AdapterSettings &adapters) {
       "(default: the number of --adapter, and they stay)");
 }
 
+static void addTrainingOptions(CLI::App &command, TrainingSettings &training) {
+  command
+      .add_option("--train", training.adapters,
+                  "train up to N adapters by requests (/v1/training), as the "
+                  "recipe says; clients sample from them by their names")
+      ->check(CLI::Range(1, 1 << 11))
+      ->type_name("N");
+  command
+      .add_option("--train-directory", training.directory,
+                  "directory in which requests save trained adapters, and from "
+                  "which they load them")
+      ->type_name("DIR");
+}
+
 static void addContextOption(CLI::App &command, std::vector<std::string> &set) {
   command
       .add_option_function<int64_t>(
@@ -381,6 +433,7 @@ void tessera::addServeCommand(CLI::App &app, Invocation &invocation) {
       ->envname("TESSERA_THREADS")
       ->capture_default_str();
   addAdapterOptions(*command, settings->adapters);
+  addTrainingOptions(*command, settings->training);
   addServingOptions(*command, *settings);
   addMeshOptions(*command, settings->mesh);
   command->callback([=, &invocation] {
