@@ -91,6 +91,10 @@ public:
         one["message"] = messageJson(choices[i], request.usesFunctions);
       else
         one["text"] = choices[i].text;
+      if (request.returnsTokens) {
+        one["prompt_token_ids"] = choices[i].prompt;
+        one["token_ids"] = choices[i].tokens;
+      }
       std::string logprobs = request.logprobs
                                  ? choices[i].logprobs.json(request.endpoint)
                                  : "null";
@@ -128,6 +132,12 @@ public:
         one["delta"]["tool_calls"] = callsJson(delta.calls);
     } else {
       one["text"] = delta.text;
+    }
+    if (request.returnsTokens) {
+      Json &ids = one["token_ids"] = Json::array();
+      for (const ChoiceToken &token : delta.tokens)
+        if (!token.isPrompt)
+          ids.push_back(token.event.token);
     }
     std::string logprobs = "null";
     if (request.logprobs && !delta.tokens.empty()) {

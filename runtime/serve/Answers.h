@@ -22,6 +22,7 @@ struct WholeChoice {
   std::string text;
   std::vector<ToolCall> calls;
   LogprobText logprobs; ///< if requested and not streamed
+  std::vector<int32_t> prompt = {}, tokens = {}; ///< if requested
   std::optional<EngineResult> end;
 };
 

@@ -113,6 +113,7 @@ struct ApiRequest {
   bool dropsOldest = false;     ///< truncation: auto
   bool obfuscate = false;       ///< deltas are padded
   bool echo = false;            ///< completions begin with their prompts
+  bool returnsTokens = false;   ///< token ids of prompts and choices
   std::string suffix;           ///< text after a completion; empty: any
   /// The deprecated `functions`: a response has at most one call, and what
   /// follows it is ignored.

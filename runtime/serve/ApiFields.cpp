@@ -220,6 +220,10 @@ constexpr Field kFields[] = {
      "auto: drops the oldest messages if they do not fit"},
     {"echo", kCompletions, readOf<&ApiRequest::echo>, kBoolean, 0, 0,
      "the output begins with the prompt; with logprobs, also its logprobs"},
+    {"return_token_ids", kCompletions | kChat,
+     readOf<&ApiRequest::returnsTokens>, kBoolean, 0, 0,
+     "choices have token_ids, those of special tokens too, and without "
+     "streaming prompt_token_ids"},
     {"background", kResponses, readOf<&ApiRequest::background>, kBoolean, 0, 0,
      "returns at once; the response is retrieved later; requires store"},
     {"suffix", kCompletions, readSuffix, kText, 0, 0,

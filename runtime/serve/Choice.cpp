@@ -63,7 +63,7 @@ void Choice::note(const TokenEvent &event, std::string_view decoded,
   // special token is not decoded and holds nothing back.
   bool isSpecial = tokenizer.token(uint32_t(event.token)).special;
   int64_t before = isSpecial ? 0 : added - ownLength(event);
-  if (logprobs)
+  if (keepsTokens)
     pending.push_back(
         {event, characters + std::max<int64_t>(0, before), hasScore});
   characters += added;
@@ -77,6 +77,8 @@ std::string Choice::echoed(const TokenEvent &event, bool hasScore) {
                          ? token.bytes
                          : decoder.push(uint32_t(event.token));
   note(event, text, hasScore);
+  if (keepsTokens)
+    pending.back().isPrompt = true;
   ++nextEcho;
   return text;
 }

@@ -33,8 +33,9 @@ private:
 /// A token and its offset.
 struct ChoiceToken {
   TokenEvent event;
-  int64_t offset = 0;   ///< in characters of the choice
-  bool hasScore = true; ///< false: the first token, which has no logprob
+  int64_t offset = 0;    ///< in characters of the choice
+  bool hasScore = true;  ///< false: the first token, which has no logprob
+  bool isPrompt = false; ///< echoed
 };
 
 /// The part of the prompt that a choice begins with.
@@ -49,7 +50,7 @@ struct Echo {
 struct Delta {
   std::size_t choice = 0;
   std::string text;
-  std::vector<ChoiceToken> tokens; ///< with logprobs: its tokens
+  std::vector<ChoiceToken> tokens; ///< if the choice keeps them
   std::optional<EngineResult> end;
   std::vector<CallPiece> calls = {}; ///< tool calls in the text
   bool hasCalls = false;             ///< whether the choice has had any
@@ -61,13 +62,13 @@ int64_t charactersOf(std::string_view text);
 /// Runs on the engine's thread and passes new output to `take`.
 class Choice final : public RequestSink {
 public:
-  /// The tokenizer must outlive it. `shown` are special tokens that are part of
-  /// the text; others are left out.
+  /// The tokenizer must outlive it. Deltas have tokens if `keepsTokens`.
+  /// `shown` are special tokens that are part of the text; others are left out.
   Choice(const tokenizer::Tokenizer &tokenizer, std::vector<std::string> stops,
-         std::size_t number, bool logprobs, std::vector<int32_t> shown,
+         std::size_t number, bool keepsTokens, std::vector<int32_t> shown,
          std::function<void(Delta)> take, Echo echo = {})
       : tokenizer(tokenizer), decoder(tokenizer, /*skipSpecial=*/true),
-        matcher(std::move(stops)), number(number), logprobs(logprobs),
+        matcher(std::move(stops)), number(number), keepsTokens(keepsTokens),
         shown(std::move(shown)), take(std::move(take)), echo(std::move(echo)) {}
   void scored(std::size_t place, const TokenEvent &event) override;
   bool token(const TokenEvent &event) override;
@@ -84,7 +85,7 @@ private:
   tokenizer::StreamDecoder decoder;
   StopMatcher matcher;
   std::size_t number;
-  bool logprobs;
+  bool keepsTokens;
   std::vector<int32_t> shown;
   std::function<void(Delta)> take;
   std::vector<ChoiceToken> pending; ///< whose text is held back

@@ -121,7 +121,11 @@ void Service::Generation::take(Delta delta) {
       choice.calls.push_back({piece.id, piece.name, {}});
     choice.calls[piece.index].arguments += piece.arguments;
   }
-  if (!request.stream || request.store)
+  if (request.returnsTokens)
+    for (const ChoiceToken &token : delta.tokens)
+      if (!token.isPrompt)
+        choice.tokens.push_back(token.event.token);
+  if (request.logprobs && (!request.stream || request.store))
     choice.logprobs.add(request.endpoint, delta.tokens, service.tokenizer);
   if (ended == choices.size())
     finish();

@@ -33,6 +33,10 @@ public:
   }
   /// Called when the engine has accepted them: their numbers, for cancelling.
   void start(std::vector<uint64_t> ids);
+  /// For the response of a choice; before start().
+  void keepPrompt(std::size_t choice, std::vector<int32_t> prompt) {
+    choices[choice].prompt = std::move(prompt);
+  }
   void take(Delta delta);
   void cancel() override;
   void follow(std::shared_ptr<HttpReply> to, int64_t after,

@@ -63,7 +63,7 @@ std::string likeliest(const TokenEvent &event,
 
 void LogprobText::add(Endpoint endpoint, std::span<const ChoiceToken> tokens,
                       const tokenizer::Tokenizer &tokenizer) {
-  for (const auto &[event, offset, hasScore] : tokens) {
+  for (const auto &[event, offset, hasScore, isPrompt] : tokens) {
     if (endpoint == Endpoint::chat) {
       append(lists[0], chatElement(event, tokenizer));
       continue;

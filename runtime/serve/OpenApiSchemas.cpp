@@ -80,6 +80,8 @@ std::string_view openApiSchemas() {
       "required": ["index", "text", "logprobs", "finish_reason"], "properties": {
         "index": {"type": "integer"}, "text": {"type": "string"},
         "logprobs": {"type": ["object", "null"]},
+        "prompt_token_ids": {"type": "array", "items": {"type": "integer"}},
+        "token_ids": {"type": "array", "items": {"type": "integer"}},
         "finish_reason": {"enum": ["stop", "length"]}}}}}},
 "ChatCompletion": {"type": "object",
   "required": ["id", "object", "created", "model", "choices", "usage"],
@@ -96,6 +98,8 @@ std::string_view openApiSchemas() {
             "function_call": {"type": "object",
               "required": ["name", "arguments"]}}},
         "logprobs": {"type": ["object", "null"]},
+        "prompt_token_ids": {"type": "array", "items": {"type": "integer"}},
+        "token_ids": {"type": "array", "items": {"type": "integer"}},
         "finish_reason":
           {"enum": ["stop", "length", "tool_calls", "function_call"]}}}}}},
 "Metadata": {"type": "object", "maxProperties": 16,

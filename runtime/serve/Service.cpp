@@ -216,7 +216,8 @@ void Service::post(const HttpRequest &http, Endpoint endpoint,
   AnswerHead head{newAnswerId(endpoint), adapter ? adapter->name : name(),
                   std::time(nullptr)};
   numberItems(request, head.id);
-  bool logprobs = request.logprobs.has_value();
+  const bool returnsTokens = request.returnsTokens,
+             keepsTokens = request.logprobs || returnsTokens;
   std::vector<int32_t> shown;
   if (request.mayCall())
     shown = callTags();
@@ -232,8 +233,10 @@ void Service::post(const HttpRequest &http, Endpoint endpoint,
   for (std::size_t i = 0; i < requests.size(); ++i) {
     requests[i].stopTokens = stopTokens;
     requests[i].adapter = slot;
+    if (returnsTokens)
+      generation->keepPrompt(i, requests[i].prompt);
     requests[i].sink = std::make_shared<Choice>(
-        tokenizer, stops, i, logprobs, shown,
+        tokenizer, stops, i, keepsTokens, shown,
         [this, generation](Delta delta) {
           server->post([generation, delta = std::move(delta)]() mutable {
             generation->take(std::move(delta));

@@ -254,6 +254,26 @@ def both_at_once(server):
     check(not failed, "requests that sample while others train")
 
 
+def samples(server):
+    """A step of a client's loop: what is sampled is learned from, by its tokens."""
+    prompt, advantages = sequence(77, 9), [1.0, -0.5]
+    status, _, answer = server.call("POST", "/v1/completions", {
+        "model": "one", "prompt": prompt, "n": 2, "max_tokens": 12, "ignore_eos": True, "seed": 5,
+        "logprobs": 0, "return_token_ids": True})
+    assert status == 200, answer
+    examples = []
+    for choice, advantage in zip(answer["choices"], advantages):
+        tokens, values = choice["token_ids"], choice["logprobs"]["token_logprobs"]
+        assert choice["prompt_token_ids"] == prompt and len(tokens) == len(values) == 12, choice
+        before = [0] * len(prompt)
+        examples.append({"tokens": prompt + tokens, "weights": before + [1] * 12,
+                         "logprobs": before + values, "advantages": before + [advantage] * 12})
+    made = expect(call(server, "POST", "/one/forward_backward", {"examples": examples}))
+    # Ratios of probabilities are 1 up to rounding.
+    check(made["terms"] == 2 and abs(made["loss"] + sum(advantages) / 2) < 1e-4,
+          "the learner gives sampled tokens the probabilities of the engine")
+
+
 def main():
     made = Prepared(*sys.argv[1:3])
     env = {k: v for k, v in os.environ.items() if not k.startswith("TESSERA_")}
@@ -276,6 +296,7 @@ def main():
     with server(*training, "--set", "task=policy", "--set", f"policy.clip_high={CLIP}") as running:
         same_steps(base, Client(running, "one"), saved / "policy", policy_examples,
                    "policy: losses and norms within twice PyTorch's own error", sequence(999, 40))
+        samples(running)
     with server(*training, "--set", "adapter.kind=dora") as running:
         same_steps(base, Client(running, "one"), saved / "dora", examples_of,
                    "DoRA: losses and norms within twice PyTorch's own error", sequence(999, 40))
