@@ -42,6 +42,10 @@ static Status checkLearner(const recipe::Recipe &recipe) {
   if (recipe.adapter.kind == recipe::AdapterKind::None)
     return Status::error("--train trains adapters; set adapter.kind to lora or "
                          "dora");
+  if (recipe.adapter.base == recipe::AdapterBase::Nf4)
+    return Status::error("--train: adapter.base: nf4; the engine does not read "
+                         "nf4, and would sample from another base than the "
+                         "adapters are trained over; choose bf16");
   if (recipe.adapter.slots > 0)
     return Status::error("--train: adapter.slots is set by the number of "
                          "adapters; leave it out");
