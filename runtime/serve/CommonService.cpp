@@ -273,7 +273,8 @@ std::string CommonService::modelJson(const std::string &name) const {
                                   {"owned_by", "tessera"},
                                   {"max_model_len", context()}};
   if (const Adapters::Entry *adapter = options.adapters->find(name)) {
-    model["root"] = adapter->directory;
+    if (!adapter->directory.empty()) // it is in memory, and trained
+      model["root"] = adapter->directory;
     model["parent"] = this->name();
   }
   // A folder's name may not be UTF-8.

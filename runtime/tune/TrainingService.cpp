@@ -102,8 +102,11 @@ TrainingService::~TrainingService() { stop(); }
 bool TrainingService::submit(TrainingRequest request,
                              std::function<void(TrainingResult)> done) {
   std::lock_guard lock(mutex);
-  if (isStopping || waiting.size() >= options.maxRequests)
+  const std::size_t bytes = request.body.size();
+  if (isStopping || waiting.size() >= options.maxRequests ||
+      waitingBytes + bytes > options.maxBytes)
     return false;
+  waitingBytes += bytes;
   waiting.emplace_back(std::move(request), std::move(done));
   changed.notify_all();
   return true;
@@ -130,6 +133,7 @@ void TrainingService::loop() {
         return;
       work = std::move(waiting.front());
       waiting.pop_front();
+      waitingBytes -= work.first.body.size();
     }
     work.second(run(work.first));
   }

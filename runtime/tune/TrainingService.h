@@ -18,6 +18,7 @@ struct TrainingOptions {
   std::string directory;        ///< of saved adapters; empty: none can be saved
   int64_t adapters = 1;         ///< at once
   std::size_t maxRequests = 64; ///< that wait
+  std::size_t maxBytes = std::size_t(64) << 20; ///< of their bodies together
 };
 
 class TrainingService final : public serve::TrainingHandler {
@@ -60,6 +61,7 @@ private:
   std::mutex mutex; ///< guards the members below
   std::condition_variable changed;
   std::deque<Work> waiting;
+  std::size_t waitingBytes = 0;
   bool isStopping = false;
   std::jthread thread;
 };

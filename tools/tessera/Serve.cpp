@@ -136,7 +136,7 @@ static Status startTraining(ServeSettings &settings,
   settings.serve.service.training = training.take();
   settings.serve.phases.end("learner");
   // Examples of a step, each token with numbers as text.
-  constexpr std::size_t kBodyBytes = std::size_t(64) << 20;
+  constexpr std::size_t kBodyBytes = std::size_t(16) << 20;
   settings.serve.http.bodyBytes = kBodyBytes;
   return Status::success();
 }
