@@ -135,7 +135,7 @@ SHORTER = [
     Shorter("bench/README.md", r"--triples 40", "--triples 1 --plans 2", "time"),
     Shorter("bench/README.md", r"start\.py", r"\g<0> --runs 1 --settle 0", "time"),
     Shorter("docs/serving.md", r"load\.py", r"\g<0> --requests 24", "time"),
-    Shorter("docs/serving.md", r"^curl",
+    Shorter("docs/*.md", r"^curl",
             "curl --fail-with-body --silent --show-error", "an error is a failure"),
     Shorter("bench/infer/README.md", r"^bench/infer/llama_cpp.py gguf",
             r".venv/bin/python \g<0>", "its packages"),
@@ -158,7 +158,7 @@ NOT_RUN = [
     NotRun("bench/infer/README.md", r"llama_cpp\.py gguf", "needs the oracles", unless=has_oracles),
     NotRun("docs/cuda.md", r"--sass", "needs nvcc and nvdisasm"),
     NotRun("bench/gpu/README.md", r"(bounds|gates|inflight|measured)\.py", "needs nvcc and nvdisasm"),
-    NotRun("docs/serving.md", r"^curl", "needs curl", unless=has_curl),
+    NotRun("docs/*.md", r"^curl", "needs curl", unless=has_curl),
     NotRun("*", r"\.venv/bin/python", "needs the oracles", unless=has_oracles),
     NotRun("test/metamorphic/README.md", r"--reduce", "no seed fails"),
 ]
