@@ -30,7 +30,7 @@ def group_of(server, name, count, most):
     answer = post(f"{server}/v1/completions", {
         "model": name, "prompt": f"{first}+{second}=", "n": count, "max_tokens": most,
         "temperature": 1, "logprobs": 0, "return_token_ids": True})
-    rewards = [float(choice["text"].strip() == str(first + second)) for choice in answer["choices"]]
+    rewards = [float(choice["text"] == str(first + second)) for choice in answer["choices"]]
     mean, deviation = statistics.mean(rewards), statistics.pstdev(rewards)
     examples = []
     for choice, reward in zip(answer["choices"], rewards):

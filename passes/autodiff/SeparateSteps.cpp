@@ -1,8 +1,10 @@
-// A step as two programs: gradients are added up by @forward_backward, any
-// number of times, and used by @optimizer_step. @init_trained begins another
-// model over the same constant weights.
+// A step as two programs: @forward_backward adds gradients to sums, any number
+// of times, and @optimizer_step uses them. @init_trained begins another model
+// over the same constant weights.
 #include "runtime/train/SeparateSteps.h"
+
 #include "passes/autodiff/StepBuilder.h"
+#include <limits>
 
 using namespace mlir;
 using namespace tessera;
@@ -35,8 +37,8 @@ private:
     for (unsigned i = 0; finish && i < finish.getNumResults(); ++i)
       if (finish.getResultAttr(i, graph::kStateAttr))
         return finish.emitOpError(
-            "gives next values of parameters, which separate steps have no "
-            "place for");
+            "gives next values of parameters, which separate steps do not "
+            "support");
     return success();
   }
 
@@ -101,11 +103,21 @@ private:
     Value lr = learningRate(e, options.schedule, table, t);
     Updated updated = updateAll(table, arguments(0, first), grads, momentValues,
                                 scale, lr, t);
+    // Otherwise nothing changes but the sums, and the host reports the norm.
+    Value isFinite =
+        e.compare(norm, graph::ComparePredicate::le,
+                  e.splatLike(std::numeric_limits<float>::max(), norm));
     SmallVector<Value> results = std::move(updated.parameters);
     llvm::append_range(results, updated.moments);
+    for (auto [next, before] :
+         llvm::zip(results, program.getArguments().take_front(results.size())))
+      next = e.select(
+          e.broadcastScalar(isFinite, graph::tensorType(next).getShape()), next,
+          before);
     for (const Port &sum : sums)
       results.push_back(e.zeros(sum.type));
-    results.push_back(e.add(steps, e.splatLike(1, steps)));
+    Value made = e.reshape(e.convert(isFinite, i64), {1});
+    results.push_back(e.add(steps, made));
     llvm::append_range(results, ArrayRef<Value>{norm, lr});
     b.create<func::ReturnOp>(loc, results);
   }

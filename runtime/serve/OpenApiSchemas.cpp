@@ -212,7 +212,7 @@ std::string_view openApiSchemas() {
     "grad_norm": {"type": "number"}}},
 "TrainedAdapter": {"type": "object", "required": ["name", "step", "batches"],
   "properties": {"name": {"type": "string"}, "step": {"type": "integer"},
-    "batches": {"type": "integer"}, "directory": {"type": "string"}}},
+    "batches": {"type": "integer"}}},
 "TrainedAdapters": {"type": "object", "required": ["object", "data"],
   "properties": {"object": {"const": "list"}, "data": {"type": "array",
     "items": {"$ref": "#/components/schemas/TrainedAdapter"}}}},

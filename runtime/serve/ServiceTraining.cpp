@@ -16,7 +16,8 @@ void Service::train(const RouteMatch &match, const HttpRequest &http,
                              "started with --train",
                              "", "not_supported"});
   TrainingRequest request{match.route->id, percentDecoded(match.rest),
-                          http.body};
+                          http.body, std::make_shared<std::atomic<bool>>()};
+  reply->onGone = [isGone = request.isGone] { *isGone = true; };
   const bool isQueued = options.training->submit(
       std::move(request), [this, reply](TrainingResult result) {
         server->post([this, reply, result = std::move(result)]() mutable {
@@ -25,7 +26,9 @@ void Service::train(const RouteMatch &match, const HttpRequest &http,
           sendJson(reply, std::move(std::get<std::string>(result)));
         });
       });
-  if (!isQueued)
+  if (!isQueued && isStopping)
+    sendError(reply, shuttingDown());
+  else if (!isQueued)
     sendError(reply, {429, "too many requests about training are waiting", "",
                       "queue_full"});
 }
@@ -38,12 +41,12 @@ void Service::beforeEnd() {
 
 /// Calls `task` on the server's thread and waits for it.
 static void callOn(HttpServer &server, const std::function<void()> &task) {
-  std::promise<void> called;
-  server.post([&] {
+  auto called = std::make_shared<std::promise<void>>();
+  server.post([&task, called] {
     task();
-    called.set_value();
+    called->set_value();
   });
-  called.get_future().wait();
+  called->get_future().wait();
 }
 
 Status Service::publish(const std::string &name, const AdapterFile &adapter) {
@@ -58,12 +61,13 @@ Status Service::publish(const std::string &name, const AdapterFile &adapter) {
       return Status::error("the server is shutting down");
     std::this_thread::sleep_for(kPause);
   }
-  std::promise<Status> written;
-  const bool isRunning = engine.run(
-      [&] { written.set_value(options.adapters->write(*values, slot->slot)); });
+  auto written = std::make_shared<std::promise<Status>>();
+  const bool isRunning = engine.run([this, &values, &slot, written] {
+    written->set_value(options.adapters->write(*values, slot->slot));
+  });
   if (!isRunning)
-    return Status::error("the engine has stopped");
-  TESSERA_RETURN_IF_ERROR(written.get_future().get());
+    return Status::error("the server is shutting down");
+  TESSERA_RETURN_IF_ERROR(written->get_future().get());
   callOn(*server,
          [&] { options.adapters->replace({name, "", std::move(slot)}); });
   return Status::success();

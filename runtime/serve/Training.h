@@ -5,7 +5,9 @@
 #include "runtime/serve/Routes.h"
 #include "runtime/weights/AdapterFile.h"
 
+#include <atomic>
 #include <functional>
+#include <memory>
 #include <string>
 #include <variant>
 
@@ -30,6 +32,9 @@ struct TrainingRequest {
   RouteId route;
   std::string adapter; ///< of the path; empty: the path has none
   std::string body;
+  /// Set when the client has disconnected; a request that waits is then not
+  /// run.
+  std::shared_ptr<std::atomic<bool>> isGone;
 };
 
 /// The JSON body of a 200, or an error.
@@ -44,7 +49,7 @@ public:
   /// False: too many are waiting.
   virtual bool submit(TrainingRequest request,
                       std::function<void(TrainingResult)> done) = 0;
-  /// Ends the request that runs; those that wait are not answered.
+  /// Waits for the batch or step that runs; unfinished requests get an error.
   virtual void stop() = 0;
 };
 

@@ -1,6 +1,6 @@
-// The programs of `optimizer.separate`: @forward_backward adds the gradients of
-// a batch to sums in the state, and @optimizer_step makes a step of them. Names
-// that the compiler and the runtime share.
+// The programs of `optimizer.update: separate`: @forward_backward adds the
+// gradients of a batch to sums in the state, and @optimizer_step makes a step
+// of them. Names that the compiler and the runtime share.
 #pragma once
 
 namespace tessera {
@@ -16,7 +16,8 @@ inline constexpr const char *kGradientSuffix = ".gradient";
 /// Gradients are of the sum of their losses.
 inline constexpr const char *kTermsOutput = "terms";
 /// Input of @optimizer_step, f32[1]: what it multiplies the sums by. 1 / terms
-/// of all batches since the last step: as one step over all of them.
+/// of all batches since the last step: as one step over all of them. Where the
+/// norm of the gradients is not finite, only the sums change: to zero.
 inline constexpr const char *kScaleInput = "scale";
 
 } // namespace tessera

@@ -33,7 +33,7 @@ bool isOwn(const StateTensor &tensor, const ModelState &model) {
 }
 
 Status unknown(std::string_view name) {
-  return Status::error("no adapter is called '{}'", name);
+  return Status::error("unknown adapter '{}'", name);
 }
 
 } // namespace
@@ -68,24 +68,29 @@ Status AdapterLearner::writeOwn(const Values &values) {
   return Status::success();
 }
 
+Status AdapterLearner::park() {
+  if (active.empty())
+    return Status::success();
+  Values values;
+  TESSERA_RETURN_IF_ERROR(readOwn(values));
+  parked[std::exchange(active, "")] = std::move(values);
+  return Status::success();
+}
+
 Status AdapterLearner::activate(std::string_view name) {
   if (name == active)
     return Status::success();
   const auto found = parked.find(name);
   if (found == parked.end())
     return unknown(name);
-  if (!active.empty()) {
-    Values values;
-    TESSERA_RETURN_IF_ERROR(readOwn(values));
-    parked[std::exchange(active, "")] = std::move(values);
-  }
+  TESSERA_RETURN_IF_ERROR(park());
   TESSERA_RETURN_IF_ERROR(writeOwn(found->second));
   parked.erase(found);
   active = name;
   return Status::success();
 }
 
-//===--- their beginning and end ------------------------------------------===//
+//===--- adding and removing ----------------------------------------------===//
 
 /// The norms of the base's rows are in the state, written with its weights.
 Status AdapterLearner::startMagnitudes() {
@@ -109,11 +114,7 @@ Status AdapterLearner::startMagnitudes() {
 Status AdapterLearner::add(const std::string &name, int64_t seed) {
   if (progress.contains(name))
     return Status::error("an adapter is called '{}' already", name);
-  if (!active.empty()) {
-    Values values;
-    TESSERA_RETURN_IF_ERROR(readOwn(values));
-    parked[std::exchange(active, "")] = std::move(values);
-  }
+  TESSERA_RETURN_IF_ERROR(park());
   TESSERA_RETURN_IF_ERROR(model.initializeTrained(seed));
   TESSERA_RETURN_IF_ERROR(startMagnitudes());
   active = name;
@@ -205,6 +206,10 @@ AdapterLearner::optimizerStep(const std::string &name,
       hyper[size_t(slot)] = float(*value);
   };
   set(HyperSlot::lr, settings.lr);
+  if (settings.lr) { // it is the step's, wherever the schedule is
+    set(HyperSlot::warmup, 0);
+    set(HyperSlot::minRatio, 1);
+  }
   set(HyperSlot::beta1, settings.beta1);
   set(HyperSlot::beta2, settings.beta2);
   set(HyperSlot::eps, settings.eps);
@@ -219,13 +224,17 @@ AdapterLearner::optimizerStep(const std::string &name,
       model.optimizerStep(float(1 / divisor.value_or(std::max(of.terms, 1.0))));
   if (!step.ok())
     return step;
-  ++of.steps;
   of.batches = 0;
   of.terms = 0;
+  if (!std::isfinite(step->gradNorm))
+    return Status::error("the norm of the gradients is {}; they are dropped, "
+                         "and '{}' is as after step {}",
+                         step->gradNorm, name, of.steps);
+  ++of.steps;
   return step;
 }
 
-//===--- what is kept of them ---------------------------------------------===//
+//===--- export -----------------------------------------------------------===//
 
 StatusOr<std::vector<AdapterTensor>>
 AdapterLearner::tensors(const std::string &name) {

@@ -64,7 +64,8 @@ public:
   StatusOr<BatchGradients> forwardBackward(const std::string &name,
                                            const TokenBatch &batch);
   /// A step with the gradients so far: those of the mean loss over all terms,
-  /// or of the sum of losses divided by `divisor`.
+  /// or of the sum of losses divided by `divisor`. If their norm is not finite
+  /// they are dropped, and no step is made, which is an error.
   StatusOr<StepMetrics> optimizerStep(const std::string &name,
                                       const StepSettings &settings,
                                       std::optional<double> divisor);
@@ -80,6 +81,8 @@ private:
 
   /// Puts the adapter into the programs' state.
   Status activate(std::string_view name);
+  /// Copies the active one out of it.
+  Status park();
   Status readOwn(Values &values);
   Status writeOwn(const Values &values);
   Status startMagnitudes();

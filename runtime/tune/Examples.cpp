@@ -1,5 +1,6 @@
 #include "runtime/tune/Examples.h"
 #include "runtime/data/EmptyBatch.h"
+#include "runtime/support/Text.h"
 
 #include <algorithm>
 #include <cmath>
@@ -92,7 +93,7 @@ Status readExample(const JsonValue &value, const std::string &field,
     const auto found = std::ranges::find(
         reals, name, [](const Reals &each) { return each.name; });
     if (name != "tokens" && name != "weights" && found == std::end(reals))
-      return Status::error("{} has an unknown field '{}'", field, name);
+      return Status::error("{} has an unknown field {}", field, quote(name));
     if (found != std::end(reals) && !found->isNeeded)
       return Status::error("{}.{} has no effect on this server's loss; leave "
                            "it out",
@@ -112,39 +113,11 @@ Status readExample(const JsonValue &value, const std::string &field,
 
 //===--- packing ----------------------------------------------------------===//
 
-struct Row {
-  int64_t used = 0;
-  std::vector<const Example *> examples;
-};
-
 int64_t positionsOf(const Example &example) {
   return int64_t(example.tokens.size()) - 1;
 }
 
-std::vector<Row> rowsOf(const std::vector<Example> &examples,
-                        const ExampleShape &shape) {
-  std::vector<const Example *> order;
-  for (const Example &example : examples)
-    order.push_back(&example);
-  // Longest first; of one length in the order of the request.
-  std::ranges::sort(order, [](const Example *a, const Example *b) {
-    return std::pair(-positionsOf(*a), a) < std::pair(-positionsOf(*b), b);
-  });
-  std::vector<Row> rows;
-  for (const Example *example : order) {
-    auto row = std::ranges::find_if(rows, [&](const Row &row) {
-      return row.used + positionsOf(*example) <= shape.sequence &&
-             int64_t(row.examples.size()) < shape.documents;
-    });
-    if (row == rows.end())
-      row = rows.insert(rows.end(), Row());
-    row->examples.push_back(example);
-    row->used += positionsOf(*example);
-  }
-  return rows;
-}
-
-/// `begin` is the place in the row, `at` that in the batch.
+/// `begin` is the offset in the row, `at` that in the batch.
 void put(const Example &example, int32_t document, int64_t begin,
          std::size_t at, TokenBatchOut out) {
   for (std::size_t next = 1; next < example.tokens.size(); ++next, ++at) {
@@ -180,28 +153,55 @@ StatusOr<std::vector<Example>> readExamples(const JsonValue &examples,
   return read;
 }
 
-std::vector<TokenBuffers> packExamples(const std::vector<Example> &examples,
-                                       const ExampleShape &shape) {
-  const std::vector<Row> rows = rowsOf(examples, shape);
-  std::vector<TokenBuffers> batches;
-  for (std::size_t first = 0; first < rows.size();
-       first += std::size_t(shape.rows)) {
-    TokenBuffers &batch = batches.emplace_back(
-        std::size_t(shape.rows * shape.sequence), shape.inputs);
-    clearBatch(batch.out());
-    std::vector<int64_t> used(std::size_t(shape.rows));
-    for (std::size_t i = 0; i < used.size() && first + i < rows.size(); ++i) {
-      int32_t document = 0;
-      for (const Example *example : rows[first + i].examples) {
-        put(*example, document++, used[i],
-            i * std::size_t(shape.sequence) + std::size_t(used[i]),
-            batch.out());
-        used[i] += positionsOf(*example);
-      }
-    }
-    startPadding(used, shape.sequence, batch.out());
+StatusOr<PackedExamples>
+PackedExamples::pack(const std::vector<Example> &examples,
+                     const ExampleShape &shape) {
+  std::vector<const Example *> order;
+  for (const Example &example : examples)
+    order.push_back(&example);
+  // Longest first; of one length in the order of the request.
+  std::ranges::sort(order, [](const Example *a, const Example *b) {
+    return std::pair(-positionsOf(*a), a) < std::pair(-positionsOf(*b), b);
+  });
+  PackedExamples packed(shape);
+  for (const Example *example : order) {
+    const int64_t positions = positionsOf(*example);
+    auto row = std::ranges::find_if(packed.rows, [&](const Row &row) {
+      return row.used + positions <= shape.sequence &&
+             int64_t(row.examples.size()) < shape.documents;
+    });
+    if (row == packed.rows.end() && packed.rows.size() == kMostRows)
+      return Status::error("examples take more than {} rows of {} tokens; send "
+                           "them in several requests",
+                           kMostRows, shape.sequence);
+    if (row == packed.rows.end())
+      row = packed.rows.insert(packed.rows.end(), Row());
+    row->examples.push_back(example);
+    row->used += positions;
   }
-  return batches;
+  return packed;
+}
+
+std::size_t PackedExamples::batches() const {
+  const auto each = std::size_t(shape.rows);
+  return (rows.size() + each - 1) / each;
+}
+
+TokenBuffers PackedExamples::batch(std::size_t index) const {
+  TokenBuffers batch(std::size_t(shape.rows * shape.sequence), shape.inputs);
+  clearBatch(batch.out());
+  const std::size_t first = index * std::size_t(shape.rows);
+  std::vector<int64_t> used(std::size_t(shape.rows));
+  for (std::size_t i = 0; i < used.size() && first + i < rows.size(); ++i) {
+    int32_t document = 0;
+    for (const Example *example : rows[first + i].examples) {
+      put(*example, document++, used[i],
+          i * std::size_t(shape.sequence) + std::size_t(used[i]), batch.out());
+      used[i] += positionsOf(*example);
+    }
+  }
+  startPadding(used, shape.sequence, batch.out());
+  return batch;
 }
 
 } // namespace tessera::tune

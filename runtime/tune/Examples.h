@@ -34,9 +34,26 @@ struct ExampleShape {
 StatusOr<std::vector<Example>> readExamples(const JsonValue &examples,
                                             const ExampleShape &shape);
 
-/// Packs the examples into rows, longest first, each into the first with room,
-/// and the rows into as many batches as they take.
-std::vector<TokenBuffers> packExamples(const std::vector<Example> &examples,
+/// Examples in rows, longest first, each in the first with room. Refers to the
+/// examples.
+class PackedExamples {
+public:
+  static constexpr std::size_t kMostRows = 4096;
+  /// An error if they take more rows.
+  static StatusOr<PackedExamples> pack(const std::vector<Example> &examples,
                                        const ExampleShape &shape);
+  std::size_t batches() const;
+  /// The rows of one of the batches that hold them all.
+  TokenBuffers batch(std::size_t index) const;
+
+private:
+  explicit PackedExamples(const ExampleShape &shape) : shape(shape) {}
+  struct Row {
+    int64_t used = 0;
+    std::vector<const Example *> examples;
+  };
+  ExampleShape shape;
+  std::vector<Row> rows;
+};
 
 } // namespace tessera::tune

@@ -1,4 +1,6 @@
 #include "runtime/tune/TrainingService.h"
+#include "runtime/data/NewDirectory.h"
+#include "runtime/serve/ApiFields.h"
 #include "runtime/support/Text.h"
 #include "runtime/tune/AdapterCheckpoint.h"
 
@@ -26,8 +28,12 @@ ApiError failed(const Status &status) {
 }
 
 ApiError unknown(const std::string &name) {
-  return {404, fmt::format("no adapter is trained as {}", quote(name)),
-          "adapter", "model_not_found"};
+  return {404, fmt::format("unknown adapter {}", quote(name)), "adapter",
+          "model_not_found"};
+}
+
+ApiError shuttingDown() {
+  return {503, "the server is shutting down", "", "shutting_down"};
 }
 
 /// What may be a name of an adapter, and of a directory without escaping from
@@ -120,7 +126,8 @@ void TrainingService::stop() {
   }
   if (thread.joinable())
     thread.join();
-  waiting.clear();
+  for (Work &work : std::exchange(waiting, {}))
+    work.second(shuttingDown());
 }
 
 void TrainingService::loop() {
@@ -135,7 +142,11 @@ void TrainingService::loop() {
       waiting.pop_front();
       waitingBytes -= work.first.body.size();
     }
-    work.second(run(work.first));
+    // Its connection ends on the server's thread in any case.
+    if (work.first.isGone && *work.first.isGone)
+      work.second(invalid("the client has disconnected"));
+    else
+      work.second(run(work.first));
   }
 }
 
@@ -148,12 +159,10 @@ TrainingResult TrainingService::run(const TrainingRequest &request) {
     return unknown(name);
   if (request.route == RouteId::deleteAdapter)
     return erase(name);
-  auto body =
-      JsonValue::parse(request.body.empty() ? "{}" : request.body, "the body");
-  if (!body.ok())
-    return invalid(body.message());
-  if (!body->isObject())
-    return invalid("the body must be a JSON object");
+  auto parsed = serve::parseBody(request.body.empty() ? "{}" : request.body);
+  if (const auto *error = std::get_if<ApiError>(&parsed))
+    return *error;
+  const auto *body = std::get_if<JsonValue>(&parsed);
   switch (request.route) {
   case RouteId::createAdapter:
     return create(*body);
@@ -193,7 +202,7 @@ TrainingResult TrainingService::create(const JsonValue &body) {
     return invalid(fmt::format("the name {} is used already", quote(own)),
                    "name");
   if (int64_t(learner->adapters().size()) >= options.adapters)
-    return ApiError{429,
+    return ApiError{409,
                     fmt::format("{} adapters are trained already; delete one, "
                                 "or start the server with a larger --train",
                                 options.adapters),
@@ -229,9 +238,15 @@ TrainingResult TrainingService::forwardBackward(const std::string &name,
   auto examples = readExamples(body["examples"], shape);
   if (!examples.ok())
     return invalid(examples.message(), "examples");
+  auto packed = PackedExamples::pack(*examples, shape);
+  if (!packed.ok())
+    return invalid(packed.message(), "examples");
   double sum = 0, terms = 0;
   int64_t tokens = 0;
-  for (const TokenBuffers &batch : packExamples(*examples, shape)) {
+  for (std::size_t i = 0; i < packed->batches(); ++i) {
+    if (isStopping)
+      return shuttingDown();
+    const TokenBuffers batch = packed->batch(i);
     auto gradients = learner->forwardBackward(name, batch.view());
     if (!gradients.ok())
       return failed(gradients.status());
@@ -247,45 +262,52 @@ TrainingResult TrainingService::forwardBackward(const std::string &name,
 
 namespace {
 
-/// A number of a step's settings.
+/// A number of a step's settings, which programs read in fp32.
 struct Setting {
   const char *name;
-  double least, most;
-  bool isAbove; ///< `least` itself is not allowed
+  float least; ///< itself allowed
   std::optional<double> *to;
+  bool isOfAdam = false; ///< SGD has no such number
 };
 
+constexpr float kLeastEps = 1e-30f, kLeastDivisor = 1e-30f;
+
 std::optional<ApiError> readSetting(const JsonValue &body,
-                                    const Setting &setting) {
+                                    const Setting &setting, bool isAdam) {
   const JsonValue &value = body[setting.name];
   double number = 0;
   if (value.isNull())
     return std::nullopt;
+  if (setting.isOfAdam && !isAdam)
+    return invalid(
+        fmt::format("{} has no effect: the optimizer is sgd", setting.name),
+        setting.name);
   if (!value.get(number) || !std::isfinite(float(number)) ||
-      number < setting.least || number > setting.most ||
-      (setting.isAbove && number == setting.least))
-    return invalid(fmt::format("{} must be a number {} {:g}", setting.name,
-                               setting.isAbove ? "above" : "from",
-                               setting.least),
+      float(number) < setting.least)
+    return invalid(fmt::format("{} must be a number from {:g} that fits fp32",
+                               setting.name, setting.least),
                    setting.name);
   *setting.to = number;
   return std::nullopt;
 }
 
 std::optional<ApiError> readBetas(const JsonValue &betas,
-                                  StepSettings &settings) {
+                                  StepSettings &settings, bool isAdam) {
   if (betas.isNull())
     return std::nullopt;
+  if (!isAdam)
+    return invalid("betas have no effect: the optimizer is sgd", "betas");
   const auto isBeta = [](const JsonValue &value, std::optional<double> &to) {
     double number = -1;
-    const bool fits = value.get(number) && number >= 0 && number < 1;
+    const bool fits = value.get(number) && number >= 0 && float(number) < 1;
     to = number;
     return fits;
   };
   if (betas.elements().size() != 2 ||
       !isBeta(betas.elements()[0], settings.beta1) ||
       !isBeta(betas.elements()[1], settings.beta2))
-    return invalid("betas must be two numbers from 0 to below 1", "betas");
+    return invalid("betas must be two numbers from 0 to below 1, in fp32",
+                   "betas");
   return std::nullopt;
 }
 
@@ -298,16 +320,17 @@ TrainingResult TrainingService::optimStep(const std::string &name,
     return *error;
   StepSettings settings;
   std::optional<double> divisor;
-  constexpr double kMost = 3e38;
+  const bool isAdam =
+      learner->recipe().values.optimizer.name == recipe::OptimizerKind::AdamW;
   for (const Setting &setting :
-       {Setting{"lr", 0, kMost, false, &settings.lr},
-        Setting{"eps", 0, kMost, true, &settings.eps},
-        Setting{"weight_decay", 0, kMost, false, &settings.weightDecay},
-        Setting{"clip", 0, kMost, false, &settings.clip},
-        Setting{"divisor", 0, kMost, true, &divisor}})
-    if (auto error = readSetting(body, setting))
+       {Setting{"lr", 0, &settings.lr},
+        Setting{"eps", kLeastEps, &settings.eps, /*isOfAdam=*/true},
+        Setting{"weight_decay", 0, &settings.weightDecay},
+        Setting{"clip", 0, &settings.clip},
+        Setting{"divisor", kLeastDivisor, &divisor}})
+    if (auto error = readSetting(body, setting, isAdam))
       return *error;
-  if (auto error = readBetas(body["betas"], settings))
+  if (auto error = readBetas(body["betas"], settings, isAdam))
     return *error;
   bool publishes = true;
   if (!body["publish"].isNull() && !body["publish"].get(publishes))
@@ -320,7 +343,9 @@ TrainingResult TrainingService::optimStep(const std::string &name,
     return failed(step.status());
   if (publishes)
     if (Status status = publish(name); !status.ok())
-      return failed(status);
+      return failed(Status::error(
+          "step {} of {} was made and not published: {}",
+          learner->adapters().at(name).steps, quote(name), status.message()));
   return Json{{"step", learner->adapters().at(name).steps},
               {"lr", step->lr},
               {"grad_norm", step->gradNorm}}
@@ -353,12 +378,12 @@ TrainingResult TrainingService::save(const std::string &name,
   auto directory = directoryOf(body, options);
   if (const auto *error = std::get_if<ApiError>(&directory))
     return *error;
-  const auto &place = std::get<std::string>(directory);
-  if (Status status = saveAdapter(*learner, name, place); !status.ok())
+  const auto &path = std::get<std::string>(directory);
+  if (Status status = checkNewDirectory(path); !status.ok())
     return invalid(status.message(), "path");
-  Json result = described(name, learner->adapters().at(name));
-  result["directory"] = place;
-  return result.dump();
+  if (Status status = saveAdapter(*learner, name, path); !status.ok())
+    return failed(status);
+  return described(name, learner->adapters().at(name)).dump();
 }
 
 TrainingResult TrainingService::load(const std::string &name,
@@ -366,14 +391,13 @@ TrainingResult TrainingService::load(const std::string &name,
   auto directory = directoryOf(body, options);
   if (const auto *error = std::get_if<ApiError>(&directory))
     return *error;
-  const auto &place = std::get<std::string>(directory);
-  if (Status status = loadAdapter(*learner, name, place); !status.ok())
+  if (Status status =
+          loadAdapter(*learner, name, std::get<std::string>(directory));
+      !status.ok())
     return invalid(status.message(), "path");
   if (Status status = publish(name); !status.ok())
     return failed(status);
-  Json result = described(name, learner->adapters().at(name));
-  result["directory"] = place;
-  return result.dump();
+  return described(name, learner->adapters().at(name)).dump();
 }
 
 } // namespace tessera::tune

@@ -4,6 +4,7 @@
 #include "runtime/tune/AdapterLearner.h"
 #include "runtime/tune/Examples.h"
 
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <memory>
@@ -58,11 +59,11 @@ private:
 
   using Work = std::pair<serve::TrainingRequest,
                          std::function<void(serve::TrainingResult)>>;
+  std::atomic<bool> isStopping = false;
   std::mutex mutex; ///< guards the members below
   std::condition_variable changed;
   std::deque<Work> waiting;
   std::size_t waitingBytes = 0;
-  bool isStopping = false;
   std::jthread thread;
 };
 

@@ -198,7 +198,7 @@ static Status checkMesh(const ServeSettings &settings,
   return checkSharded(settings.choice.place, source);
 }
 
-// Before anything is read.
+// Before anything is compiled.
 static Status checkTraining(const ServeSettings &settings) {
   if (settings.training.adapters == 0)
     return settings.training.directory.empty()
@@ -356,7 +356,7 @@ static void addTrainingOptions(CLI::App &command, TrainingSettings &training) {
       .add_option("--train", training.adapters,
                   "train up to N adapters by requests (/v1/training), as the "
                   "recipe says; clients sample from them by their names")
-      ->check(CLI::Range(1, 1 << 11))
+      ->check(CLI::Range(1, 2047)) // of 4096 slots
       ->type_name("N");
   command
       .add_option("--train-directory", training.directory,

@@ -46,6 +46,10 @@ static Status checkLearner(const recipe::Recipe &recipe) {
     return Status::error("--train: adapter.base: nf4; the engine does not read "
                          "nf4, and would sample from another base than the "
                          "adapters are trained over; choose bf16");
+  if (recipe.inference.quant != recipe::Quant::None)
+    return Status::error("--train: --quant: the engine would sample from "
+                         "another base than the adapters are trained over; "
+                         "leave it out");
   if (recipe.adapter.slots > 0)
     return Status::error("--train: adapter.slots is set by the number of "
                          "adapters; leave it out");
@@ -100,7 +104,7 @@ Status tessera::prepareTraining(const TrainingSettings &settings,
                                            : "lora"),
         fmt::format("adapter.rank={}", rankOf(adapter)),
         fmt::format("adapter.target=[{}]", fmt::join(adapter.target, ", ")),
-        fmt::format("adapter.slots={}", 2 * settings.adapters),
+        fmt::format("adapter.slots={}", 2 * settings.adapters + 1),
         fmt::format("adapter.alpha={}", none.alpha),
         std::string("adapter.base=auto"), std::string("adapter.scaling=rank"),
         std::string("adapter.ranks=[]"), std::string("adapter.dropout=0")})

@@ -16,8 +16,8 @@ struct TrainingSettings {
 };
 
 /// Checks the recipe, and adds the keys to `choice` by which inference programs
-/// hold the adapters in slots, two for each: a new state of an adapter, and the
-/// one that requests still use. Before anything is compiled.
+/// hold the adapters in slots: two for each, its newest state and one that
+/// requests still use, and one to publish into. Before anything is compiled.
 Status prepareTraining(const TrainingSettings &settings, ModelChoice &choice,
                        const std::optional<ModelSource> &source);
 

@@ -203,6 +203,26 @@ def two_requests(one):
           "gradients of two requests are those of one")
 
 
+def not_finite(server):
+    """Of a policy: ratios that overflow the loss, or only the norm of its gradients."""
+    before, seen = log_probs(server, "one", sequence(5, 20)).tolist(), []
+    for value in (-200.0, -80.0):
+        bad = policy_examples(0)[:1]
+        count = len(bad[0]["tokens"])
+        bad[0] |= {"logprobs": [None] + [value] * (count - 1), "advantages": [-1.0] * count}
+        for action, body in (("forward_backward", {"examples": bad}), ("optim_step", {})):
+            status, answer = call(server, "POST", f"/one/{action}", body)
+            seen.append((action, status))
+            if status != 200:
+                assert "dropped" in answer["error"]["message"], answer
+                break
+    gradients = expect(call(server, "POST", "/one/forward_backward", {"examples": policy_examples(1)}))
+    expect(call(server, "POST", "/one/optim_step", {"lr": 0}))
+    assert seen == [("forward_backward", 500), ("forward_backward", 200), ("optim_step", 500)], seen
+    check(gradients["loss"] == gradients["loss"] and log_probs(server, "one", sequence(5, 20)).tolist() == before,
+          "gradients that are not finite change nothing")
+
+
 def unpublished(one, tokens):
     before = one.log_probs(tokens).tolist()
     one.step(examples_of(8), publish=False)
@@ -214,7 +234,7 @@ def unpublished(one, tokens):
 def is_refused(server):
     tokens = [1, 2, 3]
     bad = [("", {"name": "one"}, 400), ("", {"name": "../up"}, 400), ("", {}, 400), ("", [1], 400),
-           ("", {"name": server.model}, 400), ("", {"name": "third"}, 429), ("", {"name": "x", "seed": -1}, 400),
+           ("", {"name": server.model}, 400), ("", {"name": "third"}, 409), ("", {"name": "x", "seed": -1}, 400),
            ("/none/optim_step", {}, 404)]
     bad += [("/one/forward_backward", {"examples": each}, 400) for each in (
         [], {}, [1], [{}], [{"tokens": [1]}], [{"tokens": [1, -2]}], [{"tokens": [1, 10**9]}],
@@ -223,7 +243,8 @@ def is_refused(server):
         [{"tokens": tokens, "advantages": [1, 1, 1]}], [{"tokens": tokens, "text": "a"}])]
     bad += [("/one/forward_backward", {}, 400), ("/one/forward_backward", {"example": []}, 400)]
     bad += [("/one/optim_step", each, 400) for each in (
-        {"lr": -1}, {"lr": "1"}, {"lr": 1e300}, {"betas": [0.9]}, {"betas": [0.9, 1]}, {"eps": 0}, {"divisor": 0},
+        {"lr": -1}, {"lr": "1"}, {"lr": 1e300}, {"betas": [0.9]}, {"betas": [0.9, 1]}, {"betas": [0.9, 0.99999999]},
+        {"eps": 0}, {"eps": 1e-50}, {"divisor": 0}, {"divisor": 1e-300},
         {"publish": 1}, {"rate": 1}, {})]
     bad += [(f"/one/{action}", {"path": path}, 400) for action in ("save", "load")
             for path in ("", "..", "a/b", ".hidden", "x" * 65, 3)]
@@ -297,6 +318,7 @@ def main():
         same_steps(base, Client(running, "one"), saved / "policy", policy_examples,
                    "policy: losses and norms within twice PyTorch's own error", sequence(999, 40))
         samples(running)
+        not_finite(running)
     with server(*training, "--set", "adapter.kind=dora") as running:
         same_steps(base, Client(running, "one"), saved / "dora", examples_of,
                    "DoRA: losses and norms within twice PyTorch's own error", sequence(999, 40))

@@ -20,6 +20,16 @@ StatusOr<std::vector<Example>> read(std::string_view text,
                    : StatusOr<std::vector<Example>>(json.status());
 }
 
+std::vector<TokenBuffers> packExamples(const std::vector<Example> &examples,
+                                       const ExampleShape &shape) {
+  std::vector<TokenBuffers> batches;
+  auto packed = PackedExamples::pack(examples, shape);
+  EXPECT_TRUE(packed.ok());
+  for (size_t i = 0; packed.ok() && i < packed->batches(); ++i)
+    batches.push_back(packed->batch(i));
+  return batches;
+}
+
 TEST(Examples, ArePutIntoARow) {
   const ExampleShape shape{1, 6, 100, 4, kSampled};
   auto examples = read(R"([{"tokens": [5, 6, 7], "weights": [1, 0, 1],
@@ -73,6 +83,19 @@ TEST(Examples, HaveAtMostSoManyToARow) {
   auto examples = read(R"([{"tokens": [1, 2]}, {"tokens": [3, 4]}])", shape);
   ASSERT_TRUE(examples.ok());
   EXPECT_EQ(packExamples(*examples, shape).size(), 2U);
+}
+
+TEST(Examples, TakeAtMostSoManyRows) {
+  const ExampleShape shape{2, 8, 100, 1, {.starts = true}};
+  std::vector<Example> examples(PackedExamples::kMostRows,
+                                {{1, 2}, {false, true}});
+  auto packed = PackedExamples::pack(examples, shape);
+  ASSERT_TRUE(packed.ok());
+  EXPECT_EQ(packed->batches(), PackedExamples::kMostRows / 2);
+  examples.push_back(examples.back());
+  EXPECT_EQ(PackedExamples::pack(examples, shape).message(),
+            "examples take more than 4096 rows of 8 tokens; send them in "
+            "several requests");
 }
 
 TEST(Examples, LearnAllTokensWithoutWeights) {

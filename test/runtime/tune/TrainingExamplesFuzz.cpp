@@ -23,7 +23,11 @@ static void check(const JsonValue &body, const tune::ExampleShape &shape) {
   int64_t learned = 0, targets = 0;
   for (const tune::Example &example : *examples)
     learned += std::ranges::count(example.isLearned, true);
-  for (const TokenBuffers &batch : tune::packExamples(*examples, shape)) {
+  auto packed = tune::PackedExamples::pack(*examples, shape);
+  if (!packed.ok())
+    return;
+  for (size_t i = 0; i < packed->batches(); ++i) {
+    const TokenBuffers batch = packed->batch(i);
     require(int64_t(batch.tokens.size()) == shape.rows * shape.sequence);
     targets += int64_t(batch.targets.size()) -
                std::ranges::count(batch.targets, ignoredTarget);
