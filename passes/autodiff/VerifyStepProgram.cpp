@@ -58,7 +58,7 @@ public:
     for (func::FuncOp step : steps)
       if (failed(verifyStep(step)) || failed(verifyMetrics(step)))
         return failure();
-    return verifyInit();
+    return failure(failed(verifyInitTrained()) || failed(verifyInit()));
   }
 
 private:
@@ -85,10 +85,12 @@ private:
     };
     if (!graph::findProgram(module, graph::Program::forward_backward))
       return require(graph::Program::train_step);
-    return failure(failed(require(graph::Program::forward_backward)) ||
-                   failed(require(graph::Program::optimizer_step)) ||
-                   !requireProgram(module, graph::Program::init_trained,
-                                   "build-train-step"));
+    if (failed(require(graph::Program::forward_backward)) ||
+        failed(require(graph::Program::optimizer_step)))
+      return failure();
+    initTrained = requireProgram(module, graph::Program::init_trained,
+                                 "build-train-step");
+    return success(initTrained != nullptr);
   }
 
   LogicalResult collect(func::FuncOp function) {
@@ -235,6 +237,34 @@ private:
     return success();
   }
 
+  // It gives what steps change and the hyperparameters, and no more: the rest
+  // is of all models that are trained.
+  LogicalResult verifyInitTrained() {
+    if (!initTrained)
+      return success();
+    llvm::StringSet<> own;
+    for (func::FuncOp step : steps) {
+      for (const State &state : traffic[step].returned)
+        own.insert(state.name.getValue());
+      for (const State &state : traffic[step].taken)
+        if (state.role == graph::Role::counter)
+          own.insert(state.name.getValue());
+    }
+    llvm::StringSet<> given = namesOf(traffic[initTrained].returned);
+    for (const State &state : traffic[initTrained].returned)
+      if (!own.contains(state.name.getValue()))
+        return initTrained.emitOpError()
+               << "gives state '" << state.name.getValue()
+               << "', which no step changes";
+    for (const State &state : traffic[init].returned)
+      if (own.contains(state.name.getValue()) &&
+          !given.contains(state.name.getValue()))
+        return initTrained.emitOpError()
+               << "does not give state '" << state.name.getValue()
+               << "', which a step changes";
+    return success();
+  }
+
   LogicalResult verifyInit() {
     llvm::StringSet<> given = namesOf(traffic[init].returned);
     for (auto &[function, own] : traffic)
@@ -251,7 +281,7 @@ private:
 
   ModuleOp module;
   bool training;
-  func::FuncOp init;
+  func::FuncOp init, initTrained;  // the second of separate steps alone
   SmallVector<func::FuncOp> steps; // @train_step, or its two parts
   llvm::StringMap<State> known;
   llvm::StringSet<> quantized; // out of a checkpoint, never of @init

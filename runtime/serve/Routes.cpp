@@ -67,7 +67,7 @@ std::span<const Route> routes() {
        "Save an adapter and its optimizer's state", json, "TrainedAdapter",
        std::nullopt, "AdapterPathRequest"},
       {RouteId::restoreAdapter, kGenerates, "POST",
-       "/v1/training/adapters/{adapter}/load", "Go on from what was saved",
+       "/v1/training/adapters/{adapter}/load", "Resume from what was saved",
        json, "TrainedAdapter", std::nullopt, "AdapterPathRequest"},
       {RouteId::models, kAnyKind, "GET", "/v1/models",
        "List the names of the model and its adapters", json, "Models"},

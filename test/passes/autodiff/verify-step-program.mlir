@@ -189,3 +189,106 @@ module {
     return %f : tensor<f32>
   }
 }
+
+// -----
+
+module {
+  func.func @init() -> (tensor<2xf32> {graph.state = "w", graph.role = #graph<role parameter>}, tensor<2xf32> {graph.state = "b", graph.role = #graph<role parameter>},
+                        tensor<2xf32> {graph.state = "w.gradient", graph.role = #graph<role optimizer>}) attributes {graph.program = #graph.program<init>} {
+    %w = graph.constant dense<0.0> : tensor<2xf32>
+    return %w, %w, %w : tensor<2xf32>, tensor<2xf32>, tensor<2xf32>
+  }
+  func.func @forward_backward(%b: tensor<2xf32> {graph.state = "b", graph.role = #graph<role parameter>}, %g: tensor<2xf32> {graph.state = "w.gradient", graph.role = #graph<role optimizer>})
+      -> (tensor<2xf32> {graph.state = "w.gradient", graph.role = #graph<role optimizer>}, tensor<f32> {graph.output = "loss"}, tensor<f32> {graph.output = "terms"}, tensor<i64> {graph.output = "tokens"}) attributes {graph.program = #graph.program<forward_backward>} {
+    %f = graph.constant dense<0.0> : tensor<f32>
+    %n = graph.constant dense<0> : tensor<i64>
+    return %g, %f, %f, %n : tensor<2xf32>, tensor<f32>, tensor<f32>, tensor<i64>
+  }
+  func.func @optimizer_step(%w: tensor<2xf32> {graph.state = "w", graph.role = #graph<role parameter>}, %g: tensor<2xf32> {graph.state = "w.gradient", graph.role = #graph<role optimizer>})
+      -> (tensor<2xf32> {graph.state = "w", graph.role = #graph<role parameter>}, tensor<2xf32> {graph.state = "w.gradient", graph.role = #graph<role optimizer>}, tensor<f32> {graph.output = "grad_norm"}, tensor<f32> {graph.output = "lr"}) attributes {graph.program = #graph.program<optimizer_step>} {
+    %f = graph.constant dense<0.0> : tensor<f32>
+    return %w, %g, %f, %f : tensor<2xf32>, tensor<2xf32>, tensor<f32>, tensor<f32>
+  }
+  func.func @init_trained() -> (tensor<2xf32> {graph.state = "w", graph.role = #graph<role parameter>}, tensor<2xf32> {graph.state = "w.gradient", graph.role = #graph<role optimizer>}) attributes {graph.program = #graph.program<init_trained>} {
+    %w = graph.constant dense<0.0> : tensor<2xf32>
+    return %w, %w : tensor<2xf32>, tensor<2xf32>
+  }
+}
+
+// -----
+
+module {
+  func.func @init() -> (tensor<2xf32> {graph.state = "w", graph.role = #graph<role parameter>}, tensor<2xf32> {graph.state = "b", graph.role = #graph<role parameter>},
+                        tensor<2xf32> {graph.state = "w.gradient", graph.role = #graph<role optimizer>}) attributes {graph.program = #graph.program<init>} {
+    %w = graph.constant dense<0.0> : tensor<2xf32>
+    return %w, %w, %w : tensor<2xf32>, tensor<2xf32>, tensor<2xf32>
+  }
+  // expected-error @+1 {{has no output 'terms'}}
+  func.func @forward_backward(%b: tensor<2xf32> {graph.state = "b", graph.role = #graph<role parameter>}, %g: tensor<2xf32> {graph.state = "w.gradient", graph.role = #graph<role optimizer>})
+      -> (tensor<2xf32> {graph.state = "w.gradient", graph.role = #graph<role optimizer>}, tensor<f32> {graph.output = "loss"}, tensor<i64> {graph.output = "tokens"}) attributes {graph.program = #graph.program<forward_backward>} {
+    %f = graph.constant dense<0.0> : tensor<f32>
+    %n = graph.constant dense<0> : tensor<i64>
+    return %g, %f, %n : tensor<2xf32>, tensor<f32>, tensor<i64>
+  }
+  func.func @optimizer_step(%w: tensor<2xf32> {graph.state = "w", graph.role = #graph<role parameter>}, %g: tensor<2xf32> {graph.state = "w.gradient", graph.role = #graph<role optimizer>})
+      -> (tensor<2xf32> {graph.state = "w", graph.role = #graph<role parameter>}, tensor<2xf32> {graph.state = "w.gradient", graph.role = #graph<role optimizer>}, tensor<f32> {graph.output = "grad_norm"}, tensor<f32> {graph.output = "lr"}) attributes {graph.program = #graph.program<optimizer_step>} {
+    %f = graph.constant dense<0.0> : tensor<f32>
+    return %w, %g, %f, %f : tensor<2xf32>, tensor<2xf32>, tensor<f32>, tensor<f32>
+  }
+  func.func @init_trained() -> (tensor<2xf32> {graph.state = "w", graph.role = #graph<role parameter>}, tensor<2xf32> {graph.state = "w.gradient", graph.role = #graph<role optimizer>}) attributes {graph.program = #graph.program<init_trained>} {
+    %w = graph.constant dense<0.0> : tensor<2xf32>
+    return %w, %w : tensor<2xf32>, tensor<2xf32>
+  }
+}
+
+// -----
+
+module {
+  func.func @init() -> (tensor<2xf32> {graph.state = "w", graph.role = #graph<role parameter>}, tensor<2xf32> {graph.state = "b", graph.role = #graph<role parameter>},
+                        tensor<2xf32> {graph.state = "w.gradient", graph.role = #graph<role optimizer>}) attributes {graph.program = #graph.program<init>} {
+    %w = graph.constant dense<0.0> : tensor<2xf32>
+    return %w, %w, %w : tensor<2xf32>, tensor<2xf32>, tensor<2xf32>
+  }
+  func.func @forward_backward(%b: tensor<2xf32> {graph.state = "b", graph.role = #graph<role parameter>}, %g: tensor<2xf32> {graph.state = "w.gradient", graph.role = #graph<role optimizer>})
+      -> (tensor<2xf32> {graph.state = "w.gradient", graph.role = #graph<role optimizer>}, tensor<f32> {graph.output = "loss"}, tensor<f32> {graph.output = "terms"}, tensor<i64> {graph.output = "tokens"}) attributes {graph.program = #graph.program<forward_backward>} {
+    %f = graph.constant dense<0.0> : tensor<f32>
+    %n = graph.constant dense<0> : tensor<i64>
+    return %g, %f, %f, %n : tensor<2xf32>, tensor<f32>, tensor<f32>, tensor<i64>
+  }
+  func.func @optimizer_step(%w: tensor<2xf32> {graph.state = "w", graph.role = #graph<role parameter>}, %g: tensor<2xf32> {graph.state = "w.gradient", graph.role = #graph<role optimizer>})
+      -> (tensor<2xf32> {graph.state = "w", graph.role = #graph<role parameter>}, tensor<2xf32> {graph.state = "w.gradient", graph.role = #graph<role optimizer>}, tensor<f32> {graph.output = "grad_norm"}, tensor<f32> {graph.output = "lr"}) attributes {graph.program = #graph.program<optimizer_step>} {
+    %f = graph.constant dense<0.0> : tensor<f32>
+    return %w, %g, %f, %f : tensor<2xf32>, tensor<2xf32>, tensor<f32>, tensor<f32>
+  }
+  // expected-error @+1 {{gives state 'b', which no step changes}}
+  func.func @init_trained() -> (tensor<2xf32> {graph.state = "w", graph.role = #graph<role parameter>}, tensor<2xf32> {graph.state = "b", graph.role = #graph<role parameter>}, tensor<2xf32> {graph.state = "w.gradient", graph.role = #graph<role optimizer>}) attributes {graph.program = #graph.program<init_trained>} {
+    %w = graph.constant dense<0.0> : tensor<2xf32>
+    return %w, %w, %w : tensor<2xf32>, tensor<2xf32>, tensor<2xf32>
+  }
+}
+
+// -----
+
+module {
+  func.func @init() -> (tensor<2xf32> {graph.state = "w", graph.role = #graph<role parameter>}, tensor<2xf32> {graph.state = "b", graph.role = #graph<role parameter>},
+                        tensor<2xf32> {graph.state = "w.gradient", graph.role = #graph<role optimizer>}) attributes {graph.program = #graph.program<init>} {
+    %w = graph.constant dense<0.0> : tensor<2xf32>
+    return %w, %w, %w : tensor<2xf32>, tensor<2xf32>, tensor<2xf32>
+  }
+  func.func @forward_backward(%b: tensor<2xf32> {graph.state = "b", graph.role = #graph<role parameter>}, %g: tensor<2xf32> {graph.state = "w.gradient", graph.role = #graph<role optimizer>})
+      -> (tensor<2xf32> {graph.state = "w.gradient", graph.role = #graph<role optimizer>}, tensor<f32> {graph.output = "loss"}, tensor<f32> {graph.output = "terms"}, tensor<i64> {graph.output = "tokens"}) attributes {graph.program = #graph.program<forward_backward>} {
+    %f = graph.constant dense<0.0> : tensor<f32>
+    %n = graph.constant dense<0> : tensor<i64>
+    return %g, %f, %f, %n : tensor<2xf32>, tensor<f32>, tensor<f32>, tensor<i64>
+  }
+  func.func @optimizer_step(%w: tensor<2xf32> {graph.state = "w", graph.role = #graph<role parameter>}, %g: tensor<2xf32> {graph.state = "w.gradient", graph.role = #graph<role optimizer>})
+      -> (tensor<2xf32> {graph.state = "w", graph.role = #graph<role parameter>}, tensor<2xf32> {graph.state = "w.gradient", graph.role = #graph<role optimizer>}, tensor<f32> {graph.output = "grad_norm"}, tensor<f32> {graph.output = "lr"}) attributes {graph.program = #graph.program<optimizer_step>} {
+    %f = graph.constant dense<0.0> : tensor<f32>
+    return %w, %g, %f, %f : tensor<2xf32>, tensor<2xf32>, tensor<f32>, tensor<f32>
+  }
+  // expected-error @+1 {{does not give state 'w.gradient', which a step changes}}
+  func.func @init_trained() -> (tensor<2xf32> {graph.state = "w", graph.role = #graph<role parameter>}) attributes {graph.program = #graph.program<init_trained>} {
+    %w = graph.constant dense<0.0> : tensor<2xf32>
+    return %w : tensor<2xf32>
+  }
+}
