@@ -103,7 +103,7 @@ private:
     Value lr = learningRate(e, options.schedule, table, t);
     Updated updated = updateAll(table, arguments(0, first), grads, momentValues,
                                 scale, lr, t);
-    // Otherwise nothing changes but the sums, and the host reports the norm.
+    // Where it is not, only the sums change, and the host reports the norm.
     Value isFinite =
         e.compare(norm, graph::ComparePredicate::le,
                   e.splatLike(std::numeric_limits<float>::max(), norm));
@@ -130,11 +130,14 @@ private:
     copy->setAttr(
         graph::kProgramAttr,
         graph::ProgramAttr::get(b.getContext(), graph::Program::init_trained));
-    llvm::BitVector constant(copy.getNumResults());
+    llvm::DenseSet<Attribute> frozen;
     for (const Parameter &parameter : parameters)
-      for (unsigned i = 0; parameter.frozen && i < copy.getNumResults(); ++i)
-        if (copy.getResultAttr(i, graph::kStateAttr) == parameter.name)
-          constant.set(i);
+      if (parameter.frozen)
+        frozen.insert(parameter.name);
+    llvm::BitVector constant(copy.getNumResults());
+    for (unsigned i = 0; i < copy.getNumResults(); ++i)
+      if (frozen.contains(copy.getResultAttr(i, graph::kStateAttr)))
+        constant.set(i);
     copy.front().getTerminator()->eraseOperands(constant);
     copy.eraseResults(constant);
   }

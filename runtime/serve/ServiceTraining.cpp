@@ -1,6 +1,5 @@
 // Requests about adapters that are trained while serving.
 #include "runtime/serve/Service.h"
-#include "runtime/support/Text.h"
 
 #include <chrono>
 #include <future>
