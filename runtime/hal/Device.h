@@ -3,6 +3,7 @@
 // (test/runtime/hal) holds them to.
 #pragma once
 #include "runtime/artifact/ArtifactReader.h"
+#include "runtime/hal/cpu/ProcessorShare.h"
 #include "runtime/support/Status.h"
 
 #include <cstddef>
@@ -150,6 +151,8 @@ struct DeviceOptions {
   /// "off": chosen by size. "generated": always the generated kernel. Empty:
   /// the environment variable TESSERA_TUNE if it is set, otherwise "on".
   std::string tune = {};
+  /// CPUs: with whom the processors are shared, if anyone.
+  SharedProcessors processors = {};
 };
 
 /// An error unless a kind of device is called as `name` is up to its colon.

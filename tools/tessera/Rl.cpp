@@ -163,7 +163,7 @@ static Status learn(RlArguments &arguments, const recipe::Recipe &recipe,
       rl::checkContext(recipe, longest, (*sampler)->context()));
   if (recipe.policy.kl.beta > 0) {
     TESSERA_RETURN_IF_ERROR(
-        reference.open(decoder.name(), arguments.device, threads.sampler));
+        reference.open(decoder.name(), arguments.device, threads.reference));
     TESSERA_RETURN_IF_ERROR(
         importAllWeights(arguments.place, *reference.model));
   }
@@ -188,7 +188,7 @@ static Status learn(RlArguments &arguments, const recipe::Recipe &recipe,
        uint64_t(recipe.eval.every)});
   options.source = &batches;
   options.program = trainer.name();
-  options.threads = threads.learner;
+  options.threads = threads.learner.count;
   return outcomeOf(runTraining(**learner, options));
 }
 
@@ -325,7 +325,8 @@ void tessera::addRlCommand(CLI::App &app, Invocation &invocation) {
   command
       ->add_option("--threads", arguments->threads,
                    "processors; 0: all. With rollout.staleness half of them "
-                   "sample; rollout workers share those")
+                   "sample while the others learn; rollout workers share "
+                   "that half")
       ->envname("TESSERA_THREADS")
       ->capture_default_str();
   command->callback([arguments, &invocation] {

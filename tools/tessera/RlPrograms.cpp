@@ -42,14 +42,20 @@ RlThreads tessera::threadsOf(const RlArguments &arguments,
                              const recipe::Recipe &recipe) {
   const unsigned all =
       arguments.threads > 0 ? arguments.threads : hal::availableProcessors();
-  RlThreads threads{all, all, all};
+  RlThreads threads{{all, {}}, {all, {}}, {all, {}}, all};
+  const unsigned half = std::max(all / 2, 1U);
   if (recipe.rollout.staleness > 0 && arguments.device.starts_with("cpu")) {
-    threads.sampler = std::max(all / 2, 1U);
-    threads.learner = std::max(all - threads.sampler, 1U);
+    auto share = std::make_shared<hal::ProcessorShare>(3);
+    threads.learner.processors = {share, 0, std::max(all - half, 1U)};
+    threads.sampler.processors = {share, 1, half};
+    threads.reference.processors = {share, 2, half};
+    threads.ofWorker = half;
+    if (arguments.workers > 0) // which share nothing with this process
+      threads.learner = {std::max(all - half, 1U), {}};
   }
   if (arguments.workers > 0)
     threads.ofWorker =
-        std::max(threads.sampler / unsigned(arguments.workers), 1U);
+        std::max(threads.ofWorker / unsigned(arguments.workers), 1U);
   return threads;
 }
 
@@ -60,13 +66,15 @@ Status tessera::compileLearner(const RlArguments &arguments,
 
 StatusOr<std::unique_ptr<SessionModel>>
 tessera::openProgram(const std::string &artifact, const std::string &device,
-                     unsigned threads, std::vector<std::string> programs) {
+                     const ProgramThreads &threads,
+                     std::vector<std::string> programs) {
   auto reader = ArtifactReader::open(artifact);
   if (!reader.ok())
     return reader.status();
   hal::SessionOptions session;
   session.device = device;
-  session.deviceOptions.threads = threads;
+  session.deviceOptions.threads = threads.count;
+  session.deviceOptions.processors = threads.processors;
   session.programs = std::move(programs);
   return SessionModel::open(*reader, session);
 }
@@ -114,7 +122,8 @@ Status tessera::compileSampler(const RlArguments &arguments,
 }
 
 Status DecodingModel::open(const std::string &artifact,
-                           const std::string &device, unsigned threads) {
+                           const std::string &device,
+                           const ProgramThreads &threads) {
   auto opened = openProgram(artifact, device, threads, {});
   if (!opened.ok())
     return opened.status();

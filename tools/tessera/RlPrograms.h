@@ -28,13 +28,19 @@ struct RlArguments {
   std::function<void(std::string_view)> note; ///< for the user
 };
 
+/// Threads of one program of this process.
+struct ProgramThreads {
+  unsigned count = 1;
+  hal::SharedProcessors processors;
+};
+
 /// Threads of the programs.
 struct RlThreads {
-  unsigned learner = 1, sampler = 1;
+  ProgramThreads learner, sampler, reference;
   unsigned ofWorker = 1; ///< of each process that samples
 };
-/// On CPUs, rollouts that overlap steps have half of the processors, and the
-/// steps the others: threads of both on the same ones wait for each other.
+/// On CPUs, while rollouts overlap steps, each has half of the processors; the
+/// programs of this process have all while the others wait.
 RlThreads threadsOf(const RlArguments &arguments, const recipe::Recipe &recipe);
 
 /// Compiles the program that learns.
@@ -48,12 +54,12 @@ Status compileSampler(const RlArguments &arguments,
 
 StatusOr<std::unique_ptr<SessionModel>>
 openProgram(const std::string &artifact, const std::string &device,
-            unsigned threads, std::vector<std::string> programs);
+            const ProgramThreads &threads, std::vector<std::string> programs);
 
 /// A model by its prefill and decode programs.
 struct DecodingModel {
   Status open(const std::string &artifact, const std::string &device,
-              unsigned threads);
+              const ProgramThreads &threads);
 
   std::unique_ptr<SessionModel> model;
   std::unique_ptr<DecodePrograms> programs;

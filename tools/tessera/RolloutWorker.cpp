@@ -23,8 +23,8 @@ static Status runWorker(const WorkerArguments &arguments) {
                          "--rollout-workers");
   rl::Connection learner{comm::Socket(kWorkerDescriptor)};
   DecodingModel model;
-  TESSERA_RETURN_IF_ERROR(
-      model.open(arguments.artifact, arguments.device, arguments.threads));
+  TESSERA_RETURN_IF_ERROR(model.open(arguments.artifact, arguments.device,
+                                     {arguments.threads, {}}));
   return rl::runRolloutWorker(learner, *model.programs, *model.model);
 }
 

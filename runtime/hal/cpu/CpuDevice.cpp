@@ -171,7 +171,8 @@ CpuDevice::record(Executable &executable, const artifact::Program &program,
 StatusOr<std::unique_ptr<Device>>
 createCpuDevice(std::string_view which, const DeviceOptions &options) {
   auto pool = ThreadPool::create(options.threads ? options.threads
-                                                 : availableProcessors());
+                                                 : availableProcessors(),
+                                 options.processors);
   if (!pool.ok())
     return pool.status();
   std::string target(which.empty() ? options.cpuTarget : which);

@@ -51,10 +51,12 @@ template <typename Condition> bool spinUntil(Condition &&done) {
 
 } // namespace
 
-StatusOr<std::unique_ptr<ThreadPool>> ThreadPool::create(unsigned threads) {
+StatusOr<std::unique_ptr<ThreadPool>>
+ThreadPool::create(unsigned threads, SharedProcessors shared) {
   if (threads == 0 || threads > 4096)
     return Status::error("cannot run on {} threads: use 1 to 4096", threads);
-  std::unique_ptr<ThreadPool> pool(new ThreadPool);
+  std::unique_ptr<ThreadPool> pool(new ThreadPool(std::move(shared)));
+  pool->launchThreads.store(threads);
   pool->shares = std::make_unique<Share[]>(threads);
   pool->workers.reserve(threads - 1);
   // Signals belong to the program's own threads.
@@ -77,6 +79,8 @@ StatusOr<std::unique_ptr<ThreadPool>> ThreadPool::create(unsigned threads) {
 
 ThreadPool::~ThreadPool() {
   stopping.store(true);
+  launchThreads.store(threads());
+  futexWake(launchThreads, INT_MAX);
   latest.fetch_add(1);
   futexWake(latest, INT_MAX);
   for (std::thread &worker : workers)
@@ -86,37 +90,57 @@ ThreadPool::~ThreadPool() {
 void ThreadPool::run(std::uint32_t blocks, Call call, void *context) {
   if (blocks == 0)
     return;
-  if (blocks == 1 || workers.empty())
+  if (!shared.share)
+    return launch(blocks, call, context, threads());
+  const bool busy = shared.share->begin(shared.pool);
+  launch(blocks, call, context,
+         busy ? std::min(shared.part, threads()) : threads());
+  shared.share->end(shared.pool);
+}
+
+void ThreadPool::launch(std::uint32_t blocks, Call call, void *context,
+                        unsigned count) {
+  if (blocks == 1 || count == 1)
     return call(context, 0, blocks, 0);
+  if (launchThreads.load(std::memory_order_relaxed) != count) {
+    launchThreads.store(count);
+    futexWake(launchThreads, INT_MAX);
+  }
   launchCall.store(call, std::memory_order_relaxed);
   launchContext.store(context, std::memory_order_relaxed);
   launchBlocks.store(blocks, std::memory_order_relaxed);
   finishedBlocks.store(0, std::memory_order_relaxed);
   const std::uint32_t generation = latest.load(std::memory_order_relaxed) + 1;
-  for (unsigned i = 0; i < threads(); ++i) {
-    const std::uint32_t count =
-        shareBegin(blocks, i + 1) - shareBegin(blocks, i);
-    shares[i].ticket.store(static_cast<std::uint64_t>(generation) << 32 | count,
+  for (unsigned i = 0; i < count; ++i) {
+    const std::uint32_t own = shareBegin(blocks, i + 1) - shareBegin(blocks, i);
+    shares[i].ticket.store(static_cast<std::uint64_t>(generation) << 32 | own,
                            std::memory_order_release);
   }
   // A thread going to sleep counts itself first and looks at `latest` after; we
   // do the opposite, so one of the two sees the other.
   latest.store(generation);
+  // With fewer threads than there are, those that are left out wake too: which
+  // ones a futex wakes is not known. They sleep elsewhere then.
   if (sleepers.load() != 0)
-    futexWake(latest, static_cast<int>(
-                          std::min<std::size_t>(blocks - 1, workers.size())));
+    futexWake(latest, count < threads()
+                          ? INT_MAX
+                          : static_cast<int>(std::min<std::size_t>(
+                                blocks - 1, workers.size())));
   work(generation, 0);
   awaitFinish(blocks);
 }
 
 std::uint32_t ThreadPool::shareBegin(std::uint32_t blocks,
                                      unsigned owner) const {
-  return static_cast<std::uint32_t>(std::uint64_t(blocks) * owner / threads());
+  return static_cast<std::uint32_t>(
+      std::uint64_t(blocks) * owner /
+      launchThreads.load(std::memory_order_relaxed));
 }
 
 void ThreadPool::work(std::uint32_t generation, unsigned thread) {
-  for (unsigned i = 0; i < threads(); ++i)
-    workShare(generation, (thread + i) % threads(), thread);
+  const std::uint32_t count = launchThreads.load(std::memory_order_relaxed);
+  for (unsigned i = 0; i < count; ++i)
+    workShare(generation, (thread + i) % count, thread);
 }
 
 void ThreadPool::workShare(std::uint32_t generation, unsigned owner,
@@ -170,13 +194,24 @@ std::uint32_t ThreadPool::awaitLaunch(std::uint32_t seen) {
   return latest.load(std::memory_order_acquire);
 }
 
+void ThreadPool::awaitTurn(unsigned thread) {
+  for (;;) {
+    const std::uint32_t count = launchThreads.load();
+    if (thread < count || stopping.load())
+      return;
+    futexWait(launchThreads, count);
+  }
+}
+
 void ThreadPool::workerMain(unsigned thread) {
   std::uint32_t seen = 0;
   while (true) {
+    awaitTurn(thread);
     seen = awaitLaunch(seen);
     if (stopping.load())
       return;
-    work(seen, thread);
+    if (thread < launchThreads.load())
+      work(seen, thread);
   }
 }
 

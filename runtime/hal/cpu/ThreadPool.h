@@ -1,6 +1,7 @@
 // Threads that share the blocks of one launch after another, with microseconds
 // between launches: no allocation, no lock and no queue on that path.
 #pragma once
+#include "runtime/hal/cpu/ProcessorShare.h"
 #include "runtime/support/Status.h"
 
 #include <atomic>
@@ -17,7 +18,8 @@ namespace tessera::hal {
 class ThreadPool {
 public:
   /// `threads` ≥ 1, the caller of parallelFor among them.
-  static StatusOr<std::unique_ptr<ThreadPool>> create(unsigned threads);
+  static StatusOr<std::unique_ptr<ThreadPool>>
+  create(unsigned threads, SharedProcessors shared = {});
   ~ThreadPool();
   ThreadPool(const ThreadPool &) = delete;
   ThreadPool &operator=(const ThreadPool &) = delete;
@@ -41,9 +43,12 @@ public:
 private:
   using Call = void (*)(void *context, std::uint32_t begin, std::uint32_t end,
                         unsigned thread);
-  ThreadPool() = default;
+  explicit ThreadPool(SharedProcessors shared) : shared(std::move(shared)) {}
   void run(std::uint32_t blocks, Call call, void *context);
+  void launch(std::uint32_t blocks, Call call, void *context, unsigned count);
   void workerMain(unsigned thread);
+  /// Sleeps while the launches are for fewer threads.
+  void awaitTurn(unsigned thread);
   /// Takes and runs chunks of launch `generation` while there are any: first
   /// those assigned to this thread, then those of others.
   void work(std::uint32_t generation, unsigned thread);
@@ -60,6 +65,7 @@ private:
   std::atomic<Call> launchCall{nullptr};
   std::atomic<void *> launchContext{nullptr};
   std::atomic<std::uint32_t> launchBlocks{0};
+  std::atomic<std::uint32_t> launchThreads{0}; // futex; the first of all
   // For each thread, the generation (high half) and the number of unclaimed
   // blocks (low half) of its range of the launch. Blocks are claimed in
   // ascending order: consecutive blocks mostly read consecutive memory, which
@@ -75,6 +81,7 @@ private:
   alignas(64) std::atomic<std::uint32_t> latest{0}; // generation; futex
   std::atomic<std::uint32_t> sleepers{0};
   std::atomic<bool> stopping{false};
+  const SharedProcessors shared;
   std::vector<std::thread> workers;
 };
 

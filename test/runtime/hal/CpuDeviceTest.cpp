@@ -8,6 +8,7 @@
 #include "test/runtime/hal/Conformance.h"
 
 #include <atomic>
+#include <bit>
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
@@ -337,6 +338,40 @@ TEST(ThreadPool, AllThreadsTakePart) {
                              std::this_thread::yield();
                          });
   }
+}
+
+// Two pools of four threads of which each has half: alone, a pool uses all
+// four; while the other computes, no more than two, and all blocks are done.
+TEST(ThreadPool, TakesItsPartOfSharedProcessors) {
+  auto share = std::make_shared<hal::ProcessorShare>(2);
+  auto first = hal::ThreadPool::create(4, {share, 0, 2}),
+       second = hal::ThreadPool::create(4, {share, 1, 2});
+  ASSERT_TRUE(first.ok() && second.ok());
+  /// How many threads take part in launches of blocks that take a while.
+  auto threadsOf = [](hal::ThreadPool &pool) {
+    std::atomic<unsigned> seen{0}, blocks{0};
+    for (int launch = 0; launch < 50; ++launch)
+      pool.parallelFor(16, [&](uint32_t begin, uint32_t end, unsigned thread) {
+        seen |= 1u << thread;
+        blocks += end - begin;
+        std::this_thread::sleep_for(std::chrono::microseconds(100));
+      });
+    EXPECT_EQ(blocks, 50u * 16);
+    return std::popcount(seen.load());
+  };
+  EXPECT_EQ(threadsOf(**first), 4);
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  std::atomic<bool> isOver{false};
+  std::thread other([&] {
+    while (!isOver)
+      (*second)->parallelFor(2, [&](uint32_t, uint32_t, unsigned) {});
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  EXPECT_LE(threadsOf(**first), 2);
+  isOver = true;
+  other.join();
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  EXPECT_EQ(threadsOf(**first), 4);
 }
 
 TEST(ThreadPool, RefusesAbsurdCounts) {
