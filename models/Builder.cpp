@@ -266,6 +266,13 @@ static Value visible(Emitter &e, Value scores, int64_t window, Value first) {
   return e.binary<graph::AndOp>(mask, own);
 }
 
+/// The logits of the layer's attention sinks [heads]; null without.
+static Value sinksOf(const Scope &scope) {
+  return scope.spec.attentionSinks
+             ? scope.parameter(moduleNames(scope.spec).sinks)
+             : Value();
+}
+
 /// Attention in primitives, because the tiled op does not support dropout of
 /// the probabilities. Dimensions: k kv head, g query head of its group.
 static Value droppedAttention(const Scope &scope, Emitter &e, Value query,
@@ -279,7 +286,17 @@ static Value droppedAttention(const Scope &scope, Emitter &e, Value query,
   Value hidden = e.splatLike(-std::numeric_limits<double>::infinity(), scores);
   scores = e.select(visible(e, scores, kind.window, scope.documents.first),
                     scores, hidden);
+  const SmallVector<int64_t> keys(tensorType(scores).getShape());
+  Value sinks = sinksOf(scope);
+  if (sinks) {
+    SmallVector<int64_t> column = keys;
+    column.back() = 1;
+    Value byGroup = e.reshape(sinks, {keys[1], keys[2]});
+    scores = e.concat({scores, e.broadcast(byGroup, {1, 2}, column)}, 4);
+  }
   Value p = e.unary<graph::SoftmaxOp>(scores);
+  if (sinks)
+    p = e.slice(p, SmallVector<int64_t>(keys.size()), keys);
   p = scope.dropout(e, p, spec.attentionDropout, /*site=*/0);
   return e.einsum("bkgts,bskd->btkgd", p, value);
 }
@@ -331,7 +348,8 @@ static Value cachedAttention(const Scope &scope, Emitter &e, Value query,
   OpBuilder &b = scope.builder;
   auto op = b.create<graph::PagedAttentionOp>(
       e.location(), query.getType(), query, keys, values, cache.table,
-      cache.starts, cache.lengths, b.getF64FloatAttr(kind.scale),
+      cache.starts, cache.lengths, sinksOf(scope),
+      b.getF64FloatAttr(kind.scale),
       kind.window > 0 ? b.getI64IntegerAttr(kind.window) : IntegerAttr(),
       capOf(scope));
   if (cache.f32)
@@ -355,8 +373,8 @@ static Value encoderAttention(const Scope &scope, Emitter &e, Value query,
   return b.create<graph::PagedAttentionOp>(
       e.location(), query.getType(), query, e.reshape(key, paged),
       e.reshape(value, paged), e.reshape(table, {shape[0], perSequence}),
-      starts, whole.lengths, b.getF64FloatAttr(kind.scale), IntegerAttr(),
-      capOf(scope));
+      starts, whole.lengths, /*sinks=*/Value(), b.getF64FloatAttr(kind.scale),
+      IntegerAttr(), capOf(scope));
 }
 
 Value attention(const Scope &scope, Value query, Value key, Value value,
@@ -378,8 +396,8 @@ Value attention(const Scope &scope, Value query, Value key, Value value,
       RankedTensorType::get({shape[0], shape[2], shape[1]}, b.getF32Type());
   auto op = b.create<graph::AttentionOp>(
       e.location(), query.getType(), lse, query, key, value,
-      /*start=*/Value(), scope.documents.first, b.getF64FloatAttr(kind.scale),
-      b.getUnitAttr(),
+      /*start=*/Value(), scope.documents.first, sinksOf(scope),
+      b.getF64FloatAttr(kind.scale), b.getUnitAttr(),
       kind.window > 0 ? b.getI64IntegerAttr(kind.window) : IntegerAttr(),
       capOf(scope));
   return e.reshape(op.getResult(), merged);

@@ -204,4 +204,16 @@ void readGptNeoX(ConfigFields &fields, ModelSpec &spec) {
   fields.ignore(unused);
 }
 
+void readGptOss(ConfigFields &fields, ModelSpec &spec) {
+  spec.attentionSinks = true;
+  fields.requireNeutral("hidden_act", "silu",
+                        "this architecture has no such choice");
+  spec.activation = Activation::QuickGelu;
+  // The reference's default is the published models' yarn.
+  if (!fields.written("rope_scaling") && !fields.written("rope_parameters"))
+    fields.fail("rope_parameters", "is missing");
+  constexpr std::string_view unused[] = {"initial_context_length"};
+  fields.ignore(unused);
+}
+
 } // namespace tessera::models

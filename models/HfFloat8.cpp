@@ -41,6 +41,14 @@ static void readFbgemm(ConfigFields &fields) {
   fields.finish(kAdvice);
 }
 
+// 4-bit floats with a power of two for each 32 (runtime/data/Mxfp4Weights.cpp).
+static void readMxfp4(ConfigFields &fields) {
+  constexpr std::array<std::string_view, 2> about = {"modules_to_not_convert",
+                                                     "dequantize"};
+  fields.ignore(about);
+  fields.finish(kAdvice);
+}
+
 const Json *onlyGroup(ConfigFields &fields) {
   const Json *groups = fields.section("config_groups");
   if (!groups || groups->size() != 1 || !groups->contains("group_0") ||
@@ -102,6 +110,8 @@ bool readFloat8(ConfigFields &fields, std::string_view format) {
     readFp8(fields);
   else if (format == "fbgemm_fp8")
     readFbgemm(fields);
+  else if (format == "mxfp4")
+    readMxfp4(fields);
   else if (format == "float-quantized")
     readFloatQuantized(fields);
   else

@@ -1,5 +1,5 @@
-// Mixtures of experts: four shapes of keys. Sources: the configuration and
-// modeling files of Mixtral, Qwen2-MoE, Qwen3-MoE, OLMoE and Dots1 in
+// Mixtures of experts: five shapes of keys. Sources: the configuration and
+// modeling files of Mixtral, Qwen2-MoE, Qwen3-MoE, OLMoE, Dots1 and gpt-oss in
 // transformers.
 #include <algorithm>
 
@@ -40,6 +40,17 @@ void readOlmoeExperts(ConfigFields &fields, const ModelSpec &spec,
   moe.experts = fields.size({"num_experts", "num_local_experts"}, maxExperts);
   moe.intermediate = spec.intermediate;
   moe.normalize = fields.flag("norm_topk_prob", false);
+  moe.sparse.assign(static_cast<size_t>(spec.layers), true);
+}
+
+void readGptOssExperts(ConfigFields &fields, const ModelSpec &spec,
+                       MoeSpec &moe) {
+  moe.experts = fields.size({"num_local_experts", "num_experts"}, maxExperts);
+  moe.intermediate = spec.intermediate;
+  // The softmax of the chosen logits.
+  moe.normalize = true;
+  moe.routerBias = moe.fused = true;
+  moe.swigluLimit = fields.number("swiglu_limit", 1e-3, 1e6, 7.0);
   moe.sparse.assign(static_cast<size_t>(spec.layers), true);
 }
 
@@ -110,7 +121,10 @@ void readDots(ConfigFields &fields, const ModelSpec &spec, MoeSpec &moe) {
 
 void readMoe(ConfigFields &fields, ModelSpec &spec) {
   MoeSpec moe;
-  moe.chosen = fields.size("num_experts_per_tok", maxExperts);
+  moe.chosen = spec.family == Family::GptOss
+                   ? fields.size({"num_experts_per_tok", "experts_per_token"},
+                                 maxExperts)
+                   : fields.size("num_experts_per_tok", maxExperts);
   switch (spec.family) {
   case Family::Mixtral:
     readMixtral(fields, spec, moe);
@@ -120,6 +134,9 @@ void readMoe(ConfigFields &fields, ModelSpec &spec) {
     break;
   case Family::Olmoe:
     readOlmoeExperts(fields, spec, moe);
+    break;
+  case Family::GptOss:
+    readGptOssExperts(fields, spec, moe);
     break;
   default:
     readQwen(fields, spec, moe);

@@ -90,10 +90,10 @@ std::optional<StoredWeights> readStoredWeights(ConfigFields &fields,
 /// null with an error for others.
 const Json *onlyGroup(ConfigFields &fields);
 
-/// Reads the rest of a quantization_config of 8-bit floats; the tensors are
-/// read as bf16 (runtime/data/Float8Weights.h). `format` is its quant_method,
-/// fp8 or fbgemm_fp8, or compressed-tensors' format, float-quantized. Returns
-/// false, without reading, for others.
+/// Reads the rest of a quantization_config of 8-bit or 4-bit floats; the
+/// tensors are read as bf16 (runtime/data/Float8Weights.h). `format` is its
+/// quant_method, fp8, fbgemm_fp8 or mxfp4, or compressed-tensors' format,
+/// float-quantized. Returns false, without reading, for others.
 bool readFloat8(ConfigFields &fields, std::string_view format);
 
 /// Reads a member of the Llama family into `spec`; errors go to `fields`.
@@ -115,6 +115,7 @@ void readErnie(ConfigFields &fields, ModelSpec &spec);
 void readSeedOss(ConfigFields &fields, ModelSpec &spec);
 void readHunYuan(ConfigFields &fields, ModelSpec &spec);
 void readGptNeoX(ConfigFields &fields, ModelSpec &spec);
+void readGptOss(ConfigFields &fields, ModelSpec &spec);
 
 /// Reads an encoder of the BERT family into `spec`; errors go to `fields`.
 void readBert(ConfigFields &fields, ModelSpec &spec);

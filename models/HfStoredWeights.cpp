@@ -194,7 +194,7 @@ static void failMethod(ConfigFields &fields) {
   for (const Method &method : kMethods)
     names += std::string(method.name) + ", ";
   fields.fail("quant_method", "must be " + names +
-                                  "fp8 or fbgemm_fp8; for other formats use "
+                                  "fp8, fbgemm_fp8 or mxfp4; for others use "
                                   "the model in full precision");
 }
 

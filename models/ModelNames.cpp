@@ -15,6 +15,8 @@ ExpertNames expertNames(const ModelSpec &spec) {
             "w1",
             "w3",
             "w2"};
+  if (spec.family == Family::GptOss)
+    return {"mlp.router", "mlp.experts", "", "", "gate_up_proj", "down_proj"};
   return {"mlp.gate",
           "mlp.experts.*",
           spec.family == Family::Dots1 ? "mlp.shared_experts"
@@ -135,6 +137,8 @@ std::string_view name(Family family) {
     return "hunyuan_v1_dense";
   case Family::GptNeoX:
     return "gpt_neox";
+  case Family::GptOss:
+    return "gpt_oss";
   case Family::Bert:
     return "bert";
   }

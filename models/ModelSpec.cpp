@@ -46,8 +46,11 @@ public:
   void ones(std::string name, int64_t size) {
     items.push_back({std::move(name), {size}, Initializer::Ones});
   }
+  void zeros(std::string name, std::vector<int64_t> shape) {
+    items.push_back({std::move(name), std::move(shape), Initializer::Zeros});
+  }
   void zeros(std::string name, int64_t size) {
-    items.push_back({std::move(name), {size}, Initializer::Zeros});
+    zeros(std::move(name), std::vector<int64_t>{size});
   }
   /// Initial value for which the norm multiplies by 1.
   void rmsNorm(const std::string &name, int64_t size) {
@@ -111,17 +114,31 @@ void addStack(List &list, const MoeSpec &moe, std::string_view experts,
               {moe.experts, out, in});
 }
 
+/// The same with biases: [experts, in, out] and [experts, out].
+void addFusedStack(List &list, const MoeSpec &moe, const ExpertNames &names,
+                   std::string_view matrix, int64_t in, int64_t out) {
+  const std::string name = fmt::format("{}.{}", names.experts, matrix);
+  list.weight(name, {moe.experts, in, out});
+  list.zeros(name + "_bias", {moe.experts, out});
+}
+
 void addExperts(List &list, const ModelSpec &spec) {
   const MoeSpec &moe = *spec.moe;
   ExpertNames names = expertNames(spec);
   int64_t hidden = spec.hidden, width = moe.intermediate,
           shared = moe.sharedIntermediate;
-  list.linear(std::string(names.router), hidden, moe.experts, false);
-  list.items.back().keepF32 = true;
+  list.linear(std::string(names.router), hidden, moe.experts, moe.routerBias);
+  for (Parameter &each : list.items)
+    each.keepF32 |= each.name.starts_with(names.router);
   if (moe.selectionBias) {
     list.zeros(fmt::format("{}.e_score_correction_bias", names.router),
                moe.experts);
     list.items.back().frozen = list.items.back().keepF32 = true;
+  }
+  if (moe.fused) {
+    addFusedStack(list, moe, names, names.up, hidden, 2 * width);
+    addFusedStack(list, moe, names, names.down, width, hidden);
+    return;
   }
   addStack(list, moe, names.experts, names.gate, hidden, width);
   addStack(list, moe, names.experts, names.up, hidden, width);
@@ -154,6 +171,8 @@ void addAttention(List &list, const ModelSpec &spec) {
     linear(names.output, query, hidden, spec.outputBias);
     linear(names.qkv, hidden, query + 2 * keyValue, spec.qkvBias);
   }
+  if (spec.attentionSinks)
+    list.weight(std::string(names.sinks), {spec.heads});
   if (spec.qkNorm == QkNorm::None)
     return;
   const bool isWide = spec.qkNorm == QkNorm::Width;
@@ -389,11 +408,14 @@ int64_t parameterCount(const ModelSpec &spec) {
 int64_t activeParameterCount(const ModelSpec &spec) {
   if (!spec.moe)
     return parameterCount(spec);
-  // Subtracts all experts but the chosen ones, three matrices each.
+  // Subtracts all experts but the chosen ones: three matrices each, and their
+  // biases.
   const MoeSpec &moe = *spec.moe;
-  return parameterCount(spec) - moe.sparseLayers() *
-                                    (moe.experts - moe.chosen) * 3 *
-                                    moe.intermediate * spec.hidden;
+  int64_t each = 3 * moe.intermediate * spec.hidden;
+  if (moe.fused)
+    each += 2 * moe.intermediate + spec.hidden;
+  return parameterCount(spec) -
+         moe.sparseLayers() * (moe.experts - moe.chosen) * each;
 }
 
 std::string describe(const ModelSpec &spec) {

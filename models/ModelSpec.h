@@ -44,6 +44,7 @@ enum class Family {
   SeedOss,
   HunYuan,
   GptNeoX,
+  GptOss,
   Bert
 };
 
@@ -132,6 +133,13 @@ struct MoeSpec {
   RouterScore score = RouterScore::Softmax;
   bool normalize = false; ///< p of the chosen over their sum
   double scale = 1.0;
+  bool routerBias = false; ///< of the logits
+  /// Gate and up are one stack [experts, in, 2 out] with their columns in turn,
+  /// down is [experts, in, out], and all have biases; otherwise each matrix is
+  /// a stack [experts, out, in] without.
+  bool fused = false;
+  /// With l: down(act(min(gate, l)) * (1 + clip(up, -l, l))).
+  std::optional<double> swigluLimit;
   /// Experts are chosen from the `chosenGroups` best of `groups` groups of
   /// neighbours; a group's score is the sum of its two best (section 2.1.2).
   int64_t groups = 1, chosenGroups = 1;
@@ -236,6 +244,10 @@ struct ModelSpec {
   std::optional<double> queryScalar;
   bool scaleAttentionByInverseLayer = false; ///< scores / (layer + 1) too
 
+  /// Each head has a logit, a parameter, that the softmax of attention counts
+  /// as if it were that of one more key, whose value is zero.
+  bool attentionSinks = false;
+
   /// A scaled score, or a logit, x is cap * tanh(x / cap).
   std::optional<double> scoreCap, logitCap;
 
@@ -304,7 +316,8 @@ std::vector<Parameter> parameters(const ModelSpec &spec);
 std::vector<Parameter> layerParameters(const ModelSpec &spec, bool sparse);
 
 /// Names of the tensors of a layer with experts, without the last part:
-/// ".weight" for the router, the names of the matrices for the experts.
+/// ".weight" for the router, the names of the matrices for the experts. Of
+/// fused experts `up` is both, and names of biases end in "_bias".
 struct ExpertNames {
   std::string_view router;         ///< "mlp.gate"
   std::string_view experts;        ///< "mlp.experts.*"
@@ -321,7 +334,7 @@ struct ModuleNames {
   std::string_view norm = "model.norm", head = "lm_head";
   std::string_view query = "self_attn.q_proj", key = "self_attn.k_proj",
                    value = "self_attn.v_proj", qkv = "self_attn.qkv_proj",
-                   output = "self_attn.o_proj";
+                   output = "self_attn.o_proj", sinks = "self_attn.sinks";
   std::string_view queryNorm = "self_attn.q_norm", keyNorm = "self_attn.k_norm";
   std::string_view gate = "mlp.gate_proj", up = "mlp.up_proj",
                    gateUp = "mlp.gate_up_proj", down = "mlp.down_proj";

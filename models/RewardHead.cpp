@@ -50,6 +50,7 @@ static std::string_view classPrefix(Family family) {
   case Family::SeedOss:
   case Family::HunYuan:
   case Family::GptNeoX:
+  case Family::GptOss:
   case Family::Bert: // an encoder
     break;
   }

@@ -13,6 +13,16 @@ using namespace tessera::graph::detail;
 //===--- verifiers ------------------------------------------------------===//
 
 // Kernels bound scores before they scale them.
+template <typename Op> static LogicalResult verifySinks(Op op) {
+  Value sinks = op.getSinks();
+  if (!sinks)
+    return success();
+  if (op.getScale().convertToDouble() <= 0)
+    return op.emitOpError("expects a scale above 0 with sinks");
+  return expectShape(op, "sinks", tensorType(sinks),
+                     {tensorType(op.getQuery()).getDimSize(2)});
+}
+
 template <typename Op> static LogicalResult verifyScores(Op op) {
   if (!op.getScale().isFinite())
     return op.emitOpError("expects a finite scale");
@@ -56,7 +66,7 @@ template <typename Op> static LogicalResult verifyAttention(Op op) {
 }
 
 LogicalResult AttentionOp::verify() {
-  if (failed(verifyAttention(*this)))
+  if (failed(verifyAttention(*this)) || failed(verifySinks(*this)))
     return failure();
   if (getResult().getType() != getQuery().getType())
     return emitOpError() << "expects a result of the query's type, got "
@@ -101,7 +111,7 @@ LogicalResult PagedAttentionOp::verify() {
   if (getWindow() && static_cast<int64_t>(*getWindow()) < 1)
     return emitOpError() << "expects a window of at least 1, got "
                          << static_cast<int64_t>(*getWindow());
-  return verifyScores(*this);
+  return failed(verifySinks(*this)) ? failure() : verifyScores(*this);
 }
 
 //===--- meaning --------------------------------------------------------===//
@@ -174,6 +184,33 @@ static Value scaledScores(Emitter &e, const AttentionInputs &in) {
   return e.softCap(e.mul(scores, in.scale), in.cap);
 }
 
+namespace {
+struct Probabilities {
+  Value values, logSum;
+};
+} // namespace
+
+// The softmax of masked scores [b, k, g, t, s], with the exponential of a sink
+// of each head, [k * g], among what it divides by.
+static Probabilities probabilities(Emitter &e, Value scores, Value sinks) {
+  SmallVector<int64_t> shape(shapeOf(scores));
+  Value all = scores;
+  if (sinks) {
+    SmallVector<int64_t> column = shape;
+    column.back() = 1;
+    Value byGroup =
+        e.reshape(convertLike(e, sinks, scores), {shape[1], shape[2]});
+    all = e.concat({scores, e.broadcast(byGroup, {1, 2}, column)}, 4);
+  }
+  Exponentials exps = exponentials(e, all);
+  Value sum =
+      e.max(exps.sum, e.splatLike(std::numeric_limits<float>::min(), exps.sum));
+  Value p = e.div(exps.value, e.broadcastFirst(sum, shapeOf(all)));
+  if (sinks)
+    p = e.slice(p, SmallVector<int64_t>(shape.size()), shape);
+  return {p, exps.logSum};
+}
+
 SmallVector<Value> AttentionOp::decompose(OpBuilder &builder) {
   Emitter e(builder, getLoc());
   auto in = AttentionInputs::of(*this);
@@ -182,13 +219,10 @@ SmallVector<Value> AttentionOp::decompose(OpBuilder &builder) {
     scores =
         e.select(mask, scores,
                  e.splatLike(-std::numeric_limits<double>::infinity(), scores));
-  Exponentials exps = exponentials(e, scores);
-  Value sum =
-      e.max(exps.sum, e.splatLike(std::numeric_limits<float>::min(), exps.sum));
-  Value p = e.div(exps.value, e.broadcastFirst(sum, shapeOf(scores)));
-  p = e.convert(p, tensorType(getValue()).getElementType());
+  auto [all, logSum] = probabilities(e, scores, getSinks());
+  Value p = e.convert(all, tensorType(getValue()).getElementType());
   Value result = e.einsum("bkgts,bskd->btkgd", p, getValue());
-  Value lse = e.convert(exps.logSum, tensorType(getLse()).getElementType());
+  Value lse = e.convert(logSum, tensorType(getLse()).getElementType());
   return {e.reshape(result, shapeOf(getResult())),
           e.reshape(lse, shapeOf(getLse()))};
 }
@@ -235,6 +269,17 @@ SmallVector<Value> AttentionGradOp::decompose(OpBuilder &builder) {
                             getCotangent());
 }
 
+// The gradient of sinks [heads]: the probability that a query gives to its
+// sink, whose value is zero, times the negative of what `rowSums` are for
+// others, summed over queries.
+static Value sinkGradient(Emitter &e, AttentionOp op, Value rowSums) {
+  Value lse = convertLike(e, op.getLse(), rowSums);
+  Value sinks = e.broadcast(convertLike(e, op.getSinks(), rowSums), {1},
+                            shapeOf(rowSums));
+  Value terms = e.mul(e.exp(e.sub(sinks, lse)), rowSums);
+  return convertLike(e, e.neg(e.sum(terms, {0, 2})), op.getSinks());
+}
+
 SmallVector<Value> AttentionOp::buildVjp(OpBuilder &builder,
                                          ValueRange cotangents) {
   Value g = cotangents[0], gLse = cotangents[1];
@@ -251,6 +296,9 @@ SmallVector<Value> AttentionOp::buildVjp(OpBuilder &builder,
         getWindowAttr(), getCapAttr());
     SmallVector<Value> result = none(*this);
     llvm::copy(grad.getResults(), result.begin());
+    if (getSinks())
+      result.back() =
+          sinkGradient(e, *this, attentionRowSums(e, getResult(), g));
     return result;
   }
   // d lse / d scores is the probabilities, so that its cotangent joins the row
@@ -261,6 +309,8 @@ SmallVector<Value> AttentionOp::buildVjp(OpBuilder &builder,
   llvm::copy(
       attentionGradients(e, AttentionInputs::of(*this), getLse(), rowSums, g),
       result.begin());
+  if (getSinks())
+    result.back() = sinkGradient(e, *this, rowSums);
   return result;
 }
 
@@ -324,11 +374,8 @@ SmallVector<Value> PagedAttentionOp::decompose(OpBuilder &builder) {
   seen = e.compare(seen, ComparePredicate::ne, e.splatLike(0, seen));
   values = e.select(e.broadcast(seen, {0, 1}, shapeOf(values)), values,
                     e.splatLike(0, values));
-  Exponentials exps = exponentials(e, scores);
-  Value sum =
-      e.max(exps.sum, e.splatLike(std::numeric_limits<float>::min(), exps.sum));
-  Value p = e.div(exps.value, e.broadcastFirst(sum, shapeOf(scores)));
-  p = e.convert(p, tensorType(values).getElementType());
+  Value p = e.convert(probabilities(e, scores, getSinks()).values,
+                      tensorType(values).getElementType());
   Value result = e.einsum("bkgts,bskd->btkgd", p, values);
   return {e.reshape(result, shapeOf(getResult()))};
 }
@@ -358,6 +405,7 @@ struct AttentionLoops {
     return {{batch}, {tokens}, {heads, shared}, {width}};
   }
   OpRule::Dims key() const { return {{batch}, {keys}, {heads}, {width}}; }
+  OpRule::Dims ofHeads() const { return {{heads, shared}}; }
   OpRule::Dims lse() const { return {{batch}, {heads, shared}, {tokens}}; }
   /// Adds the operands of the mask.
   template <typename Op> void addMask(OpRule &rule, Op op) const {
@@ -376,6 +424,8 @@ OpRule AttentionOp::getShardingRule() {
   AttentionLoops l(rule, getQuery(), getKey(), getStart(), LoopKind::parallel);
   rule.operands = {l.query(), l.key(), l.key()};
   l.addMask(rule, *this);
+  if (getSinks())
+    rule.operands.push_back(l.ofHeads());
   rule.results = {l.query(), l.lse()};
   return rule;
 }
@@ -404,6 +454,8 @@ OpRule PagedAttentionOp::getShardingRule() {
                rule.loopDim(query[2] / rule.loops[heads].size, LoopKind::whole);
   OpRule::Dims queries{{batch}, {tokens}, {heads, shared}, keys[3]};
   rule.operands = {queries, keys, keys, table, {{batch}}, {{batch}}};
+  if (getSinks())
+    rule.operands.push_back({{heads, shared}});
   rule.results = {queries};
   return rule;
 }

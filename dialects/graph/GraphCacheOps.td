@@ -50,16 +50,19 @@ def Graph_PagedAttentionOp : Graph_Op<"paged_attention", [Graph_DecomposableOp,
     NaN.
 
     lengths[b] is at most (columns of `table`) × page; entries of the table with visible keys are in
-    [0, pages). heads is a multiple of kv_heads, and `cap` bounds scores, as in `attention`.
+    [0, pages). heads is a multiple of kv_heads, `cap` bounds scores, and `sinks` [heads] add to
+    the softmax's divisor, as in `attention`.
   }];
   let arguments = (ins Graph_FloatTensor:$query, Graph_FloatTensor:$keys, Graph_FloatTensor:$values,
                        StaticShapeTensorOf<[I32]>:$table, StaticShapeTensorOf<[I32]>:$starts,
                        StaticShapeTensorOf<[I32]>:$lengths,
+                       Optional<1DTensorOf<[F32, F64]>>:$sinks,
                        F64Attr:$scale, OptionalAttr<I64Attr>:$window, OptionalAttr<F64Attr>:$cap);
   let results = (outs Graph_FloatTensor:$result);
   let assemblyFormat = [{
-    $query `,` $keys `,` $values `pages` $table `starts` $starts `lengths` $lengths `scale` $scale
-    attr-dict `:` type($query) `,` type($keys) `,` type($table) `,` type($starts)
+    $query `,` $keys `,` $values `pages` $table `starts` $starts `lengths` $lengths
+    (`sinks` $sinks^ `:` type($sinks))? `scale` $scale attr-dict `:` type($query) `,` type($keys)
+    `,` type($table) `,` type($starts)
   }];
   let hasVerifier = 1;
   let extraClassDeclaration = [{

@@ -23,6 +23,41 @@ static Value expertLinear(const Scope &scope, Emitter &e, Value rows,
       e.location(), type, rows, stack, offsets, /*transposed=*/true);
 }
 
+/// The same with a stack [experts, in, out], and a bias of each expert.
+static Value expertLinearWithBias(const Scope &scope, Emitter &e, Value rows,
+                                  StringRef matrix, Value offsets) {
+  std::string name =
+      (StringRef(expertNames(scope.spec).experts) + "." + matrix).str();
+  Value stack = scope.parameter(name), bias = scope.parameter(name + "_bias");
+  int64_t experts = shapeOf(stack)[0], out = shapeOf(stack)[2],
+          count = shapeOf(rows)[0];
+  auto type = tensorType(rows).clone({count, out});
+  auto multiply = [&](Value lhs, Value rhs) -> Value {
+    return e.builder().create<graph::GroupedMatmulOp>(
+        e.location(), type, lhs, rhs, offsets, /*transposed=*/false);
+  };
+  // Rows of no expert get none.
+  Value ones = e.splat(1, tensorType(rows).clone({count, 1}));
+  return e.add(multiply(rows, stack),
+               multiply(ones, e.reshape(bias, {experts, 1, out})));
+}
+
+/// The activation of gate and up, whose columns take turns.
+static Value clippedGate(const Scope &scope, Emitter &e, Value both) {
+  ArrayRef<int64_t> shape = shapeOf(both);
+  Value pairs = e.reshape(both, {shape[0], shape[1] / 2, 2});
+  auto part = [&](int64_t index) {
+    return e.reshape(e.slice(pairs, {0, 0, index}, {shape[0], shape[1] / 2, 1}),
+                     {shape[0], shape[1] / 2});
+  };
+  Value gate = part(0), up = part(1);
+  const double limit = *scope.spec.moe->swigluLimit;
+  Value most = e.splatLike(limit, gate);
+  gate = e.min(gate, most);
+  up = e.max(e.min(up, most), e.splatLike(-limit, up));
+  return e.mul(activation(e, gate, scope.spec.activation), e.add(up, 1.0));
+}
+
 namespace {
 /// send_rows and return_rows, in training, where rows may be exchanged among
 /// devices. Inference programs have one device; with moe.dispatch = gather
@@ -71,7 +106,9 @@ static Value chosenExperts(const Scope &scope, Value x,
   const MoeSpec &moe = *scope.spec.moe;
   ExpertNames names = expertNames(scope.spec);
   // The path of the modules of single experts.
-  Emitter e = scope.at(StringRef(names.experts).drop_back(2));
+  StringRef path = names.experts;
+  path.consume_back(".*");
+  Emitter e = scope.at(path);
   graph::GroupRowsOp groups = e.groupRows(choice.experts, moe.experts);
   Value slots = groups.getSlots(), offsets = groups.getOffsets();
   // One row for each choice, including dropped ones, so that rows are sharded
@@ -80,10 +117,17 @@ static Value chosenExperts(const Scope &scope, Value x,
       e.dispatchRows(x, slots, {}, tensorType(choice.experts).getNumElements());
   Sending sending(scope, e, slots, offsets);
   auto [sent, theirs] = sending.send(rows);
-  Value gate = expertLinear(scope, e, sent, names.gate, theirs);
-  Value up = expertLinear(scope, e, sent, names.up, theirs);
-  Value inner = e.mul(activation(e, gate, scope.spec.activation), up);
-  Value out = expertLinear(scope, e, inner, names.down, theirs);
+  Value out;
+  if (moe.fused) {
+    Value both = expertLinearWithBias(scope, e, sent, names.up, theirs);
+    out = expertLinearWithBias(scope, e, clippedGate(scope, e, both),
+                               names.down, theirs);
+  } else {
+    Value gate = expertLinear(scope, e, sent, names.gate, theirs);
+    Value up = expertLinear(scope, e, sent, names.up, theirs);
+    Value inner = e.mul(activation(e, gate, scope.spec.activation), up);
+    out = expertLinear(scope, e, inner, names.down, theirs);
+  }
   return e.combineRows(sending.bringBack(out), slots, choice.weights);
 }
 

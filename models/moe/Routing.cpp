@@ -67,9 +67,11 @@ RouterChoice chooseExperts(const Scope &scope, Value x, int64_t sequences) {
   std::string name(expertNames(scope.spec).router);
   Emitter e = scope.at(name);
   RouterChoice choice;
-  choice.logits = withNoise(
-      scope, e, e.einsum("tk,ek->te", x, scope.parameter(name + ".weight")),
-      sequences);
+  Value logits = e.einsum("tk,ek->te", x, scope.parameter(name + ".weight"));
+  if (moe.routerBias)
+    logits = e.add(logits, e.broadcastLast(scope.parameter(name + ".bias"),
+                                           shapeOf(logits)));
+  choice.logits = withNoise(scope, e, logits, sequences);
   choice.scores = moe.score == RouterScore::Softmax
                       ? e.unary<graph::SoftmaxOp>(choice.logits)
                       : e.unary<graph::SigmoidOp>(choice.logits);

@@ -207,10 +207,12 @@ void Ring::emit(graph::AttentionOp op) {
   for (int64_t round = 0; round < rounds; ++round) {
     if (round > 0)
       key = pass(key, 1), value = pass(value, 1);
+    // What a query's sink adds is counted once.
+    Value sinks = op.getSinks() && round == 0 ? of(op.getSinks()) : Value();
     auto block = e.builder().create<graph::AttentionOp>(
         e.location(), type, lseType, query, key, value, startOf(round),
-        firstOf(op.getFirst(), round), op.getScaleAttr(), op.getCausalAttr(),
-        op.getWindowAttr(), op.getCapAttr());
+        firstOf(op.getFirst(), round), sinks, op.getScaleAttr(),
+        op.getCausalAttr(), op.getWindowAttr(), op.getCapAttr());
     Value own = e.convert(block.getResult(), wide),
           ownLse = e.convert(block.getLse(), wide);
     if (round == 0) {
@@ -280,7 +282,7 @@ static void emitWhole(LocalOp &local) {
   SmallVector<Value> operands;
   for (Value operand : local.op->getOperands()) {
     Value own = local.map.lookup(operand);
-    if (tensorType(operand).getRank() > 0)
+    if (tensorType(operand).getRank() > 1) // neither start nor sinks
       own = resharder.reshard(own, local.placementOf(operand),
                               withAllTokens(local, operand, tokenDim(operand)));
     operands.push_back(own);

@@ -148,8 +148,8 @@ Status writeSafetensors(SafetensorsSink &sink,
 
 /// A model's weights: one .safetensors file, a directory with
 /// model.safetensors, or one with model.safetensors.index.json and its shards.
-/// Weights of F8_E4M3 with scales are presented dequantized to bf16
-/// (Float8Weights.h), without their scales.
+/// Weights of F8_E4M3 with scales (Float8Weights.h) and of MXFP4
+/// (Mxfp4Weights.cpp) are presented dequantized to bf16, without their scales.
 class SafetensorsModel {
 public:
   static StatusOr<SafetensorsModel> open(const std::string &path);
@@ -172,6 +172,8 @@ private:
   Status addShards(const std::string &directory, const std::string &indexPath);
   /// Puts bf16 in the place of 8-bit floats.
   Status dequantizeFloat8(const std::string &directory);
+  /// The same of blocks of 4-bit floats.
+  Status dequantizeMxfp4();
   std::vector<std::unique_ptr<SafetensorsFile>> opened;
   std::vector<std::unique_ptr<SafetensorsEntry>> dequantized;
   std::map<std::string, Location, std::less<>> byName;

@@ -221,6 +221,7 @@ StatusOr<SafetensorsModel> SafetensorsModel::open(const std::string &path) {
     if (fs::exists(index, code)) {
       TESSERA_RETURN_IF_ERROR(model.addShards(path, index));
       TESSERA_RETURN_IF_ERROR(model.dequantizeFloat8(directory));
+      TESSERA_RETURN_IF_ERROR(model.dequantizeMxfp4());
       return model;
     }
     single = path + "/model.safetensors";
@@ -236,6 +237,7 @@ StatusOr<SafetensorsModel> SafetensorsModel::open(const std::string &path) {
   for (const SafetensorsEntry &entry : model.opened[0]->header().tensors)
     model.byName[entry.name] = {model.opened[0].get(), &entry};
   TESSERA_RETURN_IF_ERROR(model.dequantizeFloat8(directory));
+  TESSERA_RETURN_IF_ERROR(model.dequantizeMxfp4());
   return model;
 }
 

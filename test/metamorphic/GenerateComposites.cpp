@@ -147,10 +147,13 @@ static bool attention(Generator &g) {
   Value first;
   if (g.chance(35))
     first = firstKeys(g, batch, tokens, keys, hasStart);
+  Value sinks;
+  if (g.chance(25))
+    sinks = g.argument(g.tensor({heads}, g.f32()), around(4)).value;
   auto lseType = g.tensor({batch, heads, tokens}, g.f32());
   auto op = g.builder.create<AttentionOp>(
       g.e.location(), queryType, lseType, query.value, key.value, value.value,
-      start, first, scale, causal, window, cap);
+      start, first, sinks, scale, causal, window, cap);
   double score = static_cast<double>(headDim) * query.range.magnitude() *
                      key.range.magnitude() +
                  8;
@@ -195,7 +198,7 @@ static bool selfAttention(Generator &g) {
   auto op = g.builder.create<AttentionOp>(
       g.e.location(), parts[0].getType(),
       g.tensor({batch, heads, tokens}, g.f32()), query.value, key.value,
-      parts[2], /*start=*/Value(), /*first=*/Value(),
+      parts[2], /*start=*/Value(), /*first=*/Value(), /*sinks=*/Value(),
       g.builder.getF64FloatAttr(1 / std::sqrt(static_cast<double>(headDim))),
       g.builder.getUnitAttr(), IntegerAttr(), FloatAttr());
   Value merged = g.e.reshape(op.getResult(), {batch, tokens, width});

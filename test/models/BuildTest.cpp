@@ -210,7 +210,7 @@ TEST_F(Build, PrintedModulesParseBack) {
   for (const char *type :
        {"gpt2", "llama", "mistral", "qwen2", "qwen3", "mixtral", "dots1",
         "gemma2", "gemma3_text", "phi3", "smollm3", "granite", "olmo3", "glm4",
-        "cohere2", "starcoder2", "gpt_neox"}) {
+        "cohere2", "starcoder2", "gpt_neox", "gpt_oss"}) {
     build(mustRead(type));
     std::string text, again;
     llvm::raw_string_ostream(text) << *module;
@@ -323,7 +323,8 @@ TEST_F(Build, EveryReadySpecMakesAValidModule) {
         "olmo-3-7b",         "olmoe-1b-7b",     "glm-4-9b",
         "glm-4-9b-0414",     "command-r-35b",   "command-r7b",
         "starcoder2-3b",     "stablelm-2-1.6b", "ernie-4.5-0.3b",
-        "seed-oss-36b",      "hunyuan-0.5b",    "pythia-160m"})
+        "seed-oss-36b",      "hunyuan-0.5b",    "pythia-160m",
+        "gpt-oss-20b",       "gpt-oss-120b"})
     build(readySpec(name));
 }
 

@@ -21,7 +21,7 @@ inline nlohmann::json smallMoeConfig(const std::string &modelType) {
                            {"max_position_embeddings", 64},
                            {"rope_theta", 10000.0},
                            {"num_experts_per_tok", 2}};
-  if (modelType == "mixtral")
+  if (modelType == "mixtral" || modelType == "gpt_oss")
     config["num_local_experts"] = 5;
   else if (modelType != "olmoe")
     config["moe_intermediate_size"] = 12;
@@ -29,6 +29,8 @@ inline nlohmann::json smallMoeConfig(const std::string &modelType) {
     config["num_experts"] = 6;
   if (modelType == "qwen2_moe")
     config["shared_expert_intermediate_size"] = 20;
+  if (modelType == "gpt_oss")
+    config.update({{"sliding_window", 3}, {"rope_scaling", nullptr}});
   if (modelType == "dots1")
     config.update({{"n_routed_experts", 8},
                    {"n_shared_experts", 2},
@@ -52,7 +54,7 @@ inline nlohmann::json smallConfig(const std::string &modelType) {
             {"type_vocab_size", 2},   {"max_position_embeddings", 64},
             {"layer_norm_eps", 1e-12}};
   if (modelType == "mixtral" || modelType.ends_with("_moe") ||
-      modelType == "dots1" || modelType == "olmoe")
+      modelType == "dots1" || modelType == "olmoe" || modelType == "gpt_oss")
     return smallMoeConfig(modelType);
   const int kvHeads = modelType == "gpt_neox" ? 6 : 2;
   return {{"model_type", modelType},

@@ -13,7 +13,7 @@ namespace {
   "gpt2, llama, mistral, qwen2, qwen3, mixtral, qwen2_moe, qwen3_moe, "        \
   "dots1, gemma, gemma2, gemma3_text, phi3, smollm3, granite, olmo2, olmo3, "  \
   "olmoe, glm, glm4, cohere, cohere2, starcoder2, stablelm, ernie4_5, "        \
-  "seed_oss, hunyuan_v1_dense, gpt_neox or bert"
+  "seed_oss, hunyuan_v1_dense, gpt_neox, gpt_oss or bert"
 
 json rope(json section) { return {{"rope_scaling", std::move(section)}}; }
 

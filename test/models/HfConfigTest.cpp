@@ -537,7 +537,7 @@ TEST(Parameters, CountIsTheSumOfElements) {
                            "glm",       "glm4",       "cohere",
                            "cohere2",   "starcoder2", "stablelm",
                            "ernie4_5",  "seed_oss",   "hunyuan_v1_dense",
-                           "gpt_neox"}) {
+                           "gpt_neox",  "gpt_oss"}) {
     ModelSpec spec = mustRead(type);
     int64_t sum = 0;
     for (const Parameter &each : parameters(spec))

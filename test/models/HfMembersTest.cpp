@@ -20,7 +20,8 @@ TEST(ReadySpecs, OfMoreFamiliesHaveTheReferencesParameterCounts) {
       {"command-r7b", 8028033024},     {"starcoder2-3b", 3030371328},
       {"stablelm-2-1.6b", 1644515328}, {"ernie-4.5-0.3b", 360748032},
       {"seed-oss-36b", 36151104512},   {"hunyuan-0.5b", 539010048},
-      {"pythia-160m", 162322944}};
+      {"pythia-160m", 162322944},      {"gpt-oss-20b", 20914757184},
+      {"gpt-oss-120b", 116829156672}};
   for (const auto &[name, count] : counts)
     EXPECT_EQ(parameterCount(readySpec(name)), count) << name;
 }
@@ -97,6 +98,21 @@ TEST(ReadySpecs, LayerNormsAndPlainMlps) {
   ModelSpec stable = readySpec("stablelm-2-1.6b");
   EXPECT_TRUE(stable.gatedMlp && stable.qkvBias && !stable.outputBias);
   EXPECT_EQ(stable.rotaryDim, 16);
+}
+
+TEST(ReadySpecs, GptOss) {
+  ModelSpec spec = readySpec("gpt-oss-20b");
+  EXPECT_TRUE(spec.attentionSinks && spec.qkvBias && spec.outputBias);
+  EXPECT_EQ(spec.window(0), 128);
+  EXPECT_EQ(spec.window(1), 0);
+  EXPECT_EQ(spec.rope->type, RopeType::Yarn);
+  EXPECT_FALSE(spec.rope->truncate);
+  EXPECT_TRUE(spec.moe->fused && spec.moe->routerBias && spec.moe->normalize);
+  EXPECT_EQ(spec.moe->swigluLimit, 7);
+  EXPECT_EQ(spec.moe->experts, 32);
+  EXPECT_EQ(spec.moe->chosen, 4);
+  // OpenAI's model card says 3.6 B and 5.1 B, without the embedding.
+  EXPECT_EQ(activeParameterCount(spec), 4187440704);
 }
 
 TEST(ReadySpecs, HunYuanHasAFixedBase) {
@@ -204,6 +220,14 @@ TEST(HfMembersErrors, AreNamed) {
       {"gpt_neox",
        {{"partial_rotary_factor", 0.5}, {"rotary_pct", 0.25}},
        "key 'rotary_pct': 0.25 conflicts with 'partial_rotary_factor' = 0.5; "
+       "keep one of the two"},
+      {"gpt_oss",
+       {{"hidden_act", "gelu"}},
+       "key 'hidden_act': 'gelu' is not supported: this architecture has no "
+       "such choice"},
+      {"gpt_oss",
+       {{"experts_per_token", 3}},
+       "key 'experts_per_token': 3 conflicts with 'num_experts_per_tok' = 2; "
        "keep one of the two"},
       {"hunyuan_v1_dense",
        {{"attention_head_dim", 16}},

@@ -41,7 +41,7 @@ TEST(HfStoredWeights, WhatIsNotRead) {
       {"llama",
        {{"quantization_config", {{"quant_method", "hqq"}}}},
        "key 'quantization_config.quant_method': must be compressed-tensors, "
-       "gptq, awq, fp8 or fbgemm_fp8; for other formats use the model "
+       "gptq, awq, fp8, fbgemm_fp8 or mxfp4; for others use the model "
        "in full precision"},
       {"llama",
        {{"quantization_config", awq({{"bits", 8}})}},

@@ -33,6 +33,8 @@ TEST_F(MoeBuild, QwenWithDenseLayersBetween) {
 
 TEST_F(MoeBuild, Dots1ChoosesAmongGroupsByBiasedScores) {
   expectReference(mustRead("dots1"));
+  expectReference(mustRead("gpt_oss"));
+  expectReference(mustRead("gpt_oss", {{"swiglu_limit", 0.4}}));
   expectReference(mustRead("dots1", {{"n_group", 1},
                                      {"topk_group", 1},
                                      {"norm_topk_prob", false},

@@ -248,7 +248,10 @@ private:
         Row q =
             prepared(headOf(query[size_t(t)], h), layer, t, tokens, queryNorm);
         Row out(size_t(spec.headDim));
-        double sum = 0;
+        double sum =
+            spec.attentionSinks
+                ? std::exp(weight(prefix + std::string(names.sinks))[h])
+                : 0;
         for (int64_t s = 0; s <= t; ++s) {
           if (spec.window(layer) > 0 && t - s >= spec.window(layer))
             continue;
@@ -289,6 +292,26 @@ private:
     size_t size = all.size() / size_t(spec.moe->experts);
     auto begin = all.begin() + int64_t(index * size);
     return Row(begin, begin + int64_t(size));
+  }
+  /// Row `index` of a table with a row for each expert.
+  Row rowOf(const std::string &table, size_t index) const {
+    const int64_t size = int64_t(weight(table).size()) / spec.moe->experts;
+    return part(weight(table), int64_t(index) * size, size);
+  }
+  /// gpt-oss's expert `index`.
+  Row fusedExpert(const std::string &experts, size_t index,
+                  const Row &x) const {
+    const std::string both = experts + ".gate_up_proj",
+                      down = experts + ".down_proj";
+    Row columns =
+        plus(columnsTimes(rowOf(both, index), x), rowOf(both + "_bias", index));
+    const double limit = *spec.moe->swigluLimit;
+    Row inner(columns.size() / 2);
+    for (size_t i = 0; i < inner.size(); ++i)
+      inner[i] = activate(std::min(columns[2 * i], limit)) *
+                 (std::clamp(columns[2 * i + 1], -limit, limit) + 1);
+    return plus(columnsTimes(rowOf(down, index), inner),
+                rowOf(down + "_bias", index));
   }
   Row gated(const Row &gate, const Row &up, const Row &down,
             const Row &x) const {
@@ -335,7 +358,7 @@ public:
     std::string router = prefix + std::string(expertNames(spec).router);
     Choice choice;
     double sum = 0;
-    choice.logits = rowsTimes(weight(router + ".weight"), x);
+    choice.logits = project(router, x);
     for (double logit : choice.logits) {
       bool softmax = moe.score == RouterScore::Softmax;
       choice.scores.push_back(softmax ? std::exp(logit)
@@ -397,8 +420,10 @@ private:
       auto matrix = [&](std::string_view name) {
         return matrixOf(prefix + part(names.experts, name), choice.experts[j]);
       };
-      Row z =
-          gated(matrix(names.gate), matrix(names.up), matrix(names.down), x);
+      Row z = spec.moe->fused ? fusedExpert(prefix + std::string(names.experts),
+                                            choice.experts[j], x)
+                              : gated(matrix(names.gate), matrix(names.up),
+                                      matrix(names.down), x);
       for (size_t i = 0; i < y.size(); ++i)
         y[i] += choice.weights[j] * z[i];
     }

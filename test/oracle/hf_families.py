@@ -210,6 +210,21 @@ FAMILIES = {
         max_position_embeddings=256, layer_norm_eps=1e-5, rotary_pct=0.5,
         rotary_emb_base=10000, hidden_dropout=0.0, attention_dropout=0.0,
         use_parallel_residual=True, tie_word_embeddings=False),
+    # A limit that clips some activations.
+    "gpt_oss": dict(
+        model_type="gpt_oss", architectures=["GptOssForCausalLM"],
+        vocab_size=271, hidden_size=64, intermediate_size=40,
+        num_hidden_layers=3, num_attention_heads=6, num_key_value_heads=2,
+        head_dim=24, hidden_act="silu", max_position_embeddings=256,
+        rms_norm_eps=1e-5, rope_theta=150000.0, attention_bias=True,
+        sliding_window=21, num_local_experts=5, num_experts_per_tok=2,
+        swiglu_limit=0.5,
+        layer_types=["sliding_attention", "full_attention",
+                     "sliding_attention"],
+        rope_scaling=dict(rope_type="yarn", factor=8.0, beta_fast=32.0,
+                          beta_slow=1.0, truncate=False,
+                          original_max_position_embeddings=32),
+        tie_word_embeddings=False),
 }
 # Tokens in a sequence. Mistral's is more than two tiles of 64 long, so that its
 # window hides whole tiles from some queries of a tile but not from others.
@@ -219,4 +234,4 @@ SEQUENCE = {"gpt2": 67, "llama": 61, "mistral": 139, "qwen2": 53,
             "granite": 49, "olmo2": 51, "olmo3": 75, "olmoe": 43, "glm": 47,
             "glm4": 53, "cohere": 55, "cohere2": 77, "starcoder2": 139,
             "stablelm": 59, "ernie4_5": 49, "seed_oss": 51, "hunyuan": 61,
-            "gpt_neox": 67}
+            "gpt_neox": 67, "gpt_oss": 71}

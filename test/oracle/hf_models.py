@@ -27,7 +27,7 @@ from hf_families import FAMILIES, SEQUENCE
 IS_PINNED = int(transformers.__version__.split(".")[0]) < 5
 NEWER = ("qwen3", "gemma2", "gemma3", "phi3", "smollm3", "granite", "olmo2",
          "olmo3", "olmoe", "glm", "glm4", "cohere2", "ernie4_5", "seed_oss",
-         "hunyuan") if IS_PINNED else ()
+         "hunyuan", "gpt_oss") if IS_PINNED else ()
 ROWS = 2   # B
 MICRO = 2  # A
 
@@ -147,6 +147,8 @@ def in_files(tensors, model):
     """The tensors of a model by the names that checkpoints have, which are not
     those of all its parameters: newer versions keep a layer's experts in one
     tensor, and name GPT-NeoX's head as other families'."""
+    if getattr(getattr(model, "config", None), "model_type", "") == "gpt_oss":
+        return dict(tensors)
     single = {}
     for name, value in tensors.items():
         stem, _, matrix = name.rpartition(".")

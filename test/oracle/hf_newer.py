@@ -4,7 +4,7 @@ Plain and slow on purpose, from the published descriptions: Qwen3 (2505.09388),
 Gemma 2 (2408.00118), Gemma 3 (2503.19786), Phi-3 (2404.14219) with longrope
 (2402.13753), OLMo 2 (2501.00656) and OLMoE (2409.02060), and the model cards
 and modeling files of SmolLM3, Granite, OLMo 3, GLM, Command R7B, ERNIE 4.5,
-Seed-OSS and HunYuan. Parameters have the names that checkpoints have, and types
+Seed-OSS, HunYuan and gpt-oss (2508.10925). Parameters have the names that checkpoints have, and types
 are cast where the reference casts them: norms, angles and softmax in fp32.
 """
 import math
@@ -72,8 +72,10 @@ def yarn(inverse, theta, width, scaling):
     def pair(rotations):
         return (width * math.log(original / (rotations * 2 * math.pi))
                 / (2 * math.log(theta)))
-    low = max(math.floor(pair(scaling["beta_fast"])), 0)
-    high = min(math.ceil(pair(scaling["beta_slow"])), width - 1)
+    low, high = pair(scaling["beta_fast"]), pair(scaling["beta_slow"])
+    if scaling.get("truncate", True):
+        low, high = math.floor(low), math.ceil(high)
+    low, high = max(low, 0), min(high, width - 1)
     at = torch.arange(width // 2, dtype=torch.float32)
     ramp = ((at - low) / max(high - low, 0.001)).clamp(0, 1)
     return inverse / scaling["factor"] * ramp + inverse * (1 - ramp)
@@ -96,7 +98,8 @@ def angles(config, layer, length):
         scaling = {}
     if scaling.get("rope_type") == "yarn":
         inverse = yarn(inverse, theta, width, scaling)
-        scale = scaling["attention_factor"]
+        scale = scaling.get("attention_factor",
+                            0.1 * math.log(scaling["factor"]) + 1)
     elif "short_factor" in scaling:
         original = config.original_max_position_embeddings
         # The longest text that the programs are made for decides.
@@ -130,7 +133,7 @@ def rotated(x, cos, sin, config):
 
 def window(config, layer):
     """The layer's window in tokens; 0: none."""
-    if config.model_type == "gemma2":
+    if config.model_type in ("gemma2", "gpt_oss"):
         return config.sliding_window if layer % 2 == 0 else 0
     if config.model_type in ("gemma3_text", "cohere2", "olmo3"):
         every = getattr(config, "sliding_window_pattern", 4)
@@ -164,6 +167,8 @@ class Attention(nn.Module):
         self.o_proj = nn.Linear(
             query, hidden,
             bias=getattr(config, "attention_out_bias", of_output))
+        if config.model_type == "gpt_oss":
+            self.sinks = nn.Parameter(torch.zeros(self.heads))
         if config.model_type in HEAD_NORMS:
             self.q_norm, self.k_norm = Norm(dim, config), Norm(dim, config)
         if config.model_type in ROTATED_NORMS:
@@ -211,7 +216,12 @@ class Attention(nn.Module):
         if window(config, self.layer):
             hidden = hidden | (apart >= window(config, self.layer))
         scores = scores.masked_fill(hidden, -math.inf)
+        if hasattr(self, "sinks"):
+            sinks = self.sinks[None, :, None, None].expand(
+                x.shape[0], -1, length, 1)
+            scores = torch.cat([scores, sinks], -1)
         weights = torch.softmax(scores.float(), -1).to(x.dtype)
+        weights = weights[..., :length]
         return self.o_proj((weights @ value).transpose(1, 2).flatten(2))
 
 
@@ -260,12 +270,62 @@ class Experts(nn.Module):
                    for i, expert in enumerate(self.experts))
 
 
+class Router(nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        shape = config.num_local_experts, config.hidden_size
+        self.weight = nn.Parameter(torch.zeros(shape))
+        self.bias = nn.Parameter(torch.zeros(shape[0]))
+
+
+class FusedMatrices(nn.Module):
+    """Gate and up in turn, and down, of all experts."""
+
+    def __init__(self, config):
+        super().__init__()
+        experts, hidden = config.num_local_experts, config.hidden_size
+        width = config.intermediate_size
+        for name, rows, columns in (("gate_up_proj", hidden, 2 * width),
+                                    ("down_proj", width, hidden)):
+            setattr(self, name, nn.Parameter(
+                torch.zeros(experts, rows, columns)))
+            setattr(self, f"{name}_bias", nn.Parameter(
+                torch.zeros(experts, columns)))
+
+
+class FusedExperts(nn.Module):
+    """gpt-oss's: the softmax of the chosen logits weighs them."""
+
+    def __init__(self, config):
+        super().__init__()
+        self.router, self.experts = Router(config), FusedMatrices(config)
+        self.chosen = config.num_experts_per_tok
+        self.limit = config.swiglu_limit
+
+    def expert(self, x, index):
+        own = self.experts
+        both = x @ own.gate_up_proj[index] + own.gate_up_proj_bias[index]
+        gate, up = both[..., ::2], both[..., 1::2]
+        gate = gate.clamp(max=self.limit)
+        up = up.clamp(-self.limit, self.limit)
+        inner = (up + 1) * gate * torch.sigmoid(1.702 * gate)
+        return inner @ own.down_proj[index] + own.down_proj_bias[index]
+
+    def forward(self, x):
+        logits = nn.functional.linear(x, self.router.weight, self.router.bias)
+        best, chosen = logits.topk(self.chosen, -1)
+        weights = torch.zeros_like(logits).scatter(
+            -1, chosen, torch.softmax(best, -1))
+        return sum(self.expert(x, i) * weights[..., i, None]
+                   for i in range(logits.shape[-1]))
+
+
 class Layer(nn.Module):
     def __init__(self, config, layer):
         super().__init__()
         self.self_attn = Attention(config, layer)
-        self.mlp = (Experts(config) if config.model_type == "olmoe"
-                    else Mlp(config))
+        kinds = {"olmoe": Experts, "gpt_oss": FusedExperts}
+        self.mlp = kinds.get(config.model_type, Mlp)(config)
         self.after = NORMS_AFTER.get(config.model_type,
                                      (None, "post_attention_layernorm", None))
         self.parallel = config.model_type in PARALLEL

@@ -23,7 +23,7 @@ from hf_families import FAMILIES
 
 FAMILIES_WRITTEN = ("qwen3", "gemma2", "gemma3", "phi3", "smollm3", "granite",
                     "olmo2", "olmo3", "olmoe", "glm", "glm4", "cohere2",
-                    "ernie4_5", "seed_oss", "hunyuan")
+                    "ernie4_5", "seed_oss", "hunyuan", "gpt_oss")
 MOST = 1e-13  # of the largest logit
 
 

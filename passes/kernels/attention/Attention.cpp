@@ -74,10 +74,21 @@ private:
                       batch, keyAt, kvHead);
   }
 
+  /// The head's sink for every query; null without sinks.
+  Value sinks() {
+    if (!operands.sinks)
+      return {};
+    Value all =
+        emitView(e.b, e.loc, kernel.getBuffers()[operands.sinks->argument],
+                 operands.sinks->view);
+    Value own = e.b.create<memref::LoadOp>(e.loc, all, head);
+    return e.spread(own, {e.shape.queryTile});
+  }
+
   void queryTile(Value origin) {
     softmax.start(headMatrix(e, kernel.getBuffers()[operands.query.argument],
                              operands.query.view, batch, firstQuery, head),
-                  queries);
+                  queries, sinks());
     auto [begin, end] = mask.visibleKeys(firstQuery, queries, origin);
     e.forRange(begin, end, e.shape.keyTile, [&, end = end](Value keyAt) {
       Value keys = e.min(e.index(e.shape.keyTile), e.sub(end, keyAt));
@@ -171,10 +182,13 @@ tessera::planAttention(graph::ClusterOp cluster, const TilingContext &context) {
   if (llvm::Error error = findResults(cluster, op, operands))
     return std::move(error);
   operands.start = attentionStart(op.getStart());
-  auto first = firstOperand(op, op.getFirst());
-  if (!first)
-    return first.takeError();
-  operands.first = *first;
+  for (auto [value, operand] : {std::pair(op.getFirst(), &operands.first),
+                                std::pair(op.getSinks(), &operands.sinks)}) {
+    auto found = optionalOperand(op, value);
+    if (!found)
+      return found.takeError();
+    *operand = *found;
+  }
   plan.shape = attentionShapeOf(op);
   auto choice =
       context.isGpu()

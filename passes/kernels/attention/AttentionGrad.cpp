@@ -340,7 +340,7 @@ tessera::planAttentionGrad(graph::ClusterOp cluster,
   if (llvm::Error error = findOperands(cluster, op, plan.operands))
     return std::move(error);
   plan.operands.start = attentionStart(op.getStart());
-  auto first = firstOperand(op, op.getFirst());
+  auto first = optionalOperand(op, op.getFirst());
   if (!first)
     return first.takeError();
   plan.operands.first = *first;

@@ -337,10 +337,10 @@ AttentionStart tessera::attentionStart(Value start) {
 }
 
 llvm::Expected<std::optional<AttentionOperand>>
-tessera::firstOperand(Operation *op, Value first) {
-  if (!first)
+tessera::optionalOperand(Operation *op, Value value) {
+  if (!value)
     return std::optional<AttentionOperand>();
-  llvm::Expected<AttentionOperand> operand = attentionOperand(op, first);
+  llvm::Expected<AttentionOperand> operand = attentionOperand(op, value);
   if (!operand)
     return operand.takeError();
   return std::optional(*operand);

@@ -197,6 +197,7 @@ struct ForwardOperands {
   AttentionOperand query, key, value;
   AttentionStart start;
   std::optional<AttentionOperand> first; ///< [B, T]
+  std::optional<AttentionOperand> sinks; ///< [H]
   View output; ///< of the kernel's result buffer, [B, T, H, D]; base unused
   unsigned outputIndex; ///< results of the cluster
   int lseIndex;         ///< negative: unused
@@ -220,9 +221,10 @@ llvm::Expected<AttentionOperand> attentionOperand(mlir::Operation *op,
                                                   mlir::Value value);
 /// `start` is null where queries start at key 0.
 AttentionStart attentionStart(mlir::Value start);
-/// Null where the mask has no first keys.
+/// Null where `value` is null: the mask has no first keys, or there are no
+/// sinks.
 llvm::Expected<std::optional<AttentionOperand>>
-firstOperand(mlir::Operation *op, mlir::Value first);
+optionalOperand(mlir::Operation *op, mlir::Value value);
 /// The number in a buffer of one i32, as an index.
 mlir::Value loadStart(mlir::OpBuilder &b, mlir::Location loc,
                       mlir::Value buffer);

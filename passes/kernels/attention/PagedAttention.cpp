@@ -22,7 +22,7 @@ public:
 
   void emit() {
     locate();
-    softmax.start(rowsOf(view(o.query)), queries);
+    softmax.start(rowsOf(view(o.query)), queries, sinks());
     softmax.clearStage();
     auto [begin, end] = visibleKeys();
     e.forRange(begin, end, shape.page, [&, end = end](Value keyAt) {
@@ -65,6 +65,18 @@ private:
     if (!shape.isDecode())
       position = e.add(position, first);
     length = number(o.lengths, batch);
+  }
+
+  // The sinks of the block's rows; null without sinks.
+  Value sinks() {
+    if (!o.sinks)
+      return {};
+    int64_t tile = e.shape.queryTile;
+    Value all = view(*o.sinks);
+    if (shape.isDecode())
+      return e.loadVector(all, e.add(e.mul(owner, shape.group()), first), tile,
+                          queries);
+    return e.spread(b.create<memref::LoadOp>(e.loc, all, owner), {tile});
   }
 
   // From the first page with a key that a query of the block sees.
@@ -235,7 +247,11 @@ static llvm::Expected<PagedOperands> operandsOf(graph::PagedAttentionOp op) {
   PagedOperands result;
   AttentionOperand *fields[] = {&result.query, &result.keys,   &result.values,
                                 &result.table, &result.starts, &result.lengths};
-  for (auto [value, place] : llvm::zip_equal(op->getOperands(), fields)) {
+  auto sinks = optionalOperand(op, op.getSinks());
+  if (!sinks)
+    return sinks.takeError();
+  result.sinks = *sinks;
+  for (auto [value, place] : llvm::zip(op->getOperands(), fields)) {
     auto rows = value.getDefiningOp<graph::DequantizeRowsOp>();
     llvm::Expected<AttentionOperand> found =
         attentionOperand(op, rows ? Value(rows.getValues()) : value);

@@ -30,6 +30,7 @@ struct PagedOperands {
   AttentionOperand query, keys, values, table, starts, lengths;
   /// Of the rows of keys and values that are int8 (graph.dequantize_rows).
   std::optional<AttentionOperand> keyScales, valueScales;
+  std::optional<AttentionOperand> sinks; ///< [heads]
   /// The layout of the result in the cluster's only result.
   View output() const;
   /// Bytes of keys and values that the sequences see at most.

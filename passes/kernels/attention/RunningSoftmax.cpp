@@ -30,7 +30,7 @@ RunningSoftmax::RunningSoftmax(AttentionEmitter &e, Products products) : e(e) {
     queryStage = e.matrix(e.alloc({tile, dim}));
 }
 
-void RunningSoftmax::start(const Matrix &query, Value queries) {
+void RunningSoftmax::start(const Matrix &query, Value queries, Value sinks) {
   Value zero = e.index(0);
   int64_t tile = e.shape.queryTile;
   this->queries = queries;
@@ -46,8 +46,13 @@ void RunningSoftmax::start(const Matrix &query, Value queries) {
       e.fillZero(queryT, e.index(e.shape.headDim), tile);
     e.copyTransposed(query, queryT, queries, e.shape.tokens, e.shape.headDim);
   }
-  e.storeVector(e.splat(kLeastMaximum, {tile}), maximum, zero);
-  e.storeVector(e.splat(0.0, {tile}), sum, zero);
+  // A sink is a score that comes first, of a value of zero.
+  Value least = e.splat(kLeastMaximum, {tile});
+  if (sinks)
+    least = e.b.create<arith::MulFOp>(e.loc, sinks,
+                                      e.splat(1 / e.shape.scale, {tile}));
+  e.storeVector(least, maximum, zero);
+  e.storeVector(e.splat(sinks ? 1.0 : 0.0, {tile}), sum, zero);
   e.fillZero(output, rows, e.shape.headDim);
 }
 

@@ -21,8 +21,9 @@ public:
   RunningSoftmax(AttentionEmitter &e, Products products);
 
   /// Takes `queries` rows of `query`; the shape's `tokens` says how the last
-  /// tile ends, unless any number may be a run (`hasFirst`).
-  void start(const Matrix &query, mlir::Value queries);
+  /// tile ends, unless any number may be a run (`hasFirst`). `sinks`
+  /// [queryTile], if any, are the sinks of the queries.
+  void start(const Matrix &query, mlir::Value queries, mlir::Value sinks = {});
   /// Keys and values as the products need them: `rows` of them staged (int8
   /// multiplied by the scales of their rows), or in place. Keys for matrix
   /// registers are a whole tile; those after `rows` may be anything that `mask`

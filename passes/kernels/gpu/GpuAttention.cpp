@@ -19,6 +19,16 @@ void GpuForward::locate() {
   kvHead = g.kvHeadOf(head);
 }
 
+Softmax GpuForward::beforeKeys() {
+  if (!o.sinks)
+    return {};
+  Value all = emitView(e.b, e.loc, kernel.getBuffers()[o.sinks->argument],
+                       o.sinks->view);
+  Value own = e.b.create<memref::LoadOp>(e.loc, all, head);
+  return softmaxOfSinks(e, e.spreadNumber(own, {g.sizes.queries}),
+                        g.shape.scale);
+}
+
 Softmax GpuForward::softmax(Value scores, Value key, Value maximum, Value sum) {
   scores = capScores(e, scores, g.shape.scale, g.shape.cap);
   scores = g.mask(scores, firstQuery, key, /*keysInRows=*/false, kMaskedScore);
@@ -70,13 +80,17 @@ public:
     auto [begin, end] = g.visibleKeys(firstQuery);
     stage(begin);
     g.commit();
-    Value none = e.splat(kMaskedScore, {g.sizes.queries}),
-          zero = e.splat(0, {g.sizes.queries});
-    auto sums = e.forRange(begin, end, g.sizes.keys,
-                           {none, zero, g.zeros(g.sizes.queries, g.sizes.dim)},
-                           [&, end = end](Value key, ValueRange state) {
-                             return keyTile(key, end, state);
-                           });
+    Softmax before = beforeKeys();
+    if (!before.maximum) {
+      before.maximum = e.splat(kMaskedScore, {g.sizes.queries});
+      before.sum = e.splat(0, {g.sizes.queries});
+    }
+    auto sums = e.forRange(
+        begin, end, g.sizes.keys,
+        {before.maximum, before.sum, g.zeros(g.sizes.queries, g.sizes.dim)},
+        [&, end = end](Value key, ValueRange state) {
+          return keyTile(key, end, state);
+        });
     finish(sums[0], sums[1], sums[2]);
   }
 

@@ -23,6 +23,8 @@ protected:
     return g.head(kernel.getBuffers()[operand.argument], operand.view, token, h,
                   rows);
   }
+  /// Maximum and sum before any key: of the head's sink, or null.
+  Softmax beforeKeys();
   /// The scores of keys from `key` on, masked; the state before them is null
   /// for the first tile.
   Softmax softmax(mlir::Value scores, mlir::Value key, mlir::Value maximum,

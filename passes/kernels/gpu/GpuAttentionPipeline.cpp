@@ -102,7 +102,8 @@ void PipelinedForward::consume(Value begin, Value end) {
   queryTile = query.tiles.load(e, roles.await(query));
   Value scores = roles.wait(startScores());
   roles.release(keys);
-  Softmax first = softmax(scores, begin, Value(), Value());
+  Softmax before = beforeKeys();
+  Softmax first = softmax(scores, begin, before.maximum, before.sum);
   auto last = e.forRange(
       e.add(begin, g.sizes.keys), end, g.sizes.keys,
       {first.maximum, first.sum, g.zeros(g.sizes.queries, g.sizes.dim),

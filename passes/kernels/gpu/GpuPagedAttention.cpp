@@ -42,11 +42,10 @@ public:
     e.ifTrue(e.compare(arith::CmpIPredicate::slt, begin, end),
              [&] { stage(begin); });
     b.create<tile::CommitOp>(e.loc);
-    Value least = e.splat(kLeastMaximum, {tiles.queries}),
-          zero = e.splat(0, {tiles.queries});
+    Softmax before = beforeKeys();
     auto sums = e.forRange(
         begin, end, tiles.keys,
-        {least, zero, e.splat(0, {tiles.queries, tiles.dim})},
+        {before.maximum, before.sum, e.splat(0, {tiles.queries, tiles.dim})},
         [&](Value key, ValueRange state) { return walk(query, key, state); });
     b.create<tile::WaitOp>(e.loc, 0); // for the queries of a block without keys
     auto results = kernel.getBuffers().drop_front(inputs);
@@ -118,6 +117,41 @@ private:
     Value own = e.mul(split, tiles.splitKeys);
     begin = atLeast(begin, own);
     end = e.min(end, e.add(own, tiles.splitKeys));
+  }
+
+  // The state before any key. Sinks count in the first split of the keys.
+  Softmax beforeKeys() {
+    SmallVector<int64_t> rows{tiles.queries};
+    Softmax none;
+    none.maximum = e.splat(kLeastMaximum, rows);
+    none.sum = e.splat(0, rows);
+    if (!o.sinks)
+      return none;
+    Softmax first = softmaxOfSinks(e, sinks(), shape.scale);
+    if (tiles.splits == 1)
+      return first;
+    Value isFirst = e.compare(arith::CmpIPredicate::eq, split, e.index(0));
+    auto chosen = e.ifElse(
+        isFirst, {first.maximum.getType(), first.sum.getType()},
+        [&]() -> Values { return {first.maximum, first.sum}; },
+        [&]() -> Values { return {none.maximum, none.sum}; });
+    first.maximum = chosen[0], first.sum = chosen[1];
+    return first;
+  }
+
+  // The sinks of the block's rows: of a group's heads, or of one head.
+  Value sinks() {
+    Value all = view(*o.sinks);
+    if (!shape.isDecode())
+      return e.spreadNumber(b.create<memref::LoadOp>(e.loc, all, owner),
+                            {tiles.queries});
+    Value head = e.add(e.mul(owner, shape.group()), first);
+    SmallVector<Value> bound;
+    if (shape.rows() % tiles.queries)
+      bound.push_back(e.sub(e.index(shape.rows()), first));
+    auto type = VectorType::get({tiles.queries}, b.getF32Type());
+    return b.create<tile::LoadOp>(e.loc, type, all, ValueRange(head), bound,
+                                  ArrayRef<int64_t>{0});
   }
 
   /// Rows of a tile in a page, or in part of one.

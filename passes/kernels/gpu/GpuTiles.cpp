@@ -60,6 +60,12 @@ Value TileBuilder::spreadIndex(Value number, ArrayRef<int64_t> shape) const {
       loc, VectorType::get(shape, b.getI32Type()), word, ArrayRef<int64_t>());
 }
 
+Value TileBuilder::spreadNumber(Value number, ArrayRef<int64_t> shape) const {
+  return b.create<tile::BroadcastOp>(loc,
+                                     VectorType::get(shape, number.getType()),
+                                     number, ArrayRef<int64_t>());
+}
+
 Value TileBuilder::iota(Value start, ArrayRef<int64_t> shape,
                         int64_t dim) const {
   return b.create<tile::IotaOp>(loc, VectorType::get(shape, b.getI32Type()),
@@ -133,6 +139,15 @@ Softmax gpu::softmaxOf(const TileBuilder &e, Value scores, double scale,
   if (sum)
     result.sum = b.create<arith::AddFOp>(
         e.loc, b.create<arith::MulFOp>(e.loc, sum, result.rescale), result.sum);
+  return result;
+}
+
+Softmax gpu::softmaxOfSinks(const TileBuilder &e, Value sinks, double scale) {
+  ArrayRef<int64_t> shape = cast<VectorType>(sinks.getType()).getShape();
+  Softmax result;
+  result.maximum =
+      e.b.create<arith::MulFOp>(e.loc, sinks, e.splat(1 / scale, shape));
+  result.sum = e.splat(1, shape);
   return result;
 }
 

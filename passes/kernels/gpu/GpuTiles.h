@@ -32,6 +32,9 @@ struct TileBuilder : KernelOps {
   /// A vector of one dimension broadcast over `shape`, as its dimension `dim`.
   mlir::Value spread(mlir::Value slice, llvm::ArrayRef<int64_t> shape,
                      int64_t dim) const;
+  /// The number in every element.
+  mlir::Value spreadNumber(mlir::Value number,
+                           llvm::ArrayRef<int64_t> shape) const;
   mlir::Value reduce(mlir::Value tile, tile::ReduceKind kind,
                      int64_t dim) const;
   /// The number (an index) as an i32 in every element.
@@ -54,6 +57,9 @@ struct Softmax {
       rescale; ///< of sums over earlier columns; null for the first tile
   mlir::Value weights; ///< exp(scale (score − maximum)), like the scores
 };
+/// The state before any key of queries with `sinks`, a vector: a sink is a
+/// score that comes first, of a value of zero.
+Softmax softmaxOfSinks(const TileBuilder &e, mlir::Value sinks, double scale);
 /// Bounds scores that are still to be scaled: scale × score becomes cap
 /// tanh(scale × score / cap). Unchanged if `cap` is 0.
 mlir::Value capScores(const TileBuilder &e, mlir::Value scores, double scale,

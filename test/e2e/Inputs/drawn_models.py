@@ -76,6 +76,9 @@ MEMBERS = {
     "olmo3": ("Olmo3ForCausalLM", {"sliding_window": 5}),
     "olmoe": ("OlmoeForCausalLM", {"num_experts": 4, "num_experts_per_tok": 2,
                                    "norm_topk_prob": False}),
+    "gpt_oss": ("GptOssForCausalLM", {
+        "num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": 5,
+        "attention_bias": True, "rope_scaling": None}),
     "cohere2": ("Cohere2ForCausalLM", {"sliding_window": 5, "logit_scale": 0.7}),
     "glm4": ("Glm4ForCausalLM", {"partial_rotary_factor": 0.5,
                                  "attention_bias": True}),

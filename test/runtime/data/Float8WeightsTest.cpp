@@ -2,8 +2,8 @@
 // format's table and products that are rounded here.
 #include "runtime/data/Float8Weights.h"
 #include "runtime/support/Floats.h"
-#include "test/support/SafetensorsFileSink.h"
 #include "test/support/ScratchDirectory.h"
+#include "test/support/TensorFile.h"
 
 #include <bit>
 #include <cmath>
@@ -55,28 +55,6 @@ uint16_t nearestBf16(double exact) {
   return best;
 }
 
-/// Tensors of a file.
-class Tensors {
-public:
-  template <typename Element>
-  void add(std::string name, SafetensorsType type, std::vector<uint64_t> shape,
-           const std::vector<Element> &values) {
-    std::string bytes(reinterpret_cast<const char *>(values.data()),
-                      values.size() * sizeof(Element));
-    all.push_back({std::move(name), type, std::move(shape), bytes.size(),
-                   [bytes](SafetensorsSink &sink) {
-                     return sink.write(std::as_bytes(std::span(bytes)));
-                   }});
-  }
-  void write(const std::string &path) const {
-    SafetensorsFileSink file(path);
-    ASSERT_TRUE(writeSafetensors(file, all, {}).ok());
-  }
-
-private:
-  std::vector<SafetensorsTensor> all;
-};
-
 /// A checkpoint of one matrix, "x.weight".
 struct Matrix {
   uint64_t rows = 20, columns = 48;
@@ -100,7 +78,7 @@ struct Matrix {
       scales.push_back(float(i % 7 + 1) * 0.0123f);
   }
   void write() const {
-    Tensors tensors;
+    TensorFile tensors;
     tensors.add("x.weight", type, {rows, columns}, bytes);
     if (!scaleName.empty())
       tensors.add(scaleName, SafetensorsType::f32, scaleShape, scales);

@@ -1,0 +1,156 @@
+// Weights of MXFP4 (OCP Microscaling Formats 1.0, section 5), as checkpoints of
+// gpt-oss have them: for a stack X [experts, in, out] there are
+//
+//   X_blocks  U8 [experts, out, in / 32, 16]  two weights a byte, the earlier
+//   in
+//             the low half: a sign, two bits of exponent with bias 1, one of
+//             mantissa
+//   X_scales  U8 [experts, out, in / 32]  the exponent of a block's factor, a
+//             power of two, with bias 127
+//
+// (transformers, integrations/mxfp4.py). A weight is the product, which bf16
+// has exactly. Errors: another type or shape; as weights are read, a scale of
+// 255, which is NaN, and factors with which a weight might not be finite.
+#include "runtime/data/Safetensors.h"
+#include "runtime/data/ShallowJson.h"
+#include "runtime/support/Floats.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+
+namespace tessera {
+namespace {
+
+constexpr uint64_t kBlock = 32; ///< weights of a scale
+constexpr uint64_t kBlockBytes = kBlock / 2;
+constexpr int kBias = 127;
+/// 6 * 2^125 is finite in bf16, 6 * 2^126 is not.
+constexpr unsigned kMostScale = kBias + 125;
+
+constexpr std::array<float, 16> kValues = {0, .5f,  1,  1.5f,  2,  3,  4,  6,
+                                           0, -.5f, -1, -1.5f, -2, -3, -4, -6};
+
+/// A stack of matrices, transposed from the order of the file.
+class Mxfp4Stack final : public TensorSource {
+public:
+  Mxfp4Stack(const SafetensorsModel::Location &blocks,
+             const SafetensorsModel::Location &scales)
+      : blocks(blocks), scales(scales), out(blocks.entry->shape[1]),
+        inBlocks(blocks.entry->shape[2]) {}
+
+  Status read(uint64_t offset, std::span<std::byte> to) const override {
+    if (offset % 2 != 0 || to.size() % 2 != 0)
+      return Status::error("{} is read by parts of elements; please report "
+                           "this",
+                           shownName(blocks.entry->name));
+    Expert expert;
+    for (uint64_t at = offset / 2, end = at + to.size() / 2; at < end;) {
+      const uint64_t row = at / out, column = at % out,
+                     count = std::min(out - column, end - at);
+      if (row / kBlock / inBlocks != expert.number)
+        TESSERA_RETURN_IF_ERROR(load(row / kBlock / inBlocks, expert));
+      convert(expert, row % (kBlock * inBlocks), column, count,
+              &to[2 * at - offset]);
+      at += count;
+    }
+    return Status::success();
+  }
+
+private:
+  /// One matrix as it is in the file.
+  struct Expert {
+    uint64_t number = UINT64_MAX;
+    std::vector<uint8_t> blocks, scales;
+  };
+
+  Status load(uint64_t number, Expert &expert) const {
+    expert.scales.resize(out * inBlocks);
+    expert.blocks.resize(expert.scales.size() * kBlockBytes);
+    for (auto [from, bytes] : {std::pair(&scales, &expert.scales),
+                               std::pair(&blocks, &expert.blocks)})
+      TESSERA_RETURN_IF_ERROR(
+          from->file->read(*from->entry, number * bytes->size(),
+                           std::as_writable_bytes(std::span(*bytes))));
+    auto bad = std::ranges::find_if(
+        expert.scales, [](uint8_t scale) { return scale > kMostScale; });
+    if (bad != expert.scales.end())
+      return Status::error(
+          "{} in '{}' has the scale {} at {}, with which weights are not "
+          "finite; the file is damaged, give another copy of it",
+          shownName(scales.entry->name), scales.file->path(), *bad,
+          number * expert.scales.size() +
+              uint64_t(bad - expert.scales.begin()));
+    expert.number = number;
+    return Status::success();
+  }
+
+  /// `count` weights of one input, of outputs from `column` on.
+  void convert(const Expert &expert, uint64_t input, uint64_t column,
+               uint64_t count, std::byte *to) const {
+    const uint64_t byte = input % kBlock / 2, shift = input % 2 * 4;
+    for (uint64_t i = 0; i < count; ++i) {
+      const uint64_t block = (column + i) * inBlocks + input / kBlock;
+      const unsigned code =
+          expert.blocks[block * kBlockBytes + byte] >> shift & 15;
+      const uint16_t value = floatToBf16(
+          std::ldexp(kValues[code], int(expert.scales[block]) - kBias));
+      std::memcpy(to + 2 * i, &value, 2);
+    }
+  }
+
+  const SafetensorsModel::Location blocks, scales;
+  const uint64_t out, inBlocks;
+};
+
+Status checkBlocks(const SafetensorsModel::Location &blocks,
+                   const SafetensorsModel::Location &scales) {
+  std::vector<uint64_t> shape = blocks.entry->shape;
+  const bool isStack = blocks.entry->type == SafetensorsType::u8 &&
+                       shape.size() == 4 && shape[3] == kBlockBytes;
+  if (!isStack)
+    return Status::error("{} in '{}' must be U8 of the shape [experts, out, "
+                         "in / 32, 16]",
+                         shownName(blocks.entry->name), blocks.file->path());
+  shape.pop_back();
+  if (scales.entry->type != SafetensorsType::u8 || scales.entry->shape != shape)
+    return Status::error("{} in '{}' must be U8 of the shape [{}, {}, {}], a "
+                         "scale for each block",
+                         shownName(scales.entry->name), scales.file->path(),
+                         shape[0], shape[1], shape[2]);
+  return Status::success();
+}
+
+} // namespace
+
+Status SafetensorsModel::dequantizeMxfp4() {
+  constexpr std::string_view kSuffix = "_blocks";
+  std::vector<std::string> stems;
+  for (const auto &[name, location] : byName)
+    if (name.ends_with(kSuffix)) {
+      std::string stem = name.substr(0, name.size() - kSuffix.size());
+      if (byName.contains(stem + "_scales") && !byName.contains(stem))
+        stems.push_back(std::move(stem));
+    }
+  for (const std::string &stem : stems) {
+    auto blocks = byName.find(stem + "_blocks"),
+         scales = byName.find(stem + "_scales");
+    TESSERA_RETURN_IF_ERROR(checkBlocks(blocks->second, scales->second));
+    const std::vector<uint64_t> &shape = blocks->second.entry->shape;
+    SafetensorsEntry entry = *blocks->second.entry;
+    entry.name = stem;
+    entry.type = SafetensorsType::bf16;
+    entry.shape = {shape[0], shape[2] * kBlock, shape[1]};
+    // Sixteen bytes have 32 weights of two bytes.
+    entry.end = entry.begin + 4 * (entry.end - entry.begin);
+    entry.source = std::make_shared<Mxfp4Stack>(blocks->second, scales->second);
+    dequantized.push_back(std::make_unique<SafetensorsEntry>(std::move(entry)));
+    byName[stem] = {blocks->second.file, dequantized.back().get()};
+    byName.erase(blocks);
+    byName.erase(scales);
+  }
+  return Status::success();
+}
+
+} // namespace tessera
