@@ -44,7 +44,7 @@ struct TcpAddress {
   std::string host;
   int port = 0;
 
-  /// Of "HOST:PORT"; an IPv6 address stands in brackets, as in "[::1]:7000".
+  /// Of "HOST:PORT"; an IPv6 address is in brackets, as in "[::1]:7000".
   static StatusOr<TcpAddress> parse(std::string_view text);
   std::string text() const;
 };
