@@ -22,13 +22,10 @@ struct Greeting {
   Role role = Role::learner;
   Number number{};
 };
-struct Proof {
-  Number signature{};
-};
 struct Answer {
   Verdict verdict = Verdict::welcome;
   uint32_t unused = 0;
-  Proof proof;
+  Number signature{};
 };
 
 template <typename T> std::span<const std::byte> bytesOf(const T &value) {
@@ -57,14 +54,14 @@ Status checkProtocol(const Greeting &theirs) {
                        theirs.protocol, kProtocol);
 }
 
-/// What a side proves with. The role is in it, so that no side can send back
-/// what it was sent.
-Number proofOf(Role role, const SharedSecret &secret, const Greeting &learner,
-               const Greeting &worker) {
+/// By which a side shows that it knows the secret. The role is in it, so that
+/// no side can send back what it was sent.
+Number signatureOf(Role role, const SharedSecret &secret,
+                   const Greeting &learner, const Greeting &worker) {
   std::vector<std::byte> message;
   for (const auto &part : {bytesOf(role), bytesOf(learner), bytesOf(worker)})
     message.insert(message.end(), part.begin(), part.end());
-  return signature(secret, message);
+  return hmac(secret, message);
 }
 
 /// In a time that does not depend on where they differ.
@@ -77,8 +74,8 @@ bool areEqual(const Number &a, const Number &b) {
 
 } // namespace
 
-std::array<std::byte, 32> signature(const SharedSecret &secret,
-                                    std::span<const std::byte> message) {
+std::array<std::byte, 32> hmac(const SharedSecret &secret,
+                               std::span<const std::byte> message) {
   constexpr std::size_t kBlock = 64; // of SHA-256
   std::array<std::byte, kBlock> key{};
   const auto text = std::as_bytes(std::span(secret.text));
@@ -102,12 +99,12 @@ Status greetWorker(int fd, const SharedSecret &secret,
   if (!ours.ok())
     return ours.status();
   Greeting theirs;
-  Proof proof;
+  Number signature{};
   const auto answer = [&](Verdict verdict) {
     Answer answer;
     answer.verdict = verdict;
     if (verdict == Verdict::welcome)
-      answer.proof.signature = proofOf(Role::learner, secret, *ours, theirs);
+      answer.signature = signatureOf(Role::learner, secret, *ours, theirs);
     return comm::writeBytes(fd, bytesOf(answer), deadline);
   };
   if (!comm::writeBytes(fd, bytesOf(*ours), deadline) ||
@@ -116,10 +113,9 @@ Status greetWorker(int fd, const SharedSecret &secret,
   if (theirs.magic != kMagic || theirs.role != Role::worker)
     return Status::error("is not a rollout worker");
   TESSERA_RETURN_IF_ERROR(checkProtocol(theirs));
-  if (!read(fd, proof, deadline))
+  if (!read(fd, signature, deadline))
     return Status::error("went away");
-  if (!areEqual(proof.signature,
-                proofOf(Role::worker, secret, *ours, theirs))) {
+  if (!areEqual(signature, signatureOf(Role::worker, secret, *ours, theirs))) {
     (void)answer(Verdict::otherSecret);
     return Status::error("does not know the secret");
   }
@@ -141,13 +137,13 @@ Refusal greetLearner(int fd, const SharedSecret &secret,
     return {Status::error("is not a learner"), true};
   if (Status status = checkProtocol(theirs); !status.ok())
     return {status, true};
-  const Proof proof{proofOf(Role::worker, secret, theirs, *ours)};
-  if (!comm::writeBytes(fd, bytesOf(proof), deadline) ||
+  const Number signature = signatureOf(Role::worker, secret, theirs, *ours);
+  if (!comm::writeBytes(fd, bytesOf(signature), deadline) ||
       !read(fd, answer, deadline))
     return {Status::error("went away"), false};
   if (answer.verdict != Verdict::welcome ||
-      !areEqual(answer.proof.signature,
-                proofOf(Role::learner, secret, theirs, *ours)))
+      !areEqual(answer.signature,
+                signatureOf(Role::learner, secret, theirs, *ours)))
     return {Status::error("has another secret; give both the same"), true};
   return {};
 }

@@ -1,6 +1,6 @@
 // How a learner and a worker on another machine find out that they belong
 // together, before any message of theirs is read. Both say at once who they
-// are, and draw a number; then each proves that it knows the secret, by a hash
+// are, and draw a number; then each shows that it knows the secret, by a hash
 // (HMAC, RFC 2104) of it with both numbers. The secret itself is not sent, and
 // what is sent later is neither encrypted nor signed.
 #pragma once
@@ -21,8 +21,8 @@ struct SharedSecret {
 };
 
 /// HMAC of the message, for a secret of any length.
-std::array<std::byte, 32> signature(const SharedSecret &secret,
-                                    std::span<const std::byte> message);
+std::array<std::byte, 32> hmac(const SharedSecret &secret,
+                               std::span<const std::byte> message);
 
 /// The learner's side. What the worker may do wrong, for a message that begins
 /// with its address: "is not a rollout worker".

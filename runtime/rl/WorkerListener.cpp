@@ -23,8 +23,8 @@ WorkerListener::open(ListenOptions options, Joined joined) {
   listener->bound = bound.take();
   if (!comm::isLoopback(listener->bound) &&
       listener->options.secret.text.empty())
-    return Status::error("other machines can reach {}, and there is no secret; "
-                         "set TESSERA_ROLLOUT_SECRET to one",
+    return Status::error("other machines can reach {}, which needs a secret; "
+                         "set TESSERA_ROLLOUT_SECRET",
                          listener->bound.text());
   listener->socket = socket.take();
   listener->thread = std::thread([raw = listener.get()] { raw->run(); });

@@ -15,7 +15,7 @@ struct ListenOptions {
   comm::TcpAddress address;
   SharedSecret secret;
   WorkerJob job; ///< that every worker is given
-  /// For a peer to say and prove who it is.
+  /// For a peer to show that it has the secret.
   std::chrono::milliseconds greeting{10'000};
   /// A worker that sends nothing for so long is given up. It has sent something
   /// every kHeartbeat.
@@ -35,7 +35,7 @@ public:
       std::function<void(std::unique_ptr<Connection>, const std::string &)>;
 
   /// An error if the address cannot be had, or if other machines can reach it
-  /// and there is no secret.
+  /// and no secret is set.
   static StatusOr<std::unique_ptr<WorkerListener>> open(ListenOptions options,
                                                         Joined joined);
   /// Nothing joins afterwards.
@@ -45,7 +45,7 @@ public:
   const comm::TcpAddress &address() const { return bound; }
 
 private:
-  /// A peer that has not proved who it is.
+  /// A peer that has not shown yet that it has the secret.
   struct Guest {
     std::mutex mutex;
     comm::Socket socket; ///< taken, or shut down, under the mutex

@@ -93,7 +93,7 @@ Status CompiledJob::prepare(const rl::WorkerJob &job) {
   return Status::success();
 }
 
-/// A connection to a learner that has proved who it is; tries again for
+/// A connection to a learner that has the secret, too; tries again for
 /// --reconnect seconds.
 static StatusOr<comm::Socket> reach(const comm::TcpAddress &address,
                                     const rl::SharedSecret &secret,

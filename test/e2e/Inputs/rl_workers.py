@@ -138,7 +138,7 @@ def receive(peer, size):
 
 
 def strangers(runs):
-    """Bytes that are no greeting, and a worker that Python plays: its proof is HMAC-SHA256."""
+    """Bytes that are no greeting, and a worker that Python plays: it signs by HMAC-SHA256."""
     with socket.create_connection(("127.0.0.1", runs.port)) as peer:
         peer.sendall(b"GET / HTTP/1.1\r\n" * 20)
         receive(peer, 48)
@@ -149,14 +149,14 @@ def strangers(runs):
             magic, protocol, role = struct.unpack("<QII", theirs[:16])
             ours = struct.pack("<QII", magic, protocol, 1) + os.urandom(32)
 
-            def proof(role):
+            def signature(role):
                 return hmac.new(secret.encode(), struct.pack("<I", role) + theirs + ours,
                                 hashlib.sha256).digest()
 
-            peer.sendall(ours + proof(1))
+            peer.sendall(ours + signature(1))
             answer = receive(peer, 40)
             harness.check(role == 0 and (answer[:4] == bytes(4)) == welcome and
-                          (answer[8:] == proof(0)) == welcome,
+                          (answer[8:] == signature(0)) == welcome,
                           f"Python's HMAC of {'the' if welcome else 'another'} secret")
 
 

@@ -94,12 +94,12 @@ TEST(WorkerHandshakeTest, APeerThatSaysNothingIsNotWaitedFor) {
       "said nothing");
   const Refusal refusal =
       greetLearner(ends.worker.get(), secretOf("secret"), soon(30));
-  // It was greeted above, and its proof is not answered.
+  // It was greeted above, and its signature is not answered.
   EXPECT_EQ(refusal.status.message(), "went away");
   EXPECT_FALSE(refusal.isFinal);
 }
 
-TEST(WorkerHandshakeTest, WhatTheLearnerSaidIsNoProof) {
+TEST(WorkerHandshakeTest, WhatTheLearnerSaidIsNoSignature) {
   Ends ends;
   std::thread peer([fd = ends.worker.get()] {
     std::byte bytes[kGreeting];
@@ -112,9 +112,9 @@ TEST(WorkerHandshakeTest, WhatTheLearnerSaidIsNoProof) {
   peer.join();
 }
 
-TEST(WorkerHandshakeTest, WhatAWorkerOnceSaidIsNoProof) {
+TEST(WorkerHandshakeTest, WhatAWorkerOnceSaidIsNoSignature) {
   Ends first, second;
-  // What a worker with the secret sends: its greeting and its proof.
+  // What a worker with the secret sends: its greeting and its signature.
   std::thread worker([fd = first.worker.get()] {
     (void)greetLearner(fd, secretOf("secret"), soon());
   });

@@ -269,7 +269,7 @@ TEST_F(WorkerListenerTest, OtherMachinesNeedASecret) {
   given.secret = secretOf("");
   given.address.host = "0.0.0.0";
   auto bound = sampler->listen(std::move(given));
-  EXPECT_NE(bound.message().find("and there is no secret"), std::string::npos)
+  EXPECT_NE(bound.message().find("which needs a secret"), std::string::npos)
       << bound.message();
 }
 
