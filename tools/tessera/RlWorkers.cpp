@@ -96,8 +96,8 @@ Status tessera::startWorkers(const RlArguments &arguments,
   if (path.starts_with(kOurs))
     path.replace(0, kOurs.size(), fmt::format("/proc/{}/", ::getpid()));
   std::vector<std::string> words = {
-      self,        "rollout-worker",       path, "--device", arguments.device,
-      "--threads", std::to_string(threads)};
+      self,       "rollout-worker", "--artifact", path,
+      "--device", arguments.device, "--threads",  std::to_string(threads)};
   TESSERA_RETURN_IF_ERROR(
       workers.start(arguments.workers, [words] { return startWorker(words); }));
   auto came = workers.awaitWorker(stopRequested);

@@ -48,8 +48,7 @@ private:
 static Status workForParent(const WorkerArguments &arguments) {
   struct stat info{};
   if (::fstat(kWorkerDescriptor, &info) != 0 || !S_ISSOCK(info.st_mode))
-    return Status::error("name the learner: --connect HOST:PORT, as its "
-                         "tessera rl --rollout-listen says");
+    return Status::error("--artifact is for tessera rl --rollout-workers");
   rl::Connection learner{comm::Socket(kWorkerDescriptor)};
   DecodingModel model;
   TESSERA_RETURN_IF_ERROR(
@@ -167,8 +166,12 @@ static Status workForLearner(WorkerArguments &arguments) {
 }
 
 static Status runWorker(WorkerArguments &arguments) {
-  return arguments.connect.empty() ? workForParent(arguments)
-                                   : workForLearner(arguments);
+  if (!arguments.connect.empty() && arguments.artifact.empty())
+    return workForLearner(arguments);
+  if (arguments.connect.empty() && !arguments.artifact.empty())
+    return workForParent(arguments);
+  return Status::error("name the learner: --connect HOST:PORT, as its tessera "
+                       "rl --rollout-listen says");
 }
 
 void tessera::addRolloutWorkerCommand(CLI::App &app, Invocation &invocation) {
@@ -177,15 +180,13 @@ void tessera::addRolloutWorkerCommand(CLI::App &app, Invocation &invocation) {
       "rollout-worker",
       "Sample completions for a 'tessera rl' on another machine, which sends "
       "the model. Ends with that run");
-  // Of `tessera rl --rollout-workers`.
-  CLI::Option *artifact =
-      command->add_option("ARTIFACT", arguments->artifact)->group("");
+  // Of `tessera rl --rollout-workers`, so it is in no help.
+  command->add_option("--artifact", arguments->artifact)->group("");
   command
       ->add_option("--connect", arguments->connect,
                    "where tessera rl --rollout-listen listens; it need not do "
                    "so yet")
-      ->type_name("HOST:PORT")
-      ->excludes(artifact);
+      ->type_name("HOST:PORT");
   command
       ->add_option("--reconnect", arguments->reconnect,
                    "seconds to try for if the learner cannot be reached, also "
