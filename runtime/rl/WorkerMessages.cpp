@@ -348,9 +348,11 @@ StatusOr<std::optional<Message>> Connection::receive(uint64_t most) {
     return std::optional<Message>();
   if (header.kind > MessageKind::end || header.size > most)
     return Status::error("a message of a rollout worker is damaged");
-  // Piece by piece, so that memory is taken for what arrives alone.
+  // Piece by piece, so that memory is taken for what arrives alone: none is
+  // for what is only reserved.
   constexpr uint64_t kPiece = uint64_t(16) << 20;
   Message message{header.kind, {}};
+  message.payload.reserve(header.size);
   while (message.payload.size() < header.size) {
     const std::size_t at = message.payload.size();
     message.payload.resize(std::min(header.size, at + kPiece));

@@ -340,14 +340,14 @@ void WorkerSampler::serveGuest(Worker &worker) {
   std::string line = fmt::format("{} {}", worker.name,
                                  status.ok() ? std::string(connection.ending())
                                              : status.message());
-  if (unsent > 0)
-    line += "; others sample again what it had not sent";
   bool isSaid = false;
   {
     std::lock_guard lock(mutex);
     if (std::ranges::none_of(workers,
                              [](const auto &each) { return each->isReady; }))
       line += "; none is left, and the run waits for one";
+    else if (unsent > 0)
+      line += "; others sample again what it had not sent";
     worker.isGone = true;
     isSaid = !isOver;
   }
