@@ -1,5 +1,6 @@
 #include "runtime/rl/EngineSampler.h"
 
+#include <chrono>
 #include <future>
 #include <limits>
 #include <mutex>
@@ -72,6 +73,7 @@ EngineSampler::~EngineSampler() { stop(); }
 
 Status EngineSampler::updateWeights(uint32_t step,
                                     const std::function<Status()> &copy) {
+  const auto begin = std::chrono::steady_clock::now();
   std::promise<Status> copied;
   const bool accepted = engine->run([&] {
     Status status = copy();
@@ -81,7 +83,11 @@ Status EngineSampler::updateWeights(uint32_t step,
   if (!accepted)
     return Status::error("sampling: {}",
                          engine->deathCause().value_or("the engine stopped"));
-  return copied.get_future().get();
+  Status status = copied.get_future().get();
+  published =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin)
+          .count();
+  return status;
 }
 
 void EngineSampler::submit(SampleRequest request, Done done) {

@@ -19,6 +19,7 @@ public:
   ModelState &weights() override { return state; }
   Status updateWeights(uint32_t version,
                        const std::function<Status()> &copy) override;
+  double publishSeconds() const override { return published; }
   void submit(SampleRequest request, Done done) override;
   void stop() override { engine.reset(); }
 
@@ -29,6 +30,7 @@ private:
   PagedModel &model;
   ModelState &state;
   std::atomic<uint32_t> version = 0; ///< written by the engine's thread
+  double published = 0;              ///< of the last update
   std::unique_ptr<Engine> engine;
 };
 

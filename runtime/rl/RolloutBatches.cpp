@@ -115,6 +115,10 @@ Status RolloutBatches::begin(TrainModel &model, const TrainPosition &position) {
 
 Status RolloutBatches::updateWeights() {
   const bool onlyTrained = run.adapter && std::exchange(hasBase, true);
+  copiedBytes = 0;
+  for (const WeightPair &pair : pairs)
+    if (!onlyTrained || pair.isTrained)
+      copiedBytes += pair.to->size;
   return rollouts.updateWeights(iteration(), [&] {
     return copyWeights(pairs, onlyTrained, *learner, sampler.weights());
   });
@@ -239,6 +243,9 @@ void RolloutBatches::measure(std::span<const Group> groups) {
 
 Status RolloutBatches::stepped(uint64_t made, MetricsRecord &record) {
   record.rollout = measured;
+  // Of the weights that were handed over before this step.
+  record.rollout.emplace_back("publish_time", sampler.publishSeconds());
+  record.rollout.emplace_back("publish_bytes", double(copiedBytes));
   cursor += samples();
   step = made;
   if (step % epochs() == 0) {

@@ -58,7 +58,8 @@ private:
   Rollouts rollouts;
   TrainModel *learner = nullptr;
   std::vector<WeightPair> pairs;
-  bool hasBase = false; ///< the sampler has the weights that are constant
+  bool hasBase = false;     ///< the sampler has the weights that are constant
+  uint64_t copiedBytes = 0; ///< by the last update, to an engine
   BatchShape shape;
   TokenBuffers batch;
   bool hasBatch = false; ///< `batch` is what the next step learns from

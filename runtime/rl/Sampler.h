@@ -1,5 +1,5 @@
 // Where completions come from: an engine in this process (EngineSampler), or in
-// other processes (WorkerSampler).
+// other processes, here or on other machines (WorkerSampler).
 #pragma once
 #include "runtime/rl/Samples.h"
 #include "runtime/support/Status.h"
@@ -37,6 +37,9 @@ public:
   /// version of the weights that sampled it.
   virtual Status updateWeights(uint32_t version,
                                const std::function<Status()> &copy) = 0;
+  /// Seconds from the beginning of an update until all engines sampled with its
+  /// weights: of the last update for which that is known, or 0.
+  virtual double publishSeconds() const = 0;
   /// Samples with the weights of the last update, or later ones. Called by the
   /// thread that updates weights.
   virtual void submit(SampleRequest request, Done done) = 0;

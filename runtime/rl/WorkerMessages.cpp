@@ -6,6 +6,7 @@
 #include <limits>
 
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -120,9 +121,30 @@ template <typename T> StatusOr<T> finished(const Reader &reader, T &value) {
 
 } // namespace
 
+Message pack(const WorkerJob &job) {
+  Writer writer;
+  writer.text(job.config).text(job.recipe).number(job.longestPrompt);
+  writer.number(uint64_t(job.set.size()));
+  for (const std::string &each : job.set)
+    writer.text(each);
+  return writer.message(MessageKind::job);
+}
+
+StatusOr<WorkerJob> unpackJob(std::span<const std::byte> payload) {
+  Reader reader(payload);
+  WorkerJob job;
+  reader.text(job.config);
+  reader.text(job.recipe);
+  reader.number(job.longestPrompt);
+  job.set.resize(reader.count(sizeof(uint64_t)));
+  for (std::string &each : job.set)
+    reader.text(each);
+  return finished(reader, job);
+}
+
 Message pack(const Hello &hello) {
   Writer writer;
-  writer.number(kMagic).number(hello.context);
+  writer.number(kMagic).number(hello.context).number(hello.sequences);
   writer.number(uint64_t(hello.parameters.size()));
   for (const StateTensor &tensor : hello.parameters)
     writer.text(tensor.name)
@@ -139,10 +161,14 @@ StatusOr<Hello> unpackHello(std::span<const std::byte> payload) {
   if (magic != kMagic)
     return Status::error("the peer is not a rollout worker of this version");
   reader.number(hello.context);
+  reader.number(hello.sequences);
   constexpr std::size_t least = 3 * sizeof(uint64_t); // two strings and a list
   hello.parameters.resize(reader.count(least));
   for (StateTensor &tensor : hello.parameters)
     readTensor(reader, tensor);
+  if (hello.context < 1 || hello.sequences < 1 ||
+      hello.sequences > std::numeric_limits<int32_t>::max())
+    reader.damaged();
   return finished(reader, hello);
 }
 
@@ -236,6 +262,28 @@ StatusOr<NumberedFailure> unpackFailure(std::span<const std::byte> payload) {
   return finished(reader, failure);
 }
 
+Message pack(const Updated &updated) {
+  return Writer().number(updated.version).message(MessageKind::updated);
+}
+
+StatusOr<Updated> unpackUpdated(std::span<const std::byte> payload) {
+  Reader reader(payload);
+  Updated updated;
+  reader.number(updated.version);
+  return finished(reader, updated);
+}
+
+Message pack(const End &end) {
+  return Writer().text(end.refusal).message(MessageKind::end);
+}
+
+StatusOr<End> unpackEnd(std::span<const std::byte> payload) {
+  Reader reader(payload);
+  End end;
+  reader.text(end.refusal);
+  return finished(reader, end);
+}
+
 //===--- frames -----------------------------------------------------------===//
 
 static Status sendAll(int socket, std::span<const std::byte> bytes) {
@@ -252,12 +300,16 @@ static Status sendAll(int socket, std::span<const std::byte> bytes) {
 }
 
 /// False: the stream ended before.
-static StatusOr<bool> receiveAll(int socket, std::span<std::byte> out) {
+StatusOr<bool> Connection::receiveAll(std::span<std::byte> out) {
   for (std::size_t at = 0; at < out.size();) {
-    const ssize_t got = ::recv(socket, &out[at], out.size() - at, 0);
+    const ssize_t got = ::recv(socket.get(), &out[at], out.size() - at, 0);
     if (got < 0 && errno == EINTR)
       continue;
-    if (got < 0 && errno != ECONNRESET)
+    if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+      return Status::error("has sent nothing for {:.3g} s",
+                           double(silence.count()) / 1000);
+    isUnreachable = got < 0 && (errno == ETIMEDOUT || errno == EHOSTUNREACH);
+    if (got < 0 && errno != ECONNRESET && !isUnreachable)
       return Status::error("cannot receive: {}", std::strerror(errno));
     if (got <= 0)
       return false;
@@ -266,8 +318,15 @@ static StatusOr<bool> receiveAll(int socket, std::span<std::byte> out) {
   return true;
 }
 
+void Connection::limitSilence(std::chrono::milliseconds limit) {
+  silence = limit;
+  const timeval time{limit.count() / 1000, limit.count() % 1000 * 1000};
+  ::setsockopt(socket.get(), SOL_SOCKET, SO_RCVTIMEO, &time, sizeof time);
+}
+
 Status Connection::send(const Message &message,
                         std::span<const std::span<const std::byte>> more) {
+  std::lock_guard lock(sending);
   FrameHeader header{message.kind, 0, message.payload.size()};
   for (std::span<const std::byte> bytes : more)
     header.size += bytes.size();
@@ -282,21 +341,22 @@ Status Connection::send(const Message &message,
 StatusOr<std::optional<Message>> Connection::receive(uint64_t most) {
   FrameHeader header{};
   StatusOr<bool> begun =
-      receiveAll(socket.get(), std::as_writable_bytes(std::span(&header, 1)));
+      receiveAll(std::as_writable_bytes(std::span(&header, 1)));
   if (!begun.ok())
     return begun.status();
   if (!*begun)
     return std::optional<Message>();
-  if (header.kind > MessageKind::failure || header.size > most)
+  if (header.kind > MessageKind::end || header.size > most)
     return Status::error("a message of a rollout worker is damaged");
-  // Piece by piece, so that memory is taken for what arrives alone.
+  // Piece by piece, so that memory is taken for what arrives alone: none is
+  // for what is only reserved.
   constexpr uint64_t kPiece = uint64_t(16) << 20;
   Message message{header.kind, {}};
+  message.payload.reserve(header.size);
   while (message.payload.size() < header.size) {
     const std::size_t at = message.payload.size();
     message.payload.resize(std::min(header.size, at + kPiece));
-    StatusOr<bool> whole =
-        receiveAll(socket.get(), std::span(message.payload).subspan(at));
+    StatusOr<bool> whole = receiveAll(std::span(message.payload).subspan(at));
     if (!whole.ok())
       return whole.status();
     if (!*whole)
@@ -306,5 +366,6 @@ StatusOr<std::optional<Message>> Connection::receive(uint64_t most) {
 }
 
 void Connection::shutDown() { ::shutdown(socket.get(), SHUT_RDWR); }
+void Connection::finishSending() { ::shutdown(socket.get(), SHUT_WR); }
 
 } // namespace tessera::rl

@@ -1,4 +1,5 @@
 #include "runtime/rl/WorkerSampler.h"
+#include "runtime/support/Text.h"
 
 #include <algorithm>
 #include <numeric>
@@ -8,144 +9,351 @@ namespace {
 
 constexpr uint64_t kMostHello = uint64_t(1) << 28;
 constexpr uint64_t kMostAnswer = uint64_t(1) << 30;
+/// How often a thread that waits asks whether to stop.
+constexpr std::chrono::milliseconds kSlice{100};
+/// For workers on other machines to read that the run is over.
+constexpr std::chrono::seconds kFarewell{5};
 
-bool isSame(const Hello &hello, const HostWeights &weights, int64_t context) {
-  const auto areEqual = [](const StateTensor &a, const StateTensor &b) {
-    return a.name == b.name && a.type == b.type && a.shape == b.shape;
-  };
-  return hello.context == context &&
-         std::ranges::equal(hello.parameters, weights.state(), areEqual);
+/// What a worker has otherwise than the first one, for a message that begins
+/// with its name; empty: nothing.
+std::string differenceOf(const Hello &hello, const HostWeights &weights,
+                         int64_t context) {
+  const std::vector<StateTensor> &ours = weights.state();
+  if (hello.context != context)
+    return fmt::format("samples sequences of up to {} tokens, and not of {}",
+                       hello.context, context);
+  if (hello.parameters.size() != ours.size())
+    return fmt::format("samples with {} parameters, and not with {}",
+                       hello.parameters.size(), ours.size());
+  for (std::size_t i = 0; i < ours.size(); ++i) {
+    const StateTensor &a = hello.parameters[i], &b = ours[i];
+    if (a.name != b.name || a.type != b.type || a.shape != b.shape)
+      return fmt::format("samples with {} as {} [{}], and not with {} as {} "
+                         "[{}]",
+                         quote(a.name), safetensorsName(a.type),
+                         fmt::join(a.shape, ", "), quote(b.name),
+                         safetensorsName(b.type), fmt::join(b.shape, ", "));
+  }
+  return {};
 }
 
 StatusOr<Hello> receiveHello(Connection &connection) {
-  auto message = connection.receive(kMostHello);
-  if (!message.ok())
-    return message.status();
-  if (!*message)
-    return Status::error("ended before it was ready");
-  if ((*message)->kind != MessageKind::hello)
-    return Status::error("did not say what it samples with");
-  return unpackHello((*message)->payload);
+  for (;;) {
+    auto message = connection.receive(kMostHello);
+    if (!message.ok())
+      return message.status();
+    if (!*message)
+      return Status::error("ended before it was ready");
+    if ((*message)->kind == MessageKind::alive)
+      continue;
+    if ((*message)->kind != MessageKind::hello)
+      return Status::error("did not say what it samples with");
+    return unpackHello((*message)->payload);
+  }
 }
 
 } // namespace
 
-StatusOr<std::unique_ptr<WorkerSampler>>
-WorkerSampler::create(int count, Start start, Note note) {
-  std::unique_ptr<WorkerSampler> sampler(
-      new WorkerSampler(std::move(start), std::move(note)));
-  for (int i = 1; i <= count; ++i) {
-    auto started = sampler->startOne(i);
-    if (!started.ok())
-      return started.status();
-    auto worker = std::make_unique<Worker>();
-    worker->number = i;
-    worker->started = started.take();
-    sampler->workers.push_back(std::move(worker));
-  }
-  for (const auto &worker : sampler->workers)
-    worker->thread = std::thread(
-        [raw = sampler.get(), each = worker.get()] { raw->serve(*each); });
-  return sampler;
-}
-
 WorkerSampler::~WorkerSampler() { stop(); }
 
-/// A worker that has said what it samples with. The first one decides what
-/// that is.
-StatusOr<StartedWorker> WorkerSampler::startOne(int number) {
-  StatusOr<StartedWorker> started = start();
+//===--- workers come -----------------------------------------------------===//
+
+/// A worker that has said what it samples with.
+StatusOr<StartedWorker> WorkerSampler::startOne(Worker &worker) {
+  StatusOr<StartedWorker> started = startWorker();
   if (!started.ok())
-    return Status::error("rollout worker {}: {}", number, started.message());
-  StatusOr<Hello> hello = receiveHello(*started->connection);
-  if (!hello.ok())
-    return Status::error("rollout worker {} {}", number,
+    return Status::error("{}: {}", worker.name, started.message());
+  if (Status met = meet(worker, *started->connection); !met.ok())
+    return Status::error("{} {}", worker.name,
                          started->process.isRunning()
                              ? started->process.ending()
-                             : hello.message());
-  if (!staged) {
-    modelContext = hello->context;
-    staged = std::make_unique<HostWeights>(std::move(hello->parameters));
-  } else if (!isSame(*hello, *staged, modelContext)) {
-    return Status::error("rollout worker {} samples with another model",
-                         number);
-  }
+                             : met.message());
   return started;
 }
 
-//===--- to the workers ---------------------------------------------------===//
-
-/// With `staging` and `sending`. A worker that has gone is noticed by its
-/// thread.
-Status WorkerSampler::sendWeights(Worker &worker,
-                                  std::span<const uint32_t> parameters) {
-  std::vector<std::span<const std::byte>> bytes;
-  for (uint32_t index : parameters)
-    bytes.push_back(staged->bytesOf(index));
-  return worker.started.connection->send(
-      pack(WeightsHeader{*version, {parameters.begin(), parameters.end()}}),
-      bytes);
+/// Takes what a worker says that it samples with.
+Status WorkerSampler::meet(Worker &worker, Connection &connection) {
+  StatusOr<Hello> hello = receiveHello(connection);
+  if (!hello.ok())
+    return hello.status();
+  std::string difference;
+  {
+    std::lock_guard lock(mutex);
+    worker.sequences = hello->sequences;
+    if (staged) {
+      difference = differenceOf(*hello, *staged, modelContext);
+    } else {
+      modelContext = hello->context;
+      staged = std::make_unique<HostWeights>(std::move(hello->parameters));
+    }
+  }
+  if (difference.empty())
+    return Status::success();
+  (void)connection.send(pack(End{difference}));
+  connection.finishSending();
+  return Status::error("{}", difference);
 }
 
-Status WorkerSampler::updateWeights(uint32_t step,
-                                    const std::function<Status()> &copy) {
-  std::lock_guard lock(staging);
-  TESSERA_RETURN_IF_ERROR(copy());
-  version = step;
-  const std::vector<uint32_t> written = staged->takeWritten();
-  for (const auto &worker : workers) {
-    std::lock_guard sendingLock(worker->sending);
-    (void)sendWeights(*worker, written);
+Status WorkerSampler::start(int count, Start given) {
+  startWorker = std::move(given);
+  for (int i = 1; i <= count; ++i) {
+    auto worker = std::make_unique<Worker>();
+    worker->name = fmt::format("rollout worker {}", i);
+    worker->isOurs = true;
+    auto started = startOne(*worker);
+    if (!started.ok())
+      return started.status();
+    worker->started = started.take();
+    run(std::move(worker));
   }
   return Status::success();
 }
 
-void WorkerSampler::submit(SampleRequest request, Done done) {
-  Worker *worker = nullptr;
-  uint64_t id = 0;
-  {
-    std::lock_guard lock(mutex);
-    worker = std::ranges::min_element(workers, {}, [](const auto &each) {
-               return each->unfinished.size();
-             })->get();
-    id = nextId++;
-  }
-  const Message message = pack(NumberedRequest{id, request});
-  // A restart sends again what is unfinished, so nothing comes in between.
-  std::unique_lock sendingLock(worker->sending);
-  Status failure = Status::success();
-  {
-    std::lock_guard lock(mutex);
-    failure = worker->failure;
-    if (failure.ok())
-      worker->unfinished.emplace(id, Pending{std::move(request), done});
-  }
-  if (failure.ok()) {
-    (void)worker->started.connection->send(message);
+StatusOr<comm::TcpAddress> WorkerSampler::listen(ListenOptions options) {
+  auto opened = WorkerListener::open(
+      std::move(options), [this](std::unique_ptr<Connection> connection,
+                                 const std::string &address) {
+        add(std::move(connection), fmt::format("rollout worker {}", address));
+      });
+  if (!opened.ok())
+    return opened.status();
+  listener = opened.take();
+  return listener->address();
+}
+
+void WorkerSampler::add(std::unique_ptr<Connection> connection,
+                        std::string name) {
+  forgetGone();
+  auto worker = std::make_unique<Worker>();
+  worker->name = std::move(name);
+  worker->started.connection = std::move(connection);
+  run(std::move(worker));
+}
+
+void WorkerSampler::run(std::unique_ptr<Worker> given) {
+  std::lock_guard lock(mutex);
+  if (isOver)
     return;
+  Worker &worker = *workers.emplace_back(std::move(given));
+  worker.sender = std::thread([this, &worker] { send(worker); });
+  worker.receiver = std::thread(
+      [this, &worker] { worker.isOurs ? serve(worker) : serveGuest(worker); });
+}
+
+void WorkerSampler::forgetGone() {
+  std::vector<std::unique_ptr<Worker>> gone;
+  {
+    std::lock_guard lock(mutex);
+    for (std::unique_ptr<Worker> &worker : workers)
+      if (worker->isGone)
+        gone.push_back(std::move(worker));
+    std::erase(workers, nullptr);
   }
-  sendingLock.unlock();
-  done(failure);
+  for (const auto &worker : gone) {
+    worker->sender.join();
+    worker->receiver.join();
+  }
+}
+
+StatusOr<bool> WorkerSampler::awaitWorker(const std::function<bool()> &stop) {
+  Lock lock(mutex);
+  while (!changed.wait_for(lock, kSlice, [&] {
+    return !failure.ok() ||
+           std::ranges::any_of(
+               workers, [](const auto &worker) { return worker->isReady; });
+  }))
+    if (stop())
+      return false;
+  if (!failure.ok())
+    return failure;
+  return true;
+}
+
+//===--- to the workers ---------------------------------------------------===//
+
+void WorkerSampler::send(Worker &worker) {
+  Lock lock(mutex);
+  for (;;) {
+    changed.wait(lock,
+                 [&] { return worker.isGone || !worker.outgoing.empty(); });
+    if (worker.isGone)
+      return;
+    const Outgoing next = std::move(worker.outgoing.front());
+    worker.outgoing.pop_front();
+    worker.isSending = true;
+    lock.unlock();
+    std::vector<std::span<const std::byte>> bytes;
+    if (next.weights)
+      for (uint32_t index : *next.weights)
+        bytes.push_back(staged->bytesOf(index));
+    Connection &connection = *worker.started.connection;
+    if (!connection.send(next.message, bytes).ok())
+      connection.shutDown(); // its receiver notices
+    else if (next.message.kind == MessageKind::end)
+      connection.finishSending();
+    lock.lock();
+    worker.isSending = false;
+    worker.unsentWeights -= next.weights.has_value();
+    changed.notify_all();
+  }
+}
+
+void WorkerSampler::queueWeights(Worker &worker,
+                                 std::vector<uint32_t> parameters) {
+  Message message = pack(WeightsHeader{*version, parameters});
+  worker.outgoing.push_back({std::move(message), std::move(parameters)});
+  ++worker.unsentWeights;
+}
+
+bool WorkerSampler::isAnyUnsent() const {
+  return std::ranges::any_of(
+      workers, [](const auto &worker) { return worker->unsentWeights > 0; });
+}
+
+Status WorkerSampler::updateWeights(uint32_t step,
+                                    const std::function<Status()> &copy) {
+  Update update{step, comm::SocketClock::now(), {}};
+  {
+    Lock lock(mutex);
+    changed.wait(lock, [&] { return !isAnyUnsent(); });
+    isStaging = true;
+  }
+  const Status copied = copy();
+  std::lock_guard lock(mutex);
+  isStaging = false;
+  changed.notify_all();
+  TESSERA_RETURN_IF_ERROR(copied);
+  version = step;
+  const std::vector<uint32_t> written = staged->takeWritten();
+  for (const auto &worker : workers)
+    if (worker->isReady) {
+      queueWeights(*worker, written);
+      update.missing.insert(worker.get());
+    }
+  if (!update.missing.empty())
+    updates.push_back(std::move(update));
+  return Status::success();
+}
+
+/// The worker has the weights of version `newest`, so it needs no older ones.
+void WorkerSampler::takeUpdated(const Worker &worker, uint32_t newest) {
+  for (Update &update : updates)
+    if (update.version <= newest)
+      update.missing.erase(&worker);
+  for (; !updates.empty() && updates.front().missing.empty();
+       updates.pop_front())
+    published = std::chrono::duration<double>(comm::SocketClock::now() -
+                                              updates.front().begin)
+                    .count();
+}
+
+double WorkerSampler::publishSeconds() const {
+  std::lock_guard lock(mutex);
+  return published;
+}
+
+void WorkerSampler::submit(SampleRequest request, Done done) {
+  Lock lock(mutex);
+  if (isOver)
+    return;
+  if (failure.ok()) {
+    queue.emplace(nextId++, Pending{std::move(request), std::move(done)});
+    return dispatch();
+  }
+  const Status why = failure;
+  lock.unlock();
+  done(why);
+}
+
+/// Gives what is queued to the workers that have the least to do for their
+/// size.
+void WorkerSampler::dispatch() {
+  const auto load = [](const Worker &worker) {
+    return double(worker.inFlight) / double(worker.sequences);
+  };
+  constexpr double kMostLoad = 2;
+  while (!queue.empty()) {
+    Worker *least = nullptr;
+    for (const auto &worker : workers)
+      if (worker->isReady && load(*worker) < kMostLoad &&
+          (!least || load(*worker) < load(*least)))
+        least = worker.get();
+    if (!least)
+      break;
+    auto next = queue.extract(queue.begin());
+    const SampleRequest &request = next.mapped().request;
+    least->inFlight += int64_t(request.seeds.size());
+    least->outgoing.push_back({pack(NumberedRequest{next.key(), request})});
+    least->unfinished.insert(std::move(next));
+  }
+  changed.notify_all();
 }
 
 //===--- from the workers -------------------------------------------------===//
 
+/// Its model has no weights yet, or old ones.
+void WorkerSampler::makeReady(Worker &worker) {
+  Lock lock(mutex);
+  changed.wait(lock, [&] { return isOver || !isStaging; });
+  if (isOver)
+    return worker.started.connection->shutDown();
+  worker.isReady = true;
+  if (version) {
+    std::vector<uint32_t> all(staged->state().size());
+    std::iota(all.begin(), all.end(), 0);
+    queueWeights(worker, std::move(all));
+  }
+  dispatch();
+}
+
 void WorkerSampler::serve(Worker &worker) {
   for (;;) {
+    makeReady(worker);
     const Status status = receive(worker);
-    {
-      std::lock_guard lock(mutex);
-      if (isOver)
-        return;
-    }
-    std::string how = "closed its end";
+    std::string how(worker.started.connection->ending());
     if (!status.ok())
       how = status.message();
     else if (worker.started.process.isRunning())
       how = worker.started.process.ending();
-    if (Status restarted = restart(worker, how); !restarted.ok())
-      return fail(worker, restarted);
+    leave(worker);
+    const Status restarted = restart(worker, how);
+    if (!restarted.ok())
+      fail(restarted);
+    std::lock_guard lock(mutex);
+    worker.isGone = isOver || !restarted.ok();
+    changed.notify_all();
+    if (worker.isGone)
+      return;
   }
+}
+
+void WorkerSampler::serveGuest(Worker &worker) {
+  Connection &connection = *worker.started.connection;
+  Status status = meet(worker, connection);
+  if (status.ok()) {
+    note(fmt::format("{} joins; it samples {} completions at once", worker.name,
+                     worker.sequences));
+    makeReady(worker);
+    status = receive(worker);
+  }
+  const std::size_t unsent = leave(worker);
+  std::string line = fmt::format("{} {}", worker.name,
+                                 status.ok() ? std::string(connection.ending())
+                                             : status.message());
+  bool isSaid = false;
+  {
+    std::lock_guard lock(mutex);
+    if (std::ranges::none_of(workers,
+                             [](const auto &each) { return each->isReady; }))
+      line += "; none is left, and the run waits for one";
+    else if (unsent > 0)
+      line += "; others sample again what it had not sent";
+    worker.isGone = true;
+    isSaid = !isOver;
+  }
+  changed.notify_all();
+  if (isSaid)
+    note(line);
 }
 
 /// Success: the worker has closed its end.
@@ -160,6 +368,79 @@ Status WorkerSampler::receive(Worker &worker) {
   }
 }
 
+Status WorkerSampler::take(Worker &worker, const Message &message) {
+  switch (message.kind) {
+  case MessageKind::samples:
+    return takeSamples(worker, message);
+  case MessageKind::alive:
+    return Status::success();
+  case MessageKind::updated: {
+    auto updated = unpackUpdated(message.payload);
+    if (!updated.ok())
+      return updated.status();
+    std::lock_guard lock(mutex);
+    takeUpdated(worker, updated->version);
+    return Status::success();
+  }
+  case MessageKind::failure: {
+    auto failed = unpackFailure(message.payload);
+    if (!failed.ok())
+      return failed.status();
+    // Others may be able to.
+    if (!worker.isOurs)
+      return Status::error("cannot sample: {}", oneLine(failed->text, 300));
+    if (auto pending = finish(worker, failed->id))
+      pending->done(Status::error("{}", failed->text));
+    return Status::success();
+  }
+  default:
+    return Status::error("sent a message of a learner");
+  }
+}
+
+/// Whether they are completions of the request. Their tokens are inputs of the
+/// learner.
+Status WorkerSampler::checkSamples(const Pending &pending,
+                                   const std::vector<Sample> &samples) const {
+  const SampleRequest &request = pending.request;
+  if (samples.size() != request.seeds.size())
+    return Status::error("sent {} completions for {}", samples.size(),
+                         request.seeds.size());
+  for (const Sample &sample : samples) {
+    if (int64_t(sample.tokens.size()) > request.maxTokens)
+      return Status::error("sent a completion of {} tokens, and asked for were "
+                           "{} at most",
+                           sample.tokens.size(), request.maxTokens);
+    const auto isToken = [&](int32_t token) {
+      return token >= 0 && token < vocabulary;
+    };
+    const auto isVersion = [&](uint32_t each) {
+      return version && each <= *version;
+    };
+    if (!std::ranges::all_of(sample.tokens, isToken) ||
+        !std::ranges::all_of(sample.versions, isVersion))
+      return Status::error("sent tokens that the vocabulary lacks, or that are "
+                           "of later weights");
+  }
+  return Status::success();
+}
+
+Status WorkerSampler::takeSamples(Worker &worker, const Message &message) {
+  auto samples = unpackSamples(message.payload);
+  if (!samples.ok())
+    return samples.status();
+  {
+    std::lock_guard lock(mutex);
+    auto found = worker.unfinished.find(samples->id);
+    if (isOver || found == worker.unfinished.end())
+      return Status::success();
+    TESSERA_RETURN_IF_ERROR(checkSamples(found->second, samples->samples));
+  }
+  if (auto pending = finish(worker, samples->id))
+    pending->done(std::move(samples->samples));
+  return Status::success();
+}
+
 std::optional<WorkerSampler::Pending> WorkerSampler::finish(Worker &worker,
                                                             uint64_t id) {
   std::lock_guard lock(mutex);
@@ -167,95 +448,94 @@ std::optional<WorkerSampler::Pending> WorkerSampler::finish(Worker &worker,
   if (isOver || found.empty())
     return std::nullopt;
   worker.hasSampled = true;
+  worker.inFlight -= int64_t(found.mapped().request.seeds.size());
+  dispatch();
   return std::move(found.mapped());
 }
 
-Status WorkerSampler::take(Worker &worker, const Message &message) {
-  if (message.kind == MessageKind::failure) {
-    auto failure = unpackFailure(message.payload);
-    if (!failure.ok())
-      return failure.status();
-    if (auto pending = finish(worker, failure->id))
-      pending->done(Status::error("{}", failure->text));
-    return Status::success();
-  }
-  if (message.kind != MessageKind::samples)
-    return Status::error("sent a message of a learner");
-  auto samples = unpackSamples(message.payload);
-  if (!samples.ok())
-    return samples.status();
-  auto pending = finish(worker, samples->id);
-  if (!pending)
-    return Status::success();
-  if (samples->samples.size() != pending->request.seeds.size())
-    pending->done(Status::error("rollout worker {} sent {} completions for {}",
-                                worker.number, samples->samples.size(),
-                                pending->request.seeds.size()));
-  else
-    pending->done(std::move(samples->samples));
-  return Status::success();
+//===--- workers go -------------------------------------------------------===//
+
+/// Others may sample what the worker had not sent: so many requests.
+std::size_t WorkerSampler::leave(Worker &worker) {
+  Lock lock(mutex);
+  worker.isReady = false;
+  worker.outgoing.clear();
+  worker.started.connection->shutDown(); // a sender that waits gives up
+  changed.wait(lock, [&] { return !worker.isSending; });
+  worker.unsentWeights = 0;
+  worker.inFlight = 0;
+  const std::size_t unsent = worker.unfinished.size();
+  if (!isOver)
+    queue.merge(worker.unfinished);
+  if (!updates.empty())
+    takeUpdated(worker, updates.back().version);
+  dispatch();
+  return unsent;
 }
 
 Status WorkerSampler::restart(Worker &worker, const std::string &how) {
   {
     std::lock_guard lock(mutex);
+    if (isOver)
+      return Status::success();
     if (!worker.hasSampled)
-      return Status::error("rollout worker {} {} before it had sampled "
-                           "anything",
-                           worker.number, how);
+      return Status::error("{} {} before it had sampled anything", worker.name,
+                           how);
     worker.hasSampled = false;
   }
-  note(fmt::format("rollout worker {} {}; another one samples again what it "
-                   "had not sent",
-                   worker.number, how));
-  StatusOr<StartedWorker> started = startOne(worker.number);
+  note(fmt::format("{} {}; another one samples again what it had not sent",
+                   worker.name, how));
+  StatusOr<StartedWorker> started = startOne(worker);
   if (!started.ok())
     return started.status();
-  std::lock_guard stagingLock(staging);
-  std::lock_guard sendingLock(worker.sending);
+  std::lock_guard lock(mutex);
   worker.started = started.take();
-  std::vector<Message> requests;
-  {
-    std::lock_guard lock(mutex);
-    if (isOver)
-      worker.started.connection->shutDown();
-    for (const auto &[id, pending] : worker.unfinished)
-      requests.push_back(pack(NumberedRequest{id, pending.request}));
-  }
-  if (version) {
-    std::vector<uint32_t> all(staged->state().size());
-    std::iota(all.begin(), all.end(), 0);
-    (void)sendWeights(worker, all);
-  }
-  for (const Message &request : requests)
-    (void)worker.started.connection->send(request);
   return Status::success();
 }
 
-void WorkerSampler::fail(Worker &worker, const Status &status) {
+void WorkerSampler::fail(const Status &status) {
   std::map<uint64_t, Pending> unfinished;
   {
     std::lock_guard lock(mutex);
-    worker.failure = status;
-    if (!isOver)
-      unfinished.swap(worker.unfinished);
+    failure = status;
+    if (!isOver) {
+      unfinished.swap(queue);
+      for (const auto &worker : workers)
+        unfinished.merge(worker->unfinished);
+    }
   }
+  changed.notify_all();
   for (auto &[id, pending] : unfinished)
     pending.done(status);
 }
 
 void WorkerSampler::stop() {
+  listener.reset();
   {
-    std::lock_guard lock(mutex);
+    Lock lock(mutex);
     isOver = true;
+    queue.clear();
+    for (const auto &worker : workers) {
+      worker->outgoing.clear();
+      if (!worker->isOurs)
+        worker->outgoing.push_back({pack(End{})});
+      else if (worker->started.connection)
+        worker->started.connection->shutDown();
+    }
+    changed.notify_all();
+    changed.wait_for(lock, kFarewell, [&] {
+      return std::ranges::none_of(workers, [](const auto &worker) {
+        return !worker->isOurs && worker->isReady;
+      });
+    });
+    for (const auto &worker : workers)
+      worker->started.connection->shutDown();
   }
   for (const auto &worker : workers) {
-    std::lock_guard sendingLock(worker->sending);
-    worker->started.connection->shutDown();
+    worker->receiver.join();
+    worker->sender.join();
   }
-  for (const auto &worker : workers)
-    if (worker->thread.joinable())
-      worker->thread.join();
+  workers.clear();
 }
 
 } // namespace tessera::rl

@@ -10,6 +10,8 @@
 #include "tools/tessera/Commands.h"
 #include "tools/tessera/RlPrograms.h"
 #include "tools/tessera/RlTokenizer.h"
+#include "tools/tessera/RlWorkers.h"
+#include "tools/tessera/RolloutSecret.h"
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
@@ -110,12 +112,16 @@ static Status checkReward(rl::Reward &reward, const RlArguments &arguments,
   return Status::success();
 }
 
-/// In this process by `model`, or in others.
+/// The workers, or an engine in this process by `model`.
 static StatusOr<std::unique_ptr<rl::Sampler>>
 openSampler(const RlArguments &arguments, const RlThreads &threads,
-            const std::string &artifact, DecodingModel &model) {
-  if (arguments.workers > 0)
-    return startWorkers(arguments, artifact, threads.ofWorker);
+            const std::string &artifact,
+            std::unique_ptr<rl::WorkerSampler> workers, DecodingModel &model) {
+  if (workers) {
+    TESSERA_RETURN_IF_ERROR(
+        startWorkers(arguments, artifact, threads.ofWorker, *workers));
+    return std::unique_ptr<rl::Sampler>(std::move(workers));
+  }
   TESSERA_RETURN_IF_ERROR(
       model.open(artifact, arguments.device, threads.sampler));
   return std::unique_ptr<rl::Sampler>(
@@ -140,13 +146,18 @@ static Status learn(RlArguments &arguments, const recipe::Recipe &recipe,
   if (!reward.ok())
     return reward.status();
   TESSERA_RETURN_IF_ERROR(beginReward(**reward));
+  auto workers = prepareWorkers(arguments, source, longest);
+  if (!workers.ok())
+    return workers.status();
   TemporaryFile trainer, decoder;
   for (TemporaryFile *file : {&trainer, &decoder})
     if (llvm::Error error = file->create())
       return Status::error("{}", llvm::toString(std::move(error)));
   TESSERA_RETURN_IF_ERROR(compileLearner(arguments, trainer.name()));
-  TESSERA_RETURN_IF_ERROR(
-      compileSampler(arguments, recipe, longest, decoder.name()));
+  const bool comparesWithReference = recipe.policy.kl.beta > 0;
+  if (!*workers || arguments.workers > 0 || comparesWithReference)
+    TESSERA_RETURN_IF_ERROR(
+        compileSampler(arguments, recipe, longest, decoder.name()));
   std::vector<std::string> programs = {"init", "train_step"};
   if (recipe.policy.advantages == recipe::Advantages::Gae)
     programs.push_back("eval_step"); // which gives values of tokens
@@ -156,12 +167,13 @@ static Status learn(RlArguments &arguments, const recipe::Recipe &recipe,
   if (!learner.ok())
     return learner.status();
   DecodingModel model, reference;
-  auto sampler = openSampler(arguments, threads, decoder.name(), model);
+  auto sampler =
+      openSampler(arguments, threads, decoder.name(), workers.take(), model);
   if (!sampler.ok())
     return sampler.status();
   TESSERA_RETURN_IF_ERROR(
       rl::checkContext(recipe, longest, (*sampler)->context()));
-  if (recipe.policy.kl.beta > 0) {
+  if (comparesWithReference) {
     TESSERA_RETURN_IF_ERROR(
         reference.open(decoder.name(), arguments.device, threads.reference));
     TESSERA_RETURN_IF_ERROR(
@@ -215,6 +227,10 @@ static Status runRl(RlArguments &arguments) {
   if (!recipe.ok())
     return recipe.status();
   TESSERA_RETURN_IF_ERROR(checkRecipe(*recipe));
+  if (arguments.listen.empty() && !arguments.secretFile.empty())
+    return Status::error("--rollout-secret-file is for workers on other "
+                         "machines; name where they join: --rollout-listen "
+                         "HOST:PORT");
   TESSERA_RETURN_IF_ERROR(rl::checkEpochs(
       *recipe, lastStepOf(arguments, *recipe), !arguments.evalPrompts.empty()));
   TESSERA_RETURN_IF_ERROR(hal::checkDevice(arguments.device));
@@ -319,9 +335,17 @@ void tessera::addRlCommand(CLI::App &app, Invocation &invocation) {
   command
       ->add_option("--rollout-workers", arguments->workers,
                    "sample in so many processes of their own; one that ends "
-                   "is started again (default: sample in this process)")
+                   "is started again (default: sample in this process, or "
+                   "with --rollout-listen only on other machines)")
       ->check(CLI::Range(0, 256))
       ->type_name("N");
+  command
+      ->add_option("--rollout-listen", arguments->listen,
+                   "sample on other machines: let 'tessera rollout-worker "
+                   "--connect HOST:PORT' join, at any time. Unless HOST is a "
+                   "loopback address, it must know a secret")
+      ->type_name("HOST:PORT");
+  addRolloutSecretOption(*command, arguments->secretFile);
   command
       ->add_option("--threads", arguments->threads,
                    "processors; 0: all. With rollout.staleness half of them "

@@ -4,14 +4,8 @@
 #include "compiler/api/Shell.h"
 #include "runtime/hal/cpu/ThreadPool.h"
 #include "runtime/rl/AnswerScorer.h"
-#include "runtime/rl/WorkerSampler.h"
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <ctime>
-#include <filesystem>
-#include <sys/socket.h>
-#include <unistd.h>
 
 using namespace tessera;
 
@@ -25,6 +19,7 @@ static CompileRequest requestOf(const RlArguments &arguments,
                                 const std::string &output) {
   CompileRequest request;
   request.spec = arguments.place;
+  request.configText = arguments.config;
   request.recipe = arguments.recipe;
   request.set = arguments.set;
   request.targets = localTargets(arguments.device);
@@ -44,7 +39,9 @@ RlThreads tessera::threadsOf(const RlArguments &arguments,
       arguments.threads > 0 ? arguments.threads : hal::availableProcessors();
   RlThreads threads{{all, {}}, {all, {}}, {all, {}}, all};
   const unsigned half = std::max(all / 2, 1U);
-  if (recipe.rollout.staleness > 0 && arguments.device.starts_with("cpu")) {
+  const bool samplesHere = arguments.listen.empty() || arguments.workers > 0;
+  if (recipe.rollout.staleness > 0 && samplesHere &&
+      arguments.device.starts_with("cpu")) {
     auto share = std::make_shared<hal::ProcessorShare>(3);
     threads.learner.processors = {share, 0, std::max(all - half, 1U)};
     threads.sampler.processors = {share, 1, half};
@@ -226,43 +223,4 @@ tessera::openModelReward(const RlArguments &arguments,
       return Status::error("--reward: {}", status.message());
   return std::unique_ptr<rl::Reward>(
       std::make_unique<OwnedRewardModel>(opened.take(), encoding, advice));
-}
-
-//===--- rollout workers --------------------------------------------------===//
-
-static StatusOr<rl::StartedWorker>
-startWorker(const std::vector<std::string> &words) {
-  int ends[2];
-  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
-    return Status::error("cannot create a socket: {}", std::strerror(errno));
-  comm::Socket ours(ends[0]), theirs(ends[1]);
-  const ChildProcess::Descriptor descriptors[] = {
-      {theirs.get(), kWorkerDescriptor}};
-  auto process = ChildProcess::start(words, descriptors);
-  if (!process.ok())
-    return process.status();
-  return rl::StartedWorker{std::make_unique<rl::Connection>(std::move(ours)),
-                           process.take()};
-}
-
-StatusOr<std::unique_ptr<rl::Sampler>>
-tessera::startWorkers(const RlArguments &arguments, const std::string &artifact,
-                      unsigned threads) {
-  std::error_code error;
-  const std::string self =
-      std::filesystem::read_symlink("/proc/self/exe", error).string();
-  // A file without a name is this process's by its descriptor.
-  std::string path = artifact;
-  constexpr std::string_view kOurs = "/proc/self/";
-  if (path.starts_with(kOurs))
-    path.replace(0, kOurs.size(), fmt::format("/proc/{}/", ::getpid()));
-  std::vector<std::string> words = {
-      self,        "rollout-worker",       path, "--device", arguments.device,
-      "--threads", std::to_string(threads)};
-  auto workers = rl::WorkerSampler::create(
-      arguments.workers, [words] { return startWorker(words); },
-      arguments.note);
-  if (!workers.ok())
-    return workers.status();
-  return std::unique_ptr<rl::Sampler>(workers.take());
 }

@@ -1,10 +1,9 @@
-// The two programs of `tessera rl`, and the processes that sample.
+// The two programs of `tessera rl`.
 #pragma once
 #include "runtime/infer/DecodePrograms.h"
 #include "runtime/recipe/Recipe.h"
 #include "runtime/rl/PromptFile.h"
 #include "runtime/rl/Reward.h"
-#include "runtime/rl/Sampler.h"
 #include "runtime/train/SessionModel.h"
 #include "runtime/train/Train.h"
 #include "tools/tessera/CacheOptions.h"
@@ -19,10 +18,12 @@ namespace tessera {
 /// What `tessera rl` was called with.
 struct RlArguments {
   std::string place, prompts, evalPrompts, reward, recipe;
+  std::string config; ///< config.json itself; `place` then only names it
+  std::string listen, secretFile; ///< for workers on other machines
   std::string cache = "on", device = "cpu";
   std::vector<std::string> set;
   unsigned threads = 0; ///< processors; 0: all
-  int workers = 0;      ///< processes that sample; 0: this one does
+  int workers = 0;      ///< processes of this machine that sample
   uint64_t cacheGib = kCacheGib;
   TrainOptions train;
   std::function<void(std::string_view)> note; ///< for the user
@@ -75,13 +76,5 @@ StatusOr<std::unique_ptr<rl::Reward>>
 openModelReward(const RlArguments &arguments, const recipe::Recipe &recipe,
                 std::span<const rl::Prompt> prompts,
                 std::span<const rl::Prompt> evalPrompts);
-
-/// The descriptor by which a rollout worker speaks with its learner.
-inline constexpr int kWorkerDescriptor = 3;
-
-/// Rollout workers that run the artifact: `tessera rollout-worker`.
-StatusOr<std::unique_ptr<rl::Sampler>>
-startWorkers(const RlArguments &arguments, const std::string &artifact,
-             unsigned threads);
 
 } // namespace tessera

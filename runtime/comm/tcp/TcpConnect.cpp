@@ -11,7 +11,6 @@
 #include <random>
 #include <sys/socket.h>
 #include <thread>
-#include <unistd.h>
 
 namespace tessera::comm {
 namespace {
@@ -43,45 +42,14 @@ struct Place {
 
 std::string systemError() { return std::strerror(errno); }
 
-/// Whether the socket was ready for `events` before the deadline.
-bool await(int fd, short events, Clock::time_point deadline) {
-  for (;;) {
-    const auto left =
-        std::chrono::duration_cast<milliseconds>(deadline - Clock::now());
-    pollfd entry{fd, events, 0};
-    const int ready = ::poll(
-        &entry, 1, static_cast<int>(std::max(left, milliseconds(0)).count()));
-    if (ready >= 0 || errno != EINTR)
-      return ready > 0;
-  }
-}
-
 template <typename T>
 bool readAll(int fd, std::span<T> values, Clock::time_point deadline) {
-  auto bytes = std::as_writable_bytes(values);
-  while (!bytes.empty()) {
-    if (!await(fd, POLLIN, deadline))
-      return false;
-    const ssize_t got = ::recv(fd, bytes.data(), bytes.size(), 0);
-    if (got == 0 || (got < 0 && errno != EINTR))
-      return false;
-    bytes = bytes.subspan(static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
-  }
-  return true;
+  return readBytes(fd, std::as_writable_bytes(values), deadline);
 }
 
 template <typename T>
 bool writeAll(int fd, std::span<const T> values, Clock::time_point deadline) {
-  auto bytes = std::as_bytes(values);
-  while (!bytes.empty()) {
-    if (!await(fd, POLLOUT, deadline))
-      return false;
-    const ssize_t put = ::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
-    if (put < 0 && errno != EINTR)
-      return false;
-    bytes = bytes.subspan(static_cast<std::size_t>(std::max<ssize_t>(put, 0)));
-  }
-  return true;
+  return writeBytes(fd, std::as_bytes(values), deadline);
 }
 
 class Meeting {
@@ -316,11 +284,6 @@ StatusOr<Socket> Meeting::connectToPlace(int rank) const {
 }
 
 } // namespace
-
-Socket::~Socket() {
-  if (fd >= 0)
-    ::close(fd);
-}
 
 StatusOr<std::vector<Socket>> connectRanks(const Launch &launch,
                                            milliseconds timeout) {

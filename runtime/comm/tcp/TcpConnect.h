@@ -2,29 +2,12 @@
 // all ranks each other's addresses.
 #pragma once
 #include "runtime/comm/Launch.h"
+#include "runtime/comm/tcp/TcpSocket.h"
 
 #include <chrono>
-#include <utility>
 #include <vector>
 
 namespace tessera::comm {
-
-/// A file descriptor with an owner; -1: none.
-class Socket {
-public:
-  explicit Socket(int fd = -1) : fd(fd) {}
-  Socket(Socket &&other) noexcept : fd(std::exchange(other.fd, -1)) {}
-  Socket &operator=(Socket &&other) noexcept {
-    std::swap(fd, other.fd);
-    return *this;
-  }
-  ~Socket();
-  int get() const { return fd; }
-  explicit operator bool() const { return fd >= 0; }
-
-private:
-  int fd;
-};
 
 /// Connects every two ranks of the job; all call it. Returns a stream socket
 /// for each other rank, none for this one. Rank 0 listens on

@@ -10,7 +10,7 @@ from extract import SOURCE
 
 FLAG = re.compile(r"--[a-z][\w-]*")
 OURS = re.compile(r"(?:build/bin/)?(tessera(?:-opt|-interpret|-run|-reduce)?|iopddl|metamorphic)$")
-SUBCOMMAND = re.compile(r"^  ([a-z]+)  ", re.M)
+SUBCOMMAND = re.compile(r"^  ([a-z-]+)  ", re.M)
 # Subcommands that have subcommands.
 GROUPS = ("bench", "data")
 ROOTS = extract.roots()

@@ -140,6 +140,9 @@ SHORTER = [
     Shorter("bench/infer/README.md", r"^bench/infer/llama_cpp.py gguf",
             r".venv/bin/python \g<0>", "its packages"),
     Shorter("tools/iopddl/README.md", r" 60 ", " 1 ", "time"),
+    Shorter("docs/reinforcement-learning.md", r"(tessera rl .*) --rollout-listen \S+$",
+            r"tessera rollout-worker --connect 127.0.0.1:17113 & "
+            r"\1 --rollout-listen 127.0.0.1:17113 && wait $!", "one machine"),
     Shorter("docs/generating.md", r"(tessera generate \S+)(?!.*--max-tokens)", r"\1 --max-tokens 4", "time"),
 ]
 
@@ -156,6 +159,8 @@ NOT_RUN = [
     NotRun("bench/infer/README.md", r"^(pip|tar|cd|cmake|ninja) ", "needs the network"),
     NotRun("bench/*README.md", r"llama-quantize|llama_cpp\.py compare", "needs a build of llama.cpp"),
     NotRun("bench/infer/README.md", r"llama_cpp\.py gguf", "needs the oracles", unless=has_oracles),
+    NotRun("docs/reinforcement-learning.md", r"^tessera rollout-worker",
+           "runs with the command before it"),
     NotRun("docs/cuda.md", r"--sass", "needs nvcc and nvdisasm"),
     NotRun("bench/gpu/README.md", r"(bounds|gates|inflight|measured)\.py", "needs nvcc and nvdisasm"),
     NotRun("docs/*.md", r"^curl", "needs curl", unless=has_curl),

@@ -13,6 +13,7 @@ namespace {
 Hello someHello() {
   return {
       64,
+      16,
       {{"wte.weight", SafetensorsType::bf16, {5, 3}, StateRole::parameter, 30},
        {"scale", SafetensorsType::f32, {}, StateRole::parameter, 4}}};
 }
@@ -30,6 +31,10 @@ NumberedRequest someRequest() {
   return {12, {{4, 5, 6}, {1, ~uint64_t(0)}, 0.5F, 30, {0, 2}}};
 }
 
+WorkerJob someJob() {
+  return {"{\"hidden_size\": 64}", "task: policy\n", {"optimizer.lr=1"}, 17};
+}
+
 /// What a peer makes of a payload; true: it is accepted.
 bool isAccepted(MessageKind kind, std::span<const std::byte> payload) {
   std::span<const std::byte> rest;
@@ -44,20 +49,34 @@ bool isAccepted(MessageKind kind, std::span<const std::byte> payload) {
     return unpackSamples(payload).ok();
   case MessageKind::failure:
     return unpackFailure(payload).ok();
+  case MessageKind::job:
+    return unpackJob(payload).ok();
+  case MessageKind::updated:
+    return unpackUpdated(payload).ok();
+  case MessageKind::end:
+    return unpackEnd(payload).ok();
+  case MessageKind::alive:
+    return payload.empty();
   }
   return false;
 }
 
 std::vector<Message> someMessages() {
-  return {pack(someHello()), pack(WeightsHeader{3, {0, 2}}),
-          pack(someRequest()), pack(someSamples()),
-          pack(NumberedFailure{5, "sampling: the device is gone"})};
+  return {pack(someHello()),
+          pack(WeightsHeader{3, {0, 2}}),
+          pack(someRequest()),
+          pack(someSamples()),
+          pack(NumberedFailure{5, "sampling: the device is gone"}),
+          pack(someJob()),
+          pack(Updated{3}),
+          pack(End{"samples with another model"})};
 }
 
 TEST(WorkerMessagesTest, ReadBackAsTheyWere) {
   auto hello = unpackHello(pack(someHello()).payload);
   ASSERT_TRUE(hello.ok()) << hello.message();
   EXPECT_EQ(hello->context, 64);
+  EXPECT_EQ(hello->sequences, 16);
   ASSERT_EQ(hello->parameters.size(), 2u);
   EXPECT_EQ(hello->parameters[0].name, "wte.weight");
   EXPECT_EQ(hello->parameters[0].shape, (std::vector<uint64_t>{5, 3}));
@@ -83,6 +102,15 @@ TEST(WorkerMessagesTest, ReadBackAsTheyWere) {
   EXPECT_TRUE(samples->samples[0].isCut);
   EXPECT_FALSE(samples->samples[1].isCut);
   EXPECT_TRUE(std::signbit(samples->samples[1].logProbs[0]));
+
+  auto job = unpackJob(pack(someJob()).payload);
+  ASSERT_TRUE(job.ok()) << job.message();
+  EXPECT_EQ(job->config, someJob().config);
+  EXPECT_EQ(job->recipe, someJob().recipe);
+  EXPECT_EQ(job->set, someJob().set);
+  EXPECT_EQ(job->longestPrompt, 17);
+  EXPECT_EQ(unpackUpdated(pack(Updated{3}).payload)->version, 3u);
+  EXPECT_EQ(unpackEnd(pack(End{"why"}).payload)->refusal, "why");
 }
 
 TEST(WorkerMessagesTest, ShortOnesAreErrors) {

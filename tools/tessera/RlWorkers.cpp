@@ -1,0 +1,108 @@
+#include "tools/tessera/RlWorkers.h"
+#include "runtime/support/StopSignals.h"
+#include "runtime/support/Text.h"
+#include "tools/tessera/RolloutSecret.h"
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <sys/socket.h>
+#include <unistd.h>
+
+using namespace tessera;
+
+/// The bounds of what a worker is sent; the same files were read before.
+static constexpr int64_t kMostConfig = int64_t(1) << 24;
+
+static StatusOr<rl::WorkerJob> jobOf(const RlArguments &arguments,
+                                     const ModelSource &source,
+                                     int64_t longest) {
+  auto config = source.files.read("config.json", kMostConfig);
+  if (!config.ok())
+    return config.status();
+  rl::WorkerJob job{config.take(), {}, arguments.set, longest};
+  if (!arguments.recipe.empty()) {
+    auto recipe = readTextFile(arguments.recipe, kMostConfig);
+    if (!recipe.ok())
+      return recipe.status();
+    job.recipe = recipe.take();
+  }
+  return job;
+}
+
+static StatusOr<comm::TcpAddress> listenFor(const RlArguments &arguments,
+                                            const ModelSource &source,
+                                            int64_t longest,
+                                            rl::WorkerSampler &workers) {
+  auto address = comm::TcpAddress::parse(arguments.listen);
+  if (!address.ok())
+    return address.status();
+  auto secret = readRolloutSecret(arguments.secretFile);
+  if (!secret.ok())
+    return secret.status();
+  auto job = jobOf(arguments, source, longest);
+  if (!job.ok())
+    return job.status();
+  rl::ListenOptions options;
+  options.address = address.take();
+  options.secret = secret.take();
+  options.job = job.take();
+  options.note = arguments.note;
+  return workers.listen(std::move(options));
+}
+
+StatusOr<std::unique_ptr<rl::WorkerSampler>>
+tessera::prepareWorkers(const RlArguments &arguments, const ModelSource &source,
+                        int64_t longest) {
+  std::unique_ptr<rl::WorkerSampler> workers;
+  if (arguments.workers == 0 && arguments.listen.empty())
+    return workers;
+  workers =
+      std::make_unique<rl::WorkerSampler>(source.spec.vocab, arguments.note);
+  if (arguments.listen.empty())
+    return workers;
+  auto bound = listenFor(arguments, source, longest, *workers);
+  if (!bound.ok())
+    return Status::error("--rollout-listen: {}", bound.message());
+  arguments.note(fmt::format("rollout workers may join: tessera rollout-worker "
+                             "--connect {}",
+                             bound->text()));
+  return workers;
+}
+
+static StatusOr<rl::StartedWorker>
+startWorker(const std::vector<std::string> &words) {
+  int ends[2];
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
+    return Status::error("cannot create a socket: {}", std::strerror(errno));
+  comm::Socket ours(ends[0]), theirs(ends[1]);
+  const ChildProcess::Descriptor descriptors[] = {
+      {theirs.get(), kWorkerDescriptor}};
+  auto process = ChildProcess::start(words, descriptors);
+  if (!process.ok())
+    return process.status();
+  return rl::StartedWorker{std::make_unique<rl::Connection>(std::move(ours)),
+                           process.take()};
+}
+
+Status tessera::startWorkers(const RlArguments &arguments,
+                             const std::string &artifact, unsigned threads,
+                             rl::WorkerSampler &workers) {
+  std::error_code error;
+  const std::string self =
+      std::filesystem::read_symlink("/proc/self/exe", error).string();
+  // A file without a name is this process's by its descriptor.
+  std::string path = artifact;
+  constexpr std::string_view kOurs = "/proc/self/";
+  if (path.starts_with(kOurs))
+    path.replace(0, kOurs.size(), fmt::format("/proc/{}/", ::getpid()));
+  std::vector<std::string> words = {
+      self,       "rollout-worker", "--artifact", path,
+      "--device", arguments.device, "--threads",  std::to_string(threads)};
+  TESSERA_RETURN_IF_ERROR(
+      workers.start(arguments.workers, [words] { return startWorker(words); }));
+  auto came = workers.awaitWorker(stopRequested);
+  if (!came.ok())
+    return came.status();
+  return *came ? Status::success()
+               : Status::error("stopped before a rollout worker came");
+}
