@@ -2,6 +2,7 @@
 #include "compiler/api/LocalTargets.h"
 #include "compiler/api/RewardProgram.h"
 #include "compiler/api/Shell.h"
+#include "models/HfConfig.h"
 #include "runtime/hal/cpu/ThreadPool.h"
 #include "runtime/rl/AnswerScorer.h"
 #include "runtime/rl/WorkerSampler.h"
@@ -10,6 +11,7 @@
 #include <cstring>
 #include <ctime>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -71,13 +73,29 @@ tessera::openProgram(const std::string &artifact, const std::string &device,
   return SessionModel::open(*reader, session);
 }
 
+/// Of a program that gets its weights from a learner with a quantized base.
+static Status leaveQuantizationOut(CompileRequest &request) {
+  std::erase_if(request.set, [](const std::string &assignment) {
+    return assignment.starts_with("inference.group=") ||
+           assignment.starts_with("inference.zeros=");
+  });
+  auto loaded = models::loadHfConfig(request.spec);
+  if (!loaded.ok())
+    return loaded.status();
+  auto config = nlohmann::ordered_json::parse(loaded->text, nullptr, false);
+  if (config.is_object() && config.erase("quantization_config") > 0)
+    request.configText = config.dump();
+  return Status::success();
+}
+
 Status tessera::compileSampler(const RlArguments &arguments,
                                const recipe::Recipe &recipe, int64_t longest,
                                const std::string &output) {
   CompileRequest request = requestOf(arguments, output);
   request.infer = true;
   if (recipe.adapter.kind != recipe::AdapterKind::None) {
-    // Its weights have the adapter in them.
+    // Its weights have the adapter in them, and are not quantized.
+    TESSERA_RETURN_IF_ERROR(leaveQuantizationOut(request));
     const recipe::Recipe::Adapter none;
     request.set.insert(
         request.set.end(),
