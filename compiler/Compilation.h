@@ -83,10 +83,13 @@ private:
   llvm::Error parseInput();
   llvm::Error checkMode() const;
   void limitContext();
+  bool isGiven(llvm::StringRef key) const;
   llvm::Error takeStoredWeights();
+  llvm::Error takeStoredBase();
   llvm::Error checkPrecision();
   llvm::Error checkInferenceMesh() const;
   llvm::Error checkBase() const;
+  std::string insteadOfBase() const;
   llvm::Error verifyInput();
   llvm::Error adoptDevices();
   llvm::Error adoptTargets();

@@ -145,7 +145,7 @@ void Compilation::warnOfFewSequences() const {
 }
 
 // Whether a --set, or a flag that is one, gives this key.
-static bool isGiven(const CompileRequest &request, llvm::StringRef key) {
+bool Compilation::isGiven(llvm::StringRef key) const {
   return llvm::any_of(request.set, [&](llvm::StringRef assignment) {
     return assignment.split('=').first.trim() == key;
   });
@@ -157,85 +157,12 @@ void Compilation::limitContext() {
   const int64_t asked = recipe.inference.context,
                 most = models::inferenceContext(config.spec, recipe);
   if (most < asked && request.warning &&
-      (asked != defaults.context || isGiven(request, "inference.context")))
+      (asked != defaults.context || isGiven("inference.context")))
     request.warning(llvm::formatv("inference.context: {0} tokens are more than "
                                   "the {1} of the model; the context is {1}",
                                   asked, most)
                         .str());
   recipe.inference.context = most;
-}
-
-// Integers are kept as they are stored, and of no use for training. What a
-// recipe's file leaves at its default may be meant for any model; what is given
-// by --set may not contradict the file.
-llvm::Error Compilation::takeStoredWeights() {
-  if (!config.stored) {
-    if (recipe.inference.quant != models::Quant::None)
-      return llvm::Error::success();
-    if (isGiven(request, "inference.group"))
-      return makeError(
-          "inference.group: the weights are not quantized, so they "
-          "have no groups; add --quant int8, int4 or fp8, or omit "
-          "--quant-group");
-    if (isGiven(request, "inference.zeros"))
-      return makeError(
-          "inference.zeros: the weights are not quantized, so they "
-          "have no zero points; add --quant int8 or int4, or omit "
-          "--quant-zeros");
-    return llvm::Error::success();
-  }
-  if (mode != models::Mode::Infer)
-    return makeError(
-        config.file + ": key 'quantization_config': weights of " +
-        std::to_string(config.stored->bits) +
-        "  bits cannot be trained; use the model in full precision");
-  models::Recipe::Inference &inference = recipe.inference;
-  const models::Recipe::Inference defaults;
-  models::Quant quant =
-      config.stored->bits == 4 ? models::Quant::Int4 : models::Quant::Int8;
-  bool otherKind =
-      inference.quant != quant && (inference.quant != models::Quant::None ||
-                                   isGiven(request, "inference.quant"));
-  bool otherGroup = inference.group != config.stored->group &&
-                    (inference.group != defaults.group ||
-                     isGiven(request, "inference.group"));
-  recipe::ZeroPoints zeros = config.stored->zeros ? recipe::ZeroPoints::Groups
-                                                  : recipe::ZeroPoints::None;
-  bool otherZeros =
-      inference.zeros != zeros && (inference.zeros != defaults.zeros ||
-                                   isGiven(request, "inference.zeros"));
-  if (otherKind || otherGroup || otherZeros)
-    return makeError("inference.quant: the weights are stored as " +
-                     std::string(models::name(quant)) + " in groups of " +
-                     std::to_string(config.stored->group) +
-                     (config.stored->zeros ? " with zero points" : "") +
-                     "; omit --quant, --quant-group and --quant-zeros");
-  inference.quant = quant;
-  inference.group = config.stored->group;
-  inference.zeros = zeros;
-  return llvm::Error::success();
-}
-
-// A base in nf4 is whole on every device, and its kernels are of CPUs.
-llvm::Error Compilation::checkBase() const {
-  if (recipe.adapter.base != recipe::AdapterBase::Nf4)
-    return llvm::Error::success();
-  for (const DeviceKind &kind : kindsOf(targets))
-    if (!kind.isCpu())
-      return makeError("adapter.base: no kernel reads nf4 weights on " +
-                       kind.name + "; choose bf16, or omit the target");
-  llvm::SmallVector<llvm::StringRef> axes;
-  llvm::StringRef(mesh.axes).split(axes, ',', -1, /*KeepEmpty=*/false);
-  for (llvm::StringRef axis : axes)
-    if (axis.split('=').first != "data")
-      return makeError("adapter.base: nf4 weights are not sharded, and --mesh "
-                       "has the axis " +
-                       axis.split('=').first.str() +
-                       "; choose bf16, or use the axis data alone");
-  if (mesh.zero > 2)
-    return makeError("adapter.base: nf4 weights are not sharded, and zero=3 "
-                     "shards weights; choose bf16, or zero=2");
-  return llvm::Error::success();
 }
 
 // What there are kernels of for CPUs alone.

@@ -14,7 +14,7 @@
 #include "passes/precision/Precision.h"
 #include "passes/sharding/Sharding.h"
 #include "passes/stages/Stages.h"
-#include "runtime/support/QuantizedLayout.h"
+#include "runtime/recipe/BaseLayout.h"
 #include "llvm/Support/FormatVariadic.h"
 
 using namespace tessera;
@@ -90,10 +90,11 @@ static void autodiff(OpPassManager &pipeline, const PhaseOptions &options) {
   if (options.mesh.hasPipe())
     autodiff.eval.microbatches = options.recipe.batch.accumulate;
   // Before gradients, so that these read the dequantized matrices too.
-  if (options.recipe.adapter.base == recipe::AdapterBase::Nf4)
-    pipeline.addPass(createQuantizeWeights({.bits = 4,
-                                            .group = QuantizedLayout::kNf4Group,
-                                            .floats = true,
+  if (auto layout = recipe::baseLayout(options.recipe))
+    pipeline.addPass(createQuantizeWeights({.bits = layout->bits,
+                                            .group = layout->group,
+                                            .zeros = layout->zeros,
+                                            .floats = layout->floats,
                                             .frozen = true}));
   buildAutodiffPipeline(pipeline, autodiff);
   if (options.recipe.compute == models::Precision::Fp64) {

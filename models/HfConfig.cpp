@@ -226,7 +226,8 @@ static StatusOr<LoadedConfig> parseConfig(std::string_view text,
   if (!fields.ok())
     return fields.status();
 
-  ModelSpec spec;
+  LoadedConfig config{file, std::string(text), {}, {}, {}};
+  ModelSpec &spec = config.spec;
   spec.family = info->family;
   spec.hasScore = readScoreHead(fields, info->family);
   if (info->family == Family::Gpt2)
@@ -236,11 +237,11 @@ static StatusOr<LoadedConfig> parseConfig(std::string_view text,
   else
     readLlama(fields, info->llama, spec);
   readCommon(fields, info->llama.rotaryShare > 0, spec);
-  std::optional<StoredWeights> stored = readStoredWeights(fields, spec);
+  readStoredWeights(fields, config);
   fields.finish(", so it may change the model; remove it if it does not");
   if (!fields.ok())
     return fields.status();
-  return LoadedConfig{file, std::string(text), std::move(spec), stored};
+  return config;
 }
 
 StatusOr<ModelSpec> parseHfConfig(std::string_view text,

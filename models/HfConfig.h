@@ -27,12 +27,19 @@ struct StoredWeights {
   bool zeros = false; ///< groups have zero points
 };
 
+/// The largest group of columns, of 32, 64 and 128, of which each has one scale
+/// in a checkpoint whose linear layers are all e4m3.
+struct StoredFloats {
+  int64_t group = 0;
+};
+
 /// A model as found on disk.
 struct LoadedConfig {
   std::string file; ///< path of the config.json
   std::string text; ///< its contents
   ModelSpec spec;
   std::optional<StoredWeights> stored;
+  std::optional<StoredFloats> floats;
 };
 
 /// Reads a config.json in memory; `file` names it in errors.

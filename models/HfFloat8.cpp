@@ -5,40 +5,75 @@
 #include "runtime/data/Float8Blocks.h"
 
 #include <array>
+#include <optional>
 
 namespace tessera::models {
 
 static constexpr const char *kAdvice = ", so it may change the weights";
 
-// Rows and columns of a block, from the header that the reader of weights uses
+// Columns with one scale where a row has one, or the matrix.
+static constexpr uint64_t kAllColumns = 128;
+
+// Columns of a block, from the header that the reader of weights uses
 // (runtime/data/Float8Weights.h).
-static void checkBlocks(ConfigFields &fields, std::string_view key,
-                        const Json &blocks) {
-  if (!float8BlocksOf(blocks))
+static uint64_t readBlocks(ConfigFields &fields, std::string_view key,
+                           const Json &json) {
+  const auto blocks = float8BlocksOf(json);
+  if (!blocks)
     fields.fail(key, kFloat8BlocksWanted);
+  return blocks ? blocks->columns : kAllColumns;
+}
+
+// Whether the list at `key`, if there is one, leaves out no linear layer; no
+// experts are asked about, since adapters have no quantized ones.
+static bool quantizesAll(ConfigFields &fields, std::string_view key) {
+  const Json *modules = fields.find(key);
+  if (!modules)
+    return true;
+  std::vector<std::string> names;
+  for (const Json &each : *modules) {
+    if (!each.is_string())
+      return false;
+    // Never quantized, and written by some tools.
+    if (auto name = each.get<std::string>();
+        !name.ends_with("norm") && !name.ends_with("embed_tokens"))
+      names.push_back(std::move(name));
+  }
+  return modules->is_array() && leavesOutNoMatrix(names, /*hasExperts=*/false);
+}
+
+static std::optional<StoredFloats> floatsOf(uint64_t columns) {
+  for (int64_t group : {128, 64, 32})
+    if (columns % uint64_t(group) == 0)
+      return StoredFloats{group};
+  return std::nullopt;
 }
 
 // The format of DeepSeek-V3, Qwen3-FP8, AutoFP8 and others. Settings for
 // quantized activations are ignored: they stay in the program's precision.
-static void readFp8(ConfigFields &fields) {
+static std::optional<StoredFloats> readFp8(ConfigFields &fields) {
   if (fields.text("fmt", "e4m3") != "e4m3")
     fields.fail("fmt", "must be e4m3, the only supported 8-bit float; use the "
                        "model in full precision");
+  uint64_t columns = kAllColumns;
   if (const Json *size = fields.find("weight_block_size"))
-    checkBlocks(fields, "weight_block_size", *size);
-  constexpr std::array<std::string_view, 5> about = {
-      "activation_scheme", "scale_fmt", "dequantize", "modules_to_not_convert",
-      "ignored_layers"};
+    columns = readBlocks(fields, "weight_block_size", *size);
+  const bool areAll = quantizesAll(fields, "modules_to_not_convert") &&
+                      quantizesAll(fields, "ignored_layers");
+  constexpr std::array<std::string_view, 3> about = {"activation_scheme",
+                                                     "scale_fmt", "dequantize"};
   fields.ignore(about);
   fields.finish(kAdvice);
+  return areAll ? floatsOf(columns) : std::nullopt;
 }
 
 // One scale per row; the bound applies to activations.
-static void readFbgemm(ConfigFields &fields) {
-  constexpr std::array<std::string_view, 2> about = {"activation_scale_ub",
-                                                     "modules_to_not_convert"};
+static std::optional<StoredFloats> readFbgemm(ConfigFields &fields) {
+  const bool areAll = quantizesAll(fields, "modules_to_not_convert");
+  constexpr std::array<std::string_view, 1> about = {"activation_scale_ub"};
   fields.ignore(about);
   fields.finish(kAdvice);
+  return areAll ? floatsOf(kAllColumns) : std::nullopt;
 }
 
 // 4-bit floats with a power of two for each 32 (runtime/data/Mxfp4Weights.cpp).
@@ -57,7 +92,9 @@ const Json *onlyGroup(ConfigFields &fields) {
   return fields.ok() ? &(*groups)["group_0"] : nullptr;
 }
 
-static void readFloatGroup(ConfigFields &fields, const Json &group) {
+// Columns with one scale.
+static uint64_t readFloatGroup(ConfigFields &fields, const Json &group) {
+  uint64_t columns = kAllColumns;
   const std::string prefix = "quantization_config.config_groups.group_0.";
   ConfigFields inner(group, fields.file(), prefix);
   inner.requireNeutral("output_activations", nullptr, "weights only");
@@ -80,11 +117,11 @@ static void readFloatGroup(ConfigFields &fields, const Json &group) {
     if (strategy == "block" && !structure)
       values.fail("strategy", "is block, which requires a block_structure");
     else if (strategy == "block")
-      checkBlocks(values, "block_structure", *structure);
+      columns = readBlocks(values, "block_structure", *structure);
     else if (strategy == "group" && !group)
       values.fail("strategy", "is group, which requires a group_size");
     else if (strategy == "group")
-      checkBlocks(values, "group_size", {1u, *group});
+      columns = readBlocks(values, "group_size", {1u, *group});
     else if (strategy != "tensor" && strategy != "channel")
       values.fail("strategy", "must be tensor, channel, group or block");
     constexpr std::array<std::string_view, 4> made = {
@@ -95,25 +132,28 @@ static void readFloatGroup(ConfigFields &fields, const Json &group) {
   }
   inner.finish(kAdvice);
   fields.adopt(inner.status());
+  return columns;
 }
 
-static void readFloatQuantized(ConfigFields &fields) {
-  constexpr std::array<std::string_view, 1> about = {"ignore"};
-  fields.ignore(about);
+static std::optional<StoredFloats> readFloatQuantized(ConfigFields &fields) {
+  const bool areAll = quantizesAll(fields, "ignore");
+  uint64_t columns = kAllColumns;
   if (const Json *group = onlyGroup(fields))
-    readFloatGroup(fields, *group);
+    columns = readFloatGroup(fields, *group);
   fields.finish(kAdvice);
+  return areAll ? floatsOf(columns) : std::nullopt;
 }
 
-bool readFloat8(ConfigFields &fields, std::string_view format) {
+bool readFloat8(ConfigFields &fields, std::string_view format,
+                std::optional<StoredFloats> &floats) {
   if (format == "fp8")
-    readFp8(fields);
+    floats = readFp8(fields);
   else if (format == "fbgemm_fp8")
-    readFbgemm(fields);
+    floats = readFbgemm(fields);
   else if (format == "mxfp4")
     readMxfp4(fields);
   else if (format == "float-quantized")
-    readFloatQuantized(fields);
+    floats = readFloatQuantized(fields);
   else
     return false;
   return true;

@@ -82,9 +82,14 @@ struct FamilyInfo {
 /// One row for each family (HfFamilyTable.cpp).
 std::span<const FamilyInfo> families();
 
-/// quantization_config, if there is one; errors go to `fields`.
-std::optional<StoredWeights> readStoredWeights(ConfigFields &fields,
-                                               const ModelSpec &spec);
+/// quantization_config, if there is one, into `config`, whose spec is known;
+/// errors go to `fields`.
+void readStoredWeights(ConfigFields &fields, LoadedConfig &config);
+
+/// Whether modules that are left out of quantization (names, or patterns of
+/// names) are only heads and, for models with experts, routers.
+bool leavesOutNoMatrix(const std::vector<std::string> &modules,
+                       bool hasExperts);
 
 /// The one group of settings that compressed-tensors' config_groups may have;
 /// null with an error for others.
@@ -93,8 +98,10 @@ const Json *onlyGroup(ConfigFields &fields);
 /// Reads the rest of a quantization_config of 8-bit or 4-bit floats; the
 /// tensors are read as bf16 (runtime/data/Float8Weights.h). `format` is its
 /// quant_method, fp8, fbgemm_fp8 or mxfp4, or compressed-tensors' format,
-/// float-quantized. Returns false, without reading, for others.
-bool readFloat8(ConfigFields &fields, std::string_view format);
+/// float-quantized. Returns false, without reading, for others. `floats` is set
+/// if all linear layers are e4m3 in groups that it can have.
+bool readFloat8(ConfigFields &fields, std::string_view format,
+                std::optional<StoredFloats> &floats);
 
 /// Reads a member of the Llama family into `spec`; errors go to `fields`.
 void readLlama(ConfigFields &fields, const LlamaTraits &traits,

@@ -6,10 +6,9 @@
 
 namespace tessera::models {
 
-// Whether the ignore list (modules, or patterns of names) contains only the
-// head and, for models with experts, routers, which are not quantized anyway.
-static bool leavesOutNoMatrix(const std::vector<std::string> &modules,
-                              bool hasExperts) {
+// Heads and, for models with experts, routers, which are not quantized anyway.
+bool leavesOutNoMatrix(const std::vector<std::string> &modules,
+                       bool hasExperts) {
   return std::ranges::all_of(modules, [&](std::string_view name) {
     if (name.ends_with('$'))
       name.remove_suffix(1);
@@ -198,29 +197,27 @@ static void failMethod(ConfigFields &fields) {
                                   "the model in full precision");
 }
 
-std::optional<StoredWeights> readStoredWeights(ConfigFields &outer,
-                                               const ModelSpec &spec) {
+void readStoredWeights(ConfigFields &outer, LoadedConfig &config) {
   const Json *section = outer.section("quantization_config");
   if (!section)
-    return std::nullopt;
+    return;
   ConfigFields fields(*section, outer.file(), "quantization_config.");
   const std::string method = fields.text("quant_method", "");
   const bool isCompressed = method == "compressed-tensors";
   const std::string format = isCompressed ? fields.text("format", "") : method;
   if (isCompressed)
     readCompressed(fields);
-  if (readFloat8(fields, format)) {
+  if (readFloat8(fields, format, config.floats)) {
     outer.adopt(fields.status());
-    return std::nullopt; // read as bf16
+    return;
   }
-  StoredWeights stored;
+  StoredWeights &stored = config.stored.emplace();
   const auto *found = std::ranges::find(kMethods, method, &Method::name);
   if (found == std::end(kMethods))
     failMethod(fields);
   else
-    found->read(fields, outer, spec, stored);
+    found->read(fields, outer, config.spec, stored);
   outer.adopt(fields.status());
-  return stored;
 }
 
 } // namespace tessera::models

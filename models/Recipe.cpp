@@ -1,6 +1,7 @@
 // Checks a recipe against a model, and derives buckets from both.
 #include "models/Recipe.h"
 #include "models/RewardHead.h"
+#include "runtime/recipe/BaseLayout.h"
 #include "runtime/support/QuantizedLayout.h"
 
 #include <algorithm>
@@ -83,25 +84,30 @@ static std::vector<std::string> linearLayers(const ModelSpec &spec) {
   return names;
 }
 
-// Blocks of NF4 are consecutive weights of a row, as of bitsandbytes, which
-// leaves embeddings and heads as they are.
-static Status checkNormalFloats(const ModelSpec &spec) {
+// Codes of a base are stored in whole micropanels, which kernels read along
+// rows and along columns. Groups of nf4 and of stored weights are consecutive
+// weights of a row; embeddings and heads are left as they are.
+static Status checkQuantizedBase(const Recipe &recipe, const ModelSpec &spec) {
+  const std::string_view base = name(recipe.adapter.base);
   if (spec.moe)
-    return Status::error("adapter.base: nf4 does not support the experts of "
-                         "this {}; choose bf16",
-                         name(spec.family));
+    return Status::error("adapter.base: {} does not support the experts of "
+                         "this {}; choose bf16, with a model in full precision",
+                         base, name(spec.family));
+  const QuantizedLayout layout = *baseLayout(recipe);
+  const int64_t block =
+      layout.nf4() ? QuantizedLayout::kNf4Group : QuantizedLayout::kBlock;
   const bool isTransposed = spec.family == Family::Gpt2;
   for (const Parameter &each : layerParameters(spec, false)) {
     if (each.shape.size() != 2 || each.keepF32)
       continue;
     const int64_t out = each.shape[isTransposed],
                   in = each.shape[!isTransposed];
-    if (in % QuantizedLayout::kNf4Group || out % QuantizedLayout::kMicropanel)
-      return Status::error("adapter.base: nf4 stores blocks of {} weights of a "
+    if (in % block || out % QuantizedLayout::kMicropanel)
+      return Status::error("adapter.base: {} stores blocks of {} weights of a "
                            "row and {} rows together, and '{}' is {} × {}; "
                            "choose bf16",
-                           QuantizedLayout::kNf4Group,
-                           QuantizedLayout::kMicropanel, each.name, out, in);
+                           base, block, QuantizedLayout::kMicropanel, each.name,
+                           out, in);
   }
   return Status::success();
 }
@@ -204,17 +210,13 @@ static Status checkAdapter(const Recipe &recipe, const ModelSpec &spec,
                          recipe.adapter.slots);
   if (hasSlots)
     TESSERA_RETURN_IF_ERROR(checkSlots(recipe.adapter));
-  if (recipe.adapter.base == recipe::AdapterBase::Nf4) {
+  if (isQuantized(recipe.adapter.base)) {
     if (mode != Mode::Train)
-      return Status::error("adapter.base: nf4 is of training; inference "
-                           "programs have --quant");
-    TESSERA_RETURN_IF_ERROR(checkNormalFloats(spec));
+      return Status::error("adapter.base: {} is of training; inference "
+                           "programs have --quant",
+                           name(recipe.adapter.base));
+    TESSERA_RETURN_IF_ERROR(checkQuantizedBase(recipe, spec));
   }
-  if (recipe.adapter.kind == recipe::AdapterKind::Dora &&
-      recipe.inference.quant != Quant::None)
-    return Status::error("adapter.kind: dora needs the norms of rows of W + B "
-                         "A, and inference.quant quantizes W; leave it out, or "
-                         "merge the adapter with tessera export --merge");
   return checkNames(recipe.adapter, spec);
 }
 
@@ -282,10 +284,10 @@ Status checkRecipe(const Recipe &recipe, const ModelSpec &spec, Mode mode) {
 static bool hasNarrowBase(const ModelSpec &spec, const Recipe &recipe) {
   if (recipe.adapter.slots > 0 || recipe.compute != Precision::Bf16)
     return false;
-  // What of an nf4 base is not quantized is stored as it is computed.
+  // What of a quantized base is not quantized is stored as it is computed.
   if (recipe.adapter.base != recipe::AdapterBase::Auto)
     return recipe.adapter.base == recipe::AdapterBase::Bf16 ||
-           recipe.adapter.base == recipe::AdapterBase::Nf4;
+           isQuantized(recipe.adapter.base);
   return spec.checkpointDtype == "bfloat16";
 }
 

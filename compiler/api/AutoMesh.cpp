@@ -98,10 +98,16 @@ static StatusOr<MeshQuestion> questionOf(const CompileRequest &request,
     return recipe.status();
   question.recipe = recipe.take();
   TESSERA_RETURN_IF_ERROR(models::checkRecipe(question.recipe, config->spec));
-  if (question.recipe.adapter.base == recipe::AdapterBase::Nf4)
-    return Status::error("adapter.base: nf4 weights are not sharded, and "
+  const recipe::Recipe::Adapter &adapter = question.recipe.adapter;
+  const bool takesCodes =
+      adapter.kind != recipe::AdapterKind::None &&
+      (config->stored ||
+       (config->floats && adapter.base == recipe::AdapterBase::Auto));
+  if (takesCodes || isQuantized(adapter.base))
+    return Status::error("adapter.base: {} weights are not sharded, and "
                          "--mesh auto would choose axes that shard them; use "
                          "--mesh data={}",
+                         takesCodes ? "quantized" : name(adapter.base),
                          request.world);
   StatusOr<Cluster> cluster = devicesOf(request, devices);
   if (!cluster.ok())

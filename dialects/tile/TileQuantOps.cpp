@@ -16,27 +16,38 @@ LogicalResult MmaQuantizedOp::verify() {
   ArrayRef<int64_t> lhs = shapeOf(getLhs()), words = shapeOf(getWords()),
                     scales = shapeOf(getScales()),
                     sums = shapeOf(getAccumulator());
-  int64_t bits = getBits(), group = getGroup(), terms = lhs[1];
+  // Along a row of the matrix.
+  int64_t bits = getBits(), group = getGroup(),
+          along = getRows() ? sums[1] : lhs[1],
+          across = getRows() ? lhs[1] : sums[1];
   if (bits != 4 && bits != 8)
     return emitOpError("`bits` must be 4 or 8, got ") << bits;
   if (getFloats() && (bits != 8 || getZeros()))
     return emitOpError("`floats` must have 8 bits and no zero points");
-  if (group < kBlock || group % kBlock || terms % kBlock)
-    return emitOpError("terms and groups must be multiples of ")
-           << kBlock << ", got " << terms << " and " << group;
-  if (terms % group && group % terms)
-    return emitOpError("terms must be whole groups or within one, got ")
-           << terms << " of groups of " << group;
+  int64_t least = getRows() ? kMicropanel : kBlock;
+  if (group < kBlock || group % kBlock || along % least)
+    return emitOpError(getRows()
+                           ? "columns must be multiples of 16, and groups "
+                             "of 32, got "
+                           : "terms and groups must be multiples of 32, "
+                             "got ")
+           << along << " and " << group;
+  if (along % group && group % along)
+    return emitOpError(getRows() ? "columns" : "terms")
+           << " must be whole groups or within one, got " << along
+           << " of groups of " << group;
   int64_t splits = getSplits();
-  if (splits < 1 || terms % (splits * kBlock))
+  if (getRows() && splits != 1)
+    return emitOpError("`rows` has no `splits`, got ") << splits;
+  if (splits < 1 || (!getRows() && along % (splits * kBlock)))
     return emitOpError("`splits` must be parts of whole ")
-           << kBlock << " terms, got " << splits << " of " << terms;
-  int64_t micropanels = sums[1] / kMicropanel,
-          ofScales = std::max<int64_t>(terms / group, 1) * kMicropanel *
+           << kBlock << " terms, got " << splits << " of " << along;
+  int64_t micropanels = across / kMicropanel,
+          ofScales = std::max<int64_t>(along / group, 1) * kMicropanel *
                      (getZeros() ? 2 : 1);
-  if (sums[0] != lhs[0] * splits || sums[1] % kMicropanel ||
+  if (sums[0] != lhs[0] * splits || across % kMicropanel ||
       words !=
-          ArrayRef<int64_t>{micropanels, terms * bits / 32 * kMicropanel} ||
+          ArrayRef<int64_t>{micropanels, along * bits / 32 * kMicropanel} ||
       scales != ArrayRef<int64_t>{micropanels, ofScales})
     return emitOpError("tile shapes do not fit: ")
            << getLhs().getType() << " × " << getWords().getType() << " with "

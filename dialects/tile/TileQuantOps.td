@@ -23,6 +23,12 @@ def Tile_MmaQuantizedOp : Op<Tile_Dialect, "mma_quantized",
     q - zero is exact in bf16 and in tf32. Sums of 32 terms, in the target's order, are multiplied
     by their scale in f32 as they are added to the accumulator.
 
+    With `rows` the k terms are rows of the matrix, 16 in a micropanel, and the n weights of each
+    are columns: `words` [k / 16, 16 n · bits / 32], `scales` [k / 16, 16 · groups] with the groups
+    of the n columns, which are whole groups or in one. Scales differ between terms, so that a
+    weight is dequantized before it is multiplied: in f32, rounded to bf16 if `lhs` is. There are no
+    splits.
+
     ```mlir
     %s = tile.mma_quantized %x, %words, %scales, %sum bits 4 group 32 zeros
       : vector<16x128xbf16>, vector<4x256xi32>, vector<4x128xf16>, vector<16x64xf32>
@@ -34,11 +40,11 @@ def Tile_MmaQuantizedOp : Op<Tile_Dialect, "mma_quantized",
                        VectorOfRankAndType<[2], [F16]>:$scales,
                        VectorOfRankAndType<[2], [F32]>:$accumulator,
                        I64Attr:$bits, I64Attr:$group, UnitAttr:$zeros, UnitAttr:$floats,
-                       DefaultValuedOptionalAttr<I64Attr, "1">:$splits);
+                       UnitAttr:$rows, DefaultValuedOptionalAttr<I64Attr, "1">:$splits);
   let results = (outs VectorOfRankAndType<[2], [F32]>:$result);
   let assemblyFormat = [{
     $lhs `,` $words `,` $scales `,` $accumulator `bits` $bits `group` $group
-    (`zeros` $zeros^)? (`floats` $floats^)? (`splits` $splits^)? attr-dict
+    (`zeros` $zeros^)? (`floats` $floats^)? (`rows` $rows^)? (`splits` $splits^)? attr-dict
     `:` type($lhs) `,` type($words) `,` type($scales) `,` type($accumulator)
   }];
   let hasVerifier = 1;

@@ -66,7 +66,8 @@ def QuantizeWeights : Pass<"quantize-weights", "::mlir::ModuleOp"> {
 
     With `floats` of 4 bits, in groups of 64, they are normal floats (NF4). With `frozen` it is for
     training: of parameters with `graph.frozen` (the base of an adapter) the matrices of layers are
-    quantized, and what replaces them is frozen too.
+    quantized, and what replaces them is frozen too. All of them must be: a matrix that is not read
+    by matmuls alone, or is not of whole micropanels and blocks, is an error.
 
     With `bits` 16 nothing is quantized: bf16 matrices become `NAME.values` alone, the same numbers
     in micropanels of 16 rows, which matmuls on CPUs read contiguously. The micropanels of a stack

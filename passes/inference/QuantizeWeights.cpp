@@ -60,14 +60,14 @@ private:
   std::optional<bool> sumsFirst(graph::EinsumOp einsum, OpOperand &use);
   std::optional<bool> sumsFirst(graph::GroupedMatmulOp grouped, OpOperand &use);
   LogicalResult quantize(func::FuncOp function, llvm::StringSet<> &gone);
-  LogicalResult checkNormalFloats(func::FuncOp function, unsigned index,
-                                  size_t products, bool transposed);
+  LogicalResult checkFrozen(func::FuncOp function, unsigned index,
+                            size_t products, bool transposed);
   bool isCandidate(func::FuncOp function, unsigned index);
   bool replace(func::FuncOp function, unsigned index,
                ArrayRef<OpOperand *> products, bool transposed);
   static void dropResults(func::FuncOp init, const llvm::StringSet<> &gone);
 
-  llvm::StringMap<bool> orientations; ///< of nf4: is it [columns, rows]?
+  llvm::StringMap<bool> orientations; ///< if frozen: is it [columns, rows]?
 };
 
 } // namespace
@@ -138,11 +138,11 @@ bool QuantizeWeights::isCandidate(func::FuncOp function, unsigned index) {
          !function.getArgAttr(index, graph::kFrozenAttr);
 }
 
-// Of nf4 each matrix must fit: memory is planned for what is quantized.
-LogicalResult QuantizeWeights::checkNormalFloats(func::FuncOp function,
-                                                 unsigned index,
-                                                 size_t products,
-                                                 bool transposed) {
+// Each frozen matrix must fit: memory is planned for what is quantized.
+// Training multiplies by rows and by columns, so both are whole.
+LogicalResult QuantizeWeights::checkFrozen(func::FuncOp function,
+                                           unsigned index, size_t products,
+                                           bool transposed) {
   BlockArgument weight = function.getArgument(index);
   ArrayRef<int64_t> shape = graph::tensorType(weight).getShape();
   auto name = function.getArgAttrOfType<StringAttr>(index, graph::kStateAttr);
@@ -151,13 +151,16 @@ LogicalResult QuantizeWeights::checkNormalFloats(func::FuncOp function,
   if (products != uses)
     return function.emitError("'")
            << name.getValue() << "' is read by other ops than matmuls, or by "
-           << "matmuls over both dimensions; nf4 does not support it";
+           << "matmuls over both dimensions; a quantized base does not support "
+           << "it";
+  int64_t block = floats && bits == 4 ? QuantizedLayout::kNf4Group
+                                      : QuantizedLayout::kBlock;
   if (shape[transposed] % QuantizedLayout::kMicropanel ||
-      shape[!transposed] % QuantizedLayout::kNf4Group)
+      shape[!transposed] % block)
     return function.emitError("'")
            << name.getValue() << "' has " << shape[transposed] << " rows of "
-           << shape[!transposed] << " weights; nf4 requires a multiple of 16 "
-           << "rows, each of whole blocks of 64";
+           << shape[!transposed] << " weights; a quantized base requires a "
+           << "multiple of 16 rows, each of whole blocks of " << block;
   return success();
 }
 
@@ -180,15 +183,12 @@ LogicalResult QuantizeWeights::quantize(func::FuncOp function,
     if (auto known = orientations.find(name);
         function.getArgument(index).use_empty() && known != orientations.end())
       transposed = known->second;
-    const bool isNormalFloats = floats && bits == 4;
-    if (!transposed &&
-        !(isNormalFloats && !function.getArgument(index).use_empty()))
+    if (!transposed && !(frozen && !function.getArgument(index).use_empty()))
       continue;
-    if (isNormalFloats &&
-        failed(checkNormalFloats(function, index, products.size(),
-                                 transposed.value_or(false))))
+    if (frozen && failed(checkFrozen(function, index, products.size(),
+                                     transposed.value_or(false))))
       return failure();
-    if (isNormalFloats)
+    if (frozen)
       orientations[name] = *transposed;
     if (replace(function, index, products, *transposed))
       gone.insert(name);
@@ -214,7 +214,7 @@ bool QuantizeWeights::replace(func::FuncOp function, unsigned index,
                          shape[!transposed],
                          inBlocks || isBf16 || frozen ? bits : 8,
                          group,
-                         inBlocks && zeros,
+                         (inBlocks || frozen) && zeros,
                          floats};
   if ((!frozen &&
        (layout.rows < kLeastRows || layout.columns < kLeastColumns)) ||

@@ -362,4 +362,56 @@ multiplyQuantized(const A &a, const Words &words, const Scales &scales,
   return sum;
 }
 
+//===--- sums over rows of the matrix -------------------------------------===//
+
+/// The matrix as the right operand of sums over its rows: terms are the lanes
+/// of micropanels, and each has scales of its own.
+template <typename Number, int Group, bool Zeros, typename Words,
+          typename Scales>
+struct QuantMatrix {
+  const Words &words;
+  const Scales &scales;
+
+  TESSERA_DEVICE float get(int k, int column) const {
+    constexpr int kPerWord = 32 / Number::kBits;
+    int micropanel = k / kQuantMicropanel, row = k % kQuantMicropanel,
+        group = column / Group * (Zeros ? 2 : 1) * kQuantMicropanel + row;
+    QuantWords<Number> word;
+    word.at[0] = readShared<uint32_t>(
+        words.at(micropanel, column / kPerWord * kQuantMicropanel + row));
+    float q = dequantizeOne(word, column % kPerWord);
+    if constexpr (Zeros)
+      q -= toFloat(
+          readShared<f16>(scales.at(micropanel, group + kQuantMicropanel)));
+    return q * toFloat(readShared<f16>(scales.at(micropanel, group)));
+  }
+  TESSERA_DEVICE void right(FragmentB (&b)[2], int k, int column) const {
+    int g = lane() / 4, q = lane() % 4;
+    TESSERA_UNROLL
+    for (int half = 0; half < 2; ++half)
+      TESSERA_UNROLL
+    for (int i = 0; i < 2; ++i) {
+      int term = k + 2 * q + 8 * i, at = column + 8 * half + g;
+      b[half].at[i] = toBf16Pair(get(term, at), get(term + 1, at));
+    }
+  }
+};
+
+/// sum + a × weights, whose rows are the columns of a. A row of `words` has a
+/// micropanel's words of the tile's columns, 16 in each; one of `scales` those
+/// of their groups, of which the first begins with the first column, or which
+/// are one; with `Zeros`, 16 zero points follow each 16 scales.
+template <typename Number, int Group, bool Zeros, typename Layout, typename A,
+          typename Words, typename Scales>
+TESSERA_DEVICE Tile<float, Layout>
+multiplyQuantizedRows(const A &a, const Words &words, const Scales &scales,
+                      Tile<float, Layout> sum) {
+  const QuantMatrix<Number, Group, Zeros, Words, Scales> matrix{words, scales};
+  if constexpr (isFloat<typename ElementOf<A>::Type>)
+    multiplyFloat(sum, FloatOperand<A>{a}, matrix);
+  else
+    multiplyBf16(sum, Operand<A>{a}, matrix);
+  return sum;
+}
+
 } // namespace tessera::device

@@ -1,8 +1,8 @@
 #include "runtime/generate/AdapterExport.h"
 #include "runtime/weights/AdapterNames.h"
 #include "runtime/weights/CopyTensor.h"
+#include "runtime/weights/DequantizeMatrix.h"
 #include "runtime/weights/MergeFactors.h"
-#include "runtime/weights/NormalFloats.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -38,7 +38,7 @@ static StatusOr<std::vector<float>> readFloats(const SafetensorsFile &file,
 
 constexpr std::string_view kValues = ".values", kScales = ".scales";
 
-std::string normalFloatWeight(const SafetensorsEntry &entry) {
+std::string quantizedWeight(const SafetensorsEntry &entry) {
   if (entry.type != SafetensorsType::i32 || !entry.name.ends_with(kValues) ||
       entry.shape.size() != 3 ||
       entry.shape[2] != uint64_t(QuantizedLayout::kMicropanel))
@@ -46,55 +46,45 @@ std::string normalFloatWeight(const SafetensorsEntry &entry) {
   return entry.name.substr(0, entry.name.size() - kValues.size());
 }
 
-bool isNormalFloatPart(const SafetensorsFile &file,
-                       const SafetensorsEntry &entry) {
-  if (!normalFloatWeight(entry).empty())
+bool isQuantizedPart(const SafetensorsFile &file,
+                     const SafetensorsEntry &entry) {
+  if (!quantizedWeight(entry).empty())
     return true;
   if (!entry.name.ends_with(kScales))
     return false;
   const SafetensorsEntry *values = file.header().find(
       entry.name.substr(0, entry.name.size() - kScales.size()) +
       std::string(kValues));
-  return values && !normalFloatWeight(*values).empty();
+  return values && !quantizedWeight(*values).empty();
 }
 
-/// Rows and columns of nf4 are whole micropanels and blocks, so that the shape
-/// of its words has them.
-static QuantizedLayout normalFloatLayout(const SafetensorsEntry &values) {
-  QuantizedLayout layout;
-  layout.bits = 4;
-  layout.group = QuantizedLayout::kNf4Group;
-  layout.floats = true;
-  layout.rows = int64_t(values.shape[0]) * QuantizedLayout::kMicropanel;
-  layout.columns = int64_t(values.shape[1]) * layout.perWord();
-  return layout;
-}
-
-std::optional<BaseWeight> baseWeightOf(const SafetensorsFile &file,
-                                       const std::string &name,
-                                       bool isTransposed) {
+std::optional<BaseWeight>
+baseWeightOf(const SafetensorsFile &file, const std::string &name,
+             bool isTransposed, const std::optional<QuantizedLayout> &layout) {
   if (const SafetensorsEntry *entry = file.header().find(name))
     return BaseWeight{name, entry->shape, entry};
   const SafetensorsEntry *values =
                              file.header().find(name + std::string(kValues)),
                          *scales =
                              file.header().find(name + std::string(kScales));
-  if (!values || !scales || normalFloatWeight(*values).empty())
+  if (!layout || !values || !scales || quantizedWeight(*values).empty())
     return std::nullopt;
-  const QuantizedLayout layout = normalFloatLayout(*values);
-  std::vector<uint64_t> shape = {uint64_t(layout.rows),
-                                 uint64_t(layout.columns)};
+  // Rows and columns of a base are whole micropanels and blocks, so that the
+  // shape of its words has them.
+  QuantizedLayout own = *layout;
+  own.rows = int64_t(values->shape[0]) * QuantizedLayout::kMicropanel;
+  own.columns = int64_t(values->shape[1]) * own.perWord();
+  std::vector<uint64_t> shape = {uint64_t(own.rows), uint64_t(own.columns)};
   if (isTransposed)
     std::swap(shape[0], shape[1]);
-  return BaseWeight{name, shape, values, scales};
+  return BaseWeight{name, shape, values, scales, own};
 }
 
-static StatusOr<std::vector<uint32_t>>
-readWords(const SafetensorsFile &file, const SafetensorsEntry &entry) {
-  std::vector<uint32_t> words((entry.end - entry.begin) / sizeof(uint32_t));
-  TESSERA_RETURN_IF_ERROR(
-      file.read(entry, 0, std::as_writable_bytes(std::span(words))));
-  return words;
+static StatusOr<std::vector<std::byte>>
+readBytes(const SafetensorsFile &file, const SafetensorsEntry &entry) {
+  std::vector<std::byte> bytes(entry.end - entry.begin);
+  TESSERA_RETURN_IF_ERROR(file.read(entry, 0, bytes));
+  return bytes;
 }
 
 StatusOr<std::vector<float>> readWeight(const SafetensorsFile &file,
@@ -102,19 +92,25 @@ StatusOr<std::vector<float>> readWeight(const SafetensorsFile &file,
                                         bool isTransposed) {
   if (!weight.scales)
     return readFloats(file, *weight.values);
-  const QuantizedLayout layout = normalFloatLayout(*weight.values);
-  auto words = readWords(file, *weight.values),
-       scales = readWords(file, *weight.scales);
+  const QuantizedLayout &layout = weight.layout;
+  auto words = readBytes(file, *weight.values),
+       scales = readBytes(file, *weight.scales);
   for (const Status *status : {&words.status(), &scales.status()})
     if (!status->ok())
       return *status;
-  if (int64_t(scales->size()) != layout.micropanels() * layout.scaleRows() *
-                                     QuantizedLayout::kMicropanel ||
-      layout.columns % layout.group != 0)
+  const int64_t block =
+      layout.nf4() ? QuantizedLayout::kNf4Group : QuantizedLayout::kBlock;
+  const SafetensorsType type =
+      layout.nf4() ? SafetensorsType::i32 : SafetensorsType::f16;
+  if (weight.scales->type != type ||
+      int64_t(scales->size()) != layout.micropanels() * layout.scaleRows() *
+                                     QuantizedLayout::kMicropanel *
+                                     layout.scaleBytes() ||
+      layout.columns % block != 0)
     return Status::error("'{}' in '{}' has scales that do not fit its values; "
                          "the checkpoint is damaged",
                          weight.name, file.path());
-  std::vector<float> matrix = dequantizeNormalFloats(layout, *words, *scales);
+  std::vector<float> matrix = dequantizeMatrix(layout, *words, *scales);
   if (!isTransposed)
     return matrix;
   std::vector<float> transposed(matrix.size());

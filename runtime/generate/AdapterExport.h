@@ -2,6 +2,7 @@
 #pragma once
 #include "runtime/data/Safetensors.h"
 #include "runtime/recipe/Recipe.h"
+#include "runtime/support/QuantizedLayout.h"
 
 #include <optional>
 #include <string>
@@ -21,25 +22,28 @@ AdapterFactors adapterFactorsOf(const SafetensorsFile &file,
                                 const std::string &weight);
 
 /// A weight of the base, [out, in], or with `isTransposed` [in, out] (GPT-2's
-/// Conv1D): one tensor, or two of an nf4 base, which has it dequantized.
+/// Conv1D): one tensor, or two of a quantized base, which has it dequantized.
 struct BaseWeight {
   std::string name;
   std::vector<uint64_t> shape;
-  const SafetensorsEntry *values;           ///< the tensor, or words of nf4
-  const SafetensorsEntry *scales = nullptr; ///< of nf4
+  const SafetensorsEntry *values;           ///< the tensor, or words of codes
+  const SafetensorsEntry *scales = nullptr; ///< of a quantized base
+  QuantizedLayout layout = {};              ///< of those two
 };
 
-/// Null if the checkpoint has no such weight.
-std::optional<BaseWeight> baseWeightOf(const SafetensorsFile &file,
-                                       const std::string &name,
-                                       bool isTransposed);
+/// Null if the checkpoint has no such weight. `layout` is that of a quantized
+/// base but for rows and columns (recipe::baseLayout); null if the run has
+/// none.
+std::optional<BaseWeight>
+baseWeightOf(const SafetensorsFile &file, const std::string &name,
+             bool isTransposed, const std::optional<QuantizedLayout> &layout);
 
-/// The name of the weight that `entry` holds the words of nf4 of; empty if it
-/// holds none.
-std::string normalFloatWeight(const SafetensorsEntry &entry);
-/// Whether `entry` holds words or scales of nf4.
-bool isNormalFloatPart(const SafetensorsFile &file,
-                       const SafetensorsEntry &entry);
+/// The name of the weight that `entry` holds the codes of; empty if it holds
+/// none.
+std::string quantizedWeight(const SafetensorsEntry &entry);
+/// Whether `entry` holds codes or scales of a quantized base.
+bool isQuantizedPart(const SafetensorsFile &file,
+                     const SafetensorsEntry &entry);
 
 /// In f32.
 StatusOr<std::vector<float>> readWeight(const SafetensorsFile &file,

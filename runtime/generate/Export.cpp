@@ -2,6 +2,7 @@
 #include "runtime/data/NewDirectory.h"
 #include "runtime/data/ShallowJson.h"
 #include "runtime/generate/AdapterExport.h"
+#include "runtime/recipe/BaseLayout.h"
 #include "runtime/support/Floats.h"
 #include "runtime/train/Checkpoint.h"
 #include "runtime/train/RunRecipe.h"
@@ -111,7 +112,7 @@ StatusOr<std::vector<SafetensorsTensor>> tensorsOf(const SafetensorsFile &file,
   std::vector<SafetensorsTensor> tensors;
   for (const SafetensorsEntry &entry : file.header().tensors) {
     Type to =
-        isNormalFloatPart(file, entry) ? entry.type : type.value_or(entry.type);
+        isQuantizedPart(file, entry) ? entry.type : type.value_or(entry.type);
     if (to != entry.type && !isConvertible(entry.type))
       return Status::error("'{}' is {}, which --dtype cannot convert; leave it "
                            "out",
@@ -128,11 +129,14 @@ StatusOr<std::vector<SafetensorsTensor>> tensorsOf(const SafetensorsFile &file,
   return tensors;
 }
 
-/// The type of most elements; routers may have another.
-Type mainType(const std::vector<SafetensorsTensor> &tensors) {
+/// The type of most elements but for those of a quantized base; routers may
+/// have another.
+Type mainType(const SafetensorsFile &file,
+              const std::vector<SafetensorsTensor> &tensors) {
   std::map<Type, uint64_t> bytes;
   for (const SafetensorsTensor &tensor : tensors)
-    if (tensor.type != Type::i32) // words of an nf4 base
+    if (const SafetensorsEntry *entry = file.header().find(tensor.name);
+        !entry || !isQuantizedPart(file, *entry))
       bytes[tensor.type] += tensor.size;
   auto most = std::ranges::max_element(
       bytes, {}, [](const auto &entry) { return entry.second; });
@@ -147,25 +151,36 @@ bool hasAdapter(const std::vector<SafetensorsTensor> &tensors) {
   });
 }
 
-/// An nf4 base dequantized, each matrix as one tensor of type `to`.
-void dequantizeBase(const SafetensorsFile &file, Type to, bool isTransposed,
+/// The adapter of a run's recipe, the layout of its base if that is quantized,
+/// whether the family's matrices are [in, out], and whether a scoring head was
+/// trained with it.
+struct RunAdapter {
+  recipe::Recipe::Adapter adapter;
+  std::optional<QuantizedLayout> layout;
+  bool isTransposed = false, hasScore = false;
+};
+
+/// A quantized base dequantized, each matrix as one tensor of type `to`.
+void dequantizeBase(const SafetensorsFile &file, Type to, const RunAdapter &own,
                     std::vector<SafetensorsTensor> &tensors) {
   std::vector<SafetensorsTensor> all;
   for (SafetensorsTensor &tensor : tensors) {
     const SafetensorsEntry *entry = file.header().find(tensor.name);
-    if (!entry || !isNormalFloatPart(file, *entry)) {
+    if (!entry || !isQuantizedPart(file, *entry)) {
       all.push_back(std::move(tensor));
       continue;
     }
-    const std::string name = normalFloatWeight(*entry);
-    auto base =
-        name.empty() ? std::nullopt : baseWeightOf(file, name, isTransposed);
+    const std::string name = quantizedWeight(*entry);
+    auto base = name.empty()
+                    ? std::nullopt
+                    : baseWeightOf(file, name, own.isTransposed, own.layout);
     if (!base)
       continue;
     const uint64_t size =
         base->shape[0] * base->shape[1] * (safetensorsBits(to) / 8);
     all.push_back({name, to, base->shape, size,
-                   [=, &file](SafetensorsSink &sink) -> Status {
+                   [=, &file, isTransposed = own.isTransposed](
+                       SafetensorsSink &sink) -> Status {
                      auto values = readWeight(file, *base, isTransposed);
                      if (!values.ok())
                        return values.status();
@@ -177,25 +192,25 @@ void dequantizeBase(const SafetensorsFile &file, Type to, bool isTransposed,
 
 /// Takes the factors from the tensors and adds them to their weights, whose
 /// rows get their magnitudes.
-Status mergeFactors(const SafetensorsFile &file,
-                    const recipe::Recipe::Adapter &adapter, bool isTransposed,
+Status mergeFactors(const SafetensorsFile &file, const RunAdapter &own,
                     std::vector<SafetensorsTensor> &tensors) {
   const size_t taken = std::erase_if(
       tensors, [](const auto &tensor) { return isOfAdapter(tensor.name); });
   size_t used = 0;
-  const bool hasMagnitudes = adapter.kind == recipe::AdapterKind::Dora;
+  const bool hasMagnitudes = own.adapter.kind == recipe::AdapterKind::Dora;
   for (SafetensorsTensor &tensor : tensors) {
     const AdapterFactors factors = adapterFactorsOf(file, tensor.name);
     if (!factors.in || !factors.out ||
         (factors.magnitude != nullptr) != hasMagnitudes)
       continue;
-    const auto weight = baseWeightOf(file, tensor.name, isTransposed);
+    const auto weight =
+        baseWeightOf(file, tensor.name, own.isTransposed, own.layout);
     if (!weight)
       continue;
     used += hasMagnitudes ? 3 : 2;
-    const double scale = adapter.scaleOf(
+    const double scale = own.adapter.scaleOf(
         std::string_view(tensor.name).substr(0, tensor.name.rfind('.')));
-    tensor.emit = [=, &file,
+    tensor.emit = [=, &file, isTransposed = own.isTransposed,
                    to = tensor.type](SafetensorsSink &sink) -> Status {
       auto merged = mergedWeight(file, *weight, factors, scale, isTransposed);
       if (!merged.ok())
@@ -210,13 +225,6 @@ Status mergeFactors(const SafetensorsFile &file,
   return Status::success();
 }
 
-/// The adapter of a run's recipe, whether the family's matrices are [in, out],
-/// and whether a scoring head was trained with it.
-struct RunAdapter {
-  recipe::Recipe::Adapter adapter;
-  bool isTransposed = false, hasScore = false;
-};
-
 StatusOr<RunAdapter> adapterOf(const RunPath &place,
                                const CheckpointManifest &manifest) {
   auto text = readFile(place.run + "/" + kRecipeFile, size_t(1) << 20);
@@ -226,7 +234,7 @@ StatusOr<RunAdapter> adapterOf(const RunPath &place,
   if (!recipe.ok())
     return recipe.status();
   const nlohmann::json config = parseShallowJson(manifest.modelConfig);
-  return RunAdapter{recipe->values.adapter,
+  return RunAdapter{recipe->values.adapter, recipe::baseLayout(recipe->values),
                     config.is_object() &&
                         config.value("model_type", "") == std::string("gpt2"),
                     recipe->values.task == recipe::Task::Reward};
@@ -255,12 +263,11 @@ Status applyAdapter(const RunPath &place, const CheckpointManifest &manifest,
     return Status::error("'{}' has an adapter, and its recipe none; the run is "
                          "damaged",
                          place.run);
-  if (merge)
-    dequantizeBase(file, mainType(contents.tensors), own->isTransposed,
+  if (merge) {
+    dequantizeBase(file, mainType(file, contents.tensors), *own,
                    contents.tensors);
-  if (merge)
-    return mergeFactors(file, own->adapter, own->isTransposed,
-                        contents.tensors);
+    return mergeFactors(file, *own, contents.tensors);
+  }
   own->adapter = withTiedHead(own->adapter, contents.tensors);
   contents.tensors = adapterTensors(std::move(contents.tensors), own->adapter);
   contents.weightsFile = "adapter_model.safetensors";
@@ -296,6 +303,9 @@ StatusOr<SmallFiles> smallFiles(const std::string &modelConfig, Type type,
   if (!parseShallowJson(modelConfig).is_object())
     return Status::error("the checkpoint's config.json must be a JSON object");
   Json config = Json::parse(modelConfig);
+  // Of the checkpoint that the run began with; what is written is not
+  // quantized.
+  config.erase("quantization_config");
   for (const char *key : {"dtype", "torch_dtype"})
     if (type == Type::f64)
       config.erase(key); // in which no config.json of ours is written
@@ -335,8 +345,8 @@ StatusOr<std::string> exportRun(const RunPath &place,
   auto tensors = tensorsOf(*file, type);
   if (!tensors.ok())
     return tensors.status();
-  auto small =
-      smallFiles(chosen->manifest.modelConfig, mainType(*tensors), *tokenizer);
+  auto small = smallFiles(chosen->manifest.modelConfig,
+                          mainType(*file, *tensors), *tokenizer);
   if (!small.ok())
     return small.status();
   auto words = readFile(place.run + "/" + kTokenizerFile, size_t(512) << 20);

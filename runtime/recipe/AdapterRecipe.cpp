@@ -7,6 +7,11 @@
 
 namespace tessera::recipe {
 
+bool isQuantized(AdapterBase base) {
+  return base != AdapterBase::Auto && base != AdapterBase::Fp32 &&
+         base != AdapterBase::Bf16;
+}
+
 bool endsWithName(std::string_view path, std::string_view name) {
   return path.ends_with(name) && (path.size() == name.size() ||
                                   path[path.size() - name.size() - 1] == '.');

@@ -13,9 +13,11 @@ namespace tessera::recipe {
 /// matrices are trained (Hu et al. 2021, LoRA). Dora: and magnitudes of their
 /// rows (Liu et al. 2024, arXiv 2402.09353).
 enum class AdapterKind { None, Lora, Dora };
-/// The type in which an adapter's base model is stored. Auto: bf16 if that is
-/// what it is computed in and what its config.json says.
-enum class AdapterBase { Auto, Fp32, Bf16, Nf4 };
+/// The type in which an adapter's base model is stored. Auto: quantized as its
+/// checkpoint is; else bf16 if that is what it is computed in and what its
+/// config.json says. Int8, Int4, Fp8: as inference.quant quantizes, with its
+/// group and zero points.
+enum class AdapterBase { Auto, Fp32, Bf16, Nf4, Int8, Int4, Fp8 };
 /// What alpha is divided by. Root: by the root of the rank (Kalajdzievski 2023,
 /// rsLoRA, arXiv 2312.03732).
 enum class AdapterScaling { Rank, Root };
@@ -50,6 +52,10 @@ struct AdapterRecipe {
   /// whole.
   bool saves(std::string_view parameter) const;
 };
+
+std::string_view name(AdapterBase base);
+/// Whether a base's matrices are codes with scales.
+bool isQuantized(AdapterBase base);
 
 /// Whether `path` is `name`, or ends with it after a dot.
 bool endsWithName(std::string_view path, std::string_view name);

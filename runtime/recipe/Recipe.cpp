@@ -251,10 +251,14 @@ Status checkTogether(const Recipe &recipe) {
     return Status::error("adapter.base: bf16 needs precision.compute: bf16, "
                          "got {}; change one of them",
                          name(recipe.compute));
-  if (recipe.adapter.base == AdapterBase::Nf4 &&
-      recipe.compute == Precision::Fp64)
-    return Status::error("adapter.base: nf4 is dequantized to fp32 or bf16, "
-                         "and precision.compute is fp64; change one of them");
+  if (isQuantized(recipe.adapter.base) && recipe.compute == Precision::Fp64)
+    return Status::error("adapter.base: {} is dequantized to fp32 or bf16, "
+                         "and precision.compute is fp64; change one of them",
+                         name(recipe.adapter.base));
+  if (recipe.adapter.base == AdapterBase::Fp8 &&
+      recipe.inference.zeros != ZeroPoints::None)
+    return Status::error("inference.zeros: adapter.base: fp8 has no zero "
+                         "points; leave it out, or choose int8 or int4");
   if (recipe.schedule.warmup > recipe.schedule.total)
     return Status::error(
         "lr_schedule.warmup = {} is more than lr_schedule.total = "

@@ -274,7 +274,9 @@ struct Recipe {
     /// The type of the matrices of linear layers; with int4 the head is int8.
     /// Fp8: e4m3, with scales as integers have them.
     Quant quant = Quant::None;
-    int64_t group = 32; ///< their columns with one scale: 32, 64 or 128
+    /// Their columns with one scale: 32, 64 or 128. This and `zeros` are also
+    /// those of adapter.base int8, int4 and fp8 in training.
+    int64_t group = 32;
     /// Groups: their integers are counted from a zero point of the group, which
     /// suits weights of mostly one sign. Never of the head, nor of fp8.
     ZeroPoints zeros = ZeroPoints::None;

@@ -50,8 +50,8 @@ constexpr std::array<std::string_view, 2> joinedOrSeparate = {"joined",
                                                               "separate"};
 constexpr std::array<std::string_view, 3> adapterKinds = {"none", "lora",
                                                           "dora"};
-constexpr std::array<std::string_view, 4> adapterBases = {"auto", "fp32",
-                                                          "bf16", "nf4"};
+constexpr std::array<std::string_view, 7> adapterBases = {
+    "auto", "fp32", "bf16", "nf4", "int8", "int4", "fp8"};
 constexpr std::array<std::string_view, 2> adapterScalings = {"rank", "root"};
 constexpr std::array<std::string_view, 4> quants = {"none", "int8", "int4",
                                                     "fp8"};
@@ -237,6 +237,7 @@ std::string_view name(Recompute recompute) {
 
 std::string_view name(BalanceScope scope) { return scopes[size_t(scope)]; }
 std::string_view name(DropPolicy policy) { return drops[size_t(policy)]; }
+std::string_view name(AdapterBase base) { return adapterBases[size_t(base)]; }
 std::string_view name(Quant quant) { return quants[size_t(quant)]; }
 std::string_view name(KvKind kind) { return kvKinds[size_t(kind)]; }
 std::string_view name(ZeroPoints zeros) { return zeroPoints[size_t(zeros)]; }

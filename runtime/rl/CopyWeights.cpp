@@ -1,6 +1,7 @@
 #include "runtime/rl/CopyWeights.h"
 #include "runtime/weights/AdapterNames.h"
 #include "runtime/weights/CopyTensor.h"
+#include "runtime/weights/DequantizeMatrix.h"
 
 #include <algorithm>
 
@@ -19,12 +20,33 @@ const StateTensor *factorOf(const ModelState &learner, std::string_view weight,
   return learner.find(fmt::format("{}{}{}", weight, factor, suffix));
 }
 
+/// Values or scales of a quantized matrix, or null.
+const StateTensor *findCodes(const ModelState &learner,
+                             const std::string &weight, bool isScales) {
+  const auto &state = learner.state();
+  const auto found = std::ranges::find_if(state, [&](const StateTensor &each) {
+    return each.quantized && each.quantized->isScales == isScales &&
+           each.quantized->source == weight;
+  });
+  return found == state.end() ? nullptr : &*found;
+}
+
+/// Whether the codes are those of a matrix of this shape.
+bool isMatrix(const StateTensor &values, const std::vector<uint64_t> &shape) {
+  const QuantizedPart &part = *values.quantized;
+  std::vector<uint64_t> own = {uint64_t(part.layout.rows),
+                               uint64_t(part.layout.columns)};
+  if (part.transposed)
+    std::swap(own[0], own[1]);
+  return part.stack == 0 && own == shape;
+}
+
 Status addFactors(const ModelState &learner, const LearnedAdapter &adapter,
                   WeightPair &pair) {
-  const std::string_view weight = pair.from->name;
-  pair.in = factorOf(learner, pair.from->name, kAdapterIn);
-  pair.out = factorOf(learner, pair.from->name, kAdapterOut);
-  pair.magnitude = factorOf(learner, pair.from->name, kMagnitude, "");
+  const std::string &weight = pair.to->name;
+  pair.in = factorOf(learner, weight, kAdapterIn);
+  pair.out = factorOf(learner, weight, kAdapterOut);
+  pair.magnitude = factorOf(learner, weight, kMagnitude, "");
   pair.isTrained = pair.in || pair.out || adapter.recipe.saves(weight);
   if (!pair.in && !pair.out)
     return Status::success();
@@ -34,17 +56,18 @@ Status addFactors(const ModelState &learner, const LearnedAdapter &adapter,
   const auto isFloat = [](const StateTensor *tensor) {
     return tensor && converts(tensor->type, SafetensorsType::f32);
   };
-  if (!isFloat(pair.in) || !isFloat(pair.out) || !isFloat(pair.from) ||
-      !pair.factors.take(pair.from->shape, pair.in->shape, pair.out->shape))
+  if (!isFloat(pair.in) || !isFloat(pair.out) ||
+      !(pair.scales || isFloat(pair.from)) ||
+      !pair.factors.take(pair.to->shape, pair.in->shape, pair.out->shape))
     return Status::error(
         "the factors of '{}' are not matrices of floats that fit "
         "it",
-        pair.from->name);
+        weight);
   if (pair.magnitude &&
       (!isFloat(pair.magnitude) ||
        pair.magnitude->shape != std::vector<uint64_t>{pair.factors.rows}))
     return Status::error("the magnitudes of '{}' are not floats of its {} rows",
-                         pair.from->name, pair.factors.rows);
+                         weight, pair.factors.rows);
   return Status::success();
 }
 
@@ -57,10 +80,37 @@ StatusOr<std::vector<float>> readFloats(ModelState &learner,
   return values;
 }
 
+/// The learner's weight in f32, in the sampler's shape.
+StatusOr<std::vector<float>> readWeight(const WeightPair &pair,
+                                        ModelState &learner) {
+  if (!pair.scales)
+    return readFloats(learner, *pair.from);
+  std::vector<std::byte> words(pair.from->size), scales(pair.scales->size);
+  TESSERA_RETURN_IF_ERROR(learner.readState(*pair.from, 0, words));
+  TESSERA_RETURN_IF_ERROR(learner.readState(*pair.scales, 0, scales));
+  const QuantizedLayout &layout = pair.from->quantized->layout;
+  std::vector<float> matrix = dequantizeMatrix(layout, words, scales);
+  if (!pair.from->quantized->transposed)
+    return matrix;
+  std::vector<float> transposed(matrix.size());
+  for (int64_t n = 0; n < layout.rows; ++n)
+    for (int64_t k = 0; k < layout.columns; ++k)
+      transposed[k * layout.rows + n] = matrix[n * layout.columns + k];
+  return transposed;
+}
+
+Status writeFloats(const StateTensor &to, std::span<const float> values,
+                   ModelState &sampler) {
+  std::vector<std::byte> converted(to.size);
+  convertElements(SafetensorsType::f32, std::as_bytes(values), to.type,
+                  converted);
+  return sampler.writeState(to, 0, converted);
+}
+
 Status copyMerged(const WeightPair &pair, ModelState &learner,
                   ModelState &sampler) {
-  auto weight = readFloats(learner, *pair.from),
-       in = readFloats(learner, *pair.in), out = readFloats(learner, *pair.out);
+  auto weight = readWeight(pair, learner), in = readFloats(learner, *pair.in),
+       out = readFloats(learner, *pair.out);
   StatusOr<std::vector<float>> magnitudes = std::vector<float>();
   if (pair.magnitude)
     magnitudes = readFloats(learner, *pair.magnitude);
@@ -69,10 +119,14 @@ Status copyMerged(const WeightPair &pair, ModelState &learner,
     if (!status->ok())
       return *status;
   mergeFactors(pair.factors, *weight, *in, *out, *magnitudes);
-  std::vector<std::byte> converted(pair.to->size);
-  convertElements(SafetensorsType::f32, std::as_bytes(std::span(*weight)),
-                  pair.to->type, converted);
-  return sampler.writeState(*pair.to, 0, converted);
+  return writeFloats(*pair.to, *weight, sampler);
+}
+
+Status copyDequantized(const WeightPair &pair, ModelState &learner,
+                       ModelState &sampler) {
+  auto weight = readWeight(pair, learner);
+  return weight.ok() ? writeFloats(*pair.to, *weight, sampler)
+                     : weight.status();
 }
 
 /// Piece by piece, so that no second copy of a tensor is in memory.
@@ -104,15 +158,24 @@ pairWeights(const ModelState &learner, const ModelState &sampler,
   for (const StateTensor &to : sampler.state()) {
     if (to.role != StateRole::parameter)
       continue;
-    const StateTensor *from = learner.find(to.name);
-    if (to.quantized || !from || from->shape != to.shape ||
-        !converts(from->type, to.type))
+    const StateTensor *from = learner.find(to.name),
+                      *values =
+                          from ? nullptr : findCodes(learner, to.name, false),
+                      *scales =
+                          from ? nullptr : findCodes(learner, to.name, true);
+    const bool hasCodes = values && scales && isMatrix(*values, to.shape) &&
+                          converts(SafetensorsType::f32, to.type),
+               isSame = from && from->shape == to.shape &&
+                        converts(from->type, to.type);
+    if (to.quantized || !(hasCodes || isSame))
       return Status::error("the model that samples has '{}' as {} [{}], which "
                            "the one that learns does not give it; compile "
                            "both from one recipe without inference.quant",
                            to.name, safetensorsName(to.type),
                            fmt::join(to.shape, ", "));
-    pairs.push_back({from, &to});
+    pairs.push_back({.from = hasCodes ? values : from,
+                     .to = &to,
+                     .scales = hasCodes ? scales : nullptr});
     if (adapter)
       TESSERA_RETURN_IF_ERROR(addFactors(learner, *adapter, pairs.back()));
   }
@@ -124,8 +187,10 @@ Status copyWeights(std::span<const WeightPair> pairs, bool onlyTrained,
   const auto copy = [&](const WeightPair &pair) {
     if (pair.in)
       return copyMerged(pair, learner, sampler);
-    return onlyTrained && !pair.isTrained ? Status::success()
-                                          : copyPieces(pair, learner, sampler);
+    if (onlyTrained && !pair.isTrained)
+      return Status::success();
+    return pair.scales ? copyDequantized(pair, learner, sampler)
+                       : copyPieces(pair, learner, sampler);
   };
   const bool inMemory = std::ranges::all_of(pairs, [&](const WeightPair &pair) {
     return !learner.stateInMemory(*pair.from).empty() &&

@@ -15,9 +15,11 @@ struct LearnedAdapter {
   bool isTransposed = false; ///< the model's matrices are [in, out]
 };
 
-/// A tensor of the learner, and the one that it becomes.
+/// A tensor of the learner, and the one that it becomes. A matrix of a
+/// quantized base becomes a dequantized one.
 struct WeightPair {
   const StateTensor *from, *to;
+  const StateTensor *scales = nullptr; ///< of a quantized matrix; null: none
   /// The factors of its adapter; null: none.
   const StateTensor *in = nullptr, *out = nullptr;
   const StateTensor *magnitude = nullptr; ///< of its rows (DoRA); null: none
@@ -26,8 +28,8 @@ struct WeightPair {
 };
 
 /// Every parameter of `sampler` with that of `learner` that has its name and
-/// shape, in a type that converts (CopyTensor.h); an error names the first that
-/// lacks one. The models must outlive the pairs.
+/// shape, in a type that converts (CopyTensor.h) or quantized; an error names
+/// the first that lacks one. The models must outlive the pairs.
 StatusOr<std::vector<WeightPair>>
 pairWeights(const ModelState &learner, const ModelState &sampler,
             const std::optional<LearnedAdapter> &adapter);

@@ -90,6 +90,13 @@ Status RolloutBatches::begin(TrainModel &model, const TrainPosition &position) {
   if (!paired.ok())
     return paired.status();
   pairs = paired.take();
+  if (run.reference) {
+    auto base = pairWeights(model, *run.reference, std::nullopt);
+    if (!base.ok())
+      return base.status();
+    TESSERA_RETURN_IF_ERROR(
+        copyWeights(*base, /*onlyTrained=*/false, model, *run.reference));
+  }
   std::vector<Group> journaled;
   auto journal = SampleJournal::open(
       run.out, {options.seed, hashOfPrompts(prompts), epochs(), run.reward},

@@ -14,6 +14,9 @@ struct RolloutRun {
   std::string tokenizerFile, templateFolder; ///< as BatchSource has them
   int64_t documents = 0; ///< that a sequence of the batch has at most
   std::optional<LearnedAdapter> adapter = {}; ///< that is trained
+  /// The reference model's weights if they are the learner's without its
+  /// adapter, whose base is quantized; null: it has its own.
+  ModelState *reference = nullptr;
   /// Held-out prompts, whose mean reward is measured every so many steps and
   /// after the last one; none: nothing is measured.
   std::vector<Prompt> evalPrompts = {};

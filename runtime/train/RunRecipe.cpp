@@ -1,4 +1,5 @@
 #include "runtime/train/RunRecipe.h"
+#include "runtime/recipe/BaseLayout.h"
 #include "runtime/support/Text.h"
 
 #include <algorithm>
@@ -127,6 +128,16 @@ Status checkSameAdapter(const std::string &checkpoint,
   return Status::success();
 }
 
+Status checkSameBase(const std::string &checkpoint, const Recipe &before,
+                     const Recipe &now) {
+  if (recipe::baseLayout(before) == recipe::baseLayout(now))
+    return Status::success();
+  return Status::error("'{}' has a base of other codes (adapter.base, "
+                       "inference.group and inference.zeros) than this "
+                       "program; resume with the program that wrote it",
+                       checkpoint);
+}
+
 Status setRecipeKey(RunRecipe &recipe, std::string_view assignment,
                     std::string_view rebuildCommand) {
   std::string_view key = assignment.substr(0, assignment.find('='));
@@ -134,7 +145,9 @@ Status setRecipeKey(RunRecipe &recipe, std::string_view assignment,
     return Status::error("'{}' means nothing to this program, {}; change the "
                          "recipe and run: {}",
                          key, reason, rebuildCommand);
-  if (isCompiled(key))
+  const bool isOfBase = recipe::isQuantized(recipe.values.adapter.base) &&
+                        (key == "inference.group" || key == "inference.zeros");
+  if (isCompiled(key) || isOfBase)
     return Status::error("'{}' is compiled into this program; change it in "
                          "the recipe and run: {}",
                          key, rebuildCommand);

@@ -30,6 +30,11 @@ Status checkSameAdapter(const std::string &checkpoint,
                         const recipe::Recipe::Adapter &before,
                         const recipe::Recipe::Adapter &now);
 
+/// An error if they have different codes of the weights that adapters are
+/// trained over: the checkpoint's would be read as others.
+Status checkSameBase(const std::string &checkpoint,
+                     const recipe::Recipe &before, const recipe::Recipe &now);
+
 /// Applies "optimizer.lr=3e-4". A key that is compiled in, or that the compiled
 /// optimizer and schedule do not read, is refused together with the command
 /// that recompiles; an unknown one with the nearest key.

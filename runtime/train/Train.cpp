@@ -193,6 +193,8 @@ Status Trainer::resume(const ResumedCheckpoint &from) {
   const recipe::Recipe::Adapter &adapter = recipe.values.adapter;
   TESSERA_RETURN_IF_ERROR(
       checkSameAdapter(from.name, before->values.adapter, adapter));
+  TESSERA_RETURN_IF_ERROR(
+      checkSameBase(from.name, before->values, recipe.values));
   if (from.manifest.programHash != facts.programHash) {
     say("{} was written by another build of this model: the last bits may "
         "differ, and hyperparameters come from this program's recipe",

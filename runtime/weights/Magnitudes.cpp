@@ -1,8 +1,7 @@
 #include "runtime/weights/Magnitudes.h"
-#include "runtime/support/Floats.h"
 #include "runtime/weights/AdapterNames.h"
 #include "runtime/weights/CopyTensor.h"
-#include "runtime/weights/NormalFloats.h"
+#include "runtime/weights/DequantizeMatrix.h"
 
 #include <algorithm>
 #include <cmath>
@@ -21,41 +20,11 @@ const StateTensor *findPart(const ModelState &model, const std::string &weight,
   return found == state.end() ? nullptr : &*found;
 }
 
-template <typename Word>
-StatusOr<std::vector<Word>> readWords(ModelState &model,
-                                      const StateTensor &tensor) {
-  std::vector<Word> words(tensor.size / sizeof(Word));
-  TESSERA_RETURN_IF_ERROR(
-      model.readState(tensor, 0, std::as_writable_bytes(std::span(words))));
-  return words;
-}
-
-StatusOr<std::vector<float>> readNormalFloats(ModelState &model,
-                                              const StateTensor &values,
-                                              const StateTensor &scales) {
-  auto words = readWords<uint32_t>(model, values),
-       absmax = readWords<uint32_t>(model, scales);
-  for (const Status *status : {&words.status(), &absmax.status()})
-    if (!status->ok())
-      return *status;
-  return dequantizeNormalFloats(values.quantized->layout, *words, *absmax);
-}
-
-StatusOr<std::vector<float>> readMicropanels(ModelState &model,
-                                             const StateTensor &values) {
-  constexpr int64_t lanes = QuantizedLayout::kMicropanel;
-  const QuantizedLayout &layout = values.quantized->layout;
-  auto halves = readWords<uint16_t>(model, values);
-  if (!halves.ok())
-    return halves.status();
-  std::vector<float> matrix(layout.rows * layout.columns);
-  for (int64_t n = 0; n < layout.rows; ++n)
-    for (int64_t k = 0; k < layout.columns; ++k) {
-      const int64_t word =
-          (n / lanes * layout.words() + k / 2) * lanes + n % lanes;
-      matrix[n * layout.columns + k] = bf16ToFloat((*halves)[2 * word + k % 2]);
-    }
-  return matrix;
+StatusOr<std::vector<std::byte>> readBytes(ModelState &model,
+                                           const StateTensor &tensor) {
+  std::vector<std::byte> bytes(tensor.size);
+  TESSERA_RETURN_IF_ERROR(model.readState(tensor, 0, bytes));
+  return bytes;
 }
 
 StatusOr<ModelMatrix> readRows(ModelState &model, const StateTensor &tensor,
@@ -117,8 +86,8 @@ std::vector<double> rowNorms(const ModelMatrix &matrix) {
   return norms;
 }
 
-/// From the file, since a rank may have a part of the matrix only; nf4 is never
-/// cut, and what it becomes is known in the model.
+/// From the file, since a rank may have a part of the matrix only; a quantized
+/// one is never sharded, and what it becomes is known in the model.
 StatusOr<std::vector<double>>
 baseNorms(ModelState &model, const std::string &path, const FindTensor &find) {
   const std::string weight = path + ".weight";
@@ -159,17 +128,19 @@ StatusOr<ModelMatrix> readMatrix(ModelState &model, const std::string &path) {
   if (!values)
     return Status::error("the model has no '{}'", weight);
   const QuantizedLayout &layout = values->quantized->layout;
-  const bool isPacked = layout.bits == 16;
-  if (values->quantized->stack || !(isPacked || (layout.nf4() && scales)))
-    return Status::error("'{}' is quantized, and norms of its rows are needed; "
-                         "leave --quant out, or merge the adapter",
+  if (values->quantized->stack || layout.hasScales() != (scales != nullptr))
+    return Status::error("'{}' is a stack of matrices, or lacks scales; norms "
+                         "are of rows of one matrix",
                          weight);
-  auto matrix = isPacked ? readMicropanels(model, *values)
-                         : readNormalFloats(model, *values, *scales);
-  if (!matrix.ok())
-    return matrix.status();
-  return ModelMatrix{matrix.take(), uint64_t(layout.rows),
-                     uint64_t(layout.columns)};
+  auto words = readBytes(model, *values);
+  StatusOr<std::vector<std::byte>> factors = std::vector<std::byte>();
+  if (scales)
+    factors = readBytes(model, *scales);
+  for (const Status *status : {&words.status(), &factors.status()})
+    if (!status->ok())
+      return *status;
+  return ModelMatrix{dequantizeMatrix(layout, *words, *factors),
+                     uint64_t(layout.rows), uint64_t(layout.columns)};
 }
 
 Status startMagnitudes(const std::string &from, ModelState &model,

@@ -13,7 +13,7 @@ struct ModelMatrix {
 };
 
 /// The weight of the linear layer at `path` as the model stores it: floats in
-/// rows, bf16 in micropanels, or nf4. Errors name weights in other types.
+/// rows, bf16 in micropanels, or quantized.
 StatusOr<ModelMatrix> readMatrix(ModelState &model, const std::string &path);
 
 /// Fills the norms of rows that the model has (kWeightNorm), of its weights as

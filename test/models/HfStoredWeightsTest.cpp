@@ -205,6 +205,32 @@ TEST(HfStoredWeights, FloatsOf8BitsAreNoIntegers) {
   }
 }
 
+// Groups that a base in fp8 has; none if a linear layer is not in fp8, or if a
+// group would have two scales.
+TEST(HfStoredWeights, GroupsOfFloats) {
+  const std::pair<nlohmann::json, int64_t> cases[] = {
+      {fp8({{"modules_to_not_convert",
+             {"lm_head", "model.layers.0.input_layernorm"}}}),
+       128},
+      {fp8({{"modules_to_not_convert", nullptr},
+            {"weight_block_size", {128, 192}}}),
+       64},
+      {fp8({{"modules_to_not_convert", nullptr},
+            {"weight_block_size", {128, 48}}}),
+       0},
+      {fp8({}), 0},
+      {floats({}), 128},
+      {floats({{"strategy", "group"}, {"group_size", 32}}), 32},
+      {floats({}, {{"ignore", {"re:.*mlp.*"}}}), 0}};
+  for (const auto &[each, group] : cases) {
+    json config = smallConfig("llama");
+    config["quantization_config"] = each;
+    auto loaded = loadedConfig(config.dump(), "config.json");
+    ASSERT_TRUE(loaded.ok()) << loaded.message();
+    EXPECT_EQ(loaded->floats ? loaded->floats->group : 0, group) << each;
+  }
+}
+
 TEST(HfStoredWeights, WhichFloatsAreNotRead) {
   const std::string weights =
       "key 'quantization_config.config_groups.group_0.weights.";

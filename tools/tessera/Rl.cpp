@@ -26,10 +26,6 @@ static Status checkRecipe(const recipe::Recipe &recipe) {
   if (recipe.data.train || recipe.data.eval)
     return Status::error("data.train and data.eval: tessera rl learns from "
                          "--prompts; leave them out");
-  if (recipe.adapter.base == recipe::AdapterBase::Nf4)
-    return Status::error("adapter.base: nf4; tessera rl copies weights from "
-                         "the learner to the sampler, which does not read "
-                         "nf4; choose bf16");
   if (recipe.rollout.maxTokens >= recipe.batch.sequence)
     return Status::error("rollout.max_tokens = {} leaves no room for a prompt "
                          "in batch.sequence = {}",
@@ -128,6 +124,13 @@ openSampler(const RlArguments &arguments, const RlThreads &threads,
       std::make_unique<rl::EngineSampler>(*model.programs, *model.model));
 }
 
+/// Whether the learner's base is codes with scales, also by its config.json.
+static bool hasQuantizedBase(const ModelState &learner) {
+  return std::ranges::any_of(learner.state(), [](const StateTensor &tensor) {
+    return tensor.quantized.has_value();
+  });
+}
+
 static uint64_t lastStepOf(const RlArguments &arguments,
                            const recipe::Recipe &recipe) {
   return arguments.train.steps.value_or(uint64_t(recipe.schedule.total));
@@ -173,11 +176,17 @@ static Status learn(RlArguments &arguments, const recipe::Recipe &recipe,
     return sampler.status();
   TESSERA_RETURN_IF_ERROR(
       rl::checkContext(recipe, longest, (*sampler)->context()));
+  const bool hasCodes = hasQuantizedBase(**learner);
   if (comparesWithReference) {
     TESSERA_RETURN_IF_ERROR(
         reference.open(decoder.name(), arguments.device, threads.reference));
-    TESSERA_RETURN_IF_ERROR(
-        importAllWeights(arguments.place, *reference.model));
+    if (!hasCodes)
+      TESSERA_RETURN_IF_ERROR(
+          importAllWeights(arguments.place, *reference.model));
+    else if (!recipe.adapter.modulesToSave.empty())
+      return Status::error("policy.kl.beta: the reference model is the "
+                           "quantized base, and adapter.modules_to_save are "
+                           "trained of it; leave one of them out");
   }
 
   TESSERA_RETURN_IF_ERROR(checkReward(**reward, arguments, recipe));
@@ -196,7 +205,8 @@ static Status learn(RlArguments &arguments, const recipe::Recipe &recipe,
       **sampler, reference.programs.get(), prompts, **reward, rollouts,
       {options.out, arguments.reward,
        source.files.place() + "/" + kTokenizerFile, source.files.place(),
-       recipe.policy.documents, adapterOf(recipe, source), evalPrompts,
+       recipe.policy.documents, adapterOf(recipe, source),
+       hasCodes ? reference.model.get() : nullptr, evalPrompts,
        uint64_t(recipe.eval.every)});
   options.source = &batches;
   options.program = trainer.name();

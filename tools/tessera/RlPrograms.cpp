@@ -2,10 +2,13 @@
 #include "compiler/api/LocalTargets.h"
 #include "compiler/api/RewardProgram.h"
 #include "compiler/api/Shell.h"
+#include "models/HfConfig.h"
 #include "runtime/hal/cpu/ThreadPool.h"
 #include "runtime/rl/AnswerScorer.h"
 #include <algorithm>
 #include <ctime>
+#include <filesystem>
+#include <nlohmann/json.hpp>
 
 using namespace tessera;
 
@@ -76,13 +79,33 @@ tessera::openProgram(const std::string &artifact, const std::string &device,
   return SessionModel::open(*reader, session);
 }
 
+/// Of a program that gets its weights from a learner with a quantized base.
+static Status leaveQuantizationOut(CompileRequest &request) {
+  std::erase_if(request.set, [](const std::string &assignment) {
+    return assignment.starts_with("inference.group=") ||
+           assignment.starts_with("inference.zeros=");
+  });
+  std::string text = request.configText;
+  if (text.empty()) {
+    auto loaded = models::loadHfConfig(request.spec);
+    if (!loaded.ok())
+      return loaded.status();
+    text = loaded->text;
+  }
+  auto config = nlohmann::ordered_json::parse(text, nullptr, false);
+  if (config.is_object() && config.erase("quantization_config") > 0)
+    request.configText = config.dump();
+  return Status::success();
+}
+
 Status tessera::compileSampler(const RlArguments &arguments,
                                const recipe::Recipe &recipe, int64_t longest,
                                const std::string &output) {
   CompileRequest request = requestOf(arguments, output);
   request.infer = true;
   if (recipe.adapter.kind != recipe::AdapterKind::None) {
-    // Its weights have the adapter in them.
+    // Its weights have the adapter in them, and are not quantized.
+    TESSERA_RETURN_IF_ERROR(leaveQuantizationOut(request));
     const recipe::Recipe::Adapter none;
     request.set.insert(
         request.set.end(),

@@ -2,6 +2,7 @@
 #include "compiler/Driver.h"
 #include "compiler/api/LocalTargets.h"
 #include "compiler/api/Shell.h"
+#include "models/HfConfig.h"
 #include "runtime/data/NewDirectory.h"
 #include "runtime/weights/ImportWeights.h"
 #include "tools/tessera/Note.h"
@@ -42,10 +43,11 @@ static Status checkLearner(const recipe::Recipe &recipe) {
   if (recipe.adapter.kind == recipe::AdapterKind::None)
     return Status::error("--train trains adapters; set adapter.kind to lora or "
                          "dora");
-  if (recipe.adapter.base == recipe::AdapterBase::Nf4)
-    return Status::error("--train: adapter.base: nf4; the engine does not read "
-                         "nf4, and would sample from another base than the "
-                         "adapters are trained over; choose bf16");
+  if (isQuantized(recipe.adapter.base))
+    return Status::error("--train: adapter.base: {}; the engine would sample "
+                         "from another base than the adapters are trained "
+                         "over; choose bf16",
+                         name(recipe.adapter.base));
   if (recipe.inference.quant != recipe::Quant::None)
     return Status::error("--train: --quant: the engine would sample from "
                          "another base than the adapters are trained over; "
@@ -89,6 +91,14 @@ Status tessera::prepareTraining(const TrainingSettings &settings,
   auto recipe = readRecipe(choice);
   if (!recipe.ok())
     return recipe.status();
+  auto config = models::loadHfConfig(source->files.place());
+  if (!config.ok())
+    return config.status();
+  if (config->stored)
+    return Status::error("--train: the weights of '{}' are quantized, and the "
+                         "engine quantizes their head, which the learner does "
+                         "not; give the model in full precision",
+                         choice.place);
   std::error_code error;
   if (!settings.directory.empty() &&
       !std::filesystem::is_directory(settings.directory, error))
@@ -127,6 +137,16 @@ static Status compileLearner(const ModelChoice &choice,
   request.note = request.warning = choice.decoder.note;
   request.rebuildCommand =
       "tessera serve " + shellQuoted(choice.place) + " --train";
+  // The engine reads fp8 as bf16.
+  auto config = models::loadHfConfig(choice.place);
+  auto recipe = readRecipe(choice);
+  for (const Status *status : {&config.status(), &recipe.status()})
+    if (!status->ok())
+      return *status;
+  if (config->floats && recipe->adapter.base == recipe::AdapterBase::Auto)
+    request.set.push_back(recipe->compute == recipe::Precision::Bf16
+                              ? "adapter.base=bf16"
+                              : "adapter.base=fp32");
   if (llvm::Error error = compile(request).takeError())
     return Status::error("{}", llvm::toString(std::move(error)));
   return Status::success();

@@ -333,6 +333,18 @@ llvm::Error KernelPrinter::printMmaQuantized(tile::MmaQuantizedOp op) {
   const char *number = op.getFloats()      ? "E4m3"
                        : op.getBits() == 4 ? "Int4"
                                            : "Int8";
+  if (op.getRows()) {
+    define(op.getResult(), "product",
+           llvm::formatv("multiplyQuantizedRows<{0}, {1}, {2}>({3}, {4}, {5}, "
+                         "{6})",
+                         number, op.getGroup(),
+                         op.getZeros() ? "true" : "false",
+                         tile(op.getLhs(), ""), tile(op.getWords(), ""),
+                         tile(op.getScales(), ""),
+                         tile(op.getAccumulator(), layoutOf(op.getResult())))
+               .str());
+    return llvm::Error::success();
+  }
   define(
       op.getResult(), "product",
       llvm::formatv("multiplyQuantized<{0}, {1}, {2}, {3}>({4}, {5}, {6}, {7})",

@@ -50,9 +50,9 @@ static llvm::Error fail(const llvm::Twine &what) {
 static llvm::Error chooseRowSumGrid(ContractionPlan &plan,
                                     const TileTarget &target) {
   const QuantizedLayout &layout = plan.quant->layout;
-  if (target.gpu || plan.isMicropanels() || plan.groups)
-    return fail("only CPUs sum over the matrix's rows, and not with groups nor "
-                "in the packed layout");
+  if (plan.isMicropanels() || plan.groups)
+    return fail("groups and the packed layout are not summed over the matrix's "
+                "rows");
   if (!plan.outerSums.empty() || plan.sum.size != layout.rows ||
       layout.rows % kMicropanel || layout.columns % kMicropanel)
     return fail("a matmul that sums over the matrix's rows must sum over "
@@ -62,7 +62,19 @@ static llvm::Error chooseRowSumGrid(ContractionPlan &plan,
     isAligned &= plan.dims[dim].rhs % kMicropanel == 0;
   if (!isAligned)
     return fail("the epilogue must divide columns at multiples of 16");
-  chooseGrid(plan);
+  if (!target.gpu) {
+    chooseGrid(plan);
+    return llvm::Error::success();
+  }
+  chooseGpuGrid(plan, target);
+  // A block's columns are whole groups, or of one.
+  int64_t unit =
+      std::min({plan.blockColumns, plan.columnDim().size, layout.group});
+  isAligned = layout.group % unit == 0;
+  for (unsigned dim : plan.outer)
+    isAligned &= plan.dims[dim].rhs % unit == 0;
+  if (!isAligned)
+    return fail("the epilogue must divide columns at multiples of groups");
   return llvm::Error::success();
 }
 

@@ -218,7 +218,10 @@ std::vector<ContractionPlan> tessera::otherGpuGrids(const ContractionPlan &plan,
   int64_t products = m * n * plan.terms();
   for (unsigned dim : plan.outer)
     products *= plan.dims[dim].size;
-  if (plan.groups || m <= 16 || isQuantizedFloat(plan) ||
+  // Of sums over a quantized matrix's rows, groups fit the tile
+  // (ContractionQuant.cpp).
+  const bool sumsRows = plan.quant && plan.quant->sumsRows;
+  if (plan.groups || m <= 16 || isQuantizedFloat(plan) || sumsRows ||
       (!all && products < kLeastProducts))
     return {};
   if (canPipeline(plan, target))

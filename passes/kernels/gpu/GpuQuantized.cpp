@@ -4,7 +4,8 @@
 // as stored in memory, by asynchronous copies. They are dequantized in
 // registers only. With few rows, dequantizing needs more warps than the tile
 // has columns for: rows of warps take parts of each chunk's terms (split-K
-// within a block).
+// within a block). Sums over the matrix's rows, of gradients, stage micropanels
+// as terms and a part of each as columns.
 #include "dialects/tile/TileQuantOps.h"
 #include "passes/kernels/gpu/GpuContraction.h"
 
@@ -35,18 +36,21 @@ private:
   void makeColumns();
   void locateMicropanels();
   Source partOf(Value memory, Value first, int64_t part, int64_t whole);
+  void stageRows(Value step, Value stage);
   void stageStep(Value step);
   Value multiply();
   Value addSplits(Value sums);
 
   int64_t stages;
-  int64_t splits;            ///< of a chunk's terms, among rows of warps
-  Value parts;               ///< f32 [splits × rows, columns]: their sums
-  int64_t micropanels;       ///< of the block's columns
+  int64_t splits; ///< of a chunk's terms, among rows of warps
+  Value parts;    ///< f32 [splits × rows, columns]: their sums
+  const bool sumsRows = plan.quant->sumsRows;
+  int64_t micropanels;       ///< of the block's columns, or of a chunk's terms
   int64_t ofWords, ofScales; ///< elements of a micropanel in a stage
   Value words, scales;       ///< [micropanels, elements of a micropanel]
   Staged stagedWords, stagedScales;
   Value firstMicropanel, micropanelLimit; ///< the limit may be null
+  Value matrixColumn;                     ///< the block's first, of sumsRows
 };
 
 } // namespace
@@ -56,7 +60,7 @@ private:
 // Terms of a chunk: whole groups, or in one group. With few rows, copies of
 // small chunks would not saturate memory.
 int64_t GpuQuantized::chooseTerms() const {
-  if (plan.blockRows > kFewRows || !plan.lhs.memory.isBF16())
+  if (plan.blockRows > kFewRows || !plan.lhs.memory.isBF16() || sumsRows)
     return kBlock;
   for (int64_t terms = kMostSplits * kTermsOfSplit; terms > kBlock; terms /= 2)
     if (terms <= layout().blocks() * kBlock &&
@@ -85,8 +89,15 @@ void GpuQuantized::makeColumns() {
   stagedScales = Staged::make(e, stages, micropanels, ofScales, b.getF16Type());
 }
 
-// Where the columns' micropanels begin.
+// Where the columns' micropanels begin, or the columns in all micropanels.
 void GpuQuantized::locateMicropanels() {
+  if (sumsRows) {
+    matrixColumn = columnStart;
+    for (unsigned dim : plan.outer)
+      if (int64_t stride = plan.dims[dim].rhs)
+        matrixColumn = e.add(matrixColumn, e.mul(outerIndices[dim], stride));
+    return;
+  }
   firstMicropanel = e.div(columnStart, kMicropanel);
   auto micropanelsOf = [&](int64_t stride) {
     return stride / layout().columns / kMicropanel;
@@ -108,6 +119,27 @@ Source GpuQuantized::partOf(Value memory, Value first, int64_t part,
   return {memory, {firstMicropanel, first}, 0, 1, micropanelLimit, limit};
 }
 
+// Micropanels of a chunk of the matrix's rows; of each, words and scales of the
+// block's columns.
+void GpuQuantized::stageRows(Value step, Value stage) {
+  int64_t each = chunk / kMicropanel;
+  Value first = e.mul(step, each);
+  Value limit = layout().micropanels() % each
+                    ? e.sub(e.index(layout().micropanels()), first)
+                    : Value();
+  auto copy = [&](Staged &to, Value memory, Value from, int64_t whole) {
+    to.copy(e, stage,
+            {memory, {first, from}, 0, 1, limit, e.sub(e.index(whole), from)});
+  };
+  copy(stagedWords, words,
+       e.mul(e.div(matrixColumn, layout().perWord()), kMicropanel),
+       layout().words() * kMicropanel);
+  copy(stagedScales, scales,
+       e.mul(e.div(matrixColumn, layout().group),
+             layout().scalesAt(1) * kMicropanel),
+       layout().scaleRows() * kMicropanel);
+}
+
 void GpuQuantized::stageStep(Value step) {
   Value stage = e.rem(step, stages);
   Source rows = chunkOf(lhs, step);
@@ -117,6 +149,8 @@ void GpuQuantized::stageStep(Value step) {
   } else {
     lhs.staged.copy(e, stage, rows);
   }
+  if (sumsRows)
+    return stageRows(step, stage);
   stagedWords.copy(e, stage,
                    partOf(words, e.mul(step, ofWords), ofWords,
                           layout().words() * kMicropanel));
@@ -155,7 +189,7 @@ Value GpuQuantized::multiply() {
         return {b.create<tile::MmaQuantizedOp>(
             e.loc, type, operand(lhs, stage), stagedWords.load(e, stage),
             stagedScales.load(e, stage), sum[0], layout().bits, layout().group,
-            layout().zeros, layout().floats, splits)};
+            layout().zeros, layout().floats, sumsRows, splits)};
       });
   return splits > 1 ? addSplits(sums[0]) : sums[0];
 }
@@ -191,9 +225,10 @@ void GpuQuantized::emit(const TileTarget &target) {
                    {tileRows, plan.blockColumns}, b.getF32Type(), AffineMap(),
                    tile::SharedAttr::get(b.getContext(), tile::Layout::rows)));
   }
-  micropanels = plan.blockColumns / kMicropanel;
-  ofWords = chunk / layout().perWord() * kMicropanel;
-  ofScales = std::max<int64_t>(chunk / layout().group, 1) *
+  int64_t along = sumsRows ? plan.blockColumns : chunk;
+  micropanels = (sumsRows ? chunk : plan.blockColumns) / kMicropanel;
+  ofWords = along / layout().perWord() * kMicropanel;
+  ofScales = std::max<int64_t>(along / layout().group, 1) *
              layout().scalesAt(1) * kMicropanel;
   stages = chooseStages(target);
   locate(kernel.getBlockNumber());

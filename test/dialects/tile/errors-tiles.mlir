@@ -394,6 +394,22 @@ func.func @quantized_terms(%x: vector<16x48xbf16>, %w: vector<4x96xi32>, %s: vec
 
 // -----
 
+func.func @quantized_columns(%x: vector<16x32xbf16>, %w: vector<2x96xi32>, %s: vector<2x16xf16>, %sum: vector<16x48xf32>) {
+  // expected-error@+1 {{columns must be whole groups or within one, got 48 of groups of 32}}
+  %0 = tile.mma_quantized %x, %w, %s, %sum bits 4 group 32 rows : vector<16x32xbf16>, vector<2x96xi32>, vector<2x16xf16>, vector<16x48xf32>
+  return
+}
+
+// -----
+
+func.func @quantized_rows_splits(%x: vector<16x32xbf16>, %w: vector<2x128xi32>, %s: vector<2x32xf16>, %sum: vector<16x64xf32>) {
+  // expected-error@+1 {{`rows` has no `splits`, got 2}}
+  %0 = tile.mma_quantized %x, %w, %s, %sum bits 4 group 32 rows splits 2 : vector<16x32xbf16>, vector<2x128xi32>, vector<2x32xf16>, vector<16x64xf32>
+  return
+}
+
+// -----
+
 func.func @quantized_groups(%x: vector<16x96xbf16>, %w: vector<4x192xi32>, %s: vector<4x16xf16>, %sum: vector<16x64xf32>) {
   // expected-error@+1 {{terms must be whole groups or within one, got 96 of groups of 64}}
   %0 = tile.mma_quantized %x, %w, %s, %sum bits 4 group 64 : vector<16x96xbf16>, vector<4x192xi32>, vector<4x16xf16>, vector<16x64xf32>

@@ -132,7 +132,8 @@ module {
   // Weights that are integers with scales: four groups of them, and a part of one.
   // CHECK-LABEL: func.func @quantized
   func.func @quantized(%x: vector<16x128xbf16>, %w: vector<4x256xi32>, %s: vector<4x128xf16>, %y: vector<64x32xf32>,
-                       %v: vector<4x128xi32>, %t: vector<4x16xf16>, %sum: vector<16x64xf32>, %wide: vector<64x64xf32>) {
+                       %v: vector<4x128xi32>, %t: vector<4x16xf16>, %sum: vector<16x64xf32>, %wide: vector<64x64xf32>,
+                       %u: vector<2x128xi32>, %r: vector<2x32xf16>) {
     // CHECK: tile.mma_quantized {{.*}} bits 4 group 32 zeros splits 4 : vector<16x128xbf16>
     %2 = tile.mma_quantized %x, %w, %s, %wide bits 4 group 32 zeros splits 4
         : vector<16x128xbf16>, vector<4x256xi32>, vector<4x128xf16>, vector<64x64xf32>
@@ -145,6 +146,9 @@ module {
     // CHECK: tile.mma_quantized {{.*}} bits 8 group 128 floats : vector<64x32xf32>, vector<4x128xi32>
     %3 = tile.mma_quantized %y, %v, %t, %wide bits 8 group 128 floats
         : vector<64x32xf32>, vector<4x128xi32>, vector<4x16xf16>, vector<64x64xf32>
+    // CHECK: tile.mma_quantized {{.*}} bits 4 group 32 rows : vector<64x32xf32>, vector<2x128xi32>
+    %4 = tile.mma_quantized %y, %u, %r, %wide bits 4 group 32 rows
+        : vector<64x32xf32>, vector<2x128xi32>, vector<2x32xf16>, vector<64x64xf32>
     return
   }
 

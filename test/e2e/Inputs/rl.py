@@ -238,18 +238,20 @@ def check_stale_kill(runs):
 
 def check_variants(runs):
     """An adapter is in the weights that sample, and a reference model is where
-    training began."""
+    training began: of a quantized base, that base."""
     reward = f"{sys.executable} {MATCH}"
-    runs.run("adapter", 12, reward, sets=["adapter.kind=dora", "adapter.rank=4", "adapter.base=fp32",
-                                          "optimizer.lr=2e-2", "policy.kl.beta=0.05"])
-    policies = [record["policy"] for record in harness.metrics(runs.scratch / "adapter")]
-    harness.check(max(abs(policy["ratio"] - 1) for policy in policies) < 1e-3,
-                  "the model that samples has the adapter")
-    distances = [policy["kl_reference"] for policy in policies]
-    harness.check(abs(distances[0]) < 1e-6 and distances[-1] > 1e-3,
-                  "the distance to the reference model grows from 0")
-    harness.run(runs.tessera, "export", runs.scratch / "adapter", "--merge", "-o",
-                runs.scratch / "merged")
+    for base in ("fp32", "int4"):
+        out = f"adapter-{base}"
+        runs.run(out, 12, reward, sets=["adapter.kind=dora", "adapter.rank=4", f"adapter.base={base}",
+                                        "optimizer.lr=2e-2", "policy.kl.beta=0.05"])
+        policies = [record["policy"] for record in harness.metrics(runs.scratch / out)]
+        harness.check(max(abs(policy["ratio"] - 1) for policy in policies) < 1e-3,
+                      f"{base}: the model that samples has the adapter")
+        distances = [policy["kl_reference"] for policy in policies]
+        harness.check(abs(distances[0]) < 1e-6 and distances[-1] > 1e-3,
+                      f"{base}: the distance to the reference model grows from 0")
+        harness.run(runs.tessera, "export", runs.scratch / out, "--merge", "-o",
+                    runs.scratch / f"merged-{base}")
     for task, keys in {"DAPO": ["policy.aggregate=token", "policy.clip_high=0.28"],
                        "Dr. GRPO": ["policy.aggregate=constant", "policy.length=5",
                                     "rollout.scale=none"],

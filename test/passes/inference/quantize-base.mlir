@@ -1,4 +1,5 @@
 // RUN: tessera-opt %s --quantize-weights="bits=4 group=64 floats frozen" --split-input-file --verify-diagnostics | FileCheck %s
+// RUN: not tessera-opt %s --quantize-weights="bits=4 group=32 zeros frozen" --split-input-file 2>&1 | FileCheck %s --check-prefix=INT4
 
 // Matrices of layers that are constant become NF4, and stay frozen; factors, which are trained, and the head stay.
 
@@ -13,6 +14,11 @@ func.func @init(%seed: tensor<1xi64> {graph.input = "seed"}) -> (
   %h = graph.constant dense<1.0> : tensor<40x128xf32>
   return %w, %a, %h : tensor<32x128xf32>, tensor<4x128xf32>, tensor<40x128xf32>
 }
+
+// INT4-LABEL: func @logits
+// INT4-SAME:  %[[Q:[^:]*]]: tensor<2x16x16xi32> {graph.frozen, graph.layer = #graph.layer<0>, graph.quantized = {bits = 4 : i64, group = 32 : i64, part = "values", shape = array<i64: 32, 128>, source = "w", zeros}
+// INT4-SAME:  %[[S:[^:]*]]: tensor<2x8x16xf16> {graph.frozen
+// INT4:       graph.dequantize %[[Q]], %[[S]] bits 4 group 32 zeros : tensor<2x16x16xi32>, tensor<2x8x16xf16> -> tensor<32x128xf32>
 
 // CHECK-LABEL: func @logits
 // CHECK-SAME:  %[[Q:[^:]*]]: tensor<2x16x16xi32> {graph.frozen, graph.layer = #graph.layer<0>, graph.quantized = {bits = 4 : i64, floats, group = 64 : i64, part = "values", shape = array<i64: 32, 128>, source = "w"}, {{[^}]*}} graph.state = "w.values"}
@@ -36,7 +42,7 @@ func.func @logits(
 
 // -----
 
-// expected-error @+1 {{'w' has 32 rows of 96 weights; nf4 requires a multiple of 16 rows, each of whole blocks of 64}}
+// expected-error @+1 {{'w' has 32 rows of 96 weights; a quantized base requires a multiple of 16 rows, each of whole blocks of 64}}
 func.func @logits(%w: tensor<32x96xf32> {graph.frozen, graph.layer = #graph.layer<0>, graph.role = #graph<role parameter>, graph.state = "w"},
     %x: tensor<2x96xf32> {graph.input = "x"}) -> (tensor<2x32xf32> {graph.output = "y"}) attributes {graph.program = #graph.program<logits>} {
   %y = graph.einsum "bk,nk->bn" %x, %w : (tensor<2x96xf32>, tensor<32x96xf32>) -> tensor<2x32xf32>

@@ -310,7 +310,7 @@ std::vector<KernelCase> someQuantCases() {
           "Int8SixteenRowsDeepZeros_bf16_gelu", "ExpertsOneRowInt4Deep_bf16",
           "Fp8OneRagged_bf16_gelu", "Fp8ManyRagged_bf16_gelu",
           "Fp8FiveRows_f32_gelu", "Fp8SixteenRowsDeep_bf16_gelu",
-          "ExpertsPromptFp8_bf16"})
+          "ExpertsPromptFp8_bf16", "RowSumsInt4Zeros_bf16"})
       if (one.name == name)
         cases.push_back(std::move(one));
   return cases;

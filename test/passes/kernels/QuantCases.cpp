@@ -445,7 +445,8 @@ std::vector<KernelCase> largeQuantCases() {
   return cases;
 }
 
-// Weights are multiplied as they are, however many rows there are.
+// Weights are multiplied as they are, however many rows there are; but for sums
+// over the matrix's rows, where they are scaled and, in bf16, rounded before.
 std::vector<KernelCase> gpuQuantCases() {
   std::vector<KernelCase> cases;
   // Enough tiles for the large one.
@@ -464,11 +465,18 @@ std::vector<KernelCase> gpuQuantCases() {
   cases.push_back(deepExperts());
   for (const KernelCase &one : quantCases())
     if (one.name.find("Micropanels") == std::string::npos &&
-        one.name.find("Nf4") == std::string::npos &&
-        one.name.find("RowSums") == std::string::npos)
+        one.name.find("Nf4") == std::string::npos)
       cases.push_back(one);
+  // Heads that are parts of a group; few rows; terms that are no whole chunks.
+  for (const Shape &shape : {Shape{"Int4Heads", 70, 48, 192, 4, 64},
+                             Shape{"Int8FewHeads", 5, 112, 128, 8, 128, true},
+                             Shape{"Int4Few", 9, 1040, 160, 4, 32, true}})
+    cases.push_back(
+        makeRowSums(shape, "bf16", shape.rows == 70, shape.rows != 9));
   for (KernelCase &one : cases)
-    one.tolerance = 1e-5;
+    if (one.name.find("RowSums") == std::string::npos ||
+        one.name.find("_f32") != std::string::npos)
+      one.tolerance = 1e-5;
   return cases;
 }
 

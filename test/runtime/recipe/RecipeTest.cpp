@@ -1,4 +1,5 @@
 // recipe.yaml: reading, overriding, refusing, printing.
+#include "runtime/recipe/BaseLayout.h"
 #include "runtime/recipe/RecipeChanges.h"
 
 #include <algorithm>
@@ -92,6 +93,31 @@ gates: {require: [eval_loss<=3.20, eval_loss >= 1e-3], on_miss: roll_back,
             (Recipe::Gates{{"eval_loss <= 3.2", "eval_loss >= 0.001"},
                            OnMiss::RollBack,
                            2}));
+}
+
+TEST(Recipe, CodesOfAnAdaptersBase) {
+  const auto layoutOf = [](const std::string &base,
+                           const std::string &more = "") {
+    return baseLayout(
+        mustParse("adapter: {kind: lora, base: " + base + "}\n" + more));
+  };
+  EXPECT_EQ(layoutOf("auto"), std::nullopt);
+  EXPECT_EQ(layoutOf("bf16", "precision: {compute: bf16}"), std::nullopt);
+  EXPECT_EQ(layoutOf("nf4"),
+            (QuantizedLayout{.bits = 4, .group = 64, .floats = true}));
+  EXPECT_EQ(layoutOf("int8"), (QuantizedLayout{.bits = 8, .group = 32}));
+  EXPECT_EQ(layoutOf("int4", "inference: {group: 128, zeros: groups}"),
+            (QuantizedLayout{.bits = 4, .group = 128, .zeros = true}));
+  EXPECT_EQ(layoutOf("fp8", "inference: {group: 64}"),
+            (QuantizedLayout{.bits = 8, .group = 64, .floats = true}));
+  EXPECT_EQ(errorOf("adapter: {kind: lora, base: fp8}\n"
+                    "inference: {zeros: groups}"),
+            "r.yaml: inference.zeros: adapter.base: fp8 has no zero points; "
+            "leave it out, or choose int8 or int4");
+  EXPECT_EQ(errorOf("adapter: {kind: lora, base: int8}\n"
+                    "precision: {compute: fp64}"),
+            "r.yaml: adapter.base: int8 is dequantized to fp32 or bf16, and "
+            "precision.compute is fp64; change one of them");
 }
 
 TEST(Recipe, Gates) {

@@ -144,6 +144,25 @@ TEST(RunRecipe, AResumedAdapterIsTheSame) {
   EXPECT_EQ(message([](auto &a) { a.dropout = 0.1; }), "");
 }
 
+TEST(RunRecipe, AResumedBaseHasTheSameCodes) {
+  recipe::Recipe before;
+  before.adapter.kind = recipe::AdapterKind::Lora;
+  before.adapter.base = recipe::AdapterBase::Int4;
+  recipe::Recipe now = before;
+  EXPECT_TRUE(checkSameBase("step-000003", before, now).ok());
+  // Scales and zero points of 64 have the shape of scales of 32.
+  now.inference.group = 64;
+  now.inference.zeros = recipe::ZeroPoints::Groups;
+  EXPECT_EQ(checkSameBase("step-000003", before, now).message(),
+            "'step-000003' has a base of other codes (adapter.base, "
+            "inference.group and inference.zeros) than this program; resume "
+            "with the program that wrote it");
+  RunRecipe recipe{before, false};
+  EXPECT_NE(setRecipeKey(recipe, "inference.group=64", "").message(), "");
+  recipe.values.adapter.base = recipe::AdapterBase::Bf16;
+  EXPECT_TRUE(setRecipeKey(recipe, "inference.group=64", "").ok());
+}
+
 TEST(RunRecipe, BrokenYamlIsAnErrorWithItsLine) {
   auto recipe = parseRunRecipe("optimizer:\n  lr: [1\n");
   ASSERT_FALSE(recipe.ok());

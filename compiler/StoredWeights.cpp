@@ -1,0 +1,136 @@
+// Weights that a checkpoint stores quantized, and an adapter's quantized base:
+// what a recipe says of them, and where there are kernels for them.
+#include "compiler/Compilation.h"
+#include "hardware/Cluster.h"
+#include "runtime/recipe/BaseLayout.h"
+
+using namespace tessera;
+
+// A base's integers and floats of 8 bits stay as they are stored. An fp8
+// checkpoint that is not fp8 throughout is read as bf16, as everywhere.
+llvm::Error Compilation::takeStoredBase() {
+  recipe::AdapterBase stored = recipe::AdapterBase::Fp8;
+  if (config.stored)
+    stored = config.stored->bits == 4 ? recipe::AdapterBase::Int4
+                                      : recipe::AdapterBase::Int8;
+  else if (!config.floats || recipe.adapter.base != recipe::AdapterBase::Auto)
+    return llvm::Error::success();
+  const int64_t group =
+      config.stored ? config.stored->group : config.floats->group;
+  const recipe::ZeroPoints zeros = config.stored && config.stored->zeros
+                                       ? recipe::ZeroPoints::Groups
+                                       : recipe::ZeroPoints::None;
+  models::Recipe::Inference &inference = recipe.inference;
+  const models::Recipe::Inference defaults;
+  const bool isOther =
+      (recipe.adapter.base != recipe::AdapterBase::Auto &&
+       recipe.adapter.base != stored) ||
+      (inference.group != group &&
+       (inference.group != defaults.group || isGiven("inference.group"))) ||
+      (inference.zeros != zeros &&
+       (inference.zeros != defaults.zeros || isGiven("inference.zeros")));
+  if (isOther)
+    return makeError(
+        "adapter.base: the weights are stored as " +
+        std::string(recipe::name(stored)) + " in groups of " +
+        std::to_string(group) +
+        (zeros == recipe::ZeroPoints::Groups ? " with zero points" : "") +
+        "; omit adapter.base, inference.group and inference.zeros");
+  recipe.adapter.base = stored;
+  inference.group = group;
+  inference.zeros = zeros;
+  for (const Status &status : {recipe::checkTogether(recipe),
+                               models::checkRecipe(recipe, config.spec, mode)})
+    if (!status.ok())
+      return makeError(status.message());
+  return llvm::Error::success();
+}
+
+// Integers are kept as they are stored, and are not trained. What a recipe's
+// file leaves at its default may be meant for any model; what is given by --set
+// may not contradict the file.
+llvm::Error Compilation::takeStoredWeights() {
+  if (mode == models::Mode::Train &&
+      recipe.adapter.kind != recipe::AdapterKind::None)
+    if (llvm::Error error = takeStoredBase())
+      return error;
+  const bool hasCodes =
+      mode == models::Mode::Train &&
+      recipe::quantOf(recipe.adapter.base) != models::Quant::None;
+  if (hasCodes)
+    return llvm::Error::success();
+  if (!config.stored) {
+    if (recipe.inference.quant != models::Quant::None)
+      return llvm::Error::success();
+    if (isGiven("inference.group"))
+      return makeError(
+          "inference.group: the weights are not quantized, so they "
+          "have no groups; add --quant int8, int4 or fp8, or omit "
+          "--quant-group");
+    if (isGiven("inference.zeros"))
+      return makeError(
+          "inference.zeros: the weights are not quantized, so they "
+          "have no zero points; add --quant int8 or int4, or omit "
+          "--quant-zeros");
+    return llvm::Error::success();
+  }
+  if (mode != models::Mode::Infer)
+    return makeError(config.file + ": key 'quantization_config': weights of " +
+                     std::to_string(config.stored->bits) +
+                     " bits cannot be trained; train an adapter over them (set "
+                     "adapter.kind), or use the model in full precision");
+  models::Recipe::Inference &inference = recipe.inference;
+  const models::Recipe::Inference defaults;
+  models::Quant quant =
+      config.stored->bits == 4 ? models::Quant::Int4 : models::Quant::Int8;
+  bool otherKind =
+      inference.quant != quant &&
+      (inference.quant != models::Quant::None || isGiven("inference.quant"));
+  bool otherGroup =
+      inference.group != config.stored->group &&
+      (inference.group != defaults.group || isGiven("inference.group"));
+  recipe::ZeroPoints zeros = config.stored->zeros ? recipe::ZeroPoints::Groups
+                                                  : recipe::ZeroPoints::None;
+  bool otherZeros =
+      inference.zeros != zeros &&
+      (inference.zeros != defaults.zeros || isGiven("inference.zeros"));
+  if (otherKind || otherGroup || otherZeros)
+    return makeError("inference.quant: the weights are stored as " +
+                     std::string(models::name(quant)) + " in groups of " +
+                     std::to_string(config.stored->group) +
+                     (config.stored->zeros ? " with zero points" : "") +
+                     "; omit --quant, --quant-group and --quant-zeros");
+  inference.quant = quant;
+  inference.group = config.stored->group;
+  inference.zeros = zeros;
+  return llvm::Error::success();
+}
+
+// A quantized base is whole on every device, and kernels of nf4 are of CPUs.
+llvm::Error Compilation::checkBase() const {
+  if (!isQuantized(recipe.adapter.base))
+    return llvm::Error::success();
+  const std::string base(recipe::name(recipe.adapter.base));
+  for (const DeviceKind &kind : kindsOf(targets))
+    if (!kind.isCpu() && recipe.adapter.base == recipe::AdapterBase::Nf4)
+      return makeError("adapter.base: no kernel reads nf4 weights on " +
+                       kind.name + "; choose int4 or bf16, or omit the target");
+  llvm::SmallVector<llvm::StringRef> axes;
+  llvm::StringRef(mesh.axes).split(axes, ',', -1, /*KeepEmpty=*/false);
+  for (llvm::StringRef axis : axes)
+    if (axis.split('=').first != "data")
+      return makeError("adapter.base: " + base +
+                       " weights are not sharded, and --mesh has the axis " +
+                       axis.split('=').first.str() + "; " + insteadOfBase() +
+                       ", or use the axis data alone");
+  if (mesh.zero > 2)
+    return makeError("adapter.base: " + base +
+                     " weights are not sharded, and zero=3 shards weights; " +
+                     insteadOfBase() + ", or zero=2");
+  return llvm::Error::success();
+}
+
+// What a model may have instead of a quantized base.
+std::string Compilation::insteadOfBase() const {
+  return config.stored ? "use the model in full precision" : "choose bf16";
+}

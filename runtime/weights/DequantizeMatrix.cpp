@@ -1,0 +1,63 @@
+#include "runtime/weights/DequantizeMatrix.h"
+#include "runtime/support/Floats.h"
+#include "runtime/weights/NormalFloats.h"
+
+#include <cstdint>
+#include <cstring>
+
+namespace tessera {
+namespace {
+
+constexpr int64_t kMicropanel = QuantizedLayout::kMicropanel;
+
+template <typename Word>
+std::vector<Word> wordsOf(std::span<const std::byte> bytes) {
+  std::vector<Word> words(bytes.size() / sizeof(Word));
+  std::memcpy(words.data(), bytes.data(), words.size() * sizeof(Word));
+  return words;
+}
+
+float codeAt(const QuantizedLayout &layout, uint32_t word, int64_t k) {
+  const uint32_t bits = word >> (k % layout.perWord() * layout.bits);
+  if (layout.bits == 16)
+    return bf16ToFloat(uint16_t(bits));
+  if (layout.floats)
+    return e4m3ToFloat(uint8_t(bits));
+  return layout.bits == 8 ? float(int8_t(bits))
+                          : float(int32_t(bits & 15) - layout.offset());
+}
+
+} // namespace
+
+std::vector<float> dequantizeMatrix(const QuantizedLayout &layout,
+                                    std::span<const std::byte> values,
+                                    std::span<const std::byte> scales) {
+  const auto words = wordsOf<uint32_t>(values);
+  if (layout.nf4())
+    return dequantizeNormalFloats(layout, words, wordsOf<uint32_t>(scales));
+  const auto factors = wordsOf<uint16_t>(scales);
+  std::vector<float> matrix(layout.rows * layout.columns);
+  for (int64_t n = 0; n < layout.rows; ++n) {
+    const int64_t micropanel = n / kMicropanel, lane = n % kMicropanel;
+    auto factorAt = [&](int64_t i) {
+      return f16ToFloat(
+          factors[(micropanel * layout.scaleRows() + i) * kMicropanel + lane]);
+    };
+    float scale = 1, zero = 0;
+    for (int64_t k = 0; k < layout.columns; ++k) {
+      if (layout.hasScales() && k % layout.group == 0) {
+        const int64_t at = layout.scalesAt(k / layout.group);
+        scale = factorAt(at);
+        zero = layout.zeros ? factorAt(at + 1) : 0;
+      }
+      const uint32_t word =
+          words[(micropanel * layout.words() + k / layout.perWord()) *
+                    kMicropanel +
+                lane];
+      matrix[n * layout.columns + k] = (codeAt(layout, word, k) - zero) * scale;
+    }
+  }
+  return matrix;
+}
+
+} // namespace tessera
