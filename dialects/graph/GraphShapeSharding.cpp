@@ -20,6 +20,17 @@ OpRule IotaOp::getShardingRule() {
   return rule;
 }
 
+// Whether each row of the result is of the same row of all operands, so that
+// their order does not matter.
+static bool keepsRows(const OpRule &rule) {
+  const OpRule::Dims &out = rule.results[0];
+  return !out.empty() && out[0].size() == 1 &&
+         rule.loops[out[0][0]].kind == LoopKind::parallel &&
+         llvm::all_of(rule.operands, [&](const OpRule::Dims &in) {
+           return !in.empty() && in[0] == out[0];
+         });
+}
+
 // Both shapes are products of common factors as long as their sizes divide one
 // another; where they do not, a range of dimensions is not shardable.
 OpRule ReshapeOp::getShardingRule() {
@@ -63,6 +74,7 @@ OpRule ReshapeOp::getShardingRule() {
       right = to[o];
   }
   rule.operands = {in}, rule.results = {out}, rule.linear = {{0}};
+  rule.isPointwise = keepsRows(rule);
   return rule;
 }
 
@@ -104,6 +116,7 @@ OpRule SliceOp::getShardingRule() {
     }
   }
   rule.operands = {in}, rule.results = {out}, rule.linear = {{0}};
+  rule.isPointwise = keepsRows(rule);
   return rule;
 }
 
@@ -133,6 +146,7 @@ OpRule ConcatOp::getShardingRule() {
     rule.loops[joined].size = getResult().getType().getDimSize(dim);
   rule.results = {out};
   rule.linear = {llvm::to_vector<2>(llvm::seq<unsigned>(0, count))};
+  rule.isPointwise = keepsRows(rule);
   return rule;
 }
 
@@ -147,6 +161,7 @@ OpRule PadOp::getShardingRule() {
     in.push_back(same ? out.back() : OpRule::Dim{rule.loopDim(from, kind)});
   }
   rule.operands = {in}, rule.results = {out}, rule.linear = {{0}};
+  rule.isPointwise = keepsRows(rule);
   return rule;
 }
 

@@ -51,7 +51,7 @@ struct OpRule {
   /// Whether the op gives rows their positions (graph.group_rows): its results
   /// are in device-local order along all axes that shard its loops.
   bool numbersRows = false;
-  /// Elementwise: all operands and results have the same row order.
+  /// Row by row: all operands and results have the same row order.
   bool isPointwise = false;
 
   unsigned loopDim(int64_t size, LoopKind kind = LoopKind::parallel) {

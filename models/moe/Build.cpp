@@ -36,8 +36,11 @@ static Value expertLinearWithBias(const Scope &scope, Emitter &e, Value rows,
     return e.builder().create<graph::GroupedMatmulOp>(
         e.location(), type, lhs, rhs, offsets, /*transposed=*/false);
   };
-  // Rows of no expert get none.
-  Value ones = e.splat(1, tensorType(rows).clone({count, 1}));
+  // A one for each row, made of the rows: on a mesh they are in the order of
+  // the device that has them.
+  Value first = e.slice(rows, {0, 0}, {count, 1});
+  Value ones = e.convert(e.compare(first, graph::ComparePredicate::eq, first),
+                         tensorType(rows).getElementType());
   return e.add(multiply(rows, stack),
                multiply(ones, e.reshape(bias, {experts, 1, out})));
 }
