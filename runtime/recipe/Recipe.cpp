@@ -174,6 +174,10 @@ static Status checkPolicy(const Recipe &recipe) {
                : misfit("rollout", "task: policy");
   TESSERA_RETURN_IF_ERROR(checkGae(recipe));
   const Recipe::Rollout &rollout = recipe.rollout;
+  if (rollout.prompts % rollout.minibatches != 0)
+    return Status::error("rollout.prompts = {} is not a multiple of "
+                         "rollout.minibatches = {}; change one of them",
+                         rollout.prompts, rollout.minibatches);
   if (rollout.baseline == Baseline::None && rollout.scale == RewardScale::Group)
     return Status::error("rollout.baseline: none leaves no difference to "
                          "divide; set rollout.scale: none");

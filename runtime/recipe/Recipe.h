@@ -171,7 +171,11 @@ struct Recipe {
     RewardScale scale = RewardScale::Group;
     int64_t rewardTimeout = 60; ///< seconds for one completion
     RewardFailure onRewardFailure = RewardFailure::Stop;
-    int64_t epochs = 1; ///< steps that learn from the same completions
+    int64_t epochs = 1; ///< times that completions are learned from
+    /// Parts of the completions, each of which a step learns from.
+    int64_t minibatches = 1;
+    /// That learn from the same completions or other parts of them.
+    int64_t steps() const { return epochs * minibatches; }
     bool operator==(const Rollout &) const = default;
   } rollout;
 

@@ -295,6 +295,7 @@ std::vector<Field> schema(Recipe &r) {
       {"rollout.on_reward_failure",
        choice(r.rollout.onRewardFailure, rewardFailures)},
       {"rollout.epochs", Integer{&r.rollout.epochs, 1, 1 << 10}},
+      {"rollout.minibatches", Integer{&r.rollout.minibatches, 1, 1 << 10}},
       {"optimizer.name", choice(r.optimizer.name, optimizers)},
       {"optimizer.lr", Real{&r.optimizer.lr, 0, most}},
       {"optimizer.betas", Pair{&r.optimizer.betas, 0, 1, true}},

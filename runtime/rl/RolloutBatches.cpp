@@ -22,7 +22,8 @@ std::vector<std::string> RolloutBatches::describe() const {
       "rollouts: {} prompts, {} of them {} with {} completions of up to "
       "{} tokens each{}",
       prompts.size(), settings.prompts,
-      epochs() > 1 ? fmt::format("for {} steps", epochs()) : "a step",
+      stepsOfBatch() > 1 ? fmt::format("for {} steps", stepsOfBatch())
+                         : "a step",
       settings.group, settings.maxTokens,
       settings.staleness > 0
           ? fmt::format("; begun by weights up to {} steps old",
@@ -84,8 +85,10 @@ Status RolloutBatches::begin(TrainModel &model, const TrainPosition &position) {
                          facts.evalBatches * facts.evalRows, facts.rows,
                          facts.rebuildCommand);
   shape = {facts.microbatches * facts.rows, facts.sequence, run.documents};
-  batch =
-      TokenBuffers(std::size_t(shape.rows * shape.sequence), facts.documents);
+  parts.clear();
+  for (int64_t i = 0; i < options.settings.minibatches; ++i)
+    parts.emplace_back(std::size_t(shape.rows * shape.sequence),
+                       facts.documents);
   auto paired = pairWeights(model, sampler.weights(), run.adapter);
   if (!paired.ok())
     return paired.status();
@@ -99,7 +102,9 @@ Status RolloutBatches::begin(TrainModel &model, const TrainPosition &position) {
   }
   std::vector<Group> journaled;
   auto journal = SampleJournal::open(
-      run.out, {options.seed, hashOfPrompts(prompts), epochs(), run.reward},
+      run.out,
+      {options.seed, hashOfPrompts(prompts), uint64_t(options.settings.epochs),
+       uint64_t(options.settings.minibatches), run.reward},
       position.dataCursor, journaled, systemFiles(), &journaledValues);
   if (!journal.ok())
     return journal.status();
@@ -142,7 +147,7 @@ RolloutBatches::next(const std::function<bool()> &asked) {
       return std::optional<TokenBatch>();
     hasBatch = true;
   }
-  return std::optional(batch.view());
+  return std::optional(parts[step % stepsOfBatch() % parts.size()].view());
 }
 
 /// False if it had to wait for completions and `stop` became true.
@@ -152,9 +157,23 @@ StatusOr<bool> RolloutBatches::makeBatch() {
     return groups.status();
   if (groups->empty())
     return false;
+  const std::size_t count = groups->size() / parts.size();
+  for (std::size_t i = 0; i < parts.size(); ++i)
+    TESSERA_RETURN_IF_ERROR(
+        pack(std::span(*groups).subspan(i * count, count), parts[i]));
+  measure(*groups);
+  if (!learner->facts().documents.values)
+    return true;
+  TESSERA_RETURN_IF_ERROR(step % stepsOfBatch() == 0 ? estimateValues()
+                                                     : findValues());
+  return true;
+}
+
+Status RolloutBatches::pack(std::span<const Group> groups,
+                            TokenBuffers &part) const {
   std::vector<std::vector<double>> advantages;
   std::size_t scored = 0;
-  for (const Group &group : *groups) {
+  for (const Group &group : groups) {
     advantages.push_back(
         advantagesOf(group, options.settings.baseline, options.settings.scale));
     for (const Sample &sample : group.samples)
@@ -162,13 +181,7 @@ StatusOr<bool> RolloutBatches::makeBatch() {
   }
   if (scored == 0)
     return Status::error("step {}: no completion has a reward", step + 1);
-  TESSERA_RETURN_IF_ERROR(packSamples(*groups, advantages, shape, batch.out()));
-  measure(*groups);
-  if (!learner->facts().documents.values)
-    return true;
-  TESSERA_RETURN_IF_ERROR(step % epochs() == 0 ? estimateValues()
-                                               : findValues());
-  return true;
+  return packSamples(groups, advantages, shape, part.out());
 }
 
 /// By the learner before it learns from the batch; kept for a run that is
@@ -176,37 +189,42 @@ StatusOr<bool> RolloutBatches::makeBatch() {
 Status RolloutBatches::estimateValues() {
   const ModelFacts &facts = learner->facts();
   const auto tokens = std::size_t(facts.rows * facts.sequence);
-  for (std::size_t first = 0; first < batch.tokens.size(); first += tokens) {
-    auto values = learner->values(batch.view().part(first, tokens));
-    if (!values.ok())
-      return values.status();
-    std::ranges::copy(*values, batch.values.begin() + std::ptrdiff_t(first));
-  }
   ValueEstimates kept{cursor, {}};
-  for (std::size_t t = 0; t < batch.values.size(); ++t)
-    if (batch.targets[t] != ignoredTarget)
-      kept.tokens.push_back(batch.values[t]);
+  for (TokenBuffers &part : parts) {
+    for (std::size_t first = 0; first < part.tokens.size(); first += tokens) {
+      auto values = learner->values(part.view().part(first, tokens));
+      if (!values.ok())
+        return values.status();
+      std::ranges::copy(*values, part.values.begin() + std::ptrdiff_t(first));
+    }
+    for (std::size_t t = 0; t < part.values.size(); ++t)
+      if (part.targets[t] != ignoredTarget)
+        kept.tokens.push_back(part.values[t]);
+  }
   if (!std::ranges::all_of(kept.tokens,
                            [](float x) { return std::isfinite(x); }))
     return Status::error("step {}: the value head gives no finite numbers; "
                          "resume with a lower optimizer.lr",
                          step + 1);
-  return epochs() > 1 ? rollouts.keep(kept) : Status::success();
+  return stepsOfBatch() > 1 ? rollouts.keep(kept) : Status::success();
 }
 
 /// Those that an earlier process estimated.
 Status RolloutBatches::findValues() {
-  const auto learned = std::size_t(std::ranges::count_if(
-      batch.targets, [](int32_t target) { return target != ignoredTarget; }));
+  const auto isLearned = [](int32_t target) { return target != ignoredTarget; };
+  std::size_t learned = 0;
+  for (const TokenBuffers &part : parts)
+    learned += std::size_t(std::ranges::count_if(part.targets, isLearned));
   if (!journaledValues || journaledValues->tokens.size() != learned)
     return Status::error("the journal lacks the values of the {} tokens that "
                          "step {} learns from; resume with the recipe and the "
                          "program of the run, or choose another --out",
                          learned, step + 1);
   std::size_t next = 0;
-  for (std::size_t t = 0; t < batch.values.size(); ++t)
-    if (batch.targets[t] != ignoredTarget)
-      batch.values[t] = journaledValues->tokens[next++];
+  for (TokenBuffers &part : parts)
+    for (std::size_t t = 0; t < part.values.size(); ++t)
+      if (isLearned(part.targets[t]))
+        part.values[t] = journaledValues->tokens[next++];
   return Status::success();
 }
 
@@ -255,12 +273,13 @@ Status RolloutBatches::stepped(uint64_t made, MetricsRecord &record) {
   record.rollout.emplace_back("publish_bytes", double(copiedBytes));
   cursor += samples();
   step = made;
-  if (step % epochs() == 0) {
+  if (step % stepsOfBatch() == 0) {
     hasBatch = false;
     TESSERA_RETURN_IF_ERROR(updateWeights());
   }
-  const bool isDue = run.evalEvery > 0 && (made % run.evalEvery == 0 ||
-                                           made == options.lastStep * epochs());
+  const bool isDue =
+      run.evalEvery > 0 &&
+      (made % run.evalEvery == 0 || made == options.lastStep * stepsOfBatch());
   return isDue && !run.evalPrompts.empty() ? evaluate(record)
                                            : Status::success();
 }
@@ -276,20 +295,22 @@ Status RolloutBatches::evaluate(MetricsRecord &record) {
 
 Status checkEpochs(const recipe::Recipe &recipe, uint64_t lastStep,
                    bool hasEvaluation) {
-  const auto epochs = uint64_t(recipe.rollout.epochs);
-  if (lastStep % epochs != 0)
-    return Status::error("the last step, {}, is not a multiple of "
-                         "rollout.epochs = {}; change --steps or "
-                         "lr_schedule.total",
-                         lastStep, epochs);
+  const auto steps = uint64_t(recipe.rollout.steps());
+  const std::string keys = fmt::format(
+      "rollout.epochs{} = {}",
+      recipe.rollout.minibatches > 1 ? " x rollout.minibatches" : "", steps);
+  if (lastStep % steps != 0)
+    return Status::error("the last step, {}, is not a multiple of {}; change "
+                         "--steps or lr_schedule.total",
+                         lastStep, keys);
   if (!hasEvaluation && !recipe.gates.require.empty())
     return Status::error("gates.require needs held-out prompts; name them with "
                          "--eval-prompts");
   // Between two such steps the sampler has older weights than the learner.
-  if (hasEvaluation && uint64_t(recipe.eval.every) % epochs != 0)
-    return Status::error("eval.every = {} is not a multiple of rollout.epochs "
-                         "= {}; change one of them",
-                         recipe.eval.every, epochs);
+  if (hasEvaluation && uint64_t(recipe.eval.every) % steps != 0)
+    return Status::error("eval.every = {} is not a multiple of {}; change one "
+                         "of them",
+                         recipe.eval.every, keys);
   return Status::success();
 }
 
@@ -309,18 +330,19 @@ Status checkBatch(const recipe::Recipe &recipe, int64_t longest) {
   const int64_t tokens = longest + rollout.maxTokens;
   const BatchShape shape{recipe.batch.micro * recipe.batch.accumulate,
                          recipe.batch.sequence, recipe.policy.documents};
-  const int64_t samples = rollout.prompts * rollout.group;
+  const int64_t samples = rollout.prompts * rollout.group / rollout.minibatches;
   if (tokens - 1 > shape.sequence)
     return Status::error("a prompt of {} tokens and rollout.max_tokens = {} do "
                          "not fit batch.sequence = {}",
                          longest, rollout.maxTokens, shape.sequence);
   if (!alwaysFits(shape, samples, tokens - 1))
     return Status::error(
-        "rollout.prompts x rollout.group = {} completions of up to {} tokens "
+        "rollout.prompts x rollout.group{} = {} completions of up to {} tokens "
         "with their prompts may not fit a step of {} sequences of {} tokens, "
         "each with {} documents at most; {} sequences do (batch.micro x "
         "batch.accumulate), or lower rollout.max_tokens",
-        samples, tokens - 1, shape.rows, shape.sequence, shape.documents,
+        rollout.minibatches > 1 ? " / rollout.minibatches" : "", samples,
+        tokens - 1, shape.rows, shape.sequence, shape.documents,
         (samples + shape.inSequence(tokens - 1) - 1) /
             shape.inSequence(tokens - 1));
   return Status::success();

@@ -36,19 +36,21 @@ public:
   Status begin(TrainModel &model, const TrainPosition &position) override;
   StatusOr<std::optional<TokenBatch>>
   next(const std::function<bool()> &stop) override;
-  /// Steps that learn from one batch move the cursor together, the last of
-  /// them.
+  /// Steps that learn from one batch, or parts of it, move the cursor together,
+  /// the last of them.
   uint64_t samples() const override {
-    return (step + 1) % epochs() == 0 ? uint64_t(options.settings.prompts) : 0;
+    return (step + 1) % stepsOfBatch() == 0 ? uint64_t(options.settings.prompts)
+                                            : 0;
   }
   Status stepped(uint64_t step, MetricsRecord &record) override;
 
 private:
-  uint64_t epochs() const { return uint64_t(options.settings.epochs); }
+  uint64_t stepsOfBatch() const { return uint64_t(options.settings.steps()); }
   /// The batches that were learned from. Rollouts count these, not steps.
-  uint64_t iteration() const { return step / epochs(); }
+  uint64_t iteration() const { return step / stepsOfBatch(); }
   Status updateWeights();
   StatusOr<bool> makeBatch();
+  Status pack(std::span<const Group> groups, TokenBuffers &part) const;
   Status estimateValues();
   Status findValues();
   void measure(std::span<const Group> groups);
@@ -64,8 +66,8 @@ private:
   bool hasBase = false;     ///< the sampler has the weights that are constant
   uint64_t copiedBytes = 0; ///< by the last update, to an engine
   BatchShape shape;
-  TokenBuffers batch;
-  bool hasBatch = false; ///< `batch` is what the next step learns from
+  std::vector<TokenBuffers> parts; ///< of the batch, one for each minibatch
+  bool hasBatch = false; ///< `parts` are what the next steps learn from
   std::optional<ValueEstimates> journaledValues; ///< of a run that resumes
   uint64_t cursor = 0; ///< the number of the first group of the next batch
   uint64_t step = 0;   ///< that the learner has made

@@ -157,6 +157,8 @@ std::string printSource(const JournalSource &source) {
                   source.seed, source.prompts);
   if (source.epochs != 1)
     line += fmt::format(R"(, "epochs": {})", source.epochs);
+  if (source.minibatches != 1)
+    line += fmt::format(R"(, "minibatches": {})", source.minibatches);
   return checked(line + R"(, "reward": )" + printText(source.reward));
 }
 
@@ -169,12 +171,14 @@ Status readSource(std::string_view line, const std::string &path,
   if (!object.ok())
     return object.status();
   Fields fields(*object, where);
-  uint64_t seed = 0, epochs = 1, version = 0;
+  uint64_t seed = 0, epochs = 1, minibatches = 1, version = 0;
   std::string_view format, prompts, text;
   TESSERA_RETURN_IF_ERROR(fields.read("seed", seed));
   TESSERA_RETURN_IF_ERROR(fields.read("version", version));
   if (!(*object)["epochs"].isNull())
     TESSERA_RETURN_IF_ERROR(fields.read("epochs", epochs));
+  if (!(*object)["minibatches"].isNull())
+    TESSERA_RETURN_IF_ERROR(fields.read("minibatches", minibatches));
   if (!(*object)["format"].get(format) || format != "tessera-samples" ||
       version != 1)
     return Status::error("{}: is not the first line of a journal of "
@@ -193,6 +197,9 @@ Status readSource(std::string_view line, const std::string &path,
   if (epochs != source.epochs)
     return differs(
         fmt::format("rollout.epochs = {}, not {}", epochs, source.epochs));
+  if (minibatches != source.minibatches)
+    return differs(fmt::format("rollout.minibatches = {}, not {}", minibatches,
+                               source.minibatches));
   if ((*object)["reward"].get(text))
     reward = text;
   return Status::success();

@@ -5,7 +5,7 @@
 //    "prompts": "XXH3-64 of the prompt file", "reward": "python3 match.py",
 //    "check": "…"}
 //
-// (and "epochs" after the prompts, if several steps learn from a batch)
+// (and "epochs" and "minibatches" after the prompts, if they are not 1)
 //
 //   {"group": 12, "prompt": 3, "prompt_tokens": [5, 9],
 //    "samples": [{"tokens": [7, 2], "log_probs": [-0.25, -1.5],
@@ -40,8 +40,9 @@ inline constexpr const char *kJournalFile = "samples.jsonl";
 /// What completions are sampled for.
 struct JournalSource {
   uint64_t seed = 0;
-  uint64_t prompts = 0; ///< XXH3-64 of the lines and tokens of all
-  uint64_t epochs = 1;  ///< steps that learn from the same completions
+  uint64_t prompts = 0;     ///< XXH3-64 of the lines and tokens of all
+  uint64_t epochs = 1;      ///< times that completions are learned from
+  uint64_t minibatches = 1; ///< their parts, each of which a step learns from
   /// What gives the rewards. May change; empty in journals of before it was
   /// written.
   std::string reward = {};

@@ -85,6 +85,7 @@ std::array<std::byte, 32> hmac(const SharedSecret &secret,
     std::ranges::copy(text, key.begin());
   const auto padded = [&](std::byte pad, std::span<const std::byte> rest) {
     std::vector<std::byte> bytes;
+    bytes.reserve(key.size() + rest.size());
     for (std::byte each : key)
       bytes.push_back(each ^ pad);
     bytes.insert(bytes.end(), rest.begin(), rest.end());

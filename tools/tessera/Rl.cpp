@@ -194,7 +194,7 @@ static Status learn(RlArguments &arguments, const recipe::Recipe &recipe,
   rollouts.settings = recipe.rollout;
   rollouts.seed = uint64_t(recipe.seed);
   rollouts.lastStep = lastStepOf(arguments, recipe) /
-                      uint64_t(recipe.rollout.epochs); // batches
+                      uint64_t(recipe.rollout.steps()); // batches
   rollouts.stopTokens = tokenizer.stopTokens();
   rollouts.decode = [&](std::span<const int32_t> tokens) {
     return tokenizer.decode(tokens);

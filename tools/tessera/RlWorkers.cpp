@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <sys/socket.h>
 #include <unistd.h>
+#include <utility>
 
 using namespace tessera;
 
@@ -100,7 +101,12 @@ Status tessera::startWorkers(const RlArguments &arguments,
       "--device", arguments.device, "--threads",  std::to_string(threads)};
   TESSERA_RETURN_IF_ERROR(
       workers.start(arguments.workers, [words] { return startWorker(words); }));
-  auto came = workers.awaitWorker(stopRequested);
+  bool isSaid = false;
+  auto came = workers.awaitWorker([&] { // called if none has come yet
+    if (!std::exchange(isSaid, true))
+      arguments.note("waiting for a rollout worker");
+    return stopRequested();
+  });
   if (!came.ok())
     return came.status();
   return *came ? Status::success()

@@ -70,6 +70,34 @@ def check_kills(runs, whole):
                       f"{out}: resumed with the bits of a run that was not")
 
 
+def check_minibatches(runs):
+    """Steps learn from halves of the completions in turn, with the values of before all of
+    them. The checkpoint of step 5 is between two halves."""
+    steps, reward = 12, f"{sys.executable} {MATCH}"
+    sets = [*PPO, "rollout.epochs=2", "rollout.minibatches=2", "checkpoint.every=5"]
+    whole = runs.run("halves", steps, reward, sets=sets)
+    # Weights that do not move: the second half is what the next step of that run learns from.
+    still = [*PPO, "rollout.epochs=1", "optimizer.lr=1e-30"]
+    halves = runs.run("halves-still", 4, reward, sets=[*still, "rollout.minibatches=2"])
+    half = runs.run("half", 4, reward, sets=[*still, f"rollout.prompts={PROMPTS // 2}"])
+    harness.check(halves == half and half[0].split()[:6] == whole[0].split()[:6],
+                  "each half is the batch of a run with half of the prompts")
+    records = harness.metrics(runs.scratch / "halves")
+    apart = [record["policy"]["kl"] for record in records]
+    seen = [0, *(record["tokens"] for record in records)]
+    tokens = [after - before for before, after in zip(seen, seen[1:])]
+    harness.check(max(apart[::4]) < 1e-6 < min(apart[1::4]) and
+                  all(tokens[i] == tokens[i + 2] for i in range(steps) if i % 4 < 2),
+                  "the second half follows the first one's step, and both come again")
+    out, killing = "halves-killed", runs.killer(120)
+    before = killed(runs, out, steps, killing, sets=sets)
+    after = runs.run(out, steps, killing, "--resume", sets=sets)
+    harness.check(len(before) == 8 and after[0].startswith("step 6 "), f"{out}: between halves")
+    both = steps_of(before) | steps_of(after)
+    harness.check([both[i + 1] for i in range(steps)] == whole,
+                  f"{out}: resumed with the bits of a run that was not")
+
+
 def tensors(path):
     """Names in a safetensors file."""
     with open(path, "rb") as file:
@@ -121,6 +149,7 @@ def main():
     runs = Runs(*sys.argv[1:3])
     whole = check_learning(runs)
     check_kills(runs, whole)
+    check_minibatches(runs)
     check_exports(runs)
     check_variants(runs)
     check_errors(runs)

@@ -156,6 +156,15 @@ TEST(Recipe, Gates) {
             "follows, which task: policy has none of; use stop or note");
 }
 
+TEST(Recipe, MinibatchesHaveAsManyPrompts) {
+  const std::string text = "task: policy\ndata: {documents: separate}\n"
+                           "rollout: {prompts: 6, epochs: 2, minibatches: ";
+  EXPECT_EQ(mustParse(text + "3}").rollout.steps(), 6);
+  EXPECT_EQ(errorOf(text + "4}"),
+            "r.yaml: rollout.prompts = 6 is not a multiple of "
+            "rollout.minibatches = 4; change one of them");
+}
+
 TEST(Recipe, SectionsNest) {
   Recipe recipe = mustParse(R"(
 task: policy

@@ -174,7 +174,9 @@ TEST_F(Journal, IsOfItsPromptsAndItsSeed) {
   for (auto [other, what] :
        {std::pair(JournalSource{8, 0x1234}, "seed 7, not 8"),
         std::pair(JournalSource{7, 0x1235}, "other prompts"),
-        std::pair(JournalSource{7, 0x1234, 3}, "rollout.epochs = 1, not 3")}) {
+        std::pair(JournalSource{7, 0x1234, 3}, "rollout.epochs = 1, not 3"),
+        std::pair(JournalSource{7, 0x1234, 1, 2},
+                  "rollout.minibatches = 1, not 2")}) {
     auto journal = SampleJournal::open(folder, other, 0, groups);
     ASSERT_FALSE(journal.ok());
     EXPECT_EQ(journal.message(),
