@@ -196,7 +196,7 @@ TEST(Float8Weights, AreRoundedOnce) {
 TEST(Float8Weights, HaveScalesInOtherFilesAndTypes) {
   for (SafetensorsType type : {SafetensorsType::bf16, SafetensorsType::f16}) {
     ScratchDirectory folder;
-    Tensors weights, scales;
+    TensorFile weights, scales;
     weights.add("x.weight", SafetensorsType::f8_e4m3, {2, 2},
                 std::vector<uint8_t>{0x38, 0xb8, 0x40, 0x01});
     auto half = type == SafetensorsType::bf16 ? floatToBf16 : floatToF16;
