@@ -58,8 +58,8 @@ static std::optional<StoredFloats> readFp8(ConfigFields &fields) {
   uint64_t columns = kAllColumns;
   if (const Json *size = fields.find("weight_block_size"))
     columns = readBlocks(fields, "weight_block_size", *size);
-  const bool areAll = quantizesAll(fields, "modules_to_not_convert") &&
-                      quantizesAll(fields, "ignored_layers");
+  bool areAll = quantizesAll(fields, "modules_to_not_convert");
+  areAll &= quantizesAll(fields, "ignored_layers"); // which is read in any case
   constexpr std::array<std::string_view, 3> about = {"activation_scheme",
                                                      "scale_fmt", "dequantize"};
   fields.ignore(about);

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Memory of an adapter over a base in NF4, and the time of its step against a base in bf16.
+"""Memory of an adapter over quantized bases, and the time of its step against a base in bf16.
 
-    bench/train/qlora.py BIN SCRATCH [--repeats 5]
+    bench/train/qlora.py BIN SCRATCH [--bases bf16 nf4 int8 int4 fp8] [--repeats 5]
 
 Memory is the compiled artifact's: state, and the arena of a training step, for --models at one row
-of --sequence tokens. Time is of --timed with --layers layers: programs with both bases
+of --sequence tokens. Time is of --timed with --layers layers: programs with all bases
 alternate, and the fastest step of each counts.
 """
 import argparse
@@ -19,7 +19,6 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "test/e2e/Inputs"))
 import harness  # noqa: E402
 
-BASES = ["bf16", "nf4"]
 STEPS = 4
 
 
@@ -41,7 +40,7 @@ class Bench:
 
     def memory(self, model):
         spec = ROOT / "models/specs" / model
-        for base in BASES:
+        for base in self.options.bases:
             program = self.program(spec, base, 1, self.options.sequence)
             text = harness.run(self.tessera, "inspect", program).stdout
             state, = re.findall(r"^state ([\d.]+) MB", text, re.M)
@@ -88,20 +87,22 @@ class Bench:
     def times(self):
         model, data = self.small()
         programs = {base: self.program(model, base, self.options.rows, self.options.row)
-                    for base in BASES}
-        best = dict.fromkeys(BASES, math.inf)
+                    for base in self.options.bases}
+        best = dict.fromkeys(self.options.bases, math.inf)
         for _ in range(self.options.repeats):
-            times = {base: self.step(programs[base], model, data) for base in BASES}
-            best = {base: min(best[base], times[base]) for base in BASES}
-            print("step:", ", ".join(f"{base} {times[base]:.3f} s" for base in BASES), flush=True)
-        print(f"fastest: bf16 {best['bf16']:.3f} s, nf4 {best['nf4']:.3f} s, speed of nf4 "
-              f"{best['bf16'] / best['nf4']:.3f}")
+            times = {base: self.step(programs[base], model, data) for base in self.options.bases}
+            best = {base: min(best[base], times[base]) for base in self.options.bases}
+            print("step:", ", ".join(f"{base} {times[base]:.3f} s" for base in self.options.bases), flush=True)
+        first = self.options.bases[0]
+        print("fastest:", ", ".join(f"{base} {best[base]:.3f} s" for base in best) + ", speed over",
+              f"{first}:", ", ".join(f"{base} {best[first] / best[base]:.3f}" for base in best))
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("bin", type=Path)
     parser.add_argument("scratch", type=Path)
+    parser.add_argument("--bases", nargs="+", default=["bf16", "nf4"])
     parser.add_argument("--models", nargs="*", default=["llama-3-8b", "llama-3-70b"])
     parser.add_argument("--sequence", type=int, default=2048)
     parser.add_argument("--recompute", action="store_true", help="activations are recomputed")

@@ -120,6 +120,9 @@ def compare(tessera, report, case, target, seeds):
         loss, grads = gradients(hf_adapters.adapted(dequantized, family, 7, kind=kind), *batch)
         return loss, hf_adapters.trained(grads)
     file = tessera.folder / f"{family}-{name}.safetensors"
+    if base.stored:
+        twins = [(twin, stored_model(folder, base)) for twin, folder in twins]
+        file = twins[0][1] / "model.safetensors"  # with the config beside it
 
     # Magnitudes begin as norms of the dequantized base.
     def weights(twin):
@@ -135,8 +138,6 @@ def compare(tessera, report, case, target, seeds):
                     base.stored.store(each, tensors.pop(each), tensors)
             stored_bases.save(tensors, file)
         return file
-    if base.stored:
-        twins = [(twin, stored_model(folder, base)) for twin, folder in twins]
     comparison = hf_oracle.Comparison(tessera, report, family, dtype, target, twins)
     comparison.compare_gradients(
         f"{kind} gradients over {name}", of,

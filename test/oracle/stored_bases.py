@@ -7,6 +7,7 @@ import struct
 import safetensors.torch
 import torch
 
+import float8_oracle
 import quantize_oracle
 
 
@@ -84,12 +85,14 @@ class Float8:
         blocks = self.blocks(matrix)
         # Powers of two, which f16 has exactly (scale_fmt ue8m0).
         scale = torch.exp2(torch.log2(blocks.abs().amax((1, 3)) / 448).ceil())
-        q = (blocks / scale[:, None, :, None]).to(torch.float8_e4m3fn)
+        q = float8_oracle.as_bytes((blocks / scale[:, None, :, None]).double())
         return q.reshape(matrix.shape), scale
 
     def values(self, matrix):
         q, scale = self.codes(matrix)
-        return (self.blocks(q.double()) * scale.double()[:, None, :, None]).reshape(matrix.shape)
+        value = float8_oracle.MAGNITUDES[(q & 127).long()]
+        value = self.blocks(torch.where(q >= 128, -value, value))
+        return (value * scale.double()[:, None, :, None]).reshape(matrix.shape)
 
     def store(self, name, matrix, tensors):
         q, scale = self.codes(matrix)
@@ -97,20 +100,25 @@ class Float8:
 
 
 TYPES = {torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16", torch.int32: "I32",
-         torch.float8_e4m3fn: "F8_E4M3"}
+         torch.uint8: "F8_E4M3"}
 
 
 def save(tensors, path):
-    """By hand: some versions of safetensors do not know e4m3."""
-    if not any(value.dtype is torch.float8_e4m3fn for value in tensors.values()):
-        return safetensors.torch.save_file(tensors, path)
+    """Bytes are e4m3, which some versions of safetensors do not know."""
+    if not any(value.dtype is torch.uint8 for value in tensors.values()):
+        safetensors.torch.save_file(tensors, path)
+        return
     header, parts, at = {}, [], 0
     for name, value in tensors.items():
-        data = value.contiguous().view(torch.uint8).numpy().tobytes()
+        value = value.contiguous()
+        if value.dtype is torch.bfloat16:  # which numpy does not know
+            data = value.view(torch.int16).numpy().tobytes()
+        else:
+            data = value.numpy().tobytes()
         header[name] = {"dtype": TYPES[value.dtype], "shape": list(value.shape),
                         "data_offsets": [at, at + len(data)]}
         parts.append(data)
         at += len(data)
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
-    return pathlib.Path(path).write_bytes(struct.pack("<Q", len(text)) + text + b"".join(parts))
+    pathlib.Path(path).write_bytes(struct.pack("<Q", len(text)) + text + b"".join(parts))
