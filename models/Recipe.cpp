@@ -89,19 +89,24 @@ static std::vector<std::string> linearLayers(const ModelSpec &spec) {
 // weights of a row; embeddings and heads are left as they are.
 static Status checkQuantizedBase(const Recipe &recipe, const ModelSpec &spec) {
   const std::string_view base = name(recipe.adapter.base);
-  if (spec.moe)
-    return Status::error("adapter.base: {} does not support the experts of "
-                         "this {}; choose bf16, with a model in full precision",
-                         base, name(spec.family));
   const QuantizedLayout layout = *baseLayout(recipe);
+  if (spec.moe && layout.nf4())
+    return Status::error("adapter.base: nf4 does not support the experts of "
+                         "this {}; choose int4, int8 or bf16",
+                         name(spec.family));
   const int64_t block =
       layout.nf4() ? QuantizedLayout::kNf4Group : QuantizedLayout::kBlock;
   const bool isTransposed = spec.family == Family::Gpt2;
-  for (const Parameter &each : layerParameters(spec, false)) {
-    if (each.shape.size() != 2 || each.keepF32)
+  std::vector<Parameter> all = layerParameters(spec, false);
+  if (spec.moe)
+    std::ranges::move(layerParameters(spec, true), std::back_inserter(all));
+  for (const Parameter &each : all) {
+    if (each.shape.size() < 2 || each.keepF32)
       continue;
-    const int64_t out = each.shape[isTransposed],
-                  in = each.shape[!isTransposed];
+    // Of an expert, where there are several.
+    const int64_t first = each.shape[each.shape.size() - 2],
+                  last = each.shape.back(), out = isTransposed ? last : first,
+                  in = isTransposed ? first : last;
     if (in % block || out % QuantizedLayout::kMicropanel)
       return Status::error("adapter.base: {} stores blocks of {} weights of a "
                            "row and {} rows together, and '{}' is {} × {}; "

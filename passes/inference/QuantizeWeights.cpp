@@ -127,9 +127,11 @@ bool QuantizeWeights::isCandidate(func::FuncOp function, unsigned index) {
   // An adapter's base, of which the layers are quantized, and no scores.
   if (frozen)
     return role && role.getValue() == graph::Role::parameter && type &&
-           isa<FloatType>(type.getElementType()) && type.getRank() == 2 &&
+           isa<FloatType>(type.getElementType()) &&
+           (type.getRank() == 2 || type.getRank() == 3) &&
            function.getArgAttr(index, graph::kFrozenAttr) &&
            function.getArgAttr(index, graph::kLayerAttr) &&
+           !function.getArgAttr(index, graph::kQuantizedAttr) && // scales
            !function.getArgAttr(index, graph::kKeepF32Attr);
   return role && role.getValue() == graph::Role::parameter && type &&
          isa<FloatType>(type.getElementType()) &&
@@ -144,7 +146,7 @@ LogicalResult QuantizeWeights::checkFrozen(func::FuncOp function,
                                            unsigned index, size_t products,
                                            bool transposed) {
   BlockArgument weight = function.getArgument(index);
-  ArrayRef<int64_t> shape = graph::tensorType(weight).getShape();
+  ArrayRef<int64_t> shape = graph::tensorType(weight).getShape().take_back(2);
   auto name = function.getArgAttrOfType<StringAttr>(index, graph::kStateAttr);
   auto uses =
       static_cast<size_t>(std::distance(weight.use_begin(), weight.use_end()));

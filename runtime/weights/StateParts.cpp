@@ -12,13 +12,19 @@ std::vector<StatePart> partsOf(const StateTensor &tensor) {
   std::size_t star = tensor.name.find('*');
   if (star == tensor.name.npos || tensor.shape.empty() || tensor.shape[0] == 0)
     return {{tensor.name, tensor.shape, 0, tensor.size}};
-  uint64_t count = tensor.shape[0], size = tensor.size / count;
+  // Of quantized matrices the first dimension is of all their micropanels.
+  const bool isQuantized = tensor.quantized && tensor.quantized->stack > 0;
+  uint64_t count =
+      isQuantized ? uint64_t(tensor.quantized->stack) : tensor.shape[0];
+  uint64_t size = tensor.size / count;
+  std::vector<uint64_t> shape = tensor.shape;
+  if (isQuantized)
+    shape[0] /= count;
+  else
+    shape.erase(shape.begin());
   std::vector<StatePart> parts;
   for (uint64_t i = 0; i < count; ++i)
-    parts.push_back({numbered(tensor.name, star, i),
-                     {tensor.shape.begin() + 1, tensor.shape.end()},
-                     i * size,
-                     size});
+    parts.push_back({numbered(tensor.name, star, i), shape, i * size, size});
   return parts;
 }
 

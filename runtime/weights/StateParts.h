@@ -17,7 +17,9 @@ struct StatePart {
   uint64_t size;
 };
 
-/// In the order of their bytes; one unless the tensor is a stack.
+/// In the order of their bytes; one unless the tensor is a stack. Values and
+/// scales of a quantized stack [experts × micropanels, …] have one for each
+/// matrix [micropanels, …].
 std::vector<StatePart> partsOf(const StateTensor &tensor);
 
 /// Values or scales of quantized weights, as those of each matrix that files

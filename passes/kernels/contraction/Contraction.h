@@ -53,7 +53,7 @@ struct ContractionQuant {
   /// converts them (IntegerRows); they are the kernel's first buffer.
   bool integers = false;
   /// The product sums over the matrix's rows, as in the gradient of a linear
-  /// layer's input (dY W); its columns are the matrix's. CPUs only.
+  /// layer's input (dY W); its columns are the matrix's.
   bool sumsRows = false;
 
   /// bf16 in the packed layout, which has no scales: products read micropanels
@@ -153,6 +153,10 @@ struct ContractionPlan {
   bool streams() const;
   /// Whether columns are bf16 in micropanels (the packed layout), and whether
   /// they are streamed for few rows.
+  /// Rows of a quantized matrix: of one of the stack that groups read.
+  int64_t quantRows() const {
+    return groups ? groups->matrix / quant->layout.columns : quant->layout.rows;
+  }
   bool isMicropanels() const { return quant && quant->isMicropanels(); }
   bool streamsMicropanels() const { return isMicropanels() && quant->streams; }
   /// Whether matrix registers can multiply it, for any number of rows: bf16 on

@@ -63,6 +63,8 @@ void ContractionEmitter::stageQuantRows() {
                  partsOf(chunk, kMicropanel)),
           [&](Value i) {
             Value micropanel = add(before, i);
+            if (groupMicropanel)
+              micropanel = add(micropanel, groupMicropanel);
             if (absmax)
               stageAbsmax(micropanel);
             forEachPanel([&](Value panel, int64_t columns) {

@@ -50,11 +50,11 @@ static llvm::Error fail(const llvm::Twine &what) {
 static llvm::Error chooseRowSumGrid(ContractionPlan &plan,
                                     const TileTarget &target) {
   const QuantizedLayout &layout = plan.quant->layout;
-  if (plan.isMicropanels() || plan.groups)
-    return fail("groups and the packed layout are not summed over the matrix's "
-                "rows");
-  if (!plan.outerSums.empty() || plan.sum.size != layout.rows ||
-      layout.rows % kMicropanel || layout.columns % kMicropanel)
+  if (plan.isMicropanels() || (plan.groups && !plan.groups->hasSlots()))
+    return fail("the packed layout and padded groups are not summed over the "
+                "matrix's rows");
+  if (!plan.outerSums.empty() || plan.sum.size != plan.quantRows() ||
+      plan.sum.size % kMicropanel || layout.columns % kMicropanel)
     return fail("a matmul that sums over the matrix's rows must sum over "
                 "nothing else, and rows and columns must be multiples of 16");
   bool isAligned = true;

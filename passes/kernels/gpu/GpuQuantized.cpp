@@ -123,10 +123,11 @@ Source GpuQuantized::partOf(Value memory, Value first, int64_t part,
 // block's columns.
 void GpuQuantized::stageRows(Value step, Value stage) {
   int64_t each = chunk / kMicropanel;
+  int64_t all = plan.quantRows() / kMicropanel;
   Value first = e.mul(step, each);
-  Value limit = layout().micropanels() % each
-                    ? e.sub(e.index(layout().micropanels()), first)
-                    : Value();
+  Value limit = all % each ? e.sub(e.index(all), first) : Value();
+  if (matrix)
+    first = e.add(first, e.mul(matrix, all));
   auto copy = [&](Staged &to, Value memory, Value from, int64_t whole) {
     to.copy(e, stage,
             {memory, {first, from}, 0, 1, limit, e.sub(e.index(whole), from)});

@@ -249,6 +249,41 @@ func.func @main(%x: {0}, %q: {1}, %s: {2}, %r: {1}, %t: {2}, %g: {3}) -> {4} {{
   return made;
 }
 
+// The gradient of the rows: sums over the rows of each expert's matrix.
+KernelCase makeRowSums(const Experts &experts, const char *element) {
+  const Shape &shape = experts.matrix;
+  auto count = int64_t(experts.offsets.size()) - 1;
+  QuantizedLayout layout = shape.layout(count);
+  std::string dy = fmt::format("tensor<{}x{}x{}>", experts.rows, shape.n,
+                               element),
+              q = fmt::format("tensor<{}xi32>",
+                              shapes(layout, middleOf(layout))),
+              s = fmt::format("tensor<{}xf16>",
+                              shapes(layout, layout.scaleRows())),
+              w = fmt::format("tensor<{}x{}x{}x{}>", count, shape.n, shape.k,
+                              element),
+              g = fmt::format("tensor<{}xi32>", count + 1),
+              dx = fmt::format("tensor<{}x{}xf32>", experts.rows, shape.k);
+  std::string text = fmt::format(
+      R"(
+func.func @main(%dy: {0}, %q: {1}, %s: {2}, %g: {3}) -> {4} {{
+  %w = graph.dequantize %q, %s {6} : {1}, {2} -> {5}
+  %dx = graph.grouped_matmul %dy, %w groups %g : ({0}, {5}, {3}) -> {4}
+  return %dx : {4}
+}})",
+      dy, q, s, g, dx, w, shape.attributes());
+  KernelCase made{
+      fmt::format("RowSumsExperts{}{}_{}", experts.name, shape.name, element),
+      text, -1, 1, std::string(element) == "f32" ? 1e-5 : 1e-2};
+  made.prepare = [=](std::vector<interpreter::Tensor> &inputs) {
+    drawValues(layout, inputs[1], inputs[2]);
+    inputs[3].data = experts.offsets;
+    auto owned = size_t(experts.offsets.back()) * size_t(shape.n);
+    std::fill(inputs[0].data.begin() + owned, inputs[0].data.end(), NAN);
+  };
+  return made;
+}
+
 // The same with weights of bf16 in micropanels.
 KernelCase makeMicropanels(const Experts &experts) {
   const Shape &shape = experts.matrix;
@@ -311,6 +346,15 @@ void addExperts(std::vector<KernelCase> &cases) {
   for (const char *element : {"f32", "bf16"})
     for (const Experts &experts : all)
       cases.push_back(make(experts, element));
+  // Rows and columns are whole micropanels.
+  const Shape wide{"Int8Wide", 0, 48, 96, 8, 32},
+      high{"Int4High", 0, 192, 64, 4, 64, true};
+  const Experts sums[] = {{"Few", {0, 0, 1, 1, 3}, 4, wide},
+                          {"Prompt", {0, 37, 38, 38, 101, 140}, 150, wide},
+                          {"Prompt", {0, 5, 90, 90, 190}, 200, high}};
+  for (const char *element : {"f32", "bf16"})
+    for (const Experts &experts : sums)
+      cases.push_back(makeRowSums(experts, element));
 }
 
 // Tokens of an expert's that rows of warps share.
