@@ -31,14 +31,16 @@ const StateTensor *findCodes(const ModelState &learner,
   return found == state.end() ? nullptr : &*found;
 }
 
-/// Whether the codes are those of a matrix of this shape.
-bool isMatrix(const StateTensor &values, const std::vector<uint64_t> &shape) {
+/// Whether the codes are those of a matrix, or a stack of them, of this shape.
+bool hasShape(const StateTensor &values, const std::vector<uint64_t> &shape) {
   const QuantizedPart &part = *values.quantized;
-  std::vector<uint64_t> own = {uint64_t(part.layout.rows),
-                               uint64_t(part.layout.columns)};
-  if (part.transposed)
-    std::swap(own[0], own[1]);
-  return part.stack == 0 && own == shape;
+  const auto rows = uint64_t(part.layout.rows),
+             columns = uint64_t(part.layout.columns),
+             stack = uint64_t(part.stack);
+  if (stack)
+    return shape == std::vector{stack, rows / stack, columns};
+  return shape == (part.transposed ? std::vector{columns, rows}
+                                   : std::vector{rows, columns});
 }
 
 Status addFactors(const ModelState &learner, const LearnedAdapter &adapter,
@@ -163,7 +165,7 @@ pairWeights(const ModelState &learner, const ModelState &sampler,
                           from ? nullptr : findCodes(learner, to.name, false),
                       *scales =
                           from ? nullptr : findCodes(learner, to.name, true);
-    const bool hasCodes = values && scales && isMatrix(*values, to.shape) &&
+    const bool hasCodes = values && scales && hasShape(*values, to.shape) &&
                           converts(SafetensorsType::f32, to.type),
                isSame = from && from->shape == to.shape &&
                         converts(from->type, to.type);

@@ -5,7 +5,7 @@ distance to fp64 is at most twice PyTorch's own. Bases are quantized as they are
 (NF4 by normal_float.py, the others by quantization.py), or stored by other tools (GPTQ,
 AWQ, fp8), whose codes are kept.
 
-    base_oracle.py BIN FOLDER [--target TARGET] [--seeds COUNT] [--base NAME]...
+    base_oracle.py BIN FOLDER [--target TARGET] [--seeds COUNT] [--base NAME]... [--family NAME]...
 
 Where transformers is not installed, prints so and exits 0.
 """
@@ -36,6 +36,7 @@ from hf_tessera import Tessera, ToolError, cache_in, processor_targets
 # Rows of whole blocks.
 FAMILIES["gpt2"].update(n_embd=64, n_head=4)
 FAMILIES["llama"].update(hidden_size=128, intermediate_size=320, num_attention_heads=4)
+FAMILIES["mixtral"].update(hidden_size=64, intermediate_size=96, num_attention_heads=4)
 
 
 class Nf4:
@@ -76,11 +77,12 @@ CASES = [("nf4", "gpt2", "fp32", "lora"), ("nf4", "gpt2", "bf16", "lora"), ("nf4
          ("int8", "gpt2", "fp32", "lora"), ("int8", "llama", "bf16", "lora"),
          ("int4", "llama", "fp32", "dora"), ("fp8", "llama", "bf16", "lora"),
          ("gptq", "llama", "bf16", "lora"), ("awq", "llama", "fp32", "lora"),
-         ("float8", "llama", "fp32", "lora")]
+         ("float8", "llama", "fp32", "lora"), ("int8", "mixtral", "fp32", "lora")]
 
 
 def is_matrix(name, parameter):
-    return parameter.dim() == 2 and any(part.isdigit() for part in name.split("."))
+    return (parameter.dim() == 2 and any(part.isdigit() for part in name.split("."))
+            and not name.endswith(".gate.weight"))  # a router
 
 
 def quantized(model, original, family, base):
@@ -154,6 +156,7 @@ def main():
     parser.add_argument("--seeds", type=int, default=hf_oracle.SEEDS,
                         help="models whose errors are pooled")
     parser.add_argument("--base", action="append", choices=BASES)
+    parser.add_argument("--family", action="append", choices=["gpt2", "llama", "mixtral"])
     options = parser.parse_args()
     torch.set_num_threads(1)
     options.folder.mkdir(parents=True, exist_ok=True)
@@ -163,7 +166,8 @@ def main():
     tessera = Tessera(options.binaries, options.folder)
     targets = processor_targets()
     for turn, case in enumerate(CASES):
-        if options.base and case[0] not in options.base:
+        if (options.base and case[0] not in options.base) or \
+                (options.family and case[1] not in options.family):
             continue
         target = options.target or targets[turn % len(targets)]
         print(f"# {' '.join(case)} on {target}", flush=True)
