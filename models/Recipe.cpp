@@ -90,6 +90,10 @@ static std::vector<std::string> linearLayers(const ModelSpec &spec) {
 static Status checkQuantizedBase(const Recipe &recipe, const ModelSpec &spec) {
   const std::string_view base = name(recipe.adapter.base);
   const QuantizedLayout layout = *baseLayout(recipe);
+  if (spec.moe && spec.moe->fused)
+    return Status::error("adapter.base: {} does not support the experts of "
+                         "this {}; choose bf16",
+                         base, name(spec.family));
   if (spec.moe && layout.nf4())
     return Status::error("adapter.base: nf4 does not support the experts of "
                          "this {}; choose int4, int8 or bf16",
