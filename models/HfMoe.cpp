@@ -51,6 +51,8 @@ void readGptOssExperts(ConfigFields &fields, const ModelSpec &spec,
   moe.normalize = true;
   moe.routerBias = moe.fused = true;
   moe.swigluLimit = fields.number("swiglu_limit", 1e-3, 1e6, 7.0);
+  fields.requireNeutral("swiglu_alpha", 1.702,
+                        "experts multiply by sigmoid(1.702 x)");
   moe.sparse.assign(static_cast<size_t>(spec.layers), true);
 }
 
