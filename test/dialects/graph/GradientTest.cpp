@@ -37,6 +37,11 @@ const char *kAttention = R"(
     %y, %lse = graph.attention %q, %k, %v scale 0.7 {ATTRS} : tensor<2x5x4x6x$T>, tensor<2x5x2x6x$T>, tensor<2x5x2x6x$T> -> tensor<2x5x4x6x$T>, tensor<2x4x5xf32>
     return %y, %lse : tensor<2x5x4x6x$T>, tensor<2x4x5xf32> })";
 
+const char *kSinksAttention = R"(
+  func.func @f(%q: tensor<2x5x4x6x$T>, %k: tensor<2x5x2x6x$T>, %v: tensor<2x5x2x6x$T>, %z: tensor<4xf32>) -> (tensor<2x5x4x6x$T>, tensor<2x4x5xf32>) {
+    %y, %lse = graph.attention %q, %k, %v sinks %z : tensor<4xf32> scale 0.7 {causal} : tensor<2x5x4x6x$T>, tensor<2x5x2x6x$T>, tensor<2x5x2x6x$T> -> tensor<2x5x4x6x$T>, tensor<2x4x5xf32>
+    return %y, %lse : tensor<2x5x4x6x$T>, tensor<2x4x5xf32> })";
+
 std::string attention(const std::string &attrs) {
   std::string text = kAttention;
   return text.replace(text.find("ATTRS"), 5, attrs);
@@ -179,6 +184,7 @@ const std::multimap<std::string, Case> &cases() {
       {"attention", {attention("causal, window = 2 : i64")}},
       {"attention", {attention("window = 3 : i64")}},
       {"attention", {attention("causal, cap = 1.5 : f64")}},
+      {"attention", {kSinksAttention}},
       {"grouped_matmul",
        {grouped("matmul", "", "9x4x", "3x4x5x", "4x", "9x5x"), -1.5, 1.5, 10}},
       {"grouped_matmul",

@@ -193,6 +193,22 @@ func.func @f(%q: tensor<1x4x4x8xf32>, %k: tensor<1x4x2x8xf32>, %odd: tensor<1x4x
 
 // -----
 
+func.func @f(%q: tensor<1x4x4x8xf32>, %k: tensor<1x4x2x8xf32>, %sinks: tensor<2xf32>) {
+  // expected-error @+1 {{'graph.attention' op expects sinks of shape [4], got [2]}}
+  %0:2 = graph.attention %q, %k, %k sinks %sinks : tensor<2xf32> scale 0.5 : tensor<1x4x4x8xf32>, tensor<1x4x2x8xf32>, tensor<1x4x2x8xf32> -> tensor<1x4x4x8xf32>, tensor<1x4x4xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<1x4x4x8xf32>, %k: tensor<1x4x2x8xf32>, %sinks: tensor<4xf32>) {
+  // expected-error @+1 {{'graph.attention' op expects a scale above 0 with sinks}}
+  %0:2 = graph.attention %q, %k, %k sinks %sinks : tensor<4xf32> scale -0.5 : tensor<1x4x4x8xf32>, tensor<1x4x2x8xf32>, tensor<1x4x2x8xf32> -> tensor<1x4x4x8xf32>, tensor<1x4x4xf32>
+  return
+}
+
+// -----
+
 func.func @f(%q: tensor<1x4x4x8xf32>, %k: tensor<1x4x2x8xf32>, %first: tensor<1x3xi32>) {
   // expected-error @+1 {{'graph.attention' op expects first of shape [1, 4], got [1, 3]}}
   %0:2 = graph.attention %q, %k, %k first %first : tensor<1x3xi32> scale 0.5 : tensor<1x4x4x8xf32>, tensor<1x4x2x8xf32>, tensor<1x4x2x8xf32> -> tensor<1x4x4x8xf32>, tensor<1x4x4xf32>

@@ -10,6 +10,7 @@ namespace {
 struct Shape {
   int batch, tokens, heads, kvHeads, headDim, window; ///< window 0: none
   double cap = 0;                                     ///< of scores; 0: none
+  bool sinks = false;
 };
 
 /// What the text of a case is made of: types, and the ops' attributes.
@@ -30,13 +31,15 @@ struct Parts {
 
 std::string text(const Shape &s, const char *element) {
   const auto [q, k, lse, mask] = Parts(s, s.tokens, element);
+  const std::string sinks = fmt::format(": tensor<{}xf32>", s.heads);
   return fmt::format(R"(
-func.func @main(%q: {0}, %k: {1}, %v: {1}, %d: {0}) -> ({0}, {2}, {0}, {1}, {1}) {{
-  %a:2 = graph.attention %q, %k, %v {3} : {0}, {1}, {1} -> {0}, {2}
+func.func @main(%q: {0}, %k: {1}, %v: {1}, %d: {0}{4}) -> ({0}, {2}, {0}, {1}, {1}) {{
+  %a:2 = graph.attention %q, %k, %v {5}{3} : {0}, {1}, {1} -> {0}, {2}
   %g:3 = graph.attention_grad %q, %k, %v, %a#0, %a#1, %d {3} : {0}, {1}, {1}, {0}, {2}, {0}
   return %a#0, %a#1, %g#0, %g#1, %g#2 : {0}, {2}, {0}, {1}, {1}
 }})",
-                     q, k, lse, mask);
+                     q, k, lse, mask, s.sinks ? ", %z" + sinks : "",
+                     s.sinks ? "sinks %z " + sinks + " " : "");
 }
 
 /// Queries that stand from `start` on among `keys`.
@@ -176,6 +179,16 @@ std::vector<KernelCase> make() {
           {fmt::format("CappedAttention{}x{}x{}window{}_{}", s.batch, s.tokens,
                        s.headDim, s.window, element),
            text(s, element), -2, 2, element[0] == 'f' ? 1e-5 : 2e-2});
+  // Sinks take some of the weight. A wide head is another kernel of a GPU.
+  for (Shape s :
+       {Shape{1, 139, 4, 2, 16, 21, 0, true}, Shape{2, 33, 2, 1, 5, 0, 0, true},
+        Shape{1, 150, 4, 2, 64, 0, 1.5, true},
+        Shape{1, 130, 2, 1, 128, 0, 0, true}})
+    for (const char *element : {"f32", "bf16"})
+      cases.push_back({fmt::format("SinksAttention{}x{}x{}window{}_{}", s.batch,
+                                   s.tokens, s.headDim, s.window, element),
+                       text(s, element), -2, 2,
+                       element[0] == 'f' ? 1e-5 : 2e-2});
   for (Started s : {Started{{1, 130, 2, 1, 64, 0}, 200, 70},
                     Started{{1, 100, 1, 1, 128, 50}, 150, 90},
                     Started{{1, 100, 1, 1, 64, 0}, 100, -100},

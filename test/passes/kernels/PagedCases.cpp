@@ -16,6 +16,7 @@ struct Shape {
   int window;                                       ///< 0: none
   std::vector<int> starts; ///< one for each sequence; -1: not there
   double cap = 0;          ///< of scores; 0: none
+  bool sinks = false;
 };
 
 /// With `int8`, keys and values are so, and their scales arguments.
@@ -49,12 +50,15 @@ func.func @main(%q: {0}, %i: {5}, %j: {5}, %t: {2}, %s: {3}, %l: {3}, %x: {6}, %
                        query, cache, table, counts, window,
                        kept(s.headDim, "i8"), kept(1, element));
   }
+  const std::string sinks = fmt::format(": tensor<{}xf32>", s.heads);
   return fmt::format(R"(
-func.func @main(%q: {0}, %k: {1}, %v: {1}, %t: {2}, %s: {3}, %l: {3}) -> {0} {{
-  %a = graph.paged_attention %q, %k, %v pages %t starts %s lengths %l scale 0.2 {4}: {0}, {1}, {2}, {3}
+func.func @main(%q: {0}, %k: {1}, %v: {1}, %t: {2}, %s: {3}, %l: {3}{5}) -> {0} {{
+  %a = graph.paged_attention %q, %k, %v pages %t starts %s lengths %l {6}scale 0.2 {4}: {0}, {1}, {2}, {3}
   return %a : {0}
 }})",
-                     query, cache, table, counts, window);
+                     query, cache, table, counts, window,
+                     s.sinks ? ", %z" + sinks : "",
+                     s.sinks ? "sinks %z " + sinks + " " : "");
 }
 
 /// Gives each sequence pages from the last one down, every second first, and
@@ -81,7 +85,7 @@ void prepare(const Shape &s, std::vector<Tensor> &inputs) {
       }
     }
   }
-  bool int8 = inputs.size() > 6;
+  bool int8 = inputs.size() > 7;
   int width = s.kvHeads * (int8 ? 1 : s.headDim);
   const int first = int8 ? 6 : 1;
   for (int tensor : {first, first + 1})
@@ -167,13 +171,20 @@ std::vector<KernelCase> make() {
         Shape{1, 40, 2, 32, 32, 20, 0, {639}},
         Shape{1, 8, 2, 64, 64, 6, 40, {300, 5, -1, 64}},
         Shape{33, 4, 2, 96, 32, 6, 0, {40, 0}},
-        Shape{130, 2, 1, 64, 64, 5, 70, {90, 5}, 1.5}})
+        Shape{130, 2, 1, 64, 64, 5, 70, {90, 5}, 1.5},
+        // Sinks: of groups, of more keys than a block has, of a sequence that
+        // is not there, with windows; of chunks.
+        Shape{1, 6, 2, 16, 16, 5, 0, {0, 70, -1, 37}, 0, true},
+        Shape{1, 4, 2, 16, 16, 40, 21, {600, 5}, 0, true},
+        Shape{1, 8, 1, 64, 64, 10, 0, {600, 63}, 1.5, true},
+        Shape{70, 4, 2, 16, 16, 8, 0, {50, 0, -1}, 0, true},
+        Shape{33, 4, 2, 96, 32, 6, 9, {40, 0}, 0, true}})
     for (const char *element : {"f32", "bf16"}) {
       KernelCase test;
-      test.name =
-          fmt::format("{}Paged{}x{}x{}over{}x{}page{}window{}_{}",
-                      s.cap ? "Capped" : "", s.starts.size(), s.tokens, s.heads,
-                      s.kvHeads, s.headDim, s.page, s.window, element);
+      test.name = fmt::format("{}{}Paged{}x{}x{}over{}x{}page{}window{}_{}",
+                              s.cap ? "Capped" : "", s.sinks ? "Sinks" : "",
+                              s.starts.size(), s.tokens, s.heads, s.kvHeads,
+                              s.headDim, s.page, s.window, element);
       test.text = text(s, element);
       test.low = -2;
       test.high = 2;

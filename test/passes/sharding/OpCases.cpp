@@ -158,6 +158,18 @@ OpCase attention(const std::string &attrs, int64_t tokens,
   return made;
 }
 
+OpCase sinksAttention(const std::string &attrs, int64_t tokens) {
+  AttentionTypes t(tokens, std::nullopt);
+  OpCase made{function({t.q, t.k, t.k, "6xf32"},
+                       "attention %a0, %a1, %a2 sinks %a3 : T<6xf32> scale "
+                       "0.25 {" +
+                           attrs + "} : T<" + t.q + ">, T<" + t.k + ">, T<" +
+                           t.k + "> -> T<" + t.q + ">, T<" + t.lse + ">",
+                       {t.q, t.lse})};
+  made.rounds = true;
+  return made;
+}
+
 OpCase packedAttention(const std::string &attrs, int64_t tokens) {
   AttentionTypes t(tokens, std::nullopt);
   OpCase made{function({t.q, t.k, t.k, "3x" + std::to_string(tokens) + "xi32"},
@@ -382,6 +394,8 @@ std::multimap<std::string, OpCase> composites() {
       {"attention", attention("causal", 5)},
       {"attention", attention("causal", 6)},
       {"attention", attention("causal, window = 2 : i64", 6)},
+      {"attention", sinksAttention("causal", 6)},
+      {"attention", sinksAttention("causal", 5)},
       {"attention", attention("causal, cap = 1.5 : f64", 6)},
       {"attention", attention("window = 3 : i64", 6)},
       {"attention", attention("causal", 5, 7)},
