@@ -24,9 +24,10 @@ static uint64_t readBlocks(ConfigFields &fields, std::string_view key,
   return blocks ? blocks->columns : kAllColumns;
 }
 
-// Whether the list at `key`, if there is one, leaves out no linear layer; no
-// experts are asked about, since adapters have no quantized ones.
-static bool quantizesAll(ConfigFields &fields, std::string_view key) {
+// Whether the list at `key`, if there is one, leaves out no linear layer but
+// routers.
+static bool quantizesAll(ConfigFields &fields, std::string_view key,
+                         bool hasExperts) {
   const Json *modules = fields.find(key);
   if (!modules)
     return true;
@@ -39,7 +40,7 @@ static bool quantizesAll(ConfigFields &fields, std::string_view key) {
         !name.ends_with("norm") && !name.ends_with("embed_tokens"))
       names.push_back(std::move(name));
   }
-  return modules->is_array() && leavesOutNoMatrix(names, /*hasExperts=*/false);
+  return modules->is_array() && leavesOutNoMatrix(names, hasExperts);
 }
 
 static std::optional<StoredFloats> floatsOf(uint64_t columns) {
@@ -51,15 +52,17 @@ static std::optional<StoredFloats> floatsOf(uint64_t columns) {
 
 // The format of DeepSeek-V3, Qwen3-FP8, AutoFP8 and others. Settings for
 // quantized activations are ignored: they stay in the program's precision.
-static std::optional<StoredFloats> readFp8(ConfigFields &fields) {
+static std::optional<StoredFloats> readFp8(ConfigFields &fields,
+                                           bool hasExperts) {
   if (fields.text("fmt", "e4m3") != "e4m3")
     fields.fail("fmt", "must be e4m3, the only supported 8-bit float; use the "
                        "model in full precision");
   uint64_t columns = kAllColumns;
   if (const Json *size = fields.find("weight_block_size"))
     columns = readBlocks(fields, "weight_block_size", *size);
-  bool areAll = quantizesAll(fields, "modules_to_not_convert");
-  areAll &= quantizesAll(fields, "ignored_layers"); // which is read in any case
+  bool areAll = quantizesAll(fields, "modules_to_not_convert", hasExperts);
+  areAll &= quantizesAll(fields, "ignored_layers",
+                         hasExperts); // which is read in any case
   constexpr std::array<std::string_view, 3> about = {"activation_scheme",
                                                      "scale_fmt", "dequantize"};
   fields.ignore(about);
@@ -68,8 +71,10 @@ static std::optional<StoredFloats> readFp8(ConfigFields &fields) {
 }
 
 // One scale per row; the bound applies to activations.
-static std::optional<StoredFloats> readFbgemm(ConfigFields &fields) {
-  const bool areAll = quantizesAll(fields, "modules_to_not_convert");
+static std::optional<StoredFloats> readFbgemm(ConfigFields &fields,
+                                              bool hasExperts) {
+  const bool areAll =
+      quantizesAll(fields, "modules_to_not_convert", hasExperts);
   constexpr std::array<std::string_view, 1> about = {"activation_scale_ub"};
   fields.ignore(about);
   fields.finish(kAdvice);
@@ -135,8 +140,9 @@ static uint64_t readFloatGroup(ConfigFields &fields, const Json &group) {
   return columns;
 }
 
-static std::optional<StoredFloats> readFloatQuantized(ConfigFields &fields) {
-  const bool areAll = quantizesAll(fields, "ignore");
+static std::optional<StoredFloats> readFloatQuantized(ConfigFields &fields,
+                                                      bool hasExperts) {
+  const bool areAll = quantizesAll(fields, "ignore", hasExperts);
   uint64_t columns = kAllColumns;
   if (const Json *group = onlyGroup(fields))
     columns = readFloatGroup(fields, *group);
@@ -144,16 +150,16 @@ static std::optional<StoredFloats> readFloatQuantized(ConfigFields &fields) {
   return areAll ? floatsOf(columns) : std::nullopt;
 }
 
-bool readFloat8(ConfigFields &fields, std::string_view format,
+bool readFloat8(ConfigFields &fields, std::string_view format, bool hasExperts,
                 std::optional<StoredFloats> &floats) {
   if (format == "fp8")
-    floats = readFp8(fields);
+    floats = readFp8(fields, hasExperts);
   else if (format == "fbgemm_fp8")
-    floats = readFbgemm(fields);
+    floats = readFbgemm(fields, hasExperts);
   else if (format == "mxfp4")
     readMxfp4(fields);
   else if (format == "float-quantized")
-    floats = readFloatQuantized(fields);
+    floats = readFloatQuantized(fields, hasExperts);
   else
     return false;
   return true;

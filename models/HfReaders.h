@@ -100,7 +100,7 @@ const Json *onlyGroup(ConfigFields &fields);
 /// quant_method, fp8, fbgemm_fp8 or mxfp4, or compressed-tensors' format,
 /// float-quantized. Returns false, without reading, for others. `floats` is set
 /// if all linear layers are e4m3 in groups that it can have.
-bool readFloat8(ConfigFields &fields, std::string_view format,
+bool readFloat8(ConfigFields &fields, std::string_view format, bool hasExperts,
                 std::optional<StoredFloats> &floats);
 
 /// Reads a member of the Llama family into `spec`; errors go to `fields`.

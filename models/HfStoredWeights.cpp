@@ -207,7 +207,7 @@ void readStoredWeights(ConfigFields &outer, LoadedConfig &config) {
   const std::string format = isCompressed ? fields.text("format", "") : method;
   if (isCompressed)
     readCompressed(fields);
-  if (readFloat8(fields, format, config.floats)) {
+  if (readFloat8(fields, format, config.spec.moe.has_value(), config.floats)) {
     outer.adopt(fields.status());
     return;
   }

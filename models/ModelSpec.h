@@ -134,7 +134,7 @@ struct MoeSpec {
   bool normalize = false; ///< p of the chosen over their sum
   double scale = 1.0;
   bool routerBias = false; ///< of the logits
-  /// Gate and up are one stack [experts, in, 2 out] with their columns in turn,
+  /// Gate and up are one stack [experts, in, 2 out], columns interleaved,
   /// down is [experts, in, out], and all have biases; otherwise each matrix is
   /// a stack [experts, out, in] without.
   bool fused = false;

@@ -101,7 +101,9 @@ static Status checkQuantizedBase(const Recipe &recipe, const ModelSpec &spec) {
   const int64_t block =
       layout.nf4() ? QuantizedLayout::kNf4Group : QuantizedLayout::kBlock;
   const bool isTransposed = spec.family == Family::Gpt2;
-  std::vector<Parameter> all = layerParameters(spec, false);
+  std::vector<Parameter> all;
+  if (!spec.moe || spec.moe->sparseLayers() < spec.layers)
+    all = layerParameters(spec, false);
   if (spec.moe)
     std::ranges::move(layerParameters(spec, true), std::back_inserter(all));
   for (const Parameter &each : all) {

@@ -12,7 +12,7 @@ using namespace tessera::graph::detail;
 
 //===--- verifiers ------------------------------------------------------===//
 
-// Kernels bound scores before they scale them.
+// A sink is compared with scores before they are scaled.
 template <typename Op> static LogicalResult verifySinks(Op op) {
   Value sinks = op.getSinks();
   if (!sinks)
@@ -23,6 +23,7 @@ template <typename Op> static LogicalResult verifySinks(Op op) {
                      {tensorType(op.getQuery()).getDimSize(2)});
 }
 
+// Kernels bound scores before they scale them.
 template <typename Op> static LogicalResult verifyScores(Op op) {
   if (!op.getScale().isFinite())
     return op.emitOpError("expects a finite scale");

@@ -45,7 +45,7 @@ static Value expertLinearWithBias(const Scope &scope, Emitter &e, Value rows,
                multiply(ones, e.reshape(bias, {experts, 1, out})));
 }
 
-/// The activation of gate and up, whose columns take turns.
+/// The activation of gate and up, whose columns are interleaved.
 static Value clippedGate(const Scope &scope, Emitter &e, Value both) {
   ArrayRef<int64_t> shape = shapeOf(both);
   Value pairs = e.reshape(both, {shape[0], shape[1] / 2, 2});

@@ -2,9 +2,8 @@
 // gpt-oss have them: for a stack X [experts, in, out] there are
 //
 //   X_blocks  U8 [experts, out, in / 32, 16]  two weights a byte, the earlier
-//   in
-//             the low half: a sign, two bits of exponent with bias 1, one of
-//             mantissa
+//             in the low half: a sign, two bits of exponent with bias 1, one
+//             of mantissa
 //   X_scales  U8 [experts, out, in / 32]  the exponent of a block's factor, a
 //             power of two, with bias 127
 //
@@ -19,6 +18,8 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <memory>
+#include <mutex>
 
 namespace tessera {
 namespace {
@@ -38,20 +39,28 @@ public:
   Mxfp4Stack(const SafetensorsModel::Location &blocks,
              const SafetensorsModel::Location &scales)
       : blocks(blocks), scales(scales), out(blocks.entry->shape[1]),
-        inBlocks(blocks.entry->shape[2]) {}
+        inBlocks(blocks.entry->shape[2]) {
+    for (unsigned scale = 0; scale <= kMostScale; ++scale)
+      factors[scale] = std::ldexp(1.0f, int(scale) - kBias);
+  }
 
   Status read(uint64_t offset, std::span<std::byte> to) const override {
     if (offset % 2 != 0 || to.size() % 2 != 0)
       return Status::error("{} is read by parts of elements; please report "
                            "this",
                            shownName(blocks.entry->name));
-    Expert expert;
+    std::shared_ptr<const Expert> expert;
     for (uint64_t at = offset / 2, end = at + to.size() / 2; at < end;) {
       const uint64_t row = at / out, column = at % out,
-                     count = std::min(out - column, end - at);
-      if (row / kBlock / inBlocks != expert.number)
-        TESSERA_RETURN_IF_ERROR(load(row / kBlock / inBlocks, expert));
-      convert(expert, row % (kBlock * inBlocks), column, count,
+                     count = std::min(out - column, end - at),
+                     number = row / kBlock / inBlocks;
+      if (!expert || expert->number != number) {
+        auto found = expertOf(number);
+        if (!found.ok())
+          return found.status();
+        expert = found.take();
+      }
+      convert(*expert, row % (kBlock * inBlocks), column, count,
               &to[2 * at - offset]);
       at += count;
     }
@@ -64,6 +73,17 @@ private:
     uint64_t number = UINT64_MAX;
     std::vector<uint8_t> blocks, scales;
   };
+
+  /// Pieces of an expert are read one after another: the last one is kept.
+  StatusOr<std::shared_ptr<const Expert>> expertOf(uint64_t number) const {
+    std::lock_guard lock(mutex);
+    if (last && last->number == number)
+      return last;
+    auto expert = std::make_shared<Expert>();
+    TESSERA_RETURN_IF_ERROR(load(number, *expert));
+    last = expert;
+    return last;
+  }
 
   Status load(uint64_t number, Expert &expert) const {
     expert.scales.resize(out * inBlocks);
@@ -94,14 +114,17 @@ private:
       const uint64_t block = (column + i) * inBlocks + input / kBlock;
       const unsigned code =
           expert.blocks[block * kBlockBytes + byte] >> shift & 15;
-      const uint16_t value = floatToBf16(
-          std::ldexp(kValues[code], int(expert.scales[block]) - kBias));
+      const uint16_t value =
+          floatToBf16(kValues[code] * factors[expert.scales[block]]);
       std::memcpy(to + 2 * i, &value, 2);
     }
   }
 
   const SafetensorsModel::Location blocks, scales;
   const uint64_t out, inBlocks;
+  std::array<float, kMostScale + 1> factors; ///< by scale
+  mutable std::mutex mutex;
+  mutable std::shared_ptr<const Expert> last;
 };
 
 Status checkBlocks(const SafetensorsModel::Location &blocks,

@@ -180,7 +180,9 @@ Status RolloutBatches::pack(std::span<const Group> groups,
       scored += sample.reward.has_value();
   }
   if (scored == 0)
-    return Status::error("step {}: no completion has a reward", step + 1);
+    return Status::error("step {}: no completion has a reward{}", step + 1,
+                         parts.size() > 1 ? " in one of rollout.minibatches"
+                                          : "");
   return packSamples(groups, advantages, shape, part.out());
 }
 

@@ -308,7 +308,9 @@ StatusOr<bool> Connection::receiveAll(std::span<std::byte> out) {
     if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
       return Status::error("has sent nothing for {:.3g} s",
                            double(silence.count()) / 1000);
-    isUnreachable = got < 0 && (errno == ETIMEDOUT || errno == EHOSTUNREACH);
+    isUnreachable = got < 0 && (errno == ETIMEDOUT || errno == EHOSTUNREACH ||
+                                errno == ENETUNREACH || errno == ENETDOWN ||
+                                errno == EHOSTDOWN);
     if (got < 0 && errno != ECONNRESET && !isUnreachable)
       return Status::error("cannot receive: {}", std::strerror(errno));
     if (got <= 0)

@@ -4,12 +4,15 @@
 #include "runtime/support/Text.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 namespace tessera::rl {
 
 namespace {
-constexpr uint64_t kMostAnswer = uint64_t(1) << 30;
+constexpr uint64_t kMostAnswer = uint64_t(1) << 28;
+/// Workers on other machines that cannot sample a request before it fails.
+constexpr int kMostFailures = 2;
 } // namespace
 
 //===--- from the workers -------------------------------------------------===//
@@ -105,20 +108,31 @@ Status WorkerSampler::take(Worker &worker, const Message &message) {
     takeUpdated(worker, updated->version);
     return Status::success();
   }
-  case MessageKind::failure: {
-    auto failed = unpackFailure(message.payload);
-    if (!failed.ok())
-      return failed.status();
-    // Others may be able to.
-    if (!worker.isOurs)
-      return Status::error("cannot sample: {}", oneLine(failed->text, 300));
-    if (auto pending = finish(worker, failed->id))
-      pending->done(Status::error("{}", failed->text));
-    return Status::success();
-  }
+  case MessageKind::failure:
+    return takeFailure(worker, message);
   default:
     return Status::error("sent a message of a learner");
   }
+}
+
+/// One worker on another machine is given up: others may be able to sample what
+/// it cannot. If a second one cannot either, it is the request that fails.
+Status WorkerSampler::takeFailure(Worker &worker, const Message &message) {
+  auto failed = unpackFailure(message.payload);
+  if (!failed.ok())
+    return failed.status();
+  bool isLast = worker.isOurs;
+  {
+    std::lock_guard lock(mutex);
+    auto found = worker.unfinished.find(failed->id);
+    if (found != worker.unfinished.end())
+      isLast |= ++found->second.failures >= kMostFailures;
+  }
+  if (!isLast)
+    return Status::error("cannot sample: {}", oneLine(failed->text, 300));
+  if (auto pending = finish(worker, failed->id))
+    pending->done(Status::error("{}", oneLine(failed->text, 300)));
+  return Status::success();
 }
 
 /// Whether they are completions of the request. Their tokens are inputs of the
@@ -144,6 +158,9 @@ Status WorkerSampler::checkSamples(const Pending &pending,
         !std::ranges::all_of(sample.versions, isVersion))
       return Status::error("sent tokens that the vocabulary lacks, or that are "
                            "of later weights");
+    if (!std::ranges::all_of(sample.logProbs,
+                             [](float each) { return std::isfinite(each); }))
+      return Status::error("sent log-probabilities that are not finite");
   }
   return Status::success();
 }

@@ -6,7 +6,7 @@
 namespace tessera::rl {
 namespace {
 
-constexpr uint64_t kMostHello = uint64_t(1) << 28;
+constexpr uint64_t kMostHello = uint64_t(1) << 24;
 /// How often a thread that waits asks whether to stop.
 constexpr std::chrono::milliseconds kSlice{100};
 /// For workers on other machines to read that the run is over.
@@ -33,6 +33,15 @@ std::string differenceOf(const Hello &hello, const HostWeights &weights,
                          safetensorsName(b.type), fmt::join(b.shape, ", "));
   }
   return {};
+}
+
+/// Whether all tensors together have at most that many bytes.
+bool fits(const std::vector<StateTensor> &tensors, uint64_t most) {
+  uint64_t sum = 0;
+  for (const StateTensor &tensor : tensors)
+    if (__builtin_add_overflow(sum, tensor.size, &sum) || sum > most)
+      return false;
+  return true;
 }
 
 StatusOr<Hello> receiveHello(Connection &connection) {
@@ -78,7 +87,9 @@ Status WorkerSampler::meet(Worker &worker, Connection &connection) {
   {
     std::lock_guard lock(mutex);
     worker.sequences = hello->sequences;
-    if (staged) {
+    if (!fits(hello->parameters, mostWeights)) {
+      difference = "samples with more weights than the model has";
+    } else if (staged) {
       difference = differenceOf(*hello, *staged, modelContext);
     } else {
       modelContext = hello->context;
@@ -302,8 +313,11 @@ void WorkerSampler::stop() {
     }
     changed.notify_all();
     changed.wait_for(lock, kFarewell, [&] {
+      // Also those that are not ready yet.
       return std::ranges::none_of(workers, [](const auto &worker) {
-        return !worker->isOurs && worker->isReady;
+        return !worker->isOurs && !worker->isGone &&
+               (worker->isReady || worker->isSending ||
+                !worker->outgoing.empty());
       });
     });
     for (const auto &worker : workers)

@@ -30,9 +30,11 @@ public:
   using Start = std::function<StatusOr<StartedWorker>()>;
   using Note = std::function<void(std::string_view)>; ///< one line for the user
 
-  /// Tokens of completions that are sent here are below `vocabulary`.
-  WorkerSampler(int64_t vocabulary, Note note)
-      : vocabulary(vocabulary), note(std::move(note)) {}
+  /// Tokens of completions that are sent here are below `vocabulary`; models of
+  /// workers have at most `mostWeights` bytes.
+  WorkerSampler(int64_t vocabulary, uint64_t mostWeights, Note note)
+      : vocabulary(vocabulary), mostWeights(mostWeights),
+        note(std::move(note)) {}
   ~WorkerSampler() override;
 
   /// Workers of this process. One that ends is started again; if it sent
@@ -62,6 +64,7 @@ private:
   struct Pending {
     SampleRequest request;
     Done done;
+    int failures = 0; ///< workers that could not sample it
   };
   struct Outgoing {
     Message message;
@@ -104,6 +107,7 @@ private:
   Status receive(Worker &worker);
   Status take(Worker &worker, const Message &message);
   Status takeSamples(Worker &worker, const Message &message);
+  Status takeFailure(Worker &worker, const Message &message);
   Status checkSamples(const Pending &pending,
                       const std::vector<Sample> &samples) const;
   std::optional<Pending> finish(Worker &worker, uint64_t id);
@@ -117,6 +121,7 @@ private:
   bool isAnyUnsent() const;
 
   const int64_t vocabulary;
+  const uint64_t mostWeights;
   const Note note;
   Start startWorker;
   std::unique_ptr<WorkerListener> listener;

@@ -279,7 +279,7 @@ class Router(nn.Module):
 
 
 class FusedMatrices(nn.Module):
-    """Gate and up in turn, and down, of all experts."""
+    """Gate and up interleaved, and down, of all experts."""
 
     def __init__(self, config):
         super().__init__()

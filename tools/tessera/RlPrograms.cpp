@@ -50,8 +50,15 @@ RlThreads tessera::threadsOf(const RlArguments &arguments,
     threads.sampler.processors = {share, 1, half};
     threads.reference.processors = {share, 2, half};
     threads.ofWorker = half;
-    if (arguments.workers > 0) // which share nothing with this process
+    if (arguments.workers > 0) { // which share nothing with this process
       threads.learner = {std::max(all - half, 1U), {}};
+      threads.reference = {half, {}};
+    }
+  } else if (recipe.rollout.staleness > 0 &&
+             arguments.device.starts_with("cpu")) {
+    auto share = std::make_shared<hal::ProcessorShare>(2);
+    threads.learner.processors = {share, 0, std::max(all - half, 1U)};
+    threads.reference.processors = {share, 1, half};
   }
   if (arguments.workers > 0)
     threads.ofWorker =
@@ -82,8 +89,9 @@ tessera::openProgram(const std::string &artifact, const std::string &device,
 /// Of a program that gets its weights from a learner with a quantized base.
 static Status leaveQuantizationOut(CompileRequest &request) {
   std::erase_if(request.set, [](const std::string &assignment) {
-    return assignment.starts_with("inference.group=") ||
-           assignment.starts_with("inference.zeros=");
+    const llvm::StringRef key =
+        llvm::StringRef(assignment).split('=').first.trim();
+    return key == "inference.group" || key == "inference.zeros";
   });
   std::string text = request.configText;
   if (text.empty()) {

@@ -51,14 +51,28 @@ static StatusOr<comm::TcpAddress> listenFor(const RlArguments &arguments,
   return workers.listen(std::move(options));
 }
 
+/// An address that other machines may know: the host's name, if it listens on
+/// all of its addresses.
+static comm::TcpAddress reachable(comm::TcpAddress bound) {
+  char name[256];
+  if ((bound.host == "0.0.0.0" || bound.host == "::") &&
+      ::gethostname(name, sizeof name) == 0) {
+    name[sizeof name - 1] = 0;
+    bound.host = name;
+  }
+  return bound;
+}
+
 StatusOr<std::unique_ptr<rl::WorkerSampler>>
 tessera::prepareWorkers(const RlArguments &arguments, const ModelSource &source,
                         int64_t longest) {
   std::unique_ptr<rl::WorkerSampler> workers;
   if (arguments.workers == 0 && arguments.listen.empty())
     return workers;
-  workers =
-      std::make_unique<rl::WorkerSampler>(source.spec.vocab, arguments.note);
+  // Eight bytes, of f64, at most.
+  workers = std::make_unique<rl::WorkerSampler>(
+      source.spec.vocab, 8 * uint64_t(models::parameterCount(source.spec)),
+      arguments.note);
   if (arguments.listen.empty())
     return workers;
   auto bound = listenFor(arguments, source, longest, *workers);
@@ -66,7 +80,7 @@ tessera::prepareWorkers(const RlArguments &arguments, const ModelSource &source,
     return Status::error("--rollout-listen: {}", bound.message());
   arguments.note(fmt::format("rollout workers may join: tessera rollout-worker "
                              "--connect {}",
-                             bound->text()));
+                             reachable(*bound).text()));
   return workers;
 }
 

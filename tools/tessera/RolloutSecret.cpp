@@ -39,6 +39,7 @@ StatusOr<rl::SharedSecret> tessera::readRolloutSecret(const std::string &file) {
   } else if (const char *value = std::getenv(kRolloutSecret)) {
     secret.text = value;
   }
+  ::unsetenv(kRolloutSecret); // reward programs are started with the rest
   const std::size_t end = secret.text.find_last_not_of(" \t\r\n");
   secret.text.resize(end == std::string::npos ? 0 : end + 1);
   if (secret.text.size() < kLeast && !(file.empty() && secret.text.empty()))

@@ -92,6 +92,11 @@ Status CompiledJob::prepare(const rl::WorkerJob &job) {
   return Status::success();
 }
 
+static bool isLoopbackPeer(int socket) {
+  auto peer = comm::peerAddress(socket);
+  return peer.ok() && comm::isLoopback(*peer);
+}
+
 /// A connection to a learner that has the secret, too; tries again for
 /// --reconnect seconds.
 static StatusOr<comm::Socket> reach(const comm::TcpAddress &address,
@@ -100,10 +105,15 @@ static StatusOr<comm::Socket> reach(const comm::TcpAddress &address,
   constexpr std::chrono::seconds kGreeting{10};
   constexpr std::chrono::milliseconds kRetry{500};
   const auto deadline = SocketClock::now() + std::chrono::seconds(seconds);
-  for (;;) {
+  for (bool isFirst = true;; isFirst = false) {
     auto socket = comm::connectTo(address);
     std::string cause = socket.message();
     if (socket.ok()) {
+      // It decides what is compiled and run here.
+      if (secret.text.empty() && !isLoopbackPeer(socket->get()))
+        return Status::error("--connect {}: without a secret the learner must "
+                             "be on this machine; give the learner's in {}",
+                             address.text(), kRolloutSecret);
       const rl::Refusal refusal = rl::greetLearner(
           socket->get(), secret, SocketClock::now() + kGreeting);
       if (refusal.status.ok())
@@ -112,6 +122,8 @@ static StatusOr<comm::Socket> reach(const comm::TcpAddress &address,
       if (refusal.isFinal)
         return Status::error("{}", cause);
     }
+    if (isFirst)
+      note(fmt::format("{}; trying again for {} s", cause, seconds));
     if (SocketClock::now() + kRetry > deadline)
       return Status::error("no learner within {} s: {}", seconds, cause);
     std::this_thread::sleep_for(kRetry);
@@ -141,6 +153,9 @@ static Status workForLearner(WorkerArguments &arguments) {
   auto address = comm::TcpAddress::parse(arguments.connect);
   if (!address.ok())
     return Status::error("--connect: {}", address.message());
+  if (address->port == 0)
+    return Status::error("--connect: port 0 is none; name the port that the "
+                         "learner's --rollout-listen says");
   auto secret = readRolloutSecret(arguments.secretFile);
   if (!secret.ok())
     return secret.status();

@@ -151,12 +151,12 @@ struct ContractionPlan {
   /// in decode: a CPU then streams rhs from memory once, in place, and memory
   /// bandwidth is the limit.
   bool streams() const;
-  /// Whether columns are bf16 in micropanels (the packed layout), and whether
-  /// they are streamed for few rows.
   /// Rows of a quantized matrix: of one of the stack that groups read.
   int64_t quantRows() const {
     return groups ? groups->matrix / quant->layout.columns : quant->layout.rows;
   }
+  /// Whether columns are bf16 in micropanels (the packed layout), and whether
+  /// they are streamed for few rows.
   bool isMicropanels() const { return quant && quant->isMicropanels(); }
   bool streamsMicropanels() const { return isMicropanels() && quant->streams; }
   /// Whether matrix registers can multiply it, for any number of rows: bf16 on

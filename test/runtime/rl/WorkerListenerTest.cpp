@@ -5,6 +5,8 @@
 #include "test/runtime/rl/FakeSecret.h"
 #include "test/runtime/rl/FakeWorkers.h"
 
+#include <cmath>
+
 #include <gtest/gtest.h>
 
 namespace tessera::rl {
@@ -70,7 +72,7 @@ class WorkerListenerTest : public testing::SamplerTest {
 protected:
   void SetUp() override {
     sampler = std::make_unique<WorkerSampler>(
-        testing::shapeOfModel().vocab,
+        testing::shapeOfModel().vocab, uint64_t(1) << 30,
         [this](std::string_view line) { take(line); });
   }
   ListenOptions options() {
@@ -222,6 +224,78 @@ TEST_F(WorkerListenerTest, TokensThatTheVocabularyLacksAreNotLearnedFrom) {
   results.wait(1);
   expectEqual(results, expected);
   sampler->stop();
+}
+
+TEST_F(WorkerListenerTest, ARequestThatTwoCannotSampleFails) {
+  testing::Results results;
+  listen(options());
+  FarWorker first(address), second(address);
+  first.model.broken = second.model.broken = true;
+  awaitNote("joins", 2);
+  update(*sampler, 0);
+  sampler->submit(requestOf(0), results.at(0));
+  results.wait(1);
+  EXPECT_EQ(results.failure.message(), "sampling: the device is gone");
+  sampler->stop();
+}
+
+TEST_F(WorkerListenerTest, MoreWeightsThanTheModelHasAreRefused) {
+  listen(options());
+  auto tensors = testing::parameters();
+  tensors[0].shape = {uint64_t(1) << 40};
+  tensors[0].size = uint64_t(4) << 40;
+  auto socket = comm::connectTo(address);
+  ASSERT_TRUE(greetLearner(socket->get(), secretOf(kSecret),
+                           SocketClock::now() + std::chrono::seconds(10))
+                  .status.ok());
+  Connection greedy(socket.take());
+  ASSERT_TRUE(greedy.send(pack(Hello{24, 4, tensors})).ok());
+  awaitNote("samples with more weights than the model has");
+  FarWorker other(address); // decides which model it is
+  awaitWorker(*sampler);
+  sampler->stop();
+}
+
+TEST_F(WorkerListenerTest, LogProbabilitiesThatAreNotFiniteAreRefused) {
+  testing::Results expected, results;
+  expect(expected, 1);
+  listen(options());
+  auto socket = comm::connectTo(address);
+  ASSERT_TRUE(greetLearner(socket->get(), secretOf(kSecret),
+                           SocketClock::now() + std::chrono::seconds(10))
+                  .status.ok());
+  Connection liar(socket.take());
+  ASSERT_TRUE(liar.send(pack(Hello{24, 4, testing::parameters()})).ok());
+  awaitWorker(*sampler);
+  update(*sampler, 0);
+  sampler->submit(requestOf(0), results.at(0));
+  for (bool isAsked = false; !isAsked;) {
+    auto message = liar.receive(1 << 20);
+    ASSERT_TRUE(message.ok() && *message);
+    isAsked = (*message)->kind == MessageKind::request;
+  }
+  Sample sample{.tokens = {1}, .logProbs = {NAN}, .versions = {0}};
+  ASSERT_TRUE(liar.send(pack(NumberedSamples{0, {sample, sample}})).ok());
+  awaitNote("sent log-probabilities that are not finite");
+  FarWorker other(address);
+  results.wait(1);
+  expectEqual(results, expected);
+  sampler->stop();
+}
+
+TEST_F(WorkerListenerTest, OneThatIsNotReadyLearnsThatTheRunIsOver) {
+  listen(options());
+  auto socket = comm::connectTo(address);
+  ASSERT_TRUE(greetLearner(socket->get(), secretOf(kSecret),
+                           SocketClock::now() + std::chrono::seconds(10))
+                  .status.ok());
+  Connection slow(socket.take()); // it still compiles
+  auto job = slow.receive(1 << 20);
+  ASSERT_TRUE(job.ok() && *job);
+  sampler->stop();
+  auto end = slow.receive(1 << 20);
+  ASSERT_TRUE(end.ok() && *end);
+  EXPECT_EQ((*end)->kind, MessageKind::end);
 }
 
 TEST_F(WorkerListenerTest, WhateverElseComesIsNamedAndRefused) {

@@ -16,7 +16,7 @@ class WorkerSamplerTest : public testing::SamplerTest {
 protected:
   std::unique_ptr<WorkerSampler> create(int count) {
     auto sampler = std::make_unique<WorkerSampler>(
-        testing::shapeOfModel().vocab,
+        testing::shapeOfModel().vocab, uint64_t(1) << 30,
         [this](std::string_view line) { take(line); });
     Status started = sampler->start(count, [this]() -> StatusOr<StartedWorker> {
       return StartedWorker{startHere(), {}};
