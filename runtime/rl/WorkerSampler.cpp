@@ -164,12 +164,14 @@ void WorkerSampler::forgetGone() {
   }
 }
 
-StatusOr<bool> WorkerSampler::awaitWorker(const std::function<bool()> &stop) {
+StatusOr<bool> WorkerSampler::awaitWorker(const std::function<bool()> &stop,
+                                          int count) {
   Lock lock(mutex);
   while (!changed.wait_for(lock, kSlice, [&] {
     return !failure.ok() ||
-           std::ranges::any_of(
-               workers, [](const auto &worker) { return worker->isReady; });
+           std::ranges::count_if(workers, [](const auto &worker) {
+             return worker->isReady;
+           }) >= count;
   }))
     if (stop())
       return false;

@@ -45,9 +45,9 @@ public:
   /// A worker that was not started here; from any thread. Its name is for
   /// messages.
   void add(std::unique_ptr<Connection> connection, std::string name);
-  /// Waits for a worker; false if `stop` became true before. Required before
-  /// what is below.
-  StatusOr<bool> awaitWorker(const std::function<bool()> &stop);
+  /// Waits for so many workers; false if `stop` became true before. One is
+  /// required before what is below.
+  StatusOr<bool> awaitWorker(const std::function<bool()> &stop, int count = 1);
 
   int64_t context() const override { return modelContext; }
   /// Of all workers, in this process's memory.

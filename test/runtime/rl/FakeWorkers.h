@@ -111,8 +111,8 @@ protected:
   void addHere(WorkerSampler &sampler) {
     sampler.add(startHere(), "a worker here");
   }
-  static void awaitWorker(WorkerSampler &sampler) {
-    auto came = sampler.awaitWorker([] { return false; });
+  static void awaitWorker(WorkerSampler &sampler, int count = 1) {
+    auto came = sampler.awaitWorker([] { return false; }, count);
     EXPECT_TRUE(came.ok() && *came) << came.message();
   }
   void take(std::string_view line) {

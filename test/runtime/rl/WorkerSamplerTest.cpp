@@ -22,7 +22,7 @@ protected:
       return StartedWorker{startHere(), {}};
     });
     EXPECT_TRUE(started.ok()) << started.message();
-    awaitWorker(*sampler);
+    awaitWorker(*sampler, count);
     return sampler;
   }
 };
