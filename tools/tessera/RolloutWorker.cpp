@@ -122,10 +122,10 @@ static StatusOr<comm::Socket> reach(const comm::TcpAddress &address,
       if (refusal.isFinal)
         return Status::error("{}", cause);
     }
-    if (isFirst)
-      note(fmt::format("{}; trying again for {} s", cause, seconds));
     if (SocketClock::now() + kRetry > deadline)
       return Status::error("no learner within {} s: {}", seconds, cause);
+    if (isFirst)
+      note(fmt::format("{}; trying again for {} s", cause, seconds));
     std::this_thread::sleep_for(kRetry);
   }
 }
