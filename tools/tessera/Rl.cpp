@@ -136,6 +136,22 @@ static uint64_t lastStepOf(const RlArguments &arguments,
   return arguments.train.steps.value_or(uint64_t(recipe.schedule.total));
 }
 
+/// With a quantized base it gets its weights from the learner, later.
+static Status openReference(const RlArguments &arguments,
+                            const recipe::Recipe &recipe,
+                            const ProgramThreads &threads,
+                            const std::string &artifact, bool hasCodes,
+                            DecodingModel &reference) {
+  TESSERA_RETURN_IF_ERROR(reference.open(artifact, arguments.device, threads));
+  if (!hasCodes)
+    return importAllWeights(arguments.place, *reference.model);
+  if (!recipe.adapter.modulesToSave.empty())
+    return Status::error("policy.kl.beta: the reference model is the quantized "
+                         "base, and adapter.modules_to_save are trained of it; "
+                         "leave one of them out");
+  return Status::success();
+}
+
 static Status learn(RlArguments &arguments, const recipe::Recipe &recipe,
                     RlTokenizer &tokenizer, const ModelSource &source,
                     const std::vector<rl::Prompt> &prompts,
@@ -177,18 +193,9 @@ static Status learn(RlArguments &arguments, const recipe::Recipe &recipe,
   TESSERA_RETURN_IF_ERROR(
       rl::checkContext(recipe, longest, (*sampler)->context()));
   const bool hasCodes = hasQuantizedBase(**learner);
-  if (comparesWithReference) {
-    TESSERA_RETURN_IF_ERROR(
-        reference.open(decoder.name(), arguments.device, threads.reference));
-    if (!hasCodes)
-      TESSERA_RETURN_IF_ERROR(
-          importAllWeights(arguments.place, *reference.model));
-    else if (!recipe.adapter.modulesToSave.empty())
-      return Status::error("policy.kl.beta: the reference model is the "
-                           "quantized base, and adapter.modules_to_save are "
-                           "trained of it; leave one of them out");
-  }
-
+  if (comparesWithReference)
+    TESSERA_RETURN_IF_ERROR(openReference(arguments, recipe, threads.reference,
+                                          decoder.name(), hasCodes, reference));
   TESSERA_RETURN_IF_ERROR(checkReward(**reward, arguments, recipe));
   rl::RolloutOptions rollouts;
   rollouts.settings = recipe.rollout;
