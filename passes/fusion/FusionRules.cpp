@@ -41,6 +41,7 @@ private:
   void absorbProducers(unsigned node,
                        llvm::function_ref<bool(FusionGroup &)> wanted);
   void growAttentionGrad(unsigned node);
+  bool readsAll(ConcatOp concat, unsigned node) const;
   void growRow(unsigned node);
   void growElementwise(unsigned node);
   void growReduction(unsigned node);
@@ -232,13 +233,21 @@ void Rules::absorbEpilogue(unsigned node) {
   });
 }
 
+// Whether the concatenation is of all results of the node, each once.
+bool Rules::readsAll(ConcatOp concat, unsigned node) const {
+  Operation *op = graph.op(node);
+  return concat.getInputs().size() == op->getNumResults() &&
+         llvm::none_of(op->getResults(),
+                       [](Value result) { return result.use_empty(); });
+}
+
 // A concatenation of all results of one attention_grad joins it.
 void Rules::growAttentionGrad(unsigned node) {
   unsigned id = graph.groupOf(node);
   for (unsigned user : graph.users(node)) {
     auto concat = dyn_cast<ConcatOp>(graph.op(user));
     if (!concat || graph.producers(user).size() != 1 ||
-        !graph.feedsOnly(id, graph.groupOf(user)))
+        !graph.feedsOnly(id, graph.groupOf(user)) || !readsAll(concat, node))
       continue;
     graph.merge(id, graph.groupOf(user), ClusterKind::attention_grad);
     return;

@@ -119,6 +119,18 @@ func.func @attentionGrad(%qkv: tensor<1x4x24xf32>, %o: tensor<1x4x1x8xf32>, %l: 
   return %d : tensor<1x4x24xf32>
 }
 
+// A concatenation of one gradient with something else has a kernel of its own.
+
+// CHECK-LABEL: func @oneGradient(
+// CHECK-NEXT:  %[[G:.*]]:3 = graph.cluster attention_grad "attention_grad"(
+// CHECK:       graph.cluster elementwise "concat"(
+func.func @oneGradient(%q: tensor<1x4x1x8xf32>, %l: tensor<1x1x4xf32>, %x: tensor<5xf32>) -> tensor<37xf32> {
+  %dq, %dk, %dv = graph.attention_grad %q, %q, %q, %q, %l, %q scale 0.5 {causal} : tensor<1x4x1x8xf32>, tensor<1x4x1x8xf32>, tensor<1x4x1x8xf32>, tensor<1x4x1x8xf32>, tensor<1x1x4xf32>, tensor<1x4x1x8xf32>
+  %a = graph.reshape %dv : tensor<1x4x1x8xf32> -> tensor<32xf32>
+  %d = graph.concat %x, %a dim 0 : (tensor<5xf32>, tensor<32xf32>) -> tensor<37xf32>
+  return %d : tensor<37xf32>
+}
+
 // No cluster closes a cycle: the sum waits for the second contraction.
 
 // CHECK-LABEL: func @noCycle(
