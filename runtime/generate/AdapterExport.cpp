@@ -110,14 +110,7 @@ StatusOr<std::vector<float>> readWeight(const SafetensorsFile &file,
     return Status::error("'{}' in '{}' has scales that do not fit its values; "
                          "the checkpoint is damaged",
                          weight.name, file.path());
-  std::vector<float> matrix = dequantizeMatrix(layout, *words, *scales);
-  if (!isTransposed)
-    return matrix;
-  std::vector<float> transposed(matrix.size());
-  for (int64_t n = 0; n < layout.rows; ++n)
-    for (int64_t k = 0; k < layout.columns; ++k)
-      transposed[k * layout.rows + n] = matrix[n * layout.columns + k];
-  return transposed;
+  return dequantizeMatrix(layout, *words, *scales, isTransposed);
 }
 
 StatusOr<std::vector<float>> mergedWeight(const SafetensorsFile &file,

@@ -90,15 +90,8 @@ StatusOr<std::vector<float>> readWeight(const WeightPair &pair,
   std::vector<std::byte> words(pair.from->size), scales(pair.scales->size);
   TESSERA_RETURN_IF_ERROR(learner.readState(*pair.from, 0, words));
   TESSERA_RETURN_IF_ERROR(learner.readState(*pair.scales, 0, scales));
-  const QuantizedLayout &layout = pair.from->quantized->layout;
-  std::vector<float> matrix = dequantizeMatrix(layout, words, scales);
-  if (!pair.from->quantized->transposed)
-    return matrix;
-  std::vector<float> transposed(matrix.size());
-  for (int64_t n = 0; n < layout.rows; ++n)
-    for (int64_t k = 0; k < layout.columns; ++k)
-      transposed[k * layout.rows + n] = matrix[n * layout.columns + k];
-  return transposed;
+  return dequantizeMatrix(pair.from->quantized->layout, words, scales,
+                          pair.from->quantized->transposed);
 }
 
 Status writeFloats(const StateTensor &to, std::span<const float> values,

@@ -27,11 +27,9 @@ float codeAt(const QuantizedLayout &layout, uint32_t word, int64_t k) {
                           : float(int32_t(bits & 15) - layout.offset());
 }
 
-} // namespace
-
-std::vector<float> dequantizeMatrix(const QuantizedLayout &layout,
-                                    std::span<const std::byte> values,
-                                    std::span<const std::byte> scales) {
+std::vector<float> dequantizeRows(const QuantizedLayout &layout,
+                                  std::span<const std::byte> values,
+                                  std::span<const std::byte> scales) {
   const auto words = wordsOf<uint32_t>(values);
   if (layout.nf4())
     return dequantizeNormalFloats(layout, words, wordsOf<uint32_t>(scales));
@@ -58,6 +56,22 @@ std::vector<float> dequantizeMatrix(const QuantizedLayout &layout,
     }
   }
   return matrix;
+}
+
+} // namespace
+
+std::vector<float> dequantizeMatrix(const QuantizedLayout &layout,
+                                    std::span<const std::byte> values,
+                                    std::span<const std::byte> scales,
+                                    bool transposed) {
+  std::vector<float> matrix = dequantizeRows(layout, values, scales);
+  if (!transposed)
+    return matrix;
+  std::vector<float> result(matrix.size());
+  for (int64_t n = 0; n < layout.rows; ++n)
+    for (int64_t k = 0; k < layout.columns; ++k)
+      result[k * layout.rows + n] = matrix[n * layout.columns + k];
+  return result;
 }
 
 } // namespace tessera

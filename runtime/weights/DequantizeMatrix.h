@@ -10,9 +10,10 @@ namespace tessera {
 
 /// The matrix [rows, columns] that `values` and `scales` have in the layout,
 /// which kernels multiply by. `scales` are empty for 16 bits. Spans have the
-/// layout's sizes.
+/// layout's sizes. With `transposed`, [columns, rows].
 std::vector<float> dequantizeMatrix(const QuantizedLayout &layout,
                                     std::span<const std::byte> values,
-                                    std::span<const std::byte> scales);
+                                    std::span<const std::byte> scales,
+                                    bool transposed = false);
 
 } // namespace tessera

@@ -33,12 +33,12 @@ class NetRuns(Runs):
             self.tessera, self.scratch / "base", write_spec(self.scratch / "spec"), 2, 20,
             ["batch.micro=4", "optimizer.lr=3e-3", "lr_schedule.total=20",
              "lr_schedule.warmup=2", "eval.every=0"], examples=200)
-        self.reward = killer(self, "nobody", -1, 0)
+        self.reward = killer(self, "none", -1, 0)
         self.port = free_port()
         self.address = f"127.0.0.1:{self.port}"
 
     def learner(self, out, reward=None, *more):
-        """It prints what it says to a file, so that nobody has to read a pipe."""
+        """It prints what it says to a file, so that no pipe has to be read."""
         log = open(self.scratch / f"{out}.log", "a")
         return subprocess.Popen(
             [*self.command(out, STEPS, reward or self.reward, "--rollout-listen", self.address, *more),
@@ -195,7 +195,7 @@ def check_refused(runs):
     command = runs.command("refused", STEPS, runs.reward, "--quiet")
     harness.refuses("no secret", "other machines can reach 0.0.0.0:",
                     "TESSERA_ROLLOUT_SECRET")(*command, "--rollout-listen", "0.0.0.0:0")
-    harness.refuses("a secret for nobody", "name where they join")(
+    harness.refuses("a secret without workers", "name where they join")(
         *command, "--rollout-secret-file", runs.prompts)
 
 

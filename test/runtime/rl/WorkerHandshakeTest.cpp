@@ -1,4 +1,4 @@
-// Who knows the secret is let in, and nobody else.
+// Only who knows the secret is let in.
 #include "runtime/rl/WorkerHandshake.h"
 #include "runtime/support/SplitMix64.h"
 #include "test/runtime/rl/FakeSecret.h"
