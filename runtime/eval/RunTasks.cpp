@@ -117,7 +117,7 @@ Mean meanOf(const std::vector<double> &values) {
 StatusOr<EvalResults>
 runTasks(const TaskFile &file, EvalModel &model,
          const std::function<void(std::string_view)> &note,
-         const JudgeAccess &judge) {
+         const JudgeAccess &judge, std::vector<std::string> *unfinished) {
   const std::vector<Task> &tasks = file.tasks;
   std::vector<LoadedTask> loaded;
   std::vector<std::unique_ptr<Runner>> runners;
@@ -134,11 +134,15 @@ runTasks(const TaskFile &file, EvalModel &model,
   TESSERA_RETURN_IF_ERROR(checkGroups(file.gates, loaded));
   EvalResults results;
   for (std::size_t i = 0; i < tasks.size(); ++i) {
-    if (Status status = runners[i]->run(model); !status.ok())
-      return Status::error("task {}: {}", tasks[i].name, status.message());
-    addResults(loaded[i], runners[i]->outcomes, results.results);
+    const Status status = runners[i]->run(model);
     for (std::string &line : runners[i]->samples)
       results.samples.push_back(std::move(line));
+    if (!status.ok()) {
+      if (unfinished)
+        *unfinished = std::move(results.samples);
+      return Status::error("task {}: {}", tasks[i].name, status.message());
+    }
+    addResults(loaded[i], runners[i]->outcomes, results.results);
     note(fmt::format("task {}: {} examples{}", tasks[i].name,
                      loaded[i].examples.size(), runners[i]->remark));
   }

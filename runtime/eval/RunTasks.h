@@ -35,11 +35,13 @@ struct JudgeAccess {
 
 /// All tasks of the file, in order. Their data and the gates are checked, and
 /// judges reached, before the model computes anything. `note` receives a line
-/// for each finished task.
+/// for each finished task. After an error `unfinished` has the samples so far,
+/// and what the model said to a task whose judge failed.
 StatusOr<EvalResults>
 runTasks(const TaskFile &file, EvalModel &model,
          const std::function<void(std::string_view)> &note,
-         const JudgeAccess &judge = {});
+         const JudgeAccess &judge = {},
+         std::vector<std::string> *unfinished = nullptr);
 
 /// Mean of `values`, and its standard error from the sample's deviation (n-1),
 /// as in lm-evaluation-harness. Of no values it is not a number.

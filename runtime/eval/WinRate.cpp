@@ -131,8 +131,13 @@ protected:
         questions.push_back(made.take());
       }
     auto replies = askChats(judge, questions, {{}, task.judgeMaxTokens});
-    if (!replies.ok())
+    if (!replies.ok()) { // what the model computed is not lost
+      for (std::size_t i = 0; i < outputs.size(); ++i)
+        addSample(i, {{"prompt", promptJson(prompts[i])},
+                      {"output", outputs[i]},
+                      {"against", others[i]}});
       return replies.status();
+    }
     int64_t without = 0;
     for (std::size_t i = 0; i < outputs.size(); ++i)
       without +=

@@ -48,6 +48,28 @@ static Status writeText(const std::string &path, std::string_view text) {
                      whole.filename().string(), text);
 }
 
+static Status writeSamples(const EvalSettings &settings,
+                           const std::vector<std::string> &samples) {
+  if (settings.samples.empty())
+    return Status::success();
+  std::string lines;
+  for (const std::string &line : samples)
+    lines += line + "\n";
+  return writeText(settings.samples, lines);
+}
+
+/// What there is of an evaluation that failed.
+static Status keepSamples(const EvalSettings &settings,
+                          const std::vector<std::string> &samples,
+                          const Status &failure) {
+  if (samples.empty() || settings.samples.empty())
+    return failure;
+  if (Status status = writeSamples(settings, samples); !status.ok())
+    return Status::error("{}; {}", failure.message(), status.message());
+  return Status::error("{}; what the model said is in '{}'", failure.message(),
+                       settings.samples);
+}
+
 static Status writeResults(const EvalSettings &settings,
                            const eval::Report &outcome,
                            const std::vector<std::string> &samples) {
@@ -59,12 +81,7 @@ static Status writeResults(const EvalSettings &settings,
     TESSERA_RETURN_IF_ERROR(writeText(
         settings.html, report::page(outcome.model + ": evaluation",
                                     report::evalReport(json, samples))));
-  if (settings.samples.empty())
-    return Status::success();
-  std::string lines;
-  for (const std::string &line : samples)
-    lines += line + "\n";
-  return writeText(settings.samples, lines);
+  return writeSamples(settings, samples);
 }
 
 // A missed gate is an error like others: one line each, and the exit code.
@@ -88,11 +105,13 @@ static Status runAndReport(const EvalSettings &settings,
                            const eval::TaskFile &file, eval::EvalModel &model,
                            const std::string &name, const std::string &source,
                            const Note &note, Invocation &invocation) {
+  std::vector<std::string> unfinished;
   auto results = eval::runTasks(
       file, model, note,
-      {settings.judge, bearerOf(std::getenv("TESSERA_JUDGE_API_KEY"))});
+      {settings.judge, bearerOf(std::getenv("TESSERA_JUDGE_API_KEY"))},
+      &unfinished);
   if (!results.ok())
-    return results.status();
+    return keepSamples(settings, unfinished, results.status());
   auto gates = eval::checkGates(file.gates, results->results);
   TESSERA_RETURN_IF_ERROR(writeResults(
       settings,

@@ -183,7 +183,10 @@ def check_errors(test):
             (200, [], "the answer of the judge has no message with content"),
             (200, {"choices": [{"message": {"content": 3}}]}, "the answer of the judge has no message with content")):
         test.judge.server.rule = lambda path, asked, number, answer=(status, body): answer
-        test.fails(f"task wins: data.jsonl:1: {wanted}", one)
+        (test.folder / "samples.jsonl").unlink(missing_ok=True)
+        test.fails(f"task wins: data.jsonl:1: {wanted}; what the model said is in 'samples.jsonl'", one)
+        [kept] = map(json.loads, (test.folder / "samples.jsonl").read_text().splitlines())
+        assert (kept["output"], kept["against"]) == (output_of(ROWS[0]["q"]), ROWS[0]["other"]), kept
     test.fails("task wins: judge: cannot connect to 127.0.0.1:1: Connection refused", one, "--judge", "http://127.0.0.1:1",
                judge=False)
     test.fails("task wins: no judge; give judge: URL in the task, or --judge URL", one, judge=False)
