@@ -162,8 +162,11 @@ void LayerPricer::addScores(Pass &pass) const {
   if (!workload.flashAttention)
     return addUnfusedScores(pass);
   double keys = double(workload.sequence) / 2;
-  if (model.window > 0 && model.window < workload.sequence)
-    keys = std::min(keys, double(model.window));
+  if (model.window > 0 && model.window < workload.sequence) {
+    // Of a mean layer: stages differ in other things.
+    const double full = double(model.fullLayers) / double(model.layers);
+    keys = full * keys + (1 - full) * std::min(keys, double(model.window));
+  }
   double rows = pass.tokens * double(model.heads / pass.plan.tensor);
   double forward =
       kernel.attentionForward(rows, keys, model.headDim, model.valueHeadDim,

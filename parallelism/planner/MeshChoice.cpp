@@ -281,37 +281,6 @@ std::string differenceText(const StepCost &cost, const StepCost &chosen) {
 
 } // namespace
 
-ModelShape shapeOf(const models::ModelSpec &spec) {
-  ModelShape shape;
-  shape.family = models::name(spec.family);
-  shape.layers = spec.layers;
-  shape.hidden = spec.hidden;
-  shape.vocab = spec.vocab;
-  shape.maxPositions = spec.maxPositions;
-  shape.tied = spec.tieWordEmbeddings;
-  shape.learnedPositions = !spec.rope;
-  shape.dropout = spec.attentionDropout > 0;
-  shape.heads = spec.heads;
-  shape.kvHeads = spec.kvHeads;
-  shape.headNorms = spec.qkNorm != models::QkNorm::None;
-  shape.headDim = shape.valueHeadDim = spec.headDim;
-  // If a layer has no window, all layers count as without one.
-  if (!spec.windows.empty() && std::ranges::min(spec.windows) > 0)
-    shape.window = std::ranges::max(spec.windows);
-  shape.gated = spec.gatedMlp;
-  shape.intermediate = spec.intermediate;
-  if (!spec.moe)
-    return shape;
-  shape.experts = spec.moe->experts;
-  shape.expertsPerToken = spec.moe->chosen;
-  shape.expertWidth = spec.moe->intermediate;
-  shape.sharedWidth = spec.moe->sharedIntermediate;
-  shape.denseLayers = spec.layers - spec.moe->sparseLayers();
-  if (shape.denseLayers == 0)
-    shape.intermediate = 0;
-  return shape;
-}
-
 Cluster hostCluster(int64_t ranks, double memory) {
   Cluster cluster;
   cluster.name = "this machine";

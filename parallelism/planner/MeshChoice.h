@@ -1,15 +1,11 @@
 // Chooses the mesh for `--mesh auto`: the planner's costs and memory for all
 // meshes that the compiler supports for a recipe.
 #pragma once
-#include "models/ModelSpec.h"
 #include "parallelism/planner/Search.h"
 #include "runtime/recipe/Recipe.h"
 #include <span>
 
 namespace tessera::planner {
-
-/// The sizes of a model that the compiler builds.
-ModelShape shapeOf(const models::ModelSpec &spec);
 
 /// `ranks` processes on one machine with `memory` bytes for all of them: a core
 /// each, collectives through shared memory. The constants are round numbers,

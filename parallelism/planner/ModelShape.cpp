@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "models/ConfigFields.h"
+#include "models/HfConfig.h"
 #include "runtime/support/Text.h"
 
 namespace tessera::planner {
@@ -136,7 +137,79 @@ void readExperts(ConfigFields &fields, ModelShape &shape) {
                             shape.denseLayers, shape.layers));
 }
 
+/// Whether the first layers are dense and all others have experts.
+bool areDenseFirst(const std::vector<bool> &sparse) {
+  return std::ranges::is_sorted(sparse);
+}
+
+/// The compiler's reader bounds the number of parameters alone.
+void checkSizes(const models::ModelSpec &spec, ConfigFields &fields) {
+  const auto check = [&](const char *key, int64_t value, int64_t most) {
+    if (value > most)
+      fields.fail(key,
+                  fmt::format("{} is more than the planner's {}", value, most));
+  };
+  check("vocab_size", spec.vocab, maxVocab);
+  check("hidden_size", spec.hidden, maxWidth);
+  check("num_hidden_layers", spec.layers, maxLayers);
+  check("num_attention_heads", spec.heads, maxHeads);
+  check("head_dim", spec.headDim, maxHeadDim);
+  check("intermediate_size", spec.intermediate, maxIntermediate);
+  check("max_position_embeddings", spec.maxPositions, maxPositions);
+  if (!spec.moe)
+    return;
+  check("num_experts", spec.moe->experts, maxExperts);
+  check("moe_intermediate_size", spec.moe->intermediate, maxIntermediate);
+  check("shared_expert_intermediate_size", spec.moe->sharedIntermediate,
+        64 * maxIntermediate);
+}
+
+/// Of a family that only the compiler's reader knows.
+Status checkPlanned(const models::ModelSpec &spec, ConfigFields &fields) {
+  if (spec.isEncoder())
+    fields.fail("model_type", "the planner plans training of decoders, and "
+                              "this is an encoder");
+  if (spec.moe && !areDenseFirst(spec.moe->sparse))
+    fields.fail("model_type",
+                "the planner knows models whose layers are all sparse after "
+                "the first, dense ones");
+  checkSizes(spec, fields);
+  return fields.status();
+}
+
 } // namespace
+
+ModelShape shapeOf(const models::ModelSpec &spec) {
+  ModelShape shape;
+  shape.family = models::name(spec.family);
+  shape.layers = spec.layers;
+  shape.hidden = spec.hidden;
+  shape.vocab = spec.vocab;
+  shape.maxPositions = spec.maxPositions;
+  shape.tied = spec.tieWordEmbeddings;
+  shape.learnedPositions = !spec.rope;
+  shape.dropout = spec.attentionDropout > 0;
+  shape.heads = spec.heads;
+  shape.kvHeads = spec.kvHeads;
+  shape.headNorms = spec.qkNorm != models::QkNorm::None;
+  shape.headDim = shape.valueHeadDim = spec.headDim;
+  if (!spec.windows.empty())
+    shape.window = std::ranges::max(spec.windows);
+  if (shape.window > 0)
+    shape.fullLayers = std::ranges::count(spec.windows, 0);
+  shape.gated = spec.gatedMlp;
+  shape.intermediate = spec.intermediate;
+  if (!spec.moe)
+    return shape;
+  shape.experts = spec.moe->experts;
+  shape.expertsPerToken = spec.moe->chosen;
+  shape.expertWidth = spec.moe->intermediate;
+  shape.sharedWidth = spec.moe->sharedIntermediate;
+  shape.denseLayers = spec.layers - spec.moe->sparseLayers();
+  if (shape.denseLayers == 0)
+    shape.intermediate = 0;
+  return shape;
+}
 
 int64_t ModelShape::attentionParameters() const {
   int64_t norms = 2 * hidden;
@@ -184,14 +257,16 @@ int64_t ModelShape::activeParameters() const {
 }
 
 double ModelShape::flopsPerToken(int64_t sequence, bool allKeys) const {
-  double keys = double(sequence) / (allKeys ? 1 : 2);
+  double keys = double(sequence) / (allKeys ? 1 : 2), near = keys;
   if (window > 0 && window < sequence) // the ramp at the start, then the band
-    keys = std::min(keys, double(window) *
+    near = std::min(keys, double(window) *
                               (1 - double(window) / 2 / double(sequence)));
-  double perLayer =
-      3.0 * 2 * double(heads) * double(headDim + valueHeadDim) * keys;
+  const double perKey =
+                   3.0 * 2 * double(heads) * double(headDim + valueHeadDim),
+               perLayer = perKey * near;
   double weights = double(activeParameters());
-  double result = 6 * weights + double(layers) * perLayer;
+  double result = 6 * weights + double(layers - fullLayers) * perLayer +
+                  double(fullLayers) * perKey * keys;
   if (futureLayers > 0) {
     double block = double(
         attentionParameters() + 2 * hidden * hidden +
@@ -211,17 +286,21 @@ StatusOr<ModelShape> parseModelShape(std::string_view text,
   ConfigFields fields(*object, file);
   ModelShape shape;
   shape.family = fields.text("model_type", "");
-  constexpr std::array<std::string_view, 10> families = {
-      "gpt2",    "llama",     "mistral",   "qwen2",       "qwen3",
-      "mixtral", "qwen2_moe", "qwen3_moe", "deepseek_v2", "deepseek_v3"};
-  if (fields.ok() && !std::ranges::count(families, shape.family))
-    fields.fail("model_type",
-                shape.family.empty()
-                    ? std::string("is missing; add it")
-                    : fmt::format("the planner does not know {}; use {}",
-                                  quote(shape.family), choices(families)));
+  if (fields.ok() && shape.family.empty())
+    fields.fail("model_type", "is missing; add it");
   if (!fields.ok())
     return fields.status();
+  // Families whose specs need not state what costs nothing.
+  constexpr std::array<std::string_view, 10> own = {
+      "gpt2",    "llama",     "mistral",   "qwen2",       "qwen3",
+      "mixtral", "qwen2_moe", "qwen3_moe", "deepseek_v2", "deepseek_v3"};
+  if (!std::ranges::count(own, shape.family)) {
+    StatusOr<models::ModelSpec> spec = models::parseHfConfig(text, file);
+    if (!spec.ok())
+      return spec.status();
+    TESSERA_RETURN_IF_ERROR(checkPlanned(*spec, fields));
+    return shapeOf(*spec);
+  }
   shape.vocab = fields.size("vocab_size", maxVocab);
   if (shape.family == "gpt2")
     readGpt2(fields, shape);

@@ -1,11 +1,12 @@
-// The sizes of a model, from which the cost of training follows. It covers more
-// families than the compiler can build yet (mixtures of experts, latent
-// attention), so it reads config.json by itself.
+// The sizes of a model, from which the cost of training follows. It covers
+// families that the compiler cannot build yet (latent attention), so it reads
+// the config.json of some by itself.
 #pragma once
 #include <cstdint>
 #include <string>
 #include <string_view>
 
+#include "models/ModelSpec.h"
 #include "runtime/support/Status.h"
 
 namespace tessera::planner {
@@ -30,6 +31,7 @@ struct ModelShape {
   int64_t headDim = 0;      ///< of queries and keys
   int64_t valueHeadDim = 0; ///< of values; = headDim but for latent attention
   int64_t window = 0;       ///< tokens that a query sees; 0: all before it
+  int64_t fullLayers = 0;   ///< of a model with a window, layers without
 
   /// Latent attention (DeepSeek-V2, arXiv 2405.04434): ranks of the
   /// compressed queries (0: not compressed) and of keys and values (0: plain
@@ -77,10 +79,13 @@ struct ModelShape {
   double flopsPerToken(int64_t sequence, bool allKeys = false) const;
 };
 
-/// Reads the text of a config.json: gpt2, llama, mistral, qwen2, qwen3,
-/// mixtral, qwen2_moe, qwen3_moe, deepseek_v2, deepseek_v3. Ignores keys that
-/// do not affect costs. Errors are one line: `file`, the key, what is wrong,
-/// what to do.
+/// The sizes of a model that the compiler builds.
+ModelShape shapeOf(const models::ModelSpec &spec);
+
+/// Reads the text of a config.json: of the decoders that the compiler builds
+/// (models/HfConfig.h), and deepseek_v2 and deepseek_v3. Ignores keys that do
+/// not affect costs. Errors are one line: `file`, the key, what is wrong, what
+/// to do.
 StatusOr<ModelShape> parseModelShape(std::string_view text,
                                      const std::string &file);
 

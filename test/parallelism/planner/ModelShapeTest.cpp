@@ -29,6 +29,29 @@ TEST(ModelShape, ParametersAsTheCompilerCountsThem) {
   }
 }
 
+// Biases and norms of heads and sub-layers are no part of a shape.
+TEST(ModelShape, EveryDecoderThatTheCompilerBuilds) {
+  for (const char *name :
+       {"gemma-2-2b", "gemma-3-1b", "phi-3-mini", "smollm3-3b",
+        "granite-3.3-2b", "olmo-3-7b", "olmoe-1b-7b", "glm-4-9b", "command-r7b",
+        "starcoder2-3b", "stablelm-2-1.6b", "ernie-4.5-0.3b", "seed-oss-36b",
+        "hunyuan-0.5b", "pythia-160m", "gpt-oss-20b", "gpt-oss-120b"}) {
+    auto spec = models::loadHfConfig(
+        std::string(TESSERA_SOURCE_DIR "/models/specs/") + name);
+    ASSERT_TRUE(spec.ok()) << spec.message();
+    const double counted = double(models::parameterCount(spec->spec));
+    EXPECT_NEAR(double(specOf(name).parameters()), counted, 4e-3 * counted)
+        << name;
+  }
+  const ModelShape shape = specOf("gpt-oss-20b");
+  EXPECT_EQ(shape.window, 128);
+  EXPECT_EQ(shape.fullLayers, shape.layers / 2);
+  ModelShape unbounded = shape;
+  unbounded.window = 0;
+  EXPECT_LT(shape.flopsPerToken(4096), unbounded.flopsPerToken(4096));
+  EXPECT_NEAR(double(shape.activeParameters()) / 1e9, 3.6, 0.2);
+}
+
 // 72 b L s h^2 (1 + s/6h + V/12hL) for b sequences (arXiv 2104.04473).
 TEST(ModelShape, FlopsOfNarayanan) {
   ModelShape shape = classic(96, 12288, 96);
@@ -57,8 +80,17 @@ struct Refused {
 
 TEST(ModelShape, ErrorsNameTheKey) {
   const Refused cases[] = {
-      {R"({"model_type": "bert"})", "key 'model_type': the planner does not "
-                                    "know 'bert'; use gpt2, "},
+      {R"({"model_type": "t5"})", "key 'model_type'"},
+      {R"({"model_type": "bert", "vocab_size": 5, "hidden_size": 8,
+           "num_hidden_layers": 1, "num_attention_heads": 2,
+           "intermediate_size": 8, "max_position_embeddings": 8})",
+       "key 'model_type': the planner plans training of decoders, and this is "
+       "an encoder"},
+      {R"({"model_type": "gemma", "vocab_size": 5, "hidden_size": 262144,
+           "num_hidden_layers": 1, "num_attention_heads": 2,
+           "num_key_value_heads": 1, "head_dim": 4, "intermediate_size": 8,
+           "max_position_embeddings": 8})",
+       "key 'hidden_size': 262144 is more than the planner's 131072"},
       {R"({"vocab_size": 5})", "key 'model_type'"},
       {R"({"model_type": "llama", "vocab_size": 5})",
        "key 'hidden_size' is missing"},
