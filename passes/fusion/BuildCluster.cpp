@@ -270,9 +270,9 @@ static bool canCompute(ClusterOp cluster) {
     for (Operation &op : cluster.getBody().front())
       if (isProduct(&op)) {
         options.given.push_back(op.getResult(0));
-        if (kind == ClusterKind::grouped)
-          options.groups.assign(tensorType(op.getResult(0)).getShape().begin(),
-                                tensorType(op.getResult(0)).getShape().end());
+        // Tiles have rows and columns, which no element crosses.
+        options.groups.assign(tensorType(op.getResult(0)).getShape().begin(),
+                              tensorType(op.getResult(0)).getShape().end());
       }
   if (kind == ClusterKind::scatter) {
     auto scatter = *cluster.getBody().front().getOps<RowScatter>().begin();
@@ -281,7 +281,9 @@ static bool canCompute(ClusterOp cluster) {
   llvm::Expected<ClusterExpression> expression =
       buildExpression(cluster, options);
   if (expression)
-    return !accumulates || isEpilogue(*expression, options.groups.size());
+    return !accumulates ||
+           isEpilogue(*expression,
+                      kind == ClusterKind::grouped ? options.groups.size() : 0);
   llvm::consumeError(expression.takeError());
   return false;
 }

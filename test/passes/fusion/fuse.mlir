@@ -119,6 +119,20 @@ func.func @attentionGrad(%qkv: tensor<1x4x24xf32>, %o: tensor<1x4x1x8xf32>, %l: 
   return %d : tensor<1x4x24xf32>
 }
 
+// Rows of 17 × 4 do not begin where rows of the product do: a tile of it would
+// cross them.
+
+// CHECK-LABEL: func @otherRows(
+// CHECK:       %[[P:.*]] = graph.cluster contraction "linear"(%arg0, %arg1)
+// CHECK:       graph.cluster elementwise {{.*}}(%[[P]], %arg2)
+func.func @otherRows(%x: tensor<1x17x6xf32>, %w: tensor<6x8xf32>, %y: tensor<4x17x4xf32>) -> tensor<1x17x8xf32> {
+  %p = graph.einsum "btk,kn->btn" %x, %w : (tensor<1x17x6xf32>, tensor<6x8xf32>) -> tensor<1x17x8xf32>
+  %s = graph.slice %y [1, 0, 0] : tensor<4x17x4xf32> -> tensor<2x17x4xf32>
+  %r = graph.reshape %s : tensor<2x17x4xf32> -> tensor<1x17x8xf32>
+  %a = graph.add %p, %r : tensor<1x17x8xf32>
+  return %a : tensor<1x17x8xf32>
+}
+
 // A concatenation of one gradient with something else has a kernel of its own.
 
 // CHECK-LABEL: func @oneGradient(
