@@ -86,6 +86,7 @@ private:
   bool isGiven(llvm::StringRef key) const;
   llvm::Error takeStoredWeights();
   llvm::Error takeStoredBase();
+  bool hasOtherGroups(int64_t group, recipe::ZeroPoints zeros) const;
   llvm::Error checkPrecision();
   llvm::Error checkInferenceMesh() const;
   llvm::Error checkBase() const;

@@ -6,6 +6,25 @@
 
 using namespace tessera;
 
+// What a recipe's file leaves at its default may be meant for any model; what
+// is given by --set may not contradict the stored weights.
+bool Compilation::hasOtherGroups(int64_t group,
+                                 recipe::ZeroPoints zeros) const {
+  const models::Recipe::Inference &own = recipe.inference, defaults;
+  return (own.group != group &&
+          (own.group != defaults.group || isGiven("inference.group"))) ||
+         (own.zeros != zeros &&
+          (own.zeros != defaults.zeros || isGiven("inference.zeros")));
+}
+
+// Of stored weights, for errors: "int4 in groups of 32 with zero points".
+static std::string describeStored(std::string_view quant, int64_t group,
+                                  recipe::ZeroPoints zeros) {
+  return "the weights are stored as " + std::string(quant) + " in groups of " +
+         std::to_string(group) +
+         (zeros == recipe::ZeroPoints::Groups ? " with zero points" : "");
+}
+
 // A base's integers and floats of 8 bits stay as they are stored. An fp8
 // checkpoint that is not fp8 throughout is read as bf16, as everywhere.
 llvm::Error Compilation::takeStoredBase() {
@@ -20,25 +39,15 @@ llvm::Error Compilation::takeStoredBase() {
   const recipe::ZeroPoints zeros = config.stored && config.stored->zeros
                                        ? recipe::ZeroPoints::Groups
                                        : recipe::ZeroPoints::None;
-  models::Recipe::Inference &inference = recipe.inference;
-  const models::Recipe::Inference defaults;
-  const bool isOther =
-      (recipe.adapter.base != recipe::AdapterBase::Auto &&
-       recipe.adapter.base != stored) ||
-      (inference.group != group &&
-       (inference.group != defaults.group || isGiven("inference.group"))) ||
-      (inference.zeros != zeros &&
-       (inference.zeros != defaults.zeros || isGiven("inference.zeros")));
-  if (isOther)
+  const bool isOther = recipe.adapter.base != recipe::AdapterBase::Auto &&
+                       recipe.adapter.base != stored;
+  if (isOther || hasOtherGroups(group, zeros))
     return makeError(
-        "adapter.base: the weights are stored as " +
-        std::string(recipe::name(stored)) + " in groups of " +
-        std::to_string(group) +
-        (zeros == recipe::ZeroPoints::Groups ? " with zero points" : "") +
+        "adapter.base: " + describeStored(recipe::name(stored), group, zeros) +
         "; omit adapter.base, inference.group and inference.zeros");
   recipe.adapter.base = stored;
-  inference.group = group;
-  inference.zeros = zeros;
+  recipe.inference.group = group;
+  recipe.inference.zeros = zeros;
   for (const Status &status : {recipe::checkTogether(recipe),
                                models::checkRecipe(recipe, config.spec, mode)})
     if (!status.ok())
@@ -46,9 +55,7 @@ llvm::Error Compilation::takeStoredBase() {
   return llvm::Error::success();
 }
 
-// Integers are kept as they are stored, and are not trained. What a recipe's
-// file leaves at its default may be meant for any model; what is given by --set
-// may not contradict the file.
+// Integers are kept as they are stored, and are not trained.
 llvm::Error Compilation::takeStoredWeights() {
   if (mode == models::Mode::Train &&
       recipe.adapter.kind != recipe::AdapterKind::None)
@@ -80,28 +87,21 @@ llvm::Error Compilation::takeStoredWeights() {
                      " bits cannot be trained; train an adapter over them (set "
                      "adapter.kind), or use the model in full precision");
   models::Recipe::Inference &inference = recipe.inference;
-  const models::Recipe::Inference defaults;
-  models::Quant quant =
+  const models::Quant quant =
       config.stored->bits == 4 ? models::Quant::Int4 : models::Quant::Int8;
-  bool otherKind =
+  const bool isOther =
       inference.quant != quant &&
       (inference.quant != models::Quant::None || isGiven("inference.quant"));
-  bool otherGroup =
-      inference.group != config.stored->group &&
-      (inference.group != defaults.group || isGiven("inference.group"));
-  recipe::ZeroPoints zeros = config.stored->zeros ? recipe::ZeroPoints::Groups
-                                                  : recipe::ZeroPoints::None;
-  bool otherZeros =
-      inference.zeros != zeros &&
-      (inference.zeros != defaults.zeros || isGiven("inference.zeros"));
-  if (otherKind || otherGroup || otherZeros)
-    return makeError("inference.quant: the weights are stored as " +
-                     std::string(models::name(quant)) + " in groups of " +
-                     std::to_string(config.stored->group) +
-                     (config.stored->zeros ? " with zero points" : "") +
+  const int64_t group = config.stored->group;
+  const recipe::ZeroPoints zeros = config.stored->zeros
+                                       ? recipe::ZeroPoints::Groups
+                                       : recipe::ZeroPoints::None;
+  if (isOther || hasOtherGroups(group, zeros))
+    return makeError("inference.quant: " +
+                     describeStored(models::name(quant), group, zeros) +
                      "; omit --quant, --quant-group and --quant-zeros");
   inference.quant = quant;
-  inference.group = config.stored->group;
+  inference.group = group;
   inference.zeros = zeros;
   return llvm::Error::success();
 }
