@@ -173,9 +173,13 @@ func::FuncOp ModelBuilder::startBlock(StringRef name, const LayerKind &kind,
                                       ArrayRef<int64_t> shape, Purpose purpose,
                                       bool dropping) {
   std::vector<Port> more, moreResults;
-  if (separates() && purpose != Purpose::Logits)
-    for (const char *each : {"first", "positions"})
+  if (separates() && purpose != Purpose::Logits) {
+    SmallVector<const char *> names{"first", "positions"};
+    if (joinsPrompts())
+      names.push_back("prompt_ends");
+    for (const char *each : names)
       more.push_back({tensor(shape.take_front(2), b.getI32Type()), {}, each});
+  }
   if (dropping)
     for (const char *each : {"seed", "step", "offset"})
       more.push_back({scalar(b.getI64Type()), {}, each});
@@ -210,8 +214,8 @@ func::FuncOp ModelBuilder::block(const LayerKind &kind, ArrayRef<int64_t> shape,
   auto last = result.getArguments().drop_front(1 + ofLayer(kind).size());
   Documents documents;
   if (separates() && purpose != Purpose::Logits) {
-    documents = {last[0], last[1]};
-    last = last.drop_front(2);
+    documents = {last[0], last[1], joinsPrompts() ? last[2] : Value()};
+    last = last.drop_front(documents.all().size());
   }
   RandomState state;
   if (dropping)
@@ -284,8 +288,7 @@ Value ModelBuilder::trunk(Scope &scope, Value tokens, RandomState random,
     SmallVector<Value> operands = {x};
     for (const Parameter &each : ofLayer(kind))
       operands.push_back(scope.parameter(prefix + each.name));
-    if (scope.documents.first)
-      operands.append({scope.documents.first, scope.documents.positions});
+    llvm::append_range(operands, scope.documents.all());
     if (seeds) {
       Emitter e(b, random.seed.getLoc());
       operands.append({layerSeed(e, seeds, layer), random.step, random.offset});

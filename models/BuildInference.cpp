@@ -82,7 +82,7 @@ static KvCache at(ValueRange inputs, int64_t context, const Recipe &recipe) {
   KvCache cache;
   cache.f32 = recipe.inference.numerics == recipe::Numerics::Training;
   cache.slots = inputs[0], cache.table = inputs[1];
-  cache.starts = inputs[2], cache.lengths = inputs[3];
+  cache.starts = cache.queryStarts = inputs[2], cache.lengths = inputs[3];
   cache.context = context;
   return cache;
 }
@@ -93,7 +93,8 @@ static Value positionsFrom(Emitter &e, Value starts, RankedTensorType type) {
 }
 
 /// The block of `owner`'s layers. After activations and parameters it takes and
-/// returns keys and values, and takes the cacheInputs and adapterInputs.
+/// returns keys and values, and takes the cacheInputs and adapterInputs, and
+/// where attention's queries start if it reads prompts.
 func::FuncOp ModelBuilder::cachedBlock(StringRef owner, const LayerKind &kind,
                                        const CacheShape &shape) {
   std::string name = blockName("layer." + owner, kind);
@@ -105,6 +106,8 @@ func::FuncOp ModelBuilder::cachedBlock(StringRef owner, const LayerKind &kind,
   for (const std::vector<Port> &ports : {cacheInputs(shape), adapters})
     for (const Port &each : ports)
       more.push_back({each.type, {}, each.name});
+  if (readsPrompts(shape))
+    more.push_back({tensor({shape.batch}, b.getI32Type()), {}, "query_starts"});
   func::FuncOp result = newBlock(
       name, kind, {shape.batch, shape.tokens, spec.hidden}, more, caches);
   auto last = result.getArguments().take_back(more.size());
@@ -119,7 +122,9 @@ func::FuncOp ModelBuilder::cachedBlock(StringRef owner, const LayerKind &kind,
       e, cache.starts, cast<RankedTensorType>(cache.slots.getType()));
   scope.cache = &cache;
   if (!adapters.empty())
-    scope.adapters.offsets = last.back();
+    scope.adapters.offsets = inputs[4];
+  if (readsPrompts(shape))
+    cache.queryStarts = inputs.back();
   defineLayer(scope, kind, result);
   Value y = family.layer(scope, result.getArgument(0), kind);
   SmallVector<Value> returned = {y, cache.keys, cache.values};
@@ -147,6 +152,8 @@ Value ModelBuilder::cachedTrunk(Scope &scope, StringRef owner,
     operands.append({cache.slots, cache.table, cache.starts, cache.lengths});
     if (Value offsets = scope.adapters.offsets)
       operands.push_back(offsets);
+    if (readsPrompts(shape))
+      operands.push_back(cache.queryStarts);
     func::FuncOp callee = cachedBlock(owner, kind, shape);
     func::CallOp call = callLayer(layer, callee, operands);
     x = call.getResult(0);
@@ -191,6 +198,12 @@ void ModelBuilder::buildCached(graph::Program kind, StringRef bucket,
   Emitter positions = scope.at("positions");
   cache.positions = positionsFrom(positions, cache.starts,
                                   cast<RankedTensorType>(inputs[0].getType()));
+  // The first chunk of a sequence is its whole prompt (PagedModel.h).
+  if (readsPrompts(shape)) {
+    Value isFirst = positions.compare(cache.starts, graph::ComparePredicate::eq,
+                                      positions.splatLike(0, cache.starts));
+    cache.queryStarts = positions.select(isFirst, cache.lengths, cache.starts);
+  }
   scope.cache = &cache;
   if (spec.adapter)
     scope.adapters.offsets = result.getArgument(adaptersAt);

@@ -90,10 +90,33 @@ BatchValues ModelBuilder::takeBatch(ValueRange &inputs) const {
   return batch;
 }
 
+/// Where the prompt of each token's document ends: at the token whose target is
+/// the document's first one. -1 without targets. All are i32 [batch, tokens].
+static Value promptEnds(Emitter &e, Value first, Value targets) {
+  ArrayRef<int64_t> shape = tensorType(first).getShape();
+  const SmallVector<int64_t> pairs{shape[0], shape[1], shape[1]};
+  auto ofOthers = [&](Value each) { return e.broadcast(each, {0, 2}, pairs); };
+  Value isOwn = e.compare(e.broadcast(first, {0, 1}, pairs),
+                          graph::ComparePredicate::eq, ofOthers(first));
+  Value hasTarget = e.compare(targets, graph::ComparePredicate::ne,
+                              e.splatLike(-100, targets));
+  Value position = e.iota(tensorType(first), 1),
+        none = e.splatLike(double(shape[1]), first);
+  Value at = ofOthers(e.select(hasTarget, position, none));
+  Value end = e.reduce(e.select(isOwn, at, e.splatLike(double(shape[1]), at)),
+                       graph::ReduceKind::min, {2});
+  Value isThere = e.compare(end, graph::ComparePredicate::lt, none);
+  return e.select(isThere, end, e.splatLike(-1, end));
+}
+
 /// The documents of a batch, from the input that says where they begin.
-Documents ModelBuilder::documentsOf(Scope &scope, Value first) {
+Documents ModelBuilder::documentsOf(Scope &scope, const BatchValues &batch) {
   Emitter e = scope.at("documents");
-  return {first, e.sub(e.iota(tensorType(first), 1), first)};
+  Value first = batch.documentStarts;
+  Documents documents{first, e.sub(e.iota(tensorType(first), 1), first), {}};
+  if (joinsPrompts())
+    documents.promptEnds = promptEnds(e, first, batch.targets);
+  return documents;
 }
 
 std::vector<Port> ModelBuilder::lossResults() {
@@ -161,7 +184,7 @@ void ModelBuilder::buildLoss() {
   Scope scope(b, spec, batch.random);
   defineParameters(scope, loss);
   if (separates())
-    scope.documents = documentsOf(scope, batch.documentStarts);
+    scope.documents = documentsOf(scope, batch);
   Routed routed;
   Value x = trunk(scope, batch.tokens, batch.random, Purpose::Loss,
                   needsLoads() ? inputs.front() : Value(), routed);

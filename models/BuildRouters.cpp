@@ -37,7 +37,7 @@ void ModelBuilder::buildPrepareStep() {
     Scope scope(b, spec, batch.random);
     defineParameters(scope, prepare);
     if (separates())
-      scope.documents = documentsOf(scope, batch.documentStarts);
+      scope.documents = documentsOf(scope, batch);
     Routed routed;
     trunk(scope, batch.tokens, batch.random, Purpose::Loads, {}, routed);
     Emitter e = scope.at("router");

@@ -244,26 +244,42 @@ Value activation(Emitter &e, Value x, Activation kind) {
   llvm_unreachable("every activation is built");
 }
 
+SmallVector<Value> Documents::all() const {
+  SmallVector<Value> values;
+  for (Value each : {first, positions, promptEnds})
+    if (each)
+      values.push_back(each);
+  return values;
+}
+
 /// Mask of keys s that each query t attends to, i1 in the shape of `scores` [b,
-/// k, g, t, s]; `first` [b, t] is null or the first one.
-static Value visible(Emitter &e, Value scores, int64_t window, Value first) {
+/// k, g, t, s].
+static Value visible(Emitter &e, Value scores, int64_t window,
+                     const Documents &documents) {
   ArrayRef<int64_t> shape = tensorType(scores).getShape();
   auto type =
       RankedTensorType::get(shape.take_back(2), e.builder().getI32Type());
   Value t = e.iota(type, 0), s = e.iota(type, 1);
-  Value mask = e.compare(s, graph::ComparePredicate::le, t);
-  if (window > 0) {
-    Value near = e.compare(e.sub(t, s), graph::ComparePredicate::lt,
-                           e.splatLike(double(window), t));
-    mask = e.binary<graph::AndOp>(mask, near);
-  }
-  mask = e.broadcast(mask, {3, 4}, shape);
-  if (!first)
-    return mask;
-  Value own =
-      e.compare(e.broadcast(s, {3, 4}, shape), graph::ComparePredicate::ge,
-                e.broadcast(first, {0, 3}, shape));
-  return e.binary<graph::AndOp>(mask, own);
+  auto spread = [&](Value ofPairs) {
+    return e.broadcast(ofPairs, {3, 4}, shape);
+  };
+  auto ofQueries = [&](Value each) { return e.broadcast(each, {0, 3}, shape); };
+  Value mask;
+  auto require = [&](Value condition) {
+    mask = mask ? e.binary<graph::AndOp>(mask, condition) : condition;
+  };
+  if (Value ends = documents.promptEnds)
+    require(e.compare(spread(s), graph::ComparePredicate::le,
+                      e.max(spread(t), ofQueries(ends))));
+  else
+    require(spread(e.compare(s, graph::ComparePredicate::le, t)));
+  if (window > 0)
+    require(spread(e.compare(e.sub(t, s), graph::ComparePredicate::lt,
+                             e.splatLike(double(window), t))));
+  if (documents.first)
+    require(e.compare(spread(s), graph::ComparePredicate::ge,
+                      ofQueries(documents.first)));
+  return mask;
 }
 
 /// The logits of the layer's attention sinks [heads]; null without.
@@ -284,8 +300,8 @@ static Value droppedAttention(const Scope &scope, Emitter &e, Value query,
   Value scores = e.mul(e.einsum("btkgd,bskd->bkgts", grouped, key), kind.scale);
   scores = e.softCap(scores, spec.scoreCap);
   Value hidden = e.splatLike(-std::numeric_limits<double>::infinity(), scores);
-  scores = e.select(visible(e, scores, kind.window, scope.documents.first),
-                    scores, hidden);
+  scores = e.select(visible(e, scores, kind.window, scope.documents), scores,
+                    hidden);
   const SmallVector<int64_t> keys(tensorType(scores).getShape());
   Value sinks = sinksOf(scope);
   if (sinks) {
@@ -348,7 +364,7 @@ static Value cachedAttention(const Scope &scope, Emitter &e, Value query,
   OpBuilder &b = scope.builder;
   auto op = b.create<graph::PagedAttentionOp>(
       e.location(), query.getType(), query, keys, values, cache.table,
-      cache.starts, cache.lengths, sinksOf(scope),
+      cache.queryStarts, cache.lengths, sinksOf(scope),
       b.getF64FloatAttr(kind.scale),
       kind.window > 0 ? b.getI64IntegerAttr(kind.window) : IntegerAttr(),
       capOf(scope));
@@ -396,8 +412,8 @@ Value attention(const Scope &scope, Value query, Value key, Value value,
       RankedTensorType::get({shape[0], shape[2], shape[1]}, b.getF32Type());
   auto op = b.create<graph::AttentionOp>(
       e.location(), query.getType(), lse, query, key, value,
-      /*start=*/Value(), scope.documents.first, sinksOf(scope),
-      b.getF64FloatAttr(kind.scale), b.getUnitAttr(),
+      /*start=*/Value(), scope.documents.first, scope.documents.promptEnds,
+      sinksOf(scope), b.getF64FloatAttr(kind.scale), b.getUnitAttr(),
       kind.window > 0 ? b.getI64IntegerAttr(kind.window) : IntegerAttr(),
       capOf(scope));
   return e.reshape(op.getResult(), merged);

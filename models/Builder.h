@@ -36,8 +36,10 @@ struct KvCache {
   mlir::Value slots;     ///< i32 [batch, tokens]: page × slot, −1: not stored
   mlir::Value table;     ///< i32 [batch, pages of a sequence]
   mlir::Value starts, lengths; ///< i32 [batch], as in graph.paged_attention
-  int64_t context = 0;         ///< maximum tokens of a sequence
-  bool f32 = false;            ///< attention multiplies as a training step does
+  /// The `starts` of attention, after all keys where tokens see each other.
+  mlir::Value queryStarts;
+  int64_t context = 0; ///< maximum tokens of a sequence
+  bool f32 = false;    ///< attention multiplies as a training step does
 };
 
 /// The adapters of the rows of a run: those of slot s are rows [offsets[s],
@@ -51,6 +53,12 @@ struct RowAdapters {
 struct Documents {
   mlir::Value first; ///< i32 [batch, tokens]: where a token's document begins
   mlir::Value positions; ///< i32 [batch, tokens]: of a token in its document
+  /// i32 [batch, tokens]: where the prompt of a token's document ends, whose
+  /// tokens see each other; -1: nowhere. Null: prompts are causal.
+  mlir::Value promptEnds;
+
+  /// Those that are there, as a layer's function takes them.
+  llvm::SmallVector<mlir::Value> all() const;
 };
 
 /// Whole sequences, padded at their ends. Each token of an encoder attends to

@@ -186,11 +186,19 @@ private:
   bool separates() const {
     return recipe.data.documents == recipe::Documents::Separate;
   }
+  /// Whether the tokens of a document's prompt see each other.
+  bool joinsPrompts() const {
+    return recipe.attention.prompts == recipe::Prompts::Bidirectional;
+  }
+  /// Whether a function over a KV cache reads such prompts.
+  bool readsPrompts(const CacheShape &shape) const {
+    return joinsPrompts() && shape.tokens > 1;
+  }
   std::vector<Port> batchPorts();
   std::vector<Port> lossResults();
   /// The values of these ports, from the front of `inputs`, which loses them.
   BatchValues takeBatch(mlir::ValueRange &inputs) const;
-  Documents documentsOf(Scope &scope, mlir::Value first);
+  Documents documentsOf(Scope &scope, const BatchValues &batch);
   /// The head and its loss, summed or of each target: [sequences, tokens] or
   /// with several a token. Logits are divided by the temperature.
   mlir::Value headLoss(Scope &scope, mlir::Value x, mlir::Value targets,

@@ -60,6 +60,10 @@ static Status checkEncoder(const Recipe &recipe, const ModelSpec &spec,
     return Status::error("{} is an encoder, whose training is not supported; "
                          "use tessera embed, or compile with --mode infer",
                          name(spec.family));
+  if (recipe.attention.prompts != recipe::Prompts::Causal)
+    return Status::error("attention.prompts: {} is an encoder, whose tokens "
+                         "all see each other; leave it out",
+                         name(spec.family));
   if (recipe.inference.pooling == Pooling::Model ||
       recipe.inference.normalize == Normalize::Model)
     return Status::error("inference.pooling and inference.normalize have no "
@@ -193,6 +197,33 @@ static Status checkNames(const Recipe::Adapter &adapter,
   return Status::success();
 }
 
+/// What knows no prompts whose tokens see each other.
+static Status checkPrompts(const Recipe &recipe, const ModelSpec &spec,
+                           Mode mode) {
+  if (recipe.attention.prompts == recipe::Prompts::Causal)
+    return Status::success();
+  if (spec.hasScore || recipe.task == recipe::Task::Reward)
+    return Status::error("attention.prompts: bidirectional is not supported of "
+                         "reward models; leave it out");
+  if (mode == Mode::Calibrate)
+    return Status::error("attention.prompts: bidirectional: calibration reads "
+                         "texts without prompts; leave it out");
+  if (mode == Mode::Train)
+    return recipe.data.documents == recipe::Documents::Separate
+               ? Status::success()
+               : Status::error("attention.prompts: bidirectional: prompts are "
+                               "of documents; set data.documents: separate");
+  const int64_t context = inferenceContext(spec, recipe);
+  for (int64_t layer = 0; layer < spec.layers; ++layer)
+    if (const int64_t window = spec.window(layer);
+        0 < window && window < context)
+      return Status::error("attention.prompts: bidirectional: inference does "
+                           "not support it with sliding windows; set "
+                           "inference.context to the window of {} or less",
+                           window);
+  return Status::success();
+}
+
 /// Of keys that are of training alone.
 static Status checkSlots(const Recipe::Adapter &adapter) {
   if (!adapter.ranks.empty() || adapter.dropout > 0 ||
@@ -267,6 +298,7 @@ Status checkRecipe(const Recipe &recipe, const ModelSpec &spec, Mode mode) {
     return Status::error("inference.pooling and inference.normalize apply only "
                          "to encoders; {} is a decoder",
                          name(spec.family));
+  TESSERA_RETURN_IF_ERROR(checkPrompts(recipe, spec, mode));
   if (spec.hasScore || recipe.task == recipe::Task::Reward)
     if (Status status = checkReward(recipe, spec, mode);
         !status.ok() || mode != Mode::Train)

@@ -83,18 +83,24 @@ llvm::Error tessera::compileDecoder(const RunPath &place,
   recipe::Precision compute = recipe->compute == recipe::Precision::Fp64
                                   ? recipe::Precision::Fp32
                                   : recipe->compute;
+  // A prompt whose tokens see each other is one chunk.
+  const bool isWhole =
+      recipe->attention.prompts == recipe::Prompts::Bidirectional;
+  const int64_t chunk = isWhole ? context : inference.chunk;
   CompileRequest request = requestOf(settings, place.run, output);
   request.spec = place.program();
   request.configText = trained->root().model_config()->str();
-  request.set = {fmt::format("precision.compute={}", name(compute)),
-                 fmt::format("inference.context={}", context),
-                 fmt::format("inference.chunk={}", inference.chunk),
-                 fmt::format("inference.page={}", inference.page),
-                 fmt::format("inference.kv={}", name(inference.kv)),
-                 fmt::format("inference.batch={}",
-                             settings.batch.value_or(inference.batch)),
-                 fmt::format("inference.pages={}",
-                             settings.pages.value_or(inference.pages))};
+  request.set = {
+      fmt::format("precision.compute={}", name(compute)),
+      fmt::format("inference.context={}", context),
+      fmt::format("attention.prompts={}", name(recipe->attention.prompts)),
+      fmt::format("inference.chunk={}", chunk),
+      fmt::format("inference.page={}", inference.page),
+      fmt::format("inference.kv={}", name(inference.kv)),
+      fmt::format("inference.batch={}",
+                  settings.batch.value_or(inference.batch)),
+      fmt::format("inference.pages={}",
+                  settings.pages.value_or(inference.pages))};
   return compile(request).takeError();
 }
 

@@ -3,6 +3,7 @@
 #include "compiler/cache/UserCache.h"
 #include "compiler/target/cuda/Cubin.h"
 #include "runtime/infer/DecodePrograms.h"
+#include "runtime/recipe/Recipe.h"
 #include "runtime/serve/ModelChat.h"
 #include "runtime/support/CacheFolder.h"
 #include <filesystem>
@@ -136,13 +137,24 @@ Status OpenedModel::follow() {
   return programs.ok() ? choice.ranks->follow(**programs) : programs.status();
 }
 
+/// Whether the run's prompts are bidirectional, which @logits is not.
+static bool hasWholePrompts(const RunPath &run) {
+  auto trained = ArtifactReader::open(run.program());
+  if (!trained.ok())
+    return false;
+  auto recipe = recipe::parseRecipe(trained->root().recipe()->string_view(),
+                                    run.program());
+  return recipe.ok() &&
+         recipe->attention.prompts == recipe::Prompts::Bidirectional;
+}
+
 Status OpenedModel::openRun(bool mayScore, const TextSink &note) {
   Status compiled =
       statusOf(compileDecoder(run, choice.decoder, program.name()));
   bool lacksCompiler =
       choice.decoder.device.starts_with("cuda") && cuda::findNvcc().empty();
   if (!compiled.ok()) {
-    if (!mayScore || !lacksCompiler)
+    if (!mayScore || !lacksCompiler || hasWholePrompts(run))
       return compiled;
     note(fmt::format("{}; without a decode program, every token recomputes its "
                      "whole context",

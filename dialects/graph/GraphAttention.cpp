@@ -57,11 +57,16 @@ template <typename Op> static LogicalResult verifyAttention(Op op) {
   if (op.getWindow() && static_cast<int64_t>(*op.getWindow()) < 1)
     return op.emitOpError() << "expects a window of at least 1, got "
                             << static_cast<int64_t>(*op.getWindow());
-  if (failed(verifyScores(op)) ||
-      (op.getFirst() &&
-       failed(expectShape(op, "first", tensorType(op.getFirst()),
-                          {query.getDimSize(0), query.getDimSize(1)}))))
+  if (op.getLast() && !(op.getCausal() && op.getFirst()))
+    return op.emitOpError("expects 'causal' and 'first' with 'last'");
+  if (failed(verifyScores(op)))
     return failure();
+  for (auto [value, name] :
+       {std::pair(op.getFirst(), "first"), std::pair(op.getLast(), "last")})
+    if (value &&
+        failed(expectShape(op, name, tensorType(value),
+                           {query.getDimSize(0), query.getDimSize(1)})))
+      return failure();
   return expectShape(op, "an lse", tensorType(op.getLse()),
                      {query.getDimSize(0), heads, query.getDimSize(1)});
 }
@@ -123,6 +128,7 @@ struct AttentionInputs {
   Value query, key, value;
   Value start; // null: 0
   Value first; // [b, t]; null: 0
+  Value last;  // [b, t]; null: the query's own
   double scale;
   bool causal;
   std::optional<uint64_t> window;
@@ -130,9 +136,16 @@ struct AttentionInputs {
 
   // Of an attention or its gradient.
   template <typename Op> static AttentionInputs of(Op op) {
-    return {op.getQuery(),  op.getKey(),    op.getValue(),
-            op.getStart(),  op.getFirst(),  op.getScale().convertToDouble(),
-            op.getCausal(), op.getWindow(), capOf(op)};
+    return {op.getQuery(),
+            op.getKey(),
+            op.getValue(),
+            op.getStart(),
+            op.getFirst(),
+            op.getLast(),
+            op.getScale().convertToDouble(),
+            op.getCausal(),
+            op.getWindow(),
+            capOf(op)};
   }
 };
 } // namespace
@@ -158,7 +171,7 @@ static Value visible(Emitter &e, const AttentionInputs &in, Value scores) {
   Value t = e.iota(type, 0), s = e.iota(type, 1), mask;
   if (in.start)
     t = e.add(t, e.broadcastScalar(in.start, type.getShape()));
-  if (in.causal)
+  if (in.causal && !in.last)
     mask = e.compare(s, ComparePredicate::le, t);
   // A window at least as long as the sequence hides nothing.
   if (in.window &&
@@ -174,6 +187,11 @@ static Value visible(Emitter &e, const AttentionInputs &in, Value scores) {
   s = e.broadcast(s, {3, 4}, shape);
   Value own =
       e.compare(s, ComparePredicate::ge, e.broadcast(in.first, {0, 3}, shape));
+  if (in.last) {
+    Value limit = e.max(e.broadcast(t, {3, 4}, shape),
+                        e.broadcast(in.last, {0, 3}, shape));
+    own = e.binary<AndOp>(own, e.compare(s, ComparePredicate::le, limit));
+  }
   return mask ? e.binary<AndOp>(mask, own) : own;
 }
 
@@ -293,8 +311,8 @@ SmallVector<Value> AttentionOp::buildVjp(OpBuilder &builder,
     auto grad = builder.create<AttentionGradOp>(
         getLoc(), getQuery().getType(), getKey().getType(),
         getValue().getType(), getQuery(), getKey(), getValue(), getResult(),
-        getLse(), g, getStart(), getFirst(), getScaleAttr(), getCausalAttr(),
-        getWindowAttr(), getCapAttr());
+        getLse(), g, getStart(), getFirst(), getLast(), getScaleAttr(),
+        getCausalAttr(), getWindowAttr(), getCapAttr());
     SmallVector<Value> result = none(*this);
     llvm::copy(grad.getResults(), result.begin());
     if (getSinks())
@@ -361,9 +379,9 @@ SmallVector<Value> PagedAttentionOp::decompose(OpBuilder &builder) {
   Value keys = gatherPages(e, getKeys(), getTable()),
         values = gatherPages(e, getValues(), getTable());
   Value visible = visibleInPages(e, *this, shapeOf(keys)[1]);
-  AttentionInputs in{getQuery(), keys, values,
-                     {},         {},   getScale().convertToDouble(),
-                     true,       {},   capOf(*this)};
+  AttentionInputs in{
+      getQuery(), keys, values,      {}, {}, {}, getScale().convertToDouble(),
+      true,       {},   capOf(*this)};
   Value scores = scaledScores(e, in);
   Value mask = e.broadcast(visible, {0, 3, 4}, shapeOf(scores));
   scores =
@@ -412,8 +430,9 @@ struct AttentionLoops {
   template <typename Op> void addMask(OpRule &rule, Op op) const {
     if (op.getStart())
       rule.operands.emplace_back();
-    if (op.getFirst())
-      rule.operands.push_back({{batch}, {tokens}});
+    for (Value ofQueries : {op.getFirst(), op.getLast()})
+      if (ofQueries)
+        rule.operands.push_back({{batch}, {tokens}});
   }
 
   unsigned batch, tokens, keys, heads, shared, width;

@@ -90,11 +90,14 @@ def Graph_AttentionOp : Graph_Op<"attention", [AttrSizedOperandSegments, Graph_D
     has position p = t, or `start` + t, among the keys; `start` may be negative. Key s is visible if
     s <= p when `causal`, p - s < `window` when given, and s >= `first`[b, t] when given. `first`
     [batch, tokens] keeps packed documents apart: it is the first key of the query's document, so it
-    must not decrease along a row. `sinks` [heads] are logits that each query has in addition, of a
-    key whose value is zero (gpt-oss; Xiao et al. 2023, 2309.17453): the softmax divides by
-    exp(sink) more, and `lse` counts it. The numbers of keys and tokens are equal unless `start` is
-    given: `partition-to-local` creates it for queries that are a shard of a sequence
-    (passes/sharding); `first` then counts from the first key, too, and may be outside of the keys.
+    must not decrease along a row. With `last` [batch, tokens], which needs `causal`, key s is also
+    visible if p < s <= last[b, t]: the tokens of a prompt see each other (prefix-LM; Raffel et al.
+    2019, 1910.10683, section 3.2.1). The maximum of p and last[b, t] must not decrease along a row.
+    `sinks` [heads] are logits that each query has in addition, of a key whose value is zero
+    (gpt-oss; Xiao et al. 2023, 2309.17453): the softmax divides by exp(sink) more, and `lse` counts
+    it. The numbers of keys and tokens are equal unless `start` is given: `partition-to-local`
+    creates it for queries that are a shard of a sequence (passes/sharding); `first` and `last` then
+    count from the first key, too, and may be outside of the keys.
     With `cap`, a scaled score x is cap × tanh(x / cap) (Gemma 2, 2408.00118, section 2). A query
     without visible keys gives zeros. `lse` [batch, heads, tokens] f32 (f64 in f64) is the natural
     log of the sum of exponentials of scaled scores, saved for the backward pass. Without visible
@@ -103,14 +106,16 @@ def Graph_AttentionOp : Graph_Op<"attention", [AttrSizedOperandSegments, Graph_D
   let arguments = (ins Graph_FloatTensor:$query, Graph_FloatTensor:$key, Graph_FloatTensor:$value,
                        Optional<0DTensorOf<[I32]>>:$start,
                        Optional<StaticShapeTensorOf<[I32]>>:$first,
+                       Optional<StaticShapeTensorOf<[I32]>>:$last,
                        Optional<1DTensorOf<[F32, F64]>>:$sinks,
                        F64Attr:$scale, UnitAttr:$causal, OptionalAttr<I64Attr>:$window,
                        OptionalAttr<F64Attr>:$cap);
   let results = (outs Graph_FloatTensor:$result, StaticShapeTensorOf<[Graph_Statistic]>:$lse);
   let assemblyFormat = [{
     $query `,` $key `,` $value (`start` $start^)? (`first` $first^ `:` type($first))?
-    (`sinks` $sinks^ `:` type($sinks))? `scale` $scale attr-dict `:` type($query) `,` type($key)
-    `,` type($value) (`,` type($start)^)? `->` type($result) `,` type($lse)
+    (`last` $last^ `:` type($last))? (`sinks` $sinks^ `:` type($sinks))? `scale` $scale attr-dict
+    `:` type($query) `,` type($key) `,` type($value) (`,` type($start)^)? `->` type($result)
+    `,` type($lse)
   }];
   let hasVerifier = 1;
   let extraClassDeclaration = [{
@@ -137,14 +142,15 @@ def Graph_AttentionGradOp : Graph_Op<"attention_grad", [AttrSizedOperandSegments
                        Graph_FloatTensor:$cotangent,
                        Optional<0DTensorOf<[I32]>>:$start,
                        Optional<StaticShapeTensorOf<[I32]>>:$first,
+                       Optional<StaticShapeTensorOf<[I32]>>:$last,
                        F64Attr:$scale, UnitAttr:$causal, OptionalAttr<I64Attr>:$window,
                        OptionalAttr<F64Attr>:$cap);
   let results = (outs Graph_FloatTensor:$dQuery, Graph_FloatTensor:$dKey,
                       Graph_FloatTensor:$dValue);
   let assemblyFormat = [{
     $query `,` $key `,` $value `,` $output `,` $lse `,` $cotangent (`start` $start^)?
-    (`first` $first^ `:` type($first))? `scale` $scale attr-dict `:` type($query) `,` type($key) `,`
-    type($value) `,` type($output) `,` type($lse) `,` type($cotangent) (`,` type($start)^)?
+    (`first` $first^ `:` type($first))? (`last` $last^ `:` type($last))? `scale` $scale attr-dict
+    `:` type($query) `,` type($key) `,` type($value) `,` type($output) `,` type($lse) `,` type($cotangent) (`,` type($start)^)?
   }];
   let hasVerifier = 1;
   let extraClassDeclaration = [{

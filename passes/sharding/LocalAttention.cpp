@@ -106,7 +106,8 @@ class Ring {
 public:
   /// `tokens` is the sharded factor: all tokens (contiguous shards), or with
   /// `striped` the inner factor, whose size is the number of devices.
-  Ring(LocalOp &local, const Factor &tokens, bool striped, bool causal,
+  /// Queries see `onlyEarlier` keys if they are causal and see no prompt.
+  Ring(LocalOp &local, const Factor &tokens, bool striped, bool onlyEarlier,
        std::optional<uint64_t> window)
       : local(local), e(local.builder, local.op->getLoc()),
         axis(tokens.axes[0]), devices(local.mesh.size(axis)),
@@ -119,7 +120,7 @@ public:
     }
     before = share;
     // Keys before the window, and keys of later devices, are not visible.
-    if (causal && window)
+    if (onlyEarlier && window)
       rounds = std::min<int64_t>(
           devices,
           1 + llvm::divideCeil(static_cast<int64_t>(*window) - 1, share));
@@ -132,7 +133,9 @@ private:
   Value of(Value whole) const { return local.map.lookup(whole); }
   Value pass(Value block, int64_t positions);
   Value startOf(int64_t round);
+  Value relative(Value tokens, int64_t round);
   Value firstOf(Value first, int64_t round);
+  Value lastOf(Value last, int64_t round);
   Value rows(Value ofHeads, Value like);
 
   LocalOp &local;
@@ -172,23 +175,39 @@ Value Ring::startOf(int64_t round) {
   return e.select(isEarlier, scalar(e, start), scalar(e, start - after));
 }
 
+// Tokens [batch, tokens] relative to that of the first key that is held.
+Value Ring::relative(Value tokens, int64_t round) {
+  tokens = of(tokens);
+  int64_t step = round * share;
+  Value wraps = e.compare(offset, graph::ComparePredicate::lt, scalar(e, step));
+  Value held = e.sub(offset, scalar(e, step));
+  held = e.select(wraps, e.add(held, scalar(e, share * devices)), held);
+  return e.sub(tokens, e.broadcastScalar(held, tensorType(tokens).getShape()));
+}
+
 // The first keys of documents relative to the first key that is held: with
 // stripes key s is token s × devices + the number of its device.
 Value Ring::firstOf(Value first, int64_t round) {
   if (!first)
     return {};
-  first = of(first);
-  ArrayRef<int64_t> shape = tensorType(first).getShape();
-  // Of the first key that is held, among all tokens.
-  int64_t step = round * share;
-  Value wraps = e.compare(offset, graph::ComparePredicate::lt, scalar(e, step));
-  Value held = e.sub(offset, scalar(e, step));
-  held = e.select(wraps, e.add(held, scalar(e, share * devices)), held);
-  Value from = e.sub(first, e.broadcastScalar(held, shape));
+  Value from = relative(first, round);
   if (before != 0)
     return from;
   from = e.add(from, e.splatLike(static_cast<double>(devices - 1), from));
   return e.div(from, e.splatLike(static_cast<double>(devices), from));
+}
+
+// The last keys of prompts in the same way, rounded down.
+Value Ring::lastOf(Value last, int64_t round) {
+  if (!last)
+    return {};
+  Value to = relative(last, round);
+  if (before != 0)
+    return to;
+  Value isBefore =
+      e.compare(to, graph::ComparePredicate::lt, e.splatLike(0, to));
+  Value key = e.div(to, e.splatLike(static_cast<double>(devices), to));
+  return e.select(isBefore, e.splatLike(-1, key), key);
 }
 
 // [batch, heads, tokens] → [batch, tokens, heads, head_dim]
@@ -211,8 +230,9 @@ void Ring::emit(graph::AttentionOp op) {
     Value sinks = op.getSinks() && round == 0 ? of(op.getSinks()) : Value();
     auto block = e.builder().create<graph::AttentionOp>(
         e.location(), type, lseType, query, key, value, startOf(round),
-        firstOf(op.getFirst(), round), sinks, op.getScaleAttr(),
-        op.getCausalAttr(), op.getWindowAttr(), op.getCapAttr());
+        firstOf(op.getFirst(), round), lastOf(op.getLast(), round), sinks,
+        op.getScaleAttr(), op.getCausalAttr(), op.getWindowAttr(),
+        op.getCapAttr());
     Value own = e.convert(block.getResult(), wide),
           ownLse = e.convert(block.getLse(), wide);
     if (round == 0) {
@@ -250,8 +270,9 @@ void Ring::emit(graph::AttentionGradOp op) {
     auto grad = e.builder().create<graph::AttentionGradOp>(
         e.location(), query.getType(), key.getType(), value.getType(), query,
         key, value, of(op.getOutput()), of(op.getLse()), of(op.getCotangent()),
-        startOf(round), firstOf(op.getFirst(), round), op.getScaleAttr(),
-        op.getCausalAttr(), op.getWindowAttr(), op.getCapAttr());
+        startOf(round), firstOf(op.getFirst(), round),
+        lastOf(op.getLast(), round), op.getScaleAttr(), op.getCausalAttr(),
+        op.getWindowAttr(), op.getCapAttr());
     auto addUp = [&](Value &sum, Value part) {
       part = e.convert(part, wide);
       sum = sum ? e.add(sum, part) : part;
@@ -311,7 +332,9 @@ template <typename Op> static bool emitAttention(LocalOp &local, Op op) {
                    last.size == mesh.size(last.axes) && op.getCausal() &&
                    !op.getWindow();
   if (isStriped || (isEven && tokens.size() == 1))
-    Ring(local, last, isStriped, op.getCausal(), op.getWindow()).emit(op);
+    Ring(local, last, isStriped,
+         /*onlyEarlier=*/op.getCausal() && !op.getLast(), op.getWindow())
+        .emit(op);
   else if (tokens.size() == 1)
     Gathered(local, last).emit(op);
   else

@@ -100,6 +100,11 @@ StatusOr<TrainingData> TrainingData::open(const std::string &folder,
                          "from documents with a teacher's probabilities, which "
                          "`tessera data chat` and `tessera data teacher` write",
                          folder);
+  if (needs.prompts)
+    return Status::error("'{}' is a stream of tokens without prompts, which "
+                         "attention.prompts: bidirectional is of; give data "
+                         "that `tessera data chat` packs, or leave it out",
+                         folder);
   auto stream = TokenDataset::open(folder, needs.vocabSize, needs.sequence);
   if (!stream.ok())
     return stream.status();

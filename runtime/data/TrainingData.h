@@ -16,6 +16,7 @@ struct DataNeeds {
   int64_t mostDocuments = 0;
   /// If documents.teacher > 0.
   double teacherTemperature = 1;
+  bool prompts = false; ///< that come before what is learned
 };
 
 class TrainingData {

@@ -98,6 +98,12 @@ private:
   Status goOn(std::span<const int32_t> text, const Wanted &wanted) {
     std::span<const int32_t> added = text.subspan(seen);
     if (!decoder.hasRoom(sequence, int64_t(added.size()))) {
+      if (decoder.shape().hasWholePrompts)
+        return Status::error("the context of {} tokens is full, and where the "
+                             "tokens of a prompt see each other "
+                             "(attention.prompts) its end is no prompt; raise "
+                             "inference.context, or generate fewer tokens",
+                             decoder.shape().context);
       decoder.release(sequence);
       auto half = size_t(halfOf(decoder.shape().context));
       added = text.last(std::min(text.size(), half));

@@ -37,17 +37,17 @@ private:
 } // namespace
 
 Status ReferencePass::read(std::span<const ShardDocument> documents) {
-  std::vector<std::span<const int32_t>> tokens;
-  for (const ShardDocument &each : documents)
-    tokens.emplace_back(each.tokens);
+  const ScoredDocuments scored(documents);
   bool isFinite = true;
   TESSERA_RETURN_IF_ERROR(scoreTokens(
-      model, tokens, [&](std::size_t document, int64_t at, double logProb) {
+      model, scored.tokens,
+      [&](std::size_t document, int64_t at, double logProb) {
         isFinite &= std::isfinite(logProb);
         // A rounded 0 may be above it.
         scores[documents[document].first + uint64_t(at)] =
             float(std::min(logProb, 0.0));
-      }));
+      },
+      scored.prompts));
   return isFinite ? Status::success() : noFiniteScores(documents);
 }
 

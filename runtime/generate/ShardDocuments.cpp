@@ -1,6 +1,15 @@
 #include "runtime/generate/ShardDocuments.h"
 
+#include <algorithm>
+
 namespace tessera {
+
+ScoredDocuments::ScoredDocuments(std::span<const ShardDocument> documents) {
+  for (const ShardDocument &each : documents) {
+    tokens.emplace_back(each.tokens);
+    prompts.push_back(each.prompt);
+  }
+}
 
 /// Documents that are read between two reports.
 constexpr std::size_t together = 64;
@@ -11,8 +20,14 @@ static void append(std::vector<ShardDocument> &documents,
   std::size_t at = 0;
   for (const PackedDocument &document : row.documents) {
     const auto begin = row.tokens.begin() + long(at);
-    documents.push_back(
-        {firstToken + at, number, {begin, begin + long(document.length)}});
+    // A first token that is learned has nothing to be predicted from.
+    const auto learned =
+        std::find(row.supervised.begin() + long(at) + 1,
+                  row.supervised.begin() + long(at + document.length), 1);
+    documents.push_back({firstToken + at,
+                         number,
+                         {begin, begin + long(document.length)},
+                         learned - row.supervised.begin() - long(at)});
     at += document.length;
   }
   firstToken += at;

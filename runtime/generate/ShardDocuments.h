@@ -13,6 +13,14 @@ struct ShardDocument {
   uint64_t first = 0; ///< token of the shard
   uint64_t row = 0;
   std::vector<int32_t> tokens;
+  int64_t prompt = 0; ///< tokens before the first that is learned
+};
+
+/// Tokens of each, and of their prompts, as they are scored.
+struct ScoredDocuments {
+  explicit ScoredDocuments(std::span<const ShardDocument> documents);
+  std::vector<std::span<const int32_t>> tokens;
+  std::vector<int64_t> prompts;
 };
 
 struct DocumentProgress {

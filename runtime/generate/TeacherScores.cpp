@@ -91,15 +91,13 @@ Status TeacherPass::read(std::span<const ShardDocument> documents) {
   const uint64_t first = documents.front().first, top = facts.top,
                  count = documents.back().first +
                          documents.back().tokens.size() - first;
-  std::vector<std::span<const int32_t>> sequences;
-  for (const ShardDocument &each : documents)
-    sequences.emplace_back(each.tokens);
+  const ScoredDocuments scored(documents);
   // In a document's first record nothing is predicted.
   std::vector<int32_t> tokens(count * top, -1);
   std::vector<float> logProbs(count * (top + 1));
   bool isFinite = true;
   TESSERA_RETURN_IF_ERROR(readLogits(
-      model, sequences,
+      model, scored.tokens,
       [&](std::size_t document, int64_t at, std::span<const float> logits,
           std::optional<float>) {
         const uint64_t record =
@@ -108,7 +106,8 @@ Status TeacherPass::read(std::span<const ShardDocument> documents) {
             logits, facts.temperature,
             std::span(tokens).subspan(record * top, top),
             std::span(logProbs).subspan(record * (top + 1), top + 1));
-      }));
+      },
+      scored.prompts));
   return isFinite ? writer->add(tokens, logProbs) : noFiniteScores(documents);
 }
 

@@ -118,6 +118,8 @@ Status DecodePrograms::readShape() {
     return recipe.status();
   sizes.context =
       std::min(recipe->inference.context, tableColumns * sizes.page);
+  sizes.hasWholePrompts =
+      recipe->attention.prompts == recipe::Prompts::Bidirectional;
   return Status::success();
 }
 

@@ -92,6 +92,8 @@ Status Decoder::read(Sequence &sequence, std::span<const int32_t> tokens,
     if (token < 0 || token >= shape().vocab)
       return Status::error("token {} is outside the vocabulary of {}", token,
                            shape().vocab);
+  if (sequence.tokens == 0 && int64_t(tokens.size()) <= shape().context)
+    TESSERA_RETURN_IF_ERROR(checkPrompt(int64_t(tokens.size()), shape()));
   TESSERA_RETURN_IF_ERROR(reserve(sequence, int64_t(tokens.size())));
   while (!tokens.empty()) {
     auto count = std::min<size_t>(tokens.size(), shape().chunk);

@@ -26,7 +26,13 @@ struct DecoderShape {
   /// samplings are ignored.
   int64_t changes = -1;
   int64_t adapters = 0; ///< slots for adapters
+  /// The tokens of a prompt see each other (attention.prompts: bidirectional):
+  /// the first chunk of a sequence is its whole prompt.
+  bool hasWholePrompts = false;
 };
+
+/// Whether a prompt of so many tokens is one chunk, if it must be.
+Status checkPrompt(int64_t tokens, const DecoderShape &shape);
 
 struct ChangedLogit {
   int32_t token = 0;
@@ -74,7 +80,8 @@ public:
     return Status::success();
   }
   /// Appends 1 to shape().chunk tokens; row 0 then predicts the token after the
-  /// last of them. Ids must be inside the vocabulary.
+  /// last of them. Ids must be inside the vocabulary. With hasWholePrompts, the
+  /// tokens of a sequence that was empty see each other.
   virtual Status prefill(const CachedText &text,
                          std::span<const int32_t> tokens,
                          const Wanted &wanted) = 0;

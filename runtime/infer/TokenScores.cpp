@@ -27,14 +27,15 @@ using Tokens = std::span<const int32_t>;
 class Scorer {
 public:
   Scorer(PagedModel &model, std::span<const Tokens> sequences,
-         const TakeLogits &take)
-      : model(model), sequences(sequences), take(take),
+         const TakeLogits &take, std::span<const int64_t> prompts)
+      : model(model), sequences(sequences), take(take), prompts(prompts),
         unused(std::size_t(model.shape().pages)), tables(sequences.size()) {
     std::iota(unused.rbegin(), unused.rend(), 0);
   }
 
   Status run() {
     while (next < sequences.size()) {
+      TESSERA_RETURN_IF_ERROR(readPrompt());
       collect();
       TESSERA_RETURN_IF_ERROR(step());
     }
@@ -54,6 +55,51 @@ private:
     return (read + model.shape().page - 1) / model.shape().page;
   }
 
+  bool startsPrompt() const {
+    return model.shape().hasWholePrompts && position == 0 && prompts[next] > 1;
+  }
+
+  /// Gives the next sequence its pages, if there are as many.
+  bool reserve() {
+    std::vector<int32_t> &table = tables[next];
+    const auto pages = std::size_t(pagesOf(next));
+    if (!table.empty())
+      return true;
+    if (unused.size() < pages)
+      return false;
+    table.assign(unused.end() - long(pages), unused.end());
+    unused.resize(unused.size() - pages);
+    return true;
+  }
+
+  void release(std::size_t sequence) {
+    std::vector<int32_t> &table = tables[sequence];
+    unused.insert(unused.end(), table.begin(), table.end());
+    table = {};
+  }
+
+  /// Reads the next sequence's prompt, if its tokens see each other. No step is
+  /// in progress: its pages are free.
+  Status readPrompt() {
+    if (!startsPrompt())
+      return Status::success();
+    const Tokens tokens = sequences[next];
+    const auto count = prompts[next];
+    if (count >= int64_t(tokens.size())) { // nothing to predict after it
+      ++next;
+      return Status::success();
+    }
+    if (!reserve())
+      return Status::success();
+    TESSERA_RETURN_IF_ERROR(
+        model.prefill({tables[next], 0}, tokens.first(size_t(count)), {}));
+    take(next, count, model.logits(0), model.logSum(0));
+    position = count;
+    if (position + 1 == int64_t(tokens.size()))
+      release(next);
+    return Status::success();
+  }
+
   /// The entries of a step: tokens in order, as long as there are pages.
   void collect() {
     entries.clear();
@@ -64,14 +110,8 @@ private:
         ++next, position = 0;
         continue;
       }
-      std::vector<int32_t> &table = tables[next];
-      const auto pages = std::size_t(pagesOf(next));
-      if (table.empty()) {
-        if (unused.size() < pages)
-          return;
-        table.assign(unused.end() - long(pages), unused.end());
-        unused.resize(unused.size() - pages);
-      }
+      if (startsPrompt() || !reserve())
+        return;
       entries.push_back({next, position++});
     }
   }
@@ -90,11 +130,8 @@ private:
       const auto [sequence, at] = entries[row];
       take(sequence, at + 1, model.logits(int64_t(row)),
            model.logSum(int64_t(row)));
-      if (at + 2 < int64_t(sequences[sequence].size()))
-        continue;
-      std::vector<int32_t> &table = tables[sequence];
-      unused.insert(unused.end(), table.begin(), table.end());
-      table = {};
+      if (at + 2 == int64_t(sequences[sequence].size()))
+        release(sequence);
     }
     return Status::success();
   }
@@ -102,6 +139,7 @@ private:
   PagedModel &model;
   std::span<const Tokens> sequences;
   const TakeLogits &take;
+  std::span<const int64_t> prompts;
   std::vector<int32_t> unused;              ///< free pages
   std::vector<std::vector<int32_t>> tables; ///< of sequences in progress
   std::vector<Entry> entries;               ///< of a step
@@ -111,19 +149,24 @@ private:
 } // namespace
 
 Status scoreTokens(PagedModel &model, std::span<const Tokens> sequences,
-                   const TakeScore &take) {
+                   const TakeScore &take, std::span<const int64_t> prompts) {
   return readLogits(
       model, sequences,
       [&](std::size_t sequence, int64_t at, std::span<const float> logits,
           std::optional<float> logSum) {
         take(sequence, at,
              logProbability(logits, logSum, sequences[sequence][size_t(at)]));
-      });
+      },
+      prompts);
 }
 
 Status readLogits(PagedModel &model, std::span<const Tokens> sequences,
-                  const TakeLogits &take) {
+                  const TakeLogits &take, std::span<const int64_t> prompts) {
   const DecoderShape &shape = model.shape();
+  if (shape.hasWholePrompts && prompts.size() != sequences.size())
+    return Status::error("the tokens of a text without a prompt cannot be "
+                         "scored with attention.prompts: bidirectional; leave "
+                         "that key out");
   const int64_t most = std::min(shape.context, shape.pages * shape.page);
   for (const Tokens tokens : sequences)
     if (int64_t(tokens.size()) - 1 > most)
@@ -131,7 +174,11 @@ Status readLogits(PagedModel &model, std::span<const Tokens> sequences,
                            "{} in a KV cache of {} pages; raise "
                            "inference.context or inference.pages",
                            tokens.size(), shape.context, shape.pages);
-  return Scorer(model, sequences, take).run();
+  if (shape.hasWholePrompts)
+    for (size_t i = 0; i < prompts.size(); ++i)
+      if (prompts[i] < int64_t(sequences[i].size()))
+        TESSERA_RETURN_IF_ERROR(checkPrompt(prompts[i], shape));
+  return Scorer(model, sequences, take, prompts).run();
 }
 
 } // namespace tessera

@@ -23,14 +23,19 @@ using TakeLogits = std::function<void(std::size_t sequence, int64_t at,
 /// As scoreTokens(), for all tokens of the vocabulary.
 Status readLogits(PagedModel &model,
                   std::span<const std::span<const int32_t>> sequences,
-                  const TakeLogits &take);
+                  const TakeLogits &take,
+                  std::span<const int64_t> prompts = {});
 
 /// Scores all tokens of each sequence but its first, in order. Each starts in
 /// an empty KV cache. A decode step has as many tokens as the largest bucket,
-/// several of a sequence where the pages hold few sequences. Errors: a sequence
-/// is longer than the context, or than all pages together.
+/// several of a sequence where the pages hold few sequences. If the model reads
+/// whole prompts, `prompts` has the number of tokens of each sequence's, which
+/// are not scored; else it is not used. Errors: a sequence is longer than the
+/// context, or than all pages together; a prompt is longer than a chunk, or
+/// unknown.
 Status scoreTokens(PagedModel &model,
                    std::span<const std::span<const int32_t>> sequences,
-                   const TakeScore &take);
+                   const TakeScore &take,
+                   std::span<const int64_t> prompts = {});
 
 } // namespace tessera

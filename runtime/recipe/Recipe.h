@@ -24,6 +24,9 @@ enum class RowDispatch { Auto, Gather, Exchange };
 /// Joined: tokens see all earlier ones of their sequence. Separate: those of
 /// their document, in which positions start at 0.
 enum class Documents { Joined, Separate };
+/// Of a prompt, whose tokens nothing supervises: a token sees the earlier ones,
+/// or all (prefix-LM; Raffel et al. 2019, arXiv 1910.10683).
+enum class Prompts { Causal, Bidirectional };
 /// Joined: a step is one program. Separate: two, gradients of a batch and the
 /// update, for servers that train (runtime/train/SeparateSteps.h).
 enum class OptimizerUpdate { Joined, Separate };
@@ -106,6 +109,7 @@ std::string_view name(KvKind kind);
 std::string_view name(ZeroPoints zeros);
 std::string_view name(WeightLayout layout);
 std::string_view name(Numerics numerics);
+std::string_view name(Prompts prompts);
 std::string_view name(Pooling pooling);
 std::string_view name(Normalize normalize);
 
@@ -227,6 +231,12 @@ struct Recipe {
     std::optional<double> rate; ///< absent: the model's own probabilities
     bool operator==(const Dropout &) const = default;
   } dropout;
+
+  /// Of decoders, in training and inference.
+  struct Attention {
+    Prompts prompts = Prompts::Causal;
+    bool operator==(const Attention &) const = default;
+  } attention;
 
   /// How routers are trained; of models with experts only. With f the fraction
   /// of the choices that go to an expert and p the mean of its probability,

@@ -48,6 +48,8 @@ constexpr std::array<std::string_view, 3> misses = {"stop", "roll_back",
                                                     "note"};
 constexpr std::array<std::string_view, 2> joinedOrSeparate = {"joined",
                                                               "separate"};
+constexpr std::array<std::string_view, 2> promptMasks = {"causal",
+                                                         "bidirectional"};
 constexpr std::array<std::string_view, 3> adapterKinds = {"none", "lora",
                                                           "dora"};
 constexpr std::array<std::string_view, 7> adapterBases = {
@@ -243,6 +245,7 @@ std::string_view name(KvKind kind) { return kvKinds[size_t(kind)]; }
 std::string_view name(ZeroPoints zeros) { return zeroPoints[size_t(zeros)]; }
 std::string_view name(WeightLayout layout) { return layouts[size_t(layout)]; }
 std::string_view name(Numerics kind) { return numerics[size_t(kind)]; }
+std::string_view name(Prompts prompts) { return promptMasks[size_t(prompts)]; }
 std::string_view name(RowDispatch dispatch) {
   return dispatches[size_t(dispatch)];
 }
@@ -315,6 +318,7 @@ std::vector<Field> schema(Recipe &r) {
       {"precision.compute", choice(r.compute, precisions)},
       {"recompute", choice(r.recompute, recomputes)},
       {"dropout.rate", MaybeReal{&r.dropout.rate, 0, 1, true}},
+      {"attention.prompts", choice(r.attention.prompts, promptMasks)},
       {"moe.balance", choice(r.moe.balance, scopes)},
       {"moe.balance_weight", Real{&r.moe.balanceWeight, 0, most}},
       {"moe.balance_warmup", Integer{&r.moe.balanceWarmup, 0, maxSteps}},

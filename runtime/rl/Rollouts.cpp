@@ -212,12 +212,15 @@ Status Rollouts::compare(Group &group) {
   const std::vector<std::span<const int32_t>> views(sequences.begin(),
                                                     sequences.end());
   const auto prompt = int64_t(group.promptTokens.size());
+  const std::vector<int64_t> prompts(views.size(), prompt);
   return scoreTokens(
-      *reference, views, [&](std::size_t i, int64_t at, double logProb) {
+      *reference, views,
+      [&](std::size_t i, int64_t at, double logProb) {
         if (at >= prompt)
           group.samples[i].referenceLogProbs[size_t(at - prompt)] =
               float(logProb);
-      });
+      },
+      prompts);
 }
 
 Status Rollouts::keep(const ValueEstimates &values) {

@@ -16,6 +16,9 @@ Status ChatSession::readPrompt(std::span<const int32_t> prompt,
                                const Wanted &wanted, Answer &answer) {
   auto [mine, theirs] = std::ranges::mismatch(cached, prompt);
   auto kept = std::min(size_t(mine - cached.begin()), prompt.size() - 1);
+  // What earlier turns have would depend on this one.
+  if (decoder.shape().hasWholePrompts)
+    kept = 0;
   decoder.truncate(sequence, int64_t(kept));
   cached.resize(kept);
   answer.kept = int64_t(kept);

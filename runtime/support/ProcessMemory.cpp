@@ -34,6 +34,14 @@ StatusOr<ProcessMemory> readProcessMemory() {
   return memory;
 }
 
+// proc(5): 5 in clear_refs resets the peak.
+void resetPeakResident() {
+  if (std::FILE *file = std::fopen("/proc/self/clear_refs", "we")) {
+    std::fputs("5", file);
+    std::fclose(file);
+  }
+}
+
 StatusOr<std::uint64_t> residentBytes(std::span<const std::byte> region) {
   // A byte a page is asked for; in pieces, for regions of many GiB.
   constexpr std::size_t kPiecePages = std::size_t(1) << 14;

@@ -9,13 +9,19 @@
 namespace tessera {
 
 std::string RunMemory::describe() const {
+  std::string more;
+  std::uint64_t arena = planned - std::min(state, planned);
+  for (const auto &[what, bytes] : others) {
+    more += fmt::format(", {} {}", byteText(bytes), what);
+    arena -= std::min(bytes, arena);
+  }
   return fmt::format(
-      "planned peak memory: {} ({} state, {} arena and io)\n"
+      "planned peak memory: {} ({} state, {} arena and io{})\n"
       "outside of the plan: {} ({} program and libraries, {} kernels' code, "
       "artifact and data, {} to write checkpoints)",
-      byteText(planned), byteText(state),
-      byteText(planned - std::min(state, planned)), byteText(outside()),
-      byteText(program), byteText(loaded), byteText(checkpoint));
+      byteText(planned), byteText(state), byteText(arena), more,
+      byteText(outside()), byteText(program), byteText(loaded),
+      byteText(checkpoint));
 }
 
 Status fillMessageBuffers(TrainModel &model) {
@@ -34,6 +40,7 @@ Status fillMessageBuffers(TrainModel &model) {
 }
 
 StatusOr<RunMemory> measureRunMemory(const TrainModel &model,
+                                     std::span<const OtherModel> others,
                                      std::uint64_t baseBytes) {
   RunMemory memory;
   memory.planned = model.facts().plannedBytes;
@@ -48,6 +55,14 @@ StatusOr<RunMemory> measureRunMemory(const TrainModel &model,
   StatusOr<std::uint64_t> touched = model.residentPlannedBytes();
   if (!touched.ok())
     return touched.status();
+  for (const auto &[what, other] : others) {
+    memory.others.emplace_back(what, other->facts().plannedBytes);
+    memory.planned += other->facts().plannedBytes;
+    StatusOr<std::uint64_t> more = other->residentPlannedBytes();
+    if (!more.ok())
+      return more.status();
+    *touched += *more;
+  }
   std::uint64_t outside =
       process->residentBytes - std::min(*touched, process->residentBytes);
   memory.program = std::min(baseBytes, outside);
@@ -55,27 +70,28 @@ StatusOr<RunMemory> measureRunMemory(const TrainModel &model,
   return memory;
 }
 
-StatusOr<std::vector<RankMemory>> gatherMemory(TrainModel &model,
-                                               const RunMemory &own) {
+StatusOr<std::vector<MeasuredMemory>> gatherMemory(TrainModel &model,
+                                                   const RunMemory &own) {
   const std::array numbers = {own.planned, own.outside(), peakResidentBytes()};
   StatusOr<std::vector<std::uint64_t>> all = model.fromEveryRank(numbers);
   if (!all.ok())
     return all.status();
-  std::vector<RankMemory> ranks;
+  std::vector<MeasuredMemory> ranks;
   for (std::size_t i = 0; i + numbers.size() <= all->size();
        i += numbers.size())
     ranks.push_back({(*all)[i], (*all)[i + 1], (*all)[i + 2]});
   return ranks;
 }
 
-std::string describeRanks(std::span<const RankMemory> ranks, bool isOver) {
-  auto need = [&](const RankMemory &rank) {
+std::string describeRanks(std::span<const MeasuredMemory> ranks, bool isOver) {
+  auto need = [&](const MeasuredMemory &rank) {
     return isOver ? rank.peak : rank.planned + rank.outside;
   };
-  auto most = std::max_element(ranks.begin(), ranks.end(),
-                               [&](const RankMemory &x, const RankMemory &y) {
-                                 return need(x) < need(y);
-                               });
+  auto most =
+      std::max_element(ranks.begin(), ranks.end(),
+                       [&](const MeasuredMemory &x, const MeasuredMemory &y) {
+                         return need(x) < need(y);
+                       });
   return fmt::format("of {} ranks, rank {} {} most: {}; {} planned and {} "
                      "outside of the plan",
                      ranks.size(), most - ranks.begin(),
@@ -83,9 +99,9 @@ std::string describeRanks(std::span<const RankMemory> ranks, bool isOver) {
                      byteText(most->planned), byteText(most->outside));
 }
 
-std::string printMemory(std::span<const RankMemory> ranks) {
+std::string printMemory(std::span<const MeasuredMemory> ranks) {
   std::vector<std::string> parts;
-  for (const RankMemory &rank : ranks)
+  for (const MeasuredMemory &rank : ranks)
     parts.push_back(fmt::format(R"({{"planned":{},"outside":{},"peak":{}}})",
                                 rank.planned, rank.outside, rank.peak));
   return fmt::format("{{\"ranks\":[{}]}}\n", fmt::join(parts, ","));

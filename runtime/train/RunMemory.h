@@ -9,11 +9,20 @@
 
 namespace tessera {
 
+/// A model in the process of a run that is not trained, such as the one that
+/// samples answers.
+struct OtherModel {
+  std::string what; ///< for display
+  const TrainModel *model;
+};
+
 /// Bytes, as they are just before the first step. The plan covers what programs
 /// compute in: state, arena, inputs, outputs and scratch.
 struct RunMemory {
-  std::uint64_t planned = 0, state = 0; ///< state is a part of planned
-  std::uint64_t program = 0;            ///< this program, its libraries, MPI
+  std::uint64_t planned = 0; ///< of all models
+  std::uint64_t state = 0;   ///< of the trained one, a part of planned
+  std::vector<std::pair<std::string, std::uint64_t>> others; ///< parts of it
+  std::uint64_t program = 0;    ///< this program, its libraries, MPI
   std::uint64_t loaded = 0;     ///< the kernels' code, artifact, data, batches
   std::uint64_t checkpoint = 0; ///< a buffer, still to come
 
@@ -31,27 +40,28 @@ struct RunMemory {
 Status fillMessageBuffers(TrainModel &model);
 
 /// Measures this process: what is resident now and not planned. `baseBytes`
-/// were resident before the model was opened.
+/// were resident before the models were opened.
 StatusOr<RunMemory> measureRunMemory(const TrainModel &model,
+                                     std::span<const OtherModel> others,
                                      std::uint64_t baseBytes);
 
 /// Bytes that a rank predicted before its first step, and its peak.
-struct RankMemory {
+struct MeasuredMemory {
   std::uint64_t planned = 0, outside = 0;
   std::uint64_t peak = 0; ///< the largest resident memory so far
 };
 
 /// The memory of all ranks, in order; all of them must call it at the same
 /// time.
-StatusOr<std::vector<RankMemory>> gatherMemory(TrainModel &model,
-                                               const RunMemory &own);
+StatusOr<std::vector<MeasuredMemory>> gatherMemory(TrainModel &model,
+                                                   const RunMemory &own);
 
 /// A line about the rank that needs most memory, before the first step or, with
 /// `isOver`, after the last one.
-std::string describeRanks(std::span<const RankMemory> ranks, bool isOver);
+std::string describeRanks(std::span<const MeasuredMemory> ranks, bool isOver);
 
 /// {"ranks":[{"planned":…,"outside":…,"peak":…},…]}
-std::string printMemory(std::span<const RankMemory> ranks);
+std::string printMemory(std::span<const MeasuredMemory> ranks);
 
 /// The largest resident memory of this process so far; 0 if not known.
 std::uint64_t peakResidentBytes();

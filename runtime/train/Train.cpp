@@ -120,6 +120,7 @@ static DataNeeds needsOf(const ModelFacts &facts,
     needs.mostDocuments = recipe.kto.documents;
   }
   needs.teacherTemperature = recipe.distill.temperature;
+  needs.prompts = recipe.attention.prompts == recipe::Prompts::Bidirectional;
   return needs;
 }
 
@@ -341,7 +342,8 @@ Status Trainer::prepare() {
   summary.firstStep = position.step;
   TESSERA_RETURN_IF_ERROR(source->begin(model, position));
   TESSERA_RETURN_IF_ERROR(fillMessageBuffers(model));
-  StatusOr<RunMemory> measured = measureRunMemory(model, options.baseBytes);
+  StatusOr<RunMemory> measured =
+      measureRunMemory(model, options.others, options.baseBytes);
   if (!measured.ok())
     return measured.status();
   memory = *measured;
@@ -377,7 +379,7 @@ Status Trainer::announce() {
   for (const std::string &line : source->describe())
     say("{}", line);
   say("{}", memory.describe());
-  StatusOr<std::vector<RankMemory>> ranks = gatherMemory(model, memory);
+  StatusOr<std::vector<MeasuredMemory>> ranks = gatherMemory(model, memory);
   if (!ranks.ok())
     return ranks.status();
   if (ranks->size() > 1)
@@ -589,7 +591,7 @@ Status Trainer::conclude() {
       "plan",
       byteText(peakResidentBytes()), byteText(memory.planned),
       byteText(memory.outside()));
-  StatusOr<std::vector<RankMemory>> ranks = gatherMemory(model, memory);
+  StatusOr<std::vector<MeasuredMemory>> ranks = gatherMemory(model, memory);
   if (!ranks.ok())
     return ranks.status();
   if (ranks->size() > 1)

@@ -2,6 +2,7 @@
 #pragma once
 #include "runtime/data/FileOperations.h"
 #include "runtime/train/BatchSource.h"
+#include "runtime/train/RunMemory.h"
 
 #include <functional>
 #include <optional>
@@ -41,6 +42,8 @@ struct TrainOptions {
   double peakFlops = 0;
   /// Resident before the model was opened: the program and its libraries.
   uint64_t baseBytes = 0;
+  /// In the memory that is measured; they outlive the run.
+  std::vector<OtherModel> others = {};
   /// Where batches come from instead of `data`; null: from `data`.
   BatchSource *source = nullptr;
   /// Asked between steps; the default is stopRequested().

@@ -148,13 +148,17 @@ static bool attention(Generator &g) {
   if (g.chance(35))
     first = firstKeys(g, batch, tokens, keys, hasStart);
   // By the sizes, so that other graphs are those that they were.
-  Value sinks;
+  Value last, sinks;
+  if (first && causal && (tokens + keys + headDim) % 2 == 0) {
+    last = firstKeys(g, batch, tokens, keys, hasStart);
+    last = g.e.add(last, g.e.splatLike(static_cast<double>(tokens / 2), last));
+  }
   if ((tokens + keys + heads + headDim) % 4 == 0)
     sinks = g.argument(g.tensor({heads}, g.f32()), around(4)).value;
   auto lseType = g.tensor({batch, heads, tokens}, g.f32());
   auto op = g.builder.create<AttentionOp>(
       g.e.location(), queryType, lseType, query.value, key.value, value.value,
-      start, first, sinks, scale, causal, window, cap);
+      start, first, last, sinks, scale, causal, window, cap);
   double score = static_cast<double>(headDim) * query.range.magnitude() *
                      key.range.magnitude() +
                  8;
@@ -169,7 +173,7 @@ static bool attention(Generator &g) {
   auto grad = g.builder.create<AttentionGradOp>(
       g.e.location(), queryType, keyType, keyType, query.value, key.value,
       value.value, op.getResult(), op.getLse(), cotangent.value, start, first,
-      scale, causal, window, cap);
+      last, scale, causal, window, cap);
   double bound = 8.0 * static_cast<double>(headDim * (tokens + keys) * group) *
                  std::max(1.0, value.range.magnitude());
   for (Value result : grad.getResults())
@@ -199,7 +203,8 @@ static bool selfAttention(Generator &g) {
   auto op = g.builder.create<AttentionOp>(
       g.e.location(), parts[0].getType(),
       g.tensor({batch, heads, tokens}, g.f32()), query.value, key.value,
-      parts[2], /*start=*/Value(), /*first=*/Value(), /*sinks=*/Value(),
+      parts[2], /*start=*/Value(), /*first=*/Value(), /*last=*/Value(),
+      /*sinks=*/Value(),
       g.builder.getF64FloatAttr(1 / std::sqrt(static_cast<double>(headDim))),
       g.builder.getUnitAttr(), IntegerAttr(), FloatAttr());
   Value merged = g.e.reshape(op.getResult(), {batch, tokens, width});

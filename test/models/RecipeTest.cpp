@@ -38,6 +38,34 @@ TEST(Recipe, DropoutOverridesTheModels) {
   EXPECT_EQ(llama.residualDropout, 0.0);
 }
 
+TEST(Recipe, PromptsAreOfDocuments) {
+  Recipe recipe;
+  recipe.batch.sequence = 64;
+  recipe.attention.prompts = recipe::Prompts::Bidirectional;
+  const ModelSpec llama = mustRead("llama"),
+                  mistral = mustRead("mistral", {{"sliding_window", 16}});
+  EXPECT_EQ(checkRecipe(recipe, llama).message(),
+            "attention.prompts: bidirectional: prompts are of documents; set "
+            "data.documents: separate");
+  recipe.data.documents = recipe::Documents::Separate;
+  EXPECT_TRUE(checkRecipe(recipe, llama).ok());
+  EXPECT_TRUE(checkRecipe(recipe, mistral).ok());
+  EXPECT_TRUE(checkRecipe(recipe, llama, Mode::Infer).ok());
+  const int64_t window = mistral.window(0);
+  ASSERT_GT(window, 0);
+  EXPECT_EQ(checkRecipe(recipe, mistral, Mode::Infer).message(),
+            fmt::format("attention.prompts: bidirectional: inference does not "
+                        "support it with sliding windows; set "
+                        "inference.context to the window of {} or less",
+                        window));
+  recipe.inference.context = window;
+  EXPECT_TRUE(checkRecipe(recipe, mistral, Mode::Infer).ok());
+  recipe.task = recipe::Task::Reward;
+  EXPECT_EQ(checkRecipe(recipe, llama).message(),
+            "attention.prompts: bidirectional is not supported of reward "
+            "models; leave it out");
+}
+
 TEST(Recipe, SlotsForAdaptersAreOfInferencePrograms) {
   Recipe recipe;
   recipe.batch.sequence = 64;

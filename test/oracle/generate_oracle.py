@@ -3,6 +3,7 @@
 
     generate_oracle.py BIN FOLDER [--family NAME]... [--dtype fp32|bf16]...
                        [--quant int8|int4|fp8 [--group N]] [--packed] [--kv]
+                       [--prompts]
 
 For each family a small model with random weights is saved, compiled by the path
 of `tessera generate` (programs that decode over a cache), and writes COUNT
@@ -20,8 +21,9 @@ else. With --kv keys and values are kept as int8, and the reference's cache
 gives back what such a token of a head stands for. What is nearly between two
 integers falls to either side with the last bit of its sum, so that in fp32 logits are
 judged by how near they are beside what rounding does to the reference, and nearly all
-tokens have to be equal. Where
-transformers is not installed, prints so and exits 0.
+tokens have to be equal. With --prompts the tokens of a prompt see each other, which
+the reference is given a mask for. Where transformers is not installed, prints so and
+exits 0.
 """
 import argparse
 import pathlib
@@ -34,7 +36,7 @@ except ImportError as error:
     print(f"SKIP: {error}; scripts/install-deps.sh --oracles installs it")
     sys.exit(0)
 
-from hf_models import FAMILIES, Twins, run
+from hf_models import FAMILIES, Twins, prompt_mask, run
 from hf_oracle import Distance, Report
 import quantization
 from hf_tessera import ToolError, cache_in, command, processor_targets
@@ -75,7 +77,7 @@ class RoundingCache(transformers.DynamicCache):
 
 
 def generate(binaries, folder, target, dtype, texts, vocab, quant, layout,
-             chunk, kv="auto"):
+             chunk, kv="auto", more=()):
     """Tokens [PROMPTS, COUNT] and logits [PROMPTS, COUNT, vocab] of each prompt
     alone, tokens [TOGETHER, COUNT] of the first ones together."""
     program, output = folder / "program.bin", folder / "output.bin"
@@ -86,6 +88,7 @@ def generate(binaries, folder, target, dtype, texts, vocab, quant, layout,
              f"--set=inference.chunk={chunk}",
              f"--set=inference.layout={layout}",
              *(quant.flags if quant else []), "--kv", kv,
+             *(f"--set={each}" for each in more),
              "--set=inference.page=8", f"--set=inference.batch={TOGETHER}",
              "-o", program])
     lines = "\n".join(" ".join(map(str, text)) for text in texts) + "\n"
@@ -99,12 +102,18 @@ def generate(binaries, folder, target, dtype, texts, vocab, quant, layout,
             data[PROMPTS * COUNT * (1 + vocab):].reshape(TOGETHER, COUNT))
 
 
-def following(model, texts, tokens, rounds=False):
+def following(model, texts, tokens, rounds=False, prompts=False):
     """The model's logits [PROMPTS, COUNT, vocab] after each text and all but
     the last of its tokens. What fills a row is behind all that is looked at."""
     rows = [torch.tensor(text + each[:-1].tolist())
             for text, each in zip(texts, tokens)]
     whole = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
+    if prompts:
+        masks = [prompt_mask(model, whole.shape[1], len(text)) for text in texts]
+        with torch.no_grad():
+            logits = run(model, whole, attention_mask=torch.cat(masks))
+        return torch.stack([row[len(text) - 1:][:COUNT]
+                            for row, text in zip(logits, texts)])
     with torch.no_grad():
         # Who wants a cache gets one of another class in its place.
         logits = run(model, whole, **{"past_key_values": RoundingCache(),
@@ -155,7 +164,7 @@ def compare_kv(binaries, folder, report, family, dtype, target, twin, texts):
 
 
 def compare(binaries, folder, report, family, dtype, target, quant, packed,
-            kv):
+            kv, prompts_seen):
     twin = Twins(family, seed=4)
     twin.save(folder)
     if quant:
@@ -166,16 +175,19 @@ def compare(binaries, folder, report, family, dtype, target, quant, packed,
                           texts)
     made = lambda layout: generate(binaries, folder, target, dtype, texts,
                                    FAMILIES[family]["vocab_size"], quant, layout,
-                                   # More rows than are streamed, too.
-                                   24 if quant or packed else 16)
+                                   # More rows than are streamed, too; whole prompts.
+                                   32 if prompts_seen else
+                                   24 if quant or packed else 16,
+                                   more=["attention.prompts=bidirectional"]
+                                   if prompts_seen else [])
     alone, logits, together = made("rows")
     if packed:
         same = all(torch.equal(one, other) for one, other
                    in zip((alone, logits, together), made("packed")))
         report.fact(family, dtype, "packed as rows", "bit by bit", same)
         return
-    reference = following(twin.fp64, texts, alone)
-    other = following(getattr(twin, dtype), texts, alone)
+    reference = following(twin.fp64, texts, alone, prompts=prompts_seen)
+    other = following(getattr(twin, dtype), texts, alone, prompts=prompts_seen)
     ours, theirs = Distance(), Distance()
     ours.add(logits, reference)
     theirs.add(other, reference)
@@ -199,6 +211,7 @@ def main():
     parser.add_argument("--zeros", action="store_true")
     parser.add_argument("--packed", action="store_true")
     parser.add_argument("--kv", action="store_true")
+    parser.add_argument("--prompts", action="store_true")
     options = parser.parse_args()
     quant = options.quant and quantization.Quantization(options.quant,
                                                         options.group,
@@ -216,7 +229,8 @@ def main():
         print(f"# {family} {dtype} on {target}", flush=True)
         try:
             compare(options.binaries, options.folder / family, report, family,
-                    dtype, target, quant, options.packed, options.kv)
+                    dtype, target, quant, options.packed, options.kv,
+                    options.prompts)
         except ToolError as error:
             report.fact(family, dtype, "failed", error, False)
     print(f"{report.lines} comparisons, {report.failures} failed")

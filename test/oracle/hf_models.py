@@ -219,11 +219,23 @@ def run(model, tokens, **more):
     return model(tokens, **more).logits
 
 
-def loss_sum(model, tokens, targets):
+def prompt_mask(model, tokens, prompt):
+    """An attention mask of one sequence whose first `prompt` tokens see each other:
+    transformers 4.40 takes what is seen, newer versions what is added to scores."""
+    seen = torch.ones(tokens, tokens, dtype=torch.bool).tril()
+    seen[:prompt, :prompt] = True
+    version = tuple(int(part) for part in transformers.__version__.split(".")[:2])
+    dtype = next(model.parameters()).dtype
+    if version < (4, 41):
+        return seen.to(dtype)[None, None]
+    return torch.where(seen, 0.0, torch.finfo(dtype).min).to(dtype)[None, None]
+
+
+def loss_sum(model, tokens, targets, **more):
     """Summed cross-entropy of the targets that are not -100; targets are
     already shifted. The loss is computed in fp32 (fp64 in the reference)."""
     def compute():
-        logits = model(tokens).logits.float()
+        logits = model(tokens, **more).logits.float()
         return torch.nn.functional.cross_entropy(
             logits.reshape(-1, logits.shape[-1]), targets.reshape(-1).long(),
             ignore_index=-100, reduction="sum")

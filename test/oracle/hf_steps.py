@@ -41,7 +41,8 @@ def preference(name):
 def supervised(name):
     return lambda family: Case(
         hf_sft.settings(name, family), hf_sft.INPUTS,
-        lambda exact, seed: hf_sft.answers(family, seed), hf_sft.gradients,
+        lambda exact, seed: hf_sft.answers(family, seed),
+        lambda model, batch: hf_sft.gradients(model, name, batch),
         lambda model: hf_sft.own(model, name, family, 7),
         hf_adapters.save if hf_sft.LOSSES[name] else None)
 
@@ -84,7 +85,7 @@ CASES = {
     **{name: policy(name) for name in hf_policy.POLICIES},
 }
 # What tests run; the others on request: a run of 20 steps takes seconds.
-TESTED = {"llama": ["grpo"], "gpt2": ["dpo"]}
+TESTED = {"llama": ["grpo", hf_sft.PROMPTS], "gpt2": ["dpo"]}
 
 
 def names(family, wanted):
@@ -102,6 +103,8 @@ def is_of(name, family):
         return False
     if name in hf_ppo.PPOS and not hf_ppo.losses("llama", "fp32"):
         return False
+    if name == hf_sft.PROMPTS:
+        return family in hf_sft.MASKED
     if name.endswith("RA"):
         kind = name.rpartition(" ")[2].lower()
         return kind in hf_adapters.KINDS.get(family, [])

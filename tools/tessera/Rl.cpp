@@ -216,6 +216,11 @@ static Status learn(RlArguments &arguments, const recipe::Recipe &recipe,
        hasCodes ? reference.model.get() : nullptr, evalPrompts,
        uint64_t(recipe.eval.every)});
   options.source = &batches;
+  resetPeakResident();
+  for (const auto &[what, own] : {std::pair("rollout engine", &model),
+                                  std::pair("reference model", &reference)})
+    if (own->model)
+      options.others.push_back({what, own->model.get()});
   options.program = trainer.name();
   options.threads = threads.learner.count;
   return outcomeOf(runTraining(**learner, options));
@@ -300,47 +305,68 @@ static void addRunOptions(CLI::App &command, TrainOptions &options) {
   command.add_flag("--quiet", options.quiet, "print only errors");
 }
 
+static void addTaskOptions(CLI::App &command, RlArguments &arguments) {
+  command
+      .add_option("DIR", arguments.place,
+                  "Hugging Face directory with config.json, weights and "
+                  "tokenizer.json")
+      ->required();
+  command
+      .add_option("--recipe", arguments.recipe,
+                  "recipe.yaml with task: policy (default: GRPO)")
+      ->type_name("FILE.yaml");
+  command
+      .add_option("--set", arguments.set,
+                  "change a key of the recipe: --set rollout.group=16; "
+                  "repeatable")
+      ->type_name("KEY=VALUE")
+      ->allow_extra_args(false);
+  command
+      .add_option("--prompts", arguments.prompts,
+                  "lines of JSON with 'prompt', a text, or 'messages'; other "
+                  "members are for the reward")
+      ->required()
+      ->type_name("FILE.jsonl");
+  command
+      .add_option("--eval-prompts", arguments.evalPrompts,
+                  "held-out prompts: the mean reward of their greedy "
+                  "completions is measured every eval.every steps")
+      ->type_name("FILE.jsonl");
+  command
+      .add_option("--reward", arguments.reward,
+                  "shell command of a program that reads a line of JSON for "
+                  "each completion and answers it with a number; the URL of a "
+                  "server that is sent the line; or model:DIR, a reward "
+                  "model's directory or packaged model, whose score is the "
+                  "reward")
+      ->required()
+      ->type_name("COMMAND|http://HOST[:PORT]/PATH|model:DIR");
+}
+
+static void addWorkerOptions(CLI::App &command, RlArguments &arguments) {
+  command
+      .add_option("--rollout-workers", arguments.workers,
+                  "sample in so many processes of their own; one that ends "
+                  "is started again (default: sample in this process, or "
+                  "with --rollout-listen only on other machines)")
+      ->check(CLI::Range(0, 256))
+      ->type_name("N");
+  command
+      .add_option("--rollout-listen", arguments.listen,
+                  "sample on other machines: let 'tessera rollout-worker "
+                  "--connect HOST:PORT' join, at any time. Unless HOST is a "
+                  "loopback address, it must know a secret")
+      ->type_name("HOST:PORT");
+  addRolloutSecretOption(command, arguments.secretFile);
+}
+
 void tessera::addRlCommand(CLI::App &app, Invocation &invocation) {
   auto arguments = std::make_shared<RlArguments>();
   CLI::App *command = app.add_subcommand(
       "rl", "Train a model by reinforcement learning: it completes prompts, a "
             "program of yours rewards the completions, and a policy gradient "
             "(GRPO, DAPO, GSPO, PPO) learns from them");
-  command
-      ->add_option("DIR", arguments->place,
-                   "Hugging Face directory with config.json, weights and "
-                   "tokenizer.json")
-      ->required();
-  command
-      ->add_option("--recipe", arguments->recipe,
-                   "recipe.yaml with task: policy (default: GRPO)")
-      ->type_name("FILE.yaml");
-  command
-      ->add_option("--set", arguments->set,
-                   "change a key of the recipe: --set rollout.group=16; "
-                   "repeatable")
-      ->type_name("KEY=VALUE")
-      ->allow_extra_args(false);
-  command
-      ->add_option("--prompts", arguments->prompts,
-                   "lines of JSON with 'prompt', a text, or 'messages'; other "
-                   "members are for the reward")
-      ->required()
-      ->type_name("FILE.jsonl");
-  command
-      ->add_option("--eval-prompts", arguments->evalPrompts,
-                   "held-out prompts: the mean reward of their greedy "
-                   "completions is measured every eval.every steps")
-      ->type_name("FILE.jsonl");
-  command
-      ->add_option("--reward", arguments->reward,
-                   "shell command of a program that reads a line of JSON for "
-                   "each completion and answers it with a number; the URL of a "
-                   "server that is sent the line; or model:DIR, a reward "
-                   "model's directory or packaged model, whose score is the "
-                   "reward")
-      ->required()
-      ->type_name("COMMAND|http://HOST[:PORT]/PATH|model:DIR");
+  addTaskOptions(*command, *arguments);
   addRunOptions(*command, arguments->train);
   addCacheOptions(*command, arguments->cache, arguments->cacheGib);
   command
@@ -349,20 +375,7 @@ void tessera::addRlCommand(CLI::App &app, Invocation &invocation) {
       ->type_name("NAME")
       ->envname("TESSERA_DEVICE")
       ->capture_default_str();
-  command
-      ->add_option("--rollout-workers", arguments->workers,
-                   "sample in so many processes of their own; one that ends "
-                   "is started again (default: sample in this process, or "
-                   "with --rollout-listen only on other machines)")
-      ->check(CLI::Range(0, 256))
-      ->type_name("N");
-  command
-      ->add_option("--rollout-listen", arguments->listen,
-                   "sample on other machines: let 'tessera rollout-worker "
-                   "--connect HOST:PORT' join, at any time. Unless HOST is a "
-                   "loopback address, it must know a secret")
-      ->type_name("HOST:PORT");
-  addRolloutSecretOption(*command, arguments->secretFile);
+  addWorkerOptions(*command, *arguments);
   command
       ->add_option("--threads", arguments->threads,
                    "processors; 0: all. With rollout.staleness half of them "

@@ -130,11 +130,13 @@ Status tessera::compileSampler(const RlArguments &arguments,
     sizes.push_back(fmt::format(
         "inference.batch={}",
         std::min<int64_t>(recipe.rollout.prompts * recipe.rollout.group, 64)));
+  const int64_t whole = (longest + kChunkStep - 1) / kChunkStep * kChunkStep;
   if (recipe.inference.chunk == usual.chunk)
     sizes.push_back(
         fmt::format("inference.chunk={}",
-                    std::min(usual.chunk, (longest + kChunkStep - 1) /
-                                              kChunkStep * kChunkStep)));
+                    recipe.attention.prompts == recipe::Prompts::Bidirectional
+                        ? whole
+                        : std::min(usual.chunk, whole)));
   if (recipe.inference.context == usual.context)
     sizes.push_back(fmt::format("inference.context={}", recipe.batch.sequence));
   // A key that excludes the learner's numerics comes before them.

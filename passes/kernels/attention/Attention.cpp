@@ -30,6 +30,9 @@ public:
       return queryTile({});
     mask.locateFirst(kernel.getBuffers()[operands.first->argument],
                      operands.first->view, batch);
+    if (operands.last)
+      mask.locateLast(kernel.getBuffers()[operands.last->argument],
+                      operands.last->view, batch);
     softmax.clearStage();
     mask.forEachRun(firstQuery, queries,
                     [&](Value run, Value size, Value origin) {
@@ -183,6 +186,7 @@ tessera::planAttention(graph::ClusterOp cluster, const TilingContext &context) {
     return std::move(error);
   operands.start = attentionStart(op.getStart());
   for (auto [value, operand] : {std::pair(op.getFirst(), &operands.first),
+                                std::pair(op.getLast(), &operands.last),
                                 std::pair(op.getSinks(), &operands.sinks)}) {
     auto found = optionalOperand(op, value);
     if (!found)

@@ -35,6 +35,8 @@ public:
     kvHead = b.create<arith::RemUIOp>(e.loc, block, kvHeads);
     if (o.first)
       mask.locateFirst(buffer(*o.first), o.first->view, batch);
+    if (o.last)
+      mask.locateLast(buffer(*o.last), o.last->view, batch);
     Value zero = e.index(0), tokens = e.index(e.shape.tokens),
           keys = e.index(e.shape.keys);
     stageKeys(keys);
@@ -340,10 +342,13 @@ tessera::planAttentionGrad(graph::ClusterOp cluster,
   if (llvm::Error error = findOperands(cluster, op, plan.operands))
     return std::move(error);
   plan.operands.start = attentionStart(op.getStart());
-  auto first = optionalOperand(op, op.getFirst());
-  if (!first)
-    return first.takeError();
-  plan.operands.first = *first;
+  for (auto [value, operand] : {std::pair(op.getFirst(), &plan.operands.first),
+                                std::pair(op.getLast(), &plan.operands.last)}) {
+    auto found = optionalOperand(op, value);
+    if (!found)
+      return found.takeError();
+    *operand = *found;
+  }
   plan.shape = attentionShapeOf(op);
   if (context.isGpu()) {
     auto kernels = chooseGpuAttentionGrad(cluster, plan.operands, plan.shape,

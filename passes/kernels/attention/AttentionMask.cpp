@@ -8,14 +8,29 @@ Value AttentionMask::positionOf(Value query) {
   return start ? e.add(query, start) : query;
 }
 
-void AttentionMask::locateFirst(Value buffer, const View &view, Value batch) {
-  first = buffer;
-  firstAt = e.add(e.mul(batch, view.strides[0]), view.offset);
+AttentionMask::Keys AttentionMask::locate(Value buffer, const View &view,
+                                          Value batch) {
+  return {buffer, e.add(e.mul(batch, view.strides[0]), view.offset)};
 }
 
-Value AttentionMask::firstKeyOf(Value query) {
-  Value key = e.b.create<memref::LoadOp>(e.loc, first, e.add(firstAt, query));
+void AttentionMask::locateFirst(Value buffer, const View &view, Value batch) {
+  first = locate(buffer, view, batch);
+}
+
+void AttentionMask::locateLast(Value buffer, const View &view, Value batch) {
+  last = locate(buffer, view, batch);
+}
+
+Value AttentionMask::keyOf(const Keys &keys, Value query) {
+  Value key =
+      e.b.create<memref::LoadOp>(e.loc, keys.buffer, e.add(keys.at, query));
   return e.b.create<arith::IndexCastOp>(e.loc, e.b.getIndexType(), key);
+}
+
+// The last key that a query sees.
+Value AttentionMask::lastKeyOf(Value query) {
+  Value own = positionOf(query);
+  return last.buffer ? e.max(own, keyOf(last, query)) : own;
 }
 
 Value AttentionMask::beginsRun(Value query) {
@@ -63,15 +78,17 @@ void AttentionMask::forEachRun(
   });
 }
 
-// If queries have a start, the end is that of a tile of keys or of all: tiles
-// have static remainders, and the mask hides the rest. Those of runs have not.
+// If queries have a start or a last key, the end is that of a tile of keys or
+// of all: tiles have static remainders, and the mask hides the rest. Those of
+// runs have not.
 std::pair<Value, Value> AttentionMask::visibleKeys(Value query, Value queries,
                                                    Value origin) {
   Value end = e.index(e.shape.keys), begin = e.index(0), at = positionOf(query);
-  if (e.shape.causal && !start)
+  if (e.shape.causal && !start && !last.buffer)
     end = e.add(query, queries);
-  if (e.shape.causal && start) {
-    Value seen = e.max(e.add(at, queries), e.index(0));
+  if (e.shape.causal && (start || last.buffer)) {
+    Value seen = e.add(lastKeyOf(e.sub(e.add(query, queries), e.index(1))), 1);
+    seen = e.max(seen, e.index(0));
     if (!origin) {
       Value tiles = e.b.create<arith::DivUIOp>(
           e.loc, e.add(seen, e.shape.keyTile - 1), e.index(e.shape.keyTile));
@@ -105,23 +122,31 @@ void AttentionMask::hide(const Matrix &scores, Value key, Value keys,
     crossed = crossed ? e.b.create<arith::OrIOp>(e.loc, crossed, condition)
                       : condition;
   };
-  query = positionOf(query);
+  Value at = positionOf(query);
   if (e.shape.causal)
-    either(
-        compare(arith::CmpIPredicate::sgt, e.add(key, keys), e.add(query, 1)));
+    either(compare(arith::CmpIPredicate::sgt, e.add(key, keys),
+                   e.add(lastKeyOf(query), 1)));
   if (e.shape.window > 0)
     either(compare(arith::CmpIPredicate::sge,
-                   e.sub(e.add(query, e.shape.queryTile - 1), key),
+                   e.sub(e.add(at, e.shape.queryTile - 1), key),
                    e.index(e.shape.window)));
   e.ifTrue(crossed, [&] {
     e.forQueries(queries, [&](Value col, int64_t width) {
       auto ints = VectorType::get({width}, e.b.getI32Type());
-      Value position =
-          e.b.create<tile::IotaOp>(e.loc, ints, e.add(query, col), 0);
+      Value position = e.b.create<tile::IotaOp>(e.loc, ints, e.add(at, col), 0);
+      Value limit = position;
+      if (last.buffer)
+        limit = e.b.create<arith::MaxSIOp>(
+            e.loc, position,
+            e.b.create<tile::LoadOp>(
+                e.loc, ints, last.buffer,
+                ValueRange(e.add(last.at, e.add(query, col))),
+                ValueRange(e.remainingQueries(queries, col, width)),
+                ArrayRef<int64_t>{0}));
       e.forRange(e.index(0), keys, 1, [&](Value row) {
         Value here = e.b.create<arith::IndexCastOp>(e.loc, e.b.getI32Type(),
                                                     e.add(key, row));
-        Value visible = isVisible(e.spread(here, {width}), position);
+        Value visible = isVisible(e.spread(here, {width}), position, limit);
         Value score = e.loadRow(scores, row, col, width);
         e.storeRow(e.b.create<arith::SelectOp>(e.loc, visible, score,
                                                e.splat(masked, {width})),
@@ -131,8 +156,8 @@ void AttentionMask::hide(const Matrix &scores, Value key, Value keys,
   });
 }
 
-// Of pairs of positions, as the mask says.
-Value AttentionMask::isVisible(Value key, Value query) {
+// Of pairs of positions, as the mask says; `limit` is the last key of a query.
+Value AttentionMask::isVisible(Value key, Value query, Value limit) {
   Value visible;
   auto require = [&](arith::CmpIPredicate predicate, Value x, Value y) {
     Value condition = e.b.create<arith::CmpIOp>(e.loc, predicate, x, y);
@@ -140,13 +165,13 @@ Value AttentionMask::isVisible(Value key, Value query) {
                       : condition;
   };
   if (e.shape.causal)
-    require(arith::CmpIPredicate::sle, key, query);
+    require(arith::CmpIPredicate::sle, key, limit);
   if (e.shape.window > 0) {
-    Value limit = e.b.create<arith::ConstantOp>(
+    Value size = e.b.create<arith::ConstantOp>(
         e.loc, DenseElementsAttr::get(cast<VectorType>(key.getType()),
                                       static_cast<int32_t>(e.shape.window)));
     require(arith::CmpIPredicate::slt,
-            e.b.create<arith::SubIOp>(e.loc, query, key), limit);
+            e.b.create<arith::SubIOp>(e.loc, query, key), size);
   }
   return visible;
 }

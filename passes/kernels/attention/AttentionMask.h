@@ -1,4 +1,5 @@
-// Which keys a query sees: those of its document, up to its own, in its window.
+// Which keys a query sees: those of its document, up to its own or the last one
+// of its prompt, in its window.
 #pragma once
 #include "passes/kernels/attention/AttentionTiles.h"
 
@@ -14,6 +15,9 @@ public:
   /// Queries see no keys before one that `buffer` has for each query of a
   /// sequence, i32 [B, T].
   void locateFirst(mlir::Value buffer, const View &view, mlir::Value batch);
+  /// Queries see the keys up to one that `buffer` has for each, also those
+  /// after their own. The later one of the two does not decrease.
+  void locateLast(mlir::Value buffer, const View &view, mlir::Value batch);
 
   /// Runs of at most a tile of queries that see the same first key, such as
   /// those of one document, from those that begin at `query` to those that
@@ -35,15 +39,22 @@ public:
             mlir::Value query, mlir::Value queries, double masked);
 
 private:
+  /// A key of each query, and where that of query 0 of the sequence is.
+  struct Keys {
+    mlir::Value buffer, at;
+  };
+  Keys locate(mlir::Value buffer, const View &view, mlir::Value batch);
+  mlir::Value keyOf(const Keys &keys, mlir::Value query);
+
   mlir::Value positionOf(mlir::Value query);
-  mlir::Value firstKeyOf(mlir::Value query);
+  mlir::Value firstKeyOf(mlir::Value query) { return keyOf(first, query); }
+  mlir::Value lastKeyOf(mlir::Value query);
   mlir::Value beginsRun(mlir::Value query);
-  mlir::Value isVisible(mlir::Value key, mlir::Value query);
+  mlir::Value isVisible(mlir::Value key, mlir::Value query, mlir::Value limit);
 
   AttentionEmitter &e;
   mlir::Value start;
-  /// First keys, and where that of query 0 of the sequence is.
-  mlir::Value first, firstAt;
+  Keys first, last;
 };
 
 } // namespace tessera

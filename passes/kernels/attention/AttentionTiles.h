@@ -29,10 +29,11 @@ struct AttentionShape {
   int64_t keys; ///< of a sequence, as `tokens` are its queries
   double scale;
   bool causal;
-  int64_t window; ///< 0: none
-  bool hasStart;  ///< queries start at a position that kernels read
-  bool hasFirst;  ///< and see no keys before one that kernels read
-  double cap = 0; ///< of scaled scores, as graph.attention; 0: none
+  int64_t window;       ///< 0: none
+  bool hasStart;        ///< queries start at a position that kernels read
+  bool hasFirst;        ///< and see no keys before one that kernels read
+  bool hasLast = false; ///< or see all up to one that kernels read, at least
+  double cap = 0;       ///< of scaled scores, as graph.attention; 0: none
   /// Of a kernel for CPUs: a block's queries, and keys multiplied at once.
   int64_t queryTile = 0, keyTile = 0;
   int64_t queryTiles() const { return llvm::divideCeil(tokens, queryTile); }
@@ -181,7 +182,8 @@ template <typename Op> AttentionShape attentionShapeOf(Op op) {
                        op.getCausal(),
                        static_cast<int64_t>(op.getWindow().value_or(0)),
                        op.getStart() != nullptr,
-                       op.getFirst() != nullptr};
+                       op.getFirst() != nullptr,
+                       op.getLast() != nullptr};
   shape.cap = scoreCapOf(op);
   return shape;
 }
@@ -196,8 +198,8 @@ struct AttentionStart {
 struct ForwardOperands {
   AttentionOperand query, key, value;
   AttentionStart start;
-  std::optional<AttentionOperand> first; ///< [B, T]
-  std::optional<AttentionOperand> sinks; ///< [H]
+  std::optional<AttentionOperand> first, last; ///< [B, T]
+  std::optional<AttentionOperand> sinks;       ///< [H]
   View output; ///< of the kernel's result buffer, [B, T, H, D]; base unused
   unsigned outputIndex; ///< results of the cluster
   int lseIndex;         ///< negative: unused
@@ -213,7 +215,7 @@ struct GradientPlace {
 struct BackwardOperands {
   AttentionOperand query, key, value, output, lse, cotangent;
   AttentionStart start;
-  std::optional<AttentionOperand> first; ///< [B, T]
+  std::optional<AttentionOperand> first, last; ///< [B, T]
   GradientPlace dQuery, dKey, dValue;
 };
 

@@ -16,6 +16,10 @@ void GpuForward::locate() {
     g.first = kernel.getBuffers()[o.first->argument];
     g.firstView = o.first->view;
   }
+  if (o.last) {
+    g.last = kernel.getBuffers()[o.last->argument];
+    g.lastView = o.last->view;
+  }
   kvHead = g.kvHeadOf(head);
 }
 

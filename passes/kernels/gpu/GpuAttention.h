@@ -28,7 +28,9 @@ public:
   mlir::Value start;        ///< position of query 0; null: 0
   /// The first keys that queries see, i32 [B, T]; null: 0.
   mlir::Value first;
-  View firstView;
+  /// The last keys that queries see at least, i32 [B, T]; null: their own.
+  mlir::Value last;
+  View firstView, lastView;
 
   /// Of queries or of keys: heads, and rows of each.
   struct Side {
@@ -83,9 +85,15 @@ private:
   mlir::Value positionOf(mlir::Value query) const {
     return start ? e.add(query, start) : query;
   }
-  mlir::Value firstAt(mlir::Value query) const;
-  mlir::Value firstKeyOf(mlir::Value query) const;
-  mlir::Value queriesFrom(mlir::Value key) const;
+  mlir::Value rowOf(const View &view) const;
+  mlir::Value keyOf(mlir::Value query, mlir::Value keys,
+                    const View &view) const;
+  mlir::Value firstKeyOf(mlir::Value query) const {
+    return keyOf(query, first, firstView);
+  }
+  mlir::Value lastKeyOf(mlir::Value query) const;
+  mlir::Value
+  countQueries(llvm::function_ref<mlir::Value(mlir::Value)> isOne) const;
   std::pair<mlir::Value, mlir::Value> atLeastOne(mlir::Value begin,
                                                  mlir::Value end, int64_t rows,
                                                  int64_t tile) const;

@@ -24,6 +24,10 @@ std::pair<Value, Value> GpuGrad::locate(bool ofKeys, int64_t tile,
     g.first = buffers.first;
     g.firstView = o.first->view;
   }
+  if (buffers.last) {
+    g.last = buffers.last;
+    g.lastView = o.last->view;
+  }
   return g.locate(kernel.getBlockNumber(), ofKeys ? g.keys() : g.queries(),
                   ofKeys ? g.queries() : g.keys(), tile, lastFirst);
 }

@@ -22,8 +22,8 @@ namespace tessera::gpu {
 /// A kernel's buffers by their meaning for the gradient; null if not used.
 struct GradBuffers {
   mlir::Value query, key, value, output, lse, cotangent, delta;
-  mlir::Value start; ///< i32[]
-  mlir::Value first; ///< i32 [B, T]
+  mlir::Value start;       ///< i32[]
+  mlir::Value first, last; ///< i32 [B, T]
   mlir::Value dQuery, dKey, dValue;
 };
 

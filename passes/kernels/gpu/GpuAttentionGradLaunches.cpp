@@ -79,14 +79,16 @@ gpu::stagedGradKernels(const AttentionShape &shape, Type element,
                        const TileTarget &target) {
   // Registers of a thread: a tile of sums takes half as many as it has columns.
   // Both gradients are in one kernel if that leaves enough for scores.
-  // A mask with first keys needs more than one without.
+  // A mask with first keys needs more than one without, and with last keys more
+  // for each query.
   int64_t budget = element.isBF16() ? 176
                    : shape.hasFirst ? 56
                                     : 72,
-          sums = paddedColumns(shape.headDim);
+          sums = paddedColumns(shape.headDim),
+          room = budget - (shape.hasLast ? 24 : 0);
   bool together = sums + 32 <= budget;
   auto mostFor = [&](int64_t taken) -> int64_t {
-    return taken + 64 <= budget ? 64 : taken + 32 <= budget ? 32 : 16;
+    return taken + 64 <= room ? 64 : taken + 32 <= room ? 32 : 16;
   };
   SmallVector<tile::AttentionGradPlanAttr> kernels;
   for (bool separate : {!together, true})
@@ -240,6 +242,8 @@ void GradTiler::addOperands(GradLaunch &l, GradPart part) {
     take(&GradBuffers::start, o.start.argument);
   if (o.first)
     take(&GradBuffers::first, o.first->argument);
+  if (o.last)
+    take(&GradBuffers::last, o.last->argument);
   l.bindings.push_back({&GradBuffers::delta, l.add(delta, tile::Access::read)});
 }
 

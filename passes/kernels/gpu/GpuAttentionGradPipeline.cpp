@@ -255,8 +255,8 @@ gpu::pipelinedGradKernels(const AttentionShape &shape,
   // If both sums take most registers, too few remain for masks of several
   // conditions.
   bool isTight = paddedColumns(shape.headDim) > 96 &&
-                 (shape.window > 0 || shape.hasStart || shape.tokens % kRows ||
-                  shape.keys % kRows);
+                 (shape.window > 0 || shape.hasStart || shape.hasLast ||
+                  shape.tokens % kRows || shape.keys % kRows);
   SmallVector<tile::AttentionGradPlanAttr> kernels;
   for (bool separate : {!sizes->together, true})
     kernels.push_back(tile::AttentionGradPlanAttr::get(

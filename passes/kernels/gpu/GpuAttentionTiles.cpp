@@ -93,20 +93,28 @@ void GpuAttention::wait() const { e.b.create<tile::WaitOp>(e.loc, 0); }
 
 //===--- visibility -------------------------------------------------------===//
 
-// Where the first key of a query of the block's sequence is.
-Value GpuAttention::firstAt(Value query) const {
-  Value sequence = e.add(e.mul(batch, firstView.strides[0]), firstView.offset);
-  return e.add(sequence, query);
+// Where what [B, T] says of query 0 of the block's sequence is.
+Value GpuAttention::rowOf(const View &view) const {
+  return e.add(e.mul(batch, view.strides[0]), view.offset);
 }
 
-Value GpuAttention::firstKeyOf(Value query) const {
-  Value key = e.b.create<memref::LoadOp>(e.loc, first, firstAt(query));
+Value GpuAttention::keyOf(Value query, Value keys, const View &view) const {
+  Value key =
+      e.b.create<memref::LoadOp>(e.loc, keys, e.add(rowOf(view), query));
   return e.b.create<arith::IndexCastOp>(e.loc, e.b.getIndexType(), key);
 }
 
-// How many queries have a first key up to `key`: those that see it are the last
-// of them. A binary search, since first keys do not decrease.
-Value GpuAttention::queriesFrom(Value key) const {
+// The last key that a query sees.
+Value GpuAttention::lastKeyOf(Value query) const {
+  Value own = positionOf(query);
+  return last ? e.b.createOrFold<arith::MaxSIOp>(e.loc, own,
+                                                 keyOf(query, last, lastView))
+              : own;
+}
+
+// How many queries `isOne` holds for, which are the first ones: a binary
+// search.
+Value GpuAttention::countQueries(function_ref<Value(Value)> isOne) const {
   Value all = e.index(shape.tokens);
   int64_t steps = llvm::Log2_64_Ceil(shape.tokens + 1);
   auto found = e.forRange(
@@ -114,9 +122,8 @@ Value GpuAttention::queriesFrom(Value key) const {
       {e.index(0), e.index(int64_t(1) << (steps - 1))},
       [&](Value, ValueRange state) -> SmallVector<Value> {
         Value next = e.min(e.add(state[0], state[1]), all);
-        Value isSeen = e.compare(arith::CmpIPredicate::sle,
-                                 firstKeyOf(e.sub(next, e.index(1))), key);
-        return {e.b.create<arith::SelectOp>(e.loc, isSeen, next, state[0]),
+        Value holds = isOne(e.sub(next, e.index(1)));
+        return {e.b.create<arith::SelectOp>(e.loc, holds, next, state[0]),
                 e.div(state[1], 2)};
       });
   return found[0];
@@ -134,8 +141,14 @@ std::pair<Value, Value> GpuAttention::atLeastOne(Value begin, Value end,
 
 std::pair<Value, Value> GpuAttention::visibleKeys(Value query) const {
   Value begin = e.index(0), end = e.index(shape.keys), at = positionOf(query);
-  if (shape.causal)
+  if (last) {
+    Value until =
+        e.min(e.add(query, sizes.queries - 1), e.index(shape.tokens - 1));
+    Value seen = e.add(lastKeyOf(until), 1);
+    end = e.b.createOrFold<arith::MinSIOp>(e.loc, end, seen);
+  } else if (shape.causal) {
     end = e.min(end, e.add(at, sizes.queries));
+  }
   auto notBefore = [&](Value key) {
     begin = e.b.createOrFold<arith::MaxSIOp>(e.loc, key, begin);
   };
@@ -151,7 +164,12 @@ std::pair<Value, Value> GpuAttention::visibleKeys(Value query) const {
 std::pair<Value, Value> GpuAttention::visibleQueries(Value key) const {
   Value begin = e.index(0), end = e.index(shape.tokens),
         at = start ? e.sub(key, start) : key;
-  if (shape.causal) {
+  if (last) {
+    Value from = countQueries([&](Value query) {
+      return e.compare(arith::CmpIPredicate::slt, lastKeyOf(query), key);
+    });
+    begin = e.sub(from, e.rem(from, sizes.queries));
+  } else if (shape.causal) {
     Value from = at;
     if (start)
       from = e.b.createOrFold<arith::MaxSIOp>(e.loc, from, e.index(0));
@@ -159,8 +177,13 @@ std::pair<Value, Value> GpuAttention::visibleQueries(Value key) const {
   }
   if (shape.window > 0)
     end = e.min(end, e.add(at, sizes.keys + shape.window - 1));
+  // The queries that see one of the keys are the last ones of those whose first
+  // key is not after them.
   if (first)
-    end = e.min(end, queriesFrom(e.add(key, sizes.keys - 1)));
+    end = e.min(end, countQueries([&](Value query) {
+                  return e.compare(arith::CmpIPredicate::sle, firstKeyOf(query),
+                                   e.add(key, sizes.keys - 1));
+                }));
   return atLeastOne(begin, end, shape.tokens, sizes.queries);
 }
 
@@ -173,21 +196,22 @@ Value GpuAttention::isCrossed(Value query, Value key) const {
             ? e.b.create<arith::OrIOp>(e.loc, crossed, condition).getResult()
             : condition;
   };
-  Value keyEnd = e.add(key, sizes.keys), last;
+  Value keyEnd = e.add(key, sizes.keys), latest;
   if (first)
-    last = firstKeyOf(
+    latest = firstKeyOf(
         e.min(e.add(query, sizes.queries - 1), e.index(shape.tokens - 1)));
-  query = positionOf(query);
+  Value at = positionOf(query);
   if (shape.causal)
-    either(e.compare(arith::CmpIPredicate::sgt, keyEnd, e.add(query, 1)));
+    either(e.compare(arith::CmpIPredicate::sgt, keyEnd,
+                     e.add(lastKeyOf(query), 1)));
   if (shape.window > 0)
     either(e.compare(arith::CmpIPredicate::sge,
-                     e.sub(e.add(query, sizes.queries - 1), key),
+                     e.sub(e.add(at, sizes.queries - 1), key),
                      e.index(shape.window)));
   if (shape.keys % sizes.keys)
     either(e.compare(arith::CmpIPredicate::sgt, keyEnd, e.index(shape.keys)));
   if (first)
-    either(e.compare(arith::CmpIPredicate::sgt, last, key));
+    either(e.compare(arith::CmpIPredicate::sgt, latest, key));
   return crossed;
 }
 
@@ -218,8 +242,20 @@ Value GpuAttention::maskTile(Value scores, Value query, Value key,
                   ? b.create<arith::AndIOp>(e.loc, visible, here).getResult()
                   : here;
   };
+  const int64_t dim = keysInRows ? 1 : 0;
+  // What [B, T] says of each query of the tile.
+  auto ofQueries = [&](Value buffer, const View &view) {
+    return loadVector(buffer, rowOf(view), tile[dim], query);
+  };
+  Value limit = queries;
+  if (last) {
+    Value own = e.iota(positionOf(query), {tile[dim]}, 0);
+    limit = e.spread(
+        b.create<arith::MaxSIOp>(e.loc, own, ofQueries(last, lastView)), tile,
+        dim);
+  }
   if (shape.causal)
-    require(arith::CmpIPredicate::sle, keys, queries);
+    require(arith::CmpIPredicate::sle, keys, limit);
   if (shape.window > 0)
     require(arith::CmpIPredicate::slt,
             b.create<arith::SubIOp>(e.loc, queries, keys),
@@ -227,12 +263,9 @@ Value GpuAttention::maskTile(Value scores, Value query, Value key,
   if (shape.keys % sizes.keys)
     require(arith::CmpIPredicate::slt, keys,
             e.spreadIndex(e.index(shape.keys), tile));
-  if (first) {
-    int64_t dim = keysInRows ? 1 : 0;
+  if (first)
     require(arith::CmpIPredicate::sge, keys,
-            e.spread(loadVector(first, firstAt(e.index(0)), tile[dim], query),
-                     tile, dim));
-  }
+            e.spread(ofQueries(first, firstView), tile, dim));
   return b.create<arith::SelectOp>(e.loc, visible, scores,
                                    e.splat(masked, tile));
 }

@@ -45,6 +45,11 @@ Status Scheduler::check(const EngineRequest &request,
         "the number of tokens to generate must be at least 0, got: {}",
         request.maxTokens);
   TESSERA_RETURN_IF_ERROR(checkLength(prompt, request.maxTokens, shape));
+  TESSERA_RETURN_IF_ERROR(checkPrompt(prompt, shape));
+  if (request.scoresPrompt && shape.hasWholePrompts)
+    return Status::error("log-probabilities of a prompt are not supported "
+                         "with attention.prompts: bidirectional, where its "
+                         "tokens see each other");
   if (request.scoresPrompt && !request.logprobs)
     return Status::error("a prompt is scored by logprobs, which are not "
                          "requested");
@@ -141,6 +146,9 @@ bool Scheduler::givePages(Sequence &sequence) {
   // score.
   int64_t known =
       (sequence.scores() ? sequence.scored : int64_t(tokens.size())) - 1;
+  // What a token of a whole prompt has depends on those after it.
+  if (model.shape().hasWholePrompts)
+    known = 0;
   int64_t found = pool.takePrefix(tokens.first(std::size_t(known)),
                                   sequence.list, sequence.root());
   // Keep a page for each running sequence, or one would be preempted at once.
@@ -225,8 +233,18 @@ Status Scheduler::readChunk() {
   return Status::success();
 }
 
+/// Lets later sequences find the tokens that are computed.
+void Scheduler::publish(Sequence &sequence) {
+  if (!model.shape().hasWholePrompts)
+    pool.publish(sequence.list,
+                 std::span(sequence.tokens).first(size_t(sequence.computed)));
+}
+
 Status Scheduler::prefill(Sequence &sequence) {
-  int64_t count = std::min(sequence.toRead(), model.shape().chunk);
+  const bool isPrompt = model.shape().hasWholePrompts && sequence.computed == 0;
+  int64_t count =
+      std::min(sequence.toRead(),
+               isPrompt ? sequence.result.promptTokens : model.shape().chunk);
   bool last = count == sequence.unread();
   Sequence *one[] = {&sequence};
   sequence.drafts = {};
@@ -236,8 +254,7 @@ Status Scheduler::prefill(Sequence &sequence) {
       last ? requestRows(one) : Wanted{.logits = false}));
   sequence.computed += count;
   counters.lastComputed = EngineClock::now();
-  pool.publish(sequence.list,
-               std::span(sequence.tokens).first(sequence.computed));
+  publish(sequence);
   if (last)
     choose(sequence, 0);
   return Status::success();
@@ -256,8 +273,7 @@ Status Scheduler::score(Sequence &sequence) {
   sequence.isSampled = false;
   sequence.computed += count;
   counters.lastComputed = EngineClock::now();
-  pool.publish(sequence.list,
-               std::span(sequence.tokens).first(sequence.computed));
+  publish(sequence);
   for (int64_t row = 0; row < count && sequence.scores(); ++row) {
     int64_t position = begin + row + 1; // the token that the row predicts
     if (position != sequence.scored)
@@ -310,7 +326,7 @@ void Scheduler::addDrafts(std::span<Sequence *const> sequences) {
 /// Chooses the token after row `row`; returns whether the sequence goes on.
 bool Scheduler::takeRow(Sequence &sequence, int64_t row) {
   ++sequence.computed;
-  pool.publish(sequence.list, sequence.tokens);
+  publish(sequence);
   choose(sequence, row);
   return !sequence.finished;
 }

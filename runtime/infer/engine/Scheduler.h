@@ -77,6 +77,7 @@ private:
   void expire(EngineClock::time_point now);
   void admit(EngineClock::time_point now);
   bool givePages(Sequence &sequence);
+  void publish(Sequence &sequence);
   Status readChunk();
   Status prefill(Sequence &sequence);
   Status score(Sequence &sequence);

@@ -217,6 +217,14 @@ func.func @f(%q: tensor<1x4x4x8xf32>, %k: tensor<1x4x2x8xf32>, %first: tensor<1x
 
 // -----
 
+func.func @f(%q: tensor<1x4x4x8xf32>, %k: tensor<1x4x2x8xf32>, %last: tensor<1x4xi32>) {
+  // expected-error @+1 {{'graph.attention' op expects 'causal' and 'first' with 'last'}}
+  %0:2 = graph.attention %q, %k, %k last %last : tensor<1x4xi32> scale 0.5 {causal} : tensor<1x4x4x8xf32>, tensor<1x4x2x8xf32>, tensor<1x4x2x8xf32> -> tensor<1x4x4x8xf32>, tensor<1x4x4xf32>
+  return
+}
+
+// -----
+
 func.func @f(%q: tensor<1x4x4x8xf32>, %k: tensor<1x4x2x8xf32>, %odd: tensor<1x4x3x8xf32>, %b: tensor<1x4x2x8xbf16>, %r: tensor<8xf32>, %e: tensor<1x4x0x8xf32>, %short: tensor<1x3x2x8xf32>) {
   // expected-error @+1 {{'graph.attention' op expects an lse of shape [1, 4, 4], got [4, 4]}}
   %0:2 = graph.attention %q, %k, %k scale 0.5 : tensor<1x4x4x8xf32>, tensor<1x4x2x8xf32>, tensor<1x4x2x8xf32> -> tensor<1x4x4x8xf32>, tensor<4x4xf32>

@@ -132,6 +132,11 @@ func.func @composites(%q: tensor<1x4x4x8xf32>, %kv: tensor<1x4x2x8xf32>, %w: ten
   // CHECK: graph.attention %{{.*}} first %{{.*}} : tensor<1x4xi32> scale 5.000000e-01 {causal} : tensor<1x4x4x8xf32>, tensor<1x4x2x8xf32>
   %first = graph.constant dense<[[0, 0, 2, 2]]> : tensor<1x4xi32>
   %packed, %packedLse = graph.attention %q, %kv, %kv first %first : tensor<1x4xi32> scale 0.5 {causal} : tensor<1x4x4x8xf32>, tensor<1x4x2x8xf32>, tensor<1x4x2x8xf32> -> tensor<1x4x4x8xf32>, tensor<1x4x4xf32>
+  // CHECK: graph.attention %{{.*}} first %{{.*}} : tensor<1x4xi32> last %{{.*}} : tensor<1x4xi32> scale 5.000000e-01 {causal}
+  %last = graph.constant dense<[[1, 1, -1, -1]]> : tensor<1x4xi32>
+  %joint, %jointLse = graph.attention %q, %kv, %kv first %first : tensor<1x4xi32> last %last : tensor<1x4xi32> scale 0.5 {causal} : tensor<1x4x4x8xf32>, tensor<1x4x2x8xf32>, tensor<1x4x2x8xf32> -> tensor<1x4x4x8xf32>, tensor<1x4x4xf32>
+  // CHECK: graph.attention_grad %{{.*}} first %{{.*}} : tensor<1x4xi32> last %{{.*}} : tensor<1x4xi32> scale
+  %jointGrad:3 = graph.attention_grad %q, %kv, %kv, %joint, %jointLse, %q first %first : tensor<1x4xi32> last %last : tensor<1x4xi32> scale 0.5 {causal} : tensor<1x4x4x8xf32>, tensor<1x4x2x8xf32>, tensor<1x4x2x8xf32>, tensor<1x4x4x8xf32>, tensor<1x4x4xf32>, tensor<1x4x4x8xf32>
   // CHECK: graph.attention %{{.*}} sinks %{{.*}} : tensor<4xf32> scale 5.000000e-01 {causal} : tensor<1x4x4x8xf32>, tensor<1x4x2x8xf32>
   %sinks = graph.constant dense<1.0> : tensor<4xf32>
   %sunk, %sunkLse = graph.attention %q, %kv, %kv sinks %sinks : tensor<4xf32> scale 0.5 {causal} : tensor<1x4x4x8xf32>, tensor<1x4x2x8xf32>, tensor<1x4x2x8xf32> -> tensor<1x4x4x8xf32>, tensor<1x4x4xf32>

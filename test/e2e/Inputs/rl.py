@@ -266,6 +266,44 @@ def check_variants(runs):
         harness.check(max(abs(ratio - 1) for ratio in ratios) < bound, f"{task} runs")
 
 
+def check_prompts(runs):
+    """Where the tokens of a prompt see each other, they do when it samples, when it is
+    compared and when it learns."""
+    runs.run("prompts", 6, f"{sys.executable} {MATCH}",
+             sets=["attention.prompts=bidirectional", "policy.kl.beta=0.05"])
+    policies = [record["policy"] for record in harness.metrics(runs.scratch / "prompts")]
+    harness.check(all(abs(policy["kl"]) < 1e-6 and abs(policy["ratio"] - 1) < 1e-4
+                      for policy in policies),
+                  "bidirectional prompts: tokens have the probabilities with which they were sampled")
+    harness.check(abs(policies[0]["kl_reference"]) < 1e-6 and policies[-1]["kl_reference"] > 1e-6,
+                  "and the distance to the reference model grows from 0")
+
+
+def check_gates(runs):
+    reward, more = f"{sys.executable} {MATCH}", ["--eval-prompts", runs.prompts]
+    command = runs.command("gated", 9, reward, *more,
+                           sets=["eval.every=3", "gates.require=[eval_reward >= 2]"])
+    harness.refuses("a gate that is missed", "eval_reward", "2")(*command, "--quiet")
+    harness.check(harness.metrics(runs.scratch / "gated")[-1]["step"] == 3,
+                  "which ends the run at its evaluation")
+    runs.run("passed", 3, reward, *more, sets=["eval.every=3", "gates.require=[eval_reward >= 0]"])
+
+
+def check_memory(runs):
+    """The plan is that of all models, and holds."""
+    done = harness.run(*runs.command("memory", 3, f"{sys.executable} {MATCH}",
+                                     sets=["policy.kl.beta=0.05"]))
+    units = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+    said = re.search(r"\npeak memory: (.*) resident; (.*) were planned and (.*) are outside",
+                     done.stderr).groups()
+    peak, planned, outside = (float(number) * units[unit]
+                              for number, unit in (each.split() for each in said))
+    harness.check(re.search(r"planned peak memory: .* rollout engine, .* reference model\)",
+                            done.stderr), "the plan names the models that are not trained")
+    harness.check(peak <= 1.1 * (planned + outside),
+                  f"peak, planned and outside of the plan: {', '.join(said)}")
+
+
 def check_errors(runs):
     reward = f"{sys.executable} {MATCH}"
 
@@ -319,6 +357,9 @@ def main():
     check_server(runs, whole)
     check_stale_kill(runs)
     check_variants(runs)
+    check_prompts(runs)
+    check_gates(runs)
+    check_memory(runs)
     check_errors(runs)
 
 

@@ -70,29 +70,43 @@ func.func @main(%q: {0}, %k: {1}, %v: {1}, %d: {0}) -> ({0}, {0}, {1}, {1}) {{
 
 /// Packed documents of 1 to `longest` tokens, which begin where others do in
 /// each sequence. Queries stand from `start` on among `keys`, as in Started.
+/// The first tokens of documents may be prompts, whose tokens see each other.
 struct Packed {
   Shape shape;
   int longest;
   int keys = 0, start = 0; ///< keys 0: the queries' own
+  bool prompts = false;
 };
 
-/// [batch, tokens] of where documents begin.
-void fillFirst(interpreter::Tensor &first, const Packed &c) {
+Packed withPrompts(Packed c) {
+  c.prompts = true;
+  return c;
+}
+
+/// [batch, tokens] of where documents begin, and if `last` is there, where
+/// their prompts end; before any key if they have none.
+void fillMask(interpreter::Tensor &first, interpreter::Tensor *last,
+              const Packed &c) {
   uint32_t random = 1;
   for (int b = 0, at = 0; b < c.shape.batch; ++b) {
-    int begin = 0, end = 0;
+    int begin = 0, end = 0, prompt = 0;
     for (int t = 0; t < c.shape.tokens; ++t, ++at) {
       if (t == end) {
         random = random * 1664525 + 1013904223;
         begin = t;
         end = t + 1 + static_cast<int>(random >> 16) % c.longest;
+        prompt = static_cast<int>(random >> 8) % (end - begin + 1);
       }
       first.data[at] = begin + c.start;
+      if (last)
+        last->data[at] =
+            prompt ? std::min(begin + prompt, c.shape.tokens) - 1 + c.start
+                   : -1000;
     }
   }
 }
 
-// Inputs are q, k, v, d and the first keys.
+// Inputs are q, k, v, d, the first keys and, with prompts, the last ones.
 void add(std::vector<KernelCase> &cases, const Packed &c, const char *element) {
   const Shape &s = c.shape;
   const bool isStarted = c.keys != 0;
@@ -100,23 +114,26 @@ void add(std::vector<KernelCase> &cases, const Packed &c, const char *element) {
       Parts(s, isStarted ? c.keys : s.tokens, element);
   const std::string first = fmt::format("tensor<{}x{}xi32>", s.batch, s.tokens),
                     start = isStarted ? "start %s " : "",
-                    type = isStarted ? ", tensor<i32>" : "";
+                    type = isStarted ? ", tensor<i32>" : "",
+                    last = c.prompts ? "last %l : " + first + " " : "",
+                    more = c.prompts ? ", %l: " + first : "";
   cases.push_back(
       {fmt::format(
-           "PackedAttention{}x{}x{}over{}x{}window{}Longest{}From{}{}_{}",
-           s.batch, s.tokens, s.heads, s.kvHeads, s.headDim, s.window,
-           c.longest, c.start < 0 ? "Minus" : "", std::abs(c.start), element),
+           "PackedAttention{}{}x{}x{}over{}x{}window{}Longest{}From{}{}_{}",
+           c.prompts ? "Prompts" : "", s.batch, s.tokens, s.heads, s.kvHeads,
+           s.headDim, s.window, c.longest, c.start < 0 ? "Minus" : "",
+           std::abs(c.start), element),
        fmt::format(R"(
-func.func @main(%q: {0}, %k: {1}, %v: {1}, %d: {0}, %f: {5}) -> ({0}, {0}, {1}, {1}) {{
+func.func @main(%q: {0}, %k: {1}, %v: {1}, %d: {0}, %f: {5}{9}) -> ({0}, {0}, {1}, {1}) {{
   %s = graph.constant dense<{4}> : tensor<i32>
-  %a:2 = graph.attention %q, %k, %v {6}first %f : {5} {3} : {0}, {1}, {1}{7} -> {0}, {2}
-  %g:3 = graph.attention_grad %q, %k, %v, %a#0, %a#1, %d {6}first %f : {5} {3} : {0}, {1}, {1}, {0}, {2}, {0}{7}
+  %a:2 = graph.attention %q, %k, %v {6}first %f : {5} {8}{3} : {0}, {1}, {1}{7} -> {0}, {2}
+  %g:3 = graph.attention_grad %q, %k, %v, %a#0, %a#1, %d {6}first %f : {5} {8}{3} : {0}, {1}, {1}, {0}, {2}, {0}{7}
   return %a#0, %g#0, %g#1, %g#2 : {0}, {0}, {1}, {1}
 }})",
-                   q, k, lse, mask, c.start, first, start, type),
+                   q, k, lse, mask, c.start, first, start, type, last, more),
        -2, 2, element[0] == 'f' ? 1e-5 : 2e-2,
        [c](std::vector<interpreter::Tensor> &inputs) {
-         fillFirst(inputs[4], c);
+         fillMask(inputs[4], c.prompts ? &inputs[5] : nullptr, c);
        }});
 }
 
@@ -133,13 +150,15 @@ std::vector<KernelCase> make() {
         Packed{{2, 5, 2, 1, 16, 0}, 2}, Packed{{2, 9, 2, 2, 16, 3}, 4},
         Packed{{1, 90, 1, 1, 16, 0}, 15}})
     for (const char *element : {"f32", "bf16"})
-      add(cases, c, element);
+      for (const Packed &each : {c, withPrompts(c)})
+        add(cases, each, element);
   for (Packed c :
        {Packed{{2, 450, 2, 1, 64, 0}, 150}, Packed{{1, 400, 1, 1, 128, 0}, 60},
         Packed{{1, 200, 1, 1, 192, 100}, 120},
         Packed{{1, 150, 2, 2, 256, 0}, 80},
         Packed{{1, 130, 2, 1, 64, 0}, 50, 200, 70}})
-    add(cases, c, "bf16");
+    for (const Packed &each : {c, withPrompts(c)})
+      add(cases, each, "bf16");
   for (Shape s : {Shape{2, 139, 4, 2, 16, 21}, Shape{1, 67, 3, 3, 20, 0},
                   Shape{1, 200, 2, 1, 64, 5}, Shape{1, 129, 2, 1, 5, 64},
                   Shape{1, 192, 1, 1, 16, 65}, Shape{2, 7, 2, 1, 8, 0},
@@ -217,8 +236,12 @@ std::vector<KernelCase> makeLarge() {
   add(cases, Started{{2, 512, 8, 4, 128, 100}, 700, 188}, "bf16");
   add(cases, Started{{2, 512, 8, 4, 64, 0}, 512, -1}, "f32");
   for (int headDim : {64, 96, 128, 192, 256})
-    add(cases, Packed{{2, 512, 8, 4, headDim, 0}, 200}, "bf16");
-  add(cases, Packed{{2, 512, 8, 4, 64, 0}, 200}, "f32");
+    for (const Packed &each : {Packed{{2, 512, 8, 4, headDim, 0}, 200},
+                               withPrompts({{2, 512, 8, 4, headDim, 0}, 200})})
+      add(cases, each, "bf16");
+  for (const Packed &each : {Packed{{2, 512, 8, 4, 64, 0}, 200},
+                             withPrompts({{2, 512, 8, 4, 64, 0}, 200})})
+    add(cases, each, "f32");
   return cases;
 }
 

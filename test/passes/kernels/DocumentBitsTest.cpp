@@ -21,6 +21,8 @@ constexpr int64_t kTokens = 320, kPage = 64, kHeads = 4, kKvHeads = 2,
 
 struct Document {
   int64_t row, begin, length;
+  /// Its first tokens, which see each other where there are prompts.
+  Document prompt() const { return {row, begin, (length + 1) / 2}; }
 };
 
 std::string queryType(int64_t rows, const char *type) {
@@ -37,23 +39,26 @@ std::string windowText(int64_t window) {
 
 /// Result 0 is the output, 1 to 3 are the gradients of query, key and value for
 /// a cotangent %d.
+/// With prompts, %l has the last key of each query's.
 std::string packedText(int64_t rows, const char *type, int64_t window,
-                       int64_t result) {
+                       bool prompts, int64_t result) {
   const std::string q = queryType(rows, type), k = keyType(rows, type),
                     lse = fmt::format("tensor<{}x{}x{}xf32>", rows, kHeads,
                                       kTokens),
                     first = fmt::format("tensor<{}x{}xi32>", rows, kTokens),
-                    mask = fmt::format("first %f : {} scale 0.2 {{causal{}}}",
-                                       first, windowText(window));
+                    last = prompts ? fmt::format("last %l : {} ", first) : "",
+                    mask = fmt::format("first %f : {} {}scale 0.2 {{causal{}}}",
+                                       first, last, windowText(window));
   return fmt::format(
       R"(
-func.func @main(%q: {0}, %k: {1}, %v: {1}, %d: {0}, %f: {3}) -> {6} {{
+func.func @main(%q: {0}, %k: {1}, %v: {1}, %d: {0}, %f: {3}{7}) -> {6} {{
   %a:2 = graph.attention %q, %k, %v {4} : {0}, {1}, {1} -> {0}, {2}
   %g:3 = graph.attention_grad %q, %k, %v, %a#0, %a#1, %d {4} : {0}, {1}, {1}, {0}, {2}, {0}
   return {5} : {6}
 }})",
       q, k, lse, first, mask,
-      result ? fmt::format("%g#{}", result - 1) : "%a#0", result < 2 ? q : k);
+      result ? fmt::format("%g#{}", result - 1) : "%a#0", result < 2 ? q : k,
+      prompts ? fmt::format(", %l: {}", first) : "");
 }
 
 std::string promptText(const char *type, int64_t window) {
@@ -119,7 +124,16 @@ Tensor firstOf(int64_t rows, const std::vector<Document> &documents) {
   return first;
 }
 
-using Param = std::tuple<std::string, const char *, int64_t>;
+Tensor lastOf(int64_t rows, const std::vector<Document> &documents) {
+  Tensor last({rows, kTokens});
+  for (const Document &each : documents)
+    for (int64_t t = each.begin; t < kTokens; ++t)
+      last.data[each.row * kTokens + t] =
+          double(each.begin + each.prompt().length - 1);
+  return last;
+}
+
+using Param = std::tuple<std::string, const char *, int64_t, bool>;
 
 class DocumentBitsTest : public ::testing::TestWithParam<Param> {
 protected:
@@ -131,7 +145,7 @@ protected:
 };
 
 TEST_P(DocumentBitsTest, AreTheSameInAnyPackingAndInAPrompt) {
-  const auto &[target, type, window] = GetParam();
+  const auto &[target, type, window, prompts] = GetParam();
   constexpr int64_t kRows = 2;
   std::mt19937_64 engine(7);
   const std::vector<Document> packed = drawDocuments(kRows, engine);
@@ -153,11 +167,14 @@ TEST_P(DocumentBitsTest, AreTheSameInAnyPackingAndInAPrompt) {
   for (int64_t i = 0; i < count; ++i)
     if (alone[i].length < kTokens)
       rest.push_back({i, alone[i].length, 1});
-  auto inputsOf = [](std::vector<Batch> &from, const Tensor &first) {
+  auto inputsOf = [&, prompts = prompts](std::vector<Batch> &from, int64_t rows,
+                                         const std::vector<Document> &of) {
     Tensors inputs;
     for (Batch &each : from)
       inputs.push_back(each.values);
-    inputs.push_back(first);
+    inputs.push_back(firstOf(rows, of));
+    if (prompts)
+      inputs.push_back(lastOf(rows, of));
     return inputs;
   };
   MainPrograms programs(target);
@@ -165,12 +182,12 @@ TEST_P(DocumentBitsTest, AreTheSameInAnyPackingAndInAPrompt) {
   for (int64_t result = 0; result < 4; ++result) {
     const int64_t heads = result < 2 ? kHeads : kKvHeads;
     Batch one(kRows, heads), other(count, heads);
-    one.values =
-        llvm::cantFail(programs.run(packedText(kRows, type, window, result),
-                                    inputsOf(many, firstOf(kRows, packed))));
-    other.values =
-        llvm::cantFail(programs.run(packedText(count, type, window, result),
-                                    inputsOf(single, firstOf(count, rest))));
+    one.values = llvm::cantFail(
+        programs.run(packedText(kRows, type, window, prompts, result),
+                     inputsOf(many, kRows, packed)));
+    other.values = llvm::cantFail(
+        programs.run(packedText(count, type, window, prompts, result),
+                     inputsOf(single, count, rest)));
     for (int64_t i = 0; i < count; ++i)
       ASSERT_TRUE(std::ranges::equal(one.of(packed[i]), other.of(alone[i])))
           << "result " << result << ", tokens " << packed[i].length << " at "
@@ -179,40 +196,44 @@ TEST_P(DocumentBitsTest, AreTheSameInAnyPackingAndInAPrompt) {
       outputs = one;
   }
 
+  if (prompts && window) // which inference refuses
+    return;
   constexpr int64_t kPages = kTokens / kPage;
   Tensor table({1, kPages}), start({1}), length({1});
   std::iota(table.data.begin(), table.data.end(), 0);
   for (int64_t i = 0; i < count; ++i) {
-    const Document whole{0, 0, packed[i].length};
+    // A prompt is read from positions after all keys (models/BuildInference).
+    const Document text = prompts ? packed[i].prompt() : packed[i],
+                   whole{0, 0, text.length};
     std::vector<Batch> prompt;
     for (int64_t operand = 0; operand < 3; ++operand) {
       prompt.emplace_back(1, operand ? kKvHeads : kHeads);
-      prompt.back().copy(many[operand], packed[i], whole);
+      prompt.back().copy(many[operand], text, whole);
       if (operand)
         prompt.back().values.shape = {kPages, kPage, kKvHeads, kHeadDim};
     }
-    length.data[0] = double(packed[i].length);
+    length.data[0] = double(text.length);
+    start.data[0] = prompts ? length.data[0] : 0;
     Batch found(1, kHeads);
     found.values = llvm::cantFail(programs.run(
         promptText(type, window), {prompt[0].values, table, start, length,
                                    prompt[1].values, prompt[2].values}));
-    ASSERT_TRUE(std::ranges::equal(found.of(whole), outputs.of(packed[i])))
-        << "in a prompt, tokens " << packed[i].length << " at "
-        << packed[i].begin;
+    ASSERT_TRUE(std::ranges::equal(found.of(whole), outputs.of(text)))
+        << "in a prompt, tokens " << text.length << " at " << packed[i].begin;
   }
 }
 
 std::string nameOf(const ::testing::TestParamInfo<Param> &info) {
-  const auto &[target, type, window] = info.param;
-  return fmt::format("{}{}window{}", target.substr(target.find(':') + 1), type,
-                     window);
+  const auto &[target, type, window, prompts] = info.param;
+  return fmt::format("{}{}window{}{}", target.substr(target.find(':') + 1),
+                     type, window, prompts ? "Prompts" : "");
 }
 
 INSTANTIATE_TEST_SUITE_P(
     Targets, DocumentBitsTest,
     ::testing::Combine(::testing::ValuesIn(cpuTargetNames()),
                        ::testing::Values("f32", "bf16"),
-                       ::testing::Values(0, 70)),
+                       ::testing::Values(0, 70), ::testing::Bool()),
     nameOf);
 
 } // namespace

@@ -131,6 +131,11 @@ struct AttentionTypes {
     return " first %a" + std::to_string(argument) + " : T<3x" +
            std::to_string(tokens) + "xi32>";
   }
+  // That and, as the next argument, where prompts end.
+  std::string lastAt(size_t argument) const {
+    return firstAt(argument) + " last %a" + std::to_string(argument + 1) +
+           " : T<3x" + std::to_string(tokens) + "xi32>";
+  }
   int64_t tokens;
   std::string q, k, lse, startType;
 };
@@ -142,6 +147,20 @@ std::vector<double> documentStarts(int64_t tokens) {
     for (int64_t t = 0; t < tokens; ++t)
       starts.push_back(static_cast<double>(t - t % (sequence + 1)));
   return starts;
+}
+
+/// Where longer documents begin, and where their prompts end: before the last
+/// token.
+std::vector<std::vector<double>> prompts(int64_t tokens) {
+  std::vector<double> starts, ends;
+  for (int64_t length : {2, 4, 6})
+    for (int64_t t = 0; t < tokens; ++t) {
+      const int64_t start = t - t % length;
+      starts.push_back(static_cast<double>(start));
+      ends.push_back(
+          static_cast<double>(std::min(start + length - 2, tokens - 1)));
+    }
+  return {starts, ends};
 }
 
 // Numbers that a softmax weighs are not whole, and weights of parts are.
@@ -193,6 +212,34 @@ OpCase packedAttentionGrad(const std::string &attrs, int64_t tokens) {
       {t.q, t.k, t.k})};
   made.rounds = true;
   made.indices = {documentStarts(tokens)};
+  return made;
+}
+
+OpCase promptsAttention(const std::string &attrs, int64_t tokens) {
+  AttentionTypes t(tokens, std::nullopt);
+  const std::string keys = "3x" + std::to_string(tokens) + "xi32";
+  OpCase made{function({t.q, t.k, t.k, keys, keys},
+                       "attention %a0, %a1, %a2" + t.lastAt(3) +
+                           " scale 0.25 {" + attrs + "} : T<" + t.q + ">, T<" +
+                           t.k + ">, T<" + t.k + "> -> T<" + t.q + ">, T<" +
+                           t.lse + ">",
+                       {t.q, t.lse})};
+  made.rounds = true;
+  made.indices = prompts(tokens);
+  return made;
+}
+
+OpCase promptsAttentionGrad(const std::string &attrs, int64_t tokens) {
+  AttentionTypes t(tokens, std::nullopt);
+  const std::string keys = "3x" + std::to_string(tokens) + "xi32";
+  OpCase made{function({t.q, t.k, t.k, t.q, t.lse, t.q, keys, keys},
+                       "attention_grad %a0, %a1, %a2, %a3, %a4, %a5" +
+                           t.lastAt(6) + " scale 0.25 {" + attrs + "} : T<" +
+                           t.q + ">, T<" + t.k + ">, T<" + t.k + ">, T<" + t.q +
+                           ">, T<" + t.lse + ">, T<" + t.q + ">",
+                       {t.q, t.k, t.k})};
+  made.rounds = true;
+  made.indices = prompts(tokens);
   return made;
 }
 
@@ -403,6 +450,12 @@ std::multimap<std::string, OpCase> composites() {
       {"attention", packedAttention("causal", 6)},
       {"attention", packedAttention("causal, window = 2 : i64", 6)},
       {"attention", packedAttention("causal", 5)},
+      {"attention", promptsAttention("causal", 6)},
+      {"attention", promptsAttention("causal, window = 2 : i64", 6)},
+      {"attention", promptsAttention("causal", 5)},
+      {"attention_grad", promptsAttentionGrad("causal", 6)},
+      {"attention_grad", promptsAttentionGrad("causal, window = 2 : i64", 6)},
+      {"attention_grad", promptsAttentionGrad("causal", 5)},
       {"attention_grad", packedAttentionGrad("causal", 6)},
       {"attention_grad", packedAttentionGrad("causal, window = 2 : i64", 6)},
       {"attention_grad", packedAttentionGrad("causal", 5)},

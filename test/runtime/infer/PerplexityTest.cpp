@@ -23,9 +23,15 @@ public:
              .buckets = {1, 2, 3}};
   }
   const DecoderShape &shape() const override { return sizes; }
-  Status prefill(const CachedText &, std::span<const int32_t>,
+  Status prefill(const CachedText &text, std::span<const int32_t> tokens,
                  const Wanted &) override {
-    return Status::error("not used");
+    EXPECT_TRUE(sizes.hasWholePrompts && text.length == 0);
+    EXPECT_LE(int64_t(tokens.size()), sizes.chunk);
+    for (int64_t at = 0; at < int64_t(tokens.size()); ++at)
+      owner[text.pages[at / 2] * 2 + at % 2] = at;
+    rows.assign(1, std::vector<float>(10));
+    rows[0][(tokens.back() + 1) % 10] = 3;
+    return Status::success();
   }
   Status decode(std::span<const CachedText> texts,
                 std::span<const int32_t> tokens, const Wanted &) override {
@@ -112,6 +118,55 @@ TEST(TokenScores, HaveEveryTokenButTheFirstInOrder) {
         wanted.emplace_back(i, at);
     EXPECT_EQ(seen, wanted);
   }
+}
+
+TEST(TokenScores, AreOfTheTokensAfterAWholePrompt) {
+  const std::vector<std::vector<int32_t>> texts = {
+      {1, 2, 3, 4, 5, 6, 7, 8}, {4}, {}, {1, 2}, {3, 4, 9}, {7, 8, 9}};
+  const std::vector<int64_t> prompts = {4, 1, 0, 2, 2, 1};
+  const std::vector<std::span<const int32_t>> sequences(texts.begin(),
+                                                        texts.end());
+  for (int64_t pages : {4, 5, 9}) {
+    Counting model;
+    model.sizes.pages = pages;
+    model.sizes.hasWholePrompts = true;
+    std::vector<std::pair<std::size_t, int64_t>> seen, wanted;
+    const double all = std::log(9 + std::exp(3.0));
+    const Status status = scoreTokens(
+        model, sequences,
+        [&](std::size_t i, int64_t at, double logProb) {
+          seen.emplace_back(i, at);
+          const bool foretold = texts[i][at] == (texts[i][at - 1] + 1) % 10;
+          EXPECT_NEAR(logProb, (foretold ? 3 : 0) - all, 1e-6);
+        },
+        prompts);
+    ASSERT_TRUE(status.ok()) << status.message();
+    for (std::size_t i = 0; i < texts.size(); ++i)
+      for (int64_t at = std::max<int64_t>(prompts[i], 1);
+           at < int64_t(texts[i].size()); ++at)
+        wanted.emplace_back(i, at);
+    EXPECT_EQ(seen, wanted);
+  }
+}
+
+TEST(TokenScores, RefuseTextsWithoutAPromptWhereTheyAreWhole) {
+  Counting model;
+  model.sizes.hasWholePrompts = true;
+  const std::vector<int32_t> text = {1, 2, 3, 4, 5, 6};
+  const std::vector<std::span<const int32_t>> sequences = {text};
+  const auto errorOf = [&](std::span<const int64_t> prompts) {
+    return scoreTokens(
+               model, sequences, [](std::size_t, int64_t, double) {}, prompts)
+        .message();
+  };
+  EXPECT_EQ(errorOf({}),
+            "the tokens of a text without a prompt cannot be scored with "
+            "attention.prompts: bidirectional; leave that key out");
+  const std::vector<int64_t> prompts = {5};
+  EXPECT_EQ(errorOf(prompts),
+            "the prompt has 5 tokens, which see each other (attention.prompts: "
+            "bidirectional), and at most 4 are read at once; for a model "
+            "directory, raise it by --set inference.chunk=N");
 }
 
 TEST(TokenScores, RefuseWhatDoesNotFit) {

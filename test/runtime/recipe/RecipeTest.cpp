@@ -43,6 +43,7 @@ batch: {micro: 2, accumulate: 3, sequence: 64}
 precision: {compute: bf16}
 recompute: selective
 dropout: {rate: 0.25}
+attention: {prompts: bidirectional}
 inference: {context: 512, batch: 3, chunk: 32, page: 16, pages: 99,
             kv: int8, zeros: groups, layout: packed, numerics: training,
             pooling: mean_sqrt, normalize: l2}
@@ -71,6 +72,7 @@ gates: {require: [eval_loss<=3.20, eval_loss >= 1e-3], on_miss: roll_back,
   EXPECT_EQ(recipe.compute, Precision::Bf16);
   EXPECT_EQ(recipe.recompute, Recompute::Selective);
   EXPECT_EQ(recipe.dropout.rate, 0.25);
+  EXPECT_EQ(recipe.attention.prompts, Prompts::Bidirectional);
   EXPECT_EQ(recipe.inference,
             (Recipe::Inference{512, 3, 32, 16, 99, KvKind::Int8, Quant::None,
                                32, ZeroPoints::Groups, WeightLayout::Packed,

@@ -29,8 +29,14 @@ public:
     if (tokens.empty() || int64_t(tokens.size()) > sizes.chunk)
       return Status::error("{} tokens in a chunk", tokens.size());
     CachedText at = text;
+    // In a whole prompt every token knows all of them.
+    uint64_t all = 0;
+    if (sizes.hasWholePrompts && text.length == 0 && tokens.size() > 1)
+      for (int32_t token : tokens)
+        all = mix64(all + uint64_t(token) + 1);
     for (int32_t token : tokens) {
       write(at, token);
+      slot(at, at.length) += all;
       ++at.length;
     }
     score(at, 0);

@@ -68,8 +68,9 @@ EngineRequest randomRequest(Random &random) {
 }
 
 /// What the request gives alone, with all the pages there are.
-std::shared_ptr<Collected> alone(EngineRequest request) {
-  FakeModel model(shapeOf(64));
+std::shared_ptr<Collected> alone(EngineRequest request,
+                                 const DecoderShape &shape = shapeOf(64)) {
+  FakeModel model(shape);
   Scheduler scheduler(model, {});
   auto sink = std::make_shared<Collected>();
   request.sink = sink;
@@ -106,8 +107,9 @@ void expectScoresAsAlone(const Collected &sink, const Collected &solo) {
   }
 }
 
-void expectAsAlone(const Planned &each) {
-  std::shared_ptr<Collected> solo = alone(each.request);
+void expectAsAlone(const Planned &each,
+                   const DecoderShape &shape = shapeOf(64)) {
+  std::shared_ptr<Collected> solo = alone(each.request, shape);
   EXPECT_EQ(each.sink->ends, 1);
   expectScoresAsAlone(*each.sink, *solo);
   if (each.sink->result.reason == FinishReason::cancelled) {
@@ -130,6 +132,24 @@ void expectAsAlone(const Planned &each) {
   }
 }
 
+void run(Scheduler &scheduler, const DecoderShape &shape,
+         const std::vector<Planned> &plan) {
+  uint64_t id = 0;
+  std::vector<uint64_t> ids(plan.size());
+  for (int64_t now = 0; now < 60 || !scheduler.idle(); ++now) {
+    ASSERT_LT(now, 5000) << "it does not get on";
+    for (size_t i = 0; i < plan.size(); ++i) {
+      if (plan[i].arrival == now) {
+        ASSERT_TRUE(Scheduler::check(plan[i].request, shape).ok());
+        scheduler.add(ids[i] = ++id, plan[i].request, EngineClock::now());
+      }
+      if (plan[i].cancelled == now && ids[i])
+        scheduler.cancel(ids[i]);
+    }
+    ASSERT_TRUE(scheduler.step().ok());
+  }
+}
+
 TEST(Scheduler, GivesEachWhatItGivesAlone) {
   uint64_t preemptions = 0, hits = 0, batched = 0, drafted = 0, accepted = 0;
   int64_t unread = 0; // calls whose logits stayed where they were
@@ -145,20 +165,7 @@ TEST(Scheduler, GivesEachWhatItGivesAlone) {
     options.drafts = int64_t(seed) % 4;
     Scheduler scheduler(model, options);
     std::vector<Planned> plan = randomPlan(random);
-    uint64_t id = 0;
-    std::vector<uint64_t> ids(plan.size());
-    for (int64_t now = 0; now < 60 || !scheduler.idle(); ++now) {
-      ASSERT_LT(now, 5000) << "it does not get on";
-      for (size_t i = 0; i < plan.size(); ++i) {
-        if (plan[i].arrival == now) {
-          ASSERT_TRUE(Scheduler::check(plan[i].request, model.shape()).ok());
-          scheduler.add(ids[i] = ++id, plan[i].request, EngineClock::now());
-        }
-        if (plan[i].cancelled == now && ids[i])
-          scheduler.cancel(ids[i]);
-      }
-      ASSERT_TRUE(scheduler.step().ok());
-    }
+    run(scheduler, model.shape(), plan);
     for (const Planned &each : plan)
       expectAsAlone(each);
     const EngineMetrics &metrics = scheduler.metrics();
@@ -179,6 +186,55 @@ TEST(Scheduler, GivesEachWhatItGivesAlone) {
   EXPECT_GT(unread, 10000);
   EXPECT_GT(drafted, accepted);
   EXPECT_GT(accepted, 100u);
+}
+
+// Where the tokens of a prompt see each other it is one chunk, also when it is
+// read again, and no later prompt takes a beginning of it.
+TEST(Scheduler, ReadsWholePrompts) {
+  uint64_t preemptions = 0;
+  for (uint64_t seed = 0; seed < 500; ++seed) {
+    SCOPED_TRACE(seed);
+    Random random(seed);
+    DecoderShape shape = shapeOf(10 + random(20));
+    shape.chunk = 24;
+    shape.hasWholePrompts = true;
+    FakeModel model(shape);
+    Scheduler scheduler(model, {.drafts = int64_t(seed) % 4});
+    std::vector<Planned> plan = randomPlan(random);
+    for (Planned &each : plan)
+      each.request.scoresPrompt = false;
+    run(scheduler, shape, plan);
+    DecoderShape large = shape;
+    large.pages = 64;
+    for (const Planned &each : plan)
+      expectAsAlone(each, large);
+    EXPECT_EQ(scheduler.metrics().pagesUsed, 0);
+    EXPECT_EQ(scheduler.metrics().prefixHits, 0u);
+    preemptions += scheduler.metrics().preemptions;
+    if (::testing::Test::HasFailure())
+      return;
+  }
+  EXPECT_GT(preemptions, 50u);
+}
+
+TEST(Scheduler, RefusesWhatWholePromptsDoNotAllow) {
+  DecoderShape shape = shapeOf(20);
+  shape.hasWholePrompts = true;
+  EngineRequest request;
+  request.prompt.assign(7, 1);
+  request.maxTokens = 1;
+  EXPECT_EQ(Scheduler::check(request, shape).message(),
+            "the prompt has 7 tokens, which see each other (attention.prompts: "
+            "bidirectional), and at most 6 are read at once; for a model "
+            "directory, raise it by --set inference.chunk=N");
+  request.prompt.pop_back();
+  EXPECT_TRUE(Scheduler::check(request, shape).ok());
+  request.logprobs = 1;
+  request.scoresPrompt = true;
+  EXPECT_EQ(Scheduler::check(request, shape).message(),
+            "log-probabilities of a prompt are not supported with "
+            "attention.prompts: bidirectional, where its tokens see each "
+            "other");
 }
 
 TEST(Scheduler, GuessesSaveSteps) {
