@@ -207,7 +207,7 @@ static Status checkPrompts(const Recipe &recipe, const ModelSpec &spec,
                          "reward models; leave it out");
   if (mode == Mode::Calibrate)
     return Status::error("attention.prompts: bidirectional: calibration reads "
-                         "texts without prompts; leave it out");
+                         "sequences without prompts; leave it out");
   if (mode == Mode::Train)
     return recipe.data.documents == recipe::Documents::Separate
                ? Status::success()

@@ -150,7 +150,8 @@ def Graph_AttentionGradOp : Graph_Op<"attention_grad", [AttrSizedOperandSegments
   let assemblyFormat = [{
     $query `,` $key `,` $value `,` $output `,` $lse `,` $cotangent (`start` $start^)?
     (`first` $first^ `:` type($first))? (`last` $last^ `:` type($last))? `scale` $scale attr-dict
-    `:` type($query) `,` type($key) `,` type($value) `,` type($output) `,` type($lse) `,` type($cotangent) (`,` type($start)^)?
+    `:` type($query) `,` type($key) `,` type($value) `,` type($output) `,` type($lse)
+    `,` type($cotangent) (`,` type($start)^)?
   }];
   let hasVerifier = 1;
   let extraClassDeclaration = [{

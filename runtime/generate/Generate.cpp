@@ -101,8 +101,9 @@ private:
       if (decoder.shape().hasWholePrompts)
         return Status::error("the context of {} tokens is full, and where the "
                              "tokens of a prompt see each other "
-                             "(attention.prompts) its end is no prompt; raise "
-                             "inference.context, or generate fewer tokens",
+                             "(attention.prompts) it does not go on from its "
+                             "end; raise inference.context, or generate fewer "
+                             "tokens",
                              decoder.shape().context);
       decoder.release(sequence);
       auto half = size_t(halfOf(decoder.shape().context));

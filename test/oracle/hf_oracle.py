@@ -49,6 +49,8 @@ from hf_tessera import Tessera, ToolError, cache_in, processor_targets
 from hf_training import STEPS, losses, settings
 
 SEEDS = 3
+# Of metrics, one number a model: the ratio of two such distances over three models is chance.
+SEEDS_OF_NUMBERS = 8
 # Gradients of losses of answers in the max norm, which of few tokens is a single
 # number of a wide spread; their metrics, and losses of policies, which are a few
 # single numbers.
@@ -229,9 +231,16 @@ class Comparison:
         if numbers.losses[0].size:
             self.report_numbers("policies", numbers, most=MOST_OF_ONE)
 
+    def add_twins(self, count):
+        """More models, for what follows."""
+        self.twins = self.twins + make_twins(self.family, self.tessera.folder, count=count,
+                                             first=len(self.twins) + 1)
+        self.torch = [getattr(each, self.dtype) for each, _ in self.twins]
+
     def value_policies(self):
         """Losses of sampled answers with a value head and their gradients,
         against TRL's own functions."""
+        self.add_twins(SEEDS_OF_NUMBERS)
         file = self.tessera.folder / f"{self.family}-values.safetensors"
         for number, name in enumerate(hf_ppo.losses(self.family, self.dtype)):
             def own(model):
@@ -443,9 +452,9 @@ PARTS = ("logits", "gradients", "losses", "packed", "preferences", "rewards",
 PARTS_OF_ARTIFACT = ("logits", "gradients", "losses", "greedy")
 
 
-def make_twins(family, folder, make=Twins, count=SEEDS):
+def make_twins(family, folder, make=Twins, count=SEEDS, first=1):
     twins = []
-    for seed in range(1, count + 1):
+    for seed in range(first, count + 1):
         twin = make(family, seed)
         path = folder / f"{family}-{seed}"
         twin.save(path)
