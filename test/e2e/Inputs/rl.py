@@ -345,8 +345,8 @@ def check_errors(runs):
     harness.check("the recipe has changed: policy.clip_high: 0.2 before, 0.3 now" in changed.stderr,
                   "a resumed run says what its recipe changes")
     changed = harness.run(*runs.command("learned", 47, f"exec {reward}", "--resume"))
-    harness.check(f"the reward has changed: '{reward}' before, 'exec {reward}' now"
-                  in changed.stderr, "and that its reward is another one")
+    harness.check(re.search(r"the reward has changed: '.*' before, 'exec .*' now", changed.stderr),
+                  "and that its reward is another one")
 
 
 def main():
