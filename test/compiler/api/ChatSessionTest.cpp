@@ -95,6 +95,22 @@ TEST_F(ChatSessionTest, AnswersAsAConversationThatComputesAll) {
   EXPECT_EQ(again->text, answers[1]);
 }
 
+// Where the tokens of a prompt see each other, what earlier turns have depends
+// on later ones.
+TEST_F(ChatSessionTest, ComputesAllOfAWholePrompt) {
+  testing::openTiny("fp32_prompts", session, decoder);
+  ChatSession turns(*decoder, *tokens, plain);
+  auto first = say(turns, "abc", 4);
+  ASSERT_TRUE(first.ok()) << first.message();
+  auto second = say(turns, "abc", 4);
+  ASSERT_TRUE(second.ok()) << second.message();
+  EXPECT_EQ(second->kept, 0);
+  ChatSession fresh(*decoder, *tokens, plain);
+  auto again = say(fresh, "abc|" + first->text + "|abc", 4);
+  ASSERT_TRUE(again.ok()) << again.message();
+  EXPECT_EQ(again->text, second->text);
+}
+
 TEST_F(ChatSessionTest, StartsAnew) {
   ChatSession chat(*decoder, *tokens, plain);
   auto first = say(chat, "abc", 4);

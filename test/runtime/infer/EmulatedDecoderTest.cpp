@@ -122,6 +122,21 @@ TEST_P(EmulatedDecoderTest, BitsAreTheSameAloneInABatchAndInAPrompt) {
   }
 }
 
+// A prompt whose tokens see each other is one chunk.
+TEST(EmulatedPromptsTest, LogitsAreThoseOfTheCpu) {
+  for (const char *kind : {"fp32_prompts@sm_80", "bf16_prompts@sm_90a"}) {
+    Model cpu, gpu;
+    cpu.open(onCpu(kind));
+    gpu.open(kind);
+    copyWeights(*cpu.session, *gpu.session);
+    std::vector<int32_t> tokens = tinyText(24, 1);
+    std::vector<Numbers> expected = cpu.tokenByToken(tokens, 17),
+                         actual = gpu.tokenByToken(tokens, 17);
+    for (size_t i = 0; i < expected.size(); ++i)
+      expectClose(actual[i], expected[i], kind);
+  }
+}
+
 class EmulatedEncoderTest : public ::testing::TestWithParam<std::string> {
 protected:
   struct Encoder {

@@ -55,7 +55,8 @@ inline constexpr const char *kTinyEncoderConfig =
 /// `kind` is the precision of compute. "_int8" or "_int4" after it: of experts
 /// that are quantized so; "_experts" or "_shared": of experts as they are;
 /// "_encoder": of a BERT; "_kv": with keys and values of int8; "_lora": with
-/// three adapters. Compiled for this processor, and with "@sm_80" at the end
+/// three adapters; "_prompts": whose tokens see each other, in chunks of 24.
+/// Compiled for this processor, and with "@sm_80" at the end
 /// for the emulated GPU, with "@cpu" for all processors; "#hardware" after
 /// that: as hardware computes.
 inline void compileTinyDecoder(const std::string &path,
@@ -92,6 +93,9 @@ inline void compileTinyDecoder(const std::string &path,
     request.set.insert(request.set.end(),
                        {"adapter.kind=lora", "adapter.slots=3",
                         "adapter.rank=5", "adapter.target=[all]"});
+  if (what == "prompts")
+    request.set.insert(request.set.end(), {"attention.prompts=bidirectional",
+                                           "inference.chunk=24"});
   request.infer = true;
   request.executable = false;
   request.output = path;

@@ -120,16 +120,33 @@ TEST_P(CompiledEngineTest, GuessesChangeNoBit) {
   expectSame(run(12, 2), solo);
 }
 
+// Prompts are read whole, and again after a preemption; no page is shared.
+class WholePromptsTest : public CompiledEngineTest {};
+
+TEST_P(WholePromptsTest, NeighboursChangeNoBit) {
+  auto solo = run(1);
+  auto together = run(12, 2);
+  EXPECT_GT(preemptions, 0u);
+  EXPECT_EQ(hits, 0u);
+  expectSame(together, solo);
+}
+
+static std::string nameOf(const ::testing::TestParamInfo<const char *> &info) {
+  std::string name = info.param;
+  std::replace(name.begin(), name.end(), '@', '_');
+  return name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Precisions, WholePromptsTest,
+                         ::testing::Values("fp32_prompts", "bf16_prompts",
+                                           "bf16_prompts@sm_80"),
+                         nameOf);
 INSTANTIATE_TEST_SUITE_P(Precisions, CompiledEngineTest,
                          ::testing::Values("fp32", "bf16", "fp32_int8",
                                            "bf16_int8", "bf16_int4", "fp32_kv",
                                            "bf16_kv", "fp32_lora", "bf16_lora",
                                            "bf16_kv@sm_80"),
-                         [](const auto &info) {
-                           std::string name = info.param;
-                           std::replace(name.begin(), name.end(), '@', '_');
-                           return name;
-                         });
+                         nameOf);
 
 } // namespace
 } // namespace tessera
