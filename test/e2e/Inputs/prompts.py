@@ -27,13 +27,14 @@ def check_meshes(run, causal, name, **fields):
 
 
 def check_generation(run, trained):
-    """Greedy text of the run, and of its export."""
+    """Sampled texts of the run, and of its export."""
     tessera, exported = run.binaries / "tessera", run.scratch / "exported"
     harness.run(tessera, "export", trained, "-o", exported)
 
     def text(place, *more):
-        return harness.run(tessera, "generate", place, "--prompt", "how to list files 20? ",
-                           "--tokens", 24, "--temperature", 0, "--quiet", *more).stdout
+        return [harness.run(tessera, "generate", place, "--prompt", "how to list files 20? ",
+                            "--max-tokens", 60, "--ignore-end", "--temperature", 1.5, "--seed",
+                            seed, "--quiet", *more).stdout for seed in range(4)]
     own = text(trained)
     harness.check(own == text(exported, "--set", PROMPTS), "a run reads prompts as its export")
     harness.check(own != text(exported), "and not as causal ones")
@@ -42,19 +43,19 @@ def check_generation(run, trained):
         "how to list files 20? ", "--quiet")
     harness.refuses("a full context", "the context of 32 tokens is full")(
         tessera, "generate", exported, "--set", PROMPTS, "--set", "inference.context=32",
-        "--prompt", "how to list files 20? ", "--tokens", 40, "--quiet")
+        "--prompt", "how to list files 20? ", "--max-tokens", 40, "--quiet")
     return exported
 
 
-def check_reference(run, spec, exported):
+def check_reference(pairs, spec, exported):
     """DPO begins at a loss of ln 2, if its reference has read prompts in the same way."""
     tuned = Pipelines(*sys.argv[1:4], sets=[*SETS, *preference.DPO, PROMPTS])
-    tuned.tokens = preference.make_pairs(run)
+    tuned.tokens = pairs
     program = tuned.compile(spec, "data=1")
     for read, is_same in [(["--set", PROMPTS], True), ([], False)]:
-        harness.run(run.binaries / "tessera", "data", "reference", tuned.tokens, "--model",
+        harness.run(tuned.binaries / "tessera", "data", "reference", tuned.tokens, "--model",
                     exported, *read)
-        out = run.scratch / f"dpo-{'same' if is_same else 'other'}"
+        out = tuned.scratch / f"dpo-{'same' if is_same else 'other'}"
         loss = tuned.train(program, 1, out, 1, "--init-from", exported)[0][0][0]
         harness.check((abs(loss - math.log(2)) < 1e-5) == is_same,
                       f"the first loss is {loss:.6f} where the reference has read prompts "
@@ -64,11 +65,10 @@ def check_reference(run, spec, exported):
 def main():
     run = Pipelines(*sys.argv[1:4], sets=[*SETS, PROMPTS])
     causal = Pipelines(*sys.argv[1:4], sets=SETS)
-    text = run.tokens
     harness.refuses("a stream of tokens", "without prompts", "tessera data chat")(
-        run.compile(run.spec("tiny-gpt2", n_layer=2), ""), "--data", text, "--out",
+        run.compile(run.spec("tiny-gpt2", n_layer=2), ""), "--data", run.tokens, "--out",
         run.scratch / "refused", "--quiet")
-    preference.make_pairs(run)  # and the tokenizer
+    pairs = preference.make_pairs(run)  # and the tokenizer
     run.tokens = causal.tokens = preference.pack(
         run, "answers", [{"prompt": each["prompt"], "completion": each["chosen"]}
                          for each in preference.pairs()])
@@ -78,8 +78,7 @@ def main():
     trained = run.scratch / "trained"
     run.train(run.compile(spec, ""), 1, trained, 60)
     exported = check_generation(run, trained)
-    run.tokens = text
-    check_reference(run, spec, exported)
+    check_reference(pairs, spec, exported)
 
 
 if __name__ == "__main__":
