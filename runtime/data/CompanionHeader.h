@@ -14,9 +14,9 @@ namespace tessera {
 /// A kind of such files.
 struct CompanionKind {
   char magic[8];
-  uint64_t version;
-  std::string_view what;   ///< they hold, in errors
-  std::string_view advice; ///< what to run where one is not as it must be
+  uint64_t version, lastVersion; ///< that are read; the first is written
+  std::string_view what;         ///< they hold, in errors
+  std::string_view advice;       ///< what to run where one is not as it must be
 };
 
 template <typename RawHeader> uint64_t hashHeader(const RawHeader &raw) {
@@ -54,7 +54,8 @@ StatusOr<RawHeader> readHeader(const CompanionKind &kind,
   TESSERA_RETURN_IF_ERROR(
       file.copy(0, std::as_writable_bytes(std::span(&raw, 1))));
   if (std::memcmp(raw.magic, kind.magic, sizeof(kind.magic)) != 0 ||
-      raw.version != kind.version || hashHeader(raw) != raw.headerHash)
+      raw.version < kind.version || raw.version > kind.lastVersion ||
+      hashHeader(raw) != raw.headerHash)
     return notAHeader(kind, path);
   if (raw.tokenCount != of.tokenCount || raw.tokensHash != of.tokensHash)
     return Status::error(

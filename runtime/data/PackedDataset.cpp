@@ -73,7 +73,7 @@ StatusOr<PackedDataset> PackedDataset::open(const std::string &folder,
   return dataset;
 }
 
-Status PackedDataset::openReference() {
+Status PackedDataset::openReference(bool hasWholePrompts) {
   references.clear();
   for (std::size_t i = 0; i < shards.size(); ++i) {
     const std::string path = folder + "/" + listed.shards[i].file + ".ref";
@@ -89,6 +89,13 @@ Status PackedDataset::openReference() {
         ReferenceShard::open(path, shards[i].header());
     if (!reference.ok())
       return reference.status();
+    if (reference->hasWholePrompts() != hasWholePrompts)
+      return Status::error(
+          "{}: the reference model has read {} prompts, and this program has "
+          "{} ones; run `tessera data reference` again{}",
+          path, hasWholePrompts ? "causal" : "bidirectional",
+          hasWholePrompts ? "bidirectional" : "causal",
+          hasWholePrompts ? " with --set attention.prompts=bidirectional" : "");
     TESSERA_RETURN_IF_ERROR(reference->verify());
     references.push_back(reference.take());
   }

@@ -58,8 +58,8 @@ public:
   static StatusOr<PackedDataset> open(const std::string &folder,
                                       int64_t vocabSize, int64_t sequence);
   /// Opens the log-probabilities of a reference model, which all shards must
-  /// have.
-  Status openReference();
+  /// have, of prompts whose tokens saw each other or did not.
+  Status openReference(bool hasWholePrompts = false);
   /// Opens the distributions of a teacher, which all shards must have: at that
   /// temperature, of that vocabulary and of `top` tokens or more.
   Status openTeacher(const TeacherFacts &needs);

@@ -19,8 +19,12 @@ struct RawHeader {
 };
 } // namespace
 
+/// Of prompts whose tokens see each other.
+constexpr uint64_t kWholePrompts = 2;
+
 constexpr CompanionKind kind = {{'T', 'S', 'R', 'A', 'R', 'E', 'F', 'S'},
                                 1,
+                                2,
                                 "log-probabilities",
                                 "run `tessera data reference` again"};
 
@@ -41,6 +45,7 @@ StatusOr<ReferenceShard> ReferenceShard::open(const std::string &path,
   shard.file = file.take();
   shard.name = path;
   shard.payloadHash = raw->payloadHash;
+  shard.ofWholePrompts = raw->version == kWholePrompts;
   return shard;
 }
 
@@ -75,11 +80,14 @@ Status removeReferenceShard(const std::string &folder,
 
 Status writeReferenceShard(const std::string &folder, const std::string &name,
                            const PackedHeader &of,
-                           std::span<const float> logProbabilities) {
+                           std::span<const float> logProbabilities,
+                           bool hasWholePrompts) {
   if (logProbabilities.size() != of.tokenCount)
     return Status::error("{}/{}.ref: {} numbers for {} tokens", folder, name,
                          logProbabilities.size(), of.tokenCount);
   auto raw = beginHeader<RawHeader>(kind, of);
+  if (hasWholePrompts)
+    raw.version = kWholePrompts;
   raw.payloadHash = hash64(std::as_bytes(logProbabilities));
   raw.headerHash = hashHeader(raw);
   std::string bytes(reinterpret_cast<const char *>(&raw), sizeof(raw));

@@ -5,7 +5,8 @@
 //
 //   offset  size  field of NAME.ref, little-endian
 //        0     8  magic "TSRAREFS"
-//        8     8  version, 1
+//        8     8  version: 1, or 2 if the tokens of a prompt saw each other
+//                 (attention.prompts: bidirectional); prompts then have zeros
 //       16     8  tokenCount
 //       24     8  tokensHash: the payloadHash of NAME.tok
 //       32     8  payloadHash: XXH3-64 of the numbers
@@ -27,18 +28,21 @@ public:
   Status read(uint64_t first, std::span<float> out) const;
   /// Verifies the hash of the numbers.
   Status verify() const;
+  bool hasWholePrompts() const { return ofWholePrompts; }
 
 private:
   ReferenceShard() = default;
   MappedFile file;
   std::string name;
   uint64_t payloadHash = 0;
+  bool ofWholePrompts = false;
 };
 
 /// Writes `folder`/`name`.ref in one step, in place of an earlier one.
 Status writeReferenceShard(const std::string &folder, const std::string &name,
                            const PackedHeader &of,
-                           std::span<const float> logProbabilities);
+                           std::span<const float> logProbabilities,
+                           bool hasWholePrompts = false);
 
 /// Removes `folder`/`name`.ref; success if there is none.
 Status removeReferenceShard(const std::string &folder, const std::string &name);

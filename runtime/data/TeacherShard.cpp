@@ -23,6 +23,7 @@ struct RawHeader {
 
 constexpr CompanionKind kind = {{'T', 'S', 'R', 'A', 'T', 'E', 'A', 'C'},
                                 1,
+                                1,
                                 "a teacher's probabilities",
                                 "run `tessera data teacher` again"};
 constexpr std::string_view suffix = ".teacher";

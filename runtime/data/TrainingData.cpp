@@ -72,7 +72,7 @@ static StatusOr<PackedDataset> openPacked(const std::string &folder,
   if (needs.objective != PackedObjective::Sft)
     TESSERA_RETURN_IF_ERROR(checkDocuments(*packed, folder, needs));
   if (needs.documents.reference)
-    TESSERA_RETURN_IF_ERROR(packed->openReference());
+    TESSERA_RETURN_IF_ERROR(packed->openReference(needs.prompts));
   if (needs.documents.teacher > 0)
     TESSERA_RETURN_IF_ERROR(packed->openTeacher(
         {needs.teacherTemperature, uint32_t(needs.documents.teacher),

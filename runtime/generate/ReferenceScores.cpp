@@ -24,7 +24,8 @@ public:
   }
   Status read(std::span<const ShardDocument> documents) override;
   Status finish() override {
-    return writeReferenceShard(folder, name, header, scores);
+    return writeReferenceShard(folder, name, header, scores,
+                               model.shape().hasWholePrompts);
   }
 
 private:

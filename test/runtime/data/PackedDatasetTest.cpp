@@ -100,6 +100,13 @@ TEST(PackedDataset, TargetsHaveTheScoresOfAReferenceModel) {
   }
   auto data = PackedDataset::open(folder.path, kVocab, kSequence);
   ASSERT_TRUE(data.ok()) << data.message();
+  EXPECT_NE(data->openReference(/*hasWholePrompts=*/true)
+                .message()
+                .find("s0.ref: the reference model has read causal prompts, "
+                      "and this program has bidirectional ones; run `tessera "
+                      "data reference` again with --set "
+                      "attention.prompts=bidirectional"),
+            std::string::npos);
   ASSERT_TRUE(data->openReference().ok());
   uint64_t number = 0, most = 0;
   for (std::size_t i = 0; i < shards.size(); ++i) {
