@@ -19,7 +19,17 @@ namespace {
 
 constexpr int64_t kColumns = 77;
 
-class ColumnSumsTest : public ::testing::TestWithParam<std::string> {
+/// On a processor that has the target's instructions.
+class SumsTest : public ::testing::TestWithParam<std::string> {
+protected:
+  void SetUp() override {
+    if (std::string missing = cpu::missingFeatures(GetParam());
+        !missing.empty())
+      GTEST_SKIP() << "this processor lacks" << missing;
+  }
+};
+
+class ColumnSumsTest : public SumsTest {
 protected:
   Tensor sum(const Tensor &x) {
     return llvm::cantFail(programs.run(fmt::format(R"(
@@ -77,7 +87,7 @@ TEST_P(ColumnSumsTest, AreInfiniteWhereTheyOverflow) {
   EXPECT_TRUE(std::isfinite(sums.data[8]));
 }
 
-class AllSumsTest : public ::testing::TestWithParam<std::string> {
+class AllSumsTest : public SumsTest {
 protected:
   double sum(const Tensor &x) {
     return llvm::cantFail(programs.run(fmt::format(R"(
