@@ -149,6 +149,7 @@ llvm::Error KernelLowering::lowerBlock(Block &block) {
 llvm::Error KernelLowering::lowerOp(Operation *op) {
   return llvm::TypeSwitch<Operation *, llvm::Error>(op)
       .Case([&](scf::ForOp o) { return lowerFor(o); })
+      .Case([&](scf::WhileOp o) { return lowerWhile(o); })
       .Case([&](scf::IfOp o) { return lowerIf(o); })
       .Case([&](tile::LoadOp o) { return lowerLoad(o); })
       .Case([&](tile::StoreOp o) { return lowerStore(o); })
@@ -233,6 +234,41 @@ llvm::Error KernelLowering::lowerFor(scf::ForOp loop) {
     return error;
   if (!inits.empty())
     yield(loop.getBody()->getTerminator());
+  return bindResults(loop.getResults(), lowered.getResults());
+}
+
+// Both regions take what is carried.
+llvm::Error KernelLowering::lowerWhile(scf::WhileOp loop) {
+  auto piecesOf = [&](ValueRange values) {
+    SmallVector<Value> pieces;
+    for (Value value : values)
+      llvm::append_range(pieces, tileOf(value).pieces);
+    return pieces;
+  };
+  Location where = loop.getLoc();
+  SmallVector<Value> inits = piecesOf(loop.getInits());
+  SmallVector<Type> types = expandTypes(loop.getResultTypes());
+  auto lowered = b.create<scf::WhileOp>(where, types, inits);
+  OpBuilder::InsertionGuard guard(b);
+  auto lowerRegion = [&](Region &from, Region &to,
+                         TypeRange carried) -> llvm::Error {
+    Block *block = b.createBlock(&to, to.end(), carried,
+                                 SmallVector<Location>(carried.size(), where));
+    if (llvm::Error error =
+            bindResults(from.getArguments(), block->getArguments()))
+      return error;
+    return lowerBlock(from.front());
+  };
+  if (llvm::Error error = lowerRegion(loop.getBefore(), lowered.getBefore(),
+                                      ValueRange(inits).getTypes()))
+    return error;
+  scf::ConditionOp condition = loop.getConditionOp();
+  b.create<scf::ConditionOp>(where, scalarOf(condition.getCondition()),
+                             piecesOf(condition.getArgs()));
+  if (llvm::Error error =
+          lowerRegion(loop.getAfter(), lowered.getAfter(), types))
+    return error;
+  yield(loop.getAfterBody()->getTerminator());
   return bindResults(loop.getResults(), lowered.getResults());
 }
 

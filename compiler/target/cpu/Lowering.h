@@ -113,6 +113,7 @@ private:
   llvm::Error lowerBlock(mlir::Block &block);
   llvm::Error lowerOp(mlir::Operation *op);
   llvm::Error lowerFor(mlir::scf::ForOp loop);
+  llvm::Error lowerWhile(mlir::scf::WhileOp loop);
   llvm::Error lowerIf(mlir::scf::IfOp branch);
   void yield(mlir::Operation *terminator);
   llvm::Error lowerConstant(mlir::arith::ConstantOp op);

@@ -48,29 +48,43 @@ Value AttentionMask::beginsRun(Value query) {
       e.loc, isNew, compare(arith::CmpIPredicate::eq, offset, e.index(0)));
 }
 
+// Where the run that begins at `begin` ends: at the next one, or after a tile.
+Value AttentionMask::endOfRun(Value begin) {
+  // Carried as a word: loops carry no indices.
+  auto word = [&](Value x) {
+    return e.b.create<arith::IndexCastOp>(e.loc, e.b.getI32Type(), x);
+  };
+  auto index = [&](Value x) {
+    return e.b.create<arith::IndexCastOp>(e.loc, e.b.getIndexType(), x);
+  };
+  Value limit = e.min(e.index(e.shape.tokens), e.add(begin, e.shape.queryTile));
+  auto loop = e.b.create<scf::WhileOp>(
+      e.loc, e.b.getI32Type(), ValueRange{word(e.add(begin, 1))},
+      [&](OpBuilder &, Location, ValueRange state) {
+        Value next = index(state[0]);
+        Value isInside = e.b.create<arith::CmpIOp>(
+            e.loc, arith::CmpIPredicate::slt, next, limit);
+        // Also where it is not, and then of a query that there is.
+        Value isNext = beginsRun(e.min(next, e.sub(limit, e.index(1))));
+        Value goesOn = e.b.create<arith::SelectOp>(
+            e.loc, isNext,
+            e.b.create<arith::ConstantOp>(e.loc, e.b.getBoolAttr(false)),
+            isInside);
+        e.b.create<scf::ConditionOp>(e.loc, goesOn, state);
+      },
+      [&](OpBuilder &, Location, ValueRange state) {
+        Value next = word(e.add(index(state[0]), 1));
+        e.b.create<scf::YieldOp>(e.loc, next);
+      });
+  return index(loop.getResult(0));
+}
+
 void AttentionMask::forEachRun(
     Value query, Value queries,
     llvm::function_ref<void(Value, Value, Value)> body) {
   e.forRange(query, e.add(query, queries), 1, [&](Value begin) {
     e.ifTrue(beginsRun(begin), [&] {
-      // Carried as a word: loops carry no indices.
-      auto word = [&](Value x) {
-        return e.b.create<arith::IndexCastOp>(e.loc, e.b.getI32Type(), x);
-      };
-      Value limit =
-          e.min(e.index(e.shape.tokens), e.add(begin, e.shape.queryTile));
-      auto loop = e.b.create<scf::ForOp>(e.loc, e.add(begin, 1), limit,
-                                         e.index(1), ValueRange{word(limit)});
-      {
-        OpBuilder::InsertionGuard guard(e.b);
-        e.b.setInsertionPointToEnd(loop.getBody());
-        Value next = loop.getInductionVar(), end = loop.getRegionIterArg(0);
-        Value sooner = e.b.create<arith::MinSIOp>(e.loc, end, word(next));
-        end = e.b.create<arith::SelectOp>(e.loc, beginsRun(next), sooner, end);
-        e.b.create<scf::YieldOp>(e.loc, end);
-      }
-      Value end = e.b.create<arith::IndexCastOp>(e.loc, e.b.getIndexType(),
-                                                 loop.getResult(0));
+      Value end = endOfRun(begin);
       // Possibly before or after all keys.
       Value origin = e.max(firstKeyOf(begin), e.index(0));
       body(begin, e.sub(end, begin), origin);

@@ -50,6 +50,7 @@ private:
   mlir::Value firstKeyOf(mlir::Value query) { return keyOf(first, query); }
   mlir::Value lastKeyOf(mlir::Value query);
   mlir::Value beginsRun(mlir::Value query);
+  mlir::Value endOfRun(mlir::Value begin);
   mlir::Value isVisible(mlir::Value key, mlir::Value query, mlir::Value limit);
 
   AttentionEmitter &e;
