@@ -175,7 +175,7 @@ func::FuncOp ModelBuilder::startBlock(StringRef name, const LayerKind &kind,
   std::vector<Port> more, moreResults;
   if (separates() && purpose != Purpose::Logits) {
     SmallVector<const char *> names{"first", "positions"};
-    if (joinsPrompts())
+    if (hasBidirectionalPrompts())
       names.push_back("prompt_ends");
     for (const char *each : names)
       more.push_back({tensor(shape.take_front(2), b.getI32Type()), {}, each});
@@ -214,7 +214,8 @@ func::FuncOp ModelBuilder::block(const LayerKind &kind, ArrayRef<int64_t> shape,
   auto last = result.getArguments().drop_front(1 + ofLayer(kind).size());
   Documents documents;
   if (separates() && purpose != Purpose::Logits) {
-    documents = {last[0], last[1], joinsPrompts() ? last[2] : Value()};
+    documents = {last[0], last[1],
+                 hasBidirectionalPrompts() ? last[2] : Value()};
     last = last.drop_front(documents.all().size());
   }
   RandomState state;

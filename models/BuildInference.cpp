@@ -106,7 +106,7 @@ func::FuncOp ModelBuilder::cachedBlock(StringRef owner, const LayerKind &kind,
   for (const std::vector<Port> &ports : {cacheInputs(shape), adapters})
     for (const Port &each : ports)
       more.push_back({each.type, {}, each.name});
-  if (readsPrompts(shape))
+  if (prefillsPrompts(shape))
     more.push_back({tensor({shape.batch}, b.getI32Type()), {}, "query_starts"});
   func::FuncOp result = newBlock(
       name, kind, {shape.batch, shape.tokens, spec.hidden}, more, caches);
@@ -123,7 +123,7 @@ func::FuncOp ModelBuilder::cachedBlock(StringRef owner, const LayerKind &kind,
   scope.cache = &cache;
   if (!adapters.empty())
     scope.adapters.offsets = inputs[4];
-  if (readsPrompts(shape))
+  if (prefillsPrompts(shape))
     cache.queryStarts = inputs.back();
   defineLayer(scope, kind, result);
   Value y = family.layer(scope, result.getArgument(0), kind);
@@ -152,7 +152,7 @@ Value ModelBuilder::cachedTrunk(Scope &scope, StringRef owner,
     operands.append({cache.slots, cache.table, cache.starts, cache.lengths});
     if (Value offsets = scope.adapters.offsets)
       operands.push_back(offsets);
-    if (readsPrompts(shape))
+    if (prefillsPrompts(shape))
       operands.push_back(cache.queryStarts);
     func::FuncOp callee = cachedBlock(owner, kind, shape);
     func::CallOp call = callLayer(layer, callee, operands);
@@ -199,7 +199,7 @@ void ModelBuilder::buildCached(graph::Program kind, StringRef bucket,
   cache.positions = positionsFrom(positions, cache.starts,
                                   cast<RankedTensorType>(inputs[0].getType()));
   // The first chunk of a sequence is its whole prompt (PagedModel.h).
-  if (readsPrompts(shape)) {
+  if (prefillsPrompts(shape)) {
     Value isFirst = positions.compare(cache.starts, graph::ComparePredicate::eq,
                                       positions.splatLike(0, cache.starts));
     cache.queryStarts = positions.select(isFirst, cache.lengths, cache.starts);

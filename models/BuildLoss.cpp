@@ -114,7 +114,7 @@ Documents ModelBuilder::documentsOf(Scope &scope, const BatchValues &batch) {
   Emitter e = scope.at("documents");
   Value first = batch.documentStarts;
   Documents documents{first, e.sub(e.iota(tensorType(first), 1), first), {}};
-  if (joinsPrompts())
+  if (hasBidirectionalPrompts())
     documents.promptEnds = promptEnds(e, first, batch.targets);
   return documents;
 }

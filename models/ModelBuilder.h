@@ -187,12 +187,12 @@ private:
     return recipe.data.documents == recipe::Documents::Separate;
   }
   /// Whether the tokens of a document's prompt see each other.
-  bool joinsPrompts() const {
+  bool hasBidirectionalPrompts() const {
     return recipe.attention.prompts == recipe::Prompts::Bidirectional;
   }
   /// Whether a function over a KV cache reads such prompts.
-  bool readsPrompts(const CacheShape &shape) const {
-    return joinsPrompts() && shape.tokens > 1;
+  bool prefillsPrompts(const CacheShape &shape) const {
+    return hasBidirectionalPrompts() && shape.tokens > 1;
   }
   std::vector<Port> batchPorts();
   std::vector<Port> lossResults();

@@ -92,9 +92,8 @@ void AttentionMask::forEachRun(
   });
 }
 
-// If queries have a start or a last key, the end is that of a tile of keys or
-// of all: tiles have static remainders, and the mask hides the rest. Those of
-// runs have not.
+// If queries have a start, the end is that of a tile of keys or of all: tiles
+// have static remainders, and the mask hides the rest. Those of runs have not.
 std::pair<Value, Value> AttentionMask::visibleKeys(Value query, Value queries,
                                                    Value origin) {
   Value end = e.index(e.shape.keys), begin = e.index(0), at = positionOf(query);
