@@ -434,16 +434,17 @@ class Comparison:
             return
         (twin, folder), other = self.twins[0], self.torch[0]
         length = SEQUENCE[self.family]
+        count = min(GENERATED, length - PROMPT)
         prompt = batches(self.family, 1, 400)[0].flatten()[:PROMPT].tolist()
-        got = self.tessera.greedy(artifact, folder, prompt, GENERATED, length)
+        got = self.tessera.greedy(artifact, folder, prompt, count, length)
         wanted = list(prompt)
         with torch.no_grad():
-            for _ in range(GENERATED):
+            for _ in range(count):
                 logits = run(other, torch.tensor([wanted]))
                 wanted.append(int(logits[0, -1].argmax()))
         same = sum(a == b for a, b in zip(got, wanted[PROMPT:]))
         self.report.fact(self.family, self.dtype, "greedy tokens equal",
-                         f"{same} of {GENERATED}", same == GENERATED)
+                         f"{same} of {count}", same == count)
 
 
 PARTS = ("logits", "gradients", "losses", "packed", "preferences", "rewards",
