@@ -7,12 +7,12 @@
 BIN is build/bin, FOLDER is for models and artifacts. Accuracy is never judged
 by a tolerance made by hand: our distance to the fp64 reference may be at most
 twice the distance of PyTorch's own fp32, or bf16, twin (hf_models.py says what
-the twins are). The distance of a tensor x from its reference r, over all seeds,
-in two norms:
+the twins are). The distance of a tensor x from its reference r, in two norms,
+whose squares above and below are summed over all seeds:
 
     l2    |x - r|_2 / |r|_2          max   max |x - r| / max |r|
 
-and PyTorch's distance counts as at least 2^-24, what rounding the exact result
+And PyTorch's distance counts as at least 2^-24, what rounding the exact result
 to fp32 costs. For gradients the table shows the parameter with the worst ratio;
 every single one has to pass (of models with experts in bf16: every kind, see
 Comparison.kind). Where transformers is not installed, prints so and
@@ -51,6 +51,8 @@ from hf_training import STEPS, losses, settings
 SEEDS = 3
 # Of metrics, one number a model: the ratio of two such distances over three models is chance.
 SEEDS_OF_NUMBERS = 8
+# Losses, of all kinds: two equal distributions give a ratio above 2 in one case of 1,000.
+LOSSES = 20
 # Gradients of losses of answers in the max norm, which of few tokens is a single
 # number of a wide spread; their metrics, and losses of policies, which are a few
 # single numbers.
@@ -61,12 +63,14 @@ PROMPT, GENERATED = 16, 32
 
 
 class Comparison:
-    """One family in one dtype on one target."""
+    """One family in one dtype on one target. `references`: batches and what the fp64 twins make of
+    them, which is the same for every dtype."""
 
-    def __init__(self, tessera, report, family, dtype, target, twins):
+    def __init__(self, tessera, report, family, dtype, target, twins, references=None):
         self.tessera, self.report = tessera, report
         self.family, self.dtype = family, dtype
         self.target, self.twins = target, twins
+        self.references = {} if references is None else references
         self.torch = [getattr(each, dtype) for each, _ in twins]
 
     def compile(self, **options):
@@ -150,19 +154,23 @@ class Comparison:
 
     def preferences(self):
         """Losses of pairs and their gradients, against TRL."""
-        for name in hf_preference.losses(self.family, self.dtype):
+        numbers, names = Numbers(), hf_preference.losses(self.family, self.dtype)
+        compared = self.of_models(-(-LOSSES // len(names))) if names else self
+        for name in names:
             artifact = self.compile(documents="separate",
                                     more=hf_preference.settings(name))
             named = ["document_starts", "document_numbers", "reference"]
             if not hf_preference.has_reference(name):
                 named.pop()
-            self.compare_gradients(
+            compared.compare_gradients(
                 f"gradients of {name}",
                 lambda model, *batch: hf_preference.gradients(
                     model, name, batch),
                 artifact,
                 lambda seed: hf_preference.pairs(self.family, 850 + seed),
-                named=named, loss=name)
+                named=named, loss=name, numbers=numbers)
+        if numbers.losses[0].size:
+            self.report_numbers("preferences", numbers)
 
     def rewards(self):
         """Scores of a reward model, losses of pairs and their gradients, against
@@ -173,7 +181,7 @@ class Comparison:
         twins = make_twins(self.family, self.tessera.folder / "reward",
                            hf_reward.twin, len(self.twins))
         own = Comparison(self.tessera, self.report, self.family, self.dtype,
-                         self.target, twins)
+                         self.target, twins, self.references)
         numbers = Numbers()
         for number, name in enumerate(names):
             own.reward(name, numbers, 860 + 10 * number)
@@ -231,30 +239,33 @@ class Comparison:
         if numbers.losses[0].size:
             self.report_numbers("policies", numbers, most=MOST_OF_ONE)
 
-    def add_twins(self, count):
-        """More models, for what follows."""
-        self.twins = self.twins + make_twins(self.family, self.tessera.folder, count=count,
-                                             first=len(self.twins) + 1)
-        self.torch = [getattr(each, self.dtype) for each, _ in self.twins]
+    def of_models(self, count):
+        """The same of at least so many models."""
+        more = make_twins(self.family, self.tessera.folder, count=count, first=len(self.twins) + 1)
+        return Comparison(self.tessera, self.report, self.family, self.dtype, self.target,
+                          self.twins + more, self.references)
 
     def value_policies(self):
         """Losses of sampled answers with a value head and their gradients,
         against TRL's own functions."""
-        self.add_twins(SEEDS_OF_NUMBERS)
+        names = hf_ppo.losses(self.family, self.dtype)
+        compared = self.of_models(SEEDS_OF_NUMBERS) if names else self
         file = self.tessera.folder / f"{self.family}-values.safetensors"
-        for number, name in enumerate(hf_ppo.losses(self.family, self.dtype)):
+        for name in names:
+            number = list(hf_ppo.PPOS).index(name)
+
             def own(model):
                 return hf_ppo.with_values(model, name, self.family, 7)
 
             def weights(twin):
                 hf_ppo.save(own(twin.fp32), file)
                 return file
-            self.compare_gradients(
+            compared.compare_gradients(
                 f"gradients of {name}",
                 lambda model, *batch: hf_ppo.gradients(own(model), name, batch),
                 self.compile(documents="separate",
                              more=hf_ppo.settings(name, self.family)),
-                lambda seed: hf_ppo.answers(own(self.twins[seed][0].fp64),
+                lambda seed: hf_ppo.answers(own(compared.twins[seed][0].fp64),
                                             self.family,
                                             940 + 10 * number + seed),
                 weights, named=hf_ppo.inputs(name), loss=name,
@@ -302,9 +313,10 @@ class Comparison:
         own = numbers or Numbers()
         for seed, ((twin, folder), other) in enumerate(
                 zip(self.twins, self.torch)):
-            tokens, targets, *more = batch(seed)
-            exact, reference, *wanted = theirs_of(twin.fp64, tokens, targets,
-                                                  *more)
+            if (title, seed) not in self.references:
+                inputs = batch(seed)
+                self.references[title, seed] = inputs, theirs_of(twin.fp64, *inputs)
+            (tokens, targets, *more), (exact, reference, *wanted) = self.references[title, seed]
             near, other_gradients, *others = theirs_of(other, tokens, targets,
                                                        *more)
             step = self.tessera.gradients(
@@ -469,12 +481,13 @@ def compare(options, tessera, report):
     turn = 0
     for family in options.family or FAMILIES:
         twins = make_twins(family, tessera.folder, count=options.seeds or SEEDS)
+        references = {}
         for dtype in options.dtype or ("fp32", "bf16"):
             target = options.target or targets[turn % len(targets)]
             turn += 1
             print(f"# {family} {dtype} on {target}", flush=True)
             try:
-                Comparison(tessera, report, family, dtype, target, twins).all(
+                Comparison(tessera, report, family, dtype, target, twins, references).all(
                     options.only, options.steps, options.seeds or 1)
             except ToolError as error:
                 report.fact(family, dtype, "failed", error, False)
