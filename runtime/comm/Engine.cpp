@@ -18,8 +18,9 @@ constexpr microseconds kTurning{200};
 constexpr microseconds kFirstSleep{20}, kLongestSleep{500};
 /// Between two looks for control messages, and at what does not move.
 constexpr milliseconds kListening{2}, kWatching{20};
-/// How long news of the end may take to the others before this process ends.
-constexpr milliseconds kFarewell{400};
+/// How long news of the end may take to the others before callers return, and
+/// how long these may take to report where they were before the process ends.
+constexpr milliseconds kFarewell{400}, kReporting{400};
 
 /// Waits longer the longer nothing moves.
 class Patience {
@@ -374,16 +375,19 @@ void Engine::end(const std::string &line, bool isOurs) {
   }
   for (const std::unique_ptr<Operation> &operation : active)
     operation->traffic.abandon(); // waiting callers may reuse the buffers
-  {
-    std::lock_guard lock(mutex);
-    failure = Status::error("{}", line);
-    finished.notify_all();
-  }
+  // Callers return after the farewell: an MPI on the same host reads long
+  // messages from the sender's memory and aborts if that was freed.
   const Clock::time_point until = Clock::now() + kFarewell;
   do {
     (void)control.poll();
     std::this_thread::sleep_for(kFirstSleep);
   } while (Clock::now() < until);
+  {
+    std::unique_lock lock(mutex);
+    failure = Status::error("{}", line);
+    finished.notify_all();
+    wake.wait_for(lock, kReporting, [&] { return isStopping; });
+  }
   transport->abort(kEndedExitCode);
 }
 
