@@ -1,12 +1,10 @@
 #include "runtime/generate/InferenceRanks.h"
+#include "runtime/comm/Heartbeats.h"
 #include "runtime/support/Text.h"
 #include "runtime/train/Ranks.h"
 
 #include <algorithm>
-#include <condition_variable>
 #include <fstream>
-#include <mutex>
-#include <thread>
 
 namespace tessera {
 namespace {
@@ -103,22 +101,11 @@ Status InferenceRanks::agree(const Status &own) {
 // or by their status.
 Status InferenceRanks::work(const std::function<Status()> &task) {
   TESSERA_RETURN_IF_ERROR(agreed);
-  std::mutex mutex;
-  std::condition_variable_any wake;
-  Status failed;
-  std::jthread heartbeats([&](const std::stop_token &stop) {
-    std::unique_lock lock(mutex);
-    std::vector<int64_t> all;
-    while (failed.ok()) {
-      wake.wait_for(lock, stop, heartbeatInterval(), [] { return false; });
-      if (stop.stop_requested())
-        return;
-      failed = gather(kWorks, all);
-    }
-  });
+  std::vector<int64_t> all;
+  comm::Heartbeats heartbeats(heartbeatInterval(),
+                              [&] { return gather(kWorks, all); });
   Status done = task();
-  heartbeats.request_stop();
-  heartbeats.join();
+  Status failed = heartbeats.stop();
   return failed.ok() ? done : failed;
 }
 

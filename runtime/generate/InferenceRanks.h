@@ -25,6 +25,7 @@ public:
        std::chrono::milliseconds timeout);
 
   bool leads() const { return launch.rank == 0; }
+  const comm::Launch &started() const { return launch; }
   comm::World &world() { return *joined; }
   hal::MeshContext context();
   /// Of each rank of this machine: its part of the processors.
@@ -64,11 +65,12 @@ public:
   /// What rank 0 sends ends first.
   Status leave();
 
+  /// Ranks that wait ask for a missing one after half of the timeout.
+  std::chrono::milliseconds heartbeatInterval() const { return timeout / 4; }
+
 private:
   InferenceRanks(const comm::Launch &launch, std::chrono::milliseconds timeout)
       : launch(launch), timeout(timeout) {}
-  /// Ranks that wait ask for a missing one after half of the timeout.
-  std::chrono::milliseconds heartbeatInterval() const { return timeout / 4; }
   /// Of all ranks: whether they work, and the lengths of their messages.
   Status gather(int64_t own, std::vector<int64_t> &everyone);
 

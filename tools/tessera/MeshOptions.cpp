@@ -7,13 +7,15 @@
 using namespace tessera;
 
 void tessera::addMeshOptions(CLI::App &command, MeshSettings &settings) {
-  CLI::Option *mesh =
-      command
-          .add_option("--mesh", settings.mesh,
-                      "shard a model directory over CPU ranks that mpirun or "
-                      "torchrun's variables started: tensor=2, expert=2 or "
-                      "both")
-          ->type_name("AXIS=SIZE,...");
+  addMeshOptions(command, settings,
+                 "shard a model directory over CPU ranks that mpirun or "
+                 "torchrun's variables started: tensor=2, expert=2 or both");
+}
+
+void tessera::addMeshOptions(CLI::App &command, MeshSettings &settings,
+                             const std::string &help) {
+  CLI::Option *mesh = command.add_option("--mesh", settings.mesh, help)
+                          ->type_name("AXIS=SIZE,...");
   command
       .add_option("--rank-timeout", settings.timeout,
                   "with --mesh: seconds that a rank may take to join, to read "

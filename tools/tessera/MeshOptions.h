@@ -1,4 +1,5 @@
-// --mesh of commands that generate text: the process is one of several ranks.
+// --mesh of commands that generate text, alone or to learn from it: the process
+// is one of several ranks.
 #pragma once
 #include "runtime/generate/InferenceRanks.h"
 
@@ -19,6 +20,9 @@ struct MeshSettings {
 };
 
 void addMeshOptions(CLI::App &command, MeshSettings &settings);
+/// With another description of --mesh.
+void addMeshOptions(CLI::App &command, MeshSettings &settings,
+                    const std::string &help);
 
 /// Runs `work` with the ranks of the mesh, or with null if there is none, and
 /// reports its error. Of an error on which all ranks agree rank 0 tells.

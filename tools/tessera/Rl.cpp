@@ -1,19 +1,14 @@
 // tessera rl: reinforcement learning of a model directory. The learner is in
-// this process, the engine too unless there are rollout workers.
+// this process or on the ranks of a mesh, the engine in this process unless
+// there are rollout workers.
 #include "compiler/api/ModelSource.h"
-#include "compiler/api/Shell.h"
-#include "runtime/rl/EngineSampler.h"
 #include "runtime/rl/RolloutBatches.h"
 #include "runtime/support/ProcessMemory.h"
 #include "runtime/support/StopSignals.h"
-#include "runtime/weights/ImportWeights.h"
 #include "tools/tessera/Commands.h"
-#include "tools/tessera/RlPrograms.h"
-#include "tools/tessera/RlTokenizer.h"
-#include "tools/tessera/RlWorkers.h"
+#include "tools/tessera/RlRun.h"
 #include "tools/tessera/RolloutSecret.h"
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <filesystem>
 #include <memory>
 
@@ -64,169 +59,56 @@ static Status chooseWeights(const std::string &place, TrainOptions &options) {
   return Status::success();
 }
 
-static std::optional<rl::LearnedAdapter> adapterOf(const recipe::Recipe &recipe,
-                                                   const ModelSource &source) {
-  if (recipe.adapter.kind == recipe::AdapterKind::None)
-    return std::nullopt;
-  return rl::LearnedAdapter{recipe.adapter,
-                            source.spec.family == models::Family::Gpt2};
+/// What all ranks find in the arguments.
+static Status checkRun(RlArguments &arguments, const comm::Launch *launch,
+                       std::optional<ModelSource> &source,
+                       recipe::Recipe &recipe) {
+  auto found = findModel(arguments.place);
+  if (!found.ok())
+    return found.status();
+  if (!*found || (*found)->packaged)
+    return Status::error("'{}' is not a model directory with config.json; "
+                         "write one of a run with: tessera export RUN -o DIR",
+                         arguments.place);
+  source = found.take();
+  arguments.place = source->files.place();
+  if (arguments.recipe.empty())
+    arguments.set.insert(arguments.set.begin(),
+                         {"task=policy", "data.documents=separate"});
+  auto loaded = recipe::loadRecipe(arguments.recipe, arguments.set);
+  if (!loaded.ok())
+    return loaded.status();
+  recipe = loaded.take();
+  TESSERA_RETURN_IF_ERROR(checkRecipe(recipe));
+  if (launch && recipe.policy.advantages == recipe::Advantages::Gae)
+    return Status::error("policy.advantages: gae is for one device: omit "
+                         "--mesh");
+  if (arguments.listen.empty() && !arguments.secretFile.empty())
+    return Status::error("--rollout-secret-file is for workers on other "
+                         "machines; name where they join: --rollout-listen "
+                         "HOST:PORT");
+  TESSERA_RETURN_IF_ERROR(rl::checkEpochs(recipe, lastStepOf(arguments, recipe),
+                                          !arguments.evalPrompts.empty()));
+  if (launch &&
+      arguments.device == "cuda") // each rank of a machine has its own
+    arguments.device = fmt::format("cuda:{}", launch->localRank);
+  TESSERA_RETURN_IF_ERROR(hal::checkDevice(arguments.device));
+  return chooseWeights(arguments.place, arguments.train);
 }
 
-static StatusOr<std::unique_ptr<rl::Reward>>
-openReward(const RlArguments &arguments, const recipe::Recipe &recipe,
-           const std::vector<rl::Prompt> &prompts,
-           const std::vector<rl::Prompt> &evalPrompts) {
-  const std::string &given = arguments.reward;
-  const int64_t seconds = recipe.rollout.rewardTimeout;
-  if (given.starts_with(kRewardModel))
-    return openModelReward(arguments, recipe, prompts, evalPrompts);
-  if (given.starts_with("http://") || given.starts_with("https://"))
-    return rl::rewardServer(given, seconds);
-  std::error_code error;
-  if (std::filesystem::is_directory(given, error))
-    return Status::error("--reward: '{0}' is a directory; write model:{0} if "
-                         "it is a reward model's",
-                         given);
-  return rl::rewardProgram(given, seconds);
+/// Several ranks without a mesh would each train a model.
+static Status checkAlone() {
+  StatusOr<comm::Launch> launch = comm::readLaunch();
+  if (!launch.ok())
+    return launch.status();
+  if (launch->size == 1)
+    return Status::success();
+  return Status::error("{} ranks were started; name their mesh, such as --mesh "
+                       "data={}, or start one",
+                       launch->size, launch->size);
 }
 
-/// Starts the reward program before the others are compiled.
-static Status beginReward(rl::Reward &reward) {
-  Status begun = reward.begin();
-  return begun.ok() ? begun : Status::error("--reward: {}", begun.message());
-}
-
-/// After compilation: a program that cannot work has ended by now. If failures
-/// are allowed it is started again, as after any other.
-static Status checkReward(rl::Reward &reward, const RlArguments &arguments,
-                          const recipe::Recipe &recipe) {
-  Status begun = beginReward(reward);
-  if (begun.ok() ||
-      recipe.rollout.onRewardFailure == recipe::RewardFailure::Stop)
-    return begun;
-  arguments.note(begun.message());
-  return Status::success();
-}
-
-/// The workers, or an engine in this process by `model`.
-static StatusOr<std::unique_ptr<rl::Sampler>>
-openSampler(const RlArguments &arguments, const RlThreads &threads,
-            const std::string &artifact,
-            std::unique_ptr<rl::WorkerSampler> workers, DecodingModel &model) {
-  if (workers) {
-    TESSERA_RETURN_IF_ERROR(
-        startWorkers(arguments, artifact, threads.ofWorker, *workers));
-    return std::unique_ptr<rl::Sampler>(std::move(workers));
-  }
-  TESSERA_RETURN_IF_ERROR(
-      model.open(artifact, arguments.device, threads.sampler));
-  return std::unique_ptr<rl::Sampler>(
-      std::make_unique<rl::EngineSampler>(*model.programs, *model.model));
-}
-
-/// Whether the learner's base is codes with scales, also by its config.json.
-static bool hasQuantizedBase(const ModelState &learner) {
-  return std::ranges::any_of(learner.state(), [](const StateTensor &tensor) {
-    return tensor.quantized.has_value();
-  });
-}
-
-static uint64_t lastStepOf(const RlArguments &arguments,
-                           const recipe::Recipe &recipe) {
-  return arguments.train.steps.value_or(uint64_t(recipe.schedule.total));
-}
-
-/// With a quantized base it gets its weights from the learner, later.
-static Status openReference(const RlArguments &arguments,
-                            const recipe::Recipe &recipe,
-                            const ProgramThreads &threads,
-                            const std::string &artifact, bool hasCodes,
-                            DecodingModel &reference) {
-  TESSERA_RETURN_IF_ERROR(reference.open(artifact, arguments.device, threads));
-  if (!hasCodes)
-    return importAllWeights(arguments.place, *reference.model);
-  if (!recipe.adapter.modulesToSave.empty())
-    return Status::error("policy.kl.beta: the reference model is the quantized "
-                         "base, and adapter.modules_to_save are trained of it; "
-                         "leave one of them out");
-  return Status::success();
-}
-
-static Status learn(RlArguments &arguments, const recipe::Recipe &recipe,
-                    RlTokenizer &tokenizer, const ModelSource &source,
-                    const std::vector<rl::Prompt> &prompts,
-                    const std::vector<rl::Prompt> &evalPrompts) {
-  int64_t longest = 0;
-  for (const auto *each : {&prompts, &evalPrompts})
-    for (const rl::Prompt &prompt : *each)
-      longest = std::max(longest, int64_t(prompt.tokens.size()));
-  TESSERA_RETURN_IF_ERROR(rl::checkBatch(recipe, longest));
-  auto reward = openReward(arguments, recipe, prompts, evalPrompts);
-  if (!reward.ok())
-    return reward.status();
-  TESSERA_RETURN_IF_ERROR(beginReward(**reward));
-  auto workers = prepareWorkers(arguments, source, longest);
-  if (!workers.ok())
-    return workers.status();
-  TemporaryFile trainer, decoder;
-  for (TemporaryFile *file : {&trainer, &decoder})
-    if (llvm::Error error = file->create())
-      return Status::error("{}", llvm::toString(std::move(error)));
-  TESSERA_RETURN_IF_ERROR(compileLearner(arguments, trainer.name()));
-  const bool comparesWithReference = recipe.policy.kl.beta > 0;
-  if (!*workers || arguments.workers > 0 || comparesWithReference)
-    TESSERA_RETURN_IF_ERROR(
-        compileSampler(arguments, recipe, longest, decoder.name()));
-  std::vector<std::string> programs = {"init", "train_step"};
-  if (recipe.policy.advantages == recipe::Advantages::Gae)
-    programs.push_back("eval_step"); // which gives values of tokens
-  const RlThreads threads = threadsOf(arguments, recipe);
-  auto learner = openProgram(trainer.name(), arguments.device, threads.learner,
-                             std::move(programs));
-  if (!learner.ok())
-    return learner.status();
-  DecodingModel model, reference;
-  auto sampler =
-      openSampler(arguments, threads, decoder.name(), workers.take(), model);
-  if (!sampler.ok())
-    return sampler.status();
-  TESSERA_RETURN_IF_ERROR(
-      rl::checkContext(recipe, longest, (*sampler)->context()));
-  const bool hasCodes = hasQuantizedBase(**learner);
-  if (comparesWithReference)
-    TESSERA_RETURN_IF_ERROR(openReference(arguments, recipe, threads.reference,
-                                          decoder.name(), hasCodes, reference));
-  TESSERA_RETURN_IF_ERROR(checkReward(**reward, arguments, recipe));
-  rl::RolloutOptions rollouts;
-  rollouts.settings = recipe.rollout;
-  rollouts.seed = uint64_t(recipe.seed);
-  rollouts.lastStep = lastStepOf(arguments, recipe) /
-                      uint64_t(recipe.rollout.steps()); // batches
-  rollouts.stopTokens = tokenizer.stopTokens();
-  rollouts.decode = [&](std::span<const int32_t> tokens) {
-    return tokenizer.decode(tokens);
-  };
-  rollouts.note = arguments.note;
-  TrainOptions &options = arguments.train;
-  rl::RolloutBatches batches(
-      **sampler, reference.programs.get(), prompts, **reward, rollouts,
-      {options.out, arguments.reward,
-       source.files.place() + "/" + kTokenizerFile, source.files.place(),
-       recipe.policy.documents, adapterOf(recipe, source),
-       hasCodes ? reference.model.get() : nullptr, evalPrompts,
-       uint64_t(recipe.eval.every)});
-  options.source = &batches;
-  resetPeakResident();
-  for (const auto &[what, own] : {std::pair("rollout engine", &model),
-                                  std::pair("reference model", &reference)})
-    if (own->model)
-      options.others.push_back({what, own->model.get()});
-  options.program = trainer.name();
-  options.threads = threads.learner.count;
-  return outcomeOf(runTraining(**learner, options));
-}
-
-static Status runRl(RlArguments &arguments) {
+static Status runRl(RlArguments &arguments, InferenceRanks *ranks) {
   TESSERA_RETURN_IF_ERROR(catchStopSignals());
   arguments.note = [quiet = arguments.train.quiet](std::string_view line) {
     if (!quiet)
@@ -234,45 +116,16 @@ static Status runRl(RlArguments &arguments) {
   };
   if (auto memory = readProcessMemory(); memory.ok())
     arguments.train.baseBytes = memory->residentBytes;
-  auto source = findModel(arguments.place);
-  if (!source.ok())
-    return source.status();
-  if (!*source || (*source)->packaged)
-    return Status::error("'{}' is not a model directory with config.json; "
-                         "write one of a run with: tessera export RUN -o DIR",
-                         arguments.place);
-  arguments.place = (*source)->files.place();
-  if (arguments.recipe.empty())
-    arguments.set.insert(arguments.set.begin(),
-                         {"task=policy", "data.documents=separate"});
-  auto recipe = recipe::loadRecipe(arguments.recipe, arguments.set);
-  if (!recipe.ok())
-    return recipe.status();
-  TESSERA_RETURN_IF_ERROR(checkRecipe(*recipe));
-  if (arguments.listen.empty() && !arguments.secretFile.empty())
-    return Status::error("--rollout-secret-file is for workers on other "
-                         "machines; name where they join: --rollout-listen "
-                         "HOST:PORT");
-  TESSERA_RETURN_IF_ERROR(rl::checkEpochs(
-      *recipe, lastStepOf(arguments, *recipe), !arguments.evalPrompts.empty()));
-  TESSERA_RETURN_IF_ERROR(hal::checkDevice(arguments.device));
-  TESSERA_RETURN_IF_ERROR(chooseWeights(arguments.place, arguments.train));
-  RlTokenizer tokenizer;
-  TESSERA_RETURN_IF_ERROR(tokenizer.read(**source));
-  const int64_t room = recipe->batch.sequence - recipe->rollout.maxTokens;
-  auto prompts =
-      rl::readPrompts(arguments.prompts, tokenizer.promptEncoder(), room);
-  if (!prompts.ok())
-    return prompts.status();
-  std::vector<rl::Prompt> evalPrompts;
-  if (!arguments.evalPrompts.empty()) {
-    auto read =
-        rl::readPrompts(arguments.evalPrompts, tokenizer.promptEncoder(), room);
-    if (!read.ok())
-      return read.status();
-    evalPrompts = read.take();
-  }
-  return learn(arguments, *recipe, tokenizer, **source, *prompts, evalPrompts);
+  std::optional<ModelSource> source;
+  recipe::Recipe recipe;
+  if (!ranks)
+    TESSERA_RETURN_IF_ERROR(checkAlone());
+  const Status checked =
+      checkRun(arguments, ranks ? &ranks->started() : nullptr, source, recipe);
+  TESSERA_RETURN_IF_ERROR(ranks ? ranks->agree(checked) : checked);
+  return ranks && !ranks->leads()
+             ? followRollouts(arguments, recipe, *ranks)
+             : learnByRollouts(arguments, recipe, *source, ranks);
 }
 
 static void addRunOptions(CLI::App &command, TrainOptions &options) {
@@ -376,6 +229,9 @@ void tessera::addRlCommand(CLI::App &app, Invocation &invocation) {
       ->envname("TESSERA_DEVICE")
       ->capture_default_str();
   addWorkerOptions(*command, *arguments);
+  addMeshOptions(*command, arguments->mesh,
+                 "train on ranks that mpirun or torchrun's variables started: "
+                 "data=2,tensor=2 and so on, as for tessera compile");
   command
       ->add_option("--threads", arguments->threads,
                    "processors; 0: all. With rollout.staleness half of them "
@@ -384,7 +240,7 @@ void tessera::addRlCommand(CLI::App &app, Invocation &invocation) {
       ->envname("TESSERA_THREADS")
       ->capture_default_str();
   command->callback([arguments, &invocation] {
-    if (Status status = runRl(*arguments); !status.ok())
-      invocation.fail(status.message().c_str());
+    runOnRanks(arguments->mesh, invocation,
+               [&](InferenceRanks *ranks) { return runRl(*arguments, ranks); });
   });
 }

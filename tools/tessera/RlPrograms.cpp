@@ -6,6 +6,7 @@
 #include "runtime/hal/cpu/ThreadPool.h"
 #include "runtime/rl/AnswerScorer.h"
 #include <algorithm>
+#include <cstdlib>
 #include <ctime>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -37,9 +38,11 @@ static CompileRequest requestOf(const RlArguments &arguments,
 }
 
 RlThreads tessera::threadsOf(const RlArguments &arguments,
-                             const recipe::Recipe &recipe) {
-  const unsigned all =
-      arguments.threads > 0 ? arguments.threads : hal::availableProcessors();
+                             const recipe::Recipe &recipe,
+                             const InferenceRanks *ranks) {
+  const unsigned all = arguments.threads > 0 ? arguments.threads
+                       : ranks               ? ranks->threads()
+                                             : hal::availableProcessors();
   RlThreads threads{{all, {}}, {all, {}}, {all, {}}, all};
   const unsigned half = std::max(all / 2, 1U);
   const bool samplesHere = arguments.listen.empty() || arguments.workers > 0;
@@ -60,6 +63,9 @@ RlThreads tessera::threadsOf(const RlArguments &arguments,
     threads.learner.processors = {share, 0, std::max(all - half, 1U)};
     threads.reference.processors = {share, 1, half};
   }
+  if (ranks && recipe.rollout.staleness == 0 && arguments.threads == 0)
+    threads.sampler.count = threads.reference.count = threads.ofWorker =
+        hal::availableProcessors();
   if (arguments.workers > 0)
     threads.ofWorker =
         std::max(threads.ofWorker / unsigned(arguments.workers), 1U);
@@ -68,13 +74,16 @@ RlThreads tessera::threadsOf(const RlArguments &arguments,
 
 Status tessera::compileLearner(const RlArguments &arguments,
                                const std::string &output) {
-  return statusOf(compile(requestOf(arguments, output)).takeError());
+  CompileRequest request = requestOf(arguments, output);
+  request.mesh = arguments.mesh.mesh;
+  return statusOf(compile(request).takeError());
 }
 
 StatusOr<std::unique_ptr<SessionModel>>
 tessera::openProgram(const std::string &artifact, const std::string &device,
                      const ProgramThreads &threads,
-                     std::vector<std::string> programs) {
+                     std::vector<std::string> programs,
+                     const hal::MeshContext &mesh) {
   auto reader = ArtifactReader::open(artifact);
   if (!reader.ok())
     return reader.status();
@@ -83,6 +92,9 @@ tessera::openProgram(const std::string &artifact, const std::string &device,
   session.deviceOptions.threads = threads.count;
   session.deviceOptions.processors = threads.processors;
   session.programs = std::move(programs);
+  session.mesh = mesh;
+  if (mesh.world && !std::getenv("TESSERA_TUNE"))
+    session.deviceOptions.tune = "off"; // as trainInWorld() of TrainCommand.cpp
   return SessionModel::open(*reader, session);
 }
 

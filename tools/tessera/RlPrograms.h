@@ -1,5 +1,6 @@
 // The two programs of `tessera rl`.
 #pragma once
+#include "runtime/hal/Mesh.h"
 #include "runtime/infer/DecodePrograms.h"
 #include "runtime/recipe/Recipe.h"
 #include "runtime/rl/PromptFile.h"
@@ -7,6 +8,7 @@
 #include "runtime/train/SessionModel.h"
 #include "runtime/train/Train.h"
 #include "tools/tessera/CacheOptions.h"
+#include "tools/tessera/MeshOptions.h"
 
 #include <functional>
 #include <memory>
@@ -25,6 +27,7 @@ struct RlArguments {
   unsigned threads = 0; ///< processors; 0: all
   int workers = 0;      ///< processes of this machine that sample
   uint64_t cacheGib = kCacheGib;
+  MeshSettings mesh; ///< of the learner
   TrainOptions train;
   std::function<void(std::string_view)> note; ///< for the user
 };
@@ -41,8 +44,11 @@ struct RlThreads {
   unsigned ofWorker = 1; ///< of each process that samples
 };
 /// On CPUs, while rollouts overlap steps, each has half of the processors; the
-/// programs of this process have all while the others wait.
-RlThreads threadsOf(const RlArguments &arguments, const recipe::Recipe &recipe);
+/// programs of this process have all while the others wait. Ranks of a machine
+/// (`ranks`, or null) share its processors; where all others wait for rank 0 to
+/// sample, it has all.
+RlThreads threadsOf(const RlArguments &arguments, const recipe::Recipe &recipe,
+                    const InferenceRanks *ranks);
 
 /// Compiles the program that learns.
 Status compileLearner(const RlArguments &arguments, const std::string &output);
@@ -55,7 +61,8 @@ Status compileSampler(const RlArguments &arguments,
 
 StatusOr<std::unique_ptr<SessionModel>>
 openProgram(const std::string &artifact, const std::string &device,
-            const ProgramThreads &threads, std::vector<std::string> programs);
+            const ProgramThreads &threads, std::vector<std::string> programs,
+            const hal::MeshContext &mesh = {});
 
 /// A model by its prefill and decode programs.
 struct DecodingModel {
