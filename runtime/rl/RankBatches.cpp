@@ -157,6 +157,14 @@ Status LeaderBatches::stepped(uint64_t step, MetricsRecord &record) {
   return lead([&] { return own.stepped(step, record); });
 }
 
+bool LeaderBatches::settle() {
+  if (shared || failed)
+    return failed;
+  Message message{Message::failed};
+  failed = broadcast(everybody, message).ok();
+  return failed;
+}
+
 //===--- the others -------------------------------------------------------===//
 
 /// Does what rank 0's task asks for, until it is done.
@@ -192,8 +200,8 @@ Status FollowerBatches::readPart(int64_t number, int64_t offset, int64_t size) {
   if (offset < 0 || size < 0 || uint64_t(offset) > tensor.size ||
       uint64_t(size) > tensor.size - uint64_t(offset))
     return malformed();
-  read.resize(std::size_t(size));
-  return model->readState(tensor, uint64_t(offset), read);
+  part.resize(std::size_t(size));
+  return model->readState(tensor, uint64_t(offset), part);
 }
 
 Status FollowerBatches::begin(TrainModel &given, const TrainPosition &) {
@@ -212,6 +220,16 @@ FollowerBatches::next(const std::function<bool()> &) {
     return std::optional<TokenBatch>();
   TESSERA_RETURN_IF_ERROR(broadcastBatch(everybody, batch.out()));
   return std::optional(batch.view());
+}
+
+bool FollowerBatches::settle() {
+  Message message;
+  while (!model && !failed && message.kind == Message::heartbeat) {
+    if (!broadcast(everybody, message).ok())
+      return false;
+    failed = message.kind == Message::failed;
+  }
+  return failed;
 }
 
 Status FollowerBatches::stepped(uint64_t, MetricsRecord &) { return follow(); }

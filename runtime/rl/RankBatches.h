@@ -1,6 +1,6 @@
 // Batches of completions for a learner on several ranks. Rank 0 samples and
-// makes them (LeaderBatches); the others get them, and read the model's weights
-// with it where it hands them over (FollowerBatches).
+// makes them (LeaderBatches); the others get them, and take part when it reads
+// the model's weights (FollowerBatches).
 #pragma once
 #include "runtime/comm/Channel.h"
 #include "runtime/train/BatchSource.h"
@@ -30,8 +30,9 @@ public:
   next(const std::function<bool()> &) override;
   uint64_t samples() const override { return own.samples(); }
   Status stepped(uint64_t step, MetricsRecord &record) override;
-  /// Whether `own` failed, which the others know: their sources have, too.
-  bool hasFailed() const { return failed; }
+  /// After an error of this rank: whether the others know that there is one.
+  /// They do if `own` failed, and get to know if nothing has begun.
+  bool settle();
 
 private:
   Status lead(const std::function<Status()> &task);
@@ -59,8 +60,9 @@ public:
   next(const std::function<bool()> &) override;
   uint64_t samples() const override { return moved; }
   Status stepped(uint64_t, MetricsRecord &) override;
-  /// Whether rank 0's source failed.
-  bool hasFailed() const { return failed; }
+  /// After an error of this rank: whether rank 0 has one, too. If nothing has
+  /// begun it waits for what rank 0 does.
+  bool settle();
 
 private:
   Status follow();
@@ -69,7 +71,7 @@ private:
   comm::Channel &everybody;
   TrainModel *model = nullptr;
   TokenBuffers batch;
-  std::vector<std::byte> read; ///< this rank's part of a tensor
+  std::vector<std::byte> part; ///< this rank's, of a tensor
   bool hasBatch = false;       ///< rank 0 has one
   uint64_t moved = 0;          ///< as samples() of rank 0
   bool failed = false;

@@ -7,23 +7,24 @@
 using namespace tessera;
 
 void tessera::addMeshOptions(CLI::App &command, MeshSettings &settings) {
-  addMeshOptions(command, settings,
-                 "shard a model directory over CPU ranks that mpirun or "
-                 "torchrun's variables started: tensor=2, expert=2 or both");
+  addMeshOptions(
+      command, settings,
+      "shard a model directory over CPU ranks that mpirun or torchrun's "
+      "variables started: tensor=2, expert=2 or both",
+      "with --mesh: seconds that a rank may take to join, to read the "
+      "tokenizer, or for one call, before all are ended; compiling and reading "
+      "weights may take longer");
 }
 
 void tessera::addMeshOptions(CLI::App &command, MeshSettings &settings,
-                             const std::string &help) {
-  CLI::Option *mesh = command.add_option("--mesh", settings.mesh, help)
-                          ->type_name("AXIS=SIZE,...");
-  command
-      .add_option("--rank-timeout", settings.timeout,
-                  "with --mesh: seconds that a rank may take to join, to read "
-                  "the tokenizer, or for one call, before all are ended; "
-                  "compiling and reading weights may take longer")
+                             const std::string &mesh,
+                             const std::string &timeout) {
+  CLI::Option *option = command.add_option("--mesh", settings.mesh, mesh)
+                            ->type_name("AXIS=SIZE,...");
+  command.add_option("--rank-timeout", settings.timeout, timeout)
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str()
-      ->needs(mesh);
+      ->needs(option);
 }
 
 // As many ranks as the mesh has.

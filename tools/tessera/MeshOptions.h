@@ -20,9 +20,9 @@ struct MeshSettings {
 };
 
 void addMeshOptions(CLI::App &command, MeshSettings &settings);
-/// With another description of --mesh.
+/// With other descriptions of --mesh and --rank-timeout.
 void addMeshOptions(CLI::App &command, MeshSettings &settings,
-                    const std::string &help);
+                    const std::string &mesh, const std::string &timeout);
 
 /// Runs `work` with the ranks of the mesh, or with null if there is none, and
 /// reports its error. Of an error on which all ranks agree rank 0 tells.

@@ -99,9 +99,7 @@ static Status checkRun(RlArguments &arguments, const comm::Launch *launch,
 /// Several ranks without a mesh would each train a model.
 static Status checkAlone() {
   StatusOr<comm::Launch> launch = comm::readLaunch();
-  if (!launch.ok())
-    return launch.status();
-  if (launch->size == 1)
+  if (!launch.ok() || launch->size == 1)
     return Status::success();
   return Status::error("{} ranks were started; name their mesh, such as --mesh "
                        "data={}, or start one",
@@ -231,10 +229,14 @@ void tessera::addRlCommand(CLI::App &app, Invocation &invocation) {
   addWorkerOptions(*command, *arguments);
   addMeshOptions(*command, arguments->mesh,
                  "train on ranks that mpirun or torchrun's variables started: "
-                 "data=2,tensor=2 and so on, as for tessera compile");
+                 "data=2, or any axes of tessera compile --mesh",
+                 "with --mesh: seconds that a rank may take to join, to read "
+                 "weights, or for a step, before all are ended; compiling, "
+                 "sampling and rewards may take longer");
   command
       ->add_option("--threads", arguments->threads,
-                   "processors; 0: all. With rollout.staleness half of them "
+                   "processors, of each rank; 0: all, or a rank's part of its "
+                   "machine's. With rollout.staleness half of them "
                    "sample while the others learn; rollout workers share "
                    "that half")
       ->envname("TESSERA_THREADS")

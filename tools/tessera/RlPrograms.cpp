@@ -44,6 +44,8 @@ RlThreads tessera::threadsOf(const RlArguments &arguments,
                        : ranks               ? ranks->threads()
                                              : hal::availableProcessors();
   RlThreads threads{{all, {}}, {all, {}}, {all, {}}, all};
+  if (ranks && !ranks->leads())
+    return threads;
   const unsigned half = std::max(all / 2, 1U);
   const bool samplesHere = arguments.listen.empty() || arguments.workers > 0;
   if (recipe.rollout.staleness > 0 && samplesHere &&
@@ -65,7 +67,7 @@ RlThreads tessera::threadsOf(const RlArguments &arguments,
   }
   if (ranks && recipe.rollout.staleness == 0 && arguments.threads == 0)
     threads.sampler.count = threads.reference.count = threads.ofWorker =
-        hal::availableProcessors();
+        std::max(all, hal::availableProcessors());
   if (arguments.workers > 0)
     threads.ofWorker =
         std::max(threads.ofWorker / unsigned(arguments.workers), 1U);

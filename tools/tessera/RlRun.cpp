@@ -47,7 +47,8 @@ public:
   /// Reads the prompts, starts the reward, and compiles: the learner's program
   /// goes to `learner`.
   Status prepare(const std::string &learner);
-  /// What the learner decides. The reward program is looked at again.
+  /// Starts what samples, and what compares if the learner's loss does. The
+  /// reward program is looked at again.
   Status open(const ModelState &learner);
   rl::RolloutBatches batches();
   /// The models of this process, for the plan of its memory.
@@ -57,7 +58,7 @@ private:
   Status readPrompts();
   Status openReward();
   Status beginReward();
-  Status openSampler(std::unique_ptr<rl::WorkerSampler> workers);
+  Status openSampler();
   Status openReference();
   bool comparesWithReference() const { return recipe.policy.kl.beta > 0; }
 
@@ -71,6 +72,7 @@ private:
   std::unique_ptr<rl::Reward> reward;
   TemporaryFile decoder;
   DecodingModel model, reference;
+  std::unique_ptr<rl::WorkerSampler> workers; ///< until it is `sampler`
   std::unique_ptr<rl::Sampler> sampler;
   bool hasCodes = false; ///< the learner's base is quantized
 };
@@ -123,7 +125,7 @@ Status RolloutSide::beginReward() {
 }
 
 /// The workers, or an engine in this process.
-Status RolloutSide::openSampler(std::unique_ptr<rl::WorkerSampler> workers) {
+Status RolloutSide::openSampler() {
   if (workers) {
     TESSERA_RETURN_IF_ERROR(
         startWorkers(arguments, decoder.name(), threads.ofWorker, *workers));
@@ -140,16 +142,16 @@ Status RolloutSide::openSampler(std::unique_ptr<rl::WorkerSampler> workers) {
 Status RolloutSide::prepare(const std::string &learner) {
   TESSERA_RETURN_IF_ERROR(readPrompts());
   TESSERA_RETURN_IF_ERROR(openReward());
-  auto workers = prepareWorkers(arguments, source, longest);
-  if (!workers.ok())
-    return workers.status();
+  auto prepared = prepareWorkers(arguments, source, longest);
+  if (!prepared.ok())
+    return prepared.status();
+  workers = prepared.take();
   if (llvm::Error error = decoder.create())
     return Status::error("{}", llvm::toString(std::move(error)));
   TESSERA_RETURN_IF_ERROR(compileLearner(arguments, learner));
-  if (!*workers || arguments.workers > 0 || comparesWithReference())
-    TESSERA_RETURN_IF_ERROR(
-        compileSampler(arguments, recipe, longest, decoder.name()));
-  return openSampler(workers.take());
+  if (workers && arguments.workers == 0 && !comparesWithReference())
+    return Status::success();
+  return compileSampler(arguments, recipe, longest, decoder.name());
 }
 
 /// With a quantized base it gets its weights from the learner, later.
@@ -168,6 +170,7 @@ Status RolloutSide::openReference() {
 /// A reward program that cannot work has ended by now. If failures are allowed
 /// it is started again, as after any other.
 Status RolloutSide::open(const ModelState &learner) {
+  TESSERA_RETURN_IF_ERROR(openSampler());
   hasCodes = hasQuantizedBase(learner);
   if (comparesWithReference())
     TESSERA_RETURN_IF_ERROR(openReference());
@@ -280,13 +283,17 @@ StatusOr<TrainSummary> Learner::run(BatchSource &source) {
 
 } // namespace
 
-/// What all ranks return. `isKnown`: the others know of an error and are here,
-/// too; one of this rank alone ends them.
+/// What all ranks return. An error that the others do not know ends them: it
+/// names its rank.
 static Status agreeOnOutcome(InferenceRanks &ranks,
                              const StatusOr<TrainSummary> &summary,
-                             bool isKnown) {
+                             const std::function<bool()> &settle) {
   const Status outcome = outcomeOf(summary);
-  return summary.ok() || isKnown ? ranks.agree(outcome) : outcome;
+  if (!summary.ok() && !settle())
+    return Status::error("rank {}: {}", ranks.started().rank,
+                         summary.message());
+  const Status agreed = ranks.agree(outcome);
+  return outcome.ok() || ranks.hasAgreedError() ? agreed : outcome;
 }
 
 Status tessera::learnByRollouts(RlArguments &arguments,
@@ -315,7 +322,7 @@ Status tessera::learnByRollouts(RlArguments &arguments,
   rl::LeaderBatches leader(batches, **channel, ranks->heartbeatInterval(),
                            stopRequested);
   const StatusOr<TrainSummary> summary = learner.run(leader);
-  return agreeOnOutcome(*ranks, summary, leader.hasFailed());
+  return agreeOnOutcome(*ranks, summary, [&] { return leader.settle(); });
 }
 
 Status tessera::followRollouts(RlArguments &arguments,
@@ -331,5 +338,5 @@ Status tessera::followRollouts(RlArguments &arguments,
     return channel.status();
   rl::FollowerBatches follower(**channel);
   const StatusOr<TrainSummary> summary = learner.run(follower);
-  return agreeOnOutcome(ranks, summary, follower.hasFailed());
+  return agreeOnOutcome(ranks, summary, [&] { return follower.settle(); });
 }

@@ -184,6 +184,7 @@ FIXTURES = [
 FOREIGN = [
     Foreign("*", r"--filter$", "lit"),
     Foreign("docs/distributed.md", r"--(allow-run-as-root|oversubscribe|mca)$", "Open MPI"),
+    Foreign("docs/reinforcement-learning.md", r"--bind-to$", "Open MPI"),
     Foreign("bench/infer/README.md", r"--token-embedding-type$", "llama-quantize"),
     Foreign("docs/serving.md", r"--(model|apply_chat_template)$", "lm_eval"),
     Foreign("*", r"--emulated$", "bench/gpu/run.sh"),

@@ -16,6 +16,7 @@ import time
 
 import harness
 from harness import check, metrics, run
+from processes import ranks_of
 
 STEPS = 24
 SAVED_EVERY = 4
@@ -24,7 +25,6 @@ PATIENCE = 4  # seconds that ranks wait for one another
 DEADLINE = PATIENCE + 60
 # Sums in another order, for as many steps.
 ROUNDING = 2e-4
-RANK_VARIABLES = (b"OMPI_COMM_WORLD_RANK=", b"PMI_RANK=", b"RANK=")
 
 
 class Launcher:
@@ -46,29 +46,6 @@ class Launcher:
         return subprocess.Popen([str(word) for word in words],
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                 text=True, start_new_session=True)
-
-
-def ranks_of(launcher):
-    """Rank to process id of all that a launcher started."""
-    children, found = {}, {}
-    for entry in pathlib.Path("/proc").iterdir():
-        if not entry.name.isdigit():
-            continue
-        try:
-            fields = (entry / "stat").read_text().rsplit(")", 1)[1].split()
-            environment = (entry / "environ").read_bytes().split(b"\0")
-        except OSError:
-            continue
-        children.setdefault(int(fields[1]), []).append(int(entry.name))
-        for word in environment:
-            if word.startswith(RANK_VARIABLES):
-                found.setdefault(int(entry.name), int(word.split(b"=")[1]))
-    reached, ranks = [launcher], {}
-    for process in reached:
-        reached += children.get(process, [])
-        if process in found:
-            ranks[found[process]] = process
-    return ranks
 
 
 def require(condition, what, errors):

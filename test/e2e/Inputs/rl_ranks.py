@@ -4,13 +4,18 @@ losses to rounding, and resumed after kill -9 with the same bits.
     rl_ranks.py BIN SCRATCH MPIRUN
 """
 import collections
+import fcntl
 import json
+import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
+import time
 
 import harness
+from processes import ranks_of
 from random_models import mpirun
 from rl import MATCH, Runs, steps_of
 
@@ -92,12 +97,44 @@ def check_variants(runs):
     harness.check(min(late) >= 0 and max(late) <= 2 and
                   [record["step"] for record in records if "eval_reward" in record["rollout"]]
                   == [3, 6], "asynchronous on data=2,zero=1, with held-out prompts")
-    slow = runs.scratch / "slow.py"
-    slow.write_text("import sys, time\nfor number, line in enumerate(sys.stdin):\n"
-                    "    time.sleep(3 if number == 50 else 0)\n    print(0.5 * (number % 2), flush=True)\n")
-    runs.run("slow", 2, f"exec {sys.executable} {slow}", "--rank-timeout", 1, mesh="data=2")
+    runs.run("slow", 2, slow_reward(runs, 9), "--rank-timeout", 4, mesh="data=2")
     harness.check(harness.metrics(runs.scratch / "slow")[-1]["step"] == 2,
                   "rewards may take longer than --rank-timeout")
+
+
+def slow_reward(runs, seconds):
+    """One answer takes long."""
+    path = runs.scratch / f"slow-{seconds}.py"
+    path.write_text("import sys, time\nfor number, line in enumerate(sys.stdin):\n"
+                    f"    time.sleep({seconds} if number == 60 else 0)\n"
+                    "    print(0.5 * (number % 2), flush=True)\n")
+    return f"exec {sys.executable} {path}"
+
+
+def check_workers(runs, whole):
+    """Engines in processes of their own, and mini-batches."""
+    lines = runs.run("workers", STEPS, REWARD, "--rollout-workers", 2, mesh="data=2")
+    harness.check(lines == whole, "data=2, two rollout workers: the bits of a run without")
+    keys = ["rollout.epochs=2", "rollout.minibatches=2"]
+    runs.run("epochs", 8, REWARD, mesh="data=2", sets=keys)
+    harness.check(len(runs.groups("epochs")) == 8, "data=2, four steps of a batch: two batches")
+    runs.run("epochs", 8, REWARD, "--resume", mesh="data=2", sets=keys)
+
+
+def check_stop(runs):
+    """A signal to the rank that does not sample, in the midst of the second step."""
+    command = [*runs.command("stopped", STEPS, slow_reward(runs, 5), mesh="data=2"), "--quiet"]
+    launcher = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    file, deadline = runs.scratch / "stopped/metrics.jsonl", time.monotonic() + 100
+    while not (file.exists() and file.read_text().count("\n")) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    os.kill(ranks_of(launcher.pid)[1], signal.SIGTERM)
+    _, errors = launcher.communicate(timeout=100)
+    last = harness.metrics(runs.scratch / "stopped")[-1]["step"]
+    good = (launcher.returncode == 0 and last < STEPS and
+            f"step-{last:06}" in harness.checkpoints(runs.scratch / "stopped"))
+    harness.check(good, f"SIGTERM of rank 1: all end after step {last}, which is saved"
+                  if good else f"SIGTERM of rank 1: step {last}\n{errors[-3000:]}")
 
 
 def refuses(runs, what, *parts, out="refused", steps=2, reward=REWARD, more=(), **options):
@@ -119,6 +156,10 @@ def check_errors(runs):
             sets=["eval.every=1", "gates.require=[eval_reward >= 2]"])
     refuses(runs, "values on ranks", "policy.advantages: gae is for one device", mesh="data=2",
             sets=["policy.advantages=gae", "rollout.baseline=none", "rollout.scale=none"])
+    with open(runs.scratch / "data=2/.lock", "r+") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        refuses(runs, "a run that another process makes", "another process", out="data=2",
+                mesh="data=2", more=["--resume"])
     refuses(runs, "a run that is there", "already holds step-", out="alone", mesh="data=2")
     done = harness.run(*runs.command("refused", 2, REWARD, mesh="data=4"), "--quiet", code=None)
     harness.check(done.returncode == 1 and
@@ -141,6 +182,8 @@ def main():
     check_same(runs, alone, "pipe=2", 1e-4)
     check_kill(runs, lines)
     check_variants(runs)
+    check_workers(runs, lines)
+    check_stop(runs)
     check_errors(runs)
 
 

@@ -15,7 +15,7 @@ using namespace tessera::testing;
 namespace {
 
 /// A run with one checkpoint of the model.
-void makeRun(const std::string &run, FakeModel &model) {
+void makeRun(const std::string &run, FakeTrainModel &model) {
   std::ofstream(run + "/" + kTokenizerFile) << byteTokenizer();
   ASSERT_TRUE(model.initialize(5).ok());
   ASSERT_TRUE(
@@ -29,7 +29,7 @@ void makeRun(const std::string &run, FakeModel &model) {
 TEST(Export, ConvertsTensorsOfAnyLength) {
   for (int64_t elements : {3, 100}) {
     ScratchDirectory scratch;
-    FakeModel model(elements);
+    FakeTrainModel model(elements);
     makeRun(scratch.path, model);
     for (SafetensorsType type :
          {SafetensorsType::bf16, SafetensorsType::f16, SafetensorsType::f32}) {
@@ -61,7 +61,7 @@ TEST(Export, ConvertsTensorsOfAnyLength) {
 
 TEST(Export, LeavesWhatIsThereAlone) {
   ScratchDirectory scratch;
-  FakeModel model(3);
+  FakeTrainModel model(3);
   makeRun(scratch.path, model);
   std::string made = scratch / "made";
   std::filesystem::create_directory(made);
@@ -75,7 +75,7 @@ TEST(Export, LeavesWhatIsThereAlone) {
 
 TEST(Export, MergesAdaptersOnly) {
   ScratchDirectory scratch;
-  FakeModel model(3);
+  FakeTrainModel model(3);
   makeRun(scratch.path, model);
   auto exported = exportRun({scratch.path, ""}, scratch / "made", {}, true,
                             [](std::string_view) {});

@@ -111,7 +111,7 @@ TEST(Sampler, ExtremesDoNotBreakIt) {
 TEST(Generate, FollowsTheModelGreedilyAndSlidesItsContext) {
   auto tokenizer = bytes();
   ASSERT_TRUE(tokenizer.ok()) << tokenizer.message();
-  FakeModel model(kBigramVocab); // after token t comes t + 1; context of 8
+  FakeTrainModel model(kBigramVocab); // after token t comes t + 1; context of 8
   GenerateOptions options;
   options.prompt = "a";
   options.maxTokens = 20;
@@ -134,7 +134,7 @@ TEST(Generate, FollowsTheModelGreedilyAndSlidesItsContext) {
 TEST(Generate, StopsAtTheEndOfText) {
   auto tokenizer = bytes();
   ASSERT_TRUE(tokenizer.ok());
-  FakeModel model(kBigramVocab);
+  FakeTrainModel model(kBigramVocab);
   // The last id is followed by 0, which is <|endoftext|>.
   std::string last(tokenizer->token(kBigramVocab - 1).bytes);
   GenerateOptions options;
@@ -158,7 +158,7 @@ TEST(Generate, StopsAtTheEndOfText) {
 TEST(Generate, DoesNotShowWhatEndsTheText) {
   auto tokenizer = bytes();
   ASSERT_TRUE(tokenizer.ok());
-  FakeModel model(kBigramVocab);
+  FakeTrainModel model(kBigramVocab);
   tokenizer::Encoder encoder(*tokenizer);
   GenerateOptions options;
   options.prompt = "a";
@@ -192,7 +192,7 @@ public:
 
 TEST(Generate, AFormThatIsWholeEndsTheText) {
   auto tokenizer = bytes();
-  FakeModel model(kBigramVocab);
+  FakeTrainModel model(kBigramVocab);
   GenerateOptions options;
   options.prompt = "a";
   options.guide = std::make_shared<WholeGuide>();
@@ -205,7 +205,7 @@ TEST(Generate, AFormThatIsWholeEndsTheText) {
 
 TEST(Generate, AnEmptyPromptStartsADocument) {
   auto tokenizer = bytes();
-  FakeModel model(kBigramVocab);
+  FakeTrainModel model(kBigramVocab);
   GenerateOptions options;
   options.maxTokens = 1;
   options.sampling.temperature = 0;
@@ -222,7 +222,7 @@ TEST(Generate, AnEmptyPromptBeginsWithWhatBeginsATextHere) {
   for (size_t at; (at = file.find(end)) != file.npos;)
     file.replace(at, end.size(), "<nothing>");
   nlohmann::json fields = nlohmann::json::parse(file);
-  FakeModel model(kBigramVocab); // after token t comes t + 1
+  FakeTrainModel model(kBigramVocab); // after token t comes t + 1
   GenerateOptions options;
   options.maxTokens = 1;
   options.sampling.temperature = 0;
@@ -256,7 +256,7 @@ TEST(Generate, AnEmptyPromptBeginsWithWhatBeginsATextHere) {
 
 TEST(Generate, CountsWhatDoesNotFitTheContext) {
   auto tokenizer = bytes();
-  FakeModel model(kBigramVocab);
+  FakeTrainModel model(kBigramVocab);
   const auto context = uint64_t(model.contextLength());
   GenerateOptions options;
   options.maxTokens = 1;
@@ -274,7 +274,7 @@ TEST(Generate, RefusesWhatDoesNotFit) {
   auto tokenizer = bytes();
   GenerateOptions options;
   options.prompt = "\xff";
-  FakeModel small(20);
+  FakeTrainModel small(20);
   EXPECT_NE(generateText(scoringModel(small), *tokenizer, options,
                          [](std::string_view) {})
                 .message()

@@ -2,7 +2,7 @@
 // does, wait for longer than the timeout, and learn that it failed.
 #include "runtime/rl/RankBatches.h"
 #include "test/runtime/comm/ThreadRanks.h"
-#include "test/runtime/train/FakeModel.h"
+#include "test/runtime/train/FakeTrainModel.h"
 
 #include <array>
 #include <atomic>
@@ -17,7 +17,7 @@ using std::chrono::milliseconds;
 constexpr int kRanks = 3;
 
 /// Counts reads, which all ranks have to make together.
-class CountingModel final : public testing::FakeModel {
+class CountingModel final : public testing::FakeTrainModel {
 public:
   CountingModel() {
     info.documents.samples = true;
@@ -26,7 +26,7 @@ public:
   Status readState(const StateTensor &tensor, uint64_t offset,
                    std::span<std::byte> out) override {
     reads.push_back(fmt::format("{} {} {}", tensor.name, offset, out.size()));
-    return FakeModel::readState(tensor, offset, out);
+    return FakeTrainModel::readState(tensor, offset, out);
   }
   std::vector<std::string> reads;
 };
@@ -84,11 +84,13 @@ struct OfRank {
   std::vector<int32_t> tokens;
   std::vector<float> advantages;
   std::vector<uint64_t> moved;
-  bool hasFailed = false;
+  bool isSettled = false; ///< all know of its error
 };
 
 /// Asks a source as the training loop does.
-Status learn(BatchSource &source, OfRank &rank) {
+Status learn(BatchSource &source, OfRank &rank, bool begins) {
+  if (!begins)
+    return Status::error("the run is locked");
   TESSERA_RETURN_IF_ERROR(source.begin(rank.model, {}));
   for (uint64_t step = 1;; ++step) {
     auto batch = source.next([] { return false; });
@@ -105,7 +107,7 @@ Status learn(BatchSource &source, OfRank &rank) {
 }
 
 std::array<OfRank, kRanks> run(Numbers &numbers, milliseconds timeout,
-                               int stopAfter = 2) {
+                               int stopAfter = 2, int thatBegin = kRanks) {
   std::array<OfRank, kRanks> ranks;
   comm::Reports reports;
   comm::WorldOptions options;
@@ -115,17 +117,19 @@ std::array<OfRank, kRanks> run(Numbers &numbers, milliseconds timeout,
     OfRank &own = ranks[std::size_t(world.rank())];
     auto channel = world.open(3, comm::Group::world(kRanks));
     ASSERT_TRUE(channel.ok()) << channel.message();
+    // The last ones, of which rank 0 is none unless all do.
+    const bool begins = world.rank() >= kRanks - thatBegin;
     if (world.rank() == 0) {
       LeaderBatches leader(numbers, **channel, timeout / 4,
                            [&] { return int(own.tokens.size()) == stopAfter; });
       EXPECT_EQ(leader.tokenizerFile(), "tokenizer.json");
-      own.status = learn(leader, own);
-      own.hasFailed = leader.hasFailed();
+      own.status = learn(leader, own, begins);
+      own.isSettled = !own.status.ok() && leader.settle();
     } else {
       FollowerBatches follower(**channel);
       EXPECT_EQ(follower.tokenizerFile(), "");
-      own.status = learn(follower, own);
-      own.hasFailed = follower.hasFailed();
+      own.status = learn(follower, own, begins);
+      own.isSettled = !own.status.ok() && follower.settle();
     }
     EXPECT_TRUE(world.leave().ok());
   });
@@ -147,8 +151,8 @@ TEST(RankBatches, AllRanksHaveTheBatchesAndReadTogether) {
 
 TEST(RankBatches, RankZeroMayTakeLongerThanTheTimeout) {
   Numbers numbers;
-  numbers.pause = milliseconds(1500);
-  for (const OfRank &rank : run(numbers, milliseconds(400), 1)) {
+  numbers.pause = milliseconds(2500);
+  for (const OfRank &rank : run(numbers, milliseconds(1000), 1)) {
     EXPECT_TRUE(rank.status.ok()) << rank.status.message();
     EXPECT_EQ(rank.tokens, (std::vector<int32_t>{1}));
   }
@@ -161,7 +165,19 @@ TEST(RankBatches, AllKnowThatTheSourceFailed) {
   EXPECT_EQ(ranks[0].status.message(), "the reward program ended");
   for (const OfRank &rank : ranks) {
     EXPECT_FALSE(rank.status.ok());
-    EXPECT_TRUE(rank.hasFailed);
+    EXPECT_TRUE(rank.isSettled);
+  }
+}
+
+// Rank 0 alone, ranks 0 and 1, all.
+TEST(RankBatches, AllKnowOfAnErrorBeforeAnythingBegins) {
+  for (const int thatBegin : {2, 1, 0}) {
+    Numbers numbers;
+    const auto ranks =
+        run(numbers, std::chrono::minutes(1), /*stopAfter=*/2, thatBegin);
+    EXPECT_EQ(ranks[0].status.message(), "the run is locked");
+    for (const OfRank &rank : ranks)
+      EXPECT_TRUE(rank.isSettled);
   }
 }
 

@@ -4,7 +4,7 @@
 #include "runtime/data/tokenizer/Tokenizer.h"
 #include "runtime/train/Hyper.h"
 #include "test/runtime/artifact/TestArtifact.h"
-#include "test/runtime/train/FakeModel.h"
+#include "test/runtime/train/FakeTrainModel.h"
 
 #include <fstream>
 #include <iterator>

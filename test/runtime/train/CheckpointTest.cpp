@@ -1,6 +1,6 @@
 #include "runtime/train/Checkpoint.h"
 #include "runtime/train/RunDirectory.h"
-#include "test/runtime/train/FakeModel.h"
+#include "test/runtime/train/FakeTrainModel.h"
 #include "test/runtime/train/FaultyFiles.h"
 
 #include <fstream>
@@ -14,7 +14,7 @@ namespace fs = std::filesystem;
 namespace {
 
 /// A model whose whole state says which step it is at.
-void setState(FakeModel &model, uint64_t step) {
+void setState(FakeTrainModel &model, uint64_t step) {
   for (std::size_t i = 0; i < model.weight.size(); ++i) {
     model.weight[i] = float(step) + float(i) / 64;
     model.moment[i] = -float(step) - float(i) / 32;
@@ -23,8 +23,8 @@ void setState(FakeModel &model, uint64_t step) {
   model.hyper[0] = float(step) / 1000;
 }
 
-bool stateIs(const FakeModel &model, uint64_t step) {
-  FakeModel expected(model.info.vocabSize);
+bool stateIs(const FakeTrainModel &model, uint64_t step) {
+  FakeTrainModel expected(model.info.vocabSize);
   setState(expected, step);
   return model.weight == expected.weight && model.moment == expected.moment &&
          model.step == expected.step && model.hyper[0] == expected.hyper[0];
@@ -32,7 +32,7 @@ bool stateIs(const FakeModel &model, uint64_t step) {
 
 Status saveAt(FileOperations &files, const std::string &run, uint64_t step,
               uint64_t keep = 3) {
-  FakeModel model;
+  FakeTrainModel model;
   setState(model, step);
   return saveCheckpoint(files, run, model, {step, step * 10, step * 6, 7},
                         "seed: 7\n", keep);
@@ -56,7 +56,7 @@ void flipBit(const std::string &path, uint64_t bit) {
 TEST(Checkpoint, RoundTripsStateAndPosition) {
   ScratchDirectory run;
   ASSERT_TRUE(saveAt(systemFiles(), run.path, 100).ok());
-  FakeModel model;
+  FakeTrainModel model;
   auto resumed = resumeNewest(run.path, model);
   ASSERT_TRUE(resumed.ok()) << resumed.message();
   ASSERT_TRUE(resumed->has_value());
@@ -74,14 +74,14 @@ TEST(Checkpoint, RoundTripsStateAndPosition) {
 // What others call "experts.2.weight" is entry 2 of a stack, in the moments'
 // file too.
 TEST(Checkpoint, StacksAreTakenApartAndPutTogether) {
-  auto stack = [](FakeModel &model) {
+  auto stack = [](FakeTrainModel &model) {
     for (int i : {0, 1})
       model.tensors[i].shape = {4, 2, 4};
     model.tensors[0].name = "model.experts.*.weight";
     model.tensors[1].name = "model.experts.*.weight.exp_avg";
   };
   ScratchDirectory run;
-  FakeModel model, other;
+  FakeTrainModel model, other;
   stack(model);
   stack(other);
   setState(model, 100);
@@ -113,7 +113,7 @@ TEST(Checkpoint, StacksAreTakenApartAndPutTogether) {
 
 TEST(Checkpoint, AbsentAndEmptyRunsHaveNone) {
   ScratchDirectory run;
-  FakeModel model;
+  FakeTrainModel model;
   auto resumed = resumeNewest(run / "absent", model);
   ASSERT_TRUE(resumed.ok());
   EXPECT_FALSE(resumed->has_value());
@@ -148,7 +148,7 @@ TEST(Checkpoint, EveryFlippedBitIsFound) {
     uint64_t bits = 8 * fs::file_size(path);
     for (uint64_t bit = 0; bit < bits; bit += 37, ++tried) {
       flipBit(path, bit);
-      FakeModel model;
+      FakeTrainModel model;
       auto resumed = resumeNewest(run.path, model);
       // White space of the manifest may turn into other white space.
       bool same = resumed.ok() && resumed->has_value() && stateIs(model, 2);
@@ -178,7 +178,7 @@ TEST(Checkpoint, TruncatedOrMissingFilesAreFound) {
         fs::remove(path);
       else
         fs::resize_file(path, fs::file_size(path) - 1);
-      FakeModel model;
+      FakeTrainModel model;
       auto resumed = resumeNewest(run.path, model);
       ASSERT_TRUE(resumed.ok()) << resumed.message();
       // The manifest's last byte is its newline, which means nothing.
@@ -193,7 +193,7 @@ TEST(Checkpoint, AllDamagedIsAnErrorThatNamesTheNewest) {
     ASSERT_TRUE(saveAt(systemFiles(), run.path, step).ok());
     fs::remove(run / checkpointName(step) + "/manifest.json");
   }
-  FakeModel model;
+  FakeTrainModel model;
   auto resumed = resumeNewest(run.path, model);
   ASSERT_FALSE(resumed.ok());
   EXPECT_NE(resumed.message().find("all 2 checkpoints"), std::string::npos);
@@ -202,11 +202,11 @@ TEST(Checkpoint, AllDamagedIsAnErrorThatNamesTheNewest) {
 
 TEST(Checkpoint, AnotherModelIsRefusedByField) {
   ScratchDirectory run;
-  FakeModel writer(32, R"({"n_layer": 12, "n_embd": 8})");
+  FakeTrainModel writer(32, R"({"n_layer": 12, "n_embd": 8})");
   ASSERT_TRUE(
       saveCheckpoint(systemFiles(), run.path, writer, {3, 0, 0, 0}, "", 3)
           .ok());
-  FakeModel reader(32, R"({"n_layer": 6, "n_embd": 8})");
+  FakeTrainModel reader(32, R"({"n_layer": 6, "n_embd": 8})");
   setState(reader, 9);
   auto resumed = resumeNewest(run.path, reader);
   ASSERT_FALSE(resumed.ok());
@@ -219,14 +219,14 @@ TEST(Checkpoint, AnotherModelIsRefusedByField) {
 TEST(Checkpoint, AnotherProgramIsRefusedByTensor) {
   ScratchDirectory run;
   ASSERT_TRUE(saveAt(systemFiles(), run.path, 3).ok());
-  FakeModel longer(33, R"({"n":1})");
+  FakeTrainModel longer(33, R"({"n":1})");
   auto resumed = resumeNewest(run.path, longer);
   ASSERT_FALSE(resumed.ok());
   EXPECT_NE(resumed.message().find(
                 "'model.weight' is F32 [32] there and F32 [33] here"),
             std::string::npos)
       << resumed.message();
-  FakeModel renamed;
+  FakeTrainModel renamed;
   renamed.tensors[1].name = "model.weight.exp_avg_sq";
   resumed = resumeNewest(run.path, renamed);
   ASSERT_FALSE(resumed.ok());
@@ -260,7 +260,7 @@ TEST(Checkpoint, DamagedLeftoverOfTheSameStepIsReplaced) {
   ASSERT_TRUE(saveAt(systemFiles(), run.path, 2).ok());
   fs::remove(run / "step-000002/manifest.json");
   ASSERT_TRUE(saveAt(systemFiles(), run.path, 2).ok());
-  FakeModel model;
+  FakeTrainModel model;
   auto resumed = resumeNewest(run.path, model);
   ASSERT_TRUE(resumed.ok()) << resumed.message();
   EXPECT_EQ((*resumed)->name, "step-000002");
@@ -299,7 +299,7 @@ TEST_P(CheckpointFault, NeverLosesTheCheckpointBefore) {
 
       auto next = RunDirectory::open(run.path);
       ASSERT_TRUE(next.ok()) << next.message();
-      FakeModel model;
+      FakeTrainModel model;
       auto resumed = resumeNewest(run.path, model);
       ASSERT_TRUE(resumed.ok()) << "operation " << at << resumed.message();
       ASSERT_TRUE(resumed->has_value()) << "operation " << at;

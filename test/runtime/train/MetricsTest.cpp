@@ -1,5 +1,5 @@
 #include "runtime/train/Metrics.h"
-#include "test/runtime/train/FakeModel.h"
+#include "test/runtime/train/FakeTrainModel.h"
 
 #include <cstring>
 #include <fstream>

@@ -2,7 +2,7 @@
 #include "runtime/train/Checkpoint.h"
 #include "runtime/train/RunDirectory.h"
 #include "runtime/train/TrainCommand.h"
-#include "test/runtime/train/FakeModel.h"
+#include "test/runtime/train/FakeTrainModel.h"
 #include "test/runtime/train/FaultyFiles.h"
 
 #include <fstream>
@@ -49,7 +49,7 @@ protected:
   }
   /// Runs a fresh model and returns its error, empty on success.
   std::string train(const TrainOptions &with) {
-    model = FakeModel();
+    model = FakeTrainModel();
     auto result = runTraining(model, with);
     if (result.ok())
       summary = *result;
@@ -57,7 +57,7 @@ protected:
   }
 
   ScratchDirectory scratch;
-  FakeModel model;
+  FakeTrainModel model;
   TrainSummary summary;
 };
 
@@ -96,7 +96,7 @@ TEST_F(TrainTest, TrainsEvaluatesAndSaves) {
 TEST_F(TrainTest, EvaluatesTheSameInGroupsOfBatches) {
   std::optional<double> alone;
   for (int64_t together : {1, 2, 3, 5, 7}) {
-    FakeModel grouped;
+    FakeTrainModel grouped;
     grouped.info.evalBatches = together;
     TrainOptions with = options("together-" + std::to_string(together));
     with.sets.push_back("eval.batches=5");
@@ -229,7 +229,7 @@ TEST_F(TrainTest, AFullDiskWhileSavingIsAnErrorAndLosesNothing) {
     FaultyFiles files(at, Fault::tornWrite);
     TrainOptions resumed = options("run");
     resumed.resume = true;
-    FakeModel again;
+    FakeTrainModel again;
     auto result = runTraining(again, resumed, files);
     ASSERT_FALSE(result.ok()) << at;
     EXPECT_TRUE(contains(result.message(), "No space left")) << at;

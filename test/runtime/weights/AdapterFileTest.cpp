@@ -12,7 +12,7 @@ namespace tessera {
 namespace {
 
 /// Three slots of rank 2 for one layer of 3 inputs and 2 outputs.
-class Slots : public testing::FakeModel {
+class Slots : public testing::FakeTrainModel {
 public:
   Slots() {
     add("model.layers.0.q_proj.lora_A.weight", {3, 2, 3});

@@ -1,7 +1,7 @@
 #include "runtime/weights/ImportWeights.h"
 #include "runtime/support/Floats.h"
 #include "runtime/weights/CopyTensor.h"
-#include "test/runtime/train/FakeModel.h"
+#include "test/runtime/train/FakeTrainModel.h"
 #include "test/runtime/weights/OneMatrix.h"
 #include "test/support/SafetensorsFileSink.h"
 
@@ -56,7 +56,7 @@ TEST(ImportWeights, ConvertsEveryFloatType) {
                                SafetensorsType::bf16, SafetensorsType::f64}) {
     ScratchDirectory directory;
     writeWeights(directory / "model.safetensors", {"model.weight"}, type);
-    FakeModel model;
+    FakeTrainModel model;
     auto report = importWeights(directory.path, model);
     ASSERT_TRUE(report.ok()) << report.message();
     EXPECT_EQ(report->loaded, 1u);
@@ -72,7 +72,7 @@ TEST(ImportWeights, IsTheSameInPieces) {
     ScratchDirectory directory;
     writeWeights(directory / "model.safetensors", {"weight"}, type, kCount);
     for (bool inMemory : {false, true}) {
-      FakeModel model(kCount);
+      FakeTrainModel model(kCount);
       model.inMemory = inMemory;
       auto report = importWeights(directory.path, model);
       ASSERT_TRUE(report.ok()) << report.message();
@@ -112,7 +112,7 @@ TEST(ImportWeights, ToleratesPrefixesOnEitherSide) {
     for (const char *own : names) {
       ScratchDirectory directory;
       writeWeights(directory / "w.safetensors", {stored}, SafetensorsType::f32);
-      FakeModel model;
+      FakeTrainModel model;
       model.tensors[0].name = own;
       EXPECT_TRUE(importWeights(directory / "w.safetensors", model).ok())
           << stored << " as " << own;
@@ -123,7 +123,7 @@ TEST(ImportWeights, ToleratesPrefixesOnEitherSide) {
 TEST(ImportWeights, EncodersHaveHeadsThatNobodyAsksFor) {
   ScratchDirectory directory;
   std::string path = directory / "w.safetensors";
-  FakeModel model;
+  FakeTrainModel model;
   model.tensors[0].name = "embeddings.token_type_embeddings.weight";
   model.tensors.push_back(model.tensors[0]);
   model.tensors.back().name = "output.LayerNorm.bias";
@@ -143,7 +143,7 @@ TEST(ImportWeights, EncodersHaveHeadsThatNobodyAsksFor) {
   writeWeights(path, names, SafetensorsType::f32);
   EXPECT_EQ(importWeights(path, model)->unexpected,
             std::vector<std::string>{"bert.classifier.weight"});
-  FakeModel other;
+  FakeTrainModel other;
   names = heads;
   names.emplace_back("model.weight");
   writeWeights(path, names, SafetensorsType::f32);
@@ -152,7 +152,7 @@ TEST(ImportWeights, EncodersHaveHeadsThatNobodyAsksFor) {
 
 TEST(ImportWeights, StacksComeFromTheirEntries) {
   ScratchDirectory directory;
-  FakeModel model;
+  FakeTrainModel model;
   model.tensors[0].name = "model.experts.*.weight";
   model.tensors[0].shape = {4, 8};
   std::vector<std::string> names;
@@ -180,7 +180,7 @@ TEST(ImportWeights, StacksComeFromTheirEntries) {
 TEST(ImportWeights, AHeadOfScoresBeginsAsItIsOnlyInTraining) {
   ScratchDirectory directory;
   const std::string path = directory / "w.safetensors";
-  FakeModel model;
+  FakeTrainModel model;
   model.tensors[0].name = "score.weight";
   writeWeights(path, {"lm_head.weight"}, SafetensorsType::f32);
   auto report = importWeights(path, model);
@@ -201,7 +201,7 @@ TEST(ImportWeights, AHeadOfScoresBeginsAsItIsOnlyInTraining) {
 TEST(ImportWeights, ReportsWhatIsMissingUnexpectedOrMisshapen) {
   ScratchDirectory directory;
   std::string path = directory / "w.safetensors";
-  FakeModel model;
+  FakeTrainModel model;
   writeWeights(path, {"other"}, SafetensorsType::f32);
   EXPECT_NE(importWeights(path, model)
                 .message()
@@ -240,7 +240,7 @@ TEST(ImportWeights, ReadsShardedModels) {
     std::ofstream(directory / "model.safetensors.index.json")
         << R"({"metadata":{},"weight_map":{"model.weight":")" + first +
                R"(","other":")" + second + "\"}}";
-    FakeModel model;
+    FakeTrainModel model;
     return importWeights(directory.path, model);
   };
   auto report = index("model-00001-of-00002.safetensors",

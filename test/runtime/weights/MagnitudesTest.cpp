@@ -12,7 +12,7 @@ namespace tessera {
 namespace {
 
 /// One layer at `path`, with an adapter of rank 1.
-class OneLayer : public testing::FakeModel {
+class OneLayer : public testing::FakeTrainModel {
 public:
   OneLayer(const std::string &path, std::vector<uint64_t> shape, uint64_t in,
            uint64_t out, SafetensorsType type = SafetensorsType::f32) {

@@ -2,7 +2,7 @@
 // that have it packed.
 #pragma once
 #include "runtime/data/Safetensors.h"
-#include "test/runtime/train/FakeModel.h"
+#include "test/runtime/train/FakeTrainModel.h"
 #include "test/support/SafetensorsFileSink.h"
 
 #include <cstring>
@@ -17,7 +17,7 @@ namespace tessera::testing {
 
 /// The matrix "x.weight", or `stack` of them, whose state is kept as it is
 /// written.
-class OneMatrix : public FakeModel {
+class OneMatrix : public FakeTrainModel {
 public:
   explicit OneMatrix(const QuantizedLayout &layout,
                      const char *source = "x.weight", int64_t stack = 0) {

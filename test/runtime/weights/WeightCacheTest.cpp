@@ -1,7 +1,7 @@
 #include "runtime/weights/WeightCache.h"
 #include "runtime/hal/host/HostMemory.h"
 #include "runtime/weights/WeightsImage.h"
-#include "test/runtime/train/FakeModel.h"
+#include "test/runtime/train/FakeTrainModel.h"
 
 #include <algorithm>
 #include <cstring>
@@ -23,7 +23,7 @@ constexpr std::size_t kWeights = (std::size_t(20) << 20) + 4711 * 4;
 constexpr std::size_t kHead = std::size_t(2) << 20; // before the weights
 
 /// Two parameters and a cache in memory as a device has it.
-class PlacedModel : public FakeModel {
+class PlacedModel : public FakeTrainModel {
 public:
   explicit PlacedModel(std::string name = "b.weight") {
     auto add = [&](std::string tensor, StateRole role, uint64_t bytes) {
@@ -164,7 +164,7 @@ TEST(WeightCache, NeedParametersSideBySideInMemory) {
   EXPECT_FALSE(start.kept(start.model)); // something is between them
   std::swap(start.model.tensors[0].role, start.model.tensors[1].role);
   EXPECT_FALSE(start.kept(start.model)); // not where a huge page begins
-  FakeModel elsewhere;
+  FakeTrainModel elsewhere;
   EXPECT_FALSE(start.kept(elsewhere));
   PlacedModel model;
   EXPECT_FALSE(WeightCache::of("", start.checkpoint, model));

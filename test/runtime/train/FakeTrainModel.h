@@ -14,9 +14,10 @@
 namespace tessera::testing {
 
 /// weight[v] is pulled to 1 by every target v, with momentum beta1.
-class FakeModel : public TrainModel {
+class FakeTrainModel : public TrainModel {
 public:
-  explicit FakeModel(int64_t vocab = 32, std::string config = R"({"n":1})") {
+  explicit FakeTrainModel(int64_t vocab = 32,
+                          std::string config = R"({"n":1})") {
     info.programHash = "hash-of-" + config;
     info.compilerVersion = "test";
     info.rebuildCommand = "tessera compile MODEL --mode train";
