@@ -11,10 +11,11 @@ using comm::ElementType;
 
 /// What rank 0 sends, as i64.
 struct Message {
-  enum Kind : int64_t { heartbeat, read, done, failed };
+  enum Kind : int64_t { heartbeat, read, values, done, failed };
   int64_t kind = heartbeat;
-  /// read: the number of the tensor, and which bytes. done: whether there is a
-  /// batch, and samples(), in the first two.
+  /// read: the number of the tensor, and which bytes. values: none, a batch of
+  /// eval_step follows. done: whether there is a batch, and samples(), in the
+  /// first two.
   int64_t first = 0, second = 0, third = 0;
 };
 
@@ -58,15 +59,14 @@ Status broadcastBatch(comm::Channel &everybody,
   return status;
 }
 
-/// The model of all ranks, each of which has parts of its tensors: `announce`
-/// has the others read theirs.
-class SharedReads final : public TrainModel {
+/// The model of all ranks, each of which has parts of its tensors. `announce`
+/// has the others do what this one does then, which is `call`.
+class SharedCalls final : public TrainModel {
 public:
   using Announce =
-      std::function<Status(int64_t tensor, uint64_t offset, uint64_t size,
-                           const std::function<Status()> &read)>;
-  SharedReads(TrainModel &model, Announce announce)
-      : model(model), announce(std::move(announce)) {
+      std::function<Status(Message, const std::function<Status()> &call)>;
+  SharedCalls(TrainModel &model, comm::Channel &everybody, Announce announce)
+      : model(model), everybody(everybody), announce(std::move(announce)) {
     for (const StateTensor &tensor : model.state())
       numbers.emplace(tensor.name, int64_t(numbers.size()));
   }
@@ -76,8 +76,20 @@ public:
   }
   Status readState(const StateTensor &tensor, uint64_t offset,
                    std::span<std::byte> out) override {
-    return announce(numbers.at(tensor.name), offset, out.size(),
+    return announce({Message::read, numbers.at(tensor.name), int64_t(offset),
+                     int64_t(out.size())},
                     [&] { return model.readState(tensor, offset, out); });
+  }
+  StatusOr<std::span<const float>> values(const TokenBatch &batch) override {
+    std::span<const float> found;
+    TESSERA_RETURN_IF_ERROR(announce({Message::values}, [&] {
+      TESSERA_RETURN_IF_ERROR(broadcastBatch(everybody, batch));
+      auto values = model.values(batch);
+      if (values.ok())
+        found = *values;
+      return values.status();
+    }));
+    return found;
   }
   Status writeState(const StateTensor &, uint64_t,
                     std::span<const std::byte>) override {
@@ -96,11 +108,12 @@ public:
 
 private:
   static Status refused() {
-    return Status::error("a source of batches only reads the weights of a "
-                         "learner on several ranks");
+    return Status::error("a source of batches reads weights and values of a "
+                         "learner on several ranks, and nothing else");
   }
 
   TrainModel &model;
+  comm::Channel &everybody;
   const Announce announce;
   std::map<std::string_view, int64_t> numbers; ///< of tensors, by name
 };
@@ -127,13 +140,12 @@ Status LeaderBatches::lead(const std::function<Status()> &task) {
 }
 
 Status LeaderBatches::begin(TrainModel &model, const TrainPosition &position) {
-  shared = std::make_unique<SharedReads>(
-      model, [this](int64_t tensor, uint64_t offset, uint64_t size,
-                    const std::function<Status()> &read) {
+  shared = std::make_unique<SharedCalls>(
+      model, everybody,
+      [this](Message message, const std::function<Status()> &call) {
         std::lock_guard lock(mutex);
-        Message message{Message::read, tensor, int64_t(offset), int64_t(size)};
         TESSERA_RETURN_IF_ERROR(broadcast(everybody, message));
-        return read();
+        return call();
       });
   return lead([&] { return own.begin(*shared, position); });
 }
@@ -186,6 +198,9 @@ Status FollowerBatches::follow() {
       TESSERA_RETURN_IF_ERROR(
           readPart(message.first, message.second, message.third));
       continue;
+    case Message::values:
+      TESSERA_RETURN_IF_ERROR(findValues());
+      continue;
     default:
       return malformed();
     }
@@ -202,6 +217,17 @@ Status FollowerBatches::readPart(int64_t number, int64_t offset, int64_t size) {
     return malformed();
   part.resize(std::size_t(size));
   return model->readState(tensor, uint64_t(offset), part);
+}
+
+/// As rank 0, which uses them.
+Status FollowerBatches::findValues() {
+  const ModelFacts &facts = model->facts();
+  const auto tokens =
+      std::size_t(facts.evalBatches * facts.evalRows * facts.sequence);
+  if (evaluated.tokens.size() != tokens)
+    evaluated = TokenBuffers(tokens, facts.documents);
+  TESSERA_RETURN_IF_ERROR(broadcastBatch(everybody, evaluated.out()));
+  return model->values(evaluated.view()).status();
 }
 
 Status FollowerBatches::begin(TrainModel &given, const TrainPosition &) {

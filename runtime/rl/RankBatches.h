@@ -67,10 +67,11 @@ public:
 private:
   Status follow();
   Status readPart(int64_t tensor, int64_t offset, int64_t size);
+  Status findValues();
 
   comm::Channel &everybody;
   TrainModel *model = nullptr;
-  TokenBuffers batch;
+  TokenBuffers batch, evaluated;
   std::vector<std::byte> part; ///< this rank's, of a tensor
   bool hasBatch = false;       ///< rank 0 has one
   uint64_t moved = 0;          ///< as samples() of rank 0

@@ -265,6 +265,17 @@ StatusOr<EvalSum> MeshModel::evalStep(const TokenBatch &batch) {
   return share->evalStep(eval.own.view());
 }
 
+StatusOr<std::span<const float>> MeshModel::values(const TokenBatch &batch) {
+  TESSERA_RETURN_IF_ERROR(cut(eval, batch));
+  auto found = share->values(eval.own.view());
+  if (found.ok() && found->size() != batch.tokens.size())
+    return Status::error("eval_step has values of {} tokens of {}; it was "
+                         "compiled by another version, run: {}",
+                         found->size(), batch.tokens.size(),
+                         info.rebuildCommand);
+  return found;
+}
+
 StatusOr<std::span<const float>> MeshModel::logits(std::span<const int32_t>) {
   return Status::error("a program of {} ranks gives no scores", world.size());
 }

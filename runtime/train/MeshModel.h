@@ -36,6 +36,8 @@ public:
   std::vector<uint64_t> evalRows() const override { return ownRows(eval); }
   bool canEvaluate() const override { return share->canEvaluate(); }
   StatusOr<EvalSum> evalStep(const TokenBatch &batch) override;
+  /// Of all tokens, on every rank.
+  StatusOr<std::span<const float>> values(const TokenBatch &batch) override;
   /// Scores are for one process: none here.
   int64_t contextLength() const override { return 0; }
   StatusOr<std::span<const float>> logits(std::span<const int32_t>) override;

@@ -1,5 +1,6 @@
 // The interface of a model's programs: which inputs and outputs they have, and
 // their shapes.
+#include "runtime/artifact/Shares.h"
 #include "runtime/data/ShallowJson.h"
 #include "runtime/recipe/Recipe.h"
 #include "runtime/train/Distill.h"
@@ -208,8 +209,12 @@ Status SessionModel::readValueShape() {
       continue;
     const bool isReal =
         tensor.type == ElementType::f32 || tensor.type == ElementType::f64;
-    if (!isReal || int64_t(tensor.elements()) !=
-                       info.evalBatches * info.evalRows * info.sequence)
+    // Outputs are whole on every rank, and the batch is a rank's part.
+    const auto tokens =
+        uint64_t(info.evalBatches * info.evalRows * info.sequence);
+    const bool isShare = artifact::Mesh(session->artifact()).ranks() > 1;
+    if (!isReal || (isShare ? tensor.elements() % tokens != 0
+                            : tensor.elements() != tokens))
       return Status::error("output '{}' of eval_step is not a number for each "
                            "token; it was compiled by another version, run: {}",
                            kValuesOutput, info.rebuildCommand);

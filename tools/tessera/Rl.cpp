@@ -80,9 +80,6 @@ static Status checkRun(RlArguments &arguments, const comm::Launch *launch,
     return loaded.status();
   recipe = loaded.take();
   TESSERA_RETURN_IF_ERROR(checkRecipe(recipe));
-  if (launch && recipe.policy.advantages == recipe::Advantages::Gae)
-    return Status::error("policy.advantages: gae is for one device: omit "
-                         "--mesh");
   if (arguments.listen.empty() && !arguments.secretFile.empty())
     return Status::error("--rollout-secret-file is for workers on other "
                          "machines; name where they join: --rollout-listen "

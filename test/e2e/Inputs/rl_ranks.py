@@ -38,6 +38,11 @@ def numbers(line):
     return [float.fromhex(word) for word in re.findall(r"-?0x[0-9a-f.]+p[+-]\d+", line)]
 
 
+def largest_gap(line, other):
+    return max(abs(a - b) / max(abs(b), 1e-3)
+               for a, b in zip(numbers(line), numbers(other), strict=True))
+
+
 def check_same(runs, alone, mesh, bound):
     out = mesh.replace(",", "-")
     lines = runs.run(out, STEPS, REWARD, mesh=mesh)
@@ -45,8 +50,7 @@ def check_same(runs, alone, mesh, bound):
     harness.check(len(lines) == STEPS and len(ranks) == 2,
                   f"{mesh}: rank 0 prints a line for each step of two ranks")
     # Later steps may have other completions: a probability of other bits may choose another token.
-    gap = max(abs(a - b) / max(abs(b), 1e-3)
-              for a, b in zip(numbers(lines[0]), numbers(alone[0]), strict=True))
+    gap = largest_gap(lines[0], alone[0])
     harness.check(gap <= bound, f"{mesh}: the first step is that of one process to {gap:.1e}")
     first, whole = runs.groups(out)[:4], runs.groups("alone")[:4]
     harness.check([group["samples"] for group in first] == [group["samples"] for group in whole],
@@ -56,6 +60,21 @@ def check_same(runs, alone, mesh, bound):
                   max(abs(policy["kl"]) for policy in policies) < 1e-6,
                   f"{mesh}: the model that samples has the weights of all ranks")
     return lines, policies
+
+
+def check_values(runs):
+    """PPO: rank 0 has the values of all ranks before the first step of a batch, of two."""
+    sets = ["policy.advantages=gae", "policy.aggregate=token", "rollout.baseline=none",
+            "rollout.scale=none", "rollout.epochs=2", "optimizer.lr=1e-3"]
+    alone = runs.run("values", 4, REWARD, sets=sets)
+    for mesh, bound in (("data=2", 1e-5), ("pipe=2", 1e-4), ("context=2", 1e-4)):
+        out = f"values-{mesh}"
+        lines = runs.run(out, 4, REWARD, mesh=mesh, sets=sets)
+        gap = max(largest_gap(lines[i], alone[i]) for i in range(2))
+        values = [harness.metrics(runs.scratch / name)[1]["policy"]["value_error"]
+                  for name in (out, "values")]
+        harness.check(gap <= bound and abs(values[0] - values[1]) <= bound,
+                      f"PPO on {mesh}: the first batch's steps are those of one process to {gap:.1e}")
 
 
 def check_kill(runs, whole):
@@ -154,8 +173,6 @@ def check_errors(runs):
     refuses(runs, "a gate that is missed", "eval_reward", mesh="data=2",
             more=["--eval-prompts", runs.prompts],
             sets=["eval.every=1", "gates.require=[eval_reward >= 2]"])
-    refuses(runs, "values on ranks", "policy.advantages: gae is for one device", mesh="data=2",
-            sets=["policy.advantages=gae", "rollout.baseline=none", "rollout.scale=none"])
     with open(runs.scratch / "data=2/.lock", "r+") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         refuses(runs, "a run that another process makes", "another process", out="data=2",
@@ -180,6 +197,7 @@ def main():
                   "data=2: log-probabilities have the bits with which tokens were sampled")
     check_same(runs, alone, "tensor=2", 1e-4)
     check_same(runs, alone, "pipe=2", 1e-4)
+    check_values(runs)
     check_kill(runs, lines)
     check_variants(runs)
     check_workers(runs, lines)

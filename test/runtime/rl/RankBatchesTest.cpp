@@ -28,7 +28,14 @@ public:
     reads.push_back(fmt::format("{} {} {}", tensor.name, offset, out.size()));
     return FakeTrainModel::readState(tensor, offset, out);
   }
+  /// Of each rank the same, as outputs of programs are.
+  StatusOr<std::span<const float>> values(const TokenBatch &batch) override {
+    reads.push_back(fmt::format("values {}", batch.tokens.back()));
+    found.assign(batch.tokens.begin(), batch.tokens.end());
+    return std::span<const float>(found);
+  }
   std::vector<std::string> reads;
+  std::vector<float> found;
 };
 
 /// Two batches of numbers that say which, then none.
@@ -50,6 +57,11 @@ public:
     if (stop())
       return std::optional<TokenBatch>();
     std::ranges::fill(buffers.tokens, ++made);
+    auto values = model->values(buffers.view().part(0, 24));
+    if (!values.ok())
+      return values.status();
+    EXPECT_EQ(std::vector(values->begin(), values->end()),
+              std::vector<float>(24, float(made)));
     std::ranges::fill(buffers.advantages, float(made) / 2);
     return std::optional(buffers.view());
   }
@@ -143,9 +155,11 @@ TEST(RankBatches, AllRanksHaveTheBatchesAndReadTogether) {
     EXPECT_EQ(rank.tokens, (std::vector<int32_t>{1, 2}));
     EXPECT_EQ(rank.advantages, (std::vector<float>{0.5f, 1.0f}));
     EXPECT_EQ(rank.moved, (std::vector<uint64_t>{5, 5}));
-    // When it begins, and after each step.
+    // When it begins, in each step and after it.
+    const std::string read = "model.weight 8 12";
     EXPECT_EQ(rank.model.reads,
-              std::vector<std::string>(3, "model.weight 8 12"));
+              (std::vector{read, std::string("values 1"), read,
+                           std::string("values 2"), read}));
   }
 }
 
