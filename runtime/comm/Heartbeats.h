@@ -14,8 +14,8 @@ namespace tessera::comm {
 class Heartbeats {
 public:
   /// Calls `beat`, which sends one, every `interval` from another thread, until
-  /// it fails: less than half of the world's timeout, after which ranks that
-  /// wait ask for the missing one.
+  /// it fails. `interval` is less than half of the world's timeout, after which
+  /// ranks that wait ask for the missing one.
   Heartbeats(std::chrono::milliseconds interval, std::function<Status()> beat)
       : thread([this, interval,
                 beat = std::move(beat)](const std::stop_token &stop) {

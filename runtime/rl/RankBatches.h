@@ -31,7 +31,7 @@ public:
   uint64_t samples() const override { return own.samples(); }
   Status stepped(uint64_t step, MetricsRecord &record) override;
   /// After an error of this rank: whether the others know that there is one.
-  /// They do if `own` failed, and get to know if nothing has begun.
+  /// They do if `own` failed. If nothing has begun, this sends it to them.
   bool settle();
 
 private:
