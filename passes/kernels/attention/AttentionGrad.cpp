@@ -1,6 +1,7 @@
-// Attention backward. A block owns one key/value head of one sequence: it walks
-// over the query tiles of every head of the group, and for each over the key
-// tiles that they see. No other block adds to its dK, dV or dQ: no atomics, and
+// Attention backward. A block owns one key/value head of one sequence or, of
+// packed documents, of those that begin in a part of it: it walks over the
+// query tiles of every head of the group, and for each over the key tiles that
+// they see. No other block adds to its dK, dV or dQ: no atomics, and
 // the order of every sum is fixed.
 //
 // Five products for a pair of tiles, all on transposed scores [key × query]:
@@ -22,41 +23,30 @@ namespace {
 class BackwardEmitter {
 public:
   BackwardEmitter(AttentionEmitter &e, tile::KernelOp kernel,
-                  const BackwardOperands &operands, unsigned inputs)
-      : e(e), kernel(kernel), o(operands), inputs(inputs), mask(e) {}
+                  const BackwardPlan &plan, unsigned inputs)
+      : e(e), kernel(kernel), plan(plan), o(plan.operands), inputs(inputs),
+        mask(e) {}
 
   void emit() {
     allocate();
     OpBuilder &b = e.b;
     if (o.start.isThere)
       mask.startAt(loadStart(b, e.loc, kernel.getBuffers()[o.start.argument]));
-    Value kvHeads = e.index(e.shape.kvHeads), block = kernel.getBlockNumber();
-    batch = b.create<arith::DivUIOp>(e.loc, block, kvHeads);
-    kvHead = b.create<arith::RemUIOp>(e.loc, block, kvHeads);
+    locate();
     if (o.first)
       mask.locateFirst(buffer(*o.first), o.first->view, batch);
     if (o.last)
       mask.locateLast(buffer(*o.last), o.last->view, batch);
-    Value zero = e.index(0), tokens = e.index(e.shape.tokens),
-          keys = e.index(e.shape.keys);
-    stageKeys(keys);
-    e.fillZero(dKey, keys, e.shape.headDim);
-    e.fillZero(dValue, keys, e.shape.headDim);
-    int64_t group = e.shape.heads / e.shape.kvHeads;
-    e.forRange(zero, e.index(group), 1, [&](Value member) {
-      head = e.add(e.mul(kvHead, group), member);
-      if (o.first)
-        return mask.forEachRun(zero, tokens,
-                               [&](Value first, Value queries, Value origin) {
-                                 queryTile(first, queries, origin);
-                               });
-      e.forRange(zero, tokens, e.shape.queryTile, [&](Value first) {
-        Value queries = e.min(e.index(e.shape.queryTile), e.sub(tokens, first));
-        queryTile(first, queries, {});
-      });
-    });
-    e.copyRows(dKey, place(o.dKey, zero, kvHead), keys, e.shape.headDim);
-    e.copyRows(dValue, place(o.dValue, zero, kvHead), keys, e.shape.headDim);
+    if (plan.ownsDocuments())
+      return mask.forEachDocument(
+          part,
+          e.min(e.index(plan.partTokens()),
+                e.sub(e.index(e.shape.tokens), part)),
+          [&](Value first, Value queries, Value keyAt, Value keys) {
+            sequence(first, queries, keyAt, keys);
+          });
+    Value zero = e.index(0);
+    sequence(zero, e.index(e.shape.tokens), zero, e.index(e.shape.keys));
   }
 
 private:
@@ -97,10 +87,53 @@ private:
                       batch, token, h);
   }
 
+  // Blocks of one part of a sequence follow each other: heads of one token are
+  // next to each other in memory.
+  void locate() {
+    OpBuilder &b = e.b;
+    Value block = kernel.getBlockNumber(), kvHeads = e.index(e.shape.kvHeads),
+          parts = e.index(plan.parts());
+    kvHead = b.create<arith::RemUIOp>(e.loc, block, kvHeads);
+    Value rest = b.create<arith::DivUIOp>(e.loc, block, kvHeads);
+    batch = b.create<arith::DivUIOp>(e.loc, rest, parts);
+    part =
+        e.mul(b.create<arith::RemUIOp>(e.loc, rest, parts), plan.partTokens());
+  }
+
+  // Queries that see no keys but these, which no other query sees.
+  void sequence(Value first, Value queries, Value keyAt, Value keys) {
+    beginKeys(keyAt, keys);
+    int64_t group = e.shape.heads / e.shape.kvHeads;
+    e.forRange(e.index(0), e.index(group), 1, [&](Value member) {
+      head = e.add(e.mul(kvHead, group), member);
+      if (o.first)
+        return mask.forEachRun(first, queries,
+                               [&](Value run, Value size, Value origin) {
+                                 queryTile(run, size, origin);
+                               });
+      e.forRange(first, e.add(first, queries), e.shape.queryTile,
+                 [&](Value tile) {
+                   Value size =
+                       e.min(e.index(e.shape.queryTile), e.sub(queries, tile));
+                   queryTile(tile, size, {});
+                 });
+    });
+    finishKeys(keyAt, keys);
+  }
+
   // K and V of the head, dense and in f32: every query tile reads them again.
-  void stageKeys(Value keys) {
-    e.copyRows(of(o.key, e.index(0), kvHead), key, keys, e.shape.headDim);
-    e.copyRows(of(o.value, e.index(0), kvHead), value, keys, e.shape.headDim);
+  void beginKeys(Value at, Value keys) {
+    int64_t dim = e.shape.headDim;
+    e.copyRows(of(o.key, at, kvHead), below(key, at), keys, dim);
+    e.copyRows(of(o.value, at, kvHead), below(value, at), keys, dim);
+    e.fillZero(below(dKey, at), keys, dim);
+    e.fillZero(below(dValue, at), keys, dim);
+  }
+
+  void finishKeys(Value at, Value keys) {
+    int64_t dim = e.shape.headDim;
+    e.copyRows(below(dKey, at), place(o.dKey, at, kvHead), keys, dim);
+    e.copyRows(below(dValue, at), place(o.dValue, at, kvHead), keys, dim);
   }
 
   // `origin` is the first key of a run of queries; null: they are a tile.
@@ -239,12 +272,13 @@ private:
 
   AttentionEmitter &e;
   tile::KernelOp kernel;
+  const BackwardPlan &plan;
   const BackwardOperands &o;
   unsigned inputs;
   AttentionMask mask;
   Matrix query, queryT, cotangent, cotangentT, dQuery, weights, dScores;
   Matrix key, value, dKey, dValue; // whole sequences
-  Value delta, shift, batch, head, kvHead;
+  Value delta, shift, batch, head, kvHead, part;
 };
 
 } // namespace
@@ -381,7 +415,7 @@ tessera::tileAttentionGrad(graph::ClusterOp cluster, TilingContext &context) {
   spec.build = [&](tile::KernelOp kernel, const TileTarget &target,
                    OpBuilder &builder) -> llvm::Error {
     AttentionEmitter emitter(builder, kernel.getLoc(), target, plan->shape);
-    BackwardEmitter(emitter, kernel, plan->operands, inputs).emit();
+    BackwardEmitter(emitter, kernel, *plan, inputs).emit();
     return llvm::Error::success();
   };
   return context.launch(cluster, spec, cluster.getInputs(),

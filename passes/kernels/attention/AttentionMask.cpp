@@ -33,63 +33,82 @@ Value AttentionMask::lastKeyOf(Value query) {
   return last.buffer ? e.max(own, keyOf(last, query)) : own;
 }
 
-Value AttentionMask::beginsRun(Value query) {
-  auto compare = [&](arith::CmpIPredicate predicate, Value x, Value y) {
-    return e.b.create<arith::CmpIOp>(e.loc, predicate, x, y);
+// The first query after `query` that sees another first key, at most `limit`.
+Value AttentionMask::endOfSameKey(Value query, Value limit) {
+  Value key = firstKeyOf(query), lastQuery = e.sub(limit, e.index(1));
+  auto isSame = [&](Value next) -> Value {
+    Value isInside = e.isLess(next, limit);
+    // Also asked where it is not, and then of a query that there is.
+    Value hasKey =
+        e.b.create<arith::CmpIOp>(e.loc, arith::CmpIPredicate::eq,
+                                  firstKeyOf(e.min(next, lastQuery)), key);
+    return e.b.create<arith::AndIOp>(e.loc, isInside, hasKey);
   };
-  Value key = firstKeyOf(query),
-        before = firstKeyOf(e.max(e.sub(query, e.index(1)), e.index(0)));
-  Value offset = e.b.create<arith::RemSIOp>(
-      e.loc, e.sub(positionOf(query), key), e.index(e.shape.queryTile));
-  Value isNew = e.b.create<arith::OrIOp>(
-      e.loc, compare(arith::CmpIPredicate::ne, key, before),
-      compare(arith::CmpIPredicate::eq, query, e.index(0)));
-  return e.b.create<arith::OrIOp>(
-      e.loc, isNew, compare(arith::CmpIPredicate::eq, offset, e.index(0)));
+  return e.whileTrue(e.add(query, 1), isSame,
+                     [&](Value next) { return e.add(next, 1); });
 }
 
-// Where the run that begins at `begin` ends: at the next one, or after a tile.
-Value AttentionMask::endOfRun(Value begin) {
-  // Carried as a word: loops carry no indices.
-  auto word = [&](Value x) {
-    return e.b.create<arith::IndexCastOp>(e.loc, e.b.getI32Type(), x);
-  };
-  auto index = [&](Value x) {
-    return e.b.create<arith::IndexCastOp>(e.loc, e.b.getIndexType(), x);
-  };
-  Value limit = e.min(e.index(e.shape.tokens), e.add(begin, e.shape.queryTile));
-  auto loop = e.b.create<scf::WhileOp>(
-      e.loc, e.b.getI32Type(), ValueRange{word(e.add(begin, 1))},
-      [&](OpBuilder &, Location, ValueRange state) {
-        Value next = index(state[0]);
-        Value isInside = e.b.create<arith::CmpIOp>(
-            e.loc, arith::CmpIPredicate::slt, next, limit);
-        // Also where it is not, and then of a query that there is.
-        Value isNext = beginsRun(e.min(next, e.sub(limit, e.index(1))));
-        Value goesOn = e.b.create<arith::SelectOp>(
-            e.loc, isNext,
-            e.b.create<arith::ConstantOp>(e.loc, e.b.getBoolAttr(false)),
-            isInside);
-        e.b.create<scf::ConditionOp>(e.loc, goesOn, state);
-      },
-      [&](OpBuilder &, Location, ValueRange state) {
-        Value next = word(e.add(index(state[0]), 1));
-        e.b.create<scf::YieldOp>(e.loc, next);
+// Where the run of `query` ends: where the first key is another one, or a tile
+// that begins there does.
+Value AttentionMask::endOfRun(Value query) {
+  Value tile = e.index(e.shape.queryTile);
+  // Possibly before its first key.
+  Value passed = e.b.create<arith::RemSIOp>(
+      e.loc, e.sub(positionOf(query), firstKeyOf(query)), tile);
+  passed = e.b.create<arith::RemSIOp>(e.loc, e.add(passed, tile), tile);
+  Value rest = e.sub(tile, passed);
+  return endOfSameKey(query,
+                      e.min(e.index(e.shape.tokens), e.add(query, rest)));
+}
+
+// The number of keys of documents before that of `query`: 0 of query 0, all of
+// the end.
+Value AttentionMask::keysBefore(Value query) {
+  Value zero = e.index(0), tokens = e.index(e.shape.tokens),
+        keys = e.index(e.shape.keys);
+  Value first = firstKeyOf(e.min(query, e.sub(tokens, e.index(1))));
+  first = e.min(e.max(first, zero), keys); // possibly outside of the keys
+  first =
+      e.b.create<arith::SelectOp>(e.loc, e.isLess(query, tokens), first, keys);
+  return e.b.create<arith::SelectOp>(e.loc, e.isLess(zero, query), first, zero);
+}
+
+void AttentionMask::forEachDocument(
+    Value query, Value queries,
+    llvm::function_ref<void(Value, Value, Value, Value)> body) {
+  Value zero = e.index(0), tokens = e.index(e.shape.tokens);
+  // The document of the query before ends at the first one that begins here.
+  Value before = e.max(e.sub(query, e.index(1)), zero);
+  Value first = e.b.create<arith::SelectOp>(e.loc, e.isLess(zero, query),
+                                            endOfSameKey(before, tokens), zero);
+  Value end = e.add(query, queries);
+  e.whileTrue(
+      first, [&](Value begin) { return e.isLess(begin, end); },
+      [&](Value begin) {
+        Value next = endOfSameKey(begin, tokens);
+        Value key = keysBefore(begin);
+        body(begin, e.sub(next, begin), key, e.sub(keysBefore(next), key));
+        return next;
       });
-  return index(loop.getResult(0));
 }
 
 void AttentionMask::forEachRun(
     Value query, Value queries,
     llvm::function_ref<void(Value, Value, Value)> body) {
-  e.forRange(query, e.add(query, queries), 1, [&](Value begin) {
-    e.ifTrue(beginsRun(begin), [&] {
-      Value end = endOfRun(begin);
-      // Possibly before or after all keys.
-      Value origin = e.max(firstKeyOf(begin), e.index(0));
-      body(begin, e.sub(end, begin), origin);
-    });
-  });
+  // The run of the query before ends at the first one that begins here.
+  Value zero = e.index(0), before = e.max(e.sub(query, e.index(1)), zero);
+  Value first = e.b.create<arith::SelectOp>(e.loc, e.isLess(zero, query),
+                                            endOfRun(before), zero);
+  Value end = e.add(query, queries);
+  e.whileTrue(
+      first, [&](Value begin) { return e.isLess(begin, end); },
+      [&](Value begin) {
+        Value next = endOfRun(begin);
+        // Possibly before or after all keys.
+        Value origin = e.max(firstKeyOf(begin), zero);
+        body(begin, e.sub(next, begin), origin);
+        return next;
+      });
 }
 
 // If queries have a start, the end is that of a tile of keys or of all: tiles

@@ -27,6 +27,14 @@ public:
   void forEachRun(
       mlir::Value query, mlir::Value queries,
       llvm::function_ref<void(mlir::Value, mlir::Value, mlir::Value)> body);
+  /// Documents that begin at `query` to those that begin before `query` +
+  /// `queries`, of causal attention: their first query, number of queries,
+  /// first key and number of keys. Each key is of one of a sequence's
+  /// documents.
+  void forEachDocument(mlir::Value query, mlir::Value queries,
+                       llvm::function_ref<void(mlir::Value, mlir::Value,
+                                               mlir::Value, mlir::Value)>
+                           body);
   /// The first and the past-the-last key that any of `queries` queries from
   /// `query` sees, or more to make whole tiles; none where the first is not
   /// before the other. Tiles of keys begin at `origin`, which is key 0 unless
@@ -49,8 +57,9 @@ private:
   mlir::Value positionOf(mlir::Value query);
   mlir::Value firstKeyOf(mlir::Value query) { return keyOf(first, query); }
   mlir::Value lastKeyOf(mlir::Value query);
-  mlir::Value beginsRun(mlir::Value query);
-  mlir::Value endOfRun(mlir::Value begin);
+  mlir::Value endOfRun(mlir::Value query);
+  mlir::Value endOfSameKey(mlir::Value query, mlir::Value limit);
+  mlir::Value keysBefore(mlir::Value query);
   mlir::Value isVisible(mlir::Value key, mlir::Value query, mlir::Value limit);
 
   AttentionEmitter &e;

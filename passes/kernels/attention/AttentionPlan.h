@@ -32,8 +32,14 @@ struct BackwardPlan {
   tile::AttentionPlanAttr kernel;      ///< of CPUs
   tile::AttentionGradPlanAttr kernels; ///< of a GPU
 
-  /// On CPUs a block owns a head of keys.
-  int64_t blocks() const { return shape.batch * shape.kvHeads; }
+  /// On CPUs a block owns a head of keys: of the documents that begin in a part
+  /// of a sequence's tokens, if no query sees another document.
+  bool ownsDocuments() const { return shape.hasFirst && shape.causal; }
+  int64_t partTokens() const {
+    return ownsDocuments() ? shape.queryTile : shape.tokens;
+  }
+  int64_t parts() const { return llvm::divideCeil(shape.tokens, partTokens()); }
+  int64_t blocks() const { return shape.batch * parts() * shape.kvHeads; }
 };
 
 struct PagedPlan {

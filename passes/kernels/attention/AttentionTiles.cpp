@@ -26,6 +26,9 @@ Value AttentionEmitter::min(Value x, Value y) {
 Value AttentionEmitter::max(Value x, Value y) {
   return b.create<arith::MaxSIOp>(loc, x, y);
 }
+Value AttentionEmitter::isLess(Value x, Value y) {
+  return b.create<arith::CmpIOp>(loc, arith::CmpIPredicate::slt, x, y);
+}
 
 Value AttentionEmitter::splat(double value, ArrayRef<int64_t> sizes) {
   auto type = VectorType::get(sizes, b.getF32Type());
@@ -151,6 +154,26 @@ void AttentionEmitter::ifTrue(Value condition,
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPoint(branch.thenBlock()->getTerminator());
   body();
+}
+
+Value AttentionEmitter::whileTrue(Value value,
+                                  llvm::function_ref<Value(Value)> holds,
+                                  llvm::function_ref<Value(Value)> next) {
+  // Carried as a word: loops carry no indices.
+  auto cast = [&](Value x, Type type) -> Value {
+    return b.create<arith::IndexCastOp>(loc, type, x);
+  };
+  Type index = b.getIndexType(), word = b.getI32Type();
+  auto loop = b.create<scf::WhileOp>(
+      loc, word, ValueRange{cast(value, word)},
+      [&](OpBuilder &, Location, ValueRange state) {
+        b.create<scf::ConditionOp>(loc, holds(cast(state[0], index)), state);
+      },
+      [&](OpBuilder &, Location, ValueRange state) {
+        Value then = cast(next(cast(state[0], index)), word);
+        b.create<scf::YieldOp>(loc, then);
+      });
+  return cast(loop.getResult(0), index);
 }
 
 void AttentionEmitter::forRows(Value count, int64_t step, int64_t total,

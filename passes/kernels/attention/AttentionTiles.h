@@ -71,6 +71,7 @@ public:
   mlir::Value mul(mlir::Value x, int64_t y);
   mlir::Value min(mlir::Value x, mlir::Value y);
   mlir::Value max(mlir::Value x, mlir::Value y);
+  mlir::Value isLess(mlir::Value x, mlir::Value y); ///< as signed numbers
   mlir::Value splat(double value, llvm::ArrayRef<int64_t> sizes);
   mlir::Value spread(mlir::Value scalar, llvm::ArrayRef<int64_t> sizes);
 
@@ -97,6 +98,11 @@ public:
   void forRange(mlir::Value begin, mlir::Value end, int64_t step,
                 llvm::function_ref<void(mlir::Value)> body);
   void ifTrue(mlir::Value condition, llvm::function_ref<void()> body);
+  /// Begins with the index `value` and takes `next` of it while `holds`; the
+  /// one of which it does not.
+  mlir::Value whileTrue(mlir::Value value,
+                        llvm::function_ref<mlir::Value(mlir::Value)> holds,
+                        llvm::function_ref<mlir::Value(mlir::Value)> next);
   /// Runs of `step` rows while they are whole, then the rest of `count`, which
   /// is a multiple of step or ends a sequence of `total` rows.
   void forRows(mlir::Value count, int64_t step, int64_t total,
