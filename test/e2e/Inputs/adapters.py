@@ -15,7 +15,7 @@ from harness import SOURCE, Prepared, check, refuses, run
 sys.path.insert(0, str(SOURCE / "test/runtime/serve"))
 from serving import Server  # noqa: E402
 
-COUNT, PAGE = 24, 8
+COUNT, PAGE, MANY = 24, 8, 32
 PROMPT = "The command reads the file. A user opens no page. Every server removes a line."
 ALL = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 # By name: what PEFT is told. Ranks, scales and layers differ.
@@ -104,6 +104,20 @@ def compare(server, names, expected):
         mixed = [answer(body) for body in pool.map(lambda job: ask(server, *job), jobs)]
     check(mixed == alone, f"{len(jobs)} requests of {len(names)} models: mixed as alone")
     check(len({text for text, _ in alone[:len(names)]}) == len(names), "and all models differ")
+
+
+def mixes_many(made, base, tokenizer, serve, env):
+    """As many adapters as a batch has rows, of ranks and layers of their own."""
+    folders, expected = {}, {}
+    for seed in range(MANY):
+        name = f"a{seed}"
+        folders[name] = make_adapter(base, made.scratch / name, 100 + seed, r=1 + seed % 16,
+                                     lora_alpha=8, target_modules=ALL[seed % 3:5 + seed % 3])
+        model = peft.PeftModel.from_pretrained(load(base), folders[name]).eval()
+        expected[name] = Expected(model, tokenizer, PROMPT)
+    given = [str(part) for name in folders for part in ("--adapter", f"{name}={folders[name]}")]
+    with Server([*serve, *given, "--max-batch", str(MANY)], env=env) as server:
+        compare(server, list(folders), expected)
 
 
 def keeps_prefixes_apart(server, names):
@@ -213,10 +227,10 @@ def main():
         expected[name] = Expected(model, tokenizer, PROMPT)
     names = ["base", *ADAPTERS]
     given = [part for name in ADAPTERS for part in ("--adapter", f"{name}={folders[name]}")]
-    serve = [made.tessera, "serve", base, "--port", "0", "--max-batch", "12", "--set", f"inference.page={PAGE}"]
+    serve = [str(part) for part in (made.tessera, "serve", base, "--port", "0", "--set", f"inference.page={PAGE}")]
 
     def start(*flags):
-        return Server([str(part) for part in (*serve, *flags)], env=env)
+        return Server([*serve, "--max-batch", "12", *(str(flag) for flag in flags)], env=env)
 
     with start(*given) as server:
         compare(server, names, expected)
@@ -226,6 +240,7 @@ def main():
         compare(server, names, expected)
     with start(*given, "--quant", "int8", "--set", "precision.compute=bf16") as server:
         compare(server, names, {})
+    mixes_many(made, base, tokenizer, serve, env)
     with start("--adapter-slots", "2") as server:
         loads_and_unloads(server, folders, expected)
     generated = run(made.tessera, "generate", base, "--adapter", folders["code"], "--prompt", PROMPT,
