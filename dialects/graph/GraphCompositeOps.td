@@ -90,10 +90,9 @@ def Graph_AttentionOp : Graph_Op<"attention", [AttrSizedOperandSegments, Graph_D
     has position p = t, or `start` + t, among the keys; `start` may be negative. Key s is visible if
     s <= p when `causal`, p - s < `window` when given, and s >= `first`[b, t] when given. `first`
     [batch, tokens] keeps packed documents apart: it is the first key of the query's document, so it
-    must not decrease along a row, and is after the positions of earlier documents. With `last`
-    [batch, tokens], which needs `causal`, key s is also visible if p < s <= last[b, t]: the tokens
-    of a prompt see each other (prefix-LM; Raffel et al. 2019, 1910.10683, section 3.2.1). The
-    maximum of p and last[b, t] must not decrease along a row, and is of the query's document.
+    must not decrease along a row. With `last` [batch, tokens], which needs `causal`, key s is also
+    visible if p < s <= last[b, t]: the tokens of a prompt see each other (prefix-LM; Raffel et al.
+    2019, 1910.10683, section 3.2.1). The maximum of p and last[b, t] must not decrease along a row.
     `sinks` [heads] are logits that each query has in addition, of a key whose value is zero
     (gpt-oss; Xiao et al. 2023, 2309.17453): the softmax divides by exp(sink) more, and `lse` counts
     it. The numbers of keys and tokens are equal unless `start` is given: `partition-to-local`

@@ -33,32 +33,47 @@ Value AttentionMask::lastKeyOf(Value query) {
   return last.buffer ? e.max(own, keyOf(last, query)) : own;
 }
 
-// The first query after `query` that sees another first key, at most `limit`.
-Value AttentionMask::endOfSameKey(Value query, Value limit) {
-  Value key = firstKeyOf(query), lastQuery = e.sub(limit, e.index(1));
-  auto isSame = [&](Value next) -> Value {
-    Value isInside = e.isLess(next, limit);
-    // Also asked where it is not, and then of a query that there is.
-    Value hasKey =
-        e.b.create<arith::CmpIOp>(e.loc, arith::CmpIPredicate::eq,
-                                  firstKeyOf(e.min(next, lastQuery)), key);
-    return e.b.create<arith::AndIOp>(e.loc, isInside, hasKey);
-  };
-  return e.whileTrue(e.add(query, 1), isSame,
-                     [&](Value next) { return e.add(next, 1); });
-}
-
 // Where the run of `query` ends: where the first key is another one, or a tile
 // that begins there does.
 Value AttentionMask::endOfRun(Value query) {
-  Value tile = e.index(e.shape.queryTile);
+  Value key = firstKeyOf(query), tile = e.index(e.shape.queryTile);
   // Possibly before its first key.
-  Value passed = e.b.create<arith::RemSIOp>(
-      e.loc, e.sub(positionOf(query), firstKeyOf(query)), tile);
+  Value passed =
+      e.b.create<arith::RemSIOp>(e.loc, e.sub(positionOf(query), key), tile);
   passed = e.b.create<arith::RemSIOp>(e.loc, e.add(passed, tile), tile);
-  Value rest = e.sub(tile, passed);
-  return endOfSameKey(query,
-                      e.min(e.index(e.shape.tokens), e.add(query, rest)));
+  Value limit =
+      e.min(e.index(e.shape.tokens), e.add(query, e.sub(tile, passed)));
+  Value lastQuery = e.sub(limit, e.index(1));
+  auto isOfRun = [&](Value next) -> Value {
+    Value isInside = e.isLess(next, limit);
+    // Also asked where it is not, and then of a query that there is.
+    Value isSame =
+        e.b.create<arith::CmpIOp>(e.loc, arith::CmpIPredicate::eq,
+                                  firstKeyOf(e.min(next, lastQuery)), key);
+    return e.b.create<arith::AndIOp>(e.loc, isInside, isSame);
+  };
+  return e.whileTrue(e.add(query, 1), isOfRun,
+                     [&](Value next) { return e.add(next, 1); });
+}
+
+// The first query from `query` on that sees no key that queries before it see,
+// nor the same first one; all queries: none.
+Value AttentionMask::nextDocument(Value query) {
+  Value zero = e.index(0), tokens = e.index(e.shape.tokens);
+  auto isWithin = [&](Value next) -> Value {
+    // Also asked of the end, and then of a query that there is.
+    Value own = e.min(next, e.sub(tokens, e.index(1))),
+          before = e.max(e.sub(own, e.index(1)), zero);
+    Value reached = e.max(lastKeyOf(before), firstKeyOf(before));
+    Value isNew = e.isLess(reached, firstKeyOf(own));
+    Value isJoined = e.b.create<arith::SelectOp>(
+        e.loc, isNew,
+        e.b.create<arith::ConstantOp>(e.loc, e.b.getBoolAttr(false)),
+        e.isLess(zero, own));
+    return e.b.create<arith::AndIOp>(e.loc, e.isLess(next, tokens), isJoined);
+  };
+  return e.whileTrue(query, isWithin,
+                     [&](Value next) { return e.add(next, 1); });
 }
 
 // The number of keys of documents before that of `query`: 0 of query 0, all of
@@ -76,16 +91,11 @@ Value AttentionMask::keysBefore(Value query) {
 void AttentionMask::forEachDocument(
     Value query, Value queries,
     llvm::function_ref<void(Value, Value, Value, Value)> body) {
-  Value zero = e.index(0), tokens = e.index(e.shape.tokens);
-  // The document of the query before ends at the first one that begins here.
-  Value before = e.max(e.sub(query, e.index(1)), zero);
-  Value first = e.b.create<arith::SelectOp>(e.loc, e.isLess(zero, query),
-                                            endOfSameKey(before, tokens), zero);
   Value end = e.add(query, queries);
   e.whileTrue(
-      first, [&](Value begin) { return e.isLess(begin, end); },
+      nextDocument(query), [&](Value begin) { return e.isLess(begin, end); },
       [&](Value begin) {
-        Value next = endOfSameKey(begin, tokens);
+        Value next = nextDocument(e.add(begin, 1));
         Value key = keysBefore(begin);
         body(begin, e.sub(next, begin), key, e.sub(keysBefore(next), key));
         return next;
