@@ -83,6 +83,7 @@ private:
   int64_t rollbacks = 0;
   std::unique_ptr<MetricsLog> log;
   std::unique_ptr<Progress> progress;
+  bool diverged = false; ///< the loss or gradient norm is not finite
   TrainSummary summary;
   RunMemory memory;
   WallClock clock;
@@ -474,7 +475,7 @@ Status Trainer::applyGates(const MetricsRecord &record) {
     return Status::success();
   }
   TESSERA_RETURN_IF_ERROR(save());
-  summary.missedGate = fmt::format(
+  summary.failure = fmt::format(
       "{}{}; {} is saved", missed,
       goesBack ? fmt::format(", after going back {} times", rollbacks)
                : std::string(),
@@ -509,14 +510,19 @@ Status Trainer::trainOneStep(const std::function<bool()> &stop) {
   uint64_t step = position.step + 1;
   for (auto [name, value] : {std::pair("loss", metrics->loss),
                              std::pair("gradient norm", metrics->gradNorm)})
-    if (!std::isfinite(value))
-      return Status::error(
-          "{} is {} at step {}; {}, resume with a lower rate, e.g. --resume "
-          "--set optimizer.lr={}",
-          name, value, step,
-          savedStep ? fmt::format("{} is intact", checkpointName(*savedStep))
-                    : std::string("nothing was saved"),
-          recipe.values.optimizer.lr / 2);
+    if (!std::isfinite(value)) {
+      diverged = true;
+      summary.failure = fmt::format(
+          "{} is {} at step {}; {}", name, value, step,
+          savedStep ? fmt::format("{} is intact, resume with a lower rate, "
+                                  "e.g. --resume --set optimizer.lr={}",
+                                  checkpointName(*savedStep),
+                                  recipe.values.optimizer.lr / 2)
+                    : fmt::format("nothing was saved, start again with a lower "
+                                  "rate, e.g. --set optimizer.lr={}",
+                                  recipe.values.optimizer.lr / 2));
+      return Status::success();
+    }
 
   position.step = step;
   position.dataCursor += source->samples();
@@ -606,8 +612,10 @@ StatusOr<TrainSummary> Trainer::run() {
   const std::function<bool()> stop = [&] {
     return options.stop ? options.stop() : stopRequested();
   };
-  while (position.step < lastStep && summary.missedGate.empty() && !stop()) {
+  while (position.step < lastStep && summary.failure.empty() && !stop()) {
     TESSERA_RETURN_IF_ERROR(trainOneStep(stop));
+    if (diverged) // the weights, too, are no numbers
+      return summary;
     if (position.step > summary.firstStep &&
         due(recipe.values.checkpoint.every))
       TESSERA_RETURN_IF_ERROR(save());
@@ -623,8 +631,8 @@ StatusOr<TrainSummary> Trainer::run() {
 Status outcomeOf(const StatusOr<TrainSummary> &run) {
   if (!run.ok())
     return run.status();
-  return run->missedGate.empty() ? Status::success()
-                                 : Status::error("{}", run->missedGate);
+  return run->failure.empty() ? Status::success()
+                              : Status::error("{}", run->failure);
 }
 
 StatusOr<TrainSummary> runTraining(TrainModel &model,

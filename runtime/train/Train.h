@@ -54,19 +54,21 @@ struct TrainSummary {
   uint64_t firstStep = 0, lastStep = 0; ///< steps done before and after
   std::optional<float> loss;            ///< of the last step
   std::optional<double> evalLossBefore, evalLossAfter;
-  bool stopped = false;   ///< before the last step: by a signal or a gate
-  std::string missedGate; ///< that has ended the run; empty: none
+  bool stopped = false; ///< before the last step: by a signal or a gate
+  /// What has ended the run on all ranks alike: a missed gate, or a loss or
+  /// gradient norm that is not finite. Empty: nothing.
+  std::string failure;
 };
 
 /// Trains to step `options.steps` in total (a resumed run does the steps that
 /// are left). On a signal it finishes the current step, writes a checkpoint and
-/// succeeds. An error leaves earlier checkpoints untouched; a loss that is not
-/// finite is an error.
+/// succeeds. An error leaves earlier checkpoints untouched, and so does a loss
+/// that is not finite.
 StatusOr<TrainSummary> runTraining(TrainModel &model,
                                    const TrainOptions &options,
                                    FileOperations &files = systemFiles());
 
-/// The run's error, or the gate that has ended it.
+/// The run's error, or the failure that has ended it.
 Status outcomeOf(const StatusOr<TrainSummary> &run);
 
 } // namespace tessera
