@@ -1,6 +1,7 @@
 // The run directory RUN/: checkpoints, metrics.jsonl, and copies of what
 // generation or resuming elsewhere needs (program.tsr, recipe.yaml and
-// tokenizer.json); memory.json once the run has ended.
+// tokenizer.json); init-from.txt if it began from weights; memory.json once the
+// run has ended.
 #pragma once
 #include "runtime/data/FileOperations.h"
 
@@ -15,6 +16,8 @@ inline constexpr const char *kRecipeFile = "recipe.yaml";
 inline constexpr const char *kChatTemplateFile = "chat_template.jinja";
 inline constexpr const char *kTokenizerFile = "tokenizer.json";
 inline constexpr const char *kMemoryFile = "memory.json";
+/// The path of the weights that --init-from named, of a run that began there.
+inline constexpr const char *kOriginFile = "init-from.txt";
 
 /// The directory while a process trains in it: created if absent, locked
 /// against a second trainer, without what an interrupted save left.

@@ -37,6 +37,8 @@ private:
   Status readRecipe();
   Status openData();
   Status openEvalData(const DataLayout &layout, const DataNeeds &needs);
+  Status checkOrigin() const;
+  Status recordOrigin();
   Status startOrResume();
   Status resume(const ResumedCheckpoint &from);
   Status writeHyper();
@@ -224,6 +226,30 @@ Status Trainer::resume(const ResumedCheckpoint &from) {
   return Status::success();
 }
 
+/// A run that began from weights must not begin again without them.
+Status Trainer::checkOrigin() const {
+  if (!options.initFrom.empty())
+    return Status::success();
+  constexpr std::size_t kMostBytes = 1 << 16;
+  StatusOr<std::string> origin =
+      readFile(options.out + "/" + kOriginFile, kMostBytes);
+  if (!origin.ok())
+    return Status::success();
+  return Status::error("'{0}' has no checkpoint yet, and began from the "
+                       "weights of '{1}'; name them: --resume --init-from {1}",
+                       options.out, *origin);
+}
+
+Status Trainer::recordOrigin() {
+  if (options.initFrom.empty())
+    return files.removeTree(options.out + "/" + kOriginFile);
+  std::error_code error;
+  const std::filesystem::path path =
+      std::filesystem::absolute(options.initFrom, error);
+  return replaceFile(files, options.out, kOriginFile,
+                     error ? options.initFrom : path.string());
+}
+
 Status Trainer::startOrResume() {
   if (options.resume) {
     StatusOr<std::optional<ResumedCheckpoint>> found =
@@ -232,13 +258,12 @@ Status Trainer::startOrResume() {
       return found.status();
     if (std::optional<ResumedCheckpoint> from = found.take()) {
       if (!options.initFrom.empty())
-        return Status::error("--init-from starts a run, and '{}' already has "
-                             "{}; leave one of --resume and --init-from out",
-                             options.out, from->name);
+        say("--init-from is not read: the run has {}", from->name);
       for (const std::string &line : from->skipped)
         say("{}", line);
       return resume(*from);
     }
+    TESSERA_RETURN_IF_ERROR(checkOrigin());
     say("no checkpoint in '{}' yet, starting a new run", options.out);
   } else {
     StatusOr<std::vector<std::string>> present = listCheckpoints(options.out);
@@ -255,6 +280,7 @@ Status Trainer::startOrResume() {
     return Status::error("an adapter is trained for weights that are there; "
                          "name their directory with --init-from");
   TESSERA_RETURN_IF_ERROR(model.initialize(position.seed));
+  TESSERA_RETURN_IF_ERROR(recordOrigin());
   if (options.initFrom.empty())
     return Status::success();
   StatusOr<ImportReport> imported = importWeights(options.initFrom, model);
@@ -614,7 +640,7 @@ StatusOr<TrainSummary> Trainer::run() {
   };
   while (position.step < lastStep && summary.failure.empty() && !stop()) {
     TESSERA_RETURN_IF_ERROR(trainOneStep(stop));
-    if (diverged) // the weights, too, are no numbers
+    if (diverged) // the weights, too, are not finite
       return summary;
     if (position.step > summary.firstStep &&
         due(recipe.values.checkpoint.every))

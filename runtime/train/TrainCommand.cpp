@@ -49,9 +49,11 @@ void addOptions(CLI::App &app, TrainOptions &options) {
       ->type_name("DIR")
       ->capture_default_str();
   app.add_flag("--resume", options.resume,
-               "Continue from the newest intact checkpoint in --out");
+               "Continue from the newest intact checkpoint in --out; without "
+               "one, start there");
   app.add_option("--init-from", options.initFrom,
-                 "Start from Hugging Face safetensors: a file or a directory")
+                 "Start from Hugging Face safetensors: a file or a directory; "
+                 "not read where --resume finds a checkpoint")
       ->type_name("DIR");
   app.add_option("--set", options.sets,
                  "Change a key of the recipe, e.g. optimizer.lr=3e-4; may be "

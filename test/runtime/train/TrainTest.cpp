@@ -197,6 +197,17 @@ TEST_F(TrainTest, ALossThatIsNotFiniteStopsAndKeepsTheCheckpoint) {
   EXPECT_EQ(*names, std::vector<std::string>{"step-000004"});
 }
 
+TEST_F(TrainTest, ARunThatBeganFromWeightsDoesNotResumeWithoutThem) {
+  fs::create_directory(scratch / "run");
+  std::ofstream(scratch / "run/init-from.txt") << "/models/llama";
+  TrainOptions with = options("run");
+  with.resume = true;
+  EXPECT_TRUE(contains(train(with), "--resume --init-from /models/llama"));
+  with.resume = false;
+  ASSERT_EQ(train(with), "");
+  EXPECT_FALSE(fs::exists(scratch / "run/init-from.txt"));
+}
+
 TEST_F(TrainTest, AnExistingRunIsNotOverwritten) {
   ASSERT_EQ(train(options("run")), "");
   std::string before = slurp(scratch / "run/metrics.jsonl");
