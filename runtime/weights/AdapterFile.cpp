@@ -67,8 +67,7 @@ bool isName(std::string_view pattern) {
   });
 }
 
-/// Of modules by their names. Those of ranks are checked alone, since the
-/// shapes of the factors have the ranks.
+/// Of modules by their names.
 StatusOr<std::vector<std::pair<std::string, double>>>
 readPattern(const JsonValue &config, const char *key, const std::string &file) {
   std::vector<std::pair<std::string, double>> numbers;
@@ -114,6 +113,12 @@ Status readConfig(AdapterFile &adapter) {
     if (!read->ok())
       return read->status();
   adapter.alphas = alphas.take();
+  adapter.ranks = ranks.take();
+  const JsonValue &rank = (*config)["r"];
+  int64_t most = 0;
+  if (!rank.isNull() && (!rank.get(most) || most < 1))
+    return Status::error("{}: r must be a positive number", file);
+  adapter.statedRank = most;
   const JsonValue &byRoot = (*config)["use_rslora"];
   if (!byRoot.isNull() && !byRoot.get(adapter.byRoot))
     return Status::error("{}: use_rslora must be true or false", file);
@@ -185,6 +190,30 @@ Status checkPair(const AdapterModule &module, const std::string &file) {
   return Status::success();
 }
 
+/// What a pattern has for a module, or the number of all.
+double numberOf(const AdapterModule &module,
+                const std::vector<std::pair<std::string, double>> &pattern,
+                double ofAll) {
+  const auto own = std::ranges::find_if(pattern, [&](const auto &each) {
+    return recipe::endsWithName(module.path, each.first);
+  });
+  return own == pattern.end() ? ofAll : own->second;
+}
+
+/// The shapes of the factors have the ranks, too.
+Status checkRanks(const AdapterFile &adapter) {
+  for (const AdapterModule &module : adapter.modules) {
+    const double stated =
+        numberOf(module, adapter.ranks, double(adapter.statedRank));
+    if (stated != 0 && stated != double(module.rank()))
+      return Status::error("'{}': the factors of '{}' have rank {}, and {} "
+                           "says {}; the files belong to different adapters",
+                           adapter.directory, module.path, module.rank(),
+                           kConfigFile, stated);
+  }
+  return Status::success();
+}
+
 using ModuleEntry = const SafetensorsEntry *AdapterModule::*;
 
 /// What a tensor is of a module, and the module's path; empty if nothing.
@@ -247,6 +276,7 @@ StatusOr<AdapterFile> AdapterFile::open(const std::string &directory) {
   AdapterFile adapter{directory, file.take()};
   TESSERA_RETURN_IF_ERROR(readConfig(adapter));
   TESSERA_RETURN_IF_ERROR(findModules(adapter));
+  TESSERA_RETURN_IF_ERROR(checkRanks(adapter));
   return adapter;
 }
 
@@ -273,12 +303,8 @@ AdapterFile::read(const SafetensorsEntry &entry) const {
 }
 
 double AdapterFile::scale(const AdapterModule &module) const {
-  const auto own = std::ranges::find_if(alphas, [&](const auto &each) {
-    return recipe::endsWithName(module.path, each.first);
-  });
   const auto rank = double(module.rank());
-  return (own == alphas.end() ? alpha : own->second) /
-         (byRoot ? std::sqrt(rank) : rank);
+  return numberOf(module, alphas, alpha) / (byRoot ? std::sqrt(rank) : rank);
 }
 
 int64_t AdapterFile::rank() const {

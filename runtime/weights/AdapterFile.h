@@ -40,6 +40,10 @@ struct AdapterFile {
   /// Other values of it (PEFT's alpha_pattern): of paths that are the name or
   /// end with it after a dot; the first that fits holds.
   std::vector<std::pair<std::string, double>> alphas = {};
+  /// As its configuration says, which the shapes of factors must equal: r (0:
+  /// not said), and of some paths another one (rank_pattern).
+  int64_t statedRank = 0;
+  std::vector<std::pair<std::string, double>> ranks = {};
   bool byRoot = false;        ///< rsLoRA: scale is alpha / sqrt(rank)
   bool hasMagnitudes = false; ///< DoRA: all modules have
   double scale(const AdapterModule &module) const;

@@ -117,6 +117,23 @@ TEST_F(AdapterFileTest, FillsOneSlot) {
             (Floats{-1, -1, -1, -1, 6, 12, 0, 0, -1, -1, -1, -1}));
 }
 
+TEST_F(AdapterFileTest, FactorsHaveTheRanksOfTheConfiguration) {
+  const auto errorOf = [&](const std::string &ranks) {
+    write(R"({"peft_type": "LORA", "lora_alpha": 6, )" + ranks + "}", 2);
+    return AdapterFile::open(scratch.path).message();
+  };
+  EXPECT_EQ(errorOf(R"("r": 2)"), "");
+  EXPECT_EQ(errorOf(R"("r": 8, "rank_pattern": {"q_proj": 2})"), "");
+  EXPECT_EQ(errorOf(R"("r": 8)"),
+            "'" + scratch.path +
+                "': the factors of 'model.layers.0.q_proj' have rank 2, and "
+                "adapter_config.json says 8; the files belong to different "
+                "adapters");
+  EXPECT_NE(errorOf(R"("r": 2, "rank_pattern": {"q_proj": 3})").find("says 3"),
+            std::string::npos);
+  EXPECT_NE(errorOf(R"("r": "2")").find("r must be"), std::string::npos);
+}
+
 TEST_F(AdapterFileTest, TransposesAndScales) {
   write(R"({"peft_type": "LORA", "lora_alpha": 6, "use_rslora": false})", 2);
   auto file = AdapterFile::open(scratch.path);
