@@ -1,5 +1,7 @@
 #include "runtime/data/TrainingData.h"
 
+#include <filesystem>
+
 namespace tessera {
 
 static Status checkObjective(const PackedIndex &index,
@@ -88,6 +90,8 @@ StatusOr<TrainingData> TrainingData::open(const std::string &folder,
       return packed.status();
     return TrainingData(packed.take());
   }
+  if (std::error_code error; !std::filesystem::exists(folder, error))
+    return Status::error("cannot read '{}': no such directory", folder);
   if (needs.objective != PackedObjective::Sft)
     return Status::error("'{}' is a stream of tokens, and this program's task "
                          "learns from {}, which `tessera data chat` packs",

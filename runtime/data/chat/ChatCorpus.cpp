@@ -281,7 +281,9 @@ Status ChatPacker::run() {
         TESSERA_RETURN_IF_ERROR(readSource(i, pass));
   if (examples == 0)
     return Status::error("{} has no example{}", options.inputs[0].path,
-                         index.skipped > 0 ? " that is not bad" : "");
+                         index.skipped > 0 ? " that is not bad"
+                         : most < 1        ? ", or its weight leaves none"
+                                           : "");
   TESSERA_RETURN_IF_ERROR(checkEnds(/*atEnd=*/true));
   return writer.finish();
 }

@@ -120,6 +120,10 @@ TEST(Example, SaysWhatIsWrong) {
             "f:1: \"messages\" must be a list of messages that is not empty");
   EXPECT_EQ(errorOf(R"({"messages": [{"content": "x"}]})"),
             "f:1: messages[0] must be an object with a string \"role\"");
+  EXPECT_EQ(errorOf(R"({"messages": [{"role": "user", "content": null}]})"),
+            "f:1: messages[0] has no \"content\"");
+  EXPECT_EQ(errorOf(R"({"messages": [{"role": "user"}]})"),
+            "f:1: messages[0] has no \"content\"");
   EXPECT_EQ(errorOf(R"({"messages": [{"role": "user", "content": 3}]})"),
             "f:1: messages[0]: \"content\" must be a string or a list of "
             "parts");
@@ -142,7 +146,7 @@ TEST(Example, SaysWhatIsWrong) {
                         [{"function": {"arguments": "{"}}]}]})"),
             "f:1: messages[0]: the arguments of a tool call must be a JSON "
             "object, or one as a string");
-  EXPECT_EQ(errorOf(R"({"messages": [{"role": "user"}],
+  EXPECT_EQ(errorOf(R"({"messages": [{"role": "user", "content": ""}],
                         "chat_template_kwargs": {"messages": [1]}})"),
             "f:1: \"chat_template_kwargs\" must not have \"messages\"");
   EXPECT_EQ(
@@ -152,7 +156,8 @@ TEST(Example, SaysWhatIsWrong) {
             std::string::npos);
   std::string many = R"({"messages": [)";
   for (size_t i = 0; i <= maxMessages; ++i)
-    many += std::string(i == 0 ? "" : ",") + R"({"role": "user"})";
+    many +=
+        std::string(i == 0 ? "" : ",") + R"({"role": "user", "content": ""})";
   EXPECT_EQ(errorOf(many + "]}"),
             "f:1: \"messages\" has 4097 messages; up to 4096 are supported");
 }
