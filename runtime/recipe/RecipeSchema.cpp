@@ -189,7 +189,8 @@ Status store(const YAML::Node &node, const Words &slot) {
                                  "least 1, such as down_proj=8, got {}",
                                  most, shown(each))
                  : Status::error("must be at most {} words of a-z, A-Z, 0-9, "
-                                 "'_' and '.', got {}",
+                                 "'_' and '.', in brackets if they are "
+                                 "several: [a, b], got {}",
                                  most, shown(each));
     words.push_back(each.Scalar());
   }

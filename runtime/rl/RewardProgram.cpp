@@ -43,6 +43,7 @@ private:
   void end();
   Status send(std::string_view line, Clock::time_point deadline);
   StatusOr<std::string> receive(Clock::time_point deadline);
+  StatusOr<std::string_view> numberOf(std::string_view text) const;
   Status wait(int descriptor, short events, Clock::time_point deadline) const;
   /// How the program ended, for a message.
   std::string ending();
@@ -165,6 +166,23 @@ StatusOr<std::string> RewardProgram::receive(Clock::time_point deadline) {
   }
 }
 
+/// The number after "ID ", or all of the text. With the id an answer that
+/// belongs to another question is noticed.
+StatusOr<std::string_view>
+RewardProgram::numberOf(std::string_view text) const {
+  uint64_t id = 0;
+  const auto [end, code] =
+      std::from_chars(text.data(), text.data() + text.size(), id);
+  const std::string_view rest = text.substr(std::size_t(end - text.data()));
+  if (code != std::errc() || !rest.starts_with(' '))
+    return text;
+  if (id != asked)
+    return Status::error("it wrote {}, an answer to question {}, and {} was "
+                         "asked",
+                         quote(text.substr(0, 60)), id, asked);
+  return rest.substr(std::min(rest.find_first_not_of(" \t"), rest.size()));
+}
+
 StatusOr<double> RewardProgram::ask(const std::string &line) {
   if (!child.isRunning())
     TESSERA_RETURN_IF_ERROR(start());
@@ -184,12 +202,12 @@ StatusOr<double> RewardProgram::ask(const std::string &line) {
   std::string_view text = *answer;
   while (!text.empty() && std::strchr(" \t\r", text.back()))
     text.remove_suffix(1);
-  // With the id an answer that belongs to another question is noticed.
-  const std::string id = fmt::format("{} ", asked);
-  if (text.starts_with(id))
-    text.remove_prefix(id.size());
   while (!text.empty() && std::strchr(" \t", text.front()))
     text.remove_prefix(1);
+  StatusOr<std::string_view> number = numberOf(text);
+  if (!number.ok())
+    return number.status();
+  text = *number;
   double reward = 0;
   auto [end, code] =
       std::from_chars(text.data(), text.data() + text.size(), reward);

@@ -140,7 +140,8 @@ bool isWhole(std::string_view line) {
 StatusOr<JsonValue> parseChecked(std::string_view line,
                                  const std::string &where) {
   if (!isWhole(line))
-    return Status::error("{}: is not what was written: its check differs",
+    return Status::error("{}: is not what was written: its check differs; "
+                         "restore the file, or start a run with another --out",
                          where);
   return JsonValue::parse(line, where);
 }

@@ -43,7 +43,7 @@ TEST(RewardProgram, SaysWhatIsWrong) {
   EXPECT_EQ(errorOf("read -r line; echo good"),
             "it wrote 'good', which is not a number");
   EXPECT_EQ(errorOf("read -r line; echo 2 1"),
-            "it wrote '2 1', which is not a number");
+            "it wrote '2 1', an answer to question 2, and 1 was asked");
   EXPECT_EQ(errorOf("read -r line; echo"),
             "it wrote '', which is not a number");
   EXPECT_EQ(errorOf("read -r line; echo nan"),
@@ -96,7 +96,8 @@ TEST(RewardProgram, MayAnswerWithTheId) {
   EXPECT_EQ(*answer, 0.5);
   answer = reward->score(kQuestion); // with the id of the one before
   ASSERT_FALSE(answer.ok());
-  EXPECT_EQ(answer.message(), "it wrote '1 0.5', which is not a number");
+  EXPECT_EQ(answer.message(),
+            "it wrote '1 0.5', an answer to question 1, and 2 was asked");
 }
 
 TEST(RewardProgram, IsStartedAgainAfterAnError) {
