@@ -32,16 +32,23 @@ StatusOr<Chosen> chooseCheckpoint(const RunPath &place, const TextSink &note) {
       return listed.status();
     names = listed.take();
   }
-  Status last = Status::error("'{}' has no checkpoint yet", place.run);
+  if (names.empty())
+    return Status::error("'{}' has no checkpoint yet", place.run);
+  std::vector<std::string> damaged;
   for (const std::string &name : names) {
     auto manifest = verifyCheckpoint(place.run + "/" + name);
-    if (manifest.ok())
-      return Chosen{name, manifest.take()};
-    last = manifest.status();
-    if (place.checkpoint.empty())
-      note(last.message());
+    if (!manifest.ok()) {
+      damaged.push_back(manifest.message());
+      continue;
+    }
+    for (const std::string &what : damaged)
+      note(what);
+    return Chosen{name, manifest.take()};
   }
-  return last;
+  if (damaged.size() == 1)
+    return Status::error("{}", damaged.front());
+  return Status::error("all {} checkpoints in '{}' are damaged; the newest: {}",
+                       damaged.size(), place.run, damaged.front());
 }
 
 //===--- weights ----------------------------------------------------------===//
