@@ -241,8 +241,6 @@ Status Trainer::checkOrigin() const {
 }
 
 Status Trainer::recordOrigin() {
-  if (options.initFrom.empty())
-    return files.removeTree(options.out + "/" + kOriginFile);
   std::error_code error;
   const std::filesystem::path path =
       std::filesystem::absolute(options.initFrom, error);
@@ -280,9 +278,8 @@ Status Trainer::startOrResume() {
     return Status::error("an adapter is trained for weights that are there; "
                          "name their directory with --init-from");
   TESSERA_RETURN_IF_ERROR(model.initialize(position.seed));
-  TESSERA_RETURN_IF_ERROR(recordOrigin());
   if (options.initFrom.empty())
-    return Status::success();
+    return files.removeTree(options.out + "/" + kOriginFile);
   StatusOr<ImportReport> imported = importWeights(options.initFrom, model);
   if (!imported.ok())
     return imported.status();
@@ -292,7 +289,7 @@ Status Trainer::startOrResume() {
   if (!imported->unexpected.empty())
     say("{} tensors there are not of this model, such as '{}'",
         imported->unexpected.size(), imported->unexpected.front());
-  return Status::success();
+  return recordOrigin();
 }
 
 Status Trainer::writeHyper() {

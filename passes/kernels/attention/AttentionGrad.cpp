@@ -1,8 +1,8 @@
 // Attention backward. A block owns one key/value head of one sequence or, of
 // packed documents, of those that begin in a part of it: it walks over the
 // query tiles of every head of the group, and for each over the key tiles that
-// they see. No other block adds to its dK, dV or dQ: no atomics, and
-// the order of every sum is fixed.
+// they see. No other block adds to its dK, dV or dQ: no atomics, and the order
+// of every sum is fixed.
 //
 // Five products for a pair of tiles, all on transposed scores [key × query]:
 //   Sᵀ = K Qᵀ           P = exp(scale S − lse)

@@ -30,7 +30,8 @@ public:
   /// Documents that begin at `query` to those that begin before `query` +
   /// `queries`, of causal attention: their first query, number of queries,
   /// first key and number of keys. Each key is of one of a sequence's
-  /// documents.
+  /// documents, and queries of others do not see it: runs that see the same
+  /// keys are of one document.
   void forEachDocument(mlir::Value query, mlir::Value queries,
                        llvm::function_ref<void(mlir::Value, mlir::Value,
                                                mlir::Value, mlir::Value)>

@@ -132,7 +132,7 @@ Status ExampleParser::addMessage(const JsonValue &message,
   const JsonValue &content = message["content"];
   if (!content.isNull() && !content.isArray() && !content.get(text))
     return error("{}: \"content\" must be a string or a list of parts", name);
-  if (content.isNull() && message["tool_calls"].isNull())
+  if (content.isNull() && message["tool_calls"].elements().empty())
     return error("{} has no \"content\"", name); // templates print "None"
   for (const JsonValue &part : content.elements())
     if (!part["type"].get(text) || text != "text" || !part["text"].get(text))

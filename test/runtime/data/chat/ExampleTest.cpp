@@ -124,6 +124,9 @@ TEST(Example, SaysWhatIsWrong) {
             "f:1: messages[0] has no \"content\"");
   EXPECT_EQ(errorOf(R"({"messages": [{"role": "user"}]})"),
             "f:1: messages[0] has no \"content\"");
+  EXPECT_EQ(
+      errorOf(R"({"messages": [{"role": "assistant", "tool_calls": []}]})"),
+      "f:1: messages[0] has no \"content\"");
   EXPECT_EQ(errorOf(R"({"messages": [{"role": "user", "content": 3}]})"),
             "f:1: messages[0]: \"content\" must be a string or a list of "
             "parts");
