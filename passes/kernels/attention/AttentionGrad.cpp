@@ -87,17 +87,18 @@ private:
                       batch, token, h);
   }
 
-  // Blocks of one part of a sequence follow each other: heads of one token are
-  // next to each other in memory.
+  // Blocks of one head follow each other. All work on a long document is where
+  // it begins, in a block for each head: threads take blocks in runs, and would
+  // take all of these at once if those of a part followed each other.
   void locate() {
     OpBuilder &b = e.b;
     Value block = kernel.getBlockNumber(), kvHeads = e.index(e.shape.kvHeads),
           parts = e.index(plan.parts());
-    kvHead = b.create<arith::RemUIOp>(e.loc, block, kvHeads);
-    Value rest = b.create<arith::DivUIOp>(e.loc, block, kvHeads);
-    batch = b.create<arith::DivUIOp>(e.loc, rest, parts);
     part =
-        e.mul(b.create<arith::RemUIOp>(e.loc, rest, parts), plan.partTokens());
+        e.mul(b.create<arith::RemUIOp>(e.loc, block, parts), plan.partTokens());
+    Value rest = b.create<arith::DivUIOp>(e.loc, block, parts);
+    kvHead = b.create<arith::RemUIOp>(e.loc, rest, kvHeads);
+    batch = b.create<arith::DivUIOp>(e.loc, rest, kvHeads);
   }
 
   // Queries that see no keys but these, which no other query sees.
@@ -113,8 +114,8 @@ private:
                                });
       e.forRange(first, e.add(first, queries), e.shape.queryTile,
                  [&](Value tile) {
-                   Value size =
-                       e.min(e.index(e.shape.queryTile), e.sub(queries, tile));
+                   Value size = e.min(e.index(e.shape.queryTile),
+                                      e.sub(e.add(first, queries), tile));
                    queryTile(tile, size, {});
                  });
     });

@@ -57,8 +57,8 @@ Value AttentionMask::endOfRun(Value query) {
 }
 
 // The first query from `query` on that sees no key that queries before it see,
-// nor the same first one; all queries: none.
-Value AttentionMask::nextDocument(Value query) {
+// nor the same first one; `limit`, if there is none before it.
+Value AttentionMask::nextDocument(Value query, Value limit) {
   Value zero = e.index(0), tokens = e.index(e.shape.tokens);
   auto isWithin = [&](Value next) -> Value {
     // Also asked of the end, and then of a query that there is.
@@ -70,7 +70,7 @@ Value AttentionMask::nextDocument(Value query) {
         e.loc, isNew,
         e.b.create<arith::ConstantOp>(e.loc, e.b.getBoolAttr(false)),
         e.isLess(zero, own));
-    return e.b.create<arith::AndIOp>(e.loc, e.isLess(next, tokens), isJoined);
+    return e.b.create<arith::AndIOp>(e.loc, e.isLess(next, limit), isJoined);
   };
   return e.whileTrue(query, isWithin,
                      [&](Value next) { return e.add(next, 1); });
@@ -93,9 +93,10 @@ void AttentionMask::forEachDocument(
     llvm::function_ref<void(Value, Value, Value, Value)> body) {
   Value end = e.add(query, queries);
   e.whileTrue(
-      nextDocument(query), [&](Value begin) { return e.isLess(begin, end); },
+      nextDocument(query, end),
+      [&](Value begin) { return e.isLess(begin, end); },
       [&](Value begin) {
-        Value next = nextDocument(e.add(begin, 1));
+        Value next = nextDocument(e.add(begin, 1), e.index(e.shape.tokens));
         Value key = keysBefore(begin);
         body(begin, e.sub(next, begin), key, e.sub(keysBefore(next), key));
         return next;

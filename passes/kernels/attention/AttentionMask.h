@@ -59,7 +59,7 @@ private:
   mlir::Value firstKeyOf(mlir::Value query) { return keyOf(first, query); }
   mlir::Value lastKeyOf(mlir::Value query);
   mlir::Value endOfRun(mlir::Value query);
-  mlir::Value nextDocument(mlir::Value query);
+  mlir::Value nextDocument(mlir::Value query, mlir::Value limit);
   mlir::Value keysBefore(mlir::Value query);
   mlir::Value isVisible(mlir::Value key, mlir::Value query, mlir::Value limit);
 

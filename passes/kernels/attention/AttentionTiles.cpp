@@ -159,7 +159,7 @@ void AttentionEmitter::ifTrue(Value condition,
 Value AttentionEmitter::whileTrue(Value value,
                                   llvm::function_ref<Value(Value)> holds,
                                   llvm::function_ref<Value(Value)> next) {
-  // Carried as a word: loops carry no indices.
+  // Carried as i32: loops carry no indices.
   auto cast = [&](Value x, Type type) -> Value {
     return b.create<arith::IndexCastOp>(loc, type, x);
   };

@@ -98,8 +98,8 @@ public:
   void forRange(mlir::Value begin, mlir::Value end, int64_t step,
                 llvm::function_ref<void(mlir::Value)> body);
   void ifTrue(mlir::Value condition, llvm::function_ref<void()> body);
-  /// Begins with the index `value` and takes `next` of it while `holds`; the
-  /// one of which it does not.
+  /// Starts at the index `value` and replaces it by `next` of it while `holds`
+  /// of it is true; returns the first for which it is false.
   mlir::Value whileTrue(mlir::Value value,
                         llvm::function_ref<mlir::Value(mlir::Value)> holds,
                         llvm::function_ref<mlir::Value(mlir::Value)> next);
