@@ -91,7 +91,8 @@ StatusOr<TrainingData> TrainingData::open(const std::string &folder,
     return TrainingData(packed.take());
   }
   if (std::error_code error; !std::filesystem::exists(folder, error))
-    return Status::error("cannot read '{}': no such directory", folder);
+    return Status::error("cannot read '{}': {}", folder,
+                         error ? error.message() : "no such directory");
   if (needs.objective != PackedObjective::Sft)
     return Status::error("'{}' is a stream of tokens, and this program's task "
                          "learns from {}, which `tessera data chat` packs",

@@ -13,6 +13,17 @@
 namespace tessera {
 namespace fs = std::filesystem;
 
+StatusOr<std::string> readOrigin(const std::string &run) {
+  const std::string path = run + "/" + kOriginFile;
+  std::error_code code;
+  if (!fs::exists(path, code))
+    return code ? StatusOr<std::string>(Status::error("cannot read '{}': {}",
+                                                      path, code.message()))
+                : std::string();
+  constexpr std::size_t kMostBytes = 1 << 16;
+  return readFile(path, kMostBytes);
+}
+
 StatusOr<RunDirectory> RunDirectory::open(const std::string &path) {
   std::error_code code;
   fs::create_directories(path, code);

@@ -36,6 +36,9 @@ private:
   int lock;
 };
 
+/// What kOriginFile has; empty without one.
+StatusOr<std::string> readOrigin(const std::string &run);
+
 /// Where the parts of a token directory are: `data` has train/ and eval/, or is
 /// itself a split. tokenizer.json is looked for in `data` and in its parent.
 struct DataLayout {

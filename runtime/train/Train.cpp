@@ -37,8 +37,7 @@ private:
   Status readRecipe();
   Status openData();
   Status openEvalData(const DataLayout &layout, const DataNeeds &needs);
-  Status checkOrigin() const;
-  Status recordOrigin();
+  Status checkOrigin(const std::string &checkpoint) const;
   Status startOrResume();
   Status resume(const ResumedCheckpoint &from);
   Status writeHyper();
@@ -226,26 +225,29 @@ Status Trainer::resume(const ResumedCheckpoint &from) {
   return Status::success();
 }
 
-/// A run that began from weights must not begin again without them.
-Status Trainer::checkOrigin() const {
-  if (!options.initFrom.empty())
-    return Status::success();
-  constexpr std::size_t kMostBytes = 1 << 16;
-  StatusOr<std::string> origin =
-      readFile(options.out + "/" + kOriginFile, kMostBytes);
-  if (!origin.ok())
-    return Status::success();
-  return Status::error("'{0}' has no checkpoint yet, and began from the "
-                       "weights of '{1}'; name them: --resume --init-from {1}",
-                       options.out, *origin);
+/// --init-from as it is recorded.
+static std::string originOf(const std::string &path) {
+  std::error_code error;
+  const std::filesystem::path whole = std::filesystem::absolute(path, error);
+  return error ? path : whole.string();
 }
 
-Status Trainer::recordOrigin() {
-  std::error_code error;
-  const std::filesystem::path path =
-      std::filesystem::absolute(options.initFrom, error);
-  return replaceFile(files, options.out, kOriginFile,
-                     error ? options.initFrom : path.string());
+/// A run that began from weights must not begin again without them, nor one
+/// that has a checkpoint from any.
+Status Trainer::checkOrigin(const std::string &checkpoint) const {
+  StatusOr<std::string> origin = readOrigin(options.out);
+  if (!origin.ok())
+    return origin.status();
+  if (checkpoint.empty() && options.initFrom.empty() && !origin->empty())
+    return Status::error("'{}' has no checkpoint yet, and began from the "
+                         "weights of '{}'; name them with --init-from",
+                         options.out, *origin);
+  if (checkpoint.empty() || options.initFrom.empty() ||
+      *origin == originOf(options.initFrom))
+    return Status::success();
+  return Status::error("'{}' has {} and did not begin from the weights of "
+                       "'{}'; leave one of --resume and --init-from out",
+                       options.out, checkpoint, options.initFrom);
 }
 
 Status Trainer::startOrResume() {
@@ -255,13 +257,12 @@ Status Trainer::startOrResume() {
     if (!found.ok())
       return found.status();
     if (std::optional<ResumedCheckpoint> from = found.take()) {
-      if (!options.initFrom.empty())
-        say("--init-from is not read: the run has {}", from->name);
+      TESSERA_RETURN_IF_ERROR(checkOrigin(from->name));
       for (const std::string &line : from->skipped)
         say("{}", line);
       return resume(*from);
     }
-    TESSERA_RETURN_IF_ERROR(checkOrigin());
+    TESSERA_RETURN_IF_ERROR(checkOrigin(""));
     say("no checkpoint in '{}' yet, starting a new run", options.out);
   } else {
     StatusOr<std::vector<std::string>> present = listCheckpoints(options.out);
@@ -289,7 +290,8 @@ Status Trainer::startOrResume() {
   if (!imported->unexpected.empty())
     say("{} tensors there are not of this model, such as '{}'",
         imported->unexpected.size(), imported->unexpected.front());
-  return recordOrigin();
+  return replaceFile(files, options.out, kOriginFile,
+                     originOf(options.initFrom));
 }
 
 Status Trainer::writeHyper() {
@@ -537,8 +539,9 @@ Status Trainer::trainOneStep(const std::function<bool()> &stop) {
       diverged = true;
       summary.failure = fmt::format(
           "{} is {} at step {}; {}", name, value, step,
-          savedStep ? fmt::format("{} is intact, resume with a lower rate, "
-                                  "e.g. --resume --set optimizer.lr={}",
+          savedStep ? fmt::format("the newest checkpoint is {}, resume with a "
+                                  "lower rate, e.g. --resume --set "
+                                  "optimizer.lr={}",
                                   checkpointName(*savedStep),
                                   recipe.values.optimizer.lr / 2)
                     : fmt::format("nothing was saved, start again with a lower "

@@ -271,7 +271,7 @@ Status trainOnRanks(const std::string &path, const comm::Launch &launch,
   // Destroying a world that was not left ends the process.
   if (!summary.ok())
     fmt::print(stderr, "error: rank {}: {}\n", launch.rank, summary.message());
-  // A missed gate is an outcome of all ranks, which one of them reports.
+  // A failure is an outcome of all ranks, which one of them reports.
   return summary.ok() && launch.rank != 0 ? Status::success()
                                           : outcomeOf(summary);
 }
@@ -297,7 +297,7 @@ Status train(const std::string &path, TrainOptions options) {
   // A profile of a run that failed is still worth reading.
   if (!options.profile.empty())
     if (Status status = writeProfile((*model)->get(), options.profile);
-        !status.ok() && summary.ok())
+        !status.ok() && outcomeOf(summary).ok())
       return status;
   return outcomeOf(summary);
 }

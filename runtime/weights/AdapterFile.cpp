@@ -116,8 +116,8 @@ Status readConfig(AdapterFile &adapter) {
   adapter.ranks = ranks.take();
   const JsonValue &rank = (*config)["r"];
   int64_t most = 0;
-  if (!rank.isNull() && (!rank.get(most) || most < 1))
-    return Status::error("{}: r must be a positive number", file);
+  if (!rank.isNull() && !rank.get(most))
+    return Status::error("{}: r must be an integer", file);
   adapter.statedRank = most;
   const JsonValue &byRoot = (*config)["use_rslora"];
   if (!byRoot.isNull() && !byRoot.get(adapter.byRoot))
@@ -200,12 +200,18 @@ double numberOf(const AdapterModule &module,
   return own == pattern.end() ? ofAll : own->second;
 }
 
-/// The shapes of the factors have the ranks, too.
+/// The shapes of the factors have the ranks, too. Of several patterns that fit
+/// versions of PEFT take the first or the shortest.
 Status checkRanks(const AdapterFile &adapter) {
   for (const AdapterModule &module : adapter.modules) {
     const double stated =
         numberOf(module, adapter.ranks, double(adapter.statedRank));
-    if (stated != 0 && stated != double(module.rank()))
+    const bool isStated =
+        std::ranges::any_of(adapter.ranks, [&](const auto &each) {
+          return recipe::endsWithName(module.path, each.first) &&
+                 each.second == double(module.rank());
+        });
+    if (stated != 0 && stated != double(module.rank()) && !isStated)
       return Status::error("'{}': the factors of '{}' have rank {}, and {} "
                            "says {}; the files belong to different adapters",
                            adapter.directory, module.path, module.rank(),

@@ -28,23 +28,29 @@ static Status checkRecipe(const recipe::Recipe &recipe) {
   return Status::success();
 }
 
-/// A run without checkpoints, also one that resumes, begins with the weights of
-/// the model directory.
+/// A run without checkpoints begins with the weights of the model directory,
+/// or, if it resumes, with those that it began with.
 static Status chooseWeights(const std::string &place, TrainOptions &options) {
   namespace fs = std::filesystem;
   if (fs::exists(options.out + "/config.json"))
     return Status::error("'{}' is a model directory; choose another --out for "
                          "the run",
                          options.out);
+  auto present = listCheckpoints(options.out);
+  if (!present.ok())
+    return present.status();
+  if (options.resume && present->empty() && options.initFrom.empty()) {
+    auto origin = readOrigin(options.out);
+    if (!origin.ok())
+      return origin.status();
+    options.initFrom = origin.take();
+  }
   if (options.initFrom.empty() && !fs::exists(place + "/model.safetensors") &&
       !fs::exists(place + "/model.safetensors.index.json"))
     return Status::error("'{}' has no weights; write a trained model with: "
                          "tessera export RUN -o DIR, or name weights with "
                          "--init-from",
                          place);
-  auto present = listCheckpoints(options.out);
-  if (!present.ok())
-    return present.status();
   if (present->empty() && options.initFrom.empty())
     options.initFrom = place;
   const std::string journal = options.out + "/" + rl::kJournalFile;

@@ -154,10 +154,10 @@ def main():
 
     process = faults.launcher.start(
         (4, four, *faults.arguments(faults.scratch / "diverged"), "--set", "optimizer.lr=1e6"))
-    code, errors = end(process, "a loss that is no number")
+    code, errors = end(process, "a loss that is not finite")
     lines = [line for line in errors.splitlines() if line.startswith("error: ")]
     require(code == 1 and len(lines) == 1 and "nothing was saved" in lines[0],
-            f"a loss that is no number: one line, {lines}", errors)
+            f"a loss that is not finite: one line, {lines}", errors)
 
     killed, code, errors = faults.disturbed("killed", four, signal.SIGKILL, 9)
     require(code != 0 and (faults.launcher.mpich or "rank 2" in errors),

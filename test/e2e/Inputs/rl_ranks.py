@@ -173,7 +173,7 @@ def check_errors(runs):
     refuses(runs, "a gate that is missed", "eval_reward", mesh="data=2",
             more=["--eval-prompts", runs.prompts],
             sets=["eval.every=1", "gates.require=[eval_reward >= 2]"])
-    refuses(runs, "weights that are no numbers", "a logit is nan",
+    refuses(runs, "weights that are NaN", "a logit is nan",
             steps=6, mesh="data=2", sets=["optimizer.lr=1e6"])
     with open(runs.scratch / "data=2/.lock", "r+") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

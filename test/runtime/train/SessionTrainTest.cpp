@@ -176,8 +176,9 @@ TEST_F(SessionTrain, WhatStartsARunIsRefusedWhereOneResumes) {
       train(with("run", {"--resume", "--steps", "3", "--set", "seed=99"})), 1);
   EXPECT_TRUE(contains(err, "was trained with seed")) << err;
   EXPECT_EQ(
-      train(with("run", {"--resume", "--steps", "3", "--init-from", "x"})), 0);
-  EXPECT_TRUE(contains(err, "--init-from is not read: the run has step-000002"))
+      train(with("run", {"--resume", "--steps", "3", "--init-from", "x"})), 1);
+  EXPECT_TRUE(
+      contains(err, "did not begin from the weights of 'x'; leave one of"))
       << err;
 }
 

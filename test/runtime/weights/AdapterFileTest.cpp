@@ -129,6 +129,8 @@ TEST_F(AdapterFileTest, FactorsHaveTheRanksOfTheConfiguration) {
                 "': the factors of 'model.layers.0.q_proj' have rank 2, and "
                 "adapter_config.json says 8; the files belong to different "
                 "adapters");
+  EXPECT_EQ(errorOf(R"("r": 0, "rank_pattern": {"0.q_proj": 4, "q_proj": 2})"),
+            "");
   EXPECT_NE(errorOf(R"("r": 2, "rank_pattern": {"q_proj": 3})").find("says 3"),
             std::string::npos);
   EXPECT_NE(errorOf(R"("r": "2")").find("r must be"), std::string::npos);
