@@ -103,6 +103,7 @@ private:
 
   // Queries that see no keys but these, which no other query sees.
   void sequence(Value first, Value queries, Value keyAt, Value keys) {
+    firstKey = keyAt;
     beginKeys(keyAt, keys);
     int64_t group = e.shape.heads / e.shape.kvHeads;
     e.forRange(e.index(0), e.index(group), 1, [&](Value member) {
@@ -125,16 +126,16 @@ private:
   // K and V of the head, dense and in f32: every query tile reads them again.
   void beginKeys(Value at, Value keys) {
     int64_t dim = e.shape.headDim;
-    e.copyRows(of(o.key, at, kvHead), below(key, at), keys, dim);
-    e.copyRows(of(o.value, at, kvHead), below(value, at), keys, dim);
-    e.fillZero(below(dKey, at), keys, dim);
-    e.fillZero(below(dValue, at), keys, dim);
+    e.copyRows(of(o.key, at, kvHead), rowsOf(key, at), keys, dim);
+    e.copyRows(of(o.value, at, kvHead), rowsOf(value, at), keys, dim);
+    e.fillZero(rowsOf(dKey, at), keys, dim);
+    e.fillZero(rowsOf(dValue, at), keys, dim);
   }
 
   void finishKeys(Value at, Value keys) {
     int64_t dim = e.shape.headDim;
-    e.copyRows(below(dKey, at), place(o.dKey, at, kvHead), keys, dim);
-    e.copyRows(below(dValue, at), place(o.dValue, at, kvHead), keys, dim);
+    e.copyRows(rowsOf(dKey, at), place(o.dKey, at, kvHead), keys, dim);
+    e.copyRows(rowsOf(dValue, at), place(o.dValue, at, kvHead), keys, dim);
   }
 
   // `origin` is the first key of a run of queries; null: they are a tile.
@@ -205,7 +206,7 @@ private:
     int64_t total = o.first ? 0 : e.shape.keys;
     Columns columns = e.queryColumns(queries);
     Value rows = o.first ? e.wholeRows(keys) : keys;
-    Matrix keyRows = below(key, keyAt), valueRows = below(value, keyAt);
+    Matrix keyRows = rowsOf(key, keyAt), valueRows = rowsOf(value, keyAt);
     Value depth = e.index(dim);
     e.multiply(keyRows, queryT, weights, rows, total, columns, depth, false);
     e.capScores(weights, keys, queries);
@@ -219,9 +220,9 @@ private:
     if (o.first) // the rows after a run's last key are of other queries
       for (const Matrix &each : {weights, dScores})
         e.fillZero(below(each, keys), e.sub(rows, keys), tile);
-    e.multiply(weights, cotangent, below(dValue, keyAt), rows, total, dim,
+    e.multiply(weights, cotangent, rowsOf(dValue, keyAt), rows, total, dim,
                queries, true);
-    e.multiply(dScores, query, below(dKey, keyAt), rows, total, dim, queries,
+    e.multiply(dScores, query, rowsOf(dKey, keyAt), rows, total, dim, queries,
                true);
     e.multiply(dScores.transposed(), keyRows, dQuery,
                e.computedQueries(queries), 0, dim, keys, true);
@@ -265,6 +266,12 @@ private:
     });
   }
 
+  // The rows of one of these keys and those that follow, of key, value, dKey or
+  // dValue.
+  Matrix rowsOf(const Matrix &m, Value at) {
+    return below(m, e.sub(at, firstKey));
+  }
+
   // The rows of a matrix from `row` on.
   Matrix below(Matrix m, Value row) {
     m.origin[m.rowDim] = e.add(m.origin[m.rowDim], row);
@@ -278,7 +285,10 @@ private:
   unsigned inputs;
   AttentionMask mask;
   Matrix query, queryT, cotangent, cotangentT, dQuery, weights, dScores;
-  Matrix key, value, dKey, dValue; // whole sequences
+  // Of the keys of a call of `sequence`: short documents share the first rows,
+  // which then stay in the first cache.
+  Matrix key, value, dKey, dValue;
+  Value firstKey; // of row 0 of these four
   Value delta, shift, batch, head, kvHead, part;
 };
 
