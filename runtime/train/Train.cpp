@@ -1,17 +1,14 @@
 #include "runtime/train/Train.h"
 #include "runtime/data/TrainingData.h"
-#include "runtime/recipe/RecipeChanges.h"
 #include "runtime/support/StopSignals.h"
-#include "runtime/train/Checkpoint.h"
 #include "runtime/train/DatasetBatches.h"
 #include "runtime/train/HeldOutData.h"
 #include "runtime/train/RunDirectory.h"
 #include "runtime/train/RunGates.h"
 #include "runtime/train/RunMemory.h"
-#include "runtime/train/RunRecipe.h"
+#include "runtime/train/RunStart.h"
 #include "runtime/train/WallClock.h"
 #include "runtime/weights/AdapterNames.h"
-#include "runtime/weights/ImportWeights.h"
 
 #include <algorithm>
 #include <chrono>
@@ -34,14 +31,9 @@ public:
 
 private:
   Status prepare();
-  Status readRecipe();
   Status openData();
   Status openEvalData(const DataLayout &layout, const DataNeeds &needs);
-  Status checkOrigin(const std::string &checkpoint) const;
-  Status startOrResume();
-  Status resume(const ResumedCheckpoint &from);
   Status writeHyper();
-  Status copyIntoRun();
   Status announce();
   Status evaluateFirst();
   Status conclude();
@@ -71,16 +63,14 @@ private:
   const TrainOptions &options;
   FileOperations &files;
 
-  RunRecipe recipe;
-  std::string recipeText; // what the checkpoints and recipe.yaml say
-  uint64_t lastStep = 0;
+  RunState state;
+  RunRecipe &recipe = state.recipe;
+  TrainPosition &position = state.position;
+  std::string recipeText; ///< what the checkpoints say
   std::unique_ptr<DatasetBatches> dataset;
   BatchSource *source = nullptr;        ///< that one, or the caller's
   std::unique_ptr<HeldOutData> heldOut; ///< null: nothing is evaluated
   std::unique_ptr<RunDirectory> directory;
-  TrainPosition position;
-  std::optional<uint64_t> savedStep;
-  std::string promoted; ///< name of the checkpoint; empty: none yet
   int64_t rollbacks = 0;
   std::unique_ptr<MetricsLog> log;
   std::unique_ptr<Progress> progress;
@@ -89,27 +79,6 @@ private:
   RunMemory memory;
   WallClock clock;
 };
-
-Status Trainer::readRecipe() {
-  StatusOr<RunRecipe> parsed = parseRunRecipe(facts.recipe);
-  if (!parsed.ok())
-    return parsed.status();
-  recipe = parsed.take();
-  for (const std::string &each : options.sets)
-    TESSERA_RETURN_IF_ERROR(setRecipeKey(recipe, each, facts.rebuildCommand));
-  if (!options.data.empty())
-    recipe.values.data.train = options.data;
-  if (!options.evalData.empty())
-    recipe.values.data.eval = options.evalData;
-  if (options.seed)
-    recipe.values.seed = *options.seed;
-  if (options.evalEvery)
-    recipe.values.eval.every = int64_t(*options.evalEvery);
-  if (options.checkpointEvery)
-    recipe.values.checkpoint.every = int64_t(*options.checkpointEvery);
-  lastStep = options.steps.value_or(uint64_t(recipe.values.schedule.total));
-  return recipe::checkTogether(recipe.values);
-}
 
 static DataNeeds needsOf(const ModelFacts &facts,
                          const recipe::Recipe &recipe) {
@@ -172,128 +141,6 @@ Status Trainer::openEvalData(const DataLayout &layout, const DataNeeds &needs) {
   return Status::success();
 }
 
-/// Takes over position, seed and, unless this is another program with a recipe
-/// of its own, the hyperparameters that the run was trained with.
-Status Trainer::resume(const ResumedCheckpoint &from) {
-  position = from.manifest.position;
-  savedStep = position.step;
-  StatusOr<std::string> passed = promotedCheckpoint(options.out);
-  if (!passed.ok())
-    return passed.status();
-  promoted = passed.take();
-  if (options.seed && *options.seed != position.seed)
-    return Status::error("'{}' was trained with seed {}, --seed says {}; leave "
-                         "--seed out to resume",
-                         from.name, position.seed, *options.seed);
-  StatusOr<RunRecipe> before = parseRunRecipe(from.manifest.recipe);
-  if (!before.ok())
-    return before.status();
-  if (before->values.task != recipe.values.task)
-    return Status::error("'{}' was trained with task: {}, and this program has "
-                         "task: {}; start a new run with --init-from",
-                         from.name, recipe::name(before->values.task),
-                         recipe::name(recipe.values.task));
-  const recipe::Recipe::Adapter &adapter = recipe.values.adapter;
-  TESSERA_RETURN_IF_ERROR(
-      checkSameAdapter(from.name, before->values.adapter, adapter));
-  TESSERA_RETURN_IF_ERROR(
-      checkSameBase(from.name, before->values, recipe.values));
-  if (from.manifest.programHash != facts.programHash) {
-    say("{} was written by another build of this model: the last bits may "
-        "differ, and hyperparameters come from this program's recipe",
-        from.name);
-  } else {
-    recipe.values.optimizer = before->values.optimizer;
-    recipe.values.schedule = before->values.schedule;
-    for (const std::string &each : options.sets)
-      TESSERA_RETURN_IF_ERROR(setRecipeKey(recipe, each, facts.rebuildCommand));
-    if (!options.steps)
-      lastStep = uint64_t(recipe.values.schedule.total);
-    TESSERA_RETURN_IF_ERROR(recipe::checkTogether(recipe.values));
-  }
-  for (const std::string &each : options.sets)
-    if (each.starts_with("seed=") && recipe.values.seed != position.seed)
-      return Status::error("'{}' was trained with seed {}, not {}; leave --set "
-                           "seed out to resume",
-                           from.name, position.seed, recipe.values.seed);
-  recipe.values.seed = position.seed;
-  for (const std::string &change :
-       recipe::listChanges(before->values, recipe.values))
-    say("the recipe has changed: {}", change);
-  say("resuming from {}/{}: step {}, {} tokens", options.out, from.name,
-      position.step, shortNumber(double(position.tokens)));
-  return Status::success();
-}
-
-/// --init-from as it is recorded.
-static std::string originOf(const std::string &path) {
-  std::error_code error;
-  const std::filesystem::path whole = std::filesystem::absolute(path, error);
-  return error ? path : whole.string();
-}
-
-/// A run that began from weights must not begin again without them, nor one
-/// that has a checkpoint from any.
-Status Trainer::checkOrigin(const std::string &checkpoint) const {
-  StatusOr<std::string> origin = readOrigin(options.out);
-  if (!origin.ok())
-    return origin.status();
-  if (checkpoint.empty() && options.initFrom.empty() && !origin->empty())
-    return Status::error("'{}' has no checkpoint yet, and began from the "
-                         "weights of '{}'; name them with --init-from",
-                         options.out, *origin);
-  if (checkpoint.empty() || options.initFrom.empty() ||
-      *origin == originOf(options.initFrom))
-    return Status::success();
-  return Status::error("'{}' has {} and did not begin from the weights of "
-                       "'{}'; leave one of --resume and --init-from out",
-                       options.out, checkpoint, options.initFrom);
-}
-
-Status Trainer::startOrResume() {
-  if (options.resume) {
-    StatusOr<std::optional<ResumedCheckpoint>> found =
-        resumeNewest(options.out, model);
-    if (!found.ok())
-      return found.status();
-    if (std::optional<ResumedCheckpoint> from = found.take()) {
-      TESSERA_RETURN_IF_ERROR(checkOrigin(from->name));
-      for (const std::string &line : from->skipped)
-        say("{}", line);
-      return resume(*from);
-    }
-    TESSERA_RETURN_IF_ERROR(checkOrigin(""));
-    say("no checkpoint in '{}' yet, starting a new run", options.out);
-  } else {
-    StatusOr<std::vector<std::string>> present = listCheckpoints(options.out);
-    if (!present.ok())
-      return present.status();
-    if (!present->empty())
-      return Status::error("'{}' already holds {}; continue it with --resume "
-                           "or choose another --out",
-                           options.out, present->front());
-  }
-  position.seed = recipe.values.seed;
-  if (options.initFrom.empty() &&
-      recipe.values.adapter.kind != recipe::AdapterKind::None)
-    return Status::error("an adapter is trained for weights that are there; "
-                         "name their directory with --init-from");
-  TESSERA_RETURN_IF_ERROR(model.initialize(position.seed));
-  if (options.initFrom.empty())
-    return files.removeTree(options.out + "/" + kOriginFile);
-  StatusOr<ImportReport> imported = importWeights(options.initFrom, model);
-  if (!imported.ok())
-    return imported.status();
-  say("loaded {} tensors from '{}'", imported->loaded, options.initFrom);
-  for (const std::string &name : imported->initial)
-    say("'{}' is not there and begins at random", name);
-  if (!imported->unexpected.empty())
-    say("{} tensors there are not of this model, such as '{}'",
-        imported->unexpected.size(), imported->unexpected.front());
-  return replaceFile(files, options.out, kOriginFile,
-                     originOf(options.initFrom));
-}
-
 Status Trainer::writeHyper() {
   const StateTensor *tensor = model.find(kHyperTensor);
   const std::array<float, kHyperSlots> hyper = recipe.hyper();
@@ -305,45 +152,12 @@ Status Trainer::writeHyper() {
   return model.writeState(*tensor, 0, bytes);
 }
 
-Status Trainer::copyIntoRun() {
-  recipeText = recipe.print();
-  TESSERA_RETURN_IF_ERROR(
-      replaceFile(files, options.out, kRecipeFile, recipeText));
-  if (const std::string path = source->tokenizerFile(); !path.empty()) {
-    constexpr std::size_t kMaxTokenizerBytes = 1u << 30;
-    StatusOr<std::string> json = readFile(path, kMaxTokenizerBytes);
-    if (!json.ok())
-      return json.status();
-    StatusOr<std::string> own =
-        readFile(options.out + "/" + kTokenizerFile, kMaxTokenizerBytes);
-    if (savedStep && own.ok() && *own != *json)
-      return Status::error("'{}' was trained with another tokenizer than "
-                           "'{}'; use data of the run's tokenizer",
-                           options.out, path);
-    TESSERA_RETURN_IF_ERROR(
-        replaceFile(files, options.out, kTokenizerFile, *json));
-  }
-  if (const std::string path =
-          source->templateFolder() + "/" + kChatTemplateFile;
-      std::filesystem::exists(path)) {
-    constexpr std::size_t kMaxTemplateBytes = 1u << 20;
-    StatusOr<std::string> text = readFile(path, kMaxTemplateBytes);
-    if (!text.ok())
-      return text.status();
-    TESSERA_RETURN_IF_ERROR(
-        replaceFile(files, options.out, kChatTemplateFile, *text));
-  }
-  if (options.program.empty())
-    return Status::success();
-  StatusOr<std::string> program = programFileOf(options.program);
-  if (!program.ok())
-    return program.status();
-  return replaceFile(files, options.out, kProgramFile, *program);
-}
-
 Status Trainer::prepare() {
   bool live = !options.json && !options.dumpMetrics && ::isatty(STDERR_FILENO);
-  TESSERA_RETURN_IF_ERROR(readRecipe());
+  StatusOr<RunState> start = startOf(facts, options);
+  if (!start.ok())
+    return start.status();
+  state = start.take();
   progress =
       std::make_unique<Progress>(options.quiet ? Progress::Style::none
                                  : live        ? Progress::Style::live
@@ -356,9 +170,12 @@ Status Trainer::prepare() {
       return locked.status();
     directory = std::make_unique<RunDirectory>(locked.take());
   }
-  TESSERA_RETURN_IF_ERROR(startOrResume());
+  TESSERA_RETURN_IF_ERROR(
+      startOrResume(state, model, options, files,
+                    [&](const std::string &line) { say("{}", line); }));
   TESSERA_RETURN_IF_ERROR(writeHyper());
-  TESSERA_RETURN_IF_ERROR(copyIntoRun());
+  recipeText = recipe.print();
+  TESSERA_RETURN_IF_ERROR(copyIntoRun(state, *source, options, files));
   if (options.writesRun) {
     StatusOr<MetricsLog> opened = MetricsLog::open(options.out, position.step);
     if (!opened.ok())
@@ -425,29 +242,29 @@ Status Trainer::evaluateInto(MetricsRecord &record) {
 }
 
 Status Trainer::save() {
-  if (savedStep == position.step)
+  if (state.savedStep == position.step)
     return Status::success();
   auto begin = Clock::now();
   TESSERA_RETURN_IF_ERROR(
       saveCheckpoint(files, options.out, model, position, recipeText,
-                     uint64_t(recipe.values.checkpoint.keep), promoted));
+                     uint64_t(recipe.values.checkpoint.keep), state.promoted));
   clock.saving += secondsSince(begin);
-  savedStep = position.step;
+  state.savedStep = position.step;
   return Status::success();
 }
 
 Status Trainer::promote() {
   TESSERA_RETURN_IF_ERROR(save());
-  promoted = checkpointName(position.step);
-  TESSERA_RETURN_IF_ERROR(writePromoted(files, options.out, promoted));
-  say("{} passes the gates", promoted);
+  state.promoted = checkpointName(position.step);
+  TESSERA_RETURN_IF_ERROR(writePromoted(files, options.out, state.promoted));
+  say("{} passes the gates", state.promoted);
   return Status::success();
 }
 
 /// To the promoted checkpoint, and on with the data that follows what has been
 /// read. Later checkpoints go: resuming must not find them.
 Status Trainer::rollBack() {
-  const std::string directory = options.out + "/" + promoted;
+  const std::string directory = options.out + "/" + state.promoted;
   StatusOr<CheckpointManifest> manifest = verifyCheckpoint(directory);
   if (!manifest.ok())
     return manifest.status();
@@ -455,7 +272,7 @@ Status Trainer::rollBack() {
   const uint64_t cursor = position.dataCursor;
   position = manifest->position;
   position.dataCursor = cursor;
-  savedStep = position.step;
+  state.savedStep = position.step;
   ++rollbacks;
   TESSERA_RETURN_IF_ERROR(writeHyper());
   TESSERA_RETURN_IF_ERROR(
@@ -473,7 +290,7 @@ Status Trainer::rollBack() {
 Status Trainer::applyGates(const MetricsRecord &record) {
   const recipe::Recipe::Gates &gates = recipe.values.gates;
   if (gates.require.empty() ||
-      (!due(recipe.values.eval.every) && position.step != lastStep))
+      (!due(recipe.values.eval.every) && position.step != state.lastStep))
     return Status::success();
   const GateVerdict verdict = judge(record, gates.require);
   const std::array<uint64_t, 2> own = {verdict.isMeasured,
@@ -488,14 +305,15 @@ Status Trainer::applyGates(const MetricsRecord &record) {
   const std::string missed =
       fmt::format("gate missed at step {}: {}", position.step, verdict.missed);
   const bool goesBack = gates.onMiss == recipe::OnMiss::RollBack;
-  if (gates.onMiss == recipe::OnMiss::Note || (goesBack && promoted.empty())) {
+  if (gates.onMiss == recipe::OnMiss::Note ||
+      (goesBack && state.promoted.empty())) {
     say("{}{}", missed,
         goesBack ? "; no checkpoint has passed yet, so the run goes on" : "");
     return Status::success();
   }
   if (goesBack && rollbacks < gates.rollbacks) {
     TESSERA_RETURN_IF_ERROR(rollBack());
-    say("{}; back to {}, {} of {} times", missed, promoted, rollbacks,
+    say("{}; back to {}, {} of {} times", missed, state.promoted, rollbacks,
         gates.rollbacks);
     return Status::success();
   }
@@ -515,7 +333,7 @@ void Trainer::report(const MetricsRecord &record) {
     fmt::print("{}\n", printExactMetrics(record));
   if (options.json || options.dumpMetrics)
     std::fflush(stdout);
-  progress->step(record, lastStep);
+  progress->step(record, state.lastStep);
 }
 
 Status Trainer::trainOneStep(const std::function<bool()> &stop) {
@@ -539,14 +357,15 @@ Status Trainer::trainOneStep(const std::function<bool()> &stop) {
       diverged = true;
       summary.failure = fmt::format(
           "{} is {} at step {}; {}", name, value, step,
-          savedStep ? fmt::format("the newest checkpoint is {}, resume with a "
-                                  "lower rate, e.g. --resume --set "
-                                  "optimizer.lr={}",
-                                  checkpointName(*savedStep),
-                                  recipe.values.optimizer.lr / 2)
-                    : fmt::format("nothing was saved, start again with a lower "
-                                  "rate, e.g. --set optimizer.lr={}",
-                                  recipe.values.optimizer.lr / 2));
+          state.savedStep
+              ? fmt::format("the newest checkpoint is {}, resume with a "
+                            "lower rate, e.g. --resume --set "
+                            "optimizer.lr={}",
+                            checkpointName(*state.savedStep),
+                            recipe.values.optimizer.lr / 2)
+              : fmt::format("nothing was saved, start again with a lower "
+                            "rate, e.g. --set optimizer.lr={}",
+                            recipe.values.optimizer.lr / 2));
       return Status::success();
     }
 
@@ -578,7 +397,7 @@ Status Trainer::trainOneStep(const std::function<bool()> &stop) {
   if (options.peakFlops > 0 && facts.kernelFlops > 0)
     record.hfu =
         double(facts.kernelFlops) * options.ranks / seconds / options.peakFlops;
-  if (heldOut && (due(recipe.values.eval.every) || step == lastStep))
+  if (heldOut && (due(recipe.values.eval.every) || step == state.lastStep))
     TESSERA_RETURN_IF_ERROR(evaluateInto(record));
   record.goodput = clock.goodput();
   record.peakBytes = peakResidentBytes();
@@ -590,7 +409,7 @@ Status Trainer::trainOneStep(const std::function<bool()> &stop) {
 
 /// The held-out loss that training starts from.
 Status Trainer::evaluateFirst() {
-  if (!heldOut || position.step != 0 || lastStep == 0)
+  if (!heldOut || position.step != 0 || state.lastStep == 0)
     return Status::success();
   MetricsRecord record;
   TESSERA_RETURN_IF_ERROR(evaluateInto(record));
@@ -602,18 +421,18 @@ Status Trainer::evaluateFirst() {
 
 Status Trainer::conclude() {
   summary.lastStep = position.step;
-  summary.stopped = position.step < lastStep;
+  summary.stopped = position.step < state.lastStep;
   progress->finish();
   if (summary.stopped)
     say("stopped after step {}; continue with --resume", position.step);
-  else if (summary.firstStep >= lastStep)
+  else if (summary.firstStep >= state.lastStep)
     say("nothing to do: the run is at step {} of {}; raise --steps",
-        position.step, lastStep);
-  if (lastStep > uint64_t(recipe.values.schedule.total) &&
+        position.step, state.lastStep);
+  if (state.lastStep > uint64_t(recipe.values.schedule.total) &&
       recipe.values.schedule.name != recipe::ScheduleKind::Constant)
     say("from step {} on the rate stayed at its minimum; --set "
         "schedule.total={} stretches the schedule",
-        recipe.values.schedule.total, lastStep);
+        recipe.values.schedule.total, state.lastStep);
   if (summary.evalLossBefore && summary.evalLossAfter)
     say("held-out loss {:.4f} -> {:.4f}", *summary.evalLossBefore,
         *summary.evalLossAfter);
@@ -638,7 +457,7 @@ StatusOr<TrainSummary> Trainer::run() {
   const std::function<bool()> stop = [&] {
     return options.stop ? options.stop() : stopRequested();
   };
-  while (position.step < lastStep && summary.failure.empty() && !stop()) {
+  while (position.step < state.lastStep && summary.failure.empty() && !stop()) {
     TESSERA_RETURN_IF_ERROR(trainOneStep(stop));
     if (diverged) // the weights, too, are not finite
       return summary;

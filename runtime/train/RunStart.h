@@ -1,0 +1,44 @@
+// Where a run begins: with weights from a seed, from a directory or from the
+// newest checkpoint, and with the recipe that follows from it.
+#pragma once
+#include "runtime/data/FileOperations.h"
+#include "runtime/train/Checkpoint.h"
+#include "runtime/train/RunRecipe.h"
+#include "runtime/train/Train.h"
+
+#include <functional>
+#include <optional>
+#include <string>
+
+namespace tessera {
+
+/// Of a run, besides its weights.
+struct RunState {
+  RunRecipe recipe;
+  uint64_t lastStep = 0; ///< that the run is to reach
+  TrainPosition position;
+  std::optional<uint64_t> savedStep; ///< of the newest checkpoint
+  std::string promoted; ///< name of the checkpoint; empty: none yet
+};
+
+/// Is given lines for the person who has started the run.
+using SayLine = std::function<void(const std::string &line)>;
+
+/// The recipe of the program, with what the command line sets: a run's from its
+/// first step on.
+StatusOr<RunState> startOf(const ModelFacts &facts,
+                           const TrainOptions &options);
+
+/// Sets the model's weights, and takes over what a checkpoint says. A directory
+/// that has checkpoints must be resumed, and one that began from weights needs
+/// them until it has one.
+Status startOrResume(RunState &state, TrainModel &model,
+                     const TrainOptions &options, FileOperations &files,
+                     const SayLine &say);
+
+/// Writes into the run directory what generation, or resuming elsewhere, needs:
+/// recipe, tokenizer, chat template and program.
+Status copyIntoRun(const RunState &state, const BatchSource &source,
+                   const TrainOptions &options, FileOperations &files);
+
+} // namespace tessera
