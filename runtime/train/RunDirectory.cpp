@@ -8,6 +8,7 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 namespace tessera {
@@ -24,22 +25,55 @@ StatusOr<std::string> readOrigin(const std::string &run) {
   return readFile(path, kMostBytes);
 }
 
-StatusOr<RunDirectory> RunDirectory::open(const std::string &path) {
-  std::error_code code;
-  fs::create_directories(path, code);
-  if (code)
-    return Status::error("cannot create the run directory '{}': {}", path,
-                         code.message());
-  std::string lockPath = path + "/.lock";
-  int fd = ::open(lockPath.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+namespace {
+constexpr const char *kLockFile = ".lock";
+
+/// The locked file of a directory; -1 if another process has removed the file,
+/// with a run that wrote nothing, before it was locked here.
+StatusOr<int> lockFileOf(const std::string &path) {
+  const std::string lockPath = fmt::format("{}/{}", path, kLockFile);
+  const int fd = ::open(lockPath.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  if (fd < 0 && errno == ENOENT)
+    return -1;
   if (fd < 0)
     return Status::error("cannot write to the run directory '{}': {}", path,
                          std::strerror(errno));
-  RunDirectory run(path, fd);
-  if (::flock(fd, LOCK_EX | LOCK_NB) != 0)
-    return Status::error("another process is training in '{}'; wait for it or "
-                         "choose another --out",
-                         path);
+  if (::flock(fd, LOCK_EX | LOCK_NB) == 0) {
+    struct stat own, there;
+    if (::fstat(fd, &own) == 0 && ::stat(lockPath.c_str(), &there) == 0 &&
+        own.st_dev == there.st_dev && own.st_ino == there.st_ino)
+      return fd;
+    ::close(fd);
+    return -1;
+  }
+  ::close(fd);
+  return Status::error("another process is training in '{}'; wait for it or "
+                       "choose another --out",
+                       path);
+}
+
+} // namespace
+
+StatusOr<RunDirectory> RunDirectory::open(const std::string &path) {
+  std::error_code code;
+  bool isNew = false;
+  int lock = -1;
+  constexpr int kMostTries = 100;
+  for (int i = 0; lock < 0; ++i) {
+    if (i == kMostTries)
+      return Status::error("cannot lock the run directory '{}': another "
+                           "process removes '{}' there",
+                           path, kLockFile);
+    isNew |= fs::create_directories(path, code);
+    if (code)
+      return Status::error("cannot create the run directory '{}': {}", path,
+                           code.message());
+    StatusOr<int> locked = lockFileOf(path);
+    if (!locked.ok())
+      return locked.status();
+    lock = *locked;
+  }
+  RunDirectory run(path, lock, isNew);
   fs::directory_iterator entries(path, code), end;
   for (; !code && entries != end; entries.increment(code)) {
     std::string name = entries->path().filename().string();
@@ -54,13 +88,30 @@ StatusOr<RunDirectory> RunDirectory::open(const std::string &path) {
 }
 
 RunDirectory::RunDirectory(RunDirectory &&other) noexcept
-    : directory(std::move(other.directory)), lock(other.lock) {
+    : directory(std::move(other.directory)), lock(other.lock),
+      isNew(other.isNew) {
   other.lock = -1;
 }
 
+// While it is locked: see lockFileOf. Errors leave what is there.
+void RunDirectory::removeIfEmpty() {
+  std::error_code code;
+  fs::directory_iterator entries(directory, code), end;
+  for (; !code && entries != end; entries.increment(code))
+    if (entries->path().filename() != kLockFile)
+      return;
+  if (code)
+    return;
+  fs::remove(fmt::format("{}/{}", directory, kLockFile), code);
+  if (isNew)
+    fs::remove(directory, code);
+}
+
 RunDirectory::~RunDirectory() {
-  if (lock >= 0)
-    ::close(lock); // which also unlocks
+  if (lock < 0)
+    return;
+  removeIfEmpty();
+  ::close(lock); // which also unlocks
 }
 
 StatusOr<DataLayout> findData(const std::string &data,

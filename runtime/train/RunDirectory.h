@@ -20,7 +20,8 @@ inline constexpr const char *kMemoryFile = "memory.json";
 inline constexpr const char *kOriginFile = "init-from.txt";
 
 /// The directory while a process trains in it: created if absent, locked
-/// against a second trainer, without what an interrupted save left.
+/// against a second trainer, without what an interrupted save left. A run that
+/// ends with nothing written leaves nothing: no lock and no new directory.
 class RunDirectory {
 public:
   static StatusOr<RunDirectory> open(const std::string &path);
@@ -30,10 +31,12 @@ public:
   const std::string &path() const { return directory; }
 
 private:
-  RunDirectory(std::string path, int lock)
-      : directory(std::move(path)), lock(lock) {}
+  RunDirectory(std::string path, int lock, bool isNew)
+      : directory(std::move(path)), lock(lock), isNew(isNew) {}
+  void removeIfEmpty();
   std::string directory;
   int lock;
+  bool isNew; ///< the directory, which was created for this run
 };
 
 /// What kOriginFile has; empty without one.

@@ -234,6 +234,27 @@ TEST_F(TrainTest, ARunDirectoryInUseIsRefused) {
       contains(train(options("run")), "another process is training in"));
 }
 
+TEST_F(TrainTest, ARunThatIsRefusedLeavesNothing) {
+  TrainOptions with = options("run");
+  with.initFrom = scratch / "absent";
+  EXPECT_NE(train(with), "");
+  EXPECT_FALSE(fs::exists(scratch / "run"));
+  // A directory that was there stays.
+  fs::create_directory(scratch / "run");
+  EXPECT_NE(train(with), "");
+  EXPECT_TRUE(fs::is_empty(scratch / "run"));
+  ASSERT_EQ(train(options("run")), "");
+}
+
+TEST_F(TrainTest, ALockThatIsRemovedIsLockedAgain) {
+  auto first = RunDirectory::open(scratch / "run");
+  ASSERT_TRUE(first.ok());
+  fs::remove(scratch / "run/.lock"); // as when a run that wrote nothing ends
+  auto next = RunDirectory::open(scratch / "run");
+  ASSERT_TRUE(next.ok()) << next.message();
+  EXPECT_TRUE(contains(train(options("run")), "another process is training"));
+}
+
 TEST_F(TrainTest, AFullDiskWhileSavingIsAnErrorAndLosesNothing) {
   TrainOptions with = options("run");
   with.steps = 4;
