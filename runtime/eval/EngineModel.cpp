@@ -126,6 +126,7 @@ StatusOr<std::vector<int32_t>> EngineModel::documentStart() const {
 
 Status EngineModel::add(std::vector<EngineRequest> &requests,
                         EngineRequest request, const std::string &where) const {
+  request.adapter = options.adapter;
   if (Status status = Scheduler::checkLength(int64_t(request.prompt.size()),
                                              request.maxTokens, model.shape());
       !status.ok())

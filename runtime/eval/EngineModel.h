@@ -6,6 +6,7 @@
 #include "runtime/infer/engine/Request.h"
 #include "runtime/serve/Chat.h"
 
+#include <memory>
 #include <optional>
 
 namespace tessera::eval {
@@ -17,6 +18,8 @@ struct EngineModelOptions {
   /// Of prompts that are chats, and must outlive the model; null: there are
   /// none.
   const serve::ChatRenderer *chat = nullptr;
+  /// That everything is computed with; null: the model as it is.
+  std::shared_ptr<const AdapterSlot> adapter;
 };
 
 /// Requests decode together, which does not change a bit of their results on a

@@ -13,7 +13,10 @@ os.environ |= {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "TOKENIZERS_PA
 
 import lm_eval  # noqa: E402
 import lm_eval.tasks  # noqa: E402
+import peft  # noqa: E402
 import torch  # noqa: E402
+
+import transformers  # noqa: E402
 
 import harness_model  # noqa: E402
 
@@ -142,6 +145,30 @@ def check_prompts(binaries, folder, model, title, keys, options):
     return theirs
 
 
+def check_adapter(binaries, folder):
+    """A LoRA adapter of random factors; the harness has the model with it added to the weights."""
+    base = transformers.AutoModelForCausalLM.from_pretrained(folder)
+    model = peft.get_peft_model(base, peft.LoraConfig(task_type="CAUSAL_LM", r=4, lora_alpha=8,
+                                                      target_modules=["q_proj", "v_proj", "down_proj"]))
+    torch.manual_seed(2)
+    for name, parameter in model.named_parameters():
+        if "lora_" in name:
+            parameter.data = 0.2 * torch.randn(parameter.shape)
+    adapter = folder.with_name("adapter")
+    model.save_pretrained(adapter)
+    results, samples = ours(binaries, folder, TASKS + TEXT, folder, "--adapter", adapter, *FP32)
+    alone, _ = ours(binaries, folder, TASKS + TEXT, folder, *FP32)
+    merged = model.merge_and_unload().eval()
+    metrics = examples = 0
+    for name in METRICS:
+        theirs = harness(folder, merged, [name], WINDOW if name == "text" else 512)
+        metrics += compare_metrics(name, results, theirs)
+        examples += compare_samples(name, samples, theirs)
+    assert all(one["value"] != other["value"] for one, other in zip(results, alone, strict=True)
+               if one["metric"] == "bits_per_byte"), "the adapter changes nothing"
+    print(f"ok: adapter: {metrics} metrics, {examples} examples")
+
+
 def check_server_chat(binaries, folder, port, theirs):
     """Outputs of chats, and a judge whose replies are those of the same chat."""
     chat = with_keys(CHAT[0])
@@ -200,6 +227,7 @@ def main():
             check_server(binaries, folder, theirs, chats)
         else:
             check_prompts(binaries, folder, model, "shots", *SHOTS)
+            check_adapter(binaries, folder)
 
 
 main()

@@ -70,15 +70,20 @@ Status AdapterSettings::apply(ModelChoice &choice,
 
 Status tessera::readModel(OpenedModel &opened, ModelChoice choice,
                           const std::string &adapter) {
-  if (adapter.empty())
-    return opened.read(choice);
   auto source = findModel(choice.place);
   if (!source.ok())
     return source.status();
+  return readModel(opened, std::move(choice), source.take(), adapter);
+}
+
+Status tessera::readModel(OpenedModel &opened, ModelChoice choice,
+                          std::optional<ModelSource> source,
+                          const std::string &adapter) {
   AdapterSettings settings;
-  settings.given = {{adapter, adapter}};
-  TESSERA_RETURN_IF_ERROR(settings.apply(choice, *source));
-  return opened.read(choice, source.take());
+  if (!adapter.empty())
+    settings.given = {{adapter, adapter}};
+  TESSERA_RETURN_IF_ERROR(settings.apply(choice, source));
+  return opened.read(choice, std::move(source));
 }
 
 Status tessera::loadAdapter(const std::string &adapter, OpenedModel &opened) {

@@ -32,10 +32,13 @@ struct AdapterSettings {
 void addAdapterSlotOptions(CLI::App &command, AdapterSettings &settings,
                            const std::string &slotsHelp);
 
-/// Of commands for one text: reads the model, to be compiled with a slot for
-/// `adapter`, a directory, unless that is empty.
+/// Of commands with at most one adapter: reads the model, to be compiled with a
+/// slot for `adapter`, a directory, unless that is empty.
 Status readModel(OpenedModel &opened, ModelChoice choice,
                  const std::string &adapter);
+/// The same if `place` is already known to be a model or a run.
+Status readModel(OpenedModel &opened, ModelChoice choice,
+                 std::optional<ModelSource> source, const std::string &adapter);
 /// Fills the first slot of the opened model.
 Status loadAdapter(const std::string &adapter, OpenedModel &opened);
 

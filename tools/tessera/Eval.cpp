@@ -7,6 +7,7 @@
 #include "runtime/eval/Report.h"
 #include "runtime/eval/ServerModel.h"
 #include "runtime/infer/DecodePrograms.h"
+#include "tools/tessera/AdapterOptions.h"
 #include "tools/tessera/CacheOptions.h"
 #include "tools/tessera/Commands.h"
 #include "tools/tessera/QuantOptions.h"
@@ -25,7 +26,7 @@ namespace {
 
 struct EvalSettings {
   ModelChoice choice;
-  std::string tasks, output, samples, html, judge;
+  std::string tasks, output, samples, html, judge, adapter;
   uint64_t cacheGib = kCacheGib, keptGib = kKeptGib;
   bool quiet = false;
 };
@@ -127,9 +128,10 @@ static Status evaluateServer(const EvalSettings &settings,
                              Invocation &invocation) {
   const std::string &url = settings.choice.place;
   if (!settings.choice.set.empty() || !settings.choice.recipe.empty() ||
-      settings.choice.decoder.batch)
-    return Status::error("--recipe, --set, --quant, --kv and --batch do not "
-                         "apply to a server; give them to tessera serve");
+      settings.choice.decoder.batch || !settings.adapter.empty())
+    return Status::error("--adapter, --recipe, --set, --quant, --kv and "
+                         "--batch do not apply to a server; give them to "
+                         "tessera serve");
   for (const std::string &word : invocation.words)
     for (std::string_view option :
          {"--device", "--threads", "--cache", "--weight-cache"})
@@ -177,6 +179,18 @@ static Status readChat(const eval::TaskFile &file, OpenedModel &opened,
       chat->name, opened.folder);
 }
 
+/// In the first slot of the model; null: none is given.
+static StatusOr<std::shared_ptr<const AdapterSlot>>
+loadedAdapter(const std::string &directory, OpenedModel &opened) {
+  if (directory.empty())
+    return std::shared_ptr<const AdapterSlot>();
+  TESSERA_RETURN_IF_ERROR(loadAdapter(directory, opened));
+  auto slot = std::make_shared<AdapterSlot>();
+  slot->slot = 0;
+  slot->number = 1;
+  return std::shared_ptr<const AdapterSlot>(std::move(slot));
+}
+
 static Status evaluate(EvalSettings &settings, Invocation &invocation) {
   auto note = [&](std::string_view line) {
     if (!settings.quiet)
@@ -207,20 +221,32 @@ static Status evaluate(EvalSettings &settings, Invocation &invocation) {
                          "it (tessera compile --set inference.batch=N)",
                          choice.place);
   OpenedModel opened;
-  TESSERA_RETURN_IF_ERROR(opened.read(choice, source.take()));
+  TESSERA_RETURN_IF_ERROR(
+      readModel(opened, choice, source.take(), settings.adapter));
   TESSERA_RETURN_IF_ERROR(readChat(*file, opened, note));
   TESSERA_RETURN_IF_ERROR(opened.open(/*mayScore=*/false, note));
   auto programs = DecodePrograms::create(opened.model->get());
   if (!programs.ok())
     return programs.status();
-  eval::EngineModel model(**programs, *opened.tokenizer,
-                          {opened.ends(), opened.startToken, &opened.chat()});
-  return runAndReport(settings, *file, model, opened.name, opened.source, note,
-                      invocation);
+  auto adapter = loadedAdapter(settings.adapter, opened);
+  if (!adapter.ok())
+    return adapter.status();
+  eval::EngineModel model(
+      **programs, *opened.tokenizer,
+      {opened.ends(), opened.startToken, &opened.chat(), *adapter});
+  const std::string with =
+      *adapter ? fmt::format(", with adapter '{}'", settings.adapter) : "";
+  return runAndReport(settings, *file, model, opened.name, opened.source + with,
+                      note, invocation);
 }
 
 static void addModelOptions(CLI::App &command, EvalSettings &settings) {
   ModelChoice &choice = settings.choice;
+  command
+      .add_option("--adapter", settings.adapter,
+                  "LoRA or DoRA adapter to evaluate: a directory in PEFT's "
+                  "layout, for a model directory or a packaged model")
+      ->type_name("DIR");
   command
       .add_option(
           "--recipe", choice.recipe,
