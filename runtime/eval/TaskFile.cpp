@@ -185,7 +185,7 @@ private:
     return true;
   }
 
-  /// What no single key can say.
+  /// What no single key can say. A wrong value is named by its own line.
   Status complete(const YAML::Node &node) {
     auto isWord = [](char c) {
       return std::isalnum(uint8_t(c)) || c == '_' || c == '-';
@@ -201,13 +201,15 @@ private:
       task.prompt = "{prompt}";
     else if (task.kind != TaskKind::perplexity && task.prompt.empty())
       return at(node, "the task has no prompt, such as \"{question}\"");
-    for (const auto *list :
-         {&task.extract, &task.forbid, &task.require, &task.verdict})
+    for (const auto &[key, list] : {std::pair("extract", &task.extract),
+                                    {"forbid", &task.forbid},
+                                    {"require", &task.require},
+                                    {"verdict", &task.verdict}})
       for (const std::string &pattern : *list)
         if (Status status = checkPattern(pattern); !status.ok())
-          return at(node, status.message());
+          return at(node[key], status.message());
     if (std::ranges::count(task.stop, "") > 0)
-      return at(node, "stop must not have an empty string");
+      return at(node["stop"], "stop must not have an empty string");
     TESSERA_RETURN_IF_ERROR(completePrompt(node));
     if (task.kind == TaskKind::winRate)
       TESSERA_RETURN_IF_ERROR(completeJudge(node));
@@ -222,20 +224,23 @@ private:
   /// Chat and shots: a key that would have no effect is refused.
   Status completePrompt(const YAML::Node &node) {
     if (task.shots > kMaxShots)
-      return at(node, fmt::format("shots must be at most {}", kMaxShots));
+      return at(node["shots"],
+                fmt::format("shots must be at most {}", kMaxShots));
     if (!task.chat && seen.contains("system"))
-      return at(node, "system needs chat: true");
+      return at(node["system"], "system needs chat: true");
     if (task.shots == 0)
       for (const char *key : {"shots_data", "shots_seed", "shot_delimiter"})
         if (seen.contains(key))
-          return at(node, fmt::format("{} needs shots", key));
+          return at(node[key], fmt::format("{} needs shots", key));
     if (task.chat && seen.contains("shot_delimiter"))
-      return at(node, "shot_delimiter has no effect in a chat, where shots are "
-                      "turns; leave it out");
+      return at(node["shot_delimiter"],
+                "shot_delimiter has no effect in a chat, where shots are "
+                "turns; leave it out");
     const bool isMatch = task.kind == TaskKind::exactMatch;
     if (isMatch && seen.contains("delimiter") && (task.chat || task.shots == 0))
-      return at(node, "delimiter of an exact_match task needs shots, and has "
-                      "no effect in a chat");
+      return at(node["delimiter"],
+                "delimiter of an exact_match task needs shots, and has "
+                "no effect in a chat");
     if (!isMatch && task.chat && !seen.contains("delimiter"))
       task.delimiter.clear();
     return Status::success();
@@ -248,13 +253,14 @@ private:
     const std::vector<std::string_view> words = wordsOf(task.judgePrompt);
     for (std::string_view word : {"answer_a", "answer_b"})
       if (std::ranges::count(words, word) == 0)
-        return at(node, fmt::format("judge_prompt must have {{{}}}", word));
+        return at(node["judge_prompt"],
+                  fmt::format("judge_prompt must have {{{}}}", word));
     if (task.verdict.empty())
       return at(node, "verdict needs an expression that finds A, B or C");
     if (task.judge.empty())
       return Status::success();
     if (auto url = client::parseServerUrl(task.judge); !url.ok())
-      return at(node, "judge: " + oneLine(url.message(), 200));
+      return at(node["judge"], "judge: " + oneLine(url.message(), 200));
     return Status::success();
   }
 

@@ -109,7 +109,7 @@ TEST(TaskFile, ErrorsOfATask) {
   EXPECT_EQ(errorOf(task("kind: exact_match\n  prompt: x\n  stop: [[]]")),
             "t.yaml:6:9: stop must be a string or a list of them");
   EXPECT_EQ(errorOf(task("kind: exact_match\n  prompt: x\n  stop: ['']")),
-            "t.yaml:2:3: stop must not have an empty string");
+            "t.yaml:6:9: stop must not have an empty string");
   EXPECT_EQ(errorOf(task("kind: multiple_choice")),
             "t.yaml:2:3: the task has no prompt, such as \"{question}\"");
   EXPECT_EQ(errorOf("tasks: [{name: a b, kind: prompts, data: d}]"),
@@ -122,7 +122,7 @@ TEST(TaskFile, ErrorsOfATask) {
             "t.yaml:1:44: two tasks have the name 'a'");
   std::string regex =
       errorOf(task("kind: exact_match\n  prompt: x\n  extract: '('"));
-  EXPECT_TRUE(regex.starts_with("t.yaml:2:3: ")) << regex;
+  EXPECT_TRUE(regex.starts_with("t.yaml:6:12: ")) << regex;
   EXPECT_EQ(regex.find('\n'), std::string::npos);
 }
 
@@ -151,15 +151,16 @@ tasks:
   auto match = [](const std::string &keys) {
     return errorOf(task("kind: exact_match\n  prompt: x\n  " + keys));
   };
-  EXPECT_EQ(match("system: x"), "t.yaml:2:3: system needs chat: true");
-  EXPECT_EQ(match("shots_seed: 1"), "t.yaml:2:3: shots_seed needs shots");
-  EXPECT_EQ(match("shots: 2000"), "t.yaml:2:3: shots must be at most 1000");
+  EXPECT_EQ(match("system: x"), "t.yaml:6:11: system needs chat: true");
+  EXPECT_EQ(match("shots_seed: 1"), "t.yaml:6:15: shots_seed needs shots");
+  EXPECT_EQ(match("shots: 2000"), "t.yaml:6:10: shots must be at most 1000");
   EXPECT_EQ(match("chat: true\n  shots: 1\n  shot_delimiter: x"),
-            "t.yaml:2:3: shot_delimiter has no effect in a chat, where shots "
+            "t.yaml:8:19: shot_delimiter has no effect in a chat, where shots "
             "are turns; leave it out");
-  EXPECT_EQ(match("delimiter: x"),
-            "t.yaml:2:3: delimiter of an exact_match task needs shots, and has "
-            "no effect in a chat");
+  EXPECT_EQ(
+      match("delimiter: x"),
+      "t.yaml:6:14: delimiter of an exact_match task needs shots, and has "
+      "no effect in a chat");
 }
 
 TEST(TaskFile, WinRates) {
@@ -184,11 +185,11 @@ TEST(TaskFile, WinRates) {
   EXPECT_EQ(wins("stop: x"), either);
   EXPECT_EQ(wins("against: a\n  against_samples: b"), either);
   EXPECT_EQ(wins("against: b\n  judge_prompt: '{answer_a}'"),
-            "t.yaml:2:3: judge_prompt must have {answer_b}");
+            "t.yaml:7:17: judge_prompt must have {answer_b}");
   EXPECT_EQ(wins("against: b\n  verdict: []"),
             "t.yaml:2:3: verdict needs an expression that finds A, B or C");
   EXPECT_EQ(wins("against: b\n  judge: https://a"),
-            "t.yaml:2:3: judge: the server must be http://HOST:PORT, got: "
+            "t.yaml:7:10: judge: the server must be http://HOST:PORT, got: "
             "'https://a'");
   EXPECT_EQ(wins("shots: 3")
                 .find("t.yaml:6:3: unknown key 'shots' of a "
