@@ -30,8 +30,14 @@ def adapters(made, env, base):
         "--set", "adapter.kind=lora", "--set", "adapter.target=[c_attn, c_proj]",
         "--set", "adapter.rank=4", "--set", "optimizer.lr=0.02",
         "--set", "lr_schedule.warmup=0", "-o", program)
-    run(program, "--data", made.tokens(), "--init-from", base, "--out", trained,
-        "--steps", 10, "--checkpoint-every", 10, "--quiet")
+    # Ended before its first checkpoint, it is what it began from.
+    begin = [program, "--data", made.tokens(), "--out", trained, "--quiet"]
+    run(*begin, "--init-from", base, "--steps", 0)
+    refuses("a run without its weights", f"began from the weights of '{base}'", env=env)(
+        *begin, "--resume", "--steps", 10)
+    run(*begin, "--init-from", base, "--resume", "--steps", 10, "--checkpoint-every", 10)
+    refuses("a run with other weights", "did not begin from the weights of", env=env)(
+        *begin, "--init-from", made.scratch / "run/step-000020", "--resume", "--steps", 11)
     run(made.tessera, "export", trained, "-o", made.scratch / "adapter")
     run(made.tessera, "export", trained, "--merge", "-o", made.scratch / "merged")
     ours = run(made.tessera, "generate", made.scratch / "merged", "--prompt", PROMPT,
