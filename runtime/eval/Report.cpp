@@ -51,9 +51,11 @@ std::string printJson(const Report &report) {
   for (const GateOutcome &gate : report.gates)
     gates.push_back(
         {{"gate", gate.text}, {"value", gate.value}, {"passed", gate.passed}});
-  const Json all = {{"version", report.version}, {"model", report.model},
-                    {"source", report.source},   {"tasks", report.tasks},
-                    {"results", results},        {"gates", gates}};
+  Json all = {{"version", report.version}, {"model", report.model},
+              {"source", report.source},   {"tasks", report.tasks},
+              {"results", results},        {"gates", gates}};
+  if (!report.adapter.empty())
+    all["adapter"] = report.adapter;
   return all.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

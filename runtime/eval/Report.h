@@ -8,6 +8,7 @@ struct Report {
   std::string version; ///< of Tessera
   std::string model;   ///< its name
   std::string source;  ///< directory, file or checkpoint
+  std::string adapter; ///< its directory; empty: none
   std::string tasks;   ///< path of the task file
   std::vector<Result> results;
   std::vector<GateOutcome> gates;

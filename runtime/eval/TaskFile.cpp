@@ -185,7 +185,7 @@ private:
     return true;
   }
 
-  /// What no single key can say. A wrong value is named by its own line.
+  /// What no single key can say.
   Status complete(const YAML::Node &node) {
     auto isWord = [](char c) {
       return std::isalnum(uint8_t(c)) || c == '_' || c == '-';

@@ -28,6 +28,13 @@ StatusOr<std::string> readOrigin(const std::string &run) {
 namespace {
 constexpr const char *kLockFile = ".lock";
 
+/// Whether the file is still that of the directory.
+bool isLockOf(int fd, const std::string &lockPath) {
+  struct stat own, there;
+  return ::fstat(fd, &own) == 0 && ::stat(lockPath.c_str(), &there) == 0 &&
+         own.st_dev == there.st_dev && own.st_ino == there.st_ino;
+}
+
 /// The locked file of a directory; -1 if another process has removed the file,
 /// with a run that wrote nothing, before it was locked here.
 StatusOr<int> lockFileOf(const std::string &path) {
@@ -39,9 +46,7 @@ StatusOr<int> lockFileOf(const std::string &path) {
     return Status::error("cannot write to the run directory '{}': {}", path,
                          std::strerror(errno));
   if (::flock(fd, LOCK_EX | LOCK_NB) == 0) {
-    struct stat own, there;
-    if (::fstat(fd, &own) == 0 && ::stat(lockPath.c_str(), &there) == 0 &&
-        own.st_dev == there.st_dev && own.st_ino == there.st_ino)
+    if (isLockOf(fd, lockPath))
       return fd;
     ::close(fd);
     return -1;
@@ -61,8 +66,8 @@ StatusOr<RunDirectory> RunDirectory::open(const std::string &path) {
   constexpr int kMostTries = 100;
   for (int i = 0; lock < 0; ++i) {
     if (i == kMostTries)
-      return Status::error("cannot lock the run directory '{}': another "
-                           "process removes '{}' there",
+      return Status::error("cannot lock the run directory '{}': '{}' there "
+                           "is not a file, or is removed again and again",
                            path, kLockFile);
     isNew |= fs::create_directories(path, code);
     if (code)
@@ -95,6 +100,9 @@ RunDirectory::RunDirectory(RunDirectory &&other) noexcept
 
 // While it is locked: see lockFileOf. Errors leave what is there.
 void RunDirectory::removeIfEmpty() {
+  const std::string lockPath = fmt::format("{}/{}", directory, kLockFile);
+  if (!isLockOf(lock, lockPath))
+    return;
   std::error_code code;
   fs::directory_iterator entries(directory, code), end;
   for (; !code && entries != end; entries.increment(code))
@@ -102,7 +110,7 @@ void RunDirectory::removeIfEmpty() {
       return;
   if (code)
     return;
-  fs::remove(fmt::format("{}/{}", directory, kLockFile), code);
+  fs::remove(lockPath, code);
   if (isNew)
     fs::remove(directory, code);
 }

@@ -20,10 +20,12 @@ inline constexpr const char *kMemoryFile = "memory.json";
 inline constexpr const char *kOriginFile = "init-from.txt";
 
 /// The directory while a process trains in it: created if absent, locked
-/// against a second trainer, without what an interrupted save left. A run that
-/// ends with nothing written leaves nothing: no lock and no new directory.
+/// against a second trainer, without what an interrupted save left. In the end
+/// the lock is removed if nothing else is there, and so is the directory if it
+/// was created for this run.
 class RunDirectory {
 public:
+  /// An error if another process has locked it, or it cannot be written.
   static StatusOr<RunDirectory> open(const std::string &path);
   RunDirectory(RunDirectory &&other) noexcept;
   RunDirectory &operator=(RunDirectory &&) = delete;

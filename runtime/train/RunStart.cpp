@@ -42,12 +42,8 @@ private:
   const SayLine &sayLine;
 };
 
-/// An error if the command line has another seed than the checkpoint.
+/// An error if --set has another seed than the checkpoint.
 Status RunStarter::checkSeed(const std::string &checkpoint) const {
-  if (options.seed && *options.seed != position.seed)
-    return Status::error("'{}' was trained with seed {}, --seed says {}; leave "
-                         "--seed out to resume",
-                         checkpoint, position.seed, *options.seed);
   for (const std::string &each : options.sets)
     if (each.starts_with("seed=") && recipe.values.seed != position.seed)
       return Status::error("'{}' was trained with seed {}, not {}; leave --set "
@@ -74,7 +70,10 @@ Status RunStarter::checkSameModel(const std::string &checkpoint,
 /// of its own, the hyperparameters that the run was trained with.
 Status RunStarter::resume(const ResumedCheckpoint &from) {
   position = from.manifest.position;
-  TESSERA_RETURN_IF_ERROR(checkSeed(from.name));
+  if (options.seed && *options.seed != position.seed)
+    return Status::error("'{}' was trained with seed {}, --seed says {}; leave "
+                         "--seed out to resume",
+                         from.name, position.seed, *options.seed);
   state.savedStep = position.step;
   StatusOr<std::string> passed = promotedCheckpoint(options.out);
   if (!passed.ok())
@@ -97,6 +96,7 @@ Status RunStarter::resume(const ResumedCheckpoint &from) {
       state.lastStep = uint64_t(recipe.values.schedule.total);
     TESSERA_RETURN_IF_ERROR(recipe::checkTogether(recipe.values));
   }
+  TESSERA_RETURN_IF_ERROR(checkSeed(from.name));
   recipe.values.seed = position.seed;
   for (const std::string &change :
        recipe::listChanges(before->values, recipe.values))

@@ -21,23 +21,24 @@ struct RunState {
   std::string promoted; ///< name of the checkpoint; empty: none yet
 };
 
-/// Is given lines for the person who has started the run.
+/// Prints a line for the user.
 using SayLine = std::function<void(const std::string &line)>;
 
-/// The recipe of the program, with what the command line sets: a run's from its
-/// first step on.
+/// The state before the first step: the program's recipe with what the command
+/// line sets. A key that is unknown or compiled in is an error.
 StatusOr<RunState> startOf(const ModelFacts &facts,
                            const TrainOptions &options);
 
-/// Sets the model's weights, and takes over what a checkpoint says. A directory
-/// that has checkpoints must be resumed, and one that began from weights needs
-/// them until it has one.
+/// Sets the model's weights, and restores recipe and position of a checkpoint.
+/// A directory that has checkpoints must be resumed, and one that began from
+/// weights needs them until it has one.
 Status startOrResume(RunState &state, TrainModel &model,
                      const TrainOptions &options, FileOperations &files,
                      const SayLine &say);
 
 /// Writes into the run directory what generation, or resuming elsewhere, needs:
-/// recipe, tokenizer, chat template and program.
+/// recipe, tokenizer, chat template and program. Another tokenizer than that of
+/// a resumed run is an error.
 Status copyIntoRun(const RunState &state, const BatchSource &source,
                    const TrainOptions &options, FileOperations &files);
 

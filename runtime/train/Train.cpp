@@ -66,7 +66,7 @@ private:
   RunState state;
   RunRecipe &recipe = state.recipe;
   TrainPosition &position = state.position;
-  std::string recipeText; ///< what the checkpoints say
+  std::string recipeText; ///< what the checkpoints and recipe.yaml say
   std::unique_ptr<DatasetBatches> dataset;
   BatchSource *source = nullptr;        ///< that one, or the caller's
   std::unique_ptr<HeldOutData> heldOut; ///< null: nothing is evaluated

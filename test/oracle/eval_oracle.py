@@ -15,7 +15,6 @@ import lm_eval  # noqa: E402
 import lm_eval.tasks  # noqa: E402
 import peft  # noqa: E402
 import torch  # noqa: E402
-
 import transformers  # noqa: E402
 
 import harness_model  # noqa: E402

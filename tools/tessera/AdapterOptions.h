@@ -1,4 +1,4 @@
-// The options of commands that generate text with LoRA adapters.
+// The options of commands that compute with LoRA adapters.
 #pragma once
 #include "compiler/api/OpenedModel.h"
 
@@ -36,10 +36,11 @@ void addAdapterSlotOptions(CLI::App &command, AdapterSettings &settings,
 /// slot for `adapter`, a directory, unless that is empty.
 Status readModel(OpenedModel &opened, ModelChoice choice,
                  const std::string &adapter);
-/// The same if `place` is already known to be a model or a run.
+/// The same of a source that findModel gave; null: a run, which has no slots.
 Status readModel(OpenedModel &opened, ModelChoice choice,
                  std::optional<ModelSource> source, const std::string &adapter);
-/// Fills the first slot of the opened model.
+/// Fills the first slot of the opened model. An error if it has none, or if the
+/// directory has no adapter that fits.
 Status loadAdapter(const std::string &adapter, OpenedModel &opened);
 
 } // namespace tessera

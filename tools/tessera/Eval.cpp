@@ -114,10 +114,11 @@ static Status runAndReport(const EvalSettings &settings,
   if (!results.ok())
     return keepSamples(settings, unfinished, results.status());
   auto gates = eval::checkGates(file.gates, results->results);
-  TESSERA_RETURN_IF_ERROR(writeResults(
-      settings,
-      {TESSERA_VERSION, name, source, settings.tasks, results->results, gates},
-      results->samples));
+  TESSERA_RETURN_IF_ERROR(
+      writeResults(settings,
+                   {TESSERA_VERSION, name, source, settings.adapter,
+                    settings.tasks, results->results, gates},
+                   results->samples));
   tellMissed(gates, invocation);
   return Status::success();
 }
@@ -234,10 +235,8 @@ static Status evaluate(EvalSettings &settings, Invocation &invocation) {
   eval::EngineModel model(
       **programs, *opened.tokenizer,
       {opened.ends(), opened.startToken, &opened.chat(), *adapter});
-  const std::string with =
-      *adapter ? fmt::format(", with adapter '{}'", settings.adapter) : "";
-  return runAndReport(settings, *file, model, opened.name, opened.source + with,
-                      note, invocation);
+  return runAndReport(settings, *file, model, opened.name, opened.source, note,
+                      invocation);
 }
 
 static void addModelOptions(CLI::App &command, EvalSettings &settings) {

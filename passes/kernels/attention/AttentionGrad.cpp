@@ -266,8 +266,8 @@ private:
     });
   }
 
-  // The rows of one of these keys and those that follow, of key, value, dKey or
-  // dValue.
+  // The rows of keys from `at` on, in key, value, dKey or dValue. It is not
+  // before firstKey: `first` does not decrease.
   Matrix rowsOf(const Matrix &m, Value at) {
     return below(m, e.sub(at, firstKey));
   }
@@ -286,7 +286,7 @@ private:
   AttentionMask mask;
   Matrix query, queryT, cotangent, cotangentT, dQuery, weights, dScores;
   // Of the keys of a call of `sequence`: short documents share the first rows,
-  // which then stay in the first cache.
+  // which then stay in the L1 cache.
   Matrix key, value, dKey, dValue;
   Value firstKey; // of row 0 of these four
   Value delta, shift, batch, head, kvHead, part;
