@@ -324,54 +324,69 @@ TEST(ThreadPool, CoversEveryRangeAcrossIdlePauses) {
   }
 }
 
+/// One launch that ends only if `threads` threads are in it at once.
+void launchOnAll(hal::ThreadPool &pool, unsigned threads) {
+  std::atomic<unsigned> inside{0};
+  pool.parallelFor(threads, [&](uint32_t begin, uint32_t end, unsigned) {
+    ASSERT_EQ(end, begin + 1);
+    inside.fetch_add(1);
+    while (inside.load() < threads)
+      std::this_thread::yield();
+  });
+}
+
 TEST(ThreadPool, AllThreadsTakePart) {
-  // Every block waits until all four run at once: passes only if they do.
   auto pool = hal::ThreadPool::create(4);
   ASSERT_TRUE(pool.ok()) << pool.message();
-  for (int repeat = 0; repeat < 20; ++repeat) {
-    std::atomic<int> inside{0};
-    (*pool)->parallelFor(4,
-                         [&](std::uint32_t begin, std::uint32_t end, unsigned) {
-                           ASSERT_EQ(end, begin + 1);
-                           inside.fetch_add(1);
-                           while (inside.load() < 4)
-                             std::this_thread::yield();
-                         });
-  }
+  for (int repeat = 0; repeat < 20; ++repeat)
+    launchOnAll(**pool, 4);
 }
 
 // Two pools of four threads of which each has half: alone, a pool uses all
-// four; while the other computes, no more than two, and all blocks are done.
+// four; while the other computes, its first two, and all blocks are done.
 TEST(ThreadPool, TakesItsPartOfSharedProcessors) {
   auto share = std::make_shared<hal::ProcessorShare>(2);
   auto first = hal::ThreadPool::create(4, {share, 0, 2}),
        second = hal::ThreadPool::create(4, {share, 1, 2});
   ASSERT_TRUE(first.ok() && second.ok());
-  /// How many threads take part in launches of blocks that take a while.
-  auto threadsOf = [](hal::ThreadPool &pool) {
-    std::atomic<unsigned> seen{0}, blocks{0};
-    for (int launch = 0; launch < 50; ++launch)
-      pool.parallelFor(16, [&](uint32_t begin, uint32_t end, unsigned thread) {
-        seen |= 1u << thread;
-        blocks += end - begin;
-        std::this_thread::sleep_for(std::chrono::microseconds(100));
-      });
-    EXPECT_EQ(blocks, 50u * 16);
-    return std::popcount(seen.load());
-  };
-  EXPECT_EQ(threadsOf(**first), 4);
-  std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  std::atomic<bool> isOver{false};
+  launchOnAll(**first, 4);
+  std::atomic<bool> begun{false}, isOver{false};
   std::thread other([&] {
-    while (!isOver)
-      (*second)->parallelFor(2, [&](uint32_t, uint32_t, unsigned) {});
+    (*second)->parallelFor(2, [&](uint32_t, uint32_t, unsigned) {
+      begun = true;
+      while (!isOver)
+        std::this_thread::yield();
+    });
   });
-  std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  EXPECT_LE(threadsOf(**first), 2);
+  while (!begun)
+    std::this_thread::yield();
+  std::atomic<unsigned> seen{0}, blocks{0};
+  for (int launch = 0; launch < 50; ++launch)
+    (*first)->parallelFor(16, [&](uint32_t begin, uint32_t end, unsigned at) {
+      seen |= 1u << at;
+      blocks += end - begin;
+      std::this_thread::sleep_for(std::chrono::microseconds(100));
+    });
+  EXPECT_EQ(seen.load() & ~3u, 0u);
+  EXPECT_EQ(blocks, 50u * 16);
   isOver = true;
   other.join();
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  EXPECT_EQ(threadsOf(**first), 4);
+  launchOnAll(**first, 4);
+}
+
+// What a program's host does between two launches does not end its computing.
+TEST(ProcessorShare, BridgesTheTimeBetweenLaunches) {
+  hal::ProcessorShare share(2);
+  EXPECT_FALSE(share.begin(0));
+  EXPECT_TRUE(share.begin(1));
+  share.end(1);
+  const auto ended = std::chrono::steady_clock::now();
+  const bool isBusy = share.begin(0);
+  const auto passed = std::chrono::steady_clock::now() - ended;
+  EXPECT_TRUE(isBusy || passed > std::chrono::milliseconds(1));
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  EXPECT_FALSE(share.begin(0));
 }
 
 TEST(ThreadPool, RefusesAbsurdCounts) {
