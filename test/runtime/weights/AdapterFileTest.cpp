@@ -1,7 +1,8 @@
 // Adapters in PEFT's layout, read into one of a model's slots.
 #include "runtime/weights/AdapterFile.h"
-#include "test/runtime/data/TestData.h"
+#include "test/runtime/weights/AdapterSlotsModel.h"
 #include "test/runtime/weights/OneMatrix.h"
+#include "test/support/ScratchDirectory.h"
 
 #include <array>
 #include <cmath>
@@ -10,49 +11,6 @@
 
 namespace tessera {
 namespace {
-
-/// Three slots of rank 2 for one layer of 3 inputs and 2 outputs.
-class Slots : public testing::FakeTrainModel {
-public:
-  Slots() {
-    add("model.layers.0.q_proj.lora_A.weight", {3, 2, 3});
-    add("model.layers.0.q_proj.lora_B.weight", {3, 2, 2});
-  }
-  /// Their magnitudes, and the layer's matrix.
-  void addMagnitudes(const std::vector<float> &weight, uint64_t inputs = 3) {
-    add("model.layers.0.q_proj.lora_magnitude_vector", {3, 1, 2});
-    add("model.layers.0.q_proj.weight", {2, inputs});
-    held["model.layers.0.q_proj.weight"] = weight;
-  }
-  const std::vector<StateTensor> &state() const override { return tensors; }
-  Status readState(const StateTensor &tensor, uint64_t offset,
-                   std::span<std::byte> out) override {
-    std::memcpy(out.data(),
-                reinterpret_cast<std::byte *>(held[tensor.name].data()) +
-                    offset,
-                out.size());
-    return Status::success();
-  }
-  Status writeState(const StateTensor &tensor, uint64_t offset,
-                    std::span<const std::byte> bytes) override {
-    std::memcpy(reinterpret_cast<std::byte *>(held[tensor.name].data()) +
-                    offset,
-                bytes.data(), bytes.size());
-    return Status::success();
-  }
-  std::map<std::string, std::vector<float>> held;
-
-private:
-  void add(const char *name, std::vector<uint64_t> shape) {
-    uint64_t count = 1;
-    for (uint64_t size : shape)
-      count *= size;
-    tensors.push_back({name, SafetensorsType::f32, std::move(shape),
-                       StateRole::parameter, count * sizeof(float)});
-    held[name].assign(count, -1);
-  }
-  std::vector<StateTensor> tensors;
-};
 
 class AdapterFileTest : public ::testing::Test {
 protected:
@@ -89,7 +47,7 @@ protected:
   }
 
   testing::ScratchDirectory scratch;
-  Slots model;
+  testing::AdapterSlotsModel model;
 };
 
 constexpr std::string_view kPlain =
