@@ -29,10 +29,15 @@ namespace {
 constexpr const char *kLockFile = ".lock";
 
 /// Whether the file is still that of the directory.
-bool isLockOf(int fd, const std::string &lockPath) {
+StatusOr<bool> isLockOf(int fd, const std::string &lockPath) {
   struct stat own, there;
-  return ::fstat(fd, &own) == 0 && ::stat(lockPath.c_str(), &there) == 0 &&
-         own.st_dev == there.st_dev && own.st_ino == there.st_ino;
+  if (::fstat(fd, &own) != 0 || ::stat(lockPath.c_str(), &there) != 0) {
+    if (errno == ENOENT)
+      return false;
+    return Status::error("cannot read '{}': {}", lockPath,
+                         std::strerror(errno));
+  }
+  return own.st_dev == there.st_dev && own.st_ino == there.st_ino;
 }
 
 /// The locked file of a directory; -1 if another process has removed the file,
@@ -46,10 +51,11 @@ StatusOr<int> lockFileOf(const std::string &path) {
     return Status::error("cannot write to the run directory '{}': {}", path,
                          std::strerror(errno));
   if (::flock(fd, LOCK_EX | LOCK_NB) == 0) {
-    if (isLockOf(fd, lockPath))
+    const StatusOr<bool> isThere = isLockOf(fd, lockPath);
+    if (isThere.ok() && *isThere)
       return fd;
     ::close(fd);
-    return -1;
+    return isThere.ok() ? StatusOr<int>(-1) : isThere.status();
   }
   ::close(fd);
   return Status::error("another process is training in '{}'; wait for it or "
@@ -101,7 +107,8 @@ RunDirectory::RunDirectory(RunDirectory &&other) noexcept
 // While it is locked: see lockFileOf. Errors leave what is there.
 void RunDirectory::removeIfEmpty() {
   const std::string lockPath = fmt::format("{}/{}", directory, kLockFile);
-  if (!isLockOf(lock, lockPath))
+  if (const StatusOr<bool> isThere = isLockOf(lock, lockPath);
+      !isThere.ok() || !*isThere)
     return;
   std::error_code code;
   fs::directory_iterator entries(directory, code), end;

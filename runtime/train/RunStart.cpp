@@ -42,8 +42,12 @@ private:
   const SayLine &sayLine;
 };
 
-/// An error if --set has another seed than the checkpoint.
+/// An error if --seed or --set has another seed than the checkpoint.
 Status RunStarter::checkSeed(const std::string &checkpoint) const {
+  if (options.seed && *options.seed != position.seed)
+    return Status::error("'{}' was trained with seed {}, --seed says {}; leave "
+                         "--seed out to resume",
+                         checkpoint, position.seed, *options.seed);
   for (const std::string &each : options.sets)
     if (each.starts_with("seed=") && recipe.values.seed != position.seed)
       return Status::error("'{}' was trained with seed {}, not {}; leave --set "
@@ -70,10 +74,6 @@ Status RunStarter::checkSameModel(const std::string &checkpoint,
 /// of its own, the hyperparameters that the run was trained with.
 Status RunStarter::resume(const ResumedCheckpoint &from) {
   position = from.manifest.position;
-  if (options.seed && *options.seed != position.seed)
-    return Status::error("'{}' was trained with seed {}, --seed says {}; leave "
-                         "--seed out to resume",
-                         from.name, position.seed, *options.seed);
   state.savedStep = position.step;
   StatusOr<std::string> passed = promotedCheckpoint(options.out);
   if (!passed.ok())
@@ -182,8 +182,8 @@ Status RunStarter::start() {
 
 } // namespace
 
-StatusOr<RunState> startOf(const ModelFacts &facts,
-                           const TrainOptions &options) {
+StatusOr<RunState> initialState(const ModelFacts &facts,
+                                const TrainOptions &options) {
   StatusOr<RunRecipe> parsed = parseRunRecipe(facts.recipe);
   if (!parsed.ok())
     return parsed.status();
@@ -211,13 +211,16 @@ StatusOr<RunState> startOf(const ModelFacts &facts,
 Status startOrResume(RunState &state, TrainModel &model,
                      const TrainOptions &options, FileOperations &files,
                      const SayLine &say) {
-  return RunStarter(state, model, options, files, say).startOrResume();
+  TESSERA_RETURN_IF_ERROR(
+      RunStarter(state, model, options, files, say).startOrResume());
+  state.recipeText = state.recipe.print();
+  return Status::success();
 }
 
 Status copyIntoRun(const RunState &state, const BatchSource &source,
                    const TrainOptions &options, FileOperations &files) {
   TESSERA_RETURN_IF_ERROR(
-      replaceFile(files, options.out, kRecipeFile, state.recipe.print()));
+      replaceFile(files, options.out, kRecipeFile, state.recipeText));
   if (const std::string path = source.tokenizerFile(); !path.empty()) {
     constexpr std::size_t kMaxTokenizerBytes = 1u << 30;
     StatusOr<std::string> json = readFile(path, kMaxTokenizerBytes);

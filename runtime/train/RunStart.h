@@ -15,7 +15,8 @@ namespace tessera {
 /// Of a run, besides its weights.
 struct RunState {
   RunRecipe recipe;
-  uint64_t lastStep = 0; ///< that the run is to reach
+  std::string recipeText; ///< of startOrResume; checkpoints and the run have it
+  uint64_t lastStep = 0;  ///< that the run is to reach
   TrainPosition position;
   std::optional<uint64_t> savedStep; ///< of the newest checkpoint
   std::string promoted; ///< name of the checkpoint; empty: none yet
@@ -26,8 +27,8 @@ using SayLine = std::function<void(const std::string &line)>;
 
 /// The state before the first step: the program's recipe with what the command
 /// line sets. A key that is unknown or compiled in is an error.
-StatusOr<RunState> startOf(const ModelFacts &facts,
-                           const TrainOptions &options);
+StatusOr<RunState> initialState(const ModelFacts &facts,
+                                const TrainOptions &options);
 
 /// Sets the model's weights, and restores recipe and position of a checkpoint.
 /// A directory that has checkpoints must be resumed, and one that began from

@@ -66,7 +66,6 @@ private:
   RunState state;
   RunRecipe &recipe = state.recipe;
   TrainPosition &position = state.position;
-  std::string recipeText; ///< what the checkpoints and recipe.yaml say
   std::unique_ptr<DatasetBatches> dataset;
   BatchSource *source = nullptr;        ///< that one, or the caller's
   std::unique_ptr<HeldOutData> heldOut; ///< null: nothing is evaluated
@@ -154,7 +153,7 @@ Status Trainer::writeHyper() {
 
 Status Trainer::prepare() {
   bool live = !options.json && !options.dumpMetrics && ::isatty(STDERR_FILENO);
-  StatusOr<RunState> start = startOf(facts, options);
+  StatusOr<RunState> start = initialState(facts, options);
   if (!start.ok())
     return start.status();
   state = start.take();
@@ -174,7 +173,6 @@ Status Trainer::prepare() {
       startOrResume(state, model, options, files,
                     [&](const std::string &line) { say("{}", line); }));
   TESSERA_RETURN_IF_ERROR(writeHyper());
-  recipeText = recipe.print();
   TESSERA_RETURN_IF_ERROR(copyIntoRun(state, *source, options, files));
   if (options.writesRun) {
     StatusOr<MetricsLog> opened = MetricsLog::open(options.out, position.step);
@@ -246,7 +244,7 @@ Status Trainer::save() {
     return Status::success();
   auto begin = Clock::now();
   TESSERA_RETURN_IF_ERROR(
-      saveCheckpoint(files, options.out, model, position, recipeText,
+      saveCheckpoint(files, options.out, model, position, state.recipeText,
                      uint64_t(recipe.values.checkpoint.keep), state.promoted));
   clock.saving += secondsSince(begin);
   state.savedStep = position.step;
