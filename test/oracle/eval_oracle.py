@@ -144,20 +144,28 @@ def check_prompts(binaries, folder, model, title, keys, options):
     return theirs
 
 
-def check_adapter(binaries, folder):
-    """A LoRA adapter of random factors; the harness has the model with it added to the weights."""
+def save_adapter(folder, path, kind):
+    """An adapter of random factors; returns the model with it added to the weights."""
     base = transformers.AutoModelForCausalLM.from_pretrained(folder)
-    model = peft.get_peft_model(base, peft.LoraConfig(task_type="CAUSAL_LM", r=4, lora_alpha=8,
-                                                      target_modules=["q_proj", "v_proj", "down_proj"]))
+    model = peft.get_peft_model(base, peft.LoraConfig(
+        task_type="CAUSAL_LM", r=4, lora_alpha=8, use_dora=kind == "dora",
+        target_modules=["q_proj", "v_proj", "down_proj"]))
     torch.manual_seed(2)
     for name, parameter in model.named_parameters():
-        if "lora_" in name:
+        if "magnitude" in name:
+            parameter.data *= 0.5 + torch.rand(parameter.shape)
+        elif "lora_" in name:
             parameter.data = 0.2 * torch.randn(parameter.shape)
-    adapter = folder.with_name("adapter")
-    model.save_pretrained(adapter)
+    model.save_pretrained(path)
+    return model.merge_and_unload().eval()
+
+
+def check_adapter(binaries, folder, kind):
+    """The harness has the model merged; of a packaged model with slots the results are the same."""
+    adapter = folder.with_name(kind)
+    merged = save_adapter(folder, adapter, kind)
     results, samples = ours(binaries, folder, TASKS + TEXT, folder, "--adapter", adapter, *FP32)
     alone, _ = ours(binaries, folder, TASKS + TEXT, folder, *FP32)
-    merged = model.merge_and_unload().eval()
     metrics = examples = 0
     for name in METRICS:
         theirs = harness(folder, merged, [name], WINDOW if name == "text" else 512)
@@ -165,7 +173,12 @@ def check_adapter(binaries, folder):
         examples += compare_samples(name, samples, theirs)
     assert all(one["value"] != other["value"] for one, other in zip(results, alone, strict=True)
                if one["metric"] == "bits_per_byte"), "the adapter changes nothing"
-    print(f"ok: adapter: {metrics} metrics, {examples} examples")
+    packaged = folder.with_name(f"packaged-{kind}")
+    subprocess.run([binaries / "tessera", "compile", folder, "--mode", "infer", "--adapter-slots=2", "--adapter-rank=8",
+                    "--set", f"adapter.kind={kind}", *FP32, "-o", packaged], check=True)
+    same = ours(binaries, folder, TASKS + TEXT, packaged, "--adapter", adapter)
+    assert same == (results, samples), "a packaged model has other results"
+    print(f"ok: {kind} adapter: {metrics} metrics, {examples} examples")
 
 
 def check_server_chat(binaries, folder, port, theirs):
@@ -226,7 +239,8 @@ def main():
             check_server(binaries, folder, theirs, chats)
         else:
             check_prompts(binaries, folder, model, "shots", *SHOTS)
-            check_adapter(binaries, folder)
+            check_adapter(binaries, folder, "lora")
+            check_adapter(binaries, folder, "dora")
 
 
 main()
