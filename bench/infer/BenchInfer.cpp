@@ -1,94 +1,17 @@
 #include "bench/infer/BenchInfer.h"
-#include "compiler/api/ModelSource.h"
+#include "bench/infer/InferCost.h"
+#include "bench/infer/InferTable.h"
+#include "compiler/api/OpenedModel.h"
 #include "hardware/Targets.h"
 #include "runtime/hal/cpu/ThreadPool.h"
 #include "runtime/recipe/Recipe.h"
-#include <cmath>
 #include <fmt/format.h>
 #include <map>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <random>
-#include <set>
 
 using namespace tessera;
 using artifact::ElementType;
-
-namespace {
-
-/// The model's columns of the printed table.
-struct InferModel {
-  std::string name;
-  uint64_t bytes = 0; ///< of all weights
-  int64_t parameters = 0;
-  std::string target;
-  std::string kept; ///< the type of keys and values in the cache
-};
-
-/// Embedding tables: a token reads one row.
-bool isOnlyGathered(const models::ModelSpec &spec, std::string_view name) {
-  return name.ends_with("wpe.weight") ||
-         (!spec.tieWordEmbeddings && (name.ends_with("embed_tokens.weight") ||
-                                      name.ends_with("wte.weight")));
-}
-
-bool isHead(const models::ModelSpec &spec, std::string_view name) {
-  return spec.tieWordEmbeddings ? name.ends_with("embed_tokens.weight") ||
-                                      name.ends_with("wte.weight")
-                                : name == "lm_head.weight";
-}
-
-} // namespace
-
-// Each matrix is read once per decoded token, and is applied to every token of
-// a prompt. Of experts only the routed ones count; the head is applied only to
-// the prompt's last token.
-static bench::InferCost costOf(const models::ModelSpec &spec,
-                               const SessionModel &model,
-                               const DecoderShape &shape, int64_t prompt,
-                               int64_t batch) {
-  bench::InferCost cost;
-  // A tied table is only gathered if the head has a quantized copy of it.
-  std::set<std::string, std::less<>> copied;
-  for (const StateTensor &tensor : model.state())
-    if (tensor.quantized)
-      copied.insert(tensor.quantized->source);
-  const auto tokens = double(prompt);
-  const double chosen =
-      spec.moe ? double(spec.moe->chosen) / double(spec.moe->experts) : 1;
-  auto isOfExperts = [&](std::string_view name) {
-    return spec.moe && name.find('*') != std::string_view::npos;
-  };
-  auto shareOf = [&](std::string_view name) {
-    return isOfExperts(name) ? chosen : 1.0;
-  };
-  // Of the experts that a batch reads if its tokens choose independently.
-  auto readShareOf = [&](std::string_view name) {
-    return isOfExperts(name) ? 1 - std::pow(1 - chosen, double(batch)) : 1.0;
-  };
-  for (const hal::TensorInfo &tensor : model.get().state()) {
-    if (tensor.role == artifact::Role::cache)
-      cost.cacheBytes +=
-          double(tensor.bytes) / double(shape.pages * shape.page);
-    else if (tensor.role == artifact::Role::parameter &&
-             !isOnlyGathered(spec, tensor.name) &&
-             !copied.contains(tensor.name))
-      cost.weightBytes += double(tensor.bytes) * readShareOf(tensor.name);
-  }
-  for (const models::Parameter &each : models::parameters(spec))
-    if (each.shape.size() > 1 && !isOnlyGathered(spec, each.name))
-      cost.promptFlops += 2 * shareOf(each.name) * double(each.elements()) *
-                          (isHead(spec, each.name) ? 1 : tokens);
-  // Attention scores and their matmul with values, for keys at or before each
-  // token.
-  for (int64_t layer = 0; layer < spec.layers; ++layer) {
-    double seen = tokens * (tokens + 1) / 2;
-    if (int64_t window = spec.window(layer); window > 0 && window < prompt)
-      seen = double(window) * (tokens - double(window - 1) / 2);
-    cost.promptFlops += 4 * seen * double(spec.queryWidth());
-  }
-  return cost;
-}
 
 // In the program, packed weights are words of several weights each.
 static std::string keptAs(const StateTensor &tensor, ElementType type) {
@@ -186,84 +109,38 @@ static StatusOr<recipe::Precision> computeOf(const SessionModel &model) {
 }
 
 static StatusOr<std::unique_ptr<SessionModel>>
-openWeights(const BenchInferSettings &settings, const ModelSource &source,
-            const std::string &program) {
+openRandom(const BenchInferSettings &settings, const std::string &program,
+           InferenceRanks *ranks) {
   hal::SessionOptions options;
   options.deviceOptions.threads = settings.threads;
   options.deviceOptions.cpuTarget = settings.target;
-  options.recordOptions.profile = settings.profile;
-  if (settings.random) {
-    StatusOr<ArtifactReader> reader = ArtifactReader::open(program);
-    if (!reader.ok())
-      return reader.status();
-    auto model = SessionModel::open(*reader, options);
-    if (model.ok()) {
-      TESSERA_RETURN_IF_ERROR((*model)->initialize(settings.seed));
-      TESSERA_RETURN_IF_ERROR(drawQuantized(**model, settings.seed));
-    }
-    return model;
+  options.recordOptions.profile = settings.profile || ranks;
+  if (ranks)
+    options.mesh = ranks->context();
+  StatusOr<ArtifactReader> reader = ArtifactReader::open(program);
+  if (!reader.ok())
+    return reader.status();
+  auto model = SessionModel::open(*reader, options);
+  if (model.ok()) {
+    TESSERA_RETURN_IF_ERROR((*model)->initialize(settings.seed));
+    TESSERA_RETURN_IF_ERROR(drawQuantized(**model, settings.seed));
   }
+  return model;
+}
+
+static StatusOr<std::unique_ptr<SessionModel>>
+openWeights(const BenchInferSettings &settings, const ModelSource &source,
+            const std::string &program, InferenceRanks *ranks) {
+  if (settings.random)
+    return openRandom(settings, program, ranks);
   GenerateOptions weights;
   weights.program = program;
   weights.device = settings.target.empty() ? "cpu" : settings.target;
   weights.threads = settings.threads;
-  weights.profile = settings.profile;
+  weights.profile = settings.profile || ranks;
+  weights.ranks = ranks;
   return source.packaged ? openPackagedModel(*source.packaged, weights)
                          : openModelDirectory(source.files.place(), weights);
-}
-
-//===--- lines ----------------------------------------------------------===//
-
-static void printTable(const BenchInferSettings &settings,
-                       const InferModel &model,
-                       const bench::InferBenchResult &result) {
-  fmt::print("| model | size | params | backend | threads | test | t/s | of "
-             "the limit |\n| --- | ---: | ---: | --- | ---: | ---: | ---: | "
-             "--- |\n");
-  for (const bench::InferTest &test : result.tests) {
-    std::string limit = test.name.starts_with("pp")
-                            ? fmt::format("{:.1f} GFLOP/s, {}",
-                                          test.limit / 1e9, result.instruction)
-                            : fmt::format("{:.1f} GB/s read", test.limit / 1e9);
-    fmt::print("| {} | {:.2f} GiB | {:.2f} B | {} | {} | {} | {:.2f} ± {:.2f} "
-               "| {:.1f} % of {} |\n",
-               model.name + (model.kept == "int8" ? ", kv int8" : ""),
-               double(model.bytes) / double(1 << 30),
-               double(model.parameters) / 1e9, model.target, settings.threads,
-               test.name, bench::meanOf(test.rates),
-               bench::deviationOf(test.rates), 100 * test.ofLimit, limit);
-  }
-}
-
-static void printJson(const BenchInferSettings &settings,
-                      const InferModel &model,
-                      const bench::InferBenchResult &result) {
-  for (const bench::InferTest &test : result.tests) {
-    const bool isPrompt = test.name.starts_with("pp");
-    nlohmann::ordered_json line{
-        {"bench", "infer"},
-        {"model", model.name},
-        {"model_size", model.bytes},
-        {"model_n_params", model.parameters},
-        {"type_k", model.kept}, // as llama-bench names them
-        {"type_v", model.kept},
-        {"backend", model.target},
-        {"n_threads", settings.threads},
-        {"n_prompt", isPrompt ? settings.bench.prompt : 0},
-        {"n_gen", isPrompt ? 0 : settings.bench.generate},
-        {"n_batch_decode", isPrompt ? 0 : settings.bench.batch},
-        {"test", test.name},
-        {"avg_ts", bench::meanOf(test.rates)},
-        {"stddev_ts", bench::deviationOf(test.rates)},
-        {"samples_ts", test.rates},
-        {"samples_s", test.seconds},
-        {isPrompt ? "peak_flops" : "read_bandwidth", test.limit},
-        {"of_limit", test.ofLimit},
-        {"of_limit_cpu", test.ofLimitBusy}};
-    if (isPrompt)
-      line["instruction"] = result.instruction;
-    fmt::print("{}\n", line.dump());
-  }
 }
 
 //===--- the command ----------------------------------------------------===//
@@ -287,7 +164,8 @@ static Status compilePrograms(const BenchInferSettings &settings,
   // The runtime takes "avx2" for "cpu:avx2".
   if (llvm::StringRef target = settings.target; !target.empty())
     decoding.device = (target.starts_with("cpu:") ? "" : "cpu:") + target.str();
-  decoding.packed = true;
+  decoding.mesh = settings.mesh;
+  decoding.packed = settings.mesh.empty();
   if (llvm::Error error =
           compileModelDecoder(source.files.place(), source.spec, decoding,
                               settings.recipe, set, program.name()))
@@ -329,58 +207,138 @@ static Status choosePeak(const SessionModel &opened, const InferModel &model,
   return Status::success();
 }
 
-static void print(const BenchInferSettings &settings, const InferModel &model,
-                  const bench::InferBenchResult &result,
-                  const hal::Session &session) {
-  settings.json ? printJson(settings, model, result)
-                : printTable(settings, model, result);
+/// The share of the time that a test's programs spent in collectives.
+static double collectiveShare(const hal::Session &session,
+                              const bench::InferTest &test) {
+  const std::string_view programs =
+      test.name.starts_with("pp") ? "prefill_" : "decode_";
+  uint64_t all = 0, collectives = 0;
   for (const hal::Profile *profile : session.profiles())
-    if (profile->nanoseconds() > 0)
-      fmt::print(stderr, "{}\n", profile->table());
+    if (profile->program().starts_with(programs)) {
+      all += profile->nanoseconds();
+      collectives += profile->collectiveNanoseconds();
+    }
+  return all ? double(collectives) / double(all) : 0;
 }
 
-Status tessera::benchInfer(BenchInferSettings &settings) {
+static Status checkSizes(const BenchInferSettings &settings,
+                         const DecoderShape &shape) {
+  if (std::max(settings.bench.prompt, settings.bench.generate) > shape.context)
+    return Status::error(
+        "the programs have a context of {} tokens; lower --pp or --tg",
+        shape.context);
+  if (settings.bench.batch > shape.buckets.back())
+    return Status::error(
+        "the programs decode {} sequences together; lower --batch",
+        shape.buckets.back());
+  return Status::success();
+}
+
+namespace {
+/// One benchmark; on ranks, this rank's part of it.
+class InferRun {
+public:
+  InferRun(BenchInferSettings &settings, InferenceRanks *ranks)
+      : settings(settings), ranks(ranks) {}
+  /// Finds, compiles and opens the model; on ranks all call it.
+  Status open();
+  /// On one of several ranks: computes what rank 0 does.
+  Status follow();
+  /// Measures and prints.
+  Status measure();
+
+private:
+  Status compile();
+  Status check() const;
+
+  BenchInferSettings &settings;
+  InferenceRanks *ranks;
+  TemporaryFile program;
+  std::optional<ModelSource> source;
+  std::unique_ptr<SessionModel> model;
+};
+} // namespace
+
+Status InferRun::check() const {
   if (settings.bench.prompt == 0 && settings.bench.generate == 0)
     return Status::error("nothing to measure: --pp and --tg are both 0");
   if (settings.bench.generate == 0 && settings.bench.batch > 1)
     return Status::error("--batch is of decoding, and --tg is 0; leave one "
                          "out");
+  return Status::success();
+}
+
+Status InferRun::compile() {
+  if (source->packaged)
+    return Status::success();
+  auto make = [&] { return compilePrograms(settings, *source, program); };
+  return ranks ? ranks->broadcastFile(make, program.name()) : make();
+}
+
+Status InferRun::open() {
+  TESSERA_RETURN_IF_ERROR(check());
   auto found = findBenched(settings);
   if (!found.ok())
     return found.status();
-  const ModelSource source = found.take();
+  source = found.take();
+  if (ranks)
+    TESSERA_RETURN_IF_ERROR(checkSharded(settings.place, source));
   if (settings.threads == 0)
-    settings.threads = hal::availableProcessors();
+    settings.threads = ranks ? ranks->threads() : hal::availableProcessors();
   settings.bench.threads = settings.threads;
-  TemporaryFile program;
+  settings.bench.hasLimits = !ranks;
   if (llvm::Error error = program.create())
     return Status::error("{}", llvm::toString(std::move(error)));
-  if (!source.packaged)
-    TESSERA_RETURN_IF_ERROR(compilePrograms(settings, source, program));
-  auto opened = openWeights(settings, source, program.name());
-  if (!opened.ok())
+  TESSERA_RETURN_IF_ERROR(compile());
+  auto openHere = [&] {
+    auto opened = openWeights(settings, *source, program.name(), ranks);
+    if (opened.ok())
+      model = opened.take();
     return opened.status();
-  hal::Session &session = (*opened)->get();
-  auto decoder = Decoder::create(session);
-  if (!decoder.ok())
-    return decoder.status();
-  if (int64_t most = (*decoder)->shape().context;
-      std::max(settings.bench.prompt, settings.bench.generate) > most)
-    return Status::error(
-        "the programs have a context of {} tokens; lower --pp or --tg", most);
-  if (int64_t most = (*decoder)->shape().buckets.back();
-      settings.bench.batch > most)
-    return Status::error(
-        "the programs decode {} sequences together; lower --batch", most);
-  const InferModel model = describe(source.spec, **opened);
-  TESSERA_RETURN_IF_ERROR(choosePeak(**opened, model, settings.bench));
+  };
+  return ranks ? ranks->work(openHere) : openHere();
+}
+
+Status InferRun::follow() {
+  auto programs = DecodePrograms::create(model->get());
+  return programs.ok() ? ranks->follow(**programs) : programs.status();
+}
+
+Status InferRun::measure() {
+  hal::Session &session = model->get();
+  auto programs = DecodePrograms::create(session);
+  if (!programs.ok())
+    return programs.status();
+  std::unique_ptr<PagedModel> paged = programs.take();
+  Decoder decoder(ranks ? ranks->lead(std::move(paged)) : std::move(paged));
+  TESSERA_RETURN_IF_ERROR(checkSizes(settings, decoder.shape()));
+  const InferModel columns = describe(source->spec, *model);
+  TESSERA_RETURN_IF_ERROR(choosePeak(*model, columns, settings.bench));
   auto result =
-      bench::benchInfer(**decoder,
-                        costOf(source.spec, **opened, (*decoder)->shape(),
+      bench::benchInfer(decoder,
+                        costOf(source->spec, *model, decoder.shape(),
                                settings.bench.prompt, settings.bench.batch),
                         settings.bench);
   if (!result.ok())
     return result.status();
-  print(settings, model, *result, session);
+  InferTable table{settings, columns, *result};
+  if (ranks)
+    for (const bench::InferTest &test : result->tests)
+      table.collectives.push_back(collectiveShare(session, test));
+  table.print();
+  if (settings.profile)
+    for (const hal::Profile *profile : session.profiles())
+      if (profile->nanoseconds() > 0)
+        fmt::print(stderr, "{}\n", profile->table());
   return Status::success();
+}
+
+Status tessera::benchInfer(BenchInferSettings &settings,
+                           InferenceRanks *ranks) {
+  InferRun run(settings, ranks);
+  Status opened = run.open();
+  if (ranks)
+    opened = ranks->begin(opened);
+  TESSERA_RETURN_IF_ERROR(opened);
+  return ranks && !ranks->leads() ? run.follow() : run.measure();
 }

@@ -2,6 +2,7 @@
 #pragma once
 #include "compiler/Driver.h"
 #include "runtime/bench/InferBench.h"
+#include "runtime/generate/InferenceRanks.h"
 #include "runtime/support/Status.h"
 
 #include <cstdint>
@@ -19,14 +20,16 @@ struct BenchInferSettings {
   std::string target;   ///< "cpu:avx512"; empty: chosen by the runtime
   bool random = false;  ///< weights drawn by the model's own initializer
   int64_t seed = 1337;  ///< of random weights
-  unsigned threads = 0; ///< 0: all processors
+  std::string mesh;     ///< of the ranks: "tensor=2"; empty: one process
+  unsigned threads = 0; ///< 0: all processors, or this rank's part of them
   bool json = false;
   bool profile = false; ///< time each step of the programs
   bench::InferBenchOptions bench;
 };
 
 /// Compiles and opens the model, measures it, and prints a table or lines of
-/// JSON. Sets `threads` if it is 0.
-Status benchInfer(BenchInferSettings &settings);
+/// JSON. Sets `threads` if it is 0. On ranks, null otherwise, all call it, and
+/// rank 0 measures and prints.
+Status benchInfer(BenchInferSettings &settings, InferenceRanks *ranks);
 
 } // namespace tessera

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <ctime>
 #include <numeric>
+#include <optional>
 
 namespace tessera::bench {
 namespace {
@@ -73,7 +74,8 @@ public:
 
 private:
   Status measurePrompt(InferTest &test);
-  Status measureDecoding(ReadBandwidth &memory, InferTest &test);
+  /// `memory` is null without limits.
+  Status measureDecoding(ReadBandwidth *memory, InferTest &test);
   StatusOr<Elapsed> readPrompt();
   /// A batch of sequences, which get token after token of [at, end).
   Status decode(std::span<Sequence *const> sequences, int64_t at, int64_t end);
@@ -83,11 +85,17 @@ private:
   };
   void add(Reached &reached, double work, const Elapsed &time, double limit,
            double limitBusy) const {
+    if (!options.hasLimits)
+      return;
     reached.wall.push_back(work / time.wall / limit);
     reached.processor.push_back(work * options.threads / time.processor /
                                 limitBusy);
   }
+  /// FLOPs a second; 0 without limits.
   double peak();
+  /// Sets a test's limit and what was reached of it, if it was measured.
+  void summarize(InferTest &test, const std::vector<double> &limits,
+                 const Reached &reached) const;
   /// A token is chosen for each sequence, as when text is generated, though
   /// another one follows.
   Wanted wanted(std::size_t sequences = 1) const {
@@ -104,10 +112,21 @@ private:
 };
 
 double Bench::peak() {
+  if (!options.hasLimits)
+    return 0;
   PeakFlops measured =
       measurePeakFlops(options.peakType, options.threads, options.vectorBits);
   result.instruction = measured.instruction;
   return measured.perSecond;
+}
+
+void Bench::summarize(InferTest &test, const std::vector<double> &limits,
+                      const Reached &reached) const {
+  if (!options.hasLimits)
+    return;
+  test.limit = medianOf(limits);
+  test.ofLimit = medianOf(reached.wall);
+  test.ofLimitBusy = medianOf(reached.processor);
 }
 
 StatusOr<Elapsed> Bench::readPrompt() {
@@ -139,9 +158,7 @@ Status Bench::measurePrompt(InferTest &test) {
     test.rates.push_back(double(options.prompt) / time->wall);
     add(reached, cost.promptFlops, *time, limit, limit);
   }
-  test.limit = medianOf(limits);
-  test.ofLimit = medianOf(reached.wall);
-  test.ofLimitBusy = medianOf(reached.processor);
+  summarize(test, limits, reached);
   return Status::success();
 }
 
@@ -158,13 +175,14 @@ Status Bench::decode(std::span<Sequence *const> sequences, int64_t at,
   return Status::success();
 }
 
-Status Bench::measureDecoding(ReadBandwidth &memory, InferTest &test) {
+Status Bench::measureDecoding(ReadBandwidth *memory, InferTest &test) {
   auto read = [&] {
     const Stopwatch watch;
-    memory.read();
+    if (memory)
+      memory->read();
     return watch.elapsed();
   };
-  const auto buffer = double(memory.bytes());
+  const auto buffer = memory ? double(memory->bytes()) : 0;
   Reached reached;
   std::vector<double> limits;
   Elapsed before = read();
@@ -208,9 +226,7 @@ Status Bench::measureDecoding(ReadBandwidth &memory, InferTest &test) {
     test.seconds.push_back(total);
     test.rates.push_back(double(options.generate * options.batch) / total);
   }
-  test.limit = medianOf(limits);
-  test.ofLimit = medianOf(reached.wall);
-  test.ofLimitBusy = medianOf(reached.processor);
+  summarize(test, limits, reached);
   return Status::success();
 }
 
@@ -222,14 +238,18 @@ StatusOr<InferBenchResult> Bench::run() {
     result.tests.push_back(std::move(test));
   }
   if (options.generate > 0) {
-    auto memory = ReadBandwidth::create(options.threads);
-    if (!memory.ok())
-      return memory.status();
+    std::optional<ReadBandwidth> memory;
+    if (options.hasLimits) {
+      auto created = ReadBandwidth::create(options.threads);
+      if (!created.ok())
+        return created.status();
+      memory = created.take();
+    }
     InferTest test;
     test.name = fmt::format("tg{}", options.generate);
     if (options.batch > 1)
       test.name += fmt::format("x{}", options.batch);
-    TESSERA_RETURN_IF_ERROR(measureDecoding(*memory, test));
+    TESSERA_RETURN_IF_ERROR(measureDecoding(memory ? &*memory : nullptr, test));
     result.tests.push_back(std::move(test));
   }
   return std::move(result);

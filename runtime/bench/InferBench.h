@@ -19,6 +19,9 @@ struct InferBenchOptions {
   unsigned vectorBits = 512; ///< of the code that runs
   /// What that code multiplies with.
   PeakType peakType = PeakType::fp32;
+  /// Against the machine's limits; of one of several ranks, which share the
+  /// machine, only rates are measured.
+  bool hasLimits = true;
 };
 
 /// The bytes that a model must read and the FLOPs that it must execute, by any
@@ -35,8 +38,8 @@ struct InferTest {
   std::string name;            ///< "pp512", "tg128", "tg128x8" of a batch of 8
   std::vector<double> seconds; ///< one a repetition
   std::vector<double> rates;   ///< tokens a second, one a repetition
-  double limit = 0;            ///< bytes or FLOPs a second, the median
-  double ofLimit = 0;          ///< what was reached of it, by the clock
+  double limit = 0;   ///< bytes or FLOPs a second, the median; 0: not measured
+  double ofLimit = 0; ///< what was reached of it, by the clock
   /// The same by the time in which this process had processors: for machines
   /// that others use too.
   double ofLimitBusy = 0;

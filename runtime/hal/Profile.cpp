@@ -75,6 +75,14 @@ std::uint64_t Profile::nanoseconds() const {
   return sum;
 }
 
+std::uint64_t Profile::collectiveNanoseconds() const {
+  std::uint64_t sum = 0;
+  for (const ProfiledStep &step : measured)
+    if (step.isCollective)
+      sum += step.nanoseconds;
+  return sum;
+}
+
 std::string Profile::table() const {
   const std::uint64_t total = nanoseconds();
   std::string text;

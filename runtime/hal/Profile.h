@@ -17,6 +17,7 @@ struct ProfiledStep {
   std::uint64_t bytes = 0;
   std::uint64_t runs = 0;
   std::uint64_t nanoseconds = 0; ///< of all runs
+  bool isCollective = false;     ///< one of ranks, or the wait for its end
 };
 
 struct TraceEvent {
@@ -38,6 +39,8 @@ public:
   std::span<const TraceEvent> events() const { return trace; }
   std::uint64_t droppedEvents() const { return dropped; }
   std::uint64_t nanoseconds() const;
+  /// In collectives, including the time in which other ranks are waited for.
+  std::uint64_t collectiveNanoseconds() const;
 
   /// A table for display, steps of one kernel together, slowest first: fraction
   /// of the time, milliseconds, runs, GFLOP/s and GB/s where known, and the

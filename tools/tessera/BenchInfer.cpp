@@ -3,6 +3,7 @@
 #include "hardware/Targets.h"
 #include "tools/tessera/CacheOptions.h"
 #include "tools/tessera/Commands.h"
+#include "tools/tessera/MeshOptions.h"
 #include "tools/tessera/QuantOptions.h"
 #include <CLI/CLI.hpp>
 #include <fmt/ranges.h>
@@ -80,13 +81,17 @@ void tessera::addBenchInfer(CLI::App &bench, Invocation &invocation) {
   addProgramOptions(command, settings);
   auto cacheGib = std::make_shared<uint64_t>(kCacheGib);
   addCacheOptions(*command, settings->cache, *cacheGib);
+  auto mesh = std::make_shared<MeshSettings>();
+  addMeshOptions(*command, *mesh);
   command->add_flag("--json", settings->json, "print one JSON object per line");
   command->add_flag("--profile", settings->profile,
                     "also print the time of each step of the programs, summed "
                     "over repetitions, to stderr");
   command->callback([=, &invocation] {
     settings->cacheBytes = *cacheGib << 30;
-    if (Status status = benchInfer(*settings); !status.ok())
-      invocation.fail(status.message().c_str());
+    settings->mesh = mesh->mesh;
+    runOnRanks(*mesh, invocation, [&](InferenceRanks *ranks) {
+      return benchInfer(*settings, ranks);
+    });
   });
 }

@@ -68,7 +68,7 @@ void Flattener::nodes(const Nodes &nodes) {
       break;
     case Step::Wait:
       emit(Command::Kind::wait, started[node->step_as_Wait()->ticket()],
-           {"wait", origin});
+           {.what = "wait", .origin = origin, .isCollective = true});
       break;
     case Step::NONE:
       break; // the validator refused it
@@ -154,8 +154,10 @@ void Flattener::collective(const artifact::Collective &collective,
                       to = collective.to()->bytes();
   const std::uint32_t index = index32(out.collectives.size());
   emit(Command::Kind::collective, index,
-       {artifact::EnumNameCollectiveKind(collective.kind()), origin, 0,
-        std::max(from, to)});
+       {.what = artifact::EnumNameCollectiveKind(collective.kind()),
+        .origin = origin,
+        .bytes = std::max(from, to),
+        .isCollective = true});
   const std::uint32_t source = pointer(*collective.from());
   const std::uint32_t target = pointer(*collective.to());
   out.collectives.push_back(

@@ -212,12 +212,34 @@ def two_refuse(ranks, packaged):
     check(other.returncode == 1 and not errors, "rank 1 ends without another line")
 
 
+def bench(ranks, folder):
+    """Weights of the directory, and random ones, which need none."""
+    command = ["bench", "infer", "--pp", 20, "--tg", 9, "--repeat", 2, "--threads", 1, "--json"]
+    alone = json.loads(run(ranks.tessera, *command, folder).stdout.splitlines()[0])
+    for more in ([folder], [ranks.scratch / "spec-llama", "--random"]):
+        printed = run(*ranks.start(2, *command, *more, "--mesh", "tensor=2")).stdout
+        lines = [json.loads(line) for line in printed.splitlines()]
+        assert [line["test"] for line in lines] == ["pp20", "tg9"], printed
+        for line in lines:
+            assert 0 < line["collectives"] < 1 and "of_limit" not in line, line
+            assert line["mesh"] == "tensor=2" and line["n_threads"] == 1, line
+            assert 0.5 * alone["model_size"] <= line["model_size"] < 0.7 * alone["model_size"], line
+    check(True, "bench infer on tensor=2: the share of collectives")
+    for what, place, part, more in [
+            ("a packaged model", ranks.scratch / "packaged.tsr", "compiled for one process", []),
+            ("a long prompt", folder, "lower --pp or --tg", ["--pp", 9999]),
+            ("quantized weights", folder, "quantized weights are not sharded", ["--quant", "int8"])]:
+        refuses(f"{what}, bench infer", part)(
+            ranks.tessera, "bench", "infer", place, "--mesh", "tensor=1", *more)
+
+
 def main():
     ranks = Ranks(*sys.argv[1:])
     same_texts(ranks)
     same_scores(ranks, ranks.scratch / "llama")
     dead_rank(ranks, ranks.scratch / "llama")
     refusals(ranks, ranks.scratch / "llama")
+    bench(ranks, ranks.scratch / "llama")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,69 @@
+#include "bench/infer/InferCost.h"
+#include <cmath>
+#include <set>
+
+using namespace tessera;
+
+namespace {
+
+/// Embedding tables: a token reads one row.
+bool isOnlyGathered(const models::ModelSpec &spec, std::string_view name) {
+  return name.ends_with("wpe.weight") ||
+         (!spec.tieWordEmbeddings && (name.ends_with("embed_tokens.weight") ||
+                                      name.ends_with("wte.weight")));
+}
+
+bool isHead(const models::ModelSpec &spec, std::string_view name) {
+  return spec.tieWordEmbeddings ? name.ends_with("embed_tokens.weight") ||
+                                      name.ends_with("wte.weight")
+                                : name == "lm_head.weight";
+}
+
+} // namespace
+
+bench::InferCost tessera::costOf(const models::ModelSpec &spec,
+                                 const SessionModel &model,
+                                 const DecoderShape &shape, int64_t prompt,
+                                 int64_t batch) {
+  bench::InferCost cost;
+  // A tied table is only gathered if the head has a quantized copy of it.
+  std::set<std::string, std::less<>> copied;
+  for (const StateTensor &tensor : model.state())
+    if (tensor.quantized)
+      copied.insert(tensor.quantized->source);
+  const auto tokens = double(prompt);
+  const double chosen =
+      spec.moe ? double(spec.moe->chosen) / double(spec.moe->experts) : 1;
+  auto isOfExperts = [&](std::string_view name) {
+    return spec.moe && name.find('*') != std::string_view::npos;
+  };
+  auto shareOf = [&](std::string_view name) {
+    return isOfExperts(name) ? chosen : 1.0;
+  };
+  // Of the experts that a batch reads if its tokens choose independently.
+  auto readShareOf = [&](std::string_view name) {
+    return isOfExperts(name) ? 1 - std::pow(1 - chosen, double(batch)) : 1.0;
+  };
+  for (const hal::TensorInfo &tensor : model.get().state()) {
+    if (tensor.role == artifact::Role::cache)
+      cost.cacheBytes +=
+          double(tensor.bytes) / double(shape.pages * shape.page);
+    else if (tensor.role == artifact::Role::parameter &&
+             !isOnlyGathered(spec, tensor.name) &&
+             !copied.contains(tensor.name))
+      cost.weightBytes += double(tensor.bytes) * readShareOf(tensor.name);
+  }
+  for (const models::Parameter &each : models::parameters(spec))
+    if (each.shape.size() > 1 && !isOnlyGathered(spec, each.name))
+      cost.promptFlops += 2 * shareOf(each.name) * double(each.elements()) *
+                          (isHead(spec, each.name) ? 1 : tokens);
+  // Attention scores and their matmul with values, for keys at or before each
+  // token.
+  for (int64_t layer = 0; layer < spec.layers; ++layer) {
+    double seen = tokens * (tokens + 1) / 2;
+    if (int64_t window = spec.window(layer); window > 0 && window < prompt)
+      seen = double(window) * (tokens - double(window - 1) / 2);
+    cost.promptFlops += 4 * seen * double(spec.queryWidth());
+  }
+  return cost;
+}
