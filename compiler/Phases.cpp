@@ -26,12 +26,13 @@ static void noPasses(OpPassManager &, const PhaseOptions &) {}
 // they are restored before stages are assigned.
 static void sharding(OpPassManager &pipeline, const PhaseOptions &options) {
   bool hasMesh = !options.mesh.axes.empty();
-  if (hasMesh && options.fold)
+  if (hasMesh)
     pipeline.addPass(createDeduplicateLayers());
   buildShardingPipeline(pipeline, options.mesh);
   if (hasMesh && options.mesh.hasPipe())
     pipeline.addPass(createRestoreLayers());
   buildStagesPipeline(pipeline, options.mesh);
+  pipeline.addPass(createVerifyShardings());
 }
 
 static void verifyPartition(OpPassManager &pipeline,
@@ -64,8 +65,7 @@ static ComputePrecision computeOf(const models::Recipe &recipe) {
 
 // What is decided for one layer holds for all that are like it.
 static void precision(OpPassManager &pipeline, const PhaseOptions &options) {
-  if (options.fold)
-    pipeline.addPass(createDeduplicateLayers());
+  pipeline.addPass(createDeduplicateLayers());
   // What learns from samples gives them the probabilities of the sampler.
   buildPrecisionPipeline(pipeline, computeOf(options.recipe),
                          options.recipe.task == recipe::Task::Policy);
@@ -130,6 +130,7 @@ static void fusion(OpPassManager &pipeline, const PhaseOptions &) {
   pipeline.addPass(
       createRestoreLayers({/*keepEqual=*/false, /*keepLocal=*/true}));
   pipeline.addNestedPass<mlir::func::FuncOp>(createAccumulateEarly());
+  pipeline.addPass(createVerifyFused());
 }
 
 static void overlap(OpPassManager &pipeline, const PhaseOptions &) {

@@ -1,4 +1,5 @@
 #include "passes/folding/LayerOrder.h"
+#include "passes/fusion/TopologicalOrder.h"
 
 using namespace mlir;
 using namespace tessera;
@@ -68,18 +69,24 @@ void LayerOrder::place(const Segment &segment) {
           opOf(ascends ? unit + 1 + i : unit + count - i, number));
 }
 
-// Of the block's own operands and those of regions in it.
-Operation *LayerOrder::findUnready(Block &block) {
+// Whether each op of the block, with what is in its regions, comes after what
+// it reads.
+static bool isOrdered(Block &block) {
   llvm::DenseSet<Operation *> seen;
   for (Operation &op : block) {
     for (OpOperand *read : readsOf(&op)) {
       Operation *def = read->get().getDefiningOp();
       if (def && def->getBlock() == &block && !seen.contains(def))
-        return &op;
+        return false;
     }
     seen.insert(&op);
   }
-  return nullptr;
+  return true;
+}
+
+void LayerOrder::moveAfterProducers(Block &block) {
+  if (!isOrdered(block))
+    orderByPosition(block, positionsOf(block));
 }
 
 void LayerOrder::apply(Block &block) {

@@ -7,7 +7,7 @@ namespace tessera::folding {
 /// Puts copies of the third unit's ops where they would have been if no unit
 /// had been removed. Ops of two neighbors may be mixed, as where a kernel of
 /// one is computed in the middle of the other: every copy is then mixed alike
-/// with its neighbors.
+/// with its neighbors. If three are mixed, what reads a later layer follows it.
 class LayerOrder {
 public:
   /// The unit after the third is `copies[0]`, and so on; each has a copy of
@@ -17,10 +17,10 @@ public:
       : units(units), copies(copies) {}
 
   void apply(mlir::Block &block);
-  /// An op that reads what is now computed after it; null if there is none, as
-  /// where only neighbors are mixed: all units have their ops in the same
-  /// order. Once all blocks have their copies.
-  static mlir::Operation *findUnready(mlir::Block &block);
+  /// Moves each op that reads what is computed after it to the end of what it
+  /// reads. There is none if only neighbors are mixed, since all units have
+  /// their ops in the same order. Once all blocks have their copies.
+  static void moveAfterProducers(mlir::Block &block);
 
 private:
   /// Ops, by number, of which each unit has some before the preceding unit has

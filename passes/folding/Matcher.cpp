@@ -48,7 +48,7 @@ static bool haveEqualRegions(Operation *one, Operation *other) {
 
 void Matcher::placeArguments(func::FuncOp function) {
   units.slots = units.arguments[1].size();
-  units.placesOfOthers.reserve(units.slots * last());
+  units.positionsOfOthers.reserve(units.slots * last());
   for (unsigned unit = 1; unit <= last(); ++unit)
     for (unsigned slot = 0; slot < units.arguments[unit].size(); ++slot) {
       unsigned i = units.arguments[unit][slot];
@@ -151,7 +151,7 @@ bool Matcher::correspond(Value one, std::optional<Place> place, Value other,
     if (next->unit == unit)
       fromBefore.insert(place->slot);
     else if (place->unit == unit + 1)
-      fromBehind.insert(place->slot);
+      fromAfter.insert(place->slot);
     else
       return place->unit == unit;
     return true;
@@ -159,7 +159,7 @@ bool Matcher::correspond(Value one, std::optional<Place> place, Value other,
   if (next && unit == 1 && next->unit == 1)
     return fromBefore.insert(next->slot), true;
   if (place && unit + 1 == last() && place->unit == last())
-    return fromBehind.insert(place->slot), true;
+    return fromAfter.insert(place->slot), true;
   return false;
 }
 
@@ -237,7 +237,7 @@ bool Matcher::isChained(Value value) const {
   auto place = units.placeOf(value);
   return !place ||
          (place->unit == last() && fromBefore.contains(place->slot)) ||
-         (place->unit == 1 && fromBehind.contains(place->slot));
+         (place->unit == 1 && fromAfter.contains(place->slot));
 }
 
 // Whether an op reads corresponding values of all units in order; those of a

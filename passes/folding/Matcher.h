@@ -51,7 +51,7 @@ private:
   std::vector<bool> areEqual;
   std::vector<unsigned> slotsOfResults;
   /// Slots that a unit reads of the preceding unit, or of the following one.
-  llvm::SmallDenseSet<unsigned> fromBefore, fromBehind;
+  llvm::SmallDenseSet<unsigned> fromBefore, fromAfter;
 };
 
 } // namespace tessera::folding

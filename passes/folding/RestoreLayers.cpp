@@ -32,7 +32,7 @@ public:
         leaving.push_back(operand);
   }
 
-  LogicalResult run() {
+  void run() {
     insertArguments();
     copyOps();
     expandLoops(function.getBody().front());
@@ -44,10 +44,7 @@ public:
     for (Block *block : blocks)
       order.apply(*block);
     for (Block *block : blocks)
-      if (Operation *op = LayerOrder::findUnready(*block))
-        return op->emitError("folded layers are not alike: '")
-               << op->getName() << "' reads what a later layer computes";
-    return success();
+      LayerOrder::moveAfterProducers(*block);
   }
 
 private:
@@ -218,7 +215,7 @@ private:
   };
 
   // The values of all copies follow each group of the third unit's values.
-  SmallVector<Carried> widenedOrder(graph::LoopOp loop) const {
+  SmallVector<Carried> extendedOrder(graph::LoopOp loop) const {
     SmallVector<unsigned> third;
     llvm::DenseMap<unsigned, unsigned> second; ///< by slot
     for (auto [i, result] : llvm::enumerate(loop.getResults())) {
@@ -276,7 +273,7 @@ private:
 
   // What a loop carries of the third unit it then carries of every copy.
   void expandLoop(graph::LoopOp loop) {
-    SmallVector<Carried> order = widenedOrder(loop);
+    SmallVector<Carried> order = extendedOrder(loop);
     Block &body = loop.getBody().front();
     if (order.size() == loop.getNumResults()) {
       for (OpOperand &init : loop->getOpOperands())
@@ -306,8 +303,8 @@ private:
   }
 
   // A list with an entry for each result, such as where each is on a mesh.
-  static void widenLists(graph::LoopOp loop, graph::LoopOp made,
-                         ArrayRef<Carried> order) {
+  static void extendLists(graph::LoopOp loop, graph::LoopOp made,
+                          ArrayRef<Carried> order) {
     for (NamedAttribute attr : loop->getDiscardableAttrs()) {
       auto list = dyn_cast<ArrayAttr>(attr.getValue());
       if (!list || list.size() != loop.getNumResults())
@@ -322,7 +319,7 @@ private:
 
   void replaceLoop(graph::LoopOp loop, graph::LoopOp made,
                    ArrayRef<Carried> order) {
-    widenLists(loop, made, order);
+    extendLists(loop, made, order);
     for (auto [entry, result] : llvm::zip(order, made.getResults()))
       if (entry.copy)
         copies[*entry.copy]
@@ -401,7 +398,8 @@ private:
       return success();
     if (failed(verifySteps(function, units, repetition.units)))
       return failure();
-    return Unfolder(function, units, repetition).run();
+    Unfolder(function, units, repetition).run();
+    return success();
   }
 
   // That what grows from layer to layer does so up to the last copy.

@@ -55,14 +55,14 @@ std::optional<Units::Place> Units::placeOf(Value value) const {
       return Place{first->second.unit,
                    first->second.slot + result.getResultNumber()};
   }
-  auto place = placesOfOthers.find(value);
-  if (place == placesOfOthers.end())
+  auto place = positionsOfOthers.find(value);
+  if (place == positionsOfOthers.end())
     return std::nullopt;
   return place->second;
 }
 
 void Units::place(Value value, Place place) {
-  placesOfOthers[value] = place;
+  positionsOfOthers[value] = place;
   setValue(value, place);
 }
 
@@ -74,8 +74,8 @@ void Units::setValue(Value value, Place place) {
 }
 
 void Units::replace(Value value, Value with) {
-  Place known = placesOfOthers.at(value);
-  placesOfOthers.erase(value);
+  Place known = positionsOfOthers.at(value);
+  positionsOfOthers.erase(value);
   place(with, known);
 }
 

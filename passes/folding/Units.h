@@ -98,7 +98,7 @@ private:
 
   llvm::DenseMap<mlir::Operation *, Place> positionsOfOps; ///< first results'
   /// Arguments of functions, and what loops carry.
-  llvm::DenseMap<mlir::Value, Place> placesOfOthers;
+  llvm::DenseMap<mlir::Value, Place> positionsOfOthers;
   std::vector<std::vector<mlir::Value>> values; ///< by unit and slot
   unsigned slots = 0;
 };

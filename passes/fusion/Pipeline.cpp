@@ -32,5 +32,4 @@ void tessera::buildFusionPipeline(OpPassManager &pipeline) {
 
   //===--- clusters -------------------------------------------------------===//
   pipeline.addNestedPass<func::FuncOp>(createFuse());
-  pipeline.addPass(createVerifyFused());
 }

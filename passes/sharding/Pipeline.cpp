@@ -23,7 +23,6 @@ void tessera::buildShardingPipeline(OpPassManager &pipeline,
     pipeline.addPass(createCollectiveMatmul(
         {request.collectiveMatmul == CollectiveMatmulMode::On ? "on" : "auto",
          false}));
-  pipeline.addPass(createVerifyShardings());
 }
 
 void tessera::buildPartitionPipeline(OpPassManager &pipeline, int64_t device,

@@ -25,6 +25,7 @@ void buildFrontPipeline(OpPassManager &pipeline, ModuleOp module) {
     pipeline.addNestedPass<func::FuncOp>(
         createExpandLinearCrossEntropy({bytes.getInt()}));
   buildFusionPipeline(pipeline);
+  pipeline.addPass(createVerifyFused());
 }
 
 std::string printed(ModuleOp module) {

@@ -358,6 +358,7 @@ llvm::Expected<Tensor> MainPrograms::run(const std::string &text,
       return llvm::createStringError("no module");
     PassManager pipeline(&kernelContext());
     buildFusionPipeline(pipeline);
+    pipeline.addPass(createVerifyFused());
     buildSelectionPipeline(pipeline, {target});
     buildKernelsPipeline(pipeline, {target});
     if (failed(pipeline.run(*made->module)))

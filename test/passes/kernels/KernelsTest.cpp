@@ -85,6 +85,7 @@ TEST_P(KernelsTest, MatchesInterpreter) {
 
   mlir::PassManager pipeline(&kernelContext());
   buildFusionPipeline(pipeline);
+  pipeline.addPass(createVerifyFused());
   buildSelectionPipeline(pipeline, {target});
   buildKernelsPipeline(pipeline, {target});
   ASSERT_TRUE(mlir::succeeded(pipeline.run(*module)));
@@ -163,6 +164,7 @@ TEST_P(VariantsTest, MatchInterpreter) {
   ASSERT_TRUE(bool(expected)) << llvm::toString(expected.takeError());
   mlir::PassManager pipeline(&kernelContext());
   buildFusionPipeline(pipeline);
+  pipeline.addPass(createVerifyFused());
   buildSelectionPipeline(pipeline, {target});
   buildKernelsPipeline(pipeline, {target}, /*allVariants=*/true);
   ASSERT_TRUE(mlir::succeeded(pipeline.run(*module)));
@@ -206,6 +208,7 @@ void printCase(const KernelCase &test, const std::string &target,
       mlir::parseSourceString<mlir::ModuleOp>(test.text, &kernelContext());
   mlir::PassManager pipeline(&kernelContext());
   buildFusionPipeline(pipeline);
+  pipeline.addPass(createVerifyFused());
   buildSelectionPipeline(pipeline, {target});
   buildKernelsPipeline(pipeline, {target});
   ASSERT_TRUE(mlir::succeeded(pipeline.run(*module)));
