@@ -71,7 +71,7 @@ void tessera::annotateForwardFlops(ModuleOp module) {
                       builder.getI64IntegerAttr(flops.ofConstants));
   }
   if (func::FuncOp logits = graph::findProgram(module, graph::Program::logits))
-    logits->setAttr(kFlopsAttr,
+    logits->setAttr(graph::kFlopsAttr,
                     builder.getI64IntegerAttr(countFlops(logits).all));
 }
 
@@ -92,8 +92,9 @@ void tessera::annotateProgramFlops(ModuleOp module) {
     return;
   Builder builder(module.getContext());
   if (func::FuncOp eval = graph::findProgram(module, graph::Program::eval_step))
-    eval->setAttr(kFlopsAttr, builder.getI64IntegerAttr(microbatchesOf(eval) *
-                                                        forward.getInt()));
+    eval->setAttr(
+        graph::kFlopsAttr,
+        builder.getI64IntegerAttr(microbatchesOf(eval) * forward.getInt()));
   func::FuncOp step = graph::findProgram(module, graph::Program::train_step);
   if (!step)
     step = graph::findProgram(module, graph::Program::forward_backward);
@@ -101,6 +102,6 @@ void tessera::annotateProgramFlops(ModuleOp module) {
     return;
   auto constant = module->getAttrOfType<IntegerAttr>(kConstantFlopsAttr);
   int64_t flops = 3 * forward.getInt() - (constant ? constant.getInt() : 0);
-  step->setAttr(kFlopsAttr,
+  step->setAttr(graph::kFlopsAttr,
                 builder.getI64IntegerAttr(microbatchesOf(step) * flops));
 }

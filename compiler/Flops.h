@@ -5,8 +5,6 @@
 
 namespace tessera {
 
-/// Function attribute: useful floating-point operations of one run.
-inline constexpr llvm::StringLiteral kFlopsAttr = "graph.flops";
 /// Module attribute: those of one forward pass of @loss over a microbatch.
 inline constexpr llvm::StringLiteral kForwardFlopsAttr =
     "tessera.forward_flops";

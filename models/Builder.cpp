@@ -362,15 +362,12 @@ static Value cachedAttention(const Scope &scope, Emitter &e, Value query,
   Value values =
       appendRows(e, cache.values, cache.valueScales, value, cache.slots);
   OpBuilder &b = scope.builder;
-  auto op = b.create<graph::PagedAttentionOp>(
+  return b.create<graph::PagedAttentionOp>(
       e.location(), query.getType(), query, keys, values, cache.table,
       cache.queryStarts, cache.lengths, sinksOf(scope),
       b.getF64FloatAttr(kind.scale),
       kind.window > 0 ? b.getI64IntegerAttr(kind.window) : IntegerAttr(),
-      capOf(scope));
-  if (cache.f32)
-    op->setAttr(graph::kKeepF32Attr, b.getUnitAttr());
-  return op;
+      capOf(scope), cache.f32 ? b.getUnitAttr() : UnitAttr());
 }
 
 /// Bidirectional attention as paged attention: queries are positioned after the
@@ -390,7 +387,7 @@ static Value encoderAttention(const Scope &scope, Emitter &e, Value query,
       e.location(), query.getType(), query, e.reshape(key, paged),
       e.reshape(value, paged), e.reshape(table, {shape[0], perSequence}),
       starts, whole.lengths, /*sinks=*/Value(), b.getF64FloatAttr(kind.scale),
-      IntegerAttr(), capOf(scope));
+      IntegerAttr(), capOf(scope), /*keep_f32=*/UnitAttr());
 }
 
 Value attention(const Scope &scope, Value query, Value key, Value value,

@@ -257,9 +257,9 @@ llvm::Expected<Tensors> Interpreter::executeLoop(LoopOp loop, Frame &frame) {
   for (Value init : loop.getInits())
     carried.push_back(frame.at(init));
   auto trip = static_cast<int64_t>(loop.getTrip());
-  if (loop->hasAttr(kOverflowAttr))
+  if (loop.getOverflow())
     trip = 0; // on whole tensors
-  if (loop->hasAttr(kCountedAttr))
+  if (loop.getCounted())
     trip = std::clamp<int64_t>(
         static_cast<int64_t>(carried.front()->data.front()), 0, trip);
   for (int64_t i = 0; i < trip; ++i) {

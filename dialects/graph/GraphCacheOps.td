@@ -51,13 +51,15 @@ def Graph_PagedAttentionOp : Graph_Op<"paged_attention", [Graph_DecomposableOp,
 
     lengths[b] is at most (columns of `table`) × page; entries of the table with visible keys are in
     [0, pages). heads is a multiple of kv_heads, `cap` bounds scores, and `sinks` [heads] add to
-    the softmax's divisor, as in `attention`.
+    the softmax's divisor, as in `attention`. With `keep_f32` it computes in f32, whatever the types
+    of queries and pages are.
   }];
   let arguments = (ins Graph_FloatTensor:$query, Graph_FloatTensor:$keys, Graph_FloatTensor:$values,
                        StaticShapeTensorOf<[I32]>:$table, StaticShapeTensorOf<[I32]>:$starts,
                        StaticShapeTensorOf<[I32]>:$lengths,
                        Optional<1DTensorOf<[F32, F64]>>:$sinks,
-                       F64Attr:$scale, OptionalAttr<I64Attr>:$window, OptionalAttr<F64Attr>:$cap);
+                       F64Attr:$scale, OptionalAttr<I64Attr>:$window, OptionalAttr<F64Attr>:$cap,
+                       UnitAttr:$keep_f32);
   let results = (outs Graph_FloatTensor:$result);
   let assemblyFormat = [{
     $query `,` $keys `,` $values `pages` $table `starts` $starts `lengths` $lengths

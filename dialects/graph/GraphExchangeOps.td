@@ -27,8 +27,7 @@ def Graph_SendRowsOp : Graph_ExchangeOp<"send_rows"> {
     tokens and groups are sharded along an axis, rows are exchanged here if sharding estimates that
     to be cheaper than an all-gather of tokens; with `always`, in any case. With `buffer` a device
     has room for that many times the mean number of rows; what does not fit is exchanged and
-    computed in further rounds, for which `add-overflow-rounds` adds loops with the attribute
-    `graph.overflow`.
+    computed in further rounds, for which `add-overflow-rounds` adds `overflow` loops.
 
     Created by model builders. `partition-to-local` replaces it by an exchange or removes it;
     without a mesh `decompose-composites` removes it.

@@ -73,9 +73,12 @@ ParseResult LoopOp::parse(OpAsmParser &parser, OperationState &state) {
     argument.type = type;
   state.addTypes(types);
   state.getOrAddProperties<Properties>().trip = builder.getI64IntegerAttr(trip);
-  return failure(parser.resolveOperands(inits, types, at, state.operands) ||
-                 parser.parseOptionalAttrDictWithKeyword(state.attributes) ||
-                 parser.parseRegion(*state.addRegion(), arguments));
+  auto emitError = [&] { return parser.emitError(at); };
+  return failure(
+      parser.resolveOperands(inits, types, at, state.operands) ||
+      parser.parseOptionalAttrDictWithKeyword(state.attributes) ||
+      failed(verifyInherentAttrs(state.name, state.attributes, emitError)) ||
+      parser.parseRegion(*state.addRegion(), arguments));
 }
 
 //===--- small methods --------------------------------------------------===//

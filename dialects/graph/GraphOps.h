@@ -48,6 +48,10 @@ inline constexpr llvm::StringLiteral kFrozenAttr =
     "graph.frozen"; // a parameter without gradient and optimizer
 inline constexpr llvm::StringLiteral kKeepF32Attr =
     "graph.keep_f32"; // f32, and what is computed of it, in any precision
+inline constexpr llvm::StringLiteral kFlopsAttr =
+    "graph.flops"; // i64, on a function: of one execution
+inline constexpr llvm::StringLiteral kOriginAttr =
+    "graph.origin"; // string, on an op: of what kind of op it is a part
 inline constexpr llvm::StringLiteral kStopGradientAttr =
     "graph.stop_gradient"; // an op whose results count as constants
 inline constexpr llvm::StringLiteral kMetricAttr =
@@ -81,6 +85,17 @@ inline constexpr llvm::StringLiteral kDocumentsPerTermAttr =
     "graph.documents_per_term";
 inline constexpr llvm::StringLiteral kOutputAttr =
     "graph.output"; // what the host reads
+
+/// Whether it is a loop over the rounds of exchanges after the first.
+inline bool isOverflowLoop(mlir::Operation *op) {
+  auto loop = mlir::dyn_cast<LoopOp>(op);
+  return loop && loop.getOverflow();
+}
+/// Whether it is a loop whose number of iterations is data.
+inline bool isCountedLoop(mlir::Operation *op) {
+  auto loop = mlir::dyn_cast<LoopOp>(op);
+  return loop && loop.getCounted();
+}
 
 inline mlir::RankedTensorType tensorType(mlir::Value value) {
   return mlir::cast<mlir::RankedTensorType>(value.getType());

@@ -28,6 +28,11 @@ def Graph_LoopOp : Graph_Op<"loop", [SingleBlock, AutomaticAllocationScope,
     Created by autodiff (microbatches) and by `expand-linear-cross-entropy` (chunks of tokens);
     planning replaces it by `plan.loop`.
 
+    If it is `counted`, its first carried value, an i32[] that is the same in all iterations, limits
+    their number. The iterations of an `overflow` loop are the rounds of exchanges after the first
+    (`add-overflow-rounds`): on whole tensors there are none, and `partition-to-local` makes it a
+    counted loop or removes it.
+
     ```mlir
     %sum = graph.loop 4 (%i, %acc = %zero) : (tensor<f32>) {
       ...
@@ -35,7 +40,8 @@ def Graph_LoopOp : Graph_Op<"loop", [SingleBlock, AutomaticAllocationScope,
     }
     ```
   }];
-  let arguments = (ins I64Attr:$trip, Variadic<Graph_Tensor>:$inits);
+  let arguments = (ins I64Attr:$trip, UnitAttr:$counted, UnitAttr:$overflow,
+                       Variadic<Graph_Tensor>:$inits);
   let results = (outs Variadic<Graph_Tensor>:$results);
   let regions = (region SizedRegion<1>:$body);
   let hasCustomAssemblyFormat = 1;

@@ -29,9 +29,14 @@ LogicalResult LoopOp::verify() {
   if (static_cast<int64_t>(getTrip()) < 1)
     return emitOpError() << "expects a trip count of at least 1, got "
                          << static_cast<int64_t>(getTrip());
+  Type number = RankedTensorType::get({}, IntegerType::get(getContext(), 32));
+  if (getCounted() && (getInits().empty() ||
+                       getInits().front().getType() != number || getOverflow()))
+    return emitOpError() << "expects the number of iterations, " << number
+                         << ", to be its first carried value; it is `counted`, "
+                            "and so not `overflow`";
   Block &body = getBody().front();
-  SmallVector<Type> expected{
-      RankedTensorType::get({}, IntegerType::get(getContext(), 32))};
+  SmallVector<Type> expected{number};
   llvm::append_range(expected, getInits().getTypes());
   if (body.getArgumentTypes() != TypeRange(expected))
     return emitOpError() << "expects body arguments (" << TypeRange(expected)
@@ -133,6 +138,13 @@ LogicalResult GraphDialect::verifyOperationAttribute(Operation *op,
                            << "' on an op in a function, a #graph.layer<...>";
   if (name == kInFlightAttr)
     return verifyInFlight(op, attr.getValue());
+  // A misspelt name would change what the program computes.
+  constexpr StringLiteral kOthers[] = {
+      kLayerAttr,     kBlockAttr, kMicrobatchSumAttr, kStopGradientAttr,
+      kFoldedAttr,    kFlopsAttr, kRepeatCountAttr,   kDocumentsPerTermAttr,
+      kQuantizedAttr, kOriginAttr};
+  if (!llvm::is_contained(kOthers, name))
+    return op->emitError() << "an op has no attribute '" << name << "'";
   return success();
 }
 

@@ -130,7 +130,7 @@ void Rounds::add(ArrayRef<Operation *> ends, MutableArrayRef<Value> gradients,
                              .add(sum, map.lookup(end->getResult(0))));
         inner.create<graph::YieldOp>(ends.back()->getLoc(), sums);
       });
-  loop->setAttr(graph::kOverflowAttr, builder.getUnitAttr());
+  loop.setOverflow(true);
   for (auto [init, result] : llvm::zip(inits, loop.getResults())) {
     init.replaceAllUsesExcept(result, loop);
     std::replace(gradients.begin(), gradients.end(), init, Value(result));

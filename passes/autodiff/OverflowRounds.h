@@ -1,6 +1,6 @@
 // Rounds of an exchange of experts' rows after the first. Between send_rows and
 // the ops at which rows end (return_rows, grouped_outer) is what one round
-// computes; a loop with the attribute graph.overflow repeats it for the rows
+// computes; an `overflow` loop repeats it for the rows
 // that the first round had no room for, and adds what it gives. Of the rows of
 // later rounds nothing is saved: their gradient computes them again.
 #pragma once

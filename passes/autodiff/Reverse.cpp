@@ -37,7 +37,7 @@ ReverseSweep::differentiate(Operation *op, ArrayRef<Value> results,
   if (auto call = dyn_cast<func::CallOp>(op))
     return callVjp(builder, call, results);
   // Its rounds have their own gradient (OverflowRounds.h).
-  if (op->hasAttr(graph::kOverflowAttr))
+  if (graph::isOverflowLoop(op))
     return SmallVector<Value>(results);
   auto differentiable = dyn_cast<graph::Differentiable>(op);
   if (!differentiable)

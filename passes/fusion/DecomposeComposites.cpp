@@ -53,7 +53,7 @@ class DecomposeCompositesPass
   void runOnOperation() override {
     // On one device all rows are exchanged in one round.
     getOperation()->walk([](LoopOp loop) {
-      if (!loop->hasAttr(kOverflowAttr))
+      if (!loop.getOverflow())
         return;
       loop.replaceAllUsesWith(loop.getInits());
       loop.erase();

@@ -12,11 +12,8 @@ namespace tessera {
 #define GEN_PASS_REGISTRATION
 #include "passes/fusion/Passes.h.inc"
 
-/// The fusion phase: graph functions in, functions of clusters out.
+/// Graph functions in, functions of clusters out. verify-fused is left to what
+/// follows, since the phase restores layers afterwards.
 void buildFusionPipeline(mlir::OpPassManager &pipeline);
-
-/// On an op that a composite was decomposed into: the composite's name, for
-/// the names of kernels.
-inline constexpr llvm::StringLiteral kOriginAttr = "graph.origin";
 
 } // namespace tessera

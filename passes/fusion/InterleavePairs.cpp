@@ -73,7 +73,7 @@ private:
       positions[op] = {&half, half.ops.size()};
       if (hasCollective(op)) {
         half.collectives.push_back(half.ops.size());
-        if (!op->hasAttr(graph::kCountedAttr))
+        if (!graph::isCountedLoop(op))
           half.ends.push_back(half.ops.size());
       }
       half.ops.push_back(op);

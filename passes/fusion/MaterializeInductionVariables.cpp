@@ -53,6 +53,7 @@ static void carryNumber(LoopOp loop, ArrayRef<OpOperand *> uses) {
       outside.create<LoopOp>(loop.getLoc(), loop.getTrip(), inits,
                              [](OpBuilder &, Location, Value, ValueRange) {});
   made->setDiscardableAttrs(loop->getDiscardableAttrDictionary());
+  made.setCounted(true);
   Block &body = made.getBody().front();
   Value number = body.getArguments().back();
   for (OpOperand *use : uses)
@@ -83,7 +84,7 @@ class MaterializeInductionVariablesPass
       SmallVector<OpOperand *> uses = numberUses(loop);
       if (uses.empty())
         continue;
-      if (loop->hasAttr(kCountedAttr))
+      if (loop.getCounted())
         carryNumber(loop, uses);
       else
         readFromTable(loop, uses, getOperation().getBody().front());

@@ -35,7 +35,7 @@ static bool sinkBeforeRounds(LoopOp loop, unsigned i, Value base,
                              DominanceInfo &dominance) {
   Value first = loop.getInits()[i];
   Operation *op = first.getDefiningOp();
-  if (!loop->hasAttr(kCountedAttr) || !op || !first.hasOneUse() ||
+  if (!loop.getCounted() || !op || !first.hasOneUse() ||
       op->getBlock() != loop->getBlock() ||
       !dominance.properlyDominates(base, op))
     return false;

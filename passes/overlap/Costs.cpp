@@ -10,7 +10,7 @@ Costs::Costs(Operation *inModule) : Costs(dist::ratesOf(inModule)) {}
 
 double Costs::ofComputing(Operation *op) const {
   // Further rounds of an exchange are not expected.
-  if (op->hasAttr(graph::kCountedAttr))
+  if (graph::isCountedLoop(op))
     return 0;
   if (auto loop = dyn_cast<graph::LoopOp>(op)) {
     double iteration = 0;

@@ -100,7 +100,7 @@ LogicalResult ProgramPlanner::planLoop(graph::LoopOp loop, size_t depth,
   }
 
   Step step{Step::loop, loop.getLoc(), loop, {}, {}};
-  if (loop->hasAttr(graph::kCountedAttr))
+  if (loop.getCounted())
     step.operands.push_back(
         {{carried.front(), 0, {}}, tensorType(loop.getInits().front())});
   if (failed(plan(loop.getBody().front(), depth + 1, step.body)) ||

@@ -145,7 +145,7 @@ public:
       : b(builder), function(function) {}
 
   void emit(ProgramPlanner &planner, int64_t arena) {
-    auto flops = function->getAttrOfType<IntegerAttr>("graph.flops");
+    auto flops = function->getAttrOfType<IntegerAttr>(graph::kFlopsAttr);
     auto program = b.create<plan::ProgramOp>(
         function.getLoc(), function.getSymName(), arena, planner.ioBytes,
         flops ? flops.getInt() : 0);

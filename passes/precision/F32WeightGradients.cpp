@@ -36,7 +36,7 @@ bool isView(Operation *op) {
 class GradientWidener {
 public:
   /// Upcasts the producers of returned value number `index` of `function`.
-  void widenResult(func::FuncOp function, unsigned index) {
+  void upcastResult(func::FuncOp function, unsigned index) {
     OpOperand &operand = function.front().getTerminator()->getOpOperand(index);
     operand.set(upcast(operand.get()));
   }
@@ -116,7 +116,7 @@ private:
       scatter.getBaseMutable().assign(upcast(scatter.getBase()));
       return retyped(value);
     }
-    if (op->hasAttr(graph::kOverflowAttr))
+    if (graph::isOverflowLoop(op))
       return makeWideSum(cast<graph::LoopOp>(op), value);
     auto reduce = dyn_cast<graph::ReduceOp>(op);
     if (isa<graph::AddOp>(op) || isView(op) ||
@@ -194,7 +194,7 @@ private:
       convert->replaceAllUsesWith(ValueRange(result));
       convert->erase();
     }
-    widener.widenResult(function, index);
+    widener.upcastResult(function, index);
     precision::updateType(function);
   }
 
@@ -218,7 +218,7 @@ struct F32WeightGradients
     GradientWidener widener;
     // Result 0 is the loss.
     for (unsigned i = 1; i < gradients.getNumResults(); ++i)
-      widener.widenResult(gradients, i);
+      widener.upcastResult(gradients, i);
     precision::updateType(gradients);
     Borders(getOperation()).run(widener);
   }

@@ -226,7 +226,7 @@ private:
     if (auto call = dyn_cast<func::CallOp>(op);
         call && !shardings.isPointwiseCall(op))
       return ofFunction(shardings.classes.factors.functions().of(call));
-    if (op->hasAttr(graph::kOverflowAttr))
+    if (graph::isOverflowLoop(op))
       return 0;
     if (auto loop = dyn_cast<graph::LoopOp>(op))
       return loop.getTrip() * ofBlock(loop.getBody().front());

@@ -24,9 +24,8 @@ void OpSearch::count(Block &block, double runs) {
           factors.functions().of(cast<func::CallOp>(step.op)).getBody().front(),
           runs * step.count);
     else if (auto loop = dyn_cast<graph::LoopOp>(step.op))
-      count(loop.getBody().front(), loop->hasAttr(graph::kOverflowAttr)
-                                        ? 0
-                                        : runs * step.count * loop.getTrip());
+      count(loop.getBody().front(),
+            loop.getOverflow() ? 0 : runs * step.count * loop.getTrip());
   }
 }
 
@@ -139,7 +138,7 @@ void OpSearch::addLoop(unsigned number, Demands &demands) {
        llvm::zip(loop.getInits(), loop.getCarried(), loop.getResults())) {
     auto target = classes.settledLike(classes.of(result));
     std::optional<PlacementChoice> place;
-    if (loop->hasAttr(graph::kOverflowAttr))
+    if (loop.getOverflow())
       place = choices[classes.of(init)];
     else if (target && shardings.accumulatesSettled())
       place = withPartial(choices[*target], shardings.of(carried).partial);

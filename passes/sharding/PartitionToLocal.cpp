@@ -167,13 +167,13 @@ private:
               0, carried.front());
           round = nullptr;
         });
-    made->setAttr(graph::kCountedAttr, builder.getUnitAttr());
+    made.setCounted(true);
     map.map(loop.getResults(), made.getResults().drop_front());
     return done;
   }
 
   LogicalResult partitionLoop(graph::LoopOp loop, OpBuilder &builder) {
-    if (loop->hasAttr(graph::kOverflowAttr))
+    if (loop.getOverflow())
       return partitionRounds(loop, builder);
     SmallVector<Value> inits = llvm::map_to_vector(
         loop.getInits(), [&](Value init) { return map.lookup(init); });

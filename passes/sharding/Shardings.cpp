@@ -335,7 +335,7 @@ LogicalResult Shardings::planLoop(graph::LoopOp loop, unsigned step) {
   for (auto [init, carried, result] :
        llvm::zip(loop.getInits(), loop.getCarried(), loop.getResults())) {
     ValueClass number = classes.of(carried);
-    if (loop->hasAttr(graph::kOverflowAttr)) {
+    if (loop.getOverflow()) {
       values[number] = &asUsed(init);
       continue;
     }

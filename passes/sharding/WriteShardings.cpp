@@ -106,7 +106,7 @@ private:
   // round.
   static Operation *siteOf(OpOperand &operand) {
     Operation *site = operand.getOwner();
-    while (site->getParentOp()->hasAttr(graph::kOverflowAttr) &&
+    while (graph::isOverflowLoop(site->getParentOp()) &&
            operand.get().getParentBlock() != site->getBlock())
       site = site->getParentOp();
     return site;

@@ -240,7 +240,7 @@ static PagedShape shapeOf(graph::PagedAttentionOp op) {
           op.getScale().convertToDouble(),
           static_cast<int64_t>(op.getWindow().value_or(0)),
           scoreCapOf(op),
-          op->hasAttr(graph::kKeepF32Attr)};
+          op.getKeepF32()};
 }
 
 static llvm::Expected<PagedOperands> operandsOf(graph::PagedAttentionOp op) {

@@ -333,3 +333,30 @@ func.func @f(%x: tensor<4xf32> {graph.layer = #graph.layer<4096>}) {
 func.func @f(%x: tensor<4xf32> {graph.layer = #graph.layer<0, backward>}) {
   return
 }
+
+// -----
+
+// expected-error @+1 {{an op has no attribute 'graph.conted'}}
+func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> attributes {graph.conted} {
+  return %x : tensor<4xf32>
+}
+
+// -----
+
+func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {
+  // expected-error @+1 {{expects the number of iterations, 'tensor<i32>', to be its first carried value}}
+  %r = graph.loop 2 (%i, %c = %x) : (tensor<4xf32>) attributes {counted} {
+    graph.yield %c : tensor<4xf32>
+  }
+  return %r : tensor<4xf32>
+}
+
+// -----
+
+func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {
+  // expected-error @+1 {{attribute 'overflow' failed to satisfy constraint: unit attribute}}
+  %r = graph.loop 2 (%i, %c = %x) : (tensor<4xf32>) attributes {overflow = 3} {
+    graph.yield %c : tensor<4xf32>
+  }
+  return %r : tensor<4xf32>
+}

@@ -3,7 +3,7 @@
 
 // CHECK-LABEL: func.func private @bounded
 // CHECK: %[[FIRST:.*]] = graph.return_rows
-// CHECK: %[[ALL:.*]] = graph.loop 1 (%{{.*}}, %[[SUM:.*]] = %[[FIRST]]) : (tensor<8x4xf32>) attributes {graph.overflow} {
+// CHECK: %[[ALL:.*]] = graph.loop 1 (%{{.*}}, %[[SUM:.*]] = %[[FIRST]]) : (tensor<8x4xf32>) attributes {overflow} {
 // CHECK: %[[SENT:.*]], %[[THEIRS:.*]] = graph.send_rows %arg0
 // CHECK: %[[Y:.*]] = graph.grouped_matmul %[[SENT]], %arg3 groups %[[THEIRS]]
 // CHECK: %[[MORE:.*]] = graph.return_rows %[[Y]]

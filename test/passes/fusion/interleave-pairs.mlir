@@ -91,7 +91,7 @@ func.func @shared(%x: tensor<4xf32>, %g: tensor<4xf32>) -> (tensor<4xf32>, tenso
 dist.mesh @mesh [#dist.axis<"tensor" = 2>]
 func.func @rounds(%x: tensor<4xf32>, %g: tensor<4xf32>, %n: tensor<i32>) -> (tensor<4xf32>, tensor<4xf32>) {
   %c = dist.all_reduce sum %x over @mesh [#dist.axis_ref<"tensor">] {dist.pair = array<i64: 0, 0>} : tensor<4xf32> -> tensor<4xf32>
-  %r:2 = graph.loop 3 (%i, %k = %n, %a = %c) : (tensor<i32>, tensor<4xf32>) attributes {dist.pair = array<i64: 0, 0>, graph.counted} {
+  %r:2 = graph.loop 3 (%i, %k = %n, %a = %c) : (tensor<i32>, tensor<4xf32>) attributes {dist.pair = array<i64: 0, 0>, counted} {
     %s = dist.all_reduce sum %a over @mesh [#dist.axis_ref<"tensor">] : tensor<4xf32> -> tensor<4xf32>
     graph.yield %k, %s : tensor<i32>, tensor<4xf32>
   }

@@ -48,14 +48,14 @@ func.func @index(%x: tensor<3x8xf32>, %y: tensor<8xf32>) -> tensor<8xf32> {
 // CHECK-NOT:   graph.iota
 // CHECK:       %[[FIRST:.*]] = graph.constant dense<0> : tensor<i32>
 // CHECK:       %[[ALL:.*]]:3 = graph.loop 3 (%{{.*}}, %[[C:.*]] = %{{.*}}, %[[SUM:.*]] = %{{.*}}, %[[M:.*]] = %[[FIRST]])
-// CHECK-SAME:    graph.counted
+// CHECK-SAME:    counted
 // CHECK:         %[[NEXT:.*]] = graph.add %[[SUM]], %[[M]]
 // CHECK:         %[[ONE:.*]] = graph.constant dense<1>
 // CHECK:         %[[N:.*]] = graph.add %[[M]], %[[ONE]]
 // CHECK:         graph.yield %[[C]], %[[NEXT]], %[[N]]
 // CHECK:       return %[[ALL]]#1
 func.func @counted(%n: tensor<i32>, %zero: tensor<i32>) -> tensor<i32> {
-  %r:2 = graph.loop 3 (%i, %count = %n, %sum = %zero) : (tensor<i32>, tensor<i32>) attributes {graph.counted} {
+  %r:2 = graph.loop 3 (%i, %count = %n, %sum = %zero) : (tensor<i32>, tensor<i32>) attributes {counted} {
     %next = graph.add %sum, %i : tensor<i32>
     graph.yield %count, %next : tensor<i32>, tensor<i32>
   }

@@ -65,7 +65,7 @@ std::string promptText(const char *type, int64_t window) {
   return fmt::format(
       R"(
 func.func @main(%q: {0}, %t: {2}, %s: tensor<1xi32>, %l: tensor<1xi32>, %k: {1}, %v: {1}) -> {0} {{
-  %a = graph.paged_attention %q, %k, %v pages %t starts %s lengths %l scale 0.2 {{graph.keep_f32{3}}} : {0}, {1}, {2}, tensor<1xi32>
+  %a = graph.paged_attention %q, %k, %v pages %t starts %s lengths %l scale 0.2 {{keep_f32{3}}} : {0}, {1}, {2}, tensor<1xi32>
   return %a : {0}
 }})",
       queryType(1, type),

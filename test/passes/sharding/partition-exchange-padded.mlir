@@ -17,7 +17,7 @@
 // CHECK: graph.grouped_matmul %[[ROWS]]
 // CHECK: dist.all_to_all
 // One device may send 8 rows to one other: two rounds of 4.
-// CHECK: graph.loop 1 ({{.*}}) attributes {graph.counted} {
+// CHECK: graph.loop 1 ({{.*}}) attributes {counted} {
 // CHECK-NOT: dist.all_gather
 // CHECK: dist.all_to_all
 // CHECK: graph.grouped_matmul

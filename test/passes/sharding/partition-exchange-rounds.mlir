@@ -8,7 +8,7 @@
 // CHECK: graph.send_rows {{.*}} {always, buffer = 7.500000e-01 : f64, dist.shardings = [#dist.sharding<@mesh, [{}, {}], own {"expert"}, room 8>, #dist.sharding<@mesh, [{}], own {"expert"}>]}
 // CHECK: graph.grouped_matmul {{.*}} own {"expert"}, room 8>], transposed}
 // CHECK: graph.return_rows {{.*}}[#dist.sharding<@mesh, [{"expert"}, {}], own {"expert"}>]
-// CHECK: graph.loop 1 (%{{.*}}, %{{.*}} = %{{.*}}) : (tensor<16x6xf32>) attributes {dist.shardings = [#dist.sharding<@mesh, [{"expert"}, {}], own {"expert"}>], graph.overflow}
+// CHECK: graph.loop 1 (%{{.*}}, %{{.*}} = %{{.*}}) : (tensor<16x6xf32>) attributes {dist.shardings = [#dist.sharding<@mesh, [{"expert"}, {}], own {"expert"}>], overflow}
 
 // One more round at most. Their number is the first value that the loop carries.
 // LOCAL: dist.all_gather {{.*}} : tensor<1x4xi32> -> tensor<2x4xi32>
@@ -16,7 +16,7 @@
 // LOCAL: %[[FIRST:.*]] = dist.exchange_rows {{.*}} : tensor<8x6xf32>, tensor<4x4xi32> -> tensor<8x6xf32>
 // LOCAL: %[[MOST:.*]] = graph.reduce %{{.*}} max dims [0] : tensor<2xi32> -> tensor<i32>
 // LOCAL: %[[COUNT:.*]] = graph.reduce %{{.*}} sum dims [0] : tensor<1xi32> -> tensor<i32>
-// LOCAL: graph.loop 1 (%{{.*}}, %[[SAME:.*]] = %[[COUNT]], %[[SUM:.*]] = %[[FIRST]]) : (tensor<i32>, tensor<8x6xf32>) attributes {graph.counted} {
+// LOCAL: graph.loop 1 (%{{.*}}, %[[SAME:.*]] = %[[COUNT]], %[[SUM:.*]] = %[[FIRST]]) : (tensor<i32>, tensor<8x6xf32>) attributes {counted} {
 // LOCAL-NOT: dist.all_gather
 // LOCAL: dist.exchange_rows
 // LOCAL: graph.grouped_matmul
