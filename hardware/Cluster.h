@@ -104,6 +104,11 @@ Status resolveInternode(Cluster &cluster, const Internode &given);
 /// part of one.
 Cluster clusterOf(std::string name, const Host &host, int64_t ranks);
 
+/// `ranks` processes on one machine with `memory` bytes for all of them: a core
+/// each, collectives through shared memory. The constants are round numbers,
+/// not measurements, so that the choice is the same on every machine.
+Cluster hostCluster(int64_t ranks, double memory);
+
 /// The file that parseCluster reads as that cluster with a rank for each core.
 std::string printHostFile(const std::string &name, const Host &host);
 

@@ -38,14 +38,24 @@ constexpr Multiprocessors kA100{.target = "cuda:sm_80",
                                 .l2Bytes = 40e6,
                                 .memoryBandwidth = 2.039e12};
 
+// Data sheets have the bandwidth of both directions together; the latency of a
+// message is a round number.
+constexpr double kNvlinkLatency = 3e-6;
+
 // A name that is a prefix of others comes after them.
 constexpr Chip kChips[] = {
     {"B200", {2250 * kTera, 1125 * kTera, 75 * kTera}},
     {"GH200", {989 * kTera, 494 * kTera, 67 * kTera}},
-    {"H200", {989 * kTera, 494 * kTera, 67 * kTera}, &kH200},
+    {"H200",
+     {989 * kTera, 494 * kTera, 67 * kTera},
+     &kH200,
+     {.bytes = 450e9, .latency = kNvlinkLatency}},
     {"H100 PCIe", {756 * kTera, 378 * kTera, 51 * kTera}},
     {"H100", {989 * kTera, 494 * kTera, 67 * kTera}},
-    {"A100", {312 * kTera, 156 * kTera, 19.5 * kTera}, &kA100},
+    {"A100",
+     {312 * kTera, 156 * kTera, 19.5 * kTera},
+     &kA100,
+     {.bytes = 300e9, .latency = kNvlinkLatency}},
     {"L40S", {362 * kTera, 183 * kTera, 91.6 * kTera}},
     {"A10", {125 * kTera, 62.5 * kTera, 31.2 * kTera}},
     {"RTX 4090", {165.2 * kTera, 82.6 * kTera, 82.6 * kTera}},

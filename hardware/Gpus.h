@@ -2,6 +2,7 @@
 // without the kernels that it evaluates. Of some also their multiprocessors and
 // the latencies of memory, which others have measured.
 #pragma once
+#include "hardware/Roofline.h"
 #include <cstdint>
 #include <string_view>
 
@@ -31,6 +32,7 @@ struct Chip {
   std::string_view name; ///< the driver's name of it, or a part of that
   Peaks peaks;
   const Multiprocessors *sm = nullptr; ///< null: unknown
+  Link nvlink = {};                    ///< where `sm` is known
 };
 
 /// The chip by the name that a device reports; null if it is not in the table.

@@ -2,6 +2,7 @@
 // of 32 zmm registers 24 are accumulators, three hold columns and one a
 // broadcast element of a row; of 16 ymm registers 12, two and one.
 #include "hardware/Targets.h"
+#include "hardware/Gpus.h"
 
 namespace tessera {
 
@@ -57,6 +58,11 @@ std::span<const TileTarget> cpuTileTargets() {
   return targets;
 }
 
+// SMs of the GPU for which grids are chosen.
+static int64_t countOf(std::string_view target) {
+  return hardware::chipOfTarget(target)->sm->count;
+}
+
 // lanes is the threads of a block: a tile of row kernels has one to four
 // elements of each.
 std::span<const TileTarget> cudaTileTargets() {
@@ -69,7 +75,7 @@ std::span<const TileTarget> cudaTileTargets() {
        .bf16Dot = false,
        .sharedBytes = 94 << 10,
        .gpu = true,
-       .multiprocessors = 108}, // an A100
+       .multiprocessors = countOf("cuda:sm_80")},
       {.name = "cuda:sm_90a",
        .lanes = 128,
        .rows = 0,
@@ -78,7 +84,7 @@ std::span<const TileTarget> cudaTileTargets() {
        .sharedBytes = 220 << 10,
        .gpu = true,
        .warpgroups = true,
-       .multiprocessors = 132}, // an H100 or H200 SXM
+       .multiprocessors = countOf("cuda:sm_90a")},
   };
   return targets;
 }

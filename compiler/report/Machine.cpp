@@ -22,21 +22,19 @@ static void linkThroughMemory(Machine &machine) {
   machine.linkName = "memory of one machine";
 }
 
-static void linkThroughNvlink(Machine &machine) {
-  machine.link = {.bytes = 300e9, .latency = 3e-6}; // in round numbers
+static void linkThroughNvlink(Machine &machine, const hardware::Chip &chip) {
+  machine.link = chip.nvlink;
   machine.linkName = "NVLink";
 }
 
-Machine defaultGpu() {
-  Machine machine{.name = "H200 SXM",
+Machine machineOf(const hardware::Chip &chip) {
+  Machine machine{.name = std::string(chip.name),
                   .source = "data sheet",
-                  .peaks = {.bf16 = artifact::kH200Bf16Flops,
-                            .tf32 = artifact::kH200Tf32Flops,
-                            .fp32 = artifact::kH200Fp32Flops},
-                  .bytes = artifact::kH200BytesPerSecond,
+                  .peaks = chip.peaks,
+                  .bytes = chip.sm->memoryBandwidth,
                   .link = {},
                   .linkName = {}};
-  linkThroughNvlink(machine);
+  linkThroughNvlink(machine, chip);
   return machine;
 }
 
@@ -125,8 +123,8 @@ StatusOr<Measurements> parseMeasurements(std::string_view text,
                    .tf32 = number(json["peaks"], "tf32"),
                    .fp32 = number(json["peaks"], "fp32")};
   machine.bytes = number(json, "copy_bytes_per_second");
-  if (result.device.starts_with("cuda"))
-    linkThroughNvlink(machine);
+  if (const hardware::Chip *chip = hardware::chipOfTarget(word("target")))
+    linkThroughNvlink(machine, *chip);
   else
     linkThroughMemory(machine);
   // One kernel may have been measured at several sizes: the mean of a launch.
@@ -146,15 +144,7 @@ StatusOr<Measurements> parseMeasurements(std::string_view text,
 }
 
 double StepClock::peak(const artifact::Kernel &kernel) const {
-  switch (artifact::arithmeticOf(kernel)) {
-  case artifact::Arithmetic::bf16:
-    return machine_.peaks.bf16;
-  case artifact::Arithmetic::tf32:
-    return machine_.peaks.tf32;
-  case artifact::Arithmetic::fp32:
-    break;
-  }
-  return machine_.peaks.fp32;
+  return artifact::peakOf(machine_.peaks, kernel);
 }
 
 double StepClock::atBest(const artifact::Kernel &kernel, double flops,

@@ -35,8 +35,9 @@ struct Measurements {
 StatusOr<Measurements> parseMeasurements(std::string_view text,
                                          const std::string &path);
 
-/// An H200 by its data sheet, as `inspect --kernels` takes it.
-Machine defaultGpu();
+/// A GPU by its data sheet: of artifact::boundingChip, as `inspect --kernels`
+/// takes it.
+Machine machineOf(const hardware::Chip &chip);
 /// One GPU of a cluster, and its link to the next ones.
 Machine machineOf(const planner::Cluster &cluster);
 /// This machine: register-only multiply-adds, and copies between its cores and

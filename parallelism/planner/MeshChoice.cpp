@@ -281,25 +281,6 @@ std::string differenceText(const StepCost &cost, const StepCost &chosen) {
 
 } // namespace
 
-Cluster hostCluster(int64_t ranks, double memory) {
-  Cluster cluster;
-  cluster.name = "this machine";
-  cluster.nodes = 1;
-  cluster.gpusPerNode = ranks;
-  Gpu &core = cluster.gpu;
-  core.name = "core";
-  core.memory = memory / double(ranks);
-  core.memoryBandwidth = 10e9; // of a server's channels, per core
-  core.bf16 = 50e9;            // AVX2 or AVX-512 on tiles that fit the cache
-  core.multiprocessors = 1;
-  core.clock = 2.5e9;
-  core.launch = 2e-6; // the start of a task on a thread pool
-  // A message is copied in and out of a shared segment, by the cores that
-  // would compute.
-  cluster.links = {{"shared memory", 0, 2e9, "", 1, 10e-6}};
-  return cluster;
-}
-
 StatusOr<MeshChoice> chooseMesh(const MeshQuestion &question,
                                 std::span<const std::string> refused) {
   return MeshSweep(question, refused).run();

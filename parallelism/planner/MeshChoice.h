@@ -7,12 +7,8 @@
 
 namespace tessera::planner {
 
-/// `ranks` processes on one machine with `memory` bytes for all of them: a core
-/// each, collectives through shared memory. The constants are round numbers,
-/// not measurements, so that the choice is the same on every machine.
-Cluster hostCluster(int64_t ranks, double memory);
-
-/// Workload::libraryBytes of such a process: MPI and the program itself.
+/// Workload::libraryBytes of a process of hostCluster: MPI and the program
+/// itself.
 constexpr double hostLibraryBytes = 64e6;
 
 struct MeshQuestion {

@@ -48,11 +48,6 @@ void Counter::add(const Launch &launch, std::uint64_t times) {
   row.bytes += count * static_cast<double>(launchBytes(launch, *kernel));
 }
 
-double peakOf(const Kernel &kernel) {
-  constexpr double peaks[] = {kH200Fp32Flops, kH200Tf32Flops, kH200Bf16Flops};
-  return peaks[static_cast<int>(arithmeticOf(kernel))];
-}
-
 /// "1.2 G"; "-" where it is unknown.
 std::string shortly(double value) {
   if (value == 0)
@@ -89,16 +84,21 @@ std::string measurements(const KernelRow &row, const Kernel &kernel) {
                             compiled(gpu->hmma() + gpu->hgmma()));
 }
 
-std::string heading(bool isGpu, const std::string &more) {
+std::string heading(const hardware::Chip *chip, const std::string &more) {
   return fmt::format("{:>5} {:>7} {:>7}{}{}  {}\n", "runs", "FLOPs", "bytes",
-                     isGpu ? fmt::format(" {:>8} {:>7} {:>4} {:>6} {:>5} {:>5}",
-                                         "H200 us", "threads", "regs", "shared",
-                                         "spill", "mma")
-                           : "",
+                     chip ? fmt::format(" {:>8} {:>7} {:>4} {:>6} {:>5} {:>5}",
+                                        fmt::format("{} us", chip->name),
+                                        "threads", "regs", "shared", "spill",
+                                        "mma")
+                          : "",
                      more, "kernel: what was fused");
 }
 
 } // namespace
+
+const hardware::Chip *boundingChip(const DeviceCode &code) {
+  return hardware::chipOfTarget(toView(code.device()));
+}
 
 Arithmetic arithmeticOf(const Kernel &kernel) {
   if (!kernel.gpu() || kernel.gpu()->hmma() + kernel.gpu()->hgmma() == 0)
@@ -108,6 +108,18 @@ Arithmetic arithmeticOf(const Kernel &kernel) {
       if (type == ElementType::bf16 || type == ElementType::f16)
         return Arithmetic::bf16;
   return Arithmetic::tf32;
+}
+
+double peakOf(const hardware::Peaks &peaks, const Kernel &kernel) {
+  switch (arithmeticOf(kernel)) {
+  case Arithmetic::bf16:
+    return peaks.bf16;
+  case Arithmetic::tf32:
+    return peaks.tf32;
+  case Arithmetic::fp32:
+    break;
+  }
+  return peaks.fp32;
 }
 
 std::uint64_t launchBytes(const Launch &launch, const Kernel &kernel) {
@@ -128,12 +140,15 @@ std::vector<KernelRow> kernelRows(const DeviceCode &code,
                                   const Program &program) {
   Counter counter(code);
   counter.nodes(*program.steps(), 1);
+  const hardware::Chip *chip = boundingChip(code);
   for (KernelRow &row : counter.rows) {
     const auto launches = static_cast<double>(row.launches);
     row.flops /= launches;
     row.bytes /= launches;
-    row.boundMicroseconds = 1e6 * std::max(row.bytes / kH200BytesPerSecond,
-                                           row.flops / peakOf(*row.kernel));
+    if (chip)
+      row.boundMicroseconds =
+          1e6 * std::max(row.bytes / chip->sm->memoryBandwidth,
+                         row.flops / peakOf(chip->peaks, *row.kernel));
   }
   return std::move(counter.rows);
 }
@@ -162,13 +177,15 @@ std::string kernelTable(const DeviceCode &code, const Program &program,
         line(variant->kernel(), "a variant of it");
   }
   const bool isGpu = !rows.empty() && rows.front().kernel->gpu();
+  const hardware::Chip *chip = isGpu ? boundingChip(code) : nullptr;
   return fmt::format(
       "{} on {}: {} launches of {} kernels{}{}{}\n{}{}", toView(program.name()),
       toView(code.device()), launches, rows.size(),
       flops ? fmt::format(", {}FLOP", shortly(flops)) : "",
       bytes ? fmt::format(", {}B", shortly(bytes)) : "",
-      isGpu ? fmt::format("; at best {:.0f} us on an H200", bound) : "",
-      heading(isGpu, more.heading), lines);
+      chip ? fmt::format("; at best {:.0f} us on an {}", bound, chip->name)
+           : "",
+      heading(chip, more.heading), lines);
 }
 
 const Kernel *findKernel(const DeviceCode &code, std::string_view name) {

@@ -1,6 +1,7 @@
 // The kernels of an artifact, for display: launch parameters, the GPU
 // compiler's statistics, and roofline bounds.
 #pragma once
+#include "hardware/Gpus.h"
 #include "runtime/artifact/Artifact_generated.h"
 
 #include <cstdint>
@@ -10,15 +11,14 @@
 
 namespace tessera::artifact {
 
-/// An NVIDIA H200 SXM, dense, by its data sheet.
-inline constexpr double kH200BytesPerSecond = 4.8e12;
-inline constexpr double kH200Bf16Flops = 989e12; ///< tensor cores, bf16 or f16
-inline constexpr double kH200Tf32Flops = 494e12; ///< tensor cores, f32 inputs
-inline constexpr double kH200Fp32Flops = 67e12;
+/// The GPU whose data sheet bounds the kernels of `code`: the one of its target
+/// (hardware::chipOfTarget). Null for CPUs.
+const hardware::Chip *boundingChip(const DeviceCode &code);
 
 /// Which of a GPU's peaks bounds a kernel. Without tensor cores: fp32.
 enum class Arithmetic : std::uint8_t { fp32, tf32, bf16 };
 Arithmetic arithmeticOf(const Kernel &kernel);
+double peakOf(const hardware::Peaks &peaks, const Kernel &kernel);
 
 /// One kernel of a program.
 struct KernelRow {
@@ -27,7 +27,7 @@ struct KernelRow {
   std::uint64_t launches = 0; ///< in one run of the program, loops unrolled
   double flops = 0;           ///< of one launch, instances together; 0: unknown
   double bytes = 0;           ///< of one launch, on average; 0: unknown
-  /// max(bytes / bandwidth, flops / peak) of an H200; 0: unknown.
+  /// max(bytes / bandwidth, flops / peak) of boundingChip; 0: unknown.
   double boundMicroseconds = 0;
 };
 

@@ -223,10 +223,11 @@ static void addReportOptions(CLI::App &command, ReportFiles &files) {
                       "instead of estimates")
           ->type_name("FILE");
   command
-      .add_option("--cluster", files.cluster,
-                  "cluster file: print the time of a training step on it, and "
-                  "estimate for its devices (default: an H200; CPU kernels: "
-                  "this machine, measured)")
+      .add_option(
+          "--cluster", files.cluster,
+          "cluster file: print the time of a training step on it, and "
+          "estimate for its devices (default: an H200 or, for sm_80, an "
+          "A100; CPU kernels: this machine, measured)")
       ->excludes(bench)
       ->type_name("FILE");
 }

@@ -50,9 +50,8 @@ chooseMachine(const std::string &device, const ReportFiles &files,
   }
   if (measured)
     return measured->machine;
-  return device.starts_with(artifact::kCudaPrefix)
-             ? report::defaultGpu()
-             : report::measureThisMachine();
+  const hardware::Chip *chip = hardware::chipOfTarget(device);
+  return chip ? report::machineOf(*chip) : report::measureThisMachine();
 }
 
 static Status writeTrace(const report::ReportInput &input,

@@ -171,7 +171,7 @@ def inspected(made, program, architecture):
     check("cuda:" + architecture in inspect(), "inspect names the devices")
     table = inspect("--kernels").splitlines()
     check(table[0].startswith(f"train_step on cuda:{architecture}: ") and
-          "us on an H200" in table[0], table[0])
+          f"us on an {'A100' if architecture == 'sm_80' else 'H200'}" in table[0], table[0])
     (product,) = [line.split() for line in table if f"  {kernel}: " in line]
     # [2·16, 32] x [32, 128], two FLOPs a term, and the epilogue on each sum.
     sums = 2 * 16 * 128

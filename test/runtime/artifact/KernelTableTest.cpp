@@ -13,8 +13,8 @@ namespace {
 ArtifactT measured() {
   ArtifactT artifact = smallArtifact();
   KernelT &update = *share(artifact).devices[1]->kernels[1];
-  update.flops = 989'000'000;
-  update.bytes = 4'800;
+  update.flops = 312'000'000;
+  update.bytes = 2'039;
   update.summary = "einsum, add";
   update.element_types = {ElementType::bf16, ElementType::f32};
   update.gpu->hmma = 64;
@@ -52,7 +52,7 @@ TEST_F(KernelTable, CountsLaunchesBytesAndBounds) {
   EXPECT_EQ(rows[0].flops, 0);
   EXPECT_EQ(rows[0].bytes, 64 + 2 * 64); // one argument is read and written
   EXPECT_EQ(rows[1].launches, 1u);
-  EXPECT_EQ(rows[1].bytes, 4800);
+  EXPECT_EQ(rows[1].bytes, 2039);
   EXPECT_DOUBLE_EQ(rows[1].boundMicroseconds, 1); // tensor cores on bf16
 }
 
@@ -66,10 +66,10 @@ TEST_F(KernelTable, PeaksFollowFromInstructionsAndTypes) {
   std::swap(gpu.hmma, gpu.hgmma);
   EXPECT_DOUBLE_EQ(bound(artifact), 1);
   share(artifact).devices[1]->kernels[1]->element_types[0] = ElementType::f32;
-  EXPECT_DOUBLE_EQ(bound(artifact), 989. / 494);
+  EXPECT_DOUBLE_EQ(bound(artifact), 2);
   gpu.hgmma = 0;
-  EXPECT_DOUBLE_EQ(bound(artifact), 989. / 67);
-  share(artifact).devices[1]->kernels[1]->bytes = 480'000'000;
+  EXPECT_DOUBLE_EQ(bound(artifact), 16);
+  share(artifact).devices[1]->kernels[1]->bytes = 203'900'000;
   EXPECT_DOUBLE_EQ(bound(artifact), 100);
 }
 
@@ -77,14 +77,14 @@ TEST_F(KernelTable, ReadsAsATable) {
   pack(measured());
   EXPECT_EQ(
       kernelTable(code(1), program(1)),
-      "train_step on cuda:sm_80: 5 launches of 2 kernels, 989 MFLOP, 5.57 kB; "
-      "at best 1 us on an H200\n"
-      " runs   FLOPs   bytes  H200 us threads regs shared spill   mma  kernel: "
+      "train_step on cuda:sm_80: 5 launches of 2 kernels, 312 MFLOP, 2.81 kB; "
+      "at best 1 us on an A100\n"
+      " runs   FLOPs   bytes  A100 us threads regs shared spill   mma  kernel: "
       "what was fused\n"
       "    4       -     192     0.00     128    -   1024     -     -  "
       "add_row: "
       "\n"
-      "    1   989 M   4.8 k     1.00     128   96   1040     0    64  update: "
+      "    1   312 M  2.04 k     1.00     128   96   1040     0    64  update: "
       "einsum, add\n");
   EXPECT_EQ(kernelTable(code(0), program(0)),
             "train_step on cpu: 5 launches of 2 kernels, 768B\n"
@@ -105,9 +105,9 @@ TEST_F(KernelTable, VariantsStandUnderTheirKernel) {
   pack(artifact);
   const std::string table = kernelTable(code(1), program(1));
   EXPECT_TRUE(table.ends_with(
-      "    1   989 M   4.8 k     1.00     128   96   1040     0    64  update: "
+      "    1   312 M  2.04 k     1.00     128   96   1040     0    64  update: "
       "einsum, add\n"
-      "   or   989 M   4.8 k     1.00     128   80   1040     0    64  "
+      "   or   312 M  2.04 k     1.00     128   80   1040     0    64  "
       "update_other: a variant of it\n"))
       << table;
 }

@@ -198,17 +198,7 @@ void Bounder::finish(const std::vector<BlockTrace> &blocks) {
     }
 }
 
-double Bounder::peak() const {
-  switch (artifact::arithmeticOf(kernel)) {
-  case artifact::Arithmetic::bf16:
-    return chip.peaks.bf16;
-  case artifact::Arithmetic::tf32:
-    return chip.peaks.tf32;
-  case artifact::Arithmetic::fp32:
-    break;
-  }
-  return chip.peaks.fp32;
-}
+double Bounder::peak() const { return artifact::peakOf(chip.peaks, kernel); }
 
 KernelBound Bounder::run() {
   result.blocks = parameters.blocks;
