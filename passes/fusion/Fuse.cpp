@@ -90,11 +90,14 @@ static void followLayers(Block &block) {
   }
 }
 
-static void fuseBlock(Block &block, ComputableClusters &computable) {
+static void fuseBlock(Block &block, ComputableClusters &computable,
+                      bool explain) {
   eraseDead(block);
   OpPositions slots = positionsOf(block);
   FusionGraph graph(block);
   applyFusionRules(graph);
+  if (explain)
+    explainStores(graph);
   buildClusters(graph, slots, computable);
   eraseDead(block);
   storeFreeOps(block, slots, computable);
@@ -105,7 +108,8 @@ static void fuseBlock(Block &block, ComputableClusters &computable) {
 
 namespace {
 
-class FusePass : public tessera::impl::FuseBase<FusePass> {
+struct FusePass : tessera::impl::FuseBase<FusePass> {
+  using Base::Base;
   void runOnOperation() override {
     // Innermost loops first: their inputs are then final.
     SmallVector<Block *> blocks;
@@ -114,7 +118,7 @@ class FusePass : public tessera::impl::FuseBase<FusePass> {
     blocks.push_back(&getOperation().getBody().front());
     ComputableClusters computable;
     for (Block *block : blocks)
-      fuseBlock(*block, computable);
+      fuseBlock(*block, computable, explain);
   }
 };
 

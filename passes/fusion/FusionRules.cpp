@@ -1,37 +1,20 @@
 #include "passes/fusion/FusionRules.h"
 #include "passes/fusion/FusionChoices.h"
+#include "passes/fusion/Merges.h"
 #include "llvm/ADT/MapVector.h"
 
 using namespace mlir;
 using namespace tessera;
 using namespace tessera::graph;
 
-// More tensors than this in one kernel: more streams than a core prefetches,
-// and unreadable dumps.
-static constexpr unsigned kMaxOperands = 24;
-
 namespace {
 
 class Rules {
 public:
-  explicit Rules(FusionGraph &graph) : graph(graph) {}
+  explicit Rules(FusionGraph &graph) : graph(graph), merges(graph) {}
   void run();
 
 private:
-  // The kind of a merge of producer `p` into or with consumer `q`, by the kinds
-  // of both; none if they do not fit.
-  std::optional<ClusterKind> fit(unsigned p, unsigned q);
-  std::optional<ClusterKind> intoElementwise(unsigned p, unsigned q);
-  std::optional<ClusterKind> intoRow(unsigned p, unsigned q);
-  std::optional<ClusterKind> intoScatter(unsigned p, unsigned q);
-  // Whether parts of its tensors come from different positions.
-  bool isJoined(const FusionGroup &group) const {
-    return llvm::any_of(group.members, [&](unsigned node) {
-      return isa<ConcatOp, PadOp>(graph.op(node));
-    });
-  }
-  bool areScalarsOfTwoLayers(unsigned p, unsigned q);
-  bool addsTwoMicrobatches(unsigned p, unsigned q);
   bool tryMerge(unsigned p, unsigned q);
 
   // Merges with all neighbours that `wanted` names until none is left.
@@ -54,137 +37,16 @@ private:
     return graph.group(graph.groupOf(node)).kind == kind;
   }
   FusionGraph &graph;
+  const Merges merges;
 };
 
 } // namespace
 
-static bool isElementwise(const FusionGroup &group) {
-  return group.kind == ClusterKind::elementwise ||
-         group.kind == ClusterKind::gather;
-}
-
-//===--- fitting ----------------------------------------------------------===//
-
-// An elementwise group absorbs another of as many elements; if the order or the
-// number of elements changes in between, only if it has no other reader.
-std::optional<ClusterKind> Rules::intoElementwise(unsigned p, unsigned q) {
-  FusionGroup &from = graph.group(p), &into = graph.group(q);
-  FusionEdge edge = graph.edgeBetween(p, q);
-  if (edge.repeats)
-    return {};
-  bool alike = from.kept == into.kept && edge.inOrder;
-  if (!alike && !graph.feedsOnly(p, q))
-    return {};
-  return from.kind == ClusterKind::gather ? ClusterKind::gather : *into.kind;
-}
-
-// Into a row group, or a row group into what follows: each tensor has an
-// element a row, or one for each element of the rows.
-std::optional<ClusterKind> Rules::intoRow(unsigned p, unsigned q) {
-  FusionGroup &from = graph.group(p), &into = graph.group(q);
-  FusionGroup &row = from.kind == ClusterKind::row ? from : into;
-  auto fits = [&](const FusionGroup &group) {
-    if (group.reduced)
-      return group.kept == row.kept && group.reduced == row.reduced;
-    return group.kept == row.kept || group.kept == row.kept * row.reduced;
-  };
-  // Rows made of pieces would be walked piece by piece.
-  if (!fits(from) || !fits(into) || isJoined(from) || isJoined(into))
-    return {};
-  FusionEdge edge = graph.edgeBetween(p, q);
-  if (edge.inOrder ||
-      (edge.repeats && edge.repeatsLast && from.kept == row.kept))
-    return ClusterKind::row;
-  if (isElementwise(from) && !edge.repeats && graph.feedsOnly(p, q))
-    return ClusterKind::row;
-  return {};
-}
-
-// A scatter computes its updates where it adds them, all in one piece.
-std::optional<ClusterKind> Rules::intoScatter(unsigned p, unsigned q) {
-  FusionGroup &from = graph.group(p), &into = graph.group(q);
-  for (unsigned node : into.members)
-    if (auto scatter = dyn_cast<RowScatter>(graph.op(node)))
-      for (unsigned producer : graph.producersOf(scatter.getUpdates()))
-        if (graph.groupOf(producer) == p && isElementwise(from) &&
-            from.kept == tensorType(scatter.getUpdates()).getNumElements() &&
-            from.kind == ClusterKind::elementwise && !isJoined(from) &&
-            graph.feedsOnly(p, q) &&
-            !llvm::is_contained(graph.producersOf(scatter.getBase()),
-                                producer) &&
-            !llvm::is_contained(graph.producersOf(scatter.getIds()), producer))
-          return ClusterKind::scatter;
-  return {};
-}
-
-std::optional<ClusterKind> Rules::fit(unsigned p, unsigned q) {
-  FusionGroup &from = graph.group(p), &into = graph.group(q);
-  if (!from.kind || !into.kind)
-    return {};
-  // Rows are gathered from whole tables by finished indices.
-  for (unsigned node : into.members)
-    if (isa<EmbeddingOp>(graph.op(node)) &&
-        llvm::any_of(graph.producers(node), [&](unsigned producer) {
-          return graph.groupOf(producer) == p;
-        }))
-      return {};
-  switch (*into.kind) {
-  case ClusterKind::elementwise:
-  case ClusterKind::gather:
-    switch (*from.kind) {
-    case ClusterKind::elementwise:
-    case ClusterKind::gather:
-      return intoElementwise(p, q);
-    case ClusterKind::row:
-      return intoRow(p, q);
-    case ClusterKind::contraction:
-    case ClusterKind::grouped:
-    case ClusterKind::column:
-      if (into.kind == ClusterKind::elementwise && from.kept == into.kept &&
-          graph.edgeBetween(p, q).inOrder)
-        return from.kind;
-      return {};
-    default:
-      return {};
-    }
-  case ClusterKind::row:
-    if (isElementwise(from) || from.kind == ClusterKind::row)
-      return intoRow(p, q);
-    return {};
-  case ClusterKind::column:
-  case ClusterKind::reduce_all:
-    if (from.kind == ClusterKind::elementwise &&
-        from.kept == into.kept * into.reduced && graph.feedsOnly(p, q) &&
-        !graph.edgeBetween(p, q).repeats)
-      return into.kind;
-    return {};
-  case ClusterKind::scatter:
-    return intoScatter(p, q);
-  default:
-    return {};
-  }
-}
-
-// Chains of scalars through all layers, such as the sum of a norm: where they
-// are cut must not depend on the number of layers.
-bool Rules::areScalarsOfTwoLayers(unsigned p, unsigned q) {
-  const FusionGroup &one = graph.group(p), &other = graph.group(q);
-  return one.kept == 1 && other.kept == 1 && one.reduced == 0 &&
-         other.reduced == 0 && one.layer && other.layer &&
-         one.layer.getIndex() != other.layer.getIndex();
-}
-
-// The terms of all microbatches would be kept for one kernel.
-bool Rules::addsTwoMicrobatches(unsigned p, unsigned q) {
-  return graph.group(p).addsMicrobatch && graph.group(q).addsMicrobatch;
-}
-
 bool Rules::tryMerge(unsigned p, unsigned q) {
   if (p == q)
     return false;
-  std::optional<ClusterKind> kind = fit(p, q);
-  if (!kind || areScalarsOfTwoLayers(p, q) || addsTwoMicrobatches(p, q) ||
-      graph.countOperands(p, q) > kMaxOperands || graph.wouldCycle(p, q))
+  std::optional<ClusterKind> kind = merges.kindOf(p, q);
+  if (!kind || merges.obstacle(p, q))
     return false;
   graph.merge(p, q, *kind);
   return true;

@@ -22,4 +22,8 @@ namespace tessera {
 ///    kernel, unless a collective would have to wait for more.
 void applyFusionRules(FusionGraph &graph);
 
+/// After the rules: a remark on each op whose result one kernel stores for
+/// another, with the reason why the two are not one.
+void explainStores(FusionGraph &graph);
+
 } // namespace tessera

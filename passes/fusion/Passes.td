@@ -112,7 +112,7 @@ def InterleavePairs : Pass<"interleave-pairs", "::mlir::func::FuncOp"> {
     collective and the ops that need it are ops of the other half, up to its next collective.
     Operands come first, and each half keeps the order of its own collectives. The order of
     collectives depends on their numbers alone, so ranks of a group agree on it. A loop over further
-    rounds of an exchange (`graph.counted`) counts with the exchange before it.
+    rounds of an exchange (a `counted` loop) counts with the exchange before it.
 
     Before:
     ```mlir
@@ -204,7 +204,7 @@ def MaterializeInductionVariables
       %number = graph.dynamic_slice %numbers[%i] : tensor<2xi32>, tensor<i32> -> tensor<i32>
       %n = graph.convert %number : tensor<i32> -> tensor<i64>
     ```
-    If the number of iterations is data (`graph.counted`), it is a carried value instead, from 0 on:
+    If the number of iterations is data (`counted`), it is a carried value instead, from 0 on:
     a GPU repeats one body then, whose addresses do not advance.
 
     Before:
@@ -263,7 +263,11 @@ def Fuse : Pass<"fuse", "::mlir::func::FuncOp"> {
     ```
     Afterwards ops are in clusters, except loops, returns, dynamic slices and updates, constants,
     contiguous views, concatenations of rows and collectives. Collectives keep their order.
+    With `explain`, remarks say of each tensor that one kernel stores for another why the two are
+    not one kernel.
   }];
+  let options = [Option<"explain", "explain", "bool", "false",
+    "Remark why a tensor is stored between two kernels">];
   let dependentDialects = ["::tessera::graph::GraphDialect", "::mlir::arith::ArithDialect",
     "::mlir::math::MathDialect"];
 }
