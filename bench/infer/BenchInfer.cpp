@@ -207,18 +207,23 @@ static Status choosePeak(const SessionModel &opened, const InferModel &model,
   return Status::success();
 }
 
-/// The share of the time that a test's programs spent in collectives.
-static double collectiveShare(const hal::Session &session,
-                              const bench::InferTest &test) {
-  const std::string_view programs =
-      test.name.starts_with("pp") ? "prefill_" : "decode_";
+namespace {
+/// Nanoseconds in the steps of a test's programs.
+struct ProgramTime {
   uint64_t all = 0, collectives = 0;
+};
+} // namespace
+
+static ProgramTime timeOf(const hal::Session &session, std::string_view test) {
+  const std::string_view programs =
+      test.starts_with("pp") ? "prefill_" : "decode_";
+  ProgramTime time;
   for (const hal::Profile *profile : session.profiles())
     if (profile->program().starts_with(programs)) {
-      all += profile->nanoseconds();
-      collectives += profile->collectiveNanoseconds();
+      time.all += profile->nanoseconds();
+      time.collectives += profile->collectiveNanoseconds();
     }
-  return all ? double(collectives) / double(all) : 0;
+  return time;
 }
 
 static Status checkSizes(const BenchInferSettings &settings,
@@ -314,6 +319,10 @@ Status InferRun::measure() {
   TESSERA_RETURN_IF_ERROR(checkSizes(settings, decoder.shape()));
   const InferModel columns = describe(source->spec, *model);
   TESSERA_RETURN_IF_ERROR(choosePeak(*model, columns, settings.bench));
+  std::map<std::string, ProgramTime, std::less<>> warmUp;
+  settings.bench.warmedUp = [&](std::string_view test) {
+    warmUp.emplace(test, timeOf(session, test));
+  };
   auto result =
       bench::benchInfer(decoder,
                         costOf(source->spec, *model, decoder.shape(),
@@ -323,8 +332,13 @@ Status InferRun::measure() {
     return result.status();
   InferTable table{settings, columns, *result};
   if (ranks)
-    for (const bench::InferTest &test : result->tests)
-      table.collectives.push_back(collectiveShare(session, test));
+    for (const bench::InferTest &test : result->tests) {
+      const ProgramTime time = timeOf(session, test.name),
+                        before = warmUp[test.name];
+      table.collectives.push_back(
+          double(time.collectives - before.collectives) /
+          double(time.all - before.all));
+    }
   table.print();
   if (settings.profile)
     for (const hal::Profile *profile : session.profiles())

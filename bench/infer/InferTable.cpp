@@ -7,7 +7,8 @@ using namespace tessera;
 std::string InferTable::lastColumn(size_t test) const {
   const bench::InferTest &measured = result.tests[test];
   if (!collectives.empty())
-    return fmt::format("{:.1f} % of the time", 100 * collectives[test]);
+    return fmt::format("{:.1f} % of the programs' time",
+                       100 * collectives[test]);
   const std::string limit =
       measured.name.starts_with("pp")
           ? fmt::format("{:.1f} GFLOP/s, {}", measured.limit / 1e9,
@@ -18,10 +19,11 @@ std::string InferTable::lastColumn(size_t test) const {
 
 void InferTable::printMarkdown() const {
   const bool onRanks = !collectives.empty();
-  fmt::print("| model | size{} | params | backend | threads | test | t/s | {} "
-             "|\n| --- | ---: | ---: | --- | ---: | ---: | ---: | --- |\n",
-             onRanks ? " of a rank" : "",
-             onRanks ? "collectives" : "of the limit");
+  const char *ofRank = onRanks ? " of a rank" : "";
+  fmt::print(
+      "| model | size{} | params | backend | threads{} | test | t/s | {} "
+      "|\n| --- | ---: | ---: | --- | ---: | ---: | ---: | --- |\n",
+      ofRank, ofRank, onRanks ? "collectives" : "of the limit");
   for (size_t i = 0; i < result.tests.size(); ++i) {
     const bench::InferTest &test = result.tests[i];
     fmt::print(
@@ -39,15 +41,16 @@ void InferTable::printJson() const {
   for (size_t i = 0; i < result.tests.size(); ++i) {
     const bench::InferTest &test = result.tests[i];
     const bool isPrompt = test.name.starts_with("pp");
+    const bool onRanks = !collectives.empty();
     nlohmann::ordered_json line{
         {"bench", "infer"},
         {"model", model.name},
-        {"model_size", model.bytes},
+        {onRanks ? "rank_model_size" : "model_size", model.bytes},
         {"model_n_params", model.parameters},
         {"type_k", model.kept}, // as llama-bench names them
         {"type_v", model.kept},
         {"backend", model.target},
-        {"n_threads", settings.threads},
+        {onRanks ? "rank_n_threads" : "n_threads", settings.threads},
         {"n_prompt", isPrompt ? settings.bench.prompt : 0},
         {"n_gen", isPrompt ? 0 : settings.bench.generate},
         {"n_batch_decode", isPrompt ? 0 : settings.bench.batch},
@@ -56,7 +59,7 @@ void InferTable::printJson() const {
         {"stddev_ts", bench::deviationOf(test.rates)},
         {"samples_ts", test.rates},
         {"samples_s", test.seconds}};
-    if (!collectives.empty()) {
+    if (onRanks) {
       line["mesh"] = settings.mesh;
       line["collectives"] = collectives[i];
     } else {

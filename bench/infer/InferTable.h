@@ -21,7 +21,8 @@ struct InferTable {
   const BenchInferSettings &settings;
   const InferModel &model;
   const bench::InferBenchResult &result;
-  /// On ranks: the share of rank 0's time in collectives, of each test.
+  /// On ranks: the share of collectives in the time of rank 0's programs, of
+  /// each test without its warm-up.
   std::vector<double> collectives = {};
 
   /// As the settings say.

@@ -145,6 +145,7 @@ Status Bench::measurePrompt(InferTest &test) {
   // The first touches every page.
   if (auto warm = readPrompt(); !warm.ok())
     return warm.status();
+  options.warmedUp(test.name);
   Reached reached;
   std::vector<double> limits{peak()};
   for (unsigned i = 0; i < options.repeat; ++i) {
@@ -221,8 +222,10 @@ Status Bench::measureDecoding(ReadBandwidth *memory, InferTest &test) {
           2 * buffer * options.threads / reads.processor);
     }
     release();
-    if (i == 0)
+    if (i == 0) {
+      options.warmedUp(test.name);
       continue;
+    }
     test.seconds.push_back(total);
     test.rates.push_back(double(options.generate * options.batch) / total);
   }

@@ -5,7 +5,9 @@
 #include "runtime/infer/Decoder.h"
 #include "runtime/support/PeakFlops.h"
 
+#include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace tessera::bench {
@@ -22,6 +24,8 @@ struct InferBenchOptions {
   /// Against the machine's limits; of one of several ranks, which share the
   /// machine, only rates are measured.
   bool hasLimits = true;
+  /// Called with a test after its warm-up.
+  std::function<void(std::string_view name)> warmedUp = [](auto) {};
 };
 
 /// The bytes that a model must read and the FLOPs that it must execute, by any

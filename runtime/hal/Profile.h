@@ -17,7 +17,7 @@ struct ProfiledStep {
   std::uint64_t bytes = 0;
   std::uint64_t runs = 0;
   std::uint64_t nanoseconds = 0; ///< of all runs
-  bool isCollective = false;     ///< one of ranks, or the wait for its end
+  bool isCollective = false;     ///< among ranks, or the wait for one
 };
 
 struct TraceEvent {

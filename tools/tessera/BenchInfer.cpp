@@ -40,7 +40,9 @@ addMeasureOptions(CLI::App *command,
                    "repetitions of each test, after one warm-up")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
-  command->add_option("--threads", settings->threads, "0: all processors")
+  command
+      ->add_option("--threads", settings->threads,
+                   "0: all processors; on a mesh, this rank's part of them")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();
   command
@@ -76,7 +78,8 @@ void tessera::addBenchInfer(CLI::App &bench, Invocation &invocation) {
   CLI::App *command = bench.add_subcommand(
       "infer",
       "Measure prefill and decode on this machine's CPUs, in the format of "
-      "llama-bench, against their peak FLOP/s and memory bandwidth");
+      "llama-bench: against their peak FLOP/s and memory bandwidth, or on a "
+      "mesh with the share of collectives");
   addMeasureOptions(command, settings);
   addProgramOptions(command, settings);
   auto cacheGib = std::make_shared<uint64_t>(kCacheGib);
@@ -85,8 +88,8 @@ void tessera::addBenchInfer(CLI::App &bench, Invocation &invocation) {
   addMeshOptions(*command, *mesh);
   command->add_flag("--json", settings->json, "print one JSON object per line");
   command->add_flag("--profile", settings->profile,
-                    "also print the time of each step of the programs, summed "
-                    "over repetitions, to stderr");
+                    "also print the time of each step of the programs, of rank "
+                    "0, summed over repetitions, to stderr");
   command->callback([=, &invocation] {
     settings->cacheBytes = *cacheGib << 30;
     settings->mesh = mesh->mesh;

@@ -222,8 +222,14 @@ def bench(ranks, folder):
         assert [line["test"] for line in lines] == ["pp20", "tg9"], printed
         for line in lines:
             assert 0 < line["collectives"] < 1 and "of_limit" not in line, line
-            assert line["mesh"] == "tensor=2" and line["n_threads"] == 1, line
-            assert 0.5 * alone["model_size"] <= line["model_size"] < 0.7 * alone["model_size"], line
+            assert line["mesh"] == "tensor=2" and line["rank_n_threads"] == 1, line
+            assert 0.5 <= line["rank_model_size"] / alone["model_size"] < 0.7, line
+    command.remove("--json")
+    table = run(*ranks.start(2, *command, folder, "--mesh", "tensor=2")).stdout.splitlines()
+    cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table]
+    assert cells[0][1] == "size of a rank" and cells[0][7] == "collectives", table
+    assert [line[5] for line in cells[2:]] == ["pp20", "tg9"], table
+    assert all(line[7].endswith("% of the programs' time") for line in cells[2:]), table
     check(True, "bench infer on tensor=2: the share of collectives")
     for what, place, part, more in [
             ("a packaged model", ranks.scratch / "packaged.tsr", "compiled for one process", []),
