@@ -24,30 +24,30 @@ public:
                   width = spec.intermediate;
     const std::string qkv = "self_attn.qkv_proj", both = "mlp.gate_up_proj";
     using Names = std::vector<std::string>;
-    all.push_back(behindNorm(
+    all.push_back(afterNorm(
         "input_layernorm", fused ? Names{qkv}
                                  : Names{"self_attn.q_proj", "self_attn.k_proj",
                                          "self_attn.v_proj"}));
-    all.push_back(behindMatrix(fused ? qkv : "self_attn.v_proj", spec.qkvBias,
-                               fused ? query + 2 * values : values,
-                               "self_attn.o_proj"));
+    all.push_back(afterMatrix(fused ? qkv : "self_attn.v_proj", spec.qkvBias,
+                              fused ? query + 2 * values : values,
+                              "self_attn.o_proj"));
     const int64_t shared = spec.heads / spec.kvHeads;
     for (int64_t channel = 0; channel < query; ++channel)
       all.back().sources.push_back((fused ? query + values : 0) +
                                    channel / spec.headDim / shared *
                                        spec.headDim +
                                    channel % spec.headDim);
-    all.push_back(behindNorm(std::string(moduleNames(spec).mlpNorm),
-                             fusedMlp ? Names{both}
-                                      : Names{"mlp.gate_proj", "mlp.up_proj"}));
-    all.push_back(behindMatrix(fusedMlp ? both : "mlp.up_proj", spec.mlpBias,
-                               fusedMlp ? 2 * width : width, "mlp.down_proj"));
+    all.push_back(afterNorm(std::string(moduleNames(spec).mlpNorm),
+                            fusedMlp ? Names{both}
+                                     : Names{"mlp.gate_proj", "mlp.up_proj"}));
+    all.push_back(afterMatrix(fusedMlp ? both : "mlp.up_proj", spec.mlpBias,
+                              fusedMlp ? 2 * width : width, "mlp.down_proj"));
     all.back().sources = range(fusedMlp ? width : 0, width);
   }
 
 private:
-  InputOfLinears behindNorm(const std::string &norm,
-                            const std::vector<std::string> &readers) const {
+  InputOfLinears afterNorm(const std::string &norm,
+                           const std::vector<std::string> &readers) const {
     InputOfLinears input;
     input.measured = prefix + readers.front();
     for (const std::string &each : readers)
@@ -61,8 +61,8 @@ private:
     return input;
   }
 
-  InputOfLinears behindMatrix(const std::string &matrix, bool bias,
-                              int64_t rows, const char *reader) const {
+  InputOfLinears afterMatrix(const std::string &matrix, bool bias, int64_t rows,
+                             const char *reader) const {
     InputOfLinears input;
     input.measured = prefix + reader;
     input.readers = {prefix + reader + ".weight"};

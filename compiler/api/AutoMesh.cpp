@@ -175,9 +175,9 @@ Status tessera::applyCluster(const MeshDevices &devices,
 
 namespace {
 /// Compiles candidates until the program of one fits.
-class MeshProof {
+class MeshTrial {
 public:
-  MeshProof(const MeshQuestion &question, CompileRequest &request)
+  MeshTrial(const MeshQuestion &question, CompileRequest &request)
       : question(question), request(request),
         limit(usableMemory(question.cluster.gpu)) {}
 
@@ -222,7 +222,7 @@ private:
 };
 } // namespace
 
-StatusOr<MeshChoice> MeshProof::next() const {
+StatusOr<MeshChoice> MeshTrial::next() const {
   StatusOr<MeshChoice> choice = chooseMesh(question, refused);
   if (choice.ok() && refused.size() >= kMostTried)
     choice->chosen = choice->smallest;
@@ -239,7 +239,7 @@ StatusOr<MeshChoice> MeshProof::next() const {
       formatBytes(limit));
 }
 
-llvm::Expected<CompileSummary> MeshProof::attempt(const MeshChoice &choice,
+llvm::Expected<CompileSummary> MeshTrial::attempt(const MeshChoice &choice,
                                                   bool &fits) {
   CompileRequest trial = request;
   trial.accept = [&](llvm::ArrayRef<RankMemory> all) -> llvm::Error {
@@ -257,7 +257,7 @@ llvm::Expected<CompileSummary> MeshProof::attempt(const MeshChoice &choice,
   return proved ? compile(request) : std::move(proved);
 }
 
-bool MeshProof::accepts(const MeshChoice &choice, const RankMemory &memory) {
+bool MeshTrial::accepts(const MeshChoice &choice, const RankMemory &memory) {
   const double needed =
       static_cast<double>(memory.total()) + question.libraryBytes;
   if (needed <= limit) {
@@ -280,7 +280,7 @@ llvm::Expected<CompileSummary> tessera::compileOnAutoMesh(
     CompileRequest &request, const MeshQuestion &question,
     llvm::function_ref<std::string(const CompileRequest &)> rebuild) {
   if (!question.cluster.host)
-    return MeshProof(question, request).run(rebuild);
+    return MeshTrial(question, request).run(rebuild);
   StatusOr<std::vector<ReplayedMesh>> meshes = replayMeshes(request, question);
   if (!meshes.ok())
     return llvm::createStringError(meshes.message());

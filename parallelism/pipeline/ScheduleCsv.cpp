@@ -172,7 +172,7 @@ Status CsvReader::readRow(std::string_view row, uint32_t line) {
   if (schedule.lists.size() == maxRanks)
     return fail({line, 1}, "more than {} ranks", maxRanks);
   InstructionList list;
-  std::vector<Place> listPlaces;
+  std::vector<Place> listPositions;
   for (size_t start = 0; start <= row.size();) {
     const size_t end = std::min(row.find(',', start), row.size());
     size_t from = start, to = end;
@@ -190,12 +190,12 @@ Status CsvReader::readRow(std::string_view row, uint32_t line) {
                     "microbatch as in 0F3, numbers below {}",
                     quote(cell), maxNumber);
       list.push_back(instruction);
-      listPlaces.push_back(place);
+      listPositions.push_back(place);
     }
     start = end + 1;
   }
   schedule.lists.push_back(std::move(list));
-  positions.push_back(std::move(listPlaces));
+  positions.push_back(std::move(listPositions));
   return Status::success();
 }
 

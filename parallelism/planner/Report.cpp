@@ -19,7 +19,7 @@ std::string memoryTable(const Candidate &candidate, const Gpu &gpu) {
       fmt::format("memory of the fullest rank: {:.1f} of {:.1f} "
                   "GB",
                   candidate.bytes() / gigabyte, gpu.memory / gigabyte);
-  if (const std::optional<ProgramFigures> &program = candidate.program)
+  if (const std::optional<ProgramCost> &program = candidate.program)
     text +=
         fmt::format(", {}\n"
                     "  state {:.2f}, arena {:.2f} GB, and libraries\n"

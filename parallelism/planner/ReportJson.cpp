@@ -54,7 +54,7 @@ Json candidateJson(const Candidate &candidate) {
   Json json = {{"plan", planJson(candidate.plan)},
                {"memory", memoryJson(candidate.memory)},
                {"step", stepJson(candidate.cost)}};
-  if (const std::optional<ProgramFigures> &program = candidate.program)
+  if (const std::optional<ProgramCost> &program = candidate.program)
     json["program"] = {{"state", program->state},
                        {"arena", program->arena},
                        {"bytes", program->bytes},

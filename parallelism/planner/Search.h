@@ -12,19 +12,19 @@ namespace tessera::planner {
 
 /// What is known of a plan from compiled programs: its own, or shallow ones on
 /// the same mesh (compiler/api/ProgramProbe.h).
-struct ProgramFigures {
+struct ProgramCost {
   double state = 0, arena = 0; ///< bytes of the fullest rank
   double bytes = 0;            ///< in all: inputs, outputs and libraries too
   bool whole = false;          ///< its own program was compiled
   double seconds = 0;          ///< of a step, replayed; 0: unknown
-  bool operator==(const ProgramFigures &) const = default;
+  bool operator==(const ProgramCost &) const = default;
 };
 
 struct Candidate {
   ParallelPlan plan;
   StepCost cost;
   Memory memory;
-  std::optional<ProgramFigures> program = {};
+  std::optional<ProgramCost> program = {};
 
   /// Bytes of the fullest rank: of its program, or else by the memory model.
   double bytes() const { return program ? program->bytes : memory.total(); }

@@ -14,7 +14,7 @@ static bool isView(Operation *op) {
   return fusable && fusable.isView();
 }
 
-static bool isWidening(Operation *op) {
+static bool isUpcast(Operation *op) {
   auto convert = dyn_cast<graph::ConvertOp>(op);
   return convert && bytesOf(convert.getResult()) > bytesOf(convert.getInput());
 }
@@ -32,7 +32,7 @@ static bool isGenerated(Operation *op) {
 // Costs nothing where it is fused into its user.
 static bool isFree(Operation *op) {
   return op->getNumOperands() == 0 || isa<graph::RandomOp>(op) || isView(op) ||
-         isWidening(op) || isGenerated(op);
+         isUpcast(op) || isGenerated(op);
 }
 
 // Whether `value` is computed elementwise from upcasts, arguments, constants
@@ -41,7 +41,7 @@ static bool comesFromNarrow(Value value, int64_t elements, bool &sawUpcast) {
   Operation *op = value.getDefiningOp();
   if (!op || op->getNumOperands() == 0)
     return true;
-  if (isWidening(op))
+  if (isUpcast(op))
     return sawUpcast = true;
   if (!isa<graph::Elementwise>(op) && !isView(op))
     return graph::tensorType(value).getNumElements() < elements;

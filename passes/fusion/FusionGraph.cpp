@@ -8,7 +8,7 @@ using namespace tessera::graph;
 // Bytes: where a kernel's buffers may start.
 static constexpr int64_t kBufferAlignment = 64;
 
-static bool widensFloat(Operation *op) {
+static bool upcastsFloat(Operation *op) {
   auto convert = dyn_cast<ConvertOp>(op);
   if (!convert)
     return false;
@@ -67,12 +67,12 @@ bool tessera::isFree(Operation *op) {
     return false;
   return isa<ReshapeOp, TransposeOp, BroadcastOp, SliceOp, IotaOp, RandomOp,
              DequantizeOp, DequantizeRowsOp>(op) ||
-         widensFloat(op) ||
+         upcastsFloat(op) ||
          (isa<ConvertOp>(op) && op->getOperand(0).getDefiningOp<IotaOp>());
 }
 
 bool tessera::keepsOrder(Operation *op) {
-  return isa<ReshapeOp>(op) || widensFloat(op);
+  return isa<ReshapeOp>(op) || upcastsFloat(op);
 }
 
 // The kind that an op alone would have; none where it stays outside clusters.

@@ -56,7 +56,7 @@ static LogicalResult splitReduction(ReduceOp op, PatternRewriter &rewriter) {
 }
 
 // A scatter adds in memory, so memory must have the type of its sums.
-static LogicalResult widenScatter(ScatterAddOp op, PatternRewriter &rewriter) {
+static LogicalResult upcastScatter(ScatterAddOp op, PatternRewriter &rewriter) {
   Type element = tensorType(op.getBase()).getElementType();
   if (accumulatorType(element) == element || isEmpty(op.getUpdates()))
     return failure();
@@ -115,7 +115,7 @@ class NormalizeReductionsPass
     RewritePatternSet patterns(&getContext());
     patterns.add<DropEmpty>(&getContext());
     patterns.add(splitReduction);
-    patterns.add(widenScatter);
+    patterns.add(upcastScatter);
     patterns.add(sumOfNothing<ReduceOp>);
     patterns.add(sumOfNothing<EinsumOp>);
     patterns.add(sumOfNothing<GroupedMatmulOp>);

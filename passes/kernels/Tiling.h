@@ -75,7 +75,7 @@ public:
   bool isGpu() const { return !targets.empty() && targets.front().gpu; }
   /// Whether a target has matrix registers.
   bool hasMatrixTiles() const;
-  bool wantsAllVariants() const { return allVariants; }
+  bool emitsAllVariants() const { return allVariants; }
   /// The only target of a GPU, the first of CPUs.
   const TileTarget &target() const { return targets.front(); }
 

@@ -104,7 +104,7 @@ private:
   // Whether a chunk of a collective matmul would have to wait for another one
   // to arrive: computation goes first then. Not over `pipe`: other stages need
   // their tensors as soon as possible.
-  bool wantsRoom(unsigned op) const {
+  bool needsTime(unsigned op) const {
     auto permute = dyn_cast<dist::PermuteOp>(graph.ops[op]);
     if (!permute ||
         llvm::any_of(permute.getAxes().getAsRange<dist::AxisRefAttr>(),
@@ -142,7 +142,7 @@ private:
         ++end;
       if (end == sequence.size() || !graph.isCollective(sequence[end]) ||
           !isReady(sequence[end]) ||
-          (now < graph.ops.size() && wantsRoom(sequence[end]) && choose().runs))
+          (now < graph.ops.size() && needsTime(sequence[end]) && choose().runs))
         return true;
       if (!emit(sequence[end]))
         return false;

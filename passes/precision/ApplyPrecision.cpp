@@ -124,7 +124,7 @@ private:
                      }) ||
         (llvm::any_of(op->getOperands(),
                       [&](Value operand) { return isF32(current(operand)); }) &&
-         wantsWide(result, isCheapResult(op)));
+         staysF32(result, isCheapResult(op)));
     for (OpOperand &operand : op->getOpOperands())
       if (wide)
         upcast(operand);
@@ -138,7 +138,7 @@ private:
     Value result = op->getResult(0);
     for (OpOperand &operand : op->getOpOperands())
       narrow(operand);
-    if (isLarge(result) && !wantsWide(result, /*cheap=*/false))
+    if (isLarge(result) && !staysF32(result, /*cheap=*/false))
       setElement(result, narrowType);
   }
 
@@ -193,7 +193,7 @@ private:
         isCheapResult(op))
       cheap.insert(result);
     if (isLarge(result) && !isStatistic(result) &&
-        !wantsWide(result, cheap.contains(result)))
+        !staysF32(result, cheap.contains(result)))
       narrowed[result] = narrowCopy(result);
   }
 
@@ -231,7 +231,7 @@ private:
   // Whether the value need not be stored as bf16: all its readers compute in
   // f32 in the same kernel, and no gradient saves it; or the program returns
   // it, in f32, and then everybody reads that.
-  bool wantsWide(Value value, bool isCheap) const {
+  bool staysF32(Value value, bool isCheap) const {
     auto returns = [](Operation *user) { return isa<func::ReturnOp>(user); };
     if (!isBlock && llvm::any_of(value.getUsers(), returns))
       return true;
@@ -244,7 +244,7 @@ private:
              case OpClass::reduction:
                return isCheap || traits.isLinear(user);
              case OpClass::movement:
-               return wantsWide(user->getResult(0), isCheap);
+               return staysF32(user->getResult(0), isCheap);
              default:
                return false;
              }

@@ -37,7 +37,7 @@ static bool staysNarrow(Type type, DictionaryAttr attributes) {
          (isPort && cast<RankedTensorType>(type).getRank() > 0);
 }
 
-static LogicalResult widenConstant(graph::ConstantOp op) {
+static LogicalResult convertConstant(graph::ConstantOp op) {
   auto values = dyn_cast<DenseFPElementsAttr>(op.getValue());
   if (!values)
     return op.emitOpError("has values that cannot be made f64; give them as "
@@ -55,7 +55,7 @@ static LogicalResult widenConstant(graph::ConstantOp op) {
 }
 
 // Readers get the value in f64.
-static void convertBehind(Value value, OpBuilder &builder) {
+static void convertAfter(Value value, OpBuilder &builder) {
   Value wide = graph::Emitter(builder, value.getLoc())
                    .convert(value, builder.getF64Type());
   value.replaceAllUsesExcept(wide, wide.getDefiningOp());
@@ -78,41 +78,41 @@ struct ConvertProgramsToF64
     SmallVector<Operation *> ops;
     function.front().walk([&](Operation *op) { ops.push_back(op); });
     for (Operation *op : ops)
-      if (failed(widenResults(op, builder)))
+      if (failed(convertResults(op, builder)))
         return failure();
-    widenArguments(function, builder);
+    convertArguments(function, builder);
     narrowReturned(function, builder);
     updateType(function);
     return success();
   }
 
-  static LogicalResult widenResults(Operation *op, OpBuilder &builder) {
+  static LogicalResult convertResults(Operation *op, OpBuilder &builder) {
     for (Region &region : op->getRegions())
       for (Block &block : region)
         for (BlockArgument argument : block.getArguments())
           argument.setType(toF64(argument.getType()));
     if (isa<graph::RandomOp>(op)) {
       builder.setInsertionPointAfter(op);
-      convertBehind(op->getResult(0), builder);
+      convertAfter(op->getResult(0), builder);
       return success();
     }
     if (auto constant = dyn_cast<graph::ConstantOp>(op);
         constant && isF32(constant.getType()) &&
-        failed(widenConstant(constant)))
+        failed(convertConstant(constant)))
       return failure();
     for (Value result : op->getResults())
       result.setType(toF64(result.getType()));
     return success();
   }
 
-  static void widenArguments(func::FuncOp function, OpBuilder &builder) {
+  static void convertArguments(func::FuncOp function, OpBuilder &builder) {
     builder.setInsertionPointToStart(&function.front());
     for (BlockArgument argument : function.getArguments())
       if (!staysNarrow(argument.getType(),
                        function.getArgAttrDict(argument.getArgNumber())))
         argument.setType(toF64(argument.getType()));
       else if (isF32(argument.getType()))
-        convertBehind(argument, builder);
+        convertAfter(argument, builder);
   }
 
   static void narrowReturned(func::FuncOp function, OpBuilder &builder) {

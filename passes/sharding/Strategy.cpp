@@ -141,7 +141,7 @@ static Roles rolesOf(ModuleOp module, const Congruence &classes) {
 // even if the model is too small to gain by it: communication only decides
 // between ways to do so.
 static constexpr LinkPrice kLinksWhenAsked{0.01, false, /*coarse=*/true};
-static constexpr LinkPrice kLinksOfColors{1.0, true, /*coarse=*/true};
+static constexpr LinkPrice kLinksOfGroups{1.0, true, /*coarse=*/true};
 
 namespace {
 class Search {
@@ -189,14 +189,14 @@ public:
     });
     if (!any)
       return success();
-    FailureOr<double> best = measure(strategy, kLinksOfColors);
+    FailureOr<double> best = measure(strategy, kLinksOfGroups);
     std::optional<Strategy> chosen;
     for (const Colors &colors : tokens) {
       Strategy attempt = strategy;
       attempt.exchanged.assign(axes.begin(), axes.end());
       if (folded)
         addMissing(attempt.colors[*folded], colors);
-      FailureOr<double> seconds = measure(attempt, kLinksOfColors);
+      FailureOr<double> seconds = measure(attempt, kLinksOfGroups);
       if (failed(best) || failed(seconds))
         return failure();
       if ((folded || axes.size() > 1) && !exchangesAlong(axes))
@@ -391,7 +391,7 @@ FailureOr<Strategy> sharding::chooseStrategy(ModuleOp module, Factors &factors,
   if (failed(checkExperts(module, roles, mesh, options)))
     return failure();
   Search search(module, classes, mesh, strategy, effort);
-  const LinkPrice links = options.parts ? kLinksWhenAsked : kLinksOfColors;
+  const LinkPrice links = options.parts ? kLinksWhenAsked : kLinksOfGroups;
   for (unsigned axis = 0; axis < mesh.rank(); ++axis) {
     StringRef name = mesh.axes[axis].getName();
     if (name == "data") {

@@ -121,7 +121,7 @@ std::string megabytes(double bytes) {
 }
 
 // Of one collective, on average: what runs until the wait for it.
-std::string besideText(const CollectiveRow &row) {
+std::string overlapText(const CollectiveRow &row) {
   if (row.first->ticket() == 0)
     return "";
   const auto runs = static_cast<double>(row.runs);
@@ -155,7 +155,7 @@ std::string collectiveTable(const Artifact &artifact, const Program &program) {
         reduces ? fmt::format(" {}", EnumNameReduction(row.first->reduction()))
                 : "",
         EnumNameElementType(row.first->type()), axisNames(artifact, *row.first),
-        row.members, besideText(row));
+        row.members, overlapText(row));
   }
   return fmt::format(
       "{}: {} collectives, a rank sends {} MB\n{}{}", toView(program.name()),

@@ -193,13 +193,13 @@ void ResponseWriter::open(HttpReply *reply, OutputItem item) {
 }
 
 /// Without a reply, events are only counted.
-std::vector<ServerEvent> ResponseWriter::closing(bool isTold) {
+std::vector<ServerEvent> ResponseWriter::closing(bool hasReply) {
   std::vector<ServerEvent> events;
   if (!std::exchange(isOpen, false))
     return events;
   const OutputItem &item = record.output.back();
   auto add = [&](std::string_view type, const auto &members) {
-    if (isTold && isWanted())
+    if (hasReply && isWanted())
       events.push_back(event(type, print(members())));
     else
       ++sequence;
@@ -291,12 +291,12 @@ void ResponseWriter::piece(HttpReply *reply, const Delta &delta) {
     else
       break;
   text(reply, delta.text);
-  bool isBehind = false;
+  bool isAfter = false;
   for (const CallPiece &each : delta.calls) {
-    isBehind |= isNew(each);
+    isAfter |= isNew(each);
     if (isNew(each))
       openCall(reply, each.id, each.name);
-    if (isBehind)
+    if (isAfter)
       arguments(reply, each.arguments);
   }
 }

@@ -86,7 +86,7 @@ private:
   ServerEvent event(std::string_view type, std::string_view members);
   void openMessage(HttpReply *reply);
   void open(HttpReply *reply, OutputItem item);
-  std::vector<ServerEvent> closing(bool isTold);
+  std::vector<ServerEvent> closing(bool hasReply);
   void close(HttpReply *reply);
   void grow(HttpReply *reply, std::string_view type, std::string_view piece);
   std::string idOf(std::string_view prefix) const;

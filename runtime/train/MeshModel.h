@@ -41,7 +41,7 @@ public:
   /// Scores are for one process: none here.
   int64_t contextLength() const override { return 0; }
   StatusOr<std::span<const float>> logits(std::span<const int32_t>) override;
-  uint64_t bytesBesidePiece(uint64_t piece) const override { return piece; }
+  uint64_t bytesDuringPiece(uint64_t piece) const override { return piece; }
   StatusOr<uint64_t> residentPlannedBytes() const override {
     return share->residentPlannedBytes();
   }

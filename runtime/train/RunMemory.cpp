@@ -48,7 +48,7 @@ StatusOr<RunMemory> measureRunMemory(const TrainModel &model,
   for (const StateTensor &tensor : model.state())
     memory.checkpoint =
         std::max(memory.checkpoint, std::min(tensor.size, kCheckpointPiece));
-  memory.checkpoint += model.bytesBesidePiece(memory.checkpoint);
+  memory.checkpoint += model.bytesDuringPiece(memory.checkpoint);
   StatusOr<ProcessMemory> process = readProcessMemory();
   if (!process.ok())
     return process.status();

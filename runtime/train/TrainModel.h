@@ -125,7 +125,7 @@ public:
   logits(std::span<const int32_t> tokens) = 0;
 
   /// Memory that readState() of a piece of that size takes in addition to it.
-  virtual uint64_t bytesBesidePiece(uint64_t) const { return 0; }
+  virtual uint64_t bytesDuringPiece(uint64_t) const { return 0; }
 
   /// How much of facts().plannedBytes is in this process's resident memory.
   virtual StatusOr<uint64_t> residentPlannedBytes() const { return 0; }

@@ -34,7 +34,7 @@ std::string coreName(std::string_view name) {
 
 /// Tensors that embeddings do not use: those after BERT's last layer, and a
 /// buffer that older versions saved.
-bool isBesideEncoder(std::string_view name) {
+bool isOutsideEncoder(std::string_view name) {
   std::string core = coreName(name);
   return core.starts_with("pooler.dense.") || core.starts_with("cls.") ||
          core == "embeddings.position_ids";
@@ -244,7 +244,7 @@ StatusOr<ImportReport> importWeights(const std::string &path, ModelState &model,
   report.loaded = plan.size() + quantizations.size();
   for (const auto &[name, location] : source->tensors())
     if (!used.contains(location.entry) && !isRedundant(name) &&
-        !isWeightNorm(name) && !(isEncoder && isBesideEncoder(name)))
+        !isWeightNorm(name) && !(isEncoder && isOutsideEncoder(name)))
       report.unexpected.push_back(name);
   return report;
 }

@@ -29,7 +29,7 @@ static std::string phaseNames() {
 
 // tessera-run, which becomes the executable, is in the directory of this
 // program.
-static std::string besideThisProgram(const char *name) {
+static std::string nextToThisProgram(const char *name) {
   std::error_code error;
   std::filesystem::path self =
       std::filesystem::read_symlink("/proc/self/exe", error);
@@ -303,7 +303,7 @@ void tessera::addCompileCommand(CLI::App &app, Invocation &invocation) {
     request->warning = [](std::string_view line) {
       fmt::print(stderr, "tessera: {}\n", line);
     };
-    request->runtime = besideThisProgram("tessera-run");
+    request->runtime = nextToThisProgram("tessera-run");
     if (request->spec.empty())
       return invocation.fail(
           "compile requires SPEC, a directory with config.json");

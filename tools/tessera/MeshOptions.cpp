@@ -60,8 +60,8 @@ void tessera::runOnRanks(const MeshSettings &settings, Invocation &invocation,
     return fail(joined.status());
   InferenceRanks &ranks = **joined;
   Status status = work(&ranks);
-  const bool isTold = ranks.hasAgreedError() && !ranks.leads();
-  if (isTold)
+  const bool isReported = ranks.hasAgreedError() && !ranks.leads();
+  if (isReported)
     invocation.exitCode = 1;
   else
     fail(status);

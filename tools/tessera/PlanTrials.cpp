@@ -23,7 +23,7 @@ namespace {
 /// What became of a candidate.
 struct Outcome {
   std::string refusal; ///< of the compiler; empty: none
-  ProgramFigures program;
+  ProgramCost program;
   bool isLike = false;  ///< it does not fit, as one that was compiled
   bool isKnown = false; ///< it was compiled, refused or compared
 };

@@ -390,14 +390,14 @@ static bool feedsOnlyRightOperands(Value tile) {
 }
 
 // Whether a box of [k, n] holds whole pairs of bf16, consecutive along k.
-static bool isOfTurnedPairs(Type element, ArrayRef<int64_t> shape,
-                            ArrayRef<int64_t> strides) {
+static bool isOfTransposedPairs(Type element, ArrayRef<int64_t> shape,
+                                ArrayRef<int64_t> strides) {
   return element.isBF16() && shape.size() == 2 && strides[0] == 1 &&
          shape[0] % 2 == 0 && shape[1] > 1;
 }
 
 // Such a box: words of two elements are transposed, half as many as elements.
-Tile KernelLowering::loadTurnedPairs(const Box &box) {
+Tile KernelLowering::loadTransposedPairs(const Box &box) {
   int64_t words = box.shape[0] / 2, n = box.shape[1], chunks = p.chunks(n);
   Tile tile{box.shape, {}, Form::pairs};
   tile.pieces.resize(words * chunks);
@@ -551,9 +551,9 @@ llvm::Error KernelLowering::lowerLoad(tile::LoadOp op) {
   Box box = boxOf(memory, op.getIndices(), op.getAlong(),
                   cast<VectorType>(op.getResult().getType()).getShape());
   Value bound = op.getBound() ? scalarOf(op.getBound()) : Value();
-  if (!bound && isOfTurnedPairs(box.element, box.shape, box.strides) &&
+  if (!bound && isOfTransposedPairs(box.element, box.shape, box.strides) &&
       feedsOnlyRightOperands(op.getResult())) {
-    bind(op, loadTurnedPairs(box));
+    bind(op, loadTransposedPairs(box));
     return llvm::Error::success();
   }
   bind(op, !bound && feedsOnlyProducts(op.getResult(), true)

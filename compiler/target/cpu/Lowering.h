@@ -147,7 +147,7 @@ private:
   mlir::Value boundMask(mlir::Value bound, int64_t first);
   Tile loadBox(const Box &box, mlir::Value bound);
   Tile loadScalars(const Box &box);
-  Tile loadTurnedPairs(const Box &box);
+  Tile loadTransposedPairs(const Box &box);
   llvm::Expected<Tile> loadPairs(tile::LoadOp op, const Memory &memory);
   Tile loadPairScalars(const Memory &memory, mlir::Value start, int64_t m,
                        int64_t k, bool paired);

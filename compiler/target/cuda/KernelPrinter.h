@@ -99,7 +99,7 @@ private:
   llvm::Error printCopy(tile::CopyOp op);
   llvm::Error checkFragments(mlir::Operation *op);
   llvm::Error printCopyOfRow(tile::CopyOp op);
-  llvm::Error printWidening(tile::CopyOp op);
+  llvm::Error printUpcast(tile::CopyOp op);
   llvm::Error printMma(tile::MmaOp op);
   llvm::Error printMmaQuantized(tile::MmaQuantizedOp op);
   bool isOfWarpgroups(tile::MmaOp op);

@@ -189,11 +189,11 @@ static Value ringOfWorkBefore(tile::MmaWaitOp wait) {
   auto start = wait.getSum().getDefiningOp<tile::MmaAsyncOp>();
   if (!start || start->getBlock() != wait->getBlock())
     return {};
-  bool isBehindOther = false, isWork = false;
+  bool isAfterOther = false, isWork = false;
   for (Operation *op = start; op != wait; op = op->getNextNode()) {
     bool isOther = isa<tile::MmaWaitOp>(op);
-    isBehindOther |= isOther;
-    isWork = !isOther && isBehindOther &&
+    isAfterOther |= isOther;
+    isWork = !isOther && isAfterOther &&
              (isWork || llvm::any_of(op->getResultTypes(), isTile));
   }
   auto operand = start.getRhs().getDefiningOp<tile::LoadOp>();

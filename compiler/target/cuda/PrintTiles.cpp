@@ -192,7 +192,7 @@ llvm::Error KernelPrinter::printCopyOfRow(tile::CopyOp op) {
 }
 
 // Converts a stage of integers to floats in another one.
-llvm::Error KernelPrinter::printWidening(tile::CopyOp op) {
+llvm::Error KernelPrinter::printUpcast(tile::CopyOp op) {
   MemRefType from = op.getSource().getType(), to = op.getTarget().getType();
   const Memory &source = memories[op.getSource()],
                &target = memories[op.getTarget()];
@@ -219,7 +219,7 @@ llvm::Error KernelPrinter::printCopy(tile::CopyOp op) {
   if (!memories[op.getTarget()].swizzled)
     return printCopyOfRow(op);
   if (op.getSource().getType().getMemorySpace())
-    return printWidening(op);
+    return printUpcast(op);
   auto from = op.getSource().getType(), to = op.getTarget().getType();
   Memory &source = memories[op.getSource()], &target = memories[op.getTarget()];
   ArrayRef<int64_t> along = op.getSourceAlong(), shape = op.getShape();

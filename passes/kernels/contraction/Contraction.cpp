@@ -88,7 +88,7 @@ tessera::tileContraction(ClusterOp cluster, TilingContext &context) {
   launch.spec.build = buildOf(*plan);
   std::vector<ContractionPlan> others;
   if (context.isGpu() && !choice->byHand)
-    others = otherGpuGrids(*plan, context.target(), context.wantsAllVariants());
+    others = otherGpuGrids(*plan, context.target(), context.emitsAllVariants());
   for (const ContractionPlan &other : others)
     launch.spec.variants.push_back({"_" + std::to_string(other.blockRows) +
                                         "x" +

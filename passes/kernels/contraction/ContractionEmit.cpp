@@ -254,7 +254,7 @@ void ContractionEmitter::emitChunk() {
   if (ownedRows)
     emitOwnedRows();
   else if (transposed)
-    emitTurnedTiles();
+    emitTransposedTiles();
   else if (lhs.staged || matrices)
     emitGroups();
   else

@@ -253,7 +253,7 @@ private:
   void emitMatrixSums(const Place &place, mlir::Value sums,
                       llvm::ArrayRef<mlir::Value> at, mlir::Value row,
                       int64_t rows);
-  void emitTurnedTiles();
+  void emitTransposedTiles();
   mlir::Value keepsSums();   ///< whether the chunk adds to sums of earlier ones
   mlir::Value matrixDepth(); ///< terms of the chunk, with zero padding
   mlir::Value blocksOfTerms(); ///< as many as tile.mma_staged adds at once

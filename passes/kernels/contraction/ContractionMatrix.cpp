@@ -47,9 +47,9 @@ void ContractionEmitter::chooseMatrixTiles() {
 // copied nor transposed.
 void ContractionEmitter::chooseMatrixStaging() {
   if (plan.isMicropanels()) {
-    bool asItLies = plan.streamsMicropanels() && !plan.groups &&
-                    plan.sum.lhs == 1 && plan.sum.size % kTerms == 0;
-    lhs.staged = !asItLies && !packed;
+    bool inPlace = plan.streamsMicropanels() && !plan.groups &&
+                   plan.sum.lhs == 1 && plan.sum.size % kTerms == 0;
+    lhs.staged = !inPlace && !packed;
     return;
   }
   transposed = plan.streams() && plan.sum.size % kTerms == 0;
@@ -311,7 +311,7 @@ void ContractionEmitter::emitAfterLast(llvm::function_ref<void()> finish) {
 
 // The transposed product: columns of the result are rows of the matrix
 // registers.
-void ContractionEmitter::emitTurnedTiles() {
+void ContractionEmitter::emitTransposedTiles() {
   stageRows(index(0), plan.blockRows);
   int64_t rows = plan.blockRows;
   Value sums = partials ? partials : tileSums;

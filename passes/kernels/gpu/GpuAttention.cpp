@@ -166,7 +166,7 @@ llvm::Expected<AttentionChoice> tessera::chooseGpuAttention(
     return attentionTooLarge(shape);
   llvm::Expected<AttentionChoice> choice = takeAttention(cluster, kernels);
   if (choice && !choice->byHand && pipelined > 1 &&
-      (context.wantsAllVariants() || isWorthVariants(shape)))
+      (context.emitsAllVariants() || isWorthVariants(shape)))
     choice->variants.assign(kernels.begin() + 1, kernels.begin() + pipelined);
   return choice;
 }

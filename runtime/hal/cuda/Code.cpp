@@ -150,9 +150,9 @@ unsigned fitness(std::string_view target, unsigned capability) {
       ((code.letter == 'f' || machine) && !sameMajor))
     return 0;
   // Machine code first, then what is newer, then what uses more of the chip.
-  constexpr unsigned kLetters = 4, kMachine = 1u << 16;
+  constexpr unsigned kSuffixes = 4, kMachine = 1u << 16;
   const unsigned letter = code.letter == 'a' ? 2 : code.letter == 'f' ? 1 : 0;
-  return (machine ? kMachine : 0) + code.capability * kLetters + letter + 1;
+  return (machine ? kMachine : 0) + code.capability * kSuffixes + letter + 1;
 }
 
 StatusOr<const DeviceCode *> chooseCode(const ArtifactReader &artifact,

@@ -22,9 +22,9 @@ export function isChat(chat) {
 }
 
 function hasParts({reasoning = "", model = "", finish = "", calls = [], error = {message: "", hint: ""}, stats = {}}) {
-  const areTexts = (...values) => values.every(value => typeof value === "string");
-  return areTexts(reasoning, model ?? "", finish) && Array.isArray(calls) && calls.every(call => areTexts(call?.name, call?.arguments)) &&
-    areTexts(error?.message, error?.hint) && typeof stats === "object" && stats !== null;
+  const areStrings = (...values) => values.every(value => typeof value === "string");
+  return areStrings(reasoning, model ?? "", finish) && Array.isArray(calls) && calls.every(call => areStrings(call?.name, call?.arguments)) &&
+    areStrings(error?.message, error?.hint) && typeof stats === "object" && stats !== null;
 }
 
 // Every node leads to a root.
