@@ -54,9 +54,6 @@ public:
 private:
   void chooseStages();
   void stageStep(Value step);
-  bool ownsSteps() const { return plan.groups && plan.groups->ofSum; }
-  Value isStep(Value step);
-  void fill();
   Value multiply();
   Value withFirstRow(Value sum);
   /// Whether rows of the tile that the product lacks are not copied, not even
@@ -88,11 +85,6 @@ void GpuContraction::chooseStages() {
   stages = std::clamp<int64_t>(steps + 1, 2, most);
 }
 
-// The number of steps is data if they are those of a group.
-Value GpuContraction::isStep(Value step) {
-  return e.compare(arith::CmpIPredicate::slt, step, stepCount());
-}
-
 // Starts copying a chunk of both operands.
 void GpuContraction::stageStep(Value step) {
   Value stage = e.rem(step, stages);
@@ -106,46 +98,20 @@ void GpuContraction::stageStep(Value step) {
   rhs.staged.copy(e, stage, chunkOf(rhs, step));
 }
 
-// Starts the first stages.
-void GpuContraction::fill() {
-  if (hasFewRows && steps >= stages - 1 && !ownsSteps()) {
-    // Long chunks: the addresses of all stages at once would spill.
-    e.forRange(e.index(0), e.index(stages - 1), 1, {},
-               [&](Value step, ValueRange) -> SmallVector<Value> {
-                 stageStep(step);
-                 b.create<tile::CommitOp>(e.loc);
-                 return {};
-               });
-    return;
-  }
-  for (int64_t step = 0; step < stages - 1; ++step) {
-    if (step < steps && ownsSteps())
-      e.ifTrue(isStep(e.index(step)), [&] { stageStep(e.index(step)); });
-    else if (step < steps)
-      stageStep(e.index(step));
-    b.create<tile::CommitOp>(e.loc);
-  }
-}
-
 Value GpuContraction::multiply() {
-  fill();
+  // Of long chunks the addresses of all stages at once would spill.
+  const bool loops = hasFewRows && steps >= stages - 1 && !ownSteps();
   auto type =
       VectorType::get({plan.blockRows, plan.blockColumns}, b.getF32Type());
-  Value zeros = b.create<arith::ConstantOp>(e.loc, b.getZeroAttr(type));
-  auto sums = e.forRange(
-      e.index(0), stepCount(), 1, zeros,
-      [&](Value step, ValueRange sum) -> SmallVector<Value> {
-        // The stage to multiply has arrived, and no thread reads the one to
-        // fill.
-        b.create<tile::WaitOp>(e.loc, stages - 2);
-        Value next = e.add(step, stages - 1);
-        e.ifTrue(isStep(next), [&] { stageStep(next); });
-        b.create<tile::CommitOp>(e.loc);
-        Value stage = e.rem(step, stages);
-        return {b.create<tile::MmaOp>(e.loc, type, operand(lhs, stage),
-                                      operand(rhs, stage), sum[0])};
-      });
-  return omitsRows() && !plan.row ? withFirstRow(sums[0]) : sums[0];
+  Value sum = sumOverSteps(
+      e,
+      {stages, steps, ownSteps(), loops, [&](Value step) { stageStep(step); },
+       [&](Value stage, Value sum) -> Value {
+         return b.create<tile::MmaOp>(e.loc, type, operand(lhs, stage),
+                                      operand(rhs, stage), sum);
+       }},
+      type);
+  return omitsRows() && !plan.row ? withFirstRow(sum) : sum;
 }
 
 // Zeros but for the first row: the epilogue adds up the rows of a product that

@@ -34,8 +34,9 @@ protected:
   void locate(mlir::Value number);
   /// Chunks of `size` elements of the sum. Before locate().
   void chooseChunks(int64_t size);
-  /// Chunks of the sum of the tile: `steps`, or fewer where groups say so.
-  mlir::Value stepCount() { return ownedSteps ? ownedSteps : e.index(steps); }
+  /// How many of `steps` chunks the tile's sum has, where groups say so; null
+  /// otherwise.
+  mlir::Value ownSteps() const { return ownedSteps; }
   /// An operand, staged `stages` times.
   ProductSide makeSide(const ContractionOperand &operand, mlir::Value buffer,
                        int64_t stages, bool isLeft);

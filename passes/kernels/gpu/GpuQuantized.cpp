@@ -167,32 +167,19 @@ void GpuQuantized::stageStep(Value step) {
 //===--- the loop ---------------------------------------------------------===//
 
 Value GpuQuantized::multiply() {
-  // There are at least as many steps.
-  e.forRange(e.index(0), e.index(stages - 1), 1, {},
-             [&](Value step, ValueRange) -> SmallVector<Value> {
-               stageStep(step);
-               b.create<tile::CommitOp>(e.loc);
-               return {};
-             });
   auto type = VectorType::get({tileRows, plan.blockColumns}, b.getF32Type());
-  Value zeros = b.create<arith::ConstantOp>(e.loc, b.getZeroAttr(type));
-  auto sums = e.forRange(
-      e.index(0), e.index(steps), 1, zeros,
-      [&](Value step, ValueRange sum) -> SmallVector<Value> {
-        // The stage to multiply has arrived, and no thread reads the one to
-        // fill.
-        b.create<tile::WaitOp>(e.loc, stages - 2);
-        Value next = e.add(step, stages - 1);
-        e.ifTrue(e.compare(arith::CmpIPredicate::slt, next, e.index(steps)),
-                 [&] { stageStep(next); });
-        b.create<tile::CommitOp>(e.loc);
-        Value stage = e.rem(step, stages);
-        return {b.create<tile::MmaQuantizedOp>(
-            e.loc, type, operand(lhs, stage), stagedWords.load(e, stage),
-            stagedScales.load(e, stage), sum[0], layout().bits, layout().group,
-            layout().zeros, layout().floats, sumsRows, splits)};
-      });
-  return splits > 1 ? addSplits(sums[0]) : sums[0];
+  Value sums = sumOverSteps(
+      e,
+      {stages, steps, ownSteps(), /*fillsInLoop=*/true,
+       [&](Value step) { stageStep(step); },
+       [&](Value stage, Value sum) -> Value {
+         return b.create<tile::MmaQuantizedOp>(
+             e.loc, type, operand(lhs, stage), stagedWords.load(e, stage),
+             stagedScales.load(e, stage), sum, layout().bits, layout().group,
+             layout().zeros, layout().floats, sumsRows, splits);
+       }},
+      type);
+  return splits > 1 ? addSplits(sums) : sums;
 }
 
 // Sums over all terms, in the first rows of the tile; zeros in rows that the

@@ -193,6 +193,52 @@ Value Staged::load(const TileBuilder &e, Value stage) const {
   return loadStage(e, *this, stage, {rows, columns}, {1, 2});
 }
 
+// Starts the copies of the first stages.
+static void fill(const TileBuilder &e, const StageRing &ring) {
+  OpBuilder &b = e.b;
+  if (ring.fillsInLoop) {
+    e.forRange(e.index(0), e.index(ring.stages - 1), 1, {},
+               [&](Value step, ValueRange) -> SmallVector<Value> {
+                 ring.copy(step);
+                 b.create<tile::CommitOp>(e.loc);
+                 return {};
+               });
+    return;
+  }
+  for (int64_t step = 0; step < ring.stages - 1; ++step) {
+    if (step < ring.steps && ring.ownSteps)
+      e.ifTrue(
+          e.compare(arith::CmpIPredicate::slt, e.index(step), ring.ownSteps),
+          [&] { ring.copy(e.index(step)); });
+    else if (step < ring.steps)
+      ring.copy(e.index(step));
+    b.create<tile::CommitOp>(e.loc);
+  }
+}
+
+Value gpu::sumOverSteps(const TileBuilder &e, const StageRing &ring,
+                        VectorType type) {
+  OpBuilder &b = e.b;
+  fill(e, ring);
+  Value zeros = b.create<arith::ConstantOp>(e.loc, b.getZeroAttr(type));
+  auto count = [&] {
+    return ring.ownSteps ? ring.ownSteps : e.index(ring.steps);
+  };
+  auto sums =
+      e.forRange(e.index(0), count(), 1, zeros,
+                 [&](Value step, ValueRange sum) -> SmallVector<Value> {
+                   // The stage to multiply has arrived, and no thread reads the
+                   // one to fill.
+                   b.create<tile::WaitOp>(e.loc, ring.stages - 2);
+                   Value next = e.add(step, ring.stages - 1);
+                   e.ifTrue(e.compare(arith::CmpIPredicate::slt, next, count()),
+                            [&] { ring.copy(next); });
+                   b.create<tile::CommitOp>(e.loc);
+                   return {ring.add(e.rem(step, ring.stages), sum[0])};
+                 });
+  return sums[0];
+}
+
 Value Staged::loadTransposed(const TileBuilder &e, Value stage) const {
   return loadStage(e, *this, stage, {columns, rows}, {2, 1});
 }

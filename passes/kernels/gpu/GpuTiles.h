@@ -106,6 +106,21 @@ struct Staged {
   mlir::Value loadTransposed(const TileBuilder &e, mlir::Value stage) const;
 };
 
+/// A sum over steps by all threads of a block: operands of a step are copied to
+/// a ring of stages while the oldest stage is multiplied (software pipelining).
+struct StageRing {
+  int64_t stages;
+  int64_t steps;        ///< at most
+  mlir::Value ownSteps; ///< how many, if that is data; null otherwise
+  bool fillsInLoop;     ///< the first stages: there are as many steps
+  llvm::function_ref<void(mlir::Value step)> copy; ///< starts the copies
+  /// The sum and a stage's product.
+  llvm::function_ref<mlir::Value(mlir::Value stage, mlir::Value sum)> add;
+};
+/// From zeros; the sum is of type `type`.
+mlir::Value sumOverSteps(const TileBuilder &e, const StageRing &ring,
+                         mlir::VectorType type);
+
 /// Padded columns of a tile: whole fragments of a product, and whole 32 bytes
 /// to be swizzled.
 int64_t paddedColumns(int64_t columns);
