@@ -78,6 +78,7 @@ private:
   llvm::Error askToAccept() const;
   llvm::Expected<bool> serveFromCache(const ArtifactCache &cache);
   llvm::Error runPhases();
+  llvm::Error tryPhases();
   llvm::Error importModel();
   llvm::Error parseInput();
   llvm::Error checkMode() const;
@@ -118,6 +119,8 @@ private:
   std::unique_ptr<mlir::MLIRContext> context;
   std::vector<Branch> branches; ///< one, until kinds of devices part
   std::vector<std::pair<std::string, std::string>> sources;
+  bool isFoldedInput = false; ///< whether the dump given is folded
+  bool fold = true;           ///< whether equal layers are compiled as one
   size_t first = 0, last = 0; ///< indices of the phases to run
   CacheMode cacheMode = CacheMode::on;
   std::string programHash; ///< hash of the program's meaning

@@ -4,6 +4,7 @@
 #include "compiler/Flops.h"
 #include "compiler/Phases.h"
 #include "dialects/dist/Cluster.h"
+#include "dialects/graph/FoldedAttrs.h"
 #include "hardware/Cluster.h"
 #include "mlir/IR/Verifier.h"
 #include "mlir/Parser/Parser.h"
@@ -352,6 +353,7 @@ llvm::Error Compilation::adoptTargets() {
 // An edited dump is verified as the phase's own result is.
 llvm::Error Compilation::verifyInput() {
   ModuleOp module = *branches.front().module;
+  isFoldedInput = module->hasAttr(graph::kFoldedAttr);
   auto written = module->getAttrOfType<StringAttr>(kPhaseAttr);
   if (!written || written.getValue() != request.from)
     return makeError(

@@ -5,6 +5,7 @@
 #include "compiler/InitAll.h"
 #include "compiler/Phases.h"
 #include "compiler/target/cpu/CpuTarget.h"
+#include "dialects/graph/FoldedAttrs.h"
 #include "mlir/IR/AsmState.h"
 #include "mlir/IR/Verifier.h"
 #include "mlir/Pass/PassManager.h"
@@ -86,8 +87,8 @@ void Compilation::splitByKind() {
 // targets.
 PhaseOptions Compilation::optionsFor(const Branch &branch) const {
   const std::vector<std::string> &own = branch.kind.targets;
-  return {recipe, own.empty() ? targets : own, mode, mesh,
-          branch.devices.front()};
+  return {recipe, own.empty() ? targets : own, mode,
+          mesh,   branch.devices.front(),      fold};
 }
 
 llvm::Error Compilation::runPhase(size_t i) {
@@ -306,6 +307,26 @@ llvm::Error Compilation::runPhases() {
   // parallel.
   if (request.dumpPasses || !request.mlirOptions.empty() || request.isTrial)
     context->disableMultithreading();
+  llvm::Error error = tryPhases();
+  auto isFolded = [](const Branch &branch) {
+    return branch.module && (*branch.module)->hasAttr(graph::kFoldedAttr);
+  };
+  if (!error || isFoldedInput || !llvm::any_of(branches, isFolded))
+    return error;
+  // Equal layers may differ once they are sharded, and then cannot be restored.
+  // Without deduplication compilation takes longer and reports any other error
+  // at its own layer.
+  std::string reason = llvm::toString(std::move(error));
+  if (request.timing)
+    llvm::errs() << "tessera: compiling again without folding: " << reason
+                 << "\n";
+  fold = false;
+  branches.clear();
+  sources.clear();
+  return tryPhases();
+}
+
+llvm::Error Compilation::tryPhases() {
   if (llvm::Error error = request.from.empty() ? importModel() : parseInput())
     return error;
   for (size_t i = first + 1; i <= last; ++i)

@@ -26,7 +26,7 @@ static void noPasses(OpPassManager &, const PhaseOptions &) {}
 // they are restored before stages are assigned.
 static void sharding(OpPassManager &pipeline, const PhaseOptions &options) {
   bool hasMesh = !options.mesh.axes.empty();
-  if (hasMesh)
+  if (hasMesh && options.fold)
     pipeline.addPass(createDeduplicateLayers());
   buildShardingPipeline(pipeline, options.mesh);
   if (hasMesh && options.mesh.hasPipe())
@@ -65,7 +65,8 @@ static ComputePrecision computeOf(const models::Recipe &recipe) {
 
 // What is decided for one layer holds for all that are like it.
 static void precision(OpPassManager &pipeline, const PhaseOptions &options) {
-  pipeline.addPass(createDeduplicateLayers());
+  if (options.fold)
+    pipeline.addPass(createDeduplicateLayers());
   // What learns from samples gives them the probabilities of the sampler.
   buildPrecisionPipeline(pipeline, computeOf(options.recipe),
                          options.recipe.task == recipe::Task::Policy);

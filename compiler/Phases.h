@@ -23,6 +23,7 @@ struct PhaseOptions {
   models::Mode mode = models::Mode::Train;
   MeshRequest mesh = {}; ///< from --mesh
   int64_t device = 0;    ///< of the mesh: from `partition` on, whose program
+  bool fold = true;      ///< whether equal layers are compiled as one
 };
 
 struct Phase {

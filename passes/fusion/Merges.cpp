@@ -120,11 +120,27 @@ bool Merges::addsTwoMicrobatches(unsigned p, unsigned q) const {
   return graph.group(p).addsMicrobatch && graph.group(q).addsMicrobatch;
 }
 
+// What several layers read and none computes, such as positions in documents:
+// with an op of each layer its kernel would be one of all layers.
+bool Merges::feedsOtherLayers(unsigned p, unsigned q) const {
+  const FusionGroup &from = graph.group(p), &into = graph.group(q);
+  if (from.layer || !into.layer)
+    return false;
+  return llvm::any_of(from.members, [&](unsigned member) {
+    return llvm::any_of(graph.users(member), [&](unsigned user) {
+      LayerAttr reader = graph.group(graph.groupOf(user)).layer;
+      return reader && reader.getIndex() != into.layer.getIndex();
+    });
+  });
+}
+
 const char *Merges::obstacle(unsigned p, unsigned q) const {
   if (areScalarsOfTwoLayers(p, q))
     return "they are scalars of two layers";
   if (addsTwoMicrobatches(p, q))
     return "they add terms of two microbatches";
+  if (feedsOtherLayers(p, q))
+    return "other layers read it too";
   if (graph.countOperands(p, q) > kMaxOperands)
     return "one kernel would have more than 24 tensors";
   if (graph.wouldCycle(p, q))

@@ -39,6 +39,7 @@ private:
   }
   bool areScalarsOfTwoLayers(unsigned p, unsigned q) const;
   bool addsTwoMicrobatches(unsigned p, unsigned q) const;
+  bool feedsOtherLayers(unsigned p, unsigned q) const;
 
   const FusionGraph &graph;
 };
