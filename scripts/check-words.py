@@ -47,11 +47,25 @@ def read_words():
     return words
 
 
+def alternatives(pattern):
+    """Those of `a|b(c|d)` are a and b(c|d)."""
+    parts, depth = [""], 0
+    for character in pattern:
+        depth += (character == "(") - (character == ")")
+        if character == "|" and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += character
+    return parts
+
+
 def identifier_findings(lines, words):
     """Single words of the list that are parts of names in camel case."""
-    single = [entry for entry in words if not re.search(r"[\\\[ -]", entry[1])]
+    single = [(re.compile(f"(?:{part})", re.I), pattern, term)
+              for _, pattern, term in words
+              for part in alternatives(pattern) if not re.search(r"[\\\[ -]", part)]
     wrong = {}
-    for name in set(re.findall(r"\b[A-Za-z]+[a-z][A-Z]\w*", "\n".join(lines))):
+    for name in set(re.findall(r"\b[A-Za-z]*[a-z][A-Z]\w*", "\n".join(lines))):
         parts = {part.lower() for part in
                  re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)} - FIELD_WORDS
         for expression, pattern, term in single:
@@ -79,10 +93,14 @@ def has_words(name):
     return name.endswith(PROSE) or name.endswith("CMakeLists.txt")
 
 
+def lowered(pattern):
+    return re.sub(r"(?<!\\)[A-Z]", lambda letter: letter.group().lower(), pattern)
+
+
 def word_findings(name, lines, words, exceptions):
     # Most are in no line: without a look at what is before, it takes a tenth.
     text = "\n".join(lines).lower()
-    words = [entry for entry in words if re.search(entry[1].lower(), text)]
+    words = [entry for entry in words if re.search(lowered(entry[1]), text)]
     if not words:
         return
     allowed = [pattern for glob, pattern in exceptions

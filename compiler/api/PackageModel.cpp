@@ -36,7 +36,7 @@ readModelFiles(const ModelSource &source) {
   for (const std::string &name : names) {
     if (!source.files.has(name))
       continue;
-    auto text = source.files.read(name, kMostShippedTextBytes);
+    auto text = source.files.read(name, kMostPackagedTextBytes);
     if (!text.ok())
       return text.status();
     contents.emplace(name, text.take());

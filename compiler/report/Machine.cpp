@@ -22,6 +22,12 @@ static void linkThroughMemory(Machine &machine) {
   machine.linkName = "memory of one machine";
 }
 
+/// Of a GPU whose links are not in the table.
+static void linkByDefault(Machine &machine) {
+  machine.link = hardware::defaultRates().links.front().link;
+  machine.linkName = "a link of 100 GB/s, assumed";
+}
+
 static void linkThroughNvlink(Machine &machine, const hardware::Chip &chip) {
   machine.link = chip.nvlink;
   machine.linkName = "NVLink";
@@ -123,8 +129,12 @@ StatusOr<Measurements> parseMeasurements(std::string_view text,
                    .tf32 = number(json["peaks"], "tf32"),
                    .fp32 = number(json["peaks"], "fp32")};
   machine.bytes = number(json, "copy_bytes_per_second");
-  if (const hardware::Chip *chip = hardware::chipOfTarget(word("target")))
+  // By the device, since its code may be that of another target, or PTX.
+  const hardware::Chip *chip = hardware::findChip(result.device);
+  if (chip && chip->nvlink.bytes > 0)
     linkThroughNvlink(machine, *chip);
+  else if (result.device.starts_with("cuda"))
+    linkByDefault(machine);
   else
     linkThroughMemory(machine);
   // One kernel may have been measured at several sizes: the mean of a launch.

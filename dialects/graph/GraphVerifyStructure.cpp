@@ -25,16 +25,27 @@ static LogicalResult verifyYield(Operation *op, Block &body, TypeRange types) {
   return success();
 }
 
+// A misspelt name of an attribute of the op would be one that nothing reads.
+static LogicalResult verifyNames(Operation *op) {
+  for (NamedAttribute attr : op->getDiscardableAttrs())
+    if (!attr.getName().strref().contains('.'))
+      return op->emitOpError() << "has no attribute " << attr.getName();
+  return success();
+}
+
 LogicalResult LoopOp::verify() {
   if (static_cast<int64_t>(getTrip()) < 1)
     return emitOpError() << "expects a trip count of at least 1, got "
                          << static_cast<int64_t>(getTrip());
   Type number = RankedTensorType::get({}, IntegerType::get(getContext(), 32));
-  if (getCounted() && (getInits().empty() ||
-                       getInits().front().getType() != number || getOverflow()))
+  if (getCounted() && getOverflow())
+    return emitOpError("expects to be `counted` or `overflow`, not both");
+  if (getCounted() &&
+      (getInits().empty() || getInits().front().getType() != number))
     return emitOpError() << "expects the number of iterations, " << number
-                         << ", to be its first carried value; it is `counted`, "
-                            "and so not `overflow`";
+                         << ", to be its first carried value";
+  if (failed(verifyNames(*this)))
+    return failure();
   Block &body = getBody().front();
   SmallVector<Type> expected{number};
   llvm::append_range(expected, getInits().getTypes());
@@ -119,12 +130,13 @@ static LogicalResult verifyInFlight(Operation *op, Attribute attr) {
   auto loop = dyn_cast<LoopOp>(op);
   auto trips = dyn_cast<IntegerAttr>(attr);
   // The op itself is verified later.
-  if (loop && loop.getTripAttr() && trips &&
-      trips.getType().isSignlessInteger(64) && trips.getInt() >= 1 &&
+  if (loop && loop.getTripAttr() && !loop.getCounted() && !loop.getOverflow() &&
+      trips && trips.getType().isSignlessInteger(64) && trips.getInt() >= 1 &&
       trips.getInt() <= static_cast<int64_t>(loop.getTrip()))
     return success();
   return op->emitError() << "expects '" << kInFlightAttr
-                         << "' on a graph.loop, an i64 from 1 to its trips";
+                         << "' on a graph.loop whose number of iterations is "
+                            "fixed, an i64 from 1 to it";
 }
 
 LogicalResult GraphDialect::verifyOperationAttribute(Operation *op,
@@ -144,7 +156,8 @@ LogicalResult GraphDialect::verifyOperationAttribute(Operation *op,
       kFoldedAttr,    kFlopsAttr, kRepeatCountAttr,   kDocumentsPerTermAttr,
       kQuantizedAttr, kOriginAttr};
   if (!llvm::is_contained(kOthers, name))
-    return op->emitError() << "an op has no attribute '" << name << "'";
+    return op->emitError() << "unknown attribute '" << name << "' of '"
+                           << op->getName() << "'";
   return success();
 }
 

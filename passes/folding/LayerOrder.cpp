@@ -69,24 +69,25 @@ void LayerOrder::place(const Segment &segment) {
           opOf(ascends ? unit + 1 + i : unit + count - i, number));
 }
 
-// Whether each op of the block, with what is in its regions, comes after what
-// it reads.
-static bool isOrdered(Block &block) {
+// An op of the block that, or whose regions, reads what comes after it.
+static Operation *findUnready(Block &block) {
   llvm::DenseSet<Operation *> seen;
   for (Operation &op : block) {
     for (OpOperand *read : readsOf(&op)) {
       Operation *def = read->get().getDefiningOp();
       if (def && def->getBlock() == &block && !seen.contains(def))
-        return false;
+        return &op;
     }
     seen.insert(&op);
   }
-  return true;
+  return nullptr;
 }
 
-void LayerOrder::moveAfterProducers(Block &block) {
-  if (!isOrdered(block))
-    orderByPosition(block, positionsOf(block));
+Operation *LayerOrder::moveAfterProducers(Block &block) {
+  if (!findUnready(block))
+    return nullptr;
+  orderByPosition(block, positionsOf(block));
+  return findUnready(block);
 }
 
 void LayerOrder::apply(Block &block) {

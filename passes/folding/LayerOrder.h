@@ -19,8 +19,10 @@ public:
   void apply(mlir::Block &block);
   /// Moves each op that reads what is computed after it to the end of what it
   /// reads. There is none if only neighbors are mixed, since all units have
-  /// their ops in the same order. Once all blocks have their copies.
-  static void moveAfterProducers(mlir::Block &block);
+  /// their ops in the same order. Once all blocks have their copies. Returns an
+  /// op that cannot be moved, since collectives keep their order; null if there
+  /// is none.
+  static mlir::Operation *moveAfterProducers(mlir::Block &block);
 
 private:
   /// Ops, by number, of which each unit has some before the preceding unit has

@@ -120,7 +120,9 @@ void Ownership::own(Block &block) {
     Owner owner = vote(&op);
     if (auto layer = op.getAttrOfType<graph::LayerAttr>(graph::kLayerAttr))
       owner.unit = repetition.unitOf(layer, numbers);
-    else if (owner.unit >= 0 && isOfAll(&op, owner.unit))
+    // Also of a kernel that has an op of the last layer, such as that which
+    // takes the root of a sum over layers.
+    if (owner.unit >= 0 && isOfAll(&op, owner.unit))
       owner.unit = kOuter;
     owners[&op] = owner;
     ops.emplace_back(&op, owner.unit);

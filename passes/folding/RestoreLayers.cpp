@@ -32,7 +32,7 @@ public:
         leaving.push_back(operand);
   }
 
-  void run() {
+  LogicalResult run() {
     insertArguments();
     copyOps();
     expandLoops(function.getBody().front());
@@ -44,7 +44,10 @@ public:
     for (Block *block : blocks)
       order.apply(*block);
     for (Block *block : blocks)
-      LayerOrder::moveAfterProducers(*block);
+      if (Operation *op = LayerOrder::moveAfterProducers(*block))
+        return op->emitError("folded layers are not alike: '")
+               << op->getName() << "' reads what a later layer computes";
+    return success();
   }
 
 private:
@@ -398,8 +401,7 @@ private:
       return success();
     if (failed(verifySteps(function, units, repetition.units)))
       return failure();
-    Unfolder(function, units, repetition).run();
-    return success();
+    return Unfolder(function, units, repetition).run();
   }
 
   // That what grows from layer to layer does so up to the last copy.

@@ -58,17 +58,22 @@ std::optional<ClusterKind> Merges::intoScatter(unsigned p, unsigned q) const {
   return {};
 }
 
+// Rows are gathered from whole tables by finished indices.
+bool Merges::readsFinished(unsigned p, const FusionGroup &into) const {
+  return llvm::any_of(into.members, [&](unsigned node) {
+    return isa<EmbeddingOp>(graph.op(node)) &&
+           llvm::any_of(graph.producers(node), [&](unsigned producer) {
+             return graph.groupOf(producer) == p;
+           });
+  });
+}
+
 std::optional<ClusterKind> Merges::kindOf(unsigned p, unsigned q) const {
   const FusionGroup &from = graph.group(p), &into = graph.group(q);
   if (!from.kind || !into.kind)
     return {};
-  // Rows are gathered from whole tables by finished indices.
-  for (unsigned node : into.members)
-    if (isa<EmbeddingOp>(graph.op(node)) &&
-        llvm::any_of(graph.producers(node), [&](unsigned producer) {
-          return graph.groupOf(producer) == p;
-        }))
-      return {};
+  if (readsFinished(p, into))
+    return {};
   switch (*into.kind) {
   case ClusterKind::elementwise:
   case ClusterKind::gather:
@@ -142,7 +147,7 @@ const char *Merges::obstacle(unsigned p, unsigned q) const {
   if (feedsOtherLayers(p, q))
     return "other layers read it too";
   if (graph.countOperands(p, q) > kMaxOperands)
-    return "one kernel would have more than 24 tensors";
+    return "one kernel would have too many tensors";
   if (graph.wouldCycle(p, q))
     return "a third kernel reads the one and is read by the other";
   return nullptr;
@@ -152,9 +157,11 @@ const char *Merges::obstacle(unsigned p, unsigned q) const {
 static bool areNeverOne(const FusionGroup &from, const FusionGroup &into) {
   switch (*into.kind) {
   case ClusterKind::elementwise:
+    return !isElementwise(from) && from.kind != ClusterKind::row &&
+           from.kind != ClusterKind::contraction &&
+           from.kind != ClusterKind::grouped &&
+           from.kind != ClusterKind::column;
   case ClusterKind::gather:
-    return from.kind == ClusterKind::reduce_all ||
-           from.kind == ClusterKind::scatter;
   case ClusterKind::row:
     return !isElementwise(from) && from.kind != ClusterKind::row;
   case ClusterKind::column:
@@ -171,7 +178,12 @@ std::string Merges::whyStored(unsigned p, unsigned q) const {
   std::string reason = "no kernel computes both";
   if (kindOf(p, q)) {
     const char *found = obstacle(p, q);
-    reason = found ? found : "it would be stored in any case";
+    reason = found ? found : "no rule merges them";
+  } else if (readsFinished(p, into)) {
+    reason = "rows are gathered from whole tables by finished indices";
+  } else if (into.kind == ClusterKind::row &&
+             (isJoined(from) || isJoined(into))) {
+    reason = "a row would be made of pieces";
   } else if (!areNeverOne(from, into)) {
     reason = "they differ in the number or the order of elements";
     if (!graph.feedsOnly(p, q))
@@ -186,16 +198,14 @@ void tessera::explainStores(FusionGraph &graph) {
   const Merges merges(graph);
   for (unsigned node = 0; node < graph.size(); ++node) {
     unsigned from = graph.groupOf(node);
-    llvm::SmallSetVector<unsigned, 4> readers;
-    for (unsigned user : graph.users(node))
-      if (graph.groupOf(user) != from)
-        readers.insert(graph.groupOf(user));
-    for (unsigned to : readers) {
-      const FusionGroup &reader = graph.group(to);
-      if (graph.group(from).kind && reader.kind)
+    llvm::SmallDenseSet<unsigned> explained;
+    for (unsigned user : graph.users(node)) {
+      unsigned to = graph.groupOf(user);
+      if (to != from && graph.group(from).kind && graph.group(to).kind &&
+          explained.insert(to).second)
         graph.op(node)->emitRemark()
-            << "stored for '" << graph.op(reader.members.front())->getName()
-            << "', " << merges.whyStored(from, to);
+            << "stored for '" << graph.op(user)->getName() << "', "
+            << merges.whyStored(from, to);
     }
   }
 }

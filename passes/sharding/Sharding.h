@@ -13,7 +13,7 @@ namespace tessera {
 #define GEN_PASS_REGISTRATION
 #include "passes/sharding/Passes.h.inc"
 
-/// Assigns shardings and verifies them.
+/// Assigns shardings.
 void buildShardingPipeline(mlir::OpPassManager &pipeline,
                            const MeshRequest &request);
 /// Makes the program of `device`, which all devices with equal shapes run.

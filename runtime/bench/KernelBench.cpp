@@ -241,19 +241,6 @@ Status Bench::timeCopies() {
   return Status::success();
 }
 
-static double peakOf(const hardware::Peaks &peaks,
-                     artifact::Arithmetic arithmetic) {
-  switch (arithmetic) {
-  case artifact::Arithmetic::bf16:
-    return peaks.bf16;
-  case artifact::Arithmetic::tf32:
-    return peaks.tf32;
-  case artifact::Arithmetic::fp32:
-    break;
-  }
-  return peaks.fp32;
-}
-
 Status Bench::findPeaks() {
   if (isHost) {
     StatusOr<RunRecipe> recipe = parseRunRecipe(model->facts().recipe);
@@ -306,8 +293,7 @@ Status Bench::timeKernels() {
     time.bytes = static_cast<double>(step.bytes);
     time.seconds = median(
         timesOf(profile, problem.step, std::min(warmUps, problem.repeats - 1)));
-    const double peak =
-        peakOf(result.peaks, artifact::arithmeticOf(*problem.kernel));
+    const double peak = artifact::peakOf(result.peaks, *problem.kernel);
     const double memory =
         result.copyBytesPerSecond ? time.bytes / result.copyBytesPerSecond : 0;
     const double compute = peak ? time.flops / peak : 0;

@@ -122,7 +122,7 @@ PackagedModel::readFiles(std::string_view key, std::string_view bytes) {
   const auto &files = (*object)["files"].members();
   if (files.size() > kMostFiles)
     return Status::error("has {} files, which no model has", files.size());
-  uint64_t left = kMostShippedTextBytes;
+  uint64_t left = kMostPackagedTextBytes;
   for (const auto &[name, place] : files) {
     uint64_t offset = 0, size = 0;
     std::string_view hash;
@@ -202,7 +202,7 @@ Status PackagedModel::copyTo(hal::Session &session, uint64_t begin) const {
 
 //===--- writing ----------------------------------------------------------===//
 
-Status writePackagedModel(const std::string &path, const ShippedParts &parts) {
+Status writePackagedModel(const std::string &path, const PackagedParts &parts) {
   auto program = ArtifactReader::open(parts.program);
   if (!program.ok())
     return program.status();

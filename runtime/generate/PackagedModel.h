@@ -19,7 +19,7 @@
 namespace tessera {
 
 /// Most bytes of all small files together.
-inline constexpr int64_t kMostShippedTextBytes = int64_t(512) << 20;
+inline constexpr int64_t kMostPackagedTextBytes = int64_t(512) << 20;
 
 class PackagedModel {
 public:
@@ -63,7 +63,7 @@ std::vector<TensorPiece> piecesOf(std::span<const hal::TensorInfo> state,
                                   uint64_t offset, uint64_t bytes);
 
 /// The inputs of a packaged model.
-struct ShippedParts {
+struct PackagedParts {
   std::string program;    ///< a .tsr file of programs for one device
   std::string checkpoint; ///< its tensors are exactly the programs' parameters
   ModelFiles::Contents files;
@@ -71,6 +71,6 @@ struct ShippedParts {
 
 /// Writes the file, complete or not at all. Weights are converted and rounded
 /// in the mapped file.
-Status writePackagedModel(const std::string &path, const ShippedParts &parts);
+Status writePackagedModel(const std::string &path, const PackagedParts &parts);
 
 } // namespace tessera

@@ -259,7 +259,7 @@ func.func @init() attributes {graph.program = "init"} {
 // -----
 
 func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {
-  // expected-error @+1 {{expects 'graph.in_flight' on a graph.loop, an i64 from 1 to its trips}}
+  // expected-error @+1 {{expects 'graph.in_flight' on a graph.loop whose number of iterations is fixed, an i64 from 1 to it}}
   %r = graph.loop 2 (%i, %a = %x) : (tensor<4xf32>) attributes {graph.in_flight = 3 : i64} {
     graph.yield %a : tensor<4xf32>
   }
@@ -269,7 +269,7 @@ func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {
 // -----
 
 func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {
-  // expected-error @+1 {{expects 'graph.in_flight' on a graph.loop, an i64 from 1 to its trips}}
+  // expected-error @+1 {{expects 'graph.in_flight' on a graph.loop whose number of iterations is fixed, an i64 from 1 to it}}
   %y = graph.exp %x {graph.in_flight = 2 : i64} : tensor<4xf32>
   return %y : tensor<4xf32>
 }
@@ -336,7 +336,7 @@ func.func @f(%x: tensor<4xf32> {graph.layer = #graph.layer<0, backward>}) {
 
 // -----
 
-// expected-error @+1 {{an op has no attribute 'graph.conted'}}
+// expected-error @+1 {{unknown attribute 'graph.conted' of 'func.func'}}
 func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> attributes {graph.conted} {
   return %x : tensor<4xf32>
 }
@@ -359,4 +359,24 @@ func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {
     graph.yield %c : tensor<4xf32>
   }
   return %r : tensor<4xf32>
+}
+
+// -----
+
+func.func @f(%n: tensor<i32>) -> tensor<i32> {
+  // expected-error @+1 {{expects to be `counted` or `overflow`, not both}}
+  %r = graph.loop 2 (%i, %c = %n) : (tensor<i32>) attributes {counted, overflow} {
+    graph.yield %c : tensor<i32>
+  }
+  return %r : tensor<i32>
+}
+
+// -----
+
+func.func @f(%n: tensor<i32>) -> tensor<i32> {
+  // expected-error @+1 {{has no attribute "conted"}}
+  %r = graph.loop 2 (%i, %c = %n) : (tensor<i32>) attributes {conted} {
+    graph.yield %c : tensor<i32>
+  }
+  return %r : tensor<i32>
 }

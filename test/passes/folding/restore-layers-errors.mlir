@@ -95,3 +95,29 @@ module attributes {graph.folded = array<i64: 0, 1, 6>} {
 func.func @f(%x: tensor<4xf32> {graph.repeat_count = -1}) -> tensor<4xf32> {
   return %x : tensor<4xf32>
 }
+
+// -----
+
+// Three layers are mixed, and collectives keep the order that they have.
+// CHECK: error: folded layers are not alike: 'dist.all_reduce' reads what a later layer computes
+module attributes {graph.folded = array<i64: 0, 1, 6>} {
+  dist.mesh @mesh [#dist.axis<"tensor" = 2>]
+  func.func @logits(
+      %w0: tensor<4xf32> {graph.state = "h.0.w", graph.layer = #graph.layer<0>}, %w1: tensor<4xf32> {graph.state = "h.1.w", graph.layer = #graph.layer<1>},
+      %w2: tensor<4xf32> {graph.state = "h.2.w", graph.layer = #graph.layer<2>, graph.repeat_count = 3}, %w5: tensor<4xf32> {graph.state = "h.5.w", graph.layer = #graph.layer<5>},
+      %x: tensor<4xf32> {graph.input = "x"}) -> tensor<4xf32> {
+    %y0 = graph.mul %x, %w0 {graph.layer = #graph.layer<0>} : tensor<4xf32>
+    %e1 = dist.all_reduce sum %y0 over @mesh [#dist.axis_ref<"tensor">] {graph.layer = #graph.layer<1>} : tensor<4xf32> -> tensor<4xf32>
+    %a0 = graph.add %y0, %e1 {graph.layer = #graph.layer<0>} : tensor<4xf32>
+    %y1 = graph.mul %a0, %w1 {graph.layer = #graph.layer<1>} : tensor<4xf32>
+    %e2 = dist.all_reduce sum %y1 over @mesh [#dist.axis_ref<"tensor">] {graph.layer = #graph.layer<2>} : tensor<4xf32> -> tensor<4xf32>
+    %a1 = graph.add %y1, %e2 {graph.layer = #graph.layer<1>} : tensor<4xf32>
+    %y2 = graph.mul %a1, %w2 {graph.layer = #graph.layer<2>} : tensor<4xf32>
+    %e5 = dist.all_reduce sum %y2 over @mesh [#dist.axis_ref<"tensor">] {graph.layer = #graph.layer<5>} : tensor<4xf32> -> tensor<4xf32>
+    %t1 = graph.neg %y1 {graph.layer = #graph.layer<1>} : tensor<4xf32>
+    %a2 = graph.add %y2, %e5 {graph.layer = #graph.layer<2>} : tensor<4xf32>
+    %y5 = graph.mul %a2, %w5 {graph.layer = #graph.layer<5>} : tensor<4xf32>
+    %t2 = graph.neg %y2 {graph.layer = #graph.layer<2>} : tensor<4xf32>
+    return %y5 : tensor<4xf32>
+  }
+}

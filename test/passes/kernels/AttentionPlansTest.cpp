@@ -72,6 +72,7 @@ llvm::Expected<Tensors> PlansTest::run(mlir::Attribute plan) {
       inputsOf(module->lookupSymbol<mlir::func::FuncOp>("main"), test);
   mlir::PassManager fusion(&kernelContext()), emission(&kernelContext());
   buildFusionPipeline(fusion);
+  fusion.addPass(createVerifyFused());
   buildKernelsPipeline(emission, {planned.target});
   if (mlir::failed(fusion.run(*module)))
     return llvm::createStringError("fusion fails");

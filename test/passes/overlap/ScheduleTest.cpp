@@ -64,7 +64,10 @@ void check(const ModelCase &drawn) {
   ASSERT_TRUE(sharded.isBuilt());
   SmallVector<ModuleOp> modules = modulesOf(sharded);
   for (ModuleOp module : modules)
-    ASSERT_TRUE(runOn(module, buildFusionPipeline));
+    ASSERT_TRUE(runOn(module, [](OpPassManager &pipeline) {
+      buildFusionPipeline(pipeline);
+      pipeline.addPass(createVerifyFused());
+    }));
 
   Named state = randomState(*whole, 3);
   std::vector<std::pair<std::string, Named>> expected;

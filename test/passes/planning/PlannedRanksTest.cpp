@@ -40,6 +40,7 @@ public:
     PassManager kernels(&tessera::testing::kernelContext()),
         planning(&tessera::testing::kernelContext());
     buildFusionPipeline(kernels);
+    kernels.addPass(createVerifyFused());
     if (isScheduled)
       buildOverlapPipeline(kernels);
     buildKernelsPipeline(kernels, {kTarget});

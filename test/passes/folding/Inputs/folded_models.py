@@ -9,6 +9,8 @@ BIN, SOURCE, FOLDER = map(pathlib.Path, sys.argv[1:])
 
 CASES = [  # spec, layers, recipe, mesh, zero, microbatches, changes of the spec
     ("tiny-gpt2", 7, "tiny-gpt2", "data=2,tensor=2", 0, 1, {}),
+    # The norm of gradients is a sum over layers, its root in a kernel of the last one.
+    ("tiny-gpt2", 7, "tiny-gpt2", "data=2,tensor=2", 1, 1, {}),
     ("tiny-gpt2", 5, "tiny-gpt2", "data=3", 3, 2,
      {"embd_pdrop": 0.1, "attn_pdrop": 0.1, "resid_pdrop": 0.1}),
     ("llama-15m", 8, "llama-15m", "context=3,tensor=2", 0, 2, {}),
