@@ -1,12 +1,13 @@
 # make        build into build/, binaries in build/bin/
 # make demo   install, build, compile a spec, train on manual pages, generate
 # make check  build and run the tests that are quick
-# make test   build and run every test, including source formatting
+# make test   build and run every test but the sweeps, including source formatting
+# make sweep  build and run every test, with more cases of some
 # make check-format, make check-tidy   clang-format, clang-tidy (half an hour)
 BUILD ?= build
 CMAKE_FLAGS ?=
 
-.PHONY: all deps demo check test check-format check-tidy clean
+.PHONY: all deps demo check test sweep check-format check-tidy clean
 all: $(BUILD)/build.ninja
 	@cmake --build $(BUILD)
 
@@ -27,6 +28,9 @@ check: all
 
 test: all
 	@scripts/run-tests.sh $(BUILD)
+
+sweep: all
+	@scripts/run-tests.sh $(BUILD) --sweep
 
 check-format:
 	@scripts/check-format.sh

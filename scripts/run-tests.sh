@@ -1,7 +1,8 @@
 #!/bin/bash
-# run-tests.sh [BUILD] [--fast] [--record] [LIT ARGUMENTS...]: runs the tests of
-# a finished build.
+# run-tests.sh [BUILD] [--fast | --sweep] [--record] [LIT ARGUMENTS...]: runs the
+# tests of a finished build.
 #   --fast    leaves out tests that take long (test/README.md, "Tiers")
+#   --sweep   adds more cases of some tests
 #   --record  writes how long they took to test/times.txt
 # Prints the slowest tests; the last line is "N passed, N failed" (and
 # ", N skipped"). The exit status is 0 only if tests ran and none failed.
@@ -13,11 +14,16 @@ times=()
 while :; do
   case ${1:-} in
   --fast) export TESSERA_TEST_TIER=fast ;;
+  --sweep) export TESSERA_TEST_TIER=sweep ;;
   --record) times=("$source_dir/test/times.txt") ;;
   *) break ;;
   esac
   shift
 done
+if [ "${TESSERA_TEST_TIER:-}" = sweep ] && [ ${#times[@]} -gt 0 ]; then
+  echo "run-tests.sh: --record is for what \`make test\` runs, without --sweep" >&2
+  exit 1
+fi
 lit=${LIT:-/usr/lib/llvm-19/build/utils/lit/lit.py}
 if [ ! -f "$lit" ]; then
   echo "run-tests.sh: no lit at $lit; install llvm-19-tools or set LIT" >&2

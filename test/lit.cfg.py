@@ -14,7 +14,7 @@ if not tiers.is_fast():
     config.available_features.add("slow")
 config.suffixes = [".mlir", ".test"]
 # Inputs of other tests.
-config.excludes = ["Inputs", "corpus"]
+config.excludes = ["Inputs", "corpus", *tiers.sweeps(config.tessera_source_dir)]
 config.test_source_root = os.path.dirname(__file__)
 config.test_exec_root = config.tessera_test_exec_root
 

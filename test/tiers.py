@@ -1,6 +1,9 @@
-"""The fast tier (scripts/run-tests.sh --fast): all tests but those that took
-longer than a limit when they were last timed (test/times.txt, by --record).
+"""Tiers of tests. scripts/run-tests.sh runs all but the sweeps, files with "sweep" in
+their name: more cases of a test that it does run. With --fast it leaves out, too, what
+took longer than a limit when it was last timed (test/times.txt, by --record); with
+--sweep, nothing.
 """
+import glob
 import os
 
 import lit.formats
@@ -14,6 +17,14 @@ UNIT_LIMIT = 0.5
 
 def is_fast():
     return os.environ.get("TESSERA_TEST_TIER") == "fast"
+
+
+def sweeps(source_dir):
+    """Names of files that are not to be run."""
+    if os.environ.get("TESSERA_TEST_TIER") == "sweep":
+        return []
+    found = glob.glob(os.path.join(source_dir, "test/**/*sweep*.test"), recursive=True)
+    return [os.path.basename(path) for path in found]
 
 
 def slow_tests(source_dir, limit):
