@@ -118,7 +118,7 @@ static void inference(OpPassManager &pipeline, const PhaseOptions &options) {
                           .zeros = from.zeros == recipe::ZeroPoints::Groups,
                           .floats = from.quant == models::Quant::Fp8};
   else if (from.layout == recipe::WeightLayout::Packed && isBf16)
-    inference.quantize = {.bits = 16, .group = QuantizedLayout::kBlock};
+    inference.quantize = {.bits = 16, .group = kQuantBlock};
   buildInferencePipeline(pipeline, inference);
   verifyPrograms(pipeline, options);
 }

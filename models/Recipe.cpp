@@ -102,8 +102,7 @@ static Status checkQuantizedBase(const Recipe &recipe, const ModelSpec &spec) {
     return Status::error("adapter.base: nf4 does not support the experts of "
                          "this {}; choose int4, int8 or bf16",
                          name(spec.family));
-  const int64_t block =
-      layout.nf4() ? QuantizedLayout::kNf4Group : QuantizedLayout::kBlock;
+  const int64_t block = layout.nf4() ? QuantizedLayout::kNf4Group : kQuantBlock;
   const bool isTransposed = spec.family == Family::Gpt2;
   std::vector<Parameter> all;
   if (!spec.moe || spec.moe->sparseLayers() < spec.layers)
@@ -117,12 +116,11 @@ static Status checkQuantizedBase(const Recipe &recipe, const ModelSpec &spec) {
     const int64_t first = each.shape[each.shape.size() - 2],
                   last = each.shape.back(), out = isTransposed ? last : first,
                   in = isTransposed ? first : last;
-    if (in % block || out % QuantizedLayout::kMicropanel)
+    if (in % block || out % kMicropanel)
       return Status::error("adapter.base: {} stores blocks of {} weights of a "
                            "row and {} rows together, and '{}' is {} × {}; "
                            "choose bf16",
-                           base, block, QuantizedLayout::kMicropanel, each.name,
-                           out, in);
+                           base, block, kMicropanel, each.name, out, in);
   }
   return Status::success();
 }

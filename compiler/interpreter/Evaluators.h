@@ -2,6 +2,7 @@
 // for themselves (Elementwise::evaluateScalar), composites are decomposed.
 #pragma once
 #include "compiler/interpreter/Tensor.h"
+#include "mlir/IR/BuiltinTypes.h"
 #include "mlir/IR/Operation.h"
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/Support/Error.h"
@@ -38,6 +39,12 @@ private:
 void addShapeEvaluators(EvaluatorTable &table);
 void addMatmulEvaluators(EvaluatorTable &table);
 void addSamplingEvaluators(EvaluatorTable &table);
+
+/// Shape of the op's only result.
+inline llvm::ArrayRef<int64_t> resultShape(mlir::Operation *op) {
+  return mlir::cast<mlir::RankedTensorType>(op->getResult(0).getType())
+      .getShape();
+}
 
 /// Error that names the op and where it came from.
 llvm::Error fail(mlir::Operation *op, const llvm::Twine &message);

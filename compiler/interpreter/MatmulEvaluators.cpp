@@ -13,10 +13,6 @@ using namespace tessera::interpreter;
 
 using Result = llvm::Expected<Tensor>;
 
-static ArrayRef<int64_t> resultShape(Operation *op) {
-  return tensorType(op->getResult(0)).getShape();
-}
-
 // Steps in `tensor` from one value of each label to the next; 0 for labels
 // that `term` does not have.
 static SmallVector<int64_t> stepsOf(StringRef labels, StringRef term,
@@ -124,7 +120,7 @@ static Result evaluateEmbedding(EmbeddingOp op, Operands in) {
 
 static Result evaluateDequantize(DequantizeOp op, Operands in) {
   tessera::QuantizedLayout layout = op.getLayout();
-  int64_t micropanel = tessera::QuantizedLayout::kMicropanel;
+  int64_t micropanel = tessera::kMicropanel;
   Tensor result(resultShape(op));
   for (int64_t n = 0; n < layout.rows; ++n)
     for (int64_t k = 0; k < layout.columns; ++k) {

@@ -8,10 +8,6 @@ using namespace tessera::interpreter;
 
 using Result = llvm::Expected<Tensor>;
 
-static ArrayRef<int64_t> resultShape(Operation *op) {
-  return tensorType(op->getResult(0)).getShape();
-}
-
 static Result evaluateConstant(ConstantOp op, Operands) {
   auto elements = cast<DenseElementsAttr>(op.getValue());
   Tensor result(resultShape(op));

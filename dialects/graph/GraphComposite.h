@@ -5,10 +5,6 @@
 
 namespace tessera::graph::detail {
 
-inline llvm::ArrayRef<int64_t> shapeOf(mlir::Value x) {
-  return tensorType(x).getShape();
-}
-
 /// f64 for f64, else f32: in what statistics are computed.
 mlir::Type statisticsType(mlir::Value x);
 

@@ -2,15 +2,14 @@
 // gives to each operand. Null means no gradient.
 #include "dialects/graph/Build.h"
 #include "dialects/graph/Einsum.h"
+#include "dialects/graph/GraphComposite.h"
 #include <numbers>
 
 using namespace mlir;
 using namespace tessera::graph;
+using tessera::graph::detail::none;
 
 using Gradients = SmallVector<Value>;
-
-// No gradient for any operand.
-static Gradients none(Operation *op) { return Gradients(op->getNumOperands()); }
 
 static bool isFloat(Value x) {
   return isa<FloatType>(tensorType(x).getElementType());
@@ -104,8 +103,6 @@ TESSERA_GRADIENT(ConvertOp, isFloat(x)
                                 : Value())
 
 //===--- constants and re-indexing --------------------------------------===//
-
-static ArrayRef<int64_t> shapeOf(Value x) { return tensorType(x).getShape(); }
 
 // The dimensions of a rank that are not among `dims`.
 static SmallVector<int64_t> others(int64_t rank, ArrayRef<int64_t> dims) {

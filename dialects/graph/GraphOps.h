@@ -100,6 +100,9 @@ inline bool isCountedLoop(mlir::Operation *op) {
 inline mlir::RankedTensorType tensorType(mlir::Value value) {
   return mlir::cast<mlir::RankedTensorType>(value.getType());
 }
+inline llvm::ArrayRef<int64_t> shapeOf(mlir::Value value) {
+  return tensorType(value).getShape();
+}
 
 /// Layers that a module may have: more than any model, and few enough that a
 /// line of text makes no program that fills the memory.

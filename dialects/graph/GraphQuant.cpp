@@ -18,12 +18,11 @@ RankedTensorType
 tessera::graph::quantizedValuesType(MLIRContext *context,
                                     const QuantizedLayout &layout) {
   if (layout.bits == 16)
-    return RankedTensorType::get({layout.micropanels(),
-                                  layout.words() * layout.perWord(),
-                                  QuantizedLayout::kMicropanel},
-                                 BFloat16Type::get(context));
+    return RankedTensorType::get(
+        {layout.micropanels(), layout.words() * layout.perWord(), kMicropanel},
+        BFloat16Type::get(context));
   return RankedTensorType::get(
-      {layout.micropanels(), layout.words(), QuantizedLayout::kMicropanel},
+      {layout.micropanels(), layout.words(), kMicropanel},
       IntegerType::get(context, 32));
 }
 
@@ -33,8 +32,7 @@ tessera::graph::quantizedScalesType(MLIRContext *context,
   Type element = layout.nf4() ? Type(IntegerType::get(context, 32))
                               : Type(Float16Type::get(context));
   return RankedTensorType::get(
-      {layout.micropanels(), layout.scaleRows(), QuantizedLayout::kMicropanel},
-      element);
+      {layout.micropanels(), layout.scaleRows(), kMicropanel}, element);
 }
 
 double tessera::graph::quantizedAt(const QuantizedLayout &layout, uint32_t word,
@@ -53,7 +51,7 @@ double tessera::graph::quantizedAt(const QuantizedLayout &layout, uint32_t word,
 static bool fitsNormalFloats(const QuantizedLayout &layout) {
   return layout.nf4() && layout.group == QuantizedLayout::kNf4Group &&
          !layout.zeros && layout.columns % layout.group == 0 &&
-         layout.rows % QuantizedLayout::kMicropanel == 0;
+         layout.rows % kMicropanel == 0;
 }
 
 DictionaryAttr QuantizedOrigin::write(MLIRContext *context) const {
@@ -104,13 +102,12 @@ std::optional<QuantizedOrigin> QuantizedOrigin::read(Attribute attribute) {
   bool fits = (origin.layout.bits == 4 || origin.layout.bits == 8 ||
                (origin.layout.bits == 16 && !origin.isScales &&
                 !origin.layout.zeros)) &&
-              origin.layout.group >= QuantizedLayout::kBlock &&
-              origin.layout.group % QuantizedLayout::kBlock == 0;
+              origin.layout.group >= kQuantBlock &&
+              origin.layout.group % kQuantBlock == 0;
   fits &= !origin.layout.floats ||
           (origin.layout.bits == 8 && !origin.layout.zeros) ||
           (stack == 0 && fitsNormalFloats(origin.layout));
-  fits &= stack == 0 ||
-          (matrix[0] % QuantizedLayout::kMicropanel == 0 && !origin.transposed);
+  fits &= stack == 0 || (matrix[0] % kMicropanel == 0 && !origin.transposed);
   return knows && fits ? std::optional(std::move(origin)) : std::nullopt;
 }
 
@@ -133,20 +130,18 @@ LogicalResult DequantizeOp::verify() {
            << shape.size() << ", expected a matrix or a stack of them";
   if (shape.size() == 3 && getTransposed())
     return emitOpError("has a stack of matrices that are transposed");
-  if (shape.size() == 3 && shape[1] % QuantizedLayout::kMicropanel)
+  if (shape.size() == 3 && shape[1] % kMicropanel)
     return emitOpError("has a stack of matrices of ")
-           << shape[1] << " rows, expected a multiple of "
-           << QuantizedLayout::kMicropanel;
+           << shape[1] << " rows, expected a multiple of " << kMicropanel;
   if (getBits() != 4 && getBits() != 8 && getBits() != 16)
     return emitOpError("has bits ") << getBits() << ", expected 4, 8 or 16";
   if (getFloats() && getBits() == 16)
     return emitOpError("has floats of 16 bits, expected 4 or 8");
   if (getFloats() && getZeros())
     return emitOpError("has zero points, which floats do not support");
-  if (getGroup() < 1 || getGroup() % QuantizedLayout::kBlock)
+  if (getGroup() < 1 || getGroup() % kQuantBlock)
     return emitOpError("has groups of ")
-           << getGroup() << ", expected a multiple of "
-           << QuantizedLayout::kBlock;
+           << getGroup() << ", expected a multiple of " << kQuantBlock;
   QuantizedLayout layout = getLayout();
   if (layout.nf4() && (shape.size() == 3 || !fitsNormalFloats(layout)))
     return emitOpError("has floats of 4 bits in groups of ")

@@ -8,8 +8,6 @@ using namespace tessera::tile;
 #include "dialects/tile/TileQuantOps.cpp.inc"
 
 LogicalResult MmaQuantizedOp::verify() {
-  constexpr int64_t kMicropanel = QuantizedLayout::kMicropanel,
-                    kBlock = QuantizedLayout::kBlock;
   auto shapeOf = [](Value value) {
     return cast<VectorType>(value.getType()).getShape();
   };
@@ -24,8 +22,8 @@ LogicalResult MmaQuantizedOp::verify() {
     return emitOpError("`bits` must be 4 or 8, got ") << bits;
   if (getFloats() && (bits != 8 || getZeros()))
     return emitOpError("`floats` must have 8 bits and no zero points");
-  int64_t least = getRows() ? kMicropanel : kBlock;
-  if (group < kBlock || group % kBlock || along % least)
+  int64_t least = getRows() ? kMicropanel : kQuantBlock;
+  if (group < kQuantBlock || group % kQuantBlock || along % least)
     return emitOpError(getRows()
                            ? "columns must be multiples of 16, and groups "
                              "of 32, got "
@@ -39,9 +37,9 @@ LogicalResult MmaQuantizedOp::verify() {
   int64_t splits = getSplits();
   if (getRows() && splits != 1)
     return emitOpError("`rows` has no `splits`, got ") << splits;
-  if (splits < 1 || (!getRows() && along % (splits * kBlock)))
+  if (splits < 1 || (!getRows() && along % (splits * kQuantBlock)))
     return emitOpError("`splits` must be parts of whole ")
-           << kBlock << " terms, got " << splits << " of " << along;
+           << kQuantBlock << " terms, got " << splits << " of " << along;
   int64_t micropanels = across / kMicropanel,
           ofScales = std::max<int64_t>(along / group, 1) * kMicropanel *
                      (getZeros() ? 2 : 1);

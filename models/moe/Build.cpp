@@ -6,11 +6,10 @@
 
 using namespace mlir;
 using tessera::graph::Emitter;
+using tessera::graph::shapeOf;
 using tessera::graph::tensorType;
 
 namespace tessera::models {
-
-static ArrayRef<int64_t> shapeOf(Value x) { return tensorType(x).getShape(); }
 
 /// Multiplies each row by its expert's matrix, of a stack [experts, out, in].
 static Value expertLinear(const Scope &scope, Emitter &e, Value rows,

@@ -9,11 +9,10 @@
 using namespace mlir;
 using tessera::graph::ComparePredicate;
 using tessera::graph::Emitter;
+using tessera::graph::shapeOf;
 using tessera::graph::tensorType;
 
 namespace tessera::models {
-
-static ArrayRef<int64_t> shapeOf(Value x) { return tensorType(x).getShape(); }
 
 static RankedTensorType i32Tensor(Emitter &e, ArrayRef<int64_t> shape) {
   return RankedTensorType::get(shape, e.builder().getI32Type());

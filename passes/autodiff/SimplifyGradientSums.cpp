@@ -6,6 +6,7 @@
 
 using namespace mlir;
 using namespace tessera;
+using tessera::graph::shapeOf;
 
 namespace tessera {
 #define GEN_PASS_DEF_SIMPLIFYGRADIENTSUMS
@@ -33,10 +34,6 @@ static LogicalResult sinkScatter(graph::AddOp add, PatternRewriter &rewriter) {
 }
 
 //===--- pads -----------------------------------------------------------===//
-
-static ArrayRef<int64_t> shapeOf(Value x) {
-  return graph::tensorType(x).getShape();
-}
 
 // The dimension along which `second` begins where `first` ends; both cover the
 // same range of all others.

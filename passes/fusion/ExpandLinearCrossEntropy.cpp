@@ -23,10 +23,6 @@ static int64_t defaultBytes(Operation *op) {
                         addsToGradient(op));
 }
 
-static ArrayRef<int64_t> shapeOf(Value value) {
-  return tensorType(value).getShape();
-}
-
 // [tokens, ...] → [chunks, tokens / chunks, ...]
 static Value cut(Emitter &e, Value x, int64_t chunks) {
   SmallVector<int64_t> shape(shapeOf(x));

@@ -16,8 +16,7 @@ namespace tessera {
 } // namespace tessera
 
 // Smaller matrices are few bytes, and mostly padding as micropanels.
-static constexpr int64_t kLeastRows = QuantizedLayout::kMicropanel,
-                         kLeastColumns = QuantizedLayout::kBlock;
+static constexpr int64_t kLeastRows = kMicropanel, kLeastColumns = kQuantBlock;
 
 namespace {
 
@@ -155,10 +154,9 @@ LogicalResult QuantizeWeights::checkFrozen(func::FuncOp function,
            << name.getValue() << "' is read by other ops than matmuls, or by "
            << "matmuls over both dimensions; a quantized base does not support "
            << "it";
-  int64_t block = floats && bits == 4 ? QuantizedLayout::kNf4Group
-                                      : QuantizedLayout::kBlock;
-  if (shape[transposed] % QuantizedLayout::kMicropanel ||
-      shape[!transposed] % block)
+  int64_t block =
+      floats && bits == 4 ? QuantizedLayout::kNf4Group : kQuantBlock;
+  if (shape[transposed] % kMicropanel || shape[!transposed] % block)
     return function.emitError("'")
            << name.getValue() << "' has " << shape[transposed] << " rows of "
            << shape[!transposed] << " weights; a quantized base requires a "
@@ -220,7 +218,7 @@ bool QuantizeWeights::replace(func::FuncOp function, unsigned index,
                          floats};
   if ((!frozen &&
        (layout.rows < kLeastRows || layout.columns < kLeastColumns)) ||
-      (stack && layout.rows % QuantizedLayout::kMicropanel))
+      (stack && layout.rows % kMicropanel))
     return false;
   layout.rows *= std::max<int64_t>(stack, 1);
   MLIRContext *context = &getContext();

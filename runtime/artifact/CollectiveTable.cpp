@@ -45,9 +45,9 @@ Work workOf(const Node &node) {
 }
 
 /// Adds up the collectives of a program.
-class Counter {
+class CollectiveCounter {
 public:
-  explicit Counter(const Artifact &artifact) : artifact(artifact) {}
+  explicit CollectiveCounter(const Artifact &artifact) : artifact(artifact) {}
   void nodes(const Nodes &nodes, std::uint64_t times);
   std::vector<CollectiveRow> rows;
 
@@ -59,7 +59,7 @@ private:
   std::map<std::string, std::size_t> rowOf;
 };
 
-void Counter::nodes(const Nodes &nodes, std::uint64_t times) {
+void CollectiveCounter::nodes(const Nodes &nodes, std::uint64_t times) {
   for (flatbuffers::uoffset_t i = 0; i < nodes.size(); ++i) {
     const Node &node = *nodes.Get(i);
     if (const Loop *loop = node.step_as_Loop())
@@ -71,7 +71,8 @@ void Counter::nodes(const Nodes &nodes, std::uint64_t times) {
 
 // The work of the steps between a collective and its wait, which the validator
 // has checked to be in the same list.
-Work Counter::overlappedWork(const Nodes &nodes, flatbuffers::uoffset_t start) {
+Work CollectiveCounter::overlappedWork(const Nodes &nodes,
+                                       flatbuffers::uoffset_t start) {
   Work work;
   const std::uint32_t ticket = nodes.Get(start)->step_as_Collective()->ticket();
   if (ticket == 0)
@@ -88,7 +89,8 @@ Work Counter::overlappedWork(const Nodes &nodes, flatbuffers::uoffset_t start) {
   return work;
 }
 
-void Counter::add(const Collective &one, std::uint64_t times, Work overlapped) {
+void CollectiveCounter::add(const Collective &one, std::uint64_t times,
+                            Work overlapped) {
   const std::string key = fmt::format(
       "{} {} {} {} {} {} {}", static_cast<int>(one.kind()),
       static_cast<int>(one.reduction()), static_cast<int>(one.type()),
@@ -134,7 +136,7 @@ std::string overlapText(const CollectiveRow &row) {
 
 std::vector<CollectiveRow> collectiveRows(const Artifact &artifact,
                                           const Program &program) {
-  Counter counter(artifact);
+  CollectiveCounter counter(artifact);
   counter.nodes(*program.steps(), 1);
   return std::move(counter.rows);
 }

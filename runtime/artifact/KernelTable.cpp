@@ -13,9 +13,9 @@ namespace {
 using Nodes = flatbuffers::Vector<flatbuffers::Offset<Node>>;
 
 /// Adds up the launches of a program.
-class Counter {
+class LaunchCounter {
 public:
-  explicit Counter(const DeviceCode &code) : code(code) {}
+  explicit LaunchCounter(const DeviceCode &code) : code(code) {}
   void nodes(const Nodes &nodes, std::uint64_t times);
   std::vector<KernelRow> rows;
 
@@ -26,7 +26,7 @@ private:
   std::map<std::uint32_t, std::size_t> rowOf; // by kernel
 };
 
-void Counter::nodes(const Nodes &nodes, std::uint64_t times) {
+void LaunchCounter::nodes(const Nodes &nodes, std::uint64_t times) {
   for (const Node *node : nodes) {
     if (const Loop *loop = node->step_as_Loop())
       this->nodes(*loop->body(), loop->count() ? 0 : times * loop->trip());
@@ -35,7 +35,7 @@ void Counter::nodes(const Nodes &nodes, std::uint64_t times) {
   }
 }
 
-void Counter::add(const Launch &launch, std::uint64_t times) {
+void LaunchCounter::add(const Launch &launch, std::uint64_t times) {
   const Kernel *kernel = code.kernels()->Get(launch.kernel());
   const auto [entry, isNew] = rowOf.try_emplace(launch.kernel(), rows.size());
   if (isNew)
@@ -138,7 +138,7 @@ std::uint64_t launchBytes(const Launch &launch, const Kernel &kernel) {
 
 std::vector<KernelRow> kernelRows(const DeviceCode &code,
                                   const Program &program) {
-  Counter counter(code);
+  LaunchCounter counter(code);
   counter.nodes(*program.steps(), 1);
   const hardware::Chip *chip = boundingChip(code);
   for (KernelRow &row : counter.rows) {

@@ -47,9 +47,9 @@ std::uint64_t wholeBytes(const Tensor &tensor) {
 }
 
 /// Adds up the state, share by share.
-class Counter {
+class StateCounter {
 public:
-  explicit Counter(const Artifact &artifact) : artifact(artifact) {}
+  explicit StateCounter(const Artifact &artifact) : artifact(artifact) {}
   void add(const Share &share);
   std::vector<ShardingRow> take();
 
@@ -65,7 +65,7 @@ private:
   std::map<std::string, std::size_t> order;
 };
 
-ShardingRow &Counter::rowOf(const Tensor &tensor) {
+ShardingRow &StateCounter::rowOf(const Tensor &tensor) {
   std::string_view name = toView(tensor.name()), part;
   if (tensor.role() == Role::optimizer)
     if (const auto dot = name.rfind('.'); dot != name.npos) {
@@ -86,7 +86,7 @@ ShardingRow &Counter::rowOf(const Tensor &tensor) {
   return row;
 }
 
-void Counter::add(const Share &share) {
+void StateCounter::add(const Share &share) {
   std::map<ShardingRow *, std::uint64_t> own;
   for (const Tensor *tensor : *share.state()) {
     ShardingRow &row = rowOf(*tensor);
@@ -100,7 +100,7 @@ void Counter::add(const Share &share) {
   }
 }
 
-std::vector<ShardingRow> Counter::take() {
+std::vector<ShardingRow> StateCounter::take() {
   std::vector<ShardingRow> list;
   for (auto &[key, row] : rows)
     list.push_back(std::move(row));
@@ -135,7 +135,7 @@ std::string shardingText(const Artifact &artifact, const Tensor &tensor) {
 }
 
 std::vector<ShardingRow> shardingRows(const Artifact &artifact) {
-  Counter counter(artifact);
+  StateCounter counter(artifact);
   for (const Share *share : *artifact.shares())
     counter.add(*share);
   return counter.take();

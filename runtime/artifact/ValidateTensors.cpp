@@ -69,8 +69,8 @@ Status checkQuantized(Checker &checker, const Tensor &tensor) {
                                  "long or not plain ASCII");
   if (!isKnown(from.part()) ||
       (from.bits() != 4 && from.bits() != 8 && from.bits() != 16) ||
-      from.group() == 0 || from.group() % QuantizedLayout::kBlock != 0 ||
-      from.rows() < 1 || from.columns() < 1 || from.rows() > INT32_MAX ||
+      from.group() == 0 || from.group() % kQuantBlock != 0 || from.rows() < 1 ||
+      from.columns() < 1 || from.rows() > INT32_MAX ||
       from.columns() > INT32_MAX)
     return checker.fail(&tensor,
                         "{} bits in groups of {} for a matrix of {} × {}",
@@ -79,7 +79,7 @@ Status checkQuantized(Checker &checker, const Tensor &tensor) {
                                from.group(), from.zeros(),   from.floats()};
   const std::int64_t stack = from.stack();
   if (stack > 0 && (from.transposed() || from.rows() % stack != 0 ||
-                    from.rows() / stack % QuantizedLayout::kMicropanel != 0 ||
+                    from.rows() / stack % kMicropanel != 0 ||
                     toView(from.source()).find('*') == std::string_view::npos))
     return checker.fail(&tensor, "a stack of {} matrices of {} rows in all",
                         stack, from.rows());
@@ -93,8 +93,7 @@ Status checkQuantized(Checker &checker, const Tensor &tensor) {
                         layout.zeros ? " with zero points" : "");
   if (layout.nf4() &&
       (stack > 0 || layout.group != QuantizedLayout::kNf4Group ||
-       layout.columns % layout.group != 0 ||
-       layout.rows % QuantizedLayout::kMicropanel != 0))
+       layout.columns % layout.group != 0 || layout.rows % kMicropanel != 0))
     return checker.fail(&tensor,
                         "floats of 4 bits in groups of {} for {} × {} weights",
                         layout.group, layout.rows, layout.columns);
@@ -103,7 +102,7 @@ Status checkQuantized(Checker &checker, const Tensor &tensor) {
                                  isScales ? layout.scaleRows()
                                           : layout.words() *
                                                 (isBf16 ? layout.perWord() : 1),
-                                 QuantizedLayout::kMicropanel};
+                                 kMicropanel};
   const ElementType type = isScales && !layout.nf4() ? ElementType::f16
                            : isBf16                  ? ElementType::bf16
                                                      : ElementType::i32;

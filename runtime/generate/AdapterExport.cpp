@@ -40,8 +40,7 @@ constexpr std::string_view kValues = ".values", kScales = ".scales";
 
 std::string quantizedWeight(const SafetensorsEntry &entry) {
   if (entry.type != SafetensorsType::i32 || !entry.name.ends_with(kValues) ||
-      entry.shape.size() != 3 ||
-      entry.shape[2] != uint64_t(QuantizedLayout::kMicropanel))
+      entry.shape.size() != 3 || entry.shape[2] != uint64_t(kMicropanel))
     return "";
   return entry.name.substr(0, entry.name.size() - kValues.size());
 }
@@ -72,7 +71,7 @@ baseWeightOf(const SafetensorsFile &file, const std::string &name,
   // Rows and columns of a base are whole micropanels and blocks, so that the
   // shape of its words has them.
   QuantizedLayout own = *layout;
-  own.rows = int64_t(values->shape[0]) * QuantizedLayout::kMicropanel;
+  own.rows = int64_t(values->shape[0]) * kMicropanel;
   own.columns = int64_t(values->shape[1]) * own.perWord();
   std::vector<uint64_t> shape = {uint64_t(own.rows), uint64_t(own.columns)};
   if (isTransposed)
@@ -98,14 +97,12 @@ StatusOr<std::vector<float>> readWeight(const SafetensorsFile &file,
   for (const Status *status : {&words.status(), &scales.status()})
     if (!status->ok())
       return *status;
-  const int64_t block =
-      layout.nf4() ? QuantizedLayout::kNf4Group : QuantizedLayout::kBlock;
+  const int64_t block = layout.nf4() ? QuantizedLayout::kNf4Group : kQuantBlock;
   const SafetensorsType type =
       layout.nf4() ? SafetensorsType::i32 : SafetensorsType::f16;
   if (weight.scales->type != type ||
       int64_t(scales->size()) != layout.micropanels() * layout.scaleRows() *
-                                     QuantizedLayout::kMicropanel *
-                                     layout.scaleBytes() ||
+                                     kMicropanel * layout.scaleBytes() ||
       layout.columns % block != 0)
     return Status::error("'{}' in '{}' has scales that do not fit its values; "
                          "the checkpoint is damaged",

@@ -6,6 +6,11 @@
 
 namespace tessera {
 
+/// Rows of a matrix that a micropanel interleaves.
+inline constexpr int64_t kMicropanel = 16;
+/// Columns are padded to a multiple of this.
+inline constexpr int64_t kQuantBlock = 32;
+
 /// A matrix [rows, columns] whose products sum over `columns` (a linear layer's
 /// weight [out, in]). Weight (n, k) is scale(n, k / group) × q(n, k), q a
 /// signed integer of 8 bits, or one of 4 bits that is kept with 8 added. With
@@ -43,12 +48,9 @@ namespace tessera {
 /// one run of memory and adds nothing up across lanes. Rows and columns that
 /// are not there have q = 0, in the last group and micropanel.
 struct QuantizedLayout {
-  static constexpr int64_t kMicropanel = 16; ///< rows that are interleaved
-  static constexpr int64_t kBlock = 32;      ///< columns are padded to so many
-
   int64_t rows = 0, columns = 0;
   int64_t bits = 8;    ///< 16, 8 or 4
-  int64_t group = 32;  ///< columns with one scale: a multiple of kBlock
+  int64_t group = 32;  ///< columns with one scale: a multiple of kQuantBlock
   bool zeros = false;  ///< groups have zero points; not of 16 bits, nor floats
   bool floats = false; ///< of 8 bits: q are e4m3fn; of 4 bits, NF4 (below)
 
@@ -58,7 +60,7 @@ struct QuantizedLayout {
   static constexpr int64_t kNf4Absmax = 256; ///< absmax with one absmax2
 
   int64_t micropanels() const { return parts(rows, kMicropanel); }
-  int64_t blocks() const { return parts(columns, kBlock); }
+  int64_t blocks() const { return parts(columns, kQuantBlock); }
   int64_t groups() const { return parts(columns, group); }
   bool hasScales() const { return bits != 16; }
   /// What the scales have for each micropanel, times 16.
@@ -76,7 +78,7 @@ struct QuantizedLayout {
   /// Index of a group's scales; its zero points follow them.
   int64_t scalesAt(int64_t group) const { return zeros ? 2 * group : group; }
   int64_t perWord() const { return 32 / bits; }
-  int64_t words() const { return blocks() * (kBlock / perWord()); }
+  int64_t words() const { return blocks() * (kQuantBlock / perWord()); }
   /// What is added to a q where it is kept.
   int64_t offset() const { return bits == 4 && !nf4() ? 8 : 0; }
   /// A word of weights that are 0.

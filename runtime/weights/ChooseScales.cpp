@@ -114,8 +114,7 @@ private:
                    std::vector<double> &errors) const {
     const auto rows = int64_t(reader.entry->shape[0]),
                columns = int64_t(reader.entry->shape[1]);
-    if (rows < QuantizedLayout::kMicropanel ||
-        columns < QuantizedLayout::kBlock)
+    if (rows < kMicropanel || columns < kQuantBlock)
       return Status::success();
     const int64_t parts = (rows + kRowsAtOnce - 1) / kRowsAtOnce;
     std::vector<double> partial(parts * kExponents);
@@ -147,7 +146,6 @@ private:
   double errorOf(std::span<const float> row, const Candidate &by) const {
     static const QuantizeGroups quantize =
         quantizeGroupsFor(CpuFeatures::detect());
-    constexpr int64_t kBlock = QuantizedLayout::kBlock;
     const int64_t group = rounding.group,
                   most = std::clamp<int64_t>(kColumnsAtOnce / group, 1,
                                              int64_t(kMostGroups)) *
@@ -158,7 +156,8 @@ private:
     double error = 0;
     for (int64_t first = 0; first < int64_t(row.size()); first += most) {
       const int64_t columns = std::min<int64_t>(most, row.size() - first),
-                    padded = (columns + kBlock - 1) / kBlock * kBlock,
+                    padded =
+                        (columns + kQuantBlock - 1) / kQuantBlock * kQuantBlock,
                     groups = (padded + group - 1) / group;
       std::fill(weights + columns, weights + padded, 0.0f);
       for (int64_t k = 0; k < columns; ++k)

@@ -8,8 +8,6 @@
 namespace tessera {
 namespace {
 
-constexpr int64_t kMicropanel = QuantizedLayout::kMicropanel;
-
 template <typename Word>
 std::vector<Word> wordsOf(std::span<const std::byte> bytes) {
   std::vector<Word> words(bytes.size() / sizeof(Word));

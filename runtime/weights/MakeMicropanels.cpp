@@ -20,7 +20,7 @@ struct Maker {
     return inParallel(uint32_t(count), [&](uint32_t i, unsigned thread) {
       const std::span micropanel(toWords + i * words, words);
       const std::span factors(toScales + i * scales, scales);
-      if ((first + i + 1) * QuantizedLayout::kMicropanel > layout.rows) {
+      if ((first + i + 1) * kMicropanel > layout.rows) {
         std::ranges::fill(micropanel, layout.zeroWord());
         std::ranges::fill(factors, uint16_t(0));
       }
@@ -34,8 +34,8 @@ struct Maker {
 Status makeMicropanels(ModelState &model, const StateTensor &values,
                        const StateTensor *scales, const MakeMicropanel &make) {
   const QuantizedLayout &layout = values.quantized->layout;
-  const Maker maker{layout, layout.words() * QuantizedLayout::kMicropanel,
-                    scales ? layout.scaleRows() * QuantizedLayout::kMicropanel *
+  const Maker maker{layout, layout.words() * kMicropanel,
+                    scales ? layout.scaleRows() * kMicropanel *
                                  layout.scaleBytes() / int64_t(sizeof(uint16_t))
                            : 0,
                     make};

@@ -10,8 +10,7 @@ namespace tessera {
 namespace {
 
 constexpr int64_t kGroup = QuantizedLayout::kNf4Group,
-                  kAbsmax = QuantizedLayout::kNf4Absmax,
-                  kMicropanel = QuantizedLayout::kMicropanel;
+                  kAbsmax = QuantizedLayout::kNf4Absmax;
 
 constexpr float kMost = 1.0f;
 

@@ -9,8 +9,6 @@
 namespace tessera {
 namespace {
 
-constexpr int64_t kMicropanel = QuantizedLayout::kMicropanel;
-
 /// Packs one matrix.
 class Packer {
 public:
@@ -78,7 +76,7 @@ void packMicropanel(const QuantizedLayout &layout,
   const int64_t count = int64_t(rows.size()) / layout.columns,
                 pairs = layout.columns / 2;
   constexpr int64_t kAtOnce = 16; // a line of each row
-  if (count < kMicropanel || layout.columns % QuantizedLayout::kBlock != 0)
+  if (count < kMicropanel || layout.columns % kQuantBlock != 0)
     std::ranges::fill(words, 0u);
   auto pairAt = [&](int64_t row, int64_t pair) {
     uint32_t word;

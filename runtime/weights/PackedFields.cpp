@@ -7,8 +7,6 @@
 
 namespace tessera {
 
-static constexpr int64_t kMicropanel = QuantizedLayout::kMicropanel;
-
 std::string stemOf(const QuantizedPart &part) {
   constexpr std::string_view kWeight = "weight";
   return part.source.substr(0, part.source.size() - kWeight.size());

@@ -13,7 +13,6 @@
 namespace tessera {
 namespace {
 
-constexpr int64_t kMicropanel = QuantizedLayout::kMicropanel;
 constexpr uint64_t kPieceBytes = uint64_t(1) << 22;
 constexpr int64_t kMostConfigBytes = 1 << 20;
 constexpr std::size_t kMostFileBytes = std::size_t(512) << 20;

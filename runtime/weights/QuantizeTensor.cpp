@@ -12,7 +12,6 @@
 namespace tessera {
 namespace {
 
-constexpr int64_t kMicropanel = QuantizedLayout::kMicropanel;
 /// Of a row, so that what a micropanel makes of them stays in the first cache.
 constexpr int64_t kColumnsAtOnce = 512;
 
@@ -69,7 +68,7 @@ bool quantizeMicropanel(const QuantizedLayout &layout, SafetensorsType type,
   uint16_t factors[kMostGroups], zeros[kMostGroups];
   for (int64_t first = 0; first < layout.columns; first += most) {
     const int64_t columns = std::min(most, layout.columns - first),
-                  padded = roundedUp(columns, QuantizedLayout::kBlock),
+                  padded = roundedUp(columns, kQuantBlock),
                   groups = roundedUp(padded, layout.group) / layout.group;
     std::fill(weights.begin() + columns, weights.begin() + padded, 0.0f);
     for (int64_t row = 0; row < count; ++row) {

@@ -5,6 +5,7 @@
 #include "runtime/artifact/CollectiveTable.h"
 #include "runtime/artifact/ElementTypes.h"
 #include "runtime/artifact/ShardingTable.h"
+#include "tools/tessera/InspectReport.h"
 #include <fmt/format.h>
 
 using namespace tessera;
@@ -20,12 +21,6 @@ static std::string collectivesText(const artifact::Artifact &root) {
       text += artifact::collectiveTable(root, *program);
   }
   return text;
-}
-
-static Status write(const std::string &path, const std::string &text) {
-  if (llvm::Error error = writeFile(path, {llvm::StringRef(text)}))
-    return Status::error("{}", llvm::toString(std::move(error)));
-  return Status::success();
 }
 
 static constexpr std::string_view kTimelineNote =
@@ -54,6 +49,6 @@ Status tessera::inspectMesh(const ArtifactReader &reader,
     return Status::error("--svg {}: {} has no pipeline to draw; compile with "
                          "--mesh pipe=N, or use --html",
                          svg, reader.path());
-  return write(svg,
-               pipeline::timelineSvg((*timeline)->schedule, (*timeline)->run));
+  return writeText(
+      svg, pipeline::timelineSvg((*timeline)->schedule, (*timeline)->run));
 }

@@ -19,7 +19,7 @@ using artifact::toView;
 
 static constexpr int64_t kMostBenchBytes = int64_t(64) << 20;
 
-static Status write(const std::string &path, const std::string &text) {
+Status tessera::writeText(const std::string &path, const std::string &text) {
   if (llvm::Error error = writeFile(path, {llvm::StringRef(text)}))
     return Status::error("{}", llvm::toString(std::move(error)));
   return Status::success();
@@ -67,7 +67,7 @@ static Status writeTrace(const report::ReportInput &input,
                            timeline.message());
     programs.emplace_back(name, timeline.take());
   }
-  return write(path, report::traceText(input, programs));
+  return writeText(path, report::traceText(input, programs));
 }
 
 Status tessera::writeReport(const ArtifactReader &reader,
@@ -104,7 +104,7 @@ Status tessera::writeReport(const ArtifactReader &reader,
     return Status::error("{}: {}; rebuild it: {}", reader.path(),
                          json.message(),
                          toView(reader.root().rebuild_command()));
-  return write(files.html, report::page(title, *json));
+  return writeText(files.html, report::page(title, *json));
 }
 
 Status tessera::printStepTime(const ArtifactReader &reader,
@@ -152,6 +152,6 @@ Status tessera::writeRunReport(const std::string &run,
   auto json = report::runReport(run);
   if (!json.ok())
     return json.status();
-  return write(files.html,
-               report::page((*json)["title"].get<std::string>(), *json));
+  return writeText(files.html,
+                   report::page((*json)["title"].get<std::string>(), *json));
 }

@@ -29,4 +29,7 @@ Status printStepTime(const ArtifactReader &reader, const std::string &device,
 /// Of a run directory.
 Status writeRunReport(const std::string &run, const ReportFiles &files);
 
+/// Replaces the file.
+Status writeText(const std::string &path, const std::string &text);
+
 } // namespace tessera

@@ -327,8 +327,8 @@ static Status plan(const PlanOptions &options) {
                                            question->scope)));
     return found.status();
   }
-  ProgramOptions programs{options.spec, options.recipe, options.set,
-                          options.output, options.prove.value_or(0)};
+  PlanProgramOptions programs{options.spec, options.recipe, options.set,
+                              options.output, options.prove.value_or(0)};
   if (!options.output.empty() && !options.prove)
     programs.count = 1;
   TESSERA_RETURN_IF_ERROR(compileBest(options, *question, *found));

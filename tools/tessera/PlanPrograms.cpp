@@ -25,7 +25,7 @@ static double neededBytes(const Question &question, const RankMemory &program) {
 
 // Compiles `candidate` up to the execution plan. An error if the compiler
 // refuses it.
-static StatusOr<CompiledPlan> compilePlan(const ProgramOptions &options,
+static StatusOr<CompiledPlan> compilePlan(const PlanProgramOptions &options,
                                           const Question &question,
                                           const Candidate &candidate) {
   if (std::string reason =
@@ -116,7 +116,7 @@ static std::vector<Candidate> candidatesOf(const Answer &answer) {
 
 // As many plans as --prove says; for --output at least until a program fits.
 static StatusOr<std::vector<CompiledPlan>>
-compileSome(const ProgramOptions &options, const Question &question,
+compileSome(const PlanProgramOptions &options, const Question &question,
             const Answer &answer) {
   const bool writes = !options.output.empty();
   std::vector<CompiledPlan> all;
@@ -134,7 +134,8 @@ compileSome(const ProgramOptions &options, const Question &question,
 }
 
 // Writes the first plan whose program fits, which becomes the answer.
-static Status writePlan(const ProgramOptions &options, const Question &question,
+static Status writePlan(const PlanProgramOptions &options,
+                        const Question &question,
                         const std::vector<CompiledPlan> &plans,
                         Answer &answer) {
   auto found = std::ranges::find_if(plans, &CompiledPlan::fits);
@@ -155,7 +156,7 @@ static Status writePlan(const ProgramOptions &options, const Question &question,
   return Status::success();
 }
 
-StatusOr<std::string> tessera::compilePlans(const ProgramOptions &options,
+StatusOr<std::string> tessera::compilePlans(const PlanProgramOptions &options,
                                             const Question &question,
                                             Answer &answer) {
   if (std::string reason = whyNotBuilt(options.spec, question);

@@ -6,7 +6,7 @@
 
 namespace tessera {
 
-struct ProgramOptions {
+struct PlanProgramOptions {
   std::string spec, recipe;     ///< as CompileRequest has them
   std::vector<std::string> set; ///< of the recipe
   std::string output;           ///< the plan file to write; empty: none
@@ -21,7 +21,7 @@ std::string whyNotBuilt(const std::string &spec,
 /// Compiles the best plans as far as their memory is known, and returns a table
 /// of it; a line if the compiler does not build the chosen one. With `output`
 /// the first plan whose program fits is written, and becomes the answer's.
-StatusOr<std::string> compilePlans(const ProgramOptions &options,
+StatusOr<std::string> compilePlans(const PlanProgramOptions &options,
                                    const planner::Question &question,
                                    planner::Answer &answer);
 

@@ -78,9 +78,8 @@ static Status checkWritable(const models::ModelSpec &spec,
                isStack = rank == 3;
     if (transposed)
       std::swap(layout.rows, layout.columns);
-    if (layout.rows < QuantizedLayout::kMicropanel ||
-        layout.columns < QuantizedLayout::kBlock ||
-        (isStack && layout.rows % QuantizedLayout::kMicropanel != 0))
+    if (layout.rows < kMicropanel || layout.columns < kQuantBlock ||
+        (isStack && layout.rows % kMicropanel != 0))
       continue; // is not quantized
     TESSERA_RETURN_IF_ERROR(checkPackable(each.name, layout, transposed));
   }

@@ -321,7 +321,7 @@ llvm::Error KernelPrinter::printMmaQuantized(tile::MmaQuantizedOp op) {
                        "requires 16 rows and a row of warps for each split");
   // Panels of 128 bytes are read two blocks at a time.
   auto rows = cast<VectorType>(op.getLhs().getType());
-  constexpr int64_t kPair = 2 * QuantizedLayout::kBlock;
+  constexpr int64_t kPair = 2 * kQuantBlock;
   if (rows.getElementType().isBF16() && rows.getDimSize(1) % kPair == 0 &&
       rows.getDimSize(1) / splits % kPair)
     return unsupported(

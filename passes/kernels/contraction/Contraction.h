@@ -61,6 +61,13 @@ struct ContractionQuant {
   bool isMicropanels() const { return !layout.hasScales(); }
 };
 
+/// A block of a contraction's grid on a CPU: its rows and columns are multiples
+/// of the steps.
+struct CpuBlock {
+  static constexpr int64_t kRowStep = 32, kColumnStep = 16;
+  static constexpr int64_t kMaxRows = 2048, kMaxColumns = 1536;
+};
+
 /// Rows as integers for products with quantized weights: i32 [rows, width()].
 ///
 ///   words   [blocks, 2, 8]  of 32 columns upper bytes, then lower ones
@@ -70,7 +77,7 @@ struct ContractionQuant {
 ///                           offset
 ///   scales  [groups]        powers of two, the bits of f32
 struct IntegerRows {
-  static constexpr int64_t kWords = QuantizedLayout::kBlock / 4;
+  static constexpr int64_t kWords = kQuantBlock / 4;
   int64_t rows, blocks, groups;
 
   int64_t sums() const { return blocks * 2 * kWords; }

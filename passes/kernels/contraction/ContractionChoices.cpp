@@ -51,8 +51,8 @@ void ContractionEmitter::chooseTiles() {
   // products.
   kStep = pairs ? 2 : 1;
   if (plan.streamsMicropanels()) { // a micropanel, some lines at a time
-    width = std::min(QuantizedLayout::kMicropanel, plan.columnDim().size);
-    kStep = QuantizedLayout::kBlock;
+    width = std::min(kMicropanel, plan.columnDim().size);
+    kStep = kQuantBlock;
   }
   // Several columns of rhs, a register of each at a time.
   if (plan.streams()) {
@@ -97,7 +97,7 @@ void ContractionEmitter::chooseChunks() {
                                            std::max<int64_t>(16, kStep));
   // With quantized weights a chunk has whole blocks.
   if (plan.quant && chunksOfSum > 1)
-    chunk = llvm::alignTo(chunk, QuantizedLayout::kBlock);
+    chunk = llvm::alignTo(chunk, kQuantBlock);
   chunksOfSum = partsOf(k, chunk);
   chunks = chunksOfSum;
   for (const ContractionDim &dim : plan.outerSums)

@@ -13,8 +13,6 @@
 using namespace mlir;
 using namespace tessera;
 
-static constexpr int64_t kMicropanel = QuantizedLayout::kMicropanel,
-                         kBlock = QuantizedLayout::kBlock;
 // Prefetch distance of words, in lines.
 static constexpr int64_t kPrefetchDistance = 32;
 
@@ -35,8 +33,8 @@ bool ContractionEmitter::interleavesDequantization() const {
 // the others are interleaved later.
 void ContractionEmitter::stageQuantColumns() {
   int64_t last = plan.sum.size - (chunksOfSum - 1) * chunk;
-  Value blocks =
-      select(isLastOfSum, partsOf(last, kBlock), partsOf(chunk, kBlock));
+  Value blocks = select(isLastOfSum, partsOf(last, kQuantBlock),
+                        partsOf(chunk, kQuantBlock));
   auto stage = [&](Value panel, int64_t columns) {
     for (int64_t column = 0; column < columns; column += kMicropanel) {
       Value micropanel = micropanelOf(add(mul(panel, width), index(column)));
@@ -100,7 +98,7 @@ void ContractionEmitter::stageQuantTile(Value micropanel, Value depth,
 // 16 columns in each iteration.
 void ContractionEmitter::stageNextPanel(Value panel, Value blocks) {
   constexpr int64_t kPanel = PackedRows::kTile;
-  int64_t count = kBlock / plan.quant->layout.perWord();
+  int64_t count = kQuantBlock / plan.quant->layout.perWord();
   Value words = mul(blocks, count),
         iterations = mul(words, kPanel / kMicropanel);
   Value zero = index(0), one = index(1), next = add(panel, one);
@@ -133,7 +131,7 @@ void ContractionEmitter::stageQuantBlock(Value micropanel, Value panel,
                                          int64_t column, Value block) {
   QuantScales scales =
       loadQuantScales(micropanel, groupOf(block), plan.quant->layout.perWord());
-  forEach(kBlock / plan.quant->layout.perWord(), [&](Value i) {
+  forEach(kQuantBlock / plan.quant->layout.perWord(), [&](Value i) {
     stageQuantWord({micropanel, panel, index(column)}, scales, block, i,
                    /*prefetches=*/false);
   });
@@ -141,7 +139,7 @@ void ContractionEmitter::stageQuantBlock(Value micropanel, Value panel,
 
 // Of a block of the chunk.
 Value ContractionEmitter::groupOf(Value block) {
-  Value k = add(sumStart, mul(block, kBlock));
+  Value k = add(sumStart, mul(block, kQuantBlock));
   return b.createOrFold<arith::DivUIOp>(loc, k,
                                         index(plan.quant->layout.group));
 }
@@ -221,7 +219,7 @@ void ContractionEmitter::stageQuantWord(const StagedMicropanel &to,
                                         const QuantScales &scales, Value block,
                                         Value i, bool prefetches) {
   int64_t perWord = plan.quant->layout.perWord();
-  Value k = add(sumStart, mul(block, kBlock));
+  Value k = add(sumStart, mul(block, kQuantBlock));
   Value first = b.createOrFold<arith::DivUIOp>(loc, k, index(perWord));
   Value place = add(first, i);
   if (prefetches)
@@ -235,7 +233,7 @@ void ContractionEmitter::stageQuantWord(const StagedMicropanel &to,
   if (compute != b.getF32Type())
     value = b.create<arith::TruncFOp>(
         loc, cast<VectorType>(value.getType()).clone(compute), value);
-  Value at = add(mul(block, kBlock), mul(i, perWord));
+  Value at = add(mul(block, kQuantBlock), mul(i, perWord));
   b.create<tile::StoreOp>(loc, value, rhs.shared,
                           ValueRange{to.slot, at, to.column}, ValueRange(),
                           ArrayRef<int64_t>{1, 2});

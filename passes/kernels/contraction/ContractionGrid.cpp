@@ -38,8 +38,6 @@ constexpr int64_t kStreamedGroupRows = 32;
 } // namespace
 // A block's dispatch, in cycles.
 static constexpr double kDispatch = 4000;
-static constexpr int64_t kColumnStep = 16, kRowStep = 32, kMaxRows = 2048,
-                         kMaxColumns = 1536;
 
 // The cost of columns in register tiles: a narrow one has too few chains to
 // hide the latency of multiplications.
@@ -112,7 +110,7 @@ static void chooseStreamGrid(ContractionPlan &plan) {
                        ? std::min(plan.rowDim().size, kStreamedGroupRows)
                        : plan.rowDim().size;
   plan.blockColumns = std::min<int64_t>(
-      llvm::alignTo(std::max<int64_t>(columns, 1), kColumnStep), n);
+      llvm::alignTo(std::max<int64_t>(columns, 1), CpuBlock::kColumnStep), n);
 }
 
 // Some groups have more rows than others. A block with only the few excess rows
@@ -144,20 +142,22 @@ void tessera::chooseGrid(ContractionPlan &plan) {
     grid.k = partsOf(grid.k, plan.groups->count);
   int64_t m = grid.m, n = grid.n;
   double best = std::numeric_limits<double>::infinity();
-  for (int64_t parts = 1; parts <= partsOf(m, kRowStep); ++parts) {
+  for (int64_t parts = 1; parts <= partsOf(m, CpuBlock::kRowStep); ++parts) {
     int64_t rows = partsOf(m, parts);
     if (parts > 1)
-      rows = llvm::alignTo(rows, kRowStep);
-    if (rows > (plan.packed ? kPackedRows : kMaxRows))
+      rows = llvm::alignTo(rows, CpuBlock::kRowStep);
+    if (rows > (plan.packed ? kPackedRows : CpuBlock::kMaxRows))
       continue;
-    for (int64_t columns = kColumnStep;; columns += kColumnStep) {
+    for (int64_t columns = CpuBlock::kColumnStep;;
+         columns += CpuBlock::kColumnStep) {
       columns = std::min(columns, n);
       if (double loss = grid.loss(rows, columns); loss < best) {
         best = loss;
         plan.blockRows = rows;
         plan.blockColumns = columns;
       }
-      if (columns >= std::min(n, plan.packed ? kPackedColumns : kMaxColumns))
+      if (columns >=
+          std::min(n, plan.packed ? kPackedColumns : CpuBlock::kMaxColumns))
         break;
     }
   }

@@ -25,9 +25,8 @@ void ContractionEmitter::emitGroupIndices(Value rowBlock) {
     allRows = tile.all;
     ownedRows = tile.owned;
     if (plan.quant)
-      groupMicropanel =
-          mul(tile.group, groups.matrix / plan.quant->layout.columns /
-                              QuantizedLayout::kMicropanel);
+      groupMicropanel = mul(
+          tile.group, groups.matrix / plan.quant->layout.columns / kMicropanel);
     else if (groups.matrix)
       rhs.fixed.insert(rhs.fixed.begin(), tile.group);
     return;

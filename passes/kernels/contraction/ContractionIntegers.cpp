@@ -9,9 +9,7 @@
 using namespace mlir;
 using namespace tessera;
 
-static constexpr int64_t kMicropanel = QuantizedLayout::kMicropanel,
-                         kBlock = QuantizedLayout::kBlock,
-                         kWords = IntegerRows::kWords, kLine = 4 * kMicropanel;
+static constexpr int64_t kWords = IntegerRows::kWords, kLine = 4 * kMicropanel;
 // Prefetch distance of words into L1, in bytes.
 static constexpr int64_t kNear = 4096;
 
@@ -97,7 +95,7 @@ void ContractionEmitter::emitIntegerBlock(Value micropanel, Value block,
       *sum = b.create<tile::MmaOp>(loc, x, word, *sum);
     }
   };
-  int64_t count = kBlock / layout.perWord();
+  int64_t count = kQuantBlock / layout.perWord();
   for (int64_t i = 0; i < count; ++i) {
     Value word = loadWords(micropanel, add(mul(block, count), index(i)),
                            rows.prefetches);
@@ -148,8 +146,8 @@ Value ContractionEmitter::emitIntegerGroup(Value micropanel, Value group,
       spread(loadPacked(add(index(packed.sums()), group), rows), integers);
   if (layout.zeros)
     lower = takeZeros(lower, micropanel, group);
-  Value first = mul(group, layout.group / kBlock);
-  if (int64_t blocks = partsOf(size, kBlock); blocks == 1) {
+  Value first = mul(group, layout.group / kQuantBlock);
+  if (int64_t blocks = partsOf(size, kQuantBlock); blocks == 1) {
     emitIntegerBlock(micropanel, first, rows, upper, lower);
   } else {
     auto loop = b.create<scf::ForOp>(loc, index(0), index(blocks), index(1),

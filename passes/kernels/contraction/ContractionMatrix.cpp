@@ -40,7 +40,7 @@ void ContractionEmitter::chooseMatrixTiles() {
                                            ? kGroupRowsOfMicropanels
                                            : kGroupRows);
   if (plan.streamsMicropanels()) // one run of memory
-    width = QuantizedLayout::kMicropanel;
+    width = kMicropanel;
 }
 
 // Few rows × rows of weights: the weights are a left operand in place, neither

@@ -12,8 +12,6 @@
 using namespace mlir;
 using namespace tessera;
 
-static constexpr int64_t kMicropanel = QuantizedLayout::kMicropanel;
-
 void ContractionEmitter::makeMicropanels(Value buffer) {
   const QuantizedLayout &layout = plan.quant->layout;
   int64_t depth = layout.words() * layout.perWord();

@@ -9,8 +9,7 @@
 using namespace mlir;
 using namespace tessera;
 
-static constexpr int64_t kMicropanel = QuantizedLayout::kMicropanel,
-                         kGroup = QuantizedLayout::kNf4Group,
+static constexpr int64_t kGroup = QuantizedLayout::kNf4Group,
                          kAbsmax = QuantizedLayout::kNf4Absmax;
 
 // Groups of so many columns, wherever they begin.

@@ -26,8 +26,6 @@
 using namespace mlir;
 using namespace tessera;
 
-static constexpr int64_t kMicropanel = QuantizedLayout::kMicropanel,
-                         kBlock = QuantizedLayout::kBlock;
 // Up to so many rows the weights are streamed.
 static constexpr int64_t kStreamedRows = 16;
 // Rows of a block if a group may have more than others.
@@ -199,7 +197,7 @@ void ContractionEmitter::allocateStreamed() {
       allocate({rows, partsOf(plan.blockColumns, kMicropanel) * kMicropanel});
   if (plan.quant->integers)
     return;
-  streamed = allocate({rows, layout.blocks() * kBlock});
+  streamed = allocate({rows, layout.blocks() * kQuantBlock});
   if (layout.offset() || layout.zeros)
     negatedSums = allocate({rows, layout.groups()});
 }
@@ -306,23 +304,23 @@ Value ContractionEmitter::stageStreamed(Value row, Value k, int64_t count) {
 // and their sum.
 void ContractionEmitter::stageStreamedGroup(Value row, Value group,
                                             int64_t size) {
-  auto blockType = VectorType::get({kBlock}, b.getF32Type());
+  auto blockType = VectorType::get({kQuantBlock}, b.getF32Type());
   Value zeros = b.create<arith::ConstantOp>(loc, b.getZeroAttr(blockType));
   Value start = mul(group, plan.quant->layout.group), whole = zeros;
-  if (int64_t blocks = size / kBlock) {
+  if (int64_t blocks = size / kQuantBlock) {
     auto loop = b.create<scf::ForOp>(loc, index(0), index(blocks), index(1),
                                      ValueRange{zeros});
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(loop.getBody());
     Value x = stageStreamed(
-        row, add(start, mul(loop.getInductionVar(), kBlock)), kBlock);
+        row, add(start, mul(loop.getInductionVar(), kQuantBlock)), kQuantBlock);
     Value next = b.create<arith::AddFOp>(loc, loop.getRegionIterArgs()[0], x);
     b.create<scf::YieldOp>(loc, next);
     whole = loop.getResult(0);
   }
   Value sum = negatedSums ? emitSum(b, loc, whole) : Value();
-  if (int64_t rest = size % kBlock) {
-    Value k = add(start, index(size / kBlock * kBlock));
+  if (int64_t rest = size % kQuantBlock) {
+    Value k = add(start, index(size / kQuantBlock * kQuantBlock));
     b.create<tile::StoreOp>(loc, zeros, streamed, ValueRange{row, k},
                             ValueRange(), ArrayRef<int64_t>{1});
     Value x = stageStreamed(row, k, rest);
@@ -374,8 +372,8 @@ Value ContractionEmitter::emitMicropanelGroup(Value micropanel, Value group,
   SmallVector<Value> chains(kChains, zeros);
   if (rows.prefetches)
     prefetchScales(micropanel, group);
-  Value first = mul(group, layout.group / kBlock);
-  int64_t blocks = partsOf(size, kBlock);
+  Value first = mul(group, layout.group / kQuantBlock);
+  int64_t blocks = partsOf(size, kQuantBlock);
   if (blocks == 1) {
     emitMicropanelBlock(micropanel, first, rows, chains);
   } else {
@@ -419,13 +417,13 @@ void ContractionEmitter::emitMicropanelBlock(Value micropanel, Value block,
                                              const StreamedRows &rows,
                                              MutableArrayRef<Value> chains) {
   const QuantizedLayout &layout = plan.quant->layout;
-  int64_t perWord = layout.perWord(), count = kBlock / perWord;
+  int64_t perWord = layout.perWord(), count = kQuantBlock / perWord;
   auto left = VectorType::get({rows.count, 1}, b.getF32Type());
   for (int64_t i = 0; i < count; ++i) {
     Value word = loadWords(micropanel, add(mul(block, count), index(i)),
                            rows.prefetches);
     for (int64_t place = 0; place < perWord; ++place) {
-      Value k = add(mul(block, kBlock), index(i * perWord + place));
+      Value k = add(mul(block, kQuantBlock), index(i * perWord + place));
       Value x =
           b.create<tile::LoadOp>(loc, left, streamed, ValueRange{rows.first, k},
                                  ValueRange(), ArrayRef<int64_t>{0, 1});

@@ -51,8 +51,8 @@ void ContractionEmitter::allocateSide(ContractionSide &side, int64_t panels,
                                       int64_t tile) {
   int64_t depth = partsOf(chunk, 2) * 2;
   if (plan.quant && &side == &rhs) { // whole blocks of whole micropanels
-    depth = llvm::alignTo(chunk, QuantizedLayout::kBlock);
-    tile = llvm::alignTo(tile, QuantizedLayout::kMicropanel);
+    depth = llvm::alignTo(chunk, kQuantBlock);
+    tile = llvm::alignTo(tile, kMicropanel);
   }
   SmallVector<int64_t> shape{panels, tile, depth + kRowPadding};
   auto layout = tile::Layout::rows;

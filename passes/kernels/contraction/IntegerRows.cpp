@@ -18,8 +18,6 @@
 using namespace mlir;
 using namespace tessera;
 
-static constexpr int64_t kBlock = QuantizedLayout::kBlock,
-                         kWords = IntegerRows::kWords;
 // Columns that a block of that launch converts.
 static constexpr int64_t kColumnsAtOnce = 2048;
 // 1.5 × 2^23: a number added to it is rounded to an integer in the lowest bits
@@ -147,21 +145,21 @@ Value IntegerRowsEmitter::load(Value k, int64_t count) {
 Value IntegerRowsEmitter::overBlocks(
     Value k, int64_t size, Value init,
     llvm::function_ref<Value(Value, int64_t, Value)> body) {
-  int64_t blocks = size / kBlock, rest = size % kBlock;
+  int64_t blocks = size / kQuantBlock, rest = size % kQuantBlock;
   Value value = init;
   if (blocks > 1) {
     auto loop = b.create<scf::ForOp>(loc, index(0), index(blocks), index(1),
                                      ValueRange{init});
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(loop.getBody());
-    Value next = body(add(k, mul(loop.getInductionVar(), kBlock)), kBlock,
-                      loop.getRegionIterArgs()[0]);
+    Value next = body(add(k, mul(loop.getInductionVar(), kQuantBlock)),
+                      kQuantBlock, loop.getRegionIterArgs()[0]);
     b.create<scf::YieldOp>(loc, next);
     value = loop.getResult(0);
   } else if (blocks == 1) {
-    value = body(k, kBlock, value);
+    value = body(k, kQuantBlock, value);
   }
-  return rest ? body(add(k, index(blocks * kBlock)), rest, value) : value;
+  return rest ? body(add(k, index(blocks * kQuantBlock)), rest, value) : value;
 }
 
 // The bits of the largest magnitude; NaNs are the largest.
@@ -180,12 +178,12 @@ Value IntegerRowsEmitter::largest(Value k, int64_t size) {
 
 // Columns [k, k + count) of one block: its words, and the integers' sum.
 Value IntegerRowsEmitter::emitBlock(Value k, int64_t count, Value inverse) {
-  auto wholeType = VectorType::get({kBlock}, b.getI32Type());
+  auto wholeType = VectorType::get({kQuantBlock}, b.getI32Type());
   auto store = [&](Value value) {
     b.create<tile::StoreOp>(loc, value, integers, ValueRange{index(0)},
                             ValueRange(), ArrayRef<int64_t>{0});
   };
-  if (count < kBlock)
+  if (count < kQuantBlock)
     store(b.create<arith::ConstantOp>(
         loc, DenseElementsAttr::get(wholeType, int32_t(128))));
   Value x = load(k, count);
@@ -197,7 +195,7 @@ Value IntegerRowsEmitter::emitBlock(Value k, int64_t count, Value inverse) {
   Value bits = b.create<arith::BitcastOp>(loc, type.clone(b.getI32Type()), x);
   Value integer = b.create<arith::SubIOp>(loc, bits, like(bits, kRounderBits));
   store(b.create<arith::AddIOp>(loc, integer, like(integer, 128)));
-  storeWords(b.createOrFold<arith::DivUIOp>(loc, k, index(kBlock)));
+  storeWords(b.createOrFold<arith::DivUIOp>(loc, k, index(kQuantBlock)));
   return fold(integer, tile::ReduceKind::sum);
 }
 
@@ -205,7 +203,7 @@ Value IntegerRowsEmitter::emitBlock(Value k, int64_t count, Value inverse) {
 // four consecutive columns; with 4 bits the lower (upper) halves of eight
 // columns' bytes, every other column.
 void IntegerRowsEmitter::storeWords(Value block) {
-  int64_t sets = layout.bits == 4 ? 2 : 1, words = kWords / sets;
+  int64_t sets = layout.bits == 4 ? 2 : 1, words = IntegerRows::kWords / sets;
   SmallVector<int64_t> shape{words, 4, sets}, strides{4 * sets, sets, 1};
   auto flat = cast<MemRefType>(integers.getType());
   Value columns = b.create<memref::ReinterpretCastOp>(
@@ -235,10 +233,11 @@ void IntegerRowsEmitter::storeWords(Value block) {
     // 128 was added, which flips the lower byte's sign.
     lower = b.create<arith::XOrIOp>(loc, lower, like(lower, 0x80808080u));
     for (auto [part, word] : {std::pair(0, upper), {1, lower}}) {
-      int64_t first = part * kWords + set * words;
+      int64_t first = part * IntegerRows::kWords + set * words;
       b.create<tile::StoreOp>(
           loc, word, packed,
-          ValueRange{row, add(mul(block, 2 * kWords), index(first))},
+          ValueRange{row,
+                     add(mul(block, 2 * IntegerRows::kWords), index(first))},
           ValueRange(), ArrayRef<int64_t>{1});
     }
   }
@@ -281,7 +280,7 @@ void IntegerRowsEmitter::emitGroup(Value group, int64_t size) {
 void IntegerRowsEmitter::emit() {
   integers = b.create<tile::AllocOp>(
       loc, MemRefType::get(
-               {kBlock}, b.getI32Type(), AffineMap(),
+               {kQuantBlock}, b.getI32Type(), AffineMap(),
                tile::SharedAttr::get(b.getContext(), tile::Layout::rows)));
   int64_t atOnce = groupsAtOnce(layout), parts = partsOf(to.groups, atOnce);
   int64_t whole = layout.columns / layout.group,

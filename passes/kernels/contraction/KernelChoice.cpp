@@ -10,10 +10,8 @@ using tile::ContractionPlanAttr;
 using tile::Engine;
 using tile::OperandSource;
 
-// Of a block that a person chose: more rows or columns than the search for a
-// grid considers would exceed the caches by far.
-static constexpr int64_t kRowStep = 32, kColumnStep = 16, kMaxRows = 2048,
-                         kMaxColumns = 1536, kMaxPacked = 512;
+// Of a block that a person chose.
+static constexpr int64_t kMaxPacked = 512;
 
 static Engine engineOf(const ContractionPlan &plan,
                        const TilingContext &context) {
@@ -100,16 +98,16 @@ static llvm::Error takeTile(ContractionPlan &plan, ContractionPlanAttr wanted) {
     return refusePlan("the tile of a streamed operand is fixed; expected " +
                       tileText(plan.blockRows, plan.blockColumns));
   int64_t allRows = plan.rowDim().size, allColumns = plan.columnDim().size;
-  int64_t mostRows = plan.packed ? kMaxPacked : kMaxRows,
-          mostColumns = plan.packed ? kMaxPacked : kMaxColumns;
+  int64_t mostRows = plan.packed ? kMaxPacked : CpuBlock::kMaxRows,
+          mostColumns = plan.packed ? kMaxPacked : CpuBlock::kMaxColumns;
   if (rows > std::min(allRows, mostRows) ||
-      (rows != allRows && rows % kRowStep))
+      (rows != allRows && rows % CpuBlock::kRowStep))
     return refusePlan("a tile of " + std::to_string(rows) +
                       " rows; expected a multiple of 32, or all " +
                       std::to_string(allRows) + ", at most " +
                       std::to_string(mostRows));
   if (columns > std::min(allColumns, mostColumns) ||
-      (columns != allColumns && columns % kColumnStep))
+      (columns != allColumns && columns % CpuBlock::kColumnStep))
     return refusePlan("a tile of " + std::to_string(columns) +
                       " columns; expected a multiple of 16, or all " +
                       std::to_string(allColumns) + ", at most " +

@@ -14,13 +14,11 @@ using namespace tessera;
 using namespace tessera::graph;
 using namespace tessera::gpu;
 
-static constexpr int64_t kMicropanel = QuantizedLayout::kMicropanel,
-                         kBlock = QuantizedLayout::kBlock;
 // Rows of the smallest tiles: they read mostly weights, so more stages are in
 // flight.
 static constexpr int64_t kFewRows = 16, kMaxStages = 4, kMaxStagesOfFew = 8;
 // Terms of a chunk for each warp then, and the most warps that share a chunk.
-static constexpr int64_t kTermsOfSplit = 2 * kBlock, kMostSplits = 4;
+static constexpr int64_t kTermsOfSplit = 2 * kQuantBlock, kMostSplits = 4;
 
 namespace {
 
@@ -61,12 +59,13 @@ private:
 // small chunks would not saturate memory.
 int64_t GpuQuantized::chooseTerms() const {
   if (plan.blockRows > kFewRows || !plan.lhs.memory.isBF16() || sumsRows)
-    return kBlock;
-  for (int64_t terms = kMostSplits * kTermsOfSplit; terms > kBlock; terms /= 2)
-    if (terms <= layout().blocks() * kBlock &&
+    return kQuantBlock;
+  for (int64_t terms = kMostSplits * kTermsOfSplit; terms > kQuantBlock;
+       terms /= 2)
+    if (terms <= layout().blocks() * kQuantBlock &&
         (terms % layout().group == 0 || layout().group % terms == 0))
       return terms;
-  return kBlock;
+  return kQuantBlock;
 }
 
 int64_t GpuQuantized::chooseStages(const TileTarget &target) const {

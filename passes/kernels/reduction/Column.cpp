@@ -11,7 +11,7 @@ using namespace tessera;
 using namespace tessera::graph;
 
 // Columns of a block: a multiple of every target's tile.
-static constexpr int64_t kMicropanel = 64;
+static constexpr int64_t kPanelColumns = 64;
 
 namespace {
 
@@ -155,7 +155,7 @@ static ColumnGrid planGrid(const ExprPiece &piece) {
   int64_t rows = 1;
   for (unsigned dim = 0; dim < last; ++dim)
     rows *= piece.sizes[dim];
-  return {{last, rows, 1}, partsOf(piece.sizes[last], kMicropanel)};
+  return {{last, rows, 1}, partsOf(piece.sizes[last], kPanelColumns)};
 }
 
 static void buildPiece(tile::KernelOp kernel, const ClusterLaunch &launch,
@@ -173,7 +173,7 @@ static void buildPiece(tile::KernelOp kernel, const ClusterLaunch &launch,
   Value row = b.create<arith::DivUIOp>(loc, block, micropanels);
   Value begin = b.create<arith::MulIOp>(
       loc, b.create<arith::RemUIOp>(loc, block, micropanels),
-      emitIndex(b, loc, kMicropanel));
+      emitIndex(b, loc, kPanelColumns));
   EmitScope top(emitTarget, b);
   unsigned last = grid.rows.dims;
   forEachRow(top, grid.rows, row, [&](EmitScope &level) {
@@ -181,7 +181,7 @@ static void buildPiece(tile::KernelOp kernel, const ClusterLaunch &launch,
     if (grid.micropanels == 1)
       forEachTile(level, last, target, micropanel);
     else
-      forEachTileOfChunk(level, last, begin, kMicropanel, target, micropanel);
+      forEachTileOfChunk(level, last, begin, kPanelColumns, target, micropanel);
   });
 }
 

@@ -16,7 +16,7 @@
 
 namespace tessera {
 
-static constexpr int64_t kMicropanel = QuantizedLayout::kMicropanel, kRows = 8;
+static constexpr int64_t kRows = 8;
 /// Which of eight rows each place of a word has, the lowest first.
 static constexpr std::array<int64_t, kRows> kOrder = {0, 2, 4, 6, 1, 3, 5, 7};
 

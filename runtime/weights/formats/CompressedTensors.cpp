@@ -8,8 +8,6 @@
 
 namespace tessera {
 
-static constexpr int64_t kMicropanel = QuantizedLayout::kMicropanel;
-
 static StatusOr<std::optional<PackedMatrix>>
 findCompressed(const QuantizedPart &part, const FindTensor &find) {
   auto packed = find(part.source + "_packed");

@@ -14,8 +14,6 @@
 
 namespace tessera {
 
-static constexpr int64_t kMicropanel = QuantizedLayout::kMicropanel;
-
 /// Whether f16 has each scale as closely as it has its normal numbers. Smaller
 /// ones it has as multiples of 2^-24, and larger ones than 65504 not at all.
 static StatusOr<bool> f16HasAll(const SafetensorsModel::Location &scales) {

@@ -20,8 +20,6 @@
 
 namespace tessera {
 
-static constexpr int64_t kMicropanel = QuantizedLayout::kMicropanel;
-
 /// Of symmetric weights, which config.json says that they are, all zero points
 /// are the middle. The first version of the format stores 1 less.
 static Status checkZeros(const SafetensorsModel::Location &zeros, int bits) {

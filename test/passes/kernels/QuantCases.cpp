@@ -31,8 +31,7 @@ int64_t middleOf(const QuantizedLayout &layout) {
 }
 
 std::string shapes(const QuantizedLayout &layout, int64_t middle) {
-  return fmt::format("{}x{}x{}", layout.micropanels(), middle,
-                     QuantizedLayout::kMicropanel);
+  return fmt::format("{}x{}x{}", layout.micropanels(), middle, kMicropanel);
 }
 
 // e4m3 whose exponent and fraction are all ones is no number.

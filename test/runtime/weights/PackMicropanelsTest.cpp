@@ -8,7 +8,6 @@ using namespace tessera;
 // Whole micropanels and ragged ones, columns in whole lines, in a rest of them,
 // and an odd one; zeros wherever nothing is.
 TEST(PackMicropanel, HasEveryWeightOnce) {
-  constexpr int64_t kMicropanel = QuantizedLayout::kMicropanel;
   for (int64_t rows : {16, 5, 1})
     for (int64_t columns : {32, 64, 71, 100, 33}) {
       const QuantizedLayout layout{rows, columns, 16};
