@@ -60,6 +60,9 @@ def commands(build):
         if " -c " in line:
             source = shlex.split(line)[-1]
             compiles[os.path.relpath(source, SOURCE)] = line
+    if not all(path in compiles for _, path, _, _ in DEFECTS):
+        raise SystemExit(f"plant_defects.py: {build} does not compile each source alone; "
+                         "configure one with -DTESSERA_UNITY=OFF")
     return compiles, link
 
 
@@ -94,7 +97,7 @@ def plant(build, folder, compiles, link, defect):
 
 def main():
     arguments = sys.argv[1:]
-    build = os.path.join(SOURCE, "build")
+    build = os.path.join(SOURCE, "build-alone")
     if arguments and os.path.isdir(arguments[0]):
         build = os.path.abspath(arguments.pop(0))
     compiles, link = commands(build)
