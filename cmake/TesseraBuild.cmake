@@ -15,8 +15,8 @@ endif()
 option(TESSERA_UNITY "Compile eight sources of a target as one" ON)
 set(CMAKE_UNITY_BUILD ${TESSERA_UNITY})
 set(CMAKE_UNITY_BUILD_BATCH_SIZE 8)
-# tessera_apart(source...): sources of this folder that are compiled alone, since
-# they define names of their own that another of the target defines, too.
+# tessera_apart(source...): sources of this folder that are compiled alone; mostly
+# since they define names of their own that another of the target defines, too.
 function(tessera_apart)
   foreach(source ${ARGN})
     if(NOT EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/${source})

@@ -10,7 +10,8 @@ using tile::ContractionPlanAttr;
 using tile::Engine;
 using tile::OperandSource;
 
-// Of a block that a person chose.
+// Rows or columns of a block that a person chose, with packed rows: more than
+// the search for a grid considers would exceed the caches by far.
 static constexpr int64_t kMaxPacked = 512;
 
 static Engine engineOf(const ContractionPlan &plan,
