@@ -22,12 +22,18 @@ using mlir::OpPassManager;
 
 static void noPasses(OpPassManager &, const PhaseOptions &) {}
 
+static std::unique_ptr<mlir::Pass> deduplicate(const PhaseOptions &options) {
+  DeduplicateLayersOptions pass;
+  pass.keepEnds = !options.mesh.axes.empty();
+  return createDeduplicateLayers(pass);
+}
+
 // Costs are those of all layers. But each has a pipeline stage of its own, so
 // they are restored before stages are assigned.
 static void sharding(OpPassManager &pipeline, const PhaseOptions &options) {
   bool hasMesh = !options.mesh.axes.empty();
   if (hasMesh && options.fold)
-    pipeline.addPass(createDeduplicateLayers());
+    pipeline.addPass(deduplicate(options));
   buildShardingPipeline(pipeline, options.mesh);
   if (hasMesh && options.mesh.hasPipe())
     pipeline.addPass(createRestoreLayers());
@@ -66,7 +72,7 @@ static ComputePrecision computeOf(const models::Recipe &recipe) {
 // What is decided for one layer holds for all that are like it.
 static void precision(OpPassManager &pipeline, const PhaseOptions &options) {
   if (options.fold)
-    pipeline.addPass(createDeduplicateLayers());
+    pipeline.addPass(deduplicate(options));
   // What learns from samples gives them the probabilities of the sampler.
   buildPrecisionPipeline(pipeline, computeOf(options.recipe),
                          options.recipe.task == recipe::Task::Policy);

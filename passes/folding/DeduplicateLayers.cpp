@@ -35,7 +35,8 @@ public:
   }
 
   /// Of equal layers the longest row, counting what folding would remove.
-  std::optional<Repetition> repetition() const {
+  /// `apart` layers at both ends of a row are kept as they are.
+  std::optional<Repetition> repetition(int64_t apart) const {
     std::optional<Repetition> best;
     int64_t most = 0, count = kinds.size();
     auto isLike = [&](int64_t one, int64_t other) {
@@ -45,10 +46,10 @@ public:
       for (int64_t first = 0, end; first + period <= count; first = end) {
         for (end = first + period; end < count && isLike(end, end - period);)
           ++end;
-        int64_t units = (end - first) / period;
+        int64_t units = (end - first - 2 * apart) / period;
         int64_t removed = (units - kKept) * period;
         if (removed > most)
-          most = removed, best = Repetition{first, period, units};
+          most = removed, best = Repetition{first + apart, period, units};
         // A row may begin with the end of another.
         end = std::max(first + 1, end - period + 1);
       }
@@ -108,7 +109,8 @@ public:
     if (units.empty())
       return;
     for (Operation *op : units.ops[2])
-      op->setAttr(graph::kRepeatCountAttr, times);
+      if (!broadcastsGlobal(op))
+        op->setAttr(graph::kRepeatCountAttr, times);
     if (ArrayAttr all = function.getArgAttrsAttr())
       function.setArgAttrsAttr(marked(all, units.arguments[2]));
     if (ArrayAttr all = function.getResAttrsAttr())
@@ -116,6 +118,12 @@ public:
   }
 
 private:
+  // CSE joins these of all layers; with a mark the third would keep its own.
+  bool broadcastsGlobal(Operation *op) const {
+    auto broadcast = dyn_cast<graph::BroadcastOp>(op);
+    return broadcast && !units.placeOf(broadcast.getInput());
+  }
+
   bool isRemoved(std::optional<Units::Place> place) const {
     return place && place->unit > 2;
   }
@@ -250,12 +258,13 @@ struct DeduplicateLayers
     for (auto function : module.getOps<func::FuncOp>())
       if (function.isPublic())
         kinds.add(function, Ports(function));
-    std::optional<Repetition> found = kinds.repetition();
+    std::optional<Repetition> found = kinds.repetition(keepEnds ? 1 : 0);
     if (found && fold(*found))
       return;
     if (explain && !found)
-      module.emitRemark("layers are not folded: no five in a row have the "
-                        "same state and blocks");
+      module.emitRemark("layers are not folded: no ")
+          << (keepEnds ? "seven" : "five")
+          << " in a row have the same state and blocks";
     markAllAnalysesPreserved();
   }
 

@@ -14,6 +14,10 @@ def DeduplicateLayers : Pass<"deduplicate-layers", "::mlir::ModuleOp"> {
     than five layers are equal, or if a program does not treat them alike. In a module that is
     folded already, only marks are renewed, for ops and state that were added since.
 
+    `keep-ends` keeps one more layer at each end of the row, so seven must be equal. On a mesh the
+    first layer's input and the last one's output may have another sharding than between layers, and
+    the reshards next to them become part of the second layer and of the last but one.
+
     Before:
     ```mlir
     func.func @logits(%w0 {graph.layer = #graph.layer<0>, graph.state = "h.0.w"}, …,
@@ -37,7 +41,9 @@ def DeduplicateLayers : Pass<"deduplicate-layers", "::mlir::ModuleOp"> {
     the whole program.
   }];
   let options = [Option<"explain", "explain", "bool", "false",
-  "Emit a remark that says why layers were not folded">];
+  "Emit a remark that says why layers were not folded">,
+  Option<"keepEnds", "keep-ends", "bool", "false",
+  "Keep one more layer at each end, as programs on a mesh need">];
 }
 
 def RestoreLayers : Pass<"restore-layers", "::mlir::ModuleOp"> {

@@ -7,16 +7,16 @@ import sys
 
 BIN, SOURCE, FOLDER = map(pathlib.Path, sys.argv[1:])
 
-CASES = [  # spec, layers, recipe, mesh, zero, microbatches, changes of the spec
+CASES = [  # on meshes, with keep-ends: spec, layers, recipe, mesh, zero, microbatches, changes of the spec
     ("tiny-gpt2", 7, "tiny-gpt2", "data=2,tensor=2", 0, 1, {}),
     # The norm of gradients is a sum over layers, its root in a kernel of the last one.
     ("tiny-gpt2", 7, "tiny-gpt2", "data=2,tensor=2", 1, 1, {}),
-    ("tiny-gpt2", 5, "tiny-gpt2", "data=3", 3, 2,
+    ("tiny-gpt2", 7, "tiny-gpt2", "data=3", 3, 2,
      {"embd_pdrop": 0.1, "attn_pdrop": 0.1, "resid_pdrop": 0.1}),
     ("llama-15m", 8, "llama-15m", "context=3,tensor=2", 0, 2, {}),
-    ("tiny-mixtral", 6, "tiny-mixtral", "data=2,expert=2", 2, 1, {}),
-    ("tiny-qwen-moe", 6, "tiny-qwen-moe", "data=2,tensor=2", 0, 2, {}),
-    ("tiny-deepseek-moe", 7, "tiny-deepseek-moe", "expert=4", 0, 1, {}),
+    ("tiny-mixtral", 7, "tiny-mixtral", "data=2,expert=2", 2, 1, {}),
+    ("tiny-qwen-moe", 7, "tiny-qwen-moe", "data=2,tensor=2", 0, 2, {}),
+    ("tiny-deepseek-moe", 8, "tiny-deepseek-moe", "expert=4", 0, 1, {}),
     # Five layers with a window and one without are repeated as one.
     ("gemma-3-1b", 36, "tiny-gpt2", "data=2", 1, 1, {}),
 ]
@@ -57,7 +57,7 @@ def check_stages(whole):
     """A pipeline writes layers out before it cuts them into stages."""
     cut = ["--assign-shardings=mesh=pipe=2,data=2", "--verify-shardings"]
     stages = "--assign-stages=schedule=1f1b"
-    assert (run(BIN / "tessera-opt", whole, "--deduplicate-layers", *cut,
+    assert (run(BIN / "tessera-opt", whole, "--deduplicate-layers=keep-ends", *cut,
                 "--restore-layers", stages)
             == run(BIN / "tessera-opt", whole, *cut, stages)), (
         "a pipeline of folded layers is another one")
@@ -110,14 +110,16 @@ def check_plan(spec, name, mode, settings, until, folder):
 
 
 def check_folds(spec, what, *more):
-    """Compiles at once, without a second try that compiles each layer."""
-    done = subprocess.run(
-        [*map(str, [BIN / "tessera", "compile", spec, "--recipe",
-                    SOURCE / "recipes/tiny-gpt2.yaml", "--target", "cpu:avx2", "--cache",
-                    "off", "--timing", "--to", "planning", *more, "-o",
-                    spec / "plan.mlir"])],
-        check=True, stderr=subprocess.PIPE, text=True)
-    assert "without folding" not in done.stderr, done.stderr
+    """Folds, and compiles at once, without a second try that compiles each layer."""
+    for phase in ("precision", "planning"):
+        done = subprocess.run(
+            [*map(str, [BIN / "tessera", "compile", spec, "--recipe",
+                        SOURCE / "recipes/tiny-gpt2.yaml", "--target", "cpu:avx2",
+                        "--cache", "off", "--timing", "--to", phase, *more, "-o",
+                        spec / f"{phase}.mlir"])],
+            check=True, stderr=subprocess.PIPE, text=True)
+        assert "without folding" not in done.stderr, done.stderr
+    assert "graph.folded" in (spec / "precision.mlir").read_text(), f"{what}: not folded"
     print(f"ok: {what}")
 
 
@@ -125,9 +127,17 @@ def main():
     # As many layers with experts as no kernel could read the metrics of.
     for name in ("tiny-mixtral", "tiny-deepseek-moe"):
         check_folds(spec_of(name, 96, {}, FOLDER / f"deep-{name}"), f"many layers of {name}")
-    # Positions in documents, which no layer computes and all read.
-    check_folds(spec_of("llama-15m", 8, {}, FOLDER / "documents"), "documents", "--set",
-                "data.documents=separate")
+    # Positions in documents, which no layer computes and all read. On a mesh the first
+    # layer's input has another sharding than that of the others.
+    spec = spec_of("llama-15m", 8, {}, FOLDER / "documents")
+    separate = ("--set", "data.documents=separate")
+    check_folds(spec, "documents", *separate)
+    check_folds(spec, "documents on tensor", *separate, "--mesh", "tensor=2")
+    # An update that a step may leave out has a mask, which all layers read.
+    spec = spec_of("tiny-gpt2", 8, {}, FOLDER / "updates")
+    for mesh in ("data=2", "tensor=2", "data=2,zero=1"):
+        check_folds(spec, f"separate updates on {mesh}", "--set", "optimizer.update=separate",
+                    "--mesh", mesh)
     for i, (name, layers, mode, settings, changes, until) in enumerate(PLANS):
         folder = FOLDER / f"plan-{i}"
         check_plan(spec_of(name, layers, changes, folder), name, mode, settings, until,
@@ -146,7 +156,7 @@ def main():
                "--verify-shardings", "--partition-to-local", "--canonicalize",
                "--cse"]
         folded = folder / "folded.mlir"
-        run(BIN / "tessera-opt", whole, "--deduplicate-layers", *cut, "-o", folded)
+        run(BIN / "tessera-opt", whole, "--deduplicate-layers=keep-ends", *cut, "-o", folded)
         assert "graph.folded" in folded.read_text(), f"{name} is not folded"
         # Read again as text: what is folded is all there is.
         unfolded = run(BIN / "tessera-opt", folded, "--restore-layers")
