@@ -21,8 +21,8 @@ static bool isProduct(Operation *op) {
 }
 
 // `constants`: arguments with graph.frozen, or what a call gives for such.
-static Flops countFlops(func::FuncOp function, llvm::BitVector constants) {
-  auto module = function->getParentOfType<ModuleOp>();
+static Flops countFlops(func::FuncOp function, llvm::BitVector constants,
+                        SymbolTableCollection &symbols) {
   llvm::DenseSet<Value> constant;
   for (unsigned i : constants.set_bits())
     constant.insert(function.getArgument(i));
@@ -30,13 +30,14 @@ static Flops countFlops(func::FuncOp function, llvm::BitVector constants) {
   Flops flops;
   function.walk<WalkOrder::PreOrder>([&](Operation *op) {
     if (auto call = dyn_cast<func::CallOp>(op)) {
-      auto callee = module.lookupSymbol<func::FuncOp>(call.getCallee());
+      auto callee = symbols.lookupNearestSymbolFrom<func::FuncOp>(
+          call, call.getCalleeAttr());
       if (!callee)
         return;
       llvm::BitVector given(call.getNumOperands());
       for (auto [i, operand] : llvm::enumerate(call.getOperands()))
         given[i] = isConstant(operand);
-      Flops inside = countFlops(callee, given);
+      Flops inside = countFlops(callee, given, symbols);
       flops.all += inside.all;
       flops.ofConstants += inside.ofConstants;
     } else if (isProduct(op)) {
@@ -58,7 +59,8 @@ static Flops countFlops(func::FuncOp program) {
   llvm::BitVector constants(program.getNumArguments());
   for (unsigned i = 0; i < program.getNumArguments(); ++i)
     constants[i] = program.getArgAttr(i, graph::kFrozenAttr) != nullptr;
-  return countFlops(program, constants);
+  SymbolTableCollection symbols;
+  return countFlops(program, constants, symbols);
 }
 
 void tessera::annotateForwardFlops(ModuleOp module) {

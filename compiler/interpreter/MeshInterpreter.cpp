@@ -117,14 +117,16 @@ public:
       : rendezvous(rendezvous), number(number), lock(lock) {}
 
   llvm::Expected<Tensor> execute(Operation *op, Operands operands) override {
-    SmallVector<AxisRefAttr> axes(
-        op->getAttrOfType<ArrayAttr>("axes").getAsRange<AxisRefAttr>());
+    auto axesOf = [](auto op) {
+      return llvm::to_vector(op.getAxes().template getAsRange<AxisRefAttr>());
+    };
     if (auto offset = dyn_cast<OffsetOp>(op)) {
       auto range = rendezvous.grid.rangeOf(
-          number, static_cast<int64_t>(offset.getSize()), axes);
+          number, static_cast<int64_t>(offset.getSize()), axesOf(offset));
       return Tensor({}, static_cast<double>(range.start));
     }
-    std::vector<int64_t> group = rendezvous.grid.groupOf(number, axes);
+    std::vector<int64_t> group = rendezvous.grid.groupOf(
+        number, axesOf(cast<CollectiveOpInterface>(op)));
     size_t place = llvm::find(group, number) - group.begin();
     return rendezvous.meet(lock, group, place, op, operands);
   }

@@ -14,6 +14,9 @@ def Dist_CollectiveOpInterface : OpInterface<"CollectiveOpInterface"> {
     InterfaceMethod<"The mesh.", "::llvm::StringRef", "getMesh">,
     InterfaceMethod<"The mesh axes along which devices take part.", "::mlir::ArrayAttr",
                     "getAxes">,
+    InterfaceMethod<"What it does with the contributions of several devices; null if it only moves "
+                    "them.", "::tessera::dist::ReduceKindAttr", "getReduction", (ins), "",
+                    "return {};">,
     InterfaceMethod<"Whether the result may take the place of the operand in memory.", "bool",
                     "isInPlace", (ins), "", "return false;">,
     InterfaceMethod<"Whether several along the same axes must run in program order.", "bool",

@@ -61,6 +61,7 @@ def Dist_AllReduceOp : Dist_CollectiveOp<
   }];
   let extraClassDeclaration = [{
     bool isInPlace() { return true; }
+    ReduceKindAttr getReduction() { return getKindAttr(); }
   }];
 }
 
@@ -84,6 +85,9 @@ def Dist_ReduceScatterOp : Dist_CollectiveOp<
   let assemblyFormat = [{
     $kind $input `dim` $dim (`shares` $shares^)? `over` $mesh $axes attr-dict
     `:` type($input) `->` type($result)
+  }];
+  let extraClassDeclaration = [{
+    ReduceKindAttr getReduction() { return getKindAttr(); }
   }];
 }
 

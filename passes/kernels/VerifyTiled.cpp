@@ -90,15 +90,15 @@ static LogicalResult verifyLaunch(tile::LaunchOp launch,
 }
 
 // The runtime may launch the variants of a kernel instead.
-static LogicalResult verifyVariants(tile::KernelOp kernel) {
+static LogicalResult verifyVariants(tile::KernelOp kernel,
+                                    SymbolTableCollection &symbols) {
   auto variants = kernel->getAttrOfType<ArrayAttr>(kKernelVariantsAttr);
   if (!variants)
     return success();
   for (Attribute each : variants) {
     auto name = dyn_cast<FlatSymbolRefAttr>(each);
     auto other =
-        name ? kernel->getParentOfType<ModuleOp>().lookupSymbol<tile::KernelOp>(
-                   name.getValue())
+        name ? symbols.lookupNearestSymbolFrom<tile::KernelOp>(kernel, name)
              : tile::KernelOp();
     if (!other || !other->hasAttr(tile::kBlocksAttr))
       return kernel.emitError() << "variant " << each
@@ -125,8 +125,9 @@ class VerifyTiledPass : public tessera::impl::VerifyTiledBase<VerifyTiledPass> {
         if (auto launch = dyn_cast<tile::LaunchOp>(op))
           failed_ |= failed(verifyLaunch(launch, kernels));
       });
+    SymbolTableCollection symbols;
     module.walk([&](tile::KernelOp kernel) {
-      failed_ |= failed(verifyVariants(kernel));
+      failed_ |= failed(verifyVariants(kernel, symbols));
     });
     for (auto kernels : module.getOps<ModuleOp>())
       if (gpu::isOfGpu(kernels))

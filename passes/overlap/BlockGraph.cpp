@@ -294,10 +294,10 @@ SmallVector<unsigned> BlockGraph::prefetchStarts() const {
   // Latest starts, from the last one on: links carry one at a time.
   DenseMap<Attribute, double> busyFrom;
   for (unsigned op : llvm::reverse(gathers)) {
-    auto [link, isNew] =
-        busyFrom.try_emplace(ops[op]->getAttr("axes"), time[ops.size()]);
-    double done = std::min(link->second, time[uses[op]]);
     auto collective = cast<dist::CollectiveOpInterface>(ops[op]);
+    auto [link, isNew] =
+        busyFrom.try_emplace(collective.getAxes(), time[ops.size()]);
+    double done = std::min(link->second, time[uses[op]]);
     double start = done - 2 * costs.ofCollective(collective);
     link->second = start;
     starts[op] = llvm::upper_bound(time, start) - time.begin();

@@ -76,7 +76,8 @@ private:
       clock += costs.ofComputing(graph.ops[op]);
       return;
     }
-    double &link = linkFree[graph.ops[op]->getAttr("axes")];
+    auto collective = cast<dist::CollectiveOpInterface>(graph.ops[op]);
+    double &link = linkFree[collective.getAxes()];
     link = std::max(link, clock) + durations.lookup(op);
     finish[op] = link;
   }
@@ -93,9 +94,10 @@ private:
   // after another, so two pending ones over the same axes are enough.
   // all_reduce is in place and keeps nothing.
   void makeRoom(unsigned op) {
-    if (cast<dist::CollectiveOpInterface>(graph.ops[op]).isInPlace())
+    auto collective = cast<dist::CollectiveOpInterface>(graph.ops[op]);
+    if (collective.isInPlace())
       return;
-    SmallVector<unsigned> &before = underway[graph.ops[op]->getAttr("axes")];
+    SmallVector<unsigned> &before = underway[collective.getAxes()];
     if (before.size() >= 2)
       needs(before[before.size() - 2]);
     before.push_back(op);

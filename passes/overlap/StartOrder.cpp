@@ -35,8 +35,10 @@ static bool isSame(Operation *a, Operation *b) {
   auto elementType = [](Operation *op) {
     return cast<RankedTensorType>(op->getOperand(0).getType()).getElementType();
   };
-  return a->getAttr("axes") == b->getAttr("axes") &&
-         a->getAttr("kind") == b->getAttr("kind") &&
+  auto one = cast<dist::CollectiveOpInterface>(a),
+       other = cast<dist::CollectiveOpInterface>(b);
+  return one.getAxes() == other.getAxes() &&
+         one.getReduction() == other.getReduction() &&
          elementType(a) == elementType(b);
 }
 
@@ -203,14 +205,13 @@ private:
   using Open = std::map<Key, Bucket>;
 
   static Key keyOf(const Item &item) {
-    Operation *op = item.op;
+    auto op = cast<dist::CollectiveOpInterface>(item.op);
     Type type =
         cast<RankedTensorType>(op->getOperand(0).getType()).getElementType();
-    Attribute kind = op->getAttr("kind");
     return {op->getName().getAsOpaquePointer(),
-            op->getAttr("axes").getAsOpaquePointer(),
-            kind ? kind.getAsOpaquePointer() : nullptr,
-            type.getAsOpaquePointer(), item.isPrefetch};
+            op.getAxes().getAsOpaquePointer(),
+            op.getReduction().getAsOpaquePointer(), type.getAsOpaquePointer(),
+            item.isPrefetch};
   }
 
   Open::iterator close(Open::iterator bucket) {

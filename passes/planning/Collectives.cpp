@@ -32,19 +32,19 @@ static LogicalResult requireFirst(Operation *op, int64_t dim,
   return success();
 }
 
-static int64_t membersOf(Operation *op, ArrayAttr axes) {
-  auto mesh = op->getParentOfType<ModuleOp>().lookupSymbol<dist::MeshOp>(
-      op->getAttrOfType<FlatSymbolRefAttr>("mesh"));
+static int64_t membersOf(dist::CollectiveOpInterface op) {
+  auto mesh =
+      op->getParentOfType<ModuleOp>().lookupSymbol<dist::MeshOp>(op.getMesh());
   return dist::deviceCount(
-      mesh, llvm::to_vector(axes.getAsRange<dist::AxisRefAttr>()));
+      mesh, llvm::to_vector(op.getAxes().getAsRange<dist::AxisRefAttr>()));
 }
 
 // Elements of each member: `shares` entries along the dimension, or equal ones.
-static SmallVector<int64_t> countsOf(Operation *op, ArrayAttr axes,
+static SmallVector<int64_t> countsOf(dist::CollectiveOpInterface op,
                                      std::optional<ArrayRef<int64_t>> shares,
                                      RankedTensorType all, int64_t dim) {
   if (!shares) {
-    int64_t members = membersOf(op, axes);
+    int64_t members = membersOf(op);
     return SmallVector<int64_t>(members, all.getNumElements() / members);
   }
   int64_t size = all.getDimSize(dim);
@@ -62,8 +62,7 @@ static FailureOr<CollectiveSpec> describe(dist::AllGatherOp op) {
   if (failed(requireFirst(op, dim, tensorType(op.getInput()))))
     return failure();
   CollectiveSpec spec{plan::CollectiveKind::all_gather};
-  spec.counts =
-      countsOf(op, op.getAxes(), op.getShares(), typeOf(op.getResult()), dim);
+  spec.counts = countsOf(op, op.getShares(), typeOf(op.getResult()), dim);
   return spec;
 }
 
@@ -73,8 +72,7 @@ static FailureOr<CollectiveSpec> describe(dist::ReduceScatterOp op) {
     return failure();
   CollectiveSpec spec{plan::CollectiveKind::reduce_scatter,
                       toPlan(op.getKind())};
-  spec.counts = countsOf(op, op.getAxes(), op.getShares(),
-                         tensorType(op.getInput()), dim);
+  spec.counts = countsOf(op, op.getShares(), tensorType(op.getInput()), dim);
   return spec;
 }
 
@@ -84,7 +82,7 @@ static FailureOr<CollectiveSpec> describe(dist::AllToAllOp op) {
       failed(requireFirst(op, op.getJoinDim(), type)))
     return failure();
   CollectiveSpec spec{plan::CollectiveKind::all_to_all};
-  spec.counts = countsOf(op, op.getAxes(), std::nullopt, type, 0);
+  spec.counts = countsOf(op, std::nullopt, type, 0);
   return spec;
 }
 

@@ -29,9 +29,10 @@ bool isLarge(Value value) {
 /// One function, from its first op to its last.
 class Narrowing {
 public:
-  Narrowing(func::FuncOp function, bool isBlock, bool roundRows)
-      : function(function), isBlock(isBlock), roundRows(roundRows),
-        traits(function), builder(function.getContext()) {
+  Narrowing(func::FuncOp function, SymbolTableCollection &symbols, bool isBlock,
+            bool roundRows)
+      : function(function), symbols(symbols), isBlock(isBlock),
+        roundRows(roundRows), traits(function), builder(function.getContext()) {
     narrowType = builder.getBF16Type();
   }
 
@@ -172,7 +173,7 @@ private:
   // A block's small arguments are f32 also if a movement made them of narrow
   // values.
   void passToBlock(Operation *call) {
-    auto callee = SymbolTable::lookupNearestSymbolFrom<func::FuncOp>(
+    auto callee = symbols.lookupNearestSymbolFrom<func::FuncOp>(
         call, cast<func::CallOp>(call).getCalleeAttr());
     for (OpOperand &operand : call->getOpOperands())
       if (isKept(callee, operand) || !narrowLarge(operand))
@@ -310,6 +311,7 @@ private:
   }
 
   func::FuncOp function;
+  SymbolTableCollection &symbols;
   bool isBlock, roundRows;
   OpTraits traits;
   OpBuilder builder;
@@ -326,11 +328,13 @@ struct ApplyPrecision : tessera::impl::ApplyPrecisionBase<ApplyPrecision> {
   void runOnOperation() override {
     if (compute != ComputePrecision::bf16)
       return;
+    SymbolTableCollection symbols;
     for (auto function : getOperation().getOps<func::FuncOp>()) {
       if (!hasPrecision(function))
         continue;
       if (failed(requirePlainFunction(function)) ||
-          failed(Narrowing(function, function.isPrivate(), roundRows).run()))
+          failed(Narrowing(function, symbols, function.isPrivate(), roundRows)
+                     .run()))
         return signalPassFailure();
     }
   }

@@ -239,10 +239,10 @@ private:
   LogicalResult mark() {
     Layers &first = programs.front().second;
     SmallVector<double> costs;
+    SymbolTableCollection symbols;
     for (func::CallOp call : first.forward)
       costs.push_back(1.0 +
-                      static_cast<double>(stages::flopsOf(
-                          getOperation().lookupSymbol(call.getCallee()))));
+                      static_cast<double>(stages::flopsOf(call, symbols)));
     costs.front() += static_cast<double>(first.flopsBefore);
     costs.back() += static_cast<double>(first.flopsAfter);
     if (Status status = pipeline::checkStages(

@@ -264,8 +264,9 @@ void LoopCut::inlineBackwards() {
   for (auto call : body().getOps<func::CallOp>())
     if (call->hasAttr(dist::kBackwardStageAttr))
       calls.push_back(call);
+  SymbolTableCollection symbols;
   for (func::CallOp call : calls) {
-    auto callee = SymbolTable::lookupNearestSymbolFrom<func::FuncOp>(
+    auto callee = symbols.lookupNearestSymbolFrom<func::FuncOp>(
         call, call.getCalleeAttr());
     Block &block = callee.getBody().front();
     IRMapping map;
@@ -323,14 +324,15 @@ void LoopCut::addEarly(const Sum &sum) {
 
 //===--- FLOPs ------------------------------------------------------------===//
 
-int64_t stages::flopsOf(Operation *root) {
+int64_t stages::flopsOf(Operation *root, SymbolTableCollection &symbols) {
   int64_t flops = 0;
   root->walk([&](Operation *op) {
     if (auto costed = dyn_cast<graph::Costed>(op))
       flops += costed.getFlops();
     else if (auto call = dyn_cast<func::CallOp>(op))
-      flops += flopsOf(SymbolTable::lookupNearestSymbolFrom<func::FuncOp>(
-          call, call.getCalleeAttr()));
+      flops += flopsOf(symbols.lookupNearestSymbolFrom<func::FuncOp>(
+                           call, call.getCalleeAttr()),
+                       symbols);
   });
   return flops;
 }
@@ -339,11 +341,12 @@ LoopCut::Work LoopCut::workOfStages() const {
   Work work;
   for (auto *list : {&work.forward, &work.backward, &work.weights})
     list->assign(stageCount, 0);
+  SymbolTableCollection symbols;
   for (Operation &op : body().without_terminator()) {
     int cell = cellOf(&op);
     if (cell == kFree)
       continue;
-    int64_t flops = flopsOf(&op);
+    int64_t flops = flopsOf(&op, symbols);
     bool forward = cell < stageCount;
     (forward ? work.forward : work.backward)[stageOf(cell)] += flops;
     if (!forward && isHalved && isForWeights(&op))

@@ -16,7 +16,7 @@ using Values = llvm::SetVector<mlir::Value>;
 Values inputsOf(mlir::Operation *op);
 
 /// FLOPs of an op, including its callees and its regions.
-int64_t flopsOf(mlir::Operation *root);
+int64_t flopsOf(mlir::Operation *root, mlir::SymbolTableCollection &symbols);
 
 /// A value that the loop over microbatches carries: a sum that starts at zero,
 /// with terms from one stage or several.
