@@ -317,13 +317,15 @@ llvm::Error Compilation::runPhases() {
   // Without deduplication compilation takes longer and reports any other error
   // at its own layer.
   std::string reason = llvm::toString(std::move(error));
-  if (request.timing)
-    llvm::errs() << "tessera: compiling again without folding: " << reason
-                 << "\n";
   fold = false;
   branches.clear();
   sources.clear();
-  return tryPhases();
+  error = tryPhases();
+  if (!error && !request.isTrial)
+    llvm::errs() << "tessera: compiled twice, the second time without folding "
+                    "equal layers: "
+                 << reason << "\n";
+  return error;
 }
 
 llvm::Error Compilation::tryPhases() {
