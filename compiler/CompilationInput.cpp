@@ -201,10 +201,8 @@ llvm::Error Compilation::chooseTargets() {
   if (llvm::Error error =
           parseMeshRequest(request.mesh, request.world).moveInto(mesh))
     return error;
-  const std::vector<std::string> all = {"cpu"};
   if (llvm::Error error =
-          resolveTargets(request.targets.empty() ? all : request.targets)
-              .moveInto(targets))
+          resolveTargets(request.chosenTargets()).moveInto(targets))
     return error;
   // CPU ranks have no links that work by themselves: nothing would be hidden.
   if (mesh.collectiveMatmul == CollectiveMatmulMode::Auto &&

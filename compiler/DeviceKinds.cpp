@@ -1,4 +1,5 @@
 #include "compiler/DeviceKinds.h"
+#include "compiler/target/cpu/CpuTarget.h"
 #include "hardware/Targets.h"
 #include "passes/kernels/Tiling.h"
 #include "llvm/ADT/STLExtras.h"
@@ -7,7 +8,11 @@
 using namespace mlir;
 using namespace tessera;
 
-constexpr llvm::StringLiteral kCpu = "cpu";
+constexpr llvm::StringLiteral kCpu = "cpu", kNative = "cpu:native";
+
+std::string tessera::acceptedTargets() {
+  return "cpu:native (that of this processor), " + knownTargets();
+}
 
 llvm::Expected<std::vector<std::string>>
 tessera::resolveTargets(llvm::ArrayRef<std::string> names) {
@@ -16,7 +21,10 @@ tessera::resolveTargets(llvm::ArrayRef<std::string> names) {
     if (!llvm::is_contained(targets, target))
       targets.push_back(target);
   };
-  for (const std::string &name : names) {
+  for (std::string name : names) {
+    if (name == kNative && (name = cpu::nativeTarget()).empty())
+      return llvm::createStringError("target cpu:native: this processor can "
+                                     "run none; give the target of another");
     if (name == kCpu)
       for (const TileTarget &target : cpuTileTargets())
         add(target.name);
@@ -24,7 +32,7 @@ tessera::resolveTargets(llvm::ArrayRef<std::string> names) {
       add(name);
     else
       return llvm::createStringError("unknown target '" + name +
-                                     "'; expected one of " + knownTargets());
+                                     "'; expected one of " + acceptedTargets());
   }
   return targets;
 }

@@ -16,8 +16,11 @@ struct DeviceKind {
   bool isCpu() const { return name == "cpu"; }
 };
 
-/// Resolves names of targets: "cpu" means all CPU variants. An error lists the
-/// known targets.
+/// The names that resolveTargets takes, for help and errors.
+std::string acceptedTargets();
+
+/// Resolves names of targets: "cpu" means all CPU variants, "cpu:native" the
+/// one that this processor takes. An error lists the known targets.
 llvm::Expected<std::vector<std::string>>
 resolveTargets(llvm::ArrayRef<std::string> names);
 

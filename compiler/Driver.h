@@ -28,8 +28,12 @@ struct CompileRequest {
   int64_t world = 0;   ///< product of the axes; 0: any
   /// For which costs are estimated, on a mesh; absent: a default.
   std::optional<hardware::ClusterRates> cluster;
-  std::vector<std::string>
-      targets;             ///< as resolveTargets takes them; empty: cpu
+  /// As resolveTargets takes them; empty: those of the input, if it has
+  /// kernels, or `defaultTargets`.
+  std::vector<std::string> targets, defaultTargets = {"cpu"};
+  const std::vector<std::string> &chosenTargets() const {
+    return targets.empty() ? defaultTargets : targets;
+  }
   bool emulate = true;     ///< also compile for the emulated GPU
   std::string dumpDir;     ///< one file per phase; empty: none
   bool dumpPasses = false; ///< also after each pass that changes the module

@@ -24,6 +24,8 @@ config.environment["PATH"] = os.pathsep.join(
 # Programs and kernels that several tests compile are compiled once in a run: keys
 # have the compiler's own hash, and run-tests.sh begins with an empty cache.
 config.environment["XDG_CACHE_HOME"] = os.path.join(config.tessera_test_exec_root, "cache")
+# Tests run what they compile on this machine, unless they name targets.
+config.environment["TESSERA_TARGET"] = "cpu:native"
 # A failing pass must not print through a symbolizer for seconds.
 config.environment["LLVM_DISABLE_SYMBOLIZATION"] = "1"
 # Debian's PyTorch uses AMX without asking the kernel for it, and is killed.

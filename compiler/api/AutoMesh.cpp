@@ -42,9 +42,7 @@ static StatusOr<Cluster> readCluster(const std::string &file, int64_t world) {
 }
 
 static StatusOr<bool> compilesForGpus(const CompileRequest &request) {
-  auto targets =
-      resolveTargets(request.targets.empty() ? std::vector<std::string>{"cpu"}
-                                             : request.targets);
+  auto targets = resolveTargets(request.chosenTargets());
   if (!targets)
     return Status::error("{}", llvm::toString(targets.takeError()));
   return !std::ranges::all_of(kindsOf(*targets), &DeviceKind::isCpu);

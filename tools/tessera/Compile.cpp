@@ -6,7 +6,6 @@
 #include "compiler/api/PackageModel.h"
 #include "compiler/api/PlanInput.h"
 #include "compiler/api/Shell.h"
-#include "hardware/Targets.h"
 #include "tools/tessera/AdapterOptions.h"
 #include "tools/tessera/CacheOptions.h"
 #include "tools/tessera/Commands.h"
@@ -14,6 +13,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <filesystem>
 #include <fmt/format.h>
 #include <memory>
@@ -62,7 +62,7 @@ static std::string rebuildCommand(const CompileRequest &request,
   if (!cluster.empty())
     line += " --cluster " + shellQuoted(cluster);
   std::string targets;
-  for (const std::string &each : request.targets)
+  for (const std::string &each : request.chosenTargets())
     targets += (targets.empty() ? "" : ",") + each;
   if (!targets.empty() && targets != "cpu")
     line += " --target " + shellQuoted(targets);
@@ -124,8 +124,9 @@ static void runInfer(CompileRequest request, bool leavesWeights,
                : runCompile(request, invocation, alone);
   const models::ModelSpec &spec = (*source)->spec;
   request.spec = (*source)->files.place();
-  const bool forCpus = std::ranges::all_of(
-      request.targets, [](auto &each) { return each.starts_with("cpu"); });
+  const bool forCpus =
+      std::ranges::all_of(request.chosenTargets(),
+                          [](auto &each) { return each.starts_with("cpu"); });
   // Packed weights help decode. An encoder or a reward model reads its
   // weights once for many tokens.
   const auto defaults =
@@ -264,7 +265,8 @@ static void addOptions(CLI::App &command, CompileRequest &request,
       ->type_name("FILE");
   command
       .add_option("--target", request.targets,
-                  "targets: any of " + knownTargets() + " (default: cpu)")
+                  "targets: any of " + acceptedTargets() +
+                      " (default: $TESSERA_TARGET, or cpu)")
       ->type_name("NAME,...")
       ->delimiter(',');
   command.add_flag_callback(
@@ -277,6 +279,19 @@ static void addOptions(CLI::App &command, CompileRequest &request,
   command.add_flag("--timing", request.timing,
                    "print the time of each phase and kernel to stderr");
   addIrOptions(command, request);
+}
+
+// Not an environment variable of the option: a dump's targets, and a plan's,
+// come before it.
+static Status readDefaultTargets(CompileRequest &request) {
+  const char *value = std::getenv("TESSERA_TARGET");
+  if (!value || !*value)
+    return Status::success();
+  request.defaultTargets = CLI::detail::split(value, ',');
+  if (auto targets = resolveTargets(request.defaultTargets); !targets)
+    return Status::error("TESSERA_TARGET in the environment: {}",
+                         llvm::toString(targets.takeError()));
+  return Status::success();
 }
 
 void tessera::addCompileCommand(CLI::App &app, Invocation &invocation) {
@@ -297,6 +312,8 @@ void tessera::addCompileCommand(CLI::App &app, Invocation &invocation) {
                         "can hold at once (tessera serve --adapter)");
   command->footer("\nPHASE is one of " + phaseNames() + ".");
   command->callback([=, &invocation] {
+    if (Status status = readDefaultTargets(*request); !status.ok())
+      return invocation.fail(status.message().c_str());
     request->executable = *mode == "train";
     request->infer = *mode == "infer";
     request->cacheBytes = *cacheGib << 30;

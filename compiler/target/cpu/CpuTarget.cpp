@@ -12,6 +12,7 @@
 #include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Export.h"
 #include "runtime/support/CpuFeatures.h"
+#include "runtime/support/PeakFlops.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/IR/LLVMContext.h"
 #include "llvm/IR/Module.h"
@@ -19,6 +20,7 @@
 #include "llvm/Support/Endian.h"
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <mutex>
 #include <thread>
 
@@ -47,6 +49,21 @@ std::string missingFeatures(llvm::StringRef target) {
     if (!machine.has(feature))
       missing += " " + feature;
   return missing;
+}
+
+// Where the bf16 dot-product instruction is slow, code that upcasts is faster;
+// for f32 both are the same code.
+std::string nativeTarget() {
+  if (const char *set = std::getenv("TESSERA_CPU"); set && *set) {
+    StringRef name(set);
+    return (name.starts_with("cpu:") ? name : "cpu:" + name).str();
+  }
+  for (const TileTarget &target : cpuTileTargets()) {
+    bool isSlow = target.bf16Dot && !target.matrixTiles && !bf16DotPays();
+    if (!isSlow && missingFeatures(target.name).empty())
+      return target.name;
+  }
+  return {};
 }
 
 namespace {

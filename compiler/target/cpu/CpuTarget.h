@@ -52,5 +52,9 @@ std::vector<std::string> requiredFeatures(llvm::StringRef target);
 /// The required features that the running processor lacks, such as " avx512f
 /// avx512bw"; empty if it can run the target's code.
 std::string missingFeatures(llvm::StringRef target);
+/// The target whose code the runtime would choose on this processor among all
+/// (runtime/hal/cpu/CpuDevice.cpp); TESSERA_CPU names another. Empty if the
+/// processor supports none.
+std::string nativeTarget();
 
 } // namespace tessera::cpu

@@ -1,4 +1,5 @@
 #include "compiler/api/LocalTargets.h"
+#include "compiler/DeviceKinds.h"
 #include "compiler/target/cpu/CpuTarget.h"
 #include "test/runtime/infer/TinyDecoder.h"
 
@@ -41,6 +42,16 @@ TEST_F(LocalTargets, FollowTheEnvironment) {
   EXPECT_EQ(localTargets("cpu"), Targets{"cpu:avx2"});
   ::setenv("TESSERA_CPU", "cpu:avx512", 1);
   EXPECT_EQ(localTargets("cpu"), Targets{"cpu:avx512"});
+}
+
+TEST_F(LocalTargets, AreWhatNativeMeans) {
+  auto targets = resolveTargets({"cpu:native", "cuda:sm_80"});
+  ASSERT_TRUE(bool(targets));
+  EXPECT_EQ(*targets, (Targets{localTargets("cpu").front(), "cuda:sm_80"}));
+  ::setenv("TESSERA_CPU", "avx2", 1);
+  targets = resolveTargets({"cpu:native", "cpu:avx2"});
+  ASSERT_TRUE(bool(targets));
+  EXPECT_EQ(*targets, Targets{"cpu:avx2"});
 }
 
 TEST_F(LocalTargets, OfNamedDevices) {
