@@ -57,10 +57,10 @@ Ownership::Owner Ownership::vote(Operation *op) const {
     known->ofState += owner.isState;
     ++known->all;
   }
-  auto readsNoState = [](const Votes &own) {
-    return own.unit >= 0 && own.ofState == 0;
-  };
-  if (votes.size() >= kCollects && llvm::all_of(votes, readsNoState))
+  auto isOfUnit = [](const Votes &own) { return own.unit >= 0; };
+  auto readsState = [](const Votes &own) { return own.ofState > 0; };
+  if (llvm::count_if(votes, isOfUnit) >= kCollects &&
+      llvm::none_of(votes, readsState))
     return {kOuter, /*isState=*/false};
   auto weight = [](const Votes &own) {
     return std::tuple(own.ofState, own.all, own.unit);

@@ -14,6 +14,7 @@
 // CHECK-SAME: "h.6.w"
 // CHECK-COUNT-6: graph.broadcast %{{.*}} dims [] : tensor<f32> -> tensor<4xf32>
 // CHECK-NOT: graph.broadcast
+// CHECK: return
 func.func @train_step(
     %w0: tensor<4xf32> {graph.role = #graph<role parameter>, graph.state = "h.0.w", graph.layer = #graph.layer<0>},
     %w1: tensor<4xf32> {graph.role = #graph<role parameter>, graph.state = "h.1.w", graph.layer = #graph.layer<1>},
@@ -51,6 +52,7 @@ func.func @train_step(
 
 // Of six one could be removed, but none if both ends stay.
 // CHECK-NOT: graph.folded
+// CHECK-COUNT-6: graph.broadcast
 func.func @train_step(
     %w0: tensor<4xf32> {graph.role = #graph<role parameter>, graph.state = "h.0.w", graph.layer = #graph.layer<0>},
     %w1: tensor<4xf32> {graph.role = #graph<role parameter>, graph.state = "h.1.w", graph.layer = #graph.layer<1>},
