@@ -193,7 +193,7 @@ llvm::Error Compilation::checkPrecision() {
     if (!kind.isCpu())
       return makeError(
           "precision.compute: " + kind.name +
-          "  supports fp32 and bf16; choose one of them, or omit the target");
+          " supports fp32 and bf16; choose one of them, or omit the target");
   return llvm::Error::success();
 }
 
@@ -215,7 +215,7 @@ llvm::Error Compilation::chooseTargets() {
       !phases(mode)[first].forEachKind && kindsOf(targets).size() > 1)
     return makeError(
         "--to " + request.to +
-        "  prints the module of one kind of device; choose one:  --target " +
+        " prints the module of one kind of device; choose one: --target " +
         kinds);
   return llvm::Error::success();
 }

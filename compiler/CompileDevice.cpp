@@ -71,8 +71,8 @@ static llvm::Error compileForCuda(ModuleOp kernels, const TileTarget &target,
                       "supported, which --no-emulate excludes; install the "
                       "CUDA toolkit, set CUDACXX, or omit --no-emulate");
   if (!cudaOptions.cubins && options.note)
-    options.note("nvcc was not found:  " + target.name +
-                 "  is compiled only for the emulated GPU; install the CUDA "
+    options.note("nvcc was not found: " + target.name +
+                 " is compiled only for the emulated GPU; install the CUDA "
                  "toolkit or set CUDACXX, and compile again");
   llvm::Expected<cuda::CompiledKernels> compiled =
       cuda::compileKernels(kernels, target, cudaOptions);

@@ -179,7 +179,7 @@ static Status serveText(ServeSettings &settings,
       note(status.ok()
                ? fmt::format("weights are stored in {} for the next start",
                              kept.path())
-               : "weights are not stored:  " + status.message());
+               : "weights are not stored: " + status.message());
     };
   std::unique_ptr<PagedModel> model = programs.take();
   if (ranks)
