@@ -57,30 +57,18 @@ static void partition(OpPassManager &pipeline, const PhaseOptions &options) {
   verifyPartition(pipeline, options);
 }
 
-static ComputePrecision computeOf(const models::Recipe &recipe) {
-  switch (recipe.compute) {
-  case models::Precision::Fp32:
-    return ComputePrecision::fp32;
-  case models::Precision::Bf16:
-    return ComputePrecision::bf16;
-  case models::Precision::Fp64:
-    return ComputePrecision::fp64;
-  }
-  llvm_unreachable("unknown precision");
-}
-
 // What is decided for one layer holds for all that are like it.
 static void precision(OpPassManager &pipeline, const PhaseOptions &options) {
   if (options.fold)
     pipeline.addPass(deduplicate(options));
   // What learns from samples gives them the probabilities of the sampler.
-  buildPrecisionPipeline(pipeline, computeOf(options.recipe),
+  buildPrecisionPipeline(pipeline, options.recipe.compute,
                          options.recipe.task == recipe::Task::Policy);
 }
 
 static void verifyPrecision(OpPassManager &pipeline,
                             const PhaseOptions &options) {
-  pipeline.addPass(createVerifyPrecision({computeOf(options.recipe)}));
+  pipeline.addPass(createVerifyPrecision({options.recipe.compute}));
 }
 
 static void verifyPrograms(OpPassManager &pipeline,

@@ -7,11 +7,6 @@
 
 namespace tessera {
 
-/// What a block computes again in its backward function instead of saving it.
-enum class RecomputePolicy { none, selective, full };
-enum class OptimizerRule { adamw, sgd };
-enum class ScheduleRule { cosine, linear, constant };
-
 #define GEN_PASS_DECL
 #include "passes/autodiff/Passes.h.inc"
 #define GEN_PASS_REGISTRATION
@@ -20,7 +15,8 @@ enum class ScheduleRule { cosine, linear, constant };
 /// Options of the phase: which program to build, and the hyperparameters that
 /// `@init` writes to the state `hyper`.
 struct AutodiffOptions {
-  RecomputePolicy recompute = RecomputePolicy::none;
+  /// What a block computes again in its backward function instead of saving it.
+  recipe::Recompute recompute = recipe::Recompute::None;
   BuildTrainStepOptions step;
   BuildEvalStepOptions eval;
 

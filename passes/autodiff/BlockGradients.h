@@ -34,7 +34,7 @@ struct BlockGradient {
 
 class BlockGradients {
 public:
-  BlockGradients(mlir::ModuleOp module, RecomputePolicy policy)
+  BlockGradients(mlir::ModuleOp module, recipe::Recompute policy)
       : module(module), symbols(module), policy(policy) {}
 
   /// Finds which arguments of which functions need a gradient, from `wanted`
@@ -59,7 +59,7 @@ private:
 
   mlir::ModuleOp module;
   mlir::SymbolTable symbols;
-  RecomputePolicy policy;
+  recipe::Recompute policy;
   llvm::MapVector<mlir::Operation *, llvm::BitVector> wantedArguments;
   llvm::DenseMap<mlir::Operation *, std::unique_ptr<BlockGradient>> gradients;
   llvm::DenseMap<mlir::Operation *, BlockGradient *> forwardCalls;
@@ -69,6 +69,6 @@ private:
 /// function is erased.
 BlockGradient splitJoint(JointFunction joint, mlir::func::FuncOp original,
                          llvm::ArrayRef<unsigned> wanted,
-                         RecomputePolicy policy, mlir::SymbolTable &symbols);
+                         recipe::Recompute policy, mlir::SymbolTable &symbols);
 
 } // namespace tessera::autodiff

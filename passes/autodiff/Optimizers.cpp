@@ -120,9 +120,9 @@ private:
 
 } // namespace
 
-std::unique_ptr<Optimizer> tessera::autodiff::makeOptimizer(OptimizerRule rule,
-                                                            bool momentum) {
-  if (rule == OptimizerRule::adamw)
+std::unique_ptr<Optimizer>
+tessera::autodiff::makeOptimizer(recipe::OptimizerKind rule, bool momentum) {
+  if (rule == recipe::OptimizerKind::AdamW)
     return std::make_unique<AdamW>();
   return std::make_unique<Sgd>(momentum);
 }

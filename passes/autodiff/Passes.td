@@ -77,14 +77,14 @@ def Differentiate : Pass<"differentiate", "::mlir::ModuleOp"> {
   }];
   let dependentDialects = ["::tessera::graph::GraphDialect", "::mlir::func::FuncDialect"];
   let options = [
-    Option<"recompute", "recompute", "::tessera::RecomputePolicy",
-      "::tessera::RecomputePolicy::none", "What a block recomputes in its backward function",
+    Option<"recompute", "recompute", "::tessera::recipe::Recompute",
+      "::tessera::recipe::Recompute::None", "What a block recomputes in its backward function",
       [{::llvm::cl::values(
-        clEnumValN(::tessera::RecomputePolicy::none, "none",
+        clEnumValN(::tessera::recipe::Recompute::None, "none",
                    "only free values: views, constants, upcasts"),
-        clEnumValN(::tessera::RecomputePolicy::selective, "selective",
+        clEnumValN(::tessera::recipe::Recompute::Selective, "selective",
                    "all but contractions and attention with their epilogues"),
-        clEnumValN(::tessera::RecomputePolicy::full, "full",
+        clEnumValN(::tessera::recipe::Recompute::Full, "full",
                    "everything; a block saves only its arguments"))}]>];
 }
 
@@ -133,15 +133,15 @@ def BuildTrainStep : Pass<"build-train-step", "::mlir::ModuleOp"> {
   }];
   let dependentDialects = ["::tessera::graph::GraphDialect", "::mlir::func::FuncDialect"];
   let options = [
-    Option<"optimizer", "optimizer", "::tessera::OptimizerRule", "::tessera::OptimizerRule::adamw",
+    Option<"optimizer", "optimizer", "::tessera::recipe::OptimizerKind", "::tessera::recipe::OptimizerKind::AdamW",
       "The update rule", [{::llvm::cl::values(
-        clEnumValN(::tessera::OptimizerRule::adamw, "adamw", "Adam with decoupled weight decay"),
-        clEnumValN(::tessera::OptimizerRule::sgd, "sgd", "stochastic gradient descent"))}]>,
-    Option<"schedule", "schedule", "::tessera::ScheduleRule", "::tessera::ScheduleRule::cosine",
+        clEnumValN(::tessera::recipe::OptimizerKind::AdamW, "adamw", "Adam with decoupled weight decay"),
+        clEnumValN(::tessera::recipe::OptimizerKind::Sgd, "sgd", "stochastic gradient descent"))}]>,
+    Option<"schedule", "schedule", "::tessera::recipe::ScheduleKind", "::tessera::recipe::ScheduleKind::Cosine",
       "The learning rate after warmup", [{::llvm::cl::values(
-        clEnumValN(::tessera::ScheduleRule::cosine, "cosine", "half a cosine down to min-ratio"),
-        clEnumValN(::tessera::ScheduleRule::linear, "linear", "a line down to min-ratio"),
-        clEnumValN(::tessera::ScheduleRule::constant, "constant", "constant at lr"))}]>,
+        clEnumValN(::tessera::recipe::ScheduleKind::Cosine, "cosine", "half a cosine down to min-ratio"),
+        clEnumValN(::tessera::recipe::ScheduleKind::Linear, "linear", "a line down to min-ratio"),
+        clEnumValN(::tessera::recipe::ScheduleKind::Constant, "constant", "constant at lr"))}]>,
     Option<"accumulate", "accumulate", "int64_t", "1", "Microbatches in a step">,
     Option<"lr", "lr", "double", "3.0e-4", "Peak learning rate">,
     Option<"beta1", "beta1", "double", "0.9", "AdamW's decay of the first moment">,

@@ -33,32 +33,10 @@ void tessera::buildAutodiffPipeline(OpPassManager &pipeline,
 
 AutodiffOptions AutodiffOptions::fromRecipe(const models::Recipe &recipe) {
   AutodiffOptions result;
-  switch (recipe.recompute) {
-  case models::Recompute::None:
-    result.recompute = RecomputePolicy::none;
-    break;
-  case models::Recompute::Selective:
-    result.recompute = RecomputePolicy::selective;
-    break;
-  case models::Recompute::Full:
-    result.recompute = RecomputePolicy::full;
-    break;
-  }
+  result.recompute = recipe.recompute;
   BuildTrainStepOptions &step = result.step;
-  step.optimizer = recipe.optimizer.name == models::OptimizerKind::AdamW
-                       ? OptimizerRule::adamw
-                       : OptimizerRule::sgd;
-  switch (recipe.schedule.name) {
-  case models::ScheduleKind::Cosine:
-    step.schedule = ScheduleRule::cosine;
-    break;
-  case models::ScheduleKind::Linear:
-    step.schedule = ScheduleRule::linear;
-    break;
-  case models::ScheduleKind::Constant:
-    step.schedule = ScheduleRule::constant;
-    break;
-  }
+  step.optimizer = recipe.optimizer.name;
+  step.schedule = recipe.schedule.name;
   step.accumulate = recipe.batch.accumulate;
   step.lr = recipe.optimizer.lr;
   step.beta1 = recipe.optimizer.betas[0];

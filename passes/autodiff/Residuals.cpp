@@ -86,11 +86,11 @@ bool ResidualPlan::recomputes(Value value) const {
   if (!isForward(op))
     return false;
   switch (policy) {
-  case RecomputePolicy::none:
+  case recipe::Recompute::None:
     return isFree(op) || isWideOfNarrow(value);
-  case RecomputePolicy::selective:
+  case recipe::Recompute::Selective:
     return !endsContraction(value);
-  case RecomputePolicy::full:
+  case recipe::Recompute::Full:
     return true;
   }
   llvm_unreachable("all policies are listed");

@@ -18,7 +18,7 @@ namespace tessera::autodiff {
 /// - full: saves only the arguments.
 class ResidualPlan {
 public:
-  ResidualPlan(RecomputePolicy policy,
+  ResidualPlan(recipe::Recompute policy,
                llvm::ArrayRef<mlir::Operation *> forward)
       : policy(policy), forward(forward.begin(), forward.end()) {}
 
@@ -36,7 +36,7 @@ private:
     return op && forward.contains(op);
   }
 
-  RecomputePolicy policy;
+  recipe::Recompute policy;
   llvm::DenseSet<mlir::Operation *> forward;
   llvm::DenseSet<mlir::Value> saved;
   llvm::DenseSet<mlir::Operation *> recomputed;

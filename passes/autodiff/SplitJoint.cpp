@@ -11,7 +11,7 @@ namespace {
 class Splitter {
 public:
   Splitter(const JointFunction &joint, func::FuncOp original,
-           RecomputePolicy policy)
+           recipe::Recompute policy)
       : joint(joint), original(original), block(function().front()),
         plan(policy, joint.forward) {
     collectBackward();
@@ -153,7 +153,7 @@ private:
 BlockGradient tessera::autodiff::splitJoint(JointFunction joint,
                                             func::FuncOp original,
                                             ArrayRef<unsigned> wanted,
-                                            RecomputePolicy policy,
+                                            recipe::Recompute policy,
                                             SymbolTable &symbols) {
   BlockGradient result;
   Splitter splitter(joint, original, policy);

@@ -19,18 +19,18 @@ static Value minus(graph::Emitter &e, double x, Value y) {
 }
 
 // 1 at p = 0, 0 at p = 1.
-static Value falling(graph::Emitter &e, ScheduleRule rule, Value p) {
-  if (rule == ScheduleRule::linear)
+static Value falling(graph::Emitter &e, recipe::ScheduleKind rule, Value p) {
+  if (rule == recipe::ScheduleKind::Linear)
     return minus(e, 1.0, p);
   Value cosine = e.unary<graph::CosOp>(e.mul(p, std::numbers::pi));
   return e.mul(e.add(cosine, 1.0), 0.5);
 }
 
 // lr from the end of warmup on.
-static Value scheduledRate(graph::Emitter &e, ScheduleRule rule,
+static Value scheduledRate(graph::Emitter &e, recipe::ScheduleKind rule,
                            HyperTable &hyper, Value t) {
   Value lr = hyper[HyperSlot::lr];
-  if (rule == ScheduleRule::constant)
+  if (rule == recipe::ScheduleKind::Constant)
     return lr;
   Value one = e.splatLike(1.0, t), warmup = hyper[HyperSlot::warmup];
   Value length = e.max(e.sub(hyper[HyperSlot::total], warmup), one);
@@ -40,7 +40,8 @@ static Value scheduledRate(graph::Emitter &e, ScheduleRule rule,
   return e.mul(lr, factor);
 }
 
-Value tessera::autodiff::learningRate(graph::Emitter &e, ScheduleRule rule,
+Value tessera::autodiff::learningRate(graph::Emitter &e,
+                                      recipe::ScheduleKind rule,
                                       HyperTable &hyper, Value t) {
   Value warmup = hyper[HyperSlot::warmup];
   // Not selected when warmup is 0; the maximum keeps the quotient finite.

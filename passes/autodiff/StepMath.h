@@ -27,7 +27,7 @@ private:
 ///     cosine:   lr (r + (1 - r) (1 + cos πp) / 2),  r = min_ratio
 ///     linear:   lr (r + (1 - r) (1 - p))
 ///     constant: lr
-mlir::Value learningRate(graph::Emitter &e, ScheduleRule rule,
+mlir::Value learningRate(graph::Emitter &e, recipe::ScheduleKind rule,
                          HyperTable &hyper, mlir::Value t);
 
 /// sqrt of the sum of squares over all tensors (f32), which are the gradients
@@ -60,6 +60,7 @@ public:
 };
 
 /// SGD keeps a momentum buffer only if it has momentum.
-std::unique_ptr<Optimizer> makeOptimizer(OptimizerRule rule, bool momentum);
+std::unique_ptr<Optimizer> makeOptimizer(recipe::OptimizerKind rule,
+                                         bool momentum);
 
 } // namespace tessera::autodiff

@@ -326,7 +326,7 @@ struct ApplyPrecision : tessera::impl::ApplyPrecisionBase<ApplyPrecision> {
   using ApplyPrecisionBase::ApplyPrecisionBase;
 
   void runOnOperation() override {
-    if (compute != ComputePrecision::bf16)
+    if (compute != recipe::Precision::Bf16)
       return;
     SymbolTableCollection symbols;
     for (auto function : getOperation().getOps<func::FuncOp>()) {

@@ -3,11 +3,11 @@
 
 include "mlir/Pass/PassBase.td"
 
-def Precision_ComputeOption : Option<"compute", "compute", "::tessera::ComputePrecision",
-    "::tessera::ComputePrecision::fp32", "The element type of contractions", [{::llvm::cl::values(
-      clEnumValN(::tessera::ComputePrecision::fp32, "fp32", "f32 throughout"),
-      clEnumValN(::tessera::ComputePrecision::bf16, "bf16", "bf16, accumulated in f32"),
-      clEnumValN(::tessera::ComputePrecision::fp64, "fp64", "f64, after differentiation"))}]>;
+def Precision_ComputeOption : Option<"compute", "compute", "::tessera::recipe::Precision",
+    "::tessera::recipe::Precision::Fp32", "The element type of contractions", [{::llvm::cl::values(
+      clEnumValN(::tessera::recipe::Precision::Fp32, "fp32", "f32 throughout"),
+      clEnumValN(::tessera::recipe::Precision::Bf16, "bf16", "bf16, accumulated in f32"),
+      clEnumValN(::tessera::recipe::Precision::Fp64, "fp64", "f64, after differentiation"))}]>;
 
 def ApplyPrecision : Pass<"apply-precision", "::mlir::ModuleOp"> {
   let summary = "converts matrices and activations to the compute type, before differentiation";

@@ -6,7 +6,8 @@
 using namespace mlir;
 
 void tessera::buildPrecisionPipeline(OpPassManager &pipeline,
-                                     ComputePrecision compute, bool roundRows) {
+                                     recipe::Precision compute,
+                                     bool roundRows) {
   pipeline.addPass(createApplyPrecision({compute, roundRows}));
   // Constants take their new type, conversions there and back go, before the
   // gradients of either are made.

@@ -3,10 +3,9 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Pass/Pass.h"
+#include "runtime/recipe/Recipe.h"
 
 namespace tessera {
-
-enum class ComputePrecision { fp32, bf16, fp64 };
 
 #define GEN_PASS_DECL
 #include "passes/precision/Passes.h.inc"
@@ -16,7 +15,7 @@ enum class ComputePrecision { fp32, bf16, fp64 };
 /// The precision phase: apply-precision, folding of constants, and the
 /// verifier. With `roundRows`, rows of tables are rounded as in inference.
 void buildPrecisionPipeline(mlir::OpPassManager &pipeline,
-                            ComputePrecision compute, bool roundRows = false);
+                            recipe::Precision compute, bool roundRows = false);
 
 /// Converts whole programs to f64, after autodiff, and removes redundant
 /// conversions.

@@ -93,7 +93,7 @@ struct VerifyPrecision : tessera::impl::VerifyPrecisionBase<VerifyPrecision> {
   }
 
   LogicalResult verify(func::FuncOp function) {
-    if (compute != ComputePrecision::bf16)
+    if (compute != recipe::Precision::Bf16)
       return verifyFp32(function);
     if (!hasPrecision(function))
       return success();

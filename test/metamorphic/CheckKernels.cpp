@@ -51,7 +51,7 @@ std::optional<Failure> KernelBatch::add(ModuleOp module) {
   PassManager precision(module.getContext());
   auto compute = module->getAttrOfType<StringAttr>(kComputeAttr);
   precision.addPass(createApplyPrecision(
-      {compute ? ComputePrecision::bf16 : ComputePrecision::fp32}));
+      {compute ? recipe::Precision::Bf16 : recipe::Precision::Fp32}));
   if (failed(precision.run(*added.fused)))
     return Failure{"apply-precision", diagnostics.text, added.text, ""};
   auto expected = boundErrors(*added.fused, added.inputs, kKernelArithmetic);

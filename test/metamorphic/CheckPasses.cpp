@@ -20,7 +20,7 @@ void buildFrontPipeline(OpPassManager &pipeline, ModuleOp module) {
   auto compute = module->getAttrOfType<StringAttr>(kComputeAttr);
   bool bf16 = compute && compute.getValue() == "bf16";
   pipeline.addPass(createApplyPrecision(
-      {bf16 ? ComputePrecision::bf16 : ComputePrecision::fp32}));
+      {bf16 ? recipe::Precision::Bf16 : recipe::Precision::Fp32}));
   if (auto bytes = module->getAttrOfType<IntegerAttr>(kChunkBytesAttr))
     pipeline.addNestedPass<func::FuncOp>(
         createExpandLinearCrossEntropy({bytes.getInt()}));

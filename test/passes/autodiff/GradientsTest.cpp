@@ -10,8 +10,9 @@ using namespace tessera::testing;
 
 namespace {
 
-constexpr RecomputePolicy kPolicies[] = {
-    RecomputePolicy::none, RecomputePolicy::selective, RecomputePolicy::full};
+constexpr recipe::Recompute kPolicies[] = {recipe::Recompute::None,
+                                           recipe::Recompute::Selective,
+                                           recipe::Recompute::Full};
 
 Named lossInputs(ModuleOp module, int64_t vocabulary, int64_t batch,
                  int64_t tokens) {
@@ -114,10 +115,10 @@ TEST(Gradients, MatchCentralDifferencesForEveryFamily) {
 }
 
 // In fp64 and, where bf16 rounds on the way, in rounded arithmetic too.
-void expectEqualPolicies(ComputePrecision compute,
+void expectEqualPolicies(recipe::Precision compute,
                          const interpreter::Options &options) {
   std::vector<Named> results;
-  for (RecomputePolicy policy : kPolicies) {
+  for (recipe::Recompute policy : kPolicies) {
     auto module = parse(TinyModel().text());
     runPasses(*module, [&](OpPassManager &pm) {
       buildPrecisionPipeline(pm, compute);
@@ -137,9 +138,9 @@ void expectEqualPolicies(ComputePrecision compute,
 }
 
 TEST(Recompute, GradientsAreBitwiseEqual) {
-  expectEqualPolicies(ComputePrecision::fp32, {});
-  expectEqualPolicies(ComputePrecision::fp32, {.roundToType = true});
-  expectEqualPolicies(ComputePrecision::bf16, {.roundToType = true});
+  expectEqualPolicies(recipe::Precision::Fp32, {});
+  expectEqualPolicies(recipe::Precision::Fp32, {.roundToType = true});
+  expectEqualPolicies(recipe::Precision::Bf16, {.roundToType = true});
 }
 
 int64_t bytes(TypeRange types) {
@@ -153,7 +154,7 @@ int64_t bytes(TypeRange types) {
 }
 
 // What a block hands from its forward to its backward function.
-int64_t savedBytes(RecomputePolicy policy, ComputePrecision compute) {
+int64_t savedBytes(recipe::Recompute policy, recipe::Precision compute) {
   auto module = parse(TinyModel().text());
   runPasses(*module, [&](OpPassManager &pm) {
     buildPrecisionPipeline(pm, compute);
@@ -164,11 +165,11 @@ int64_t savedBytes(RecomputePolicy policy, ComputePrecision compute) {
 }
 
 TEST(Recompute, SavesLessTheMoreIsRecomputed) {
-  for (ComputePrecision compute :
-       {ComputePrecision::fp32, ComputePrecision::bf16}) {
-    int64_t none = savedBytes(RecomputePolicy::none, compute);
-    int64_t selective = savedBytes(RecomputePolicy::selective, compute);
-    EXPECT_EQ(savedBytes(RecomputePolicy::full, compute), 0);
+  for (recipe::Precision compute :
+       {recipe::Precision::Fp32, recipe::Precision::Bf16}) {
+    int64_t none = savedBytes(recipe::Recompute::None, compute);
+    int64_t selective = savedBytes(recipe::Recompute::Selective, compute);
+    EXPECT_EQ(savedBytes(recipe::Recompute::Full, compute), 0);
     EXPECT_GT(selective, 0);
     EXPECT_GT(none, selective);
   }
@@ -177,10 +178,10 @@ TEST(Recompute, SavesLessTheMoreIsRecomputed) {
 // All that is saved is bf16 but the log-sum-exp of attention.
 TEST(Recompute, HalfTheBytesInBf16) {
   int64_t lse = 2 * 2 * 5 * 4;
-  for (RecomputePolicy policy :
-       {RecomputePolicy::none, RecomputePolicy::selective})
-    EXPECT_LE(savedBytes(policy, ComputePrecision::bf16) - lse,
-              (savedBytes(policy, ComputePrecision::fp32) - lse) / 2);
+  for (recipe::Recompute policy :
+       {recipe::Recompute::None, recipe::Recompute::Selective})
+    EXPECT_LE(savedBytes(policy, recipe::Precision::Bf16) - lse,
+              (savedBytes(policy, recipe::Precision::Fp32) - lse) / 2);
 }
 
 } // namespace

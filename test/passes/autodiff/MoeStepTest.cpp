@@ -221,7 +221,7 @@ TEST(MoeStepPrecision, RoutersStayWide) {
   for (const char *config : {kMixtral, kDots}) {
     OwningOpRef<ModuleOp> module = import(config, recipe);
     runPasses(*module, [&](OpPassManager &pm) {
-      buildPrecisionPipeline(pm, ComputePrecision::bf16);
+      buildPrecisionPipeline(pm, recipe::Precision::Bf16);
       buildAutodiffPipeline(pm, AutodiffOptions::fromRecipe(recipe));
     });
     int64_t choices = 0, rows = 0;

@@ -14,7 +14,7 @@ constexpr int64_t kVocabulary = TinyModel::vocabulary,
 
 OwningOpRef<ModuleOp>
 compile(const TinyModel &model, const AutodiffOptions &options,
-        ComputePrecision compute = ComputePrecision::fp32) {
+        recipe::Precision compute = recipe::Precision::Fp32) {
   auto module = parse(model.text());
   EXPECT_TRUE(module);
   runPasses(*module,
@@ -77,7 +77,7 @@ TEST(Accumulation, EqualsTheBigBatch) {
 TEST(Accumulation, OfNothingChangesNothingButTheDecay) {
   AutodiffOptions options;
   options.step.accumulate = 2;
-  options.step.schedule = ScheduleRule::constant;
+  options.step.schedule = recipe::ScheduleKind::Constant;
   options.step.lr = 0.5;
   auto module = compile({}, options);
   Named inputs = join(initialState(*module), batchInputs(2, 2, 3));
@@ -104,11 +104,11 @@ struct Twin {
     double lr = f(options.lr), end = f(options.minRatio);
     if (t < options.warmup)
       return lr * double(t + 1) / double(options.warmup);
-    if (options.schedule == ScheduleRule::constant)
+    if (options.schedule == recipe::ScheduleKind::Constant)
       return lr;
     double length = std::max<double>(1, double(options.total - options.warmup));
     double p = std::min(1.0, double(t - options.warmup) / length);
-    double falling = options.schedule == ScheduleRule::linear
+    double falling = options.schedule == recipe::ScheduleKind::Linear
                          ? 1 - p
                          : (1 + std::cos(std::numbers::pi * p)) / 2;
     return lr * (end + (1 - end) * falling);
@@ -134,7 +134,7 @@ struct Twin {
   void update(const std::string &name, int64_t i, double g, double lr,
               int64_t t, double decay) {
     double &w = state.at(name).data[i];
-    if (options.optimizer == OptimizerRule::adamw) {
+    if (options.optimizer == recipe::OptimizerKind::AdamW) {
       double &m = state.at(name + ".exp_avg").data[i];
       double &v = state.at(name + ".exp_avg_sq").data[i];
       double b1 = f(options.beta1), b2 = f(options.beta2);
@@ -237,7 +237,7 @@ TEST(TrainStep, IsAdamW) {
 }
 
 TEST(TrainStep, IsAdamWWithoutClipping) {
-  expectTwin({.schedule = ScheduleRule::constant,
+  expectTwin({.schedule = recipe::ScheduleKind::Constant,
               .lr = 0.01,
               .beta1 = 0.0,
               .beta2 = 0.999,
@@ -245,8 +245,8 @@ TEST(TrainStep, IsAdamWWithoutClipping) {
 }
 
 TEST(TrainStep, IsSgd) {
-  expectTwin({.optimizer = OptimizerRule::sgd,
-              .schedule = ScheduleRule::linear,
+  expectTwin({.optimizer = recipe::OptimizerKind::Sgd,
+              .schedule = recipe::ScheduleKind::Linear,
               .accumulate = 2,
               .lr = 0.2,
               .clip = 1e-3,
@@ -254,7 +254,7 @@ TEST(TrainStep, IsSgd) {
 }
 
 TEST(TrainStep, IsSgdWithMomentum) {
-  expectTwin({.optimizer = OptimizerRule::sgd,
+  expectTwin({.optimizer = recipe::OptimizerKind::Sgd,
               .lr = 0.1,
               .momentum = 0.9,
               .warmup = 3});
@@ -293,7 +293,7 @@ TEST(TrainStep, InBf16StaysNearFp64) {
   AutodiffOptions options;
   options.step.accumulate = 2;
   auto exact = compile({}, options);
-  auto narrow = compile({}, options, ComputePrecision::bf16);
+  auto narrow = compile({}, options, recipe::Precision::Bf16);
   Named inputs = join(initialState(*exact), batchInputs(2, 2, 3));
   Named a = runProgram(*exact, "train_step", inputs);
   Named b = runProgram(*narrow, "train_step", inputs, {.roundToType = true});
@@ -366,9 +366,9 @@ TEST(Options, FollowTheRecipe) {
   recipe.recompute = models::Recompute::Selective;
   AutodiffOptions options = AutodiffOptions::fromRecipe(recipe);
   const BuildTrainStepOptions &step = options.step;
-  EXPECT_EQ(options.recompute, RecomputePolicy::selective);
-  EXPECT_EQ(step.optimizer, OptimizerRule::sgd);
-  EXPECT_EQ(step.schedule, ScheduleRule::linear);
+  EXPECT_EQ(options.recompute, recipe::Recompute::Selective);
+  EXPECT_EQ(step.optimizer, recipe::OptimizerKind::Sgd);
+  EXPECT_EQ(step.schedule, recipe::ScheduleKind::Linear);
   EXPECT_EQ(step.accumulate, 11);
   EXPECT_EQ((std::vector<double>{step.lr, step.beta1, step.beta2, step.eps,
                                  step.weightDecay, step.momentum, step.clip,

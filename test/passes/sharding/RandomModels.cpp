@@ -152,7 +152,7 @@ OwningOpRef<ModuleOp> compileToPrograms(const ModelCase &drawn) {
     return {};
   }
   runPasses(**module, [&](OpPassManager &pipeline) {
-    buildPrecisionPipeline(pipeline, ComputePrecision::fp32);
+    buildPrecisionPipeline(pipeline, recipe::Precision::Fp32);
     buildAutodiffPipeline(pipeline, AutodiffOptions::fromRecipe(drawn.recipe));
   });
   return std::move(*module);
