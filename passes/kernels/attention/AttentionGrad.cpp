@@ -13,6 +13,7 @@
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "passes/kernels/attention/AttentionMask.h"
 #include "passes/kernels/attention/AttentionPlan.h"
+#include "passes/kernels/attention/ScoreModifier.h"
 #include <cmath>
 
 using namespace mlir;
@@ -228,21 +229,6 @@ private:
                e.computedQueries(queries), 0, dim, keys, true);
   }
 
-  // 1 − (capped score / cap)², null without a cap. Masked scores are far out
-  // of its range, where a square would not be finite.
-  Value capSlope(Value row, Value col, int64_t width) {
-    if (e.shape.cap == 0)
-      return {};
-    OpBuilder &b = e.b;
-    Value one = e.splat(1, {width});
-    Value part =
-        b.create<arith::MulFOp>(e.loc, e.loadRow(weights, row, col, width),
-                                e.splat(e.shape.scale / e.shape.cap, {width}));
-    part = b.create<arith::MaximumFOp>(e.loc, part, e.splat(-1, {width}));
-    return b.create<arith::SubFOp>(e.loc, one,
-                                   b.create<arith::MulFOp>(e.loc, part, part));
-  }
-
   // weights: S → P; dScores: dP → dS; of `width` queries from column `col` on.
   void pointwise(Value keys, Value col, int64_t width) {
     OpBuilder &b = e.b;
@@ -254,7 +240,9 @@ private:
       Value power = b.create<math::FmaOp>(
           e.loc, e.loadRow(weights, row, col, width), factor, minusLse);
       Value weight = b.create<math::Exp2Op>(e.loc, power);
-      Value slope = capSlope(row, col, width);
+      Value slope =
+          ScoreModifier(e, e.shape)
+              .slope(e.loadRow(weights, row, col, width), /*areMasked=*/true);
       Value change = b.create<arith::SubFOp>(
           e.loc, e.loadRow(dScores, row, col, width), rowSums);
       change = b.create<arith::MulFOp>(e.loc, change, scale);

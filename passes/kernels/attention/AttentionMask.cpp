@@ -1,5 +1,6 @@
 #include "passes/kernels/attention/AttentionMask.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "passes/kernels/attention/ScoreModifier.h"
 
 using namespace mlir;
 using namespace tessera;
@@ -156,23 +157,11 @@ void AttentionMask::hide(const Matrix &scores, Value key, Value keys,
     return;
   // Only tiles that the diagonal or the window's edge crosses hold any; a run
   // of queries sees all keys from its first one on.
-  auto compare = [&](arith::CmpIPredicate predicate, Value x,
-                     Value y) -> Value {
-    return e.b.create<arith::CmpIOp>(e.loc, predicate, x, y);
-  };
-  Value crossed;
-  auto either = [&](Value condition) {
-    crossed = crossed ? e.b.create<arith::OrIOp>(e.loc, crossed, condition)
-                      : condition;
-  };
+  ScoreModifier modifier(e, e.shape);
   Value at = positionOf(query);
-  if (e.shape.causal)
-    either(compare(arith::CmpIPredicate::sgt, e.add(key, keys),
-                   e.add(lastKeyOf(query), 1)));
-  if (e.shape.window > 0)
-    either(compare(arith::CmpIPredicate::sge,
-                   e.sub(e.add(at, e.shape.queryTile - 1), key),
-                   e.index(e.shape.window)));
+  Value crossed =
+      modifier.isCrossed(key, e.add(key, keys), e.add(lastKeyOf(query), 1),
+                         e.add(at, e.shape.queryTile - 1));
   e.ifTrue(crossed, [&] {
     e.forQueries(queries, [&](Value col, int64_t width) {
       auto ints = VectorType::get({width}, e.b.getI32Type());
@@ -189,7 +178,8 @@ void AttentionMask::hide(const Matrix &scores, Value key, Value keys,
       e.forRange(e.index(0), keys, 1, [&](Value row) {
         Value here = e.b.create<arith::IndexCastOp>(e.loc, e.b.getI32Type(),
                                                     e.add(key, row));
-        Value visible = isVisible(e.spread(here, {width}), position, limit);
+        Value visible =
+            modifier.isVisible(e.spread(here, {width}), position, limit);
         Value score = e.loadRow(scores, row, col, width);
         e.storeRow(e.b.create<arith::SelectOp>(e.loc, visible, score,
                                                e.splat(masked, {width})),
@@ -197,24 +187,4 @@ void AttentionMask::hide(const Matrix &scores, Value key, Value keys,
       });
     });
   });
-}
-
-// Of pairs of positions, as the mask says; `limit` is the last key of a query.
-Value AttentionMask::isVisible(Value key, Value query, Value limit) {
-  Value visible;
-  auto require = [&](arith::CmpIPredicate predicate, Value x, Value y) {
-    Value condition = e.b.create<arith::CmpIOp>(e.loc, predicate, x, y);
-    visible = visible ? e.b.create<arith::AndIOp>(e.loc, visible, condition)
-                      : condition;
-  };
-  if (e.shape.causal)
-    require(arith::CmpIPredicate::sle, key, limit);
-  if (e.shape.window > 0) {
-    Value size = e.b.create<arith::ConstantOp>(
-        e.loc, DenseElementsAttr::get(cast<VectorType>(key.getType()),
-                                      static_cast<int32_t>(e.shape.window)));
-    require(arith::CmpIPredicate::slt,
-            e.b.create<arith::SubIOp>(e.loc, query, key), size);
-  }
-  return visible;
 }

@@ -61,7 +61,6 @@ private:
   mlir::Value endOfRun(mlir::Value query);
   mlir::Value nextDocument(mlir::Value query, mlir::Value limit);
   mlir::Value keysBefore(mlir::Value query);
-  mlir::Value isVisible(mlir::Value key, mlir::Value query, mlir::Value limit);
 
   AttentionEmitter &e;
   mlir::Value start;

@@ -1,39 +1,15 @@
 #include "passes/kernels/attention/AttentionTiles.h"
-#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "passes/kernels/ClusterLaunch.h"
+#include "passes/kernels/attention/ScoreModifier.h"
 
 using namespace mlir;
 using namespace tessera;
 
 //===--- indices and constants --------------------------------------------===//
 
-Value AttentionEmitter::index(int64_t value) {
-  return b.create<arith::ConstantIndexOp>(loc, value);
-}
-Value AttentionEmitter::add(Value x, Value y) {
-  return b.create<arith::AddIOp>(loc, x, y);
-}
-Value AttentionEmitter::sub(Value x, Value y) {
-  return b.create<arith::SubIOp>(loc, x, y);
-}
-Value AttentionEmitter::mul(Value x, int64_t y) {
-  return b.create<arith::MulIOp>(loc, x, index(y));
-}
-Value AttentionEmitter::min(Value x, Value y) {
-  return b.create<arith::MinSIOp>(loc, x, y);
-}
-Value AttentionEmitter::max(Value x, Value y) {
-  return b.create<arith::MaxSIOp>(loc, x, y);
-}
 Value AttentionEmitter::isLess(Value x, Value y) {
-  return b.create<arith::CmpIOp>(loc, arith::CmpIPredicate::slt, x, y);
-}
-
-Value AttentionEmitter::splat(double value, ArrayRef<int64_t> sizes) {
-  auto type = VectorType::get(sizes, b.getF32Type());
-  return b.create<arith::ConstantOp>(
-      loc, DenseElementsAttr::get(type, static_cast<float>(value)));
+  return compare(arith::CmpIPredicate::slt, x, y);
 }
 
 Value AttentionEmitter::spread(Value scalar, ArrayRef<int64_t> sizes) {
@@ -139,22 +115,6 @@ void AttentionEmitter::storeVector(Value tile, Value memory, Value at,
 }
 
 //===--- loops ------------------------------------------------------------===//
-
-void AttentionEmitter::forRange(Value begin, Value end, int64_t step,
-                                llvm::function_ref<void(Value)> body) {
-  auto loop = b.create<scf::ForOp>(loc, begin, end, index(step));
-  OpBuilder::InsertionGuard guard(b);
-  b.setInsertionPoint(loop.getBody()->getTerminator());
-  body(loop.getInductionVar());
-}
-
-void AttentionEmitter::ifTrue(Value condition,
-                              llvm::function_ref<void()> body) {
-  auto branch = b.create<scf::IfOp>(loc, condition, /*withElseRegion=*/false);
-  OpBuilder::InsertionGuard guard(b);
-  b.setInsertionPoint(branch.thenBlock()->getTerminator());
-  body();
-}
 
 Value AttentionEmitter::whileTrue(Value value,
                                   llvm::function_ref<Value(Value)> holds,
@@ -313,19 +273,15 @@ Value AttentionEmitter::remainingQueries(Value queries, Value col,
   return shape.hasFirst ? min(sub(queries, col), index(width)) : queries;
 }
 
-// scale × score becomes cap tanh(scale × score / cap).
 void AttentionEmitter::capScores(const Matrix &scores, Value keys,
                                  Value queries) {
   if (shape.cap == 0)
     return;
+  ScoreModifier modifier(*this, shape);
   forQueries(queries, [&](Value col, int64_t width) {
-    Value in = splat(shape.scale / shape.cap, {width}),
-          out = splat(shape.cap / shape.scale, {width});
     forRange(index(0), keys, 1, [&](Value row) {
-      Value part =
-          b.create<arith::MulFOp>(loc, loadRow(scores, row, col, width), in);
-      Value bounded = b.create<math::TanhOp>(loc, part);
-      storeRow(b.create<arith::MulFOp>(loc, bounded, out), scores, row, col);
+      storeRow(modifier.bound(loadRow(scores, row, col, width)), scores, row,
+               col);
     });
   });
 }

@@ -1,8 +1,7 @@
 // Shared by the attention skeletons: matrices inside four-dimensional tensors
 // and products of them by register tiles.
 #pragma once
-#include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "passes/kernels/KernelOps.h"
 #include "passes/kernels/Tiling.h"
 #include "llvm/Support/Error.h"
 
@@ -52,27 +51,16 @@ struct Columns {
 };
 
 /// Emits into one kernel, all in f32; bf16 is converted when loaded and stored.
-class AttentionEmitter {
+class AttentionEmitter : public KernelOps {
 public:
   AttentionEmitter(mlir::OpBuilder &builder, mlir::Location loc,
                    const TileTarget &target, const AttentionShape &shape)
-      : b(builder), loc(loc), target(target), shape(shape) {}
+      : KernelOps(builder, loc), target(target), shape(shape) {}
 
-  mlir::OpBuilder &b;
-  const mlir::Location loc;
   const TileTarget &target;
   const AttentionShape &shape;
 
-  // Indices and constants.
-  mlir::Value index(int64_t value);
-  mlir::Value add(mlir::Value x, mlir::Value y);
-  mlir::Value add(mlir::Value x, int64_t y) { return add(x, index(y)); }
-  mlir::Value sub(mlir::Value x, mlir::Value y);
-  mlir::Value mul(mlir::Value x, int64_t y);
-  mlir::Value min(mlir::Value x, mlir::Value y);
-  mlir::Value max(mlir::Value x, mlir::Value y);
   mlir::Value isLess(mlir::Value x, mlir::Value y); ///< as signed numbers
-  mlir::Value splat(double value, llvm::ArrayRef<int64_t> sizes);
   mlir::Value spread(mlir::Value scalar, llvm::ArrayRef<int64_t> sizes);
 
   // Memory. Values are f32 for all element types.
@@ -95,9 +83,6 @@ public:
                    mlir::Value bound = {});
 
   // Loops.
-  void forRange(mlir::Value begin, mlir::Value end, int64_t step,
-                llvm::function_ref<void(mlir::Value)> body);
-  void ifTrue(mlir::Value condition, llvm::function_ref<void()> body);
   /// Starts at the index `value` and replaces it by `next` of it while `holds`
   /// of it is true; returns the first for which it is false.
   mlir::Value whileTrue(mlir::Value value,

@@ -6,6 +6,7 @@
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "passes/kernels/attention/AttentionPlan.h"
 #include "passes/kernels/attention/RunningSoftmax.h"
+#include "passes/kernels/attention/ScoreModifier.h"
 
 using namespace mlir;
 using namespace tessera;
@@ -122,9 +123,6 @@ private:
                 [&](const Matrix &scores) { mask(scores, keyAt, valid); });
   }
 
-  Value compare(arith::CmpIPredicate predicate, Value x, Value y) {
-    return b.create<arith::CmpIOp>(e.loc, predicate, x, y);
-  }
   Value spreadInt(Value x) {
     return e.spread(b.create<arith::IndexCastOp>(e.loc, b.getI32Type(), x),
                     {e.shape.queryTile});
@@ -133,23 +131,19 @@ private:
   // Only tiles that end early, or that the diagonal or the window's edge
   // crosses, need a mask.
   void mask(const Matrix &scores, Value keyAt, Value valid) {
-    using P = arith::CmpIPredicate;
     Value keys = e.index(e.shape.keyTile);
-    Value crossed = b.create<arith::OrIOp>(
-        e.loc, compare(P::ne, valid, keys),
-        compare(P::sgt, e.add(keyAt, keys), e.add(position, 1)));
-    if (shape.window > 0) {
-      Value last =
-          shape.isDecode() ? position : e.add(position, e.shape.queryTile - 1);
-      crossed = b.create<arith::OrIOp>(
-          e.loc, crossed,
-          compare(P::sge, e.sub(last, keyAt), e.index(shape.window)));
-    }
-    e.ifTrue(crossed, [&] { maskRows(scores, keyAt, valid); });
+    Value last =
+        shape.isDecode() ? position : e.add(position, e.shape.queryTile - 1);
+    ScoreModifier modifier(e, shape);
+    Value crossed =
+        modifier.either(e.compare(arith::CmpIPredicate::ne, valid, keys),
+                        modifier.isCrossed(keyAt, e.add(keyAt, keys),
+                                           e.add(position, 1), last));
+    e.ifTrue(crossed, [&] { maskRows(modifier, scores, keyAt, valid); });
   }
 
-  void maskRows(const Matrix &scores, Value keyAt, Value valid) {
-    using P = arith::CmpIPredicate;
+  void maskRows(const ScoreModifier &modifier, const Matrix &scores,
+                Value keyAt, Value valid) {
     int64_t tile = e.shape.queryTile;
     Value positions = spreadInt(position);
     if (!shape.isDecode())
@@ -157,15 +151,9 @@ private:
           e.loc, VectorType::get({tile}, b.getI32Type()), position, 0);
     e.forRange(e.index(0), e.index(e.shape.keyTile), 1, [&](Value row) {
       Value here = spreadInt(e.add(keyAt, row));
-      Value visible = b.create<arith::AndIOp>(
-          e.loc, compare(P::sle, here, positions),
-          e.spread(compare(P::slt, row, valid), {tile}));
-      if (shape.window > 0) {
-        Value distance = b.create<arith::SubIOp>(e.loc, positions, here);
-        visible = b.create<arith::AndIOp>(
-            e.loc, visible,
-            compare(P::slt, distance, spreadInt(e.index(shape.window))));
-      }
+      Value visible =
+          modifier.both(modifier.isVisible(here, positions, positions),
+                        e.spread(e.isLess(row, valid), {tile}));
       Value kept = b.create<arith::SelectOp>(
           e.loc, visible, e.loadRow(scores, row, e.index(0), tile),
           e.splat(kMaskedScore, {tile}));

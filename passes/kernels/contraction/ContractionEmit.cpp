@@ -15,8 +15,8 @@ ContractionEmitter::ContractionEmitter(const ContractionPlan &plan,
                                        ArrayRef<Value> results,
                                        const TileTarget &target,
                                        OpBuilder &builder)
-    : plan(plan), cluster(cluster), kernel(kernel), results(results),
-      target(target), b(builder), loc(kernel.getLoc()),
+    : KernelOps(builder, kernel.getLoc()), plan(plan), cluster(cluster),
+      kernel(kernel), results(results), target(target),
       epilogueTarget{plan.expression.pieces.front(),
                      SmallVector<Value>(arguments), loc} {
   chooseTypes();
@@ -35,14 +35,8 @@ ContractionEmitter::ContractionEmitter(const ContractionPlan &plan,
 
 //===--- vocabulary -------------------------------------------------------===//
 
-Value ContractionEmitter::add(Value x, Value y) {
-  return b.createOrFold<arith::AddIOp>(loc, x, y);
-}
-Value ContractionEmitter::mul(Value x, int64_t y) {
-  return b.createOrFold<arith::MulIOp>(loc, x, index(y));
-}
 Value ContractionEmitter::isEqual(Value x, int64_t y) {
-  return b.create<arith::CmpIOp>(loc, arith::CmpIPredicate::eq, x, index(y));
+  return compare(arith::CmpIPredicate::eq, x, index(y));
 }
 Value ContractionEmitter::select(Value condition, int64_t x, int64_t y) {
   if (!condition || x == y)
@@ -52,10 +46,7 @@ Value ContractionEmitter::select(Value condition, int64_t x, int64_t y) {
 
 void ContractionEmitter::forEach(Value count,
                                  llvm::function_ref<void(Value)> body) {
-  auto loop = b.create<scf::ForOp>(loc, index(0), count, index(1));
-  OpBuilder::InsertionGuard guard(b);
-  b.setInsertionPointToStart(loop.getBody());
-  body(loop.getInductionVar());
+  forRange(index(0), count, 1, body);
 }
 
 void ContractionEmitter::forEach(int64_t count,

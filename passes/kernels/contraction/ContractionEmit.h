@@ -3,6 +3,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
+#include "passes/kernels/KernelOps.h"
 #include "passes/kernels/TileEmitter.h"
 #include "passes/kernels/contraction/Contraction.h"
 
@@ -24,7 +25,7 @@ struct ContractionSide {
 
 /// Emits one kernel. See Contraction.h for what is computed, and emitBlock for
 /// how.
-class ContractionEmitter {
+class ContractionEmitter : KernelOps {
 public:
   ContractionEmitter(const ContractionPlan &plan, graph::ClusterOp cluster,
                      tile::KernelOp kernel,
@@ -288,9 +289,6 @@ private:
                                            mlir::Value at, mlir::Value k);
 
   // Vocabulary.
-  mlir::Value index(int64_t value) { return emitIndex(b, loc, value); }
-  mlir::Value add(mlir::Value x, mlir::Value y);
-  mlir::Value mul(mlir::Value x, int64_t y);
   mlir::Value isEqual(mlir::Value x, int64_t y);
   mlir::Value select(mlir::Value condition, int64_t x, int64_t y);
   void forEach(mlir::Value count, llvm::function_ref<void(mlir::Value)> body);
@@ -307,8 +305,6 @@ private:
   tile::KernelOp kernel;
   llvm::ArrayRef<mlir::Value> results;
   const TileTarget &target;
-  mlir::OpBuilder &b;
-  mlir::Location loc;
 
   EmitTarget epilogueTarget;
   std::unique_ptr<EmitScope> top;

@@ -1,4 +1,5 @@
 #include "mlir/Dialect/Math/IR/Math.h"
+#include "passes/kernels/attention/ScoreModifier.h"
 #include "passes/kernels/gpu/GpuAttentionForward.h"
 
 using namespace mlir;
@@ -34,7 +35,7 @@ Softmax GpuForward::beforeKeys() {
 }
 
 Softmax GpuForward::softmax(Value scores, Value key, Value maximum, Value sum) {
-  scores = capScores(e, scores, g.shape.scale, g.shape.cap);
+  scores = ScoreModifier(e, g.shape).bound(scores);
   scores = g.mask(scores, firstQuery, key, /*keysInRows=*/false, kMaskedScore);
   return softmaxOf(e, scores, g.shape.scale, maximum, sum);
 }

@@ -1,5 +1,6 @@
 #include "passes/kernels/gpu/GpuAttentionGrad.h"
 #include "mlir/Dialect/Math/IR/Math.h"
+#include "passes/kernels/attention/ScoreModifier.h"
 #include <cmath>
 
 using namespace mlir;
@@ -68,7 +69,7 @@ Value GpuGrad::weigh(Value scores, Value lse, Value query, Value key,
 }
 
 Value GpuGrad::cap(Value scores) {
-  return capScores(e, scores, g.shape.scale, g.shape.cap);
+  return ScoreModifier(e, g.shape).bound(scores);
 }
 
 Value GpuGrad::scoreGradient(Value scores, Value weights, Value change,
@@ -78,14 +79,8 @@ Value GpuGrad::scoreGradient(Value scores, Value weights, Value change,
   Value centred =
       b.create<arith::SubFOp>(e.loc, change, e.spread(delta, tile, queryDim));
   Value gradient = b.create<arith::MulFOp>(e.loc, weights, centred);
-  if (g.shape.cap == 0)
-    return gradient;
-  // × 1 − (capped / cap)²
-  Value part = b.create<arith::MulFOp>(
-      e.loc, scores, e.splat(g.shape.scale / g.shape.cap, tile));
-  Value slope = b.create<arith::SubFOp>(
-      e.loc, e.splat(1, tile), b.create<arith::MulFOp>(e.loc, part, part));
-  return b.create<arith::MulFOp>(e.loc, gradient, slope);
+  Value slope = ScoreModifier(e, g.shape).slope(scores, /*areMasked=*/false);
+  return slope ? b.create<arith::MulFOp>(e.loc, gradient, slope) : gradient;
 }
 
 void GpuGrad::storeScaled(Value sum, const Source &to) {

@@ -1,4 +1,5 @@
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "passes/kernels/attention/ScoreModifier.h"
 #include "passes/kernels/gpu/GpuAttention.h"
 
 using namespace mlir;
@@ -189,29 +190,20 @@ std::pair<Value, Value> GpuAttention::visibleQueries(Value key) const {
 
 // Whether the pair of tiles needs a mask; null if none does.
 Value GpuAttention::isCrossed(Value query, Value key) const {
-  Value crossed;
-  auto either = [&](Value condition) {
-    crossed =
-        crossed
-            ? e.b.create<arith::OrIOp>(e.loc, crossed, condition).getResult()
-            : condition;
-  };
+  ScoreModifier modifier(e, shape);
   Value keyEnd = e.add(key, sizes.keys), latest;
   if (first)
     latest = firstKeyOf(
         e.min(e.add(query, sizes.queries - 1), e.index(shape.tokens - 1)));
-  Value at = positionOf(query);
-  if (shape.causal)
-    either(e.compare(arith::CmpIPredicate::sgt, keyEnd,
-                     e.add(lastKeyOf(query), 1)));
-  if (shape.window > 0)
-    either(e.compare(arith::CmpIPredicate::sge,
-                     e.sub(e.add(at, sizes.queries - 1), key),
-                     e.index(shape.window)));
+  Value crossed =
+      modifier.isCrossed(key, keyEnd, e.add(lastKeyOf(query), 1),
+                         e.add(positionOf(query), sizes.queries - 1));
   if (shape.keys % sizes.keys)
-    either(e.compare(arith::CmpIPredicate::sgt, keyEnd, e.index(shape.keys)));
+    crossed = modifier.either(crossed, e.compare(arith::CmpIPredicate::sgt,
+                                                 keyEnd, e.index(shape.keys)));
   if (first)
-    either(e.compare(arith::CmpIPredicate::sgt, latest, key));
+    crossed = modifier.either(
+        crossed, e.compare(arith::CmpIPredicate::sgt, latest, key));
   return crossed;
 }
 
@@ -235,13 +227,6 @@ Value GpuAttention::maskTile(Value scores, Value query, Value key,
   ArrayRef<int64_t> tile = cast<VectorType>(scores.getType()).getShape();
   Value keys = e.iota(key, tile, keysInRows ? 0 : 1),
         queries = e.iota(positionOf(query), tile, keysInRows ? 1 : 0);
-  Value visible;
-  auto require = [&](arith::CmpIPredicate predicate, Value x, Value y) {
-    Value here = e.compare(predicate, x, y);
-    visible = visible
-                  ? b.create<arith::AndIOp>(e.loc, visible, here).getResult()
-                  : here;
-  };
   const int64_t dim = keysInRows ? 1 : 0;
   // What [B, T] says of each query of the tile.
   auto ofQueries = [&](Value buffer, const View &view) {
@@ -254,18 +239,16 @@ Value GpuAttention::maskTile(Value scores, Value query, Value key,
         b.create<arith::MaxSIOp>(e.loc, own, ofQueries(last, lastView)), tile,
         dim);
   }
-  if (shape.causal)
-    require(arith::CmpIPredicate::sle, keys, limit);
-  if (shape.window > 0)
-    require(arith::CmpIPredicate::slt,
-            b.create<arith::SubIOp>(e.loc, queries, keys),
-            e.spreadIndex(e.index(shape.window), tile));
+  ScoreModifier modifier(e, shape);
+  Value visible = modifier.isVisible(keys, queries, limit);
   if (shape.keys % sizes.keys)
-    require(arith::CmpIPredicate::slt, keys,
-            e.spreadIndex(e.index(shape.keys), tile));
+    visible = modifier.both(
+        visible, e.compare(arith::CmpIPredicate::slt, keys,
+                           e.spreadIndex(e.index(shape.keys), tile)));
   if (first)
-    require(arith::CmpIPredicate::sge, keys,
-            e.spread(ofQueries(first, firstView), tile, dim));
+    visible = modifier.both(
+        visible, e.compare(arith::CmpIPredicate::sge, keys,
+                           e.spread(ofQueries(first, firstView), tile, dim)));
   return b.create<arith::SelectOp>(e.loc, visible, scores,
                                    e.splat(masked, tile));
 }

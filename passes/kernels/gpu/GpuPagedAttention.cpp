@@ -5,6 +5,7 @@
 // sequence's bits do not depend on the rest of its batch.
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "passes/kernels/ClusterLaunch.h"
+#include "passes/kernels/attention/ScoreModifier.h"
 #include "passes/kernels/gpu/GpuPaged.h"
 #include "passes/kernels/gpu/GpuTiles.h"
 #include <limits>
@@ -228,7 +229,7 @@ private:
         multiply(query.load(e, e.index(0)), keys.loadTransposed(e, place),
                  e.splat(0, {tiles.queries, tiles.keys}));
     scores = keys.scale(e, scores, place);
-    scores = mask(capScores(e, scores, shape.scale, shape.cap), key);
+    scores = mask(ScoreModifier(e, shape).bound(scores), key);
 
     Softmax now = softmaxOf(e, scores, shape.scale, state[0], state[1]);
     Value weights = values.scale(e, now.weights, place);
@@ -241,16 +242,10 @@ private:
   // Only the tile at the end, and those that the diagonal or the window's edge
   // crosses, need a mask.
   Value mask(Value scores, Value key) {
-    using P = arith::CmpIPredicate;
-    Value keyEnd = e.add(key, tiles.keys);
-    Value crossed = e.compare(P::sgt, keyEnd, e.min(end, e.add(position, 1)));
-    if (shape.window > 0) {
-      Value last =
-          shape.isDecode() ? position : e.add(position, tiles.queries - 1);
-      crossed = b.create<arith::OrIOp>(
-          e.loc, crossed,
-          e.compare(P::sge, e.sub(last, key), e.index(shape.window)));
-    }
+    Value last =
+        shape.isDecode() ? position : e.add(position, tiles.queries - 1);
+    Value crossed = ScoreModifier(e, shape).isCrossed(
+        key, e.add(key, tiles.keys), e.min(end, e.add(position, 1)), last);
     return e.ifElse(
         crossed, scores.getType(),
         [&]() -> Values { return {maskTile(scores, key)}; },
@@ -258,19 +253,14 @@ private:
   }
 
   Value maskTile(Value scores, Value key) {
-    using P = arith::CmpIPredicate;
+    ScoreModifier modifier(e, shape);
     ArrayRef<int64_t> tile = cast<VectorType>(scores.getType()).getShape();
     Value here = e.iota(key, tile, 1);
     Value positions = shape.isDecode() ? e.spreadIndex(position, tile)
                                        : e.iota(position, tile, 0);
-    Value visible = b.create<arith::AndIOp>(
-        e.loc, e.compare(P::sle, here, positions),
-        e.compare(P::slt, here, e.spreadIndex(end, tile)));
-    if (shape.window > 0)
-      visible = b.create<arith::AndIOp>(
-          e.loc, visible,
-          e.compare(P::slt, b.create<arith::SubIOp>(e.loc, positions, here),
-                    e.spreadIndex(e.index(shape.window), tile)));
+    Value visible = modifier.both(
+        modifier.isVisible(here, positions, positions),
+        e.compare(arith::CmpIPredicate::slt, here, e.spreadIndex(end, tile)));
     return b.create<arith::SelectOp>(e.loc, visible, scores,
                                      e.splat(kMaskedScore, tile));
   }

@@ -9,35 +9,6 @@ using namespace tessera::gpu;
 
 //===--- indices and tiles ------------------------------------------------===//
 
-Value TileBuilder::add(Value x, Value y) const {
-  return b.createOrFold<arith::AddIOp>(loc, x, y);
-}
-Value TileBuilder::sub(Value x, Value y) const {
-  return b.createOrFold<arith::SubIOp>(loc, x, y);
-}
-Value TileBuilder::mul(Value x, int64_t y) const {
-  return b.createOrFold<arith::MulIOp>(loc, x, index(y));
-}
-Value TileBuilder::div(Value x, int64_t y) const {
-  return b.createOrFold<arith::DivUIOp>(loc, x, index(y));
-}
-Value TileBuilder::rem(Value x, int64_t y) const {
-  return b.createOrFold<arith::RemUIOp>(loc, x, index(y));
-}
-Value TileBuilder::min(Value x, Value y) const {
-  return b.createOrFold<arith::MinSIOp>(loc, x, y);
-}
-Value TileBuilder::compare(arith::CmpIPredicate predicate, Value x,
-                           Value y) const {
-  return b.create<arith::CmpIOp>(loc, predicate, x, y);
-}
-
-Value TileBuilder::splat(double value, ArrayRef<int64_t> shape) const {
-  auto type = VectorType::get(shape, b.getF32Type());
-  return b.create<arith::ConstantOp>(
-      loc, DenseElementsAttr::get(type, static_cast<float>(value)));
-}
-
 Value TileBuilder::spread(Value slice, ArrayRef<int64_t> shape,
                           int64_t dim) const {
   auto type = VectorType::get(
@@ -99,18 +70,6 @@ SmallVector<Value> TileBuilder::unravel(Value rest,
 }
 
 //===--- softmax ----------------------------------------------------------===//
-
-Value gpu::capScores(const TileBuilder &e, Value scores, double scale,
-                     double cap) {
-  if (cap == 0)
-    return scores;
-  OpBuilder &b = e.b;
-  auto tile = cast<VectorType>(scores.getType()).getShape();
-  Value part =
-      b.create<arith::MulFOp>(e.loc, scores, e.splat(scale / cap, tile));
-  return b.create<arith::MulFOp>(e.loc, b.create<math::TanhOp>(e.loc, part),
-                                 e.splat(cap / scale, tile));
-}
 
 // exp2(c (score − maximum)) with c = scale · log2 e. Weights are rounded to
 // bf16, or multiplied as tf32: the approximate exp2 is closer than that.

@@ -15,20 +15,10 @@ inline constexpr int64_t kBoxAlignment = 8;
 /// variants: below it timing would take longer than it saves.
 inline constexpr int64_t kLeastProducts = 1 << 27;
 
-/// Emits index arithmetic and tile ops; folds constants as it goes.
+/// Emits tile ops, too.
 struct TileBuilder : KernelOps {
   using KernelOps::KernelOps;
 
-  mlir::Value add(mlir::Value x, mlir::Value y) const;
-  mlir::Value add(mlir::Value x, int64_t y) const { return add(x, index(y)); }
-  mlir::Value sub(mlir::Value x, mlir::Value y) const;
-  mlir::Value mul(mlir::Value x, int64_t y) const;
-  mlir::Value div(mlir::Value x, int64_t y) const;
-  mlir::Value rem(mlir::Value x, int64_t y) const;
-  mlir::Value min(mlir::Value x, mlir::Value y) const;
-  mlir::Value compare(mlir::arith::CmpIPredicate predicate, mlir::Value x,
-                      mlir::Value y) const;
-  mlir::Value splat(double value, llvm::ArrayRef<int64_t> shape) const;
   /// A vector of one dimension broadcast over `shape`, as its dimension `dim`.
   mlir::Value spread(mlir::Value slice, llvm::ArrayRef<int64_t> shape,
                      int64_t dim) const;
@@ -60,10 +50,6 @@ struct Softmax {
 /// The state before any key of queries with `sinks`, a vector: a sink is a
 /// score that comes first, of a value of zero.
 Softmax softmaxOfSinks(const TileBuilder &e, mlir::Value sinks, double scale);
-/// Bounds scores that are still to be scaled: scale × score becomes cap
-/// tanh(scale × score / cap). Unchanged if `cap` is 0.
-mlir::Value capScores(const TileBuilder &e, mlir::Value scores, double scale,
-                      double cap);
 /// The state before the tile is `maximum` and `sum`, null for the first one.
 Softmax softmaxOf(const TileBuilder &e, mlir::Value scores, double scale,
                   mlir::Value maximum, mlir::Value sum);
