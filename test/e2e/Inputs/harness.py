@@ -154,7 +154,8 @@ class Prepared:
         with self.making(f"train_{name}") as path:
             if not path.exists():
                 sets = [f"--set={each}" for each in self.EXECUTABLES[name]]
-                run(self.tessera, "compile", SPEC, "--recipe", RECIPE, *sets, "-o", path)
+                run(self.tessera, "compile", SPEC, "--recipe", RECIPE, *sets, "--target", "cpu",
+                    "-o", path)
             return path
 
 
