@@ -4,7 +4,7 @@
 #include "runtime/hal/cpu/CodeObject.h"
 #include "runtime/hal/cpu/CpuCommandList.h"
 #include "runtime/hal/cpu/ThreadPool.h"
-#include "runtime/hal/host/HostBuffer.h"
+#include "runtime/hal/host/HostProgram.h"
 #include "runtime/hal/host/LoadedCode.h"
 #include "runtime/support/CpuFeatures.h"
 #include "runtime/support/PeakFlops.h"
@@ -152,18 +152,15 @@ StatusOr<std::unique_ptr<CommandList>>
 CpuDevice::record(Executable &executable, const artifact::Program &program,
                   const Bindings &bindings, const RecordOptions &options) {
   auto &loaded = static_cast<CpuExecutable &>(executable);
-  TESSERA_RETURN_IF_ERROR(
-      checkBindings(loaded.artifact.share(), program, bindings));
-  const SpaceAddresses spaces = hostAddresses(bindings);
-  Commands commands = flatten(loaded.device, program, spaces);
-  auto collectives = HostCollectives::prepare(commands, bindings.channels);
-  if (!collectives.ok())
-    return Status::error("program '{}': {}", artifact::toView(program.name()),
-                         collectives.message());
+  auto prepared = HostProgram::prepare(loaded.artifact.share(), loaded.device,
+                                       program, bindings);
+  if (!prepared.ok())
+    return prepared.status();
   return std::unique_ptr<CommandList>(std::make_unique<CpuCommandList>(
-      artifact::toView(program.name()), std::move(commands), collectives.take(),
-      loaded.kernels, *pool, loaded.memory.data(), loaded.scratchStride,
-      std::span(spaces.arena, program.arena_bytes()), options));
+      artifact::toView(program.name()), std::move(prepared->commands),
+      std::move(prepared->collectives), loaded.kernels, *pool,
+      loaded.memory.data(), loaded.scratchStride,
+      std::span(prepared->spaces.arena, program.arena_bytes()), options));
 }
 
 } // namespace

@@ -3,7 +3,7 @@
 #include "runtime/artifact/ElementTypes.h"
 #include "runtime/artifact/Validate.h"
 #include "runtime/hal/emulated/EmulatedCommandList.h"
-#include "runtime/hal/host/HostBuffer.h"
+#include "runtime/hal/host/HostProgram.h"
 #include "runtime/hal/host/LoadedCode.h"
 
 #include <charconv>
@@ -133,18 +133,15 @@ StatusOr<std::unique_ptr<CommandList>>
 EmulatedDevice::record(Executable &executable, const artifact::Program &program,
                        const Bindings &bindings, const RecordOptions &options) {
   auto &loaded = static_cast<EmulatedExecutable &>(executable);
-  TESSERA_RETURN_IF_ERROR(
-      checkBindings(loaded.artifact.share(), program, bindings));
-  const SpaceAddresses spaces = hostAddresses(bindings);
-  Commands commands = flatten(loaded.device, program, spaces);
-  auto collectives = HostCollectives::prepare(commands, bindings.channels);
-  if (!collectives.ok())
-    return Status::error("program '{}': {}", artifact::toView(program.name()),
-                         collectives.message());
+  auto prepared = HostProgram::prepare(loaded.artifact.share(), loaded.device,
+                                       program, bindings);
+  if (!prepared.ok())
+    return prepared.status();
   return std::unique_ptr<CommandList>(std::make_unique<EmulatedCommandList>(
-      artifact::toView(program.name()), std::move(commands), collectives.take(),
-      loaded.kernels, loaded.chip, seed, numerics,
-      std::span(spaces.arena, program.arena_bytes()), options));
+      artifact::toView(program.name()), std::move(prepared->commands),
+      std::move(prepared->collectives), loaded.kernels, loaded.chip, seed,
+      numerics, std::span(prepared->spaces.arena, program.arena_bytes()),
+      options));
 }
 
 } // namespace
