@@ -75,6 +75,87 @@ static llvm::Error readExpertDegree(llvm::StringRef text, llvm::StringRef axis,
   return llvm::Error::success();
 }
 
+namespace {
+/// What a text says, before any of it is checked against the rest.
+struct Options {
+  llvm::StringMap<int64_t> numbers; ///< sizes of axes, zero, chunks, …
+  std::string schedule;
+  std::optional<CollectiveMatmulMode> collectiveMatmul;
+  bool has(llvm::StringRef name) const { return numbers.count(name); }
+};
+} // namespace
+
+static llvm::Error readNumber(llvm::StringRef text, llvm::StringRef part,
+                              llvm::StringMap<int64_t> &numbers) {
+  auto [name, number] = part.split('=');
+  int64_t value = 0;
+  if (number.getAsInteger(10, value))
+    return makeError(text, "'" + part +
+                               "' is not of the form AXIS=SIZE, such as "
+                               "data=2");
+  bool zero = name == "zero";
+  if (!zero && name != "chunks" && name != "expert_tensor" &&
+      name != "expert_context" && !llvm::is_contained(kAxes, name))
+    return makeError(text,
+                     "unknown axis '" + name +
+                         "'; known axes: data, replicate, expert, context, "
+                         "tensor, pipe; known options: zero, schedule, "
+                         "chunks, collective_matmul, expert_tensor, "
+                         "expert_context");
+  if (zero ? value < 0 || value > 3 : value < 1 || value > kMostDevices)
+    return makeError(text, zero ? "zero must be 0, 1, 2 or 3"
+                                : "an axis has 1 to 1048576 devices, got '" +
+                                      part + "'");
+  if (!numbers.try_emplace(name, value).second)
+    return makeError(text, "duplicate axis '" + name + "'");
+  return llvm::Error::success();
+}
+
+static llvm::Error readOption(llvm::StringRef text, llvm::StringRef part,
+                              Options &options) {
+  auto [name, value] = part.split('=');
+  if (name == "schedule")
+    return readSchedule(text, value, options.schedule);
+  if (name == "collective_matmul")
+    return readCollectiveMatmul(text, value, options.collectiveMatmul);
+  if (name == "async")
+    return makeError(text, "'async' was renamed to 'collective_matmul'");
+  return readNumber(text, part, options.numbers);
+}
+
+static llvm::Error setAxes(llvm::StringRef text, const Options &options,
+                           MeshRequest &request) {
+  for (llvm::StringRef axis : kAxes) {
+    auto size = options.numbers.find(axis);
+    if (size == options.numbers.end())
+      continue;
+    if (llvm::MulOverflow(request.devices, size->second, request.devices) ||
+        request.devices > kMostDevices)
+      return makeError(text, "more than 1048576 devices");
+    request.axes += (request.axes.empty() ? "" : ",") + axis.str() + "=" +
+                    std::to_string(size->second);
+  }
+  return llvm::Error::success();
+}
+
+// Options that have a meaning on some axes alone.
+static llvm::Error checkAxesOf(llvm::StringRef text, const Options &options) {
+  auto zero = options.numbers.find("zero");
+  if (zero != options.numbers.end() && zero->second > 0 &&
+      !options.has("data") && !options.has("expert") && !options.has("context"))
+    return makeError(text, "zero shards state over data, expert and context; "
+                           "give the size of one of these axes");
+  if (options.collectiveMatmul && !options.has("tensor"))
+    return makeError(text,
+                     "collective_matmul requires the axis tensor; give its "
+                     "size");
+  if (!options.has("pipe") &&
+      (!options.schedule.empty() || options.has("chunks")))
+    return makeError(text, "schedule and chunks require the axis pipe; give "
+                           "its size");
+  return llvm::Error::success();
+}
+
 llvm::Expected<MeshRequest> tessera::parseMeshRequest(llvm::StringRef text,
                                                       int64_t world) {
   MeshRequest request;
@@ -83,83 +164,33 @@ llvm::Expected<MeshRequest> tessera::parseMeshRequest(llvm::StringRef text,
   if (text.empty())
     return makeError("data=" + std::to_string(world),
                      "give the axes of " + llvm::Twine(world) + " devices");
-  llvm::StringMap<int64_t> values;
-  std::optional<CollectiveMatmulMode> collectiveMatmul;
+  Options options;
   llvm::SmallVector<llvm::StringRef> parts;
   text.split(parts, ',');
-  for (llvm::StringRef part : parts) {
-    auto [name, number] = part.split('=');
-    if (name == "schedule") {
-      if (llvm::Error error = readSchedule(text, number, request.schedule))
-        return std::move(error);
-      continue;
-    }
-    if (name == "collective_matmul") {
-      if (llvm::Error error =
-              readCollectiveMatmul(text, number, collectiveMatmul))
-        return std::move(error);
-      continue;
-    }
-    if (name == "async")
-      return makeError(text, "'async' was renamed to 'collective_matmul'");
-    int64_t value = 0;
-    if (number.getAsInteger(10, value))
-      return makeError(text, "'" + part +
-                                 "' is not of the form AXIS=SIZE, such as "
-                                 "data=2");
-    bool zero = name == "zero";
-    if (!zero && name != "chunks" && name != "expert_tensor" &&
-        name != "expert_context" && !llvm::is_contained(kAxes, name))
-      return makeError(text,
-                       "unknown axis '" + name +
-                           "'; known axes: data, replicate, expert, context, "
-                           "tensor, pipe; known options: zero, schedule, "
-                           "chunks, collective_matmul, expert_tensor, "
-                           "expert_context");
-    if (zero ? value < 0 || value > 3 : value < 1 || value > kMostDevices)
-      return makeError(text, zero ? "zero must be 0, 1, 2 or 3"
-                                  : "an axis has 1 to 1048576 devices, got '" +
-                                        part + "'");
-    if (!values.try_emplace(name, value).second)
-      return makeError(text, "duplicate axis '" + name + "'");
-  }
-  for (llvm::StringRef axis : kAxes) {
-    auto size = values.find(axis);
-    if (size == values.end())
-      continue;
-    if (llvm::MulOverflow(request.devices, size->second, request.devices) ||
-        request.devices > kMostDevices)
-      return makeError(text, "more than 1048576 devices");
-    request.axes += (request.axes.empty() ? "" : ",") + axis.str() + "=" +
-                    std::to_string(size->second);
-  }
+  for (llvm::StringRef part : parts)
+    if (llvm::Error error = readOption(text, part, options))
+      return std::move(error);
+  if (llvm::Error error = setAxes(text, options, request))
+    return std::move(error);
   if (world != 0 && world != request.devices)
     return makeError(text, "has " + llvm::Twine(request.devices) +
                                " devices and --world says " +
                                llvm::Twine(world));
-  if (auto zero = values.find("zero"); zero != values.end())
-    request.zero = zero->second;
-  if (request.zero > 0 && !values.count("data") && !values.count("expert") &&
-      !values.count("context"))
-    return makeError(text, "zero shards state over data, expert and context; "
-                           "give the size of one of these axes");
-  if (collectiveMatmul && !values.count("tensor"))
-    return makeError(text,
-                     "collective_matmul requires the axis tensor; give its "
-                     "size");
-  request.collectiveMatmul =
-      collectiveMatmul.value_or(CollectiveMatmulMode::Auto);
+  if (llvm::Error error = checkAxesOf(text, options))
+    return std::move(error);
   for (auto [axis, degree] : {std::pair("tensor", &request.expertTensor),
                               {"context", &request.expertContext}})
-    if (llvm::Error error = readExpertDegree(text, axis, values, *degree))
+    if (llvm::Error error =
+            readExpertDegree(text, axis, options.numbers, *degree))
       return std::move(error);
-  bool isPipe = values.count("pipe");
-  if (!isPipe && (!request.schedule.empty() || values.count("chunks")))
-    return makeError(text, "schedule and chunks require the axis pipe; give "
-                           "its size");
-  if (isPipe && request.schedule.empty())
+  request.zero = options.numbers.lookup("zero");
+  request.collectiveMatmul =
+      options.collectiveMatmul.value_or(CollectiveMatmulMode::Auto);
+  request.schedule = options.schedule;
+  if (options.has("pipe") && request.schedule.empty())
     request.schedule = "1f1b";
-  if (auto chunks = values.find("chunks"); chunks != values.end())
+  if (auto chunks = options.numbers.find("chunks");
+      chunks != options.numbers.end())
     request.chunks = chunks->second;
   return request;
 }

@@ -107,6 +107,194 @@ const StateTensor *findScales(const ModelState &model,
   return nullptr;
 }
 
+/// Where each tensor of a model comes from in a checkpoint, and what it
+/// becomes.
+class Import {
+public:
+  Import(const SafetensorsModel &source, ModelState &model,
+         const WeightFactors &factors);
+
+  /// Finds all tensors of the model. An error names those that are missing.
+  Status find(const std::string &path);
+  /// Writes the model's state.
+  Status write(const std::string &path);
+  ImportReport report() &&;
+
+private:
+  struct Quantization {
+    StateTensor values;                 ///< of one matrix
+    std::optional<StateTensor> scales;  ///< none of bf16 in micropanels
+    SafetensorsModel::Location from;    ///< to be rounded; unless
+    std::optional<PackedMatrix> packed; ///< it is in integers already
+  };
+  using Found = std::optional<SafetensorsModel::Location>;
+
+  Found lookUp(const std::string &name);
+  /// Also notes a name that is not there.
+  Found locate(const std::string &name);
+  Status findPart(const StateTensor &tensor, const StatePart &part);
+  Status findMatrix(const StateTensor &values,
+                    std::optional<StateTensor> scales);
+  Status findQuantized(const StateTensor &values);
+  Status findTensor(const StateTensor &tensor);
+  Status write(const Quantization &each);
+
+  const SafetensorsModel &source;
+  ModelState &model;
+  const WeightFactors &factors;
+  const FindTensor finder = [this](const std::string &name) {
+    return lookUp(name);
+  };
+  std::map<std::string, SafetensorsModel::Location> byCoreName;
+  std::vector<TensorCopy> copies;
+  std::vector<Quantization> quantizations;
+  std::vector<std::string> missing, initial;
+  std::set<const SafetensorsEntry *> used;
+};
+
+Import::Import(const SafetensorsModel &source, ModelState &model,
+               const WeightFactors &factors)
+    : source(source), model(model), factors(factors) {
+  for (const auto &[name, location] : source.tensors())
+    byCoreName.emplace(coreName(name), location);
+}
+
+Import::Found Import::lookUp(const std::string &name) {
+  // The exact name first: "model.x" and "x" may both be there.
+  auto exact = source.tensors().find(name);
+  auto core = byCoreName.find(coreName(name));
+  if (exact == source.tensors().end() && core == byCoreName.end())
+    return std::nullopt;
+  auto location =
+      exact != source.tensors().end() ? exact->second : core->second;
+  used.insert(location.entry);
+  return location;
+}
+
+Import::Found Import::locate(const std::string &name) {
+  Found location = lookUp(name);
+  // Factors of adapters and heads of scores and values begin as they are.
+  if (!location && (name == kScoreHead || isValueHead(name)))
+    initial.push_back(name);
+  else if (!location && !isOfAdapter(name))
+    missing.push_back(name);
+  return location;
+}
+
+Status Import::findPart(const StateTensor &tensor, const StatePart &part) {
+  Found location = locate(part.name);
+  if (!location)
+    return Status::success();
+  TESSERA_RETURN_IF_ERROR(checkMatch(tensor, part, *location));
+  copies.push_back({&tensor, part, *location});
+  return Status::success();
+}
+
+Status Import::findMatrix(const StateTensor &values,
+                          std::optional<StateTensor> scales) {
+  const QuantizedPart &part = *values.quantized;
+  if (scales) {
+    auto packed = findPacked(part, finder);
+    if (!packed.ok())
+      return packed.status();
+    if (packed->has_value()) {
+      quantizations.push_back({values, std::move(scales), {}, **packed});
+      return Status::success();
+    }
+  }
+  Found location = locate(part.source);
+  if (!location)
+    return Status::success();
+  TESSERA_RETURN_IF_ERROR(
+      checkQuantizable(part, *location->file, *location->entry));
+  quantizations.push_back({values, std::move(scales), *location, {}});
+  return Status::success();
+}
+
+Status Import::findQuantized(const StateTensor &values) {
+  const QuantizedPart &part = *values.quantized;
+  std::vector<StateTensor> scales;
+  if (part.layout.hasScales()) {
+    const StateTensor *found = findScales(model, part.source);
+    if (!found || !(found->quantized->layout == part.layout) ||
+        found->quantized->stack != part.stack)
+      return Status::error("the program has no scales for the values of "
+                           "'{}'; it was compiled by another version, run: "
+                           "{}",
+                           part.source, model.rebuildCommand());
+    scales = matricesOf(*found);
+  }
+  const std::vector<StateTensor> matrices = matricesOf(values);
+  for (std::size_t i = 0; i < matrices.size(); ++i)
+    TESSERA_RETURN_IF_ERROR(findMatrix(
+        matrices[i], scales.empty() ? std::nullopt : std::optional(scales[i])));
+  return Status::success();
+}
+
+Status Import::findTensor(const StateTensor &tensor) {
+  if (tensor.role != StateRole::parameter)
+    return Status::success();
+  if (tensor.quantized)
+    return tensor.quantized->isScales ? Status::success()
+                                      : findQuantized(tensor);
+  if (isWeightNorm(tensor.name))
+    return Status::success(); // of the weights, when they are there
+  for (const StatePart &part : partsOf(tensor))
+    TESSERA_RETURN_IF_ERROR(findPart(tensor, part));
+  return Status::success();
+}
+
+Status Import::find(const std::string &path) {
+  for (const StateTensor &tensor : model.state())
+    TESSERA_RETURN_IF_ERROR(findTensor(tensor));
+  if (!missing.empty())
+    return Status::error("'{}' lacks {} of the model's parameters: {}", path,
+                         missing.size(), shortList(missing));
+  for (const auto &[name, location] : source.tensors())
+    if (isOfAdapter(name) && !used.contains(location.entry))
+      return Status::error("'{}' has an adapter ('{}'), and this program has "
+                           "none, or one of another kind; merge it with "
+                           "tessera export --merge, and use what that writes",
+                           path, name);
+  return Status::success();
+}
+
+Status Import::write(const Quantization &each) {
+  if (!each.scales)
+    return packMicropanels(model, each.values, *each.from.file,
+                           *each.from.entry);
+  if (each.packed)
+    return loadPacked(model, each.values, *each.scales, *each.packed);
+  return quantizeTensor(model, each.values, *each.scales, *each.from.file,
+                        *each.from.entry,
+                        factorsOf(factors, each.values.quantized->source));
+}
+
+Status Import::write(const std::string &path) {
+  TESSERA_RETURN_IF_ERROR(copyTensors(model, copies));
+  for (const Quantization &each : quantizations)
+    TESSERA_RETURN_IF_ERROR(write(each));
+  for (const TensorCopy &each : copies)
+    if (auto found = factors.find(each.part.name); found != factors.end())
+      TESSERA_RETURN_IF_ERROR(copyScaled(model, each, found->second));
+  return startMagnitudes(path, model, finder);
+}
+
+ImportReport Import::report() && {
+  const bool isEncoder =
+      std::ranges::any_of(model.state(), [](const StateTensor &tensor) {
+        return tensor.name == "embeddings.token_type_embeddings.weight";
+      });
+  ImportReport report;
+  report.initial = std::move(initial);
+  report.loaded = copies.size() + quantizations.size();
+  for (const auto &[name, location] : source.tensors())
+    if (!used.contains(location.entry) && !isRedundant(name) &&
+        !isWeightNorm(name) && !(isEncoder && isOutsideEncoder(name)))
+      report.unexpected.push_back(name);
+  return report;
+}
+
 } // namespace
 
 StatusOr<ImportReport> importWeights(const std::string &path, ModelState &model,
@@ -114,139 +302,10 @@ StatusOr<ImportReport> importWeights(const std::string &path, ModelState &model,
   StatusOr<SafetensorsModel> source = SafetensorsModel::open(path);
   if (!source.ok())
     return source.status();
-  std::map<std::string, SafetensorsModel::Location> byCoreName;
-  for (const auto &[name, location] : source->tensors())
-    byCoreName.emplace(coreName(name), location);
-
-  struct Quantization {
-    StateTensor values;                 ///< of one matrix
-    std::optional<StateTensor> scales;  ///< none of bf16 in micropanels
-    SafetensorsModel::Location from;    ///< to be rounded; unless
-    std::optional<PackedMatrix> packed; ///< it is in integers already
-  };
-  std::vector<TensorCopy> plan;
-  std::vector<Quantization> quantizations;
-  std::vector<std::string> missing, initial;
-  std::set<const SafetensorsEntry *> used;
-  FindTensor lookUp = [&](const std::string &name)
-      -> std::optional<SafetensorsModel::Location> {
-    // The exact name first: "model.x" and "x" may both be there.
-    auto exact = source->tensors().find(name);
-    auto core = byCoreName.find(coreName(name));
-    if (exact == source->tensors().end() && core == byCoreName.end())
-      return std::nullopt;
-    auto location =
-        exact != source->tensors().end() ? exact->second : core->second;
-    used.insert(location.entry);
-    return location;
-  };
-  auto locate = [&](const std::string &name) {
-    auto location = lookUp(name);
-    // Factors of adapters and heads of scores and values begin as they are.
-    if (!location && (name == kScoreHead || isValueHead(name)))
-      initial.push_back(name);
-    else if (!location && !isOfAdapter(name))
-      missing.push_back(name);
-    return location;
-  };
-  auto find = [&](const StateTensor &tensor, const StatePart &part) -> Status {
-    auto location = locate(part.name);
-    if (!location)
-      return Status::success();
-    TESSERA_RETURN_IF_ERROR(checkMatch(tensor, part, *location));
-    plan.push_back({&tensor, part, *location});
-    return Status::success();
-  };
-  auto findMatrix = [&](const StateTensor &values,
-                        std::optional<StateTensor> scales) -> Status {
-    const QuantizedPart &part = *values.quantized;
-    if (scales) {
-      auto packed = findPacked(part, lookUp);
-      if (!packed.ok())
-        return packed.status();
-      if (packed->has_value()) {
-        quantizations.push_back({values, std::move(scales), {}, **packed});
-        return Status::success();
-      }
-    }
-    auto location = locate(part.source);
-    if (!location)
-      return Status::success();
-    TESSERA_RETURN_IF_ERROR(
-        checkQuantizable(part, *location->file, *location->entry));
-    quantizations.push_back({values, std::move(scales), *location, {}});
-    return Status::success();
-  };
-  auto findQuantized = [&](const StateTensor &values) -> Status {
-    const QuantizedPart &part = *values.quantized;
-    std::vector<StateTensor> scales;
-    if (part.layout.hasScales()) {
-      const StateTensor *found = findScales(model, part.source);
-      if (!found || !(found->quantized->layout == part.layout) ||
-          found->quantized->stack != part.stack)
-        return Status::error("the program has no scales for the values of "
-                             "'{}'; it was compiled by another version, run: "
-                             "{}",
-                             part.source, model.rebuildCommand());
-      scales = matricesOf(*found);
-    }
-    const std::vector<StateTensor> matrices = matricesOf(values);
-    for (std::size_t i = 0; i < matrices.size(); ++i)
-      TESSERA_RETURN_IF_ERROR(
-          findMatrix(matrices[i],
-                     scales.empty() ? std::nullopt : std::optional(scales[i])));
-    return Status::success();
-  };
-  for (const StateTensor &tensor : model.state()) {
-    if (tensor.role != StateRole::parameter)
-      continue;
-    if (tensor.quantized) {
-      if (!tensor.quantized->isScales)
-        TESSERA_RETURN_IF_ERROR(findQuantized(tensor));
-      continue;
-    }
-    if (isWeightNorm(tensor.name))
-      continue; // of the weights, below
-    for (const StatePart &part : partsOf(tensor))
-      TESSERA_RETURN_IF_ERROR(find(tensor, part));
-  }
-  if (!missing.empty())
-    return Status::error("'{}' lacks {} of the model's parameters: {}", path,
-                         missing.size(), shortList(missing));
-  for (const auto &[name, location] : source->tensors())
-    if (isOfAdapter(name) && !used.contains(location.entry))
-      return Status::error("'{}' has an adapter ('{}'), and this program has "
-                           "none, or one of another kind; merge it with "
-                           "tessera export --merge, and use what that writes",
-                           path, name);
-
-  const bool isEncoder =
-      std::ranges::any_of(model.state(), [](const StateTensor &tensor) {
-        return tensor.name == "embeddings.token_type_embeddings.weight";
-      });
-  ImportReport report;
-  report.initial = std::move(initial);
-  TESSERA_RETURN_IF_ERROR(copyTensors(model, plan));
-  for (const Quantization &each : quantizations)
-    TESSERA_RETURN_IF_ERROR(
-        !each.scales ? packMicropanels(model, each.values, *each.from.file,
-                                       *each.from.entry)
-        : each.packed
-            ? loadPacked(model, each.values, *each.scales, *each.packed)
-            : quantizeTensor(
-                  model, each.values, *each.scales, *each.from.file,
-                  *each.from.entry,
-                  factorsOf(factors, each.values.quantized->source)));
-  for (const TensorCopy &each : plan)
-    if (auto found = factors.find(each.part.name); found != factors.end())
-      TESSERA_RETURN_IF_ERROR(copyScaled(model, each, found->second));
-  TESSERA_RETURN_IF_ERROR(startMagnitudes(path, model, lookUp));
-  report.loaded = plan.size() + quantizations.size();
-  for (const auto &[name, location] : source->tensors())
-    if (!used.contains(location.entry) && !isRedundant(name) &&
-        !isWeightNorm(name) && !(isEncoder && isOutsideEncoder(name)))
-      report.unexpected.push_back(name);
-  return report;
+  Import import(*source, model, factors);
+  TESSERA_RETURN_IF_ERROR(import.find(path));
+  TESSERA_RETURN_IF_ERROR(import.write(path));
+  return std::move(import).report();
 }
 
 Status importAllWeights(const std::string &path, ModelState &model,
