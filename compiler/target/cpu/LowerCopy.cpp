@@ -213,10 +213,10 @@ llvm::Error KernelLowering::lowerCopy(tile::CopyOp op) {
         "with bounds, repetition or a conversion is not supported on the CPU");
   const Memory &source = memories[op.getSource()],
                &sink = memories[op.getTarget()];
-  Box from =
-      boxOf(source, op.getSourceIndices(), op.getSourceAlong(), op.getShape());
-  Box to =
-      boxOf(sink, op.getTargetIndices(), op.getTargetAlong(), op.getShape());
+  Box from = boxOf(source, scalarsOf(op.getSourceIndices()),
+                   op.getSourceAlong(), op.getShape());
+  Box to = boxOf(sink, scalarsOf(op.getTargetIndices()), op.getTargetAlong(),
+                 op.getShape());
   if (sink.pairs) {
     int64_t rank = sink.shape.size(), boxRank = op.getShape().size();
     auto dimOf = [&](int64_t d) -> int64_t {

@@ -17,10 +17,8 @@ static SmallVector<int64_t> shapeOf(Type type) {
 
 KernelLowering::KernelLowering(const TileTarget &target, OpBuilder &builder,
                                Block &entry)
-    : target(target), b(builder),
-      p(builder, builder.getUnknownLoc(), target.lanes, entry),
-      math(p, target.lanes == 16), doubleMath(p), loc(builder.getUnknownLoc()) {
-}
+    : BoxAccess(builder, target.lanes, entry), target(target),
+      math(p, target.lanes == 16), doubleMath(p) {}
 
 llvm::Error KernelLowering::error(Operation *op, const llvm::Twine &what) {
   return llvm::createStringError(op->getName().getStringRef() + ": " + what);
@@ -138,8 +136,7 @@ llvm::Error KernelLowering::lowerBlock(Block &block) {
       break; // lowered with the parent
     if (done.erase(&op))
       continue;
-    loc = op.getLoc();
-    p.setLocation(loc);
+    setLocation(op.getLoc());
     if (llvm::Error error = lowerOp(&op))
       return error;
   }

@@ -1,5 +1,6 @@
 // One tile.kernel as functions over machine vectors.
 #pragma once
+#include "compiler/target/cpu/BoxAccess.h"
 #include "compiler/target/cpu/DoublePolynomials.h"
 #include "compiler/target/cpu/Pieces.h"
 #include "compiler/target/cpu/Polynomials.h"
@@ -46,7 +47,7 @@ void configureMatrixRegisters(mlir::OpBuilder &b, mlir::Location loc,
 void releaseMatrixRegisters(mlir::OpBuilder &b, mlir::Location loc);
 
 /// Walks a kernel's body and lowers it, every tile to its pieces.
-class KernelLowering {
+class KernelLowering : BoxAccess {
 public:
   KernelLowering(const TileTarget &target, mlir::OpBuilder &builder,
                  mlir::Block &entry);
@@ -62,22 +63,6 @@ public:
   }
 
 private:
-  /// A memref: element (i0, i1, …) is at pointer[offset + Σ i·stride].
-  struct Memory {
-    mlir::Value pointer;
-    mlir::Value offset; // in elements; may be null
-    int64_t fixedOffset = 0;
-    mlir::Type element; // as declared: bf16 and i1, not their stored forms
-    llvm::SmallVector<int64_t> shape, strides;
-    bool pairs = false; // the last two dimensions as [k/2, n, 2]
-  };
-  /// A box of a memory: where it starts and how its dimensions step.
-  struct Box {
-    mlir::Value start;
-    mlir::Type element;
-    llvm::SmallVector<int64_t> shape, strides;
-  };
-
   /// A matrix that AMX registers are loaded from: its start, and the distance
   /// of its rows.
   struct Matrix {
@@ -131,29 +116,11 @@ private:
   llvm::Error lowerMemory(mlir::Operation *op);
   llvm::Error lowerLoad(tile::LoadOp op);
   llvm::Error lowerStore(tile::StoreOp op);
-  mlir::Value address(const Memory &memory,
-                      llvm::ArrayRef<mlir::Value> indices);
-  Box boxOf(const Memory &memory, mlir::ValueRange indices,
-            llvm::ArrayRef<int64_t> along, llvm::ArrayRef<int64_t> shape);
-  mlir::Value step(mlir::Value pointer, mlir::Type element, int64_t elements);
-  mlir::Value loadScalar(mlir::Value pointer, mlir::Type element);
-  void storeScalar(mlir::Value value, mlir::Value pointer, mlir::Type element);
-  /// One piece of `count` elements; `mask` overrides the static count.
-  /// `alignment` in bytes, 0: an element's.
-  mlir::Value loadPiece(mlir::Value pointer, mlir::Type element, int64_t count,
-                        mlir::Value mask = {}, int64_t alignment = 0);
-  void storePiece(mlir::Value piece, mlir::Value pointer, mlir::Type element,
-                  int64_t count, mlir::Value mask = {});
-  mlir::Value boundMask(mlir::Value bound, int64_t first);
-  Tile loadBox(const Box &box, mlir::Value bound);
   Tile loadScalars(const Box &box);
   Tile loadTransposedPairs(const Box &box);
   llvm::Expected<Tile> loadPairs(tile::LoadOp op, const Memory &memory);
   Tile loadPairScalars(const Memory &memory, mlir::Value start, int64_t m,
                        int64_t k, bool paired);
-  void storeBox(const Tile &tile, const Box &box, mlir::Value bound);
-  Tile loadElements(const Box &box, mlir::Value bound);
-  void storeElements(const Tile &tile, const Box &box, mlir::Value bound);
   llvm::Error checkPairs(mlir::Operation *op, const Memory &memory,
                          llvm::ArrayRef<int64_t> along, mlir::Value bound);
 
@@ -248,11 +215,8 @@ private:
   void bind(mlir::Value value, Tile tile) { tiles[value] = std::move(tile); }
 
   const TileTarget &target;
-  mlir::OpBuilder &b;
-  PieceBuilder p;
   Polynomials math;
   DoublePolynomials doubleMath;
-  mlir::Location loc;
   mlir::Value scratch;
   int64_t scratchUsed = 0;
   std::optional<MatrixConfiguration> configuration;
