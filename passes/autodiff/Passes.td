@@ -133,13 +133,17 @@ def BuildTrainStep : Pass<"build-train-step", "::mlir::ModuleOp"> {
   }];
   let dependentDialects = ["::tessera::graph::GraphDialect", "::mlir::func::FuncDialect"];
   let options = [
-    Option<"optimizer", "optimizer", "::tessera::recipe::OptimizerKind", "::tessera::recipe::OptimizerKind::AdamW",
+    Option<"optimizer", "optimizer", "::tessera::recipe::OptimizerKind",
+      "::tessera::recipe::OptimizerKind::AdamW",
       "The update rule", [{::llvm::cl::values(
-        clEnumValN(::tessera::recipe::OptimizerKind::AdamW, "adamw", "Adam with decoupled weight decay"),
+        clEnumValN(::tessera::recipe::OptimizerKind::AdamW, "adamw",
+                   "Adam with decoupled weight decay"),
         clEnumValN(::tessera::recipe::OptimizerKind::Sgd, "sgd", "stochastic gradient descent"))}]>,
-    Option<"schedule", "schedule", "::tessera::recipe::ScheduleKind", "::tessera::recipe::ScheduleKind::Cosine",
+    Option<"schedule", "schedule", "::tessera::recipe::ScheduleKind",
+      "::tessera::recipe::ScheduleKind::Cosine",
       "The learning rate after warmup", [{::llvm::cl::values(
-        clEnumValN(::tessera::recipe::ScheduleKind::Cosine, "cosine", "half a cosine down to min-ratio"),
+        clEnumValN(::tessera::recipe::ScheduleKind::Cosine, "cosine",
+                   "half a cosine down to min-ratio"),
         clEnumValN(::tessera::recipe::ScheduleKind::Linear, "linear", "a line down to min-ratio"),
         clEnumValN(::tessera::recipe::ScheduleKind::Constant, "constant", "constant at lr"))}]>,
     Option<"accumulate", "accumulate", "int64_t", "1", "Microbatches in a step">,
