@@ -1,5 +1,7 @@
 // tessera plan: how to parallelize training on a cluster, and what it costs.
 #include "compiler/Files.h"
+#include "compiler/api/PlanPrograms.h"
+#include "compiler/api/PlanTrials.h"
 #include "compiler/report/Page.h"
 #include "compiler/report/PlanReport.h"
 #include "hardware/Quantity.h"
@@ -11,8 +13,7 @@
 #include "parallelism/planner/Report.h"
 #include "runtime/support/Text.h"
 #include "tools/tessera/Commands.h"
-#include "tools/tessera/PlanPrograms.h"
-#include "tools/tessera/PlanTrials.h"
+#include "tools/tessera/Note.h"
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
@@ -327,8 +328,12 @@ static Status plan(const PlanOptions &options) {
                                            question->scope)));
     return found.status();
   }
-  PlanProgramOptions programs{options.spec, options.recipe, options.set,
-                              options.output, options.prove.value_or(0)};
+  PlanProgramOptions programs{options.spec,
+                              options.recipe,
+                              options.set,
+                              options.output,
+                              options.prove.value_or(0),
+                              note};
   if (!options.output.empty() && !options.prove)
     programs.count = 1;
   TESSERA_RETURN_IF_ERROR(compileBest(options, *question, *found));

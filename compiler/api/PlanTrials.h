@@ -1,7 +1,7 @@
 // What `tessera plan` prints of a plan comes from compiled programs: the search
 // ranks by closed forms, and its best plans are compiled in order.
 #pragma once
-#include "parallelism/planner/Report.h"
+#include "compiler/api/TrialWalk.h"
 #include <string>
 #include <vector>
 
@@ -16,6 +16,7 @@ struct TrialOptions {
   /// the same on every machine. Plans that take longer are not compiled. Until
   /// one fits it may take twice that.
   double seconds = 14;
+  FindProgram find = nullptr; ///< absent: compiles them
 };
 
 /// Why no plan of the question can be compiled; empty if they can.

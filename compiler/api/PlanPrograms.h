@@ -1,7 +1,9 @@
 // tessera plan -o and --prove: plans next to the programs that they become.
 #pragma once
 #include "parallelism/planner/Report.h"
+#include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace tessera {
@@ -11,6 +13,8 @@ struct PlanProgramOptions {
   std::vector<std::string> set; ///< of the recipe
   std::string output;           ///< the plan file to write; empty: none
   size_t count = 0;             ///< plans to compile, at least
+  /// Receives a line for each plan that is compiled; may be empty.
+  std::function<void(std::string_view)> note = nullptr;
 };
 
 /// Why the compiler does not build the model of `spec`, or does not compute as

@@ -1,4 +1,4 @@
-#include "tools/tessera/PlanPrograms.h"
+#include "compiler/api/PlanPrograms.h"
 #include "compiler/Files.h"
 #include "compiler/api/ProgramMemory.h"
 #include "hardware/Quantity.h"
@@ -48,7 +48,8 @@ static StatusOr<CompiledPlan> compilePlan(const PlanProgramOptions &options,
   request.mesh = meshText(plan);
   request.targets = {target};
   request.cluster = ratesOf(question.cluster);
-  fmt::print(stderr, "tessera: compiling {} …\n", describe(candidate.plan));
+  if (options.note)
+    options.note(fmt::format("compiling {} …", describe(candidate.plan)));
   StatusOr<RankMemory> program = programMemory(std::move(request));
   if (!program.ok())
     return Status::error("{}: {}", describe(candidate.plan), program.message());
