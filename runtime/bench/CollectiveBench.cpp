@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <fmt/format.h>
+#include <sstream>
 
 namespace tessera::bench {
 namespace {
@@ -144,6 +146,28 @@ StatusOr<std::vector<CollectiveTime>> CollectiveBench::run() {
 
 StatusOr<std::vector<CollectiveTime>> benchCollectives(comm::World &world) {
   return CollectiveBench(world).run();
+}
+
+// Kind, ranks, group, latency, bandwidth, spread.
+std::string printRows(const std::vector<CollectiveTime> &rows) {
+  std::string text;
+  for (const CollectiveTime &each : rows)
+    text += fmt::format("{} {} {} {} {} {}\n", int(each.rate.kind),
+                        each.rate.ranks, each.rate.group, each.rate.latency,
+                        each.rate.bandwidth, each.spread);
+  return text;
+}
+
+std::vector<CollectiveTime> readRows(const std::string &text) {
+  std::vector<CollectiveTime> rows;
+  std::istringstream lines(text);
+  CollectiveTime row;
+  for (int kind; lines >> kind >> row.rate.ranks >> row.rate.group >>
+                 row.rate.latency >> row.rate.bandwidth >> row.spread;) {
+    row.rate.kind = HostCollective(kind);
+    rows.push_back(row);
+  }
+  return rows;
 }
 
 } // namespace tessera::bench

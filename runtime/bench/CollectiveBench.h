@@ -3,6 +3,7 @@
 #include "hardware/Host.h"
 #include "runtime/comm/Channel.h"
 
+#include <string>
 #include <vector>
 
 namespace tessera::bench {
@@ -18,5 +19,10 @@ struct CollectiveTime {
 /// groups at once, over messages of 1 KiB to 4 MiB. All ranks call it and get
 /// the same; a time is the slowest rank's, the median of several.
 StatusOr<std::vector<CollectiveTime>> benchCollectives(comm::World &world);
+
+/// Rows as text, for another process of this program: a line each.
+std::string printRows(const std::vector<CollectiveTime> &rows);
+/// What printRows wrote, up to the first line that is none.
+std::vector<CollectiveTime> readRows(const std::string &text);
 
 } // namespace tessera::bench

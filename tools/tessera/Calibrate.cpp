@@ -1,21 +1,16 @@
 #include "tools/tessera/Calibrate.h"
 #include "compiler/Files.h"
+#include "compiler/api/CalibrateKernels.h"
+#include "compiler/api/DescribeHost.h"
 #include "hardware/Cluster.h"
 #include "hardware/Quantity.h"
 #include "runtime/bench/CollectiveBench.h"
 #include "runtime/bench/MemoryBench.h"
-#include "runtime/support/CpuFeatures.h"
 #include "runtime/support/Text.h"
-#include "tools/tessera/CalibrateKernels.h"
 #include "llvm/Support/Program.h"
 #include <chrono>
 #include <filesystem>
 #include <fmt/format.h>
-#include <fstream>
-#include <map>
-#include <sstream>
-#include <thread>
-#include <unistd.h>
 
 using namespace tessera;
 using namespace tessera::planner;
@@ -27,28 +22,6 @@ static Status writeText(const std::string &path, const std::string &text) {
   if (llvm::Error error = writeFile(path, {llvm::StringRef(text)}))
     return Status::error("{}", llvm::toString(std::move(error)));
   return Status::success();
-}
-
-// Rows between processes: kind, ranks, group, latency, bandwidth, spread.
-static std::string printRows(const std::vector<CollectiveTime> &rows) {
-  std::string text;
-  for (const CollectiveTime &each : rows)
-    text += fmt::format("{} {} {} {} {} {}\n", int(each.rate.kind),
-                        each.rate.ranks, each.rate.group, each.rate.latency,
-                        each.rate.bandwidth, each.spread);
-  return text;
-}
-
-static std::vector<CollectiveTime> readRows(const std::string &text) {
-  std::vector<CollectiveTime> rows;
-  std::istringstream lines(text);
-  CollectiveTime row;
-  for (int kind; lines >> kind >> row.rate.ranks >> row.rate.group >>
-                 row.rate.latency >> row.rate.bandwidth >> row.spread;) {
-    row.rate.kind = HostCollective(kind);
-    rows.push_back(row);
-  }
-  return rows;
 }
 
 static StatusOr<std::vector<CollectiveTime>>
@@ -82,7 +55,7 @@ measureRanks(const std::string &mpirun, int ranks, const std::string &rows) {
   StatusOr<std::string> text = readTextFile(rows, kMostRowBytes);
   if (!text.ok())
     return text.status();
-  return readRows(*text);
+  return bench::readRows(*text);
 }
 
 // Collectives of 2, 4, … ranks; none, with a line, without mpirun.
@@ -140,38 +113,8 @@ static void printMemory(const char *where, const bench::MemoryTime &memory) {
              formatRate(memory.rate.copy), 100 * memory.spread);
 }
 
-static std::string firstWord(const std::string &path) {
-  std::string word;
-  std::ifstream(path) >> word;
-  return word;
-}
-
-// Bytes of the third cache level, of all instances that this machine's
-// processors have. sysconf knows the socket's, and in a virtual machine that is
-// more than these processors can use.
-static double lastLevelCache(int64_t cores) {
-  std::map<std::string, double> instances; // by the processors that share it
-  for (int64_t core = 0; core < cores; ++core) {
-    const std::string folder =
-        fmt::format("/sys/devices/system/cpu/cpu{}/cache/index3/", core);
-    const std::string size = firstWord(folder + "size"); // "32768K"
-    if (size.ends_with('K'))
-      instances[firstWord(folder + "shared_cpu_list")] =
-          1024 * std::strtod(size.c_str(), nullptr);
-  }
-  double bytes = 0;
-  for (const auto &[processors, size] : instances)
-    bytes += size;
-  return bytes > 0 ? bytes
-                   : double(std::max(0L, sysconf(_SC_LEVEL3_CACHE_SIZE)));
-}
-
 static StatusOr<Host> measureHost() {
-  Host host;
-  host.processor = CpuFeatures::brand();
-  host.cores = std::max(1U, std::thread::hardware_concurrency());
-  host.memory = double(sysconf(_SC_PHYS_PAGES)) * double(sysconf(_SC_PAGESIZE));
-  host.cache = lastLevelCache(host.cores);
+  Host host = describeHost();
   fmt::print("{}, {} cores, {}\n", host.processor, host.cores,
              formatBytes(host.memory));
   StatusOr<KernelCalibration> kernels = calibrateKernels();
@@ -201,7 +144,7 @@ Status tessera::calibrate(const CalibrateOptions &options) {
     if (!rows.ok() || launch->rank != 0)
       return rows.status();
     if (!options.rows.empty())
-      return writeText(options.rows, printRows(*rows));
+      return writeText(options.rows, bench::printRows(*rows));
   }
   // Otherwise each would start the launcher again.
   if (!options.rows.empty())

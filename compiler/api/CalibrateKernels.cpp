@@ -1,9 +1,8 @@
-#include "tools/tessera/CalibrateKernels.h"
+#include "compiler/api/CalibrateKernels.h"
 #include "compiler/Driver.h"
 #include "compiler/api/LocalTargets.h"
 #include "compiler/report/SharedCores.h"
 #include "runtime/bench/KernelBench.h"
-#include "runtime/bench/RateFit.h"
 #include "runtime/support/Text.h"
 #include <algorithm>
 #include <cstdlib>
@@ -90,13 +89,12 @@ namespace {
 
 /// What was measured so far.
 struct Samples {
-  std::array<std::vector<bench::RateSample>, planner::kKernelKinds.size()> all;
+  KernelSamples all;
   /// Of the largest shape's kernels; the best of several rounds, since other
   /// processes take cores more often than one core.
   double speedup = 1;
 
   Status measure(const std::string &file, bool isLargest);
-  KernelCalibration fit() const;
 };
 
 Status Samples::measure(const std::string &file, bool isLargest) {
@@ -132,7 +130,10 @@ Status Samples::measure(const std::string &file, bool isLargest) {
   return Status::success();
 }
 
-KernelCalibration Samples::fit() const {
+} // namespace
+
+KernelCalibration tessera::fitKernels(const KernelSamples &all,
+                                      double speedup) {
   KernelCalibration result;
   std::vector<double> ratios;
   for (size_t kind = 0; kind < all.size(); ++kind) {
@@ -151,8 +152,6 @@ KernelCalibration Samples::fit() const {
   return result;
 }
 
-} // namespace
-
 StatusOr<KernelCalibration> tessera::calibrateKernels() {
   Scratch scratch;
   if (scratch.path.empty())
@@ -164,5 +163,5 @@ StatusOr<KernelCalibration> tessera::calibrateKernels() {
     TESSERA_RETURN_IF_ERROR(compileShape(kShapes[i], file));
     TESSERA_RETURN_IF_ERROR(samples.measure(file, i == kLargest));
   }
-  return samples.fit();
+  return fitKernels(samples.all, samples.speedup);
 }
