@@ -1,103 +1,28 @@
 // tessera rl: reinforcement learning of a model directory. The learner is in
 // this process or on the ranks of a mesh, the engine in this process unless
 // there are rollout workers.
-#include "compiler/api/ModelSource.h"
-#include "runtime/rl/RolloutBatches.h"
+#include "compiler/api/rl/RlRun.h"
+#include "compiler/api/rl/RlSetup.h"
 #include "runtime/support/ProcessMemory.h"
 #include "runtime/support/StopSignals.h"
+#include "tools/tessera/CacheOptions.h"
 #include "tools/tessera/Commands.h"
-#include "tools/tessera/RlRun.h"
-#include "tools/tessera/RolloutSecret.h"
+#include "tools/tessera/MeshOptions.h"
+#include "tools/tessera/RolloutSecretOption.h"
 #include <CLI/CLI.hpp>
-#include <filesystem>
 #include <memory>
 
 using namespace tessera;
 
-static Status checkRecipe(const recipe::Recipe &recipe) {
-  if (recipe.task != recipe::Task::Policy)
-    return Status::error("task: {}; tessera rl learns by task: policy",
-                         name(recipe.task));
-  if (recipe.data.train || recipe.data.eval)
-    return Status::error("data.train and data.eval: tessera rl learns from "
-                         "--prompts; leave them out");
-  if (recipe.rollout.maxTokens >= recipe.batch.sequence)
-    return Status::error("rollout.max_tokens = {} leaves no room for a prompt "
-                         "in batch.sequence = {}",
-                         recipe.rollout.maxTokens, recipe.batch.sequence);
-  return Status::success();
-}
+namespace {
 
-/// A run without checkpoints begins with the weights of the model directory,
-/// or, if it resumes, with those that it began with.
-static Status chooseWeights(const std::string &place, TrainOptions &options) {
-  namespace fs = std::filesystem;
-  if (fs::exists(options.out + "/config.json"))
-    return Status::error("'{}' is a model directory; choose another --out for "
-                         "the run",
-                         options.out);
-  auto present = listCheckpoints(options.out);
-  if (!present.ok())
-    return present.status();
-  if (options.resume && present->empty() && options.initFrom.empty()) {
-    auto origin = readOrigin(options.out);
-    if (!origin.ok())
-      return origin.status();
-    options.initFrom = origin.take();
-  }
-  if (options.initFrom.empty() && !fs::exists(place + "/model.safetensors") &&
-      !fs::exists(place + "/model.safetensors.index.json"))
-    return Status::error("'{}' has no weights; write a trained model with: "
-                         "tessera export RUN -o DIR, or name weights with "
-                         "--init-from",
-                         place);
-  if (present->empty() && options.initFrom.empty())
-    options.initFrom = place;
-  const std::string journal = options.out + "/" + rl::kJournalFile;
-  if (!options.resume && present->empty() && fs::exists(journal))
-    return Status::error("'{}' is there already; continue its run with "
-                         "--resume, or choose another --out",
-                         journal);
-  if (!options.resume && !present->empty())
-    return Status::error("'{}' already holds {}; continue it with --resume or "
-                         "choose another --out",
-                         options.out, present->front());
-  return Status::success();
-}
+struct RlSettings {
+  RlArguments run;
+  MeshSettings mesh;
+  uint64_t cacheGib = kCacheGib;
+};
 
-/// What all ranks find in the arguments.
-static Status checkRun(RlArguments &arguments, const comm::Launch *launch,
-                       std::optional<ModelSource> &source,
-                       recipe::Recipe &recipe) {
-  auto found = findModel(arguments.place);
-  if (!found.ok())
-    return found.status();
-  if (!*found || (*found)->packaged)
-    return Status::error("'{}' is not a model directory with config.json; "
-                         "write one of a run with: tessera export RUN -o DIR",
-                         arguments.place);
-  source = found.take();
-  arguments.place = source->files.place();
-  if (arguments.recipe.empty())
-    arguments.set.insert(arguments.set.begin(),
-                         {"task=policy", "data.documents=separate"});
-  auto loaded = recipe::loadRecipe(arguments.recipe, arguments.set);
-  if (!loaded.ok())
-    return loaded.status();
-  recipe = loaded.take();
-  TESSERA_RETURN_IF_ERROR(checkRecipe(recipe));
-  if (arguments.listen.empty() && !arguments.secretFile.empty())
-    return Status::error("--rollout-secret-file is for workers on other "
-                         "machines; name where they join: --rollout-listen "
-                         "HOST:PORT");
-  TESSERA_RETURN_IF_ERROR(rl::checkEpochs(recipe, lastStepOf(arguments, recipe),
-                                          !arguments.evalPrompts.empty()));
-  if (launch &&
-      arguments.device == "cuda") // each rank of a machine has its own
-    arguments.device = fmt::format("cuda:{}", launch->localRank);
-  TESSERA_RETURN_IF_ERROR(hal::checkDevice(arguments.device));
-  return chooseWeights(arguments.place, arguments.train);
-}
+} // namespace
 
 /// Several ranks without a mesh would each train a model.
 static Status checkAlone() {
@@ -215,14 +140,15 @@ static void addWorkerOptions(CLI::App &command, RlArguments &arguments) {
 }
 
 void tessera::addRlCommand(CLI::App &app, Invocation &invocation) {
-  auto arguments = std::make_shared<RlArguments>();
+  auto settings = std::make_shared<RlSettings>();
+  RlArguments *arguments = &settings->run;
   CLI::App *command = app.add_subcommand(
       "rl", "Train a model by reinforcement learning: it completes prompts, a "
             "program of yours rewards the completions, and a policy gradient "
             "(GRPO, DAPO, GSPO, PPO) learns from them");
   addTaskOptions(*command, *arguments);
   addRunOptions(*command, arguments->train);
-  addCacheOptions(*command, arguments->cache, arguments->cacheGib);
+  addCacheOptions(*command, arguments->cache, settings->cacheGib);
   command
       ->add_option("--device", arguments->device,
                    "device to run on: cpu, cuda:0, cuda-emu")
@@ -230,7 +156,7 @@ void tessera::addRlCommand(CLI::App &app, Invocation &invocation) {
       ->envname("TESSERA_DEVICE")
       ->capture_default_str();
   addWorkerOptions(*command, *arguments);
-  addMeshOptions(*command, arguments->mesh,
+  addMeshOptions(*command, settings->mesh,
                  "train on ranks that mpirun or torchrun's variables started: "
                  "data=2, or any axes of tessera compile --mesh",
                  "with --mesh: seconds that a rank may take to join, to read "
@@ -244,8 +170,11 @@ void tessera::addRlCommand(CLI::App &app, Invocation &invocation) {
                    "that half")
       ->envname("TESSERA_THREADS")
       ->capture_default_str();
-  command->callback([arguments, &invocation] {
-    runOnRanks(arguments->mesh, invocation,
-               [&](InferenceRanks *ranks) { return runRl(*arguments, ranks); });
+  command->callback([settings, &invocation] {
+    settings->run.mesh = settings->mesh.mesh;
+    settings->run.cacheBytes = settings->cacheGib << 30;
+    runOnRanks(settings->mesh, invocation, [&](InferenceRanks *ranks) {
+      return runRl(settings->run, ranks);
+    });
   });
 }

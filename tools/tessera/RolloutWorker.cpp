@@ -3,12 +3,14 @@
 // sends what to compile. `tessera rl --rollout-workers` starts it with an
 // artifact.
 #include "runtime/rl/RolloutWorker.h"
+#include "compiler/api/rl/RlWorkers.h"
+#include "compiler/api/rl/RolloutSecret.h"
 #include "runtime/hal/cpu/ThreadPool.h"
 #include "runtime/support/Text.h"
+#include "tools/tessera/CacheOptions.h"
 #include "tools/tessera/Commands.h"
 #include "tools/tessera/Note.h"
-#include "tools/tessera/RlWorkers.h"
-#include "tools/tessera/RolloutSecret.h"
+#include "tools/tessera/RolloutSecretOption.h"
 #include <CLI/CLI.hpp>
 #include <fstream>
 #include <memory>
@@ -73,7 +75,7 @@ Status CompiledJob::prepare(const rl::WorkerJob &job) {
   request.set = job.set;
   request.device = arguments.device;
   request.cache = arguments.cache;
-  request.cacheGib = arguments.cacheGib;
+  request.cacheBytes = arguments.cacheGib << 30;
   request.note = note;
   if (!job.recipe.empty()) {
     request.recipe = recipeFile.name();

@@ -2,12 +2,9 @@
 // ranks of a mesh, of which rank 0 samples and all learn.
 #pragma once
 #include "compiler/api/ModelSource.h"
-#include "tools/tessera/RlPrograms.h"
+#include "compiler/api/rl/RlPrograms.h"
 
 namespace tessera {
-
-/// The step that the run ends with.
-uint64_t lastStepOf(const RlArguments &arguments, const recipe::Recipe &recipe);
 
 /// Of one process (`ranks` is null), or rank 0.
 Status learnByRollouts(RlArguments &arguments, const recipe::Recipe &recipe,

@@ -1,25 +1,25 @@
-#include "tools/tessera/RlTokenizer.h"
+#include "runtime/rl/RolloutTokenizer.h"
 #include "runtime/generate/ModelDirectory.h"
 
-using namespace tessera;
+namespace tessera::rl {
 
-Status RlTokenizer::read(const ModelSource &source) {
-  auto opened = tokenizer::Tokenizer::of(source.files);
+Status RolloutTokenizer::read(const ModelFiles &files) {
+  auto opened = tokenizer::Tokenizer::of(files);
   if (!opened.ok())
     return opened.status();
   tokenizer.emplace(opened.take());
   encoder.emplace(*tokenizer);
-  auto config = loadGenerationConfig(source.files);
+  auto config = loadGenerationConfig(files);
   if (!config.ok())
     return config.status();
-  auto ending = endTokensOf(source.files, *config);
+  auto ending = endTokensOf(files, *config);
   if (!ending.ok())
     return ending.status();
   ends = ending.take();
   if (auto end = tokenizer->documentEnd(); end && ends.empty())
     ends = {int32_t(*end)};
   std::string message; // of a model without a template
-  auto loaded = serve::loadModelChat(source.files, *tokenizer, message);
+  auto loaded = serve::loadModelChat(files, *tokenizer, message);
   if (!loaded.ok())
     return loaded.status();
   if (message.empty())
@@ -27,7 +27,8 @@ Status RlTokenizer::read(const ModelSource &source) {
   return Status::success();
 }
 
-StatusOr<std::vector<int32_t>> RlTokenizer::encodeText(std::string_view text) {
+StatusOr<std::vector<int32_t>>
+RolloutTokenizer::encodeText(std::string_view text) {
   std::vector<int32_t> tokens(tokenizer->framePrefix().begin(),
                               tokenizer->framePrefix().end());
   for (uint32_t token : encoder->encode(text))
@@ -36,7 +37,7 @@ StatusOr<std::vector<int32_t>> RlTokenizer::encodeText(std::string_view text) {
 }
 
 StatusOr<std::vector<int32_t>>
-RlTokenizer::encodeMessages(const JsonValue &messages) {
+RolloutTokenizer::encodeMessages(const JsonValue &messages) {
   std::vector<serve::ChatMessage> list;
   for (const JsonValue &each : messages.elements()) {
     std::string_view role, content;
@@ -51,8 +52,8 @@ RlTokenizer::encodeMessages(const JsonValue &messages) {
   return serve::chatTokens(*chat, list, {}, *tokenizer, *encoder);
 }
 
-rl::PromptEncoder RlTokenizer::promptEncoder() {
-  rl::PromptEncoder result;
+PromptEncoder RolloutTokenizer::promptEncoder() {
+  PromptEncoder result;
   result.text = [this](std::string_view text) { return encodeText(text); };
   if (chat)
     result.messages = [this](const JsonValue &messages) {
@@ -61,15 +62,17 @@ rl::PromptEncoder RlTokenizer::promptEncoder() {
   return result;
 }
 
-std::string RlTokenizer::decode(std::span<const int32_t> tokens) const {
+std::string RolloutTokenizer::decode(std::span<const int32_t> tokens) const {
   const std::vector<uint32_t> ids(tokens.begin(), tokens.end());
   return tokenizer::decode(*tokenizer, ids, /*skipSpecial=*/true);
 }
 
-std::vector<int32_t> RlTokenizer::stopTokens() const {
+std::vector<int32_t> RolloutTokenizer::stopTokens() const {
   std::vector<int32_t> tokens = ends;
   std::vector<std::string> strings; // only tokens end a completion
   if (chat)
     serve::addChatStops(*chat, *tokenizer, tokens, strings);
   return tokens;
 }
+
+} // namespace tessera::rl

@@ -1,19 +1,25 @@
-// The tokenizer and the chat template of a model directory, as rollouts need
-// them.
+// The tokenizer and the chat template of a model, as rollouts need them.
 #pragma once
-#include "compiler/api/ModelSource.h"
 #include "runtime/rl/PromptFile.h"
 #include "runtime/serve/ModelChat.h"
 
 #include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
 
-namespace tessera {
+namespace tessera::rl {
 
-class RlTokenizer {
+class RolloutTokenizer {
 public:
-  Status read(const ModelSource &source);
-  rl::PromptEncoder promptEncoder();
+  /// What comes below requires it.
+  Status read(const ModelFiles &files);
+  /// Of prompts; it must not outlive this.
+  PromptEncoder promptEncoder();
+  /// Without special tokens.
   std::string decode(std::span<const int32_t> tokens) const;
+  /// The tokens that end a completion.
   std::vector<int32_t> stopTokens() const;
 
 private:
@@ -26,4 +32,4 @@ private:
   std::vector<int32_t> ends;
 };
 
-} // namespace tessera
+} // namespace tessera::rl

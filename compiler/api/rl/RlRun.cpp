@@ -1,23 +1,19 @@
-#include "tools/tessera/RlRun.h"
+#include "compiler/api/rl/RlRun.h"
+#include "compiler/api/rl/RlSetup.h"
+#include "compiler/api/rl/RlWorkers.h"
 #include "runtime/rl/EngineSampler.h"
 #include "runtime/rl/RankBatches.h"
 #include "runtime/rl/RolloutBatches.h"
+#include "runtime/rl/RolloutTokenizer.h"
 #include "runtime/support/ProcessMemory.h"
 #include "runtime/support/StopSignals.h"
 #include "runtime/train/Ranks.h"
 #include "runtime/weights/ImportWeights.h"
-#include "tools/tessera/RlTokenizer.h"
-#include "tools/tessera/RlWorkers.h"
 #include <algorithm>
 #include <filesystem>
 #include <memory>
 
 using namespace tessera;
-
-uint64_t tessera::lastStepOf(const RlArguments &arguments,
-                             const recipe::Recipe &recipe) {
-  return arguments.train.steps.value_or(uint64_t(recipe.schedule.total));
-}
 
 static std::optional<rl::LearnedAdapter> adapterOf(const recipe::Recipe &recipe,
                                                    const ModelSource &source) {
@@ -66,7 +62,7 @@ private:
   const recipe::Recipe &recipe;
   const ModelSource &source;
   const RlThreads &threads;
-  RlTokenizer tokenizer;
+  rl::RolloutTokenizer tokenizer;
   std::vector<rl::Prompt> prompts, evalPrompts;
   int64_t longest = 0; ///< of the prompts, in tokens
   std::unique_ptr<rl::Reward> reward;
@@ -78,7 +74,7 @@ private:
 };
 
 Status RolloutSide::readPrompts() {
-  TESSERA_RETURN_IF_ERROR(tokenizer.read(source));
+  TESSERA_RETURN_IF_ERROR(tokenizer.read(source.files));
   const int64_t room = recipe.batch.sequence - recipe.rollout.maxTokens;
   for (const auto &[path, to] :
        {std::pair(arguments.prompts, &prompts),

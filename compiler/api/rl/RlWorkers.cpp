@@ -1,7 +1,7 @@
-#include "tools/tessera/RlWorkers.h"
+#include "compiler/api/rl/RlWorkers.h"
+#include "compiler/api/rl/RolloutSecret.h"
 #include "runtime/support/StopSignals.h"
 #include "runtime/support/Text.h"
-#include "tools/tessera/RolloutSecret.h"
 #include <cerrno>
 #include <cstring>
 #include <filesystem>

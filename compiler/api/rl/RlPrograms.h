@@ -1,5 +1,7 @@
 // The two programs of `tessera rl`.
 #pragma once
+#include "compiler/Driver.h"
+#include "runtime/generate/InferenceRanks.h"
 #include "runtime/hal/Mesh.h"
 #include "runtime/infer/DecodePrograms.h"
 #include "runtime/recipe/Recipe.h"
@@ -7,8 +9,6 @@
 #include "runtime/rl/Reward.h"
 #include "runtime/train/SessionModel.h"
 #include "runtime/train/Train.h"
-#include "tools/tessera/CacheOptions.h"
-#include "tools/tessera/MeshOptions.h"
 
 #include <functional>
 #include <memory>
@@ -26,8 +26,8 @@ struct RlArguments {
   std::vector<std::string> set;
   unsigned threads = 0; ///< processors; 0: all
   int workers = 0;      ///< processes of this machine that sample
-  uint64_t cacheGib = kCacheGib;
-  MeshSettings mesh; ///< of the learner
+  uint64_t cacheBytes = CompileRequest::kMostCacheBytes;
+  std::string mesh; ///< of the learner, "data=2"; empty: one process
   TrainOptions train;
   std::function<void(std::string_view)> note; ///< for the user
 };

@@ -1,4 +1,4 @@
-#include "tools/tessera/RlPrograms.h"
+#include "compiler/api/rl/RlPrograms.h"
 #include "compiler/api/LocalTargets.h"
 #include "compiler/api/RewardProgram.h"
 #include "compiler/api/Shell.h"
@@ -31,7 +31,7 @@ static CompileRequest requestOf(const RlArguments &arguments,
   request.executable = false;
   request.output = output;
   request.cache = arguments.cache;
-  request.cacheBytes = arguments.cacheGib << 30;
+  request.cacheBytes = arguments.cacheBytes;
   request.note = request.warning = arguments.note;
   request.rebuildCommand = "tessera rl " + shellQuoted(arguments.place);
   return request;
@@ -77,7 +77,7 @@ RlThreads tessera::threadsOf(const RlArguments &arguments,
 Status tessera::compileLearner(const RlArguments &arguments,
                                const std::string &output) {
   CompileRequest request = requestOf(arguments, output);
-  request.mesh = arguments.mesh.mesh;
+  request.mesh = arguments.mesh;
   return statusOf(compile(request).takeError());
 }
 
@@ -238,7 +238,7 @@ tessera::openModelReward(const RlArguments &arguments,
   }
   programs.decoder.device = arguments.device;
   programs.decoder.cache = arguments.cache;
-  programs.decoder.cacheBytes = arguments.cacheGib << 30;
+  programs.decoder.cacheBytes = arguments.cacheBytes;
   programs.decoder.command = "score";
   programs.decoder.note = arguments.note;
   TemporaryFile program;

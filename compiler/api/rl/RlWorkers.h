@@ -1,8 +1,8 @@
 // The rollout workers of `tessera rl`: on this machine and on others.
 #pragma once
 #include "compiler/api/ModelSource.h"
+#include "compiler/api/rl/RlPrograms.h"
 #include "runtime/rl/WorkerSampler.h"
-#include "tools/tessera/RlPrograms.h"
 
 namespace tessera {
 

@@ -2,18 +2,11 @@
 #pragma once
 #include "runtime/rl/WorkerHandshake.h"
 
-namespace CLI {
-class App;
-}
-
 namespace tessera {
 
 /// The environment variable of the secret. On a command line every user of the
 /// machine could read it.
 inline constexpr const char *kRolloutSecret = "TESSERA_ROLLOUT_SECRET";
-
-/// Adds --rollout-secret-file.
-void addRolloutSecretOption(CLI::App &command, std::string &file);
 
 /// What the file has, or the environment variable if no file is named, or no
 /// secret. White space at its end does not count. An error if it is short.

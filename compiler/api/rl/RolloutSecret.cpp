@@ -1,7 +1,6 @@
-#include "tools/tessera/RolloutSecret.h"
+#include "compiler/api/rl/RolloutSecret.h"
 #include "runtime/support/Text.h"
 #include "llvm/Support/SHA256.h"
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdlib>
 
@@ -14,15 +13,6 @@ static std::array<std::byte, 32> sha256(std::span<const std::byte> bytes) {
   std::ranges::transform(digest, result.begin(),
                          [](uint8_t each) { return std::byte(each); });
   return result;
-}
-
-void tessera::addRolloutSecretOption(CLI::App &command, std::string &file) {
-  command
-      .add_option("--rollout-secret-file", file,
-                  "file with the secret that the learner and rollout workers "
-                  "on other machines share (default: what "
-                  "TESSERA_ROLLOUT_SECRET has)")
-      ->type_name("FILE");
 }
 
 StatusOr<rl::SharedSecret> tessera::readRolloutSecret(const std::string &file) {
