@@ -1,7 +1,7 @@
 // tessera chat: a conversation at the terminal, or with lines from a pipe.
+#include "compiler/api/AdapterSettings.h"
 #include "compiler/api/OpenedModel.h"
 #include "runtime/serve/ChatSession.h"
-#include "tools/tessera/AdapterOptions.h"
 #include "tools/tessera/Commands.h"
 #include "tools/tessera/GenerateSettings.h"
 #include "tools/tessera/Note.h"

@@ -1,4 +1,5 @@
 // tessera eval: measures a model on tasks of local files.
+#include "compiler/api/AdapterSettings.h"
 #include "compiler/api/OpenedModel.h"
 #include "compiler/report/EvalReport.h"
 #include "compiler/report/Page.h"
@@ -7,7 +8,6 @@
 #include "runtime/eval/Report.h"
 #include "runtime/eval/ServerModel.h"
 #include "runtime/infer/DecodePrograms.h"
-#include "tools/tessera/AdapterOptions.h"
 #include "tools/tessera/CacheOptions.h"
 #include "tools/tessera/Commands.h"
 #include "tools/tessera/QuantOptions.h"

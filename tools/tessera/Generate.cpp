@@ -1,8 +1,8 @@
 // tessera generate: text from a trained run or a Hugging Face directory.
+#include "compiler/api/AdapterSettings.h"
 #include "compiler/api/OpenedModel.h"
 #include "runtime/serve/Forms.h"
 #include "runtime/support/Text.h"
-#include "tools/tessera/AdapterOptions.h"
 #include "tools/tessera/Commands.h"
 #include "tools/tessera/GenerateSettings.h"
 #include "tools/tessera/MeshOptions.h"

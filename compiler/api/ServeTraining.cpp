@@ -1,11 +1,10 @@
-#include "tools/tessera/ServeTraining.h"
+#include "compiler/api/ServeTraining.h"
 #include "compiler/Driver.h"
 #include "compiler/api/LocalTargets.h"
 #include "compiler/api/Shell.h"
 #include "models/HfConfig.h"
 #include "runtime/data/NewDirectory.h"
 #include "runtime/weights/ImportWeights.h"
-#include "tools/tessera/Note.h"
 
 #include <algorithm>
 #include <filesystem>
