@@ -1,4 +1,4 @@
-// tessera quantize, after its options have been checked.
+// tessera quantize, after its options have been checked (QuantizeInput.h).
 #pragma once
 #include "compiler/api/DecoderProgram.h"
 #include "models/ModelSpec.h"
