@@ -36,7 +36,7 @@ static StatusOr<CompiledPlan> compilePlan(const PlanProgramOptions &options,
   const std::string &target = question.cluster.gpu.target;
   if (target.empty())
     return Status::error("{} has no gpu.target to compile for; add it to its "
-                         "file, such as  target: cuda:sm_80",
+                         "file, such as target: cuda:sm_80",
                          question.cluster.name);
   const MeshPlan plan = meshPlanOf(question.workload, candidate.plan);
   CompileRequest request;

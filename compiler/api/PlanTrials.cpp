@@ -18,7 +18,7 @@ std::string tessera::whyNotTried(const std::string &spec,
     return reason;
   if (question.cluster.gpu.target.empty())
     return fmt::format("{} has no gpu.target to compile for; add it to its "
-                       "file, such as  target: cuda:sm_80",
+                       "file, such as target: cuda:sm_80",
                        question.cluster.name);
   return "";
 }

@@ -2,13 +2,12 @@
 #include "compiler/DeviceKinds.h"
 #include "compiler/Driver.h"
 #include "compiler/Phases.h"
-#include "compiler/api/AutoMesh.h"
+#include "compiler/api/CompileInput.h"
 #include "compiler/api/PackageModel.h"
-#include "compiler/api/PlanInput.h"
-#include "compiler/api/Shell.h"
 #include "tools/tessera/AdapterOptions.h"
 #include "tools/tessera/CacheOptions.h"
 #include "tools/tessera/Commands.h"
+#include "tools/tessera/Note.h"
 #include "tools/tessera/QuantOptions.h"
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -36,41 +35,6 @@ static std::string nextToThisProgram(const char *name) {
   return (self.parent_path() / name).string();
 }
 
-// The command that rebuilds this artifact, with a placeholder as the output.
-static std::string rebuildCommand(const CompileRequest &request,
-                                  const std::string &plan,
-                                  const std::string &cluster,
-                                  bool leavesWeights) {
-  std::string line = "tessera compile ";
-  if (!request.from.empty())
-    line += "--from " + shellQuoted(request.from) + " " +
-            shellQuoted(request.input);
-  else
-    line += shellQuoted(request.spec);
-  if (request.infer)
-    line += " --mode infer";
-  if (!request.recipe.empty())
-    line += " --recipe " + shellQuoted(request.recipe);
-  for (const std::string &each : request.set)
-    line += " --set " + shellQuoted(each);
-  if (!plan.empty())
-    line += " --plan " + shellQuoted(plan);
-  else if (!request.mesh.empty())
-    line += " --mesh " + shellQuoted(request.mesh);
-  if (request.world > 0)
-    line += " --world " + std::to_string(request.world);
-  if (!cluster.empty())
-    line += " --cluster " + shellQuoted(cluster);
-  std::string targets;
-  for (const std::string &each : request.chosenTargets())
-    targets += (targets.empty() ? "" : ",") + each;
-  if (!targets.empty() && targets != "cpu")
-    line += " --target " + shellQuoted(targets);
-  if (leavesWeights)
-    line += " --no-weights";
-  return line + (request.embedSources ? " --embed-sources" : "") + " -o FILE";
-}
-
 static void report(llvm::Expected<CompileSummary> summary,
                    const CompileRequest &request, Invocation &invocation,
                    std::string_view what = "") {
@@ -91,15 +55,6 @@ static double sizeOf(const std::string &path) {
   std::error_code moved; // the file may have been moved
   const auto bytes = std::filesystem::file_size(path, moved);
   return moved ? 0 : double(bytes) / 1e6;
-}
-
-static Status addAdapterSlots(const AdapterSettings &adapters,
-                              CompileRequest &request) {
-  auto keys = adapters.keys();
-  if (keys.ok())
-    // Before the user's own keys, which may override them.
-    request.set.insert(request.set.begin(), keys->begin(), keys->end());
-  return keys.status();
 }
 
 // Inference programs, packaged with the weights if the directory has them.
@@ -198,10 +153,46 @@ static void addIrOptions(CLI::App &command, CompileRequest &request) {
       ->group(group);
 }
 
+static void addMeshOptions(CLI::App &command, CompileRequest &request,
+                           CompileChoice &choice) {
+  command
+      .add_option(
+          "--mesh", request.mesh,
+          "device mesh: data=2,tensor=2,zero=1 for two data-parallel "
+          "groups of two, data=4,replicate=2,zero=3 for two "
+          "replicas that four ranks shard, pipe=2 for two pipeline "
+          "stages, tensor=4,collective_matmul=on for collective matmuls; auto: "
+          "chosen by the cost model; see docs/distributed.md")
+      ->type_name("AXIS=N,...");
+  command
+      .add_option("--world", request.world,
+                  "number of devices; with --mesh auto, or without --mesh, the "
+                  "cost model of `tessera plan` chooses the axes, and the "
+                  "compiled program verifies that it fits")
+      ->check(CLI::Range(1, 1 << 20))
+      ->type_name("N");
+  command
+      .add_option("--plan", choice.plan,
+                  "mesh, batch, recomputation and precision of a file that "
+                  "`tessera plan -o` wrote; other keys are the recipe's")
+      ->type_name("FILE.yaml");
+  command
+      .add_option("--cluster", choice.devices.cluster,
+                  "description of the machines of a mesh: costs by which "
+                  "shardings and --mesh auto are chosen; examples are in "
+                  "hardware/clusters")
+      ->type_name("FILE");
+  command
+      .add_option(
+          "--device-memory", choice.devices.memory,
+          "for --mesh auto: memory of one device, such as 24GiB (default: an "
+          "equal part of this machine's, or the cluster's)")
+      ->type_name("SIZE");
+}
+
 static void addOptions(CLI::App &command, CompileRequest &request,
-                       std::string &mode, uint64_t &cacheGib,
-                       bool &leavesWeights, MeshDevices &devices,
-                       std::string &plan) {
+                       CompileChoice &choice, std::string &mode,
+                       uint64_t &cacheGib) {
   command
       .add_option("SPEC", request.spec,
                   "model spec: a Hugging Face config.json, or its directory")
@@ -228,39 +219,7 @@ static void addOptions(CLI::App &command, CompileRequest &request,
       ->allow_extra_args(false);
   addQuantOptions(command, request.set);
   addKvOption(command, request.set);
-  command
-      .add_option(
-          "--mesh", request.mesh,
-          "device mesh: data=2,tensor=2,zero=1 for two data-parallel "
-          "groups of two, data=4,replicate=2,zero=3 for two "
-          "replicas that four ranks shard, pipe=2 for two pipeline "
-          "stages, tensor=4,collective_matmul=on for collective matmuls; auto: "
-          "chosen by the cost model; see docs/distributed.md")
-      ->type_name("AXIS=N,...");
-  command
-      .add_option("--world", request.world,
-                  "number of devices; with --mesh auto, or without --mesh, the "
-                  "cost model of `tessera plan` chooses the axes, and the "
-                  "compiled program verifies that it fits")
-      ->check(CLI::Range(1, 1 << 20))
-      ->type_name("N");
-  command
-      .add_option("--plan", plan,
-                  "mesh, batch, recomputation and precision of a file that "
-                  "`tessera plan -o` wrote; other keys are the recipe's")
-      ->type_name("FILE.yaml");
-  command
-      .add_option("--cluster", devices.cluster,
-                  "description of the machines of a mesh: costs by which "
-                  "shardings and --mesh auto are chosen; examples are in "
-                  "hardware/clusters")
-      ->type_name("FILE");
-  command
-      .add_option(
-          "--device-memory", devices.memory,
-          "for --mesh auto: memory of one device, such as 24GiB (default: an "
-          "equal part of this machine's, or the cluster's)")
-      ->type_name("SIZE");
+  addMeshOptions(command, request, choice);
   command.add_option("-o,--output", request.output, "file to write")
       ->type_name("FILE");
   command
@@ -274,7 +233,7 @@ static void addOptions(CLI::App &command, CompileRequest &request,
       "for CUDA targets, omit the kernels for --device cuda-emu, the emulated "
       "GPU");
   addCacheOptions(command, request.cache, cacheGib);
-  command.add_flag("--no-weights", leavesWeights,
+  command.add_flag("--no-weights", choice.leavesWeights,
                    "for --mode infer: write the programs without weights");
   command.add_flag("--timing", request.timing,
                    "print the time of each phase and kernel to stderr");
@@ -296,18 +255,14 @@ static Status readDefaultTargets(CompileRequest &request) {
 
 void tessera::addCompileCommand(CLI::App &app, Invocation &invocation) {
   auto request = std::make_shared<CompileRequest>();
+  auto choice = std::make_shared<CompileChoice>();
   auto mode = std::make_shared<std::string>("train");
+  auto cacheGib = std::make_shared<uint64_t>(kCacheGib);
   CLI::App *command = app.add_subcommand(
       "compile", "Compile a model spec into a training executable, or a model "
                  "with weights into a packaged model for inference");
-  auto cacheGib = std::make_shared<uint64_t>(kCacheGib);
-  auto devices = std::make_shared<MeshDevices>();
-  auto leavesWeights = std::make_shared<bool>(false);
-  auto plan = std::make_shared<std::string>();
-  auto adapters = std::make_shared<AdapterSettings>();
-  addOptions(*command, *request, *mode, *cacheGib, *leavesWeights, *devices,
-             *plan);
-  addAdapterSlotOptions(*command, *adapters,
+  addOptions(*command, *request, *choice, *mode, *cacheGib);
+  addAdapterSlotOptions(*command, choice->adapters,
                         "with --mode infer: LoRA adapters that the programs "
                         "can hold at once (tessera serve --adapter)");
   command->footer("\nPHASE is one of " + phaseNames() + ".");
@@ -317,49 +272,19 @@ void tessera::addCompileCommand(CLI::App &app, Invocation &invocation) {
     request->executable = *mode == "train";
     request->infer = *mode == "infer";
     request->cacheBytes = *cacheGib << 30;
-    request->warning = [](std::string_view line) {
-      fmt::print(stderr, "tessera: {}\n", line);
-    };
+    request->warning = note;
     request->runtime = nextToThisProgram("tessera-run");
-    if (request->spec.empty())
-      return invocation.fail(
-          "compile requires SPEC, a directory with config.json");
-    if (!request->from.empty())
-      std::swap(request->input, request->spec);
-    if (Status status = plan->empty() ? Status::success()
-                                      : applyPlan(*plan, *devices, *request);
-        !status.ok())
-      return invocation.fail(status.message().c_str());
-    auto question = meshQuestion(*request, *devices);
+    auto question = prepareCompile(*request, *choice);
     if (!question.ok())
       return invocation.fail(question.message().c_str());
-    if (*question && !devices->cluster.empty())
-      request->cluster = planner::ratesOf((*question)->cluster);
-    else if (Status status = applyCluster(*devices, *request); !status.ok())
-      return invocation.fail(status.message().c_str());
-    if (Status status = addAdapterSlots(*adapters, *request); !status.ok())
-      return invocation.fail(status.message().c_str());
-    request->rebuildCommand =
-        rebuildCommand(*request, *plan, devices->cluster, *leavesWeights);
-    if (request->output.empty() && request->to.empty())
-      return invocation.fail("compile requires -o FILE");
-    if (!request->infer &&
-        std::ranges::count(request->set, "inference.kv=int8"))
-      request->warning("--kv int8 has no effect on training; tessera generate, "
-                       "chat and serve use it for runs of this program");
-    if (*leavesWeights && (!request->infer || !request->from.empty()))
-      return invocation.fail(
-          "--no-weights requires --mode infer and a directory");
-    if (*question) {
-      auto summary = compileOnAutoMesh(
-          *request, **question, [&](const CompileRequest &chosen) {
-            return rebuildCommand(chosen, *plan, devices->cluster,
-                                  *leavesWeights);
-          });
-      return report(std::move(summary), *request, invocation);
-    }
+    if (*question)
+      return report(compileOnAutoMesh(*request, **question,
+                                      [&](const CompileRequest &chosen) {
+                                        return rebuildCommand(chosen, *choice);
+                                      }),
+                    *request, invocation);
     request->infer && request->from.empty()
-        ? runInfer(*request, *leavesWeights, invocation)
+        ? runInfer(*request, choice->leavesWeights, invocation)
         : runCompile(*request, invocation);
   });
 }
