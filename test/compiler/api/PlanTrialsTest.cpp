@@ -90,7 +90,7 @@ TEST_F(PlanTrialsTest, TriesNothingWithoutATarget) {
   question.cluster.gpu.target.clear();
   EXPECT_EQ(whyNotTried(testing::kTinySpec, question),
             "dgx-h100-1x8 has no gpu.target to compile for; add it to its "
-            "file, such as  target: cuda:sm_80");
+            "file, such as target: cuda:sm_80");
   FakePrograms programs(question);
   EXPECT_TRUE(tryWith(programs).ok());
   EXPECT_TRUE(programs.asked.empty());
