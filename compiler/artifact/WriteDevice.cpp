@@ -2,6 +2,7 @@
 #include "compiler/artifact/BufferUses.h"
 #include "compiler/artifact/KernelTraffic.h"
 #include "dialects/graph/GraphOps.h"
+#include "dialects/graph/Origin.h"
 #include "dialects/tile/KernelBlocks.h"
 #include "passes/kernels/Tiling.h"
 #include "llvm/ADT/DenseMap.h"
@@ -110,19 +111,6 @@ private:
   llvm::DenseMap<Value, uint32_t> tickets; // of started collectives, from 1
 };
 
-// Nested name of the location that an op came from: "transformer.h.3.attn".
-std::string originOf(Location loc) {
-  std::string origin;
-  loc->walk([&](Location inner) {
-    if (auto name = dyn_cast<NameLoc>(inner)) {
-      origin = name.getName().str();
-      return WalkResult::interrupt();
-    }
-    return WalkResult::advance();
-  });
-  return origin;
-}
-
 SmallVector<StringRef> DeviceWriter::variantsOf(tile::KernelOp kernel) const {
   SmallVector<StringRef> names;
   if (auto variants = kernel->getAttrOfType<ArrayAttr>(kKernelVariantsAttr))
@@ -190,7 +178,8 @@ llvm::Error DeviceWriter::checkElementTypes() {
   std::string wrong;
   auto check = [&](MemRefType type, Location loc) {
     if (!elementType(type.getElementType()))
-      llvm::raw_string_ostream(wrong) << type << " (" << originOf(loc) << ")";
+      llvm::raw_string_ostream(wrong)
+          << type << " (" << graph::originOf(loc) << ")";
   };
   module.walk([&](plan::BufferOp op) {
     check(cast<MemRefType>(op.getMemory().getType()), op.getLoc());
@@ -286,7 +275,7 @@ DeviceWriter::steps(Block &block, SmallVectorImpl<plan::LoopOp> &loops) {
     }
     auto node = std::make_unique<fb::NodeT>();
     node->step = std::move(step);
-    node->origin = originOf(op.getLoc());
+    node->origin = graph::originOf(op.getLoc());
     if (auto layer = op.getAttrOfType<graph::LayerAttr>(graph::kLayerAttr)) {
       node->layer = layer.getIndex();
       node->backward = !layer.isForward();

@@ -17,7 +17,8 @@ def PlanKernels : Pass<"plan-kernels", "::mlir::ModuleOp"> {
         #tile.attention_plan<tensor_core, tile = [16, 64], split = 256>} : ...
     ```
 
-    With `print` a table goes to stderr: launch, kind, engine, operands, tile, blocks.
+    With `print` a table goes to stderr: cluster, module, kind, engine, operands, tile, blocks,
+    layer. README.md in this folder defines its columns.
 
     Afterwards every cluster of contraction, grouped, attention, attention_grad and paged_attention
     has a plan that `emit-kernels` can follow.

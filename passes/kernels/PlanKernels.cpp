@@ -1,5 +1,6 @@
 // The pass: which kernel a contraction or an attention takes, written on its
 // cluster.
+#include "dialects/graph/Origin.h"
 #include "dialects/tile/TileOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -88,8 +89,8 @@ class PlanKernelsPass : public tessera::impl::PlanKernelsBase<PlanKernelsPass> {
       return signalPassFailure();
     repetition = *folded;
     if (print)
-      row({"cluster", "kind", "engine", "lhs", "rhs", "tile", "blocks",
-           "layer"});
+      row({"cluster", "module", "kind", "engine", "lhs", "rhs", "tile",
+           "blocks", "layer"});
     bool ok = true;
     for (auto function : getOperation().getOps<func::FuncOp>()) {
       if (print)
@@ -125,13 +126,14 @@ class PlanKernelsPass : public tessera::impl::PlanKernelsBase<PlanKernelsPass> {
       return success();
     StringRef kind = stringifyClusterKind(cluster.getKind());
     auto text = [](StringRef cell) { return cell.empty() ? "-" : cell; };
-    std::string layers = layersOf(cluster);
+    std::string layers = layersOf(cluster), origin = originOf(cluster.getLoc());
     for (const ClusterPlan::Launch &launch : plan->launches)
-      row({launch.name, kind, text(launch.engine), text(launch.lhs),
-           text(launch.rhs), text(launch.tile), std::to_string(launch.blocks),
-           layers});
+      row({launch.name, text(origin), kind, text(launch.engine),
+           text(launch.lhs), text(launch.rhs), text(launch.tile),
+           std::to_string(launch.blocks), layers});
     if (plan->launches.empty())
-      row({cluster.getName(), kind, "-", "-", "-", "-", "-", layers});
+      row({cluster.getName(), text(origin), kind, "-", "-", "-", "-", "-",
+           layers});
     return success();
   }
 
@@ -148,10 +150,11 @@ class PlanKernelsPass : public tessera::impl::PlanKernelsBase<PlanKernelsPass> {
     return text;
   }
 
-  static void row(const std::array<StringRef, 8> &cells) {
+  static void row(const std::array<StringRef, 9> &cells) {
     llvm::errs() << llvm::formatv(
-        "{0,-36} {1,-15} {2,-16} {3,-16} {4,-24} {5,9} {6,7} {7,6}\n", cells[0],
-        cells[1], cells[2], cells[3], cells[4], cells[5], cells[6], cells[7]);
+        "{0,-36} {1,-25} {2,-15} {3,-16} {4,-16} {5,-24} {6,9} {7,7} {8,6}\n",
+        cells[0], cells[1], cells[2], cells[3], cells[4], cells[5], cells[6],
+        cells[7], cells[8]);
   }
 
   SmallVector<TileTarget> chosen;

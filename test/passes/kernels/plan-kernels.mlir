@@ -2,10 +2,10 @@
 // RUN: tessera-opt %s --plan-kernels="targets=cpu:avx2" | FileCheck %s --check-prefix=VECTOR
 // RUN: tessera-opt %s --plan-kernels="targets=cuda:sm_90a" | FileCheck %s --check-prefix=GPU
 
-// CHECK: cluster kind engine lhs rhs tile blocks layer
+// CHECK: cluster module kind engine lhs rhs tile blocks layer
 // CHECK: @f
-// CHECK: linear contraction matrix bf16 memory bf16 memory [[ROWS:[0-9]+]]x[[COLUMNS:[0-9]+]]
-// CHECK: relu elementwise - - - - - 2-30
+// CHECK: linear - contraction matrix bf16 memory bf16 memory [[ROWS:[0-9]+]]x[[COLUMNS:[0-9]+]]
+// CHECK: relu - elementwise - - - - - 2-30
 // CHECK: tile.plan = #tile.contraction_plan<matrix, lhs = memory, rhs = memory, tile = [
 // VECTOR: tile.plan = #tile.contraction_plan<vector, lhs = memory, rhs = memory, tile = [
 // GPU: tile.plan = #tile.contraction_plan<warp_specialized, lhs = memory, rhs = memory, tile = [

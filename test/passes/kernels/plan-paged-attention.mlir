@@ -1,9 +1,9 @@
 // RUN: tessera-opt %s --plan-kernels="targets=cpu:amx,cpu:avx2 print" 2>&1 | FileCheck %s
 // RUN: tessera-opt %s --plan-kernels="targets=cuda:sm_80 print" 2>&1 | FileCheck %s --check-prefix=SM80
 // RUN: tessera-opt %s --plan-kernels="targets=cuda:sm_90a" | FileCheck %s --check-prefix=SM90
-// CHECK: prefill paged_attention matrix bf16 memory int8 pages 64x64 16
+// CHECK: prefill - paged_attention matrix bf16 memory int8 pages 64x64 16
 // CHECK: tile.plan = #tile.attention_plan<matrix, tile = [64, 64]>
-// SM80:  prefill paged_attention tensor_core bf16 memory int8 pages 64x64 16
+// SM80:  prefill - paged_attention tensor_core bf16 memory int8 pages 64x64 16
 // SM80:  tile.plan = #tile.attention_plan<tensor_core, tile = [64, 64]>
 // SM90:  tile.plan = #tile.attention_plan<warpgroup, tile = [64, 64]>
 !q = tensor<1x70x8x64xbf16>
