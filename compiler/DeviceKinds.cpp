@@ -22,14 +22,18 @@ tessera::resolveTargets(llvm::ArrayRef<std::string> names) {
       targets.push_back(target);
   };
   for (std::string name : names) {
-    if (name == kNative && (name = cpu::nativeTarget()).empty())
-      return llvm::createStringError("target cpu:native: this processor can "
-                                     "run none; give the target of another");
+    const bool isNative = name == kNative;
+    if (isNative && (name = cpu::nativeTarget()).empty())
+      name = kCpu;
     if (name == kCpu)
       for (const TileTarget &target : cpuTileTargets())
         add(target.name);
     else if (lookupTileTarget(name))
       add(name);
+    else if (isNative)
+      return llvm::createStringError("TESSERA_CPU in the environment: unknown "
+                                     "target '" +
+                                     name + "'");
     else
       return llvm::createStringError("unknown target '" + name +
                                      "'; expected one of " + acceptedTargets());

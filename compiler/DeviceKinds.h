@@ -20,7 +20,8 @@ struct DeviceKind {
 std::string acceptedTargets();
 
 /// Resolves names of targets: "cpu" means all CPU variants, "cpu:native" the
-/// one that this processor takes. An error lists the known targets.
+/// one that the runtime would choose on this processor, or all if it supports
+/// none. An error lists the known targets.
 llvm::Expected<std::vector<std::string>>
 resolveTargets(llvm::ArrayRef<std::string> names);
 

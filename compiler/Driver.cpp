@@ -321,10 +321,13 @@ llvm::Error Compilation::runPhases() {
   branches.clear();
   sources.clear();
   error = tryPhases();
-  if (!error && !request.isTrial)
-    llvm::errs() << "tessera: compiled twice, the second time without folding "
-                    "equal layers: "
-                 << reason << "\n";
+  if (!error && request.warning && !request.isTrial)
+    request.warning("compiled twice, the second time without folding equal "
+                    "layers, which takes longer but changes nothing: " +
+                    reason);
+  if (error && request.timing)
+    llvm::errs() << "tessera: failed with folded layers, too: " << reason
+                 << "\n";
   return error;
 }
 

@@ -1,5 +1,6 @@
 // The rates of the compiler's own kernels on this machine's cores.
 #pragma once
+#include "hardware/Host.h"
 #include "runtime/bench/RateFit.h"
 #include "runtime/support/Status.h"
 #include <array>

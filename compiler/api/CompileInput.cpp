@@ -1,10 +1,59 @@
 #include "compiler/api/CompileInput.h"
+#include "compiler/DeviceKinds.h"
+#include "compiler/Phases.h"
 #include "compiler/api/PlanInput.h"
 #include "compiler/api/Shell.h"
+#include "hardware/Targets.h"
+#include "llvm/ADT/StringExtras.h"
 #include <algorithm>
 #include <utility>
 
 using namespace tessera;
+
+// A dump with kernels has targets of its own.
+static bool continuesWithKernels(const CompileRequest &request) {
+  const models::Mode mode =
+      request.infer ? models::Mode::Infer : models::Mode::Train;
+  std::optional<size_t> phase = findPhase(mode, request.from);
+  return !request.from.empty() && phase && phases(mode)[*phase].forEachKind;
+}
+
+// Names that mean the same on every machine: "cpu" for all CPU variants, not
+// "cpu:native".
+static std::string targetsText(const CompileRequest &request) {
+  if (request.targets.empty() && continuesWithKernels(request))
+    return "cpu";
+  auto named = resolveTargets(request.chosenTargets());
+  if (!named) {
+    llvm::consumeError(named.takeError());
+    return llvm::join(request.chosenTargets(), ",");
+  }
+  const std::vector<std::string> all = cpuTargetNames();
+  if (!std::ranges::all_of(all, [&](const std::string &name) {
+        return llvm::is_contained(*named, name);
+      }))
+    return llvm::join(*named, ",");
+  std::vector<std::string> shorter = {"cpu"};
+  for (const std::string &name : *named)
+    if (!llvm::is_contained(all, name))
+      shorter.push_back(name);
+  return llvm::join(shorter, ",");
+}
+
+static Status readDefaultTargets(const CompileChoice &choice,
+                                 CompileRequest &request) {
+  if (choice.defaultTargets.empty() || !request.targets.empty())
+    return Status::success();
+  llvm::SmallVector<llvm::StringRef> names;
+  llvm::StringRef(choice.defaultTargets).split(names, ',');
+  request.defaultTargets.clear();
+  for (llvm::StringRef name : names)
+    request.defaultTargets.push_back(name.trim().str());
+  if (auto targets = resolveTargets(request.defaultTargets); !targets)
+    return Status::error("TESSERA_TARGET in the environment: {}",
+                         llvm::toString(targets.takeError()));
+  return Status::success();
+}
 
 std::string tessera::rebuildCommand(const CompileRequest &request,
                                     const CompileChoice &choice) {
@@ -28,10 +77,7 @@ std::string tessera::rebuildCommand(const CompileRequest &request,
     line += " --world " + std::to_string(request.world);
   if (!choice.devices.cluster.empty())
     line += " --cluster " + shellQuoted(choice.devices.cluster);
-  std::string targets;
-  for (const std::string &each : request.chosenTargets())
-    targets += (targets.empty() ? "" : ",") + each;
-  if (!targets.empty() && targets != "cpu")
+  if (std::string targets = targetsText(request); targets != "cpu")
     line += " --target " + shellQuoted(targets);
   if (choice.leavesWeights)
     line += " --no-weights";
@@ -55,6 +101,7 @@ tessera::prepareCompile(CompileRequest &request, const CompileChoice &choice) {
     std::swap(request.input, request.spec);
   if (!choice.plan.empty())
     TESSERA_RETURN_IF_ERROR(applyPlan(choice.plan, choice.devices, request));
+  TESSERA_RETURN_IF_ERROR(readDefaultTargets(choice, request));
   auto question = meshQuestion(request, choice.devices);
   if (!question.ok())
     return question;

@@ -13,6 +13,9 @@ struct CompileChoice {
   MeshDevices devices;
   AdapterSettings adapters;
   bool leavesWeights = false; ///< of inference programs: without weights
+  /// TESSERA_TARGET of the environment. Targets that are given come first, and
+  /// so do those of a plan and of a dump with kernels.
+  std::string defaultTargets;
 };
 
 /// Completes `request`, and tells the mesh that is still to be chosen, if it

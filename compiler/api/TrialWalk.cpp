@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <future>
 #include <ranges>
+#include <utility>
 
 using namespace tessera;
 using namespace tessera::planner;

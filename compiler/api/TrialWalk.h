@@ -4,6 +4,7 @@
 #include "parallelism/planner/Report.h"
 #include <functional>
 #include <map>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>

@@ -4,7 +4,7 @@
 include "mlir/Pass/PassBase.td"
 
 def DeduplicateLayers : Pass<"deduplicate-layers", "::mlir::ModuleOp"> {
-  let summary = "keeps four of many equal layers; one of them represents the removed ones";
+  let summary = "keeps four of many equal layers (six on a mesh); one represents the removed ones";
   let description = [{
     Layers (or groups of layers, such as one with a window and one without) that are the same
     program except for their state become four: the first, the second, the third, which represents

@@ -149,10 +149,18 @@ static llvm::Error checkAxesOf(llvm::StringRef text, const Options &options) {
     return makeError(text,
                      "collective_matmul requires the axis tensor; give its "
                      "size");
-  if (!options.has("pipe") &&
-      (!options.schedule.empty() || options.has("chunks")))
+  return llvm::Error::success();
+}
+
+static llvm::Error setPipeline(llvm::StringRef text, const Options &options,
+                               MeshRequest &request) {
+  request.schedule = options.schedule;
+  request.chunks = options.numbers.lookup("chunks");
+  if (!options.has("pipe") && (!request.schedule.empty() || request.chunks))
     return makeError(text, "schedule and chunks require the axis pipe; give "
                            "its size");
+  if (options.has("pipe") && request.schedule.empty())
+    request.schedule = "1f1b";
   return llvm::Error::success();
 }
 
@@ -186,11 +194,7 @@ llvm::Expected<MeshRequest> tessera::parseMeshRequest(llvm::StringRef text,
   request.zero = options.numbers.lookup("zero");
   request.collectiveMatmul =
       options.collectiveMatmul.value_or(CollectiveMatmulMode::Auto);
-  request.schedule = options.schedule;
-  if (options.has("pipe") && request.schedule.empty())
-    request.schedule = "1f1b";
-  if (auto chunks = options.numbers.find("chunks");
-      chunks != options.numbers.end())
-    request.chunks = chunks->second;
+  if (llvm::Error error = setPipeline(text, options, request))
+    return std::move(error);
   return request;
 }

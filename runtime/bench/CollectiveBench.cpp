@@ -149,7 +149,7 @@ StatusOr<std::vector<CollectiveTime>> benchCollectives(comm::World &world) {
 }
 
 // Kind, ranks, group, latency, bandwidth, spread.
-std::string printRows(const std::vector<CollectiveTime> &rows) {
+std::string printCollectiveTimes(const std::vector<CollectiveTime> &rows) {
   std::string text;
   for (const CollectiveTime &each : rows)
     text += fmt::format("{} {} {} {} {} {}\n", int(each.rate.kind),
@@ -158,7 +158,7 @@ std::string printRows(const std::vector<CollectiveTime> &rows) {
   return text;
 }
 
-std::vector<CollectiveTime> readRows(const std::string &text) {
+std::vector<CollectiveTime> readCollectiveTimes(const std::string &text) {
   std::vector<CollectiveTime> rows;
   std::istringstream lines(text);
   CollectiveTime row;

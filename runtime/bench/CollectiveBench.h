@@ -21,8 +21,8 @@ struct CollectiveTime {
 StatusOr<std::vector<CollectiveTime>> benchCollectives(comm::World &world);
 
 /// Rows as text, for another process of this program: a line each.
-std::string printRows(const std::vector<CollectiveTime> &rows);
-/// What printRows wrote, up to the first line that is none.
-std::vector<CollectiveTime> readRows(const std::string &text);
+std::string printCollectiveTimes(const std::vector<CollectiveTime> &rows);
+/// What printCollectiveTimes wrote, up to the first line that is none.
+std::vector<CollectiveTime> readCollectiveTimes(const std::string &text);
 
 } // namespace tessera::bench

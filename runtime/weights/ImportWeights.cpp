@@ -111,13 +111,15 @@ const StateTensor *findScales(const ModelState &model,
 /// becomes.
 class Import {
 public:
-  Import(const SafetensorsModel &source, ModelState &model,
-         const WeightFactors &factors);
+  /// `path` is that of the source.
+  Import(const std::string &path, const SafetensorsModel &source,
+         ModelState &model, const WeightFactors &factors);
+  Import(const Import &) = delete;
 
   /// Finds all tensors of the model. An error names those that are missing.
-  Status find(const std::string &path);
+  Status find();
   /// Writes the model's state.
-  Status write(const std::string &path);
+  Status write();
   ImportReport report() &&;
 
 private:
@@ -139,6 +141,7 @@ private:
   Status findTensor(const StateTensor &tensor);
   Status write(const Quantization &each);
 
+  const std::string &path;
   const SafetensorsModel &source;
   ModelState &model;
   const WeightFactors &factors;
@@ -152,9 +155,9 @@ private:
   std::set<const SafetensorsEntry *> used;
 };
 
-Import::Import(const SafetensorsModel &source, ModelState &model,
-               const WeightFactors &factors)
-    : source(source), model(model), factors(factors) {
+Import::Import(const std::string &path, const SafetensorsModel &source,
+               ModelState &model, const WeightFactors &factors)
+    : path(path), source(source), model(model), factors(factors) {
   for (const auto &[name, location] : source.tensors())
     byCoreName.emplace(coreName(name), location);
 }
@@ -244,7 +247,7 @@ Status Import::findTensor(const StateTensor &tensor) {
   return Status::success();
 }
 
-Status Import::find(const std::string &path) {
+Status Import::find() {
   for (const StateTensor &tensor : model.state())
     TESSERA_RETURN_IF_ERROR(findTensor(tensor));
   if (!missing.empty())
@@ -270,7 +273,7 @@ Status Import::write(const Quantization &each) {
                         factorsOf(factors, each.values.quantized->source));
 }
 
-Status Import::write(const std::string &path) {
+Status Import::write() {
   TESSERA_RETURN_IF_ERROR(copyTensors(model, copies));
   for (const Quantization &each : quantizations)
     TESSERA_RETURN_IF_ERROR(write(each));
@@ -302,9 +305,9 @@ StatusOr<ImportReport> importWeights(const std::string &path, ModelState &model,
   StatusOr<SafetensorsModel> source = SafetensorsModel::open(path);
   if (!source.ok())
     return source.status();
-  Import import(*source, model, factors);
-  TESSERA_RETURN_IF_ERROR(import.find(path));
-  TESSERA_RETURN_IF_ERROR(import.write(path));
+  Import import(path, *source, model, factors);
+  TESSERA_RETURN_IF_ERROR(import.find());
+  TESSERA_RETURN_IF_ERROR(import.write());
   return std::move(import).report();
 }
 

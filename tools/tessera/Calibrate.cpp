@@ -55,7 +55,7 @@ measureRanks(const std::string &mpirun, int ranks, const std::string &rows) {
   StatusOr<std::string> text = readTextFile(rows, kMostRowBytes);
   if (!text.ok())
     return text.status();
-  return bench::readRows(*text);
+  return bench::readCollectiveTimes(*text);
 }
 
 // Collectives of 2, 4, … ranks; none, with a line, without mpirun.
@@ -144,7 +144,7 @@ Status tessera::calibrate(const CalibrateOptions &options) {
     if (!rows.ok() || launch->rank != 0)
       return rows.status();
     if (!options.rows.empty())
-      return writeText(options.rows, bench::printRows(*rows));
+      return writeText(options.rows, bench::printCollectiveTimes(*rows));
   }
   // Otherwise each would start the launcher again.
   if (!options.rows.empty())

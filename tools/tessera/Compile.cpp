@@ -240,19 +240,6 @@ static void addOptions(CLI::App &command, CompileRequest &request,
   addIrOptions(command, request);
 }
 
-// Not an environment variable of the option: a dump's targets, and a plan's,
-// come before it.
-static Status readDefaultTargets(CompileRequest &request) {
-  const char *value = std::getenv("TESSERA_TARGET");
-  if (!value || !*value)
-    return Status::success();
-  request.defaultTargets = CLI::detail::split(value, ',');
-  if (auto targets = resolveTargets(request.defaultTargets); !targets)
-    return Status::error("TESSERA_TARGET in the environment: {}",
-                         llvm::toString(targets.takeError()));
-  return Status::success();
-}
-
 void tessera::addCompileCommand(CLI::App &app, Invocation &invocation) {
   auto request = std::make_shared<CompileRequest>();
   auto choice = std::make_shared<CompileChoice>();
@@ -267,8 +254,8 @@ void tessera::addCompileCommand(CLI::App &app, Invocation &invocation) {
                         "can hold at once (tessera serve --adapter)");
   command->footer("\nPHASE is one of " + phaseNames() + ".");
   command->callback([=, &invocation] {
-    if (Status status = readDefaultTargets(*request); !status.ok())
-      return invocation.fail(status.message().c_str());
+    if (const char *targets = std::getenv("TESSERA_TARGET"))
+      choice->defaultTargets = targets;
     request->executable = *mode == "train";
     request->infer = *mode == "infer";
     request->cacheBytes = *cacheGib << 30;

@@ -2,7 +2,7 @@
 // machine it is started by hand and needs nothing but this program: the learner
 // sends what to compile. `tessera rl --rollout-workers` starts it with an
 // artifact.
-#include "compiler/api/rl/FarWorker.h"
+#include "compiler/api/rl/RemoteWorker.h"
 #include "tools/tessera/CacheOptions.h"
 #include "tools/tessera/Commands.h"
 #include "tools/tessera/Note.h"
@@ -14,14 +14,14 @@ using namespace tessera;
 
 namespace {
 struct WorkerArguments {
-  FarWorkerOptions worker;
+  RemoteWorkerOptions worker;
   std::string artifact; ///< of the learner that started it
   uint64_t cacheGib = kCacheGib;
 };
 } // namespace
 
 static Status runWorker(WorkerArguments &arguments) {
-  FarWorkerOptions &worker = arguments.worker;
+  RemoteWorkerOptions &worker = arguments.worker;
   worker.cacheBytes = arguments.cacheGib << 30;
   worker.note = note;
   if (!worker.connect.empty() && arguments.artifact.empty())
@@ -34,7 +34,7 @@ static Status runWorker(WorkerArguments &arguments) {
 
 void tessera::addRolloutWorkerCommand(CLI::App &app, Invocation &invocation) {
   auto arguments = std::make_shared<WorkerArguments>();
-  FarWorkerOptions *worker = &arguments->worker;
+  RemoteWorkerOptions *worker = &arguments->worker;
   CLI::App *command = app.add_subcommand(
       "rollout-worker",
       "Sample completions for a 'tessera rl' on another machine, which sends "

@@ -1,6 +1,7 @@
 #include "compiler/api/rl/RlSetup.h"
 #include "runtime/rl/RolloutBatches.h"
 #include <filesystem>
+#include <fmt/format.h>
 
 using namespace tessera;
 

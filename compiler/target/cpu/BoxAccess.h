@@ -30,6 +30,7 @@ struct Box {
 void forEachRow(llvm::ArrayRef<int64_t> shape, llvm::ArrayRef<int64_t> strides,
                 llvm::function_ref<void(int64_t, int64_t)> visit);
 
+/// What a lowering derives from to emit loads and stores.
 class BoxAccess {
 protected:
   BoxAccess(mlir::OpBuilder &builder, int64_t lanes, mlir::Block &entry)

@@ -1,4 +1,4 @@
-// Addresses, loads and stores.
+// Views of memory, and tile.load and tile.store.
 #include "compiler/target/cpu/Lowering.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"

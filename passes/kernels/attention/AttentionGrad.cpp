@@ -237,12 +237,10 @@ private:
     Value minusLse = e.loadVector(shift, col, width);
     Value rowSums = e.loadVector(delta, col, width);
     e.forRange(e.index(0), keys, 1, [&](Value row) {
-      Value power = b.create<math::FmaOp>(
-          e.loc, e.loadRow(weights, row, col, width), factor, minusLse);
+      Value scores = e.loadRow(weights, row, col, width);
+      Value power = b.create<math::FmaOp>(e.loc, scores, factor, minusLse);
       Value weight = b.create<math::Exp2Op>(e.loc, power);
-      Value slope =
-          ScoreModifier(e, e.shape)
-              .slope(e.loadRow(weights, row, col, width), /*areMasked=*/true);
+      Value slope = ScoreModifier(e, e.shape).slope(scores, /*areMasked=*/true);
       Value change = b.create<arith::SubFOp>(
           e.loc, e.loadRow(dScores, row, col, width), rowSums);
       change = b.create<arith::MulFOp>(e.loc, change, scale);

@@ -158,10 +158,10 @@ void AttentionMask::hide(const Matrix &scores, Value key, Value keys,
   // Only tiles that the diagonal or the window's edge crosses hold any; a run
   // of queries sees all keys from its first one on.
   ScoreModifier modifier(e, e.shape);
-  Value at = positionOf(query);
-  Value crossed =
-      modifier.isCrossed(key, e.add(key, keys), e.add(lastKeyOf(query), 1),
-                         e.add(at, e.shape.queryTile - 1));
+  Value at = positionOf(query), keyEnd = e.add(key, keys),
+        firstHidden = e.add(lastKeyOf(query), 1),
+        lastQuery = e.add(at, e.shape.queryTile - 1);
+  Value crossed = modifier.isCrossed(key, keyEnd, firstHidden, lastQuery);
   e.ifTrue(crossed, [&] {
     e.forQueries(queries, [&](Value col, int64_t width) {
       auto ints = VectorType::get({width}, e.b.getI32Type());

@@ -135,10 +135,10 @@ private:
     Value last =
         shape.isDecode() ? position : e.add(position, e.shape.queryTile - 1);
     ScoreModifier modifier(e, shape);
-    Value crossed =
-        modifier.either(e.compare(arith::CmpIPredicate::ne, valid, keys),
-                        modifier.isCrossed(keyAt, e.add(keyAt, keys),
-                                           e.add(position, 1), last));
+    Value endsEarly = e.compare(arith::CmpIPredicate::ne, valid, keys);
+    Value keyEnd = e.add(keyAt, keys), firstHidden = e.add(position, 1);
+    Value crossed = modifier.either(
+        endsEarly, modifier.isCrossed(keyAt, keyEnd, firstHidden, last));
     e.ifTrue(crossed, [&] { maskRows(modifier, scores, keyAt, valid); });
   }
 
@@ -151,9 +151,8 @@ private:
           e.loc, VectorType::get({tile}, b.getI32Type()), position, 0);
     e.forRange(e.index(0), e.index(e.shape.keyTile), 1, [&](Value row) {
       Value here = spreadInt(e.add(keyAt, row));
-      Value visible =
-          modifier.both(modifier.isVisible(here, positions, positions),
-                        e.spread(e.isLess(row, valid), {tile}));
+      Value visible = modifier.isVisible(here, positions, positions);
+      visible = modifier.both(visible, e.spread(e.isLess(row, valid), {tile}));
       Value kept = b.create<arith::SelectOp>(
           e.loc, visible, e.loadRow(scores, row, e.index(0), tile),
           e.splat(kMaskedScore, {tile}));

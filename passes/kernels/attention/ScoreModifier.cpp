@@ -17,10 +17,11 @@ static ArrayRef<int64_t> tileOf(Value tile) {
 Value ScoreModifier::bound(Value scores) const {
   if (cap == 0)
     return scores;
-  Value part = e.b.create<arith::MulFOp>(e.loc, scores,
-                                         e.splat(scale / cap, tileOf(scores)));
-  return e.b.create<arith::MulFOp>(e.loc, e.b.create<math::TanhOp>(e.loc, part),
-                                   e.splat(cap / scale, tileOf(scores)));
+  Value in = e.splat(scale / cap, tileOf(scores)),
+        out = e.splat(cap / scale, tileOf(scores));
+  Value part = e.b.create<arith::MulFOp>(e.loc, scores, in);
+  Value bounded = e.b.create<math::TanhOp>(e.loc, part);
+  return e.b.create<arith::MulFOp>(e.loc, bounded, out);
 }
 
 Value ScoreModifier::slope(Value bounded, bool areMasked) const {
@@ -31,8 +32,9 @@ Value ScoreModifier::slope(Value bounded, bool areMasked) const {
       e.b.create<arith::MulFOp>(e.loc, bounded, e.splat(scale / cap, shape));
   if (areMasked)
     part = e.b.create<arith::MaximumFOp>(e.loc, part, e.splat(-1, shape));
-  return e.b.create<arith::SubFOp>(
-      e.loc, e.splat(1, shape), e.b.create<arith::MulFOp>(e.loc, part, part));
+  Value one = e.splat(1, shape);
+  Value square = e.b.create<arith::MulFOp>(e.loc, part, part);
+  return e.b.create<arith::SubFOp>(e.loc, one, square);
 }
 
 Value ScoreModifier::both(Value one, Value other) const {
@@ -67,10 +69,8 @@ Value ScoreModifier::isVisible(Value keys, Value queries,
     auto type = cast<VectorType>(keys.getType());
     Value size = e.b.create<arith::ConstantOp>(
         e.loc, DenseElementsAttr::get(type, static_cast<int32_t>(window)));
-    visible =
-        both(visible,
-             e.compare(P::slt, e.b.create<arith::SubIOp>(e.loc, queries, keys),
-                       size));
+    Value distance = e.b.create<arith::SubIOp>(e.loc, queries, keys);
+    visible = both(visible, e.compare(P::slt, distance, size));
   }
   return visible;
 }

@@ -1,6 +1,6 @@
-// What attention does to scores before their softmax: a bound and a mask. All
-// attention kernels, for CPUs and GPUs, with a paged cache or without, have
-// them from here; a new mask is added here.
+// What attention does to scores before their softmax: the cap, and the causal
+// and the window mask, of all attention kernels. What bounds the keys
+// themselves (documents, the end of a sequence) each kernel adds to the mask.
 #pragma once
 #include "passes/kernels/KernelOps.h"
 #include "passes/kernels/attention/AttentionTiles.h"

@@ -195,9 +195,9 @@ Value GpuAttention::isCrossed(Value query, Value key) const {
   if (first)
     latest = firstKeyOf(
         e.min(e.add(query, sizes.queries - 1), e.index(shape.tokens - 1)));
-  Value crossed =
-      modifier.isCrossed(key, keyEnd, e.add(lastKeyOf(query), 1),
-                         e.add(positionOf(query), sizes.queries - 1));
+  Value firstHidden = e.add(lastKeyOf(query), 1),
+        lastQuery = e.add(positionOf(query), sizes.queries - 1);
+  Value crossed = modifier.isCrossed(key, keyEnd, firstHidden, lastQuery);
   if (shape.keys % sizes.keys)
     crossed = modifier.either(crossed, e.compare(arith::CmpIPredicate::sgt,
                                                  keyEnd, e.index(shape.keys)));

@@ -244,8 +244,10 @@ private:
   Value mask(Value scores, Value key) {
     Value last =
         shape.isDecode() ? position : e.add(position, tiles.queries - 1);
-    Value crossed = ScoreModifier(e, shape).isCrossed(
-        key, e.add(key, tiles.keys), e.min(end, e.add(position, 1)), last);
+    Value keyEnd = e.add(key, tiles.keys),
+          firstHidden = e.min(end, e.add(position, 1));
+    Value crossed =
+        ScoreModifier(e, shape).isCrossed(key, keyEnd, firstHidden, last);
     return e.ifElse(
         crossed, scores.getType(),
         [&]() -> Values { return {maskTile(scores, key)}; },
@@ -258,9 +260,10 @@ private:
     Value here = e.iota(key, tile, 1);
     Value positions = shape.isDecode() ? e.spreadIndex(position, tile)
                                        : e.iota(position, tile, 0);
-    Value visible = modifier.both(
-        modifier.isVisible(here, positions, positions),
-        e.compare(arith::CmpIPredicate::slt, here, e.spreadIndex(end, tile)));
+    Value visible = modifier.isVisible(here, positions, positions);
+    Value isWithin =
+        e.compare(arith::CmpIPredicate::slt, here, e.spreadIndex(end, tile));
+    visible = modifier.both(visible, isWithin);
     return b.create<arith::SelectOp>(e.loc, visible, scores,
                                      e.splat(kMaskedScore, tile));
   }

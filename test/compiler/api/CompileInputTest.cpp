@@ -64,6 +64,42 @@ TEST_F(CompileInput, ContinuesFromADump) {
             "tessera compile --from fusion 05-fusion.mlir -o FILE");
 }
 
+TEST_F(CompileInput, TakesTheEnvironmentsTargetsWithoutOthers) {
+  choice.defaultTargets = "cpu:avx2, cuda:sm_80";
+  ASSERT_TRUE(prepareCompile(request, choice).ok());
+  EXPECT_EQ(request.chosenTargets(),
+            (std::vector<std::string>{"cpu:avx2", "cuda:sm_80"}));
+  EXPECT_NE(request.rebuildCommand.find(" --target cpu:avx2,cuda:sm_80 "),
+            std::string::npos);
+  choice.defaultTargets = "avx2";
+  EXPECT_EQ(error().find("TESSERA_TARGET in the environment: unknown target "
+                         "'avx2'"),
+            0U);
+  request.targets = {"cpu:avx512"};
+  EXPECT_EQ(error(), ""); // the environment is not read
+  ASSERT_TRUE(prepareCompile(request, choice).ok());
+  EXPECT_EQ(request.chosenTargets(), request.targets);
+}
+
+// They are the dump's own.
+TEST_F(CompileInput, NamesNoTargetsOfADumpWithKernels) {
+  choice.defaultTargets = "cpu:avx2";
+  request.from = "kernels";
+  request.spec = "08-kernels.mlir";
+  ASSERT_TRUE(prepareCompile(request, choice).ok());
+  EXPECT_EQ(request.rebuildCommand,
+            "tessera compile --from kernels 08-kernels.mlir -o FILE");
+}
+
+// On another processor the command makes the same.
+TEST_F(CompileInput, ResolvesTheNativeTarget) {
+  request.targets = {"cpu:native"};
+  EXPECT_EQ(rebuildCommand(request, choice).find("native"), std::string::npos);
+  request.targets = {"cpu:native", "cpu"};
+  EXPECT_EQ(rebuildCommand(request, choice),
+            "tessera compile " TESSERA_SPECS "/tiny-gpt2 -o FILE");
+}
+
 TEST_F(CompileInput, AsksForAMeshThatIsToBeChosen) {
   request.mesh = "auto";
   request.world = 4;

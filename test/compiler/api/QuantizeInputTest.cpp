@@ -45,7 +45,7 @@ protected:
 TEST_F(QuantizeInput, HasSomethingToDo) {
   EXPECT_EQ(error(), "nothing to do: give -o DIR2, --text FILE or both");
   settings.output = settings.place; // is there already
-  expectError(settings.place);
+  expectError("is there already; choose another directory");
 }
 
 // Options that contradict each other, whatever the model.

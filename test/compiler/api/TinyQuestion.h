@@ -4,6 +4,7 @@
 #include "parallelism/planner/Report.h"
 #include "runtime/recipe/Recipe.h"
 
+#include <gtest/gtest.h>
 #include <string>
 #include <vector>
 

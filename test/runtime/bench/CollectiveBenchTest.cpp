@@ -11,7 +11,8 @@ TEST(CollectiveRows, AreReadAsTheyWerePrinted) {
   const std::vector<CollectiveTime> rows = {
       {{planner::HostCollective::allReduce, 4, 2, 1.0 / 3e5, 2e10 / 3}, 0.07},
       {{planner::HostCollective::send, 8, 8, 5e-300, 1.7e308}, 0}};
-  const std::vector<CollectiveTime> read = readRows(printRows(rows));
+  const std::vector<CollectiveTime> read =
+      readCollectiveTimes(printCollectiveTimes(rows));
   ASSERT_EQ(read.size(), rows.size());
   for (std::size_t i = 0; i < rows.size(); ++i) {
     EXPECT_EQ(read[i].rate.kind, rows[i].rate.kind);
@@ -24,8 +25,8 @@ TEST(CollectiveRows, AreReadAsTheyWerePrinted) {
 }
 
 TEST(CollectiveRows, EndAtALineThatIsNone) {
-  EXPECT_TRUE(readRows("").empty());
-  EXPECT_EQ(readRows("0 2 2 1e-6 1e9 0\n1 2 2 1e-6").size(), 1U);
+  EXPECT_TRUE(readCollectiveTimes("").empty());
+  EXPECT_EQ(readCollectiveTimes("0 2 2 1e-6 1e9 0\n1 2 2 1e-6").size(), 1U);
 }
 
 } // namespace

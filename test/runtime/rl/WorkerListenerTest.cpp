@@ -22,9 +22,10 @@ constexpr const char *kSecret = "a secret of the test";
 comm::TcpAddress here(int port = 0) { return {"127.0.0.1", port}; }
 
 /// A worker that connects, on a thread.
-class FarWorker {
+class RemoteWorker {
 public:
-  FarWorker(const comm::TcpAddress &address, std::vector<StateTensor> tensors)
+  RemoteWorker(const comm::TcpAddress &address,
+               std::vector<StateTensor> tensors)
       : weights(std::move(tensors)) {
     auto socket = comm::connectTo(address);
     EXPECT_TRUE(socket.ok()) << socket.message();
@@ -35,9 +36,9 @@ public:
     connection.emplace(socket.take());
     thread = std::thread([this] { run(); });
   }
-  explicit FarWorker(const comm::TcpAddress &address)
-      : FarWorker(address, testing::parameters()) {}
-  ~FarWorker() { join(); }
+  explicit RemoteWorker(const comm::TcpAddress &address)
+      : RemoteWorker(address, testing::parameters()) {}
+  ~RemoteWorker() { join(); }
   void join() {
     if (thread.joinable())
       thread.join();
@@ -96,10 +97,10 @@ TEST_F(WorkerListenerTest, WorkersJoinAndLeaveInTheMidstOfARun) {
   testing::Results expected, results;
   expect(expected, 60);
   listen(options());
-  FarWorker first(address);
+  RemoteWorker first(address);
   awaitWorker(*sampler);
   update(*sampler, 0);
-  std::list<FarWorker> later;
+  std::list<RemoteWorker> later;
   for (int i = 0; i < 60; ++i) {
     sampler->submit(requestOf(i % 7), results.at(std::size_t(i)));
     if (i == 10 || i == 20)
@@ -114,7 +115,7 @@ TEST_F(WorkerListenerTest, WorkersJoinAndLeaveInTheMidstOfARun) {
   expectEqual(results, expected);
   awaitNote("closed its end");
   sampler->stop();
-  for (FarWorker &worker : later) {
+  for (RemoteWorker &worker : later) {
     worker.join();
     EXPECT_TRUE(worker.status.ok()) << worker.status.message();
     EXPECT_EQ(worker.ending, WorkerEnd::over);
@@ -129,7 +130,7 @@ TEST_F(WorkerListenerTest, WhatNoWorkerHasIsSampledByTheNextOne) {
   expect(expected, 8);
   listen(options());
   {
-    FarWorker first(address);
+    RemoteWorker first(address);
     awaitWorker(*sampler);
     update(*sampler, 0);
     first.end();
@@ -137,7 +138,7 @@ TEST_F(WorkerListenerTest, WhatNoWorkerHasIsSampledByTheNextOne) {
   }
   for (int i = 0; i < 8; ++i)
     sampler->submit(requestOf(i % 7), results.at(std::size_t(i)));
-  FarWorker second(address);
+  RemoteWorker second(address);
   results.wait(8);
   expectEqual(results, expected);
   sampler->stop();
@@ -147,14 +148,14 @@ TEST_F(WorkerListenerTest, OneThatCannotSampleIsReplaced) {
   testing::Results expected, results;
   expect(expected, 2);
   listen(options());
-  FarWorker broken(address);
+  RemoteWorker broken(address);
   broken.model.broken = true;
   awaitWorker(*sampler);
   update(*sampler, 0);
   for (int i = 0; i < 2; ++i)
     sampler->submit(requestOf(i % 7), results.at(std::size_t(i)));
   awaitNote("cannot sample: sampling: the device is gone");
-  FarWorker other(address);
+  RemoteWorker other(address);
   results.wait(2);
   expectEqual(results, expected);
   broken.join();
@@ -164,12 +165,12 @@ TEST_F(WorkerListenerTest, OneThatCannotSampleIsReplaced) {
 
 TEST_F(WorkerListenerTest, AnotherModelIsRefused) {
   listen(options());
-  FarWorker first(address);
+  RemoteWorker first(address);
   awaitWorker(*sampler);
   auto tensors = testing::parameters();
   tensors[1].shape = {4};
   tensors[1].size = 16;
-  FarWorker other(address, tensors);
+  RemoteWorker other(address, tensors);
   other.join();
   EXPECT_EQ(other.status.message(),
             "the learner refuses this worker: samples with 'b' as F32 [4], and "
@@ -186,7 +187,7 @@ TEST_F(WorkerListenerTest, OneThatSendsNothingIsGivenUp) {
   ListenOptions given = options();
   given.silence = std::chrono::milliseconds(50);
   listen(std::move(given));
-  FarWorker silent(address);
+  RemoteWorker silent(address);
   awaitWorker(*sampler);
   awaitNote("has sent nothing for 0.05 s");
   update(*sampler, 0);
@@ -220,7 +221,7 @@ TEST_F(WorkerListenerTest, TokensThatTheVocabularyLacksAreNotLearnedFrom) {
   Sample sample{.tokens = {11}, .logProbs = {-1}, .versions = {0}};
   ASSERT_TRUE(liar.send(pack(NumberedSamples{0, {sample, sample}})).ok());
   awaitNote("sent tokens that the vocabulary lacks");
-  FarWorker other(address);
+  RemoteWorker other(address);
   results.wait(1);
   expectEqual(results, expected);
   sampler->stop();
@@ -229,7 +230,7 @@ TEST_F(WorkerListenerTest, TokensThatTheVocabularyLacksAreNotLearnedFrom) {
 TEST_F(WorkerListenerTest, ARequestThatTwoCannotSampleFails) {
   testing::Results results;
   listen(options());
-  FarWorker first(address), second(address);
+  RemoteWorker first(address), second(address);
   first.model.broken = second.model.broken = true;
   awaitNote("joins", 2);
   update(*sampler, 0);
@@ -251,7 +252,7 @@ TEST_F(WorkerListenerTest, MoreWeightsThanTheModelHasAreRefused) {
   Connection greedy(socket.take());
   ASSERT_TRUE(greedy.send(pack(Hello{24, 4, tensors})).ok());
   awaitNote("samples with more weights than the model has");
-  FarWorker other(address); // decides which model it is
+  RemoteWorker other(address); // decides which model it is
   awaitWorker(*sampler);
   sampler->stop();
 }
@@ -277,7 +278,7 @@ TEST_F(WorkerListenerTest, LogProbabilitiesThatAreNotFiniteAreRefused) {
   Sample sample{.tokens = {1}, .logProbs = {NAN}, .versions = {0}};
   ASSERT_TRUE(liar.send(pack(NumberedSamples{0, {sample, sample}})).ok());
   awaitNote("sent log-probabilities that are not finite");
-  FarWorker other(address);
+  RemoteWorker other(address);
   results.wait(1);
   expectEqual(results, expected);
   sampler->stop();
@@ -318,7 +319,7 @@ TEST_F(WorkerListenerTest, WhateverElseComesIsNamedAndRefused) {
               "has another secret; give both the same");
     awaitNote("does not know the secret");
   }
-  FarWorker worker(address);
+  RemoteWorker worker(address);
   awaitWorker(*sampler);
   sampler->stop();
   worker.join();

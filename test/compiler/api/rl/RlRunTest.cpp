@@ -31,7 +31,7 @@ TEST_F(RlRunTest, ReadsThePromptsFirst) {
 // A sequence has 32 tokens, 8 of them of the completion.
 TEST_F(RlRunTest, RefusesAPromptWithoutRoomForItsCompletion) {
   write("prompts.jsonl", "{\"prompt\": \"" + std::string(25, 'a') + "\"}\n");
-  expectError("prompts.jsonl:1");
+  expectError("prompts.jsonl:1: the prompt has ");
 }
 
 TEST_F(RlRunTest, TellsARewardModelFromAProgram) {

@@ -7,7 +7,8 @@ import sys
 
 BIN, SOURCE, FOLDER = map(pathlib.Path, sys.argv[1:])
 
-CASES = [  # on meshes, with keep-ends: spec, layers, recipe, mesh, zero, microbatches, changes of the spec
+# Meshes fold with keep-ends.
+CASES = [  # spec, layers, recipe, mesh, zero, microbatches, changes of the spec
     ("tiny-gpt2", 7, "tiny-gpt2", "data=2,tensor=2", 0, 1, {}),
     # The norm of gradients is a sum over layers, its root in a kernel of the last one.
     ("tiny-gpt2", 7, "tiny-gpt2", "data=2,tensor=2", 1, 1, {}),

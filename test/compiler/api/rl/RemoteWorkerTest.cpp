@@ -1,5 +1,5 @@
 // A worker that has nothing but the address of a learner.
-#include "compiler/api/rl/FarWorker.h"
+#include "compiler/api/rl/RemoteWorker.h"
 #include "compiler/api/rl/RlWorkers.h"
 
 #include <atomic>
@@ -10,20 +10,20 @@
 namespace tessera {
 namespace {
 
-class FarWorker : public testing::TinyRun {
+class RemoteWorker : public testing::TinyRun {
 protected:
-  FarWorker() {
+  RemoteWorker() {
     options.cache = "off";
     options.threads = 1;
     options.reconnect = 0;
     options.note = [this](std::string_view line) { said.emplace_back(line); };
   }
 
-  FarWorkerOptions options;
+  RemoteWorkerOptions options;
   std::vector<std::string> said;
 };
 
-TEST_F(FarWorker, NeedsTheAddressOfALearner) {
+TEST_F(RemoteWorker, NeedsTheAddressOfALearner) {
   options.connect = "nowhere";
   EXPECT_EQ(workForLearner(options).message().find("--connect: "), 0U);
   options.connect = "127.0.0.1:0";
@@ -32,7 +32,7 @@ TEST_F(FarWorker, NeedsTheAddressOfALearner) {
             "--rollout-listen says");
 }
 
-TEST_F(FarWorker, EndsIfNoLearnerComes) {
+TEST_F(RemoteWorker, EndsIfNoLearnerComes) {
   options.connect = "127.0.0.1:1"; // tcpmux, which nobody has
   EXPECT_EQ(workForLearner(options).message().find("no learner within 0 s: "),
             0U);
@@ -40,7 +40,7 @@ TEST_F(FarWorker, EndsIfNoLearnerComes) {
 
 // It compiles what the learner says, with the sizes of the learner's recipe,
 // and ends with the learner.
-TEST_F(FarWorker, CompilesWhatTheLearnerAsksFor) {
+TEST_F(RemoteWorker, CompilesWhatTheLearnerAsksFor) {
   write("model/model.safetensors", "");
   arguments.listen = "127.0.0.1:0";
   ASSERT_EQ(errorOfCheck(), "");

@@ -1,9 +1,11 @@
-#include "compiler/api/rl/FarWorker.h"
+#include "compiler/api/rl/RemoteWorker.h"
 #include "compiler/api/rl/RlWorkers.h"
 #include "compiler/api/rl/RolloutSecret.h"
 #include "runtime/hal/cpu/ThreadPool.h"
 #include "runtime/rl/RolloutWorker.h"
 #include "runtime/support/Text.h"
+#include <chrono>
+#include <fmt/format.h>
 #include <fstream>
 #include <optional>
 #include <sys/stat.h>
@@ -16,14 +18,14 @@ namespace {
 /// The model that samples, compiled for what a learner asks for.
 class CompiledJob {
 public:
-  explicit CompiledJob(const FarWorkerOptions &options) : options(options) {}
+  explicit CompiledJob(const RemoteWorkerOptions &options) : options(options) {}
 
   /// Does nothing if the last job was the same.
   Status prepare(const rl::WorkerJob &job);
   DecodingModel &model() { return decoding; }
 
 private:
-  const FarWorkerOptions &options;
+  const RemoteWorkerOptions &options;
   std::optional<rl::WorkerJob> prepared;
   DecodingModel decoding;
 };
@@ -87,7 +89,7 @@ static bool isLoopbackPeer(int socket) {
 /// --reconnect seconds.
 static StatusOr<comm::Socket> reach(const comm::TcpAddress &address,
                                     const rl::SharedSecret &secret,
-                                    const FarWorkerOptions &options) {
+                                    const RemoteWorkerOptions &options) {
   const int64_t seconds = options.reconnect;
   constexpr std::chrono::seconds kGreeting{10};
   constexpr std::chrono::milliseconds kRetry{500};
@@ -136,7 +138,7 @@ static StatusOr<rl::WorkerEnd> workOnce(comm::Socket socket,
                               *compiled.model().model);
 }
 
-Status tessera::workForLearner(FarWorkerOptions options) {
+Status tessera::workForLearner(RemoteWorkerOptions options) {
   auto address = comm::TcpAddress::parse(options.connect);
   if (!address.ok())
     return Status::error("--connect: {}", address.message());

@@ -9,7 +9,7 @@
 
 namespace tessera {
 
-struct FarWorkerOptions {
+struct RemoteWorkerOptions {
   std::string connect;    ///< of the learner, "HOST:PORT"
   std::string secretFile; ///< as readRolloutSecret has it
   std::string device = "cpu", cache = "on";
@@ -21,7 +21,7 @@ struct FarWorkerOptions {
 
 /// On another machine: reaches the learner, compiles what it asks for, and
 /// samples until the run ends. A learner that has gone may come back.
-Status workForLearner(FarWorkerOptions options);
+Status workForLearner(RemoteWorkerOptions options);
 
 /// Started by the learner, which is at kWorkerDescriptor: runs the artifact.
 Status workForParent(const std::string &artifact, const std::string &device,
