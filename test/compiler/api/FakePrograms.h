@@ -1,4 +1,4 @@
-// Programs of plans that nobody compiles.
+// Programs of plans, made up instead of compiled.
 #pragma once
 #include "compiler/api/TrialWalk.h"
 

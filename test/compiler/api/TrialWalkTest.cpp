@@ -99,7 +99,7 @@ TEST_F(TrialWalkTest, NamesTheFirstThatIsRefused) {
   EXPECT_FALSE(walk.trials().smallest);
 }
 
-// What there is no time for is kept as formulas say.
+// Candidates after the time limit keep the estimates of the formulas.
 TEST_F(TrialWalkTest, SpendsNoMoreThanItsTime) {
   const Candidate data = plan("data=4,micro=1"), tensor = plan("tensor=2"),
                   pipe = plan("pipe=2"), expert = plan("expert=4");

@@ -33,7 +33,7 @@ TEST_F(RemoteWorker, NeedsTheAddressOfALearner) {
 }
 
 TEST_F(RemoteWorker, EndsIfNoLearnerComes) {
-  options.connect = "127.0.0.1:1"; // tcpmux, which nobody has
+  options.connect = "127.0.0.1:1"; // tcpmux, which does not listen
   EXPECT_EQ(workForLearner(options).message().find("no learner within 0 s: "),
             0U);
 }

@@ -51,7 +51,8 @@ TEST(ThreadsOf, AreDividedAmongWorkers) {
   EXPECT_EQ(threadsOf(arguments, withStaleness(1), nullptr).ofWorker, 1U);
 }
 
-// Of workers on other machines alone, only what compares runs beside.
+// With workers on other machines, the learner shares this one with the
+// reference model alone.
 TEST(ThreadsOf, AreTheLearnersIfOtherMachinesSample) {
   RlArguments arguments = with(8);
   arguments.listen = "0.0.0.0:7000";
