@@ -37,11 +37,6 @@ llvm::Error Compilation::checkInferenceMesh() const {
     return refuse("only models that generate text are sharded; omit --mesh");
   if (request.calibrate)
     return refuse("calibration is for one device; omit --mesh");
-  if (recipe.inference.quant != models::Quant::None)
-    return refuse("quantized weights are not sharded; omit --quant, or use a "
-                  "model in full precision");
-  if (recipe.inference.layout == recipe::WeightLayout::Packed)
-    return refuse("packed weights are not sharded; set inference.layout=rows");
   if (recipe.inference.numerics == recipe::Numerics::Training)
     return refuse("inference.numerics=training promises the bits of the "
                   "training program, and ranks sum in another order; set it to "

@@ -106,7 +106,7 @@ llvm::Error Compilation::takeStoredWeights() {
   return llvm::Error::success();
 }
 
-// A quantized base is whole on every device, and kernels of nf4 are of CPUs.
+// Kernels of nf4 are of CPUs.
 llvm::Error Compilation::checkBase() const {
   if (!isQuantized(recipe.adapter.base))
     return llvm::Error::success();
@@ -115,18 +115,6 @@ llvm::Error Compilation::checkBase() const {
     if (!kind.isCpu() && recipe.adapter.base == recipe::AdapterBase::Nf4)
       return makeError("adapter.base: no kernel reads nf4 weights on " +
                        kind.name + "; choose int4 or bf16, or omit the target");
-  llvm::SmallVector<llvm::StringRef> axes;
-  llvm::StringRef(mesh.axes).split(axes, ',', -1, /*KeepEmpty=*/false);
-  for (llvm::StringRef axis : axes)
-    if (axis.split('=').first != "data")
-      return makeError("adapter.base: " + base +
-                       " weights are not sharded, and --mesh has the axis " +
-                       axis.split('=').first.str() + "; " + insteadOfBase() +
-                       ", or use the axis data alone");
-  if (mesh.zero > 2)
-    return makeError("adapter.base: " + base +
-                     " weights are not sharded, and zero=3 shards weights; " +
-                     insteadOfBase() + ", or zero=2");
   return llvm::Error::success();
 }
 

@@ -102,9 +102,8 @@ static StatusOr<MeshQuestion> questionOf(const CompileRequest &request,
       (config->stored ||
        (config->floats && adapter.base == recipe::AdapterBase::Auto));
   if (takesCodes || isQuantized(adapter.base))
-    return Status::error("adapter.base: {} weights are not sharded, and "
-                         "--mesh auto would choose axes that shard them; use "
-                         "--mesh data={}",
+    return Status::error("adapter.base: --mesh auto does not know the costs of "
+                         "{} weights; name the axes, such as --mesh data={}",
                          takesCodes ? "quantized" : name(adapter.base),
                          request.world);
   StatusOr<Cluster> cluster = devicesOf(request, devices);

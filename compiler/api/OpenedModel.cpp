@@ -172,7 +172,7 @@ Status OpenedModel::openRun(bool mayScore, const TextSink &note) {
 
 Status OpenedModel::openModel(const TextSink &note) {
   ProgramOptions programs = choice;
-  programs.decoder.packed = !choice.ranks;
+  programs.decoder.packed = true;
   const auto mode = parseCacheMode(choice.decoder.cache);
   weights.folder = userCacheFolder();
   weights.reads = mode && readsCache(*mode) && choice.keepsWeights;

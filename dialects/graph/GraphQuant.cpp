@@ -5,6 +5,7 @@
 #include "runtime/support/Floats.h"
 #include "runtime/support/NormalFloat.h"
 #include <limits>
+#include <numeric>
 
 using namespace mlir;
 using namespace tessera;
@@ -232,7 +233,63 @@ int64_t DequantizeRowsOp::getBytes() { return countBytes(getOperands()); }
 //===--- sharding rules -------------------------------------------------===//
 
 // Packed layouts (micropanels, words) are not shardable.
-OpRule DequantizeOp::getShardingRule() { return wholeRule(*this); }
+// Rows of a shard are whole micropanels. A row of nf4 begins at some absmax of
+// the 256 that are quantized together, and kernels derive which from its number
+// in the shard.
+static int64_t shardableRows(const QuantizedLayout &layout) {
+  if (!layout.nf4())
+    return kMicropanel;
+  constexpr int64_t together = QuantizedLayout::kNf4Absmax;
+  return std::lcm(kMicropanel, together / std::gcd(layout.groups(), together));
+}
+
+// Columns are shardable in whole groups. Rows or columns that do not consist of
+// whole ones are not shardable, nor are columns of nf4, whose scales have parts
+// that belong to many groups.
+OpRule DequantizeOp::getShardingRule() {
+  QuantizedLayout layout = getLayout();
+  ArrayRef<int64_t> shape = tensorType(getResult()).getShape();
+  const bool isStack = shape.size() == 3;
+  const int64_t rows = layout.rows / (isStack ? shape[0] : 1),
+                wordsOfRow = tensorType(getValues()).getDimSize(1);
+  OpRule rule;
+  auto loop = [&](int64_t size, LoopKind kind) {
+    return size == 1 ? OpRule::Dim() : OpRule::Dim{rule.loopDim(size, kind)};
+  };
+  auto shardable = [&](int64_t size) { return loop(size, LoopKind::parallel); };
+  auto whole = [&](int64_t size) { return loop(size, LoopKind::whole); };
+  auto product = [](OpRule::Dim slow, const OpRule::Dim &fast) {
+    slow.append(fast);
+    return slow;
+  };
+  const OpRule::Dim stack = shardable(isStack ? shape[0] : 1),
+                    lanes = whole(kMicropanel);
+  OpRule::Dim outRows = whole(rows), micropanels = whole(layout.micropanels());
+  if (const int64_t unit = shardableRows(layout); rows % unit == 0) {
+    OpRule::Dim own =
+        product(shardable(rows / unit), whole(unit / kMicropanel));
+    outRows = product(own, lanes);
+    micropanels = product(stack, own);
+  }
+  OpRule::Dim outColumns = whole(layout.columns), words = whole(wordsOfRow),
+              scales = whole(layout.scaleRows());
+  if (!layout.nf4() && layout.columns % layout.group == 0) {
+    OpRule::Dim groups = shardable(layout.groups());
+    outColumns = product(groups, whole(layout.group));
+    words = product(groups, whole(wordsOfRow / layout.groups()));
+    scales = product(groups, whole(layout.scalesAt(1)));
+  }
+  rule.operands = {{micropanels, words, lanes}};
+  if (getScales())
+    rule.operands.push_back({micropanels, scales, lanes});
+  OpRule::Dims matrix{outRows, outColumns};
+  if (getTransposed())
+    std::swap(matrix[0], matrix[1]);
+  if (isStack)
+    matrix.insert(matrix.begin(), stack);
+  rule.results = {matrix};
+  return rule;
+}
 
 // [..., n] and the scales [..., 1] of its rows, which are whole.
 static std::pair<OpRule::Dims, OpRule::Dims> rowsAndScales(OpRule &rule,

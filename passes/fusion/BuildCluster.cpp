@@ -51,7 +51,7 @@ private:
 // tile; a gathered table is whole.
 static bool isReadAsStored(OpOperand &operand) {
   Operation *op = operand.getOwner();
-  if (isa<SampleOp>(op))
+  if (isa<SampleOp, DequantizeOp>(op))
     return true;
   bool isAttention = isa<AttentionOp, AttentionGradOp, PagedAttentionOp>(op);
   if (isAttention && tensorType(operand.get()).getRank() == 0) // start

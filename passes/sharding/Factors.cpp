@@ -1,6 +1,7 @@
 #include "passes/sharding/Factors.h"
 #include "dialects/dist/DistOps.h"
 #include "dialects/graph/GraphExchangeOps.h"
+#include "dialects/graph/GraphQuantOps.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -217,7 +218,72 @@ LogicalResult Factors::build() {
     if (walked.wasInterrupted())
       return failure();
   }
+  findMatrices();
   return success();
+}
+
+// The nodes of these loops of an op's rule.
+Factors::List Factors::loopsOf(Operation *op, const OpRule::Dim &names) const {
+  const auto &[rule, first] = computations.at(op);
+  List nodes;
+  for (unsigned name : names)
+    if (rule->loops[name].size != 1)
+      nodes.push_back(first + name);
+  return nodes;
+}
+
+// Whether a use divides the matrix as its value does. Appends the argument of a
+// block to which a call passes it.
+bool Factors::isReadAsMade(OpOperand &use,
+                           SmallVectorImpl<Value> &arguments) const {
+  auto call = dyn_cast<func::CallOp>(use.getOwner());
+  auto known = computations.find(use.getOwner());
+  if (!call && known == computations.end())
+    return false;
+  Value argument;
+  if (call) {
+    argument = callees.of(call).getArgument(use.getOperandNumber());
+    arguments.push_back(argument);
+  }
+  for (auto [i, dim] : llvm::enumerate(values.at(use.get()))) {
+    const List read =
+        call ? values.at(argument)[i]
+             : loopsOf(use.getOwner(),
+                       known->second.rule->operands[use.getOperandNumber()][i]);
+    if (expand(dim) != expand(read))
+      return false;
+  }
+  return true;
+}
+
+bool Factors::isShardable(Value argument, unsigned dim, unsigned factor) const {
+  auto found = quantized.find(argument);
+  if (found == quantized.end())
+    return true;
+  Operation *op = found->second->getOwner();
+  const OpRule &rule = *computations.at(op).rule;
+  for (unsigned name : rule.operands[found->second->getOperandNumber()][dim]) {
+    const size_t count = expand(loopsOf(op, {name})).size();
+    if (factor < count)
+      return rule.loops[name].kind == LoopKind::parallel && isReadAsMade(op);
+    factor -= count;
+  }
+  return false;
+}
+
+void Factors::findMatrices() {
+  module.walk([&](graph::DequantizeOp op) {
+    for (OpOperand &operand : op->getOpOperands())
+      quantized[operand.get()] = &operand;
+    SmallVector<Value> open{op.getResult()};
+    while (!open.empty()) {
+      Value matrix = open.pop_back_val();
+      matrices.insert(matrix);
+      for (OpOperand &use : matrix.getUses())
+        if (!isReadAsMade(use, open))
+          readOtherwise.insert(op);
+    }
+  });
 }
 
 //===--- queries ----------------------------------------------------------===//

@@ -48,6 +48,21 @@ public:
   /// Whether the op has a rule; a call does if it is of a pointwise function.
   bool computes(mlir::Operation *op) const { return computations.contains(op); }
 
+  /// Whether the value is a dequantized matrix, or a block's argument for one.
+  /// Only its reader's registers ever hold it, so nothing can reshard it.
+  bool isDequantized(mlir::Value value) const {
+    return !matrices.empty() && matrices.contains(value);
+  }
+  /// Whether all ops that read the matrix of a graph.dequantize divide its
+  /// dimensions as it does, so that they can be sharded as it is.
+  bool isReadAsMade(mlir::Operation *dequantize) const {
+    return !readOtherwise.contains(dequantize);
+  }
+
+  /// Whether an axis may shard the factor of a dimension of an argument: of
+  /// quantized values and scales, only those that graph.dequantize can shard.
+  bool isShardable(mlir::Value argument, unsigned dim, unsigned factor) const;
+
   /// Appends numbers to `key` that are equal for two values of one type, or for
   /// two ops, only if `of` is, before and after any split.
   void appendKey(mlir::Value value, llvm::SmallVectorImpl<uint64_t> &key) const;
@@ -80,6 +95,10 @@ private:
   mlir::LogicalResult connectCall(mlir::func::CallOp call);
   void connectGroups(mlir::Operation *op, const OpRule &rule, unsigned first);
   Atoms atoms(llvm::ArrayRef<unsigned> list) const;
+  List loopsOf(mlir::Operation *op, const OpRule::Dim &names) const;
+  void findMatrices();
+  bool isReadAsMade(mlir::OpOperand &use,
+                    llvm::SmallVectorImpl<mlir::Value> &arguments) const;
 
   /// An op's rule; its loops are consecutive nodes.
   struct Loops {
@@ -93,6 +112,10 @@ private:
   mutable std::vector<Node> nodes;
   llvm::DenseMap<mlir::Value, llvm::SmallVector<List, 4>> values;
   llvm::DenseMap<mlir::Operation *, Loops> computations;
+  llvm::DenseSet<mlir::Value> matrices;
+  /// Of values and scales, the operand that reads them.
+  llvm::DenseMap<mlir::Value, mlir::OpOperand *> quantized;
+  llvm::DenseSet<mlir::Operation *> readOtherwise;
 };
 
 } // namespace tessera::sharding

@@ -57,7 +57,7 @@ void OpSearch::addFunction(func::FuncOp function,
     for (BlockArgument argument : function.getArguments()) {
       unsigned i = argument.getArgNumber();
       PlacementChoice &place = choices[classes.of(argument)];
-      if (isInteger(argument))
+      if (isInteger(argument) || factors.isDequantized(argument))
         place = withoutPartial(asUsed(call->uses[i].value));
       else
         place = addValue(argument, function.getArgAttrDict(i),
@@ -207,18 +207,21 @@ void OpSearch::addSettling(unsigned number) {
                                runs * step.countOf(i)});
 }
 
-// No reshard makes partial values, or shards integers.
+// No reshard makes partial values, shards integers, or moves dequantized
+// matrices.
 bool OpSearch::canMove(const Demand &demand, const Placement &from,
                        const Placement &to) const {
   if (llvm::is_contained(to.partial, axis) &&
       !llvm::is_contained(from.partial, axis))
     return false;
-  if (!isInteger(demand.value))
+  const bool isMatrix = factors.isDequantized(demand.value);
+  if (!isInteger(demand.value) && !isMatrix)
     return true;
   for (auto [now, then] : llvm::zip(from.dims, to.dims))
     for (auto [one, other] : llvm::zip(now, then))
-      if (llvm::is_contained(other.axes, axis) &&
-          !llvm::is_contained(one.axes, axis))
+      if (const bool was = llvm::is_contained(one.axes, axis),
+          is = llvm::is_contained(other.axes, axis);
+          was != is && (is || isMatrix))
         return false;
   return true;
 }

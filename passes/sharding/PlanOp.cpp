@@ -1,6 +1,7 @@
 // Plans one op: it is sharded along the most important sharding groups that it
 // has, and otherwise as its operands are; an op on rows in device-local order
 // follows its rows.
+#include "dialects/graph/GraphQuantOps.h"
 #include "passes/sharding/Cut.h"
 
 using namespace mlir;
@@ -21,15 +22,16 @@ Factor *Shardings::factorOf(Cut &cut, const OpRule::Dim &names,
 
 //===--- cuts -------------------------------------------------------------===//
 
-// Integers are not sharded on the device (see Resharder): a factor of an
-// integer operand keeps the axes that shard it already, in their order.
-bool Shardings::keepsIntegers(Operation *op, const Cut &cut, unsigned loopDim,
+// Nothing shards integers (see Resharder) or dequantized matrices on the
+// device: a factor of such an operand keeps the axes that shard it already, in
+// their order.
+bool Shardings::keepsSharding(Operation *op, const Cut &cut, unsigned loopDim,
                               unsigned factor, unsigned axis) const {
   SmallVector<unsigned, 2> axes = cut.loops[loopDim][factor].axes;
   axes.push_back(axis);
   for (auto [operand, dims] :
        llvm::zip(op->getOperands(), cut.computation.rule.operands)) {
-    if (!isInteger(operand) || isSplat(operand) || isOpen(operand))
+    if (!isPinned(operand) || isSplat(operand) || isOpen(operand))
       continue;
     const Placement &have = asUsed(operand);
     for (auto [dim, names] : llvm::zip(have.dims, dims)) {
@@ -73,7 +75,7 @@ void Shardings::inherit(Operation *op, unsigned axis, Cut &cut) const {
       LoopKind kind = rule.loops[name].kind;
       if (kind == LoopKind::whole || kind == LoopKind::own ||
           numbersOwnRows(op, rule, name) || !fits(factor, axis) ||
-          !keepsIntegers(op, cut, name, k, axis) ||
+          !keepsSharding(op, cut, name, k, axis) ||
           (kind == LoopKind::sum &&
            (rule.addend ||
             !llvm::all_of(llvm::zip(op->getOperands(), rule.operands),
@@ -83,6 +85,23 @@ void Shardings::inherit(Operation *op, unsigned axis, Cut &cut) const {
       return;
     }
   }
+}
+
+// Nothing gathers a dequantized matrix: what reads it is sharded as it is.
+bool Shardings::followMatrix(Operation *op, unsigned axis, Cut &cut) const {
+  for (auto [operand, dims] :
+       llvm::zip(op->getOperands(), cut.computation.rule.operands)) {
+    if (!factors.isDequantized(operand))
+      continue;
+    auto place = findCut(asUsed(operand), axis);
+    Factor *factor =
+        place ? factorOf(cut, dims[place->first], place->second) : nullptr;
+    if (!factor)
+      continue;
+    factor->axes.push_back(axis);
+    return true;
+  }
+  return false;
 }
 
 std::optional<Cutting> Shardings::exceptionOf(Operation *op,
@@ -110,13 +129,13 @@ void Shardings::chooseCuts(Operation *op, Cut &cut) const {
   };
   auto mayCut = [&](unsigned axis, unsigned name) {
     LoopKind kind = rule.loops[name].kind;
-    return !numbersOwnRows(op, rule, name) &&
+    return !numbersOwnRows(op, rule, name) && factors.isReadAsMade(op) &&
            (kind == LoopKind::parallel ||
             (kind == LoopKind::sum && mayAdd(axis)));
   };
   auto cutFactor = [&](unsigned axis, unsigned name, unsigned k) {
     Factor &factor = cut.loops[name][k];
-    if (!fits(factor, axis) || !keepsIntegers(op, cut, name, k, axis))
+    if (!fits(factor, axis) || !keepsSharding(op, cut, name, k, axis))
       return false;
     factor.axes.push_back(axis);
     return true;
@@ -130,7 +149,8 @@ void Shardings::chooseCuts(Operation *op, Cut &cut) const {
     return false;
   };
   for (unsigned axis = 0; axis < mesh.rank(); ++axis) {
-    if (mesh.size(axis) == 1 || followRows(op, axis, cut))
+    if (mesh.size(axis) == 1 || followRows(op, axis, cut) ||
+        followMatrix(op, axis, cut))
       continue;
     if (rule.numbersRows) {
       numberRows(op, axis, cut);
@@ -144,7 +164,8 @@ void Shardings::chooseCuts(Operation *op, Cut &cut) const {
     bool claimed = llvm::any_of(strategy->colors[axis], [&](Color color) {
       return claim(axis, color);
     });
-    if (!claimed)
+    // What dequantizes a shard of ZeRO gathers it first.
+    if (!claimed && !isa<graph::DequantizeOp>(op))
       inherit(op, axis, cut);
   }
   inheritOrder(op, cut);
@@ -340,7 +361,7 @@ Placement Shardings::suiting(OpOperand &operand,
     adds = llvm::is_contained(rule.linear[cutting.name], i) && !isSplat(value);
   } else if (cutting.kind == Cutting::Kind::factor) {
     adds = rule.addend == i && rule.loops[cutting.name].kind == LoopKind::sum;
-    if (isInteger(value) && !isSplat(value))
+    if (isPinned(value) && !isSplat(value))
       for (auto [dim, names] : llvm::zip(placement.dims, rule.operands[i])) {
         unsigned k = cutting.factor;
         for (unsigned name : names) {

@@ -68,7 +68,7 @@ bool Shardings::cutTokens(Operation *op, unsigned axis, Color color,
          llvm::enumerate(cut.loops[name], cut.computation.loops[name]))
       if (loopDim.kind == LoopKind::own &&
           name != cut.computation.rule.groups && atom.color == color &&
-          fits(factor, axis) && keepsIntegers(op, cut, name, k, axis)) {
+          fits(factor, axis) && keepsSharding(op, cut, name, k, axis)) {
         factor.axes.push_back(axis);
         return true;
       }

@@ -29,13 +29,14 @@ bool Shardings::fits(const Factor &factor, unsigned axis) const {
 }
 
 // Shards the first factor of the sharding group that is large enough.
-static bool cutColor(Placement &placement, ArrayRef<Factors::Atoms> atoms,
-                     Color color, unsigned axis,
-                     llvm::function_ref<bool(const Factor &)> fits) {
-  for (auto [dim, names] : llvm::zip(placement.dims, atoms))
-    for (auto [factor, atom] : llvm::zip(dim, names))
-      if (atom.color == color && fits(factor)) {
-        factor.axes.push_back(axis);
+static bool
+cutColor(Placement &placement, ArrayRef<Factors::Atoms> atoms, Color color,
+         unsigned axis,
+         llvm::function_ref<bool(unsigned dim, unsigned factor)> fits) {
+  for (auto [d, names] : llvm::enumerate(atoms))
+    for (auto [k, atom] : llvm::enumerate(names))
+      if (atom.color == color && fits(d, k)) {
+        placement.dims[d][k].axes.push_back(axis);
         return true;
       }
   return false;
@@ -52,20 +53,25 @@ std::optional<Cutting> Shardings::exceptionOf(Value value,
 Placement Shardings::byColors(Value value) const {
   Placement placement = blank(value);
   auto atoms = factors.of(value);
+  auto mayCut = [&](unsigned axis, unsigned dim, unsigned factor) {
+    return fits(placement.dims[dim][factor], axis) &&
+           factors.isShardable(value, dim, factor);
+  };
   for (unsigned axis = 0; axis < mesh.rank(); ++axis) {
     if (mesh.size(axis) == 1)
       continue;
     if (auto cutting = exceptionOf(value, axis)) {
       if (cutting->kind != Cutting::Kind::factor)
         continue;
-      Factor &factor = placement.dims[cutting->name][cutting->factor];
-      if (fits(factor, axis))
-        factor.axes.push_back(axis);
+      if (mayCut(axis, cutting->name, cutting->factor))
+        placement.dims[cutting->name][cutting->factor].axes.push_back(axis);
       continue;
     }
     for (Color color : strategy->colors[axis])
       if (cutColor(placement, atoms, color, axis,
-                   [&](const Factor &factor) { return fits(factor, axis); }))
+                   [&](unsigned dim, unsigned factor) {
+                     return mayCut(axis, dim, factor);
+                   }))
         break;
   }
   return placement;
@@ -235,11 +241,11 @@ LogicalResult Shardings::build(ModuleOp module, bool withInit) {
 LogicalResult Shardings::planFunction(func::FuncOp function,
                                       func::CallOp call) {
   placeArguments(function);
-  // A block takes integers as they are produced.
+  // A block takes integers and dequantized matrices as they are produced.
   if (call)
     for (auto [argument, operand] :
          llvm::zip(function.getArguments(), call.getOperands()))
-      if (isInteger(argument))
+      if (isPinned(argument))
         place(classes.of(argument), asUsed(operand).withoutPartial());
   return planBlock(function.getBody().front());
 }

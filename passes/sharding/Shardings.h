@@ -68,6 +68,8 @@ struct Plan {
   llvm::SmallVector<const Placement *, 2> made;
 };
 
+bool isInteger(mlir::Value value);
+
 class Shardings {
 public:
   Shardings(const Congruence &classes, const Mesh &mesh,
@@ -162,6 +164,10 @@ private:
   std::optional<Cutting> exceptionOf(mlir::Value value, unsigned axis) const;
   Placement suiting(mlir::OpOperand &operand, const Factors::Computation &of,
                     unsigned axis, const Cutting &cutting) const;
+  /// Whether no reshard can shard the value further.
+  bool isPinned(mlir::Value value) const {
+    return isInteger(value) || factors.isDequantized(value);
+  }
   bool isOpen(mlir::Value value) const {
     return !open.empty() && open.contains(classes.of(value));
   }
@@ -194,8 +200,9 @@ private:
   Factor *factorOf(Cut &cut, const OpRule::Dim &names, unsigned number) const;
   bool cutGroups(Cut &cut, unsigned axis, std::optional<Color> color) const;
   void chooseCuts(mlir::Operation *op, Cut &cut) const;
-  bool keepsIntegers(mlir::Operation *op, const Cut &cut, unsigned loopDim,
+  bool keepsSharding(mlir::Operation *op, const Cut &cut, unsigned loopDim,
                      unsigned factor, unsigned axis) const;
+  bool followMatrix(mlir::Operation *op, unsigned axis, Cut &cut) const;
   void inherit(mlir::Operation *op, unsigned axis, Cut &cut) const;
   void inheritOrder(mlir::Operation *op, Cut &cut) const;
   void keepParts(mlir::Operation *op, Cut &cut) const;
@@ -237,6 +244,5 @@ bool hasMasters(mlir::ModuleOp module);
 
 /// Zeros are also the sum of zeros on every device.
 using graph::isZero;
-bool isInteger(mlir::Value value);
 
 } // namespace tessera::sharding

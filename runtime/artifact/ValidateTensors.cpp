@@ -1,8 +1,10 @@
 #include "runtime/artifact/AppendedArtifact.h"
 #include "runtime/artifact/Checker.h"
+#include "runtime/artifact/Shares.h"
 #include "runtime/support/QuantizedLayout.h"
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 namespace tessera::artifact {
@@ -59,11 +61,13 @@ Status checkRole(Checker &checker, const Tensor &tensor,
   return Status::success();
 }
 
-/// The shape is that of values or scales of the matrix that is named.
+/// The shape is that of values or scales of the matrix that is named; of a
+/// shard, the whole tensor's is. After checkCuts.
 Status checkQuantized(Checker &checker, const Tensor &tensor) {
   const Quantized &from = *tensor.quantized();
-  if (tensor.role() != Role::parameter || tensor.cuts())
-    return checker.fail(&tensor, "quantized, and no whole parameter");
+  if (tensor.role() != Role::parameter)
+    return checker.fail(&tensor, "quantized, with the role {}",
+                        EnumNameRole(tensor.role()));
   if (!isName(toView(from.source())))
     return checker.fail(&tensor, "the name of what is quantized is empty, too "
                                  "long or not plain ASCII");
@@ -106,10 +110,9 @@ Status checkQuantized(Checker &checker, const Tensor &tensor) {
   const ElementType type = isScales && !layout.nf4() ? ElementType::f16
                            : isBf16                  ? ElementType::bf16
                                                      : ElementType::i32;
-  const auto &shape = *tensor.shape();
   if (tensor.type() != type ||
-      !std::equal(shape.begin(), shape.end(), std::begin(wanted),
-                  std::end(wanted)))
+      !std::ranges::equal(globalShape(tensor), wanted,
+                          std::cmp_equal<std::uint64_t, std::int64_t>))
     return checker.fail(&tensor, "the {} of {} × {} weights have another shape",
                         EnumNameQuantizedPart(from.part()), from.rows(),
                         from.columns());

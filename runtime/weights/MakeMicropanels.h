@@ -18,7 +18,8 @@ using MakeMicropanel =
                          std::span<uint16_t> scales, unsigned thread)>;
 
 /// Makes all micropanels of a matrix on all processors: in place if the state
-/// is in host memory, otherwise through a buffer for a few of them. `scales` is
+/// is in host memory, otherwise through a buffer for a few of them. A process
+/// with a shard makes only those of which it stores a part. `scales` is
 /// null if the layout has none. For a matrix of a stack (matricesOf),
 /// `micropanel` counts from its own first one.
 Status makeMicropanels(ModelState &model, const StateTensor &values,

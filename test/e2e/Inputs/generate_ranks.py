@@ -45,6 +45,15 @@ MODELS = {
         "router_aux_loss_coef": 0.01, "output_router_logits": False},
         ["expert=2", "tensor=2", "expert=2,tensor=2"]),
 }
+QUANTIZED = {
+    "blocks": (LLAMA | {"hidden_size": 128, "num_attention_heads": 4, "num_key_value_heads": 2,
+                        "head_dim": 32, "intermediate_size": 192}, ["tensor=2", "tensor=4"]),
+    # Heads of 24, which are no whole groups.
+    "uneven": (LLAMA | {"hidden_size": 96, "num_attention_heads": 4, "num_key_value_heads": 2,
+                        "head_dim": 24, "intermediate_size": 208}, ["tensor=2"]),
+    "experts": (MODELS["mixtral"][0] | {"hidden_size": 64, "intermediate_size": 96,
+                                        "head_dim": 16}, ["expert=2", "expert=2,tensor=2"]),
+}
 # Sums in another order, in fp32.
 ROUNDING = 2e-4
 PROMPTS = ["The command", "A server writes the file. Every user " * 6]
@@ -132,6 +141,31 @@ def same_texts(ranks):
         for mesh in meshes:
             texts = [ranks.text(folder, prompt, mesh) for prompt in PROMPTS]
             check(texts == alone, f"{name} on {mesh}: the tokens of one rank")
+
+
+def quantized(ranks):
+    """Weights of int8, int4 and fp8, and packed ones in bf16. Matrices that are no whole groups or
+    micropanels, such as all of `llama`, stay whole."""
+    for name, (config, meshes) in QUANTIZED.items():
+        folder = ranks.model(name, config)
+        for quant in ("int8", "int4", "fp8"):
+            alone = [ranks.text(folder, prompt, "", "--quant", quant) for prompt in PROMPTS]
+            for mesh in meshes:
+                texts = [ranks.text(folder, prompt, mesh, "--quant", quant) for prompt in PROMPTS]
+                check(texts == alone, f"{name} in {quant} on {mesh}: the tokens of one rank")
+    packed, folder = ["--set", "precision.compute=bf16"], ranks.scratch / "blocks"
+    alone = [ranks.text(folder, prompt, "", *packed) for prompt in PROMPTS]
+    texts = [ranks.text(folder, prompt, "tensor=2", *packed) for prompt in PROMPTS]
+    check(texts == alone, "packed weights on tensor=2: the tokens of one rank")
+
+
+def stored(ranks, folder):
+    """A checkpoint in int4 keeps its codes on ranks."""
+    place = ranks.scratch / "stored"
+    run(ranks.tessera, "quantize", folder, "-o", place, "--quant", "int4")
+    alone = ranks.text(place, PROMPTS[1], "")
+    check(ranks.text(place, PROMPTS[1], "tensor=2") == alone,
+          "a checkpoint in int4 on tensor=2: the tokens of one rank")
 
 
 def same_scores(ranks, folder):
@@ -233,8 +267,7 @@ def bench(ranks, folder):
     check(True, "bench infer on tensor=2: the share of collectives")
     for what, place, part, more in [
             ("a packaged model", ranks.scratch / "packaged.tsr", "compiled for one process", []),
-            ("a long prompt", folder, "lower --pp or --tg", ["--pp", 9999]),
-            ("quantized weights", folder, "quantized weights are not sharded", ["--quant", "int8"])]:
+            ("a long prompt", folder, "lower --pp or --tg", ["--pp", 9999])]:
         refuses(f"{what}, bench infer", part)(
             ranks.tessera, "bench", "infer", place, "--mesh", "tensor=1", *more)
 
@@ -242,6 +275,8 @@ def bench(ranks, folder):
 def main():
     ranks = Ranks(*sys.argv[1:])
     same_texts(ranks)
+    quantized(ranks)
+    stored(ranks, ranks.scratch / "blocks")
     same_scores(ranks, ranks.scratch / "llama")
     dead_rank(ranks, ranks.scratch / "llama")
     refusals(ranks, ranks.scratch / "llama")

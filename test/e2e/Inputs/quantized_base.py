@@ -189,8 +189,8 @@ def refusals(run, model, stored):
             sets=[*lora, "inference.group=64"])
     refused("rows that are no whole blocks", run.spec("llama-15m", intermediate_size=720),
             "blocks of 32 weights", "720", sets=int8)
-    refused("tensor parallelism", model, "int8 weights are not sharded", "tensor", sets=int8,
-            more=["--mesh", "tensor=2"])
+    refused("a chosen mesh", model, "costs of int8 weights", sets=int8,
+            more=["--mesh", "auto", "--world", "2"])
 
 
 if __name__ == "__main__":

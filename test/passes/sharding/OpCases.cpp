@@ -534,6 +534,27 @@ std::multimap<std::string, OpCase> routing() {
                  "dequantize %a0, %a1 bits 4 group 32 : T<2x16x16xi32>, "
                  "T<2x4x16xf16> -> T<32x128xf32>",
                  {"32x128xf32"})}},
+      {"dequantize",
+       {function({"4x32x16xi32", "4x4x16xf16"},
+                 "dequantize %a0, %a1 bits 8 group 64 zeros transposed : "
+                 "T<4x32x16xi32>, T<4x4x16xf16> -> T<128x64xf32>",
+                 {"128x64xf32"})}},
+      // A stack of matrices; then rows and columns that are no whole ones.
+      {"dequantize",
+       {function({"6x24x16xi32", "6x3x16xf16"},
+                 "dequantize %a0, %a1 bits 8 group 32 : T<6x24x16xi32>, "
+                 "T<6x3x16xf16> -> T<3x32x96xf32>",
+                 {"3x32x96xf32"})}},
+      {"dequantize",
+       {function({"3x64x16xbf16"},
+                 "dequantize %a0 bits 16 group 32 : T<3x64x16xbf16> -> "
+                 "T<40x50xbf16>",
+                 {"40x50xbf16"})}},
+      {"dequantize",
+       {function({"4x64x16xbf16"},
+                 "dequantize %a0 bits 16 group 32 : T<4x64x16xbf16> -> "
+                 "T<64x64xbf16>",
+                 {"64x64xbf16"})}},
       {"quantize_rows",
        {function({"4x6x8xf32"},
                  "quantize_rows %a0 : T<4x6x8xf32> -> T<4x6x8xi8>, "

@@ -123,7 +123,7 @@ const Hostile kHostile[] = {
     {"DecayOnMoment", [](ArtifactT &a) { share(a).state[1]->decay = true; },
      "state tensor 'w.exp_avg': weight decay on the role optimizer"},
     {"QuantizedMoment", [](ArtifactT &a) { quantize(share(a).state[1]); },
-     "state tensor 'w.exp_avg': quantized, and no whole parameter"},
+     "state tensor 'w.exp_avg': quantized, with the role optimizer"},
     {"QuantizedSource",
      [](ArtifactT &a) { quantize(share(a).state[0]).source = ""; },
      "the name of what is quantized is empty, too long or not plain ASCII"},
