@@ -90,7 +90,6 @@ private:
   llvm::Error checkPrecision();
   llvm::Error checkInferenceMesh() const;
   llvm::Error checkBase() const;
-  std::string insteadOfBase() const;
   llvm::Error verifyInput();
   llvm::Error adoptDevices();
   llvm::Error adoptTargets();

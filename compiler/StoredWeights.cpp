@@ -110,15 +110,9 @@ llvm::Error Compilation::takeStoredWeights() {
 llvm::Error Compilation::checkBase() const {
   if (!isQuantized(recipe.adapter.base))
     return llvm::Error::success();
-  const std::string base(recipe::name(recipe.adapter.base));
   for (const DeviceKind &kind : kindsOf(targets))
     if (!kind.isCpu() && recipe.adapter.base == recipe::AdapterBase::Nf4)
       return makeError("adapter.base: no kernel reads nf4 weights on " +
                        kind.name + "; choose int4 or bf16, or omit the target");
   return llvm::Error::success();
-}
-
-// What a model may have instead of a quantized base.
-std::string Compilation::insteadOfBase() const {
-  return config.stored ? "use the model in full precision" : "choose bf16";
 }
