@@ -1,11 +1,10 @@
 // Parameters of a contraction's kernel: element types, register tiles, staging
 // and the length of chunks of the sum.
 #include "passes/kernels/ClusterLaunch.h"
-#include "passes/kernels/contraction/ContractionEmit.h"
+#include "passes/kernels/contraction/ContractionBlock.h"
 
 using namespace mlir;
 using namespace tessera;
-using namespace tessera::graph;
 
 // Register tiles of a group: enough that its rows fill cache lines if they are
 // the contiguous dimension.
@@ -14,113 +13,134 @@ static constexpr int64_t kGroupTiles = 4;
 // A block's staged copies for matrix registers: their processors have 2 MiB of
 // L2.
 static constexpr int64_t kMatrixBytes = 1280 << 10;
+// Rows that are staged for matrix registers at a time; more with weights in
+// micropanels, which are not staged.
+static constexpr int64_t kMatrixRows = 128, kMatrixRowsOfMicropanels = 512;
+
+static bool repeats(const ContractionDim &dim, int64_t stride) {
+  return dim.size > 1 && stride == 0;
+}
 
 // bf16 is multiplied directly if the target has the instruction; otherwise
 // everything below f32 is upcast while staged.
-void ContractionEmitter::chooseTypes() {
-  accumulate = plan.lhs.element.isF64() ? b.getF64Type() : b.getF32Type();
+static void chooseTypes(ContractionTiles &tiles, const ContractionPlan &plan,
+                        const TileTarget &target) {
+  Builder b(plan.lhs.element.getContext());
+  tiles.accumulate = plan.lhs.element.isF64() ? b.getF64Type() : b.getF32Type();
   auto isBf16 = [](const ContractionOperand &operand) {
     return operand.memory.isBF16() && operand.element.isBF16();
   };
-  auto repeats = [](int64_t size, int64_t stride) {
-    return size > 1 && stride == 0;
-  };
   ContractionDim row = plan.rowDim(), column = plan.columnDim();
-  matrices = target.matrixTiles && plan.fitsMatrices();
-  pairs = target.bf16Dot && isBf16(plan.lhs) && isBf16(plan.rhs) &&
-          !repeats(row.size, row.lhs) && !repeats(column.size, column.rhs) &&
-          !repeats(plan.sum.size, plan.sum.lhs) &&
-          !repeats(plan.sum.size, plan.sum.rhs);
-  pairs |= matrices;
-  if (matrices && plan.packed)
-    packed = emitView(b, loc, kernel.getBuffers()[0], plan.packed->view());
-  compute = pairs ? Type(b.getBF16Type()) : accumulate;
+  tiles.matrices = target.matrixTiles && plan.fitsMatrices();
+  tiles.readsPacked = tiles.matrices && plan.packed;
+  tiles.pairs = target.bf16Dot && isBf16(plan.lhs) && isBf16(plan.rhs) &&
+                !repeats(row, row.lhs) && !repeats(column, column.rhs) &&
+                !repeats(plan.sum, plan.sum.lhs) &&
+                !repeats(plan.sum, plan.sum.rhs);
+  tiles.pairs |= tiles.matrices;
+  tiles.compute = tiles.pairs ? Type(b.getBF16Type()) : tiles.accumulate;
 }
 
-void ContractionEmitter::chooseTiles() {
-  if (matrices)
-    return chooseMatrixTiles();
+// Few rows × rows of weights: the weights are a left operand in place, neither
+// copied nor transposed.
+static void chooseMatrixTiles(ContractionTiles &tiles,
+                              const ContractionPlan &plan) {
+  tiles.width = tiles.height = PackedRows::kTile;
+  tiles.kStep = PackedRows::kTerms;
+  bool isMicropanels = plan.isMicropanels();
+  tiles.groupRows = std::min(plan.blockRows, isMicropanels || tiles.readsPacked
+                                                 ? kMatrixRowsOfMicropanels
+                                                 : kMatrixRows);
+  if (plan.streamsMicropanels()) // one run of memory
+    tiles.width = kMicropanel;
+  bool isWhole = plan.sum.size % PackedRows::kTerms == 0;
+  bool inPlace =
+      plan.streamsMicropanels() && !plan.groups && plan.sum.lhs == 1 && isWhole;
+  tiles.stagesRows = !inPlace && !tiles.readsPacked;
+  tiles.transposed = plan.streams() && isWhole;
+  tiles.rowsSumFirst = tiles.transposed;
+  tiles.stagesColumns = !isMicropanels && !tiles.transposed;
+  // A panel is staged only once then: all rows of the block are multiplied by
+  // it as one group, and it is not read again, neither with other rows nor to
+  // pad its terms.
+  tiles.interleaves = tiles.readsPacked && !isMicropanels && !plan.groups &&
+                      !plan.quant->sumsRows && !plan.quant->layout.nf4() &&
+                      plan.blockRows <= tiles.groupRows && isWhole &&
+                      plan.blockColumns % PackedRows::kTile == 0 &&
+                      plan.columnDim().size % plan.blockColumns == 0;
+}
+
+static void chooseVectorTiles(ContractionTiles &tiles,
+                              const ContractionPlan &plan,
+                              const TileTarget &target) {
+  ContractionDim row = plan.rowDim(), column = plan.columnDim();
   // An f64 tile of as many elements takes twice the registers.
-  width = accumulate.isF64() ? target.columns / 2 : target.columns;
-  width = std::min(width, plan.columnDim().size);
+  tiles.width = tiles.accumulate.isF64() ? target.columns / 2 : target.columns;
+  tiles.width = std::min(tiles.width, column.size);
   int64_t rows = plan.blockRows;
-  height = partsOf(rows, partsOf(rows, target.rows));
-  groupRows = std::min(rows, kGroupTiles * height);
+  tiles.height = partsOf(rows, partsOf(rows, target.rows));
+  tiles.groupRows = std::min(rows, kGroupTiles * tiles.height);
   // One step in each iteration: LLVM schedules the loads of several so early
   // that sums are spilled, and the loop costs little compared with so many
   // products.
-  kStep = pairs ? 2 : 1;
+  tiles.kStep = tiles.pairs ? 2 : 1;
   if (plan.streamsMicropanels()) { // a micropanel, some lines at a time
-    width = std::min(kMicropanel, plan.columnDim().size);
-    kStep = kQuantBlock;
+    tiles.width = std::min(kMicropanel, column.size);
+    tiles.kStep = kQuantBlock;
   }
   // Several columns of rhs, a register of each at a time.
   if (plan.streams()) {
-    width = std::min(target.lanes, plan.columnDim().size);
-    kStep = target.lanes * 4 / (plan.rhs.memory.getIntOrFloatBitWidth() / 8);
+    tiles.width = std::min(target.lanes, column.size);
+    tiles.kStep =
+        target.lanes * 4 / (plan.rhs.memory.getIntOrFloatBitWidth() / 8);
   }
-}
-
-void ContractionEmitter::chooseStaging() {
-  if (matrices)
-    return chooseMatrixStaging();
-  ContractionDim row = plan.rowDim(), column = plan.columnDim();
-  lhs.sumFirst = plan.sum.lhs != 1 && plan.sum.size > 1 && row.lhs == 1;
-  rhs.sumFirst = true;
-  bool converts =
-      plan.lhs.memory != compute || lhs.repeatsTile || lhs.repeatsSum;
-  bool strided = plan.sum.size > 1 && plan.sum.lhs != 1;
-  lhs.staged = converts || strided;
-  bool usedOnce = plan.rowDim().size <= height;
-  rhs.staged = plan.quant || pairs || plan.rhs.memory != compute ||
-               rhs.repeatsTile || rhs.repeatsSum ||
-               (column.size > 1 && column.rhs != 1) || !usedOnce;
-  if (plan.streams() || plan.streamsMicropanels())
-    rhs.staged = false;
+  bool isStrided = plan.sum.size > 1 && plan.sum.lhs != 1;
+  tiles.rowsSumFirst = isStrided && row.lhs == 1;
+  tiles.stagesRows = isStrided || plan.lhs.memory != tiles.compute ||
+                     repeats(row, row.lhs) || repeats(plan.sum, plan.sum.lhs);
+  bool usedOnce = row.size <= tiles.height;
+  tiles.stagesColumns =
+      !plan.streams() && !plan.streamsMicropanels() &&
+      (plan.quant || tiles.pairs || plan.rhs.memory != tiles.compute ||
+       repeats(column, column.rhs) || repeats(plan.sum, plan.sum.rhs) ||
+       (column.size > 1 && column.rhs != 1) || !usedOnce);
 }
 
 // The staged part of a chunk fits the budget: all panels, one group of rows.
-void ContractionEmitter::chooseChunks() {
-  int64_t bytes = compute.getIntOrFloatBitWidth() / 8;
-  int64_t columns = partsOf(plan.blockColumns, width) * width;
-  int64_t perStep =
-      (lhs.staged ? groupRows * bytes : 0) + (rhs.staged ? columns * bytes : 0);
+static void chooseChunks(ContractionTiles &tiles, const ContractionPlan &plan,
+                         const TileTarget &target) {
+  int64_t bytes = tiles.compute.getIntOrFloatBitWidth() / 8;
+  int64_t columns = partsOf(plan.blockColumns, tiles.width) * tiles.width;
+  int64_t perStep = (tiles.stagesRows ? tiles.groupRows * bytes : 0) +
+                    (tiles.stagesColumns ? columns * bytes : 0);
   int64_t k = plan.sum.size, limit = k;
   if (perStep)
     limit = std::max<int64_t>(
-        (matrices ? kMatrixBytes : target.sharedBytes) / perStep, 64);
-  if (packed)
+        (tiles.matrices ? kMatrixBytes : target.sharedBytes) / perStep, 64);
+  if (tiles.readsPacked)
     limit = plan.packed->depth;
-  chunksOfSum = partsOf(k, limit);
-  chunk = chunksOfSum == 1 ? k
-                           : llvm::alignTo(partsOf(k, chunksOfSum),
-                                           std::max<int64_t>(16, kStep));
+  tiles.chunksOfSum = partsOf(k, limit);
+  tiles.chunk = tiles.chunksOfSum == 1
+                    ? k
+                    : llvm::alignTo(partsOf(k, tiles.chunksOfSum),
+                                    std::max<int64_t>(16, tiles.kStep));
   // With quantized weights a chunk has whole blocks.
-  if (plan.quant && chunksOfSum > 1)
-    chunk = llvm::alignTo(chunk, kQuantBlock);
-  chunksOfSum = partsOf(k, chunk);
-  chunks = chunksOfSum;
+  if (plan.quant && tiles.chunksOfSum > 1)
+    tiles.chunk = llvm::alignTo(tiles.chunk, kQuantBlock);
+  tiles.chunksOfSum = partsOf(k, tiles.chunk);
+  tiles.chunks = tiles.chunksOfSum;
   for (const ContractionDim &dim : plan.outerSums)
-    chunks *= dim.size;
+    tiles.chunks *= dim.size;
 }
 
-// Tiles of two heights that differ by one, so that none is much lower than the
-// others, if so many rows can be covered that way.
-ContractionEmitter::RowCover
-ContractionEmitter::coverEvenly(int64_t rows) const {
-  int64_t tiles = partsOf(rows, height);
-  int64_t tall = rows - tiles * (height - 1);
-  if (tall < 0)
-    return coverFromTop(rows);
-  return {tall, tiles - tall, 0};
-}
-
-// As many of the full height as fit, so that only the height of the remainder
-// is added.
-ContractionEmitter::RowCover
-ContractionEmitter::coverFromTop(int64_t rows) const {
-  RowCover cover{rows / height, 0, rows % height};
-  if (cover.rest && cover.rest == height - 1)
-    return {cover.tall, 1, 0};
-  return cover;
+ContractionTiles tessera::chooseTiles(const ContractionPlan &plan,
+                                      const TileTarget &target) {
+  ContractionTiles tiles;
+  chooseTypes(tiles, plan, target);
+  if (tiles.matrices)
+    chooseMatrixTiles(tiles, plan);
+  else
+    chooseVectorTiles(tiles, plan, target);
+  chooseChunks(tiles, plan, target);
+  return tiles;
 }

@@ -16,28 +16,16 @@ using namespace tessera;
 // Prefetch distance of words, in lines.
 static constexpr int64_t kPrefetchDistance = 32;
 
-// Whether panels are dequantized one by one, each interleaved with the products
-// of the previous one. A panel is then staged only once: all rows of the block
-// are multiplied by it as one group, and it is not read again, neither with
-// other rows nor to pad its terms (padColumns).
-bool ContractionEmitter::interleavesDequantization() const {
-  return packed && !plan.isMicropanels() && !plan.groups &&
-         !plan.quant->sumsRows && !plan.quant->layout.nf4() &&
-         plan.blockRows <= groupRows &&
-         plan.sum.size % PackedRows::kTerms == 0 &&
-         plan.blockColumns % PackedRows::kTile == 0 &&
-         plan.columnDim().size % plan.blockColumns == 0;
-}
-
 // All panels of the chunk, one micropanel after another; only the first one if
 // the others are interleaved later.
 void ContractionEmitter::stageQuantColumns() {
-  int64_t last = plan.sum.size - (chunksOfSum - 1) * chunk;
+  int64_t last = lastChunk();
   Value blocks = select(isLastOfSum, partsOf(last, kQuantBlock),
-                        partsOf(chunk, kQuantBlock));
+                        partsOf(tiles.chunk, kQuantBlock));
   auto stage = [&](Value panel, int64_t columns) {
     for (int64_t column = 0; column < columns; column += kMicropanel) {
-      Value micropanel = micropanelOf(add(mul(panel, width), index(column)));
+      Value micropanel =
+          micropanelOf(add(mul(panel, tiles.width), index(column)));
       if (absmax)
         stageAbsmax(micropanel);
       forEach(blocks, [&](Value block) {
@@ -45,7 +33,7 @@ void ContractionEmitter::stageQuantColumns() {
       });
     }
   };
-  if (interleavesDequantization())
+  if (tiles.interleaves)
     stage(index(0), PackedRows::kTile);
   else
     forEachPanel(stage);
@@ -54,11 +42,11 @@ void ContractionEmitter::stageQuantColumns() {
 // Micropanels are terms of the sum here. One after another, all columns of the
 // block, so that memory is read in runs.
 void ContractionEmitter::stageQuantRows() {
-  int64_t last = plan.sum.size - (chunksOfSum - 1) * chunk;
+  int64_t last = lastChunk();
   Value before =
       b.createOrFold<arith::DivUIOp>(loc, sumStart, index(kMicropanel));
   forEach(select(isLastOfSum, partsOf(last, kMicropanel),
-                 partsOf(chunk, kMicropanel)),
+                 partsOf(tiles.chunk, kMicropanel)),
           [&](Value i) {
             Value micropanel = add(before, i);
             if (groupMicropanel)
@@ -77,7 +65,7 @@ void ContractionEmitter::stageQuantRows() {
 void ContractionEmitter::stageQuantTile(Value micropanel, Value depth,
                                         Value panel, int64_t column) {
   const QuantizedLayout &layout = plan.quant->layout;
-  Value k = matrixColumn(add(mul(panel, width), index(column)));
+  Value k = matrixColumn(add(mul(panel, tiles.width), index(column)));
   Value at = b.createOrFold<arith::DivUIOp>(loc, k, index(layout.perWord()));
   SmallVector<Value> loaded;
   for (int64_t i = 0; i < kMicropanel / layout.perWord(); ++i)
@@ -87,9 +75,9 @@ void ContractionEmitter::stageQuantTile(Value micropanel, Value depth,
                              loadQuantScales(micropanel, group, kMicropanel));
   auto type = cast<VectorType>(value.getType());
   value = b.create<tile::TransposeOp>(loc, type, value);
-  if (compute != b.getF32Type())
-    value = b.create<arith::TruncFOp>(loc, type.clone(compute), value);
-  b.create<tile::StoreOp>(loc, value, rhs.shared,
+  if (tiles.compute != b.getF32Type())
+    value = b.create<arith::TruncFOp>(loc, type.clone(tiles.compute), value);
+  b.create<tile::StoreOp>(loc, value, columnCopy,
                           ValueRange{panel, depth, index(column)}, ValueRange(),
                           ArrayRef<int64_t>{1, 2});
 }
@@ -230,11 +218,11 @@ void ContractionEmitter::stageQuantWord(const StagedMicropanel &to,
         /*isWrite=*/false, /*localityHint=*/2, /*isDataCache=*/true);
   Value value =
       scaleWeights(expandWords(loadQuantWord(to.micropanel, place)), scales);
-  if (compute != b.getF32Type())
+  if (tiles.compute != b.getF32Type())
     value = b.create<arith::TruncFOp>(
-        loc, cast<VectorType>(value.getType()).clone(compute), value);
+        loc, cast<VectorType>(value.getType()).clone(tiles.compute), value);
   Value at = add(mul(block, kQuantBlock), mul(i, perWord));
-  b.create<tile::StoreOp>(loc, value, rhs.shared,
+  b.create<tile::StoreOp>(loc, value, columnCopy,
                           ValueRange{to.slot, at, to.column}, ValueRange(),
                           ArrayRef<int64_t>{1, 2});
 }

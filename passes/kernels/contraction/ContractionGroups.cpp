@@ -10,45 +10,6 @@
 using namespace mlir;
 using namespace tessera;
 
-//===--- which group ------------------------------------------------------===//
-
-void ContractionEmitter::emitGroupIndices(Value rowBlock) {
-  const ContractionGroups &groups = *plan.groups;
-  Value sizes = epilogueTarget.arguments[groups.argument];
-  auto minus = [&](Value x, Value y) -> Value {
-    return b.create<arith::SubIOp>(loc, x, y);
-  };
-  if (groups.hasSlots()) {
-    SlotRows tile = emitSlotRows(b, loc, sizes, rowBlock, groups.count,
-                                 plan.rowDim().size, plan.blockRows);
-    rowStart = tile.start;
-    allRows = tile.all;
-    ownedRows = tile.owned;
-    if (plan.quant)
-      groupMicropanel = mul(
-          tile.group, groups.matrix / plan.quant->layout.columns / kMicropanel);
-    else if (groups.matrix)
-      rhs.fixed.insert(rhs.fixed.begin(), tile.group);
-    return;
-  }
-  Value group = outerIndices[0] ? outerIndices[0] : index(0);
-  Value first = emitLoadIndex(b, loc, sizes, group);
-  if (!groups.ofSum) {
-    allRows = emitClamp(b, loc, minus(index(plan.rowDim().size), rowStart),
-                        plan.blockRows);
-    ownedRows = b.create<arith::MinSIOp>(
-        loc, emitClamp(b, loc, minus(first, rowStart), plan.blockRows),
-        allRows);
-    return;
-  }
-  sumBegin = groups.isPadded ? index(0) : first;
-  sumTerms = first;
-  if (!groups.isPadded)
-    sumTerms = minus(emitLoadIndex(b, loc, sizes, add(group, index(1))), first);
-  chunksHere = b.create<arith::DivUIOp>(loc, add(sumTerms, index(chunk - 1)),
-                                        index(chunk));
-}
-
 void ContractionEmitter::emitOwned(llvm::function_ref<void()> nest) {
   auto isSome = [&](Value count) -> Value {
     return b.create<arith::CmpIOp>(loc, arith::CmpIPredicate::sgt, count,
@@ -57,46 +18,24 @@ void ContractionEmitter::emitOwned(llvm::function_ref<void()> nest) {
   Value none = index(0);
   if (ownedRows) {
     ifElse(isSome(ownedRows), nest);
-    return emitZeroRows(ownedRows, allRows);
+    return epilogue.emitZeroRows(ownedRows, allRows);
   }
   int64_t last = plan.rowDim().size - (plan.rowBlocks() - 1) * plan.blockRows;
   Value rows = select(isLastRows, last, plan.blockRows);
-  ifElse(isSome(sumTerms), nest, [&] { emitZeroRows(none, rows); });
-}
-
-//===--- parts ------------------------------------------------------------===//
-
-void ContractionEmitter::forEachPartOf(
-    Value count, ArrayRef<int64_t> sizes,
-    llvm::function_ref<void(Value, int64_t)> body) {
-  Value done = index(0);
-  int64_t before = 0;
-  for (int64_t size : sizes) {
-    // The rest is less than the previous size.
-    int64_t most = before ? (before - 1) / size : 2;
-    if (most == 0)
-      continue;
-    before = size;
-    Value parts = b.create<arith::DivUIOp>(
-        loc, b.create<arith::SubIOp>(loc, count, done), index(size));
-    if (most == 1)
-      ifElse(isEqual(parts, 1), [&] { body(done, size); });
-    else
-      forEach(parts, [&](Value i) { body(add(done, mul(i, size)), size); });
-    done = add(done, mul(parts, size));
-  }
+  ifElse(isSome(sumTerms), nest, [&] { epilogue.emitZeroRows(none, rows); });
 }
 
 void ContractionEmitter::emitOwnedRows() {
-  if (matrices)
+  if (tiles.matrices)
     return emitOwnedMatrices();
   SmallVector<int64_t> sizes;
-  bool isStaged = lhs.staged && !micropanelSums; // sums are of rows that were
+  bool isStaged =
+      tiles.stagesRows && !micropanelSums; // sums are of rows that were
   if (isStaged)
-    sizes.push_back(groupRows);
-  sizes.push_back(height);
-  for (int64_t size = llvm::bit_floor(static_cast<uint64_t>(height)); size;
-       size /= 2)
+    sizes.push_back(tiles.groupRows);
+  sizes.push_back(tiles.height);
+  for (int64_t size = llvm::bit_floor(static_cast<uint64_t>(tiles.height));
+       size; size /= 2)
     sizes.push_back(size);
   forEachPartOf(ownedRows, sizes, [&](Value start, int64_t rows) {
     if (isStaged)
@@ -105,30 +44,18 @@ void ContractionEmitter::emitOwnedRows() {
   });
 }
 
-void ContractionEmitter::emitZeroRows(Value begin, Value end) {
-  auto loop = b.create<scf::ForOp>(loc, begin, end, index(1));
-  OpBuilder::InsertionGuard guard(b);
-  b.setInsertionPointToStart(loop.getBody());
-  groupStart = index(0);
-  forEachPanel([&](Value panel, int64_t columns) {
-    auto type = VectorType::get({1, columns}, accumulate);
-    Value zeros = b.create<arith::ConstantOp>(loc, b.getZeroAttr(type));
-    emitEpilogue({1, columns, loop.getInductionVar(), panel}, zeros);
-  });
-}
-
 //===--- matrix registers -------------------------------------------------===//
 
 // Rows are streamed past a panel of columns; packed rows are not copied.
 void ContractionEmitter::emitOwnedMatrices() {
   Value iterations = b.create<arith::DivUIOp>(
-      loc, add(ownedRows, index(groupRows - 1)), index(groupRows));
+      loc, add(ownedRows, index(tiles.groupRows - 1)), index(tiles.groupRows));
   forEach(iterations, [&](Value iteration) {
-    groupStart = mul(iteration, groupRows);
+    groupStart = mul(iteration, tiles.groupRows);
     Value rows = b.create<arith::MinSIOp>(
         loc, b.create<arith::SubIOp>(loc, ownedRows, groupStart),
-        index(groupRows));
-    if (lhs.staged)
+        index(tiles.groupRows));
+    if (tiles.stagesRows)
       stageOwnedRows(rows);
     forEachPanel([&](Value panel, int64_t columns) {
       emitOwnedPanel(panel, columns, rows);
@@ -139,12 +66,8 @@ void ContractionEmitter::emitOwnedMatrices() {
 void ContractionEmitter::stageOwnedRows(Value rows) {
   forEach(rows, [&](Value row) {
     Value from = add(add(rowStart, groupStart), row);
-    forEachStep(chunk, [&](Value k, int64_t depth) {
-      b.create<tile::CopyOp>(
-          loc, lhs.memory, indicesOf(lhs, from, add(sumStart, k)), lhs.shared,
-          ValueRange{index(0), row, k}, ValueRange(),
-          ArrayRef<int64_t>{1, depth}, alongOf(lhs, lhs.sumFirst),
-          ArrayRef<int64_t>{1, 2});
+    forEachStep(tiles.chunk, [&](Value k, int64_t depth) {
+      lhs->copy({rowCopy, index(0), from, k, 1, depth, /*at=*/row});
     });
   });
   b.create<tile::CommitOp>(loc);
@@ -156,7 +79,7 @@ void ContractionEmitter::stageOwnedRows(Value rows) {
 void ContractionEmitter::emitOwnedPanel(Value panel, int64_t columns,
                                         Value rows) {
   Value sums = partials ? partials : tileSums;
-  Place all{0, columns, index(0), panel};
+  TilePlace all{0, columns, index(0), panel};
   SmallVector<Value> at(3, index(0));
   if (partials)
     at = {panel, groupStart, index(0)};
@@ -166,8 +89,8 @@ void ContractionEmitter::emitOwnedPanel(Value panel, int64_t columns,
                         ValueRange{at[0], add(at[1], row), at[2]}, isFar);
     };
     bool isOneTile = count <= PackedRows::kTile;
-    if (!rhs.micropanels || !isOneTile || plan.streamsMicropanels())
-      return product(isOneTile && rhs.micropanels);
+    if (!micropanels || !isOneTile || plan.streamsMicropanels())
+      return product(isOneTile && micropanels);
     // Later tiles find the panel in a cache.
     ifElse(isEqual(row, 0), [&] { product(true); }, [&] { product(false); });
   });
@@ -185,20 +108,20 @@ void ContractionEmitter::forEachMatrixTile(
     llvm::function_ref<void(Value, int64_t)> body) {
   constexpr int64_t kTile = PackedRows::kTile, kRegister = kTile / 2;
   Value whole = index(0);
-  if (groupRows > kRegister) {
+  if (tiles.groupRows > kRegister) {
     whole = b.create<arith::DivUIOp>(loc, add(count, index(kRegister - 1)),
                                      index(kTile));
     whole = mul(whole, kTile);
     SmallVector<int64_t> sizes;
     if (columns == kTile)
-      for (int64_t size = llvm::PowerOf2Ceil(groupRows); size > kTile;
+      for (int64_t size = llvm::PowerOf2Ceil(tiles.groupRows); size > kTile;
            size /= 2) {
         sizes.push_back(size);
         if (size * 3 / 4 % kTile == 0)
           sizes.push_back(size * 3 / 4);
       }
     llvm::erase_if(sizes, [&](int64_t size) {
-      return size > int64_t(llvm::alignTo(groupRows, kTile));
+      return size > int64_t(llvm::alignTo(tiles.groupRows, kTile));
     });
     sizes.push_back(kTile);
     forEachPartOf(whole, sizes, body);
@@ -210,20 +133,13 @@ void ContractionEmitter::forEachMatrixTile(
 
 //===--- sums -------------------------------------------------------------===//
 
-void ContractionEmitter::emitOwnedSum() {
-  Value done = mul(chunkIndex, chunk);
-  sumStart = add(sumBegin, done);
-  depthHere = b.create<arith::MinSIOp>(
-      loc, b.create<arith::SubIOp>(loc, sumTerms, done), index(chunk));
-}
-
-Value ContractionEmitter::emitDynamicProduct(const Place &place,
+Value ContractionEmitter::emitDynamicProduct(const TilePlace &place,
                                              Value accumulator) {
-  if (kStep == 1)
+  if (tiles.kStep == 1)
     return emitStepLoop(place, depthHere, accumulator);
   // Evidently even, as an address of pairs has to be.
-  Value end =
-      mul(b.create<arith::DivUIOp>(loc, depthHere, index(kStep)), kStep);
+  Value end = mul(b.create<arith::DivUIOp>(loc, depthHere, index(tiles.kStep)),
+                  tiles.kStep);
   Value left = b.create<arith::SubIOp>(loc, depthHere, end);
   accumulator = emitStepLoop(place, end, accumulator);
   // Pairs are staged with k even: one term more fills half of one.

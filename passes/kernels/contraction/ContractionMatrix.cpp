@@ -17,15 +17,12 @@ using namespace tessera;
 // tile.mma_staged is a multiple of.
 static constexpr int64_t kTile = PackedRows::kTile, kTerms = PackedRows::kTerms,
                          kUnit = 16;
-// Rows of lhs that are staged at a time; more with weights in micropanels,
-// which are not staged.
-static constexpr int64_t kGroupRows = 128, kGroupRowsOfMicropanels = 512;
 // Rows of the epilogue in each iteration; if interleaved with products, as much
 // as fits into the time of one block of terms.
 static constexpr int64_t kEpilogueRows = 4, kInterleavedRows = 2;
 // Padding between staged rows, a cache line, so that they do not map to one
 // cache set.
-static constexpr int64_t kRowPadding = 32;
+static constexpr int64_t kLinePadding = 32;
 
 // Whether rows are streamed past a panel of columns, instead of panels past
 // rows.
@@ -33,71 +30,40 @@ bool ContractionEmitter::keepsPanels() const {
   return plan.isMicropanels() || packed || plan.groups;
 }
 
-void ContractionEmitter::chooseMatrixTiles() {
-  width = height = kTile;
-  kStep = kTerms;
-  groupRows = std::min(plan.blockRows, plan.isMicropanels() || packed
-                                           ? kGroupRowsOfMicropanels
-                                           : kGroupRows);
-  if (plan.streamsMicropanels()) // one run of memory
-    width = kMicropanel;
-}
-
-// Few rows × rows of weights: the weights are a left operand in place, neither
-// copied nor transposed.
-void ContractionEmitter::chooseMatrixStaging() {
-  if (plan.isMicropanels()) {
-    bool inPlace = plan.streamsMicropanels() && !plan.groups &&
-                   plan.sum.lhs == 1 && plan.sum.size % kTerms == 0;
-    lhs.staged = !inPlace && !packed;
-    return;
-  }
-  transposed = plan.streams() && plan.sum.size % kTerms == 0;
-  lhs.sumFirst = transposed;
-  rhs.sumFirst = true;
-  lhs.staged = !packed;
-  rhs.staged = !transposed;
-}
-
 void ContractionEmitter::allocateMatrices() {
-  auto allocate = [&](ArrayRef<int64_t> shape, Type element,
-                      tile::Layout layout) -> Value {
-    return b.create<tile::AllocOp>(
-        loc, MemRefType::get(shape, element, AffineMap(),
-                             tile::SharedAttr::get(b.getContext(), layout)));
-  };
-  int64_t depth = llvm::alignTo(chunk, kTerms),
+  int64_t depth = llvm::alignTo(tiles.chunk, kTerms),
           panels = partsOf(plan.blockColumns, kTile);
-  if (transposed) {
-    lhs.shared =
-        allocate({1, depth, plan.blockRows}, compute, tile::Layout::pairs);
-    Value sums = allocate({chunks > 1 ? panels * kTile : kTile, plan.blockRows},
-                          accumulate, tile::Layout::rows);
-    (chunks > 1 ? partials : tileSums) = sums;
+  if (tiles.transposed) {
+    rowCopy = allocate({1, depth, plan.blockRows}, tiles.compute,
+                       tile::Layout::pairs);
+    Value sums =
+        allocate({tiles.chunks > 1 ? panels * kTile : kTile, plan.blockRows},
+                 tiles.accumulate);
+    (tiles.chunks > 1 ? partials : tileSums) = sums;
     return;
   }
-  if (lhs.staged)
-    lhs.shared = allocate(
-        {1, int64_t(llvm::alignTo(groupRows, kTile)), depth + kRowPadding},
-        compute, tile::Layout::rows);
-  if (rhs.staged)
-    rhs.shared =
-        allocate({interleavesDequantization() ? kSlots : panels, depth, kTile},
-                 compute, tile::Layout::pairs);
-  if (chunks > 1)
+  if (tiles.stagesRows)
+    rowCopy = allocate({1, int64_t(llvm::alignTo(tiles.groupRows, kTile)),
+                        depth + kLinePadding},
+                       tiles.compute);
+  if (tiles.stagesColumns)
+    columnCopy = allocate({tiles.interleaves ? kSlots : panels, depth, kTile},
+                          tiles.compute, tile::Layout::pairs);
+  if (tiles.chunks > 1)
     partials =
         allocate({panels, int64_t(llvm::alignTo(plan.blockRows, kTile)), kTile},
-                 accumulate, tile::Layout::rows);
+                 tiles.accumulate);
   else
     tileSums = allocate(
-        {1, keepsPanels() ? int64_t(llvm::alignTo(groupRows, kTile)) : kTile,
+        {1,
+         keepsPanels() ? int64_t(llvm::alignTo(tiles.groupRows, kTile)) : kTile,
          kTile},
-        accumulate, tile::Layout::rows);
+        tiles.accumulate);
 }
 
 // Zeros after the last terms, up to a whole block of them.
 void ContractionEmitter::padSums(llvm::function_ref<void(int64_t)> body) {
-  int64_t last = plan.sum.size - (chunksOfSum - 1) * chunk;
+  int64_t last = lastChunk();
   if (last % kTerms == 0)
     return;
   if (isLastOfSum)
@@ -110,7 +76,7 @@ void ContractionEmitter::padSums(llvm::function_ref<void(int64_t)> body) {
 void ContractionEmitter::storeZeros(Value memory, Value slot,
                                     std::pair<Value, Value> start, int64_t rows,
                                     int64_t columns) {
-  auto type = VectorType::get({rows, columns}, compute);
+  auto type = VectorType::get({rows, columns}, tiles.compute);
   Value zeros = b.create<arith::ConstantOp>(loc, b.getZeroAttr(type));
   b.create<tile::StoreOp>(loc, zeros, memory,
                           ValueRange{slot, start.first, start.second},
@@ -126,7 +92,7 @@ void ContractionEmitter::padColumns() {
     forEach(partsOf(plan.blockColumns, kTile), [&](Value panel) {
       forEach((end - first) / 2, [&](Value pair) {
         Value k = add(index(first), mul(pair, 2));
-        storeZeros(rhs.shared, panel, {k, index(0)}, 2, kTile);
+        storeZeros(columnCopy, panel, {k, index(0)}, 2, kTile);
       });
     });
   });
@@ -136,14 +102,14 @@ void ContractionEmitter::padRows(Value rows) {
   padSums([&](int64_t last) {
     int64_t end = llvm::alignTo(last, kTerms);
     forEach(rows, [&](Value row) {
-      storeZeros(lhs.shared, index(0), {row, index(last)}, 1, end - last);
+      storeZeros(rowCopy, index(0), {row, index(last)}, 1, end - last);
     });
   });
 }
 
 void ContractionEmitter::emitMatrixGroup(Value start, int64_t rows) {
   groupStart = start;
-  if (lhs.staged) {
+  if (tiles.stagesRows) {
     stageRows(start, rows);
     padRows(index(rows));
   }
@@ -163,8 +129,7 @@ void ContractionEmitter::emitMatrixGroup(Value start, int64_t rows) {
                     Value row = add(index(whole), mul(i, kTile));
                     emitMatrixTile({here, columns, row, panel});
                   });
-      if (interleavesDequantization() &&
-          whole <= kTile) // nothing to interleave with
+      if (tiles.interleaves && whole <= kTile) // nothing to interleave with
         stageNextPanel(panel, blocksOfTerms());
     });
   forEachRow([&](Value row, int64_t here) {
@@ -175,26 +140,26 @@ void ContractionEmitter::emitMatrixGroup(Value start, int64_t rows) {
 }
 
 // Staged rows fill whole registers; rows in place are as many as there are.
-void ContractionEmitter::emitMatrixProduct(const Place &place, Value sums,
+void ContractionEmitter::emitMatrixProduct(const TilePlace &place, Value sums,
                                            ValueRange at, bool isFar) {
-  bool isStaged = lhs.staged || packed;
+  bool isStaged = tiles.stagesRows || packed;
   int64_t rows = isStaged ? llvm::alignTo(place.rows, kUnit) : place.rows;
   SmallVector<int64_t> shape{rows,
                              int64_t(llvm::alignTo(place.columns, kUnit))};
   SmallVector<Value> left{index(0), place.row, index(0)},
       right{place.panel, index(0), index(0)};
-  if (interleavesDequantization())
+  if (tiles.interleaves)
     right[0] = b.createOrFold<arith::RemUIOp>(loc, place.panel, index(kSlots));
   if (packed)
     left = {chunkIndex, add(rowStart, rowOf(place)), index(0)};
   else if (!isStaged)
-    left = indicesOf(lhs, add(rowStart, rowOf(place)), sumStart);
-  if (rhs.micropanels)
-    right = {micropanelOf(mul(place.panel, width)), sumStart, index(0)};
-  Value rowsOf = packed ? packed : isStaged ? lhs.shared : lhs.memory;
+    left = lhs->indicesOf(add(rowStart, rowOf(place)), sumStart);
+  if (micropanels)
+    right = {micropanelOf(mul(place.panel, tiles.width)), sumStart, index(0)};
+  Value rowsOf = packed ? packed : isStaged ? rowCopy : lhs->memory;
   b.create<tile::MmaStagedOp>(
-      loc, rowsOf, left, rhs.micropanels ? rhs.micropanels : rhs.shared, right,
-      sums, at, keepsSums(), matrixDepth(), shape, isFar);
+      loc, rowsOf, left, micropanels ? micropanels : columnCopy, right, sums,
+      at, keepsSums(), matrixDepth(), shape, isFar);
 }
 
 Value ContractionEmitter::keepsSums() {
@@ -205,18 +170,18 @@ Value ContractionEmitter::keepsSums() {
 }
 
 Value ContractionEmitter::matrixDepth() {
-  int64_t last = plan.sum.size - (chunksOfSum - 1) * chunk;
+  int64_t last = lastChunk();
   if (inLastChunk)
-    return index(llvm::alignTo(*inLastChunk ? last : chunk, kTerms));
+    return index(llvm::alignTo(*inLastChunk ? last : tiles.chunk, kTerms));
   return select(isLastOfSum, llvm::alignTo(last, kTerms),
-                llvm::alignTo(chunk, kTerms));
+                llvm::alignTo(tiles.chunk, kTerms));
 }
 
 Value ContractionEmitter::blocksOfTerms() {
   return b.createOrFold<arith::DivUIOp>(loc, matrixDepth(), index(kTerms));
 }
 
-void ContractionEmitter::emitMatrixTile(const Place &place) {
+void ContractionEmitter::emitMatrixTile(const TilePlace &place) {
   SmallVector<Value> at(3, index(0));
   Value sums = partials ? partials : tileSums;
   if (partials)
@@ -261,12 +226,12 @@ static void prefetchNextTile(OpBuilder b, scf::ForOp iterations) {
 
 // Many tiles of rows at once. The epilogue of one may be interleaved with the
 // products of the next, whose instructions are few and long.
-void ContractionEmitter::emitManyTiles(const Place &place, Value sums,
+void ContractionEmitter::emitManyTiles(const TilePlace &place, Value sums,
                                        ArrayRef<Value> at) {
   auto products = [&](std::optional<bool> isLast) {
     inLastChunk = isLast;
     emitMatrixProduct(place, sums, at, /*isFar=*/false);
-    if (interleavesDequantization())
+    if (tiles.interleaves)
       stageNextPanel(place.panel, blocksOfTerms());
     inLastChunk.reset();
   };
@@ -284,7 +249,7 @@ void ContractionEmitter::emitManyTiles(const Place &place, Value sums,
     prefetchNextTile(b, loop);
   };
   if (partials)
-    ifElse(isEqual(chunkIndex, chunks - 1), finish, [&] {
+    ifElse(isEqual(chunkIndex, tiles.chunks - 1), finish, [&] {
       products(plan.outerSums.empty() ? std::optional(false) : std::nullopt);
     });
   else
@@ -292,19 +257,19 @@ void ContractionEmitter::emitManyTiles(const Place &place, Value sums,
 }
 
 // The epilogue of `rows` rows of a tile, from `row` of it on.
-void ContractionEmitter::emitMatrixSums(const Place &place, Value sums,
+void ContractionEmitter::emitMatrixSums(const TilePlace &place, Value sums,
                                         ArrayRef<Value> at, Value row,
                                         int64_t rows) {
-  auto type = VectorType::get({rows, place.columns}, accumulate);
+  auto type = VectorType::get({rows, place.columns}, tiles.accumulate);
   Value sum = b.create<tile::LoadOp>(loc, type, sums,
                                      ValueRange{at[0], add(at[1], row), at[2]},
                                      ValueRange(), ArrayRef<int64_t>{1, 2});
-  emitEpilogue({rows, place.columns, add(place.row, row), place.panel}, sum);
+  epilogue.emit({rows, place.columns, add(place.row, row), place.panel}, sum);
 }
 
 void ContractionEmitter::emitAfterLast(llvm::function_ref<void()> finish) {
   if (partials)
-    ifElse(isEqual(chunkIndex, chunks - 1), finish);
+    ifElse(isEqual(chunkIndex, tiles.chunks - 1), finish);
   else
     finish();
 }
@@ -318,13 +283,13 @@ void ContractionEmitter::emitTransposedTiles() {
   forEachPanel([&](Value panel, int64_t columns) {
     Value column = mul(panel, kTile), at = partials ? column : index(0);
     b.create<tile::MmaStagedOp>(
-        loc, rhs.memory, indicesOf(rhs, add(columnStart, column), sumStart),
-        lhs.shared, ValueRange{index(0), index(0), index(0)}, sums,
+        loc, rhs->memory, rhs->indicesOf(add(columnStart, column), sumStart),
+        rowCopy, ValueRange{index(0), index(0), index(0)}, sums,
         ValueRange{at, index(0)}, keepsSums(), matrixDepth(),
         SmallVector<int64_t>{columns, rows}, /*far=*/true);
     emitAfterLast([&] {
-      auto type = VectorType::get({rows, columns}, accumulate);
-      auto transposedType = VectorType::get({columns, rows}, accumulate);
+      auto type = VectorType::get({rows, columns}, tiles.accumulate);
+      auto transposedType = VectorType::get({columns, rows}, tiles.accumulate);
       bool isRun = rows == 1;
       Value sum = b.create<tile::LoadOp>(
           loc, isRun ? type : transposedType, sums, ValueRange{at, index(0)},
@@ -332,7 +297,7 @@ void ContractionEmitter::emitTransposedTiles() {
           isRun ? ArrayRef<int64_t>{1, 0} : ArrayRef<int64_t>{0, 1});
       if (!isRun)
         sum = b.create<tile::TransposeOp>(loc, type, sum);
-      emitEpilogue({rows, columns, index(0), panel}, sum);
+      epilogue.emit({rows, columns, index(0), panel}, sum);
     });
   });
 }

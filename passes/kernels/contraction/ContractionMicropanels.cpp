@@ -22,7 +22,7 @@ void ContractionEmitter::makeMicropanels(Value buffer) {
                          {depth * kMicropanel, kMicropanel, 1}});
   auto type = cast<MemRefType>(view.getType());
   auto pairs = tile::SharedAttr::get(b.getContext(), tile::Layout::pairs);
-  rhs.micropanels = b.create<memref::MemorySpaceCastOp>(
+  micropanels = b.create<memref::MemorySpaceCastOp>(
       loc,
       MemRefType::get(type.getShape(), type.getElementType(), type.getLayout(),
                       pairs),
@@ -34,11 +34,11 @@ Value ContractionEmitter::loadMicropanel(Value column, Value k, int64_t columns,
                                          int64_t steps) {
   auto type = VectorType::get({steps, columns}, b.getBF16Type());
   Value loaded = b.create<tile::LoadOp>(
-      loc, type, rhs.micropanels, ValueRange{micropanelOf(column), k, index(0)},
+      loc, type, micropanels, ValueRange{micropanelOf(column), k, index(0)},
       ValueRange(), ArrayRef<int64_t>{1, 2});
-  return compute.isBF16()
+  return tiles.compute.isBF16()
              ? loaded
-             : b.create<arith::ExtFOp>(loc, type.clone(compute), loaded);
+             : b.create<arith::ExtFOp>(loc, type.clone(tiles.compute), loaded);
 }
 
 // Prefetches lines some iterations ahead. The next micropanel begins at a
@@ -46,25 +46,26 @@ Value ContractionEmitter::loadMicropanel(Value column, Value k, int64_t columns,
 void ContractionEmitter::prefetchMicropanel(Value column, Value k) {
   constexpr int64_t kNear = 2048, kLine = 4 * kMicropanel;
   Value micropanel = micropanelOf(column);
-  for (int64_t step = 0; step < kStep; step += 2)
+  for (int64_t step = 0; step < tiles.kStep; step += 2)
     for (auto [bytes, locality] : prefetchDistances(kNear))
       b.create<memref::PrefetchOp>(
-          loc, rhs.micropanels,
+          loc, micropanels,
           ValueRange{micropanel, add(k, index(step + bytes / kLine * 2)),
                      index(0)},
           /*isWrite=*/false, locality, /*isDataCache=*/true);
 }
 
 void ContractionEmitter::stageMicropanelColumns() {
-  int64_t last = plan.sum.size - (chunksOfSum - 1) * chunk;
-  Value pairsHere = select(isLastOfSum, partsOf(last, 2), partsOf(chunk, 2));
+  int64_t last = lastChunk();
+  Value pairsHere =
+      select(isLastOfSum, partsOf(last, 2), partsOf(tiles.chunk, 2));
   forEachPanel([&](Value panel, int64_t columns) {
     for (int64_t column = 0; column < columns; column += kMicropanel) {
-      Value first = add(mul(panel, width), index(column));
+      Value first = add(mul(panel, tiles.width), index(column));
       forEach(pairsHere, [&](Value pair) {
         Value k = mul(pair, 2);
         Value loaded = loadMicropanel(first, add(sumStart, k), kMicropanel, 2);
-        b.create<tile::StoreOp>(loc, loaded, rhs.shared,
+        b.create<tile::StoreOp>(loc, loaded, columnCopy,
                                 ValueRange{panel, k, index(column)},
                                 ValueRange(), ArrayRef<int64_t>{1, 2});
       });

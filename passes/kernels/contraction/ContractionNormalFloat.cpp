@@ -16,19 +16,11 @@ static constexpr int64_t kGroup = QuantizedLayout::kNf4Group,
 static int64_t groupsOf(int64_t columns) { return columns / kGroup + 2; }
 
 void ContractionEmitter::allocateAbsmax() {
-  int64_t columns = plan.quant->sumsRows ? plan.blockColumns : chunk;
+  int64_t columns = plan.quant->sumsRows ? plan.blockColumns : tiles.chunk;
   absmax = b.create<tile::AllocOp>(
       loc, MemRefType::get(
                {groupsOf(columns), kMicropanel}, b.getF32Type(), AffineMap(),
                tile::SharedAttr::get(b.getContext(), tile::Layout::rows)));
-}
-
-Value ContractionEmitter::matrixColumn(Value column) {
-  Value k = add(columnStart, column);
-  for (unsigned dim : plan.outer)
-    if (int64_t stride = plan.dims[dim].rhs)
-      k = add(k, mul(outerIndices[dim], stride));
-  return k;
 }
 
 Value ContractionEmitter::firstAbsmax() {

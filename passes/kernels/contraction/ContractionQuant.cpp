@@ -151,18 +151,6 @@ ContractionEmitter::prefetchDistances(int64_t near) const {
   return {{target.prefetchDistance, 2}, {near, 3}};
 }
 
-// The micropanel that begins at a column of the block.
-Value ContractionEmitter::micropanelOf(Value column) {
-  Value micropanel = b.createOrFold<arith::DivUIOp>(
-      loc, add(columnStart, column), index(kMicropanel));
-  if (groupMicropanel)
-    micropanel = add(micropanel, groupMicropanel);
-  for (unsigned dim : plan.outer)
-    if (int64_t rows = plan.dims[dim].rhs / plan.quant->layout.columns)
-      micropanel = add(micropanel, mul(outerIndices[dim], rows / kMicropanel));
-  return micropanel;
-}
-
 // f32 [16].
 Value ContractionEmitter::loadScale(Value micropanel, Value group) {
   return loadScales(micropanel, mul(group, plan.quant->layout.scalesAt(1)));
@@ -279,12 +267,12 @@ static Value emitSum(OpBuilder &b, Location loc, Value x) {
 // Elements [k, k + count) of a row of lhs, in f32; they are also staged.
 Value ContractionEmitter::stageStreamed(Value row, Value k, int64_t count) {
   const QuantizedLayout &layout = plan.quant->layout;
-  auto memory = cast<MemRefType>(lhs.memory.getType()).getElementType();
+  auto memory = cast<MemRefType>(lhs->memory.getType()).getElementType();
   auto type = VectorType::get({count}, b.getF32Type());
   Value at = plan.rowDim().size > 1 ? add(rowStart, row) : index(0);
-  SmallVector<Value> from = indicesOf(lhs, at, k);
+  SmallVector<Value> from = lhs->indicesOf(at, k);
   Value x = b.create<tile::LoadOp>(
-      loc, type.clone(memory), lhs.memory, from, ValueRange(),
+      loc, type.clone(memory), lhs->memory, from, ValueRange(),
       ArrayRef<int64_t>{static_cast<int64_t>(from.size()) - 1});
   if (memory != type.getElementType())
     x = b.create<arith::ExtFOp>(loc, type, x);
