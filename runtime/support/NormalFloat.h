@@ -42,7 +42,7 @@ inline constexpr std::array<float, 16> kDynamicMeans = {
 /// arxiv.org/abs/1511.04561): m = |index - 127| has the sign of the difference;
 /// with 2^i ≤ m < 2^(i + 1) the number is 10^(i - 6) × the middle of part m -
 /// 2^i of [0.1, 1] in 2^i parts, but 0 of m = 0 and 1 of m = 128. Kernels
-/// compute the same (ContractionNormalFloat.cpp).
+/// compute the same (Nf4Scales.cpp).
 inline float dynamicFloat(uint8_t index) {
   const int difference = int(index) - 127;
   const auto bits = std::bit_cast<uint32_t>(float(std::abs(difference)));

@@ -129,6 +129,12 @@ void ContractionOps::store(Value value, Value memory, ArrayRef<Value> indices,
   b.create<tile::StoreOp>(loc, value, memory, indices, ValueRange(), along);
 }
 
+void ContractionOps::prefetch(Value memory, ArrayRef<Value> indices,
+                              unsigned locality) const {
+  b.create<memref::PrefetchOp>(loc, memory, indices, /*isWrite=*/false,
+                               locality, /*isDataCache=*/true);
+}
+
 //===--- the block --------------------------------------------------------===//
 
 ContractionBlock::ContractionBlock(const ContractionPlan &plan,

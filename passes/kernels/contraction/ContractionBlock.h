@@ -71,6 +71,9 @@ struct ContractionOps : KernelOps {
   void store(mlir::Value value, mlir::Value memory,
              llvm::ArrayRef<mlir::Value> indices,
              llvm::ArrayRef<int64_t> along) const;
+  /// `locality` 2: into L2, 3: into L1.
+  void prefetch(mlir::Value memory, llvm::ArrayRef<mlir::Value> indices,
+                unsigned locality = 3) const;
 };
 
 /// A block of the grid, and where in it the loops are that are being emitted.

@@ -8,9 +8,6 @@ using namespace tessera::graph;
 // Padding of staged rows, one line of f32, so that they do not map to one cache
 // set.
 static constexpr int64_t kRowPadding = 16;
-// Steps of all panels that are staged before the next ones; even, for pairs.
-static constexpr int64_t kSlab = 16;
-
 ContractionEmitter::ContractionEmitter(const ContractionPlan &plan,
                                        ClusterOp cluster, tile::KernelOp kernel,
                                        ArrayRef<Value> arguments,
@@ -23,12 +20,10 @@ ContractionEmitter::ContractionEmitter(const ContractionPlan &plan,
     packed = emitView(b, loc, kernel.getBuffers()[0], plan.packed->view());
   if (!plan.quant || !plan.quant->integers)
     lhs.emplace(*this, /*isLeft=*/true);
-  if (plan.isMicropanels())
-    makeMicropanels(arguments[plan.rhs.argument]);
-  else if (plan.quant)
-    makeQuant(arguments);
+  if (streamsQuantized())
+    weights.emplace(*this);
   else
-    rhs.emplace(*this, /*isLeft=*/false);
+    rhs = columnsOf(*this);
 }
 
 //===--- the nest ---------------------------------------------------------===//
@@ -37,8 +32,7 @@ void ContractionEmitter::emit() {
   begin();
   emitAllocations();
   epilogue.begin();
-  bool streams = plan.quant && plan.quant->streams && !plan.isMicropanels();
-  auto nest = [&] { streams ? emitStreamed() : emitChunks(); };
+  auto nest = [&] { streamsQuantized() ? emitStreamed() : emitChunks(); };
   plan.groups ? emitOwned(nest) : nest();
 }
 
@@ -50,16 +44,14 @@ void ContractionEmitter::emitChunks() {
 }
 
 void ContractionEmitter::emitAllocations() {
-  if (plan.quant && plan.quant->streams && !plan.isMicropanels())
+  if (streamsQuantized())
     return allocateStreamed();
-  if (plan.quant && plan.quant->layout.nf4())
-    allocateAbsmax();
+  rhs->allocateScales();
   if (tiles.matrices)
     return allocateMatrices();
   if (tiles.stagesRows)
     allocateRows();
-  if (tiles.stagesColumns)
-    allocateColumns();
+  rhs->allocate();
   if (tiles.chunks > 1)
     partials = allocate(
         {plan.blockRows, partsOf(plan.blockColumns, tiles.width) * tiles.width},
@@ -76,27 +68,12 @@ void ContractionEmitter::allocateRows() {
                        tiles.pairs ? tile::Layout::pairs : tile::Layout::rows);
 }
 
-void ContractionEmitter::allocateColumns() {
-  int64_t depth = partsOf(tiles.chunk, 2) * 2, columns = tiles.width;
-  if (plan.quant) { // whole blocks of whole micropanels
-    depth = llvm::alignTo(tiles.chunk, kQuantBlock);
-    columns = llvm::alignTo(columns, kMicropanel);
-  }
-  columnCopy = allocate(
-      {partsOf(plan.blockColumns, tiles.width), depth, columns}, tiles.compute,
-      tiles.pairs ? tile::Layout::pairs : tile::Layout::rows);
-}
-
 void ContractionEmitter::emitChunk() {
-  if (plan.isMicropanels()) {
-    if (tiles.stagesColumns)
-      stageMicropanelColumns();
-  } else if (plan.quant)
-    plan.quant->sumsRows ? stageQuantRows() : stageQuantColumns();
-  else if (tiles.stagesColumns)
-    stageColumns();
-  if (tiles.matrices && tiles.stagesColumns)
-    padColumns();
+  if (tiles.stagesColumns) {
+    rhs->stage();
+    if (tiles.matrices)
+      padColumns();
+  }
   groupStart = index(0);
   if (ownedRows)
     emitOwnedRows();
@@ -106,17 +83,6 @@ void ContractionEmitter::emitChunk() {
     emitGroups();
   else
     emitRowTiles();
-}
-
-// If memory is contiguous along the columns, few steps of all panels before the
-// next ones, so that its lines are read one after another.
-void ContractionEmitter::stageColumns() {
-  bool alongColumns = plan.columnDim().rhs == 1 && plan.sum.rhs != 1;
-  forEachStep(alongColumns ? kSlab : tiles.chunk, [&](Value k, int64_t depth) {
-    forEachPanel([&](Value panel, int64_t columns) {
-      rhs->stage({columnCopy, panel, firstColumn(panel), k, columns, depth});
-    });
-  });
 }
 
 void ContractionEmitter::stageRows(Value start, int64_t rows) {
@@ -272,21 +238,11 @@ Value ContractionEmitter::emitProduct(const TilePlace &place,
 Value ContractionEmitter::emitSteps(const TilePlace &place, Value k,
                                     int64_t steps, Value accumulator) {
   Value row = tiles.stagesRows ? place.row : add(rowStart, rowOf(place));
-  Value column = tiles.stagesColumns ? index(0) : firstColumn(place.panel);
+  Value column = rhs->beginOf(place.panel);
   if (plan.streams() && steps == tiles.kStep)
-    prefetchColumns(column, k);
+    rhs->prefetch(column, k);
   Value left = loadRows(row, k, place.rows, steps);
-  if (plan.streamsMicropanels() && steps == tiles.kStep)
-    prefetchMicropanel(mul(place.panel, tiles.width), add(sumStart, k));
-  Value right;
-  if (tiles.stagesColumns)
-    right = load(VectorType::get({steps, place.columns}, tiles.compute),
-                 columnCopy, {place.panel, k, column}, {1, 2});
-  else if (micropanels)
-    right = loadMicropanel(mul(place.panel, tiles.width), add(sumStart, k),
-                           place.columns, steps);
-  else
-    right = rhs->loadInPlace(column, k, place.columns, steps);
+  Value right = rhs->load(place, column, k, steps);
   return b.create<tile::MmaOp>(loc, left, right, accumulator);
 }
 
@@ -299,26 +255,6 @@ Value ContractionEmitter::loadRows(Value row, Value k, int64_t rows,
   if (tiles.rowsSumFirst)
     return load(type, rowCopy, {index(0), k, row}, {2, 1});
   return load(type, rowCopy, {index(0), row, k}, {1, 2});
-}
-
-// Prefetches the operands some iterations ahead; after the end of the columns,
-// the beginning of the next ones. A prefetch outside the operand has no effect.
-void ContractionEmitter::prefetchColumns(Value column, Value k) {
-  constexpr int64_t kPrefetchDistance = 512;
-  int64_t size = plan.sum.size;
-  int64_t bytes = plan.rhs.memory.getIntOrFloatBitWidth() / 8;
-  int64_t distance =
-      std::min(kPrefetchDistance / bytes, size / tiles.kStep * tiles.kStep);
-  Value next = add(add(sumStart, k), index(distance));
-  Value wraps = compare(arith::CmpIPredicate::uge, next, index(size));
-  next = b.create<arith::SelectOp>(
-      loc, wraps, b.create<arith::SubIOp>(loc, next, index(size)), next);
-  column = add(column, select(wraps, tiles.width, 0));
-  for (int64_t i = 0; i < tiles.width; ++i)
-    b.create<memref::PrefetchOp>(loc, rhs->memory,
-                                 rhs->indicesOf(add(column, index(i)), next),
-                                 /*isWrite=*/false, /*localityHint=*/3,
-                                 /*isDataCache=*/true);
 }
 
 //===--- entry ------------------------------------------------------------===//

@@ -1,5 +1,7 @@
 // The parts of a contraction kernel.
 #pragma once
+#include "passes/kernels/contraction/ColumnSource.h"
+#include "passes/kernels/contraction/QuantWeights.h"
 #include "passes/kernels/contraction/StridedOperand.h"
 
 namespace tessera {
@@ -45,7 +47,6 @@ private:
                         mlir::Value accumulator);
   mlir::Value loadRows(mlir::Value row, mlir::Value k, int64_t rows,
                        int64_t steps);
-  void prefetchColumns(mlir::Value column, mlir::Value k);
 
   // Groups of rows (ContractionGroups.cpp).
   /// `nest` if there is something to multiply; zeros for the rest.
@@ -71,7 +72,9 @@ private:
     int64_t count;
     bool prefetches; ///< whether it prefetches later weights
   };
-  void makeQuant(llvm::ArrayRef<mlir::Value> arguments);
+  bool streamsQuantized() const {
+    return plan.quant && plan.quant->streams && !plan.isMicropanels();
+  }
   void allocateStreamed();
   void emitStreamed();
   void stageStreamedRow(mlir::Value row);
@@ -88,13 +91,6 @@ private:
                            const StreamedRows &rows,
                            llvm::MutableArrayRef<mlir::Value> chains);
   mlir::Value dequantizeWord(mlir::Value word, int64_t place);
-  struct Prefetch {
-    int64_t bytes;
-    unsigned locality; ///< of memref.prefetch: 2 for L2, 3 for L1
-  };
-  /// The prefetch distances of weights for few rows: `near` into L1, and the
-  /// target's far one into L2.
-  llvm::SmallVector<Prefetch, 2> prefetchDistances(int64_t near) const;
   // Few rows as integers (ContractionIntegers.cpp).
   mlir::Value packedRow();
   mlir::Value loadPacked(mlir::Value at, const StreamedRows &rows);
@@ -114,61 +110,6 @@ private:
                         mlir::Value &lower);
   mlir::Value takeZeros(mlir::Value sums, mlir::Value micropanel,
                         mlir::Value group);
-
-  // Dequantized columns (ContractionDequantize.cpp).
-  /// Panels that are staged at once if dequantization is interleaved with
-  /// products.
-  static constexpr int64_t kSlots = 2;
-  /// A word of 16 columns, [terms of a word, columns]; `zeros` may be null.
-  struct QuantScales {
-    mlir::Value scale, zeros;
-  };
-  /// A micropanel of the weights and its destination: a panel's slot, a column
-  /// of it.
-  struct StagedMicropanel {
-    mlir::Value micropanel, slot, column;
-  };
-  void stageQuantColumns();
-  /// The same of a product that sums over the matrix's rows.
-  void stageQuantRows();
-  void stageQuantTile(mlir::Value micropanel, mlir::Value depth,
-                      mlir::Value panel, int64_t column);
-  void stageNextPanel(mlir::Value panel, mlir::Value blocks);
-  void stageQuantBlock(mlir::Value micropanel, mlir::Value panel,
-                       int64_t column, mlir::Value block);
-  mlir::Value groupOf(mlir::Value block);
-  mlir::Value loadQuantWord(mlir::Value micropanel, mlir::Value at);
-  /// f32 [terms, columns] of words of 16 columns, before they are scaled.
-  mlir::Value expandWords(llvm::ArrayRef<mlir::Value> words);
-  /// q × scale, or (q - zero) × scale, in f32.
-  mlir::Value scaleWeights(mlir::Value q, const QuantScales &scales);
-  QuantScales loadQuantScales(mlir::Value micropanel, mlir::Value group,
-                              int64_t terms);
-  /// `prefetches`: words some lines ahead.
-  void stageQuantWord(const StagedMicropanel &to, const QuantScales &scales,
-                      mlir::Value block, mlir::Value i, bool prefetches);
-
-  // NF4 (ContractionNormalFloat.cpp): absmax of a micropanel's groups are
-  // dequantized before its weights.
-  void allocateAbsmax();
-  /// Those that the chunk and the block's columns read.
-  void stageAbsmax(mlir::Value micropanel);
-  mlir::Value firstAbsmax();
-  mlir::Value loadAbsmax(mlir::Value group);
-  mlir::Value splatWord(mlir::Value index);
-  mlir::Value loadScaleWords(mlir::Value micropanel, mlir::Value at);
-  mlir::Value dynamicNumbers(mlir::Value codes);
-
-  // bf16 in micropanels, the packed layout (ContractionMicropanels.cpp).
-  void makeMicropanels(mlir::Value buffer);
-  /// All panels of the chunk.
-  void stageMicropanelColumns();
-  void prefetchMicropanel(mlir::Value micropanel, mlir::Value k);
-  mlir::Value loadMicropanel(mlir::Value column, mlir::Value k, int64_t columns,
-                             int64_t steps);
-  mlir::Value loadScale(mlir::Value micropanel, mlir::Value group);
-  mlir::Value loadZero(mlir::Value micropanel, mlir::Value group);
-  mlir::Value loadScales(mlir::Value micropanel, mlir::Value at);
 
   // Matrix registers (ContractionMatrix.cpp).
   bool keepsPanels() const;
@@ -199,16 +140,12 @@ private:
 
   // Staging.
   void allocateRows();
-  void allocateColumns();
-  /// All panels of the chunk.
-  void stageColumns();
   /// `rows` rows of the chunk, from `start` of the block on.
   void stageRows(mlir::Value start, int64_t rows);
 
-  // Rows, and columns that are not in micropanels.
-  std::optional<StridedOperand> lhs, rhs;
-  mlir::Value rowCopy, columnCopy; ///< in shared memory; null if in place
-  mlir::Value micropanels; ///< of bf16 in memory: [micropanels, k, 16] in pairs
+  std::optional<StridedOperand> lhs; ///< rows
+  mlir::Value rowCopy;               ///< null if in place
+  std::unique_ptr<ColumnSource> rhs;
   ContractionEpilogue epilogue;
   /// Whether the code is for the last of many chunks, if that is known.
   std::optional<bool> inLastChunk;
@@ -217,17 +154,12 @@ private:
   mlir::Value tileSums; ///< of one tile, with one chunk in matrix registers
 
   // Of quantized weights; null otherwise.
-  mlir::Value words, scales;  ///< views of the layout's values and scales
+  std::optional<QuantWeights> weights;
   mlir::Value streamed;       ///< [rows, columns padded]: lhs, scaled to words
   mlir::Value negatedSums;    ///< [rows, groups]: of lhs
   mlir::Value packedRows;     ///< IntegerRows instead of both
   mlir::Value firstPacked;    ///< the block's first row of those
   mlir::Value micropanelSums; ///< [rows, columns of the block]
-  mlir::Value absmax;         ///< of nf4: [groups, 16] of a micropanel, f32
 };
-
-/// f32 of weights of 8 bits, integers or e4m3, that are the upper bytes of i32.
-mlir::Value extendUpperBytes(mlir::OpBuilder &b, mlir::Location loc,
-                             const QuantizedLayout &layout, mlir::Value words);
 
 } // namespace tessera

@@ -89,8 +89,8 @@ void ContractionEmitter::emitOwnedPanel(Value panel, int64_t columns,
                         ValueRange{at[0], add(at[1], row), at[2]}, isFar);
     };
     bool isOneTile = count <= PackedRows::kTile;
-    if (!micropanels || !isOneTile || plan.streamsMicropanels())
-      return product(isOneTile && micropanels);
+    if (!plan.isMicropanels() || !isOneTile || plan.streamsMicropanels())
+      return product(isOneTile && plan.isMicropanels());
     // Later tiles find the panel in a cache.
     ifElse(isEqual(row, 0), [&] { product(true); }, [&] { product(false); });
   });

@@ -43,14 +43,11 @@ Value ContractionEmitter::loadPacked(Value at, const StreamedRows &rows) {
 // cache.
 void ContractionEmitter::prefetchWeights(Value memory, Value micropanel,
                                          Value at, int64_t lines) {
-  for (auto [bytes, locality] : prefetchDistances(kNear))
-    b.create<memref::PrefetchOp>(
-        loc, memory,
-        ValueRange{
-            micropanel,
-            add(at, index(std::max<int64_t>(bytes / (lines * kLine), 1))),
-            index(0)},
-        /*isWrite=*/false, locality, /*isDataCache=*/true);
+  for (auto [bytes, locality] : prefetchDistances(target, kNear)) {
+    int64_t ahead = std::max<int64_t>(bytes / (lines * kLine), 1);
+    ContractionOps::prefetch(
+        memory, {micropanel, add(at, index(ahead)), index(0)}, locality);
+  }
 }
 
 // Lines of zero points are among those of scales.
@@ -58,7 +55,8 @@ void ContractionEmitter::prefetchScales(Value micropanel, Value group) {
   const QuantizedLayout &layout = plan.quant->layout;
   int64_t each = layout.scalesAt(1);
   for (int64_t line = 0; line < each; ++line)
-    prefetchWeights(scales, micropanel, add(mul(group, each), index(line)),
+    prefetchWeights(weights->scales, micropanel,
+                    add(mul(group, each), index(line)),
                     layout.group / layout.perWord() / each);
 }
 
@@ -66,9 +64,9 @@ void ContractionEmitter::prefetchScales(Value micropanel, Value group) {
 Value ContractionEmitter::loadWords(Value micropanel, Value at,
                                     bool prefetches) {
   if (prefetches)
-    prefetchWeights(words, micropanel, at, 1);
+    prefetchWeights(weights->words, micropanel, at, 1);
   return b.create<tile::LoadOp>(
-      loc, VectorType::get({1, kMicropanel}, b.getI32Type()), words,
+      loc, VectorType::get({1, kMicropanel}, b.getI32Type()), weights->words,
       ValueRange{micropanel, at, index(0)}, ValueRange(),
       ArrayRef<int64_t>{1, 2});
 }
@@ -116,8 +114,8 @@ void ContractionEmitter::emitIntegerBlock(Value micropanel, Value block,
 Value ContractionEmitter::takeZeros(Value sums, Value micropanel, Value group) {
   auto type = cast<VectorType>(sums.getType());
   auto lanes = VectorType::get({kMicropanel}, b.getI32Type());
-  Value zeros =
-      b.create<arith::FPToSIOp>(loc, lanes, loadZero(micropanel, group));
+  Value zeros = b.create<arith::FPToSIOp>(loc, lanes,
+                                          weights->loadZero(micropanel, group));
   Value offset = b.create<arith::ConstantOp>(
       loc, DenseElementsAttr::get(
                lanes, int32_t(IntegerRows::offset(plan.quant->layout))));
@@ -171,6 +169,6 @@ Value ContractionEmitter::emitIntegerGroup(Value micropanel, Value group,
       loc, VectorType::get({rows.count}, b.getF32Type()), bits);
   ofGroup = b.create<arith::MulFOp>(loc, ofGroup, spread(rowScale, type));
   Value scale = b.create<tile::BroadcastOp>(
-      loc, type, loadScale(micropanel, group), ArrayRef<int64_t>{1});
+      loc, type, weights->loadScale(micropanel, group), ArrayRef<int64_t>{1});
   return b.create<math::FmaOp>(loc, ofGroup, scale, sum);
 }

@@ -46,9 +46,7 @@ void ContractionEmitter::allocateMatrices() {
     rowCopy = allocate({1, int64_t(llvm::alignTo(tiles.groupRows, kTile)),
                         depth + kLinePadding},
                        tiles.compute);
-  if (tiles.stagesColumns)
-    columnCopy = allocate({tiles.interleaves ? kSlots : panels, depth, kTile},
-                          tiles.compute, tile::Layout::pairs);
+  rhs->allocate();
   if (tiles.chunks > 1)
     partials =
         allocate({panels, int64_t(llvm::alignTo(plan.blockRows, kTile)), kTile},
@@ -92,7 +90,7 @@ void ContractionEmitter::padColumns() {
     forEach(partsOf(plan.blockColumns, kTile), [&](Value panel) {
       forEach((end - first) / 2, [&](Value pair) {
         Value k = add(index(first), mul(pair, 2));
-        storeZeros(columnCopy, panel, {k, index(0)}, 2, kTile);
+        storeZeros(rhs->copy, panel, {k, index(0)}, 2, kTile);
       });
     });
   });
@@ -130,7 +128,7 @@ void ContractionEmitter::emitMatrixGroup(Value start, int64_t rows) {
                     emitMatrixTile({here, columns, row, panel});
                   });
       if (tiles.interleaves && whole <= kTile) // nothing to interleave with
-        stageNextPanel(panel, blocksOfTerms());
+        rhs->stageNext(panel, blocksOfTerms());
     });
   forEachRow([&](Value row, int64_t here) {
     forEachPanel([&](Value panel, int64_t columns) {
@@ -146,20 +144,19 @@ void ContractionEmitter::emitMatrixProduct(const TilePlace &place, Value sums,
   int64_t rows = isStaged ? llvm::alignTo(place.rows, kUnit) : place.rows;
   SmallVector<int64_t> shape{rows,
                              int64_t(llvm::alignTo(place.columns, kUnit))};
-  SmallVector<Value> left{index(0), place.row, index(0)},
-      right{place.panel, index(0), index(0)};
-  if (tiles.interleaves)
-    right[0] = b.createOrFold<arith::RemUIOp>(loc, place.panel, index(kSlots));
+  Value slot = rhs->slotOf(place.panel);
+  SmallVector<Value> left{index(0), place.row, index(0)};
   if (packed)
     left = {chunkIndex, add(rowStart, rowOf(place)), index(0)};
   else if (!isStaged)
     left = lhs->indicesOf(add(rowStart, rowOf(place)), sumStart);
-  if (micropanels)
-    right = {micropanelOf(mul(place.panel, tiles.width)), sumStart, index(0)};
   Value rowsOf = packed ? packed : isStaged ? rowCopy : lhs->memory;
-  b.create<tile::MmaStagedOp>(
-      loc, rowsOf, left, micropanels ? micropanels : columnCopy, right, sums,
-      at, keepsSums(), matrixDepth(), shape, isFar);
+  ColumnSource::Panel right{rhs->copy, {slot, index(0), index(0)}};
+  if (!tiles.stagesColumns)
+    right = rhs->panelInPlace(place.panel);
+  b.create<tile::MmaStagedOp>(loc, rowsOf, left, right.memory, right.indices,
+                              sums, at, keepsSums(), matrixDepth(), shape,
+                              isFar);
 }
 
 Value ContractionEmitter::keepsSums() {
@@ -232,7 +229,7 @@ void ContractionEmitter::emitManyTiles(const TilePlace &place, Value sums,
     inLastChunk = isLast;
     emitMatrixProduct(place, sums, at, /*isFar=*/false);
     if (tiles.interleaves)
-      stageNextPanel(place.panel, blocksOfTerms());
+      rhs->stageNext(place.panel, blocksOfTerms());
     inLastChunk.reset();
   };
   auto finish = [&] {
@@ -281,10 +278,11 @@ void ContractionEmitter::emitTransposedTiles() {
   int64_t rows = plan.blockRows;
   Value sums = partials ? partials : tileSums;
   forEachPanel([&](Value panel, int64_t columns) {
-    Value column = mul(panel, kTile), at = partials ? column : index(0);
+    ColumnSource::Panel left = rhs->panelInPlace(panel);
+    Value at = partials ? mul(panel, kTile) : index(0);
     b.create<tile::MmaStagedOp>(
-        loc, rhs->memory, rhs->indicesOf(add(columnStart, column), sumStart),
-        rowCopy, ValueRange{index(0), index(0), index(0)}, sums,
+        loc, left.memory, left.indices, rowCopy,
+        ValueRange{index(0), index(0), index(0)}, sums,
         ValueRange{at, index(0)}, keepsSums(), matrixDepth(),
         SmallVector<int64_t>{columns, rows}, /*far=*/true);
     emitAfterLast([&] {

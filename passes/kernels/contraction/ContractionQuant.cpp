@@ -129,46 +129,6 @@ static float weightFactor(int64_t place) {
   return place == 7 ? 1.0f : float(1 << (4 * place));
 }
 
-//===--- common -----------------------------------------------------------===//
-
-void ContractionEmitter::makeQuant(ArrayRef<Value> arguments) {
-  const QuantizedLayout &layout = plan.quant->layout;
-  auto view = [&](unsigned argument, int64_t middle) {
-    return emitView(b, loc, arguments[argument],
-                    {{},
-                     0,
-                     {layout.micropanels(), middle, kMicropanel},
-                     {middle * kMicropanel, kMicropanel, 1}});
-  };
-  words = view(plan.rhs.argument, layout.words());
-  scales = view(*plan.quant->scales, layout.scaleRows());
-}
-
-SmallVector<ContractionEmitter::Prefetch, 2>
-ContractionEmitter::prefetchDistances(int64_t near) const {
-  if (!target.prefetchDistance)
-    return {{near, 3}};
-  return {{target.prefetchDistance, 2}, {near, 3}};
-}
-
-// f32 [16].
-Value ContractionEmitter::loadScale(Value micropanel, Value group) {
-  return loadScales(micropanel, mul(group, plan.quant->layout.scalesAt(1)));
-}
-
-// f32 [16], all of them integers.
-Value ContractionEmitter::loadZero(Value micropanel, Value group) {
-  return loadScales(micropanel, add(mul(group, 2), index(1)));
-}
-
-Value ContractionEmitter::loadScales(Value micropanel, Value at) {
-  auto narrow = VectorType::get({kMicropanel}, b.getF16Type());
-  Value loaded = b.create<tile::LoadOp>(loc, narrow, scales,
-                                        ValueRange{micropanel, at, index(0)},
-                                        ValueRange(), ArrayRef<int64_t>{2});
-  return b.create<arith::ExtFOp>(loc, narrow.clone(b.getF32Type()), loaded);
-}
-
 //===--- few rows ---------------------------------------------------------===//
 
 void ContractionEmitter::allocateStreamed() {
@@ -390,12 +350,13 @@ Value ContractionEmitter::emitMicropanelGroup(Value micropanel, Value group,
     if (layout.zeros)
       offset = b.create<arith::AddFOp>(
           loc, offset,
-          b.create<tile::BroadcastOp>(loc, right, loadZero(micropanel, group),
+          b.create<tile::BroadcastOp>(loc, right,
+                                      weights->loadZero(micropanel, group),
                                       ArrayRef<int64_t>{1}));
     ofGroup = b.create<tile::MmaOp>(loc, sums, offset, ofGroup);
   }
   Value scale = b.create<tile::BroadcastOp>(
-      loc, type, loadScale(micropanel, group), ArrayRef<int64_t>{1});
+      loc, type, weights->loadScale(micropanel, group), ArrayRef<int64_t>{1});
   return b.create<math::FmaOp>(loc, ofGroup, scale, sum);
 }
 

@@ -13,7 +13,8 @@
 // same rows.
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "passes/kernels/ClusterLaunch.h"
-#include "passes/kernels/contraction/ContractionEmit.h"
+#include "passes/kernels/KernelOps.h"
+#include "passes/kernels/contraction/Contraction.h"
 
 using namespace mlir;
 using namespace tessera;
@@ -53,12 +54,12 @@ View IntegerRows::view() const {
 
 namespace {
 
-class IntegerRowsEmitter {
+class IntegerRowsEmitter : KernelOps {
 public:
   IntegerRowsEmitter(const ContractionPlan &plan, tile::KernelOp kernel,
                      OpBuilder &b)
-      : layout(plan.quant->layout), to(integerRows(plan)), kernel(kernel), b(b),
-        loc(kernel.getLoc()) {
+      : KernelOps(b, kernel.getLoc()), layout(plan.quant->layout),
+        to(integerRows(plan)), kernel(kernel) {
     View view{{}, plan.lhs.offset, {}, {}};
     auto addDim = [&](const ContractionDim &dim) {
       view.shape.push_back(dim.size);
@@ -79,16 +80,9 @@ public:
   }
 
 private:
-  Value index(int64_t value) { return emitIndex(b, loc, value); }
-  Value add(Value x, Value y) {
-    return b.createOrFold<arith::AddIOp>(loc, x, y);
-  }
-  Value mul(Value x, int64_t y) {
-    return b.createOrFold<arith::MulIOp>(loc, x, index(y));
-  }
   /// A constant of x's type.
   Value like(Value x, uint32_t value);
-  Value splat(Value x, int64_t count) {
+  Value spread(Value x, int64_t count) {
     return b.create<tile::BroadcastOp>(
         loc, VectorType::get({count}, x.getType()), x, ArrayRef<int64_t>());
   }
@@ -105,8 +99,6 @@ private:
   const QuantizedLayout &layout;
   IntegerRows to;
   tile::KernelOp kernel;
-  OpBuilder &b;
-  Location loc;
   Value from, packed; ///< [..., row, column]; [rows, width]
   Value integers;     ///< a block's, with 128 added
   SmallVector<int64_t> rowSizes;
@@ -187,7 +179,7 @@ Value IntegerRowsEmitter::emitBlock(Value k, int64_t count, Value inverse) {
     store(b.create<arith::ConstantOp>(
         loc, DenseElementsAttr::get(wholeType, int32_t(128))));
   Value x = load(k, count);
-  x = b.create<arith::MulFOp>(loc, x, splat(inverse, count));
+  x = b.create<arith::MulFOp>(loc, x, spread(inverse, count));
   auto type = cast<VectorType>(x.getType());
   x = b.create<arith::AddFOp>(
       loc, x,

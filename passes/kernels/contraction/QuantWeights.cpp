@@ -1,9 +1,52 @@
-// Weights of 8 bits on a CPU: integers or e4m3, as f32.
-#include "mlir/Dialect/Arith/IR/Arith.h"
-#include "passes/kernels/contraction/ContractionEmit.h"
+#include "passes/kernels/contraction/QuantWeights.h"
+#include "passes/kernels/ClusterLaunch.h"
 
 using namespace mlir;
 using namespace tessera;
+
+Value tessera::micropanelView(ContractionBlock &block, unsigned argument,
+                              int64_t middle) {
+  return emitView(
+      block.b, block.loc, block.arguments[argument],
+      {{},
+       0,
+       {block.plan.quant->layout.micropanels(), middle, kMicropanel},
+       {middle * kMicropanel, kMicropanel, 1}});
+}
+
+QuantWeights::QuantWeights(ContractionBlock &block)
+    : ContractionPart(block), layout(plan.quant->layout) {
+  words = micropanelView(block, plan.rhs.argument, layout.words());
+  scales = micropanelView(block, *plan.quant->scales, layout.scaleRows());
+}
+
+Value QuantWeights::loadWord(Value memory, Value micropanel, Value at) const {
+  return load(VectorType::get({kMicropanel}, b.getI32Type()), memory,
+              {micropanel, at, index(0)}, {2});
+}
+
+Value QuantWeights::loadScale(Value micropanel, Value group) const {
+  return loadScales(micropanel, mul(group, layout.scalesAt(1)));
+}
+
+Value QuantWeights::loadZero(Value micropanel, Value group) const {
+  return loadScales(micropanel, add(mul(group, 2), index(1)));
+}
+
+Value QuantWeights::loadScales(Value micropanel, Value at) const {
+  auto narrow = VectorType::get({kMicropanel}, b.getF16Type());
+  Value loaded = load(narrow, scales, {micropanel, at, index(0)}, {2});
+  return b.create<arith::ExtFOp>(loc, narrow.clone(b.getF32Type()), loaded);
+}
+
+SmallVector<Prefetch, 2> tessera::prefetchDistances(const TileTarget &target,
+                                                    int64_t near) {
+  if (!target.prefetchDistance)
+    return {{near, 3}};
+  return {{target.prefetchDistance, 2}, {near, 3}};
+}
+
+//===--- weights of 8 bits ------------------------------------------------===//
 
 // Exponent and fraction are four bits to the right of those of f32; 120 is
 // added to the exponent, which gives the value of a normal number. With 121 and

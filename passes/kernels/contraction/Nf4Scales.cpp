@@ -1,9 +1,6 @@
-// NF4 weights (runtime/support/QuantizedLayout.h): the absmax of a micropanel's
-// groups, which are quantized themselves, are dequantized to shared memory
-// before the weights that they scale, once for all of a block's reads.
+// Absmax of NF4 weights (runtime/support/QuantizedLayout.h).
 #include "dialects/tile/TileQuantOps.h"
-#include "passes/kernels/ClusterLaunch.h"
-#include "passes/kernels/contraction/ContractionEmit.h"
+#include "passes/kernels/contraction/QuantWeights.h"
 #include "runtime/support/NormalFloat.h"
 
 using namespace mlir;
@@ -15,43 +12,33 @@ static constexpr int64_t kGroup = QuantizedLayout::kNf4Group,
 // Groups of so many columns, wherever they begin.
 static int64_t groupsOf(int64_t columns) { return columns / kGroup + 2; }
 
-void ContractionEmitter::allocateAbsmax() {
+void Nf4Scales::allocate() {
   int64_t columns = plan.quant->sumsRows ? plan.blockColumns : tiles.chunk;
-  absmax = b.create<tile::AllocOp>(
-      loc, MemRefType::get(
-               {groupsOf(columns), kMicropanel}, b.getF32Type(), AffineMap(),
-               tile::SharedAttr::get(b.getContext(), tile::Layout::rows)));
+  absmax = block.allocate({groupsOf(columns), kMicropanel}, b.getF32Type());
 }
 
-Value ContractionEmitter::firstAbsmax() {
-  Value k = plan.quant->sumsRows ? matrixColumn(index(0)) : sumStart;
-  return b.createOrFold<arith::DivUIOp>(loc, k, index(kGroup));
+Value Nf4Scales::firstGroup() const {
+  return div(plan.quant->sumsRows ? block.matrixColumn(index(0))
+                                  : block.sumStart,
+             kGroup);
 }
 
-Value ContractionEmitter::loadAbsmax(Value group) {
-  Value at = b.createOrFold<arith::SubIOp>(loc, group, firstAbsmax());
-  return b.create<tile::LoadOp>(
-      loc, VectorType::get({kMicropanel}, b.getF32Type()), absmax,
-      ValueRange{at, index(0)}, ValueRange(), ArrayRef<int64_t>{1});
+Value Nf4Scales::load(Value group) const {
+  return ContractionOps::load(VectorType::get({kMicropanel}, b.getF32Type()),
+                              absmax, {sub(group, firstGroup()), index(0)},
+                              {1});
 }
 
 // i32 [16].
-Value ContractionEmitter::splatWord(Value value) {
+Value Nf4Scales::splatWord(Value value) const {
   Value word = b.create<arith::IndexCastOp>(loc, b.getI32Type(), value);
   return b.create<tile::BroadcastOp>(
       loc, VectorType::get({kMicropanel}, b.getI32Type()), word,
       ArrayRef<int64_t>{});
 }
 
-// i32 [16].
-Value ContractionEmitter::loadScaleWords(Value micropanel, Value at) {
-  return b.create<tile::LoadOp>(
-      loc, VectorType::get({kMicropanel}, b.getI32Type()), scales,
-      ValueRange{micropanel, at, index(0)}, ValueRange(), ArrayRef<int64_t>{2});
-}
-
 // dynamicFloat (NormalFloat.h) of indices 0 to 255.
-Value ContractionEmitter::dynamicNumbers(Value codes) {
+Value Nf4Scales::dynamicNumbers(Value codes) const {
   auto words = cast<VectorType>(codes.getType());
   VectorType floats = words.clone(b.getF32Type());
   auto word = [&](uint32_t value) -> Value {
@@ -87,14 +74,14 @@ Value ContractionEmitter::dynamicNumbers(Value codes) {
                                  b.create<arith::SIToFPOp>(loc, floats, sign));
 }
 
-void ContractionEmitter::stageAbsmax(Value micropanel) {
-  const QuantizedLayout &layout = plan.quant->layout;
+void Nf4Scales::stage(Value micropanel) {
+  const QuantizedLayout &layout = weights.layout;
   int64_t groups = layout.groups(), spans = layout.nf4Spans();
   auto words = VectorType::get({kMicropanel}, b.getI32Type());
   VectorType floats = words.clone(b.getF32Type());
   auto loadFloats = [&](int64_t at) -> Value {
-    return b.create<arith::BitcastOp>(loc, floats,
-                                      loadScaleWords(micropanel, index(at)));
+    return b.create<arith::BitcastOp>(
+        loc, floats, weights.loadWord(weights.scales, micropanel, index(at)));
   };
   Value offset = loadFloats(0);
   SmallVector<Value> absmax2;
@@ -108,8 +95,8 @@ void ContractionEmitter::stageAbsmax(Value micropanel) {
     begin = b.create<arith::MulIOp>(loc, row, splatWord(index(groups)));
     begin = b.create<arith::AndIOp>(loc, begin, splatWord(index(kAbsmax - 1)));
   }
-  Value first = firstAbsmax();
-  Value left = b.createOrFold<arith::SubIOp>(loc, index(groups), first);
+  Value first = firstGroup();
+  Value left = sub(index(groups), first);
   int64_t most = cast<MemRefType>(absmax.getType()).getDimSize(0);
   Value count = b.create<arith::MinUIOp>(loc, left, index(most));
   forEach(count, [&](Value i) {
@@ -117,10 +104,9 @@ void ContractionEmitter::stageAbsmax(Value micropanel) {
     auto ofWord = [&](Value quotient) {
       return add(quotient, index(1 + spans));
     };
-    Value codes = loadScaleWords(
-        micropanel,
-        ofWord(b.createOrFold<arith::DivUIOp>(loc, group, index(4))));
-    Value shift = mul(b.createOrFold<arith::RemUIOp>(loc, group, index(4)), 8);
+    Value codes =
+        weights.loadWord(weights.scales, micropanel, ofWord(div(group, 4)));
+    Value shift = mul(rem(group, 4), 8);
     codes = b.create<arith::ShRUIOp>(loc, codes, splatWord(shift));
     codes = b.create<arith::AndIOp>(loc, codes, splatWord(index(255)));
     Value part = absmax2[0];
@@ -132,7 +118,6 @@ void ContractionEmitter::stageAbsmax(Value micropanel) {
     }
     Value value = b.create<arith::AddFOp>(
         loc, b.create<arith::MulFOp>(loc, dynamicNumbers(codes), part), offset);
-    b.create<tile::StoreOp>(loc, value, absmax, ValueRange{i, index(0)},
-                            ValueRange(), ArrayRef<int64_t>{1});
+    store(value, absmax, {i, index(0)}, {1});
   });
 }
