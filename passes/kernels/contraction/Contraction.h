@@ -207,8 +207,6 @@ llvm::Error chooseQuantGrid(ContractionPlan &plan, const TileTarget &target);
 /// Whether a product with few rows is computed on integers.
 bool multipliesIntegers(const ContractionPlan &plan);
 IntegerRows integerRows(const ContractionPlan &plan);
-/// Columns of such a product's block.
-int64_t integerColumns(const QuantizedLayout &layout);
 /// The product's rows as integers, from a launch before the cluster or from an
 /// earlier one with the same rows.
 llvm::Expected<mlir::Value> launchIntegerRows(const ContractionPlan &plan,

@@ -7,6 +7,7 @@
 // same rows. Without matrix registers it does nothing, and products read the
 // rows themselves.
 #include "passes/kernels/ClusterLaunch.h"
+#include "passes/kernels/KernelOps.h"
 #include "passes/kernels/contraction/Contraction.h"
 
 using namespace mlir;
@@ -47,11 +48,11 @@ View PackedRows::view() const {
 
 namespace {
 /// Copies of runs of a row.
-class PackedRowsEmitter {
+class PackedRowsEmitter : KernelOps {
 public:
   PackedRowsEmitter(const ContractionPlan &plan, tile::KernelOp kernel,
                     OpBuilder &b)
-      : rows(*plan.packed), kernel(kernel), b(b), loc(kernel.getLoc()) {
+      : KernelOps(b, kernel.getLoc()), rows(*plan.packed), kernel(kernel) {
     from = emitView(b, loc, kernel.getBuffers()[0],
                     {{},
                      plan.lhs.offset,
@@ -64,13 +65,11 @@ public:
   void emit() {
     int64_t rowBlocks = partsOf(rows.rows, kRowsAtOnce);
     Value block = kernel.getBlockNumber();
-    Value chunk = b.createOrFold<arith::DivUIOp>(loc, block, index(rowBlocks));
-    Value first =
-        mul(b.createOrFold<arith::RemUIOp>(loc, block, index(rowBlocks)),
-            kRowsAtOnce);
+    Value chunk = div(block, rowBlocks);
+    Value first = mul(rem(block, rowBlocks), kRowsAtOnce);
     Value end = b.create<arith::MinUIOp>(loc, add(first, index(kRowsAtOnce)),
                                          index(rows.rows));
-    loop(first, end, [&](Value row) { emitRow(row, chunk); });
+    forRange(first, end, 1, [&](Value row) { emitRow(row, chunk); });
   }
 
 private:
@@ -89,31 +88,16 @@ private:
                               ValueRange(), ArrayRef<int64_t>{2});
     };
     if (rows.depth >= kRun)
-      loop(index(0), runs, [&](Value run) { copy(mul(run, kRun), kRun); });
+      forRange(index(0), runs, 1,
+               [&](Value run) { copy(mul(run, kRun), kRun); });
     if (rows.depth % kRun || rows.terms % rows.depth % kRun)
-      loop(mul(runs, kRun / kTerms),
-           b.create<arith::DivUIOp>(loc, terms, index(kTerms)),
-           [&](Value part) { copy(mul(part, kTerms), kTerms); });
-  }
-
-  void loop(Value begin, Value end, llvm::function_ref<void(Value)> body) {
-    auto op = b.create<scf::ForOp>(loc, begin, end, index(1));
-    OpBuilder::InsertionGuard guard(b);
-    b.setInsertionPointToStart(op.getBody());
-    body(op.getInductionVar());
-  }
-  Value index(int64_t value) { return emitIndex(b, loc, value); }
-  Value add(Value x, Value y) {
-    return b.createOrFold<arith::AddIOp>(loc, x, y);
-  }
-  Value mul(Value x, int64_t y) {
-    return b.createOrFold<arith::MulIOp>(loc, x, index(y));
+      forRange(mul(runs, kRun / kTerms),
+               b.create<arith::DivUIOp>(loc, terms, index(kTerms)), 1,
+               [&](Value part) { copy(mul(part, kTerms), kTerms); });
   }
 
   const PackedRows &rows;
   tile::KernelOp kernel;
-  OpBuilder &b;
-  Location loc;
   Value from, to; ///< [rows, terms]; [chunks, rows, depth]
 };
 } // namespace

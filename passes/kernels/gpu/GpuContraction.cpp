@@ -185,7 +185,7 @@ std::vector<ContractionPlan> tessera::otherGpuGrids(const ContractionPlan &plan,
   for (unsigned dim : plan.outer)
     products *= plan.dims[dim].size;
   // Of sums over a quantized matrix's rows, groups fit the tile
-  // (ContractionQuant.cpp).
+  // (QuantGrid.cpp).
   const bool sumsRows = plan.quant && plan.quant->sumsRows;
   if (plan.groups || m <= 16 || isQuantizedFloat(plan) || sumsRows ||
       (!all && products < kLeastProducts))
