@@ -9,20 +9,50 @@ using tessera::graph::tensorType;
 
 namespace tessera::models {
 
+/// Not where logits are to have the bits of a training step, nor where each row
+/// has factors of its own for the matrix that expands vectors.
+bool ModelBuilder::cachesVectors() const {
+  const bool hasOwnFactors = spec.adapter && spec.adapter->slots() > 0 &&
+                             spec.adapter->adapts(moduleNames(spec).latentUp);
+  return spec.latent && !hasOwnFactors &&
+         recipe.inference.numerics != recipe::Numerics::Training;
+}
+
 /// The cache of one layer: keys and values, then their scales if they are int8.
+/// A vector of latent attention is its value, too.
 std::vector<Port> ModelBuilder::layerCaches(const CacheShape &shape) {
+  const bool vectors = cachesVectors();
+  const int64_t heads = vectors ? 1 : spec.kvHeads,
+                dim = vectors       ? spec.latent->cached()
+                      : spec.latent ? spec.latent->expanded()
+                                    : spec.headDim;
   auto type = [&](int64_t width, Type element) {
-    return tensor({shape.pages, recipe.inference.page, spec.kvHeads, width},
-                  element);
+    return tensor({shape.pages, recipe.inference.page, heads, width}, element);
   };
-  Type f32 = b.getF32Type(), element = hasScales() ? b.getI8Type() : f32;
   std::vector<Port> ports;
-  for (const char *what : {"keys", "values"})
-    ports.push_back({type(spec.headDim, element), {}, what});
+  auto add = [&](Type type, const char *keys, const char *values) {
+    ports.push_back({type, {}, keys});
+    if (!vectors)
+      ports.push_back({type, {}, values});
+  };
+  Type f32 = b.getF32Type();
+  add(type(dim, hasScales() ? b.getI8Type() : f32), "keys", "values");
   if (hasScales())
-    for (const char *what : {"key_scales", "value_scales"})
-      ports.push_back({type(1, f32), {}, what});
+    add(type(1, f32), "key_scales", "value_scales");
   return ports;
+}
+
+SmallVector<Value *> ModelBuilder::partsOf(KvCache &cache) const {
+  SmallVector<Value *> parts;
+  auto add = [&](Value &keys, Value &values) {
+    parts.push_back(&keys);
+    if (!cachesVectors())
+      parts.push_back(&values);
+  };
+  add(cache.keys, cache.values);
+  if (hasScales())
+    add(cache.keyScales, cache.valueScales);
+  return parts;
 }
 
 /// The caches of all layers, in order.
@@ -113,9 +143,9 @@ func::FuncOp ModelBuilder::cachedBlock(StringRef owner, const LayerKind &kind,
   auto last = result.getArguments().take_back(more.size());
   auto inputs = last.drop_front(caches.size());
   KvCache cache = at(inputs, shape.context, recipe);
-  cache.keys = last[0], cache.values = last[1];
-  if (hasScales())
-    cache.keyScales = last[2], cache.valueScales = last[3];
+  const SmallVector<Value *> parts = partsOf(cache);
+  for (auto [part, argument] : llvm::zip(parts, last))
+    *part = argument;
   Scope scope(b, spec, {});
   Emitter e = scope.at("positions");
   cache.positions = positionsFrom(
@@ -127,9 +157,9 @@ func::FuncOp ModelBuilder::cachedBlock(StringRef owner, const LayerKind &kind,
     cache.queryStarts = inputs.back();
   defineLayer(scope, kind, result);
   Value y = family.layer(scope, result.getArgument(0), kind);
-  SmallVector<Value> returned = {y, cache.keys, cache.values};
-  if (hasScales())
-    returned.append({cache.keyScales, cache.valueScales});
+  SmallVector<Value> returned = {y};
+  for (Value *part : parts)
+    returned.push_back(*part);
   b.create<func::ReturnOp>(result.getLoc(), returned);
   return result;
 }

@@ -296,7 +296,7 @@ static Value droppedAttention(const Scope &scope, Emitter &e, Value query,
   const ModelSpec &spec = scope.spec;
   ArrayRef<int64_t> shape = tensorType(query).getShape();
   Value grouped = e.reshape(query, {shape[0], shape[1], spec.kvHeads,
-                                    spec.heads / spec.kvHeads, spec.headDim});
+                                    spec.heads / spec.kvHeads, shape[3]});
   Value scores = e.mul(e.einsum("btkgd,bskd->bkgts", grouped, key), kind.scale);
   scores = e.softCap(scores, spec.scoreCap);
   Value hidden = e.splatLike(-std::numeric_limits<double>::infinity(), scores);
@@ -360,7 +360,8 @@ static Value cachedAttention(const Scope &scope, Emitter &e, Value query,
   KvCache &cache = *scope.cache;
   Value keys = appendRows(e, cache.keys, cache.keyScales, key, cache.slots);
   Value values =
-      appendRows(e, cache.values, cache.valueScales, value, cache.slots);
+      value ? appendRows(e, cache.values, cache.valueScales, value, cache.slots)
+            : keys;
   OpBuilder &b = scope.builder;
   return b.create<graph::PagedAttentionOp>(
       e.location(), query.getType(), query, keys, values, cache.table,
@@ -390,21 +391,18 @@ static Value encoderAttention(const Scope &scope, Emitter &e, Value query,
       IntegerAttr(), capOf(scope), /*keep_f32=*/UnitAttr());
 }
 
-Value attention(const Scope &scope, Value query, Value key, Value value,
-                const LayerKind &kind, StringRef path) {
+Value attendedHeads(const Scope &scope, Value query, Value key, Value value,
+                    const LayerKind &kind, StringRef path) {
   Emitter e = scope.at(path);
   OpBuilder &b = scope.builder;
   ArrayRef<int64_t> shape = tensorType(query).getShape();
-  SmallVector<int64_t> merged = {shape[0], shape[1], scope.spec.queryWidth()};
   if (scope.whole && !scope.whole->isCausal)
-    return e.reshape(encoderAttention(scope, e, query, key, value, kind),
-                     merged);
+    return encoderAttention(scope, e, query, key, value, kind);
   if (scope.cache)
-    return e.reshape(cachedAttention(scope, e, query, key, value, kind),
-                     merged);
+    return cachedAttention(scope, e, query, key, value, kind);
   if (scope.drops() && scope.spec.attentionDropout > 0)
     return e.reshape(droppedAttention(scope, e, query, key, value, kind),
-                     merged);
+                     shape);
   auto lse =
       RankedTensorType::get({shape[0], shape[2], shape[1]}, b.getF32Type());
   auto op = b.create<graph::AttentionOp>(
@@ -413,7 +411,15 @@ Value attention(const Scope &scope, Value query, Value key, Value value,
       sinksOf(scope), b.getF64FloatAttr(kind.scale), b.getUnitAttr(),
       kind.window > 0 ? b.getI64IntegerAttr(kind.window) : IntegerAttr(),
       capOf(scope));
-  return e.reshape(op.getResult(), merged);
+  return op.getResult();
+}
+
+Value attention(const Scope &scope, Value query, Value key, Value value,
+                const LayerKind &kind, StringRef path) {
+  Emitter e = scope.at(path);
+  Value y = attendedHeads(scope, query, key, value, kind, path);
+  ArrayRef<int64_t> shape = tensorType(y).getShape();
+  return e.reshape(y, {shape[0], shape[1], shape[2] * shape[3]});
 }
 
 } // namespace tessera::models

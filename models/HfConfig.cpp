@@ -117,7 +117,8 @@ const FamilyInfo *readFamily(ConfigFields &fields) {
 }
 
 /// Keys that all families share.
-void readCommon(ConfigFields &fields, bool hasRotaryShare, ModelSpec &spec) {
+void readCommon(ConfigFields &fields, const LlamaTraits &traits,
+                ModelSpec &spec) {
   spec.bosToken.reset();
   if (auto bos = fields.integers("bos_token_id", false); !bos.empty())
     spec.bosToken = bos[0];
@@ -134,8 +135,11 @@ void readCommon(ConfigFields &fields, bool hasRotaryShare, ModelSpec &spec) {
                                      "bfloat16 or float16",
                                      quote(spec.checkpointDtype)));
 
-  if (spec.family != Family::Phi3)
-    fields.requireNeutral("auto_map", nullptr,
+  constexpr std::string_view ownCode[] = {"auto_map"};
+  if (traits.namesOwnCode)
+    fields.ignore(ownCode);
+  else
+    fields.requireNeutral(ownCode[0], nullptr,
                           "the model has its own code, which may compute "
                           "something else; remove the key if it does not");
   const char *only = spec.isEncoder() ? "encoder only" : "decoder only";
@@ -144,7 +148,7 @@ void readCommon(ConfigFields &fields, bool hasRotaryShare, ModelSpec &spec) {
     fields.requireNeutral(each, false, only);
   fields.requireNeutral("pruned_heads", Json::object(),
                         "export the model with its heads removed");
-  if (!hasRotaryShare)
+  if (traits.rotaryShare == 0)
     fields.requireNeutral("partial_rotary_factor", 1.0,
                           "rope covers the whole head in these families");
   fields.ignore(irrelevant);
@@ -236,7 +240,7 @@ static StatusOr<LoadedConfig> parseConfig(std::string_view text,
     readBert(fields, spec);
   else
     readLlama(fields, info->llama, spec);
-  readCommon(fields, info->llama.rotaryShare > 0, spec);
+  readCommon(fields, info->llama, spec);
   readStoredWeights(fields, config);
   fields.finish(", so it may change the model; remove it if it does not");
   if (!fields.ok())

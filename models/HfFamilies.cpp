@@ -61,10 +61,6 @@ void readPhi3(ConfigFields &fields, ModelSpec &spec) {
   fields.requireNeutral("lm_head_bias", false, ofOthers);
   fields.requireNeutral("full_attn_mod", 1, ofOthers);
   fields.requireNeutral("interpolate_factor", 1, ofOthers);
-  // Models published before the reference supported the architecture name their
-  // own code; the reference now ignores it.
-  constexpr std::string_view ownCode[] = {"auto_map"};
-  fields.ignore(ownCode);
 }
 
 void readSmolLm3(ConfigFields &fields, ModelSpec &spec) {

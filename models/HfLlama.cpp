@@ -115,6 +115,8 @@ void readLlamaHeads(ConfigFields &fields, const LlamaTraits &traits,
     fields.fail("num_attention_heads",
                 fmt::format("{} is not a multiple of num_key_value_heads = {}",
                             spec.heads, spec.kvHeads));
+  if (traits.latent)
+    return readLatentHeads(fields, spec);
   // If given, it is used as is: Mistral-Nemo and Qwen3 have heads * head_dim !=
   // hidden.
   bool given = fields.find("head_dim") != nullptr;
@@ -206,6 +208,8 @@ void readLlama(ConfigFields &fields, const LlamaTraits &traits,
     return;
   readWindows(fields, traits, spec);
   readRopes(fields, traits, spec);
+  if (traits.latent)
+    scaleLatentScores(spec);
   if (traits.experts)
     readMoe(fields, spec);
 }

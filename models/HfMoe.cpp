@@ -71,14 +71,18 @@ void readQwen(ConfigFields &fields, const ModelSpec &spec, MoeSpec &moe) {
   }
 }
 
-void readGroups(ConfigFields &fields, MoeSpec &moe) {
-  moe.groups = fields.size("n_group", maxExperts, 1);
-  moe.chosenGroups = fields.size("topk_group", maxExperts, 1);
-  if (moe.experts % moe.groups != 0 || moe.experts / moe.groups < 2)
+/// Groups of experts; `groups` and `chosen` are the class's defaults.
+void readGroups(ConfigFields &fields, MoeSpec &moe, int64_t groups,
+                int64_t chosen) {
+  moe.groups = fields.size("n_group", maxExperts, groups);
+  moe.chosenGroups = fields.size("topk_group", maxExperts, chosen);
+  if (moe.chosen > moe.experts)
+    return; // readMoe says so
+  if (moe.experts % moe.groups != 0 || moe.experts / moe.groups < moe.groupBest)
     fields.fail("n_group",
                 fmt::format("{} groups of {} experts; each must have the same "
-                            "number of experts, at least two",
-                            moe.groups, moe.experts));
+                            "number of experts, at least {}",
+                            moe.groups, moe.experts, moe.groupBest));
   else if (moe.chosenGroups > moe.groups ||
            moe.chosen > moe.chosenGroups * (moe.experts / moe.groups))
     fields.fail("topk_group",
@@ -87,8 +91,9 @@ void readGroups(ConfigFields &fields, MoeSpec &moe) {
                             moe.chosenGroups, moe.groups, moe.chosen));
 }
 
-/// DeepSeek-V3's routing (2412.19437, section 2.1.2).
-void readDots(ConfigFields &fields, const ModelSpec &spec, MoeSpec &moe) {
+/// Shared experts, and which layers have experts, of DeepSeek and Dots1.
+void readDeepseekLayers(ConfigFields &fields, const ModelSpec &spec,
+                        MoeSpec &moe) {
   moe.experts =
       fields.size({"n_routed_experts", "num_local_experts"}, maxExperts);
   moe.intermediate = fields.size("moe_intermediate_size", maxIntermediate);
@@ -99,10 +104,6 @@ void readDots(ConfigFields &fields, const ModelSpec &spec, MoeSpec &moe) {
                             moe.intermediate, maxIntermediate));
   else
     moe.sharedIntermediate = shared * moe.intermediate;
-  moe.score = RouterScore::Sigmoid;
-  moe.selectionBias = true;
-  moe.normalize = fields.flag("norm_topk_prob", false);
-  moe.scale = fields.number("routed_scaling_factor", 1e-6, 1e6, 1.0);
   int64_t dense = 0;
   if (const Json *given = fields.find("first_k_dense_replace");
       given && *given != Json(0))
@@ -111,12 +112,54 @@ void readDots(ConfigFields &fields, const ModelSpec &spec, MoeSpec &moe) {
   std::fill_n(moe.sparse.begin(), std::min(dense, spec.layers), false);
   fields.requireNeutral("moe_layer_freq", 1,
                         "every layer after the dense ones has experts");
+  // Of the balance loss, which the recipe configures.
+  constexpr std::string_view unused[] = {"aux_loss_alpha", "seq_aux",
+                                         "ep_size"};
+  if (spec.latent)
+    fields.ignore(unused);
+}
+
+/// DeepSeek-V3's routing (2412.19437, section 2.1.2).
+void readBiasedRouting(ConfigFields &fields, const ModelSpec &spec,
+                       MoeSpec &moe) {
+  const bool isOwn = spec.family == Family::DeepseekV3;
+  readDeepseekLayers(fields, spec, moe);
+  moe.score = RouterScore::Sigmoid;
+  moe.selectionBias = true;
+  moe.normalize = fields.flag("norm_topk_prob", isOwn);
+  moe.scale =
+      fields.number("routed_scaling_factor", 1e-6, 1e6, isOwn ? 2.5 : 1.0);
   std::string scoring = fields.text("scoring_func", "sigmoid");
   if (scoring != "sigmoid" && scoring != "noaux_tc")
     fields.fail("scoring_func", fmt::format("{} is not supported; use sigmoid",
                                             quote(scoring)));
   fields.requireNeutral("topk_method", "noaux_tc",
                         "this architecture uses noaux_tc");
+  // Layers that predict later tokens, which the reference does not run.
+  constexpr std::string_view unused[] = {"num_nextn_predict_layers"};
+  if (isOwn)
+    fields.ignore(unused);
+  readGroups(fields, moe, isOwn ? 8 : 1, isOwn ? 4 : 1);
+}
+
+/// DeepSeek-V2's routing (2405.04434, section 2.2).
+void readDeepseekV2(ConfigFields &fields, const ModelSpec &spec, MoeSpec &moe) {
+  readDeepseekLayers(fields, spec, moe);
+  moe.scale = fields.number("routed_scaling_factor", 1e-6, 1e6, 1.0);
+  fields.requireNeutral("norm_topk_prob", false,
+                        "this architecture does not normalize weights");
+  fields.requireNeutral("scoring_func", "softmax",
+                        "this architecture uses softmax");
+  std::string method = fields.text("topk_method", "greedy");
+  moe.groupBest = 1;
+  if (method == "group_limited_greedy")
+    return readGroups(fields, moe, 1, 1);
+  if (method != "greedy")
+    fields.fail("topk_method", fmt::format("{} is not supported; use greedy or "
+                                           "group_limited_greedy",
+                                           quote(method)));
+  constexpr std::string_view unused[] = {"n_group", "topk_group"};
+  fields.ignore(unused);
 }
 
 } // namespace
@@ -132,7 +175,11 @@ void readMoe(ConfigFields &fields, ModelSpec &spec) {
     readMixtral(fields, spec, moe);
     break;
   case Family::Dots1:
-    readDots(fields, spec, moe);
+  case Family::DeepseekV3:
+    readBiasedRouting(fields, spec, moe);
+    break;
+  case Family::DeepseekV2:
+    readDeepseekV2(fields, spec, moe);
     break;
   case Family::Olmoe:
     readOlmoeExperts(fields, spec, moe);
@@ -155,8 +202,6 @@ void readMoe(ConfigFields &fields, ModelSpec &spec) {
     fields.fail("moe_intermediate_size",
                 fmt::format("{} experts of {} are wider than {} in all",
                             moe.experts, moe.intermediate, maxExpertWidth));
-  if (spec.family == Family::Dots1)
-    readGroups(fields, moe);
   if (fields.ok() && moe.sparseLayers() > 0)
     spec.moe = std::move(moe);
 }

@@ -69,6 +69,11 @@ struct LlamaTraits {
   /// own, or the other layers' rope without its scaling.
   enum { OneRope, LocalBase, LocalUnscaled } ropes = OneRope;
   bool rotatesOnlyWindows = false;
+  /// Latent attention, with sizes of heads of its own.
+  bool latent = false;
+  /// Models published before the reference supported the architecture name
+  /// their own code; the reference now ignores it.
+  bool namesOwnCode = false;
   /// Keys and facts of this member alone; requires spec.headDim.
   void (*own)(ConfigFields &fields, ModelSpec &spec) = nullptr;
 };
@@ -87,7 +92,8 @@ std::span<const FamilyInfo> families();
 void readStoredWeights(ConfigFields &fields, LoadedConfig &config);
 
 /// Whether modules that are left out of quantization (names, or patterns of
-/// names) are only heads and, for models with experts, routers.
+/// names) are only heads, those that expand latent vectors and, for models with
+/// experts, routers.
 bool leavesOutNoMatrix(const std::vector<std::string> &modules,
                        bool hasExperts);
 
@@ -123,6 +129,11 @@ void readSeedOss(ConfigFields &fields, ModelSpec &spec);
 void readHunYuan(ConfigFields &fields, ModelSpec &spec);
 void readGptNeoX(ConfigFields &fields, ModelSpec &spec);
 void readGptOss(ConfigFields &fields, ModelSpec &spec);
+
+/// Reads the heads of latent attention into spec.latent; requires spec.heads.
+void readLatentHeads(ConfigFields &fields, ModelSpec &spec);
+/// Scores are scaled by a further factor if rope is. Requires spec.rope.
+void scaleLatentScores(ModelSpec &spec);
 
 /// Reads an encoder of the BERT family into `spec`; errors go to `fields`.
 void readBert(ConfigFields &fields, ModelSpec &spec);

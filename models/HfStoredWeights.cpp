@@ -12,7 +12,7 @@ bool leavesOutNoMatrix(const std::vector<std::string> &modules,
   return std::ranges::all_of(modules, [&](std::string_view name) {
     if (name.ends_with('$'))
       name.remove_suffix(1);
-    return name == "lm_head" ||
+    return name == "lm_head" || name.ends_with(".kv_b_proj") ||
            (hasExperts &&
             (name.ends_with(".gate") || name.ends_with("shared_expert_gate")));
   });

@@ -119,6 +119,10 @@ private:
   mlir::func::FuncOp cachedBlock(llvm::StringRef owner, const LayerKind &kind,
                                  const CacheShape &shape);
   bool hasScales() const { return recipe.inference.kv == KvKind::Int8; }
+  /// Whether the cache holds latent vectors instead of keys and values.
+  bool cachesVectors() const;
+  /// The values of `cache` that layerCaches lists, in its order.
+  llvm::SmallVector<mlir::Value *> partsOf(KvCache &cache) const;
   std::vector<Port> layerCaches(const CacheShape &shape);
   std::vector<Port> cachePorts(const CacheShape &shape);
   std::vector<Port> cacheInputs(const CacheShape &shape);

@@ -19,8 +19,8 @@ ExpertNames expertNames(const ModelSpec &spec) {
     return {"mlp.router", "mlp.experts", "", "", "gate_up_proj", "down_proj"};
   return {"mlp.gate",
           "mlp.experts.*",
-          spec.family == Family::Dots1 ? "mlp.shared_experts"
-                                       : "mlp.shared_expert",
+          spec.family == Family::Dots1 || spec.latent ? "mlp.shared_experts"
+                                                      : "mlp.shared_expert",
           "gate_proj",
           "up_proj",
           "down_proj"};
@@ -99,6 +99,10 @@ std::string_view name(Family family) {
     return "qwen3_moe";
   case Family::Dots1:
     return "dots1";
+  case Family::DeepseekV2:
+    return "deepseek_v2";
+  case Family::DeepseekV3:
+    return "deepseek_v3";
   case Family::Gemma:
     return "gemma";
   case Family::Gemma2:

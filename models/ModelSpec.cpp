@@ -155,7 +155,29 @@ void addExperts(List &list, const ModelSpec &spec) {
     list.linear(fmt::format("{}_gate", names.shared), hidden, 1, false);
 }
 
+void addLatentAttention(List &list, const ModelSpec &spec) {
+  const LatentSpec &latent = *spec.latent;
+  const ModuleNames names = moduleNames(spec);
+  auto linear = [&](std::string_view name, int64_t in, int64_t out, bool bias) {
+    list.linear(std::string(name), in, out, bias);
+  };
+  if (latent.queryRank) {
+    linear(names.queryDown, spec.hidden, latent.queryRank, spec.qkvBias);
+    list.rmsNorm(std::string(names.queryDownNorm), latent.queryRank);
+    linear(names.queryUp, latent.queryRank, spec.queryWidth(), false);
+  } else {
+    linear(names.query, spec.hidden, spec.queryWidth(), false);
+  }
+  linear(names.latent, spec.hidden, latent.cached(), spec.qkvBias);
+  list.rmsNorm(std::string(names.latentNorm), latent.rank);
+  linear(names.latentUp, latent.rank,
+         spec.heads * (latent.unrotated + latent.valueDim), false);
+  linear(names.output, spec.outputWidth(), spec.hidden, spec.outputBias);
+}
+
 void addAttention(List &list, const ModelSpec &spec) {
+  if (spec.latent)
+    return addLatentAttention(list, spec);
   const ModuleNames names = moduleNames(spec);
   int64_t hidden = spec.hidden, query = spec.queryWidth(),
           keyValue = spec.keyValueWidth();

@@ -2,6 +2,7 @@
 // or with experts, or an encoder of the BERT family. Holds exactly what changes
 // the mathematics of the model.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -25,6 +26,8 @@ enum class Family {
   Qwen2Moe,
   Qwen3Moe,
   Dots1,
+  DeepseekV2,
+  DeepseekV3,
   Gemma,
   Gemma2,
   Gemma3,
@@ -66,6 +69,23 @@ enum class QkvLayout {
   Apart,  ///< three matrices
   Fused,  ///< one matrix: all queries, all keys, all values
   ByHead, ///< one matrix: of each head a query, a key and a value
+};
+
+/// Multi-head latent attention (DeepSeek-V2, 2405.04434, section 2.1): keys and
+/// values of all heads are products of one vector per token, besides a rotated
+/// part of the keys that all heads share. A head of a query or key is its
+/// unrotated part, then its rotated one, headDim elements in all; there are as
+/// many key heads as heads. Inference caches that vector and the rotated part.
+struct LatentSpec {
+  int64_t queryRank = 0; ///< of compressed queries; 0: not compressed
+  int64_t rank = 0;      ///< elements of the vector
+  int64_t unrotated = 0, rotated = 0; ///< elements of a head
+  int64_t valueDim = 0;               ///< elements of a head's value
+  /// Elements per token and layer of the cache.
+  int64_t cached() const { return rank + rotated; }
+  /// Elements of a head where keys and values are as wide as the wider of both.
+  int64_t expanded() const { return std::max(unrotated + rotated, valueDim); }
+  bool operator==(const LatentSpec &) const = default;
 };
 
 /// How a layer adds attention and MLP to the residual stream x.
@@ -141,8 +161,9 @@ struct MoeSpec {
   /// With l: down(act(min(gate, l)) * (1 + clip(up, -l, l))).
   std::optional<double> swigluLimit;
   /// Experts are chosen from the `chosenGroups` best of `groups` groups of
-  /// neighbours; a group's score is the sum of its two best (section 2.1.2).
-  int64_t groups = 1, chosenGroups = 1;
+  /// neighbours; a group's score is the sum of its `groupBest` best ones: two
+  /// (section 2.1.2) or one (2405.04434, section 2.2.2).
+  int64_t groups = 1, chosenGroups = 1, groupBest = 2;
   /// Experts are chosen by p + bias, a parameter that is updated from the
   /// experts' loads, not by a gradient (2408.15664).
   bool selectionBias = false;
@@ -221,6 +242,7 @@ struct ModelSpec {
 
   std::optional<AdapterSpec> adapter;
   std::optional<MoeSpec> moe;
+  std::optional<LatentSpec> latent;
   /// Whether `layer` has experts.
   bool isSparse(int64_t layer) const {
     return moe && moe->sparse[static_cast<size_t>(layer)];
@@ -279,6 +301,10 @@ struct ModelSpec {
     return localRope && window(layer) > 0 ? *localRope : *rope;
   }
   int64_t queryWidth() const { return heads * headDim; }
+  /// Of attention's output.
+  int64_t outputWidth() const {
+    return heads * (latent ? latent->valueDim : headDim);
+  }
   int64_t keyValueWidth() const { return kvHeads * headDim; }
 
   bool operator==(const ModelSpec &) const = default;
@@ -335,6 +361,14 @@ struct ModuleNames {
   std::string_view query = "self_attn.q_proj", key = "self_attn.k_proj",
                    value = "self_attn.v_proj", qkv = "self_attn.qkv_proj",
                    output = "self_attn.o_proj", sinks = "self_attn.sinks";
+  /// Of latent attention: compressed queries, the vector and the rotated part
+  /// of keys; then queries, keys and values of heads.
+  std::string_view queryDown = "self_attn.q_a_proj",
+                   queryDownNorm = "self_attn.q_a_layernorm",
+                   queryUp = "self_attn.q_b_proj",
+                   latent = "self_attn.kv_a_proj_with_mqa",
+                   latentNorm = "self_attn.kv_a_layernorm",
+                   latentUp = "self_attn.kv_b_proj";
   std::string_view queryNorm = "self_attn.q_norm", keyNorm = "self_attn.k_norm";
   std::string_view gate = "mlp.gate_proj", up = "mlp.up_proj",
                    gateUp = "mlp.gate_up_proj", down = "mlp.down_proj";

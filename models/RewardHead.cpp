@@ -35,6 +35,8 @@ static std::string_view classPrefix(Family family) {
     return "Phi3";
   // Have none, or none that was compared with transformers.
   case Family::Dots1:
+  case Family::DeepseekV2:
+  case Family::DeepseekV3:
   case Family::SmolLm3:
   case Family::Granite:
   case Family::Olmo2:

@@ -83,6 +83,7 @@ StatusOr<std::vector<InputOfLinears>> scaledInputs(const ModelSpec &spec) {
   const char *why = spec.family == Family::Gpt2
                         ? "keeps its matrices as [in, out]"
                     : spec.isEncoder() ? "is an encoder"
+                    : spec.latent      ? "has latent attention"
                     : spec.moe         ? "has experts"
                     : !spec.gatedMlp   ? "has an MLP without a gate"
                     : !spec.residual.hasMlpNorm()

@@ -102,6 +102,9 @@ std::string tessera::whyNotBuilt(const std::string &spec,
     return "quantized weights cannot be trained";
   if (question.workload.fp8)
     return "it computes in bf16, not in fp8";
+  if (question.model.futureLayers > 0)
+    return "num_nextn_predict_layers: it trains no layers that predict later "
+           "tokens; set it to 0";
   return "";
 }
 

@@ -469,9 +469,12 @@ OpRule PagedAttentionOp::getShardingRule() {
   unsigned batch = table[0][0], heads = keys[2][0];
   rule.loops[batch].kind = rule.loops[heads].kind = LoopKind::parallel;
   ArrayRef<int64_t> query = tensorType(getQuery()).getShape();
+  // Each device has all of the only key head where it has some of the heads.
+  const int64_t kvHeads = rule.loops[heads].size;
   unsigned tokens = rule.loopDim(query[1], LoopKind::whole),
-           shared =
-               rule.loopDim(query[2] / rule.loops[heads].size, LoopKind::whole);
+           shared = rule.loopDim(query[2] / kvHeads, kvHeads == 1
+                                                         ? LoopKind::parallel
+                                                         : LoopKind::whole);
   OpRule::Dims queries{{batch}, {tokens}, {heads, shared}, keys[3]};
   rule.operands = {queries, keys, keys, table, {{batch}}, {{batch}}};
   if (getSinks())

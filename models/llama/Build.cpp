@@ -5,8 +5,7 @@
 // residual stream, StarCoder2 layer norms and an MLP without a gate, others
 // experts. All of these are data in the spec, and so are module names
 // (moduleNames).
-#include "models/Builder.h"
-#include "models/Rope.h"
+#include "models/llama/Attention.h"
 #include "models/moe/Routing.h"
 
 using namespace mlir;
@@ -80,37 +79,8 @@ Heads projectHeads(const Scope &scope, Value x) {
           project(names.value, spec.kvHeads, "")};
 }
 
-/// Elements 0, 2, 4, … of each head, then 1, 3, 5, …: pairs that are neighbours
-/// become the halves that graph.rope rotates. Queries and keys are permuted in
-/// the same way, so their products are those of the given order, which nothing
-/// else reads.
-Value halvesOfPairs(Emitter &e, Value x) {
-  SmallVector<int64_t> shape(tensorType(x).getShape());
-  Value pairs = e.reshape(x, {shape[0], shape[1], shape[2], shape[3] / 2, 2});
-  return e.reshape(e.transpose(pairs, {0, 1, 2, 4, 3}), shape);
-}
-
-Value rotate(const Scope &scope, Value x, const RopeFrequencies &frequencies) {
-  Emitter e = scope.at("self_attn.rotary_emb");
-  OpBuilder &b = scope.builder;
-  SmallVector<int64_t> shape(tensorType(x).getShape());
-  int64_t turning = scope.spec.rotaryWidth(), rest = shape[3] - turning;
-  if (rest > 0) {
-    Value unrotated =
-        e.slice(x, {0, 0, 0, turning}, {shape[0], shape[1], shape[2], rest});
-    shape[3] = turning;
-    Value rotated = rotate(scope, e.slice(x, {0, 0, 0, 0}, shape), frequencies);
-    return e.concat({rotated, unrotated}, 3);
-  }
-  if (scope.spec.interleavedRope)
-    x = halvesOfPairs(e, x);
-  return b.create<graph::RopeOp>(
-      e.location(), x.getType(), x, scope.positions(),
-      b.getDenseF64ArrayAttr(frequencies.inverseFrequencies),
-      b.getF64FloatAttr(frequencies.attentionScaling), UnitAttr());
-}
-
-Value selfAttention(const Scope &scope, Value x, const LayerKind &kind) {
+Value plainAttention(const Scope &scope, Value x, const LayerKind &kind,
+                     StringRef path) {
   const ModelSpec &spec = scope.spec;
   const ModuleNames names = moduleNames(spec);
   auto [query, key, value] = projectHeads(scope, x);
@@ -121,17 +91,20 @@ Value selfAttention(const Scope &scope, Value x, const LayerKind &kind) {
     key = rmsNorm(scope, key, names.keyNorm);
   };
   normalize(QkNorm::Head);
-  if (kind.rotates) {
-    RopeFrequencies frequencies =
-        ropeFrequencies(spec, kind.local ? *spec.localRope : *spec.rope,
-                        scope.context(tensorType(x).getDimSize(1)));
-    query = rotate(scope, query, frequencies);
-    key = rotate(scope, key, frequencies);
+  if (auto frequencies = frequenciesOf(scope, x, kind)) {
+    query = rotate(scope, query, *frequencies);
+    key = rotate(scope, key, *frequencies);
   }
   normalize(QkNorm::AfterRope);
-  const StringRef output = names.output;
+  return attention(scope, query, key, value, kind, path);
+}
+
+Value selfAttention(const Scope &scope, Value x, const LayerKind &kind) {
+  const ModelSpec &spec = scope.spec;
+  const StringRef output = moduleNames(spec).output;
   const StringRef path = output.rsplit('.').first;
-  Value y = attention(scope, query, key, value, kind, path);
+  Value y = spec.latent ? latentAttention(scope, x, kind, path)
+                        : plainAttention(scope, x, kind, path);
   y = linear(scope, y, output, spec.outputBias);
   Emitter e = scope.at(path);
   return scope.dropout(e, y, spec.residualDropout, attentionSite);

@@ -30,7 +30,7 @@ static Value overSum(Emitter &e, Value x) {
 static Value withinGroups(Emitter &e, const MoeSpec &moe, Value scores) {
   int64_t tokens = shapeOf(scores)[0], size = moe.experts / moe.groups;
   Value grouped = e.reshape(scores, {tokens, moe.groups, size});
-  Value best = e.sumLast(e.pick(grouped, e.topK(grouped, 2)));
+  Value best = e.sumLast(e.pick(grouped, e.topK(grouped, moe.groupBest)));
   Value chosen = e.topK(best, moe.chosenGroups);
   // [tokens, groups, chosen]: whether group g is the j-th choice.
   SmallVector<int64_t> shape{tokens, moe.groups, moe.chosenGroups};

@@ -193,6 +193,12 @@ ModelShape shapeOf(const models::ModelSpec &spec) {
   shape.kvHeads = spec.kvHeads;
   shape.headNorms = spec.qkNorm != models::QkNorm::None;
   shape.headDim = shape.valueHeadDim = spec.headDim;
+  if (spec.latent) {
+    shape.queryRank = spec.latent->queryRank;
+    shape.keyValueRank = spec.latent->rank;
+    shape.rotaryDim = spec.latent->rotated;
+    shape.valueHeadDim = spec.latent->valueDim;
+  }
   if (!spec.windows.empty())
     shape.window = std::ranges::max(spec.windows);
   if (shape.window > 0)

@@ -50,6 +50,19 @@ bool isRedundant(std::string_view name) {
   return std::ranges::any_of(suffixes, ends) || name == "lm_head.weight";
 }
 
+/// Whether a layer predicts later tokens (multi-token prediction, DeepSeek-V3),
+/// which it does from the last layer's output and an embedding, by eh_proj. No
+/// program runs it.
+bool isOfFutureLayer(const SafetensorsModel &source, std::string_view name) {
+  constexpr std::string_view layers = "model.layers.";
+  if (!name.starts_with(layers))
+    return false;
+  const auto end = name.find('.', layers.size());
+  return end != name.npos &&
+         source.tensors().contains(std::string(name.substr(0, end)) +
+                                   ".eh_proj.weight");
+}
+
 Status checkMatch(const StateTensor &tensor, const StatePart &part,
                   const SafetensorsModel::Location &source) {
   if (source.entry->shape != part.shape)
@@ -293,7 +306,8 @@ ImportReport Import::report() && {
   report.loaded = copies.size() + quantizations.size();
   for (const auto &[name, location] : source.tensors())
     if (!used.contains(location.entry) && !isRedundant(name) &&
-        !isWeightNorm(name) && !(isEncoder && isOutsideEncoder(name)))
+        !isWeightNorm(name) && !isOfFutureLayer(source, name) &&
+        !(isEncoder && isOutsideEncoder(name)))
       report.unexpected.push_back(name);
   return report;
 }

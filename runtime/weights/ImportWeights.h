@@ -27,8 +27,9 @@ struct ImportReport {
 StatusOr<ImportReport> importWeights(const std::string &path, ModelState &model,
                                      const WeightFactors &factors = {});
 
-/// The same, and every tensor of the checkpoint must be one of the model's or
-/// redundant, and a scoring head must be there.
+/// The same, and every tensor of the checkpoint must be one of the model's,
+/// redundant, or of a layer that predicts later tokens, and a scoring head must
+/// be there.
 Status importAllWeights(const std::string &path, ModelState &model,
                         const WeightFactors &factors = {});
 

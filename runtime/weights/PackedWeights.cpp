@@ -106,7 +106,7 @@ public:
     auto found = find(from.entry->name);
     if (!found) {
       if (std::string_view name = from.entry->name;
-          name.ends_with("gate.weight"))
+          name.ends_with("gate.weight") || name.ends_with(".kv_b_proj.weight"))
         leftOut.emplace_back(name.substr(0, name.rfind('.')));
       return copy(from);
     }
@@ -277,7 +277,8 @@ private:
   QuantizedLayout layout;
   std::map<std::string, StateTensor> matrices; ///< values, by source
   std::vector<SafetensorsTensor> tensors;
-  std::vector<std::string> leftOut{"lm_head"}; ///< and routers
+  std::vector<std::string> leftOut{
+      "lm_head"}; ///< and what programs do not quantize
   size_t packed = 0;
 };
 

@@ -46,15 +46,11 @@ protected:
     ASSERT_TRUE(mlir::succeeded(mlir::verify(*module)));
     std::mt19937_64 random(11);
     weights = randomWeights(spec, random);
-    Tensor empty({pages, page, spec.kvHeads, spec.headDim}),
-        scales({pages, page, spec.kvHeads, 1});
-    std::fill(empty.data.begin(), empty.data.end(), std::nan(""));
-    std::fill(scales.data.begin(), scales.data.end(), std::nan(""));
-    bool rounds = recipe.inference.kv == KvKind::Int8;
     caches.clear();
-    for (int64_t layer = 0; layer < spec.layers; ++layer) {
-      caches.insert(caches.end(), 2, empty);
-      caches.insert(caches.end(), rounds ? 2 : 0, scales);
+    for (llvm::ArrayRef<int64_t> shape : cacheShapes()) {
+      Tensor empty(shape);
+      std::fill(empty.data.begin(), empty.data.end(), std::nan(""));
+      caches.push_back(empty);
     }
     std::uniform_int_distribution<int> token(0, int(spec.vocab) - 1);
     for (Text *text : {&first, &second}) {
@@ -65,6 +61,20 @@ protected:
     }
     first.pages = {7, 0, 12, 3, 9, 1};
     second.pages = {2, 11, 5, 4, 6, 8};
+  }
+
+  /// Of the caches, in the order in which programs take them.
+  std::vector<llvm::ArrayRef<int64_t>> cacheShapes() {
+    auto decode = module->lookupSymbol<mlir::func::FuncOp>("decode_1");
+    std::vector<llvm::ArrayRef<int64_t>> shapes;
+    for (unsigned i = 0; i < decode.getNumArguments(); ++i) {
+      auto role = decode.getArgAttrOfType<graph::RoleAttr>(i, graph::kRoleAttr);
+      if (role && role.getValue() == graph::Role::cache)
+        shapes.push_back(
+            mlir::cast<mlir::RankedTensorType>(decode.getArgumentTypes()[i])
+                .getShape());
+    }
+    return shapes;
   }
 
   /// Runs `count` more tokens of each text (null: none in its place).
@@ -194,6 +204,27 @@ TEST_F(BuildInference, Phi3TurnsAPartOfEachHead) {
 TEST_F(BuildInference, Experts) {
   expectReference(mustRead("mixtral"));
   expectReference(mustRead("dots1"));
+}
+
+// One vector per token and layer, which all heads read.
+TEST_F(BuildInference, LatentVectorsAreCached) {
+  expectReference(mustRead("deepseek_v2"));
+  expectReference(mustRead("deepseek_v3", {{"v_head_dim", 12}}));
+  ASSERT_EQ(caches.size(), size_t(spec.layers));
+  for (const Tensor &each : caches)
+    EXPECT_EQ(each.shape.back(), 14 + 4);
+  recipe.inference.kv = KvKind::Int8;
+  expectReference(mustRead("deepseek_v3"));
+}
+
+TEST_F(BuildInference, OfATrainingStepKeysAndValuesAre) {
+  recipe.inference.numerics = recipe::Numerics::Training;
+  recipe.inference.page = 64; // which that asks for
+  build(mustRead("deepseek_v2", {{"v_head_dim", 12}}));
+  ASSERT_EQ(caches.size(), 2 * size_t(spec.layers));
+  for (const Tensor &each : caches)
+    EXPECT_EQ(llvm::ArrayRef(each.shape),
+              llvm::ArrayRef<int64_t>({pages, 64, spec.heads, 12}));
 }
 
 TEST_F(BuildInference, KeysAndValuesAsInt8) {

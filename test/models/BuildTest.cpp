@@ -324,7 +324,8 @@ TEST_F(Build, EveryReadySpecMakesAValidModule) {
         "glm-4-9b-0414",     "command-r-35b",   "command-r7b",
         "starcoder2-3b",     "stablelm-2-1.6b", "ernie-4.5-0.3b",
         "seed-oss-36b",      "hunyuan-0.5b",    "pythia-160m",
-        "gpt-oss-20b",       "gpt-oss-120b"})
+        "gpt-oss-20b",       "gpt-oss-120b",    "tiny-deepseek-v3",
+        "deepseek-v2-lite",  "deepseek-v3"})
     build(readySpec(name));
 }
 

@@ -39,6 +39,20 @@ inline nlohmann::json smallMoeConfig(const std::string &modelType) {
                    {"topk_group", 2},
                    {"routed_scaling_factor", 2.5},
                    {"norm_topk_prob", true}});
+  if (modelType.starts_with("deepseek")) {
+    config.update({{"n_routed_experts", 8},
+                   {"n_shared_experts", 2},
+                   {"first_k_dense_replace", 1},
+                   {"num_key_value_heads", 6},
+                   {"q_lora_rank", 10},
+                   {"kv_lora_rank", 14},
+                   {"qk_nope_head_dim", 6},
+                   {"qk_rope_head_dim", 4},
+                   {"v_head_dim", 8}});
+    config.erase("head_dim");
+  }
+  if (modelType == "deepseek_v3")
+    config.update({{"n_group", 4}, {"topk_group", 2}});
   return config;
 }
 
@@ -54,7 +68,8 @@ inline nlohmann::json smallConfig(const std::string &modelType) {
             {"type_vocab_size", 2},   {"max_position_embeddings", 64},
             {"layer_norm_eps", 1e-12}};
   if (modelType == "mixtral" || modelType.ends_with("_moe") ||
-      modelType == "dots1" || modelType == "olmoe" || modelType == "gpt_oss")
+      modelType.starts_with("deepseek") || modelType == "dots1" ||
+      modelType == "olmoe" || modelType == "gpt_oss")
     return smallMoeConfig(modelType);
   const int kvHeads = modelType == "gpt_neox" ? 6 : 2;
   return {{"model_type", modelType},

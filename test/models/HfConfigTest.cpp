@@ -47,9 +47,11 @@ TEST(ReadySpecs, WithExpertsHaveThePublishedActiveParameters) {
 
 TEST(ReadySpecs, OfOurOwnAreWhatTheirNamesSay) {
   const std::map<std::string, double> millions = {
-      {"tiny-gpt2", 1},       {"gpt2-demo", 4.3},        {"gpt2-10m", 10},
-      {"llama-15m", 15},      {"llama-110m", 110},       {"tiny-mixtral", 2.3},
-      {"tiny-qwen-moe", 1.9}, {"tiny-deepseek-moe", 1.6}};
+      {"tiny-gpt2", 1},         {"gpt2-demo", 4.3},
+      {"gpt2-10m", 10},         {"llama-15m", 15},
+      {"llama-110m", 110},      {"tiny-mixtral", 2.3},
+      {"tiny-qwen-moe", 1.9},   {"tiny-deepseek-moe", 1.6},
+      {"tiny-deepseek-v3", 1.5}};
   for (const auto &[name, size] : millions)
     EXPECT_NEAR(double(parameterCount(readySpec(name))) / 1e6, size,
                 size * 0.06)

@@ -13,15 +13,26 @@ using Flags = std::vector<bool>;
 // As the reference's classes count them for these configs, tied heads once.
 TEST(ReadySpecs, OfMoreFamiliesHaveTheReferencesParameterCounts) {
   const std::map<std::string, int64_t> counts = {
-      {"smollm3-3b", 3075098624},      {"granite-3.3-2b", 2533539840},
-      {"olmo-2-7b", 7298617344},       {"olmo-3-7b", 7298011136},
-      {"olmoe-1b-7b", 6919161856},     {"glm-4-9b", 9399951360},
-      {"glm-4-9b-0414", 9400094720},   {"command-r-35b", 34980831232},
-      {"command-r7b", 8028033024},     {"starcoder2-3b", 3030371328},
-      {"stablelm-2-1.6b", 1644515328}, {"ernie-4.5-0.3b", 360748032},
-      {"seed-oss-36b", 36151104512},   {"hunyuan-0.5b", 539010048},
-      {"pythia-160m", 162322944},      {"gpt-oss-20b", 20914757184},
-      {"gpt-oss-120b", 116829156672}};
+      {"smollm3-3b", 3075098624},
+      {"granite-3.3-2b", 2533539840},
+      {"olmo-2-7b", 7298617344},
+      {"olmo-3-7b", 7298011136},
+      {"olmoe-1b-7b", 6919161856},
+      {"glm-4-9b", 9399951360},
+      {"glm-4-9b-0414", 9400094720},
+      {"command-r-35b", 34980831232},
+      {"command-r7b", 8028033024},
+      {"starcoder2-3b", 3030371328},
+      {"stablelm-2-1.6b", 1644515328},
+      {"ernie-4.5-0.3b", 360748032},
+      {"seed-oss-36b", 36151104512},
+      {"hunyuan-0.5b", 539010048},
+      {"pythia-160m", 162322944},
+      {"gpt-oss-20b", 20914757184},
+      {"gpt-oss-120b", 116829156672},
+      {"deepseek-v2-lite", 15706484224},
+      // With the biases of routers, which are no parameters there.
+      {"deepseek-v3", 671026404352 + 58 * 256}};
   for (const auto &[name, count] : counts)
     EXPECT_EQ(parameterCount(readySpec(name)), count) << name;
 }
@@ -32,6 +43,24 @@ TEST(ReadySpecs, SmolLm3) {
   EXPECT_TRUE(spec.rotates(0));
   EXPECT_FALSE(spec.rotates(3));
   EXPECT_TRUE(spec.windows.empty() && spec.tieWordEmbeddings);
+}
+
+TEST(ReadySpecs, Deepseek) {
+  ModelSpec lite = readySpec("deepseek-v2-lite"),
+            large = readySpec("deepseek-v3");
+  EXPECT_EQ(lite.latent->queryRank, 0);
+  EXPECT_EQ(large.latent->queryRank, 1536);
+  for (const ModelSpec &spec : {lite, large}) {
+    EXPECT_EQ(spec.latent->cached(), 576);
+    EXPECT_EQ(spec.headDim, 192);
+    EXPECT_TRUE(spec.interleavedRope);
+  }
+  // (0.1 ln 40 + 1)^2 / sqrt(192), which the released code computes.
+  EXPECT_NEAR(large.attentionScale(0), 0.1352337788608801, 1e-15);
+  EXPECT_EQ(lite.moe->score, RouterScore::Softmax);
+  EXPECT_EQ(lite.moe->sharedIntermediate, 2 * 1408);
+  EXPECT_EQ(large.moe->chosenGroups, 4);
+  EXPECT_EQ(large.moe->sparseLayers(), 58);
 }
 
 TEST(ReadySpecs, Granite) {

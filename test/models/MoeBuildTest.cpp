@@ -41,6 +41,31 @@ TEST_F(MoeBuild, Dots1ChoosesAmongGroupsByBiasedScores) {
                                      {"attention_bias", true}}));
 }
 
+TEST_F(MoeBuild, DeepseekAttendsToLatentVectors) {
+  const json yarn = {{"rope_type", "yarn"},
+                     {"factor", 8.0},
+                     {"mscale", 0.7},
+                     {"mscale_all_dim", 0.9},
+                     {"original_max_position_embeddings", 16}};
+  expectReference(mustRead("deepseek_v3"));
+  expectReference(mustRead("deepseek_v3", {{"rope_interleave", false},
+                                           {"attention_bias", true},
+                                           {"rope_scaling", yarn},
+                                           {"v_head_dim", 12}}));
+  expectReference(mustRead("deepseek_v2"));
+  // Queries that are not compressed; RFC 7386 cannot write a null.
+  json config = smallConfig("deepseek_v2");
+  config.update({{"q_lora_rank", nullptr},
+                 {"topk_method", "group_limited_greedy"},
+                 {"n_group", 4},
+                 {"topk_group", 1},
+                 {"rope_scaling", yarn}});
+  StatusOr<ModelSpec> spec = parseHfConfig(config.dump(), "config.json");
+  ASSERT_TRUE(spec.ok()) << spec.message();
+  EXPECT_EQ(spec->latent->queryRank, 0);
+  expectReference(*spec);
+}
+
 // A dense layer is a layer of the family without experts.
 TEST_F(MoeBuild, LayersOfAKindShareABlock) {
   build(mustRead("dots1"));

@@ -113,12 +113,15 @@ private:
   }
   /// x / sqrt(mean(x²) + eps) × weight.
   Row rmsNorm(const Row &x, const std::string &name) const {
+    return rmsNorm(x, name, spec.normEps);
+  }
+  Row rmsNorm(const Row &x, const std::string &name, double eps) const {
     double square = 0;
     for (double each : x)
       square += each * each / double(x.size());
     Row y;
     for (size_t i = 0; i < x.size(); ++i)
-      y.push_back(x[i] / std::sqrt(square + spec.normEps) *
+      y.push_back(x[i] / std::sqrt(square + eps) *
                   (weight(name + ".weight")[i] + (spec.normPlusOne ? 1 : 0)));
     return y;
   }
@@ -230,7 +233,80 @@ private:
     return {parts[0], parts[1], parts[2]};
   }
 
+  /// A token of latent attention: queries, keys and values of all heads, where
+  /// the last elements of queries and keys are rotated.
+  std::tuple<Rows, Rows, Rows> latentHeads(const Row &x, int64_t layer,
+                                           int64_t position, int64_t tokens,
+                                           const std::string &prefix) const {
+    const LatentSpec &latent = *spec.latent;
+    const int64_t plain = latent.unrotated, turning = latent.rotated;
+    auto of = [&](std::string_view name, const Row &y) {
+      return project(prefix + std::string(name), y);
+    };
+    auto normed = [&](std::string_view name, const Row &y) {
+      return rmsNorm(y, prefix + std::string(name), 1e-6);
+    };
+    Row queries = latent.queryRank
+                      ? of(names.queryUp,
+                           normed(names.queryDownNorm, of(names.queryDown, x)))
+                      : of(names.query, x);
+    auto joined = [](Row a, const Row &b) {
+      a.insert(a.end(), b.begin(), b.end());
+      return a;
+    };
+    Row both = of(names.latent, x);
+    Row cached = kept(joined(
+        normed(names.latentNorm, part(both, 0, latent.rank)),
+        rotated(part(both, latent.rank, turning), layer, position, tokens)));
+    Row up = of(names.latentUp, part(cached, 0, latent.rank)),
+        shared = part(cached, latent.rank, turning);
+    Rows query, key, value;
+    for (int64_t head = 0; head < spec.heads; ++head) {
+      Row q = part(queries, head * (plain + turning), plain + turning);
+      query.push_back(
+          joined(part(q, 0, plain),
+                 rotated(part(q, plain, turning), layer, position, tokens)));
+      Row own =
+          part(up, head * (plain + latent.valueDim), plain + latent.valueDim);
+      key.push_back(joined(part(own, 0, plain), shared));
+      value.push_back(part(own, plain, latent.valueDim));
+    }
+    return {query, key, value};
+  }
+
+  Rows attendLatent(const Rows &x, int64_t layer,
+                    const std::string &prefix) const {
+    std::vector<std::tuple<Rows, Rows, Rows>> all;
+    for (size_t t = 0; t < x.size(); ++t)
+      all.push_back(
+          latentHeads(x[t], layer, int64_t(t), int64_t(x.size()), prefix));
+    Rows result(x.size());
+    for (size_t t = 0; t < x.size(); ++t) {
+      for (size_t h = 0; h < size_t(spec.heads); ++h) {
+        const Row &q = std::get<0>(all[t])[h];
+        Row out(size_t(spec.latent->valueDim));
+        double sum = 0;
+        for (size_t s = 0; s <= t; ++s) {
+          const auto &[queries, keys, values] = all[s];
+          double score = 0;
+          for (size_t d = 0; d < q.size(); ++d)
+            score += q[d] * keys[h][d];
+          double p = std::exp(score * spec.attentionScale(layer));
+          for (size_t d = 0; d < out.size(); ++d)
+            out[d] += p * values[h][d];
+          sum += p;
+        }
+        for (double each : out)
+          result[t].push_back(each / sum);
+      }
+      result[t] = project(prefix + std::string(names.output), result[t]);
+    }
+    return result;
+  }
+
   Rows attend(const Rows &x, int64_t layer, const std::string &prefix) const {
+    if (spec.latent)
+      return attendLatent(x, layer, prefix);
     const int64_t tokens = int64_t(x.size());
     const int64_t group = spec.heads / spec.kvHeads;
     const std::string queryNorm = prefix + std::string(names.queryNorm),
@@ -329,7 +405,7 @@ private:
       auto begin = wanted.begin() + int64_t(g * size);
       Row group(begin, begin + int64_t(size));
       std::sort(group.rbegin(), group.rend());
-      best.push_back(group[0] + group[1]);
+      best.push_back(group[0] + (moe.groupBest > 1 ? group[1] : 0));
     }
     std::vector<size_t> order = descending(best);
     for (size_t rank = size_t(moe.chosenGroups); rank < order.size(); ++rank)

@@ -225,6 +225,34 @@ FAMILIES = {
                           beta_slow=1.0, truncate=False,
                           original_max_position_embeddings=32),
         tie_word_embeddings=False),
+    # Values are narrower than keys; a group of experts is left out.
+    "deepseek_v3": dict(
+        model_type="deepseek_v3", architectures=["DeepseekV3ForCausalLM"],
+        vocab_size=283, hidden_size=72, intermediate_size=104,
+        moe_intermediate_size=40, num_hidden_layers=3, num_attention_heads=6,
+        num_key_value_heads=6, q_lora_rank=44, kv_lora_rank=36,
+        qk_nope_head_dim=20, qk_rope_head_dim=12, v_head_dim=24,
+        n_routed_experts=9, n_shared_experts=1, num_experts_per_tok=3,
+        n_group=3, topk_group=2, norm_topk_prob=True,
+        routed_scaling_factor=2.5, first_k_dense_replace=1, hidden_act="silu",
+        max_position_embeddings=256, rms_norm_eps=1e-6, rope_theta=10000.0,
+        rope_scaling=dict(rope_type="yarn", factor=8.0, beta_fast=32.0,
+                          beta_slow=1.0, mscale=0.7, mscale_all_dim=0.9,
+                          original_max_position_embeddings=32),
+        attention_bias=True, tie_word_embeddings=False),
+    # Queries are not compressed, and values are wider than keys.
+    "deepseek_v2": dict(
+        model_type="deepseek_v2", architectures=["DeepseekV2ForCausalLM"],
+        vocab_size=277, hidden_size=64, intermediate_size=88,
+        moe_intermediate_size=32, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=4, q_lora_rank=None, kv_lora_rank=28,
+        qk_nope_head_dim=16, qk_rope_head_dim=8, v_head_dim=32,
+        n_routed_experts=6, n_shared_experts=2, num_experts_per_tok=2,
+        topk_method="group_limited_greedy", n_group=3, topk_group=2,
+        norm_topk_prob=False, routed_scaling_factor=1.5,
+        first_k_dense_replace=1, hidden_act="silu",
+        max_position_embeddings=256, rms_norm_eps=1e-6, rope_theta=10000.0,
+        attention_bias=False, tie_word_embeddings=False),
 }
 # Tokens in a sequence. Mistral's is more than two tiles of 64 long, so that its
 # window hides whole tiles from some queries of a tile but not from others.
@@ -234,4 +262,5 @@ SEQUENCE = {"gpt2": 67, "llama": 61, "mistral": 139, "qwen2": 53,
             "granite": 49, "olmo2": 51, "olmo3": 75, "olmoe": 43, "glm": 47,
             "glm4": 53, "cohere": 55, "cohere2": 77, "starcoder2": 139,
             "stablelm": 59, "ernie4_5": 49, "seed_oss": 51, "hunyuan": 61,
-            "gpt_neox": 67, "gpt_oss": 71}
+            "gpt_neox": 67, "gpt_oss": 71, "deepseek_v3": 61,
+            "deepseek_v2": 75}

@@ -26,7 +26,7 @@ from hf_families import FAMILIES, SEQUENCE
 IS_PINNED = int(transformers.__version__.split(".")[0]) < 5
 NEWER = ("qwen3", "gemma2", "gemma3", "phi3", "smollm3", "granite", "olmo2",
          "olmo3", "olmoe", "glm", "glm4", "cohere2", "ernie4_5", "seed_oss",
-         "hunyuan", "gpt_oss") if IS_PINNED else ()
+         "hunyuan", "gpt_oss", "deepseek_v3", "deepseek_v2") if IS_PINNED else ()
 ROWS = 2   # B
 MICRO = 2  # A
 
@@ -127,6 +127,19 @@ def random_weights(model, seed):
         else:
             value = 1 + 0.1 * value
         parameter.data.copy_(value)
+    for buffer in biases(model).values():
+        buffer.copy_(0.1 * torch.randn(buffer.shape, generator=generator))
+
+
+def biases(model):
+    """Those by which routers choose: stored, but no parameters."""
+    return {name: buffer for name, buffer in model.named_buffers()
+            if name.endswith("e_score_correction_bias")}
+
+
+def stored(model):
+    return {**{n: p.data for n, p in model.named_parameters()},
+            **biases(model)}
 
 
 # Mixtral's experts and routers in checkpoints, which newer versions name as others'.
@@ -181,9 +194,9 @@ class Twins:
         self._restore_frequencies()
         with Float64():
             self.fp64 = build(family, torch.float64)
-            for name, parameter in self.fp64.named_parameters():
-                parameter.data.copy_(
-                    dict(self.fp32.named_parameters())[name].data)
+            theirs = stored(self.fp32)
+            for name, value in stored(self.fp64).items():
+                value.copy_(theirs[name])
 
     def _restore_frequencies(self):
         """.to(bfloat16) also rounds the table of frequencies, which a model
@@ -201,8 +214,7 @@ class Twins:
         (folder / "config.json").write_text(
             json.dumps(self.fields, indent=2))
         tensors = {n: p.contiguous() for n, p in in_files(
-            {n: p.data for n, p in self.fp32.named_parameters()},
-            self.fp32).items()}
+            stored(self.fp32), self.fp32).items()}
         safetensors.torch.save_file(tensors, folder / "model.safetensors",
                                     metadata={"format": "pt"})
 

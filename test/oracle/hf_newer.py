@@ -4,8 +4,9 @@ Plain and slow on purpose, from the published descriptions: Qwen3 (2505.09388),
 Gemma 2 (2408.00118), Gemma 3 (2503.19786), Phi-3 (2404.14219) with longrope
 (2402.13753), OLMo 2 (2501.00656) and OLMoE (2409.02060), and the model cards
 and modeling files of SmolLM3, Granite, OLMo 3, GLM, Command R7B, ERNIE 4.5,
-Seed-OSS, HunYuan and gpt-oss (2508.10925). Parameters have the names that checkpoints have, and types
-are cast where the reference casts them: norms, angles and softmax in fp32.
+Seed-OSS, HunYuan and gpt-oss (2508.10925), and DeepSeek-V2 (2405.04434) and V3
+(2412.19437). Parameters have the names that checkpoints have, and types are
+cast where the reference casts them: norms, angles and softmax in fp32.
 """
 import math
 import types
@@ -21,8 +22,9 @@ WIDTH_NORMS = ("olmo2", "olmo3", "olmoe")
 FUSED_QKV = ("phi3",)
 FUSED_GATE_UP = ("phi3", "glm", "glm4")
 # Rotated pairs are neighbours, not halves.
-NEIGHBOURS = ("glm", "glm4", "cohere2", "ernie4_5")
-ROTATED_IN_FP32 = ("cohere2", "ernie4_5")
+NEIGHBOURS = ("glm", "glm4", "cohere2", "ernie4_5", "deepseek_v2",
+              "deepseek_v3")
+ROTATED_IN_FP32 = ("cohere2", "ernie4_5", "deepseek_v2")
 WEIGHED_IN_FP32 = ("olmo2", "olmo3", "olmoe", "cohere2")  # norms
 WITHOUT_NORMS_BEFORE = ("olmo2", "olmo3")
 PARALLEL = ("cohere2",)  # one norm for attention and MLP
@@ -39,12 +41,12 @@ NORMS_AFTER["olmo3"] = NORMS_AFTER["olmo2"]
 
 
 class Norm(nn.Module):
-    def __init__(self, width, config):
+    def __init__(self, width, config, eps=None):
         super().__init__()
         self.weight = nn.Parameter(torch.zeros(width))
         self.centers = config.model_type == "cohere2"
-        self.eps = (config.layer_norm_eps if self.centers
-                    else config.rms_norm_eps)
+        self.eps = eps or (config.layer_norm_eps if self.centers
+                           else config.rms_norm_eps)
         self.plus_one = config.model_type in PLUS_ONE
         self.wide = config.model_type in WEIGHED_IN_FP32
 
@@ -81,10 +83,23 @@ def yarn(inverse, theta, width, scaling):
     return inverse / scaling["factor"] * ramp + inverse * (1 - ramp)
 
 
+def temperature(factor, mscale):
+    return 0.1 * mscale * math.log(factor) + 1 if factor > 1 else 1.0
+
+
+def yarn_scale(scaling):
+    """What cosines and sines are multiplied by."""
+    factor = scaling["factor"]
+    one, all_dims = scaling.get("mscale"), scaling.get("mscale_all_dim")
+    if one and all_dims:
+        return temperature(factor, one) / temperature(factor, all_dims)
+    return scaling.get("attention_factor", temperature(factor, 1))
+
+
 def angles(config, layer, length):
     """Cosines and sines [length, turning / 2], and what they are scaled by."""
     share = getattr(config, "partial_rotary_factor", 1.0)
-    width = int(config.head_dim * share)
+    width = int(getattr(config, "qk_rope_head_dim", config.head_dim) * share)
     theta = config.rope_theta
     if config.model_type == "gemma3_text" and window(config, layer):
         theta = config.rope_local_base_freq
@@ -98,8 +113,7 @@ def angles(config, layer, length):
         scaling = {}
     if scaling.get("rope_type") == "yarn":
         inverse = yarn(inverse, theta, width, scaling)
-        scale = scaling.get("attention_factor",
-                            0.1 * math.log(scaling["factor"]) + 1)
+        scale = yarn_scale(scaling)
     elif "short_factor" in scaling:
         original = config.original_max_position_embeddings
         # The longest text that the programs are made for decides.
@@ -225,10 +239,71 @@ class Attention(nn.Module):
         return self.o_proj((weights @ value).transpose(1, 2).flatten(2))
 
 
-class Mlp(nn.Module):
-    def __init__(self, config):
+class LatentAttention(nn.Module):
+    """DeepSeek's: keys and values of all heads are products of one vector, and
+    all heads share a rotated part of the keys."""
+
+    def __init__(self, config, layer):
         super().__init__()
-        hidden, width = config.hidden_size, config.intermediate_size
+        self.config, self.layer = config, layer
+        self.plain, self.turning = (config.qk_nope_head_dim,
+                                    config.qk_rope_head_dim)
+        hidden, heads = config.hidden_size, config.num_attention_heads
+        bias = getattr(config, "attention_bias", False)
+        queries = heads * (self.plain + self.turning)
+        rank, value = config.kv_lora_rank, config.v_head_dim
+        if config.q_lora_rank:
+            self.q_a_proj = nn.Linear(hidden, config.q_lora_rank, bias=bias)
+            self.q_a_layernorm = Norm(config.q_lora_rank, config, 1e-6)
+            self.q_b_proj = nn.Linear(config.q_lora_rank, queries, bias=False)
+        else:
+            self.q_proj = nn.Linear(hidden, queries, bias=False)
+        self.kv_a_proj_with_mqa = nn.Linear(hidden, rank + self.turning,
+                                            bias=bias)
+        self.kv_a_layernorm = Norm(rank, config, 1e-6)
+        self.kv_b_proj = nn.Linear(rank, heads * (self.plain + value),
+                                   bias=False)
+        self.o_proj = nn.Linear(heads * value, hidden, bias=bias)
+
+    def heads(self, x):
+        return x.unflatten(-1, (self.config.num_attention_heads, -1)
+                           ).transpose(1, 2)
+
+    def queries(self, x):
+        if hasattr(self, "q_proj"):
+            return self.heads(self.q_proj(x))
+        return self.heads(self.q_b_proj(self.q_a_layernorm(self.q_a_proj(x))))
+
+    def scale(self):
+        scaling = getattr(self.config, "rope_scaling", None) or {}
+        mscale = (temperature(scaling["factor"],
+                              scaling.get("mscale_all_dim", 0))
+                  if scaling else 1)
+        return (self.plain + self.turning) ** -0.5 * mscale ** 2
+
+    def forward(self, x):
+        config, length = self.config, x.shape[1]
+        cos, sin = angles(config, self.layer, length)
+        plain, turning = self.queries(x).split([self.plain, self.turning], -1)
+        vector, shared = self.kv_a_proj_with_mqa(x).split(
+            [config.kv_lora_rank, self.turning], -1)
+        expanded = self.heads(self.kv_b_proj(self.kv_a_layernorm(vector)))
+        keys, value = expanded.split([self.plain, config.v_head_dim], -1)
+        shared = rotated(shared[:, None], cos, sin, config)
+        query = torch.cat([plain, rotated(turning, cos, sin, config)], -1)
+        key = torch.cat([keys, shared.expand(-1, keys.shape[1], -1, -1)], -1)
+        scores = query @ key.transpose(2, 3) * self.scale()
+        hidden = (torch.arange(length)[:, None]
+                  < torch.arange(length)[None])
+        scores = scores.masked_fill(hidden, -math.inf)
+        weights = torch.softmax(scores.float(), -1).to(x.dtype)
+        return self.o_proj((weights @ value).transpose(1, 2).flatten(2))
+
+
+class Mlp(nn.Module):
+    def __init__(self, config, width=None):
+        super().__init__()
+        hidden, width = config.hidden_size, width or config.intermediate_size
         bias = getattr(config, "mlp_bias", False)
         if config.model_type in FUSED_GATE_UP:
             self.gate_up_proj = nn.Linear(hidden, 2 * width, bias=bias)
@@ -268,6 +343,62 @@ class Experts(nn.Module):
         weights = torch.zeros_like(scores).scatter(-1, chosen, best)
         return sum(expert(x) * weights[..., i, None].to(x.dtype)
                    for i, expert in enumerate(self.experts))
+
+
+class DeepseekRouter(nn.Module):
+    """V3 chooses by sigmoids and a bias within the best groups, V2 by a softmax,
+    and within groups if it is asked to."""
+
+    def __init__(self, config):
+        super().__init__()
+        self.config = config
+        self.weight = nn.Parameter(
+            torch.zeros(config.n_routed_experts, config.hidden_size))
+        self.is_biased = config.model_type == "deepseek_v3"
+        if self.is_biased:
+            self.register_buffer("e_score_correction_bias",
+                                 torch.zeros(config.n_routed_experts))
+
+    def within_groups(self, scores):
+        config = self.config
+        grouped = scores.unflatten(-1, (config.n_group, -1))
+        best = grouped.topk(2 if self.is_biased else 1, -1)[0].sum(-1)
+        chosen = best.topk(config.topk_group, -1)[1]
+        kept = torch.zeros_like(best).scatter(-1, chosen, 1).bool()
+        return grouped.masked_fill(~kept[..., None], -math.inf).flatten(-2)
+
+    def forward(self, x):
+        config = self.config
+        logits = nn.functional.linear(x.float(), self.weight.float())
+        scores = (torch.sigmoid(logits) if self.is_biased
+                  else torch.softmax(logits, -1))
+        wanted = scores.detach()
+        if self.is_biased:
+            wanted = wanted + self.e_score_correction_bias
+        if self.is_biased or config.topk_method != "greedy":
+            wanted = self.within_groups(wanted)
+        chosen = wanted.topk(config.num_experts_per_tok, -1)[1]
+        best = scores.gather(-1, chosen)
+        if config.norm_topk_prob:
+            best = best / (best.sum(-1, keepdim=True) + 1e-20)
+        best = best * config.routed_scaling_factor
+        return torch.zeros_like(scores).scatter(-1, chosen, best)
+
+
+class DeepseekExperts(nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        width = config.moe_intermediate_size
+        self.gate = DeepseekRouter(config)
+        self.experts = nn.ModuleList(Mlp(config, width)
+                                     for _ in range(config.n_routed_experts))
+        self.shared_experts = Mlp(config, width * config.n_shared_experts)
+
+    def forward(self, x):
+        weights = self.gate(x)
+        routed = sum(expert(x) * weights[..., i, None].to(x.dtype)
+                     for i, expert in enumerate(self.experts))
+        return routed + self.shared_experts(x)
 
 
 class Router(nn.Module):
@@ -323,9 +454,13 @@ class FusedExperts(nn.Module):
 class Layer(nn.Module):
     def __init__(self, config, layer):
         super().__init__()
-        self.self_attn = Attention(config, layer)
-        kinds = {"olmoe": Experts, "gpt_oss": FusedExperts}
-        self.mlp = kinds.get(config.model_type, Mlp)(config)
+        kind = LatentAttention if hasattr(config, "kv_lora_rank") else Attention
+        self.self_attn = kind(config, layer)
+        kinds = {"olmoe": Experts, "gpt_oss": FusedExperts,
+                 "deepseek_v2": DeepseekExperts, "deepseek_v3": DeepseekExperts}
+        is_dense = layer < getattr(config, "first_k_dense_replace", 0)
+        self.mlp = (Mlp if is_dense else
+                    kinds.get(config.model_type, Mlp))(config)
         self.after = NORMS_AFTER.get(config.model_type,
                                      (None, "post_attention_layernorm", None))
         self.parallel = config.model_type in PARALLEL

@@ -86,7 +86,8 @@ class Tessera:
                     "recompute": recompute, "lr_schedule.name": schedule,
                     "data.documents": documents,
                     # The reference's loss is that of tokens alone.
-                    "moe.balance_weight": 0, "moe.z_weight": 0}
+                    "moe.balance_weight": 0, "moe.z_weight": 0,
+                    "moe.bias_rate": 0}
         command([self.binaries / "tessera", "compile", model,
                  "--mode", "artifact", "--target", target,
                  *(f"--set={key}={value}" for key, value in settings.items()),

@@ -23,22 +23,22 @@ from hf_families import FAMILIES
 
 FAMILIES_WRITTEN = ("qwen3", "gemma2", "gemma3", "phi3", "smollm3", "granite",
                     "olmo2", "olmo3", "olmoe", "glm", "glm4", "cohere2",
-                    "ernie4_5", "seed_oss", "hunyuan", "gpt_oss")
+                    "ernie4_5", "seed_oss", "hunyuan", "gpt_oss",
+                    "deepseek_v3", "deepseek_v2")
 MOST = 1e-13  # of the largest logit
 
 
 def distance(family):
     twins = hf_models.Twins(family, seed=1)
-    theirs = hf_models.in_files(
-        {n: p.data for n, p in twins.fp64.named_parameters()}, twins.fp64)
+    theirs = hf_models.in_files(hf_models.stored(twins.fp64), twins.fp64)
     tokens = hf_models.batches(family, 1, 2)[0].flatten(0, 2).long()
     with hf_models.Float64(), torch.no_grad():
         ours = hf_newer.CausalModel(hf_models.written_out(family)).double()
-        own = dict(ours.named_parameters())
+        own = hf_models.stored(ours)
         if own.keys() != theirs.keys():
             return f"parameters differ: {sorted(own.keys() ^ theirs.keys())}"
-        for name, parameter in own.items():
-            parameter.data.copy_(theirs[name])
+        for name, value in own.items():
+            value.copy_(theirs[name])
         wanted = twins.fp64(tokens).logits
         return float((ours(tokens).logits - wanted).abs().max()
                      / wanted.abs().max())

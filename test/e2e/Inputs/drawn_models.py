@@ -69,9 +69,12 @@ def experts(draw):
 
 # What other members of Llama's family have that it has not: norms of all heads
 # and after sub-layers; parallel sub-layers, rotated neighbours and layers that
-# are not rotated; matrices that hold gate and up. GPT-NeoX is not among them:
+# are not rotated; matrices that hold gate and up; latent attention. GPT-NeoX is not among them:
 # on a tensor axis its train_step and eval_step divide sequences differently,
 # which a run refuses.
+LATENT = {"kv_lora_rank": 14, "qk_nope_head_dim": 6, "qk_rope_head_dim": 4,
+          "num_local_experts": 4, "num_experts_per_tok": 2, "n_shared_experts": 1,
+          "moe_intermediate_size": 20}
 MEMBERS = {
     "olmo3": ("Olmo3ForCausalLM", {"sliding_window": 5}),
     "olmoe": ("OlmoeForCausalLM", {"num_experts": 4, "num_experts_per_tok": 2,
@@ -89,13 +92,21 @@ MEMBERS = {
                                        "attention_multiplier": 0.3,
                                        "logits_scaling": 1.5}),
     "smollm3": ("SmolLM3ForCausalLM", {"no_rope_layer_interval": 2}),
+    "deepseek_v3": ("DeepseekV3ForCausalLM", LATENT | {
+        "q_lora_rank": 10, "n_group": 2, "topk_group": 1, "v_head_dim": 6}),
+    "deepseek_v2": ("DeepseekV2ForCausalLM", LATENT | {
+        "q_lora_rank": None, "v_head_dim": 12}),
 }
 
 
 def member(draw, kind):
     architecture, own = MEMBERS[kind]
     config = llama(draw) | {"architectures": [architecture], "model_type": kind} | own
-    config["head_dim"] = config["hidden_size"] // config["num_attention_heads"]
+    if "kv_lora_rank" in config:
+        config["num_key_value_heads"] = config["num_attention_heads"]
+        config["first_k_dense_replace"] = min(1, config["num_hidden_layers"] - 1)
+    else:
+        config["head_dim"] = config["hidden_size"] // config["num_attention_heads"]
     if kind in ("cohere2", "starcoder2"):
         del config["rms_norm_eps"]
     return config

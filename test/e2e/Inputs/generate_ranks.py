@@ -44,6 +44,18 @@ MODELS = {
         "num_attention_heads": 4, "num_key_value_heads": 2, "hidden_size": 32,
         "router_aux_loss_coef": 0.01, "output_router_logits": False},
         ["expert=2", "tensor=2", "expert=2,tensor=2"]),
+    # One cached vector for all heads.
+    "deepseek": ({
+        "architectures": ["DeepseekV3ForCausalLM"], "model_type": "deepseek_v3",
+        "vocab_size": 403, "max_position_embeddings": 256, "hidden_size": 32,
+        "num_attention_heads": 4, "num_key_value_heads": 4, "q_lora_rank": 20,
+        "kv_lora_rank": 24, "qk_nope_head_dim": 12, "qk_rope_head_dim": 8,
+        "v_head_dim": 16, "intermediate_size": 72, "num_hidden_layers": 3,
+        "moe_intermediate_size": 40, "n_routed_experts": 6, "n_shared_experts": 1,
+        "num_experts_per_tok": 2, "n_group": 3, "topk_group": 2,
+        "first_k_dense_replace": 1, "hidden_act": "silu", "rms_norm_eps": 1e-6,
+        "rope_theta": 10000.0, "initializer_range": 0.2, "tie_word_embeddings": False},
+        ["tensor=2", "expert=2,tensor=2"]),
 }
 QUANTIZED = {
     "blocks": (LLAMA | {"hidden_size": 128, "num_attention_heads": 4, "num_key_value_heads": 2,

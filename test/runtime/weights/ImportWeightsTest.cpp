@@ -150,6 +150,22 @@ TEST(ImportWeights, EncodersHaveHeadsThatNobodyAsksFor) {
   EXPECT_EQ(importWeights(path, other)->unexpected, heads);
 }
 
+TEST(ImportWeights, LayersThatPredictLaterTokensAreNotLoaded) {
+  ScratchDirectory directory;
+  const std::string path = directory / "w.safetensors";
+  FakeTrainModel model;
+  std::vector<std::string> names = {"model.weight",
+                                    "model.layers.61.eh_proj.weight",
+                                    "model.layers.61.enorm.weight"};
+  writeWeights(path, names, SafetensorsType::f32);
+  const Status loaded = importAllWeights(path, model);
+  EXPECT_TRUE(loaded.ok()) << loaded.message();
+  names[1] = "model.layers.60.eh_proj.weight"; // of another layer
+  writeWeights(path, names, SafetensorsType::f32);
+  EXPECT_EQ(importWeights(path, model)->unexpected,
+            std::vector<std::string>{"model.layers.61.enorm.weight"});
+}
+
 TEST(ImportWeights, StacksComeFromTheirEntries) {
   ScratchDirectory directory;
   FakeTrainModel model;
