@@ -22,10 +22,10 @@ public:
 
   // Elementwise, operands of one type.
   template <typename Op> mlir::Value unary(mlir::Value x) {
-    return b.create<Op>(loc, x.getType(), x);
+    return b.create<Op>(loc, x);
   }
   template <typename Op> mlir::Value binary(mlir::Value x, mlir::Value y) {
-    return b.create<Op>(loc, x.getType(), x, y);
+    return b.create<Op>(loc, x, y);
   }
   mlir::Value neg(mlir::Value x) { return unary<NegOp>(x); }
   mlir::Value exp(mlir::Value x) { return unary<ExpOp>(x); }

@@ -5,9 +5,6 @@
 
 namespace tessera::graph::detail {
 
-/// f64 for f64, else f32: in what statistics are computed.
-mlir::Type statisticsType(mlir::Value x);
-
 /// To the element type of `like`.
 inline mlir::Value convertLike(Emitter &e, mlir::Value x, mlir::Value like) {
   return e.convert(x, tensorType(like).getElementType());

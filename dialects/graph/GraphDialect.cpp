@@ -64,6 +64,6 @@ Operation *GraphDialect::materializeConstant(OpBuilder &builder,
                                              Location loc) {
   if (auto elements = dyn_cast<ElementsAttr>(value);
       elements && elements.getType() == type)
-    return builder.create<ConstantOp>(loc, type, elements);
+    return builder.create<ConstantOp>(loc, elements);
   return nullptr;
 }

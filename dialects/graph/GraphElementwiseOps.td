@@ -94,7 +94,8 @@ def Graph_AndOp : Graph_BinaryOp<"and", "bitwise and of integers, logical and of
 def Graph_OrOp : Graph_BinaryOp<"or", "bitwise or of integers, logical or of i1",
                                 [Commutative], Graph_IntOrBoolTensor>;
 
-def Graph_CompareOp : Graph_ElementwiseOp<"compare", [AllTypesMatch<["lhs", "rhs"]>]> {
+def Graph_CompareOp : Graph_ElementwiseOp<"compare", [AllTypesMatch<["lhs", "rhs"]>,
+    Graph_InfersTypes<"tensorType(op.getLhs()).clone(::mlir::IntegerType::get(context, 1))">]> {
   let summary = "elementwise comparison; false if an operand is NaN, except `ne`";
   let arguments = (ins Graph_NumberTensor:$lhs, Graph_NumberTensor:$rhs,
                        Graph_ComparePredicateAttr:$predicate);

@@ -254,7 +254,7 @@ static LogicalResult joinPads(AddOp op, PatternRewriter &rewriter) {
   }
   if (end != tensorType(op).getDimSize(dim))
     return failure();
-  rewriter.replaceOpWithNewOp<ConcatOp>(op, op.getType(), parts, dim);
+  rewriter.replaceOpWithNewOp<ConcatOp>(op, parts, dim);
   return success();
 }
 
@@ -279,8 +279,8 @@ void EmbeddingOp::getCanonicalizationPatterns(RewritePatternSet &patterns,
     Type from = tensorType(convert.getInput()).getElementType();
     if (!isLossless(from, to.getElementType()))
       return failure();
-    Value rows = rewriter.create<EmbeddingOp>(op.getLoc(), to.clone(from),
-                                              convert.getInput(), op.getIds());
+    Value rows = rewriter.create<EmbeddingOp>(op.getLoc(), convert.getInput(),
+                                              op.getIds());
     rewriter.replaceOpWithNewOp<ConvertOp>(op, to, rows);
     return success();
   });

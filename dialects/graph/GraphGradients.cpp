@@ -81,8 +81,7 @@ TESSERA_GRADIENT(SigmoidOp, e.mul(g, e.mul(z, oneMinus(e, z))))
 TESSERA_GRADIENT(ReluOp, e.select(compareZero(e, x, ComparePredicate::gt), g,
                                   zeroLike(e, g)))
 TESSERA_GRADIENT(SiluOp, e.mul(g, siluSlope(e, x, z)))
-TESSERA_GRADIENT(GeluOp, builder.create<GeluGradOp>(getLoc(), z.getType(), x, g,
-                                                    getKind()))
+TESSERA_GRADIENT(GeluOp, builder.create<GeluGradOp>(getLoc(), x, g, getKind()))
 TESSERA_NO_GRADIENT(GeluGradOp)
 
 TESSERA_GRADIENT(AddOp, g, g)
@@ -188,9 +187,8 @@ TESSERA_GRADIENT(ReduceOp,
                      : shareAmongEqual(e, g, x, z, getDims()))
 
 TESSERA_GRADIENT(EmbeddingOp,
-                 builder.create<ScatterAddOp>(getLoc(), x.getType(),
-                                              e.zeros(tensorType(x)), getIds(),
-                                              g),
+                 builder.create<ScatterAddOp>(getLoc(), e.zeros(tensorType(x)),
+                                              getIds(), g),
                  Value())
 
 TESSERA_GRADIENT(ScatterAddOp, g, Value(),

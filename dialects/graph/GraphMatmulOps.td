@@ -5,7 +5,8 @@
 include "dialects/graph/GraphOpBase.td"
 
 def Graph_EinsumOp : Graph_Op<"einsum", [Graph_DifferentiableOp,
-    DeclareOpInterfaceMethods<Graph_Costed, ["getFlops"]>, Graph_FusableOp, Graph_ShardableOp]> {
+    DeclareOpInterfaceMethods<Graph_Costed, ["getFlops"]>, Graph_FusableOp, Graph_ShardableOp,
+    Graph_InfersShapes<"einsumType(op.getEquation(), op.getLhs(), op.getRhs())">]> {
   let summary = "contraction of two tensors, written as an einsum equation";
   let description = [{
     `equation` is `lhs,rhs->out` with one lower-case letter per dimension. A letter in both inputs
@@ -31,7 +32,8 @@ def Graph_EinsumOp : Graph_Op<"einsum", [Graph_DifferentiableOp,
 }
 
 def Graph_ReduceOp : Graph_Op<"reduce", [Graph_DifferentiableOp, Graph_CostedDefault,
-    Graph_FusableOp, Graph_ShardableOp]> {
+    Graph_FusableOp, Graph_ShardableOp,
+    Graph_InfersTypes<"reducedType(op.getInput(), op.getDims())">]> {
   let summary = "sum, max or min over `dims`, which are removed";
   let description = [{
     `dims` is strictly increasing and not empty. Sums of f32, bf16 and f16 accumulate in f32. The
@@ -49,7 +51,8 @@ def Graph_ReduceOp : Graph_Op<"reduce", [Graph_DifferentiableOp, Graph_CostedDef
 }
 
 def Graph_EmbeddingOp : Graph_Op<"embedding", [Graph_DifferentiableOp, Graph_CostedDefault,
-    Graph_FusableOp, Graph_ShardableOp]> {
+    Graph_FusableOp, Graph_ShardableOp,
+    Graph_InfersTypes<"rowsType(op.getTable(), op.getIds())">]> {
   let summary = "gathers rows `ids` of `table`";
   let description = [{
     `table` is [rows, width], `ids` any shape of integers in [0, rows); the result has the shape of

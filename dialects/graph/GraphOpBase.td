@@ -31,6 +31,29 @@ def Graph_DecomposableOp : DeclareOpInterfaceMethods<Graph_Decomposable>;
 // Each op declares its cluster kind in its class declaration.
 defvar Graph_FusableOp = Graph_Fusable;
 
+// The result types are `types`, C++ of the adaptor `op`, for builders and the verifier
+// (Inference.h). The trait comes first: its error names both types. MLIR's check would repeat it.
+class Graph_InferenceTrait<string name, string types> : NativeOpTrait<name, [], [{
+    static bool isCompatibleReturnTypes(::mlir::TypeRange, ::mlir::TypeRange) { return true; }
+  }], [{
+    ::llvm::LogicalResult $cppClass::inferReturnTypes(::mlir::MLIRContext *context,
+        ::std::optional<::mlir::Location>, ::mlir::ValueRange operands,
+        ::mlir::DictionaryAttr attributes, ::mlir::OpaqueProperties properties,
+        ::mlir::RegionRange regions, ::llvm::SmallVectorImpl<::mlir::Type> &result) {
+      using namespace ::tessera::graph::detail;
+      Adaptor op(operands, attributes, properties, regions);
+      result.assign({}] # types # [{});
+      return ::mlir::success();
+    }
+  }]> {
+  let cppNamespace = "::tessera::graph";
+}
+class Graph_Inferred<string name, string types> : TraitList<[Graph_InferenceTrait<name, types>,
+    DeclareOpInterfaceMethods<InferTypeOpInterface>]>;
+class Graph_InfersTypes<string types> : Graph_Inferred<"Inferred<false>::Impl", types>;
+// The verifier compares shapes only: of another element type, the builder is given the type.
+class Graph_InfersShapes<string types> : Graph_Inferred<"Inferred<true>::Impl", types>;
+
 class Graph_Op<string mnemonic, list<Trait> traits = []>
     : Op<Graph_Dialect, mnemonic, !listconcat([Pure], traits)>;
 

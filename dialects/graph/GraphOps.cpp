@@ -1,7 +1,6 @@
 // Assembly, builders and small methods of the graph ops, and the Emitter.
 #include "dialects/graph/GraphOps.h"
 #include "dialects/graph/Build.h"
-#include "dialects/graph/Einsum.h"
 #include "mlir/IR/Builders.h"
 
 using namespace mlir;
@@ -102,14 +101,6 @@ ClusterKind ReduceOp::getClusterKind() {
 
 //===--- Emitter --------------------------------------------------------===//
 
-static RankedTensorType withShape(Value x, ArrayRef<int64_t> shape) {
-  return RankedTensorType::get(shape, tensorType(x).getElementType());
-}
-
-static RankedTensorType withElement(Value x, Type element) {
-  return RankedTensorType::get(tensorType(x).getShape(), element);
-}
-
 Value Emitter::splat(double value, RankedTensorType type) {
   Type element = type.getElementType();
   Attribute attr =
@@ -117,7 +108,7 @@ Value Emitter::splat(double value, RankedTensorType type) {
           ? Attribute(b.getFloatAttr(element, value))
           : Attribute(b.getIntegerAttr(element, static_cast<int64_t>(value)));
   return b.create<ConstantOp>(
-      loc, type, cast<ElementsAttr>(DenseElementsAttr::get(type, attr)));
+      loc, cast<ElementsAttr>(DenseElementsAttr::get(type, attr)));
 }
 
 Value Emitter::iota(RankedTensorType type, int64_t dim) {
@@ -125,42 +116,38 @@ Value Emitter::iota(RankedTensorType type, int64_t dim) {
 }
 
 Value Emitter::gelu(Value x, GeluKind kind) {
-  return b.create<GeluOp>(loc, x.getType(), x, kind);
+  return b.create<GeluOp>(loc, x, kind);
 }
 
 Value Emitter::compare(Value x, ComparePredicate predicate, Value y) {
-  return b.create<CompareOp>(loc, withElement(x, b.getI1Type()), x, y,
-                             predicate);
+  return b.create<CompareOp>(loc, x, y, predicate);
 }
 
 Value Emitter::select(Value condition, Value x, Value y) {
-  return b.create<SelectOp>(loc, x.getType(), condition, x, y);
+  return b.create<SelectOp>(loc, condition, x, y);
 }
 
 Value Emitter::convert(Value x, Type element) {
   return tensorType(x).getElementType() == element
              ? x
-             : b.create<ConvertOp>(loc, withElement(x, element), x);
+             : b.create<ConvertOp>(loc, tensorType(x).clone(element), x);
 }
 
 Value Emitter::reshape(Value x, ArrayRef<int64_t> shape) {
   return tensorType(x).getShape() == shape
              ? x
-             : b.create<ReshapeOp>(loc, withShape(x, shape), x);
+             : b.create<ReshapeOp>(loc, tensorType(x).clone(shape), x);
 }
 
 Value Emitter::transpose(Value x, ArrayRef<int64_t> permutation) {
-  SmallVector<int64_t> shape;
-  for (int64_t dim : permutation)
-    shape.push_back(tensorType(x).getDimSize(dim));
-  return b.create<TransposeOp>(loc, withShape(x, shape), x, permutation);
+  return b.create<TransposeOp>(loc, x, permutation);
 }
 
 Value Emitter::broadcast(Value x, ArrayRef<int64_t> dims,
                          ArrayRef<int64_t> shape) {
   return tensorType(x).getShape() == shape
              ? x
-             : b.create<BroadcastOp>(loc, withShape(x, shape), x, dims);
+             : b.create<BroadcastOp>(loc, tensorType(x).clone(shape), x, dims);
 }
 
 Value Emitter::broadcastScalar(Value x, ArrayRef<int64_t> shape) {
@@ -178,34 +165,23 @@ Value Emitter::broadcastFirst(Value x, ArrayRef<int64_t> shape) {
 
 Value Emitter::slice(Value x, ArrayRef<int64_t> start,
                      ArrayRef<int64_t> shape) {
-  return b.create<SliceOp>(loc, withShape(x, shape), x, start);
+  return b.create<SliceOp>(loc, tensorType(x).clone(shape), x, start);
 }
 
 Value Emitter::concat(ValueRange xs, int64_t dim) {
-  SmallVector<int64_t> shape(tensorType(xs[0]).getShape());
-  shape[dim] = 0;
-  for (Value x : xs)
-    shape[dim] += tensorType(x).getDimSize(dim);
-  return b.create<ConcatOp>(loc, withShape(xs[0], shape), xs, dim);
+  return b.create<ConcatOp>(loc, xs, dim);
 }
 
 Value Emitter::pad(Value x, ArrayRef<int64_t> low, ArrayRef<int64_t> shape) {
-  return b.create<PadOp>(loc, withShape(x, shape), x, low);
+  return b.create<PadOp>(loc, tensorType(x).clone(shape), x, low);
 }
 
 Value Emitter::dynamicSlice(Value x, Value index) {
-  return b.create<DynamicSliceOp>(
-      loc, withShape(x, tensorType(x).getShape().drop_front()), x, index);
+  return b.create<DynamicSliceOp>(loc, x, index);
 }
 
 Value Emitter::reduce(Value x, ReduceKind kind, ArrayRef<int64_t> dims) {
-  SmallVector<int64_t> shape;
-  for (auto [dim, size] : llvm::enumerate(tensorType(x).getShape()))
-    if (!llvm::is_contained(dims, static_cast<int64_t>(dim)))
-      shape.push_back(size);
-  return dims.empty()
-             ? x
-             : b.create<ReduceOp>(loc, withShape(x, shape), x, kind, dims);
+  return dims.empty() ? x : b.create<ReduceOp>(loc, x, kind, dims);
 }
 
 Value Emitter::sumLast(Value x) {
@@ -222,37 +198,26 @@ Value Emitter::sumAll(Value x) {
 }
 
 Value Emitter::einsum(StringRef equation, Value lhs, Value rhs, Type element) {
-  Einsum e = llvm::cantFail(Einsum::parse(equation));
-  SmallVector<int64_t> shape;
-  for (char letter : e.out)
-    shape.push_back(
-        StringRef(e.lhs).contains(letter)
-            ? Einsum::sizeOf(letter, e.lhs, tensorType(lhs).getShape())
-            : Einsum::sizeOf(letter, e.rhs, tensorType(rhs).getShape()));
-  if (!element)
-    element = tensorType(lhs).getElementType();
-  return b.create<EinsumOp>(loc, RankedTensorType::get(shape, element), lhs,
-                            rhs, equation);
+  RankedTensorType type = graph::detail::einsumType(equation, lhs, rhs);
+  return b.create<EinsumOp>(loc, element ? type.clone(element) : type, lhs, rhs,
+                            equation);
 }
 
 Value Emitter::embedding(Value table, Value ids) {
-  SmallVector<int64_t> shape(tensorType(ids).getShape());
-  shape.push_back(tensorType(table).getDimSize(1));
-  return b.create<EmbeddingOp>(loc, withShape(table, shape), table, ids);
+  return b.create<EmbeddingOp>(loc, table, ids);
 }
 
 Value Emitter::scatterRows(Value updates, Value ids, Value base) {
-  return b.create<ScatterRowsOp>(loc, base.getType(), base, ids, updates);
+  return b.create<ScatterRowsOp>(loc, base, ids, updates);
 }
 
 Value Emitter::layerNorm(Value x, Value weight, Value bias, double eps) {
-  return b.create<LayerNormOp>(loc, x.getType(), x, weight, bias,
-                               b.getF64FloatAttr(eps));
+  return b.create<LayerNormOp>(loc, x, weight, bias, b.getF64FloatAttr(eps));
 }
 
 Value Emitter::rmsNorm(Value x, Value weight, double eps, double offset) {
-  return b.create<RmsNormOp>(loc, x.getType(), x, weight,
-                             b.getF64FloatAttr(eps), b.getF64FloatAttr(offset));
+  return b.create<RmsNormOp>(loc, x, weight, b.getF64FloatAttr(eps),
+                             b.getF64FloatAttr(offset));
 }
 
 Value Emitter::softCap(Value x, std::optional<double> cap) {

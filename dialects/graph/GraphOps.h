@@ -11,6 +11,7 @@
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 
 #include "dialects/graph/GraphEnums.h.inc"
+#include "dialects/graph/Inference.h"
 #include "dialects/graph/ShardingRule.h"
 
 namespace tessera::graph::detail {

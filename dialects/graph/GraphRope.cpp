@@ -50,7 +50,7 @@ static Value ropeAngles(Emitter &e, int64_t tokens, Value positions,
   }
   auto rowType = RankedTensorType::get({half}, type);
   Value row = e.builder().create<ConstantOp>(
-      e.location(), rowType,
+      e.location(),
       cast<ElementsAttr>(DenseElementsAttr::get(rowType, rounded)));
   auto i32 = IntegerType::get(type.getContext(), 32);
   if (!positions)

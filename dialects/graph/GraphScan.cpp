@@ -74,8 +74,7 @@ static Value powers(Emitter &e, RankedTensorType type, double discount,
                           APFloat::rmNearestTiesToEven, &inexact);
   }
   return e.builder().create<ConstantOp>(
-      e.location(), type,
-      cast<ElementsAttr>(DenseElementsAttr::get(type, values)));
+      e.location(), cast<ElementsAttr>(DenseElementsAttr::get(type, values)));
 }
 
 static Value where(Emitter &e, Value segments, Value other, Value x) {

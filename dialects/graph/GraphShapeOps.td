@@ -55,7 +55,8 @@ def Graph_ReshapeOp : Graph_ViewOp<"reshape"> {
   let hasFolder = 1;
 }
 
-def Graph_TransposeOp : Graph_ViewOp<"transpose"> {
+def Graph_TransposeOp : Graph_ViewOp<"transpose", [
+    Graph_InfersTypes<"transposedType(op.getInput(), op.getPermutation())">]> {
   let summary = "result dimension i is input dimension permutation[i]";
   let arguments = (ins Graph_Tensor:$input, DenseI64ArrayAttr:$permutation);
   let results = (outs Graph_Tensor:$result);
@@ -87,7 +88,8 @@ def Graph_SliceOp : Graph_ViewOp<"slice"> {
 }
 
 def Graph_ConcatOp : Graph_Op<"concat", [Graph_DifferentiableOp, Graph_CostedDefault,
-    Graph_FusableOp, Graph_ShardableOp]> {
+    Graph_FusableOp, Graph_ShardableOp,
+    Graph_InfersTypes<"concatType(op.getInputs(), op.getDim())">]> {
   let summary = "concatenates inputs along `dim`";
   let arguments = (ins Variadic<Graph_Tensor>:$inputs, I64Attr:$dim);
   let results = (outs Graph_Tensor:$result);
@@ -117,7 +119,7 @@ def Graph_PadOp : Graph_Op<"pad", [Graph_DifferentiableOp, Graph_CostedDefault, 
 }
 
 def Graph_DynamicSliceOp : Graph_Op<"dynamic_slice", [Graph_DifferentiableOp, Graph_CostedDefault,
-    Graph_FusableOp, Graph_ShardableOp]> {
+    Graph_FusableOp, Graph_ShardableOp, Graph_InfersTypes<"entryType(op.getInput())">]> {
   let summary = "entry `index` of the first dimension, which is removed";
   let description = [{
     The index is the induction variable of an enclosing `graph.loop`, within the dimension. Planning
@@ -148,10 +150,6 @@ def Graph_DynamicUpdateOp : Graph_Op<"dynamic_update", [AllTypesMatch<["input", 
     type($result)
   }];
   let hasVerifier = 1;
-  let builders = [OpBuilder<(ins "::mlir::Value":$input, "::mlir::Value":$update,
-                                 "::mlir::Value":$index), [{
-    build($_builder, $_state, input.getType(), input, update, index);
-  }]>];
   let extraClassDeclaration = [{
     ::tessera::graph::ClusterKind getClusterKind() {
       return ::tessera::graph::ClusterKind::elementwise;

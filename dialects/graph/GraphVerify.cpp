@@ -119,17 +119,12 @@ LogicalResult ReshapeOp::verify() {
 
 LogicalResult TransposeOp::verify() {
   RankedTensorType input = tensorType(getInput());
-  ArrayRef<int64_t> permutation = getPermutation();
-  SmallVector<int64_t> sorted(permutation), shape;
+  SmallVector<int64_t> sorted(getPermutation());
   llvm::sort(sorted);
   if (!llvm::equal(sorted, llvm::seq<int64_t>(0, input.getRank())))
     return emitOpError() << "expects a permutation of " << input.getRank()
-                         << " dimensions, got " << text(permutation);
-  for (int64_t dim : permutation)
-    shape.push_back(input.getDimSize(dim));
-  if (failed(expectShape(*this, "a result", tensorType(getResult()), shape)))
-    return failure();
-  return expectElement(*this, getInput(), getResult());
+                         << " dimensions, got " << text(getPermutation());
+  return success();
 }
 
 LogicalResult BroadcastOp::verify() {
@@ -193,8 +188,6 @@ LogicalResult ConcatOp::verify() {
   int64_t dim = getDim();
   if (failed(expectDims(*this, {dim}, first.getRank())))
     return failure();
-  SmallVector<int64_t> shape(first.getShape());
-  shape[dim] = 0;
   for (Value input : getInputs()) {
     RankedTensorType type = tensorType(input);
     if (failed(expectElement(*this, input, getResult())) ||
@@ -204,29 +197,28 @@ LogicalResult ConcatOp::verify() {
     expected[dim] = type.getDimSize(dim);
     if (failed(expectShape(*this, "an input", type, expected)))
       return failure();
-    shape[dim] += type.getDimSize(dim);
   }
-  return expectShape(*this, "a result", tensorType(getResult()), shape);
+  return success();
 }
 
-// `entry` is one entry of the first dimension of `whole`.
-static LogicalResult expectEntry(Operation *op, RankedTensorType whole,
-                                 StringRef entryName, RankedTensorType entry) {
-  if (whole.getRank() == 0)
+static LogicalResult expectEntries(Operation *op, Value input) {
+  if (tensorType(input).getRank() == 0)
     return op->emitOpError("expects an input of rank 1 or more");
-  if (failed(expectShape(op, entryName, entry, whole.getShape().drop_front())))
-    return failure();
-  return expectSameElement(op, "input", whole, entryName, entry);
+  return success();
 }
 
 LogicalResult DynamicSliceOp::verify() {
-  return expectEntry(*this, tensorType(getInput()), "a result",
-                     tensorType(getResult()));
+  return expectEntries(*this, getInput());
 }
 
 LogicalResult DynamicUpdateOp::verify() {
-  return expectEntry(*this, tensorType(getInput()), "an update",
-                     tensorType(getUpdate()));
+  if (failed(expectEntries(*this, getInput())))
+    return failure();
+  RankedTensorType entry = entryType(getInput()),
+                   update = tensorType(getUpdate());
+  if (failed(expectShape(*this, "an update", update, entry.getShape())))
+    return failure();
+  return expectSameElement(*this, "input", entry, "an update", update);
 }
 
 //===--- contraction and reduction --------------------------------------===//
@@ -235,15 +227,12 @@ LogicalResult EinsumOp::verify() {
   llvm::Expected<Einsum> equation = Einsum::parse(getEquation());
   if (!equation)
     return emitOpError() << llvm::toString(equation.takeError());
-  RankedTensorType lhs = tensorType(getLhs()), rhs = tensorType(getRhs()),
-                   result = tensorType(getResult());
+  RankedTensorType lhs = tensorType(getLhs()), rhs = tensorType(getRhs());
   for (auto [term, type, what] : {std::tuple(&equation->lhs, lhs, "lhs"),
-                                  std::tuple(&equation->rhs, rhs, "rhs"),
-                                  std::tuple(&equation->out, result, "result")})
+                                  std::tuple(&equation->rhs, rhs, "rhs")})
     if (static_cast<int64_t>(term->size()) != type.getRank())
       return emitOpError() << "names " << term->size() << " dimensions of its "
                            << what << ", which is " << type;
-  SmallVector<int64_t> shape;
   for (char letter : equation->summed() + equation->batch()) {
     int64_t left = Einsum::sizeOf(letter, equation->lhs, lhs.getShape());
     int64_t right = Einsum::sizeOf(letter, equation->rhs, rhs.getShape());
@@ -251,15 +240,10 @@ LogicalResult EinsumOp::verify() {
       return emitOpError() << "dimension '" << std::string(1, letter) << "' is "
                            << left << " in lhs and " << right << " in rhs";
   }
-  for (char letter : equation->out)
-    shape.push_back(
-        StringRef(equation->lhs).contains(letter)
-            ? Einsum::sizeOf(letter, equation->lhs, lhs.getShape())
-            : Einsum::sizeOf(letter, equation->rhs, rhs.getShape()));
-  if (failed(expectShape(*this, "a result", result, shape)) ||
-      failed(expectSameElement(*this, "lhs", lhs, "rhs", rhs)))
+  if (failed(expectSameElement(*this, "lhs", lhs, "rhs", rhs)))
     return failure();
-  return expectSameOrWider(*this, "the inputs", lhs, "the result", result);
+  return expectSameOrWider(*this, "the inputs", lhs, "the result",
+                           tensorType(getResult()));
 }
 
 LogicalResult ReduceOp::verify() {
@@ -268,56 +252,39 @@ LogicalResult ReduceOp::verify() {
     return emitOpError("expects at least one of dims");
   if (failed(expectDims(*this, getDims(), input.getRank())))
     return failure();
-  SmallVector<int64_t> shape;
-  for (int64_t dim = 0; dim < input.getRank(); ++dim)
-    if (!llvm::is_contained(getDims(), dim))
-      shape.push_back(input.getDimSize(dim));
-    else if (input.getDimSize(dim) == 0 && getKind() != ReduceKind::sum)
+  for (int64_t dim : getDims())
+    if (input.getDimSize(dim) == 0 && getKind() != ReduceKind::sum)
       return emitOpError() << "has no " << stringifyReduceKind(getKind())
                            << " of an empty dimension";
-  if (failed(expectShape(*this, "a result", tensorType(getResult()), shape)))
-    return failure();
-  return expectElement(*this, getInput(), getResult());
+  return success();
 }
 
 //===--- gather, scatter, random ----------------------------------------===//
 
-// Verifies that `rows` has the shape of rows `ids` of `table` [rows, width].
-static LogicalResult expectRows(Operation *op, StringRef tableName,
-                                RankedTensorType table, RankedTensorType ids,
-                                StringRef rowsName, RankedTensorType rows) {
-  if (failed(expectRank(op, tableName, table, 2)))
-    return failure();
-  SmallVector<int64_t> shape(ids.getShape());
-  shape.push_back(table.getDimSize(1));
-  return expectShape(op, rowsName, rows, shape);
+LogicalResult EmbeddingOp::verify() {
+  return expectRank(*this, "a table", tensorType(getTable()), 2);
 }
 
-LogicalResult EmbeddingOp::verify() {
-  RankedTensorType table = tensorType(getTable()),
-                   result = tensorType(getResult());
-  if (failed(expectRows(*this, "a table", table, tensorType(getIds()),
-                        "a result", result)))
+// Updates are of the shape of rows `ids` of a base [rows, width].
+static LogicalResult expectUpdates(RowScatter op) {
+  if (failed(expectRank(op, "a base", tensorType(op.getBase()), 2)))
     return failure();
-  return expectSameElement(*this, "table", table, "result", result);
+  return expectShape(op, "updates", tensorType(op.getUpdates()),
+                     rowsType(op.getBase(), op.getIds()).getShape());
 }
 
 LogicalResult ScatterAddOp::verify() {
-  RankedTensorType base = tensorType(getBase()),
-                   updates = tensorType(getUpdates());
-  if (failed(expectRows(*this, "a base", base, tensorType(getIds()), "updates",
-                        updates)))
+  if (failed(expectUpdates(*this)))
     return failure();
-  return expectSameOrWider(*this, "the updates", updates, "the base", base);
+  return expectSameOrWider(*this, "the updates", tensorType(getUpdates()),
+                           "the base", tensorType(getBase()));
 }
 
 LogicalResult ScatterRowsOp::verify() {
-  RankedTensorType base = tensorType(getBase()),
-                   updates = tensorType(getUpdates());
-  if (failed(expectRows(*this, "a base", base, tensorType(getIds()), "updates",
-                        updates)))
+  if (failed(expectUpdates(*this)))
     return failure();
-  return expectSameElement(*this, "updates", updates, "base", base);
+  return expectSameElement(*this, "updates", tensorType(getUpdates()), "base",
+                           tensorType(getBase()));
 }
 
 LogicalResult RandomOp::verify() { return expectStream(*this, getStream()); }
