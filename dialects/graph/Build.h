@@ -76,6 +76,8 @@ public:
   /// The element type of the result is lhs's unless given.
   mlir::Value einsum(llvm::StringRef equation, mlir::Value lhs, mlir::Value rhs,
                      mlir::Type elementType = {});
+  mlir::Value groupedMatmul(mlir::Value lhs, mlir::Value rhs,
+                            mlir::Value groups, bool transposed);
   mlir::Value embedding(mlir::Value table, mlir::Value ids);
   mlir::Value scatterRows(mlir::Value updates, mlir::Value ids,
                           mlir::Value base);

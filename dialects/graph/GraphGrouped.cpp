@@ -48,27 +48,20 @@ LogicalResult GroupedMatmulOp::verify() {
   if (rhs.getDimSize(sum) != k)
     return emitOpError() << "sums over " << k << " of lhs and "
                          << rhs.getDimSize(sum) << " of rhs";
-  SmallVector<int64_t> shape(shapeOf(getLhs()));
-  shape.back() = rhs.getDimSize(3 - sum);
-  if (failed(expectShape(*this, "a result", tensorType(getResult()), shape)))
-    return failure();
   return verifyElements(*this, getLhs(), getRhs(), getResult());
 }
 
 LogicalResult GroupedOuterOp::verify() {
-  RankedTensorType result = tensorType(getResult());
-  if (failed(expectRank(*this, "a result", result, 3)))
+  if (failed(expectRank(*this, "groups", tensorType(getGroups()), 1)))
     return failure();
-  int64_t groups = result.getDimSize(0);
+  int64_t groups = shapeOf(getGroups())[0] - (isPadded() ? 0 : 1);
   if (groups < 1)
     return emitOpError("expects at least one group");
   if (failed(verifyRows(*this, "an lhs", getLhs(), getGroups(), groups)))
     return failure();
   SmallVector<int64_t> rhs(shapeOf(getLhs()));
   rhs.back() = shapeOf(getRhs()).empty() ? 0 : shapeOf(getRhs()).back();
-  if (failed(expectShape(*this, "an rhs", tensorType(getRhs()), rhs)) ||
-      failed(expectShape(*this, "a result", result,
-                         {groups, shapeOf(getLhs()).back(), rhs.back()})))
+  if (failed(expectShape(*this, "an rhs", tensorType(getRhs()), rhs)))
     return failure();
   return verifyElements(*this, getLhs(), getRhs(), getResult());
 }
@@ -129,15 +122,6 @@ SmallVector<Value> GroupedOuterOp::decompose(OpBuilder &builder) {
 
 //===--- gradients ------------------------------------------------------===//
 
-static Value emitMatmul(Emitter &e, Value lhs, Value rhs, Value groups,
-                        bool transposed) {
-  SmallVector<int64_t> shape(shapeOf(lhs));
-  shape.back() = shapeOf(rhs)[transposed ? 1 : 2];
-  auto type = RankedTensorType::get(shape, tensorType(lhs).getElementType());
-  return e.builder().create<GroupedMatmulOp>(e.location(), type, lhs, rhs,
-                                             groups, transposed);
-}
-
 SmallVector<Value> GroupedMatmulOp::buildVjp(OpBuilder &builder,
                                              ValueRange cotangents) {
   if (!cotangents[0])
@@ -145,10 +129,10 @@ SmallVector<Value> GroupedMatmulOp::buildVjp(OpBuilder &builder,
   Emitter e(builder, getLoc());
   // A result wider than its factors has a cotangent that is wider, too.
   Value g = e.convert(cotangents[0], tensorType(getLhs()).getElementType());
-  Value dLhs = emitMatmul(e, g, getRhs(), getGroups(), !getTransposed());
+  Value dLhs = e.groupedMatmul(g, getRhs(), getGroups(), !getTransposed());
   Value dRhs = builder.create<GroupedOuterOp>(
-      getLoc(), getRhs().getType(), getTransposed() ? g : getLhs(),
-      getTransposed() ? getLhs() : g, getGroups());
+      getLoc(), getTransposed() ? g : getLhs(), getTransposed() ? getLhs() : g,
+      getGroups());
   return {dLhs, dRhs, Value()};
 }
 
@@ -158,8 +142,8 @@ SmallVector<Value> GroupedOuterOp::buildVjp(OpBuilder &builder,
     return SmallVector<Value>(3);
   Emitter e(builder, getLoc());
   Value g = e.convert(cotangents[0], tensorType(getLhs()).getElementType());
-  return {emitMatmul(e, getRhs(), g, getGroups(), /*transposed=*/true),
-          emitMatmul(e, getLhs(), g, getGroups(), /*transposed=*/false),
+  return {e.groupedMatmul(getRhs(), g, getGroups(), /*transposed=*/true),
+          e.groupedMatmul(getLhs(), g, getGroups(), /*transposed=*/false),
           Value()};
 }
 

@@ -12,8 +12,8 @@ include "dialects/graph/GraphOpBase.td"
 // - padded, [groups, capacity, width]: `groups` [groups] are counts, 0 ≤ count ≤ capacity.
 //   Rows of a group from its count on belong to no group.
 // The producer of `groups` guarantees this.
-class Graph_GroupedOp<string mnemonic> : Graph_Op<mnemonic, [Graph_DecomposableOp,
-    Graph_DifferentiableOp,
+class Graph_GroupedOp<string mnemonic, string type> : Graph_Op<mnemonic, [Graph_DecomposableOp,
+    Graph_DifferentiableOp, Graph_InfersShapes<type>,
     DeclareOpInterfaceMethods<Graph_Costed, ["getFlops"]>, Graph_FusableOp, Graph_ShardableOp]> {
   let results = (outs Graph_FloatTensor:$result);
   let assemblyFormat = [{
@@ -29,7 +29,8 @@ class Graph_GroupedOp<string mnemonic> : Graph_Op<mnemonic, [Graph_DecomposableO
   }];
 }
 
-def Graph_GroupedMatmulOp : Graph_GroupedOp<"grouped_matmul"> {
+def Graph_GroupedMatmulOp : Graph_GroupedOp<"grouped_matmul",
+    "groupedMatmulType(op.getLhs(), op.getRhs(), op.getTransposed())"> {
   let summary = "multiplies each row by the matrix of its group";
   let description = [{
     Packed: `lhs` [rows, k] gives [rows, n]; padded: `lhs` [groups, capacity, k] gives [groups,
@@ -50,7 +51,8 @@ def Graph_GroupedMatmulOp : Graph_GroupedOp<"grouped_matmul"> {
   let extraClassDeclaration = baseDeclaration;
 }
 
-def Graph_GroupedOuterOp : Graph_GroupedOp<"grouped_outer"> {
+def Graph_GroupedOuterOp : Graph_GroupedOp<"grouped_outer",
+    "groupedOuterType(op.getLhs(), op.getRhs(), op.getGroups())"> {
   let summary = "lhsᵀ rhs of the rows of each group";
   let description = [{
     For each group the sum over its rows of the outer product lhs row × rhs row: the gradient of

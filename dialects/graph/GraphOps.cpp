@@ -203,6 +203,11 @@ Value Emitter::einsum(StringRef equation, Value lhs, Value rhs, Type element) {
                             equation);
 }
 
+Value Emitter::groupedMatmul(Value lhs, Value rhs, Value groups,
+                             bool transposed) {
+  return b.create<GroupedMatmulOp>(loc, lhs, rhs, groups, transposed);
+}
+
 Value Emitter::embedding(Value table, Value ids) {
   return b.create<EmbeddingOp>(loc, table, ids);
 }

@@ -67,9 +67,8 @@ static bool experts(Generator &g) {
   if (multiplies) {
     Entry matrices =
         g.argument(g.tensor({groups, width, out}, element), around(0.5));
-    packed = g.builder.create<GroupedMatmulOp>(
-        g.e.location(), g.tensor({rows, out}, element), packed, matrices.value,
-        order.getOffsets(), /*transposed=*/false);
+    packed = g.e.groupedMatmul(packed, matrices.value, order.getOffsets(),
+                               /*transposed=*/false);
     size *= 0.5 * static_cast<double>(width);
   }
   g.add(g.e.combineRows(packed, places, before ? Value() : weights),
