@@ -12,9 +12,8 @@ using namespace tessera::graph::detail;
 #define GET_OP_CLASSES
 #include "dialects/graph/GraphExchangeOps.cpp.inc"
 
-// A row for each place, and the same of what comes out.
-template <typename Op>
-static LogicalResult verifyExchange(Op op, Value rowsOut) {
+// A row for each place.
+template <typename Op> static LogicalResult verifyExchange(Op op) {
   RankedTensorType rows = tensorType(op.getRows()),
                    slots = tensorType(op.getSlots()),
                    groups = tensorType(op.getGroups());
@@ -24,23 +23,13 @@ static LogicalResult verifyExchange(Op op, Value rowsOut) {
     return failure();
   if (groups.getDimSize(0) < 2)
     return op.emitOpError("expects at least one group");
-  if (failed(expectShape(op, "rows", rows,
-                         {slots.getNumElements(), rows.getDimSize(1)})) ||
-      failed(expectShape(op, "a result", tensorType(rowsOut), rows.getShape())))
-    return failure();
-  return expectSameElement(op, "rows", rows, "result", tensorType(rowsOut));
+  return expectShape(op, "rows", rows,
+                     {slots.getNumElements(), rows.getDimSize(1)});
 }
 
-LogicalResult SendRowsOp::verify() {
-  if (failed(verifyExchange(*this, getSent())))
-    return failure();
-  return expectShape(*this, "sent groups", tensorType(getSentGroups()),
-                     tensorType(getGroups()).getShape());
-}
+LogicalResult SendRowsOp::verify() { return verifyExchange(*this); }
 
-LogicalResult ReturnRowsOp::verify() {
-  return verifyExchange(*this, getResult());
-}
+LogicalResult ReturnRowsOp::verify() { return verifyExchange(*this); }
 
 SmallVector<Value> SendRowsOp::decompose(OpBuilder &) {
   return {getRows(), getGroups()};
@@ -52,9 +41,8 @@ SmallVector<Value> SendRowsOp::buildVjp(OpBuilder &builder,
                                         ValueRange cotangents) {
   SmallVector<Value> result(getNumOperands());
   if (Value g = cotangents[0])
-    result[0] =
-        builder.create<ReturnRowsOp>(getLoc(), g.getType(), g, getSlots(),
-                                     getGroups(), getAlways(), getBufferAttr());
+    result[0] = builder.create<ReturnRowsOp>(
+        getLoc(), g, getSlots(), getGroups(), getAlways(), getBufferAttr());
   return result;
 }
 
@@ -63,9 +51,8 @@ SmallVector<Value> ReturnRowsOp::buildVjp(OpBuilder &builder,
   SmallVector<Value> result(getNumOperands());
   if (Value g = cotangents[0])
     result[0] = builder
-                    .create<SendRowsOp>(
-                        getLoc(), g.getType(), getGroups().getType(), g,
-                        getSlots(), getGroups(), getAlways(), getBufferAttr())
+                    .create<SendRowsOp>(getLoc(), g, getSlots(), getGroups(),
+                                        getAlways(), getBufferAttr())
                     .getSent();
   return result;
 }

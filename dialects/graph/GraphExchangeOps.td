@@ -5,8 +5,8 @@
 
 include "dialects/graph/GraphOpBase.td"
 
-class Graph_ExchangeOp<string mnemonic>
-    : Graph_Op<mnemonic, [Graph_DecomposableOp, Graph_DifferentiableOp,
+class Graph_ExchangeOp<string mnemonic, string types>
+    : Graph_Op<mnemonic, [Graph_DecomposableOp, Graph_DifferentiableOp, Graph_InfersTypes<types>,
                           DeclareOpInterfaceMethods<Graph_Costed, ["getFlops"]>,
                           Graph_ShardableOp]> {
   let arguments = (ins Graph_FloatTensor:$rows, StaticShapeTensorOf<[I32]>:$slots,
@@ -18,7 +18,8 @@ class Graph_ExchangeOp<string mnemonic>
   let hasVerifier = 1;
 }
 
-def Graph_SendRowsOp : Graph_ExchangeOp<"send_rows"> {
+def Graph_SendRowsOp : Graph_ExchangeOp<"send_rows",
+    "op.getRows().getType(), op.getGroups().getType()"> {
   let summary = "marks rows that may be exchanged from the devices of their tokens to those of "
                 "their groups";
   let description = [{
@@ -40,7 +41,7 @@ def Graph_SendRowsOp : Graph_ExchangeOp<"send_rows"> {
   let results = (outs Graph_FloatTensor:$sent, StaticShapeTensorOf<[I32]>:$sentGroups);
 }
 
-def Graph_ReturnRowsOp : Graph_ExchangeOp<"return_rows"> {
+def Graph_ReturnRowsOp : Graph_ExchangeOp<"return_rows", "op.getRows().getType()"> {
   let summary = "marks rows that may be exchanged back to the devices of their tokens";
   let description = [{
     The inverse of `send_rows`. Each op is the gradient of the other. `slots` and `groups` are those

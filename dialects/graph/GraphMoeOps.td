@@ -6,8 +6,9 @@
 include "dialects/graph/GraphOpBase.td"
 
 // Composites that compute indices; they have no gradient.
-class Graph_RoutingOp<string mnemonic>
-    : Graph_Op<mnemonic, [Graph_DecomposableOp, Graph_CostedDefault, Graph_ShardableOp]> {
+class Graph_RoutingOp<string mnemonic, list<Trait> traits = []>
+    : Graph_Op<mnemonic, !listconcat([Graph_DecomposableOp, Graph_CostedDefault,
+                                      Graph_ShardableOp], traits)> {
   let hasVerifier = 1;
 }
 
@@ -33,7 +34,8 @@ def Graph_TopKOp : Graph_RoutingOp<"top_k"> {
 }
 
 def Graph_TakeAlongAxisOp : Graph_Op<"take_along_axis", [Graph_DecomposableOp,
-    Graph_DifferentiableOp, Graph_CostedDefault, Graph_ShardableOp]> {
+    Graph_DifferentiableOp, Graph_CostedDefault, Graph_ShardableOp,
+    Graph_InfersTypes<"tensorType(op.getInput()).clone(shapeOf(op.getIndices()))">]> {
   let summary = "gathers elements along the last dimension by index";
   let description = [{
     result[..., j] = input[..., indices[..., j]]: `input` [..., n] and `indices` [..., k] with the
@@ -50,7 +52,8 @@ def Graph_TakeAlongAxisOp : Graph_Op<"take_along_axis", [Graph_DecomposableOp,
   let hasVerifier = 1;
 }
 
-def Graph_RankInGroupOp : Graph_RoutingOp<"rank_in_group"> {
+def Graph_RankInGroupOp : Graph_RoutingOp<"rank_in_group",
+    [Graph_InfersTypes<"op.getIds().getType()">]> {
   let summary = "rank of each entry among the entries of its group in its row";
   let description = [{
     `ids` [rows, n] give each entry's group, one of `groups`; rows are independent. The rank is the
@@ -90,10 +93,10 @@ def Graph_GroupRowsOp : Graph_RoutingOp<"group_rows"> {
   let assemblyFormat = "$ids attr-dict `:` functional-type(operands, results)";
 }
 
-class Graph_RowsOp<string mnemonic>
-    : Graph_Op<mnemonic, [Graph_DecomposableOp, Graph_DifferentiableOp,
-                          DeclareOpInterfaceMethods<Graph_Costed, ["getFlops"]>,
-                          Graph_ShardableOp]> {
+class Graph_RowsOp<string mnemonic, list<Trait> traits = []>
+    : Graph_Op<mnemonic, !listconcat([Graph_DecomposableOp, Graph_DifferentiableOp,
+                                      DeclareOpInterfaceMethods<Graph_Costed, ["getFlops"]>,
+                                      Graph_ShardableOp], traits)> {
   let arguments = (ins Graph_FloatTensor:$input, Graph_Indices:$slots,
                        Optional<Graph_FloatTensor>:$weights);
   let results = (outs Graph_FloatTensor:$result);
@@ -120,7 +123,9 @@ def Graph_DispatchRowsOp : Graph_RowsOp<"dispatch_rows"> {
   }];
 }
 
-def Graph_CombineRowsOp : Graph_RowsOp<"combine_rows"> {
+def Graph_CombineRowsOp : Graph_RowsOp<"combine_rows", [
+    Graph_InfersTypes<"tensorType(op.getInput()).clone({shapeOf(op.getSlots())[0], "
+                      "shapeOf(op.getInput())[1]})">]> {
   let summary = "sums the rows of each token";
   let description = [{
     `input` [rows, width], `slots` [tokens, k] and, if given, `weights` [tokens, k] give [tokens,
@@ -136,7 +141,8 @@ def Graph_CombineRowsOp : Graph_RowsOp<"combine_rows"> {
 }
 
 def Graph_DotRowsOp : Graph_Op<"dot_rows", [Graph_DecomposableOp,
-    DeclareOpInterfaceMethods<Graph_Costed, ["getFlops"]>, Graph_ShardableOp]> {
+    DeclareOpInterfaceMethods<Graph_Costed, ["getFlops"]>, Graph_ShardableOp,
+    Graph_InfersShapes<"tensorType(op.getInput()).clone(shapeOf(op.getSlots()))">]> {
   let summary = "dot products of each token's row with its dispatched rows";
   let description = [{
     `input` [tokens, width], `rows` [rows, width] and `slots` [tokens, k] give [tokens, k]:

@@ -36,21 +36,13 @@ LogicalResult TopKOp::verify() {
 }
 
 LogicalResult TakeAlongAxisOp::verify() {
-  RankedTensorType indices = tensorType(getIndices()),
-                   result = tensorType(getResult());
-  if (failed(expectSameRows(*this, "input", tensorType(getInput()), "indices",
-                            indices)) ||
-      failed(expectShape(*this, "a result", result, indices.getShape())))
-    return failure();
-  return expectSameElement(*this, "input", tensorType(getInput()), "result",
-                           result);
+  return expectSameRows(*this, "input", tensorType(getInput()), "indices",
+                        tensorType(getIndices()));
 }
 
 LogicalResult RankInGroupOp::verify() {
   RankedTensorType ids = tensorType(getIds());
-  if (failed(expectRank(*this, "ids", ids, 2)) ||
-      failed(
-          expectShape(*this, "ranks", tensorType(getRanks()), ids.getShape())))
+  if (failed(expectRank(*this, "ids", ids, 2)))
     return failure();
   if (static_cast<int64_t>(getGroups()) < 1)
     return emitOpError("expects at least one group");
@@ -339,12 +331,11 @@ Value Emitter::topK(Value scores, int64_t k) {
 }
 
 Value Emitter::pick(Value x, Value indices) {
-  return b.create<TakeAlongAxisOp>(loc, tensorType(x).clone(shapeOf(indices)),
-                                   x, indices);
+  return b.create<TakeAlongAxisOp>(loc, x, indices);
 }
 
 Value Emitter::rankInGroup(Value ids, Value scores, int64_t groups) {
-  return b.create<RankInGroupOp>(loc, ids.getType(), ids, scores, groups);
+  return b.create<RankInGroupOp>(loc, ids, scores, groups);
 }
 
 GroupRowsOp Emitter::groupRows(Value ids, int64_t groups) {

@@ -9,42 +9,37 @@ using namespace tessera::graph::detail;
 
 //===--- verifiers ------------------------------------------------------===//
 
-// `tokens` [tokens, width] go to `rows` [rows, width] or come from there.
-template <typename Op>
-static LogicalResult verifyMovedRows(Op op, StringRef tokensName, Value tokens,
-                                     StringRef rowsName, Value rows) {
+// What moves rows to slots [tokens, k] or from there, perhaps with weights.
+template <typename Op> static LogicalResult verifyMovedRows(Op op) {
   RankedTensorType from = tensorType(op.getInput()),
                    slots = tensorType(op.getSlots());
-  if (failed(expectRank(op, tokensName, tensorType(tokens), 2)) ||
-      failed(expectRank(op, rowsName, tensorType(rows), 2)) ||
+  if (failed(expectRank(op, "an input", from, 2)) ||
       failed(expectRank(op, "slots", slots, 2)))
     return failure();
-  int64_t k = slots.getDimSize(1);
-  if (k < 1)
+  if (slots.getDimSize(1) < 1)
     return op.emitOpError("expects at least one place a token");
-  if (failed(expectShape(op, "slots", slots, {shapeOf(tokens)[0], k})) ||
-      failed(expectShape(op, rowsName, tensorType(rows),
-                         {shapeOf(rows)[0], shapeOf(tokens)[1]})))
+  if (!op.getWeights())
+    return success();
+  if (failed(expectShape(op, "weights", tensorType(op.getWeights()),
+                         slots.getShape())))
     return failure();
-  if (op.getWeights() &&
-      (failed(expectShape(op, "weights", tensorType(op.getWeights()),
-                          slots.getShape())) ||
-       failed(expectSameOrWider(op, "the input", from, "the weights",
-                                tensorType(op.getWeights())))))
-    return failure();
-  return expectSameElement(op, "input", from, "result",
-                           tensorType(op.getResult()));
+  return expectSameOrWider(op, "the input", from, "the weights",
+                           tensorType(op.getWeights()));
 }
 
 LogicalResult DispatchRowsOp::verify() {
-  return verifyMovedRows(*this, "an input", getInput(), "a result",
-                         getResult());
+  RankedTensorType input = tensorType(getInput()), result = getType();
+  if (failed(verifyMovedRows(*this)) ||
+      failed(expectRank(*this, "a result", result, 2)) ||
+      failed(expectShape(*this, "slots", tensorType(getSlots()),
+                         {input.getDimSize(0), shapeOf(getSlots())[1]})) ||
+      failed(expectShape(*this, "a result", result,
+                         {result.getDimSize(0), input.getDimSize(1)})))
+    return failure();
+  return expectSameElement(*this, "input", input, "result", result);
 }
 
-LogicalResult CombineRowsOp::verify() {
-  return verifyMovedRows(*this, "a result", getResult(), "an input",
-                         getInput());
-}
+LogicalResult CombineRowsOp::verify() { return verifyMovedRows(*this); }
 
 LogicalResult DotRowsOp::verify() {
   RankedTensorType input = tensorType(getInput()), rows = tensorType(getRows()),
@@ -55,9 +50,7 @@ LogicalResult DotRowsOp::verify() {
       failed(expectShape(*this, "slots", slots,
                          {input.getDimSize(0), slots.getDimSize(1)})) ||
       failed(expectShape(*this, "rows", rows,
-                         {rows.getDimSize(0), input.getDimSize(1)})) ||
-      failed(expectShape(*this, "the result", tensorType(getResult()),
-                         slots.getShape())))
+                         {rows.getDimSize(0), input.getDimSize(1)})))
     return failure();
   return expectSameElement(*this, "input", input, "rows", rows);
 }
@@ -299,9 +292,7 @@ Value Emitter::dispatchRows(Value x, Value slots, Value weights, int64_t rows) {
 }
 
 Value Emitter::combineRows(Value rows, Value slots, Value weights) {
-  return b.create<CombineRowsOp>(
-      loc, tensorType(rows).clone({shapeOf(slots)[0], shapeOf(rows)[1]}), rows,
-      slots, weights);
+  return b.create<CombineRowsOp>(loc, rows, slots, weights);
 }
 
 Value Emitter::dotRows(Value x, Value rows, Value slots, Value like) {
