@@ -67,17 +67,14 @@ template <typename Op> static LogicalResult verifyAttention(Op op) {
         failed(expectShape(op, name, tensorType(value),
                            {query.getDimSize(0), query.getDimSize(1)})))
       return failure();
-  return expectShape(op, "an lse", tensorType(op.getLse()),
-                     {query.getDimSize(0), heads, query.getDimSize(1)});
+  return success();
 }
 
 LogicalResult AttentionOp::verify() {
   if (failed(verifyAttention(*this)) || failed(verifySinks(*this)))
     return failure();
-  if (getResult().getType() != getQuery().getType())
-    return emitOpError() << "expects a result of the query's type, got "
-                         << getResult().getType();
-  return success();
+  return expectSameElement(*this, "query", tensorType(getQuery()), "result",
+                           tensorType(getResult()));
 }
 
 LogicalResult AttentionGradOp::verify() {
@@ -88,7 +85,8 @@ LogicalResult AttentionGradOp::verify() {
     if (value.getType() != getQuery().getType())
       return emitOpError() << "expects " << what << " of the query's type, got "
                            << value.getType();
-  return success();
+  return expectShape(*this, "an lse", tensorType(getLse()),
+                     lseType(getQuery()).getShape());
 }
 
 LogicalResult PagedAttentionOp::verify() {
@@ -309,10 +307,9 @@ SmallVector<Value> AttentionOp::buildVjp(OpBuilder &builder,
     g = e.zeros(tensorType(getResult()));
   if (!gLse) {
     auto grad = builder.create<AttentionGradOp>(
-        getLoc(), getQuery().getType(), getKey().getType(),
-        getValue().getType(), getQuery(), getKey(), getValue(), getResult(),
-        getLse(), g, getStart(), getFirst(), getLast(), getScaleAttr(),
-        getCausalAttr(), getWindowAttr(), getCapAttr());
+        getLoc(), getQuery(), getKey(), getValue(), getResult(), getLse(), g,
+        getStart(), getFirst(), getLast(), getScaleAttr(), getCausalAttr(),
+        getWindowAttr(), getCapAttr());
     SmallVector<Value> result = none(*this);
     llvm::copy(grad.getResults(), result.begin());
     if (getSinks())

@@ -82,7 +82,7 @@ def Graph_DropoutOp : Graph_CompositeOp<"dropout", [AllTypesMatch<["input", "res
 
 def Graph_AttentionOp : Graph_Op<"attention", [AttrSizedOperandSegments, Graph_DecomposableOp,
     Graph_DifferentiableOp, DeclareOpInterfaceMethods<Graph_Costed, ["getFlops"]>, Graph_FusableOp,
-    Graph_ShardableOp]> {
+    Graph_ShardableOp, Graph_InfersShapes<"op.getQuery().getType(), lseType(op.getQuery())">]> {
   let summary = "softmax(scale × q kᵀ + mask) v, with its log-sum-exp";
   let description = [{
     `query` [batch, tokens, heads, head_dim]; `key`, `value` [batch, keys, kv_heads, head_dim],
@@ -188,7 +188,9 @@ def Graph_LinearCrossEntropyOp : Graph_CompositeOp<"linear_cross_entropy"> {
 }
 
 def Graph_LinearCrossEntropyGradOp : Graph_Op<"linear_cross_entropy_grad", [Graph_DecomposableOp,
-    Graph_DifferentiableOp, Graph_CostedDefault, Graph_ShardableOp]> {
+    Graph_DifferentiableOp, Graph_CostedDefault, Graph_ShardableOp,
+    Graph_InfersShapes<"::mlir::RankedTensorType::get({}, statisticsType(op.getInput())), "
+                       "op.getInput().getType(), op.getWeight().getType()">]> {
   let summary = "loss and gradients of linear_cross_entropy in one pass";
   let description = [{
     `dInput` and `dWeight` are the gradients of cotangent × loss; the cotangent is one number or one

@@ -47,19 +47,16 @@ LogicalResult LinearCrossEntropyOp::verify() {
 
 LogicalResult LinearCrossEntropyGradOp::verify() {
   RankedTensorType input = tensorType(getInput()),
-                   weight = tensorType(getWeight()),
-                   dWeight = tensorType(getDWeight());
+                   weight = tensorType(getWeight());
   if (failed(verifyCap(*this)) ||
       failed(verifyLosses(*this, "cotangents", getCotangent(), getTargets())))
     return failure();
-  if (failed(verifyHead(*this, input, weight, tensorType(getTargets()))))
+  if (failed(verifyHead(*this, input, weight, tensorType(getTargets()))) ||
+      failed(expectSameElement(*this, "input", input, "dInput",
+                               tensorType(getDInput()))))
     return failure();
-  if (getDInput().getType() != input)
-    return emitOpError() << "expects dInput of the input's type, got "
-                         << getDInput().getType();
-  if (failed(expectShape(*this, "dWeight", dWeight, weight.getShape())))
-    return failure();
-  return expectSameOrWider(*this, "the weight", weight, "dWeight", dWeight);
+  return expectSameOrWider(*this, "the weight", weight, "dWeight",
+                           tensorType(getDWeight()));
 }
 
 //===--- meaning --------------------------------------------------------===//
@@ -164,10 +161,9 @@ SmallVector<Value> LinearCrossEntropyOp::buildVjp(OpBuilder &builder,
                                                   ValueRange cotangents) {
   if (!cotangents[0])
     return none(*this);
-  auto sum = RankedTensorType::get({}, tensorType(getLoss()).getElementType());
   auto grad = builder.create<LinearCrossEntropyGradOp>(
-      getLoc(), sum, getInput().getType(), getWeight().getType(), getInput(),
-      getWeight(), getTargets(), cotangents[0], getIgnoreAttr(), getCapAttr());
+      getLoc(), getInput(), getWeight(), getTargets(), cotangents[0],
+      getIgnoreAttr(), getCapAttr());
   return {grad.getDInput(), grad.getDWeight(), Value()};
 }
 

@@ -181,29 +181,19 @@ int64_t DequantizeOp::getBytes() { return countBytes(getOperands()); }
 
 //===--- rows -----------------------------------------------------------===//
 
-// [..., 1] of [..., n].
-static SmallVector<int64_t> scalesShape(Value rows) {
-  SmallVector<int64_t> shape(tensorType(rows).getShape());
-  shape.back() = 1;
-  return shape;
-}
-
-static LogicalResult verifyRows(Operation *op, Value rows, Value values,
-                                Value scales) {
+static LogicalResult expectRows(Operation *op, Value rows) {
   if (tensorType(rows).getRank() == 0)
     return op->emitOpError("expects rows, got a scalar");
-  if (failed(expectShape(op, "values", tensorType(values),
-                         tensorType(rows).getShape())))
-    return failure();
-  return expectShape(op, "scales", tensorType(scales), scalesShape(rows));
+  return success();
 }
 
-LogicalResult QuantizeRowsOp::verify() {
-  return verifyRows(*this, getInput(), getValues(), getScales());
-}
+LogicalResult QuantizeRowsOp::verify() { return expectRows(*this, getInput()); }
 
 LogicalResult DequantizeRowsOp::verify() {
-  return verifyRows(*this, getResult(), getValues(), getScales());
+  if (failed(expectRows(*this, getValues())))
+    return failure();
+  return expectShape(*this, "scales", tensorType(getScales()),
+                     rowScalesType(getValues()).getShape());
 }
 
 SmallVector<Value> QuantizeRowsOp::decompose(OpBuilder &builder) {
@@ -223,7 +213,7 @@ SmallVector<Value> QuantizeRowsOp::decompose(OpBuilder &builder) {
   q = e.add(q, e.select(isNegative, e.splatLike(-0.5, q), e.splatLike(0.5, q)));
   scale = e.convert(scale, tensorType(getScales()).getElementType());
   return {e.convert(q, builder.getI8Type()),
-          e.reshape(scale, scalesShape(getInput()))};
+          e.reshape(scale, shapeOf(getScales()))};
 }
 
 // Part of the attention that reads it, as above.

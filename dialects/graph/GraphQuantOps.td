@@ -45,7 +45,9 @@ def Graph_DequantizeOp : Graph_Op<"dequantize",
 }
 
 def Graph_QuantizeRowsOp : Graph_Op<"quantize_rows", [Graph_DecomposableOp, Graph_CostedDefault,
-    Graph_ShardableOp]> {
+    Graph_ShardableOp,
+    Graph_InfersShapes<"tensorType(op.getInput()).clone(::mlir::IntegerType::get(context, 8)), "
+                       "rowScalesType(op.getInput())">]> {
   let summary = "quantizes rows to int8, each with a scale";
   let description = [{
     Rows extend along the last dimension. `scales` [..., 1] is max |x| / 127 of each row, rounded to
@@ -60,7 +62,8 @@ def Graph_QuantizeRowsOp : Graph_Op<"quantize_rows", [Graph_DecomposableOp, Grap
 }
 
 def Graph_DequantizeRowsOp : Graph_Op<"dequantize_rows",
-    [DeclareOpInterfaceMethods<Graph_Costed, ["getFlops", "getBytes"]>, Graph_ShardableOp]> {
+    [DeclareOpInterfaceMethods<Graph_Costed, ["getFlops", "getBytes"]>, Graph_ShardableOp,
+     Graph_InfersShapes<"tensorType(op.getScales()).clone(shapeOf(op.getValues()))">]> {
   let summary = "dequantizes rows of quantize_rows: values × scales";
   let description = [{
     `scales` has the shape of `values`, with last dimension 1. The result is rounded at most to its

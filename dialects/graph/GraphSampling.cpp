@@ -39,8 +39,7 @@ LogicalResult SampleOp::verify() {
                         {"changed", getChanged(), {batch, entries}},
                         {"changes", getChanges(), {batch, entries, 4}},
                         {"options", getOptions(), {batch, 2}},
-                        {"limits", getLimits(), {batch, 4}},
-                        {"result", getResult(), {batch}}};
+                        {"limits", getLimits(), {batch, 4}}};
   for (const auto &each : expected)
     if (failed(
             expectShape(*this, each.name, tensorType(each.value), each.shape)))

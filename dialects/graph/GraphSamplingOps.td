@@ -5,7 +5,8 @@
 include "dialects/graph/GraphOpBase.td"
 
 def Graph_SampleOp : Graph_Op<"sample", [DeclareOpInterfaceMethods<Graph_Costed, ["getFlops",
-    "getBytes"]>, Graph_FusableOp, Graph_ShardableOp]> {
+    "getBytes"]>, Graph_FusableOp, Graph_ShardableOp,
+    Graph_InfersTypes<"tensorType(op.getLimits()).clone({shapeOf(op.getLogits())[0]})">]> {
   let summary = "samples the next token of each sequence from its logits";
   let description = [{
     The algorithm is that of runtime/support/TokenChoice.h; after the weights it computes with

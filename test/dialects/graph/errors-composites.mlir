@@ -226,7 +226,7 @@ func.func @f(%q: tensor<1x4x4x8xf32>, %k: tensor<1x4x2x8xf32>, %last: tensor<1x4
 // -----
 
 func.func @f(%q: tensor<1x4x4x8xf32>, %k: tensor<1x4x2x8xf32>, %odd: tensor<1x4x3x8xf32>, %b: tensor<1x4x2x8xbf16>, %r: tensor<8xf32>, %e: tensor<1x4x0x8xf32>, %short: tensor<1x3x2x8xf32>) {
-  // expected-error @+1 {{'graph.attention' op expects an lse of shape [1, 4, 4], got [4, 4]}}
+  // expected-error @+1 {{'graph.attention' op has result type 'tensor<4x4xf32>', expected 'tensor<1x4x4xf32>'}}
   %0:2 = graph.attention %q, %k, %k scale 0.5 : tensor<1x4x4x8xf32>, tensor<1x4x2x8xf32>, tensor<1x4x2x8xf32> -> tensor<1x4x4x8xf32>, tensor<4x4xf32>
   return
 }
@@ -234,7 +234,7 @@ func.func @f(%q: tensor<1x4x4x8xf32>, %k: tensor<1x4x2x8xf32>, %odd: tensor<1x4x
 // -----
 
 func.func @f(%q: tensor<1x4x4x8xf32>, %k: tensor<1x4x2x8xf32>, %odd: tensor<1x4x3x8xf32>, %b: tensor<1x4x2x8xbf16>, %r: tensor<8xf32>, %e: tensor<1x4x0x8xf32>, %short: tensor<1x3x2x8xf32>) {
-  // expected-error @+1 {{'graph.attention' op expects a result of the query's type, got 'tensor<1x4x4x8xbf16>'}}
+  // expected-error @+1 {{'graph.attention' op expects one element type for query and result, got 'f32' and 'bf16'}}
   %0:2 = graph.attention %q, %k, %k scale 0.5 : tensor<1x4x4x8xf32>, tensor<1x4x2x8xf32>, tensor<1x4x2x8xf32> -> tensor<1x4x4x8xbf16>, tensor<1x4x4xf32>
   return
 }
@@ -244,6 +244,14 @@ func.func @f(%q: tensor<1x4x4x8xf32>, %k: tensor<1x4x2x8xf32>, %odd: tensor<1x4x
 func.func @f(%q: tensor<1x4x4x8xf32>, %k: tensor<1x4x2x8xf32>, %lse: tensor<1x4x4xf32>, %b: tensor<1x4x4x8xbf16>) {
   // expected-error @+1 {{'graph.attention_grad' op expects an output of the query's type}}
   %0:3 = graph.attention_grad %q, %k, %k, %b, %lse, %q scale 0.5 : tensor<1x4x4x8xf32>, tensor<1x4x2x8xf32>, tensor<1x4x2x8xf32>, tensor<1x4x4x8xbf16>, tensor<1x4x4xf32>, tensor<1x4x4x8xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<1x4x4x8xf32>, %k: tensor<1x4x2x8xf32>, %lse: tensor<4x4xf32>) {
+  // expected-error @+1 {{'graph.attention_grad' op expects an lse of shape [1, 4, 4], got [4, 4]}}
+  %0:3 = graph.attention_grad %q, %k, %k, %q, %lse, %q scale 0.5 : tensor<1x4x4x8xf32>, tensor<1x4x2x8xf32>, tensor<1x4x2x8xf32>, tensor<1x4x4x8xf32>, tensor<4x4xf32>, tensor<1x4x4x8xf32>
   return
 }
 
@@ -314,7 +322,7 @@ func.func @f(%x: tensor<4x8xf32>, %w: tensor<10x8xf32>, %t: tensor<4xi32>, %v: t
 // -----
 
 func.func @f(%x: tensor<4x8xf32>, %w: tensor<10x8xf32>, %t: tensor<4xi32>, %v: tensor<8xf32>, %n: tensor<10x7xf32>, %u: tensor<5xi32>, %b: tensor<10x8xbf16>, %e: tensor<0x8xf32>, %one: tensor<f32>) {
-  // expected-error @+1 {{'graph.linear_cross_entropy_grad' op expects dInput of the input's type, got 'tensor<4x8xbf16>'}}
+  // expected-error @+1 {{'graph.linear_cross_entropy_grad' op expects one element type for input and dInput, got 'f32' and 'bf16'}}
   %0:3 = graph.linear_cross_entropy_grad %x, %w, %t, %one : (tensor<4x8xf32>, tensor<10x8xf32>, tensor<4xi32>, tensor<f32>) -> (tensor<f32>, tensor<4x8xbf16>, tensor<10x8xf32>)
   return
 }
@@ -322,7 +330,7 @@ func.func @f(%x: tensor<4x8xf32>, %w: tensor<10x8xf32>, %t: tensor<4xi32>, %v: t
 // -----
 
 func.func @f(%x: tensor<4x8xf32>, %w: tensor<10x8xf32>, %t: tensor<4xi32>, %v: tensor<8xf32>, %n: tensor<10x7xf32>, %u: tensor<5xi32>, %b: tensor<10x8xbf16>, %e: tensor<0x8xf32>, %one: tensor<f32>) {
-  // expected-error @+1 {{'graph.linear_cross_entropy_grad' op expects dWeight of shape [10, 8], got [8, 10]}}
+  // expected-error @+1 {{'graph.linear_cross_entropy_grad' op has result type 'tensor<8x10xf32>', expected 'tensor<10x8xf32>'}}
   %0:3 = graph.linear_cross_entropy_grad %x, %w, %t, %one : (tensor<4x8xf32>, tensor<10x8xf32>, tensor<4xi32>, tensor<f32>) -> (tensor<f32>, tensor<4x8xf32>, tensor<8x10xf32>)
   return
 }

@@ -167,7 +167,7 @@ func.func @f(%x: tensor<f32>) {
 // -----
 
 func.func @f(%x: tensor<4x8xf32>) {
-  // expected-error @+1 {{'graph.quantize_rows' op expects values of shape [4, 8], got [4, 7]}}
+  // expected-error @+1 {{'graph.quantize_rows' op has result type 'tensor<4x7xi8>', expected 'tensor<4x8xi8>'}}
   %0, %1 = graph.quantize_rows %x : tensor<4x8xf32> -> tensor<4x7xi8>, tensor<4x1xf32>
   return
 }
@@ -177,5 +177,13 @@ func.func @f(%x: tensor<4x8xf32>) {
 func.func @f(%q: tensor<4x8xi8>, %s: tensor<4x8xf32>) {
   // expected-error @+1 {{'graph.dequantize_rows' op expects scales of shape [4, 1], got [4, 8]}}
   %0 = graph.dequantize_rows %q, %s : tensor<4x8xi8>, tensor<4x8xf32> -> tensor<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<4x8xi8>, %s: tensor<4x1xf32>) {
+  // expected-error @+1 {{'graph.dequantize_rows' op has result type 'tensor<4x7xbf16>', expected 'tensor<4x8xbf16>'}}
+  %0 = graph.dequantize_rows %q, %s : tensor<4x8xi8>, tensor<4x1xf32> -> tensor<4x7xbf16>
   return
 }

@@ -82,7 +82,7 @@ func.func @f(%l: tensor<2x96xf32>, %a: tensor<2x3xi32>, %t: tensor<2x8xi32>, %c:
 // -----
 
 func.func @f(%l: tensor<2x96xf32>, %a: tensor<2x3xi32>, %t: tensor<2x8xi32>, %c: tensor<2x8x4xf32>, %o: tensor<2x2xf32>, %n: tensor<2x4xi32>) {
-  // expected-error @+1 {{'graph.sample' op expects result}}
+  // expected-error @+1 {{'graph.sample' op has result type 'tensor<3xi32>', expected 'tensor<2xi32>'}}
   %0 = graph.sample %l allowed %a change %t by %c options %o limits %n : tensor<2x96xf32>, tensor<2x3xi32>, tensor<2x8xi32>, tensor<2x8x4xf32>, tensor<2x2xf32>, tensor<2x4xi32> -> tensor<3xi32>
   return
 }
