@@ -246,7 +246,7 @@ Value ModelBuilder::seedRows(Emitter &e, Value seed, int64_t count,
                              int64_t first) {
   RankedTensorType rows = tensor({count, 8}, b.getI64Type());
   auto splat = [&](int64_t value) {
-    return b.create<graph::ConstantOp>(e.location(), rows,
+    return b.create<graph::ConstantOp>(e.location(),
                                        DenseIntElementsAttr::get(rows, value));
   };
   Value number = e.iota(rows, 0);

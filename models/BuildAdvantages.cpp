@@ -56,7 +56,7 @@ AdvantageEstimate estimateAdvantages(Emitter &e, const Policy &policy,
   Value residual = learned(e.sub(
       e.add(rewardsOf(e, policy, batch), e.mul(next, policy.gae.gamma)), old));
   Value advantages = learned(e.builder().create<graph::DiscountedSumOp>(
-      e.location(), residual.getType(), residual, starts,
+      e.location(), residual, starts,
       e.builder().getF64FloatAttr(policy.gae.gamma * policy.gae.lambda)));
   return {isTarget, advantages, old, e.add(advantages, old)};
 }

@@ -248,8 +248,8 @@ void ModelBuilder::buildCached(graph::Program kind, StringRef bucket,
   SmallVector<Value> choice = {logits};
   llvm::append_range(choice, result.getArguments().drop_front(choiceAt));
   returned.push_back(logits);
-  returned.push_back(b.create<graph::SampleOp>(
-      scope.at("sample").location(), tensor({shape.batch}, i32), choice));
+  returned.push_back(
+      b.create<graph::SampleOp>(scope.at("sample").location(), choice));
   b.create<func::ReturnOp>(result.getLoc(), returned);
 }
 

@@ -29,7 +29,7 @@ Value Scope::dropout(Emitter &e, Value x, double rate, int64_t site) const {
   if (rate == 0 || !random.seed)
     return x;
   return builder.create<graph::DropoutOp>(
-      e.location(), x.getType(), x, random.seed, random.step, random.offset,
+      e.location(), x, random.seed, random.step, random.offset,
       builder.getF64FloatAttr(rate),
       builder.getI64IntegerAttr(dropoutStream + site));
 }
@@ -61,26 +61,21 @@ static Value addSlots(const Scope &scope, Value x, Value y, StringRef in,
   Emitter first = scope.at(in), second = scope.at(out);
   ArrayRef<int64_t> shape = tensorType(x).getShape();
   const int64_t rows = shape[0] * shape[1];
-  auto product = [&](Emitter &e, Value lhs, Value factors, int64_t width,
-                     bool transposed) -> Value {
-    return e.builder().create<graph::GroupedMatmulOp>(
-        e.location(), tensorType(lhs).clone({rows, width}), lhs, factors,
-        scope.adapters.offsets, transposed);
+  auto product = [&](Emitter &e, Value lhs, const Twine &factors,
+                     bool transposed) {
+    return e.groupedMatmul(lhs, scope.parameter(factors),
+                           scope.adapters.offsets, transposed);
   };
-  Value low =
-      product(first, first.reshape(x, {rows, shape[2]}),
-              scope.parameter(in + ".weight"), scope.spec.adapter->recipe.rank,
-              /*transposed=*/true);
+  Value low = product(first, first.reshape(x, {rows, shape[2]}), in + ".weight",
+                      /*transposed=*/true);
   ArrayRef<int64_t> result = tensorType(y).getShape();
-  Value added = product(second, low, scope.parameter(out + ".weight"),
-                        result.back(), /*transposed=*/false);
+  Value added = product(second, low, out + ".weight", /*transposed=*/false);
   added = second.reshape(added, result);
   if (magnitude.empty())
     return second.add(y, added);
   Emitter third = scope.at(magnitude);
   Value ones = third.splat(1, tensorType(y).clone({rows, 1}));
-  Value more = product(third, ones, scope.parameter(magnitude), result.back(),
-                       /*transposed=*/false);
+  Value more = product(third, ones, magnitude, /*transposed=*/false);
   y = third.add(y, third.mul(y, third.reshape(more, result)));
   return second.add(y, added);
 }
@@ -343,11 +338,7 @@ static Value appendRows(Emitter &e, Value &cache, Value &scales, Value rows,
     return cache;
   }
   OpBuilder &b = e.builder();
-  SmallVector<int64_t> shape(tensorType(rows).getShape());
-  auto values = RankedTensorType::get(shape, b.getI8Type());
-  shape.back() = 1;
-  auto rounded = b.create<graph::QuantizeRowsOp>(
-      e.location(), values, tensorType(rows).clone(shape), rows);
+  auto rounded = b.create<graph::QuantizeRowsOp>(e.location(), rows);
   cache = append(e, cache, rounded.getValues(), slots);
   scales = append(e, scales, rounded.getScales(), slots);
   return b.create<graph::DequantizeRowsOp>(
@@ -364,9 +355,8 @@ static Value cachedAttention(const Scope &scope, Emitter &e, Value query,
             : keys;
   OpBuilder &b = scope.builder;
   return b.create<graph::PagedAttentionOp>(
-      e.location(), query.getType(), query, keys, values, cache.table,
-      cache.queryStarts, cache.lengths, sinksOf(scope),
-      b.getF64FloatAttr(kind.scale),
+      e.location(), query, keys, values, cache.table, cache.queryStarts,
+      cache.lengths, sinksOf(scope), b.getF64FloatAttr(kind.scale),
       kind.window > 0 ? b.getI64IntegerAttr(kind.window) : IntegerAttr(),
       capOf(scope), cache.f32 ? b.getUnitAttr() : UnitAttr());
 }
@@ -385,10 +375,10 @@ static Value encoderAttention(const Scope &scope, Emitter &e, Value query,
   Value table = e.iota(RankedTensorType::get({pages}, b.getI32Type()), 0);
   Value starts = e.splatLike(double(shape[1]), whole.lengths);
   return b.create<graph::PagedAttentionOp>(
-      e.location(), query.getType(), query, e.reshape(key, paged),
-      e.reshape(value, paged), e.reshape(table, {shape[0], perSequence}),
-      starts, whole.lengths, /*sinks=*/Value(), b.getF64FloatAttr(kind.scale),
-      IntegerAttr(), capOf(scope), /*keep_f32=*/UnitAttr());
+      e.location(), query, e.reshape(key, paged), e.reshape(value, paged),
+      e.reshape(table, {shape[0], perSequence}), starts, whole.lengths,
+      /*sinks=*/Value(), b.getF64FloatAttr(kind.scale), IntegerAttr(),
+      capOf(scope), /*keep_f32=*/UnitAttr());
 }
 
 Value attendedHeads(const Scope &scope, Value query, Value key, Value value,
@@ -403,10 +393,8 @@ Value attendedHeads(const Scope &scope, Value query, Value key, Value value,
   if (scope.drops() && scope.spec.attentionDropout > 0)
     return e.reshape(droppedAttention(scope, e, query, key, value, kind),
                      shape);
-  auto lse =
-      RankedTensorType::get({shape[0], shape[2], shape[1]}, b.getF32Type());
   auto op = b.create<graph::AttentionOp>(
-      e.location(), query.getType(), lse, query, key, value,
+      e.location(), query, key, value,
       /*start=*/Value(), scope.documents.first, scope.documents.promptEnds,
       sinksOf(scope), b.getF64FloatAttr(kind.scale), b.getUnitAttr(),
       kind.window > 0 ? b.getI64IntegerAttr(kind.window) : IntegerAttr(),

@@ -41,7 +41,7 @@ Value rotate(const Scope &scope, Value x, const RopeFrequencies &frequencies) {
   if (scope.spec.interleavedRope)
     x = halvesOfPairs(e, x);
   return b.create<graph::RopeOp>(
-      e.location(), x.getType(), x, scope.positions(),
+      e.location(), x, scope.positions(),
       b.getDenseF64ArrayAttr(frequencies.inverseFrequencies),
       b.getF64FloatAttr(frequencies.attentionScaling), UnitAttr());
 }

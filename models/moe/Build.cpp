@@ -17,9 +17,7 @@ static Value expertLinear(const Scope &scope, Emitter &e, Value rows,
   ExpertNames names = expertNames(scope.spec);
   Value stack =
       scope.parameter(StringRef(names.experts) + "." + matrix + ".weight");
-  auto type = tensorType(rows).clone({shapeOf(rows)[0], shapeOf(stack)[1]});
-  return e.builder().create<graph::GroupedMatmulOp>(
-      e.location(), type, rows, stack, offsets, /*transposed=*/true);
+  return e.groupedMatmul(rows, stack, offsets, /*transposed=*/true);
 }
 
 /// The same with a stack [experts, in, out], and a bias of each expert.
@@ -30,10 +28,8 @@ static Value expertLinearWithBias(const Scope &scope, Emitter &e, Value rows,
   Value stack = scope.parameter(name), bias = scope.parameter(name + "_bias");
   int64_t experts = shapeOf(stack)[0], out = shapeOf(stack)[2],
           count = shapeOf(rows)[0];
-  auto type = tensorType(rows).clone({count, out});
-  auto multiply = [&](Value lhs, Value rhs) -> Value {
-    return e.builder().create<graph::GroupedMatmulOp>(
-        e.location(), type, lhs, rhs, offsets, /*transposed=*/false);
+  auto multiply = [&](Value lhs, Value rhs) {
+    return e.groupedMatmul(lhs, rhs, offsets, /*transposed=*/false);
   };
   // A one for each row, made of the rows: on a mesh they are in the order of
   // the device that has them.
@@ -81,17 +77,16 @@ public:
   std::pair<Value, Value> send(Value rows) {
     if (!sends)
       return {rows, offsets};
-    auto op = e.builder().create<graph::SendRowsOp>(
-        e.location(), rows.getType(), offsets.getType(), rows, slots, offsets,
-        always, buffer);
+    auto op = e.builder().create<graph::SendRowsOp>(e.location(), rows, slots,
+                                                    offsets, always, buffer);
     return {op.getSent(), op.getSentGroups()};
   }
 
   Value bringBack(Value rows) {
     if (!sends)
       return rows;
-    return e.builder().create<graph::ReturnRowsOp>(
-        e.location(), rows.getType(), rows, slots, offsets, always, buffer);
+    return e.builder().create<graph::ReturnRowsOp>(e.location(), rows, slots,
+                                                   offsets, always, buffer);
   }
 
 private:

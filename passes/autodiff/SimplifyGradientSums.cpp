@@ -26,8 +26,8 @@ static LogicalResult sinkScatter(graph::AddOp add, PatternRewriter &rewriter) {
     Value sum = graph::isZero(base)
                     ? Value(other)
                     : graph::Emitter(rewriter, add.getLoc()).add(other, base);
-    rewriter.replaceOpWithNewOp<graph::ScatterAddOp>(
-        add, add.getType(), sum, scatter.getIds(), scatter.getUpdates());
+    rewriter.replaceOpWithNewOp<graph::ScatterAddOp>(add, sum, scatter.getIds(),
+                                                     scatter.getUpdates());
     return success();
   }
   return failure();

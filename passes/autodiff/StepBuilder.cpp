@@ -296,9 +296,9 @@ Value StepBuilder::hyperConstant() {
   set(HyperSlot::warmup, static_cast<double>(options.warmup));
   set(HyperSlot::total, static_cast<double>(options.total));
   set(HyperSlot::minRatio, options.minRatio);
-  return b.create<graph::ConstantOp>(loc, hyper.type,
-                                     cast<ElementsAttr>(DenseElementsAttr::get(
-                                         hyper.type, ArrayRef<float>(values))));
+  return b.create<graph::ConstantOp>(
+      loc, cast<ElementsAttr>(
+               DenseElementsAttr::get(hyper.type, ArrayRef<float>(values))));
 }
 
 void StepBuilder::extendInit(func::FuncOp init) {

@@ -220,8 +220,6 @@ void Ring::emit(graph::AttentionOp op) {
   Value query = of(op.getQuery()), key = of(op.getKey()),
         value = of(op.getValue());
   Type wide = wideOf(e, query);
-  RankedTensorType type = local.localType(op.getResult()),
-                   lseType = local.localType(op.getLse());
   Value result, lse;
   for (int64_t round = 0; round < rounds; ++round) {
     if (round > 0)
@@ -229,7 +227,7 @@ void Ring::emit(graph::AttentionOp op) {
     // What a query's sink adds is counted once.
     Value sinks = op.getSinks() && round == 0 ? of(op.getSinks()) : Value();
     auto block = e.builder().create<graph::AttentionOp>(
-        e.location(), type, lseType, query, key, value, startOf(round),
+        e.location(), query, key, value, startOf(round),
         firstOf(op.getFirst(), round), lastOf(op.getLast(), round), sinks,
         op.getScaleAttr(), op.getCausalAttr(), op.getWindowAttr(),
         op.getCapAttr());
@@ -252,8 +250,10 @@ void Ring::emit(graph::AttentionOp op) {
                    e.mul(own, rows(e.mul(now, inverse), own)));
     lse = e.add(top, e.unary<graph::LogOp>(sum));
   }
-  local.map.map(op.getResult(), e.convert(result, type.getElementType()));
-  local.map.map(op.getLse(), e.convert(lse, lseType.getElementType()));
+  local.map.map(op.getResult(),
+                e.convert(result, op.getResult().getType().getElementType()));
+  local.map.map(op.getLse(),
+                e.convert(lse, op.getLse().getType().getElementType()));
 }
 
 // Gradients of keys and values go around with them, in f32, and home at the
@@ -268,9 +268,8 @@ void Ring::emit(graph::AttentionGradOp op) {
       dKey = pass(dKey, 1), dValue = pass(dValue, 1);
     }
     auto grad = e.builder().create<graph::AttentionGradOp>(
-        e.location(), query.getType(), key.getType(), value.getType(), query,
-        key, value, of(op.getOutput()), of(op.getLse()), of(op.getCotangent()),
-        startOf(round), firstOf(op.getFirst(), round),
+        e.location(), query, key, value, of(op.getOutput()), of(op.getLse()),
+        of(op.getCotangent()), startOf(round), firstOf(op.getFirst(), round),
         lastOf(op.getLast(), round), op.getScaleAttr(), op.getCausalAttr(),
         op.getWindowAttr(), op.getCapAttr());
     auto addUp = [&](Value &sum, Value part) {

@@ -158,11 +158,11 @@ static void emitScatter(LocalOp &local, graph::ScatterAddOp op) {
   }
   Value base = local.map.lookup(op.getBase());
   Value updates = own->masked(emit, local.map.lookup(op.getUpdates()));
-  local.map.map(op.getResult(),
-                local.builder
-                    .create<graph::ScatterAddOp>(op.getLoc(), base.getType(),
-                                                 base, own->numbers, updates)
-                    .getResult());
+  local.map.map(
+      op.getResult(),
+      local.builder
+          .create<graph::ScatterAddOp>(op.getLoc(), base, own->numbers, updates)
+          .getResult());
 }
 
 // The axes along which a device has the rows of its groups, not of its tokens.

@@ -53,12 +53,11 @@ struct NarrowEmbeddings
     });
     for (graph::EmbeddingOp rows : lookups) {
       graph::ConvertOp rounded = roundingOf(rows);
-      auto type = graph::tensorType(rounded.getResult());
       Value table = copyOf(cast<BlockArgument>(rows.getTable()),
-                           type.getElementType(), rows.getLoc());
+                           rounded.getType().getElementType(), rows.getLoc());
       OpBuilder b(rows);
-      auto narrow = b.create<graph::EmbeddingOp>(rows.getLoc(), type, table,
-                                                 rows.getIds());
+      auto narrow =
+          b.create<graph::EmbeddingOp>(rows.getLoc(), table, rows.getIds());
       narrow->setDiscardableAttrs(rows->getDiscardableAttrDictionary());
       rounded.replaceAllUsesWith(narrow.getResult());
       rounded.erase();
