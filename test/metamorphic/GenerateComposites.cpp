@@ -50,7 +50,7 @@ static Entry turned(Generator &g, const Entry &x) {
                               static_cast<double>(x.shape()[3])));
   double scaling = g.chance(70) ? 1.0 : 1.25;
   Value result = g.builder.create<RopeOp>(
-      g.e.location(), x.type(), x.value, /*positions=*/Value(),
+      g.e.location(), x.value, /*positions=*/Value(),
       g.builder.getDenseF64ArrayAttr(frequencies),
       g.builder.getF64FloatAttr(scaling),
       g.chance(20) ? g.builder.getUnitAttr() : UnitAttr());
@@ -79,7 +79,7 @@ static bool dropout(Generator &g) {
       x.rank() && g.chance(40) ? g.argument(scalar, {0, 50}).value : Value();
   double rate = g.oneOf({0.0, 0.1, 0.25, 0.5});
   Value result = g.builder.create<DropoutOp>(
-      g.e.location(), x.type(), x.value, seed.value, step.value, offset,
+      g.e.location(), x.value, seed.value, step.value, offset,
       g.builder.getF64FloatAttr(rate),
       g.builder.getI64IntegerAttr(g.below(100)));
   g.add(result, around(x.range.magnitude() / (1 - rate)));
@@ -155,10 +155,9 @@ static bool attention(Generator &g) {
   }
   if ((tokens + keys + heads + headDim) % 4 == 0)
     sinks = g.argument(g.tensor({heads}, g.f32()), around(4)).value;
-  auto lseType = g.tensor({batch, heads, tokens}, g.f32());
   auto op = g.builder.create<AttentionOp>(
-      g.e.location(), queryType, lseType, query.value, key.value, value.value,
-      start, first, last, sinks, scale, causal, window, cap);
+      g.e.location(), query.value, key.value, value.value, start, first, last,
+      sinks, scale, causal, window, cap);
   double score = static_cast<double>(headDim) * query.range.magnitude() *
                      key.range.magnitude() +
                  8;
@@ -171,9 +170,9 @@ static bool attention(Generator &g) {
   }
   Entry cotangent = g.limited(g.like(queryType), 2);
   auto grad = g.builder.create<AttentionGradOp>(
-      g.e.location(), queryType, keyType, keyType, query.value, key.value,
-      value.value, op.getResult(), op.getLse(), cotangent.value, start, first,
-      last, scale, causal, window, cap);
+      g.e.location(), query.value, key.value, value.value, op.getResult(),
+      op.getLse(), cotangent.value, start, first, last, scale, causal, window,
+      cap);
   double bound = 8.0 * static_cast<double>(headDim * (tokens + keys) * group) *
                  std::max(1.0, value.range.magnitude());
   for (Value result : grad.getResults())
@@ -201,9 +200,8 @@ static bool selfAttention(Generator &g) {
   Entry query = turned(g, {parts[0], range}),
         key = turned(g, {parts[1], range});
   auto op = g.builder.create<AttentionOp>(
-      g.e.location(), parts[0].getType(),
-      g.tensor({batch, heads, tokens}, g.f32()), query.value, key.value,
-      parts[2], /*start=*/Value(), /*first=*/Value(), /*last=*/Value(),
+      g.e.location(), query.value, key.value, parts[2], /*start=*/Value(),
+      /*first=*/Value(), /*last=*/Value(),
       /*sinks=*/Value(),
       g.builder.getF64FloatAttr(1 / std::sqrt(static_cast<double>(headDim))),
       g.builder.getUnitAttr(), IntegerAttr(), FloatAttr());

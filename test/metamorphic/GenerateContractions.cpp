@@ -129,7 +129,7 @@ static Value groupSizes(Generator &g, bool isPadded, int64_t groups,
   llvm::sort(offsets);
   auto type = g.tensor({groups + 1}, g.i32());
   return g.builder.create<ConstantOp>(
-      g.e.location(), type,
+      g.e.location(),
       cast<ElementsAttr>(DenseElementsAttr::get(type, ArrayRef(offsets))));
 }
 
@@ -233,8 +233,8 @@ static bool scatter(Generator &g) {
   Entry base = g.like(g.tensor({rows, width}, element));
   Entry ids = g.ids(updates.shape().drop_back(), rows);
   auto terms = static_cast<double>(product(updates.shape().drop_back()));
-  Value result = g.builder.create<ScatterAddOp>(
-      g.e.location(), base.type(), base.value, ids.value, updates.value);
+  Value result = g.builder.create<ScatterAddOp>(g.e.location(), base.value,
+                                                ids.value, updates.value);
   g.add(result, base.range + around(terms * updates.range.magnitude()));
   return true;
 }

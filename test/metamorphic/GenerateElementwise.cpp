@@ -81,7 +81,7 @@ static bool gelu(Generator &g) {
     return true;
   }
   Entry cotangent = g.like(x.type());
-  Value result = g.builder.create<GeluGradOp>(g.e.location(), x.type(), x.value,
+  Value result = g.builder.create<GeluGradOp>(g.e.location(), x.value,
                                               cotangent.value, kind);
   g.add(result, cotangent.range * Interval{-0.2, 1.2});
   return true;

@@ -155,7 +155,7 @@ static bool constant(Generator &g) {
     values.push_back(
         g.builder.getFloatAttr(type.getElementType(), g.number(-4, 4)));
   g.add(g.builder.create<ConstantOp>(
-            g.e.location(), type,
+            g.e.location(),
             cast<ElementsAttr>(DenseElementsAttr::get(type, values))),
         around(4));
   return true;

@@ -163,9 +163,8 @@ private:
     function.setArgAttr(argument.getArgNumber(), dist::kShardingAttr,
                         attrOf(stack));
     builder.setInsertionPoint(op);
-    auto sum = builder.create<graph::ReduceOp>(op->getLoc(), type, argument,
-                                               graph::ReduceKind::sum,
-                                               ArrayRef<int64_t>{0});
+    auto sum = builder.create<graph::ReduceOp>(
+        op->getLoc(), argument, graph::ReduceKind::sum, ArrayRef<int64_t>{0});
     sum->setAttr(dist::kShardingsAttr, builder.getArrayAttr({attrOf(wanted)}));
     operand.set(sum);
   }
