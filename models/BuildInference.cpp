@@ -10,49 +10,42 @@ using tessera::graph::tensorType;
 namespace tessera::models {
 
 /// Not where logits are to have the bits of a training step, nor where each row
-/// has factors of its own for the matrix that expands vectors.
-bool ModelBuilder::cachesVectors() const {
+/// has factors of its own for the matrix that expands latents.
+bool ModelBuilder::cachesLatents() const {
   const bool hasOwnFactors = spec.adapter && spec.adapter->slots() > 0 &&
                              spec.adapter->adapts(moduleNames(spec).latentUp);
   return spec.latent && !hasOwnFactors &&
          recipe.inference.numerics != recipe::Numerics::Training;
 }
 
-/// The cache of one layer: keys and values, then their scales if they are int8.
-/// A vector of latent attention is its value, too.
-std::vector<Port> ModelBuilder::layerCaches(const CacheShape &shape) {
-  const bool vectors = cachesVectors();
-  const int64_t heads = vectors ? 1 : spec.kvHeads,
-                dim = vectors       ? spec.latent->cached()
-                      : spec.latent ? spec.latent->expanded()
-                                    : spec.headDim;
-  auto type = [&](int64_t width, Type element) {
-    return tensor({shape.pages, recipe.inference.page, heads, width}, element);
-  };
-  std::vector<Port> ports;
-  auto add = [&](Type type, const char *keys, const char *values) {
-    ports.push_back({type, {}, keys});
-    if (!vectors)
-      ports.push_back({type, {}, values});
-  };
-  Type f32 = b.getF32Type();
-  add(type(dim, hasScales() ? b.getI8Type() : f32), "keys", "values");
-  if (hasScales())
-    add(type(1, f32), "key_scales", "value_scales");
-  return ports;
+std::vector<CachePart> ModelBuilder::cacheParts() const {
+  constexpr CachePart all[] = {
+      {"keys", &KvCache::keys},
+      {"values", &KvCache::values, /*ofValues=*/true},
+      {"key_scales", &KvCache::keyScales, false, /*isScales=*/true},
+      {"value_scales", &KvCache::valueScales, true, true}};
+  std::vector<CachePart> parts;
+  for (const CachePart &each : all)
+    if (!(each.ofValues && cachesLatents()) && (!each.isScales || hasScales()))
+      parts.push_back(each);
+  return parts;
 }
 
-SmallVector<Value *> ModelBuilder::partsOf(KvCache &cache) const {
-  SmallVector<Value *> parts;
-  auto add = [&](Value &keys, Value &values) {
-    parts.push_back(&keys);
-    if (!cachesVectors())
-      parts.push_back(&values);
-  };
-  add(cache.keys, cache.values);
-  if (hasScales())
-    add(cache.keyScales, cache.valueScales);
-  return parts;
+std::vector<Port> ModelBuilder::layerCaches(const CacheShape &shape) {
+  int64_t heads = spec.kvHeads, dim = spec.headDim;
+  if (cachesLatents())
+    heads = 1, dim = spec.latent->cacheWidth();
+  else if (spec.latent)
+    dim = spec.latent->paddedHeadDim();
+  Type f32 = b.getF32Type(), element = hasScales() ? b.getI8Type() : f32;
+  std::vector<Port> ports;
+  for (const CachePart &each : cacheParts())
+    ports.push_back({tensor({shape.pages, recipe.inference.page, heads,
+                             each.isScales ? 1 : dim},
+                            each.isScales ? f32 : element),
+                     {},
+                     each.name});
+  return ports;
 }
 
 /// The caches of all layers, in order.
@@ -143,9 +136,10 @@ func::FuncOp ModelBuilder::cachedBlock(StringRef owner, const LayerKind &kind,
   auto last = result.getArguments().take_back(more.size());
   auto inputs = last.drop_front(caches.size());
   KvCache cache = at(inputs, shape.context, recipe);
-  const SmallVector<Value *> parts = partsOf(cache);
+  cache.holdsLatents = cachesLatents();
+  const std::vector<CachePart> parts = cacheParts();
   for (auto [part, argument] : llvm::zip(parts, last))
-    *part = argument;
+    cache.*part.value = argument;
   Scope scope(b, spec, {});
   Emitter e = scope.at("positions");
   cache.positions = positionsFrom(
@@ -158,8 +152,8 @@ func::FuncOp ModelBuilder::cachedBlock(StringRef owner, const LayerKind &kind,
   defineLayer(scope, kind, result);
   Value y = family.layer(scope, result.getArgument(0), kind);
   SmallVector<Value> returned = {y};
-  for (Value *part : parts)
-    returned.push_back(*part);
+  for (const CachePart &part : parts)
+    returned.push_back(cache.*part.value);
   b.create<func::ReturnOp>(result.getLoc(), returned);
   return result;
 }

@@ -381,8 +381,8 @@ static Value encoderAttention(const Scope &scope, Emitter &e, Value query,
       capOf(scope), /*keep_f32=*/UnitAttr());
 }
 
-Value attendedHeads(const Scope &scope, Value query, Value key, Value value,
-                    const LayerKind &kind, StringRef path) {
+Value attentionHeads(const Scope &scope, Value query, Value key, Value value,
+                     const LayerKind &kind, StringRef path) {
   Emitter e = scope.at(path);
   OpBuilder &b = scope.builder;
   ArrayRef<int64_t> shape = tensorType(query).getShape();
@@ -405,7 +405,7 @@ Value attendedHeads(const Scope &scope, Value query, Value key, Value value,
 Value attention(const Scope &scope, Value query, Value key, Value value,
                 const LayerKind &kind, StringRef path) {
   Emitter e = scope.at(path);
-  Value y = attendedHeads(scope, query, key, value, kind, path);
+  Value y = attentionHeads(scope, query, key, value, kind, path);
   ArrayRef<int64_t> shape = tensorType(y).getShape();
   return e.reshape(y, {shape[0], shape[1], shape[2] * shape[3]});
 }

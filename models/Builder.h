@@ -29,9 +29,9 @@ struct RandomState {
 /// One layer's KV cache, and the positions of the tokens of this run. All null
 /// in a function without a cache.
 struct KvCache {
-  /// [pages, page, kv_heads, head_dim]; values are null where vectors of
-  /// latent attention are cached.
+  /// [pages, page, kv_heads, head_dim]; values are null if it holds latents.
   mlir::Value keys, values;
+  bool holdsLatents = false; ///< in place of keys and values
   /// [pages, page, kv_heads, 1], if keys and values are int8.
   mlir::Value keyScales, valueScales;
   mlir::Value positions; ///< i32 [batch, tokens]
@@ -192,10 +192,10 @@ mlir::Value activation(graph::Emitter &e, mlir::Value x, Activation kind);
 mlir::Value attention(const Scope &scope, mlir::Value query, mlir::Value key,
                       mlir::Value value, const LayerKind &kind,
                       llvm::StringRef path);
-/// The same as [batch, tokens, heads, head_dim]. Without a value the keys of
-/// the cache are the values, too.
-mlir::Value attendedHeads(const Scope &scope, mlir::Value query,
-                          mlir::Value key, mlir::Value value,
-                          const LayerKind &kind, llvm::StringRef path);
+/// The same, but heads are not merged: [batch, tokens, heads, head_dim].
+/// Without a value the keys of the cache are the values, too.
+mlir::Value attentionHeads(const Scope &scope, mlir::Value query,
+                           mlir::Value key, mlir::Value value,
+                           const LayerKind &kind, llvm::StringRef path);
 
 } // namespace tessera::models

@@ -136,7 +136,7 @@ void readCommon(ConfigFields &fields, const LlamaTraits &traits,
                                      quote(spec.checkpointDtype)));
 
   constexpr std::string_view ownCode[] = {"auto_map"};
-  if (traits.namesOwnCode)
+  if (traits.ignoresAutoMap)
     fields.ignore(ownCode);
   else
     fields.requireNeutral(ownCode[0], nullptr,

@@ -24,8 +24,8 @@ static uint64_t readBlocks(ConfigFields &fields, std::string_view key,
   return blocks ? blocks->columns : kAllColumns;
 }
 
-// Whether the list at `key`, if there is one, leaves out no linear layer but
-// routers.
+// Whether the list at `key`, if there is one, leaves out no linear layer that
+// programs quantize.
 static bool quantizesAll(ConfigFields &fields, std::string_view key,
                          bool hasExperts) {
   const Json *modules = fields.find(key);

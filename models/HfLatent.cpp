@@ -19,9 +19,10 @@ void readLatentHeads(ConfigFields &fields, ModelSpec &spec) {
   latent.valueDim = fields.size("v_head_dim", most, 128);
   spec.headDim = latent.unrotated + latent.rotated;
   spec.rotaryDim = latent.rotated;
-  // V2 has complex factors of neighbours, and no key.
+  // V2 has complex factors of neighbours, and no key. Null is false.
   spec.interleavedRope =
-      spec.family == Family::DeepseekV2 || fields.flag("rope_interleave", true);
+      spec.family == Family::DeepseekV2 ||
+      fields.flag("rope_interleave", !fields.written("rope_interleave"));
   if (spec.kvHeads != spec.heads)
     fields.fail("num_key_value_heads",
                 fmt::format("{} must be num_attention_heads = {} in latent "
@@ -47,9 +48,9 @@ void readLatentHeads(ConfigFields &fields, ModelSpec &spec) {
 void scaleLatentScores(ModelSpec &spec) {
   const RopeSpec &rope = *spec.rope;
   const double mscale = rope.mscaleAllDim.value_or(0);
-  if (rope.type == RopeType::Default || mscale == 0 || rope.factor <= 1)
+  if (mscale == 0 || rope.factor <= 1)
     return;
-  // YaRN's temperature, squared, as a divisor of the root's argument.
+  // scores * m^2 = scores / sqrt(head_dim / m^4), with YaRN's m.
   const double temperature = 0.1 * mscale * std::log(rope.factor) + 1;
   spec.queryScalar = double(spec.headDim) / std::pow(temperature, 4);
 }

@@ -1,6 +1,6 @@
-// Mixtures of experts: five shapes of keys. Sources: the configuration and
-// modeling files of Mixtral, Qwen2-MoE, Qwen3-MoE, OLMoE, Dots1 and gpt-oss in
-// transformers.
+// Mixtures of experts. Sources: the configuration and modeling files of
+// Mixtral, Qwen2-MoE, Qwen3-MoE, OLMoE, DeepSeek-V2 and V3, Dots1 and gpt-oss
+// in transformers.
 #include <algorithm>
 
 #include "models/HfReaders.h"
@@ -71,9 +71,10 @@ void readQwen(ConfigFields &fields, const ModelSpec &spec, MoeSpec &moe) {
   }
 }
 
-/// Groups of experts; `groups` and `chosen` are the class's defaults.
-void readGroups(ConfigFields &fields, MoeSpec &moe, int64_t groups,
-                int64_t chosen) {
+/// Groups of experts; `groups` and `chosen` are the class's defaults, if it has
+/// any.
+void readGroups(ConfigFields &fields, MoeSpec &moe,
+                std::optional<int64_t> groups, std::optional<int64_t> chosen) {
   moe.groups = fields.size("n_group", maxExperts, groups);
   moe.chosenGroups = fields.size("topk_group", maxExperts, chosen);
   if (moe.chosen > moe.experts)
@@ -104,42 +105,45 @@ void readDeepseekLayers(ConfigFields &fields, const ModelSpec &spec,
                             moe.intermediate, maxIntermediate));
   else
     moe.sharedIntermediate = shared * moe.intermediate;
-  int64_t dense = 0;
-  if (const Json *given = fields.find("first_k_dense_replace");
-      given && *given != Json(0))
-    dense = fields.size("first_k_dense_replace", maxLayers);
+  constexpr const char *key = "first_k_dense_replace";
+  int64_t dense = spec.family == Family::DeepseekV3 ? 3 : 0;
+  if (const Json *given = fields.find(key))
+    dense = *given == Json(0) ? 0 : fields.size(key, maxLayers);
   moe.sparse.assign(static_cast<size_t>(spec.layers), true);
   std::fill_n(moe.sparse.begin(), std::min(dense, spec.layers), false);
   fields.requireNeutral("moe_layer_freq", 1,
                         "every layer after the dense ones has experts");
-  // Of the balance loss, which the recipe configures.
+  // Of the balance loss and of parallel experts, which the recipe and --mesh
+  // configure.
   constexpr std::string_view unused[] = {"aux_loss_alpha", "seq_aux",
                                          "ep_size"};
-  if (spec.latent)
+  if (spec.family != Family::Dots1)
     fields.ignore(unused);
 }
 
 /// DeepSeek-V3's routing (2412.19437, section 2.1.2).
 void readBiasedRouting(ConfigFields &fields, const ModelSpec &spec,
                        MoeSpec &moe) {
-  const bool isOwn = spec.family == Family::DeepseekV3;
+  const bool isV3 = spec.family == Family::DeepseekV3;
   readDeepseekLayers(fields, spec, moe);
   moe.score = RouterScore::Sigmoid;
   moe.selectionBias = true;
-  moe.normalize = fields.flag("norm_topk_prob", isOwn);
+  // Null is false, as in Python.
+  moe.normalize =
+      fields.flag("norm_topk_prob", isV3 && !fields.written("norm_topk_prob"));
   moe.scale =
-      fields.number("routed_scaling_factor", 1e-6, 1e6, isOwn ? 2.5 : 1.0);
+      fields.number("routed_scaling_factor", 1e-6, 1e6, isV3 ? 2.5 : 1.0);
   std::string scoring = fields.text("scoring_func", "sigmoid");
   if (scoring != "sigmoid" && scoring != "noaux_tc")
     fields.fail("scoring_func", fmt::format("{} is not supported; use sigmoid",
                                             quote(scoring)));
   fields.requireNeutral("topk_method", "noaux_tc",
                         "this architecture uses noaux_tc");
-  // Layers that predict later tokens, which the reference does not run.
+  // Multi-token prediction, which the reference uses to speculate.
   constexpr std::string_view unused[] = {"num_nextn_predict_layers"};
-  if (isOwn)
+  if (isV3)
     fields.ignore(unused);
-  readGroups(fields, moe, isOwn ? 8 : 1, isOwn ? 4 : 1);
+  readGroups(fields, moe, isV3 ? 8 : 1, isV3 ? 4 : 1);
 }
 
 /// DeepSeek-V2's routing (2405.04434, section 2.2).
@@ -153,7 +157,7 @@ void readDeepseekV2(ConfigFields &fields, const ModelSpec &spec, MoeSpec &moe) {
   std::string method = fields.text("topk_method", "greedy");
   moe.groupBest = 1;
   if (method == "group_limited_greedy")
-    return readGroups(fields, moe, 1, 1);
+    return readGroups(fields, moe, {}, {});
   if (method != "greedy")
     fields.fail("topk_method", fmt::format("{} is not supported; use greedy or "
                                            "group_limited_greedy",

@@ -73,7 +73,7 @@ struct LlamaTraits {
   bool latent = false;
   /// Models published before the reference supported the architecture name
   /// their own code; the reference now ignores it.
-  bool namesOwnCode = false;
+  bool ignoresAutoMap = false;
   /// Keys and facts of this member alone; requires spec.headDim.
   void (*own)(ConfigFields &fields, ModelSpec &spec) = nullptr;
 };
@@ -132,7 +132,7 @@ void readGptOss(ConfigFields &fields, ModelSpec &spec);
 
 /// Reads the heads of latent attention into spec.latent; requires spec.heads.
 void readLatentHeads(ConfigFields &fields, ModelSpec &spec);
-/// Scores are scaled by a further factor if rope is. Requires spec.rope.
+/// Folds YaRN's mscale_all_dim into the scale of scores; requires spec.rope.
 void scaleLatentScores(ModelSpec &spec);
 
 /// Reads an encoder of the BERT family into `spec`; errors go to `fields`.

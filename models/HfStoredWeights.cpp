@@ -6,16 +6,29 @@
 
 namespace tessera::models {
 
-// Heads and, for models with experts, routers, which are not quantized anyway.
+// Heads, routers of models with experts, and what expands latents.
 bool leavesOutNoMatrix(const std::vector<std::string> &modules,
                        bool hasExperts) {
   return std::ranges::all_of(modules, [&](std::string_view name) {
     if (name.ends_with('$'))
       name.remove_suffix(1);
-    return name == "lm_head" || name.ends_with(".kv_b_proj") ||
+    return name == "lm_head" || name.ends_with("kv_b_proj") ||
            (hasExperts &&
             (name.ends_with(".gate") || name.ends_with("shared_expert_gate")));
   });
+}
+
+// Programs that cache latents multiply by parts of kv_b_proj, which are not
+// read from integers.
+static void checkLatents(ConfigFields &fields, const ModelSpec &spec,
+                         std::string_view key,
+                         const std::vector<std::string> &leftOut) {
+  auto isExpansion = [](const std::string &name) {
+    return name.find("kv_b_proj") != name.npos;
+  };
+  if (spec.latent && std::ranges::none_of(leftOut, isExpansion))
+    fields.fail(key, "kv_b_proj must be left out: latent attention does not "
+                     "read it from integers; use fp8 or full precision");
 }
 
 static void checkSizes(ConfigFields &fields, const StoredWeights &stored,
@@ -66,8 +79,9 @@ static void readGroup(ConfigFields &fields, const Json &group,
 
 // The format of AutoGPTQ, GPTQModel and Optimum. Keys that describe how values
 // were found are ignored.
-static void readGptq(ConfigFields &fields, ConfigFields &, const ModelSpec &,
-                     StoredWeights &stored) {
+static void readGptq(ConfigFields &fields, ConfigFields &,
+                     const ModelSpec &spec, StoredWeights &stored) {
+  checkLatents(fields, spec, "quant_method", {});
   stored.bits = fields.size("bits", 8);
   stored.group = fields.size("group_size", 1 << 16);
   checkSizes(fields, stored, "bits");
@@ -110,7 +124,7 @@ static void readGptq(ConfigFields &fields, ConfigFields &, const ModelSpec &,
 // AutoAWQ's format for matrices ("gemm"). Its format for one row ("gemv") has
 // another order.
 static void readAwq(ConfigFields &fields, ConfigFields &outer,
-                    const ModelSpec &, StoredWeights &stored) {
+                    const ModelSpec &spec, StoredWeights &stored) {
   stored.bits = fields.size("bits", 8);
   stored.group = fields.size("group_size", 1 << 16);
   stored.zeros = true;
@@ -125,6 +139,8 @@ static void readAwq(ConfigFields &fields, ConfigFields &outer,
     fields.fail("backend", "must be autoawq; other orders are not supported");
   // Substrings of names; in Mixtral only routers contain "gate".
   auto kept = fields.strings("modules_to_not_convert");
+  checkLatents(fields, spec, "modules_to_not_convert", kept);
+  std::erase(kept, "kv_b_proj");
   if (outer.text("model_type", "") == "mixtral")
     std::erase(kept, "gate");
   if (!kept.empty() && kept != std::vector<std::string>{"lm_head"})
@@ -160,6 +176,7 @@ static void readPackQuantized(ConfigFields &fields, ConfigFields &outer,
     fields.fail("ignore",
                 spec.moe ? "must be [\"lm_head\"] or empty, apart from routers"
                          : "must be [\"lm_head\"] or empty");
+  checkLatents(fields, spec, "ignore", ignored);
   if (const Json *group = onlyGroup(fields))
     readGroup(fields, *group, stored);
   // Otherwise an untied head has 4 bits, or zero points.

@@ -31,6 +31,13 @@ struct BatchValues {
   mlir::Value teacherTokens, teacherLogProbs; ///< [sequences, tokens, classes]
 };
 
+/// A tensor of a layer's cache.
+struct CachePart {
+  const char *name;
+  mlir::Value KvCache::*value;
+  bool ofValues = false, isScales = false;
+};
+
 class ModelBuilder {
 public:
   ModelBuilder(mlir::MLIRContext &context, const ModelSpec &model,
@@ -119,10 +126,11 @@ private:
   mlir::func::FuncOp cachedBlock(llvm::StringRef owner, const LayerKind &kind,
                                  const CacheShape &shape);
   bool hasScales() const { return recipe.inference.kv == KvKind::Int8; }
-  /// Whether the cache holds latent vectors instead of keys and values.
-  bool cachesVectors() const;
-  /// The values of `cache` that layerCaches lists, in its order.
-  llvm::SmallVector<mlir::Value *> partsOf(KvCache &cache) const;
+  /// Whether the cache holds latents instead of keys and values.
+  bool cachesLatents() const;
+  /// What a layer's cache consists of. Latents are keys and values.
+  std::vector<CachePart> cacheParts() const;
+  /// The same, with types.
   std::vector<Port> layerCaches(const CacheShape &shape);
   std::vector<Port> cachePorts(const CacheShape &shape);
   std::vector<Port> cacheInputs(const CacheShape &shape);

@@ -168,7 +168,7 @@ void addLatentAttention(List &list, const ModelSpec &spec) {
   } else {
     linear(names.query, spec.hidden, spec.queryWidth(), false);
   }
-  linear(names.latent, spec.hidden, latent.cached(), spec.qkvBias);
+  linear(names.latent, spec.hidden, latent.cacheWidth(), spec.qkvBias);
   list.rmsNorm(std::string(names.latentNorm), latent.rank);
   linear(names.latentUp, latent.rank,
          spec.heads * (latent.unrotated + latent.valueDim), false);

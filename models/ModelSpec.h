@@ -72,19 +72,22 @@ enum class QkvLayout {
 };
 
 /// Multi-head latent attention (DeepSeek-V2, 2405.04434, section 2.1): keys and
-/// values of all heads are products of one vector per token, besides a rotated
-/// part of the keys that all heads share. A head of a query or key is its
-/// unrotated part, then its rotated one, headDim elements in all; there are as
-/// many key heads as heads. Inference caches that vector and the rotated part.
+/// values of all heads are projections of one vector per token, the latent,
+/// besides a rotated part of the keys that all heads share. A head of a query
+/// or key is its unrotated part, then its rotated one, headDim elements in all;
+/// there are as many key heads as heads. Inference caches latents and the
+/// rotated part.
 struct LatentSpec {
   int64_t queryRank = 0; ///< of compressed queries; 0: not compressed
-  int64_t rank = 0;      ///< elements of the vector
+  int64_t rank = 0;      ///< elements of the latent
   int64_t unrotated = 0, rotated = 0; ///< elements of a head
   int64_t valueDim = 0;               ///< elements of a head's value
   /// Elements per token and layer of the cache.
-  int64_t cached() const { return rank + rotated; }
+  int64_t cacheWidth() const { return rank + rotated; }
   /// Elements of a head where keys and values are as wide as the wider of both.
-  int64_t expanded() const { return std::max(unrotated + rotated, valueDim); }
+  int64_t paddedHeadDim() const {
+    return std::max(unrotated + rotated, valueDim);
+  }
   bool operator==(const LatentSpec &) const = default;
 };
 
@@ -361,8 +364,8 @@ struct ModuleNames {
   std::string_view query = "self_attn.q_proj", key = "self_attn.k_proj",
                    value = "self_attn.v_proj", qkv = "self_attn.qkv_proj",
                    output = "self_attn.o_proj", sinks = "self_attn.sinks";
-  /// Of latent attention: compressed queries, the vector and the rotated part
-  /// of keys; then queries, keys and values of heads.
+  // Of latent attention: hidden → queryRank → heads' queries; hidden →
+  // cacheWidth(), and rank → heads' keys and values.
   std::string_view queryDown = "self_attn.q_a_proj",
                    queryDownNorm = "self_attn.q_a_layernorm",
                    queryUp = "self_attn.q_b_proj",

@@ -103,8 +103,8 @@ std::string tessera::whyNotBuilt(const std::string &spec,
   if (question.workload.fp8)
     return "it computes in bf16, not in fp8";
   if (question.model.futureLayers > 0)
-    return "num_nextn_predict_layers: it trains no layers that predict later "
-           "tokens; set it to 0";
+    return "it leaves out multi-token prediction (num_nextn_predict_layers), "
+           "which the plan counts; set it to 0";
   return "";
 }
 

@@ -466,7 +466,7 @@ OpRule PagedAttentionOp::getShardingRule() {
   unsigned batch = table[0][0], heads = keys[2][0];
   rule.loops[batch].kind = rule.loops[heads].kind = LoopKind::parallel;
   ArrayRef<int64_t> query = tensorType(getQuery()).getShape();
-  // Each device has all of the only key head where it has some of the heads.
+  // With one kv head every device has it, and query heads are sharded instead.
   const int64_t kvHeads = rule.loops[heads].size;
   unsigned tokens = rule.loopDim(query[1], LoopKind::whole),
            shared = rule.loopDim(query[2] / kvHeads, kvHeads == 1

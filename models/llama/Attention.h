@@ -10,7 +10,7 @@ std::optional<RopeFrequencies> frequenciesOf(const Scope &scope, mlir::Value x,
                                              const LayerKind &kind);
 
 /// x [batch, tokens, heads, head_dim], of which the first spec.rotaryWidth()
-/// elements of a head turn, all if it has no more.
+/// elements of a head are rotated, all if it has no more.
 mlir::Value rotate(const Scope &scope, mlir::Value x,
                    const RopeFrequencies &frequencies);
 

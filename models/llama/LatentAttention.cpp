@@ -1,8 +1,8 @@
 // Multi-head latent attention (DeepSeek-V2, 2405.04434, section 2.1). Training
-// expands the latent vectors to keys and values of each head. Inference caches
-// the vectors, and expands queries and results instead ("absorbed"): with key =
-// U c, a score q . (U c) is (U^T q) . c, so that all heads read one key per
-// token, which is its value, too.
+// expands latents to keys and values of each head. Inference caches latents,
+// and multiplies queries and results by the projection instead ("absorbed"):
+// with key = U c, a score q . (U c) is (U^T q) . c, so that all heads read one
+// key per token, which is its value, too.
 #include "models/llama/Attention.h"
 
 using namespace mlir;
@@ -49,7 +49,8 @@ public:
   }
 
   Value emit() {
-    Value y = scope.cache && !scope.cache->values ? absorbed() : expanded();
+    const bool absorbs = scope.cache && scope.cache->holdsLatents;
+    Value y = absorbs ? absorbed() : expanded();
     return e.reshape(y, {batch, tokens, spec.outputWidth()});
   }
 
@@ -70,18 +71,18 @@ private:
   }
 
   void compress(Value x) {
-    Value both = linear(scope, x, names.latent, spec.qkvBias);
-    vector =
-        latentNorm(scope, columns(e, both, 0, latent.rank), names.latentNorm);
-    Value turning = columns(e, both, latent.rank, latent.rotated);
+    Value compressed = linear(scope, x, names.latent, spec.qkvBias);
+    latents = latentNorm(scope, columns(e, compressed, 0, latent.rank),
+                         names.latentNorm);
+    Value ropePart = columns(e, compressed, latent.rank, latent.rotated);
     rotatedKey =
-        rotate(scope, e.reshape(turning, {batch, tokens, 1, latent.rotated}),
+        rotate(scope, e.reshape(ropePart, {batch, tokens, 1, latent.rotated}),
                frequencies);
   }
 
   /// Each head's own keys and values. Heads are as wide as the wider of both.
   Value expanded() {
-    Value up = linear(scope, vector, names.latentUp, /*bias=*/false);
+    Value up = linear(scope, latents, names.latentUp, /*bias=*/false);
     up = e.reshape(
         up, {batch, tokens, spec.heads, latent.unrotated + latent.valueDim});
     SmallVector<int64_t> shape = {batch, tokens, spec.heads, latent.rotated};
@@ -90,10 +91,11 @@ private:
                     {0, 1, 3}, shape);
     Value key = e.concat({ofHeads(e, up, 0, latent.unrotated), shared}, 3);
     Value value = ofHeads(e, up, latent.unrotated, latent.valueDim);
-    const int64_t width = latent.expanded();
+    const int64_t width = latent.paddedHeadDim();
     Value all = e.concat({query, rotatedQuery}, 3);
-    Value y = attendedHeads(scope, padded(e, all, width), padded(e, key, width),
-                            padded(e, value, width), kind, path);
+    Value y =
+        attentionHeads(scope, padded(e, all, width), padded(e, key, width),
+                       padded(e, value, width), kind, path);
     return ofHeads(e, y, 0, latent.valueDim);
   }
 
@@ -111,9 +113,9 @@ private:
     Value folded =
         up.einsum("bthn,hnr->bthr", query, expansion(up, 0, latent.unrotated));
     Value key = e.concat(
-        {e.reshape(vector, {batch, tokens, 1, latent.rank}), rotatedKey}, 3);
-    Value y = attendedHeads(scope, e.concat({folded, rotatedQuery}, 3), key,
-                            Value(), kind, path);
+        {e.reshape(latents, {batch, tokens, 1, latent.rank}), rotatedKey}, 3);
+    Value y = attentionHeads(scope, e.concat({folded, rotatedQuery}, 3), key,
+                             Value(), kind, path);
     return up.einsum("bthr,hvr->bthv", ofHeads(e, y, 0, latent.rank),
                      expansion(up, latent.unrotated, latent.valueDim));
   }
@@ -128,7 +130,7 @@ private:
   RopeFrequencies frequencies;
   int64_t batch, tokens;
   Value query, rotatedQuery; ///< [batch, tokens, heads, elements]
-  Value vector;              ///< [batch, tokens, rank]
+  Value latents;             ///< [batch, tokens, rank]
   Value rotatedKey;          ///< [batch, tokens, 1, rotated]
 };
 

@@ -73,7 +73,7 @@ void readLlamaLike(ConfigFields &fields, ModelShape &shape) {
                 fmt::format("{} is not a multiple of num_key_value_heads = {}",
                             shape.heads, shape.kvHeads));
   shape.headDim = sizeOrNone(fields, "head_dim", maxHeadDim);
-  if (shape.headDim == 0 && !fields.written("qk_nope_head_dim")) {
+  if (shape.headDim == 0) {
     if (fields.ok() && shape.hidden % shape.heads != 0)
       fields.fail("hidden_size",
                   fmt::format("{} is not a multiple of num_attention_heads = "
@@ -85,15 +85,6 @@ void readLlamaLike(ConfigFields &fields, ModelShape &shape) {
   shape.headNorms = shape.family.starts_with("qwen3");
 }
 
-void readLatentAttention(ConfigFields &fields, ModelShape &shape) {
-  shape.keyValueRank = fields.size("kv_lora_rank", maxWidth);
-  shape.queryRank = sizeOrNone(fields, "q_lora_rank", maxWidth);
-  shape.rotaryDim = fields.size("qk_rope_head_dim", maxHeadDim);
-  shape.headDim = fields.size("qk_nope_head_dim", maxHeadDim) + shape.rotaryDim;
-  shape.valueHeadDim = fields.size("v_head_dim", maxHeadDim);
-  shape.kvHeads = shape.heads; // after decompression each head has its own
-}
-
 /// Every layer after the dense ones must be sparse: stages differ only in the
 /// number of layers of each kind.
 void readExperts(ConfigFields &fields, ModelShape &shape) {
@@ -101,7 +92,7 @@ void readExperts(ConfigFields &fields, ModelShape &shape) {
     shape.experts = fields.size("num_local_experts", maxExperts);
     shape.expertWidth = shape.intermediate;
     shape.intermediate = 0;
-  } else if (shape.family.starts_with("qwen")) {
+  } else {
     shape.experts = fields.size("num_experts", maxExperts);
     shape.expertWidth = fields.size("moe_intermediate_size", maxIntermediate);
     shape.sharedWidth =
@@ -114,17 +105,6 @@ void readExperts(ConfigFields &fields, ModelShape &shape) {
         "mlp_only_layers", Json::array(),
         "the planner knows models whose layers are all sparse");
     shape.intermediate = 0;
-  } else {
-    shape.experts = fields.size("n_routed_experts", maxExperts);
-    shape.expertWidth = fields.size("moe_intermediate_size", maxIntermediate);
-    shape.sharedWidth =
-        sizeOrNone(fields, "n_shared_experts", 64) * shape.expertWidth;
-    shape.denseLayers = sizeOrNone(fields, "first_k_dense_replace", maxLayers);
-    shape.futureLayers = sizeOrNone(fields, "num_nextn_predict_layers", 64);
-    fields.requireNeutral(
-        "moe_layer_freq", 1,
-        "the planner knows models whose layers are all sparse "
-        "after the first");
   }
   shape.expertsPerToken = fields.size("num_experts_per_tok", maxExperts);
   if (fields.ok() && shape.expertsPerToken > shape.experts)
@@ -297,15 +277,17 @@ StatusOr<ModelShape> parseModelShape(std::string_view text,
   if (!fields.ok())
     return fields.status();
   // Families whose specs need not state what costs nothing.
-  constexpr std::array<std::string_view, 10> own = {
-      "gpt2",    "llama",     "mistral",   "qwen2",       "qwen3",
-      "mixtral", "qwen2_moe", "qwen3_moe", "deepseek_v2", "deepseek_v3"};
+  constexpr std::array<std::string_view, 8> own = {
+      "gpt2",  "llama",   "mistral",   "qwen2",
+      "qwen3", "mixtral", "qwen2_moe", "qwen3_moe"};
   if (!std::ranges::count(own, shape.family)) {
     StatusOr<models::ModelSpec> spec = models::parseHfConfig(text, file);
     if (!spec.ok())
       return spec.status();
     TESSERA_RETURN_IF_ERROR(checkPlanned(*spec, fields));
-    return shapeOf(*spec);
+    shape = shapeOf(*spec);
+    shape.futureLayers = sizeOrNone(fields, "num_nextn_predict_layers", 64);
+    return fields.ok() ? StatusOr<ModelShape>(shape) : fields.status();
   }
   shape.vocab = fields.size("vocab_size", maxVocab);
   if (shape.family == "gpt2")
@@ -314,10 +296,7 @@ StatusOr<ModelShape> parseModelShape(std::string_view text,
     readLlamaLike(fields, shape);
   if (shape.family == "mistral" || shape.family == "mixtral")
     shape.window = sizeOrNone(fields, "sliding_window", maxPositions);
-  if (shape.family.starts_with("deepseek"))
-    readLatentAttention(fields, shape);
-  if (shape.family == "mixtral" || shape.family.ends_with("_moe") ||
-      shape.family.starts_with("deepseek"))
+  if (shape.family == "mixtral" || shape.family.ends_with("_moe"))
     readExperts(fields, shape);
   if (shape.intermediate == 0 && shape.layers > shape.sparseLayers())
     fields.fail("intermediate_size", "is missing; add it");

@@ -1,6 +1,6 @@
-// The sizes of a model, from which the cost of training follows. It covers
-// families that the compiler cannot build yet (latent attention), so it reads
-// the config.json of some by itself.
+// The sizes of a model, from which the cost of training follows. It reads the
+// config.json of some families by itself, because plans need fewer keys than
+// programs.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -82,10 +82,9 @@ struct ModelShape {
 /// The sizes of a model that the compiler builds.
 ModelShape shapeOf(const models::ModelSpec &spec);
 
-/// Reads the text of a config.json: of the decoders that the compiler builds
-/// (models/HfConfig.h), and deepseek_v2 and deepseek_v3. Ignores keys that do
-/// not affect costs. Errors are one line: `file`, the key, what is wrong, what
-/// to do.
+/// Reads the text of a config.json of a decoder that the compiler builds
+/// (models/HfConfig.h). Ignores keys that do not affect costs. Errors are one
+/// line: `file`, the key, what is wrong, what to do.
 StatusOr<ModelShape> parseModelShape(std::string_view text,
                                      const std::string &file);
 

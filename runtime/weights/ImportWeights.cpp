@@ -50,17 +50,19 @@ bool isRedundant(std::string_view name) {
   return std::ranges::any_of(suffixes, ends) || name == "lm_head.weight";
 }
 
-/// Whether a layer predicts later tokens (multi-token prediction, DeepSeek-V3),
-/// which it does from the last layer's output and an embedding, by eh_proj. No
-/// program runs it.
-bool isOfFutureLayer(const SafetensorsModel &source, std::string_view name) {
+/// Whether the tensor is one of a layer of multi-token prediction
+/// (DeepSeek-V3), which alone has an eh_proj: it combines the last layer's
+/// output and an embedding. No program has such layers.
+bool isOfMtpLayer(const SafetensorsModel &source, std::string_view name) {
   constexpr std::string_view layers = "model.layers.";
   if (!name.starts_with(layers))
     return false;
   const auto end = name.find('.', layers.size());
-  return end != name.npos &&
-         source.tensors().contains(std::string(name.substr(0, end)) +
-                                   ".eh_proj.weight");
+  if (end == name.npos)
+    return false;
+  const std::string own = std::string(name.substr(0, end)) + ".eh_proj.";
+  auto found = source.tensors().lower_bound(own);
+  return found != source.tensors().end() && found->first.starts_with(own);
 }
 
 Status checkMatch(const StateTensor &tensor, const StatePart &part,
@@ -306,7 +308,7 @@ ImportReport Import::report() && {
   report.loaded = copies.size() + quantizations.size();
   for (const auto &[name, location] : source.tensors())
     if (!used.contains(location.entry) && !isRedundant(name) &&
-        !isWeightNorm(name) && !isOfFutureLayer(source, name) &&
+        !isWeightNorm(name) && !isOfMtpLayer(source, name) &&
         !(isEncoder && isOutsideEncoder(name)))
       report.unexpected.push_back(name);
   return report;

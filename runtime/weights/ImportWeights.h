@@ -28,8 +28,7 @@ StatusOr<ImportReport> importWeights(const std::string &path, ModelState &model,
                                      const WeightFactors &factors = {});
 
 /// The same, and every tensor of the checkpoint must be one of the model's,
-/// redundant, or of a layer that predicts later tokens, and a scoring head must
-/// be there.
+/// redundant, or of multi-token prediction, and a scoring head must be there.
 Status importAllWeights(const std::string &path, ModelState &model,
                         const WeightFactors &factors = {});
 

@@ -277,8 +277,7 @@ private:
   QuantizedLayout layout;
   std::map<std::string, StateTensor> matrices; ///< values, by source
   std::vector<SafetensorsTensor> tensors;
-  std::vector<std::string> leftOut{
-      "lm_head"}; ///< and what programs do not quantize
+  std::vector<std::string> leftOut{"lm_head"}; ///< modules not quantized
   size_t packed = 0;
 };
 

@@ -457,6 +457,13 @@ TEST(HfConfigErrors, Experts) {
        "key 'topk_method': 'noaux_tc' is not supported; use greedy or "
        "group_limited_greedy"},
       {"deepseek_v2",
+       {{"topk_method", "group_limited_greedy"}, {"n_group", 4}},
+       "key 'topk_group' is missing; add it"},
+      {"deepseek_v2",
+       {{"mlp_bias", true}},
+       "key 'mlp_bias': true is not supported: this architecture fixes its "
+       "biases"},
+      {"deepseek_v2",
        {{"norm_topk_prob", true}},
        "key 'norm_topk_prob': true is not supported: this architecture does "
        "not normalize weights"},

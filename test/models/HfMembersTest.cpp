@@ -51,7 +51,7 @@ TEST(ReadySpecs, Deepseek) {
   EXPECT_EQ(lite.latent->queryRank, 0);
   EXPECT_EQ(large.latent->queryRank, 1536);
   for (const ModelSpec &spec : {lite, large}) {
-    EXPECT_EQ(spec.latent->cached(), 576);
+    EXPECT_EQ(spec.latent->cacheWidth(), 576);
     EXPECT_EQ(spec.headDim, 192);
     EXPECT_TRUE(spec.interleavedRope);
   }
@@ -61,6 +61,29 @@ TEST(ReadySpecs, Deepseek) {
   EXPECT_EQ(lite.moe->sharedIntermediate, 2 * 1408);
   EXPECT_EQ(large.moe->chosenGroups, 4);
   EXPECT_EQ(large.moe->sparseLayers(), 58);
+}
+
+// As transformers' configuration classes have them.
+TEST(HfConfig, DeepseekDefaults) {
+  const ModelSpec three =
+      mustRead("deepseek_v3", {{"first_k_dense_replace", nullptr},
+                               {"num_hidden_layers", 5},
+                               {"n_routed_experts", 16},
+                               {"n_group", nullptr},
+                               {"topk_group", nullptr},
+                               {"q_lora_rank", nullptr}}); // removes the keys
+  EXPECT_EQ(three.moe->sparseLayers(), 2);
+  EXPECT_EQ(three.moe->groups, 8);
+  EXPECT_TRUE(three.moe->normalize && three.interleavedRope);
+  EXPECT_EQ(three.latent->queryRank, 1536);
+  EXPECT_EQ(mustRead("deepseek_v2", {{"first_k_dense_replace", nullptr}})
+                .moe->sparseLayers(),
+            3);
+  nlohmann::json config = smallConfig("deepseek_v3");
+  config.update({{"rope_interleave", nullptr}, {"norm_topk_prob", nullptr}});
+  const auto nulls = parseHfConfig(config.dump(), "config.json");
+  ASSERT_TRUE(nulls.ok()) << nulls.message();
+  EXPECT_FALSE(nulls->interleavedRope || nulls->moe->normalize);
 }
 
 TEST(ReadySpecs, Granite) {

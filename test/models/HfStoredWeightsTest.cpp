@@ -134,6 +134,23 @@ TEST(HfStoredWeights, WhatIsNotRead) {
          stored({}, {{"ignore", {"lm_head", "re:.*self_attn"}}})}},
        "key 'quantization_config.ignore': must be [\"lm_head\"] or empty, "
        "apart from routers"},
+      {"deepseek_v3",
+       {{"quantization_config", stored({})}},
+       "key 'quantization_config.ignore': kv_b_proj must be left out: latent "
+       "attention does not read it from integers; use fp8 or full precision"},
+      {"deepseek_v3",
+       {{"quantization_config", stored({}, {{"ignore",
+                                             {"lm_head", "re:.*kv_b_proj$",
+                                              "model.layers.1.mlp.gate"}}})},
+        {"no_such_key", 1}},
+       "key 'no_such_key': is unknown, so it may change the model; remove it "
+       "if it does not"},
+      {"deepseek_v2",
+       {{"quantization_config",
+         awq({{"modules_to_not_convert", {"kv_b_proj"}}})},
+        {"no_such_key", 1}},
+       "key 'no_such_key': is unknown, so it may change the model; remove it "
+       "if it does not"},
       {"llama",
        {{"tie_word_embeddings", false},
         {"quantization_config", stored({}, {{"ignore", json::array()}})}},

@@ -44,7 +44,10 @@ MODELS = {
         "num_attention_heads": 4, "num_key_value_heads": 2, "hidden_size": 32,
         "router_aux_loss_coef": 0.01, "output_router_logits": False},
         ["expert=2", "tensor=2", "expert=2,tensor=2"]),
-    # One cached vector for all heads.
+    # One head of keys and values, which all ranks have.
+    "shared": (LLAMA | {"num_attention_heads": 4, "num_key_value_heads": 1},
+               ["tensor=2"]),
+    # One cached latent for all heads.
     "deepseek": ({
         "architectures": ["DeepseekV3ForCausalLM"], "model_type": "deepseek_v3",
         "vocab_size": 403, "max_position_embeddings": 256, "hidden_size": 32,

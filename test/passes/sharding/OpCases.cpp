@@ -488,6 +488,13 @@ std::multimap<std::string, OpCase> routing() {
                             q + ">, T<" + k + ">, T<3x2xi32>, T<3xi32>",
                         {q})};
   paged.indices = {{0, 1, 4, 2, 3, 0}, {1, 0, 0}, {3, 2, 0}};
+  std::string one = "5x2x1x4xf64";
+  OpCase oneHead{function({q, one, one, "3x2xi32", "3xi32", "3xi32"},
+                          "paged_attention %a0, %a1, %a2 pages %a3 starts %a4 "
+                          "lengths %a5 scale 0.5 : T<" +
+                              q + ">, T<" + one + ">, T<3x2xi32>, T<3xi32>",
+                          {q})};
+  oneHead.indices = paged.indices;
   OpCase sampled{function(
       {"4x9xf32", "4x1xi32", "4x1xi32", "4x1x4xf32", "4x2xf32", "4x4xi32"},
       "sample %a0 allowed %a1 change %a2 by %a3 options %a4 limits %a5 : "
@@ -572,7 +579,8 @@ std::multimap<std::string, OpCase> routing() {
                  "discounted_sum %a0, %a1 discount 0.5 : T<3x4x5xf64>, "
                  "T<3x4x5xi32>",
                  {"3x4x5xf64"})}},
-      {"paged_attention", paged}};
+      {"paged_attention", paged},
+      {"paged_attention", oneHead}};
 }
 
 } // namespace

@@ -150,7 +150,7 @@ TEST(ImportWeights, EncodersHaveHeadsThatNobodyAsksFor) {
   EXPECT_EQ(importWeights(path, other)->unexpected, heads);
 }
 
-TEST(ImportWeights, LayersThatPredictLaterTokensAreNotLoaded) {
+TEST(ImportWeights, MultiTokenPredictionIsNotLoaded) {
   ScratchDirectory directory;
   const std::string path = directory / "w.safetensors";
   FakeTrainModel model;
