@@ -4,7 +4,8 @@ slowest tests, then one line of counts.
 
 STATUS is lit's exit status. Exits with 0 only if something passed, nothing
 failed and lit itself succeeded. TIMES is a file to write: the seconds of every
-test that took at least SLOW seconds, from which the fast tier is chosen.
+test that took at least SLOW seconds, from which the fast tier is chosen. Tests
+that were skipped keep what it says of them: another processor runs them.
 """
 import json
 import sys
@@ -21,19 +22,34 @@ KINDS = {
 }
 
 
+def name_of(test):
+    return test["name"].split(" :: ", 1)[-1].removeprefix("./")
+
+
 def slowest(tests):
-    """(seconds, name) of the tests that ran, the slowest first."""
-    return sorted(((test.get("elapsed") or 0,
-                    test["name"].split(" :: ", 1)[-1].removeprefix("./"))
-                   for test in tests), reverse=True)
+    """(seconds, name) of the tests, the slowest first."""
+    return sorted(((test.get("elapsed") or 0, name_of(test)) for test in tests), reverse=True)
+
+
+def read_times(path):
+    """From a test's name to its seconds."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            lines = [line.split(maxsplit=1) for line in file if not line.startswith("#")]
+    except FileNotFoundError:
+        return {}
+    return {name.strip(): float(seconds) for seconds, name in lines}
 
 
 def write_times(path, tests):
+    old = read_times(path)
+    skipped = {name_of(test) for test in tests if KINDS.get(test["code"]) == "skipped"}
+    times = [(old[name], name) for name in skipped if name in old]
+    times += [each for each in slowest(tests) if each[0] >= SLOW and each[1] not in skipped]
     with open(path, "w", encoding="utf-8") as file:
         file.write("# Seconds of tests, by scripts/run-tests.sh --record: see test/README.md.\n")
-        for seconds, name in slowest(tests):
-            if seconds >= SLOW:
-                file.write(f"{seconds:.1f} {name}\n")
+        for seconds, name in sorted(times, reverse=True):
+            file.write(f"{seconds:.1f} {name}\n")
 
 
 def main():
