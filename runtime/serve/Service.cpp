@@ -158,7 +158,7 @@ std::vector<std::string> Service::stopsOf(const ApiRequest &request,
 std::vector<int32_t> Service::callTags() const {
   std::vector<int32_t> tags;
   if (const ToolFormat *format = chat.toolFormat())
-    for (std::string_view tag : {format->open, format->close})
+    for (std::string_view tag : format->tags())
       if (auto id = tokenizer.addedToken(tag);
           id && tokenizer.token(*id).special)
         tags.push_back(int32_t(*id));

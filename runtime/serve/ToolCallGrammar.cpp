@@ -32,20 +32,26 @@ const JsonValue &argumentsOf(const Tool &tool, ToolUse use) {
 
 grammar::FramesAround aroundOf(const ApiRequest &request,
                                const ToolFormat &format) {
+  // The number of a call is part of its text, so that one text has one call.
   bool several = request.parallelCalls && request.onlyTool.empty() &&
-                 !request.usesFunctions;
+                 !request.usesFunctions && format.nameEnd != ":";
+  const std::string open(format.open);
   grammar::FramesAround around;
   around.isOptional = request.toolUse == ToolUse::automatic;
   // Everything after the tag is parsed as calls, so only the tag ends the
   // content before them.
-  if (format.isList) {
-    around.before = format.open;
-    around.opening = " [";
+  if (format.isList()) {
+    around.before = open;
+    around.opening = format.listOpen;
     around.between = ", ";
-    around.after = "]";
+    around.after = "]" + std::string(format.close);
+  } else if (format.hasNames()) {
+    around.before = std::string(format.section) + open;
+    around.between = std::string(format.again) + open;
+    around.after = format.sectionClose;
   } else if (!format.close.empty()) {
-    around.before = format.open;
-    around.between = "\n" + std::string(format.open);
+    around.before = open;
+    around.between = "\n" + open;
   }
   if (!several)
     around.between.clear();
@@ -54,11 +60,19 @@ grammar::FramesAround aroundOf(const ApiRequest &request,
 
 grammar::SchemaFrame frameOf(const Tool &tool, ToolUse use,
                              const ToolFormat &format) {
-  std::string_view line = format.close.empty() ? "" : "\n";
-  return {fmt::format("the parameters of {}: ", tool.name),
-          fmt::format(R"({}{{"name": "{}", "{}": )", line, tool.name,
-                      format.arguments),
-          &argumentsOf(tool, use), fmt::format("}}{}{}", line, format.close)};
+  std::string error = fmt::format("the parameters of {}: ", tool.name);
+  const JsonValue *arguments = &argumentsOf(tool, use);
+  if (format.hasNames())
+    return {std::move(error),
+            fmt::format("{}{}{}{}", format.namePrefix, tool.name,
+                        format.nameEnd == ":" ? ":0" : "", format.separator),
+            arguments, fmt::format("{}{}", format.lastSpace, format.close)};
+  const bool isAlone = !format.isList() && !format.close.empty();
+  std::string_view line = isAlone ? "\n" : "";
+  return {std::move(error),
+          fmt::format(R"({}{{"{}": "{}", "{}": )", line, format.nameKey,
+                      tool.name, format.arguments),
+          arguments, fmt::format("}}{}{}", line, isAlone ? format.close : "")};
 }
 
 } // namespace

@@ -7,35 +7,6 @@
 
 namespace tessera::serve {
 
-//===--- formats ----------------------------------------------------------===//
-
-// Hermes 2 Pro (NousResearch 2024); Qwen 2.5 and 3 write it, too.
-static constexpr ToolFormat kHermes = {"Hermes", "<tool_call>", "</tool_call>",
-                                       "arguments"};
-// Mistral's instruct models of 2024: one list for all calls.
-static constexpr ToolFormat kMistral = {"Mistral", "[TOOL_CALLS]", "",
-                                        "arguments", /*isList=*/true};
-// Llama 3.1 and 3.2 (Meta 2024): the whole output is the call.
-static constexpr ToolFormat kLlama = {"Llama 3",        "<|python_tag|>",  "",
-                                      "parameters",
-                                      /*isList=*/false, /*mayBeBare=*/true};
-
-const ToolFormat *toolFormatOf(std::string_view chatTemplate) {
-  auto has = [&](std::string_view text) {
-    return chatTemplate.find(text) != chatTemplate.npos;
-  };
-  if (!has("tools"))
-    return nullptr;
-  // Later models of the same families write XML, or a name instead of a list.
-  if (has("<tool_call>"))
-    return has("<function=") || has("<arg_key>") ? nullptr : &kHermes;
-  if (has("[TOOL_CALLS] [") || has("[TOOL_CALLS]["))
-    return &kMistral;
-  if (has("\"parameters\": ") && has("ipython"))
-    return &kLlama;
-  return nullptr;
-}
-
 //===--- content ----------------------------------------------------------===//
 
 static constexpr std::string_view kSpaces = " \n\r\t";
@@ -60,7 +31,8 @@ ToolPieces ToolCallReader::finish() {
     emitContent(std::exchange(held, {}), out);
   else if (place == Place::between
                ? count == 0
-               : place != Place::content && place != Place::after && !isSent)
+               : place != Place::content && place != Place::after &&
+                     place != Place::section && !isSent)
     giveUp(out);
   return out;
 }
@@ -73,6 +45,8 @@ void ToolCallReader::take(char byte, ToolPieces &out) {
     return takeContent(byte, out);
   case Place::between:
     return takeBetween(byte, out);
+  case Place::name:
+    return takeName(byte, out);
   case Place::key:
   case Place::colon:
     return takeKey(byte, out);
@@ -80,6 +54,8 @@ void ToolCallReader::take(char byte, ToolPieces &out) {
     return takeValue(byte, out);
   case Place::after:
     return takeAfter(byte, out);
+  case Place::section:
+    return takeSection(byte, out);
   }
 }
 
@@ -102,33 +78,43 @@ void ToolCallReader::takeContent(char byte, ToolPieces &out) {
   held += byte;
   // The longest suffix of `held` that is white space and a prefix of the tag.
   for (std::size_t from = 0;; ++from) {
-    std::size_t tag = held.find_first_not_of(kSpaces, from);
+    std::size_t begin = held.find_first_not_of(kSpaces, from);
     std::string_view rest =
-        std::string_view(held).substr(std::min(tag, held.size()));
-    if (!format->open.starts_with(rest) || held.size() - from > kMostHeld)
+        std::string_view(held).substr(std::min(begin, held.size()));
+    if (!std::string_view(tag).starts_with(rest) ||
+        held.size() - from > kMostHeld)
       continue;
     emitContent(held.substr(0, from), out);
     held.erase(0, from);
-    if (rest.size() == format->open.size()) {
+    if (rest.size() == tag.size()) {
       raw = std::exchange(held, {});
-      place = Place::between;
+      if (format->hasNames())
+        beginCall();
+      else
+        place = Place::between;
     }
     return;
   }
 }
 
 void ToolCallReader::takeBetween(char byte, ToolPieces &out) {
-  bool separates = format->isList ? byte == '[' || byte == ',' || byte == ']'
-                                  : byte == ';' && format->close.empty();
+  bool separates = format->isList() ? byte == '[' || byte == ',' || byte == ']'
+                                    : byte == ';' && format->close.empty();
   if (byte == '{')
     return beginCall();
+  // Sending a call clears `raw`: a list without any is content.
+  if (byte == ']' && format->isList() && !format->close.empty() &&
+      raw.find(format->open) == raw.npos) {
+    place = Place::after;
+    return;
+  }
   if (isSpace(byte) || separates)
     return;
   // The bytes after the tag may begin another tag that is followed by a call.
   // They are too short for a complete tag, so they are read again only once.
-  std::size_t tag = raw.find(format->open);
+  std::size_t begin = raw.find(format->open);
   std::string rest =
-      raw.substr(tag == raw.npos ? 0 : tag + format->open.size());
+      raw.substr(begin == raw.npos ? 0 : begin + format->open.size());
   raw.resize(raw.size() - rest.size());
   giveUp(out);
   for (char each : rest)
@@ -136,7 +122,7 @@ void ToolCallReader::takeBetween(char byte, ToolPieces &out) {
 }
 
 void ToolCallReader::beginCall() {
-  place = Place::key;
+  place = format->hasNames() ? Place::name : Place::key;
   key.clear();
   value.clear();
   callName.clear();
@@ -161,6 +147,36 @@ void ToolCallReader::sendCall(std::string arguments, ToolPieces &out) {
   isSent = true;
   raw.clear();
   out.calls.push_back({count++, {}, callName, std::move(arguments)});
+}
+
+bool ToolCallReader::isOfArguments() const {
+  return key == '"' + std::string(format->arguments) + '"';
+}
+
+/// More than any name has with what surrounds it.
+static constexpr std::size_t kLongestName = 400;
+
+/// Reads a name up to the separator.
+void ToolCallReader::takeName(char byte, ToolPieces &out) {
+  callName += byte;
+  if (callName.size() > kLongestName)
+    return giveUp(out);
+  if (!callName.ends_with(format->separator))
+    return;
+  std::string_view own = callName;
+  own.remove_suffix(format->separator.size());
+  if (!format->nameEnd.empty())
+    own = own.substr(0, own.find(format->nameEnd));
+  own.remove_prefix(std::min(own.find_first_not_of(kSpaces), own.size()));
+  own = own.substr(0, own.find_last_not_of(kSpaces) + 1);
+  if (own.starts_with(format->namePrefix))
+    own.remove_prefix(format->namePrefix.size());
+  callName = std::string(own);
+  if (!isNamed() || (!names.empty() && !std::ranges::count(names, callName)))
+    return giveUp(out);
+  key = '"' + std::string(format->arguments) + '"';
+  place = Place::value;
+  isStreamed = isWhole = false;
 }
 
 /// Reads member names and the punctuation around them.
@@ -202,7 +218,12 @@ void ToolCallReader::takeValue(char byte, ToolPieces &out) {
       inString = false;
     return;
   }
-  if (depth == 0) {
+  if (depth == 0 && format->hasNames()) {
+    if (isSpace(byte))
+      return;
+    if (byte != '{')
+      return giveUp(out);
+  } else if (depth == 0) {
     if (byte == ',' || byte == '}') {
       place = Place::key;
       endValue(out);
@@ -221,11 +242,13 @@ void ToolCallReader::takeValue(char byte, ToolPieces &out) {
     inString = true;
   addToValue(byte, out);
   isWhole = depth == 0 && (byte == '}' || byte == ']');
+  if (isWhole && format->hasNames())
+    endCall(out);
 }
 
 void ToolCallReader::addToValue(char byte, ToolPieces &out) {
   if (value.empty() && byte == '{' && isNamed() && !hasArguments &&
-      key == '"' + std::string(format->arguments) + '"') {
+      isOfArguments()) {
     isStreamed = hasArguments = true;
     sendCall({}, out);
   }
@@ -243,7 +266,7 @@ void ToolCallReader::endValue(ToolPieces &out) {
     return;
   std::string text = std::exchange(value, {});
   auto parsed = nlohmann::json::parse(text, nullptr, /*exceptions=*/false);
-  if (key == "\"name\"" && !isNamed()) {
+  if (key == '"' + std::string(format->nameKey) + '"' && !isNamed()) {
     if (!parsed.is_string())
       return giveUp(out);
     callName = parsed.get<std::string>();
@@ -251,8 +274,7 @@ void ToolCallReader::endValue(ToolPieces &out) {
       return giveUp(out);
     if (hasArguments)
       sendCall(std::exchange(waiting, {}), out);
-  } else if (key == '"' + std::string(format->arguments) + '"' &&
-             !hasArguments) {
+  } else if (isOfArguments() && !hasArguments) {
     // Some write the arguments as a string of JSON, or as null.
     if (parsed.is_string()) {
       text = parsed.get<std::string>();
@@ -279,7 +301,10 @@ void ToolCallReader::endCall(ToolPieces &out) {
   callName.clear();
   isSent = false;
   isOver = onlyOne;
-  place = format->close.empty() ? Place::between : Place::after;
+  if (format->isList() || format->close.empty())
+    place = format->hasNames() ? Place::content : Place::between;
+  else
+    place = Place::after;
   held.clear();
   hasContent = false;
 }
@@ -293,8 +318,29 @@ void ToolCallReader::takeAfter(char byte, ToolPieces &out) {
   if (rest == format->close) {
     held.clear();
     raw.clear();
-    place = Place::content;
+    place = format->section.empty() ? Place::content : Place::section;
   } else if (!format->close.starts_with(rest)) {
+    raw = std::exchange(held, {});
+    giveUp(out);
+  }
+}
+
+/// Within a section, after a call: another one, or the section's end.
+void ToolCallReader::takeSection(char byte, ToolPieces &out) {
+  held += byte;
+  std::size_t begin = held.find_first_not_of(kSpaces);
+  if (begin == held.npos)
+    return;
+  std::string_view rest = std::string_view(held).substr(begin);
+  if (rest == format->open) {
+    held.clear();
+    beginCall();
+  } else if (rest == format->sectionClose) {
+    held.clear();
+    raw.clear();
+    place = Place::content;
+  } else if (!format->open.starts_with(rest) &&
+             !format->sectionClose.starts_with(rest)) {
     raw = std::exchange(held, {});
     giveUp(out);
   }

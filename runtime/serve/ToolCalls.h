@@ -9,14 +9,34 @@
 
 namespace tessera::serve {
 
-/// A call is a JSON object with a "name" and its arguments.
+/// A call is a JSON object with a name and its arguments, or a name that a
+/// separator and a JSON object of arguments follow.
 struct ToolFormat {
-  std::string_view name;      ///< for messages
-  std::string_view open;      ///< precedes a call, or a list of calls
-  std::string_view close;     ///< follows it; empty: calls end with the output
-  std::string_view arguments; ///< name of the member with the arguments
-  bool isList = false;        ///< calls are in brackets
-  bool mayBeBare = false;     ///< output that begins with '{' is a call, too
+  std::string_view name; ///< for messages
+  std::string_view open; ///< precedes a call, or a list of calls
+  /// Follows it, after white space; empty: calls end with the output.
+  std::string_view close = "";
+
+  // Of objects.
+  std::string_view nameKey = "name", arguments = "arguments"; ///< members
+  std::string_view listOpen = ""; ///< calls are in brackets: "[", or " ["
+  bool mayBeBare = false; ///< output that begins with '{' is a call, too
+
+  // Of names and arguments.
+  std::string_view separator = ""; ///< empty: calls are objects
+  /// Around all calls.
+  std::string_view section = "", sectionClose = "";
+  std::string_view again = "";      ///< white space between two calls
+  std::string_view lastSpace = "";  ///< white space before `close`
+  std::string_view namePrefix = ""; ///< "functions.", which may be absent
+  /// Where a name ends before the separator: "[CALL_ID]", or ":" and the call's
+  /// number.
+  std::string_view nameEnd = "";
+
+  bool isList() const { return !listOpen.empty(); }
+  bool hasNames() const { return !separator.empty(); }
+  /// What tokenizers have as special tokens: all <…> and […] in it.
+  std::vector<std::string_view> tags() const;
 };
 
 /// The format of a chat template; null if it has no tools, or a format that is
@@ -45,20 +65,33 @@ public:
   explicit ToolCallReader(const ToolFormat &format,
                           std::vector<std::string> names = {},
                           bool onlyOne = false)
-      : format(&format), names(std::move(names)), onlyOne(onlyOne) {}
+      : format(&format),
+        tag(std::string(format.section) += std::string(format.open)),
+        names(std::move(names)), onlyOne(onlyOne) {}
   ToolPieces push(std::string_view text);
   /// Returns what was held back because a call could have begun there.
   ToolPieces finish();
   std::size_t calls() const { return count; }
 
 private:
-  enum class Place : uint8_t { content, between, key, colon, value, after };
+  enum class Place : uint8_t {
+    content,
+    between,
+    name,
+    key,
+    colon,
+    value,
+    after,
+    section
+  };
   void take(char byte, ToolPieces &out);
   void takeContent(char byte, ToolPieces &out);
   void takeBetween(char byte, ToolPieces &out);
+  void takeName(char byte, ToolPieces &out);
   void takeKey(char byte, ToolPieces &out);
   void takeValue(char byte, ToolPieces &out);
   void takeAfter(char byte, ToolPieces &out);
+  void takeSection(char byte, ToolPieces &out);
   void addToValue(char byte, ToolPieces &out);
   void endValue(ToolPieces &out);
   void endCall(ToolPieces &out);
@@ -67,8 +100,10 @@ private:
   void emitContent(std::string_view text, ToolPieces &out);
   void sendCall(std::string arguments, ToolPieces &out);
   bool isNamed() const { return !callName.empty(); }
+  bool isOfArguments() const; ///< whether `key` is
 
   const ToolFormat *format;
+  std::string tag; ///< precedes the first call
   std::vector<std::string> names;
   bool onlyOne = false, isOver = false;
   Place place = Place::content;

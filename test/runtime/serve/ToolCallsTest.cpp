@@ -47,6 +47,15 @@ const ToolFormat &llama() {
   return *toolFormatOf("tools ipython \"parameters\": x");
 }
 
+const ToolFormat &format(std::string_view chatTemplate) {
+  return *toolFormatOf(chatTemplate);
+}
+
+const ToolFormat &deepseek31() {
+  return format("tools <｜tool▁calls▁begin｜>");
+}
+const ToolFormat &phi() { return format("tools <|tool_call|><|/tool_call|>"); }
+
 void expect(const ToolFormat &format, std::string_view text,
             const Read &wanted) {
   for (uint64_t seed = 0; seed < 30; ++seed) {
@@ -60,10 +69,30 @@ TEST(ToolCalls, FormatsAreThoseOfTemplates) {
   EXPECT_EQ(hermes().name, "Hermes");
   EXPECT_EQ(mistral().name, "Mistral");
   EXPECT_EQ(llama().name, "Llama 3");
-  for (const char *none : {"", "<tool_call>", "tools <tool_call><function=",
-                           "tools [TOOL_CALLS]name[ARGS]", "tools [TOOL_CALLS]",
-                           "tools", "tools \"parameters\": "})
+  for (const char *none :
+       {"", "<tool_call>", "tools <tool_call><function=", "tools [TOOL_CALLS]",
+        "tools", "tools \"parameters\": "})
     EXPECT_EQ(toolFormatOf(none), nullptr) << none;
+  for (const auto &[text, name] :
+       std::initializer_list<std::pair<const char *, const char *>>{
+           {"tools [TOOL_CALLS]name[ARGS]", "Mistral 2025"},
+           {"tools <｜tool▁calls▁begin｜> ```json", "DeepSeek V3"},
+           {"tools <｜tool▁calls▁begin｜>", "DeepSeek V3.1"},
+           {"tools <|tool_calls_section_begin|>", "Kimi K2"},
+           {"tools <|tool_call|>", "Granite 3"},
+           {"tools <|tool_call|><|/tool_call|>", "Phi-4-mini"},
+           {"tools <tool_calls>", "HunYuan"},
+           {"tools <|START_ACTION|>", "Command R7B"}}) {
+    const ToolFormat *found = toolFormatOf(text);
+    ASSERT_NE(found, nullptr) << text;
+    EXPECT_EQ(found->name, name);
+  }
+  using Tags = std::vector<std::string_view>;
+  EXPECT_EQ(hermes().tags(), (Tags{"<tool_call>", "</tool_call>"}));
+  EXPECT_EQ(
+      format("tools <｜tool▁calls▁begin｜> ```json").tags(),
+      (Tags{"<｜tool▁call▁begin｜>", "<｜tool▁sep｜>", "<｜tool▁call▁end｜>",
+            "<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"}));
 }
 
 // As `functions` want it.
@@ -200,6 +229,13 @@ TEST(ToolCalls, RandomTexts) {
                                     "[",
                                     "]",
                                     "[TOOL_CALLS]",
+                                    "<｜tool▁calls▁begin｜>",
+                                    "<｜tool▁call▁begin｜>f<｜tool▁sep｜>",
+                                    "<｜tool▁call▁end｜>",
+                                    "<｜tool▁calls▁end｜>",
+                                    "<|tool_call|>",
+                                    "<|/tool_call|>",
+                                    "{}",
                                     "{\"name\": \"f\", \"arguments\": {",
                                     "}}",
                                     ";"};
@@ -209,7 +245,8 @@ TEST(ToolCalls, RandomTexts) {
     std::string text;
     for (uint64_t j = random() % 12; j-- > 0;)
       text += parts[random() % std::size(parts)];
-    for (const ToolFormat *format : {&hermes(), &mistral(), &llama()}) {
+    for (const ToolFormat *format :
+         {&hermes(), &mistral(), &llama(), &deepseek31(), &phi()}) {
       Read whole = read(*format, text, 0);
       EXPECT_EQ(whole, read(*format, text, 1 + random())) << text;
       if (whole.calls.empty())
@@ -219,6 +256,66 @@ TEST(ToolCalls, RandomTexts) {
   }
   EXPECT_GT(called, 200U);
   EXPECT_GT(plain, 9000U);
+}
+
+TEST(ToolCalls, NamesBeforeArguments) {
+  const Read two = {"So:", {{"f", R"({"a": {"b": "}"}})"}, {"g.h-1", "{}"}}};
+  expect(
+      format("tools <｜tool▁calls▁begin｜> ```json"),
+      "So: <｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>f\n"
+      "```json\n{\"a\": {\"b\": \"}\"}}\n```<｜tool▁call▁end｜>\n"
+      "<｜tool▁call▁begin｜>function<｜tool▁sep｜>g.h-1\n```json\n{}\n```"
+      "<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+      two);
+  expect(format("tools <｜tool▁calls▁begin｜>"),
+         "So: <｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>"
+         "{\"a\": {\"b\": \"}\"}}<｜tool▁call▁end｜><｜tool▁call▁begin｜>g.h-1"
+         "<｜tool▁sep｜>{}<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+         two);
+  expect(format("tools <|tool_calls_section_begin|>"),
+         "So: <|tool_calls_section_begin|><|tool_call_begin|>functions.f:0"
+         "<|tool_call_argument_begin|>{\"a\": {\"b\": \"}\"}}<|tool_call_end|>"
+         "<|tool_call_begin|>g.h-1:1<|tool_call_argument_begin|> {}"
+         "<|tool_call_end|><|tool_calls_section_end|>",
+         two);
+  expect(format("tools [TOOL_CALLS]name[ARGS]"),
+         "So: [TOOL_CALLS]f[CALL_ID]abcdefghi[ARGS]{\"a\": {\"b\": \"}\"}}"
+         "[TOOL_CALLS]g.h-1[ARGS]{}",
+         two);
+}
+
+TEST(ToolCalls, ListsWithAnEnd) {
+  const std::string list = R"([{"name": "f", "arguments": {"a": 1}}, )"
+                           R"({"name": "g", "arguments": {}}])";
+  const Read two = {"", {{"f", R"({"a": 1})"}, {"g", "{}"}}};
+  expect(format("tools <|tool_call|>"), "<|tool_call|>" + list, two);
+  expect(format("tools <|tool_call|><|/tool_call|>"),
+         "<|tool_call|>" + list + "<|/tool_call|>", two);
+  expect(format("tools <tool_calls>"),
+         "<tool_calls>\n" + list + "\n</tool_calls>", two);
+  expect(format("tools <|START_ACTION|>"),
+         "<|START_ACTION|>[\n    {\"tool_call_id\": \"0\", \"tool_name\": "
+         "\"f\", \"parameters\": {\"a\": 1}},\n    {\"tool_call_id\": \"1\", "
+         "\"tool_name\": \"g\", \"parameters\": {}}\n]<|END_ACTION|>",
+         two);
+}
+
+TEST(ToolCalls, WhatBreaksIsContent) {
+  for (std::string text :
+       {"<｜tool▁calls▁begin｜>", "<｜tool▁calls▁begin｜>none",
+        "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f",
+        "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>",
+        "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>[1]",
+        "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜> <｜tool▁sep｜>{}",
+        "<｜tool▁call▁begin｜>f<｜tool▁sep｜>{}"})
+    expect(format("tools <｜tool▁calls▁begin｜>"), text, {text, {}});
+  const std::string longName =
+      "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>" + std::string(500, 'n');
+  expect(format("tools <｜tool▁calls▁begin｜>"), longName, {longName, {}});
+  expect(format("tools <｜tool▁calls▁begin｜>"),
+         "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>{}"
+         "<｜tool▁call▁end｜> and more",
+         {" and more", {{"f", "{}"}}});
 }
 
 // A call that breaks before any of it was sent is content as a whole.
@@ -264,7 +361,7 @@ TEST(ToolCalls, WhatAFormAllowsIsNoOtherCall) {
     const std::string open(format->open), close(format->close);
     const std::string whole =
         open +
-        (format->isList ? " [" + good + "]" : "\n" + good + "\n" + close);
+        (format->isList() ? " [" + good + "]" : "\n" + good + "\n" + close);
     const std::string parts[] = {
         open, close, whole, good, R"({"name": "f", "arguments": {"a": 2}})",
         " [", "[",   "]",   ", ", " ",
@@ -285,6 +382,58 @@ TEST(ToolCalls, WhatAFormAllowsIsNoOtherCall) {
     }
     EXPECT_GT(allowed, 2000) << format->name;
     EXPECT_GT(called, 100) << format->name;
+  }
+}
+
+// What `required` lets a model write is read as calls of the tools.
+TEST(ToolCalls, RequiredCallsAreRead) {
+  auto parsed = parseApiRequest(
+      R"({"model":"m","messages":[{"role":"user","content":"x"}],
+          "tool_choice":"required","tools":[
+          {"type":"function","function":{"name":"f","parameters":
+            {"type":"object","properties":{"a":{"const":1}},"required":["a"],
+             "additionalProperties":false}}}]})",
+      Endpoint::chat);
+  const auto &request = std::get<ApiRequest>(parsed);
+  const std::string arguments = R"({"a": 1})",
+                    object = R"({"name": "f", "arguments": )" + arguments + "}";
+  const std::pair<const char *, std::string> cases[] = {
+      {"tools [TOOL_CALLS]name[ARGS]",
+       "[TOOL_CALLS]f[ARGS]" + arguments + "[TOOL_CALLS]f[ARGS]" + arguments},
+      {"tools <｜tool▁calls▁begin｜> ```json",
+       "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>f\n```"
+       "json"
+       "\n" +
+           arguments +
+           "\n```<｜tool▁call▁end｜>\n<｜tool▁call▁begin｜>function"
+           "<｜tool▁sep｜>f\n```json\n" +
+           arguments + "\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>"},
+      {"tools <｜tool▁calls▁begin｜>",
+       "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>" +
+           arguments +
+           "<｜tool▁call▁end｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>" +
+           arguments + "<｜tool▁call▁end｜><｜tool▁calls▁end｜>"},
+      {"tools <|tool_calls_section_begin|>",
+       "<|tool_calls_section_begin|><|tool_call_begin|>functions.f:0"
+       "<|tool_call_argument_begin|>" +
+           arguments + "<|tool_call_end|><|tool_calls_section_end|>"},
+      {"tools <|tool_call|>", "<|tool_call|>[" + object + ", " + object + "]"},
+      {"tools <|tool_call|><|/tool_call|>",
+       "<|tool_call|>[" + object + "]<|/tool_call|>"},
+      {"tools <|START_ACTION|>",
+       R"(<|START_ACTION|>[{"tool_name": "f", "parameters": )" + arguments +
+           "}]<|END_ACTION|>"}};
+  for (const auto &[chatTemplate, text] : cases) {
+    const ToolFormat &own = format(chatTemplate);
+    auto form = makeToolForm(request, own, /*hasTag=*/false);
+    ASSERT_TRUE(form.ok()) << form.message();
+    EXPECT_TRUE(allows(*(*form)->grammar, text)) << own.name << text;
+    EXPECT_FALSE(allows(*(*form)->grammar, "no call"));
+    const Read found = read(own, text, 3);
+    EXPECT_EQ(found.content, "") << own.name;
+    ASSERT_GE(found.calls.size(), 1u) << own.name;
+    for (const auto &[name, written] : found.calls)
+      EXPECT_TRUE(name == "f" && written == arguments) << own.name;
   }
 }
 

@@ -1,0 +1,114 @@
+// The formats of tool calls, by what chat templates contain. Sources: the
+// templates of the models that are named.
+#include "runtime/serve/ToolCalls.h"
+
+namespace tessera::serve {
+
+// Hermes 2 Pro (NousResearch 2024); Qwen 2.5 and 3 write it, too.
+static constexpr ToolFormat kHermes = {
+    .name = "Hermes", .open = "<tool_call>", .close = "</tool_call>"};
+// Mistral's instruct models of 2024: one list for all calls.
+static constexpr ToolFormat kMistral = {
+    .name = "Mistral", .open = "[TOOL_CALLS]", .listOpen = " ["};
+// Mistral's models since 2025. Some write an identifier before [ARGS].
+static constexpr ToolFormat kMistralNames = {.name = "Mistral 2025",
+                                             .open = "[TOOL_CALLS]",
+                                             .separator = "[ARGS]",
+                                             .nameEnd = "[CALL_ID]"};
+// Llama 3.1 and 3.2 (Meta 2024): the whole output is the call.
+static constexpr ToolFormat kLlama = {.name = "Llama 3",
+                                      .open = "<|python_tag|>",
+                                      .arguments = "parameters",
+                                      .mayBeBare = true};
+// DeepSeek-V3, R1 (2024).
+static constexpr ToolFormat kDeepseek = {
+    .name = "DeepSeek V3",
+    .open = "<｜tool▁call▁begin｜>function<｜tool▁sep｜>",
+    .close = "```<｜tool▁call▁end｜>",
+    .separator = "\n```json\n",
+    .section = "<｜tool▁calls▁begin｜>",
+    .sectionClose = "<｜tool▁calls▁end｜>",
+    .again = "\n",
+    .lastSpace = "\n"};
+// DeepSeek-V3.1 (2025).
+static constexpr ToolFormat kDeepseek31 = {.name = "DeepSeek V3.1",
+                                           .open = "<｜tool▁call▁begin｜>",
+                                           .close = "<｜tool▁call▁end｜>",
+                                           .separator = "<｜tool▁sep｜>",
+                                           .section = "<｜tool▁calls▁begin｜>",
+                                           .sectionClose =
+                                               "<｜tool▁calls▁end｜>"};
+// Kimi-K2 (Moonshot 2025): functions.NAME:NUMBER.
+static constexpr ToolFormat kKimi = {
+    .name = "Kimi K2",
+    .open = "<|tool_call_begin|>",
+    .close = "<|tool_call_end|>",
+    .separator = "<|tool_call_argument_begin|>",
+    .section = "<|tool_calls_section_begin|>",
+    .sectionClose = "<|tool_calls_section_end|>",
+    .namePrefix = "functions.",
+    .nameEnd = ":"};
+// Granite 3 (IBM 2024).
+static constexpr ToolFormat kGranite = {
+    .name = "Granite 3", .open = "<|tool_call|>", .listOpen = "["};
+// Phi-4-mini (Microsoft 2025).
+static constexpr ToolFormat kPhi = {.name = "Phi-4-mini",
+                                    .open = "<|tool_call|>",
+                                    .close = "<|/tool_call|>",
+                                    .listOpen = "["};
+// HunYuan (Tencent 2025).
+static constexpr ToolFormat kHunyuan = {.name = "HunYuan",
+                                        .open = "<tool_calls>",
+                                        .close = "</tool_calls>",
+                                        .listOpen = "["};
+// Command R7B and Command A (Cohere 2024).
+static constexpr ToolFormat kCohere = {.name = "Command R7B",
+                                       .open = "<|START_ACTION|>",
+                                       .close = "<|END_ACTION|>",
+                                       .nameKey = "tool_name",
+                                       .arguments = "parameters",
+                                       .listOpen = "["};
+
+const ToolFormat *toolFormatOf(std::string_view chatTemplate) {
+  auto has = [&](std::string_view text) {
+    return chatTemplate.find(text) != chatTemplate.npos;
+  };
+  if (!has("tools"))
+    return nullptr;
+  // Later models of the same families write XML.
+  if (has("<tool_call>"))
+    return has("<function=") || has("<arg_key>") ? nullptr : &kHermes;
+  if (has("[TOOL_CALLS] [") || has("[TOOL_CALLS]["))
+    return &kMistral;
+  if (has("[TOOL_CALLS]") && has("[ARGS]"))
+    return &kMistralNames;
+  if (has(kDeepseek.section))
+    return has("```json") ? &kDeepseek : &kDeepseek31;
+  if (has(kKimi.section))
+    return &kKimi;
+  if (has(kPhi.close))
+    return &kPhi;
+  for (const ToolFormat *each : {&kGranite, &kHunyuan, &kCohere})
+    if (has(each->open))
+      return each;
+  if (has("\"parameters\": ") && has("ipython"))
+    return &kLlama;
+  return nullptr;
+}
+
+std::vector<std::string_view> ToolFormat::tags() const {
+  std::vector<std::string_view> all;
+  for (std::string_view text :
+       {open, close, separator, section, sectionClose, nameEnd})
+    while (true) {
+      const auto begin = text.find_first_of("<[");
+      const auto end = text.find_first_of(">]", std::min(begin, text.size()));
+      if (end == text.npos)
+        break;
+      all.push_back(text.substr(begin, end + 1 - begin));
+      text.remove_prefix(end + 1);
+    }
+  return all;
+}
+
+} // namespace tessera::serve
