@@ -92,7 +92,7 @@ std::span<const FamilyInfo> families();
 void readStoredWeights(ConfigFields &fields, LoadedConfig &config);
 
 /// Whether modules that are left out of quantization (names, or patterns of
-/// names) are only heads, those that expand latent vectors and, for models with
+/// names) are only heads, what expands latents and, for models with
 /// experts, routers.
 bool leavesOutNoMatrix(const std::vector<std::string> &modules,
                        bool hasExperts);

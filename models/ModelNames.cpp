@@ -19,8 +19,8 @@ ExpertNames expertNames(const ModelSpec &spec) {
     return {"mlp.router", "mlp.experts", "", "", "gate_up_proj", "down_proj"};
   return {"mlp.gate",
           "mlp.experts.*",
-          spec.family == Family::Dots1 || spec.latent ? "mlp.shared_experts"
-                                                      : "mlp.shared_expert",
+          spec.family == Family::Qwen2Moe ? "mlp.shared_expert"
+                                          : "mlp.shared_experts",
           "gate_proj",
           "up_proj",
           "down_proj"};

@@ -63,7 +63,7 @@ bench::InferCost tessera::costOf(const models::ModelSpec &spec,
     double seen = tokens * (tokens + 1) / 2;
     if (int64_t window = spec.window(layer); window > 0 && window < prompt)
       seen = double(window) * (tokens - double(window - 1) / 2);
-    // Of latents also what they are not: each is multiplied whole twice.
+    // Cached latents are multiplied by queries and by probabilities as a whole.
     const int64_t width = spec.latent ? spec.heads * spec.latent->cacheWidth()
                                       : spec.queryWidth();
     cost.promptFlops += 4 * seen * double(width);

@@ -36,14 +36,14 @@ void ContractionOps::forEach(int64_t count,
 
 void ContractionOps::ifElse(Value condition, llvm::function_ref<void()> then,
                             llvm::function_ref<void()> otherwise) const {
-  auto branch = b.create<scf::IfOp>(loc, condition, bool(otherwise));
+  if (!otherwise)
+    return ifTrue(condition, then);
+  auto branch = b.create<scf::IfOp>(loc, condition, /*withElseRegion=*/true);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(branch.thenBlock());
   then();
-  if (otherwise) {
-    b.setInsertionPointToStart(branch.elseBlock());
-    otherwise();
-  }
+  b.setInsertionPointToStart(branch.elseBlock());
+  otherwise();
 }
 
 Value ContractionOps::chooseValue(Value condition, Type type,
@@ -51,13 +51,9 @@ Value ContractionOps::chooseValue(Value condition, Type type,
                                   llvm::function_ref<Value()> otherwise) const {
   if (!condition)
     return then();
-  auto branch = b.create<scf::IfOp>(loc, type, condition, true);
-  OpBuilder::InsertionGuard guard(b);
-  b.setInsertionPointToStart(branch.thenBlock());
-  b.create<scf::YieldOp>(loc, then());
-  b.setInsertionPointToStart(branch.elseBlock());
-  b.create<scf::YieldOp>(loc, otherwise());
-  return branch.getResult(0);
+  return KernelOps::ifElse(
+      condition, type, [&] { return Values{then()}; },
+      [&] { return Values{otherwise()}; })[0];
 }
 
 void ContractionOps::forEachPart(Value isLast, int64_t whole, int64_t last,
